@@ -1,0 +1,63 @@
+# rooms.cmake - the three helpers that keep every CMakeLists.txt to a list of names.
+
+add_library(strait_flags INTERFACE)
+target_compile_definitions(strait_flags INTERFACE _POSIX_C_SOURCE=200809L)
+target_compile_options(strait_flags INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
+    -Wundef -fvisibility=hidden -fno-math-errno -fno-trapping-math
+    -ffile-prefix-map=${CMAKE_SOURCE_DIR}/src/= -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=
+    $<$<BOOL:${STRAIT_WERROR}>:-Werror>)
+if(STRAIT_SANITIZE)
+    target_compile_options(strait_flags INTERFACE
+        -fsanitize=${STRAIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(strait_flags INTERFACE -fsanitize=${STRAIT_SANITIZE})
+endif()
+if(STRAIT_COVERAGE)
+    target_compile_options(strait_flags INTERFACE --coverage -fprofile-update=atomic)
+    target_link_options(strait_flags INTERFACE --coverage)
+endif()
+
+# strait_room(NAME SOURCES a.c b.c DEPENDS lower rooms PACKAGES pkg-config names)
+function(strait_room name)
+    cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
+    add_library(strait_${name} STATIC ${arg_SOURCES})
+    target_include_directories(strait_${name}
+        PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(strait_${name} PUBLIC strait_flags)
+    foreach(room ${arg_DEPENDS})
+        target_link_libraries(strait_${name} PUBLIC strait_${room})
+    endforeach()
+    foreach(package ${arg_PACKAGES})
+        pkg_check_modules(${package} REQUIRED IMPORTED_TARGET ${package})
+        target_link_libraries(strait_${name} PUBLIC PkgConfig::${package})
+    endforeach()
+endfunction()
+
+# strait_test(NAME SOURCE file.c ROOMS rooms it looks into [LABELS fast|slow|root])
+function(strait_test name)
+    cmake_parse_arguments(arg "" "SOURCE" "ROOMS;LABELS" ${ARGN})
+    add_executable(test_${name} ${arg_SOURCE})
+    foreach(room ${arg_ROOMS})
+        target_link_libraries(test_${name} PRIVATE strait_${room})
+    endforeach()
+    target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_link_libraries(test_${name} PRIVATE strait_flags cmocka)
+    add_test(NAME ${name} COMMAND test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    if(NOT arg_LABELS)
+        set(arg_LABELS fast)
+    endif()
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600
+        SKIP_RETURN_CODE 77)
+endfunction()
+
+# strait_fuzz(NAME SOURCE file.c ROOMS ...): a libFuzzer target; its corpus is tests/fuzz/corpus/NAME
+function(strait_fuzz name)
+    cmake_parse_arguments(arg "" "SOURCE" "ROOMS" ${ARGN})
+    add_executable(fuzz_${name} ${arg_SOURCE})
+    foreach(room ${arg_ROOMS})
+        target_link_libraries(fuzz_${name} PRIVATE strait_${room})
+    endforeach()
+    target_link_libraries(fuzz_${name} PRIVATE strait_flags)
+    target_compile_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+endfunction()

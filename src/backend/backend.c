@@ -1,0 +1,40 @@
+#include "backend/backend.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+static const struct strait_backend_ops *find(const char *name) {
+    for (int i = 0; strait_backends[i] != NULL; i++)
+        if (strcmp(strait_backends[i]->name, name) == 0) return strait_backends[i];
+    return NULL;
+}
+
+strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend **out) {
+    const struct strait_backend_ops *ops = find(spec.name);
+    if (ops == NULL)
+        return STRAIT_FAIL(STRAIT_ENOTSUP, "device \"%s\" is not known to this build", spec.name);
+    struct strait_backend *be = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *be, "backend", (void **)&be));
+    be->ops = ops;
+    be->ordinal = spec.ordinal;
+    be->n_threads = spec.n_threads;
+    be->is_reference = spec.is_reference;
+    strait_err err;
+    STRAIT_TRY_GOTO(err, fail, strait_alloc(1, ops->state_size, "backend state", &be->state));
+    STRAIT_TRY_GOTO(err, fail, ops->init(be));
+    *out = be;
+    return STRAIT_OK;
+fail:
+    strait_backend_close(&be);
+    return err;
+}
+
+void strait_backend_close(struct strait_backend **be) {
+    struct strait_backend *b = *be;
+    if (b == NULL) return;
+    if (b->state != NULL) b->ops->fini(b);
+    strait_alloc_free(b->state);
+    strait_alloc_free(b);
+    *be = NULL;
+}

@@ -1,0 +1,77 @@
+/* backend.h - a device: where tensors live and how work is queued on them.
+ *
+ * To add a backend: fill one strait_backend_ops and one strait_kernels, add a line to registry.c,
+ * and pass tests/contract/backend.c. Only backend/cuda/ may include a CUDA header. */
+#pragma once
+
+#include "backend/kernels.h"
+#include "base/error.h"
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct strait_backend {
+    const struct strait_backend_ops *ops;
+    const struct strait_kernels *kernels;
+    int ordinal;      // which device of its kind
+    int n_threads;    // cpu: threads to use, 0 for one a core
+    int is_reference; // cpu: keep the plain loops that define each kernel
+    void *state;      // ops->state_size bytes, zeroed before init
+};
+
+/* An ordered queue of work on one device. Work on two streams meets only through order(). */
+struct strait_stream {
+    struct strait_backend *backend;
+    void *native; // cudaStream_t; unused on the cpu
+};
+
+struct strait_backend_ops {
+    const char *name; // "cpu", "cuda"
+    size_t state_size;
+
+    /* Opens device be->ordinal and sets be->kernels. fini tolerates a failed or absent init. */
+    strait_err (*init)(struct strait_backend *be);
+    void (*fini)(struct strait_backend *be);
+
+    /* Device memory, zeroed. Called while planning, never inside a training step. */
+    strait_err (*alloc)(struct strait_backend *be, size_t bytes, void **out);
+    void (*release)(struct strait_backend *be, void *memory); // accepts NULL
+
+    /* Host memory that the device can reach without a copy through a bounce buffer. */
+    strait_err (*alloc_host)(struct strait_backend *be, size_t bytes, void **out);
+    void (*release_host)(struct strait_backend *be, void *memory); // accepts NULL
+
+    strait_err (*stream_open)(struct strait_backend *be, struct strait_stream *s);
+    void (*stream_close)(struct strait_stream *s);
+    strait_err (*upload)(struct strait_stream *s, void *device, const void *host, size_t bytes);
+    strait_err (*download)(struct strait_stream *s, void *host, const void *device, size_t bytes);
+
+    /* Later work on `waiter` starts after all work queued so far on `s`. */
+    strait_err (*order)(struct strait_stream *s, struct strait_stream *waiter);
+
+    /* Blocks until the stream is idle. Reports any failure of queued work as STRAIT_EDEVICE. */
+    strait_err (*wait)(struct strait_stream *s);
+
+    /* What this device is, for people: "2 threads, avx512". Borrowed. */
+    const char *(*describe)(const struct strait_backend *be);
+};
+
+typedef struct strait_backend_spec {
+    const char *name;
+    int ordinal;
+    int n_threads;
+    int is_reference; // cpu: keep the plain loops that define each kernel
+} strait_backend_spec;
+
+strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend **out);
+void strait_backend_close(struct strait_backend **be); // sets *be to NULL; accepts NULL
+
+/* The registry, ended by NULL. */
+extern const struct strait_backend_ops *const strait_backends[];
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,139 @@
+/* kernels.h - the mathematics every backend provides.
+ *
+ * A kernel queues work on a stream and returns at once. An error means the work was refused;
+ * work that was accepted and then failed is reported when the stream is waited on. Outputs come
+ * first, as in an assignment, and never alias an input unless the entry says "in place".
+ * The same call gives the same bits every time, on any number of threads.
+ *
+ * The loops in cpu/ref_*.c define what each entry means. Everything faster, on any device, is
+ * held to them by tests/contract/backend.c.
+ *
+ * N tokens, D width, F hidden width, V vocabulary, H heads, P width of one head. Tokens of a
+ * sequence are consecutive rows. */
+#pragma once
+
+#include "base/error.h"
+#include "tensor/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct strait_stream;
+
+/* How the columns of a [N x (n_query + 2 n_key) P] tensor are queries, keys and values. */
+typedef struct strait_heads {
+    int n_query, n_key; // grouped-query attention when n_key < n_query
+    int head_dim;
+    int64_t seq_len; // the N tokens are N / seq_len sequences
+    float scale;     // of the scores, before softmax
+} strait_heads;
+
+/* y = alpha op(a) op(b) + beta y. With beta 0 the old y is not read. */
+typedef struct strait_matmul_how {
+    int transpose_a, transpose_b;
+    float alpha, beta;
+} strait_matmul_how;
+
+typedef struct strait_adamw_how {
+    float rate, beta1, beta2, epsilon, decay;
+    int64_t step; // from 1, for bias correction
+} strait_adamw_how;
+
+typedef struct strait_loss_how {
+    float softcap; // c: logits l become l / sqrt(1 + (l / c)^2); 0 leaves them alone
+    float scale;   // of the gradient; with 0 no gradient is made and the logits stay
+} strait_loss_how;
+
+struct strait_kernels {
+    /* elementwise; shapes equal */
+    strait_err (*fill)(struct strait_stream *s, strait_tensor y, float value);
+    strait_err (*cast)(struct strait_stream *s, strait_tensor y, strait_tensor x); // also copies
+    strait_err (*add)(struct strait_stream *s, strait_tensor y, strait_tensor a,
+                      strait_tensor b); // y may be a or b
+    strait_err (*axpy)(struct strait_stream *s, strait_tensor y, float alpha,
+                       strait_tensor x); // y += alpha x
+    strait_err (*lerp)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                       float t); // y += t (x - y)
+
+    /* linear algebra */
+    strait_err (*matmul)(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b,
+                         strait_matmul_how how);
+    /* total[0] = sum of x^2, added up in double precision in an order fixed by the shape. */
+    strait_err (*sum_squares)(struct strait_stream *s, strait_tensor total, strait_tensor x);
+    /* y = x / (sqrt(total[0]) + epsilon); y may be x */
+    strait_err (*normalise)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                            strait_tensor total, float epsilon);
+
+    /* transformer: every forward beside its backward; a backward adds to parameter gradients */
+    strait_err (*embed)(struct strait_stream *s, strait_tensor y, strait_tensor table,
+                        strait_tensor tokens); // tokens [N x 1] i32, all inside the table
+    strait_err (*embed_back)(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
+                             strait_tensor tokens);
+
+    /* sum = x + delta, y = sum * rstd * gain, rstd [N x 1] = 1 / sqrt(mean sum^2 + epsilon).
+     * Without delta, sum is absent and y is made of x. Without gain, gain is 1. sum may be x. */
+    strait_err (*rmsnorm)(struct strait_stream *s, strait_tensor y, strait_tensor sum,
+                          strait_tensor rstd, strait_tensor x, strait_tensor delta,
+                          strait_tensor gain, float epsilon);
+    /* Adds to d_x and, where there is a gain, to d_gain [1 x D]. */
+    strait_err (*rmsnorm_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
+                               strait_tensor d_y, strait_tensor x, strait_tensor gain,
+                               strait_tensor rstd);
+
+    /* Queries and keys: optional RMS norm of each head (rstd [N x (n_query + n_key)] present; gain
+     * [2 x P], row 0 for queries, row 1 for keys, optional), then rotation of the pairs
+     * (i, i + P/2) by the angles whose cosine and sine stand in row (position) of cos and sin
+     * [seq_len x P/2]. Values are copied. Without rstd y may be x. */
+    strait_err (*rotate)(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
+                         strait_tensor x, strait_tensor gain, strait_tensor cos, strait_tensor sin,
+                         strait_heads heads, float epsilon);
+    /* d_x may be d_y. x and rstd are what rotate saw and made; both absent without norm. */
+    strait_err (*rotate_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
+                              strait_tensor d_y, strait_tensor x, strait_tensor rstd,
+                              strait_tensor gain, strait_tensor cos, strait_tensor sin,
+                              strait_heads heads);
+
+    /* Causal attention, never a matrix of seq_len x seq_len. y [N x n_query P]; lse [N x n_query],
+     * the logarithm of each row's softmax denominator. */
+    strait_err (*attention)(struct strait_stream *s, strait_tensor y, strait_tensor lse,
+                            strait_tensor qkv, strait_heads heads);
+    strait_err (*attention_back)(struct strait_stream *s, strait_tensor d_qkv, strait_tensor d_y,
+                                 strait_tensor y, strait_tensor qkv, strait_tensor lse,
+                                 strait_heads heads);
+    /* One new token per row of qkv [B x ...], attending to `past` earlier positions and itself.
+     * keys and values are [B seq_len x n_key P]; the new key and value are stored at row `past`
+     * of each sequence. */
+    strait_err (*attention_cached)(struct strait_stream *s, strait_tensor y, strait_tensor keys,
+                                   strait_tensor values, strait_tensor qkv, int64_t past,
+                                   strait_heads heads);
+
+    /* y [N x F] = silu(gate) * up; gate_up [N x 2F], gate first */
+    strait_err (*swiglu)(struct strait_stream *s, strait_tensor y, strait_tensor gate_up);
+    strait_err (*swiglu_back)(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor d_y,
+                              strait_tensor gate_up);
+    /* y = max(x, 0)^2 */
+    strait_err (*relu2)(struct strait_stream *s, strait_tensor y, strait_tensor x);
+    strait_err (*relu2_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                             strait_tensor x);
+
+    /* loss [N x 1] = -log softmax(cap(logits))[target]; 0 where the target is negative. With
+     * how.scale, the logits become their own gradient times how.scale, in place. */
+    strait_err (*cross_entropy)(struct strait_stream *s, strait_tensor loss, strait_tensor logits,
+                                strait_tensor targets, strait_loss_how how);
+
+    /* update */
+    /* scale[0] = min(1, max_norm / norm), scale[1] = norm, norm = sqrt(sum of totals [n x 1]).
+     * max_norm 0 never clips. A norm that is not finite gives scale[0] = 0. */
+    strait_err (*clip)(struct strait_stream *s, strait_tensor scale, strait_tensor totals,
+                       float max_norm);
+    /* grad is read as grad * scale[0]. v has the shape of weight or, with one second moment per
+     * input (column) shared by all outputs, [1 x cols]. */
+    strait_err (*adamw)(struct strait_stream *s, strait_tensor weight, strait_tensor m,
+                        strait_tensor v, strait_tensor grad, strait_tensor scale,
+                        strait_adamw_how how);
+};
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,9 @@
+/* registry.c - the list of backends. */
+#include "backend/backend.h"
+
+extern const struct strait_backend_ops strait_backend_cpu;
+
+const struct strait_backend_ops *const strait_backends[] = {
+    &strait_backend_cpu,
+    NULL,
+};

@@ -1,0 +1,52 @@
+#include "backend/slab.h"
+
+#include "base/alloc.h"
+
+enum {
+    ALIGNMENT = 256, // what matrix libraries on every device like
+    FIRST_ROOM = 64
+};
+
+static strait_err add_at(struct strait_slab *slab, size_t offset, strait_tensor shape,
+                         strait_tensor *where) {
+    if (slab->n_parts == slab->n_room) {
+        const int room = slab->n_room == 0 ? FIRST_ROOM : slab->n_room * 2;
+        STRAIT_TRY(strait_alloc_grow((void **)&slab->parts, (size_t)slab->n_room, (size_t)room,
+                                     sizeof *slab->parts, "slab parts"));
+        STRAIT_TRY(strait_alloc_grow((void **)&slab->offsets, (size_t)slab->n_room, (size_t)room,
+                                     sizeof *slab->offsets, "slab offsets"));
+        slab->n_room = room;
+    }
+    *where = shape;
+    slab->parts[slab->n_parts] = where;
+    slab->offsets[slab->n_parts] = offset;
+    slab->n_parts++;
+    slab->bytes = offset + strait_tensor_bytes(shape);
+    return STRAIT_OK;
+}
+
+strait_err strait_slab_add(struct strait_slab *slab, strait_dtype dtype, int64_t rows, int64_t cols,
+                           strait_tensor *where) {
+    const size_t offset = (slab->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return add_at(slab, offset, (strait_tensor){NULL, dtype, rows, cols}, where);
+}
+
+strait_err strait_slab_add_adjacent(struct strait_slab *slab, strait_dtype dtype, int64_t rows,
+                                    int64_t cols, strait_tensor *where) {
+    return add_at(slab, slab->bytes, (strait_tensor){NULL, dtype, rows, cols}, where);
+}
+
+strait_err strait_slab_commit(struct strait_slab *slab, struct strait_backend *backend) {
+    slab->backend = backend;
+    STRAIT_TRY(backend->ops->alloc(backend, slab->bytes, &slab->memory));
+    for (int i = 0; i < slab->n_parts; i++)
+        slab->parts[i]->data = (char *)slab->memory + slab->offsets[i];
+    return STRAIT_OK;
+}
+
+void strait_slab_fini(struct strait_slab *slab) {
+    if (slab->memory != NULL) slab->backend->ops->release(slab->backend, slab->memory);
+    strait_alloc_free(slab->parts);
+    strait_alloc_free(slab->offsets);
+    *slab = (struct strait_slab){0};
+}

@@ -1,0 +1,62 @@
+#include "base/alloc.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ALIGNMENT = 64
+};
+
+static _Atomic int64_t n_made;
+static _Atomic int64_t fail_at; // counts down to the allocation that fails; 0 is off
+
+static int must_fail(void) {
+    int64_t left = atomic_load(&fail_at);
+    return left > 0 && atomic_fetch_sub(&fail_at, 1) == 1;
+}
+
+strait_err strait_alloc(size_t count, size_t size, const char *what, void **out) {
+    atomic_fetch_add(&n_made, 1);
+    if (size != 0 && count > (SIZE_MAX - ALIGNMENT) / size)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "%s: %zu items of %zu bytes", what, count, size);
+    size_t bytes = count * size;
+    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (bytes == 0) bytes = ALIGNMENT;
+    void *memory = must_fail() ? NULL : aligned_alloc(ALIGNMENT, bytes);
+    if (memory == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: %zu bytes", what, bytes);
+    memset(memory, 0, bytes);
+    *out = memory;
+    return STRAIT_OK;
+}
+
+strait_err strait_alloc_grow(void **memory, size_t count, size_t want, size_t size,
+                             const char *what) {
+    void *bigger = NULL;
+    STRAIT_TRY(strait_alloc(want, size, what, &bigger));
+    if (*memory != NULL) memcpy(bigger, *memory, (count < want ? count : want) * size);
+    strait_alloc_free(*memory);
+    *memory = bigger;
+    return STRAIT_OK;
+}
+
+strait_err strait_alloc_string(const char *text, char **out) {
+    const size_t bytes = strlen(text) + 1;
+    void *copy = NULL;
+    STRAIT_TRY(strait_alloc(bytes, 1, "text", &copy));
+    memcpy(copy, text, bytes);
+    *out = copy;
+    return STRAIT_OK;
+}
+
+void strait_alloc_free(void *memory) {
+    free(memory);
+}
+
+int64_t strait_alloc_count(void) {
+    return atomic_load(&n_made);
+}
+
+void strait_alloc_fail_at(int64_t n) {
+    atomic_store(&fail_at, n);
+}

@@ -1,0 +1,55 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char detail[512];
+static _Thread_local char where[128];
+
+const char *strait_err_text(strait_err err) {
+    switch (err) {
+#define X(name, value, scope, text) \
+    case STRAIT_##name: return text;
+        STRAIT_ERR_MAP(X)
+#undef X
+    }
+    return "unknown error";
+}
+
+strait_scope strait_err_scope(strait_err err) {
+    switch (err) {
+#define X(name, value, scope, text) \
+    case STRAIT_##name: return STRAIT_SCOPE_##scope;
+        STRAIT_ERR_MAP(X)
+#undef X
+    }
+    return STRAIT_SCOPE_PROCESS;
+}
+
+const char *strait_err_detail(void) {
+    return detail;
+}
+
+const char *strait_err_where(void) {
+    return where;
+}
+
+void strait_err_note(const char *file, int line, const char *format, ...) {
+    (void)snprintf(where, sizeof where, "%s:%d", file, line);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+}
+
+void strait_err_prefix(const char *format, ...) {
+    char old[sizeof detail];
+    memcpy(old, detail, sizeof old);
+    va_list args;
+    va_start(args, format);
+    const int used = vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+    if (used < 0 || (size_t)used >= sizeof detail) return;
+    (void)snprintf(detail + used, sizeof detail - (size_t)used, ": %s", old);
+}

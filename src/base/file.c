@@ -1,0 +1,181 @@
+#include "base/file.h"
+
+#include "base/alloc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The system's word for errno, safe in any thread. */
+static const char *reason(int number) {
+    static _Thread_local char text[128];
+    if (strerror_r(number, text, sizeof text) != 0)
+        (void)snprintf(text, sizeof text, "error %d", number);
+    return text;
+}
+
+#define FAIL_ON(path, what) STRAIT_FAIL(STRAIT_EIO, "%s: cannot %s: %s", path, what, reason(errno))
+
+strait_err strait_file_map_open(const char *path, strait_file_map *out) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return FAIL_ON(path, "open");
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        (void)close(fd);
+        return STRAIT_FAIL(STRAIT_EIO, "%s: not a regular file", path);
+    }
+    strait_file_map map = {NULL, (size_t)info.st_size};
+    if (map.bytes > 0) {
+        void *data = mmap(NULL, map.bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED) {
+            const strait_err err = FAIL_ON(path, "map");
+            (void)close(fd);
+            return err;
+        }
+        map.data = data;
+    }
+    (void)close(fd);
+    *out = map;
+    return STRAIT_OK;
+}
+
+void strait_file_map_close(strait_file_map *map) {
+    if (map->data != NULL) (void)munmap((void *)(uintptr_t)map->data, map->bytes);
+    *map = (strait_file_map){NULL, 0};
+}
+
+strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *out_bytes) {
+    strait_file_map map = {NULL, 0};
+    STRAIT_TRY(strait_file_map_open(path, &map));
+    if (map.bytes > limit) {
+        const size_t bytes = map.bytes;
+        strait_file_map_close(&map);
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: %zu bytes, more than the %zu allowed", path, bytes,
+                           limit);
+    }
+    void *text = NULL;
+    const strait_err err = strait_alloc(map.bytes + 1, 1, path, &text);
+    if (err == STRAIT_OK) {
+        if (map.bytes > 0) memcpy(text, map.data, map.bytes);
+        *out = text;
+        if (out_bytes != NULL) *out_bytes = map.bytes;
+    }
+    strait_file_map_close(&map);
+    return err;
+}
+
+static strait_err write_all(int fd, const char *path, const unsigned char *data, size_t bytes) {
+    while (bytes > 0) {
+        const ssize_t n = write(fd, data, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return FAIL_ON(path, "write");
+        data += n;
+        bytes -= (size_t)n;
+    }
+    if (fsync(fd) != 0) return FAIL_ON(path, "sync");
+    return STRAIT_OK;
+}
+
+strait_err strait_file_write(const char *path, const void *data, size_t bytes) {
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return FAIL_ON(path, "create");
+    strait_err err = write_all(fd, path, data, bytes);
+    if (close(fd) != 0 && err == STRAIT_OK) err = FAIL_ON(path, "close");
+    return err;
+}
+
+/* The folder a path lies in: "." for a bare name. */
+static strait_err parent_of(const char *path, char out[STRAIT_PATH_MAX]) {
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) return strait_file_path(out, ".");
+    if (slash == path) return strait_file_path(out, "/");
+    return strait_file_path(out, "%.*s", (int)(slash - path), path);
+}
+
+strait_err strait_file_replace(const char *path, const void *data, size_t bytes) {
+    char beside[STRAIT_PATH_MAX];
+    char folder[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(beside, "%s.tmp", path));
+    STRAIT_TRY(parent_of(path, folder));
+    strait_err err = strait_file_write(beside, data, bytes);
+    if (err == STRAIT_OK && rename(beside, path) != 0) err = FAIL_ON(path, "rename into place");
+    if (err != STRAIT_OK) {
+        (void)unlink(beside);
+        return err;
+    }
+    return strait_file_sync_folder(folder);
+}
+
+strait_err strait_file_finish(FILE **file, const char *path) {
+    FILE *f = *file;
+    *file = NULL;
+    if (f == NULL) return STRAIT_OK;
+    strait_err err = STRAIT_OK;
+    if (ferror(f) || fflush(f) != 0) err = FAIL_ON(path, "write");
+    if (err == STRAIT_OK && fsync(fileno(f)) != 0 && errno != EINVAL) err = FAIL_ON(path, "sync");
+    if (fclose(f) != 0 && err == STRAIT_OK) err = FAIL_ON(path, "close");
+    return err;
+}
+
+strait_err strait_file_sync_folder(const char *path) {
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return FAIL_ON(path, "open");
+    const int synced = fsync(fd);
+    const strait_err err = synced != 0 && errno != EINVAL ? FAIL_ON(path, "sync") : STRAIT_OK;
+    (void)close(fd);
+    return err;
+}
+
+strait_err strait_file_make_folders(const char *path) {
+    char so_far[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(so_far, "%s", path));
+    for (char *at = so_far + 1;; at++) {
+        if (*at != '/' && *at != '\0') continue;
+        const char ending = *at;
+        *at = '\0';
+        if (mkdir(so_far, 0777) != 0 && errno != EEXIST) return FAIL_ON(so_far, "make folder");
+        if (ending == '\0') break;
+        *at = '/';
+    }
+    if (!strait_file_is_folder(path)) return STRAIT_FAIL(STRAIT_EIO, "%s: not a folder", path);
+    return STRAIT_OK;
+}
+
+strait_err strait_file_remove_folder(const char *path) {
+    DIR *folder = opendir(path);
+    if (folder == NULL) return errno == ENOENT ? STRAIT_OK : FAIL_ON(path, "open");
+    const struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL) { // NOLINT(concurrency-mt-unsafe): our own handle
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        (void)unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    (void)closedir(folder);
+    if (rmdir(path) != 0) return FAIL_ON(path, "remove");
+    return STRAIT_OK;
+}
+
+int strait_file_exists(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+int strait_file_is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+strait_err strait_file_path(char out[STRAIT_PATH_MAX], const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const int used = vsnprintf(out, STRAIT_PATH_MAX, format, args);
+    va_end(args);
+    if (used < 0 || used >= STRAIT_PATH_MAX)
+        return STRAIT_FAIL(STRAIT_EINVAL, "a path is longer than %d bytes", STRAIT_PATH_MAX - 1);
+    return STRAIT_OK;
+}

@@ -1,0 +1,46 @@
+/* file.h - whole files, read safely and written so that a crash leaves the old or the new one.
+ *
+ * Every error names the path and what the system said. */
+#pragma once
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* A file mapped for reading. `data` is NULL when the file is empty. */
+typedef struct strait_file_map {
+    const unsigned char *data;
+    size_t bytes;
+} strait_file_map;
+
+strait_err strait_file_map_open(const char *path, strait_file_map *out);
+void strait_file_map_close(strait_file_map *map); // accepts a zeroed map
+
+/* The whole file with a zero after its last byte. More than `limit` bytes is refused. */
+strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *out_bytes);
+
+/* Replaces `path` in one move: written beside it, synced, renamed. */
+strait_err strait_file_replace(const char *path, const void *data, size_t bytes);
+
+/* Writes and syncs a new file or truncates an old one. For files inside a folder that is itself
+ * renamed into place. */
+strait_err strait_file_write(const char *path, const void *data, size_t bytes);
+
+/* Flushes, syncs and closes; reports a full disk that fwrite did not. *file becomes NULL. */
+strait_err strait_file_finish(FILE **file, const char *path);
+
+strait_err strait_file_sync_folder(const char *path);
+strait_err strait_file_make_folders(const char *path);  // like mkdir -p
+strait_err strait_file_remove_folder(const char *path); // with the files in it, one level deep
+
+int strait_file_exists(const char *path);
+int strait_file_is_folder(const char *path);
+
+enum {
+    STRAIT_PATH_MAX = 4096
+};
+/* Formats a path; STRAIT_EINVAL when it does not fit. */
+strait_err strait_file_path(char out[STRAIT_PATH_MAX], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));

@@ -1,0 +1,68 @@
+#include "base/json.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+strait_err strait_json_parse(const char *text, size_t bytes, json_t **out) {
+    json_error_t error;
+    json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (document == NULL)
+        return STRAIT_FAIL(STRAIT_EDATA, "line %d, column %d: %s", error.line, error.column,
+                           error.text);
+    *out = document;
+    return STRAIT_OK;
+}
+
+strait_err strait_json_load(const char *path, size_t limit, json_t **out) {
+    char *text = NULL;
+    size_t bytes = 0;
+    STRAIT_TRY(strait_file_read(path, limit, &text, &bytes));
+    const strait_err err = strait_json_parse(text, bytes, out);
+    if (err != STRAIT_OK) strait_err_prefix("%s", path);
+    strait_alloc_free(text);
+    return err;
+}
+
+strait_err strait_json_replace(const char *path, const json_t *document) {
+    char *text = json_dumps(document, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    if (text == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: JSON text", path);
+    const strait_err err = strait_file_replace(path, text, strlen(text));
+    free(text);
+    return err;
+}
+
+static strait_err wrong(const json_t *value, const char *key, const char *expected) {
+    if (value == NULL) return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is missing", key);
+    return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is not %s", key, expected);
+}
+
+strait_err strait_json_string(const json_t *object, const char *key, const char **out) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value)) return wrong(value, key, "a string");
+    *out = json_string_value(value);
+    return STRAIT_OK;
+}
+
+strait_err strait_json_int(const json_t *object, const char *key, int64_t *out) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value)) return wrong(value, key, "a whole number");
+    *out = json_integer_value(value);
+    return STRAIT_OK;
+}
+
+strait_err strait_json_array(const json_t *object, const char *key, const json_t **out) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_array(value)) return wrong(value, key, "an array");
+    *out = value;
+    return STRAIT_OK;
+}
+
+strait_err strait_json_object(const json_t *object, const char *key, const json_t **out) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_object(value)) return wrong(value, key, "an object");
+    *out = value;
+    return STRAIT_OK;
+}

@@ -1,0 +1,28 @@
+/* param.h - a named weight, its gradient, and what it does.
+ *
+ * The role lets an optimizer or a codec choose weights without knowing the model. Matrices are
+ * stored [outputs x inputs], so y = x W^T, as the safetensors of the world have them. */
+#pragma once
+
+#include "tensor/tensor.h"
+
+typedef enum strait_role {
+    STRAIT_ROLE_MATRIX,          // reads the residual stream, or lies inside a layer
+    STRAIT_ROLE_WRITES_RESIDUAL, // output of attention and of the mlp: what a subspace codec
+                                 // confines
+    STRAIT_ROLE_EMBEDDING,       // one row a token
+    STRAIT_ROLE_HEAD,            // the matrix that makes logits; a tied one is an EMBEDDING
+    STRAIT_ROLE_GAIN,            // a vector: no weight decay
+    STRAIT_ROLE_COUNT,
+} strait_role;
+
+enum {
+    STRAIT_PARAM_NAME = 64
+};
+
+typedef struct strait_param {
+    char name[STRAIT_PARAM_NAME]; // "blocks.3.attention.out", the same whatever the cut into stages
+    strait_role role;
+    strait_tensor value;
+    strait_tensor grad; // same shape; absent when not training
+} strait_param;
