@@ -1,0 +1,107 @@
+#include "args.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const strait_flag *find(const strait_flag *flags, const char *name, size_t length) {
+    for (const strait_flag *flag = flags; flag != NULL && flag->name != NULL; flag++)
+        if (strlen(flag->name) == length && strncmp(flag->name, name, length) == 0) return flag;
+    return NULL;
+}
+
+static const strait_flag *find_letter(const strait_flag *flags, char letter) {
+    for (const strait_flag *flag = flags; flag != NULL && flag->name != NULL; flag++)
+        if (flag->letter == letter) return flag;
+    return NULL;
+}
+
+static strait_err store_number(const strait_flag *flag, const char *text) {
+    char *end = NULL;
+    errno = 0;
+    if (flag->kind == STRAIT_FLAG_INT)
+        *(int64_t *)flag->value = strtoll(text, &end, 10);
+    else
+        *(double *)flag->value = strtod(text, &end);
+    if (errno != 0 || end == text || *end != '\0')
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--%s: \"%s\" is not a %s", flag->name, text,
+                           flag->kind == STRAIT_FLAG_INT ? "whole number" : "number");
+    return STRAIT_OK;
+}
+
+static strait_err store(const strait_flag *flag, const char *text) {
+    switch (flag->kind) {
+    case STRAIT_FLAG_SWITCH: *(int *)flag->value = 1; return STRAIT_OK;
+    case STRAIT_FLAG_TEXT: *(const char **)flag->value = text; return STRAIT_OK;
+    case STRAIT_FLAG_INT:
+    case STRAIT_FLAG_REAL: return store_number(flag, text);
+    case STRAIT_FLAG_LIST: break;
+    }
+    strait_flag_list *list = flag->value;
+    if (list->n == STRAIT_FLAG_LIST_MAX)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--%s is given more than %d times", flag->name,
+                           STRAIT_FLAG_LIST_MAX);
+    list->items[list->n++] = text;
+    return STRAIT_OK;
+}
+
+static strait_err unknown(const strait_command *command, const char *word) {
+    return STRAIT_FAIL(STRAIT_ECONFIG, "%s: unknown flag %s; \"strait help %s\" lists them",
+                       command->name, word, command->name);
+}
+
+/* Takes the flag at argv[*at] and its value, and moves *at to the last word it used. */
+static strait_err take_flag(const strait_command *command, int argc, const char **argv, int *at) {
+    const char *word = argv[*at];
+    const char *equals = NULL;
+    const strait_flag *flag = NULL;
+    if (word[1] == '-') {
+        equals = strchr(word, '=');
+        flag = find(command->flags, word + 2,
+                    equals != NULL ? (size_t)(equals - word - 2) : strlen(word + 2));
+    } else if (word[2] == '\0') {
+        flag = find_letter(command->flags, word[1]);
+    }
+    if (flag == NULL) return unknown(command, word);
+    if (flag->kind == STRAIT_FLAG_SWITCH) {
+        if (equals != NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "--%s takes no value", flag->name);
+        return store(flag, NULL);
+    }
+    if (equals != NULL) return store(flag, equals + 1);
+    if (*at + 1 >= argc)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--%s wants a value: --%s %s", flag->name, flag->name,
+                           flag->unit);
+    return store(flag, argv[++*at]);
+}
+
+strait_err strait_args_parse(const strait_command *command, int argc, const char **argv,
+                             int *n_words) {
+    int n = 0;
+    int is_over = 0;
+    for (int i = 0; i < argc; i++) {
+        if (!is_over && strcmp(argv[i], "--") == 0) {
+            is_over = 1;
+        } else if (!is_over && argv[i][0] == '-' && argv[i][1] != '\0') {
+            STRAIT_TRY(take_flag(command, argc, argv, &i));
+        } else {
+            argv[n++] = argv[i];
+        }
+    }
+    *n_words = n;
+    return STRAIT_OK;
+}
+
+void strait_args_help(const strait_command *command) {
+    printf("strait %s %s\n\n%s\n", command->name, command->usage, command->about);
+    if (command->flags == NULL) return;
+    printf("\nflags:\n");
+    for (const strait_flag *flag = command->flags; flag->name != NULL; flag++) {
+        char left[64];
+        char letter[8] = "";
+        if (flag->letter != 0) (void)snprintf(letter, sizeof letter, "-%c, ", flag->letter);
+        (void)snprintf(left, sizeof left, "%s--%s%s%s", letter, flag->name,
+                       flag->unit != NULL ? " " : "", flag->unit != NULL ? flag->unit : "");
+        printf("  %-24s %s\n", left, flag->help);
+    }
+}

@@ -1,0 +1,53 @@
+/* args.h - a command's flags, described by one table that also makes its help.
+ *
+ *     static const strait_flag flags[] = {
+ *         {"out", 'o', STRAIT_FLAG_TEXT, &out, "DIR", "where the run's files go"},
+ *         {"resume", 0, STRAIT_FLAG_SWITCH, &resume, NULL, "go on from the last checkpoint"},
+ *         {NULL}};
+ *
+ * `--name value`, `--name=value` and `-n value` all work; `--` ends the flags. */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdint.h>
+
+typedef enum strait_flag_kind {
+    STRAIT_FLAG_SWITCH, // int *: set to 1
+    STRAIT_FLAG_TEXT,   // const char **
+    STRAIT_FLAG_INT,    // int64_t *
+    STRAIT_FLAG_REAL,   // double *
+    STRAIT_FLAG_LIST,   // strait_flag_list *: may be given several times
+} strait_flag_kind;
+
+enum {
+    STRAIT_FLAG_LIST_MAX = 64
+};
+typedef struct strait_flag_list {
+    const char *items[STRAIT_FLAG_LIST_MAX];
+    int n;
+} strait_flag_list;
+
+typedef struct strait_flag {
+    const char *name;
+    char letter; // 0: none
+    strait_flag_kind kind;
+    void *value;
+    const char *unit; // what follows the flag in the help: "DIR", "N"; NULL for a switch
+    const char *help;
+} strait_flag;
+
+/* One subcommand. `about` is the help's first paragraph, `usage` what follows the name. */
+typedef struct strait_command {
+    const char *name, *usage, *summary, *about;
+    const strait_flag *flags; // ended by a NULL name; NULL for none
+    strait_err (*run)(int n_words, const char **words);
+} strait_command;
+
+/* Splits argv into flags, which are stored, and words, which move to the front of argv.
+ * Unknown or malformed flags are STRAIT_ECONFIG with the flag's name and the nearest known one. */
+strait_err strait_args_parse(const strait_command *command, int argc, const char **argv,
+                             int *n_words);
+
+/* Prints the help of one command to standard output. */
+void strait_args_help(const strait_command *command);

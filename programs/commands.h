@@ -1,0 +1,14 @@
+/* commands.h - every subcommand of the program, one table a file. */
+#pragma once
+
+#include "args.h"
+
+extern const strait_command strait_cmd_train;
+extern const strait_command strait_cmd_eval;
+extern const strait_command strait_cmd_generate;
+extern const strait_command strait_cmd_tokenizer;
+extern const strait_command strait_cmd_tokenize;
+extern const strait_command strait_cmd_inspect;
+extern const strait_command strait_cmd_bench;
+extern const strait_command strait_cmd_options;
+extern const strait_command strait_cmd_completion;
