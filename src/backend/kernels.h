@@ -127,8 +127,8 @@ struct strait_kernels {
      * max_norm 0 never clips. A norm that is not finite gives scale[0] = 0. */
     strait_err (*clip)(struct strait_stream *s, strait_tensor scale, strait_tensor totals,
                        float max_norm);
-    /* grad is read as grad * scale[0]. v has the shape of weight or, with one second moment per
-     * input (column) shared by all outputs, [1 x cols]. */
+    /* grad is read as grad * scale[0]. v has the shape of weight; or [1 x cols], one second moment
+     * a column from the mean of grad^2 over its rows; or [rows x 1], one a row. */
     strait_err (*adamw)(struct strait_stream *s, strait_tensor weight, strait_tensor m,
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
                         strait_adamw_how how);
