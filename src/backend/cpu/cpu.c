@@ -1,3 +1,105 @@
-/* cpu.c - the host as a device: memory is malloc, streams run at once. */
-#include "backend/backend.h"
-const struct strait_backend_ops strait_backend_cpu = {.name = "cpu"};
+/* cpu.c - the host as a device: memory is the process's own, streams run at once. */
+#include "backend/cpu/cpu.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct strait_cpu *state_of(const struct strait_backend *be) {
+    return be->state;
+}
+
+static void take_reference(struct strait_kernels *k) {
+    strait_ref_elementwise(k);
+    strait_ref_matmul(k);
+    strait_ref_embed(k);
+    strait_ref_norm(k);
+    strait_ref_rotate(k);
+    strait_ref_attention(k);
+    strait_ref_mlp(k);
+    strait_ref_loss(k);
+    strait_ref_optim(k);
+}
+
+static strait_err init(struct strait_backend *be) {
+    struct strait_cpu *cpu = state_of(be);
+    if (be->ordinal != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu:%d: there is only cpu:0", be->ordinal);
+    STRAIT_TRY(strait_pool_open(be->n_threads, &cpu->pool));
+    be->n_threads = strait_pool_threads(cpu->pool);
+    take_reference(&cpu->kernels);
+    be->kernels = &cpu->kernels;
+    (void)snprintf(cpu->description, sizeof cpu->description, "%d thread%s, %s", be->n_threads,
+                   be->n_threads == 1 ? "" : "s", "reference");
+    return STRAIT_OK;
+}
+
+static void fini(struct strait_backend *be) {
+    strait_pool_close(&state_of(be)->pool);
+}
+
+static strait_err take(struct strait_backend *be, size_t bytes, void **out) {
+    (void)be;
+    return strait_alloc(bytes, 1, "tensors", out);
+}
+
+static void release(struct strait_backend *be, void *memory) {
+    (void)be;
+    strait_alloc_free(memory);
+}
+
+static strait_err stream_open(struct strait_backend *be, struct strait_stream *s) {
+    *s = (struct strait_stream){.backend = be};
+    return STRAIT_OK;
+}
+
+static void stream_close(struct strait_stream *s) {
+    *s = (struct strait_stream){0};
+}
+
+static strait_err upload(struct strait_stream *s, void *device, const void *host, size_t bytes) {
+    (void)s;
+    if (bytes > 0) memcpy(device, host, bytes);
+    return STRAIT_OK;
+}
+
+static strait_err download(struct strait_stream *s, void *host, const void *device, size_t bytes) {
+    return upload(s, host, device, bytes);
+}
+
+/* Work is done when its call returns, so there is nothing to order or to wait for. */
+static strait_err order(struct strait_stream *s, struct strait_stream *waiter) {
+    (void)s;
+    (void)waiter;
+    return STRAIT_OK;
+}
+
+static strait_err wait_idle(struct strait_stream *s) {
+    (void)s;
+    return STRAIT_OK;
+}
+
+static const char *describe(const struct strait_backend *be) {
+    return state_of(be)->description;
+}
+
+extern const struct strait_backend_ops strait_backend_cpu;
+
+const struct strait_backend_ops strait_backend_cpu = {
+    .name = "cpu",
+    .state_size = sizeof(struct strait_cpu),
+    .init = init,
+    .fini = fini,
+    .alloc = take,
+    .release = release,
+    .alloc_host = take,
+    .release_host = release,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .upload = upload,
+    .download = download,
+    .order = order,
+    .wait = wait_idle,
+    .describe = describe,
+};

@@ -1,0 +1,55 @@
+/* cpu.h - what the files of the cpu backend share.
+ *
+ * Each ref_*.c and simd_*.c exports one function that writes its family's entries into a table of
+ * kernels: the plain loops first, then the fastest twins this processor can run. */
+#pragma once
+
+#include "backend/backend.h"
+#include "base/pool.h"
+
+#include <assert.h>
+
+struct strait_cpu {
+    struct strait_pool *pool;
+    struct strait_kernels kernels;
+    char description[64];
+};
+
+/* Plain loops, one thread, sums in double precision: the meaning of every kernel. */
+void strait_ref_elementwise(struct strait_kernels *k);
+void strait_ref_matmul(struct strait_kernels *k);
+void strait_ref_embed(struct strait_kernels *k);
+void strait_ref_norm(struct strait_kernels *k);
+void strait_ref_rotate(struct strait_kernels *k);
+void strait_ref_attention(struct strait_kernels *k);
+void strait_ref_mlp(struct strait_kernels *k);
+void strait_ref_loss(struct strait_kernels *k);
+void strait_ref_optim(struct strait_kernels *k);
+
+/* The values of an f32 tensor; NULL when it is absent. */
+static inline float *strait_cpu_f32(strait_tensor t) {
+    assert(t.data == NULL || t.dtype == STRAIT_F32);
+    return t.data;
+}
+
+static inline const int32_t *strait_cpu_i32(strait_tensor t) {
+    assert(t.data == NULL || t.dtype == STRAIT_I32);
+    return t.data;
+}
+
+static inline int64_t strait_cpu_count(strait_tensor t) {
+    return t.rows * t.cols;
+}
+
+static inline int strait_cpu_same_shape(strait_tensor a, strait_tensor b) {
+    return a.rows == b.rows && a.cols == b.cols;
+}
+
+static inline struct strait_pool *strait_cpu_pool(const struct strait_stream *s) {
+    return ((const struct strait_cpu *)s->backend->state)->pool;
+}
+
+/* Columns of a token's queries, keys and values together. */
+static inline int64_t strait_cpu_qkv_cols(strait_heads h) {
+    return (int64_t)(h.n_query + 2 * h.n_key) * h.head_dim;
+}

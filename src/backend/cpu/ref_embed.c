@@ -1,0 +1,37 @@
+/* ref_embed.c - rows of a table by token, and the gradient of the table. */
+#include "backend/cpu/cpu.h"
+
+#include <string.h>
+
+static strait_err embed(struct strait_stream *s, strait_tensor y, strait_tensor table,
+                        strait_tensor tokens) {
+    (void)s;
+    assert(y.cols == table.cols && y.rows == tokens.rows);
+    const int32_t *ids = strait_cpu_i32(tokens);
+    for (int64_t n = 0; n < y.rows; n++) {
+        assert(ids[n] >= 0 && ids[n] < table.rows);
+        memcpy(strait_cpu_f32(y) + n * y.cols, strait_cpu_f32(table) + ids[n] * table.cols,
+               (size_t)y.cols * sizeof(float));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
+                             strait_tensor tokens) {
+    (void)s;
+    assert(d_y.cols == d_table.cols && d_y.rows == tokens.rows);
+    const int32_t *ids = strait_cpu_i32(tokens);
+    for (int64_t n = 0; n < d_y.rows; n++) {
+        assert(ids[n] >= 0 && ids[n] < d_table.rows);
+        float *to = strait_cpu_f32(d_table) + ids[n] * d_table.cols;
+        const float *from = strait_cpu_f32(d_y) + n * d_y.cols;
+        for (int64_t c = 0; c < d_y.cols; c++)
+            to[c] += from[c];
+    }
+    return STRAIT_OK;
+}
+
+void strait_ref_embed(struct strait_kernels *k) {
+    k->embed = embed;
+    k->embed_back = embed_back;
+}
