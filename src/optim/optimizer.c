@@ -1,0 +1,211 @@
+#include "optim/optimizer.h"
+
+#include "backend/slab.h"
+#include "base/alloc.h"
+#include "optim/adamw.h"
+#include "optim/muon.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* The moments of one parameter. */
+struct slot {
+    int is_muon; // then there is no v
+    strait_tensor m, v;
+};
+
+struct strait_optimizer {
+    strait_optim_spec spec;
+    const strait_param *params; // borrowed
+    struct slot *slots;         // one a parameter
+    int n;
+    strait_tensor totals, scale;
+    struct strait_muon muon;
+    struct strait_slab slab; // holds every tensor above
+};
+
+typedef struct bound {
+    const char *name;
+    float value, below; // 0 <= value < below
+} bound;
+
+static strait_err check_bounds(const bound *bounds, int n) {
+    for (int i = 0; i < n; i++)
+        if (!(bounds[i].value >= 0 && bounds[i].value < bounds[i].below))
+            return STRAIT_FAIL(STRAIT_ECONFIG, "optimizer: %s is %g, expected from 0 to below %g",
+                               bounds[i].name, (double)bounds[i].value, (double)bounds[i].below);
+    return STRAIT_OK;
+}
+
+static strait_err check_spec(const strait_optim_spec *spec) {
+    const bound bounds[] = {
+        {"beta1", spec->beta1, 1},
+        {"beta2", spec->beta2, 1},
+        {"epsilon", spec->epsilon, INFINITY},
+        {"momentum", spec->momentum, 1},
+        {"momentum_start", spec->momentum_start, 1},
+        {"max_norm", spec->max_norm, INFINITY},
+    };
+    STRAIT_TRY(check_bounds(bounds, (int)(sizeof bounds / sizeof bounds[0])));
+    if (spec->momentum_warmup < 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "optimizer: momentum_warmup is %lld, expected 0 or more",
+                           (long long)spec->momentum_warmup);
+    for (int role = 0; role < STRAIT_ROLE_COUNT; role++) {
+        const bound group[] = {{"rate", spec->groups[role].rate, INFINITY},
+                               {"decay", spec->groups[role].decay, INFINITY}};
+        STRAIT_TRY(check_bounds(group, 2));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err check_memory(const strait_param *params, int n) {
+    for (int i = 0; i < n; i++) {
+        const strait_tensor w = params[i].value, g = params[i].grad;
+        if (w.data == NULL || g.data == NULL || w.dtype != STRAIT_F32 || g.dtype != STRAIT_F32 ||
+            w.rows != g.rows || w.cols != g.cols)
+            return STRAIT_FAIL(STRAIT_EINVAL,
+                               "parameter %s: expected an f32 value and gradient of one shape",
+                               params[i].name);
+    }
+    return STRAIT_OK;
+}
+
+static int uses_muon(const strait_optim_spec *spec, const strait_param *param) {
+    return spec->kind == STRAIT_OPTIM_MUON && param->value.rows > 1 && param->value.cols > 1 &&
+           (param->role == STRAIT_ROLE_MATRIX || param->role == STRAIT_ROLE_WRITES_RESIDUAL);
+}
+
+static strait_err plan_slot(struct strait_optimizer *opt, int i) {
+    const strait_param *param = &opt->params[i];
+    struct slot *slot = &opt->slots[i];
+    const strait_tensor w = param->value;
+    STRAIT_TRY(strait_slab_add(&opt->slab, STRAIT_F32, w.rows, w.cols, &slot->m));
+    slot->is_muon = uses_muon(&opt->spec, param);
+    if (slot->is_muon) {
+        strait_muon_reserve(&opt->muon, w.rows, w.cols);
+        return STRAIT_OK;
+    }
+    const strait_tensor v = strait_adamw_second(opt->spec.kind, param);
+    return strait_slab_add(&opt->slab, STRAIT_F32, v.rows, v.cols, &slot->v);
+}
+
+/* An optimizer without memory on the device: enough to know how much it will take. */
+static strait_err open_planned(const strait_optim_spec *spec, const strait_param *params, int n,
+                               struct strait_optimizer **out) {
+    STRAIT_TRY(check_spec(spec));
+    if (n < 1) return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: %d parameters, expected some", n);
+    struct strait_optimizer *opt = NULL;
+    strait_err err = STRAIT_OK;
+    STRAIT_TRY(strait_alloc(1, sizeof *opt, "optimizer", (void **)&opt));
+    opt->spec = *spec;
+    opt->params = params;
+    opt->n = n;
+    STRAIT_TRY_GOTO(
+        err, fail,
+        strait_alloc((size_t)n, sizeof *opt->slots, "optimizer slots", (void **)&opt->slots));
+    STRAIT_TRY_GOTO(err, fail, strait_slab_add(&opt->slab, STRAIT_F32, n, 1, &opt->totals));
+    STRAIT_TRY_GOTO(err, fail, strait_slab_add(&opt->slab, STRAIT_F32, 2, 1, &opt->scale));
+    for (int i = 0; i < n; i++)
+        STRAIT_TRY_GOTO(err, fail, plan_slot(opt, i));
+    STRAIT_TRY_GOTO(err, fail, strait_muon_plan(&opt->muon, &opt->slab));
+    *out = opt;
+    return STRAIT_OK;
+fail:
+    strait_optimizer_close(&opt);
+    return err;
+}
+
+strait_err strait_optimizer_open(const strait_optim_spec *spec, struct strait_backend *be,
+                                 strait_param *params, int n, struct strait_optimizer **out) {
+    struct strait_optimizer *opt = NULL;
+    strait_err err = STRAIT_OK;
+    STRAIT_TRY(check_memory(params, n));
+    STRAIT_TRY(open_planned(spec, params, n, &opt));
+    STRAIT_TRY_GOTO(err, fail, strait_slab_commit(&opt->slab, be));
+    *out = opt;
+    return STRAIT_OK;
+fail:
+    strait_optimizer_close(&opt);
+    return err;
+}
+
+void strait_optimizer_close(struct strait_optimizer **opt) {
+    if (*opt == NULL) return;
+    strait_slab_fini(&(*opt)->slab);
+    strait_alloc_free((*opt)->slots);
+    strait_alloc_free(*opt);
+    *opt = NULL;
+}
+
+strait_err strait_optimizer_plan(const strait_optim_spec *spec, const strait_param *params, int n,
+                                 size_t *out_bytes) {
+    struct strait_optimizer *opt = NULL;
+    STRAIT_TRY(open_planned(spec, params, n, &opt));
+    *out_bytes = opt->slab.bytes;
+    strait_optimizer_close(&opt);
+    return STRAIT_OK;
+}
+
+strait_err strait_optimizer_measure(struct strait_optimizer *opt, struct strait_stream *s) {
+    for (int i = 0; i < opt->n; i++)
+        STRAIT_TRY(s->backend->kernels->sum_squares(s, strait_tensor_rows(opt->totals, i, 1),
+                                                    opt->params[i].grad));
+    return STRAIT_OK;
+}
+
+strait_tensor strait_optimizer_totals(const struct strait_optimizer *opt) {
+    return opt->totals;
+}
+
+strait_tensor strait_optimizer_scale(const struct strait_optimizer *opt) {
+    return opt->scale;
+}
+
+strait_err strait_optimizer_clip(struct strait_optimizer *opt, struct strait_stream *s) {
+    STRAIT_TRY(strait_optimizer_measure(opt, s));
+    return s->backend->kernels->clip(s, opt->scale, opt->totals, opt->spec.max_norm);
+}
+
+static strait_err update(struct strait_optimizer *opt, struct strait_stream *s, int i, int64_t step,
+                         float rate_factor) {
+    const strait_optim_spec *spec = &opt->spec;
+    const strait_param *p = &opt->params[i];
+    const struct slot *slot = &opt->slots[i];
+    if (!slot->is_muon)
+        return s->backend->kernels->adamw(s, p->value, slot->m, slot->v, p->grad, opt->scale,
+                                          strait_adamw_at(spec, p->role, step, rate_factor));
+    const strait_muon_how how = {
+        .rate = spec->groups[p->role].rate * rate_factor,
+        .decay = spec->groups[p->role].decay,
+        .momentum = strait_muon_momentum(spec->momentum_start, spec->momentum,
+                                         spec->momentum_warmup, step),
+    };
+    return strait_muon_step(&opt->muon, s, p->value, slot->m, p->grad, opt->scale, how);
+}
+
+strait_err strait_optimizer_step(struct strait_optimizer *opt, struct strait_stream *s,
+                                 int64_t step, float rate_factor) {
+    if (step < 1)
+        return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: step %lld, expected 1 or more",
+                           (long long)step);
+    for (int i = 0; i < opt->n; i++)
+        STRAIT_TRY(update(opt, s, i, step, rate_factor));
+    return STRAIT_OK;
+}
+
+strait_err strait_optimizer_state(const struct strait_optimizer *opt, int i,
+                                  strait_optim_state *out) {
+    int left = i;
+    for (int p = 0; p < opt->n && left >= 0; p++) {
+        const struct slot *slot = &opt->slots[p];
+        const int n_moments = slot->is_muon ? 1 : 2;
+        if (left < n_moments) {
+            out->tensor = left == 0 ? slot->m : slot->v;
+            (void)snprintf(out->name, sizeof out->name, "%s.%c", opt->params[p].name,
+                           left == 0 ? 'm' : 'v');
+            return STRAIT_OK;
+        }
+        left -= n_moments;
+    }
+    return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: there is no moment %d", i);
+}
