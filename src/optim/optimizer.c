@@ -89,43 +89,44 @@ static strait_err plan_slot(struct strait_optimizer *opt, int i) {
     return strait_slab_add(&opt->slab, STRAIT_F32, v.rows, v.cols, &slot->v);
 }
 
+static strait_err plan_tensors(struct strait_optimizer *opt) {
+    STRAIT_TRY(strait_slab_add(&opt->slab, STRAIT_F32, opt->n, 1, &opt->totals));
+    STRAIT_TRY(strait_slab_add(&opt->slab, STRAIT_F32, 2, 1, &opt->scale));
+    for (int i = 0; i < opt->n; i++)
+        STRAIT_TRY(plan_slot(opt, i));
+    return strait_muon_plan(&opt->muon, &opt->slab);
+}
+
 /* An optimizer without memory on the device: enough to know how much it will take. */
 static strait_err open_planned(const strait_optim_spec *spec, const strait_param *params, int n,
                                struct strait_optimizer **out) {
     STRAIT_TRY(check_spec(spec));
     if (n < 1) return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: %d parameters, expected some", n);
     struct strait_optimizer *opt = NULL;
-    strait_err err = STRAIT_OK;
     STRAIT_TRY(strait_alloc(1, sizeof *opt, "optimizer", (void **)&opt));
     opt->spec = *spec;
     opt->params = params;
     opt->n = n;
-    STRAIT_TRY_GOTO(
-        err, fail,
-        strait_alloc((size_t)n, sizeof *opt->slots, "optimizer slots", (void **)&opt->slots));
-    STRAIT_TRY_GOTO(err, fail, strait_slab_add(&opt->slab, STRAIT_F32, n, 1, &opt->totals));
-    STRAIT_TRY_GOTO(err, fail, strait_slab_add(&opt->slab, STRAIT_F32, 2, 1, &opt->scale));
-    for (int i = 0; i < n; i++)
-        STRAIT_TRY_GOTO(err, fail, plan_slot(opt, i));
-    STRAIT_TRY_GOTO(err, fail, strait_muon_plan(&opt->muon, &opt->slab));
-    *out = opt;
-    return STRAIT_OK;
-fail:
-    strait_optimizer_close(&opt);
+    strait_err err = strait_alloc((size_t)n, sizeof *opt->slots, "optimizer slots",
+                                  (void **)&opt->slots);
+    if (err == STRAIT_OK) err = plan_tensors(opt);
+    if (err == STRAIT_OK)
+        *out = opt;
+    else
+        strait_optimizer_close(&opt);
     return err;
 }
 
 strait_err strait_optimizer_open(const strait_optim_spec *spec, struct strait_backend *be,
                                  strait_param *params, int n, struct strait_optimizer **out) {
     struct strait_optimizer *opt = NULL;
-    strait_err err = STRAIT_OK;
     STRAIT_TRY(check_memory(params, n));
     STRAIT_TRY(open_planned(spec, params, n, &opt));
-    STRAIT_TRY_GOTO(err, fail, strait_slab_commit(&opt->slab, be));
-    *out = opt;
-    return STRAIT_OK;
-fail:
-    strait_optimizer_close(&opt);
+    const strait_err err = strait_slab_commit(&opt->slab, be);
+    if (err == STRAIT_OK)
+        *out = opt;
+    else
+        strait_optimizer_close(&opt);
     return err;
 }
 
