@@ -19,16 +19,18 @@ static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tens
     return STRAIT_OK;
 }
 
-/* v [1 x cols] moves towards the mean of the squares of each column. */
-static void move_shared(float *v, strait_tensor grad, double by, double beta2) {
-    const float *g = strait_cpu_f32(grad);
-    for (int64_t c = 0; c < grad.cols; c++) {
+/* Each value of v, shared by a column or a row, moves towards the mean square of what shares it. */
+static void move_shared(strait_tensor v, strait_tensor grad, double by, double beta2) {
+    const int64_t height = grad.rows / v.rows, width = grad.cols / v.cols;
+    for (int64_t i = 0; i < strait_cpu_count(v); i++) {
+        const float *g = strait_cpu_f32(grad) + (v.rows == 1 ? i : i * grad.cols);
         double squares = 0;
-        for (int64_t r = 0; r < grad.rows; r++) {
-            const double d = by == 0 ? 0 : (double)g[r * grad.cols + c] * by;
+        for (int64_t j = 0; j < height * width; j++) {
+            const double d = by == 0 ? 0 : (double)g[v.rows == 1 ? j * grad.cols : j] * by;
             squares += d * d;
         }
-        v[c] = (float)(beta2 * (double)v[c] + (1 - beta2) * squares / (double)grad.rows);
+        const double mean = squares / (double)(height * width);
+        strait_cpu_f32(v)[i] = (float)(beta2 * (double)strait_cpu_f32(v)[i] + (1 - beta2) * mean);
     }
 }
 
@@ -36,22 +38,23 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
                         strait_adamw_how how) {
     (void)s;
+    const int is_own = strait_cpu_same_shape(v, weight); // a second moment for every weight
     assert(strait_cpu_same_shape(weight, m) && strait_cpu_same_shape(weight, grad));
-    assert(v.cols == weight.cols && (v.rows == weight.rows || v.rows == 1));
+    assert(is_own || (v.rows == 1 && v.cols == weight.cols) ||
+           (v.cols == 1 && v.rows == weight.rows));
     assert(how.step >= 1);
-    const int is_shared = v.rows != weight.rows;
     const double beta1 = (double)how.beta1, beta2 = (double)how.beta2, rate = (double)how.rate;
     const double whole1 = 1 - pow(beta1, (double)how.step); // of 1, what m has seen so far
     const double whole2 = 1 - pow(beta2, (double)how.step);
     const double by = scale.data != NULL ? (double)strait_cpu_f32(scale)[0] : 1;
     float *w = strait_cpu_f32(weight), *first = strait_cpu_f32(m), *second = strait_cpu_f32(v);
-    if (is_shared) move_shared(second, grad, by, beta2);
+    if (!is_own) move_shared(v, grad, by, beta2);
     for (int64_t i = 0; i < strait_cpu_count(weight); i++) {
         /* A scale of 0 silences gradients that are not finite, too. */
         const double g = by == 0 ? 0 : (double)strait_cpu_f32(grad)[i] * by;
-        float *square = &second[is_shared ? i % weight.cols : i];
+        float *square = &second[is_own ? i : v.rows == 1 ? i % v.cols : i / weight.cols];
         first[i] = (float)(beta1 * (double)first[i] + (1 - beta1) * g);
-        if (!is_shared) *square = (float)(beta2 * (double)*square + (1 - beta2) * g * g);
+        if (is_own) *square = (float)(beta2 * (double)*square + (1 - beta2) * g * g);
         const double move = (double)first[i] / whole1 /
                             (sqrt((double)*square / whole2) + (double)how.epsilon);
         w[i] = (float)((double)w[i] * (1 - rate * (double)how.decay) - rate * move);
