@@ -1,0 +1,73 @@
+#include "model/attention.h"
+
+strait_err strait_attention_plan_acts(const strait_shape *shape, int64_t n,
+                                      struct strait_slab *slab, strait_attention_acts *out) {
+    const int64_t qkv = strait_shape_qkv(shape);
+    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->normed));
+    STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->rstd));
+    STRAIT_TRY(strait_layer_plan(slab, n, qkv, &out->qkv));
+    STRAIT_TRY(strait_layer_plan(slab, n, shape->heads, &out->lse));
+    STRAIT_TRY(strait_layer_plan(slab, n, strait_shape_mixed(shape), &out->mixed));
+    if (!shape->has_qk_norm) return STRAIT_OK;
+    STRAIT_TRY(strait_layer_plan(slab, n, qkv, &out->raw));
+    return strait_layer_plan(slab, n, shape->heads + shape->kv_heads, &out->head_rstd);
+}
+
+static strait_tensor joined_qkv(const strait_attention *layer, int is_grad) {
+    const strait_tensor parts[] = {is_grad ? layer->q->grad : layer->q->value,
+                                   is_grad ? layer->k->grad : layer->k->value,
+                                   is_grad ? layer->v->grad : layer->v->value};
+    return strait_layer_join(parts, 3);
+}
+
+static strait_tensor value_or_absent(const strait_param *param) {
+    return param != NULL ? param->value : (strait_tensor){0};
+}
+
+strait_err strait_attention_forward(const strait_work *work, const strait_attention *layer,
+                                    strait_attention_acts *acts, strait_tensor branch,
+                                    strait_tensor sum, strait_tensor x, strait_tensor delta) {
+    const struct strait_kernels *k = work->kernels;
+    const strait_shape *shape = work->shape;
+    const strait_heads heads = strait_shape_heads(shape, work->seq_len);
+    const strait_tensor raw = shape->has_qk_norm ? acts->raw : acts->qkv;
+    STRAIT_TRY(k->rmsnorm(work->stream, acts->normed, sum, acts->rstd, x, delta, layer->norm->value,
+                          shape->norm_epsilon));
+    STRAIT_TRY(strait_layer_linear(work, raw, acts->normed, joined_qkv(layer, 0)));
+    STRAIT_TRY(k->rotate(work->stream, acts->qkv, acts->head_rstd, raw,
+                         value_or_absent(layer->gain), work->cos, work->sin, heads,
+                         shape->norm_epsilon));
+    STRAIT_TRY(k->attention(work->stream, acts->mixed, acts->lse, acts->qkv, heads));
+    return strait_layer_linear(work, branch, acts->mixed, layer->out->value);
+}
+
+strait_err strait_attention_back(const strait_work *work, const strait_attention *layer,
+                                 const strait_attention_acts *acts,
+                                 const strait_attention_grads *grads,
+                                 const strait_attention_scratch *scratch, strait_tensor x,
+                                 strait_tensor d, int defers) {
+    const struct strait_kernels *k = work->kernels;
+    const strait_heads heads = strait_shape_heads(work->shape, work->seq_len);
+    const strait_tensor d_gain = layer->gain != NULL ? layer->gain->grad : (strait_tensor){0};
+    STRAIT_TRY(strait_layer_linear_back(work, scratch->d_mixed, d, layer->out->value));
+    STRAIT_TRY(k->attention_back(work->stream, grads->d_qkv, scratch->d_mixed, acts->mixed,
+                                 acts->qkv, acts->lse, heads));
+    STRAIT_TRY(k->rotate_back(work->stream, grads->d_qkv, d_gain, grads->d_qkv, acts->raw,
+                              acts->head_rstd, value_or_absent(layer->gain), work->cos, work->sin,
+                              heads));
+    if (defers)
+        STRAIT_TRY(k->cast(work->stream, grads->d_branch, d));
+    else
+        STRAIT_TRY(strait_attention_weights(work, layer, acts, d, grads->d_qkv));
+    STRAIT_TRY(
+        strait_layer_linear_back(work, scratch->d_normed, grads->d_qkv, joined_qkv(layer, 0)));
+    return k->rmsnorm_back(work->stream, d, layer->norm->grad, scratch->d_normed, x,
+                           layer->norm->value, acts->rstd);
+}
+
+strait_err strait_attention_weights(const strait_work *work, const strait_attention *layer,
+                                    const strait_attention_acts *acts, strait_tensor d_branch,
+                                    strait_tensor d_qkv) {
+    STRAIT_TRY(strait_layer_linear_weight(work, layer->out->grad, d_branch, acts->mixed));
+    return strait_layer_linear_weight(work, joined_qkv(layer, 1), d_qkv, acts->normed);
+}

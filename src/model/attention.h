@@ -1,0 +1,48 @@
+/* attention.h - norm, queries and keys and values, rotation, causal attention, output projection.
+ */
+#pragma once
+
+#include "model/layer.h"
+
+/* Weights as indices into the stage's parameters: a parameter's tensors are known once its slab is
+ * committed. */
+typedef struct strait_attention {
+    strait_param *norm, *q, *k, *v, *gain, *out; // gain is NULL without qk_gain; q, k, v adjacent
+} strait_attention;
+
+/* What the backward pass needs of one microbatch. */
+typedef struct strait_attention_acts {
+    strait_tensor normed, rstd;    // [N x D], [N x 1]
+    strait_tensor raw, head_rstd;  // before the per-head norm; absent without it
+    strait_tensor qkv, lse, mixed; // rotated; log-denominators; result
+} strait_attention_acts;
+
+/* The gradients a deferred weight pass needs: of the branch's output and of qkv before rotation. */
+typedef struct strait_attention_grads {
+    strait_tensor d_branch, d_qkv; // d_branch is absent when weights are never deferred
+} strait_attention_grads;
+
+/* Room shared by all layers of a stage. */
+typedef struct strait_attention_scratch {
+    strait_tensor d_mixed, d_normed;
+} strait_attention_scratch;
+
+strait_err strait_attention_plan_acts(const strait_shape *shape, int64_t n_tokens,
+                                      struct strait_slab *slab, strait_attention_acts *out);
+
+/* sum = x + delta (or x itself without delta) enters; the branch's output leaves, to be added to
+ * the residual stream by whoever reads it next. */
+strait_err strait_attention_forward(const strait_work *work, const strait_attention *layer,
+                                    strait_attention_acts *acts, strait_tensor branch,
+                                    strait_tensor sum, strait_tensor x, strait_tensor delta);
+
+/* On entry `d` is the gradient of the branch's output and of the stream; on return the gradient of
+ * the layer's input. With `defers` the weight gradients are left to the call below. */
+strait_err strait_attention_back(const strait_work *work, const strait_attention *layer,
+                                 const strait_attention_acts *acts,
+                                 const strait_attention_grads *grads,
+                                 const strait_attention_scratch *scratch, strait_tensor x,
+                                 strait_tensor d, int defers);
+strait_err strait_attention_weights(const strait_work *work, const strait_attention *layer,
+                                    const strait_attention_acts *acts, strait_tensor d_branch,
+                                    strait_tensor d_qkv);

@@ -1,0 +1,67 @@
+#include "model/head.h"
+
+enum {
+    /* Bytes of logits at a time: large enough for matrix products to run at full speed, small
+     * enough to stay in the last cache on a cpu. */
+    LOGIT_BYTES = 16 << 20,
+    CHUNK_MIN = 64
+};
+
+static int64_t chunk_rows(const strait_shape *shape, int64_t n) {
+    int64_t rows = LOGIT_BYTES / (shape->vocab * (int64_t)sizeof(float));
+    if (rows < CHUNK_MIN) rows = CHUNK_MIN;
+    return rows < n ? rows : n;
+}
+
+strait_err strait_head_plan(const strait_shape *shape, int64_t n, int is_training,
+                            struct strait_slab *slab, strait_head_room *out) {
+    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->x));
+    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->normed));
+    STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->rstd));
+    STRAIT_TRY(strait_layer_plan(slab, chunk_rows(shape, n), shape->vocab, &out->logits));
+    STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->losses));
+    if (!is_training) return STRAIT_OK;
+    return strait_layer_plan(slab, n, shape->width, &out->d_normed);
+}
+
+static strait_err loss_of_chunk(const strait_work *work, const strait_head *head,
+                                const strait_head_room *room, strait_tensor targets, int64_t first,
+                                float scale) {
+    const int64_t left = room->normed.rows - first;
+    const int64_t rows = left < room->logits.rows ? left : room->logits.rows;
+    const strait_tensor normed = strait_tensor_rows(room->normed, first, rows);
+    const strait_tensor logits = strait_tensor_rows(room->logits, 0, rows);
+    STRAIT_TRY(strait_layer_linear(work, logits, normed, head->out->value));
+    STRAIT_TRY(work->kernels->cross_entropy(
+        work->stream, strait_tensor_rows(room->losses, first, rows), logits,
+        strait_tensor_rows(targets, first, rows),
+        (strait_loss_how){.softcap = work->shape->softcap, .scale = scale}));
+    if (scale == 0.0f) return STRAIT_OK;
+    STRAIT_TRY(strait_layer_linear_back(work, strait_tensor_rows(room->d_normed, first, rows),
+                                        logits, head->out->value));
+    return strait_layer_linear_weight(work, head->out->grad, logits, normed);
+}
+
+strait_err strait_head_loss(const strait_work *work, const strait_head *head,
+                            const strait_head_room *room, strait_tensor x, strait_tensor delta,
+                            strait_tensor targets, float scale, strait_tensor d) {
+    const struct strait_kernels *k = work->kernels;
+    STRAIT_TRY(k->rmsnorm(work->stream, room->normed, room->x, room->rstd, x, delta,
+                          head->norm->value, work->shape->norm_epsilon));
+    for (int64_t first = 0; first < room->normed.rows; first += room->logits.rows)
+        STRAIT_TRY(loss_of_chunk(work, head, room, targets, first, scale));
+    if (scale == 0.0f) return STRAIT_OK;
+    STRAIT_TRY(k->fill(work->stream, d, 0.0f));
+    return k->rmsnorm_back(work->stream, d, head->norm->grad, room->d_normed, room->x,
+                           head->norm->value, room->rstd);
+}
+
+strait_err strait_head_logits(const strait_work *work, const strait_head *head,
+                              const strait_head_room *room, strait_tensor logits, strait_tensor x,
+                              strait_tensor delta) {
+    const strait_tensor normed = strait_tensor_rows(room->normed, 0, x.rows);
+    STRAIT_TRY(work->kernels->rmsnorm(work->stream, normed, strait_tensor_rows(room->x, 0, x.rows),
+                                      strait_tensor_rows(room->rstd, 0, x.rows), x, delta,
+                                      head->norm->value, work->shape->norm_epsilon));
+    return strait_layer_linear(work, logits, normed, head->out->value);
+}

@@ -1,0 +1,34 @@
+/* head.h - last norm, logits and loss.
+ *
+ * Logits are made for a few tokens at a time, so that no buffer of tokens x vocabulary exists, and
+ * their gradient is made while they are warm: on the last stage the backward pass follows the
+ * forward pass at once in every schedule. */
+#pragma once
+
+#include "model/layer.h"
+
+typedef struct strait_head {
+    strait_param *norm, *out; // out is the embedding table when tied
+} strait_head;
+
+typedef struct strait_head_room {
+    strait_tensor x, normed, rstd; // [N x D], [N x D], [N x 1]
+    strait_tensor logits;          // [chunk x V]
+    strait_tensor losses;          // [N x 1]
+    strait_tensor d_normed;        // [N x D]; absent when not training
+} strait_head_room;
+
+strait_err strait_head_plan(const strait_shape *shape, int64_t n_tokens, int is_training,
+                            struct strait_slab *slab, strait_head_room *out);
+
+/* losses of x + delta against targets [N x 1]. With scale, also the gradient of the stream into `d`
+ * and of the weights, for a loss of scale times the sum of losses. */
+strait_err strait_head_loss(const strait_work *work, const strait_head *head,
+                            const strait_head_room *room, strait_tensor x, strait_tensor delta,
+                            strait_tensor targets, float scale, strait_tensor d);
+
+/* The logits of x + delta, soft-capped or not as the kernels leave them: raw. At most as many rows
+ * as room->logits has. */
+strait_err strait_head_logits(const strait_work *work, const strait_head *head,
+                              const strait_head_room *room, strait_tensor logits, strait_tensor x,
+                              strait_tensor delta);

@@ -1,0 +1,32 @@
+/* layer.h - what every layer of the model needs at hand, and the linear map they share. */
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/slab.h"
+#include "model/shape.h"
+#include "tensor/param.h"
+
+typedef struct strait_work {
+    const strait_shape *shape;
+    const struct strait_kernels *kernels;
+    struct strait_stream *stream;
+    strait_tensor cos, sin; // [context x head_dim / 2]
+    int64_t seq_len;
+} strait_work;
+
+/* y = x W^T, W [outputs x inputs] */
+strait_err strait_layer_linear(const strait_work *work, strait_tensor y, strait_tensor x,
+                               strait_tensor weight);
+/* The gradient of x: what a boundary waits for. */
+strait_err strait_layer_linear_back(const strait_work *work, strait_tensor d_x, strait_tensor d_y,
+                                    strait_tensor weight);
+/* Adds to the gradient of W: what can wait. */
+strait_err strait_layer_linear_weight(const strait_work *work, strait_tensor d_weight,
+                                      strait_tensor d_y, strait_tensor x);
+
+/* Matrices that lie one behind the other, as one. */
+strait_tensor strait_layer_join(const strait_tensor *parts, int n);
+
+/* Plans an f32 tensor. */
+strait_err strait_layer_plan(struct strait_slab *slab, int64_t rows, int64_t cols,
+                             strait_tensor *where);

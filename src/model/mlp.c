@@ -1,0 +1,57 @@
+#include "model/mlp.h"
+
+strait_err strait_mlp_plan_acts(const strait_shape *shape, int64_t n, struct strait_slab *slab,
+                                strait_mlp_acts *out) {
+    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->normed));
+    STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->rstd));
+    STRAIT_TRY(strait_layer_plan(slab, n, strait_shape_hidden(shape), &out->wide));
+    return strait_layer_plan(slab, n, shape->ffn, &out->hidden);
+}
+
+static strait_tensor first_matrix(const strait_mlp *layer, int is_grad) {
+    const strait_tensor up = is_grad ? layer->up->grad : layer->up->value;
+    if (layer->gate == NULL) return up;
+    const strait_tensor parts[] = {is_grad ? layer->gate->grad : layer->gate->value, up};
+    return strait_layer_join(parts, 2);
+}
+
+strait_err strait_mlp_forward(const strait_work *work, const strait_mlp *layer,
+                              strait_mlp_acts *acts, strait_tensor branch, strait_tensor sum,
+                              strait_tensor x, strait_tensor delta) {
+    const struct strait_kernels *k = work->kernels;
+    STRAIT_TRY(k->rmsnorm(work->stream, acts->normed, sum, acts->rstd, x, delta, layer->norm->value,
+                          work->shape->norm_epsilon));
+    STRAIT_TRY(strait_layer_linear(work, acts->wide, acts->normed, first_matrix(layer, 0)));
+    if (work->shape->activation == STRAIT_SWIGLU)
+        STRAIT_TRY(k->swiglu(work->stream, acts->hidden, acts->wide));
+    else
+        STRAIT_TRY(k->relu2(work->stream, acts->hidden, acts->wide));
+    return strait_layer_linear(work, branch, acts->hidden, layer->down->value);
+}
+
+strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
+                           const strait_mlp_acts *acts, const strait_mlp_grads *grads,
+                           const strait_mlp_scratch *scratch, strait_tensor x, strait_tensor d,
+                           int defers) {
+    const struct strait_kernels *k = work->kernels;
+    STRAIT_TRY(strait_layer_linear_back(work, scratch->d_hidden, d, layer->down->value));
+    if (work->shape->activation == STRAIT_SWIGLU)
+        STRAIT_TRY(k->swiglu_back(work->stream, grads->d_wide, scratch->d_hidden, acts->wide));
+    else
+        STRAIT_TRY(k->relu2_back(work->stream, grads->d_wide, scratch->d_hidden, acts->wide));
+    if (defers)
+        STRAIT_TRY(k->cast(work->stream, grads->d_branch, d));
+    else
+        STRAIT_TRY(strait_mlp_weights(work, layer, acts, d, grads->d_wide));
+    STRAIT_TRY(
+        strait_layer_linear_back(work, scratch->d_normed, grads->d_wide, first_matrix(layer, 0)));
+    return k->rmsnorm_back(work->stream, d, layer->norm->grad, scratch->d_normed, x,
+                           layer->norm->value, acts->rstd);
+}
+
+strait_err strait_mlp_weights(const strait_work *work, const strait_mlp *layer,
+                              const strait_mlp_acts *acts, strait_tensor d_branch,
+                              strait_tensor d_wide) {
+    STRAIT_TRY(strait_layer_linear_weight(work, layer->down->grad, d_branch, acts->hidden));
+    return strait_layer_linear_weight(work, first_matrix(layer, 1), d_wide, acts->normed);
+}

@@ -1,0 +1,36 @@
+/* mlp.h - norm, one wide product, an activation, one product back. */
+#pragma once
+
+#include "model/layer.h"
+
+typedef struct strait_mlp {
+    strait_param *norm, *gate, *up, *down; // gate is NULL for relu2; gate and up are adjacent
+} strait_mlp;
+
+typedef struct strait_mlp_acts {
+    strait_tensor normed, rstd; // [N x D], [N x 1]
+    strait_tensor wide, hidden; // before and after the activation
+} strait_mlp_acts;
+
+typedef struct strait_mlp_grads {
+    strait_tensor d_branch, d_wide; // d_branch is absent when weights are never deferred
+} strait_mlp_grads;
+
+typedef struct strait_mlp_scratch {
+    strait_tensor d_hidden, d_normed;
+} strait_mlp_scratch;
+
+strait_err strait_mlp_plan_acts(const strait_shape *shape, int64_t n_tokens,
+                                struct strait_slab *slab, strait_mlp_acts *out);
+
+/* Same contracts as attention.h. */
+strait_err strait_mlp_forward(const strait_work *work, const strait_mlp *layer,
+                              strait_mlp_acts *acts, strait_tensor branch, strait_tensor sum,
+                              strait_tensor x, strait_tensor delta);
+strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
+                           const strait_mlp_acts *acts, const strait_mlp_grads *grads,
+                           const strait_mlp_scratch *scratch, strait_tensor x, strait_tensor d,
+                           int defers);
+strait_err strait_mlp_weights(const strait_work *work, const strait_mlp *layer,
+                              const strait_mlp_acts *acts, strait_tensor d_branch,
+                              strait_tensor d_wide);

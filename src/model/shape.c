@@ -1,0 +1,74 @@
+#include "model/shape.h"
+
+#include <math.h>
+
+static strait_err check_heads(const strait_shape *s) {
+    if (s->heads < 1 || s->kv_heads < 1 || s->heads % s->kv_heads != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "model.heads (%d) must be a multiple of model.kv_heads (%d)", s->heads,
+                           s->kv_heads);
+    if (s->head_dim < 2 || s->head_dim % 2 != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "model.head_dim (%d) must be even and at least 2",
+                           s->head_dim);
+    if (s->rope == STRAIT_ROPE_HALF && s->head_dim % 4 != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "model.rope half wants a model.head_dim (%d) that is a multiple of 4",
+                           s->head_dim);
+    return STRAIT_OK;
+}
+
+strait_err strait_shape_check(const strait_shape *s) {
+    if (s->vocab < 2) return STRAIT_FAIL(STRAIT_ECONFIG, "model.vocab must be at least 2");
+    if (s->context < 1) return STRAIT_FAIL(STRAIT_ECONFIG, "model.context must be at least 1");
+    if (s->layers < 1 || s->width < 1 || s->ffn < 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "model.layers, model.width and model.ffn must be at least 1");
+    if (s->has_qk_gain && !s->has_qk_norm)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "model.qk_gain needs model.qk_norm");
+    return check_heads(s);
+}
+
+int64_t strait_shape_qkv(const strait_shape *s) {
+    return (int64_t)(s->heads + 2 * s->kv_heads) * s->head_dim;
+}
+
+int64_t strait_shape_mixed(const strait_shape *s) {
+    return (int64_t)s->heads * s->head_dim;
+}
+
+int64_t strait_shape_hidden(const strait_shape *s) {
+    return s->activation == STRAIT_SWIGLU ? 2 * (int64_t)s->ffn : s->ffn;
+}
+
+/* Weights of one block that take part in matrix products. */
+static int64_t block_matrix_params(const strait_shape *s) {
+    return s->width *
+           (strait_shape_qkv(s) + strait_shape_mixed(s) + strait_shape_hidden(s) + (int64_t)s->ffn);
+}
+
+int64_t strait_shape_block_params(const strait_shape *s) {
+    return block_matrix_params(s) + 2 * (int64_t)s->width +
+           (s->has_qk_gain ? 2 * (int64_t)s->head_dim : 0);
+}
+
+int64_t strait_shape_params(const strait_shape *s) {
+    const int64_t table = s->vocab * s->width;
+    return s->layers * strait_shape_block_params(s) + table * (s->is_tied ? 1 : 2) + s->width;
+}
+
+double strait_shape_train_flops(const strait_shape *s) {
+    const double products = (double)(s->layers * block_matrix_params(s) + s->vocab * s->width);
+    /* Scores and mixing are two products of context x head_dim a token, halved by causality. */
+    const double attention = 0.5 * 2.0 * (double)(s->layers * s->context * strait_shape_mixed(s));
+    return 6.0 * (products + attention);
+}
+
+strait_heads strait_shape_heads(const strait_shape *s, int64_t seq_len) {
+    const float scale = s->attention_scale > 0.0f ? s->attention_scale
+                                                  : 1.0f / sqrtf((float)s->head_dim);
+    return (strait_heads){.n_query = s->heads,
+                          .n_key = s->kv_heads,
+                          .head_dim = s->head_dim,
+                          .seq_len = seq_len,
+                          .scale = scale};
+}

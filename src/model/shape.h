@@ -1,0 +1,53 @@
+/* shape.h - the sizes and choices that make one decoder transformer. */
+#pragma once
+
+#include "backend/kernels.h"
+#include "base/error.h"
+
+#include <stdint.h>
+
+typedef enum strait_activation {
+    STRAIT_SWIGLU, // silu(gate) * up
+    STRAIT_RELU2,  // max(up, 0)^2
+} strait_activation;
+
+typedef enum strait_rope {
+    STRAIT_ROPE_FULL, // every pair turns, at theta^(-2i / head_dim)
+    STRAIT_ROPE_HALF, // the first half of the pairs turns, at 1024^(-i / (pairs/2 - 1)); the rest
+                      // stand
+} strait_rope;
+
+typedef enum strait_init {
+    STRAIT_INIT_LLAMA,     // small normal numbers everywhere
+    STRAIT_INIT_YARDSTICK, // unit embeddings, zero output projections and head
+} strait_init;
+
+typedef struct strait_shape {
+    int64_t vocab;
+    int64_t context; // longest sequence
+    int layers, width, heads, kv_heads, head_dim, ffn;
+    strait_activation activation;
+    strait_rope rope;
+    float rope_theta;
+    int has_qk_norm, has_qk_gain;
+    float attention_scale; // 0: 1 / sqrt(head_dim)
+    float softcap;         // of the logits; 0: none
+    int is_tied;           // the head is the embedding table
+    float norm_epsilon;
+    strait_init init;
+} strait_shape;
+
+/* Refuses sizes that do not fit together, naming them. */
+strait_err strait_shape_check(const strait_shape *shape);
+
+int64_t strait_shape_qkv(const strait_shape *shape);    // columns of queries, keys and values
+int64_t strait_shape_mixed(const strait_shape *shape);  // columns of attention's result
+int64_t strait_shape_hidden(const strait_shape *shape); // columns of the mlp's first product
+
+int64_t strait_shape_block_params(const strait_shape *shape);
+int64_t strait_shape_params(const strait_shape *shape);
+
+/* Floating-point operations to train on one token: forward and backward, causal attention. */
+double strait_shape_train_flops(const strait_shape *shape);
+
+strait_heads strait_shape_heads(const strait_shape *shape, int64_t seq_len);

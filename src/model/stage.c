@@ -1,0 +1,272 @@
+#include "model/stage.h"
+
+#include "base/alloc.h"
+#include "model/rope.h"
+
+#include <assert.h>
+
+struct slot {
+    strait_block_acts *acts;   // one a block
+    strait_block_grads *grads; // one a block when weights can be deferred, else one for all
+};
+
+struct strait_stage {
+    strait_stage_spec spec;
+    struct strait_backend *backend;
+    struct strait_stream stream;
+    strait_work work;
+    struct strait_weights weights;
+    struct strait_slab room; // activations and scratch
+    struct slot *slots;
+    strait_block_acts shared; // of the block at hand, when activations are recomputed
+    strait_block_grads shared_grads;
+    strait_block_scratch scratch;
+    strait_head_room head;
+    strait_tensor output, d;
+    int n_blocks;
+    int last_slot; // whose forward pass came last
+};
+
+static int has_head(const struct strait_stage *stage) {
+    return stage->spec.part.last == stage->spec.shape.layers;
+}
+
+static strait_err plan_slot(struct strait_stage *stage, struct slot *slot) {
+    const strait_stage_spec *spec = &stage->spec;
+    const int64_t n = spec->n_sequences * spec->seq_len;
+    for (int i = 0; i < stage->n_blocks; i++) {
+        STRAIT_TRY(strait_layer_plan(&stage->room, n, spec->shape.width, &slot->acts[i].x));
+        if (!spec->recomputes)
+            STRAIT_TRY(strait_block_plan_acts(&spec->shape, n, &stage->room, &slot->acts[i]));
+        if (spec->can_defer)
+            STRAIT_TRY(strait_block_plan_grads(&spec->shape, n, 1, &stage->room, &slot->grads[i]));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err make_slots(struct strait_stage *stage) {
+    const size_t n_slots = (size_t)stage->spec.n_slots;
+    const size_t n_blocks = (size_t)stage->n_blocks;
+    STRAIT_TRY(strait_alloc(n_slots, sizeof *stage->slots, "slots", (void **)&stage->slots));
+    for (size_t i = 0; i < n_slots; i++) {
+        struct slot *slot = &stage->slots[i];
+        STRAIT_TRY(strait_alloc(n_blocks, sizeof *slot->acts, "activations", (void **)&slot->acts));
+        STRAIT_TRY(strait_alloc(n_blocks, sizeof *slot->grads, "gradients", (void **)&slot->grads));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err plan_room(struct strait_stage *stage) {
+    const strait_stage_spec *spec = &stage->spec;
+    const strait_shape *shape = &spec->shape;
+    const int64_t n = spec->n_sequences * spec->seq_len;
+    struct strait_slab *room = &stage->room;
+    for (int i = 0; i < spec->n_slots; i++)
+        STRAIT_TRY(plan_slot(stage, &stage->slots[i]));
+    if (spec->recomputes) STRAIT_TRY(strait_block_plan_acts(shape, n, room, &stage->shared));
+    if (spec->is_training && !spec->can_defer)
+        STRAIT_TRY(strait_block_plan_grads(shape, n, 0, room, &stage->shared_grads));
+    STRAIT_TRY(strait_block_plan_scratch(shape, n, spec->is_training, room, &stage->scratch));
+    if (has_head(stage))
+        STRAIT_TRY(strait_head_plan(shape, n, spec->is_training, room, &stage->head));
+    else
+        STRAIT_TRY(strait_layer_plan(room, n, shape->width, &stage->output));
+    STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.cos));
+    STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.sin));
+    if (!spec->is_training) return STRAIT_OK;
+    return strait_layer_plan(room, n, shape->width, &stage->d);
+}
+
+/* Everything but the memory itself. */
+static strait_err plan(struct strait_stage *stage) {
+    const strait_stage_spec *spec = &stage->spec;
+    STRAIT_TRY(strait_shape_check(&spec->shape));
+    if (spec->recomputes && spec->can_defer)
+        return STRAIT_FAIL(STRAIT_EINVAL, "a stage that recomputes cannot defer weight gradients");
+    stage->n_blocks = spec->part.last - spec->part.first;
+    stage->last_slot = -1;
+    STRAIT_TRY(make_slots(stage));
+    STRAIT_TRY(strait_weights_plan(&spec->shape, spec->part, spec->is_training, &stage->weights));
+    return plan_room(stage);
+}
+
+/* With recomputation every block of every slot uses the same activations, but for its input. */
+static void share_activations(struct strait_stage *stage) {
+    for (int i = 0; i < stage->spec.n_slots; i++) {
+        for (int b = 0; b < stage->n_blocks; b++) {
+            strait_block_acts *acts = &stage->slots[i].acts[b];
+            const strait_tensor x = acts->x;
+            *acts = stage->shared;
+            acts->x = x;
+        }
+    }
+}
+
+static strait_err upload_rope(struct strait_stage *stage) {
+    const struct strait_backend_ops *ops = stage->backend->ops;
+    const size_t bytes = strait_tensor_bytes(stage->work.cos);
+    float *tables = NULL;
+    STRAIT_TRY(strait_alloc(2, bytes, "rotation tables", (void **)&tables));
+    float *const sines = tables + bytes / sizeof *tables;
+    strait_rope_tables(&stage->spec.shape, tables, sines);
+    strait_err err = ops->upload(&stage->stream, stage->work.cos.data, tables, bytes);
+    if (err == STRAIT_OK) err = ops->upload(&stage->stream, stage->work.sin.data, sines, bytes);
+    if (err == STRAIT_OK) err = ops->wait(&stage->stream);
+    strait_alloc_free(tables);
+    return err;
+}
+
+static strait_err commit(struct strait_stage *stage) {
+    STRAIT_TRY(stage->backend->ops->stream_open(stage->backend, &stage->stream));
+    STRAIT_TRY(strait_slab_commit(&stage->weights.values, stage->backend));
+    if (stage->spec.is_training)
+        STRAIT_TRY(strait_slab_commit(&stage->weights.grads, stage->backend));
+    STRAIT_TRY(strait_slab_commit(&stage->room, stage->backend));
+    if (stage->spec.recomputes) share_activations(stage);
+    stage->work.shape = &stage->spec.shape;
+    stage->work.kernels = stage->backend->kernels;
+    stage->work.stream = &stage->stream;
+    stage->work.seq_len = stage->spec.seq_len;
+    return upload_rope(stage);
+}
+
+strait_err strait_stage_open(const strait_stage_spec *spec, struct strait_backend *backend,
+                             struct strait_stage **out) {
+    struct strait_stage *stage = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *stage, "stage", (void **)&stage));
+    stage->spec = *spec;
+    stage->backend = backend;
+    strait_err err;
+    STRAIT_TRY_GOTO(err, fail, plan(stage));
+    STRAIT_TRY_GOTO(err, fail, commit(stage));
+    *out = stage;
+    return STRAIT_OK;
+fail:
+    strait_stage_close(&stage);
+    return err;
+}
+
+void strait_stage_close(struct strait_stage **stage) {
+    struct strait_stage *s = *stage;
+    if (s == NULL) return;
+    strait_slab_fini(&s->room);
+    strait_weights_fini(&s->weights);
+    for (int i = 0; s->slots != NULL && i < s->spec.n_slots; i++) {
+        strait_alloc_free(s->slots[i].acts);
+        strait_alloc_free(s->slots[i].grads);
+    }
+    strait_alloc_free(s->slots);
+    if (s->stream.backend != NULL) s->backend->ops->stream_close(&s->stream);
+    strait_alloc_free(s);
+    *stage = NULL;
+}
+
+strait_err strait_stage_plan(const strait_stage_spec *spec, strait_stage_memory *out) {
+    struct strait_stage *stage = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *stage, "stage", (void **)&stage));
+    stage->spec = *spec;
+    const strait_err err = plan(stage);
+    if (err == STRAIT_OK)
+        *out = (strait_stage_memory){.weights = stage->weights.values.bytes,
+                                     .gradients = stage->weights.grads.bytes,
+                                     .activations = stage->room.bytes};
+    strait_stage_close(&stage);
+    return err;
+}
+
+strait_err strait_stage_init(struct strait_stage *stage, uint64_t seed) {
+    return strait_weights_init(&stage->weights, &stage->spec.shape, seed, &stage->stream);
+}
+
+const strait_stage_spec *strait_stage_get_spec(const struct strait_stage *stage) {
+    return &stage->spec;
+}
+
+strait_param *strait_stage_params(struct strait_stage *stage, int *n) {
+    *n = stage->weights.n_params;
+    return stage->weights.params;
+}
+
+struct strait_stream *strait_stage_stream(struct strait_stage *stage) {
+    return &stage->stream;
+}
+
+strait_tensor strait_stage_input(struct strait_stage *stage, int slot) {
+    return stage->slots[slot].acts[0].x;
+}
+
+strait_tensor strait_stage_gradient(struct strait_stage *stage) {
+    return stage->d;
+}
+
+strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens) {
+    assert(slot >= 0 && slot < stage->spec.n_slots);
+    strait_block_acts *acts = stage->slots[slot].acts;
+    if (stage->spec.part.first == 0)
+        STRAIT_TRY(stage->work.kernels->embed(&stage->stream, acts[0].x,
+                                              stage->weights.table->value, tokens));
+    strait_tensor x = {0};
+    strait_tensor delta = {0};
+    for (int i = 0; i < stage->n_blocks; i++) {
+        STRAIT_TRY(strait_block_forward(&stage->work, &stage->weights.blocks[i], &acts[i],
+                                        &stage->scratch, x, delta));
+        x = acts[i].mid;
+        delta = stage->scratch.delta;
+    }
+    stage->last_slot = slot;
+    return STRAIT_OK;
+}
+
+static strait_block_acts *last_acts(struct strait_stage *stage) {
+    assert(stage->last_slot >= 0);
+    return &stage->slots[stage->last_slot].acts[stage->n_blocks - 1];
+}
+
+strait_err strait_stage_output(struct strait_stage *stage, strait_tensor *out) {
+    *out = stage->output;
+    return stage->work.kernels->add(&stage->stream, stage->output, last_acts(stage)->mid,
+                                    stage->scratch.delta);
+}
+
+strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, float scale,
+                             strait_tensor *losses) {
+    assert(has_head(stage));
+    STRAIT_TRY(strait_head_loss(&stage->work, &stage->weights.head, &stage->head,
+                                last_acts(stage)->mid, stage->scratch.delta, targets, scale,
+                                stage->d));
+    *losses = stage->head.losses;
+    return STRAIT_OK;
+}
+
+strait_err strait_stage_backward(struct strait_stage *stage, int slot, strait_tensor tokens,
+                                 int defers) {
+    const struct slot *at = &stage->slots[slot];
+    assert(!defers || stage->spec.can_defer);
+    for (int i = stage->n_blocks - 1; i >= 0; i--) {
+        const strait_block *block = &stage->weights.blocks[i];
+        const strait_block_grads *grads = stage->spec.can_defer ? &at->grads[i]
+                                                                : &stage->shared_grads;
+        if (stage->spec.recomputes)
+            STRAIT_TRY(strait_block_forward(&stage->work, block, &at->acts[i], &stage->scratch,
+                                            (strait_tensor){0}, (strait_tensor){0}));
+        STRAIT_TRY(strait_block_back(&stage->work, block, &at->acts[i], grads, &stage->scratch,
+                                     stage->d, defers));
+    }
+    if (stage->spec.part.first > 0) return STRAIT_OK;
+    return stage->work.kernels->embed_back(&stage->stream, stage->weights.table->grad, stage->d,
+                                           tokens);
+}
+
+strait_err strait_stage_weights(struct strait_stage *stage, int slot) {
+    const struct slot *at = &stage->slots[slot];
+    for (int i = stage->n_blocks - 1; i >= 0; i--)
+        STRAIT_TRY(strait_block_weights(&stage->work, &stage->weights.blocks[i], &at->acts[i],
+                                        &at->grads[i]));
+    return STRAIT_OK;
+}
+
+strait_err strait_stage_zero_gradients(struct strait_stage *stage) {
+    for (int i = 0; i < stage->weights.n_params; i++)
+        STRAIT_TRY(stage->work.kernels->fill(&stage->stream, stage->weights.params[i].grad, 0.0f));
+    return STRAIT_OK;
+}

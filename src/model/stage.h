@@ -1,0 +1,65 @@
+/* stage.h - a run of blocks, with the embedding at one end and the head at the other: what one
+ * worker holds, up to the whole model.
+ *
+ * Up to n_slots microbatches may be in flight; each forward pass of a slot is followed by one
+ * backward pass of it. One thread uses a stage. Nothing here allocates after open. */
+#pragma once
+
+#include "model/weights.h"
+
+typedef struct strait_stage_spec {
+    strait_shape shape;
+    strait_part part;
+    int64_t n_sequences; // in a microbatch
+    int64_t seq_len;
+    int n_slots;
+    int is_training;
+    int recomputes; // keep only each block's input and run the block again in the backward pass
+    int can_defer;  // room to hold back weight gradients (excludes recomputes)
+} strait_stage_spec;
+
+struct strait_stage;
+
+/* Memory in bytes, as it will be taken. */
+typedef struct strait_stage_memory {
+    size_t weights, gradients, activations;
+} strait_stage_memory;
+
+strait_err strait_stage_plan(const strait_stage_spec *spec, strait_stage_memory *out);
+
+/* Weights are zero until strait_stage_init or a checkpoint fills them. Keeps the backend. */
+strait_err strait_stage_open(const strait_stage_spec *spec, struct strait_backend *backend,
+                             struct strait_stage **out);
+void strait_stage_close(struct strait_stage **stage); // accepts NULL
+
+strait_err strait_stage_init(struct strait_stage *stage, uint64_t seed);
+
+const strait_stage_spec *strait_stage_get_spec(const struct strait_stage *stage);
+strait_param *strait_stage_params(struct strait_stage *stage, int *n);
+struct strait_stream *strait_stage_stream(struct strait_stage *stage);
+
+/* Where the activations of a slot go before its forward pass, on every stage but the first. */
+strait_tensor strait_stage_input(struct strait_stage *stage, int slot);
+
+/* tokens [N x 1] i32 on the device; used by the first stage only. */
+strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens);
+
+/* What the last forward pass made, on every stage but the last: valid until the next one. */
+strait_err strait_stage_output(struct strait_stage *stage, strait_tensor *out);
+
+/* Last stage, right after the forward pass: losses [N x 1]. With scale also the gradients of the
+ * head, and the backward pass of the same slot must come next. */
+strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, float scale,
+                             strait_tensor *losses);
+
+/* The running gradient of the stream [N x D]. Write the gradient of the output here before a
+ * backward pass (the last stage's loss has done so); read the gradient of the input after it. */
+strait_tensor strait_stage_gradient(struct strait_stage *stage);
+
+/* Adds to the gradients of the weights, unless `defers`: then strait_stage_weights does. */
+strait_err strait_stage_backward(struct strait_stage *stage, int slot, strait_tensor tokens,
+                                 int defers);
+strait_err strait_stage_weights(struct strait_stage *stage, int slot);
+
+/* Sets the gradients of all weights to zero. */
+strait_err strait_stage_zero_gradients(struct strait_stage *stage);

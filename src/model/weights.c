@@ -1,0 +1,153 @@
+#include "model/weights.h"
+
+#include "base/alloc.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+enum {
+    BLOCK_PARAMS_MAX = 10,
+    OTHER_PARAMS = 3,
+    INIT_CHUNK = 1 << 16 // values drawn and uploaded at a time
+};
+
+/* Adds one parameter and plans its value and gradient; adjacent ones lie right behind the last. */
+static strait_err add(struct strait_weights *w, const strait_tensor shape, strait_role role,
+                      int is_adjacent, int is_training, strait_param **out, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
+
+static strait_err add(struct strait_weights *w, const strait_tensor shape, strait_role role,
+                      int is_adjacent, int is_training, strait_param **out, const char *format,
+                      ...) {
+    strait_param *param = &w->params[w->n_params++];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(param->name, sizeof param->name, format, args);
+    va_end(args);
+    param->role = role;
+    strait_err (*const plan)(struct strait_slab *, strait_dtype, int64_t, int64_t,
+                             strait_tensor *) = is_adjacent ? strait_slab_add_adjacent
+                                                            : strait_slab_add;
+    STRAIT_TRY(plan(&w->values, STRAIT_F32, shape.rows, shape.cols, &param->value));
+    if (is_training) STRAIT_TRY(plan(&w->grads, STRAIT_F32, shape.rows, shape.cols, &param->grad));
+    *out = param;
+    return STRAIT_OK;
+}
+
+static strait_tensor matrix(int64_t rows, int64_t cols) {
+    return (strait_tensor){NULL, STRAIT_F32, rows, cols};
+}
+
+static strait_err add_attention(struct strait_weights *w, const strait_shape *s, int i, int train,
+                                strait_attention *out) {
+    const int64_t d = s->width;
+    const int64_t queries = strait_shape_mixed(s);
+    const int64_t keys = (int64_t)s->kv_heads * s->head_dim;
+    STRAIT_TRY(add(w, matrix(1, d), STRAIT_ROLE_GAIN, 0, train, &out->norm,
+                   "blocks.%d.attention.norm", i));
+    STRAIT_TRY(add(w, matrix(queries, d), STRAIT_ROLE_MATRIX, 0, train, &out->q,
+                   "blocks.%d.attention.q", i));
+    STRAIT_TRY(
+        add(w, matrix(keys, d), STRAIT_ROLE_MATRIX, 1, train, &out->k, "blocks.%d.attention.k", i));
+    STRAIT_TRY(
+        add(w, matrix(keys, d), STRAIT_ROLE_MATRIX, 1, train, &out->v, "blocks.%d.attention.v", i));
+    if (s->has_qk_gain)
+        STRAIT_TRY(add(w, matrix(2, s->head_dim), STRAIT_ROLE_GAIN, 0, train, &out->gain,
+                       "blocks.%d.attention.qk_gain", i));
+    return add(w, matrix(d, queries), STRAIT_ROLE_WRITES_RESIDUAL, 0, train, &out->out,
+               "blocks.%d.attention.out", i);
+}
+
+static strait_err add_mlp(struct strait_weights *w, const strait_shape *s, int i, int train,
+                          strait_mlp *out) {
+    const int64_t d = s->width;
+    const int is_gated = s->activation == STRAIT_SWIGLU;
+    STRAIT_TRY(
+        add(w, matrix(1, d), STRAIT_ROLE_GAIN, 0, train, &out->norm, "blocks.%d.mlp.norm", i));
+    if (is_gated)
+        STRAIT_TRY(add(w, matrix(s->ffn, d), STRAIT_ROLE_MATRIX, 0, train, &out->gate,
+                       "blocks.%d.mlp.gate", i));
+    STRAIT_TRY(add(w, matrix(s->ffn, d), STRAIT_ROLE_MATRIX, is_gated, train, &out->up,
+                   "blocks.%d.mlp.up", i));
+    return add(w, matrix(d, s->ffn), STRAIT_ROLE_WRITES_RESIDUAL, 0, train, &out->down,
+               "blocks.%d.mlp.down", i);
+}
+
+static strait_err add_all(struct strait_weights *w, const strait_shape *s, strait_part part,
+                          int train) {
+    const int has_head = part.last == s->layers;
+    if (part.first == 0 || (has_head && s->is_tied))
+        STRAIT_TRY(add(w, matrix(s->vocab, s->width), STRAIT_ROLE_EMBEDDING, 0, train, &w->table,
+                       "embed.table"));
+    for (int i = part.first; i < part.last; i++) {
+        strait_block *block = &w->blocks[i - part.first];
+        STRAIT_TRY(add_attention(w, s, i, train, &block->attention));
+        STRAIT_TRY(add_mlp(w, s, i, train, &block->mlp));
+    }
+    if (!has_head) return STRAIT_OK;
+    STRAIT_TRY(add(w, matrix(1, s->width), STRAIT_ROLE_GAIN, 0, train, &w->head.norm, "head.norm"));
+    w->head.out = w->table;
+    if (s->is_tied) return STRAIT_OK;
+    return add(w, matrix(s->vocab, s->width), STRAIT_ROLE_HEAD, 0, train, &w->head.out, "head.out");
+}
+
+strait_err strait_weights_plan(const strait_shape *shape, strait_part part, int is_training,
+                               struct strait_weights *out) {
+    const size_t n_blocks = (size_t)(part.last - part.first);
+    struct strait_weights *w = out;
+    STRAIT_TRY(strait_alloc(n_blocks * BLOCK_PARAMS_MAX + OTHER_PARAMS, sizeof *w->params,
+                            "parameter list", (void **)&w->params));
+    STRAIT_TRY(strait_alloc(n_blocks, sizeof *w->blocks, "blocks", (void **)&w->blocks));
+    return add_all(w, shape, part, is_training);
+}
+
+void strait_weights_fini(struct strait_weights *weights) {
+    strait_slab_fini(&weights->values);
+    strait_slab_fini(&weights->grads);
+    strait_alloc_free(weights->params);
+    strait_alloc_free(weights->blocks);
+    *weights = (struct strait_weights){0};
+}
+
+/* Spread of a parameter's first values; negative means "all ones". */
+static double spread(const strait_shape *shape, const strait_param *param) {
+    if (param->role == STRAIT_ROLE_GAIN) return -1.0;
+    if (shape->init == STRAIT_INIT_LLAMA) {
+        const double base = 0.02;
+        return param->role == STRAIT_ROLE_WRITES_RESIDUAL ? base / sqrt(2.0 * shape->layers) : base;
+    }
+    if (param->role == STRAIT_ROLE_EMBEDDING) return 1.0;
+    if (param->role == STRAIT_ROLE_MATRIX) return sqrt(0.33 / (double)param->value.cols);
+    return 0.0;
+}
+
+static strait_err init_one(const strait_param *param, double deviation, uint64_t seed, float *chunk,
+                           struct strait_stream *stream) {
+    const struct strait_backend_ops *ops = stream->backend->ops;
+    const strait_rng rng = {seed, strait_rng_stream(param->name)};
+    const int64_t n = param->value.rows * param->value.cols;
+    for (int64_t first = 0; first < n; first += INIT_CHUNK) {
+        const int64_t count = n - first < INIT_CHUNK ? n - first : INIT_CHUNK;
+        strait_rng_normals(rng, (uint64_t)first, chunk, (size_t)count);
+        for (int64_t i = 0; i < count; i++)
+            chunk[i] = deviation < 0.0 ? 1.0f : (float)(chunk[i] * deviation);
+        STRAIT_TRY(ops->upload(stream, (float *)param->value.data + first, chunk,
+                               (size_t)count * sizeof *chunk));
+        STRAIT_TRY(ops->wait(stream));
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_weights_init(struct strait_weights *weights, const strait_shape *shape,
+                               uint64_t seed, struct strait_stream *stream) {
+    float *chunk = NULL;
+    STRAIT_TRY(strait_alloc(INIT_CHUNK, sizeof *chunk, "first weights", (void **)&chunk));
+    strait_err err = STRAIT_OK;
+    for (int i = 0; i < weights->n_params && err == STRAIT_OK; i++)
+        err = init_one(&weights->params[i], spread(shape, &weights->params[i]), seed, chunk,
+                       stream);
+    strait_alloc_free(chunk);
+    return err;
+}

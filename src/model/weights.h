@@ -1,0 +1,29 @@
+/* weights.h - the parameters of a run of blocks: their names, roles, shapes and first values. */
+#pragma once
+
+#include "model/block.h"
+#include "model/head.h"
+
+/* Which part of the model: blocks [first, last), with the embedding if first is 0 and the head if
+ * last is the number of layers. */
+typedef struct strait_part {
+    int first, last;
+} strait_part;
+
+struct strait_weights {
+    strait_param *params; // in an order that does not depend on the cut
+    int n_params;
+    strait_param *table;  // the embedding; NULL where neither embedding nor tied head is held
+    strait_block *blocks; // blocks[i] is block first + i
+    strait_head head;     // NULLs where there is none
+    struct strait_slab values, grads;
+};
+
+/* Lists and plans the parameters; commit the slabs before use. Gradients only when training. */
+strait_err strait_weights_plan(const strait_shape *shape, strait_part part, int is_training,
+                               struct strait_weights *out);
+void strait_weights_fini(struct strait_weights *weights); // accepts a zeroed one
+
+/* First values, from the seed and each parameter's name alone, so that no one has to send them. */
+strait_err strait_weights_init(struct strait_weights *weights, const strait_shape *shape,
+                               uint64_t seed, struct strait_stream *stream);
