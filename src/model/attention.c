@@ -24,20 +24,26 @@ static strait_tensor value_or_absent(const strait_param *param) {
     return param != NULL ? param->value : (strait_tensor){0};
 }
 
-strait_err strait_attention_forward(const strait_work *work, const strait_attention *layer,
-                                    strait_attention_acts *acts, strait_tensor branch,
-                                    strait_tensor sum, strait_tensor x, strait_tensor delta) {
+strait_err strait_attention_project(const strait_work *work, const strait_attention *layer,
+                                    const strait_attention_acts *acts, strait_tensor sum,
+                                    strait_tensor x, strait_tensor delta) {
     const struct strait_kernels *k = work->kernels;
     const strait_shape *shape = work->shape;
-    const strait_heads heads = strait_shape_heads(shape, work->seq_len);
     const strait_tensor raw = shape->has_qk_norm ? acts->raw : acts->qkv;
     STRAIT_TRY(k->rmsnorm(work->stream, acts->normed, sum, acts->rstd, x, delta, layer->norm->value,
                           shape->norm_epsilon));
     STRAIT_TRY(strait_layer_linear(work, raw, acts->normed, joined_qkv(layer, 0)));
-    STRAIT_TRY(k->rotate(work->stream, acts->qkv, acts->head_rstd, raw,
-                         value_or_absent(layer->gain), work->cos, work->sin, heads,
-                         shape->norm_epsilon));
-    STRAIT_TRY(k->attention(work->stream, acts->mixed, acts->lse, acts->qkv, heads));
+    return k->rotate(work->stream, acts->qkv, acts->head_rstd, raw, value_or_absent(layer->gain),
+                     work->cos, work->sin, strait_shape_heads(shape, work->seq_len),
+                     shape->norm_epsilon);
+}
+
+strait_err strait_attention_forward(const strait_work *work, const strait_attention *layer,
+                                    const strait_attention_acts *acts, strait_tensor branch,
+                                    strait_tensor sum, strait_tensor x, strait_tensor delta) {
+    STRAIT_TRY(strait_attention_project(work, layer, acts, sum, x, delta));
+    STRAIT_TRY(work->kernels->attention(work->stream, acts->mixed, acts->lse, acts->qkv,
+                                        strait_shape_heads(work->shape, work->seq_len)));
     return strait_layer_linear(work, branch, acts->mixed, layer->out->value);
 }
 

@@ -4,8 +4,6 @@
 
 #include "model/layer.h"
 
-/* Weights as indices into the stage's parameters: a parameter's tensors are known once its slab is
- * committed. */
 typedef struct strait_attention {
     strait_param *norm, *q, *k, *v, *gain, *out; // gain is NULL without qk_gain; q, k, v adjacent
 } strait_attention;
@@ -30,10 +28,15 @@ typedef struct strait_attention_scratch {
 strait_err strait_attention_plan_acts(const strait_shape *shape, int64_t n_tokens,
                                       struct strait_slab *slab, strait_attention_acts *out);
 
+/* Norm, projection and rotation: makes acts->normed, rstd and qkv of sum = x + delta. */
+strait_err strait_attention_project(const strait_work *work, const strait_attention *layer,
+                                    const strait_attention_acts *acts, strait_tensor sum,
+                                    strait_tensor x, strait_tensor delta);
+
 /* sum = x + delta (or x itself without delta) enters; the branch's output leaves, to be added to
  * the residual stream by whoever reads it next. */
 strait_err strait_attention_forward(const strait_work *work, const strait_attention *layer,
-                                    strait_attention_acts *acts, strait_tensor branch,
+                                    const strait_attention_acts *acts, strait_tensor branch,
                                     strait_tensor sum, strait_tensor x, strait_tensor delta);
 
 /* On entry `d` is the gradient of the branch's output and of the stream; on return the gradient of

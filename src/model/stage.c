@@ -191,6 +191,14 @@ struct strait_stream *strait_stage_stream(struct strait_stage *stage) {
     return &stage->stream;
 }
 
+const struct strait_weights *strait_stage_weights(const struct strait_stage *stage) {
+    return &stage->weights;
+}
+
+const strait_work *strait_stage_work(const struct strait_stage *stage) {
+    return &stage->work;
+}
+
 strait_tensor strait_stage_input(struct strait_stage *stage, int slot) {
     return stage->slots[slot].acts[0].x;
 }
@@ -257,7 +265,7 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, strait_te
                                            tokens);
 }
 
-strait_err strait_stage_weights(struct strait_stage *stage, int slot) {
+strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
     const struct slot *at = &stage->slots[slot];
     for (int i = stage->n_blocks - 1; i >= 0; i--)
         STRAIT_TRY(strait_block_weights(&stage->work, &stage->weights.blocks[i], &at->acts[i],

@@ -38,6 +38,10 @@ const strait_stage_spec *strait_stage_get_spec(const struct strait_stage *stage)
 strait_param *strait_stage_params(struct strait_stage *stage, int *n);
 struct strait_stream *strait_stage_stream(struct strait_stage *stage);
 
+/* The parts themselves, for other readers of the same weights. Borrowed. */
+const struct strait_weights *strait_stage_weights(const struct strait_stage *stage);
+const strait_work *strait_stage_work(const struct strait_stage *stage);
+
 /* Where the activations of a slot go before its forward pass, on every stage but the first. */
 strait_tensor strait_stage_input(struct strait_stage *stage, int slot);
 
@@ -56,10 +60,11 @@ strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, 
  * backward pass (the last stage's loss has done so); read the gradient of the input after it. */
 strait_tensor strait_stage_gradient(struct strait_stage *stage);
 
-/* Adds to the gradients of the weights, unless `defers`: then strait_stage_weights does. */
+/* Adds to the gradients of the weights, unless `defers`: then strait_stage_backward_weights does.
+ */
 strait_err strait_stage_backward(struct strait_stage *stage, int slot, strait_tensor tokens,
                                  int defers);
-strait_err strait_stage_weights(struct strait_stage *stage, int slot);
+strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot);
 
 /* Sets the gradients of all weights to zero. */
 strait_err strait_stage_zero_gradients(struct strait_stage *stage);

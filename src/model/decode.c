@@ -1,0 +1,145 @@
+#include "model/decode.h"
+
+#include "base/alloc.h"
+
+#include <math.h>
+
+struct layer_cache {
+    strait_tensor keys, values; // [context x kv_heads head_dim]
+};
+
+struct strait_decoder {
+    struct strait_stage *stage;
+    struct strait_backend *backend;
+    struct strait_stream *stream;
+    const struct strait_weights *weights;
+    strait_work work; // the stage's, for sequences of one token
+    struct strait_slab room;
+    struct layer_cache *caches;
+    strait_block_acts acts;
+    strait_block_scratch scratch;
+    strait_head_room head;
+    strait_tensor token;
+    float *host_logits;
+    int64_t position;
+};
+
+static strait_err plan(struct strait_decoder *d, const strait_shape *shape) {
+    const int64_t keys = (int64_t)shape->kv_heads * shape->head_dim;
+    struct strait_slab *room = &d->room;
+    for (int i = 0; i < shape->layers; i++) {
+        STRAIT_TRY(strait_layer_plan(room, shape->context, keys, &d->caches[i].keys));
+        STRAIT_TRY(strait_layer_plan(room, shape->context, keys, &d->caches[i].values));
+    }
+    STRAIT_TRY(strait_layer_plan(room, 1, shape->width, &d->acts.x));
+    STRAIT_TRY(strait_block_plan_acts(shape, 1, room, &d->acts));
+    STRAIT_TRY(strait_block_plan_scratch(shape, 1, 0, room, &d->scratch));
+    STRAIT_TRY(strait_head_plan(shape, 1, 0, room, &d->head));
+    return strait_slab_add(room, STRAIT_I32, 1, 1, &d->token);
+}
+
+static strait_err open_into(struct strait_decoder *d, const strait_shape *shape) {
+    STRAIT_TRY(strait_alloc((size_t)shape->layers, sizeof *d->caches, "key and value caches",
+                            (void **)&d->caches));
+    STRAIT_TRY(strait_alloc((size_t)shape->vocab, sizeof *d->host_logits, "logits",
+                            (void **)&d->host_logits));
+    STRAIT_TRY(plan(d, shape));
+    return strait_slab_commit(&d->room, d->backend);
+}
+
+strait_err strait_decoder_open(struct strait_stage *stage, struct strait_decoder **out) {
+    const strait_stage_spec *spec = strait_stage_get_spec(stage);
+    if (spec->part.first != 0 || spec->part.last != spec->shape.layers)
+        return STRAIT_FAIL(STRAIT_EINVAL, "generating wants the whole model in one stage");
+    struct strait_decoder *d = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *d, "decoder", (void **)&d));
+    d->stage = stage;
+    d->stream = strait_stage_stream(stage);
+    d->backend = d->stream->backend;
+    d->weights = strait_stage_weights(stage);
+    d->work = *strait_stage_work(stage);
+    d->work.seq_len = 1;
+    const strait_err err = open_into(d, &spec->shape);
+    if (err != STRAIT_OK) {
+        strait_decoder_close(&d);
+        return err;
+    }
+    *out = d;
+    return STRAIT_OK;
+}
+
+void strait_decoder_close(struct strait_decoder **decoder) {
+    struct strait_decoder *d = *decoder;
+    if (d == NULL) return;
+    strait_slab_fini(&d->room);
+    strait_alloc_free(d->caches);
+    strait_alloc_free(d->host_logits);
+    strait_alloc_free(d);
+    *decoder = NULL;
+}
+
+void strait_decoder_reset(struct strait_decoder *decoder) {
+    decoder->position = 0;
+}
+
+int64_t strait_decoder_position(const struct strait_decoder *decoder) {
+    return decoder->position;
+}
+
+/* The attention of block.c with a cache in place of the sequence. */
+static strait_err attend(struct strait_decoder *d, const strait_attention *layer,
+                         const struct layer_cache *cache) {
+    const strait_shape *shape = d->work.shape;
+    const strait_attention_acts *acts = &d->acts.attention;
+    strait_heads heads = strait_shape_heads(shape, 1);
+    strait_work work = d->work;
+    work.cos = strait_tensor_rows(d->work.cos, d->position, 1);
+    work.sin = strait_tensor_rows(d->work.sin, d->position, 1);
+    STRAIT_TRY(strait_attention_project(&work, layer, acts, (strait_tensor){0}, d->acts.x,
+                                        (strait_tensor){0}));
+    heads.seq_len = shape->context;
+    STRAIT_TRY(work.kernels->attention_cached(d->stream, acts->mixed, cache->keys, cache->values,
+                                              acts->qkv, d->position, heads));
+    return strait_layer_linear(&work, d->scratch.branch, acts->mixed, layer->out->value);
+}
+
+static strait_err run_blocks(struct strait_decoder *d) {
+    const struct strait_kernels *k = d->work.kernels;
+    for (int i = 0; i < d->work.shape->layers; i++) {
+        const strait_block *block = &d->weights->blocks[i];
+        STRAIT_TRY(attend(d, &block->attention, &d->caches[i]));
+        STRAIT_TRY(strait_mlp_forward(&d->work, &block->mlp, &d->acts.mlp, d->scratch.delta,
+                                      d->acts.mid, d->acts.x, d->scratch.branch));
+        if (i + 1 < d->work.shape->layers)
+            STRAIT_TRY(k->add(d->stream, d->acts.x, d->acts.mid, d->scratch.delta));
+    }
+    return STRAIT_OK;
+}
+
+static void soft_cap(float *logits, int64_t n, float cap) {
+    for (int64_t i = 0; cap > 0.0f && i < n; i++)
+        logits[i] /= sqrtf(1.0f + (logits[i] / cap) * (logits[i] / cap));
+}
+
+strait_err strait_decoder_feed(struct strait_decoder *d, int32_t token, const float **logits) {
+    const strait_shape *shape = d->work.shape;
+    const struct strait_backend_ops *ops = d->backend->ops;
+    if (d->position >= shape->context)
+        return STRAIT_FAIL(STRAIT_EINVAL, "the context of %lld tokens is full",
+                           (long long)shape->context);
+    if (token < 0 || token >= shape->vocab)
+        return STRAIT_FAIL(STRAIT_EDATA, "token %d is outside the model's vocabulary of %lld",
+                           (int)token, (long long)shape->vocab);
+    STRAIT_TRY(ops->upload(d->stream, d->token.data, &token, sizeof token));
+    STRAIT_TRY(d->work.kernels->embed(d->stream, d->acts.x, d->weights->table->value, d->token));
+    STRAIT_TRY(run_blocks(d));
+    STRAIT_TRY(strait_head_logits(&d->work, &d->weights->head, &d->head, d->head.logits,
+                                  d->acts.mid, d->scratch.delta));
+    STRAIT_TRY(ops->download(d->stream, d->host_logits, d->head.logits.data,
+                             (size_t)shape->vocab * sizeof *d->host_logits));
+    STRAIT_TRY(ops->wait(d->stream));
+    soft_cap(d->host_logits, shape->vocab, shape->softcap);
+    d->position++;
+    *logits = d->host_logits;
+    return STRAIT_OK;
+}

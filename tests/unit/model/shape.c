@@ -1,0 +1,60 @@
+#include "tiny.h"
+
+static void test_counts_match_a_hand_count(void **state) {
+    (void)state;
+    const strait_shape s = tiny_llama();
+    /* q 24x15, k 12x15, v 12x15, out 15x24, gate and up 21x15, down 15x21, two gains of 15 */
+    const int64_t block = 24 * 15 + 2 * 12 * 15 + 15 * 24 + 3 * 21 * 15 + 30;
+    assert_int_equal(strait_shape_block_params(&s), block);
+    assert_int_equal(strait_shape_params(&s), 3 * block + 2 * 37 * 15 + 15);
+    assert_int_equal(strait_shape_qkv(&s), 48);
+    assert_int_equal(strait_shape_mixed(&s), 24);
+}
+
+static void test_public_yardstick_has_its_published_size(void **state) {
+    (void)state;
+    const strait_shape s = {.vocab = 50304,
+                            .context = 1024,
+                            .layers = 8,
+                            .width = 1024,
+                            .heads = 8,
+                            .kv_heads = 8,
+                            .head_dim = 128,
+                            .ffn = 4096,
+                            .activation = STRAIT_RELU2};
+    CHECK_NEAR((double)strait_shape_params(&s) / 1e6, 203.8, 0.2);
+}
+
+static void test_sizes_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    strait_shape s = tiny_llama();
+    s.kv_heads = 3;
+    CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "multiple of model.kv_heads");
+    s = tiny_llama();
+    s.head_dim = 5;
+    CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "must be even");
+    s = tiny_llama();
+    s.rope = STRAIT_ROPE_HALF;
+    CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "multiple of 4");
+    s = tiny_llama();
+    s.has_qk_gain = 1;
+    CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "needs model.qk_norm");
+    s = tiny_llama();
+    s.vocab = 1;
+    CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "model.vocab");
+    s = tiny_llama();
+    s.layers = 0;
+    CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "model.layers");
+    s = tiny_llama();
+    s.context = 0;
+    CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "model.context");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts_match_a_hand_count),
+        cmocka_unit_test(test_public_yardstick_has_its_published_size),
+        cmocka_unit_test(test_sizes_that_do_not_fit_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+/* stage.c - every way of running the same model gives the same bits. */
+#include "tiny.h"
+
+enum {
+    SEQUENCES = 2,
+    SEQ_LEN = 8
+};
+
+typedef struct outcome {
+    double loss;
+    float *grads; // of all parameters, one behind the other
+    size_t n;
+} outcome;
+
+static void collect(struct strait_stage *stage, outcome *out) {
+    int n = 0;
+    const strait_param *params = strait_stage_params(stage, &n);
+    for (int i = 0; i < n; i++) {
+        const size_t count = (size_t)(params[i].grad.rows * params[i].grad.cols);
+        CHECK_OK(strait_alloc_grow((void **)&out->grads, out->n, out->n + count, sizeof(float),
+                                   "gradients"));
+        memcpy(out->grads + out->n, params[i].grad.data, count * sizeof(float));
+        out->n += count;
+    }
+}
+
+static struct strait_stage *open_part(struct strait_backend *backend, strait_stage_spec spec,
+                                      int first, int last) {
+    struct strait_stage *stage = NULL;
+    spec.part = (strait_part){first, last};
+    CHECK_OK(strait_stage_open(&spec, backend, &stage));
+    tiny_randomise(stage, 11);
+    return stage;
+}
+
+static outcome run_whole(struct strait_backend *backend, strait_stage_spec spec,
+                         tiny_batch *batch) {
+    outcome out = {0};
+    struct strait_stage *stage = open_part(backend, spec, 0, spec.shape.layers);
+    out.loss = tiny_loss(stage, batch, 1);
+    collect(stage, &out);
+    strait_stage_close(&stage);
+    return out;
+}
+
+static void check_equal(outcome *a, outcome *b) {
+    assert_true(a->loss == b->loss);
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->grads, b->grads, a->n * sizeof(float));
+    strait_alloc_free(b->grads);
+}
+
+/* Two stages, a boundary of plain copies between them, weight gradients held back to the end. */
+static outcome run_cut(struct strait_backend *backend, strait_stage_spec spec, tiny_batch *batch,
+                       int cut, int defers) {
+    outcome out = {0};
+    const int64_t n = spec.n_sequences * spec.seq_len;
+    const strait_tensor tokens = tiny_ids(batch->tokens, n);
+    spec.can_defer = defers;
+    struct strait_stage *front = open_part(backend, spec, 0, cut);
+    struct strait_stage *back = open_part(backend, spec, cut, spec.shape.layers);
+    strait_tensor crossing, losses;
+    CHECK_OK(strait_stage_forward(front, 0, tokens));
+    CHECK_OK(strait_stage_output(front, &crossing));
+    memcpy(strait_stage_input(back, 0).data, crossing.data, strait_tensor_bytes(crossing));
+    CHECK_OK(strait_stage_forward(back, 0, tokens));
+    CHECK_OK(strait_stage_loss(back, tiny_ids(batch->targets, n), 1.0f / (float)n, &losses));
+    CHECK_OK(strait_stage_backward(back, 0, tokens, defers));
+    memcpy(strait_stage_gradient(front).data, strait_stage_gradient(back).data,
+           strait_tensor_bytes(crossing));
+    CHECK_OK(strait_stage_backward(front, 0, tokens, defers));
+    if (defers) {
+        CHECK_OK(strait_stage_backward_weights(front, 0));
+        CHECK_OK(strait_stage_backward_weights(back, 0));
+    }
+    for (int64_t i = 0; i < n; i++)
+        out.loss += ((const float *)losses.data)[i];
+    out.loss /= (double)n;
+    collect(front, &out);
+    collect(back, &out);
+    strait_stage_close(&front);
+    strait_stage_close(&back);
+    return out;
+}
+
+static void check_shape(strait_shape shape) {
+    struct strait_backend *backend = tiny_backend(0);
+    strait_stage_spec spec = tiny_spec(shape, SEQUENCES, SEQ_LEN);
+    tiny_batch batch;
+    tiny_fill(&batch, &shape, 3);
+    outcome whole = run_whole(backend, spec, &batch);
+    assert_true(whole.loss > 0.5);
+
+    spec.recomputes = 1;
+    outcome again = run_whole(backend, spec, &batch);
+    check_equal(&whole, &again);
+    spec.recomputes = 0;
+    for (int cut = 1; cut < shape.layers; cut++) {
+        for (int defers = 0; defers <= 1; defers++) {
+            outcome pieces = run_cut(backend, spec, &batch, cut, defers);
+            check_equal(&whole, &pieces);
+        }
+    }
+    strait_alloc_free(whole.grads);
+    strait_backend_close(&backend);
+}
+
+static void test_cuts_and_recomputation_change_nothing(void **state) {
+    (void)state;
+    check_shape(tiny_llama());
+    check_shape(tiny_yardstick());
+}
+
+static void test_reference_and_fast_agree(void **state) {
+    (void)state;
+    const strait_shape shape = tiny_yardstick();
+    const strait_stage_spec spec = tiny_spec(shape, SEQUENCES, SEQ_LEN);
+    tiny_batch batch;
+    tiny_fill(&batch, &shape, 3);
+    struct strait_backend *plain = tiny_backend(1);
+    struct strait_backend *fast = tiny_backend(0);
+    outcome a = run_whole(plain, spec, &batch);
+    outcome b = run_whole(fast, spec, &batch);
+    CHECK_NEAR(a.loss, b.loss, 1e-5);
+    for (size_t i = 0; i < a.n; i++)
+        CHECK_NEAR((double)a.grads[i], (double)b.grads[i], 2e-5);
+    strait_alloc_free(a.grads);
+    strait_alloc_free(b.grads);
+    strait_backend_close(&plain);
+    strait_backend_close(&fast);
+}
+
+static void test_steps_do_not_allocate(void **state) {
+    (void)state;
+    struct strait_backend *backend = tiny_backend(0);
+    const strait_stage_spec spec = tiny_spec(tiny_llama(), SEQUENCES, SEQ_LEN);
+    tiny_batch batch;
+    tiny_fill(&batch, &spec.shape, 3);
+    struct strait_stage *stage = open_part(backend, spec, 0, spec.shape.layers);
+    const int64_t before = strait_alloc_count();
+    (void)tiny_loss(stage, &batch, 1);
+    assert_int_equal(strait_alloc_count(), before);
+    strait_stage_close(&stage);
+    strait_backend_close(&backend);
+}
+
+static void test_plan_tells_the_memory(void **state) {
+    (void)state;
+    strait_stage_spec spec = tiny_spec(tiny_llama(), SEQUENCES, SEQ_LEN);
+    strait_stage_memory memory, less;
+    CHECK_OK(strait_stage_plan(&spec, &memory));
+    const size_t weights = (size_t)strait_shape_params(&spec.shape) * sizeof(float);
+    assert_in_range(memory.weights, weights, weights + 256 * 64);
+    assert_int_equal(memory.gradients, memory.weights);
+    spec.recomputes = 1;
+    CHECK_OK(strait_stage_plan(&spec, &less));
+    assert_true(less.activations < memory.activations);
+    spec.can_defer = 1;
+    CHECK_FAILS(strait_stage_plan(&spec, &less), STRAIT_EINVAL, "cannot defer");
+}
+
+static void test_open_survives_failed_allocations(void **state) {
+    (void)state;
+    struct strait_backend *backend = tiny_backend(0);
+    const strait_stage_spec spec = tiny_spec(tiny_llama(), SEQUENCES, SEQ_LEN);
+    strait_err err = STRAIT_ENOMEM;
+    for (int64_t n = 1; err != STRAIT_OK; n++) {
+        struct strait_stage *stage = NULL;
+        assert_true(n < 200);
+        strait_alloc_fail_at(n);
+        err = strait_stage_open(&spec, backend, &stage);
+        strait_alloc_fail_at(0);
+        assert_true(err == STRAIT_OK || (err == STRAIT_ENOMEM && stage == NULL));
+        strait_stage_close(&stage);
+    }
+    strait_backend_close(&backend);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuts_and_recomputation_change_nothing),
+        cmocka_unit_test(test_reference_and_fast_agree),
+        cmocka_unit_test(test_steps_do_not_allocate),
+        cmocka_unit_test(test_plan_tells_the_memory),
+        cmocka_unit_test(test_open_survives_failed_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

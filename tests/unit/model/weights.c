@@ -1,0 +1,72 @@
+#include "tiny.h"
+
+static const strait_param *find(struct strait_stage *stage, const char *name) {
+    int n = 0;
+    const strait_param *params = strait_stage_params(stage, &n);
+    for (int i = 0; i < n; i++)
+        if (strcmp(params[i].name, name) == 0) return &params[i];
+    fail_msg("no parameter %s", name);
+    return NULL;
+}
+
+static struct strait_stage *open_init(struct strait_backend *backend, strait_shape shape, int first,
+                                      int last, uint64_t seed) {
+    strait_stage_spec spec = tiny_spec(shape, 1, 2);
+    struct strait_stage *stage = NULL;
+    spec.part = (strait_part){first, last};
+    CHECK_OK(strait_stage_open(&spec, backend, &stage));
+    CHECK_OK(strait_stage_init(stage, seed));
+    return stage;
+}
+
+static double deviation(const strait_param *param) {
+    const int64_t n = param->value.rows * param->value.cols;
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = (double)((const float *)param->value.data)[i];
+        sum += x * x;
+    }
+    return sqrt(sum / (double)n);
+}
+
+static void test_first_values_do_not_depend_on_the_cut(void **state) {
+    (void)state;
+    struct strait_backend *backend = tiny_backend(0);
+    struct strait_stage *whole = open_init(backend, tiny_llama(), 0, 3, 7);
+    struct strait_stage *part = open_init(backend, tiny_llama(), 1, 2, 7);
+    struct strait_stage *other = open_init(backend, tiny_llama(), 1, 2, 8);
+    const strait_param *a = find(whole, "blocks.1.mlp.down");
+    const strait_param *b = find(part, "blocks.1.mlp.down");
+    const strait_param *c = find(other, "blocks.1.mlp.down");
+    assert_memory_equal(a->value.data, b->value.data, strait_tensor_bytes(a->value));
+    assert_memory_not_equal(a->value.data, c->value.data, strait_tensor_bytes(a->value));
+    strait_stage_close(&whole);
+    strait_stage_close(&part);
+    strait_stage_close(&other);
+    strait_backend_close(&backend);
+}
+
+static void test_spread_follows_the_recipe(void **state) {
+    (void)state;
+    struct strait_backend *backend = tiny_backend(0);
+    struct strait_stage *llama = open_init(backend, tiny_llama(), 0, 3, 7);
+    CHECK_NEAR(deviation(find(llama, "blocks.0.mlp.up")), 0.02, 0.003);
+    CHECK_NEAR(deviation(find(llama, "blocks.0.mlp.down")), 0.02 / sqrt(6.0), 0.001);
+    CHECK_NEAR(deviation(find(llama, "head.norm")), 1.0, 1e-6);
+    struct strait_stage *yardstick = open_init(backend, tiny_yardstick(), 0, 3, 7);
+    CHECK_NEAR(deviation(find(yardstick, "embed.table")), 1.0, 0.1);
+    CHECK_NEAR(deviation(find(yardstick, "blocks.2.attention.q")), sqrt(0.33 / 15.0), 0.02);
+    CHECK_NEAR(deviation(find(yardstick, "blocks.2.attention.out")), 0.0, 0.0);
+    CHECK_NEAR(deviation(find(yardstick, "head.out")), 0.0, 0.0);
+    strait_stage_close(&llama);
+    strait_stage_close(&yardstick);
+    strait_backend_close(&backend);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_values_do_not_depend_on_the_cut),
+        cmocka_unit_test(test_spread_follows_the_recipe),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
