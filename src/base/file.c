@@ -98,18 +98,20 @@ static strait_err parent_of(const char *path, char out[STRAIT_PATH_MAX]) {
     return strait_file_path(out, "%.*s", (int)(slash - path), path);
 }
 
+strait_err strait_file_move(const char *from, const char *to) {
+    char folder[STRAIT_PATH_MAX];
+    STRAIT_TRY(parent_of(to, folder));
+    if (rename(from, to) != 0) return FAIL_ON(to, "rename into place");
+    return strait_file_sync_folder(folder);
+}
+
 strait_err strait_file_replace(const char *path, const void *data, size_t bytes) {
     char beside[STRAIT_PATH_MAX];
-    char folder[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(beside, "%s.tmp", path));
-    STRAIT_TRY(parent_of(path, folder));
     strait_err err = strait_file_write(beside, data, bytes);
-    if (err == STRAIT_OK && rename(beside, path) != 0) err = FAIL_ON(path, "rename into place");
-    if (err != STRAIT_OK) {
-        (void)unlink(beside);
-        return err;
-    }
-    return strait_file_sync_folder(folder);
+    if (err == STRAIT_OK) err = strait_file_move(beside, path);
+    if (err != STRAIT_OK) (void)unlink(beside);
+    return err;
 }
 
 strait_err strait_file_finish(FILE **file, const char *path) {

@@ -24,6 +24,9 @@ strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *
 /* Replaces `path` in one move: written beside it, synced, renamed. */
 strait_err strait_file_replace(const char *path, const void *data, size_t bytes);
 
+/* Renames within one file system, replacing `to`, and syncs the folder. */
+strait_err strait_file_move(const char *from, const char *to);
+
 /* Writes and syncs a new file or truncates an old one. For files inside a folder that is itself
  * renamed into place. */
 strait_err strait_file_write(const char *path, const void *data, size_t bytes);
