@@ -173,7 +173,7 @@ static void train(strait_optim_kind kind, int n_threads, float out[512]) {
         assert_int_equal(strait_alloc_count(), before);
     }
     for (int p = 0; p < 3; p++)
-        memcpy(out + 128 * p, rig_f32(rig.params[p].value) + 67, 128 * sizeof(float));
+        memcpy(out + (ptrdiff_t)128 * p, rig_f32(rig.params[p].value) + 67, 128 * sizeof(float));
     memcpy(out + 384, rig.params[3].value.data, 67 * sizeof(float));
     strait_optimizer_close(&opt);
     rig_close(&rig);

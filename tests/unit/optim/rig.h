@@ -55,7 +55,7 @@ static inline void rig_open(struct rig *rig, int n_threads, const rig_shape *sha
     }
     CHECK_OK(strait_slab_commit(&rig->slab, rig->backend));
     for (int i = 0; i < n; i++)
-        rig_random(rig->params[i].value, (uint64_t)(100 + i), 0.5f);
+        rig_random(rig->params[i].value, 100 + (uint64_t)i, 0.5f);
 }
 
 static inline void rig_close(struct rig *rig) {
