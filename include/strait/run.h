@@ -1,0 +1,121 @@
+/* run.h - the description of a run: model, data, training, device. Plain data.
+ *
+ * A run file is YAML; docs/run-file.md lists its keys, `strait options` prints them. What the file
+ * leaves out has a default; model.family and train.optimizer choose defaults for other keys. */
+#pragma once
+
+#include <strait/error.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    STRAIT_RUN_NAME = 64,
+    STRAIT_RUN_PATH = 1024
+};
+
+typedef enum strait_run_family {
+    STRAIT_RUN_LLAMA,
+    STRAIT_RUN_YARDSTICK,
+} strait_run_family;
+
+typedef enum strait_run_activation {
+    STRAIT_RUN_SWIGLU,
+    STRAIT_RUN_RELU2,
+} strait_run_activation;
+
+typedef enum strait_run_rope {
+    STRAIT_RUN_ROPE_FULL,
+    STRAIT_RUN_ROPE_HALF,
+} strait_run_rope;
+
+typedef enum strait_run_init {
+    STRAIT_RUN_INIT_LLAMA,
+    STRAIT_RUN_INIT_YARDSTICK,
+} strait_run_init;
+
+typedef enum strait_run_optimizer {
+    STRAIT_RUN_ADAMW,
+    STRAIT_RUN_ADAMW_ROWS,
+    STRAIT_RUN_MUON,
+} strait_run_optimizer;
+
+typedef enum strait_run_schedule {
+    STRAIT_RUN_LINEAR,
+    STRAIT_RUN_COSINE,
+    STRAIT_RUN_CONSTANT, // until the last decay_steps
+} strait_run_schedule;
+
+/* Loaded runs are resolved: what the file may give as 0 for "derive it" has its value here, except
+ * where noted. */
+typedef struct strait_run {
+    char name[STRAIT_RUN_NAME];
+    struct {
+        strait_run_family family;
+        int64_t width, layers, heads, kv_heads, head_dim, ffn;
+        int64_t vocab; // 0: take it from the tokenizer or the shards
+        int64_t context;
+        strait_run_activation activation;
+        int has_qk_norm, has_qk_gain;
+        strait_run_rope rope;
+        double rope_theta;
+        double attention_scale;
+        double softcap; // 0: none
+        int is_tied;
+        double norm_epsilon;
+        strait_run_init init;
+    } model;
+    struct {
+        char train[STRAIT_RUN_PATH]; // paths are absolute, or empty where the file has none
+        char valid[STRAIT_RUN_PATH];
+        char tokenizer[STRAIT_RUN_PATH];
+        int64_t valid_tokens; // 0: all
+    } data;
+    struct {
+        int64_t steps, batch_tokens;
+        strait_run_optimizer optimizer;
+        double rate, embedding_rate, head_rate, gain_rate;
+        double decay, embedding_decay; // the second for embedding and head; gains have none
+        double beta1, beta2, epsilon;
+        double momentum, momentum_start;
+        int64_t momentum_warmup; // steps
+        double clip;             // 0: never
+        int64_t warmup;          // steps
+        strait_run_schedule schedule;
+        int64_t decay_steps; // with STRAIT_RUN_CONSTANT
+        double final_rate;   // as a fraction of the rate
+        int64_t seed;
+        int is_recomputed;
+        int64_t valid_every, save_every; // 0: only at the end
+        int64_t keep;                    // checkpoints
+        int64_t log_every;
+    } train;
+    struct {
+        int64_t microbatch; // sequences; 0: the trainer chooses
+    } stages;
+    struct {
+        char kind[STRAIT_RUN_NAME];
+        int64_t ordinal;
+        int64_t threads; // 0: one for each core
+    } device;
+} strait_run;
+
+/* Reads a run file and then the overrides, "train.rate=0.1". Relative paths in the file start at
+ * its folder, those in overrides at the current folder. STRAIT_ECONFIG names the file, line and
+ * column, or the override, or the keys that do not fit together; *out is then untouched. */
+strait_err strait_run_load(const char *path, const char *const *sets, int n_sets, strait_run *out);
+
+/* The same from memory; `name` stands for the file in errors and relative paths stay relative. */
+strait_err strait_run_parse(const char *name, const char *text, size_t bytes,
+                            const char *const *sets, int n_sets, strait_run *out);
+
+/* Writes the run as a run file that loads to the same values, in one move. */
+strait_err strait_run_save(const strait_run *run, const char *path);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,126 @@
+#include "base/options.h"
+
+#include "base/alloc.h"
+#include "base/options_parts.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The row that "a.b=c" names; its value in *out_text. */
+static strait_err split_set(const strait_options *table, const char *set,
+                            const strait_option **out_option, const char **out_text) {
+    const char *equals = strchr(set, '=');
+    char key[STRAIT_OPTION_TEXT_MAX];
+    const size_t length = equals != NULL ? (size_t)(equals - set) : sizeof key;
+    if (length >= sizeof key) return STRAIT_FAIL(STRAIT_ECONFIG, "expected section.key=value");
+    memcpy(key, set, length);
+    key[length] = '\0';
+    const strait_option *option = strait_options_find(table, key);
+    if (option == NULL && strait_option_section(table, key) != NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s is a section; set a key of it, such as %s", key,
+                           strait_option_section(table, key)->key);
+    if (option == NULL) return strait_option_unknown(table, key);
+    *out_option = option;
+    *out_text = equals + 1;
+    return STRAIT_OK;
+}
+
+static strait_err apply_set(const strait_options *table, const char *set, const char *folder,
+                            void *object) {
+    const strait_option *option = NULL;
+    const char *text = NULL;
+    strait_err err = split_set(table, set, &option, &text);
+    if (err == STRAIT_OK) err = strait_option_parse(option, text, folder, object);
+    if (err != STRAIT_OK) strait_err_prefix("--set %.80s", set);
+    return err;
+}
+
+static int takes_quotes(strait_option_kind kind) {
+    return kind == STRAIT_OPTION_TEXT || kind == STRAIT_OPTION_PATH ||
+           kind == STRAIT_OPTION_CHOICE || kind == STRAIT_OPTION_DURATION ||
+           kind == STRAIT_OPTION_RATE || kind == STRAIT_OPTION_BYTES;
+}
+
+static strait_err check_setting(const strait_setting *setting) {
+    const strait_option_kind kind = setting->option->kind;
+    if (setting->is_quoted && !takes_quotes(kind)) {
+        char what[STRAIT_OPTION_TEXT_MAX];
+        char quote[STRAIT_OPTION_QUOTE];
+        strait_options_describe(setting->option, what);
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s is text, expected %s: drop the quotes",
+                           strait_option_quote(setting->text, quote), what);
+    }
+    if (!setting->is_quoted && setting->text[0] == '\0')
+        return STRAIT_FAIL(STRAIT_ECONFIG, "has no value");
+    return STRAIT_OK;
+}
+
+static strait_err apply_setting(const strait_setting *setting, const strait_options_source *source,
+                                void *object) {
+    strait_err err = check_setting(setting);
+    if (err == STRAIT_OK)
+        err = strait_option_parse(setting->option, setting->text, source->folder, object);
+    if (err != STRAIT_OK)
+        strait_err_prefix("%s:%zu:%zu: %s", source->name, setting->line, setting->column,
+                          setting->option->key);
+    return err;
+}
+
+static void apply_defaults(const strait_options *table, void *object) {
+    for (int i = 0; i < table->n_rows; i++) {
+        const strait_err err = strait_option_parse(&table->rows[i], table->rows[i].initial, NULL,
+                                                   object);
+        assert(err == STRAIT_OK);
+        (void)err;
+    }
+}
+
+/* The presets of what the object holds now. One that is chosen by another preset is not followed.
+ */
+static void apply_presets(const strait_options *table, void *object) {
+    for (int i = 0; i < table->n_presets; i++) {
+        const strait_option_preset *preset = &table->presets[i];
+        const strait_option *option = strait_options_find(table, preset->key);
+        assert(option != NULL);
+        char now[STRAIT_OPTION_TEXT_MAX];
+        strait_options_show(option, object, now);
+        if (strcmp(now, preset->choice) != 0) continue;
+        for (int k = 0; preset->settings[k] != NULL; k++) {
+            const strait_err err = apply_set(table, preset->settings[k], NULL, object);
+            assert(err == STRAIT_OK);
+            (void)err;
+        }
+    }
+}
+
+static strait_err apply_user(const strait_options *table, const strait_options_source *source,
+                             const strait_settings *list, void *object) {
+    for (int i = 0; i < list->n; i++)
+        STRAIT_TRY(apply_setting(&list->items[i], source, object));
+    for (int i = 0; i < source->n_sets; i++)
+        STRAIT_TRY(apply_set(table, source->sets[i], source->set_folder, object));
+    return STRAIT_OK;
+}
+
+strait_err strait_options_load(const strait_options *table, const strait_options_source *source,
+                               void *object) {
+    strait_settings list = {NULL, 0};
+    void *items = NULL;
+    strait_err err = strait_alloc((size_t)table->n_rows, sizeof *list.items, "options", &items);
+    if (err != STRAIT_OK) return err;
+    list.items = items;
+    STRAIT_TRY_GOTO(err, done, strait_option_read_yaml(table, source, &list));
+    /* Once to learn what the user chose, once more over the presets of those choices. */
+    apply_defaults(table, object);
+    STRAIT_TRY_GOTO(err, done, apply_user(table, source, &list, object));
+    if (table->n_presets > 0) {
+        apply_presets(table, object);
+        err = apply_user(table, source, &list, object);
+    }
+done:
+    for (int i = 0; i < list.n; i++)
+        strait_alloc_free(list.items[i].text);
+    strait_alloc_free(list.items);
+    return err;
+}

@@ -1,0 +1,94 @@
+/* options.h - one table makes the run file, the overrides, the bounds, the defaults and the help.
+ *
+ *     {"train.steps", STRAIT_OPTION_INT, STRAIT_OPTION_FIELD(strait_run, train.steps),
+ *      .min = 1, .max = 1e9, .initial = "1000", .help = "optimizer updates"},
+ *
+ * A row names a dotted key and the field of a plain struct it fills. Nested maps of a YAML file
+ * and `--set a.b=c` reach the same rows. Every error is STRAIT_ECONFIG and names the place:
+ * "RUN.yaml:4:12: train.rate: "fast" is not a number". Rows of one section stand together. */
+#pragma once
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum strait_option_kind {
+    STRAIT_OPTION_INT,      // int64_t
+    STRAIT_OPTION_REAL,     // double
+    STRAIT_OPTION_BOOL,     // int: 0 or 1
+    STRAIT_OPTION_TEXT,     // char[]
+    STRAIT_OPTION_PATH,     // char[]; a relative one is joined to the folder it was meant from
+    STRAIT_OPTION_CHOICE,   // an enum: the place of its name in `choices`
+    STRAIT_OPTION_INTS,     // strait_option_ints
+    STRAIT_OPTION_DURATION, // double, seconds: "25ms", "1s"
+    STRAIT_OPTION_RATE,     // double, bits a second: "80mbit"
+    STRAIT_OPTION_BYTES,    // int64_t: "64MiB"
+} strait_option_kind;
+
+enum {
+    STRAIT_OPTION_INTS_MAX = 64,
+    STRAIT_OPTION_TEXT_MAX = 2048 // any value as text, with its ending zero
+};
+
+typedef struct strait_option_ints {
+    int64_t items[STRAIT_OPTION_INTS_MAX];
+    int n;
+} strait_option_ints;
+
+typedef struct strait_option {
+    const char *key;
+    strait_option_kind kind;
+    size_t offset, room; // the field: where, and its bytes
+    double min, max;     // of a number, or of each number of a list; both 0: any
+    const char *initial;
+    const char *const *choices; // ended by NULL
+    const char *help;
+} strait_option;
+
+#define STRAIT_OPTION_FIELD(type, field) offsetof(type, field), sizeof(((type *)0)->field)
+
+/* When option `key` ends up as `choice`, these settings replace the defaults of other options.
+ * They come before anything the user wrote, wherever in the file `key` stands. */
+typedef struct strait_option_preset {
+    const char *key, *choice;
+    const char *const *settings; // "model.softcap=15", ended by NULL
+} strait_option_preset;
+
+typedef struct strait_options {
+    const strait_option *rows;
+    int n_rows;
+    const strait_option_preset *presets;
+    int n_presets;
+} strait_options;
+
+/* What the user wrote. Everything is lent for the call. */
+typedef struct strait_options_source {
+    const char *name; // of the file, for errors
+    const char *text; // YAML; may be empty
+    size_t bytes;
+    const char *folder;      // where relative paths of the file start; NULL leaves them as they are
+    const char *const *sets; // "train.rate=0.1", each stronger than the file and the ones before
+    int n_sets;
+    const char *set_folder; // where relative paths of the sets start; NULL leaves them
+} strait_options_source;
+
+/* Fills every field the table names: defaults, then presets, then the file, then the sets.
+ * STRAIT_ECONFIG at the first fault; the object is then half filled. */
+strait_err strait_options_load(const strait_options *table, const strait_options_source *source,
+                               void *object);
+
+/* The row of a key, or NULL. */
+const strait_option *strait_options_find(const strait_options *table, const char *key);
+
+/* A field's value as the file would have it, without quotes. */
+void strait_options_show(const strait_option *option, const void *object,
+                         char out[STRAIT_OPTION_TEXT_MAX]);
+
+/* What a value may be, in words: "whole number, 1 to 64", "one of llama, yardstick". */
+void strait_options_describe(const strait_option *option, char out[STRAIT_OPTION_TEXT_MAX]);
+
+/* The object as YAML that loads to the same values. Works like snprintf: writes at most `room`
+ * bytes with the ending zero, returns the bytes the whole text needs without it. */
+size_t strait_options_render(const strait_options *table, const void *object, char *out,
+                             size_t room);

@@ -1,0 +1,146 @@
+/* Every option of a run file. Adding one is adding a field to strait_run and a row here. */
+#include "pipeline/run.h"
+
+#include <assert.h>
+
+#define FIELD(field)  STRAIT_OPTION_FIELD(strait_run, field)
+#define INT(field)    STRAIT_OPTION_INT, FIELD(field)
+#define REAL(field)   STRAIT_OPTION_REAL, FIELD(field)
+#define BOOL(field)   STRAIT_OPTION_BOOL, FIELD(field)
+#define TEXT(field)   STRAIT_OPTION_TEXT, FIELD(field)
+#define PATH(field)   STRAIT_OPTION_PATH, FIELD(field)
+#define CHOICE(field) STRAIT_OPTION_CHOICE, FIELD(field)
+
+static_assert(sizeof(strait_run_family) == sizeof(int), "a choice is stored as an int");
+
+/* In the order of the enums of the public header. */
+static const char *const families[] = {"llama", "yardstick", NULL};
+static const char *const activations[] = {"swiglu", "relu2", NULL};
+static const char *const ropes[] = {"full", "half", NULL};
+static const char *const inits[] = {"llama", "yardstick", NULL};
+static const char *const optimizers[] = {"adamw", "adamw-rows", "muon", NULL};
+static const char *const schedules[] = {"linear", "cosine", "constant", NULL};
+
+static const strait_option rows[] = {
+    {"name", TEXT(name), 0, 0, "", NULL, "names the run and its folder; empty: the file's name"},
+
+    {"model.family", CHOICE(model.family), 0, 0, "llama", families,
+     "sets the defaults of the keys below that make a kind of model"},
+    {"model.width", INT(model.width), 1, 65536, "256", NULL, "features of the residual stream"},
+    {"model.layers", INT(model.layers), 1, 4096, "4", NULL, "blocks of attention and mlp"},
+    {"model.heads", INT(model.heads), 1, 1024, "4", NULL, "query heads"},
+    {"model.kv_heads", INT(model.kv_heads), 0, 1024, "0", NULL,
+     "key and value heads, each shared by several query heads; 0: as many as heads"},
+    {"model.head_dim", INT(model.head_dim), 0, 1024, "0", NULL,
+     "features of a head; 0: width / heads"},
+    {"model.ffn", INT(model.ffn), 0, 1048576, "0", NULL,
+     "hidden features of the mlp; 0: 8/3 width rounded up to 16 (swiglu), 4 width (relu2)"},
+    {"model.vocab", INT(model.vocab), 0, 16777216, "0", NULL,
+     "tokens; 0: as the tokenizer or the shards have it"},
+    {"model.context", INT(model.context), 1, 1048576, "256", NULL, "tokens of a sequence"},
+    {"model.activation", CHOICE(model.activation), 0, 0, "swiglu", activations, "of the mlp"},
+    {"model.qk_norm", BOOL(model.has_qk_norm), 0, 0, "false", NULL,
+     "normalise queries and keys in each head"},
+    {"model.qk_gain", BOOL(model.has_qk_gain), 0, 0, "false", NULL,
+     "a trained gain in that normalisation"},
+    {"model.rope", CHOICE(model.rope), 0, 0, "full", ropes,
+     "which rotary pairs turn: all, or the faster half"},
+    {"model.rope_theta", REAL(model.rope_theta), 1, 1e9, "10000", NULL,
+     "wavelengths of the full rope grow to 2 pi times this; the half rope has its own"},
+    {"model.attention_scale", REAL(model.attention_scale), 0, 100, "0", NULL,
+     "factor on query times key; 0: 1 / sqrt(head_dim)"},
+    {"model.softcap", REAL(model.softcap), 0, 10000, "0", NULL,
+     "bound that logits approach but never pass; 0: none"},
+    {"model.tied", BOOL(model.is_tied), 0, 0, "false", NULL, "the head is the embedding table"},
+    {"model.norm_epsilon", REAL(model.norm_epsilon), 1e-12, 0.1, "1e-05", NULL,
+     "added to the mean square in a norm"},
+    {"model.init", CHOICE(model.init), 0, 0, "llama", inits, "first weights"},
+
+    {"data.train", PATH(data.train), 0, 0, "", NULL, "token shards to train on"},
+    {"data.valid", PATH(data.valid), 0, 0, "", NULL,
+     "token shards to validate on; empty: no validation"},
+    {"data.tokenizer", PATH(data.tokenizer), 0, 0, "", NULL, "the shards' tokenizer.json"},
+    {"data.valid_tokens", INT(data.valid_tokens), 0, 1e15, "0", NULL,
+     "validate on this many tokens at most; 0: all"},
+
+    {"train.steps", INT(train.steps), 1, 1e9, "1000", NULL, "optimizer updates"},
+    {"train.batch_tokens", INT(train.batch_tokens), 1, 1073741824, "8192", NULL,
+     "tokens of a step: a multiple of model.context"},
+    {"train.optimizer", CHOICE(train.optimizer), 0, 0, "adamw", optimizers,
+     "sets the defaults of the keys below that belong to it"},
+    {"train.rate", REAL(train.rate), 1e-12, 100, "0.001", NULL, "learning rate of matrices"},
+    {"train.embedding_rate", REAL(train.embedding_rate), 0, 100, "0", NULL,
+     "of the embedding; 0: rate (muon: 15 rate)"},
+    {"train.head_rate", REAL(train.head_rate), 0, 100, "0", NULL,
+     "of the head; 0: rate (muon: 0.15 rate)"},
+    {"train.gain_rate", REAL(train.gain_rate), 0, 100, "0", NULL,
+     "of the norms' gains; 0: rate (muon: 0.5 rate)"},
+    {"train.decay", REAL(train.decay), 0, 10, "0.1", NULL,
+     "weight decay of matrices, times the rate"},
+    {"train.embedding_decay", REAL(train.embedding_decay), -1, 10, "-1", NULL,
+     "weight decay of embedding and head; -1: decay"},
+    {"train.beta1", REAL(train.beta1), 0, 0.999999, "0.9", NULL, "AdamW, first moment"},
+    {"train.beta2", REAL(train.beta2), 0, 0.999999, "0.95", NULL, "AdamW, second moment"},
+    {"train.epsilon", REAL(train.epsilon), 1e-20, 0.1, "1e-08", NULL,
+     "AdamW, added to the root of the second moment"},
+    {"train.momentum", REAL(train.momentum), 0, 0.999999, "0.95", NULL, "Muon"},
+    {"train.momentum_start", REAL(train.momentum_start), 0, 0.999999, "0.85", NULL,
+     "Muon, at the first step"},
+    {"train.momentum_warmup", INT(train.momentum_warmup), 0, 1e9, "300", NULL,
+     "Muon, steps from momentum_start to momentum"},
+    {"train.clip", REAL(train.clip), 0, 1e9, "1", NULL,
+     "largest norm of all gradients together; 0: none"},
+    {"train.warmup", INT(train.warmup), -1, 1e9, "-1", NULL,
+     "steps to the full rate; -1: a twentieth of steps, at most 1000 (muon: 0)"},
+    {"train.schedule", CHOICE(train.schedule), 0, 0, "cosine", schedules,
+     "of the rate after the warm-up"},
+    {"train.decay_steps", INT(train.decay_steps), 0, 1e9, "0", NULL,
+     "last steps of the constant schedule, in which the rate falls; 0: it never does"},
+    {"train.final_rate", REAL(train.final_rate), 0, 1, "0.1", NULL,
+     "where the rate ends, as a fraction of it"},
+    {"train.seed", INT(train.seed), 0, 9007199254740992.0, "1", NULL,
+     "of first weights and of the order of the data"},
+    {"train.recompute", BOOL(train.is_recomputed), 0, 0, "false", NULL,
+     "forget activations and compute them again: less memory, more time"},
+    {"train.valid_every", INT(train.valid_every), 0, 1e9, "100", NULL,
+     "steps between validations; 0: only at the end"},
+    {"train.save_every", INT(train.save_every), 0, 1e9, "200", NULL,
+     "steps between checkpoints; 0: only at the end"},
+    {"train.keep", INT(train.keep), 1, 1e6, "2", NULL, "checkpoints kept"},
+    {"train.log_every", INT(train.log_every), 1, 1e9, "1", NULL, "steps between progress lines"},
+
+    {"stages.microbatch", INT(stages.microbatch), 0, 1048576, "0", NULL,
+     "sequences computed at a time; 0: chosen for the memory there is"},
+
+    {"device.kind", TEXT(device.kind), 0, 0, "cpu", NULL, "what computes"},
+    {"device.ordinal", INT(device.ordinal), 0, 1023, "0", NULL, "which one of its kind, from 0"},
+    {"device.threads", INT(device.threads), 0, 4096, "0", NULL, "0: one for each core"},
+};
+
+static const char *const yardstick[] = {"model.activation=relu2",     "model.rope=half",
+                                        "model.qk_norm=true",         "model.softcap=15",
+                                        "model.attention_scale=0.12", "model.init=yardstick",
+                                        "model.norm_epsilon=1e-06",   NULL};
+static const char *const muon[] = {"train.rate=0.02",
+                                   "train.decay=0.05",
+                                   "train.embedding_decay=0.001",
+                                   "train.beta1=0.8",
+                                   "train.beta2=0.95",
+                                   "train.epsilon=1e-10",
+                                   "train.clip=0",
+                                   "train.warmup=0",
+                                   "train.schedule=linear",
+                                   "train.final_rate=0",
+                                   NULL};
+
+static const strait_option_preset presets[] = {
+    {"model.family", "yardstick", yardstick},
+    {"train.optimizer", "muon", muon},
+};
+
+static const strait_options table = {rows, sizeof rows / sizeof *rows, presets,
+                                     sizeof presets / sizeof *presets};
+
+const strait_options *strait_run_options(void) {
+    return &table;
+}
