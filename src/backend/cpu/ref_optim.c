@@ -21,15 +21,16 @@ static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tens
 
 /* Each value of v, shared by a column or a row, moves towards the mean square of what shares it. */
 static void move_shared(strait_tensor v, strait_tensor grad, double by, double beta2) {
-    const int64_t height = grad.rows / v.rows, width = grad.cols / v.cols;
+    const int is_column = v.cols == grad.cols;
+    const int64_t n = strait_cpu_count(grad) / strait_cpu_count(v);
     for (int64_t i = 0; i < strait_cpu_count(v); i++) {
-        const float *g = strait_cpu_f32(grad) + (v.rows == 1 ? i : i * grad.cols);
+        const float *g = strait_cpu_f32(grad) + (is_column ? i : i * grad.cols);
         double squares = 0;
-        for (int64_t j = 0; j < height * width; j++) {
-            const double d = by == 0 ? 0 : (double)g[v.rows == 1 ? j * grad.cols : j] * by;
+        for (int64_t j = 0; j < n; j++) {
+            const double d = by == 0 ? 0 : (double)g[is_column ? j * grad.cols : j] * by;
             squares += d * d;
         }
-        const double mean = squares / (double)(height * width);
+        const double mean = squares / (double)n;
         strait_cpu_f32(v)[i] = (float)(beta2 * (double)strait_cpu_f32(v)[i] + (1 - beta2) * mean);
     }
 }

@@ -1,0 +1,108 @@
+/* Memory, streams and words of every backend. */
+#include "base/alloc.h"
+#include "rig.h"
+
+static void memory_is_zeroed_and_copies_both_ways(void **state) {
+    (void)state;
+    for (int i = 0; strait_backends[i] != NULL; i++) {
+        struct rig rig;
+        rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
+        void *device = NULL, *host = NULL;
+        CHECK_OK(rig.be->ops->alloc(rig.be, 1001, &device));
+        CHECK_OK(rig.be->ops->alloc_host(rig.be, 1001, &host));
+        unsigned char *bytes = host, back[1001];
+        memset(back, 7, sizeof back);
+        CHECK_OK(rig.be->ops->download(&rig.stream, back, device, sizeof back));
+        CHECK_OK(rig.be->ops->wait(&rig.stream));
+        for (size_t b = 0; b < sizeof back; b++) {
+            assert_int_equal(back[b], 0);
+            bytes[b] = (unsigned char)(b * 31);
+        }
+        CHECK_OK(rig.be->ops->upload(&rig.stream, device, host, 1001));
+        CHECK_OK(rig.be->ops->download(&rig.stream, back, device, sizeof back));
+        CHECK_OK(rig.be->ops->wait(&rig.stream));
+        assert_memory_equal(back, host, 1001);
+        rig.be->ops->release(rig.be, device);
+        rig.be->ops->release(rig.be, NULL);
+        rig.be->ops->release_host(rig.be, host);
+        rig.be->ops->release_host(rig.be, NULL);
+        rig_close(&rig);
+    }
+}
+
+static void work_is_ordered_across_streams(void **state) {
+    (void)state;
+    for (int i = 0; strait_backends[i] != NULL; i++) {
+        struct rig rig;
+        rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
+        struct strait_stream second;
+        CHECK_OK(rig.be->ops->stream_open(rig.be, &second));
+        const strait_tensor x = rig_output(&rig, 100, 100);
+        CHECK_OK(rig.k->fill(&rig.stream, x, 2));
+        CHECK_OK(rig.be->ops->order(&rig.stream, &second));
+        CHECK_OK(rig.k->axpy(&second, x, 3, x));
+        CHECK_OK(rig.be->ops->wait(&second));
+        float values[10000];
+        rig_read(&rig, x, values);
+        for (size_t v = 0; v < COUNT(values); v++)
+            CHECK_NEAR(values[v], 8, 0);
+        rig.be->ops->stream_close(&second);
+        rig_close(&rig);
+    }
+}
+
+static void every_kernel_is_there(void **state) {
+    (void)state;
+    typedef void (*any)(void);
+    for (int i = 0; strait_backends[i] != NULL; i++) {
+        struct rig rig;
+        rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
+        any entries[sizeof(struct strait_kernels) / sizeof(any)];
+        memcpy(entries, rig.k, sizeof entries);
+        for (size_t e = 0; e < COUNT(entries); e++)
+            if (entries[e] == NULL) fail_msg("%s: kernel %zu is absent", rig.be->ops->name, e);
+        assert_non_null(rig.be->ops->describe(rig.be));
+        rig_close(&rig);
+    }
+}
+
+static void failed_allocations_leave_nothing(void **state) {
+    (void)state;
+    for (int n = 1; n <= 8; n++) {
+        struct strait_backend *be = NULL;
+        strait_alloc_fail_at(n);
+        const strait_err err = strait_backend_open((strait_backend_spec){.name = "cpu"}, &be);
+        strait_alloc_fail_at(0);
+        if (err == STRAIT_OK) {
+            CHECK(n > 3);
+            strait_backend_close(&be);
+            return;
+        }
+        assert_int_equal(err, STRAIT_ENOMEM);
+        assert_null(be);
+    }
+    fail_msg("opening a cpu makes more than eight allocations");
+}
+
+static void unknown_devices_are_refused(void **state) {
+    (void)state;
+    struct strait_backend *be = NULL;
+    CHECK_FAILS(strait_backend_open((strait_backend_spec){.name = "abacus"}, &be), STRAIT_ENOTSUP,
+                "abacus");
+    CHECK_FAILS(strait_backend_open((strait_backend_spec){.name = "cpu", .ordinal = 3}, &be),
+                STRAIT_ECONFIG, "cpu:3");
+    CHECK_FAILS(strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = -1}, &be),
+                STRAIT_EINVAL, "threads");
+    assert_null(be);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_zeroed_and_copies_both_ways),
+        cmocka_unit_test(work_is_ordered_across_streams),
+        cmocka_unit_test(every_kernel_is_there),
+        cmocka_unit_test(failed_allocations_leave_nothing),
+        cmocka_unit_test(unknown_devices_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,175 @@
+/* Elementwise kernels, matrix products, norms of whole tensors, embedding. */
+#include "rig.h"
+
+static const int64_t awkward_rows[] = {1, 3, 17, 129};
+static const int64_t awkward_cols[] = {1, 7, 64, 133};
+
+static void over_shapes(rig_case run, double tolerance) {
+    for (size_t r = 0; r < COUNT(awkward_rows); r++)
+        for (size_t c = 0; c < COUNT(awkward_cols); c++)
+            check_case(run, (shape){.rows = awkward_rows[r], .cols = awkward_cols[c]}, tolerance);
+    check_case(run, (shape){.rows = 3, .cols = 70001}, tolerance);
+}
+
+static void run_elementwise(struct rig *rig, shape s) {
+    const strait_tensor a = rig_input(rig, s.rows, s.cols, 1);
+    const strait_tensor b = rig_input(rig, s.rows, s.cols, 2);
+    const strait_tensor y = rig_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->fill(&rig->stream, y, 1.25f));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->add(&rig->stream, y, a, b));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->add(&rig->stream, y, y, b));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->axpy(&rig->stream, y, -0.37f, a));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->lerp(&rig->stream, y, b, 0.3f));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->cast(&rig->stream, y, a));
+    rig_keep(rig, y);
+    strait_tensor half = rig_output(rig, s.rows, s.cols);
+    half.dtype = STRAIT_BF16;
+    CHECK_OK(rig->k->cast(&rig->stream, half, b));
+    CHECK_OK(rig->k->cast(&rig->stream, y, half));
+    rig_keep(rig, y);
+}
+
+static void elementwise(void **state) {
+    (void)state;
+    over_shapes(run_elementwise, 1e-6);
+}
+
+static void run_cast_edges(struct rig *rig, shape s) {
+    (void)s;
+    const float values[] = {0.0f,       -0.0f,       1.0f,          1.00390625f, 1.01171875f,
+                            INFINITY,   -INFINITY,   3.4028235e38f, 1e-40f,      NAN,
+                            0x1.fffp0f, -0x1.fefp0f, 0x1.008p3f,    0x1.018p3f,  0x1.0080002p3f};
+    strait_tensor half = rig_output(rig, 1, COUNT(values));
+    const strait_tensor y = rig_output(rig, 1, COUNT(values));
+    half.dtype = STRAIT_BF16;
+    CHECK_OK(rig->k->cast(&rig->stream, half, rig_values(rig, 1, COUNT(values), values)));
+    CHECK_OK(rig->k->cast(&rig->stream, y, half));
+    rig_keep(rig, y);
+}
+
+static void bf16_rounds_half_to_even(void **state) {
+    (void)state;
+    check_case(run_cast_edges, (shape){0}, 0);
+    struct rig *rig = reference_rig();
+    run_cast_edges(rig, (shape){0});
+    const float *kept = rig->kept;
+    CHECK_NEAR(kept[3], 1.0, 0);      // half way to 1.0078125: even is below
+    CHECK_NEAR(kept[4], 1.015625, 0); // half way: even is above
+    CHECK(isinf(kept[5]) && kept[5] > 0 && isinf(kept[6]) && kept[6] < 0);
+    CHECK(isinf(kept[7]));
+    CHECK(isnan(kept[9]));
+    const strait_tensor ints = rig_tokens(rig, 4, 9, 1), y = rig_output(rig, 4, 1);
+    CHECK_FAILS(rig->k->cast(&rig->stream, y, ints), STRAIT_ENOTSUP, "bf16");
+}
+
+/* variant: bit 0 transposes a, bit 1 transposes b, bit 2 scales and adds to y */
+static void run_matmul(struct rig *rig, shape s) {
+    const int ta = s.variant & 1, tb = s.variant >> 1 & 1, adds = s.variant >> 2 & 1;
+    const strait_tensor a = ta ? rig_input(rig, s.inner, s.rows, 1)
+                               : rig_input(rig, s.rows, s.inner, 1);
+    const strait_tensor b = tb ? rig_input(rig, s.cols, s.inner, 2)
+                               : rig_input(rig, s.inner, s.cols, 2);
+    const strait_tensor y = adds ? rig_input(rig, s.rows, s.cols, 3)
+                                 : rig_output(rig, s.rows, s.cols);
+    const strait_matmul_how how = {.transpose_a = ta,
+                                   .transpose_b = tb,
+                                   .alpha = adds ? -0.7f : 1.0f,
+                                   .beta = adds ? 0.5f : 0.0f};
+    CHECK_OK(rig->k->matmul(&rig->stream, y, a, b, how));
+    rig_keep(rig, y);
+}
+
+static void matmul(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {
+        {1, 1, 1},    {1, 133, 64},  {1, 700, 301}, {3, 7, 5},      {17, 129, 1},  {129, 17, 133},
+        {133, 1, 17}, {64, 64, 64},  {2, 300, 3},   {8, 33, 257},   {129, 1, 129}, {65, 96, 200},
+        {300, 40, 9}, {40, 520, 33}, {5, 3, 1100},  {257, 260, 300}};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (int variant = 0; variant < 8; variant++)
+            check_case(run_matmul,
+                       (shape){.rows = sizes[i][0],
+                               .cols = sizes[i][1],
+                               .inner = sizes[i][2],
+                               .variant = variant},
+                       1e-5);
+}
+
+static void run_norms(struct rig *rig, shape s) {
+    const strait_tensor x = rig_input(rig, s.rows, s.cols, 4), y = rig_output(rig, s.rows, s.cols);
+    const strait_tensor total = rig_output(rig, 1, 1);
+    CHECK_OK(rig->k->sum_squares(&rig->stream, total, x));
+    rig_keep(rig, total);
+    CHECK_OK(rig->k->normalise(&rig->stream, y, x, total, 1e-3f));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->normalise(&rig->stream, x, x, total, 1e-3f));
+    rig_keep(rig, x);
+}
+
+static void norms(void **state) {
+    (void)state;
+    over_shapes(run_norms, 1e-6);
+}
+
+/* A sum of a million small squares beside one large: f32 would lose them. */
+static void sum_of_squares_keeps_small_parts(void **state) {
+    (void)state;
+    const int64_t n = 1 << 20;
+    float *values = malloc((size_t)n * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = 1;
+    values[0] = 4096; // its square is 2^24: adding 1 in f32 changes nothing
+    for (int i = 0; strait_backends[i] != NULL; i++) {
+        struct rig rig;
+        rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
+        const strait_tensor x = rig_values(&rig, 1024, n / 1024, values);
+        const strait_tensor total = rig_output(&rig, 1, 1);
+        CHECK_OK(rig.k->sum_squares(&rig.stream, total, x));
+        rig_keep(&rig, total);
+        CHECK_NEAR(rig.kept[0], 16777216.0 + 1048575.0, 2);
+        rig_close(&rig);
+    }
+    free(values);
+}
+
+static void run_embed(struct rig *rig, shape s) {
+    const int64_t vocab = s.inner;
+    const strait_tensor table = rig_input(rig, vocab, s.cols, 5);
+    const strait_tensor tokens = rig_tokens(rig, s.rows, vocab, 6);
+    const strait_tensor y = rig_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->embed(&rig->stream, y, table, tokens));
+    rig_keep(rig, y);
+    const strait_tensor d_table = rig_input(rig, vocab, s.cols, 7);
+    CHECK_OK(rig->k->embed_back(&rig->stream, d_table, y, tokens));
+    rig_keep(rig, d_table);
+}
+
+static void embedding(void **state) {
+    (void)state;
+    static const int64_t vocabs[] = {1, 11, 300};
+    for (size_t r = 0; r < COUNT(awkward_rows); r++)
+        for (size_t c = 0; c < COUNT(awkward_cols); c++)
+            for (size_t v = 0; v < COUNT(vocabs); v++)
+                check_case(
+                    run_embed,
+                    (shape){.rows = awkward_rows[r], .cols = awkward_cols[c], .inner = vocabs[v]},
+                    1e-5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elementwise),
+        cmocka_unit_test(bf16_rounds_half_to_even),
+        cmocka_unit_test(matmul),
+        cmocka_unit_test(norms),
+        cmocka_unit_test(sum_of_squares_keeps_small_parts),
+        cmocka_unit_test(embedding),
+    };
+    return cmocka_run_group_tests(tests, open_rigs, close_rigs);
+}

@@ -1,0 +1,183 @@
+/* Loss, clipping and the optimizer's update. */
+#include "rig.h"
+
+/* variant: bit 0 asks for the gradient, bit 1 caps the logits, bit 2 leaves targets out */
+static void run_loss(struct rig *rig, shape s) {
+    const strait_tensor logits = rig_input(rig, s.rows, s.cols, 1);
+    CHECK_OK(rig->k->axpy(&rig->stream, logits, 4, logits));
+    int32_t *values = malloc((size_t)s.rows * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < s.rows; i++)
+        values[i] = (s.variant & 4) && i % 3 != 1 ? -1 : (int32_t)((i * 7919 + 5) % s.cols);
+    const strait_tensor targets = rig_ints(rig, s.rows, values);
+    free(values);
+    const strait_tensor loss = rig_output(rig, s.rows, 1);
+    const strait_loss_how how = {.softcap = s.variant & 2 ? 6.0f : 0.0f,
+                                 .scale = s.variant & 1 ? 0.25f : 0.0f};
+    CHECK_OK(rig->k->cross_entropy(&rig->stream, loss, logits, targets, how));
+    rig_keep(rig, loss);
+    rig_keep(rig, logits);
+}
+
+static void cross_entropy(void **state) {
+    (void)state;
+    static const int64_t rows[] = {1, 3, 17, 129}, cols[] = {1, 2, 7, 65, 133, 1031};
+    for (int variant = 0; variant < 8; variant++)
+        for (size_t r = 0; r < COUNT(rows); r++)
+            for (size_t c = 0; c < COUNT(cols); c++)
+                check_case(run_loss, (shape){.rows = rows[r], .cols = cols[c], .variant = variant},
+                           5e-6);
+}
+
+static void run_loss_edges(struct rig *rig, shape s) {
+    (void)s;
+    float values[4][37];
+    for (int c = 0; c < 37; c++) {
+        values[0][c] = c == 5 ? 1.0f : -INFINITY; // masked out but for one
+        values[1][c] = 1e4f * (float)(c - 20);    // exponentials far out of range
+        values[2][c] = c == 36 ? NAN : 0.5f;      // a fault must show
+        values[3][c] = -INFINITY * (float)(c > 3) + (float)c;
+        if (c <= 3) values[3][c] = (float)c;
+    }
+    const int32_t wanted[] = {5, 36, 0, 9};
+    const strait_tensor logits = rig_values(rig, 4, 37, values[0]);
+    const strait_tensor loss = rig_output(rig, 4, 1);
+    CHECK_OK(rig->k->cross_entropy(&rig->stream, loss, logits, rig_ints(rig, 4, wanted),
+                                   (strait_loss_how){.scale = 1}));
+    rig_keep(rig, loss);
+    rig_keep(rig, logits);
+}
+
+static void cross_entropy_at_the_edges(void **state) {
+    (void)state;
+    check_case(run_loss_edges, (shape){0}, 1e-6);
+    struct rig *rig = reference_rig();
+    run_loss_edges(rig, (shape){0});
+    CHECK_NEAR(rig->kept[0], 0, 0);
+    CHECK_NEAR(rig->kept[1], 0, 0);
+    CHECK(isnan(rig->kept[2]));
+    CHECK(isinf(rig->kept[3]) && rig->kept[3] > 0);
+}
+
+/* variant chooses the totals */
+static void run_clip(struct rig *rig, shape s) {
+    static const float totals[][3] = {
+        {1, 4, 4}, {100, 0, 0}, {INFINITY, 1, 1}, {NAN, 1, 1}, {0, 0, 0}};
+    static const float limits[] = {5, 2, 0};
+    const strait_tensor t = rig_values(rig, 3, 1, totals[s.variant]);
+    for (size_t i = 0; i < COUNT(limits); i++) {
+        const strait_tensor scale = rig_output(rig, 2, 1);
+        CHECK_OK(rig->k->clip(&rig->stream, scale, t, limits[i]));
+        rig_keep(rig, scale);
+    }
+}
+
+static void clip(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 5; variant++)
+        check_case(run_clip, (shape){.variant = variant}, 1e-6);
+    struct rig *rig = reference_rig();
+    run_clip(rig, (shape){.variant = 0});
+    CHECK_NEAR(rig->kept[0], 1, 0); // a norm of 3 under 5
+    CHECK_NEAR(rig->kept[1], 3, 1e-6);
+    CHECK_NEAR(rig->kept[2], 2.0 / 3, 1e-6);
+    CHECK_NEAR(rig->kept[4], 1, 0);
+    rig = reference_rig();
+    run_clip(rig, (shape){.variant = 2});
+    CHECK_NEAR(rig->kept[0], 0, 0);
+    CHECK_NEAR(rig->kept[4], 0, 0);
+}
+
+/* variant: 0 a second moment for each weight, 1 for each column, 2 for each row; +4 clipped */
+static void run_adamw(struct rig *rig, shape s) {
+    const strait_tensor absent = {0};
+    const int sharing = s.variant & 3;
+    const strait_tensor weight = rig_input(rig, s.rows, s.cols, 1);
+    const strait_tensor m = rig_output(rig, s.rows, s.cols);
+    const strait_tensor v = rig_output(rig, sharing == 1 ? 1 : s.rows, sharing == 2 ? 1 : s.cols);
+    CHECK_OK(rig->k->fill(&rig->stream, m, 0));
+    CHECK_OK(rig->k->fill(&rig->stream, v, 0));
+    const float by[] = {0.3f, 1};
+    const strait_tensor scale = s.variant & 4 ? rig_values(rig, 2, 1, by) : absent;
+    for (int step = 1; step <= 3; step++) {
+        const strait_adamw_how how = {.rate = 0.1f,
+                                      .beta1 = 0.9f,
+                                      .beta2 = 0.95f,
+                                      .epsilon = 1e-8f,
+                                      .decay = 0.1f,
+                                      .step = step};
+        const strait_tensor grad = rig_input(rig, s.rows, s.cols, 10 + step);
+        CHECK_OK(rig->k->adamw(&rig->stream, weight, m, v, grad, scale, how));
+    }
+    rig_keep(rig, weight);
+    rig_keep(rig, m);
+    rig_keep(rig, v);
+}
+
+static void adamw(void **state) {
+    (void)state;
+    static const int64_t rows[] = {1, 3, 17, 129}, cols[] = {1, 7, 64, 133, 1500};
+    static const int variants[] = {0, 1, 2, 4, 5, 6};
+    for (size_t variant = 0; variant < COUNT(variants); variant++)
+        for (size_t r = 0; r < COUNT(rows); r++)
+            for (size_t c = 0; c < COUNT(cols); c++)
+                check_case(run_adamw,
+                           (shape){.rows = rows[r], .cols = cols[c], .variant = variants[variant]},
+                           5e-6);
+}
+
+/* The first step moves each weight by the rate against the sign of its gradient, whatever the
+ * gradient's size, after the decay. */
+static void first_step_of_adamw(void **state) {
+    (void)state;
+    const float weights[] = {1, 2, -3}, grads[] = {1e-3f, -50, 7}, zeros[3] = {0};
+    struct rig *rig = reference_rig();
+    const strait_tensor w = rig_values(rig, 1, 3, weights), absent = {0};
+    CHECK_OK(rig->k->adamw(&rig->stream, w, rig_values(rig, 1, 3, zeros),
+                           rig_values(rig, 1, 3, zeros), rig_values(rig, 1, 3, grads), absent,
+                           (strait_adamw_how){.rate = 0.1f,
+                                              .beta1 = 0.9f,
+                                              .beta2 = 0.99f,
+                                              .epsilon = 1e-12f,
+                                              .decay = 0.5f,
+                                              .step = 1}));
+    rig_keep(rig, w);
+    CHECK_NEAR(rig->kept[0], 0.95 * 1 - 0.1, 1e-6);
+    CHECK_NEAR(rig->kept[1], 0.95 * 2 + 0.1, 1e-6);
+    CHECK_NEAR(rig->kept[2], 0.95 * -3 - 0.1, 1e-6);
+}
+
+/* A scale of 0 keeps gradients that are not finite out of weights and moments. */
+static void run_silenced(struct rig *rig, shape s) {
+    const float grads[] = {NAN, INFINITY, 1}, zero[] = {0, NAN};
+    const float moments[] = {0.1f, 0.2f, 0.3f};
+    const strait_tensor w = rig_input(rig, 1, 3, 1), m = rig_values(rig, 1, 3, moments);
+    const strait_tensor v = rig_values(rig, 1, s.variant ? 1 : 3, moments);
+    CHECK_OK(rig->k->adamw(
+        &rig->stream, w, m, v, rig_values(rig, 1, 3, grads), rig_values(rig, 2, 1, zero),
+        (strait_adamw_how){
+            .rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .step = 2}));
+    rig_keep(rig, w);
+    rig_keep(rig, m);
+    rig_keep(rig, v);
+    for (size_t i = 0; i < rig->n_kept; i++)
+        CHECK(isfinite(rig->kept[i]));
+}
+
+static void scale_of_zero_silences_gradients(void **state) {
+    (void)state;
+    check_case(run_silenced, (shape){.variant = 0}, 1e-6);
+    check_case(run_silenced, (shape){.variant = 1}, 1e-6);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cross_entropy),
+        cmocka_unit_test(cross_entropy_at_the_edges),
+        cmocka_unit_test(clip),
+        cmocka_unit_test(adamw),
+        cmocka_unit_test(first_step_of_adamw),
+        cmocka_unit_test(scale_of_zero_silences_gradients),
+    };
+    return cmocka_run_group_tests(tests, open_rigs, close_rigs);
+}

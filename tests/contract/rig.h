@@ -1,0 +1,77 @@
+/* rig.h - how the contract asks every backend the same questions.
+ *
+ * A case puts inputs on a device, calls a kernel and keeps its outputs. check_case runs it on the
+ * plain loops, then on every backend of the registry with one, two and three threads, and compares:
+ * near the plain loops, and the same bits every time. */
+#pragma once
+
+#include "backend/backend.h"
+#include "check.h"
+
+#include <stdlib.h>
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+enum {
+    RIG_TENSORS = 24
+};
+
+/* One backend, the tensors made on it for one case, and what the case kept. */
+struct rig {
+    struct strait_backend *be;
+    struct strait_stream stream;
+    const struct strait_kernels *k;
+    void *memory[RIG_TENSORS];
+    int n_memory;
+    float *kept;
+    size_t n_kept, n_room;
+};
+
+/* What a case needs to know; each case says what it makes of the fields. */
+typedef struct shape {
+    int64_t rows, cols, inner;
+    strait_heads heads;
+    int variant;
+} shape;
+
+typedef void (*rig_case)(struct rig *rig, shape s);
+
+void rig_open(struct rig *rig, strait_backend_spec spec);
+void rig_close(struct rig *rig);
+void rig_clear(struct rig *rig); // forgets the tensors and what was kept
+
+/* Tensors live until rig_clear. `seed` chooses the values: normal numbers of size 1. */
+strait_tensor rig_input(struct rig *rig, int64_t rows, int64_t cols, int seed);
+strait_tensor rig_values(struct rig *rig, int64_t rows, int64_t cols, const float *values);
+strait_tensor rig_tokens(struct rig *rig, int64_t rows, int64_t below, int seed); // i32 [rows x 1]
+strait_tensor rig_ints(struct rig *rig, int64_t rows, const int32_t *values);
+strait_tensor rig_output(struct rig *rig, int64_t rows, int64_t cols); // full of NaN
+
+/* Cosines and sines of the angles of rotary positions, [seq_len x head_dim / 2]. */
+void rig_angles(struct rig *rig, strait_heads heads, strait_tensor *cos, strait_tensor *sin);
+
+void rig_read(struct rig *rig, strait_tensor t, float *out);
+void rig_write(struct rig *rig, strait_tensor t, const float *values);
+void rig_keep(struct rig *rig, strait_tensor t);
+
+/* Runs the case everywhere; outputs may differ from the plain loops by `tolerance` of their own
+ * size plus `tolerance` of the size of all outputs. */
+void check_case(rig_case run, shape s, double tolerance);
+
+/* The rig of the plain loops, for cases that need nothing else. */
+struct rig *reference_rig(void);
+
+int open_rigs(void **state); // group set-up and tear-down
+int close_rigs(void **state);
+
+/* How a forward is differentiated: `forward` recomputes every output from the inputs. */
+typedef struct gradient {
+    struct rig *rig;
+    void (*forward)(struct rig *rig, void *arg);
+    void *arg;
+    strait_tensor outputs[2], d_outputs[2]; // the loss is the sum of d_output * output
+} gradient;
+
+/* d_x, made by the backward, equals central differences of the loss by x: the norm of the
+ * difference is at most 1e-3 of the norm. */
+void check_gradient(const gradient *g, strait_tensor x, strait_tensor d_x, const char *what);
