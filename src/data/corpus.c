@@ -1,0 +1,165 @@
+#include "data/corpus.h"
+
+#include "base/alloc.h"
+#include "data/manifest.h"
+
+#include <string.h>
+
+static int ends_with(const char *text, const char *ending) {
+    const size_t n = strlen(text);
+    const size_t k = strlen(ending);
+    return n >= k && strcmp(text + n - k, ending) == 0;
+}
+
+static strait_err reserve(struct strait_corpus *corpus, int n) {
+    const size_t count = (size_t)n;
+    STRAIT_TRY(strait_alloc(count, sizeof *corpus->shards, "shards", (void **)&corpus->shards));
+    STRAIT_TRY(strait_alloc(count, sizeof *corpus->paths, "shard paths", (void **)&corpus->paths));
+    return strait_alloc(count, sizeof *corpus->hashes, "shard hashes", (void **)&corpus->hashes);
+}
+
+/* Adopts what a shard's header states and compares it with what was stated before. */
+static strait_err agree(struct strait_corpus *corpus, const struct strait_shard *shard) {
+    if (shard->vocab != 0 && corpus->vocab != 0 && shard->vocab != corpus->vocab)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: vocabulary of %lld, but %s has %lld", shard->path,
+                           (long long)shard->vocab, corpus->name, (long long)corpus->vocab);
+    if (shard->tokenizer[0] != '\0' && corpus->tokenizer[0] != '\0' &&
+        strcmp(shard->tokenizer, corpus->tokenizer) != 0)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: made with tokenizer %s, but %s with %s; tokenize both with one",
+                           shard->path, shard->tokenizer, corpus->name, corpus->tokenizer);
+    if (shard->vocab != 0) corpus->vocab = shard->vocab;
+    if (shard->tokenizer[0] != '\0')
+        memcpy(corpus->tokenizer, shard->tokenizer, sizeof corpus->tokenizer);
+    corpus->n_tokens += shard->n_tokens;
+    return STRAIT_OK;
+}
+
+static strait_err add_shard(struct strait_corpus *corpus, const char *path) {
+    const int i = corpus->n_shards;
+    STRAIT_TRY(strait_alloc_string(path, &corpus->paths[i]));
+    corpus->n_shards++;
+    STRAIT_TRY(strait_shard_init(&corpus->shards[i], corpus->paths[i]));
+    return agree(corpus, &corpus->shards[i]);
+}
+
+static strait_err add_listed(struct strait_corpus *corpus) {
+    int n = 1;
+    for (const char *c = corpus->name; *c != '\0'; c++)
+        n += *c == ',';
+    STRAIT_TRY(reserve(corpus, n));
+    const char *at = corpus->name;
+    for (int i = 0; i < n; i++) {
+        const size_t length = strcspn(at, ",");
+        char path[STRAIT_PATH_MAX];
+        if (length == 0)
+            return STRAIT_FAIL(STRAIT_ECONFIG, "data \"%s\": an empty name in the list",
+                               corpus->name);
+        STRAIT_TRY(strait_file_path(path, "%.*s", (int)length, at));
+        STRAIT_TRY(add_shard(corpus, path));
+        at += length + 1;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err add_manifest(struct strait_corpus *corpus) {
+    struct strait_manifest manifest = {0};
+    strait_err err = strait_manifest_init(&manifest, corpus->name);
+    if (err == STRAIT_OK) err = reserve(corpus, manifest.n_shards);
+    for (int i = 0; err == STRAIT_OK && i < manifest.n_shards; i++) {
+        strait_manifest_entry entry;
+        err = strait_manifest_shard(&manifest, i, &entry);
+        if (err == STRAIT_OK) err = add_shard(corpus, entry.path);
+        if (err != STRAIT_OK) break;
+        memcpy(corpus->hashes[i], entry.hash, sizeof entry.hash);
+        if (corpus->shards[i].n_tokens != entry.n_tokens)
+            err = STRAIT_FAIL(STRAIT_EDATA,
+                              "%s: %lld tokens, but the manifest %s says %lld; make them again",
+                              corpus->paths[i], (long long)corpus->shards[i].n_tokens, corpus->name,
+                              (long long)entry.n_tokens);
+    }
+    strait_manifest_fini(&manifest);
+    return err;
+}
+
+strait_err strait_corpus_open(const char *path, struct strait_corpus **out) {
+    struct strait_corpus *corpus = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *corpus, "corpus", (void **)&corpus));
+    strait_err err = strait_alloc_string(path, &corpus->name);
+    if (err == STRAIT_OK)
+        err = ends_with(path, ".json") ? add_manifest(corpus) : add_listed(corpus);
+    if (err == STRAIT_OK)
+        *out = corpus;
+    else
+        strait_corpus_close(&corpus);
+    return err;
+}
+
+void strait_corpus_close(struct strait_corpus **corpus) {
+    struct strait_corpus *c = *corpus;
+    if (c == NULL) return;
+    for (int i = 0; i < c->n_shards; i++) {
+        strait_shard_fini(&c->shards[i]);
+        strait_alloc_free(c->paths[i]);
+    }
+    strait_alloc_free(c->hashes);
+    strait_alloc_free(c->paths);
+    strait_alloc_free(c->shards);
+    strait_alloc_free(c->name);
+    strait_alloc_free(c);
+    *corpus = NULL;
+}
+
+strait_err strait_corpus_expect(struct strait_corpus *corpus, int64_t vocab,
+                                const char *tokenizer) {
+    if (corpus->vocab > vocab)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: made for a vocabulary of %lld, but the model has %lld; set "
+                           "model.vocab or tokenize again",
+                           corpus->name, (long long)corpus->vocab, (long long)vocab);
+    if (tokenizer != NULL && corpus->tokenizer[0] != '\0' &&
+        strcmp(tokenizer, corpus->tokenizer) != 0)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: made with tokenizer %s, not with this one (%s); tokenize the text "
+                           "again",
+                           corpus->name, corpus->tokenizer, tokenizer);
+    corpus->vocab = vocab;
+    return STRAIT_OK;
+}
+
+strait_err strait_corpus_read(const struct strait_corpus *corpus, int64_t first, int64_t n,
+                              int32_t *out) {
+    if (first < 0 || n < 0 || first > corpus->n_tokens - n)
+        return STRAIT_FAIL(STRAIT_EINVAL, "%s: tokens %lld to %lld of %lld", corpus->name,
+                           (long long)first, (long long)(first + n), (long long)corpus->n_tokens);
+    for (int i = 0; i < corpus->n_shards && n > 0; i++) {
+        const struct strait_shard *shard = &corpus->shards[i];
+        if (first < shard->n_tokens) {
+            const int64_t left = shard->n_tokens - first;
+            const int64_t some = n < left ? n : left;
+            STRAIT_TRY(strait_shard_read(shard, first, some, corpus->vocab, out));
+            out += some;
+            n -= some;
+            first += some;
+        }
+        first -= shard->n_tokens;
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_corpus_verify(const struct strait_corpus *corpus) {
+    for (int i = 0; i < corpus->n_shards; i++) {
+        const struct strait_shard *shard = &corpus->shards[i];
+        if (corpus->hashes[i][0] != '\0') {
+            char hash[STRAIT_HASH_TEXT];
+            strait_hash_text(shard->map.data, shard->map.bytes, hash);
+            if (strcmp(hash, corpus->hashes[i]) != 0)
+                return STRAIT_FAIL(STRAIT_EDATA,
+                                   "%s: damaged: its hash is %s, the manifest says %s; copy or "
+                                   "make it again",
+                                   shard->path, hash, corpus->hashes[i]);
+        }
+        STRAIT_TRY(strait_shard_verify(shard, corpus->vocab));
+    }
+    return STRAIT_OK;
+}

@@ -1,0 +1,122 @@
+#include "data/sampler.h"
+
+#include "base/rng.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum {
+    FEISTEL_ROUNDS = 6
+};
+
+/* How many windows a shard gives. Shuffled epochs give up to one window less than would fit, so
+ * that the cut may start at any of `context` places and still have the same number of windows. */
+static int64_t windows_in(const strait_sampler *sampler, const struct strait_shard *shard) {
+    const int64_t n = shard->n_tokens;
+    const int64_t context = sampler->context;
+    if (n <= context) return 0;
+    if (sampler->is_in_order) return (n - 1) / context;
+    return n < 2 * context ? 1 : (n - context) / context;
+}
+
+static int64_t phase_of(const strait_sampler *sampler, int64_t epoch, int shard) {
+    if (sampler->is_in_order) return 0;
+    const struct strait_shard *s = &sampler->corpus->shards[shard];
+    const int64_t spare = s->n_tokens - 1 - windows_in(sampler, s) * sampler->context;
+    const int64_t places = spare < sampler->context ? spare + 1 : sampler->context;
+    const strait_rng rng = {sampler->seed, strait_rng_stream("sampler.phase") + (uint64_t)epoch};
+    return (int64_t)(strait_rng_u64(rng, (uint64_t)shard) % (uint64_t)places);
+}
+
+/* One pass of a Feistel network over 2 * half_bits bits: a permutation whatever the round
+ * function is. */
+static uint64_t scramble(strait_rng rng, unsigned half_bits, uint64_t x) {
+    const uint64_t mask = ((uint64_t)1 << half_bits) - 1;
+    uint64_t left = x >> half_bits;
+    uint64_t right = x & mask;
+    for (uint64_t round = 0; round < FEISTEL_ROUNDS; round++) {
+        const uint64_t next = left ^ (strait_rng_u64(rng, round << 32 | right) & mask);
+        left = right;
+        right = next;
+    }
+    return left << half_bits | right;
+}
+
+/* The place of `index` in a permutation of [0, n): the network permutes the next larger power of
+ * four; walking on while the result is too large makes a permutation of the part below n. */
+static int64_t permute(strait_rng rng, int64_t n, int64_t index) {
+    unsigned half_bits = 1;
+    while ((uint64_t)1 << 2 * half_bits < (uint64_t)n)
+        half_bits++;
+    uint64_t x = (uint64_t)index;
+    do {
+        x = scramble(rng, half_bits, x);
+    } while (x >= (uint64_t)n);
+    return (int64_t)x;
+}
+
+strait_sampler_place strait_sampler_find(const strait_sampler *sampler, int64_t sequence) {
+    assert(sequence >= 0);
+    const int64_t epoch = sequence / sampler->n_windows;
+    int64_t window = sequence % sampler->n_windows;
+    if (!sampler->is_in_order) {
+        const strait_rng rng = {sampler->seed,
+                                strait_rng_stream("sampler.order") + (uint64_t)epoch};
+        window = permute(rng, sampler->n_windows, window);
+    }
+    int shard = 0;
+    for (;; shard++) {
+        const int64_t n = windows_in(sampler, &sampler->corpus->shards[shard]);
+        if (window < n) break;
+        window -= n;
+    }
+    const int64_t first = phase_of(sampler, epoch, shard) + window * sampler->context;
+    return (strait_sampler_place){shard, first};
+}
+
+static strait_err count_windows(strait_sampler *sampler) {
+    const struct strait_corpus *corpus = sampler->corpus;
+    if (sampler->context < 1)
+        return STRAIT_FAIL(STRAIT_EINVAL, "a context of %lld tokens", (long long)sampler->context);
+    for (int i = 0; i < corpus->n_shards; i++)
+        sampler->n_windows += windows_in(sampler, &corpus->shards[i]);
+    if (sampler->n_windows == 0)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: no shard holds %lld tokens, one more than the context; lower "
+                           "model.context or bring more text",
+                           corpus->name, (long long)sampler->context + 1);
+    return STRAIT_OK;
+}
+
+strait_err strait_sampler_init(const struct strait_corpus *corpus, int64_t context, uint64_t seed,
+                               strait_sampler *out) {
+    strait_sampler sampler = {.corpus = corpus, .context = context, .seed = seed};
+    STRAIT_TRY(count_windows(&sampler));
+    *out = sampler;
+    return STRAIT_OK;
+}
+
+strait_err strait_sampler_in_order(const struct strait_corpus *corpus, int64_t context,
+                                   strait_sampler *out) {
+    strait_sampler sampler = {.corpus = corpus, .context = context, .is_in_order = 1};
+    STRAIT_TRY(count_windows(&sampler));
+    *out = sampler;
+    return STRAIT_OK;
+}
+
+strait_err strait_sampler_fill(const strait_sampler *sampler, int64_t first_sequence, int64_t n,
+                               int32_t *inputs, int32_t *targets) {
+    const struct strait_corpus *corpus = sampler->corpus;
+    const int64_t context = sampler->context;
+    for (int64_t row = 0; row < n; row++) {
+        const strait_sampler_place place = strait_sampler_find(sampler, first_sequence + row);
+        const struct strait_shard *shard = &corpus->shards[place.shard];
+        int32_t *input = inputs + row * context;
+        int32_t *target = targets + row * context;
+        STRAIT_TRY(strait_shard_read(shard, place.first, context, corpus->vocab, input));
+        memcpy(target, input + 1, (size_t)(context - 1) * sizeof *target);
+        STRAIT_TRY(strait_shard_read(shard, place.first + context, 1, corpus->vocab,
+                                     target + context - 1));
+    }
+    return STRAIT_OK;
+}

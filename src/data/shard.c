@@ -1,0 +1,270 @@
+#include "data/shard.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    MAGIC = 20240520,
+    MAGIC_WIDE = 20240801, // four-byte files of other programs
+    VERSION_NARROW = 1,
+    VERSION_WIDE = 2,
+    VERSION_FOREIGN_WIDE = 7,
+    FINGERPRINT_AT = 5 * 4,
+    FINGERPRINT_BYTES = 16,
+    NARROW_VOCAB = 65536,
+    BUFFER_IDS = 16384
+};
+
+static uint32_t get_u32(const unsigned char *at) {
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static void put_u32(unsigned char *at, uint32_t value) {
+    for (int i = 0; i < 4; i++)
+        at[i] = (unsigned char)(value >> 8 * i);
+}
+
+static uint32_t word(const unsigned char *header, int index) {
+    return get_u32(header + (size_t)index * 4);
+}
+
+/* The width of an id by magic and version; 0 when this is no shard we know. */
+static int id_bytes_of(const unsigned char *header) {
+    if (word(header, 0) == MAGIC && word(header, 1) == VERSION_NARROW) return 2;
+    if (word(header, 0) == MAGIC && word(header, 1) == VERSION_WIDE) return 4;
+    if (word(header, 0) == MAGIC_WIDE && word(header, 1) == VERSION_FOREIGN_WIDE) return 4;
+    return 0;
+}
+
+static void read_fingerprint(const unsigned char *header, char out[STRAIT_HASH_TEXT]) {
+    unsigned any = 0;
+    for (int i = 0; i < FINGERPRINT_BYTES; i++) {
+        any |= header[FINGERPRINT_AT + i];
+        (void)snprintf(out + (size_t)i * 2, 3, "%02x", header[FINGERPRINT_AT + i]);
+    }
+    if (any == 0) out[0] = '\0';
+}
+
+static strait_err check_kind(const unsigned char *data, size_t bytes, const char *path) {
+    if (bytes < 4 || (get_u32(data) != MAGIC && get_u32(data) != MAGIC_WIDE))
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: not a token shard (its first word is not %d); make one with "
+                           "\"strait tokenize\"",
+                           path, MAGIC);
+    if (bytes < STRAIT_SHARD_HEADER_BYTES)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: cut short at %zu bytes, inside the header of %d; copy it again",
+                           path, bytes, STRAIT_SHARD_HEADER_BYTES);
+    if (id_bytes_of(data) == 0)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: shard version %u; this program reads 1 (two-byte ids) and 2 "
+                           "(four-byte ids)",
+                           path, word(data, 1));
+    return STRAIT_OK;
+}
+
+strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size_t bytes,
+                              const char *path) {
+    const unsigned char *header = data;
+    STRAIT_TRY(check_kind(header, bytes, path));
+    const int id_bytes = id_bytes_of(header);
+    const uint64_t n = (uint64_t)word(header, 3) << 32 | word(header, 2);
+    const uint64_t have = bytes - STRAIT_SHARD_HEADER_BYTES;
+    if (n > have / (unsigned)id_bytes)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: cut short: the header promises %llu tokens, %llu are there; copy "
+                           "or make it again",
+                           path, (unsigned long long)n,
+                           (unsigned long long)(have / (unsigned)id_bytes));
+    if (n * (unsigned)id_bytes != have)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: %llu bytes follow the %llu tokens that the header promises; make "
+                           "the shard again",
+                           path, (unsigned long long)(have - n * (unsigned)id_bytes),
+                           (unsigned long long)n);
+    shard->path = path;
+    shard->ids = header + STRAIT_SHARD_HEADER_BYTES;
+    shard->id_bytes = id_bytes;
+    shard->n_tokens = (int64_t)n;
+    shard->vocab = word(header, 4);
+    read_fingerprint(header, shard->tokenizer);
+    return STRAIT_OK;
+}
+
+strait_err strait_shard_init(struct strait_shard *shard, const char *path) {
+    *shard = (struct strait_shard){0};
+    strait_file_map map = {NULL, 0};
+    STRAIT_TRY(strait_file_map_open(path, &map));
+    const strait_err err = strait_shard_parse(shard, map.data, map.bytes, path);
+    if (err != STRAIT_OK)
+        strait_file_map_close(&map);
+    else
+        shard->map = map;
+    return err;
+}
+
+void strait_shard_fini(struct strait_shard *shard) {
+    strait_file_map_close(&shard->map);
+    *shard = (struct strait_shard){0};
+}
+
+/* The largest of n ids, while they are copied to out; out may be NULL. */
+static uint32_t copy_ids(const struct strait_shard *shard, int64_t first, int64_t n, int32_t *out) {
+    const unsigned char *at = shard->ids + (size_t)first * (size_t)shard->id_bytes;
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t id = shard->id_bytes == 2
+                                ? (uint32_t)at[2 * i] | (uint32_t)at[2 * i + 1] << 8
+                                : get_u32(at + 4 * i);
+        largest = id > largest ? id : largest;
+        if (out != NULL) out[i] = (int32_t)id;
+    }
+    return largest;
+}
+
+static strait_err report_id(const struct strait_shard *shard, int64_t first, int64_t n,
+                            int64_t vocab) {
+    for (int64_t i = first; i < first + n; i++) {
+        const uint32_t id = copy_ids(shard, i, 1, NULL);
+        if (id < vocab) continue;
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: token %lld has id %u, outside the vocabulary of %lld; tokenize "
+                           "the text with the model's tokenizer",
+                           shard->path, (long long)i, id, (long long)vocab);
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_shard_read(const struct strait_shard *shard, int64_t first, int64_t n,
+                             int64_t vocab, int32_t *out) {
+    const int64_t limit = vocab > 0 ? vocab : INT32_MAX;
+    if (copy_ids(shard, first, n, out) < limit) return STRAIT_OK;
+    return report_id(shard, first, n, limit);
+}
+
+strait_err strait_shard_verify(const struct strait_shard *shard, int64_t vocab) {
+    int64_t limit = vocab > 0 ? vocab : shard->vocab;
+    if (limit == 0) limit = INT32_MAX;
+    if (copy_ids(shard, 0, shard->n_tokens, NULL) < limit) return STRAIT_OK;
+    return report_id(shard, 0, shard->n_tokens, limit);
+}
+
+struct strait_shard_writer {
+    char path[STRAIT_PATH_MAX], beside[STRAIT_PATH_MAX];
+    FILE *file;
+    int64_t vocab, count;
+    int id_bytes;
+    unsigned char header[STRAIT_SHARD_HEADER_BYTES];
+    unsigned char buffer[BUFFER_IDS * 4];
+};
+
+static int digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static strait_err put_fingerprint(unsigned char *header, const char *text) {
+    if (text == NULL) return STRAIT_OK;
+    for (int i = 0; i < FINGERPRINT_BYTES; i++) {
+        const int high = digit(text[2 * i]);
+        const int low = high < 0 ? -1 : digit(text[2 * i + 1]);
+        if (low < 0)
+            return STRAIT_FAIL(STRAIT_EINVAL, "fingerprint \"%s\": expected 32 hexadecimal digits",
+                               text);
+        header[FINGERPRINT_AT + i] = (unsigned char)(high << 4 | low);
+    }
+    return STRAIT_OK;
+}
+
+static strait_err start_writer(struct strait_shard_writer *writer, const char *path,
+                               strait_shard_spec spec) {
+    if (spec.vocab < 1 || spec.vocab > INT32_MAX)
+        return STRAIT_FAIL(STRAIT_EINVAL, "%s: vocabulary of %lld", path, (long long)spec.vocab);
+    STRAIT_TRY(strait_file_path(writer->path, "%s", path));
+    STRAIT_TRY(strait_file_path(writer->beside, "%s.tmp", path));
+    writer->vocab = spec.vocab;
+    writer->id_bytes = spec.vocab <= NARROW_VOCAB ? 2 : 4;
+    put_u32(writer->header, MAGIC);
+    put_u32(writer->header + 4, writer->id_bytes == 2 ? VERSION_NARROW : VERSION_WIDE);
+    put_u32(writer->header + 16, (uint32_t)spec.vocab);
+    STRAIT_TRY(put_fingerprint(writer->header, spec.tokenizer));
+    writer->file = fopen(writer->beside, "wb");
+    if (writer->file == NULL)
+        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot create; is the folder there and writable?",
+                           writer->beside);
+    if (fwrite(writer->header, 1, sizeof writer->header, writer->file) != sizeof writer->header)
+        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot write; is the disk full?", writer->beside);
+    return STRAIT_OK;
+}
+
+strait_err strait_shard_writer_open(const char *path, strait_shard_spec spec,
+                                    struct strait_shard_writer **out) {
+    struct strait_shard_writer *writer = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *writer, "shard writer", (void **)&writer));
+    const strait_err err = start_writer(writer, path, spec);
+    if (err == STRAIT_OK)
+        *out = writer;
+    else
+        strait_shard_writer_close(&writer);
+    return err;
+}
+
+static strait_err write_some(struct strait_shard_writer *writer, const int32_t *ids, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= writer->vocab)
+            return STRAIT_FAIL(STRAIT_EINVAL, "%s: id %d is outside the vocabulary of %lld",
+                               writer->path, ids[i], (long long)writer->vocab);
+        if (writer->id_bytes == 4) {
+            put_u32(writer->buffer + 4 * i, (uint32_t)ids[i]);
+        } else {
+            writer->buffer[2 * i] = (unsigned char)ids[i];
+            writer->buffer[2 * i + 1] = (unsigned char)(ids[i] >> 8);
+        }
+    }
+    const size_t bytes = n * (size_t)writer->id_bytes;
+    if (fwrite(writer->buffer, 1, bytes, writer->file) != bytes)
+        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot write; is the disk full?", writer->beside);
+    writer->count += (int64_t)n;
+    return STRAIT_OK;
+}
+
+strait_err strait_shard_writer_append(struct strait_shard_writer *writer, const int32_t *ids,
+                                      size_t n) {
+    while (n > 0) {
+        const size_t some = n < BUFFER_IDS ? n : BUFFER_IDS;
+        STRAIT_TRY(write_some(writer, ids, some));
+        ids += some;
+        n -= some;
+    }
+    return STRAIT_OK;
+}
+
+int64_t strait_shard_writer_count(const struct strait_shard_writer *writer) {
+    return writer->count;
+}
+
+strait_err strait_shard_writer_finish(struct strait_shard_writer **writer) {
+    struct strait_shard_writer *w = *writer;
+    put_u32(w->header + 8, (uint32_t)w->count);
+    put_u32(w->header + 12, (uint32_t)(w->count >> 32));
+    strait_err err = STRAIT_OK;
+    if (fseek(w->file, 0, SEEK_SET) != 0 ||
+        fwrite(w->header, 1, sizeof w->header, w->file) != sizeof w->header)
+        err = STRAIT_FAIL(STRAIT_EIO, "%s: cannot write; is the disk full?", w->beside);
+    if (err == STRAIT_OK) err = strait_file_finish(&w->file, w->beside);
+    if (err == STRAIT_OK) err = strait_file_move(w->beside, w->path);
+    if (err == STRAIT_OK) w->beside[0] = '\0'; // nothing left to remove
+    strait_shard_writer_close(writer);
+    return err;
+}
+
+void strait_shard_writer_close(struct strait_shard_writer **writer) {
+    struct strait_shard_writer *w = *writer;
+    if (w == NULL) return;
+    if (w->file != NULL) (void)fclose(w->file);
+    if (w->beside[0] != '\0') (void)unlink(w->beside);
+    strait_alloc_free(w);
+    *writer = NULL;
+}

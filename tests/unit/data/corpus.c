@@ -1,0 +1,135 @@
+#include "data/corpus.h"
+
+#include "base/alloc.h"
+#include "shards.h"
+
+static const char PRINT_A[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+static const char PRINT_B[] = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+/* Three shards of 10, 7 and 5 tokens holding 0 to 21, and their manifest. */
+static void put_three(void) {
+    const strait_shard_spec spec = {50, PRINT_A};
+    put_shard(in_folder("x-00000.bin"), 10, 0, spec);
+    put_shard(in_folder("x-00001.bin"), 7, 10, spec);
+    put_shard(in_folder("x-00002.bin"), 5, 17, spec);
+    const strait_corpus_shard shards[] = {{in_folder("x-00000.bin"), 10},
+                                          {in_folder("x-00001.bin"), 7},
+                                          {in_folder("x-00002.bin"), 5}};
+    const char *const sources[] = {"a.txt", "b.txt"};
+    CHECK_OK(strait_corpus_write_manifest(
+        in_folder("x.json"), &(strait_corpus_spec){shards, 3, 50, PRINT_A, sources, 2}));
+}
+
+static void check_contents(const char *path) {
+    struct strait_corpus *corpus = NULL;
+    CHECK_OK(strait_corpus_open(path, &corpus));
+    assert_int_equal(corpus->n_tokens, 22);
+    assert_int_equal(corpus->vocab, 50);
+    assert_string_equal(corpus->tokenizer, PRINT_A);
+    int32_t ids[22];
+    for (int64_t first = 0; first <= 22; first++) {
+        for (int64_t n = 0; n <= 22 - first; n++) {
+            memset(ids, 0xff, sizeof ids);
+            CHECK_OK(strait_corpus_read(corpus, first, n, ids));
+            for (int64_t i = 0; i < n; i++)
+                assert_int_equal(ids[i], first + i);
+            if (n < 22) assert_int_equal(ids[n], -1);
+        }
+    }
+    CHECK_FAILS(strait_corpus_read(corpus, 20, 3, ids), STRAIT_EINVAL, "20 to 23 of 22");
+    CHECK_FAILS(strait_corpus_read(corpus, -1, 3, ids), STRAIT_EINVAL, "-1");
+    CHECK_OK(strait_corpus_verify(corpus));
+    strait_corpus_close(&corpus);
+}
+
+static void test_manifest_and_list_read_the_same(void **state) {
+    (void)state;
+    put_three();
+    check_contents(in_folder("x.json"));
+    char list[1024];
+    (void)snprintf(list, sizeof list, "%s,%s,%s", in_folder("x-00000.bin"),
+                   in_folder("x-00001.bin"), in_folder("x-00002.bin"));
+    check_contents(list);
+    struct strait_corpus *corpus = NULL;
+    strcat(list, ",");
+    CHECK_FAILS(strait_corpus_open(list, &corpus), STRAIT_ECONFIG, "an empty name");
+}
+
+static void test_expectations(void **state) {
+    (void)state;
+    put_three();
+    struct strait_corpus *corpus = NULL;
+    CHECK_OK(strait_corpus_open(in_folder("x.json"), &corpus));
+    CHECK_FAILS(strait_corpus_expect(corpus, 49, NULL), STRAIT_EDATA,
+                "made for a vocabulary of 50");
+    CHECK_FAILS(strait_corpus_expect(corpus, 50, PRINT_B), STRAIT_EDATA, PRINT_B);
+    CHECK_OK(strait_corpus_expect(corpus, 64, PRINT_A));
+    assert_int_equal(corpus->vocab, 64);
+    strait_corpus_close(&corpus);
+}
+
+static void test_damage_is_found(void **state) {
+    (void)state;
+    put_three();
+    struct strait_corpus *corpus = NULL;
+    put_shard(in_folder("x-00001.bin"), 7, 11, (strait_shard_spec){50, PRINT_A});
+    CHECK_OK(strait_corpus_open(in_folder("x.json"), &corpus));
+    CHECK_FAILS(strait_corpus_verify(corpus), STRAIT_EDATA, "x-00001.bin: damaged");
+    strait_corpus_close(&corpus);
+    put_shard(in_folder("x-00001.bin"), 8, 10, (strait_shard_spec){50, PRINT_A});
+    CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EDATA,
+                "x-00001.bin: 8 tokens, but the manifest");
+    put_shard(in_folder("x-00001.bin"), 7, 10, (strait_shard_spec){51, PRINT_A});
+    CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EDATA, "vocabulary of 51");
+    put_shard(in_folder("x-00001.bin"), 7, 10, (strait_shard_spec){50, PRINT_B});
+    CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EDATA, PRINT_B);
+    CHECK_OK(strait_file_move(in_folder("x-00001.bin"), in_folder("gone.bin")));
+    CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EIO, "x-00001.bin");
+}
+
+static void check_manifest(const char *text, const char *complaint) {
+    struct strait_corpus *corpus = NULL;
+    put_file(in_folder("bad.json"), text, strlen(text));
+    CHECK_FAILS(strait_corpus_open(in_folder("bad.json"), &corpus), STRAIT_EDATA, complaint);
+    CHECK(strstr(strait_err_detail(), "bad.json") != NULL);
+}
+
+static void test_bad_manifests(void **state) {
+    (void)state;
+    check_manifest("{", "line 1");
+    check_manifest("{}", "\"format\" is missing");
+    check_manifest("{\"format\":\"other\"}", "expected \"strait-corpus\"");
+    check_manifest("{\"format\":\"strait-corpus\",\"version\":2}", "manifest version 2");
+    check_manifest("{\"format\":\"strait-corpus\",\"version\":1,\"shards\":[]}", "names no file");
+    check_manifest("{\"format\":\"strait-corpus\",\"version\":1,\"shards\":[3]}",
+                   "shard 0: \"file\" is missing");
+    check_manifest("{\"format\":\"strait-corpus\",\"version\":1,\"shards\":[{\"file\":\"x.bin\","
+                   "\"tokens\":1,\"hash\":\"12\"}]}",
+                   "hash \"12\" is not");
+}
+
+static void test_failing_allocations(void **state) {
+    (void)state;
+    put_three();
+    struct strait_corpus *corpus = NULL;
+    for (int n = 1; corpus == NULL; n++) {
+        strait_alloc_fail_at(n);
+        const strait_err err = strait_corpus_open(in_folder("x.json"), &corpus);
+        strait_alloc_fail_at(0);
+        CHECK((err == STRAIT_OK) == (corpus != NULL));
+        if (err != STRAIT_OK) assert_int_equal(err, STRAIT_ENOMEM);
+        CHECK(n < 100);
+    }
+    strait_corpus_close(&corpus);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_manifest_and_list_read_the_same),
+        cmocka_unit_test(test_expectations),
+        cmocka_unit_test(test_damage_is_found),
+        cmocka_unit_test(test_bad_manifests),
+        cmocka_unit_test(test_failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

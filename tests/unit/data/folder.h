@@ -1,0 +1,35 @@
+/* folder.h - a folder of its own for one test program, and files in it. */
+#pragma once
+
+#include "base/file.h"
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static char folder[64];
+
+static inline int make_folder(void **state) {
+    (void)state;
+    (void)snprintf(folder, sizeof folder, "/tmp/strait-test-XXXXXX");
+    return mkdtemp(folder) == NULL;
+}
+
+static inline int remove_folder(void **state) {
+    (void)state;
+    return strait_file_remove_folder(folder) != STRAIT_OK;
+}
+
+/* The path of NAME in the folder, in one of eight buffers that take turns. */
+static inline const char *in_folder(const char *name) {
+    static char paths[8][256];
+    static int turn;
+    char *path = paths[turn++ % 8];
+    (void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static inline void put_file(const char *path, const void *data, size_t bytes) {
+    CHECK_OK(strait_file_write(path, data, bytes));
+}
