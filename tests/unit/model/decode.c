@@ -8,7 +8,7 @@ static double surprise(const float *logits, int64_t n, int32_t target) {
     double top = (double)logits[0];
     double sum = 0.0;
     for (int64_t i = 1; i < n; i++)
-        top = fmax(top, (double)logits[i]);
+        if ((double)logits[i] > top) top = (double)logits[i];
     for (int64_t i = 0; i < n; i++)
         sum += exp((double)logits[i] - top);
     return top + log(sum) - (double)logits[target];
