@@ -30,6 +30,7 @@ struct strait_stream {
 
 struct strait_backend_ops {
     const char *name; // "cpu", "cuda"
+    int is_host;      // its memory is the host's: no copy is needed to read it
     size_t state_size;
 
     /* Opens device be->ordinal and sets be->kernels. fini tolerates a failed or absent init. */

@@ -88,6 +88,7 @@ extern const struct strait_backend_ops strait_backend_cpu;
 
 const struct strait_backend_ops strait_backend_cpu = {
     .name = "cpu",
+    .is_host = 1,
     .state_size = sizeof(struct strait_cpu),
     .init = init,
     .fini = fini,
