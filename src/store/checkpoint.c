@@ -1,0 +1,205 @@
+#include "store/checkpoint.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "store/checkpoint_folder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MANIFEST_MAX = 16 << 20,
+    SKIPPED_MAX = 512
+};
+
+struct strait_checkpoint {
+    char path[STRAIT_PATH_MAX];
+    json_t *manifest;
+    int64_t step;
+    const char *tokenizer;              // in the manifest
+    const json_t *model;                // in the manifest
+    const json_t *files;                // in the manifest
+    struct strait_safetensors **opened; // as many as files
+    int n_files;
+    char skipped[SKIPPED_MAX];
+};
+
+/* A name from a manifest must be one of a file in its folder and nothing else. */
+static int is_plain_name(const char *name) {
+    return name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL;
+}
+
+static strait_err check_bytes(const char *path, const char *name, int64_t bytes, const char *hash) {
+    strait_file_map map = {NULL, 0};
+    if (strait_file_map_open(path, &map) != STRAIT_OK)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s is missing or cannot be read", name);
+    char found[STRAIT_HASH_TEXT];
+    const size_t size = map.bytes;
+    strait_hash_text(map.data, size, found);
+    strait_file_map_close(&map);
+    if ((int64_t)size != bytes)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s has %zu bytes instead of %lld", name, size,
+                           (long long)bytes);
+    if (strcmp(found, hash) != 0)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s has changed since it was written (hash %s, not %.40s)",
+                           name, found, hash);
+    return STRAIT_OK;
+}
+
+/* Compares size and hash, then opens. The error lacks the checkpoint's path. */
+static strait_err open_file(struct strait_checkpoint *c, int i) {
+    const json_t *entry = json_array_get(c->files, (size_t)i);
+    const char *name = NULL;
+    const char *hash = NULL;
+    int64_t bytes = 0;
+    STRAIT_TRY(strait_json_string(entry, "name", &name));
+    STRAIT_TRY(strait_json_string(entry, "hash", &hash));
+    STRAIT_TRY(strait_json_int(entry, "bytes", &bytes));
+    if (!is_plain_name(name))
+        return STRAIT_FAIL(STRAIT_EDATA, "\"%.80s\" is not a file of this folder", name);
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(path, "%s/%s", c->path, name));
+    STRAIT_TRY(check_bytes(path, name, bytes, hash));
+    return strait_safetensors_open(path, &c->opened[i]);
+}
+
+/* The step must be the folder's, if that is named after one: a manifest has no hash of its own. */
+static strait_err check_head(const struct strait_checkpoint *c) {
+    int64_t format = 0;
+    STRAIT_TRY(strait_json_int(c->manifest, "format", &format));
+    if (format != STRAIT_CHECKPOINT_FORMAT)
+        return STRAIT_FAIL(STRAIT_EDATA, "format %lld is not the %d this version reads",
+                           (long long)format, STRAIT_CHECKPOINT_FORMAT);
+    const int64_t named = strait_checkpoint_step_of(c->path);
+    if (c->step < 0 || (named >= 0 && named != c->step))
+        return STRAIT_FAIL(STRAIT_EDATA, "\"step\" %lld is not that of its folder",
+                           (long long)c->step);
+    return STRAIT_OK;
+}
+
+static strait_err read_manifest(struct strait_checkpoint *c) {
+    STRAIT_TRY(strait_json_int(c->manifest, "step", &c->step));
+    STRAIT_TRY(check_head(c));
+    STRAIT_TRY(strait_json_string(c->manifest, "tokenizer", &c->tokenizer));
+    STRAIT_TRY(strait_json_object(c->manifest, "model", &c->model));
+    STRAIT_TRY(strait_json_array(c->manifest, "files", &c->files));
+    void *memory = NULL;
+    const size_t n = json_array_size(c->files);
+    STRAIT_TRY(strait_alloc(n, sizeof(struct strait_safetensors *), "checkpoint", &memory));
+    c->opened = memory;
+    c->n_files = (int)n;
+    return STRAIT_OK;
+}
+
+/* Reads the checkpoint in `path`. STRAIT_EDATA starts with the path. */
+static strait_err open_folder(const char *path, struct strait_checkpoint **out) {
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_checkpoint), "checkpoint", &memory));
+    struct strait_checkpoint *c = memory;
+    char manifest[STRAIT_PATH_MAX];
+    strait_err err = strait_file_path(c->path, "%s", path);
+    if (err == STRAIT_OK) err = strait_file_path(manifest, "%s/manifest.json", path);
+    if (err == STRAIT_OK && !strait_file_exists(manifest))
+        err = STRAIT_FAIL(STRAIT_EDATA, "%s: has no manifest.json", path);
+    if (err == STRAIT_OK) err = strait_json_load(manifest, MANIFEST_MAX, &c->manifest);
+    if (err == STRAIT_OK) {
+        err = read_manifest(c);
+        if (err != STRAIT_OK) strait_err_prefix("%s", manifest);
+    }
+    for (int i = 0; err == STRAIT_OK && i < c->n_files; i++) {
+        err = open_file(c, i);
+        if (err != STRAIT_OK) strait_err_prefix("%s", path);
+    }
+    if (err != STRAIT_OK)
+        strait_checkpoint_close(&c);
+    else
+        *out = c;
+    return err;
+}
+
+/* From the newest to the oldest, until one is whole. */
+static strait_err open_newest(const char *run_folder, const int64_t *steps, int n,
+                              strait_checkpoint_choice choice, struct strait_checkpoint **out) {
+    char skipped[SKIPPED_MAX] = "";
+    for (int i = n - 1; i >= 0; i--) {
+        char path[STRAIT_PATH_MAX];
+        STRAIT_TRY(strait_checkpoint_folder(run_folder, steps[i], "", path));
+        const strait_err err = open_folder(path, out);
+        if (err == STRAIT_OK) {
+            memcpy((*out)->skipped, skipped, sizeof skipped);
+            return STRAIT_OK;
+        }
+        if (err != STRAIT_EDATA || choice == STRAIT_CHECKPOINT_NEWEST) return err;
+        const size_t used = strlen(skipped);
+        (void)snprintf(skipped + used, sizeof skipped - used, "%s%s", used > 0 ? "; " : "",
+                       strait_err_detail());
+    }
+    return STRAIT_FAIL(STRAIT_EDATA, "no checkpoint of %s is whole: %.300s", run_folder, skipped);
+}
+
+strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice choice,
+                                  struct strait_checkpoint **out) {
+    char manifest[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(manifest, "%s/manifest.json", folder));
+    if (strait_file_exists(manifest)) return open_folder(folder, out);
+    int64_t *steps = NULL;
+    int n = 0;
+    STRAIT_TRY(strait_checkpoint_list(folder, &steps, &n));
+    strait_err err = STRAIT_OK;
+    if (n == 0)
+        err = STRAIT_FAIL(STRAIT_EDATA, "%s: holds no checkpoint", folder);
+    else
+        err = open_newest(folder, steps, n, choice, out);
+    strait_alloc_free(steps);
+    return err;
+}
+
+void strait_checkpoint_close(struct strait_checkpoint **checkpoint) {
+    struct strait_checkpoint *c = *checkpoint;
+    if (c == NULL) return;
+    for (int i = 0; i < c->n_files; i++)
+        strait_safetensors_close(&c->opened[i]);
+    strait_alloc_free(c->opened);
+    json_decref(c->manifest);
+    strait_alloc_free(c);
+    *checkpoint = NULL;
+}
+
+const char *strait_checkpoint_path(const struct strait_checkpoint *checkpoint) {
+    return checkpoint->path;
+}
+
+int64_t strait_checkpoint_step(const struct strait_checkpoint *checkpoint) {
+    return checkpoint->step;
+}
+
+const char *strait_checkpoint_tokenizer(const struct strait_checkpoint *checkpoint) {
+    return checkpoint->tokenizer;
+}
+
+const char *strait_checkpoint_skipped(const struct strait_checkpoint *checkpoint) {
+    return checkpoint->skipped[0] != '\0' ? checkpoint->skipped : NULL;
+}
+
+const char *strait_checkpoint_model(const struct strait_checkpoint *checkpoint, const char *key) {
+    return json_string_value(json_object_get(checkpoint->model, key));
+}
+
+const struct strait_safetensors *strait_checkpoint_file(const struct strait_checkpoint *checkpoint,
+                                                        int i, const char **out_name) {
+    if (i >= checkpoint->n_files) return NULL;
+    const json_t *entry = json_array_get(checkpoint->files, (size_t)i);
+    if (out_name != NULL) *out_name = json_string_value(json_object_get(entry, "name"));
+    return checkpoint->opened[i];
+}
+
+strait_err strait_checkpoint_read(const struct strait_checkpoint *checkpoint, const char *name,
+                                  strait_tensor into) {
+    for (int i = 0; i < checkpoint->n_files; i++)
+        if (strait_safetensors_find(checkpoint->opened[i], name) != NULL)
+            return strait_safetensors_read(checkpoint->opened[i], name, into);
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s: tensor \"%.80s\" is missing; was it made by another model?",
+                       checkpoint->path, name);
+}

@@ -1,0 +1,104 @@
+#include "store/checkpoint_folder.h"
+
+#include "base/alloc.h"
+#include "store/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DIGITS_MAX = 18
+};
+
+strait_err strait_checkpoint_folder(const char *run_folder, int64_t step, const char *suffix,
+                                    char out[STRAIT_PATH_MAX]) {
+    return strait_file_path(out, "%s/checkpoints/%08lld%s", run_folder, (long long)step, suffix);
+}
+
+int64_t strait_checkpoint_step_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    const size_t digits = strspn(name, "0123456789");
+    if (digits < 8 || digits > DIGITS_MAX || name[digits] != '\0') return -1;
+    return strtoll(name, NULL, 10);
+}
+
+static int by_step(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a;
+    const int64_t y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static strait_err collect(DIR *folder, int64_t **steps, size_t *n) {
+    size_t room = 0;
+    const struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL) { // NOLINT(concurrency-mt-unsafe): our own handle
+        const int64_t step = strait_checkpoint_step_of(entry->d_name);
+        if (step < 0) continue;
+        if (*n == room) {
+            void *memory = *steps;
+            room = room * 2 + 16;
+            STRAIT_TRY(strait_alloc_grow(&memory, *n, room, sizeof **steps, "checkpoints"));
+            *steps = memory;
+        }
+        (*steps)[(*n)++] = step;
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_checkpoint_list(const char *run_folder, int64_t **out, int *n) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(path, "%s/checkpoints", run_folder));
+    int64_t *steps = NULL;
+    size_t n_steps = 0;
+    DIR *folder = opendir(path);
+    if (folder == NULL && errno != ENOENT)
+        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot be listed", path);
+    if (folder != NULL) {
+        const strait_err err = collect(folder, &steps, &n_steps);
+        (void)closedir(folder);
+        if (err != STRAIT_OK) {
+            strait_alloc_free(steps);
+            return err;
+        }
+    }
+    if (n_steps > 0) qsort(steps, n_steps, sizeof *steps, by_step);
+    *out = steps;
+    *n = (int)n_steps;
+    return STRAIT_OK;
+}
+
+/* A leftover: "00000200.tmp" was being written, "00000200.old.tmp" was about to be replaced or
+ * removed. The latter is put back when nothing has taken its place. */
+static strait_err clear(const char *folder, const char *name) {
+    static const char old[] = ".old.tmp";
+    const size_t length = strlen(name);
+    if (length < 5 || strcmp(name + length - 4, ".tmp") != 0) return STRAIT_OK;
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(path, "%s/%s", folder, name));
+    if (length > sizeof old && strcmp(name + length - (sizeof old - 1), old) == 0) {
+        char place[STRAIT_PATH_MAX];
+        STRAIT_TRY(
+            strait_file_path(place, "%s/%.*s", folder, (int)(length - (sizeof old - 1)), name));
+        if (!strait_file_exists(place) && rename(path, place) == 0) return STRAIT_OK;
+    }
+    return strait_file_remove_folder(path);
+}
+
+strait_err strait_checkpoint_prepare(const char *run_folder) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(path, "%s/checkpoints", run_folder));
+    STRAIT_TRY(strait_file_make_folders(path));
+    DIR *folder = opendir(path);
+    if (folder == NULL) return STRAIT_FAIL(STRAIT_EIO, "%s: cannot be listed", path);
+    strait_err err = STRAIT_OK;
+    const struct dirent *entry;
+    while (err == STRAIT_OK &&
+           (entry = readdir(folder)) != NULL) // NOLINT(concurrency-mt-unsafe): our own handle
+        err = clear(path, entry->d_name);
+    (void)closedir(folder);
+    return err;
+}

@@ -1,0 +1,140 @@
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "store/checkpoint.h"
+#include "store/checkpoint_folder.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static strait_err write_part(const char *folder, int64_t step, const strait_checkpoint_part *part,
+                             json_t *files) {
+    char name[64];
+    char path[STRAIT_PATH_MAX];
+    char digits[24];
+    char hash[STRAIT_HASH_TEXT];
+    (void)snprintf(name, sizeof name, "stage-%d%s.safetensors", part->stage,
+                   part->is_state ? ".state" : "");
+    (void)snprintf(digits, sizeof digits, "%lld", (long long)step);
+    STRAIT_TRY(strait_file_path(path, "%s/%s", folder, name));
+    const strait_safetensors_pair metadata[] = {{"format", "pt"}, {"step", digits}};
+    const strait_safetensors_content content = {part->items, part->n_items, metadata, 2};
+    STRAIT_TRY(strait_safetensors_write(path, &content));
+    struct stat info;
+    if (stat(path, &info) != 0) return STRAIT_FAIL(STRAIT_EIO, "%s: is gone", path);
+    STRAIT_TRY(strait_hash_file(path, hash));
+    json_t *entry = json_pack("{s:s, s:I, s:s, s:i}", "name", name, "bytes",
+                              (json_int_t)info.st_size, "hash", hash, "tensors", part->n_items);
+    if (json_array_append_new(files, entry) != 0)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "manifest.json: %s", name);
+    return STRAIT_OK;
+}
+
+/* The manifest with no files yet; NULL for want of memory, or for text that is not UTF-8. */
+static json_t *describe(const strait_checkpoint_plan *plan) {
+    json_t *model = json_object();
+    for (int i = 0; i < plan->n_model; i++)
+        if (json_object_set_new(model, plan->model[i].key, json_string(plan->model[i].value)) !=
+            0) {
+            json_decref(model);
+            return NULL;
+        }
+    return json_pack("{s:i, s:I, s:o, s:s, s:[]}", "format", STRAIT_CHECKPOINT_FORMAT, "step",
+                     (json_int_t)plan->step, "model", model, "tokenizer", plan->tokenizer, "files");
+}
+
+static strait_err fill(const char *folder, const strait_checkpoint_plan *plan, json_t *manifest) {
+    for (int i = 0; i < plan->n_parts; i++)
+        STRAIT_TRY(
+            write_part(folder, plan->step, &plan->parts[i], json_object_get(manifest, "files")));
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(path, "%s/manifest.json", folder));
+    STRAIT_TRY(strait_json_replace(path, manifest));
+    return strait_file_sync_folder(folder);
+}
+
+static strait_err write_folder(const char *folder, const strait_checkpoint_plan *plan) {
+    STRAIT_TRY(strait_file_remove_folder(folder));
+    STRAIT_TRY(strait_file_make_folders(folder));
+    json_t *manifest = describe(plan);
+    if (manifest == NULL)
+        return STRAIT_FAIL(STRAIT_EINVAL, "%s/manifest.json: the model is not described in UTF-8",
+                           folder);
+    const strait_err err = fill(folder, plan, manifest);
+    json_decref(manifest);
+    return err;
+}
+
+static strait_err move(const char *from, const char *to) {
+    if (rename(from, to) == 0) return STRAIT_OK;
+    char why[128] = "";
+    (void)strerror_r(errno, why, sizeof why);
+    return STRAIT_FAIL(STRAIT_EIO, "%s: cannot be renamed to %s: %s", from, to, why);
+}
+
+/* Removes a checkpoint so that a kill in the middle leaves no half of it under its name. */
+static strait_err retire(const char *run_folder, int64_t step) {
+    char place[STRAIT_PATH_MAX];
+    char gone[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_checkpoint_folder(run_folder, step, "", place));
+    STRAIT_TRY(strait_checkpoint_folder(run_folder, step, ".gone.tmp", gone));
+    STRAIT_TRY(move(place, gone));
+    return strait_file_remove_folder(gone);
+}
+
+/* Puts the finished folder into its place; one of the same step is set aside first and comes back
+ * if that fails. */
+static strait_err swap_in(const char *folder, const char *place, const char *old) {
+    const int is_replaced = strait_file_exists(place);
+    if (is_replaced) STRAIT_TRY(move(place, old));
+    const strait_err err = move(folder, place);
+    if (err != STRAIT_OK && is_replaced) (void)rename(old, place);
+    return err;
+}
+
+static strait_err install(const char *run_folder, int64_t step, const char *folder) {
+    char place[STRAIT_PATH_MAX];
+    char old[STRAIT_PATH_MAX];
+    char parent[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_checkpoint_folder(run_folder, step, "", place));
+    STRAIT_TRY(strait_checkpoint_folder(run_folder, step, ".old.tmp", old));
+    STRAIT_TRY(strait_file_path(parent, "%s/checkpoints", run_folder));
+    STRAIT_TRY(swap_in(folder, place, old));
+    STRAIT_TRY(strait_file_sync_folder(parent));
+    return strait_file_remove_folder(old);
+}
+
+/* Later steps are left alone: they belong to a history that someone may still want. */
+static strait_err prune(const char *run_folder, const strait_checkpoint_plan *plan) {
+    int64_t *steps = NULL;
+    int n = 0;
+    STRAIT_TRY(strait_checkpoint_list(run_folder, &steps, &n));
+    while (n > 0 && steps[n - 1] > plan->step)
+        n--;
+    strait_err err = STRAIT_OK;
+    for (int i = 0; i < n - plan->keep && err == STRAIT_OK; i++)
+        err = retire(run_folder, steps[i]);
+    strait_alloc_free(steps);
+    return err;
+}
+
+strait_err strait_checkpoint_save(const char *run_folder, const strait_checkpoint_plan *plan) {
+    assert(plan->keep >= 1 && plan->step >= 0);
+    char folder[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_checkpoint_folder(run_folder, plan->step, ".tmp", folder));
+    strait_err err = write_folder(folder, plan);
+    if (err == STRAIT_OK) err = install(run_folder, plan->step, folder);
+    if (err != STRAIT_OK) {
+        strait_err_prefix("checkpoint of step %lld is not saved, earlier ones are kept",
+                          (long long)plan->step);
+        char detail[512];
+        (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
+        (void)strait_file_remove_folder(folder); // its own failure must not hide the first
+        strait_err_note(__FILE__, __LINE__, "%s", detail);
+        return err;
+    }
+    return prune(run_folder, plan);
+}

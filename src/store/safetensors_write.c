@@ -1,0 +1,96 @@
+#include "base/file.h"
+#include "base/json.h"
+#include "store/safetensors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *shape_of(const strait_safetensors_item *item) {
+    const json_int_t rows = item->tensor.rows;
+    const json_int_t cols = item->tensor.cols;
+    if (item->is_vector) return json_pack("[I]", rows * cols);
+    return json_pack("[I, I]", rows, cols);
+}
+
+static json_t *metadata_of(const strait_safetensors_content *content) {
+    json_t *metadata = json_object();
+    for (int i = 0; i < content->n_metadata; i++)
+        if (json_object_set_new(metadata, content->metadata[i].key,
+                                json_string(content->metadata[i].value)) != 0) {
+            json_decref(metadata);
+            return NULL;
+        }
+    return metadata;
+}
+
+/* One member of the header; jansson refuses names that are not UTF-8. */
+static strait_err add(json_t *header, const char *name, json_t *value) {
+    if (value != NULL && json_object_get(header, name) != NULL) {
+        json_decref(value);
+        return STRAIT_FAIL(STRAIT_EINVAL, "two tensors are named \"%.80s\"", name);
+    }
+    if (json_object_set_new(header, name, value) != 0)
+        return STRAIT_FAIL(STRAIT_EINVAL, "\"%.80s\" cannot be written as JSON", name);
+    return STRAIT_OK;
+}
+
+static strait_err describe(const strait_safetensors_content *content, json_t *header) {
+    if (content->n_metadata > 0) STRAIT_TRY(add(header, "__metadata__", metadata_of(content)));
+    size_t end = 0;
+    for (int i = 0; i < content->n_items; i++) {
+        const strait_safetensors_item *item = &content->items[i];
+        const size_t start = end;
+        end += strait_tensor_bytes(item->tensor);
+        json_t *entry = json_pack(
+            "{s:s, s:o, s:[I, I]}", "dtype", strait_safetensors_dtype(item->tensor.dtype), "shape",
+            shape_of(item), "data_offsets", (json_int_t)start, (json_int_t)end);
+        STRAIT_TRY(add(header, item->name, entry));
+    }
+    return STRAIT_OK;
+}
+
+/* The length, the header, and spaces up to a multiple of eight. */
+static void write_header(FILE *file, const char *text) {
+    const size_t bytes = strlen(text);
+    const size_t padded = (bytes + 7) / 8 * 8;
+    unsigned char length[8];
+    for (int i = 0; i < 8; i++)
+        length[i] = (unsigned char)(padded >> (8 * i));
+    (void)fwrite(length, 1, sizeof length, file);
+    (void)fwrite(text, 1, bytes, file);
+    for (size_t i = bytes; i < padded; i++)
+        (void)putc(' ', file);
+}
+
+/* Stops at the first write that fails; finishing the file then reports it. */
+static strait_err write_file(const char *path, const char *header,
+                             const strait_safetensors_content *content) {
+    FILE *file = fopen(path, "wbe");
+    if (file == NULL) {
+        char why[128] = "";
+        (void)strerror_r(errno, why, sizeof why);
+        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot create: %s", path, why);
+    }
+    write_header(file, header);
+    for (int i = 0; i < content->n_items && !ferror(file); i++) {
+        const strait_tensor t = content->items[i].tensor;
+        const size_t bytes = strait_tensor_bytes(t);
+        if (bytes > 0) (void)fwrite(t.data, 1, bytes, file);
+    }
+    return strait_file_finish(&file, path);
+}
+
+strait_err strait_safetensors_write(const char *path, const strait_safetensors_content *content) {
+    json_t *header = json_object();
+    if (header == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: header", path);
+    strait_err err = describe(content, header);
+    if (err != STRAIT_OK) strait_err_prefix("%s", path);
+    char *text = err == STRAIT_OK ? json_dumps(header, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
+    json_decref(header);
+    if (err != STRAIT_OK) return err;
+    if (text == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: header", path);
+    err = write_file(path, text, content);
+    free(text);
+    return err;
+}
