@@ -194,6 +194,13 @@ strait_err strait_optimizer_step(struct strait_optimizer *opt, struct strait_str
     return STRAIT_OK;
 }
 
+int strait_optimizer_states(const struct strait_optimizer *opt) {
+    int n = 0;
+    for (int p = 0; p < opt->n; p++)
+        n += opt->slots[p].is_muon ? 1 : 2;
+    return n;
+}
+
 strait_err strait_optimizer_state(const struct strait_optimizer *opt, int i,
                                   strait_optim_state *out) {
     int left = i;

@@ -74,6 +74,8 @@ typedef struct strait_optim_state {
     strait_tensor tensor;             // on the device; to be read or overwritten between steps
 } strait_optim_state;
 
+int strait_optimizer_states(const struct strait_optimizer *opt); // how many moments
+
 /* The i-th moment, i from 0, in an order that follows from the parameters. STRAIT_EINVAL past the
  * last. */
 strait_err strait_optimizer_state(const struct strait_optimizer *opt, int i,
