@@ -22,6 +22,14 @@ static void take_reference(struct strait_kernels *k) {
     strait_ref_optim(k);
 }
 
+/* The fastest kernels this processor can run; NULL when it can run none of them. */
+static const struct strait_isa *best_isa(void) {
+    const struct strait_isa *best = NULL;
+    for (const struct strait_isa *isa = strait_isas; isa->name != NULL; isa++)
+        if (isa->is_here()) best = isa;
+    return best;
+}
+
 static strait_err init(struct strait_backend *be) {
     struct strait_cpu *cpu = state_of(be);
     if (be->ordinal != 0)
@@ -30,13 +38,22 @@ static strait_err init(struct strait_backend *be) {
     be->n_threads = strait_pool_threads(cpu->pool);
     take_reference(&cpu->kernels);
     be->kernels = &cpu->kernels;
+    const struct strait_isa *isa = be->is_reference ? NULL : best_isa();
     (void)snprintf(cpu->description, sizeof cpu->description, "%d thread%s, %s", be->n_threads,
-                   be->n_threads == 1 ? "" : "s", "reference");
-    return STRAIT_OK;
+                   be->n_threads == 1 ? "" : "s", isa != NULL ? isa->name : "plain loops");
+    if (isa == NULL) return STRAIT_OK;
+    isa->fill(&cpu->kernels);
+    STRAIT_TRY(
+        strait_alloc(STRAIT_CPU_LEFT, sizeof *cpu->left, "packed matrices", (void **)&cpu->left));
+    return strait_alloc(STRAIT_CPU_RIGHT, sizeof *cpu->right, "packed matrices",
+                        (void **)&cpu->right);
 }
 
 static void fini(struct strait_backend *be) {
-    strait_pool_close(&state_of(be)->pool);
+    struct strait_cpu *cpu = state_of(be);
+    strait_pool_close(&cpu->pool);
+    strait_alloc_free(cpu->left);
+    strait_alloc_free(cpu->right);
 }
 
 static strait_err take(struct strait_backend *be, size_t bytes, void **out) {

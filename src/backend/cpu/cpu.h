@@ -9,11 +9,28 @@
 
 #include <assert.h>
 
+enum {
+    STRAIT_CPU_LEFT = 2 << 20, // floats of one side of a matrix product, packed
+    STRAIT_CPU_RIGHT = 1 << 20
+};
+
+/* The state of a cpu device. One call at a time: the pool and the packed panels are shared. */
 struct strait_cpu {
     struct strait_pool *pool;
+    float *left, *right;
     struct strait_kernels kernels;
     char description[64];
 };
+
+/* A set of instructions and the kernels written for it. */
+struct strait_isa {
+    const char *name;
+    int (*is_here)(void); // does this processor have it
+    void (*fill)(struct strait_kernels *k);
+};
+
+/* Those this build has code for, the best last, ended by one without a name. */
+extern const struct strait_isa strait_isas[];
 
 /* Plain loops, one thread, sums in double precision: the meaning of every kernel. */
 void strait_ref_elementwise(struct strait_kernels *k);

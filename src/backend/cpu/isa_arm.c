@@ -1,0 +1,13 @@
+/* isa_arm.c - what aarch64 processors can do: all of them have neon. */
+#include "backend/cpu/cpu.h"
+
+void strait_simd_table_neon(struct strait_kernels *k);
+
+static int always(void) {
+    return 1;
+}
+
+const struct strait_isa strait_isas[] = {
+    {.name = "neon", .is_here = always, .fill = strait_simd_table_neon},
+    {0},
+};

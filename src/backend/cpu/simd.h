@@ -1,0 +1,140 @@
+/* simd.h - vectors of whatever instruction set a file is being compiled for.
+ *
+ * The simd_*.c files are compiled once for each instruction set in CMakeLists.txt, with STRAIT_ISA
+ * naming it; everything here is static, so that no code of a newer set leaks into an older one.
+ *
+ * A kernel cuts its work into tasks by shape alone and adds up in an order fixed by the shape: the
+ * bits do not depend on the number of threads. */
+#pragma once
+
+#include "backend/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+#define SIMD_JOIN(name, isa)   strait_simd_##name##_##isa
+#define SIMD_EXPAND(name, isa) SIMD_JOIN(name, isa)
+#define SIMD(name)             SIMD_EXPAND(name, STRAIT_ISA)
+
+/* LANES floats a vector. A tile of a matrix product is TILE_ROWS x (TILE_VECTORS * LANES) and fills
+ * the registers: rows x vectors sums, one row of vectors, and a value of the other side. */
+#if defined(__AVX512F__)
+enum {
+    LANES = 16,
+    TILE_ROWS = 12,
+    TILE_VECTORS = 2
+};
+#elif defined(__AVX2__)
+enum {
+    LANES = 8,
+    TILE_ROWS = 6,
+    TILE_VECTORS = 2
+};
+#elif defined(__aarch64__)
+enum {
+    LANES = 4,
+    TILE_ROWS = 8,
+    TILE_VECTORS = 3
+};
+#else
+enum {
+    LANES = 4,
+    TILE_ROWS = 4,
+    TILE_VECTORS = 2
+};
+#endif
+
+enum {
+    TILE_COLS = TILE_VECTORS * LANES,
+    TASK_VALUES = 16384 // of an elementwise task: long enough to be worth handing to a thread
+};
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+typedef float loose_vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+static inline vec load(const float *from) {
+    return *(const loose_vec *)from;
+}
+
+static inline void store(float *to, vec v) {
+    *(loose_vec *)to = v;
+}
+
+/* The first n < LANES values; zeros behind them. */
+static inline vec load_part(const float *from, int64_t n) {
+    vec v = {0};
+    memcpy(&v, from, (size_t)n * sizeof(float));
+    return v;
+}
+
+static inline void store_part(float *to, vec v, int64_t n) {
+    memcpy(to, &v, (size_t)n * sizeof(float));
+}
+
+static inline vec splat(float value) {
+    return value - (vec){0};
+}
+
+static inline vec choose(ivec mask, vec yes, vec no) {
+    return (vec)((mask & (ivec)yes) | (~mask & (ivec)no));
+}
+
+static inline vec larger(vec a, vec b) {
+    return choose(a > b, a, b);
+}
+
+static inline float sum_lanes(vec v) {
+    float sum[LANES];
+    memcpy(sum, &v, sizeof v);
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            sum[i] += sum[i + width];
+    return sum[0];
+}
+
+static inline float max_lanes(vec v) {
+    float max = v[0];
+    for (int i = 1; i < LANES; i++)
+        max = v[i] > max ? v[i] : max;
+    return max;
+}
+
+/* exp(x) to about one unit in the last place; NaN stays. Below -87.3 it is 0, above 88.3 infinity:
+ * no result is subnormal, which some processors compute slowly.
+ *
+ * x = n ln 2 + r, |r| <= ln 2 / 2; the coefficients make the relative error of the polynomial least
+ * over that range (3e-9). */
+static inline vec vec_exp(vec x) {
+    const float magic = 0x1.8p23f; // adding it leaves the rounded integer in the low bits
+    const vec low = splat(-87.33f), high = splat(88.37f);
+    const vec inside = choose(x < low, low, choose(x > high, high, x));
+    const vec shifted = inside * 0x1.715476p0f + magic;
+    const vec n = shifted - magic;
+    const vec r = (inside - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+    vec p = r * 0.0013814519437716649f + 0.008368747268979487f;
+    p = p * r + 0.04166839122418311f;
+    p = p * r + 0.16666520375793178f;
+    p = p * r + 0.4999999342990002f;
+    p = p * (r * r) + r + 1.0f;
+    const vec power = (vec)(((ivec)shifted << 23) + 0x3f800000);
+    const vec y = choose(x < low, (vec){0}, p * power);
+    return choose(x > high, splat(INFINITY), y);
+}
+
+/* Units of `size` in `n`, the last one perhaps short. */
+static inline int64_t pieces(int64_t n, int64_t size) {
+    return (n + size - 1) / size;
+}
+
+static inline int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* Rows of `cols` values that make a task of about TASK_VALUES. */
+static inline int64_t task_rows(int64_t cols) {
+    return cols >= TASK_VALUES ? 1 : TASK_VALUES / (cols > 0 ? cols : 1);
+}
+
+/* One family's fast kernels, written over the plain ones. */
+void SIMD(matmul)(struct strait_kernels *k);

@@ -1,0 +1,189 @@
+/* simd_matmul.c - matrix products from packed panels.
+ *
+ * Both sides are packed by all threads, then all threads take blocks of the result. A chunk of each
+ * side fits the memory made when the device was opened; larger products go chunk by chunk. */
+#include "backend/cpu/tile.h"
+
+enum {
+    DEPTH = 256,        // of one pass: a right panel of it stays in the first cache
+    BLOCK_PANELS = 8,   // panels a side of one task
+    DEPTH_CHUNK = 2048, // at most packed at once; a multiple of DEPTH
+    THIN = 4            // fewer rows than this are not worth packing for
+};
+
+/* A product as its tasks see it. Strides make transposes disappear: value (i, k) of the left side
+ * is a[i * a_row + k * a_depth], value (k, j) of the right b[j * b_col + k * b_depth]. */
+struct product {
+    const float *a, *b;
+    int64_t a_row, a_depth, b_col, b_depth;
+    float *y;
+    int64_t rows, cols, depth; // of the whole, then of the current chunk
+    int64_t ld;
+    float alpha, beta;
+    float *left, *right; // packed
+    int is_left_packed, is_right_packed;
+};
+
+static void pack_task(void *arg, int task) {
+    const struct product *p = arg;
+    const int64_t n_left = p->is_left_packed ? 0 : pieces(p->rows, TILE_ROWS * BLOCK_PANELS);
+    const int is_left = task < n_left;
+    const int64_t first = (is_left ? task : task - n_left) * BLOCK_PANELS;
+    for (int64_t panel = first; panel < first + BLOCK_PANELS; panel++) {
+        const int64_t at = panel * (is_left ? TILE_ROWS : TILE_COLS);
+        if (at >= (is_left ? p->rows : p->cols)) return;
+        if (is_left)
+            pack_left(p->left + at * p->depth, p->a + at * p->a_row, p->a_row, p->a_depth,
+                      smaller(TILE_ROWS, p->rows - at), p->depth);
+        else
+            pack_right(p->right + at * p->depth, p->b + at * p->b_col, p->b_col, p->b_depth,
+                       smaller(TILE_COLS, p->cols - at), p->depth);
+    }
+}
+
+/* Depth k0 to k0 + depth of the panels that begin at row i and column j. */
+static void multiply_panels(const struct product *p, int64_t i, int64_t j, int64_t k0,
+                            int64_t depth) {
+    const float *left = p->left + i * p->depth + k0 * TILE_ROWS;
+    const float *right = p->right + j * p->depth + k0 * TILE_COLS;
+    const tile_how how = {p->y + i * p->ld + j, p->ld, p->alpha, k0 == 0 ? p->beta : 1.0f};
+    const int64_t n_rows = p->rows - i, n_cols = p->cols - j;
+    if (n_rows >= TILE_ROWS && n_cols >= TILE_COLS)
+        multiply_tile(how, left, right, depth);
+    else
+        multiply_edge(how, left, right, depth, smaller(n_rows, TILE_ROWS),
+                      smaller(n_cols, TILE_COLS));
+}
+
+static void block_task(void *arg, int task) {
+    const struct product *p = arg;
+    const int64_t n_across = pieces(p->cols, TILE_COLS * BLOCK_PANELS);
+    const int64_t i0 = task / n_across * TILE_ROWS * BLOCK_PANELS;
+    const int64_t j0 = task % n_across * TILE_COLS * BLOCK_PANELS;
+    const int64_t i1 = smaller(p->rows, i0 + TILE_ROWS * BLOCK_PANELS);
+    const int64_t j1 = smaller(p->cols, j0 + TILE_COLS * BLOCK_PANELS);
+    for (int64_t k0 = 0; k0 < p->depth; k0 += DEPTH)
+        for (int64_t j = j0; j < j1; j += TILE_COLS)
+            for (int64_t i = i0; i < i1; i += TILE_ROWS)
+                multiply_panels(p, i, j, k0, smaller(DEPTH, p->depth - k0));
+}
+
+static void multiply_chunk(struct strait_pool *pool, struct product *p) {
+    const int64_t n_down = pieces(p->rows, TILE_ROWS * BLOCK_PANELS);
+    const int64_t n_across = pieces(p->cols, TILE_COLS * BLOCK_PANELS);
+    strait_pool_run(pool,
+                    (int)((p->is_left_packed ? 0 : n_down) + (p->is_right_packed ? 0 : n_across)),
+                    pack_task, p);
+    strait_pool_run(pool, (int)(n_down * n_across), block_task, p);
+}
+
+/* The part of p that begins at (i, j, k); later depths add to what the first has left in y. */
+static struct product chunk_at(const struct product *p, int64_t i, int64_t j, int64_t k) {
+    struct product c = *p;
+    c.a += i * p->a_row + k * p->a_depth;
+    c.b += j * p->b_col + k * p->b_depth;
+    c.y += i * p->ld + j;
+    if (k > 0) c.beta = 1.0f;
+    return c;
+}
+
+static void multiply(const struct strait_cpu *cpu, const struct product *p) {
+    const int64_t depth = smaller(p->depth, DEPTH_CHUNK);
+    const int64_t rows = STRAIT_CPU_LEFT / depth / TILE_ROWS * TILE_ROWS;
+    const int64_t cols = STRAIT_CPU_RIGHT / depth / TILE_COLS * TILE_COLS;
+    for (int64_t j = 0; j < p->cols; j += cols) {
+        for (int64_t k = 0; k < p->depth; k += depth) {
+            for (int64_t i = 0; i < p->rows; i += rows) {
+                struct product c = chunk_at(p, i, j, k);
+                c.rows = smaller(rows, p->rows - i);
+                c.cols = smaller(cols, p->cols - j);
+                c.depth = smaller(depth, p->depth - k);
+                c.left = cpu->left;
+                c.right = cpu->right;
+                c.is_right_packed = i > 0;
+                c.is_left_packed = j > 0 && rows >= p->rows && depth >= p->depth;
+                multiply_chunk(cpu->pool, &c);
+            }
+        }
+    }
+}
+
+/* Thin products read the right side once, as it lies. */
+
+static float dot(const float *a, const float *b, int64_t n) {
+    vec sum[4] = {0};
+    int64_t k = 0;
+    for (; k + 4 * LANES <= n; k += 4 * LANES)
+        for (int u = 0; u < 4; u++)
+            sum[u] += load(a + k + u * LANES) * load(b + k + u * LANES);
+    for (; k + LANES <= n; k += LANES)
+        sum[0] += load(a + k) * load(b + k);
+    if (k < n) sum[0] += load_part(a + k, n - k) * load_part(b + k, n - k);
+    return sum_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+static void mix(float *y, float product, const struct product *p) {
+    *y = p->beta == 0.0f ? p->alpha * product : p->alpha * product + p->beta * *y;
+}
+
+enum {
+    DOT_COLS = 64,   // columns of a task whose right side lies along the depth
+    SWEEP_COLS = 512 // of one whose right side lies along the columns
+};
+
+static void dot_task(void *arg, int task) {
+    const struct product *p = arg;
+    const int64_t end = smaller(p->cols, (int64_t)(task + 1) * DOT_COLS);
+    for (int64_t j = (int64_t)task * DOT_COLS; j < end; j++)
+        for (int64_t i = 0; i < p->rows; i++)
+            mix(p->y + i * p->ld + j, dot(p->a + i * p->a_row, p->b + j * p->b_col, p->depth), p);
+}
+
+static void sweep_task(void *arg, int task) {
+    const struct product *p = arg;
+    const int64_t j0 = (int64_t)task * SWEEP_COLS, n = smaller(SWEEP_COLS, p->cols - j0);
+    for (int64_t i = 0; i < p->rows; i++) {
+        float sum[SWEEP_COLS] = {0};
+        for (int64_t k = 0; k < p->depth; k++) {
+            const float a = p->a[i * p->a_row + k * p->a_depth];
+            const float *b = p->b + k * p->b_depth + j0;
+            for (int64_t j = 0; j < n; j++)
+                sum[j] += a * b[j];
+        }
+        for (int64_t j = 0; j < n; j++)
+            mix(p->y + i * p->ld + j0 + j, sum[j], p);
+    }
+}
+
+static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b,
+                         strait_matmul_how how) {
+    const struct strait_cpu *cpu = s->backend->state;
+    const struct product p = {.a = strait_cpu_f32(a),
+                              .b = strait_cpu_f32(b),
+                              .a_row = how.transpose_a ? 1 : a.cols,
+                              .a_depth = how.transpose_a ? a.cols : 1,
+                              .b_col = how.transpose_b ? b.cols : 1,
+                              .b_depth = how.transpose_b ? 1 : b.cols,
+                              .y = strait_cpu_f32(y),
+                              .rows = y.rows,
+                              .cols = y.cols,
+                              .depth = how.transpose_a ? a.rows : a.cols,
+                              .ld = y.cols,
+                              .alpha = how.alpha,
+                              .beta = how.beta};
+    assert(p.depth > 0 && p.depth == (how.transpose_b ? b.cols : b.rows));
+    assert(y.rows == (how.transpose_a ? a.cols : a.rows));
+    assert(y.cols == (how.transpose_b ? b.rows : b.cols));
+    const int is_thin = y.rows < THIN;
+    if (is_thin && !how.transpose_b)
+        strait_pool_run(cpu->pool, (int)pieces(y.cols, SWEEP_COLS), sweep_task, (void *)&p);
+    else if (is_thin && (!how.transpose_a || y.rows == 1))
+        strait_pool_run(cpu->pool, (int)pieces(y.cols, DOT_COLS), dot_task, (void *)&p);
+    else
+        multiply(cpu, &p);
+    return STRAIT_OK;
+}
+
+void SIMD(matmul)(struct strait_kernels *k) {
+    k->matmul = matmul;
+}

@@ -1,0 +1,8 @@
+/* simd_table.c - all fast kernels of one instruction set. */
+#include "backend/cpu/simd.h"
+
+void SIMD(table)(struct strait_kernels *k);
+
+void SIMD(table)(struct strait_kernels *k) {
+    SIMD(matmul)(k);
+}

@@ -1,0 +1,95 @@
+/* tile.h - the innermost part of every matrix product: panels and register tiles.
+ *
+ * The left side is packed into panels of TILE_ROWS rows, [depth][TILE_ROWS]; the right side into
+ * panels of TILE_COLS columns, [depth][TILE_COLS]; the last panel is filled up with zeros. A tile
+ * of the result is one pass over one panel of each. Every value of a product is then made by the
+ * same operations in the same order wherever it lies, so bits do not depend on how the work was
+ * cut. */
+#pragma once
+
+#include "backend/cpu/simd.h"
+
+/* Where a tile goes: y = alpha * product + beta * y. With beta 0 the old y is not read. */
+typedef struct tile_how {
+    float *y;
+    int64_t ld; // from one row of y to the next
+    float alpha, beta;
+} tile_how;
+
+/* Packs `n` <= width lines of `depth` values into a panel. Value (line, k) lies at
+ * from[line * line_step + k * depth_step]. */
+static inline void pack_panel(float *panel, const float *from, int64_t line_step,
+                              int64_t depth_step, int64_t n, int64_t depth, int64_t width) {
+    if (n < width) {
+        memset(panel, 0, (size_t)(depth * width) * sizeof *panel);
+        for (int64_t line = 0; line < n; line++)
+            for (int64_t k = 0; k < depth; k++)
+                panel[k * width + line] = from[line * line_step + k * depth_step];
+    } else if (line_step == 1) {
+        for (int64_t k = 0; k < depth; k++)
+            memcpy(panel + k * width, from + k * depth_step, (size_t)width * sizeof *panel);
+    } else {
+        for (int64_t k = 0; k < depth; k++)
+            for (int64_t line = 0; line < width; line++)
+                panel[k * width + line] = from[line * line_step + k * depth_step];
+    }
+}
+
+static inline void pack_left(float *panel, const float *from, int64_t line_step, int64_t depth_step,
+                             int64_t n, int64_t depth) {
+    pack_panel(panel, from, line_step, depth_step, n, depth, TILE_ROWS);
+}
+
+static inline void pack_right(float *panel, const float *from, int64_t line_step,
+                              int64_t depth_step, int64_t n, int64_t depth) {
+    pack_panel(panel, from, line_step, depth_step, n, depth, TILE_COLS);
+}
+
+/* One whole tile of y from a left and a right panel. */
+static inline void multiply_tile(tile_how how, const float *left, const float *right,
+                                 int64_t depth) {
+    vec sum[TILE_ROWS][TILE_VECTORS] = {0};
+    for (int64_t k = 0; k < depth; k++, left += TILE_ROWS, right += TILE_COLS) {
+        vec b[TILE_VECTORS];
+#pragma GCC unroll 4
+        for (int j = 0; j < TILE_VECTORS; j++)
+            b[j] = load(right + j * LANES);
+#if defined(__aarch64__) // multiplies by a lane of a register: fewer registers than broadcasts
+        vec a[TILE_ROWS / LANES];
+    #pragma GCC unroll 4
+        for (int i = 0; i < TILE_ROWS / LANES; i++)
+            a[i] = load(left + i * LANES);
+    #pragma GCC unroll 16
+        for (int i = 0; i < TILE_ROWS; i++)
+    #pragma GCC unroll 4
+            for (int j = 0; j < TILE_VECTORS; j++)
+                sum[i][j] += b[j] * a[i / LANES][i % LANES];
+#else
+    #pragma GCC unroll 16
+        for (int i = 0; i < TILE_ROWS; i++)
+    #pragma GCC unroll 4
+            for (int j = 0; j < TILE_VECTORS; j++)
+                sum[i][j] += b[j] * left[i];
+#endif
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < TILE_ROWS; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < TILE_VECTORS; j++) {
+            float *y = how.y + i * how.ld + j * LANES;
+            store(y, how.beta == 0.0f ? sum[i][j] * how.alpha
+                                      : sum[i][j] * how.alpha + load(y) * how.beta);
+        }
+}
+
+/* The same for a tile of which only n_rows x n_cols lie inside y. */
+static inline void multiply_edge(tile_how how, const float *left, const float *right, int64_t depth,
+                                 int64_t n_rows, int64_t n_cols) {
+    float whole[TILE_ROWS * TILE_COLS] = {0};
+    if (how.beta != 0.0f)
+        for (int64_t i = 0; i < n_rows; i++)
+            memcpy(whole + i * TILE_COLS, how.y + i * how.ld, (size_t)n_cols * sizeof *whole);
+    multiply_tile((tile_how){whole, TILE_COLS, how.alpha, how.beta}, left, right, depth);
+    for (int64_t i = 0; i < n_rows; i++)
+        memcpy(how.y + i * how.ld, whole + i * TILE_COLS, (size_t)n_cols * sizeof *whole);
+}
