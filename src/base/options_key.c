@@ -61,7 +61,7 @@ strait_err strait_option_unknown(const strait_options *table, const char *key) {
     const char *best = NULL;
     size_t best_length = 0;
     const size_t length = strlen(key);
-    int best_score = length < KEY_MAX ? (int)length / 3 + 1 : 0;
+    int best_score = length < KEY_MAX ? (int)length / 3 + 2 : 0;
     for (int i = 0; i < table->n_rows; i++) {
         const char *known = table->rows[i].key;
         for (const char *end = known; *end != '\0';) {
