@@ -45,6 +45,17 @@ typedef struct strait_loss_how {
     float scale;   // of the gradient; with 0 no gradient is made and the logits stay
 } strait_loss_how;
 
+/* How values become bytes. Where rounding is stochastic, value i of the tensor draws word i % 4 of
+ * (seed, stream, counter i / 4): base/rng.h. */
+typedef struct strait_pack_how {
+    int bits; // 32, 16, 8 or 4
+    int is_stochastic;
+    uint64_t seed, stream;
+} strait_pack_how;
+
+/* Values on the wire beyond this size are taken for damage: they count as not finite. */
+#define STRAIT_WIRE_LIMIT 0x1p50f
+
 struct strait_kernels {
     /* elementwise; shapes equal */
     strait_err (*fill)(struct strait_stream *s, strait_tensor y, float value);
@@ -132,6 +143,47 @@ struct strait_kernels {
     strait_err (*adamw)(struct strait_stream *s, strait_tensor weight, strait_tensor m,
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
                         strait_adamw_how how);
+
+    /* compression
+     *
+     * Packed bytes (i8 [1 x n]) of x [N x C]:
+     *   bits 32, 16: every value as f32 or bf16;
+     *   bits 8, 4:   an f32 base; a scale code (u8) a row; a row of ceil(C bits / 8) bytes of
+     *                signed codes, two's complement, the low half of a byte first.
+     * Scale code c stands for base 2^((c - 255) / 16), 0 for scale 0; a value is its code times the
+     * scale of its row (scale.h). Values that are not finite, or larger than STRAIT_WIRE_LIMIT, are
+     * packed and restored as 0 and counted.
+     *
+     * stats [N x 3], optional: squared error, squared size, values that counted as not finite; of
+     * a row, by the kernel that fills it. */
+    strait_err (*pack_rows)(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
+                            strait_tensor x, strait_pack_how how);
+    /* The error of a restored row is 0 in stats. */
+    strait_err (*restore_rows)(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                               strait_tensor packed, int bits);
+    /* The same for rows whose error is known: x - error is what will be restored. */
+    strait_err (*measure_rows)(struct strait_stream *s, strait_tensor stats, strait_tensor x,
+                               strait_tensor error);
+    /* The `keep` largest values of each row by size (the first of equals), in order of column:
+     * bf16 values [N x keep], then their columns [N x keep] as u16, or u32 where C > 65536. */
+    strait_err (*pack_top)(struct strait_stream *s, strait_tensor packed, strait_tensor x,
+                           int64_t keep, strait_pack_how how);
+    /* Zero elsewhere. Columns outside the row are counted in stats. */
+    strait_err (*restore_top)(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                              strait_tensor packed, int64_t keep);
+    /* y = x H / sqrt(tile) on every `tile` columns, H the Walsh-Hadamard matrix: its own inverse.
+     * tile is a power of two that divides the columns. y may be x. */
+    strait_err (*hadamard)(struct strait_stream *s, strait_tensor y, strait_tensor x, int64_t tile);
+    /* y [N x E] = x [N x C] times the rectangular identity: cut off, or filled with zeros. */
+    strait_err (*resize_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x);
+    /* y = x / (1 + exp(-x)); y may be x */
+    strait_err (*silu)(struct strait_stream *s, strait_tensor y, strait_tensor x);
+    /* d_x may be d_y */
+    strait_err (*silu_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                            strait_tensor x);
+    /* Columns of q [N x r] made orthonormal from the first to the last, in place; a column that
+     * depends on those before it becomes 0. */
+    strait_err (*orthonormalise)(struct strait_stream *s, strait_tensor q);
 };
 
 #ifdef __cplusplus

@@ -20,6 +20,8 @@ static void take_reference(struct strait_kernels *k) {
     strait_ref_mlp(k);
     strait_ref_loss(k);
     strait_ref_optim(k);
+    strait_ref_payload(k);
+    strait_ref_codec(k);
 }
 
 /* The fastest kernels this processor can run; NULL when it can run none of them. */

@@ -17,30 +17,35 @@
 #define SIMD(name)             SIMD_EXPAND(name, STRAIT_ISA)
 
 /* LANES floats a vector. A tile of a matrix product is TILE_ROWS x (TILE_VECTORS * LANES) and fills
- * the registers: rows x vectors sums, one row of vectors, and a value of the other side. */
+ * the registers: rows x vectors sums, one row of vectors, and a value of the other side. One pass
+ * goes TILE_DEPTH deep, so that TILE_COLS of the right side stay in the first cache. */
 #if defined(__AVX512F__)
 enum {
     LANES = 16,
     TILE_ROWS = 12,
-    TILE_VECTORS = 2
+    TILE_VECTORS = 2,
+    TILE_DEPTH = 256
 };
 #elif defined(__AVX2__)
 enum {
     LANES = 8,
     TILE_ROWS = 6,
-    TILE_VECTORS = 2
+    TILE_VECTORS = 2,
+    TILE_DEPTH = 256
 };
 #elif defined(__aarch64__)
 enum {
     LANES = 4,
     TILE_ROWS = 8,
-    TILE_VECTORS = 3
+    TILE_VECTORS = 3,
+    TILE_DEPTH = 512
 };
 #else
 enum {
     LANES = 4,
     TILE_ROWS = 4,
-    TILE_VECTORS = 2
+    TILE_VECTORS = 2,
+    TILE_DEPTH = 256
 };
 #endif
 

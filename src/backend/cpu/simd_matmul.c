@@ -5,9 +5,8 @@
 #include "backend/cpu/tile.h"
 
 enum {
-    DEPTH = 256,        // of one pass: a right panel of it stays in the first cache
     BLOCK_PANELS = 8,   // panels a side of one task
-    DEPTH_CHUNK = 2048, // at most packed at once; a multiple of DEPTH
+    DEPTH_CHUNK = 2048, // at most packed at once; a multiple of TILE_DEPTH
     THIN = 4            // fewer rows than this are not worth packing for
 };
 
@@ -24,28 +23,53 @@ struct product {
     int is_left_packed, is_right_packed;
 };
 
+/* Packed sides lie pass by pass, and in a pass panel by panel: a task then walks through memory
+ * that is close together. `at` is the first row or column of a panel, `n` of `width` a panel. */
+static int64_t panel_at(const struct product *p, int64_t at, int64_t k0, int64_t n, int64_t width) {
+    return k0 * pieces(n, width) * width + at * smaller(TILE_DEPTH, p->depth - k0);
+}
+
+static float *left_panel(const struct product *p, int64_t i, int64_t k0) {
+    return p->left + panel_at(p, i, k0, p->rows, TILE_ROWS);
+}
+
+static float *right_panel(const struct product *p, int64_t j, int64_t k0) {
+    return p->right + panel_at(p, j, k0, p->cols, TILE_COLS);
+}
+
+static void pack_left_task(const struct product *p, int64_t task) {
+    const int64_t first = task * TILE_ROWS * BLOCK_PANELS;
+    const int64_t end = smaller(p->rows, first + TILE_ROWS * BLOCK_PANELS);
+    for (int64_t i = first; i < end; i += TILE_ROWS)
+        for (int64_t k0 = 0; k0 < p->depth; k0 += TILE_DEPTH)
+            pack_left(left_panel(p, i, k0), p->a + i * p->a_row + k0 * p->a_depth, p->a_row,
+                      p->a_depth, smaller(TILE_ROWS, p->rows - i),
+                      smaller(TILE_DEPTH, p->depth - k0));
+}
+
+static void pack_right_task(const struct product *p, int64_t task) {
+    const int64_t first = task * TILE_COLS * BLOCK_PANELS;
+    const int64_t end = smaller(p->cols, first + TILE_COLS * BLOCK_PANELS);
+    for (int64_t j = first; j < end; j += TILE_COLS)
+        for (int64_t k0 = 0; k0 < p->depth; k0 += TILE_DEPTH)
+            pack_right(right_panel(p, j, k0), p->b + j * p->b_col + k0 * p->b_depth, p->b_col,
+                       p->b_depth, smaller(TILE_COLS, p->cols - j),
+                       smaller(TILE_DEPTH, p->depth - k0));
+}
+
 static void pack_task(void *arg, int task) {
     const struct product *p = arg;
     const int64_t n_left = p->is_left_packed ? 0 : pieces(p->rows, TILE_ROWS * BLOCK_PANELS);
-    const int is_left = task < n_left;
-    const int64_t first = (is_left ? task : task - n_left) * BLOCK_PANELS;
-    for (int64_t panel = first; panel < first + BLOCK_PANELS; panel++) {
-        const int64_t at = panel * (is_left ? TILE_ROWS : TILE_COLS);
-        if (at >= (is_left ? p->rows : p->cols)) return;
-        if (is_left)
-            pack_left(p->left + at * p->depth, p->a + at * p->a_row, p->a_row, p->a_depth,
-                      smaller(TILE_ROWS, p->rows - at), p->depth);
-        else
-            pack_right(p->right + at * p->depth, p->b + at * p->b_col, p->b_col, p->b_depth,
-                       smaller(TILE_COLS, p->cols - at), p->depth);
-    }
+    if (task < n_left)
+        pack_left_task(p, task);
+    else
+        pack_right_task(p, task - n_left);
 }
 
-/* Depth k0 to k0 + depth of the panels that begin at row i and column j. */
-static void multiply_panels(const struct product *p, int64_t i, int64_t j, int64_t k0,
-                            int64_t depth) {
-    const float *left = p->left + i * p->depth + k0 * TILE_ROWS;
-    const float *right = p->right + j * p->depth + k0 * TILE_COLS;
+/* Pass k0 of the panels that begin at row i and column j. */
+static void multiply_panels(const struct product *p, int64_t i, int64_t j, int64_t k0) {
+    const float *left = left_panel(p, i, k0), *right = right_panel(p, j, k0);
+    const int64_t depth = smaller(TILE_DEPTH, p->depth - k0);
     const tile_how how = {p->y + i * p->ld + j, p->ld, p->alpha, k0 == 0 ? p->beta : 1.0f};
     const int64_t n_rows = p->rows - i, n_cols = p->cols - j;
     if (n_rows >= TILE_ROWS && n_cols >= TILE_COLS)
@@ -62,10 +86,10 @@ static void block_task(void *arg, int task) {
     const int64_t j0 = task % n_across * TILE_COLS * BLOCK_PANELS;
     const int64_t i1 = smaller(p->rows, i0 + TILE_ROWS * BLOCK_PANELS);
     const int64_t j1 = smaller(p->cols, j0 + TILE_COLS * BLOCK_PANELS);
-    for (int64_t k0 = 0; k0 < p->depth; k0 += DEPTH)
+    for (int64_t k0 = 0; k0 < p->depth; k0 += TILE_DEPTH)
         for (int64_t j = j0; j < j1; j += TILE_COLS)
             for (int64_t i = i0; i < i1; i += TILE_ROWS)
-                multiply_panels(p, i, j, k0, smaller(DEPTH, p->depth - k0));
+                multiply_panels(p, i, j, k0);
 }
 
 static void multiply_chunk(struct strait_pool *pool, struct product *p) {

@@ -48,6 +48,8 @@ static inline void pack_right(float *panel, const float *from, int64_t line_step
 /* One whole tile of y from a left and a right panel. */
 static inline void multiply_tile(tile_how how, const float *left, const float *right,
                                  int64_t depth) {
+    for (int i = 0; i < TILE_ROWS; i++) // y is on its way while the sums are made
+        __builtin_prefetch(how.y + i * how.ld, 1);
     vec sum[TILE_ROWS][TILE_VECTORS] = {0};
     for (int64_t k = 0; k < depth; k++, left += TILE_ROWS, right += TILE_COLS) {
         vec b[TILE_VECTORS];
