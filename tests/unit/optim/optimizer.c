@@ -143,10 +143,12 @@ static void moments_have_stable_names(void **state) {
         rig_open(&rig, 1, five, 5);
         const strait_optim_spec spec = make_spec(cases[k].kind);
         CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 5, &opt));
-        for (int i = 0; strait_optimizer_state(opt, i, &moment) == STRAIT_OK; i++)
+        int n = 0;
+        for (; strait_optimizer_state(opt, n, &moment) == STRAIT_OK; n++)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s %dx%d,", moment.name,
                                      (int)moment.tensor.rows, (int)moment.tensor.cols);
         assert_string_equal(names, cases[k].names);
+        assert_int_equal(strait_optimizer_states(opt), n);
         CHECK_FAILS(strait_optimizer_state(opt, -1, &moment), STRAIT_EINVAL, "no moment -1");
         CHECK_FAILS(strait_optimizer_state(opt, 10, &moment), STRAIT_EINVAL, "no moment 10");
         strait_optimizer_close(&opt);
