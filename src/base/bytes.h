@@ -1,0 +1,33 @@
+/* bytes.h - numbers as little-endian bytes, and bounded reading and writing of them.
+ *
+ * A reader or writer that would pass its end stops there and remembers it: check is_short once at
+ * the end instead of after every field. Both work on the caller's memory. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+void strait_put_u16(unsigned char *out, uint16_t value);
+void strait_put_u32(unsigned char *out, uint32_t value);
+void strait_put_u64(unsigned char *out, uint64_t value);
+uint16_t strait_get_u16(const unsigned char *in);
+uint32_t strait_get_u32(const unsigned char *in);
+uint64_t strait_get_u64(const unsigned char *in);
+
+typedef struct strait_reader {
+    const unsigned char *at;
+    size_t left;
+    int is_short; // something was asked for that was not there
+} strait_reader;
+
+uint64_t strait_reader_uint(strait_reader *r, int n_bytes);         // 0 when short; n_bytes 1 to 8
+void strait_reader_copy(strait_reader *r, void *out, size_t bytes); // zeros when short
+
+typedef struct strait_writer {
+    unsigned char *at;
+    size_t left;
+    int is_short; // something did not fit
+} strait_writer;
+
+void strait_writer_uint(strait_writer *w, uint64_t value, int n_bytes);
+void strait_writer_copy(strait_writer *w, const void *data, size_t bytes);

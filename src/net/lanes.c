@@ -1,0 +1,63 @@
+#include "net/lanes.h"
+
+enum {
+    MESSAGES_MAX = 65536 // messages without a body fill no queue
+};
+
+static void count_in(struct strait_lanes *lanes, const struct strait_msg *msg) {
+    lanes->n_messages++;
+    lanes->n_bytes += msg->size;
+    lanes->bytes[msg->priority] += msg->size;
+}
+
+void strait_lanes_push(struct strait_lanes *lanes, struct strait_msg **msg) {
+    struct strait_msg *m = *msg;
+    const int p = m->priority;
+    *msg = NULL;
+    m->next = NULL;
+    if (lanes->last[p] != NULL)
+        lanes->last[p]->next = m;
+    else
+        lanes->first[p] = m;
+    lanes->last[p] = m;
+    count_in(lanes, m);
+}
+
+void strait_lanes_push_front(struct strait_lanes *lanes, struct strait_msg **msg) {
+    struct strait_msg *m = *msg;
+    const int p = m->priority;
+    *msg = NULL;
+    m->next = lanes->first[p];
+    lanes->first[p] = m;
+    if (lanes->last[p] == NULL) lanes->last[p] = m;
+    count_in(lanes, m);
+}
+
+struct strait_msg *strait_lanes_pop(struct strait_lanes *lanes) {
+    for (int p = 0; p < STRAIT_N_PRIORITIES; p++) {
+        struct strait_msg *m = lanes->first[p];
+        if (m == NULL) continue;
+        lanes->first[p] = m->next;
+        if (m->next == NULL) lanes->last[p] = NULL;
+        m->next = NULL;
+        lanes->n_messages--;
+        lanes->n_bytes -= m->size;
+        lanes->bytes[p] -= m->size;
+        return m;
+    }
+    return NULL;
+}
+
+void strait_lanes_clear(struct strait_lanes *lanes) {
+    struct strait_msg *m = NULL;
+    while ((m = strait_lanes_pop(lanes)) != NULL)
+        strait_msg_close(&m);
+}
+
+int strait_lanes_is_full(const struct strait_lanes *lanes, const struct strait_msg *msg,
+                         size_t limit) {
+    size_t ahead = 0;
+    for (int p = 0; p <= msg->priority; p++)
+        ahead += lanes->bytes[p];
+    return lanes->n_messages >= MESSAGES_MAX || (ahead > 0 && ahead + msg->size > limit);
+}

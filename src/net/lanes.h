@@ -1,0 +1,22 @@
+/* lanes.h - messages that wait, the most urgent first, in order within a priority.
+ * Zeroed is empty. Not locked. */
+#pragma once
+
+#include "net/msg.h"
+
+struct strait_lanes {
+    struct strait_msg *first[STRAIT_N_PRIORITIES], *last[STRAIT_N_PRIORITIES];
+    size_t bytes[STRAIT_N_PRIORITIES]; // of bodies
+    size_t n_messages;
+    size_t n_bytes; // of bodies, all lanes
+};
+
+void strait_lanes_push(struct strait_lanes *lanes, struct strait_msg **msg);       // takes *msg
+void strait_lanes_push_front(struct strait_lanes *lanes, struct strait_msg **msg); // takes *msg
+struct strait_msg *strait_lanes_pop(struct strait_lanes *lanes); // NULL when empty
+void strait_lanes_clear(struct strait_lanes *lanes);             // closes what is inside
+
+/* Whether `msg` would find more than `limit` bytes ahead of it or with it. Less urgent ones do not
+ * count, so they cannot keep it out; and an empty lane takes a message of any size. */
+int strait_lanes_is_full(const struct strait_lanes *lanes, const struct strait_msg *msg,
+                         size_t limit);

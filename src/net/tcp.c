@@ -1,0 +1,318 @@
+/* tcp.c - the tls transport: a libuv loop, listening, dialling, and the clocks of its links. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "net/bundle.h"
+#include "net/socket.h"
+
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+enum {
+    BACKLOG = 64,
+    STRANGERS_MAX = 64, // streams that may be greeting at once
+    STREAMS_WITHOUT_BBR = 4,
+    TICKS_PER_DEADLINE = 8
+};
+
+struct tcp {
+    struct strait_bundles bundles; // first: bundle.c knows only this part
+    uv_loop_t loop;
+    int has_loop;
+    uv_async_t wake;
+    uv_timer_t timeout; // of progress()
+    uv_timer_t tick;
+    uv_poll_t alarm; // a timerfd: libuv's own timers are only good to a millisecond
+    int alarm_fd;
+    int64_t alarm_ns; // what it is set to
+    int n_streams;
+};
+
+struct tcp_link {
+    struct strait_bundle bundle; // first, as above
+    uv_getaddrinfo_t lookup;
+};
+
+static void do_nothing_async(uv_async_t *handle) {
+    (void)handle;
+}
+
+static void do_nothing_timer(uv_timer_t *handle) {
+    (void)handle;
+}
+
+static void on_tick(uv_timer_t *handle) {
+    strait_bundles_tick(handle->data, strait_clock_ns());
+}
+
+static void on_alarm(uv_poll_t *handle, int status, int events) {
+    (void)status;
+    (void)events;
+    struct strait_transport *t = handle->data;
+    struct tcp *self = t->state;
+    uint64_t n_expired = 0;
+    if (read(self->alarm_fd, &n_expired, sizeof n_expired) > 0) self->alarm_ns = INT64_MAX;
+}
+
+/* Often enough to notice any deadline within an eighth of it. */
+static uint64_t tick_ms(const strait_transport_config *config) {
+    int shortest = config->dead_ms;
+    if (config->beat_ms < shortest) shortest = config->beat_ms;
+    if (config->handshake_ms < shortest) shortest = config->handshake_ms;
+    if (config->linger_ms < shortest) shortest = config->linger_ms;
+    const int ms = shortest / TICKS_PER_DEADLINE;
+    return (uint64_t)(ms < 5 ? 5 : ms);
+}
+
+static strait_err init(struct strait_transport *t) {
+    struct tcp *self = t->state;
+    self->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    self->alarm_ns = INT64_MAX;
+    self->n_streams = t->config.n_streams;
+    if (self->n_streams == 0) self->n_streams = strait_socket_can_bbr() ? 1 : STREAMS_WITHOUT_BBR;
+    self->has_loop = uv_loop_init(&self->loop) == 0;
+    if (self->alarm_fd < 0 || !self->has_loop ||
+        uv_async_init(&self->loop, &self->wake, do_nothing_async) != 0 ||
+        uv_timer_init(&self->loop, &self->timeout) != 0 ||
+        uv_timer_init(&self->loop, &self->tick) != 0 ||
+        uv_poll_init(&self->loop, &self->alarm, self->alarm_fd) != 0)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "no event loop can be made: out of file descriptors?");
+    self->tick.data = t;
+    self->alarm.data = t;
+    (void)uv_timer_start(&self->tick, on_tick, tick_ms(&t->config), tick_ms(&t->config));
+    (void)uv_poll_start(&self->alarm, UV_READABLE, on_alarm);
+    return STRAIT_OK;
+}
+
+static void free_listener(uv_handle_t *handle) {
+    strait_alloc_free(handle);
+}
+
+/* Listeners are the only handles on the heap that nobody else keeps. */
+static void close_handle(uv_handle_t *handle, void *loop) {
+    (void)loop;
+    if (uv_is_closing(handle)) return;
+    uv_close(handle, handle->type == UV_TCP ? free_listener : NULL);
+}
+
+static strait_err progress(struct strait_transport *t, int timeout_ms);
+
+static void fini(struct strait_transport *t) {
+    struct tcp *self = t->state;
+    if (self->has_loop) {
+        for (struct strait_link *link = self->bundles.first; link != NULL;
+             link = ((struct strait_bundle *)link->state)->next)
+            strait_bundle_close(link, STRAIT_OK);
+        for (struct strait_conn *c = self->bundles.strangers; c != NULL; c = c->next)
+            strait_conn_kill(c, STRAIT_OK);
+        while (self->bundles.first != NULL || self->bundles.strangers != NULL)
+            (void)progress(t, 100); // every link has a deadline for parting
+        uv_walk(&self->loop, close_handle, NULL);
+        while (uv_run(&self->loop, UV_RUN_DEFAULT) != 0) {
+        }
+        (void)uv_loop_close(&self->loop);
+    }
+    if (self->alarm_fd > 0) (void)close(self->alarm_fd);
+}
+
+/* ---- addresses ---- */
+
+/* Splits "host:port" or "[host]:port". */
+static strait_err split(const char *address, char host[STRAIT_ADDRESS_MAX], int *port) {
+    const char *colon = strrchr(address, ':');
+    const char *from = address, *to = colon;
+    if (colon != NULL && address[0] == '[' && colon > address + 1 && colon[-1] == ']') {
+        from = address + 1;
+        to = colon - 1;
+    }
+    char *end = NULL;
+    const long number = colon != NULL && colon[1] != 0 ? strtol(colon + 1, &end, 10) : -1;
+    if (number < 0 || number > 65535 || *end != 0 || to == from || to - from >= STRAIT_ADDRESS_MAX)
+        return STRAIT_FAIL(STRAIT_EINVAL, "address '%.80s': expected host:port", address);
+    memcpy(host, from, (size_t)(to - from));
+    host[to - from] = 0;
+    *port = (int)number;
+    return STRAIT_OK;
+}
+
+static int parse_numeric(const char *host, int port, struct sockaddr_storage *out) {
+    return uv_ip4_addr(host, port, (struct sockaddr_in *)out) == 0 ||
+           uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;
+}
+
+static void address_text(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]) {
+    struct sockaddr_storage name;
+    int size = sizeof name;
+    char host[STRAIT_ADDRESS_MAX / 2] = "";
+    memset(&name, 0, sizeof name);
+    (void)uv_tcp_getsockname(tcp, (struct sockaddr *)&name, &size);
+    (void)uv_ip_name((struct sockaddr *)&name, host, sizeof host);
+    const int port = ntohs(name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
+                                                      : ((struct sockaddr_in *)&name)->sin_port);
+    (void)snprintf(out, STRAIT_ADDRESS_MAX, name.ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d", host,
+                   port);
+}
+
+/* ---- listening ---- */
+
+static void on_stranger(uv_stream_t *listener, int status) {
+    struct strait_transport *t = listener->data;
+    struct tcp *self = t->state;
+    struct strait_conn *c = NULL;
+    if (status != 0 || strait_conn_open(&self->loop, t, &strait_bundle_conn_events, 1, NULL, &c))
+        return;
+    c->next = self->bundles.strangers;
+    self->bundles.strangers = c;
+    self->bundles.n_strangers++;
+    const strait_err err = strait_conn_accept(c, listener);
+    if (err != STRAIT_OK)
+        strait_conn_kill(c, err);
+    else if (self->bundles.n_strangers > STRANGERS_MAX)
+        strait_conn_kill(
+            c, STRAIT_FAIL(STRAIT_EAUTH, "more than %d strangers at once", STRANGERS_MAX));
+}
+
+static strait_err listen_at(struct strait_transport *t, const char *address,
+                            char out[STRAIT_ADDRESS_MAX]) {
+    struct tcp *self = t->state;
+    char host[STRAIT_ADDRESS_MAX];
+    int port = 0;
+    struct sockaddr_storage where;
+    memset(&where, 0, sizeof where);
+    STRAIT_TRY(split(address, host, &port));
+    if (!parse_numeric(host, port, &where))
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "cannot listen at '%s': expected a numeric address such as 0.0.0.0:7000",
+                           address);
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(uv_tcp_t), "listener", &memory));
+    uv_tcp_t *listener = memory;
+    int status = uv_tcp_init(&self->loop, listener);
+    if (status != 0) {
+        strait_alloc_free(listener);
+        return STRAIT_FAIL(STRAIT_ENOMEM, "listener: %s", uv_strerror(status));
+    }
+    listener->data = t;
+    status = uv_tcp_bind(listener, (struct sockaddr *)&where, 0);
+    if (status == 0) status = uv_listen((uv_stream_t *)listener, BACKLOG, on_stranger);
+    if (status == 0) {
+        address_text(listener, out);
+        return STRAIT_OK;
+    }
+    uv_close((uv_handle_t *)listener, free_listener);
+    return STRAIT_FAIL(STRAIT_EINVAL, "cannot listen at %s: %s", address, uv_strerror(status));
+}
+
+/* ---- dialling ---- */
+
+/* Starts the streams of a link, all to one address. */
+static strait_err connect_streams(struct strait_link *link, const struct sockaddr *where) {
+    struct tcp *self = link->transport->state;
+    struct strait_bundle *b = link->state;
+    for (int i = 0; i < b->n_streams; i++) {
+        struct strait_conn *c = NULL;
+        STRAIT_TRY(strait_conn_open(&self->loop, link->transport, &strait_bundle_conn_events, 0,
+                                    &b->shape, &c));
+        c->link = link;
+        b->streams[i] = c;
+        b->n_live++;
+        const strait_err err = strait_conn_connect(c, where);
+        if (err != STRAIT_OK) return err;
+    }
+    return STRAIT_OK;
+}
+
+static void on_looked_up(uv_getaddrinfo_t *request, int status, struct addrinfo *found) {
+    struct strait_link *link = request->data;
+    struct strait_bundle *b = link->state;
+    b->is_resolving = 0;
+    strait_emulate_init(&b->shape, &link->emulate, strait_clock_ns());
+    if (!b->is_closing) {
+        strait_err err = STRAIT_OK;
+        if (status == 0)
+            err = connect_streams(link, found->ai_addr);
+        else
+            err = STRAIT_FAIL(STRAIT_ECLOSED, "cannot find the address: %s", uv_strerror(status));
+        if (err != STRAIT_OK) strait_bundle_close(link, err);
+    }
+    uv_freeaddrinfo(found);
+}
+
+static strait_err dial(struct strait_link *link, const char *address) {
+    struct tcp *self = link->transport->state;
+    struct tcp_link *l = link->state;
+    char host[STRAIT_ADDRESS_MAX], service[8];
+    int port = 0;
+    struct sockaddr_storage where;
+    memset(&where, 0, sizeof where);
+    STRAIT_TRY(split(address, host, &port));
+    uint64_t nonce = 0;
+    if (RAND_bytes((unsigned char *)&nonce, sizeof nonce) != 1)
+        return STRAIT_FAIL(STRAIT_EAUTH, "no random numbers to be had");
+    strait_bundle_begin(link, self->n_streams, nonce);
+    if (parse_numeric(host, port, &where)) {
+        const strait_err err = connect_streams(link, (struct sockaddr *)&where);
+        if (err != STRAIT_OK) strait_bundle_close(link, err); // closed() tells
+        return STRAIT_OK;
+    }
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    (void)snprintf(service, sizeof service, "%d", port);
+    l->lookup.data = link;
+    const int status = uv_getaddrinfo(&self->loop, &l->lookup, on_looked_up, host, service, &hints);
+    l->bundle.is_resolving = status == 0;
+    if (status != 0)
+        strait_bundle_close(link, STRAIT_FAIL(STRAIT_ECLOSED, "cannot look up '%s': %s", host,
+                                              uv_strerror(status)));
+    return STRAIT_OK;
+}
+
+/* ---- the loop ---- */
+
+static void set_alarm(struct tcp *self, int64_t when_ns) {
+    if (when_ns == self->alarm_ns) return;
+    self->alarm_ns = when_ns;
+    struct itimerspec spec = {{0, 0}, {0, 0}}; // disarms
+    if (when_ns != INT64_MAX) {
+        spec.it_value.tv_sec = when_ns / 1000000000;
+        spec.it_value.tv_nsec = when_ns % 1000000000;
+    }
+    (void)timerfd_settime(self->alarm_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+static strait_err progress(struct strait_transport *t, int timeout_ms) {
+    struct tcp *self = t->state;
+    set_alarm(self, strait_bundles_pump_due(t, strait_clock_ns()));
+    const int n_before = strait_bundles_sweep(t);
+    const int must_wait = timeout_ms != 0 && n_before == 0;
+    if (must_wait && timeout_ms > 0) {
+        uv_update_time(&self->loop);
+        (void)uv_timer_start(&self->timeout, do_nothing_timer, (uint64_t)timeout_ms, 0);
+    }
+    (void)uv_run(&self->loop, must_wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+    (void)uv_timer_stop(&self->timeout);
+    (void)strait_bundles_sweep(t);
+    return STRAIT_OK;
+}
+
+static void wake(struct strait_transport *t) {
+    (void)uv_async_send(&((struct tcp *)t->state)->wake);
+}
+
+const struct strait_transport_ops strait_transport_tls = {
+    .scheme = "tls",
+    .state_size = sizeof(struct tcp),
+    .link_size = sizeof(struct tcp_link),
+    .init = init,
+    .fini = fini,
+    .listen = listen_at,
+    .dial = dial,
+    .send = strait_bundle_send,
+    .close = strait_bundle_close,
+    .hold = strait_bundle_hold,
+    .stats = strait_bundle_stats,
+    .progress = progress,
+    .wake = wake,
+};
