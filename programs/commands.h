@@ -12,3 +12,6 @@ extern const strait_command strait_cmd_inspect;
 extern const strait_command strait_cmd_bench;
 extern const strait_command strait_cmd_options;
 extern const strait_command strait_cmd_completion;
+
+const strait_command *strait_commands_find(const char *name); // NULL: unknown
+const strait_command *strait_commands_at(int i);              // NULL past the last

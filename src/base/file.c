@@ -162,6 +162,23 @@ strait_err strait_file_remove_folder(const char *path) {
     return STRAIT_OK;
 }
 
+strait_err strait_file_lock(const char *path, int *out) {
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return FAIL_ON(path, "create");
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_SETLK, &whole) != 0) {
+        (void)close(fd);
+        return STRAIT_FAIL(STRAIT_EIO, "%s: another process is at work there", path);
+    }
+    *out = fd;
+    return STRAIT_OK;
+}
+
+void strait_file_unlock(int *lock) {
+    if (*lock > 0) (void)close(*lock);
+    *lock = 0;
+}
+
 int strait_file_exists(const char *path) {
     struct stat info;
     return stat(path, &info) == 0;

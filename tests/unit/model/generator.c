@@ -1,5 +1,5 @@
-/* decode.c - token by token with a cache says what the whole sequence at once says. */
-#include "model/decode.h"
+/* generator.c - token by token with a cache says what the whole sequence at once says. */
+#include "model/generator.h"
 
 #include "tiny.h"
 
@@ -14,11 +14,11 @@ static double surprise(const float *logits, int64_t n, int32_t target) {
     return top + log(sum) - (double)logits[target];
 }
 
-static void check_decoding(strait_shape shape) {
+static void check_generating(strait_shape shape) {
     struct strait_backend *backend = tiny_backend(0);
     const strait_stage_spec spec = tiny_spec(shape, 1, shape.context);
     struct strait_stage *stage = NULL;
-    struct strait_decoder *decoder = NULL;
+    struct strait_generator *generator = NULL;
     tiny_batch batch;
     const float *logits = NULL;
     tiny_fill(&batch, &shape, 5);
@@ -27,31 +27,31 @@ static void check_decoding(strait_shape shape) {
     (void)tiny_loss(stage, &batch, 0);
     strait_tensor losses;
     CHECK_OK(strait_stage_loss(stage, tiny_ids(batch.targets, shape.context), 0.0f, &losses));
-    CHECK_OK(strait_decoder_open(stage, &decoder));
+    CHECK_OK(strait_generator_open(stage, &generator));
     for (int round = 0; round < 2; round++) {
         for (int64_t i = 0; i < shape.context; i++) {
-            CHECK_OK(strait_decoder_feed(decoder, batch.tokens[i], &logits));
+            CHECK_OK(strait_generator_feed(generator, batch.tokens[i], &logits));
             CHECK_NEAR(surprise(logits, shape.vocab, batch.targets[i]),
                        (double)((const float *)losses.data)[i], 2e-5);
         }
-        assert_int_equal(strait_decoder_position(decoder), shape.context);
-        CHECK_FAILS(strait_decoder_feed(decoder, 1, &logits), STRAIT_EINVAL, "full");
-        strait_decoder_reset(decoder);
+        assert_int_equal(strait_generator_position(generator), shape.context);
+        CHECK_FAILS(strait_generator_feed(generator, 1, &logits), STRAIT_EINVAL, "full");
+        strait_generator_reset(generator);
     }
-    CHECK_FAILS(strait_decoder_feed(decoder, 99, &logits), STRAIT_EDATA, "vocabulary of 37");
-    strait_decoder_close(&decoder);
+    CHECK_FAILS(strait_generator_feed(generator, 99, &logits), STRAIT_EDATA, "vocabulary of 37");
+    strait_generator_close(&generator);
     strait_stage_close(&stage);
     strait_backend_close(&backend);
 }
 
 static void test_llama(void **state) {
     (void)state;
-    check_decoding(tiny_llama());
+    check_generating(tiny_llama());
 }
 
 static void test_yardstick(void **state) {
     (void)state;
-    check_decoding(tiny_yardstick());
+    check_generating(tiny_yardstick());
 }
 
 static void test_part_of_a_model_is_refused(void **state) {
@@ -59,10 +59,10 @@ static void test_part_of_a_model_is_refused(void **state) {
     struct strait_backend *backend = tiny_backend(0);
     strait_stage_spec spec = tiny_spec(tiny_llama(), 1, 2);
     struct strait_stage *stage = NULL;
-    struct strait_decoder *decoder = NULL;
+    struct strait_generator *generator = NULL;
     spec.part.last = 1;
     CHECK_OK(strait_stage_open(&spec, backend, &stage));
-    CHECK_FAILS(strait_decoder_open(stage, &decoder), STRAIT_EINVAL, "whole model");
+    CHECK_FAILS(strait_generator_open(stage, &generator), STRAIT_EINVAL, "whole model");
     strait_stage_close(&stage);
     strait_backend_close(&backend);
 }

@@ -1,4 +1,4 @@
-#include "model/decode.h"
+#include "model/generator.h"
 
 #include "base/alloc.h"
 
@@ -8,7 +8,7 @@ struct layer_cache {
     strait_tensor keys, values; // [context x kv_heads head_dim]
 };
 
-struct strait_decoder {
+struct strait_generator {
     struct strait_stage *stage;
     struct strait_backend *backend;
     struct strait_stream *stream;
@@ -24,7 +24,7 @@ struct strait_decoder {
     int64_t position;
 };
 
-static strait_err plan(struct strait_decoder *d, const strait_shape *shape) {
+static strait_err plan(struct strait_generator *d, const strait_shape *shape) {
     const int64_t keys = (int64_t)shape->kv_heads * shape->head_dim;
     struct strait_slab *room = &d->room;
     for (int i = 0; i < shape->layers; i++) {
@@ -38,7 +38,7 @@ static strait_err plan(struct strait_decoder *d, const strait_shape *shape) {
     return strait_slab_add(room, STRAIT_I32, 1, 1, &d->token);
 }
 
-static strait_err open_into(struct strait_decoder *d, const strait_shape *shape) {
+static strait_err open_into(struct strait_generator *d, const strait_shape *shape) {
     STRAIT_TRY(strait_alloc((size_t)shape->layers, sizeof *d->caches, "key and value caches",
                             (void **)&d->caches));
     STRAIT_TRY(strait_alloc((size_t)shape->vocab, sizeof *d->host_logits, "logits",
@@ -47,12 +47,12 @@ static strait_err open_into(struct strait_decoder *d, const strait_shape *shape)
     return strait_slab_commit(&d->room, d->backend);
 }
 
-strait_err strait_decoder_open(struct strait_stage *stage, struct strait_decoder **out) {
+strait_err strait_generator_open(struct strait_stage *stage, struct strait_generator **out) {
     const strait_stage_spec *spec = strait_stage_get_spec(stage);
     if (spec->part.first != 0 || spec->part.last != spec->shape.layers)
         return STRAIT_FAIL(STRAIT_EINVAL, "generating wants the whole model in one stage");
-    struct strait_decoder *d = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof *d, "decoder", (void **)&d));
+    struct strait_generator *d = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *d, "generator", (void **)&d));
     d->stage = stage;
     d->stream = strait_stage_stream(stage);
     d->backend = d->stream->backend;
@@ -61,33 +61,33 @@ strait_err strait_decoder_open(struct strait_stage *stage, struct strait_decoder
     d->work.seq_len = 1;
     const strait_err err = open_into(d, &spec->shape);
     if (err != STRAIT_OK) {
-        strait_decoder_close(&d);
+        strait_generator_close(&d);
         return err;
     }
     *out = d;
     return STRAIT_OK;
 }
 
-void strait_decoder_close(struct strait_decoder **decoder) {
-    struct strait_decoder *d = *decoder;
+void strait_generator_close(struct strait_generator **generator) {
+    struct strait_generator *d = *generator;
     if (d == NULL) return;
     strait_slab_fini(&d->room);
     strait_alloc_free(d->caches);
     strait_alloc_free(d->host_logits);
     strait_alloc_free(d);
-    *decoder = NULL;
+    *generator = NULL;
 }
 
-void strait_decoder_reset(struct strait_decoder *decoder) {
-    decoder->position = 0;
+void strait_generator_reset(struct strait_generator *generator) {
+    generator->position = 0;
 }
 
-int64_t strait_decoder_position(const struct strait_decoder *decoder) {
-    return decoder->position;
+int64_t strait_generator_position(const struct strait_generator *generator) {
+    return generator->position;
 }
 
 /* The attention of block.c with a cache in place of the sequence. */
-static strait_err attend(struct strait_decoder *d, const strait_attention *layer,
+static strait_err attend(struct strait_generator *d, const strait_attention *layer,
                          const struct layer_cache *cache) {
     const strait_shape *shape = d->work.shape;
     const strait_attention_acts *acts = &d->acts.attention;
@@ -103,7 +103,7 @@ static strait_err attend(struct strait_decoder *d, const strait_attention *layer
     return strait_layer_linear(&work, d->scratch.branch, acts->mixed, layer->out->value);
 }
 
-static strait_err run_blocks(struct strait_decoder *d) {
+static strait_err run_blocks(struct strait_generator *d) {
     const struct strait_kernels *k = d->work.kernels;
     for (int i = 0; i < d->work.shape->layers; i++) {
         const strait_block *block = &d->weights->blocks[i];
@@ -121,7 +121,7 @@ static void soft_cap(float *logits, int64_t n, float cap) {
         logits[i] /= sqrtf(1.0f + (logits[i] / cap) * (logits[i] / cap));
 }
 
-strait_err strait_decoder_feed(struct strait_decoder *d, int32_t token, const float **logits) {
+strait_err strait_generator_feed(struct strait_generator *d, int32_t token, const float **logits) {
     const strait_shape *shape = d->work.shape;
     const struct strait_backend_ops *ops = d->backend->ops;
     if (d->position >= shape->context)

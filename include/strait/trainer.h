@@ -1,0 +1,77 @@
+/* trainer.h - train a run in this process, one step at a time.
+ *
+ *     strait_run run;
+ *     struct strait_trainer *trainer = NULL;
+ *     strait_run_load("run.yaml", NULL, 0, &run);
+ *     strait_trainer_open(&run, &trainer);
+ *     while (strait_trainer_step_count(trainer) < run.train.steps)
+ *         strait_trainer_step(trainer, &report);
+ *     strait_trainer_save(trainer, "runs/mine");
+ *     strait_trainer_close(&trainer);
+ *
+ * One thread uses a trainer. The same run gives the same bits, step by step, also across
+ * save and load. */
+#pragma once
+
+#include <strait/error.h>
+#include <strait/run.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct strait_trainer;
+
+/* Bytes a run will take, before it takes them. */
+typedef struct strait_trainer_memory {
+    size_t weights, gradients, optimizer, activations, data;
+    size_t total; // with what the program itself needs
+} strait_trainer_memory;
+
+typedef struct strait_trainer_facts {
+    int64_t parameters;
+    int64_t vocab;
+    int64_t train_tokens, valid_tokens;
+    int64_t microbatch, n_microbatches; // sequences in one, and how many in a step
+    double flops_per_token;
+    char device[64]; // empty before open
+    strait_trainer_memory memory;
+} strait_trainer_facts;
+
+typedef struct strait_trainer_report {
+    int64_t step; // how many steps are done, this one included
+    double loss, rate, grad_norm;
+    double seconds, tokens_per_s;
+    int is_skipped; // the gradient was not finite: the weights were left as they were
+} strait_trainer_report;
+
+/* What a run would be, without making it. */
+strait_err strait_trainer_plan(const strait_run *run, strait_trainer_facts *out);
+
+/* Opens data and device and makes the first weights. */
+strait_err strait_trainer_open(const strait_run *run, struct strait_trainer **out);
+void strait_trainer_close(struct strait_trainer **trainer); // sets *trainer to NULL; accepts NULL
+
+void strait_trainer_describe(const struct strait_trainer *trainer, strait_trainer_facts *out);
+int64_t strait_trainer_step_count(const struct strait_trainer *trainer);
+
+/* One optimizer update. STRAIT_ENONFINITE when too many steps in a row had to be skipped. */
+strait_err strait_trainer_step(struct strait_trainer *trainer, strait_trainer_report *out);
+
+/* Mean loss over the validation data. */
+strait_err strait_trainer_validate(struct strait_trainer *trainer, double *loss);
+
+/* Saves a checkpoint into FOLDER/checkpoints and drops old ones beyond run.train.keep. */
+strait_err strait_trainer_save(struct strait_trainer *trainer, const char *folder);
+
+/* Goes on from the newest checkpoint in FOLDER. *note is NULL, or says in words which damaged
+ * newer ones were passed over; borrowed until the next load. */
+strait_err strait_trainer_load(struct strait_trainer *trainer, const char *folder,
+                               const char **note);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,136 @@
+/* cmd_bench.c - strait bench step RUN.yaml: how fast whole training steps are, here and now. */
+#include <strait/trainer.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "commands.h"
+#include "data/shard.h"
+#include "progress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum {
+    STEPS_MAX = 1000,
+    WARM_STEPS = 3,
+    BENCH_VOCAB = 4096 // where the run file leaves it out
+};
+
+static int64_t n_steps = 15;
+static strait_flag_list sets;
+
+static const strait_flag flags[] = {
+    {"steps", 'n', STRAIT_FLAG_INT, &n_steps, "N", "timed steps, after 3 to warm up (default 15)"},
+    {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
+    {0},
+};
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+/* A shard of random tokens, enough for two steps' worth of windows. */
+static strait_err write_tokens(const char *path, const strait_run *run) {
+    enum {
+        CHUNK = 4096
+    };
+    const strait_rng rng = {(uint64_t)run->train.seed, strait_rng_stream("bench")};
+    struct strait_shard_writer *writer = NULL;
+    int32_t ids[CHUNK];
+    STRAIT_TRY(
+        strait_shard_writer_open(path, (strait_shard_spec){.vocab = run->model.vocab}, &writer));
+    strait_err err = STRAIT_OK;
+    const int64_t n = 2 * run->train.batch_tokens + run->model.context + 1;
+    for (int64_t first = 0; first < n && err == STRAIT_OK; first += CHUNK) {
+        for (int64_t i = 0; i < CHUNK; i++)
+            ids[i] = (int32_t)(strait_rng_u64(rng, (uint64_t)(first + i)) %
+                               (uint64_t)run->model.vocab);
+        err = strait_shard_writer_append(writer, ids, CHUNK);
+    }
+    if (err == STRAIT_OK) return strait_shard_writer_finish(&writer);
+    strait_shard_writer_close(&writer);
+    return err;
+}
+
+static strait_err time_steps(struct strait_trainer *trainer, double *seconds, double *loss) {
+    strait_trainer_report report;
+    for (int64_t i = -WARM_STEPS; i < n_steps; i++) {
+        STRAIT_TRY(strait_trainer_step(trainer, &report));
+        if (i >= 0) seconds[i] = report.seconds;
+    }
+    *loss = report.loss;
+    return STRAIT_OK;
+}
+
+static void print_line(const struct strait_trainer *trainer, const strait_run *run, double *seconds,
+                       double loss) {
+    strait_trainer_facts facts;
+    struct rusage usage;
+    strait_trainer_describe(trainer, &facts);
+    (void)getrusage(RUSAGE_SELF, &usage);
+    const double step = median(seconds, (int)n_steps);
+    const double tokens_per_s = (double)run->train.batch_tokens / step;
+    printf("{\"bench\": \"step\", \"tokens_per_s\": %.1f, \"seconds_per_step\": %.6f, "
+           "\"best_seconds\": %.6f, \"gflops\": %.1f, \"model_parameters\": %lld, "
+           "\"peak_bytes\": %lld, \"planned_bytes\": %zu, \"device\": \"%s\", \"steps\": %lld, "
+           "\"loss\": %.6f}\n",
+           tokens_per_s, step, seconds[0], facts.flops_per_token * tokens_per_s / 1e9,
+           (long long)facts.parameters, (long long)usage.ru_maxrss * 1024, facts.memory.total,
+           facts.device, (long long)n_steps, loss);
+}
+
+static strait_err bench_run(const strait_run *run) {
+    static double seconds[STEPS_MAX];
+    double loss = 0.0;
+    struct strait_trainer *trainer = NULL;
+    STRAIT_TRY(strait_trainer_open(run, &trainer));
+    const strait_err err = time_steps(trainer, seconds, &loss);
+    if (err == STRAIT_OK) print_line(trainer, run, seconds, loss);
+    strait_trainer_close(&trainer);
+    return err;
+}
+
+/* Runs on random tokens, so that a bench needs no data. */
+static strait_err bench_step(const char *path) {
+    static strait_run run; // large, and there is one
+    STRAIT_TRY(strait_run_load(path, sets.items, sets.n, &run));
+    if (run.model.vocab == 0) run.model.vocab = BENCH_VOCAB;
+    char folder[] = "/tmp/strait-bench-XXXXXX";
+    if (mkdtemp(folder) == NULL)
+        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot make a folder there", folder);
+    (void)snprintf(run.data.train, sizeof run.data.train, "%s/random.bin", folder);
+    run.data.valid[0] = run.data.tokenizer[0] = '\0';
+    strait_err err = write_tokens(run.data.train, &run);
+    if (err == STRAIT_OK) err = bench_run(&run);
+    (void)unlink(run.data.train);
+    (void)rmdir(folder);
+    return err;
+}
+
+static strait_err run_bench(int n_words, const char **words) {
+    if (n_steps < 1 || n_steps > STEPS_MAX)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--steps must lie between 1 and %d", STEPS_MAX);
+    if (n_words == 2 && strcmp(words[0], "step") == 0) return bench_step(words[1]);
+    return STRAIT_FAIL(STRAIT_ECONFIG, "bench wants: strait bench step RUN.yaml");
+}
+
+const strait_command strait_cmd_bench = {
+    .name = "bench",
+    .usage = "step RUN.yaml [flags]",
+    .summary = "time whole training steps; prints one JSON line",
+    .about =
+        "Trains the run file's model on random tokens, so that no data are needed, and prints\n"
+        "the median speed with what it took in memory.",
+    .flags = flags,
+    .run = run_bench,
+};

@@ -1,0 +1,118 @@
+/* cmd_eval.c - strait eval DIR --text FILE | --data FILE.bin */
+#include "base/alloc.h"
+#include "base/file.h"
+#include "commands.h"
+#include "data/corpus.h"
+#include "data/encoder.h"
+#include "pipeline/trained.h"
+#include "progress.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TEXT_MAX = 1 << 30,
+    ROWS_TOKENS = 2048 // tokens scored at a time, in whole contexts
+};
+
+static const char *text_path, *data_path, *tokenizer_path;
+static int as_json;
+static int64_t threads;
+
+static const strait_flag flags[] = {
+    {"text", 0, STRAIT_FLAG_TEXT, &text_path, "FILE", "score a text file"},
+    {"data", 0, STRAIT_FLAG_TEXT, &data_path, "FILE.bin", "score token shards"},
+    {"tokenizer", 0, STRAIT_FLAG_TEXT, &tokenizer_path, "FILE",
+     "tokenizer.json (default: the run folder's)"},
+    {"threads", 0, STRAIT_FLAG_INT, &threads, "N", "0: one for each core"},
+    {"json", 0, STRAIT_FLAG_SWITCH, &as_json, NULL, "print one JSON object"},
+    {0},
+};
+
+static strait_progress progress;
+static int64_t n_total;
+
+static void seen(int64_t n) {
+    strait_progress_show(&progress, 0, 0, "scored %lld of %lld tokens", (long long)n,
+                         (long long)n_total);
+}
+
+static strait_err fetch_ids(void *user, int64_t first, int64_t n, int32_t *out) {
+    memcpy(out, (const int32_t *)user + first, (size_t)n * sizeof *out);
+    return STRAIT_OK;
+}
+
+static strait_err fetch_corpus(void *user, int64_t first, int64_t n, int32_t *out) {
+    return strait_corpus_read(user, first, n, out);
+}
+
+static strait_err score_text(struct strait_trained *trained, strait_trained_score *out) {
+    if (trained->tokenizer == NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "%s has no tokenizer.json beside it: name one with "
+                           "--tokenizer FILE",
+                           trained->path);
+    struct strait_encoder *encoder = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    size_t n = 0;
+    const int32_t *ids = NULL;
+    strait_err err = strait_file_read(text_path, TEXT_MAX, &text, &bytes);
+    if (err == STRAIT_OK) err = strait_encoder_open(trained->tokenizer, &encoder);
+    if (err == STRAIT_OK) err = strait_encoder_encode(encoder, text, bytes, 0, &ids, &n);
+    n_total = (int64_t)n;
+    if (err == STRAIT_OK)
+        err = strait_trained_evaluate(trained, fetch_ids, (void *)(uintptr_t)ids, n_total, seen,
+                                      out);
+    strait_encoder_close(&encoder);
+    strait_alloc_free(text);
+    return err;
+}
+
+static strait_err score_data(struct strait_trained *trained, strait_trained_score *out) {
+    struct strait_corpus *corpus = NULL;
+    STRAIT_TRY(strait_corpus_open(data_path, &corpus));
+    n_total = corpus->n_tokens;
+    const char *print = trained->tokenizer != NULL && corpus->tokenizer[0] != '\0'
+                            ? strait_tokenizer_fingerprint(trained->tokenizer)
+                            : NULL;
+    strait_err err = strait_corpus_expect(corpus, trained->shape.vocab, print);
+    if (err == STRAIT_OK)
+        err = strait_trained_evaluate(trained, fetch_corpus, corpus, n_total, seen, out);
+    strait_corpus_close(&corpus);
+    return err;
+}
+
+static void print_score(const strait_trained_score *score) {
+    const double loss = score->loss_sum / (double)score->n_tokens;
+    if (progress.is_open) strait_progress_show(&progress, 0, 1, "scored");
+    printf(as_json ? "{\"loss\": %.9g, \"perplexity\": %.9g, \"tokens\": %lld}\n"
+                   : "loss %.6f\nperplexity %.4f\ntokens %lld\n",
+           loss, exp(loss), (long long)score->n_tokens);
+}
+
+static strait_err run_eval(int n_words, const char **words) {
+    if (n_words != 1) return STRAIT_FAIL(STRAIT_ECONFIG, "eval wants one run or checkpoint folder");
+    if ((text_path == NULL) == (data_path == NULL))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "eval wants either --text FILE or --data FILE.bin");
+    strait_progress_init(&progress);
+    struct strait_trained *trained = NULL;
+    strait_trained_score score;
+    const strait_backend_spec backend = {.name = "cpu", .n_threads = (int)threads};
+    STRAIT_TRY(strait_trained_open(words[0], tokenizer_path, backend, ROWS_TOKENS, &trained));
+    strait_err err = text_path != NULL ? score_text(trained, &score) : score_data(trained, &score);
+    if (err == STRAIT_OK) print_score(&score);
+    strait_trained_close(&trained);
+    return err;
+}
+
+const strait_command strait_cmd_eval = {
+    .name = "eval",
+    .usage = "DIR --text FILE | --data FILE.bin [flags]",
+    .summary = "loss and perplexity of a trained model",
+    .about = "Scores text or token shards in windows of the model's context, each on its own. DIR\n"
+             "is a run's folder, whose newest checkpoint is taken, or one checkpoint's.",
+    .flags = flags,
+    .run = run_eval,
+};

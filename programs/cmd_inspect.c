@@ -1,0 +1,195 @@
+/* cmd_inspect.c - strait inspect PATH...: what is this run, checkpoint, shard, tokenizer or file?
+ */
+#include "base/alloc.h"
+#include "base/file.h"
+#include "commands.h"
+#include "data/corpus.h"
+#include "data/tokenizer.h"
+#include "pipeline/snapshot.h"
+#include "progress.h"
+#include "store/checkpoint.h"
+#include "watch/metrics.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TENSORS_SHOWN = 24,
+    POINTS_SHOWN = 12
+};
+
+static int shows_all, verifies;
+
+static const strait_flag flags[] = {
+    {"all", 'a', STRAIT_FLAG_SWITCH, &shows_all, NULL, "list every tensor and every loss"},
+    {"verify", 0, STRAIT_FLAG_SWITCH, &verifies, NULL, "read shards whole: hashes and every id"},
+    {0},
+};
+
+static void print_tensors(const struct strait_safetensors *file) {
+    const int n = strait_safetensors_count(file);
+    double values = 0.0;
+    for (int i = 0; i < n; i++) {
+        const strait_safetensor *t = strait_safetensors_at(file, i);
+        double count = 1.0;
+        for (int d = 0; d < t->n_dims; d++)
+            count *= (double)t->dims[d];
+        values += count;
+        if (!shows_all && i >= TENSORS_SHOWN) continue;
+        printf("    %-40s %-5s", t->name, t->dtype);
+        for (int d = 0; d < t->n_dims; d++)
+            printf("%s%lld", d == 0 ? " " : " x ", (long long)t->dims[d]);
+        printf("\n");
+    }
+    if (!shows_all && n > TENSORS_SHOWN)
+        printf("    and %d more (--all lists them)\n", n - TENSORS_SHOWN);
+    printf("    %d tensors, %.3fM values\n", n, values / 1e6);
+}
+
+static strait_err inspect_safetensors(const char *path) {
+    struct strait_safetensors *file = NULL;
+    STRAIT_TRY(strait_safetensors_open(path, &file));
+    printf("%s: safetensors\n", path);
+    print_tensors(file);
+    strait_safetensors_close(&file);
+    return STRAIT_OK;
+}
+
+static strait_err inspect_checkpoint(const char *path) {
+    struct strait_checkpoint *checkpoint = NULL;
+    strait_snapshot_shape names;
+    strait_shape shape;
+    STRAIT_TRY(strait_checkpoint_open(path, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
+    printf("%s: checkpoint after step %lld, whole\n", strait_checkpoint_path(checkpoint),
+           (long long)strait_checkpoint_step(checkpoint));
+    const char *print = strait_checkpoint_tokenizer(checkpoint);
+    printf("  tokenizer %s\n", print[0] != '\0' ? print : "unknown");
+    const strait_err err = strait_snapshot_shape_of(checkpoint, &shape);
+    if (err == STRAIT_OK) {
+        strait_snapshot_describe(&shape, &names);
+        printf("  model");
+        for (int i = 0; i < names.n; i++)
+            printf(" %s=%s", names.pairs[i].key, names.pairs[i].value);
+        printf("\n  parameters %.3fM\n", (double)strait_shape_params(&shape) / 1e6);
+    }
+    const char *name = NULL;
+    const struct strait_safetensors *file;
+    for (int i = 0; (file = strait_checkpoint_file(checkpoint, i, &name)) != NULL; i++) {
+        printf("  %s\n", name);
+        print_tensors(file);
+    }
+    strait_checkpoint_close(&checkpoint);
+    return err;
+}
+
+/* The first and last losses, and some between. */
+static void print_losses(const strait_metrics_point *points, int n, int is_valid) {
+    int n_kind = 0;
+    for (int i = 0; i < n; i++)
+        n_kind += points[i].is_valid_loss == is_valid;
+    if (n_kind == 0) return;
+    printf("  %s loss:", is_valid ? "validation" : "training");
+    int seen = 0;
+    int shown = 0;
+    for (int i = 0; i < n; i++) {
+        if (points[i].is_valid_loss != is_valid) continue;
+        const int is_due = shows_all || seen == n_kind - 1 ||
+                           (int64_t)seen * POINTS_SHOWN >= (int64_t)shown * n_kind;
+        seen++;
+        if (!is_due) continue;
+        shown++;
+        printf(" %lld:%.4f", (long long)points[i].step, points[i].loss);
+    }
+    printf("\n");
+}
+
+static strait_err inspect_run(const char *path) {
+    char file[STRAIT_PATH_MAX];
+    strait_metrics_point *points = NULL;
+    int64_t *steps = NULL;
+    int n = 0;
+    int n_steps = 0;
+    STRAIT_TRY(strait_file_path(file, "%s/metrics.jsonl", path));
+    if (strait_file_exists(file)) STRAIT_TRY(strait_metrics_read(file, &points, &n));
+    printf("%s: run\n", path);
+    print_losses(points, n, 0);
+    print_losses(points, n, 1);
+    strait_alloc_free(points);
+    STRAIT_TRY(strait_checkpoint_list(path, &steps, &n_steps));
+    printf("  checkpoints:%s", n_steps == 0 ? " none" : "");
+    for (int i = 0; i < n_steps; i++)
+        printf(" %lld", (long long)steps[i]);
+    printf("\n");
+    strait_alloc_free(steps);
+    return STRAIT_OK;
+}
+
+static strait_err inspect_corpus(const char *path) {
+    struct strait_corpus *corpus = NULL;
+    STRAIT_TRY(strait_corpus_open(path, &corpus));
+    printf("%s: %lld tokens in %d shard%s\n", path, (long long)corpus->n_tokens, corpus->n_shards,
+           corpus->n_shards == 1 ? "" : "s");
+    printf("  vocabulary %lld\n  tokenizer %s\n", (long long)corpus->vocab,
+           corpus->tokenizer[0] != '\0' ? corpus->tokenizer : "unknown");
+    for (int i = 0; i < corpus->n_shards; i++)
+        printf("  %s: %lld tokens of %d bytes\n", corpus->paths[i],
+               (long long)corpus->shards[i].n_tokens, corpus->shards[i].id_bytes);
+    const strait_err err = verifies ? strait_corpus_verify(corpus) : STRAIT_OK;
+    if (err == STRAIT_OK && verifies) printf("  verified\n");
+    strait_corpus_close(&corpus);
+    return err;
+}
+
+static strait_err inspect_tokenizer(const char *path) {
+    struct strait_tokenizer *tokenizer = NULL;
+    STRAIT_TRY(strait_tokenizer_open(path, &tokenizer));
+    printf("%s: tokenizer, %d tokens\n  fingerprint %s\n  end of text %d\n", path,
+           (int)strait_tokenizer_vocab(tokenizer), strait_tokenizer_fingerprint(tokenizer),
+           (int)strait_tokenizer_end(tokenizer));
+    strait_tokenizer_close(&tokenizer);
+    return STRAIT_OK;
+}
+
+static int ends_with(const char *text, const char *ending) {
+    const size_t n = strlen(text);
+    const size_t m = strlen(ending);
+    return n >= m && strcmp(text + n - m, ending) == 0;
+}
+
+/* A .json is a manifest of shards or a tokenizer: each is tried, the manifest first. */
+static strait_err inspect_json(const char *path) {
+    return inspect_corpus(path) == STRAIT_OK ? STRAIT_OK : inspect_tokenizer(path);
+}
+
+static strait_err inspect(const char *path) {
+    char manifest[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(manifest, "%s/manifest.json", path));
+    if (!strait_file_exists(path))
+        return STRAIT_FAIL(STRAIT_EIO, "%s: there is no such file or folder", path);
+    if (strait_file_is_folder(path))
+        return strait_file_exists(manifest) ? inspect_checkpoint(path) : inspect_run(path);
+    if (ends_with(path, ".safetensors")) return inspect_safetensors(path);
+    if (ends_with(path, ".bin")) return inspect_corpus(path);
+    if (ends_with(path, ".json")) return inspect_json(path);
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "%s: inspect knows run and checkpoint folders, .bin, .json, .safetensors",
+                       path);
+}
+
+static strait_err run_inspect(int n_words, const char **words) {
+    if (n_words < 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "inspect wants a run, checkpoint, shard or tokenizer");
+    for (int i = 0; i < n_words; i++)
+        STRAIT_TRY(inspect(words[i]));
+    return STRAIT_OK;
+}
+
+const strait_command strait_cmd_inspect = {
+    .name = "inspect",
+    .usage = "PATH... [flags]",
+    .summary = "look into runs, checkpoints, shards and tokenizers",
+    .about = "Says what a run folder, a checkpoint folder, a .bin shard, a shard manifest, a\n"
+             "tokenizer.json or a .safetensors file holds, and whether it is whole.",
+    .flags = flags,
+    .run = run_inspect,
+};

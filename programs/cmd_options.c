@@ -1,0 +1,84 @@
+/* cmd_options.c - strait options [SECTION]: what a run file may say. */
+#include "base/options.h"
+#include "commands.h"
+#include "pipeline/run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int is_markdown;
+
+static const strait_flag flags[] = {
+    {"markdown", 0, STRAIT_FLAG_SWITCH, &is_markdown, NULL, "as the tables of docs/run-file.md"},
+    {0},
+};
+
+/* Letters of the key before its first dot; all of a key without one. */
+static size_t section_length(const char *key) {
+    return strcspn(key, ".");
+}
+
+static int is_in(const char *key, const char *section) {
+    return section == NULL ||
+           (strlen(section) == section_length(key) && strncmp(key, section, strlen(section)) == 0);
+}
+
+static int starts_section(const strait_options *table, int i) {
+    const size_t length = section_length(table->rows[i].key);
+    if (table->rows[i].key[length] == '\0') return 0;
+    return i == 0 || strncmp(table->rows[i].key, table->rows[i - 1].key, length + 1) != 0;
+}
+
+static void print_plain(const strait_options *table, int i) {
+    const strait_option *option = &table->rows[i];
+    char what[STRAIT_OPTION_TEXT_MAX];
+    char initial[STRAIT_OPTION_TEXT_MAX];
+    strait_options_describe(option, what);
+    strait_options_describe_default(table, option, initial);
+    if (starts_section(table, i))
+        printf("\n%.*s:\n", (int)section_length(option->key), option->key);
+    printf("  %-24s %s\n  %24s %s", option->key, option->help, "", what);
+    printf(initial[0] != '\0' ? "; default %s\n" : "\n", initial);
+}
+
+static void print_markdown(const strait_options *table, int i) {
+    const strait_option *option = &table->rows[i];
+    char what[STRAIT_OPTION_TEXT_MAX];
+    char initial[STRAIT_OPTION_TEXT_MAX];
+    strait_options_describe(option, what);
+    strait_options_describe_default(table, option, initial);
+    if (starts_section(table, i))
+        printf("\n### %.*s\n", (int)section_length(option->key), option->key);
+    if (i == 0 || starts_section(table, i))
+        printf("\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
+    printf("| `%s` | %s | %s | %s |\n", option->key, what, initial, option->help);
+}
+
+static strait_err run(int n_words, const char **words) {
+    const strait_options *table = strait_run_options();
+    if (n_words > 1) return STRAIT_FAIL(STRAIT_ECONFIG, "options: expected one section at most");
+    const char *section = n_words == 1 ? words[0] : NULL;
+    int n = 0;
+    for (int i = 0; i < table->n_rows; i++) {
+        if (!is_in(table->rows[i].key, section)) continue;
+        if (is_markdown)
+            print_markdown(table, i);
+        else
+            print_plain(table, i);
+        n++;
+    }
+    if (n == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "options: no section \"%s\"; \"strait options\" lists all", section);
+    return STRAIT_OK;
+}
+
+const strait_command strait_cmd_options = {
+    .name = "options",
+    .usage = "[SECTION]",
+    .summary = "every key of a run file, with bounds and default",
+    .about = "Prints every key that a run file or --set may give, with what it may be, what it is "
+             "by\ndefault and what it does; or those of one section, such as train.",
+    .flags = flags,
+    .run = run,
+};

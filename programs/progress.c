@@ -1,0 +1,56 @@
+#include "progress.h"
+
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static const double SHOW_SECONDS = 0.1;
+
+void strait_progress_init(strait_progress *progress) {
+    *progress = (strait_progress){.is_terminal = isatty(STDERR_FILENO)};
+}
+
+void strait_progress_show(strait_progress *progress, int is_due, int is_final, const char *format,
+                          ...) {
+    const double now = strait_clock_seconds();
+    if (progress->is_terminal ? !is_final && now - progress->last < SHOW_SECONDS : !is_due) return;
+    progress->last = now;
+    if (progress->is_terminal) fputs("\r\033[K", stderr);
+    va_list args;
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    progress->is_open = progress->is_terminal && !is_final;
+    if (!progress->is_open) fputc('\n', stderr);
+    (void)fflush(stderr);
+}
+
+void strait_progress_say(strait_progress *progress, const char *format, ...) {
+    if (progress->is_open) fputs("\r\033[K", stderr);
+    progress->is_open = 0;
+    va_list args;
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+void strait_progress_duration(double seconds, char out[32]) {
+    const long s = seconds < 0.0 ? 0 : (long)(seconds + 0.5);
+    if (s >= 3600)
+        (void)snprintf(out, 32, "%ldh%02ldm", s / 3600, s / 60 % 60);
+    else if (s >= 60)
+        (void)snprintf(out, 32, "%ldm%02lds", s / 60, s % 60);
+    else
+        (void)snprintf(out, 32, "%lds", s);
+}
+
+void strait_progress_bytes(double bytes, char out[32]) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    for (; bytes >= 1024.0 && unit < 4; unit++)
+        bytes /= 1024.0;
+    (void)snprintf(out, 32, bytes < 10.0 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}

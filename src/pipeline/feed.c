@@ -1,0 +1,197 @@
+#include "pipeline/feed.h"
+
+#include "backend/slab.h"
+#include "base/alloc.h"
+#include "data/tokenizer.h"
+
+struct strait_feed {
+    struct strait_corpus *train, *valid; // valid is NULL where the run has none
+    int64_t vocab;
+    int64_t valid_limit; // tokens; 0: all
+    uint64_t seed;
+
+    strait_recipe recipe;
+    strait_sampler train_sampler, valid_sampler;
+    struct strait_backend *backend;
+    struct strait_slab room;
+    strait_tensor *tokens, *targets; // one a slot
+    int32_t *host_tokens, *host_targets;
+};
+
+/* The tokenizer, where the run names one, must be the one the shards were made with. */
+static strait_err check_tokenizer(struct strait_feed *feed, const strait_run *run) {
+    if (run->data.tokenizer[0] == '\0') return STRAIT_OK;
+    struct strait_tokenizer *tokenizer = NULL;
+    STRAIT_TRY(strait_tokenizer_open(run->data.tokenizer, &tokenizer));
+    const int64_t vocab = strait_tokenizer_vocab(tokenizer);
+    if (feed->vocab == 0) feed->vocab = vocab;
+    strait_err err = STRAIT_OK;
+    if (vocab > feed->vocab)
+        err = STRAIT_FAIL(STRAIT_ECONFIG,
+                          "model.vocab is %lld, but %s has %lld tokens: raise it or leave it out",
+                          (long long)feed->vocab, run->data.tokenizer, (long long)vocab);
+    const char *print = strait_tokenizer_fingerprint(tokenizer);
+    if (err == STRAIT_OK) err = strait_corpus_expect(feed->train, feed->vocab, print);
+    if (err == STRAIT_OK && feed->valid != NULL)
+        err = strait_corpus_expect(feed->valid, feed->vocab, print);
+    strait_tokenizer_close(&tokenizer);
+    return err;
+}
+
+/* Without a tokenizer: training and validation shards must agree with each other. */
+static strait_err check_corpora(struct strait_feed *feed) {
+    if (feed->vocab == 0) feed->vocab = feed->train->vocab;
+    if (feed->vocab == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "%s does not state its vocabulary: set model.vocab or data.tokenizer",
+                           feed->train->name);
+    const char *print = feed->train->tokenizer[0] != '\0' ? feed->train->tokenizer : NULL;
+    STRAIT_TRY(strait_corpus_expect(feed->train, feed->vocab, NULL));
+    if (feed->valid == NULL) return STRAIT_OK;
+    const int knows = print != NULL && feed->valid->tokenizer[0] != '\0';
+    return strait_corpus_expect(feed->valid, feed->vocab, knows ? print : NULL);
+}
+
+static strait_err open_into(struct strait_feed *feed, const strait_run *run) {
+    if (run->data.train[0] == '\0')
+        return STRAIT_FAIL(STRAIT_ECONFIG, "data.train is not set: name the token shards");
+    feed->vocab = run->model.vocab;
+    feed->seed = (uint64_t)run->train.seed;
+    feed->valid_limit = run->data.valid_tokens;
+    STRAIT_TRY(strait_corpus_open(run->data.train, &feed->train));
+    if (run->data.valid[0] != '\0') STRAIT_TRY(strait_corpus_open(run->data.valid, &feed->valid));
+    STRAIT_TRY(check_tokenizer(feed, run));
+    return check_corpora(feed);
+}
+
+strait_err strait_feed_open(const strait_run *run, struct strait_feed **out) {
+    struct strait_feed *feed = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *feed, "feed", (void **)&feed));
+    const strait_err err = open_into(feed, run);
+    if (err != STRAIT_OK) {
+        strait_feed_close(&feed);
+        return err;
+    }
+    *out = feed;
+    return STRAIT_OK;
+}
+
+void strait_feed_close(struct strait_feed **feed) {
+    struct strait_feed *f = *feed;
+    if (f == NULL) return;
+    strait_feed_release(f);
+    strait_corpus_close(&f->train);
+    strait_corpus_close(&f->valid);
+    strait_alloc_free(f);
+    *feed = NULL;
+}
+
+void strait_feed_release(struct strait_feed *feed) {
+    strait_slab_fini(&feed->room);
+    strait_alloc_free(feed->tokens);
+    strait_alloc_free(feed->targets);
+    strait_alloc_free(feed->host_tokens);
+    strait_alloc_free(feed->host_targets);
+    feed->tokens = feed->targets = NULL;
+    feed->host_tokens = feed->host_targets = NULL;
+}
+
+int64_t strait_feed_vocab(const struct strait_feed *feed) {
+    return feed->vocab;
+}
+
+const char *strait_feed_tokenizer(const struct strait_feed *feed) {
+    return feed->train->tokenizer;
+}
+
+int64_t strait_feed_train_tokens(const struct strait_feed *feed) {
+    return feed->train->n_tokens;
+}
+
+static int64_t microbatch_tokens(const strait_recipe *recipe) {
+    return recipe->microbatch * recipe->shape.context;
+}
+
+size_t strait_feed_bytes(const strait_recipe *recipe, int n_slots) {
+    /* Inputs and targets of each slot, and one of each on the host. */
+    return (size_t)(2 * (n_slots + 1)) * (size_t)microbatch_tokens(recipe) * sizeof(int32_t);
+}
+
+strait_err strait_feed_prepare(struct strait_feed *feed, const strait_recipe *recipe,
+                               struct strait_backend *backend, int n_slots) {
+    const int64_t n = microbatch_tokens(recipe);
+    feed->recipe = *recipe;
+    feed->backend = backend;
+    STRAIT_TRY(
+        strait_sampler_init(feed->train, recipe->shape.context, feed->seed, &feed->train_sampler));
+    if (feed->valid != NULL)
+        STRAIT_TRY(
+            strait_sampler_in_order(feed->valid, recipe->shape.context, &feed->valid_sampler));
+    STRAIT_TRY(strait_alloc((size_t)n_slots, sizeof *feed->tokens, "ids", (void **)&feed->tokens));
+    STRAIT_TRY(
+        strait_alloc((size_t)n_slots, sizeof *feed->targets, "ids", (void **)&feed->targets));
+    STRAIT_TRY(
+        strait_alloc((size_t)n, sizeof(int32_t), "ids on the host", (void **)&feed->host_tokens));
+    STRAIT_TRY(
+        strait_alloc((size_t)n, sizeof(int32_t), "ids on the host", (void **)&feed->host_targets));
+    for (int i = 0; i < n_slots; i++) {
+        STRAIT_TRY(strait_slab_add(&feed->room, STRAIT_I32, n, 1, &feed->tokens[i]));
+        STRAIT_TRY(strait_slab_add(&feed->room, STRAIT_I32, n, 1, &feed->targets[i]));
+    }
+    return strait_slab_commit(&feed->room, backend);
+}
+
+static strait_err bring(struct strait_feed *feed, struct strait_stream *stream, int slot) {
+    const struct strait_backend_ops *ops = feed->backend->ops;
+    const size_t bytes = strait_tensor_bytes(feed->tokens[slot]);
+    STRAIT_TRY(ops->upload(stream, feed->tokens[slot].data, feed->host_tokens, bytes));
+    return ops->upload(stream, feed->targets[slot].data, feed->host_targets, bytes);
+}
+
+strait_err strait_feed_load(struct strait_feed *feed, struct strait_stream *stream, int slot,
+                            int64_t step, int64_t microbatch) {
+    const int64_t rows = feed->recipe.microbatch;
+    STRAIT_TRY(strait_sampler_fill(&feed->train_sampler,
+                                   step * feed->recipe.sequences + microbatch * rows, rows,
+                                   feed->host_tokens, feed->host_targets));
+    return bring(feed, stream, slot);
+}
+
+static int64_t valid_windows(const struct strait_feed *feed) {
+    if (feed->valid == NULL) return 0;
+    const int64_t context = feed->recipe.shape.context;
+    const int64_t limit = feed->valid_limit > 0 ? (feed->valid_limit + context - 1) / context
+                                                : feed->valid_sampler.n_windows;
+    return limit < feed->valid_sampler.n_windows ? limit : feed->valid_sampler.n_windows;
+}
+
+int64_t strait_feed_valid_batches(const struct strait_feed *feed) {
+    return (valid_windows(feed) + feed->recipe.microbatch - 1) / feed->recipe.microbatch;
+}
+
+int64_t strait_feed_valid_tokens(const struct strait_feed *feed) {
+    return valid_windows(feed) * feed->recipe.shape.context;
+}
+
+strait_err strait_feed_load_valid(struct strait_feed *feed, struct strait_stream *stream, int slot,
+                                  int64_t batch) {
+    const int64_t context = feed->recipe.shape.context;
+    const int64_t first = batch * feed->recipe.microbatch;
+    const int64_t left = valid_windows(feed) - first;
+    const int64_t rows = left < feed->recipe.microbatch ? left : feed->recipe.microbatch;
+    STRAIT_TRY(strait_sampler_fill(&feed->valid_sampler, first, rows, feed->host_tokens,
+                                   feed->host_targets));
+    for (int64_t i = rows * context; i < feed->recipe.microbatch * context; i++) {
+        feed->host_tokens[i] = 0;
+        feed->host_targets[i] = -1;
+    }
+    return bring(feed, stream, slot);
+}
+
+strait_tensor strait_feed_tokens(const struct strait_feed *feed, int slot) {
+    return feed->tokens[slot];
+}
+
+strait_tensor strait_feed_targets(const struct strait_feed *feed, int slot) {
+    return feed->targets[slot];
+}

@@ -1,0 +1,42 @@
+/* feed.h - the token ids of a run, brought to the device microbatch by microbatch.
+ *
+ * Which ids make a microbatch follows from the run's seed and the step alone (data/sampler.h), so
+ * every stage feeds itself from its own copy of the shards. */
+#pragma once
+
+#include "backend/backend.h"
+#include "data/corpus.h"
+#include "data/sampler.h"
+#include "pipeline/recipe.h"
+
+struct strait_feed;
+
+/* Opens the run's shards and checks them against each other, the tokenizer and model.vocab. */
+strait_err strait_feed_open(const strait_run *run, struct strait_feed **out);
+void strait_feed_close(struct strait_feed **feed); // accepts NULL
+
+/* What the data say the vocabulary is, and the fingerprint of their tokenizer ("" if unknown). */
+int64_t strait_feed_vocab(const struct strait_feed *feed);
+const char *strait_feed_tokenizer(const struct strait_feed *feed);
+int64_t strait_feed_train_tokens(const struct strait_feed *feed);
+
+/* Makes room for n_slots microbatches on the device. */
+strait_err strait_feed_prepare(struct strait_feed *feed, const strait_recipe *recipe,
+                               struct strait_backend *backend, int n_slots);
+void strait_feed_release(struct strait_feed *feed);                 // gives that room back
+size_t strait_feed_bytes(const strait_recipe *recipe, int n_slots); // that room
+
+/* Brings microbatch `microbatch` of `step` into a slot. No allocation. */
+strait_err strait_feed_load(struct strait_feed *feed, struct strait_stream *stream, int slot,
+                            int64_t step, int64_t microbatch);
+
+/* Validation: how many microbatches and how many tokens count; then one of them. Rows past the end
+ * have no target. */
+int64_t strait_feed_valid_batches(const struct strait_feed *feed);
+int64_t strait_feed_valid_tokens(const struct strait_feed *feed);
+strait_err strait_feed_load_valid(struct strait_feed *feed, struct strait_stream *stream, int slot,
+                                  int64_t batch);
+
+/* [N x 1] i32 on the device. */
+strait_tensor strait_feed_tokens(const struct strait_feed *feed, int slot);
+strait_tensor strait_feed_targets(const struct strait_feed *feed, int slot);

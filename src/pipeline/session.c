@@ -1,0 +1,168 @@
+#include "pipeline/session.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "store/checkpoint.h"
+#include "watch/metrics.h"
+
+struct session {
+    const strait_session_spec *spec;
+    const strait_run *run;
+    const char *folder;
+    struct strait_trainer *trainer;
+    struct strait_metrics *metrics;
+    int lock;           // file descriptor that holds the folder; 0: none
+    int64_t saved_step; // of the newest checkpoint; -1: none
+};
+
+static void note(const struct session *s, const char *text) {
+    if (s->spec->events.noted != NULL) s->spec->events.noted(s->spec->events.user, text);
+}
+
+/* A fault the run survives: told, not returned. */
+static void note_fault(const struct session *s, strait_err err) {
+    if (err != STRAIT_OK) note(s, strait_err_detail());
+}
+
+static strait_err refuse_old_run(const struct session *s, const char *metrics_path) {
+    char checkpoints[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(checkpoints, "%s/checkpoints", s->folder));
+    if (!strait_file_exists(metrics_path) && !strait_file_exists(checkpoints)) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "%s already holds a run: --resume goes on with it, --out DIR starts another",
+                       s->folder);
+}
+
+static strait_err copy_tokenizer(const struct session *s) {
+    enum {
+        TOKENIZER_MAX = 1 << 28
+    };
+    char path[STRAIT_PATH_MAX];
+    char *text = NULL;
+    size_t bytes = 0;
+    if (s->run->data.tokenizer[0] == '\0') return STRAIT_OK;
+    STRAIT_TRY(strait_file_path(path, "%s/tokenizer.json", s->folder));
+    STRAIT_TRY(strait_file_read(s->run->data.tokenizer, TOKENIZER_MAX, &text, &bytes));
+    const strait_err err = strait_file_replace(path, text, bytes);
+    strait_alloc_free(text);
+    return err;
+}
+
+/* Before the trainer takes memory and time: is the folder ours to write? */
+static strait_err claim_folder(struct session *s) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_make_folders(s->folder));
+    STRAIT_TRY(strait_file_path(path, "%s/.lock", s->folder));
+    STRAIT_TRY(strait_file_lock(path, &s->lock));
+    STRAIT_TRY(strait_file_path(path, "%s/metrics.jsonl", s->folder));
+    return s->spec->resumes ? STRAIT_OK : refuse_old_run(s, path);
+}
+
+static strait_err load_checkpoint(struct session *s) {
+    int64_t *steps = NULL;
+    int n = 0;
+    const char *skipped = NULL;
+    STRAIT_TRY(strait_checkpoint_list(s->folder, &steps, &n));
+    strait_alloc_free(steps);
+    if (n == 0) {
+        note(s, "no checkpoint yet: starting from the first step");
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(strait_trainer_load(s->trainer, s->folder, &skipped));
+    if (skipped != NULL) note(s, skipped);
+    s->saved_step = strait_trainer_step_count(s->trainer);
+    return STRAIT_OK;
+}
+
+static strait_err open_files(struct session *s) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_checkpoint_prepare(s->folder));
+    STRAIT_TRY(strait_file_path(path, "%s/run.yaml", s->folder));
+    STRAIT_TRY(strait_run_save(s->run, path));
+    STRAIT_TRY(copy_tokenizer(s));
+    STRAIT_TRY(strait_file_path(path, "%s/metrics.jsonl", s->folder));
+    return strait_metrics_open(path, strait_trainer_step_count(s->trainer), &s->metrics);
+}
+
+static strait_err open_session(struct session *s) {
+    STRAIT_TRY(claim_folder(s));
+    STRAIT_TRY(strait_trainer_open(s->run, &s->trainer));
+    if (s->spec->resumes) STRAIT_TRY(load_checkpoint(s));
+    STRAIT_TRY(open_files(s));
+    strait_trainer_facts facts;
+    strait_trainer_describe(s->trainer, &facts);
+    if (s->spec->events.opened != NULL)
+        s->spec->events.opened(s->spec->events.user, &facts, strait_trainer_step_count(s->trainer));
+    return STRAIT_OK;
+}
+
+static void close_session(struct session *s) {
+    strait_metrics_close(&s->metrics);
+    strait_trainer_close(&s->trainer);
+    strait_file_unlock(&s->lock);
+}
+
+static strait_err save(struct session *s) {
+    STRAIT_TRY(strait_trainer_save(s->trainer, s->folder));
+    s->saved_step = strait_trainer_step_count(s->trainer);
+    if (s->spec->events.saved != NULL) s->spec->events.saved(s->spec->events.user, s->saved_step);
+    return STRAIT_OK;
+}
+
+static strait_err validate(struct session *s) {
+    const int64_t step = strait_trainer_step_count(s->trainer);
+    double loss = 0.0;
+    STRAIT_TRY(strait_trainer_validate(s->trainer, &loss));
+    note_fault(s, strait_metrics_put_valid(s->metrics, step, loss));
+    if (s->spec->events.validated != NULL)
+        s->spec->events.validated(s->spec->events.user, step, loss);
+    return STRAIT_OK;
+}
+
+static strait_err take_step(struct session *s) {
+    strait_trainer_report report;
+    STRAIT_TRY(strait_trainer_step(s->trainer, &report));
+    const strait_metrics_step line = {.step = report.step,
+                                      .loss = report.loss,
+                                      .rate = report.rate,
+                                      .grad_norm = report.grad_norm,
+                                      .tokens_per_s = report.tokens_per_s,
+                                      .limit = "compute",
+                                      .seconds = report.seconds};
+    note_fault(s, strait_metrics_put_step(s->metrics, &line));
+    if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);
+    return STRAIT_OK;
+}
+
+static int is_due(int64_t step, int64_t every) {
+    return every > 0 && step % every == 0;
+}
+
+static strait_err run_steps(struct session *s) {
+    const int64_t n_steps = s->run->train.steps;
+    const int validates = s->run->data.valid[0] != '\0';
+    for (;;) {
+        const int64_t step = strait_trainer_step_count(s->trainer);
+        if (step >= n_steps) break;
+        STRAIT_TRY(take_step(s));
+        const int is_last = step + 1 == n_steps;
+        if (validates && (is_last || is_due(step + 1, s->run->train.valid_every)))
+            STRAIT_TRY(validate(s));
+        if (s->spec->events.must_stop(s->spec->events.user) && !is_last) {
+            STRAIT_TRY(save(s));
+            return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped after step %lld of %lld, saved in %s",
+                               (long long)(step + 1), (long long)n_steps, s->folder);
+        }
+        if (!is_last && is_due(step + 1, s->run->train.save_every)) note_fault(s, save(s));
+    }
+    if (s->saved_step == strait_trainer_step_count(s->trainer)) return STRAIT_OK;
+    return save(s);
+}
+
+strait_err strait_session_run(const strait_session_spec *spec) {
+    struct session s = {.spec = spec, .run = spec->run, .folder = spec->folder, .saved_step = -1};
+    strait_err err = open_session(&s);
+    if (err == STRAIT_OK) err = run_steps(&s);
+    close_session(&s);
+    return err;
+}

@@ -1,0 +1,38 @@
+/* trained.h - a trained model from its folder: weights, shape, tokenizer. For reading only. */
+#pragma once
+
+#include "backend/backend.h"
+#include "data/tokenizer.h"
+#include "model/stage.h"
+#include "store/checkpoint.h"
+
+struct strait_trained {
+    struct strait_backend *backend;
+    struct strait_stage *stage;         // the whole model, not for training
+    struct strait_tokenizer *tokenizer; // NULL where the folder has none
+    strait_shape shape;
+    int64_t step;
+    char path[4096]; // of the checkpoint
+};
+
+/* `folder` is a run's, whose newest checkpoint is taken, or one checkpoint's. The tokenizer is the
+ * run folder's copy, or `tokenizer` where that is not NULL; one of another fingerprint than the
+ * model was trained with is refused. About n_tokens, in whole contexts, are scored at a time. */
+strait_err strait_trained_open(const char *folder, const char *tokenizer,
+                               strait_backend_spec backend, int64_t n_tokens,
+                               struct strait_trained **out);
+void strait_trained_close(struct strait_trained **trained); // accepts NULL
+
+/* Gives tokens [first, first + n) of something long. */
+typedef strait_err (*strait_trained_fetch)(void *user, int64_t first, int64_t n, int32_t *out);
+
+typedef struct strait_trained_score {
+    double loss_sum;  // of all predicted tokens
+    int64_t n_tokens; // predicted: all but the first of each window
+} strait_trained_score;
+
+/* Scores n_tokens tokens in windows of the model's context, each on its own; `seen`, unless NULL,
+ * is called with the number of tokens scored so far. */
+strait_err strait_trained_evaluate(struct strait_trained *trained, strait_trained_fetch fetch,
+                                   void *user, int64_t n_tokens, void (*seen)(int64_t n),
+                                   strait_trained_score *out);

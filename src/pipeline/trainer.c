@@ -1,0 +1,180 @@
+#include <strait/trainer.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "pipeline/snapshot.h"
+#include "pipeline/worker.h"
+#include "store/checkpoint.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum {
+    SKIPS_MAX = 20, // non-finite gradients in a row before giving up
+    NOTE_BYTES = 1024,
+    /* The program, its libraries, thread stacks and matrix buffers, measured. */
+    PROGRAM_BYTES = 12 << 20
+};
+
+struct strait_trainer {
+    strait_run run;
+    strait_recipe recipe;
+    struct strait_feed *feed;
+    struct strait_worker *worker;
+    int64_t step;  // steps done
+    int n_skipped; // in a row
+    char note[NOTE_BYTES];
+};
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Pages of the shards that a run touches stay in memory as long as there is room. */
+static size_t shard_bytes(const strait_run *run, const struct strait_feed *feed) {
+    const size_t whole = (size_t)strait_feed_train_tokens(feed) * sizeof(uint16_t);
+    return smaller(whole, (size_t)(run->train.steps * run->train.batch_tokens) * sizeof(uint16_t));
+}
+
+static strait_err describe(const strait_run *run, const strait_recipe *recipe,
+                           const struct strait_feed *feed, strait_trainer_facts *out) {
+    strait_worker_memory memory;
+    STRAIT_TRY(strait_worker_plan(run, recipe, &memory));
+    memory.data += shard_bytes(run, feed);
+    *out = (strait_trainer_facts){
+        .parameters = strait_shape_params(&recipe->shape),
+        .vocab = recipe->shape.vocab,
+        .train_tokens = strait_feed_train_tokens(feed),
+        .microbatch = recipe->microbatch,
+        .n_microbatches = recipe->n_microbatches,
+        .flops_per_token = strait_shape_train_flops(&recipe->shape),
+        .memory = {memory.weights, memory.gradients, memory.optimizer, memory.activations,
+                   memory.data,
+                   memory.weights + memory.gradients + memory.optimizer + memory.activations +
+                       memory.data + PROGRAM_BYTES},
+    };
+    return STRAIT_OK;
+}
+
+strait_err strait_trainer_plan(const strait_run *run, strait_trainer_facts *out) {
+    struct strait_feed *feed = NULL;
+    strait_recipe recipe;
+    STRAIT_TRY(strait_feed_open(run, &feed));
+    strait_err err = strait_recipe_make(run, strait_feed_vocab(feed), &recipe);
+    if (err == STRAIT_OK) err = describe(run, &recipe, feed, out);
+    strait_feed_close(&feed);
+    return err;
+}
+
+static strait_err open_into(struct strait_trainer *t) {
+    STRAIT_TRY(strait_feed_open(&t->run, &t->feed));
+    STRAIT_TRY(strait_recipe_make(&t->run, strait_feed_vocab(t->feed), &t->recipe));
+    return strait_worker_open(&t->run, &t->recipe, t->feed, &t->worker);
+}
+
+strait_err strait_trainer_open(const strait_run *run, struct strait_trainer **out) {
+    struct strait_trainer *t = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *t, "trainer", (void **)&t));
+    t->run = *run;
+    const strait_err err = open_into(t);
+    if (err != STRAIT_OK) {
+        strait_trainer_close(&t);
+        return err;
+    }
+    *out = t;
+    return STRAIT_OK;
+}
+
+void strait_trainer_close(struct strait_trainer **trainer) {
+    struct strait_trainer *t = *trainer;
+    if (t == NULL) return;
+    strait_worker_close(&t->worker);
+    strait_feed_close(&t->feed);
+    strait_alloc_free(t);
+    *trainer = NULL;
+}
+
+void strait_trainer_describe(const struct strait_trainer *t, strait_trainer_facts *out) {
+    *out = (strait_trainer_facts){0};
+    (void)describe(&t->run, &t->recipe, t->feed, out);
+    out->valid_tokens = strait_feed_valid_tokens(t->feed);
+    (void)snprintf(out->device, sizeof out->device, "%s", strait_worker_device(t->worker));
+}
+
+int64_t strait_trainer_step_count(const struct strait_trainer *trainer) {
+    return trainer->step;
+}
+
+/* The norm of all gradients. Added up parameter by parameter in the order of the model, so that it
+ * has the same bits whatever the cut into stages. */
+static double gradient_norm(const struct strait_trainer *t) {
+    int n = 0;
+    const float *squares = strait_worker_squares(t->worker, &n);
+    double sum = 0.0;
+    for (int i = 0; i < n; i++)
+        sum += (double)squares[i];
+    return sqrt(sum);
+}
+
+static strait_err update(struct strait_trainer *t, strait_trainer_report *report) {
+    const double limit = t->run.train.clip;
+    report->is_skipped = !isfinite(report->loss) || !isfinite(report->grad_norm);
+    if (report->is_skipped) {
+        if (++t->n_skipped < SKIPS_MAX) return STRAIT_OK;
+        return STRAIT_FAIL(STRAIT_ENONFINITE,
+                           "step %lld: %d gradients in a row were not finite: lower train.rate or "
+                           "raise train.warmup, and resume",
+                           (long long)report->step, t->n_skipped);
+    }
+    t->n_skipped = 0;
+    const int clips = limit > 0.0 && report->grad_norm > limit;
+    return strait_worker_update(t->worker, t->step,
+                                clips ? (float)(limit / report->grad_norm) : 1.0f);
+}
+
+strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *out) {
+    const double began = strait_clock_seconds();
+    const double n_tokens = (double)t->run.train.batch_tokens;
+    double loss_sum = 0.0;
+    STRAIT_TRY(strait_worker_gradients(t->worker, t->step, &loss_sum));
+    strait_trainer_report report = {
+        .step = t->step + 1,
+        .loss = loss_sum / n_tokens,
+        .rate = t->run.train.rate * (double)strait_rate_factor(&t->recipe.rate, t->step),
+        .grad_norm = gradient_norm(t),
+    };
+    STRAIT_TRY(update(t, &report));
+    t->step++;
+    report.seconds = strait_clock_seconds() - began;
+    report.tokens_per_s = n_tokens / report.seconds;
+    *out = report;
+    return STRAIT_OK;
+}
+
+strait_err strait_trainer_validate(struct strait_trainer *trainer, double *loss) {
+    return strait_worker_validate(trainer->worker, loss);
+}
+
+strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
+    return strait_snapshot_save(t->worker, folder, t->step, strait_feed_tokenizer(t->feed),
+                                (int)t->run.train.keep);
+}
+
+static strait_err load_from(struct strait_trainer *t, const struct strait_checkpoint *checkpoint) {
+    STRAIT_TRY(strait_snapshot_check(checkpoint, &t->recipe.shape, strait_feed_tokenizer(t->feed)));
+    STRAIT_TRY(strait_snapshot_load(checkpoint, strait_worker_stage(t->worker),
+                                    strait_worker_optimizer(t->worker)));
+    t->step = strait_checkpoint_step(checkpoint);
+    return STRAIT_OK;
+}
+
+strait_err strait_trainer_load(struct strait_trainer *t, const char *folder, const char **note) {
+    struct strait_checkpoint *checkpoint = NULL;
+    STRAIT_TRY(strait_checkpoint_open(folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint));
+    const strait_err err = load_from(t, checkpoint);
+    const char *skipped = strait_checkpoint_skipped(checkpoint);
+    if (skipped != NULL) (void)snprintf(t->note, sizeof t->note, "%s", skipped);
+    *note = skipped != NULL ? t->note : NULL;
+    strait_checkpoint_close(&checkpoint);
+    return err;
+}
