@@ -88,6 +88,11 @@ void strait_options_show(const strait_option *option, const void *object,
 /* What a value may be, in words: "whole number, 1 to 64", "one of llama, yardstick". */
 void strait_options_describe(const strait_option *option, char out[STRAIT_OPTION_TEXT_MAX]);
 
+/* What it is when the user says nothing: "0", or "0 (15 with model.family yardstick)". Nothing for
+ * an empty text. */
+void strait_options_describe_default(const strait_options *table, const strait_option *option,
+                                     char out[STRAIT_OPTION_TEXT_MAX]);
+
 /* The object as YAML that loads to the same values. Works like snprintf: writes at most `room`
  * bytes with the ending zero, returns the bytes the whole text needs without it. */
 size_t strait_options_render(const strait_options *table, const void *object, char *out,

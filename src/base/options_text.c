@@ -46,6 +46,28 @@ void strait_options_describe(const strait_option *option, char out[STRAIT_OPTION
     (void)snprintf(out + used, room - used, ", %.40s to %.40s", low, high);
 }
 
+/* What a preset sets an option to, or NULL. */
+static const char *preset_value(const strait_option_preset *preset, const char *key) {
+    const size_t length = strlen(key);
+    for (int i = 0; preset->settings[i] != NULL; i++)
+        if (strncmp(preset->settings[i], key, length) == 0 && preset->settings[i][length] == '=')
+            return preset->settings[i] + length + 1;
+    return NULL;
+}
+
+void strait_options_describe_default(const strait_options *table, const strait_option *option,
+                                     char out[STRAIT_OPTION_TEXT_MAX]) {
+    const size_t room = STRAIT_OPTION_TEXT_MAX;
+    size_t used = (size_t)snprintf(out, room, "%s", option->initial);
+    for (int i = 0; i < table->n_presets && used < room; i++) {
+        const strait_option_preset *preset = &table->presets[i];
+        const char *value = preset_value(preset, option->key);
+        if (value != NULL)
+            used += (size_t)snprintf(out + used, room - used, " (%s with %s %s)", value,
+                                     preset->key, preset->choice);
+    }
+}
+
 typedef struct sink {
     char *out;
     size_t room, used;

@@ -121,12 +121,16 @@ static const char *const yardstick[] = {"model.activation=relu2",     "model.rop
                                         "model.qk_norm=true",         "model.softcap=15",
                                         "model.attention_scale=0.12", "model.init=yardstick",
                                         "model.norm_epsilon=1e-06",   NULL};
-static const char *const muon[] = {
-    "train.rate=0.02",       "train.decay=0.05",   "train.embedding_decay=0.001",
-    "train.beta1=0.8",
-
-    "train.epsilon=1e-10",   "train.clip=0",       "train.warmup=0",
-    "train.schedule=linear", "train.final_rate=0", NULL};
+static const char *const muon[] = {"train.rate=0.02",
+                                   "train.decay=0.05",
+                                   "train.embedding_decay=0.001",
+                                   "train.beta1=0.8",
+                                   "train.epsilon=1e-10",
+                                   "train.clip=0",
+                                   "train.warmup=0",
+                                   "train.schedule=linear",
+                                   "train.final_rate=0",
+                                   NULL};
 
 static const strait_option_preset presets[] = {
     {"model.family", "yardstick", yardstick},
