@@ -1,6 +1,6 @@
 /* golden.c - logits, losses, every gradient and ten optimizer steps against PyTorch's, in double
  * precision there, in single precision here, on the plain kernels and on the fast ones. */
-#include "model/decode.h"
+#include "model/generator.h"
 #include "model/stage.h"
 #include "optim/optimizer.h"
 #include "optim/rate.h"
@@ -188,21 +188,22 @@ static void check_losses_of_all_targets(const struct setup *setup) {
 static void check_logits(const variant *v) {
     static float ours[TOKENS_MAX * VOCAB_MAX];
     struct setup setup;
-    struct strait_decoder *decoder = NULL;
+    struct strait_generator *generator = NULL;
     int32_t room[TOKENS_MAX];
     set_up(&setup, v);
     check_losses_of_all_targets(&setup);
     (void)ids_of(&setup, "tokens", 0, room);
-    CHECK_OK(strait_decoder_open(setup.stage, &decoder));
+    CHECK_OK(strait_generator_open(setup.stage, &generator));
     for (int64_t i = 0; i < setup.n; i++) {
         const float *logits = NULL;
-        if (i % setup.shape.context == 0) strait_decoder_reset(decoder);
-        CHECK_OK(strait_decoder_feed(decoder, room[i], &logits));
+        if (i % setup.shape.context == 0) strait_generator_reset(generator);
+        CHECK_OK(strait_generator_feed(generator, room[i], &logits));
         memcpy(ours + i * setup.shape.vocab, logits, (size_t)setup.shape.vocab * sizeof *ours);
     }
-    check_near("decoder's", "logits", (strait_tensor){ours, STRAIT_F32, setup.n, setup.shape.vocab},
+    check_near("generator's", "logits",
+               (strait_tensor){ours, STRAIT_F32, setup.n, setup.shape.vocab},
                golden_tensor(setup.golden, "logits"), 1);
-    strait_decoder_close(&decoder);
+    strait_generator_close(&generator);
     tear_down(&setup);
 }
 
