@@ -1,0 +1,206 @@
+/* ref_codec.c - what codecs need besides packed rows: top values, rotations, resizing, silu. */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/wire.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Sizes of floats compare like their bits without the sign. */
+static uint32_t size_bits(float value) {
+    double bad = 0;
+    uint32_t bits;
+    value = strait_wire_value(value, &bad);
+    memcpy(&bits, &value, sizeof bits);
+    return bits & 0x7fffffffu;
+}
+
+static int64_t count_from(const float *row, int64_t cols, uint32_t least) {
+    int64_t n = 0;
+    for (int64_t c = 0; c < cols; c++)
+        n += size_bits(row[c]) >= least;
+    return n;
+}
+
+/* The largest size that at least `keep` values of the row reach. */
+static uint32_t threshold(const float *row, int64_t cols, int64_t keep) {
+    uint32_t low = 0, high = 0x7fffffffu;
+    while (low < high) {
+        const uint32_t middle = low + (high - low + 1) / 2;
+        if (count_from(row, cols, middle) >= keep)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static size_t index_bytes(int64_t cols) {
+    return cols > 65536 ? 4 : 2;
+}
+
+static void put_index(unsigned char *to, int64_t cols, int64_t i, int64_t column) {
+    const uint16_t narrow = (uint16_t)column;
+    const uint32_t wide = (uint32_t)column;
+    if (index_bytes(cols) == 2)
+        memcpy(to + i * 2, &narrow, 2);
+    else
+        memcpy(to + i * 4, &wide, 4);
+}
+
+static int64_t get_index(const unsigned char *from, int64_t cols, int64_t i) {
+    uint16_t narrow;
+    uint32_t wide;
+    if (index_bytes(cols) == 2) {
+        memcpy(&narrow, from + i * 2, 2);
+        return narrow;
+    }
+    memcpy(&wide, from + i * 4, 4);
+    return wide;
+}
+
+static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
+                           int64_t keep, strait_pack_how how) {
+    (void)s;
+    assert(keep > 0 && keep <= x.cols);
+    assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (2 + index_bytes(x.cols)));
+    unsigned char *values = packed.data, *columns = values + x.rows * keep * 2;
+    for (int64_t n = 0; n < x.rows; n++) {
+        const float *row = strait_cpu_f32(x) + n * x.cols;
+        const uint32_t least = threshold(row, x.cols, keep);
+        int64_t equals = keep - (least < 0x7fffffffu ? count_from(row, x.cols, least + 1) : 0);
+        for (int64_t c = 0, i = n * keep; c < x.cols && i < (n + 1) * keep; c++) {
+            const uint32_t size = size_bits(row[c]);
+            if (size < least || (size == least && equals-- <= 0)) continue;
+            double bad = 0;
+            const uint16_t half = strait_wire_bf16(strait_wire_value(row[c], &bad), how, i);
+            memcpy(values + i * 2, &half, 2);
+            put_index(columns, x.cols, i++, c);
+        }
+    }
+    return STRAIT_OK;
+}
+
+static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                              strait_tensor packed, int64_t keep) {
+    (void)s;
+    assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (2 + index_bytes(x.cols)));
+    const unsigned char *values = packed.data, *columns = values + x.rows * keep * 2;
+    memset(x.data, 0, strait_tensor_bytes(x));
+    for (int64_t n = 0; n < x.rows; n++) {
+        double bad = 0, size = 0;
+        for (int64_t i = n * keep; i < (n + 1) * keep; i++) {
+            uint16_t half;
+            memcpy(&half, values + i * 2, 2);
+            const float value = strait_wire_value(strait_wire_f32(half), &bad);
+            const int64_t column = get_index(columns, x.cols, i);
+            if (column < x.cols)
+                strait_cpu_f32(x)[n * x.cols + column] = value;
+            else
+                bad += 1;
+            size += (double)value * (double)value;
+        }
+        if (stats.data == NULL) continue;
+        const float numbers[3] = {0, (float)size, (float)bad};
+        memcpy(strait_cpu_f32(stats) + n * 3, numbers, sizeof numbers);
+    }
+    return STRAIT_OK;
+}
+
+static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           int64_t tile) {
+    (void)s;
+    assert(strait_cpu_same_shape(y, x) && tile > 0 && (tile & (tile - 1)) == 0);
+    assert(x.cols % tile == 0);
+    if (y.data != x.data) memcpy(y.data, x.data, strait_tensor_bytes(x));
+    const float norm = 1.0f / sqrtf((float)tile);
+    for (int64_t first = 0; first < strait_cpu_count(y); first += tile) {
+        float *v = strait_cpu_f32(y) + first;
+        for (int64_t step = 1; step < tile; step *= 2)
+            for (int64_t i = 0; i < tile; i++) {
+                if (i & step) continue;
+                const float a = v[i], b = v[i + step];
+                v[i] = a + b;
+                v[i + step] = a - b;
+            }
+        for (int64_t i = 0; i < tile; i++)
+            v[i] *= norm;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    (void)s;
+    assert(y.rows == x.rows);
+    const int64_t shared = y.cols < x.cols ? y.cols : x.cols;
+    for (int64_t n = 0; n < y.rows; n++) {
+        float *to = strait_cpu_f32(y) + n * y.cols;
+        memcpy(to, strait_cpu_f32(x) + n * x.cols, (size_t)shared * sizeof(float));
+        memset(to + shared, 0, (size_t)(y.cols - shared) * sizeof(float));
+    }
+    return STRAIT_OK;
+}
+
+static double sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+
+static strait_err silu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    (void)s;
+    assert(strait_cpu_same_shape(y, x));
+    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
+        const double value = (double)strait_cpu_f32(x)[i];
+        strait_cpu_f32(y)[i] = (float)(value * sigmoid(value));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err silu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                            strait_tensor x) {
+    (void)s;
+    assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
+    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
+        const double value = (double)strait_cpu_f32(x)[i], gate = sigmoid(value);
+        const double slope = gate * (1 + value * (1 - gate));
+        strait_cpu_f32(d_x)[i] = (float)((double)strait_cpu_f32(d_y)[i] * slope);
+    }
+    return STRAIT_OK;
+}
+
+static double column_dot(strait_tensor q, int64_t a, int64_t b) {
+    const float *v = strait_cpu_f32(q);
+    double sum = 0;
+    for (int64_t n = 0; n < q.rows; n++)
+        sum += (double)v[n * q.cols + a] * (double)v[n * q.cols + b];
+    return sum;
+}
+
+/* Column c of q becomes scale (column c - factor column b). */
+static void subtract_column(strait_tensor q, int64_t c, int64_t b, double factor, double scale) {
+    float *v = strait_cpu_f32(q);
+    for (int64_t i = c, j = b; i < strait_cpu_count(q); i += q.cols, j += q.cols)
+        v[i] = (float)(((double)v[i] - factor * (double)v[j]) * scale);
+}
+
+static strait_err orthonormalise(struct strait_stream *s, strait_tensor q) {
+    (void)s;
+    for (int64_t c = 0; c < q.cols; c++) {
+        const double before = column_dot(q, c, c);
+        for (int pass = 0; pass < 2; pass++) // the second takes away what rounding left
+            for (int64_t b = 0; b < c; b++)
+                subtract_column(q, c, b, column_dot(q, c, b), 1);
+        const double after = column_dot(q, c, c);
+        const int is_independent = after > before * 1e-10 && after > 1e-60;
+        subtract_column(q, c, c, 0, is_independent ? 1 / sqrt(after) : 0);
+    }
+    return STRAIT_OK;
+}
+
+void strait_ref_codec(struct strait_kernels *k) {
+    k->pack_top = pack_top;
+    k->restore_top = restore_top;
+    k->hadamard = hadamard;
+    k->resize_cols = resize_cols;
+    k->silu = silu;
+    k->silu_back = silu_back;
+    k->orthonormalise = orthonormalise;
+}

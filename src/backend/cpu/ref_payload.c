@@ -1,0 +1,155 @@
+/* ref_payload.c - rows as bytes for the wire: pack_rows, restore_rows, measure_rows. */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/wire.h"
+#include "backend/scale.h"
+
+#include <math.h>
+#include <string.h>
+
+static void note(strait_tensor stats, int64_t row, const double numbers[3]) {
+    for (int i = 0; stats.data != NULL && i < 3; i++)
+        strait_cpu_f32(stats)[row * 3 + i] = (float)numbers[i];
+}
+
+static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
+                      strait_pack_how how) {
+    for (int64_t n = 0; n < x.rows; n++) {
+        double numbers[3] = {0};
+        for (int64_t i = n * x.cols; i < (n + 1) * x.cols; i++) {
+            const float value = strait_wire_value(strait_cpu_f32(x)[i], &numbers[2]);
+            float sent = value;
+            if (how.bits == 32) {
+                memcpy(to + i * 4, &value, 4);
+            } else {
+                const uint16_t half = strait_wire_bf16(value, how, i);
+                memcpy(to + i * 2, &half, 2);
+                sent = strait_wire_f32(half);
+            }
+            const double error = (double)value - (double)sent;
+            numbers[0] += error * error;
+            numbers[1] += (double)value * (double)value;
+        }
+        note(stats, n, numbers);
+    }
+}
+
+/* The largest size in values[0..n) among those that are fit for the wire. */
+static float largest_of(const float *values, int64_t n) {
+    double bad = 0;
+    float largest = 0;
+    for (int64_t i = 0; i < n; i++)
+        largest = fmaxf(largest, fabsf(strait_wire_value(values[i], &bad)));
+    return largest;
+}
+
+static int code_of(float value, float inverse, strait_pack_how how, int64_t i) {
+    const int most = strait_scale_codes(how.bits);
+    const float scaled = value * inverse;
+    const float rounded = how.is_stochastic ? floorf(scaled + strait_wire_uniform(how, i))
+                                            : rintf(scaled);
+    return (int)fminf(fmaxf(rounded, (float)-most), (float)most);
+}
+
+/* Codes of row n into `to`. */
+static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, int64_t n,
+                     float scale, strait_pack_how how) {
+    double numbers[3] = {0};
+    const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
+    for (int64_t c = 0; c < x.cols; c++) {
+        const int64_t i = n * x.cols + c;
+        const float value = strait_wire_value(strait_cpu_f32(x)[i], &numbers[2]);
+        const int code = code_of(value, inverse, how, i);
+        if (how.bits == 8)
+            to[c] = (unsigned char)code;
+        else if (c % 2 == 0)
+            to[c / 2] = (unsigned char)(code & 15);
+        else
+            to[c / 2] |= (unsigned char)((code & 15) << 4);
+        const double error = (double)value - (double)((float)code * scale);
+        numbers[0] += error * error;
+        numbers[1] += (double)value * (double)value;
+    }
+    note(stats, n, numbers);
+}
+
+static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
+                            strait_tensor x, strait_pack_how how) {
+    (void)s;
+    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how.bits));
+    assert(stats.data == NULL || (stats.rows == x.rows && stats.cols == 3));
+    unsigned char *to = packed.data;
+    if (how.bits >= 16) {
+        pack_wide(to, stats, x, how);
+        return STRAIT_OK;
+    }
+    const float base = strait_scale_base(largest_of(strait_cpu_f32(x), strait_cpu_count(x)),
+                                         how.bits);
+    memcpy(to, &base, 4);
+    for (int64_t n = 0; n < x.rows; n++) {
+        const float largest = largest_of(strait_cpu_f32(x) + n * x.cols, x.cols);
+        const int code = strait_scale_code(base, largest, how.bits);
+        to[4 + n] = (unsigned char)code;
+        pack_row(to + strait_wire_codes(x, how.bits, n), stats, x, n, strait_scale_of(base, code),
+                 how);
+    }
+    return STRAIT_OK;
+}
+
+static float restored(const unsigned char *from, int64_t i, int bits) {
+    float value;
+    uint16_t half;
+    if (bits == 32) {
+        memcpy(&value, from + i * 4, 4);
+        return value;
+    }
+    memcpy(&half, from + i * 2, 2);
+    return strait_wire_f32(half);
+}
+
+static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                               strait_tensor packed, int bits) {
+    (void)s;
+    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, bits));
+    const unsigned char *from = packed.data;
+    float base = 0;
+    if (bits < 16) memcpy(&base, from, 4);
+    const float trusted = strait_scale_trust(base);
+    for (int64_t n = 0; n < x.rows; n++) {
+        double numbers[3] = {0};
+        const float scale = bits < 16 ? strait_scale_of(trusted, from[4 + n]) : 0;
+        const unsigned char *codes = bits < 16 ? from + strait_wire_codes(x, bits, n) : from;
+        for (int64_t c = 0; c < x.cols; c++) {
+            const int64_t i = n * x.cols + c;
+            const float value = bits < 16 ? (float)strait_wire_code(codes, c, bits) * scale
+                                          : strait_wire_value(restored(from, i, bits), &numbers[2]);
+            strait_cpu_f32(x)[i] = value;
+            numbers[1] += (double)value * (double)value;
+        }
+        if (base != trusted) numbers[2] = (double)x.cols; // NOLINT: bits that are no base at all
+        note(stats, n, numbers);
+    }
+    return STRAIT_OK;
+}
+
+static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, strait_tensor x,
+                               strait_tensor error) {
+    (void)s;
+    assert(strait_cpu_same_shape(x, error) && stats.rows == x.rows && stats.cols == 3);
+    for (int64_t n = 0; n < x.rows; n++) {
+        double numbers[3] = {0};
+        for (int64_t i = n * x.cols; i < (n + 1) * x.cols; i++) {
+            const double value = (double)strait_wire_value(strait_cpu_f32(x)[i], &numbers[2]);
+            const double off = (double)strait_cpu_f32(error)[i];
+            numbers[0] += off * off;
+            numbers[1] += value * value;
+        }
+        note(stats, n, numbers);
+    }
+    return STRAIT_OK;
+}
+
+void strait_ref_payload(struct strait_kernels *k) {
+    k->pack_rows = pack_rows;
+    k->restore_rows = restore_rows;
+    k->measure_rows = measure_rows;
+}

@@ -1,0 +1,54 @@
+/* wire.h - single values on their way to packed bytes and back. */
+#pragma once
+
+#include "backend/kernels.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The value if it is fit for the wire, else 0, and one more in *bad. */
+static inline float strait_wire_value(float value, double *bad) {
+    if (fabsf(value) <= STRAIT_WIRE_LIMIT) return value;
+    *bad += 1;
+    return 0.0f;
+}
+
+/* In [0, 1), for value i of the tensor. */
+static inline float strait_wire_uniform(strait_pack_how how, int64_t i) {
+    uint32_t words[4];
+    strait_rng_draw((strait_rng){how.seed, how.stream}, (uint64_t)i / 4, words);
+    return (float)(words[i % 4] >> 8) * 0x1p-24f;
+}
+
+/* To nearest, half to even; or up with a chance that makes the mean right. */
+static inline uint16_t strait_wire_bf16(float value, strait_pack_how how, int64_t i) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t up = how.is_stochastic ? (uint32_t)(strait_wire_uniform(how, i) * 0x1p16f)
+                                          : 0x7fffu + (bits >> 16 & 1u);
+    return (uint16_t)((bits + up) >> 16);
+}
+
+static inline float strait_wire_f32(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Code c of a packed row. */
+static inline int strait_wire_code(const unsigned char *codes, int64_t c, int bits) {
+    if (bits == 8) return (int8_t)codes[c];
+    const int nibble = c % 2 == 0 ? codes[c / 2] & 15 : codes[c / 2] >> 4;
+    return nibble < 8 ? nibble : nibble - 16;
+}
+
+/* Where the codes of row n of x start. */
+static inline int64_t strait_wire_codes(strait_tensor x, int bits, int64_t n) {
+    return 4 + x.rows + n * ((x.cols * bits + 7) / 8);
+}
+
+static inline int64_t strait_wire_bytes(strait_tensor x, int bits) {
+    return bits >= 16 ? x.rows * x.cols * bits / 8 : strait_wire_codes(x, bits, x.rows);
+}
