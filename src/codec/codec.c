@@ -1,0 +1,204 @@
+#include "codec/codec.h"
+
+#include "base/alloc.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct strait_codec_ops *find(const char *name) {
+    for (int i = 0; strait_codecs[i] != NULL; i++)
+        if (strcmp(strait_codecs[i]->name, name) == 0) return strait_codecs[i];
+    return NULL;
+}
+
+static strait_err check_name(const strait_codec_spec *spec) {
+    if (find(spec->name) != NULL) return STRAIT_OK;
+    char known[160] = "";
+    for (int i = 0; strait_codecs[i] != NULL; i++) {
+        const size_t used = strlen(known);
+        (void)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
+                       strait_codecs[i]->name);
+    }
+    return STRAIT_FAIL(STRAIT_ECONFIG, "codec '%.*s': there is none of that name; choose one of %s",
+                       STRAIT_CODEC_NAME - 1, spec->name, known);
+}
+
+static strait_err check_variant(strait_codec_spec *spec, const struct strait_codec_ops *ops) {
+    const char *const *variants = ops->variants;
+    if (spec->variant[0] == '\0' && variants != NULL)
+        (void)snprintf(spec->variant, sizeof spec->variant, "%s", variants[0]);
+    for (int i = 0; variants != NULL && variants[i] != NULL; i++)
+        if (strcmp(variants[i], spec->variant) == 0) return STRAIT_OK;
+    if (variants == NULL && spec->variant[0] == '\0') return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "codec %s: there is no variant '%.*s'; the default is '%s'",
+                       spec->name, STRAIT_CODEC_NAME - 1, spec->variant,
+                       variants != NULL ? variants[0] : "");
+}
+
+static strait_err check_place(const strait_codec_spec *spec) {
+    if (spec->rows < 1 || spec->cols < 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec %s: %lld tokens of width %lld cannot cross",
+                           spec->name, (long long)spec->rows, (long long)spec->cols);
+    if (spec->n_slots < 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec %s: %d slots, but a microbatch needs one",
+                           spec->name, spec->n_slots);
+    if (spec->boundary < 0 || spec->boundary >= spec->n_boundaries)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec %s: boundary %d of %d does not exist", spec->name,
+                           spec->boundary, spec->n_boundaries);
+    return STRAIT_OK;
+}
+
+strait_err strait_codec_check(strait_codec_spec *spec) {
+    STRAIT_TRY(check_name(spec));
+    const struct strait_codec_ops *ops = find(spec->name);
+    STRAIT_TRY(check_variant(spec, ops));
+    STRAIT_TRY(check_place(spec));
+    return ops->check != NULL ? ops->check(spec) : STRAIT_OK;
+}
+
+unsigned strait_codec_traits(const strait_codec_spec *spec) {
+    const struct strait_codec_ops *ops = find(spec->name);
+    return ops->traits != NULL ? ops->traits(spec) : 0;
+}
+
+size_t strait_codec_wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
+    return find(spec->name)->wire_bytes(spec, direction);
+}
+
+int64_t strait_codec_width(const strait_codec_spec *spec) {
+    return strait_codec_traits(spec) & STRAIT_CODEC_CODE ? spec->keep : spec->cols;
+}
+
+uint64_t strait_codec_fingerprint(const strait_codec_spec *spec) {
+    char text[512];
+    (void)snprintf(text, sizeof text,
+                   "%s %s %lld %lld %lld %lld %lld %lld %lld %lld %d %d %d %d %lld %a %lld %a %d "
+                   "%d %llu",
+                   spec->name, spec->variant, (long long)spec->rows, (long long)spec->cols,
+                   (long long)spec->vocab, (long long)spec->keep, (long long)spec->rank,
+                   (long long)spec->tile, (long long)spec->hidden, (long long)spec->anchors,
+                   spec->bits, spec->grad_bits, (int)spec->rounding, spec->has_feedback,
+                   (long long)spec->confine_every, spec->leak_limit,
+                   (long long)spec->grassmann_every, spec->grassmann_rate, spec->boundary,
+                   spec->n_boundaries, (unsigned long long)spec->seed);
+    return strait_rng_stream(text);
+}
+
+/* Everything up to the first tensor: checked, and every tensor planned. */
+static strait_err plan(const strait_codec_spec *spec, strait_half half, struct strait_backend *be,
+                       struct strait_codec **out) {
+    strait_codec_spec checked = *spec;
+    STRAIT_TRY(strait_codec_check(&checked));
+    const struct strait_codec_ops *ops = find(checked.name);
+    struct strait_codec *c = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *c, "codec", (void **)&c));
+    *c = (struct strait_codec){.ops = ops, .spec = checked, .half = half, .backend = be};
+    strait_err err = STRAIT_OK;
+    if (ops->state_size > 0) err = strait_alloc(1, ops->state_size, "codec", &c->state);
+    if (err == STRAIT_OK) err = ops->plan(c);
+    if (err != STRAIT_OK) {
+        strait_codec_close(&c);
+        return err;
+    }
+    *out = c;
+    return STRAIT_OK;
+}
+
+strait_err strait_codec_plan_bytes(const strait_codec_spec *spec, strait_half half, size_t *out) {
+    struct strait_codec *c = NULL;
+    STRAIT_TRY(plan(spec, half, NULL, &c));
+    *out = c->slab.bytes;
+    strait_codec_close(&c);
+    return STRAIT_OK;
+}
+
+static strait_err start(struct strait_codec *c) {
+    struct strait_stream s;
+    STRAIT_TRY(strait_slab_commit(&c->slab, c->backend));
+    STRAIT_TRY(c->backend->ops->stream_open(c->backend, &s));
+    strait_err err = strait_meter_start(&c->meter, &s);
+    if (err == STRAIT_OK && c->ops->start != NULL) err = c->ops->start(c, &s);
+    if (err == STRAIT_OK) err = c->backend->ops->wait(&s);
+    c->backend->ops->stream_close(&s);
+    return err;
+}
+
+strait_err strait_codec_open(const strait_codec_spec *spec, strait_half half,
+                             struct strait_backend *be, struct strait_codec **out) {
+    struct strait_codec *c = NULL;
+    STRAIT_TRY(plan(spec, half, be, &c));
+    const strait_err err = start(c);
+    if (err != STRAIT_OK) {
+        strait_codec_close(&c);
+        return err;
+    }
+    *out = c;
+    return STRAIT_OK;
+}
+
+void strait_codec_close(struct strait_codec **c) {
+    if (c == NULL || *c == NULL) return;
+    strait_slab_fini(&(*c)->slab);
+    strait_alloc_free((*c)->state);
+    strait_alloc_free(*c);
+    *c = NULL;
+}
+
+strait_err strait_codec_join(struct strait_codec *tail, struct strait_codec *head) {
+    if (tail != NULL && head != NULL && head->spec.boundary != tail->spec.boundary + 1)
+        return STRAIT_FAIL(STRAIT_EINVAL, "boundaries %d and %d do not enclose a stage",
+                           tail->spec.boundary, head->spec.boundary);
+    if (tail != NULL) tail->peer = head;
+    if (head != NULL) head->peer = tail;
+    if (tail != NULL && tail->ops->join != NULL) STRAIT_TRY(tail->ops->join(tail));
+    if (head != NULL && head->ops->join != NULL) STRAIT_TRY(head->ops->join(head));
+    return STRAIT_OK;
+}
+
+strait_err strait_codec_get_param(const struct strait_codec *c, int i, strait_param *out) {
+    if (i < 0 || i >= c->n_params) return STRAIT_FAIL(STRAIT_EINVAL, "no parameter %d", i);
+    *out = c->params[i];
+    return STRAIT_OK;
+}
+
+strait_err strait_codec_zero_gradients(struct strait_codec *c, struct strait_stream *s) {
+    for (int i = 0; i < c->n_params; i++)
+        STRAIT_TRY(c->backend->kernels->fill(s, c->params[i].grad, 0.0f));
+    return STRAIT_OK;
+}
+
+strait_err strait_codec_get_state(const struct strait_codec *c, int i, strait_codec_state *out) {
+    if (i < 0 || i >= c->n_states) return STRAIT_FAIL(STRAIT_EINVAL, "no state %d", i);
+    *out = c->states[i];
+    return STRAIT_OK;
+}
+
+strait_err strait_codec_restored(struct strait_codec *c, struct strait_stream *s) {
+    return c->ops->restored != NULL ? c->ops->restored(c, s) : STRAIT_OK;
+}
+
+strait_err strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,
+                                     strait_codec_metrics *out) {
+    float totals[6];
+    STRAIT_TRY(strait_meter_read(&c->meter, s, totals));
+    const double size = (double)totals[1];
+    *out = (strait_codec_metrics){.residual = size > 0 ? sqrt((double)totals[0] / size) : 0,
+                                  .spoiled = (double)totals[2],
+                                  .refused = (double)totals[5]};
+    return c->ops->metrics != NULL ? c->ops->metrics(c, out->residual) : STRAIT_OK;
+}
+
+uint32_t strait_codec_version(const struct strait_codec *c) {
+    return c->ops->version != NULL ? c->ops->version(c) : 0;
+}
+
+strait_err strait_codec_check_version(const struct strait_codec *c, uint32_t version) {
+    if (version == strait_codec_version(c)) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EPROTO,
+                       "boundary %d: a frame of basis version %lu, but this stage has version %lu; "
+                       "it is refused, the sender must adopt the new basis first",
+                       c->spec.boundary, (unsigned long)version,
+                       (unsigned long)strait_codec_version(c));
+}

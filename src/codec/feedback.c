@@ -1,0 +1,34 @@
+#include "codec/feedback.h"
+
+#include "codec/parts.h"
+
+strait_err strait_feedback_plan(struct strait_feedback *fb, struct strait_codec *c,
+                                const strait_lossy *how) {
+    const int64_t rows = c->spec.rows, cols = c->spec.cols;
+    if (c->spec.has_feedback) {
+        fb->state = c->n_states;
+        STRAIT_TRY(strait_codec_add_state(c, "feedback", STRAIT_F32, rows, cols));
+        return strait_codec_add(c, rows, cols, &fb->sum);
+    }
+    return how->is_metered ? STRAIT_OK : strait_codec_add(c, rows, cols, &fb->excess);
+}
+
+strait_err strait_feedback_send(struct strait_feedback *fb, struct strait_codec *c,
+                                const strait_crossing *at, strait_tensor wire, strait_tensor x,
+                                const strait_lossy *how) {
+    const struct strait_kernels *k = c->backend->kernels;
+    strait_tensor excess = fb->excess;
+    if (c->spec.has_feedback) {
+        excess = c->states[fb->state].tensor;
+        STRAIT_TRY(k->cast(at->stream, fb->sum, x));
+        STRAIT_TRY(k->axpy(at->stream, fb->sum, -1.0f, excess));
+        x = fb->sum;
+    }
+    STRAIT_TRY(how->pack(c, at, wire, x));
+    if (excess.data == NULL) return STRAIT_OK;
+    STRAIT_TRY(how->restore(c, at, excess, wire));
+    STRAIT_TRY(k->axpy(at->stream, excess, -1.0f, x));
+    if (how->is_metered) return STRAIT_OK;
+    STRAIT_TRY(k->measure_rows(at->stream, strait_meter_stats(&c->meter, x.rows), x, excess));
+    return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_PACK);
+}

@@ -1,0 +1,27 @@
+/* int8.c - a quarter of fp32: eight bits a value and a scale for each token. */
+#include "codec/payload.h"
+#include "codec/plain.h"
+
+static strait_err check(strait_codec_spec *spec) {
+    if (spec->bits != 0 && spec->bits != 8)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec int8: bits is %d; leave it out, or choose int4",
+                           spec->bits);
+    return strait_payload_check(spec, 8);
+}
+
+static unsigned traits(const strait_codec_spec *spec) {
+    return spec->has_feedback ? STRAIT_CODEC_STATEFUL : 0;
+}
+
+extern const struct strait_codec_ops strait_codec_int8;
+
+const struct strait_codec_ops strait_codec_int8 = {
+    .name = "int8",
+    .state_size = sizeof(struct strait_plain),
+    .check = check,
+    .traits = traits,
+    .wire_bytes = strait_plain_wire_bytes,
+    .plan = strait_plain_plan,
+    .act_pack = strait_plain_pack,
+    .act_unpack = strait_payload_unpack,
+};

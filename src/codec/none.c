@@ -1,0 +1,35 @@
+/* none.c - the boundary as it would be on one machine: every value, at most rounded to bfloat16. */
+#include "codec/parts.h"
+#include "codec/payload.h"
+#include "codec/plain.h"
+
+static const char *const variants[] = {"bf16", "fp32", NULL};
+
+static strait_err check(strait_codec_spec *spec) {
+    const int bits = strait_codec_is_variant(spec, "fp32") ? 32 : 16;
+    if (spec->bits != 0 && spec->bits != bits)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "codec none: bits is %d, but variant %s has %d; leave bits out",
+                           spec->bits, spec->variant, bits);
+    return strait_payload_check(spec, bits);
+}
+
+static unsigned traits(const strait_codec_spec *spec) {
+    const int is_exact = spec->bits == 32 && spec->grad_bits == 32 && !spec->has_feedback;
+    return (unsigned)(is_exact ? STRAIT_CODEC_LOSSLESS : 0) |
+           (unsigned)(spec->has_feedback ? STRAIT_CODEC_STATEFUL : STRAIT_CODEC_LINEAR);
+}
+
+extern const struct strait_codec_ops strait_codec_none;
+
+const struct strait_codec_ops strait_codec_none = {
+    .name = "none",
+    .variants = variants,
+    .state_size = sizeof(struct strait_plain),
+    .check = check,
+    .traits = traits,
+    .wire_bytes = strait_plain_wire_bytes,
+    .plan = strait_plain_plan,
+    .act_pack = strait_plain_pack,
+    .act_unpack = strait_payload_unpack,
+};

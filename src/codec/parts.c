@@ -1,0 +1,113 @@
+#include "codec/parts.h"
+
+#include "base/alloc.h"
+#include "tensor/basis.h"
+
+#include <stdio.h>
+#include <string.h>
+
+strait_err strait_codec_add(struct strait_codec *c, int64_t rows, int64_t cols,
+                            strait_tensor *where) {
+    return strait_slab_add(&c->slab, STRAIT_F32, rows, cols, where);
+}
+
+strait_err strait_codec_add_slots(struct strait_codec *c, int64_t cols, strait_tensor *where) {
+    return strait_codec_add(c, c->spec.rows * c->spec.n_slots, cols, where);
+}
+
+strait_err strait_codec_add_grad_slots(struct strait_codec *c, int64_t cols, strait_tensor *where) {
+    return strait_codec_add(c, c->spec.rows * (c->spec.can_defer ? c->spec.n_slots : 1), cols,
+                            where);
+}
+
+strait_tensor strait_codec_slot(const struct strait_codec *c, strait_tensor slots, int slot) {
+    return strait_tensor_rows(slots, slot * c->spec.rows, c->spec.rows);
+}
+
+strait_tensor strait_codec_grad_slot(const struct strait_codec *c, strait_tensor slots, int slot) {
+    return strait_codec_slot(c, slots, c->spec.can_defer ? slot : 0);
+}
+
+static void full_name(const struct strait_codec *c, const char *name, char out[STRAIT_PARAM_NAME]) {
+    (void)snprintf(out, STRAIT_PARAM_NAME, "boundary.%d.%s.%s", c->spec.boundary,
+                   c->half == STRAIT_HEAD ? "head" : "tail", name);
+}
+
+strait_err strait_codec_add_param(struct strait_codec *c, const char *name, strait_role role,
+                                  int64_t rows, int64_t cols) {
+    if (c->n_params == STRAIT_CODEC_PARAMS)
+        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: no room for parameter %s", c->ops->name, name);
+    strait_param *p = &c->params[c->n_params++];
+    full_name(c, name, p->name);
+    p->role = role;
+    STRAIT_TRY(strait_codec_add(c, rows, cols, &p->value));
+    return strait_codec_add(c, rows, cols, &p->grad);
+}
+
+strait_err strait_codec_add_state(struct strait_codec *c, const char *name, strait_dtype dtype,
+                                  int64_t rows, int64_t cols) {
+    if (c->n_states == STRAIT_CODEC_STATES)
+        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: no room for state %s", c->ops->name, name);
+    strait_codec_state *state = &c->states[c->n_states++];
+    full_name(c, name, state->name);
+    return strait_slab_add(&c->slab, dtype, rows, cols, &state->tensor);
+}
+
+static strait_err upload(struct strait_stream *s, strait_tensor t, const float *values) {
+    const struct strait_backend_ops *ops = s->backend->ops;
+    STRAIT_TRY(ops->upload(s, t.data, values, strait_tensor_bytes(t)));
+    return ops->wait(s); // the values are about to go
+}
+
+strait_err strait_codec_draw(struct strait_codec *c, struct strait_stream *s,
+                             const strait_param *param, double std) {
+    const strait_tensor t = param->value;
+    const size_t n = (size_t)(t.rows * t.cols);
+    const strait_rng rng = {c->spec.seed, strait_rng_stream(param->name)};
+    float *values = NULL;
+    STRAIT_TRY(strait_alloc(n, sizeof *values, "first values", (void **)&values));
+    strait_rng_normals(rng, 0, values, n);
+    for (size_t i = 0; i < n; i++)
+        values[i] *= (float)std;
+    const strait_err err = upload(s, t, values);
+    strait_alloc_free(values);
+    return err;
+}
+
+strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream *s,
+                                   const char *name, strait_tensor t, int is_transposed) {
+    const int64_t d = is_transposed ? t.cols : t.rows, k = is_transposed ? t.rows : t.cols;
+    const strait_rng rng = {c->spec.seed, strait_rng_stream(name)};
+    float *frame = NULL, *turned = NULL;
+    STRAIT_TRY(strait_alloc((size_t)(d * k), sizeof *frame, "frame", (void **)&frame));
+    strait_err err = strait_alloc((size_t)(d * k), sizeof *turned, "frame", (void **)&turned);
+    if (err == STRAIT_OK) err = strait_basis_draw(rng, d, k, frame);
+    for (int64_t i = 0; err == STRAIT_OK && i < d * k; i++)
+        turned[i % k * d + i / k] = frame[i];
+    if (err == STRAIT_OK) err = upload(s, t, is_transposed ? turned : frame);
+    strait_alloc_free(frame);
+    strait_alloc_free(turned);
+    return err;
+}
+
+int strait_codec_is_variant(const strait_codec_spec *spec, const char *variant) {
+    return strcmp(spec->variant, variant) == 0;
+}
+
+strait_err strait_codec_need(const strait_codec_spec *spec, const char *key, int64_t *value,
+                             int64_t otherwise, int64_t most) {
+    if (*value == 0) *value = otherwise < most ? otherwise : most;
+    if (*value < 1 || *value > most)
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG, "codec %s: %s is %lld, but must be from 1 to %lld for width %lld",
+            spec->name, key, (long long)*value, (long long)most, (long long)spec->cols);
+    return STRAIT_OK;
+}
+
+strait_err strait_codec_need_vocab(const strait_codec_spec *spec) {
+    if (spec->vocab < 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "codec %s: vocab is %lld, but it needs the size of the vocabulary",
+                           spec->name, (long long)spec->vocab);
+    return STRAIT_OK;
+}

@@ -1,0 +1,60 @@
+/* parts.h - what codecs are built from: planned tensors, parameters, state, first values. */
+#pragma once
+
+#include "base/rng.h"
+#include "codec/codec.h"
+
+/* y = a b, a b^T, a^T b; and the same added to y. */
+static const strait_matmul_how STRAIT_AB = {.alpha = 1};
+static const strait_matmul_how STRAIT_ABT = {.alpha = 1, .transpose_b = 1};
+static const strait_matmul_how STRAIT_ADD_AB = {.alpha = 1, .beta = 1};
+static const strait_matmul_how STRAIT_ADD_ABT = {.alpha = 1, .beta = 1, .transpose_b = 1};
+static const strait_matmul_how STRAIT_ADD_ATB = {.alpha = 1, .beta = 1, .transpose_a = 1};
+
+/* While planning: an f32 tensor of this half. `where` stays put, usually in c->state. */
+strait_err strait_codec_add(struct strait_codec *c, int64_t rows, int64_t cols,
+                            strait_tensor *where);
+
+/* The same for every slot: [n_slots rows x cols]; for every slot whose gradient waits for
+ * param_grads: the same, or one where nothing is deferred. */
+strait_err strait_codec_add_slots(struct strait_codec *c, int64_t cols, strait_tensor *where);
+strait_err strait_codec_add_grad_slots(struct strait_codec *c, int64_t cols, strait_tensor *where);
+strait_tensor strait_codec_slot(const struct strait_codec *c, strait_tensor slots, int slot);
+strait_tensor strait_codec_grad_slot(const struct strait_codec *c, strait_tensor slots, int slot);
+
+/* A parameter with its gradient, and a state tensor, called "boundary.B.HALF.name"; they become
+ * c->params[n] and c->states[n] in the order of the calls. */
+strait_err strait_codec_add_param(struct strait_codec *c, const char *name, strait_role role,
+                                  int64_t rows, int64_t cols);
+strait_err strait_codec_add_state(struct strait_codec *c, const char *name, strait_dtype dtype,
+                                  int64_t rows, int64_t cols);
+
+/* While starting: normal numbers of this size, from the seed and the parameter's name. */
+strait_err strait_codec_draw(struct strait_codec *c, struct strait_stream *s,
+                             const strait_param *param, double std);
+
+/* Orthonormal columns [d x k] from the seed and `name`, into t: [d x k], or its transpose where t
+ * is [k x d] (is_transposed). */
+strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream *s,
+                                   const char *name, strait_tensor t, int is_transposed);
+
+static inline int strait_codec_bits(const strait_codec_spec *spec, strait_direction direction) {
+    return direction == STRAIT_FORWARD ? spec->bits : spec->grad_bits;
+}
+
+/* What this half sends: activations from a head, gradients from a tail. */
+static inline strait_direction strait_codec_sends(const struct strait_codec *c) {
+    return c->half == STRAIT_HEAD ? STRAIT_FORWARD : STRAIT_BACKWARD;
+}
+
+static inline strait_direction strait_codec_receives(const struct strait_codec *c) {
+    return c->half == STRAIT_HEAD ? STRAIT_BACKWARD : STRAIT_FORWARD;
+}
+
+int strait_codec_is_variant(const strait_codec_spec *spec, const char *variant);
+
+/* For check: `value` 0 becomes `otherwise`; STRAIT_ECONFIG unless 1 <= value <= most. */
+strait_err strait_codec_need(const strait_codec_spec *spec, const char *key, int64_t *value,
+                             int64_t otherwise, int64_t most);
+/* The same for the token table. */
+strait_err strait_codec_need_vocab(const strait_codec_spec *spec);

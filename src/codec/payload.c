@@ -1,0 +1,54 @@
+#include "codec/payload.h"
+
+#include "codec/parts.h"
+
+size_t strait_payload_bytes(int64_t rows, int64_t cols, int bits) {
+    if (bits >= 16) return (size_t)(rows * cols) * (size_t)bits / 8;
+    return sizeof(float) + (size_t)rows * (1 + ((size_t)cols * (size_t)bits + 7) / 8);
+}
+
+static int is_known(int bits) {
+    return bits == 32 || bits == 16 || bits == 8 || bits == 4;
+}
+
+strait_err strait_payload_check(strait_codec_spec *spec, int otherwise) {
+    if (spec->bits == 0) spec->bits = otherwise;
+    if (spec->grad_bits == 0) spec->grad_bits = spec->bits;
+    if (!is_known(spec->bits) || !is_known(spec->grad_bits))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "codec %s: %s is %d, but values travel at 32, 16, 8 or 4 bits",
+                           spec->name, is_known(spec->bits) ? "grad_bits" : "bits",
+                           is_known(spec->bits) ? spec->grad_bits : spec->bits);
+    return STRAIT_OK;
+}
+
+strait_pack_how strait_payload_how(const struct strait_codec *c, const strait_crossing *at,
+                                   int bits) {
+    const int is_asked = c->spec.rounding == STRAIT_ROUND_STOCHASTIC ||
+                         (c->spec.rounding == STRAIT_ROUND_AUTO && bits < 16);
+    strait_pack_how how = {.bits = bits, .seed = c->spec.seed};
+    how.is_stochastic = is_asked && strait_codec_sends(c) == STRAIT_BACKWARD;
+    if (!how.is_stochastic) return how;
+    strait_rng rng = {c->spec.seed, strait_rng_stream("codec.rounding")};
+    rng.stream = strait_rng_u64(rng, (uint64_t)c->spec.boundary);
+    rng.stream = strait_rng_u64(rng, (uint64_t)at->step);
+    how.stream = strait_rng_u64(rng, (uint64_t)at->microbatch);
+    return how;
+}
+
+strait_err strait_payload_pack(struct strait_codec *c, const strait_crossing *at,
+                               strait_tensor wire, strait_tensor x) {
+    const int bits = strait_codec_bits(&c->spec, strait_codec_sends(c));
+    STRAIT_TRY(c->backend->kernels->pack_rows(at->stream, wire,
+                                              strait_meter_stats(&c->meter, x.rows), x,
+                                              strait_payload_how(c, at, bits)));
+    return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_PACK);
+}
+
+strait_err strait_payload_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                                 strait_tensor wire) {
+    const int bits = strait_codec_bits(&c->spec, strait_codec_receives(c));
+    STRAIT_TRY(c->backend->kernels->restore_rows(
+        at->stream, x, strait_meter_stats(&c->meter, x.rows), wire, bits));
+    return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_UNPACK);
+}

@@ -1,0 +1,13 @@
+/* plain.h - every value of the stream on the wire, at the bits of the spec: none and int8. */
+#pragma once
+
+#include "codec/feedback.h"
+
+struct strait_plain {
+    struct strait_feedback feedback;
+};
+
+size_t strait_plain_wire_bytes(const strait_codec_spec *spec, strait_direction direction);
+strait_err strait_plain_plan(struct strait_codec *c);
+strait_err strait_plain_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                             strait_tensor x);

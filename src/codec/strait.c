@@ -1,0 +1,255 @@
+/* strait.c - a residual stream in code space: each boundary carries a k-wide code z, each stage
+ * widens it with what it can compute alone from the token ids, and adds its own share to it.
+ *
+ *   tail   n = rms(z);  a = n V';  h = silu(a);  x = z D' + h W' + T[t] P'
+ *   head   u = z + (y - x) E'                             y is what the stage made of x
+ *   head   g = du E;  the stage's blocks turn g into dx;  dx -= g
+ *   tail   da = (dx W) silu'(a);  dz = du + dx D + rms_back(da V)
+ *
+ * Matrices are [outputs x inputs]. The tail and the head of one stage are joined: the head needs z,
+ * the tail needs du. On the first stage there is no tail and z is 0; on the last there is no head
+ * and du is 0. Rounding of u and dz on the wire is passed straight through. */
+#include "codec/parts.h"
+#include "codec/payload.h"
+
+#include <math.h>
+
+#define NORM_EPSILON 1e-6f
+
+/* Which parameter is which. */
+enum {
+    E = 0, // head [k x d]
+    D = 0, // tail [d x k]
+    V,     // tail [m x k]
+    W,     // tail [d x m]
+    T,     // tail [vocab x r]
+    P      // tail [d x r]
+};
+
+struct strait_state {
+    /* head */
+    strait_tensor delta; // slots [d]: y - x
+    strait_tensor d_u;   // gradient slots [k]
+    strait_tensor u;     // [N x k]
+    /* tail */
+    strait_tensor z;                  // slots [k]
+    strait_tensor d_x;                // gradient slots [d]
+    strait_tensor d_a;                // gradient slots [m]
+    strait_tensor normed, rstd;       // [N x k], [N x 1]
+    strait_tensor a, h;               // [N x m]
+    strait_tensor anchors, d_anchors; // [N x r]
+    strait_tensor d_z;                // [N x k]
+};
+
+static const char *const variants[] = {"tied", "free", NULL};
+
+static strait_err check(strait_codec_spec *spec) {
+    STRAIT_TRY(strait_codec_need_vocab(spec));
+    STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, 32, spec->cols));
+    STRAIT_TRY(strait_codec_need(spec, "hidden", &spec->hidden, 8 * spec->keep, INT32_MAX));
+    STRAIT_TRY(strait_codec_need(spec, "anchors", &spec->anchors, 128, spec->cols));
+    if (spec->has_feedback)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec strait: feedback is for transparent codecs");
+    return strait_payload_check(spec, 4);
+}
+
+static unsigned traits(const strait_codec_spec *spec) {
+    (void)spec;
+    return STRAIT_CODEC_TRAINED | STRAIT_CODEC_TOKENS | STRAIT_CODEC_INPUT;
+}
+
+static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
+    return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
+}
+
+static strait_err plan_head(struct strait_codec *c) {
+    struct strait_state *st = c->state;
+    const int64_t k = c->spec.keep, d = c->spec.cols;
+    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_MATRIX, k, d));
+    STRAIT_TRY(strait_codec_add_slots(c, d, &st->delta));
+    STRAIT_TRY(strait_codec_add_grad_slots(c, k, &st->d_u));
+    return strait_codec_add(c, c->spec.rows, k, &st->u);
+}
+
+static strait_err plan_tail(struct strait_codec *c) {
+    struct strait_state *st = c->state;
+    const strait_codec_spec *spec = &c->spec;
+    const int64_t n = spec->rows, k = spec->keep, d = spec->cols, m = spec->hidden,
+                  r = spec->anchors;
+    STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_MATRIX, d, k));
+    STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_MATRIX, m, k));
+    STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_MATRIX, d, m));
+    STRAIT_TRY(strait_codec_add_param(c, "T", STRAIT_ROLE_EMBEDDING, spec->vocab, r));
+    STRAIT_TRY(strait_codec_add_param(c, "P", STRAIT_ROLE_MATRIX, d, r));
+    STRAIT_TRY(strait_codec_add_slots(c, k, &st->z));
+    STRAIT_TRY(strait_codec_add_grad_slots(c, d, &st->d_x));
+    STRAIT_TRY(strait_codec_add_grad_slots(c, m, &st->d_a));
+    STRAIT_TRY(strait_codec_add(c, n, k, &st->normed));
+    STRAIT_TRY(strait_codec_add(c, n, 1, &st->rstd));
+    STRAIT_TRY(strait_codec_add(c, n, m, &st->a));
+    STRAIT_TRY(strait_codec_add(c, n, m, &st->h));
+    STRAIT_TRY(strait_codec_add(c, n, r, &st->anchors));
+    STRAIT_TRY(strait_codec_add(c, n, r, &st->d_anchors));
+    return strait_codec_add(c, n, k, &st->d_z);
+}
+
+static strait_err plan(struct strait_codec *c) {
+    STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, c->spec.rows));
+    return c->half == STRAIT_HEAD ? plan_head(c) : plan_tail(c);
+}
+
+/* Tied: every boundary starts from one orthonormal frame U, E = U' and D = U, so that the code is
+ * one coherent stream from the first stage to the last. W starts at 0. */
+static strait_err start(struct strait_codec *c, struct strait_stream *s) {
+    const strait_codec_spec *spec = &c->spec;
+    const int is_tied = strait_codec_is_variant(spec, "tied");
+    if (c->half == STRAIT_HEAD)
+        return is_tied ? strait_codec_draw_frame(c, s, "strait.frame", c->params[E].value, 1)
+                       : strait_codec_draw(c, s, &c->params[E], sqrt(0.33 / (double)spec->cols));
+    const double by_keep = 1 / sqrt((double)spec->keep);
+    STRAIT_TRY(is_tied ? strait_codec_draw_frame(c, s, "strait.frame", c->params[D].value, 0)
+                       : strait_codec_draw(c, s, &c->params[D], by_keep));
+    STRAIT_TRY(strait_codec_draw(c, s, &c->params[V], by_keep));
+    STRAIT_TRY(strait_codec_draw(c, s, &c->params[T], 1));
+    return strait_codec_draw(c, s, &c->params[P], 1 / sqrt((double)spec->anchors));
+}
+
+static strait_err join(struct strait_codec *c) {
+    if (c->peer == NULL) {
+        const int at_end = c->half == STRAIT_HEAD ? c->spec.boundary == 0
+                                                  : c->spec.boundary == c->spec.n_boundaries - 1;
+        return at_end ? STRAIT_OK
+                      : STRAIT_FAIL(STRAIT_EINVAL,
+                                    "boundary %d: codec strait needs both halves of "
+                                    "a middle stage",
+                                    c->spec.boundary);
+    }
+    if (c->peer->ops != c->ops || c->peer->spec.keep != c->spec.keep)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "boundaries %d and %d: codec strait needs the same keep at both",
+                           c->spec.boundary, c->peer->spec.boundary);
+    return STRAIT_OK;
+}
+
+static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                           strait_tensor y) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_state *st = c->state;
+    const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot);
+    STRAIT_TRY(k->cast(at->stream, delta, y));
+    STRAIT_TRY(k->axpy(at->stream, delta, -1.0f, at->input));
+    STRAIT_TRY(k->matmul(at->stream, st->u, delta, c->params[E].value, STRAIT_ABT));
+    if (c->peer != NULL) {
+        const struct strait_state *tail = c->peer->state;
+        const strait_tensor z = strait_codec_slot(c->peer, tail->z, at->slot);
+        STRAIT_TRY(k->axpy(at->stream, st->u, 1.0f, z));
+    }
+    return strait_payload_pack(c, at, wire, st->u);
+}
+
+/* normed, rstd and a of a slot's code. */
+static strait_err look(struct strait_codec *c, const strait_crossing *at) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_state *st = c->state;
+    const strait_tensor absent = {0};
+    STRAIT_TRY(k->rmsnorm(at->stream, st->normed, absent, st->rstd,
+                          strait_codec_slot(c, st->z, at->slot), absent, absent, NORM_EPSILON));
+    return k->matmul(at->stream, st->a, st->normed, c->params[V].value, STRAIT_ABT);
+}
+
+static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                             strait_tensor wire) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_state *st = c->state;
+    const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
+    STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
+    STRAIT_TRY(look(c, at));
+    STRAIT_TRY(k->silu(at->stream, st->h, st->a));
+    STRAIT_TRY(k->matmul(at->stream, x, z, c->params[D].value, STRAIT_ABT));
+    STRAIT_TRY(k->matmul(at->stream, x, st->h, c->params[W].value, STRAIT_ADD_ABT));
+    STRAIT_TRY(k->embed(at->stream, st->anchors, c->params[T].value, at->tokens));
+    return k->matmul(at->stream, x, st->anchors, c->params[P].value, STRAIT_ADD_ABT);
+}
+
+static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
+                              strait_tensor wire) {
+    const struct strait_state *st = c->state;
+    const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
+    STRAIT_TRY(strait_payload_unpack(c, at, d_u, wire));
+    return c->backend->kernels->matmul(at->stream, d_y, d_u, c->params[E].value, STRAIT_AB);
+}
+
+static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
+    const struct strait_state *st = c->state;
+    const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
+    return c->backend->kernels->matmul(at->stream, d_x, d_u, c->params[E].value,
+                                       (strait_matmul_how){.alpha = -1, .beta = 1});
+}
+
+static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                            strait_tensor d_x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_state *st = c->state;
+    const strait_tensor absent = {0};
+    const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
+    STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_x, at->slot), d_x));
+    STRAIT_TRY(look(c, at));
+    STRAIT_TRY(k->matmul(at->stream, st->h, d_x, c->params[W].value, STRAIT_AB));
+    STRAIT_TRY(k->silu_back(at->stream, d_a, st->h, st->a));
+    STRAIT_TRY(k->matmul(at->stream, st->normed, d_a, c->params[V].value, STRAIT_AB));
+    STRAIT_TRY(k->matmul(at->stream, st->d_z, d_x, c->params[D].value, STRAIT_AB));
+    STRAIT_TRY(k->rmsnorm_back(at->stream, st->d_z, absent, st->normed,
+                               strait_codec_slot(c, st->z, at->slot), absent, st->rstd));
+    if (c->peer != NULL) {
+        const struct strait_state *head = c->peer->state;
+        const strait_tensor d_u = strait_codec_grad_slot(c->peer, head->d_u, at->slot);
+        STRAIT_TRY(k->axpy(at->stream, st->d_z, 1.0f, d_u));
+    }
+    return strait_payload_pack(c, at, wire, st->d_z);
+}
+
+static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) {
+    const struct strait_state *st = c->state;
+    return c->backend->kernels->matmul(at->stream, c->params[E].grad,
+                                       strait_codec_grad_slot(c, st->d_u, at->slot),
+                                       strait_codec_slot(c, st->delta, at->slot), STRAIT_ADD_ATB);
+}
+
+static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
+    if (c->half == STRAIT_HEAD) return head_grads(c, at);
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_state *st = c->state;
+    const strait_param *p = c->params;
+    const strait_tensor d_x = strait_codec_grad_slot(c, st->d_x, at->slot);
+    const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
+    const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
+    STRAIT_TRY(look(c, at));
+    STRAIT_TRY(k->silu(at->stream, st->h, st->a));
+    STRAIT_TRY(k->matmul(at->stream, p[D].grad, d_x, z, STRAIT_ADD_ATB));
+    STRAIT_TRY(k->matmul(at->stream, p[W].grad, d_x, st->h, STRAIT_ADD_ATB));
+    STRAIT_TRY(k->matmul(at->stream, p[V].grad, d_a, st->normed, STRAIT_ADD_ATB));
+    STRAIT_TRY(k->embed(at->stream, st->anchors, p[T].value, at->tokens));
+    STRAIT_TRY(k->matmul(at->stream, p[P].grad, d_x, st->anchors, STRAIT_ADD_ATB));
+    STRAIT_TRY(k->matmul(at->stream, st->d_anchors, d_x, p[P].value, STRAIT_AB));
+    return k->embed_back(at->stream, p[T].grad, st->d_anchors, at->tokens);
+}
+
+extern const struct strait_codec_ops strait_codec_strait;
+
+const struct strait_codec_ops strait_codec_strait = {
+    .name = "strait",
+    .variants = variants,
+    .state_size = sizeof(struct strait_state),
+    .check = check,
+    .traits = traits,
+    .wire_bytes = wire_bytes,
+    .plan = plan,
+    .start = start,
+    .join = join,
+    .act_pack = act_pack,
+    .act_unpack = act_unpack,
+    .grad_pack = grad_pack,
+    .grad_unpack = grad_unpack,
+    .input_grad = input_grad,
+    .param_grads = param_grads,
+};
