@@ -259,7 +259,7 @@ static void train(const struct setup *setup, struct strait_optimizer *opt, float
 static void check_training(const variant *v, const char *kind) {
     struct setup setup;
     struct strait_optimizer *opt = NULL;
-    float curve[20];
+    float curve[20] = {0};
     char final[32];
     int n_params = 0;
     set_up(&setup, v);
