@@ -1,0 +1,57 @@
+#include "plan/pipe.h"
+
+#include <math.h>
+
+static int is_cost(double x) {
+    return x >= 0 && isfinite(x);
+}
+
+static int all_costs(const double *x, int n) {
+    for (int i = 0; i < n; i++)
+        if (!is_cost(x[i])) return 0;
+    return 1;
+}
+
+strait_err strait_pipe_check(const strait_pipe *pipe) {
+    if (pipe->n_stages < 1 || pipe->n_microbatches < 1)
+        return STRAIT_FAIL(STRAIT_EINVAL, "%d stages, %d microbatches: at least 1 of each",
+                           pipe->n_stages, pipe->n_microbatches);
+    for (int i = 0; i < pipe->n_stages; i++) {
+        const strait_pipe_stage *s = &pipe->stages[i];
+        const double costs[] = {s->forward_s, s->input_s, s->weights_s, s->update_s};
+        if (!all_costs(costs, 4))
+            return STRAIT_FAIL(STRAIT_EINVAL, "stage %d: a time is negative or no number", i);
+    }
+    for (int i = 0; i < pipe->n_stages - 1; i++) {
+        const strait_pipe_link *l = &pipe->links[i];
+        const double costs[] = {l->forward_bytes, l->backward_bytes, l->forward_bps,
+                                l->backward_bps,  l->delay_s,        l->codec_s};
+        if (!all_costs(costs, 6))
+            return STRAIT_FAIL(STRAIT_EINVAL,
+                               "link of stages %d and %d: a cost is negative or no number", i,
+                               i + 1);
+    }
+    return STRAIT_OK;
+}
+
+double strait_pipe_codec_s(const strait_pipe *pipe, int stage) {
+    return (stage > 0 ? pipe->links[stage - 1].codec_s : 0) +
+           (stage < pipe->n_stages - 1 ? pipe->links[stage].codec_s : 0);
+}
+
+static double bits_s(double bytes, double bps) {
+    return bps > 0 ? bytes * 8 / bps : 0;
+}
+
+double strait_pipe_forward_bits_s(const strait_pipe *pipe, int link) {
+    return bits_s(pipe->links[link].forward_bytes, pipe->links[link].forward_bps);
+}
+
+double strait_pipe_backward_bits_s(const strait_pipe *pipe, int link) {
+    return bits_s(pipe->links[link].backward_bytes, pipe->links[link].backward_bps);
+}
+
+double strait_pipe_work_s(const strait_pipe *pipe, int stage) {
+    const strait_pipe_stage *s = &pipe->stages[stage];
+    return s->forward_s + s->input_s + s->weights_s + 2 * strait_pipe_codec_s(pipe, stage);
+}

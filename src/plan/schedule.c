@@ -1,0 +1,156 @@
+#include "plan/schedule.h"
+
+#include <math.h>
+#include <stddef.h>
+
+const char *strait_schedule_name(strait_schedule_kind kind) {
+    static const char *const names[] = {"fill-drain", "1f1b", "1f1b-window", "1f1b-split"};
+    return names[kind];
+}
+
+const char *strait_schedule_move_name(strait_move_kind kind) {
+    static const char *const names[] = {"forward", "backward", "input",
+                                        "weights", "wait",     "finish"};
+    return names[kind];
+}
+
+strait_err strait_schedule_check(const strait_schedule_spec *spec) {
+    if (spec->n_stages < 1 || spec->stage < 0 || spec->stage >= spec->n_stages)
+        return STRAIT_FAIL(STRAIT_EINVAL, "stage %d of %d does not exist: stages count from 0",
+                           spec->stage, spec->n_stages);
+    if (spec->n_microbatches < 1)
+        return STRAIT_FAIL(STRAIT_EINVAL, "a step of %d microbatches: at least 1 is needed",
+                           spec->n_microbatches);
+    const int is_last = spec->stage == spec->n_stages - 1;
+    const int least = spec->kind == STRAIT_SCHEDULE_FILL && !is_last ? spec->n_microbatches : 1;
+    if (spec->window < least)
+        return STRAIT_FAIL(STRAIT_EINVAL, "stage %d: a window of %d: %s needs at least %d",
+                           spec->stage, spec->window, strait_schedule_name(spec->kind), least);
+    return STRAIT_OK;
+}
+
+/* One stage alone sends no gradient, so nothing is won by having it early. */
+static int is_split(const strait_schedule_spec *spec) {
+    return spec->kind == STRAIT_SCHEDULE_SPLIT && spec->n_stages > 1;
+}
+
+static int can_backward(const strait_schedule_spec *spec, const strait_schedule_state *state) {
+    if (spec->stage == spec->n_stages - 1) return state->n_backward < state->n_forward;
+    if (spec->kind == STRAIT_SCHEDULE_FILL && state->n_forward < spec->n_microbatches) return 0;
+    return state->n_backward < state->n_gradients;
+}
+
+static int can_forward(const strait_schedule_spec *spec, const strait_schedule_state *state) {
+    const int n_inputs = spec->stage == 0 ? spec->n_microbatches : state->n_inputs;
+    return state->n_forward < n_inputs && state->n_forward - state->n_weights < spec->window;
+}
+
+strait_move strait_schedule_next(const strait_schedule_spec *spec,
+                                 const strait_schedule_state *state) {
+    if (state->n_weights == spec->n_microbatches) return (strait_move){STRAIT_MOVE_FINISH, -1};
+    if (can_backward(spec, state))
+        return (strait_move){is_split(spec) ? STRAIT_MOVE_INPUT : STRAIT_MOVE_BACKWARD,
+                             state->n_backward};
+    if (can_forward(spec, state)) return (strait_move){STRAIT_MOVE_FORWARD, state->n_forward};
+    if (state->n_weights < state->n_backward)
+        return (strait_move){STRAIT_MOVE_WEIGHTS, state->n_weights};
+    return (strait_move){STRAIT_MOVE_WAIT, -1};
+}
+
+void strait_schedule_done(strait_schedule_state *state, strait_move move) {
+    state->n_forward += move.kind == STRAIT_MOVE_FORWARD;
+    state->n_backward += move.kind == STRAIT_MOVE_BACKWARD || move.kind == STRAIT_MOVE_INPUT;
+    state->n_weights += move.kind == STRAIT_MOVE_BACKWARD || move.kind == STRAIT_MOVE_WEIGHTS;
+}
+
+int strait_schedule_slot(const strait_schedule_spec *spec, int microbatch) {
+    return microbatch % spec->window; // those in flight follow each other: no two share a slot
+}
+
+int strait_schedule_leading(const unsigned char *arrived, int from, int n_microbatches) {
+    while (from < n_microbatches && arrived[from])
+        from++;
+    return from;
+}
+
+strait_err strait_schedule_list(const strait_schedule_spec *spec, strait_move *moves, int room,
+                                int *n_out) {
+    STRAIT_TRY(strait_schedule_check(spec));
+    strait_schedule_state state = {.n_inputs = spec->n_microbatches};
+    for (int n = 0; n < room;) {
+        const strait_move move = strait_schedule_next(spec, &state);
+        if (move.kind == STRAIT_MOVE_WAIT) {
+            state.n_gradients++;
+            continue;
+        }
+        moves[n++] = move;
+        strait_schedule_done(&state, move);
+        if (move.kind == STRAIT_MOVE_FINISH) {
+            *n_out = n;
+            return STRAIT_OK;
+        }
+    }
+    return STRAIT_FAIL(STRAIT_EINVAL, "a list of %d moves is too short for %d microbatches", room,
+                       spec->n_microbatches);
+}
+
+static double longer(double a, double b) {
+    return a > b ? a : b;
+}
+
+/* Seconds between microbatches when everything flows: the slowest stage or wire. A shared wire
+ * carries more than this knows of; the window then errs on the large side. */
+static double pace_s(const strait_pipe *pipe) {
+    double pace = 0;
+    for (int i = 0; i < pipe->n_stages; i++)
+        pace = longer(pace, strait_pipe_work_s(pipe, i));
+    for (int i = 0; i < pipe->n_stages - 1; i++)
+        pace = longer(pace, longer(strait_pipe_forward_bits_s(pipe, i),
+                                   strait_pipe_backward_bits_s(pipe, i)));
+    return pace;
+}
+
+/* Slots for the way of a microbatch from its forward pass on a stage to its backward pass there: a
+ * slot for each stage from this one on, since each takes its turn once in every pace, and for each
+ * link the microbatches that pass while one goes over and back. What comes back over a delay finds
+ * its stage in the middle of another move and waits, half a pace on average. */
+static void measured_windows(const strait_pipe *pipe, int *windows) {
+    const double pace = pace_s(pipe);
+    double slots = 0;
+    for (int i = pipe->n_stages - 1; i >= 0; i--) {
+        slots += 1;
+        if (i < pipe->n_stages - 1 && pace > 0) {
+            const double away = (2 * pipe->links[i].delay_s + strait_pipe_forward_bits_s(pipe, i) +
+                                 strait_pipe_backward_bits_s(pipe, i)) /
+                                pace;
+            slots += away + (away < 1 ? away : 1) / 2;
+        }
+        const double most = pipe->n_microbatches;
+        windows[i] = (int)(slots < most ? ceil(slots - 1e-9) : most);
+    }
+}
+
+strait_err strait_schedule_windows(const strait_pipe *pipe, strait_schedule_kind kind,
+                                   const int *caps, int *windows) {
+    STRAIT_TRY(strait_pipe_check(pipe));
+    const int n = pipe->n_stages;
+    if (kind == STRAIT_SCHEDULE_WINDOW || kind == STRAIT_SCHEDULE_SPLIT)
+        measured_windows(pipe, windows);
+    for (int i = 0; i < n; i++) {
+        if (kind == STRAIT_SCHEDULE_FILL) windows[i] = i < n - 1 ? pipe->n_microbatches : 1;
+        if (kind == STRAIT_SCHEDULE_1F1B)
+            windows[i] = n - i < pipe->n_microbatches ? n - i : pipe->n_microbatches;
+        if (caps != NULL && caps[i] < 1)
+            return STRAIT_FAIL(STRAIT_ECONFIG, "stage %d has no room for a microbatch", i);
+        if (caps != NULL && caps[i] < windows[i]) {
+            if (kind == STRAIT_SCHEDULE_FILL)
+                return STRAIT_FAIL(STRAIT_ECONFIG,
+                                   "fill-drain keeps %d microbatches on stage %d and %d fit: use "
+                                   "1f1b, or fewer microbatches",
+                                   windows[i], i, caps[i]);
+            windows[i] = caps[i];
+        }
+        if (i > 0 && windows[i] > windows[i - 1]) windows[i] = windows[i - 1];
+    }
+    return STRAIT_OK;
+}

@@ -1,0 +1,91 @@
+#include "plan/split.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Embedding and head of a stage, as cost or memory. */
+static double ends(const strait_split_spec *spec, int stage, double embedding, double head) {
+    return (stage == 0 ? embedding : 0) + (stage == spec->n_stages - 1 ? head : 0);
+}
+
+static double load(const strait_split_spec *spec, int stage, int count) {
+    const double speed = spec->speeds != NULL ? spec->speeds[stage] : 1;
+    return (count + ends(spec, stage, spec->embedding_cost, spec->head_cost)) / speed;
+}
+
+static int fits(const strait_split_spec *spec, int stage, int count) {
+    if (spec->memories == NULL) return 1;
+    const double others = ends(spec, stage, spec->embedding_memory, spec->head_memory);
+    return count + others <= spec->memories[stage] + 1e-9;
+}
+
+static strait_err check_spec(const strait_split_spec *spec) {
+    if (spec->n_stages < 1 || spec->n_stages > spec->n_layers)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.count is %d and model.layers %d: every stage needs a layer, so "
+                           "take 1 to %d stages",
+                           spec->n_stages, spec->n_layers, spec->n_layers);
+    for (int i = 0; i < spec->n_stages; i++) {
+        if (spec->speeds != NULL && !(spec->speeds[i] > 0))
+            return STRAIT_FAIL(STRAIT_EINVAL, "stage %d has a speed of %g: it must be above 0", i,
+                               spec->speeds[i]);
+        if (!fits(spec, i, 1))
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "stage %d has memory for %.2f layers, less than one layer and what "
+                               "else it holds: use a smaller model or microbatch",
+                               i, spec->memories[i]);
+    }
+    return STRAIT_OK;
+}
+
+/* The stage that would be least loaded with one layer more; -1 when none has the memory. */
+static int next_stage(const strait_split_spec *spec, const int *counts) {
+    int best = -1;
+    for (int i = 0; i < spec->n_stages; i++) {
+        if (!fits(spec, i, counts[i] + 1)) continue;
+        if (best < 0 || load(spec, i, counts[i] + 1) <= load(spec, best, counts[best] + 1))
+            best = i;
+    }
+    return best;
+}
+
+/* Handing out one layer at a time to the least loaded stage is exact here: loads grow with every
+ * layer, so any split with a lower peak would hold fewer layers in all. */
+strait_err strait_split_auto(const strait_split_spec *spec, int *counts) {
+    STRAIT_TRY(check_spec(spec));
+    for (int i = 0; i < spec->n_stages; i++)
+        counts[i] = 1;
+    for (int n = spec->n_stages; n < spec->n_layers; n++) {
+        const int stage = next_stage(spec, counts);
+        if (stage < 0)
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "%d of %d layers fit into the memory of %d stages: use more stages "
+                               "or a smaller model",
+                               n, spec->n_layers, spec->n_stages);
+        counts[stage]++;
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_split_check(int n_layers, int n_stages, const int *counts, int n_counts) {
+    if (n_counts != n_stages)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.split has %d counts and stages.count is %d: give one for each "
+                           "stage",
+                           n_counts, n_stages);
+    int64_t sum = 0;
+    for (int i = 0; i < n_counts; i++) {
+        if (counts[i] < 1)
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "stages.split gives %d layers to stage %d: every stage needs at "
+                               "least 1",
+                               counts[i], i);
+        sum += counts[i];
+    }
+    if (sum != n_layers)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.split adds up to %lld layers and model.layers is %d: make them "
+                           "equal",
+                           (long long)sum, n_layers);
+    return STRAIT_OK;
+}

@@ -1,0 +1,51 @@
+#include "plan/window.h"
+
+#include "base/alloc.h"
+
+static strait_err seconds(const strait_pipe *pipe, strait_schedule_kind kind, const int *windows,
+                          double *out) {
+    const strait_simulate_how how = {.kind = kind, .windows = windows, .n_steps = 1};
+    strait_simulate_result result;
+    STRAIT_TRY(strait_simulate(pipe, &how, NULL, &result));
+    *out = result.seconds;
+    return STRAIT_OK;
+}
+
+/* A slot more for each stage but the last, which in a plain schedule has no use for a second. */
+static void widen(int *windows, const int *widest, int n_stages, int splits) {
+    for (int i = 0; i < n_stages - !splits; i++)
+        if (windows[i] < widest[i]) windows[i]++;
+}
+
+static void find_widest(const strait_pipe *pipe, const int *caps, int *widest) {
+    for (int i = 0; i < pipe->n_stages; i++) {
+        widest[i] = pipe->n_microbatches;
+        if (caps != NULL && caps[i] < widest[i]) widest[i] = caps[i];
+        if (i > 0 && widest[i] > widest[i - 1]) widest[i] = widest[i - 1];
+    }
+}
+
+static strait_err fit(const strait_pipe *pipe, strait_schedule_kind kind, const int *widest,
+                      double slack, int *windows) {
+    double best = 0, now = 0;
+    STRAIT_TRY(seconds(pipe, kind, widest, &best));
+    for (int n = 0; n < pipe->n_microbatches; n++) {
+        STRAIT_TRY(seconds(pipe, kind, windows, &now));
+        if (now <= best * (1 + slack)) break;
+        widen(windows, widest, pipe->n_stages, kind == STRAIT_SCHEDULE_SPLIT);
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_window_fit(const strait_pipe *pipe, strait_schedule_kind kind, const int *caps,
+                             double slack, int *windows) {
+    STRAIT_TRY(strait_schedule_windows(pipe, kind, caps, windows));
+    if (kind != STRAIT_SCHEDULE_WINDOW && kind != STRAIT_SCHEDULE_SPLIT) return STRAIT_OK;
+    int *widest;
+    STRAIT_TRY(strait_alloc((size_t)pipe->n_stages, sizeof *widest, "a list of windows",
+                            (void **)&widest));
+    find_widest(pipe, caps, widest);
+    const strait_err err = fit(pipe, kind, widest, slack, windows);
+    strait_alloc_free(widest);
+    return err;
+}

@@ -1,0 +1,149 @@
+/* The order that exact bits rest on, and no deadlock: whole pipelines under a network that delivers
+ * in any order it likes, and stages that run whenever chance lets them. */
+#include "rig.h"
+
+enum {
+    MOST_MICROBATCHES = 24
+};
+
+/* A stage as an executor would have it, with its own record of what was done. */
+typedef struct actor {
+    strait_schedule_spec spec;
+    strait_schedule_state state;
+    unsigned char inputs[MOST_MICROBATCHES], gradients[MOST_MICROBATCHES]; // arrived
+    int slots[MOST_MICROBATCHES];                                          // microbatch, or -1
+    int n_done[4];                                                         // by kind of move
+    strait_move last;
+} actor;
+
+typedef struct world {
+    actor actors[MOST_STAGES];
+    int n_stages, n_microbatches;
+    struct {
+        int to, is_gradient, microbatch;
+    } mail[2 * MOST_STAGES * MOST_MICROBATCHES];
+    int n_mail;
+    dice dice;
+} world;
+
+static void post(world *w, int to, int is_gradient, int microbatch) {
+    if (to < 0 || to >= w->n_stages) return;
+    w->mail[w->n_mail].to = to;
+    w->mail[w->n_mail].is_gradient = is_gradient;
+    w->mail[w->n_mail++].microbatch = microbatch;
+}
+
+static void deliver_any(world *w) {
+    if (w->n_mail == 0) return;
+    const int i = dice_roll(&w->dice, w->n_mail);
+    actor *a = &w->actors[w->mail[i].to];
+    unsigned char *arrived = w->mail[i].is_gradient ? a->gradients : a->inputs;
+    CHECK(!arrived[w->mail[i].microbatch]);
+    arrived[w->mail[i].microbatch] = 1;
+    w->mail[i] = w->mail[--w->n_mail];
+}
+
+/* What the model and the arithmetic ask of every move. */
+static void check_move(actor *a, strait_move move) {
+    const int m = move.microbatch, is_last = a->spec.stage == a->spec.n_stages - 1;
+    int *slot = &a->slots[strait_schedule_slot(&a->spec, m)];
+    const int n_forward = a->n_done[STRAIT_MOVE_FORWARD];
+    const int n_backward = a->n_done[STRAIT_MOVE_BACKWARD] + a->n_done[STRAIT_MOVE_INPUT];
+    const int n_weights = a->n_done[STRAIT_MOVE_BACKWARD] + a->n_done[STRAIT_MOVE_WEIGHTS];
+    switch (move.kind) {
+    case STRAIT_MOVE_FORWARD:
+        CHECK(m == n_forward && *slot == -1);
+        CHECK(a->spec.stage == 0 || a->inputs[m]);
+        CHECK(n_forward - n_weights < a->spec.window);
+        *slot = m;
+        break;
+    case STRAIT_MOVE_BACKWARD:
+    case STRAIT_MOVE_INPUT:
+        CHECK(m == n_backward && m < n_forward && *slot == m);
+        CHECK(is_last || a->gradients[m]);
+        if (is_last) CHECK(a->last.kind == STRAIT_MOVE_FORWARD && a->last.microbatch == m);
+        if (move.kind == STRAIT_MOVE_BACKWARD) *slot = -1;
+        break;
+    case STRAIT_MOVE_WEIGHTS:
+        CHECK(m == n_weights && m < n_backward && *slot == m);
+        *slot = -1;
+        break;
+    default: fail_msg("%s is no move to make", strait_schedule_move_name(move.kind));
+    }
+    a->n_done[move.kind]++;
+    a->last = move;
+}
+
+/* One move of one stage; 0 when it has to wait or is done. */
+static int act(world *w, int stage) {
+    actor *a = &w->actors[stage];
+    const int n = w->n_microbatches;
+    a->state.n_inputs = strait_schedule_leading(a->inputs, a->state.n_inputs, n);
+    a->state.n_gradients = strait_schedule_leading(a->gradients, a->state.n_gradients, n);
+    const strait_move move = strait_schedule_next(&a->spec, &a->state);
+    if (move.kind == STRAIT_MOVE_WAIT || move.kind == STRAIT_MOVE_FINISH) return 0;
+    check_move(a, move);
+    strait_schedule_done(&a->state, move);
+    if (move.kind == STRAIT_MOVE_FORWARD) post(w, stage + 1, 0, move.microbatch);
+    if (move.kind == STRAIT_MOVE_BACKWARD || move.kind == STRAIT_MOVE_INPUT)
+        post(w, stage - 1, 1, move.microbatch);
+    return 1;
+}
+
+static void make_world(world *w, uint64_t seed) {
+    *w = (world){.dice = {.seed = seed}};
+    w->n_stages = 1 + dice_roll(&w->dice, 8);
+    w->n_microbatches = 1 + dice_roll(&w->dice, MOST_MICROBATCHES);
+    const strait_schedule_kind kind = (strait_schedule_kind)dice_roll(&w->dice, 4);
+    for (int i = 0; i < w->n_stages; i++) {
+        actor *a = &w->actors[i];
+        /* Any window at all, also one that grows from stage to stage. */
+        const int window = kind == STRAIT_SCHEDULE_FILL
+                               ? w->n_microbatches
+                               : 1 + dice_roll(&w->dice, w->n_microbatches);
+        a->spec = (strait_schedule_spec){kind, w->n_stages, i, w->n_microbatches, window};
+        a->last.kind = STRAIT_MOVE_WAIT;
+        CHECK_OK(strait_schedule_check(&a->spec));
+        for (int k = 0; k < MOST_MICROBATCHES; k++)
+            a->slots[k] = -1;
+    }
+}
+
+static void play(world *w) {
+    for (int n_idle = 0; n_idle < 8 * w->n_stages || w->n_mail > 0; n_idle++) {
+        if (dice_roll(&w->dice, 3) == 0) deliver_any(w);
+        if (act(w, dice_roll(&w->dice, w->n_stages))) n_idle = 0;
+    }
+    for (int moved = 1; moved;) { // chance may have passed a stage by
+        while (w->n_mail > 0)
+            deliver_any(w);
+        moved = 0;
+        for (int i = 0; i < w->n_stages; i++)
+            moved |= act(w, i);
+    }
+}
+
+static void any_arrivals_any_window(void **state) {
+    (void)state;
+    static world w;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        make_world(&w, seed);
+        play(&w);
+        for (int i = 0; i < w.n_stages; i++) {
+            const actor *a = &w.actors[i];
+            if (strait_schedule_next(&a->spec, &a->state).kind != STRAIT_MOVE_FINISH)
+                fail_msg("seed %llu: stage %d of %d never finished", (unsigned long long)seed, i,
+                         w.n_stages);
+            CHECK(a->n_done[STRAIT_MOVE_FORWARD] == w.n_microbatches);
+            CHECK(a->n_done[STRAIT_MOVE_BACKWARD] + a->n_done[STRAIT_MOVE_INPUT] ==
+                  w.n_microbatches);
+            CHECK(a->n_done[STRAIT_MOVE_BACKWARD] + a->n_done[STRAIT_MOVE_WEIGHTS] ==
+                  w.n_microbatches);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(any_arrivals_any_window)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

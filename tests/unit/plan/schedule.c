@@ -1,0 +1,134 @@
+/* Lists of moves against those written by hand, windows against the formula, refusals. */
+#include "rig.h"
+
+#include <stdio.h>
+
+/* "F0 B0 I1 W1 .": the list of a stage as text. */
+static const char *list(strait_schedule_kind kind, int n_stages, int stage, int n_microbatches,
+                        int window) {
+    static char text[512];
+    strait_move moves[100];
+    int n = 0, at = 0;
+    const strait_schedule_spec spec = {kind, n_stages, stage, n_microbatches, window};
+    CHECK_OK(strait_schedule_list(&spec, moves, 100, &n));
+    for (int i = 0; i < n - 1; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at, "%c%d ", "FBIW"[moves[i].kind],
+                       moves[i].microbatch);
+    CHECK(moves[n - 1].kind == STRAIT_MOVE_FINISH);
+    snprintf(text + at, sizeof text - (size_t)at, ".");
+    return text;
+}
+
+static void lists_by_hand(void **state) {
+    (void)state;
+    assert_string_equal(list(STRAIT_SCHEDULE_FILL, 2, 0, 3, 3), "F0 F1 F2 B0 B1 B2 .");
+    assert_string_equal(list(STRAIT_SCHEDULE_FILL, 2, 1, 3, 1), "F0 B0 F1 B1 F2 B2 .");
+    assert_string_equal(list(STRAIT_SCHEDULE_1F1B, 4, 0, 6, 4),
+                        "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5 .");
+    assert_string_equal(list(STRAIT_SCHEDULE_1F1B, 4, 2, 4, 2), "F0 F1 B0 F2 B1 F3 B2 B3 .");
+    assert_string_equal(list(STRAIT_SCHEDULE_WINDOW, 2, 0, 4, 3), "F0 F1 F2 B0 F3 B1 B2 B3 .");
+    assert_string_equal(list(STRAIT_SCHEDULE_SPLIT, 2, 0, 3, 2), "F0 F1 I0 W0 F2 I1 W1 I2 W2 .");
+    /* The last stage has no gradients to wait for, and puts weights off while slots last. */
+    assert_string_equal(list(STRAIT_SCHEDULE_SPLIT, 2, 1, 3, 1), "F0 I0 W0 F1 I1 W1 F2 I2 W2 .");
+    assert_string_equal(list(STRAIT_SCHEDULE_SPLIT, 2, 1, 3, 2), "F0 I0 F1 I1 W0 F2 I2 W1 W2 .");
+}
+
+static void one_stage_alternates(void **state) {
+    (void)state;
+    for (strait_schedule_kind k = STRAIT_SCHEDULE_FILL; k <= STRAIT_SCHEDULE_SPLIT; k++)
+        assert_string_equal(list(k, 1, 0, 3, 3), "F0 B0 F1 B1 F2 B2 .");
+}
+
+static void compute_goes_before_waiting(void **state) {
+    (void)state;
+    const strait_schedule_spec spec = {STRAIT_SCHEDULE_SPLIT, 3, 1, 8, 3};
+    strait_schedule_state s = {.n_inputs = 3, .n_gradients = 1, .n_forward = 2};
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_MOVE_INPUT);
+    s.n_backward = 1;
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_MOVE_FORWARD);
+    CHECK(strait_schedule_next(&spec, &s).microbatch == 2);
+    s.n_forward = 3; // no slot is free
+    s.n_inputs = 4;
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_MOVE_WEIGHTS);
+    s.n_weights = 1; // one is, for microbatch 3
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_MOVE_FORWARD);
+    CHECK(strait_schedule_slot(&spec, 3) == strait_schedule_slot(&spec, 0));
+    s.n_forward = 4;
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_MOVE_WAIT);
+}
+
+static void leading_counts_without_gaps(void **state) {
+    (void)state;
+    const unsigned char arrived[] = {1, 1, 0, 1};
+    CHECK(strait_schedule_leading(arrived, 0, 4) == 2);
+    CHECK(strait_schedule_leading(arrived, 3, 4) == 4);
+}
+
+static void specs_are_checked(void **state) {
+    (void)state;
+    strait_schedule_spec spec = {STRAIT_SCHEDULE_1F1B, 2, 2, 4, 1};
+    CHECK_FAILS(strait_schedule_check(&spec), STRAIT_EINVAL, "stage 2 of 2");
+    spec.stage = 0;
+    spec.n_microbatches = 0;
+    CHECK_FAILS(strait_schedule_check(&spec), STRAIT_EINVAL, "0 microbatches");
+    spec.n_microbatches = 4;
+    spec.window = 0;
+    CHECK_FAILS(strait_schedule_check(&spec), STRAIT_EINVAL, "1f1b needs at least 1");
+    spec.kind = STRAIT_SCHEDULE_FILL;
+    spec.window = 3;
+    CHECK_FAILS(strait_schedule_check(&spec), STRAIT_EINVAL, "fill-drain needs at least 4");
+    spec.window = 4;
+    strait_move moves[8];
+    int n;
+    CHECK_FAILS(strait_schedule_list(&spec, moves, 8, &n), STRAIT_EINVAL, "too short");
+}
+
+/* Forward and backward of c each: (stages ahead) (1 + R / 2c), and the stage itself. Half a slot
+ * comes on top for each link that makes microbatches wait. */
+static void windows_follow_the_delay(void **state) {
+    (void)state;
+    rig r;
+    const strait_pipe_stage stage = {.forward_s = 0.1, .input_s = 0.05, .weights_s = 0.05};
+    rig_make(&r, 4, 100, stage, (strait_pipe_link){0});
+    CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_WINDOW, NULL, r.windows));
+    for (int i = 0; i < 4; i++)
+        CHECK(r.windows[i] == 4 - i);
+    rig_make(&r, 4, 100, stage, (strait_pipe_link){.delay_s = 0.2}); // R / 2c = 2
+    CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_WINDOW, NULL, r.windows));
+    const int wanted[] = {12, 8, 5, 1}; // 1 + 3 ahead + ceil(ahead / 2)
+    for (int i = 0; i < 4; i++)
+        CHECK(r.windows[i] == wanted[i]);
+    r.pipe.n_microbatches = 6;
+    CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_SPLIT, NULL, r.windows));
+    CHECK(r.windows[0] == 6 && r.windows[1] == 6 && r.windows[2] == 5 && r.windows[3] == 1);
+    r.pipe.n_microbatches = 3;
+    CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_1F1B, NULL, r.windows));
+    CHECK(r.windows[0] == 3 && r.windows[1] == 3 && r.windows[2] == 2 && r.windows[3] == 1);
+}
+
+static void windows_keep_to_memory(void **state) {
+    (void)state;
+    rig r;
+    rig_make(&r, 3, 50, (strait_pipe_stage){1, 1, 1, 0}, (strait_pipe_link){.delay_s = 9});
+    const int caps[] = {4, 100, 2};
+    CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_WINDOW, caps, r.windows));
+    CHECK(r.windows[0] == 4 && r.windows[1] == 4 && r.windows[2] == 1);
+    CHECK_FAILS(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_FILL, caps, r.windows),
+                STRAIT_ECONFIG, "keeps 50 microbatches on stage 0 and 4 fit: use 1f1b");
+    const int none[] = {4, 0, 2};
+    CHECK_FAILS(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_1F1B, none, r.windows),
+                STRAIT_ECONFIG, "stage 1 has no room");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_by_hand),
+        cmocka_unit_test(one_stage_alternates),
+        cmocka_unit_test(compute_goes_before_waiting),
+        cmocka_unit_test(leading_counts_without_gaps),
+        cmocka_unit_test(specs_are_checked),
+        cmocka_unit_test(windows_follow_the_delay),
+        cmocka_unit_test(windows_keep_to_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,175 @@
+/* Timelines worked out by hand, without links that matter. */
+#include "base/alloc.h"
+#include "rig.h"
+
+static const strait_pipe_link FREE_LINK = {0};
+
+static void check_span(const strait_simulate_span *s, strait_simulate_what what, int stage,
+                       int microbatch, double start) {
+    if (s->what != what || s->stage != stage || s->microbatch != microbatch || s->start_s != start)
+        fail_msg("found %d of stage %d, microbatch %d at %g; expected %d, %d, %d at %g", s->what,
+                 s->stage, s->microbatch, s->start_s, what, stage, microbatch, start);
+}
+
+/* stage 0   F0 F1 .. B0 B0 .. B1 B1        forward 1, backward 2
+ * stage 1   .. F0 B0 B0 F1 B1 B1 ..        at times 0, 1, 2, ... */
+static void two_stages_two_microbatches(void **state) {
+    (void)state;
+    rig r;
+    rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_1F1B, NULL, r.windows));
+    strait_simulate_span spans[16], moves[16];
+    const strait_simulate_how how = {STRAIT_SCHEDULE_1F1B, r.windows, 1, spans, 16};
+    strait_simulate_result result;
+    strait_simulate_stage stages[2];
+    CHECK_OK(strait_simulate(&r.pipe, &how, stages, &result));
+    CHECK(result.n_spans == 4 + 4 + 2 + 4); // forward, backward, update, crossings
+    int n = 0;
+    for (int i = 0; i < result.n_spans; i++)
+        if (spans[i].what <= STRAIT_SIM_BACKWARD) moves[n++] = spans[i];
+    CHECK(n == 8);
+    check_span(&moves[0], STRAIT_SIM_FORWARD, 0, 0, 0);
+    check_span(&moves[1], STRAIT_SIM_FORWARD, 0, 1, 1);
+    check_span(&moves[2], STRAIT_SIM_FORWARD, 1, 0, 1);
+    check_span(&moves[3], STRAIT_SIM_BACKWARD, 1, 0, 2);
+    check_span(&moves[4], STRAIT_SIM_BACKWARD, 0, 0, 4);
+    check_span(&moves[5], STRAIT_SIM_FORWARD, 1, 1, 4);
+    check_span(&moves[6], STRAIT_SIM_BACKWARD, 1, 1, 5);
+    check_span(&moves[7], STRAIT_SIM_BACKWARD, 0, 1, 7);
+    CHECK_NEAR(result.seconds, 9, 0);
+    CHECK_NEAR(result.tokens_per_s, 2.0 / 9, 1e-15);
+    CHECK_NEAR(stages[0].bubble, 3.0 / 9, 1e-15);
+    CHECK_NEAR(stages[1].bubble, 3.0 / 9, 1e-15);
+    CHECK(stages[0].most_in_flight == 2 && stages[1].most_in_flight == 1);
+}
+
+static void bubble_of_fill_drain_and_1f1b(void **state) {
+    (void)state;
+    for (int s = 1; s <= 8; s++)
+        for (int m = 1; m <= 20; m++) {
+            rig r;
+            rig_make(&r, s, m, (strait_pipe_stage){2, 3, 1, 0}, FREE_LINK);
+            const double wanted = (double)(s - 1) / (m + s - 1);
+            for (int k = STRAIT_SCHEDULE_FILL; k <= STRAIT_SCHEDULE_1F1B; k++) {
+                const strait_schedule_kind kind = (strait_schedule_kind)k;
+                CHECK_OK(strait_schedule_windows(&r.pipe, kind, NULL, r.windows));
+                strait_simulate_stage stages[MOST_STAGES];
+                const strait_simulate_result result = rig_run(&r, kind, stages);
+                CHECK_NEAR(result.bubble, wanted, 1e-12);
+                for (int i = 0; i < s; i++)
+                    CHECK_NEAR(stages[i].bubble, wanted, 1e-12);
+            }
+        }
+}
+
+static void memory_of_the_schedules(void **state) {
+    (void)state;
+    rig r;
+    strait_simulate_stage stages[MOST_STAGES];
+    rig_make(&r, 4, 10, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    rig_seconds(&r, STRAIT_SCHEDULE_FILL);
+    rig_run(&r, STRAIT_SCHEDULE_FILL, stages);
+    for (int i = 0; i < 4; i++)
+        CHECK(stages[i].most_in_flight == (i < 3 ? 10 : 1));
+    rig_seconds(&r, STRAIT_SCHEDULE_1F1B);
+    rig_run(&r, STRAIT_SCHEDULE_1F1B, stages);
+    for (int i = 0; i < 4; i++)
+        CHECK(stages[i].most_in_flight == 4 - i);
+}
+
+/* Backward over S stages is shorter by the weights' part of S - 1 of them. */
+static void split_drains_faster(void **state) {
+    (void)state;
+    rig r;
+    rig_make(&r, 4, 1, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 12, 0);
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_SPLIT), 9, 0);
+    r.pipe.n_microbatches = 16;
+    CHECK(rig_seconds(&r, STRAIT_SCHEDULE_SPLIT) < rig_seconds(&r, STRAIT_SCHEDULE_1F1B) - 1);
+}
+
+/* Stage 1 is done at 3 and updates until 8, stage 0 at 4 until 9; the clip holds stage 1 until 4.
+ */
+static void updates_and_the_clip(void **state) {
+    (void)state;
+    rig r;
+    rig_make(&r, 2, 1, (strait_pipe_stage){1, 1, 0, 5}, FREE_LINK);
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 9, 0);
+    r.stages[0].update_s = 0;
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 8, 0);
+    r.pipe.clips = 1;
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 9, 0);
+    /* With 10 s of delay: forward at 1, back at 23 on stage 0, the sum at stage 1 at 24 + 10. */
+    r.links[0].delay_s = 10;
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 24 + 10 + 5, 0);
+}
+
+/* A second step starts on stage 0 while stage 1 still updates. */
+static void steps_follow_each_other(void **state) {
+    (void)state;
+    rig r;
+    rig_make(&r, 2, 3, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    r.stages[1].update_s = 4; // from 10 to 14; stage 0 ends at 12 and its next forward at 13
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 14, 0);
+    strait_simulate_how how = {STRAIT_SCHEDULE_1F1B, r.windows, 2, NULL, 0};
+    strait_simulate_result result;
+    CHECK_OK(strait_simulate(&r.pipe, &how, NULL, &result));
+    CHECK_NEAR(result.seconds, 13, 0); // 14 to 27
+    how.n_steps = 6;
+    CHECK_OK(strait_simulate(&r.pipe, &how, NULL, &result));
+    CHECK_NEAR(result.seconds, 13, 1e-12);
+    CHECK(result.n_spans == 6 * (6 + 6 + 2 + 6));
+}
+
+static void nonsense_is_refused(void **state) {
+    (void)state;
+    rig r;
+    strait_simulate_result result;
+    rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    rig_seconds(&r, STRAIT_SCHEDULE_1F1B);
+    strait_simulate_how how = {STRAIT_SCHEDULE_1F1B, r.windows, 0, NULL, 0};
+    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "0 steps");
+    how.n_steps = 100000000;
+    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "fewer steps");
+    how.n_steps = 1;
+    r.stages[1].input_s = -1;
+    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "stage 1");
+    r.stages[1].input_s = 1;
+    r.links[0].delay_s = (double)NAN;
+    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL,
+                "link of stages 0 and 1");
+    r.links[0].delay_s = 0;
+    r.windows[1] = 0;
+    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "window of 0");
+    r.pipe.n_stages = 0;
+    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "0 stages");
+}
+
+static void memory_may_run_out(void **state) {
+    (void)state;
+    rig r;
+    strait_simulate_result result;
+    rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_WINDOW, NULL, r.windows));
+    const strait_simulate_how how = {STRAIT_SCHEDULE_WINDOW, r.windows, 1, NULL, 0};
+    for (int n = 1; n <= 4; n++) {
+        strait_alloc_fail_at(n);
+        CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_ENOMEM, "simulation");
+    }
+    strait_alloc_fail_at(0);
+    CHECK_OK(strait_simulate(&r.pipe, &how, NULL, &result));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_stages_two_microbatches),
+        cmocka_unit_test(bubble_of_fill_drain_and_1f1b),
+        cmocka_unit_test(memory_of_the_schedules),
+        cmocka_unit_test(split_drains_faster),
+        cmocka_unit_test(updates_and_the_clip),
+        cmocka_unit_test(steps_follow_each_other),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(memory_may_run_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
