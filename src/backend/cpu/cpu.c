@@ -47,8 +47,10 @@ static strait_err init(struct strait_backend *be) {
     isa->fill(&cpu->kernels);
     STRAIT_TRY(
         strait_alloc(STRAIT_CPU_LEFT, sizeof *cpu->left, "packed matrices", (void **)&cpu->left));
-    return strait_alloc(STRAIT_CPU_RIGHT, sizeof *cpu->right, "packed matrices",
-                        (void **)&cpu->right);
+    STRAIT_TRY(strait_alloc(STRAIT_CPU_RIGHT, sizeof *cpu->right, "packed matrices",
+                            (void **)&cpu->right));
+    return strait_alloc((size_t)be->n_threads * STRAIT_CPU_SCRATCH, sizeof *cpu->scratch,
+                        "scratch of threads", (void **)&cpu->scratch);
 }
 
 static void fini(struct strait_backend *be) {
@@ -56,6 +58,7 @@ static void fini(struct strait_backend *be) {
     strait_pool_close(&cpu->pool);
     strait_alloc_free(cpu->left);
     strait_alloc_free(cpu->right);
+    strait_alloc_free(cpu->scratch);
 }
 
 static strait_err take(struct strait_backend *be, size_t bytes, void **out) {

@@ -8,16 +8,20 @@
 #include "base/pool.h"
 
 #include <assert.h>
+#include <string.h>
 
 enum {
     STRAIT_CPU_LEFT = 2 << 20, // floats of one side of a matrix product, packed
-    STRAIT_CPU_RIGHT = 1 << 20
+    STRAIT_CPU_RIGHT = 1 << 20,
+    STRAIT_CPU_SCRATCH = 5 << 16, // floats of each thread, for one piece of attention
+    STRAIT_CPU_HEAD_MAX = 256     // widest head
 };
 
 /* The state of a cpu device. One call at a time: the pool and the packed panels are shared. */
 struct strait_cpu {
     struct strait_pool *pool;
     float *left, *right;
+    float *scratch; // STRAIT_CPU_SCRATCH a thread
     struct strait_kernels kernels;
     char description[64];
 };
@@ -71,4 +75,22 @@ static inline struct strait_pool *strait_cpu_pool(const struct strait_stream *s)
 /* Columns of a token's queries, keys and values together. */
 static inline int64_t strait_cpu_qkv_cols(strait_heads h) {
     return (int64_t)(h.n_query + 2 * h.n_key) * h.head_dim;
+}
+
+static inline strait_err strait_cpu_refuse_wide(strait_heads h) {
+    if (h.head_dim <= STRAIT_CPU_HEAD_MAX) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ENOTSUP, "attention: heads of %d values, expected at most %d",
+                       h.head_dim, STRAIT_CPU_HEAD_MAX);
+}
+
+/* Stores the key and value of each row of qkv at row `past` of its sequence's cache. */
+static inline void strait_cpu_cache(strait_tensor keys, strait_tensor values, strait_tensor qkv,
+                                    int64_t past, strait_heads h) {
+    const size_t bytes = (size_t)keys.cols * sizeof(float);
+    for (int64_t b = 0; b < qkv.rows; b++) {
+        const float *key = strait_cpu_f32(qkv) + b * qkv.cols + (int64_t)h.n_query * h.head_dim;
+        const int64_t to = (b * h.seq_len + past) * keys.cols;
+        memcpy(strait_cpu_f32(keys) + to, key, bytes);
+        memcpy(strait_cpu_f32(values) + to, key + keys.cols, bytes);
+    }
 }

@@ -4,16 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    HEAD_MAX = 512 // widest head
-};
-
-static strait_err refuse_wide(strait_heads heads) {
-    if (heads.head_dim <= HEAD_MAX) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ENOTSUP, "attention: heads of %d values, expected at most %d",
-                       heads.head_dim, HEAD_MAX);
-}
-
 static double dot(const float *a, const float *b, int n) {
     double sum = 0;
     for (int i = 0; i < n; i++)
@@ -26,7 +16,7 @@ static double dot(const float *a, const float *b, int n) {
 static double attend(float *out, const float *query, const float *keys, const float *values,
                      int64_t step, int64_t n, strait_heads heads) {
     const double scale = (double)heads.scale;
-    double max = -INFINITY, sum = 0, mean[HEAD_MAX] = {0};
+    double max = -INFINITY, sum = 0, mean[STRAIT_CPU_HEAD_MAX] = {0};
     for (int64_t j = 0; j < n; j++)
         max = fmax(max, scale * dot(query, keys + j * step, heads.head_dim));
     for (int64_t j = 0; j < n; j++) {
@@ -46,7 +36,7 @@ static strait_err attention(struct strait_stream *s, strait_tensor y, strait_ten
     const int64_t cols = strait_cpu_qkv_cols(heads);
     assert(qkv.cols == cols && y.cols == (int64_t)heads.n_query * heads.head_dim);
     assert(qkv.rows % heads.seq_len == 0 && heads.n_query % heads.n_key == 0);
-    STRAIT_TRY(refuse_wide(heads));
+    STRAIT_TRY(strait_cpu_refuse_wide(heads));
     for (int64_t n = 0; n < qkv.rows; n++) {
         const int64_t place = n % heads.seq_len;
         const float *row = strait_cpu_f32(qkv) + n * cols, *first = row - place * cols;
@@ -102,7 +92,7 @@ static double score_back(const struct head_back *b, int64_t i, int64_t j, double
 static void query_back(const struct head_back *b) {
     const int dim = b->heads.head_dim;
     for (int64_t i = 0; i < b->heads.seq_len; i++) {
-        double sum[HEAD_MAX] = {0}, share;
+        double sum[STRAIT_CPU_HEAD_MAX] = {0}, share;
         for (int64_t j = 0; j <= i; j++) {
             const double d_score = score_back(b, i, j, &share);
             for (int c = 0; c < dim; c++)
@@ -117,7 +107,7 @@ static void query_back(const struct head_back *b) {
 static void key_back(const struct head_back *b) {
     const int dim = b->heads.head_dim;
     for (int64_t j = 0; j < b->heads.seq_len; j++) {
-        double to_key[HEAD_MAX] = {0}, to_value[HEAD_MAX] = {0}, share;
+        double to_key[STRAIT_CPU_HEAD_MAX] = {0}, to_value[STRAIT_CPU_HEAD_MAX] = {0}, share;
         for (int64_t i = j; i < b->heads.seq_len; i++) {
             const double d_score = score_back(b, i, j, &share);
             for (int c = 0; c < dim; c++) {
@@ -139,7 +129,7 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
     assert(strait_cpu_same_shape(d_qkv, qkv) && qkv.cols == strait_cpu_qkv_cols(heads));
     assert(strait_cpu_same_shape(d_y, y) && lse.data != NULL);
     assert(qkv.rows % heads.seq_len == 0 && heads.n_query % heads.n_key == 0);
-    STRAIT_TRY(refuse_wide(heads));
+    STRAIT_TRY(strait_cpu_refuse_wide(heads));
     memset(d_qkv.data, 0, strait_tensor_bytes(d_qkv));
     const struct head_back all = head_of(d_qkv, d_y, y, qkv, lse, heads);
     for (int64_t first = 0; first < qkv.rows; first += heads.seq_len) {
@@ -168,13 +158,12 @@ static strait_err attention_cached(struct strait_stream *s, strait_tensor y, str
                   cols = strait_cpu_qkv_cols(heads);
     assert(past >= 0 && past < heads.seq_len && qkv.cols == cols && keys.cols == width);
     assert(keys.rows == qkv.rows * heads.seq_len && strait_cpu_same_shape(keys, values));
-    STRAIT_TRY(refuse_wide(heads));
+    STRAIT_TRY(strait_cpu_refuse_wide(heads));
+    strait_cpu_cache(keys, values, qkv, past, heads);
     for (int64_t b = 0; b < qkv.rows; b++) {
         const float *row = strait_cpu_f32(qkv) + b * cols;
-        float *k = strait_cpu_f32(keys) + b * heads.seq_len * width;
-        float *v = strait_cpu_f32(values) + b * heads.seq_len * width;
-        memcpy(k + past * width, row + heads.n_query * dim, (size_t)width * sizeof *k);
-        memcpy(v + past * width, row + heads.n_query * dim + width, (size_t)width * sizeof *v);
+        const float *k = strait_cpu_f32(keys) + b * heads.seq_len * width;
+        const float *v = strait_cpu_f32(values) + b * heads.seq_len * width;
         for (int h = 0; h < heads.n_query; h++) {
             const int64_t kv = h / (heads.n_query / heads.n_key) * dim;
             (void)attend(strait_cpu_f32(y) + b * y.cols + h * dim, row + h * dim, k + kv, v + kv,

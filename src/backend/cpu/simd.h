@@ -143,3 +143,5 @@ static inline int64_t task_rows(int64_t cols) {
 
 /* One family's fast kernels, written over the plain ones. */
 void SIMD(matmul)(struct strait_kernels *k);
+void SIMD(attention)(struct strait_kernels *k);
+void SIMD(attention_back)(struct strait_kernels *k);

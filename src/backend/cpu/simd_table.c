@@ -5,4 +5,6 @@ void SIMD(table)(struct strait_kernels *k);
 
 void SIMD(table)(struct strait_kernels *k) {
     SIMD(matmul)(k);
+    SIMD(attention)(k);
+    SIMD(attention_back)(k);
 }

@@ -1,0 +1,220 @@
+/* simd_attention.c - tiled causal attention, and attention of one token to a cache. */
+#include "backend/cpu/flash.h"
+
+/* Where a forward item keeps its things; all packed. */
+struct forward {
+    float *queries, *keys, *values; // right panels, left panels by key, left panels by value
+    float *scores;                  // one panel
+    float *sums;                    // [padded head][TILE_COLS] a panel of queries
+    float *max, *total;             // of each query so far
+};
+
+enum {
+    FORWARD_FLOATS = QUERY_BLOCK * HEAD_PAD * 2 + KEY_BLOCK * HEAD_PAD * 2 + KEY_BLOCK * TILE_COLS +
+                     2 * QUERY_BLOCK
+};
+_Static_assert((int)FORWARD_FLOATS <= (int)STRAIT_CPU_SCRATCH, "an item fits its scratch");
+
+static struct forward lay_out(float *scratch) {
+    struct forward f;
+    f.queries = scratch;
+    f.sums = f.queries + QUERY_BLOCK * HEAD_PAD;
+    f.keys = f.sums + QUERY_BLOCK * HEAD_PAD;
+    f.values = f.keys + KEY_BLOCK * HEAD_PAD;
+    f.scores = f.values + KEY_BLOCK * HEAD_PAD;
+    f.max = f.scores + KEY_BLOCK * TILE_COLS;
+    f.total = f.max + QUERY_BLOCK;
+    return f;
+}
+
+/* Turns a panel of scores into shares of the softmax relative to the largest score so far, and
+ * brings what was summed before to the new scale. */
+static void soften(const struct forward *f, int64_t panel, int64_t n_keys, int64_t n_sums) {
+    for (int v = 0; v < TILE_VECTORS; v++) {
+        const int64_t lane = panel * TILE_COLS + v * LANES;
+        float *scores = f->scores + v * LANES;
+        const vec old = load(f->max + lane);
+        vec max = old;
+        for (int64_t k = 0; k < n_keys; k++)
+            max = larger(load(scores + k * TILE_COLS), max);
+        vec total = {0};
+        for (int64_t k = 0; k < n_keys; k++) {
+            const vec share = vec_exp(load(scores + k * TILE_COLS) - max);
+            store(scores + k * TILE_COLS, share);
+            total += share;
+        }
+        const vec shrink = vec_exp(old - max);
+        store(f->max + lane, max);
+        store(f->total + lane, load(f->total + lane) * shrink + total);
+        float *sums = f->sums + panel * TILE_COLS * n_sums + v * LANES;
+        for (int64_t p = 0; p < n_sums; p++)
+            store(sums + p * TILE_COLS, load(sums + p * TILE_COLS) * shrink);
+    }
+}
+
+/* All panels of queries from place q0 against the keys from place k0. */
+static void attend_block(const struct flash_job *job, const struct forward *f, int64_t q0,
+                         int64_t n_queries, int64_t k0, int64_t n_keys) {
+    const int64_t dim = job->heads.head_dim, n_sums = padded_rows(dim);
+    for (int64_t q = 0; q < n_queries; q += TILE_COLS) {
+        const int64_t ahead = q0 + q - k0;
+        const int64_t n_seen = smaller(n_keys, ahead + TILE_COLS);
+        if (n_seen <= 0) continue;
+        multiply_panel(f->scores, padded_rows(n_seen), f->keys, f->queries + q * dim, dim,
+                       job->heads.scale, 0);
+        mask_panel(f->scores, n_seen, ahead);
+        soften(f, q / TILE_COLS, n_seen, n_sums);
+        for (int64_t p = 0; p < n_sums; p += TILE_ROWS)
+            multiply_tile((tile_how){f->sums + q * n_sums + p * TILE_COLS, TILE_COLS, 1, 1},
+                          f->values + p * n_keys, f->scores, n_seen);
+    }
+}
+
+static void finish_query(const struct flash_job *job, const struct forward *f, int64_t row, int h,
+                         int64_t q) {
+    const int64_t dim = job->heads.head_dim, n_sums = padded_rows(dim);
+    const float *sums = f->sums + q / TILE_COLS * TILE_COLS * n_sums + q % TILE_COLS;
+    const float whole = 1.0f / f->total[q];
+    float *out = job->out + row * job->y_cols + h * dim;
+    for (int64_t p = 0; p < dim; p++)
+        out[p] = sums[p * TILE_COLS] * whole;
+    if (job->out_lse != NULL)
+        job->out_lse[row * job->heads.n_query + h] = f->max[q] + logf(f->total[q]);
+}
+
+/* An item is one block of queries of one head of one sequence; long rows of keys come first. */
+static void forward_item(const struct flash_job *job, int item, float *scratch) {
+    const strait_heads heads = job->heads;
+    const int64_t dim = heads.head_dim, n_blocks = pieces(heads.seq_len, QUERY_BLOCK);
+    const int h = (int)(item / n_blocks % heads.n_query);
+    const int64_t first = item / n_blocks / heads.n_query * heads.seq_len;
+    const int64_t q0 = (n_blocks - 1 - item % n_blocks) * QUERY_BLOCK;
+    const int64_t n_queries = smaller(QUERY_BLOCK, heads.seq_len - q0);
+    const int64_t kv = h / (heads.n_query / heads.n_key);
+    const struct forward f = lay_out(scratch);
+    pack_rights(f.queries, job->qkv + (first + q0) * job->cols + h * dim, job->cols, 1, n_queries,
+                dim);
+    memset(f.sums, 0, (size_t)(QUERY_BLOCK * padded_rows(dim)) * sizeof(float));
+    for (int64_t q = 0; q < QUERY_BLOCK; q++) {
+        f.max[q] = -INFINITY;
+        f.total[q] = 0;
+    }
+    for (int64_t k0 = 0; k0 < q0 + n_queries; k0 += KEY_BLOCK) {
+        const float *row = job->qkv + (first + k0) * job->cols;
+        const int64_t n_keys = smaller(KEY_BLOCK, q0 + n_queries - k0);
+        pack_lefts(f.keys, row + key_column(job, kv), job->cols, 1, n_keys, dim);
+        pack_lefts(f.values, row + value_column(job, kv), 1, job->cols, dim, n_keys);
+        attend_block(job, &f, q0, n_queries, k0, n_keys);
+    }
+    for (int64_t q = 0; q < n_queries; q++)
+        finish_query(job, &f, first + q0 + q, h, q);
+}
+
+static strait_err attention(struct strait_stream *s, strait_tensor y, strait_tensor lse,
+                            strait_tensor qkv, strait_heads heads) {
+    assert(qkv.cols == strait_cpu_qkv_cols(heads) && qkv.rows % heads.seq_len == 0);
+    assert(y.cols == (int64_t)heads.n_query * heads.head_dim && heads.n_query % heads.n_key == 0);
+    STRAIT_TRY(strait_cpu_refuse_wide(heads));
+    struct flash_job job = {.qkv = strait_cpu_f32(qkv),
+                            .out = strait_cpu_f32(y),
+                            .out_lse = strait_cpu_f32(lse),
+                            .cols = qkv.cols,
+                            .y_cols = y.cols,
+                            .heads = heads,
+                            .work = forward_item};
+    job.n_items = (int)(qkv.rows / heads.seq_len * heads.n_query *
+                        pieces(heads.seq_len, QUERY_BLOCK));
+    run_flash(s, &job);
+    return STRAIT_OK;
+}
+
+/* One token against a cache: memory is read once, so plain dot products are enough. */
+
+struct cached {
+    const float *qkv, *keys, *values;
+    float *y;
+    int64_t cols, y_cols, width, n_keys;
+    strait_heads heads;
+};
+
+enum {
+    CACHED_KEYS = 64 // scored at a time
+};
+_Static_assert((int)CACHED_KEYS % (int)LANES == 0, "scores fill whole vectors");
+
+struct softmax {
+    float max, total;
+    float sums[STRAIT_CPU_HEAD_MAX + LANES];
+};
+
+static float score(const float *query, const float *key, int dim) {
+    vec sum = {0};
+    int p = 0;
+    for (; p + LANES <= dim; p += LANES)
+        sum += load(query + p) * load(key + p);
+    if (p < dim) sum += load_part(query + p, dim - p) * load_part(key + p, dim - p);
+    return sum_lanes(sum);
+}
+
+static void attend_cached(struct softmax *soft, const float *query, const float *keys,
+                          const float *values, int64_t width, int64_t n, strait_heads heads) {
+    float scores[CACHED_KEYS], max = soft->max;
+    for (int64_t k = 0; k < CACHED_KEYS; k++) {
+        scores[k] = k < n ? heads.scale * score(query, keys + k * width, heads.head_dim)
+                          : -INFINITY;
+        max = scores[k] > max ? scores[k] : max;
+    }
+    vec total = {0};
+    for (int64_t k = 0; k < CACHED_KEYS; k += LANES) {
+        const vec share = vec_exp(load(scores + k) - max);
+        store(scores + k, share);
+        total += share;
+    }
+    const float shrink = expf(soft->max - max);
+    soft->max = max;
+    soft->total = soft->total * shrink + sum_lanes(total);
+    for (int p = 0; p < heads.head_dim; p++)
+        soft->sums[p] *= shrink;
+    for (int64_t k = 0; k < n; k++)
+        for (int p = 0; p < heads.head_dim; p++)
+            soft->sums[p] += scores[k] * values[k * width + p];
+}
+
+static void cached_task(void *arg, int task) {
+    const struct cached *c = arg;
+    const int64_t dim = c->heads.head_dim, b = task / c->heads.n_query;
+    const int64_t h = task % c->heads.n_query, kv = h / (c->heads.n_query / c->heads.n_key);
+    const int64_t first = b * c->heads.seq_len * c->width + kv * dim;
+    struct softmax soft = {.max = -INFINITY};
+    for (int64_t k = 0; k < c->n_keys; k += CACHED_KEYS)
+        attend_cached(&soft, c->qkv + b * c->cols + h * dim, c->keys + first + k * c->width,
+                      c->values + first + k * c->width, c->width,
+                      smaller(CACHED_KEYS, c->n_keys - k), c->heads);
+    for (int64_t p = 0; p < dim; p++)
+        c->y[b * c->y_cols + h * dim + p] = soft.sums[p] / soft.total;
+}
+
+static strait_err attention_cached(struct strait_stream *s, strait_tensor y, strait_tensor keys,
+                                   strait_tensor values, strait_tensor qkv, int64_t past,
+                                   strait_heads heads) {
+    assert(past >= 0 && past < heads.seq_len && qkv.cols == strait_cpu_qkv_cols(heads));
+    assert(keys.rows == qkv.rows * heads.seq_len && strait_cpu_same_shape(keys, values));
+    STRAIT_TRY(strait_cpu_refuse_wide(heads));
+    strait_cpu_cache(keys, values, qkv, past, heads);
+    struct cached c = {.qkv = strait_cpu_f32(qkv),
+                       .keys = strait_cpu_f32(keys),
+                       .values = strait_cpu_f32(values),
+                       .y = strait_cpu_f32(y),
+                       .cols = qkv.cols,
+                       .y_cols = y.cols,
+                       .width = keys.cols,
+                       .n_keys = past + 1,
+                       .heads = heads};
+    strait_pool_run(strait_cpu_pool(s), (int)(qkv.rows * heads.n_query), cached_task, &c);
+    return STRAIT_OK;
+}
+
+void SIMD(attention)(struct strait_kernels *k) {
+    k->attention = attention;
+    k->attention_cached = attention_cached;
+}

@@ -1,0 +1,196 @@
+/* simd_attention_back.c - the gradient of tiled causal attention.
+ *
+ * An item is one key head of one sequence: its query heads, and in each the blocks of queries, come
+ * in a fixed order, so that the sums for keys and values do too. Shares are made again from the
+ * scores and lse. */
+#include "backend/cpu/flash.h"
+
+/* Where an item keeps its things. By query, key: lines along the head. By dim: lines across it. */
+struct backward {
+    float *queries, *d_ys;                  // right panels by query
+    float *queries_by_dim, *d_ys_by_dim;    // right panels by dim
+    float *d_queries;                       // [padded head][TILE_COLS] a panel of queries
+    float *keys, *values, *keys_by_dim;     // left panels
+    float *shares, *d_scores;               // one panel, [keys][TILE_COLS]
+    float *shares_by_key, *d_scores_by_key; // left panels, [queries][TILE_ROWS]
+    float *lse, *whole;                     // of each query; whole = d_y . y
+};
+
+enum {
+    BACKWARD_FLOATS = 5 * QUERY_BLOCK * HEAD_PAD + 3 * KEY_BLOCK * HEAD_PAD +
+                      2 * KEY_BLOCK * TILE_COLS + 2 * KEY_BLOCK * QUERY_BLOCK + 2 * QUERY_BLOCK
+};
+_Static_assert((int)BACKWARD_FLOATS <= (int)STRAIT_CPU_SCRATCH, "an item fits its scratch");
+
+static struct backward lay_out(float *scratch) {
+    struct backward b;
+    float **const by_query[] = {&b.queries, &b.d_ys, &b.queries_by_dim, &b.d_ys_by_dim,
+                                &b.d_queries};
+    float **const by_key[] = {&b.keys, &b.values, &b.keys_by_dim};
+    for (int i = 0; i < 5; i++, scratch += QUERY_BLOCK * HEAD_PAD)
+        *by_query[i] = scratch;
+    for (int i = 0; i < 3; i++, scratch += KEY_BLOCK * HEAD_PAD)
+        *by_key[i] = scratch;
+    b.shares = scratch;
+    b.d_scores = b.shares + KEY_BLOCK * TILE_COLS;
+    b.shares_by_key = b.d_scores + KEY_BLOCK * TILE_COLS;
+    b.d_scores_by_key = b.shares_by_key + KEY_BLOCK * QUERY_BLOCK;
+    b.lse = b.d_scores_by_key + KEY_BLOCK * QUERY_BLOCK;
+    b.whole = b.lse + QUERY_BLOCK;
+    return b;
+}
+
+/* One block of queries of one head: from place q0 of the sequence whose first row is `first`. */
+struct place {
+    int64_t first, q0, n_queries, k0, n_keys;
+    int h;
+};
+
+static void pack_queries(const struct flash_job *job, const struct backward *b, struct place at) {
+    const int64_t dim = job->heads.head_dim, row = at.first + at.q0;
+    const float *q = job->qkv + row * job->cols + at.h * dim;
+    const float *y = job->y + row * job->y_cols + at.h * dim;
+    const float *d_y = job->d_y + row * job->y_cols + at.h * dim;
+    pack_rights(b->queries, q, job->cols, 1, at.n_queries, dim);
+    pack_rights(b->queries_by_dim, q, 1, job->cols, dim, at.n_queries);
+    pack_rights(b->d_ys, d_y, job->y_cols, 1, at.n_queries, dim);
+    pack_rights(b->d_ys_by_dim, d_y, 1, job->y_cols, dim, at.n_queries);
+    memset(b->d_queries, 0, (size_t)(QUERY_BLOCK * padded_rows(dim)) * sizeof(float));
+    for (int64_t i = 0; i < QUERY_BLOCK; i++) {
+        b->lse[i] = INFINITY; // past the end of the sequence every share is 0
+        b->whole[i] = 0;
+        if (i >= at.n_queries) continue;
+        b->lse[i] = job->lse[(row + i) * job->heads.n_query + at.h];
+        for (int64_t p = 0; p < dim; p++)
+            b->whole[i] += d_y[i * job->y_cols + p] * y[i * job->y_cols + p];
+    }
+}
+
+/* Scores become shares, and the gradients of shares those of scores. */
+static void soften_back(const struct backward *b, int64_t q, int64_t n_keys, float scale) {
+    for (int v = 0; v < TILE_VECTORS; v++) {
+        const vec lse = load(b->lse + q + v * LANES), whole = load(b->whole + q + v * LANES);
+        float *shares = b->shares + v * LANES, *d_scores = b->d_scores + v * LANES;
+        for (int64_t k = 0; k < n_keys * TILE_COLS; k += TILE_COLS) {
+            const vec share = vec_exp(load(shares + k) - lse);
+            store(shares + k, share);
+            store(d_scores + k, share * (load(d_scores + k) - whole) * scale);
+        }
+    }
+}
+
+/* The panel of queries from q on: shares, gradients of scores, and what they give d_queries. */
+static void panel_back(const struct flash_job *job, const struct backward *b, struct place at,
+                       int64_t q) {
+    const int64_t dim = job->heads.head_dim, ahead = at.q0 + q - at.k0;
+    const int64_t n_sums = padded_rows(dim), n_depth = smaller(TILE_COLS, at.n_queries - q);
+    multiply_panel(b->shares, padded_rows(at.n_keys), b->keys, b->queries + q * dim, dim,
+                   job->heads.scale, 0);
+    multiply_panel(b->d_scores, padded_rows(at.n_keys), b->values, b->d_ys + q * dim, dim, 1, 0);
+    mask_panel(b->shares, at.n_keys, ahead);
+    soften_back(b, q, at.n_keys, job->heads.scale);
+    multiply_panel(b->d_queries + q * n_sums, n_sums, b->keys_by_dim, b->d_scores, at.n_keys, 1, 1);
+    for (int64_t k = 0; k < at.n_keys; k += TILE_ROWS) {
+        const int64_t n = smaller(TILE_ROWS, at.n_keys - k);
+        const int64_t to = k * at.n_queries + q * TILE_ROWS;
+        pack_left(b->shares_by_key + to, b->shares + k * TILE_COLS, TILE_COLS, 1, n, n_depth);
+        pack_left(b->d_scores_by_key + to, b->d_scores + k * TILE_COLS, TILE_COLS, 1, n, n_depth);
+    }
+}
+
+/* Adds left x right to the rows of keys in d_qkv, columns of one head; queries from q on. */
+static void add_to_keys(const struct flash_job *job, float *to, const float *lefts,
+                        const float *rights, struct place at, int64_t q) {
+    const int64_t dim = job->heads.head_dim, depth = at.n_queries - q;
+    for (int64_t p = 0; p < dim; p += TILE_COLS) {
+        const float *right = rights + p * at.n_queries + q * TILE_COLS;
+        for (int64_t k = 0; k < at.n_keys; k += TILE_ROWS) {
+            const float *left = lefts + k * at.n_queries + q * TILE_ROWS;
+            const tile_how how = {to + k * job->cols + p, job->cols, 1, 1};
+            if (at.n_keys - k >= TILE_ROWS && dim - p >= TILE_COLS)
+                multiply_tile(how, left, right, depth);
+            else
+                multiply_edge(how, left, right, depth, smaller(TILE_ROWS, at.n_keys - k),
+                              smaller(TILE_COLS, dim - p));
+        }
+    }
+}
+
+static void key_block_back(const struct flash_job *job, const struct backward *b, struct place at,
+                           int64_t kv) {
+    const int64_t dim = job->heads.head_dim, row = (at.first + at.k0) * job->cols;
+    const float *keys = job->qkv + row + key_column(job, kv);
+    const float *values = job->qkv + row + value_column(job, kv);
+    pack_lefts(b->keys, keys, job->cols, 1, at.n_keys, dim);
+    pack_lefts(b->keys_by_dim, keys, 1, job->cols, dim, at.n_keys);
+    pack_lefts(b->values, values, job->cols, 1, at.n_keys, dim);
+    /* Panels of queries that all come before the first key see none of them. */
+    const int64_t seen = at.k0 > at.q0 ? (at.k0 - at.q0) / TILE_COLS * TILE_COLS : 0;
+    for (int64_t q = seen; q < at.n_queries; q += TILE_COLS)
+        panel_back(job, b, at, q);
+    add_to_keys(job, job->d_qkv + row + value_column(job, kv), b->shares_by_key, b->d_ys_by_dim, at,
+                seen);
+    add_to_keys(job, job->d_qkv + row + key_column(job, kv), b->d_scores_by_key, b->queries_by_dim,
+                at, seen);
+}
+
+static void query_block_back(const struct flash_job *job, const struct backward *b, struct place at,
+                             int64_t kv) {
+    const int64_t dim = job->heads.head_dim, n_sums = padded_rows(dim);
+    pack_queries(job, b, at);
+    for (at.k0 = 0; at.k0 < at.q0 + at.n_queries; at.k0 += KEY_BLOCK) {
+        at.n_keys = smaller(KEY_BLOCK, at.q0 + at.n_queries - at.k0);
+        key_block_back(job, b, at, kv);
+    }
+    for (int64_t q = 0; q < at.n_queries; q++) {
+        float *to = job->d_qkv + (at.first + at.q0 + q) * job->cols + at.h * dim;
+        const float *from = b->d_queries + q / TILE_COLS * TILE_COLS * n_sums + q % TILE_COLS;
+        for (int64_t p = 0; p < dim; p++)
+            to[p] = from[p * TILE_COLS];
+    }
+}
+
+static void backward_item(const struct flash_job *job, int item, float *scratch) {
+    const strait_heads heads = job->heads;
+    const int64_t kv = item % heads.n_key, first = item / heads.n_key * heads.seq_len;
+    const int n_group = heads.n_query / heads.n_key;
+    const struct backward b = lay_out(scratch);
+    for (int64_t row = first; row < first + heads.seq_len; row++) {
+        float *to = job->d_qkv + row * job->cols;
+        memset(to + key_column(job, kv), 0, (size_t)heads.head_dim * sizeof *to);
+        memset(to + value_column(job, kv), 0, (size_t)heads.head_dim * sizeof *to);
+    }
+    for (int g = 0; g < n_group; g++)
+        for (int64_t q0 = 0; q0 < heads.seq_len; q0 += QUERY_BLOCK)
+            query_block_back(job, &b,
+                             (struct place){.first = first,
+                                            .q0 = q0,
+                                            .n_queries = smaller(QUERY_BLOCK, heads.seq_len - q0),
+                                            .h = (int)kv * n_group + g},
+                             kv);
+}
+
+static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, strait_tensor d_y,
+                                 strait_tensor y, strait_tensor qkv, strait_tensor lse,
+                                 strait_heads heads) {
+    assert(strait_cpu_same_shape(d_qkv, qkv) && qkv.cols == strait_cpu_qkv_cols(heads));
+    assert(strait_cpu_same_shape(d_y, y) && lse.data != NULL);
+    assert(qkv.rows % heads.seq_len == 0 && heads.n_query % heads.n_key == 0);
+    STRAIT_TRY(strait_cpu_refuse_wide(heads));
+    struct flash_job job = {.qkv = strait_cpu_f32(qkv),
+                            .y = strait_cpu_f32(y),
+                            .lse = strait_cpu_f32(lse),
+                            .d_y = strait_cpu_f32(d_y),
+                            .d_qkv = strait_cpu_f32(d_qkv),
+                            .cols = qkv.cols,
+                            .y_cols = y.cols,
+                            .heads = heads,
+                            .n_items = (int)(qkv.rows / heads.seq_len) * heads.n_key,
+                            .work = backward_item};
+    run_flash(s, &job);
+    return STRAIT_OK;
+}
+
+void SIMD(attention_back)(struct strait_kernels *k) {
+    k->attention_back = attention_back;
+}
