@@ -185,6 +185,7 @@ static void test_a_saved_run_loads_to_the_same(void **state) {
     check_saves(families[0]);
     check_saves("name: 'x: \"y\" # z'\nmodel: {width: 96, heads: 3, rope_theta: 123456.789}\n"
                 "data: {train: a b/\xc3\xa9.bin}\ntrain: {rate: 0.1, seed: 9007199254740992}\n");
+    check_saves("model: {width: 65536, heads: 1}\ntrain: {optimizer: muon, rate: 100}\n");
     CHECK_OK(parse(""));
     CHECK_FAILS(strait_run_save(&run, "/nowhere/at/all/run.yaml"), STRAIT_EIO,
                 "/nowhere/at/all/run.yaml");
