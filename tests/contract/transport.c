@@ -1,0 +1,422 @@
+/* transport.c - what every transport promises: order, whole messages, back-pressure, one ending. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "contract/transport_rig.h"
+
+#include <stdio.h>
+
+enum {
+    MANY = 5000
+};
+
+static struct rig r;
+
+static int set_up(void **state) {
+    rig_open(&r, *state);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    rig_close(&r);
+    return 0;
+}
+
+static int b_has_many(const struct rig *x) {
+    return x->b.n_got >= MANY;
+}
+
+static int b_has_one(const struct rig *x) {
+    return x->b.n_got >= 1;
+}
+
+static void test_nobody_answers(void **state) {
+    rig_start(&r);
+    const char *nobody = strcmp(*state, "inproc") == 0 ? "nobody" : "127.0.0.1:1";
+    struct strait_link *link = NULL;
+    const strait_err err = strait_transport_dial(r.a.t, nobody, (strait_dial_how){.expected = NULL},
+                                                 &link);
+    if (err == STRAIT_OK) {
+        CHECK(rig_drive(&r, rig_a_closed, 10000));
+        CHECK(r.a.why == STRAIT_ECLOSED && strstr(r.a.words, "cannot connect") != NULL);
+    } else {
+        CHECK(err == STRAIT_ECLOSED && strstr(strait_err_detail(), "cannot connect") != NULL);
+        CHECK(link == NULL);
+    }
+    CHECK(r.a.n_opened == 0);
+}
+
+static void test_address_taken(void **state) {
+    (void)state;
+    rig_start(&r);
+    char again[STRAIT_ADDRESS_MAX];
+    CHECK_FAILS(strait_transport_listen(r.a.t, r.b.address, again), STRAIT_EINVAL,
+                "cannot listen at");
+}
+
+static void test_fields_survive(void **state) {
+    (void)state;
+    rig_connect(&r);
+    CHECK(strcmp(r.a.link->peer_name, "bob") == 0 && strcmp(r.b.link->peer_name, "alice") == 0);
+    CHECK(strait_fingerprint_equal(&r.b.link->peer, strait_identity_fingerprint(r.a.identity)));
+    r.b.must_keep = 1;
+    struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_GRADIENT, 4000000000u, 33);
+    msg->flags = 0xa5;
+    msg->boundary = 65535;
+    msg->microbatch = 1234;
+    msg->basis = 77;
+    CHECK_OK(strait_link_send(r.a.link, &msg));
+    CHECK(msg == NULL);
+    CHECK(rig_drive(&r, b_has_one, 10000));
+    const struct strait_msg *got = r.b.kept;
+    CHECK(got->type == 20 && got->priority == STRAIT_PRIORITY_GRADIENT && got->flags == 0xa5);
+    CHECK(got->boundary == 65535 && got->microbatch == 1234 && got->basis == 77);
+    CHECK(got->step == 4000000000u && got->size == 33 && rig_is_intact(got));
+}
+
+/* Sends as many of MANY as the link takes; says how often it declined. */
+static int send_some(uint32_t *next) {
+    while (*next < MANY) {
+        struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, *next, *next % 777);
+        const strait_err err = strait_link_send(r.a.link, &msg);
+        if (err == STRAIT_EAGAIN) {
+            CHECK(msg != NULL); // still ours
+            strait_msg_close(&msg);
+            return 1;
+        }
+        CHECK(err == STRAIT_OK && msg == NULL);
+        (*next)++;
+    }
+    return 0;
+}
+
+static void check_intact(struct rig_node *node, struct strait_msg *msg) {
+    (void)node;
+    CHECK(rig_is_intact(msg));
+}
+
+static void send_many(int n_streams) {
+    r.config.n_streams = n_streams;
+    r.config.queue_bytes = 4096;
+    r.b.on_message = check_intact;
+    rig_connect(&r);
+    uint32_t next = 0;
+    int n_declined = 0;
+    const int64_t until = strait_clock_ns() + (int64_t)30 * 1000000000;
+    strait_link_stats full = {0};
+    r.b.t->ops->hold(r.b.link, 1);
+    while (next < MANY) {
+        CHECK(strait_clock_ns() < until);
+        n_declined += send_some(&next);
+        r.a.t->ops->stats(r.a.link, &full);
+        CHECK(full.queued_bytes <= 4096);
+        if (n_declined == 20) r.b.t->ops->hold(r.b.link, 0);
+        rig_rest(&r, 1);
+    }
+    if (n_declined < 20) r.b.t->ops->hold(r.b.link, 0);
+    CHECK(rig_drive(&r, b_has_many, 30000));
+    for (uint32_t i = 0; i < MANY; i++)
+        CHECK(r.b.steps[i] == i);
+    CHECK(n_declined == 0 || r.a.n_writable > 0);
+}
+
+static void test_order(void **state) {
+    (void)state;
+    send_many(1);
+}
+
+static void test_order_over_streams(void **state) {
+    (void)state;
+    send_many(4);
+}
+
+/* A peer that does not read fills the link; when it reads again there is room again. */
+static void test_back_pressure(void **state) {
+    (void)state;
+    r.config.queue_bytes = 64 * 1024;
+    rig_connect(&r);
+    r.b.t->ops->hold(r.b.link, 1);
+    int n_sent = 0, n_idle = 0;
+    while (n_idle < 50) { // the system's own buffers may take some megabytes
+        struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, 0, 50000);
+        const strait_err err = strait_link_send(r.a.link, &msg);
+        CHECK(err == STRAIT_OK || err == STRAIT_EAGAIN);
+        CHECK((err == STRAIT_EAGAIN) == (msg != NULL));
+        n_idle = err == STRAIT_EAGAIN ? n_idle + 1 : 0;
+        n_sent += err == STRAIT_OK;
+        strait_msg_close(&msg);
+        rig_rest(&r, 1);
+        CHECK(n_sent < 2000);
+    }
+    CHECK(r.b.n_got == 0 && r.a.n_writable == 0);
+    struct strait_msg *urgent = rig_message(&r, STRAIT_PRIORITY_CONTROL, 1, 100);
+    CHECK_OK(strait_link_send(r.a.link, &urgent)); // less urgent ones do not keep it out
+    r.b.t->ops->hold(r.b.link, 0);
+    const int64_t until = strait_clock_ns() + (int64_t)20 * 1000000000;
+    while (r.b.n_got < n_sent + 1 && strait_clock_ns() < until)
+        rig_rest(&r, 1);
+    CHECK(r.b.n_got == n_sent + 1 && r.a.n_writable > 0);
+}
+
+static void test_huge(void **state) {
+    (void)state;
+    r.config.message_max = (size_t)9 << 20;
+    r.b.on_message = check_intact;
+    rig_connect(&r);
+    struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, 5, ((size_t)8 << 20) + 13);
+    CHECK_OK(strait_link_send(r.a.link, &msg));
+    CHECK(rig_drive(&r, b_has_one, 30000));
+    msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, 6, ((size_t)9 << 20) + 1);
+    CHECK_FAILS(strait_link_send(r.a.link, &msg), STRAIT_EINVAL, "expected at most 9437184");
+    CHECK(msg != NULL);
+    strait_msg_close(&msg);
+    msg = rig_message(&r, STRAIT_PRIORITY_CONTROL, 7, 0);
+    CHECK_OK(strait_link_send(r.a.link, &msg));
+    rig_rest(&r, 50);
+    CHECK(r.b.n_got == 2 && r.b.steps[1] == 7);
+}
+
+static void test_dial_cancelled(void **state) {
+    (void)state;
+    rig_start(&r);
+    struct strait_link *link = rig_dial(&r);
+    strait_link_close(link, STRAIT_OK);
+    strait_link_close(link, STRAIT_EPROTO); // a second has no effect
+    CHECK(rig_drive(&r, rig_a_closed, 10000));
+    rig_rest(&r, 50);
+    CHECK(r.a.n_opened == 0 && r.a.n_closed == 1 && r.a.why == STRAIT_OK);
+}
+
+static void test_orderly_close(void **state) {
+    (void)state;
+    rig_connect(&r);
+    for (uint32_t i = 0; i < 40; i++) {
+        struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, i, 20000);
+        CHECK_OK(strait_link_send(r.a.link, &msg));
+    }
+    strait_link_close(r.a.link, STRAIT_OK);
+    struct strait_msg *late = rig_message(&r, STRAIT_PRIORITY_CONTROL, 0, 1);
+    CHECK(strait_link_send(r.a.link, &late) == STRAIT_ECLOSED && late != NULL);
+    strait_msg_close(&late);
+    CHECK(rig_drive(&r, rig_both_closed, 10000));
+    CHECK(r.b.n_got == 40 && r.a.why == STRAIT_OK && r.b.why == STRAIT_ECLOSED);
+    CHECK(strcmp(r.b.words, "peer closed the link") == 0);
+    rig_rest(&r, 50);
+    CHECK(r.a.n_closed == 1 && r.b.n_closed == 1);
+}
+
+static void test_close_with_reason(void **state) {
+    (void)state;
+    rig_connect(&r);
+    strait_link_close(r.a.link, STRAIT_FAIL(STRAIT_EPROTO, "step 7 came after 9"));
+    CHECK(rig_drive(&r, rig_both_closed, 10000));
+    CHECK(r.a.why == STRAIT_EPROTO && r.b.why == STRAIT_ECLOSED);
+    CHECK(strcmp(r.a.words, "step 7 came after 9") == 0);
+    CHECK(strcmp(r.b.words, "peer closed the link: step 7 came after 9") == 0);
+}
+
+static void test_transport_goes(void **state) {
+    (void)state;
+    rig_connect(&r);
+    struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_CONTROL, 3, 500);
+    CHECK_OK(strait_link_send(r.a.link, &msg));
+    r.config.linger_ms = 100;
+    strait_transport_close(&r.a.t);
+    CHECK(r.a.n_closed == 1);
+    CHECK(rig_drive(&r, rig_both_closed, 10000));
+    CHECK(r.b.n_got == 1 && r.b.why == STRAIT_ECLOSED);
+}
+
+/* A cable pulled in mid-message: nobody is told, both notice by the silence. */
+static void test_cut(void **state) {
+    (void)state;
+    r.config.dead_ms = 300;
+    r.config.beat_ms = 50;
+    r.config.emulate = (strait_emulate_spec){.cut_after_bytes = 300000};
+    rig_connect(&r);
+    rig_rest(&r, 500);
+    CHECK(r.a.n_closed == 0 && r.b.n_closed == 0); // beats keep an idle link alive
+    struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, 1, 1000000);
+    CHECK_OK(strait_link_send(r.a.link, &msg));
+    const int64_t start = strait_clock_ns();
+    CHECK(rig_drive(&r, rig_both_closed, 5000));
+    CHECK(strait_clock_ns() - start < (int64_t)3000 * 1000000);
+    CHECK(r.b.n_got == 0 && r.b.why == STRAIT_ETIMEDOUT);
+    CHECK(strstr(r.b.words, "no sign of life from 'alice' for 300 ms") != NULL);
+    CHECK(r.a.why == STRAIT_ETIMEDOUT || r.a.why == STRAIT_ECLOSED);
+}
+
+static void test_unknown_key(void **state) {
+    (void)state;
+    r.b.trusted = strait_identity_fingerprint(r.b.identity); // not a's
+    rig_start(&r);
+    (void)rig_dial(&r);
+    CHECK(rig_drive(&r, rig_b_refused, 10000));
+    CHECK(r.a.n_opened == 0 && r.b.n_opened == 0 && r.a.n_closed == 1);
+    CHECK(r.a.why == STRAIT_EAUTH && r.b.why_refused == STRAIT_EAUTH);
+    CHECK(strcmp(r.a.words, "refused by peer: this key is not on the list") == 0);
+    CHECK(strcmp(r.b.words_refused, "this key is not on the list") == 0);
+}
+
+static void test_other_key_answers(void **state) {
+    (void)state;
+    rig_start(&r);
+    struct strait_link *link = NULL;
+    const strait_dial_how how = {.expected = strait_identity_fingerprint(r.a.identity)};
+    CHECK_OK(strait_transport_dial(r.a.t, r.b.address, how, &link));
+    CHECK(rig_drive(&r, rig_a_closed, 10000));
+    rig_rest(&r, 100);
+    CHECK(r.a.n_opened == 0 && r.a.why == STRAIT_EAUTH);
+    CHECK(strstr(r.a.words, "answered where") != NULL);
+    const char *told = r.b.n_refused > 0 ? r.b.words_refused : r.b.words;
+    CHECK(strstr(told, "answered where") != NULL);
+}
+
+static void test_other_run(void **state) {
+    (void)state;
+    r.are_apart = 1;
+    rig_start(&r);
+    (void)rig_dial(&r);
+    CHECK(rig_drive(&r, rig_a_closed, 10000));
+    rig_rest(&r, 100);
+    CHECK(r.a.n_opened == 0 && r.b.n_opened == 0);
+    CHECK(r.a.why == STRAIT_EAUTH && r.b.why_refused == STRAIT_EAUTH);
+    CHECK(strstr(r.a.words, "belongs to run 01020304050000000000000000000") != NULL);
+    CHECK(strstr(r.b.words_refused, "belongs to run 0102030405") != NULL);
+}
+
+/* On a slow wire a control message and a gradient overtake the activations that wait. */
+static void test_priorities(void **state) {
+    (void)state;
+    r.config.emulate = (strait_emulate_spec){.rate_bps = 20e6};
+    rig_connect(&r);
+    for (uint32_t i = 0; i < 30; i++) {
+        struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, i, 16000);
+        CHECK_OK(strait_link_send(r.a.link, &msg));
+    }
+    struct strait_msg *gradient = rig_message(&r, STRAIT_PRIORITY_GRADIENT, 100, 1000);
+    struct strait_msg *control = rig_message(&r, STRAIT_PRIORITY_CONTROL, 101, 10);
+    CHECK_OK(strait_link_send(r.a.link, &gradient));
+    CHECK_OK(strait_link_send(r.a.link, &control));
+    const int64_t until = strait_clock_ns() + (int64_t)20 * 1000000000;
+    while (r.b.n_got < 32 && strait_clock_ns() < until)
+        rig_rest(&r, 1);
+    CHECK(r.b.n_got == 32);
+    int at_gradient = -1, at_control = -1;
+    uint32_t next_activation = 0;
+    for (int i = 0; i < 32; i++) {
+        if (r.b.steps[i] == 100) at_gradient = i;
+        if (r.b.steps[i] == 101) at_control = i;
+        if (r.b.steps[i] < 100) CHECK(r.b.steps[i] == next_activation++);
+    }
+    CHECK(at_control < at_gradient && at_gradient < 10);
+}
+
+static void answer(struct rig_node *node, struct strait_msg *msg) {
+    struct strait_msg *reply = NULL;
+    CHECK_OK(strait_msg_open(msg->pool, 21, 64, &reply));
+    memset(reply->body, 0, 64);
+    CHECK_OK(strait_link_send(node->link, &reply));
+}
+
+static int a_has_one(const struct rig *x) {
+    return x->a.n_got >= 1;
+}
+
+/* Rate, delay and round trip of an emulated wire, against arithmetic. */
+static void test_emulated_wire(void **state) {
+    (void)state;
+    const strait_emulate_spec wire = {.rate_bps = 40e6, .delay_ns = 40 * 1000000};
+    r.config.emulate = wire;
+    r.config.beat_ms = 50;
+    rig_connect(&r);
+    rig_rest(&r, 300);
+    r.b.on_message = answer;
+    int64_t start = strait_clock_ns();
+    struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_CONTROL, 0, 64);
+    CHECK_OK(strait_link_send(r.a.link, &msg));
+    CHECK(rig_drive(&r, a_has_one, 5000));
+    const double round_trip = (double)(strait_clock_ns() - start) * 1e-9;
+    CHECK(round_trip >= 0.0799 && round_trip < 0.110);
+    strait_link_stats stats;
+    r.a.t->ops->stats(r.a.link, &stats);
+    CHECK(stats.rtt_min_s >= 0.0799 && stats.rtt_min_s < 0.110);
+
+    r.b.on_message = NULL;
+    r.b.n_got = 0;
+    r.config.queue_bytes = 1;
+    start = strait_clock_ns();
+    const int n = 40;
+    for (int i = 0; i < n; i++) {
+        msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, (uint32_t)i, 25000);
+        while (strait_link_send(r.a.link, &msg) == STRAIT_EAGAIN)
+            rig_rest(&r, 1);
+    }
+    while (r.b.n_got < n && strait_clock_ns() - start < (int64_t)10 * 1000000000)
+        rig_rest(&r, 1);
+    const double took = (double)(strait_clock_ns() - start) * 1e-9;
+    const double expected = n * 25000 * 8 / 40e6 * 1.047 + 0.04;
+    CHECK_NEAR(took, expected, 0.03 + 0.05 * expected);
+}
+
+/* After warm-up nothing is allocated for a message, in either direction. */
+static void test_no_allocation(void **state) {
+    (void)state;
+    rig_connect(&r);
+    int64_t before = 0;
+    for (uint32_t i = 0; i < 200; i++) {
+        if (i == 100) before = strait_alloc_count();
+        struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, i, 30000);
+        CHECK_OK(strait_link_send(r.a.link, &msg));
+        const int64_t until = strait_clock_ns() + (int64_t)5 * 1000000000;
+        while (r.b.n_got <= (int)i && strait_clock_ns() < until)
+            rig_rest(&r, 0);
+        CHECK(r.b.n_got == (int)i + 1);
+    }
+    CHECK(strait_alloc_count() == before);
+}
+
+static void test_payload_counts(void **state) {
+    (void)state;
+    rig_connect(&r);
+    for (uint32_t i = 0; i < 10; i++) {
+        struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, i, 1000);
+        CHECK_OK(strait_link_send(r.a.link, &msg));
+    }
+    const int64_t until = strait_clock_ns() + (int64_t)5 * 1000000000;
+    while (r.b.n_got < 10 && strait_clock_ns() < until)
+        rig_rest(&r, 1);
+    rig_rest(&r, 50);
+    strait_link_stats a, b;
+    r.a.t->ops->stats(r.a.link, &a);
+    r.b.t->ops->stats(r.b.link, &b);
+    CHECK(a.sent_payload == 10000 && b.received_payload == 10000 && a.received_payload == 0);
+    CHECK(a.sent_messages == 10 && b.received_messages == 10 && a.queued_bytes == 0);
+    CHECK(a.sent_bytes >= 10 * 1032);
+    CHECK(a.sent_bytes == b.received_bytes && b.sent_bytes == a.received_bytes);
+}
+
+#define ON(scheme, test)                                                         \
+    {                                                                            \
+        .name = scheme " " #test, .test_func = test, .setup_func = set_up,       \
+        .teardown_func = tear_down, .initial_state = (void *)(uintptr_t)(scheme) \
+    }
+
+#define ALL(scheme)                                                                                \
+    ON(scheme, test_nobody_answers), ON(scheme, test_address_taken),                               \
+        ON(scheme, test_fields_survive), ON(scheme, test_order),                                   \
+        ON(scheme, test_order_over_streams), ON(scheme, test_back_pressure),                       \
+        ON(scheme, test_huge), ON(scheme, test_dial_cancelled), ON(scheme, test_orderly_close),    \
+        ON(scheme, test_close_with_reason), ON(scheme, test_transport_goes), ON(scheme, test_cut), \
+        ON(scheme, test_unknown_key), ON(scheme, test_other_key_answers),                          \
+        ON(scheme, test_other_run), ON(scheme, test_priorities), ON(scheme, test_emulated_wire),   \
+        ON(scheme, test_no_allocation), ON(scheme, test_payload_counts)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {ALL("inproc"), ALL("tls")};
+    int n_schemes = 0;
+    while (strait_transports[n_schemes] != NULL)
+        n_schemes++;
+    if (n_schemes != 2) return 1; // a transport that is not asked
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,60 @@
+/* transport_rig.h - two peers and what happened to them, for tests of transports.
+ *
+ * Both are driven by the test's own thread, in turns, so nothing races but the bytes. */
+#pragma once
+
+#include "check.h"
+#include "net/hub.h"
+#include "net/transport.h"
+
+enum {
+    RIG_ARRIVALS_MAX = 8192
+};
+
+struct rig_node {
+    struct strait_transport *t;
+    struct strait_identity *identity;
+    char address[STRAIT_ADDRESS_MAX];
+    const strait_fingerprint *trusted;   // NULL: everybody
+    const strait_emulate_spec *admitted; // the wire of whom it lets in; NULL: as configured
+
+    struct strait_link *link;
+    int n_opened, n_closed, n_refused, n_writable;
+    strait_err why, why_refused;
+    char words[STRAIT_WORDS_MAX], words_refused[STRAIT_WORDS_MAX];
+
+    int n_got;
+    uint32_t steps[RIG_ARRIVALS_MAX]; // of the messages, as they came
+    struct strait_msg *kept;          // the latest, when must_keep
+    int must_keep;
+    void (*on_open)(struct rig_node *node);
+    void (*on_message)(struct rig_node *node, struct strait_msg *msg);
+};
+
+struct rig {
+    const char *scheme;
+    struct strait_msg_pool *pool;
+    struct strait_inproc_hub *hub;
+    strait_transport_config config; // of both; may be changed before rig_start
+    struct rig_node a, b;           // b listens
+    int are_apart;                  // a has another run's id than b
+};
+
+void rig_open(struct rig *r, const char *scheme);
+void rig_start(struct rig *r);               // opens the transports, b listens
+struct strait_link *rig_dial(struct rig *r); // a dials b, expecting b's key
+void rig_connect(struct rig *r);             // rig_start, dial, and both are open
+void rig_close(struct rig *r);
+
+/* Drives both until `done` or for `timeout_ms`; 0 when the time was over. */
+int rig_drive(struct rig *r, int (*done)(const struct rig *r), int timeout_ms);
+void rig_rest(struct rig *r, int ms); // drives both for that long
+
+int rig_both_open(const struct rig *r);
+int rig_both_closed(const struct rig *r);
+int rig_a_closed(const struct rig *r);
+int rig_b_refused(const struct rig *r);
+
+/* A message of type 20 whose step is `step`, its body a pattern of it. */
+struct strait_msg *rig_message(struct rig *r, strait_priority priority, uint32_t step, size_t size);
+int rig_is_intact(const struct strait_msg *msg);
