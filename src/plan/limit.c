@@ -48,6 +48,7 @@ static strait_err seconds(struct lighter *l, unsigned without, double *out) {
 
 static double most_work(const strait_pipe *pipe, int *where) {
     double most = -1;
+    *where = 0;
     for (int i = 0; i < pipe->n_stages; i++) {
         const strait_pipe_stage *s = &pipe->stages[i];
         const double work = (s->forward_s + s->input_s + s->weights_s) * pipe->n_microbatches +
@@ -75,28 +76,30 @@ static int slowest_link(const strait_pipe *pipe, strait_limit_kind kind) {
 }
 
 static strait_err weigh(struct lighter *l, strait_limit *out) {
-    const strait_pipe *pipe = l->pipe;
-    double all = 0, none = 0, perfect = 0;
+    const unsigned links = 1U << STRAIT_LIMIT_SERIALISATION | 1U << STRAIT_LIMIT_PROPAGATION |
+                           1U << STRAIT_LIMIT_CODEC;
+    double all = 0, without = 0, perfect = 0;
     STRAIT_TRY(seconds(l, 0, &all));
-    for (strait_limit_kind k = STRAIT_LIMIT_SERIALISATION; k <= STRAIT_LIMIT_CODEC; k++) {
-        STRAIT_TRY(seconds(l, 1U << k, &out->saved[k]));
-        out->saved[k] = all - out->saved[k];
+    for (int k = STRAIT_LIMIT_SERIALISATION; k <= STRAIT_LIMIT_CODEC; k++) {
+        STRAIT_TRY(seconds(l, 1U << k, &without));
+        out->saved[k] = all - without;
     }
-    STRAIT_TRY(seconds(l, 1U << STRAIT_LIMIT_COMPUTE, &none));
-    STRAIT_TRY(seconds(l,
-                       1U << STRAIT_LIMIT_SERIALISATION | 1U << STRAIT_LIMIT_PROPAGATION |
-                           1U << STRAIT_LIMIT_CODEC,
-                       &perfect));
-    int busiest = 0;
-    const double work = most_work(pipe, &busiest);
+    STRAIT_TRY(seconds(l, 1U << STRAIT_LIMIT_COMPUTE, &without));
+    STRAIT_TRY(seconds(l, links, &perfect));
+    int busiest;
+    const double work = most_work(l->pipe, &busiest);
     const double share = perfect > 0 ? work / perfect : 1;
-    out->saved[STRAIT_LIMIT_COMPUTE] = (all - none) * share;
-    out->saved[STRAIT_LIMIT_BUBBLE] = (all - none) * (1 - share);
-    for (strait_limit_kind k = STRAIT_LIMIT_COMPUTE; k < STRAIT_LIMIT_KINDS; k++)
-        if (out->saved[k] > out->saved[out->kind]) out->kind = k;
-    if (out->kind == STRAIT_LIMIT_COMPUTE) out->where = busiest;
-    if (out->kind >= STRAIT_LIMIT_SERIALISATION) out->where = slowest_link(pipe, out->kind);
+    out->saved[STRAIT_LIMIT_COMPUTE] = (all - without) * share;
+    out->saved[STRAIT_LIMIT_BUBBLE] = (all - without) * (1 - share);
     return STRAIT_OK;
+}
+
+static void choose(const strait_pipe *pipe, strait_limit *limit) {
+    for (int k = 0; k < STRAIT_LIMIT_KINDS; k++)
+        if (limit->saved[k] > limit->saved[limit->kind]) limit->kind = (strait_limit_kind)k;
+    limit->where = -1;
+    if (limit->kind == STRAIT_LIMIT_COMPUTE) most_work(pipe, &limit->where);
+    if (limit->kind >= STRAIT_LIMIT_SERIALISATION) limit->where = slowest_link(pipe, limit->kind);
 }
 
 strait_err strait_limit_find(const strait_pipe *pipe, const strait_simulate_how *how,
@@ -105,7 +108,7 @@ strait_err strait_limit_find(const strait_pipe *pipe, const strait_simulate_how 
     strait_simulate_how quiet = *how;
     quiet.spans = NULL;
     struct lighter l = {.pipe = pipe, .how = &quiet};
-    strait_limit found = {.where = -1};
+    strait_limit found = {0};
     strait_err err;
     STRAIT_TRY_GOTO(
         err, done,
@@ -114,6 +117,7 @@ strait_err strait_limit_find(const strait_pipe *pipe, const strait_simulate_how 
         err, done,
         strait_alloc((size_t)pipe->n_stages, sizeof *l.links, "a simulation", (void **)&l.links));
     STRAIT_TRY_GOTO(err, done, weigh(&l, &found));
+    choose(pipe, &found);
     *out = found;
 done:
     strait_alloc_free(l.stages);

@@ -3,7 +3,6 @@
 #include "base/alloc.h"
 
 #include <math.h>
-#include <stdint.h>
 
 /* Microbatches are counted through all steps: number `step * n_microbatches + microbatch`. Each
  * queue of a stage is in that order, so two counts describe it. */
@@ -236,14 +235,15 @@ static double next_event(const struct simulation *sim) {
     return next;
 }
 
-/* More events than this are a mistake, not a plan. */
-static const int64_t MOST_CROSSINGS = 100 * 1000 * 1000;
+enum {
+    MOST_CROSSINGS = 100000000 // more are a mistake, not a plan
+};
 
 static strait_err check(const strait_pipe *pipe, const strait_simulate_how *how) {
     STRAIT_TRY(strait_pipe_check(pipe));
     if (how->n_steps < 1)
         return STRAIT_FAIL(STRAIT_EINVAL, "%d steps to simulate: at least 1", how->n_steps);
-    if ((double)pipe->n_stages * pipe->n_microbatches * how->n_steps > (double)MOST_CROSSINGS)
+    if ((double)pipe->n_stages * pipe->n_microbatches * how->n_steps > MOST_CROSSINGS)
         return STRAIT_FAIL(STRAIT_EINVAL,
                            "%d stages, %d microbatches and %d steps are too much to simulate: "
                            "take fewer steps",

@@ -2,8 +2,6 @@
  * pipeline at all. */
 #include "rig.h"
 
-#include <stdio.h>
-
 static void one_microbatch_there_and_back(void **state) {
     (void)state;
     rig r;
@@ -111,21 +109,32 @@ static const strait_simulate_span *find(const strait_simulate_span *spans, int n
     return found;
 }
 
+static strait_simulate_span get(const strait_simulate_span *spans, int n, strait_simulate_what what,
+                                int stage, int microbatch) {
+    const strait_simulate_span *found = find(spans, n, what, stage, microbatch);
+    assert_non_null(found);
+    return *found;
+}
+
+/* The backward pass, or the first half of a split one. */
+static strait_simulate_span get_backward(const strait_simulate_span *spans, int n, int stage,
+                                         int microbatch) {
+    const int is_whole = find(spans, n, STRAIT_SIM_BACKWARD, stage, microbatch) != NULL;
+    return get(spans, n, is_whole ? STRAIT_SIM_BACKWARD : STRAIT_SIM_INPUT, stage, microbatch);
+}
+
 static void check_microbatch(const rig *r, const strait_simulate_span *spans, int n, int m) {
     for (int i = 0; i < r->pipe.n_stages; i++) {
-        const strait_simulate_span *forward = find(spans, n, STRAIT_SIM_FORWARD, i, m);
-        const strait_simulate_span *back = find(spans, n, STRAIT_SIM_BACKWARD, i, m);
-        const strait_simulate_span *weights = find(spans, n, STRAIT_SIM_WEIGHTS, i, m);
-        if (back == NULL) back = find(spans, n, STRAIT_SIM_INPUT, i, m);
-        CHECK(forward != NULL && back != NULL && back->start_s >= forward->end_s);
-        if (weights != NULL) CHECK(weights->start_s >= back->end_s);
-        if (i > 0) {
-            const strait_simulate_span *in = find(spans, n, STRAIT_SIM_ACTIVATION, i - 1, m);
-            const strait_simulate_span *out = find(spans, n, STRAIT_SIM_GRADIENT, i, m);
-            const strait_simulate_span *before = find(spans, n, STRAIT_SIM_FORWARD, i - 1, m);
-            CHECK(in->start_s >= before->end_s && forward->start_s >= in->end_s);
-            CHECK(out->start_s >= back->end_s);
-        }
+        const strait_simulate_span forward = get(spans, n, STRAIT_SIM_FORWARD, i, m);
+        const strait_simulate_span back = get_backward(spans, n, i, m);
+        CHECK(back.start_s >= forward.end_s);
+        if (back.what == STRAIT_SIM_INPUT)
+            CHECK(get(spans, n, STRAIT_SIM_WEIGHTS, i, m).start_s >= back.end_s);
+        if (i == 0) continue;
+        const strait_simulate_span in = get(spans, n, STRAIT_SIM_ACTIVATION, i - 1, m);
+        CHECK(in.start_s >= get(spans, n, STRAIT_SIM_FORWARD, i - 1, m).end_s);
+        CHECK(forward.start_s >= in.end_s);
+        CHECK(get(spans, n, STRAIT_SIM_GRADIENT, i, m).start_s >= back.end_s);
     }
 }
 
@@ -142,10 +151,7 @@ static void check_pairs(const rig *r, const strait_simulate_span *spans, int n) 
             if (r->pipe.wire != STRAIT_WIRE_UPLINK || a->what != STRAIT_SIM_ACTIVATION ||
                 b->what != STRAIT_SIM_GRADIENT)
                 continue;
-            const strait_simulate_span *made = find(spans, n, STRAIT_SIM_BACKWARD, b->stage,
-                                                    b->microbatch);
-            if (made == NULL) made = find(spans, n, STRAIT_SIM_INPUT, b->stage, b->microbatch);
-            CHECK(made->end_s >= a->start_s);
+            CHECK(get_backward(spans, n, b->stage, b->microbatch).end_s >= a->start_s);
         }
 }
 

@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "rig.h"
 
-static const strait_pipe_link FREE_LINK = {0};
+static const strait_pipe_link free_link = {0};
 
 static void check_span(const strait_simulate_span *s, strait_simulate_what what, int stage,
                        int microbatch, double start) {
@@ -16,9 +16,9 @@ static void check_span(const strait_simulate_span *s, strait_simulate_what what,
 static void two_stages_two_microbatches(void **state) {
     (void)state;
     rig r;
-    rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_1F1B, NULL, r.windows));
-    strait_simulate_span spans[16], moves[16];
+    strait_simulate_span spans[16], moves[16] = {0};
     const strait_simulate_how how = {STRAIT_SCHEDULE_1F1B, r.windows, 1, spans, 16};
     strait_simulate_result result;
     strait_simulate_stage stages[2];
@@ -48,7 +48,7 @@ static void bubble_of_fill_drain_and_1f1b(void **state) {
     for (int s = 1; s <= 8; s++)
         for (int m = 1; m <= 20; m++) {
             rig r;
-            rig_make(&r, s, m, (strait_pipe_stage){2, 3, 1, 0}, FREE_LINK);
+            rig_make(&r, s, m, (strait_pipe_stage){2, 3, 1, 0}, free_link);
             const double wanted = (double)(s - 1) / (m + s - 1);
             for (int k = STRAIT_SCHEDULE_FILL; k <= STRAIT_SCHEDULE_1F1B; k++) {
                 const strait_schedule_kind kind = (strait_schedule_kind)k;
@@ -66,7 +66,7 @@ static void memory_of_the_schedules(void **state) {
     (void)state;
     rig r;
     strait_simulate_stage stages[MOST_STAGES];
-    rig_make(&r, 4, 10, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    rig_make(&r, 4, 10, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     rig_seconds(&r, STRAIT_SCHEDULE_FILL);
     rig_run(&r, STRAIT_SCHEDULE_FILL, stages);
     for (int i = 0; i < 4; i++)
@@ -81,7 +81,7 @@ static void memory_of_the_schedules(void **state) {
 static void split_drains_faster(void **state) {
     (void)state;
     rig r;
-    rig_make(&r, 4, 1, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    rig_make(&r, 4, 1, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 12, 0);
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_SPLIT), 9, 0);
     r.pipe.n_microbatches = 16;
@@ -93,7 +93,7 @@ static void split_drains_faster(void **state) {
 static void updates_and_the_clip(void **state) {
     (void)state;
     rig r;
-    rig_make(&r, 2, 1, (strait_pipe_stage){1, 1, 0, 5}, FREE_LINK);
+    rig_make(&r, 2, 1, (strait_pipe_stage){1, 1, 0, 5}, free_link);
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 9, 0);
     r.stages[0].update_s = 0;
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 8, 0);
@@ -108,7 +108,7 @@ static void updates_and_the_clip(void **state) {
 static void steps_follow_each_other(void **state) {
     (void)state;
     rig r;
-    rig_make(&r, 2, 3, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    rig_make(&r, 2, 3, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     r.stages[1].update_s = 4; // from 10 to 14; stage 0 ends at 12 and its next forward at 13
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 14, 0);
     strait_simulate_how how = {STRAIT_SCHEDULE_1F1B, r.windows, 2, NULL, 0};
@@ -125,7 +125,7 @@ static void nonsense_is_refused(void **state) {
     (void)state;
     rig r;
     strait_simulate_result result;
-    rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     rig_seconds(&r, STRAIT_SCHEDULE_1F1B);
     strait_simulate_how how = {STRAIT_SCHEDULE_1F1B, r.windows, 0, NULL, 0};
     CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "0 steps");
@@ -149,7 +149,7 @@ static void memory_may_run_out(void **state) {
     (void)state;
     rig r;
     strait_simulate_result result;
-    rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, FREE_LINK);
+    rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_WINDOW, NULL, r.windows));
     const strait_simulate_how how = {STRAIT_SCHEDULE_WINDOW, r.windows, 1, NULL, 0};
     for (int n = 1; n <= 4; n++) {

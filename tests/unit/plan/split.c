@@ -20,19 +20,30 @@ static void splits_by_hand(void **state) {
     CHECK(n[0] == 1 && n[1] == 3 && n[2] == 1 && n[3] == 3);
 }
 
-/* The least peak of all splits of `left` layers over stages from `stage` on. */
+static double load(const strait_split_spec *spec, int stage, int count) {
+    const double embedding = stage == 0 ? spec->embedding_cost : 0;
+    const double head = stage == spec->n_stages - 1 ? spec->head_cost : 0;
+    return (count + embedding + head) / spec->speeds[stage];
+}
+
+static int fits(const strait_split_spec *spec, int stage, int count) {
+    const double embedding = stage == 0 ? spec->embedding_memory : 0;
+    const double head = stage == spec->n_stages - 1 ? spec->head_memory : 0;
+    return count + embedding + head <= spec->memories[stage];
+}
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
+/* The least peak of all splits of `left` layers over the stages from `stage` on. */
 static double best_peak(const strait_split_spec *spec, int stage, int left) {
+    if (stage == spec->n_stages) return left == 0 ? 0 : (double)INFINITY;
     double best = (double)INFINITY;
-    const int is_last = stage == spec->n_stages - 1;
-    for (int n = is_last ? left : 1; n <= left - (spec->n_stages - 1 - stage); n++) {
-        const double memory = n + (stage == 0 ? spec->embedding_memory : 0) +
-                              (is_last ? spec->head_memory : 0);
-        if (spec->memories != NULL && memory > spec->memories[stage]) continue;
-        double peak = (n + (stage == 0 ? spec->embedding_cost : 0) +
-                       (is_last ? spec->head_cost : 0)) /
-                      spec->speeds[stage];
-        if (!is_last) peak = fmax(peak, best_peak(spec, stage + 1, left - n));
-        best = fmin(best, peak);
+    for (int n = 1; n <= left; n++) {
+        if (!fits(spec, stage, n)) break;
+        const double peak = larger(load(spec, stage, n), best_peak(spec, stage + 1, left - n));
+        if (peak < best) best = peak;
     }
     return best;
 }
@@ -40,9 +51,7 @@ static double best_peak(const strait_split_spec *spec, int stage, int left) {
 static double peak_of(const strait_split_spec *spec, const int *counts) {
     double peak = 0;
     for (int i = 0; i < spec->n_stages; i++)
-        peak = fmax(peak, (counts[i] + (i == 0 ? spec->embedding_cost : 0) +
-                           (i == spec->n_stages - 1 ? spec->head_cost : 0)) /
-                              spec->speeds[i]);
+        peak = larger(peak, load(spec, i, counts[i]));
     return peak;
 }
 
