@@ -187,7 +187,7 @@ strait_err strait_codec_read_metrics(struct strait_codec *c, struct strait_strea
     *out = (strait_codec_metrics){.residual = size > 0 ? sqrt((double)totals[0] / size) : 0,
                                   .spoiled = (double)totals[2],
                                   .refused = (double)totals[5]};
-    return c->ops->metrics != NULL ? c->ops->metrics(c, out->residual) : STRAIT_OK;
+    return c->ops->metrics != NULL ? c->ops->metrics(c, s, out) : STRAIT_OK;
 }
 
 uint32_t strait_codec_version(const struct strait_codec *c) {

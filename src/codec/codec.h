@@ -118,6 +118,13 @@ typedef struct strait_codec_state {
     strait_tensor tensor;
 } strait_codec_state;
 
+/* What one half saw. */
+typedef struct strait_codec_metrics {
+    double residual; // size of what packing lost, as a share of the size of what was packed
+    double spoiled;  // values that were not finite when packed
+    double refused;  // values on the wire that were no finite number
+} strait_codec_metrics;
+
 struct strait_codec {
     const struct strait_codec_ops *ops;
     strait_codec_spec spec; // checked: every default filled in
@@ -165,8 +172,10 @@ struct strait_codec_ops {
     strait_err (*input_grad)(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x);
     strait_err (*param_grads)(struct strait_codec *c, const strait_crossing *at);
 
-    strait_codec_weights_fn project_gradients, after_update;        // head
-    strait_err (*metrics)(struct strait_codec *c, double residual); // told what a step measured
+    strait_codec_weights_fn project_gradients, after_update; // head
+    /* Told what a step measured: to put right what it can. */
+    strait_err (*metrics)(struct strait_codec *c, struct strait_stream *s,
+                          const strait_codec_metrics *seen);
     strait_err (*restored)(struct strait_codec *c, struct strait_stream *s);
     uint32_t (*version)(const struct strait_codec *c);
 };
@@ -240,12 +249,6 @@ uint32_t strait_codec_version(const struct strait_codec *c);
 strait_err strait_codec_check_version(const struct strait_codec *c, uint32_t version);
 
 /* What this half saw since the last call. Waits for the stream: once a step, not per crossing. */
-typedef struct strait_codec_metrics {
-    double residual; // size of what packing lost, as a share of the size of what was packed
-    double spoiled;  // values that were not finite when packed
-    double refused;  // values on the wire that were no finite number
-} strait_codec_metrics;
-
 strait_err strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,
                                      strait_codec_metrics *out);
 

@@ -6,7 +6,6 @@ strait_err strait_feedback_plan(struct strait_feedback *fb, struct strait_codec 
                                 const strait_lossy *how) {
     const int64_t rows = c->spec.rows, cols = c->spec.cols;
     if (c->spec.has_feedback) {
-        fb->state = c->n_states;
         STRAIT_TRY(strait_codec_add_state(c, "feedback", STRAIT_F32, rows, cols));
         return strait_codec_add(c, rows, cols, &fb->sum);
     }
@@ -19,7 +18,7 @@ strait_err strait_feedback_send(struct strait_feedback *fb, struct strait_codec 
     const struct strait_kernels *k = c->backend->kernels;
     strait_tensor excess = fb->excess;
     if (c->spec.has_feedback) {
-        excess = c->states[fb->state].tensor;
+        excess = c->states[0].tensor;
         STRAIT_TRY(k->cast(at->stream, fb->sum, x));
         STRAIT_TRY(k->axpy(at->stream, fb->sum, -1.0f, excess));
         x = fb->sum;
@@ -31,4 +30,10 @@ strait_err strait_feedback_send(struct strait_feedback *fb, struct strait_codec 
     if (how->is_metered) return STRAIT_OK;
     STRAIT_TRY(k->measure_rows(at->stream, strait_meter_stats(&c->meter, x.rows), x, excess));
     return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_PACK);
+}
+
+strait_err strait_feedback_metrics(struct strait_codec *c, struct strait_stream *s,
+                                   const strait_codec_metrics *seen) {
+    if (!c->spec.has_feedback || seen->spoiled == 0) return STRAIT_OK;
+    return c->backend->kernels->fill(s, c->states[0].tensor, 0.0f);
 }

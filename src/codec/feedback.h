@@ -17,12 +17,16 @@ typedef struct strait_lossy {
 
 struct strait_feedback {
     strait_tensor sum;    // x and what was lost before; with feedback
-    strait_tensor excess; // what was sent less what should have been; a state, with feedback
-    int state;            // which one
+    strait_tensor excess; // what was sent less what should have been; with feedback it is state 0
 };
 
 strait_err strait_feedback_plan(struct strait_feedback *fb, struct strait_codec *c,
                                 const strait_lossy *how);
+
+/* For ops->metrics: forgets what was lost if a crossing was not finite, or it would never be again.
+ */
+strait_err strait_feedback_metrics(struct strait_codec *c, struct strait_stream *s,
+                                   const strait_codec_metrics *seen);
 
 strait_err strait_feedback_send(struct strait_feedback *fb, struct strait_codec *c,
                                 const strait_crossing *at, strait_tensor wire, strait_tensor x,

@@ -24,4 +24,5 @@ const struct strait_codec_ops strait_codec_int8 = {
     .plan = strait_plain_plan,
     .act_pack = strait_plain_pack,
     .act_unpack = strait_payload_unpack,
+    .metrics = strait_feedback_metrics,
 };

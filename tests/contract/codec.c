@@ -1,0 +1,389 @@
+/* codec.c - what every codec promises about bytes, numbers and errors. */
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "codec_rig.h"
+
+#define EACH_CASE(which) \
+    for (const codec_case *which = codec_cases; (which)->label != NULL; (which)++)
+
+static struct chain chain;
+
+static void start(const codec_case *which) {
+    print_message("  %s\n", which->label);
+    chain_open(&chain, reference_rig(), which);
+}
+
+static void bytes_are_exact(void **state) {
+    (void)state;
+    EACH_CASE(which) {
+        start(which);
+        chain_forward(&chain, 1);
+        chain_backward(&chain, 1);
+        for (int b = 0; b < CHAIN_BOUNDARIES; b++) {
+            for (int way = 0; way < 2; way++) {
+                strait_tensor wire = chain.wire[b][way], guard = wire;
+                guard.data = (char *)wire.data + wire.cols;
+                guard.cols = 64; // the rest of NaNs, 0x7fc00000: shifted by what bytes fill
+                float nans[17];
+                unsigned char expected[68];
+                for (int i = 0; i < 17; i++)
+                    nans[i] = NAN;
+                memcpy(expected, nans, sizeof expected);
+                unsigned char *got = read_bytes(chain.rig, guard);
+                assert_memory_equal(got, expected + wire.cols % 4, 64);
+                free(got);
+            }
+        }
+        chain_close(&chain);
+    }
+}
+
+static void other_sizes_are_refused(void **state) {
+    (void)state;
+    EACH_CASE(which) {
+        start(which);
+        strait_crossing at = chain_at(&chain, 0);
+        at.input = chain.x[0][0];
+        strait_tensor wire = chain.wire[0][0], narrow = chain.y;
+        wire.cols--;
+        narrow.rows--;
+        CHECK_FAILS(strait_codec_act_pack(chain.head[0], &at, wire, chain.y), STRAIT_EPROTO,
+                    "bytes crossed");
+        CHECK_FAILS(strait_codec_act_unpack(chain.tail[0], &at, chain.y, wire), STRAIT_EPROTO,
+                    "bytes crossed");
+        CHECK_FAILS(strait_codec_act_unpack(chain.tail[0], &at, narrow, chain.wire[0][0]),
+                    STRAIT_EINVAL, "5 x");
+        CHECK_FAILS(strait_codec_act_pack(chain.tail[0], &at, chain.wire[0][0], chain.y),
+                    STRAIT_EINVAL, "wrong half");
+        at.slot = CHAIN_SLOTS;
+        CHECK_FAILS(strait_codec_grad_pack(chain.tail[0], &at, chain.wire[0][1], chain.y),
+                    STRAIT_EINVAL, "slot 2 of 2");
+        at.slot = 0;
+        at.tokens.data = NULL;
+        at.input.data = NULL;
+        const unsigned traits = strait_codec_traits(&chain.spec[0]);
+        if (traits & STRAIT_CODEC_TOKENS)
+            CHECK_FAILS(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]),
+                        STRAIT_EINVAL, "token ids");
+        at.tokens = chain.tokens;
+        if (traits & STRAIT_CODEC_INPUT)
+            CHECK_FAILS(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.y),
+                        STRAIT_EINVAL, "input of the stage");
+        chain_close(&chain);
+    }
+}
+
+static void lossless_is_bit_exact(void **state) {
+    (void)state;
+    int n = 0;
+    EACH_CASE(which) {
+        const strait_codec_spec spec = case_spec(which, 0);
+        if (!(strait_codec_traits(&spec) & STRAIT_CODEC_LOSSLESS)) continue;
+        start(which);
+        const strait_crossing at = chain_at(&chain, 0);
+        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.v));
+        CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]));
+        CHECK_OK(strait_codec_grad_pack(chain.tail[0], &at, chain.wire[0][1], chain.v));
+        CHECK_OK(strait_codec_grad_unpack(chain.head[0], &at, chain.d, chain.wire[0][1]));
+        unsigned char *v = read_bytes(chain.rig, chain.v), *y = read_bytes(chain.rig, chain.y),
+                      *d = read_bytes(chain.rig, chain.d);
+        assert_memory_equal(v, y, strait_tensor_bytes(chain.v));
+        assert_memory_equal(v, d, strait_tensor_bytes(chain.v));
+        free(v);
+        free(y);
+        free(d);
+        chain_close(&chain);
+        n++;
+    }
+    assert_int_equal(n, 1);
+}
+
+static double dot(strait_tensor a, strait_tensor b) {
+    float left[CHAIN_ROWS * CHAIN_COLS], right[CHAIN_ROWS * CHAIN_COLS];
+    double sum = 0;
+    rig_read(chain.rig, a, left);
+    rig_read(chain.rig, b, right);
+    for (int64_t i = 0; i < a.rows * a.cols; i++)
+        sum += (double)left[i] * (double)right[i];
+    return sum;
+}
+
+/* <act(x) - act(0), v> = <x, grad(v)> */
+static void linear_has_its_adjoint(void **state) {
+    (void)state;
+    int n = 0;
+    EACH_CASE(which) {
+        const strait_codec_spec spec = case_spec(which, 0);
+        if (!(strait_codec_traits(&spec) & STRAIT_CODEC_LINEAR)) continue;
+        start(which);
+        chain_shake(&chain);
+        const strait_crossing at = chain_at(&chain, 1);
+        const strait_tensor x = chain.x[0][0], zero = chain.x[0][1], y0 = chain.x[0][2];
+        CHECK_OK(chain.rig->k->fill(&chain.rig->stream, zero, 0));
+        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], zero));
+        CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, y0, chain.wire[0][0]));
+        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], x));
+        CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]));
+        CHECK_OK(strait_codec_grad_pack(chain.tail[0], &at, chain.wire[0][1], chain.v));
+        CHECK_OK(strait_codec_grad_unpack(chain.head[0], &at, chain.d, chain.wire[0][1]));
+        const double size = sqrt(dot(x, x) * dot(chain.v, chain.v));
+        CHECK_NEAR((dot(chain.y, chain.v) - dot(y0, chain.v)) / size, dot(x, chain.d) / size,
+                   which->tolerance);
+        CHECK(which->tolerance > 0);
+        chain_close(&chain);
+        n++;
+    }
+    CHECK(n >= 2);
+}
+
+/* What crossed in both directions, and what came of it. */
+static unsigned char *record(struct chain *c, size_t *out_bytes) {
+    const strait_tensor parts[] = {c->wire[0][0], c->wire[0][1], c->wire[1][0],
+                                   c->wire[1][1], c->y,          c->d};
+    unsigned char *all = NULL;
+    size_t bytes = 0;
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        const size_t more = strait_tensor_bytes(parts[i]);
+        unsigned char *part = read_bytes(c->rig, parts[i]);
+        all = realloc(all, bytes + more);
+        assert_non_null(all);
+        memcpy(all + bytes, part, more);
+        free(part);
+        bytes += more;
+    }
+    *out_bytes = bytes;
+    return all;
+}
+
+static void run_steps(struct chain *c, int n) {
+    for (int i = 0; i < n; i++) {
+        c->step++;
+        for (int slot = 0; slot < CHAIN_SLOTS; slot++) {
+            chain_forward(c, slot);
+            chain_backward(c, slot);
+            chain_param_grads(c, slot);
+        }
+    }
+}
+
+static void same_input_gives_same_bytes(void **state) {
+    (void)state;
+    EACH_CASE(which) {
+        unsigned char *seen = NULL;
+        size_t seen_bytes = 0;
+        for (int threads = 1; threads <= 2; threads++) {
+            for (int again = 0; again < 2; again++) {
+                struct rig rig;
+                size_t bytes;
+                rig_open(&rig, (strait_backend_spec){.name = "cpu", .n_threads = threads});
+                chain_open(&chain, &rig, which);
+                run_steps(&chain, 2);
+                unsigned char *now = record(&chain, &bytes);
+                if (seen != NULL && (bytes != seen_bytes || memcmp(seen, now, bytes) != 0))
+                    fail_msg("%s: other bits with %d threads", which->label, threads);
+                free(seen);
+                seen = now;
+                seen_bytes = bytes;
+                chain_close(&chain);
+                rig_close(&rig);
+            }
+        }
+        free(seen);
+    }
+}
+
+static void copy_tensor(struct chain *to, strait_tensor a, const struct chain *from,
+                        strait_tensor b) {
+    unsigned char *bytes = read_bytes(from->rig, b);
+    rig_write(to->rig, a, (float *)(void *)bytes);
+    free(bytes);
+}
+
+/* As a checkpoint does: parameters and state by name, into fresh codecs. */
+static void copy_chain(struct chain *to, struct chain *from) {
+    to->step = from->step;
+    for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
+        struct strait_codec *a = chain_half(to, i), *b = chain_half(from, i);
+        strait_param p, q;
+        strait_codec_state s, t;
+        for (int j = 0; strait_codec_get_param(b, j, &q) == STRAIT_OK; j++) {
+            CHECK_OK(strait_codec_get_param(a, j, &p));
+            assert_string_equal(p.name, q.name);
+            copy_tensor(to, p.value, from, q.value);
+        }
+        for (int j = 0; strait_codec_get_state(b, j, &t) == STRAIT_OK; j++) {
+            CHECK_OK(strait_codec_get_state(a, j, &s));
+            assert_string_equal(s.name, t.name);
+            copy_tensor(to, s.tensor, from, t.tensor);
+        }
+        CHECK_OK(strait_codec_restored(a, &to->rig->stream));
+    }
+}
+
+static void restored_continues_identically(void **state) {
+    (void)state;
+    EACH_CASE(which) {
+        struct rig rigs[2];
+        struct chain other;
+        size_t bytes[2];
+        for (int i = 0; i < 2; i++)
+            rig_open(&rigs[i], (strait_backend_spec){.name = "cpu", .n_threads = 1});
+        chain_open(&chain, &rigs[0], which);
+        chain_shake(&chain);
+        run_steps(&chain, 2);
+        chain_open(&other, &rigs[1], which);
+        copy_chain(&other, &chain);
+        run_steps(&chain, 2);
+        run_steps(&other, 2);
+        unsigned char *a = record(&chain, &bytes[0]), *b = record(&other, &bytes[1]);
+        if (bytes[0] != bytes[1] || memcmp(a, b, bytes[0]) != 0)
+            fail_msg("%s: restored goes another way", which->label);
+        free(a);
+        free(b);
+        chain_close(&chain);
+        chain_close(&other);
+        rig_close(&rigs[0]);
+        rig_close(&rigs[1]);
+    }
+}
+
+static void check_finite(strait_tensor t, const char *label) {
+    float values[CHAIN_ROWS * CHAIN_COLS];
+    rig_read(chain.rig, t, values);
+    for (int64_t i = 0; i < t.rows * t.cols; i++)
+        if (!isfinite(values[i]))
+            fail_msg("%s: garbage made value %d %g", label, (int)i, (double)values[i]);
+}
+
+static void garbage_stays_finite(void **state) {
+    (void)state;
+    EACH_CASE(which) {
+        start(which);
+        const strait_crossing at = chain_at(&chain, 0);
+        chain_forward(&chain, 0);
+        for (int round = 0; round < 50; round++) {
+            for (int way = 0; way < 2; way++) {
+                const strait_tensor wire = chain.wire[0][way];
+                unsigned char *bytes = malloc((size_t)wire.cols);
+                assert_non_null(bytes);
+                for (int64_t i = 0; i < wire.cols; i++)
+                    bytes[i] = round == 0
+                                   ? 0xff
+                                   : (unsigned char)strait_rng_u64(
+                                         (strait_rng){(uint64_t)round, (uint64_t)way}, (uint64_t)i);
+                rig_write(chain.rig, wire, (float *)(void *)bytes);
+                free(bytes);
+            }
+            CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]));
+            CHECK_OK(strait_codec_grad_unpack(chain.head[0], &at, chain.d, chain.wire[0][1]));
+            check_finite(chain.y, which->label);
+            check_finite(chain.d, which->label);
+        }
+        strait_codec_metrics metrics;
+        CHECK_OK(strait_codec_read_metrics(chain.tail[0], &chain.rig->stream, &metrics));
+        CHECK(metrics.refused > 0);
+        chain_close(&chain);
+    }
+}
+
+static void nothing_is_allocated_after_open(void **state) {
+    (void)state;
+    EACH_CASE(which) {
+        start(which);
+        strait_codec_metrics metrics;
+        const int64_t before = strait_alloc_count();
+        run_steps(&chain, 2);
+        for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
+            struct strait_codec *half = chain_half(&chain, i);
+            CHECK_OK(strait_codec_read_metrics(half, &chain.rig->stream, &metrics));
+            CHECK_OK(strait_codec_zero_gradients(half, &chain.rig->stream));
+        }
+        assert_int_equal(strait_alloc_count(), before);
+        chain_close(&chain);
+    }
+}
+
+static void open_survives_any_failing_allocation(void **state) {
+    (void)state;
+    EACH_CASE(which) {
+        const strait_codec_spec spec = case_spec(which, 0);
+        for (int half = 0; half < 2; half++) {
+            struct strait_codec *c = NULL;
+            size_t planned = 0;
+            CHECK_OK(strait_codec_plan_bytes(&spec, (strait_half)half, &planned));
+            CHECK(planned > 0);
+            for (int64_t n = 1; c == NULL; n++) {
+                CHECK(n < 100);
+                strait_alloc_fail_at(n);
+                const strait_err err = strait_codec_open(&spec, (strait_half)half,
+                                                         reference_rig()->be, &c);
+                strait_alloc_fail_at(0);
+                assert_int_equal(err, c == NULL ? STRAIT_ENOMEM : STRAIT_OK);
+            }
+            assert_int_equal(c->slab.bytes, planned);
+            strait_codec_close(&c);
+            assert_null(c);
+        }
+    }
+}
+
+static void residual_is_measured(void **state) {
+    (void)state;
+    EACH_CASE(which) {
+        start(which);
+        strait_codec_metrics metrics;
+        chain_forward(&chain, 0);
+        CHECK_OK(strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics));
+        const int is_exact = chain.spec[0].bits == 32;
+        if (is_exact && strcmp(chain.spec[0].name, "subspace") != 0)
+            CHECK(metrics.residual == 0);
+        else
+            CHECK(metrics.residual > 1e-5 && metrics.residual < 1);
+        CHECK(metrics.spoiled == 0);
+        CHECK_OK(strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics));
+        CHECK(metrics.residual == 0); // forgotten once read
+        chain_close(&chain);
+    }
+}
+
+static void spoiled_values_are_counted(void **state) {
+    (void)state;
+    EACH_CASE(which) {
+        start(which);
+        strait_codec_metrics metrics;
+        strait_crossing at = chain_at(&chain, 0);
+        at.input = chain.x[0][0];
+        float values[CHAIN_ROWS * CHAIN_COLS];
+        rig_read(chain.rig, chain.v, values);
+        values[3] = NAN;
+        values[chain.cols * 2] = INFINITY;
+        rig_write(chain.rig, chain.y, values);
+        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.y));
+        CHECK_OK(strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics));
+        CHECK(metrics.spoiled > 0);
+        CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]));
+        check_finite(chain.y, which->label);
+        /* The next crossing is as good as if nothing had happened. */
+        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.v));
+        CHECK_OK(strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics));
+        CHECK(metrics.spoiled == 0 && metrics.residual < 1);
+        chain_close(&chain);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_exact),
+        cmocka_unit_test(other_sizes_are_refused),
+        cmocka_unit_test(lossless_is_bit_exact),
+        cmocka_unit_test(linear_has_its_adjoint),
+        cmocka_unit_test(same_input_gives_same_bytes),
+        cmocka_unit_test(restored_continues_identically),
+        cmocka_unit_test(garbage_stays_finite),
+        cmocka_unit_test(nothing_is_allocated_after_open),
+        cmocka_unit_test(open_survives_any_failing_allocation),
+        cmocka_unit_test(residual_is_measured),
+        cmocka_unit_test(spoiled_values_are_counted),
+    };
+    return cmocka_run_group_tests(tests, open_rigs, close_rigs);
+}

@@ -1,0 +1,109 @@
+/* codec_gradient.c - gradients of every codec that is part of the model, over a chain of stages. */
+#include "codec_rig.h"
+
+static struct chain chain;
+
+static void forward(struct rig *rig, void *arg) {
+    (void)rig;
+    chain_forward(arg, 1);
+}
+
+static int is_differentiable(const strait_codec_spec *spec) {
+    return spec->bits == 32 && spec->grad_bits == 32 && !spec->has_feedback;
+}
+
+/* Gradients of the input and of every parameter, with another microbatch in between. */
+static void gradients_equal_differences(void **state) {
+    (void)state;
+    int n = 0;
+    for (const codec_case *which = codec_cases; which->label != NULL; which++) {
+        const strait_codec_spec spec = case_spec(which, 0);
+        if (!is_differentiable(&spec)) continue;
+        chain_open(&chain, reference_rig(), which);
+        chain_shake(&chain);
+        chain_forward(&chain, 1);
+        chain_forward(&chain, 0);
+        chain_backward(&chain, 1);
+        const strait_tensor d_input = rig_output(chain.rig, CHAIN_ROWS, chain.cols);
+        CHECK_OK(chain.rig->k->cast(&chain.rig->stream, d_input, chain.d));
+        if (!spec.can_defer) chain_param_grads(&chain, 1);
+        chain_backward(&chain, 0);
+        if (spec.can_defer) chain_param_grads(&chain, 1);
+        const gradient g = {chain.rig, forward, &chain, {chain.y}, {chain.v}};
+        check_gradient(&g, chain.x[1][0], d_input, which->label);
+        for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
+            strait_param p;
+            for (int j = 0; strait_codec_get_param(chain_half(&chain, i), j, &p) == STRAIT_OK; j++)
+                check_gradient(&g, p.value, p.grad, p.name);
+        }
+        chain_close(&chain);
+        n++;
+    }
+    CHECK(n >= 3);
+}
+
+/* The case at other bits, nearest both ways. */
+static strait_codec_spec at_bits(const codec_case *which, int b, int bits, int grad_bits) {
+    codec_case other = *which;
+    other.spec.bits = bits;
+    other.spec.grad_bits = grad_bits;
+    other.spec.rounding = STRAIT_ROUND_NEAREST;
+    return case_spec(&other, b);
+}
+
+/* Rounding is passed straight through: a coarse codec has exactly the gradients of an exact one
+ * that was handed the rounded code. */
+static void rounding_is_straight_through(void **state) {
+    (void)state;
+    int n = 0;
+    for (const codec_case *which = codec_cases; which->label != NULL; which++) {
+        const strait_codec_spec spec = case_spec(which, 0);
+        if (!is_differentiable(&spec) || !(strait_codec_traits(&spec) & STRAIT_CODEC_TRAINED))
+            continue;
+        struct rig *rig = reference_rig();
+        struct chain exact;
+        const strait_codec_spec coarse[2] = {at_bits(which, 0, 4, 32), at_bits(which, 1, 4, 32)};
+        const strait_codec_spec fine[2] = {at_bits(which, 0, 32, 32), at_bits(which, 1, 32, 32)};
+        struct rig other;
+        rig_open(&other, (strait_backend_spec){.name = "cpu", .n_threads = 1, .is_reference = 1});
+        chain_open_specs(&chain, rig, coarse);
+        chain_open_specs(&exact, &other, fine);
+        chain_shake(&chain);
+        chain_shake(&exact);
+        chain_forward(&chain, 1);
+        chain_forward(&exact, 1);
+        const strait_crossing at = chain_at(&exact, 1);
+        for (int b = 0; b < CHAIN_BOUNDARIES; b++) {
+            const strait_tensor code = {exact.wire[b][0].data, STRAIT_F32, CHAIN_ROWS,
+                                        exact.wire[b][0].cols / 4 / CHAIN_ROWS};
+            CHECK_OK(
+                rig->k->restore_rows(&other.stream, code, (strait_tensor){0}, chain.wire[b][0], 4));
+            CHECK_OK(
+                strait_codec_act_unpack(exact.tail[b], &at, exact.x[1][b + 1], exact.wire[b][0]));
+            unsigned char *x = read_bytes(rig, chain.x[1][b + 1]),
+                          *y = read_bytes(&other, exact.x[1][b + 1]);
+            assert_memory_equal(x, y, strait_tensor_bytes(chain.x[1][b + 1]));
+            free(x);
+            free(y);
+        }
+        chain_backward(&chain, 1);
+        chain_backward(&exact, 1);
+        unsigned char *d[2] = {read_bytes(rig, chain.d), read_bytes(&other, exact.d)};
+        assert_memory_equal(d[0], d[1], strait_tensor_bytes(chain.d));
+        free(d[0]);
+        free(d[1]);
+        chain_close(&chain);
+        chain_close(&exact);
+        rig_close(&other);
+        n++;
+    }
+    CHECK(n >= 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_equal_differences),
+        cmocka_unit_test(rounding_is_straight_through),
+    };
+    return cmocka_run_group_tests(tests, open_rigs, close_rigs);
+}

@@ -1,0 +1,169 @@
+#include "codec_rig.h"
+
+#include "base/rng.h"
+
+const codec_case codec_cases[] = {
+    {"none fp32", {.name = "none", .variant = "fp32"}, 1e-6},
+    {"none bf16", {.name = "none"}, 2e-2},
+    {"none bf16 feedback", {.name = "none", .has_feedback = 1}, 0},
+    {"none bf16 stochastic", {.name = "none", .rounding = STRAIT_ROUND_STOCHASTIC}, 4e-2},
+    {"int8", {.name = "int8"}, 0},
+    {"int8 nearest", {.name = "int8", .rounding = STRAIT_ROUND_NEAREST}, 0},
+    {"int8 feedback", {.name = "int8", .has_feedback = 1}, 0},
+    {"strait exact", {.name = "strait", .bits = 32}, 0},
+    {"strait exact deferred", {.name = "strait", .bits = 32, .can_defer = 1}, 0},
+    {"strait free", {.name = "strait", .variant = "free", .bits = 32}, 0},
+    {"strait 16", {.name = "strait", .bits = 16}, 0},
+    {"strait 8 back 16", {.name = "strait", .bits = 8, .grad_bits = 16}, 0},
+    {"strait", {.name = "strait"}, 0},
+    {NULL, {.name = ""}, 0},
+};
+
+strait_codec_spec case_spec(const codec_case *which, int b) {
+    strait_codec_spec spec = which->spec;
+    spec.rows = CHAIN_ROWS;
+    spec.cols = CHAIN_COLS;
+    spec.vocab = CHAIN_VOCAB;
+    spec.n_slots = CHAIN_SLOTS;
+    spec.n_boundaries = CHAIN_BOUNDARIES;
+    spec.boundary = b;
+    spec.seed = 7;
+    if (spec.keep == 0) spec.keep = 5;
+    if (spec.hidden == 0) spec.hidden = 7;
+    if (spec.anchors == 0) spec.anchors = 3;
+    if (spec.rank == 0) spec.rank = 3;
+    if (spec.tile == 0) spec.tile = 8;
+    CHECK_OK(strait_codec_check(&spec));
+    return spec;
+}
+
+/* Bytes with a guard behind them, full of what no codec writes by chance. */
+static strait_tensor make_wire(struct rig *rig, size_t bytes) {
+    const int64_t words = (int64_t)(bytes + 3) / 4 + 16;
+    strait_tensor t = rig_output(rig, words, 1);
+    return (strait_tensor){t.data, STRAIT_I8, 1, (int64_t)bytes};
+}
+
+struct strait_codec *chain_half(struct chain *chain, int i) {
+    return i % 2 == 0 ? chain->head[i / 2] : chain->tail[i / 2];
+}
+
+void chain_open_specs(struct chain *chain, struct rig *rig, const strait_codec_spec *specs) {
+    *chain = (struct chain){.rig = rig, .cols = strait_codec_width(&specs[0]), .step = 3};
+    for (int b = 0; b < CHAIN_BOUNDARIES; b++) {
+        chain->spec[b] = specs[b];
+        CHECK_OK(strait_codec_open(&specs[b], STRAIT_HEAD, rig->be, &chain->head[b]));
+        CHECK_OK(strait_codec_open(&specs[b], STRAIT_TAIL, rig->be, &chain->tail[b]));
+        for (int way = 0; way < 2; way++)
+            chain->wire[b][way] = make_wire(
+                rig, strait_codec_wire_bytes(&specs[b], (strait_direction)way));
+    }
+    CHECK_OK(strait_codec_join(NULL, chain->head[0]));
+    CHECK_OK(strait_codec_join(chain->tail[0], chain->head[1]));
+    CHECK_OK(strait_codec_join(chain->tail[1], NULL));
+    for (int slot = 0; slot < CHAIN_SLOTS; slot++)
+        for (int stage = 0; stage < CHAIN_STAGES; stage++)
+            chain->x[slot][stage] = rig_input(rig, CHAIN_ROWS, chain->cols, 10 * slot + stage);
+    chain->y = rig_output(rig, CHAIN_ROWS, chain->cols);
+    chain->d = rig_output(rig, CHAIN_ROWS, chain->cols);
+    chain->v = rig_input(rig, CHAIN_ROWS, chain->cols, 99);
+    chain->tokens = rig_tokens(rig, CHAIN_ROWS, CHAIN_VOCAB, 5);
+}
+
+void chain_open(struct chain *chain, struct rig *rig, const codec_case *which) {
+    const strait_codec_spec specs[CHAIN_BOUNDARIES] = {case_spec(which, 0), case_spec(which, 1)};
+    chain_open_specs(chain, rig, specs);
+}
+
+void chain_close(struct chain *chain) {
+    for (int b = 0; b < CHAIN_BOUNDARIES; b++) {
+        strait_codec_close(&chain->head[b]);
+        strait_codec_close(&chain->tail[b]);
+    }
+}
+
+strait_crossing chain_at(struct chain *chain, int slot) {
+    return (strait_crossing){.stream = &chain->rig->stream,
+                             .step = chain->step,
+                             .microbatch = slot,
+                             .slot = slot,
+                             .tokens = chain->tokens};
+}
+
+enum {
+    VALUES = CHAIN_ROWS * CHAIN_COLS
+};
+
+/* y = x + sin(x) / 2, instead of blocks. */
+static void stage_forward(struct chain *chain, strait_tensor x) {
+    float values[VALUES];
+    rig_read(chain->rig, x, values);
+    for (int64_t i = 0; i < x.rows * x.cols; i++)
+        values[i] += 0.5f * sinf(values[i]);
+    rig_write(chain->rig, chain->y, values);
+}
+
+static void stage_backward(struct chain *chain, strait_tensor x) {
+    float values[VALUES], d[VALUES];
+    rig_read(chain->rig, x, values);
+    rig_read(chain->rig, chain->d, d);
+    for (int64_t i = 0; i < x.rows * x.cols; i++)
+        d[i] *= 1 + 0.5f * cosf(values[i]);
+    rig_write(chain->rig, chain->d, d);
+}
+
+void chain_forward(struct chain *chain, int slot) {
+    strait_crossing at = chain_at(chain, slot);
+    for (int stage = 0; stage < CHAIN_STAGES; stage++) {
+        stage_forward(chain, chain->x[slot][stage]);
+        if (stage == CHAIN_BOUNDARIES) break;
+        const strait_tensor wire = chain->wire[stage][STRAIT_FORWARD];
+        at.input = chain->x[slot][stage];
+        CHECK_OK(strait_codec_act_pack(chain->head[stage], &at, wire, chain->y));
+        CHECK_OK(strait_codec_act_unpack(chain->tail[stage], &at, chain->x[slot][stage + 1], wire));
+    }
+}
+
+void chain_backward(struct chain *chain, int slot) {
+    const strait_crossing at = chain_at(chain, slot);
+    float v[VALUES];
+    rig_read(chain->rig, chain->v, v);
+    rig_write(chain->rig, chain->d, v);
+    stage_backward(chain, chain->x[slot][CHAIN_BOUNDARIES]);
+    for (int b = CHAIN_BOUNDARIES - 1; b >= 0; b--) {
+        const strait_tensor wire = chain->wire[b][STRAIT_BACKWARD];
+        CHECK_OK(strait_codec_grad_pack(chain->tail[b], &at, wire, chain->d));
+        CHECK_OK(strait_codec_grad_unpack(chain->head[b], &at, chain->d, wire));
+        stage_backward(chain, chain->x[slot][b]);
+        CHECK_OK(strait_codec_input_grad(chain->head[b], &at, chain->d));
+    }
+}
+
+void chain_param_grads(struct chain *chain, int slot) {
+    const strait_crossing at = chain_at(chain, slot);
+    for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++)
+        CHECK_OK(strait_codec_param_grads(chain_half(chain, i), &at));
+}
+
+void chain_shake(struct chain *chain) {
+    strait_param p;
+    for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
+        for (int j = 0; strait_codec_get_param(chain_half(chain, i), j, &p) == STRAIT_OK; j++) {
+            const size_t n = (size_t)(p.value.rows * p.value.cols);
+            float *values = malloc(n * sizeof *values);
+            assert_non_null(values);
+            strait_rng_normals((strait_rng){11, strait_rng_stream(p.name)}, 0, values, n);
+            for (size_t v = 0; v < n; v++)
+                values[v] *= 0.3f;
+            rig_write(chain->rig, p.value, values);
+            free(values);
+        }
+    }
+}
+
+unsigned char *read_bytes(struct rig *rig, strait_tensor t) {
+    unsigned char *bytes = malloc(strait_tensor_bytes(t) + 1);
+    assert_non_null(bytes);
+    rig_read(rig, t, (float *)(void *)bytes);
+    return bytes;
+}
