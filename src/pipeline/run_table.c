@@ -1,4 +1,5 @@
-/* Every option of a run file. Adding one is adding a field to strait_run and a row here. */
+/* Every option of a run file. Adding one is adding a field to strait_run and a row here. What run.c
+ * derives from other options must lie within the bounds of its own. */
 #include "pipeline/run.h"
 
 #include <assert.h>
@@ -31,7 +32,7 @@ static const strait_option rows[] = {
     {"model.heads", INT(model.heads), 1, 1024, "4", NULL, "query heads"},
     {"model.kv_heads", INT(model.kv_heads), 0, 1024, "0", NULL,
      "key and value heads, each shared by several query heads; 0: as many as heads"},
-    {"model.head_dim", INT(model.head_dim), 0, 1024, "0", NULL,
+    {"model.head_dim", INT(model.head_dim), 0, 65536, "0", NULL,
      "features of a head; 0: width / heads"},
     {"model.ffn", INT(model.ffn), 0, 1048576, "0", NULL,
      "hidden features of the mlp; 0: 8/3 width rounded up to 16 (swiglu), 4 width (relu2)"},
@@ -69,11 +70,11 @@ static const strait_option rows[] = {
     {"train.optimizer", CHOICE(train.optimizer), 0, 0, "adamw", optimizers,
      "sets the defaults of the keys below that belong to it"},
     {"train.rate", REAL(train.rate), 1e-12, 100, "0.001", NULL, "learning rate of matrices"},
-    {"train.embedding_rate", REAL(train.embedding_rate), 0, 100, "0", NULL,
+    {"train.embedding_rate", REAL(train.embedding_rate), 0, 10000, "0", NULL,
      "of the embedding; 0: rate (muon: 15 rate)"},
-    {"train.head_rate", REAL(train.head_rate), 0, 100, "0", NULL,
+    {"train.head_rate", REAL(train.head_rate), 0, 10000, "0", NULL,
      "of the head; 0: rate (muon: 0.15 rate)"},
-    {"train.gain_rate", REAL(train.gain_rate), 0, 100, "0", NULL,
+    {"train.gain_rate", REAL(train.gain_rate), 0, 10000, "0", NULL,
      "of the norms' gains; 0: rate (muon: 0.5 rate)"},
     {"train.decay", REAL(train.decay), 0, 10, "0.1", NULL,
      "weight decay of matrices, times the rate"},
