@@ -1,0 +1,124 @@
+#include "data/input.h"
+
+#include "base/alloc.h"
+#include "data/unpack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    RAW_BYTES = 1 << 18
+};
+
+struct strait_input {
+    const char *path;
+    int fd;
+    int is_at_end; // of the file
+    int64_t n_taken;
+    unsigned char *raw;
+    size_t n_raw, used;                  // raw[used..n_raw) is still to be unpacked
+    const struct strait_unpack_ops *ops; // NULL: not packed
+    void *state;
+};
+
+static strait_err refill(struct strait_input *input) {
+    memmove(input->raw, input->raw + input->used, input->n_raw - input->used);
+    input->n_raw -= input->used;
+    input->used = 0;
+    while (!input->is_at_end && input->n_raw < RAW_BYTES / 2) {
+        const ssize_t n = read(input->fd, input->raw + input->n_raw, RAW_BYTES - input->n_raw);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            char reason[128] = "";
+            (void)strerror_r(errno, reason, sizeof reason);
+            return STRAIT_FAIL(STRAIT_EIO, "%s: cannot read: %s", input->path, reason);
+        }
+        input->is_at_end = n == 0;
+        input->n_raw += (size_t)n;
+        input->n_taken += n;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err open_file(struct strait_input *input) {
+    input->fd = STDIN_FILENO;
+    if (strcmp(input->path, "-") != 0) input->fd = open(input->path, O_RDONLY | O_CLOEXEC);
+    if (input->fd < 0) {
+        char reason[128] = "";
+        (void)strerror_r(errno, reason, sizeof reason);
+        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot open: %s", input->path, reason);
+    }
+    STRAIT_TRY(strait_alloc(RAW_BYTES, 1, "input", (void **)&input->raw));
+    STRAIT_TRY(refill(input));
+    input->ops = strait_unpack_find(input->raw, input->n_raw);
+    const char *claimed = strait_unpack_claimed(input->path);
+    if (input->ops == NULL && claimed != NULL && input->n_raw > 0)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: not %s data, although its name says so", input->path,
+                           claimed);
+    if (input->ops == NULL) return STRAIT_OK;
+    return input->ops->open(&input->state);
+}
+
+strait_err strait_input_open(const char *path, struct strait_input **out) {
+    struct strait_input *input = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *input, "input", (void **)&input));
+    input->path = path;
+    const strait_err err = open_file(input);
+    if (err == STRAIT_OK)
+        *out = input;
+    else
+        strait_input_close(&input);
+    return err;
+}
+
+void strait_input_close(struct strait_input **input) {
+    struct strait_input *i = *input;
+    if (i == NULL) return;
+    if (i->state != NULL) i->ops->close(i->state);
+    if (i->fd > STDIN_FILENO) (void)close(i->fd);
+    strait_alloc_free(i->raw);
+    strait_alloc_free(i);
+    *input = NULL;
+}
+
+static strait_err read_plain(struct strait_input *input, void *out, size_t n, size_t *n_read) {
+    const size_t have = input->n_raw - input->used;
+    const size_t some = n < have ? n : have;
+    memcpy(out, input->raw + input->used, some);
+    input->used += some;
+    *n_read = some;
+    return STRAIT_OK;
+}
+
+static strait_err read_packed(struct strait_input *input, void *out, size_t n, size_t *n_read) {
+    strait_unpack_io io = {.in = input->raw + input->used,
+                           .n_in = input->n_raw - input->used,
+                           .out = out,
+                           .n_out = n,
+                           .is_last = input->is_at_end};
+    const strait_err err = input->ops->step(input->state, &io);
+    if (err == STRAIT_EDATA) strait_err_prefix("%s", input->path);
+    STRAIT_TRY(err);
+    input->used = input->n_raw - io.n_in;
+    *n_read = n - io.n_out;
+    if (*n_read == 0 && input->is_at_end && !io.is_whole)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: the %s data is cut short; copy the file again",
+                           input->path, input->ops->name);
+    return STRAIT_OK;
+}
+
+strait_err strait_input_read(struct strait_input *input, void *out, size_t n, size_t *n_read) {
+    for (;;) {
+        if (input->n_raw - input->used < RAW_BYTES / 4 && !input->is_at_end)
+            STRAIT_TRY(refill(input));
+        STRAIT_TRY(input->ops == NULL ? read_plain(input, out, n, n_read)
+                                      : read_packed(input, out, n, n_read));
+        if (*n_read > 0 || (input->is_at_end && input->used == input->n_raw)) return STRAIT_OK;
+    }
+}
+
+int64_t strait_input_taken(const struct strait_input *input) {
+    return input->n_taken;
+}

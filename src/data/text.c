@@ -1,0 +1,214 @@
+#include "data/text.h"
+
+#include "base/alloc.h"
+#include "base/json.h"
+#include "data/input.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    READ_BYTES = 1 << 18,
+    DOCUMENT_MAX = 1 << 30 // bytes of one document, or of one line
+};
+
+struct strait_text {
+    strait_text_spec spec;
+    int next_path;
+    const char *path;           // of `input`
+    struct strait_input *input; // NULL: between files
+    int is_lines;
+    int64_t line; // of JSON Lines, from 1
+    int64_t n_taken, n_total;
+    strait_buffer ahead; // read and not handed out: ahead.data[used..n)
+    size_t used;
+};
+
+static int64_t size_of(const char *path) {
+    struct stat info;
+    return strcmp(path, "-") != 0 && stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
+}
+
+strait_err strait_text_open(const strait_text_spec *spec, struct strait_text **out) {
+    struct strait_text *text = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *text, "text", (void **)&text));
+    text->spec = *spec;
+    for (int i = 0; i < spec->n_paths; i++) {
+        const int64_t size = size_of(spec->paths[i]);
+        text->n_total = i > 0 && (size == 0 || text->n_total == 0) ? 0 : text->n_total + size;
+    }
+    *out = text;
+    return STRAIT_OK;
+}
+
+void strait_text_close(struct strait_text **text) {
+    struct strait_text *t = *text;
+    if (t == NULL) return;
+    strait_input_close(&t->input);
+    strait_alloc_free(t->ahead.data);
+    strait_alloc_free(t);
+    *text = NULL;
+}
+
+int64_t strait_text_taken(const struct strait_text *text) {
+    return text->n_taken + (text->input != NULL ? strait_input_taken(text->input) : 0);
+}
+
+int64_t strait_text_total(const struct strait_text *text) {
+    return text->n_total;
+}
+
+/* Whether "a.jsonl", "a.jsonl.zst" and the like hold JSON Lines. */
+static int is_named_lines(const char *path) {
+    const char *name = strrchr(path, '/');
+    name = name == NULL ? path : name + 1;
+    static const char *const endings[] = {".jsonl", ".ndjson"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        const char *at = strstr(name, endings[i]);
+        const char *rest = at == NULL ? NULL : at + strlen(endings[i]);
+        if (rest != NULL && (*rest == '\0' || *rest == '.')) return 1;
+    }
+    return 0;
+}
+
+static strait_err start_file(struct strait_text *t) {
+    t->path = t->spec.paths[t->next_path++];
+    t->is_lines = t->spec.format == STRAIT_TEXT_JSONL;
+    if (t->spec.format == STRAIT_TEXT_AUTO)
+        t->is_lines = strcmp(t->path, "-") == 0 ? t->spec.field != NULL : is_named_lines(t->path);
+    t->line = 0;
+    t->used = t->ahead.n = 0;
+    return strait_input_open(t->path, &t->input);
+}
+
+static void end_file(struct strait_text *t) {
+    t->n_taken += strait_input_taken(t->input);
+    strait_input_close(&t->input);
+}
+
+/* Reads some more; *n_read is 0 at the end of the file. */
+static strait_err read_ahead(struct strait_text *t, size_t *n_read) {
+    if (t->used > 0) {
+        memmove(t->ahead.data, t->ahead.data + t->used, t->ahead.n - t->used);
+        t->ahead.n -= t->used;
+        t->used = 0;
+    }
+    if (t->ahead.n > DOCUMENT_MAX)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: a %s of more than %d MiB; cut it into files", t->path,
+                           t->is_lines ? "line" : "document", DOCUMENT_MAX >> 20);
+    STRAIT_TRY(strait_buffer_room((void **)&t->ahead.data, &t->ahead.capacity,
+                                  t->ahead.n + READ_BYTES, 1));
+    STRAIT_TRY(strait_input_read(t->input, t->ahead.data + t->ahead.n, READ_BYTES, n_read));
+    t->ahead.n += *n_read;
+    return STRAIT_OK;
+}
+
+static strait_err hand_out(struct strait_text *t, size_t n, strait_text_piece *piece) {
+    STRAIT_TRY(strait_buffer_append(&piece->text, t->ahead.data + t->used, n));
+    t->used += n;
+    return STRAIT_OK;
+}
+
+static int is_visible(unsigned char c) {
+    return c > ' ' && c < 0x7f;
+}
+
+size_t strait_text_cut(const unsigned char *text, size_t n) {
+    for (size_t at = n < 2 ? 0 : n - 1; at >= 2; at--)
+        if (text[at - 1] == '\n' && is_visible(text[at - 2]) && is_visible(text[at])) return at;
+    return 0;
+}
+
+static strait_err next_plain(struct strait_text *t, strait_text_piece *piece) {
+    const size_t want = t->spec.piece_bytes;
+    size_t looked = 0; // no cut before it
+    for (;;) {
+        const size_t have = t->ahead.n - t->used;
+        if (want > 0 && have >= want) {
+            const size_t cut = strait_text_cut(t->ahead.data + t->used + looked, have - looked);
+            if (cut > 0) return hand_out(t, looked + cut, piece);
+            looked = have - 2;
+        }
+        size_t n_read = 0;
+        STRAIT_TRY(read_ahead(t, &n_read));
+        if (n_read == 0) break;
+    }
+    piece->ends_document = 1;
+    STRAIT_TRY(hand_out(t, t->ahead.n - t->used, piece));
+    end_file(t);
+    return STRAIT_OK;
+}
+
+static strait_err read_line(struct strait_text *t, const char *line, size_t n,
+                            strait_text_piece *piece) {
+    const char *field = t->spec.field != NULL ? t->spec.field : "text";
+    json_error_t error;
+    json_t *object = json_loadb(line, n, JSON_ALLOW_NUL, &error);
+    if (object == NULL)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: line %lld, column %d: %s", t->path,
+                           (long long)t->line, error.column, error.text);
+    const json_t *value = json_object_get(object, field);
+    strait_err err;
+    if (json_is_string(value))
+        err = strait_buffer_append(&piece->text, json_string_value(value),
+                                   json_string_length(value));
+    else
+        err = STRAIT_FAIL(STRAIT_EDATA,
+                          "%s: line %lld has no text under \"%s\"; choose its key with --field",
+                          t->path, (long long)t->line, field);
+    json_decref(object);
+    piece->ends_document = 1;
+    return err;
+}
+
+static int is_blank(const unsigned char *line, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return 0;
+    return 1;
+}
+
+/* One line; *is_end at the end of the file. Blank lines are passed over. */
+static strait_err next_line(struct strait_text *t, strait_text_piece *piece, int *is_end) {
+    size_t looked = 0;
+    for (;;) {
+        const unsigned char *start = t->ahead.data + t->used;
+        const size_t have = t->ahead.n - t->used;
+        const unsigned char *feed = have > looked ? memchr(start + looked, '\n', have - looked)
+                                                  : NULL;
+        size_t n_read = 1;
+        if (feed == NULL) {
+            looked = have;
+            STRAIT_TRY(read_ahead(t, &n_read));
+            if (n_read > 0) continue;
+            start = t->ahead.data;
+        }
+        const size_t n = feed != NULL ? (size_t)(feed - start) : have;
+        t->used += n + (feed != NULL);
+        t->line++;
+        looked = 0;
+        if (!is_blank(start, n)) return read_line(t, (const char *)start, n, piece);
+        if (feed == NULL) break;
+    }
+    *is_end = 1;
+    return STRAIT_OK;
+}
+
+strait_err strait_text_next(struct strait_text *text, strait_text_piece *piece) {
+    const size_t before = piece->text.n;
+    piece->ends_document = piece->is_over = 0;
+    while (piece->text.n == before) {
+        if (text->input == NULL) {
+            piece->is_over = text->next_path == text->spec.n_paths;
+            if (piece->is_over) return STRAIT_OK;
+            STRAIT_TRY(start_file(text));
+        }
+        if (!text->is_lines) {
+            STRAIT_TRY(next_plain(text, piece));
+            continue;
+        }
+        int is_end = 0;
+        STRAIT_TRY(next_line(text, piece, &is_end));
+        if (is_end) end_file(text);
+    }
+    return STRAIT_OK;
+}

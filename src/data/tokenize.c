@@ -1,0 +1,163 @@
+#include "data/tokenize.h"
+
+#include "base/alloc.h"
+#include "data/corpus.h"
+#include "data/encoder.h"
+#include "data/feed.h"
+#include "data/shard.h"
+
+#include <string.h>
+
+enum {
+    PIECE_BYTES = 1 << 17
+};
+
+struct job {
+    const strait_tokenize_spec *spec;
+    struct strait_encoder **encoders; // one a worker
+    int n_workers;
+    struct strait_shard_writer *writer; // NULL: between shards
+    strait_corpus_shard *shards;        // finished
+    size_t n_shards, shard_room;
+    strait_tokenize_counts counts;
+};
+
+static strait_err stem_of(const char *out, char stem[STRAIT_PATH_MAX]) {
+    const size_t n = strlen(out);
+    if (n <= 4 || strcmp(out + n - 4, ".bin") != 0 || out[n - 5] == '/')
+        return STRAIT_FAIL(STRAIT_ECONFIG, "\"%s\": expected a name that ends in .bin", out);
+    return strait_file_path(stem, "%.*s", (int)(n - 4), out);
+}
+
+strait_err strait_tokenize_manifest(const char *out, char path[STRAIT_PATH_MAX]) {
+    char stem[STRAIT_PATH_MAX];
+    STRAIT_TRY(stem_of(out, stem));
+    return strait_file_path(path, "%s.json", stem);
+}
+
+strait_err strait_tokenize_shard(const strait_tokenize_spec *spec, int64_t index,
+                                 char path[STRAIT_PATH_MAX]) {
+    char stem[STRAIT_PATH_MAX];
+    STRAIT_TRY(stem_of(spec->out, stem));
+    if (spec->shard_tokens == 0) return strait_file_path(path, "%s.bin", stem);
+    return strait_file_path(path, "%s-%05lld.bin", stem, (long long)index);
+}
+
+/* The ids of all pieces of a portion, with an end after each document. */
+static strait_err encode_portion(void *arg, int worker, strait_feed_portion *portion) {
+    struct job *job = arg;
+    size_t start = 0;
+    portion->ids.n = 0;
+    for (size_t i = 0; i < portion->n_ends; i++) {
+        const strait_feed_end *end = &portion->ends[i];
+        const int32_t *ids = NULL;
+        size_t n = 0;
+        STRAIT_TRY(strait_encoder_encode(job->encoders[worker], portion->text.data + start,
+                                         end->at - start, 0, &ids, &n));
+        STRAIT_TRY(strait_ids_append(&portion->ids, ids, n));
+        if (end->ends_document && job->spec->end >= 0)
+            STRAIT_TRY(strait_ids_append(&portion->ids, &job->spec->end, 1));
+        start = end->at;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err start_shard(struct job *job) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_tokenize_shard(job->spec, (int64_t)job->n_shards, path));
+    STRAIT_TRY(strait_buffer_room((void **)&job->shards, &job->shard_room, job->n_shards + 1,
+                                  sizeof *job->shards));
+    char *copy = NULL;
+    STRAIT_TRY(strait_alloc_string(path, &copy));
+    job->shards[job->n_shards++] = (strait_corpus_shard){copy, 0};
+    const strait_shard_spec spec = {strait_tokenizer_vocab(job->spec->tokenizer),
+                                    strait_tokenizer_fingerprint(job->spec->tokenizer)};
+    return strait_shard_writer_open(path, spec, &job->writer);
+}
+
+static strait_err end_shard(struct job *job) {
+    job->shards[job->n_shards - 1].n_tokens = strait_shard_writer_count(job->writer);
+    return strait_shard_writer_finish(&job->writer);
+}
+
+static strait_err write_ids(struct job *job, const int32_t *ids, size_t n) {
+    while (n > 0) {
+        if (job->writer == NULL) STRAIT_TRY(start_shard(job));
+        size_t some = n;
+        const int64_t limit = job->spec->shard_tokens;
+        if (limit > 0) {
+            const int64_t left = limit - strait_shard_writer_count(job->writer);
+            if ((int64_t)some > left) some = (size_t)left;
+        }
+        STRAIT_TRY(strait_shard_writer_append(job->writer, ids, some));
+        if (limit > 0 && strait_shard_writer_count(job->writer) == limit)
+            STRAIT_TRY(end_shard(job));
+        ids += some;
+        n -= some;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err write_portion(void *arg, strait_feed_portion *portion, int64_t taken,
+                                int64_t total) {
+    struct job *job = arg;
+    STRAIT_TRY(write_ids(job, portion->ids.data, portion->ids.n));
+    for (size_t i = 0; i < portion->n_ends; i++)
+        job->counts.documents += portion->ends[i].ends_document;
+    job->counts.bytes += (int64_t)portion->text.n;
+    job->counts.tokens += (int64_t)portion->ids.n;
+    job->counts.taken = taken;
+    job->counts.total = total;
+    if (job->spec->progress != NULL) job->spec->progress(job->spec->arg, &job->counts);
+    return STRAIT_OK;
+}
+
+static strait_err write_manifest(struct job *job) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_tokenize_manifest(job->spec->out, path));
+    const strait_corpus_spec spec = {job->shards,
+                                     (int)job->n_shards,
+                                     strait_tokenizer_vocab(job->spec->tokenizer),
+                                     strait_tokenizer_fingerprint(job->spec->tokenizer),
+                                     job->spec->text.paths,
+                                     job->spec->text.n_paths};
+    return strait_corpus_write_manifest(path, &spec);
+}
+
+static strait_err run_job(struct job *job) {
+    const strait_tokenize_spec *spec = job->spec;
+    const size_t n = (size_t)job->n_workers;
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_tokenize_manifest(spec->out, path)); // refuse a bad name before any work
+    STRAIT_TRY(strait_alloc(n, sizeof *job->encoders, "encoders", (void **)&job->encoders));
+    for (int i = 0; i < job->n_workers; i++)
+        STRAIT_TRY(strait_encoder_open(spec->tokenizer, &job->encoders[i]));
+    strait_feed_spec feed = {.text = spec->text,
+                             .n_threads = job->n_workers,
+                             .work = encode_portion,
+                             .after = write_portion,
+                             .arg = job};
+    feed.text.piece_bytes = strait_tokenizer_may_cut_lines(spec->tokenizer) ? PIECE_BYTES : 0;
+    STRAIT_TRY(strait_feed_run(&feed));
+    if (job->counts.tokens == 0)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: there is no text in the files given", spec->out);
+    if (job->writer != NULL) STRAIT_TRY(end_shard(job));
+    job->counts.shards = (int64_t)job->n_shards;
+    for (int i = 0; i < job->n_workers; i++)
+        job->counts.dropped += strait_encoder_dropped(job->encoders[i]);
+    return write_manifest(job);
+}
+
+strait_err strait_tokenize_run(const strait_tokenize_spec *spec, strait_tokenize_counts *out) {
+    struct job job = {.spec = spec, .n_workers = strait_feed_workers(spec->n_threads)};
+    const strait_err err = run_job(&job);
+    if (err == STRAIT_OK) *out = job.counts;
+    strait_shard_writer_close(&job.writer);
+    for (int i = 0; job.encoders != NULL && i < job.n_workers; i++)
+        strait_encoder_close(&job.encoders[i]);
+    strait_alloc_free(job.encoders);
+    for (size_t i = 0; i < job.n_shards; i++)
+        strait_alloc_free((void *)(uintptr_t)job.shards[i].path);
+    strait_alloc_free(job.shards);
+    return err;
+}

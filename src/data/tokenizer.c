@@ -1,0 +1,224 @@
+#include "data/tokenizer.h"
+
+#include "base/alloc.h"
+#include "data/tokenizer/parts.h"
+
+#include <string.h>
+
+enum {
+    FILE_LIMIT = 1 << 29
+};
+
+static strait_err put_number(strait_buffer *out, uint64_t value) {
+    unsigned char bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)(value >> 8 * i);
+    return strait_buffer_append(out, bytes, sizeof bytes);
+}
+
+static strait_err put_text(strait_buffer *out, const unsigned char *text, size_t n) {
+    STRAIT_TRY(put_number(out, n));
+    return strait_buffer_append(out, text, n);
+}
+
+static strait_err put_steps(strait_buffer *out, const strait_steps *steps) {
+    STRAIT_TRY(put_number(out, (uint64_t)steps->n));
+    for (int i = 0; i < steps->n; i++) {
+        const strait_step *step = &steps->items[i];
+        const uint64_t how = (uint64_t)step->kind | (uint64_t)step->split << 8 |
+                             (uint64_t)step->form << 16 | (uint64_t)step->is_inverted << 24 |
+                             (uint64_t)step->is_start_only << 25 |
+                             (uint64_t)(step->pattern != NULL) << 26;
+        STRAIT_TRY(put_number(out, how));
+        STRAIT_TRY(put_text(out, step->find.data, step->find.n));
+        STRAIT_TRY(put_text(out, step->content.data, step->content.n));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err put_added(strait_buffer *out, const strait_added *added) {
+    const uint64_t how = (uint64_t)added->id | (uint64_t)added->is_special << 32 |
+                         (uint64_t)added->is_word << 33 | (uint64_t)added->strips_left << 34 |
+                         (uint64_t)added->strips_right << 35 | (uint64_t)added->is_normalized << 36;
+    STRAIT_TRY(put_number(out, how));
+    return put_text(out, added->content.data, added->content.n);
+}
+
+/* Merges in the order of their ranks, whatever the table's layout. */
+static strait_err put_merges(strait_buffer *out, const struct strait_merges *merges,
+                             size_t n_ranks) {
+    const size_t start = out->n;
+    STRAIT_TRY(strait_buffer_room((void **)&out->data, &out->capacity, start + n_ranks * 8, 1));
+    memset(out->data + start, 0, n_ranks * 8);
+    for (size_t i = 0; i < merges->n_slots; i++) {
+        const strait_merge *merge = &merges->slots[i];
+        if (merge->id < 0) continue;
+        out->n = start + (size_t)merge->rank * 8;
+        STRAIT_TRY(put_number(out, merge->pair));
+    }
+    out->n = start + n_ranks * 8;
+    return STRAIT_OK;
+}
+
+/* Everything that decides ids, in one fixed form. */
+static strait_err describe(const struct strait_tokenizer *t, strait_buffer *out) {
+    const uint64_t how = (uint64_t)t->is_byte_level | (uint64_t)t->has_byte_fallback << 1 |
+                         (uint64_t)t->fuses_unk << 2 | (uint64_t)t->ignores_merges << 3;
+    STRAIT_TRY(put_number(out, how));
+    STRAIT_TRY(put_number(out, (uint64_t)(uint32_t)t->unk));
+    STRAIT_TRY(put_steps(out, &t->normal));
+    STRAIT_TRY(put_steps(out, &t->words));
+    for (size_t i = 0; i < t->n_added; i++)
+        STRAIT_TRY(put_added(out, &t->added[i]));
+    for (size_t id = 0; id < t->vocab.n_ids; id++) {
+        const strait_span key = t->vocab.tokens[id].key;
+        STRAIT_TRY(put_text(out, strait_vocab_at(&t->vocab, key), key.n));
+    }
+    return put_merges(out, &t->merges, t->n_merges);
+}
+
+/* A mark that follows another character inside what a merge makes. */
+static int joins_at_mark(const struct strait_tokenizer *t, int32_t id) {
+    static const unsigned char mark[] = {0xe2, 0x96, 0x81};
+    const strait_span key = t->vocab.tokens[id].key;
+    const unsigned char *text = strait_vocab_at(&t->vocab, key);
+    for (size_t i = 3; i + 3 <= key.n; i++)
+        if (memcmp(text + i, mark, 3) == 0 && memcmp(text + i - 3, mark, 3) != 0) return 1;
+    for (size_t i = 1; i < 3 && i + 3 <= key.n; i++)
+        if (memcmp(text + i, mark, 3) == 0) return 1;
+    return 0;
+}
+
+static int may_cut_at_mark(const struct strait_tokenizer *t) {
+    if (t->is_byte_level || t->ignores_merges) return 0;
+    for (size_t i = 0; i < t->merges.n_slots; i++)
+        if (t->merges.slots[i].id >= 0 && joins_at_mark(t, t->merges.slots[i].id)) return 0;
+    return strait_vocab_find(&t->vocab, "\xe2\x96\x81", 3) >= 0;
+}
+
+static strait_err conclude(struct strait_tokenizer *t) {
+    for (size_t id = 0; id < t->vocab.n_ids; id++)
+        if (t->vocab.tokens[id].out.n > t->longest_out) t->longest_out = t->vocab.tokens[id].out.n;
+    t->cuts_at_mark = may_cut_at_mark(t);
+    t->may_cut_lines = strait_cut_is_safe(t);
+    strait_buffer all = {0};
+    const strait_err err = describe(t, &all);
+    if (err == STRAIT_OK) strait_hash_text(all.data, all.n, t->fingerprint);
+    strait_alloc_free(all.data);
+    return err;
+}
+
+static strait_err read_document(struct strait_tokenizer *t, const json_t *document) {
+    static const char *const known[] = {
+        "version",       "truncation", "padding",        "added_tokens", "normalizer",
+        "pre_tokenizer", "model",      "post_processor", "decoder",      NULL};
+    STRAIT_TRY(strait_read_only(document, "tokenizer.json", known));
+    static const char *const nulls[] = {"truncation", "padding"};
+    for (int i = 0; i < 2; i++) {
+        const json_t *value = json_object_get(document, nulls[i]);
+        if (value != NULL && !json_is_null(value))
+            return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is not supported; set it to null", nulls[i]);
+    }
+    STRAIT_TRY(strait_read_steps(t, document));
+    STRAIT_TRY(strait_read_model(t, document));
+    STRAIT_TRY(strait_read_added(t, document));
+    STRAIT_TRY(strait_read_decoder(t, document));
+    STRAIT_TRY(strait_read_template(t, document));
+    return conclude(t);
+}
+
+static strait_err build(const json_t *document, struct strait_tokenizer **out) {
+    struct strait_tokenizer *t = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *t, "tokenizer", (void **)&t));
+    const strait_err err = read_document(t, document);
+    if (err == STRAIT_OK)
+        *out = t;
+    else
+        strait_tokenizer_close(&t);
+    return err;
+}
+
+strait_err strait_tokenizer_parse(const char *json, size_t bytes, struct strait_tokenizer **out) {
+    json_t *document = NULL;
+    STRAIT_TRY(strait_json_parse(json, bytes, &document));
+    const strait_err err = build(document, out);
+    json_decref(document);
+    return err;
+}
+
+strait_err strait_tokenizer_open(const char *path, struct strait_tokenizer **out) {
+    json_t *document = NULL;
+    STRAIT_TRY(strait_json_load(path, FILE_LIMIT, &document));
+    const strait_err err = build(document, out);
+    json_decref(document);
+    if (err != STRAIT_OK) strait_err_prefix("%s", path);
+    return err;
+}
+
+void strait_tokenizer_close(struct strait_tokenizer **tokenizer) {
+    struct strait_tokenizer *t = *tokenizer;
+    if (t == NULL) return;
+    for (int i = 0; i < STRAIT_STEPS_MAX; i++) {
+        strait_step_fini(&t->normal.items[i]);
+        strait_step_fini(&t->words.items[i]);
+    }
+    for (size_t i = 0; i < t->n_added; i++)
+        strait_alloc_free(t->added[i].content.data);
+    strait_alloc_free(t->added);
+    strait_alloc_free(t->before.data);
+    strait_alloc_free(t->after.data);
+    strait_merges_fini(&t->merges);
+    strait_vocab_fini(&t->vocab);
+    strait_alloc_free(t);
+    *tokenizer = NULL;
+}
+
+int32_t strait_tokenizer_vocab(const struct strait_tokenizer *tokenizer) {
+    return (int32_t)tokenizer->vocab.n_ids;
+}
+
+int32_t strait_tokenizer_count(const struct strait_tokenizer *tokenizer) {
+    int32_t count = 0;
+    for (size_t id = 0; id < tokenizer->vocab.n_ids; id++)
+        count += (tokenizer->vocab.tokens[id].flags & STRAIT_TOKEN_PRESENT) != 0;
+    return count;
+}
+
+const char *strait_tokenizer_fingerprint(const struct strait_tokenizer *tokenizer) {
+    return tokenizer->fingerprint;
+}
+
+int32_t strait_tokenizer_find(const struct strait_tokenizer *tokenizer, const void *bytes,
+                              size_t n) {
+    for (size_t i = 0; i < tokenizer->n_added; i++) {
+        const strait_buffer *content = &tokenizer->added[i].content;
+        if (content->n == n && memcmp(content->data, bytes, n) == 0) return tokenizer->added[i].id;
+    }
+    return strait_vocab_find(&tokenizer->vocab, bytes, n);
+}
+
+const unsigned char *strait_tokenizer_bytes(const struct strait_tokenizer *tokenizer, int32_t id,
+                                            size_t *n) {
+    if (id < 0 || (size_t)id >= tokenizer->vocab.n_ids) return NULL;
+    const strait_span out = tokenizer->vocab.tokens[id].out;
+    *n = out.n;
+    return strait_vocab_at(&tokenizer->vocab, out);
+}
+
+int strait_tokenizer_is_special(const struct strait_tokenizer *tokenizer, int32_t id) {
+    return id >= 0 && (size_t)id < tokenizer->vocab.n_ids &&
+           (tokenizer->vocab.tokens[id].flags & STRAIT_TOKEN_SPECIAL) != 0;
+}
+
+int32_t strait_tokenizer_end(const struct strait_tokenizer *tokenizer) {
+    static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const int32_t id = strait_tokenizer_find(tokenizer, names[i], strlen(names[i]));
+        if (strait_tokenizer_is_special(tokenizer, id)) return id;
+    }
+    return -1;
+}
+
+int strait_tokenizer_may_cut_lines(const struct strait_tokenizer *tokenizer) {
+    return tokenizer->may_cut_lines;
+}

@@ -1,0 +1,146 @@
+#include "data/unpack.h"
+
+#include "base/alloc.h"
+
+#include <limits.h>
+#include <lzma.h>
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+
+static strait_err damaged(const char *name, const char *reason) {
+    return STRAIT_FAIL(STRAIT_EDATA, "damaged %s data: %s; copy the file again", name,
+                       reason != NULL ? reason : "unknown");
+}
+
+struct gzip {
+    z_stream z;
+    int is_between; // members
+};
+
+static strait_err gzip_open(void **state) {
+    struct gzip *g = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *g, "gzip", (void **)&g));
+    if (inflateInit2(&g->z, 15 + 16) != Z_OK) {
+        strait_alloc_free(g);
+        return STRAIT_FAIL(STRAIT_ENOMEM, "gzip");
+    }
+    *state = g;
+    return STRAIT_OK;
+}
+
+static strait_err gzip_step(void *state, strait_unpack_io *io) {
+    struct gzip *g = state;
+    if (g->is_between && io->n_in > 0) {
+        (void)inflateReset(&g->z);
+        g->is_between = 0;
+    }
+    g->z.next_in = (unsigned char *)(uintptr_t)io->in;
+    g->z.avail_in = io->n_in > UINT_MAX ? UINT_MAX : (unsigned)io->n_in;
+    g->z.next_out = io->out;
+    g->z.avail_out = io->n_out > UINT_MAX ? UINT_MAX : (unsigned)io->n_out;
+    const int rc = g->is_between ? Z_BUF_ERROR : inflate(&g->z, Z_NO_FLUSH);
+    if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR) return damaged("gzip", g->z.msg);
+    io->n_in -= (size_t)(g->z.next_in - io->in);
+    io->n_out -= (size_t)(g->z.next_out - io->out);
+    if (rc == Z_STREAM_END) g->is_between = 1;
+    io->is_whole = g->is_between;
+    return STRAIT_OK;
+}
+
+static void gzip_close(void *state) {
+    struct gzip *g = state;
+    (void)inflateEnd(&g->z);
+    strait_alloc_free(g);
+}
+
+static strait_err xz_open(void **state) {
+    lzma_stream *s = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *s, "xz", (void **)&s));
+    *s = (lzma_stream)LZMA_STREAM_INIT;
+    if (lzma_stream_decoder(s, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK) {
+        strait_alloc_free(s);
+        return STRAIT_FAIL(STRAIT_ENOMEM, "xz");
+    }
+    *state = s;
+    return STRAIT_OK;
+}
+
+static strait_err xz_step(void *state, strait_unpack_io *io) {
+    lzma_stream *s = state;
+    s->next_in = io->in;
+    s->avail_in = io->n_in;
+    s->next_out = io->out;
+    s->avail_out = io->n_out;
+    const lzma_ret rc = lzma_code(s, io->is_last ? LZMA_FINISH : LZMA_RUN);
+    if (rc == LZMA_MEM_ERROR) return STRAIT_FAIL(STRAIT_ENOMEM, "xz");
+    if (rc != LZMA_OK && rc != LZMA_STREAM_END && rc != LZMA_BUF_ERROR)
+        return damaged("xz", rc == LZMA_FORMAT_ERROR ? "not xz" : "a check fails");
+    io->n_in = s->avail_in;
+    io->n_out = s->avail_out;
+    io->is_whole = rc == LZMA_STREAM_END;
+    return STRAIT_OK;
+}
+
+static void xz_close(void *state) {
+    lzma_end(state);
+    strait_alloc_free(state);
+}
+
+struct zstd {
+    ZSTD_DStream *stream;
+    int is_between; // frames
+};
+
+static strait_err zstd_open(void **state) {
+    struct zstd *z = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *z, "zstd", (void **)&z));
+    z->stream = ZSTD_createDStream();
+    if (z->stream == NULL) {
+        strait_alloc_free(z);
+        return STRAIT_FAIL(STRAIT_ENOMEM, "zstd");
+    }
+    *state = z;
+    return STRAIT_OK;
+}
+
+static strait_err zstd_step(void *state, strait_unpack_io *io) {
+    struct zstd *z = state;
+    ZSTD_inBuffer in = {io->in, io->n_in, 0};
+    ZSTD_outBuffer out = {io->out, io->n_out, 0};
+    if (!z->is_between || io->n_in > 0) {
+        const size_t rc = ZSTD_decompressStream(z->stream, &out, &in);
+        if (ZSTD_isError(rc)) return damaged("zstd", ZSTD_getErrorName(rc));
+        z->is_between = rc == 0;
+    }
+    io->n_in -= in.pos;
+    io->n_out -= out.pos;
+    io->is_whole = z->is_between;
+    return STRAIT_OK;
+}
+
+static void zstd_close(void *state) {
+    struct zstd *z = state;
+    (void)ZSTD_freeDStream(z->stream);
+    strait_alloc_free(z);
+}
+
+static const struct strait_unpack_ops formats[] = {
+    {"gzip", ".gz", {0x1f, 0x8b}, 2, gzip_open, gzip_step, gzip_close},
+    {"xz", ".xz", {0xfd, '7', 'z', 'X', 'Z', 0}, 6, xz_open, xz_step, xz_close},
+    {"zstd", ".zst", {0x28, 0xb5, 0x2f, 0xfd}, 4, zstd_open, zstd_step, zstd_close},
+};
+
+const struct strait_unpack_ops *strait_unpack_find(const unsigned char *start, size_t n) {
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (n >= formats[i].n_magic && memcmp(start, formats[i].magic, formats[i].n_magic) == 0)
+            return &formats[i];
+    return NULL;
+}
+
+const char *strait_unpack_claimed(const char *path) {
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot != NULL && i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(dot, formats[i].ending) == 0) return formats[i].name;
+    return NULL;
+}

@@ -1,0 +1,32 @@
+/* unpack.h - gzip, xz and zstd as one kind of stream; for input.c. */
+#pragma once
+
+#include "base/error.h"
+
+#include <stddef.h>
+
+/* One step of unpacking: in and out move forward by what was used and made. */
+typedef struct strait_unpack_io {
+    const unsigned char *in;
+    size_t n_in;
+    unsigned char *out;
+    size_t n_out;
+    int is_last;  // no more input follows
+    int is_whole; // set when the stream could end here
+} strait_unpack_io;
+
+struct strait_unpack_ops {
+    const char *name;
+    const char *ending; // of file names
+    unsigned char magic[6];
+    size_t n_magic;
+    strait_err (*open)(void **state);
+    strait_err (*step)(void *state, strait_unpack_io *io);
+    void (*close)(void *state);
+};
+
+/* The format whose magic these bytes start with; NULL for none. */
+const struct strait_unpack_ops *strait_unpack_find(const unsigned char *start, size_t n);
+
+/* The format that a file's name speaks of; NULL for none. */
+const char *strait_unpack_claimed(const char *path);
