@@ -105,26 +105,34 @@ static inline float max_lanes(vec v) {
     return max;
 }
 
-/* exp(x) to about one unit in the last place; NaN stays. Below -87.3 it is 0, above 88.3 infinity:
- * no result is subnormal, which some processors compute slowly.
+/* exp(x) for -87.33 <= x <= 88.37 or NaN, to about one unit in the last place.
  *
  * x = n ln 2 + r, |r| <= ln 2 / 2; the coefficients make the relative error of the polynomial least
  * over that range (3e-9). */
-static inline vec vec_exp(vec x) {
+static inline vec exp_inside(vec x) {
     const float magic = 0x1.8p23f; // adding it leaves the rounded integer in the low bits
-    const vec low = splat(-87.33f), high = splat(88.37f);
-    const vec inside = choose(x < low, low, choose(x > high, high, x));
-    const vec shifted = inside * 0x1.715476p0f + magic;
+    const vec shifted = x * 0x1.715476p0f + magic;
     const vec n = shifted - magic;
-    const vec r = (inside - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+    const vec r = (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
     vec p = r * 0.0013814519437716649f + 0.008368747268979487f;
     p = p * r + 0.04166839122418311f;
     p = p * r + 0.16666520375793178f;
     p = p * r + 0.4999999342990002f;
     p = p * (r * r) + r + 1.0f;
-    const vec power = (vec)(((ivec)shifted << 23) + 0x3f800000);
-    const vec y = choose(x < low, (vec){0}, p * power);
-    return choose(x > high, splat(INFINITY), y);
+    return p * (vec)(((ivec)shifted << 23) + 0x3f800000);
+}
+
+/* exp(x) for x <= 0 or NaN, which stays. Below -87.33 it is 0: no result is subnormal, which some
+ * processors compute slowly. */
+static inline vec exp_down(vec x) {
+    const ivec is_low = x < -87.33f;
+    return (vec)(~is_low & (ivec)exp_inside(choose(is_low, splat(-87.33f), x)));
+}
+
+/* exp(x) for any x; infinite above 88.37. */
+static inline vec vec_exp(vec x) {
+    const ivec is_high = x > 88.37f;
+    return choose(is_high, splat(INFINITY), exp_down(choose(is_high, splat(88.37f), x)));
 }
 
 /* Units of `size` in `n`, the last one perhaps short. */

@@ -28,28 +28,35 @@ static struct forward lay_out(float *scratch) {
 }
 
 /* Turns a panel of scores into shares of the softmax relative to the largest score so far, and
- * brings what was summed before to the new scale. */
-static void soften(const struct forward *f, int64_t panel, int64_t n_keys, int64_t n_sums) {
-    for (int v = 0; v < TILE_VECTORS; v++) {
-        const int64_t lane = panel * TILE_COLS + v * LANES;
-        float *scores = f->scores + v * LANES;
-        const vec old = load(f->max + lane);
-        vec max = old;
-        for (int64_t k = 0; k < n_keys; k++)
-            max = larger(load(scores + k * TILE_COLS), max);
-        vec total = {0};
-        for (int64_t k = 0; k < n_keys; k++) {
-            const vec share = vec_exp(load(scores + k * TILE_COLS) - max);
-            store(scores + k * TILE_COLS, share);
-            total += share;
+ * brings what was summed before to the new scale. Apart, so that its constants stay in registers.
+ */
+static __attribute__((noinline)) void soften(const struct forward *f, int64_t panel, int64_t n_keys,
+                                             int64_t n_sums) {
+    float *const old_max = f->max + panel * TILE_COLS, *const old_total = f->total +
+                                                                          panel * TILE_COLS;
+    float *const scores = f->scores;
+    vec max[TILE_VECTORS], total[TILE_VECTORS] = {0}, shrink[TILE_VECTORS];
+    for (int v = 0; v < TILE_VECTORS; v++)
+        max[v] = load(old_max + v * LANES);
+    for (int64_t k = 0; k < n_keys; k++)
+        for (int v = 0; v < TILE_VECTORS; v++)
+            max[v] = larger(load(scores + k * TILE_COLS + v * LANES), max[v]);
+    for (int64_t k = 0; k < n_keys; k++)
+        for (int v = 0; v < TILE_VECTORS; v++) {
+            float *score = scores + k * TILE_COLS + v * LANES;
+            const vec share = exp_down(load(score) - max[v]);
+            store(score, share);
+            total[v] += share;
         }
-        const vec shrink = vec_exp(old - max);
-        store(f->max + lane, max);
-        store(f->total + lane, load(f->total + lane) * shrink + total);
-        float *sums = f->sums + panel * TILE_COLS * n_sums + v * LANES;
-        for (int64_t p = 0; p < n_sums; p++)
-            store(sums + p * TILE_COLS, load(sums + p * TILE_COLS) * shrink);
+    for (int v = 0; v < TILE_VECTORS; v++) {
+        shrink[v] = exp_down(load(old_max + v * LANES) - max[v]);
+        store(old_max + v * LANES, max[v]);
+        store(old_total + v * LANES, load(old_total + v * LANES) * shrink[v] + total[v]);
     }
+    float *sums = f->sums + panel * TILE_COLS * n_sums;
+    for (int64_t p = 0; p < n_sums; p++, sums += TILE_COLS)
+        for (int v = 0; v < TILE_VECTORS; v++)
+            store(sums + v * LANES, load(sums + v * LANES) * shrink[v]);
 }
 
 /* All panels of queries from place q0 against the keys from place k0. */
@@ -166,7 +173,7 @@ static void attend_cached(struct softmax *soft, const float *query, const float 
     }
     vec total = {0};
     for (int64_t k = 0; k < CACHED_KEYS; k += LANES) {
-        const vec share = vec_exp(load(scores + k) - max);
+        const vec share = exp_down(load(scores + k) - max);
         store(scores + k, share);
         total += share;
     }

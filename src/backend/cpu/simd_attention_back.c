@@ -46,6 +46,12 @@ struct place {
     int h;
 };
 
+/* The first panel of queries of which one sees the key at k0 + k. */
+static int64_t first_panel(struct place at, int64_t k) {
+    const int64_t q = at.k0 + k - at.q0;
+    return q > 0 ? q / TILE_COLS * TILE_COLS : 0;
+}
+
 static void pack_queries(const struct flash_job *job, const struct backward *b, struct place at) {
     const int64_t dim = job->heads.head_dim, row = at.first + at.q0;
     const float *q = job->qkv + row * job->cols + at.h * dim;
@@ -66,17 +72,23 @@ static void pack_queries(const struct flash_job *job, const struct backward *b, 
     }
 }
 
-/* Scores become shares, and the gradients of shares those of scores. */
-static void soften_back(const struct backward *b, int64_t q, int64_t n_keys, float scale) {
+/* Scores become shares, and the gradients of shares those of scores. Apart, so that its constants
+ * stay in registers. */
+static __attribute__((noinline)) void soften_back(const struct backward *b, int64_t q,
+                                                  int64_t n_keys, float scale) {
+    vec lse[TILE_VECTORS], whole[TILE_VECTORS];
     for (int v = 0; v < TILE_VECTORS; v++) {
-        const vec lse = load(b->lse + q + v * LANES), whole = load(b->whole + q + v * LANES);
-        float *shares = b->shares + v * LANES, *d_scores = b->d_scores + v * LANES;
-        for (int64_t k = 0; k < n_keys * TILE_COLS; k += TILE_COLS) {
-            const vec share = vec_exp(load(shares + k) - lse);
-            store(shares + k, share);
-            store(d_scores + k, share * (load(d_scores + k) - whole) * scale);
-        }
+        lse[v] = load(b->lse + q + v * LANES);
+        whole[v] = load(b->whole + q + v * LANES);
     }
+    float *shares = b->shares, *d_scores = b->d_scores;
+    for (int64_t k = 0; k < n_keys; k++, shares += TILE_COLS, d_scores += TILE_COLS)
+        for (int v = 0; v < TILE_VECTORS; v++) {
+            const vec share = vec_exp(load(shares + v * LANES) - lse[v]);
+            const vec d_share = load(d_scores + v * LANES) - whole[v];
+            store(shares + v * LANES, share);
+            store(d_scores + v * LANES, share * d_share * scale);
+        }
 }
 
 /* The panel of queries from q on: shares, gradients of scores, and what they give d_queries. */
@@ -84,28 +96,32 @@ static void panel_back(const struct flash_job *job, const struct backward *b, st
                        int64_t q) {
     const int64_t dim = job->heads.head_dim, ahead = at.q0 + q - at.k0;
     const int64_t n_sums = padded_rows(dim), n_depth = smaller(TILE_COLS, at.n_queries - q);
-    multiply_panel(b->shares, padded_rows(at.n_keys), b->keys, b->queries + q * dim, dim,
+    const int64_t n_seen = smaller(at.n_keys, ahead + TILE_COLS);
+    multiply_panel(b->shares, padded_rows(n_seen), b->keys, b->queries + q * dim, dim,
                    job->heads.scale, 0);
-    multiply_panel(b->d_scores, padded_rows(at.n_keys), b->values, b->d_ys + q * dim, dim, 1, 0);
-    mask_panel(b->shares, at.n_keys, ahead);
-    soften_back(b, q, at.n_keys, job->heads.scale);
-    multiply_panel(b->d_queries + q * n_sums, n_sums, b->keys_by_dim, b->d_scores, at.n_keys, 1, 1);
-    for (int64_t k = 0; k < at.n_keys; k += TILE_ROWS) {
-        const int64_t n = smaller(TILE_ROWS, at.n_keys - k);
+    multiply_panel(b->d_scores, padded_rows(n_seen), b->values, b->d_ys + q * dim, dim, 1, 0);
+    mask_panel(b->shares, n_seen, ahead);
+    soften_back(b, q, n_seen, job->heads.scale);
+    for (int64_t p = 0; p < n_sums; p += TILE_ROWS)
+        multiply_tile((tile_how){b->d_queries + q * n_sums + p * TILE_COLS, TILE_COLS, 1, 1},
+                      b->keys_by_dim + p * at.n_keys, b->d_scores, n_seen);
+    for (int64_t k = 0; k < n_seen; k += TILE_ROWS) {
+        const int64_t n = smaller(TILE_ROWS, n_seen - k);
         const int64_t to = k * at.n_queries + q * TILE_ROWS;
         pack_left(b->shares_by_key + to, b->shares + k * TILE_COLS, TILE_COLS, 1, n, n_depth);
         pack_left(b->d_scores_by_key + to, b->d_scores + k * TILE_COLS, TILE_COLS, 1, n, n_depth);
     }
 }
 
-/* Adds left x right to the rows of keys in d_qkv, columns of one head; queries from q on. */
+/* Adds left x right to the rows of keys in d_qkv, columns of one head. */
 static void add_to_keys(const struct flash_job *job, float *to, const float *lefts,
-                        const float *rights, struct place at, int64_t q) {
-    const int64_t dim = job->heads.head_dim, depth = at.n_queries - q;
+                        const float *rights, struct place at) {
+    const int64_t dim = job->heads.head_dim;
     for (int64_t p = 0; p < dim; p += TILE_COLS) {
-        const float *right = rights + p * at.n_queries + q * TILE_COLS;
         for (int64_t k = 0; k < at.n_keys; k += TILE_ROWS) {
+            const int64_t q = first_panel(at, k), depth = at.n_queries - q;
             const float *left = lefts + k * at.n_queries + q * TILE_ROWS;
+            const float *right = rights + p * at.n_queries + q * TILE_COLS;
             const tile_how how = {to + k * job->cols + p, job->cols, 1, 1};
             if (at.n_keys - k >= TILE_ROWS && dim - p >= TILE_COLS)
                 multiply_tile(how, left, right, depth);
@@ -124,14 +140,12 @@ static void key_block_back(const struct flash_job *job, const struct backward *b
     pack_lefts(b->keys, keys, job->cols, 1, at.n_keys, dim);
     pack_lefts(b->keys_by_dim, keys, 1, job->cols, dim, at.n_keys);
     pack_lefts(b->values, values, job->cols, 1, at.n_keys, dim);
-    /* Panels of queries that all come before the first key see none of them. */
-    const int64_t seen = at.k0 > at.q0 ? (at.k0 - at.q0) / TILE_COLS * TILE_COLS : 0;
-    for (int64_t q = seen; q < at.n_queries; q += TILE_COLS)
+    for (int64_t q = first_panel(at, 0); q < at.n_queries; q += TILE_COLS)
         panel_back(job, b, at, q);
-    add_to_keys(job, job->d_qkv + row + value_column(job, kv), b->shares_by_key, b->d_ys_by_dim, at,
-                seen);
+    add_to_keys(job, job->d_qkv + row + value_column(job, kv), b->shares_by_key, b->d_ys_by_dim,
+                at);
     add_to_keys(job, job->d_qkv + row + key_column(job, kv), b->d_scores_by_key, b->queries_by_dim,
-                at, seen);
+                at);
 }
 
 static void query_block_back(const struct flash_job *job, const struct backward *b, struct place at,
