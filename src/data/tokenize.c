@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "data/corpus.h"
 #include "data/encoder.h"
-#include "data/feed.h"
+#include "data/portions.h"
 #include "data/shard.h"
 
 #include <string.h>
@@ -44,12 +44,12 @@ strait_err strait_tokenize_shard(const strait_tokenize_spec *spec, int64_t index
 }
 
 /* The ids of all pieces of a portion, with an end after each document. */
-static strait_err encode_portion(void *arg, int worker, strait_feed_portion *portion) {
+static strait_err encode_portion(void *arg, int worker, strait_portion *portion) {
     struct job *job = arg;
     size_t start = 0;
     portion->ids.n = 0;
     for (size_t i = 0; i < portion->n_ends; i++) {
-        const strait_feed_end *end = &portion->ends[i];
+        const strait_portion_end *end = &portion->ends[i];
         const int32_t *ids = NULL;
         size_t n = 0;
         STRAIT_TRY(strait_encoder_encode(job->encoders[worker], portion->text.data + start,
@@ -98,8 +98,7 @@ static strait_err write_ids(struct job *job, const int32_t *ids, size_t n) {
     return STRAIT_OK;
 }
 
-static strait_err write_portion(void *arg, strait_feed_portion *portion, int64_t taken,
-                                int64_t total) {
+static strait_err write_portion(void *arg, strait_portion *portion, int64_t taken, int64_t total) {
     struct job *job = arg;
     STRAIT_TRY(write_ids(job, portion->ids.data, portion->ids.n));
     for (size_t i = 0; i < portion->n_ends; i++)
@@ -132,13 +131,13 @@ static strait_err run_job(struct job *job) {
     STRAIT_TRY(strait_alloc(n, sizeof *job->encoders, "encoders", (void **)&job->encoders));
     for (int i = 0; i < job->n_workers; i++)
         STRAIT_TRY(strait_encoder_open(spec->tokenizer, &job->encoders[i]));
-    strait_feed_spec feed = {.text = spec->text,
-                             .n_threads = job->n_workers,
-                             .work = encode_portion,
-                             .after = write_portion,
-                             .arg = job};
+    strait_portions_spec feed = {.text = spec->text,
+                                 .n_threads = job->n_workers,
+                                 .work = encode_portion,
+                                 .after = write_portion,
+                                 .arg = job};
     feed.text.piece_bytes = strait_tokenizer_may_cut_lines(spec->tokenizer) ? PIECE_BYTES : 0;
-    STRAIT_TRY(strait_feed_run(&feed));
+    STRAIT_TRY(strait_portions_run(&feed));
     if (job->counts.tokens == 0)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: there is no text in the files given", spec->out);
     if (job->writer != NULL) STRAIT_TRY(end_shard(job));
@@ -149,7 +148,7 @@ static strait_err run_job(struct job *job) {
 }
 
 strait_err strait_tokenize_run(const strait_tokenize_spec *spec, strait_tokenize_counts *out) {
-    struct job job = {.spec = spec, .n_workers = strait_feed_workers(spec->n_threads)};
+    struct job job = {.spec = spec, .n_workers = strait_portions_workers(spec->n_threads)};
     const strait_err err = run_job(&job);
     if (err == STRAIT_OK) *out = job.counts;
     strait_shard_writer_close(&job.writer);

@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "data/encoder.h"
-#include "data/feed.h"
+#include "data/portions.h"
 #include "data/tokenizer/pairs.h"
 #include "data/tokenizer/words.h"
 #include "data/tokenizer/write.h"
@@ -29,7 +29,7 @@ static strait_err count_word(void *arg, const unsigned char *word, size_t n) {
     return strait_words_add(arg, word, n, 1);
 }
 
-static strait_err count_portion(void *arg, int worker, strait_feed_portion *portion) {
+static strait_err count_portion(void *arg, int worker, strait_portion *portion) {
     struct training *t = arg;
     size_t start = 0;
     for (size_t i = 0; i < portion->n_ends; i++) {
@@ -47,8 +47,7 @@ static void report(const struct training *t, int is_learning, int64_t done, int6
     t->spec->progress(t->spec->arg, &progress);
 }
 
-static strait_err report_portion(void *arg, strait_feed_portion *portion, int64_t taken,
-                                 int64_t total) {
+static strait_err report_portion(void *arg, strait_portion *portion, int64_t taken, int64_t total) {
     (void)portion;
     report(arg, 0, taken, total);
     return STRAIT_OK;
@@ -61,14 +60,14 @@ static strait_err count_words(struct training *t) {
     STRAIT_TRY(strait_alloc(n, sizeof *t->words, "word counts", (void **)&t->words));
     for (int i = 0; i < t->n_workers; i++)
         STRAIT_TRY(strait_encoder_open(t->splitter, &t->encoders[i]));
-    strait_feed_spec feed = {.text = t->spec->text,
-                             .n_threads = t->n_workers,
-                             .limit_bytes = t->spec->limit_bytes,
-                             .work = count_portion,
-                             .after = report_portion,
-                             .arg = t};
+    strait_portions_spec feed = {.text = t->spec->text,
+                                 .n_threads = t->n_workers,
+                                 .limit_bytes = t->spec->limit_bytes,
+                                 .work = count_portion,
+                                 .after = report_portion,
+                                 .arg = t};
     feed.text.piece_bytes = strait_tokenizer_may_cut_lines(t->splitter) ? PIECE_BYTES : 0;
-    STRAIT_TRY(strait_feed_run(&feed));
+    STRAIT_TRY(strait_portions_run(&feed));
     for (int i = 1; i < t->n_workers; i++) {
         STRAIT_TRY(strait_words_join(&t->words[0], &t->words[i]));
         strait_words_fini(&t->words[i]);
@@ -111,7 +110,7 @@ static strait_err train(struct training *t, const char *path) {
 
 strait_err strait_tokenizer_train(const strait_tokenizer_train_spec *spec, const char *path,
                                   int32_t *n_tokens) {
-    struct training t = {.spec = spec, .n_workers = strait_feed_workers(spec->n_threads)};
+    struct training t = {.spec = spec, .n_workers = strait_portions_workers(spec->n_threads)};
     const strait_err err = train(&t, path);
     if (err == STRAIT_OK) *n_tokens = (int32_t)t.made.vocab.n_ids;
     strait_pairs_close(&t.pairs);

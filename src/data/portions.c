@@ -1,4 +1,4 @@
-#include "data/feed.h"
+#include "data/portions.h"
 
 #include "base/alloc.h"
 #include "base/pool.h"
@@ -21,7 +21,7 @@ typedef struct fault {
 } fault;
 
 struct batch {
-    strait_feed_portion portions[N_PORTIONS];
+    strait_portion portions[N_PORTIONS];
     fault faults[N_PORTIONS];
     int n;
     int64_t taken;
@@ -29,7 +29,7 @@ struct batch {
 };
 
 struct feed {
-    const strait_feed_spec *spec;
+    const strait_portions_spec *spec;
     struct strait_text *text;
     struct strait_pool *pool;
     struct batch *batches; // two: one is worked on while the other is read
@@ -49,7 +49,7 @@ static strait_err report(const fault *f) {
     return f->err == STRAIT_OK ? STRAIT_OK : STRAIT_FAIL(f->err, "%s", f->detail);
 }
 
-static strait_err fill_portion(struct feed *feed, strait_feed_portion *portion) {
+static strait_err fill_portion(struct feed *feed, strait_portion *portion) {
     portion->n_ends = portion->text.n = 0;
     while (portion->text.n < PORTION_BYTES && !feed->is_over) {
         feed->piece.text = portion->text; // the piece is appended in place
@@ -61,8 +61,8 @@ static strait_err fill_portion(struct feed *feed, strait_feed_portion *portion) 
         if (feed->is_over) break;
         STRAIT_TRY(strait_buffer_room((void **)&portion->ends, &portion->end_room,
                                       portion->n_ends + 1, sizeof *portion->ends));
-        portion->ends[portion->n_ends++] = (strait_feed_end){portion->text.n,
-                                                             feed->piece.ends_document};
+        portion->ends[portion->n_ends++] = (strait_portion_end){portion->text.n,
+                                                                feed->piece.ends_document};
     }
     feed->n_bytes += (int64_t)portion->text.n;
     if (feed->spec->limit_bytes > 0 && feed->n_bytes >= feed->spec->limit_bytes) feed->is_over = 1;
@@ -93,7 +93,7 @@ static void run_task(void *arg, int task) {
 }
 
 static strait_err conclude(struct feed *feed, struct batch *batch) {
-    const strait_feed_spec *spec = feed->spec;
+    const strait_portions_spec *spec = feed->spec;
     for (int i = 0; i < batch->n; i++) {
         STRAIT_TRY(report(&batch->faults[i]));
         if (spec->after != NULL)
@@ -104,7 +104,7 @@ static strait_err conclude(struct feed *feed, struct batch *batch) {
 }
 
 static strait_err run_all(struct feed *feed) {
-    const int n_workers = strait_feed_workers(feed->spec->n_threads);
+    const int n_workers = strait_portions_workers(feed->spec->n_threads);
     STRAIT_TRY(strait_alloc(2, sizeof *feed->batches, "text", (void **)&feed->batches));
     STRAIT_TRY(strait_text_open(&feed->spec->text, &feed->text));
     STRAIT_TRY(strait_pool_open(n_workers, &feed->pool));
@@ -123,13 +123,13 @@ static strait_err run_all(struct feed *feed) {
     return STRAIT_OK;
 }
 
-int strait_feed_workers(int n_threads) {
+int strait_portions_workers(int n_threads) {
     if (n_threads > 0) return n_threads < 256 ? n_threads : 256;
     const long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > 256 ? 256 : (int)n;
 }
 
-strait_err strait_feed_run(const strait_feed_spec *spec) {
+strait_err strait_portions_run(const strait_portions_spec *spec) {
     struct feed feed = {.spec = spec};
     const strait_err err = run_all(&feed);
     strait_pool_close(&feed.pool);

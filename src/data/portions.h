@@ -1,4 +1,4 @@
-/* feed.h - text read ahead and worked on by several threads.
+/* portions.h - text read ahead and worked on by several threads.
  *
  * The text comes in portions: a long piece of one document, or several short documents. While the
  * threads work on some portions, one of them reads the next. */
@@ -11,35 +11,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct strait_feed_end {
+typedef struct strait_portion_end {
     size_t at;         // where a piece ends in the portion's text
     int ends_document; // or only a part of one
-} strait_feed_end;
+} strait_portion_end;
 
-typedef struct strait_feed_portion {
+typedef struct strait_portion {
     strait_buffer text;
-    strait_feed_end *ends;
+    strait_portion_end *ends;
     size_t n_ends, end_room;
     strait_ids ids; // for the work to fill
-} strait_feed_portion;
+} strait_portion;
 
-typedef struct strait_feed_spec {
+typedef struct strait_portions_spec {
     strait_text_spec text;
     int n_threads;       // 0: one per core
     int64_t limit_bytes; // stop reading after about so much text; 0: never
 
-    /* Any thread, in any order. `worker` is below strait_feed_workers; no two threads have the
+    /* Any thread, in any order. `worker` is below strait_portions_workers; no two threads have the
      * same at one time. */
-    strait_err (*work)(void *arg, int worker, strait_feed_portion *portion);
+    strait_err (*work)(void *arg, int worker, strait_portion *portion);
 
     /* The caller's thread, in order. `taken` of `total` bytes are read (total 0: unknown). May be
      * NULL. */
-    strait_err (*after)(void *arg, strait_feed_portion *portion, int64_t taken, int64_t total);
+    strait_err (*after)(void *arg, strait_portion *portion, int64_t taken, int64_t total);
     void *arg;
-} strait_feed_spec;
+} strait_portions_spec;
 
-/* How many workers strait_feed_run uses for n_threads. */
-int strait_feed_workers(int n_threads);
+/* How many workers strait_portions_run uses for n_threads. */
+int strait_portions_workers(int n_threads);
 
 /* Runs through all the text. The first error, of reading or of work, ends it. */
-strait_err strait_feed_run(const strait_feed_spec *spec);
+strait_err strait_portions_run(const strait_portions_spec *spec);

@@ -1,0 +1,147 @@
+/* cmd_tokenize.c - strait tokenize: text to token shards. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "commands.h"
+#include "data/tokenize.h"
+#include "progress.h"
+
+#include <string.h>
+
+static const char *tokenizer_path, *out, *field, *format = "auto";
+static int64_t n_threads, shard_tokens;
+static int has_no_end, is_forced;
+
+static const strait_flag flags[] = {
+    {"tokenizer", 't', STRAIT_FLAG_TEXT, &tokenizer_path, "FILE", "the tokenizer.json to use"},
+    {"out", 'o', STRAIT_FLAG_TEXT, &out, "NAME.bin",
+     "the shard to write; its manifest is NAME.json"},
+    {"field", 0, STRAIT_FLAG_TEXT, &field, "KEY",
+     "the key of the text in JSON Lines (default text)"},
+    {"format", 0, STRAIT_FLAG_TEXT, &format, "KIND",
+     "text, jsonl or auto: by the file's name (default)"},
+    {"threads", 0, STRAIT_FLAG_INT, &n_threads, "N", "threads (default: one per core)"},
+    {"shard-tokens", 0, STRAIT_FLAG_INT, &shard_tokens, "N",
+     "cut into NAME-00000.bin and on, N tokens each"},
+    {"no-eot", 0, STRAIT_FLAG_SWITCH, &has_no_end, NULL,
+     "no end-of-text token after each document"},
+    {"force", 'f', STRAIT_FLAG_SWITCH, &is_forced, NULL, "overwrite what is there"},
+    {NULL},
+};
+
+typedef struct display {
+    strait_progress progress;
+    double start;
+    int last_tenth;
+} display;
+
+static void show(void *arg, const strait_tokenize_counts *counts) {
+    display *d = arg;
+    const double seconds = strait_clock_seconds() - d->start + 1e-9;
+    const double part = counts->total > 0 ? (double)counts->taken / (double)counts->total : 0.0;
+    const int tenth = (int)(part * 10.0);
+    char bar[32] = "";
+    for (int i = 0; counts->total > 0 && i < 20; i++)
+        bar[i] = i < (int)(part * 20.0) ? '#' : '.';
+    strait_progress_show(&d->progress, tenth > d->last_tenth, 0,
+                         "tokenize %s %3.0f%%  %.1f MB  %lld tokens  %.1f MB/s", bar, part * 100.0,
+                         (double)counts->bytes / 1e6, (long long)counts->tokens,
+                         (double)counts->bytes / 1e6 / seconds);
+    if (tenth > d->last_tenth) d->last_tenth = tenth;
+}
+
+static strait_err choose_format(strait_text_format *chosen) {
+    static const char *const names[] = {"auto", "text", "jsonl"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(format, names[i]) != 0) continue;
+        *chosen = (strait_text_format)i;
+        return STRAIT_OK;
+    }
+    return STRAIT_FAIL(STRAIT_ECONFIG, "--format %s: expected auto, text or jsonl", format);
+}
+
+static strait_err refuse_existing(const char *path) {
+    if (is_forced || !strait_file_exists(path)) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "%s is there already; --force overwrites it", path);
+}
+
+static strait_err check_outputs(const strait_tokenize_spec *spec) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_tokenize_shard(spec, 0, path));
+    STRAIT_TRY(refuse_existing(path));
+    STRAIT_TRY(strait_tokenize_manifest(out, path));
+    return refuse_existing(path);
+}
+
+static strait_err check_flags(int n_words) {
+    if (tokenizer_path == NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: --tokenizer FILE is missing");
+    if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: --out NAME.bin is missing");
+    if (n_words == 0) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: no files; - is standard input");
+    if (n_threads < 0 || n_threads > 256)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--threads %lld: expected 1 to 256",
+                           (long long)n_threads);
+    if (shard_tokens < 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--shard-tokens %lld: expected 1 or more",
+                           (long long)shard_tokens);
+    return STRAIT_OK;
+}
+
+static void say_counts(display *d, const strait_tokenize_counts *counts) {
+    const double seconds = strait_clock_seconds() - d->start;
+    strait_progress_say(&d->progress,
+                        "%s: %lld tokens of %lld documents, %.2f bytes each, in %lld shard%s; "
+                        "%.1f s, %.1f MB/s",
+                        out, (long long)counts->tokens, (long long)counts->documents,
+                        (double)counts->bytes / (double)counts->tokens, (long long)counts->shards,
+                        counts->shards == 1 ? "" : "s", seconds,
+                        (double)counts->bytes / 1e6 / seconds);
+    if (counts->dropped > 0)
+        strait_progress_say(&d->progress,
+                            "warning: %lld characters have no token in %s and were left out",
+                            (long long)counts->dropped, tokenizer_path);
+}
+
+static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_words,
+                           const char **words) {
+    display d = {.last_tenth = 0};
+    strait_progress_init(&d.progress);
+    d.start = strait_clock_seconds();
+    strait_tokenize_spec spec = {.tokenizer = tokenizer,
+                                 .text = {.paths = words, .n_paths = n_words, .field = field},
+                                 .out = out,
+                                 .shard_tokens = shard_tokens,
+                                 .n_threads = (int)n_threads,
+                                 .end = has_no_end ? -1 : strait_tokenizer_end(tokenizer),
+                                 .progress = show,
+                                 .arg = &d};
+    STRAIT_TRY(choose_format(&spec.text.format));
+    STRAIT_TRY(check_outputs(&spec));
+    if (!has_no_end && spec.end < 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s has no end-of-text token; --no-eot does without one",
+                           tokenizer_path);
+    strait_tokenize_counts counts = {0};
+    STRAIT_TRY(strait_tokenize_run(&spec, &counts));
+    say_counts(&d, &counts);
+    return STRAIT_OK;
+}
+
+static strait_err run(int n_words, const char **words) {
+    STRAIT_TRY(check_flags(n_words));
+    struct strait_tokenizer *tokenizer = NULL;
+    STRAIT_TRY(strait_tokenizer_open(tokenizer_path, &tokenizer));
+    const strait_err err = tokenize(tokenizer, n_words, words);
+    strait_tokenizer_close(&tokenizer);
+    return err;
+}
+
+const strait_command strait_cmd_tokenize = {
+    .name = "tokenize",
+    .usage = "--tokenizer tokenizer.json --out NAME.bin FILES...",
+    .summary = "turn text into token shards",
+    .about =
+        "Reads plain text (a file is a document) and JSON Lines (a line is a document), packed\n"
+        "by gzip, xz or zstd or not, and writes a token shard and its manifest. \"-\" is\n"
+        "standard input.",
+    .flags = flags,
+    .run = run,
+};

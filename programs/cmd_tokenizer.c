@@ -1,0 +1,243 @@
+/* cmd_tokenizer.c - strait tokenizer: learn a tokenizer, look at one, try one. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "commands.h"
+#include "data/decoder.h"
+#include "data/encoder.h"
+#include "data/text.h"
+#include "data/tokenizer_train.h"
+#include "progress.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *tokenizer_path, *out, *pattern = "gpt2", *field;
+static int64_t vocab, n_threads, limit_mb;
+static int is_forced, has_stats, has_template;
+static strait_flag_list specials;
+
+static const strait_flag flags[] = {
+    {"vocab", 0, STRAIT_FLAG_INT, &vocab, "N", "train: how many tokens"},
+    {"out", 'o', STRAIT_FLAG_TEXT, &out, "FILE", "train: the tokenizer.json to write"},
+    {"pattern", 0, STRAIT_FLAG_TEXT, &pattern, "NAME",
+     "train: how text is cut into words: gpt2 or llama3"},
+    {"special", 0, STRAIT_FLAG_LIST, &specials, "TEXT",
+     "train: a special token (default <|endoftext|>); repeat"},
+    {"limit-mb", 0, STRAIT_FLAG_INT, &limit_mb, "N", "train: learn from the first N MB only"},
+    {"threads", 0, STRAIT_FLAG_INT, &n_threads, "N", "train: threads (default: one per core)"},
+    {"force", 'f', STRAIT_FLAG_SWITCH, &is_forced, NULL, "train: overwrite what is there"},
+    {"tokenizer", 't', STRAIT_FLAG_TEXT, &tokenizer_path, "FILE",
+     "encode, decode, info: the tokenizer.json"},
+    {"field", 0, STRAIT_FLAG_TEXT, &field, "KEY",
+     "train, encode: the key of the text in JSON Lines"},
+    {"template", 0, STRAIT_FLAG_SWITCH, &has_template, NULL,
+     "encode: with the tokens the file puts around a text"},
+    {"stats", 0, STRAIT_FLAG_SWITCH, &has_stats, NULL,
+     "encode: a JSON line about speed, to standard error"},
+    {NULL},
+};
+
+typedef struct display {
+    strait_progress progress;
+    int last_tenth, was_learning;
+} display;
+
+static void show(void *arg, const strait_tokenizer_progress *p) {
+    display *d = arg;
+    const double part = p->total > 0 ? (double)p->done / (double)p->total : 0.0;
+    const int tenth = (int)(part * 10.0);
+    if (p->is_learning != d->was_learning) d->last_tenth = 0;
+    d->was_learning = p->is_learning;
+    const int is_due = tenth > d->last_tenth;
+    if (p->is_learning)
+        strait_progress_show(&d->progress, is_due, 0, "learning  %3.0f%%  %lld of %lld tokens",
+                             part * 100.0, (long long)p->done, (long long)p->total);
+    else
+        strait_progress_show(&d->progress, is_due, 0, "reading   %3.0f%%  %.1f MB of files",
+                             part * 100.0, (double)p->done / 1e6);
+    if (is_due) d->last_tenth = tenth;
+}
+
+static strait_err check_training(int n_words) {
+    if (vocab < 257 || vocab > 1 << 20)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--vocab %lld: expected 257 to %d", (long long)vocab,
+                           1 << 20);
+    if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: --out FILE is missing");
+    if (n_words == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: no files; - is standard input");
+    if (n_threads < 0 || n_threads > 256)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--threads %lld: expected 1 to 256",
+                           (long long)n_threads);
+    if (limit_mb < 0 || limit_mb > 1 << 30)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--limit-mb %lld: expected 1 or more",
+                           (long long)limit_mb);
+    if (!is_forced && strait_file_exists(out))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s is there already; --force overwrites it", out);
+    return STRAIT_OK;
+}
+
+static strait_err train(int n_words, const char **words) {
+    STRAIT_TRY(check_training(n_words));
+    if (specials.n == 0) specials = (strait_flag_list){{"<|endoftext|>"}, 1};
+    display d = {.last_tenth = 0};
+    strait_progress_init(&d.progress);
+    const double start = strait_clock_seconds();
+    const strait_tokenizer_train_spec spec = {
+        .text = {.paths = words, .n_paths = n_words, .field = field},
+        .vocab = (int32_t)vocab,
+        .pattern = pattern,
+        .specials = specials.items,
+        .n_specials = specials.n,
+        .n_threads = (int)n_threads,
+        .limit_bytes = limit_mb * 1000000,
+        .progress = show,
+        .arg = &d};
+    int32_t n_tokens = 0;
+    STRAIT_TRY(strait_tokenizer_train(&spec, out, &n_tokens));
+    strait_progress_say(&d.progress, "%s: %d tokens, learned in %.1f s", out, n_tokens,
+                        strait_clock_seconds() - start);
+    if (n_tokens < vocab)
+        strait_progress_say(&d.progress,
+                            "warning: the text has no pair of tokens left that occurs twice; %lld "
+                            "were asked for",
+                            (long long)vocab);
+    return STRAIT_OK;
+}
+
+/* The tokenizer of --tokenizer. */
+static strait_err open_chosen(const char *command, struct strait_tokenizer **tokenizer) {
+    if (tokenizer_path == NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer %s: --tokenizer FILE is missing", command);
+    return strait_tokenizer_open(tokenizer_path, tokenizer);
+}
+
+typedef struct encode_counts {
+    size_t bytes, tokens;
+    double seconds;
+} encode_counts;
+
+static strait_err encode_all(struct strait_encoder *encoder, struct strait_text *text,
+                             encode_counts *counts) {
+    strait_text_piece piece = {.is_over = 0};
+    strait_err err = STRAIT_OK;
+    for (;;) {
+        const int32_t *ids = NULL;
+        size_t n = 0;
+        piece.text.n = 0;
+        err = strait_text_next(text, &piece);
+        if (err != STRAIT_OK || piece.is_over) break;
+        const double start = strait_clock_seconds();
+        err = strait_encoder_encode(encoder, piece.text.data, piece.text.n,
+                                    has_template ? STRAIT_ENCODE_TEMPLATE : 0, &ids, &n);
+        if (err != STRAIT_OK) break;
+        counts->seconds += strait_clock_seconds() - start;
+        counts->bytes += piece.text.n;
+        counts->tokens += n;
+        for (size_t i = 0; i < n; i++)
+            printf(i + 1 < n ? "%d " : "%d\n", ids[i]);
+    }
+    strait_alloc_free(piece.text.data);
+    return err;
+}
+
+static strait_err encode(int n_words, const char **words) {
+    struct strait_tokenizer *tokenizer = NULL;
+    struct strait_encoder *encoder = NULL;
+    struct strait_text *text = NULL;
+    encode_counts counts = {0};
+    static const char *input[] = {"-"};
+    const strait_text_spec spec = {
+        .paths = n_words > 0 ? words : input, .n_paths = n_words > 0 ? n_words : 1, .field = field};
+    strait_err err = open_chosen("encode", &tokenizer);
+    if (err == STRAIT_OK) err = strait_encoder_open(tokenizer, &encoder);
+    if (err == STRAIT_OK) err = strait_text_open(&spec, &text);
+    if (err == STRAIT_OK) err = encode_all(encoder, text, &counts);
+    if (err == STRAIT_OK && has_stats)
+        fprintf(stderr,
+                "{\"bytes\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"mb_per_s\": %.3f}\n",
+                counts.bytes, counts.tokens, counts.seconds,
+                (double)counts.bytes / 1e6 / (counts.seconds + 1e-12));
+    strait_text_close(&text);
+    strait_encoder_close(&encoder);
+    strait_tokenizer_close(&tokenizer);
+    return err;
+}
+
+static strait_err read_id(const struct strait_tokenizer *tokenizer, const char *word, int32_t *id) {
+    char *end = NULL;
+    errno = 0;
+    const long value = strtol(word, &end, 10);
+    if (errno != 0 || end == word || *end != '\0' || value < 0 ||
+        value >= strait_tokenizer_vocab(tokenizer))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "\"%s\": expected an id from 0 to %d", word,
+                           strait_tokenizer_vocab(tokenizer) - 1);
+    *id = (int32_t)value;
+    return STRAIT_OK;
+}
+
+static strait_err decode_words(const struct strait_tokenizer *tokenizer, int n_words,
+                               const char **words) {
+    strait_decoder decoder;
+    unsigned char *text = NULL;
+    strait_err err = strait_alloc(strait_decoder_bound(tokenizer), 1, "text", (void **)&text);
+    strait_decoder_init(&decoder, tokenizer);
+    for (int i = 0; err == STRAIT_OK && i < n_words; i++) {
+        int32_t id = 0;
+        err = read_id(tokenizer, words[i], &id);
+        if (err == STRAIT_OK)
+            (void)fwrite(text, 1, strait_decoder_push(&decoder, id, text), stdout);
+    }
+    if (err == STRAIT_OK) (void)fwrite(text, 1, strait_decoder_finish(&decoder, text), stdout);
+    strait_alloc_free(text);
+    return err;
+}
+
+static strait_err decode(int n_words, const char **words) {
+    struct strait_tokenizer *tokenizer = NULL;
+    STRAIT_TRY(open_chosen("decode", &tokenizer));
+    const strait_err err = decode_words(tokenizer, n_words, words);
+    strait_tokenizer_close(&tokenizer);
+    return err;
+}
+
+static strait_err info(int n_words, const char **words) {
+    struct strait_tokenizer *tokenizer = NULL;
+    if (tokenizer_path == NULL && n_words > 0) tokenizer_path = words[0];
+    STRAIT_TRY(open_chosen("info", &tokenizer));
+    printf("tokens       %d\nvocabulary   %d\nfingerprint  %s\nend of text  %d\nlong texts   %s\n",
+           strait_tokenizer_count(tokenizer), strait_tokenizer_vocab(tokenizer),
+           strait_tokenizer_fingerprint(tokenizer), strait_tokenizer_end(tokenizer),
+           strait_tokenizer_may_cut_lines(tokenizer) ? "cut after lines for several threads"
+                                                     : "encoded whole");
+    strait_tokenizer_close(&tokenizer);
+    return STRAIT_OK;
+}
+
+static strait_err run(int n_words, const char **words) {
+    static const struct {
+        const char *name;
+        strait_err (*run)(int n_words, const char **words);
+    } actions[] = {{"train", train}, {"encode", encode}, {"decode", decode}, {"info", info}};
+    for (size_t i = 0; n_words > 0 && i < sizeof actions / sizeof *actions; i++)
+        if (strcmp(actions[i].name, words[0]) == 0) return actions[i].run(n_words - 1, words + 1);
+    return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer: expected train, encode, decode or info%s%s",
+                       n_words > 0 ? ", not " : "", n_words > 0 ? words[0] : "");
+}
+
+const strait_command strait_cmd_tokenizer = {
+    .name = "tokenizer",
+    .usage = "train --vocab N --out tokenizer.json FILES...\n"
+             "       strait tokenizer encode --tokenizer FILE [FILES...]\n"
+             "       strait tokenizer decode --tokenizer FILE IDS...\n"
+             "       strait tokenizer info FILE",
+    .summary = "learn a tokenizer, or try one",
+    .about =
+        "train learns byte-level byte-pair encoding from text and writes a tokenizer.json that\n"
+        "Hugging Face tokenizers read too. encode prints the ids of each document on a line;\n"
+        "decode prints the text of ids.",
+    .flags = flags,
+    .run = run,
+};
