@@ -43,16 +43,21 @@ static strait_err read_args(const json_t *event, strait_trace_span *out) {
     return get_int(args, "microbatch", 0, &out->microbatch);
 }
 
-static strait_err read_span(const json_t *event, int64_t offset_ns, strait_trace_span *out) {
+static strait_err read_place(const json_t *event, strait_trace_span *out) {
     int lane = 0;
-    int64_t ns = 0;
     STRAIT_TRY(strait_json_string(event, "name", &out->name));
     STRAIT_TRY(get_int(event, "pid", 0, &out->stage));
     STRAIT_TRY(get_int(event, "tid", 0, &lane));
+    out->lane = (strait_trace_lane)lane;
+    return STRAIT_OK;
+}
+
+static strait_err read_span(const json_t *event, int64_t offset_ns, strait_trace_span *out) {
+    int64_t ns = 0;
+    STRAIT_TRY(read_place(event, out));
     STRAIT_TRY(get_ns(event, "ts", &out->start_ns));
     STRAIT_TRY(get_ns(event, "dur", &ns));
     STRAIT_TRY(read_args(event, out));
-    out->lane = (strait_trace_lane)lane;
     out->end_ns = out->start_ns + ns;
     if (strait_trace_check(out) != STRAIT_OK) return STRAIT_EDATA; // the words are noted
     out->start_ns += offset_ns;
@@ -70,11 +75,9 @@ static strait_err read_events(struct merger *m, const json_t *events, int64_t of
         const json_t *event = json_array_get(events, i);
         const char *kind = json_string_value(json_object_get(event, "ph"));
         if (kind != NULL && strcmp(kind, "M") == 0) continue; // names, which we write anew
-        strait_err err = STRAIT_EDATA;
-        if (kind == NULL || strcmp(kind, "X") != 0)
-            err = STRAIT_FAIL(STRAIT_EDATA, "\"ph\" is not \"X\"");
-        else
-            err = read_span(event, offset_ns, &m->spans[m->n_spans]);
+        const int is_span = kind != NULL && strcmp(kind, "X") == 0;
+        const strait_err err = is_span ? read_span(event, offset_ns, &m->spans[m->n_spans])
+                                       : STRAIT_FAIL(STRAIT_EDATA, "\"ph\" is not \"X\"");
         if (err != STRAIT_OK) {
             strait_err_prefix("event %zu", i);
             return err;
