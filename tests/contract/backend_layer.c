@@ -99,7 +99,7 @@ static void rotation(void **state) {
                                                  .n_key = groups[g][1],
                                                  .head_dim = dims[d],
                                                  .seq_len = lengths[t]}},
-                               5e-6);
+                               1e-5);
 }
 
 static void run_swiglu(struct rig *rig, shape s) {

@@ -55,18 +55,31 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
     return STRAIT_OK;
 }
 
-/* The gradient through the norm of one head, in place; the part of the gain goes to d_gain. */
-static void norm_head_back(float *d, float *d_gain, const float *x, const float *gain, double scale,
-                           int dim) {
+/* The gradient through the norm of one head, in place. */
+static void norm_head_back(float *d, const float *x, const float *gain, double scale, int dim) {
     double dot = 0;
     for (int i = 0; i < dim; i++)
         dot += (double)d[i] * (gain ? (double)gain[i] : 1) * (double)x[i] * scale;
     dot /= dim;
     for (int i = 0; i < dim; i++) {
-        const double normed = (double)x[i] * scale;
         const double d_normed = (double)d[i] * (gain ? (double)gain[i] : 1);
-        if (gain != NULL) d_gain[i] += (float)((double)d[i] * normed);
-        d[i] = (float)(scale * (d_normed - normed * dot));
+        d[i] = (float)(scale * (d_normed - (double)x[i] * scale * dot));
+    }
+}
+
+/* Adds to d_gain[0..dim) what heads first to end - 1 owe it; d holds their gradients, turned back.
+ */
+static void gain_back(float *d_gain, const float *d, strait_tensor x, strait_tensor rstd, int first,
+                      int end, int dim) {
+    for (int i = 0; i < dim; i++) {
+        double sum = 0;
+        for (int64_t n = 0; n < x.rows; n++)
+            for (int h = first; h < end; h++) {
+                const int64_t at = n * x.cols + h * dim + i;
+                sum += (double)d[at] * (double)strait_cpu_f32(x)[at] *
+                       (double)strait_cpu_f32(rstd)[n * rstd.cols + h];
+            }
+        d_gain[i] += (float)sum;
     }
 }
 
@@ -79,24 +92,27 @@ static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait
     assert(d_x.cols == strait_cpu_qkv_cols(heads) && strait_cpu_same_shape(d_x, d_y));
     assert((x.data == NULL) == (rstd.data == NULL));
     assert(gain.data == NULL || d_gain.data != NULL);
-    for (int64_t n = 0; n < d_x.rows; n++) {
-        const float *from = strait_cpu_f32(d_y) + n * d_x.cols;
-        float *to = strait_cpu_f32(d_x) + n * d_x.cols;
-        const int64_t angle = n % heads.seq_len * half;
+    if (d_x.data != d_y.data) memcpy(d_x.data, d_y.data, strait_tensor_bytes(d_y));
+    float *d = strait_cpu_f32(d_x);
+    for (int64_t n = 0; n < d_x.rows; n++)
         for (int h = 0; h < n_heads; h++) {
-            turn(to + h * dim, from + h * dim, strait_cpu_f32(cos) + angle,
-                 strait_cpu_f32(sin) + angle, half, -1);
-            if (rstd.data == NULL) continue;
-            const int which = gain.data != NULL && h >= heads.n_query ? dim : 0;
-            norm_head_back(to + h * dim, gain.data ? strait_cpu_f32(d_gain) + which : NULL,
-                           strait_cpu_f32(x) + n * d_x.cols + h * dim,
-                           gain.data ? strait_cpu_f32(gain) + which : NULL,
+            const int64_t angle = n % heads.seq_len * half, at = n * d_x.cols + h * dim;
+            turn(d + at, d + at, strait_cpu_f32(cos) + angle, strait_cpu_f32(sin) + angle, half,
+                 -1);
+        }
+    if (rstd.data == NULL) return STRAIT_OK;
+    const float *g = strait_cpu_f32(gain);
+    if (g != NULL) {
+        gain_back(strait_cpu_f32(d_gain), d, x, rstd, 0, heads.n_query, dim);
+        gain_back(strait_cpu_f32(d_gain) + dim, d, x, rstd, heads.n_query, n_heads, dim);
+    }
+    for (int64_t n = 0; n < d_x.rows; n++)
+        for (int h = 0; h < n_heads; h++) {
+            const int64_t at = n * d_x.cols + h * dim;
+            norm_head_back(d + at, strait_cpu_f32(x) + at,
+                           g == NULL || h < heads.n_query ? g : g + dim,
                            (double)strait_cpu_f32(rstd)[n * n_heads + h], dim);
         }
-        if (to != from)
-            memcpy(to + n_heads * dim, from + n_heads * dim,
-                   (size_t)(heads.n_key * dim) * sizeof(float));
-    }
     return STRAIT_OK;
 }
 

@@ -51,6 +51,7 @@ enum {
 
 enum {
     TILE_COLS = TILE_VECTORS * LANES,
+    BLOCKS_MAX = 64,    // tasks of a kernel that leave sums behind
     TASK_VALUES = 16384 // of an elementwise task: long enough to be worth handing to a thread
 };
 
@@ -77,6 +78,18 @@ static inline void store_part(float *to, vec v, int64_t n) {
     memcpy(to, &v, (size_t)n * sizeof(float));
 }
 
+/* Whole vectors, but for the last of a row: `left` values from there on. */
+static inline vec load_some(const float *from, int64_t left) {
+    return left >= LANES ? load(from) : load_part(from, left);
+}
+
+static inline void store_some(float *to, vec v, int64_t left) {
+    if (left >= LANES)
+        store(to, v);
+    else
+        store_part(to, v, left);
+}
+
 static inline vec splat(float value) {
     return value - (vec){0};
 }
@@ -87,6 +100,19 @@ static inline vec choose(ivec mask, vec yes, vec no) {
 
 static inline vec larger(vec a, vec b) {
     return choose(a > b, a, b);
+}
+
+/* v in the first n lanes, `other` in the rest. */
+static inline vec lanes_below(vec v, int64_t n, float other) {
+    for (int64_t i = n; i < LANES; i++)
+        v[i] = other;
+    return v;
+}
+
+static inline vec vec_sqrt(vec v) {
+    for (int i = 0; i < LANES; i++)
+        v[i] = sqrtf(v[i]);
+    return v;
 }
 
 static inline float sum_lanes(vec v) {
@@ -149,7 +175,31 @@ static inline int64_t task_rows(int64_t cols) {
     return cols >= TASK_VALUES ? 1 : TASK_VALUES / (cols > 0 ? cols : 1);
 }
 
+/* Rows of a task that leaves a row of `cols` sums behind: the rows of all tasks fit cpu->left. */
+static inline int64_t block_rows(int64_t rows, int64_t cols) {
+    const int64_t n_blocks = smaller(BLOCKS_MAX, STRAIT_CPU_LEFT / cols);
+    return pieces(rows, n_blocks > 0 ? n_blocks : 1);
+}
+
+/* Adds the rows of sums that blocks left behind, first to last. */
+static inline void add_blocks(float *to, const float *blocks, int64_t n_blocks, int64_t cols) {
+    for (int64_t c = 0; c < cols; c++) {
+        double sum = 0;
+        for (int64_t b = 0; b < n_blocks; b++)
+            sum += (double)blocks[b * cols + c];
+        to[c] += (float)sum;
+    }
+}
+
 /* One family's fast kernels, written over the plain ones. */
 void SIMD(matmul)(struct strait_kernels *k);
 void SIMD(attention)(struct strait_kernels *k);
 void SIMD(attention_back)(struct strait_kernels *k);
+void SIMD(elementwise)(struct strait_kernels *k);
+void SIMD(cast)(struct strait_kernels *k);
+void SIMD(embed)(struct strait_kernels *k);
+void SIMD(norm)(struct strait_kernels *k);
+void SIMD(rotate)(struct strait_kernels *k);
+void SIMD(mlp)(struct strait_kernels *k);
+void SIMD(loss)(struct strait_kernels *k);
+void SIMD(optim)(struct strait_kernels *k);

@@ -1,0 +1,62 @@
+/* simd_cast.c - f32 to bf16 and back, and plain copies. */
+#include "backend/cpu/simd.h"
+
+struct cast {
+    void *y;
+    const void *x;
+    int64_t n; // values, or bytes of a copy
+};
+
+static void round_task(void *arg, int task) {
+    const struct cast *c = arg;
+    const int64_t first = (int64_t)task * TASK_VALUES, end = smaller(first + TASK_VALUES, c->n);
+    const float *x = c->x;
+    uint16_t *y = c->y;
+    for (int64_t i = first; i < end; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16; // half to even
+        const int is_nan = (bits & 0x7fffffffu) > 0x7f800000u; // rounding could make it infinite
+        y[i] = (uint16_t)(is_nan ? bits >> 16 | 0x40u : rounded);
+    }
+}
+
+static void widen_task(void *arg, int task) {
+    const struct cast *c = arg;
+    const int64_t first = (int64_t)task * TASK_VALUES, end = smaller(first + TASK_VALUES, c->n);
+    const uint16_t *x = c->x;
+    float *y = c->y;
+    for (int64_t i = first; i < end; i++) {
+        const uint32_t bits = (uint32_t)x[i] << 16;
+        memcpy(&y[i], &bits, sizeof bits);
+    }
+}
+
+static void copy_task(void *arg, int task) {
+    const struct cast *c = arg;
+    const int64_t first = (int64_t)task * TASK_VALUES * 4;
+    memcpy((char *)c->y + first, (const char *)c->x + first,
+           (size_t)smaller(TASK_VALUES * 4, c->n - first));
+}
+
+static strait_err cast(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    assert(strait_cpu_same_shape(y, x));
+    struct cast c = {.y = y.data, .x = x.data, .n = strait_cpu_count(x)};
+    strait_pool_task task = NULL;
+    if (y.dtype == STRAIT_BF16 && x.dtype == STRAIT_F32) task = round_task;
+    if (y.dtype == STRAIT_F32 && x.dtype == STRAIT_BF16) task = widen_task;
+    int64_t n_tasks = pieces(c.n, TASK_VALUES);
+    if (y.dtype == x.dtype) {
+        task = copy_task;
+        c.n = (int64_t)strait_tensor_bytes(x);
+        n_tasks = pieces(c.n, TASK_VALUES * 4);
+    }
+    if (task == NULL)
+        return STRAIT_FAIL(STRAIT_ENOTSUP, "cast: only f32 and bf16 turn into each other");
+    strait_pool_run(strait_cpu_pool(s), (int)n_tasks, task, &c);
+    return STRAIT_OK;
+}
+
+void SIMD(cast)(struct strait_kernels *k) {
+    k->cast = cast;
+}

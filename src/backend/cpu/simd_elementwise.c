@@ -1,0 +1,187 @@
+/* simd_elementwise.c - flat loops that a compiler turns into vectors, shared out in equal runs. */
+#include "backend/cpu/simd.h"
+
+/* y of `n` values from a and b, with one number. */
+struct flat {
+    void *y;
+    const void *a, *b;
+    float by;
+    int64_t n;
+};
+
+typedef struct span {
+    int64_t first, end;
+} span;
+
+static span span_of(const struct flat *f, int task) {
+    const int64_t first = (int64_t)task * TASK_VALUES;
+    return (span){first, smaller(first + TASK_VALUES, f->n)};
+}
+
+static strait_err run_flat(const struct strait_stream *s, strait_pool_task task, struct flat f) {
+    strait_pool_run(strait_cpu_pool(s), (int)pieces(f.n, TASK_VALUES), task, &f);
+    return STRAIT_OK;
+}
+
+static void fill_task(void *arg, int task) {
+    const struct flat *f = arg;
+    const span run = span_of(f, task);
+    float *y = f->y;
+    for (int64_t i = run.first; i < run.end; i++)
+        y[i] = f->by;
+}
+
+static strait_err fill(struct strait_stream *s, strait_tensor y, float value) {
+    return run_flat(s, fill_task,
+                    (struct flat){.y = strait_cpu_f32(y), .by = value, .n = strait_cpu_count(y)});
+}
+
+static void add_task(void *arg, int task) {
+    const struct flat *f = arg;
+    const span run = span_of(f, task);
+    const float *a = f->a, *b = f->b;
+    float *y = f->y;
+    for (int64_t i = run.first; i < run.end; i++)
+        y[i] = a[i] + b[i];
+}
+
+static strait_err add(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b) {
+    assert(strait_cpu_same_shape(y, a) && strait_cpu_same_shape(y, b));
+    return run_flat(s, add_task,
+                    (struct flat){.y = strait_cpu_f32(y),
+                                  .a = strait_cpu_f32(a),
+                                  .b = strait_cpu_f32(b),
+                                  .n = strait_cpu_count(y)});
+}
+
+static void axpy_task(void *arg, int task) {
+    const struct flat *f = arg;
+    const span run = span_of(f, task);
+    const float *x = f->a;
+    float *y = f->y;
+    for (int64_t i = run.first; i < run.end; i++)
+        y[i] += f->by * x[i];
+}
+
+static void lerp_task(void *arg, int task) {
+    const struct flat *f = arg;
+    const span run = span_of(f, task);
+    const float *x = f->a;
+    float *y = f->y;
+    for (int64_t i = run.first; i < run.end; i++)
+        y[i] += f->by * (x[i] - y[i]);
+}
+
+static void scale_task(void *arg, int task) {
+    const struct flat *f = arg;
+    const span run = span_of(f, task);
+    const float *x = f->a;
+    float *y = f->y;
+    for (int64_t i = run.first; i < run.end; i++)
+        y[i] = f->by * x[i];
+}
+
+static strait_err run_with_number(const struct strait_stream *s, strait_pool_task task,
+                                  strait_tensor y, strait_tensor x, float by) {
+    assert(strait_cpu_same_shape(y, x));
+    return run_flat(
+        s, task,
+        (struct flat){
+            .y = strait_cpu_f32(y), .a = strait_cpu_f32(x), .by = by, .n = strait_cpu_count(y)});
+}
+
+static strait_err axpy(struct strait_stream *s, strait_tensor y, float alpha, strait_tensor x) {
+    return run_with_number(s, axpy_task, y, x, alpha);
+}
+
+static strait_err lerp(struct strait_stream *s, strait_tensor y, strait_tensor x, float t) {
+    return run_with_number(s, lerp_task, y, x, t);
+}
+
+static strait_err normalise(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                            strait_tensor total, float epsilon) {
+    const float by = 1.0f / (sqrtf(strait_cpu_f32(total)[0]) + epsilon);
+    return run_with_number(s, scale_task, y, x, by);
+}
+
+static void relu2_task(void *arg, int task) {
+    const struct flat *f = arg;
+    const span run = span_of(f, task);
+    const float *x = f->a;
+    float *y = f->y;
+    for (int64_t i = run.first; i < run.end; i++)
+        y[i] = x[i] < 0 ? 0 : x[i] * x[i];
+}
+
+static strait_err relu2(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    return run_with_number(s, relu2_task, y, x, 0);
+}
+
+static void relu2_back_task(void *arg, int task) {
+    const struct flat *f = arg;
+    const span run = span_of(f, task);
+    const float *x = f->a, *d_y = f->b;
+    float *d_x = f->y;
+    for (int64_t i = run.first; i < run.end; i++)
+        d_x[i] = x[i] < 0 ? 0 : 2 * x[i] * d_y[i];
+}
+
+static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                             strait_tensor x) {
+    assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
+    return run_flat(s, relu2_back_task,
+                    (struct flat){.y = strait_cpu_f32(d_x),
+                                  .a = strait_cpu_f32(x),
+                                  .b = strait_cpu_f32(d_y),
+                                  .n = strait_cpu_count(x)});
+}
+
+/* Partial sums of squares: a few runs whose number follows from the length alone. */
+
+enum {
+    SUMS_MAX = 256,
+    SUM_LANES = 8
+};
+
+struct squares {
+    const float *x;
+    int64_t n, run;
+    double sums[SUMS_MAX];
+};
+
+static void squares_task(void *arg, int task) {
+    struct squares *q = arg;
+    const int64_t first = task * q->run, end = smaller(first + q->run, q->n);
+    double sum[SUM_LANES] = {0};
+    int64_t i = first;
+    for (; i + SUM_LANES <= end; i += SUM_LANES)
+        for (int lane = 0; lane < SUM_LANES; lane++)
+            sum[lane] += (double)q->x[i + lane] * (double)q->x[i + lane];
+    for (; i < end; i++)
+        sum[0] += (double)q->x[i] * (double)q->x[i];
+    q->sums[task] = ((sum[0] + sum[1]) + (sum[2] + sum[3])) +
+                    ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+static strait_err sum_squares(struct strait_stream *s, strait_tensor total, strait_tensor x) {
+    struct squares q = {.x = strait_cpu_f32(x), .n = strait_cpu_count(x)};
+    q.run = pieces(q.n, SUMS_MAX) > TASK_VALUES ? pieces(q.n, SUMS_MAX) : TASK_VALUES;
+    const int n_runs = (int)pieces(q.n, q.run);
+    strait_pool_run(strait_cpu_pool(s), n_runs, squares_task, &q);
+    double sum = 0;
+    for (int i = 0; i < n_runs; i++)
+        sum += q.sums[i];
+    strait_cpu_f32(total)[0] = (float)sum;
+    return STRAIT_OK;
+}
+
+void SIMD(elementwise)(struct strait_kernels *k) {
+    k->fill = fill;
+    k->add = add;
+    k->axpy = axpy;
+    k->lerp = lerp;
+    k->sum_squares = sum_squares;
+    k->normalise = normalise;
+    k->relu2 = relu2;
+    k->relu2_back = relu2_back;
+}

@@ -1,0 +1,73 @@
+/* simd_mlp.c - gated silu, row by row. */
+#include "backend/cpu/simd.h"
+
+struct gated {
+    float *y, *d_gate_up;
+    const float *d_y, *gate_up;
+    int64_t n_rows, width, rows; // rows of a task
+};
+
+static inline vec sigmoid(vec x) {
+    return 1.0f / (1.0f + vec_exp(-x));
+}
+
+static void swiglu_task(void *arg, int task) {
+    const struct gated *g = arg;
+    const int64_t end = smaller(g->n_rows, (task + 1) * g->rows);
+    for (int64_t n = task * g->rows; n < end; n++) {
+        const float *gate = g->gate_up + n * 2 * g->width, *up = gate + g->width;
+        float *y = g->y + n * g->width;
+        for (int64_t f = 0; f < g->width; f += LANES) {
+            const int64_t left = g->width - f;
+            const vec x = load_some(gate + f, left);
+            store_some(y + f, x * sigmoid(x) * load_some(up + f, left), left);
+        }
+    }
+}
+
+static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor gate_up) {
+    assert(gate_up.cols == 2 * y.cols && gate_up.rows == y.rows);
+    struct gated g = {.y = strait_cpu_f32(y),
+                      .gate_up = strait_cpu_f32(gate_up),
+                      .n_rows = y.rows,
+                      .width = y.cols,
+                      .rows = task_rows(y.cols)};
+    strait_pool_run(strait_cpu_pool(s), (int)pieces(g.n_rows, g.rows), swiglu_task, &g);
+    return STRAIT_OK;
+}
+
+static void swiglu_back_task(void *arg, int task) {
+    const struct gated *g = arg;
+    const int64_t end = smaller(g->n_rows, (task + 1) * g->rows);
+    for (int64_t n = task * g->rows; n < end; n++) {
+        const float *gate = g->gate_up + n * 2 * g->width, *up = gate + g->width;
+        const float *d_y = g->d_y + n * g->width;
+        float *d_gate = g->d_gate_up + n * 2 * g->width, *d_up = d_gate + g->width;
+        for (int64_t f = 0; f < g->width; f += LANES) {
+            const int64_t left = g->width - f;
+            const vec x = load_some(gate + f, left), d = load_some(d_y + f, left);
+            const vec sig = sigmoid(x);
+            store_some(d_gate + f, d * load_some(up + f, left) * sig * (1.0f + x * (1.0f - sig)),
+                       left);
+            store_some(d_up + f, d * x * sig, left);
+        }
+    }
+}
+
+static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor d_y,
+                              strait_tensor gate_up) {
+    assert(strait_cpu_same_shape(d_gate_up, gate_up) && gate_up.cols == 2 * d_y.cols);
+    struct gated g = {.d_gate_up = strait_cpu_f32(d_gate_up),
+                      .d_y = strait_cpu_f32(d_y),
+                      .gate_up = strait_cpu_f32(gate_up),
+                      .n_rows = d_y.rows,
+                      .width = d_y.cols,
+                      .rows = task_rows(d_y.cols)};
+    strait_pool_run(strait_cpu_pool(s), (int)pieces(g.n_rows, g.rows), swiglu_back_task, &g);
+    return STRAIT_OK;
+}
+
+void SIMD(mlp)(struct strait_kernels *k) {
+    k->swiglu = swiglu;
+    k->swiglu_back = swiglu_back;
+}

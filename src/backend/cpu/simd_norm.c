@@ -1,0 +1,122 @@
+/* simd_norm.c - root-mean-square norm; the gradient of the gain is summed by blocks of rows. */
+#include "backend/cpu/simd.h"
+
+struct norm {
+    float *y, *sum, *rstd, *d_x, *d_gain;
+    const float *x, *delta, *gain, *d_y, *scales; // scales: rstd, as the backward reads it
+    int64_t n_rows, cols, rows;                   // rows of a task
+    float epsilon;
+};
+
+/* The values at c of a row of gains; ones where there is none. */
+static inline vec gain_at(const float *gain, int64_t c, int64_t left) {
+    return gain != NULL ? load_some(gain + c, left) : splat(1.0f);
+}
+
+static void norm_row(const struct norm *r, int64_t n) {
+    const float *x = r->x + n * r->cols;
+    vec squares[2] = {0};
+    if (r->delta != NULL) {
+        const float *delta = r->delta + n * r->cols;
+        float *sum = r->sum + n * r->cols;
+        for (int64_t c = 0; c < r->cols; c += LANES)
+            store_some(sum + c, load_some(x + c, r->cols - c) + load_some(delta + c, r->cols - c),
+                       r->cols - c);
+        x = sum;
+    }
+    for (int64_t c = 0; c < r->cols; c += LANES) {
+        const vec v = load_some(x + c, r->cols - c);
+        squares[c / LANES % 2] += v * v;
+    }
+    const float mean = sum_lanes(squares[0] + squares[1]) / (float)r->cols;
+    const float scale = 1.0f / sqrtf(mean + r->epsilon);
+    r->rstd[n] = scale;
+    for (int64_t c = 0; c < r->cols; c += LANES) {
+        const int64_t left = r->cols - c;
+        store_some(r->y + n * r->cols + c,
+                   load_some(x + c, left) * scale * gain_at(r->gain, c, left), left);
+    }
+}
+
+static void norm_task(void *arg, int task) {
+    const struct norm *r = arg;
+    const int64_t end = smaller(r->n_rows, (task + 1) * r->rows);
+    for (int64_t n = task * r->rows; n < end; n++)
+        norm_row(r, n);
+}
+
+static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tensor sum,
+                          strait_tensor rstd, strait_tensor x, strait_tensor delta,
+                          strait_tensor gain, float epsilon) {
+    assert(strait_cpu_same_shape(y, x) && rstd.rows == x.rows);
+    assert((sum.data == NULL) == (delta.data == NULL));
+    struct norm r = {.y = strait_cpu_f32(y),
+                     .sum = strait_cpu_f32(sum),
+                     .rstd = strait_cpu_f32(rstd),
+                     .x = strait_cpu_f32(x),
+                     .delta = strait_cpu_f32(delta),
+                     .gain = strait_cpu_f32(gain),
+                     .n_rows = x.rows,
+                     .cols = x.cols,
+                     .rows = task_rows(x.cols),
+                     .epsilon = epsilon};
+    strait_pool_run(strait_cpu_pool(s), (int)pieces(r.n_rows, r.rows), norm_task, &r);
+    return STRAIT_OK;
+}
+
+static void norm_row_back(const struct norm *r, int64_t n, float *d_gain) {
+    const float *x = r->x + n * r->cols, *d_y = r->d_y + n * r->cols;
+    float *d_x = r->d_x + n * r->cols;
+    const float scale = r->scales[n];
+    vec dot[2] = {0};
+    for (int64_t c = 0; c < r->cols; c += LANES) {
+        const int64_t left = r->cols - c;
+        const vec both = load_some(d_y + c, left) * load_some(x + c, left);
+        dot[c / LANES % 2] += both * gain_at(r->gain, c, left);
+        if (r->gain != NULL)
+            store_some(d_gain + c, load_some(d_gain + c, left) + both * scale, left);
+    }
+    const float shift = sum_lanes(dot[0] + dot[1]) * scale * scale / (float)r->cols;
+    for (int64_t c = 0; c < r->cols; c += LANES) {
+        const int64_t left = r->cols - c;
+        const vec d_normed = load_some(d_y + c, left) * gain_at(r->gain, c, left);
+        store_some(d_x + c,
+                   load_some(d_x + c, left) + (d_normed - load_some(x + c, left) * shift) * scale,
+                   left);
+    }
+}
+
+static void norm_back_task(void *arg, int task) {
+    const struct norm *r = arg;
+    const int64_t end = smaller(r->n_rows, (task + 1) * r->rows);
+    float *d_gain = r->d_gain + task * r->cols;
+    if (r->gain != NULL) memset(d_gain, 0, (size_t)r->cols * sizeof *d_gain);
+    for (int64_t n = task * r->rows; n < end; n++)
+        norm_row_back(r, n, d_gain);
+}
+
+static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
+                               strait_tensor d_y, strait_tensor x, strait_tensor gain,
+                               strait_tensor rstd) {
+    assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
+    assert(gain.data == NULL || d_gain.data != NULL);
+    const struct strait_cpu *cpu = s->backend->state;
+    struct norm r = {.d_x = strait_cpu_f32(d_x),
+                     .d_gain = cpu->left, // one row of sums a task
+                     .d_y = strait_cpu_f32(d_y),
+                     .x = strait_cpu_f32(x),
+                     .gain = strait_cpu_f32(gain),
+                     .scales = strait_cpu_f32(rstd),
+                     .n_rows = x.rows,
+                     .cols = x.cols,
+                     .rows = block_rows(x.rows, x.cols)};
+    const int64_t n_blocks = pieces(r.n_rows, r.rows);
+    strait_pool_run(cpu->pool, (int)n_blocks, norm_back_task, &r);
+    if (gain.data != NULL) add_blocks(strait_cpu_f32(d_gain), cpu->left, n_blocks, r.cols);
+    return STRAIT_OK;
+}
+
+void SIMD(norm)(struct strait_kernels *k) {
+    k->rmsnorm = rmsnorm;
+    k->rmsnorm_back = rmsnorm_back;
+}

@@ -1,0 +1,132 @@
+/* simd_optim.c - AdamW in one pass over weight, gradient and moments. */
+#include "backend/cpu/simd.h"
+
+/* The numbers of one update. */
+typedef struct step_by {
+    float grad;          // gradients are read times this
+    float beta1, beta2;  //
+    float keep;          // of a weight, after decay
+    float rate;          // over the part of 1 that m has seen
+    float root, epsilon; // the denominator is sqrt(v) * root + epsilon
+} step_by;
+
+struct adamw {
+    float *weight, *m, *v;
+    const float *grad;
+    int64_t n_rows, cols, rows; // rows of a task
+    step_by by;
+};
+
+static step_by step_of(strait_adamw_how how, float grad) {
+    const double whole1 = 1 - pow((double)how.beta1, (double)how.step);
+    const double whole2 = 1 - pow((double)how.beta2, (double)how.step);
+    return (step_by){.grad = grad,
+                     .beta1 = how.beta1,
+                     .beta2 = how.beta2,
+                     .keep = (float)(1 - (double)how.rate * (double)how.decay),
+                     .rate = (float)((double)how.rate / whole1),
+                     .root = (float)(1 / sqrt(whole2)),
+                     .epsilon = how.epsilon};
+}
+
+/* A gradient as it counts; with a scale of 0 even one that is not finite is silent. */
+static inline vec grad_of(const float *grad, int64_t left, float by) {
+    return by == 0.0f ? (vec){0} : load_some(grad, left) * by;
+}
+
+static inline void move(float *w, float *m, vec grad, vec v, int64_t left, const step_by *by) {
+    const vec first = load_some(m, left) * by->beta1 + grad * (1.0f - by->beta1);
+    store_some(m, first, left);
+    const vec step = first / (vec_sqrt(v) * by->root + by->epsilon);
+    store_some(w, load_some(w, left) * by->keep - step * by->rate, left);
+}
+
+/* A second moment of its own for every weight; the tensor is one long row. */
+static void own_task(void *arg, int task) {
+    const struct adamw *a = arg;
+    const int64_t end = smaller(a->cols, (int64_t)(task + 1) * TASK_VALUES);
+    for (int64_t i = (int64_t)task * TASK_VALUES; i < end; i += LANES) {
+        const int64_t left = end - i;
+        const vec grad = grad_of(a->grad + i, left, a->by.grad);
+        const vec v = load_some(a->v + i, left) * a->by.beta2 + grad * grad * (1.0f - a->by.beta2);
+        store_some(a->v + i, v, left);
+        move(a->weight + i, a->m + i, grad, v, left, &a->by);
+    }
+}
+
+/* One second moment a row. */
+static void row_task(void *arg, int task) {
+    const struct adamw *a = arg;
+    const int64_t end = smaller(a->n_rows, (task + 1) * a->rows);
+    for (int64_t r = task * a->rows; r < end; r++) {
+        const int64_t at = r * a->cols;
+        double squares = 0;
+        for (int64_t c = 0; c < a->cols; c += LANES) {
+            const vec grad = grad_of(a->grad + at + c, a->cols - c, a->by.grad);
+            squares += (double)sum_lanes(grad * grad);
+        }
+        const float mean = (float)(squares / (double)a->cols);
+        a->v[r] = a->by.beta2 * a->v[r] + (1.0f - a->by.beta2) * mean;
+        for (int64_t c = 0; c < a->cols; c += LANES)
+            move(a->weight + at + c, a->m + at + c,
+                 grad_of(a->grad + at + c, a->cols - c, a->by.grad), splat(a->v[r]), a->cols - c,
+                 &a->by);
+    }
+}
+
+enum {
+    SHARED_COLS = 64 // columns of a task
+};
+
+/* One second moment a column. */
+static void column_task(void *arg, int task) {
+    const struct adamw *a = arg;
+    const int64_t c0 = (int64_t)task * SHARED_COLS, n_cols = smaller(SHARED_COLS, a->cols - c0);
+    double squares[SHARED_COLS] = {0};
+    for (int64_t r = 0; r < a->n_rows && a->by.grad != 0.0f; r++)
+        for (int64_t c = 0; c < n_cols; c++) {
+            const double grad = (double)(a->grad[r * a->cols + c0 + c] * a->by.grad);
+            squares[c] += grad * grad;
+        }
+    for (int64_t c = 0; c < n_cols; c++) {
+        const float mean = (float)(squares[c] / (double)a->n_rows);
+        a->v[c0 + c] = a->by.beta2 * a->v[c0 + c] + (1.0f - a->by.beta2) * mean;
+    }
+    for (int64_t r = 0; r < a->n_rows; r++)
+        for (int64_t c = 0; c < n_cols; c += LANES) {
+            const int64_t at = r * a->cols + c0 + c, left = n_cols - c;
+            move(a->weight + at, a->m + at, grad_of(a->grad + at, left, a->by.grad),
+                 load_some(a->v + c0 + c, left), left, &a->by);
+        }
+}
+
+static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_tensor m,
+                        strait_tensor v, strait_tensor grad, strait_tensor scale,
+                        strait_adamw_how how) {
+    assert(strait_cpu_same_shape(weight, m) && strait_cpu_same_shape(weight, grad));
+    assert(how.step >= 1);
+    struct adamw a = {.weight = strait_cpu_f32(weight),
+                      .m = strait_cpu_f32(m),
+                      .v = strait_cpu_f32(v),
+                      .grad = strait_cpu_f32(grad),
+                      .n_rows = weight.rows,
+                      .cols = weight.cols,
+                      .rows = task_rows(weight.cols),
+                      .by = step_of(how, scale.data != NULL ? strait_cpu_f32(scale)[0] : 1.0f)};
+    struct strait_pool *pool = strait_cpu_pool(s);
+    if (strait_cpu_same_shape(v, weight)) {
+        a.cols = strait_cpu_count(weight);
+        strait_pool_run(pool, (int)pieces(a.cols, TASK_VALUES), own_task, &a);
+    } else if (v.cols == weight.cols) {
+        assert(v.rows == 1);
+        strait_pool_run(pool, (int)pieces(a.cols, SHARED_COLS), column_task, &a);
+    } else {
+        assert(v.cols == 1 && v.rows == weight.rows);
+        strait_pool_run(pool, (int)pieces(a.n_rows, a.rows), row_task, &a);
+    }
+    return STRAIT_OK;
+}
+
+void SIMD(optim)(struct strait_kernels *k) {
+    k->adamw = adamw;
+}

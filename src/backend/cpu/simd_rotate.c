@@ -1,0 +1,165 @@
+/* simd_rotate.c - norm and rotation of queries and keys, head by head. */
+#include "backend/cpu/simd.h"
+
+struct rotate {
+    float *out, *rstd, *d_gain;
+    const float *in, *x, *gain, *cos, *sin, *scales; // scales: rstd, as the backward reads it
+    int64_t n_rows, cols, rows;                      // rows of a task
+    strait_heads heads;
+    float epsilon;
+};
+
+/* Pairs (i, i + half) turn; `out` may be `in`. With way -1 they turn back. */
+static void turn(float *out, const float *in, const float *cos, const float *sin, int64_t half,
+                 float way) {
+    for (int64_t i = 0; i < half; i += LANES) {
+        const int64_t left = half - i;
+        const vec c = load_some(cos + i, left), s = load_some(sin + i, left) * way;
+        const vec a = load_some(in + i, left), b = load_some(in + half + i, left);
+        store_some(out + i, a * c - b * s, left);
+        store_some(out + half + i, b * c + a * s, left);
+    }
+}
+
+static float norm_head(float *y, const float *x, const float *gain, int64_t dim, float epsilon) {
+    vec squares = {0};
+    for (int64_t i = 0; i < dim; i += LANES) {
+        const vec v = load_some(x + i, dim - i);
+        squares += v * v;
+    }
+    const float scale = 1.0f / sqrtf(sum_lanes(squares) / (float)dim + epsilon);
+    for (int64_t i = 0; i < dim; i += LANES) {
+        vec v = load_some(x + i, dim - i) * scale;
+        if (gain != NULL) v *= load_some(gain + i, dim - i);
+        store_some(y + i, v, dim - i);
+    }
+    return scale;
+}
+
+/* The row of a [2 x head_dim] tensor that head h of queries and keys uses; NULL stays. */
+static int64_t gain_row(const struct rotate *r, int h) {
+    return h >= r->heads.n_query ? r->heads.head_dim : 0;
+}
+
+static void copy_values(const struct rotate *r, int64_t n) {
+    const int64_t n_values = (int64_t)r->heads.n_key * r->heads.head_dim;
+    const int64_t at = (n + 1) * r->cols - n_values;
+    if (r->out != r->in) memcpy(r->out + at, r->in + at, (size_t)n_values * sizeof(float));
+}
+
+static void rotate_task(void *arg, int task) {
+    const struct rotate *r = arg;
+    const int n_heads = r->heads.n_query + r->heads.n_key;
+    const int64_t dim = r->heads.head_dim, half = dim / 2;
+    const int64_t end = smaller(r->n_rows, (task + 1) * r->rows);
+    for (int64_t n = task * r->rows; n < end; n++) {
+        const int64_t angle = n % r->heads.seq_len * half;
+        for (int h = 0; h < n_heads; h++) {
+            const float *from = r->in + n * r->cols + h * dim;
+            float *to = r->out + n * r->cols + h * dim;
+            if (r->rstd != NULL) {
+                const float *gain = r->gain != NULL ? r->gain + gain_row(r, h) : NULL;
+                r->rstd[n * n_heads + h] = norm_head(to, from, gain, dim, r->epsilon);
+                from = to;
+            }
+            turn(to, from, r->cos + angle, r->sin + angle, half, 1);
+        }
+        copy_values(r, n);
+    }
+}
+
+static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
+                         strait_tensor x, strait_tensor gain, strait_tensor cos, strait_tensor sin,
+                         strait_heads heads, float epsilon) {
+    assert(heads.head_dim % 2 == 0 && x.cols == strait_cpu_qkv_cols(heads));
+    assert(strait_cpu_same_shape(y, x) && cos.cols == heads.head_dim / 2);
+    assert(cos.rows >= heads.seq_len && strait_cpu_same_shape(cos, sin));
+    struct rotate r = {.out = strait_cpu_f32(y),
+                       .rstd = strait_cpu_f32(rstd),
+                       .in = strait_cpu_f32(x),
+                       .gain = strait_cpu_f32(gain),
+                       .cos = strait_cpu_f32(cos),
+                       .sin = strait_cpu_f32(sin),
+                       .n_rows = x.rows,
+                       .cols = x.cols,
+                       .rows = task_rows(x.cols),
+                       .heads = heads,
+                       .epsilon = epsilon};
+    strait_pool_run(strait_cpu_pool(s), (int)pieces(r.n_rows, r.rows), rotate_task, &r);
+    return STRAIT_OK;
+}
+
+/* The gradient through the norm of one head, in place. */
+static void norm_head_back(float *d, float *d_gain, const float *x, const float *gain, float scale,
+                           int64_t dim) {
+    vec dot = {0};
+    for (int64_t i = 0; i < dim; i += LANES) {
+        const int64_t left = dim - i;
+        vec both = load_some(d + i, left) * load_some(x + i, left);
+        if (gain != NULL) {
+            store_some(d_gain + i, load_some(d_gain + i, left) + both * scale, left);
+            both *= load_some(gain + i, left);
+        }
+        dot += both;
+    }
+    const float shift = sum_lanes(dot) * scale * scale / (float)dim;
+    for (int64_t i = 0; i < dim; i += LANES) {
+        const int64_t left = dim - i;
+        vec d_normed = load_some(d + i, left);
+        if (gain != NULL) d_normed *= load_some(gain + i, left);
+        store_some(d + i, (d_normed - load_some(x + i, left) * shift) * scale, left);
+    }
+}
+
+static void rotate_back_task(void *arg, int task) {
+    const struct rotate *r = arg;
+    const int n_heads = r->heads.n_query + r->heads.n_key;
+    const int64_t dim = r->heads.head_dim, half = dim / 2;
+    const int64_t end = smaller(r->n_rows, (task + 1) * r->rows);
+    float *d_gain = r->d_gain + task * 2 * dim;
+    if (r->gain != NULL) memset(d_gain, 0, (size_t)(2 * dim) * sizeof *d_gain);
+    for (int64_t n = task * r->rows; n < end; n++) {
+        const int64_t angle = n % r->heads.seq_len * half;
+        for (int h = 0; h < n_heads; h++) {
+            const int64_t at = n * r->cols + h * dim, which = gain_row(r, h);
+            turn(r->out + at, r->in + at, r->cos + angle, r->sin + angle, half, -1);
+            if (r->scales != NULL)
+                norm_head_back(r->out + at, d_gain + which, r->x + at,
+                               r->gain != NULL ? r->gain + which : NULL, r->scales[n * n_heads + h],
+                               dim);
+        }
+        copy_values(r, n);
+    }
+}
+
+static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
+                              strait_tensor d_y, strait_tensor x, strait_tensor rstd,
+                              strait_tensor gain, strait_tensor cos, strait_tensor sin,
+                              strait_heads heads) {
+    assert(d_x.cols == strait_cpu_qkv_cols(heads) && strait_cpu_same_shape(d_x, d_y));
+    assert((x.data == NULL) == (rstd.data == NULL));
+    assert(gain.data == NULL || d_gain.data != NULL);
+    const struct strait_cpu *cpu = s->backend->state;
+    struct rotate r = {.out = strait_cpu_f32(d_x),
+                       .d_gain = cpu->left, // two rows of sums a task
+                       .in = strait_cpu_f32(d_y),
+                       .x = strait_cpu_f32(x),
+                       .gain = strait_cpu_f32(gain),
+                       .cos = strait_cpu_f32(cos),
+                       .sin = strait_cpu_f32(sin),
+                       .scales = strait_cpu_f32(rstd),
+                       .n_rows = d_x.rows,
+                       .cols = d_x.cols,
+                       .rows = block_rows(d_x.rows, 2 * (int64_t)heads.head_dim),
+                       .heads = heads};
+    const int64_t n_blocks = pieces(r.n_rows, r.rows);
+    strait_pool_run(cpu->pool, (int)n_blocks, rotate_back_task, &r);
+    if (gain.data != NULL)
+        add_blocks(strait_cpu_f32(d_gain), cpu->left, n_blocks, 2 * (int64_t)heads.head_dim);
+    return STRAIT_OK;
+}
+
+void SIMD(rotate)(struct strait_kernels *k) {
+    k->rotate = rotate;
+    k->rotate_back = rotate_back;
+}
