@@ -77,6 +77,7 @@ typedef struct strait_codec_spec {
     int grad_bits;                   // the same backward; 0: bits
     strait_codec_rounding rounding;
     int has_feedback;        // transparent codecs: what was lost is added to the next crossing
+    int64_t widest;          // subspace: most inputs of a weight that writes the stream
     int64_t confine_every;   // subspace, full: project weights every so many steps; 0: on a leak
     double leak_limit;       // subspace, full: a leak above this is corrected
     int64_t grassmann_every; // subspace: steps between turns of the basis; 0: never

@@ -10,6 +10,25 @@ const codec_case codec_cases[] = {
     {"int8", {.name = "int8"}, 0},
     {"int8 nearest", {.name = "int8", .rounding = STRAIT_ROUND_NEAREST}, 0},
     {"int8 feedback", {.name = "int8", .has_feedback = 1}, 0},
+    {"int4", {.name = "int4"}, 0},
+    {"int4 feedback", {.name = "int4", .has_feedback = 1, .rounding = STRAIT_ROUND_NEAREST}, 0},
+    {"int4 back 16", {.name = "int4", .grad_bits = 16}, 0},
+    {"topk", {.name = "topk"}, 0},
+    {"topk feedback", {.name = "topk", .has_feedback = 1, .rounding = STRAIT_ROUND_STOCHASTIC}, 0},
+    {"lowrank", {.name = "lowrank"}, 0},
+    {"lowrank 32 feedback", {.name = "lowrank", .bits = 32, .has_feedback = 1}, 0},
+    {"lowrank 8", {.name = "lowrank", .bits = 8}, 0},
+    {"subspace exact", {.name = "subspace", .bits = 32, .grassmann_every = 10}, 1e-6},
+    {"subspace", {.name = "subspace"}, 2e-2},
+    {"subspace factored", {.name = "subspace", .variant = "factored", .bits = 32}, 1e-6},
+    {"subspace 4", {.name = "subspace", .variant = "factored", .bits = 4}, 0.3},
+    {"subspace code", {.name = "subspace", .variant = "code", .bits = 32}, 0},
+    {"subspace code 8", {.name = "subspace", .variant = "code", .bits = 8}, 0},
+    {"resbm exact", {.name = "resbm", .bits = 32}, 0},
+    {"resbm exact deferred", {.name = "resbm", .bits = 32, .can_defer = 1}, 0},
+    {"resbm", {.name = "resbm"}, 0},
+    {"resbm 4 back 8", {.name = "resbm", .bits = 4, .grad_bits = 8}, 0},
+    {"resbm b", {.name = "resbm", .variant = "b", .bits = 32}, 0},
     {"strait exact", {.name = "strait", .bits = 32}, 0},
     {"strait exact deferred", {.name = "strait", .bits = 32, .can_defer = 1}, 0},
     {"strait free", {.name = "strait", .variant = "free", .bits = 32}, 0},
@@ -120,6 +139,7 @@ void chain_forward(struct chain *chain, int slot) {
         const strait_tensor wire = chain->wire[stage][STRAIT_FORWARD];
         at.input = chain->x[slot][stage];
         CHECK_OK(strait_codec_act_pack(chain->head[stage], &at, wire, chain->y));
+        if (chain->on_wire != NULL) chain->on_wire(chain, stage);
         CHECK_OK(strait_codec_act_unpack(chain->tail[stage], &at, chain->x[slot][stage + 1], wire));
     }
 }

@@ -40,6 +40,7 @@ struct chain {
     strait_tensor wire[CHAIN_BOUNDARIES][2];    // by direction
     strait_tensor tokens;
     int64_t step;
+    void (*on_wire)(struct chain *chain, int b); // optional: what happens to activations on the way
 };
 
 /* Takes a cleared rig; the chain's tensors live until it is cleared again. */

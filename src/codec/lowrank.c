@@ -1,0 +1,142 @@
+/* lowrank.c - a microbatch as two thin factors, x = P Q' with P [N x r] orthonormal, found by one
+ * step of power iteration from the factor of the crossing before:
+ *
+ *   P = orthonormal(x start);  Q = x' P;  P and Q cross;  start = orthonormal(Q) + a little of the
+ *   very first start, so that a direction once empty is found again */
+#include "codec/feedback.h"
+#include "codec/parts.h"
+#include "codec/payload.h"
+
+struct lowrank {
+    struct strait_feedback feedback;
+    strait_tensor left;  // P [N x r]
+    strait_tensor right; // Q [D x r]
+    strait_tensor first; // the start of the first crossing [D x r]
+    int warm;            // which state is the start of the next crossing
+};
+
+#define ANEW 1e-4f // share of the first start in every other
+
+static strait_err check(strait_codec_spec *spec) {
+    const int64_t most = spec->rows < spec->cols ? spec->rows : spec->cols;
+    STRAIT_TRY(strait_codec_need(spec, "rank", &spec->rank, 16, most));
+    return strait_payload_check(spec, 16);
+}
+
+static unsigned traits(const strait_codec_spec *spec) {
+    (void)spec;
+    return STRAIT_CODEC_STATEFUL;
+}
+
+/* Where Q starts in the bytes of a crossing: P's, made even with four. */
+static size_t right_at(const strait_codec_spec *spec, int bits) {
+    return (strait_payload_bytes(spec->rows, spec->rank, bits) + 3) / 4 * 4;
+}
+
+static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
+    const int bits = strait_codec_bits(spec, direction);
+    return right_at(spec, bits) + strait_payload_bytes(spec->cols, spec->rank, bits);
+}
+
+/* The bytes of P (part 0) and of Q (part 1). */
+static strait_tensor part_of(const struct strait_codec *c, strait_tensor wire, int part, int bits) {
+    const size_t at = part == 0 ? 0 : right_at(&c->spec, bits);
+    const int64_t rows = part == 0 ? c->spec.rows : c->spec.cols;
+    return (strait_tensor){(char *)wire.data + at, STRAIT_I8, 1,
+                           (int64_t)strait_payload_bytes(rows, c->spec.rank, bits)};
+}
+
+static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                       strait_tensor x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct lowrank *st = c->state;
+    const strait_tensor absent = {0}, warm = c->states[st->warm].tensor;
+    const int bits = strait_codec_bits(&c->spec, strait_codec_sends(c));
+    strait_pack_how how = strait_payload_how(c, at, bits);
+    STRAIT_TRY(k->matmul(at->stream, st->left, x, warm, STRAIT_AB));
+    STRAIT_TRY(k->orthonormalise(at->stream, st->left));
+    STRAIT_TRY(k->matmul(at->stream, st->right, x, st->left,
+                         (strait_matmul_how){.alpha = 1, .transpose_a = 1}));
+    STRAIT_TRY(k->pack_rows(at->stream, part_of(c, wire, 0, bits), absent, st->left, how));
+    how.stream++; // other random bits for the other factor
+    STRAIT_TRY(k->pack_rows(at->stream, part_of(c, wire, 1, bits), absent, st->right, how));
+    STRAIT_TRY(k->cast(at->stream, warm, st->right));
+    STRAIT_TRY(k->orthonormalise(at->stream, warm));
+    return k->axpy(at->stream, warm, ANEW, st->first);
+}
+
+/* x = P Q' from the wire; stats of P's rows and of Q's go to the meter if asked for. */
+static strait_err multiply(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                           strait_tensor wire, strait_direction direction, int is_metered) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct lowrank *st = c->state;
+    const int bits = strait_codec_bits(&c->spec, direction);
+    for (int part = 0; part < 2; part++) {
+        const strait_tensor factor = part == 0 ? st->left : st->right;
+        const strait_tensor stats = is_metered ? strait_meter_stats(&c->meter, factor.rows)
+                                               : (strait_tensor){0};
+        STRAIT_TRY(k->restore_rows(at->stream, factor, stats, part_of(c, wire, part, bits), bits));
+        if (is_metered)
+            STRAIT_TRY(strait_meter_add(&c->meter, at->stream, factor.rows, STRAIT_METER_UNPACK));
+    }
+    return k->matmul(at->stream, x, st->left, st->right, STRAIT_ABT);
+}
+
+static strait_err restore(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                          strait_tensor wire) {
+    return multiply(c, at, x, wire, strait_codec_sends(c), 0);
+}
+
+static const strait_lossy how_lossy = {.pack = pack, .restore = restore};
+
+static strait_err plan(struct strait_codec *c) {
+    struct lowrank *st = c->state;
+    const int64_t n = c->spec.rows, d = c->spec.cols, r = c->spec.rank;
+    STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n > d ? n : d));
+    STRAIT_TRY(strait_codec_add(c, n, r, &st->left));
+    STRAIT_TRY(strait_codec_add(c, d, r, &st->right));
+    STRAIT_TRY(strait_codec_add(c, d, r, &st->first));
+    STRAIT_TRY(strait_feedback_plan(&st->feedback, c, &how_lossy));
+    st->warm = c->n_states;
+    return strait_codec_add_state(c, "warm", STRAIT_F32, d, r);
+}
+
+static strait_err start(struct strait_codec *c, struct strait_stream *s) {
+    const struct lowrank *st = c->state;
+    STRAIT_TRY(strait_codec_draw_frame(c, s, "lowrank.first", st->first, 0));
+    return c->backend->kernels->cast(s, c->states[st->warm].tensor, st->first);
+}
+
+static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                           strait_tensor x) {
+    struct lowrank *st = c->state;
+    return strait_feedback_send(&st->feedback, c, at, wire, x, &how_lossy);
+}
+
+static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                             strait_tensor wire) {
+    return multiply(c, at, x, wire, strait_codec_receives(c), 1);
+}
+
+static strait_err metrics(struct strait_codec *c, struct strait_stream *s,
+                          const strait_codec_metrics *seen) {
+    const struct lowrank *st = c->state;
+    STRAIT_TRY(strait_feedback_metrics(c, s, seen));
+    if (seen->spoiled == 0) return STRAIT_OK;
+    return c->backend->kernels->cast(s, c->states[st->warm].tensor, st->first);
+}
+
+extern const struct strait_codec_ops strait_codec_lowrank;
+
+const struct strait_codec_ops strait_codec_lowrank = {
+    .name = "lowrank",
+    .state_size = sizeof(struct lowrank),
+    .check = check,
+    .traits = traits,
+    .wire_bytes = wire_bytes,
+    .plan = plan,
+    .start = start,
+    .act_pack = act_pack,
+    .act_unpack = act_unpack,
+    .metrics = metrics,
+};

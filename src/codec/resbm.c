@@ -1,0 +1,203 @@
+/* resbm.c - a trained residual bottleneck: the first k channels cross as they are, a small network
+ * on each side adds what the others can tell.
+ *
+ * Variant a:
+ *   head   n = rms(x);  a = n W1';  z = x[:k] + silu(a) W2'              sends z
+ *   tail   a = z W1';  x' = pad(z) + silu(a) W2'
+ *   tail   da = (g W2) silu'(a);  dz = g[:k] + da W1                     sends dz
+ *   head   da = (dz W2) silu'(a);  dx = pad(dz) + rms_back(da W1)
+ *
+ * Variant b: both networks live in the blocks next to the boundary, so the model itself makes z and
+ * reads it; the codec only carries [N x k].
+ *
+ * Matrices are [outputs x inputs]; the head's W1 is [m x d], W2 [k x m]; the tail's W1 [m x k],
+ * W2 [d x m]. */
+#include "codec/parts.h"
+#include "codec/payload.h"
+
+#include <math.h>
+
+#define NORM_EPSILON 1e-6f
+#define SMALL        0.1 // of the last matrices at the start
+
+enum {
+    W1,
+    W2
+};
+
+struct resbm {
+    strait_tensor seen;         // slots: x on the head [d], z on the tail [k]
+    strait_tensor a;            // slots [m]
+    strait_tensor d_out;        // gradient slots: dz on the head [k], g on the tail [d]
+    strait_tensor d_a;          // gradient slots [m]
+    strait_tensor normed, rstd; // head: [N x d], [N x 1]
+    strait_tensor d_normed;     // head: [N x d]
+    strait_tensor h;            // [N x m]
+    strait_tensor code;         // [N x k]: z or dz on its way to the wire
+};
+
+static const char *const variants[] = {"a", "b", NULL};
+
+static int is_fused(const strait_codec_spec *spec) {
+    return strait_codec_is_variant(spec, "b");
+}
+
+static strait_err check(strait_codec_spec *spec) {
+    STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, 32, spec->cols));
+    const int64_t hidden = 4 * spec->keep > 256 ? 4 * spec->keep : 256;
+    STRAIT_TRY(strait_codec_need(spec, "hidden", &spec->hidden, hidden, INT32_MAX));
+    if (spec->has_feedback)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec resbm: feedback is for transparent codecs");
+    return strait_payload_check(spec, 16);
+}
+
+static unsigned traits(const strait_codec_spec *spec) {
+    if (!is_fused(spec)) return STRAIT_CODEC_TRAINED;
+    const int is_exact = spec->bits == 32 && spec->grad_bits == 32;
+    return STRAIT_CODEC_CODE | (unsigned)(is_exact ? STRAIT_CODEC_LOSSLESS : 0);
+}
+
+static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
+    return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
+}
+
+static strait_err plan(struct strait_codec *c) {
+    struct resbm *st = c->state;
+    const int is_head = c->half == STRAIT_HEAD;
+    const int64_t n = c->spec.rows, k = c->spec.keep, d = c->spec.cols, m = c->spec.hidden;
+    const int64_t in = is_head ? d : k, out = is_head ? k : d;
+    STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n));
+    if (is_fused(&c->spec)) return STRAIT_OK;
+    STRAIT_TRY(strait_codec_add_param(c, "W1", STRAIT_ROLE_MATRIX, m, in));
+    STRAIT_TRY(strait_codec_add_param(c, "W2", STRAIT_ROLE_MATRIX, out, m));
+    STRAIT_TRY(strait_codec_add_slots(c, in, &st->seen));
+    STRAIT_TRY(strait_codec_add_slots(c, m, &st->a));
+    STRAIT_TRY(strait_codec_add_grad_slots(c, out, &st->d_out));
+    STRAIT_TRY(strait_codec_add_grad_slots(c, m, &st->d_a));
+    STRAIT_TRY(strait_codec_add(c, n, m, &st->h));
+    STRAIT_TRY(strait_codec_add(c, n, k, &st->code));
+    if (!is_head) return STRAIT_OK;
+    STRAIT_TRY(strait_codec_add(c, n, d, &st->normed));
+    STRAIT_TRY(strait_codec_add(c, n, d, &st->d_normed));
+    return strait_codec_add(c, n, 1, &st->rstd);
+}
+
+static strait_err start(struct strait_codec *c, struct strait_stream *s) {
+    if (is_fused(&c->spec)) return STRAIT_OK;
+    const strait_param *p = c->params;
+    STRAIT_TRY(strait_codec_draw(c, s, &p[W1], 1 / sqrt((double)p[W1].value.cols)));
+    return strait_codec_draw(c, s, &p[W2], SMALL / sqrt((double)p[W2].value.cols));
+}
+
+/* The norm of a slot's x, on the head. */
+static strait_err norm(struct strait_codec *c, const strait_crossing *at) {
+    const struct resbm *st = c->state;
+    const strait_tensor absent = {0};
+    return c->backend->kernels->rmsnorm(at->stream, st->normed, absent, st->rstd,
+                                        strait_codec_slot(c, st->seen, at->slot), absent, absent,
+                                        NORM_EPSILON);
+}
+
+/* y = the rectangular identity of x, and the network's share: from `in`, what W1 reads. */
+static strait_err widen(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
+                        strait_tensor x, strait_tensor in) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct resbm *st = c->state;
+    const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
+    STRAIT_TRY(k->matmul(at->stream, a, in, c->params[W1].value, STRAIT_ABT));
+    STRAIT_TRY(k->silu(at->stream, st->h, a));
+    STRAIT_TRY(k->resize_cols(at->stream, y, x));
+    return k->matmul(at->stream, y, st->h, c->params[W2].value, STRAIT_ADD_ABT);
+}
+
+static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                           strait_tensor x) {
+    if (is_fused(&c->spec)) return strait_payload_pack(c, at, wire, x);
+    const struct resbm *st = c->state;
+    const strait_tensor kept = strait_codec_slot(c, st->seen, at->slot);
+    STRAIT_TRY(c->backend->kernels->cast(at->stream, kept, x));
+    STRAIT_TRY(norm(c, at));
+    STRAIT_TRY(widen(c, at, st->code, kept, st->normed));
+    return strait_payload_pack(c, at, wire, st->code);
+}
+
+static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                             strait_tensor wire) {
+    if (is_fused(&c->spec)) return strait_payload_unpack(c, at, x, wire);
+    const struct resbm *st = c->state;
+    const strait_tensor z = strait_codec_slot(c, st->seen, at->slot);
+    STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
+    return widen(c, at, x, z, z);
+}
+
+/* d_a of a slot, from d_out: what the network's output is to receive. */
+static strait_err inner_grad(struct strait_codec *c, const strait_crossing *at,
+                             strait_tensor d_out) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct resbm *st = c->state;
+    STRAIT_TRY(k->matmul(at->stream, st->h, d_out, c->params[W2].value, STRAIT_AB));
+    return k->silu_back(at->stream, strait_codec_grad_slot(c, st->d_a, at->slot), st->h,
+                        strait_codec_slot(c, st->a, at->slot));
+}
+
+static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                            strait_tensor g) {
+    if (is_fused(&c->spec)) return strait_payload_pack(c, at, wire, g);
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct resbm *st = c->state;
+    STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_out, at->slot), g));
+    STRAIT_TRY(inner_grad(c, at, g));
+    STRAIT_TRY(k->resize_cols(at->stream, st->code, g));
+    STRAIT_TRY(k->matmul(at->stream, st->code, strait_codec_grad_slot(c, st->d_a, at->slot),
+                         c->params[W1].value, STRAIT_ADD_AB));
+    return strait_payload_pack(c, at, wire, st->code);
+}
+
+static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x,
+                              strait_tensor wire) {
+    if (is_fused(&c->spec)) return strait_payload_unpack(c, at, d_x, wire);
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct resbm *st = c->state;
+    const strait_tensor absent = {0};
+    const strait_tensor d_z = strait_codec_grad_slot(c, st->d_out, at->slot);
+    STRAIT_TRY(strait_payload_unpack(c, at, d_z, wire));
+    STRAIT_TRY(inner_grad(c, at, d_z));
+    STRAIT_TRY(k->matmul(at->stream, st->d_normed, strait_codec_grad_slot(c, st->d_a, at->slot),
+                         c->params[W1].value, STRAIT_AB));
+    STRAIT_TRY(norm(c, at));
+    STRAIT_TRY(k->resize_cols(at->stream, d_x, d_z));
+    return k->rmsnorm_back(at->stream, d_x, absent, st->d_normed,
+                           strait_codec_slot(c, st->seen, at->slot), absent, st->rstd);
+}
+
+static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
+    if (is_fused(&c->spec)) return STRAIT_OK;
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct resbm *st = c->state;
+    const int is_head = c->half == STRAIT_HEAD;
+    if (is_head) STRAIT_TRY(norm(c, at));
+    const strait_tensor in = is_head ? st->normed : strait_codec_slot(c, st->seen, at->slot);
+    STRAIT_TRY(k->silu(at->stream, st->h, strait_codec_slot(c, st->a, at->slot)));
+    STRAIT_TRY(k->matmul(at->stream, c->params[W2].grad,
+                         strait_codec_grad_slot(c, st->d_out, at->slot), st->h, STRAIT_ADD_ATB));
+    return k->matmul(at->stream, c->params[W1].grad, strait_codec_grad_slot(c, st->d_a, at->slot),
+                     in, STRAIT_ADD_ATB);
+}
+
+extern const struct strait_codec_ops strait_codec_resbm;
+
+const struct strait_codec_ops strait_codec_resbm = {
+    .name = "resbm",
+    .variants = variants,
+    .state_size = sizeof(struct resbm),
+    .check = check,
+    .traits = traits,
+    .wire_bytes = wire_bytes,
+    .plan = plan,
+    .start = start,
+    .act_pack = act_pack,
+    .act_unpack = act_unpack,
+    .grad_pack = grad_pack,
+    .grad_unpack = grad_unpack,
+    .param_grads = param_grads,
+};

@@ -1,0 +1,235 @@
+/* subspace.c - coordinates in a subspace that all stages share.
+ *
+ *   forward    head: C = (X - T_fixed[t]) U        tail: X = C U' + T_fixed[t]
+ *   backward   tail: G_c = G U                     head: G = G_c U'
+ *
+ * Exact as long as X - T_fixed[t] lies in the span of U, which the weights that write the residual
+ * stream must keep. Variant full: the codec projects gradients and, when it sees a leak, weights.
+ * Variant factored: the model stores those weights in coordinates. Variant code: the model also
+ * keeps its stream in coordinates, and the codec only carries them. */
+#include "base/alloc.h"
+#include "codec/payload.h"
+#include "codec/subspace_parts.h"
+
+static const char *const variants[] = {"full", "factored", "code", NULL};
+
+enum {
+    DRAW_ROWS = 64
+};
+
+static int is_code(const strait_codec_spec *spec) {
+    return strait_codec_is_variant(spec, "code");
+}
+
+static int is_full(const strait_codec_spec *spec) {
+    return strait_codec_is_variant(spec, "full");
+}
+
+static strait_err check(strait_codec_spec *spec) {
+    if (!is_code(spec)) STRAIT_TRY(strait_codec_need_vocab(spec));
+    STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, 32, spec->cols));
+    STRAIT_TRY(strait_codec_need(spec, "widest", &spec->widest, 4 * spec->cols, INT32_MAX));
+    if (spec->leak_limit == 0) spec->leak_limit = 1e-5;
+    if (spec->grassmann_rate == 0) spec->grassmann_rate = 0.1;
+    if (!(spec->leak_limit > 0) || !(spec->grassmann_rate > 0) || spec->confine_every < 0 ||
+        spec->grassmann_every < 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "codec subspace: leak_limit, grassmann_rate, "
+                           "confine_every and grassmann_every must not be negative");
+    if (spec->has_feedback)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec subspace: feedback is for transparent codecs");
+    return strait_payload_check(spec, 16);
+}
+
+static unsigned traits(const strait_codec_spec *spec) {
+    if (is_code(spec)) {
+        const int is_exact = spec->bits == 32 && spec->grad_bits == 32;
+        return STRAIT_CODEC_CODE | STRAIT_CODEC_STATEFUL |
+               (unsigned)(is_exact ? STRAIT_CODEC_LOSSLESS : 0);
+    }
+    const unsigned both = STRAIT_CODEC_LINEAR | STRAIT_CODEC_TOKENS | STRAIT_CODEC_STATEFUL;
+    return both | (unsigned)(is_full(spec) ? STRAIT_CODEC_CONFINES : 0);
+}
+
+static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
+    return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
+}
+
+/* One table a stage: the tail's, or the head's where there is no tail. */
+static int owns_fixed(const struct strait_codec *c) {
+    return !is_code(&c->spec) && (c->half == STRAIT_TAIL || c->spec.boundary == 0);
+}
+
+int strait_subspace_gathers(const struct strait_codec *c) {
+    return c->half == STRAIT_TAIL && c->spec.boundary == c->spec.n_boundaries - 1 &&
+           c->spec.grassmann_every > 0 && !is_code(&c->spec);
+}
+
+static strait_err plan(struct strait_codec *c) {
+    struct strait_subspace *st = c->state;
+    const int64_t n = c->spec.rows, d = c->spec.cols, k = c->spec.keep;
+    STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n));
+    STRAIT_TRY(strait_codec_add_state(c, "basis", STRAIT_F32, d, k));
+    STRAIT_TRY(strait_codec_add_state(c, "book", STRAIT_I32, 1, BOOK_ENTRIES));
+    if (strait_subspace_gathers(c)) STRAIT_TRY(strait_codec_add_state(c, "gram", STRAIT_F32, d, k));
+    if (owns_fixed(c)) STRAIT_TRY(strait_codec_add(c, c->spec.vocab, d, &st->fixed));
+    STRAIT_TRY(strait_codec_add(c, n, d, &st->wide));
+    STRAIT_TRY(strait_codec_add(c, n, k, &st->code));
+    STRAIT_TRY(strait_codec_add(c, k, c->spec.widest, &st->narrow));
+    return strait_codec_add(c, k, k, &st->turn);
+}
+
+/* T_fixed, the same on every stage. */
+static strait_err draw_fixed(struct strait_codec *c, struct strait_stream *s) {
+    const struct strait_subspace *st = c->state;
+    const struct strait_backend_ops *ops = c->backend->ops;
+    const strait_rng rng = {c->spec.seed, strait_rng_stream("subspace.fixed")};
+    const int64_t d = c->spec.cols;
+    float *values = NULL;
+    strait_err err = strait_alloc((size_t)(DRAW_ROWS * d), sizeof *values, "fixed embedding",
+                                  (void **)&values);
+    for (int64_t row = 0; err == STRAIT_OK && row < c->spec.vocab; row += DRAW_ROWS) {
+        const int64_t left = c->spec.vocab - row, n = left < DRAW_ROWS ? left : DRAW_ROWS;
+        const strait_tensor part = strait_tensor_rows(st->fixed, row, n);
+        strait_rng_normals(rng, (uint64_t)(row * d), values, (size_t)(n * d));
+        err = ops->upload(s, part.data, values, strait_tensor_bytes(part));
+        if (err == STRAIT_OK) err = ops->wait(s);
+    }
+    strait_alloc_free(values);
+    return err;
+}
+
+static strait_err start(struct strait_codec *c, struct strait_stream *s) {
+    STRAIT_TRY(strait_codec_draw_frame(c, s, "subspace.basis", c->states[BASIS].tensor, 0));
+    return owns_fixed(c) ? draw_fixed(c, s) : STRAIT_OK;
+}
+
+static strait_err join(struct strait_codec *c) {
+    struct strait_subspace *st = c->state;
+    if (is_code(&c->spec) || owns_fixed(c)) return STRAIT_OK;
+    if (c->peer == NULL || c->peer->ops != c->ops || c->peer->spec.keep != c->spec.keep)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "boundary %d: codec subspace needs the same codec and keep at the "
+                           "boundary before it",
+                           c->spec.boundary);
+    st->fixed = ((const struct strait_subspace *)c->peer->state)->fixed;
+    return STRAIT_OK;
+}
+
+static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                           strait_tensor x) {
+    if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, x);
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_subspace *st = c->state;
+    const strait_tensor basis = c->states[BASIS].tensor, absent = {0};
+    if (st->fixed.data == NULL)
+        return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: crossed before it was joined",
+                           c->spec.boundary);
+    /* wide holds T_fixed - X, then what of it lies outside the subspace. */
+    STRAIT_TRY(k->embed(at->stream, st->wide, st->fixed, at->tokens));
+    STRAIT_TRY(k->axpy(at->stream, st->wide, -1.0f, x));
+    STRAIT_TRY(k->matmul(at->stream, st->code, st->wide, basis, (strait_matmul_how){.alpha = -1}));
+    STRAIT_TRY(
+        k->pack_rows(at->stream, wire, absent, st->code, strait_payload_how(c, at, c->spec.bits)));
+    STRAIT_TRY(k->matmul(at->stream, st->wide, st->code, basis, STRAIT_ADD_ABT));
+    STRAIT_TRY(k->measure_rows(at->stream, strait_meter_stats(&c->meter, x.rows), x, st->wide));
+    return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_PACK);
+}
+
+static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                             strait_tensor wire) {
+    if (is_code(&c->spec)) return strait_payload_unpack(c, at, x, wire);
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_subspace *st = c->state;
+    STRAIT_TRY(strait_payload_unpack(c, at, st->code, wire));
+    STRAIT_TRY(k->embed(at->stream, x, st->fixed, at->tokens));
+    return k->matmul(at->stream, x, st->code, c->states[BASIS].tensor, STRAIT_ADD_ABT);
+}
+
+static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                            strait_tensor g) {
+    if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, g);
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_subspace *st = c->state;
+    STRAIT_TRY(k->matmul(at->stream, st->code, g, c->states[BASIS].tensor, STRAIT_AB));
+    if (strait_subspace_gathers(c))
+        STRAIT_TRY(k->matmul(at->stream, c->states[GRAM].tensor, g, st->code, STRAIT_ADD_ATB));
+    return strait_payload_pack(c, at, wire, st->code);
+}
+
+static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x,
+                              strait_tensor wire) {
+    if (is_code(&c->spec)) return strait_payload_unpack(c, at, d_x, wire);
+    const struct strait_subspace *st = c->state;
+    STRAIT_TRY(strait_payload_unpack(c, at, st->code, wire));
+    return c->backend->kernels->matmul(at->stream, d_x, st->code, c->states[BASIS].tensor,
+                                       STRAIT_ABT);
+}
+
+static strait_err project_gradients(struct strait_codec *c, struct strait_stream *s,
+                                    strait_param *params, int n) {
+    for (int i = 0; is_full(&c->spec) && i < n; i++)
+        STRAIT_TRY(
+            strait_subspace_project(c, s, params[i].role, STRAIT_SUBSPACE_MOMENT, params[i].grad));
+    return STRAIT_OK;
+}
+
+/* An embedding is confined every time: weight decay also shrinks its frozen part. */
+static strait_err after_update(struct strait_codec *c, struct strait_stream *s,
+                               strait_param *params, int n) {
+    struct strait_subspace *st = c->state;
+    if (!is_full(&c->spec)) return STRAIT_OK;
+    const int64_t every = c->spec.confine_every, updates = st->book[BOOK_UPDATES];
+    const int is_due = updates == 0 || st->book[BOOK_LEAKS] || (every > 0 && updates % every == 0);
+    for (int i = 0; i < n; i++)
+        if (is_due || params[i].role == STRAIT_ROLE_EMBEDDING)
+            STRAIT_TRY(strait_subspace_project(c, s, params[i].role, STRAIT_SUBSPACE_WEIGHT,
+                                               params[i].value));
+    st->book[BOOK_UPDATES]++;
+    st->book[BOOK_CORRECTIONS] += st->book[BOOK_LEAKS];
+    st->book[BOOK_LEAKS] = 0;
+    return strait_subspace_write_book(c, s);
+}
+
+static strait_err metrics(struct strait_codec *c, struct strait_stream *s,
+                          const strait_codec_metrics *seen) {
+    struct strait_subspace *st = c->state;
+    const int leaks = seen->residual > c->spec.leak_limit && seen->spoiled == 0;
+    if (c->half != STRAIT_HEAD || !is_full(&c->spec) || !leaks) return STRAIT_OK;
+    st->book[BOOK_LEAKS] = 1;
+    return strait_subspace_write_book(c, s);
+}
+
+static strait_err restored(struct strait_codec *c, struct strait_stream *s) {
+    struct strait_subspace *st = c->state;
+    const struct strait_backend_ops *ops = c->backend->ops;
+    STRAIT_TRY(ops->download(s, st->book, c->states[BOOK].tensor.data, sizeof st->book));
+    return ops->wait(s);
+}
+
+static uint32_t version(const struct strait_codec *c) {
+    return (uint32_t)((const struct strait_subspace *)c->state)->book[BOOK_VERSION];
+}
+
+extern const struct strait_codec_ops strait_codec_subspace;
+
+const struct strait_codec_ops strait_codec_subspace = {
+    .name = "subspace",
+    .variants = variants,
+    .state_size = sizeof(struct strait_subspace),
+    .check = check,
+    .traits = traits,
+    .wire_bytes = wire_bytes,
+    .plan = plan,
+    .start = start,
+    .join = join,
+    .act_pack = act_pack,
+    .act_unpack = act_unpack,
+    .grad_pack = grad_pack,
+    .grad_unpack = grad_unpack,
+    .project_gradients = project_gradients,
+    .after_update = after_update,
+    .metrics = metrics,
+    .restored = restored,
+    .version = version,
+};

@@ -1,0 +1,71 @@
+/* topk.c - the largest values of each token, in bfloat16, and where they belong. */
+#include "codec/feedback.h"
+#include "codec/parts.h"
+#include "codec/payload.h"
+
+struct topk {
+    struct strait_feedback feedback;
+};
+
+static strait_err check(strait_codec_spec *spec) {
+    const int64_t keep = spec->cols >= 16 ? spec->cols / 16 : 1;
+    STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, keep, spec->cols));
+    if ((spec->bits != 0 && spec->bits != 16) || (spec->grad_bits != 0 && spec->grad_bits != 16))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec topk: values travel at 16 bits; leave bits out");
+    return strait_payload_check(spec, 16);
+}
+
+static unsigned traits(const strait_codec_spec *spec) {
+    return spec->has_feedback ? STRAIT_CODEC_STATEFUL : 0;
+}
+
+static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
+    (void)direction;
+    return (size_t)(spec->rows * spec->keep) * (spec->cols > 65536 ? 6 : 4);
+}
+
+static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                       strait_tensor x) {
+    return c->backend->kernels->pack_top(at->stream, wire, x, c->spec.keep,
+                                         strait_payload_how(c, at, 16));
+}
+
+static strait_err restore(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                          strait_tensor wire) {
+    return c->backend->kernels->restore_top(at->stream, x, (strait_tensor){0}, wire, c->spec.keep);
+}
+
+static const strait_lossy how = {.pack = pack, .restore = restore};
+
+static strait_err plan(struct strait_codec *c) {
+    struct topk *st = c->state;
+    STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, c->spec.rows));
+    return strait_feedback_plan(&st->feedback, c, &how);
+}
+
+static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                           strait_tensor x) {
+    struct topk *st = c->state;
+    return strait_feedback_send(&st->feedback, c, at, wire, x, &how);
+}
+
+static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                             strait_tensor wire) {
+    STRAIT_TRY(c->backend->kernels->restore_top(
+        at->stream, x, strait_meter_stats(&c->meter, x.rows), wire, c->spec.keep));
+    return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_UNPACK);
+}
+
+extern const struct strait_codec_ops strait_codec_topk;
+
+const struct strait_codec_ops strait_codec_topk = {
+    .name = "topk",
+    .state_size = sizeof(struct topk),
+    .check = check,
+    .traits = traits,
+    .wire_bytes = wire_bytes,
+    .plan = plan,
+    .act_pack = act_pack,
+    .act_unpack = act_unpack,
+    .metrics = strait_feedback_metrics,
+};
