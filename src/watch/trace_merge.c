@@ -75,9 +75,11 @@ static strait_err read_events(struct merger *m, const json_t *events, int64_t of
         const json_t *event = json_array_get(events, i);
         const char *kind = json_string_value(json_object_get(event, "ph"));
         if (kind != NULL && strcmp(kind, "M") == 0) continue; // names, which we write anew
-        const int is_span = kind != NULL && strcmp(kind, "X") == 0;
-        const strait_err err = is_span ? read_span(event, offset_ns, &m->spans[m->n_spans])
-                                       : STRAIT_FAIL(STRAIT_EDATA, "\"ph\" is not \"X\"");
+        strait_err err = STRAIT_OK;
+        if (kind == NULL || strcmp(kind, "X") != 0)
+            err = STRAIT_FAIL(STRAIT_EDATA, "\"ph\" is not \"X\"");
+        else
+            err = read_span(event, offset_ns, &m->spans[m->n_spans]);
         if (err != STRAIT_OK) {
             strait_err_prefix("event %zu", i);
             return err;
