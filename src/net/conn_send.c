@@ -118,19 +118,21 @@ static void on_written(uv_write_t *request, int status) {
 }
 
 /* Gives the socket what is due. A full socket gets the rest by uv_write, which waits for room. */
-static void flush(struct strait_conn *c) {
+static int flush(struct strait_conn *c) {
+    int has_moved = 0;
     while (c->n_writing == 0 && c->state != STRAIT_CONN_CLOSED) {
         const int64_t due = strait_line_release(&c->line, strait_clock_ns());
         size_t n = 0;
         const unsigned char *bytes = strait_line_ready(&c->line, &n);
         if (n == 0) {
             if (due < c->wake_ns) c->wake_ns = due;
-            return;
+            return has_moved;
         }
         uv_buf_t buffer = uv_buf_init((char *)(uintptr_t)bytes, (unsigned)n);
         const int took = uv_try_write((uv_stream_t *)&c->tcp, &buffer, 1);
         if (took > 0) {
             wrote(c, (size_t)took);
+            has_moved = 1;
             continue;
         }
         const int status = took == UV_EAGAIN
@@ -138,10 +140,11 @@ static void flush(struct strait_conn *c) {
                                : took;
         if (status != 0) {
             lost(c, status);
-            return;
+            return 0;
         }
         c->n_writing = n;
     }
+    return has_moved;
 }
 
 static void on_shutdown(uv_shutdown_t *request, int status) {
@@ -167,10 +170,10 @@ void strait_conn_pump(struct strait_conn *c) {
         (void)strait_line_reserve(&c->line, wanted); // without it the link is only slower
     }
     c->wake_ns = INT64_MAX;
-    int has_moved = 1;
+    int has_moved = 1; // sealing makes bytes to write, writing makes room to seal
     while (has_moved && c->state <= STRAIT_CONN_PARTING) {
         has_moved = c->state >= STRAIT_CONN_GREETING && fill(c);
-        flush(c);
+        has_moved |= flush(c);
     }
     drain_when_said(c);
 }

@@ -95,3 +95,20 @@ void strait_msg_close(struct strait_msg **msg) {
     pthread_mutex_unlock(&pool->mutex);
     if (is_last) destroy(pool);
 }
+
+strait_err strait_msg_pool_reserve(struct strait_msg_pool *pool, size_t size, int n) {
+    struct strait_msg *all = NULL, *msg = NULL;
+    strait_err err = STRAIT_OK;
+    for (int i = 0; i < n && err == STRAIT_OK; i++) {
+        err = strait_msg_open(pool, STRAIT_MSG_FIRST, size, &msg);
+        if (err != STRAIT_OK) break;
+        msg->next = all;
+        all = msg;
+    }
+    while (all != NULL) {
+        msg = all;
+        all = msg->next;
+        strait_msg_close(&msg);
+    }
+    return err;
+}

@@ -55,6 +55,9 @@ strait_err strait_msg_pool_open(struct strait_msg_pool **out);
 /* Frees the pool, at once or when the last of its messages is closed. Accepts NULL. */
 void strait_msg_pool_close(struct strait_msg_pool **pool);
 
+/* Makes sure that `n` messages of `size` bytes can be open at once without an allocation. */
+strait_err strait_msg_pool_reserve(struct strait_msg_pool *pool, size_t size, int n);
+
 /* A message of `size` bytes whose body is not cleared; all other fields are zero. */
 strait_err strait_msg_open(struct strait_msg_pool *pool, uint8_t type, size_t size,
                            struct strait_msg **out);

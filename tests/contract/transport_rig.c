@@ -70,7 +70,8 @@ void rig_open(struct rig *r, const char *scheme) {
     CHECK_OK(strait_inproc_hub_open(&r->hub));
     CHECK_OK(strait_identity_make(&r->a.identity));
     CHECK_OK(strait_identity_make(&r->b.identity));
-    r->config = (strait_transport_config){.pool = r->pool, .hub = r->hub, .run = {1, 2, 3, 4, 5}};
+    r->config = (strait_transport_config){
+        .pool = r->pool, .hub = r->hub, .run = {1, 2, 3, 4, 5}, .linger_ms = 200};
 }
 
 static void start(struct rig *r, struct rig_node *node, const char *name) {

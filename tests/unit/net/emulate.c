@@ -1,0 +1,186 @@
+/* The emulator, the meter and the delay line, in simulated time. */
+#include "net/emulate.h"
+
+#include "check.h"
+#include "net/line.h"
+#include "net/meter.h"
+
+static const int64_t MS = 1000000;
+
+static void test_rate_and_delay(void **state) {
+    (void)state;
+    const strait_emulate_spec spec = {.rate_bps = 80e6, .delay_ns = 30 * MS};
+    struct strait_emulate e;
+    strait_emulate_init(&e, &spec, 5 * MS);
+    /* 1448 bytes and 66 of headers at 10 bytes a microsecond. */
+    CHECK(strait_emulate_send(&e, 10 * MS, 1448) == 10 * MS + 151400 + 30 * MS);
+    CHECK(strait_emulate_send(&e, 10 * MS, 1448) == 10 * MS + 2 * 151400 + 30 * MS);
+    CHECK(e.free_ns == 10 * MS + 2 * 151400);
+    /* A wire that has been idle owes nothing to the past. */
+    CHECK(strait_emulate_send(&e, 50 * MS, 1) == 50 * MS + 6700 + 30 * MS);
+    CHECK(strait_emulate_room_ns(&e) == 50 * MS + 6700 - 10 * MS);
+    CHECK(strait_emulate_in_flight(&spec) >= 600000);
+}
+
+static void test_bulk_takes_what_arithmetic_says(void **state) {
+    (void)state;
+    const strait_emulate_spec spec = {.rate_bps = 80e6, .delay_ns = 30 * MS};
+    struct strait_emulate e;
+    strait_emulate_init(&e, &spec, 0);
+    int64_t due = 0;
+    for (int i = 0; i < 1000; i++)
+        due = strait_emulate_send(&e, 0, 16406);
+    CHECK_NEAR((double)due * 1e-9, 1000 * 16406 * 8 / 80e6 * (1 + 12 * 66.0 / 16406) + 0.03, 1e-6);
+}
+
+static void test_off_and_delay_alone(void **state) {
+    (void)state;
+    CHECK(!strait_emulate_is_on(&(strait_emulate_spec){.seed = 3}));
+    const strait_emulate_spec spec = {.delay_ns = 7 * MS};
+    CHECK(strait_emulate_is_on(&spec));
+    struct strait_emulate e;
+    strait_emulate_init(&e, &spec, 0);
+    CHECK(strait_emulate_send(&e, 3 * MS, 1000000) == 10 * MS);
+    CHECK(strait_emulate_room_ns(&e) == INT64_MIN);
+}
+
+static void test_jitter_keeps_order(void **state) {
+    (void)state;
+    const strait_emulate_spec spec = {.delay_ns = 10 * MS, .jitter_ns = 20 * MS, .seed = 4};
+    struct strait_emulate e;
+    strait_emulate_init(&e, &spec, 0);
+    int64_t last = 0, most = 0, least = INT64_MAX;
+    for (int64_t i = 0; i < 1000; i++) {
+        const int64_t sent = i * 40 * MS;
+        const int64_t due = strait_emulate_send(&e, sent, 100);
+        CHECK(due >= last && due - sent >= 10 * MS && due - sent < 30 * MS);
+        if (due - sent > most) most = due - sent;
+        if (due - sent < least) least = due - sent;
+        last = due;
+    }
+    CHECK(most > 29 * MS && least < 11 * MS);
+}
+
+static void test_loss_costs_round_trips(void **state) {
+    (void)state;
+    const strait_emulate_spec spec = {.delay_ns = 30 * MS, .loss = 0.01, .seed = 1};
+    struct strait_emulate e;
+    strait_emulate_init(&e, &spec, 0);
+    int n_late = 0;
+    int64_t longest = 0;
+    for (int64_t i = 0; i < 20000; i++) {
+        const int64_t sent = i * 1000 * MS;
+        const int64_t took = strait_emulate_send(&e, sent, 1448) - sent;
+        if (took > 30 * MS) n_late++;
+        if (took > longest) longest = took;
+        CHECK(took == 30 * MS || (took - 30 * MS) % (60 * MS) == 0);
+    }
+    CHECK(n_late > 140 && n_late < 260);               // 200 +- 4 sigma
+    CHECK(longest >= 150 * MS && longest <= 400 * MS); // some repairs were lost too
+}
+
+static void test_cuts(void **state) {
+    (void)state;
+    struct strait_emulate e;
+    strait_emulate_init(&e, &(strait_emulate_spec){.cut_after_ns = 100 * MS}, 50 * MS);
+    CHECK(strait_emulate_send(&e, 149 * MS, 10) == 149 * MS);
+    CHECK(strait_emulate_send(&e, 150 * MS, 10) == INT64_MAX);
+    strait_emulate_init(&e, &(strait_emulate_spec){.cut_after_bytes = 1000}, 0);
+    CHECK(strait_emulate_send(&e, 0, 1000) == 0);
+    CHECK(strait_emulate_send(&e, 0, 1) == INT64_MAX);
+}
+
+static void test_meter(void **state) {
+    (void)state;
+    const strait_meter_spec spec = strait_meter_protocol_nanogpt();
+    strait_meter wire = {0};
+    /* 2.5 MB are 20 megabits: 0.1 s at 200 Mb/s, and 0.05 of delay. */
+    CHECK_NEAR(strait_meter_arrive(&wire, &spec, 1, 2.5e6), 1.15, 1e-12);
+    /* Sent meanwhile, from the other side: waits until the first has arrived. */
+    CHECK_NEAR(strait_meter_arrive(&wire, &spec, 1.01, 2.5e6), 1.3, 1e-12);
+    CHECK_NEAR(strait_meter_arrive(&wire, &spec, 2, 0), 2.05, 1e-12);
+    CHECK_NEAR(wire.busy_s, 0.2, 1e-12);
+    CHECK(wire.bytes == 5e6);
+    strait_meter_spec easy = spec;
+    easy.is_pipelined = 1;
+    wire = (strait_meter){0};
+    CHECK_NEAR(strait_meter_arrive(&wire, &easy, 1, 2.5e6), 1.15, 1e-12);
+    CHECK_NEAR(strait_meter_arrive(&wire, &easy, 1.01, 2.5e6), 1.25, 1e-12);
+}
+
+/* Dense bf16 of the yardstick: 64 microbatches of 8,192 tokens, 4,096 bytes a token both ways. */
+static void test_meter_on_the_yardstick(void **state) {
+    (void)state;
+    const strait_meter_spec spec = strait_meter_protocol_nanogpt();
+    strait_meter wire = {0};
+    double last = 0;
+    for (int i = 0; i < 128; i++)
+        last = strait_meter_arrive(&wire, &spec, 0, 8192 * 2048);
+    CHECK_NEAR(last, 524288.0 * 4096 * 8 / 200e6 + 128 * 0.05, 1e-6); // 92.3 of their 100.5 s
+}
+
+static void put(struct strait_line *line, const char *text, int64_t due) {
+    for (size_t n = strlen(text); n > 0;) {
+        size_t room = 0;
+        unsigned char *space = strait_line_space(line, &room);
+        CHECK(room > 0);
+        if (room > n) room = n;
+        memcpy(space, text, room);
+        strait_line_added(line, room, due);
+        text += room;
+        n -= room;
+    }
+}
+
+static void expect(struct strait_line *line, const char *text) {
+    for (size_t n = strlen(text); n > 0;) {
+        size_t ready = 0;
+        const unsigned char *bytes = strait_line_ready(line, &ready);
+        CHECK(ready > 0 && ready <= n);
+        assert_memory_equal(bytes, text, ready);
+        strait_line_sent(line, ready);
+        text += ready;
+        n -= ready;
+    }
+}
+
+static void test_line(void **state) {
+    (void)state;
+    struct strait_line line = {0};
+    CHECK_OK(strait_line_reserve(&line, 1));
+    CHECK(line.capacity == 65536 && strait_line_is_empty(&line));
+    for (int i = 0; i < 20000; i++) { // round the ring several times
+        put(&line, "early", 10 + i);
+        put(&line, "later!", 20 + i);
+        size_t ready = 1;
+        CHECK(strait_line_release(&line, 9 + i) == 10 + i);
+        (void)strait_line_ready(&line, &ready);
+        CHECK(ready == 0);
+        CHECK(strait_line_release(&line, 10 + i) == 20 + i);
+        expect(&line, "early");
+        if (i == 7777) CHECK_OK(strait_line_reserve(&line, 100000)); // keeps what is inside
+        CHECK(strait_line_release(&line, 20 + i) == INT64_MAX);
+        expect(&line, "later!");
+        CHECK(strait_line_is_empty(&line));
+    }
+    CHECK(line.capacity == 131072);
+    for (int64_t i = 0; i < 128; i++) // one mark each
+        put(&line, "x", 100000 + i);
+    CHECK(strait_line_room(&line) == 0);
+    strait_line_fini(&line);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rate_and_delay),
+        cmocka_unit_test(test_bulk_takes_what_arithmetic_says),
+        cmocka_unit_test(test_off_and_delay_alone),
+        cmocka_unit_test(test_jitter_keeps_order),
+        cmocka_unit_test(test_loss_costs_round_trips),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_meter),
+        cmocka_unit_test(test_meter_on_the_yardstick),
+        cmocka_unit_test(test_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

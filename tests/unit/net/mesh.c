@@ -1,0 +1,304 @@
+/* The mesh: threads that send and receive, peers that come back, refusals, counts. */
+#include "net/mesh.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "check.h"
+#include "net/hub.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+struct node {
+    struct strait_identity *identity;
+    struct strait_mesh *mesh;
+    char address[STRAIT_ADDRESS_MAX];
+    int peer; // the other
+};
+
+static struct strait_inproc_hub *hub;
+static struct node a, b;
+static strait_mesh_config config;
+
+static int set_up(void **state) {
+    CHECK_OK(strait_inproc_hub_open(&hub));
+    CHECK_OK(strait_identity_make(&a.identity));
+    CHECK_OK(strait_identity_make(&b.identity));
+    config = (strait_mesh_config){.scheme = *state, .transport = {.hub = hub, .run = {7}}};
+    return 0;
+}
+
+static void open_node(struct node *n, const char *name) {
+    strait_mesh_config c = config;
+    c.transport.identity = n->identity;
+    (void)snprintf(c.transport.name, sizeof c.transport.name, "%s", name);
+    CHECK_OK(strait_mesh_open(&c, &n->mesh));
+    const char *where = strcmp(config.scheme, "inproc") == 0 ? name : "127.0.0.1:0";
+    CHECK_OK(strait_mesh_listen(n->mesh, where, n->address));
+}
+
+static void add(struct node *n, const struct node *other, const char *name, const char *address) {
+    strait_mesh_peer peer = {.key = *strait_identity_fingerprint(other->identity),
+                             .address = address};
+    (void)snprintf(peer.name, sizeof peer.name, "%s", name);
+    CHECK_OK(strait_mesh_add(n->mesh, &peer, &n->peer));
+}
+
+static void connect_nodes(void) {
+    open_node(&a, "stage-0");
+    open_node(&b, "stage-1");
+    add(&b, &a, "stage-0", NULL);
+    add(&a, &b, "stage-1", b.address);
+    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 10000));
+    CHECK_OK(strait_mesh_wait_up(b.mesh, b.peer, 10000));
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    strait_mesh_close(&a.mesh);
+    strait_mesh_close(&b.mesh);
+    strait_identity_close(&a.identity);
+    strait_identity_close(&b.identity);
+    strait_inproc_hub_close(&hub);
+    return 0;
+}
+
+static struct strait_msg *message(const struct node *n, uint32_t step, size_t size) {
+    struct strait_msg *msg = NULL;
+    CHECK_OK(strait_msg_open(strait_mesh_pool(n->mesh), 20, size, &msg));
+    msg->priority = STRAIT_PRIORITY_ACTIVATION;
+    msg->step = step;
+    memset(msg->body, (int)(step & 255), size);
+    return msg;
+}
+
+/* The next message that is not an announcement. */
+static struct strait_msg *take(const struct node *n) {
+    for (;;) {
+        struct strait_msg *msg = NULL;
+        CHECK_OK(strait_mesh_receive(n->mesh, 10000, &msg));
+        if (msg->type >= STRAIT_MSG_FIRST) return msg;
+        strait_msg_close(&msg);
+    }
+}
+
+/* The next announcement. */
+static struct strait_msg *take_news(const struct node *n, uint8_t type) {
+    for (;;) {
+        struct strait_msg *msg = NULL;
+        CHECK_OK(strait_mesh_receive(n->mesh, 10000, &msg));
+        if (msg->type == type) return msg;
+        strait_msg_close(&msg);
+    }
+}
+
+enum {
+    EACH_WAY = 2000
+};
+
+static void *send_all(void *arg) {
+    const struct node *n = arg;
+    for (uint32_t i = 0; i < EACH_WAY; i++) {
+        struct strait_msg *msg = message(n, i, i * 13 % 5000);
+        if (strait_mesh_send_wait(n->mesh, n->peer, 20000, &msg) != STRAIT_OK) return NULL;
+    }
+    return arg;
+}
+
+/* Four threads: each node sends from one and receives on another. */
+static void *receive_all(void *arg) {
+    const struct node *n = arg;
+    for (uint32_t i = 0; i < EACH_WAY; i++) {
+        struct strait_msg *msg = take(n);
+        const int is_good = msg->step == i && msg->peer == n->peer && msg->size == i * 13 % 5000 &&
+                            (msg->size == 0 || msg->body[msg->size - 1] == (i & 255));
+        strait_msg_close(&msg);
+        if (!is_good) return NULL;
+    }
+    return arg;
+}
+
+static void test_both_ways_at_once(void **state) {
+    (void)state;
+    config.queue_bytes = 20000;
+    config.transport.queue_bytes = 10000;
+    config.inbox_bytes = 30000;
+    connect_nodes();
+    pthread_t threads[4];
+    CHECK(pthread_create(&threads[0], NULL, send_all, &a) == 0);
+    CHECK(pthread_create(&threads[1], NULL, send_all, &b) == 0);
+    CHECK(pthread_create(&threads[2], NULL, receive_all, &a) == 0);
+    CHECK(pthread_create(&threads[3], NULL, receive_all, &b) == 0);
+    for (int i = 0; i < 4; i++) {
+        void *result = NULL;
+        pthread_join(threads[i], &result);
+        CHECK(result != NULL);
+    }
+    strait_link_stats sent, got;
+    CHECK_OK(strait_mesh_stats(a.mesh, a.peer, &sent));
+    CHECK_OK(strait_mesh_stats(b.mesh, b.peer, &got));
+    CHECK(sent.sent_messages == EACH_WAY && got.received_messages == EACH_WAY);
+    CHECK(sent.sent_payload == got.received_payload && sent.queued_bytes == 0);
+}
+
+static void test_no_allocation(void **state) {
+    (void)state;
+    connect_nodes();
+    CHECK_OK(strait_msg_pool_reserve(strait_mesh_pool(a.mesh), 40000, 4));
+    CHECK_OK(strait_msg_pool_reserve(strait_mesh_pool(b.mesh), 40000, 4));
+    CHECK_OK(strait_msg_pool_reserve(strait_mesh_pool(a.mesh), 8, 8)); // beats
+    CHECK_OK(strait_msg_pool_reserve(strait_mesh_pool(b.mesh), 8, 8));
+    int64_t before = 0;
+    for (uint32_t i = 0; i < 300; i++) {
+        if (i == 200) before = strait_alloc_count();
+        struct strait_msg *msg = message(&a, i, 40000);
+        CHECK_OK(strait_mesh_send(a.mesh, a.peer, &msg));
+        msg = take(&b);
+        CHECK(msg->step == i);
+        strait_msg_close(&msg);
+    }
+    CHECK(strait_alloc_count() == before);
+}
+
+static void test_back_pressure_and_priority(void **state) {
+    (void)state;
+    config.queue_bytes = 100000;
+    open_node(&a, "stage-0");
+    open_node(&b, "stage-1");
+    add(&a, &b, "stage-1", NULL); // nobody dials yet: messages wait
+    uint32_t n = 0;
+    struct strait_msg *msg = NULL;
+    strait_err err = STRAIT_OK;
+    while (err == STRAIT_OK) {
+        msg = message(&a, n, 30000);
+        err = strait_mesh_send(a.mesh, a.peer, &msg);
+        n += err == STRAIT_OK;
+    }
+    CHECK(err == STRAIT_EAGAIN && n == 3 && msg != NULL);
+    CHECK_FAILS(strait_mesh_send_wait(a.mesh, a.peer, 20, &msg), STRAIT_ETIMEDOUT,
+                "'stage-1' took nothing for 20 ms");
+    strait_msg_close(&msg);
+    msg = message(&a, 99, 30000);
+    msg->priority = STRAIT_PRIORITY_GRADIENT;
+    CHECK_OK(strait_mesh_send(a.mesh, a.peer, &msg));
+    add(&b, &a, "stage-0", a.address);
+    msg = take(&b);
+    CHECK(msg->step == 99); // it overtook the rest
+    strait_msg_close(&msg);
+    for (uint32_t i = 0; i < 3; i++) {
+        msg = take(&b);
+        CHECK(msg->step == i);
+        strait_msg_close(&msg);
+    }
+}
+
+static void test_bad_arguments(void **state) {
+    (void)state;
+    connect_nodes();
+    struct strait_msg *msg = message(&a, 0, 1);
+    CHECK_FAILS(strait_mesh_send(a.mesh, 5, &msg), STRAIT_EINVAL, "peer 5, expected 0 to 0");
+    msg->type = STRAIT_MSG_BYE;
+    CHECK_FAILS(strait_mesh_send(a.mesh, 0, &msg), STRAIT_EINVAL, "type 2, expected 16 to 255");
+    msg->type = 20;
+    msg->priority = 3;
+    CHECK_FAILS(strait_mesh_send(a.mesh, 0, &msg), STRAIT_EINVAL, "priority 3");
+    strait_msg_close(&msg);
+    msg = take_news(&a, STRAIT_MSG_UP);
+    CHECK(msg->peer == a.peer);
+    strait_msg_close(&msg);
+    CHECK_FAILS(strait_mesh_receive(a.mesh, 10, &msg), STRAIT_ETIMEDOUT, "no message within 10 ms");
+    strait_link_stats stats;
+    CHECK_FAILS(strait_mesh_stats(a.mesh, -1, &stats), STRAIT_EINVAL, "peer -1");
+    strait_mesh_peer again = {.name = "twin", .key = *strait_identity_fingerprint(b.identity)};
+    int peer = 0;
+    CHECK_FAILS(strait_mesh_add(a.mesh, &again, &peer), STRAIT_EINVAL,
+                "'twin' has the key of 'stage-1'");
+}
+
+/* The peer goes, which is announced, and comes back, to which we dial again. */
+static void test_redial(void **state) {
+    (void)state;
+    connect_nodes();
+    char where[STRAIT_ADDRESS_MAX];
+    memcpy(where, b.address, sizeof where);
+    struct strait_msg *msg = message(&a, 1, 10);
+    CHECK_OK(strait_mesh_send(a.mesh, a.peer, &msg));
+    msg = take(&b);
+    strait_msg_close(&msg);
+    strait_mesh_close(&b.mesh);
+    msg = take_news(&a, STRAIT_MSG_DOWN);
+    CHECK(msg->peer == a.peer && msg->why == STRAIT_ECLOSED);
+    assert_string_equal((const char *)msg->body, "stage-1: peer closed the link");
+    strait_msg_close(&msg);
+    CHECK(!strait_mesh_is_up(a.mesh, a.peer));
+    CHECK_FAILS(strait_mesh_wait_up(a.mesh, a.peer, 100), STRAIT_ETIMEDOUT, "stage-1: ");
+    msg = message(&a, 2, 10); // waits for the link
+    CHECK_OK(strait_mesh_send(a.mesh, a.peer, &msg));
+
+    strait_mesh_config c = config;
+    c.transport.identity = b.identity;
+    CHECK_OK(strait_mesh_open(&c, &b.mesh));
+    CHECK_OK(strait_mesh_listen(b.mesh, where, b.address));
+    add(&b, &a, "stage-0", NULL);
+    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 10000));
+    msg = take(&b);
+    CHECK(msg->step == 2);
+    strait_msg_close(&msg);
+    strait_link_stats stats;
+    CHECK_OK(strait_mesh_stats(a.mesh, a.peer, &stats));
+    CHECK(stats.sent_messages == 2); // of both links
+}
+
+static void test_refusal(void **state) {
+    (void)state;
+    open_node(&a, "stage-0");
+    open_node(&b, "stage-1");
+    add(&a, &b, "stage-1", b.address); // b does not know a
+    CHECK_FAILS(strait_mesh_wait_up(a.mesh, a.peer, 10000), STRAIT_EAUTH,
+                "stage-1: refused by peer: key ");
+    char words[STRAIT_WORDS_MAX], key[STRAIT_FINGERPRINT_TEXT];
+    const int64_t until = strait_clock_ns() + (int64_t)5 * 1000000000;
+    while (strait_mesh_refusals(b.mesh, words) == 0 && strait_clock_ns() < until) {
+    }
+    strait_fingerprint_text(strait_identity_fingerprint(a.identity), key);
+    CHECK(strait_mesh_refusals(b.mesh, words) == 1); // and a does not try again
+    CHECK(strstr(words, key) != NULL && strstr(words, "is unknown to 'stage-1'") != NULL);
+    struct strait_msg *msg = take_news(&a, STRAIT_MSG_DOWN);
+    CHECK(msg->why == STRAIT_EAUTH);
+    strait_msg_close(&msg);
+}
+
+/* What is queued when a mesh closes still arrives. */
+static void test_close_flushes(void **state) {
+    (void)state;
+    connect_nodes();
+    for (uint32_t i = 0; i < 50; i++) {
+        struct strait_msg *msg = message(&a, i, 60000);
+        CHECK_OK(strait_mesh_send_wait(a.mesh, a.peer, 10000, &msg));
+    }
+    strait_mesh_close(&a.mesh);
+    for (uint32_t i = 0; i < 50; i++) {
+        struct strait_msg *msg = NULL;
+        do {
+            strait_msg_close(&msg);
+            CHECK_OK(strait_mesh_receive(b.mesh, 10000, &msg));
+        } while (msg->type < STRAIT_MSG_FIRST);
+        CHECK(msg->step == i);
+        strait_msg_close(&msg);
+    }
+}
+
+#define ON(scheme, test)                                                         \
+    {                                                                            \
+        .name = scheme " " #test, .test_func = test, .setup_func = set_up,       \
+        .teardown_func = tear_down, .initial_state = (void *)(uintptr_t)(scheme) \
+    }
+#define ALL(scheme)                                                                  \
+    ON(scheme, test_both_ways_at_once), ON(scheme, test_no_allocation),              \
+        ON(scheme, test_back_pressure_and_priority), ON(scheme, test_bad_arguments), \
+        ON(scheme, test_redial), ON(scheme, test_refusal), ON(scheme, test_close_flushes)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {ALL("inproc"), ALL("tls")};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
