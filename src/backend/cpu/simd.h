@@ -67,15 +67,20 @@ static inline void store(float *to, vec v) {
     *(loose_vec *)to = v;
 }
 
-/* The first n < LANES values; zeros behind them. */
+/* The first n < LANES values; zeros behind them. Not memcpy: a call, though rare, would push every
+ * constant of the loop around it out of its register. */
 static inline vec load_part(const float *from, int64_t n) {
     vec v = {0};
-    memcpy(&v, from, (size_t)n * sizeof(float));
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES - 1; i++)
+        if (i < n) v[i] = from[i];
     return v;
 }
 
 static inline void store_part(float *to, vec v, int64_t n) {
-    memcpy(to, &v, (size_t)n * sizeof(float));
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES - 1; i++)
+        if (i < n) to[i] = v[i];
 }
 
 /* Whole vectors, but for the last of a row: `left` values from there on. */
@@ -124,6 +129,20 @@ static inline float sum_lanes(vec v) {
     return sum[0];
 }
 
+/* The sum of a[i] * b[i]. */
+static inline float dot(const float *a, const float *b, int64_t n) {
+    vec sum[4] = {0};
+    int64_t k = 0;
+    for (; k + 4 * LANES <= n; k += 4 * LANES)
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; u++)
+            sum[u] += load(a + k + u * LANES) * load(b + k + u * LANES);
+    for (; k + LANES <= n; k += LANES)
+        sum[0] += load(a + k) * load(b + k);
+    if (k < n) sum[1] += load_part(a + k, n - k) * load_part(b + k, n - k);
+    return sum_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
 static inline float max_lanes(vec v) {
     float max = v[0];
     for (int i = 1; i < LANES; i++)
@@ -140,11 +159,11 @@ static inline vec exp_inside(vec x) {
     const vec shifted = x * 0x1.715476p0f + magic;
     const vec n = shifted - magic;
     const vec r = (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
-    vec p = r * 0.0013814519437716649f + 0.008368747268979487f;
-    p = p * r + 0.04166839122418311f;
-    p = p * r + 0.16666520375793178f;
-    p = p * r + 0.4999999342990002f;
-    p = p * (r * r) + r + 1.0f;
+    const vec r2 = r * r;
+    const vec high = r2 * 0.0013814519437716649f +
+                     (r * 0.008368747268979487f + 0.04166839122418311f);
+    const vec low = r * 0.16666520375793178f + 0.4999999342990002f;
+    const vec p = ((high * r2 + low) * r2 + r) + 1.0f;
     return p * (vec)(((ivec)shifted << 23) + 0x3f800000);
 }
 

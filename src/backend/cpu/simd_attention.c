@@ -154,21 +154,11 @@ struct softmax {
     float sums[STRAIT_CPU_HEAD_MAX + LANES];
 };
 
-static float score(const float *query, const float *key, int dim) {
-    vec sum = {0};
-    int p = 0;
-    for (; p + LANES <= dim; p += LANES)
-        sum += load(query + p) * load(key + p);
-    if (p < dim) sum += load_part(query + p, dim - p) * load_part(key + p, dim - p);
-    return sum_lanes(sum);
-}
-
 static void attend_cached(struct softmax *soft, const float *query, const float *keys,
                           const float *values, int64_t width, int64_t n, strait_heads heads) {
     float scores[CACHED_KEYS], max = soft->max;
     for (int64_t k = 0; k < CACHED_KEYS; k++) {
-        scores[k] = k < n ? heads.scale * score(query, keys + k * width, heads.head_dim)
-                          : -INFINITY;
+        scores[k] = k < n ? heads.scale * dot(query, keys + k * width, heads.head_dim) : -INFINITY;
         max = scores[k] > max ? scores[k] : max;
     }
     vec total = {0};

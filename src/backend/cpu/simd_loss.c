@@ -38,6 +38,7 @@ static float row_max(const float *row, int64_t cols, float softcap) {
     return max_lanes(larger(max[0], max[1]));
 }
 
+/* The sum of exp(logit - max). */
 static double row_sum(const float *row, int64_t cols, float softcap, float max) {
     double sum = 0;
     for (int64_t c0 = 0; c0 < cols; c0 += SUM_RUN) {
@@ -49,7 +50,35 @@ static double row_sum(const float *row, int64_t cols, float softcap, float max) 
     return sum;
 }
 
-/* Logits become the gradient of the loss, times how.scale. */
+/* The same of logits without a cap, which become exp(logit - max): the gradient needs no more. */
+static double row_sum_keep(float *row, int64_t cols, float max) {
+    double sum = 0;
+    int64_t c0 = 0;
+    for (; c0 + SUM_RUN <= cols; c0 += SUM_RUN) {
+        vec part[4] = {0};
+        for (int64_t c = c0; c < c0 + SUM_RUN; c += 4 * LANES) {
+            vec share[4];
+#pragma GCC unroll 4
+            for (int u = 0; u < 4; u++) {
+                share[u] = exp_down(load(row + c + u * LANES) - max);
+                part[u] += share[u];
+            }
+#pragma GCC unroll 4
+            for (int u = 0; u < 4; u++)
+                store(row + c + u * LANES, share[u]);
+        }
+        sum += (double)sum_lanes((part[0] + part[1]) + (part[2] + part[3]));
+    }
+    for (int64_t c = c0; c < cols; c += LANES) {
+        vec none;
+        const vec share = exp_down(logits_at(row, c, cols, 0, &none) - max);
+        store_some(row + c, share, cols - c);
+        sum += (double)sum_lanes(share);
+    }
+    return sum;
+}
+
+/* Capped logits become the gradient of the loss, times how.scale. */
 static void row_back(float *row, int64_t cols, int32_t target, strait_loss_how how, float log_sum) {
     vec slope;
     (void)capped(splat(row[target]), how.softcap, &slope);
@@ -59,6 +88,26 @@ static void row_back(float *row, int64_t cols, int32_t target, strait_loss_how h
         store_some(row + c, share * slope * how.scale, cols - c);
     }
     row[target] -= at_target;
+}
+
+/* The loss of one row; its logits become their gradient where that is asked for. */
+static float row_loss(float *row, int64_t cols, int32_t target, strait_loss_how how) {
+    vec slope;
+    const double logit = (double)capped(splat(row[target]), how.softcap, &slope)[0];
+    const float max = row_max(row, cols, how.softcap);
+    const int is_kept = how.scale != 0.0f && how.softcap == 0.0f;
+    const double sum = is_kept ? row_sum_keep(row, cols, max)
+                               : row_sum(row, cols, how.softcap, max);
+    const double log_sum = (double)max + log(sum);
+    if (is_kept) {
+        const float by = (float)((double)how.scale / sum);
+        for (int64_t c = 0; c < cols; c++)
+            row[c] *= by;
+        row[target] -= how.scale;
+    } else if (how.scale != 0.0f) {
+        row_back(row, cols, target, how, (float)log_sum);
+    }
+    return (float)(log_sum - logit);
 }
 
 static void loss_task(void *arg, int task) {
@@ -73,12 +122,7 @@ static void loss_task(void *arg, int task) {
             if (l->how.scale != 0.0f) memset(row, 0, (size_t)l->cols * sizeof *row);
             continue;
         }
-        vec slope;
-        const float max = row_max(row, l->cols, l->how.softcap);
-        const double log_sum = (double)max + log(row_sum(row, l->cols, l->how.softcap, max));
-        l->loss[n] = (float)(log_sum -
-                             (double)capped(splat(row[target]), l->how.softcap, &slope)[0]);
-        if (l->how.scale != 0.0f) row_back(row, l->cols, target, l->how, (float)log_sum);
+        l->loss[n] = row_loss(row, l->cols, target, l->how);
     }
 }
 

@@ -134,18 +134,6 @@ static void multiply(const struct strait_cpu *cpu, const struct product *p) {
 
 /* Thin products read the right side once, as it lies. */
 
-static float dot(const float *a, const float *b, int64_t n) {
-    vec sum[4] = {0};
-    int64_t k = 0;
-    for (; k + 4 * LANES <= n; k += 4 * LANES)
-        for (int u = 0; u < 4; u++)
-            sum[u] += load(a + k + u * LANES) * load(b + k + u * LANES);
-    for (; k + LANES <= n; k += LANES)
-        sum[0] += load(a + k) * load(b + k);
-    if (k < n) sum[0] += load_part(a + k, n - k) * load_part(b + k, n - k);
-    return sum_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]));
-}
-
 static void mix(float *y, float product, const struct product *p) {
     *y = p->beta == 0.0f ? p->alpha * product : p->alpha * product + p->beta * *y;
 }

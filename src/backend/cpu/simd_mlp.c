@@ -11,17 +11,22 @@ static inline vec sigmoid(vec x) {
     return 1.0f / (1.0f + vec_exp(-x));
 }
 
+static inline void gate_some(float *restrict y, const float *restrict gate,
+                             const float *restrict up, int64_t left) {
+    const vec x = load_some(gate, left);
+    store_some(y, x * sigmoid(x) * load_some(up, left), left);
+}
+
 static void swiglu_task(void *arg, int task) {
     const struct gated *g = arg;
     const int64_t end = smaller(g->n_rows, (task + 1) * g->rows);
     for (int64_t n = task * g->rows; n < end; n++) {
         const float *gate = g->gate_up + n * 2 * g->width, *up = gate + g->width;
         float *y = g->y + n * g->width;
-        for (int64_t f = 0; f < g->width; f += LANES) {
-            const int64_t left = g->width - f;
-            const vec x = load_some(gate + f, left);
-            store_some(y + f, x * sigmoid(x) * load_some(up + f, left), left);
-        }
+        int64_t f = 0;
+        for (; f + LANES <= g->width; f += LANES)
+            gate_some(y + f, gate + f, up + f, LANES);
+        if (f < g->width) gate_some(y + f, gate + f, up + f, g->width - f);
     }
 }
 
@@ -36,21 +41,24 @@ static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor
     return STRAIT_OK;
 }
 
+static inline void gate_some_back(float *restrict d_gate, const float *restrict d_y,
+                                  const float *restrict gate, int64_t width, int64_t left) {
+    const vec x = load_some(gate, left), d = load_some(d_y, left), sig = sigmoid(x);
+    const vec up = load_some(gate + width, left);
+    store_some(d_gate, d * up * sig * (1.0f + x * (1.0f - sig)), left);
+    store_some(d_gate + width, d * x * sig, left);
+}
+
 static void swiglu_back_task(void *arg, int task) {
     const struct gated *g = arg;
     const int64_t end = smaller(g->n_rows, (task + 1) * g->rows);
     for (int64_t n = task * g->rows; n < end; n++) {
-        const float *gate = g->gate_up + n * 2 * g->width, *up = gate + g->width;
-        const float *d_y = g->d_y + n * g->width;
-        float *d_gate = g->d_gate_up + n * 2 * g->width, *d_up = d_gate + g->width;
-        for (int64_t f = 0; f < g->width; f += LANES) {
-            const int64_t left = g->width - f;
-            const vec x = load_some(gate + f, left), d = load_some(d_y + f, left);
-            const vec sig = sigmoid(x);
-            store_some(d_gate + f, d * load_some(up + f, left) * sig * (1.0f + x * (1.0f - sig)),
-                       left);
-            store_some(d_up + f, d * x * sig, left);
-        }
+        const float *gate = g->gate_up + n * 2 * g->width, *d_y = g->d_y + n * g->width;
+        float *d_gate = g->d_gate_up + n * 2 * g->width;
+        int64_t f = 0;
+        for (; f + LANES <= g->width; f += LANES)
+            gate_some_back(d_gate + f, d_y + f, gate + f, g->width, LANES);
+        if (f < g->width) gate_some_back(d_gate + f, d_y + f, gate + f, g->width, g->width - f);
     }
 }
 

@@ -15,7 +15,6 @@ static inline vec gain_at(const float *gain, int64_t c, int64_t left) {
 
 static void norm_row(const struct norm *r, int64_t n) {
     const float *x = r->x + n * r->cols;
-    vec squares[2] = {0};
     if (r->delta != NULL) {
         const float *delta = r->delta + n * r->cols;
         float *sum = r->sum + n * r->cols;
@@ -24,11 +23,7 @@ static void norm_row(const struct norm *r, int64_t n) {
                        r->cols - c);
         x = sum;
     }
-    for (int64_t c = 0; c < r->cols; c += LANES) {
-        const vec v = load_some(x + c, r->cols - c);
-        squares[c / LANES % 2] += v * v;
-    }
-    const float mean = sum_lanes(squares[0] + squares[1]) / (float)r->cols;
+    const float mean = dot(x, x, r->cols) / (float)r->cols;
     const float scale = 1.0f / sqrtf(mean + r->epsilon);
     r->rstd[n] = scale;
     for (int64_t c = 0; c < r->cols; c += LANES) {
@@ -68,15 +63,15 @@ static void norm_row_back(const struct norm *r, int64_t n, float *d_gain) {
     const float *x = r->x + n * r->cols, *d_y = r->d_y + n * r->cols;
     float *d_x = r->d_x + n * r->cols;
     const float scale = r->scales[n];
-    vec dot[2] = {0};
-    for (int64_t c = 0; c < r->cols; c += LANES) {
+    vec sum = {0};
+    for (int64_t c = 0; c < r->cols && r->gain != NULL; c += LANES) {
         const int64_t left = r->cols - c;
         const vec both = load_some(d_y + c, left) * load_some(x + c, left);
-        dot[c / LANES % 2] += both * gain_at(r->gain, c, left);
-        if (r->gain != NULL)
-            store_some(d_gain + c, load_some(d_gain + c, left) + both * scale, left);
+        sum += both * load_some(r->gain + c, left);
+        store_some(d_gain + c, load_some(d_gain + c, left) + both * scale, left);
     }
-    const float shift = sum_lanes(dot[0] + dot[1]) * scale * scale / (float)r->cols;
+    const float whole = r->gain != NULL ? sum_lanes(sum) : dot(d_y, x, r->cols);
+    const float shift = whole * scale * scale / (float)r->cols;
     for (int64_t c = 0; c < r->cols; c += LANES) {
         const int64_t left = r->cols - c;
         const vec d_normed = load_some(d_y + c, left) * gain_at(r->gain, c, left);

@@ -22,12 +22,7 @@ static void turn(float *out, const float *in, const float *cos, const float *sin
 }
 
 static float norm_head(float *y, const float *x, const float *gain, int64_t dim, float epsilon) {
-    vec squares = {0};
-    for (int64_t i = 0; i < dim; i += LANES) {
-        const vec v = load_some(x + i, dim - i);
-        squares += v * v;
-    }
-    const float scale = 1.0f / sqrtf(sum_lanes(squares) / (float)dim + epsilon);
+    const float scale = 1.0f / sqrtf(dot(x, x, dim) / (float)dim + epsilon);
     for (int64_t i = 0; i < dim; i += LANES) {
         vec v = load_some(x + i, dim - i) * scale;
         if (gain != NULL) v *= load_some(gain + i, dim - i);
@@ -92,7 +87,7 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
 /* The gradient through the norm of one head, in place. */
 static void norm_head_back(float *d, float *d_gain, const float *x, const float *gain, float scale,
                            int64_t dim) {
-    vec dot = {0};
+    vec sum = {0};
     for (int64_t i = 0; i < dim; i += LANES) {
         const int64_t left = dim - i;
         vec both = load_some(d + i, left) * load_some(x + i, left);
@@ -100,9 +95,9 @@ static void norm_head_back(float *d, float *d_gain, const float *x, const float 
             store_some(d_gain + i, load_some(d_gain + i, left) + both * scale, left);
             both *= load_some(gain + i, left);
         }
-        dot += both;
+        sum += both;
     }
-    const float shift = sum_lanes(dot) * scale * scale / (float)dim;
+    const float shift = sum_lanes(sum) * scale * scale / (float)dim;
     for (int64_t i = 0; i < dim; i += LANES) {
         const int64_t left = dim - i;
         vec d_normed = load_some(d + i, left);
