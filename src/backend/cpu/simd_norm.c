@@ -1,5 +1,5 @@
 /* simd_norm.c - root-mean-square norm; the gradient of the gain is summed by blocks of rows. */
-#include "backend/cpu/simd.h"
+#include "backend/cpu/rms.h"
 
 struct norm {
     float *y, *sum, *rstd, *d_x, *d_gain;
@@ -7,11 +7,6 @@ struct norm {
     int64_t n_rows, cols, rows;                   // rows of a task
     float epsilon;
 };
-
-/* The values at c of a row of gains; ones where there is none. */
-static inline vec gain_at(const float *gain, int64_t c, int64_t left) {
-    return gain != NULL ? load_some(gain + c, left) : splat(1.0f);
-}
 
 static void norm_row(const struct norm *r, int64_t n) {
     const float *x = r->x + n * r->cols;
@@ -23,14 +18,7 @@ static void norm_row(const struct norm *r, int64_t n) {
                        r->cols - c);
         x = sum;
     }
-    const float mean = dot(x, x, r->cols) / (float)r->cols;
-    const float scale = 1.0f / sqrtf(mean + r->epsilon);
-    r->rstd[n] = scale;
-    for (int64_t c = 0; c < r->cols; c += LANES) {
-        const int64_t left = r->cols - c;
-        store_some(r->y + n * r->cols + c,
-                   load_some(x + c, left) * scale * gain_at(r->gain, c, left), left);
-    }
+    r->rstd[n] = rms_norm(r->y + n * r->cols, x, r->gain, r->cols, r->epsilon);
 }
 
 static void norm_task(void *arg, int task) {
@@ -63,15 +51,7 @@ static void norm_row_back(const struct norm *r, int64_t n, float *d_gain) {
     const float *x = r->x + n * r->cols, *d_y = r->d_y + n * r->cols;
     float *d_x = r->d_x + n * r->cols;
     const float scale = r->scales[n];
-    vec sum = {0};
-    for (int64_t c = 0; c < r->cols && r->gain != NULL; c += LANES) {
-        const int64_t left = r->cols - c;
-        const vec both = load_some(d_y + c, left) * load_some(x + c, left);
-        sum += both * load_some(r->gain + c, left);
-        store_some(d_gain + c, load_some(d_gain + c, left) + both * scale, left);
-    }
-    const float whole = r->gain != NULL ? sum_lanes(sum) : dot(d_y, x, r->cols);
-    const float shift = whole * scale * scale / (float)r->cols;
+    const float shift = rms_shift(d_gain, d_y, x, r->gain, scale, r->cols);
     for (int64_t c = 0; c < r->cols; c += LANES) {
         const int64_t left = r->cols - c;
         const vec d_normed = load_some(d_y + c, left) * gain_at(r->gain, c, left);

@@ -1,5 +1,5 @@
 /* simd_rotate.c - norm and rotation of queries and keys, head by head. */
-#include "backend/cpu/simd.h"
+#include "backend/cpu/rms.h"
 
 struct rotate {
     float *out, *rstd, *d_gain;
@@ -19,16 +19,6 @@ static void turn(float *out, const float *in, const float *cos, const float *sin
         store_some(out + i, a * c - b * s, left);
         store_some(out + half + i, b * c + a * s, left);
     }
-}
-
-static float norm_head(float *y, const float *x, const float *gain, int64_t dim, float epsilon) {
-    const float scale = 1.0f / sqrtf(dot(x, x, dim) / (float)dim + epsilon);
-    for (int64_t i = 0; i < dim; i += LANES) {
-        vec v = load_some(x + i, dim - i) * scale;
-        if (gain != NULL) v *= load_some(gain + i, dim - i);
-        store_some(y + i, v, dim - i);
-    }
-    return scale;
 }
 
 /* The row of a [2 x head_dim] tensor that head h of queries and keys uses; NULL stays. */
@@ -54,7 +44,7 @@ static void rotate_task(void *arg, int task) {
             float *to = r->out + n * r->cols + h * dim;
             if (r->rstd != NULL) {
                 const float *gain = r->gain != NULL ? r->gain + gain_row(r, h) : NULL;
-                r->rstd[n * n_heads + h] = norm_head(to, from, gain, dim, r->epsilon);
+                r->rstd[n * n_heads + h] = rms_norm(to, from, gain, dim, r->epsilon);
                 from = to;
             }
             turn(to, from, r->cos + angle, r->sin + angle, half, 1);
@@ -87,21 +77,10 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
 /* The gradient through the norm of one head, in place. */
 static void norm_head_back(float *d, float *d_gain, const float *x, const float *gain, float scale,
                            int64_t dim) {
-    vec sum = {0};
+    const float shift = rms_shift(d_gain, d, x, gain, scale, dim);
     for (int64_t i = 0; i < dim; i += LANES) {
         const int64_t left = dim - i;
-        vec both = load_some(d + i, left) * load_some(x + i, left);
-        if (gain != NULL) {
-            store_some(d_gain + i, load_some(d_gain + i, left) + both * scale, left);
-            both *= load_some(gain + i, left);
-        }
-        sum += both;
-    }
-    const float shift = sum_lanes(sum) * scale * scale / (float)dim;
-    for (int64_t i = 0; i < dim; i += LANES) {
-        const int64_t left = dim - i;
-        vec d_normed = load_some(d + i, left);
-        if (gain != NULL) d_normed *= load_some(gain + i, left);
+        const vec d_normed = load_some(d + i, left) * gain_at(gain, i, left);
         store_some(d + i, (d_normed - load_some(x + i, left) * shift) * scale, left);
     }
 }
