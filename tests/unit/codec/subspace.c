@@ -1,0 +1,394 @@
+/* The subspace codec: exact in its span, kept there by the row-wise optimizer, turned on demand. */
+#include "codec/subspace.h"
+
+#include "optim/optimizer.h"
+#include "pair.h"
+
+enum {
+    N = 32,
+    D = 24,
+    K = 5,
+    VOCAB = 40,
+    INPUTS = 33
+};
+
+static strait_codec_spec spec_of(const char *variant) {
+    strait_codec_spec spec = {.name = "subspace",
+                              .rows = N,
+                              .cols = D,
+                              .vocab = VOCAB,
+                              .keep = K,
+                              .widest = INPUTS,
+                              .bits = 32,
+                              .seed = 4,
+                              .grassmann_every = 10,
+                              .grassmann_rate = 1};
+    (void)strncpy(spec.variant, variant, sizeof spec.variant - 1);
+    return spec;
+}
+
+static strait_tensor product(strait_tensor a, strait_tensor b) {
+    strait_tensor y = pair_tensor(a.rows, b.cols);
+    for (int64_t i = 0; i < y.rows * y.cols; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < a.cols; j++)
+            sum += (double)f32(a)[i / y.cols * a.cols + j] *
+                   (double)f32(b)[j * b.cols + i % y.cols];
+        f32(y)[i] = (float)sum;
+    }
+    return y;
+}
+
+static strait_tensor transposed(strait_tensor a) {
+    strait_tensor y = pair_tensor(a.cols, a.rows);
+    for (int64_t i = 0; i < a.rows * a.cols; i++)
+        f32(y)[i % a.cols * a.rows + i / a.cols] = f32(a)[i];
+    return y;
+}
+
+/* a U U' */
+static strait_tensor projected(strait_tensor a, strait_tensor u) {
+    const strait_tensor code = product(a, u), back = transposed(u), y = product(code, back);
+    free(code.data);
+    free(back.data);
+    return y;
+}
+
+/* Row t of T_fixed, as the codec draws it. */
+static void fixed_row(int t, float out[D]) {
+    strait_rng_normals((strait_rng){4, strait_rng_stream("subspace.fixed")}, (uint64_t)(t * D), out,
+                       D);
+}
+
+/* C U' + T_fixed[t], with random C. */
+static strait_tensor confined_stream(const struct pair *p) {
+    const strait_tensor c = pair_normals(N, K, 6);
+    const strait_tensor back = transposed(strait_subspace_basis(p->head)), x = product(c, back);
+    for (int n = 0; n < N; n++) {
+        float fixed[D];
+        fixed_row(((const int32_t *)p->tokens.data)[n], fixed);
+        for (int i = 0; i < D; i++)
+            f32(x)[n * D + i] += fixed[i];
+    }
+    free(c.data);
+    free(back.data);
+    return x;
+}
+
+static void reconstruction_is_exact(void **state) {
+    (void)state;
+    static const char *const names[] = {"full", "factored"};
+    for (int i = 0; i < 2; i++) {
+        struct pair p;
+        pair_open(&p, spec_of(names[i]));
+        const strait_tensor x = confined_stream(&p), y = pair_tensor(N, D);
+        pair_forward(&p, y, x);
+        CHECK(apart(x, y) < 3e-7);
+        strait_codec_metrics metrics;
+        CHECK_OK(strait_codec_read_metrics(p.head, &p.stream, &metrics));
+        CHECK(metrics.residual < 3e-7);
+        const strait_tensor g = pair_normals(N, D, 9);
+        const strait_tensor expected = projected(g, strait_subspace_basis(p.head));
+        pair_backward(&p, y, g);
+        CHECK(apart(expected, y) < 3e-7);
+        free(x.data);
+        free(y.data);
+        free(g.data);
+        free(expected.data);
+        pair_close(&p);
+    }
+}
+
+/* One stage of one layer: x = TE[t] + a W', trained towards noise. */
+struct toy {
+    struct pair p;
+    strait_param params[3]; // W, TE, and one that nobody confines
+    struct strait_optimizer *opt;
+    strait_tensor a, x;
+};
+
+static void toy_open(struct toy *toy, strait_optim_kind kind, strait_codec_spec spec) {
+    static const struct {
+        const char *name;
+        strait_role role;
+        int64_t rows, cols;
+    } shapes[3] = {{"out", STRAIT_ROLE_WRITES_RESIDUAL, D, INPUTS},
+                   {"table", STRAIT_ROLE_EMBEDDING, VOCAB, D},
+                   {"inner", STRAIT_ROLE_MATRIX, D, INPUTS}};
+    pair_open(&toy->p, spec);
+    for (int i = 0; i < 3; i++) {
+        strait_param *p = &toy->params[i];
+        (void)strncpy(p->name, shapes[i].name, sizeof p->name - 1);
+        p->role = shapes[i].role;
+        p->value = pair_normals(shapes[i].rows, shapes[i].cols, (uint64_t)i + 20);
+        p->grad = pair_tensor(shapes[i].rows, shapes[i].cols);
+    }
+    strait_optim_spec how = {.kind = kind, .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f};
+    for (int role = 0; role < STRAIT_ROLE_COUNT; role++)
+        how.groups[role] = (strait_optim_group){1e-3f, 0.1f};
+    how.max_norm = 1;
+    CHECK_OK(strait_optimizer_open(&how, toy->p.be, toy->params, 3, &toy->opt));
+    CHECK_OK(strait_codec_after_update(toy->p.head, &toy->p.stream, toy->params, 3));
+    toy->x = pair_tensor(N, D);
+    toy->a = pair_tensor(N, INPUTS);
+}
+
+static void toy_close(struct toy *toy) {
+    for (int i = 0; i < 3; i++) {
+        free(toy->params[i].value.data);
+        free(toy->params[i].grad.data);
+    }
+    strait_optimizer_close(&toy->opt);
+    free(toy->a.data);
+    free(toy->x.data);
+    pair_close(&toy->p);
+}
+
+static void toy_forward(struct toy *toy, int step) {
+    const struct strait_kernels *k = toy->p.be->kernels;
+    struct strait_stream *s = &toy->p.stream;
+    strait_rng_normals((strait_rng){31, (uint64_t)step}, 0, toy->a.data, N * INPUTS);
+    CHECK_OK(k->embed(s, toy->x, toy->params[1].value, toy->p.tokens));
+    CHECK_OK(k->matmul(s, toy->x, toy->a, toy->params[0].value,
+                       (strait_matmul_how){.alpha = 1, .beta = 1, .transpose_b = 1}));
+    const strait_tensor y = pair_tensor(N, D);
+    pair_forward(&toy->p, y, toy->x);
+    free(y.data);
+}
+
+static void toy_step(struct toy *toy, int step) {
+    const struct strait_kernels *k = toy->p.be->kernels;
+    struct strait_stream *s = &toy->p.stream;
+    toy_forward(toy, step);
+    const strait_tensor g = pair_normals(N, D, (uint64_t)step + 1000);
+    for (int i = 0; i < N * D; i++)
+        f32(g)[i] = 0.1f * f32(toy->x)[i] + f32(g)[i] * (1 + (float)(i % 7));
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(k->fill(s, toy->params[i].grad, 0));
+    for (int i = 0; i < 3; i += 2)
+        CHECK_OK(k->matmul(s, toy->params[i].grad, g, toy->a,
+                           (strait_matmul_how){.alpha = 1, .transpose_a = 1}));
+    CHECK_OK(k->embed_back(s, toy->params[1].grad, g, toy->p.tokens));
+    free(g.data);
+    CHECK_OK(strait_codec_project_gradients(toy->p.head, s, toy->params, 3));
+    CHECK_OK(strait_optimizer_clip(toy->opt, s));
+    CHECK_OK(strait_optimizer_step(toy->opt, s, step, 1));
+    CHECK_OK(strait_codec_after_update(toy->p.head, s, toy->params, 3));
+}
+
+static double leak_of(struct toy *toy) {
+    strait_codec_metrics metrics;
+    CHECK_OK(strait_codec_read_metrics(toy->p.head, &toy->p.stream, &metrics));
+    toy_forward(toy, 5000);
+    CHECK_OK(strait_codec_read_metrics(toy->p.head, &toy->p.stream, &metrics));
+    return metrics.residual;
+}
+
+static double leak_after(strait_optim_kind kind, int steps, strait_codec_spec spec,
+                         int64_t *out_corrections) {
+    struct toy toy = {0};
+    strait_codec_metrics metrics;
+    toy_open(&toy, kind, spec);
+    const strait_tensor free_one = toy.params[2].value;
+    const float before = f32(free_one)[0];
+    for (int step = 1; step <= steps; step++) {
+        toy_step(&toy, step);
+        CHECK_OK(strait_codec_read_metrics(toy.p.head, &toy.p.stream, &metrics));
+    }
+    CHECK(f32(free_one)[0] != before); // NOLINT: it trains too
+    const double leak = leak_of(&toy);
+    *out_corrections = strait_subspace_corrections(toy.p.head);
+    toy_close(&toy);
+    return leak;
+}
+
+static void row_wise_adamw_stays_and_plain_leaves(void **state) {
+    (void)state;
+    strait_codec_spec spec = spec_of("full");
+    int64_t corrections;
+    spec.leak_limit = 100; // only look
+    const double rows = leak_after(STRAIT_OPTIM_ADAMW_ROWS, 1000, spec, &corrections);
+    assert_int_equal(corrections, 0);
+    const double plain = leak_after(STRAIT_OPTIM_ADAMW, 1000, spec, &corrections);
+    assert_int_equal(corrections, 0);
+    print_message("  leak after 1000 steps: %.2g row-wise, %.2g plain\n", rows, plain);
+    CHECK(rows <= 1e-5);
+    CHECK(plain > 1000 * rows && plain > 1e-3);
+}
+
+static void leaks_are_corrected_and_counted(void **state) {
+    (void)state;
+    strait_codec_spec spec = spec_of("full");
+    int64_t corrections;
+    spec.leak_limit = 1e-3;
+    const double bounded = leak_after(STRAIT_OPTIM_ADAMW, 200, spec, &corrections);
+    CHECK(bounded < 5e-3);
+    CHECK(corrections > 0 && corrections < 200);
+    spec.leak_limit = 100;
+    spec.confine_every = 1; // form (b): plain AdamW, projected after each step
+    CHECK(leak_after(STRAIT_OPTIM_ADAMW, 50, spec, &corrections) < 1e-6);
+    assert_int_equal(corrections, 0);
+}
+
+/* Form (c) into form (a): W = U Z, table = E U' + T_fixed. The same function, and no leak. */
+static void factored_weights_convert_to_full_ones(void **state) {
+    (void)state;
+    struct toy toy = {0};
+    toy_open(&toy, STRAIT_OPTIM_ADAMW_ROWS, spec_of("full"));
+    const strait_tensor u = strait_subspace_basis(toy.p.head), back = transposed(u);
+    const strait_tensor z = pair_normals(K, INPUTS, 1), e = pair_normals(VOCAB, K, 2);
+    const strait_tensor w = product(u, z), table = product(e, back);
+    for (int t = 0; t < VOCAB; t++) {
+        float fixed[D];
+        fixed_row(t, fixed);
+        for (int i = 0; i < D; i++)
+            f32(table)[t * D + i] += fixed[i];
+    }
+    memcpy(toy.params[0].value.data, w.data, strait_tensor_bytes(w));
+    memcpy(toy.params[1].value.data, table.data, strait_tensor_bytes(table));
+    CHECK(leak_of(&toy) < 1e-6);
+    CHECK_OK(strait_codec_after_update(toy.p.head, &toy.p.stream, toy.params, 3));
+    CHECK(apart(w, toy.params[0].value) < 1e-6);
+    CHECK(apart(table, toy.params[1].value) < 1e-6);
+    const strait_tensor all[] = {back, z, e, w, table};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i].data);
+    toy_close(&toy);
+}
+
+/* Share of the size of g that lies in the basis. */
+static double captured(strait_tensor g, strait_tensor u) {
+    const strait_tensor code = product(g, u);
+    double inside = 0, all = 0;
+    for (int i = 0; i < N * K; i++)
+        inside += (double)f32(code)[i] * (double)f32(code)[i];
+    for (int i = 0; i < N * D; i++)
+        all += (double)f32(g)[i] * (double)f32(g)[i];
+    free(code.data);
+    return inside / all;
+}
+
+static void basis_turns_to_the_gradients(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, spec_of("full"));
+    const strait_tensor thin = pair_normals(N, K, 2), wide = pair_normals(K, D, 3),
+                        noise = pair_normals(N, D, 4), g = product(thin, wide),
+                        d = pair_tensor(N, D), next = pair_tensor(D, K);
+    for (int i = 0; i < N * D; i++)
+        f32(g)[i] += 0.05f * f32(noise)[i];
+    double before = captured(g, strait_subspace_basis(p.tail));
+    CHECK(before < 0.5);
+    for (uint32_t turn = 1; turn <= 30; turn++) {
+        pair_backward(&p, d, g);
+        CHECK_OK(strait_subspace_turn(p.tail, &p.stream, f32(next)));
+        CHECK_OK(strait_subspace_adopt(p.tail, &p.stream, f32(next), turn));
+        CHECK_OK(strait_subspace_adopt(p.head, &p.stream, f32(next), turn));
+        const double after = captured(g, strait_subspace_basis(p.tail));
+        CHECK(after >= before - 1e-6);
+        before = after;
+    }
+    CHECK(before > 0.99);
+    /* No gradients, no turn. */
+    CHECK_OK(strait_subspace_turn(p.tail, &p.stream, f32(next)));
+    CHECK(apart(strait_subspace_basis(p.tail), next) < 1e-6);
+    CHECK_FAILS(strait_subspace_turn(p.head, &p.stream, f32(next)), STRAIT_EINVAL,
+                "tail of the last boundary");
+    const strait_tensor all[] = {thin, wide, noise, g, d, next};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i].data);
+    pair_close(&p);
+}
+
+/* A turned basis and the tensors carried over, in both forms. */
+static void turning_projects_what_is_represented(void **state) {
+    (void)state;
+    struct pair full, factored;
+    pair_open(&full, spec_of("full"));
+    pair_open(&factored, spec_of("factored"));
+    const strait_tensor z = pair_normals(K, INPUTS, 1), e = pair_normals(VOCAB, K, 2);
+    const strait_tensor u = pair_tensor(D, K), next = pair_tensor(D, K), g = pair_normals(N, D, 3),
+                        d = pair_tensor(N, D);
+    memcpy(u.data, strait_subspace_basis(full.head).data, strait_tensor_bytes(u));
+    const strait_tensor back = transposed(u), w = product(u, z), table = product(e, back);
+    pair_backward(&full, d, g);
+    CHECK_OK(strait_subspace_turn(full.tail, &full.stream, f32(next)));
+    CHECK(apart(u, next) > 0.01);
+    CHECK_OK(strait_subspace_adopt(full.head, &full.stream, f32(next), 1));
+    CHECK_OK(strait_subspace_adopt(factored.head, &factored.stream, f32(next), 1));
+    /* What must come out: everything projected on the new basis. */
+    const strait_tensor across = transposed(w), seen = projected(across, next),
+                        expected_w = transposed(seen), expected_table = projected(table, next);
+    CHECK_OK(strait_subspace_rotate(full.head, &full.stream, STRAIT_ROLE_WRITES_RESIDUAL,
+                                    STRAIT_SUBSPACE_WEIGHT, w));
+    CHECK_OK(strait_subspace_rotate(full.head, &full.stream, STRAIT_ROLE_EMBEDDING,
+                                    STRAIT_SUBSPACE_MOMENT, table));
+    CHECK(apart(expected_w, w) < 1e-6);
+    CHECK(apart(expected_table, table) < 1e-6);
+    CHECK_OK(strait_subspace_rotate(factored.head, &factored.stream, STRAIT_ROLE_WRITES_RESIDUAL,
+                                    STRAIT_SUBSPACE_WEIGHT, z));
+    CHECK_OK(strait_subspace_rotate(factored.head, &factored.stream, STRAIT_ROLE_EMBEDDING,
+                                    STRAIT_SUBSPACE_WEIGHT, e));
+    const strait_tensor next_back = transposed(next), from_z = product(next, z),
+                        from_e = product(e, next_back);
+    CHECK(apart(expected_w, from_z) < 1e-6);
+    CHECK(apart(expected_table, from_e) < 1e-6);
+    const strait_tensor all[] = {z,      e,      u,         next,          g,    d,
+                                 back,   w,      table,     across,        seen, expected_w,
+                                 from_z, from_e, next_back, expected_table};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i].data);
+    pair_close(&full);
+    pair_close(&factored);
+}
+
+static void other_versions_are_refused(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, spec_of("full"));
+    const strait_tensor u = strait_subspace_basis(p.head), bad = pair_normals(D, K, 1);
+    float same[D * K];
+    memcpy(same, u.data, sizeof same);
+    assert_int_equal(strait_codec_version(p.head), 0);
+    CHECK_OK(strait_codec_check_version(p.head, 0));
+    CHECK_FAILS(strait_subspace_adopt(p.head, &p.stream, same, 2), STRAIT_EPROTO,
+                "basis version 2 offered, but version 1 comes next");
+    CHECK_FAILS(strait_subspace_adopt(p.head, &p.stream, f32(bad), 1), STRAIT_EDATA,
+                "not orthonormal");
+    CHECK_OK(strait_subspace_adopt(p.head, &p.stream, same, 1));
+    assert_int_equal(strait_codec_version(p.head), 1);
+    CHECK_FAILS(strait_codec_check_version(p.head, 0), STRAIT_EPROTO,
+                "a frame of basis version 0, but this stage has version 1");
+    CHECK_OK(strait_codec_check_version(p.head, 1));
+    free(bad.data);
+    pair_close(&p);
+}
+
+static void weights_of_other_shapes_are_refused(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, spec_of("full"));
+    strait_param param = {.name = "w", .role = STRAIT_ROLE_WRITES_RESIDUAL};
+    param.grad = pair_tensor(D, INPUTS + 1);
+    CHECK_FAILS(strait_codec_project_gradients(p.head, &p.stream, &param, 1), STRAIT_EINVAL,
+                "34 inputs, widest is 33");
+    param.grad.rows = D - 1;
+    CHECK_FAILS(strait_codec_project_gradients(p.head, &p.stream, &param, 1), STRAIT_EINVAL,
+                "23 outputs, the width is 24");
+    free(param.grad.data);
+    pair_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reconstruction_is_exact),
+        cmocka_unit_test(row_wise_adamw_stays_and_plain_leaves),
+        cmocka_unit_test(leaks_are_corrected_and_counted),
+        cmocka_unit_test(factored_weights_convert_to_full_ones),
+        cmocka_unit_test(basis_turns_to_the_gradients),
+        cmocka_unit_test(turning_projects_what_is_represented),
+        cmocka_unit_test(other_versions_are_refused),
+        cmocka_unit_test(weights_of_other_shapes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+/* First values and identity paths of the codecs that are trained. */
+#include "pair.h"
+
+enum {
+    N = 5,
+    D = 24,
+    K = 6,
+    BOUNDARIES = 4
+};
+
+static strait_param param_of(const struct strait_codec *c, const char *name) {
+    strait_param p;
+    for (int i = 0; strait_codec_get_param(c, i, &p) == STRAIT_OK; i++)
+        if (strcmp(p.name, name) == 0) return p;
+    fail_msg("no parameter %s", name);
+    return p;
+}
+
+static void fill_all(const struct strait_codec *c, float value) {
+    strait_param p;
+    for (int i = 0; strait_codec_get_param(c, i, &p) == STRAIT_OK; i++)
+        for (int64_t j = 0; j < p.value.rows * p.value.cols; j++)
+            f32(p.value)[j] = value;
+}
+
+static void resbm_passes_the_first_channels_untouched(void **state) {
+    (void)state;
+    const strait_tensor first = pair_normals(N, D, 1), x = pair_tensor(N, D), y = pair_tensor(N, D);
+    const strait_tensor v = pair_normals(N, D, 2), d = pair_tensor(N, D), g = pair_tensor(N, D);
+    memcpy(x.data, first.data, strait_tensor_bytes(x));
+    memcpy(g.data, v.data, strait_tensor_bytes(g));
+    for (int b = 0; b < BOUNDARIES; b++) {
+        struct pair p;
+        pair_open(&p, (strait_codec_spec){.name = "resbm",
+                                          .rows = N,
+                                          .cols = D,
+                                          .keep = K,
+                                          .bits = 32,
+                                          .n_boundaries = BOUNDARIES,
+                                          .boundary = b});
+        fill_all(p.head, 0);
+        fill_all(p.tail, 0);
+        pair_forward(&p, y, x);
+        pair_backward(&p, d, g);
+        memcpy(x.data, y.data, strait_tensor_bytes(x));
+        memcpy(g.data, d.data, strait_tensor_bytes(g));
+        pair_close(&p);
+    }
+    for (int i = 0; i < N * D; i++) {
+        assert_true(f32(x)[i] == (i % D < K ? f32(first)[i] : 0));
+        assert_true(f32(g)[i] == (i % D < K ? f32(v)[i] : 0));
+    }
+    const strait_tensor all[] = {first, x, y, v, d, g};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i].data);
+}
+
+static strait_codec_spec strait_spec(const char *variant, int b) {
+    strait_codec_spec spec = {.name = "strait",
+                              .rows = N,
+                              .cols = D,
+                              .vocab = 30,
+                              .keep = K,
+                              .anchors = 4,
+                              .hidden = 12,
+                              .bits = 32,
+                              .n_boundaries = BOUNDARIES,
+                              .boundary = b,
+                              .seed = 9};
+    (void)strncpy(spec.variant, variant, sizeof spec.variant - 1);
+    return spec;
+}
+
+static double size_of(strait_tensor t) {
+    double squares = 0;
+    for (int64_t i = 0; i < t.rows * t.cols; i++)
+        squares += (double)f32(t)[i] * (double)f32(t)[i];
+    return sqrt(squares / (double)(t.rows * t.cols));
+}
+
+static void strait_starts_from_one_frame(void **state) {
+    (void)state;
+    struct pair p, q;
+    pair_open(&p, strait_spec("tied", 0));
+    pair_open(&q, strait_spec("tied", 3));
+    const strait_tensor e = param_of(p.head, "boundary.0.head.E").value;
+    const strait_tensor d = param_of(p.tail, "boundary.0.tail.D").value;
+    const strait_tensor far = param_of(q.tail, "boundary.3.tail.D").value;
+    assert_int_equal(e.rows, K);
+    assert_int_equal(d.rows, D);
+    for (int i = 0; i < D * K; i++)
+        assert_true(f32(d)[i] == f32(e)[i % K * D + i / K]);
+    assert_memory_equal(d.data, far.data, strait_tensor_bytes(d));
+    for (int a = 0; a < K; a++)
+        for (int b = 0; b < K; b++) {
+            double dot = 0;
+            for (int i = 0; i < D; i++)
+                dot += (double)f32(e)[a * D + i] * (double)f32(e)[b * D + i];
+            CHECK_NEAR(dot, a == b, 1e-6);
+        }
+    CHECK(size_of(param_of(p.tail, "boundary.0.tail.W").value) == 0);
+    CHECK_NEAR(size_of(param_of(p.tail, "boundary.0.tail.T").value), 1, 0.2);
+    CHECK_NEAR(size_of(param_of(p.tail, "boundary.0.tail.P").value), 0.5, 0.1);
+    CHECK_NEAR(size_of(param_of(p.tail, "boundary.0.tail.V").value), 1 / sqrt(K), 0.1);
+    assert_memory_not_equal(param_of(p.tail, "boundary.0.tail.T").value.data,
+                            param_of(q.tail, "boundary.3.tail.T").value.data, 400);
+    assert_int_equal(param_of(p.tail, "boundary.0.tail.T").role, STRAIT_ROLE_EMBEDDING);
+    pair_close(&p);
+    pair_close(&q);
+    pair_open(&p, strait_spec("free", 0));
+    CHECK_NEAR(size_of(param_of(p.head, "boundary.0.head.E").value), sqrt(0.33 / D), 0.03);
+    pair_close(&p);
+}
+
+/* A first stage that adds a vector of the frame's span sends its coordinates; the tail widens them
+ * back to that vector, beside the anchors. */
+static void strait_carries_what_the_stage_added(void **state) {
+    (void)state;
+    struct pair p;
+    strait_codec_spec spec = strait_spec("tied", 0);
+    spec.n_boundaries = 1;
+    pair_open(&p, spec);
+    const strait_tensor frame = param_of(p.tail, "boundary.0.tail.D").value;
+    const strait_tensor input = pair_normals(N, D, 1), y = pair_normals(N, D, 1),
+                        x = pair_tensor(N, D), anchors = pair_tensor(N, D);
+    strait_crossing at = pair_at(&p);
+    at.input = input;
+    CHECK_OK(strait_codec_act_pack(p.head, &at, p.wire[0], y)); // nothing was added
+    CHECK_OK(strait_codec_act_unpack(p.tail, &at, anchors, p.wire[0]));
+    for (int i = 0; i < N * D; i++)
+        f32(y)[i] += 3 * f32(frame)[i % D * K] - f32(frame)[i % D * K + 2];
+    CHECK_OK(strait_codec_act_pack(p.head, &at, p.wire[0], y));
+    CHECK_OK(strait_codec_act_unpack(p.tail, &at, x, p.wire[0]));
+    for (int i = 0; i < N * D; i++)
+        CHECK_NEAR(f32(x)[i] - f32(anchors)[i],
+                   3 * f32(frame)[i % D * K] - f32(frame)[i % D * K + 2], 1e-5);
+    const strait_tensor all[] = {input, y, x, anchors};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i].data);
+    pair_close(&p);
+}
+
+static void strait_needs_both_halves_of_a_stage(void **state) {
+    (void)state;
+    struct pair p, q;
+    pair_open(&p, strait_spec("tied", 1));
+    strait_codec_spec other = strait_spec("tied", 2);
+    other.keep = K - 1;
+    pair_open(&q, other);
+    CHECK_FAILS(strait_codec_join(NULL, p.head), STRAIT_EINVAL, "needs both halves");
+    CHECK_FAILS(strait_codec_join(p.tail, q.head), STRAIT_ECONFIG, "the same keep");
+    CHECK_FAILS(strait_codec_join(q.tail, p.head), STRAIT_EINVAL, "do not enclose a stage");
+    pair_close(&p);
+    pair_close(&q);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resbm_passes_the_first_channels_untouched),
+        cmocka_unit_test(strait_starts_from_one_frame),
+        cmocka_unit_test(strait_carries_what_the_stage_added),
+        cmocka_unit_test(strait_needs_both_halves_of_a_stage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
