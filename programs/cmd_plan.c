@@ -1,0 +1,230 @@
+/* cmd_plan.c - strait plan RUN.yaml: memory, speed, bubbles and bytes before training. */
+#include "commands.h"
+#include "net/frame.h"
+#include "pipeline/worker.h"
+#include "plan/limit.h"
+#include "plan/window.h"
+#include "progress.h"
+#include "stage_times.h"
+
+#include <stdio.h>
+
+enum {
+    PACKET_PAYLOAD = 1448, // what a packet carries, and what TCP/IP and Ethernet add to it
+    PACKET_HEADERS = 66
+};
+
+static double gflops;
+static int is_json;
+static strait_flag_list sets;
+
+static const strait_flag flags[] = {
+    {"gflops", 'g', STRAIT_FLAG_REAL, &gflops, "N",
+     "plan for stages of this speed instead of trying this machine's"},
+    {"json", 0, STRAIT_FLAG_SWITCH, &is_json, NULL, "print one JSON object"},
+    {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
+    {0},
+};
+
+typedef struct outlook {
+    strait_recipe recipe;
+    strait_stage_times times;
+    strait_pipe pipe;
+    strait_pipe_stage stages[STRAIT_RUN_STAGES];
+    strait_pipe_link links[STRAIT_RUN_STAGES];
+    int windows[STRAIT_RUN_STAGES];
+    strait_worker_memory memory[STRAIT_RUN_STAGES];
+    strait_simulate_stage seen[STRAIT_RUN_STAGES];
+    strait_simulate_result result;
+    double unlimited_s; // a step over links that cost nothing
+    strait_limit limit;
+} outlook;
+
+static strait_pipe_stage stage_cost(const outlook *o, int stage) {
+    const strait_part part = o->recipe.parts[stage];
+    const strait_pipe_stage b = o->times.block;
+    const double n = part.last - part.first;
+    const double h = stage == o->recipe.n_stages - 1;
+    const strait_pipe_stage e = o->times.head;
+    return (strait_pipe_stage){.forward_s = n * b.forward_s + h * e.forward_s,
+                               .input_s = n * b.input_s + h * e.input_s,
+                               .weights_s = n * b.weights_s + h * e.weights_s,
+                               .update_s = n * b.update_s + h * e.update_s};
+}
+
+static double on_link(const strait_codec_spec *codec, strait_direction direction) {
+    const double bytes = (double)strait_codec_wire_bytes(codec, direction) + STRAIT_FRAME_HEADER;
+    return bytes * (PACKET_PAYLOAD + PACKET_HEADERS) / PACKET_PAYLOAD;
+}
+
+static strait_pipe_link link_cost(const outlook *o, int link) {
+    const strait_codec_spec codec = strait_recipe_codec(&o->recipe, link, 1);
+    const strait_emulate_spec *e = &o->recipe.emulate;
+    return (strait_pipe_link){.forward_bytes = on_link(&codec, STRAIT_FORWARD),
+                              .backward_bytes = on_link(&codec, STRAIT_BACKWARD),
+                              .forward_bps = e->rate_bps,
+                              .backward_bps = e->rate_bps,
+                              .delay_s = 1e-9 * ((double)e->delay_ns + (double)e->jitter_ns / 2),
+                              .codec_s = o->times.codec_s};
+}
+
+static void describe(const strait_run *run, outlook *o) {
+    const strait_recipe *r = &o->recipe;
+    for (int i = 0; i < r->n_stages; i++) {
+        o->stages[i] = stage_cost(o, i);
+        if (i < r->n_stages - 1) o->links[i] = link_cost(o, i);
+    }
+    o->pipe = (strait_pipe){.n_stages = r->n_stages,
+                            .n_microbatches = (int)r->n_microbatches,
+                            .stages = o->stages,
+                            .links = o->links,
+                            .clips = run->train.clip > 0,
+                            .microbatch_tokens = (double)(r->microbatch * r->shape.context)};
+}
+
+static strait_err choose_windows(const strait_run *run, outlook *o) {
+    STRAIT_TRY(strait_window_fit(&o->pipe, o->recipe.schedule, NULL, 0.02, o->windows));
+    for (int i = 0; i < o->pipe.n_stages && run->stages.window > 0; i++)
+        o->windows[i] = (int)run->stages.window;
+    return STRAIT_OK;
+}
+
+static strait_err without_links(const outlook *o, double *out) {
+    static const strait_pipe_link free_links[STRAIT_RUN_STAGES];
+    strait_pipe pipe = o->pipe;
+    pipe.links = free_links;
+    const strait_simulate_how how = {
+        .kind = o->recipe.schedule, .windows = o->windows, .n_steps = 1};
+    strait_simulate_result result;
+    STRAIT_TRY(strait_simulate(&pipe, &how, NULL, &result));
+    *out = result.seconds;
+    return STRAIT_OK;
+}
+
+static strait_err foresee(const strait_run *run, outlook *o) {
+    describe(run, o);
+    STRAIT_TRY(choose_windows(run, o));
+    for (int i = 0; i < o->pipe.n_stages; i++)
+        STRAIT_TRY(strait_worker_plan(&o->recipe, i, o->windows[i], &o->memory[i]));
+    const strait_simulate_how how = {
+        .kind = o->recipe.schedule, .windows = o->windows, .n_steps = 1};
+    STRAIT_TRY(strait_simulate(&o->pipe, &how, o->seen, &o->result));
+    STRAIT_TRY(strait_limit_find(&o->pipe, &how, &o->limit));
+    return without_links(o, &o->unlimited_s);
+}
+
+static strait_err read_run(const char *path, strait_run *run, outlook *o) {
+    STRAIT_TRY(strait_run_load(path, sets.items, sets.n, run));
+    int64_t vocab = run->model.vocab;
+    if (vocab == 0) {
+        struct strait_feed *feed = NULL;
+        STRAIT_TRY(strait_feed_open(run, &feed));
+        vocab = strait_feed_vocab(feed);
+        strait_feed_close(&feed);
+    }
+    STRAIT_TRY(strait_recipe_make(run, vocab, &o->recipe));
+    if (gflops > 0)
+        strait_stage_times_estimate(&o->recipe, gflops * 1e9, &o->times);
+    else
+        STRAIT_TRY(strait_stage_times_measure(run, &o->recipe, &o->times));
+    return STRAIT_OK;
+}
+
+static double memory_of(const strait_worker_memory *m) {
+    return (double)m->weights + (double)m->gradients + (double)m->optimizer +
+           (double)m->activations + (double)m->data;
+}
+
+/* Bytes a token that are not compressed, 2 for each value, over those on the link. */
+static double ratio(const outlook *o, double bytes) {
+    return 2.0 * o->recipe.shape.width * o->pipe.microbatch_tokens / bytes;
+}
+
+static void print_stages(const outlook *o) {
+    printf("stage  layers      memory  slots  work/microbatch  idle\n");
+    for (int i = 0; i < o->pipe.n_stages; i++) {
+        char bytes[32];
+        strait_progress_bytes(memory_of(&o->memory[i]), bytes);
+        printf("%5d  %6d  %10s  %5d  %12.2f ms  %3.0f%%\n", i,
+               o->recipe.parts[i].last - o->recipe.parts[i].first, bytes, o->windows[i],
+               1e3 * strait_pipe_work_s(&o->pipe, i), 100 * o->seen[i].bubble);
+    }
+}
+
+static void print_links(const outlook *o) {
+    if (o->pipe.n_stages < 2) return;
+    printf("link  bytes/token forward  backward       ratio      wire busy\n");
+    for (int i = 0; i < o->pipe.n_stages - 1; i++) {
+        const strait_pipe_link *l = &o->links[i];
+        printf("%d-%-2d  %19.2f  %8.2f  %4.0fx %4.0fx  %4.0f%% %4.0f%%\n", i, i + 1,
+               l->forward_bytes / o->pipe.microbatch_tokens,
+               l->backward_bytes / o->pipe.microbatch_tokens, ratio(o, l->forward_bytes),
+               ratio(o, l->backward_bytes), 100 * o->seen[i].activations_s / o->result.seconds,
+               100 * o->seen[i + 1].gradients_s / o->result.seconds);
+    }
+}
+
+static void print_limit(const outlook *o) {
+    const strait_limit *l = &o->limit;
+    printf("limit  %s", strait_limit_name(l->kind));
+    if (l->kind == STRAIT_LIMIT_COMPUTE) printf(", most on stage %d", l->where);
+    if (l->kind > STRAIT_LIMIT_BUBBLE) printf(", most on link %d-%d", l->where, l->where + 1);
+    printf("; a step without it would be shorter by:");
+    for (int k = 0; k < STRAIT_LIMIT_KINDS; k++)
+        printf(" %s %.3g s%s", strait_limit_name((strait_limit_kind)k), l->saved[k],
+               k + 1 < STRAIT_LIMIT_KINDS ? "," : "\n");
+}
+
+static void print_outlook(const char *path, const outlook *o) {
+    const strait_recipe *r = &o->recipe;
+    printf("%s: %d stage%s, %s, %lld microbatches of %.0f tokens\n", path, r->n_stages,
+           r->n_stages == 1 ? "" : "s", strait_schedule_name(r->schedule),
+           (long long)r->n_microbatches, o->pipe.microbatch_tokens);
+    printf("each stage on a device of its own: %s\n\n", o->times.device);
+    print_stages(o);
+    print_links(o);
+    printf("\nstep   %.4g s, %.0f tokens/s, %.3f of the speed over links that cost nothing\n",
+           o->result.seconds, o->result.tokens_per_s, o->unlimited_s / o->result.seconds);
+    print_limit(o);
+}
+
+static void print_json(const outlook *o) {
+    printf("{\"seconds\": %.6g, \"tokens_per_s\": %.6g, \"bubble\": %.4f, \"of_unlimited\": %.4f, "
+           "\"limit\": \"%s\", \"where\": %d, \"stages\": [",
+           o->result.seconds, o->result.tokens_per_s, o->result.bubble,
+           o->unlimited_s / o->result.seconds, strait_limit_name(o->limit.kind), o->limit.where);
+    for (int i = 0; i < o->pipe.n_stages; i++)
+        printf("%s{\"layers\": %d, \"memory_bytes\": %.0f, \"slots\": %d, \"idle\": %.4f}",
+               i > 0 ? ", " : "", o->recipe.parts[i].last - o->recipe.parts[i].first,
+               memory_of(&o->memory[i]), o->windows[i], o->seen[i].bubble);
+    printf("], \"links\": [");
+    for (int i = 0; i < o->pipe.n_stages - 1; i++)
+        printf("%s{\"forward_bytes\": %.0f, \"backward_bytes\": %.0f}", i > 0 ? ", " : "",
+               o->links[i].forward_bytes, o->links[i].backward_bytes);
+    printf("]}\n");
+}
+
+static strait_err run_plan(int n_words, const char **words) {
+    static strait_run run; // large, and there is one of each
+    static outlook o;
+    if (n_words != 1) return STRAIT_FAIL(STRAIT_ECONFIG, "plan wants one run file");
+    if (gflops < 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--gflops %g: expected above 0", gflops);
+    STRAIT_TRY(read_run(words[0], &run, &o));
+    STRAIT_TRY(foresee(&run, &o));
+    if (is_json)
+        print_json(&o);
+    else
+        print_outlook(words[0], &o);
+    return STRAIT_OK;
+}
+
+const strait_command strait_cmd_plan = {
+    .name = "plan",
+    .usage = "RUN.yaml [flags]",
+    .summary = "predict memory, speed, bubbles and bytes before training",
+    .about = "Tries one block, the head and the codec on this machine, simulates a step of the\n"
+             "pipeline over the run file's links, and says what limits it. Bytes are those of the\n"
+             "link: payload, frame and the headers of TCP/IP. Token ids and TLS are not counted.",
+    .flags = flags,
+    .run = run_plan,
+};

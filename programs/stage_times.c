@@ -1,0 +1,197 @@
+#include "stage_times.h"
+
+#include "backend/slab.h"
+#include "base/clock.h"
+
+#include <stdio.h>
+
+enum {
+    TRIES = 3
+};
+
+/* A device with one part of the model on it, or one boundary. */
+struct bench {
+    struct strait_backend *backend;
+    struct strait_stage *stage;
+    struct strait_optimizer *optimizer;
+    void *tokens; // zeros: the first token, wherever one is needed
+    int64_t rows;
+};
+
+static void keep_best(double *best, double start) {
+    const double seconds = strait_clock_seconds() - start;
+    if (*best == 0 || seconds < *best) *best = seconds;
+}
+
+static strait_err wait_for(const struct bench *b) {
+    return b->backend->ops->wait(strait_stage_stream(b->stage));
+}
+
+static strait_tensor tokens_of(const struct bench *b) {
+    return (strait_tensor){b->tokens, STRAIT_I32, b->rows, 1};
+}
+
+static strait_err try_forward(struct bench *b, int has_head, double *best) {
+    strait_tensor losses;
+    const double start = strait_clock_seconds();
+    STRAIT_TRY(strait_stage_forward(b->stage, 0, tokens_of(b)));
+    if (has_head) STRAIT_TRY(strait_stage_loss(b->stage, tokens_of(b), 1, &losses));
+    STRAIT_TRY(wait_for(b));
+    keep_best(best, start);
+    return STRAIT_OK;
+}
+
+/* Where the stage cannot defer, input_s is the whole pass. */
+static strait_err try_backward(struct bench *b, int defers, strait_pipe_stage *best) {
+    double start = strait_clock_seconds();
+    STRAIT_TRY(strait_stage_backward(b->stage, 0, defers));
+    STRAIT_TRY(wait_for(b));
+    keep_best(&best->input_s, start);
+    if (!defers) return STRAIT_OK;
+    start = strait_clock_seconds();
+    STRAIT_TRY(strait_stage_backward_weights(b->stage, 0));
+    STRAIT_TRY(wait_for(b));
+    keep_best(&best->weights_s, start);
+    return STRAIT_OK;
+}
+
+static strait_err try_update(struct bench *b, int64_t step, double *best) {
+    struct strait_stream *stream = strait_stage_stream(b->stage);
+    const double start = strait_clock_seconds();
+    STRAIT_TRY(strait_optimizer_clip(b->optimizer, stream));
+    STRAIT_TRY(strait_optimizer_step(b->optimizer, stream, step, 1));
+    STRAIT_TRY(wait_for(b));
+    keep_best(best, start);
+    return STRAIT_OK;
+}
+
+static strait_err try_part(struct bench *b, const strait_recipe *recipe,
+                           const strait_stage_spec *spec, strait_pipe_stage *out) {
+    int n = 0;
+    strait_pipe_stage best = {0};
+    STRAIT_TRY(strait_stage_open(spec, b->backend, &b->stage));
+    strait_param *params = strait_stage_params(b->stage, &n);
+    STRAIT_TRY(strait_optimizer_open(&recipe->optim, b->backend, params, n, &b->optimizer));
+    for (int i = 0; i < TRIES; i++) {
+        STRAIT_TRY(try_forward(b, spec->part.last == spec->shape.layers, &best.forward_s));
+        STRAIT_TRY(try_backward(b, spec->can_defer, &best));
+        STRAIT_TRY(try_update(b, i + 1, &best.update_s));
+    }
+    if (!spec->can_defer) best.weights_s = best.input_s /= 2;
+    *out = best;
+    return STRAIT_OK;
+}
+
+/* The middle of three layers, or the last of two with the head. */
+static strait_err time_part(struct bench *b, const strait_recipe *recipe, int has_head,
+                            strait_pipe_stage *out) {
+    strait_stage_spec spec = strait_recipe_stage(recipe, 0, 1);
+    spec.shape.layers = has_head ? 2 : 3;
+    spec.part = (strait_part){1, 2};
+    const strait_err err = try_part(b, recipe, &spec, out);
+    strait_optimizer_close(&b->optimizer);
+    strait_stage_close(&b->stage);
+    return err;
+}
+
+/* Both halves of a boundary, and what they pack. */
+struct crossing_bench {
+    struct strait_codec *head, *tail;
+    struct strait_slab slab;
+    strait_tensor x, y, wire;
+    strait_crossing at;
+};
+
+static strait_err try_crossing(const struct bench *b, struct crossing_bench *c, double *best) {
+    const double start = strait_clock_seconds();
+    STRAIT_TRY(strait_codec_act_pack(c->head, &c->at, c->wire, c->x));
+    STRAIT_TRY(strait_codec_act_unpack(c->tail, &c->at, c->y, c->wire));
+    STRAIT_TRY(b->backend->ops->wait(c->at.stream));
+    keep_best(best, start);
+    return STRAIT_OK;
+}
+
+static strait_err make_room(const struct bench *b, const strait_codec_spec *spec,
+                            struct crossing_bench *c) {
+    const int64_t width = strait_codec_width(spec);
+    const int64_t bytes = (int64_t)strait_codec_wire_bytes(spec, STRAIT_FORWARD);
+    STRAIT_TRY(strait_slab_add(&c->slab, STRAIT_F32, b->rows, width, &c->x));
+    STRAIT_TRY(strait_slab_add(&c->slab, STRAIT_F32, b->rows, width, &c->y));
+    STRAIT_TRY(strait_slab_add(&c->slab, STRAIT_I8, 1, bytes, &c->wire));
+    return strait_slab_commit(&c->slab, b->backend);
+}
+
+static strait_err open_crossing(const struct bench *b, const strait_codec_spec *spec,
+                                struct crossing_bench *c) {
+    STRAIT_TRY(strait_codec_open(spec, STRAIT_HEAD, b->backend, &c->head));
+    STRAIT_TRY(strait_codec_open(spec, STRAIT_TAIL, b->backend, &c->tail));
+    STRAIT_TRY(strait_codec_join(NULL, c->head));
+    STRAIT_TRY(strait_codec_join(c->tail, NULL));
+    return make_room(b, spec, c);
+}
+
+static strait_err time_codec(const struct bench *b, const strait_recipe *recipe, double *out) {
+    strait_codec_spec spec = strait_recipe_codec(recipe, 0, 1);
+    spec.n_boundaries = 1; // ends of a pipeline need no other half beside them
+    struct crossing_bench c = {0};
+    struct strait_stream stream = {0};
+    double best = 0;
+    STRAIT_TRY(b->backend->ops->stream_open(b->backend, &stream));
+    strait_err err = open_crossing(b, &spec, &c);
+    c.at = (strait_crossing){.stream = &stream, .tokens = tokens_of(b), .input = c.x};
+    for (int i = 0; i < TRIES && err == STRAIT_OK; i++)
+        err = try_crossing(b, &c, &best);
+    if (err == STRAIT_OK) *out = best / 2;
+    strait_codec_close(&c.head);
+    strait_codec_close(&c.tail);
+    strait_slab_fini(&c.slab);
+    b->backend->ops->stream_close(&stream);
+    return err;
+}
+
+static double above(double a, double b) {
+    return a > b ? a - b : 0;
+}
+
+static strait_err measure(struct bench *b, const strait_run *run, const strait_recipe *recipe,
+                          strait_stage_times *out) {
+    strait_stage_times t = {0};
+    strait_pipe_stage last;
+    STRAIT_TRY(strait_backend_open(strait_recipe_backend(run), &b->backend));
+    b->rows = recipe->microbatch * recipe->shape.context;
+    STRAIT_TRY(b->backend->ops->alloc(b->backend, (size_t)b->rows * sizeof(int32_t), &b->tokens));
+    STRAIT_TRY(time_part(b, recipe, 0, &t.block));
+    STRAIT_TRY(time_part(b, recipe, 1, &last));
+    t.head = (strait_pipe_stage){.forward_s = above(last.forward_s, t.block.forward_s),
+                                 .input_s = above(last.input_s, t.block.input_s),
+                                 .weights_s = above(last.weights_s, t.block.weights_s),
+                                 .update_s = above(last.update_s, t.block.update_s)};
+    if (recipe->n_stages > 1) STRAIT_TRY(time_codec(b, recipe, &t.codec_s));
+    (void)snprintf(t.device, sizeof t.device, "%s: %s", b->backend->ops->name,
+                   b->backend->ops->describe(b->backend));
+    *out = t;
+    return STRAIT_OK;
+}
+
+strait_err strait_stage_times_measure(const strait_run *run, const strait_recipe *recipe,
+                                      strait_stage_times *out) {
+    struct bench b = {0};
+    const strait_err err = measure(&b, run, recipe, out);
+    if (b.backend != NULL) b.backend->ops->release(b.backend, b.tokens);
+    strait_backend_close(&b.backend);
+    return err;
+}
+
+void strait_stage_times_estimate(const strait_recipe *recipe, double flops_per_s,
+                                 strait_stage_times *out) {
+    strait_shape one = recipe->shape;
+    one.layers = 1;
+    const double tokens = (double)(recipe->microbatch * recipe->shape.context);
+    const double head = 6.0 * (double)one.vocab * one.width;
+    const double block_s = (strait_shape_train_flops(&one) - head) / 3 * tokens / flops_per_s;
+    const double head_s = head / 3 * tokens / flops_per_s;
+    *out = (strait_stage_times){
+        .block = {.forward_s = block_s, .input_s = block_s, .weights_s = block_s},
+        .head = {.forward_s = head_s, .input_s = head_s, .weights_s = head_s}};
+    (void)snprintf(out->device, sizeof out->device, "%g GFLOP/s", flops_per_s / 1e9);
+}
