@@ -1,0 +1,275 @@
+/* honest.c - the emulated link against real TCP over a wide-area link of the same rate and delay.
+ *
+ * Needs root: it makes two network namespaces, one for each of two threads, joined by TUN devices
+ * and wanlink.c. Nothing outside of them is touched; without root it says so and is skipped. */
+#include "base/clock.h"
+#include "check.h"
+#include "net/mesh.h"
+#include "net/wanlink.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    BULK_BYTES = 1 << 20,
+    N_WARM = 16, // while TCP finds the rate
+    N_BULK = 40, // then counted
+    SMALL_BYTES = 2048 * 16,
+    N_SMALL = 120,
+    SMALL_EVERY_MS = 12, // about a quarter of the rate
+    N_PINGS = 15,
+    SKIPPED = 77
+};
+
+static const double RATE_BPS = 80e6;
+static const int64_t DELAY_NS = 30 * 1000000;
+
+struct node {
+    struct strait_identity *identity;
+    struct strait_mesh *mesh;
+    char address[STRAIT_ADDRESS_MAX];
+    int peer;
+};
+
+typedef struct figures {
+    double bulk_bps;     // bodies, once TCP is warm
+    double crossing_s;   // median one-way time of a microbatch's message
+    double round_trip_s; // median
+    char congestion[16];
+    uint64_t retransmits;
+} figures;
+
+/* ---- namespaces ---- */
+
+static int set_interface(int socket_fd, const char *name, const char *address) {
+    struct ifreq request = {0};
+    struct sockaddr_in where = {.sin_family = AF_INET};
+    (void)snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
+    if (address != NULL) {
+        if (inet_pton(AF_INET, address, &where.sin_addr) != 1) return 0;
+        memcpy(&request.ifr_addr, &where, sizeof where);
+        if (ioctl(socket_fd, SIOCSIFADDR, &request) != 0) return 0;
+        where.sin_addr.s_addr = htonl(0xffffff00);
+        memcpy(&request.ifr_netmask, &where, sizeof where);
+        if (ioctl(socket_fd, SIOCSIFNETMASK, &request) != 0) return 0;
+        request.ifr_qlen = 4096;
+        (void)ioctl(socket_fd, SIOCSIFTXQLEN, &request);
+    }
+    request.ifr_flags = IFF_UP;
+    return ioctl(socket_fd, SIOCSIFFLAGS, &request) == 0;
+}
+
+/* Puts this thread, and those it starts, into a network of its own with one TUN device. */
+static int enter_network(const char *address) {
+    if (unshare(CLONE_NEWNET) != 0) return -1;
+    const int tun = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    struct ifreq request = {.ifr_flags = IFF_TUN | IFF_NO_PI, .ifr_name = "wan0"};
+    const int socket_fd = socket(AF_INET, SOCK_DGRAM, 0);
+    const int is_good = tun >= 0 && socket_fd >= 0 && ioctl(tun, TUNSETIFF, &request) == 0 &&
+                        set_interface(socket_fd, "wan0", address) &&
+                        set_interface(socket_fd, "lo", NULL);
+    const int error = errno;
+    if (socket_fd >= 0) (void)close(socket_fd);
+    if (is_good) return tun;
+    if (tun >= 0) (void)close(tun);
+    errno = error;
+    return -1;
+}
+
+struct entry {
+    struct node *node;
+    const char *address; // NULL: stay where we are
+    int tun;
+    char words[STRAIT_WORDS_MAX];
+};
+
+static void open_node(struct node *n, const char *host, const strait_emulate_spec *emulate) {
+    strait_mesh_config config = {.scheme = "tls", .transport = {.identity = n->identity}};
+    char where[64];
+    if (emulate != NULL) config.transport.emulate = *emulate;
+    (void)snprintf(where, sizeof where, "%s:0", host);
+    CHECK_OK(strait_mesh_open(&config, &n->mesh));
+    CHECK_OK(strait_mesh_listen(n->mesh, where, n->address));
+}
+
+/* Opens a node inside a network of its own; its net thread lives there too. */
+static void *open_far_node(void *arg) {
+    struct entry *e = arg;
+    e->tun = enter_network(e->address);
+    if (e->tun < 0)
+        (void)snprintf(e->words, sizeof e->words, "cannot make a network namespace: %s",
+                       strerror(errno));
+    else
+        open_node(e->node, e->address, NULL);
+    return NULL;
+}
+
+/* ---- measuring ---- */
+
+static void join_nodes(struct node *a, struct node *b) {
+    strait_mesh_peer peer = {.name = "a", .key = *strait_identity_fingerprint(a->identity)};
+    CHECK_OK(strait_mesh_add(b->mesh, &peer, &b->peer));
+    peer = (strait_mesh_peer){
+        .name = "b", .key = *strait_identity_fingerprint(b->identity), .address = b->address};
+    CHECK_OK(strait_mesh_add(a->mesh, &peer, &a->peer));
+    CHECK_OK(strait_mesh_wait_up(a->mesh, a->peer, 10000));
+    CHECK_OK(strait_mesh_wait_up(b->mesh, b->peer, 10000));
+}
+
+static void send_to(const struct node *n, size_t bytes, uint32_t step) {
+    struct strait_msg *msg = NULL;
+    CHECK_OK(strait_msg_open(strait_mesh_pool(n->mesh), 20, bytes, &msg));
+    msg->priority = STRAIT_PRIORITY_ACTIVATION;
+    msg->step = step;
+    memset(msg->body, (int)step, bytes);
+    CHECK_OK(strait_mesh_send_wait(n->mesh, n->peer, 60000, &msg));
+}
+
+/* When the next message arrived. */
+static int64_t receive_at(const struct node *n) {
+    struct strait_msg *msg = NULL;
+    int64_t when = 0;
+    int is_news = 1;
+    while (is_news) {
+        CHECK_OK(strait_mesh_receive(n->mesh, 60000, &msg));
+        is_news = msg->type < STRAIT_MSG_FIRST;
+        CHECK(msg->type != STRAIT_MSG_DOWN);
+        when = msg->queued_ns;
+        strait_msg_close(&msg);
+    }
+    return when;
+}
+
+static double bulk_rate(const struct node *a, const struct node *b) {
+    for (uint32_t i = 0; i < N_WARM + N_BULK; i++)
+        send_to(a, BULK_BYTES, i);
+    int64_t first = 0, last = 0;
+    for (int i = 0; i < N_WARM + N_BULK; i++) {
+        last = receive_at(b);
+        if (i == N_WARM - 1) first = last;
+    }
+    return (double)N_BULK * BULK_BYTES * 8e9 / (double)(last - first);
+}
+
+static int compare(const void *x, const void *y) {
+    const double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+static double median(double *values, size_t n) {
+    qsort(values, n, sizeof *values, compare);
+    return values[n / 2];
+}
+
+static void sleep_ms(int ms) {
+    const struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&t, NULL);
+}
+
+/* Sends one message every SMALL_EVERY_MS, as a pipeline does, and times each on its own. */
+static double crossing(const struct node *a, const struct node *b) {
+    static double took[N_SMALL];
+    static int64_t sent[N_SMALL];
+    const int64_t start = strait_clock_ns();
+    for (int i = 0; i < N_SMALL; i++) {
+        const int64_t when = start + (int64_t)i * SMALL_EVERY_MS * 1000000;
+        while (strait_clock_ns() < when)
+            sleep_ms(1);
+        sent[i] = strait_clock_ns();
+        send_to(a, SMALL_BYTES, (uint32_t)i);
+    }
+    for (int i = 0; i < N_SMALL; i++)
+        took[i] = (double)(receive_at(b) - sent[i]) * 1e-9;
+    return median(took + N_SMALL / 4, N_SMALL - N_SMALL / 4);
+}
+
+static double round_trip(const struct node *a, const struct node *b) {
+    double took[N_PINGS];
+    for (uint32_t i = 0; i < N_PINGS; i++) {
+        const int64_t start = strait_clock_ns();
+        send_to(a, 1024, i);
+        (void)receive_at(b);
+        send_to(b, 1024, i);
+        took[i] = (double)(receive_at(a) - start) * 1e-9;
+    }
+    return median(took, N_PINGS);
+}
+
+static figures measure(struct node *a, struct node *b) {
+    figures f = {0};
+    join_nodes(a, b);
+    f.bulk_bps = bulk_rate(a, b);
+    sleep_ms(200);
+    f.crossing_s = crossing(a, b);
+    f.round_trip_s = round_trip(a, b);
+    strait_link_stats stats;
+    CHECK_OK(strait_mesh_stats(a->mesh, a->peer, &stats));
+    memcpy(f.congestion, stats.congestion, sizeof f.congestion);
+    f.retransmits = stats.retransmits;
+    strait_mesh_close(&a->mesh);
+    strait_mesh_close(&b->mesh);
+    return f;
+}
+
+static void print(const char *what, const figures *f) {
+    (void)printf("%-9s bulk %.2f Mb/s, %d bytes cross in %.2f ms, round trip %.2f ms, %s, %llu "
+                 "retransmits\n",
+                 what, f->bulk_bps * 1e-6, SMALL_BYTES, f->crossing_s * 1e3, f->round_trip_s * 1e3,
+                 f->congestion, (unsigned long long)f->retransmits);
+}
+
+static struct node a, b;
+
+static void test_emulator_is_honest(void **state) {
+    (void)state;
+    struct entry entries[2] = {{.node = &a, .address = "10.77.0.1"},
+                               {.node = &b, .address = "10.77.0.2"}};
+    for (int i = 0; i < 2; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, open_far_node, &entries[i]) == 0);
+        pthread_join(thread, NULL);
+        if (entries[i].words[0] != 0) fail_msg("%s", entries[i].words);
+    }
+    const wanlink_spec spec = {.rate_bps = RATE_BPS, .delay_ns = DELAY_NS, .queue_ns = 100000000};
+    struct wanlink *wan = wanlink_open(entries[0].tun, entries[1].tun, spec);
+    CHECK(wan != NULL);
+    const figures real = measure(&a, &b);
+    wanlink_close(wan);
+    (void)close(entries[0].tun);
+    (void)close(entries[1].tun);
+
+    const strait_emulate_spec emulate = {.rate_bps = RATE_BPS, .delay_ns = DELAY_NS};
+    open_node(&a, "127.0.0.1", &emulate);
+    open_node(&b, "127.0.0.1", &emulate);
+    const figures emulated = measure(&a, &b);
+    print("real", &real);
+    print("emulated", &emulated);
+    CHECK_NEAR(emulated.bulk_bps / real.bulk_bps, 1, 0.05);
+    CHECK_NEAR(emulated.crossing_s / real.crossing_s, 1, 0.05);
+    CHECK_NEAR(emulated.round_trip_s / real.round_trip_s, 1, 0.05);
+}
+
+int main(void) {
+    if (geteuid() != 0 || access("/dev/net/tun", R_OK | W_OK) != 0) {
+        (void)printf("skipped: needs root and /dev/net/tun to make a wide-area link\n");
+        return SKIPPED;
+    }
+    if (strait_identity_make(&a.identity) != STRAIT_OK ||
+        strait_identity_make(&b.identity) != STRAIT_OK)
+        return 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_emulator_is_honest)};
+    const int result = cmocka_run_group_tests(tests, NULL, NULL);
+    strait_identity_close(&a.identity);
+    strait_identity_close(&b.identity);
+    return result;
+}
