@@ -25,6 +25,7 @@ struct rig {
     int n_memory;
     float *kept;
     size_t n_kept, n_room;
+    int is_alone; // its bits are not those of the rig before it
 };
 
 /* What a case needs to know; each case says what it makes of the fields. */

@@ -1,0 +1,77 @@
+/* Tensors planned into one allocation. */
+#include "backend/slab.h"
+
+#include "base/alloc.h"
+#include "check.h"
+
+static struct strait_backend *open_cpu(void) {
+    struct strait_backend *be = NULL;
+    CHECK_OK(strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = 1}, &be));
+    return be;
+}
+
+static void parts_lie_apart_and_are_zeroed(void **state) {
+    (void)state;
+    struct strait_backend *be = open_cpu();
+    struct strait_slab slab = {0};
+    strait_tensor parts[100];
+    for (int i = 0; i < 100; i++)
+        CHECK_OK(strait_slab_add(&slab, STRAIT_F32, 3, i + 1, &parts[i]));
+    assert_null(parts[0].data); // a plan so far
+    const int64_t before = strait_alloc_count();
+    CHECK_OK(strait_slab_commit(&slab, be));
+    assert_int_equal(strait_alloc_count(), before + 1);
+    for (int i = 0; i < 100; i++) {
+        float *values = parts[i].data;
+        assert_int_equal(((char *)values - (char *)parts[0].data) % 256, 0);
+        for (int v = 0; v < 3 * (i + 1); v++) {
+            CHECK_NEAR(values[v], 0, 0); // none has been written through another
+            values[v] = 1;
+        }
+        CHECK((char *)(values + 3 * (ptrdiff_t)(i + 1)) <= (char *)slab.memory + slab.bytes);
+    }
+    strait_slab_fini(&slab);
+    assert_null(slab.memory);
+    strait_backend_close(&be);
+}
+
+static void adjacent_parts_are_one_matrix(void **state) {
+    (void)state;
+    struct strait_backend *be = open_cpu();
+    struct strait_slab slab = {0};
+    strait_tensor first, second;
+    CHECK_OK(strait_slab_add(&slab, STRAIT_F32, 3, 5, &first));
+    CHECK_OK(strait_slab_add_adjacent(&slab, STRAIT_F32, 2, 5, &second));
+    CHECK_OK(strait_slab_commit(&slab, be));
+    assert_ptr_equal(second.data, (float *)first.data + 15);
+    assert_int_equal(slab.bytes, 25 * sizeof(float));
+    strait_slab_fini(&slab);
+    strait_backend_close(&be);
+}
+
+static void failures_leave_nothing(void **state) {
+    (void)state;
+    struct strait_backend *be = open_cpu();
+    for (int n = 1; n <= 3; n++) { // room for parts, room for offsets, the memory itself
+        struct strait_slab slab = {0};
+        strait_tensor part;
+        strait_alloc_fail_at(n);
+        strait_err err = strait_slab_add(&slab, STRAIT_F32, 3, 5, &part);
+        if (err == STRAIT_OK) err = strait_slab_commit(&slab, be);
+        strait_alloc_fail_at(0);
+        assert_int_equal(err, STRAIT_ENOMEM);
+        strait_slab_fini(&slab);
+    }
+    struct strait_slab empty = {0};
+    strait_slab_fini(&empty);
+    strait_backend_close(&be);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_lie_apart_and_are_zeroed),
+        cmocka_unit_test(adjacent_parts_are_one_matrix),
+        cmocka_unit_test(failures_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
