@@ -1,0 +1,256 @@
+/* Kernels of compression against the plain loops: the same bytes, and numbers as near. */
+#include "rig.h"
+
+static const int64_t awkward_rows[] = {1, 3, 17, 129};
+static const int64_t awkward_cols[] = {1, 5, 32, 133};
+
+static void over_shapes(rig_case run, int n_variants, double tolerance) {
+    for (int variant = 0; variant < n_variants; variant++)
+        for (size_t r = 0; r < COUNT(awkward_rows); r++)
+            for (size_t c = 0; c < COUNT(awkward_cols); c++)
+                check_case(
+                    run,
+                    (shape){.rows = awkward_rows[r], .cols = awkward_cols[c], .variant = variant},
+                    tolerance);
+}
+
+static strait_tensor make_bytes(struct rig *rig, int64_t bytes) {
+    const strait_tensor t = rig_output(rig, bytes / 4 + 1, 1);
+    return (strait_tensor){t.data, STRAIT_I8, 1, bytes};
+}
+
+/* Every byte as a number of its own. */
+static void keep_bytes(struct rig *rig, strait_tensor packed) {
+    unsigned char *bytes = malloc((size_t)packed.cols + 4);
+    float *values = malloc((size_t)packed.cols * sizeof *values + 1);
+    assert_true(bytes != NULL && values != NULL);
+    rig_read(rig, packed, (float *)(void *)bytes);
+    for (int64_t i = 0; i < packed.cols; i++)
+        values[i] = (float)bytes[i];
+    rig_keep(rig, rig_values(rig, 1, packed.cols, values));
+    free(bytes);
+    free(values);
+}
+
+/* Rows of very different size, one of zeros, and now and then what is not finite. */
+static strait_tensor make_rows(struct rig *rig, shape s, int is_spoiled) {
+    const strait_tensor x = rig_input(rig, s.rows, s.cols, 1);
+    float *values = malloc((size_t)(s.rows * s.cols) * sizeof *values);
+    assert_non_null(values);
+    rig_read(rig, x, values);
+    for (int64_t i = 0; i < s.rows * s.cols; i++) {
+        const int64_t row = i / s.cols;
+        values[i] *= row % 5 == 4 ? 0.0f : ldexpf(1, (int)(row % 7) * -4);
+        if (is_spoiled && i % 11 == 3) values[i] = i % 2 ? NAN : -INFINITY;
+        if (is_spoiled && i % 13 == 5) values[i] = 1e30f;
+    }
+    rig_write(rig, x, values);
+    free(values);
+    return x;
+}
+
+static const int all_bits[] = {32, 16, 8, 4};
+
+/* variant: which bits, then stochastic, then spoiled */
+static void run_payload(struct rig *rig, shape s) {
+    const int bits = all_bits[s.variant % 4];
+    const strait_pack_how how = {bits, s.variant / 4 % 2, 3, 1234567};
+    const strait_tensor x = make_rows(rig, s, s.variant / 8);
+    const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
+    const int64_t bytes = bits >= 16 ? s.rows * s.cols * bits / 8
+                                     : 4 + s.rows * (1 + (s.cols * bits + 7) / 8);
+    const strait_tensor packed = make_bytes(rig, bytes);
+    CHECK_OK(rig->k->pack_rows(&rig->stream, packed, stats, x, how));
+    keep_bytes(rig, packed);
+    rig_keep(rig, stats);
+    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, bits));
+    rig_keep(rig, y);
+    rig_keep(rig, stats);
+    CHECK_OK(rig->k->restore_rows(&rig->stream, y, (strait_tensor){0}, packed, bits));
+    CHECK_OK(rig->k->measure_rows(&rig->stream, stats, x, y));
+    rig_keep(rig, stats);
+}
+
+static void payloads(void **state) {
+    (void)state;
+    over_shapes(run_payload, 16, 1e-5);
+}
+
+/* Bytes that no one packed. variant: which bits, and which bytes */
+static void run_garbage(struct rig *rig, shape s) {
+    const int bits = all_bits[s.variant % 4];
+    const int64_t bytes = bits >= 16 ? s.rows * s.cols * bits / 8
+                                     : 4 + s.rows * (1 + (s.cols * bits + 7) / 8);
+    const strait_tensor packed = make_bytes(rig, bytes);
+    const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
+    unsigned char *noise = malloc((size_t)bytes);
+    assert_non_null(noise);
+    for (int64_t i = 0; i < bytes; i++)
+        noise[i] = (unsigned char)(s.variant < 4 ? 255 : i * 7919 * (s.variant + 1) >> 3);
+    rig_write(rig, packed, (const float *)(const void *)noise);
+    free(noise);
+    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, bits));
+    rig_keep(rig, y);
+    for (size_t i = 0; i < rig->n_kept; i++)
+        CHECK(isfinite(rig->kept[i]));
+    rig_keep(rig, strait_tensor_reshape(stats, 1, s.rows * 3));
+}
+
+static void garbage(void **state) {
+    (void)state;
+    over_shapes(run_garbage, 24, 1e-5);
+}
+
+/* variant: stochastic, then ties */
+static void run_top(struct rig *rig, shape s) {
+    const strait_tensor x = make_rows(rig, s, 0);
+    if (s.variant & 2) { // many values of equal size
+        float *values = malloc((size_t)(s.rows * s.cols) * sizeof *values);
+        assert_non_null(values);
+        rig_read(rig, x, values);
+        for (int64_t i = 0; i < s.rows * s.cols; i++)
+            values[i] = values[i] > 0 ? 2.0f : -2.0f;
+        rig_write(rig, x, values);
+        free(values);
+    }
+    const int64_t keep = (s.cols + 2) / 3;
+    const strait_tensor packed = make_bytes(rig, s.rows * keep * 4);
+    const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_output(rig, s.rows, 3);
+    CHECK_OK(rig->k->pack_top(&rig->stream, packed, x, keep,
+                              (strait_pack_how){16, s.variant & 1, 9, 10}));
+    keep_bytes(rig, packed);
+    CHECK_OK(rig->k->restore_top(&rig->stream, y, stats, packed, keep));
+    rig_keep(rig, y);
+    rig_keep(rig, stats);
+}
+
+static void top_values(void **state) {
+    (void)state;
+    over_shapes(run_top, 4, 1e-5);
+}
+
+static void run_hadamard(struct rig *rig, shape s) {
+    const strait_tensor x = rig_input(rig, s.rows, s.cols, 1);
+    const strait_tensor y = rig_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->hadamard(&rig->stream, y, x, s.inner));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->hadamard(&rig->stream, y, y, s.inner));
+    float *once = malloc((size_t)(s.rows * s.cols) * 2 * sizeof *once);
+    assert_non_null(once);
+    float *twice = once + s.rows * s.cols;
+    rig_read(rig, x, once);
+    rig_read(rig, y, twice);
+    for (int64_t i = 0; i < s.rows * s.cols; i++)
+        CHECK_NEAR(once[i], twice[i], 1e-5);
+    free(once);
+}
+
+static void hadamard(void **state) {
+    (void)state;
+    static const int64_t tiles[] = {1, 2, 16, 128};
+    for (size_t t = 0; t < COUNT(tiles); t++)
+        for (size_t r = 0; r < COUNT(awkward_rows); r++)
+            check_case(run_hadamard,
+                       (shape){.rows = awkward_rows[r], .cols = 3 * tiles[t], .inner = tiles[t]},
+                       1e-6);
+}
+
+static void run_resize(struct rig *rig, shape s) {
+    const strait_tensor x = rig_input(rig, s.rows, s.cols, 1);
+    const int64_t cols[] = {1, s.cols, s.cols + 37};
+    const strait_tensor y = rig_output(rig, s.rows, cols[s.variant]);
+    CHECK_OK(rig->k->resize_cols(&rig->stream, y, x));
+    rig_keep(rig, y);
+}
+
+static void resizing(void **state) {
+    (void)state;
+    over_shapes(run_resize, 3, 0);
+}
+
+static void run_silu(struct rig *rig, shape s) {
+    const strait_tensor x = rig_input(rig, s.rows, s.cols, 1),
+                        d_y = rig_input(rig, s.rows, s.cols, 2);
+    float *values = malloc((size_t)(s.rows * s.cols) * sizeof *values);
+    assert_non_null(values);
+    rig_read(rig, x, values);
+    for (int64_t i = 0; i < s.rows * s.cols; i += 3)
+        values[i] *= 60; // far out on both sides
+    rig_write(rig, x, values);
+    free(values);
+    const strait_tensor y = s.variant ? x : rig_output(rig, s.rows, s.cols);
+    const strait_tensor d_x = s.variant ? d_y : rig_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->silu_back(&rig->stream, d_x, d_y, x));
+    CHECK_OK(rig->k->silu(&rig->stream, y, x));
+    rig_keep(rig, y);
+    rig_keep(rig, d_x);
+}
+
+static void silu(void **state) {
+    (void)state;
+    over_shapes(run_silu, 2, 2e-6);
+}
+
+struct silu_case {
+    strait_tensor x, y;
+};
+
+static void silu_forward(struct rig *rig, void *arg) {
+    const struct silu_case *c = arg;
+    CHECK_OK(rig->k->silu(&rig->stream, c->y, c->x));
+}
+
+static void silu_has_its_gradient(void **state) {
+    (void)state;
+    struct rig *rig = reference_rig();
+    struct silu_case c = {rig_input(rig, 3, 17, 1), rig_output(rig, 3, 17)};
+    const strait_tensor d_y = rig_input(rig, 3, 17, 2), d_x = rig_output(rig, 3, 17);
+    CHECK_OK(rig->k->silu_back(&rig->stream, d_x, d_y, c.x));
+    const gradient g = {rig, silu_forward, &c, {c.y}, {d_y}};
+    check_gradient(&g, c.x, d_x, "silu");
+}
+
+/* variant 1: the second column repeats the first */
+static void run_orthonormalise(struct rig *rig, shape s) {
+    const strait_tensor q = rig_input(rig, s.rows, s.cols, 1);
+    float *values = malloc((size_t)(s.rows * s.cols) * sizeof *values);
+    assert_non_null(values);
+    rig_read(rig, q, values);
+    for (int64_t n = 0; s.variant && n < s.rows; n++)
+        values[n * s.cols + 1] = -2 * values[n * s.cols];
+    rig_write(rig, q, values);
+    CHECK_OK(rig->k->orthonormalise(&rig->stream, q));
+    rig_keep(rig, q);
+    rig_read(rig, q, values);
+    for (int64_t a = 0; a < s.cols; a++)
+        for (int64_t b = 0; b <= a; b++) {
+            double dot = 0;
+            for (int64_t n = 0; n < s.rows; n++)
+                dot += (double)values[n * s.cols + a] * (double)values[n * s.cols + b];
+            CHECK_NEAR(dot, a == b && !(s.variant && a == 1), 1e-5);
+        }
+    free(values);
+}
+
+static void orthonormal_columns(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 2; variant++) {
+        check_case(run_orthonormalise, (shape){.rows = 17, .cols = 5, .variant = variant}, 1e-5);
+        check_case(run_orthonormalise, (shape){.rows = 129, .cols = 33, .variant = variant}, 1e-5);
+    }
+    check_case(run_orthonormalise, (shape){.rows = 3, .cols = 1}, 1e-5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(payloads),
+        cmocka_unit_test(garbage),
+        cmocka_unit_test(top_values),
+        cmocka_unit_test(hadamard),
+        cmocka_unit_test(resizing),
+        cmocka_unit_test(silu),
+        cmocka_unit_test(silu_has_its_gradient),
+        cmocka_unit_test(orthonormal_columns),
+    };
+    return cmocka_run_group_tests(tests, open_rigs, close_rigs);
+}
