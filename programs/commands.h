@@ -4,6 +4,7 @@
 #include "args.h"
 
 extern const strait_command strait_cmd_train;
+extern const strait_command strait_cmd_stage;
 extern const strait_command strait_cmd_eval;
 extern const strait_command strait_cmd_generate;
 extern const strait_command strait_cmd_tokenizer;

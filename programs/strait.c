@@ -28,7 +28,8 @@ const strait_command *strait_commands_at(int i) {
 static void print_overview(FILE *to) {
     fprintf(to, "strait trains transformer language models.\n\nusage: strait COMMAND ...\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
+        if (commands[i]->summary != NULL)
+            fprintf(to, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(to, "  %-12s %s\n", "help", "how to use a command: strait help COMMAND");
     fprintf(to, "  %-12s %s\n", "version", "which strait this is");
 }

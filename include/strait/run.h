@@ -15,6 +15,7 @@ extern "C" {
 
 enum {
     STRAIT_RUN_NAME = 64,
+    STRAIT_RUN_WORD = 16,
     STRAIT_RUN_PATH = 1024
 };
 
@@ -49,6 +50,35 @@ typedef enum strait_run_schedule {
     STRAIT_RUN_COSINE,
     STRAIT_RUN_CONSTANT, // until the last decay_steps
 } strait_run_schedule;
+
+typedef enum strait_run_pipeline {
+    STRAIT_RUN_PIPELINE_AUTO, // 1f1b-split, or 1f1b-window where activations are recomputed
+    STRAIT_RUN_FILL_DRAIN,
+    STRAIT_RUN_1F1B,
+    STRAIT_RUN_1F1B_WINDOW,
+    STRAIT_RUN_1F1B_SPLIT,
+} strait_run_pipeline;
+
+typedef enum strait_run_transport {
+    STRAIT_RUN_TLS,    // stages are processes, joined by TLS over TCP
+    STRAIT_RUN_INPROC, // stages are threads of one process
+} strait_run_transport;
+
+typedef enum strait_run_rounding {
+    STRAIT_RUN_ROUND_AUTO,
+    STRAIT_RUN_ROUND_NEAREST,
+    STRAIT_RUN_ROUND_STOCHASTIC,
+} strait_run_rounding;
+
+enum {
+    STRAIT_RUN_STAGES = 64
+};
+
+/* As base/options.h has lists of numbers. */
+typedef struct strait_run_counts {
+    int64_t items[STRAIT_RUN_STAGES];
+    int n;
+} strait_run_counts;
 
 /* Loaded runs are resolved: what the file may give as 0 for "derive it" has its value here, except
  * where noted. */
@@ -95,8 +125,34 @@ typedef struct strait_run {
         int64_t log_every;
     } train;
     struct {
-        int64_t microbatch; // sequences; 0: the trainer chooses
+        int64_t count;
+        strait_run_counts split; // layers of each stage; empty: balanced
+        int64_t microbatch;      // sequences; 0: the trainer chooses
+        strait_run_pipeline schedule;
+        int64_t window; // microbatches in flight; 0: from measured times and delays
     } stages;
+    struct {
+        strait_run_transport transport;
+        struct {
+            char name[STRAIT_RUN_WORD];
+            char variant[STRAIT_RUN_WORD]; // empty: the codec's own default, as 0 is below
+            int64_t keep, bits, grad_bits, hidden, anchors, rank, tile;
+            strait_run_rounding rounding;
+            int has_feedback;
+            int64_t confine_every;
+            double leak_limit;
+            int64_t grassmann_every;
+            double grassmann_rate;
+        } codec;
+        struct {
+            double rate;          // bits a second, each way; 0: as fast as it goes
+            double delay, jitter; // seconds, one way
+            double loss;          // share of packets
+            double cut_after;     // seconds; 0: never
+        } emulate;
+        int64_t streams; // TCP streams of a link; 0: 1 where BBR is allowed, else 4
+        double deadline; // seconds without a sign of progress before a run is given up
+    } link;
     struct {
         char kind[STRAIT_RUN_NAME];
         int64_t ordinal;

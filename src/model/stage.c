@@ -246,8 +246,7 @@ strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, 
     return STRAIT_OK;
 }
 
-strait_err strait_stage_backward(struct strait_stage *stage, int slot, strait_tensor tokens,
-                                 int defers) {
+strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defers) {
     const struct slot *at = &stage->slots[slot];
     assert(!defers || stage->spec.can_defer);
     for (int i = stage->n_blocks - 1; i >= 0; i--) {
@@ -260,7 +259,11 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, strait_te
         STRAIT_TRY(strait_block_back(&stage->work, block, &at->acts[i], grads, &stage->scratch,
                                      stage->d, defers));
     }
-    if (stage->spec.part.first > 0) return STRAIT_OK;
+    return STRAIT_OK;
+}
+
+strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_tensor tokens) {
+    assert(stage->spec.part.first == 0);
     return stage->work.kernels->embed_back(&stage->stream, stage->weights.table->grad, stage->d,
                                            tokens);
 }

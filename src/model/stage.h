@@ -60,11 +60,11 @@ strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, 
  * backward pass (the last stage's loss has done so); read the gradient of the input after it. */
 strait_tensor strait_stage_gradient(struct strait_stage *stage);
 
-/* Adds to the gradients of the weights, unless `defers`: then strait_stage_backward_weights does.
- */
-strait_err strait_stage_backward(struct strait_stage *stage, int slot, strait_tensor tokens,
-                                 int defers);
+/* The blocks, last to first. Adds to the gradients of their weights, unless `defers`: then
+ * strait_stage_backward_weights does. On the first stage the embedding's gradient follows. */
+strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defers);
 strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot);
+strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_tensor tokens);
 
 /* Sets the gradients of all weights to zero. */
 strait_err strait_stage_zero_gradients(struct strait_stage *stage);

@@ -1,9 +1,15 @@
 #include "pipeline/recipe.h"
 
+#include "plan/split.h"
+
+#include <stdio.h>
+
 enum {
     /* Where the run file leaves the microbatch out: enough tokens for matrix products to run at
      * full speed, few enough for their activations to stay near the processor. */
-    MICROBATCH_TOKENS = 2048
+    MICROBATCH_TOKENS = 2048,
+    MICROBATCHES_A_STAGE = 4, // so that filling and draining a pipeline is a small part of a step
+    MICROBATCHES_MAX = 65535  // a frame has two bytes for their number
 };
 
 static strait_shape make_shape(const strait_run *run, int64_t vocab) {
@@ -64,12 +70,111 @@ static strait_rate make_rate(const strait_run *run) {
                          .final = (float)run->train.final_rate};
 }
 
-/* The largest divisor of `sequences` that keeps a microbatch within MICROBATCH_TOKENS. */
-static int64_t choose_microbatch(int64_t sequences, int64_t context) {
+/* The largest divisor of `sequences` that keeps a microbatch within MICROBATCH_TOKENS and, where it
+ * can, gives every stage of a pipeline several to work on. */
+static int64_t choose_microbatch(int64_t sequences, int64_t context, int64_t n_stages) {
+    const int64_t wanted = n_stages > 1 ? MICROBATCHES_A_STAGE * n_stages : 1;
     int64_t best = 1;
     for (int64_t n = 1; n <= sequences && n * context <= MICROBATCH_TOKENS; n++)
-        if (sequences % n == 0) best = n;
+        if (sequences % n == 0 && sequences / n >= wanted) best = n;
     return best;
+}
+
+/* What a stage's ends cost, in layers: an embedding is a look-up, a head a product. */
+static strait_err make_parts(const strait_run *run, strait_recipe *recipe) {
+    int counts[STRAIT_RUN_STAGES];
+    const strait_shape *shape = &recipe->shape;
+    const double layer = (double)strait_shape_block_params(shape);
+    const strait_split_spec split = {.n_layers = shape->layers,
+                                     .n_stages = recipe->n_stages,
+                                     .head_cost = (double)(shape->vocab * shape->width) / layer};
+    for (int i = 0; i < run->stages.split.n; i++)
+        counts[i] = (int)run->stages.split.items[i];
+    if (run->stages.split.n > 0)
+        STRAIT_TRY(
+            strait_split_check(shape->layers, recipe->n_stages, counts, run->stages.split.n));
+    else
+        STRAIT_TRY(strait_split_auto(&split, counts));
+    for (int i = 0, first = 0; i < recipe->n_stages; first += counts[i++])
+        recipe->parts[i] = (strait_part){first, first + counts[i]};
+    return STRAIT_OK;
+}
+
+static strait_schedule_kind make_schedule(const strait_run *run) {
+    switch (run->stages.schedule) {
+    case STRAIT_RUN_FILL_DRAIN: return STRAIT_SCHEDULE_FILL;
+    case STRAIT_RUN_1F1B: return STRAIT_SCHEDULE_1F1B;
+    case STRAIT_RUN_1F1B_WINDOW: return STRAIT_SCHEDULE_WINDOW;
+    case STRAIT_RUN_1F1B_SPLIT: return STRAIT_SCHEDULE_SPLIT;
+    case STRAIT_RUN_PIPELINE_AUTO: break;
+    }
+    return run->train.is_recomputed ? STRAIT_SCHEDULE_WINDOW : STRAIT_SCHEDULE_SPLIT;
+}
+
+static strait_err make_codec(const strait_run *run, strait_recipe *recipe) {
+    static const strait_codec_rounding roundings[] = {
+        [STRAIT_RUN_ROUND_AUTO] = STRAIT_ROUND_AUTO,
+        [STRAIT_RUN_ROUND_NEAREST] = STRAIT_ROUND_NEAREST,
+        [STRAIT_RUN_ROUND_STOCHASTIC] = STRAIT_ROUND_STOCHASTIC};
+    strait_codec_spec codec = {
+        .rows = recipe->microbatch * recipe->shape.context,
+        .cols = recipe->shape.width,
+        .vocab = recipe->shape.vocab,
+        .keep = run->link.codec.keep,
+        .rank = run->link.codec.rank,
+        .tile = run->link.codec.tile,
+        .hidden = run->link.codec.hidden,
+        .anchors = run->link.codec.anchors,
+        .bits = (int)run->link.codec.bits,
+        .grad_bits = (int)run->link.codec.grad_bits,
+        .rounding = roundings[run->link.codec.rounding],
+        .has_feedback = run->link.codec.has_feedback,
+        .confine_every = run->link.codec.confine_every,
+        .leak_limit = run->link.codec.leak_limit,
+        .grassmann_every = run->link.codec.grassmann_every,
+        .grassmann_rate = run->link.codec.grassmann_rate,
+        .n_boundaries = recipe->n_stages - 1,
+        .n_slots = 1,
+        .can_defer = recipe->schedule == STRAIT_SCHEDULE_SPLIT,
+        .seed = (uint64_t)run->train.seed,
+    };
+    (void)snprintf(codec.name, sizeof codec.name, "%s", run->link.codec.name);
+    (void)snprintf(codec.variant, sizeof codec.variant, "%s", run->link.codec.variant);
+    if (recipe->n_stages > 1) STRAIT_TRY(strait_codec_check(&codec));
+    recipe->codec = codec;
+    return STRAIT_OK;
+}
+
+static strait_emulate_spec make_emulate(const strait_run *run) {
+    return (strait_emulate_spec){.rate_bps = run->link.emulate.rate,
+                                 .delay_ns = (int64_t)(run->link.emulate.delay * 1e9),
+                                 .jitter_ns = (int64_t)(run->link.emulate.jitter * 1e9),
+                                 .loss = run->link.emulate.loss,
+                                 .cut_after_ns = (int64_t)(run->link.emulate.cut_after * 1e9),
+                                 .seed = (uint64_t)run->train.seed};
+}
+
+/* What only a pipeline asks for. */
+static strait_err make_pipeline(const strait_run *run, strait_recipe *recipe) {
+    if (recipe->n_stages > recipe->shape.layers)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.count (%d) is more than model.layers (%d): a stage holds at "
+                           "least one layer",
+                           recipe->n_stages, recipe->shape.layers);
+    if (recipe->n_stages > 1 && recipe->shape.is_tied)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "model.tied wants stages.count 1: the table would have to cross the "
+                           "links in every step");
+    if (recipe->schedule == STRAIT_SCHEDULE_SPLIT && recipe->recomputes)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.schedule 1f1b-split keeps what train.recompute forgets: choose "
+                           "1f1b-window");
+    if (recipe->n_microbatches > MICROBATCHES_MAX)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "%lld microbatches in a step are more than %d: raise stages.microbatch",
+                           (long long)recipe->n_microbatches, MICROBATCHES_MAX);
+    STRAIT_TRY(make_parts(run, recipe));
+    return make_codec(run, recipe);
 }
 
 strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recipe *out) {
@@ -78,6 +183,10 @@ strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recip
         .optim = make_optim(run),
         .rate = make_rate(run),
         .sequences = run->train.batch_tokens / run->model.context,
+        .n_stages = (int)run->stages.count,
+        .schedule = make_schedule(run),
+        .emulate = make_emulate(run),
+        .recomputes = run->train.is_recomputed,
     };
     STRAIT_TRY(strait_shape_check(&recipe.shape));
     STRAIT_TRY(strait_rate_check(&recipe.rate));
@@ -87,12 +196,14 @@ strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recip
                            (long long)run->train.batch_tokens, (long long)run->model.context);
     recipe.microbatch = run->stages.microbatch > 0
                             ? run->stages.microbatch
-                            : choose_microbatch(recipe.sequences, run->model.context);
+                            : choose_microbatch(recipe.sequences, run->model.context,
+                                                run->stages.count);
     if (recipe.sequences % recipe.microbatch != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "stages.microbatch (%lld) must divide the %lld sequences of a step",
                            (long long)recipe.microbatch, (long long)recipe.sequences);
     recipe.n_microbatches = recipe.sequences / recipe.microbatch;
+    STRAIT_TRY(make_pipeline(run, &recipe));
     *out = recipe;
     return STRAIT_OK;
 }
@@ -103,12 +214,21 @@ strait_backend_spec strait_recipe_backend(const strait_run *run) {
                                  .n_threads = (int)run->device.threads};
 }
 
-strait_stage_spec strait_recipe_stage(const strait_recipe *recipe, int recomputes) {
+strait_stage_spec strait_recipe_stage(const strait_recipe *recipe, int stage, int n_slots) {
     return (strait_stage_spec){.shape = recipe->shape,
-                               .part = {0, recipe->shape.layers},
+                               .part = recipe->parts[stage],
                                .n_sequences = recipe->microbatch,
                                .seq_len = recipe->shape.context,
-                               .n_slots = 1,
+                               .n_slots = n_slots,
                                .is_training = 1,
-                               .recomputes = recomputes};
+                               .recomputes = recipe->recomputes,
+                               .can_defer = recipe->n_stages > 1 &&
+                                            recipe->schedule == STRAIT_SCHEDULE_SPLIT};
+}
+
+strait_codec_spec strait_recipe_codec(const strait_recipe *recipe, int boundary, int n_slots) {
+    strait_codec_spec codec = recipe->codec;
+    codec.boundary = boundary;
+    codec.n_slots = n_slots;
+    return codec;
 }

@@ -4,9 +4,12 @@
 #include <strait/run.h>
 
 #include "backend/backend.h"
+#include "codec/codec.h"
 #include "model/stage.h"
+#include "net/emulate.h"
 #include "optim/optimizer.h"
 #include "optim/rate.h"
+#include "plan/schedule.h"
 
 typedef struct strait_recipe {
     strait_shape shape;
@@ -15,6 +18,12 @@ typedef struct strait_recipe {
     int64_t sequences;  // in a step
     int64_t microbatch; // sequences in a microbatch
     int64_t n_microbatches;
+    int n_stages;
+    strait_part parts[STRAIT_RUN_STAGES]; // of each stage
+    strait_schedule_kind schedule;
+    strait_codec_spec codec; // of boundary 0 with one slot; the others differ in those two only
+    strait_emulate_spec emulate;
+    int recomputes;
 } strait_recipe;
 
 /* `vocab` is used where the run file leaves model.vocab out. STRAIT_ECONFIG when sizes do not fit
@@ -23,5 +32,8 @@ strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recip
 
 strait_backend_spec strait_recipe_backend(const strait_run *run);
 
-/* The whole model as one stage. */
-strait_stage_spec strait_recipe_stage(const strait_recipe *recipe, int recomputes);
+/* A stage with room for n_slots microbatches in flight. */
+strait_stage_spec strait_recipe_stage(const strait_recipe *recipe, int stage, int n_slots);
+
+/* The codec of the boundary behind stage `boundary`. */
+strait_codec_spec strait_recipe_codec(const strait_recipe *recipe, int boundary, int n_slots);

@@ -4,15 +4,20 @@
 
 #include <assert.h>
 
-#define FIELD(field)  STRAIT_OPTION_FIELD(strait_run, field)
-#define INT(field)    STRAIT_OPTION_INT, FIELD(field)
-#define REAL(field)   STRAIT_OPTION_REAL, FIELD(field)
-#define BOOL(field)   STRAIT_OPTION_BOOL, FIELD(field)
-#define TEXT(field)   STRAIT_OPTION_TEXT, FIELD(field)
-#define PATH(field)   STRAIT_OPTION_PATH, FIELD(field)
-#define CHOICE(field) STRAIT_OPTION_CHOICE, FIELD(field)
+#define FIELD(field)    STRAIT_OPTION_FIELD(strait_run, field)
+#define INT(field)      STRAIT_OPTION_INT, FIELD(field)
+#define REAL(field)     STRAIT_OPTION_REAL, FIELD(field)
+#define BOOL(field)     STRAIT_OPTION_BOOL, FIELD(field)
+#define TEXT(field)     STRAIT_OPTION_TEXT, FIELD(field)
+#define PATH(field)     STRAIT_OPTION_PATH, FIELD(field)
+#define CHOICE(field)   STRAIT_OPTION_CHOICE, FIELD(field)
+#define INTS(field)     STRAIT_OPTION_INTS, FIELD(field)
+#define BITRATE(field)  STRAIT_OPTION_RATE, FIELD(field)
+#define DURATION(field) STRAIT_OPTION_DURATION, FIELD(field)
 
 static_assert(sizeof(strait_run_family) == sizeof(int), "a choice is stored as an int");
+static_assert(sizeof(strait_run_counts) == sizeof(strait_option_ints), "a list is a list");
+static_assert(offsetof(strait_run_counts, n) == offsetof(strait_option_ints, n), "laid out alike");
 
 /* In the order of the enums of the public header. */
 static const char *const families[] = {"llama", "yardstick", NULL};
@@ -21,6 +26,11 @@ static const char *const ropes[] = {"full", "half", NULL};
 static const char *const inits[] = {"llama", "yardstick", NULL};
 static const char *const optimizers[] = {"adamw", "adamw-rows", "muon", NULL};
 static const char *const schedules[] = {"linear", "cosine", "constant", NULL};
+
+static const char *const pipelines[] = {"auto",        "fill-drain", "1f1b",
+                                        "1f1b-window", "1f1b-split", NULL};
+static const char *const transports[] = {"tls", "inproc", NULL};
+static const char *const roundings[] = {"auto", "nearest", "stochastic", NULL};
 
 static const strait_option rows[] = {
     {"name", TEXT(name), 0, 0, "", NULL, "names the run and its folder; empty: the file's name"},
@@ -110,8 +120,61 @@ static const strait_option rows[] = {
     {"train.keep", INT(train.keep), 1, 1e6, "2", NULL, "checkpoints kept"},
     {"train.log_every", INT(train.log_every), 1, 1e9, "1", NULL, "steps between progress lines"},
 
+    {"stages.count", INT(stages.count), 1, STRAIT_RUN_STAGES, "1", NULL,
+     "parts the model is cut into, up to one a layer"},
+    {"stages.split", INTS(stages.split), 1, 4096, "", NULL,
+     "layers of each stage, [3, 3, 1, 1]; empty: balanced, embedding and head counted in"},
     {"stages.microbatch", INT(stages.microbatch), 0, 1048576, "0", NULL,
-     "sequences computed at a time; 0: chosen for the memory there is"},
+     "sequences computed at a time; 0: about 2048 tokens, fewer where stages wait for them"},
+    {"stages.schedule", CHOICE(stages.schedule), 0, 0, "auto", pipelines,
+     "order of forward and backward passes; auto: 1f1b-split, or 1f1b-window when recomputing"},
+    {"stages.window", INT(stages.window), 0, 65535, "0", NULL,
+     "microbatches in flight on the first stage; 0: from measured times and delays"},
+
+    {"link.transport", CHOICE(link.transport), 0, 0, "tls", transports,
+     "tls: stages are processes; inproc: threads of one process"},
+    {"link.codec.name", TEXT(link.codec.name), 0, 0, "none", NULL,
+     "what makes a boundary smaller: none, int8, int4, topk, lowrank, subspace, resbm, strait"},
+    {"link.codec.variant", TEXT(link.codec.variant), 0, 0, "", NULL,
+     "of the codec; empty: its own"},
+    {"link.codec.keep", INT(link.codec.keep), 0, 65536, "0", NULL,
+     "values kept of each token; 0: the codec's default"},
+    {"link.codec.bits", INT(link.codec.bits), 0, 32, "0", NULL,
+     "of a value on the wire: 32, 16, 8 or 4; 0: the codec's default"},
+    {"link.codec.grad_bits", INT(link.codec.grad_bits), 0, 32, "0", NULL,
+     "the same for gradients; 0: as bits"},
+    {"link.codec.hidden", INT(link.codec.hidden), 0, 65536, "0", NULL,
+     "inner width of resbm and strait; 0: the codec's default"},
+    {"link.codec.anchors", INT(link.codec.anchors), 0, 65536, "0", NULL,
+     "width of strait's token tables; 0: the codec's default"},
+    {"link.codec.rank", INT(link.codec.rank), 0, 65536, "0", NULL, "of lowrank; 0: its default"},
+    {"link.codec.tile", INT(link.codec.tile), 0, 65536, "0", NULL,
+     "values that share a scale in int4; 0: its default"},
+    {"link.codec.rounding", CHOICE(link.codec.rounding), 0, 0, "auto", roundings,
+     "of gradients; auto: stochastic at 8 and 4 bits"},
+    {"link.codec.feedback", BOOL(link.codec.has_feedback), 0, 0, "false", NULL,
+     "add what a crossing lost to the next one (transparent codecs)"},
+    {"link.codec.confine_every", INT(link.codec.confine_every), 0, 1e9, "0", NULL,
+     "subspace with full weights: project them every so many steps; 0: on a leak"},
+    {"link.codec.leak_limit", REAL(link.codec.leak_limit), 0, 1, "0", NULL,
+     "subspace with full weights: largest leak left alone; 0: the codec's default"},
+    {"link.codec.grassmann_every", INT(link.codec.grassmann_every), 0, 1e9, "0", NULL,
+     "subspace: steps between turns of the basis; 0: never"},
+    {"link.codec.grassmann_rate", REAL(link.codec.grassmann_rate), 0, 1e9, "0", NULL,
+     "subspace: how far a turn goes; 0: the codec's default"},
+    {"link.emulate.rate", BITRATE(link.emulate.rate), 0, 1e13, "0", NULL,
+     "of each direction of a link, \"80mbit\"; 0: as fast as it goes"},
+    {"link.emulate.delay", DURATION(link.emulate.delay), 0, 60, "0", NULL, "one way, \"25ms\""},
+    {"link.emulate.jitter", DURATION(link.emulate.jitter), 0, 60, "0", NULL,
+     "added to the delay, between nothing and this"},
+    {"link.emulate.loss", REAL(link.emulate.loss), 0, 0.5, "0", NULL,
+     "share of packets that are sent twice"},
+    {"link.emulate.cut_after", DURATION(link.emulate.cut_after), 0, 1e6, "0", NULL,
+     "pull the cable after this long; 0: never"},
+    {"link.streams", INT(link.streams), 0, 64, "0", NULL,
+     "TCP streams of a link; 0: one where BBR is allowed, else four"},
+    {"link.deadline", DURATION(link.deadline), 0.1, 86400, "60s", NULL,
+     "how long a stage may wait for its neighbour before the run is given up"},
 
     {"device.kind", TEXT(device.kind), 0, 0, "cpu", NULL, "what computes"},
     {"device.ordinal", INT(device.ordinal), 0, 1023, "0", NULL, "which one of its kind, from 0"},

@@ -127,7 +127,12 @@ static strait_err take_step(struct session *s) {
                                       .rate = report.rate,
                                       .grad_norm = report.grad_norm,
                                       .tokens_per_s = report.tokens_per_s,
-                                      .limit = "compute",
+                                      .forward_bytes_per_token = report.forward_bytes_per_token,
+                                      .backward_bytes_per_token = report.backward_bytes_per_token,
+                                      .ratio_forward = report.ratio_forward,
+                                      .ratio_backward = report.ratio_backward,
+                                      .bubble = report.bubble,
+                                      .limit = report.limit,
                                       .seconds = report.seconds};
     note_fault(s, strait_metrics_put_step(s->metrics, &line));
     if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);

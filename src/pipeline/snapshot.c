@@ -153,64 +153,68 @@ static strait_err listing_add(struct listing *list, struct strait_stream *stream
     return STRAIT_OK;
 }
 
-static strait_err list_weights(struct strait_worker *worker, struct listing *list) {
-    struct strait_stage *stage = strait_worker_stage(worker);
-    int n = 0;
-    const strait_param *params = strait_stage_params(stage, &n);
-    STRAIT_TRY(listing_init(list, n));
-    for (int i = 0; i < n; i++)
-        STRAIT_TRY(listing_add(list, strait_stage_stream(stage), params[i].name, params[i].value,
-                               params[i].value.rows == 1));
+static strait_err list_weights(struct strait_worker *w, struct listing *list) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    STRAIT_TRY(listing_init(list, w->n_params));
+    for (int i = 0; i < w->n_params; i++)
+        STRAIT_TRY(listing_add(list, stream, w->params[i].name, w->params[i].value,
+                               w->params[i].value.rows == 1));
     return STRAIT_OK;
 }
 
-static strait_err list_moments(struct strait_worker *worker, struct listing *list) {
-    const struct strait_optimizer *optimizer = strait_worker_optimizer(worker);
-    struct strait_stream *stream = strait_stage_stream(strait_worker_stage(worker));
-    const int n = strait_optimizer_states(optimizer);
-    STRAIT_TRY(listing_init(list, n));
-    for (int i = 0; i < n; i++) {
+/* Calls `with` for every tensor that a worker needs besides its weights: the optimizer's moments
+ * and what its codecs remember. */
+typedef strait_err (*tensor_fn)(void *user, struct strait_stream *stream, const char *name,
+                                strait_tensor tensor);
+
+static strait_err each_codec_state(struct strait_boundary *boundary, struct strait_stream *stream,
+                                   tensor_fn with, void *user) {
+    const struct strait_codec *codec = boundary != NULL ? strait_boundary_codec(boundary) : NULL;
+    for (int i = 0; codec != NULL && i < codec->n_states; i++)
+        STRAIT_TRY(with(user, stream, codec->states[i].name, codec->states[i].tensor));
+    return STRAIT_OK;
+}
+
+static strait_err each_state(struct strait_worker *w, tensor_fn with, void *user) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    for (int i = 0; i < strait_optimizer_states(w->optimizer); i++) {
         strait_optim_state state;
-        STRAIT_TRY(strait_optimizer_state(optimizer, i, &state));
-        STRAIT_TRY(listing_add(list, stream, state.name, state.tensor, 0));
+        STRAIT_TRY(strait_optimizer_state(w->optimizer, i, &state));
+        STRAIT_TRY(with(user, stream, state.name, state.tensor));
     }
-    return STRAIT_OK;
+    STRAIT_TRY(each_codec_state(w->tail, stream, with, user));
+    return each_codec_state(w->head, stream, with, user);
 }
 
-static strait_err save_lists(struct strait_worker *worker, const char *folder,
-                             strait_checkpoint_plan *plan) {
+static strait_err list_one(void *user, struct strait_stream *stream, const char *name,
+                           strait_tensor tensor) {
+    return listing_add(user, stream, name, tensor, 0);
+}
+
+static strait_err list_states(struct strait_worker *w, struct listing *list) {
+    STRAIT_TRY(listing_init(list, strait_optimizer_states(w->optimizer) + 2 * STRAIT_CODEC_STATES));
+    return each_state(w, list_one, list);
+}
+
+strait_err strait_snapshot_write(struct strait_worker *w, const char *folder, int64_t step) {
     struct listing weights = {0};
-    struct listing moments = {0};
-    struct strait_stream *stream = strait_stage_stream(strait_worker_stage(worker));
-    strait_err err = list_weights(worker, &weights);
-    if (err == STRAIT_OK) err = list_moments(worker, &moments);
-    if (err == STRAIT_OK) err = stream->backend->ops->wait(stream);
-    if (err == STRAIT_OK) {
-        const strait_checkpoint_part parts[] = {{0, 0, weights.items, weights.n},
-                                                {0, 1, moments.items, moments.n}};
-        plan->parts = parts;
-        plan->n_parts = 2;
-        err = strait_checkpoint_save(folder, plan);
-    }
+    struct listing states = {0};
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    strait_err err = list_weights(w, &weights);
+    if (err == STRAIT_OK) err = list_states(w, &states);
+    if (err == STRAIT_OK) err = w->backend->ops->wait(stream);
+    const strait_checkpoint_part parts[] = {{w->stage, 0, weights.items, weights.n},
+                                            {w->stage, 1, states.items, states.n}};
+    for (int i = 0; i < 2 && err == STRAIT_OK; i++)
+        err = strait_checkpoint_write(folder, step, &parts[i]);
     listing_fini(&weights);
-    listing_fini(&moments);
+    listing_fini(&states);
     return err;
 }
 
-strait_err strait_snapshot_save(struct strait_worker *worker, const char *folder, int64_t step,
-                                const char *tokenizer, int keep) {
-    strait_snapshot_shape shape;
-    strait_snapshot_describe(&strait_stage_get_spec(strait_worker_stage(worker))->shape, &shape);
-    strait_checkpoint_plan plan = {.step = step,
-                                   .tokenizer = tokenizer,
-                                   .model = shape.pairs,
-                                   .n_model = shape.n,
-                                   .keep = keep};
-    return save_lists(worker, folder, &plan);
-}
-
-static strait_err load_one(const struct strait_checkpoint *checkpoint, struct strait_stream *stream,
-                           const char *name, strait_tensor tensor) {
+static strait_err load_one(void *user, struct strait_stream *stream, const char *name,
+                           strait_tensor tensor) {
+    const struct strait_checkpoint *checkpoint = user;
     const struct strait_backend_ops *ops = stream->backend->ops;
     if (ops->is_host) return strait_checkpoint_read(checkpoint, name, tensor);
     strait_tensor copy = tensor;
@@ -223,18 +227,22 @@ static strait_err load_one(const struct strait_checkpoint *checkpoint, struct st
     return err;
 }
 
-strait_err strait_snapshot_load(const struct strait_checkpoint *checkpoint,
-                                struct strait_stage *stage, struct strait_optimizer *optimizer) {
-    struct strait_stream *stream = strait_stage_stream(stage);
+strait_err strait_snapshot_read(struct strait_checkpoint *checkpoint, struct strait_worker *w) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    for (int i = 0; i < w->n_params; i++)
+        STRAIT_TRY(load_one(checkpoint, stream, w->params[i].name, w->params[i].value));
+    STRAIT_TRY(each_state(w, load_one, checkpoint));
+    if (w->tail != NULL) STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->tail), stream));
+    if (w->head != NULL) STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->head), stream));
+    return STRAIT_OK;
+}
+
+strait_err strait_snapshot_read_model(struct strait_checkpoint *checkpoint,
+                                      struct strait_stage *model) {
+    struct strait_stream *stream = strait_stage_stream(model);
     int n = 0;
-    const strait_param *params = strait_stage_params(stage, &n);
+    const strait_param *params = strait_stage_params(model, &n);
     for (int i = 0; i < n; i++)
         STRAIT_TRY(load_one(checkpoint, stream, params[i].name, params[i].value));
-    if (optimizer == NULL) return STRAIT_OK;
-    for (int i = 0; i < strait_optimizer_states(optimizer); i++) {
-        strait_optim_state state;
-        STRAIT_TRY(strait_optimizer_state(optimizer, i, &state));
-        STRAIT_TRY(load_one(checkpoint, stream, state.name, state.tensor));
-    }
     return STRAIT_OK;
 }

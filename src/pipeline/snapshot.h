@@ -1,7 +1,8 @@
-/* snapshot.h - a worker's weights and moments, to and from checkpoints. */
+/* snapshot.h - a worker's weights, moments and codec state, to and from checkpoints. */
 #pragma once
 
 #include "pipeline/worker.h"
+#include "store/checkpoint.h"
 
 /* The shape of a model as the text pairs of a manifest, and back. */
 enum {
@@ -22,10 +23,12 @@ strait_err strait_snapshot_shape_of(const struct strait_checkpoint *checkpoint, 
 strait_err strait_snapshot_check(const struct strait_checkpoint *checkpoint,
                                  const strait_shape *shape, const char *tokenizer);
 
-/* Saves the state after `step` steps as a checkpoint of the run in `folder`. */
-strait_err strait_snapshot_save(struct strait_worker *worker, const char *folder, int64_t step,
-                                const char *tokenizer, int keep);
+/* Writes the files of one stage into the checkpoint of `step` that was begun in a run's folder. */
+strait_err strait_snapshot_write(struct strait_worker *worker, const char *folder, int64_t step);
 
-/* Loads weights and, unless `optimizer` is NULL, its moments. */
-strait_err strait_snapshot_load(const struct strait_checkpoint *checkpoint,
-                                struct strait_stage *stage, struct strait_optimizer *optimizer);
+/* Everything a worker goes on with: weights, moments, what its codecs remember. */
+strait_err strait_snapshot_read(struct strait_checkpoint *checkpoint, struct strait_worker *worker);
+
+/* The weights of a model alone. */
+strait_err strait_snapshot_read_model(struct strait_checkpoint *checkpoint,
+                                      struct strait_stage *model);

@@ -31,7 +31,7 @@ static strait_err open_tokenizer(struct strait_trained *t, const char *asked,
 }
 
 static strait_err open_stage(struct strait_trained *t, strait_backend_spec backend,
-                             int64_t n_tokens, const struct strait_checkpoint *checkpoint) {
+                             int64_t n_tokens, struct strait_checkpoint *checkpoint) {
     const int64_t n_sequences = n_tokens / t->shape.context;
     STRAIT_TRY(strait_backend_open(backend, &t->backend));
     const strait_stage_spec spec = {.shape = t->shape,
@@ -41,7 +41,7 @@ static strait_err open_stage(struct strait_trained *t, strait_backend_spec backe
                                     .n_slots = 1,
                                     .recomputes = 1};
     STRAIT_TRY(strait_stage_open(&spec, t->backend, &t->stage));
-    return strait_snapshot_load(checkpoint, t->stage, NULL);
+    return strait_snapshot_read_model(checkpoint, t->stage);
 }
 
 strait_err strait_trained_open(const char *folder, const char *tokenizer,

@@ -2,9 +2,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "pipeline/crew.h"
 #include "pipeline/snapshot.h"
-#include "pipeline/worker.h"
-#include "store/checkpoint.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@ struct strait_trainer {
     strait_run run;
     strait_recipe recipe;
     struct strait_feed *feed;
-    struct strait_worker *worker;
+    struct strait_crew *crew;
     int64_t step;  // steps done
     int n_skipped; // in a row
     char note[NOTE_BYTES];
@@ -36,10 +35,30 @@ static size_t shard_bytes(const strait_run *run, const struct strait_feed *feed)
     return smaller(whole, (size_t)(run->train.steps * run->train.batch_tokens) * sizeof(uint16_t));
 }
 
-static strait_err describe(const strait_run *run, const strait_recipe *recipe,
+/* All stages together; without windows, as many slots as there are stages ahead. */
+static strait_err plan_memory(const strait_recipe *recipe, const int *windows,
+                              strait_worker_memory *out) {
+    strait_worker_memory sum = {0};
+    for (int i = 0; i < recipe->n_stages; i++) {
+        strait_worker_memory stage;
+        const int64_t ahead = recipe->n_stages - i;
+        const int64_t fits = ahead < recipe->n_microbatches ? ahead : recipe->n_microbatches;
+        STRAIT_TRY(
+            strait_worker_plan(recipe, i, windows != NULL ? windows[i] : (int)fits, &stage));
+        sum.weights += stage.weights;
+        sum.gradients += stage.gradients;
+        sum.optimizer += stage.optimizer;
+        sum.activations += stage.activations;
+        sum.data += stage.data;
+    }
+    *out = sum;
+    return STRAIT_OK;
+}
+
+static strait_err describe(const strait_run *run, const strait_recipe *recipe, const int *windows,
                            const struct strait_feed *feed, strait_trainer_facts *out) {
     strait_worker_memory memory;
-    STRAIT_TRY(strait_worker_plan(run, recipe, &memory));
+    STRAIT_TRY(plan_memory(recipe, windows, &memory));
     memory.data += shard_bytes(run, feed);
     *out = (strait_trainer_facts){
         .parameters = strait_shape_params(&recipe->shape),
@@ -51,7 +70,8 @@ static strait_err describe(const strait_run *run, const strait_recipe *recipe,
         .memory = {memory.weights, memory.gradients, memory.optimizer, memory.activations,
                    memory.data,
                    memory.weights + memory.gradients + memory.optimizer + memory.activations +
-                       memory.data + PROGRAM_BYTES},
+                       memory.data +
+                       (size_t)(recipe->n_stages > 1 ? recipe->n_stages + 1 : 1) * PROGRAM_BYTES},
     };
     return STRAIT_OK;
 }
@@ -61,7 +81,7 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_facts *out)
     strait_recipe recipe;
     STRAIT_TRY(strait_feed_open(run, &feed));
     strait_err err = strait_recipe_make(run, strait_feed_vocab(feed), &recipe);
-    if (err == STRAIT_OK) err = describe(run, &recipe, feed, out);
+    if (err == STRAIT_OK) err = describe(run, &recipe, NULL, feed, out);
     strait_feed_close(&feed);
     return err;
 }
@@ -69,7 +89,7 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_facts *out)
 static strait_err open_into(struct strait_trainer *t) {
     STRAIT_TRY(strait_feed_open(&t->run, &t->feed));
     STRAIT_TRY(strait_recipe_make(&t->run, strait_feed_vocab(t->feed), &t->recipe));
-    return strait_worker_open(&t->run, &t->recipe, t->feed, &t->worker);
+    return strait_crew_open(&t->run, &t->recipe, t->feed, &t->crew);
 }
 
 strait_err strait_trainer_open(const strait_run *run, struct strait_trainer **out) {
@@ -88,7 +108,7 @@ strait_err strait_trainer_open(const strait_run *run, struct strait_trainer **ou
 void strait_trainer_close(struct strait_trainer **trainer) {
     struct strait_trainer *t = *trainer;
     if (t == NULL) return;
-    strait_worker_close(&t->worker);
+    strait_crew_close(&t->crew);
     strait_feed_close(&t->feed);
     strait_alloc_free(t);
     *trainer = NULL;
@@ -96,24 +116,13 @@ void strait_trainer_close(struct strait_trainer **trainer) {
 
 void strait_trainer_describe(const struct strait_trainer *t, strait_trainer_facts *out) {
     *out = (strait_trainer_facts){0};
-    (void)describe(&t->run, &t->recipe, t->feed, out);
+    (void)describe(&t->run, &t->recipe, t->crew->windows, t->feed, out);
     out->valid_tokens = strait_feed_valid_tokens(t->feed);
-    (void)snprintf(out->device, sizeof out->device, "%s", strait_worker_device(t->worker));
+    (void)snprintf(out->device, sizeof out->device, "%s", t->crew->device);
 }
 
 int64_t strait_trainer_step_count(const struct strait_trainer *trainer) {
     return trainer->step;
-}
-
-/* The norm of all gradients. Added up parameter by parameter in the order of the model, so that it
- * has the same bits whatever the cut into stages. */
-static double gradient_norm(const struct strait_trainer *t) {
-    int n = 0;
-    const float *squares = strait_worker_squares(t->worker, &n);
-    double sum = 0.0;
-    for (int i = 0; i < n; i++)
-        sum += (double)squares[i];
-    return sqrt(sum);
 }
 
 static strait_err update(struct strait_trainer *t, strait_trainer_report *report) {
@@ -128,21 +137,33 @@ static strait_err update(struct strait_trainer *t, strait_trainer_report *report
     }
     t->n_skipped = 0;
     const int clips = limit > 0.0 && report->grad_norm > limit;
-    return strait_worker_update(t->worker, t->step,
+    return t->crew->ops->update(t->crew, t->step,
                                 clips ? (float)(limit / report->grad_norm) : 1.0f);
+}
+
+/* Bytes a token of plain bf16 activations, over what the socket carried. */
+static double ratio(const struct strait_trainer *t, double bytes_per_token) {
+    return bytes_per_token > 0.0 ? 2.0 * t->recipe.shape.width / bytes_per_token : 0.0;
 }
 
 strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *out) {
     const double began = strait_clock_seconds();
     const double n_tokens = (double)t->run.train.batch_tokens;
-    double loss_sum = 0.0;
-    STRAIT_TRY(strait_worker_gradients(t->worker, t->step, &loss_sum));
+    strait_crew_report made;
+    STRAIT_TRY(t->crew->ops->gradients(t->crew, t->step, &made));
     strait_trainer_report report = {
         .step = t->step + 1,
-        .loss = loss_sum / n_tokens,
+        .loss = made.loss_sum / n_tokens,
         .rate = t->run.train.rate * (double)strait_rate_factor(&t->recipe.rate, t->step),
-        .grad_norm = gradient_norm(t),
+        .grad_norm = made.norm,
+        .forward_bytes_per_token = made.forward_bytes / n_tokens,
+        .backward_bytes_per_token = made.backward_bytes / n_tokens,
+        .bubble = made.bubble,
+        .residual = made.residual,
+        .limit = made.limit,
     };
+    report.ratio_forward = ratio(t, report.forward_bytes_per_token);
+    report.ratio_backward = ratio(t, report.backward_bytes_per_token);
     STRAIT_TRY(update(t, &report));
     t->step++;
     report.seconds = strait_clock_seconds() - began;
@@ -151,19 +172,43 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
     return STRAIT_OK;
 }
 
-strait_err strait_trainer_validate(struct strait_trainer *trainer, double *loss) {
-    return strait_worker_validate(trainer->worker, loss);
+strait_err strait_trainer_validate(struct strait_trainer *t, double *loss) {
+    double sum = 0.0;
+    if (strait_feed_valid_tokens(t->feed) == 0)
+        return STRAIT_FAIL(STRAIT_EINVAL, "the run has no validation data");
+    STRAIT_TRY(t->crew->ops->validate(t->crew, t->step, &sum));
+    *loss = sum / (double)strait_feed_valid_tokens(t->feed);
+    return STRAIT_OK;
+}
+
+/* Two files a stage: weights, and what the optimizer and the codecs remember. */
+static strait_err commit(struct strait_trainer *t, const char *folder) {
+    strait_checkpoint_part parts[2 * STRAIT_RUN_STAGES];
+    strait_snapshot_shape shape;
+    strait_snapshot_describe(&t->recipe.shape, &shape);
+    for (int i = 0; i < 2 * t->recipe.n_stages; i++)
+        parts[i] = (strait_checkpoint_part){.stage = i / 2, .is_state = i % 2};
+    const strait_checkpoint_plan plan = {.step = t->step,
+                                         .tokenizer = strait_feed_tokenizer(t->feed),
+                                         .model = shape.pairs,
+                                         .n_model = shape.n,
+                                         .parts = parts,
+                                         .n_parts = 2 * t->recipe.n_stages,
+                                         .keep = (int)t->run.train.keep};
+    return strait_checkpoint_commit(folder, &plan);
 }
 
 strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
-    return strait_snapshot_save(t->worker, folder, t->step, strait_feed_tokenizer(t->feed),
-                                (int)t->run.train.keep);
+    strait_err err = strait_checkpoint_begin(folder, t->step);
+    if (err == STRAIT_OK) err = t->crew->ops->write(t->crew, folder, t->step);
+    if (err == STRAIT_OK) return commit(t, folder);
+    strait_checkpoint_abandon(folder, t->step);
+    return err;
 }
 
-static strait_err load_from(struct strait_trainer *t, const struct strait_checkpoint *checkpoint) {
+static strait_err load_from(struct strait_trainer *t, struct strait_checkpoint *checkpoint) {
     STRAIT_TRY(strait_snapshot_check(checkpoint, &t->recipe.shape, strait_feed_tokenizer(t->feed)));
-    STRAIT_TRY(strait_snapshot_load(checkpoint, strait_worker_stage(t->worker),
-                                    strait_worker_optimizer(t->worker)));
+    STRAIT_TRY(t->crew->ops->read(t->crew, checkpoint));
     t->step = strait_checkpoint_step(checkpoint);
     return STRAIT_OK;
 }

@@ -2,19 +2,6 @@
 
 #include "base/alloc.h"
 
-#include <math.h>
-
-struct strait_worker {
-    strait_recipe recipe;
-    struct strait_backend *backend;
-    struct strait_stage *stage;
-    struct strait_optimizer *optimizer;
-    struct strait_feed *feed; // borrowed
-    float *losses;            // of one microbatch, on the host
-    float *squares;           // one a parameter, on the host
-    int n_params;
-};
-
 static strait_err plan_optimizer(const strait_recipe *recipe, const strait_stage_spec *spec,
                                  size_t *out) {
     struct strait_weights weights = {0};
@@ -25,41 +12,107 @@ static strait_err plan_optimizer(const strait_recipe *recipe, const strait_stage
     return err;
 }
 
-strait_err strait_worker_plan(const strait_run *run, const strait_recipe *recipe,
+/* The codec halves of a stage: counted with the activations, of which they are the smaller part. */
+static strait_err plan_codecs(const strait_recipe *recipe, int stage, int n_slots, size_t *out) {
+    for (int half = 0; half < 2; half++) {
+        const int boundary = half == STRAIT_HEAD ? stage : stage - 1;
+        size_t bytes = 0;
+        if (boundary < 0 || boundary >= recipe->n_stages - 1) continue;
+        const strait_codec_spec spec = strait_recipe_codec(recipe, boundary, n_slots);
+        STRAIT_TRY(strait_codec_plan_bytes(&spec, (strait_half)half, &bytes));
+        *out += bytes;
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_worker_plan(const strait_recipe *recipe, int stage, int n_slots,
                               strait_worker_memory *out) {
-    const strait_stage_spec spec = strait_recipe_stage(recipe, run->train.is_recomputed);
-    strait_stage_memory stage;
-    STRAIT_TRY(strait_stage_plan(&spec, &stage));
-    strait_worker_memory memory = {.weights = stage.weights,
-                                   .gradients = stage.gradients,
-                                   .activations = stage.activations,
-                                   .data = strait_feed_bytes(recipe, spec.n_slots)};
+    const strait_stage_spec spec = strait_recipe_stage(recipe, stage, n_slots);
+    strait_stage_memory model;
+    STRAIT_TRY(strait_stage_plan(&spec, &model));
+    strait_worker_memory memory = {.weights = model.weights,
+                                   .gradients = model.gradients,
+                                   .activations = model.activations,
+                                   .data = strait_feed_bytes(recipe, n_slots)};
+    STRAIT_TRY(plan_codecs(recipe, stage, n_slots, &memory.activations));
     STRAIT_TRY(plan_optimizer(recipe, &spec, &memory.optimizer));
     *out = memory;
     return STRAIT_OK;
 }
 
+static strait_err open_boundary(struct strait_worker *w, strait_half half,
+                                struct strait_boundary **out) {
+    const int boundary = half == STRAIT_HEAD ? w->stage : w->stage - 1;
+    if (boundary < 0 || boundary >= w->recipe.n_stages - 1) return STRAIT_OK;
+    const strait_boundary_spec spec = {
+        .codec = strait_recipe_codec(&w->recipe, boundary, w->n_slots),
+        .half = half,
+        .n_microbatches = (int)w->recipe.n_microbatches};
+    STRAIT_TRY(strait_boundary_open(&spec, w->backend, out));
+    w->needs_tokens |= (strait_codec_traits(&spec.codec) & STRAIT_CODEC_TOKENS) != 0;
+    return STRAIT_OK;
+}
+
+static struct strait_codec *codec_of(struct strait_boundary *boundary) {
+    return boundary != NULL ? strait_boundary_codec(boundary) : NULL;
+}
+
+static void add_codec_params(struct strait_worker *w, const struct strait_codec *codec) {
+    for (int i = 0; codec != NULL && i < codec->n_params; i++)
+        w->params[w->n_params++] = codec->params[i];
+}
+
+/* One list for the optimizer: it does not care whose a weight is. */
+static strait_err list_params(struct strait_worker *w) {
+    int n = 0;
+    const strait_param *model = strait_stage_params(w->model, &n);
+    STRAIT_TRY(strait_alloc((size_t)n + 2 * STRAIT_CODEC_PARAMS, sizeof *w->params,
+                            "parameter list", (void **)&w->params));
+    add_codec_params(w, codec_of(w->tail));
+    for (int i = 0; i < n; i++)
+        w->params[w->n_params++] = model[i];
+    add_codec_params(w, codec_of(w->head));
+    return STRAIT_OK;
+}
+
+/* A codec that confines weights wants the first ones confined too. */
+static strait_err confine(struct strait_worker *w) {
+    int n = 0;
+    strait_param *params = strait_stage_params(w->model, &n);
+    if (w->head == NULL) return STRAIT_OK;
+    return strait_codec_after_update(codec_of(w->head), strait_stage_stream(w->model), params, n);
+}
+
 static strait_err open_into(struct strait_worker *w, const strait_run *run) {
-    const strait_stage_spec spec = strait_recipe_stage(&w->recipe, run->train.is_recomputed);
+    const strait_stage_spec spec = strait_recipe_stage(&w->recipe, w->stage, w->n_slots);
     STRAIT_TRY(strait_backend_open(strait_recipe_backend(run), &w->backend));
-    STRAIT_TRY(strait_stage_open(&spec, w->backend, &w->stage));
-    strait_param *params = strait_stage_params(w->stage, &w->n_params);
+    STRAIT_TRY(strait_stage_open(&spec, w->backend, &w->model));
+    STRAIT_TRY(open_boundary(w, STRAIT_TAIL, &w->tail));
+    STRAIT_TRY(open_boundary(w, STRAIT_HEAD, &w->head));
+    if (w->tail != NULL || w->head != NULL)
+        STRAIT_TRY(strait_codec_join(codec_of(w->tail), codec_of(w->head)));
+    STRAIT_TRY(list_params(w));
     STRAIT_TRY(
-        strait_optimizer_open(&w->recipe.optim, w->backend, params, w->n_params, &w->optimizer));
-    STRAIT_TRY(strait_feed_prepare(w->feed, &w->recipe, w->backend, spec.n_slots));
+        strait_optimizer_open(&w->recipe.optim, w->backend, w->params, w->n_params, &w->optimizer));
+    STRAIT_TRY(strait_feed_prepare(w->feed, &w->recipe, w->backend, w->n_slots));
     STRAIT_TRY(strait_alloc((size_t)(spec.n_sequences * spec.seq_len), sizeof *w->losses, "losses",
                             (void **)&w->losses));
     STRAIT_TRY(strait_alloc((size_t)w->n_params, sizeof *w->squares, "gradient norms",
                             (void **)&w->squares));
-    return strait_stage_init(w->stage, (uint64_t)run->train.seed);
+    STRAIT_TRY(strait_stage_init(w->model, (uint64_t)run->train.seed));
+    return confine(w);
 }
 
-strait_err strait_worker_open(const strait_run *run, const strait_recipe *recipe,
-                              struct strait_feed *feed, struct strait_worker **out) {
+strait_err strait_worker_open(const strait_run *run, const strait_recipe *recipe, int stage,
+                              int n_slots, struct strait_feed *feed, struct strait_worker **out) {
     struct strait_worker *w = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *w, "worker", (void **)&w));
     w->recipe = *recipe;
+    w->stage = stage;
+    w->n_slots = n_slots;
     w->feed = feed;
+    w->deadline_ms = (int)(run->link.deadline * 1e3);
+    w->needs_tokens = stage == 0 || stage == recipe->n_stages - 1;
     const strait_err err = open_into(w, run);
     if (err != STRAIT_OK) {
         strait_worker_close(&w);
@@ -73,58 +126,27 @@ void strait_worker_close(struct strait_worker **worker) {
     struct strait_worker *w = *worker;
     if (w == NULL) return;
     strait_optimizer_close(&w->optimizer);
-    strait_stage_close(&w->stage);
+    strait_boundary_close(&w->tail);
+    strait_boundary_close(&w->head);
+    strait_stage_close(&w->model);
+    strait_alloc_free(w->params);
     strait_alloc_free(w->losses);
     strait_alloc_free(w->squares);
-    /* The feed's room lies on our device. */
-    if (w->feed != NULL) strait_feed_release(w->feed);
+    strait_feed_release(w->feed); // its room lies on our device
     strait_backend_close(&w->backend);
     strait_alloc_free(w);
     *worker = NULL;
 }
 
+void strait_worker_connect(struct strait_worker *worker, struct strait_mesh *mesh, int before,
+                           int behind) {
+    worker->mesh = mesh;
+    if (worker->tail != NULL) strait_boundary_connect(worker->tail, mesh, before);
+    if (worker->head != NULL) strait_boundary_connect(worker->head, mesh, behind);
+}
+
 const char *strait_worker_device(const struct strait_worker *worker) {
     return worker->backend->ops->describe(worker->backend);
-}
-
-/* Adds up the losses of the microbatch at hand, token by token, in double precision. */
-static strait_err add_losses(struct strait_worker *w, strait_tensor losses, double *sum) {
-    struct strait_stream *stream = strait_stage_stream(w->stage);
-    const struct strait_backend_ops *ops = w->backend->ops;
-    STRAIT_TRY(ops->download(stream, w->losses, losses.data, strait_tensor_bytes(losses)));
-    STRAIT_TRY(ops->wait(stream));
-    for (int64_t i = 0; i < losses.rows; i++)
-        *sum += (double)w->losses[i];
-    return STRAIT_OK;
-}
-
-/* Forward pass and loss of what the feed holds; with scale also the backward pass. */
-static strait_err pass(struct strait_worker *w, float scale, double *sum) {
-    strait_tensor losses;
-    const strait_tensor tokens = strait_feed_tokens(w->feed, 0);
-    STRAIT_TRY(strait_stage_forward(w->stage, 0, tokens));
-    STRAIT_TRY(strait_stage_loss(w->stage, strait_feed_targets(w->feed, 0), scale, &losses));
-    if (scale != 0.0f) STRAIT_TRY(strait_stage_backward(w->stage, 0, tokens, 0));
-    return add_losses(w, losses, sum);
-}
-
-strait_err strait_worker_gradients(struct strait_worker *w, int64_t step, double *loss_sum) {
-    struct strait_stream *stream = strait_stage_stream(w->stage);
-    const strait_recipe *recipe = &w->recipe;
-    const float scale = 1.0f / (float)(recipe->sequences * recipe->shape.context);
-    double sum = 0.0;
-    STRAIT_TRY(strait_stage_zero_gradients(w->stage));
-    for (int64_t m = 0; m < recipe->n_microbatches; m++) {
-        STRAIT_TRY(strait_feed_load(w->feed, stream, 0, step, m));
-        STRAIT_TRY(pass(w, scale, &sum));
-    }
-    STRAIT_TRY(strait_optimizer_measure(w->optimizer, stream));
-    const strait_tensor totals = strait_optimizer_totals(w->optimizer);
-    STRAIT_TRY(
-        w->backend->ops->download(stream, w->squares, totals.data, strait_tensor_bytes(totals)));
-    STRAIT_TRY(w->backend->ops->wait(stream));
-    *loss_sum = sum;
-    return STRAIT_OK;
 }
 
 const float *strait_worker_squares(const struct strait_worker *worker, int *n) {
@@ -133,31 +155,11 @@ const float *strait_worker_squares(const struct strait_worker *worker, int *n) {
 }
 
 strait_err strait_worker_update(struct strait_worker *w, int64_t step, float factor) {
-    struct strait_stream *stream = strait_stage_stream(w->stage);
+    struct strait_stream *stream = strait_stage_stream(w->model);
     const strait_tensor scale = strait_optimizer_scale(w->optimizer);
     STRAIT_TRY(w->backend->ops->upload(stream, scale.data, &factor, sizeof factor));
     STRAIT_TRY(strait_optimizer_step(w->optimizer, stream, step + 1,
                                      strait_rate_factor(&w->recipe.rate, step)));
+    STRAIT_TRY(confine(w));
     return w->backend->ops->wait(stream);
-}
-
-strait_err strait_worker_validate(struct strait_worker *w, double *loss) {
-    struct strait_stream *stream = strait_stage_stream(w->stage);
-    const int64_t n_batches = strait_feed_valid_batches(w->feed);
-    if (n_batches == 0) return STRAIT_FAIL(STRAIT_EINVAL, "the run has no validation data");
-    double sum = 0.0;
-    for (int64_t batch = 0; batch < n_batches; batch++) {
-        STRAIT_TRY(strait_feed_load_valid(w->feed, stream, 0, batch));
-        STRAIT_TRY(pass(w, 0.0f, &sum));
-    }
-    *loss = sum / (double)strait_feed_valid_tokens(w->feed);
-    return STRAIT_OK;
-}
-
-struct strait_stage *strait_worker_stage(struct strait_worker *worker) {
-    return worker->stage;
-}
-
-struct strait_optimizer *strait_worker_optimizer(struct strait_worker *worker) {
-    return worker->optimizer;
 }

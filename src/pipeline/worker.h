@@ -1,43 +1,78 @@
-/* worker.h - one stage at work: its blocks, its optimizer, its share of the data.
+/* worker.h - one stage at work: its blocks, its optimizer, its boundaries, its share of the data.
  *
  * A step has two halves, because gradients are clipped by their norm over all stages: forward and
- * backward of every microbatch, then, once everyone's sums of squares are known, the update. One
- * thread uses a worker; nothing is allocated between open and close except by save and load. */
+ * backward of every microbatch (play.c), then, once everyone's sums of squares are known, the
+ * update. One thread uses a worker; nothing is allocated between open and close except by save,
+ * load and the pool of messages, which soon has all it needs. */
 #pragma once
 
+#include "pipeline/boundary.h"
 #include "pipeline/feed.h"
 #include "pipeline/recipe.h"
-#include "store/checkpoint.h"
-
-struct strait_worker;
 
 typedef struct strait_worker_memory {
     size_t weights, gradients, optimizer, activations, data;
 } strait_worker_memory;
 
-strait_err strait_worker_plan(const strait_run *run, const strait_recipe *recipe,
+/* Where the time of a step went on this stage, in seconds. */
+typedef struct strait_worker_times {
+    double forward, input, weights; // sums over the microbatches
+    double codec;                   // packing and unpacking, not in the three above
+    double wait;                    // for the neighbours
+    double wall;                    // all of it
+} strait_worker_times;
+
+struct strait_worker {
+    strait_recipe recipe;
+    int stage, n_slots;
+    struct strait_backend *backend;
+    struct strait_stage *model;
+    struct strait_boundary *tail, *head; // NULL on the first and on the last stage
+    struct strait_optimizer *optimizer;
+    strait_param *params; // of tail, stage and head, in this order
+    int n_params;
+    struct strait_feed *feed; // borrowed
+    int needs_tokens;
+    float *losses;            // of one microbatch, on the host
+    float *squares;           // one a parameter, on the host
+    struct strait_mesh *mesh; // borrowed; NULL when there is one stage
+    int deadline_ms;
+    strait_worker_times times;
+    /* Messages that are not crossings go here. */
+    strait_err (*on_other)(void *user, struct strait_msg **msg);
+    void *user;
+};
+
+strait_err strait_worker_plan(const strait_recipe *recipe, int stage, int n_slots,
                               strait_worker_memory *out);
 
-/* Opens the device, makes the stage with its first weights. Keeps `feed`, which it prepares. */
-strait_err strait_worker_open(const strait_run *run, const strait_recipe *recipe,
-                              struct strait_feed *feed, struct strait_worker **out);
+/* Opens the device and makes the stage with its first weights. Keeps `feed`, which it prepares. */
+strait_err strait_worker_open(const strait_run *run, const strait_recipe *recipe, int stage,
+                              int n_slots, struct strait_feed *feed, struct strait_worker **out);
 void strait_worker_close(struct strait_worker **worker); // accepts NULL
+
+/* Joins the boundaries to the neighbours of a mesh; -1 where there is none. */
+void strait_worker_connect(struct strait_worker *worker, struct strait_mesh *mesh, int before,
+                           int behind);
 
 /* What the computing device calls itself. Borrowed. */
 const char *strait_worker_device(const struct strait_worker *worker);
 
-/* Forward and backward of all microbatches of `step` (from 0). The sum of the losses of all
- * tokens, in an order that does not depend on the cut. */
+/* Forward and backward of all microbatches of `step` (from 0). On the last stage the sum of the
+ * losses of all tokens, in an order that does not depend on the cut; 0 elsewhere. */
 strait_err strait_worker_gradients(struct strait_worker *worker, int64_t step, double *loss_sum);
 
-/* One sum of squares for each parameter, in the order of the model; borrowed. */
+/* One sum of squares for each parameter; borrowed. */
 const float *strait_worker_squares(const struct strait_worker *worker, int *n);
 
 /* The update that ends `step`, gradients multiplied by `factor`. */
 strait_err strait_worker_update(struct strait_worker *worker, int64_t step, float factor);
 
-/* Mean loss over the validation tokens. STRAIT_EINVAL when the run has none. */
-strait_err strait_worker_validate(struct strait_worker *worker, double *loss);
+/* This stage's part in a validation. On the last stage the sum of the losses; 0 elsewhere. */
+strait_err strait_worker_validate(struct strait_worker *worker, int64_t step, double *loss_sum);
 
-struct strait_stage *strait_worker_stage(struct strait_worker *worker);
-struct strait_optimizer *strait_worker_optimizer(struct strait_worker *worker);
+/* Runs `n` microbatches on its own, as if alone: how long do the passes take? */
+strait_err strait_worker_rehearse(struct strait_worker *worker, int n, strait_worker_times *out);
+
+/* Hands a message to the boundary it is for, or to on_other. */
+strait_err strait_worker_route(struct strait_worker *worker, struct strait_msg **msg);

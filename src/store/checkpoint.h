@@ -43,6 +43,15 @@ strait_err strait_checkpoint_prepare(const char *run_folder);
  * earlier checkpoints are as they were, and the unfinished one is removed if that is possible. */
 strait_err strait_checkpoint_save(const char *run_folder, const strait_checkpoint_plan *plan);
 
+/* The same in pieces, for stages in processes of their own: one begins, each writes its parts, one
+ * commits a plan whose parts name those files. On an error before commit, abandon removes what was
+ * written and completes the error's words. */
+strait_err strait_checkpoint_begin(const char *run_folder, int64_t step);
+strait_err strait_checkpoint_write(const char *run_folder, int64_t step,
+                                   const strait_checkpoint_part *part);
+strait_err strait_checkpoint_commit(const char *run_folder, const strait_checkpoint_plan *plan);
+void strait_checkpoint_abandon(const char *run_folder, int64_t step);
+
 /* Steps of the checkpoints in a run, oldest first, whole or not; none if there is no such folder.
  * The caller releases *out with strait_alloc_free. */
 strait_err strait_checkpoint_list(const char *run_folder, int64_t **out, int *n);

@@ -10,24 +10,38 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static strait_err write_part(const char *folder, int64_t step, const strait_checkpoint_part *part,
-                             json_t *files) {
+/* "stage-0.safetensors" or "stage-0.state.safetensors". */
+static void name_part(const strait_checkpoint_part *part, char out[64]) {
+    (void)snprintf(out, 64, "stage-%d%s.safetensors", part->stage, part->is_state ? ".state" : "");
+}
+
+strait_err strait_checkpoint_write(const char *run_folder, int64_t step,
+                                   const strait_checkpoint_part *part) {
     char name[64];
+    char folder[STRAIT_PATH_MAX];
     char path[STRAIT_PATH_MAX];
     char digits[24];
-    char hash[STRAIT_HASH_TEXT];
-    (void)snprintf(name, sizeof name, "stage-%d%s.safetensors", part->stage,
-                   part->is_state ? ".state" : "");
+    name_part(part, name);
     (void)snprintf(digits, sizeof digits, "%lld", (long long)step);
+    STRAIT_TRY(strait_checkpoint_folder(run_folder, step, ".tmp", folder));
     STRAIT_TRY(strait_file_path(path, "%s/%s", folder, name));
     const strait_safetensors_pair metadata[] = {{"format", "pt"}, {"step", digits}};
     const strait_safetensors_content content = {part->items, part->n_items, metadata, 2};
-    STRAIT_TRY(strait_safetensors_write(path, &content));
+    return strait_safetensors_write(path, &content);
+}
+
+/* The manifest's entry for a file that stands in the folder. */
+static strait_err list_part(const char *folder, const strait_checkpoint_part *part, json_t *files) {
+    char name[64];
+    char path[STRAIT_PATH_MAX];
+    char hash[STRAIT_HASH_TEXT];
     struct stat info;
+    name_part(part, name);
+    STRAIT_TRY(strait_file_path(path, "%s/%s", folder, name));
     if (stat(path, &info) != 0) return STRAIT_FAIL(STRAIT_EIO, "%s: is gone", path);
     STRAIT_TRY(strait_hash_file(path, hash));
-    json_t *entry = json_pack("{s:s, s:I, s:s, s:i}", "name", name, "bytes",
-                              (json_int_t)info.st_size, "hash", hash, "tensors", part->n_items);
+    json_t *entry = json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)info.st_size,
+                              "hash", hash);
     if (json_array_append_new(files, entry) != 0)
         return STRAIT_FAIL(STRAIT_ENOMEM, "manifest.json: %s", name);
     return STRAIT_OK;
@@ -48,17 +62,14 @@ static json_t *describe(const strait_checkpoint_plan *plan) {
 
 static strait_err fill(const char *folder, const strait_checkpoint_plan *plan, json_t *manifest) {
     for (int i = 0; i < plan->n_parts; i++)
-        STRAIT_TRY(
-            write_part(folder, plan->step, &plan->parts[i], json_object_get(manifest, "files")));
+        STRAIT_TRY(list_part(folder, &plan->parts[i], json_object_get(manifest, "files")));
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(path, "%s/manifest.json", folder));
     STRAIT_TRY(strait_json_replace(path, manifest));
     return strait_file_sync_folder(folder);
 }
 
-static strait_err write_folder(const char *folder, const strait_checkpoint_plan *plan) {
-    STRAIT_TRY(strait_file_remove_folder(folder));
-    STRAIT_TRY(strait_file_make_folders(folder));
+static strait_err write_manifest(const char *folder, const strait_checkpoint_plan *plan) {
     json_t *manifest = describe(plan);
     if (manifest == NULL)
         return STRAIT_FAIL(STRAIT_EINVAL, "%s/manifest.json: the model is not described in UTF-8",
@@ -121,20 +132,48 @@ static strait_err prune(const char *run_folder, const strait_checkpoint_plan *pl
     return err;
 }
 
-strait_err strait_checkpoint_save(const char *run_folder, const strait_checkpoint_plan *plan) {
-    assert(plan->keep >= 1 && plan->step >= 0);
+strait_err strait_checkpoint_begin(const char *run_folder, int64_t step) {
+    char folder[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_checkpoint_folder(run_folder, step, ".tmp", folder));
+    STRAIT_TRY(strait_file_remove_folder(folder));
+    return strait_file_make_folders(folder);
+}
+
+void strait_checkpoint_abandon(const char *run_folder, int64_t step) {
+    char folder[STRAIT_PATH_MAX];
+    char detail[512];
+    strait_err_prefix("checkpoint of step %lld is not saved, earlier ones are kept",
+                      (long long)step);
+    (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
+    if (strait_checkpoint_folder(run_folder, step, ".tmp", folder) == STRAIT_OK)
+        (void)strait_file_remove_folder(folder); // its own failure must not hide the first
+    strait_err_note(__FILE__, __LINE__, "%s", detail);
+}
+
+static strait_err commit(const char *run_folder, const strait_checkpoint_plan *plan) {
     char folder[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_checkpoint_folder(run_folder, plan->step, ".tmp", folder));
-    strait_err err = write_folder(folder, plan);
-    if (err == STRAIT_OK) err = install(run_folder, plan->step, folder);
+    STRAIT_TRY(write_manifest(folder, plan));
+    return install(run_folder, plan->step, folder);
+}
+
+strait_err strait_checkpoint_commit(const char *run_folder, const strait_checkpoint_plan *plan) {
+    assert(plan->keep >= 1 && plan->step >= 0);
+    const strait_err err = commit(run_folder, plan);
     if (err != STRAIT_OK) {
-        strait_err_prefix("checkpoint of step %lld is not saved, earlier ones are kept",
-                          (long long)plan->step);
-        char detail[512];
-        (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
-        (void)strait_file_remove_folder(folder); // its own failure must not hide the first
-        strait_err_note(__FILE__, __LINE__, "%s", detail);
+        strait_checkpoint_abandon(run_folder, plan->step);
         return err;
     }
     return prune(run_folder, plan);
+}
+
+strait_err strait_checkpoint_save(const char *run_folder, const strait_checkpoint_plan *plan) {
+    strait_err err = strait_checkpoint_begin(run_folder, plan->step);
+    for (int i = 0; i < plan->n_parts && err == STRAIT_OK; i++)
+        err = strait_checkpoint_write(run_folder, plan->step, &plan->parts[i]);
+    if (err != STRAIT_OK) {
+        strait_checkpoint_abandon(run_folder, plan->step);
+        return err;
+    }
+    return strait_checkpoint_commit(run_folder, plan);
 }

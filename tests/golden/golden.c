@@ -128,7 +128,8 @@ static double run_batch(const struct setup *setup, int64_t step) {
     CHECK_OK(strait_stage_zero_gradients(setup->stage));
     CHECK_OK(strait_stage_forward(setup->stage, 0, tokens));
     CHECK_OK(strait_stage_loss(setup->stage, targets, 1.0f / (float)setup->n, &losses));
-    CHECK_OK(strait_stage_backward(setup->stage, 0, tokens, 0));
+    CHECK_OK(strait_stage_backward(setup->stage, 0, 0));
+    CHECK_OK(strait_stage_backward_embedding(setup->stage, tokens));
     double sum = 0;
     for (int64_t i = 0; i < setup->n; i++)
         sum += (double)((const float *)losses.data)[i];

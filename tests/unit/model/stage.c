@@ -65,10 +65,11 @@ static outcome run_cut(struct strait_backend *backend, strait_stage_spec spec, t
     memcpy(strait_stage_input(back, 0).data, crossing.data, strait_tensor_bytes(crossing));
     CHECK_OK(strait_stage_forward(back, 0, tokens));
     CHECK_OK(strait_stage_loss(back, tiny_ids(batch->targets, n), 1.0f / (float)n, &losses));
-    CHECK_OK(strait_stage_backward(back, 0, tokens, defers));
+    CHECK_OK(strait_stage_backward(back, 0, defers));
     memcpy(strait_stage_gradient(front).data, strait_stage_gradient(back).data,
            strait_tensor_bytes(crossing));
-    CHECK_OK(strait_stage_backward(front, 0, tokens, defers));
+    CHECK_OK(strait_stage_backward(front, 0, defers));
+    CHECK_OK(strait_stage_backward_embedding(front, tokens));
     if (defers) {
         CHECK_OK(strait_stage_backward_weights(front, 0));
         CHECK_OK(strait_stage_backward_weights(back, 0));

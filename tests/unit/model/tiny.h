@@ -95,7 +95,10 @@ static inline double tiny_loss(struct strait_stage *stage, tiny_batch *batch, in
     CHECK_OK(strait_stage_forward(stage, 0, tiny_ids(batch->tokens, n)));
     CHECK_OK(strait_stage_loss(stage, tiny_ids(batch->targets, n),
                                with_gradients ? 1.0f / (float)n : 0.0f, &losses));
-    if (with_gradients) CHECK_OK(strait_stage_backward(stage, 0, tiny_ids(batch->tokens, n), 0));
+    if (with_gradients) {
+        CHECK_OK(strait_stage_backward(stage, 0, 0));
+        CHECK_OK(strait_stage_backward_embedding(stage, tiny_ids(batch->tokens, n)));
+    }
     double sum = 0.0;
     for (int64_t i = 0; i < n; i++)
         sum += ((const float *)losses.data)[i];

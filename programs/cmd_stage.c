@@ -1,0 +1,22 @@
+/* cmd_stage.c - strait stage: one stage of a run, started by its conductor. Not for people. */
+#include "commands.h"
+#include "pipeline/serve.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+static strait_err run_stage(int n_words, const char **words) {
+    (void)words;
+    if (n_words != 0 || isatty(STDIN_FILENO))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "stages are started by \"strait train\"");
+    (void)signal(SIGINT, SIG_IGN); // Ctrl-C is for the conductor, who tells us
+    (void)signal(SIGPIPE, SIG_IGN);
+    return strait_serve(STDIN_FILENO, STDOUT_FILENO, NULL);
+}
+
+const strait_command strait_cmd_stage = {
+    .name = "stage",
+    .usage = "",
+    .about = "Serves one stage of a run. Started by \"strait train\", never by hand.",
+    .run = run_stage,
+};

@@ -1,0 +1,256 @@
+#include "pipeline/boundary.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "plan/schedule.h"
+
+#include <assert.h>
+
+enum {
+    STEPS_HELD = 2, // the current one, and the next for a neighbour that is ahead
+    SEND_MS = 600000
+};
+
+struct strait_boundary {
+    strait_boundary_spec spec;
+    struct strait_backend *backend;
+    struct strait_codec *codec;
+    struct strait_mesh *mesh;
+    int peer;
+    int64_t step;
+    strait_direction out, in; // what we send and what we receive
+    /* One place a microbatch, for each of the steps held. */
+    struct strait_msg **inbox[STEPS_HELD];
+    unsigned char *arrived[STEPS_HELD];
+    int n_leading;                   // of the current step
+    struct strait_msg *first, *last; // of a validation, in order
+    /* Where the device packs when its memory is not the host's. */
+    struct strait_slab wires;
+    strait_tensor wire[2];
+    double codec_seconds;
+};
+
+static strait_err open_into(struct strait_boundary *b) {
+    const size_t n = (size_t)b->spec.n_microbatches;
+    STRAIT_TRY(strait_codec_check(&b->spec.codec));
+    for (int i = 0; i < STEPS_HELD; i++) {
+        STRAIT_TRY(strait_alloc(n, sizeof **b->inbox, "inbox", (void **)&b->inbox[i]));
+        STRAIT_TRY(strait_alloc(n, 1, "arrivals", (void **)&b->arrived[i]));
+    }
+    STRAIT_TRY(strait_codec_open(&b->spec.codec, b->spec.half, b->backend, &b->codec));
+    if (b->backend->ops->is_host) return STRAIT_OK;
+    for (int d = 0; d < 2; d++) {
+        const size_t bytes = strait_codec_wire_bytes(&b->spec.codec, (strait_direction)d);
+        STRAIT_TRY(strait_slab_add(&b->wires, STRAIT_I8, 1, (int64_t)bytes, &b->wire[d]));
+    }
+    return strait_slab_commit(&b->wires, b->backend);
+}
+
+strait_err strait_boundary_open(const strait_boundary_spec *spec, struct strait_backend *backend,
+                                struct strait_boundary **out) {
+    struct strait_boundary *b = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *b, "boundary", (void **)&b));
+    b->spec = *spec;
+    b->backend = backend;
+    b->peer = -1;
+    b->out = spec->half == STRAIT_HEAD ? STRAIT_FORWARD : STRAIT_BACKWARD;
+    b->in = spec->half == STRAIT_HEAD ? STRAIT_BACKWARD : STRAIT_FORWARD;
+    const strait_err err = open_into(b);
+    if (err != STRAIT_OK) {
+        strait_boundary_close(&b);
+        return err;
+    }
+    *out = b;
+    return STRAIT_OK;
+}
+
+static void drop_step(struct strait_boundary *b, int which) {
+    for (int m = 0; b->inbox[which] != NULL && m < b->spec.n_microbatches; m++) {
+        strait_msg_close(&b->inbox[which][m]);
+        if (b->arrived[which] != NULL) b->arrived[which][m] = 0;
+    }
+}
+
+static void drop_valid(struct strait_boundary *b) {
+    struct strait_msg *msg = b->first;
+    b->first = msg->next;
+    strait_msg_close(&msg);
+}
+
+void strait_boundary_close(struct strait_boundary **boundary) {
+    struct strait_boundary *b = *boundary;
+    if (b == NULL) return;
+    for (int i = 0; i < STEPS_HELD; i++) {
+        drop_step(b, i);
+        strait_alloc_free(b->inbox[i]);
+        strait_alloc_free(b->arrived[i]);
+    }
+    while (b->first != NULL)
+        drop_valid(b);
+    strait_codec_close(&b->codec);
+    strait_slab_fini(&b->wires);
+    strait_alloc_free(b);
+    *boundary = NULL;
+}
+
+size_t strait_boundary_bytes(const struct strait_boundary *boundary) {
+    return boundary->codec->slab.bytes + boundary->wires.bytes;
+}
+
+void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mesh *mesh, int peer) {
+    boundary->mesh = mesh;
+    boundary->peer = peer;
+}
+
+int strait_boundary_peer(const struct strait_boundary *boundary) {
+    return boundary->peer;
+}
+
+struct strait_codec *strait_boundary_codec(struct strait_boundary *boundary) {
+    return boundary->codec;
+}
+
+static int held(const struct strait_boundary *b) {
+    return (int)(b->step % STEPS_HELD);
+}
+
+void strait_boundary_begin(struct strait_boundary *b, int64_t step) {
+    if (step != b->step) drop_step(b, held(b));
+    b->step = step;
+    b->n_leading = strait_schedule_leading(b->arrived[held(b)], 0, b->spec.n_microbatches);
+}
+
+static strait_tensor bytes_of(struct strait_msg *msg) {
+    return (strait_tensor){msg->body, STRAIT_I8, 1, (int64_t)msg->size};
+}
+
+/* On the host the codec packs into the message itself. */
+static strait_err pack(struct strait_boundary *b, const strait_crossing *at, struct strait_msg *msg,
+                       strait_tensor x) {
+    const struct strait_backend_ops *ops = b->backend->ops;
+    const strait_tensor wire = ops->is_host ? bytes_of(msg) : b->wire[b->out];
+    if (b->out == STRAIT_FORWARD)
+        STRAIT_TRY(strait_codec_act_pack(b->codec, at, wire, x));
+    else
+        STRAIT_TRY(strait_codec_grad_pack(b->codec, at, wire, x));
+    if (!ops->is_host)
+        STRAIT_TRY(ops->download(at->stream, msg->body, wire.data, strait_tensor_bytes(wire)));
+    return ops->wait(at->stream);
+}
+
+static strait_err unpack(struct strait_boundary *b, const strait_crossing *at,
+                         struct strait_msg *msg, strait_tensor x) {
+    const struct strait_backend_ops *ops = b->backend->ops;
+    strait_tensor wire = bytes_of(msg);
+    if (!ops->is_host) {
+        STRAIT_TRY(ops->upload(at->stream, b->wire[b->in].data, msg->body, msg->size));
+        wire = b->wire[b->in];
+    }
+    if (b->in == STRAIT_FORWARD) return strait_codec_act_unpack(b->codec, at, x, wire);
+    return strait_codec_grad_unpack(b->codec, at, x, wire);
+}
+
+strait_err strait_boundary_send(struct strait_boundary *b, const strait_crossing *at,
+                                strait_tensor x, int is_valid) {
+    struct strait_msg *msg = NULL;
+    const double began = strait_clock_seconds();
+    STRAIT_TRY(strait_msg_open(strait_mesh_pool(b->mesh), STRAIT_MSG_CROSSING,
+                               strait_codec_wire_bytes(&b->spec.codec, b->out), &msg));
+    msg->priority = b->out == STRAIT_FORWARD ? STRAIT_PRIORITY_ACTIVATION
+                                             : STRAIT_PRIORITY_GRADIENT;
+    msg->flags = is_valid ? STRAIT_CROSSING_IS_VALID : 0;
+    msg->boundary = (uint16_t)b->spec.codec.boundary;
+    msg->microbatch = (uint16_t)at->microbatch;
+    msg->basis = (uint16_t)strait_codec_version(b->codec);
+    msg->step = (uint32_t)at->step;
+    strait_err err = pack(b, at, msg, x);
+    b->codec_seconds += strait_clock_seconds() - began;
+    if (err == STRAIT_OK) err = strait_mesh_send_wait(b->mesh, b->peer, SEND_MS, &msg);
+    strait_msg_close(&msg);
+    return err;
+}
+
+static strait_err refuse(const struct strait_boundary *b, const struct strait_msg *m) {
+    return STRAIT_FAIL(STRAIT_EPROTO,
+                       "boundary %d, at step %lld: unexpected crossing of boundary %d, step %u, "
+                       "microbatch %d, %zu bytes",
+                       b->spec.codec.boundary, (long long)b->step, m->boundary, (unsigned)m->step,
+                       m->microbatch, m->size);
+}
+
+static strait_err file_valid(struct strait_boundary *b, struct strait_msg *msg) {
+    if (b->in != STRAIT_FORWARD) return refuse(b, msg); // validations send no gradients
+    msg->next = NULL;
+    if (b->first == NULL)
+        b->first = msg;
+    else
+        b->last->next = msg;
+    b->last = msg;
+    return STRAIT_OK;
+}
+
+static strait_err file_crossing(struct strait_boundary *b, struct strait_msg *msg) {
+    const int64_t ahead = (int64_t)msg->step - b->step;
+    if (ahead < 0 || ahead >= STEPS_HELD || msg->microbatch >= b->spec.n_microbatches)
+        return refuse(b, msg);
+    const int which = (int)(msg->step % STEPS_HELD);
+    if (b->arrived[which][msg->microbatch]) return refuse(b, msg);
+    b->inbox[which][msg->microbatch] = msg;
+    b->arrived[which][msg->microbatch] = 1;
+    b->n_leading = strait_schedule_leading(b->arrived[held(b)], b->n_leading,
+                                           b->spec.n_microbatches);
+    return STRAIT_OK;
+}
+
+strait_err strait_boundary_deliver(struct strait_boundary *b, struct strait_msg **msg) {
+    if ((*msg)->boundary != b->spec.codec.boundary ||
+        (*msg)->size != strait_codec_wire_bytes(&b->spec.codec, b->in))
+        return refuse(b, *msg);
+    STRAIT_TRY(((*msg)->flags & STRAIT_CROSSING_IS_VALID) != 0 ? file_valid(b, *msg)
+                                                               : file_crossing(b, *msg));
+    *msg = NULL;
+    return STRAIT_OK;
+}
+
+int strait_boundary_arrived(const struct strait_boundary *boundary) {
+    return boundary->n_leading;
+}
+
+int strait_boundary_has_valid(const struct strait_boundary *boundary) {
+    return boundary->first != NULL;
+}
+
+/* Unpacks one message. It must outlive the copy to the device, so that is waited for. */
+static strait_err read_message(struct strait_boundary *b, const strait_crossing *at,
+                               struct strait_msg *msg, strait_tensor x) {
+    const double began = strait_clock_seconds();
+    STRAIT_TRY(strait_codec_check_version(b->codec, msg->basis));
+    STRAIT_TRY(unpack(b, at, msg, x));
+    STRAIT_TRY(b->backend->ops->wait(at->stream));
+    b->codec_seconds += strait_clock_seconds() - began;
+    return STRAIT_OK;
+}
+
+strait_err strait_boundary_receive(struct strait_boundary *b, const strait_crossing *at,
+                                   strait_tensor x) {
+    struct strait_msg **msg = &b->inbox[held(b)][at->microbatch];
+    assert(*msg != NULL);
+    const strait_err err = read_message(b, at, *msg, x);
+    strait_msg_close(msg);
+    return err;
+}
+
+strait_err strait_boundary_receive_valid(struct strait_boundary *b, const strait_crossing *at,
+                                         strait_tensor x) {
+    assert(b->first != NULL);
+    const int is_next = b->first->microbatch == (uint16_t)at->microbatch;
+    const strait_err err = is_next ? read_message(b, at, b->first, x) : refuse(b, b->first);
+    drop_valid(b);
+    return err;
+}
+
+double strait_boundary_codec_seconds(struct strait_boundary *boundary) {
+    const double seconds = boundary->codec_seconds;
+    boundary->codec_seconds = 0.0;
+    return seconds;
+}

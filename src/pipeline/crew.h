@@ -1,0 +1,55 @@
+/* crew.h - the stages of a run, wherever they are: one here, or several in processes or threads.
+ *
+ * To the trainer a crew is one machine that makes gradients, updates, validates, saves and loads.
+ * One thread uses a crew. Any error leaves it fit only for close. */
+#pragma once
+
+#include "pipeline/feed.h"
+#include "pipeline/recipe.h"
+#include "pipeline/worker.h"
+#include "store/checkpoint.h"
+
+typedef struct strait_crew_report {
+    double loss_sum; // of all tokens of the step
+    double norm;     // of all gradients
+    /* Of the step, at the socket, worst boundary; 0 with one stage. */
+    double forward_bytes, backward_bytes;
+    double bubble;     // share of the step in which the stages waited, mean
+    double residual;   // what the codecs lost, worst boundary
+    const char *limit; // what held the step up
+} strait_crew_report;
+
+struct strait_crew {
+    const struct strait_crew_ops *ops;
+    strait_recipe recipe;
+    strait_run run;
+    struct strait_feed *feed; // borrowed
+    char device[64];
+    int windows[STRAIT_RUN_STAGES]; // slots of each stage
+    double planned_tokens_per_s;    // what the plan expects; 0 with one stage
+    void *state;
+};
+
+struct strait_crew_ops {
+    size_t state_size;
+    strait_err (*open)(struct strait_crew *crew);
+    void (*close)(struct strait_crew *crew); // accepts what a failed open leaves
+    strait_err (*gradients)(struct strait_crew *crew, int64_t step, strait_crew_report *out);
+    strait_err (*update)(struct strait_crew *crew, int64_t step, float factor);
+    strait_err (*validate)(struct strait_crew *crew, int64_t step, double *loss_sum);
+    /* Into a checkpoint that was begun. */
+    strait_err (*write)(struct strait_crew *crew, const char *folder, int64_t step);
+    strait_err (*read)(struct strait_crew *crew, struct strait_checkpoint *checkpoint);
+};
+
+extern const struct strait_crew_ops strait_crew_solo;  // one stage, in this thread
+extern const struct strait_crew_ops strait_crew_apart; // several, each in its own process or thread
+
+/* Chooses by the number of stages. Keeps `feed`. */
+strait_err strait_crew_open(const strait_run *run, const strait_recipe *recipe,
+                            struct strait_feed *feed, struct strait_crew **out);
+void strait_crew_close(struct strait_crew **crew); // accepts NULL
+
+/* The norm of gradients whose sums of squares stand parameter by parameter in the order of the
+ * model: the same bits whatever the cut into stages. */
+double strait_crew_norm(const float *squares, int n);

@@ -1,0 +1,130 @@
+#include "pipeline/launch.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static void close_fd(int *fd) {
+    if (*fd > 0) (void)close(*fd);
+    *fd = 0;
+}
+
+static void *thread_main(void *arg) {
+    struct strait_launched *l = arg;
+    (void)strait_serve(l->ends[0], l->ends[1], l->hub); // errors reach the conductor as replies
+    close_fd(&l->ends[0]);
+    close_fd(&l->ends[1]);
+    return NULL;
+}
+
+/* Two pipes; ours are closed on exec, so that stages do not hold each other's open. */
+static strait_err make_pipes(struct strait_launched *l) {
+    int down[2];
+    int up[2];
+    if (pipe(down) != 0) return STRAIT_FAIL(STRAIT_ENOMEM, "no pipe for stage %d", l->stage);
+    if (pipe(up) != 0) {
+        (void)close(down[0]);
+        (void)close(down[1]);
+        return STRAIT_FAIL(STRAIT_ENOMEM, "no pipe for stage %d", l->stage);
+    }
+    l->to = down[1];
+    l->from = up[0];
+    l->ends[0] = down[0];
+    l->ends[1] = up[1];
+    const int all[] = {down[0], down[1], up[0], up[1]};
+    for (int i = 0; i < 4; i++)
+        (void)fcntl(all[i], F_SETFD, FD_CLOEXEC);
+    return STRAIT_OK;
+}
+
+static strait_err start_process(struct strait_launched *l) {
+    char program[] = "strait";
+    char command[] = "stage";
+    char *argv[] = {program, command, NULL};
+    posix_spawn_file_actions_t actions;
+    if (posix_spawn_file_actions_init(&actions) != 0)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "stage %d cannot be started", l->stage);
+    (void)posix_spawn_file_actions_adddup2(&actions, l->ends[0], STDIN_FILENO);
+    (void)posix_spawn_file_actions_adddup2(&actions, l->ends[1], STDOUT_FILENO);
+    const int failed = posix_spawn(&l->pid, "/proc/self/exe", &actions, NULL, argv, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    close_fd(&l->ends[0]);
+    close_fd(&l->ends[1]);
+    if (failed == 0) return STRAIT_OK;
+    l->pid = 0;
+    return STRAIT_FAIL(STRAIT_ENOMEM, "the process of stage %d cannot be started", l->stage);
+}
+
+strait_err strait_launch(int stage, struct strait_inproc_hub *hub, struct strait_launched *out) {
+    out->stage = stage;
+    out->hub = hub;
+    STRAIT_TRY(make_pipes(out));
+    if (hub == NULL) return start_process(out);
+    out->has_thread = pthread_create(&out->thread, NULL, thread_main, out) == 0;
+    if (!out->has_thread)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "the thread of stage %d cannot be started", stage);
+    return STRAIT_OK;
+}
+
+strait_err strait_launch_meet(struct strait_launched *l, const strait_serve_start *start,
+                              strait_fingerprint *key, char address[STRAIT_ADDRESS_MAX]) {
+    char line[STRAIT_SERVE_LINE];
+    STRAIT_TRY(strait_serve_format_start(start, line));
+    const size_t n = strlen(line);
+    if (write(l->to, line, n) != (ssize_t)n)
+        return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it had begun", l->stage);
+    STRAIT_TRY(strait_serve_read_line(l->from, line));
+    STRAIT_TRY(strait_serve_parse_answer(line, key, address));
+    close_fd(&l->to);
+    close_fd(&l->from);
+    return STRAIT_OK;
+}
+
+static void pause_ms(long ms) {
+    const struct timespec nap = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    (void)nanosleep(&nap, NULL);
+}
+
+const char *strait_launch_ended(struct strait_launched *l, int wait_ms) {
+    static _Thread_local char words[64];
+    const int64_t until = strait_clock_ns() + (int64_t)wait_ms * 1000000;
+    if (l->pid == 0) return NULL;
+    for (;;) {
+        int status = 0;
+        const pid_t ended = waitpid(l->pid, &status, WNOHANG);
+        if (ended == l->pid) {
+            l->pid = 0;
+            if (WIFSIGNALED(status))
+                (void)snprintf(words, sizeof words, "was killed by signal %d", WTERMSIG(status));
+            else
+                (void)snprintf(words, sizeof words, "ended with code %d", WEXITSTATUS(status));
+            return words;
+        }
+        if (strait_clock_ns() >= until) return NULL;
+        pause_ms(5);
+    }
+}
+
+void strait_launch_fini(struct strait_launched *l, int wait_ms) {
+    close_fd(&l->to);
+    close_fd(&l->from);
+    if (l->pid != 0 && strait_launch_ended(l, wait_ms) == NULL) {
+        (void)kill(l->pid, SIGKILL);
+        (void)waitpid(l->pid, NULL, 0);
+        l->pid = 0;
+    }
+    if (l->has_thread) (void)pthread_join(l->thread, NULL);
+    l->has_thread = 0;
+    close_fd(&l->ends[0]);
+    close_fd(&l->ends[1]);
+}

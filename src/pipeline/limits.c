@@ -1,0 +1,67 @@
+#include "pipeline/limits.h"
+
+#include "plan/limit.h"
+#include "plan/simulate.h"
+#include "plan/window.h"
+
+static const double SLACK = 0.02; // how much slower than with every slot a window may be
+
+/* A run in the planner's numbers. */
+struct picture {
+    strait_pipe_stage stages[STRAIT_RUN_STAGES];
+    strait_pipe_link links[STRAIT_RUN_STAGES];
+    strait_pipe pipe;
+};
+
+/* `n` microbatches took `times`; bytes are of one microbatch. */
+static void draw(const strait_recipe *recipe, const strait_worker_times *times, double n,
+                 double forward_bytes, double backward_bytes, struct picture *out) {
+    for (int i = 0; i < recipe->n_stages; i++)
+        out->stages[i] = (strait_pipe_stage){.forward_s = times[i].forward / n,
+                                             .input_s = times[i].input / n,
+                                             .weights_s = times[i].weights / n};
+    for (int i = 0; i + 1 < recipe->n_stages; i++)
+        out->links[i] = (strait_pipe_link){.forward_bytes = forward_bytes,
+                                           .backward_bytes = backward_bytes,
+                                           .forward_bps = recipe->emulate.rate_bps,
+                                           .backward_bps = recipe->emulate.rate_bps,
+                                           .delay_s = (double)recipe->emulate.delay_ns * 1e-9,
+                                           .codec_s = times[i].codec / n / 4.0};
+    out->pipe = (strait_pipe){
+        .n_stages = recipe->n_stages,
+        .n_microbatches = (int)recipe->n_microbatches,
+        .stages = out->stages,
+        .links = out->links,
+        .clips = 1,
+        .microbatch_tokens = (double)(recipe->microbatch * recipe->shape.context)};
+}
+
+strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
+                                 const strait_worker_times *times, int *windows,
+                                 double *tokens_per_s) {
+    struct picture picture;
+    strait_simulate_result result;
+    draw(recipe, times, 1.0, (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_FORWARD),
+         (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_BACKWARD), &picture);
+    STRAIT_TRY(strait_window_fit(&picture.pipe, recipe->schedule, NULL, SLACK, windows));
+    for (int i = 0; wanted > 0 && i < recipe->n_stages; i++) {
+        const int most = recipe->schedule == STRAIT_SCHEDULE_FILL ? windows[i] : wanted;
+        windows[i] = most < recipe->n_microbatches ? most : (int)recipe->n_microbatches;
+    }
+    const strait_simulate_how how = {.kind = recipe->schedule, .windows = windows, .n_steps = 2};
+    STRAIT_TRY(strait_simulate(&picture.pipe, &how, NULL, &result));
+    *tokens_per_s = result.tokens_per_s;
+    return STRAIT_OK;
+}
+
+const char *strait_limits_name(const strait_recipe *recipe, const int *windows,
+                               const strait_worker_times *times, double forward_bytes,
+                               double backward_bytes) {
+    const double n = (double)recipe->n_microbatches;
+    struct picture picture;
+    strait_limit limit;
+    draw(recipe, times, n, forward_bytes / n, backward_bytes / n, &picture);
+    const strait_simulate_how how = {.kind = recipe->schedule, .windows = windows, .n_steps = 1};
+    if (strait_limit_find(&picture.pipe, &how, &limit) != STRAIT_OK) return "unknown";
+    return strait_limit_name(limit.kind);
+}

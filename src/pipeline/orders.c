@@ -1,0 +1,149 @@
+#include "pipeline/orders.h"
+
+#include "base/bytes.h"
+
+#include <string.h>
+
+enum {
+    ORDER_FIXED = 1 + 8 + 4 + 4 + STRAIT_FINGERPRINT_BYTES + 2,
+    REPLY_FIXED = 1 + 2 + 8 * 8 + 2 * 8 + 2 + 4,
+    SEND_MS = 60000
+};
+
+static void put_real(strait_writer *w, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    strait_writer_uint(w, bits, 8);
+}
+
+static double get_real(strait_reader *r) {
+    const uint64_t bits = strait_reader_uint(r, 8);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void put_float(strait_writer *w, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    strait_writer_uint(w, bits, 4);
+}
+
+static float get_float(strait_reader *r) {
+    const uint32_t bits = (uint32_t)strait_reader_uint(r, 4);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void put_text(strait_writer *w, const char *text) {
+    const size_t n = strlen(text);
+    strait_writer_uint(w, n, 2);
+    strait_writer_copy(w, text, n);
+}
+
+/* A text of at most room - 1 bytes and its ending zero. */
+static void get_text(strait_reader *r, char *out, size_t room) {
+    size_t n = (size_t)strait_reader_uint(r, 2);
+    if (n >= room) {
+        r->is_short = 1;
+        n = 0;
+    }
+    strait_reader_copy(r, out, n);
+    out[n] = '\0';
+}
+
+static strait_err post(struct strait_mesh *mesh, int peer, struct strait_msg **msg) {
+    (*msg)->priority = STRAIT_PRIORITY_CONTROL;
+    const strait_err err = strait_mesh_send_wait(mesh, peer, SEND_MS, msg);
+    strait_msg_close(msg);
+    return err;
+}
+
+strait_err strait_order_send(struct strait_mesh *mesh, int peer, const strait_order *order) {
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(strait_msg_open(strait_mesh_pool(mesh), STRAIT_MSG_ORDER,
+                               ORDER_FIXED + strlen(order->text), &msg));
+    strait_writer w = {msg->body, msg->size, 0};
+    strait_writer_uint(&w, (uint64_t)order->kind, 1);
+    strait_writer_uint(&w, (uint64_t)order->step, 8);
+    strait_writer_uint(&w, (uint64_t)(uint32_t)order->number, 4);
+    put_float(&w, order->factor);
+    strait_writer_copy(&w, order->key.bytes, STRAIT_FINGERPRINT_BYTES);
+    put_text(&w, order->text);
+    return post(mesh, peer, &msg);
+}
+
+strait_err strait_order_unpack(const struct strait_msg *msg, strait_order *out) {
+    strait_reader r = {msg->body, msg->size, 0};
+    const uint64_t kind = strait_reader_uint(&r, 1);
+    out->kind = (strait_order_kind)kind;
+    out->step = (int64_t)strait_reader_uint(&r, 8);
+    out->number = (int)(int32_t)strait_reader_uint(&r, 4);
+    out->factor = get_float(&r);
+    strait_reader_copy(&r, out->key.bytes, STRAIT_FINGERPRINT_BYTES);
+    get_text(&r, out->text, sizeof out->text);
+    if (r.is_short || r.left != 0 || kind < STRAIT_ORDER_MEET || kind > STRAIT_ORDER_LEAVE)
+        return STRAIT_FAIL(STRAIT_EPROTO, "the conductor sent an order that makes no sense");
+    return STRAIT_OK;
+}
+
+static void put_times(strait_writer *w, const strait_worker_times *times) {
+    put_real(w, times->forward);
+    put_real(w, times->input);
+    put_real(w, times->weights);
+    put_real(w, times->codec);
+    put_real(w, times->wait);
+    put_real(w, times->wall);
+}
+
+static strait_worker_times get_times(strait_reader *r) {
+    strait_worker_times times;
+    times.forward = get_real(r);
+    times.input = get_real(r);
+    times.weights = get_real(r);
+    times.codec = get_real(r);
+    times.wait = get_real(r);
+    times.wall = get_real(r);
+    return times;
+}
+
+strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_reply *reply) {
+    struct strait_msg *msg = NULL;
+    const size_t bytes = REPLY_FIXED + strlen(reply->text) + 4 * (size_t)reply->n_squares;
+    STRAIT_TRY(strait_msg_open(strait_mesh_pool(mesh), STRAIT_MSG_REPLY, bytes, &msg));
+    strait_writer w = {msg->body, msg->size, 0};
+    strait_writer_uint(&w, (uint64_t)reply->kind, 1);
+    strait_writer_uint(&w, (uint64_t)reply->err, 2);
+    put_real(&w, reply->loss_sum);
+    put_times(&w, &reply->times);
+    put_real(&w, reply->residual);
+    strait_writer_uint(&w, reply->forward_bytes, 8);
+    strait_writer_uint(&w, reply->backward_bytes, 8);
+    put_text(&w, reply->text);
+    strait_writer_uint(&w, (uint64_t)reply->n_squares, 4);
+    for (int i = 0; i < reply->n_squares; i++)
+        put_float(&w, reply->squares[i]);
+    return post(mesh, peer, &msg);
+}
+
+strait_err strait_reply_unpack(const struct strait_msg *msg, float *squares, int room,
+                               strait_reply *out) {
+    strait_reader r = {msg->body, msg->size, 0};
+    out->kind = (strait_order_kind)strait_reader_uint(&r, 1);
+    out->err = (strait_err)strait_reader_uint(&r, 2);
+    out->loss_sum = get_real(&r);
+    out->times = get_times(&r);
+    out->residual = get_real(&r);
+    out->forward_bytes = strait_reader_uint(&r, 8);
+    out->backward_bytes = strait_reader_uint(&r, 8);
+    get_text(&r, out->text, sizeof out->text);
+    const uint64_t n = strait_reader_uint(&r, 4);
+    out->n_squares = n <= (uint64_t)room ? (int)n : 0;
+    out->squares = squares;
+    for (int i = 0; i < out->n_squares; i++)
+        squares[i] = get_float(&r);
+    if (r.is_short || r.left != 0 || n > (uint64_t)room)
+        return STRAIT_FAIL(STRAIT_EPROTO, "a stage sent a reply that makes no sense");
+    return STRAIT_OK;
+}

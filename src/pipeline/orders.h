@@ -1,0 +1,55 @@
+/* orders.h - what the conductor of a run says to its stages, and what they answer.
+ *
+ * One order at a time to each stage, one reply to each order. Bytes are little-endian and every
+ * length is checked; docs/wire.md has them. */
+#pragma once
+
+#include "net/mesh.h"
+#include "pipeline/worker.h"
+
+enum {
+    STRAIT_MSG_ORDER = STRAIT_MSG_FIRST + 1,
+    STRAIT_MSG_REPLY = STRAIT_MSG_FIRST + 2,
+    STRAIT_ORDER_TEXT = 4096
+};
+
+typedef enum strait_order_kind {
+    STRAIT_ORDER_MEET = 1,  // `text`, `key`: address and key of the stage behind; none on the last
+    STRAIT_ORDER_OPEN,      // make the stage, with `number` slots
+    STRAIT_ORDER_REHEARSE,  // time a few microbatches alone
+    STRAIT_ORDER_LOAD,      // `text`: folder of a checkpoint
+    STRAIT_ORDER_GRADIENTS, // of `step`
+    STRAIT_ORDER_UPDATE,    // that ends `step`, by `factor`
+    STRAIT_ORDER_VALIDATE,  // after `step` steps
+    STRAIT_ORDER_SAVE,      // `text`: the run's folder, where a checkpoint of `step` was begun
+    STRAIT_ORDER_LEAVE,     // close everything
+} strait_order_kind;
+
+typedef struct strait_order {
+    strait_order_kind kind;
+    int64_t step;
+    int number;
+    float factor;
+    strait_fingerprint key;
+    char text[STRAIT_ORDER_TEXT];
+} strait_order;
+
+typedef struct strait_reply {
+    strait_order_kind kind;
+    strait_err err; // with the words in `text`
+    double loss_sum;
+    strait_worker_times times;
+    uint64_t forward_bytes, backward_bytes; // sent over sockets since the last reply
+    double residual;                        // what the head's codec lost, as a share
+    char text[512];                         // words of an error, or the device's name
+    int n_squares;
+    float *squares; // filled up to squares_room by unpack; the sender's own when packing
+} strait_reply;
+
+strait_err strait_order_send(struct strait_mesh *mesh, int peer, const strait_order *order);
+strait_err strait_order_unpack(const struct strait_msg *msg, strait_order *out);
+
+strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_reply *reply);
+/* `squares` has room for `room` numbers and becomes out->squares. */
+strait_err strait_reply_unpack(const struct strait_msg *msg, float *squares, int room,
+                               strait_reply *out);

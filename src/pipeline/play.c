@@ -1,0 +1,274 @@
+/* play.c - a worker plays the schedule of a step: what moves, in which order, and what it waits
+ * for. The order itself is plan/schedule.h's; here it meets the model, the codecs and the wire. */
+#include "base/clock.h"
+#include "pipeline/worker.h"
+
+static struct strait_codec *codec_of(struct strait_boundary *boundary) {
+    return strait_boundary_codec(boundary);
+}
+
+static strait_crossing crossing_of(struct strait_worker *w, int64_t step, int64_t microbatch,
+                                   int slot) {
+    return (strait_crossing){.stream = strait_stage_stream(w->model),
+                             .step = step,
+                             .microbatch = microbatch,
+                             .slot = slot,
+                             .tokens = strait_feed_tokens(w->feed, slot),
+                             .input = strait_stage_input(w->model, slot)};
+}
+
+/* Adds up the losses of the microbatch at hand, token by token, in double precision. */
+static strait_err add_losses(struct strait_worker *w, strait_tensor losses, double *sum) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    const struct strait_backend_ops *ops = w->backend->ops;
+    STRAIT_TRY(ops->download(stream, w->losses, losses.data, strait_tensor_bytes(losses)));
+    STRAIT_TRY(ops->wait(stream));
+    for (int64_t i = 0; i < losses.rows; i++)
+        *sum += (double)w->losses[i];
+    return STRAIT_OK;
+}
+
+/* The stage's output goes on, or, on the last stage, becomes a loss. */
+static strait_err finish_forward(struct strait_worker *w, const strait_crossing *at, float scale,
+                                 int is_valid, double *sum) {
+    strait_tensor made;
+    if (w->head != NULL) {
+        STRAIT_TRY(strait_stage_output(w->model, &made));
+        return strait_boundary_send(w->head, at, made, is_valid);
+    }
+    STRAIT_TRY(strait_stage_loss(w->model, strait_feed_targets(w->feed, at->slot), scale, &made));
+    return add_losses(w, made, sum);
+}
+
+static strait_err forward(struct strait_worker *w, const strait_crossing *at, double *sum) {
+    const int64_t n_tokens = w->recipe.sequences * w->recipe.shape.context;
+    if (w->needs_tokens)
+        STRAIT_TRY(strait_feed_load(w->feed, at->stream, at->slot, at->step, at->microbatch));
+    if (w->tail != NULL) STRAIT_TRY(strait_boundary_receive(w->tail, at, at->input));
+    STRAIT_TRY(strait_stage_forward(w->model, at->slot, at->tokens));
+    return finish_forward(w, at, 1.0f / (float)n_tokens, 0, sum);
+}
+
+/* Down to the gradient of the stage's input, which leaves at once. */
+static strait_err backward(struct strait_worker *w, const strait_crossing *at, int defers) {
+    const strait_tensor d = strait_stage_gradient(w->model);
+    if (w->head != NULL) STRAIT_TRY(strait_boundary_receive(w->head, at, d));
+    STRAIT_TRY(strait_stage_backward(w->model, at->slot, defers));
+    if (w->head != NULL) STRAIT_TRY(strait_codec_input_grad(codec_of(w->head), at, d));
+    if (w->tail == NULL) return strait_stage_backward_embedding(w->model, at->tokens);
+    return strait_boundary_send(w->tail, at, d, 0);
+}
+
+static strait_err boundary_weights(struct strait_worker *w, const strait_crossing *at) {
+    if (w->head != NULL) STRAIT_TRY(strait_codec_param_grads(codec_of(w->head), at));
+    if (w->tail != NULL) STRAIT_TRY(strait_codec_param_grads(codec_of(w->tail), at));
+    return STRAIT_OK;
+}
+
+static strait_err weights(struct strait_worker *w, const strait_crossing *at) {
+    STRAIT_TRY(strait_stage_backward_weights(w->model, at->slot));
+    return boundary_weights(w, at);
+}
+
+static double codec_seconds(struct strait_worker *w) {
+    return (w->head != NULL ? strait_boundary_codec_seconds(w->head) : 0.0) +
+           (w->tail != NULL ? strait_boundary_codec_seconds(w->tail) : 0.0);
+}
+
+static strait_err make_move(struct strait_worker *w, const strait_schedule_spec *schedule,
+                            strait_move move, int64_t step, double *sum) {
+    const int slot = strait_schedule_slot(schedule, move.microbatch);
+    const strait_crossing at = crossing_of(w, step, move.microbatch, slot);
+    const double began = strait_clock_seconds();
+    double *bill = &w->times.weights;
+    switch (move.kind) {
+    case STRAIT_MOVE_FORWARD:
+        STRAIT_TRY(forward(w, &at, sum));
+        bill = &w->times.forward;
+        break;
+    case STRAIT_MOVE_INPUT:
+        STRAIT_TRY(backward(w, &at, 1));
+        bill = &w->times.input;
+        break;
+    case STRAIT_MOVE_BACKWARD:
+        STRAIT_TRY(backward(w, &at, 0));
+        STRAIT_TRY(boundary_weights(w, &at));
+        bill = &w->times.input;
+        break;
+    default: STRAIT_TRY(weights(w, &at)); break;
+    }
+    const double packed = codec_seconds(w);
+    w->times.codec += packed;
+    *bill += strait_clock_seconds() - began - packed;
+    return STRAIT_OK;
+}
+
+/* Names who is missing, for how long, and where we stand. */
+static strait_err give_up(const struct strait_worker *w, const strait_schedule_state *state,
+                          int64_t step) {
+    const int misses_input = w->tail != NULL && state->n_inputs <= state->n_forward &&
+                             state->n_forward < w->recipe.n_microbatches;
+    return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                       "stage %d: nothing from stage %d for %.3g s at step %lld, microbatch %d "
+                       "(link.deadline)",
+                       w->stage, misses_input ? w->stage - 1 : w->stage + 1,
+                       (double)w->deadline_ms / 1e3, (long long)step + 1,
+                       misses_input ? state->n_forward : state->n_backward);
+}
+
+strait_err strait_worker_route(struct strait_worker *w, struct strait_msg **msg) {
+    if ((*msg)->type == STRAIT_MSG_CROSSING) {
+        if (w->tail != NULL && (*msg)->peer == strait_boundary_peer(w->tail))
+            return strait_boundary_deliver(w->tail, msg);
+        if (w->head != NULL && (*msg)->peer == strait_boundary_peer(w->head))
+            return strait_boundary_deliver(w->head, msg);
+    }
+    return w->on_other(w->user, msg);
+}
+
+/* Takes what has come; with timeout_ms waits for the first of it. */
+static strait_err take_messages(struct strait_worker *w, int timeout_ms) {
+    for (;; timeout_ms = 0) {
+        struct strait_msg *msg = NULL;
+        const strait_err err = strait_mesh_receive(w->mesh, timeout_ms, &msg);
+        if (err == STRAIT_ETIMEDOUT) return timeout_ms == 0 ? STRAIT_OK : err;
+        STRAIT_TRY(err);
+        const strait_err routed = strait_worker_route(w, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(routed);
+    }
+}
+
+static strait_err look_around(struct strait_worker *w, strait_schedule_state *state,
+                              int timeout_ms) {
+    if (w->mesh == NULL) return STRAIT_OK;
+    STRAIT_TRY(take_messages(w, timeout_ms));
+    if (w->tail != NULL) state->n_inputs = strait_boundary_arrived(w->tail);
+    if (w->head != NULL) state->n_gradients = strait_boundary_arrived(w->head);
+    return STRAIT_OK;
+}
+
+static strait_err play(struct strait_worker *w, int64_t step, double *sum) {
+    const strait_schedule_spec schedule = {.kind = w->recipe.n_stages > 1 ? w->recipe.schedule
+                                                                          : STRAIT_SCHEDULE_1F1B,
+                                           .n_stages = w->recipe.n_stages,
+                                           .stage = w->stage,
+                                           .n_microbatches = (int)w->recipe.n_microbatches,
+                                           .window = w->n_slots};
+    strait_schedule_state state = {0};
+    int timeout_ms = 0;
+    for (;;) {
+        const double began = strait_clock_seconds();
+        const strait_err err = look_around(w, &state, timeout_ms);
+        if (timeout_ms > 0) w->times.wait += strait_clock_seconds() - began;
+        if (err == STRAIT_ETIMEDOUT) return give_up(w, &state, step);
+        STRAIT_TRY(err);
+        timeout_ms = 0;
+        const strait_move move = strait_schedule_next(&schedule, &state);
+        if (move.kind == STRAIT_MOVE_FINISH) return STRAIT_OK;
+        if (move.kind == STRAIT_MOVE_WAIT) {
+            timeout_ms = w->deadline_ms;
+            continue;
+        }
+        STRAIT_TRY(make_move(w, &schedule, move, step, sum));
+        strait_schedule_done(&state, move);
+    }
+}
+
+static strait_err zero_gradients(struct strait_worker *w) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    STRAIT_TRY(strait_stage_zero_gradients(w->model));
+    if (w->tail != NULL) STRAIT_TRY(strait_codec_zero_gradients(codec_of(w->tail), stream));
+    if (w->head != NULL) STRAIT_TRY(strait_codec_zero_gradients(codec_of(w->head), stream));
+    return STRAIT_OK;
+}
+
+static strait_err measure(struct strait_worker *w) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    int n = 0;
+    strait_param *params = strait_stage_params(w->model, &n);
+    if (w->head != NULL)
+        STRAIT_TRY(strait_codec_project_gradients(codec_of(w->head), stream, params, n));
+    STRAIT_TRY(strait_optimizer_measure(w->optimizer, stream));
+    const strait_tensor totals = strait_optimizer_totals(w->optimizer);
+    STRAIT_TRY(
+        w->backend->ops->download(stream, w->squares, totals.data, strait_tensor_bytes(totals)));
+    return w->backend->ops->wait(stream);
+}
+
+strait_err strait_worker_gradients(struct strait_worker *w, int64_t step, double *loss_sum) {
+    const double began = strait_clock_seconds();
+    double sum = 0.0;
+    w->times = (strait_worker_times){0};
+    if (w->tail != NULL) strait_boundary_begin(w->tail, step);
+    if (w->head != NULL) strait_boundary_begin(w->head, step);
+    STRAIT_TRY(zero_gradients(w));
+    STRAIT_TRY(play(w, step, &sum));
+    STRAIT_TRY(measure(w));
+    w->times.wall = strait_clock_seconds() - began;
+    *loss_sum = sum;
+    return STRAIT_OK;
+}
+
+static strait_err wait_for_valid(struct strait_worker *w, int64_t step, int64_t batch) {
+    while (!strait_boundary_has_valid(w->tail)) {
+        struct strait_msg *msg = NULL;
+        const strait_err err = strait_mesh_receive(w->mesh, w->deadline_ms, &msg);
+        if (err == STRAIT_ETIMEDOUT)
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                               "stage %d: nothing from stage %d for %.3g s in the validation after "
+                               "step %lld, microbatch %lld (link.deadline)",
+                               w->stage, w->stage - 1, (double)w->deadline_ms / 1e3,
+                               (long long)step, (long long)batch);
+        STRAIT_TRY(err);
+        const strait_err routed = strait_worker_route(w, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(routed);
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_worker_validate(struct strait_worker *w, int64_t step, double *loss_sum) {
+    const int64_t n_batches = strait_feed_valid_batches(w->feed);
+    double sum = 0.0;
+    for (int64_t batch = 0; batch < n_batches; batch++) {
+        const strait_crossing at = crossing_of(w, step, batch, 0);
+        if (w->needs_tokens) STRAIT_TRY(strait_feed_load_valid(w->feed, at.stream, 0, batch));
+        if (w->tail != NULL) {
+            STRAIT_TRY(wait_for_valid(w, step, batch));
+            STRAIT_TRY(strait_boundary_receive_valid(w->tail, &at, at.input));
+        }
+        STRAIT_TRY(strait_stage_forward(w->model, 0, at.tokens));
+        STRAIT_TRY(finish_forward(w, &at, 0.0f, 1, &sum));
+    }
+    *loss_sum = sum;
+    return STRAIT_OK;
+}
+
+strait_err strait_worker_rehearse(struct strait_worker *w, int n, strait_worker_times *out) {
+    const strait_crossing at = crossing_of(w, 0, 0, 0);
+    const int defers = strait_stage_get_spec(w->model)->can_defer;
+    strait_worker_times times = {0};
+    STRAIT_TRY(strait_feed_load(w->feed, at.stream, 0, 0, 0));
+    for (int i = 0; i < n; i++) {
+        strait_tensor made;
+        const double began = strait_clock_seconds();
+        STRAIT_TRY(strait_stage_forward(w->model, 0, at.tokens));
+        if (w->head == NULL)
+            STRAIT_TRY(strait_stage_loss(w->model, strait_feed_targets(w->feed, 0), 1.0f, &made));
+        else
+            STRAIT_TRY(strait_stage_output(w->model, &made));
+        STRAIT_TRY(w->backend->ops->wait(at.stream));
+        const double forwarded = strait_clock_seconds();
+        STRAIT_TRY(strait_stage_backward(w->model, 0, defers));
+        STRAIT_TRY(w->backend->ops->wait(at.stream));
+        const double backed = strait_clock_seconds();
+        if (defers) STRAIT_TRY(strait_stage_backward_weights(w->model, 0));
+        STRAIT_TRY(w->backend->ops->wait(at.stream));
+        times.forward = forwarded - began; // the last round counts: the first warm up
+        times.input = backed - forwarded;
+        times.weights = strait_clock_seconds() - backed;
+    }
+    *out = times;
+    return zero_gradients(w);
+}

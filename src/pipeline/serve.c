@@ -1,0 +1,283 @@
+#include "pipeline/serve.h"
+
+#include "base/alloc.h"
+#include "pipeline/snapshot.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    MEET_MS = 30000,
+    REHEARSALS = 3
+};
+
+struct server {
+    strait_serve_start start;
+    strait_run run;
+    struct strait_identity *identity;
+    struct strait_mesh *mesh;
+    struct strait_feed *feed;
+    strait_recipe recipe;
+    struct strait_worker *worker;
+    int conductor, before, behind; // peers of the mesh; -1: none
+    struct strait_msg *order;      // came while we were busy
+    uint64_t seen_forward, seen_backward;
+};
+
+static strait_err fail_line(const char *what) {
+    return STRAIT_FAIL(STRAIT_EPROTO, "a stage was started with a line that lacks %s", what);
+}
+
+strait_err strait_serve_format_start(const strait_serve_start *start, char out[STRAIT_SERVE_LINE]) {
+    char key[STRAIT_FINGERPRINT_TEXT];
+    char id[2 * STRAIT_RUN_BYTES + 1];
+    strait_fingerprint_text(&start->conductor, key);
+    for (int i = 0; i < STRAIT_RUN_BYTES; i++)
+        (void)snprintf(id + 2 * i, 3, "%02x", start->run_id[i]);
+    const int n = snprintf(out, STRAIT_SERVE_LINE, "%d %s %s %s %s %s\n", start->stage,
+                           start->scheme, id, key, start->address, start->run_path);
+    if (n < 0 || n >= STRAIT_SERVE_LINE) return fail_line("room");
+    return STRAIT_OK;
+}
+
+strait_err strait_serve_parse_start(const char *line, strait_serve_start *out) {
+    char key[STRAIT_FINGERPRINT_TEXT];
+    char id[2 * STRAIT_RUN_BYTES + 1];
+    int path = 0;
+    *out = (strait_serve_start){0};
+    if (sscanf(line, "%d %7s %32s %64s %255s %n", &out->stage, out->scheme, id, key, out->address,
+               &path) != 5 ||
+        path == 0)
+        return fail_line("a field");
+    if (strlen(id) != 2 * STRAIT_RUN_BYTES) return fail_line("the run's id");
+    for (int i = 0; i < STRAIT_RUN_BYTES; i++) {
+        unsigned byte = 0;
+        if (sscanf(id + 2 * i, "%2x", &byte) != 1) return fail_line("the run's id");
+        out->run_id[i] = (unsigned char)byte;
+    }
+    (void)snprintf(out->run_path, sizeof out->run_path, "%s", line + path);
+    return strait_fingerprint_parse(key, &out->conductor);
+}
+
+strait_err strait_serve_parse_answer(const char *line, strait_fingerprint *key,
+                                     char address[STRAIT_ADDRESS_MAX]) {
+    char text[STRAIT_FINGERPRINT_TEXT];
+    if (sscanf(line, "%64s %255s", text, address) != 2) return fail_line("key and address");
+    return strait_fingerprint_parse(text, key);
+}
+
+strait_err strait_serve_read_line(int fd, char out[STRAIT_SERVE_LINE]) {
+    for (size_t n = 0; n < STRAIT_SERVE_LINE; n++) {
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        const int polled = poll(&ready, 1, MEET_MS);
+        const ssize_t got = polled == 1 ? read(fd, out + n, 1) : -1;
+        if (polled == -1 && errno == EINTR) {
+            n--;
+            continue;
+        }
+        if (got != 1) return STRAIT_FAIL(STRAIT_ECLOSED, "a stage ended before it had begun");
+        if (out[n] == '\n') {
+            out[n] = '\0';
+            return STRAIT_OK;
+        }
+    }
+    return fail_line("an end");
+}
+
+static strait_err say_line(int fd, const char *line) {
+    const size_t n = strlen(line);
+    if (write(fd, line, n) != (ssize_t)n)
+        return STRAIT_FAIL(STRAIT_ECLOSED, "the conductor has gone");
+    return STRAIT_OK;
+}
+
+/* A key, a mesh, a place to be dialled; then the conductor is told who we are. */
+static strait_err introduce(struct server *s, int in, int out, struct strait_inproc_hub *hub) {
+    char line[STRAIT_SERVE_LINE];
+    char key[STRAIT_FINGERPRINT_TEXT];
+    char address[STRAIT_ADDRESS_MAX];
+    STRAIT_TRY(strait_serve_read_line(in, line));
+    STRAIT_TRY(strait_serve_parse_start(line, &s->start));
+    STRAIT_TRY(strait_run_load(s->start.run_path, NULL, 0, &s->run));
+    STRAIT_TRY(strait_identity_make(&s->identity));
+    strait_mesh_config config = {.scheme = s->start.scheme,
+                                 .transport = {.identity = s->identity,
+                                               .n_streams = (int)s->run.link.streams,
+                                               .dead_ms = (int)(s->run.link.deadline * 1e3),
+                                               .hub = hub}};
+    memcpy(config.transport.run, s->start.run_id, STRAIT_RUN_BYTES);
+    (void)snprintf(config.transport.name, sizeof config.transport.name, "stage %d", s->start.stage);
+    STRAIT_TRY(strait_mesh_open(&config, &s->mesh));
+    (void)snprintf(line, sizeof line, "stage-%d", s->start.stage);
+    STRAIT_TRY(strait_mesh_listen(s->mesh, hub != NULL ? line : "127.0.0.1:0", address));
+    const strait_mesh_peer conductor = {
+        .name = "conductor", .key = s->start.conductor, .address = s->start.address};
+    STRAIT_TRY(strait_mesh_add(s->mesh, &conductor, &s->conductor));
+    strait_fingerprint_text(strait_identity_fingerprint(s->identity), key);
+    (void)snprintf(line, sizeof line, "%s %s\n", key, address);
+    return say_line(out, line);
+}
+
+/* The neighbours: the order names one, and which side it is on. */
+static strait_err meet(struct server *s, const strait_order *order) {
+    const int is_behind = order->text[0] != '\0';
+    const strait_emulate_spec emulate = s->recipe.emulate;
+    strait_mesh_peer peer = {
+        .key = order->key, .address = is_behind ? order->text : NULL, .emulate = &emulate};
+    (void)snprintf(peer.name, sizeof peer.name, "stage %d", s->start.stage + (is_behind ? 1 : -1));
+    return strait_mesh_add(s->mesh, &peer, is_behind ? &s->behind : &s->before);
+}
+
+static strait_err wait_for_neighbours(struct server *s) {
+    if (s->before >= 0) STRAIT_TRY(strait_mesh_wait_up(s->mesh, s->before, MEET_MS));
+    if (s->behind >= 0) STRAIT_TRY(strait_mesh_wait_up(s->mesh, s->behind, MEET_MS));
+    return STRAIT_OK;
+}
+
+/* Whatever is not a crossing: orders wait their turn, a lost link ends the run. */
+static strait_err on_other(void *user, struct strait_msg **msg) {
+    struct server *s = user;
+    const struct strait_msg *m = *msg;
+    if (m->type == STRAIT_MSG_ORDER && m->peer == s->conductor && s->order == NULL) {
+        s->order = *msg;
+        *msg = NULL;
+        return STRAIT_OK;
+    }
+    if (m->type == STRAIT_MSG_UP) return STRAIT_OK;
+    if (m->type != STRAIT_MSG_DOWN)
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: a message of type %d that nobody expects",
+                           s->start.stage, m->type);
+    char who[32] = "the conductor";
+    if (m->peer != s->conductor)
+        (void)snprintf(who, sizeof who, "stage %d",
+                       s->start.stage + (m->peer == s->before ? -1 : 1));
+    return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d lost its link to %s: %.*s", s->start.stage, who,
+                       (int)m->size, (const char *)m->body);
+}
+
+static strait_err open_worker(struct server *s, int n_slots) {
+    strait_worker_close(&s->worker);
+    STRAIT_TRY(
+        strait_worker_open(&s->run, &s->recipe, s->start.stage, n_slots, s->feed, &s->worker));
+    strait_worker_connect(s->worker, s->mesh, s->before, s->behind);
+    s->worker->on_other = on_other;
+    s->worker->user = s;
+    return wait_for_neighbours(s);
+}
+
+static strait_err load(struct server *s, const char *folder) {
+    struct strait_checkpoint *checkpoint = NULL;
+    STRAIT_TRY(strait_checkpoint_open(folder, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
+    const strait_err err = strait_snapshot_read(checkpoint, s->worker);
+    strait_checkpoint_close(&checkpoint);
+    return err;
+}
+
+static uint64_t sent_since(struct server *s, int peer, uint64_t *seen) {
+    strait_link_stats stats = {0};
+    if (peer < 0 || strait_mesh_stats(s->mesh, peer, &stats) != STRAIT_OK) return 0;
+    const uint64_t sent = stats.sent_bytes - *seen;
+    *seen = stats.sent_bytes;
+    return sent;
+}
+
+static strait_err compute(struct server *s, const strait_order *order, strait_reply *reply) {
+    STRAIT_TRY(strait_worker_gradients(s->worker, order->step, &reply->loss_sum));
+    reply->times = s->worker->times;
+    reply->squares = s->worker->squares;
+    reply->n_squares = s->worker->n_params;
+    reply->forward_bytes = sent_since(s, s->behind, &s->seen_forward);
+    reply->backward_bytes = sent_since(s, s->before, &s->seen_backward);
+    if (s->worker->head == NULL) return STRAIT_OK;
+    strait_codec_metrics metrics;
+    STRAIT_TRY(strait_codec_read_metrics(strait_boundary_codec(s->worker->head),
+                                         strait_stage_stream(s->worker->model), &metrics));
+    reply->residual = metrics.residual;
+    return STRAIT_OK;
+}
+
+static strait_err obey(struct server *s, const strait_order *order, strait_reply *reply) {
+    switch (order->kind) {
+    case STRAIT_ORDER_MEET: return meet(s, order);
+    case STRAIT_ORDER_OPEN:
+        STRAIT_TRY(open_worker(s, order->number));
+        (void)snprintf(reply->text, sizeof reply->text, "%s", strait_worker_device(s->worker));
+        return STRAIT_OK;
+    case STRAIT_ORDER_REHEARSE: return strait_worker_rehearse(s->worker, REHEARSALS, &reply->times);
+    case STRAIT_ORDER_LOAD: return load(s, order->text);
+    case STRAIT_ORDER_GRADIENTS: return compute(s, order, reply);
+    case STRAIT_ORDER_UPDATE: return strait_worker_update(s->worker, order->step, order->factor);
+    case STRAIT_ORDER_VALIDATE:
+        return strait_worker_validate(s->worker, order->step, &reply->loss_sum);
+    case STRAIT_ORDER_SAVE: return strait_snapshot_write(s->worker, order->text, order->step);
+    case STRAIT_ORDER_LEAVE: break;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err next_order(struct server *s, strait_order *out) {
+    while (s->order == NULL) {
+        struct strait_msg *msg = NULL;
+        STRAIT_TRY(strait_mesh_receive(s->mesh, -1, &msg));
+        const strait_err err = s->worker != NULL ? strait_worker_route(s->worker, &msg)
+                                                 : on_other(s, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(err);
+    }
+    const strait_err err = strait_order_unpack(s->order, out);
+    strait_msg_close(&s->order);
+    return err;
+}
+
+static strait_err answer(struct server *s, strait_order_kind kind, strait_err err,
+                         strait_reply *reply) {
+    reply->kind = kind;
+    reply->err = err;
+    if (err != STRAIT_OK)
+        (void)snprintf(reply->text, sizeof reply->text, "%s", strait_err_detail());
+    return strait_reply_send(s->mesh, s->conductor, reply);
+}
+
+static strait_err serve_orders(struct server *s) {
+    for (;;) {
+        static _Thread_local strait_order order; // large
+        strait_reply reply = {0};
+        strait_err err = next_order(s, &order);
+        if (err == STRAIT_OK) err = obey(s, &order, &reply);
+        const strait_err said = answer(s, order.kind, err, &reply);
+        if (err != STRAIT_OK) return err;
+        STRAIT_TRY(said);
+        if (order.kind == STRAIT_ORDER_LEAVE) return STRAIT_OK;
+    }
+}
+
+static strait_err prepare(struct server *s) {
+    STRAIT_TRY(strait_feed_open(&s->run, &s->feed));
+    return strait_recipe_make(&s->run, strait_feed_vocab(s->feed), &s->recipe);
+}
+
+static strait_err work(struct server *s) {
+    const strait_err err = prepare(s);
+    if (err == STRAIT_OK) return serve_orders(s);
+    strait_reply reply = {0};
+    (void)answer(s, STRAIT_ORDER_OPEN, err, &reply);
+    return err;
+}
+
+strait_err strait_serve(int in, int out, struct strait_inproc_hub *hub) {
+    struct server *s = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *s, "stage server", (void **)&s));
+    s->before = s->behind = -1;
+    strait_err err = introduce(s, in, out, hub);
+    if (err == STRAIT_OK) err = work(s);
+    strait_worker_close(&s->worker);
+    strait_feed_close(&s->feed);
+    strait_msg_close(&s->order);
+    strait_mesh_close(&s->mesh);
+    strait_identity_close(&s->identity);
+    strait_alloc_free(s);
+    return err;
+}

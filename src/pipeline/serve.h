@@ -1,0 +1,35 @@
+/* serve.h - the life of a stage that is not the conductor's own: in a process or a thread.
+ *
+ * Who started it hands it two file descriptors. It reads one line, where and who the conductor is;
+ * it makes a key of its own, which never leaves it, and writes one line back: its fingerprint and
+ * the address where its neighbour can dial it. From then on everything goes over the mesh. */
+#pragma once
+
+#include "net/hub.h"
+#include "pipeline/orders.h"
+
+enum {
+    STRAIT_SERVE_LINE = 8192
+};
+
+typedef struct strait_serve_start {
+    int stage;
+    unsigned char run_id[STRAIT_RUN_BYTES];
+    strait_fingerprint conductor;
+    char address[STRAIT_ADDRESS_MAX]; // the conductor's
+    char scheme[8];                   // "tls" or "inproc"
+    char run_path[STRAIT_ORDER_TEXT]; // of the run file, resolved
+} strait_serve_start;
+
+/* The two lines, with their ends. */
+strait_err strait_serve_format_start(const strait_serve_start *start, char out[STRAIT_SERVE_LINE]);
+strait_err strait_serve_parse_start(const char *line, strait_serve_start *out);
+strait_err strait_serve_parse_answer(const char *line, strait_fingerprint *key,
+                                     char address[STRAIT_ADDRESS_MAX]);
+
+/* One line, read byte by byte so that nothing after it is taken. */
+strait_err strait_serve_read_line(int fd, char out[STRAIT_SERVE_LINE]);
+
+/* Serves until told to leave: STRAIT_OK. Any error has been told to the conductor, if it could be.
+ * `hub` is where inproc meshes meet; NULL otherwise. */
+strait_err strait_serve(int in, int out, struct strait_inproc_hub *hub);
