@@ -3,7 +3,8 @@
 #include <math.h>
 
 enum {
-    ROUNDS = 10
+    ROUNDS = 10,
+    GROUPS = 16
 };
 static const double TWO_PI = 6.283185307179586;
 
@@ -14,22 +15,45 @@ uint64_t strait_rng_stream(const char *name) {
     return hash;
 }
 
-void strait_rng_draw(strait_rng rng, uint64_t counter, uint32_t out[4]) {
-    uint32_t x[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)rng.stream,
-                     (uint32_t)(rng.stream >> 32)};
+/* `n` counters from `first` on, side by side, so that a compiler can use vectors. */
+static inline void draw_groups(strait_rng rng, uint64_t first, uint32_t n,
+                               uint32_t out[4][GROUPS]) {
     uint32_t key[2] = {(uint32_t)rng.seed, (uint32_t)(rng.seed >> 32)};
+    for (uint32_t g = 0; g < n; g++) {
+        out[0][g] = (uint32_t)(first + g);
+        out[1][g] = (uint32_t)((first + g) >> 32);
+        out[2][g] = (uint32_t)rng.stream;
+        out[3][g] = (uint32_t)(rng.stream >> 32);
+    }
     for (int round = 0; round < ROUNDS; round++) {
-        const uint64_t a = (uint64_t)0xD2511F53u * x[0];
-        const uint64_t b = (uint64_t)0xCD9E8D57u * x[2];
-        const uint32_t next[4] = {(uint32_t)(b >> 32) ^ x[1] ^ key[0], (uint32_t)b,
-                                  (uint32_t)(a >> 32) ^ x[3] ^ key[1], (uint32_t)a};
-        for (int i = 0; i < 4; i++)
-            x[i] = next[i];
+        for (uint32_t g = 0; g < n; g++) {
+            const uint64_t a = (uint64_t)0xD2511F53u * out[0][g];
+            const uint64_t b = (uint64_t)0xCD9E8D57u * out[2][g];
+            out[0][g] = (uint32_t)(b >> 32) ^ out[1][g] ^ key[0];
+            out[1][g] = (uint32_t)b;
+            out[2][g] = (uint32_t)(a >> 32) ^ out[3][g] ^ key[1];
+            out[3][g] = (uint32_t)a;
+        }
         key[0] += 0x9E3779B9u;
         key[1] += 0xBB67AE85u;
     }
+}
+
+void strait_rng_draw(strait_rng rng, uint64_t counter, uint32_t out[4]) {
+    uint32_t words[4][GROUPS];
+    draw_groups(rng, counter, 1, words);
     for (int i = 0; i < 4; i++)
-        out[i] = x[i];
+        out[i] = words[i][0];
+}
+
+void strait_rng_words(strait_rng rng, uint64_t first, uint32_t *out, size_t n) {
+    uint32_t words[4][GROUPS];
+    for (size_t i = 0; i < n;) {
+        const uint64_t group = (first + i) / 4;
+        draw_groups(rng, group, GROUPS, words);
+        for (uint64_t at = first + i - group * 4; at < 4 * (uint64_t)GROUPS && i < n; at++, i++)
+            out[i] = words[at % 4][at / 4];
+    }
 }
 
 uint64_t strait_rng_u64(strait_rng rng, uint64_t counter) {

@@ -18,6 +18,9 @@ uint64_t strait_rng_stream(const char *name);
 /* Four independent 32-bit numbers. */
 void strait_rng_draw(strait_rng rng, uint64_t counter, uint32_t out[4]);
 
+/* out[i] is word (first + i) % 4 of what counter (first + i) / 4 draws. */
+void strait_rng_words(strait_rng rng, uint64_t first, uint32_t *out, size_t n);
+
 uint64_t strait_rng_u64(strait_rng rng, uint64_t counter);
 float strait_rng_uniform(strait_rng rng, uint64_t counter); // in [0, 1)
 

@@ -2,7 +2,7 @@
 #include "rig.h"
 
 static const int64_t awkward_rows[] = {1, 3, 17, 129};
-static const int64_t awkward_cols[] = {1, 5, 32, 133};
+static const int64_t awkward_cols[] = {1, 5, 32, 133, 1101};
 
 static void over_shapes(rig_case run, int n_variants, double tolerance) {
     for (int variant = 0; variant < n_variants; variant++)

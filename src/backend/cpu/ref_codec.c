@@ -1,107 +1,34 @@
 /* ref_codec.c - what codecs need besides packed rows: top values, rotations, resizing, silu. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/wire.h"
+#include "backend/cpu/top.h"
 
 #include <math.h>
 #include <string.h>
-
-/* Sizes of floats compare like their bits without the sign. */
-static uint32_t size_bits(float value) {
-    double bad = 0;
-    uint32_t bits;
-    value = strait_wire_value(value, &bad);
-    memcpy(&bits, &value, sizeof bits);
-    return bits & 0x7fffffffu;
-}
-
-static int64_t count_from(const float *row, int64_t cols, uint32_t least) {
-    int64_t n = 0;
-    for (int64_t c = 0; c < cols; c++)
-        n += size_bits(row[c]) >= least;
-    return n;
-}
-
-/* The largest size that at least `keep` values of the row reach. */
-static uint32_t threshold(const float *row, int64_t cols, int64_t keep) {
-    uint32_t low = 0, high = 0x7fffffffu;
-    while (low < high) {
-        const uint32_t middle = low + (high - low + 1) / 2;
-        if (count_from(row, cols, middle) >= keep)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
-static size_t index_bytes(int64_t cols) {
-    return cols > 65536 ? 4 : 2;
-}
-
-static void put_index(unsigned char *to, int64_t cols, int64_t i, int64_t column) {
-    const uint16_t narrow = (uint16_t)column;
-    const uint32_t wide = (uint32_t)column;
-    if (index_bytes(cols) == 2)
-        memcpy(to + i * 2, &narrow, 2);
-    else
-        memcpy(to + i * 4, &wide, 4);
-}
-
-static int64_t get_index(const unsigned char *from, int64_t cols, int64_t i) {
-    uint16_t narrow;
-    uint32_t wide;
-    if (index_bytes(cols) == 2) {
-        memcpy(&narrow, from + i * 2, 2);
-        return narrow;
-    }
-    memcpy(&wide, from + i * 4, 4);
-    return wide;
-}
 
 static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
                            int64_t keep, strait_pack_how how) {
     (void)s;
     assert(keep > 0 && keep <= x.cols);
-    assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (2 + index_bytes(x.cols)));
-    unsigned char *values = packed.data, *columns = values + x.rows * keep * 2;
-    for (int64_t n = 0; n < x.rows; n++) {
-        const float *row = strait_cpu_f32(x) + n * x.cols;
-        const uint32_t least = threshold(row, x.cols, keep);
-        int64_t equals = keep - (least < 0x7fffffffu ? count_from(row, x.cols, least + 1) : 0);
-        for (int64_t c = 0, i = n * keep; c < x.cols && i < (n + 1) * keep; c++) {
-            const uint32_t size = size_bits(row[c]);
-            if (size < least || (size == least && equals-- <= 0)) continue;
-            double bad = 0;
-            const uint16_t half = strait_wire_bf16(strait_wire_value(row[c], &bad), how, i);
-            memcpy(values + i * 2, &half, 2);
-            put_index(columns, x.cols, i++, c);
-        }
-    }
+    assert(strait_tensor_bytes(packed) ==
+           (size_t)(x.rows * keep) * (2 + strait_top_index_bytes(x.cols)));
+    unsigned char *bytes = packed.data;
+    const strait_top to = {bytes, bytes + x.rows * keep * 2, keep, how};
+    for (int64_t n = 0; n < x.rows; n++)
+        strait_top_pack(&to, strait_cpu_f32(x) + n * x.cols, x.cols, n);
     return STRAIT_OK;
 }
 
 static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                               strait_tensor packed, int64_t keep) {
     (void)s;
-    assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (2 + index_bytes(x.cols)));
-    const unsigned char *values = packed.data, *columns = values + x.rows * keep * 2;
-    memset(x.data, 0, strait_tensor_bytes(x));
+    assert(strait_tensor_bytes(packed) ==
+           (size_t)(x.rows * keep) * (2 + strait_top_index_bytes(x.cols)));
+    unsigned char *bytes = packed.data;
+    const strait_top from = {bytes, bytes + x.rows * keep * 2, keep, {0}};
     for (int64_t n = 0; n < x.rows; n++) {
-        double bad = 0, size = 0;
-        for (int64_t i = n * keep; i < (n + 1) * keep; i++) {
-            uint16_t half;
-            memcpy(&half, values + i * 2, 2);
-            const float value = strait_wire_value(strait_wire_f32(half), &bad);
-            const int64_t column = get_index(columns, x.cols, i);
-            if (column < x.cols)
-                strait_cpu_f32(x)[n * x.cols + column] = value;
-            else
-                bad += 1;
-            size += (double)value * (double)value;
-        }
-        if (stats.data == NULL) continue;
-        const float numbers[3] = {0, (float)size, (float)bad};
-        memcpy(strait_cpu_f32(stats) + n * 3, numbers, sizeof numbers);
+        float numbers[3];
+        strait_top_restore(&from, strait_cpu_f32(x) + n * x.cols, x.cols, n, numbers);
+        if (stats.data != NULL) memcpy(strait_cpu_f32(stats) + n * 3, numbers, sizeof numbers);
     }
     return STRAIT_OK;
 }

@@ -222,3 +222,5 @@ void SIMD(rotate)(struct strait_kernels *k);
 void SIMD(mlp)(struct strait_kernels *k);
 void SIMD(loss)(struct strait_kernels *k);
 void SIMD(optim)(struct strait_kernels *k);
+void SIMD(payload)(struct strait_kernels *k);
+void SIMD(codec)(struct strait_kernels *k);

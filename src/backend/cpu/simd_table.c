@@ -15,4 +15,6 @@ void SIMD(table)(struct strait_kernels *k) {
     SIMD(mlp)(k);
     SIMD(loss)(k);
     SIMD(optim)(k);
+    SIMD(payload)(k);
+    SIMD(codec)(k);
 }

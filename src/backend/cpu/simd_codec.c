@@ -1,0 +1,172 @@
+/* simd_codec.c - what codecs need besides packed rows, shared out by rows. */
+#include "backend/cpu/simd.h"
+#include "backend/cpu/top.h"
+
+struct job {
+    float *y, *stats;
+    const float *x, *d_y;
+    int64_t n_rows, cols, from_cols, rows; // rows of a task
+    int64_t tile;
+    strait_top top;
+};
+
+static strait_err run_rows(const struct strait_stream *s, strait_pool_task task, struct job j) {
+    j.rows = task_rows(j.cols > j.from_cols ? j.cols : j.from_cols);
+    strait_pool_run(strait_cpu_pool(s), (int)pieces(j.n_rows, j.rows), task, &j);
+    return STRAIT_OK;
+}
+
+static int64_t first_row(const struct job *j, int task) {
+    return task * j->rows;
+}
+
+static int64_t end_row(const struct job *j, int task) {
+    return smaller(j->n_rows, (task + 1) * j->rows);
+}
+
+static inline vec sigmoid(vec x) {
+    return 1.0f / (1.0f + vec_exp(-x));
+}
+
+static void silu_task(void *arg, int task) {
+    const struct job *j = arg;
+    const int64_t end = end_row(j, task) * j->cols;
+    for (int64_t i = first_row(j, task) * j->cols; i < end; i += LANES) {
+        const vec x = load_some(j->x + i, end - i);
+        store_some(j->y + i, x * sigmoid(x), end - i);
+    }
+}
+
+static strait_err silu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    assert(strait_cpu_same_shape(y, x));
+    return run_rows(
+        s, silu_task,
+        (struct job){
+            .y = strait_cpu_f32(y), .x = strait_cpu_f32(x), .n_rows = x.rows, .cols = x.cols});
+}
+
+static void silu_back_task(void *arg, int task) {
+    const struct job *j = arg;
+    const int64_t end = end_row(j, task) * j->cols;
+    for (int64_t i = first_row(j, task) * j->cols; i < end; i += LANES) {
+        const vec x = load_some(j->x + i, end - i), gate = sigmoid(x);
+        const vec d_y = load_some(j->d_y + i, end - i);
+        store_some(j->y + i, d_y * gate * (1.0f + x * (1.0f - gate)), end - i);
+    }
+}
+
+static strait_err silu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                            strait_tensor x) {
+    assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
+    return run_rows(s, silu_back_task,
+                    (struct job){.y = strait_cpu_f32(d_x),
+                                 .d_y = strait_cpu_f32(d_y),
+                                 .x = strait_cpu_f32(x),
+                                 .n_rows = x.rows,
+                                 .cols = x.cols});
+}
+
+/* Sums and differences of values `step` apart, over one tile. */
+static void butterflies(float *v, int64_t tile, int64_t step) {
+    for (int64_t first = 0; first < tile; first += 2 * step) {
+        float *restrict low = v + first, *restrict high = low + step;
+        for (int64_t i = 0; i < step; i++) {
+            const float a = low[i], b = high[i];
+            low[i] = a + b;
+            high[i] = a - b;
+        }
+    }
+}
+
+static void hadamard_task(void *arg, int task) {
+    const struct job *j = arg;
+    const float norm = 1.0f / sqrtf((float)j->tile);
+    const int64_t first = first_row(j, task) * j->cols, end = end_row(j, task) * j->cols;
+    if (j->y != j->x) memcpy(j->y + first, j->x + first, (size_t)(end - first) * sizeof(float));
+    for (int64_t t = first; t < end; t += j->tile) {
+        for (int64_t step = 1; step < j->tile; step *= 2)
+            butterflies(j->y + t, j->tile, step);
+        for (int64_t i = t; i < t + j->tile; i++)
+            j->y[i] *= norm;
+    }
+}
+
+static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           int64_t tile) {
+    assert(strait_cpu_same_shape(y, x) && x.cols % tile == 0 && (tile & (tile - 1)) == 0);
+    return run_rows(s, hadamard_task,
+                    (struct job){.y = strait_cpu_f32(y),
+                                 .x = strait_cpu_f32(x),
+                                 .n_rows = x.rows,
+                                 .cols = x.cols,
+                                 .tile = tile});
+}
+
+static void resize_task(void *arg, int task) {
+    const struct job *j = arg;
+    const int64_t shared = smaller(j->cols, j->from_cols), end = end_row(j, task);
+    for (int64_t n = first_row(j, task); n < end; n++) {
+        float *to = j->y + n * j->cols;
+        memcpy(to, j->x + n * j->from_cols, (size_t)shared * sizeof(float));
+        memset(to + shared, 0, (size_t)(j->cols - shared) * sizeof(float));
+    }
+}
+
+static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    assert(y.rows == x.rows);
+    return run_rows(s, resize_task,
+                    (struct job){.y = strait_cpu_f32(y),
+                                 .x = strait_cpu_f32(x),
+                                 .n_rows = x.rows,
+                                 .cols = y.cols,
+                                 .from_cols = x.cols});
+}
+
+static void pack_top_task(void *arg, int task) {
+    const struct job *j = arg;
+    for (int64_t n = first_row(j, task); n < end_row(j, task); n++)
+        strait_top_pack(&j->top, j->x + n * j->cols, j->cols, n);
+}
+
+static void restore_top_task(void *arg, int task) {
+    const struct job *j = arg;
+    for (int64_t n = first_row(j, task); n < end_row(j, task); n++) {
+        float numbers[3];
+        strait_top_restore(&j->top, j->y + n * j->cols, j->cols, n, numbers);
+        if (j->stats != NULL) memcpy(j->stats + n * 3, numbers, sizeof numbers);
+    }
+}
+
+static strait_top top_of(strait_tensor packed, int64_t rows, int64_t keep, strait_pack_how how) {
+    unsigned char *bytes = packed.data;
+    return (strait_top){bytes, bytes + rows * keep * 2, keep, how};
+}
+
+static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
+                           int64_t keep, strait_pack_how how) {
+    assert(keep > 0 && keep <= x.cols);
+    return run_rows(s, pack_top_task,
+                    (struct job){.x = strait_cpu_f32(x),
+                                 .n_rows = x.rows,
+                                 .cols = x.cols,
+                                 .top = top_of(packed, x.rows, keep, how)});
+}
+
+static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                              strait_tensor packed, int64_t keep) {
+    return run_rows(s, restore_top_task,
+                    (struct job){.y = strait_cpu_f32(x),
+                                 .stats = strait_cpu_f32(stats),
+                                 .n_rows = x.rows,
+                                 .cols = x.cols,
+                                 .top = top_of(packed, x.rows, keep, (strait_pack_how){0})});
+}
+
+void SIMD(codec)(struct strait_kernels *k) {
+    k->silu = silu;
+    k->silu_back = silu_back;
+    k->hadamard = hadamard;
+    k->resize_cols = resize_cols;
+    k->pack_top = pack_top;
+    k->restore_top = restore_top;
+}

@@ -1,0 +1,279 @@
+/* simd_payload.c - rows as bytes for the wire, to the same bytes as the plain loops.
+ *
+ * Built without fused products: floor(x / scale + u) must round like everyone else's. */
+#include "backend/cpu/simd.h"
+#include "backend/cpu/wire.h"
+#include "backend/scale.h"
+
+enum {
+    CHUNK = 512 // values taken through all steps at once
+};
+
+struct payload {
+    float *x;
+    unsigned char *bytes;
+    float *stats;
+    const float *error;
+    int64_t n_rows, cols, rows; // rows of a task
+    strait_pack_how how;
+    float base;
+    float largest[BLOCKS_MAX]; // by task
+};
+
+/* Enough rows a task that there are no more than BLOCKS_MAX of them. */
+static int64_t rows_of_task(int64_t n_rows, int64_t cols) {
+    const int64_t least = pieces(n_rows, BLOCKS_MAX);
+    return task_rows(cols) > least ? task_rows(cols) : least;
+}
+
+static void run_rows(const struct strait_stream *s, strait_pool_task task, struct payload *p) {
+    p->rows = rows_of_task(p->n_rows, p->cols);
+    strait_pool_run(strait_cpu_pool(s), (int)pieces(p->n_rows, p->rows), task, p);
+}
+
+/* Values that are fit for the wire, zeros for the others; how many there were of those. */
+static int clean(float *restrict to, const float *restrict from, int n) {
+    int bad = 0;
+    for (int i = 0; i < n; i++) {
+        const int is_fit = fabsf(from[i]) <= STRAIT_WIRE_LIMIT;
+        to[i] = is_fit ? from[i] : 0.0f;
+        bad += !is_fit;
+    }
+    return bad;
+}
+
+static float largest_of(const float *x, int64_t n) {
+    const vec limit = splat(STRAIT_WIRE_LIMIT);
+    vec largest = {0};
+    for (int64_t i = 0; i < n; i += LANES) {
+        const vec size = (vec)((ivec)load_some(x + i, n - i) & 0x7fffffff);
+        largest = larger((vec)((size <= limit) & (ivec)size), largest);
+    }
+    return max_lanes(largest);
+}
+
+static void largest_task(void *arg, int task) {
+    struct payload *p = arg;
+    const int64_t first = task * p->rows, end = smaller(p->n_rows, first + p->rows);
+    p->largest[task] = largest_of(p->x + first * p->cols, (end - first) * p->cols);
+}
+
+/* Random words for values [first, first + n) of the tensor, as numbers in [0, 1). */
+static void draw(float *to, strait_pack_how how, int64_t first, int n) {
+    uint32_t words[CHUNK];
+    strait_rng_words((strait_rng){how.seed, how.stream}, (uint64_t)first, words, (size_t)n);
+    for (int i = 0; i < n; i++)
+        to[i] = (float)(words[i] >> 8) * 0x1p-24f;
+}
+
+/* bf16, and in `sent` what it stands for. */
+static void round_halves(unsigned char *bytes, float *restrict sent, const float *restrict value,
+                         const float *restrict u, int n) {
+    for (int i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &value[i], 4);
+        bits += u != NULL ? (uint32_t)(int32_t)(u[i] * 0x1p16f) : 0x7fffu + (bits >> 16 & 1u);
+        const uint16_t half = (uint16_t)(bits >> 16);
+        memcpy(bytes + (ptrdiff_t)i * 2, &half, 2);
+        bits &= 0xffff0000u;
+        memcpy(&sent[i], &bits, 4);
+    }
+}
+
+/* Codes of up to CHUNK values, and in `sent` what they stand for. */
+static void round_codes(unsigned char *bytes, float *restrict sent, const float *restrict value,
+                        const float *restrict u, int n, int bits, float scale) {
+    const float magic = 0x1.8p23f; // adding it rounds to nearest, half to even
+    const float most = (float)strait_scale_codes(bits);
+    const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
+    int32_t codes[CHUNK + 1];
+    for (int i = 0; i < n; i++) {
+        const float scaled = u != NULL ? value[i] * inverse + u[i] : value[i] * inverse;
+        float code = (scaled + magic) - magic;
+        if (u != NULL) code = code > scaled ? code - 1.0f : code;
+        code = code > most ? most : code < -most ? -most : code;
+        codes[i] = (int32_t)code;
+        sent[i] = code * scale;
+    }
+    codes[n] = 0;
+    if (bits == 8)
+        for (int i = 0; i < n; i++)
+            bytes[i] = (unsigned char)codes[i];
+    else
+        for (int i = 0; i < n; i += 2)
+            bytes[i / 2] = (unsigned char)((codes[i] & 15) | (codes[i + 1] & 15) << 4);
+}
+
+static float distance(const float *a, const float *b, int n) {
+    vec sum = {0};
+    for (int i = 0; i < n; i += LANES) {
+        const vec off = load_some(a + i, n - i) - load_some(b + i, n - i);
+        sum += off * off;
+    }
+    return sum_lanes(sum);
+}
+
+static void pack_row(const struct payload *p, int64_t n, unsigned char *to, float scale) {
+    float value[CHUNK], sent[CHUNK], random[CHUNK];
+    const int bits = p->how.bits;
+    double numbers[3] = {0};
+    for (int64_t c = 0; c < p->cols; c += CHUNK) {
+        const int64_t at = n * p->cols + c;
+        const int count = (int)smaller(CHUNK, p->cols - c);
+        const float *u = p->how.is_stochastic && bits < 32 ? random : NULL;
+        if (u != NULL) draw(random, p->how, at, count);
+        numbers[2] += clean(value, p->x + at, count);
+        if (bits == 32)
+            memcpy(to + c * 4, value, (size_t)count * 4);
+        else if (bits == 16)
+            round_halves(to + c * 2, sent, value, u, count);
+        else
+            round_codes(to + c * bits / 8, sent, value, u, count, bits, scale);
+        if (p->stats == NULL) continue;
+        numbers[0] += bits == 32 ? 0.0 : (double)distance(value, sent, count);
+        numbers[1] += (double)dot(value, value, count);
+    }
+    for (int i = 0; p->stats != NULL && i < 3; i++)
+        p->stats[n * 3 + i] = (float)numbers[i];
+}
+
+static void pack_task(void *arg, int task) {
+    const struct payload *p = arg;
+    const int bits = p->how.bits;
+    const strait_tensor shape = {.rows = p->n_rows, .cols = p->cols};
+    const int64_t end = smaller(p->n_rows, (task + 1) * p->rows);
+    for (int64_t n = task * p->rows; n < end; n++) {
+        if (bits >= 16) {
+            pack_row(p, n, p->bytes + n * p->cols * bits / 8, 0);
+            continue;
+        }
+        const float largest = largest_of(p->x + n * p->cols, p->cols);
+        const int code = strait_scale_code(p->base, largest, bits);
+        p->bytes[4 + n] = (unsigned char)code;
+        pack_row(p, n, p->bytes + strait_wire_codes(shape, bits, n),
+                 strait_scale_of(p->base, code));
+    }
+}
+
+static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
+                            strait_tensor x, strait_pack_how how) {
+    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how.bits));
+    struct payload p = {.x = strait_cpu_f32(x),
+                        .bytes = packed.data,
+                        .stats = strait_cpu_f32(stats),
+                        .n_rows = x.rows,
+                        .cols = x.cols,
+                        .how = how};
+    if (how.bits < 16) {
+        run_rows(s, largest_task, &p);
+        float largest = 0;
+        for (int64_t i = 0; i < pieces(p.n_rows, p.rows); i++)
+            largest = p.largest[i] > largest ? p.largest[i] : largest;
+        p.base = strait_scale_base(largest, how.bits);
+        memcpy(p.bytes, &p.base, 4);
+    }
+    run_rows(s, pack_task, &p);
+    return STRAIT_OK;
+}
+
+static int restore_wide(float *to, const unsigned char *from, int64_t cols, int bits) {
+    int bad = 0;
+    for (int64_t c = 0; c < cols; c += CHUNK) {
+        const int n = (int)smaller(CHUNK, cols - c);
+        float value[CHUNK];
+        if (bits == 32) memcpy(value, from + c * 4, (size_t)n * 4);
+        for (int i = 0; bits == 16 && i < n; i++) {
+            uint16_t half;
+            memcpy(&half, from + (c + i) * 2, 2);
+            value[i] = strait_wire_f32(half);
+        }
+        bad += clean(to + c, value, n);
+    }
+    return bad;
+}
+
+static void restore_codes(float *restrict to, const unsigned char *restrict from, int64_t cols,
+                          int bits, float scale) {
+    if (bits == 8) {
+        for (int64_t c = 0; c < cols; c++)
+            to[c] = (float)(int8_t)from[c] * scale;
+        return;
+    }
+    for (int64_t c = 0; c + 2 <= cols; c += 2) { // shifted up and down again, for the sign
+        to[c] = (float)((int8_t)(unsigned char)(from[c / 2] << 4) >> 4) * scale;
+        to[c + 1] = (float)((int8_t)from[c / 2] >> 4) * scale;
+    }
+    if (cols % 2 != 0) to[cols - 1] = (float)strait_wire_code(from, cols - 1, 4) * scale;
+}
+
+static void restore_task(void *arg, int task) {
+    const struct payload *p = arg;
+    const int bits = p->how.bits;
+    const strait_tensor shape = {.rows = p->n_rows, .cols = p->cols};
+    const float base = strait_scale_trust(p->base);
+    const int64_t end = smaller(p->n_rows, (task + 1) * p->rows);
+    for (int64_t n = task * p->rows; n < end; n++) {
+        float *to = p->x + n * p->cols;
+        int64_t bad = base == p->base ? 0 : p->cols; // NOLINT: bits that are no base at all
+        if (bits >= 16)
+            bad = restore_wide(to, p->bytes + n * p->cols * bits / 8, p->cols, bits);
+        else
+            restore_codes(to, p->bytes + strait_wire_codes(shape, bits, n), p->cols, bits,
+                          strait_scale_of(base, p->bytes[4 + n]));
+        if (p->stats == NULL) continue;
+        p->stats[n * 3] = 0;
+        p->stats[n * 3 + 1] = dot(to, to, p->cols);
+        p->stats[n * 3 + 2] = (float)bad;
+    }
+}
+
+static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                               strait_tensor packed, int bits) {
+    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, bits));
+    struct payload p = {.x = strait_cpu_f32(x),
+                        .bytes = packed.data,
+                        .stats = strait_cpu_f32(stats),
+                        .n_rows = x.rows,
+                        .cols = x.cols,
+                        .how = {.bits = bits}};
+    if (bits < 16) memcpy(&p.base, p.bytes, 4);
+    run_rows(s, restore_task, &p);
+    return STRAIT_OK;
+}
+
+static void measure_task(void *arg, int task) {
+    const struct payload *p = arg;
+    const int64_t end = smaller(p->n_rows, (task + 1) * p->rows);
+    for (int64_t n = task * p->rows; n < end; n++) {
+        const float *error = p->error + n * p->cols;
+        double size = 0;
+        int bad = 0;
+        for (int64_t c = 0; c < p->cols; c += CHUNK) {
+            float value[CHUNK];
+            const int count = (int)smaller(CHUNK, p->cols - c);
+            bad += clean(value, p->x + n * p->cols + c, count);
+            size += (double)dot(value, value, count);
+        }
+        p->stats[n * 3] = dot(error, error, p->cols);
+        p->stats[n * 3 + 1] = (float)size;
+        p->stats[n * 3 + 2] = (float)bad;
+    }
+}
+
+static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, strait_tensor x,
+                               strait_tensor error) {
+    assert(strait_cpu_same_shape(x, error) && stats.rows == x.rows && stats.cols == 3);
+    struct payload p = {.x = strait_cpu_f32(x),
+                        .stats = strait_cpu_f32(stats),
+                        .error = strait_cpu_f32(error),
+                        .n_rows = x.rows,
+                        .cols = x.cols};
+    run_rows(s, measure_task, &p);
+    return STRAIT_OK;
+}
+
+void SIMD(payload)(struct strait_kernels *k) {
+    k->pack_rows = pack_rows;
+    k->restore_rows = restore_rows;
+    k->measure_rows = measure_rows;
+}
