@@ -27,11 +27,12 @@ static inline void draw_groups(strait_rng rng, uint64_t first, uint32_t n,
     }
     for (int round = 0; round < ROUNDS; round++) {
         for (uint32_t g = 0; g < n; g++) {
+            const uint32_t x1 = out[1][g], x3 = out[3][g];
             const uint64_t a = (uint64_t)0xD2511F53u * out[0][g];
             const uint64_t b = (uint64_t)0xCD9E8D57u * out[2][g];
-            out[0][g] = (uint32_t)(b >> 32) ^ out[1][g] ^ key[0];
+            out[0][g] = (uint32_t)(b >> 32) ^ x1 ^ key[0];
             out[1][g] = (uint32_t)b;
-            out[2][g] = (uint32_t)(a >> 32) ^ out[3][g] ^ key[1];
+            out[2][g] = (uint32_t)(a >> 32) ^ x3 ^ key[1];
             out[3][g] = (uint32_t)a;
         }
         key[0] += 0x9E3779B9u;
