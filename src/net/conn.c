@@ -150,26 +150,31 @@ static strait_err greet(struct strait_conn *c) {
     return STRAIT_OK;
 }
 
-/* Takes all messages that tls has whole. */
+static strait_err shake(struct strait_conn *c) {
+    const strait_err err = strait_tls_handshake(c->tls);
+    if (err == STRAIT_EAGAIN) return STRAIT_OK;
+    return err == STRAIT_OK ? greet(c) : err;
+}
+
+/* Takes the next piece of a frame from tls; *out_bytes is 0 when there is none. */
+static strait_err take_piece(struct strait_conn *c, size_t *out_bytes) {
+    size_t room = 0;
+    unsigned char *space = strait_frame_space(&c->reader, &room);
+    STRAIT_TRY(strait_tls_read(c->tls, space, room, out_bytes));
+    struct strait_msg *msg = NULL;
+    if (*out_bytes == 0) return STRAIT_OK;
+    STRAIT_TRY(strait_frame_filled(&c->reader, *out_bytes, &msg));
+    const strait_err err = msg != NULL ? handle(c, &msg) : STRAIT_OK;
+    strait_msg_close(&msg);
+    return err;
+}
+
+/* Goes as far as the bytes that tls has. */
 static strait_err advance(struct strait_conn *c) {
-    if (c->state == STRAIT_CONN_SHAKING) {
-        const strait_err err = strait_tls_handshake(c->tls);
-        if (err == STRAIT_EAGAIN) return STRAIT_OK;
-        STRAIT_TRY(err);
-        STRAIT_TRY(greet(c));
-    }
-    while (!c->is_held && c->state < STRAIT_CONN_PARTING) {
-        size_t room = 0, n = 0;
-        unsigned char *space = strait_frame_space(&c->reader, &room);
-        STRAIT_TRY(strait_tls_read(c->tls, space, room, &n));
-        if (n == 0) break;
-        struct strait_msg *msg = NULL;
-        STRAIT_TRY(strait_frame_filled(&c->reader, n, &msg));
-        if (msg == NULL) continue;
-        const strait_err err = handle(c, &msg);
-        strait_msg_close(&msg);
-        STRAIT_TRY(err);
-    }
+    if (c->state == STRAIT_CONN_SHAKING) STRAIT_TRY(shake(c));
+    size_t n = c->state > STRAIT_CONN_SHAKING;
+    while (n > 0 && !c->is_held && c->state < STRAIT_CONN_PARTING)
+        STRAIT_TRY(take_piece(c, &n));
     return STRAIT_OK;
 }
 

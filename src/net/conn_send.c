@@ -123,12 +123,12 @@ static int flush(struct strait_conn *c) {
     while (c->n_writing == 0 && c->state != STRAIT_CONN_CLOSED) {
         const int64_t due = strait_line_release(&c->line, strait_clock_ns());
         size_t n = 0;
-        const unsigned char *bytes = strait_line_ready(&c->line, &n);
+        unsigned char *bytes = strait_line_ready(&c->line, &n);
         if (n == 0) {
             if (due < c->wake_ns) c->wake_ns = due;
             return has_moved;
         }
-        uv_buf_t buffer = uv_buf_init((char *)(uintptr_t)bytes, (unsigned)n);
+        uv_buf_t buffer = uv_buf_init((char *)bytes, (unsigned)n);
         const int took = uv_try_write((uv_stream_t *)&c->tcp, &buffer, 1);
         if (took > 0) {
             wrote(c, (size_t)took);

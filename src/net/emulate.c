@@ -3,14 +3,13 @@
 #include "base/rng.h"
 
 enum {
-    PACKET_PAYLOAD = 1448, // 1500 less 20 of IPv4, 20 of TCP, 12 of its timestamps
-    PACKET_HEADERS = 66,   // those and 14 of Ethernet
-    LEAD_BYTES = 32 * 1024 // two records in hand keep the wire busy
+    PACKET_PAYLOAD = 1448,  // 1500 less 20 of IPv4, 20 of TCP, 12 of its timestamps
+    PACKET_HEADERS = 66,    // those and 14 of Ethernet
+    LEAD_BYTES = 32 * 1024, // two records in hand keep the wire busy
+    LEAD_NS = 10 * 1000000, // or this much time, where it is more
+    SMALLEST_FLIGHT = 256 * 1024,
+    LARGEST_FLIGHT = 64 * 1024 * 1024
 };
-
-static const int64_t LEAD_NS = 10 * 1000000; // or this much time, where it is more
-static const size_t SMALLEST_FLIGHT = (size_t)256 * 1024;
-static const size_t LARGEST_FLIGHT = (size_t)64 * 1024 * 1024;
 
 int strait_emulate_is_on(const strait_emulate_spec *spec) {
     return spec->rate_bps > 0 || spec->delay_ns > 0 || spec->jitter_ns > 0 || spec->loss > 0 ||
@@ -41,7 +40,7 @@ static int64_t repair_ns(const struct strait_emulate *e, uint64_t n_packets) {
     while (n_trips > 0 && n_trips < 16 &&
            draw(e, "emulate repair", e->n_packets * 16 + (uint64_t)n_trips) < (float)e->spec.loss)
         n_trips++;
-    return n_trips * 2 * (e->spec.delay_ns + e->spec.jitter_ns / 2);
+    return (int64_t)n_trips * 2 * (e->spec.delay_ns + e->spec.jitter_ns / 2);
 }
 
 int64_t strait_emulate_send(struct strait_emulate *e, int64_t ready_ns, size_t bytes) {
@@ -70,8 +69,9 @@ int64_t strait_emulate_room_ns(const struct strait_emulate *e) {
 
 size_t strait_emulate_in_flight(const strait_emulate_spec *spec) {
     if (!strait_emulate_is_on(spec)) return SMALLEST_FLIGHT;
-    const double seconds = (double)(2 * spec->delay_ns + spec->jitter_ns + 2 * LEAD_NS) * 1e-9 +
-                           (spec->loss > 0 ? 4e-9 * (double)spec->delay_ns : 0);
+    const int n_trips = spec->loss > 0 ? 3 : 1; // what waits behind a repair is under way too
+    const double seconds = (double)(2 * n_trips * spec->delay_ns + spec->jitter_ns) * 1e-9 +
+                           2e-9 * LEAD_NS;
     const double bytes = spec->rate_bps > 0 ? spec->rate_bps / 8 * seconds : (double)(1 << 24);
     if (bytes > (double)LARGEST_FLIGHT) return LARGEST_FLIGHT;
     return SMALLEST_FLIGHT + (size_t)bytes;

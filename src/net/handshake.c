@@ -5,7 +5,8 @@
 #include <string.h>
 
 enum {
-    HELLO_MIN = STRAIT_RUN_BYTES + 8 + 1 + 1 + 1 // the fields before the name
+    HELLO_MIN = STRAIT_RUN_BYTES + 8 + 1 + 1 + 1, // the fields before the name
+    RUN_TEXT = 2 * STRAIT_RUN_BYTES + 1
 };
 
 uint32_t strait_hello_run(const strait_hello *hello) {
@@ -53,18 +54,18 @@ strait_err strait_hello_unpack(const struct strait_msg *msg, strait_hello *out) 
     return STRAIT_OK;
 }
 
-static void run_text(const strait_hello *hello, char out[2 * STRAIT_RUN_BYTES + 1]) {
+static void run_text(const strait_hello *hello, char out[RUN_TEXT]) {
     static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < STRAIT_RUN_BYTES; i++) {
+    for (size_t i = 0; i < STRAIT_RUN_BYTES; i++) {
         out[2 * i] = digits[hello->run[i] >> 4];
         out[2 * i + 1] = digits[hello->run[i] & 15];
     }
-    out[2 * STRAIT_RUN_BYTES] = 0;
+    out[RUN_TEXT - 1] = 0;
 }
 
 strait_err strait_hello_match(const strait_hello *ours, const strait_hello *theirs) {
     if (memcmp(ours->run, theirs->run, sizeof ours->run) == 0) return STRAIT_OK;
-    char our_run[2 * STRAIT_RUN_BYTES + 1], their_run[2 * STRAIT_RUN_BYTES + 1];
+    char our_run[RUN_TEXT], their_run[RUN_TEXT];
     run_text(ours, our_run);
     run_text(theirs, their_run);
     return STRAIT_FAIL(STRAIT_EAUTH, "'%s' belongs to run %s, '%s' to run %s", theirs->name,

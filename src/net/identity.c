@@ -31,7 +31,7 @@ int strait_fingerprint_equal(const strait_fingerprint *a, const strait_fingerpri
 
 void strait_fingerprint_text(const strait_fingerprint *f, char out[STRAIT_FINGERPRINT_TEXT]) {
     static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < STRAIT_FINGERPRINT_BYTES; i++) {
+    for (size_t i = 0; i < STRAIT_FINGERPRINT_BYTES; i++) {
         out[2 * i] = digits[f->bytes[i] >> 4];
         out[2 * i + 1] = digits[f->bytes[i] & 15];
     }

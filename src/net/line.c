@@ -5,7 +5,8 @@
 #include <string.h>
 
 enum {
-    BYTES_PER_MARK = 1024
+    BYTES_PER_MARK = 1024,
+    SMALLEST = 64 * 1024
 };
 
 static size_t smaller(size_t a, size_t b) {
@@ -19,7 +20,7 @@ static void move_bytes(const struct strait_line *from, unsigned char *ring, size
 }
 
 strait_err strait_line_reserve(struct strait_line *line, size_t bytes) {
-    size_t capacity = line->capacity > 0 ? line->capacity : 64 * 1024;
+    size_t capacity = line->capacity > 0 ? line->capacity : SMALLEST;
     while (capacity < bytes)
         capacity *= 2;
     if (capacity == line->capacity) return STRAIT_OK;
@@ -88,7 +89,7 @@ int64_t strait_line_release(struct strait_line *line, int64_t now_ns) {
     return INT64_MAX;
 }
 
-const unsigned char *strait_line_ready(const struct strait_line *line, size_t *out_bytes) {
+unsigned char *strait_line_ready(const struct strait_line *line, size_t *out_bytes) {
     const size_t at = (size_t)(line->head & (line->capacity - 1));
     *out_bytes = smaller((size_t)(line->released - line->head), line->capacity - at);
     return line->ring + at;

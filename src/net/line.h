@@ -38,5 +38,5 @@ void strait_line_added(struct strait_line *line, size_t bytes, int64_t due_ns);
 int64_t strait_line_release(struct strait_line *line, int64_t now_ns);
 
 /* What has been let go and not been sent, in one piece; may be less than all. */
-const unsigned char *strait_line_ready(const struct strait_line *line, size_t *out_bytes);
+unsigned char *strait_line_ready(const struct strait_line *line, size_t *out_bytes);
 void strait_line_sent(struct strait_line *line, size_t bytes);

@@ -9,8 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-static const size_t QUEUE_BYTES = (size_t)64 * 1024 * 1024;
-static const size_t INBOX_BYTES = (size_t)256 * 1024 * 1024;
+enum {
+    QUEUE_BYTES = 64 * 1024 * 1024,
+    INBOX_BYTES = 256 * 1024 * 1024
+};
 
 static void init_condition(pthread_cond_t *condition) {
     pthread_condattr_t how;
@@ -104,18 +106,20 @@ static strait_err call(struct strait_mesh *mesh, strait_err (*run)(struct strait
 
 struct listen_args {
     const char *address;
-    char *out;
+    char out[STRAIT_ADDRESS_MAX];
 };
 
 static strait_err run_listen(struct strait_mesh *mesh, void *arg) {
-    const struct listen_args *a = arg;
+    struct listen_args *a = arg;
     return strait_transport_listen(mesh->t, a->address, a->out);
 }
 
 strait_err strait_mesh_listen(struct strait_mesh *mesh, const char *address,
                               char out[STRAIT_ADDRESS_MAX]) {
-    struct listen_args args = {.address = address, .out = out};
-    return call(mesh, run_listen, &args);
+    struct listen_args args = {.address = address};
+    STRAIT_TRY(call(mesh, run_listen, &args));
+    memcpy(out, args.out, sizeof args.out);
+    return STRAIT_OK;
 }
 
 /* Call with the mesh locked. */

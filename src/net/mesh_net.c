@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t NS_PER_MS = 1000000;
+enum {
+    NS_PER_MS = 1000000
+};
 
 /* ---- what the transport tells ---- */
 
@@ -120,7 +122,7 @@ static void closed(void *user, struct strait_link *link, strait_err why) {
     strait_link_stats stats;
     link->transport->ops->stats(link, &stats);
     m->link = NULL;
-    m->redial_ns = strait_clock_ns() + m->redial_ms * NS_PER_MS;
+    m->redial_ns = strait_clock_ns() + (int64_t)m->redial_ms * NS_PER_MS;
     m->redial_ms = m->redial_ms * 2 < mesh->config.redial_max_ms ? m->redial_ms * 2
                                                                  : mesh->config.redial_max_ms;
     pthread_mutex_lock(&mesh->mutex);
@@ -168,7 +170,7 @@ static void dial(struct strait_mesh *mesh, struct strait_mesh_member *m) {
         .expected = &m->key, .emulate = m->has_emulate ? &m->emulate : NULL, .user = m};
     const strait_err err = strait_transport_dial(mesh->t, m->address, how, &m->link);
     if (err == STRAIT_OK) return;
-    m->redial_ns = strait_clock_ns() + m->redial_ms * NS_PER_MS;
+    m->redial_ns = strait_clock_ns() + (int64_t)m->redial_ms * NS_PER_MS;
     pthread_mutex_lock(&mesh->mutex);
     m->why = err;
     (void)snprintf(m->words, sizeof m->words, "%s: %.180s", m->name, strait_err_detail());
@@ -198,7 +200,7 @@ static int serve_members(struct strait_mesh *mesh, int *out_queued) {
         if (m->link != NULL || m->address[0] == 0 || is_final || is_stopping) continue;
         const int64_t left_ns = m->redial_ns - strait_clock_ns();
         if (left_ns <= 0) dial(mesh, m);
-        const int64_t next_ns = left_ns > 0 ? left_ns : m->redial_ms * NS_PER_MS;
+        const int64_t next_ns = left_ns > 0 ? left_ns : (int64_t)m->redial_ms * NS_PER_MS;
         if (next_ns < wait_ns) wait_ns = next_ns;
     }
     return wait_ns == INT64_MAX ? -1 : (int)(wait_ns / NS_PER_MS) + 1;
@@ -216,7 +218,7 @@ void *strait_mesh_thread(void *arg) {
         pthread_mutex_unlock(&mesh->mutex);
         if (is_stopping && !is_queued) break;
         if (is_stopping && stop_ns == INT64_MAX)
-            stop_ns = strait_clock_ns() + mesh->t->config.linger_ms * NS_PER_MS;
+            stop_ns = strait_clock_ns() + (int64_t)mesh->t->config.linger_ms * NS_PER_MS;
         (void)mesh->t->ops->progress(mesh->t, is_stopping ? 10 : timeout_ms);
     }
     strait_transport_close(&mesh->t);

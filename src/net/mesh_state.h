@@ -57,4 +57,4 @@ struct strait_mesh {
 
 extern const struct strait_transport_events strait_mesh_events;
 
-void *strait_mesh_thread(void *mesh); // the net thread; ends after is_stopping
+void *strait_mesh_thread(void *arg); // the net thread of mesh `arg`; ends after is_stopping

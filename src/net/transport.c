@@ -5,8 +5,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static const size_t MESSAGE_MAX = (size_t)64 * 1024 * 1024;
-static const size_t QUEUE_BYTES = (size_t)1024 * 1024;
+enum {
+    MESSAGE_MAX = 64 * 1024 * 1024,
+    QUEUE_BYTES = 1024 * 1024
+};
 
 static void set_defaults(strait_transport_config *c) {
     if (c->beat_ms == 0) c->beat_ms = 1000;

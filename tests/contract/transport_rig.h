@@ -58,3 +58,10 @@ int rig_b_refused(const struct rig *r);
 /* A message of type 20 whose step is `step`, its body a pattern of it. */
 struct strait_msg *rig_message(struct rig *r, strait_priority priority, uint32_t step, size_t size);
 int rig_is_intact(const struct strait_msg *msg);
+
+/* A test of one scheme, which is its initial state; needs set_up and tear_down. */
+#define ON(scheme, test)                                                         \
+    {                                                                            \
+        .name = scheme " " #test, .test_func = test, .setup_func = set_up,       \
+        .teardown_func = tear_down, .initial_state = (void *)(uintptr_t)(scheme) \
+    }

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "check.h"
+#include "contract/transport_rig.h"
 #include "net/hub.h"
 
 #include <pthread.h>
@@ -288,11 +288,6 @@ static void test_close_flushes(void **state) {
     }
 }
 
-#define ON(scheme, test)                                                         \
-    {                                                                            \
-        .name = scheme " " #test, .test_func = test, .setup_func = set_up,       \
-        .teardown_func = tear_down, .initial_state = (void *)(uintptr_t)(scheme) \
-    }
 #define ALL(scheme)                                                                  \
     ON(scheme, test_both_ways_at_once), ON(scheme, test_no_allocation),              \
         ON(scheme, test_back_pressure_and_priority), ON(scheme, test_bad_arguments), \
