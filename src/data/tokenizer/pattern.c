@@ -99,7 +99,9 @@ static strait_err translate(const char *source, size_t n, strait_buffer *out) {
 
 static strait_err compile(const strait_buffer *source, struct strait_pattern *pattern) {
     pcre2_general_context *general = pcre2_general_context_create(take, give, NULL);
-    pcre2_compile_context *context = pcre2_compile_context_create(general);
+    pcre2_compile_context *context = general == NULL ? NULL
+                                                     : pcre2_compile_context_create(
+                                                           general); // NULL would mean malloc
     strait_err err = STRAIT_OK;
     if (context == NULL) {
         err = STRAIT_FAIL(STRAIT_ENOMEM, "pattern");
@@ -111,7 +113,7 @@ static strait_err compile(const strait_buffer *source, struct strait_pattern *pa
                                       PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE |
                                           PCRE2_NEVER_BACKSLASH_C,
                                       &error, &place, context);
-        if (pattern->code == NULL && error == PCRE2_ERROR_NOMEMORY) {
+        if (pattern->code == NULL && error == PCRE2_ERROR_HEAP_FAILED) {
             err = STRAIT_FAIL(STRAIT_ENOMEM, "pattern");
         } else if (pattern->code == NULL) {
             PCRE2_UCHAR text[128];

@@ -21,11 +21,11 @@ static inline int remove_folder(void **state) {
     return strait_file_remove_folder(folder) != STRAIT_OK;
 }
 
-/* The path of NAME in the folder, in one of eight buffers that take turns. */
+/* The path of NAME in the folder, in one of 64 buffers that take turns. */
 static inline const char *in_folder(const char *name) {
-    static char paths[8][256];
+    static char paths[64][256];
     static int turn;
-    char *path = paths[turn++ % 8];
+    char *path = paths[turn++ % 64];
     (void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     return path;
 }

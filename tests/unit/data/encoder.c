@@ -1,0 +1,252 @@
+#include "data/encoder.h"
+
+#include "folder.h"
+#include "tokenizers.h"
+
+static void test_merges_by_hand(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = open_test_file(&(strait_test_file){0});
+    CHECK_IDS(t, "abcd", "7");
+    CHECK_IDS(t, "abc", "5 2");             // a+b comes before b+c
+    CHECK_IDS(t, "bcd", "1 6");             // c+d before b+c
+    CHECK_IDS(t, "bca", "9 0");             // only b+c applies
+    CHECK_IDS(t, "abcdab abcd", "7 5 4 7"); // a+b comes before space+a
+    CHECK_IDS(t, "", "");
+    CHECK_IDS(t, "a z a", "0 4 8"); // z has no token and none to stand for it
+    strait_tokenizer_close(&t);
+    t = open_test_file(
+        &(strait_test_file){.options = "\"ignore_merges\":true,", .merges = "[\"a b\"]"});
+    CHECK_IDS(t, "abcd", "7"); // a token as a whole, though no merges lead to it
+    CHECK_IDS(t, "abcda", "5 2 3 0");
+    strait_tokenizer_close(&t);
+}
+
+/* Long words take another path; the rule is the same. */
+static void test_long_words_equal_short_ones(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = open_test_file(&(strait_test_file){0});
+    char word[400];
+    char expected[1000] = "";
+    for (int i = 0; i < 99; i++) {
+        memcpy(word + 4 * i, "abcd", 4);
+        strcat(expected, i == 0 ? "7" : " 7");
+    }
+    word[396] = '\0';
+    CHECK_IDS(t, word, expected);
+    strait_tokenizer_close(&t);
+    t = open_test_file(&(strait_test_file){.vocab = "{\"a\":0,\"aa\":1,\"aaaa\":2,\"aaa\":3}",
+                                           .merges = "[\"a a\",\"aa aa\",\"aa a\"]"});
+    memset(word, 'a', sizeof word);
+    for (int n = 1; n < 200; n++) { // pairs from the left, then pairs of pairs, then what is left
+        word[n] = '\0';
+        expected[0] = '\0';
+        for (int k = 0; k < n / 4; k++)
+            strcat(expected, k == 0 ? "2" : " 2");
+        const char *const rest[] = {"", "0", "1", "3"};
+        if (n / 4 > 0 && n % 4 > 0) strcat(expected, " ");
+        strcat(expected, rest[n % 4]);
+        CHECK_IDS(t, word, expected);
+        word[n] = 'a';
+    }
+    strait_tokenizer_close(&t);
+}
+
+static void test_added_tokens(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = open_test_file(&(strait_test_file){
+        .added = "[{\"id\":20,\"content\":\"<x>\",\"special\":true},"
+                 "{\"id\":21,\"content\":\"<x><x>\",\"special\":true},"
+                 "{\"id\":22,\"content\":\"<l>\",\"lstrip\":true,\"special\":true},"
+                 "{\"id\":23,\"content\":\"<r>\",\"rstrip\":true,\"special\":true},"
+                 "{\"id\":24,\"content\":\"cab\",\"single_word\":true,\"special\":true}]"});
+    CHECK_IDS(t, "a<x>b", "0 20 1");
+    CHECK_IDS(t, "<x><x><x>", "21 20"); // the longest first
+    CHECK_IDS(t, "a \t<l> b", "0 22 4 1");
+    CHECK_IDS(t,
+              "a <r> \n\xc2\xa0"
+              "b",
+              "0 4 23 1");
+    CHECK_IDS(t, "a cab a", "0 4 24 8");
+    CHECK_IDS(t, "acab cabd", "0 2 5 4 2 5 3");
+    CHECK_IDS(t, "<x", "");
+    CHECK(!strait_tokenizer_may_cut_lines(t));
+    strait_tokenizer_close(&t);
+}
+
+static void test_normalizers(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = open_test_file(&(strait_test_file){
+        .added = "[{\"id\":20,\"content\":\"XY\",\"normalized\":true},"
+                 "{\"id\":21,\"content\":\"<x>\",\"normalized\":false}]",
+        .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Replace\",\"pattern\":"
+                      "{\"String\":\"X\"},\"content\":\"a\"},{\"type\":\"Replace\",\"pattern\":"
+                      "{\"Regex\":\"Y+\"},\"content\":\"b\"},{\"type\":\"Prepend\",\"prepend\":"
+                      "\"c\"}]}"});
+    CHECK_IDS(t, "XYY", "20"); // cab, as the added token after normalisation
+    CHECK_IDS(t, "XXd", "2 0 0 3");
+    CHECK_IDS(t, "d<x>d", "6 21 6"); // each section gets its c
+    strait_tokenizer_close(&t);
+    t = open_test_file(
+        &(strait_test_file){.normalizer = "{\"type\":\"NFC\"}",
+                            .vocab = "{\"\\u00c3\":0,\"\\u00a9\":1,\"\\u00c3\\u00a9\":2}",
+                            .merges = "[\"\\u00c3 \\u00a9\"]"});
+    CHECK_IDS(t, "e\xcc\x81\xc3\xa9", "2 2");
+    strait_tokenizer_close(&t);
+}
+
+static void check_split(const char *split, const char *text, const char *expected) {
+    char pre[1024];
+    (void)snprintf(pre, sizeof pre, "{\"type\":\"Sequence\",\"pretokenizers\":[%s]}", split);
+    /* Merging everything shows where the cuts are. */
+    struct strait_tokenizer *t = open_test_file(&(strait_test_file){
+        .pre_tokenizer = pre,
+        .decoder = "null",
+        .vocab = "{\"a\":0,\"-\":1,\"a-\":2,\"-a\":3,\"--\":4,\"aa\":5,\"a-a\":6,"
+                 "\"1\":7,\"a1\":8,\"11\":9,\" \":10,\"\\u2581\":11,"
+                 "\"\\u2581a\":12,\"\\u2581\\u2581\":13}",
+        .merges = "[\"a -\",\"- a\",\"- -\",\"a a\",\"a- a\",\"a 1\",\"1 1\","
+                  "\"\\u2581 a\",\"\\u2581 \\u2581\"]"});
+    CHECK_IDS(t, text, expected);
+    strait_tokenizer_close(&t);
+}
+
+#define SPLIT(behavior, invert)                                                   \
+    "{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"" behavior \
+    "\",\"invert\":" invert "}"
+
+static void test_pre_tokenizers(void **state) {
+    (void)state;
+    check_split(SPLIT("Isolated", "false"), "a-a--a", "0 1 0 1 1 0");
+    check_split(SPLIT("Removed", "false"), "a-a--a", "0 0 0");
+    check_split(SPLIT("Removed", "true"), "a-a--a", "1 1 1");
+    check_split(SPLIT("Contiguous", "false"), "a-a--a", "0 1 0 4 0");
+    check_split(SPLIT("MergedWithPrevious", "false"), "-a-a--a", "1 2 2 1 0");
+    check_split(SPLIT("MergedWithNext", "false"), "a-a--a-", "0 3 1 3 1");
+    check_split("{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?=a)\"},\"behavior\":\"Isolated\"}",
+                "aa-a", "0 2 0");
+    check_split("{\"type\":\"Digits\",\"individual_digits\":true}", "a11", "0 7 7");
+    check_split("{\"type\":\"Digits\"}", "a11", "0 9");
+    check_split("{\"type\":\"Punctuation\"}", "a-a", "0 1 0");
+    check_split("{\"type\":\"WhitespaceSplit\"}",
+                "a-  a\xe3\x80\x80"
+                "aa",
+                "2 0 5");
+    check_split("{\"type\":\"Whitespace\"}", "a-- a1", "0 4 8");
+    check_split(
+        "{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\",\"prepend_scheme\":\"always\"}",
+        "a a  a", "12 12 11 12");
+    check_split("{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\",\"prepend_scheme\":\"never\"}",
+                "a a", "0 12");
+    check_split("{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\",\"split\":false}", "  a",
+                "11 12"); // no pieces: the merge of lowest rank, mark and a, comes first
+}
+
+static const char LLAMA_VOCAB[] = "{\"<unk>\":0,\"<0xC3>\":1,\"<0xA9>\":2,\"<0xFF>\":3,\"a\":4,"
+                                  "\"\\u2581\":5,\"\\u2581a\":6,\"aa\":7,\"b\":8}";
+static const char LLAMA_DECODER[] =
+    "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":"
+    "\"\\u2581\"},"
+    "\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\","
+    "\"content\":\" \",\"start\":1,\"stop\":0}]}";
+static const char LLAMA_NORMALIZER[] =
+    "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\\u2581\"},{"
+    "\"type\":"
+    "\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\\u2581\"}]}";
+
+static void test_byte_fallback_and_unknown(void **state) {
+    (void)state;
+    strait_test_file file = {.options = "\"unk_token\":\"<unk>\",\"fuse_unk\":true,"
+                                        "\"byte_fallback\":true,",
+                             .vocab = LLAMA_VOCAB,
+                             .merges = "[\"\\u2581 a\",\"a a\"]",
+                             .normalizer = LLAMA_NORMALIZER,
+                             .pre_tokenizer = "null",
+                             .decoder = LLAMA_DECODER};
+    struct strait_tokenizer *t = open_test_file(&file);
+    CHECK_IDS(t, "a a", "6 6");
+    CHECK_IDS(t, "aaa  ab", "6 7 5 6 8");
+    CHECK_IDS(t, "\xc3\xa9", "5 1 2"); // its bytes
+    CHECK_IDS(t,
+              "\xc3\xab\xc3\xab"
+              "a",
+              "5 0 4"); // no byte for 0xab: one unknown for the run
+    CHECK_IDS(t,
+              "a\xff"
+              "a",
+              "6 3 4"); // not UTF-8: the byte, and no mark after it
+    check_round_trip(t, "a a  aab \xc3\xa9 \xff a", 15);
+    strait_tokenizer_close(&t);
+    file.options = "\"unk_token\":\"<unk>\",";
+    t = open_test_file(&file);
+    CHECK_IDS(t, "zza", "5 0 0 4");
+    CHECK_IDS(t,
+              "a\xff"
+              "a",
+              "6 0 4");
+    strait_tokenizer_close(&t);
+}
+
+static void test_template(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = open_test_file(&(strait_test_file){
+        .post_processor =
+            "{\"type\":\"Sequence\",\"processors\":[" BYTE_LEVEL
+            ",{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"d\","
+            "\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":"
+            "\"c\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{\"d\":{\"id\":\"d\",\"ids\":[3]"
+            ","
+            "\"tokens\":[\"d\"]},\"c\":{\"id\":\"c\",\"ids\":[2,2],\"tokens\":[\"c\",\"c\"]}}}]}"});
+    CHECK_IDS(t, "a", "0");
+    assert_string_equal(ids_of(t, "a", 1, STRAIT_ENCODE_TEMPLATE), "3 0 2 2");
+    assert_string_equal(ids_of(t, "", 0, STRAIT_ENCODE_TEMPLATE), "3 2 2");
+    strait_tokenizer_close(&t);
+}
+
+static void test_prefix_space(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = open_test_file(
+        &(strait_test_file){.pre_tokenizer = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"});
+    CHECK_IDS(t, "ad", "8 3");
+    CHECK_IDS(t, " ad", "8 3");
+    strait_tokenizer_close(&t);
+}
+
+/* A streaming decoder gives characters whole, and all bytes in the end. */
+static void test_streaming_decoder(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = open_test_file(&(strait_test_file){
+        .vocab = "{\"\\u00e2\":0,\"\\u0138\":1,\"\\u0123\":2,\"a\":3}", .merges = "[]"});
+    strait_decoder decoder;
+    unsigned char out[16];
+    strait_decoder_init(&decoder, t);
+    assert_int_equal(strait_decoder_push(&decoder, 0, out), 0); // e2
+    assert_int_equal(strait_decoder_push(&decoder, 1, out), 0); // 96
+    assert_int_equal(strait_decoder_push(&decoder, 2, out), 3); // 81
+    assert_memory_equal(out, "\xe2\x96\x81", 3);
+    assert_int_equal(strait_decoder_push(&decoder, 0, out), 0);
+    assert_int_equal(strait_decoder_push(&decoder, 3, out), 2); // broken off: handed out as it is
+    assert_memory_equal(out,
+                        "\xe2"
+                        "a",
+                        2);
+    assert_int_equal(strait_decoder_push(&decoder, 99, out), 0);
+    assert_int_equal(strait_decoder_push(&decoder, 0, out), 0);
+    assert_int_equal(strait_decoder_finish(&decoder, out), 1);
+    assert_int_equal(strait_decoder_finish(&decoder, out), 0);
+    strait_tokenizer_close(&t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_merges_by_hand),
+        cmocka_unit_test(test_long_words_equal_short_ones),
+        cmocka_unit_test(test_added_tokens),
+        cmocka_unit_test(test_normalizers),
+        cmocka_unit_test(test_pre_tokenizers),
+        cmocka_unit_test(test_byte_fallback_and_unknown),
+        cmocka_unit_test(test_template),
+        cmocka_unit_test(test_prefix_space),
+        cmocka_unit_test(test_streaming_decoder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+#include "data/text.h"
+
+#include "base/alloc.h"
+#include "folder.h"
+
+#include <lzma.h>
+#include <zlib.h>
+#include <zstd.h>
+
+enum {
+    BIG = 1 << 20
+};
+
+/* All pieces with | after each and ! after each document. */
+static const char *read_all(const strait_text_spec *spec, strait_err *err) {
+    static char out[2 * BIG];
+    struct strait_text *text = NULL;
+    strait_text_piece piece = {.is_over = 0};
+    size_t at = 0;
+    CHECK_OK(strait_text_open(spec, &text));
+    for (;;) {
+        piece.text.n = 0;
+        *err = strait_text_next(text, &piece);
+        if (*err != STRAIT_OK || piece.is_over) break;
+        memcpy(out + at, piece.text.data, piece.text.n);
+        at += piece.text.n;
+        out[at++] = piece.ends_document ? '!' : '|';
+    }
+    out[at] = '\0';
+    strait_alloc_free(piece.text.data);
+    strait_text_close(&text);
+    return out;
+}
+
+static const char *read_one(const char *path, const char *field) {
+    strait_err err = STRAIT_OK;
+    const char *paths[] = {path};
+    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 1, .field = field},
+                               &err);
+    CHECK_OK(err);
+    return all;
+}
+
+static void check_fails(const char *path, strait_err expected, const char *words) {
+    strait_err err = STRAIT_OK;
+    const char *paths[] = {path};
+    (void)read_all(&(strait_text_spec){.paths = paths, .n_paths = 1}, &err);
+    CHECK_FAILS(err, expected, words);
+}
+
+static void put_text(const char *name, const char *text) {
+    put_file(in_folder(name), text, strlen(text));
+}
+
+static void test_plain_and_lines(void **state) {
+    (void)state;
+    put_text("a.txt", "one\ntwo\n");
+    put_text("empty.txt", "");
+    put_text("b.jsonl",
+             "{\"text\":\"x\\u0000y\",\"id\":1}\n\n  \r\n{\"text\":\"\"}\n{\"text\":\"z\"}");
+    put_text("c.ndjson", "{\"body\":\"q\"}\n");
+    strait_err err = STRAIT_OK;
+    const char *paths[] = {in_folder("a.txt"), in_folder("empty.txt"), in_folder("b.jsonl"),
+                           in_folder("a.txt")};
+    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 4}, &err);
+    CHECK_OK(err);
+    assert_memory_equal(all, "one\ntwo\n!x\0y!z!one\ntwo\n!", 25);
+    assert_string_equal(read_one(in_folder("c.ndjson"), "body"), "q!");
+    check_fails(in_folder("c.ndjson"), STRAIT_EDATA, "c.ndjson: line 1 has no text under \"text\"");
+    put_text("d.jsonl", "{\"text\":\"ok\"}\n{\"text\": \n");
+    check_fails(in_folder("d.jsonl"), STRAIT_EDATA, "d.jsonl: line 2");
+    check_fails(in_folder("none.txt"), STRAIT_EIO, "none.txt");
+}
+
+static void test_cuts(void **state) {
+    (void)state;
+    const unsigned char *text = (const unsigned char *)"ab\ncd\n ef\n\ngh\r\nij.\n'k\n";
+    assert_int_equal(strait_text_cut(text, 22), 19); // before 'k
+    assert_int_equal(strait_text_cut(text, 19), 3);  // none of the others is between visible ones
+    assert_int_equal(strait_text_cut(text, 4), 3);
+    assert_int_equal(strait_text_cut(text, 3), 0);
+    assert_int_equal(strait_text_cut(text, 0), 0);
+    put_text("cut.txt", "ab\ncd\n ef\n\ngh\r\nij.\n'k\n");
+    strait_err err = STRAIT_OK;
+    const char *paths[] = {in_folder("cut.txt")};
+    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 1, .piece_bytes = 4},
+                               &err);
+    CHECK_OK(err);
+    assert_string_equal(all, "ab\ncd\n ef\n\ngh\r\nij.\n|'k\n!");
+}
+
+static char big[BIG + 1];
+static unsigned char packed[2 * BIG];
+
+static size_t pack_gzip(const char *text, size_t n, unsigned char *out, size_t room) {
+    z_stream z = {0};
+    CHECK(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+    z.next_in = (unsigned char *)(uintptr_t)text;
+    z.avail_in = (unsigned)n;
+    z.next_out = out;
+    z.avail_out = (unsigned)room;
+    CHECK(deflate(&z, Z_FINISH) == Z_STREAM_END);
+    const size_t made = z.total_out;
+    (void)deflateEnd(&z);
+    return made;
+}
+
+static size_t pack_xz(const char *text, size_t n, unsigned char *out, size_t room) {
+    size_t made = 0;
+    CHECK(lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, NULL, (const uint8_t *)text, n, out, &made,
+                                  room) == LZMA_OK);
+    return made;
+}
+
+static size_t pack_zstd(const char *text, size_t n, unsigned char *out, size_t room) {
+    ZSTD_CCtx *context = ZSTD_createCCtx();
+    CHECK(context != NULL);
+    CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1)));
+    const size_t made = ZSTD_compress2(context, out, room, text, n);
+    CHECK(!ZSTD_isError(made));
+    (void)ZSTD_freeCCtx(context);
+    return made;
+}
+
+/* Whole, of two parts, cut short and damaged. */
+static void check_packed(const char *name, const char *format,
+                         size_t (*pack)(const char *, size_t, unsigned char *, size_t)) {
+    const char *path = in_folder(name);
+    const size_t first = pack("hello ", 6, packed, sizeof packed);
+    const size_t second = pack("world", 5, packed + first, sizeof packed - first);
+    put_file(path, packed, first + second);
+    assert_string_equal(read_one(path, NULL), "hello world!");
+    put_file(path, packed, first + second - 3);
+    check_fails(path, STRAIT_EDATA, name);
+    CHECK(strstr(strait_err_detail(), "cut short") != NULL);
+    CHECK(strstr(strait_err_detail(), format) != NULL);
+
+    const size_t n = pack(big, BIG, packed, sizeof packed);
+    put_file(path, packed, n);
+    struct strait_text *text = NULL;
+    strait_text_piece piece = {.is_over = 0};
+    const char *paths[] = {path};
+    CHECK_OK(strait_text_open(&(strait_text_spec){.paths = paths, .n_paths = 1}, &text));
+    assert_int_equal(strait_text_total(text), n);
+    CHECK_OK(strait_text_next(text, &piece));
+    assert_int_equal(piece.text.n, BIG);
+    assert_memory_equal(piece.text.data, big, BIG);
+    assert_int_equal(strait_text_taken(text), n);
+    strait_alloc_free(piece.text.data);
+    strait_text_close(&text);
+    packed[n / 2] ^= 0x40;
+    packed[n / 2 + 1] ^= 0xff;
+    put_file(path, packed, n);
+    check_fails(path, STRAIT_EDATA, name);
+}
+
+static void test_packed(void **state) {
+    (void)state;
+    uint32_t seed = 1;
+    for (int i = 0; i < BIG; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        big[i] = (char)('a' + (seed >> 24) % 26);
+    }
+    check_packed("p.gz", "gzip", pack_gzip);
+    check_packed("p.xz", "xz", pack_xz);
+    check_packed("p.zst", "zstd", pack_zstd);
+    put_text("fake.gz", "just text");
+    check_fails(in_folder("fake.gz"), STRAIT_EDATA, "fake.gz: not gzip data");
+    const size_t n = pack_zstd("{\"text\":\"in lines\"}\n", 20, packed, sizeof packed);
+    put_file(in_folder("l.jsonl.zst"), packed, n);
+    assert_string_equal(read_one(in_folder("l.jsonl.zst"), NULL), "in lines!");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain_and_lines),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_packed),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,181 @@
+#include "data/tokenize.h"
+
+#include "data/corpus.h"
+#include "data/text.h"
+#include "data/tokenizer_train.h"
+#include "folder.h"
+#include "mixed.h"
+#include "tokenizers.h"
+
+enum {
+    TEXT_BYTES = 900000
+};
+static char text[TEXT_BYTES];
+static size_t n_text;
+static const char *const patterns[] = {"gpt2", "llama3"};
+static struct strait_tokenizer *tokenizers[2];
+
+static int prepare(void **state) {
+    if (make_folder(state) != 0) return 1;
+    n_text = make_mixed(text, sizeof text, 11);
+    static const char *const specials[] = {"<|endoftext|>"};
+    const char *paths[] = {in_folder("mixed.txt")};
+    put_file(paths[0], text, n_text);
+    for (int i = 0; i < 2; i++) {
+        int32_t n = 0;
+        const strait_tokenizer_train_spec spec = {.text = {.paths = paths, .n_paths = 1},
+                                                  .vocab = 350,
+                                                  .pattern = patterns[i],
+                                                  .specials = specials,
+                                                  .n_specials = 1};
+        const char *out = in_folder("t.json");
+        if (strait_tokenizer_train(&spec, out, &n) != STRAIT_OK) return 1;
+        if (strait_tokenizer_open(out, &tokenizers[i]) != STRAIT_OK) return 1;
+    }
+    return 0;
+}
+
+static int finish(void **state) {
+    for (int i = 0; i < 2; i++)
+        strait_tokenizer_close(&tokenizers[i]);
+    return remove_folder(state);
+}
+
+/* Cutting at every allowed place must not change one id. */
+static void test_cut_text_has_the_same_ids(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        CHECK(strait_tokenizer_may_cut_lines(tokenizers[i]));
+        struct strait_encoder *encoder = NULL;
+        struct strait_encoder *parts = NULL;
+        const int32_t *whole = NULL, *part = NULL;
+        size_t n_whole = 0, n_part = 0, at = 0, start = 0, n_cuts = 0;
+        CHECK_OK(strait_encoder_open(tokenizers[i], &encoder));
+        CHECK_OK(strait_encoder_open(tokenizers[i], &parts));
+        CHECK_OK(strait_encoder_encode(encoder, text, n_text, 0, &whole, &n_whole));
+        for (size_t end = 1; end <= n_text; end++) {
+            const unsigned char *bytes = (const unsigned char *)text + start;
+            /* end is a cut when it is the last one of the text up to and with its character */
+            if (end < n_text && strait_text_cut(bytes, end - start + 1) != end - start) continue;
+            CHECK_OK(strait_encoder_encode(parts, bytes, end - start, 0, &part, &n_part));
+            CHECK(at + n_part <= n_whole);
+            assert_memory_equal(part, whole + at, n_part * sizeof *part);
+            at += n_part;
+            start = end;
+            n_cuts++;
+        }
+        assert_int_equal(at, n_whole);
+        CHECK(n_cuts > 1000);
+        strait_encoder_close(&encoder);
+        strait_encoder_close(&parts);
+    }
+}
+
+static void check_corpus(const char *path, int n_shards, const int32_t *expected, size_t n) {
+    struct strait_corpus *corpus = NULL;
+    int32_t *ids = NULL;
+    CHECK_OK(strait_corpus_open(path, &corpus));
+    assert_int_equal(corpus->n_shards, n_shards);
+    assert_int_equal(corpus->n_tokens, n);
+    assert_string_equal(corpus->tokenizer, strait_tokenizer_fingerprint(tokenizers[0]));
+    CHECK_OK(strait_corpus_verify(corpus));
+    CHECK_OK(strait_alloc(n, sizeof *ids, "ids", (void **)&ids));
+    CHECK_OK(strait_corpus_read(corpus, 0, (int64_t)n, ids));
+    assert_memory_equal(ids, expected, n * sizeof *ids);
+    strait_alloc_free(ids);
+    strait_corpus_close(&corpus);
+}
+
+static void test_shards_for_any_threads(void **state) {
+    (void)state;
+    put_file(in_folder("lines.jsonl"), "{\"text\":\"the quick\"}\n{\"text\":\"\"}\n", 33);
+    const char *paths[] = {in_folder("mixed.txt"), in_folder("lines.jsonl")};
+    struct strait_encoder *encoder = NULL;
+    const int32_t *ids = NULL;
+    size_t n = 0;
+    strait_ids expected = {0};
+    const int32_t end = strait_tokenizer_end(tokenizers[0]);
+    assert_int_equal(end, 0);
+    CHECK_OK(strait_encoder_open(tokenizers[0], &encoder));
+    CHECK_OK(strait_encoder_encode(encoder, text, n_text, 0, &ids, &n));
+    CHECK_OK(strait_ids_append(&expected, ids, n));
+    CHECK_OK(strait_ids_append(&expected, &end, 1));
+    CHECK_OK(strait_encoder_encode(encoder, "the quick", 9, 0, &ids, &n));
+    CHECK_OK(strait_ids_append(&expected, ids, n));
+    CHECK_OK(strait_ids_append(&expected, &end, 1));
+    for (int threads = 1; threads <= 3; threads++) {
+        strait_tokenize_counts counts = {0};
+        strait_tokenize_spec spec = {.tokenizer = tokenizers[0],
+                                     .text = {.paths = paths, .n_paths = 2},
+                                     .out = in_folder("out.bin"),
+                                     .n_threads = threads,
+                                     .end = end};
+        CHECK_OK(strait_tokenize_run(&spec, &counts));
+        assert_int_equal(counts.tokens, expected.n);
+        assert_int_equal(counts.documents, 2);
+        assert_int_equal(counts.dropped, 0);
+        check_corpus(in_folder("out.bin"), 1, expected.data, expected.n);
+        check_corpus(in_folder("out.json"), 1, expected.data, expected.n);
+        spec.out = in_folder("many.bin");
+        spec.shard_tokens = (int64_t)expected.n / 4; // a little is left for a fifth
+        if (expected.n % 4 == 0) spec.shard_tokens--;
+        CHECK_OK(strait_tokenize_run(&spec, &counts));
+        assert_int_equal(counts.shards, 5);
+        check_corpus(in_folder("many.json"), 5, expected.data, expected.n);
+    }
+    strait_alloc_free(expected.data);
+    strait_encoder_close(&encoder);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    put_file(in_folder("none.txt"), "", 0);
+    put_file(in_folder("bad.jsonl"), "{\"text\":\"a\"}\n{\"text\":1}\n", 25);
+    const char *empty[] = {in_folder("none.txt")};
+    const char *bad[] = {in_folder("mixed.txt"), in_folder("bad.jsonl")};
+    strait_tokenize_counts counts = {0};
+    strait_tokenize_spec spec = {.tokenizer = tokenizers[0],
+                                 .text = {.paths = empty, .n_paths = 1},
+                                 .out = in_folder("x.bin"),
+                                 .end = -1};
+    CHECK_FAILS(strait_tokenize_run(&spec, &counts), STRAIT_EDATA, "there is no text");
+    spec.text = (strait_text_spec){.paths = bad, .n_paths = 2};
+    CHECK_FAILS(strait_tokenize_run(&spec, &counts), STRAIT_EDATA, "bad.jsonl: line 2");
+    CHECK(!strait_file_exists(in_folder("x.bin")) && !strait_file_exists(in_folder("x.bin.tmp")));
+    CHECK(!strait_file_exists(in_folder("x.json")));
+    spec.out = "x";
+    CHECK_FAILS(strait_tokenize_run(&spec, &counts), STRAIT_ECONFIG, "ends in .bin");
+}
+
+static void test_failing_allocations(void **state) {
+    (void)state;
+    put_file(in_folder("few.txt"), "the quick Brown fox", 19);
+    const char *paths[] = {in_folder("few.txt")};
+    const char *out = in_folder("few.bin");
+    strait_tokenize_counts counts = {0};
+    const strait_tokenize_spec spec = {.tokenizer = tokenizers[0],
+                                       .text = {.paths = paths, .n_paths = 1},
+                                       .out = out,
+                                       .n_threads = 1,
+                                       .end = 0};
+    const int64_t before = strait_alloc_count();
+    CHECK_OK(strait_tokenize_run(&spec, &counts));
+    const int64_t n_allocations = strait_alloc_count() - before;
+    CHECK(n_allocations > 20);
+    for (int64_t n = 1; n <= n_allocations; n++) {
+        strait_alloc_fail_at(n);
+        const strait_err err = strait_tokenize_run(&spec, &counts);
+        strait_alloc_fail_at(0);
+        if (err != STRAIT_OK) assert_int_equal(err, STRAIT_ENOMEM);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cut_text_has_the_same_ids),
+        cmocka_unit_test(test_shards_for_any_threads),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, prepare, finish);
+}

@@ -1,0 +1,183 @@
+#include "data/tokenizer.h"
+
+#include "folder.h"
+#include "tokenizers.h"
+
+static void check_refused(const strait_test_file *file, const char *words) {
+    struct strait_tokenizer *tokenizer = NULL;
+    const char *text = test_file_text(file);
+    CHECK_FAILS(strait_tokenizer_parse(text, strlen(text), &tokenizer), STRAIT_EDATA, words);
+    CHECK(tokenizer == NULL);
+}
+
+static void test_unknown_kinds_are_named(void **state) {
+    (void)state;
+    const struct {
+        strait_test_file file;
+        const char *words;
+    } cases[] = {
+        {{.normalizer = "{\"type\":\"Lowercase\"}"}, "\"normalizer\" of type \"Lowercase\""},
+        {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Nmt\"}]}"}, "\"Nmt\""},
+        {{.normalizer = "{\"type\":\"NFC\",\"extra\":1}"}, "key \"extra\""},
+        {{.normalizer = "3"}, "\"normalizer\" is not an object"},
+        {{.pre_tokenizer = "{\"type\":\"BertPreTokenizer\"}"}, "\"BertPreTokenizer\""},
+        {{.pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[" BYTE_LEVEL
+                           ",{\"type\":\"Digits\"}]}"},
+         "after ByteLevel"},
+        {{.pre_tokenizer = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":"
+                           "\"Isolated\",\"invert\":false}"},
+         "pattern \"(\""},
+        {{.pre_tokenizer = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a[b]]\"},\"behavior\":"
+                           "\"Isolated\"}"},
+         "[ inside [ ]"},
+        {{.pre_tokenizer = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\h\"},\"behavior\":"
+                           "\"Isolated\"}"},
+         "\\h"},
+        {{.pre_tokenizer = "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":"
+                           "\"Sideways\"}"},
+         "behavior \"Sideways\""},
+        {{.pre_tokenizer = "{\"type\":\"Split\",\"pattern\":{\"Glob\":\"a\"},\"behavior\":"
+                           "\"Isolated\"}"},
+         "key \"Glob\""},
+        {{.decoder = "{\"type\":\"WordPiece\"}"}, "\"decoder\": type \"WordPiece\""},
+        {{.post_processor = "{\"type\":\"BertProcessing\"}"}, "\"post_processor\": type"},
+        {{.options = "\"dropout\":0.1,"}, "\"model\": \"dropout\" is set"},
+        {{.options = "\"end_of_word_suffix\":\"</w>\","}, "end_of_word_suffix"},
+        {{.options = "\"colour\":1,"}, "key \"colour\""},
+        {{.options = "\"unk_token\":\"zz\","}, "\"unk_token\": \"zz\" is not in \"vocab\""},
+        {{.options = "\"fuse_unk\":1,"}, "\"fuse_unk\" is not true or false"},
+        {{.merges = "[\"a z\"]"}, "item 0, \"a z\""},
+        {{.merges = "[\"a b\",\"a c\"]"}, "item 1"},
+        {{.merges = "[\"abc\"]"}, "item 0 is neither"},
+        {{.merges = "[[\"a\",\"b\",\"c\"]]"}, "item 0 is neither"},
+        {{.vocab = "{}"}, "\"vocab\" is empty"},
+        {{.vocab = "{\"a\":0,\"b\":0}"}, "id 0, which another has"},
+        {{.vocab = "{\"a\":-1}"}, "has id -1"},
+        {{.vocab = "{\"a\":\"x\"}"}, "not a whole number"},
+        {{.vocab = "{\"a\":99999999999}"}, "has id 99999999999"},
+        {{.added = "[{\"id\":5,\"content\":\"<x>\"}]"}, "id 5 is \"ab\""},
+        {{.added = "[{\"id\":-5,\"content\":\"<x>\"}]"}, "item 0: id -5"},
+        {{.added = "[{\"content\":\"<x>\"}]"}, "\"id\" is missing"},
+        {{.added = "[{\"id\":11,\"content\":\"<x>\",\"weight\":1}]"}, "key \"weight\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_refused(&cases[i].file, cases[i].words);
+}
+
+static void test_not_a_tokenizer(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = NULL;
+    CHECK_FAILS(strait_tokenizer_parse("{}", 2, &t), STRAIT_EDATA, "\"model\" is missing");
+    CHECK_FAILS(strait_tokenizer_parse("[]", 2, &t), STRAIT_EDATA, "not an object");
+    CHECK_FAILS(strait_tokenizer_parse("{\"x\":1}", 7, &t), STRAIT_EDATA, "key \"x\"");
+    CHECK_FAILS(strait_tokenizer_parse("{\"model\":{\"type\":\"Unigram\"}}", 28, &t), STRAIT_EDATA,
+                "type \"Unigram\" is not supported; expected BPE");
+    CHECK_FAILS(strait_tokenizer_parse("{\"padding\":{}}", 14, &t), STRAIT_EDATA,
+                "\"padding\" is not supported");
+    put_file(in_folder("bad.json"), "{", 1);
+    CHECK_FAILS(strait_tokenizer_open(in_folder("bad.json"), &t), STRAIT_EDATA, "bad.json: line 1");
+    CHECK_FAILS(strait_tokenizer_open(in_folder("none.json"), &t), STRAIT_EIO, "none.json");
+}
+
+static void test_tokens_and_bytes(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = open_test_file(&(strait_test_file){
+        .added = "[{\"id\":12,\"content\":\"<|endoftext|>\",\"special\":true}]"});
+    assert_int_equal(strait_tokenizer_vocab(t), 13);
+    assert_int_equal(strait_tokenizer_count(t), 11);
+    assert_int_equal(strait_tokenizer_find(t, " a", 2), 8);
+    assert_int_equal(strait_tokenizer_find(t, "<|endoftext|>", 13), 12);
+    assert_int_equal(strait_tokenizer_find(t, "zz", 2), -1);
+    assert_int_equal(strait_tokenizer_end(t), 12);
+    CHECK(strait_tokenizer_is_special(t, 12) && !strait_tokenizer_is_special(t, 5));
+    CHECK(!strait_tokenizer_is_special(t, 99) && !strait_tokenizer_is_special(t, -1));
+    size_t n = 0;
+    assert_memory_equal(strait_tokenizer_bytes(t, 8, &n), " a", 2);
+    assert_int_equal(n, 2);
+    (void)strait_tokenizer_bytes(t, 11, &n);
+    assert_int_equal(n, 0);
+    CHECK(strait_tokenizer_bytes(t, 13, &n) == NULL);
+    strait_tokenizer_close(&t);
+}
+
+static void test_fingerprint_follows_what_changes_ids(void **state) {
+    (void)state;
+    const strait_test_file files[] = {
+        {.added = NULL},
+        {.merges = "[\"a b\",\"c d\",\"ab cd\",\"b c\",\"\\u0120 a\"]"},
+        {.normalizer = "{\"type\":\"NFC\"}"},
+        {.options = "\"ignore_merges\":true,"},
+        {.added = "[{\"id\":10,\"content\":\"<x>\"}]"},
+        {.pre_tokenizer = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"},
+    };
+    char prints[6][33];
+    for (int i = 0; i < 6; i++) {
+        struct strait_tokenizer *t = open_test_file(&files[i]);
+        memcpy(prints[i], strait_tokenizer_fingerprint(t), 33);
+        assert_int_equal(strlen(prints[i]), 32);
+        for (int k = 0; k < i; k++)
+            CHECK(strcmp(prints[i], prints[k]) != 0);
+        strait_tokenizer_close(&t);
+    }
+    struct strait_tokenizer *same = open_test_file(&(strait_test_file){
+        .merges = "[[\"a\",\"b\"],[\"c\",\"d\"],[\"ab\",\"cd\"],[\"\\u0120\",\"a\"],[\"b\",\"c\"]]",
+        .options = "\"dropout\":null,\"fuse_unk\":false,",
+        .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[]}"});
+    assert_string_equal(strait_tokenizer_fingerprint(same), prints[0]);
+    strait_tokenizer_close(&same);
+}
+
+static void test_failing_allocations(void **state) {
+    (void)state;
+    const strait_test_file file = {
+        .added = "[{\"id\":12,\"content\":\"<e\\u0301>\",\"normalized\":true}]",
+        .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":"
+                      "\"Replace\",\"pattern\":{\"Regex\":\"x+\"},\"content\":\"y\"}]}",
+        .post_processor = "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
+                          "\"a\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"
+                          "\"pair\":[],\"special_tokens\":{\"a\":{\"id\":\"a\",\"ids\":[0],"
+                          "\"tokens\":[\"a\"]}}}"};
+    const char *text = test_file_text(&file);
+    struct strait_tokenizer *t = NULL;
+    const int64_t before = strait_alloc_count();
+    CHECK_OK(strait_tokenizer_parse(text, strlen(text), &t));
+    const int64_t n_allocations = strait_alloc_count() - before;
+    CHECK(n_allocations > 20);
+    for (int64_t n = 1; n <= n_allocations; n++) {
+        struct strait_tokenizer *again = NULL;
+        strait_alloc_fail_at(n);
+        const strait_err err = strait_tokenizer_parse(text, strlen(text), &again);
+        strait_alloc_fail_at(0);
+        CHECK((err == STRAIT_OK) == (again != NULL)); // the pattern's JIT may do without memory
+        if (err != STRAIT_OK) assert_int_equal(err, STRAIT_ENOMEM);
+        strait_tokenizer_close(&again);
+    }
+    for (int n = 1; n <= 40; n++) {
+        struct strait_encoder *encoder = NULL;
+        const int32_t *ids = NULL;
+        size_t n_ids = 0;
+        strait_alloc_fail_at(n);
+        strait_err err = strait_encoder_open(t, &encoder);
+        if (err == STRAIT_OK)
+            err = strait_encoder_encode(encoder,
+                                        "abcd e\xcc\x81 abcdabcdabcdabcdabcdabcdabcdabcdabcd", 45,
+                                        0, &ids, &n_ids);
+        strait_alloc_fail_at(0);
+        if (err != STRAIT_OK) assert_int_equal(err, STRAIT_ENOMEM);
+        CHECK(n > 1 || err == STRAIT_ENOMEM);
+        CHECK(n < 40 || err == STRAIT_OK);
+        strait_encoder_close(&encoder);
+    }
+    strait_tokenizer_close(&t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unknown_kinds_are_named),
+        cmocka_unit_test(test_not_a_tokenizer),
+        cmocka_unit_test(test_tokens_and_bytes),
+        cmocka_unit_test(test_fingerprint_follows_what_changes_ids),
+        cmocka_unit_test(test_failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
