@@ -6,10 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The last has no summary: the overview leaves it out. */
 static const strait_command *const commands[] = {
-    &strait_cmd_train,     &strait_cmd_eval,     &strait_cmd_generate,
-    &strait_cmd_tokenizer, &strait_cmd_tokenize, &strait_cmd_inspect,
-    &strait_cmd_bench,     &strait_cmd_options,  &strait_cmd_completion,
+    &strait_cmd_train,      &strait_cmd_eval,    &strait_cmd_generate, &strait_cmd_tokenizer,
+    &strait_cmd_tokenize,   &strait_cmd_inspect, &strait_cmd_bench,    &strait_cmd_options,
+    &strait_cmd_completion, &strait_cmd_stage,
 };
 enum {
     N_COMMANDS = sizeof commands / sizeof *commands
