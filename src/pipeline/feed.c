@@ -117,16 +117,18 @@ size_t strait_feed_bytes(const strait_recipe *recipe, int n_slots) {
     return (size_t)(2 * (n_slots + 1)) * (size_t)microbatch_tokens(recipe) * sizeof(int32_t);
 }
 
-strait_err strait_feed_prepare(struct strait_feed *feed, const strait_recipe *recipe,
-                               struct strait_backend *backend, int n_slots) {
-    const int64_t n = microbatch_tokens(recipe);
+strait_err strait_feed_cut(struct strait_feed *feed, const strait_recipe *recipe) {
     feed->recipe = *recipe;
-    feed->backend = backend;
     STRAIT_TRY(
         strait_sampler_init(feed->train, recipe->shape.context, feed->seed, &feed->train_sampler));
-    if (feed->valid != NULL)
-        STRAIT_TRY(
-            strait_sampler_in_order(feed->valid, recipe->shape.context, &feed->valid_sampler));
+    if (feed->valid == NULL) return STRAIT_OK;
+    return strait_sampler_in_order(feed->valid, recipe->shape.context, &feed->valid_sampler);
+}
+
+strait_err strait_feed_prepare(struct strait_feed *feed, struct strait_backend *backend,
+                               int n_slots) {
+    const int64_t n = microbatch_tokens(&feed->recipe);
+    feed->backend = backend;
     STRAIT_TRY(strait_alloc((size_t)n_slots, sizeof *feed->tokens, "ids", (void **)&feed->tokens));
     STRAIT_TRY(
         strait_alloc((size_t)n_slots, sizeof *feed->targets, "ids", (void **)&feed->targets));

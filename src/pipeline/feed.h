@@ -20,9 +20,12 @@ int64_t strait_feed_vocab(const struct strait_feed *feed);
 const char *strait_feed_tokenizer(const struct strait_feed *feed);
 int64_t strait_feed_train_tokens(const struct strait_feed *feed);
 
-/* Makes room for n_slots microbatches on the device. */
-strait_err strait_feed_prepare(struct strait_feed *feed, const strait_recipe *recipe,
-                               struct strait_backend *backend, int n_slots);
+/* How the tokens are cut into microbatches. Before anything below. */
+strait_err strait_feed_cut(struct strait_feed *feed, const strait_recipe *recipe);
+
+/* Makes room for n_slots microbatches on the device. Before load. */
+strait_err strait_feed_prepare(struct strait_feed *feed, struct strait_backend *backend,
+                               int n_slots);
 void strait_feed_release(struct strait_feed *feed);                 // gives that room back
 size_t strait_feed_bytes(const strait_recipe *recipe, int n_slots); // that room
 

@@ -256,7 +256,8 @@ static strait_err serve_orders(struct server *s) {
 
 static strait_err prepare(struct server *s) {
     STRAIT_TRY(strait_feed_open(&s->run, &s->feed));
-    return strait_recipe_make(&s->run, strait_feed_vocab(s->feed), &s->recipe);
+    STRAIT_TRY(strait_recipe_make(&s->run, strait_feed_vocab(s->feed), &s->recipe));
+    return strait_feed_cut(s->feed, &s->recipe);
 }
 
 static strait_err work(struct server *s) {

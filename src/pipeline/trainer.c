@@ -43,8 +43,7 @@ static strait_err plan_memory(const strait_recipe *recipe, const int *windows,
         strait_worker_memory stage;
         const int64_t ahead = recipe->n_stages - i;
         const int64_t fits = ahead < recipe->n_microbatches ? ahead : recipe->n_microbatches;
-        STRAIT_TRY(
-            strait_worker_plan(recipe, i, windows != NULL ? windows[i] : (int)fits, &stage));
+        STRAIT_TRY(strait_worker_plan(recipe, i, windows != NULL ? windows[i] : (int)fits, &stage));
         sum.weights += stage.weights;
         sum.gradients += stage.gradients;
         sum.optimizer += stage.optimizer;
@@ -89,6 +88,7 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_facts *out)
 static strait_err open_into(struct strait_trainer *t) {
     STRAIT_TRY(strait_feed_open(&t->run, &t->feed));
     STRAIT_TRY(strait_recipe_make(&t->run, strait_feed_vocab(t->feed), &t->recipe));
+    STRAIT_TRY(strait_feed_cut(t->feed, &t->recipe));
     return strait_crew_open(&t->run, &t->recipe, t->feed, &t->crew);
 }
 

@@ -94,7 +94,7 @@ static strait_err open_into(struct strait_worker *w, const strait_run *run) {
     STRAIT_TRY(list_params(w));
     STRAIT_TRY(
         strait_optimizer_open(&w->recipe.optim, w->backend, w->params, w->n_params, &w->optimizer));
-    STRAIT_TRY(strait_feed_prepare(w->feed, &w->recipe, w->backend, w->n_slots));
+    STRAIT_TRY(strait_feed_prepare(w->feed, w->backend, w->n_slots));
     STRAIT_TRY(strait_alloc((size_t)(spec.n_sequences * spec.seq_len), sizeof *w->losses, "losses",
                             (void **)&w->losses));
     STRAIT_TRY(strait_alloc((size_t)w->n_params, sizeof *w->squares, "gradient norms",
