@@ -82,10 +82,14 @@ static void describe(const strait_run *run, outlook *o) {
                             .microbatch_tokens = (double)(r->microbatch * r->shape.context)};
 }
 
+/* As training will choose them; fill-drain keeps its own, whatever stages.window says. */
 static strait_err choose_windows(const strait_run *run, outlook *o) {
+    const int64_t n = o->recipe.n_microbatches;
+    const int64_t wanted = run->stages.window < n ? run->stages.window : n;
     STRAIT_TRY(strait_window_fit(&o->pipe, o->recipe.schedule, NULL, 0.02, o->windows));
-    for (int i = 0; i < o->pipe.n_stages && run->stages.window > 0; i++)
-        o->windows[i] = (int)run->stages.window;
+    if (wanted == 0 || o->recipe.schedule == STRAIT_SCHEDULE_FILL) return STRAIT_OK;
+    for (int i = 0; i < o->pipe.n_stages; i++)
+        o->windows[i] = (int)wanted;
     return STRAIT_OK;
 }
 
