@@ -189,6 +189,7 @@ static strait_err start_stages(struct strait_crew *crew) {
         strait_mesh_peer peer = {.key = keys[i]};
         (void)snprintf(peer.name, sizeof peer.name, "stage %d", i);
         STRAIT_TRY(strait_mesh_add(a->mesh, &peer, &a->peers[i]));
+        STRAIT_TRY(strait_launch_go(&a->stages[i]));
     }
     for (int i = 0; i < crew->recipe.n_stages; i++)
         STRAIT_TRY(strait_mesh_wait_up(a->mesh, a->peers[i], MEET_MS));

@@ -84,10 +84,15 @@ strait_err strait_launch_meet(struct strait_launched *l, const strait_serve_star
     if (write(l->to, line, n) != (ssize_t)n)
         return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it had begun", l->stage);
     STRAIT_TRY(strait_serve_read_line(l->from, line));
-    STRAIT_TRY(strait_serve_parse_answer(line, key, address));
+    return strait_serve_parse_answer(line, key, address);
+}
+
+strait_err strait_launch_go(struct strait_launched *l) {
+    const ssize_t said = write(l->to, "go\n", 3);
     close_fd(&l->to);
     close_fd(&l->from);
-    return STRAIT_OK;
+    if (said == 3) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it had begun", l->stage);
 }
 
 static void pause_ms(long ms) {

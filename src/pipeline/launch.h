@@ -12,7 +12,7 @@ struct strait_launched {
     pid_t pid;        // of a process; 0: a thread
     pthread_t thread; // valid when has_thread
     int has_thread;
-    int to, from; // pipes, open from start until met; 0: closed
+    int to, from; // pipes, open until go; 0: closed
     int ends[2];  // a thread's own ends
     struct strait_inproc_hub *hub;
 };
@@ -20,9 +20,12 @@ struct strait_launched {
 /* Starts a process of this program with the hidden command "stage", or, with `hub`, a thread. */
 strait_err strait_launch(int stage, struct strait_inproc_hub *hub, struct strait_launched *out);
 
-/* Says the start line and reads the answer; closes the pipes. */
+/* Says the start line and reads the answer. */
 strait_err strait_launch_meet(struct strait_launched *l, const strait_serve_start *start,
                               strait_fingerprint *key, char address[STRAIT_ADDRESS_MAX]);
+
+/* The conductor now knows the stage's key: it may dial. Closes the pipes. */
+strait_err strait_launch_go(struct strait_launched *l);
 
 /* How a process ended, in words, once it has: "was killed by signal 9"; NULL while it lives. Waits
  * up to wait_ms. Borrowed, valid until the next call in this thread. */

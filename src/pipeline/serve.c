@@ -113,12 +113,13 @@ static strait_err introduce(struct server *s, int in, int out, struct strait_inp
     STRAIT_TRY(strait_mesh_open(&config, &s->mesh));
     (void)snprintf(line, sizeof line, "stage-%d", s->start.stage);
     STRAIT_TRY(strait_mesh_listen(s->mesh, hub != NULL ? line : "127.0.0.1:0", address));
-    const strait_mesh_peer conductor = {
-        .name = "conductor", .key = s->start.conductor, .address = s->start.address};
-    STRAIT_TRY(strait_mesh_add(s->mesh, &conductor, &s->conductor));
     strait_fingerprint_text(strait_identity_fingerprint(s->identity), key);
     (void)snprintf(line, sizeof line, "%s %s\n", key, address);
-    return say_line(out, line);
+    STRAIT_TRY(say_line(out, line));
+    STRAIT_TRY(strait_serve_read_line(in, line)); // now the conductor knows our key
+    const strait_mesh_peer conductor = {
+        .name = "conductor", .key = s->start.conductor, .address = s->start.address};
+    return strait_mesh_add(s->mesh, &conductor, &s->conductor);
 }
 
 /* The neighbours: the order names one, and which side it is on. */

@@ -2,7 +2,8 @@
  *
  * Who started it hands it two file descriptors. It reads one line, where and who the conductor is;
  * it makes a key of its own, which never leaves it, and writes one line back: its fingerprint and
- * the address where its neighbour can dial it. From then on everything goes over the mesh. */
+ * the address where its neighbour can dial it. A second line lets it dial the conductor. From then
+ * on everything goes over the mesh. */
 #pragma once
 
 #include "net/hub.h"
