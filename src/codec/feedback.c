@@ -7,22 +7,15 @@ strait_err strait_feedback_plan(struct strait_feedback *fb, struct strait_codec 
     const int64_t rows = c->spec.rows, cols = c->spec.cols;
     if (c->spec.has_feedback) {
         STRAIT_TRY(strait_codec_add_state(c, "feedback", STRAIT_F32, rows, cols));
-        return strait_codec_add(c, rows, cols, &fb->sum);
+        return strait_codec_add(c, &(strait_codec_part){&fb->sum, rows, cols}, 1);
     }
-    return how->is_metered ? STRAIT_OK : strait_codec_add(c, rows, cols, &fb->excess);
+    return strait_codec_add(c, &(strait_codec_part){&fb->excess, rows, cols}, !how->is_metered);
 }
 
-strait_err strait_feedback_send(struct strait_feedback *fb, struct strait_codec *c,
-                                const strait_crossing *at, strait_tensor wire, strait_tensor x,
-                                const strait_lossy *how) {
+/* Sends x; `excess`, if it is there, becomes what was sent less x. */
+static strait_err send(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                       strait_tensor x, strait_tensor excess, const strait_lossy *how) {
     const struct strait_kernels *k = c->backend->kernels;
-    strait_tensor excess = fb->excess;
-    if (c->spec.has_feedback) {
-        excess = c->states[0].tensor;
-        STRAIT_TRY(k->cast(at->stream, fb->sum, x));
-        STRAIT_TRY(k->axpy(at->stream, fb->sum, -1.0f, excess));
-        x = fb->sum;
-    }
     STRAIT_TRY(how->pack(c, at, wire, x));
     if (excess.data == NULL) return STRAIT_OK;
     STRAIT_TRY(how->restore(c, at, excess, wire));
@@ -30,6 +23,17 @@ strait_err strait_feedback_send(struct strait_feedback *fb, struct strait_codec 
     if (how->is_metered) return STRAIT_OK;
     STRAIT_TRY(k->measure_rows(at->stream, strait_meter_stats(&c->meter, x.rows), x, excess));
     return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_PACK);
+}
+
+strait_err strait_feedback_send(struct strait_feedback *fb, struct strait_codec *c,
+                                const strait_crossing *at, strait_tensor wire, strait_tensor x,
+                                const strait_lossy *how) {
+    const struct strait_kernels *k = c->backend->kernels;
+    if (!c->spec.has_feedback) return send(c, at, wire, x, fb->excess, how);
+    const strait_tensor excess = c->states[0].tensor;
+    STRAIT_TRY(k->cast(at->stream, fb->sum, x));
+    STRAIT_TRY(k->axpy(at->stream, fb->sum, -1.0f, excess));
+    return send(c, at, wire, fb->sum, excess, how);
 }
 
 strait_err strait_feedback_metrics(struct strait_codec *c, struct strait_stream *s,

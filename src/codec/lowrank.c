@@ -46,23 +46,30 @@ static strait_tensor part_of(const struct strait_codec *c, strait_tensor wire, i
                            (int64_t)strait_payload_bytes(rows, c->spec.rank, bits)};
 }
 
+/* left and right of x, and where the next crossing starts. */
+static strait_err factor(struct strait_codec *c, const strait_crossing *at, strait_tensor x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct lowrank *st = c->state;
+    const strait_tensor warm = c->states[st->warm].tensor;
+    STRAIT_TRY(k->matmul(at->stream, st->left, x, warm, strait_ab));
+    STRAIT_TRY(k->orthonormalise(at->stream, st->left));
+    STRAIT_TRY(k->matmul(at->stream, st->right, x, st->left, strait_atb));
+    STRAIT_TRY(k->cast(at->stream, warm, st->right));
+    STRAIT_TRY(k->orthonormalise(at->stream, warm));
+    return k->axpy(at->stream, warm, ANEW, st->first);
+}
+
 static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                        strait_tensor x) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct lowrank *st = c->state;
-    const strait_tensor absent = {0}, warm = c->states[st->warm].tensor;
+    const strait_tensor absent = {0};
     const int bits = strait_codec_bits(&c->spec, strait_codec_sends(c));
     strait_pack_how how = strait_payload_how(c, at, bits);
-    STRAIT_TRY(k->matmul(at->stream, st->left, x, warm, STRAIT_AB));
-    STRAIT_TRY(k->orthonormalise(at->stream, st->left));
-    STRAIT_TRY(k->matmul(at->stream, st->right, x, st->left,
-                         (strait_matmul_how){.alpha = 1, .transpose_a = 1}));
+    STRAIT_TRY(factor(c, at, x));
     STRAIT_TRY(k->pack_rows(at->stream, part_of(c, wire, 0, bits), absent, st->left, how));
     how.stream++; // other random bits for the other factor
-    STRAIT_TRY(k->pack_rows(at->stream, part_of(c, wire, 1, bits), absent, st->right, how));
-    STRAIT_TRY(k->cast(at->stream, warm, st->right));
-    STRAIT_TRY(k->orthonormalise(at->stream, warm));
-    return k->axpy(at->stream, warm, ANEW, st->first);
+    return k->pack_rows(at->stream, part_of(c, wire, 1, bits), absent, st->right, how);
 }
 
 /* x = P Q' from the wire; stats of P's rows and of Q's go to the meter if asked for. */
@@ -79,7 +86,7 @@ static strait_err multiply(struct strait_codec *c, const strait_crossing *at, st
         if (is_metered)
             STRAIT_TRY(strait_meter_add(&c->meter, at->stream, factor.rows, STRAIT_METER_UNPACK));
     }
-    return k->matmul(at->stream, x, st->left, st->right, STRAIT_ABT);
+    return k->matmul(at->stream, x, st->left, st->right, strait_abt);
 }
 
 static strait_err restore(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
@@ -92,10 +99,9 @@ static const strait_lossy how_lossy = {.pack = pack, .restore = restore};
 static strait_err plan(struct strait_codec *c) {
     struct lowrank *st = c->state;
     const int64_t n = c->spec.rows, d = c->spec.cols, r = c->spec.rank;
+    const strait_codec_part parts[] = {{&st->left, n, r}, {&st->right, d, r}, {&st->first, d, r}};
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n > d ? n : d));
-    STRAIT_TRY(strait_codec_add(c, n, r, &st->left));
-    STRAIT_TRY(strait_codec_add(c, d, r, &st->right));
-    STRAIT_TRY(strait_codec_add(c, d, r, &st->first));
+    STRAIT_TRY(strait_codec_add(c, parts, sizeof parts / sizeof parts[0]));
     STRAIT_TRY(strait_feedback_plan(&st->feedback, c, &how_lossy));
     st->warm = c->n_states;
     return strait_codec_add_state(c, "warm", STRAIT_F32, d, r);

@@ -6,18 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
-strait_err strait_codec_add(struct strait_codec *c, int64_t rows, int64_t cols,
-                            strait_tensor *where) {
-    return strait_slab_add(&c->slab, STRAIT_F32, rows, cols, where);
+strait_err strait_codec_add(struct strait_codec *c, const strait_codec_part *parts, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        STRAIT_TRY(
+            strait_slab_add(&c->slab, STRAIT_F32, parts[i].rows, parts[i].cols, parts[i].where));
+    return STRAIT_OK;
 }
 
-strait_err strait_codec_add_slots(struct strait_codec *c, int64_t cols, strait_tensor *where) {
-    return strait_codec_add(c, c->spec.rows * c->spec.n_slots, cols, where);
+int64_t strait_codec_slot_rows(const struct strait_codec *c) {
+    return c->spec.rows * c->spec.n_slots;
 }
 
-strait_err strait_codec_add_grad_slots(struct strait_codec *c, int64_t cols, strait_tensor *where) {
-    return strait_codec_add(c, c->spec.rows * (c->spec.can_defer ? c->spec.n_slots : 1), cols,
-                            where);
+int64_t strait_codec_grad_slot_rows(const struct strait_codec *c) {
+    return c->spec.can_defer ? strait_codec_slot_rows(c) : c->spec.rows;
 }
 
 strait_tensor strait_codec_slot(const struct strait_codec *c, strait_tensor slots, int slot) {
@@ -40,8 +41,8 @@ strait_err strait_codec_add_param(struct strait_codec *c, const char *name, stra
     strait_param *p = &c->params[c->n_params++];
     full_name(c, name, p->name);
     p->role = role;
-    STRAIT_TRY(strait_codec_add(c, rows, cols, &p->value));
-    return strait_codec_add(c, rows, cols, &p->grad);
+    const strait_codec_part parts[] = {{&p->value, rows, cols}, {&p->grad, rows, cols}};
+    return strait_codec_add(c, parts, 2);
 }
 
 strait_err strait_codec_add_state(struct strait_codec *c, const char *name, strait_dtype dtype,

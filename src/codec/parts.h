@@ -5,20 +5,25 @@
 #include "codec/codec.h"
 
 /* y = a b, a b^T, a^T b; and the same added to y. */
-static const strait_matmul_how STRAIT_AB = {.alpha = 1};
-static const strait_matmul_how STRAIT_ABT = {.alpha = 1, .transpose_b = 1};
-static const strait_matmul_how STRAIT_ADD_AB = {.alpha = 1, .beta = 1};
-static const strait_matmul_how STRAIT_ADD_ABT = {.alpha = 1, .beta = 1, .transpose_b = 1};
-static const strait_matmul_how STRAIT_ADD_ATB = {.alpha = 1, .beta = 1, .transpose_a = 1};
+static const strait_matmul_how strait_ab = {.alpha = 1};
+static const strait_matmul_how strait_abt = {.alpha = 1, .transpose_b = 1};
+static const strait_matmul_how strait_atb = {.alpha = 1, .transpose_a = 1};
+static const strait_matmul_how strait_add_ab = {.alpha = 1, .beta = 1};
+static const strait_matmul_how strait_add_abt = {.alpha = 1, .beta = 1, .transpose_b = 1};
+static const strait_matmul_how strait_add_atb = {.alpha = 1, .beta = 1, .transpose_a = 1};
 
-/* While planning: an f32 tensor of this half. `where` stays put, usually in c->state. */
-strait_err strait_codec_add(struct strait_codec *c, int64_t rows, int64_t cols,
-                            strait_tensor *where);
+/* While planning: f32 tensors of this half. `where` stays put, usually in c->state. */
+typedef struct strait_codec_part {
+    strait_tensor *where;
+    int64_t rows, cols;
+} strait_codec_part;
 
-/* The same for every slot: [n_slots rows x cols]; for every slot whose gradient waits for
- * param_grads: the same, or one where nothing is deferred. */
-strait_err strait_codec_add_slots(struct strait_codec *c, int64_t cols, strait_tensor *where);
-strait_err strait_codec_add_grad_slots(struct strait_codec *c, int64_t cols, strait_tensor *where);
+strait_err strait_codec_add(struct strait_codec *c, const strait_codec_part *parts, size_t n);
+
+/* Rows of a tensor with room for every slot; for every slot whose gradient waits for param_grads,
+ * which is one where nothing is deferred. And the rows of one slot in them. */
+int64_t strait_codec_slot_rows(const struct strait_codec *c);
+int64_t strait_codec_grad_slot_rows(const struct strait_codec *c);
 strait_tensor strait_codec_slot(const struct strait_codec *c, strait_tensor slots, int slot);
 strait_tensor strait_codec_grad_slot(const struct strait_codec *c, strait_tensor slots, int slot);
 

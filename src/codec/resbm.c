@@ -70,16 +70,19 @@ static strait_err plan(struct strait_codec *c) {
     if (is_fused(&c->spec)) return STRAIT_OK;
     STRAIT_TRY(strait_codec_add_param(c, "W1", STRAIT_ROLE_MATRIX, m, in));
     STRAIT_TRY(strait_codec_add_param(c, "W2", STRAIT_ROLE_MATRIX, out, m));
-    STRAIT_TRY(strait_codec_add_slots(c, in, &st->seen));
-    STRAIT_TRY(strait_codec_add_slots(c, m, &st->a));
-    STRAIT_TRY(strait_codec_add_grad_slots(c, out, &st->d_out));
-    STRAIT_TRY(strait_codec_add_grad_slots(c, m, &st->d_a));
-    STRAIT_TRY(strait_codec_add(c, n, m, &st->h));
-    STRAIT_TRY(strait_codec_add(c, n, k, &st->code));
-    if (!is_head) return STRAIT_OK;
-    STRAIT_TRY(strait_codec_add(c, n, d, &st->normed));
-    STRAIT_TRY(strait_codec_add(c, n, d, &st->d_normed));
-    return strait_codec_add(c, n, 1, &st->rstd);
+    const strait_codec_part parts[] = {
+        {&st->seen, strait_codec_slot_rows(c), in},
+        {&st->a, strait_codec_slot_rows(c), m},
+        {&st->d_out, strait_codec_grad_slot_rows(c), out},
+        {&st->d_a, strait_codec_grad_slot_rows(c), m},
+        {&st->h, n, m},
+        {&st->code, n, k},
+        {&st->normed, n, d}, // from here on for the head
+        {&st->d_normed, n, d},
+        {&st->rstd, n, 1},
+    };
+    const size_t n_parts = sizeof parts / sizeof parts[0];
+    return strait_codec_add(c, parts, is_head ? n_parts : n_parts - 3);
 }
 
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
@@ -104,10 +107,10 @@ static strait_err widen(struct strait_codec *c, const strait_crossing *at, strai
     const struct strait_kernels *k = c->backend->kernels;
     const struct resbm *st = c->state;
     const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
-    STRAIT_TRY(k->matmul(at->stream, a, in, c->params[W1].value, STRAIT_ABT));
+    STRAIT_TRY(k->matmul(at->stream, a, in, c->params[W1].value, strait_abt));
     STRAIT_TRY(k->silu(at->stream, st->h, a));
     STRAIT_TRY(k->resize_cols(at->stream, y, x));
-    return k->matmul(at->stream, y, st->h, c->params[W2].value, STRAIT_ADD_ABT);
+    return k->matmul(at->stream, y, st->h, c->params[W2].value, strait_add_abt);
 }
 
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -135,7 +138,7 @@ static strait_err inner_grad(struct strait_codec *c, const strait_crossing *at,
                              strait_tensor d_out) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct resbm *st = c->state;
-    STRAIT_TRY(k->matmul(at->stream, st->h, d_out, c->params[W2].value, STRAIT_AB));
+    STRAIT_TRY(k->matmul(at->stream, st->h, d_out, c->params[W2].value, strait_ab));
     return k->silu_back(at->stream, strait_codec_grad_slot(c, st->d_a, at->slot), st->h,
                         strait_codec_slot(c, st->a, at->slot));
 }
@@ -149,7 +152,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     STRAIT_TRY(inner_grad(c, at, g));
     STRAIT_TRY(k->resize_cols(at->stream, st->code, g));
     STRAIT_TRY(k->matmul(at->stream, st->code, strait_codec_grad_slot(c, st->d_a, at->slot),
-                         c->params[W1].value, STRAIT_ADD_AB));
+                         c->params[W1].value, strait_add_ab));
     return strait_payload_pack(c, at, wire, st->code);
 }
 
@@ -163,7 +166,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     STRAIT_TRY(strait_payload_unpack(c, at, d_z, wire));
     STRAIT_TRY(inner_grad(c, at, d_z));
     STRAIT_TRY(k->matmul(at->stream, st->d_normed, strait_codec_grad_slot(c, st->d_a, at->slot),
-                         c->params[W1].value, STRAIT_AB));
+                         c->params[W1].value, strait_ab));
     STRAIT_TRY(norm(c, at));
     STRAIT_TRY(k->resize_cols(at->stream, d_x, d_z));
     return k->rmsnorm_back(at->stream, d_x, absent, st->d_normed,
@@ -179,9 +182,9 @@ static strait_err param_grads(struct strait_codec *c, const strait_crossing *at)
     const strait_tensor in = is_head ? st->normed : strait_codec_slot(c, st->seen, at->slot);
     STRAIT_TRY(k->silu(at->stream, st->h, strait_codec_slot(c, st->a, at->slot)));
     STRAIT_TRY(k->matmul(at->stream, c->params[W2].grad,
-                         strait_codec_grad_slot(c, st->d_out, at->slot), st->h, STRAIT_ADD_ATB));
+                         strait_codec_grad_slot(c, st->d_out, at->slot), st->h, strait_add_atb));
     return k->matmul(at->stream, c->params[W1].grad, strait_codec_grad_slot(c, st->d_a, at->slot),
-                     in, STRAIT_ADD_ATB);
+                     in, strait_add_atb);
 }
 
 extern const struct strait_codec_ops strait_codec_resbm;

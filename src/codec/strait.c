@@ -65,10 +65,11 @@ static size_t wire_bytes(const strait_codec_spec *spec, strait_direction directi
 static strait_err plan_head(struct strait_codec *c) {
     struct strait_state *st = c->state;
     const int64_t k = c->spec.keep, d = c->spec.cols;
+    const strait_codec_part parts[] = {{&st->delta, strait_codec_slot_rows(c), d},
+                                       {&st->d_u, strait_codec_grad_slot_rows(c), k},
+                                       {&st->u, c->spec.rows, k}};
     STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_MATRIX, k, d));
-    STRAIT_TRY(strait_codec_add_slots(c, d, &st->delta));
-    STRAIT_TRY(strait_codec_add_grad_slots(c, k, &st->d_u));
-    return strait_codec_add(c, c->spec.rows, k, &st->u);
+    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
 static strait_err plan_tail(struct strait_codec *c) {
@@ -76,21 +77,25 @@ static strait_err plan_tail(struct strait_codec *c) {
     const strait_codec_spec *spec = &c->spec;
     const int64_t n = spec->rows, k = spec->keep, d = spec->cols, m = spec->hidden,
                   r = spec->anchors;
+    const int64_t grads = strait_codec_grad_slot_rows(c);
+    const strait_codec_part parts[] = {
+        {&st->z, strait_codec_slot_rows(c), k},
+        {&st->d_x, grads, d},
+        {&st->d_a, grads, m},
+        {&st->normed, n, k},
+        {&st->rstd, n, 1},
+        {&st->a, n, m},
+        {&st->h, n, m},
+        {&st->anchors, n, r},
+        {&st->d_anchors, n, r},
+        {&st->d_z, n, k},
+    };
     STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_MATRIX, d, k));
     STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_MATRIX, m, k));
     STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_MATRIX, d, m));
     STRAIT_TRY(strait_codec_add_param(c, "T", STRAIT_ROLE_EMBEDDING, spec->vocab, r));
     STRAIT_TRY(strait_codec_add_param(c, "P", STRAIT_ROLE_MATRIX, d, r));
-    STRAIT_TRY(strait_codec_add_slots(c, k, &st->z));
-    STRAIT_TRY(strait_codec_add_grad_slots(c, d, &st->d_x));
-    STRAIT_TRY(strait_codec_add_grad_slots(c, m, &st->d_a));
-    STRAIT_TRY(strait_codec_add(c, n, k, &st->normed));
-    STRAIT_TRY(strait_codec_add(c, n, 1, &st->rstd));
-    STRAIT_TRY(strait_codec_add(c, n, m, &st->a));
-    STRAIT_TRY(strait_codec_add(c, n, m, &st->h));
-    STRAIT_TRY(strait_codec_add(c, n, r, &st->anchors));
-    STRAIT_TRY(strait_codec_add(c, n, r, &st->d_anchors));
-    return strait_codec_add(c, n, k, &st->d_z);
+    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
 static strait_err plan(struct strait_codec *c) {
@@ -138,7 +143,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot);
     STRAIT_TRY(k->cast(at->stream, delta, y));
     STRAIT_TRY(k->axpy(at->stream, delta, -1.0f, at->input));
-    STRAIT_TRY(k->matmul(at->stream, st->u, delta, c->params[E].value, STRAIT_ABT));
+    STRAIT_TRY(k->matmul(at->stream, st->u, delta, c->params[E].value, strait_abt));
     if (c->peer != NULL) {
         const struct strait_state *tail = c->peer->state;
         const strait_tensor z = strait_codec_slot(c->peer, tail->z, at->slot);
@@ -154,7 +159,7 @@ static strait_err look(struct strait_codec *c, const strait_crossing *at) {
     const strait_tensor absent = {0};
     STRAIT_TRY(k->rmsnorm(at->stream, st->normed, absent, st->rstd,
                           strait_codec_slot(c, st->z, at->slot), absent, absent, NORM_EPSILON));
-    return k->matmul(at->stream, st->a, st->normed, c->params[V].value, STRAIT_ABT);
+    return k->matmul(at->stream, st->a, st->normed, c->params[V].value, strait_abt);
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
@@ -165,10 +170,10 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
     STRAIT_TRY(look(c, at));
     STRAIT_TRY(k->silu(at->stream, st->h, st->a));
-    STRAIT_TRY(k->matmul(at->stream, x, z, c->params[D].value, STRAIT_ABT));
-    STRAIT_TRY(k->matmul(at->stream, x, st->h, c->params[W].value, STRAIT_ADD_ABT));
+    STRAIT_TRY(k->matmul(at->stream, x, z, c->params[D].value, strait_abt));
+    STRAIT_TRY(k->matmul(at->stream, x, st->h, c->params[W].value, strait_add_abt));
     STRAIT_TRY(k->embed(at->stream, st->anchors, c->params[T].value, at->tokens));
-    return k->matmul(at->stream, x, st->anchors, c->params[P].value, STRAIT_ADD_ABT);
+    return k->matmul(at->stream, x, st->anchors, c->params[P].value, strait_add_abt);
 }
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
@@ -176,7 +181,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     const struct strait_state *st = c->state;
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, d_u, wire));
-    return c->backend->kernels->matmul(at->stream, d_y, d_u, c->params[E].value, STRAIT_AB);
+    return c->backend->kernels->matmul(at->stream, d_y, d_u, c->params[E].value, strait_ab);
 }
 
 static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
@@ -186,20 +191,27 @@ static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, 
                                        (strait_matmul_how){.alpha = -1, .beta = 1});
 }
 
-static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
-                            strait_tensor d_x) {
+/* d_z, as far as it comes through x; d_a on the way. */
+static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_state *st = c->state;
     const strait_tensor absent = {0};
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
-    STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_x, at->slot), d_x));
     STRAIT_TRY(look(c, at));
-    STRAIT_TRY(k->matmul(at->stream, st->h, d_x, c->params[W].value, STRAIT_AB));
+    STRAIT_TRY(k->matmul(at->stream, st->h, d_x, c->params[W].value, strait_ab));
     STRAIT_TRY(k->silu_back(at->stream, d_a, st->h, st->a));
-    STRAIT_TRY(k->matmul(at->stream, st->normed, d_a, c->params[V].value, STRAIT_AB));
-    STRAIT_TRY(k->matmul(at->stream, st->d_z, d_x, c->params[D].value, STRAIT_AB));
-    STRAIT_TRY(k->rmsnorm_back(at->stream, st->d_z, absent, st->normed,
-                               strait_codec_slot(c, st->z, at->slot), absent, st->rstd));
+    STRAIT_TRY(k->matmul(at->stream, st->normed, d_a, c->params[V].value, strait_ab));
+    STRAIT_TRY(k->matmul(at->stream, st->d_z, d_x, c->params[D].value, strait_ab));
+    return k->rmsnorm_back(at->stream, st->d_z, absent, st->normed,
+                           strait_codec_slot(c, st->z, at->slot), absent, st->rstd);
+}
+
+static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                            strait_tensor d_x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_state *st = c->state;
+    STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_x, at->slot), d_x));
+    STRAIT_TRY(code_grad(c, at, d_x));
     if (c->peer != NULL) {
         const struct strait_state *head = c->peer->state;
         const strait_tensor d_u = strait_codec_grad_slot(c->peer, head->d_u, at->slot);
@@ -212,11 +224,21 @@ static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) 
     const struct strait_state *st = c->state;
     return c->backend->kernels->matmul(at->stream, c->params[E].grad,
                                        strait_codec_grad_slot(c, st->d_u, at->slot),
-                                       strait_codec_slot(c, st->delta, at->slot), STRAIT_ADD_ATB);
+                                       strait_codec_slot(c, st->delta, at->slot), strait_add_atb);
 }
 
-static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
-    if (c->half == STRAIT_HEAD) return head_grads(c, at);
+static strait_err anchor_grads(struct strait_codec *c, const strait_crossing *at,
+                               strait_tensor d_x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_state *st = c->state;
+    const strait_param *p = c->params;
+    STRAIT_TRY(k->embed(at->stream, st->anchors, p[T].value, at->tokens));
+    STRAIT_TRY(k->matmul(at->stream, p[P].grad, d_x, st->anchors, strait_add_atb));
+    STRAIT_TRY(k->matmul(at->stream, st->d_anchors, d_x, p[P].value, strait_ab));
+    return k->embed_back(at->stream, p[T].grad, st->d_anchors, at->tokens);
+}
+
+static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_state *st = c->state;
     const strait_param *p = c->params;
@@ -225,13 +247,14 @@ static strait_err param_grads(struct strait_codec *c, const strait_crossing *at)
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
     STRAIT_TRY(look(c, at));
     STRAIT_TRY(k->silu(at->stream, st->h, st->a));
-    STRAIT_TRY(k->matmul(at->stream, p[D].grad, d_x, z, STRAIT_ADD_ATB));
-    STRAIT_TRY(k->matmul(at->stream, p[W].grad, d_x, st->h, STRAIT_ADD_ATB));
-    STRAIT_TRY(k->matmul(at->stream, p[V].grad, d_a, st->normed, STRAIT_ADD_ATB));
-    STRAIT_TRY(k->embed(at->stream, st->anchors, p[T].value, at->tokens));
-    STRAIT_TRY(k->matmul(at->stream, p[P].grad, d_x, st->anchors, STRAIT_ADD_ATB));
-    STRAIT_TRY(k->matmul(at->stream, st->d_anchors, d_x, p[P].value, STRAIT_AB));
-    return k->embed_back(at->stream, p[T].grad, st->d_anchors, at->tokens);
+    STRAIT_TRY(k->matmul(at->stream, p[D].grad, d_x, z, strait_add_atb));
+    STRAIT_TRY(k->matmul(at->stream, p[W].grad, d_x, st->h, strait_add_atb));
+    STRAIT_TRY(k->matmul(at->stream, p[V].grad, d_a, st->normed, strait_add_atb));
+    return anchor_grads(c, at, d_x);
+}
+
+static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
+    return c->half == STRAIT_HEAD ? head_grads(c, at) : tail_grads(c, at);
 }
 
 extern const struct strait_codec_ops strait_codec_strait;

@@ -72,11 +72,12 @@ static strait_err plan(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_state(c, "basis", STRAIT_F32, d, k));
     STRAIT_TRY(strait_codec_add_state(c, "book", STRAIT_I32, 1, BOOK_ENTRIES));
     if (strait_subspace_gathers(c)) STRAIT_TRY(strait_codec_add_state(c, "gram", STRAIT_F32, d, k));
-    if (owns_fixed(c)) STRAIT_TRY(strait_codec_add(c, c->spec.vocab, d, &st->fixed));
-    STRAIT_TRY(strait_codec_add(c, n, d, &st->wide));
-    STRAIT_TRY(strait_codec_add(c, n, k, &st->code));
-    STRAIT_TRY(strait_codec_add(c, k, c->spec.widest, &st->narrow));
-    return strait_codec_add(c, k, k, &st->turn);
+    const strait_codec_part parts[] = {{&st->wide, n, d},
+                                       {&st->code, n, k},
+                                       {&st->narrow, k, c->spec.widest},
+                                       {&st->turn, k, k},
+                                       {&st->fixed, c->spec.vocab, d}};
+    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0] - !owns_fixed(c));
 }
 
 /* T_fixed, the same on every stage. */
@@ -116,22 +117,28 @@ static strait_err join(struct strait_codec *c) {
     return STRAIT_OK;
 }
 
+/* The code of x; wide becomes T_fixed - x, then what of it lies outside the subspace. */
+static strait_err encode(struct strait_codec *c, const strait_crossing *at, strait_tensor x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_subspace *st = c->state;
+    const strait_tensor basis = c->states[BASIS].tensor;
+    STRAIT_TRY(k->embed(at->stream, st->wide, st->fixed, at->tokens));
+    STRAIT_TRY(k->axpy(at->stream, st->wide, -1.0f, x));
+    STRAIT_TRY(k->matmul(at->stream, st->code, st->wide, basis, (strait_matmul_how){.alpha = -1}));
+    return k->matmul(at->stream, st->wide, st->code, basis, strait_add_abt);
+}
+
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor x) {
     if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, x);
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    const strait_tensor basis = c->states[BASIS].tensor, absent = {0};
     if (st->fixed.data == NULL)
         return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: crossed before it was joined",
                            c->spec.boundary);
-    /* wide holds T_fixed - X, then what of it lies outside the subspace. */
-    STRAIT_TRY(k->embed(at->stream, st->wide, st->fixed, at->tokens));
-    STRAIT_TRY(k->axpy(at->stream, st->wide, -1.0f, x));
-    STRAIT_TRY(k->matmul(at->stream, st->code, st->wide, basis, (strait_matmul_how){.alpha = -1}));
-    STRAIT_TRY(
-        k->pack_rows(at->stream, wire, absent, st->code, strait_payload_how(c, at, c->spec.bits)));
-    STRAIT_TRY(k->matmul(at->stream, st->wide, st->code, basis, STRAIT_ADD_ABT));
+    STRAIT_TRY(encode(c, at, x));
+    STRAIT_TRY(k->pack_rows(at->stream, wire, (strait_tensor){0}, st->code,
+                            strait_payload_how(c, at, c->spec.bits)));
     STRAIT_TRY(k->measure_rows(at->stream, strait_meter_stats(&c->meter, x.rows), x, st->wide));
     return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_PACK);
 }
@@ -143,7 +150,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     const struct strait_subspace *st = c->state;
     STRAIT_TRY(strait_payload_unpack(c, at, st->code, wire));
     STRAIT_TRY(k->embed(at->stream, x, st->fixed, at->tokens));
-    return k->matmul(at->stream, x, st->code, c->states[BASIS].tensor, STRAIT_ADD_ABT);
+    return k->matmul(at->stream, x, st->code, c->states[BASIS].tensor, strait_add_abt);
 }
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -151,9 +158,9 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, g);
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    STRAIT_TRY(k->matmul(at->stream, st->code, g, c->states[BASIS].tensor, STRAIT_AB));
+    STRAIT_TRY(k->matmul(at->stream, st->code, g, c->states[BASIS].tensor, strait_ab));
     if (strait_subspace_gathers(c))
-        STRAIT_TRY(k->matmul(at->stream, c->states[GRAM].tensor, g, st->code, STRAIT_ADD_ATB));
+        STRAIT_TRY(k->matmul(at->stream, c->states[GRAM].tensor, g, st->code, strait_add_atb));
     return strait_payload_pack(c, at, wire, st->code);
 }
 
@@ -163,7 +170,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     const struct strait_subspace *st = c->state;
     STRAIT_TRY(strait_payload_unpack(c, at, st->code, wire));
     return c->backend->kernels->matmul(at->stream, d_x, st->code, c->states[BASIS].tensor,
-                                       STRAIT_ABT);
+                                       strait_abt);
 }
 
 static strait_err project_gradients(struct strait_codec *c, struct strait_stream *s,

@@ -5,8 +5,6 @@
 
 #include <math.h>
 
-static const strait_matmul_how ATB = {.alpha = 1, .transpose_a = 1};
-
 strait_tensor strait_subspace_basis(const struct strait_codec *c) {
     return c->states[BASIS].tensor;
 }
@@ -42,30 +40,31 @@ static strait_err project_matrix(struct strait_codec *c, struct strait_stream *s
                            "%lld outputs, the width is %lld",
                            (long long)w.rows, (long long)basis.rows);
     STRAIT_TRY(narrow_for(c, w, &narrow));
-    STRAIT_TRY(k->matmul(s, narrow, basis, w, ATB));
-    return k->matmul(s, w, basis, narrow, STRAIT_AB);
+    STRAIT_TRY(k->matmul(s, narrow, basis, w, strait_atb));
+    return k->matmul(s, w, basis, narrow, strait_ab);
 }
 
-/* Rows of an embedding [vocab x d]: on the subspace, or T_fixed and a part in the subspace. */
-static strait_err project_rows(struct strait_codec *c, struct strait_stream *s, strait_tensor t,
-                               strait_subspace_kind kind) {
+/* Rows from `row` on: on the subspace, or T_fixed and a part in the subspace. */
+static strait_err project_part(struct strait_codec *c, struct strait_stream *s, strait_tensor part,
+                               int64_t row, strait_subspace_kind kind) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
     const strait_tensor basis = c->states[BASIS].tensor;
-    const int is_weight = kind == STRAIT_SUBSPACE_WEIGHT;
+    const strait_tensor code = strait_tensor_rows(st->code, 0, part.rows);
+    STRAIT_TRY(k->matmul(s, code, part, basis, strait_ab));
+    if (kind != STRAIT_SUBSPACE_WEIGHT) return k->matmul(s, part, code, basis, strait_abt);
+    const strait_tensor fixed = strait_tensor_rows(st->fixed, row, part.rows);
+    STRAIT_TRY(k->matmul(s, code, fixed, basis, (strait_matmul_how){.alpha = -1, .beta = 1}));
+    STRAIT_TRY(k->cast(s, part, fixed));
+    return k->matmul(s, part, code, basis, strait_add_abt);
+}
+
+/* An embedding [vocab x d], as many rows at a time as the code has. */
+static strait_err project_rows(struct strait_codec *c, struct strait_stream *s, strait_tensor t,
+                               strait_subspace_kind kind) {
     for (int64_t row = 0; row < t.rows; row += c->spec.rows) {
         const int64_t left = t.rows - row, n = left < c->spec.rows ? left : c->spec.rows;
-        const strait_tensor part = strait_tensor_rows(t, row, n);
-        const strait_tensor code = strait_tensor_rows(st->code, 0, n);
-        STRAIT_TRY(k->matmul(s, code, part, basis, STRAIT_AB));
-        if (!is_weight) {
-            STRAIT_TRY(k->matmul(s, part, code, basis, STRAIT_ABT));
-            continue;
-        }
-        const strait_tensor fixed = strait_tensor_rows(st->fixed, row, n);
-        STRAIT_TRY(k->matmul(s, code, fixed, basis, (strait_matmul_how){.alpha = -1, .beta = 1}));
-        STRAIT_TRY(k->cast(s, part, fixed));
-        STRAIT_TRY(k->matmul(s, part, code, basis, STRAIT_ADD_ABT));
+        STRAIT_TRY(project_part(c, s, strait_tensor_rows(t, row, n), row, kind));
     }
     return STRAIT_OK;
 }
@@ -84,14 +83,14 @@ static strait_err rotate_code(struct strait_codec *c, struct strait_stream *s, s
     if (role == STRAIT_ROLE_WRITES_RESIDUAL) {
         strait_tensor narrow;
         STRAIT_TRY(narrow_for(c, t, &narrow));
-        STRAIT_TRY(k->matmul(s, narrow, st->turn, t, ATB));
+        STRAIT_TRY(k->matmul(s, narrow, st->turn, t, strait_atb));
         return k->cast(s, t, narrow);
     }
     for (int64_t row = 0; row < t.rows; row += c->spec.rows) {
         const int64_t left = t.rows - row, n = left < c->spec.rows ? left : c->spec.rows;
         const strait_tensor part = strait_tensor_rows(t, row, n);
         const strait_tensor code = strait_tensor_rows(st->code, 0, n);
-        STRAIT_TRY(k->matmul(s, code, part, st->turn, STRAIT_AB));
+        STRAIT_TRY(k->matmul(s, code, part, st->turn, strait_ab));
         STRAIT_TRY(k->cast(s, part, code));
     }
     return STRAIT_OK;
