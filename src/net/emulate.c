@@ -69,7 +69,7 @@ int64_t strait_emulate_room_ns(const struct strait_emulate *e) {
 
 size_t strait_emulate_in_flight(const strait_emulate_spec *spec) {
     if (!strait_emulate_is_on(spec)) return SMALLEST_FLIGHT;
-    const int n_trips = spec->loss > 0 ? 3 : 1; // what waits behind a repair is under way too
+    const int64_t n_trips = spec->loss > 0 ? 3 : 1; // what waits behind a repair is under way too
     const double seconds = (double)(2 * n_trips * spec->delay_ns + spec->jitter_ns) * 1e-9 +
                            2e-9 * LEAD_NS;
     const double bytes = spec->rate_bps > 0 ? spec->rate_bps / 8 * seconds : (double)(1 << 24);

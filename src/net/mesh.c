@@ -44,6 +44,7 @@ strait_err strait_mesh_open(const strait_mesh_config *config, struct strait_mesh
     STRAIT_TRY_GOTO(err, fail,
                     strait_transport_open(config->scheme, &strait_mesh_events, mesh,
                                           &mesh->config.transport, &mesh->t));
+    mesh->config.transport = mesh->t->config; // with its defaults
     if (pthread_create(&mesh->thread, NULL, strait_mesh_thread, mesh) != 0) {
         err = STRAIT_FAIL(STRAIT_ENOMEM, "no thread for the network can be started");
         goto fail;
@@ -213,7 +214,11 @@ int strait_mesh_is_up(struct strait_mesh *mesh, int peer) {
     return is_up;
 }
 
-static strait_err check_message(const struct strait_msg *msg) {
+static strait_err check_message(const struct strait_mesh *mesh, const struct strait_msg *msg) {
+    const size_t size_max = mesh->config.transport.message_max;
+    if (msg->size > size_max)
+        return STRAIT_FAIL(STRAIT_EINVAL, "message of %zu bytes, expected at most %zu", msg->size,
+                           size_max);
     if (msg->type < STRAIT_MSG_FIRST)
         return STRAIT_FAIL(STRAIT_EINVAL, "message of type %d, expected %d to 255", msg->type,
                            STRAIT_MSG_FIRST);
@@ -227,7 +232,7 @@ static strait_err check_message(const struct strait_msg *msg) {
 static strait_err enqueue(struct strait_mesh *mesh, int peer, int64_t until_ns,
                           struct strait_msg **msg) {
     struct strait_mesh_member *m = NULL;
-    STRAIT_TRY(check_message(*msg));
+    STRAIT_TRY(check_message(mesh, *msg));
     STRAIT_TRY(find(mesh, peer, &m));
     while (strait_lanes_is_full(&m->out, *msg, mesh->config.queue_bytes))
         if (until_ns == 0 || !wait_until(mesh, &mesh->changed, until_ns)) return STRAIT_EAGAIN;

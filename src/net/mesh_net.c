@@ -6,7 +6,8 @@
 #include <string.h>
 
 enum {
-    NS_PER_MS = 1000000
+    NS_PER_MS = 1000000,
+    DRAIN_MAX = 64 // messages sent in one go before the loop turns to what arrives
 };
 
 /* ---- what the transport tells ---- */
@@ -56,7 +57,11 @@ static void announce(struct strait_mesh *mesh, const struct strait_mesh_member *
 /* Gives the link what it takes. */
 static void drain(struct strait_mesh *mesh, struct strait_mesh_member *m) {
     strait_err err = STRAIT_OK;
-    while (m->link != NULL && err == STRAIT_OK) {
+    for (int n = 0; m->link != NULL && err == STRAIT_OK; n++) {
+        if (n == DRAIN_MAX) {
+            mesh->t->ops->wake(mesh->t); // there is more
+            return;
+        }
         pthread_mutex_lock(&mesh->mutex);
         struct strait_msg *msg = m->is_up ? strait_lanes_pop(&m->out) : NULL;
         pthread_mutex_unlock(&mesh->mutex);

@@ -29,6 +29,8 @@ struct tcp {
     int alarm_fd;
     int64_t alarm_ns; // what it is set to
     int n_streams;
+    uv_tcp_t dump; // takes connections there is no memory for
+    int is_dumping;
 };
 
 struct tcp_link {
@@ -158,12 +160,28 @@ static void address_text(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]) {
 
 /* ---- listening ---- */
 
+static void on_dumped(uv_handle_t *handle) {
+    ((struct tcp *)handle->data)->is_dumping = 0;
+}
+
+/* A connection that nobody accepts would stop the listener for good. */
+static void dump(struct tcp *self, uv_stream_t *listener) {
+    if (self->is_dumping || uv_tcp_init(&self->loop, &self->dump) != 0) return;
+    self->is_dumping = 1;
+    self->dump.data = self;
+    (void)uv_accept(listener, (uv_stream_t *)&self->dump);
+    uv_close((uv_handle_t *)&self->dump, on_dumped);
+}
+
 static void on_stranger(uv_stream_t *listener, int status) {
     struct strait_transport *t = listener->data;
     struct tcp *self = t->state;
     struct strait_conn *c = NULL;
-    if (status != 0 || strait_conn_open(&self->loop, t, &strait_bundle_conn_events, 1, NULL, &c))
+    if (status != 0) return;
+    if (strait_conn_open(&self->loop, t, &strait_bundle_conn_events, 1, NULL, &c) != STRAIT_OK) {
+        dump(self, listener);
         return;
+    }
     c->next = self->bundles.strangers;
     self->bundles.strangers = c;
     self->bundles.n_strangers++;

@@ -1,4 +1,6 @@
-/* transport_trust.c - whom every transport turns away, and that both sides are told why. */
+/* transport_trust.c - whom every transport turns away, that both sides are told why, and what
+ * happens when memory runs out at any point. */
+#include "base/alloc.h"
 #include "contract/transport_rig.h"
 
 static struct rig r;
@@ -53,8 +55,45 @@ static void test_other_run(void **state) {
     CHECK(strstr(r.b.words_refused, "belongs to run 0102030405") != NULL);
 }
 
-#define ALL(scheme) \
-    ON(scheme, test_unknown_key), ON(scheme, test_other_key_answers), ON(scheme, test_other_run)
+static int is_settled(const struct rig *x) {
+    return x->b.n_got > 0 || x->a.n_closed > 0 || x->b.n_closed > 0 || x->b.n_refused > 0;
+}
+
+static void send_greeting(struct rig_node *node) {
+    struct strait_msg *msg = NULL;
+    if (strait_msg_open(node->t->config.pool, 20, 300000, &msg) != STRAIT_OK) return;
+    memset(msg->body, 7, msg->size);
+    (void)strait_link_send(node->link, &msg);
+    strait_msg_close(&msg);
+}
+
+/* Whichever allocation fails, both sides end tidily; the sanitizers look for what is left. */
+static void test_memory_runs_out(void **state) {
+    int is_complete = 0;
+    for (int n = 1; !is_complete; n++) {
+        CHECK(n < 200);
+        if (n > 1) rig_open(&r, *state);
+        r.config.handshake_ms = 150;
+        r.config.dead_ms = 150;
+        r.config.beat_ms = 20;
+        r.config.linger_ms = 50;
+        r.a.on_open = send_greeting;
+        rig_start(&r);
+        strait_alloc_fail_at(n);
+        const strait_dial_how how = {.expected = strait_identity_fingerprint(r.b.identity)};
+        struct strait_link *link = NULL;
+        if (strait_transport_dial(r.a.t, r.b.address, how, &link) == STRAIT_OK)
+            (void)rig_drive(&r, is_settled, 1000);
+        is_complete = r.b.n_got > 0 && r.a.n_closed == 0;
+        strait_alloc_fail_at(0);
+        rig_close(&r);
+    }
+    rig_open(&r, *state); // for tear_down
+}
+
+#define ALL(scheme)                                                                               \
+    ON(scheme, test_unknown_key), ON(scheme, test_other_key_answers), ON(scheme, test_other_run), \
+        ON(scheme, test_memory_runs_out)
 
 int main(void) {
     const struct CMUnitTest tests[] = {ALL("inproc"), ALL("tls")};

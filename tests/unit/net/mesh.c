@@ -203,6 +203,9 @@ static void test_bad_arguments(void **state) {
     msg->priority = 3;
     CHECK_FAILS(strait_mesh_send(a.mesh, 0, &msg), STRAIT_EINVAL, "priority 3");
     strait_msg_close(&msg);
+    msg = message(&a, 0, ((size_t)64 << 20) + 1);
+    CHECK_FAILS(strait_mesh_send(a.mesh, 0, &msg), STRAIT_EINVAL, "expected at most 67108864");
+    strait_msg_close(&msg);
     msg = take_news(&a, STRAIT_MSG_UP);
     CHECK(msg->peer == a.peer);
     strait_msg_close(&msg);

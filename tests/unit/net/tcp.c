@@ -172,6 +172,23 @@ static void test_death_in_mid_frame(void **state) {
     stop_relay(&relay);
 }
 
+static void test_names_are_looked_up(void **state) {
+    (void)state;
+    rig_start(&r);
+    const char *colon = strrchr(r.b.address, ':');
+    char named[STRAIT_ADDRESS_MAX];
+    (void)snprintf(named, sizeof named, "localhost%s", colon);
+    struct strait_link *link = NULL;
+    const strait_dial_how how = {.expected = strait_identity_fingerprint(r.b.identity)};
+    CHECK_OK(strait_transport_dial(r.a.t, named, how, &link));
+    CHECK(rig_drive(&r, rig_both_open, 10000));
+    CHECK_FAILS(strait_transport_dial(r.a.t, "nowhere", how, &link), STRAIT_EINVAL,
+                "address 'nowhere': expected host:port");
+    CHECK_FAILS(strait_transport_dial(r.a.t, "host:99999", how, &link), STRAIT_EINVAL, "host:port");
+    CHECK_FAILS(strait_transport_listen(r.a.t, "localhost:0", named), STRAIT_EINVAL,
+                "expected a numeric address such as 0.0.0.0:7000");
+}
+
 /* ---- hostile clients ---- */
 
 static int b_refused_one(const struct rig *x) {
@@ -351,11 +368,17 @@ static void test_wrong_sequence(void **state) {
 int main(void) {
 #define WITH_RIG(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_RIG(test_counts_are_exact),        WITH_RIG(test_overhead_of_a_crossing),
-        WITH_RIG(test_death_in_mid_frame),      WITH_RIG(test_not_tls),
-        WITH_RIG(test_silent_stranger),         WITH_RIG(test_old_version),
-        WITH_RIG(test_first_frame_is_no_hello), WITH_RIG(test_bad_checksum),
-        WITH_RIG(test_enormous_frame),          WITH_RIG(test_wrong_sequence),
+        WITH_RIG(test_counts_are_exact),
+        WITH_RIG(test_overhead_of_a_crossing),
+        WITH_RIG(test_death_in_mid_frame),
+        WITH_RIG(test_names_are_looked_up),
+        WITH_RIG(test_not_tls),
+        WITH_RIG(test_silent_stranger),
+        WITH_RIG(test_old_version),
+        WITH_RIG(test_first_frame_is_no_hello),
+        WITH_RIG(test_bad_checksum),
+        WITH_RIG(test_enormous_frame),
+        WITH_RIG(test_wrong_sequence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
