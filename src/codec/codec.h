@@ -111,6 +111,7 @@ typedef struct strait_crossing {
     strait_tensor tokens; // [rows x 1] i32, STRAIT_CODEC_TOKENS; all below vocab
     strait_tensor input;  // [rows x cols], STRAIT_CODEC_INPUT, act_pack only: what entered the
                           // first block of this stage
+    int is_evaluation;    // forward only: leaves no trace in states or metrics
 } strait_crossing;
 
 /* A tensor to save and restore, with a name that is unique in the run: "boundary.3.head.warm". */

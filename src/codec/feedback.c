@@ -2,6 +2,10 @@
 
 #include "codec/parts.h"
 
+unsigned strait_feedback_traits(const strait_codec_spec *spec) {
+    return spec->has_feedback ? STRAIT_CODEC_STATEFUL : 0;
+}
+
 strait_err strait_feedback_plan(struct strait_feedback *fb, struct strait_codec *c,
                                 const strait_lossy *how) {
     const int64_t rows = c->spec.rows, cols = c->spec.cols;
@@ -22,13 +26,14 @@ static strait_err send(struct strait_codec *c, const strait_crossing *at, strait
     STRAIT_TRY(k->axpy(at->stream, excess, -1.0f, x));
     if (how->is_metered) return STRAIT_OK;
     STRAIT_TRY(k->measure_rows(at->stream, strait_meter_stats(&c->meter, x.rows), x, excess));
-    return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_PACK);
+    return strait_codec_measure(c, at, x.rows, STRAIT_METER_PACK);
 }
 
 strait_err strait_feedback_send(struct strait_feedback *fb, struct strait_codec *c,
                                 const strait_crossing *at, strait_tensor wire, strait_tensor x,
                                 const strait_lossy *how) {
     const struct strait_kernels *k = c->backend->kernels;
+    if (at->is_evaluation) return how->pack(c, at, wire, x);
     if (!c->spec.has_feedback) return send(c, at, wire, x, fb->excess, how);
     const strait_tensor excess = c->states[0].tensor;
     STRAIT_TRY(k->cast(at->stream, fb->sum, x));

@@ -20,6 +20,9 @@ struct strait_feedback {
     strait_tensor excess; // what was sent less what should have been; with feedback it is state 0
 };
 
+/* For ops->traits, of a codec that has no others. */
+unsigned strait_feedback_traits(const strait_codec_spec *spec);
+
 strait_err strait_feedback_plan(struct strait_feedback *fb, struct strait_codec *c,
                                 const strait_lossy *how);
 

@@ -34,10 +34,6 @@ static strait_err check(strait_codec_spec *spec) {
     return strait_payload_check(spec, 4);
 }
 
-static unsigned traits(const strait_codec_spec *spec) {
-    return spec->has_feedback ? STRAIT_CODEC_STATEFUL : 0;
-}
-
 static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
     return strait_payload_bytes(spec->rows * (spec->cols / spec->tile), spec->tile,
                                 strait_codec_bits(spec, direction));
@@ -91,7 +87,7 @@ const struct strait_codec_ops strait_codec_int4 = {
     .name = "int4",
     .state_size = sizeof(struct int4),
     .check = check,
-    .traits = traits,
+    .traits = strait_feedback_traits,
     .wire_bytes = wire_bytes,
     .plan = plan,
     .act_pack = act_pack,

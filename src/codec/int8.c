@@ -9,17 +9,13 @@ static strait_err check(strait_codec_spec *spec) {
     return strait_payload_check(spec, 8);
 }
 
-static unsigned traits(const strait_codec_spec *spec) {
-    return spec->has_feedback ? STRAIT_CODEC_STATEFUL : 0;
-}
-
 extern const struct strait_codec_ops strait_codec_int8;
 
 const struct strait_codec_ops strait_codec_int8 = {
     .name = "int8",
     .state_size = sizeof(struct strait_plain),
     .check = check,
-    .traits = traits,
+    .traits = strait_feedback_traits,
     .wire_bytes = strait_plain_wire_bytes,
     .plan = strait_plain_plan,
     .act_pack = strait_plain_pack,

@@ -54,6 +54,7 @@ static strait_err factor(struct strait_codec *c, const strait_crossing *at, stra
     STRAIT_TRY(k->matmul(at->stream, st->left, x, warm, strait_ab));
     STRAIT_TRY(k->orthonormalise(at->stream, st->left));
     STRAIT_TRY(k->matmul(at->stream, st->right, x, st->left, strait_atb));
+    if (at->is_evaluation) return STRAIT_OK;
     STRAIT_TRY(k->cast(at->stream, warm, st->right));
     STRAIT_TRY(k->orthonormalise(at->stream, warm));
     return k->axpy(at->stream, warm, ANEW, st->first);
@@ -83,8 +84,7 @@ static strait_err multiply(struct strait_codec *c, const strait_crossing *at, st
         const strait_tensor stats = is_metered ? strait_meter_stats(&c->meter, factor.rows)
                                                : (strait_tensor){0};
         STRAIT_TRY(k->restore_rows(at->stream, factor, stats, part_of(c, wire, part, bits), bits));
-        if (is_metered)
-            STRAIT_TRY(strait_meter_add(&c->meter, at->stream, factor.rows, STRAIT_METER_UNPACK));
+        if (is_metered) STRAIT_TRY(strait_codec_measure(c, at, factor.rows, STRAIT_METER_UNPACK));
     }
     return k->matmul(at->stream, x, st->left, st->right, strait_abt);
 }

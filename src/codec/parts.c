@@ -91,6 +91,11 @@ strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream 
     return err;
 }
 
+strait_err strait_codec_measure(struct strait_codec *c, const strait_crossing *at, int64_t rows,
+                                int which) {
+    return at->is_evaluation ? STRAIT_OK : strait_meter_add(&c->meter, at->stream, rows, which);
+}
+
 int strait_codec_is_variant(const strait_codec_spec *spec, const char *variant) {
     return strcmp(spec->variant, variant) == 0;
 }

@@ -56,6 +56,11 @@ static inline strait_direction strait_codec_receives(const struct strait_codec *
     return c->half == STRAIT_HEAD ? STRAIT_BACKWARD : STRAIT_FORWARD;
 }
 
+/* Adds what the last kernel call put into the meter's stats to its totals (STRAIT_METER_PACK or
+ * STRAIT_METER_UNPACK), unless this is an evaluation. */
+strait_err strait_codec_measure(struct strait_codec *c, const strait_crossing *at, int64_t rows,
+                                int which);
+
 int strait_codec_is_variant(const strait_codec_spec *spec, const char *variant);
 
 /* For check: `value` 0 becomes `otherwise`; STRAIT_ECONFIG unless 1 <= value <= most. */

@@ -42,7 +42,7 @@ strait_err strait_payload_pack(struct strait_codec *c, const strait_crossing *at
     STRAIT_TRY(c->backend->kernels->pack_rows(at->stream, wire,
                                               strait_meter_stats(&c->meter, x.rows), x,
                                               strait_payload_how(c, at, bits)));
-    return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_PACK);
+    return strait_codec_measure(c, at, x.rows, STRAIT_METER_PACK);
 }
 
 strait_err strait_payload_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
@@ -50,5 +50,5 @@ strait_err strait_payload_unpack(struct strait_codec *c, const strait_crossing *
     const int bits = strait_codec_bits(&c->spec, strait_codec_receives(c));
     STRAIT_TRY(c->backend->kernels->restore_rows(
         at->stream, x, strait_meter_stats(&c->meter, x.rows), wire, bits));
-    return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_UNPACK);
+    return strait_codec_measure(c, at, x.rows, STRAIT_METER_UNPACK);
 }

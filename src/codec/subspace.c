@@ -140,7 +140,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     STRAIT_TRY(k->pack_rows(at->stream, wire, (strait_tensor){0}, st->code,
                             strait_payload_how(c, at, c->spec.bits)));
     STRAIT_TRY(k->measure_rows(at->stream, strait_meter_stats(&c->meter, x.rows), x, st->wide));
-    return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_PACK);
+    return strait_codec_measure(c, at, x.rows, STRAIT_METER_PACK);
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,

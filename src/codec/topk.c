@@ -15,10 +15,6 @@ static strait_err check(strait_codec_spec *spec) {
     return strait_payload_check(spec, 16);
 }
 
-static unsigned traits(const strait_codec_spec *spec) {
-    return spec->has_feedback ? STRAIT_CODEC_STATEFUL : 0;
-}
-
 static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
     (void)direction;
     return (size_t)(spec->rows * spec->keep) * (spec->cols > 65536 ? 6 : 4);
@@ -53,7 +49,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
                              strait_tensor wire) {
     STRAIT_TRY(c->backend->kernels->restore_top(
         at->stream, x, strait_meter_stats(&c->meter, x.rows), wire, c->spec.keep));
-    return strait_meter_add(&c->meter, at->stream, x.rows, STRAIT_METER_UNPACK);
+    return strait_codec_measure(c, at, x.rows, STRAIT_METER_UNPACK);
 }
 
 extern const struct strait_codec_ops strait_codec_topk;
@@ -62,7 +58,7 @@ const struct strait_codec_ops strait_codec_topk = {
     .name = "topk",
     .state_size = sizeof(struct topk),
     .check = check,
-    .traits = traits,
+    .traits = strait_feedback_traits,
     .wire_bytes = wire_bytes,
     .plan = plan,
     .act_pack = act_pack,

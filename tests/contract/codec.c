@@ -1,22 +1,12 @@
-/* codec.c - what every codec promises about bytes, numbers and errors. */
-#include "base/alloc.h"
-#include "base/rng.h"
+/* codec.c - what every codec promises about bytes and numbers. */
 #include "codec_rig.h"
 
-#define EACH_CASE(which) \
-    for (const codec_case *which = codec_cases; (which)->label != NULL; (which)++)
-
 static struct chain chain;
-
-static void start(const codec_case *which) {
-    print_message("  %s\n", which->label);
-    chain_open(&chain, reference_rig(), which);
-}
 
 static void bytes_are_exact(void **state) {
     (void)state;
     EACH_CASE(which) {
-        start(which);
+        chain_open(&chain, reference_rig(), which);
         chain_forward(&chain, 1);
         chain_backward(&chain, 1);
         for (int b = 0; b < CHAIN_BOUNDARIES; b++) {
@@ -38,48 +28,13 @@ static void bytes_are_exact(void **state) {
     }
 }
 
-static void other_sizes_are_refused(void **state) {
-    (void)state;
-    EACH_CASE(which) {
-        start(which);
-        strait_crossing at = chain_at(&chain, 0);
-        at.input = chain.x[0][0];
-        strait_tensor wire = chain.wire[0][0], narrow = chain.y;
-        wire.cols--;
-        narrow.rows--;
-        CHECK_FAILS(strait_codec_act_pack(chain.head[0], &at, wire, chain.y), STRAIT_EPROTO,
-                    "bytes crossed");
-        CHECK_FAILS(strait_codec_act_unpack(chain.tail[0], &at, chain.y, wire), STRAIT_EPROTO,
-                    "bytes crossed");
-        CHECK_FAILS(strait_codec_act_unpack(chain.tail[0], &at, narrow, chain.wire[0][0]),
-                    STRAIT_EINVAL, "5 x");
-        CHECK_FAILS(strait_codec_act_pack(chain.tail[0], &at, chain.wire[0][0], chain.y),
-                    STRAIT_EINVAL, "wrong half");
-        at.slot = CHAIN_SLOTS;
-        CHECK_FAILS(strait_codec_grad_pack(chain.tail[0], &at, chain.wire[0][1], chain.y),
-                    STRAIT_EINVAL, "slot 2 of 2");
-        at.slot = 0;
-        at.tokens.data = NULL;
-        at.input.data = NULL;
-        const unsigned traits = strait_codec_traits(&chain.spec[0]);
-        if (traits & STRAIT_CODEC_TOKENS)
-            CHECK_FAILS(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]),
-                        STRAIT_EINVAL, "token ids");
-        at.tokens = chain.tokens;
-        if (traits & STRAIT_CODEC_INPUT)
-            CHECK_FAILS(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.y),
-                        STRAIT_EINVAL, "input of the stage");
-        chain_close(&chain);
-    }
-}
-
 static void lossless_is_bit_exact(void **state) {
     (void)state;
     int n = 0;
     EACH_CASE(which) {
         const strait_codec_spec spec = case_spec(which, 0);
         if (!(strait_codec_traits(&spec) & STRAIT_CODEC_LOSSLESS)) continue;
-        start(which);
+        chain_open(&chain, reference_rig(), which);
         const strait_crossing at = chain_at(&chain, 0);
         CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.v));
         CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]));
@@ -115,7 +70,7 @@ static void linear_has_its_adjoint(void **state) {
     EACH_CASE(which) {
         const strait_codec_spec spec = case_spec(which, 0);
         if (!(strait_codec_traits(&spec) & STRAIT_CODEC_LINEAR)) continue;
-        start(which);
+        chain_open(&chain, reference_rig(), which);
         chain_shake(&chain);
         const strait_crossing at = chain_at(&chain, 1);
         const strait_tensor x = chain.x[0][0], zero = chain.x[0][1], y0 = chain.x[0][2];
@@ -155,17 +110,6 @@ static unsigned char *record(struct chain *c, size_t *out_bytes) {
     return all;
 }
 
-static void run_steps(struct chain *c, int n) {
-    for (int i = 0; i < n; i++) {
-        c->step++;
-        for (int slot = 0; slot < CHAIN_SLOTS; slot++) {
-            chain_forward(c, slot);
-            chain_backward(c, slot);
-            chain_param_grads(c, slot);
-        }
-    }
-}
-
 static void same_input_gives_same_bytes(void **state) {
     (void)state;
     EACH_CASE(which) {
@@ -177,7 +121,7 @@ static void same_input_gives_same_bytes(void **state) {
                 size_t bytes;
                 rig_open(&rig, (strait_backend_spec){.name = "cpu", .n_threads = threads});
                 chain_open(&chain, &rig, which);
-                run_steps(&chain, 2);
+                chain_run(&chain, 2);
                 unsigned char *now = record(&chain, &bytes);
                 if (seen != NULL && (bytes != seen_bytes || memcmp(seen, now, bytes) != 0))
                     fail_msg("%s: other bits with %d threads", which->label, threads);
@@ -189,6 +133,43 @@ static void same_input_gives_same_bytes(void **state) {
             }
         }
         free(seen);
+    }
+}
+
+/* ||a - b|| / ||a|| */
+static double apart(const float *a, const float *b, int64_t n) {
+    double off = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        off += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        size += (double)a[i] * (double)a[i];
+    }
+    return sqrt(off / size);
+}
+
+/* Every device comes out where the plain loops do, but for values that fell on the other side of a
+ * rounding. */
+static void devices_agree(void **state) {
+    (void)state;
+    EACH_CASE(which) {
+        float y[2][CHAIN_ROWS * CHAIN_COLS], d[2][CHAIN_ROWS * CHAIN_COLS];
+        for (int i = -1; i < 0 || strait_backends[i] != NULL; i++) {
+            struct rig rig;
+            const char *name = i < 0 ? "cpu" : strait_backends[i]->name;
+            rig_open(&rig, (strait_backend_spec){.name = name, .is_reference = i < 0});
+            chain_open(&chain, &rig, which);
+            chain_shake(&chain);
+            chain_run(&chain, 2);
+            rig_read(&rig, chain.y, y[i >= 0]);
+            rig_read(&rig, chain.d, d[i >= 0]);
+            const int64_t n = CHAIN_ROWS * chain.cols;
+            const double limit = chain.spec[0].bits == 32 && chain.spec[0].grad_bits == 32 ? 1e-4
+                                                                                           : 0.1;
+            chain_close(&chain);
+            rig_close(&rig);
+            if (i >= 0 && !(apart(y[0], y[1], n) < limit && apart(d[0], d[1], n) < limit))
+                fail_msg("%s: %s is %g forward, %g backward from the plain loops", which->label,
+                         name, apart(y[0], y[1], n), apart(d[0], d[1], n));
+        }
     }
 }
 
@@ -230,11 +211,11 @@ static void restored_continues_identically(void **state) {
             rig_open(&rigs[i], (strait_backend_spec){.name = "cpu", .n_threads = 1});
         chain_open(&chain, &rigs[0], which);
         chain_shake(&chain);
-        run_steps(&chain, 2);
+        chain_run(&chain, 2);
         chain_open(&other, &rigs[1], which);
         copy_chain(&other, &chain);
-        run_steps(&chain, 2);
-        run_steps(&other, 2);
+        chain_run(&chain, 2);
+        chain_run(&other, 2);
         unsigned char *a = record(&chain, &bytes[0]), *b = record(&other, &bytes[1]);
         if (bytes[0] != bytes[1] || memcmp(a, b, bytes[0]) != 0)
             fail_msg("%s: restored goes another way", which->label);
@@ -247,90 +228,43 @@ static void restored_continues_identically(void **state) {
     }
 }
 
-static void check_finite(strait_tensor t, const char *label) {
-    float values[CHAIN_ROWS * CHAIN_COLS];
-    rig_read(chain.rig, t, values);
-    for (int64_t i = 0; i < t.rows * t.cols; i++)
-        if (!isfinite(values[i]))
-            fail_msg("%s: garbage made value %d %g", label, (int)i, (double)values[i]);
-}
-
-static void garbage_stays_finite(void **state) {
+/* Crossings of an evaluation in between change nothing that follows. */
+static void evaluation_leaves_no_trace(void **state) {
     (void)state;
     EACH_CASE(which) {
-        start(which);
-        const strait_crossing at = chain_at(&chain, 0);
-        chain_forward(&chain, 0);
-        for (int round = 0; round < 50; round++) {
-            for (int way = 0; way < 2; way++) {
-                const strait_tensor wire = chain.wire[0][way];
-                unsigned char *bytes = malloc((size_t)wire.cols);
-                assert_non_null(bytes);
-                for (int64_t i = 0; i < wire.cols; i++)
-                    bytes[i] = round == 0
-                                   ? 0xff
-                                   : (unsigned char)strait_rng_u64(
-                                         (strait_rng){(uint64_t)round, (uint64_t)way}, (uint64_t)i);
-                rig_write(chain.rig, wire, (float *)(void *)bytes);
-                free(bytes);
+        unsigned char *seen[2];
+        size_t bytes[2];
+        strait_codec_metrics metrics[2];
+        for (int evaluates = 0; evaluates < 2; evaluates++) {
+            chain_open(&chain, reference_rig(), which);
+            chain_run(&chain, 2);
+            const strait_tensor other = rig_input(chain.rig, CHAIN_ROWS, chain.cols, 55);
+            strait_crossing at = chain_at(&chain, 0);
+            at.input = chain.x[0][1];
+            at.is_evaluation = 1;
+            for (int b = 0; evaluates && b < CHAIN_BOUNDARIES; b++) {
+                CHECK_OK(strait_codec_act_pack(chain.head[b], &at, chain.wire[b][0], other));
+                CHECK_OK(strait_codec_act_unpack(chain.tail[b], &at, chain.y, chain.wire[b][0]));
             }
-            CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]));
-            CHECK_OK(strait_codec_grad_unpack(chain.head[0], &at, chain.d, chain.wire[0][1]));
-            check_finite(chain.y, which->label);
-            check_finite(chain.d, which->label);
+            CHECK_OK(
+                strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics[evaluates]));
+            chain_run(&chain, 2);
+            seen[evaluates] = record(&chain, &bytes[evaluates]);
+            chain_close(&chain);
         }
-        strait_codec_metrics metrics;
-        CHECK_OK(strait_codec_read_metrics(chain.tail[0], &chain.rig->stream, &metrics));
-        CHECK(metrics.refused > 0);
-        chain_close(&chain);
-    }
-}
-
-static void nothing_is_allocated_after_open(void **state) {
-    (void)state;
-    EACH_CASE(which) {
-        start(which);
-        strait_codec_metrics metrics;
-        const int64_t before = strait_alloc_count();
-        run_steps(&chain, 2);
-        for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
-            struct strait_codec *half = chain_half(&chain, i);
-            CHECK_OK(strait_codec_read_metrics(half, &chain.rig->stream, &metrics));
-            CHECK_OK(strait_codec_zero_gradients(half, &chain.rig->stream));
-        }
-        assert_int_equal(strait_alloc_count(), before);
-        chain_close(&chain);
-    }
-}
-
-static void open_survives_any_failing_allocation(void **state) {
-    (void)state;
-    EACH_CASE(which) {
-        const strait_codec_spec spec = case_spec(which, 0);
-        for (int half = 0; half < 2; half++) {
-            struct strait_codec *c = NULL;
-            size_t planned = 0;
-            CHECK_OK(strait_codec_plan_bytes(&spec, (strait_half)half, &planned));
-            CHECK(planned > 0);
-            for (int64_t n = 1; c == NULL; n++) {
-                CHECK(n < 100);
-                strait_alloc_fail_at(n);
-                const strait_err err = strait_codec_open(&spec, (strait_half)half,
-                                                         reference_rig()->be, &c);
-                strait_alloc_fail_at(0);
-                assert_int_equal(err, c == NULL ? STRAIT_ENOMEM : STRAIT_OK);
-            }
-            assert_int_equal(c->slab.bytes, planned);
-            strait_codec_close(&c);
-            assert_null(c);
-        }
+        assert_int_equal(bytes[0], bytes[1]);
+        if (memcmp(seen[0], seen[1], bytes[0]) != 0)
+            fail_msg("%s: an evaluation left a trace", which->label);
+        assert_memory_equal(&metrics[0], &metrics[1], sizeof metrics[0]);
+        free(seen[0]);
+        free(seen[1]);
     }
 }
 
 static void residual_is_measured(void **state) {
     (void)state;
     EACH_CASE(which) {
-        start(which);
+        chain_open(&chain, reference_rig(), which);
         strait_codec_metrics metrics;
         chain_forward(&chain, 0);
         CHECK_OK(strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics));
@@ -348,44 +282,16 @@ static void residual_is_measured(void **state) {
     }
 }
 
-static void spoiled_values_are_counted(void **state) {
-    (void)state;
-    EACH_CASE(which) {
-        start(which);
-        strait_codec_metrics metrics;
-        strait_crossing at = chain_at(&chain, 0);
-        at.input = chain.x[0][0];
-        float values[CHAIN_ROWS * CHAIN_COLS];
-        rig_read(chain.rig, chain.v, values);
-        values[3] = NAN;
-        values[chain.cols * 2] = INFINITY;
-        rig_write(chain.rig, chain.y, values);
-        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.y));
-        CHECK_OK(strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics));
-        CHECK(metrics.spoiled > 0);
-        CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]));
-        check_finite(chain.y, which->label);
-        /* The next crossing is as good as if nothing had happened. */
-        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.v));
-        CHECK_OK(strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics));
-        CHECK(metrics.spoiled == 0 && metrics.residual < 1);
-        chain_close(&chain);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_exact),
-        cmocka_unit_test(other_sizes_are_refused),
         cmocka_unit_test(lossless_is_bit_exact),
         cmocka_unit_test(linear_has_its_adjoint),
         cmocka_unit_test(same_input_gives_same_bytes),
+        cmocka_unit_test(devices_agree),
         cmocka_unit_test(restored_continues_identically),
-        cmocka_unit_test(garbage_stays_finite),
-        cmocka_unit_test(nothing_is_allocated_after_open),
-        cmocka_unit_test(open_survives_any_failing_allocation),
+        cmocka_unit_test(evaluation_leaves_no_trace),
         cmocka_unit_test(residual_is_measured),
-        cmocka_unit_test(spoiled_values_are_counted),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

@@ -16,7 +16,7 @@ static int is_differentiable(const strait_codec_spec *spec) {
 static void gradients_equal_differences(void **state) {
     (void)state;
     int n = 0;
-    for (const codec_case *which = codec_cases; which->label != NULL; which++) {
+    EACH_CASE(which) {
         const strait_codec_spec spec = case_spec(which, 0);
         if (!is_differentiable(&spec)) continue;
         chain_open(&chain, reference_rig(), which);
@@ -71,7 +71,7 @@ static void check_same(strait_tensor a, struct rig *other, strait_tensor b) {
 static void rounding_is_straight_through(void **state) {
     (void)state;
     int n = 0;
-    for (const codec_case *which = codec_cases; which->label != NULL; which++) {
+    EACH_CASE(which) {
         const strait_codec_spec spec = case_spec(which, 0);
         if (!is_differentiable(&spec) || !(strait_codec_traits(&spec) & STRAIT_CODEC_TRAINED))
             continue;

@@ -165,6 +165,17 @@ void chain_param_grads(struct chain *chain, int slot) {
         CHECK_OK(strait_codec_param_grads(chain_half(chain, i), &at));
 }
 
+void chain_run(struct chain *chain, int steps) {
+    for (int i = 0; i < steps; i++) {
+        chain->step++;
+        for (int slot = 0; slot < CHAIN_SLOTS; slot++) {
+            chain_forward(chain, slot);
+            chain_backward(chain, slot);
+            chain_param_grads(chain, slot);
+        }
+    }
+}
+
 void chain_shake(struct chain *chain) {
     strait_param p;
     for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {

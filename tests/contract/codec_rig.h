@@ -25,6 +25,9 @@ typedef struct codec_case {
 
 extern const codec_case codec_cases[]; // ended by a label of NULL
 
+#define EACH_CASE(which) \
+    for (const codec_case *which = codec_cases; (which)->label != NULL; (which)++) // NOLINT
+
 /* The case in its place: boundary b of the chain, awkward sizes, checked. */
 strait_codec_spec case_spec(const codec_case *which, int b);
 
@@ -52,6 +55,9 @@ strait_crossing chain_at(struct chain *chain, int slot);
 void chain_forward(struct chain *chain, int slot);  // from x[slot][0] to y
 void chain_backward(struct chain *chain, int slot); // from v to the gradient d of x[slot][0]
 void chain_param_grads(struct chain *chain, int slot);
+
+/* Steps of two microbatches, forward, backward and parameter gradients. */
+void chain_run(struct chain *chain, int steps);
 
 /* Parameters become normal numbers of size 0.3: none is at a special place. */
 void chain_shake(struct chain *chain);
