@@ -1,0 +1,131 @@
+/* The trained codecs against their equations, written out in double precision. */
+#include "pair.h"
+
+enum {
+    N = 5,
+    D = 12,
+    K = 4,
+    M = 6,
+    R = 3,
+    VOCAB = 9
+};
+
+static strait_codec_spec spec_of(const char *name, int b) {
+    strait_codec_spec spec = {.rows = N,
+                              .cols = D,
+                              .vocab = VOCAB,
+                              .keep = K,
+                              .hidden = M,
+                              .anchors = R,
+                              .bits = 32,
+                              .n_boundaries = 2,
+                              .boundary = b,
+                              .seed = 2};
+    (void)strncpy(spec.name, name, sizeof spec.name - 1);
+    return spec;
+}
+
+/* Parameter i of a half, shaken. */
+static strait_tensor weight(const struct strait_codec *c, int i) {
+    strait_param p;
+    CHECK_OK(strait_codec_get_param(c, i, &p));
+    strait_rng_normals((strait_rng){(uint64_t)i, strait_rng_stream(p.name)}, 0, p.value.data,
+                       (size_t)(p.value.rows * p.value.cols));
+    return p.value;
+}
+
+/* out[i] of one row times W' */
+static double times(const double *row, strait_tensor w, int64_t i) {
+    double sum = 0;
+    for (int64_t j = 0; j < w.cols; j++)
+        sum += row[j] * (double)f32(w)[i * w.cols + j];
+    return sum;
+}
+
+static void norm(const double *x, double *out, int n) {
+    double squares = 0;
+    for (int i = 0; i < n; i++)
+        squares += x[i] * x[i];
+    for (int i = 0; i < n; i++)
+        out[i] = x[i] / sqrt(squares / n + 1e-6);
+}
+
+static double silu(double x) {
+    return x / (1 + exp(-x));
+}
+
+/* A middle stage: z comes in over boundary 0, u goes out over boundary 1. */
+static void strait_is_its_formula(void **state) {
+    (void)state;
+    struct pair in, out;
+    pair_open(&in, spec_of("strait", 0));
+    pair_open(&out, spec_of("strait", 1));
+    CHECK_OK(strait_codec_join(in.tail, out.head));
+    const strait_tensor d = weight(in.tail, 0), v = weight(in.tail, 1), w = weight(in.tail, 2),
+                        t = weight(in.tail, 3), p = weight(in.tail, 4), e = weight(out.head, 0);
+    const strait_tensor z = pair_normals(N, K, 1), x = pair_tensor(N, D), y = pair_normals(N, D, 3);
+    strait_crossing at = pair_at(&in);
+    memcpy(in.wire[0].data, z.data, strait_tensor_bytes(z));
+    CHECK_OK(strait_codec_act_unpack(in.tail, &at, x, in.wire[0]));
+    at.input = x;
+    CHECK_OK(strait_codec_act_pack(out.head, &at, out.wire[0], y));
+    for (int n = 0; n < N; n++) {
+        double code[K], normed[K], h[M], anchor[R], delta[D];
+        const int32_t token = ((const int32_t *)in.tokens.data)[n];
+        for (int i = 0; i < K; i++)
+            code[i] = (double)f32(z)[n * K + i];
+        for (int i = 0; i < R; i++)
+            anchor[i] = (double)f32(t)[token * R + i];
+        norm(code, normed, K);
+        for (int i = 0; i < M; i++)
+            h[i] = silu(times(normed, v, i));
+        for (int i = 0; i < D; i++) {
+            const double wide = times(code, d, i) + times(h, w, i) + times(anchor, p, i);
+            CHECK_NEAR(f32(x)[n * D + i], wide, 1e-5);
+            delta[i] = (double)f32(y)[n * D + i] - wide;
+        }
+        for (int i = 0; i < K; i++)
+            CHECK_NEAR(((const float *)out.wire[0].data)[n * K + i], code[i] + times(delta, e, i),
+                       1e-5);
+    }
+    free(z.data);
+    free(x.data);
+    free(y.data);
+    pair_close(&in);
+    pair_close(&out);
+}
+
+static void resbm_is_its_formula(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, spec_of("resbm", 0));
+    const strait_tensor enc1 = weight(p.head, 0), enc2 = weight(p.head, 1),
+                        dec1 = weight(p.tail, 0), dec2 = weight(p.tail, 1);
+    const strait_tensor x = pair_normals(N, D, 1), y = pair_tensor(N, D);
+    pair_forward(&p, y, x);
+    for (int n = 0; n < N; n++) {
+        double row[D], normed[D], h[M], z[K];
+        for (int i = 0; i < D; i++)
+            row[i] = (double)f32(x)[n * D + i];
+        norm(row, normed, D);
+        for (int i = 0; i < M; i++)
+            h[i] = silu(times(normed, enc1, i));
+        for (int i = 0; i < K; i++)
+            z[i] = row[i] + times(h, enc2, i);
+        for (int i = 0; i < M; i++)
+            h[i] = silu(times(z, dec1, i));
+        for (int i = 0; i < D; i++)
+            CHECK_NEAR(f32(y)[n * D + i], (i < K ? z[i] : 0) + times(h, dec2, i), 1e-4);
+    }
+    free(x.data);
+    free(y.data);
+    pair_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strait_is_its_formula),
+        cmocka_unit_test(resbm_is_its_formula),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
