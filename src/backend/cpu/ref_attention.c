@@ -127,7 +127,7 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
                                  strait_heads heads) {
     (void)s;
     assert(strait_cpu_same_shape(d_qkv, qkv) && qkv.cols == strait_cpu_qkv_cols(heads));
-    assert(strait_cpu_same_shape(d_y, y) && lse.data != NULL);
+    assert(strait_cpu_same_shape(d_y, y) && lse.data != NULL && d_qkv.data != NULL);
     assert(qkv.rows % heads.seq_len == 0 && heads.n_query % heads.n_key == 0);
     STRAIT_TRY(strait_cpu_refuse_wide(heads));
     memset(d_qkv.data, 0, strait_tensor_bytes(d_qkv));

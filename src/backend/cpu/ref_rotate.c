@@ -6,30 +6,32 @@
 
 /* Pairs (i, i + half) of `in` turn by the angles of one position; `out` may be `in`. A negative
  * `way` turns back. */
-static void turn(float *out, const float *in, const float *cos, const float *sin, int half,
+static void turn(float *out, const float *in, const float *cos, const float *sin, int64_t half,
                  float way) {
-    for (int i = 0; i < half; i++) {
+    for (int64_t i = 0; i < half; i++) {
         const float a = in[i], b = in[i + half];
         out[i] = a * cos[i] - way * b * sin[i];
         out[i + half] = b * cos[i] + way * a * sin[i];
     }
 }
 
-static float norm_head(float *y, const float *x, const float *gain, int dim, float epsilon) {
+static float norm_head(float *y, const float *x, const float *gain, int64_t dim, float epsilon) {
     double squares = 0;
-    for (int i = 0; i < dim; i++)
+    for (int64_t i = 0; i < dim; i++)
         squares += (double)x[i] * (double)x[i];
-    const double scale = 1 / sqrt(squares / dim + (double)epsilon);
-    for (int i = 0; i < dim; i++)
+    const double scale = 1 / sqrt(squares / (double)dim + (double)epsilon);
+    for (int64_t i = 0; i < dim; i++)
         y[i] = (float)((double)x[i] * scale * (gain ? (double)gain[i] : 1));
     return (float)scale;
 }
 
+// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
                          strait_tensor x, strait_tensor gain, strait_tensor cos, strait_tensor sin,
                          strait_heads heads, float epsilon) {
     (void)s;
-    const int dim = heads.head_dim, half = dim / 2, n_heads = heads.n_query + heads.n_key;
+    const int64_t dim = heads.head_dim, half = dim / 2;
+    const int n_heads = heads.n_query + heads.n_key;
     assert(dim % 2 == 0 && x.cols == strait_cpu_qkv_cols(heads) && strait_cpu_same_shape(y, x));
     assert(cos.cols == half && cos.rows >= heads.seq_len && strait_cpu_same_shape(cos, sin));
     for (int64_t n = 0; n < x.rows; n++) {
@@ -56,12 +58,12 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
 }
 
 /* The gradient through the norm of one head, in place. */
-static void norm_head_back(float *d, const float *x, const float *gain, double scale, int dim) {
+static void norm_head_back(float *d, const float *x, const float *gain, double scale, int64_t dim) {
     double dot = 0;
-    for (int i = 0; i < dim; i++)
+    for (int64_t i = 0; i < dim; i++)
         dot += (double)d[i] * (gain ? (double)gain[i] : 1) * (double)x[i] * scale;
-    dot /= dim;
-    for (int i = 0; i < dim; i++) {
+    dot /= (double)dim;
+    for (int64_t i = 0; i < dim; i++) {
         const double d_normed = (double)d[i] * (gain ? (double)gain[i] : 1);
         d[i] = (float)(scale * (d_normed - (double)x[i] * scale * dot));
     }
@@ -70,8 +72,8 @@ static void norm_head_back(float *d, const float *x, const float *gain, double s
 /* Adds to d_gain[0..dim) what heads first to end - 1 owe it; d holds their gradients, turned back.
  */
 static void gain_back(float *d_gain, const float *d, strait_tensor x, strait_tensor rstd, int first,
-                      int end, int dim) {
-    for (int i = 0; i < dim; i++) {
+                      int end, int64_t dim) {
+    for (int64_t i = 0; i < dim; i++) {
         double sum = 0;
         for (int64_t n = 0; n < x.rows; n++)
             for (int h = first; h < end; h++) {
@@ -83,12 +85,14 @@ static void gain_back(float *d_gain, const float *d, strait_tensor x, strait_ten
     }
 }
 
+// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
                               strait_tensor gain, strait_tensor cos, strait_tensor sin,
                               strait_heads heads) {
     (void)s;
-    const int dim = heads.head_dim, half = dim / 2, n_heads = heads.n_query + heads.n_key;
+    const int64_t dim = heads.head_dim, half = dim / 2;
+    const int n_heads = heads.n_query + heads.n_key;
     assert(d_x.cols == strait_cpu_qkv_cols(heads) && strait_cpu_same_shape(d_x, d_y));
     assert((x.data == NULL) == (rstd.data == NULL));
     assert(gain.data == NULL || d_gain.data != NULL);

@@ -18,41 +18,37 @@
 
 /* LANES floats a vector. A tile of a matrix product is TILE_ROWS x (TILE_VECTORS * LANES) and fills
  * the registers: rows x vectors sums, one row of vectors, and a value of the other side. One pass
- * goes TILE_DEPTH deep, so that TILE_COLS of the right side stay in the first cache. */
+ * goes TILE_DEPTH deep, so that TILE_COLS of the right side stay in the first cache. All are 64
+ * bits wide, for they go into offsets. */
 #if defined(__AVX512F__)
-enum {
-    LANES = 16,
-    TILE_ROWS = 12,
-    TILE_VECTORS = 2,
-    TILE_DEPTH = 256
-};
+    #define LANES        INT64_C(16)
+    #define TILE_ROWS    INT64_C(12)
+    #define TILE_VECTORS INT64_C(2)
+    #define TILE_DEPTH   INT64_C(256)
 #elif defined(__AVX2__)
-enum {
-    LANES = 8,
-    TILE_ROWS = 6,
-    TILE_VECTORS = 2,
-    TILE_DEPTH = 256
-};
+    #define LANES        INT64_C(8)
+    #define TILE_ROWS    INT64_C(6)
+    #define TILE_VECTORS INT64_C(2)
+    #define TILE_DEPTH   INT64_C(256)
 #elif defined(__aarch64__)
-enum {
-    LANES = 4,
-    TILE_ROWS = 8,
-    TILE_VECTORS = 3,
-    TILE_DEPTH = 512
-};
+    #define LANES        INT64_C(4)
+    #define TILE_ROWS    INT64_C(8)
+    #define TILE_VECTORS INT64_C(3)
+    #define TILE_DEPTH   INT64_C(512)
 #else
-enum {
-    LANES = 4,
-    TILE_ROWS = 4,
-    TILE_VECTORS = 2,
-    TILE_DEPTH = 256
-};
+    #define LANES        INT64_C(4)
+    #define TILE_ROWS    INT64_C(4)
+    #define TILE_VECTORS INT64_C(2)
+    #define TILE_DEPTH   INT64_C(256)
 #endif
 
+#define TILE_COLS (TILE_VECTORS * LANES)
+
+/* Of an elementwise task: long enough to be worth handing to a thread. */
+#define TASK_VALUES INT64_C(16384)
+
 enum {
-    TILE_COLS = TILE_VECTORS * LANES,
-    BLOCKS_MAX = 64,    // tasks of a kernel that leave sums behind
-    TASK_VALUES = 16384 // of an elementwise task: long enough to be worth handing to a thread
+    BLOCKS_MAX = 64 // tasks of a kernel that leave sums behind
 };
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
@@ -123,8 +119,8 @@ static inline vec vec_sqrt(vec v) {
 static inline float sum_lanes(vec v) {
     float sum[LANES];
     memcpy(sum, &v, sizeof v);
-    for (int width = LANES / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; i++)
+    for (int64_t width = LANES / 2; width > 0; width /= 2)
+        for (int64_t i = 0; i < width; i++)
             sum[i] += sum[i + width];
     return sum[0];
 }

@@ -18,40 +18,46 @@ _Static_assert((int)FORWARD_FLOATS <= (int)STRAIT_CPU_SCRATCH, "an item fits its
 static struct forward lay_out(float *scratch) {
     struct forward f;
     f.queries = scratch;
-    f.sums = f.queries + QUERY_BLOCK * HEAD_PAD;
-    f.keys = f.sums + QUERY_BLOCK * HEAD_PAD;
-    f.values = f.keys + KEY_BLOCK * HEAD_PAD;
-    f.scores = f.values + KEY_BLOCK * HEAD_PAD;
+    f.sums = f.queries + (ptrdiff_t)QUERY_BLOCK * HEAD_PAD;
+    f.keys = f.sums + (ptrdiff_t)QUERY_BLOCK * HEAD_PAD;
+    f.values = f.keys + (ptrdiff_t)KEY_BLOCK * HEAD_PAD;
+    f.scores = f.values + (ptrdiff_t)KEY_BLOCK * HEAD_PAD;
     f.max = f.scores + KEY_BLOCK * TILE_COLS;
     f.total = f.max + QUERY_BLOCK;
     return f;
 }
 
-/* Turns a panel of scores into shares of the softmax relative to the largest score so far, and
- * brings what was summed before to the new scale. Apart, so that its constants stay in registers.
- */
-static __attribute__((noinline)) void soften(const struct forward *f, int64_t panel, int64_t n_keys,
-                                             int64_t n_sums) {
-    float *const old_max = f->max + panel * TILE_COLS, *const old_total = f->total +
-                                                                          panel * TILE_COLS;
+/* Turns scores into shares relative to max and adds them to total. Apart, so that its constants
+ * stay in registers. */
+static __attribute__((noinline)) void share_out(float *scores, int64_t n_keys, const vec *max,
+                                                vec *total) {
+    vec limit[TILE_VECTORS], sum[TILE_VECTORS] = {0};
+    memcpy(limit, max, sizeof limit);
+    for (int64_t k = 0; k < n_keys; k++, scores += TILE_COLS)
+        for (int v = 0; v < TILE_VECTORS; v++) {
+            const vec share = exp_down(load(scores + v * LANES) - limit[v]);
+            store(scores + v * LANES, share);
+            sum[v] += share;
+        }
+    memcpy(total, sum, sizeof sum);
+}
+
+/* A panel of scores becomes shares of the softmax relative to the largest score so far, and what
+ * was summed before comes to the new scale. */
+static void soften(const struct forward *f, int64_t panel, int64_t n_keys, int64_t n_sums) {
     float *const scores = f->scores;
-    vec max[TILE_VECTORS], total[TILE_VECTORS] = {0}, shrink[TILE_VECTORS];
-    for (int v = 0; v < TILE_VECTORS; v++)
-        max[v] = load(old_max + v * LANES);
+    vec old[TILE_VECTORS], max[TILE_VECTORS], total[TILE_VECTORS], shrink[TILE_VECTORS];
+    memcpy(old, f->max + panel * TILE_COLS, sizeof old);
+    memcpy(max, old, sizeof max);
     for (int64_t k = 0; k < n_keys; k++)
         for (int v = 0; v < TILE_VECTORS; v++)
             max[v] = larger(load(scores + k * TILE_COLS + v * LANES), max[v]);
-    for (int64_t k = 0; k < n_keys; k++)
-        for (int v = 0; v < TILE_VECTORS; v++) {
-            float *score = scores + k * TILE_COLS + v * LANES;
-            const vec share = exp_down(load(score) - max[v]);
-            store(score, share);
-            total[v] += share;
-        }
+    share_out(scores, n_keys, max, total);
     for (int v = 0; v < TILE_VECTORS; v++) {
-        shrink[v] = exp_down(load(old_max + v * LANES) - max[v]);
-        store(old_max + v * LANES, max[v]);
-        store(old_total + v * LANES, load(old_total + v * LANES) * shrink[v] + total[v]);
+        float *const whole = f->total + panel * TILE_COLS + v * LANES;
+        shrink[v] = exp_down(old[v] - max[v]);
+        store(f->max + panel * TILE_COLS + v * LANES, max[v]);
+        store(whole, load(whole) * shrink[v] + total[v]);
     }
     float *sums = f->sums + panel * TILE_COLS * n_sums;
     for (int64_t p = 0; p < n_sums; p++, sums += TILE_COLS)

@@ -27,15 +27,15 @@ static struct backward lay_out(float *scratch) {
     float **const by_query[] = {&b.queries, &b.d_ys, &b.queries_by_dim, &b.d_ys_by_dim,
                                 &b.d_queries};
     float **const by_key[] = {&b.keys, &b.values, &b.keys_by_dim};
-    for (int i = 0; i < 5; i++, scratch += QUERY_BLOCK * HEAD_PAD)
+    for (int i = 0; i < 5; i++, scratch += (ptrdiff_t)QUERY_BLOCK * HEAD_PAD)
         *by_query[i] = scratch;
-    for (int i = 0; i < 3; i++, scratch += KEY_BLOCK * HEAD_PAD)
+    for (int i = 0; i < 3; i++, scratch += (ptrdiff_t)KEY_BLOCK * HEAD_PAD)
         *by_key[i] = scratch;
     b.shares = scratch;
     b.d_scores = b.shares + KEY_BLOCK * TILE_COLS;
     b.shares_by_key = b.d_scores + KEY_BLOCK * TILE_COLS;
-    b.d_scores_by_key = b.shares_by_key + KEY_BLOCK * QUERY_BLOCK;
-    b.lse = b.d_scores_by_key + KEY_BLOCK * QUERY_BLOCK;
+    b.d_scores_by_key = b.shares_by_key + (ptrdiff_t)KEY_BLOCK * QUERY_BLOCK;
+    b.lse = b.d_scores_by_key + (ptrdiff_t)KEY_BLOCK * QUERY_BLOCK;
     b.whole = b.lse + QUERY_BLOCK;
     return b;
 }
@@ -188,7 +188,7 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
                                  strait_tensor y, strait_tensor qkv, strait_tensor lse,
                                  strait_heads heads) {
     assert(strait_cpu_same_shape(d_qkv, qkv) && qkv.cols == strait_cpu_qkv_cols(heads));
-    assert(strait_cpu_same_shape(d_y, y) && lse.data != NULL);
+    assert(strait_cpu_same_shape(d_y, y) && lse.data != NULL && d_qkv.data != NULL);
     assert(qkv.rows % heads.seq_len == 0 && heads.n_query % heads.n_key == 0);
     STRAIT_TRY(strait_cpu_refuse_wide(heads));
     struct flash_job job = {.qkv = strait_cpu_f32(qkv),

@@ -28,6 +28,7 @@ static void norm_task(void *arg, int task) {
         norm_row(r, n);
 }
 
+// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
                           strait_tensor gain, float epsilon) {

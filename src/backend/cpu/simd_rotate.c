@@ -53,6 +53,7 @@ static void rotate_task(void *arg, int task) {
     }
 }
 
+// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
                          strait_tensor x, strait_tensor gain, strait_tensor cos, strait_tensor sin,
                          strait_heads heads, float epsilon) {
@@ -106,6 +107,7 @@ static void rotate_back_task(void *arg, int task) {
     }
 }
 
+// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
                               strait_tensor gain, strait_tensor cos, strait_tensor sin,
