@@ -16,7 +16,8 @@ strait_err strait_buffer_room(void **memory, size_t *capacity, size_t want, size
 }
 
 strait_err strait_buffer_append(strait_buffer *bytes, const void *data, size_t n) {
-    STRAIT_TRY(strait_buffer_room((void **)&bytes->data, &bytes->capacity, bytes->n + n, 1));
+    const size_t room = bytes->n + n + 1; // data is never NULL after an append, even of nothing
+    STRAIT_TRY(strait_buffer_room((void **)&bytes->data, &bytes->capacity, room, 1));
     if (n > 0) memcpy(bytes->data + bytes->n, data, n);
     bytes->n += n;
     return STRAIT_OK;

@@ -21,6 +21,7 @@ typedef struct strait_ids {
 /* Room for `want` items of `size` bytes; at least doubles what is there. */
 strait_err strait_buffer_room(void **memory, size_t *capacity, size_t want, size_t size);
 
+/* After it bytes->data is not NULL, whatever n is. */
 strait_err strait_buffer_append(strait_buffer *bytes, const void *data, size_t n);
 
 static inline strait_err strait_ids_append(strait_ids *ids, const int32_t *data, size_t n) {

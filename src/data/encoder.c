@@ -104,6 +104,18 @@ static strait_err spell(struct strait_encoder *e, const unsigned char *word, siz
     return STRAIT_OK;
 }
 
+/* The ids of a word, in e->word. */
+static strait_err work_out(struct strait_encoder *e, const unsigned char *word, size_t n) {
+    const int32_t whole = e->t->ignores_merges ? strait_vocab_find(&e->t->vocab, word, n) : -1;
+    if (whole >= 0) {
+        e->word.n = 0;
+        return strait_ids_append(&e->word, &whole, 1);
+    }
+    STRAIT_TRY(spell(e, word, n));
+    if (e->word.n < 2) return STRAIT_OK;
+    return strait_bpe_merge(&e->bpe, &e->t->merges, e->word.data, &e->word.n);
+}
+
 static strait_err encode_word(struct strait_encoder *e, const unsigned char *word, size_t n) {
     const uint64_t hash = n <= STRAIT_CACHE_WORD_MAX ? strait_buffer_hash(word, n) : 0;
     if (n <= STRAIT_CACHE_WORD_MAX) {
@@ -112,15 +124,7 @@ static strait_err encode_word(struct strait_encoder *e, const unsigned char *wor
         if (ids != NULL) return strait_ids_append(&e->out, ids, n_ids);
     }
     const int64_t n_dropped = e->n_dropped;
-    const int32_t whole = e->t->ignores_merges ? strait_vocab_find(&e->t->vocab, word, n) : -1;
-    if (whole >= 0) {
-        e->word.n = 0;
-        STRAIT_TRY(strait_ids_append(&e->word, &whole, 1));
-    } else {
-        STRAIT_TRY(spell(e, word, n));
-        if (e->word.n > 1)
-            STRAIT_TRY(strait_bpe_merge(&e->bpe, &e->t->merges, e->word.data, &e->word.n));
-    }
+    STRAIT_TRY(work_out(e, word, n));
     STRAIT_TRY(strait_ids_append(&e->out, e->word.data, e->word.n));
     if (n > STRAIT_CACHE_WORD_MAX || e->n_dropped != n_dropped) return STRAIT_OK;
     return strait_cache_put(&e->cache, word, n, hash, e->word.data, e->word.n);

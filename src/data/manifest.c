@@ -8,14 +8,14 @@ enum {
     MANIFEST_LIMIT = 64 << 20,
     VERSION = 1
 };
-static const char FORMAT[] = "strait-corpus";
+static const char format_name[] = "strait-corpus";
 
 static strait_err read_document(struct strait_manifest *manifest) {
     const char *format = NULL;
     int64_t version = 0;
     STRAIT_TRY(strait_json_string(manifest->document, "format", &format));
-    if (strcmp(format, FORMAT) != 0)
-        return STRAIT_FAIL(STRAIT_EDATA, "format is \"%s\"; expected \"%s\"", format, FORMAT);
+    if (strcmp(format, format_name) != 0)
+        return STRAIT_FAIL(STRAIT_EDATA, "format is \"%s\"; expected \"%s\"", format, format_name);
     STRAIT_TRY(strait_json_int(manifest->document, "version", &version));
     if (version != VERSION)
         return STRAIT_FAIL(STRAIT_EDATA, "manifest version %lld; this program reads %d",
@@ -98,7 +98,7 @@ strait_err strait_corpus_write_manifest(const char *path, const strait_corpus_sp
     json_t *shards = json_array();
     json_t *sources = json_array();
     strait_err err = fill_lists(spec, shards, sources);
-    json_t *document = json_pack("{s:s, s:i, s:I, s:I, s:s?, s:o, s:o}", "format", FORMAT,
+    json_t *document = json_pack("{s:s, s:i, s:I, s:I, s:s?, s:o, s:o}", "format", format_name,
                                  "version", VERSION, "tokens", (json_int_t)n_tokens, "vocabulary",
                                  (json_int_t)spec->vocab, "tokenizer", spec->tokenizer, "shards",
                                  shards, "sources", sources);

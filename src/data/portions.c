@@ -103,14 +103,18 @@ static strait_err conclude(struct feed *feed, struct batch *batch) {
     return STRAIT_OK;
 }
 
-static strait_err run_all(struct feed *feed) {
-    const int n_workers = strait_portions_workers(feed->spec->n_threads);
+static strait_err start(struct feed *feed, int n_workers) {
     STRAIT_TRY(strait_alloc(2, sizeof *feed->batches, "text", (void **)&feed->batches));
     STRAIT_TRY(strait_text_open(&feed->spec->text, &feed->text));
     STRAIT_TRY(strait_pool_open(n_workers, &feed->pool));
     feed->current = &feed->batches[0];
     feed->next = &feed->batches[1];
-    STRAIT_TRY(read_batch(feed, feed->current));
+    return read_batch(feed, feed->current);
+}
+
+static strait_err run_all(struct feed *feed) {
+    const int n_workers = strait_portions_workers(feed->spec->n_threads);
+    STRAIT_TRY(start(feed, n_workers));
     while (feed->current->n > 0) {
         atomic_store(&feed->next_portion, 0);
         strait_pool_run(feed->pool, n_workers + 1, run_task, feed);

@@ -167,7 +167,7 @@ static int digit(char c) {
 
 static strait_err put_fingerprint(unsigned char *header, const char *text) {
     if (text == NULL) return STRAIT_OK;
-    for (int i = 0; i < FINGERPRINT_BYTES; i++) {
+    for (size_t i = 0; i < FINGERPRINT_BYTES; i++) {
         const int high = digit(text[2 * i]);
         const int low = high < 0 ? -1 : digit(text[2 * i + 1]);
         if (low < 0)

@@ -123,14 +123,19 @@ static strait_err write_manifest(struct job *job) {
     return strait_corpus_write_manifest(path, &spec);
 }
 
+static strait_err start_job(struct job *job) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_tokenize_manifest(job->spec->out, path)); // refuse a bad name before any work
+    STRAIT_TRY(strait_alloc((size_t)job->n_workers, sizeof(struct strait_encoder *), "encoders",
+                            (void **)&job->encoders));
+    for (int i = 0; i < job->n_workers; i++)
+        STRAIT_TRY(strait_encoder_open(job->spec->tokenizer, &job->encoders[i]));
+    return STRAIT_OK;
+}
+
 static strait_err run_job(struct job *job) {
     const strait_tokenize_spec *spec = job->spec;
-    const size_t n = (size_t)job->n_workers;
-    char path[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_tokenize_manifest(spec->out, path)); // refuse a bad name before any work
-    STRAIT_TRY(strait_alloc(n, sizeof *job->encoders, "encoders", (void **)&job->encoders));
-    for (int i = 0; i < job->n_workers; i++)
-        STRAIT_TRY(strait_encoder_open(spec->tokenizer, &job->encoders[i]));
+    STRAIT_TRY(start_job(job));
     strait_portions_spec feed = {.text = spec->text,
                                  .n_threads = job->n_workers,
                                  .work = encode_portion,
@@ -156,7 +161,7 @@ strait_err strait_tokenize_run(const strait_tokenize_spec *spec, strait_tokenize
         strait_encoder_close(&job.encoders[i]);
     strait_alloc_free(job.encoders);
     for (size_t i = 0; i < job.n_shards; i++)
-        strait_alloc_free((void *)(uintptr_t)job.shards[i].path);
+        strait_alloc_free((void *)job.shards[i].path);
     strait_alloc_free(job.shards);
     return err;
 }

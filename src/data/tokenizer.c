@@ -63,9 +63,9 @@ static strait_err put_merges(strait_buffer *out, const struct strait_merges *mer
 /* Everything that decides ids, in one fixed form. */
 static strait_err describe(const struct strait_tokenizer *t, strait_buffer *out) {
     const uint64_t how = (uint64_t)t->is_byte_level | (uint64_t)t->has_byte_fallback << 1 |
-                         (uint64_t)t->fuses_unk << 2 | (uint64_t)t->ignores_merges << 3;
+                         (uint64_t)t->fuses_unk << 2 | (uint64_t)t->ignores_merges << 3 |
+                         (uint64_t)(uint32_t)t->unk << 32;
     STRAIT_TRY(put_number(out, how));
-    STRAIT_TRY(put_number(out, (uint64_t)(uint32_t)t->unk));
     STRAIT_TRY(put_steps(out, &t->normal));
     STRAIT_TRY(put_steps(out, &t->words));
     for (size_t i = 0; i < t->n_added; i++)
@@ -108,29 +108,35 @@ static strait_err conclude(struct strait_tokenizer *t) {
     return err;
 }
 
-static strait_err read_document(struct strait_tokenizer *t, const json_t *document) {
+static strait_err check_null(const json_t *document, const char *key) {
+    const json_t *value = json_object_get(document, key);
+    if (value == NULL || json_is_null(value)) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is not supported; set it to null", key);
+}
+
+static strait_err check_document(const json_t *document) {
     static const char *const known[] = {
         "version",       "truncation", "padding",        "added_tokens", "normalizer",
         "pre_tokenizer", "model",      "post_processor", "decoder",      NULL};
     STRAIT_TRY(strait_read_only(document, "tokenizer.json", known));
-    static const char *const nulls[] = {"truncation", "padding"};
-    for (int i = 0; i < 2; i++) {
-        const json_t *value = json_object_get(document, nulls[i]);
-        if (value != NULL && !json_is_null(value))
-            return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is not supported; set it to null", nulls[i]);
-    }
+    STRAIT_TRY(check_null(document, "truncation"));
+    return check_null(document, "padding");
+}
+
+static strait_err read_document(struct strait_tokenizer *t, const json_t *document) {
+    STRAIT_TRY(check_document(document));
     STRAIT_TRY(strait_read_steps(t, document));
     STRAIT_TRY(strait_read_model(t, document));
     STRAIT_TRY(strait_read_added(t, document));
     STRAIT_TRY(strait_read_decoder(t, document));
-    STRAIT_TRY(strait_read_template(t, document));
-    return conclude(t);
+    return strait_read_template(t, document);
 }
 
 static strait_err build(const json_t *document, struct strait_tokenizer **out) {
     struct strait_tokenizer *t = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *t, "tokenizer", (void **)&t));
-    const strait_err err = read_document(t, document);
+    strait_err err = read_document(t, document);
+    if (err == STRAIT_OK) err = conclude(t);
     if (err == STRAIT_OK)
         *out = t;
     else

@@ -53,13 +53,18 @@ static strait_err report_portion(void *arg, strait_portion *portion, int64_t tak
     return STRAIT_OK;
 }
 
-static strait_err count_words(struct training *t) {
+static strait_err start_counting(struct training *t) {
     const size_t n = (size_t)t->n_workers;
     STRAIT_TRY(strait_new_tokenizer_open(&t->made, &t->splitter));
-    STRAIT_TRY(strait_alloc(n, sizeof *t->encoders, "encoders", (void **)&t->encoders));
+    STRAIT_TRY(strait_alloc(n, sizeof(struct strait_encoder *), "encoders", (void **)&t->encoders));
     STRAIT_TRY(strait_alloc(n, sizeof *t->words, "word counts", (void **)&t->words));
     for (int i = 0; i < t->n_workers; i++)
         STRAIT_TRY(strait_encoder_open(t->splitter, &t->encoders[i]));
+    return STRAIT_OK;
+}
+
+static strait_err count_words(struct training *t) {
+    STRAIT_TRY(start_counting(t));
     strait_portions_spec feed = {.text = t->spec->text,
                                  .n_threads = t->n_workers,
                                  .limit_bytes = t->spec->limit_bytes,

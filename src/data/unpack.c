@@ -1,3 +1,5 @@
+#define ZLIB_CONST
+
 #include "data/unpack.h"
 
 #include "base/alloc.h"
@@ -35,7 +37,7 @@ static strait_err gzip_step(void *state, strait_unpack_io *io) {
         (void)inflateReset(&g->z);
         g->is_between = 0;
     }
-    g->z.next_in = (unsigned char *)(uintptr_t)io->in;
+    g->z.next_in = io->in;
     g->z.avail_in = io->n_in > UINT_MAX ? UINT_MAX : (unsigned)io->n_in;
     g->z.next_out = io->out;
     g->z.avail_out = io->n_out > UINT_MAX ? UINT_MAX : (unsigned)io->n_out;

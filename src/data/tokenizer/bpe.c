@@ -17,6 +17,8 @@ static void merge_short(const struct strait_merges *merges, int32_t *ids, size_t
     uint32_t ranks[SHORT];
     int32_t made[SHORT];
     size_t count = *n;
+    ranks[count - 1] = UINT32_MAX; // nothing follows the last
+    made[count - 1] = -1;
     for (size_t i = 0; i + 1 < count; i++) {
         const strait_merge *merge = strait_merges_find(merges, ids[i], ids[i + 1]);
         ranks[i] = merge != NULL ? merge->rank : UINT32_MAX;

@@ -24,6 +24,6 @@ struct strait_bpe {
 
 void strait_bpe_fini(struct strait_bpe *bpe);
 
-/* Merges ids[0..ids->n) in place. Words of any length, in n log n. */
+/* Merges ids[0..*n), at least one, in place. Words of any length, in n log n. */
 strait_err strait_bpe_merge(struct strait_bpe *bpe, const struct strait_merges *merges,
                             int32_t *ids, size_t *n);

@@ -62,12 +62,17 @@ static strait_err copy_escape(const char *source, int is_class, strait_buffer *o
     return strait_buffer_append(out, source, 2);
 }
 
-static strait_err check_class(const char *source, size_t n, size_t at) {
-    const int has_next = at + 1 < n;
-    if (source[at] == '[' && !(has_next && source[at + 1] == ':'))
+/* How many characters at source[at], inside a class, go together; 1 but for [:name:]. */
+static strait_err measure_in_class(const char *source, size_t n, size_t at, size_t *used) {
+    const char next = at + 1 < n ? source[at + 1] : '\0';
+    if (source[at] == '[' && next == ':') {
+        const char *end = memchr(source + at, ']', n - at);
+        if (end != NULL) *used = (size_t)(end - source) - at + 1;
+    } else if (source[at] == '[') {
         return STRAIT_FAIL(STRAIT_EDATA, "[ inside [ ] is not supported");
-    if (source[at] == '&' && has_next && source[at + 1] == '&')
+    } else if (source[at] == '&' && next == '&') {
         return STRAIT_FAIL(STRAIT_EDATA, "&& inside [ ] is not supported");
+    }
     return STRAIT_OK;
 }
 
@@ -81,15 +86,12 @@ static strait_err translate(const char *source, size_t n, strait_buffer *out) {
             continue;
         }
         if (class_start == 0 && source[at] == '[') {
-            if (at + 1 < n && source[at + 1] == '^') used = 2;
+            used = at + 1 < n && source[at + 1] == '^' ? 2 : 1;
             class_start = at + used;
         } else if (class_start != 0 && source[at] == ']' && at != class_start) {
             class_start = 0;
-        } else if (class_start != 0 && source[at] == '[' && at + 1 < n && source[at + 1] == ':') {
-            const char *end = memchr(source + at, ']', n - at);
-            used = end == NULL ? 1 : (size_t)(end - source) - at + 1;
         } else if (class_start != 0) {
-            STRAIT_TRY(check_class(source, n, at));
+            STRAIT_TRY(measure_in_class(source, n, at, &used));
         }
         STRAIT_TRY(strait_buffer_append(out, source + at, used));
         at += used;

@@ -6,7 +6,7 @@ strait_err strait_read_only(const json_t *object, const char *where, const char 
     if (!json_is_object(object)) return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is not an object", where);
     const char *key;
     const json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+    json_object_foreach((json_t *)object, key, value) {
         const char *const *name = known;
         while (*name != NULL && strcmp(*name, key) != 0)
             name++;

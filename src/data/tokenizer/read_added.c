@@ -23,6 +23,14 @@ static strait_err check_same(const struct strait_tokenizer *t, const strait_adde
                        (const char *)bytes);
 }
 
+static strait_err read_flags(const json_t *item, strait_added *added) {
+    STRAIT_TRY(strait_read_flag(item, "special", 0, &added->is_special));
+    STRAIT_TRY(strait_read_flag(item, "single_word", 0, &added->is_word));
+    STRAIT_TRY(strait_read_flag(item, "lstrip", 0, &added->strips_left));
+    STRAIT_TRY(strait_read_flag(item, "rstrip", 0, &added->strips_right));
+    return strait_read_flag(item, "normalized", !added->is_special, &added->is_normalized);
+}
+
 static strait_err read_fields(const json_t *item, strait_added *added) {
     static const char *const known[] = {"id",     "content",    "single_word", "lstrip",
                                         "rstrip", "normalized", "special",     NULL};
@@ -34,11 +42,7 @@ static strait_err read_fields(const json_t *item, strait_added *added) {
         return STRAIT_FAIL(STRAIT_EDATA, "id %lld: expected 0 to %d", (long long)id,
                            STRAIT_VOCAB_MAX - 1);
     added->id = (int32_t)id;
-    STRAIT_TRY(strait_read_flag(item, "special", 0, &added->is_special));
-    STRAIT_TRY(strait_read_flag(item, "single_word", 0, &added->is_word));
-    STRAIT_TRY(strait_read_flag(item, "lstrip", 0, &added->strips_left));
-    STRAIT_TRY(strait_read_flag(item, "rstrip", 0, &added->strips_right));
-    return strait_read_flag(item, "normalized", !added->is_special, &added->is_normalized);
+    return read_flags(item, added);
 }
 
 /* A token looked for in normalised text is normalised too. */
@@ -59,9 +63,8 @@ static strait_err normalize_content(const struct strait_tokenizer *t, strait_add
     return err;
 }
 
-static strait_err add_one(struct strait_tokenizer *t, const json_t *item) {
-    strait_added *added = &t->added[t->n_added++];
-    STRAIT_TRY(read_fields(item, added));
+/* Gives the token its place in the vocabulary. */
+static strait_err enter(struct strait_tokenizer *t, const strait_added *added) {
     const size_t id = (size_t)added->id;
     if (id < t->vocab.n_ids && (t->vocab.tokens[id].flags & STRAIT_TOKEN_PRESENT) != 0)
         STRAIT_TRY(check_same(t, added));
@@ -71,6 +74,13 @@ static strait_err add_one(struct strait_tokenizer *t, const json_t *item) {
     STRAIT_TRY(strait_vocab_set_out(&t->vocab, added->id, added->content.data, added->content.n));
     t->vocab.tokens[id].flags |= (unsigned)STRAIT_TOKEN_ADDED |
                                  (added->is_special ? (unsigned)STRAIT_TOKEN_SPECIAL : 0u);
+    return STRAIT_OK;
+}
+
+static strait_err add_one(struct strait_tokenizer *t, const json_t *item) {
+    strait_added *added = &t->added[t->n_added++];
+    STRAIT_TRY(read_fields(item, added));
+    STRAIT_TRY(enter(t, added));
     if (added->is_normalized && t->normal.n > 0) STRAIT_TRY(normalize_content(t, added));
     if (added->content.n > 0) t->starts[added->is_normalized][added->content.data[0]] = 1;
     return STRAIT_OK;

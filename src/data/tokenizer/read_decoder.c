@@ -43,9 +43,11 @@ static int hex(unsigned char c) {
 static strait_err make_byte(struct reading *r, const void *arg, const unsigned char *old,
                             size_t n) {
     (void)arg;
-    if (n != 6 || memcmp(old, "<0x", 3) != 0 || old[5] != '>' || hex(old[3]) < 0 || hex(old[4]) < 0)
-        return strait_buffer_append(&r->bytes, old, n);
-    const unsigned char byte = (unsigned char)(hex(old[3]) << 4 | hex(old[4]));
+    const int is_form = n == 6 && memcmp(old, "<0x", 3) == 0 && old[5] == '>';
+    const int high = is_form ? hex(old[3]) : -1;
+    const int low = is_form ? hex(old[4]) : -1;
+    if (high < 0 || low < 0) return strait_buffer_append(&r->bytes, old, n);
+    const unsigned char byte = (unsigned char)(high << 4 | low);
     return strait_buffer_append(&r->bytes, &byte, 1);
 }
 

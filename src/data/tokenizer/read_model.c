@@ -22,7 +22,7 @@ static strait_err key_of(const struct strait_tokenizer *t, const char *text, siz
 static strait_err read_vocab(struct strait_tokenizer *t, const json_t *vocab, strait_buffer *key) {
     const char *text;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)vocab, text, value) {
+    json_object_foreach((json_t *)vocab, text, value) {
         const size_t n = strlen(text);
         int is_reachable = 0;
         if (!json_is_integer(value))
@@ -149,6 +149,15 @@ static strait_err check_off(const json_t *model, const char *key) {
     return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is set, which is not supported", key);
 }
 
+/* Old files do not say what they are; those with merges are BPE. */
+static strait_err check_type(const json_t *model) {
+    if (json_object_get(model, "type") == NULL) return STRAIT_OK;
+    const char *type = NULL;
+    STRAIT_TRY(strait_json_string(model, "type", &type));
+    if (strcmp(type, "BPE") == 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA, "type \"%.60s\" is not supported; expected BPE", type);
+}
+
 static strait_err read_options(struct strait_tokenizer *t, const json_t *model) {
     static const char *const known[] = {"type",
                                         "dropout",
@@ -161,16 +170,11 @@ static strait_err read_options(struct strait_tokenizer *t, const json_t *model) 
                                         "vocab",
                                         "merges",
                                         NULL};
-    if (json_object_get(model, "type") != NULL) {
-        const char *type = NULL;
-        STRAIT_TRY(strait_json_string(model, "type", &type));
-        if (strcmp(type, "BPE") != 0)
-            return STRAIT_FAIL(STRAIT_EDATA, "type \"%.60s\" is not supported; expected BPE", type);
-    }
+    static const char *const off[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
+    STRAIT_TRY(check_type(model));
     STRAIT_TRY(strait_read_only(model, "model", known));
-    STRAIT_TRY(check_off(model, "dropout"));
-    STRAIT_TRY(check_off(model, "continuing_subword_prefix"));
-    STRAIT_TRY(check_off(model, "end_of_word_suffix"));
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
+        STRAIT_TRY(check_off(model, off[i]));
     STRAIT_TRY(strait_read_flag(model, "fuse_unk", 0, &t->fuses_unk));
     STRAIT_TRY(strait_read_flag(model, "byte_fallback", 0, &t->has_byte_fallback));
     return strait_read_flag(model, "ignore_merges", 0, &t->ignores_merges);

@@ -146,24 +146,32 @@ static strait_err read_scheme(const json_t *object, const char **out) {
     return STRAIT_FAIL(STRAIT_EDATA, "prepend_scheme \"%.60s\" is not supported", *out);
 }
 
-static strait_err read_metaspace(struct reading *r, const json_t *object) {
+static strait_err read_mark(struct reading *r, const json_t *object) {
     strait_step *step = NULL;
     const char *scheme = NULL;
-    int has_split = 0;
     STRAIT_TRY(read_scheme(object, &scheme));
+    if (strcmp(scheme, "never") == 0) return STRAIT_OK;
+    STRAIT_TRY(new_step(r, STRAIT_STEP_PREFIX, &step));
+    step->is_start_only = strcmp(scheme, "first") == 0;
+    return strait_read_text(object, "replacement", &step->content);
+}
+
+static strait_err split_at_mark(struct reading *r, const json_t *object) {
+    strait_step *step = NULL;
+    STRAIT_TRY(new_step(r, STRAIT_STEP_SPLIT, &step));
+    step->split = STRAIT_SPLIT_WITH_NEXT;
+    return strait_read_text(object, "replacement", &step->find);
+}
+
+static strait_err read_metaspace(struct reading *r, const json_t *object) {
+    strait_step *step = NULL;
+    int has_split = 0;
     STRAIT_TRY(strait_read_flag(object, "split", 1, &has_split));
     STRAIT_TRY(new_step(r, STRAIT_STEP_REPLACE, &step));
     STRAIT_TRY(strait_buffer_append(&step->find, " ", 1));
     STRAIT_TRY(strait_read_text(object, "replacement", &step->content));
-    if (strcmp(scheme, "never") != 0) {
-        STRAIT_TRY(new_step(r, STRAIT_STEP_PREFIX, &step));
-        step->is_start_only = strcmp(scheme, "first") == 0;
-        STRAIT_TRY(strait_read_text(object, "replacement", &step->content));
-    }
-    if (!has_split) return STRAIT_OK;
-    STRAIT_TRY(new_step(r, STRAIT_STEP_SPLIT, &step));
-    step->split = STRAIT_SPLIT_WITH_NEXT;
-    return strait_read_text(object, "replacement", &step->find);
+    STRAIT_TRY(read_mark(r, object));
+    return has_split ? split_at_mark(r, object) : STRAIT_OK;
 }
 
 static const step_reader normalizers[] = {

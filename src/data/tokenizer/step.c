@@ -64,7 +64,7 @@ strait_err strait_step_transform(const strait_step *step, struct strait_step_scr
                                  const unsigned char *text, size_t n, int is_start,
                                  strait_buffer *out) {
     out->n = 0;
-    if (n == 0) return STRAIT_OK;
+    if (n == 0) return strait_buffer_append(out, NULL, 0);
     switch (step->kind) {
     case STRAIT_STEP_NORMALIZE:
         return strait_normalize(step->form, text, n, &scratch->codepoints, out);

@@ -1,0 +1,25 @@
+/* Any bytes as a token shard: parsed or refused, and every id of it read. */
+#include "data/shard.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct strait_shard shard = {0};
+    if (strait_shard_parse(&shard, data, size, "fuzz.bin") != STRAIT_OK) return 0;
+    if (STRAIT_SHARD_HEADER_BYTES + (size_t)shard.n_tokens * (size_t)shard.id_bytes != size)
+        abort(); // what was accepted must be all of it
+    int32_t ids[64];
+    for (int64_t first = 0; first < shard.n_tokens; first += 64) {
+        const int64_t left = shard.n_tokens - first;
+        const int64_t n = left < 64 ? left : 64;
+        if (strait_shard_read(&shard, first, n, shard.vocab, ids) != STRAIT_OK) continue;
+        for (int64_t i = 0; i < n; i++)
+            if (ids[i] < 0 || (shard.vocab > 0 && ids[i] >= shard.vocab)) abort();
+    }
+    (void)strait_shard_verify(&shard, 0);
+    return 0;
+}
