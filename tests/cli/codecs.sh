@@ -1,0 +1,44 @@
+#!/bin/sh
+# codecs.sh - with every codec, stages in processes over TLS give the numbers of stages in one
+# process, bit for bit, also when the run is stopped and goes on.
+. "$(dirname "$0")/lib.sh"
+
+make_corpus
+make_run run.yaml 4 6
+
+# check NAME SETS...: the same over both transports; and resumed from the checkpoint of step 4.
+check() {
+    name=$1
+    shift
+    cut="--set stages.count=3 --set link.codec.variant="
+    for transport in tls inproc; do
+        runs train run.yaml --out "$name-$transport" $cut --set link.transport=$transport "$@"
+    done
+    same_metrics "$name-tls" "$name-inproc"
+    same_weights "$name-tls" "$name-inproc"
+    cp -r "$name-tls" "$name-again"
+    rm -r "$name-again/checkpoints/00000006"
+    runs train run.yaml --out "$name-again" --resume $cut "$@"
+    says "$ERR" 'going on after step 4'
+    same_metrics "$name-tls" "$name-again"
+    same_weights "$name-tls" "$name-again"
+}
+
+check fp32 --set link.codec.variant=fp32
+check bf16
+check int8 --set link.codec.name=int8
+check int8-feedback --set link.codec.name=int8 --set link.codec.feedback=true
+check int4 --set link.codec.name=int4
+check topk --set link.codec.name=topk --set link.codec.keep=8
+check topk-feedback --set link.codec.name=topk --set link.codec.keep=8 --set link.codec.feedback=true
+check lowrank --set link.codec.name=lowrank --set link.codec.rank=4
+check subspace --set link.codec.name=subspace --set link.codec.keep=8 \
+    --set train.optimizer=adamw-rows
+check subspace-turns --set link.codec.name=subspace --set link.codec.keep=8 \
+    --set train.optimizer=adamw-rows --set link.codec.grassmann_every=2
+check resbm --set link.codec.name=resbm --set link.codec.keep=8
+check strait --set link.codec.name=strait --set link.codec.keep=8 --set link.codec.bits=4
+check strait-muon --set link.codec.name=strait --set link.codec.keep=8 --set train.optimizer=muon
+check strait-fill --set link.codec.name=strait --set link.codec.keep=8 \
+    --set stages.schedule=fill-drain
+none_left

@@ -1,0 +1,24 @@
+#!/bin/sh
+# equal.sh - with every value on the wire, any cut into stages under any schedule over TLS gives the
+# numbers of one process, bit for bit.
+. "$(dirname "$0")/lib.sh"
+
+make_corpus
+make_run run.yaml 8 6
+runs train run.yaml --out one
+for schedule in fill-drain 1f1b 1f1b-window 1f1b-split; do
+    for count in 2 4 8; do
+        runs train run.yaml --out "$schedule-$count" --set stages.schedule=$schedule \
+            --set stages.count=$count
+        same_metrics one "$schedule-$count"
+        same_weights one "$schedule-$count"
+    done
+done
+
+# An uneven cut, few slots, muon.
+runs train run.yaml --out muon-one --set train.optimizer=muon
+runs train run.yaml --out muon-cut --set train.optimizer=muon --set stages.count=3 \
+    --set 'stages.split=[5,1,2]' --set stages.window=2
+same_metrics muon-one muon-cut
+same_weights muon-one muon-cut
+none_left

@@ -1,0 +1,61 @@
+#!/bin/sh
+# resume.sh - kill -9 at any moment, then --resume: the same numbers as if nothing had happened.
+. "$(dirname "$0")/lib.sh"
+
+make_corpus
+make_run run.yaml 2 120
+
+# The signal may come before there is anything to kill, or when all is done.
+strike() {
+    kill "-$1" "$STARTED" 2>/dev/null
+    wait "$STARTED"
+    code=$?
+    none_left
+}
+
+# disturbed FOLDER SETS...: kills the run at fixed and at odd moments, then lets it finish.
+disturbed() {
+    folder=$1
+    shift
+    begin train run.yaml --out "$folder" "$@" # right after the start
+    strike KILL
+    for lines in 1 9 31; do
+        begin train run.yaml --out "$folder" --resume "$@"
+        wait_lines "$folder" "$lines"
+        strike KILL
+        [ "$code" -eq 137 ] || fail "was done before the kill at $lines lines: $code"
+    done
+    for pause in 0.03 0.21 0.4 0.33; do
+        begin train run.yaml --out "$folder" --resume "$@"
+        sleep "$pause"
+        strike KILL
+    done
+    runs train run.yaml --out "$folder" --resume "$@"
+}
+
+runs train run.yaml --out straight
+disturbed killed
+same_metrics straight killed
+same_weights straight killed
+
+# A checkpoint a step: nearly every kill falls into the writing of one.
+disturbed writing --set train.save_every=1 --set train.keep=3
+same_metrics straight writing
+same_weights straight writing
+
+# Ctrl-C finishes the step, saves, and says how to go on.
+for signal in INT TERM; do
+    begin train run.yaml --out "$signal"
+    wait_lines "$signal" 20
+    strike "$signal"
+    [ "$code" -eq 130 ] || fail "exit code $code after $signal, expected 130"
+    says "$ERR" "to go on: strait train run.yaml --out $signal --resume" '^strait: stopped after'
+    runs train run.yaml --out "$signal" --resume
+    same_metrics straight "$signal"
+    same_weights straight "$signal"
+done
+
+# A finished run has nothing to do, and does not lose anything by being asked.
+before=$(computed killed)
+runs train run.yaml --out killed --resume
+[ "$before" = "$(computed killed)" ] || fail "a finished run changed its metrics"

@@ -1,0 +1,96 @@
+#!/bin/sh
+# stages.sh - a run of two stages loses its conductor, a stage or a link: it ends in time, says who
+# was lost and when, leaves nothing behind, and goes on to the same numbers.
+. "$(dirname "$0")/lib.sh"
+
+make_corpus
+make_run run.yaml 2 40
+two="--set stages.count=2 --set link.emulate.delay=8ms"
+runs train run.yaml --out straight $two
+
+stage_process() {
+    cut -d ' ' -f 1 "/proc/$STARTED/task/$STARTED/children" | grep .
+}
+
+# lost: waits for the run to end by itself, with an error that names stage and step.
+lost() {
+    began=$(date +%s)
+    ends 4
+    [ $(($(date +%s) - began)) -le 15 ] || fail "took more than 15 seconds to notice"
+    none_left
+    tail -n 1 "$ERR" | grep -qE '^strait: .*stage [01]' || fail "does not name the stage"
+    tail -n 1 "$ERR" | grep -qE 'step [0-9]+' || fail "does not name the step"
+}
+
+# The conductor dies: its stages see it and go.
+folder=conductor
+begin train run.yaml --out $folder $two
+kill -9 "$STARTED"
+wait "$STARTED"
+none_left
+for lines in 3 17; do
+    begin train run.yaml --out $folder --resume $two
+    wait_lines $folder $lines
+    kill -9 "$STARTED" || fail "was done before the kill"
+    wait "$STARTED"
+    none_left
+done
+runs train run.yaml --out $folder --resume $two
+same_metrics straight $folder
+same_weights straight $folder
+
+# A stage dies.
+folder=stage
+resume=
+for lines in 1 12 25; do
+    begin train run.yaml --out $folder $resume $two
+    wait_lines $folder $lines
+    victim=$(stage_process) || fail "there is no stage to kill"
+    kill -9 "$victim"
+    lost
+    says "$ERR" 'stage [01] was killed by signal 9 at step [0-9]+'
+    resume=--resume
+done
+runs train run.yaml --out $folder --resume $two
+same_metrics straight $folder
+same_weights straight $folder
+
+# A stage stops to answer, and a link is cut: the deadline ends the run.
+folder=silent
+begin train run.yaml --out $folder $two --set link.deadline=2s
+wait_lines $folder 8
+victim=$(stage_process) || fail "there is no stage to stop"
+kill -STOP "$victim"
+lost
+runs train run.yaml --out $folder --resume $two
+same_metrics straight $folder
+
+folder=cut
+begin train run.yaml --out $folder $two --set link.deadline=2s --set link.emulate.cut_after=1s \
+    --set link.emulate.delay=20ms
+lost
+tail -n 1 "$ERR" | grep -qE 'stage [01].*stage [01]' || fail "does not name both ends of the link"
+runs train run.yaml --out $folder --resume $two
+same_metrics straight $folder
+
+# Ctrl-C, as a terminal sends it: to the conductor and its stages.
+folder=interrupt
+begin train run.yaml --out $folder $two
+wait_lines $folder 10
+kill -INT $(marked)
+ends 130
+none_left
+says "$ERR" 'to go on: strait train run.yaml'
+runs train run.yaml --out $folder --resume $two
+same_metrics straight $folder
+same_weights straight $folder
+
+# A run may go on with another cut into stages; with fp32 on the wire the bits do not tell.
+folder=recut
+begin train run.yaml --out $folder $two
+wait_lines $folder 14
+kill -INT "$STARTED"
+ends 130
+runs train run.yaml --out $folder --resume
+same_metrics straight $folder
+same_weights straight $folder
