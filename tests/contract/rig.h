@@ -23,9 +23,9 @@ struct rig {
     const struct strait_kernels *k;
     void *memory[RIG_TENSORS];
     int n_memory;
+    int is_alone; // its bits are not those of the rig before it
     float *kept;
     size_t n_kept, n_room;
-    int is_alone; // its bits are not those of the rig before it
 };
 
 /* What a case needs to know; each case says what it makes of the fields. */

@@ -9,12 +9,9 @@
 
 #include <stdatomic.h>
 
-enum {
-    QUERY_PANELS = 128 / TILE_COLS,
-    QUERY_BLOCK = QUERY_PANELS * TILE_COLS,
-    KEY_BLOCK = 64 / TILE_ROWS * TILE_ROWS,
-    HEAD_PAD = STRAIT_CPU_HEAD_MAX + TILE_COLS + TILE_ROWS // head_dim filled up to whole panels
-};
+#define QUERY_BLOCK (128 / TILE_COLS * TILE_COLS)
+#define KEY_BLOCK   (64 / TILE_ROWS * TILE_ROWS)
+#define HEAD_PAD    (STRAIT_CPU_HEAD_MAX + TILE_COLS + TILE_ROWS) // a head filled up to panels
 
 /* One call, cut into items; each thread works in its own part of the scratch memory. */
 struct flash_job {

@@ -105,6 +105,7 @@ static void query_back(const struct head_back *b) {
 
 /* Adds one query head's part to d_k and d_v. */
 static void key_back(const struct head_back *b) {
+    assert(b->d_k != NULL && b->d_v != NULL);
     const int dim = b->heads.head_dim;
     for (int64_t j = 0; j < b->heads.seq_len; j++) {
         double to_key[STRAIT_CPU_HEAD_MAX] = {0}, to_value[STRAIT_CPU_HEAD_MAX] = {0}, share;

@@ -18,10 +18,10 @@ _Static_assert((int)FORWARD_FLOATS <= (int)STRAIT_CPU_SCRATCH, "an item fits its
 static struct forward lay_out(float *scratch) {
     struct forward f;
     f.queries = scratch;
-    f.sums = f.queries + (ptrdiff_t)QUERY_BLOCK * HEAD_PAD;
-    f.keys = f.sums + (ptrdiff_t)QUERY_BLOCK * HEAD_PAD;
-    f.values = f.keys + (ptrdiff_t)KEY_BLOCK * HEAD_PAD;
-    f.scores = f.values + (ptrdiff_t)KEY_BLOCK * HEAD_PAD;
+    f.sums = f.queries + QUERY_BLOCK * HEAD_PAD;
+    f.keys = f.sums + QUERY_BLOCK * HEAD_PAD;
+    f.values = f.keys + KEY_BLOCK * HEAD_PAD;
+    f.scores = f.values + KEY_BLOCK * HEAD_PAD;
     f.max = f.scores + KEY_BLOCK * TILE_COLS;
     f.total = f.max + QUERY_BLOCK;
     return f;

@@ -27,15 +27,15 @@ static struct backward lay_out(float *scratch) {
     float **const by_query[] = {&b.queries, &b.d_ys, &b.queries_by_dim, &b.d_ys_by_dim,
                                 &b.d_queries};
     float **const by_key[] = {&b.keys, &b.values, &b.keys_by_dim};
-    for (int i = 0; i < 5; i++, scratch += (ptrdiff_t)QUERY_BLOCK * HEAD_PAD)
+    for (int i = 0; i < 5; i++, scratch += QUERY_BLOCK * HEAD_PAD)
         *by_query[i] = scratch;
-    for (int i = 0; i < 3; i++, scratch += (ptrdiff_t)KEY_BLOCK * HEAD_PAD)
+    for (int i = 0; i < 3; i++, scratch += KEY_BLOCK * HEAD_PAD)
         *by_key[i] = scratch;
     b.shares = scratch;
     b.d_scores = b.shares + KEY_BLOCK * TILE_COLS;
     b.shares_by_key = b.d_scores + KEY_BLOCK * TILE_COLS;
-    b.d_scores_by_key = b.shares_by_key + (ptrdiff_t)KEY_BLOCK * QUERY_BLOCK;
-    b.lse = b.d_scores_by_key + (ptrdiff_t)KEY_BLOCK * QUERY_BLOCK;
+    b.d_scores_by_key = b.shares_by_key + KEY_BLOCK * QUERY_BLOCK;
+    b.lse = b.d_scores_by_key + KEY_BLOCK * QUERY_BLOCK;
     b.whole = b.lse + QUERY_BLOCK;
     return b;
 }
@@ -113,8 +113,8 @@ static void panel_back(const struct flash_job *job, const struct backward *b, st
     }
 }
 
-/* Adds left x right to the rows of keys in d_qkv, columns of one head. */
-static void add_to_keys(const struct flash_job *job, float *to, const float *lefts,
+/* Adds left x right to the rows of keys in d_qkv, columns of one head, from value `to` on. */
+static void add_to_keys(const struct flash_job *job, int64_t to, const float *lefts,
                         const float *rights, struct place at) {
     const int64_t dim = job->heads.head_dim;
     for (int64_t p = 0; p < dim; p += TILE_COLS) {
@@ -122,7 +122,7 @@ static void add_to_keys(const struct flash_job *job, float *to, const float *lef
             const int64_t q = first_panel(at, k), depth = at.n_queries - q;
             const float *left = lefts + k * at.n_queries + q * TILE_ROWS;
             const float *right = rights + p * at.n_queries + q * TILE_COLS;
-            const tile_how how = {to + k * job->cols + p, job->cols, 1, 1};
+            const tile_how how = {job->d_qkv + to + k * job->cols + p, job->cols, 1, 1};
             if (at.n_keys - k >= TILE_ROWS && dim - p >= TILE_COLS)
                 multiply_tile(how, left, right, depth);
             else
@@ -142,10 +142,8 @@ static void key_block_back(const struct flash_job *job, const struct backward *b
     pack_lefts(b->values, values, job->cols, 1, at.n_keys, dim);
     for (int64_t q = first_panel(at, 0); q < at.n_queries; q += TILE_COLS)
         panel_back(job, b, at, q);
-    add_to_keys(job, job->d_qkv + row + value_column(job, kv), b->shares_by_key, b->d_ys_by_dim,
-                at);
-    add_to_keys(job, job->d_qkv + row + key_column(job, kv), b->d_scores_by_key, b->queries_by_dim,
-                at);
+    add_to_keys(job, row + value_column(job, kv), b->shares_by_key, b->d_ys_by_dim, at);
+    add_to_keys(job, row + key_column(job, kv), b->d_scores_by_key, b->queries_by_dim, at);
 }
 
 static void query_block_back(const struct flash_job *job, const struct backward *b, struct place at,

@@ -91,7 +91,7 @@ static void rotate_back_task(void *arg, int task) {
     const int n_heads = r->heads.n_query + r->heads.n_key;
     const int64_t dim = r->heads.head_dim, half = dim / 2;
     const int64_t end = smaller(r->n_rows, (task + 1) * r->rows);
-    float *d_gain = r->d_gain + task * 2 * dim;
+    float *d_gain = r->d_gain + task * (2 * dim);
     if (r->gain != NULL) memset(d_gain, 0, (size_t)(2 * dim) * sizeof *d_gain);
     for (int64_t n = task * r->rows; n < end; n++) {
         const int64_t angle = n % r->heads.seq_len * half;

@@ -9,7 +9,8 @@ static double exp_of(float x) {
 
 static void near_the_true_value(void **state) {
     (void)state;
-    for (float x = -87.3f; x < 88.3f; x += 0.0137f) {
+    for (int i = -8730; i < 8830; i++) {
+        const float x = (float)i * 0.01f;
         const double want = exp((double)x);
         CHECK_NEAR(exp_of(x), want, 1.2e-7 * want); // one unit in the last place of a float
         if (x <= 0) CHECK_NEAR((double)exp_down(splat(x))[0], want, 1.2e-7 * want);
@@ -42,7 +43,7 @@ static void parts_of_vectors(void **state) {
         store_some(to, v, n);
         for (int i = 0; i <= LANES; i++)
             CHECK_NEAR(to[i], i < n ? i + 1 : -1, 0);
-        CHECK_NEAR(sum_lanes(v), n * (n + 1) / 2, 0);
+        CHECK_NEAR(sum_lanes(v), 0.5 * n * (n + 1), 0);
         CHECK_NEAR(max_lanes(lanes_below(v, n, 0.5f)), n == 0 ? 0.5 : n, 0);
     }
 }
