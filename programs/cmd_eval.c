@@ -77,7 +77,7 @@ static strait_err score_data(struct strait_trained *trained, strait_trained_scor
     const char *print = trained->tokenizer != NULL && corpus->tokenizer[0] != '\0'
                             ? strait_tokenizer_fingerprint(trained->tokenizer)
                             : NULL;
-    strait_err err = strait_corpus_expect(corpus, trained->shape.vocab, print);
+    strait_err err = strait_corpus_expect(corpus, trained->recipe.shape.vocab, print);
     if (err == STRAIT_OK)
         err = strait_trained_evaluate(trained, fetch_corpus, corpus, n_total, seen, out);
     strait_corpus_close(&corpus);

@@ -5,7 +5,6 @@
 #include "data/decoder.h"
 #include "data/encoder.h"
 #include "model/choose.h"
-#include "model/generator.h"
 #include "pipeline/trained.h"
 
 #include <stdio.h>
@@ -38,7 +37,6 @@ static const strait_flag flags[] = {
 struct speaker {
     struct strait_trained *trained;
     struct strait_encoder *encoder;
-    struct strait_generator *generator;
     struct strait_chooser *chooser;
     strait_decoder decoder;
     unsigned char *text; // room for what one token decodes to
@@ -47,7 +45,6 @@ struct speaker {
 };
 
 static void speaker_fini(struct speaker *s) {
-    strait_generator_close(&s->generator);
     strait_chooser_close(&s->chooser);
     strait_encoder_close(&s->encoder);
     strait_trained_close(&s->trained);
@@ -58,13 +55,12 @@ static void speaker_fini(struct speaker *s) {
 static strait_err speaker_init(struct speaker *s, const char *folder) {
     const strait_backend_spec backend = {.name = "cpu", .n_threads = (int)threads};
     const strait_choose_how how = {(float)temperature, top_k, (float)top_p};
-    STRAIT_TRY(strait_trained_open(folder, tokenizer_path, backend, 1, &s->trained));
+    STRAIT_TRY(strait_trained_open(folder, tokenizer_path, backend, 0, &s->trained));
     if (s->trained->tokenizer == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "%s has no tokenizer.json beside it: name one with --tokenizer FILE",
                            s->trained->path);
-    STRAIT_TRY(strait_chooser_open(s->trained->shape.vocab, how, &s->chooser));
-    STRAIT_TRY(strait_generator_open(s->trained->stage, &s->generator));
+    STRAIT_TRY(strait_chooser_open(s->trained->recipe.shape.vocab, how, &s->chooser));
     STRAIT_TRY(strait_encoder_open(s->trained->tokenizer, &s->encoder));
     strait_decoder_init(&s->decoder, s->trained->tokenizer);
     return strait_alloc(strait_decoder_bound(s->trained->tokenizer) + 1, 1, "text",
@@ -95,14 +91,14 @@ static strait_err begin(struct speaker *s) {
 /* Feeds ids [from, n_ids); the logits are those after the last. A full context starts again with
  * its newer half. */
 static strait_err feed(struct speaker *s, int64_t from, const float **logits) {
-    const int64_t context = s->trained->shape.context;
-    if (s->n_ids - from + strait_generator_position(s->generator) > context) {
-        strait_generator_reset(s->generator);
+    const int64_t context = s->trained->recipe.shape.context;
+    if (s->n_ids - from + strait_chain_position(s->trained->chain) > context) {
+        strait_chain_reset(s->trained->chain);
         from = s->n_ids - (context + 1) / 2;
         if (from < 0) from = 0;
     }
     for (int64_t i = from; i < s->n_ids; i++)
-        STRAIT_TRY(strait_generator_feed(s->generator, s->ids[i], logits));
+        STRAIT_TRY(strait_chain_feed(s->trained->chain, s->ids[i], logits));
     return STRAIT_OK;
 }
 

@@ -5,7 +5,7 @@
 #include "commands.h"
 #include "data/corpus.h"
 #include "data/tokenizer.h"
-#include "pipeline/snapshot.h"
+#include "pipeline/describe.h"
 #include "progress.h"
 #include "store/checkpoint.h"
 #include "watch/metrics.h"
@@ -55,23 +55,26 @@ static strait_err inspect_safetensors(const char *path) {
     return STRAIT_OK;
 }
 
+static void print_model(const strait_recipe *recipe) {
+    static strait_description words; // large
+    strait_describe(recipe, &words);
+    printf("  model");
+    for (int i = 0; i < words.n; i++)
+        printf(" %s=%s", words.pairs[i].key, words.pairs[i].value);
+    printf("\n  parameters %.3fM and those of the boundaries\n",
+           (double)strait_shape_params(&recipe->shape) / 1e6);
+}
+
 static strait_err inspect_checkpoint(const char *path) {
     struct strait_checkpoint *checkpoint = NULL;
-    strait_snapshot_shape names;
-    strait_shape shape;
+    strait_recipe recipe;
     STRAIT_TRY(strait_checkpoint_open(path, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
     printf("%s: checkpoint after step %lld, whole\n", strait_checkpoint_path(checkpoint),
            (long long)strait_checkpoint_step(checkpoint));
     const char *print = strait_checkpoint_tokenizer(checkpoint);
     printf("  tokenizer %s\n", print[0] != '\0' ? print : "unknown");
-    const strait_err err = strait_snapshot_shape_of(checkpoint, &shape);
-    if (err == STRAIT_OK) {
-        strait_snapshot_describe(&shape, &names);
-        printf("  model");
-        for (int i = 0; i < names.n; i++)
-            printf(" %s=%s", names.pairs[i].key, names.pairs[i].value);
-        printf("\n  parameters %.3fM\n", (double)strait_shape_params(&shape) / 1e6);
-    }
+    const strait_err err = strait_describe_read(checkpoint, &recipe);
+    if (err == STRAIT_OK) print_model(&recipe);
     const char *name = NULL;
     const struct strait_safetensors *file;
     for (int i = 0; (file = strait_checkpoint_file(checkpoint, i, &name)) != NULL; i++) {

@@ -19,38 +19,42 @@ struct strait_generator {
     strait_block_acts acts;
     strait_block_scratch scratch;
     strait_head_room head;
-    strait_tensor token;
-    float *host_logits;
+    strait_tensor token, output;
+    strait_tensor input, inner; // what enters the first block, and the others
+    float *host_logits;         // NULL where there is no head
+    int n_blocks;
     int64_t position;
 };
 
 static strait_err plan(struct strait_generator *d, const strait_shape *shape) {
     const int64_t keys = (int64_t)shape->kv_heads * shape->head_dim;
     struct strait_slab *room = &d->room;
-    for (int i = 0; i < shape->layers; i++) {
+    for (int i = 0; i < d->n_blocks; i++) {
         STRAIT_TRY(strait_layer_plan(room, shape->context, keys, &d->caches[i].keys));
         STRAIT_TRY(strait_layer_plan(room, shape->context, keys, &d->caches[i].values));
     }
-    STRAIT_TRY(strait_layer_plan(room, 1, shape->width, &d->acts.x));
+    STRAIT_TRY(strait_layer_plan(room, 1, shape->width, &d->input));
+    STRAIT_TRY(strait_layer_plan(room, 1, shape->width, &d->inner));
     STRAIT_TRY(strait_block_plan_acts(shape, 1, room, &d->acts));
     STRAIT_TRY(strait_block_plan_scratch(shape, 1, 0, room, &d->scratch));
-    STRAIT_TRY(strait_head_plan(shape, 1, 0, room, &d->head));
+    if (d->host_logits != NULL) STRAIT_TRY(strait_head_plan(shape, 1, 0, room, &d->head));
+    STRAIT_TRY(strait_layer_plan(room, 1, shape->width, &d->output));
     return strait_slab_add(room, STRAIT_I32, 1, 1, &d->token);
 }
 
-static strait_err open_into(struct strait_generator *d, const strait_shape *shape) {
-    STRAIT_TRY(strait_alloc((size_t)shape->layers, sizeof *d->caches, "key and value caches",
+static strait_err open_into(struct strait_generator *d, const strait_stage_spec *spec) {
+    const strait_shape *shape = &spec->shape;
+    d->n_blocks = spec->part.last - spec->part.first;
+    STRAIT_TRY(strait_alloc((size_t)d->n_blocks, sizeof *d->caches, "key and value caches",
                             (void **)&d->caches));
-    STRAIT_TRY(strait_alloc((size_t)shape->vocab, sizeof *d->host_logits, "logits",
-                            (void **)&d->host_logits));
+    if (spec->part.last == shape->layers)
+        STRAIT_TRY(strait_alloc((size_t)shape->vocab, sizeof *d->host_logits, "logits",
+                                (void **)&d->host_logits));
     STRAIT_TRY(plan(d, shape));
     return strait_slab_commit(&d->room, d->backend);
 }
 
 strait_err strait_generator_open(struct strait_stage *stage, struct strait_generator **out) {
-    const strait_stage_spec *spec = strait_stage_get_spec(stage);
-    if (spec->part.first != 0 || spec->part.last != spec->shape.layers)
-        return STRAIT_FAIL(STRAIT_EINVAL, "generating wants the whole model in one stage");
     struct strait_generator *d = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *d, "generator", (void **)&d));
     d->stage = stage;
@@ -59,7 +63,7 @@ strait_err strait_generator_open(struct strait_stage *stage, struct strait_gener
     d->weights = strait_stage_weights(stage);
     d->work = *strait_stage_work(stage);
     d->work.seq_len = 1;
-    const strait_err err = open_into(d, &spec->shape);
+    const strait_err err = open_into(d, strait_stage_get_spec(stage));
     if (err != STRAIT_OK) {
         strait_generator_close(&d);
         return err;
@@ -103,17 +107,44 @@ static strait_err attend(struct strait_generator *d, const strait_attention *lay
     return strait_layer_linear(&work, d->scratch.branch, acts->mixed, layer->out->value);
 }
 
-static strait_err run_blocks(struct strait_generator *d) {
+strait_err strait_generator_embed(struct strait_generator *d, int32_t token) {
+    const strait_shape *shape = d->work.shape;
+    if (token < 0 || token >= shape->vocab)
+        return STRAIT_FAIL(STRAIT_EDATA, "token %d is outside the model's vocabulary of %lld",
+                           (int)token, (long long)shape->vocab);
+    STRAIT_TRY(d->backend->ops->upload(d->stream, d->token.data, &token, sizeof token));
+    if (strait_stage_get_spec(d->stage)->part.first > 0) return STRAIT_OK;
+    return d->work.kernels->embed(d->stream, d->input, d->weights->table->value, d->token);
+}
+
+strait_tensor strait_generator_input(struct strait_generator *generator) {
+    return generator->input;
+}
+
+strait_tensor strait_generator_token(struct strait_generator *generator) {
+    return generator->token;
+}
+
+strait_err strait_generator_run(struct strait_generator *d) {
     const struct strait_kernels *k = d->work.kernels;
-    for (int i = 0; i < d->work.shape->layers; i++) {
+    if (d->position >= d->work.shape->context)
+        return STRAIT_FAIL(STRAIT_EINVAL, "the context of %lld tokens is full",
+                           (long long)d->work.shape->context);
+    for (int i = 0; i < d->n_blocks; i++) {
         const strait_block *block = &d->weights->blocks[i];
+        if (i > 0) STRAIT_TRY(k->add(d->stream, d->inner, d->acts.mid, d->scratch.delta));
+        d->acts.x = i == 0 ? d->input : d->inner;
         STRAIT_TRY(attend(d, &block->attention, &d->caches[i]));
         STRAIT_TRY(strait_mlp_forward(&d->work, &block->mlp, &d->acts.mlp, d->scratch.delta,
                                       d->acts.mid, d->acts.x, d->scratch.branch));
-        if (i + 1 < d->work.shape->layers)
-            STRAIT_TRY(k->add(d->stream, d->acts.x, d->acts.mid, d->scratch.delta));
     }
+    d->position++;
     return STRAIT_OK;
+}
+
+strait_err strait_generator_output(struct strait_generator *d, strait_tensor *out) {
+    *out = d->output;
+    return d->work.kernels->add(d->stream, d->output, d->acts.mid, d->scratch.delta);
 }
 
 static void soft_cap(float *logits, int64_t n, float cap) {
@@ -121,25 +152,23 @@ static void soft_cap(float *logits, int64_t n, float cap) {
         logits[i] /= sqrtf(1.0f + (logits[i] / cap) * (logits[i] / cap));
 }
 
-strait_err strait_generator_feed(struct strait_generator *d, int32_t token, const float **logits) {
+strait_err strait_generator_logits(struct strait_generator *d, const float **logits) {
     const strait_shape *shape = d->work.shape;
     const struct strait_backend_ops *ops = d->backend->ops;
-    if (d->position >= shape->context)
-        return STRAIT_FAIL(STRAIT_EINVAL, "the context of %lld tokens is full",
-                           (long long)shape->context);
-    if (token < 0 || token >= shape->vocab)
-        return STRAIT_FAIL(STRAIT_EDATA, "token %d is outside the model's vocabulary of %lld",
-                           (int)token, (long long)shape->vocab);
-    STRAIT_TRY(ops->upload(d->stream, d->token.data, &token, sizeof token));
-    STRAIT_TRY(d->work.kernels->embed(d->stream, d->acts.x, d->weights->table->value, d->token));
-    STRAIT_TRY(run_blocks(d));
+    if (d->host_logits == NULL)
+        return STRAIT_FAIL(STRAIT_EINVAL, "only the part with the head makes logits");
     STRAIT_TRY(strait_head_logits(&d->work, &d->weights->head, &d->head, d->head.logits,
                                   d->acts.mid, d->scratch.delta));
     STRAIT_TRY(ops->download(d->stream, d->host_logits, d->head.logits.data,
                              (size_t)shape->vocab * sizeof *d->host_logits));
     STRAIT_TRY(ops->wait(d->stream));
     soft_cap(d->host_logits, shape->vocab, shape->softcap);
-    d->position++;
     *logits = d->host_logits;
     return STRAIT_OK;
+}
+
+strait_err strait_generator_feed(struct strait_generator *d, int32_t token, const float **logits) {
+    STRAIT_TRY(strait_generator_embed(d, token));
+    STRAIT_TRY(strait_generator_run(d));
+    return strait_generator_logits(d, logits);
 }

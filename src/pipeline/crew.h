@@ -1,7 +1,7 @@
 /* crew.h - the stages of a run, wherever they are: one here, or several in processes or threads.
  *
  * To the trainer a crew is one machine that makes gradients, updates, validates, saves and loads.
- * One thread uses a crew. Any error leaves it fit only for close. */
+ * One thread uses a crew. Any error leaves it fit only for close, but one of write. */
 #pragma once
 
 #include "pipeline/feed.h"

@@ -11,6 +11,7 @@
 
 enum {
     MEET_MS = 30000,
+    LEAVE_MS = 3000, // for the conductor to hear our last reply and hang up
     REHEARSALS = 3
 };
 
@@ -169,10 +170,14 @@ static strait_err open_worker(struct server *s, int n_slots) {
     return wait_for_neighbours(s);
 }
 
+/* A neighbour may send the first crossing before we are told to begin: its step must be known. */
 static strait_err load(struct server *s, const char *folder) {
     struct strait_checkpoint *checkpoint = NULL;
     STRAIT_TRY(strait_checkpoint_open(folder, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
     const strait_err err = strait_snapshot_read(checkpoint, s->worker);
+    const int64_t step = strait_checkpoint_step(checkpoint);
+    if (s->worker->tail != NULL) strait_boundary_begin(s->worker->tail, step);
+    if (s->worker->head != NULL) strait_boundary_begin(s->worker->head, step);
     strait_checkpoint_close(&checkpoint);
     return err;
 }
@@ -242,17 +247,33 @@ static strait_err answer(struct server *s, strait_order_kind kind, strait_err er
     return strait_reply_send(s->mesh, s->conductor, reply);
 }
 
+/* Stays until the conductor hangs up: it has then heard our reply, and all the others'. Neighbours
+ * may leave before us. */
+static void part(struct server *s) {
+    for (int is_over = 0; !is_over;) {
+        struct strait_msg *msg = NULL;
+        if (strait_mesh_receive(s->mesh, LEAVE_MS, &msg) != STRAIT_OK) return;
+        is_over = msg->type == STRAIT_MSG_DOWN && msg->peer == s->conductor;
+        strait_msg_close(&msg);
+    }
+}
+
+/* An error that the conductor has heard is his to tell, and ends the stage; only a checkpoint that
+ * could not be written does not. */
 static strait_err serve_orders(struct server *s) {
     for (;;) {
         static _Thread_local strait_order order; // large
         strait_reply reply = {0};
+        order.kind = STRAIT_ORDER_LEAVE; // should none come
         strait_err err = next_order(s, &order);
         if (err == STRAIT_OK) err = obey(s, &order, &reply);
-        const strait_err said = answer(s, order.kind, err, &reply);
-        if (err != STRAIT_OK) return err;
-        STRAIT_TRY(said);
-        if (order.kind == STRAIT_ORDER_LEAVE) return STRAIT_OK;
+        STRAIT_TRY(answer(s, order.kind, err, &reply));
+        const int goes_on = err == STRAIT_OK ? order.kind != STRAIT_ORDER_LEAVE
+                                             : order.kind == STRAIT_ORDER_SAVE;
+        if (!goes_on) break;
     }
+    part(s);
+    return STRAIT_OK;
 }
 
 static strait_err prepare(struct server *s) {
@@ -265,8 +286,9 @@ static strait_err work(struct server *s) {
     const strait_err err = prepare(s);
     if (err == STRAIT_OK) return serve_orders(s);
     strait_reply reply = {0};
-    (void)answer(s, STRAIT_ORDER_OPEN, err, &reply);
-    return err;
+    if (answer(s, STRAIT_ORDER_OPEN, err, &reply) != STRAIT_OK) return err;
+    part(s);
+    return STRAIT_OK;
 }
 
 strait_err strait_serve(int in, int out, struct strait_inproc_hub *hub) {

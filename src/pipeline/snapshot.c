@@ -2,116 +2,7 @@
 
 #include "base/alloc.h"
 
-#include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Every field of a shape that makes weights fit or misfit, by the name a run file gives it. */
-enum field_kind {
-    FIELD_INT,
-    FIELD_INT64,
-    FIELD_REAL
-};
-typedef struct field {
-    const char *key;
-    enum field_kind kind;
-    size_t offset;
-} field;
-
-static const field fields[] = {
-    {"vocab", FIELD_INT64, offsetof(strait_shape, vocab)},
-    {"context", FIELD_INT64, offsetof(strait_shape, context)},
-    {"layers", FIELD_INT, offsetof(strait_shape, layers)},
-    {"width", FIELD_INT, offsetof(strait_shape, width)},
-    {"heads", FIELD_INT, offsetof(strait_shape, heads)},
-    {"kv_heads", FIELD_INT, offsetof(strait_shape, kv_heads)},
-    {"head_dim", FIELD_INT, offsetof(strait_shape, head_dim)},
-    {"ffn", FIELD_INT, offsetof(strait_shape, ffn)},
-    {"activation", FIELD_INT, offsetof(strait_shape, activation)},
-    {"rope", FIELD_INT, offsetof(strait_shape, rope)},
-    {"rope_theta", FIELD_REAL, offsetof(strait_shape, rope_theta)},
-    {"qk_norm", FIELD_INT, offsetof(strait_shape, has_qk_norm)},
-    {"qk_gain", FIELD_INT, offsetof(strait_shape, has_qk_gain)},
-    {"attention_scale", FIELD_REAL, offsetof(strait_shape, attention_scale)},
-    {"softcap", FIELD_REAL, offsetof(strait_shape, softcap)},
-    {"tied", FIELD_INT, offsetof(strait_shape, is_tied)},
-    {"norm_epsilon", FIELD_REAL, offsetof(strait_shape, norm_epsilon)},
-};
-enum {
-    N_FIELDS = sizeof fields / sizeof *fields
-};
-_Static_assert((int)N_FIELDS <= (int)STRAIT_SNAPSHOT_PAIRS, "every field has its pair");
-_Static_assert(sizeof(strait_activation) == sizeof(int), "choices are read as int");
-
-void strait_snapshot_describe(const strait_shape *shape, strait_snapshot_shape *out) {
-    for (int i = 0; i < N_FIELDS; i++) {
-        const void *at = (const char *)shape + fields[i].offset;
-        char *text = out->texts[i];
-        switch (fields[i].kind) {
-        case FIELD_INT: (void)snprintf(text, STRAIT_SNAPSHOT_TEXT, "%d", *(const int *)at); break;
-        case FIELD_INT64:
-            (void)snprintf(text, STRAIT_SNAPSHOT_TEXT, "%lld", (long long)*(const int64_t *)at);
-            break;
-        case FIELD_REAL:
-            (void)snprintf(text, STRAIT_SNAPSHOT_TEXT, "%.9g", (double)*(const float *)at);
-            break;
-        }
-        out->pairs[i] = (strait_safetensors_pair){fields[i].key, text};
-    }
-    out->n = N_FIELDS;
-}
-
-static strait_err parse_field(const field *f, const char *text, const char *path,
-                              strait_shape *shape) {
-    void *at = (char *)shape + f->offset;
-    char *end = NULL;
-    errno = 0;
-    const double number = text == NULL ? 0.0 : strtod(text, &end);
-    if (text == NULL || errno != 0 || end == text || *end != '\0')
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: its manifest has no usable model.%s", path, f->key);
-    if (f->kind != FIELD_REAL && !(number >= 0.0 && number <= 2147483647.0))
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: its manifest's model.%s is out of bounds", path,
-                           f->key);
-    switch (f->kind) {
-    case FIELD_INT: *(int *)at = (int)number; break;
-    case FIELD_INT64: *(int64_t *)at = (int64_t)number; break;
-    case FIELD_REAL: *(float *)at = (float)number; break;
-    }
-    return STRAIT_OK;
-}
-
-strait_err strait_snapshot_shape_of(const struct strait_checkpoint *checkpoint, strait_shape *out) {
-    strait_shape shape = {0};
-    for (int i = 0; i < N_FIELDS; i++)
-        STRAIT_TRY(parse_field(&fields[i], strait_checkpoint_model(checkpoint, fields[i].key),
-                               strait_checkpoint_path(checkpoint), &shape));
-    STRAIT_TRY(strait_shape_check(&shape));
-    *out = shape;
-    return STRAIT_OK;
-}
-
-strait_err strait_snapshot_check(const struct strait_checkpoint *checkpoint,
-                                 const strait_shape *shape, const char *tokenizer) {
-    strait_snapshot_shape ours;
-    strait_snapshot_describe(shape, &ours);
-    for (int i = 0; i < ours.n; i++) {
-        const char *theirs = strait_checkpoint_model(checkpoint, ours.pairs[i].key);
-        if (theirs != NULL && strcmp(theirs, ours.pairs[i].value) == 0) continue;
-        return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s was saved with model.%s %s, the run has %s: use the run file it was "
-                           "trained with, or another folder",
-                           strait_checkpoint_path(checkpoint), ours.pairs[i].key,
-                           theirs == NULL ? "unknown" : theirs, ours.pairs[i].value);
-    }
-    const char *print = strait_checkpoint_tokenizer(checkpoint);
-    if (print[0] != '\0' && tokenizer[0] != '\0' && strcmp(print, tokenizer) != 0)
-        return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s was trained with the tokenizer %s, the data were made with %s",
-                           strait_checkpoint_path(checkpoint), print, tokenizer);
-    return STRAIT_OK;
-}
 
 /* Lists of what goes into the two files of a stage. Tensors of a device that is not the host are
  * copied into `copies`. */
@@ -227,22 +118,33 @@ static strait_err load_one(void *user, struct strait_stream *stream, const char 
     return err;
 }
 
+static strait_err load_params(struct strait_checkpoint *checkpoint, struct strait_stream *stream,
+                              const strait_param *params, int n) {
+    for (int i = 0; i < n; i++)
+        STRAIT_TRY(load_one(checkpoint, stream, params[i].name, params[i].value));
+    return STRAIT_OK;
+}
+
 strait_err strait_snapshot_read(struct strait_checkpoint *checkpoint, struct strait_worker *w) {
     struct strait_stream *stream = strait_stage_stream(w->model);
-    for (int i = 0; i < w->n_params; i++)
-        STRAIT_TRY(load_one(checkpoint, stream, w->params[i].name, w->params[i].value));
+    STRAIT_TRY(load_params(checkpoint, stream, w->params, w->n_params));
     STRAIT_TRY(each_state(w, load_one, checkpoint));
     if (w->tail != NULL) STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->tail), stream));
     if (w->head != NULL) STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->head), stream));
     return STRAIT_OK;
 }
 
-strait_err strait_snapshot_read_model(struct strait_checkpoint *checkpoint,
-                                      struct strait_stage *model) {
-    struct strait_stream *stream = strait_stage_stream(model);
+strait_err strait_snapshot_read_stage(struct strait_checkpoint *checkpoint,
+                                      struct strait_stage *stage) {
     int n = 0;
-    const strait_param *params = strait_stage_params(model, &n);
-    for (int i = 0; i < n; i++)
-        STRAIT_TRY(load_one(checkpoint, stream, params[i].name, params[i].value));
-    return STRAIT_OK;
+    const strait_param *params = strait_stage_params(stage, &n);
+    return load_params(checkpoint, strait_stage_stream(stage), params, n);
+}
+
+strait_err strait_snapshot_read_codec(struct strait_checkpoint *checkpoint,
+                                      struct strait_codec *codec, struct strait_stream *stream) {
+    STRAIT_TRY(load_params(checkpoint, stream, codec->params, codec->n_params));
+    for (int i = 0; i < codec->n_states; i++)
+        STRAIT_TRY(load_one(checkpoint, stream, codec->states[i].name, codec->states[i].tensor));
+    return strait_codec_restored(codec, stream);
 }

@@ -3,21 +3,22 @@
 
 #include "backend/backend.h"
 #include "data/tokenizer.h"
-#include "model/stage.h"
-#include "store/checkpoint.h"
+#include "pipeline/chain.h"
 
 struct strait_trained {
     struct strait_backend *backend;
-    struct strait_stage *stage;         // the whole model, not for training
+    struct strait_chain *chain;         // the whole model, cut as it was trained
     struct strait_tokenizer *tokenizer; // NULL where the folder has none
-    strait_shape shape;
+    strait_recipe recipe;               // of which shape, cut and codec are known
+    int64_t n_sequences;                // scored at a time; 0: it generates
     int64_t step;
     char path[4096]; // of the checkpoint
 };
 
 /* `folder` is a run's, whose newest checkpoint is taken, or one checkpoint's. The tokenizer is the
  * run folder's copy, or `tokenizer` where that is not NULL; one of another fingerprint than the
- * model was trained with is refused. About n_tokens, in whole contexts, are scored at a time. */
+ * model was trained with is refused. About n_tokens, in whole contexts, are scored at a time; with
+ * 0 the model generates instead. */
 strait_err strait_trained_open(const char *folder, const char *tokenizer,
                                strait_backend_spec backend, int64_t n_tokens,
                                struct strait_trained **out);

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "pipeline/crew.h"
-#include "pipeline/snapshot.h"
+#include "pipeline/describe.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -184,14 +184,14 @@ strait_err strait_trainer_validate(struct strait_trainer *t, double *loss) {
 /* Two files a stage: weights, and what the optimizer and the codecs remember. */
 static strait_err commit(struct strait_trainer *t, const char *folder) {
     strait_checkpoint_part parts[2 * STRAIT_RUN_STAGES];
-    strait_snapshot_shape shape;
-    strait_snapshot_describe(&t->recipe.shape, &shape);
+    static _Thread_local strait_description words; // large
+    strait_describe(&t->recipe, &words);
     for (int i = 0; i < 2 * t->recipe.n_stages; i++)
         parts[i] = (strait_checkpoint_part){.stage = i / 2, .is_state = i % 2};
     const strait_checkpoint_plan plan = {.step = t->step,
                                          .tokenizer = strait_feed_tokenizer(t->feed),
-                                         .model = shape.pairs,
-                                         .n_model = shape.n,
+                                         .model = words.pairs,
+                                         .n_model = words.n,
                                          .parts = parts,
                                          .n_parts = 2 * t->recipe.n_stages,
                                          .keep = (int)t->run.train.keep};
@@ -207,7 +207,7 @@ strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
 }
 
 static strait_err load_from(struct strait_trainer *t, struct strait_checkpoint *checkpoint) {
-    STRAIT_TRY(strait_snapshot_check(checkpoint, &t->recipe.shape, strait_feed_tokenizer(t->feed)));
+    STRAIT_TRY(strait_describe_check(checkpoint, &t->recipe.shape, strait_feed_tokenizer(t->feed)));
     STRAIT_TRY(t->crew->ops->read(t->crew, checkpoint));
     t->step = strait_checkpoint_step(checkpoint);
     return STRAIT_OK;

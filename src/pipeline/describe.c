@@ -1,0 +1,181 @@
+#include "pipeline/describe.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum field_kind {
+    FIELD_INT,
+    FIELD_INT64,
+    FIELD_FLOAT,
+    FIELD_DOUBLE,
+    FIELD_WORD // char[STRAIT_CODEC_NAME]
+};
+
+typedef struct field {
+    const char *key;
+    enum field_kind kind;
+    size_t offset; // in a recipe
+    int is_shape;  // makes weights fit or misfit
+} field;
+
+#define SHAPE(kind, name, member) \
+    { name, kind, offsetof(strait_recipe, shape.member), 1 }
+#define CODEC(kind, name, member) \
+    { name, kind, offsetof(strait_recipe, codec.member), 0 }
+
+/* By the names a run file gives them. */
+static const field fields[] = {
+    SHAPE(FIELD_INT64, "vocab", vocab),
+    SHAPE(FIELD_INT64, "context", context),
+    SHAPE(FIELD_INT, "layers", layers),
+    SHAPE(FIELD_INT, "width", width),
+    SHAPE(FIELD_INT, "heads", heads),
+    SHAPE(FIELD_INT, "kv_heads", kv_heads),
+    SHAPE(FIELD_INT, "head_dim", head_dim),
+    SHAPE(FIELD_INT, "ffn", ffn),
+    SHAPE(FIELD_INT, "activation", activation),
+    SHAPE(FIELD_INT, "rope", rope),
+    SHAPE(FIELD_FLOAT, "rope_theta", rope_theta),
+    SHAPE(FIELD_INT, "qk_norm", has_qk_norm),
+    SHAPE(FIELD_INT, "qk_gain", has_qk_gain),
+    SHAPE(FIELD_FLOAT, "attention_scale", attention_scale),
+    SHAPE(FIELD_FLOAT, "softcap", softcap),
+    SHAPE(FIELD_INT, "tied", is_tied),
+    SHAPE(FIELD_FLOAT, "norm_epsilon", norm_epsilon),
+    CODEC(FIELD_WORD, "codec.name", name),
+    CODEC(FIELD_WORD, "codec.variant", variant),
+    CODEC(FIELD_INT64, "codec.keep", keep),
+    CODEC(FIELD_INT64, "codec.rank", rank),
+    CODEC(FIELD_INT64, "codec.tile", tile),
+    CODEC(FIELD_INT64, "codec.hidden", hidden),
+    CODEC(FIELD_INT64, "codec.anchors", anchors),
+    CODEC(FIELD_INT, "codec.bits", bits),
+    CODEC(FIELD_INT, "codec.grad_bits", grad_bits),
+    CODEC(FIELD_INT64, "codec.seed", seed),
+};
+enum {
+    N_FIELDS = sizeof fields / sizeof *fields
+};
+_Static_assert((int)N_FIELDS + 1 <= (int)STRAIT_DESCRIBE_PAIRS, "every field has its pair");
+_Static_assert(sizeof(strait_activation) == sizeof(int), "choices are read as int");
+
+static void print_field(const field *f, const strait_recipe *recipe, char *text) {
+    const void *at = (const char *)recipe + f->offset;
+    const size_t room = STRAIT_DESCRIBE_TEXT;
+    switch (f->kind) {
+    case FIELD_INT: (void)snprintf(text, room, "%d", *(const int *)at); break;
+    case FIELD_INT64: (void)snprintf(text, room, "%lld", (long long)*(const int64_t *)at); break;
+    case FIELD_FLOAT: (void)snprintf(text, room, "%.9g", (double)*(const float *)at); break;
+    case FIELD_DOUBLE: (void)snprintf(text, room, "%.17g", *(const double *)at); break;
+    case FIELD_WORD: (void)snprintf(text, room, "%s", (const char *)at); break;
+    }
+}
+
+/* "3,3,1,1": layers of each stage. */
+static void print_stages(const strait_recipe *recipe, char *text) {
+    int n = 0;
+    for (int i = 0; i < recipe->n_stages; i++)
+        n += snprintf(text + n, STRAIT_DESCRIBE_TEXT - (size_t)n, "%s%d", i == 0 ? "" : ",",
+                      recipe->parts[i].last - recipe->parts[i].first);
+}
+
+void strait_describe(const strait_recipe *recipe, strait_description *out) {
+    out->n = 0;
+    for (int i = 0; i < N_FIELDS; i++) {
+        if (!fields[i].is_shape && recipe->n_stages == 1) continue;
+        print_field(&fields[i], recipe, out->texts[out->n]);
+        out->pairs[out->n] = (strait_safetensors_pair){fields[i].key, out->texts[out->n]};
+        out->n++;
+    }
+    print_stages(recipe, out->texts[out->n]);
+    out->pairs[out->n] = (strait_safetensors_pair){"stages", out->texts[out->n]};
+    out->n++;
+}
+
+static strait_err unusable(const struct strait_checkpoint *checkpoint, const char *key) {
+    return STRAIT_FAIL(STRAIT_EDATA, "%s: its manifest has no usable model.%s",
+                       strait_checkpoint_path(checkpoint), key);
+}
+
+static strait_err read_field(const struct strait_checkpoint *checkpoint, const field *f,
+                             strait_recipe *recipe) {
+    const char *text = strait_checkpoint_model(checkpoint, f->key);
+    void *at = (char *)recipe + f->offset;
+    char *end = NULL;
+    if (text == NULL) return unusable(checkpoint, f->key);
+    if (f->kind == FIELD_WORD) {
+        const int n = snprintf(at, STRAIT_CODEC_NAME, "%s", text);
+        return n < STRAIT_CODEC_NAME ? STRAIT_OK : unusable(checkpoint, f->key);
+    }
+    errno = 0;
+    const double number = strtod(text, &end);
+    const double most = f->kind == FIELD_INT ? 2147483647.0 : 9007199254740992.0;
+    if (errno != 0 || end == text || *end != '\0' || !(number >= 0.0 && number <= most))
+        return unusable(checkpoint, f->key);
+    switch (f->kind) {
+    case FIELD_INT: *(int *)at = (int)number; break;
+    case FIELD_INT64: *(int64_t *)at = (int64_t)number; break;
+    case FIELD_FLOAT: *(float *)at = (float)number; break;
+    default: *(double *)at = number; break;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err read_stages(const struct strait_checkpoint *checkpoint, strait_recipe *recipe) {
+    const char *text = strait_checkpoint_model(checkpoint, "stages");
+    int first = 0;
+    recipe->n_stages = 0;
+    while (text != NULL && *text != '\0') {
+        char *end = NULL;
+        const long n = strtol(text, &end, 10);
+        if (end == text || n < 1 || n > recipe->shape.layers - first ||
+            recipe->n_stages == STRAIT_RUN_STAGES)
+            return unusable(checkpoint, "stages");
+        recipe->parts[recipe->n_stages++] = (strait_part){first, first + (int)n};
+        first += (int)n;
+        text = *end == ',' ? end + 1 : end;
+        if (*end != ',' && *end != '\0') return unusable(checkpoint, "stages");
+    }
+    return first == recipe->shape.layers ? STRAIT_OK : unusable(checkpoint, "stages");
+}
+
+strait_err strait_describe_read(const struct strait_checkpoint *checkpoint, strait_recipe *out) {
+    strait_recipe recipe = {0};
+    for (int i = 0; i < N_FIELDS; i++)
+        if (fields[i].is_shape) STRAIT_TRY(read_field(checkpoint, &fields[i], &recipe));
+    STRAIT_TRY(strait_shape_check(&recipe.shape));
+    STRAIT_TRY(read_stages(checkpoint, &recipe));
+    for (int i = 0; i < N_FIELDS && recipe.n_stages > 1; i++)
+        if (!fields[i].is_shape) STRAIT_TRY(read_field(checkpoint, &fields[i], &recipe));
+    recipe.codec.cols = recipe.shape.width;
+    recipe.codec.vocab = recipe.shape.vocab;
+    recipe.codec.n_boundaries = recipe.n_stages - 1;
+    recipe.codec.n_slots = 1;
+    *out = recipe;
+    return STRAIT_OK;
+}
+
+strait_err strait_describe_check(const struct strait_checkpoint *checkpoint,
+                                 const strait_shape *shape, const char *tokenizer) {
+    strait_recipe recipe = {.shape = *shape, .n_stages = 1, .parts = {{0, shape->layers}}};
+    strait_description ours;
+    strait_describe(&recipe, &ours);
+    for (int i = 0; i + 1 < ours.n; i++) { // all but the cut, which may be another
+        const char *theirs = strait_checkpoint_model(checkpoint, ours.pairs[i].key);
+        if (theirs != NULL && strcmp(theirs, ours.pairs[i].value) == 0) continue;
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s was saved with model.%s %s, the run has %s: use the run file it was "
+                           "trained with, or another folder",
+                           strait_checkpoint_path(checkpoint), ours.pairs[i].key,
+                           theirs == NULL ? "unknown" : theirs, ours.pairs[i].value);
+    }
+    const char *print = strait_checkpoint_tokenizer(checkpoint);
+    if (print[0] != '\0' && tokenizer[0] != '\0' && strcmp(print, tokenizer) != 0)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s was trained with the tokenizer %s, the data were made with %s",
+                           strait_checkpoint_path(checkpoint), print, tokenizer);
+    return STRAIT_OK;
+}
