@@ -1,6 +1,7 @@
 #include "data/shard.h"
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,17 +19,8 @@ enum {
     BUFFER_IDS = 16384
 };
 
-static uint32_t get_u32(const unsigned char *at) {
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-static void put_u32(unsigned char *at, uint32_t value) {
-    for (int i = 0; i < 4; i++)
-        at[i] = (unsigned char)(value >> 8 * i);
-}
-
 static uint32_t word(const unsigned char *header, int index) {
-    return get_u32(header + (size_t)index * 4);
+    return strait_get_u32(header + (size_t)index * 4);
 }
 
 /* The width of an id by magic and version; 0 when this is no shard we know. */
@@ -49,7 +41,7 @@ static void read_fingerprint(const unsigned char *header, char out[STRAIT_HASH_T
 }
 
 static strait_err check_kind(const unsigned char *data, size_t bytes, const char *path) {
-    if (bytes < 4 || (get_u32(data) != MAGIC && get_u32(data) != MAGIC_WIDE))
+    if (bytes < 4 || (strait_get_u32(data) != MAGIC && strait_get_u32(data) != MAGIC_WIDE))
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s: not a token shard (its first word is not %d); make one with "
                            "\"strait tokenize\"",
@@ -118,7 +110,7 @@ static uint32_t copy_ids(const struct strait_shard *shard, int64_t first, int64_
     for (int64_t i = 0; i < n; i++) {
         const uint32_t id = shard->id_bytes == 2
                                 ? (uint32_t)at[2 * i] | (uint32_t)at[2 * i + 1] << 8
-                                : get_u32(at + 4 * i);
+                                : strait_get_u32(at + 4 * i);
         largest = id > largest ? id : largest;
         if (out != NULL) out[i] = (int32_t)id;
     }
@@ -186,9 +178,9 @@ static strait_err start_writer(struct strait_shard_writer *writer, const char *p
     STRAIT_TRY(strait_file_path(writer->beside, "%s.tmp", path));
     writer->vocab = spec.vocab;
     writer->id_bytes = spec.vocab <= NARROW_VOCAB ? 2 : 4;
-    put_u32(writer->header, MAGIC);
-    put_u32(writer->header + 4, writer->id_bytes == 2 ? VERSION_NARROW : VERSION_WIDE);
-    put_u32(writer->header + 16, (uint32_t)spec.vocab);
+    strait_put_u32(writer->header, MAGIC);
+    strait_put_u32(writer->header + 4, writer->id_bytes == 2 ? VERSION_NARROW : VERSION_WIDE);
+    strait_put_u32(writer->header + 16, (uint32_t)spec.vocab);
     STRAIT_TRY(put_fingerprint(writer->header, spec.tokenizer));
     writer->file = fopen(writer->beside, "wb");
     if (writer->file == NULL)
@@ -217,7 +209,7 @@ static strait_err write_some(struct strait_shard_writer *writer, const int32_t *
             return STRAIT_FAIL(STRAIT_EINVAL, "%s: id %d is outside the vocabulary of %lld",
                                writer->path, ids[i], (long long)writer->vocab);
         if (writer->id_bytes == 4) {
-            put_u32(writer->buffer + 4 * i, (uint32_t)ids[i]);
+            strait_put_u32(writer->buffer + 4 * i, (uint32_t)ids[i]);
         } else {
             writer->buffer[2 * i] = (unsigned char)ids[i];
             writer->buffer[2 * i + 1] = (unsigned char)(ids[i] >> 8);
@@ -247,8 +239,8 @@ int64_t strait_shard_writer_count(const struct strait_shard_writer *writer) {
 
 strait_err strait_shard_writer_finish(struct strait_shard_writer **writer) {
     struct strait_shard_writer *w = *writer;
-    put_u32(w->header + 8, (uint32_t)w->count);
-    put_u32(w->header + 12, (uint32_t)(w->count >> 32));
+    strait_put_u32(w->header + 8, (uint32_t)w->count);
+    strait_put_u32(w->header + 12, (uint32_t)(w->count >> 32));
     strait_err err = STRAIT_OK;
     if (fseek(w->file, 0, SEEK_SET) != 0 ||
         fwrite(w->header, 1, sizeof w->header, w->file) != sizeof w->header)

@@ -1,6 +1,7 @@
 #include "data/tokenizer.h"
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "data/tokenizer/parts.h"
 
 #include <string.h>
@@ -11,8 +12,7 @@ enum {
 
 static strait_err put_number(strait_buffer *out, uint64_t value) {
     unsigned char bytes[8];
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)(value >> 8 * i);
+    strait_put_u64(bytes, value);
     return strait_buffer_append(out, bytes, sizeof bytes);
 }
 
