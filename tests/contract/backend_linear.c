@@ -100,6 +100,20 @@ static void matmul(void **state) {
                        1e-5);
 }
 
+/* Larger than what is packed at once: several pieces of rows, of columns and of depth. */
+static void matmul_of_many_pieces(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{5, 530, 2100}, {1030, 13, 2049}, {9, 530, 2048}};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (int variant = 0; variant < 8; variant++)
+            check_case(run_matmul,
+                       (shape){.rows = sizes[i][0],
+                               .cols = sizes[i][1],
+                               .inner = sizes[i][2],
+                               .variant = variant},
+                       1e-5);
+}
+
 static void run_norms(struct rig *rig, shape s) {
     const strait_tensor x = rig_input(rig, s.rows, s.cols, 4), y = rig_output(rig, s.rows, s.cols);
     const strait_tensor total = rig_output(rig, 1, 1);
@@ -164,11 +178,9 @@ static void embedding(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise),
-        cmocka_unit_test(bf16_rounds_half_to_even),
-        cmocka_unit_test(matmul),
-        cmocka_unit_test(norms),
-        cmocka_unit_test(sum_of_squares_keeps_small_parts),
+        cmocka_unit_test(elementwise), cmocka_unit_test(bf16_rounds_half_to_even),
+        cmocka_unit_test(matmul),      cmocka_unit_test(matmul_of_many_pieces),
+        cmocka_unit_test(norms),       cmocka_unit_test(sum_of_squares_keeps_small_parts),
         cmocka_unit_test(embedding),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
