@@ -11,6 +11,7 @@ extern const strait_command strait_cmd_tokenizer;
 extern const strait_command strait_cmd_tokenize;
 extern const strait_command strait_cmd_inspect;
 extern const strait_command strait_cmd_plan;
+extern const strait_command strait_cmd_trace;
 extern const strait_command strait_cmd_bench;
 extern const strait_command strait_cmd_options;
 extern const strait_command strait_cmd_completion;

@@ -79,6 +79,11 @@ strait_err strait_trainer_save(struct strait_trainer *trainer, const char *folde
 strait_err strait_trainer_load(struct strait_trainer *trainer, const char *folder,
                                const char **note);
 
+/* Keeps what every stage does from now on; then writes it as one Chrome trace, with a process for
+ * each stage. */
+strait_err strait_trainer_trace_begin(struct strait_trainer *trainer);
+strait_err strait_trainer_trace_end(struct strait_trainer *trainer, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -334,6 +334,40 @@ static strait_err read_files(struct strait_crew *crew, struct strait_checkpoint 
     return order_all(crew, &order);
 }
 
+/* Every stage writes a file of its own, beside the one that joins them. */
+static strait_err write_traces(struct strait_crew *crew, const char *path,
+                               char (*files)[STRAIT_ORDER_TEXT]) {
+    static _Thread_local strait_order order;
+    for (int i = 0; i < crew->recipe.n_stages; i++) {
+        const int n = snprintf(files[i], STRAIT_ORDER_TEXT, "%s.stage-%d", path, i);
+        if (n < 0 || n >= STRAIT_ORDER_TEXT)
+            return STRAIT_FAIL(STRAIT_EINVAL, "%s: too long a path", path);
+        order = (strait_order){.kind = STRAIT_ORDER_TRACE};
+        memcpy(order.text, files[i], sizeof order.text);
+        STRAIT_TRY(order_one(crew, i, &order));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err trace(struct strait_crew *crew, const char *path) {
+    static _Thread_local strait_order begin;
+    char(*files)[STRAIT_ORDER_TEXT] = NULL;
+    const char *paths[STRAIT_RUN_STAGES];
+    const int64_t offsets[STRAIT_RUN_STAGES] = {0}; // one machine, one clock
+    begin = (strait_order){.kind = STRAIT_ORDER_TRACE};
+    if (path == NULL) return order_all(crew, &begin);
+    const int n = crew->recipe.n_stages;
+    STRAIT_TRY(strait_alloc((size_t)n, sizeof *files, "trace files", (void **)&files));
+    strait_err err = write_traces(crew, path, files);
+    for (int i = 0; i < n; i++)
+        paths[i] = files[i];
+    if (err == STRAIT_OK) err = strait_trace_merge(paths, offsets, n, path);
+    for (int i = 0; i < n; i++)
+        (void)unlink(files[i]);
+    strait_alloc_free(files);
+    return err;
+}
+
 const struct strait_crew_ops strait_crew_apart = {
     .state_size = sizeof(struct apart),
     .open = open_apart,
@@ -343,4 +377,5 @@ const struct strait_crew_ops strait_crew_apart = {
     .validate = validate,
     .write = write_files,
     .read = read_files,
+    .trace = trace,
 };

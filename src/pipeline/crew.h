@@ -40,6 +40,8 @@ struct strait_crew_ops {
     /* Into a checkpoint that was begun. */
     strait_err (*write)(struct strait_crew *crew, const char *folder, int64_t step);
     strait_err (*read)(struct strait_crew *crew, struct strait_checkpoint *checkpoint);
+    /* Begins a trace (path NULL), or writes what was kept since as one of all stages. */
+    strait_err (*trace)(struct strait_crew *crew, const char *path);
 };
 
 extern const struct strait_crew_ops strait_crew_solo;  // one stage, in this thread

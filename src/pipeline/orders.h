@@ -22,6 +22,7 @@ typedef enum strait_order_kind {
     STRAIT_ORDER_UPDATE,    // that ends `step`, by `factor`
     STRAIT_ORDER_VALIDATE,  // after `step` steps
     STRAIT_ORDER_SAVE,      // `text`: the run's folder, where a checkpoint of `step` was begun
+    STRAIT_ORDER_TRACE,     // begin a trace, or write it into the file `text`
     STRAIT_ORDER_LEAVE,     // close everything
 } strait_order_kind;
 

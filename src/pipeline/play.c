@@ -70,6 +70,19 @@ static strait_err weights(struct strait_worker *w, const strait_crossing *at) {
     return boundary_weights(w, at);
 }
 
+/* One span of a trace, from then until now. */
+static void record(struct strait_worker *w, const char *name, int64_t step, int microbatch,
+                   double began) {
+    const strait_trace_span span = {.name = name,
+                                    .stage = w->stage,
+                                    .lane = STRAIT_LANE_COMPUTE,
+                                    .microbatch = microbatch,
+                                    .step = step,
+                                    .start_ns = (int64_t)(began * 1e9),
+                                    .end_ns = strait_clock_ns()};
+    strait_trace_put(w->trace, &span);
+}
+
 static double codec_seconds(struct strait_worker *w) {
     return (w->head != NULL ? strait_boundary_codec_seconds(w->head) : 0.0) +
            (w->tail != NULL ? strait_boundary_codec_seconds(w->tail) : 0.0);
@@ -100,6 +113,7 @@ static strait_err make_move(struct strait_worker *w, const strait_schedule_spec 
     const double packed = codec_seconds(w);
     w->times.codec += packed;
     *bill += strait_clock_seconds() - began - packed;
+    record(w, strait_schedule_move_name(move.kind), step, move.microbatch, began);
     return STRAIT_OK;
 }
 
@@ -160,7 +174,10 @@ static strait_err play(struct strait_worker *w, int64_t step, double *sum) {
     for (;;) {
         const double began = strait_clock_seconds();
         const strait_err err = look_around(w, &state, timeout_ms);
-        if (timeout_ms > 0) w->times.wait += strait_clock_seconds() - began;
+        if (timeout_ms > 0) {
+            w->times.wait += strait_clock_seconds() - began;
+            record(w, "wait", step, -1, began);
+        }
         if (err == STRAIT_ETIMEDOUT) return give_up(w, &state, step);
         STRAIT_TRY(err);
         timeout_ms = 0;

@@ -219,6 +219,9 @@ static strait_err obey(struct server *s, const strait_order *order, strait_reply
     case STRAIT_ORDER_VALIDATE:
         return strait_worker_validate(s->worker, order->step, &reply->loss_sum);
     case STRAIT_ORDER_SAVE: return strait_snapshot_write(s->worker, order->text, order->step);
+    case STRAIT_ORDER_TRACE:
+        if (order->text[0] == '\0') return strait_worker_trace_begin(s->worker);
+        return strait_worker_trace_end(s->worker, order->text);
     case STRAIT_ORDER_LEAVE: break;
     }
     return STRAIT_OK;

@@ -50,6 +50,11 @@ static strait_err read_files(struct strait_crew *crew, struct strait_checkpoint 
     return strait_snapshot_read(checkpoint, worker_of(crew));
 }
 
+static strait_err trace(struct strait_crew *crew, const char *path) {
+    if (path == NULL) return strait_worker_trace_begin(worker_of(crew));
+    return strait_worker_trace_end(worker_of(crew), path);
+}
+
 const struct strait_crew_ops strait_crew_solo = {
     .state_size = sizeof(struct solo),
     .open = open_solo,
@@ -59,4 +64,5 @@ const struct strait_crew_ops strait_crew_solo = {
     .validate = validate,
     .write = write_files,
     .read = read_files,
+    .trace = trace,
 };

@@ -223,3 +223,11 @@ strait_err strait_trainer_load(struct strait_trainer *t, const char *folder, con
     strait_checkpoint_close(&checkpoint);
     return err;
 }
+
+strait_err strait_trainer_trace_begin(struct strait_trainer *trainer) {
+    return trainer->crew->ops->trace(trainer->crew, NULL);
+}
+
+strait_err strait_trainer_trace_end(struct strait_trainer *trainer, const char *path) {
+    return trainer->crew->ops->trace(trainer->crew, path);
+}

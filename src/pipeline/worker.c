@@ -1,6 +1,11 @@
 #include "pipeline/worker.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
+
+enum {
+    TRACE_SPANS = 1 << 16 // of the newest moves
+};
 
 static strait_err plan_optimizer(const strait_recipe *recipe, const strait_stage_spec *spec,
                                  size_t *out) {
@@ -125,6 +130,7 @@ strait_err strait_worker_open(const strait_run *run, const strait_recipe *recipe
 void strait_worker_close(struct strait_worker **worker) {
     struct strait_worker *w = *worker;
     if (w == NULL) return;
+    strait_trace_close(&w->trace);
     strait_optimizer_close(&w->optimizer);
     strait_boundary_close(&w->tail);
     strait_boundary_close(&w->head);
@@ -145,6 +151,17 @@ void strait_worker_connect(struct strait_worker *worker, struct strait_mesh *mes
     if (worker->head != NULL) strait_boundary_connect(worker->head, mesh, behind);
 }
 
+strait_err strait_worker_trace_begin(struct strait_worker *worker) {
+    strait_trace_close(&worker->trace);
+    return strait_trace_open(TRACE_SPANS, &worker->trace);
+}
+
+strait_err strait_worker_trace_end(struct strait_worker *worker, const char *path) {
+    const strait_err err = strait_trace_save(worker->trace, path);
+    strait_trace_close(&worker->trace);
+    return err;
+}
+
 const char *strait_worker_device(const struct strait_worker *worker) {
     return worker->backend->ops->describe(worker->backend);
 }
@@ -155,11 +172,21 @@ const float *strait_worker_squares(const struct strait_worker *worker, int *n) {
 }
 
 strait_err strait_worker_update(struct strait_worker *w, int64_t step, float factor) {
+    const int64_t began = strait_clock_ns();
     struct strait_stream *stream = strait_stage_stream(w->model);
     const strait_tensor scale = strait_optimizer_scale(w->optimizer);
     STRAIT_TRY(w->backend->ops->upload(stream, scale.data, &factor, sizeof factor));
     STRAIT_TRY(strait_optimizer_step(w->optimizer, stream, step + 1,
                                      strait_rate_factor(&w->recipe.rate, step)));
     STRAIT_TRY(confine(w));
-    return w->backend->ops->wait(stream);
+    STRAIT_TRY(w->backend->ops->wait(stream));
+    const strait_trace_span span = {.name = "update",
+                                    .stage = w->stage,
+                                    .lane = STRAIT_LANE_COMPUTE,
+                                    .microbatch = -1,
+                                    .step = step,
+                                    .start_ns = began,
+                                    .end_ns = strait_clock_ns()};
+    strait_trace_put(w->trace, &span);
+    return STRAIT_OK;
 }

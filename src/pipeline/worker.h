@@ -9,6 +9,7 @@
 #include "pipeline/boundary.h"
 #include "pipeline/feed.h"
 #include "pipeline/recipe.h"
+#include "watch/trace.h"
 
 typedef struct strait_worker_memory {
     size_t weights, gradients, optimizer, activations, data;
@@ -38,6 +39,7 @@ struct strait_worker {
     struct strait_mesh *mesh; // borrowed; NULL when there is one stage
     int deadline_ms;
     strait_worker_times times;
+    struct strait_trace *trace; // NULL: nobody asked for one
     /* Messages that are not crossings go here. */
     strait_err (*on_other)(void *user, struct strait_msg **msg);
     void *user;
@@ -73,6 +75,10 @@ strait_err strait_worker_validate(struct strait_worker *worker, int64_t step, do
 
 /* Runs `n` microbatches on its own, as if alone: how long do the passes take? */
 strait_err strait_worker_rehearse(struct strait_worker *worker, int n, strait_worker_times *out);
+
+/* Keeps spans of what the worker does from now on; then writes them as a trace of this stage. */
+strait_err strait_worker_trace_begin(struct strait_worker *worker);
+strait_err strait_worker_trace_end(struct strait_worker *worker, const char *path);
 
 /* Hands a message to the boundary it is for, or to on_other. */
 strait_err strait_worker_route(struct strait_worker *worker, struct strait_msg **msg);
