@@ -1,0 +1,63 @@
+/* Orthonormal columns: orthonormal, the same every time, and refused where there are none. */
+#include "tensor/basis.h"
+
+#include "check.h"
+
+enum {
+    D = 40,
+    K = 12
+};
+
+static double dot(const float *q, int a, int b) {
+    double sum = 0;
+    for (int i = 0; i < D; i++)
+        sum += (double)q[i * K + a] * (double)q[i * K + b];
+    return sum;
+}
+
+static void drawn_columns_are_orthonormal(void **state) {
+    (void)state;
+    float q[D * K], again[D * K], other[D * K];
+    CHECK_OK(strait_basis_draw((strait_rng){1, 2}, D, K, q));
+    CHECK_OK(strait_basis_draw((strait_rng){1, 2}, D, K, again));
+    CHECK_OK(strait_basis_draw((strait_rng){1, 3}, D, K, other));
+    assert_memory_equal(q, again, sizeof q);
+    assert_memory_not_equal(q, other, sizeof q);
+    for (int a = 0; a < K; a++)
+        for (int b = 0; b < K; b++)
+            CHECK_NEAR(dot(q, a, b), a == b, 1e-7);
+}
+
+static void nearly_parallel_columns_come_apart(void **state) {
+    (void)state;
+    double q[D * 2], first[D], sum = 0, size = 0;
+    for (int i = 0; i < D; i++) {
+        first[i] = q[i * 2] = 1 + i % 5;
+        q[i * 2 + 1] = q[i * 2] + (i == 3 ? 1e-7 : 0);
+    }
+    CHECK_OK(strait_basis_orthonormalise(q, D, 2));
+    for (int i = 0; i < D; i++) {
+        sum += q[i * 2] * q[i * 2 + 1];
+        size += first[i] * first[i];
+    }
+    CHECK_NEAR(sum, 0, 1e-12);
+    for (int i = 0; i < D; i++)
+        CHECK_NEAR(q[i * 2], first[i] / sqrt(size), 1e-12);
+}
+
+static void dependent_columns_are_refused(void **state) {
+    (void)state;
+    double q[] = {1, 2, 3, 1, 0, 1, 0, 0, 0}, nan[] = {1, NAN};
+    CHECK_FAILS(strait_basis_orthonormalise(q, 3, 3), STRAIT_EDATA,
+                "column 2 of 3 depends on those before it");
+    CHECK_FAILS(strait_basis_orthonormalise(nan, 1, 2), STRAIT_EDATA, "column 1 of 2");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drawn_columns_are_orthonormal),
+        cmocka_unit_test(nearly_parallel_columns_come_apart),
+        cmocka_unit_test(dependent_columns_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
