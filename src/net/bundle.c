@@ -124,7 +124,7 @@ void strait_bundle_beat(struct strait_link *link, int64_t now_ns) {
     struct strait_bundle *b = link->state;
     b->beat_ns = now_ns;
     b->has_beat = 1;
-    queue_beat(link, STRAIT_MSG_BEAT, 0);
+    queue_beat(link, STRAIT_MSG_BEAT, (uint64_t)strait_clock_ns());
 }
 
 static strait_err deliver(struct strait_link *link, struct strait_msg **msg) {
@@ -272,7 +272,6 @@ static struct strait_msg *next(struct strait_conn *c) {
         b->stats.sent_messages++;
     } else if (msg->type == STRAIT_MSG_BEAT) {
         b->has_beat = 0;
-        strait_put_u64(msg->body, (uint64_t)strait_clock_ns());
     }
     return msg;
 }

@@ -109,7 +109,7 @@ static void send_many(int n_streams) {
         CHECK(strait_clock_ns() < until);
         n_declined += send_some(&next);
         r.a.t->ops->stats(r.a.link, &full);
-        CHECK(full.queued_bytes <= 4096);
+        CHECK(full.queued_bytes <= 4096 + 100); // beats are let in
         if (n_declined == 20) r.b.t->ops->hold(r.b.link, 0);
         rig_rest(&r, 1);
     }
@@ -284,40 +284,53 @@ static int a_has_one(const struct rig *x) {
     return x->a.n_got >= 1;
 }
 
-/* Rate, delay and round trip of an emulated wire, against arithmetic. */
-static void test_emulated_wire(void **state) {
-    (void)state;
-    const strait_emulate_spec wire = {.rate_bps = 40e6, .delay_ns = 40 * 1000000};
-    r.config.emulate = wire;
-    r.config.beat_ms = 50;
-    rig_connect(&r);
-    rig_rest(&r, 300);
-    r.b.on_message = answer;
-    int64_t start = strait_clock_ns();
+static double ping(void) {
+    const int64_t start = strait_clock_ns();
     struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_CONTROL, 0, 64);
+    r.a.n_got = 0;
     CHECK_OK(strait_link_send(r.a.link, &msg));
     CHECK(rig_drive(&r, a_has_one, 5000));
-    const double round_trip = (double)(strait_clock_ns() - start) * 1e-9;
-    CHECK(round_trip >= 0.0799 && round_trip < 0.110);
-    strait_link_stats stats;
-    r.a.t->ops->stats(r.a.link, &stats);
-    CHECK(stats.rtt_min_s >= 0.0799 && stats.rtt_min_s < 0.110);
+    return (double)(strait_clock_ns() - start) * 1e-9;
+}
 
-    r.b.on_message = NULL;
+static double bulk(int n, size_t bytes) {
+    const int64_t start = strait_clock_ns();
     r.b.n_got = 0;
-    r.config.queue_bytes = 1;
-    start = strait_clock_ns();
-    const int n = 40;
     for (int i = 0; i < n; i++) {
-        msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, (uint32_t)i, 25000);
+        struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, (uint32_t)i, bytes);
         while (strait_link_send(r.a.link, &msg) == STRAIT_EAGAIN)
             rig_rest(&r, 1);
     }
     while (r.b.n_got < n && strait_clock_ns() - start < (int64_t)10 * 1000000000)
         rig_rest(&r, 1);
-    const double took = (double)(strait_clock_ns() - start) * 1e-9;
-    const double expected = n * 25000 * 8 / 40e6 * 1.047 + 0.04;
-    CHECK_NEAR(took, expected, 0.03 + 0.05 * expected);
+    return (double)(strait_clock_ns() - start) * 1e-9;
+}
+
+/* Rate, delay and round trip of an emulated wire, against arithmetic: never faster, and no slower
+ * in the best of some attempts, since the machine may have other work. */
+static void test_emulated_wire(void **state) {
+    (void)state;
+    r.config.emulate = (strait_emulate_spec){.rate_bps = 40e6, .delay_ns = 40000000};
+    r.config.beat_ms = 50;
+    rig_connect(&r);
+    r.b.on_message = answer;
+    double best = 1e9;
+    for (int i = 0; i < 10 && best > 0.085; i++)
+        best = fmin(best, ping());
+    CHECK(best >= 0.08 && best < 0.09);
+    r.b.on_message = NULL;
+    const double expected = 40 * 25000 * 8 / 40e6 * 1.047 + 0.04;
+    best = 1e9;
+    for (int i = 0; i < 10 && best > expected * 1.05; i++)
+        best = fmin(best, bulk(40, 25000));
+    CHECK_NEAR(best, expected, 0.05 * expected);
+
+    strait_link_stats stats = {0};
+    for (int i = 0; i < 40 && (i < 4 || stats.rtt_min_s >= 0.09); i++) {
+        rig_rest(&r, 50);
+        r.a.t->ops->stats(r.a.link, &stats);
+    }
+    CHECK(stats.rtt_min_s >= 0.08 && stats.rtt_min_s < 0.11 && stats.rtt_s >= 0.08);
 }
 
 /* After warm-up nothing is allocated for a message, in either direction. */
