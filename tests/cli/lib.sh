@@ -29,8 +29,8 @@ cd "$SCRATCH" || exit 1
 
 fail() {
     echo "FAIL: $*" >&2
-    for file in "$OUT" "$ERR"; do
-        [ -s "$file" ] && sed "s/^/    ${file##*/}: /" "$file" | tail -n 15 >&2
+    for shown in "$OUT" "$ERR"; do
+        [ -s "$shown" ] && sed "s/^/    ${shown##*/}: /" "$shown" | tail -n 15 >&2
     done
     exit 1
 }
@@ -53,7 +53,7 @@ refuses() {
     strait "$@" >"$OUT" 2>"$ERR" </dev/null
     code=$?
     [ "$code" -eq "$wanted" ] || fail "strait $*: exit code $code, expected $wanted"
-    tail -n 1 "$ERR" | grep -qE "^strait: .*$words" || fail "strait $*: does not say \"$words\""
+    tail -n 1 "$ERR" | grep -qE -e "^strait: .*$words" || fail "strait $*: does not say \"$words\""
     [ "$(grep -c '^strait:' "$ERR")" -eq 1 ] || fail "strait $*: more than one line of error"
 }
 
@@ -133,10 +133,15 @@ begin() {
     STARTED=$!
 }
 
-# ends CODE: waits for it.
-ends() {
-    wait "$STARTED"
+# Waits for it; its exit code in $code. The shell's own words on how it died are dropped.
+reap() {
+    wait "$STARTED" 2>/dev/null
     code=$?
+}
+
+# ends CODE: waits for it, and that is how it ends.
+ends() {
+    reap
     [ "$code" -eq "$1" ] || fail "the run ended with $code, expected $1"
 }
 

@@ -8,8 +8,7 @@ make_run run.yaml 2 120
 # The signal may come before there is anything to kill, or when all is done.
 strike() {
     kill "-$1" "$STARTED" 2>/dev/null
-    wait "$STARTED"
-    code=$?
+    reap
     none_left
 }
 

@@ -26,13 +26,13 @@ lost() {
 folder=conductor
 begin train run.yaml --out $folder $two
 kill -9 "$STARTED"
-wait "$STARTED"
+reap
 none_left
 for lines in 3 17; do
     begin train run.yaml --out $folder --resume $two
     wait_lines $folder $lines
     kill -9 "$STARTED" || fail "was done before the kill"
-    wait "$STARTED"
+    reap
     none_left
 done
 runs train run.yaml --out $folder --resume $two

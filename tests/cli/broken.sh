@@ -1,0 +1,127 @@
+#!/bin/sh
+# broken.sh - what is wrong is refused in one line that names the thing and the fix, with the exit
+# code of its kind, and nothing is overwritten.
+. "$(dirname "$0")/lib.sh"
+
+make_corpus
+make_run run.yaml
+runs train run.yaml --out good
+cp run.yaml base.yaml
+before=$(sum_of good)
+
+# wrong WORDS LINE...: a run file with these lines after the good ones.
+wrong() {
+    words=$1
+    shift
+    { cat base.yaml && printf '%s\n' "$@"; } >wrong.yaml
+    refuses 2 "$words" train wrong.yaml --out fresh
+    [ ! -e fresh ] || fail "a refused run left a folder"
+}
+
+# The command line.
+refuses 2 'unknown command "trian"; "strait help"' trian run.yaml
+refuses 2 'train: unknown flag --outt; "strait help train"' train run.yaml --outt x
+refuses 2 'unknown flag -x' train run.yaml -x
+refuses 2 '--out wants a value' train run.yaml --out
+refuses 2 '--resume takes no value' train run.yaml --resume=yes
+refuses 2 'train wants one run file' train
+refuses 2 'train wants one run file' train run.yaml run.yaml
+refuses 2 '--tokens: "many" is not a whole number' generate good --tokens many
+refuses 2 '--temperature: "warm" is not a number' generate good --temperature warm
+refuses 2 'either --text FILE or --data' eval good
+refuses 2 'bench wants: strait bench step' bench walk run.yaml
+refuses 2 'knows one shell' completion fish
+refuses 2 'no section "modle"' options modle
+refuses 2 'inspect wants' inspect
+refuses 2 'stages are started by' stage now
+refuses 2 '--tokenizer FILE is missing' tokenize --out x.bin text.txt
+refuses 2 'train.bin is there already; --force' tokenize --tokenizer tokenizer.json --out train.bin \
+    text.txt
+
+# The run file: where, what, and what else it could be.
+refuses 2 'nowhere.yaml' train nowhere.yaml
+wrong 'wrong.yaml:7:[0-9]+: .*modle' 'modle: {width: 3}'
+wrong 'wrong.yaml:[0-9]+:[0-9]+: .*model' 'model: {width: 64}'
+printf 'model: {width: 32, widht: 3}\n' >wrong.yaml
+refuses 2 'wrong.yaml:1:20: .*widht' train wrong.yaml --out fresh
+printf 'model:\n  width: 32\n  width: 48\n' >wrong.yaml
+refuses 2 'wrong.yaml:3:3: .*width' train wrong.yaml --out fresh
+printf 'model: {layers: two}\n' >wrong.yaml
+refuses 2 'wrong.yaml:1:17: .*model.layers' train wrong.yaml --out fresh
+printf 'train: {rate: [1, 2]}\n' >wrong.yaml
+refuses 2 'wrong.yaml:1:15: .*train.rate' train wrong.yaml --out fresh
+printf 'train: {steps: -5}\n' >wrong.yaml
+refuses 2 'wrong.yaml:1:16: .*train.steps' train wrong.yaml --out fresh
+printf 'train: {optimizer: adam}\n' >wrong.yaml
+refuses 2 'wrong.yaml:1:20: .*adamw' train wrong.yaml --out fresh
+printf 'train: {steps: 5\n' >wrong.yaml
+refuses 2 'wrong.yaml:' train wrong.yaml --out fresh
+refuses 2 'train.stpes' train run.yaml --out fresh --set train.stpes=3
+refuses 2 'train.steps' train run.yaml --out fresh --set train.steps=soon
+refuses 2 'train.steps' train run.yaml --out fresh --set train.steps
+refuses 2 'not a multiple of model.context 16; try 112' train run.yaml --out fresh \
+    --set train.batch_tokens=100
+refuses 2 'stages.count \(3\) is more than model.layers' train run.yaml --out fresh \
+    --set stages.count=3
+refuses 2 'model.tied wants stages.count 1' train run.yaml --out fresh --set stages.count=2 \
+    --set model.tied=true
+refuses 2 'split' train run.yaml --out fresh --set stages.count=2 --set 'stages.split=[2,1]'
+refuses 2 'abacus' train run.yaml --out fresh --set device.kind=abacus
+refuses 2 'morse' train run.yaml --out fresh --set stages.count=2 --set link.codec.name=morse
+
+# The folder.
+refuses 2 'good already holds a run: --resume' train run.yaml --out good
+begin train run.yaml --out busy --set train.steps=100000 --set train.save_every=0
+wait_lines busy 3
+ERR=$SCRATCH/second refuses 3 'busy/.lock: another process' train run.yaml --out busy --resume
+kill -9 "$STARTED"
+reap
+
+# The data.
+refuses 3 'nothere.bin' train run.yaml --out fresh --set data.train=nothere.bin
+refuses 3 'nothere.json' train run.yaml --out fresh --set data.tokenizer=nothere.json
+mkdir bad
+head -c 5000 train.bin >bad/short.bin
+refuses 3 'bad/short.bin: cut short.*8506 tokens, 1988' train run.yaml --out fresh --set data.train=bad/short.bin
+cp text.txt bad/foreign.bin
+refuses 3 'bad/foreign.bin' train run.yaml --out fresh --set data.train=bad/foreign.bin
+: >bad/empty.bin
+refuses 3 'bad/empty.bin' train run.yaml --out fresh --set data.train=bad/empty.bin
+cp train.bin train.json bad/
+printf 'x' | dd of=bad/train.bin bs=1 seek=3000 conv=notrunc 2>/dev/null
+refuses 3 'bad/train.bin' inspect --verify bad/train.json
+runs tokenizer train --vocab 280 --out other.json text.txt
+refuses 3 'train.bin: made for a vocabulary of 300, but .* 280' train run.yaml --out fresh \
+    --set data.tokenizer=other.json
+sed 's/sea/hills/g' text.txt >hills.txt
+runs tokenizer train --vocab 300 --out hills.json hills.txt
+refuses 3 'train.bin: .*tokenizer' train run.yaml --out fresh --set data.tokenizer=hills.json
+refuses 3 'tokenizer' generate good --tokenizer other.json --prompt the
+printf '{"model": 3}' >bad/tokenizer.json
+refuses 3 'bad/tokenizer.json' inspect bad/tokenizer.json
+refuses 3 'bad/tokenizer.json' tokenize --tokenizer bad/tokenizer.json --out bad/x.bin text.txt
+refuses 3 'nothere.txt' tokenize --tokenizer tokenizer.json --out bad/x.bin nothere.txt
+[ ! -e bad/x.bin ] || fail "a refused shard is there"
+refuses 3 'nothere' inspect nothere
+refuses 2 'inspect knows' inspect text.txt
+
+# Checkpoints.
+refuses 3 'model.ffn 48.* 64' train run.yaml --out good --resume --set model.ffn=64
+refuses 3 'nothere' eval nothere --text text.txt
+refuses 3 'nothere' generate nothere
+for file in stage-0.safetensors stage-0.state.safetensors manifest.json; do
+    rm -rf bad/run
+    cp -r good bad/run
+    printf '\377\377' | dd of="bad/run/checkpoints/00000010/$file" bs=1 seek=40 conv=notrunc \
+        2>/dev/null
+    refuses 3 "00000010[:/].*$file" inspect bad/run/checkpoints/00000010
+    refuses 3 "00000010[:/].*$file" eval bad/run --text text.txt
+    damaged=$(sum_of bad/run/checkpoints/00000010)
+    refuses 3 "00000010" generate bad/run --prompt the
+    [ "$damaged" = "$(sum_of bad/run/checkpoints/00000010)" ] || fail "a damaged file was touched"
+done
+head -c 100 good/checkpoints/00000010/stage-0.safetensors >bad/cut.safetensors
+refuses 3 'bad/cut.safetensors' inspect bad/cut.safetensors
+
+[ ! -e fresh ] || find fresh -type f ! -name .lock | grep -q . && fail "refused runs left files"
+[ "$before" = "$(sum_of good)" ] || fail "the good run was touched"

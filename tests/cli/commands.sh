@@ -1,0 +1,110 @@
+#!/bin/sh
+# commands.sh - every command does what its help says.
+. "$(dirname "$0")/lib.sh"
+
+# Help, versions, options, completion.
+runs help
+says "$OUT" '^usage: strait COMMAND' '^  train ' '^  completion '
+commands=$(awk '/^  / { print $1 }' "$OUT" | grep -vxE 'help|version')
+for command in $commands stage; do
+    runs help "$command"
+    says "$OUT" "^strait $command"
+    cp "$OUT" help.txt
+    runs "$command" --help
+    cmp -s help.txt "$OUT" || fail "help $command and $command --help differ"
+done
+runs version
+says "$OUT" '^strait [0-9]+\.[0-9]+\.[0-9]+$'
+strait >"$OUT" 2>"$ERR"
+[ $? -eq 2 ] || fail "no command at all is wrong usage"
+says "$ERR" '^usage: strait COMMAND'
+runs options
+says "$OUT" 'model.width' 'link.codec.name' 'device.threads'
+runs options train
+says "$OUT" 'train.steps'
+grep -q 'model.width' "$OUT" && fail "options train lists other sections"
+runs options --markdown
+says "$OUT" '^\| `train.steps` \|'
+runs completion bash
+bash -n "$OUT" || fail "the completion script is no bash"
+cp "$OUT" completion.bash
+grep -qw stage "$OUT" && fail "completion offers what is not for people"
+bash -c '. ./completion.bash
+    COMP_WORDS=(strait trai) COMP_CWORD=1; _strait; [ "${COMPREPLY[*]}" = train ] || exit 1
+    COMP_WORDS=(strait train --re) COMP_CWORD=2; _strait; [ "${COMPREPLY[*]}" = --resume ]' ||
+    fail "completion does not complete"
+
+# Tokens: the same ids from a file, from standard input, packed, and as JSON Lines.
+make_corpus
+make_run run.yaml 2 30
+strait tokenize --tokenizer tokenizer.json --out stdin.bin - <text.txt >"$OUT" 2>"$ERR" ||
+    fail "standard input"
+cmp -s train.bin stdin.bin || fail "standard input gives other tokens"
+gzip -k text.txt
+runs tokenize --tokenizer tokenizer.json --out packed.bin text.txt.gz
+cmp -s train.bin packed.bin || fail "a packed file gives other tokens"
+awk '{ gsub(/"/, "\\\""); printf "%s%s", NR == 1 ? "{\"body\": \"" : "\\n", $0 }
+    END { print "\"}" }' text.txt >text.jsonl
+runs tokenize --tokenizer tokenizer.json --out lines.bin --field body text.jsonl
+cmp -s train.bin lines.bin || fail "JSON Lines give other tokens"
+runs tokenize --tokenizer tokenizer.json --out cut.bin --shard-tokens 3000 text.txt
+[ -f cut-00002.bin ] || fail "there are no three shards"
+runs inspect --verify cut.json
+says "$OUT" 'in 3 shards' 'verified'
+
+# A plan without training.
+runs train run.yaml --out planned --dry-run
+says "$OUT" '^peak memory .*\([0-9]+ bytes\)' '^step  *128 tokens in 8 microbatches of 1'
+[ ! -e planned ] || fail "a dry run left a folder"
+runs bench step run.yaml --steps 2
+jq -e '.tokens_per_s > 0 and .peak_bytes > 0 and .model_parameters > 0 and .device != ""' \
+    "$OUT" >/dev/null || fail "bench step prints no such JSON"
+
+# A run, looked into.
+runs train run.yaml --out run --set train.rate=0.02
+runs train run.yaml --out cut --set train.rate=0.02 --set stages.count=2
+runs inspect run
+says "$OUT" '^run: run' 'training loss: 1:5\.' 'validation loss: 5:' 'checkpoints: 28 30'
+runs inspect run/checkpoints/00000030
+says "$OUT" 'after step 30, whole' 'width=32' 'stage-0.safetensors' 'stage-0.state.safetensors'
+runs inspect run/checkpoints/00000030/stage-0.safetensors
+says "$OUT" 'safetensors' ' F32 ' 'tensors'
+runs inspect train.bin
+says "$OUT" '8506 tokens in 1 shard' 'vocabulary 300'
+runs inspect tokenizer.json
+says "$OUT" 'tokenizer, 300 tokens' 'fingerprint [0-9a-f]{32}'
+jq -e . run/metrics.jsonl >/dev/null || fail "metrics.jsonl is not JSON"
+
+# Scores: text and its tokens, one stage and two, agree.
+runs tokenize --tokenizer tokenizer.json --out plain.bin --no-eot text.txt
+runs eval run --text text.txt --json
+cp "$OUT" text.json
+jq -e '.loss > 0 and .perplexity > 1 and .tokens == 8504' text.json >/dev/null ||
+    fail "eval prints no such JSON"
+runs eval run --data plain.bin --json
+cmp -s text.json "$OUT" || fail "eval of text and of its tokens differ"
+runs eval cut --text text.txt --json
+cmp -s text.json "$OUT" || fail "eval of one stage and of two differ"
+runs eval run/checkpoints/00000028 --text text.txt
+says "$OUT" '^loss [0-9.]+$' '^perplexity ' '^tokens 8504$'
+
+# Words: the seed decides, at no temperature nothing does.
+say() {
+    runs generate run --prompt 'the sea' --tokens 40 "$@"
+    cat "$OUT"
+}
+one=$(say --seed 7)
+[ "$one" = "$(say --seed 7)" ] || fail "the same seed gives other words"
+[ "$one" != "$(say --seed 8)" ] || fail "another seed gives the same words"
+[ "$one" = "$(say --seed 7 --threads 2)" ] || fail "threads change the words"
+cold=$(say --temperature 0 --seed 1)
+[ "$cold" = "$(say --temperature 0 --seed 2)" ] || fail "temperature 0 depends on the seed"
+[ "$cold" = "$(say --top-k 1)" ] || fail "the likeliest of one is not the likeliest"
+[ "$cold" = "$(say --top-p 0.000001)" ] || fail "the smallest share is not the likeliest"
+case $one in 'the sea'*) ;; *) fail "the prompt is not in front" ;; esac
+[ "the sea$(say --seed 7 --no-prompt)" = "$one" ] || fail "--no-prompt says other words"
+runs generate run --prompt "$(head -c 600 text.txt)" --tokens 5 # longer than the context of 16
+says "$OUT" '^'"$(head -n 1 text.txt)"'$'
+runs generate run --tokens 5
+runs generate cut --prompt 'the sea' --tokens 40 --seed 7
+[ "$one" = "$(cat "$OUT")" ] || fail "one stage and two say different words"
