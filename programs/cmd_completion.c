@@ -14,9 +14,10 @@ static void print_bash(void) {
            "    local word=${COMP_WORDS[COMP_CWORD]} words=\n"
            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"help version");
     for (int i = 0; strait_commands_at(i) != NULL; i++)
-        printf(" %s", strait_commands_at(i)->name);
+        if (strait_commands_at(i)->summary != NULL) printf(" %s", strait_commands_at(i)->name);
     printf("\"\n    else\n        case ${COMP_WORDS[1]} in\n");
     for (int i = 0; strait_commands_at(i) != NULL; i++) {
+        if (strait_commands_at(i)->summary == NULL) continue; // not for people
         printf("        %s) words=\"--help", strait_commands_at(i)->name);
         print_flags(strait_commands_at(i));
         printf("\" ;;\n");

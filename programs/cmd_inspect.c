@@ -15,7 +15,8 @@
 
 enum {
     TENSORS_SHOWN = 24,
-    POINTS_SHOWN = 12
+    POINTS_SHOWN = 12,
+    JSON_MAX = 1 << 28
 };
 
 static int shows_all, verifies;
@@ -159,9 +160,14 @@ static int ends_with(const char *text, const char *ending) {
     return n >= m && strcmp(text + n - m, ending) == 0;
 }
 
-/* A .json is a manifest of shards or a tokenizer: each is tried, the manifest first. */
+/* A .json is a manifest of shards, which says so, or a tokenizer. */
 static strait_err inspect_json(const char *path) {
-    return inspect_corpus(path) == STRAIT_OK ? STRAIT_OK : inspect_tokenizer(path);
+    char *text = NULL;
+    size_t bytes = 0;
+    STRAIT_TRY(strait_file_read(path, JSON_MAX, &text, &bytes));
+    const int is_corpus = strstr(text, "\"strait-corpus\"") != NULL;
+    strait_alloc_free(text);
+    return is_corpus ? inspect_corpus(path) : inspect_tokenizer(path);
 }
 
 static strait_err inspect(const char *path) {
