@@ -38,8 +38,8 @@ strait_err strait_file_sync_folder(const char *path);
 strait_err strait_file_make_folders(const char *path);  // like mkdir -p
 strait_err strait_file_remove_folder(const char *path); // with the files in it, one level deep
 
-/* Makes `path` and holds it until unlock or the end of the process, however it ends; STRAIT_EIO when
- * another process holds it. */
+/* Makes `path` and holds it until unlock or the end of the process, however it ends; STRAIT_EIO
+ * when another process holds it. */
 strait_err strait_file_lock(const char *path, int *out);
 void strait_file_unlock(int *lock); // accepts 0
 
