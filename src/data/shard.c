@@ -40,7 +40,8 @@ static void read_fingerprint(const unsigned char *header, char out[STRAIT_HASH_T
     if (any == 0) out[0] = '\0';
 }
 
-static strait_err check_kind(const unsigned char *data, size_t bytes, const char *path) {
+static strait_err check_kind(const unsigned char *data, size_t bytes, const char *path,
+                             int *id_bytes) {
     if (bytes < 4 || (strait_get_u32(data) != MAGIC && strait_get_u32(data) != MAGIC_WIDE))
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s: not a token shard (its first word is not %d); make one with "
@@ -50,7 +51,8 @@ static strait_err check_kind(const unsigned char *data, size_t bytes, const char
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s: cut short at %zu bytes, inside the header of %d; copy it again",
                            path, bytes, STRAIT_SHARD_HEADER_BYTES);
-    if (id_bytes_of(data) == 0)
+    *id_bytes = id_bytes_of(data);
+    if (*id_bytes == 0)
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s: shard version %u; this program reads 1 (two-byte ids) and 2 "
                            "(four-byte ids)",
@@ -61,8 +63,8 @@ static strait_err check_kind(const unsigned char *data, size_t bytes, const char
 strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size_t bytes,
                               const char *path) {
     const unsigned char *header = data;
-    STRAIT_TRY(check_kind(header, bytes, path));
-    const int id_bytes = id_bytes_of(header);
+    int id_bytes = 0;
+    STRAIT_TRY(check_kind(header, bytes, path, &id_bytes));
     const uint64_t n = (uint64_t)word(header, 3) << 32 | word(header, 2);
     const uint64_t have = bytes - STRAIT_SHARD_HEADER_BYTES;
     if (n > have / (unsigned)id_bytes)

@@ -3,12 +3,12 @@
 #include "base/alloc.h"
 #include "shards.h"
 
-static const char PRINT_A[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-static const char PRINT_B[] = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+static const char print_a[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+static const char print_b[] = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
 /* Three shards of 10, 7 and 5 tokens holding 0 to 21, and their manifest. */
 static void put_three(void) {
-    const strait_shard_spec spec = {50, PRINT_A};
+    const strait_shard_spec spec = {50, print_a};
     put_shard(in_folder("x-00000.bin"), 10, 0, spec);
     put_shard(in_folder("x-00001.bin"), 7, 10, spec);
     put_shard(in_folder("x-00002.bin"), 5, 17, spec);
@@ -17,7 +17,7 @@ static void put_three(void) {
                                           {in_folder("x-00002.bin"), 5}};
     const char *const sources[] = {"a.txt", "b.txt"};
     CHECK_OK(strait_corpus_write_manifest(
-        in_folder("x.json"), &(strait_corpus_spec){shards, 3, 50, PRINT_A, sources, 2}));
+        in_folder("x.json"), &(strait_corpus_spec){shards, 3, 50, print_a, sources, 2}));
 }
 
 static void check_contents(const char *path) {
@@ -25,7 +25,7 @@ static void check_contents(const char *path) {
     CHECK_OK(strait_corpus_open(path, &corpus));
     assert_int_equal(corpus->n_tokens, 22);
     assert_int_equal(corpus->vocab, 50);
-    assert_string_equal(corpus->tokenizer, PRINT_A);
+    assert_string_equal(corpus->tokenizer, print_a);
     int32_t ids[22];
     for (int64_t first = 0; first <= 22; first++) {
         for (int64_t n = 0; n <= 22 - first; n++) {
@@ -51,7 +51,7 @@ static void test_manifest_and_list_read_the_same(void **state) {
                    in_folder("x-00001.bin"), in_folder("x-00002.bin"));
     check_contents(list);
     struct strait_corpus *corpus = NULL;
-    strcat(list, ",");
+    add_text(list, sizeof list, ",");
     CHECK_FAILS(strait_corpus_open(list, &corpus), STRAIT_ECONFIG, "an empty name");
 }
 
@@ -62,8 +62,8 @@ static void test_expectations(void **state) {
     CHECK_OK(strait_corpus_open(in_folder("x.json"), &corpus));
     CHECK_FAILS(strait_corpus_expect(corpus, 49, NULL), STRAIT_EDATA,
                 "made for a vocabulary of 50");
-    CHECK_FAILS(strait_corpus_expect(corpus, 50, PRINT_B), STRAIT_EDATA, PRINT_B);
-    CHECK_OK(strait_corpus_expect(corpus, 64, PRINT_A));
+    CHECK_FAILS(strait_corpus_expect(corpus, 50, print_b), STRAIT_EDATA, print_b);
+    CHECK_OK(strait_corpus_expect(corpus, 64, print_a));
     assert_int_equal(corpus->vocab, 64);
     strait_corpus_close(&corpus);
 }
@@ -72,17 +72,17 @@ static void test_damage_is_found(void **state) {
     (void)state;
     put_three();
     struct strait_corpus *corpus = NULL;
-    put_shard(in_folder("x-00001.bin"), 7, 11, (strait_shard_spec){50, PRINT_A});
+    put_shard(in_folder("x-00001.bin"), 7, 11, (strait_shard_spec){50, print_a});
     CHECK_OK(strait_corpus_open(in_folder("x.json"), &corpus));
     CHECK_FAILS(strait_corpus_verify(corpus), STRAIT_EDATA, "x-00001.bin: damaged");
     strait_corpus_close(&corpus);
-    put_shard(in_folder("x-00001.bin"), 8, 10, (strait_shard_spec){50, PRINT_A});
+    put_shard(in_folder("x-00001.bin"), 8, 10, (strait_shard_spec){50, print_a});
     CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EDATA,
                 "x-00001.bin: 8 tokens, but the manifest");
-    put_shard(in_folder("x-00001.bin"), 7, 10, (strait_shard_spec){51, PRINT_A});
+    put_shard(in_folder("x-00001.bin"), 7, 10, (strait_shard_spec){51, print_a});
     CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EDATA, "vocabulary of 51");
-    put_shard(in_folder("x-00001.bin"), 7, 10, (strait_shard_spec){50, PRINT_B});
-    CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EDATA, PRINT_B);
+    put_shard(in_folder("x-00001.bin"), 7, 10, (strait_shard_spec){50, print_b});
+    CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EDATA, print_b);
     CHECK_OK(strait_file_move(in_folder("x-00001.bin"), in_folder("gone.bin")));
     CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EIO, "x-00001.bin");
 }

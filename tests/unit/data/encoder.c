@@ -28,8 +28,8 @@ static void test_long_words_equal_short_ones(void **state) {
     char word[400];
     char expected[1000] = "";
     for (int i = 0; i < 99; i++) {
-        memcpy(word + 4 * i, "abcd", 4);
-        strcat(expected, i == 0 ? "7" : " 7");
+        memcpy(word + (size_t)i * 4, "abcd", 4);
+        add_text(expected, sizeof expected, i == 0 ? "7" : " 7");
     }
     word[396] = '\0';
     CHECK_IDS(t, word, expected);
@@ -41,10 +41,10 @@ static void test_long_words_equal_short_ones(void **state) {
         word[n] = '\0';
         expected[0] = '\0';
         for (int k = 0; k < n / 4; k++)
-            strcat(expected, k == 0 ? "2" : " 2");
+            add_text(expected, sizeof expected, k == 0 ? "2" : " 2");
         const char *const rest[] = {"", "0", "1", "3"};
-        if (n / 4 > 0 && n % 4 > 0) strcat(expected, " ");
-        strcat(expected, rest[n % 4]);
+        if (n / 4 > 0 && n % 4 > 0) add_text(expected, sizeof expected, " ");
+        add_text(expected, sizeof expected, rest[n % 4]);
         CHECK_IDS(t, word, expected);
         word[n] = 'a';
     }
@@ -141,14 +141,14 @@ static void test_pre_tokenizers(void **state) {
                 "11 12"); // no pieces: the merge of lowest rank, mark and a, comes first
 }
 
-static const char LLAMA_VOCAB[] = "{\"<unk>\":0,\"<0xC3>\":1,\"<0xA9>\":2,\"<0xFF>\":3,\"a\":4,"
+static const char llama_vocab[] = "{\"<unk>\":0,\"<0xC3>\":1,\"<0xA9>\":2,\"<0xFF>\":3,\"a\":4,"
                                   "\"\\u2581\":5,\"\\u2581a\":6,\"aa\":7,\"b\":8}";
-static const char LLAMA_DECODER[] =
+static const char llama_decoder[] =
     "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":"
     "\"\\u2581\"},"
     "\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\","
     "\"content\":\" \",\"start\":1,\"stop\":0}]}";
-static const char LLAMA_NORMALIZER[] =
+static const char llama_normalizer[] =
     "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\\u2581\"},{"
     "\"type\":"
     "\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\\u2581\"}]}";
@@ -157,11 +157,11 @@ static void test_byte_fallback_and_unknown(void **state) {
     (void)state;
     strait_test_file file = {.options = "\"unk_token\":\"<unk>\",\"fuse_unk\":true,"
                                         "\"byte_fallback\":true,",
-                             .vocab = LLAMA_VOCAB,
+                             .vocab = llama_vocab,
                              .merges = "[\"\\u2581 a\",\"a a\"]",
-                             .normalizer = LLAMA_NORMALIZER,
+                             .normalizer = llama_normalizer,
                              .pre_tokenizer = "null",
-                             .decoder = LLAMA_DECODER};
+                             .decoder = llama_decoder};
     struct strait_tokenizer *t = open_test_file(&file);
     CHECK_IDS(t, "a a", "6 6");
     CHECK_IDS(t, "aaa  ab", "6 7 5 6 8");

@@ -30,6 +30,12 @@ static inline const char *in_folder(const char *name) {
     return path;
 }
 
+/* Appends to a string in `room` bytes. */
+static inline void add_text(char *text, size_t room, const char *more) {
+    const size_t n = strlen(text);
+    CHECK((size_t)snprintf(text + n, room - n, "%s", more) < room - n);
+}
+
 static inline void put_file(const char *path, const void *data, size_t bytes) {
     CHECK_OK(strait_file_write(path, data, bytes));
 }

@@ -64,7 +64,8 @@ static inline size_t make_mixed(char *out, size_t n, uint32_t seed) {
         const char *part = parts[(seed >> 12) % (sizeof parts / sizeof *parts)];
         const size_t length = strlen(part);
         if (at + length > n) return at;
-        memcpy(out + at, part, length);
+        for (size_t i = 0; i < length; i++) // no zero: this is bytes, not a string
+            out[at + i] = part[i];
         at += length;
     }
 }

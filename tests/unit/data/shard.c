@@ -3,13 +3,13 @@
 #include "base/alloc.h"
 #include "shards.h"
 
-static const char PRINT[] = "0123456789abcdef00112233445566ff";
+static const char print[] = "0123456789abcdef00112233445566ff";
 
 static void test_exact_bytes_of_a_narrow_shard(void **state) {
     (void)state;
     const char *path = in_folder("exact.bin");
     struct strait_shard_writer *writer = NULL;
-    CHECK_OK(strait_shard_writer_open(path, (strait_shard_spec){300, PRINT}, &writer));
+    CHECK_OK(strait_shard_writer_open(path, (strait_shard_spec){300, print}, &writer));
     CHECK_OK(strait_shard_writer_append(writer, (const int32_t[]){1, 258, 299}, 3));
     assert_int_equal(strait_shard_writer_count(writer), 3);
     CHECK(!strait_file_exists(path)); // nothing is there before it is whole
@@ -36,13 +36,13 @@ static void test_round_trip(void **state) {
     for (int wide = 0; wide < 2; wide++) {
         const char *path = in_folder("trip.bin");
         const int64_t vocab = wide ? 65537 : 65536;
-        put_shard(path, 40000, 60000, (strait_shard_spec){vocab, PRINT});
+        put_shard(path, 40000, 60000, (strait_shard_spec){vocab, print});
         struct strait_shard shard;
         CHECK_OK(strait_shard_init(&shard, path));
         assert_int_equal(shard.id_bytes, wide ? 4 : 2);
         assert_int_equal(shard.n_tokens, 40000);
         assert_int_equal(shard.vocab, vocab);
-        assert_string_equal(shard.tokenizer, PRINT);
+        assert_string_equal(shard.tokenizer, print);
         int32_t ids[10];
         CHECK_OK(strait_shard_read(&shard, 5530, 10, vocab, ids));
         for (int i = 0; i < 10; i++)

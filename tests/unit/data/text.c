@@ -1,3 +1,5 @@
+#define ZLIB_CONST
+
 #include "data/text.h"
 
 #include "base/alloc.h"
@@ -95,7 +97,7 @@ static unsigned char packed[2 * BIG];
 static size_t pack_gzip(const char *text, size_t n, unsigned char *out, size_t room) {
     z_stream z = {0};
     CHECK(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-    z.next_in = (unsigned char *)(uintptr_t)text;
+    z.next_in = (const unsigned char *)text;
     z.avail_in = (unsigned)n;
     z.next_out = out;
     z.avail_out = (unsigned)room;
