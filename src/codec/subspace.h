@@ -11,6 +11,9 @@
 /* The basis [d x k] on the device, to be read. */
 strait_tensor strait_subspace_basis(const struct strait_codec *c);
 
+/* T_fixed [vocab x d] on the device, to be read. After join. */
+strait_tensor strait_subspace_fixed(const struct strait_codec *c);
+
 /* Tail of the last boundary: a step of Riemannian descent on ||G - G U U'||^2 over the gradients G
  * it packed since the last turn, into out [d x k] on the host. Forgets the gradients. */
 strait_err strait_subspace_turn(struct strait_codec *tail, struct strait_stream *s, float *out);

@@ -9,6 +9,10 @@ strait_tensor strait_subspace_basis(const struct strait_codec *c) {
     return c->states[BASIS].tensor;
 }
 
+strait_tensor strait_subspace_fixed(const struct strait_codec *c) {
+    return ((const struct strait_subspace *)c->state)->fixed;
+}
+
 int64_t strait_subspace_corrections(const struct strait_codec *c) {
     return ((const struct strait_subspace *)c->state)->book[BOOK_CORRECTIONS];
 }

@@ -44,7 +44,7 @@ strait_err strait_attention_forward(const strait_work *work, const strait_attent
     STRAIT_TRY(strait_attention_project(work, layer, acts, sum, x, delta));
     STRAIT_TRY(work->kernels->attention(work->stream, acts->mixed, acts->lse, acts->qkv,
                                         strait_shape_heads(work->shape, work->seq_len)));
-    return strait_layer_linear(work, branch, acts->mixed, layer->out->value);
+    return strait_layer_write(work, branch, acts->mixed, layer->out->value);
 }
 
 strait_err strait_attention_back(const strait_work *work, const strait_attention *layer,
@@ -55,7 +55,7 @@ strait_err strait_attention_back(const strait_work *work, const strait_attention
     const struct strait_kernels *k = work->kernels;
     const strait_heads heads = strait_shape_heads(work->shape, work->seq_len);
     const strait_tensor d_gain = layer->gain != NULL ? layer->gain->grad : (strait_tensor){0};
-    STRAIT_TRY(strait_layer_linear_back(work, scratch->d_mixed, d, layer->out->value));
+    STRAIT_TRY(strait_layer_write_back(work, scratch->d_mixed, d, layer->out->value));
     STRAIT_TRY(k->attention_back(work->stream, grads->d_qkv, scratch->d_mixed, acts->mixed,
                                  acts->qkv, acts->lse, heads));
     STRAIT_TRY(k->rotate_back(work->stream, grads->d_qkv, d_gain, grads->d_qkv, acts->raw,
@@ -74,6 +74,6 @@ strait_err strait_attention_back(const strait_work *work, const strait_attention
 strait_err strait_attention_weights(const strait_work *work, const strait_attention *layer,
                                     const strait_attention_acts *acts, strait_tensor d_branch,
                                     strait_tensor d_qkv) {
-    STRAIT_TRY(strait_layer_linear_weight(work, layer->out->grad, d_branch, acts->mixed));
+    STRAIT_TRY(strait_layer_write_weight(work, layer->out->grad, d_branch, acts->mixed));
     return strait_layer_linear_weight(work, joined_qkv(layer, 1), d_qkv, acts->normed);
 }

@@ -104,7 +104,7 @@ static strait_err attend(struct strait_generator *d, const strait_attention *lay
     heads.seq_len = shape->context;
     STRAIT_TRY(work.kernels->attention_cached(d->stream, acts->mixed, cache->keys, cache->values,
                                               acts->qkv, d->position, heads));
-    return strait_layer_linear(&work, d->scratch.branch, acts->mixed, layer->out->value);
+    return strait_layer_write(&work, d->scratch.branch, acts->mixed, layer->out->value);
 }
 
 strait_err strait_generator_embed(struct strait_generator *d, int32_t token) {
@@ -114,7 +114,7 @@ strait_err strait_generator_embed(struct strait_generator *d, int32_t token) {
                            (int)token, (long long)shape->vocab);
     STRAIT_TRY(d->backend->ops->upload(d->stream, d->token.data, &token, sizeof token));
     if (strait_stage_get_spec(d->stage)->part.first > 0) return STRAIT_OK;
-    return d->work.kernels->embed(d->stream, d->input, d->weights->table->value, d->token);
+    return strait_layer_embed(&d->work, d->input, d->weights->table->value, d->token);
 }
 
 strait_tensor strait_generator_input(struct strait_generator *generator) {

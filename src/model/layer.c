@@ -21,6 +21,65 @@ strait_err strait_layer_linear_weight(const strait_work *work, strait_tensor d_w
         (strait_matmul_how){.transpose_a = 1, .alpha = 1.0f, .beta = 1.0f});
 }
 
+/* Coordinates in the basis, and back. */
+static strait_tensor code_rows(const strait_work *work, int64_t rows) {
+    return strait_tensor_rows(work->code, 0, rows);
+}
+
+static strait_err narrow(const strait_work *work, strait_tensor code, strait_tensor x) {
+    return work->kernels->matmul(work->stream, code, x, work->basis,
+                                 (strait_matmul_how){.alpha = 1.0f});
+}
+
+static strait_err widen(const strait_work *work, strait_tensor y, strait_tensor code, float beta) {
+    return work->kernels->matmul(
+        work->stream, y, code, work->basis,
+        (strait_matmul_how){.transpose_b = 1, .alpha = 1.0f, .beta = beta});
+}
+
+strait_err strait_layer_write(const strait_work *work, strait_tensor y, strait_tensor x,
+                              strait_tensor weight) {
+    if (work->basis.data == NULL) return strait_layer_linear(work, y, x, weight);
+    const strait_tensor code = code_rows(work, x.rows);
+    STRAIT_TRY(strait_layer_linear(work, code, x, weight));
+    return widen(work, y, code, 0.0f);
+}
+
+strait_err strait_layer_write_back(const strait_work *work, strait_tensor d_x, strait_tensor d_y,
+                                   strait_tensor weight) {
+    if (work->basis.data == NULL) return strait_layer_linear_back(work, d_x, d_y, weight);
+    const strait_tensor code = code_rows(work, d_y.rows);
+    STRAIT_TRY(narrow(work, code, d_y));
+    return strait_layer_linear_back(work, d_x, code, weight);
+}
+
+strait_err strait_layer_write_weight(const strait_work *work, strait_tensor d_weight,
+                                     strait_tensor d_y, strait_tensor x) {
+    if (work->basis.data == NULL) return strait_layer_linear_weight(work, d_weight, d_y, x);
+    const strait_tensor code = code_rows(work, d_y.rows);
+    STRAIT_TRY(narrow(work, code, d_y));
+    return strait_layer_linear_weight(work, d_weight, code, x);
+}
+
+strait_err strait_layer_embed(const strait_work *work, strait_tensor y, strait_tensor table,
+                              strait_tensor tokens) {
+    const struct strait_kernels *k = work->kernels;
+    if (work->basis.data == NULL) return k->embed(work->stream, y, table, tokens);
+    const strait_tensor code = code_rows(work, y.rows);
+    STRAIT_TRY(k->embed(work->stream, y, work->fixed, tokens));
+    STRAIT_TRY(k->embed(work->stream, code, table, tokens));
+    return widen(work, y, code, 1.0f);
+}
+
+strait_err strait_layer_embed_back(const strait_work *work, strait_tensor d_table,
+                                   strait_tensor d_y, strait_tensor tokens) {
+    const struct strait_kernels *k = work->kernels;
+    if (work->basis.data == NULL) return k->embed_back(work->stream, d_table, d_y, tokens);
+    const strait_tensor code = code_rows(work, d_y.rows);
+    STRAIT_TRY(narrow(work, code, d_y));
+    return k->embed_back(work->stream, d_table, code, tokens);
+}
+
 strait_tensor strait_layer_join(const strait_tensor *parts, int n) {
     strait_tensor joined = parts[0];
     for (int i = 1; i < n; i++) {

@@ -12,6 +12,10 @@ typedef struct strait_work {
     struct strait_stream *stream;
     strait_tensor cos, sin; // [context x head_dim / 2]
     int64_t seq_len;
+    /* Of a stage whose writers are stored in coordinates; absent elsewhere. */
+    strait_tensor basis; // [D x k]
+    strait_tensor fixed; // [V x D]: the part of the embedding that never changes
+    strait_tensor code;  // [N x k], scratch
 } strait_work;
 
 /* y = x W^T, W [outputs x inputs] */
@@ -23,6 +27,21 @@ strait_err strait_layer_linear_back(const strait_work *work, strait_tensor d_x, 
 /* Adds to the gradient of W: what can wait. */
 strait_err strait_layer_linear_weight(const strait_work *work, strait_tensor d_weight,
                                       strait_tensor d_y, strait_tensor x);
+
+/* The same three for a matrix that writes the residual stream: where there is a basis, W holds the
+ * coordinates of its rows and y = (x W^T) basis^T. */
+strait_err strait_layer_write(const strait_work *work, strait_tensor y, strait_tensor x,
+                              strait_tensor weight);
+strait_err strait_layer_write_back(const strait_work *work, strait_tensor d_x, strait_tensor d_y,
+                                   strait_tensor weight);
+strait_err strait_layer_write_weight(const strait_work *work, strait_tensor d_weight,
+                                     strait_tensor d_y, strait_tensor x);
+
+/* Rows of the embedding table, or, where there is a basis, what they add to the fixed one. */
+strait_err strait_layer_embed(const strait_work *work, strait_tensor y, strait_tensor table,
+                              strait_tensor tokens);
+strait_err strait_layer_embed_back(const strait_work *work, strait_tensor d_table,
+                                   strait_tensor d_y, strait_tensor tokens);
 
 /* Matrices that lie one behind the other, as one. */
 strait_tensor strait_layer_join(const strait_tensor *parts, int n);

@@ -26,7 +26,7 @@ strait_err strait_mlp_forward(const strait_work *work, const strait_mlp *layer,
         STRAIT_TRY(k->swiglu(work->stream, acts->hidden, acts->wide));
     else
         STRAIT_TRY(k->relu2(work->stream, acts->hidden, acts->wide));
-    return strait_layer_linear(work, branch, acts->hidden, layer->down->value);
+    return strait_layer_write(work, branch, acts->hidden, layer->down->value);
 }
 
 strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
@@ -34,7 +34,7 @@ strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
                            const strait_mlp_scratch *scratch, strait_tensor x, strait_tensor d,
                            int defers) {
     const struct strait_kernels *k = work->kernels;
-    STRAIT_TRY(strait_layer_linear_back(work, scratch->d_hidden, d, layer->down->value));
+    STRAIT_TRY(strait_layer_write_back(work, scratch->d_hidden, d, layer->down->value));
     if (work->shape->activation == STRAIT_SWIGLU)
         STRAIT_TRY(k->swiglu_back(work->stream, grads->d_wide, scratch->d_hidden, acts->wide));
     else
@@ -52,6 +52,6 @@ strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
 strait_err strait_mlp_weights(const strait_work *work, const strait_mlp *layer,
                               const strait_mlp_acts *acts, strait_tensor d_branch,
                               strait_tensor d_wide) {
-    STRAIT_TRY(strait_layer_linear_weight(work, layer->down->grad, d_branch, acts->hidden));
+    STRAIT_TRY(strait_layer_write_weight(work, layer->down->grad, d_branch, acts->hidden));
     return strait_layer_linear_weight(work, first_matrix(layer, 1), d_wide, acts->normed);
 }

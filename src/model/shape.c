@@ -23,6 +23,9 @@ strait_err strait_shape_check(const strait_shape *s) {
     if (s->layers < 1 || s->width < 1 || s->ffn < 1)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "model.layers, model.width and model.ffn must be at least 1");
+    if (s->subspace < 0 || s->subspace > s->width)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "a subspace of %d dimensions does not fit into width %d",
+                           s->subspace, s->width);
     if (s->has_qk_gain && !s->has_qk_norm)
         return STRAIT_FAIL(STRAIT_ECONFIG, "model.qk_gain needs model.qk_norm");
     return check_heads(s);
@@ -61,6 +64,10 @@ double strait_shape_train_flops(const strait_shape *s) {
     /* Scores and mixing are two products of context x head_dim a token, halved by causality. */
     const double attention = 0.5 * 2.0 * (double)(s->layers * s->context * strait_shape_mixed(s));
     return 6.0 * (products + attention);
+}
+
+int64_t strait_shape_written(const strait_shape *s, int has_head) {
+    return s->subspace > 0 && !has_head ? s->subspace : s->width;
 }
 
 strait_heads strait_shape_heads(const strait_shape *s, int64_t seq_len) {

@@ -35,6 +35,10 @@ typedef struct strait_shape {
     int is_tied;           // the head is the embedding table
     float norm_epsilon;
     strait_init init;
+    /* k > 0: in blocks that do not share a stage with the head, what writes the residual stream is
+     * stored as coordinates in a subspace of k dimensions, whose basis is lent to the stage, and so
+     * is what the embedding adds to a table that never changes. */
+    int subspace;
 } strait_shape;
 
 /* Refuses sizes that do not fit together, naming them. */
@@ -49,5 +53,8 @@ int64_t strait_shape_params(const strait_shape *shape);
 
 /* Floating-point operations to train on one token: forward and backward, causal attention. */
 double strait_shape_train_flops(const strait_shape *shape);
+
+/* Rows of what writes the residual stream, in a part with or without the head. */
+int64_t strait_shape_written(const strait_shape *shape, int has_head);
 
 strait_heads strait_shape_heads(const strait_shape *shape, int64_t seq_len);

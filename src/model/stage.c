@@ -71,6 +71,8 @@ static strait_err plan_room(struct strait_stage *stage) {
         STRAIT_TRY(strait_head_plan(shape, n, spec->is_training, room, &stage->head));
     else
         STRAIT_TRY(strait_layer_plan(room, n, shape->width, &stage->output));
+    if (shape->subspace > 0 && !has_head(stage))
+        STRAIT_TRY(strait_layer_plan(room, n, shape->subspace, &stage->work.code));
     STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.cos));
     STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.sin));
     if (!spec->is_training) return STRAIT_OK;
@@ -199,6 +201,11 @@ const strait_work *strait_stage_work(const struct strait_stage *stage) {
     return &stage->work;
 }
 
+void strait_stage_lend(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed) {
+    stage->work.basis = basis;
+    stage->work.fixed = fixed;
+}
+
 strait_tensor strait_stage_input(struct strait_stage *stage, int slot) {
     return stage->slots[slot].acts[0].x;
 }
@@ -211,8 +218,8 @@ strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_ten
     assert(slot >= 0 && slot < stage->spec.n_slots);
     strait_block_acts *acts = stage->slots[slot].acts;
     if (stage->spec.part.first == 0)
-        STRAIT_TRY(stage->work.kernels->embed(&stage->stream, acts[0].x,
-                                              stage->weights.table->value, tokens));
+        STRAIT_TRY(
+            strait_layer_embed(&stage->work, acts[0].x, stage->weights.table->value, tokens));
     strait_tensor x = {0};
     strait_tensor delta = {0};
     for (int i = 0; i < stage->n_blocks; i++) {
@@ -264,8 +271,7 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defer
 
 strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_tensor tokens) {
     assert(stage->spec.part.first == 0);
-    return stage->work.kernels->embed_back(&stage->stream, stage->weights.table->grad, stage->d,
-                                           tokens);
+    return strait_layer_embed_back(&stage->work, stage->weights.table->grad, stage->d, tokens);
 }
 
 strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {

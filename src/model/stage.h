@@ -42,6 +42,10 @@ struct strait_stream *strait_stage_stream(struct strait_stage *stage);
 const struct strait_weights *strait_stage_weights(const struct strait_stage *stage);
 const strait_work *strait_stage_work(const struct strait_stage *stage);
 
+/* A stage without the head of a shape with a subspace: lends it the basis [D x k] and the fixed
+ * embedding [V x D], both kept until close. Before the first forward pass. */
+void strait_stage_lend(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed);
+
 /* Where the activations of a slot go before its forward pass, on every stage but the first. */
 strait_tensor strait_stage_input(struct strait_stage *stage, int slot);
 

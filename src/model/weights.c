@@ -56,7 +56,7 @@ static strait_err add_attention(struct strait_weights *w, const strait_shape *s,
     if (s->has_qk_gain)
         STRAIT_TRY(add(w, matrix(2, s->head_dim), STRAIT_ROLE_GAIN, 0, train, &out->gain,
                        "blocks.%d.attention.qk_gain", i));
-    return add(w, matrix(d, queries), STRAIT_ROLE_WRITES_RESIDUAL, 0, train, &out->out,
+    return add(w, matrix(w->n_written, queries), STRAIT_ROLE_WRITES_RESIDUAL, 0, train, &out->out,
                "blocks.%d.attention.out", i);
 }
 
@@ -71,16 +71,17 @@ static strait_err add_mlp(struct strait_weights *w, const strait_shape *s, int i
                        "blocks.%d.mlp.gate", i));
     STRAIT_TRY(add(w, matrix(s->ffn, d), STRAIT_ROLE_MATRIX, is_gated, train, &out->up,
                    "blocks.%d.mlp.up", i));
-    return add(w, matrix(d, s->ffn), STRAIT_ROLE_WRITES_RESIDUAL, 0, train, &out->down,
+    return add(w, matrix(w->n_written, s->ffn), STRAIT_ROLE_WRITES_RESIDUAL, 0, train, &out->down,
                "blocks.%d.mlp.down", i);
 }
 
 static strait_err add_all(struct strait_weights *w, const strait_shape *s, strait_part part,
                           int train) {
     const int has_head = part.last == s->layers;
+    w->n_written = strait_shape_written(s, has_head);
     if (part.first == 0 || (has_head && s->is_tied))
-        STRAIT_TRY(add(w, matrix(s->vocab, s->width), STRAIT_ROLE_EMBEDDING, 0, train, &w->table,
-                       "embed.table"));
+        STRAIT_TRY(add(w, matrix(s->vocab, w->n_written), STRAIT_ROLE_EMBEDDING, 0, train,
+                       &w->table, "embed.table"));
     for (int i = part.first; i < part.last; i++) {
         strait_block *block = &w->blocks[i - part.first];
         STRAIT_TRY(add_attention(w, s, i, train, &block->attention));

@@ -16,6 +16,7 @@ struct strait_weights {
     strait_param *table;  // the embedding; NULL where neither embedding nor tied head is held
     strait_block *blocks; // blocks[i] is block first + i
     strait_head head;     // NULLs where there is none
+    int64_t n_written;    // rows of the matrices that write the residual stream
     struct strait_slab values, grads;
 };
 

@@ -7,6 +7,7 @@
 #include "pipeline/launch.h"
 #include "pipeline/limits.h"
 
+#include <math.h>
 #include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,6 +270,7 @@ static void sum_up(struct strait_crew *crew, strait_crew_report *report) {
     struct apart *a = crew->state;
     const int n = crew->recipe.n_stages;
     strait_worker_times times[STRAIT_RUN_STAGES];
+    double spoiled = 0.0;
     for (int i = 0; i < n; i++) {
         const strait_reply *reply = &a->replies[i];
         const double forward = (double)reply->forward_bytes;
@@ -279,8 +281,10 @@ static void sum_up(struct strait_crew *crew, strait_crew_report *report) {
         if (forward > report->forward_bytes) report->forward_bytes = forward;
         if (backward > report->backward_bytes) report->backward_bytes = backward;
         if (reply->residual > report->residual) report->residual = reply->residual;
+        spoiled += reply->spoiled;
     }
-    report->norm = all_norm(crew);
+    /* Numbers that are none were cut out on the way: what is left is no gradient to follow. */
+    report->norm = spoiled > 0.0 ? NAN : all_norm(crew);
     report->limit = strait_limits_name(&crew->recipe, crew->windows, times, report->forward_bytes,
                                        report->backward_bytes);
 }

@@ -151,14 +151,14 @@ static strait_err unpack(struct strait_boundary *b, const strait_crossing *at,
 }
 
 strait_err strait_boundary_send(struct strait_boundary *b, const strait_crossing *at,
-                                strait_tensor x, int is_valid) {
+                                strait_tensor x) {
     struct strait_msg *msg = NULL;
     const double began = strait_clock_seconds();
     STRAIT_TRY(strait_msg_open(strait_mesh_pool(b->mesh), STRAIT_MSG_CROSSING,
                                strait_codec_wire_bytes(&b->spec.codec, b->out), &msg));
     msg->priority = b->out == STRAIT_FORWARD ? STRAIT_PRIORITY_ACTIVATION
                                              : STRAIT_PRIORITY_GRADIENT;
-    msg->flags = is_valid ? STRAIT_CROSSING_IS_VALID : 0;
+    msg->flags = at->is_evaluation ? STRAIT_CROSSING_IS_VALID : 0;
     msg->boundary = (uint16_t)b->spec.codec.boundary;
     msg->microbatch = (uint16_t)at->microbatch;
     msg->basis = (uint16_t)strait_codec_version(b->codec);

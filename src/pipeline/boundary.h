@@ -38,10 +38,9 @@ struct strait_codec *strait_boundary_codec(struct strait_boundary *boundary);
 /* Forgets what is left of earlier steps; `step` begins. */
 void strait_boundary_begin(struct strait_boundary *boundary, int64_t step);
 
-/* Packs x and hands the bytes to the link, gradients ahead of activations. With `is_valid` it is
- * microbatch `at->microbatch` of a validation. */
+/* Packs x and hands the bytes to the link, gradients ahead of activations. */
 strait_err strait_boundary_send(struct strait_boundary *boundary, const strait_crossing *at,
-                                strait_tensor x, int is_valid);
+                                strait_tensor x);
 
 /* Files a message of our peer. STRAIT_EPROTO, naming boundary, step and microbatch, when it cannot
  * be one of ours: then it is not taken. */

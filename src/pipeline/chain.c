@@ -1,6 +1,7 @@
 #include "pipeline/chain.h"
 
 #include "base/alloc.h"
+#include "codec/subspace.h"
 #include "pipeline/snapshot.h"
 
 struct link {
@@ -35,11 +36,15 @@ static strait_err open_link(struct strait_chain *c, int i, int64_t n_sequences) 
                                     .n_slots = 1,
                                     .recomputes = 1};
     STRAIT_TRY(strait_stage_open(&spec, c->backend, &link->stage));
-    if (c->generates) STRAIT_TRY(strait_generator_open(link->stage, &link->generator));
     STRAIT_TRY(open_codec(c, i - 1, STRAIT_TAIL, &link->tail));
     STRAIT_TRY(open_codec(c, i, STRAIT_HEAD, &link->head));
-    if (link->tail == NULL && link->head == NULL) return STRAIT_OK;
-    return strait_codec_join(link->tail, link->head);
+    if (link->tail != NULL || link->head != NULL)
+        STRAIT_TRY(strait_codec_join(link->tail, link->head));
+    if (link->head != NULL && c->recipe.shape.subspace > 0)
+        strait_stage_lend(link->stage, strait_subspace_basis(link->head),
+                          strait_subspace_fixed(link->head));
+    if (!c->generates) return STRAIT_OK;
+    return strait_generator_open(link->stage, &link->generator);
 }
 
 static strait_err open_into(struct strait_chain *c, int64_t n_sequences) {
@@ -110,7 +115,8 @@ static strait_err cross(struct strait_chain *c, int i, strait_tensor tokens, str
                                 .step = 0,
                                 .microbatch = c->crossing++,
                                 .tokens = tokens,
-                                .input = input};
+                                .input = input,
+                                .is_evaluation = 1};
     STRAIT_TRY(strait_codec_act_pack(c->links[i].head, &at, c->wire, made));
     STRAIT_TRY(c->backend->ops->wait(at.stream));
     return strait_codec_act_unpack(c->links[i + 1].tail, &at, next, c->wire);

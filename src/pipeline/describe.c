@@ -45,6 +45,7 @@ static const field fields[] = {
     SHAPE(FIELD_FLOAT, "softcap", softcap),
     SHAPE(FIELD_INT, "tied", is_tied),
     SHAPE(FIELD_FLOAT, "norm_epsilon", norm_epsilon),
+    SHAPE(FIELD_INT, "subspace", subspace),
     CODEC(FIELD_WORD, "codec.name", name),
     CODEC(FIELD_WORD, "codec.variant", variant),
     CODEC(FIELD_INT64, "codec.keep", keep),

@@ -6,7 +6,7 @@
 
 enum {
     ORDER_FIXED = 1 + 8 + 4 + 4 + STRAIT_FINGERPRINT_BYTES + 2,
-    REPLY_FIXED = 1 + 2 + 8 * 8 + 2 * 8 + 2 + 4,
+    REPLY_FIXED = 1 + 2 + 9 * 8 + 2 * 8 + 2 + 4,
     SEND_MS = 60000
 };
 
@@ -118,6 +118,7 @@ strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_re
     put_real(&w, reply->loss_sum);
     put_times(&w, &reply->times);
     put_real(&w, reply->residual);
+    put_real(&w, reply->spoiled);
     strait_writer_uint(&w, reply->forward_bytes, 8);
     strait_writer_uint(&w, reply->backward_bytes, 8);
     put_text(&w, reply->text);
@@ -135,6 +136,7 @@ strait_err strait_reply_unpack(const struct strait_msg *msg, float *squares, int
     out->loss_sum = get_real(&r);
     out->times = get_times(&r);
     out->residual = get_real(&r);
+    out->spoiled = get_real(&r);
     out->forward_bytes = strait_reader_uint(&r, 8);
     out->backward_bytes = strait_reader_uint(&r, 8);
     get_text(&r, out->text, sizeof out->text);

@@ -42,6 +42,7 @@ typedef struct strait_reply {
     strait_worker_times times;
     uint64_t forward_bytes, backward_bytes; // sent over sockets since the last reply
     double residual;                        // what the head's codec lost, as a share
+    double spoiled;                         // values that were no finite numbers, either side
     char text[512];                         // words of an error, or the device's name
     int n_squares;
     float *squares; // filled up to squares_room by unpack; the sender's own when packing

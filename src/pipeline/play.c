@@ -30,11 +30,11 @@ static strait_err add_losses(struct strait_worker *w, strait_tensor losses, doub
 
 /* The stage's output goes on, or, on the last stage, becomes a loss. */
 static strait_err finish_forward(struct strait_worker *w, const strait_crossing *at, float scale,
-                                 int is_valid, double *sum) {
+                                 double *sum) {
     strait_tensor made;
     if (w->head != NULL) {
         STRAIT_TRY(strait_stage_output(w->model, &made));
-        return strait_boundary_send(w->head, at, made, is_valid);
+        return strait_boundary_send(w->head, at, made);
     }
     STRAIT_TRY(strait_stage_loss(w->model, strait_feed_targets(w->feed, at->slot), scale, &made));
     return add_losses(w, made, sum);
@@ -46,7 +46,7 @@ static strait_err forward(struct strait_worker *w, const strait_crossing *at, do
         STRAIT_TRY(strait_feed_load(w->feed, at->stream, at->slot, at->step, at->microbatch));
     if (w->tail != NULL) STRAIT_TRY(strait_boundary_receive(w->tail, at, at->input));
     STRAIT_TRY(strait_stage_forward(w->model, at->slot, at->tokens));
-    return finish_forward(w, at, 1.0f / (float)n_tokens, 0, sum);
+    return finish_forward(w, at, 1.0f / (float)n_tokens, sum);
 }
 
 /* Down to the gradient of the stage's input, which leaves at once. */
@@ -56,7 +56,7 @@ static strait_err backward(struct strait_worker *w, const strait_crossing *at, i
     STRAIT_TRY(strait_stage_backward(w->model, at->slot, defers));
     if (w->head != NULL) STRAIT_TRY(strait_codec_input_grad(codec_of(w->head), at, d));
     if (w->tail == NULL) return strait_stage_backward_embedding(w->model, at->tokens);
-    return strait_boundary_send(w->tail, at, d, 0);
+    return strait_boundary_send(w->tail, at, d);
 }
 
 static strait_err boundary_weights(struct strait_worker *w, const strait_crossing *at) {
@@ -249,14 +249,15 @@ strait_err strait_worker_validate(struct strait_worker *w, int64_t step, double 
     const int64_t n_batches = strait_feed_valid_batches(w->feed);
     double sum = 0.0;
     for (int64_t batch = 0; batch < n_batches; batch++) {
-        const strait_crossing at = crossing_of(w, step, batch, 0);
+        strait_crossing at = crossing_of(w, step, batch, 0);
+        at.is_evaluation = 1;
         if (w->needs_tokens) STRAIT_TRY(strait_feed_load_valid(w->feed, at.stream, 0, batch));
         if (w->tail != NULL) {
             STRAIT_TRY(wait_for_valid(w, step, batch));
             STRAIT_TRY(strait_boundary_receive_valid(w->tail, &at, at.input));
         }
         STRAIT_TRY(strait_stage_forward(w->model, 0, at.tokens));
-        STRAIT_TRY(finish_forward(w, &at, 0.0f, 1, &sum));
+        STRAIT_TRY(finish_forward(w, &at, 0.0f, &sum));
     }
     *loss_sum = sum;
     return STRAIT_OK;

@@ -3,6 +3,7 @@
 #include "plan/split.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum {
     /* Where the run file leaves the microbatch out: enough tokens for matrix products to run at
@@ -133,6 +134,9 @@ static strait_err make_codec(const strait_run *run, strait_recipe *recipe) {
         .leak_limit = run->link.codec.leak_limit,
         .grassmann_every = run->link.codec.grassmann_every,
         .grassmann_rate = run->link.codec.grassmann_rate,
+        .widest = recipe->shape.ffn > strait_shape_mixed(&recipe->shape)
+                      ? recipe->shape.ffn
+                      : strait_shape_mixed(&recipe->shape),
         .n_boundaries = recipe->n_stages - 1,
         .n_slots = 1,
         .can_defer = recipe->schedule == STRAIT_SCHEDULE_SPLIT,
@@ -142,6 +146,14 @@ static strait_err make_codec(const strait_run *run, strait_recipe *recipe) {
     (void)snprintf(codec.variant, sizeof codec.variant, "%s", run->link.codec.variant);
     if (recipe->n_stages > 1) STRAIT_TRY(strait_codec_check(&codec));
     recipe->codec = codec;
+    if (recipe->n_stages > 1 && (strait_codec_traits(&codec) & STRAIT_CODEC_CODE) != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "link.codec.variant \"%s\" of %s wants a model that makes the code "
+                           "itself, and no model here does: choose another variant",
+                           codec.variant, codec.name);
+    if (recipe->n_stages > 1 && strcmp(codec.name, "subspace") == 0 &&
+        strcmp(codec.variant, "factored") == 0)
+        recipe->shape.subspace = (int)codec.keep;
     return STRAIT_OK;
 }
 

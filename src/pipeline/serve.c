@@ -190,6 +190,17 @@ static uint64_t sent_since(struct server *s, int peer, uint64_t *seen) {
     return sent;
 }
 
+static strait_err read_codec(struct server *s, struct strait_boundary *boundary,
+                             strait_reply *reply) {
+    strait_codec_metrics metrics;
+    if (boundary == NULL) return STRAIT_OK;
+    STRAIT_TRY(strait_codec_read_metrics(strait_boundary_codec(boundary),
+                                         strait_stage_stream(s->worker->model), &metrics));
+    if (metrics.residual > reply->residual) reply->residual = metrics.residual;
+    reply->spoiled += metrics.spoiled + metrics.refused;
+    return STRAIT_OK;
+}
+
 static strait_err compute(struct server *s, const strait_order *order, strait_reply *reply) {
     STRAIT_TRY(strait_worker_gradients(s->worker, order->step, &reply->loss_sum));
     reply->times = s->worker->times;
@@ -197,12 +208,8 @@ static strait_err compute(struct server *s, const strait_order *order, strait_re
     reply->n_squares = s->worker->n_params;
     reply->forward_bytes = sent_since(s, s->behind, &s->seen_forward);
     reply->backward_bytes = sent_since(s, s->before, &s->seen_backward);
-    if (s->worker->head == NULL) return STRAIT_OK;
-    strait_codec_metrics metrics;
-    STRAIT_TRY(strait_codec_read_metrics(strait_boundary_codec(s->worker->head),
-                                         strait_stage_stream(s->worker->model), &metrics));
-    reply->residual = metrics.residual;
-    return STRAIT_OK;
+    STRAIT_TRY(read_codec(s, s->worker->tail, reply));
+    return read_codec(s, s->worker->head, reply);
 }
 
 static strait_err obey(struct server *s, const strait_order *order, strait_reply *reply) {

@@ -12,7 +12,7 @@ enum {
     SKIPS_MAX = 20, // non-finite gradients in a row before giving up
     NOTE_BYTES = 1024,
     /* The program, its libraries, thread stacks and matrix buffers, measured. */
-    PROGRAM_BYTES = 12 << 20
+    PROGRAM_BYTES = 20 << 20
 };
 
 struct strait_trainer {

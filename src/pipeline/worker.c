@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "codec/subspace.h"
 
 enum {
     TRACE_SPANS = 1 << 16 // of the newest moves
@@ -96,6 +97,9 @@ static strait_err open_into(struct strait_worker *w, const strait_run *run) {
     STRAIT_TRY(open_boundary(w, STRAIT_HEAD, &w->head));
     if (w->tail != NULL || w->head != NULL)
         STRAIT_TRY(strait_codec_join(codec_of(w->tail), codec_of(w->head)));
+    if (w->head != NULL && w->recipe.shape.subspace > 0)
+        strait_stage_lend(w->model, strait_subspace_basis(codec_of(w->head)),
+                          strait_subspace_fixed(codec_of(w->head)));
     STRAIT_TRY(list_params(w));
     STRAIT_TRY(
         strait_optimizer_open(&w->recipe.optim, w->backend, w->params, w->n_params, &w->optimizer));
