@@ -4,6 +4,8 @@
 #include "codec/subspace.h"
 #include "pipeline/snapshot.h"
 
+#include <string.h>
+
 struct link {
     struct strait_stage *stage;
     struct strait_generator *generator; // only when generating
@@ -49,6 +51,14 @@ static strait_err open_link(struct strait_chain *c, int i, int64_t n_sequences) 
 
 static strait_err open_into(struct strait_chain *c, int64_t n_sequences) {
     c->recipe.codec.rows = c->generates ? 1 : n_sequences * c->recipe.shape.context;
+    /* One row is of rank 1: a low-rank codec passes it whole. */
+    if (c->generates && strcmp(c->recipe.codec.name, "lowrank") == 0)
+        c->recipe.codec = (strait_codec_spec){.name = "none",
+                                              .variant = "fp32",
+                                              .rows = 1,
+                                              .cols = c->recipe.shape.width,
+                                              .n_boundaries = c->recipe.n_stages - 1,
+                                              .n_slots = 1};
     if (c->recipe.n_stages > 1) {
         STRAIT_TRY(strait_codec_check(&c->recipe.codec));
         const size_t bytes = strait_codec_wire_bytes(&c->recipe.codec, STRAIT_FORWARD);

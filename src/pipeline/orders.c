@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    ORDER_FIXED = 1 + 8 + 4 + 4 + STRAIT_FINGERPRINT_BYTES + 2,
+    ORDER_FIXED = 1 + 8 + 4 + 4 + STRAIT_FINGERPRINT_BYTES + 2 + 4,
     REPLY_FIXED = 1 + 2 + 9 * 8 + 2 * 8 + 2 + 4,
     SEND_MS = 60000
 };
@@ -53,6 +53,24 @@ static void get_text(strait_reader *r, char *out, size_t room) {
     out[n] = '\0';
 }
 
+static void put_values(strait_writer *w, const float *values, int n) {
+    strait_writer_uint(w, (uint64_t)n, 4);
+    for (int i = 0; i < n; i++)
+        put_float(w, values[i]);
+}
+
+/* At most `room` numbers; how many there are. */
+static int get_values(strait_reader *r, float *values, int room) {
+    const uint64_t n = strait_reader_uint(r, 4);
+    if (n > (uint64_t)room) {
+        r->is_short = 1;
+        return 0;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        values[i] = get_float(r);
+    return (int)n;
+}
+
 static strait_err post(struct strait_mesh *mesh, int peer, struct strait_msg **msg) {
     (*msg)->priority = STRAIT_PRIORITY_CONTROL;
     const strait_err err = strait_mesh_send_wait(mesh, peer, SEND_MS, msg);
@@ -63,7 +81,8 @@ static strait_err post(struct strait_mesh *mesh, int peer, struct strait_msg **m
 strait_err strait_order_send(struct strait_mesh *mesh, int peer, const strait_order *order) {
     struct strait_msg *msg = NULL;
     STRAIT_TRY(strait_msg_open(strait_mesh_pool(mesh), STRAIT_MSG_ORDER,
-                               ORDER_FIXED + strlen(order->text), &msg));
+                               ORDER_FIXED + strlen(order->text) + 4 * (size_t)order->n_values,
+                               &msg));
     strait_writer w = {msg->body, msg->size, 0};
     strait_writer_uint(&w, (uint64_t)order->kind, 1);
     strait_writer_uint(&w, (uint64_t)order->step, 8);
@@ -71,10 +90,12 @@ strait_err strait_order_send(struct strait_mesh *mesh, int peer, const strait_or
     put_float(&w, order->factor);
     strait_writer_copy(&w, order->key.bytes, STRAIT_FINGERPRINT_BYTES);
     put_text(&w, order->text);
+    put_values(&w, order->values, order->n_values);
     return post(mesh, peer, &msg);
 }
 
-strait_err strait_order_unpack(const struct strait_msg *msg, strait_order *out) {
+strait_err strait_order_unpack(const struct strait_msg *msg, float *values, int room,
+                               strait_order *out) {
     strait_reader r = {msg->body, msg->size, 0};
     const uint64_t kind = strait_reader_uint(&r, 1);
     out->kind = (strait_order_kind)kind;
@@ -83,6 +104,8 @@ strait_err strait_order_unpack(const struct strait_msg *msg, strait_order *out) 
     out->factor = get_float(&r);
     strait_reader_copy(&r, out->key.bytes, STRAIT_FINGERPRINT_BYTES);
     get_text(&r, out->text, sizeof out->text);
+    out->n_values = get_values(&r, values, room);
+    out->values = values;
     if (r.is_short || r.left != 0 || kind < STRAIT_ORDER_MEET || kind > STRAIT_ORDER_LEAVE)
         return STRAIT_FAIL(STRAIT_EPROTO, "the conductor sent an order that makes no sense");
     return STRAIT_OK;
@@ -110,7 +133,7 @@ static strait_worker_times get_times(strait_reader *r) {
 
 strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_reply *reply) {
     struct strait_msg *msg = NULL;
-    const size_t bytes = REPLY_FIXED + strlen(reply->text) + 4 * (size_t)reply->n_squares;
+    const size_t bytes = REPLY_FIXED + strlen(reply->text) + 4 * (size_t)reply->n_values;
     STRAIT_TRY(strait_msg_open(strait_mesh_pool(mesh), STRAIT_MSG_REPLY, bytes, &msg));
     strait_writer w = {msg->body, msg->size, 0};
     strait_writer_uint(&w, (uint64_t)reply->kind, 1);
@@ -122,13 +145,11 @@ strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_re
     strait_writer_uint(&w, reply->forward_bytes, 8);
     strait_writer_uint(&w, reply->backward_bytes, 8);
     put_text(&w, reply->text);
-    strait_writer_uint(&w, (uint64_t)reply->n_squares, 4);
-    for (int i = 0; i < reply->n_squares; i++)
-        put_float(&w, reply->squares[i]);
+    put_values(&w, reply->values, reply->n_values);
     return post(mesh, peer, &msg);
 }
 
-strait_err strait_reply_unpack(const struct strait_msg *msg, float *squares, int room,
+strait_err strait_reply_unpack(const struct strait_msg *msg, float *values, int room,
                                strait_reply *out) {
     strait_reader r = {msg->body, msg->size, 0};
     out->kind = (strait_order_kind)strait_reader_uint(&r, 1);
@@ -140,12 +161,9 @@ strait_err strait_reply_unpack(const struct strait_msg *msg, float *squares, int
     out->forward_bytes = strait_reader_uint(&r, 8);
     out->backward_bytes = strait_reader_uint(&r, 8);
     get_text(&r, out->text, sizeof out->text);
-    const uint64_t n = strait_reader_uint(&r, 4);
-    out->n_squares = n <= (uint64_t)room ? (int)n : 0;
-    out->squares = squares;
-    for (int i = 0; i < out->n_squares; i++)
-        squares[i] = get_float(&r);
-    if (r.is_short || r.left != 0 || n > (uint64_t)room)
+    out->n_values = get_values(&r, values, room);
+    out->values = values;
+    if (r.is_short || r.left != 0)
         return STRAIT_FAIL(STRAIT_EPROTO, "a stage sent a reply that makes no sense");
     return STRAIT_OK;
 }

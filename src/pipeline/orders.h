@@ -22,6 +22,8 @@ typedef enum strait_order_kind {
     STRAIT_ORDER_UPDATE,    // that ends `step`, by `factor`
     STRAIT_ORDER_VALIDATE,  // after `step` steps
     STRAIT_ORDER_SAVE,      // `text`: the run's folder, where a checkpoint of `step` was begun
+    STRAIT_ORDER_TURN,      // last stage: where should the basis turn? answered in `values`
+    STRAIT_ORDER_ADOPT,     // the basis `values`, whose version is `number`
     STRAIT_ORDER_TRACE,     // begin a trace, or write it into the file `text`
     STRAIT_ORDER_LEAVE,     // close everything
 } strait_order_kind;
@@ -33,6 +35,8 @@ typedef struct strait_order {
     float factor;
     strait_fingerprint key;
     char text[STRAIT_ORDER_TEXT];
+    int n_values;
+    const float *values; // borrowed: the sender's, or the room given to unpack
 } strait_order;
 
 typedef struct strait_reply {
@@ -44,14 +48,15 @@ typedef struct strait_reply {
     double residual;                        // what the head's codec lost, as a share
     double spoiled;                         // values that were no finite numbers, either side
     char text[512];                         // words of an error, or the device's name
-    int n_squares;
-    float *squares; // filled up to squares_room by unpack; the sender's own when packing
+    int n_values;
+    const float *values; // sums of squares, or a basis; borrowed as above
 } strait_reply;
 
 strait_err strait_order_send(struct strait_mesh *mesh, int peer, const strait_order *order);
-strait_err strait_order_unpack(const struct strait_msg *msg, strait_order *out);
+/* `values` has room for `room` numbers and becomes out->values; the same below. */
+strait_err strait_order_unpack(const struct strait_msg *msg, float *values, int room,
+                               strait_order *out);
 
 strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_reply *reply);
-/* `squares` has room for `room` numbers and becomes out->squares. */
-strait_err strait_reply_unpack(const struct strait_msg *msg, float *squares, int room,
+strait_err strait_reply_unpack(const struct strait_msg *msg, float *values, int room,
                                strait_reply *out);

@@ -35,5 +35,8 @@ strait_backend_spec strait_recipe_backend(const strait_run *run);
 /* A stage with room for n_slots microbatches in flight. */
 strait_stage_spec strait_recipe_stage(const strait_recipe *recipe, int stage, int n_slots);
 
+/* Whether the basis of a subspace codec turns after `step` steps. */
+int strait_recipe_turns(const strait_recipe *recipe, int64_t step);
+
 /* The codec of the boundary behind stage `boundary`. */
 strait_codec_spec strait_recipe_codec(const strait_recipe *recipe, int boundary, int n_slots);

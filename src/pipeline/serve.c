@@ -26,6 +26,8 @@ struct server {
     int conductor, before, behind; // peers of the mesh; -1: none
     struct strait_msg *order;      // came while we were busy
     uint64_t seen_forward, seen_backward;
+    float *basis; // room for one of a subspace codec
+    int n_basis;
 };
 
 static strait_err fail_line(const char *what) {
@@ -204,8 +206,8 @@ static strait_err read_codec(struct server *s, struct strait_boundary *boundary,
 static strait_err compute(struct server *s, const strait_order *order, strait_reply *reply) {
     STRAIT_TRY(strait_worker_gradients(s->worker, order->step, &reply->loss_sum));
     reply->times = s->worker->times;
-    reply->squares = s->worker->squares;
-    reply->n_squares = s->worker->n_params;
+    reply->values = s->worker->squares;
+    reply->n_values = s->worker->n_params;
     reply->forward_bytes = sent_since(s, s->behind, &s->seen_forward);
     reply->backward_bytes = sent_since(s, s->before, &s->seen_backward);
     STRAIT_TRY(read_codec(s, s->worker->tail, reply));
@@ -226,6 +228,16 @@ static strait_err obey(struct server *s, const strait_order *order, strait_reply
     case STRAIT_ORDER_VALIDATE:
         return strait_worker_validate(s->worker, order->step, &reply->loss_sum);
     case STRAIT_ORDER_SAVE: return strait_snapshot_write(s->worker, order->text, order->step);
+    case STRAIT_ORDER_TURN:
+        STRAIT_TRY(strait_worker_turn(s->worker, s->basis));
+        reply->values = s->basis;
+        reply->n_values = s->n_basis;
+        return STRAIT_OK;
+    case STRAIT_ORDER_ADOPT:
+        if (order->n_values != s->n_basis)
+            return STRAIT_FAIL(STRAIT_EPROTO, "a basis of %d numbers, not %d", order->n_values,
+                               s->n_basis);
+        return strait_worker_adopt(s->worker, order->values, (uint32_t)order->number);
     case STRAIT_ORDER_TRACE:
         if (order->text[0] == '\0') return strait_worker_trace_begin(s->worker);
         return strait_worker_trace_end(s->worker, order->text);
@@ -243,7 +255,7 @@ static strait_err next_order(struct server *s, strait_order *out) {
         strait_msg_close(&msg);
         STRAIT_TRY(err);
     }
-    const strait_err err = strait_order_unpack(s->order, out);
+    const strait_err err = strait_order_unpack(s->order, s->basis, s->n_basis, out);
     strait_msg_close(&s->order);
     return err;
 }
@@ -289,6 +301,8 @@ static strait_err serve_orders(struct server *s) {
 static strait_err prepare(struct server *s) {
     STRAIT_TRY(strait_feed_open(&s->run, &s->feed));
     STRAIT_TRY(strait_recipe_make(&s->run, strait_feed_vocab(s->feed), &s->recipe));
+    s->n_basis = (int)(s->recipe.codec.cols * s->recipe.codec.keep);
+    STRAIT_TRY(strait_alloc((size_t)s->n_basis, sizeof *s->basis, "basis", (void **)&s->basis));
     return strait_feed_cut(s->feed, &s->recipe);
 }
 
@@ -312,6 +326,7 @@ strait_err strait_serve(int in, int out, struct strait_inproc_hub *hub) {
     strait_msg_close(&s->order);
     strait_mesh_close(&s->mesh);
     strait_identity_close(&s->identity);
+    strait_alloc_free(s->basis);
     strait_alloc_free(s);
     return err;
 }

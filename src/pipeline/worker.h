@@ -76,6 +76,11 @@ strait_err strait_worker_validate(struct strait_worker *worker, int64_t step, do
 /* Runs `n` microbatches on its own, as if alone: how long do the passes take? */
 strait_err strait_worker_rehearse(struct strait_worker *worker, int n, strait_worker_times *out);
 
+/* Subspace codec, between steps: where the last stage would turn the basis [width x keep], and
+ * taking a turned one, with all that is written in it. */
+strait_err strait_worker_turn(struct strait_worker *worker, float *out);
+strait_err strait_worker_adopt(struct strait_worker *worker, const float *basis, uint32_t version);
+
 /* Keeps spans of what the worker does from now on; then writes them as a trace of this stage. */
 strait_err strait_worker_trace_begin(struct strait_worker *worker);
 strait_err strait_worker_trace_end(struct strait_worker *worker, const char *path);

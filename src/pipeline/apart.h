@@ -1,0 +1,30 @@
+/* apart.h - what the two files of a crew apart share: who the stages are and how to order them. */
+#pragma once
+
+#include "pipeline/crew.h"
+#include "pipeline/launch.h"
+
+struct apart {
+    struct strait_identity *identity;
+    struct strait_mesh *mesh;
+    struct strait_inproc_hub *hub; // NULL: processes
+    struct strait_launched stages[STRAIT_RUN_STAGES];
+    int peers[STRAIT_RUN_STAGES];
+    strait_reply replies[STRAIT_RUN_STAGES];
+    int has_reply[STRAIT_RUN_STAGES];
+    float *squares; // of all stages, one behind the other, each with `room` places
+    float *joined;  // without the gaps
+    int room;
+    char folder[64]; // where the run file for the stages lies; empty: none
+    int64_t step;    // at hand, for messages
+    int has_failed;
+};
+
+/* The same order to all, and all their replies; or one order to one. The replies stay in the
+ * struct until the next order. */
+strait_err strait_apart_order_all(struct strait_crew *crew, const strait_order *order);
+strait_err strait_apart_order_one(struct strait_crew *crew, int stage, const strait_order *order);
+
+/* Starts every stage and introduces it to its neighbours. */
+strait_err strait_apart_start(struct strait_crew *crew);
+void strait_apart_remove_run(struct apart *apart);

@@ -1,0 +1,59 @@
+/* turn.c - the shared basis of the subspace codec turns, and everything written in it with it. */
+#include "base/alloc.h"
+#include "codec/subspace.h"
+#include "pipeline/worker.h"
+
+#include <string.h>
+
+int strait_recipe_turns(const strait_recipe *recipe, int64_t step) {
+    const int64_t every = recipe->codec.grassmann_every;
+    return recipe->n_stages > 1 && strcmp(recipe->codec.name, "subspace") == 0 && every > 0 &&
+           step % every == 0;
+}
+
+strait_err strait_worker_turn(struct strait_worker *w, float *out) {
+    if (w->tail == NULL) return STRAIT_FAIL(STRAIT_EINVAL, "the first stage turns no basis");
+    return strait_subspace_turn(strait_boundary_codec(w->tail), strait_stage_stream(w->model), out);
+}
+
+/* The moment of parameter i that ends in `which`, m or v; absent where it has none. */
+static strait_tensor moment_of(struct strait_worker *w, const char *name, char which) {
+    const size_t n = strlen(name);
+    for (int i = 0; i < strait_optimizer_states(w->optimizer); i++) {
+        strait_optim_state state;
+        if (strait_optimizer_state(w->optimizer, i, &state) != STRAIT_OK) break;
+        if (strncmp(state.name, name, n) == 0 && state.name[n] == '.' && state.name[n + 1] == which)
+            return state.tensor;
+    }
+    return (strait_tensor){0};
+}
+
+/* Weights and first moments are carried over; second moments belong to the old directions. */
+static strait_err carry(struct strait_worker *w, struct strait_codec *codec,
+                        const strait_param *param) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    const strait_tensor m = moment_of(w, param->name, 'm');
+    const strait_tensor v = moment_of(w, param->name, 'v');
+    if (param->role != STRAIT_ROLE_WRITES_RESIDUAL && param->role != STRAIT_ROLE_EMBEDDING)
+        return STRAIT_OK;
+    STRAIT_TRY(
+        strait_subspace_rotate(codec, stream, param->role, STRAIT_SUBSPACE_WEIGHT, param->value));
+    if (m.data != NULL)
+        STRAIT_TRY(strait_subspace_rotate(codec, stream, param->role, STRAIT_SUBSPACE_MOMENT, m));
+    if (v.data != NULL) STRAIT_TRY(w->backend->kernels->fill(stream, v, 0.0f));
+    return STRAIT_OK;
+}
+
+strait_err strait_worker_adopt(struct strait_worker *w, const float *basis, uint32_t version) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    int n = 0;
+    const strait_param *params = strait_stage_params(w->model, &n);
+    if (w->tail != NULL)
+        STRAIT_TRY(strait_subspace_adopt(strait_boundary_codec(w->tail), stream, basis, version));
+    if (w->head == NULL) return w->backend->ops->wait(stream); // the last stage is free
+    struct strait_codec *head = strait_boundary_codec(w->head);
+    STRAIT_TRY(strait_subspace_adopt(head, stream, basis, version));
+    for (int i = 0; i < n; i++)
+        STRAIT_TRY(carry(w, head, &params[i]));
+    return w->backend->ops->wait(stream);
+}
