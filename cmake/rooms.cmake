@@ -1,7 +1,7 @@
 # rooms.cmake - the three helpers that keep every CMakeLists.txt to a list of names.
 
 add_library(strait_flags INTERFACE)
-target_compile_definitions(strait_flags INTERFACE _POSIX_C_SOURCE=200809L)
+target_compile_definitions(strait_flags INTERFACE _XOPEN_SOURCE=700)
 target_compile_options(strait_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
     -Wundef -fvisibility=hidden -fno-math-errno -fno-trapping-math
