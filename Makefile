@@ -52,7 +52,7 @@ FUZZ_SECONDS ?= 20
 fuzz: packages
 	@tools/install-packages check
 	@cmake --preset fuzz >/dev/null
-	@cmake --build --preset fuzz
+	@cmake --build --preset fuzz --target fuzz_all
 	@tools/run-fuzz build/fuzz $(FUZZ_SECONDS)
 
 coverage: packages

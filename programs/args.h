@@ -3,7 +3,7 @@
  *     static const strait_flag flags[] = {
  *         {"out", 'o', STRAIT_FLAG_TEXT, &out, "DIR", "where the run's files go"},
  *         {"resume", 0, STRAIT_FLAG_SWITCH, &resume, NULL, "go on from the last checkpoint"},
- *         {NULL}};
+ *         {0}};
  *
  * `--name value`, `--name=value` and `-n value` all work; `--` ends the flags. */
 #pragma once

@@ -25,7 +25,7 @@ static const strait_flag flags[] = {
     {"no-eot", 0, STRAIT_FLAG_SWITCH, &has_no_end, NULL,
      "no end-of-text token after each document"},
     {"force", 'f', STRAIT_FLAG_SWITCH, &is_forced, NULL, "overwrite what is there"},
-    {NULL},
+    {0},
 };
 
 typedef struct display {

@@ -37,7 +37,7 @@ static const strait_flag flags[] = {
      "encode: with the tokens the file puts around a text"},
     {"stats", 0, STRAIT_FLAG_SWITCH, &has_stats, NULL,
      "encode: a JSON line about speed, to standard error"},
-    {NULL},
+    {0},
 };
 
 typedef struct display {
