@@ -1,0 +1,187 @@
+/* Whole files, folders and locks. */
+#include "base/file.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "check.h"
+#include "scratch.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static scratch folder;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = scratch_open();
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    scratch_close(&folder);
+    return 0;
+}
+
+static void what_is_written_is_read(void **state) {
+    (void)state;
+    static const char bytes[] = "one\0two";
+    const char *path = scratch_at(&folder, "file");
+    char *text = NULL;
+    size_t n = 0;
+    CHECK_OK(strait_file_write(path, "something longer than what follows", 34));
+    CHECK_OK(strait_file_write(path, bytes, sizeof bytes));
+    CHECK_OK(strait_file_read(path, sizeof bytes, &text, &n));
+    assert_int_equal(n, sizeof bytes);
+    assert_memory_equal(text, bytes, sizeof bytes);
+    assert_int_equal(text[n], 0);
+    strait_alloc_free(text);
+    CHECK_FAILS(strait_file_read(path, 7, &text, &n), STRAIT_EDATA, "8 bytes, more than the 7");
+    CHECK_OK(strait_file_write(path, "", 0));
+    CHECK_OK(strait_file_read(path, 0, &text, NULL));
+    assert_string_equal(text, "");
+    strait_alloc_free(text);
+}
+
+static void a_replaced_file_is_the_old_or_the_new(void **state) {
+    (void)state;
+    const char *path = scratch_at(&folder, "replaced");
+    char *text = NULL;
+    CHECK_OK(strait_file_replace(path, "old", 3));
+    CHECK_OK(strait_file_replace(path, "newer", 5));
+    /* A folder in the way of the new one: the old stays. */
+    assert_int_equal(mkdir(scratch_at(&folder, "replaced.tmp"), 0777), 0);
+    CHECK_FAILS(strait_file_replace(path, "newest", 6), STRAIT_EIO, "replaced.tmp: cannot create");
+    CHECK_OK(strait_file_read(path, 100, &text, NULL));
+    assert_string_equal(text, "newer");
+    strait_alloc_free(text);
+    CHECK_FAILS(strait_file_replace(scratch_at(&folder, "no/where"), "x", 1), STRAIT_EIO,
+                "cannot create");
+    /* A folder where the file would go: what was written beside it is taken away. */
+    CHECK_OK(strait_file_make_folders(scratch_at(&folder, "taken/inner")));
+    CHECK_FAILS(strait_file_replace(scratch_at(&folder, "taken"), "x", 1), STRAIT_EIO,
+                "taken: cannot rename into place");
+    assert_false(strait_file_exists(scratch_at(&folder, "taken.tmp")));
+}
+
+static void a_map_is_the_file(void **state) {
+    (void)state;
+    strait_file_map map = {NULL, 0};
+    CHECK_OK(strait_file_write(scratch_at(&folder, "map"), "abc", 3));
+    CHECK_OK(strait_file_map_open(scratch_at(&folder, "map"), &map));
+    assert_int_equal(map.bytes, 3);
+    assert_memory_equal(map.data, "abc", 3);
+    strait_file_map_close(&map);
+    strait_file_map_close(&map);
+    CHECK_OK(strait_file_write(scratch_at(&folder, "map"), "", 0));
+    CHECK_OK(strait_file_map_open(scratch_at(&folder, "map"), &map));
+    assert_null(map.data);
+    CHECK_FAILS(strait_file_map_open(folder.path, &map), STRAIT_EIO, "not a regular file");
+    CHECK_FAILS(strait_file_map_open(scratch_at(&folder, "gone"), &map), STRAIT_EIO,
+                "gone: cannot open: No such file");
+}
+
+static void folders_are_made_and_removed(void **state) {
+    (void)state;
+    CHECK_OK(strait_file_make_folders(scratch_at(&folder, "a/b//c")));
+    CHECK_OK(strait_file_make_folders(scratch_at(&folder, "a/b//c"))); // it is there
+    assert_true(strait_file_is_folder(scratch_at(&folder, "a/b/c")));
+    CHECK_OK(strait_file_write(scratch_at(&folder, "a/b/c/file"), "x", 1));
+    assert_false(strait_file_is_folder(scratch_at(&folder, "a/b/c/file")));
+    CHECK_FAILS(strait_file_make_folders(scratch_at(&folder, "a/b/c/file")), STRAIT_EIO,
+                "not a folder");
+    CHECK_FAILS(strait_file_make_folders(scratch_at(&folder, "a/b/c/file/d")), STRAIT_EIO,
+                "cannot make folder");
+    CHECK_FAILS(strait_file_remove_folder(scratch_at(&folder, "a/b")), STRAIT_EIO,
+                "cannot remove"); // folders within stay
+    CHECK_OK(strait_file_remove_folder(scratch_at(&folder, "a/b/c")));
+    assert_false(strait_file_exists(scratch_at(&folder, "a/b/c")));
+    CHECK_OK(strait_file_remove_folder(scratch_at(&folder, "a/b/c"))); // already gone
+    CHECK_FAILS(strait_file_sync_folder(scratch_at(&folder, "a/b/c")), STRAIT_EIO, "cannot open");
+}
+
+static void a_stream_that_could_not_be_written_is_told(void **state) {
+    (void)state;
+    FILE *file = fopen("/dev/full", "w");
+    assert_non_null(file);
+    assert_int_equal(fputs("words", file) >= 0, 1);
+    CHECK_FAILS(strait_file_finish(&file, "full"), STRAIT_EIO, "full: cannot write: No space");
+    assert_null(file);
+    CHECK_OK(strait_file_finish(&file, "none"));
+}
+
+/* A lock belongs to a process, so another one has to ask. */
+static int other_process_locks(const char *path) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+        int lock = 0;
+        _exit(strait_file_lock(path, &lock) == STRAIT_OK ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void a_lock_is_held_by_one_process(void **state) {
+    (void)state;
+    const char *path = scratch_at(&folder, "lock");
+    int lock = 0;
+    CHECK_OK(strait_file_lock(path, &lock));
+    assert_true(lock > 0);
+    assert_false(other_process_locks(path));
+    strait_file_unlock(&lock);
+    assert_int_equal(lock, 0);
+    strait_file_unlock(&lock);
+    assert_true(other_process_locks(path));
+    CHECK_FAILS(strait_file_lock(scratch_at(&folder, "no/lock"), &lock), STRAIT_EIO,
+                "cannot create");
+}
+
+static void long_paths_are_refused(void **state) {
+    (void)state;
+    static char name[STRAIT_PATH_MAX];
+    char path[STRAIT_PATH_MAX];
+    memset(name, 'x', sizeof name - 1);
+    CHECK_OK(strait_file_path(path, "%s", name));
+    CHECK_FAILS(strait_file_path(path, "/%s", name), STRAIT_EINVAL, "longer than 4095 bytes");
+}
+
+static void a_file_has_the_hash_of_its_bytes(void **state) {
+    (void)state;
+    enum {
+        BYTES = 200001 // several pieces and a rest
+    };
+    static unsigned char bytes[BYTES];
+    char of_file[STRAIT_HASH_TEXT];
+    char of_bytes[STRAIT_HASH_TEXT];
+    strait_hash_text("", 0, of_bytes);
+    assert_string_equal(of_bytes, "99aa06d3014798d86001c324468d497f"); // XXH3-128 of nothing
+    for (int i = 0; i < BYTES; i++)
+        bytes[i] = (unsigned char)(i * 7 + i / 256);
+    static const size_t sizes[] = {0, 1, 240, 65536, BYTES};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        CHECK_OK(strait_file_write(scratch_at(&folder, "hashed"), bytes, sizes[i]));
+        CHECK_OK(strait_hash_file(scratch_at(&folder, "hashed"), of_file));
+        strait_hash_text(bytes, sizes[i], of_bytes);
+        assert_string_equal(of_file, of_bytes);
+    }
+    bytes[BYTES - 1] ^= 1;
+    strait_hash_text(bytes, BYTES, of_bytes);
+    assert_string_not_equal(of_file, of_bytes);
+    CHECK_FAILS(strait_hash_file(scratch_at(&folder, "gone"), of_file), STRAIT_EIO, "cannot open");
+    CHECK_FAILS(strait_hash_file(folder.path, of_file), STRAIT_EIO, folder.path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(a_replaced_file_is_the_old_or_the_new),
+        cmocka_unit_test(a_map_is_the_file),
+        cmocka_unit_test(folders_are_made_and_removed),
+        cmocka_unit_test(a_stream_that_could_not_be_written_is_told),
+        cmocka_unit_test(a_lock_is_held_by_one_process),
+        cmocka_unit_test(long_paths_are_refused),
+        cmocka_unit_test(a_file_has_the_hash_of_its_bytes),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

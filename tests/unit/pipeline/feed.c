@@ -1,0 +1,143 @@
+/* Token ids, brought to the device as the sampler says. */
+#include "pipeline/feed.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "tiny_run.h"
+
+static strait_run run;
+static scratch folder;
+static strait_recipe recipe;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = scratch_open();
+    tiny_run(&folder, &run);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    scratch_close(&folder);
+    return 0;
+}
+
+static struct strait_feed *open_feed(struct strait_backend *backend) {
+    struct strait_feed *feed = NULL;
+    CHECK_OK(strait_feed_open(&run, &feed));
+    CHECK_OK(strait_recipe_make(&run, strait_feed_vocab(feed), &recipe));
+    CHECK_OK(strait_feed_cut(feed, &recipe));
+    CHECK_OK(strait_feed_prepare(feed, backend, 2));
+    return feed;
+}
+
+/* Each target is the token after its input, within a row. */
+static void check_shifted(const struct strait_feed *feed, int slot) {
+    const int32_t *tokens = strait_feed_tokens(feed, slot).data;
+    const int32_t *targets = strait_feed_targets(feed, slot).data;
+    const int64_t context = run.model.context;
+    assert_int_equal(strait_feed_tokens(feed, slot).rows, recipe.microbatch * context);
+    for (int64_t i = 0; i < recipe.microbatch * context; i++)
+        if (i % context != context - 1) assert_int_equal(targets[i], tokens[i + 1]);
+}
+
+static void slots_hold_what_step_and_microbatch_say(void **state) {
+    (void)state;
+    struct strait_backend *backend = NULL;
+    struct strait_stream stream;
+    CHECK_OK(strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = 1}, &backend));
+    CHECK_OK(backend->ops->stream_open(backend, &stream));
+    struct strait_feed *feed = open_feed(backend);
+    assert_int_equal(strait_feed_vocab(feed), TINY_VOCAB);
+    assert_int_equal(strait_feed_train_tokens(feed), 5000);
+    const size_t bytes = strait_tensor_bytes(strait_feed_tokens(feed, 0));
+    assert_int_equal(strait_feed_bytes(&recipe, 2), 6 * bytes);
+    const int64_t before = strait_alloc_count();
+    CHECK_OK(strait_feed_load(feed, &stream, 0, 3, 0));
+    CHECK_OK(strait_feed_load(feed, &stream, 1, 3, 1));
+    check_shifted(feed, 0);
+    check_shifted(feed, 1);
+    int32_t first[64];
+    assert_int_equal(bytes, sizeof first);
+    memcpy(first, strait_feed_tokens(feed, 0).data, bytes);
+    assert_memory_not_equal(first, strait_feed_tokens(feed, 1).data, bytes);
+    CHECK_OK(strait_feed_load(feed, &stream, 1, 3, 0)); // the same, whatever came between
+    assert_memory_equal(first, strait_feed_tokens(feed, 1).data, bytes);
+    /* 31 windows in microbatches of 4: the last has one row that counts for nothing. */
+    assert_int_equal(strait_feed_valid_batches(feed), 8);
+    assert_int_equal(strait_feed_valid_tokens(feed), 31 * 16);
+    CHECK_OK(strait_feed_load_valid(feed, &stream, 0, 7));
+    const int32_t *targets = strait_feed_targets(feed, 0).data;
+    assert_true(targets[3 * 16 - 1] >= 0);
+    for (int i = 3 * 16; i < 4 * 16; i++)
+        assert_int_equal(targets[i], -1);
+    assert_int_equal(strait_alloc_count(), before);
+    strait_feed_release(feed);
+    strait_feed_close(&feed);
+    backend->ops->stream_close(&stream);
+    strait_backend_close(&backend);
+}
+
+static void less_is_validated_when_asked(void **state) {
+    (void)state;
+    struct strait_feed *feed = NULL;
+    strait_run one = run;
+    one.data.valid_tokens = 33; // three windows of 16, the least that holds them
+    CHECK_OK(strait_feed_open(&one, &feed));
+    CHECK_OK(strait_recipe_make(&one, strait_feed_vocab(feed), &recipe));
+    CHECK_OK(strait_feed_cut(feed, &recipe));
+    assert_int_equal(strait_feed_valid_tokens(feed), 48);
+    strait_feed_close(&feed);
+    one.data.valid[0] = '\0';
+    CHECK_OK(strait_feed_open(&one, &feed));
+    CHECK_OK(strait_feed_cut(feed, &recipe));
+    assert_int_equal(strait_feed_valid_tokens(feed), 0);
+    assert_int_equal(strait_feed_valid_batches(feed), 0);
+    strait_feed_close(&feed);
+}
+
+static void shards_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    struct strait_feed *feed = NULL;
+    strait_run one = run;
+    tiny_shard(scratch_at(&folder, "wide.bin"), 500, 3, 99);
+    (void)snprintf(one.data.valid, sizeof one.data.valid, "%s", scratch_at(&folder, "wide.bin"));
+    CHECK_FAILS(strait_feed_open(&one, &feed), STRAIT_EDATA, "wide.bin");
+    one = run;
+    one.model.vocab = TINY_VOCAB - 1;
+    CHECK_FAILS(strait_feed_open(&one, &feed), STRAIT_EDATA, "vocabulary");
+    (void)snprintf(one.data.tokenizer, sizeof one.data.tokenizer, "%s/none.json", folder.path);
+    CHECK_FAILS(strait_feed_open(&one, &feed), STRAIT_EIO, "none.json");
+    one = run;
+    tiny_shard(scratch_at(&folder, "short.bin"), 10, 3, TINY_VOCAB);
+    (void)snprintf(one.data.train, sizeof one.data.train, "%s", scratch_at(&folder, "short.bin"));
+    CHECK_OK(strait_feed_open(&one, &feed));
+    CHECK_FAILS(strait_feed_cut(feed, &recipe), STRAIT_EDATA, "short.bin");
+    strait_feed_close(&feed);
+    strait_feed_close(&feed);
+}
+
+static void failed_allocations_leave_nothing(void **state) {
+    (void)state;
+    strait_err err = STRAIT_ENOMEM;
+    int n = 0;
+    while (err == STRAIT_ENOMEM) {
+        struct strait_feed *feed = NULL;
+        strait_alloc_fail_at(++n);
+        err = strait_feed_open(&run, &feed);
+        strait_alloc_fail_at(0);
+        strait_feed_close(&feed);
+    }
+    assert_int_equal(err, STRAIT_OK);
+    assert_true(n > 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots_hold_what_step_and_microbatch_say),
+        cmocka_unit_test(less_is_validated_when_asked),
+        cmocka_unit_test(shards_that_do_not_fit_are_refused),
+        cmocka_unit_test(failed_allocations_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,134 @@
+/* Orders and replies survive the way, and nothing else is taken for one. */
+#include "pipeline/orders.h"
+
+#include "pair.h"
+
+enum {
+    ROOM = 8
+};
+
+static struct pair pair;
+static strait_order order, got;
+
+static int set_up(void **state) {
+    (void)state;
+    pair_open(&pair);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    pair_close(&pair);
+    return 0;
+}
+
+static struct strait_msg *sent_order(void) {
+    CHECK_OK(strait_order_send(pair.meshes[0], pair.peers[0], &order));
+    return pair_take(&pair, 1);
+}
+
+static void an_order_arrives_as_it_was(void **state) {
+    (void)state;
+    static const float values[] = {1.5f, -0.0f, 3e38f};
+    float room[ROOM];
+    order = (strait_order){.kind = STRAIT_ORDER_ADOPT,
+                           .step = (int64_t)1 << 40,
+                           .number = -3,
+                           .factor = 0.25f,
+                           .text = "/a folder/with a name",
+                           .n_values = 3,
+                           .values = values};
+    for (int i = 0; i < STRAIT_FINGERPRINT_BYTES; i++)
+        order.key.bytes[i] = (unsigned char)(i * 9);
+    struct strait_msg *msg = sent_order();
+    assert_int_equal(msg->type, STRAIT_MSG_ORDER);
+    assert_int_equal(msg->priority, STRAIT_PRIORITY_CONTROL);
+    CHECK_OK(strait_order_unpack(msg, room, ROOM, &got));
+    assert_int_equal(got.kind, order.kind);
+    assert_true(got.step == order.step && got.number == -3 && got.factor == 0.25f);
+    assert_string_equal(got.text, order.text);
+    assert_memory_equal(&got.key, &order.key, sizeof got.key);
+    assert_int_equal(got.n_values, 3);
+    assert_memory_equal(got.values, values, sizeof values);
+    CHECK_FAILS(strait_order_unpack(msg, room, 2, &got), STRAIT_EPROTO, "makes no sense");
+    strait_msg_close(&msg);
+}
+
+/* Every shorter or longer message, and kinds that do not exist. */
+static void other_lengths_and_kinds_are_refused(void **state) {
+    (void)state;
+    float room[ROOM];
+    order = (strait_order){.kind = STRAIT_ORDER_LOAD, .text = "folder"};
+    struct strait_msg *msg = sent_order();
+    const size_t whole = msg->size;
+    for (size_t n = 0; n < whole; n++) {
+        msg->size = n;
+        CHECK_FAILS(strait_order_unpack(msg, room, ROOM, &got), STRAIT_EPROTO, "makes no sense");
+    }
+    msg->size = whole;
+    CHECK_OK(strait_order_unpack(msg, room, ROOM, &got));
+    static const unsigned char kinds[] = {0, STRAIT_ORDER_LEAVE + 1, 255};
+    for (size_t i = 0; i < sizeof kinds; i++) {
+        msg->body[0] = kinds[i];
+        CHECK_FAILS(strait_order_unpack(msg, room, ROOM, &got), STRAIT_EPROTO, "makes no sense");
+    }
+    strait_msg_close(&msg);
+}
+
+static void a_reply_arrives_as_it_was(void **state) {
+    (void)state;
+    static const float squares[] = {1.0f, 2.0f};
+    static strait_reply reply, back;
+    float room[ROOM];
+    reply = (strait_reply){.kind = STRAIT_ORDER_GRADIENTS,
+                           .err = STRAIT_EIO,
+                           .loss_sum = 0.1,
+                           .times = {1, 2, 3, 4, 5, 6},
+                           .forward_bytes = UINT64_MAX,
+                           .backward_bytes = 7,
+                           .residual = 1e-300,
+                           .text = "the disk is full",
+                           .n_values = 2,
+                           .values = squares};
+    CHECK_OK(strait_reply_send(pair.meshes[1], pair.peers[1], &reply));
+    struct strait_msg *msg = pair_take(&pair, 0);
+    assert_int_equal(msg->type, STRAIT_MSG_REPLY);
+    CHECK_OK(strait_reply_unpack(msg, room, ROOM, &back));
+    assert_int_equal(back.kind, STRAIT_ORDER_GRADIENTS);
+    assert_int_equal(back.err, STRAIT_EIO);
+    assert_true(back.loss_sum == 0.1 && back.residual == 1e-300);
+    assert_memory_equal(&back.times, &reply.times, sizeof back.times);
+    assert_true(back.forward_bytes == UINT64_MAX && back.backward_bytes == 7);
+    assert_string_equal(back.text, "the disk is full");
+    assert_memory_equal(room, squares, sizeof squares);
+    CHECK_FAILS(strait_reply_unpack(msg, room, 1, &back), STRAIT_EPROTO, "makes no sense");
+    const size_t whole = msg->size;
+    for (size_t n = 0; n < whole; n++) {
+        msg->size = n;
+        CHECK_FAILS(strait_reply_unpack(msg, room, ROOM, &back), STRAIT_EPROTO, "makes no sense");
+    }
+    strait_msg_close(&msg);
+}
+
+static void words_without_an_end_are_refused(void **state) {
+    (void)state;
+    static strait_reply back;
+    float room[ROOM];
+    order = (strait_order){.kind = STRAIT_ORDER_SAVE};
+    memset(order.text, 'x', sizeof order.text - 1);
+    struct strait_msg *msg = sent_order();
+    CHECK_OK(strait_order_unpack(msg, room, ROOM, &got));
+    assert_int_equal(strlen(got.text), sizeof order.text - 1);
+    CHECK_FAILS(strait_reply_unpack(msg, room, ROOM, &back), STRAIT_EPROTO, "makes no sense");
+    strait_msg_close(&msg);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_order_arrives_as_it_was),
+        cmocka_unit_test(other_lengths_and_kinds_are_refused),
+        cmocka_unit_test(a_reply_arrives_as_it_was),
+        cmocka_unit_test(words_without_an_end_are_refused),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
