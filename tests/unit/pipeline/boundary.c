@@ -1,0 +1,190 @@
+/* A boundary: what one half sends the other receives, in its place; nothing else is taken. */
+#include "pipeline/boundary.h"
+
+#include "pair.h"
+
+enum {
+    ROWS = 3,
+    COLS = 8,
+    N_MICROBATCHES = 4
+};
+
+static struct pair pair;
+static struct strait_backend *backend;
+static struct strait_stream stream;
+static struct strait_boundary *head, *tail;
+
+static int set_up(void **state) {
+    (void)state;
+    pair_open(&pair);
+    CHECK_OK(strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = 1}, &backend));
+    CHECK_OK(backend->ops->stream_open(backend, &stream));
+    strait_boundary_spec spec = {.codec = {.name = "none",
+                                           .variant = "fp32",
+                                           .rows = ROWS,
+                                           .cols = COLS,
+                                           .boundary = 2,
+                                           .n_boundaries = 3,
+                                           .n_slots = 2},
+                                 .half = STRAIT_HEAD,
+                                 .n_microbatches = N_MICROBATCHES};
+    CHECK_OK(strait_boundary_open(&spec, backend, &head));
+    spec.half = STRAIT_TAIL;
+    CHECK_OK(strait_boundary_open(&spec, backend, &tail));
+    assert_int_equal(strait_boundary_peer(head), -1);
+    strait_boundary_connect(head, pair.meshes[0], pair.peers[0]);
+    strait_boundary_connect(tail, pair.meshes[1], pair.peers[1]);
+    assert_int_equal(strait_boundary_peer(tail), pair.peers[1]);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    strait_boundary_close(&head);
+    strait_boundary_close(&tail);
+    backend->ops->stream_close(&stream);
+    strait_backend_close(&backend);
+    pair_close(&pair);
+    return 0;
+}
+
+static strait_crossing crossing(int64_t step, int64_t microbatch) {
+    return (strait_crossing){.stream = &stream, .step = step, .microbatch = microbatch};
+}
+
+/* Values that tell step, microbatch and place. */
+static strait_tensor filled(float *values, int64_t step, int64_t microbatch) {
+    for (int i = 0; i < ROWS * COLS; i++)
+        values[i] = (float)(step * 1000 + microbatch * 100 + i) + 0.5f;
+    return (strait_tensor){values, STRAIT_F32, ROWS, COLS};
+}
+
+/* Sends from the head and returns what arrives at the tail's side. */
+static struct strait_msg *sent(int64_t step, int64_t microbatch, int is_valid) {
+    float values[ROWS * COLS];
+    strait_crossing at = crossing(step, microbatch);
+    at.is_evaluation = is_valid;
+    CHECK_OK(strait_boundary_send(head, &at, filled(values, step, microbatch)));
+    return pair_take(&pair, 1);
+}
+
+static void pass(int64_t step, int64_t microbatch) {
+    struct strait_msg *msg = sent(step, microbatch, 0);
+    CHECK_OK(strait_boundary_deliver(tail, &msg));
+    assert_null(msg);
+}
+
+static void check_received(int64_t step, int64_t microbatch) {
+    float wanted[ROWS * COLS];
+    float values[ROWS * COLS] = {0};
+    const strait_crossing at = crossing(step, microbatch);
+    CHECK_OK(strait_boundary_receive(tail, &at, (strait_tensor){values, STRAIT_F32, ROWS, COLS}));
+    (void)filled(wanted, step, microbatch);
+    assert_memory_equal(values, wanted, sizeof wanted);
+}
+
+static void microbatches_find_their_place(void **state) {
+    (void)state;
+    strait_boundary_begin(head, 5);
+    strait_boundary_begin(tail, 5);
+    pass(5, 1);
+    assert_int_equal(strait_boundary_arrived(tail), 0); // the first is still missing
+    pass(5, 0);
+    assert_int_equal(strait_boundary_arrived(tail), 2);
+    pass(6, 0); // the neighbour is a step ahead
+    pass(5, 2);
+    pass(5, 3);
+    assert_int_equal(strait_boundary_arrived(tail), N_MICROBATCHES);
+    for (int m = 0; m < N_MICROBATCHES; m++)
+        check_received(5, m);
+    strait_boundary_begin(tail, 6);
+    assert_int_equal(strait_boundary_arrived(tail), 1);
+    check_received(6, 0);
+    assert_true(strait_boundary_codec_seconds(tail) > 0.0);
+    assert_true(strait_boundary_codec_seconds(tail) == 0.0);
+}
+
+static void gradients_go_the_other_way(void **state) {
+    (void)state;
+    float values[ROWS * COLS];
+    float back[ROWS * COLS] = {0};
+    const strait_crossing at = crossing(0, 0);
+    CHECK_OK(strait_boundary_send(tail, &at, filled(values, 0, 0)));
+    struct strait_msg *msg = pair_take(&pair, 0);
+    assert_int_equal(msg->priority, STRAIT_PRIORITY_GRADIENT);
+    CHECK_OK(strait_boundary_deliver(head, &msg));
+    CHECK_OK(strait_boundary_receive(head, &at, (strait_tensor){back, STRAIT_F32, ROWS, COLS}));
+    assert_memory_equal(values, back, sizeof values);
+}
+
+/* `msg`, changed by the caller, is not taken. */
+static void refused(struct strait_msg *msg, const char *words) {
+    CHECK_FAILS(strait_boundary_deliver(tail, &msg), STRAIT_EPROTO, words);
+    assert_non_null(msg);
+    strait_msg_close(&msg);
+}
+
+static void what_cannot_be_ours_is_refused(void **state) {
+    (void)state;
+    strait_boundary_begin(tail, 5);
+    refused(sent(4, 0, 0), "boundary 2, at step 5: unexpected crossing of boundary 2, step 4");
+    refused(sent(7, 0, 0), "step 7");
+    refused(sent(5, N_MICROBATCHES, 0), "microbatch 4");
+    struct strait_msg *msg = sent(5, 0, 0);
+    msg->boundary = 1;
+    refused(msg, "crossing of boundary 1");
+    msg = sent(5, 0, 0);
+    msg->size--;
+    refused(msg, "95 bytes");
+    pass(5, 1);
+    refused(sent(5, 1, 0), "microbatch 1"); // twice
+    assert_int_equal(strait_boundary_arrived(tail), 0);
+    strait_boundary_begin(tail, 7);
+    strait_boundary_begin(tail, 5); // what was dropped may come again
+    pass(5, 1);
+}
+
+static void validations_come_in_order(void **state) {
+    (void)state;
+    float values[ROWS * COLS];
+    const strait_tensor into = {values, STRAIT_F32, ROWS, COLS};
+    assert_false(strait_boundary_has_valid(tail));
+    for (int m = 0; m < 3; m++) {
+        struct strait_msg *msg = sent(9, m, 1);
+        CHECK_OK(strait_boundary_deliver(tail, &msg));
+    }
+    strait_crossing at = crossing(9, 0);
+    CHECK_OK(strait_boundary_receive_valid(tail, &at, into));
+    assert_true(values[1] == 9001.5f);
+    at.microbatch = 2;
+    CHECK_FAILS(strait_boundary_receive_valid(tail, &at, into), STRAIT_EPROTO, "microbatch 1");
+    CHECK_OK(strait_boundary_receive_valid(tail, &at, into));
+    assert_false(strait_boundary_has_valid(tail));
+    struct strait_msg *msg = sent(9, 0, 1); // a head is sent no validations
+    CHECK_FAILS(strait_boundary_deliver(head, &msg), STRAIT_EPROTO, "unexpected");
+    strait_msg_close(&msg);
+    msg = sent(9, 3, 1); // left behind: close lets it go
+    CHECK_OK(strait_boundary_deliver(tail, &msg));
+}
+
+static void a_codec_that_does_not_exist_is_refused(void **state) {
+    (void)state;
+    struct strait_boundary *none = NULL;
+    const strait_boundary_spec spec = {.codec = {.name = "morse", .rows = 1, .cols = 1},
+                                       .n_microbatches = 1};
+    CHECK_FAILS(strait_boundary_open(&spec, backend, &none), STRAIT_ECONFIG, "morse");
+    assert_null(none);
+}
+
+#define BOUNDARY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        BOUNDARY_TEST(microbatches_find_their_place),
+        BOUNDARY_TEST(gradients_go_the_other_way),
+        BOUNDARY_TEST(what_cannot_be_ours_is_refused),
+        BOUNDARY_TEST(validations_come_in_order),
+        BOUNDARY_TEST(a_codec_that_does_not_exist_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,167 @@
+/* From the words of a run file to sizes, cuts and schedules; and what those say to the planner. */
+#include "pipeline/recipe.h"
+
+#include "check.h"
+#include "pipeline/limits.h"
+
+static strait_run run;
+static strait_recipe recipe;
+
+/* A model of eight layers, changed by `sets` (up to four, NULL ends them). */
+static strait_err make(const char *a, const char *b, const char *c) {
+    static const char text[] =
+        "model: {width: 32, layers: 8, heads: 2, ffn: 48, context: 16, vocab: 64}\n"
+        "train: {batch_tokens: 512}\n";
+    const char *sets[] = {a, b, c};
+    int n = 0;
+    while (n < 3 && sets[n] != NULL)
+        n++;
+    CHECK_OK(strait_run_parse("r.yaml", text, sizeof text - 1, sets, n, &run));
+    return strait_recipe_make(&run, 100, &recipe);
+}
+
+static void layers_are_shared_out(void **state) {
+    (void)state;
+    for (int count = 1; count <= 8; count++) {
+        char set[32];
+        (void)snprintf(set, sizeof set, "stages.count=%d", count);
+        CHECK_OK(make(set, NULL, NULL));
+        assert_int_equal(recipe.n_stages, count);
+        assert_int_equal(recipe.parts[0].first, 0);
+        assert_int_equal(recipe.parts[count - 1].last, 8);
+        for (int i = 0; i < count; i++) {
+            assert_true(recipe.parts[i].last > recipe.parts[i].first);
+            if (i > 0) assert_int_equal(recipe.parts[i].first, recipe.parts[i - 1].last);
+        }
+    }
+    CHECK_OK(make("stages.count=3", "stages.split=[1,5,2]", NULL));
+    assert_int_equal(recipe.parts[1].first, 1);
+    assert_int_equal(recipe.parts[1].last, 6);
+    assert_int_equal(recipe.shape.vocab, 64); // the file's, not the data's
+}
+
+static void microbatches_suit_the_pipeline(void **state) {
+    (void)state;
+    CHECK_OK(make(NULL, NULL, NULL));
+    assert_int_equal(recipe.sequences, 32);
+    assert_int_equal(recipe.microbatch, 32); // one, as 512 tokens are few
+    CHECK_OK(make("stages.count=4", NULL, NULL));
+    assert_int_equal(recipe.n_microbatches, 16); // four for each stage
+    CHECK_OK(make("stages.count=8", "train.batch_tokens=160", NULL));
+    assert_int_equal(recipe.microbatch, 1); // as many as there are
+    CHECK_OK(make("stages.microbatch=4", NULL, NULL));
+    assert_int_equal(recipe.n_microbatches, 8);
+}
+
+static void schedules_have_their_kinds(void **state) {
+    (void)state;
+    static const struct {
+        const char *set;
+        strait_schedule_kind kind;
+    } cases[] = {{"stages.schedule=auto", STRAIT_SCHEDULE_SPLIT},
+                 {"stages.schedule=fill-drain", STRAIT_SCHEDULE_FILL},
+                 {"stages.schedule=1f1b", STRAIT_SCHEDULE_1F1B},
+                 {"stages.schedule=1f1b-window", STRAIT_SCHEDULE_WINDOW},
+                 {"train.recompute=true", STRAIT_SCHEDULE_WINDOW}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_OK(make(cases[i].set, NULL, NULL));
+        assert_int_equal(recipe.schedule, cases[i].kind);
+        const strait_stage_spec stage = strait_recipe_stage(&recipe, 0, 3);
+        assert_int_equal(stage.n_slots, 3);
+        assert_int_equal(stage.can_defer, 0); // one stage defers nothing
+    }
+    CHECK_OK(make("stages.count=2", NULL, NULL));
+    assert_int_equal(strait_recipe_stage(&recipe, 1, 2).can_defer, 1);
+}
+
+static void what_does_not_fit_is_refused(void **state) {
+    (void)state;
+    CHECK_FAILS(make("stages.count=9", NULL, NULL), STRAIT_ECONFIG, "more than model.layers (8)");
+    CHECK_FAILS(make("stages.count=2", "model.tied=true", NULL), STRAIT_ECONFIG, "model.tied");
+    CHECK_FAILS(make("train.recompute=true", "stages.schedule=1f1b-split", "stages.count=2"),
+                STRAIT_ECONFIG, "choose 1f1b-window");
+    CHECK_FAILS(make("stages.count=2", "stages.split=[4,3]", NULL), STRAIT_ECONFIG, "split");
+    CHECK_FAILS(make("stages.count=2", "stages.split=[4,3,1]", NULL), STRAIT_ECONFIG, "split");
+    CHECK_FAILS(make("stages.count=2", "link.codec.name=morse", NULL), STRAIT_ECONFIG, "morse");
+    CHECK_FAILS(make("train.batch_tokens=1048576", "stages.microbatch=1", "model.context=8"),
+                STRAIT_ECONFIG, "raise stages.microbatch");
+    CHECK_OK(make(NULL, NULL, NULL));
+    run.train.batch_tokens = 500; // what the run file's own checks would have refused
+    CHECK_FAILS(strait_recipe_make(&run, 0, &recipe), STRAIT_ECONFIG, "multiple of model.context");
+    run.train.batch_tokens = 512;
+    run.stages.microbatch = 5;
+    CHECK_FAILS(strait_recipe_make(&run, 0, &recipe), STRAIT_ECONFIG, "must divide the 32");
+}
+
+static void codecs_differ_in_place_and_slots_only(void **state) {
+    (void)state;
+    CHECK_OK(make("stages.count=4", "link.codec.name=int8", "link.codec.feedback=true"));
+    const strait_codec_spec first = strait_recipe_codec(&recipe, 0, 2);
+    strait_codec_spec last = strait_recipe_codec(&recipe, 2, 5);
+    assert_int_equal(last.boundary, 2);
+    assert_int_equal(last.n_slots, 5);
+    assert_int_equal(last.has_feedback, 1);
+    assert_int_equal(last.rows, recipe.microbatch * 16);
+    last.boundary = 0;
+    last.n_slots = 2;
+    assert_memory_equal(&first, &last, sizeof first);
+}
+
+/* Stages that take a millisecond each way. */
+static void equal_times(strait_worker_times times[8]) {
+    for (int i = 0; i < 8; i++)
+        times[i] = (strait_worker_times){.forward = 1e-3, .input = 1e-3, .weights = 1e-3};
+}
+
+static void far_stages_ask_for_more_in_flight(void **state) {
+    (void)state;
+    strait_worker_times times[8];
+    int near[4];
+    int far[4];
+    double fast = 0.0;
+    double slow = 0.0;
+    equal_times(times);
+    CHECK_OK(make("stages.count=4", "stages.schedule=1f1b-window", "stages.microbatch=1"));
+    CHECK_OK(strait_limits_windows(&recipe, 0, times, near, &fast));
+    recipe.emulate.delay_ns = 5000000;
+    CHECK_OK(strait_limits_windows(&recipe, 0, times, far, &slow));
+    assert_true(far[0] > near[0] && near[0] >= near[3]);
+    assert_true(slow < fast && slow > 0.0);
+    CHECK_OK(strait_limits_windows(&recipe, 3, times, far, &slow));
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(far[i], 3);
+    CHECK_OK(strait_limits_windows(&recipe, 1000, times, far, &slow));
+    assert_int_equal(far[0], 32); // no more than there are
+}
+
+static void what_limits_a_step_is_named(void **state) {
+    (void)state;
+    strait_worker_times times[8];
+    int windows[2] = {32, 32};
+    equal_times(times);
+    for (int i = 0; i < 2; i++) {
+        times[i].forward *= 32.0;
+        times[i].input *= 32.0;
+        times[i].weights *= 32.0;
+    }
+    CHECK_OK(make("stages.count=2", "stages.microbatch=1", NULL));
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 1e4, 1e4), "compute");
+    recipe.emulate.rate_bps = 1e6;
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 1e6, 1e6), "serialisation");
+    recipe.emulate.rate_bps = 0.0;
+    recipe.emulate.delay_ns = 2000000000;
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 1e4, 1e4), "propagation");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_are_shared_out),
+        cmocka_unit_test(microbatches_suit_the_pipeline),
+        cmocka_unit_test(schedules_have_their_kinds),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(codecs_differ_in_place_and_slots_only),
+        cmocka_unit_test(far_stages_ask_for_more_in_flight),
+        cmocka_unit_test(what_limits_a_step_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
