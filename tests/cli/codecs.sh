@@ -36,8 +36,13 @@ check subspace --set link.codec.name=subspace --set link.codec.keep=8 \
     --set train.optimizer=adamw-rows
 check subspace-turns --set link.codec.name=subspace --set link.codec.keep=8 \
     --set train.optimizer=adamw-rows --set link.codec.grassmann_every=2
+check subspace-factored --set link.codec.name=subspace --set link.codec.keep=8 \
+    --set link.codec.variant=factored
+check subspace-factored-turns --set link.codec.name=subspace --set link.codec.keep=8 \
+    --set link.codec.variant=factored --set link.codec.grassmann_every=2
 check resbm --set link.codec.name=resbm --set link.codec.keep=8
 check strait --set link.codec.name=strait --set link.codec.keep=8 --set link.codec.bits=4
+check strait-free --set link.codec.name=strait --set link.codec.keep=8 --set link.codec.variant=free
 check strait-muon --set link.codec.name=strait --set link.codec.keep=8 --set train.optimizer=muon
 check strait-fill --set link.codec.name=strait --set link.codec.keep=8 \
     --set stages.schedule=fill-drain

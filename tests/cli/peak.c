@@ -1,4 +1,5 @@
-/* peak.c - runs a command and prints the most memory it held, in bytes. Exits as the command did. */
+/* peak.c - runs a command and prints the most memory it held, in bytes. Exits as the command did.
+ */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
