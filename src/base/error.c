@@ -27,6 +27,12 @@ strait_scope strait_err_scope(strait_err err) {
     return STRAIT_SCOPE_PROCESS;
 }
 
+/* Details quote what files and peers said: keep them one line, and terminals safe. */
+static void make_printable(void) {
+    for (char *c = detail; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
+}
+
 const char *strait_err_detail(void) {
     return detail;
 }
@@ -41,6 +47,7 @@ void strait_err_note(const char *file, int line, const char *format, ...) {
     va_start(args, format);
     (void)vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
+    make_printable();
 }
 
 void strait_err_prefix(const char *format, ...) {
@@ -52,4 +59,5 @@ void strait_err_prefix(const char *format, ...) {
     va_end(args);
     if (used < 0 || (size_t)used >= sizeof detail) return;
     (void)snprintf(detail + used, sizeof detail - (size_t)used, ": %s", old);
+    make_printable();
 }

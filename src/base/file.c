@@ -46,7 +46,9 @@ strait_err strait_file_map_open(const char *path, strait_file_map *out) {
 }
 
 void strait_file_map_close(strait_file_map *map) {
-    if (map->data != NULL) (void)munmap((void *)(uintptr_t)map->data, map->bytes);
+    /* munmap wants a pointer to what may be changed, which nobody did. */
+    if (map->data != NULL)
+        (void)munmap((void *)(uintptr_t)map->data, map->bytes); // NOLINT(performance-no-int-to-ptr)
     *map = (strait_file_map){NULL, 0};
 }
 

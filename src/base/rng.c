@@ -6,7 +6,7 @@ enum {
     ROUNDS = 10,
     GROUPS = 16
 };
-static const double TWO_PI = 6.283185307179586;
+static const double two_pi = 6.283185307179586;
 
 uint64_t strait_rng_stream(const char *name) {
     uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
@@ -73,7 +73,7 @@ static void normal_group(strait_rng rng, uint64_t group, float out[4]) {
     strait_rng_draw(rng, group, bits);
     for (int pair = 0; pair < 4; pair += 2) {
         const double u = ((double)bits[pair] + 1.0) * 0x1p-32; // (0, 1]
-        const double angle = TWO_PI * (double)bits[pair + 1] * 0x1p-32;
+        const double angle = two_pi * (double)bits[pair + 1] * 0x1p-32;
         const double radius = sqrt(-2.0 * log(u));
         out[pair] = (float)(radius * cos(angle));
         out[pair + 1] = (float)(radius * sin(angle));

@@ -17,6 +17,14 @@ static void test_detail_is_kept_and_prefixed(void **state) {
     assert_string_equal(strait_err_detail(), "train.bin: length 9 exceeds 4");
 }
 
+static void test_detail_is_one_printable_line(void **state) {
+    (void)state;
+    strait_err_note("x.c", 1, "near \"%s\"", "a\nb\033[2Jc");
+    assert_string_equal(strait_err_detail(), "near \"a?b?[2Jc\"");
+    strait_err_prefix("%s", "one\rtwo");
+    assert_string_equal(strait_err_detail(), "one?two: near \"a?b?[2Jc\"");
+}
+
 static void test_every_code_has_text_and_scope(void **state) {
     (void)state;
 #define X(name, value, scope, text)                            \
@@ -29,6 +37,7 @@ static void test_every_code_has_text_and_scope(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_detail_is_kept_and_prefixed),
+        cmocka_unit_test(test_detail_is_one_printable_line),
         cmocka_unit_test(test_every_code_has_text_and_scope),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
