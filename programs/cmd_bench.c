@@ -63,7 +63,7 @@ static strait_err write_tokens(const char *path, const strait_run *run) {
 }
 
 static strait_err time_steps(struct strait_trainer *trainer, double *seconds, double *loss) {
-    strait_trainer_report report;
+    strait_trainer_report report = {0};
     for (int64_t i = -WARM_STEPS; i < n_steps; i++) {
         STRAIT_TRY(strait_trainer_step(trainer, &report));
         if (i >= 0) seconds[i] = report.seconds;

@@ -39,7 +39,7 @@ static void seen(int64_t n) {
 }
 
 static strait_err fetch_ids(void *user, int64_t first, int64_t n, int32_t *out) {
-    memcpy(out, (const int32_t *)user + first, (size_t)n * sizeof *out);
+    memcpy(out, *(const int32_t **)user + first, (size_t)n * sizeof *out);
     return STRAIT_OK;
 }
 
@@ -63,8 +63,7 @@ static strait_err score_text(struct strait_trained *trained, strait_trained_scor
     if (err == STRAIT_OK) err = strait_encoder_encode(encoder, text, bytes, 0, &ids, &n);
     n_total = (int64_t)n;
     if (err == STRAIT_OK)
-        err = strait_trained_evaluate(trained, fetch_ids, (void *)(uintptr_t)ids, n_total, seen,
-                                      out);
+        err = strait_trained_evaluate(trained, fetch_ids, &ids, n_total, seen, out);
     strait_encoder_close(&encoder);
     strait_alloc_free(text);
     return err;

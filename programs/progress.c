@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const double SHOW_SECONDS = 0.1;
+static const double show_seconds = 0.1;
 
 void strait_progress_init(strait_progress *progress) {
     *progress = (strait_progress){.is_terminal = isatty(STDERR_FILENO)};
@@ -15,7 +15,7 @@ void strait_progress_init(strait_progress *progress) {
 void strait_progress_show(strait_progress *progress, int is_due, int is_final, const char *format,
                           ...) {
     const double now = strait_clock_seconds();
-    if (progress->is_terminal ? !is_final && now - progress->last < SHOW_SECONDS : !is_due) return;
+    if (progress->is_terminal ? !is_final && now - progress->last < show_seconds : !is_due) return;
     progress->last = now;
     if (progress->is_terminal) fputs("\r\033[K", stderr);
     va_list args;

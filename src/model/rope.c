@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static const double HALF_BASE = 1024.0;
+static const double half_base = 1024.0;
 
 /* Angle per position of pair i of n_pairs. */
 static double frequency(const strait_shape *shape, int i, int n_pairs) {
@@ -10,7 +10,7 @@ static double frequency(const strait_shape *shape, int i, int n_pairs) {
         return pow((double)shape->rope_theta, -(double)i / n_pairs);
     const int n_turning = n_pairs / 2;
     if (i >= n_turning) return 0.0;
-    return n_turning == 1 ? 1.0 : pow(HALF_BASE, -(double)i / (n_turning - 1));
+    return n_turning == 1 ? 1.0 : pow(half_base, -(double)i / (n_turning - 1));
 }
 
 void strait_rope_tables(const strait_shape *shape, float *cos_table, float *sin_table) {

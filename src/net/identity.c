@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/rand.h>
 #include <openssl/sha.h>
 #include <openssl/x509.h>
 #include <stdio.h>
@@ -172,4 +174,10 @@ EVP_PKEY *strait_identity_key(const struct strait_identity *identity) {
 
 X509 *strait_identity_certificate(const struct strait_identity *identity) {
     return identity->certificate;
+}
+
+strait_err strait_identity_draw(void *out, size_t bytes) {
+    if (bytes > INT_MAX || RAND_bytes(out, (int)bytes) != 1)
+        return STRAIT_FAIL(STRAIT_EDEVICE, "the system gives no random numbers");
+    return STRAIT_OK;
 }

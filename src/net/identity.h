@@ -38,6 +38,9 @@ void strait_identity_close(struct strait_identity **identity); // accepts NULL
 
 const strait_fingerprint *strait_identity_fingerprint(const struct strait_identity *identity);
 
+/* Random bytes that nobody can guess, for ids and tokens. */
+strait_err strait_identity_draw(void *out, size_t bytes);
+
 /* For tls.c: the parts OpenSSL wants, borrowed. */
 EVP_PKEY *strait_identity_key(const struct strait_identity *identity);
 X509 *strait_identity_certificate(const struct strait_identity *identity);

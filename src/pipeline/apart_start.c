@@ -2,7 +2,6 @@
 #include "base/file.h"
 #include "pipeline/apart.h"
 
-#include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +35,7 @@ void strait_apart_remove_run(struct apart *a) {
 
 static strait_err open_mesh(struct strait_crew *crew, strait_serve_start *start) {
     struct apart *a = crew->state;
-    if (RAND_bytes(start->run_id, sizeof start->run_id) != 1)
-        return STRAIT_FAIL(STRAIT_EDEVICE, "the system gives no random numbers");
+    STRAIT_TRY(strait_identity_draw(start->run_id, sizeof start->run_id));
     STRAIT_TRY(strait_identity_make(&a->identity));
     const int is_inproc = crew->run.link.transport == STRAIT_RUN_INPROC;
     if (is_inproc) STRAIT_TRY(strait_inproc_hub_open(&a->hub));

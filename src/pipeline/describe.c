@@ -16,9 +16,9 @@ enum field_kind {
 
 typedef struct field {
     const char *key;
-    enum field_kind kind;
     size_t offset; // in a recipe
-    int is_shape;  // makes weights fit or misfit
+    enum field_kind kind;
+    int is_shape; // makes weights fit or misfit
 } field;
 
 #define SHAPE(kind, name, member) \
@@ -159,19 +159,35 @@ strait_err strait_describe_read(const struct strait_checkpoint *checkpoint, stra
     return STRAIT_OK;
 }
 
+/* Whether the stages compute something else than the plain model would. */
+static int has_code(const strait_recipe *recipe) {
+    const unsigned part_of_model = STRAIT_CODEC_TRAINED | STRAIT_CODEC_CONFINES |
+                                   STRAIT_CODEC_TOKENS | STRAIT_CODEC_CODE;
+    return recipe->n_stages > 1 && (strait_codec_traits(&recipe->codec) & part_of_model) != 0;
+}
+
+static strait_err check_pair(const struct strait_checkpoint *checkpoint,
+                             const strait_safetensors_pair *ours) {
+    const char *theirs = strait_checkpoint_model(checkpoint, ours->key);
+    if (theirs != NULL && strcmp(theirs, ours->value) == 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s was saved with model.%s %s, the run has %s: use the run file it was "
+                       "trained with, or another folder",
+                       strait_checkpoint_path(checkpoint), ours->key,
+                       theirs == NULL ? "unknown" : theirs, ours->value);
+}
+
 strait_err strait_describe_check(const struct strait_checkpoint *checkpoint,
-                                 const strait_shape *shape, const char *tokenizer) {
-    strait_recipe recipe = {.shape = *shape, .n_stages = 1, .parts = {{0, shape->layers}}};
-    strait_description ours;
-    strait_describe(&recipe, &ours);
-    for (int i = 0; i + 1 < ours.n; i++) { // all but the cut, which may be another
-        const char *theirs = strait_checkpoint_model(checkpoint, ours.pairs[i].key);
-        if (theirs != NULL && strcmp(theirs, ours.pairs[i].value) == 0) continue;
-        return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s was saved with model.%s %s, the run has %s: use the run file it was "
-                           "trained with, or another folder",
-                           strait_checkpoint_path(checkpoint), ours.pairs[i].key,
-                           theirs == NULL ? "unknown" : theirs, ours.pairs[i].value);
+                                 const strait_recipe *recipe, const char *tokenizer) {
+    static _Thread_local strait_description ours; // large
+    strait_recipe saved;
+    STRAIT_TRY(strait_describe_read(checkpoint, &saved));
+    const int is_same_cut = has_code(recipe) || has_code(&saved);
+    strait_describe(recipe, &ours);
+    for (int i = 0; i < ours.n; i++) {
+        const int is_cut = strncmp(ours.pairs[i].key, "codec.", 6) == 0 ||
+                           strcmp(ours.pairs[i].key, "stages") == 0;
+        if (!is_cut || is_same_cut) STRAIT_TRY(check_pair(checkpoint, &ours.pairs[i]));
     }
     const char *print = strait_checkpoint_tokenizer(checkpoint);
     if (print[0] != '\0' && tokenizer[0] != '\0' && strcmp(print, tokenizer) != 0)

@@ -24,7 +24,8 @@ void strait_describe(const strait_recipe *recipe, strait_description *out);
 /* Back again: shape, n_stages, parts and codec of a recipe; the rest is zero. */
 strait_err strait_describe_read(const struct strait_checkpoint *checkpoint, strait_recipe *out);
 
-/* Refuses a checkpoint of another shape or tokenizer, naming the first difference. An empty
- * fingerprint on either side means unknown and matches. */
+/* Refuses a checkpoint of another shape or tokenizer, and, where a codec is part of the model, of
+ * another cut or codec, naming the first difference. An empty fingerprint on either side means
+ * unknown and matches. */
 strait_err strait_describe_check(const struct strait_checkpoint *checkpoint,
-                                 const strait_shape *shape, const char *tokenizer);
+                                 const strait_recipe *recipe, const char *tokenizer);

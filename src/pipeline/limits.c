@@ -4,7 +4,7 @@
 #include "plan/simulate.h"
 #include "plan/window.h"
 
-static const double SLACK = 0.02; // how much slower than with every slot a window may be
+static const double slack = 0.02; // how much slower than with every slot a window may be
 
 /* A run in the planner's numbers. */
 struct picture {
@@ -43,7 +43,7 @@ strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
     strait_simulate_result result;
     draw(recipe, times, 1.0, (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_FORWARD),
          (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_BACKWARD), &picture);
-    STRAIT_TRY(strait_window_fit(&picture.pipe, recipe->schedule, NULL, SLACK, windows));
+    STRAIT_TRY(strait_window_fit(&picture.pipe, recipe->schedule, NULL, slack, windows));
     for (int i = 0; wanted > 0 && i < recipe->n_stages; i++) {
         const int most = recipe->schedule == STRAIT_SCHEDULE_FILL ? windows[i] : wanted;
         windows[i] = most < recipe->n_microbatches ? most : (int)recipe->n_microbatches;

@@ -83,7 +83,7 @@ static int64_t choose_microbatch(int64_t sequences, int64_t context, int64_t n_s
 
 /* What a stage's ends cost, in layers: an embedding is a look-up, a head a product. */
 static strait_err make_parts(const strait_run *run, strait_recipe *recipe) {
-    int counts[STRAIT_RUN_STAGES];
+    int counts[STRAIT_RUN_STAGES] = {0};
     const strait_shape *shape = &recipe->shape;
     const double layer = (double)strait_shape_block_params(shape);
     const strait_split_spec split = {.n_layers = shape->layers,

@@ -22,8 +22,8 @@ static strait_err open_tokenizer(struct strait_trained *t, const char *asked,
         STRAIT_TRY(find_tokenizer(t->path, path));
     if (path[0] == '\0') return STRAIT_OK;
     STRAIT_TRY(strait_tokenizer_open(path, &t->tokenizer));
-    STRAIT_TRY(strait_describe_check(checkpoint, &t->recipe.shape,
-                                     strait_tokenizer_fingerprint(t->tokenizer)));
+    STRAIT_TRY(
+        strait_describe_check(checkpoint, &t->recipe, strait_tokenizer_fingerprint(t->tokenizer)));
     if (strait_tokenizer_vocab(t->tokenizer) > t->recipe.shape.vocab)
         return STRAIT_FAIL(STRAIT_EDATA, "%s has %d tokens, more than the model's %lld", path,
                            (int)strait_tokenizer_vocab(t->tokenizer),

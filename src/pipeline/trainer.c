@@ -207,7 +207,7 @@ strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
 }
 
 static strait_err load_from(struct strait_trainer *t, struct strait_checkpoint *checkpoint) {
-    STRAIT_TRY(strait_describe_check(checkpoint, &t->recipe.shape, strait_feed_tokenizer(t->feed)));
+    STRAIT_TRY(strait_describe_check(checkpoint, &t->recipe, strait_feed_tokenizer(t->feed)));
     STRAIT_TRY(t->crew->ops->read(t->crew, checkpoint));
     t->step = strait_checkpoint_step(checkpoint);
     return STRAIT_OK;

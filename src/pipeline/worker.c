@@ -72,7 +72,7 @@ static void add_codec_params(struct strait_worker *w, const struct strait_codec 
 static strait_err list_params(struct strait_worker *w) {
     int n = 0;
     const strait_param *model = strait_stage_params(w->model, &n);
-    STRAIT_TRY(strait_alloc((size_t)n + 2 * STRAIT_CODEC_PARAMS, sizeof *w->params,
+    STRAIT_TRY(strait_alloc((size_t)n + (size_t)2 * STRAIT_CODEC_PARAMS, sizeof *w->params,
                             "parameter list", (void **)&w->params));
     add_codec_params(w, codec_of(w->tail));
     for (int i = 0; i < n; i++)
