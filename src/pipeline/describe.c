@@ -21,10 +21,10 @@ typedef struct field {
     int is_shape; // makes weights fit or misfit
 } field;
 
-#define SHAPE(kind, name, member) \
-    { name, kind, offsetof(strait_recipe, shape.member), 1 }
-#define CODEC(kind, name, member) \
-    { name, kind, offsetof(strait_recipe, codec.member), 0 }
+#define SHAPE(k, name, member) \
+    { .key = name, .offset = offsetof(strait_recipe, shape.member), .kind = k, .is_shape = 1 }
+#define CODEC(k, name, member) \
+    { .key = name, .offset = offsetof(strait_recipe, codec.member), .kind = k }
 
 /* By the names a run file gives them. */
 static const field fields[] = {
