@@ -75,6 +75,17 @@ static void on_opened(void *user, const strait_trainer_facts *facts, int64_t ste
     t->first_step = step;
 }
 
+/* What crosses the boundaries, where there are any: MB/s each way, ratios, waiting, the limit. */
+static void describe_links(const strait_trainer_report *report, char *out, size_t room) {
+    out[0] = '\0';
+    if (report->forward_bytes_per_token <= 0.0) return;
+    const double rate = report->tokens_per_s / 1e6;
+    (void)snprintf(out, room, "  %.3g+%.3g MB/s (%.3gx, %.3gx)  bubble %.0f%%  limit %s",
+                   rate * report->forward_bytes_per_token, rate * report->backward_bytes_per_token,
+                   report->ratio_forward, report->ratio_backward, 100.0 * report->bubble,
+                   report->limit);
+}
+
 static void on_stepped(void *user, const strait_trainer_report *report) {
     struct teller *t = user;
     const int64_t n_steps = t->run->train.steps;
@@ -82,14 +93,17 @@ static void on_stepped(void *user, const strait_trainer_report *report) {
     const double done = (double)(report->step - t->first_step);
     char left[32];
     char valid[48] = "";
+    char links[160];
     strait_progress_duration(elapsed / done * (double)(n_steps - report->step), left);
     if (t->has_valid) (void)snprintf(valid, sizeof valid, "  valid %.4f", t->valid_loss);
+    describe_links(report, links, sizeof links);
     const int is_due = report->step % t->run->train.log_every == 0 || report->step == n_steps;
-    strait_progress_show(&t->progress, is_due, report->step == n_steps,
-                         "step %lld/%lld  loss %.4f%s  rate %.3g  norm %.3g  %.0f tok/s  left %s%s",
-                         (long long)report->step, (long long)n_steps, report->loss, valid,
-                         report->rate, report->grad_norm, report->tokens_per_s, left,
-                         report->is_skipped ? "  skipped: not finite" : "");
+    strait_progress_show(
+        &t->progress, is_due, report->step == n_steps,
+        "step %lld/%lld  loss %.4f%s  rate %.3g  norm %.3g  %.0f tok/s%s  left %s%s",
+        (long long)report->step, (long long)n_steps, report->loss, valid, report->rate,
+        report->grad_norm, report->tokens_per_s, links, left,
+        report->is_skipped ? "  skipped: not finite" : "");
 }
 
 static void on_validated(void *user, int64_t step, double loss) {
@@ -127,6 +141,13 @@ static strait_err folder_of(const strait_run *run, char out[STRAIT_PATH_MAX]) {
     return strait_file_path(out, "runs/%s", run->name);
 }
 
+static void print_how_to_go_on(const char *path, const char *folder) {
+    fprintf(stderr, "to go on: strait train %s --out %s --resume", path, folder);
+    for (int i = 0; i < sets.n; i++)
+        fprintf(stderr, " --set %s", sets.items[i]);
+    fputc('\n', stderr);
+}
+
 static strait_err train(const char *path, const strait_run *run) {
     char folder[STRAIT_PATH_MAX];
     STRAIT_TRY(folder_of(run, folder));
@@ -139,9 +160,7 @@ static strait_err train(const char *path, const strait_run *run) {
         .resumes = resumes,
         .events = {&teller, on_opened, on_stepped, on_validated, NULL, on_noted, must_stop}};
     const strait_err err = strait_session_run(&spec);
-    if (err == STRAIT_EINTERRUPTED)
-        strait_progress_say(&teller.progress, "to go on: strait train %s --out %s --resume", path,
-                            folder);
+    if (err == STRAIT_EINTERRUPTED) print_how_to_go_on(path, folder);
     if (err == STRAIT_OK) strait_progress_say(&teller.progress, "done: %s", folder);
     return err;
 }
