@@ -97,6 +97,9 @@ strait_err strait_trainer_open(const strait_run *run, struct strait_trainer **ou
     STRAIT_TRY(strait_alloc(1, sizeof *t, "trainer", (void **)&t));
     t->run = *run;
     const strait_err err = open_into(t);
+    if (err == STRAIT_ENOMEM)
+        strait_err_prefix("not enough memory (--dry-run lists it; train.recompute, a smaller "
+                          "stages.microbatch or model needs less)");
     if (err != STRAIT_OK) {
         strait_trainer_close(&t);
         return err;

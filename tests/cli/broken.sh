@@ -82,6 +82,12 @@ ERR=$SCRATCH/second refuses 3 'busy/.lock: another process' train run.yaml --out
 kill -9 "$STARTED"
 reap
 
+# The machine: 2 TB of weights.
+huge='--set model.width=16384 --set model.heads=64 --set model.ffn=65536 --set model.layers=128'
+refuses 5 'not enough memory.*train.recompute.* [0-9]{12,} bytes' train run.yaml --out fresh $huge
+refuses 5 'not enough memory' train run.yaml --out fresh $huge --set stages.count=2
+none_left
+
 # The data.
 refuses 3 'nothere.bin' train run.yaml --out fresh --set data.train=nothere.bin
 refuses 3 'nothere.json' train run.yaml --out fresh --set data.tokenizer=nothere.json

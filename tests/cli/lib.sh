@@ -12,9 +12,11 @@ OUT=$SCRATCH/stdout
 ERR=$SCRATCH/stderr
 STARTED= # process of the strait in the background
 
-# On this processor the sanitizer looks for leaks for seconds at every exit, and scripts exit a
-# hundred times; unit tests look for them everywhere.
-[ "$(uname -m)" != aarch64 ] || export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+# Memory that is not there is an error like others. On one processor the sanitizer looks for leaks
+# for seconds at every exit, and scripts exit a hundred times; unit tests look for them everywhere.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}allocator_may_return_null=1"
+export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}allocator_may_return_null=1"
+[ "$(uname -m)" != aarch64 ] || ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 
 clean_up() {
     for pid in $(marked); do kill -9 "$pid" 2>/dev/null; done
