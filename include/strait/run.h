@@ -16,6 +16,7 @@ extern "C" {
 enum {
     STRAIT_RUN_NAME = 64,
     STRAIT_RUN_WORD = 16,
+    STRAIT_RUN_TEXT = 128,
     STRAIT_RUN_PATH = 1024
 };
 
@@ -130,6 +131,10 @@ typedef struct strait_run {
         int64_t microbatch;      // sequences; 0: the trainer chooses
         strait_run_pipeline schedule;
         int64_t window; // microbatches in flight; 0: from measured times and delays
+        /* "{stage}" in these becomes the number of the stage. */
+        char launch[STRAIT_RUN_TEXT];  // words before a stage's command; empty: none
+        char address[STRAIT_RUN_TEXT]; // where a stage listens
+        char conductor[STRAIT_RUN_TEXT];
     } stages;
     struct {
         strait_run_transport transport;

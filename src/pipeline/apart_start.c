@@ -50,7 +50,9 @@ static strait_err open_mesh(struct strait_crew *crew, strait_serve_start *start)
     start->conductor = *strait_identity_fingerprint(a->identity);
     (void)snprintf(start->scheme, sizeof start->scheme, "%s", config.scheme);
     (void)snprintf(start->run_path, sizeof start->run_path, "%s/run.yaml", a->folder);
-    return strait_mesh_listen(a->mesh, is_inproc ? "conductor" : "127.0.0.1:0", start->address);
+    char listen[STRAIT_RUN_TEXT + 8];
+    (void)snprintf(listen, sizeof listen, "%s:0", crew->run.stages.conductor);
+    return strait_mesh_listen(a->mesh, is_inproc ? "conductor" : listen, start->address);
 }
 
 /* Tells each stage of its neighbours: first who may dial it, then whom to dial. */
@@ -77,7 +79,7 @@ strait_err strait_apart_start(struct strait_crew *crew) {
     STRAIT_TRY(write_run(crew));
     STRAIT_TRY(open_mesh(crew, &start));
     for (int i = 0; i < crew->recipe.n_stages; i++)
-        STRAIT_TRY(strait_launch(i, a->hub, &a->stages[i]));
+        STRAIT_TRY(strait_launch(i, crew->run.stages.launch, a->hub, &a->stages[i]));
     for (int i = 0; i < crew->recipe.n_stages; i++) {
         start.stage = i;
         STRAIT_TRY(strait_launch_meet(&a->stages[i], &start, &keys[i], addresses[i]));

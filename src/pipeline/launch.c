@@ -14,6 +14,10 @@
 
 extern char **environ;
 
+enum {
+    WORDS_MAX = 32
+};
+
 static void close_fd(int *fd) {
     if (*fd > 0) (void)close(*fd);
     *fd = 0;
@@ -47,29 +51,68 @@ static strait_err make_pipes(struct strait_launched *l) {
     return STRAIT_OK;
 }
 
-static strait_err start_process(struct strait_launched *l) {
-    char program[] = "strait";
-    char command[] = "stage";
-    char *argv[] = {program, command, NULL};
+strait_err strait_launch_fill(const char *text, int stage, char *out, size_t room) {
+    static const char mark[] = "{stage}";
+    size_t n = 0;
+    while (*text != '\0' && n + 1 < room) {
+        if (strncmp(text, mark, sizeof mark - 1) == 0) {
+            const int digits = snprintf(out + n, room - n, "%d", stage);
+            n += (size_t)digits;
+            text += sizeof mark - 1;
+        } else {
+            out[n++] = *text++;
+        }
+    }
+    if (*text != '\0' || n >= room)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "stages: an address or command is too long");
+    out[n] = '\0';
+    return STRAIT_OK;
+}
+
+/* The words of `line`, cut at spaces in place, then this program and its command. */
+static strait_err make_words(char *line, char *program, char **argv) {
+    static char command[] = "stage";
+    int n = 0;
+    char *rest = NULL;
+    for (char *word = strtok_r(line, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+        if (n == WORDS_MAX) return STRAIT_FAIL(STRAIT_ECONFIG, "stages.launch: too many words");
+        argv[n++] = word;
+    }
+    argv[n++] = program;
+    argv[n++] = command;
+    argv[n] = NULL;
+    return STRAIT_OK;
+}
+
+static strait_err start_process(struct strait_launched *l, const char *words) {
+    char line[4 * STRAIT_RUN_TEXT];
+    char program[4096];
+    char *argv[WORDS_MAX + 3];
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length < 0) return STRAIT_FAIL(STRAIT_EIO, "/proc/self/exe: cannot be read");
+    program[length] = '\0';
+    STRAIT_TRY(strait_launch_fill(words, l->stage, line, sizeof line));
+    STRAIT_TRY(make_words(line, program, argv));
     posix_spawn_file_actions_t actions;
     if (posix_spawn_file_actions_init(&actions) != 0)
         return STRAIT_FAIL(STRAIT_ENOMEM, "stage %d cannot be started", l->stage);
     (void)posix_spawn_file_actions_adddup2(&actions, l->ends[0], STDIN_FILENO);
     (void)posix_spawn_file_actions_adddup2(&actions, l->ends[1], STDOUT_FILENO);
-    const int failed = posix_spawn(&l->pid, "/proc/self/exe", &actions, NULL, argv, environ);
+    const int failed = posix_spawnp(&l->pid, argv[0], &actions, NULL, argv, environ);
     (void)posix_spawn_file_actions_destroy(&actions);
     close_fd(&l->ends[0]);
     close_fd(&l->ends[1]);
     if (failed == 0) return STRAIT_OK;
     l->pid = 0;
-    return STRAIT_FAIL(STRAIT_ENOMEM, "the process of stage %d cannot be started", l->stage);
+    return STRAIT_FAIL(STRAIT_ECONFIG, "stage %d: %s cannot be started", l->stage, argv[0]);
 }
 
-strait_err strait_launch(int stage, struct strait_inproc_hub *hub, struct strait_launched *out) {
+strait_err strait_launch(int stage, const char *words, struct strait_inproc_hub *hub,
+                         struct strait_launched *out) {
     out->stage = stage;
     out->hub = hub;
     STRAIT_TRY(make_pipes(out));
-    if (hub == NULL) return start_process(out);
+    if (hub == NULL) return start_process(out, words);
     out->has_thread = pthread_create(&out->thread, NULL, thread_main, out) == 0;
     if (!out->has_thread)
         return STRAIT_FAIL(STRAIT_ENOMEM, "the thread of stage %d cannot be started", stage);

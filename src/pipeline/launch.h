@@ -17,8 +17,13 @@ struct strait_launched {
     struct strait_inproc_hub *hub;
 };
 
-/* Starts a process of this program with the hidden command "stage", or, with `hub`, a thread. */
-strait_err strait_launch(int stage, struct strait_inproc_hub *hub, struct strait_launched *out);
+/* Starts a process of this program with the hidden command "stage", or, with `hub`, a thread.
+ * `words` stand before that command; empty: none. */
+strait_err strait_launch(int stage, const char *words, struct strait_inproc_hub *hub,
+                         struct strait_launched *out);
+
+/* Copies `text` with every "{stage}" as the number of the stage. STRAIT_ECONFIG: too long. */
+strait_err strait_launch_fill(const char *text, int stage, char *out, size_t room);
 
 /* Says the start line and reads the answer. */
 strait_err strait_launch_meet(struct strait_launched *l, const strait_serve_start *start,

@@ -131,6 +131,13 @@ static const strait_option rows[] = {
     {"stages.window", INT(stages.window), 0, 65535, "0", NULL,
      "microbatches in flight on the first stage; 0: from measured times and delays"},
 
+    {"stages.launch", TEXT(stages.launch), 0, 0, "", NULL,
+     "words before the command of a stage, \"ip netns exec s{stage}\"; empty: none"},
+    {"stages.address", TEXT(stages.address), 0, 0, "127.0.0.1", NULL,
+     "where a stage listens for its neighbour, \"10.0.{stage}.1\""},
+    {"stages.conductor", TEXT(stages.conductor), 0, 0, "127.0.0.1", NULL,
+     "where the conductor listens for its stages"},
+
     {"link.transport", CHOICE(link.transport), 0, 0, "tls", transports,
      "tls: stages are processes; inproc: threads of one process"},
     {"link.codec.name", TEXT(link.codec.name), 0, 0, "none", NULL,

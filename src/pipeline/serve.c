@@ -1,6 +1,7 @@
 #include "pipeline/serve.h"
 
 #include "base/alloc.h"
+#include "pipeline/launch.h"
 #include "pipeline/snapshot.h"
 
 #include <errno.h>
@@ -121,6 +122,15 @@ static strait_err say_line(int fd, const char *line) {
     return STRAIT_OK;
 }
 
+/* Where our neighbour can dial us; the system chooses the port. */
+static strait_err place_of(const struct server *s, int is_inproc, char out[STRAIT_SERVE_LINE]) {
+    char host[STRAIT_ADDRESS_MAX];
+    STRAIT_TRY(strait_launch_fill(is_inproc ? "stage-{stage}" : s->run.stages.address,
+                                  s->start.stage, host, sizeof host));
+    (void)snprintf(out, STRAIT_SERVE_LINE, "%s%s", host, is_inproc ? "" : ":0");
+    return STRAIT_OK;
+}
+
 /* A key, a mesh, a place to be dialled; then the conductor is told who we are. */
 static strait_err introduce(struct server *s, int in, int out, struct strait_inproc_hub *hub) {
     char line[STRAIT_SERVE_LINE];
@@ -138,8 +148,8 @@ static strait_err introduce(struct server *s, int in, int out, struct strait_inp
     memcpy(config.transport.run, s->start.run_id, STRAIT_RUN_BYTES);
     (void)snprintf(config.transport.name, sizeof config.transport.name, "stage %d", s->start.stage);
     STRAIT_TRY(strait_mesh_open(&config, &s->mesh));
-    (void)snprintf(line, sizeof line, "stage-%d", s->start.stage);
-    STRAIT_TRY(strait_mesh_listen(s->mesh, hub != NULL ? line : "127.0.0.1:0", address));
+    STRAIT_TRY(place_of(s, hub != NULL, line));
+    STRAIT_TRY(strait_mesh_listen(s->mesh, line, address));
     strait_fingerprint_text(strait_identity_fingerprint(s->identity), key);
     (void)snprintf(line, sizeof line, "%s %s\n", key, address);
     STRAIT_TRY(say_line(out, line));
