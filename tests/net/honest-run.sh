@@ -1,0 +1,90 @@
+#!/bin/sh
+# honest-run.sh STRAIT WAN - a pipelined run over emulated links against the same run over real TCP.
+#
+# Two stages train a small model at 80 Mb/s and 30 ms each way, once on this machine with the
+# emulator, once with each stage in a network namespace of its own and wan.c between them. Tokens a
+# second must agree within 5%, compressed and uncompressed. Needs root and ip; says so otherwise.
+set -eu
+strait=$1 wan=$2
+[ "$(id -u)" = 0 ] || { echo "skipped: needs root"; exit 77; }
+command -v ip >/dev/null || { echo "skipped: needs ip (package iproute2)"; exit 77; }
+[ -c /dev/net/tun ] || { echo "skipped: needs /dev/net/tun"; exit 77; }
+
+work=$(mktemp -d)
+tag=st$$
+clean() {
+    exec 3>&- || true
+    for i in 0 1; do
+        ip link del "$tag-$i" 2>/dev/null || true
+        ip netns del "$tag-$i" 2>/dev/null || true
+    done
+    rm -rf "$work"
+}
+trap clean EXIT
+
+# A network for control between this namespace and each stage's, and the wide-area link.
+for i in 0 1; do
+    ip netns add "$tag-$i" || { echo "skipped: cannot make network namespaces"; exit 77; }
+    ip link add "$tag-$i" type veth peer name control netns "$tag-$i"
+    ip addr add "10.199.$i.1/24" dev "$tag-$i"
+    ip link set "$tag-$i" up
+    ip -n "$tag-$i" addr add "10.199.$i.2/24" dev control
+    ip -n "$tag-$i" link set control up
+    ip -n "$tag-$i" link set lo up
+    ip -n "$tag-$i" route add 10.199.0.0/16 via "10.199.$i.1"
+done
+mkfifo "$work/stop" "$work/up"
+"$wan" 80e6 30 "$tag-0" 10.198.0.1 "$tag-1" 10.198.1.1 <"$work/stop" >"$work/up" &
+exec 3>"$work/stop"
+read -r answer <"$work/up" && [ "$answer" = up ] || { echo "skipped: no wide-area link"; exit 77; }
+
+awk 'BEGIN { srand(1); for (i = 0; i < 40000; i++) printf "%s ", substr("the and of to in that his was with for it as had you not be her is on at by which have or from this him but all she they were my are me one their so an said them we who would been will no when there if more out up into do any your what has man could other than our some very time upon about may its only now like little then can made should did us such great before must two these see know over much down after first mr good men own never most old shall day where those came come himself way work life without go make well through being long say might how am too def again back here think every people went same last thought away under take found hand eyes still while place against", 1 + 6 * int(rand() * 100), 6) }' >"$work/text"
+"$strait" tokenizer train --vocab 512 --out "$work/tokenizer.json" "$work/text" 2>/dev/null
+"$strait" tokenize --tokenizer "$work/tokenizer.json" --out "$work/train.bin" "$work/text" 2>/dev/null
+cat >"$work/run.yaml" <<'YAML'
+model: {width: 512, layers: 2, heads: 8, ffn: 512, context: 128}
+data: {train: train.bin, tokenizer: tokenizer.json}
+train: {steps: 5, batch_tokens: 4096, save_every: 0}
+stages: {count: 2, microbatch: 2, schedule: 1f1b-window}
+device: {threads: 1}
+YAML
+
+# speed NAME SETTINGS... - median tokens a second of a run, its first step left out.
+speed() {
+    name=$1
+    shift
+    rm -rf "${work:?}/$name"
+    "$strait" train "$work/run.yaml" --out "$work/$name" "$@" 2>"$work/log" ||
+        { cat "$work/log" >&2; exit 1; }
+    sed -n 's/.*"tokens_per_s":\([0-9.e+]*\).*/\1/p' "$work/$name/metrics.jsonl" | sed 1d |
+        sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+}
+# compare LABEL SETTINGS... - 0: they agree, 1: they do not, 2: the machine is too busy to tell, since
+# the emulated run itself, before and after, differs by more than 3%.
+compare() {
+    label=$1
+    shift
+    links="--set link.emulate.rate=80mbit --set link.emulate.delay=30ms"
+    before=$(speed emulated $links "$@")
+    over_tcp=$(speed real --set "stages.launch=ip netns exec $tag-{stage}" \
+        --set "stages.address=10.198.{stage}.1" --set stages.conductor=10.199.0.1 "$@")
+    after=$(speed emulated $links "$@")
+    awk -v l="$label" -v b="$before" -v a="$after" -v r="$over_tcp" 'BEGIN {
+        ratio = (a + b) / 2 / r; drift = a / b
+        printf "%-14s emulated %.0f and %.0f tok/s, real TCP %.0f tok/s, ratio %.3f\n", l, b, a, r, ratio
+        if (ratio > 0.95 && ratio < 1.05) exit 0
+        exit drift > 0.97 && drift < 1.03 ? 1 : 2 }'
+}
+
+agrees() {
+    verdict=2
+    for attempt in 1 2 3; do
+        verdict=0
+        compare "$@" || verdict=$?
+        [ "$verdict" = 0 ] && return 0
+    done
+    [ "$verdict" = 2 ] && { echo "skipped: this machine is too busy to tell"; exit 77; }
+    exit 1
+}
+agrees uncompressed --set link.codec.variant=fp32
+agrees compressed --set link.codec.name=strait --set link.codec.keep=16 --set link.codec.bits=4
