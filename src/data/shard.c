@@ -132,16 +132,20 @@ static strait_err report_id(const struct strait_shard *shard, int64_t first, int
     return STRAIT_OK;
 }
 
+/* Ids lie below this; a header may claim more than an id can hold. */
+static int64_t limit_of(int64_t vocab) {
+    return vocab > 0 && vocab < INT32_MAX ? vocab : INT32_MAX;
+}
+
 strait_err strait_shard_read(const struct strait_shard *shard, int64_t first, int64_t n,
                              int64_t vocab, int32_t *out) {
-    const int64_t limit = vocab > 0 ? vocab : INT32_MAX;
+    const int64_t limit = limit_of(vocab);
     if (copy_ids(shard, first, n, out) < limit) return STRAIT_OK;
     return report_id(shard, first, n, limit);
 }
 
 strait_err strait_shard_verify(const struct strait_shard *shard, int64_t vocab) {
-    int64_t limit = vocab > 0 ? vocab : shard->vocab;
-    if (limit == 0) limit = INT32_MAX;
+    const int64_t limit = limit_of(vocab > 0 ? vocab : shard->vocab);
     if (copy_ids(shard, 0, shard->n_tokens, NULL) < limit) return STRAIT_OK;
     return report_id(shard, 0, shard->n_tokens, limit);
 }

@@ -110,6 +110,22 @@ static void test_foreign_and_truncated(void **state) {
     CHECK_FAILS(strait_shard_init(&shard, in_folder("absent.bin")), STRAIT_EIO, "absent.bin");
 }
 
+/* A header that claims a vocabulary larger than ids can count lets no id turn negative. */
+static void test_huge_vocabulary_hides_no_id(void **state) {
+    (void)state;
+    static unsigned char data[1024 + 8];
+    const uint32_t words[] = {20240520, 2, 2, 0, 0xfe000000u};
+    const uint32_t ids[] = {1, 0x99000000u};
+    struct strait_shard shard = {0};
+    int32_t read[2];
+    memcpy(data, words, sizeof words); // this test's machine is little-endian, as all we build for
+    memcpy(data + 1024, ids, sizeof ids);
+    CHECK_OK(strait_shard_parse(&shard, data, sizeof data, "huge.bin"));
+    CHECK_OK(strait_shard_read(&shard, 0, 1, shard.vocab, read));
+    CHECK_FAILS(strait_shard_read(&shard, 0, 2, shard.vocab, read), STRAIT_EDATA, "huge.bin");
+    CHECK_FAILS(strait_shard_verify(&shard, 0), STRAIT_EDATA, "huge.bin");
+}
+
 static void test_writer_refuses(void **state) {
     (void)state;
     struct strait_shard_writer *writer = NULL;
@@ -133,6 +149,7 @@ int main(void) {
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_ids_outside_the_vocabulary),
         cmocka_unit_test(test_foreign_and_truncated),
+        cmocka_unit_test(test_huge_vocabulary_hides_no_id),
         cmocka_unit_test(test_writer_refuses),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
