@@ -42,7 +42,7 @@ awk 'BEGIN { srand(1); for (i = 0; i < 40000; i++) printf "%s ", substr("the and
 "$strait" tokenizer train --vocab 512 --out "$work/tokenizer.json" "$work/text" 2>/dev/null
 "$strait" tokenize --tokenizer "$work/tokenizer.json" --out "$work/train.bin" "$work/text" 2>/dev/null
 cat >"$work/run.yaml" <<'YAML'
-model: {width: 512, layers: 2, heads: 8, ffn: 512, context: 128}
+model: {width: 512, layers: 2, heads: 2, ffn: 64, context: 128}
 data: {train: train.bin, tokenizer: tokenizer.json}
 train: {steps: 5, batch_tokens: 4096, save_every: 0}
 stages: {count: 2, microbatch: 2, schedule: 1f1b-window}

@@ -29,7 +29,7 @@ enum {
     N_SMALL = 120,
     SMALL_EVERY_MS = 12, // about a quarter of the rate
     N_PINGS = 15,
-    ATTEMPTS = 3,
+    ATTEMPTS = 6,
     SKIPPED = 77
 };
 
