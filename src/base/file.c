@@ -1,3 +1,4 @@
+#define _DEFAULT_SOURCE 1 // madvise
 #include "base/file.h"
 
 #include "base/alloc.h"
@@ -50,6 +51,15 @@ void strait_file_map_close(strait_file_map *map) {
     if (map->data != NULL)
         (void)munmap((void *)(uintptr_t)map->data, map->bytes); // NOLINT(performance-no-int-to-ptr)
     *map = (strait_file_map){NULL, 0};
+}
+
+void strait_file_map_rest(const strait_file_map *map, const unsigned char *data, size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t first = ((size_t)(data - map->data) + page - 1) / page * page;
+    const size_t last = ((size_t)(data - map->data) + bytes) / page * page;
+    if (map->data == NULL || last <= first) return;
+    void *start = (void *)(uintptr_t)(map->data + first); // NOLINT(performance-no-int-to-ptr)
+    (void)madvise(start, last - first, MADV_DONTNEED);
 }
 
 strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *out_bytes) {

@@ -18,6 +18,9 @@ typedef struct strait_file_map {
 strait_err strait_file_map_open(const char *path, strait_file_map *out);
 void strait_file_map_close(strait_file_map *map); // accepts a zeroed map
 
+/* These bytes of the map are not needed for now: their memory may go, and comes back if read. */
+void strait_file_map_rest(const strait_file_map *map, const unsigned char *data, size_t bytes);
+
 /* The whole file with a zero after its last byte. More than `limit` bytes is refused. */
 strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *out_bytes);
 

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
     MANIFEST_MAX = 16 << 20,
@@ -31,16 +32,13 @@ static int is_plain_name(const char *name) {
 }
 
 static strait_err check_bytes(const char *path, const char *name, int64_t bytes, const char *hash) {
-    strait_file_map map = {NULL, 0};
-    if (strait_file_map_open(path, &map) != STRAIT_OK)
-        return STRAIT_FAIL(STRAIT_EDATA, "%s is missing or cannot be read", name);
+    struct stat info;
     char found[STRAIT_HASH_TEXT];
-    const size_t size = map.bytes;
-    strait_hash_text(map.data, size, found);
-    strait_file_map_close(&map);
-    if ((int64_t)size != bytes)
-        return STRAIT_FAIL(STRAIT_EDATA, "%s has %zu bytes instead of %lld", name, size,
-                           (long long)bytes);
+    if (stat(path, &info) != 0 || strait_hash_file(path, found) != STRAIT_OK)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s is missing or cannot be read", name);
+    if ((int64_t)info.st_size != bytes)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s has %lld bytes instead of %lld", name,
+                           (long long)info.st_size, (long long)bytes);
     if (strcmp(found, hash) != 0)
         return STRAIT_FAIL(STRAIT_EDATA, "%s has changed since it was written (hash %s, not %.40s)",
                            name, found, hash);

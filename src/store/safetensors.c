@@ -283,5 +283,6 @@ strait_err strait_safetensors_read(const struct strait_safetensors *file, const 
                    found);
     }
     if (t->bytes > 0) memcpy(into.data, t->data, t->bytes);
+    if (file->map.data != NULL) strait_file_map_rest(&file->map, t->data, t->bytes);
     return STRAIT_OK;
 }

@@ -20,6 +20,10 @@ within() {
     echo "$name: planned $planned bytes, took $peak"
     [ $((planned * 100)) -ge $((peak * 90)) ] || fail "$name: more than 10% above the plan"
     [ $((planned * 100)) -le $((peak * 110)) ] || fail "$name: more than 10% below the plan"
+    again=$("$HELPER" "$STRAIT" train run.yaml --out "$name" --resume "$@" --set train.steps=3 \
+        2>"$ERR") || fail "$name did not resume"
+    echo "$name: resumed, took $again"
+    [ $((planned * 100)) -ge $((again * 90)) ] || fail "$name: resumed, more than 10% above the plan"
 }
 
 within plain
