@@ -1,8 +1,11 @@
+#define _DEFAULT_SOURCE 1 // _SC_AVPHYS_PAGES
 #include "pipeline/limits.h"
 
 #include "plan/limit.h"
 #include "plan/simulate.h"
 #include "plan/window.h"
+
+#include <unistd.h>
 
 static const double slack = 0.02; // how much slower than with every slot a window may be
 
@@ -36,14 +39,37 @@ static void draw(const strait_recipe *recipe, const strait_worker_times *times, 
         .microbatch_tokens = (double)(recipe->microbatch * recipe->shape.context)};
 }
 
+/* Slots that fit into half of the memory that is free now, shared out among the stages; no fewer
+ * than plain 1F1B needs. */
+static strait_err find_caps(const strait_recipe *recipe, int *caps) {
+    const double available = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < recipe->n_stages; i++) {
+        strait_worker_memory one;
+        strait_worker_memory two;
+        STRAIT_TRY(strait_worker_plan(recipe, i, 1, &one));
+        STRAIT_TRY(strait_worker_plan(recipe, i, 2, &two));
+        const double slot = (double)(two.activations - one.activations);
+        const double fits = 0.5 * available / recipe->n_stages / slot;
+        const int ahead = recipe->n_stages - i;
+        caps[i] = fits < ahead ? ahead : fits > 1e6 ? 1000000 : (int)fits;
+    }
+    return STRAIT_OK;
+}
+
 strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
                                  const strait_worker_times *times, int *windows,
                                  double *tokens_per_s) {
     struct picture picture;
     strait_simulate_result result;
+    int caps[STRAIT_RUN_STAGES];
+    STRAIT_TRY(find_caps(recipe, caps));
     draw(recipe, times, 1.0, (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_FORWARD),
          (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_BACKWARD), &picture);
-    STRAIT_TRY(strait_window_fit(&picture.pipe, recipe->schedule, NULL, slack, windows));
+    /* Fill-drain and plain 1F1B have the windows they have. */
+    const int is_free = recipe->schedule == STRAIT_SCHEDULE_WINDOW ||
+                        recipe->schedule == STRAIT_SCHEDULE_SPLIT;
+    STRAIT_TRY(
+        strait_window_fit(&picture.pipe, recipe->schedule, is_free ? caps : NULL, slack, windows));
     for (int i = 0; wanted > 0 && i < recipe->n_stages; i++) {
         const int most = recipe->schedule == STRAIT_SCHEDULE_FILL ? windows[i] : wanted;
         windows[i] = most < recipe->n_microbatches ? most : (int)recipe->n_microbatches;
