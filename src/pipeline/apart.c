@@ -115,15 +115,18 @@ static strait_err open_stages(struct strait_crew *crew) {
     struct apart *a = crew->state;
     static _Thread_local strait_order order;
     strait_worker_times times[STRAIT_RUN_STAGES];
+    double delays[STRAIT_RUN_STAGES];
     order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = 1};
     STRAIT_TRY(strait_apart_order_all(crew, &order));
     (void)snprintf(crew->device, sizeof crew->device, "%d x %.48s", crew->recipe.n_stages,
                    a->replies[0].text);
     order.kind = STRAIT_ORDER_REHEARSE;
     STRAIT_TRY(strait_apart_order_all(crew, &order));
-    for (int i = 0; i < crew->recipe.n_stages; i++)
+    for (int i = 0; i < crew->recipe.n_stages; i++) {
         times[i] = a->replies[i].times;
-    STRAIT_TRY(strait_limits_windows(&crew->recipe, (int)crew->run.stages.window, times,
+        delays[i] = a->replies[i].delay;
+    }
+    STRAIT_TRY(strait_limits_windows(&crew->recipe, (int)crew->run.stages.window, times, delays,
                                      crew->windows, &crew->planned_tokens_per_s));
     for (int i = 0; i < crew->recipe.n_stages; i++) {
         order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = crew->windows[i]};

@@ -57,14 +57,16 @@ static strait_err find_caps(const strait_recipe *recipe, int *caps) {
 }
 
 strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
-                                 const strait_worker_times *times, int *windows,
-                                 double *tokens_per_s) {
+                                 const strait_worker_times *times, const double *delays,
+                                 int *windows, double *tokens_per_s) {
     struct picture picture;
     strait_simulate_result result;
     int caps[STRAIT_RUN_STAGES];
     STRAIT_TRY(find_caps(recipe, caps));
     draw(recipe, times, 1.0, (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_FORWARD),
          (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_BACKWARD), &picture);
+    for (int i = 0; i + 1 < recipe->n_stages; i++)
+        if (delays[i] > 0.0) picture.links[i].delay_s = delays[i];
     /* Fill-drain and plain 1F1B have the windows they have. */
     const int is_free = recipe->schedule == STRAIT_SCHEDULE_WINDOW ||
                         recipe->schedule == STRAIT_SCHEDULE_SPLIT;

@@ -4,11 +4,12 @@
 #include "pipeline/recipe.h"
 #include "pipeline/worker.h"
 
-/* Slots of each stage, from the times of one microbatch and the links' delays, and the tokens a
- * second that a simulation expects of them. `wanted` sets the first stage's instead; 0: choose. */
+/* Slots of each stage, from the times of one microbatch and the links' measured delays (0: unknown,
+ * as the run file has it), and the tokens a second that a simulation expects of them. `wanted` sets
+ * them instead; 0: choose. */
 strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
-                                 const strait_worker_times *times, int *windows,
-                                 double *tokens_per_s);
+                                 const strait_worker_times *times, const double *delays,
+                                 int *windows, double *tokens_per_s);
 
 /* What held a step up: "compute", "bubble", "serialisation", "propagation" or "codec". Times and
  * bytes are of the whole step. */

@@ -6,7 +6,7 @@
 
 enum {
     ORDER_FIXED = 1 + 8 + 4 + 4 + STRAIT_FINGERPRINT_BYTES + 2 + 4,
-    REPLY_FIXED = 1 + 2 + 9 * 8 + 2 * 8 + 2 + 4,
+    REPLY_FIXED = 1 + 2 + 10 * 8 + 2 * 8 + 2 + 4,
     SEND_MS = 60000
 };
 
@@ -142,6 +142,7 @@ strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_re
     put_times(&w, &reply->times);
     put_real(&w, reply->residual);
     put_real(&w, reply->spoiled);
+    put_real(&w, reply->delay);
     strait_writer_uint(&w, reply->forward_bytes, 8);
     strait_writer_uint(&w, reply->backward_bytes, 8);
     put_text(&w, reply->text);
@@ -158,6 +159,7 @@ strait_err strait_reply_unpack(const struct strait_msg *msg, float *values, int 
     out->times = get_times(&r);
     out->residual = get_real(&r);
     out->spoiled = get_real(&r);
+    out->delay = get_real(&r);
     out->forward_bytes = strait_reader_uint(&r, 8);
     out->backward_bytes = strait_reader_uint(&r, 8);
     get_text(&r, out->text, sizeof out->text);

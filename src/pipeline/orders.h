@@ -47,6 +47,7 @@ typedef struct strait_reply {
     uint64_t forward_bytes, backward_bytes; // sent over sockets since the last reply
     double residual;                        // what the head's codec lost, as a share
     double spoiled;                         // values that were no finite numbers, either side
+    double delay;                           // seconds to the stage behind, measured; 0: unknown
     char text[512];                         // words of an error, or the device's name
     int n_values;
     const float *values; // sums of squares, or a basis; borrowed as above

@@ -9,11 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     MEET_MS = 30000,
     LEAVE_MS = 3000, // for the conductor to hear our last reply and hang up
+    RTT_MS = 2000,   // for a first round trip
+    RTT_LOOK_MS = 10,
     REHEARSALS = 3
 };
 
@@ -237,6 +240,18 @@ static strait_err read_codec(struct server *s, struct strait_boundary *boundary,
     return STRAIT_OK;
 }
 
+/* Half a round trip to the stage behind, as soon as one was made. */
+static double delay_behind(struct server *s) {
+    strait_link_stats stats = {0};
+    for (int waited = 0; s->behind >= 0 && waited < RTT_MS; waited += RTT_LOOK_MS) {
+        if (strait_mesh_stats(s->mesh, s->behind, &stats) == STRAIT_OK && stats.rtt_min_s > 0.0)
+            break;
+        const struct timespec nap = {.tv_nsec = RTT_LOOK_MS * 1000000};
+        (void)nanosleep(&nap, NULL);
+    }
+    return 0.5 * stats.rtt_min_s;
+}
+
 static strait_err compute(struct server *s, const strait_order *order, strait_reply *reply) {
     STRAIT_TRY(strait_worker_gradients(s->worker, order->step, &reply->loss_sum));
     reply->times = s->worker->times;
@@ -255,7 +270,9 @@ static strait_err obey(struct server *s, const strait_order *order, strait_reply
         STRAIT_TRY(open_worker(s, order->number));
         (void)snprintf(reply->text, sizeof reply->text, "%s", strait_worker_device(s->worker));
         return STRAIT_OK;
-    case STRAIT_ORDER_REHEARSE: return strait_worker_rehearse(s->worker, REHEARSALS, &reply->times);
+    case STRAIT_ORDER_REHEARSE:
+        reply->delay = delay_behind(s);
+        return strait_worker_rehearse(s->worker, REHEARSALS, &reply->times);
     case STRAIT_ORDER_LOAD: return load(s, order->text);
     case STRAIT_ORDER_GRADIENTS: return compute(s, order, reply);
     case STRAIT_ORDER_UPDATE: return strait_worker_update(s->worker, order->step, order->factor);

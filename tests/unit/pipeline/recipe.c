@@ -116,21 +116,26 @@ static void equal_times(strait_worker_times times[8]) {
 static void far_stages_ask_for_more_in_flight(void **state) {
     (void)state;
     strait_worker_times times[8];
+    const double unknown[4] = {0.0};
+    const double measured[4] = {5e-3, 5e-3, 5e-3, 0.0};
     int near[4];
     int far[4];
+    int found[4];
     double fast = 0.0;
     double slow = 0.0;
     equal_times(times);
     CHECK_OK(make("stages.count=4", "stages.schedule=1f1b-window", "stages.microbatch=1"));
-    CHECK_OK(strait_limits_windows(&recipe, 0, times, near, &fast));
+    CHECK_OK(strait_limits_windows(&recipe, 0, times, unknown, near, &fast));
+    CHECK_OK(strait_limits_windows(&recipe, 0, times, measured, found, &slow));
     recipe.emulate.delay_ns = 5000000;
-    CHECK_OK(strait_limits_windows(&recipe, 0, times, far, &slow));
+    CHECK_OK(strait_limits_windows(&recipe, 0, times, unknown, far, &slow));
     assert_true(far[0] > near[0] && near[0] >= near[3]);
+    assert_memory_equal(far, found, sizeof far); // measured or told, a delay is a delay
     assert_true(slow < fast && slow > 0.0);
-    CHECK_OK(strait_limits_windows(&recipe, 3, times, far, &slow));
+    CHECK_OK(strait_limits_windows(&recipe, 3, times, unknown, far, &slow));
     for (int i = 0; i < 4; i++)
         assert_int_equal(far[i], 3);
-    CHECK_OK(strait_limits_windows(&recipe, 1000, times, far, &slow));
+    CHECK_OK(strait_limits_windows(&recipe, 1000, times, unknown, far, &slow));
     assert_int_equal(far[0], 32); // no more than there are
 }
 
