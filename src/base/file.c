@@ -1,4 +1,3 @@
-#define _DEFAULT_SOURCE 1 // madvise
 #include "base/file.h"
 
 #include "base/alloc.h"

@@ -47,6 +47,7 @@ strait_err strait_attention_forward(const strait_work *work, const strait_attent
     return strait_layer_write(work, branch, acts->mixed, layer->out->value);
 }
 
+// NOLINTNEXTLINE(readability-function-size): eight things meet here, none of them twice
 strait_err strait_attention_back(const strait_work *work, const strait_attention *layer,
                                  const strait_attention_acts *acts,
                                  const strait_attention_grads *grads,

@@ -42,6 +42,7 @@ static strait_err loss_of_chunk(const strait_work *work, const strait_head *head
     return strait_layer_linear_weight(work, head->out->grad, logits, normed);
 }
 
+// NOLINTNEXTLINE(readability-function-size): eight things meet here, none of them twice
 strait_err strait_head_loss(const strait_work *work, const strait_head *head,
                             const strait_head_room *room, strait_tensor x, strait_tensor delta,
                             strait_tensor targets, float scale, strait_tensor d) {

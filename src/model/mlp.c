@@ -29,6 +29,7 @@ strait_err strait_mlp_forward(const strait_work *work, const strait_mlp *layer,
     return strait_layer_write(work, branch, acts->hidden, layer->down->value);
 }
 
+// NOLINTNEXTLINE(readability-function-size): eight things meet here, none of them twice
 strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
                            const strait_mlp_acts *acts, const strait_mlp_grads *grads,
                            const strait_mlp_scratch *scratch, strait_tensor x, strait_tensor d,

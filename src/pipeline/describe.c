@@ -22,9 +22,9 @@ typedef struct field {
 } field;
 
 #define SHAPE(k, name, member) \
-    { .key = name, .offset = offsetof(strait_recipe, shape.member), .kind = k, .is_shape = 1 }
+    { .key = (name), .offset = offsetof(strait_recipe, shape.member), .kind = (k), .is_shape = 1 }
 #define CODEC(k, name, member) \
-    { .key = name, .offset = offsetof(strait_recipe, codec.member), .kind = k }
+    { .key = (name), .offset = offsetof(strait_recipe, codec.member), .kind = (k) }
 
 /* By the names a run file gives them. */
 static const field fields[] = {

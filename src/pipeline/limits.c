@@ -1,4 +1,3 @@
-#define _DEFAULT_SOURCE 1 // _SC_AVPHYS_PAGES
 #include "pipeline/limits.h"
 
 #include "plan/limit.h"

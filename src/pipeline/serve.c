@@ -246,7 +246,7 @@ static double delay_behind(struct server *s) {
     for (int waited = 0; s->behind >= 0 && waited < RTT_MS; waited += RTT_LOOK_MS) {
         if (strait_mesh_stats(s->mesh, s->behind, &stats) == STRAIT_OK && stats.rtt_min_s > 0.0)
             break;
-        const struct timespec nap = {.tv_nsec = RTT_LOOK_MS * 1000000};
+        const struct timespec nap = {.tv_nsec = RTT_LOOK_MS * 1000000L};
         (void)nanosleep(&nap, NULL);
     }
     return 0.5 * stats.rtt_min_s;
