@@ -20,6 +20,7 @@ strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend *
     be->ordinal = spec.ordinal;
     be->n_threads = spec.n_threads;
     be->is_reference = spec.is_reference;
+    be->precision = spec.precision;
     strait_err err;
     STRAIT_TRY_GOTO(err, fail, strait_alloc(1, ops->state_size, "backend state", &be->state));
     STRAIT_TRY_GOTO(err, fail, ops->init(be));

@@ -19,7 +19,10 @@ struct strait_backend {
     int ordinal;      // which device of its kind
     int n_threads;    // cpu: threads to use, 0 for one a core
     int is_reference; // cpu: keep the plain loops that define each kernel
-    void *state;      // ops->state_size bytes, zeroed before init
+    /* Of activations. STRAIT_BF16 only where the device computes in it (init refuses otherwise);
+     * then products of f32 matrices may round their factors to tf32. */
+    strait_dtype precision;
+    void *state; // ops->state_size bytes, zeroed before init
 };
 
 /* An ordered queue of work on one device. Work on two streams meets only through order(). */
@@ -65,6 +68,7 @@ typedef struct strait_backend_spec {
     int ordinal;
     int n_threads;
     int is_reference; // cpu: keep the plain loops that define each kernel
+    strait_dtype precision;
 } strait_backend_spec;
 
 strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend **out);

@@ -9,7 +9,13 @@
  * held to them by tests/contract/backend.c.
  *
  * N tokens, D width, F hidden width, V vocabulary, H heads, P width of one head. Tokens of a
- * sequence are consecutive rows. */
+ * sequence are consecutive rows.
+ *
+ * Types. Activations and their gradients (the stream, qkv, hidden, logits) are f32, or, on a
+ * backend opened for it, bf16: in one call all of one type, with sums kept in f32 inside. Always
+ * f32: gains, rstd, lse, cosines, losses, statistics, gradients of weights, all that an optimizer
+ * touches, and the x of compression. matmul takes a and b of one type and makes either; cast and
+ * embed turn any of the two into any. */
 #pragma once
 
 #include "base/error.h"
@@ -37,7 +43,8 @@ typedef struct strait_matmul_how {
 
 typedef struct strait_adamw_how {
     float rate, beta1, beta2, epsilon, decay;
-    int64_t step; // from 1, for bias correction
+    int64_t step;       // from 1, for bias correction
+    strait_tensor copy; // bf16, optional: gets the new weight, rounded
 } strait_adamw_how;
 
 typedef struct strait_loss_how {

@@ -36,6 +36,9 @@ static strait_err init(struct strait_backend *be) {
     struct strait_cpu *cpu = state_of(be);
     if (be->ordinal != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu:%d: there is only cpu:0", be->ordinal);
+    if (be->precision != STRAIT_F32)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu computes in fp32 only: set "
+                                           "device.precision to fp32 or auto");
     STRAIT_TRY(strait_pool_open(be->n_threads, &cpu->pool));
     be->n_threads = strait_pool_threads(cpu->pool);
     take_reference(&cpu->kernels);
