@@ -1,4 +1,4 @@
-# rooms.cmake - the three helpers that keep every CMakeLists.txt to a list of names.
+# rooms.cmake - the helpers that keep every CMakeLists.txt to a list of names.
 
 add_library(strait_flags INTERFACE)
 target_compile_definitions(strait_flags INTERFACE _XOPEN_SOURCE=700)
@@ -17,6 +17,30 @@ if(STRAIT_COVERAGE)
     target_link_options(strait_flags INTERFACE --coverage)
 endif()
 
+# strait_package(TARGET NAME): links a pkg-config package. With STRAIT_STATIC all of it is linked in,
+# but for what comes with libc and so is on every Linux.
+function(strait_package target name)
+    if(NOT STRAIT_STATIC)
+        pkg_check_modules(${name} REQUIRED IMPORTED_TARGET ${name})
+        target_link_libraries(${target} PUBLIC PkgConfig::${name})
+        return()
+    endif()
+    set(package ${name})
+    if(name STREQUAL libuv)
+        set(package libuv-static)
+    endif()
+    pkg_check_modules(${package} REQUIRED ${package})
+    target_include_directories(${target} SYSTEM PUBLIC ${${package}_STATIC_INCLUDE_DIRS})
+    foreach(library ${${package}_STATIC_LIBRARIES})
+        if(NOT library MATCHES "^(pthread|dl|rt|m)$")
+            find_library(STRAIT_ARCHIVE_${library} lib${library}.a
+                HINTS ${${package}_STATIC_LIBRARY_DIRS} REQUIRED)
+            set(library ${STRAIT_ARCHIVE_${library}})
+        endif()
+        target_link_libraries(${target} PUBLIC ${library})
+    endforeach()
+endfunction()
+
 # strait_room(NAME SOURCES a.c b.c DEPENDS lower rooms PACKAGES pkg-config names)
 function(strait_room name)
     cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
@@ -28,8 +52,7 @@ function(strait_room name)
         target_link_libraries(strait_${name} PUBLIC strait_${room})
     endforeach()
     foreach(package ${arg_PACKAGES})
-        pkg_check_modules(${package} REQUIRED IMPORTED_TARGET ${package})
-        target_link_libraries(strait_${name} PUBLIC PkgConfig::${package})
+        strait_package(strait_${name} ${package})
     endforeach()
 endfunction()
 
