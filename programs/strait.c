@@ -48,6 +48,7 @@ static int exit_code(strait_err err) {
     case STRAIT_EAGAIN:
     case STRAIT_ETIMEDOUT:
     case STRAIT_ECLOSED:
+    case STRAIT_EDEPOSED:
     case STRAIT_EPROTO: return 4;
     case STRAIT_EDEVICE:
     case STRAIT_ENOMEM: return 5;

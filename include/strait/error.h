@@ -9,22 +9,23 @@ extern "C" {
 #endif
 
 /* Name, value, scope, text. Values are stable: they appear in logs and on the wire. */
-#define STRAIT_ERR_MAP(X)                                       \
-    X(OK, 0, NONE, "success")                                   \
-    X(EAGAIN, 1, RETRY, "not ready, try again")                 \
-    X(ETIMEDOUT, 2, RETRY, "deadline passed")                   \
-    X(EINTERRUPTED, 3, RETRY, "interrupted")                    \
-    X(EINVAL, 10, CALLER, "invalid argument")                   \
-    X(ENOTSUP, 11, CALLER, "not supported")                     \
-    X(ECONFIG, 12, CALLER, "run file or command line is wrong") \
-    X(ECLOSED, 20, LINK, "peer closed the link")                \
-    X(EPROTO, 21, LINK, "peer broke the protocol")              \
-    X(EAUTH, 22, LINK, "peer failed authentication")            \
-    X(ENONFINITE, 30, STEP, "loss or gradient is not finite")   \
-    X(EDEVICE, 40, PROCESS, "device failed")                    \
-    X(ENOMEM, 41, PROCESS, "out of memory")                     \
-    X(EIO, 42, PROCESS, "reading or writing a file failed")     \
-    X(EDATA, 43, PROCESS, "data or checkpoint is not what it should be")
+#define STRAIT_ERR_MAP(X)                                                \
+    X(OK, 0, NONE, "success")                                            \
+    X(EAGAIN, 1, RETRY, "not ready, try again")                          \
+    X(ETIMEDOUT, 2, RETRY, "deadline passed")                            \
+    X(EINTERRUPTED, 3, RETRY, "interrupted")                             \
+    X(EINVAL, 10, CALLER, "invalid argument")                            \
+    X(ENOTSUP, 11, CALLER, "not supported")                              \
+    X(ECONFIG, 12, CALLER, "run file or command line is wrong")          \
+    X(ECLOSED, 20, LINK, "peer closed the link")                         \
+    X(EPROTO, 21, LINK, "peer broke the protocol")                       \
+    X(EAUTH, 22, LINK, "peer failed authentication")                     \
+    X(ENONFINITE, 30, STEP, "loss or gradient is not finite")            \
+    X(EDEVICE, 40, PROCESS, "device failed")                             \
+    X(ENOMEM, 41, PROCESS, "out of memory")                              \
+    X(EIO, 42, PROCESS, "reading or writing a file failed")              \
+    X(EDATA, 43, PROCESS, "data or checkpoint is not what it should be") \
+    X(EDEPOSED, 44, PROCESS, "another coordinator has taken over")
 
 typedef enum strait_err {
 #define X(name, value, scope, text) STRAIT_##name = (value),

@@ -1,0 +1,17 @@
+/* record_hub.h - the memory store: records of one process meet in a hub, in time a test moves.
+ *
+ * Facts live as long as the hub. A hub is used by one thread at a time. */
+#pragma once
+
+#include "swarm/record.h"
+
+/* Time starts at 0 and stands still. */
+strait_err strait_record_hub_open(struct strait_record_hub **out);
+void strait_record_hub_close(struct strait_record_hub **hub); // accepts NULL; after its records
+
+/* Lets time pass: leases run out. */
+void strait_record_hub_pass(struct strait_record_hub *hub, int64_t ms);
+
+/* From now on every call of its records fails with this, as a lost cluster or a full disk would;
+ * STRAIT_OK ends it. With `is_late`, commits happen and are then reported as failed. */
+void strait_record_hub_break(struct strait_record_hub *hub, strait_err err, int is_late);
