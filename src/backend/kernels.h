@@ -134,6 +134,11 @@ struct strait_kernels {
     strait_err (*relu2)(struct strait_stream *s, strait_tensor y, strait_tensor x);
     strait_err (*relu2_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                              strait_tensor x);
+    /* y = max(x, 0); y may be x */
+    strait_err (*relu)(struct strait_stream *s, strait_tensor y, strait_tensor x);
+    /* x is what relu saw or, which says the same, what it made; 0 at 0. d_x may be d_y. */
+    strait_err (*relu_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                            strait_tensor x);
 
     /* loss [N x 1] = -log softmax(cap(logits))[target]; 0 where the target is negative. With
      * how.scale, the logits become their own gradient times how.scale, in place. */

@@ -150,6 +150,11 @@ static void forward_relu2(struct rig *rig, void *arg) {
     CHECK_OK(rig->k->relu2(&rig->stream, c->y, c->x));
 }
 
+static void forward_relu(struct rig *rig, void *arg) {
+    const struct mlp_call *c = arg;
+    CHECK_OK(rig->k->relu(&rig->stream, c->y, c->x));
+}
+
 static void nonlinearities(void **state) {
     (void)state;
     static const int64_t shapes[][2] = {{1, 1}, {3, 7}, {17, 31}};
@@ -172,6 +177,10 @@ static void nonlinearities(void **state) {
         g.forward = forward_relu2;
         CHECK_OK(rig->k->relu2_back(&rig->stream, d_x, g.d_outputs[0], c.x));
         check_gradient(&g, c.x, d_x, "relu2");
+
+        g.forward = forward_relu;
+        CHECK_OK(rig->k->relu_back(&rig->stream, d_x, g.d_outputs[0], c.x));
+        check_gradient(&g, c.x, d_x, "relu");
     }
 }
 

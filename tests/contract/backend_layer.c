@@ -124,10 +124,24 @@ static void run_relu2(struct rig *rig, shape s) {
     rig_keep(rig, d_x);
 }
 
+/* In place, and from what was made as well as from what was seen. */
+static void run_relu(struct rig *rig, shape s) {
+    const strait_tensor x = rig_input(rig, s.rows, s.cols, 1),
+                        d_y = rig_input(rig, s.rows, s.cols, 2);
+    const strait_tensor d_x = rig_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->relu_back(&rig->stream, d_x, d_y, x));
+    rig_keep(rig, d_x);
+    CHECK_OK(rig->k->relu(&rig->stream, x, x));
+    rig_keep(rig, x);
+    CHECK_OK(rig->k->relu_back(&rig->stream, d_y, d_y, x));
+    rig_keep(rig, d_y);
+}
+
 static void nonlinearities(void **state) {
     (void)state;
     over_shapes(run_swiglu, 1, 2e-6);
     over_shapes(run_relu2, 1, 1e-6);
+    over_shapes(run_relu, 1, 0);
 }
 
 /* Gates far out: silu is the gate itself or nothing, never NaN. Then what is not finite. */

@@ -1,4 +1,4 @@
-/* ref_mlp.c - the nonlinearities: gated silu, squared relu. */
+/* ref_mlp.c - the nonlinearities: gated silu, relu, squared relu. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -59,9 +59,30 @@ static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_
     return STRAIT_OK;
 }
 
+static strait_err relu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    (void)s;
+    assert(strait_cpu_same_shape(y, x));
+    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
+        const float v = strait_cpu_f32(x)[i];
+        strait_cpu_f32(y)[i] = v < 0 ? 0 : v;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err relu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                            strait_tensor x) {
+    (void)s;
+    assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
+    for (int64_t i = 0; i < strait_cpu_count(x); i++)
+        strait_cpu_f32(d_x)[i] = strait_cpu_f32(x)[i] <= 0 ? 0 : strait_cpu_f32(d_y)[i];
+    return STRAIT_OK;
+}
+
 void strait_ref_mlp(struct strait_kernels *k) {
     k->swiglu = swiglu;
     k->swiglu_back = swiglu_back;
     k->relu2 = relu2;
     k->relu2_back = relu2_back;
+    k->relu = relu;
+    k->relu_back = relu_back;
 }

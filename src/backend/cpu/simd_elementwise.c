@@ -126,14 +126,46 @@ static void relu2_back_task(void *arg, int task) {
         d_x[i] = x[i] < 0 ? 0 : 2 * x[i] * d_y[i];
 }
 
-static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
-                             strait_tensor x) {
+static strait_err run_back(const struct strait_stream *s, strait_pool_task task, strait_tensor d_x,
+                           strait_tensor d_y, strait_tensor x) {
     assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
-    return run_flat(s, relu2_back_task,
+    return run_flat(s, task,
                     (struct flat){.y = strait_cpu_f32(d_x),
                                   .a = strait_cpu_f32(x),
                                   .b = strait_cpu_f32(d_y),
                                   .n = strait_cpu_count(x)});
+}
+
+static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                             strait_tensor x) {
+    return run_back(s, relu2_back_task, d_x, d_y, x);
+}
+
+static void relu_task(void *arg, int task) {
+    const struct flat *f = arg;
+    const span run = span_of(f, task);
+    const float *x = f->a;
+    float *y = f->y;
+    for (int64_t i = run.first; i < run.end; i++)
+        y[i] = x[i] < 0 ? 0 : x[i];
+}
+
+static strait_err relu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    return run_with_number(s, relu_task, y, x, 0);
+}
+
+static void relu_back_task(void *arg, int task) {
+    const struct flat *f = arg;
+    const span run = span_of(f, task);
+    const float *x = f->a, *d_y = f->b;
+    float *d_x = f->y;
+    for (int64_t i = run.first; i < run.end; i++)
+        d_x[i] = x[i] <= 0 ? 0 : d_y[i];
+}
+
+static strait_err relu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                            strait_tensor x) {
+    return run_back(s, relu_back_task, d_x, d_y, x);
 }
 
 /* Partial sums of squares: a few runs whose number follows from the length alone. */
@@ -184,4 +216,6 @@ void SIMD(elementwise)(struct strait_kernels *k) {
     k->normalise = normalise;
     k->relu2 = relu2;
     k->relu2_back = relu2_back;
+    k->relu = relu;
+    k->relu_back = relu_back;
 }
