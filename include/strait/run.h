@@ -83,6 +83,12 @@ typedef struct strait_run_counts {
 
 /* Loaded runs are resolved: what the file may give as 0 for "derive it" has its value here, except
  * where noted. */
+typedef enum strait_run_precision {
+    STRAIT_RUN_PRECISION_AUTO, // bf16 on a gpu, fp32 on a cpu
+    STRAIT_RUN_FP32,
+    STRAIT_RUN_BF16,
+} strait_run_precision;
+
 typedef struct strait_run {
     char name[STRAIT_RUN_NAME];
     struct {
@@ -162,6 +168,7 @@ typedef struct strait_run {
         char kind[STRAIT_RUN_NAME];
         int64_t ordinal;
         int64_t threads; // 0: one for each core
+        strait_run_precision precision;
     } device;
 } strait_run;
 

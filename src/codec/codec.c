@@ -86,6 +86,16 @@ uint64_t strait_codec_fingerprint(const strait_codec_spec *spec) {
     return strait_rng_stream(text);
 }
 
+/* Codecs compute in f32, whatever the stream is made of. */
+static strait_err plan_wide(struct strait_codec *c) {
+    const strait_codec_spec *spec = &c->spec;
+    STRAIT_TRY(
+        strait_slab_add(&c->slab, STRAIT_F32, spec->rows, strait_codec_width(spec), &c->wide));
+    if ((strait_codec_traits(spec) & STRAIT_CODEC_INPUT) == 0 || c->half != STRAIT_HEAD)
+        return STRAIT_OK;
+    return strait_slab_add(&c->slab, STRAIT_F32, spec->rows, spec->cols, &c->wide_input);
+}
+
 /* Everything up to the first tensor: checked, and every tensor planned. */
 static strait_err plan(const strait_codec_spec *spec, strait_half half, struct strait_backend *be,
                        struct strait_codec **out) {
@@ -98,6 +108,7 @@ static strait_err plan(const strait_codec_spec *spec, strait_half half, struct s
     strait_err err = STRAIT_OK;
     if (ops->state_size > 0) err = strait_alloc(1, ops->state_size, "codec", &c->state);
     if (err == STRAIT_OK) err = ops->plan(c);
+    if (err == STRAIT_OK && checked.precision != STRAIT_F32) err = plan_wide(c);
     if (err != STRAIT_OK) {
         strait_codec_close(&c);
         return err;

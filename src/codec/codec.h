@@ -85,6 +85,7 @@ typedef struct strait_codec_spec {
     int boundary;            // which one, from 0
     int n_boundaries;        // in the run
     int n_slots;             // most microbatches in flight at once
+    strait_dtype precision;  // of the stream: bf16 becomes f32 before it is packed, and back
     int can_defer;           // param_grads may come after the gradient crossing of another slot
     uint64_t seed;           // of the run: both halves draw the same numbers
 } strait_codec_spec;
@@ -139,7 +140,8 @@ struct strait_codec {
     strait_codec_state states[STRAIT_CODEC_STATES];
     int n_states;
     struct strait_meter meter;
-    void *state; // ops->state_size bytes, zeroed before plan
+    strait_tensor wide, wide_input; // f32, where the stream is bf16
+    void *state;                    // ops->state_size bytes, zeroed before plan
 };
 
 /* Packing reads `x` and fills `wire`; unpacking reads `wire` and fills `x`. */

@@ -11,11 +11,12 @@ static strait_err check(const struct strait_codec *c, strait_half half, const st
         return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: slot %d of %d", spec->boundary, at->slot,
                            spec->n_slots);
     const int64_t cols = strait_codec_width(spec);
-    if (x.rows != spec->rows || x.cols != cols || x.dtype != STRAIT_F32)
-        return STRAIT_FAIL(STRAIT_EINVAL,
-                           "boundary %d: tensor is %lld x %lld, codec %s takes f32 %lld x %lld",
-                           spec->boundary, (long long)x.rows, (long long)x.cols, spec->name,
-                           (long long)spec->rows, (long long)cols);
+    if (x.rows != spec->rows || x.cols != cols || x.dtype != spec->precision)
+        return STRAIT_FAIL(
+            STRAIT_EINVAL,
+            "boundary %d: tensor is %lld x %lld, codec %s takes %lld x %lld of the stream's type",
+            spec->boundary, (long long)x.rows, (long long)x.cols, spec->name, (long long)spec->rows,
+            (long long)cols);
     const unsigned traits = strait_codec_traits(spec);
     if (traits & STRAIT_CODEC_TOKENS && (at->tokens.data == NULL || at->tokens.rows != spec->rows))
         return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: codec %s needs the token ids",
@@ -34,6 +35,26 @@ static strait_err check_wire(const struct strait_codec *c, strait_direction dire
     return STRAIT_OK;
 }
 
+static strait_err cast(const struct strait_codec *c, const strait_crossing *at, strait_tensor y,
+                       strait_tensor x) {
+    return c->backend->kernels->cast(at->stream, y, x);
+}
+
+/* x as the codec reads it, and where the codec may write what x will get. */
+static strait_err widen(struct strait_codec *c, const strait_crossing *at, strait_tensor *x) {
+    if (x->dtype == STRAIT_F32) return STRAIT_OK;
+    STRAIT_TRY(cast(c, at, c->wide, *x));
+    *x = c->wide;
+    return STRAIT_OK;
+}
+
+static strait_err unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                         strait_tensor wire, strait_codec_unpack_fn with) {
+    if (x.dtype == STRAIT_F32) return with(c, at, x, wire);
+    STRAIT_TRY(with(c, at, c->wide, wire));
+    return cast(c, at, x, c->wide);
+}
+
 strait_err strait_codec_act_pack(struct strait_codec *c, const strait_crossing *at,
                                  strait_tensor wire, strait_tensor x) {
     STRAIT_TRY(check(c, STRAIT_HEAD, at, x));
@@ -42,20 +63,27 @@ strait_err strait_codec_act_pack(struct strait_codec *c, const strait_crossing *
         (at->input.rows != x.rows || at->input.cols != x.cols || at->input.data == NULL))
         return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: codec %s needs the input of the stage",
                            c->spec.boundary, c->spec.name);
-    return c->ops->act_pack(c, at, wire, x);
+    strait_crossing wide = *at;
+    if (c->wide_input.data != NULL) {
+        STRAIT_TRY(cast(c, at, c->wide_input, at->input));
+        wide.input = c->wide_input;
+    }
+    STRAIT_TRY(widen(c, at, &x));
+    return c->ops->act_pack(c, &wide, wire, x);
 }
 
 strait_err strait_codec_act_unpack(struct strait_codec *c, const strait_crossing *at,
                                    strait_tensor y, strait_tensor wire) {
     STRAIT_TRY(check(c, STRAIT_TAIL, at, y));
     STRAIT_TRY(check_wire(c, STRAIT_FORWARD, &wire));
-    return c->ops->act_unpack(c, at, y, wire);
+    return unpack(c, at, y, wire, c->ops->act_unpack);
 }
 
 strait_err strait_codec_grad_pack(struct strait_codec *c, const strait_crossing *at,
                                   strait_tensor wire, strait_tensor d_y) {
     STRAIT_TRY(check(c, STRAIT_TAIL, at, d_y));
     STRAIT_TRY(check_wire(c, STRAIT_BACKWARD, &wire));
+    STRAIT_TRY(widen(c, at, &d_y));
     return (c->ops->grad_pack != NULL ? c->ops->grad_pack : c->ops->act_pack)(c, at, wire, d_y);
 }
 
@@ -63,15 +91,18 @@ strait_err strait_codec_grad_unpack(struct strait_codec *c, const strait_crossin
                                     strait_tensor d_x, strait_tensor wire) {
     STRAIT_TRY(check(c, STRAIT_HEAD, at, d_x));
     STRAIT_TRY(check_wire(c, STRAIT_BACKWARD, &wire));
-    return (c->ops->grad_unpack != NULL ? c->ops->grad_unpack : c->ops->act_unpack)(c, at, d_x,
-                                                                                    wire);
+    return unpack(c, at, d_x, wire,
+                  c->ops->grad_unpack != NULL ? c->ops->grad_unpack : c->ops->act_unpack);
 }
 
 strait_err strait_codec_input_grad(struct strait_codec *c, const strait_crossing *at,
                                    strait_tensor d_x) {
     if (c->ops->input_grad == NULL) return STRAIT_OK;
     STRAIT_TRY(check(c, STRAIT_HEAD, at, d_x));
-    return c->ops->input_grad(c, at, d_x);
+    const strait_tensor narrow = d_x;
+    STRAIT_TRY(widen(c, at, &d_x));
+    STRAIT_TRY(c->ops->input_grad(c, at, d_x));
+    return narrow.data != d_x.data ? cast(c, at, narrow, d_x) : STRAIT_OK;
 }
 
 strait_err strait_codec_param_grads(struct strait_codec *c, const strait_crossing *at) {

@@ -3,20 +3,20 @@
 strait_err strait_attention_plan_acts(const strait_shape *shape, int64_t n,
                                       struct strait_slab *slab, strait_attention_acts *out) {
     const int64_t qkv = strait_shape_qkv(shape);
-    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->normed));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->normed));
     STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->rstd));
-    STRAIT_TRY(strait_layer_plan(slab, n, qkv, &out->qkv));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->qkv));
     STRAIT_TRY(strait_layer_plan(slab, n, shape->heads, &out->lse));
-    STRAIT_TRY(strait_layer_plan(slab, n, strait_shape_mixed(shape), &out->mixed));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, strait_shape_mixed(shape), &out->mixed));
     if (!shape->has_qk_norm) return STRAIT_OK;
-    STRAIT_TRY(strait_layer_plan(slab, n, qkv, &out->raw));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->raw));
     return strait_layer_plan(slab, n, shape->heads + shape->kv_heads, &out->head_rstd);
 }
 
 static strait_tensor joined_qkv(const strait_attention *layer, int is_grad) {
-    const strait_tensor parts[] = {is_grad ? layer->q->grad : layer->q->value,
-                                   is_grad ? layer->k->grad : layer->k->value,
-                                   is_grad ? layer->v->grad : layer->v->value};
+    const strait_tensor parts[] = {is_grad ? layer->q->grad : layer->q->compute,
+                                   is_grad ? layer->k->grad : layer->k->compute,
+                                   is_grad ? layer->v->grad : layer->v->compute};
     return strait_layer_join(parts, 3);
 }
 
@@ -44,7 +44,7 @@ strait_err strait_attention_forward(const strait_work *work, const strait_attent
     STRAIT_TRY(strait_attention_project(work, layer, acts, sum, x, delta));
     STRAIT_TRY(work->kernels->attention(work->stream, acts->mixed, acts->lse, acts->qkv,
                                         strait_shape_heads(work->shape, work->seq_len)));
-    return strait_layer_write(work, branch, acts->mixed, layer->out->value);
+    return strait_layer_write(work, branch, acts->mixed, layer->out->compute);
 }
 
 // NOLINTNEXTLINE(readability-function-size): eight things meet here, none of them twice
@@ -56,7 +56,7 @@ strait_err strait_attention_back(const strait_work *work, const strait_attention
     const struct strait_kernels *k = work->kernels;
     const strait_heads heads = strait_shape_heads(work->shape, work->seq_len);
     const strait_tensor d_gain = layer->gain != NULL ? layer->gain->grad : (strait_tensor){0};
-    STRAIT_TRY(strait_layer_write_back(work, scratch->d_mixed, d, layer->out->value));
+    STRAIT_TRY(strait_layer_write_back(work, scratch->d_mixed, d, layer->out->compute));
     STRAIT_TRY(k->attention_back(work->stream, grads->d_qkv, scratch->d_mixed, acts->mixed,
                                  acts->qkv, acts->lse, heads));
     STRAIT_TRY(k->rotate_back(work->stream, grads->d_qkv, d_gain, grads->d_qkv, acts->raw,

@@ -2,29 +2,32 @@
 
 strait_err strait_block_plan_acts(const strait_shape *shape, int64_t n, struct strait_slab *slab,
                                   strait_block_acts *out) {
-    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->mid));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->mid));
     STRAIT_TRY(strait_attention_plan_acts(shape, n, slab, &out->attention));
     return strait_mlp_plan_acts(shape, n, slab, &out->mlp);
 }
 
 strait_err strait_block_plan_grads(const strait_shape *shape, int64_t n, int can_defer,
                                    struct strait_slab *slab, strait_block_grads *out) {
-    STRAIT_TRY(strait_layer_plan(slab, n, strait_shape_qkv(shape), &out->attention.d_qkv));
-    STRAIT_TRY(strait_layer_plan(slab, n, strait_shape_hidden(shape), &out->mlp.d_wide));
+    STRAIT_TRY(
+        strait_layer_plan_acts(shape, slab, n, strait_shape_qkv(shape), &out->attention.d_qkv));
+    STRAIT_TRY(
+        strait_layer_plan_acts(shape, slab, n, strait_shape_hidden(shape), &out->mlp.d_wide));
     if (!can_defer) return STRAIT_OK;
-    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->attention.d_branch));
-    return strait_layer_plan(slab, n, shape->width, &out->mlp.d_branch);
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->attention.d_branch));
+    return strait_layer_plan_acts(shape, slab, n, shape->width, &out->mlp.d_branch);
 }
 
 strait_err strait_block_plan_scratch(const strait_shape *shape, int64_t n, int is_training,
                                      struct strait_slab *slab, strait_block_scratch *out) {
-    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->branch));
-    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->delta));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->branch));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->delta));
     if (!is_training) return STRAIT_OK;
-    STRAIT_TRY(strait_layer_plan(slab, n, strait_shape_mixed(shape), &out->attention.d_mixed));
-    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->attention.d_normed));
-    STRAIT_TRY(strait_layer_plan(slab, n, shape->ffn, &out->mlp.d_hidden));
-    return strait_layer_plan(slab, n, shape->width, &out->mlp.d_normed);
+    STRAIT_TRY(
+        strait_layer_plan_acts(shape, slab, n, strait_shape_mixed(shape), &out->attention.d_mixed));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->attention.d_normed));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->ffn, &out->mlp.d_hidden));
+    return strait_layer_plan_acts(shape, slab, n, shape->width, &out->mlp.d_normed);
 }
 
 strait_err strait_block_forward(const strait_work *work, const strait_block *block,

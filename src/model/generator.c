@@ -20,6 +20,7 @@ struct strait_generator {
     strait_block_scratch scratch;
     strait_head_room head;
     strait_tensor token, output;
+    strait_tensor logits;       // f32
     strait_tensor input, inner; // what enters the first block, and the others
     float *host_logits;         // NULL where there is no head
     int n_blocks;
@@ -30,15 +31,16 @@ static strait_err plan(struct strait_generator *g, const strait_shape *shape) {
     const int64_t keys = (int64_t)shape->kv_heads * shape->head_dim;
     struct strait_slab *room = &g->room;
     for (int i = 0; i < g->n_blocks; i++) {
-        STRAIT_TRY(strait_layer_plan(room, shape->context, keys, &g->caches[i].keys));
-        STRAIT_TRY(strait_layer_plan(room, shape->context, keys, &g->caches[i].values));
+        STRAIT_TRY(strait_layer_plan_acts(shape, room, shape->context, keys, &g->caches[i].keys));
+        STRAIT_TRY(strait_layer_plan_acts(shape, room, shape->context, keys, &g->caches[i].values));
     }
-    STRAIT_TRY(strait_layer_plan(room, 1, shape->width, &g->input));
-    STRAIT_TRY(strait_layer_plan(room, 1, shape->width, &g->inner));
+    STRAIT_TRY(strait_layer_plan_acts(shape, room, 1, shape->width, &g->input));
+    STRAIT_TRY(strait_layer_plan_acts(shape, room, 1, shape->width, &g->inner));
     STRAIT_TRY(strait_block_plan_acts(shape, 1, room, &g->acts));
     STRAIT_TRY(strait_block_plan_scratch(shape, 1, 0, room, &g->scratch));
-    if (g->host_logits != NULL) STRAIT_TRY(strait_head_plan(shape, 1, 0, room, &g->head));
-    STRAIT_TRY(strait_layer_plan(room, 1, shape->width, &g->output));
+    if (g->host_logits != NULL) STRAIT_TRY(strait_head_plan(shape, 1, 0, 0, room, &g->head));
+    if (g->host_logits != NULL) STRAIT_TRY(strait_layer_plan(room, 1, shape->vocab, &g->logits));
+    STRAIT_TRY(strait_layer_plan_acts(shape, room, 1, shape->width, &g->output));
     return strait_slab_add(room, STRAIT_I32, 1, 1, &g->token);
 }
 
@@ -104,7 +106,7 @@ static strait_err attend(struct strait_generator *g, const strait_attention *lay
     heads.seq_len = shape->context;
     STRAIT_TRY(work.kernels->attention_cached(g->stream, acts->mixed, cache->keys, cache->values,
                                               acts->qkv, g->position, heads));
-    return strait_layer_write(&work, g->scratch.branch, acts->mixed, layer->out->value);
+    return strait_layer_write(&work, g->scratch.branch, acts->mixed, layer->out->compute);
 }
 
 strait_err strait_generator_embed(struct strait_generator *g, int32_t token) {
@@ -114,7 +116,7 @@ strait_err strait_generator_embed(struct strait_generator *g, int32_t token) {
                            (int)token, (long long)shape->vocab);
     STRAIT_TRY(g->backend->ops->upload(g->stream, g->token.data, &token, sizeof token));
     if (strait_stage_get_spec(g->stage)->part.first > 0) return STRAIT_OK;
-    return strait_layer_embed(&g->work, g->input, g->weights->table->value, g->token);
+    return strait_layer_embed(&g->work, g->input, g->weights->table->compute, g->token);
 }
 
 strait_tensor strait_generator_input(struct strait_generator *g) {
@@ -159,7 +161,9 @@ strait_err strait_generator_logits(struct strait_generator *g, const float **log
         return STRAIT_FAIL(STRAIT_EINVAL, "only the part with the head makes logits");
     STRAIT_TRY(strait_head_logits(&g->work, &g->weights->head, &g->head, g->head.logits,
                                   g->acts.mid, g->scratch.delta));
-    STRAIT_TRY(ops->download(g->stream, g->host_logits, g->head.logits.data,
+    STRAIT_TRY(
+        g->work.kernels->cast(g->stream, g->logits, strait_tensor_rows(g->head.logits, 0, 1)));
+    STRAIT_TRY(ops->download(g->stream, g->host_logits, g->logits.data,
                              (size_t)shape->vocab * sizeof *g->host_logits));
     STRAIT_TRY(ops->wait(g->stream));
     soft_cap(g->host_logits, shape->vocab, shape->softcap);

@@ -7,21 +7,23 @@ enum {
     CHUNK_MIN = 64
 };
 
-static int64_t chunk_rows(const strait_shape *shape, int64_t n) {
-    int64_t rows = LOGIT_BYTES / (shape->vocab * (int64_t)sizeof(float));
+static int64_t chunk_rows(const strait_shape *shape, int64_t n, size_t bytes) {
+    const size_t row = (size_t)shape->vocab * strait_dtype_bytes(shape->precision);
+    int64_t rows = (int64_t)((bytes > 0 ? bytes : LOGIT_BYTES) / row);
     if (rows < CHUNK_MIN) rows = CHUNK_MIN;
     return rows < n ? rows : n;
 }
 
-strait_err strait_head_plan(const strait_shape *shape, int64_t n, int is_training,
-                            struct strait_slab *slab, strait_head_room *out) {
-    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->x));
-    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->normed));
+strait_err strait_head_plan(const strait_shape *shape, int64_t n, size_t logit_bytes,
+                            int is_training, struct strait_slab *slab, strait_head_room *out) {
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->x));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->normed));
     STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->rstd));
-    STRAIT_TRY(strait_layer_plan(slab, chunk_rows(shape, n), shape->vocab, &out->logits));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, chunk_rows(shape, n, logit_bytes), shape->vocab,
+                                      &out->logits));
     STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->losses));
     if (!is_training) return STRAIT_OK;
-    return strait_layer_plan(slab, n, shape->width, &out->d_normed);
+    return strait_layer_plan_acts(shape, slab, n, shape->width, &out->d_normed);
 }
 
 static strait_err loss_of_chunk(const strait_work *work, const strait_head *head,
@@ -31,14 +33,14 @@ static strait_err loss_of_chunk(const strait_work *work, const strait_head *head
     const int64_t rows = left < room->logits.rows ? left : room->logits.rows;
     const strait_tensor normed = strait_tensor_rows(room->normed, first, rows);
     const strait_tensor logits = strait_tensor_rows(room->logits, 0, rows);
-    STRAIT_TRY(strait_layer_linear(work, logits, normed, head->out->value));
+    STRAIT_TRY(strait_layer_linear(work, logits, normed, head->out->compute));
     STRAIT_TRY(work->kernels->cross_entropy(
         work->stream, strait_tensor_rows(room->losses, first, rows), logits,
         strait_tensor_rows(targets, first, rows),
         (strait_loss_how){.softcap = work->shape->softcap, .scale = scale}));
     if (scale == 0.0f) return STRAIT_OK;
     STRAIT_TRY(strait_layer_linear_back(work, strait_tensor_rows(room->d_normed, first, rows),
-                                        logits, head->out->value));
+                                        logits, head->out->compute));
     return strait_layer_linear_weight(work, head->out->grad, logits, normed);
 }
 
@@ -64,5 +66,5 @@ strait_err strait_head_logits(const strait_work *work, const strait_head *head,
     STRAIT_TRY(work->kernels->rmsnorm(work->stream, normed, strait_tensor_rows(room->x, 0, x.rows),
                                       strait_tensor_rows(room->rstd, 0, x.rows), x, delta,
                                       head->norm->value, work->shape->norm_epsilon));
-    return strait_layer_linear(work, logits, normed, head->out->value);
+    return strait_layer_linear(work, logits, normed, head->out->compute);
 }

@@ -18,8 +18,9 @@ typedef struct strait_head_room {
     strait_tensor d_normed;        // [N x D]; absent when not training
 } strait_head_room;
 
-strait_err strait_head_plan(const strait_shape *shape, int64_t n_tokens, int is_training,
-                            struct strait_slab *slab, strait_head_room *out);
+/* `logit_bytes` are made at a time; 0: what suits the caches of a cpu. */
+strait_err strait_head_plan(const strait_shape *shape, int64_t n_tokens, size_t logit_bytes,
+                            int is_training, struct strait_slab *slab, strait_head_room *out);
 
 /* losses of x + delta against targets [N x 1]. With scale, also the gradient of the stream into `d`
  * and of the weights, for a loss of scale times the sum of losses. */

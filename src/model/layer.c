@@ -95,3 +95,8 @@ strait_err strait_layer_plan(struct strait_slab *slab, int64_t rows, int64_t col
                              strait_tensor *where) {
     return strait_slab_add(slab, STRAIT_F32, rows, cols, where);
 }
+
+strait_err strait_layer_plan_acts(const strait_shape *shape, struct strait_slab *slab, int64_t rows,
+                                  int64_t cols, strait_tensor *where) {
+    return strait_slab_add(slab, shape->precision, rows, cols, where);
+}

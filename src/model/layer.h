@@ -46,6 +46,8 @@ strait_err strait_layer_embed_back(const strait_work *work, strait_tensor d_tabl
 /* Matrices that lie one behind the other, as one. */
 strait_tensor strait_layer_join(const strait_tensor *parts, int n);
 
-/* Plans an f32 tensor. */
+/* Plans an f32 tensor, and one of activations in the precision of the shape. */
 strait_err strait_layer_plan(struct strait_slab *slab, int64_t rows, int64_t cols,
                              strait_tensor *where);
+strait_err strait_layer_plan_acts(const strait_shape *shape, struct strait_slab *slab, int64_t rows,
+                                  int64_t cols, strait_tensor *where);

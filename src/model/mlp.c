@@ -2,16 +2,16 @@
 
 strait_err strait_mlp_plan_acts(const strait_shape *shape, int64_t n, struct strait_slab *slab,
                                 strait_mlp_acts *out) {
-    STRAIT_TRY(strait_layer_plan(slab, n, shape->width, &out->normed));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->normed));
     STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->rstd));
-    STRAIT_TRY(strait_layer_plan(slab, n, strait_shape_hidden(shape), &out->wide));
-    return strait_layer_plan(slab, n, shape->ffn, &out->hidden);
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, strait_shape_hidden(shape), &out->wide));
+    return strait_layer_plan_acts(shape, slab, n, shape->ffn, &out->hidden);
 }
 
 static strait_tensor first_matrix(const strait_mlp *layer, int is_grad) {
-    const strait_tensor up = is_grad ? layer->up->grad : layer->up->value;
+    const strait_tensor up = is_grad ? layer->up->grad : layer->up->compute;
     if (layer->gate == NULL) return up;
-    const strait_tensor parts[] = {is_grad ? layer->gate->grad : layer->gate->value, up};
+    const strait_tensor parts[] = {is_grad ? layer->gate->grad : layer->gate->compute, up};
     return strait_layer_join(parts, 2);
 }
 
@@ -26,7 +26,7 @@ strait_err strait_mlp_forward(const strait_work *work, const strait_mlp *layer,
         STRAIT_TRY(k->swiglu(work->stream, acts->hidden, acts->wide));
     else
         STRAIT_TRY(k->relu2(work->stream, acts->hidden, acts->wide));
-    return strait_layer_write(work, branch, acts->hidden, layer->down->value);
+    return strait_layer_write(work, branch, acts->hidden, layer->down->compute);
 }
 
 // NOLINTNEXTLINE(readability-function-size): eight things meet here, none of them twice
@@ -35,7 +35,7 @@ strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
                            const strait_mlp_scratch *scratch, strait_tensor x, strait_tensor d,
                            int defers) {
     const struct strait_kernels *k = work->kernels;
-    STRAIT_TRY(strait_layer_write_back(work, scratch->d_hidden, d, layer->down->value));
+    STRAIT_TRY(strait_layer_write_back(work, scratch->d_hidden, d, layer->down->compute));
     if (work->shape->activation == STRAIT_SWIGLU)
         STRAIT_TRY(k->swiglu_back(work->stream, grads->d_wide, scratch->d_hidden, acts->wide));
     else

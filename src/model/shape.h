@@ -39,6 +39,7 @@ typedef struct strait_shape {
      * stored as coordinates in a subspace of k dimensions, whose basis is lent to the stage, and so
      * is what the embedding adds to a table that never changes. */
     int subspace;
+    strait_dtype precision; // of activations, and of the weights as products read them
 } strait_shape;
 
 /* Refuses sizes that do not fit together, naming them. */

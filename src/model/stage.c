@@ -23,6 +23,7 @@ struct strait_stage {
     strait_block_scratch scratch;
     strait_head_room head;
     strait_tensor output, d;
+    strait_tensor lent; // the basis, f32
     int n_blocks;
     int last_slot; // whose forward pass came last
 };
@@ -35,7 +36,8 @@ static strait_err plan_slot(struct strait_stage *stage, struct slot *slot) {
     const strait_stage_spec *spec = &stage->spec;
     const int64_t n = spec->n_sequences * spec->seq_len;
     for (int i = 0; i < stage->n_blocks; i++) {
-        STRAIT_TRY(strait_layer_plan(&stage->room, n, spec->shape.width, &slot->acts[i].x));
+        STRAIT_TRY(strait_layer_plan_acts(&spec->shape, &stage->room, n, spec->shape.width,
+                                          &slot->acts[i].x));
         if (!spec->recomputes)
             STRAIT_TRY(strait_block_plan_acts(&spec->shape, n, &stage->room, &slot->acts[i]));
         if (spec->can_defer)
@@ -68,15 +70,19 @@ static strait_err plan_room(struct strait_stage *stage) {
         STRAIT_TRY(strait_block_plan_grads(shape, n, 0, room, &stage->shared_grads));
     STRAIT_TRY(strait_block_plan_scratch(shape, n, spec->is_training, room, &stage->scratch));
     if (has_head(stage))
-        STRAIT_TRY(strait_head_plan(shape, n, spec->is_training, room, &stage->head));
+        STRAIT_TRY(
+            strait_head_plan(shape, n, spec->logit_bytes, spec->is_training, room, &stage->head));
     else
-        STRAIT_TRY(strait_layer_plan(room, n, shape->width, &stage->output));
+        STRAIT_TRY(strait_layer_plan_acts(shape, room, n, shape->width, &stage->output));
     if (shape->subspace > 0 && !has_head(stage))
-        STRAIT_TRY(strait_layer_plan(room, n, shape->subspace, &stage->work.code));
+        STRAIT_TRY(strait_layer_plan_acts(shape, room, n, shape->subspace, &stage->work.code));
+    if (shape->subspace > 0 && !has_head(stage) && shape->precision != STRAIT_F32)
+        STRAIT_TRY(
+            strait_layer_plan_acts(shape, room, shape->width, shape->subspace, &stage->work.basis));
     STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.cos));
     STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.sin));
     if (!spec->is_training) return STRAIT_OK;
-    return strait_layer_plan(room, n, shape->width, &stage->d);
+    return strait_layer_plan_acts(shape, room, n, shape->width, &stage->d);
 }
 
 /* Everything but the memory itself. */
@@ -120,9 +126,7 @@ static strait_err upload_rope(struct strait_stage *stage) {
 
 static strait_err commit(struct strait_stage *stage) {
     STRAIT_TRY(stage->backend->ops->stream_open(stage->backend, &stage->stream));
-    STRAIT_TRY(strait_slab_commit(&stage->weights.values, stage->backend));
-    if (stage->spec.is_training)
-        STRAIT_TRY(strait_slab_commit(&stage->weights.grads, stage->backend));
+    STRAIT_TRY(strait_weights_commit(&stage->weights, stage->backend));
     STRAIT_TRY(strait_slab_commit(&stage->room, stage->backend));
     if (stage->spec.recomputes) share_activations(stage);
     stage->work.shape = &stage->spec.shape;
@@ -169,7 +173,8 @@ strait_err strait_stage_plan(const strait_stage_spec *spec, strait_stage_memory 
     stage->spec = *spec;
     const strait_err err = plan(stage);
     if (err == STRAIT_OK)
-        *out = (strait_stage_memory){.weights = stage->weights.values.bytes,
+        *out = (strait_stage_memory){.weights = stage->weights.values.bytes +
+                                                stage->weights.copies.bytes,
                                      .gradients = stage->weights.grads.bytes,
                                      .activations = stage->room.bytes};
     strait_stage_close(&stage);
@@ -201,9 +206,18 @@ const strait_work *strait_stage_work(const struct strait_stage *stage) {
     return &stage->work;
 }
 
-void strait_stage_lend(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed) {
-    stage->work.basis = basis;
+strait_err strait_stage_lend(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed) {
+    stage->lent = basis;
     stage->work.fixed = fixed;
+    if (stage->spec.shape.precision == basis.dtype) stage->work.basis = basis;
+    return strait_stage_refresh(stage);
+}
+
+strait_err strait_stage_refresh(struct strait_stage *stage) {
+    const strait_tensor basis = stage->work.basis;
+    if (stage->lent.data != NULL && basis.data != stage->lent.data)
+        STRAIT_TRY(stage->work.kernels->cast(&stage->stream, basis, stage->lent));
+    return strait_weights_refresh(&stage->weights, &stage->stream);
 }
 
 strait_tensor strait_stage_input(struct strait_stage *stage, int slot) {
@@ -219,7 +233,7 @@ strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_ten
     strait_block_acts *acts = stage->slots[slot].acts;
     if (stage->spec.part.first == 0)
         STRAIT_TRY(
-            strait_layer_embed(&stage->work, acts[0].x, stage->weights.table->value, tokens));
+            strait_layer_embed(&stage->work, acts[0].x, stage->weights.table->compute, tokens));
     strait_tensor x = {0};
     strait_tensor delta = {0};
     for (int i = 0; i < stage->n_blocks; i++) {

@@ -14,8 +14,9 @@ typedef struct strait_stage_spec {
     int64_t seq_len;
     int n_slots;
     int is_training;
-    int recomputes; // keep only each block's input and run the block again in the backward pass
-    int can_defer;  // room to hold back weight gradients (excludes recomputes)
+    int recomputes;     // keep only each block's input and run the block again in the backward pass
+    int can_defer;      // room to hold back weight gradients (excludes recomputes)
+    size_t logit_bytes; // made at a time; 0: what suits the caches of a cpu
 } strait_stage_spec;
 
 struct strait_stage;
@@ -43,8 +44,12 @@ const struct strait_weights *strait_stage_weights(const struct strait_stage *sta
 const strait_work *strait_stage_work(const struct strait_stage *stage);
 
 /* A stage without the head of a shape with a subspace: lends it the basis [D x k] and the fixed
- * embedding [V x D], both kept until close. Before the first forward pass. */
-void strait_stage_lend(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed);
+ * embedding [V x D], both f32 and kept until close. Before the first forward pass. */
+strait_err strait_stage_lend(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed);
+
+/* After weights or the lent basis changed otherwise than by init or an optimizer: layers may read
+ * rounded copies of them. */
+strait_err strait_stage_refresh(struct strait_stage *stage);
 
 /* Where the activations of a slot go before its forward pass, on every stage but the first. */
 strait_tensor strait_stage_input(struct strait_stage *stage, int slot);

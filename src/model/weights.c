@@ -32,6 +32,8 @@ static strait_err add(struct strait_weights *w, const strait_tensor shape, strai
                                                             : strait_slab_add;
     STRAIT_TRY(plan(&w->values, STRAIT_F32, shape.rows, shape.cols, &param->value));
     if (is_training) STRAIT_TRY(plan(&w->grads, STRAIT_F32, shape.rows, shape.cols, &param->grad));
+    if (role != STRAIT_ROLE_GAIN && w->precision != STRAIT_F32)
+        STRAIT_TRY(plan(&w->copies, w->precision, shape.rows, shape.cols, &param->compute));
     *out = param;
     return STRAIT_OK;
 }
@@ -98,13 +100,33 @@ strait_err strait_weights_plan(const strait_shape *shape, strait_part part, int 
                                struct strait_weights *out) {
     const size_t n_blocks = (size_t)(part.last - part.first);
     struct strait_weights *w = out;
+    w->precision = shape->precision;
     STRAIT_TRY(strait_alloc(n_blocks * BLOCK_PARAMS_MAX + OTHER_PARAMS, sizeof *w->params,
                             "parameter list", (void **)&w->params));
     STRAIT_TRY(strait_alloc(n_blocks, sizeof *w->blocks, "blocks", (void **)&w->blocks));
     return add_all(w, shape, part, is_training);
 }
 
+strait_err strait_weights_commit(struct strait_weights *w, struct strait_backend *backend) {
+    STRAIT_TRY(strait_slab_commit(&w->values, backend));
+    if (w->grads.n_parts > 0) STRAIT_TRY(strait_slab_commit(&w->grads, backend));
+    if (w->copies.n_parts > 0) STRAIT_TRY(strait_slab_commit(&w->copies, backend));
+    for (int i = 0; i < w->n_params; i++)
+        if (w->params[i].compute.data == NULL) w->params[i].compute = w->params[i].value;
+    return STRAIT_OK;
+}
+
+strait_err strait_weights_refresh(struct strait_weights *w, struct strait_stream *stream) {
+    for (int i = 0; w->copies.n_parts > 0 && i < w->n_params; i++) {
+        const strait_param *param = &w->params[i];
+        if (param->compute.data != param->value.data)
+            STRAIT_TRY(stream->backend->kernels->cast(stream, param->compute, param->value));
+    }
+    return STRAIT_OK;
+}
+
 void strait_weights_fini(struct strait_weights *weights) {
+    strait_slab_fini(&weights->copies);
     strait_slab_fini(&weights->values);
     strait_slab_fini(&weights->grads);
     strait_alloc_free(weights->params);
@@ -150,5 +172,5 @@ strait_err strait_weights_init(struct strait_weights *weights, const strait_shap
         err = init_one(&weights->params[i], spread(shape, &weights->params[i]), seed, chunk,
                        stream);
     strait_alloc_free(chunk);
-    return err;
+    return err == STRAIT_OK ? strait_weights_refresh(weights, stream) : err;
 }

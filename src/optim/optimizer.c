@@ -172,16 +172,20 @@ static strait_err update(struct strait_optimizer *opt, struct strait_stream *s, 
     const strait_optim_spec *spec = &opt->spec;
     const strait_param *p = &opt->params[i];
     const struct slot *slot = &opt->slots[i];
-    if (!slot->is_muon)
-        return s->backend->kernels->adamw(s, p->value, slot->m, slot->v, p->grad, opt->scale,
-                                          strait_adamw_at(spec, p->role, step, rate_factor));
+    const strait_tensor copy = p->compute.data != p->value.data ? p->compute : (strait_tensor){0};
+    if (!slot->is_muon) {
+        strait_adamw_how how = strait_adamw_at(spec, p->role, step, rate_factor);
+        how.copy = copy;
+        return s->backend->kernels->adamw(s, p->value, slot->m, slot->v, p->grad, opt->scale, how);
+    }
     const strait_muon_how how = {
         .rate = spec->groups[p->role].rate * rate_factor,
         .decay = spec->groups[p->role].decay,
         .momentum = strait_muon_momentum(spec->momentum_start, spec->momentum,
                                          spec->momentum_warmup, step),
     };
-    return strait_muon_step(&opt->muon, s, p->value, slot->m, p->grad, opt->scale, how);
+    STRAIT_TRY(strait_muon_step(&opt->muon, s, p->value, slot->m, p->grad, opt->scale, how));
+    return copy.data != NULL ? s->backend->kernels->cast(s, copy, p->value) : STRAIT_OK;
 }
 
 strait_err strait_optimizer_step(struct strait_optimizer *opt, struct strait_stream *s,

@@ -36,15 +36,16 @@ static strait_err open_link(struct strait_chain *c, int i, int64_t n_sequences) 
                                     .n_sequences = c->generates ? 1 : n_sequences,
                                     .seq_len = c->generates ? 1 : c->recipe.shape.context,
                                     .n_slots = 1,
-                                    .recomputes = 1};
+                                    .recomputes = 1,
+                                    .logit_bytes = c->recipe.logit_bytes};
     STRAIT_TRY(strait_stage_open(&spec, c->backend, &link->stage));
     STRAIT_TRY(open_codec(c, i - 1, STRAIT_TAIL, &link->tail));
     STRAIT_TRY(open_codec(c, i, STRAIT_HEAD, &link->head));
     if (link->tail != NULL || link->head != NULL)
         STRAIT_TRY(strait_codec_join(link->tail, link->head));
     if (link->head != NULL && c->recipe.shape.subspace > 0)
-        strait_stage_lend(link->stage, strait_subspace_basis(link->head),
-                          strait_subspace_fixed(link->head));
+        STRAIT_TRY(strait_stage_lend(link->stage, strait_subspace_basis(link->head),
+                                     strait_subspace_fixed(link->head)));
     if (!c->generates) return STRAIT_OK;
     return strait_generator_open(link->stage, &link->generator);
 }
@@ -57,6 +58,7 @@ static strait_err open_into(struct strait_chain *c, int64_t n_sequences) {
                                               .variant = "fp32",
                                               .rows = 1,
                                               .cols = c->recipe.shape.width,
+                                              .precision = c->recipe.shape.precision,
                                               .n_boundaries = c->recipe.n_stages - 1,
                                               .n_slots = 1};
     if (c->recipe.n_stages > 1) {
@@ -110,6 +112,7 @@ strait_err strait_chain_load(struct strait_chain *c, struct strait_checkpoint *c
             STRAIT_TRY(strait_snapshot_read_codec(checkpoint, link->tail, stream));
         if (link->head != NULL)
             STRAIT_TRY(strait_snapshot_read_codec(checkpoint, link->head, stream));
+        STRAIT_TRY(strait_stage_refresh(link->stage));
     }
     return STRAIT_OK;
 }

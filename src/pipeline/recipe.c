@@ -10,7 +10,9 @@ enum {
      * full speed, few enough for their activations to stay near the processor. */
     MICROBATCH_TOKENS = 2048,
     MICROBATCHES_A_STAGE = 4, // so that filling and draining a pipeline is a small part of a step
-    MICROBATCHES_MAX = 65535  // a frame has two bytes for their number
+    MICROBATCHES_MAX = 65535, // a frame has two bytes for their number
+    DEVICE_MICROBATCH_TOKENS = 16384, // the same for a device with thousands of lanes
+    DEVICE_LOGIT_BYTES = 512 << 20
 };
 
 static strait_shape make_shape(const strait_run *run, int64_t vocab) {
@@ -71,12 +73,18 @@ static strait_rate make_rate(const strait_run *run) {
                          .final = (float)run->train.final_rate};
 }
 
-/* The largest divisor of `sequences` that keeps a microbatch within MICROBATCH_TOKENS and, where it
- * can, gives every stage of a pipeline several to work on. */
-static int64_t choose_microbatch(int64_t sequences, int64_t context, int64_t n_stages) {
+static int is_on_cpu(const strait_run *run) {
+    return strcmp(run->device.kind, "cpu") == 0;
+}
+
+/* The largest divisor of `sequences` that keeps a microbatch within what suits the device and,
+ * where it can, gives every stage of a pipeline several to work on. */
+static int64_t choose_microbatch(const strait_run *run, int64_t sequences) {
+    const int64_t n_stages = run->stages.count, context = run->model.context;
+    const int64_t most = is_on_cpu(run) ? MICROBATCH_TOKENS : DEVICE_MICROBATCH_TOKENS;
     const int64_t wanted = n_stages > 1 ? MICROBATCHES_A_STAGE * n_stages : 1;
     int64_t best = 1;
-    for (int64_t n = 1; n <= sequences && n * context <= MICROBATCH_TOKENS; n++)
+    for (int64_t n = 1; n <= sequences && n * context <= most; n++)
         if (sequences % n == 0 && sequences / n >= wanted) best = n;
     return best;
 }
@@ -139,6 +147,7 @@ static strait_err make_codec(const strait_run *run, strait_recipe *recipe) {
                       : strait_shape_mixed(&recipe->shape),
         .n_boundaries = recipe->n_stages - 1,
         .n_slots = 1,
+        .precision = recipe->shape.precision,
         .can_defer = recipe->schedule == STRAIT_SCHEDULE_SPLIT,
         .seed = (uint64_t)run->train.seed,
     };
@@ -189,6 +198,12 @@ static strait_err make_pipeline(const strait_run *run, strait_recipe *recipe) {
     return make_codec(run, recipe);
 }
 
+static strait_dtype precision_of(const strait_run *run) {
+    if (run->device.precision == STRAIT_RUN_PRECISION_AUTO)
+        return is_on_cpu(run) ? STRAIT_F32 : STRAIT_BF16;
+    return run->device.precision == STRAIT_RUN_BF16 ? STRAIT_BF16 : STRAIT_F32;
+}
+
 strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recipe *out) {
     strait_recipe recipe = {
         .shape = make_shape(run, vocab),
@@ -199,17 +214,17 @@ strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recip
         .schedule = make_schedule(run),
         .emulate = make_emulate(run),
         .recomputes = run->train.is_recomputed,
+        .logit_bytes = is_on_cpu(run) ? 0 : DEVICE_LOGIT_BYTES,
     };
+    recipe.shape.precision = precision_of(run);
     STRAIT_TRY(strait_shape_check(&recipe.shape));
     STRAIT_TRY(strait_rate_check(&recipe.rate));
     if (recipe.sequences < 1 || run->train.batch_tokens % run->model.context != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "train.batch_tokens (%lld) must be a multiple of model.context (%lld)",
                            (long long)run->train.batch_tokens, (long long)run->model.context);
-    recipe.microbatch = run->stages.microbatch > 0
-                            ? run->stages.microbatch
-                            : choose_microbatch(recipe.sequences, run->model.context,
-                                                run->stages.count);
+    recipe.microbatch = run->stages.microbatch > 0 ? run->stages.microbatch
+                                                   : choose_microbatch(run, recipe.sequences);
     if (recipe.sequences % recipe.microbatch != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "stages.microbatch (%lld) must divide the %lld sequences of a step",
@@ -223,7 +238,8 @@ strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recip
 strait_backend_spec strait_recipe_backend(const strait_run *run) {
     return (strait_backend_spec){.name = run->device.kind,
                                  .ordinal = (int)run->device.ordinal,
-                                 .n_threads = (int)run->device.threads};
+                                 .n_threads = (int)run->device.threads,
+                                 .precision = precision_of(run)};
 }
 
 strait_stage_spec strait_recipe_stage(const strait_recipe *recipe, int stage, int n_slots) {
@@ -234,6 +250,7 @@ strait_stage_spec strait_recipe_stage(const strait_recipe *recipe, int stage, in
                                .n_slots = n_slots,
                                .is_training = 1,
                                .recomputes = recipe->recomputes,
+                               .logit_bytes = recipe->logit_bytes,
                                .can_defer = recipe->n_stages > 1 &&
                                             recipe->schedule == STRAIT_SCHEDULE_SPLIT};
 }

@@ -24,6 +24,7 @@ typedef struct strait_recipe {
     strait_codec_spec codec; // of boundary 0 with one slot; the others differ in those two only
     strait_emulate_spec emulate;
     int recomputes;
+    size_t logit_bytes; // made at a time by the head; 0: what suits a cpu
 } strait_recipe;
 
 /* `vocab` is used where the run file leaves model.vocab out. STRAIT_ECONFIG when sizes do not fit

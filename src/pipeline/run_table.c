@@ -31,6 +31,7 @@ static const char *const pipelines[] = {"auto",        "fill-drain", "1f1b",
                                         "1f1b-window", "1f1b-split", NULL};
 static const char *const transports[] = {"tls", "inproc", NULL};
 static const char *const roundings[] = {"auto", "nearest", "stochastic", NULL};
+static const char *const precisions[] = {"auto", "fp32", "bf16", NULL};
 
 static const strait_option rows[] = {
     {"name", TEXT(name), 0, 0, "", NULL, "names the run and its folder; empty: the file's name"},
@@ -183,9 +184,11 @@ static const strait_option rows[] = {
     {"link.deadline", DURATION(link.deadline), 0.1, 86400, "60s", NULL,
      "how long a stage may wait for its neighbour before the run is given up"},
 
-    {"device.kind", TEXT(device.kind), 0, 0, "cpu", NULL, "what computes"},
+    {"device.kind", TEXT(device.kind), 0, 0, "cpu", NULL, "what computes: cpu or cuda"},
     {"device.ordinal", INT(device.ordinal), 0, 1023, "0", NULL, "which one of its kind, from 0"},
     {"device.threads", INT(device.threads), 0, 4096, "0", NULL, "0: one for each core"},
+    {"device.precision", CHOICE(device.precision), 0, 0, "auto", precisions,
+     "of activations and products; auto: bf16 on a gpu, fp32 on a cpu"},
 };
 
 static const char *const yardstick[] = {"model.activation=relu2",     "model.rope=half",

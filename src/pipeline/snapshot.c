@@ -131,7 +131,7 @@ strait_err strait_snapshot_read(struct strait_checkpoint *checkpoint, struct str
     STRAIT_TRY(each_state(w, load_one, checkpoint));
     if (w->tail != NULL) STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->tail), stream));
     if (w->head != NULL) STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->head), stream));
-    return STRAIT_OK;
+    return strait_stage_refresh(w->model);
 }
 
 strait_err strait_snapshot_read_stage(struct strait_checkpoint *checkpoint,

@@ -36,6 +36,8 @@ static strait_err open_chain(struct strait_trained *t, strait_backend_spec backe
     const int64_t whole = n_tokens / t->recipe.shape.context;
     t->n_sequences = n_tokens == 0 ? 0 : whole > 0 ? whole : 1;
     STRAIT_TRY(strait_backend_open(backend, &t->backend));
+    t->recipe.shape.precision = backend.precision;
+    t->recipe.codec.precision = backend.precision;
     STRAIT_TRY(strait_chain_open(&t->recipe, t->backend, t->n_sequences, &t->chain));
     return strait_chain_load(t->chain, checkpoint);
 }

@@ -55,5 +55,6 @@ strait_err strait_worker_adopt(struct strait_worker *w, const float *basis, uint
     STRAIT_TRY(strait_subspace_adopt(head, stream, basis, version));
     for (int i = 0; i < n; i++)
         STRAIT_TRY(carry(w, head, &params[i]));
+    STRAIT_TRY(strait_stage_refresh(w->model));
     return w->backend->ops->wait(stream);
 }

@@ -86,7 +86,10 @@ static strait_err confine(struct strait_worker *w) {
     int n = 0;
     strait_param *params = strait_stage_params(w->model, &n);
     if (w->head == NULL) return STRAIT_OK;
-    return strait_codec_after_update(codec_of(w->head), strait_stage_stream(w->model), params, n);
+    struct strait_codec *codec = codec_of(w->head);
+    if ((strait_codec_traits(&codec->spec) & STRAIT_CODEC_CONFINES) == 0) return STRAIT_OK;
+    STRAIT_TRY(strait_codec_after_update(codec, strait_stage_stream(w->model), params, n));
+    return strait_stage_refresh(w->model);
 }
 
 static strait_err open_into(struct strait_worker *w, const strait_run *run) {
@@ -98,8 +101,8 @@ static strait_err open_into(struct strait_worker *w, const strait_run *run) {
     if (w->tail != NULL || w->head != NULL)
         STRAIT_TRY(strait_codec_join(codec_of(w->tail), codec_of(w->head)));
     if (w->head != NULL && w->recipe.shape.subspace > 0)
-        strait_stage_lend(w->model, strait_subspace_basis(codec_of(w->head)),
-                          strait_subspace_fixed(codec_of(w->head)));
+        STRAIT_TRY(strait_stage_lend(w->model, strait_subspace_basis(codec_of(w->head)),
+                                     strait_subspace_fixed(codec_of(w->head))));
     STRAIT_TRY(list_params(w));
     STRAIT_TRY(
         strait_optimizer_open(&w->recipe.optim, w->backend, w->params, w->n_params, &w->optimizer));

@@ -25,4 +25,7 @@ typedef struct strait_param {
     strait_role role;
     strait_tensor value;
     strait_tensor grad; // same shape; absent when not training
+    /* What layers read: the value itself, or its rounded copy where activations are bf16. Absent in
+     * codecs, which read the value. */
+    strait_tensor compute;
 } strait_param;

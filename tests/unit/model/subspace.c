@@ -94,8 +94,9 @@ static void test_coordinates_say_what_the_whole_says(void **state) {
     int n = 0;
     CHECK_OK(strait_basis_draw((strait_rng){3, 4}, 15, KEEP, basis));
     strait_rng_normals((strait_rng){5, 6}, 0, fixed, sizeof fixed / sizeof *fixed);
-    strait_stage_lend(narrow, (strait_tensor){basis, STRAIT_F32, 15, KEEP},
-                      (strait_tensor){fixed, STRAIT_F32, 37, 15});
+    assert_int_equal(strait_stage_lend(narrow, (strait_tensor){basis, STRAIT_F32, 15, KEEP},
+                                       (strait_tensor){fixed, STRAIT_F32, 37, 15}),
+                     STRAIT_OK);
     tiny_randomise(narrow, 11);
     convert(narrow, whole);
     const strait_shape shape = tiny_llama();

@@ -195,7 +195,7 @@ static void threads_do_not_change_the_bits(void **state) {
 
 static void plan_says_what_open_takes(void **state) {
     (void)state;
-    strait_param p = {"w", STRAIT_ROLE_MATRIX, {NULL, STRAIT_F32, 64, 4}, {0}};
+    strait_param p = {.name = "w", .role = STRAIT_ROLE_MATRIX, .value = {NULL, STRAIT_F32, 64, 4}};
     size_t bytes = 0;
     strait_optim_spec spec = make_spec(STRAIT_OPTIM_ADAMW);
     CHECK_OK(strait_optimizer_plan(&spec, &p, 1, &bytes));
