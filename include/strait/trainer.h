@@ -49,8 +49,12 @@ typedef struct strait_trainer_report {
      * zero with one stage. */
     double forward_bytes_per_token, backward_bytes_per_token;
     double ratio_forward, ratio_backward;
-    double bubble;     // share of the step in which the stages waited
-    double residual;   // what the codec lost, as a share of what it packed, worst boundary
+    double bubble; // share of the step in which the stages waited
+    /* What the codec of each boundary lost, as a share of what it packed: of activations, of
+     * gradients. Borrowed until the next step. */
+    int n_boundaries;
+    const double *residual_forward, *residual_backward;
+    const char *alarm; // NULL, or words on a boundary that loses more than it used to; borrowed
     const char *limit; // what held the step up: "compute", "bubble", "serialisation", ...
     int is_skipped;    // the gradient was not finite: the weights were left as they were
 } strait_trainer_report;

@@ -184,7 +184,8 @@ static void sum_up(struct strait_crew *crew, strait_crew_report *report) {
         report->bubble += reply->times.wait / reply->times.wall / n;
         if (forward > report->forward_bytes) report->forward_bytes = forward;
         if (backward > report->backward_bytes) report->backward_bytes = backward;
-        if (reply->residual > report->residual) report->residual = reply->residual;
+        report->residual_forward[i] = reply->residual[STRAIT_HEAD];
+        if (i > 0) report->residual_backward[i - 1] = reply->residual[STRAIT_TAIL];
         spoiled += reply->spoiled;
     }
     /* Numbers that are none were cut out on the way: what is left is no gradient to follow. */

@@ -14,8 +14,9 @@ typedef struct strait_crew_report {
     double norm;     // of all gradients
     /* Of the step, at the socket, worst boundary; 0 with one stage. */
     double forward_bytes, backward_bytes;
-    double bubble;     // share of the step in which the stages waited, mean
-    double residual;   // what the codecs lost, worst boundary
+    double bubble; // share of the step in which the stages waited, mean
+    /* What the codec of each boundary lost, as a share: of activations, of gradients. */
+    double residual_forward[STRAIT_RUN_STAGES], residual_backward[STRAIT_RUN_STAGES];
     const char *limit; // what held the step up
 } strait_crew_report;
 

@@ -6,7 +6,7 @@
 
 enum {
     ORDER_FIXED = 1 + 8 + 4 + 4 + STRAIT_FINGERPRINT_BYTES + 2 + 4,
-    REPLY_FIXED = 1 + 2 + 10 * 8 + 2 * 8 + 2 + 4,
+    REPLY_FIXED = 1 + 2 + 11 * 8 + 2 * 8 + 2 + 4,
     SEND_MS = 60000
 };
 
@@ -140,7 +140,8 @@ strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_re
     strait_writer_uint(&w, (uint64_t)reply->err, 2);
     put_real(&w, reply->loss_sum);
     put_times(&w, &reply->times);
-    put_real(&w, reply->residual);
+    put_real(&w, reply->residual[STRAIT_HEAD]);
+    put_real(&w, reply->residual[STRAIT_TAIL]);
     put_real(&w, reply->spoiled);
     put_real(&w, reply->delay);
     strait_writer_uint(&w, reply->forward_bytes, 8);
@@ -157,7 +158,8 @@ strait_err strait_reply_unpack(const struct strait_msg *msg, float *values, int 
     out->err = (strait_err)strait_reader_uint(&r, 2);
     out->loss_sum = get_real(&r);
     out->times = get_times(&r);
-    out->residual = get_real(&r);
+    out->residual[STRAIT_HEAD] = get_real(&r);
+    out->residual[STRAIT_TAIL] = get_real(&r);
     out->spoiled = get_real(&r);
     out->delay = get_real(&r);
     out->forward_bytes = strait_reader_uint(&r, 8);

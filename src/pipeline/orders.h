@@ -45,7 +45,7 @@ typedef struct strait_reply {
     double loss_sum;
     strait_worker_times times;
     uint64_t forward_bytes, backward_bytes; // sent over sockets since the last reply
-    double residual;                        // what the head's codec lost, as a share
+    double residual[2];                     // what its codecs lost, as a share: by strait_half
     double spoiled;                         // values that were no finite numbers, either side
     double delay;                           // seconds to the stage behind, measured; 0: unknown
     char text[512];                         // words of an error, or the device's name

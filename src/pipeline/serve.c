@@ -235,7 +235,7 @@ static strait_err read_codec(struct server *s, struct strait_boundary *boundary,
     if (boundary == NULL) return STRAIT_OK;
     STRAIT_TRY(strait_codec_read_metrics(strait_boundary_codec(boundary),
                                          strait_stage_stream(s->worker->model), &metrics));
-    if (metrics.residual > reply->residual) reply->residual = metrics.residual;
+    reply->residual[strait_boundary_codec(boundary)->half] = metrics.residual;
     reply->spoiled += metrics.spoiled + metrics.refused;
     return STRAIT_OK;
 }

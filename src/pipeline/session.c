@@ -133,9 +133,13 @@ static strait_err take_step(struct session *s) {
                                       .ratio_backward = report.ratio_backward,
                                       .bubble = report.bubble,
                                       .limit = report.limit,
-                                      .seconds = report.seconds};
+                                      .seconds = report.seconds,
+                                      .n_boundaries = report.n_boundaries,
+                                      .residual_forward = report.residual_forward,
+                                      .residual_backward = report.residual_backward};
     note_fault(s, strait_metrics_put_step(s->metrics, &line));
     if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);
+    if (report.alarm != NULL) note(s, report.alarm);
     return STRAIT_OK;
 }
 

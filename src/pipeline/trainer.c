@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "pipeline/alarm.h"
 #include "pipeline/crew.h"
 #include "pipeline/describe.h"
 
@@ -23,6 +24,9 @@ struct strait_trainer {
     int64_t step;  // steps done
     int n_skipped; // in a row
     char note[NOTE_BYTES];
+    strait_crew_report made; // by the last step
+    strait_alarms alarms;
+    char alarm[NOTE_BYTES];
 };
 
 static size_t smaller(size_t a, size_t b) {
@@ -149,21 +153,31 @@ static double ratio(const struct strait_trainer *t, double bytes_per_token) {
     return bytes_per_token > 0.0 ? 2.0 * t->recipe.shape.width / bytes_per_token : 0.0;
 }
 
+static const char *watch(struct strait_trainer *t) {
+    const double *const residuals[2] = {t->made.residual_forward, t->made.residual_backward};
+    const int is_raised = strait_alarms_watch(&t->alarms, residuals, t->recipe.n_stages - 1,
+                                              t->alarm, sizeof t->alarm);
+    return is_raised ? t->alarm : NULL;
+}
+
 strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *out) {
     const double began = strait_clock_seconds();
     const double n_tokens = (double)t->run.train.batch_tokens;
-    strait_crew_report made;
-    STRAIT_TRY(t->crew->ops->gradients(t->crew, t->step, &made));
+    const strait_crew_report *made = &t->made;
+    STRAIT_TRY(t->crew->ops->gradients(t->crew, t->step, &t->made));
     strait_trainer_report report = {
         .step = t->step + 1,
-        .loss = made.loss_sum / n_tokens,
+        .loss = made->loss_sum / n_tokens,
         .rate = t->run.train.rate * (double)strait_rate_factor(&t->recipe.rate, t->step),
-        .grad_norm = made.norm,
-        .forward_bytes_per_token = made.forward_bytes / n_tokens,
-        .backward_bytes_per_token = made.backward_bytes / n_tokens,
-        .bubble = made.bubble,
-        .residual = made.residual,
-        .limit = made.limit,
+        .grad_norm = made->norm,
+        .forward_bytes_per_token = made->forward_bytes / n_tokens,
+        .backward_bytes_per_token = made->backward_bytes / n_tokens,
+        .bubble = made->bubble,
+        .n_boundaries = t->recipe.n_stages - 1,
+        .residual_forward = made->residual_forward,
+        .residual_backward = made->residual_backward,
+        .alarm = watch(t),
+        .limit = made->limit,
     };
     report.ratio_forward = ratio(t, report.forward_bytes_per_token);
     report.ratio_backward = ratio(t, report.backward_bytes_per_token);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    LINE_MAX_BYTES = 1024,
+    LINE_MAX_BYTES = 4096,
     LIMIT_MAX = 64
 };
 
@@ -118,6 +118,21 @@ static void put_text(line *l, const char *key, const char *text) {
     put(l, "\"");
 }
 
+static void put_element(line *l, int is_next, double value) {
+    if (isfinite(value))
+        put(l, "%s%.4g", is_next ? "," : "", value);
+    else
+        put(l, "%snull", is_next ? "," : "");
+}
+
+static void put_reals(line *l, const char *key, const double *values, int n) {
+    if (n == 0) return;
+    put(l, ",\"%s\":[", key);
+    for (int i = 0; i < n; i++)
+        put_element(l, i > 0, values[i]);
+    put(l, "]");
+}
+
 /* What a short write left behind is completed, so that the next line starts on its own. */
 static strait_err append(struct strait_metrics *metrics, line *l) {
     put(l, "}\n");
@@ -146,6 +161,8 @@ strait_err strait_metrics_put_step(struct strait_metrics *metrics,
     put_real(&l, "bubble", 6, step->bubble);
     put_text(&l, "limit", step->limit);
     put_real(&l, "seconds", 6, step->seconds);
+    put_reals(&l, "residual_forward", step->residual_forward, step->n_boundaries);
+    put_reals(&l, "residual_backward", step->residual_backward, step->n_boundaries);
     return append(metrics, &l);
 }
 
