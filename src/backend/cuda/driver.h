@@ -1,0 +1,58 @@
+/* driver.h - the NVIDIA driver, found at run time.
+ *
+ * Nothing of CUDA is linked: cuda.h gives types, libcuda.so.1 gives functions. The table is filled
+ * once in the life of a process and never closed. */
+#pragma once
+
+#include "base/error.h"
+
+#include <cuda.h>
+
+/* Every function of the driver that is used, by the name its library exports. */
+#define STRAIT_CUDA_DRIVER(X)       \
+    X(cuInit)                       \
+    X(cuDriverGetVersion)           \
+    X(cuGetErrorString)             \
+    X(cuDeviceGetCount)             \
+    X(cuDeviceGet)                  \
+    X(cuDeviceGetName)              \
+    X(cuDeviceGetAttribute)         \
+    X(cuDeviceTotalMem_v2)          \
+    X(cuDevicePrimaryCtxRetain)     \
+    X(cuDevicePrimaryCtxRelease_v2) \
+    X(cuCtxSetCurrent)              \
+    X(cuMemGetInfo_v2)              \
+    X(cuMemAlloc_v2)                \
+    X(cuMemFree_v2)                 \
+    X(cuMemHostAlloc)               \
+    X(cuMemFreeHost)                \
+    X(cuMemcpyHtoDAsync_v2)         \
+    X(cuMemcpyDtoHAsync_v2)         \
+    X(cuMemcpyDtoDAsync_v2)         \
+    X(cuMemsetD8Async)              \
+    X(cuMemsetD32Async)             \
+    X(cuModuleLoadData)             \
+    X(cuModuleUnload)               \
+    X(cuModuleGetFunction)          \
+    X(cuFuncSetAttribute)           \
+    X(cuLaunchKernel)               \
+    X(cuStreamCreate)               \
+    X(cuStreamDestroy_v2)           \
+    X(cuStreamSynchronize)          \
+    X(cuStreamWaitEvent)            \
+    X(cuEventCreate)                \
+    X(cuEventDestroy_v2)            \
+    X(cuEventRecord)
+
+struct strait_cuda_driver {
+#define X(name) __typeof__(name) *name;
+    STRAIT_CUDA_DRIVER(X)
+#undef X
+};
+
+/* Loads and starts the driver on the first call. STRAIT_ENOTSUP, in words for a user, when this
+ * machine has none or it cannot start. Any thread; the table is borrowed, for ever. */
+strait_err strait_cuda_driver(const struct strait_cuda_driver **out);
+
+/* What the driver calls this result: "out of memory". Borrowed, for ever. */
+const char *strait_cuda_words(CUresult result);

@@ -1,0 +1,18 @@
+/* library.h - shared libraries and files that may or may not lie on this machine. */
+#pragma once
+
+#include "backend/cuda/info.h"
+#include "base/error.h"
+
+/* Opens the shared library `name` ("libcublasLt.so.13") and keeps it for the life of the process.
+ * Looks where the system's loader does (LD_LIBRARY_PATH, ld.so.conf), then in the folders of
+ * STRAIT_CUDA_LIBS (separated by colons), then in /usr/local/cuda/lib64. `path` gets the file that
+ * was taken. STRAIT_ENOTSUP names the library and those places. Any thread. */
+strait_err strait_cuda_library_open(const char *name, char path[STRAIT_CUDA_PATH], void **out);
+
+/* Writes the address of `symbol` of an open library to the function pointer at `to`. */
+strait_err strait_cuda_library_symbol(void *library, const char *symbol, void *to);
+
+/* The file of kernels: $STRAIT_CUDA_MODULE, or strait.cuda beside the program, or in ../lib/strait
+ * from there. STRAIT_ENOTSUP names the places. */
+strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]);
