@@ -82,11 +82,12 @@ static void print_line(const struct strait_trainer *trainer, const strait_run *r
     const double tokens_per_s = (double)run->train.batch_tokens / step;
     printf("{\"bench\": \"step\", \"tokens_per_s\": %.1f, \"seconds_per_step\": %.6f, "
            "\"best_seconds\": %.6f, \"gflops\": %.1f, \"model_parameters\": %lld, "
-           "\"peak_bytes\": %lld, \"planned_bytes\": %zu, \"device\": \"%s\", \"steps\": %lld, "
+           "\"peak_bytes\": %lld, \"planned_bytes\": %zu, \"device_bytes\": %zu, \"device\": "
+           "\"%s\", \"steps\": %lld, "
            "\"loss\": %.6f}\n",
            tokens_per_s, step, seconds[0], facts.flops_per_token * tokens_per_s / 1e9,
            (long long)facts.parameters, (long long)usage.ru_maxrss * 1024, facts.memory.total,
-           facts.device, (long long)n_steps, loss);
+           facts.device_bytes, facts.device, (long long)n_steps, loss);
 }
 
 static strait_err bench_run(const strait_run *run) {

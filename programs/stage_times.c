@@ -115,8 +115,8 @@ static strait_err make_room(const struct bench *b, const strait_codec_spec *spec
                             struct crossing_bench *c) {
     const int64_t width = strait_codec_width(spec);
     const int64_t bytes = (int64_t)strait_codec_wire_bytes(spec, STRAIT_FORWARD);
-    STRAIT_TRY(strait_slab_add(&c->slab, STRAIT_F32, b->rows, width, &c->x));
-    STRAIT_TRY(strait_slab_add(&c->slab, STRAIT_F32, b->rows, width, &c->y));
+    STRAIT_TRY(strait_slab_add(&c->slab, spec->precision, b->rows, width, &c->x));
+    STRAIT_TRY(strait_slab_add(&c->slab, spec->precision, b->rows, width, &c->y));
     STRAIT_TRY(strait_slab_add(&c->slab, STRAIT_I8, 1, bytes, &c->wire));
     return strait_slab_commit(&c->slab, b->backend);
 }

@@ -37,7 +37,8 @@ typedef struct strait_trainer_facts {
     int64_t train_tokens, valid_tokens;
     int64_t microbatch, n_microbatches; // sequences in one, and how many in a step
     double flops_per_token;
-    char device[64]; // empty before open
+    char device[64];     // empty before open
+    size_t device_bytes; // taken on a device that is not the host, by one stage; 0 otherwise
     strait_trainer_memory memory;
 } strait_trainer_facts;
 

@@ -59,6 +59,10 @@ struct strait_backend_ops {
     /* Blocks until the stream is idle. Reports any failure of queued work as STRAIT_EDEVICE. */
     strait_err (*wait)(struct strait_stream *s);
 
+    /* Bytes of device memory taken so far, its libraries' share included; NULL where the device is
+     * the host, whose operating system knows. */
+    size_t (*used)(const struct strait_backend *be);
+
     /* What this device is, for people: "2 threads, avx512". Borrowed. */
     const char *(*describe)(const struct strait_backend *be);
 };

@@ -26,8 +26,11 @@ struct strait_crew {
     strait_run run;
     struct strait_feed *feed; // borrowed
     char device[64];
+    size_t device_bytes;            // taken on a device that is not the host, by the first stage
     int windows[STRAIT_RUN_STAGES]; // slots of each stage
     double planned_tokens_per_s;    // what the plan expects; 0 with one stage
+    int64_t step;                   // steps its stages have done when open returns
+    void *user;                     // for a crew that came from outside this room
     void *state;
 };
 
@@ -48,9 +51,22 @@ struct strait_crew_ops {
 extern const struct strait_crew_ops strait_crew_solo;  // one stage, in this thread
 extern const struct strait_crew_ops strait_crew_apart; // several, each in its own process or thread
 
-/* Chooses by the number of stages. Keeps `feed`. */
-strait_err strait_crew_open(const strait_run *run, const strait_recipe *recipe,
-                            struct strait_feed *feed, struct strait_crew **out);
+/* A kind of crew that is not of this room, and what it needs to know. */
+typedef struct strait_crew_choice {
+    const struct strait_crew_ops *ops; // NULL: one of the two above, by the number of stages
+    void *user;
+} strait_crew_choice;
+
+struct strait_trainer;
+
+/* strait_trainer_open with another crew. */
+strait_err strait_trainer_open_with(const strait_run *run, strait_crew_choice choice,
+                                    struct strait_trainer **out);
+
+/* Keeps `feed`. */
+strait_err strait_crew_open(strait_crew_choice choice, const strait_run *run,
+                            const strait_recipe *recipe, struct strait_feed *feed,
+                            struct strait_crew **out);
 void strait_crew_close(struct strait_crew **crew); // accepts NULL
 
 /* The norm of gradients whose sums of squares stand parameter by parameter in the order of the

@@ -89,18 +89,25 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_facts *out)
     return err;
 }
 
-static strait_err open_into(struct strait_trainer *t) {
+static strait_err open_into(struct strait_trainer *t, strait_crew_choice choice) {
     STRAIT_TRY(strait_feed_open(&t->run, &t->feed));
     STRAIT_TRY(strait_recipe_make(&t->run, strait_feed_vocab(t->feed), &t->recipe));
     STRAIT_TRY(strait_feed_cut(t->feed, &t->recipe));
-    return strait_crew_open(&t->run, &t->recipe, t->feed, &t->crew);
+    STRAIT_TRY(strait_crew_open(choice, &t->run, &t->recipe, t->feed, &t->crew));
+    t->step = t->crew->step;
+    return STRAIT_OK;
 }
 
 strait_err strait_trainer_open(const strait_run *run, struct strait_trainer **out) {
+    return strait_trainer_open_with(run, (strait_crew_choice){0}, out);
+}
+
+strait_err strait_trainer_open_with(const strait_run *run, strait_crew_choice choice,
+                                    struct strait_trainer **out) {
     struct strait_trainer *t = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *t, "trainer", (void **)&t));
     t->run = *run;
-    const strait_err err = open_into(t);
+    const strait_err err = open_into(t, choice);
     if (err == STRAIT_ENOMEM)
         strait_err_prefix("not enough memory (--dry-run lists it; train.recompute, a smaller "
                           "stages.microbatch or model needs less)");
@@ -126,6 +133,7 @@ void strait_trainer_describe(const struct strait_trainer *t, strait_trainer_fact
     (void)describe(&t->run, &t->recipe, t->crew->windows, t->feed, out);
     out->valid_tokens = strait_feed_valid_tokens(t->feed);
     (void)snprintf(out->device, sizeof out->device, "%s", t->crew->device);
+    out->device_bytes = t->crew->device_bytes;
 }
 
 int64_t strait_trainer_step_count(const struct strait_trainer *trainer) {
@@ -226,7 +234,10 @@ strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
 static strait_err load_from(struct strait_trainer *t, struct strait_checkpoint *checkpoint) {
     STRAIT_TRY(strait_describe_check(checkpoint, &t->recipe, strait_feed_tokenizer(t->feed)));
     STRAIT_TRY(t->crew->ops->read(t->crew, checkpoint));
-    t->step = strait_checkpoint_step(checkpoint);
+    /* A crew may hold more than its checkpoint. */
+    t->step = t->crew->step > strait_checkpoint_step(checkpoint)
+                  ? t->crew->step
+                  : strait_checkpoint_step(checkpoint);
     return STRAIT_OK;
 }
 

@@ -173,6 +173,11 @@ const char *strait_worker_device(const struct strait_worker *worker) {
     return worker->backend->ops->describe(worker->backend);
 }
 
+size_t strait_worker_device_bytes(const struct strait_worker *worker) {
+    const struct strait_backend_ops *ops = worker->backend->ops;
+    return ops->used != NULL ? ops->used(worker->backend) : 0;
+}
+
 const float *strait_worker_squares(const struct strait_worker *worker, int *n) {
     *n = worker->n_params;
     return worker->squares;

@@ -42,6 +42,9 @@ struct strait_worker {
     struct strait_trace *trace; // NULL: nobody asked for one
     /* Messages that are not crossings go here. */
     strait_err (*on_other)(void *user, struct strait_msg **msg);
+    /* Called between moves and, while waiting, several times a second; an error ends the work at
+     * hand. NULL: nobody wants to. */
+    strait_err (*on_look)(void *user);
     void *user;
 };
 
@@ -59,6 +62,7 @@ void strait_worker_connect(struct strait_worker *worker, struct strait_mesh *mes
 
 /* What the computing device calls itself. Borrowed. */
 const char *strait_worker_device(const struct strait_worker *worker);
+size_t strait_worker_device_bytes(const struct strait_worker *worker); // 0 on the host
 
 /* Forward and backward of all microbatches of `step` (from 0). On the last stage the sum of the
  * losses of all tokens, in an order that does not depend on the cut; 0 elsewhere. */
