@@ -81,6 +81,7 @@ static strait_err wait_replies(struct strait_crew *crew) {
 
 strait_err strait_apart_order_all(struct strait_crew *crew, const strait_order *order) {
     struct apart *a = crew->state;
+    if (a->carry != NULL) return a->carry(crew, -1, order);
     memset(a->has_reply, 0, sizeof a->has_reply);
     strait_err err = STRAIT_OK;
     for (int i = 0; i < crew->recipe.n_stages && err == STRAIT_OK; i++)
@@ -91,6 +92,7 @@ strait_err strait_apart_order_all(struct strait_crew *crew, const strait_order *
 
 strait_err strait_apart_order_one(struct strait_crew *crew, int stage, const strait_order *order) {
     struct apart *a = crew->state;
+    if (a->carry != NULL) return a->carry(crew, stage, order);
     for (int i = 0; i < crew->recipe.n_stages; i++)
         a->has_reply[i] = i != stage;
     strait_err err = strait_order_send(a->mesh, a->peers[stage], order);
@@ -98,7 +100,7 @@ strait_err strait_apart_order_one(struct strait_crew *crew, int stage, const str
     return err == STRAIT_OK ? STRAIT_OK : blame(crew, err);
 }
 
-static strait_err make_room(struct strait_crew *crew) {
+strait_err strait_apart_make_room(struct strait_crew *crew) {
     struct apart *a = crew->state;
     /* The widest stage's parameters: ten a block, and a few. */
     a->room = 10 * crew->recipe.shape.layers + 4 + 2 * STRAIT_CODEC_PARAMS;
@@ -109,9 +111,7 @@ static strait_err make_room(struct strait_crew *crew) {
     return strait_alloc(n, sizeof *a->joined, "gradient norms", (void **)&a->joined);
 }
 
-/* Opens every stage with one slot, times it, and opens it again with the slots its times and the
- * links' delays ask for. */
-static strait_err open_stages(struct strait_crew *crew) {
+strait_err strait_apart_open_stages(struct strait_crew *crew) {
     struct apart *a = crew->state;
     static _Thread_local strait_order order;
     strait_worker_times times[STRAIT_RUN_STAGES];
@@ -137,9 +137,9 @@ static strait_err open_stages(struct strait_crew *crew) {
 
 static strait_err open_apart(struct strait_crew *crew) {
     struct apart *a = crew->state;
-    STRAIT_TRY(make_room(crew));
+    STRAIT_TRY(strait_apart_make_room(crew));
     strait_err err = strait_apart_start(crew);
-    if (err == STRAIT_OK) err = open_stages(crew);
+    if (err == STRAIT_OK) err = strait_apart_open_stages(crew);
     strait_apart_remove_run(a);
     return err;
 }

@@ -18,7 +18,15 @@ struct apart {
     char folder[64]; // where the run file for the stages lies; empty: none
     int64_t step;    // at hand, for messages
     int has_failed;
+    /* Brings an order to one stage, or to all (-1), and their replies back, where that is not done
+     * by the mesh here; NULL: it is. */
+    strait_err (*carry)(struct strait_crew *crew, int stage, const strait_order *order);
 };
+
+/* Makes room for the replies of all stages; then opens, rehearses and opens them again with the
+ * slots that their times ask for. */
+strait_err strait_apart_make_room(struct strait_crew *crew);
+strait_err strait_apart_open_stages(struct strait_crew *crew);
 
 /* The same order to all, and all their replies; or one order to one. The replies stay in the
  * struct until the next order. */

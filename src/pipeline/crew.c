@@ -4,11 +4,15 @@
 
 #include <math.h>
 
-strait_err strait_crew_open(const strait_run *run, const strait_recipe *recipe,
-                            struct strait_feed *feed, struct strait_crew **out) {
+strait_err strait_crew_open(strait_crew_choice choice, const strait_run *run,
+                            const strait_recipe *recipe, struct strait_feed *feed,
+                            struct strait_crew **out) {
     struct strait_crew *crew = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *crew, "crew", (void **)&crew));
-    crew->ops = recipe->n_stages > 1 ? &strait_crew_apart : &strait_crew_solo;
+    crew->ops = choice.ops;
+    if (crew->ops == NULL)
+        crew->ops = recipe->n_stages > 1 ? &strait_crew_apart : &strait_crew_solo;
+    crew->user = choice.user;
     crew->run = *run;
     crew->recipe = *recipe;
     crew->feed = feed;

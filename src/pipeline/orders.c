@@ -78,9 +78,10 @@ static strait_err post(struct strait_mesh *mesh, int peer, struct strait_msg **m
     return err;
 }
 
-strait_err strait_order_send(struct strait_mesh *mesh, int peer, const strait_order *order) {
+strait_err strait_order_pack(struct strait_msg_pool *pool, const strait_order *order,
+                             struct strait_msg **out) {
     struct strait_msg *msg = NULL;
-    STRAIT_TRY(strait_msg_open(strait_mesh_pool(mesh), STRAIT_MSG_ORDER,
+    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_ORDER,
                                ORDER_FIXED + strlen(order->text) + 4 * (size_t)order->n_values,
                                &msg));
     strait_writer w = {msg->body, msg->size, 0};
@@ -91,6 +92,13 @@ strait_err strait_order_send(struct strait_mesh *mesh, int peer, const strait_or
     strait_writer_copy(&w, order->key.bytes, STRAIT_FINGERPRINT_BYTES);
     put_text(&w, order->text);
     put_values(&w, order->values, order->n_values);
+    *out = msg;
+    return STRAIT_OK;
+}
+
+strait_err strait_order_send(struct strait_mesh *mesh, int peer, const strait_order *order) {
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(strait_order_pack(strait_mesh_pool(mesh), order, &msg));
     return post(mesh, peer, &msg);
 }
 
@@ -131,10 +139,11 @@ static strait_worker_times get_times(strait_reader *r) {
     return times;
 }
 
-strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_reply *reply) {
+strait_err strait_reply_pack(struct strait_msg_pool *pool, const strait_reply *reply,
+                             struct strait_msg **out) {
     struct strait_msg *msg = NULL;
     const size_t bytes = REPLY_FIXED + strlen(reply->text) + 4 * (size_t)reply->n_values;
-    STRAIT_TRY(strait_msg_open(strait_mesh_pool(mesh), STRAIT_MSG_REPLY, bytes, &msg));
+    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_REPLY, bytes, &msg));
     strait_writer w = {msg->body, msg->size, 0};
     strait_writer_uint(&w, (uint64_t)reply->kind, 1);
     strait_writer_uint(&w, (uint64_t)reply->err, 2);
@@ -148,6 +157,13 @@ strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_re
     strait_writer_uint(&w, reply->backward_bytes, 8);
     put_text(&w, reply->text);
     put_values(&w, reply->values, reply->n_values);
+    *out = msg;
+    return STRAIT_OK;
+}
+
+strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_reply *reply) {
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(strait_reply_pack(strait_mesh_pool(mesh), reply, &msg));
     return post(mesh, peer, &msg);
 }
 

@@ -53,6 +53,12 @@ typedef struct strait_reply {
     const float *values; // sums of squares, or a basis; borrowed as above
 } strait_reply;
 
+/* As a message, for whoever sends it otherwise than the functions below. */
+strait_err strait_order_pack(struct strait_msg_pool *pool, const strait_order *order,
+                             struct strait_msg **out);
+strait_err strait_reply_pack(struct strait_msg_pool *pool, const strait_reply *reply,
+                             struct strait_msg **out);
+
 strait_err strait_order_send(struct strait_mesh *mesh, int peer, const strait_order *order);
 /* `values` has room for `room` numbers and becomes out->values; the same below. */
 strait_err strait_order_unpack(const struct strait_msg *msg, float *values, int room,

@@ -3,6 +3,10 @@
 #include "base/clock.h"
 #include "pipeline/worker.h"
 
+enum {
+    LOOK_MS = 50
+};
+
 static struct strait_codec *codec_of(struct strait_boundary *boundary) {
     return strait_boundary_codec(boundary);
 }
@@ -140,11 +144,28 @@ strait_err strait_worker_route(struct strait_worker *w, struct strait_msg **msg)
     return w->on_other(w->user, msg);
 }
 
+static strait_err look(const struct strait_worker *w) {
+    return w->on_look != NULL ? w->on_look(w->user) : STRAIT_OK;
+}
+
+/* The next message; looks up from waiting now and then where someone wants that. */
+static strait_err receive(struct strait_worker *w, int timeout_ms, struct strait_msg **out) {
+    STRAIT_TRY(look(w));
+    if (w->on_look == NULL) return strait_mesh_receive(w->mesh, timeout_ms, out);
+    for (;;) {
+        const int slice_ms = timeout_ms < LOOK_MS ? timeout_ms : LOOK_MS;
+        const strait_err err = strait_mesh_receive(w->mesh, slice_ms, out);
+        timeout_ms -= slice_ms;
+        if (err != STRAIT_ETIMEDOUT || timeout_ms == 0) return err;
+        STRAIT_TRY(look(w));
+    }
+}
+
 /* Takes what has come; with timeout_ms waits for the first of it. */
 static strait_err take_messages(struct strait_worker *w, int timeout_ms) {
     for (;; timeout_ms = 0) {
         struct strait_msg *msg = NULL;
-        const strait_err err = strait_mesh_receive(w->mesh, timeout_ms, &msg);
+        const strait_err err = receive(w, timeout_ms, &msg);
         if (err == STRAIT_ETIMEDOUT) return timeout_ms == 0 ? STRAIT_OK : err;
         STRAIT_TRY(err);
         const strait_err routed = strait_worker_route(w, &msg);
@@ -155,7 +176,7 @@ static strait_err take_messages(struct strait_worker *w, int timeout_ms) {
 
 static strait_err look_around(struct strait_worker *w, strait_schedule_state *state,
                               int timeout_ms) {
-    if (w->mesh == NULL) return STRAIT_OK;
+    if (w->mesh == NULL) return look(w);
     STRAIT_TRY(take_messages(w, timeout_ms));
     if (w->tail != NULL) state->n_inputs = strait_boundary_arrived(w->tail);
     if (w->head != NULL) state->n_gradients = strait_boundary_arrived(w->head);
@@ -230,7 +251,7 @@ strait_err strait_worker_gradients(struct strait_worker *w, int64_t step, double
 static strait_err wait_for_valid(struct strait_worker *w, int64_t step, int64_t batch) {
     while (!strait_boundary_has_valid(w->tail)) {
         struct strait_msg *msg = NULL;
-        const strait_err err = strait_mesh_receive(w->mesh, w->deadline_ms, &msg);
+        const strait_err err = receive(w, w->deadline_ms, &msg);
         if (err == STRAIT_ETIMEDOUT)
             return STRAIT_FAIL(STRAIT_ETIMEDOUT,
                                "stage %d: nothing from stage %d for %.3g s in the validation after "

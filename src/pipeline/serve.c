@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "pipeline/launch.h"
+#include "pipeline/serve_state.h"
 #include "pipeline/snapshot.h"
 
 #include <errno.h>
@@ -18,21 +19,6 @@ enum {
     RTT_MS = 2000,   // for a first round trip
     RTT_LOOK_MS = 10,
     REHEARSALS = 3
-};
-
-struct server {
-    strait_serve_start start;
-    strait_run run;
-    struct strait_identity *identity;
-    struct strait_mesh *mesh;
-    struct strait_feed *feed;
-    strait_recipe recipe;
-    struct strait_worker *worker;
-    int conductor, before, behind; // peers of the mesh; -1: none
-    struct strait_msg *order;      // came while we were busy
-    uint64_t seen_forward, seen_backward;
-    float *basis; // room for one of a subspace codec
-    int n_basis;
 };
 
 static strait_err fail_line(const char *what) {
@@ -126,7 +112,8 @@ static strait_err say_line(int fd, const char *line) {
 }
 
 /* Where our neighbour can dial us; the system chooses the port. */
-static strait_err place_of(const struct server *s, int is_inproc, char out[STRAIT_SERVE_LINE]) {
+static strait_err place_of(const struct strait_server *s, int is_inproc,
+                           char out[STRAIT_SERVE_LINE]) {
     char host[STRAIT_ADDRESS_MAX];
     STRAIT_TRY(strait_launch_fill(is_inproc ? "stage-{stage}" : s->run.stages.address,
                                   s->start.stage, host, sizeof host));
@@ -135,7 +122,8 @@ static strait_err place_of(const struct server *s, int is_inproc, char out[STRAI
 }
 
 /* A key, a mesh, a place to be dialled; then the conductor is told who we are. */
-static strait_err introduce(struct server *s, int in, int out, struct strait_inproc_hub *hub) {
+static strait_err introduce(struct strait_server *s, int in, int out,
+                            struct strait_inproc_hub *hub) {
     char line[STRAIT_SERVE_LINE];
     char key[STRAIT_FINGERPRINT_TEXT];
     char address[STRAIT_ADDRESS_MAX];
@@ -163,7 +151,7 @@ static strait_err introduce(struct server *s, int in, int out, struct strait_inp
 }
 
 /* The neighbours: the order names one, and which side it is on. */
-static strait_err meet(struct server *s, const strait_order *order) {
+static strait_err meet(struct strait_server *s, const strait_order *order) {
     const int is_behind = order->text[0] != '\0';
     const strait_emulate_spec emulate = s->recipe.emulate;
     strait_mesh_peer peer = {
@@ -172,7 +160,7 @@ static strait_err meet(struct server *s, const strait_order *order) {
     return strait_mesh_add(s->mesh, &peer, is_behind ? &s->behind : &s->before);
 }
 
-static strait_err wait_for_neighbours(struct server *s) {
+static strait_err wait_for_neighbours(struct strait_server *s) {
     if (s->before >= 0) STRAIT_TRY(strait_mesh_wait_up(s->mesh, s->before, MEET_MS));
     if (s->behind >= 0) STRAIT_TRY(strait_mesh_wait_up(s->mesh, s->behind, MEET_MS));
     return STRAIT_OK;
@@ -180,7 +168,7 @@ static strait_err wait_for_neighbours(struct server *s) {
 
 /* Whatever is not a crossing: orders wait their turn, a lost link ends the run. */
 static strait_err on_other(void *user, struct strait_msg **msg) {
-    struct server *s = user;
+    struct strait_server *s = user;
     const struct strait_msg *m = *msg;
     if (m->type == STRAIT_MSG_ORDER && m->peer == s->conductor && s->order == NULL) {
         s->order = *msg;
@@ -199,18 +187,19 @@ static strait_err on_other(void *user, struct strait_msg **msg) {
                        (int)m->size, (const char *)m->body);
 }
 
-static strait_err open_worker(struct server *s, int n_slots) {
+static strait_err open_worker(struct strait_server *s, int n_slots) {
     strait_worker_close(&s->worker);
     STRAIT_TRY(
         strait_worker_open(&s->run, &s->recipe, s->start.stage, n_slots, s->feed, &s->worker));
     strait_worker_connect(s->worker, s->mesh, s->before, s->behind);
-    s->worker->on_other = on_other;
+    s->worker->on_other = s->on_other;
+    s->worker->on_look = s->on_look;
     s->worker->user = s;
     return wait_for_neighbours(s);
 }
 
 /* A neighbour may send the first crossing before we are told to begin: its step must be known. */
-static strait_err load(struct server *s, const char *folder) {
+static strait_err load(struct strait_server *s, const char *folder) {
     struct strait_checkpoint *checkpoint = NULL;
     STRAIT_TRY(strait_checkpoint_open(folder, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
     const strait_err err = strait_snapshot_read(checkpoint, s->worker);
@@ -221,7 +210,7 @@ static strait_err load(struct server *s, const char *folder) {
     return err;
 }
 
-static uint64_t sent_since(struct server *s, int peer, uint64_t *seen) {
+static uint64_t sent_since(struct strait_server *s, int peer, uint64_t *seen) {
     strait_link_stats stats = {0};
     if (peer < 0 || strait_mesh_stats(s->mesh, peer, &stats) != STRAIT_OK) return 0;
     const uint64_t sent = stats.sent_bytes - *seen;
@@ -229,7 +218,7 @@ static uint64_t sent_since(struct server *s, int peer, uint64_t *seen) {
     return sent;
 }
 
-static strait_err read_codec(struct server *s, struct strait_boundary *boundary,
+static strait_err read_codec(struct strait_server *s, struct strait_boundary *boundary,
                              strait_reply *reply) {
     strait_codec_metrics metrics;
     if (boundary == NULL) return STRAIT_OK;
@@ -241,7 +230,7 @@ static strait_err read_codec(struct server *s, struct strait_boundary *boundary,
 }
 
 /* Half a round trip to the stage behind, as soon as one was made. */
-static double delay_behind(struct server *s) {
+static double delay_behind(struct strait_server *s) {
     strait_link_stats stats = {0};
     for (int waited = 0; s->behind >= 0 && waited < RTT_MS; waited += RTT_LOOK_MS) {
         if (strait_mesh_stats(s->mesh, s->behind, &stats) == STRAIT_OK && stats.rtt_min_s > 0.0)
@@ -252,7 +241,7 @@ static double delay_behind(struct server *s) {
     return 0.5 * stats.rtt_min_s;
 }
 
-static strait_err compute(struct server *s, const strait_order *order, strait_reply *reply) {
+static strait_err compute(struct strait_server *s, const strait_order *order, strait_reply *reply) {
     STRAIT_TRY(strait_worker_gradients(s->worker, order->step, &reply->loss_sum));
     reply->times = s->worker->times;
     reply->values = s->worker->squares;
@@ -263,7 +252,8 @@ static strait_err compute(struct server *s, const strait_order *order, strait_re
     return read_codec(s, s->worker->head, reply);
 }
 
-static strait_err obey(struct server *s, const strait_order *order, strait_reply *reply) {
+strait_err strait_serve_obey(struct strait_server *s, const strait_order *order,
+                             strait_reply *reply) {
     switch (order->kind) {
     case STRAIT_ORDER_MEET: return meet(s, order);
     case STRAIT_ORDER_OPEN:
@@ -297,7 +287,7 @@ static strait_err obey(struct server *s, const strait_order *order, strait_reply
     return STRAIT_OK;
 }
 
-static strait_err next_order(struct server *s, strait_order *out) {
+static strait_err next_order(struct strait_server *s, strait_order *out) {
     while (s->order == NULL) {
         struct strait_msg *msg = NULL;
         STRAIT_TRY(strait_mesh_receive(s->mesh, -1, &msg));
@@ -311,7 +301,7 @@ static strait_err next_order(struct server *s, strait_order *out) {
     return err;
 }
 
-static strait_err answer(struct server *s, strait_order_kind kind, strait_err err,
+static strait_err answer(struct strait_server *s, strait_order_kind kind, strait_err err,
                          strait_reply *reply) {
     reply->kind = kind;
     reply->err = err;
@@ -322,7 +312,7 @@ static strait_err answer(struct server *s, strait_order_kind kind, strait_err er
 
 /* Stays until the conductor hangs up: it has then heard our reply, and all the others'. Neighbours
  * may leave before us. */
-static void part(struct server *s) {
+static void part(struct strait_server *s) {
     for (int is_over = 0; !is_over;) {
         struct strait_msg *msg = NULL;
         if (strait_mesh_receive(s->mesh, LEAVE_MS, &msg) != STRAIT_OK) return;
@@ -333,13 +323,13 @@ static void part(struct server *s) {
 
 /* An error that the conductor has heard is his to tell, and ends the stage; only a checkpoint that
  * could not be written does not. */
-static strait_err serve_orders(struct server *s) {
+static strait_err serve_orders(struct strait_server *s) {
     for (;;) {
         static _Thread_local strait_order order; // large
         strait_reply reply = {0};
         order.kind = STRAIT_ORDER_LEAVE; // should none come
         strait_err err = next_order(s, &order);
-        if (err == STRAIT_OK) err = obey(s, &order, &reply);
+        if (err == STRAIT_OK) err = strait_serve_obey(s, &order, &reply);
         STRAIT_TRY(answer(s, order.kind, err, &reply));
         const int goes_on = err == STRAIT_OK ? order.kind != STRAIT_ORDER_LEAVE
                                              : order.kind == STRAIT_ORDER_SAVE;
@@ -349,16 +339,16 @@ static strait_err serve_orders(struct server *s) {
     return STRAIT_OK;
 }
 
-static strait_err prepare(struct server *s) {
-    STRAIT_TRY(strait_feed_open(&s->run, &s->feed));
+strait_err strait_serve_prepare(struct strait_server *s) {
     STRAIT_TRY(strait_recipe_make(&s->run, strait_feed_vocab(s->feed), &s->recipe));
     s->n_basis = (int)(s->recipe.codec.cols * s->recipe.codec.keep);
     STRAIT_TRY(strait_alloc((size_t)s->n_basis, sizeof *s->basis, "basis", (void **)&s->basis));
     return strait_feed_cut(s->feed, &s->recipe);
 }
 
-static strait_err work(struct server *s) {
-    const strait_err err = prepare(s);
+static strait_err work(struct strait_server *s) {
+    strait_err err = strait_feed_open(&s->run, &s->feed);
+    if (err == STRAIT_OK) err = strait_serve_prepare(s);
     if (err == STRAIT_OK) return serve_orders(s);
     strait_reply reply = {0};
     if (answer(s, STRAIT_ORDER_OPEN, err, &reply) != STRAIT_OK) return err;
@@ -367,9 +357,10 @@ static strait_err work(struct server *s) {
 }
 
 strait_err strait_serve(int in, int out, struct strait_inproc_hub *hub) {
-    struct server *s = NULL;
+    struct strait_server *s = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *s, "stage server", (void **)&s));
     s->before = s->behind = -1;
+    s->on_other = on_other;
     strait_err err = introduce(s, in, out, hub);
     if (err == STRAIT_OK) err = work(s);
     strait_worker_close(&s->worker);

@@ -86,7 +86,7 @@ static strait_err open_files(struct session *s) {
 
 static strait_err open_session(struct session *s) {
     STRAIT_TRY(claim_folder(s));
-    STRAIT_TRY(strait_trainer_open(s->run, &s->trainer));
+    STRAIT_TRY(strait_trainer_open_with(s->run, s->spec->crew, &s->trainer));
     if (s->spec->resumes) STRAIT_TRY(load_checkpoint(s));
     STRAIT_TRY(open_files(s));
     strait_trainer_facts facts;

@@ -12,6 +12,8 @@
 #include <strait/run.h>
 #include <strait/trainer.h>
 
+#include "pipeline/crew.h"
+
 /* All but must_stop and user may be NULL. Called from the session's thread, between steps. */
 typedef struct strait_session_events {
     void *user;
@@ -28,6 +30,7 @@ typedef struct strait_session_spec {
     const char *folder;
     int resumes; // go on from the newest whole checkpoint; without one, from the start
     strait_session_events events;
+    strait_crew_choice crew; // zeroed: stages of this machine
 } strait_session_spec;
 
 /* Runs to the end: STRAIT_OK. Asked to stop, it finishes the step, saves, and returns

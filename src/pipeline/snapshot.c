@@ -129,6 +129,30 @@ strait_err strait_snapshot_read(struct strait_checkpoint *checkpoint, struct str
     struct strait_stream *stream = strait_stage_stream(w->model);
     STRAIT_TRY(load_params(checkpoint, stream, w->params, w->n_params));
     STRAIT_TRY(each_state(w, load_one, checkpoint));
+    return strait_snapshot_restored(w);
+}
+
+struct state_visit {
+    strait_snapshot_visit *visit;
+    void *user;
+};
+
+static strait_err visit_state(void *user, struct strait_stream *stream, const char *name,
+                              strait_tensor tensor) {
+    const struct state_visit *v = user;
+    return v->visit(v->user, stream, name, tensor, 1);
+}
+
+strait_err strait_snapshot_each(struct strait_worker *w, strait_snapshot_visit *visit, void *user) {
+    struct state_visit states = {visit, user};
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    for (int i = 0; i < w->n_params; i++)
+        STRAIT_TRY(visit(user, stream, w->params[i].name, w->params[i].value, 0));
+    return each_state(w, visit_state, &states);
+}
+
+strait_err strait_snapshot_restored(struct strait_worker *w) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
     if (w->tail != NULL) STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->tail), stream));
     if (w->head != NULL) STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->head), stream));
     return strait_stage_refresh(w->model);

@@ -10,6 +10,14 @@ strait_err strait_snapshot_write(struct strait_worker *worker, const char *folde
 /* Everything a worker goes on with: weights, moments, what its codecs remember. */
 strait_err strait_snapshot_read(struct strait_checkpoint *checkpoint, struct strait_worker *worker);
 
+/* Calls `visit` with every tensor a worker goes on with, weights first, always in the same order;
+ * an error ends it. After all were overwritten, strait_snapshot_restored tells the codecs. */
+typedef strait_err strait_snapshot_visit(void *user, struct strait_stream *stream, const char *name,
+                                         strait_tensor tensor, int is_state);
+strait_err strait_snapshot_each(struct strait_worker *worker, strait_snapshot_visit *visit,
+                                void *user);
+strait_err strait_snapshot_restored(struct strait_worker *worker);
+
 /* The weights of a stage alone, and a codec half with what it remembers. */
 strait_err strait_snapshot_read_stage(struct strait_checkpoint *checkpoint,
                                       struct strait_stage *stage);

@@ -1,0 +1,29 @@
+/* serve_state.h - a stage that takes orders: what the ways of serving one share. */
+#pragma once
+
+#include "pipeline/serve.h"
+
+struct strait_server {
+    strait_serve_start start;
+    strait_run run;
+    struct strait_identity *identity;
+    struct strait_mesh *mesh;
+    struct strait_feed *feed;
+    strait_recipe recipe;
+    struct strait_worker *worker;
+    int conductor, before, behind; // peers of the mesh; -1: none
+    struct strait_msg *order;      // came while we were busy
+    uint64_t seen_forward, seen_backward;
+    float *basis; // room for one of a subspace codec
+    int n_basis;
+    /* The worker's; their user is the server. */
+    strait_err (*on_other)(void *user, struct strait_msg **msg);
+    strait_err (*on_look)(void *user);
+};
+
+/* From run and feed to the recipe and the room for a basis. */
+strait_err strait_serve_prepare(struct strait_server *server);
+
+/* Carries out one order and fills the reply, but for its kind and its error. */
+strait_err strait_serve_obey(struct strait_server *server, const strait_order *order,
+                             strait_reply *reply);
