@@ -26,6 +26,7 @@ struct strait_crew {
     strait_run run;
     struct strait_feed *feed; // borrowed
     char device[64];
+    size_t device_bytes;            // taken on a device that is not the host, by the first stage
     int windows[STRAIT_RUN_STAGES]; // slots of each stage
     double planned_tokens_per_s;    // what the plan expects; 0 with one stage
     int64_t step;                   // steps its stages have done when open returns

@@ -133,6 +133,7 @@ void strait_trainer_describe(const struct strait_trainer *t, strait_trainer_fact
     (void)describe(&t->run, &t->recipe, t->crew->windows, t->feed, out);
     out->valid_tokens = strait_feed_valid_tokens(t->feed);
     (void)snprintf(out->device, sizeof out->device, "%s", t->crew->device);
+    out->device_bytes = t->crew->device_bytes;
 }
 
 int64_t strait_trainer_step_count(const struct strait_trainer *trainer) {
