@@ -1,7 +1,7 @@
 /* cmd_plan.c - strait plan RUN.yaml: memory, speed, bubbles and bytes before training. */
 #include "commands.h"
 #include "net/frame.h"
-#include "pipeline/worker.h"
+#include "pipeline/limits.h"
 #include "plan/limit.h"
 #include "plan/window.h"
 #include "progress.h"
@@ -37,6 +37,7 @@ typedef struct outlook {
     strait_simulate_stage seen[STRAIT_RUN_STAGES];
     strait_simulate_result result;
     double unlimited_s; // a step over links that cost nothing
+    double metered_s;   // on the meter of Protocol NanoGPT; 0: not asked for
     strait_limit limit;
 } outlook;
 
@@ -105,6 +106,21 @@ static strait_err without_links(const outlook *o, double *out) {
     return STRAIT_OK;
 }
 
+static strait_err on_meter(const outlook *o, double *out) {
+    strait_pipe_link links[STRAIT_RUN_STAGES];
+    strait_pipe pipe = o->pipe;
+    const strait_simulate_how how = {
+        .kind = o->recipe.schedule, .windows = o->windows, .n_steps = 1};
+    strait_simulate_result result;
+    if (o->recipe.meter_bps == 0.0) return STRAIT_OK;
+    for (int i = 0; i + 1 < pipe.n_stages; i++)
+        links[i] = o->links[i];
+    strait_limits_lay_meter(&o->recipe, &pipe, links);
+    STRAIT_TRY(strait_simulate(&pipe, &how, NULL, &result));
+    *out = result.seconds;
+    return STRAIT_OK;
+}
+
 static strait_err foresee(const strait_run *run, outlook *o) {
     describe(run, o);
     STRAIT_TRY(choose_windows(run, o));
@@ -114,6 +130,7 @@ static strait_err foresee(const strait_run *run, outlook *o) {
         .kind = o->recipe.schedule, .windows = o->windows, .n_steps = 1};
     STRAIT_TRY(strait_simulate(&o->pipe, &how, o->seen, &o->result));
     STRAIT_TRY(strait_limit_find(&o->pipe, &how, &o->limit));
+    STRAIT_TRY(on_meter(o, &o->metered_s));
     return without_links(o, &o->unlimited_s);
 }
 
@@ -189,14 +206,18 @@ static void print_outlook(const char *path, const outlook *o) {
     print_links(o);
     printf("\nstep   %.4g s, %.0f tokens/s, %.3f of the speed over links that cost nothing\n",
            o->result.seconds, o->result.tokens_per_s, o->unlimited_s / o->result.seconds);
+    if (o->metered_s > 0.0)
+        printf("meter  %.4g s a step, one inbound wire a stage at %.4g Mb/s, %.4g ms in turn\n",
+               o->metered_s, r->meter_bps / 1e6, 1e3 * r->meter_delay_s);
     print_limit(o);
 }
 
 static void print_json(const outlook *o) {
     printf("{\"seconds\": %.6g, \"tokens_per_s\": %.6g, \"bubble\": %.4f, \"of_unlimited\": %.4f, "
-           "\"limit\": \"%s\", \"where\": %d, \"stages\": [",
+           "\"limit\": \"%s\", \"where\": %d, \"meter_seconds\": %.6g, \"stages\": [",
            o->result.seconds, o->result.tokens_per_s, o->result.bubble,
-           o->unlimited_s / o->result.seconds, strait_limit_name(o->limit.kind), o->limit.where);
+           o->unlimited_s / o->result.seconds, strait_limit_name(o->limit.kind), o->limit.where,
+           o->metered_s);
     for (int i = 0; i < o->pipe.n_stages; i++)
         printf("%s{\"layers\": %d, \"memory_bytes\": %.0f, \"slots\": %d, \"idle\": %.4f}",
                i > 0 ? ", " : "", o->recipe.parts[i].last - o->recipe.parts[i].first,

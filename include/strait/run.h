@@ -161,6 +161,10 @@ typedef struct strait_run {
             double loss;          // share of packets
             double cut_after;     // seconds; 0: never
         } emulate;
+        struct {
+            double rate;  // bits a second; 0: no meter
+            double delay; // seconds, one way
+        } meter;
         int64_t streams; // TCP streams of a link; 0: 1 where BBR is allowed, else 4
         double deadline; // seconds without a sign of progress before a run is given up
     } link;

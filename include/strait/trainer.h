@@ -55,9 +55,10 @@ typedef struct strait_trainer_report {
      * gradients. Borrowed until the next step. */
     int n_boundaries;
     const double *residual_forward, *residual_backward;
-    const char *alarm; // NULL, or words on a boundary that loses more than it used to; borrowed
-    const char *limit; // what held the step up: "compute", "bubble", "serialisation", ...
-    int is_skipped;    // the gradient was not finite: the weights were left as they were
+    const char *alarm;    // NULL, or words on a boundary that loses more than it used to; borrowed
+    const char *limit;    // what held the step up: "compute", "bubble", "serialisation", ...
+    double meter_seconds; // the step on the meter of Protocol NanoGPT; 0: link.meter.rate is 0
+    int is_skipped;       // the gradient was not finite: the weights were left as they were
 } strait_trainer_report;
 
 /* What a run would be, without making it. */

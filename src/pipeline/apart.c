@@ -192,6 +192,8 @@ static void sum_up(struct strait_crew *crew, strait_crew_report *report) {
     report->norm = spoiled > 0.0 ? NAN : all_norm(crew);
     report->limit = strait_limits_name(&crew->recipe, crew->windows, times, report->forward_bytes,
                                        report->backward_bytes);
+    report->metered_s = strait_limits_metered(&crew->recipe, crew->windows, times,
+                                              report->forward_bytes, report->backward_bytes);
 }
 
 static strait_err gradients(struct strait_crew *crew, int64_t step, strait_crew_report *out) {

@@ -18,6 +18,7 @@ typedef struct strait_crew_report {
     /* What the codec of each boundary lost, as a share: of activations, of gradients. */
     double residual_forward[STRAIT_RUN_STAGES], residual_backward[STRAIT_RUN_STAGES];
     const char *limit; // what held the step up
+    double metered_s;  // of the gradients, on the meter; 0: there is none
 } strait_crew_report;
 
 struct strait_crew {

@@ -92,3 +92,27 @@ const char *strait_limits_name(const strait_recipe *recipe, const int *windows,
     if (strait_limit_find(&picture.pipe, &how, &limit) != STRAIT_OK) return "unknown";
     return strait_limit_name(limit.kind);
 }
+
+void strait_limits_lay_meter(const strait_recipe *recipe, strait_pipe *pipe,
+                             strait_pipe_link *links) {
+    for (int i = 0; i + 1 < pipe->n_stages; i++) {
+        links[i].forward_bps = links[i].backward_bps = recipe->meter_bps;
+        links[i].delay_s = recipe->meter_delay_s;
+    }
+    pipe->links = links;
+    pipe->wire = STRAIT_WIRE_METER;
+}
+
+double strait_limits_metered(const strait_recipe *recipe, const int *windows,
+                             const strait_worker_times *times, double forward_bytes,
+                             double backward_bytes) {
+    const double n = (double)recipe->n_microbatches;
+    struct picture picture;
+    strait_simulate_result result;
+    if (recipe->meter_bps == 0.0) return 0.0;
+    draw(recipe, times, n, forward_bytes / n, backward_bytes / n, &picture);
+    strait_limits_lay_meter(recipe, &picture.pipe, picture.links);
+    const strait_simulate_how how = {.kind = recipe->schedule, .windows = windows, .n_steps = 1};
+    if (strait_simulate(&picture.pipe, &how, NULL, &result) != STRAIT_OK) return 0.0;
+    return result.seconds;
+}

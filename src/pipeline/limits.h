@@ -3,6 +3,7 @@
 
 #include "pipeline/recipe.h"
 #include "pipeline/worker.h"
+#include "plan/pipe.h"
 
 /* Slots of each stage, from the times of one microbatch and the links' measured delays (0: unknown,
  * as the run file has it), and the tokens a second that a simulation expects of them. `wanted` sets
@@ -10,6 +11,16 @@
 strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
                                  const strait_worker_times *times, const double *delays,
                                  int *windows, double *tokens_per_s);
+
+/* Seconds a step with these times and bytes would take on the meter of Protocol NanoGPT that the
+ * recipe asks for, optimizer aside; 0 where it asks for none. */
+double strait_limits_metered(const strait_recipe *recipe, const int *windows,
+                             const strait_worker_times *times, double forward_bytes,
+                             double backward_bytes);
+
+/* Lays the meter over the links of a pipeline: its wires, its rate, its delay. */
+void strait_limits_lay_meter(const strait_recipe *recipe, strait_pipe *pipe,
+                             strait_pipe_link *links);
 
 /* What held a step up: "compute", "bubble", "serialisation", "propagation" or "codec". Times and
  * bytes are of the whole step. */

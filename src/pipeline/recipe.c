@@ -213,6 +213,8 @@ strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recip
         .n_stages = (int)run->stages.count,
         .schedule = make_schedule(run),
         .emulate = make_emulate(run),
+        .meter_bps = run->link.meter.rate,
+        .meter_delay_s = run->link.meter.delay,
         .recomputes = run->train.is_recomputed,
         .logit_bytes = is_on_cpu(run) ? 0 : DEVICE_LOGIT_BYTES,
     };

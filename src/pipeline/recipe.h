@@ -23,6 +23,7 @@ typedef struct strait_recipe {
     strait_schedule_kind schedule;
     strait_codec_spec codec; // of boundary 0 with one slot; the others differ in those two only
     strait_emulate_spec emulate;
+    double meter_bps, meter_delay_s; // of Protocol NanoGPT's meter; 0: nobody asked
     int recomputes;
     size_t logit_bytes; // made at a time by the head; 0: what suits a cpu
 } strait_recipe;

@@ -134,6 +134,7 @@ static strait_err take_step(struct session *s) {
                                       .bubble = report.bubble,
                                       .limit = report.limit,
                                       .seconds = report.seconds,
+                                      .meter_seconds = report.meter_seconds,
                                       .n_boundaries = report.n_boundaries,
                                       .residual_forward = report.residual_forward,
                                       .residual_backward = report.residual_backward};

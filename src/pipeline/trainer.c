@@ -189,9 +189,12 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
     };
     report.ratio_forward = ratio(t, report.forward_bytes_per_token);
     report.ratio_backward = ratio(t, report.backward_bytes_per_token);
+    const double updates = strait_clock_seconds();
     STRAIT_TRY(update(t, &report));
     t->step++;
-    report.seconds = strait_clock_seconds() - began;
+    const double ended = strait_clock_seconds();
+    if (made->metered_s > 0.0) report.meter_seconds = made->metered_s + ended - updates;
+    report.seconds = ended - began;
     report.tokens_per_s = n_tokens / report.seconds;
     *out = report;
     return STRAIT_OK;

@@ -161,6 +161,7 @@ strait_err strait_metrics_put_step(struct strait_metrics *metrics,
     put_real(&l, "bubble", 6, step->bubble);
     put_text(&l, "limit", step->limit);
     put_real(&l, "seconds", 6, step->seconds);
+    if (step->meter_seconds > 0.0) put_real(&l, "meter_seconds", 6, step->meter_seconds);
     put_reals(&l, "residual_forward", step->residual_forward, step->n_boundaries);
     put_reals(&l, "residual_backward", step->residual_backward, step->n_boundaries);
     return append(metrics, &l);

@@ -18,7 +18,8 @@ typedef struct strait_metrics_step {
     double bubble;
     const char *limit; // what held the step up: "compute", or a link or stage
     double seconds;
-    int n_boundaries; // up to 63; without any the residuals are left out
+    double meter_seconds; // left out when 0
+    int n_boundaries;     // up to 63; without any the residuals are left out
     const double *residual_forward, *residual_backward;
 } strait_metrics_step;
 

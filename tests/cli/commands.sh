@@ -56,6 +56,15 @@ says "$OUT" 'in 3 shards' 'verified'
 runs train run.yaml --out planned --dry-run
 says "$OUT" '^peak memory .*\([0-9]+ bytes\)' '^step  *128 tokens in 8 microbatches of 1'
 [ ! -e planned ] || fail "a dry run left a folder"
+
+# The meter of Protocol NanoGPT, before a run and in it: slower than links that cost nothing.
+metered="--set stages.count=2 --set link.meter.rate=1mbit --set link.meter.delay=3ms"
+runs plan run.yaml --gflops 10 $metered
+says "$OUT" '^meter  [0-9.]+ s a step, one inbound wire a stage at 1 Mb/s, 3 ms in turn$'
+runs plan run.yaml --gflops 10 --set stages.count=2
+! grep -q '^meter' "$OUT" || fail "a meter that nobody asked for"
+runs train run.yaml --out metered $metered --set train.steps=2 --set link.transport=inproc
+says metered/metrics.jsonl '"meter_seconds":[0-9.]+,"residual_forward":\[0\],"residual_backward":\[0\]'
 runs bench step run.yaml --steps 2
 jq -e '.tokens_per_s > 0 and .peak_bytes > 0 and .model_parameters > 0 and .device != ""' \
     "$OUT" >/dev/null || fail "bench step prints no such JSON"

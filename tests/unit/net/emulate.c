@@ -3,7 +3,6 @@
 
 #include "check.h"
 #include "net/line.h"
-#include "net/meter.h"
 
 static const int64_t MS = 1000000;
 
@@ -90,35 +89,6 @@ static void test_cuts(void **state) {
     CHECK(strait_emulate_send(&e, 0, 1) == INT64_MAX);
 }
 
-static void test_meter(void **state) {
-    (void)state;
-    const strait_meter_spec spec = strait_meter_protocol_nanogpt();
-    strait_meter wire = {0};
-    /* 2.5 MB are 20 megabits: 0.1 s at 200 Mb/s, and 0.05 of delay. */
-    CHECK_NEAR(strait_meter_arrive(&wire, &spec, 1, 2.5e6), 1.15, 1e-12);
-    /* Sent meanwhile, from the other side: waits until the first has arrived. */
-    CHECK_NEAR(strait_meter_arrive(&wire, &spec, 1.01, 2.5e6), 1.3, 1e-12);
-    CHECK_NEAR(strait_meter_arrive(&wire, &spec, 2, 0), 2.05, 1e-12);
-    CHECK_NEAR(wire.busy_s, 0.2, 1e-12);
-    CHECK(wire.bytes == 5e6);
-    strait_meter_spec easy = spec;
-    easy.is_pipelined = 1;
-    wire = (strait_meter){0};
-    CHECK_NEAR(strait_meter_arrive(&wire, &easy, 1, 2.5e6), 1.15, 1e-12);
-    CHECK_NEAR(strait_meter_arrive(&wire, &easy, 1.01, 2.5e6), 1.25, 1e-12);
-}
-
-/* Dense bf16 of the yardstick: 64 microbatches of 8,192 tokens, 4,096 bytes a token both ways. */
-static void test_meter_on_the_yardstick(void **state) {
-    (void)state;
-    const strait_meter_spec spec = strait_meter_protocol_nanogpt();
-    strait_meter wire = {0};
-    double last = 0;
-    for (int i = 0; i < 128; i++)
-        last = strait_meter_arrive(&wire, &spec, 0, 8192 * 2048);
-    CHECK_NEAR(last, 524288.0 * 4096 * 8 / 200e6 + 128 * 0.05, 1e-6); // 92.3 of their 100.5 s
-}
-
 static void put(struct strait_line *line, const char *text, int64_t due) {
     for (size_t n = strlen(text); n > 0;) {
         size_t room = 0;
@@ -178,8 +148,6 @@ int main(void) {
         cmocka_unit_test(test_jitter_keeps_order),
         cmocka_unit_test(test_loss_costs_round_trips),
         cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_meter),
-        cmocka_unit_test(test_meter_on_the_yardstick),
         cmocka_unit_test(test_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,6 +158,23 @@ static void what_limits_a_step_is_named(void **state) {
     assert_string_equal(strait_limits_name(&recipe, windows, times, 1e4, 1e4), "propagation");
 }
 
+/* Two stages, 32 microbatches of 250 bytes, 10 ms a message at 200 kb/s: each stage hears 32 of
+ * them, one after the other, and every one pays the delay. */
+static void meter_counts_beside_the_links(void **state) {
+    (void)state;
+    strait_worker_times times[8];
+    int windows[2] = {32, 32};
+    memset(times, 0, sizeof times);
+    CHECK_OK(make("stages.count=2", "stages.microbatch=1", "stages.schedule=fill-drain"));
+    assert_true(strait_limits_metered(&recipe, windows, times, 32 * 250, 32 * 250) == 0.0);
+    CHECK_OK(make("stages.count=2", "stages.microbatch=1", "link.meter.rate=200kbit"));
+    recipe.schedule = STRAIT_SCHEDULE_FILL;
+    recipe.emulate.delay_ns = 7000000000; // of the link itself: another matter
+    /* The last gradient has nothing to hide behind, nor has the norm's way back. */
+    CHECK_NEAR(strait_limits_metered(&recipe, windows, times, 32 * 250, 32 * 250),
+               32 * (0.01 + 0.05) + (0.01 + 0.05) + 0.05, 1e-9);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_shared_out),
@@ -167,6 +184,7 @@ int main(void) {
         cmocka_unit_test(codecs_differ_in_place_and_slots_only),
         cmocka_unit_test(far_stages_ask_for_more_in_flight),
         cmocka_unit_test(what_limits_a_step_is_named),
+        cmocka_unit_test(meter_counts_beside_the_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,7 @@ static void test_lines_are_what_scripts_expect(void **state) {
     s.loss = (double)NAN;
     s.grad_norm = (double)INFINITY;
     s.limit = "link \"a\"\n\\b";
+    s.meter_seconds = 19.889;
     s.n_boundaries = 2;
     s.residual_forward = (const double[]){0.123456, 0};
     s.residual_backward = (const double[]){(double)NAN, 1e-7};
@@ -77,7 +78,8 @@ static void test_lines_are_what_scripts_expect(void **state) {
               "\"tokens_per_s\":12345.7,\"forward_bytes_per_token\":16.5,"
               "\"backward_bytes_per_token\":17,\"ratio_forward\":124.12,\"ratio_backward\":120,"
               "\"bubble\":0.02,\"limit\":\"link \\\"a\\\"\\\\b\",\"seconds\":0.5,"
-              "\"residual_forward\":[0.1235,0],\"residual_backward\":[null,1e-07]}\n");
+              "\"meter_seconds\":19.889,\"residual_forward\":[0.1235,0],\"residual_backward\":["
+              "null,1e-07]}\n");
     strait_alloc_free(text);
     scratch_close(&dir);
 }
