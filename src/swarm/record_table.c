@@ -1,0 +1,150 @@
+#include "swarm/record_table.h"
+
+#include "base/alloc.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    ROOM_FIRST = 64
+};
+
+void strait_record_table_fini(struct strait_record_table *table) {
+    for (size_t i = 0; i < table->n_rows; i++)
+        strait_alloc_free(table->rows[i]);
+    strait_alloc_free(table->rows);
+    *table = (struct strait_record_table){0};
+}
+
+void strait_record_batch_drop(struct strait_record_batch *batch) {
+    for (int i = 0; i < batch->n_rows; i++)
+        strait_alloc_free(batch->rows[i]);
+    *batch = (struct strait_record_batch){.n_rows = 0};
+}
+
+/* The first row whose key is not below `key`. */
+static size_t place_of(const struct strait_record_table *table, const char *key) {
+    size_t low = 0, high = table->n_rows;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (strcmp(table->rows[middle]->fact.key, key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int is_at(const struct strait_record_table *table, size_t i, const char *key) {
+    return i < table->n_rows && strcmp(table->rows[i]->fact.key, key) == 0;
+}
+
+static size_t weight(const strait_record_fact *fact) {
+    return strlen(fact->key) + fact->bytes;
+}
+
+static strait_err fail_expected(const strait_record_change *c, uint64_t found) {
+    if (c->expected == STRAIT_RECORD_ABSENT)
+        return STRAIT_FAIL(STRAIT_EAGAIN, "fact '%s' is there already, in version %" PRIu64, c->key,
+                           found);
+    return STRAIT_FAIL(STRAIT_EAGAIN,
+                       "fact '%s' is in version %" PRIu64 ", expected %" PRIu64
+                       "; read it again and decide anew",
+                       c->key, found, c->expected);
+}
+
+strait_err strait_record_table_check(const struct strait_record_table *table,
+                                     const strait_record_change *changes, int n_changes) {
+    size_t n_rows = table->n_rows, n_bytes = table->n_bytes;
+    for (int i = 0; i < n_changes; i++) {
+        const strait_record_change *c = &changes[i];
+        const size_t at = place_of(table, c->key);
+        const int is_there = is_at(table, at, c->key);
+        const uint64_t found = is_there ? table->rows[at]->fact.version : 0;
+        const uint64_t expected = c->expected == STRAIT_RECORD_ABSENT ? 0 : c->expected;
+        if (c->expected != STRAIT_RECORD_ANY && found != expected) return fail_expected(c, found);
+        n_rows += c->data != NULL && !is_there;
+        if (c->data != NULL) n_bytes += strlen(c->key) + c->bytes;
+    }
+    if (n_rows > STRAIT_RECORD_FACTS_MAX || n_bytes > STRAIT_RECORD_TOTAL_MAX)
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "the store of record is full: %zu facts of %zu bytes, at most %d of %d",
+                           n_rows, n_bytes, STRAIT_RECORD_FACTS_MAX, STRAIT_RECORD_TOTAL_MAX);
+    return STRAIT_OK;
+}
+
+/* Room for every row that the batch may add. */
+static strait_err reserve(struct strait_record_table *table, int n_more) {
+    const size_t want = table->n_rows + (size_t)n_more;
+    if (want <= table->n_room) return STRAIT_OK;
+    size_t n_room = table->n_room > 0 ? 2 * table->n_room : ROOM_FIRST;
+    if (n_room < want) n_room = want;
+    void *rows = (void *)table->rows;
+    STRAIT_TRY(strait_alloc_grow(&rows, table->n_room, n_room, sizeof *table->rows, "facts"));
+    table->rows = rows;
+    table->n_room = n_room;
+    return STRAIT_OK;
+}
+
+strait_err strait_record_table_prepare(struct strait_record_table *table,
+                                       struct strait_record_batch *batch,
+                                       const strait_record_change *change) {
+    const size_t key_bytes = strlen(change->key) + 1;
+    const size_t bytes = change->data != NULL ? change->bytes : 0;
+    void *memory = NULL;
+    STRAIT_TRY(reserve(table, batch->n_rows + 1));
+    STRAIT_TRY(
+        strait_alloc(1, sizeof(struct strait_record_row) + key_bytes + bytes + 1, "fact", &memory));
+    struct strait_record_row *row = memory;
+    char *key = (char *)(row + 1);
+    memcpy(key, change->key, key_bytes);
+    row->fact = (strait_record_fact){.key = key, .bytes = bytes};
+    if (change->data != NULL) {
+        if (bytes > 0) memcpy(key + key_bytes, change->data, bytes);
+        row->fact.data = (const unsigned char *)key + key_bytes;
+    }
+    batch->rows[batch->n_rows++] = row;
+    return STRAIT_OK;
+}
+
+static void apply_row(struct strait_record_table *table, struct strait_record_row *row) {
+    const size_t at = place_of(table, row->fact.key);
+    const size_t n_behind = table->n_rows - at;
+    if (is_at(table, at, row->fact.key)) {
+        table->n_bytes -= weight(&table->rows[at]->fact);
+        strait_alloc_free(table->rows[at]);
+        if (row->fact.data == NULL) {
+            memmove((void *)&table->rows[at], (void *)&table->rows[at + 1],
+                    (n_behind - 1) * sizeof(void *));
+            table->n_rows--;
+        }
+    } else if (row->fact.data != NULL) {
+        memmove((void *)&table->rows[at + 1], (void *)&table->rows[at], n_behind * sizeof(void *));
+        table->n_rows++;
+    }
+    if (row->fact.data == NULL) {
+        strait_alloc_free(row);
+        return;
+    }
+    table->rows[at] = row;
+    table->n_bytes += weight(&row->fact);
+}
+
+void strait_record_table_apply(struct strait_record_table *table, struct strait_record_batch *batch,
+                               uint64_t version) {
+    for (int i = 0; i < batch->n_rows; i++) {
+        batch->rows[i]->fact.version = version;
+        apply_row(table, batch->rows[i]);
+    }
+    batch->n_rows = 0;
+}
+
+strait_err strait_record_table_read(const struct strait_record_table *table, const char *prefix,
+                                    strait_record_visit *visit, void *user) {
+    const size_t n = strlen(prefix);
+    for (size_t i = place_of(table, prefix); i < table->n_rows; i++) {
+        if (strncmp(table->rows[i]->fact.key, prefix, n) != 0) break;
+        STRAIT_TRY(visit(user, &table->rows[i]->fact));
+    }
+    return STRAIT_OK;
+}

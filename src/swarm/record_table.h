@@ -1,0 +1,39 @@
+/* record_table.h - facts in memory, by key, for the stores that keep them there.
+ *
+ * A change is made in two halves, so that a store can write it down in between: prepare takes all
+ * the memory and may fail; apply cannot. Zeroed is empty. One thread. */
+#pragma once
+
+#include "swarm/record.h"
+
+struct strait_record_row {
+    strait_record_fact fact; // its key and data follow this struct; data is NULL in a removal
+};
+
+struct strait_record_table {
+    struct strait_record_row **rows; // by key
+    size_t n_rows, n_room;
+    size_t n_bytes; // of keys and values
+};
+
+struct strait_record_batch {
+    struct strait_record_row *rows[STRAIT_RECORD_CHANGES_MAX];
+    int n_rows;
+};
+
+void strait_record_table_fini(struct strait_record_table *table);
+
+/* Are the facts as the changes expect (STRAIT_EAGAIN), and is there room (STRAIT_EINVAL)? */
+strait_err strait_record_table_check(const struct strait_record_table *table,
+                                     const strait_record_change *changes, int n_changes);
+
+/* Takes the memory for one more change; drop gives back what apply did not take. */
+strait_err strait_record_table_prepare(struct strait_record_table *table,
+                                       struct strait_record_batch *batch,
+                                       const strait_record_change *change);
+void strait_record_table_apply(struct strait_record_table *table, struct strait_record_batch *batch,
+                               uint64_t version);
+void strait_record_batch_drop(struct strait_record_batch *batch);
+
+strait_err strait_record_table_read(const struct strait_record_table *table, const char *prefix,
+                                    strait_record_visit *visit, void *user);
