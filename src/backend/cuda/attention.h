@@ -1,0 +1,31 @@
+/* attention.h - what the attention kernels are told; read by the host and by the device. */
+#pragma once
+
+#include <stdint.h>
+
+enum {
+    STRAIT_ATTENTION_HEAD_MAX = 256,  // widest head
+    STRAIT_ATTENTION_PLAIN_TILE = 16, // rows a block of the plain kernels owns, and meets at a time
+    STRAIT_ATTENTION_CACHED_WARPS = 8
+};
+
+/* One call. Rows are tokens; qkv and d_qkv have (n_query + 2 n_key) head_dim columns, y and d_y
+ * n_query head_dim, lse and delta n_query. All but lse and delta are of one type. */
+struct strait_attention_args {
+    const void *qkv, *d_y;
+    void *y, *d_qkv;
+    float *lse;   // optional in the forward
+    float *delta; // sum of d_y * y over one head of one token; backward only
+    int64_t n_rows;
+    int32_t n_query, n_key, head_dim, seq_len;
+    float scale;
+};
+
+/* One token a sequence: y [B x n_query P], keys and values [B seq_len x n_key P]. */
+struct strait_attention_cached_args {
+    const void *qkv;
+    void *y, *keys, *values;
+    int32_t n_query, n_key, head_dim, seq_len;
+    int32_t past;
+    float scale;
+};

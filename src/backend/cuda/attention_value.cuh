@@ -1,0 +1,15 @@
+/* attention_value.cuh - single values of either type, for kernels that take any width of head. */
+#pragma once
+
+#include "backend/cuda/lanes.cuh"
+
+template <typename T> __device__ __forceinline__ float value_at(const T *from) {
+    float v[1];
+    take<T, 1>(v, from);
+    return v[0];
+}
+
+template <typename T> __device__ __forceinline__ void put_value(T *to, float x) {
+    const float v[1] = {x};
+    put<T, 1>(to, v);
+}

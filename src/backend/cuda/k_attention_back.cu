@@ -1,0 +1,230 @@
+/* k_attention_back.cu - the gradient of attention for bf16 heads of 64 and 128 on tensor cores.
+ *
+ * Two passes that share no sum between blocks, so that the same bits come out every time: one owns
+ * queries and meets keys (d_q), one owns keys and meets the queries of every head of its group, in
+ * order (d_k, d_v). Both make shares anew from lse; scores are never kept. */
+#include "backend/cuda/attention.h"
+#include "backend/cuda/attention_tile.cuh"
+
+namespace {
+
+constexpr int MET = 64;  // rows of a tile that is met
+constexpr int STEP = 32; // of them worked on at a time: their scores are in registers
+constexpr int NT = STEP / 8;
+
+/* Where one block's head lies: first rows of its sequence. */
+struct place {
+    const uint16_t *q, *k, *v, *d_y;
+    int64_t first_row, pitch, y_pitch;
+};
+
+template <int P>
+__device__ __forceinline__ struct place place_of(const struct strait_attention_args &a, int head,
+                                                 int key_head, int sequence) {
+    struct place p;
+    p.first_row = (int64_t)sequence * a.seq_len;
+    p.pitch = (int64_t)(a.n_query + 2 * a.n_key) * P;
+    p.y_pitch = (int64_t)a.n_query * P;
+    const uint16_t *row = (const uint16_t *)a.qkv + p.first_row * p.pitch;
+    p.q = row + (int64_t)head * P;
+    p.k = row + (int64_t)(a.n_query + key_head) * P;
+    p.v = p.k + (int64_t)a.n_key * P;
+    p.d_y = (const uint16_t *)a.d_y + p.first_row * p.y_pitch + (int64_t)head * P;
+    return p;
+}
+
+/* score becomes the share, d_share the gradient of the score but for its scale. */
+__device__ __forceinline__ void differentiate(float &score, float &d_share, float scale, float lse,
+                                              float delta, bool is_masked) {
+    score = is_masked ? 0 : power_of_2(score * scale - lse);
+    d_share = score * (d_share - delta);
+}
+
+/* Blocks: x = head + n_query * sequence, y = tile of queries, the longest rows first. */
+template <int P, int MT, bool IS_HELD>
+__device__ __forceinline__ void query_back(const struct strait_attention_args &a) {
+    constexpr int ROWS = 16 * MT * WARPS;
+    constexpr uint32_t TILE = tile_bytes<P>(MET);
+    const int head = (int)(blockIdx.x % (unsigned)a.n_query);
+    const struct place p = place_of<P>(a, head, head / (a.n_query / a.n_key),
+                                       (int)(blockIdx.x / (unsigned)a.n_query));
+    const int first_query = ((int)gridDim.y - 1 - (int)blockIdx.y) * ROWS;
+    const int warp_row = (int)threadIdx.x / 32 * 16 * MT;
+    const int row = first_query + warp_row + lane_of() / 4;
+    const uint32_t base = shared_base(), stages = base + 2 * tile_bytes<P>(ROWS);
+
+    const int n_own = a.seq_len - first_query;
+    fetch_rows<P, ROWS>(base, p.q + first_query * p.pitch, p.pitch, n_own);
+    fetch_rows<P, ROWS>(base + tile_bytes<P>(ROWS), p.d_y + first_query * p.y_pitch, p.y_pitch,
+                        n_own);
+    fetch_rows<P, MET>(stages, p.k, p.pitch, a.seq_len);
+    fetch_rows<P, MET>(stages + TILE, p.v, p.pitch, a.seq_len);
+
+    float lse[MT][2], delta[MT][2];
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int at = min(row + 16 * m + 8 * half, a.seq_len - 1);
+            lse[m][half] = a.lse[(p.first_row + at) * a.n_query + head] * LOG2_E;
+            delta[m][half] = a.delta[(p.first_row + at) * a.n_query + head];
+        }
+
+    float d_q[MT][P / 8][4];
+    clear<MT, P / 8>(d_q);
+    own_rows<P, MT, IS_HELD> q, d_y;
+    q.init(base, warp_row);
+    d_y.init(base + tile_bytes<P>(ROWS), warp_row);
+    const int end = min(first_query + ROWS, a.seq_len);
+    for (int first = 0, stage = 0; first < end; first += MET, stage ^= 1) {
+        copy_wait();
+        __syncthreads();
+        if (first == 0) {
+            q.hold();
+            d_y.hold();
+        }
+        if (first + MET < end) {
+            const uint32_t next = stages + (uint32_t)(stage ^ 1) * 2 * TILE;
+            const int64_t at = (first + MET) * p.pitch;
+            fetch_rows<P, MET>(next, p.k + at, p.pitch, a.seq_len - first - MET);
+            fetch_rows<P, MET>(next + TILE, p.v + at, p.pitch, a.seq_len - first - MET);
+        }
+        const uint32_t keys = stages + (uint32_t)stage * 2 * TILE;
+#pragma unroll 1
+        for (int step = 0; step < MET; step += STEP) {
+            if (first + step > first_query + warp_row + 16 * MT - 1) break;
+            float score[MT][NT][4], d_share[MT][NT][4];
+            product_with_rows<P, MT, NT, IS_HELD>(score, q, keys, step);
+            product_with_rows<P, MT, NT, IS_HELD>(d_share, d_y, keys + TILE, step);
+            const int key = first + step + lane_of() % 4 * 2;
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int n = 0; n < NT; n++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        differentiate(score[m][n][i], d_share[m][n][i], a.scale * LOG2_E,
+                                      lse[m][i / 2], delta[m][i / 2],
+                                      key + 8 * n + i % 2 > row + 16 * m + i / 2 * 8);
+            add_product<P, MT, NT>(d_q, d_share, keys, step);
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int at = row + 16 * m + 8 * half;
+            if (at < a.seq_len)
+                write_row<P>((uint16_t *)a.d_qkv + (p.first_row + at) * p.pitch + (int64_t)head * P,
+                             d_q[m], half, a.scale);
+        }
+}
+
+/* The queries that a block of keys meets: tile by tile for each head of its group. */
+template <int P> struct met_queries {
+    uint32_t stages;
+    int first_tile; // rows before it see none of the keys
+    int n_tiles;    // a head
+
+    static constexpr uint32_t TILE = tile_bytes<P>(MET), STAGE = 2 * TILE + 2 * MET * 4;
+
+    __device__ __forceinline__ int first_query(int i) const {
+        return (first_tile + i % n_tiles) * MET;
+    }
+    __device__ __forceinline__ uint32_t stage(int i) const {
+        return stages + (uint32_t)(i & 1) * STAGE;
+    }
+    __device__ __forceinline__ void fetch(const struct strait_attention_args &a,
+                                          const struct place &p, int first_head, int i) const {
+        const int first = first_query(i), in_group = i / n_tiles, n_valid = a.seq_len - first;
+        const uint32_t to = stage(i);
+        fetch_rows<P, MET>(to, p.q + first * p.pitch + in_group * P, p.pitch, n_valid);
+        fetch_rows<P, MET>(to + TILE, p.d_y + first * p.y_pitch + in_group * P, p.y_pitch, n_valid);
+        const int64_t at = (p.first_row + first) * a.n_query + first_head + in_group;
+        fetch_column<MET>(to + 2 * TILE, a.lse + at, a.n_query, n_valid);
+        fetch_column<MET>(to + 2 * TILE + MET * 4, a.delta + at, a.n_query, n_valid);
+    }
+};
+
+/* Blocks: x = key head + n_key * sequence, y = tile of keys, those that most queries see first.
+ * Rows of the products are keys, columns queries. Queries past the end are zeros, and so is what
+ * they add. */
+template <int P, int MT, bool IS_HELD>
+__device__ __forceinline__ void key_back(const struct strait_attention_args &a) {
+    constexpr int ROWS = 16 * MT * WARPS;
+    constexpr uint32_t TILE = tile_bytes<P>(MET);
+    const int key_head = (int)(blockIdx.x % (unsigned)a.n_key), group = a.n_query / a.n_key;
+    const struct place p = place_of<P>(a, key_head * group, key_head,
+                                       (int)(blockIdx.x / (unsigned)a.n_key));
+    const int first_key = (int)blockIdx.y * ROWS;
+    const int warp_row = (int)threadIdx.x / 32 * 16 * MT;
+    const int row = first_key + warp_row + lane_of() / 4;
+    const uint32_t base = shared_base();
+    met_queries<P> met;
+    met.stages = base + 2 * tile_bytes<P>(ROWS);
+    met.first_tile = first_key / MET;
+    met.n_tiles = (a.seq_len + MET - 1) / MET - met.first_tile;
+
+    fetch_rows<P, ROWS>(base, p.k + first_key * p.pitch, p.pitch, a.seq_len - first_key);
+    fetch_rows<P, ROWS>(base + tile_bytes<P>(ROWS), p.v + first_key * p.pitch, p.pitch,
+                        a.seq_len - first_key);
+    met.fetch(a, p, key_head * group, 0);
+
+    float d_k[MT][P / 8][4], d_v[MT][P / 8][4];
+    clear<MT, P / 8>(d_k);
+    clear<MT, P / 8>(d_v);
+    own_rows<P, MT, IS_HELD> k, v;
+    k.init(base, warp_row);
+    v.init(base + tile_bytes<P>(ROWS), warp_row);
+    const int n = group * met.n_tiles;
+    for (int i = 0; i < n; i++) {
+        copy_wait();
+        __syncthreads();
+        if (i == 0) {
+            k.hold();
+            v.hold();
+        }
+        if (i + 1 < n) met.fetch(a, p, key_head * group, i + 1);
+        const uint32_t queries = met.stage(i);
+#pragma unroll 1
+        for (int step = 0; step < MET; step += STEP) {
+            if (met.first_query(i) + step + STEP - 1 < first_key + warp_row) continue;
+            float score[MT][NT][4], d_share[MT][NT][4];
+            product_with_rows<P, MT, NT, IS_HELD>(score, k, queries, step);
+            product_with_rows<P, MT, NT, IS_HELD>(d_share, v, queries + TILE, step);
+            const int column = step + lane_of() % 4 * 2, query = met.first_query(i) + column;
+#pragma unroll
+            for (int c = 0; c < NT; c++) {
+                const uint32_t at = queries + 2 * TILE + (uint32_t)(column + 8 * c) * 4;
+                const float2 lse = shared_pair(at), delta = shared_pair(at + MET * 4);
+#pragma unroll
+                for (int m = 0; m < MT; m++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        differentiate(score[m][c][e], d_share[m][c][e], a.scale * LOG2_E,
+                                      (e % 2 ? lse.y : lse.x) * LOG2_E, e % 2 ? delta.y : delta.x,
+                                      row + 16 * m + e / 2 * 8 > query + 8 * c + e % 2);
+            }
+            add_product<P, MT, NT>(d_v, score, queries + TILE, step);
+            add_product<P, MT, NT>(d_k, d_share, queries, step);
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int at = row + 16 * m + 8 * half;
+            if (at >= a.seq_len) continue;
+            uint16_t *to = (uint16_t *)a.d_qkv + (p.first_row + at) * p.pitch +
+                           (int64_t)(a.n_query + key_head) * P;
+            write_row<P>(to, d_k[m], half, a.scale);
+            write_row<P>(to + (int64_t)a.n_key * P, d_v[m], half, 1);
+        }
+}
+
+} // namespace
+
+TILED_KERNEL(attention_tiled_query_back_64, query_back<64, 2, true>)
+TILED_KERNEL(attention_tiled_query_back_128, query_back<128, 1, true>)
+TILED_KERNEL(attention_tiled_key_back_64, key_back<64, 2, false>)
+TILED_KERNEL(attention_tiled_key_back_128, key_back<128, 1, false>)
