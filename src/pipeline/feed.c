@@ -4,8 +4,20 @@
 #include "base/alloc.h"
 #include "data/tokenizer.h"
 
+#include <string.h>
+
+/* Ids that were given: all microbatches of one step, or of a validation. Zeroed has none. */
+struct given {
+    int32_t *tokens, *targets;
+    unsigned char *is_here; // one a microbatch
+    int64_t n_batches;
+};
+
 struct strait_feed {
     struct strait_corpus *train, *valid; // valid is NULL where the run has none
+    int is_given;                        // both are NULL, and the next four count
+    int64_t given_windows, given_step;
+    struct given given_train, given_valid;
     int64_t vocab;
     int64_t valid_limit; // tokens; 0: all
     uint64_t seed;
@@ -76,9 +88,29 @@ strait_err strait_feed_open(const strait_run *run, struct strait_feed **out) {
     return STRAIT_OK;
 }
 
+strait_err strait_feed_open_given(int64_t vocab, int64_t valid_windows, struct strait_feed **out) {
+    struct strait_feed *feed = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *feed, "feed", (void **)&feed));
+    feed->vocab = vocab;
+    feed->is_given = 1;
+    feed->given_windows = valid_windows;
+    feed->given_step = -1;
+    *out = feed;
+    return STRAIT_OK;
+}
+
+static void given_fini(struct given *given) {
+    strait_alloc_free(given->tokens);
+    strait_alloc_free(given->targets);
+    strait_alloc_free(given->is_here);
+    *given = (struct given){0};
+}
+
 void strait_feed_close(struct strait_feed **feed) {
     struct strait_feed *f = *feed;
     if (f == NULL) return;
+    given_fini(&f->given_train);
+    given_fini(&f->given_valid);
     strait_feed_release(f);
     strait_corpus_close(&f->train);
     strait_corpus_close(&f->valid);
@@ -101,11 +133,11 @@ int64_t strait_feed_vocab(const struct strait_feed *feed) {
 }
 
 const char *strait_feed_tokenizer(const struct strait_feed *feed) {
-    return feed->train->tokenizer;
+    return feed->train != NULL ? feed->train->tokenizer : "";
 }
 
 int64_t strait_feed_train_tokens(const struct strait_feed *feed) {
-    return feed->train->n_tokens;
+    return feed->train != NULL ? feed->train->n_tokens : 0;
 }
 
 static int64_t microbatch_tokens(const strait_recipe *recipe) {
@@ -117,12 +149,74 @@ size_t strait_feed_bytes(const strait_recipe *recipe, int n_slots) {
     return (size_t)(2 * (n_slots + 1)) * (size_t)microbatch_tokens(recipe) * sizeof(int32_t);
 }
 
+static strait_err given_init(struct given *given, int64_t n_batches, int64_t n_tokens) {
+    const size_t n = (size_t)(n_batches * n_tokens);
+    given_fini(given);
+    given->n_batches = n_batches;
+    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "given ids", (void **)&given->tokens));
+    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "given ids", (void **)&given->targets));
+    return strait_alloc((size_t)n_batches, 1, "given ids", (void **)&given->is_here);
+}
+
 strait_err strait_feed_cut(struct strait_feed *feed, const strait_recipe *recipe) {
     feed->recipe = *recipe;
+    if (feed->is_given) {
+        const int64_t n = microbatch_tokens(recipe);
+        STRAIT_TRY(given_init(&feed->given_train, recipe->n_microbatches, n));
+        return given_init(&feed->given_valid, strait_feed_valid_batches(feed), n);
+    }
     STRAIT_TRY(
         strait_sampler_init(feed->train, recipe->shape.context, feed->seed, &feed->train_sampler));
     if (feed->valid == NULL) return STRAIT_OK;
     return strait_sampler_in_order(feed->valid, recipe->shape.context, &feed->valid_sampler);
+}
+
+/* Ids index tables: what comes from outside is held against them. */
+static int are_ids(const int32_t *ids, int64_t n, int64_t vocab, int32_t least) {
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] < least || ids[i] >= vocab) return 0;
+    return 1;
+}
+
+static strait_err take_given(struct strait_feed *feed, struct given *given, int64_t batch,
+                             const int32_t *tokens, const int32_t *targets) {
+    const int64_t n = microbatch_tokens(&feed->recipe);
+    if (batch < 0 || batch >= given->n_batches)
+        return STRAIT_FAIL(STRAIT_EPROTO, "ids of microbatch %lld, expected 0 to %lld",
+                           (long long)batch, (long long)given->n_batches - 1);
+    if ((tokens != NULL && !are_ids(tokens, n, feed->vocab, 0)) ||
+        (targets != NULL && !are_ids(targets, n, feed->vocab, -1)))
+        return STRAIT_FAIL(STRAIT_EPROTO, "ids of microbatch %lld lie outside the vocabulary %lld",
+                           (long long)batch, (long long)feed->vocab);
+    const size_t bytes = (size_t)n * sizeof(int32_t);
+    if (tokens != NULL) memcpy(given->tokens + batch * n, tokens, bytes);
+    if (targets != NULL) memcpy(given->targets + batch * n, targets, bytes);
+    given->is_here[batch] = 1;
+    return STRAIT_OK;
+}
+
+strait_err strait_feed_give(struct strait_feed *feed, int64_t step, int64_t microbatch,
+                            const int32_t *tokens, const int32_t *targets) {
+    if (step != feed->given_step && feed->given_train.is_here != NULL)
+        memset(feed->given_train.is_here, 0, (size_t)feed->given_train.n_batches);
+    feed->given_step = step;
+    return take_given(feed, &feed->given_train, microbatch, tokens, targets);
+}
+
+strait_err strait_feed_give_valid(struct strait_feed *feed, int64_t batch, const int32_t *tokens,
+                                  const int32_t *targets) {
+    return take_given(feed, &feed->given_valid, batch, tokens, targets);
+}
+
+static strait_err recall(const struct strait_feed *feed, const struct given *given, int64_t batch,
+                         int32_t *tokens, int32_t *targets) {
+    const int64_t n = microbatch_tokens(&feed->recipe);
+    if (batch < 0 || batch >= given->n_batches || !given->is_here[batch])
+        return STRAIT_FAIL(STRAIT_EPROTO, "the ids of microbatch %lld have not come",
+                           (long long)batch);
+    memcpy(tokens, given->tokens + batch * n, (size_t)n * sizeof *tokens);
+    memcpy(targets, given->targets + batch * n, (size_t)n * sizeof *targets);
+    return STRAIT_OK;
 }
 
 strait_err strait_feed_prepare(struct strait_feed *feed, struct strait_backend *backend,
@@ -150,16 +244,27 @@ static strait_err bring(struct strait_feed *feed, struct strait_stream *stream, 
     return ops->upload(stream, feed->targets[slot].data, feed->host_targets, bytes);
 }
 
+strait_err strait_feed_draw(struct strait_feed *feed, int64_t step, int64_t microbatch,
+                            int32_t *tokens, int32_t *targets) {
+    const int64_t rows = feed->recipe.microbatch;
+    if (!feed->is_given)
+        return strait_sampler_fill(&feed->train_sampler,
+                                   step * feed->recipe.sequences + microbatch * rows, rows, tokens,
+                                   targets);
+    if (step != feed->given_step)
+        return STRAIT_FAIL(STRAIT_EPROTO, "the ids of step %lld have not come",
+                           (long long)step + 1);
+    return recall(feed, &feed->given_train, microbatch, tokens, targets);
+}
+
 strait_err strait_feed_load(struct strait_feed *feed, struct strait_stream *stream, int slot,
                             int64_t step, int64_t microbatch) {
-    const int64_t rows = feed->recipe.microbatch;
-    STRAIT_TRY(strait_sampler_fill(&feed->train_sampler,
-                                   step * feed->recipe.sequences + microbatch * rows, rows,
-                                   feed->host_tokens, feed->host_targets));
+    STRAIT_TRY(strait_feed_draw(feed, step, microbatch, feed->host_tokens, feed->host_targets));
     return bring(feed, stream, slot);
 }
 
-static int64_t valid_windows(const struct strait_feed *feed) {
+int64_t strait_feed_valid_windows(const struct strait_feed *feed) {
+    if (feed->is_given) return feed->given_windows;
     if (feed->valid == NULL) return 0;
     const int64_t context = feed->recipe.shape.context;
     const int64_t limit = feed->valid_limit > 0 ? (feed->valid_limit + context - 1) / context
@@ -168,25 +273,32 @@ static int64_t valid_windows(const struct strait_feed *feed) {
 }
 
 int64_t strait_feed_valid_batches(const struct strait_feed *feed) {
-    return (valid_windows(feed) + feed->recipe.microbatch - 1) / feed->recipe.microbatch;
+    return (strait_feed_valid_windows(feed) + feed->recipe.microbatch - 1) /
+           feed->recipe.microbatch;
 }
 
 int64_t strait_feed_valid_tokens(const struct strait_feed *feed) {
-    return valid_windows(feed) * feed->recipe.shape.context;
+    return strait_feed_valid_windows(feed) * feed->recipe.shape.context;
+}
+
+strait_err strait_feed_draw_valid(struct strait_feed *feed, int64_t batch, int32_t *tokens,
+                                  int32_t *targets) {
+    if (feed->is_given) return recall(feed, &feed->given_valid, batch, tokens, targets);
+    const int64_t context = feed->recipe.shape.context;
+    const int64_t first = batch * feed->recipe.microbatch;
+    const int64_t left = strait_feed_valid_windows(feed) - first;
+    const int64_t rows = left < feed->recipe.microbatch ? left : feed->recipe.microbatch;
+    STRAIT_TRY(strait_sampler_fill(&feed->valid_sampler, first, rows, tokens, targets));
+    for (int64_t i = rows * context; i < feed->recipe.microbatch * context; i++) {
+        tokens[i] = 0;
+        targets[i] = -1;
+    }
+    return STRAIT_OK;
 }
 
 strait_err strait_feed_load_valid(struct strait_feed *feed, struct strait_stream *stream, int slot,
                                   int64_t batch) {
-    const int64_t context = feed->recipe.shape.context;
-    const int64_t first = batch * feed->recipe.microbatch;
-    const int64_t left = valid_windows(feed) - first;
-    const int64_t rows = left < feed->recipe.microbatch ? left : feed->recipe.microbatch;
-    STRAIT_TRY(strait_sampler_fill(&feed->valid_sampler, first, rows, feed->host_tokens,
-                                   feed->host_targets));
-    for (int64_t i = rows * context; i < feed->recipe.microbatch * context; i++) {
-        feed->host_tokens[i] = 0;
-        feed->host_targets[i] = -1;
-    }
+    STRAIT_TRY(strait_feed_draw_valid(feed, batch, feed->host_tokens, feed->host_targets));
     return bring(feed, stream, slot);
 }
 

@@ -15,6 +15,25 @@ struct strait_feed;
 strait_err strait_feed_open(const strait_run *run, struct strait_feed **out);
 void strait_feed_close(struct strait_feed **feed); // accepts NULL
 
+/* A feed without shards, for a machine that has none: every microbatch is given to it before it is
+ * loaded, validation too, of which there are `valid_windows` sequences. */
+strait_err strait_feed_open_given(int64_t vocab, int64_t valid_windows, struct strait_feed **out);
+
+/* Takes one microbatch, microbatch * context ids each; where NULL, nobody here reads them. A step
+ * replaces the one before. STRAIT_EPROTO for ids outside the vocabulary or places that are none;
+ * targets may be -1, none. After cut. */
+strait_err strait_feed_give(struct strait_feed *feed, int64_t step, int64_t microbatch,
+                            const int32_t *tokens, const int32_t *targets);
+strait_err strait_feed_give_valid(struct strait_feed *feed, int64_t batch, const int32_t *tokens,
+                                  const int32_t *targets);
+
+/* The ids themselves, for whoever gives them to others. After cut. */
+strait_err strait_feed_draw(struct strait_feed *feed, int64_t step, int64_t microbatch,
+                            int32_t *tokens, int32_t *targets);
+strait_err strait_feed_draw_valid(struct strait_feed *feed, int64_t batch, int32_t *tokens,
+                                  int32_t *targets);
+int64_t strait_feed_valid_windows(const struct strait_feed *feed); // sequences of a validation
+
 /* What the data say the vocabulary is, and the fingerprint of their tokenizer ("" if unknown). */
 int64_t strait_feed_vocab(const struct strait_feed *feed);
 const char *strait_feed_tokenizer(const struct strait_feed *feed);

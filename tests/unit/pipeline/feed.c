@@ -132,11 +132,44 @@ static void failed_allocations_leave_nothing(void **state) {
     assert_true(n > 2);
 }
 
+/* A feed without shards holds what it is given, and refuses what is no id. */
+static void given_ids_are_held_and_checked(void **state) {
+    (void)state;
+    struct strait_feed *feed = NULL;
+    struct strait_feed *other = NULL;
+    CHECK_OK(strait_feed_open(&run, &feed));
+    CHECK_OK(strait_recipe_make(&run, strait_feed_vocab(feed), &recipe));
+    CHECK_OK(strait_feed_cut(feed, &recipe));
+    const int64_t windows = strait_feed_valid_windows(feed);
+    CHECK_OK(strait_feed_open_given(TINY_VOCAB, windows, &other));
+    CHECK_OK(strait_feed_cut(other, &recipe));
+    assert_int_equal(strait_feed_valid_batches(other), strait_feed_valid_batches(feed));
+    int32_t ids[2][64];
+    int32_t seen[2][64];
+    assert_int_equal(recipe.microbatch * run.model.context, 64);
+    CHECK_OK(strait_feed_draw(feed, 5, 1, ids[0], ids[1]));
+    CHECK_FAILS(strait_feed_draw(other, 5, 1, seen[0], seen[1]), STRAIT_EPROTO, "step 6");
+    CHECK_OK(strait_feed_give(other, 5, 1, ids[0], ids[1]));
+    CHECK_OK(strait_feed_draw(other, 5, 1, seen[0], seen[1]));
+    assert_memory_equal(ids, seen, sizeof ids);
+    CHECK_FAILS(strait_feed_draw(other, 5, 0, seen[0], seen[1]), STRAIT_EPROTO, "microbatch 0");
+    CHECK_FAILS(strait_feed_give(other, 5, 2, ids[0], ids[1]), STRAIT_EPROTO, "microbatch 2");
+    ids[1][63] = -1; // no target
+    CHECK_OK(strait_feed_give_valid(other, 0, ids[0], ids[1]));
+    ids[0][63] = -1;
+    CHECK_FAILS(strait_feed_give_valid(other, 0, ids[0], ids[1]), STRAIT_EPROTO, "vocabulary");
+    ids[0][63] = TINY_VOCAB;
+    CHECK_FAILS(strait_feed_give(other, 6, 0, ids[0], NULL), STRAIT_EPROTO, "vocabulary");
+    strait_feed_close(&feed);
+    strait_feed_close(&other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_hold_what_step_and_microbatch_say),
         cmocka_unit_test(less_is_validated_when_asked),
         cmocka_unit_test(shards_that_do_not_fit_are_refused),
+        cmocka_unit_test(given_ids_are_held_and_checked),
         cmocka_unit_test(failed_allocations_leave_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
