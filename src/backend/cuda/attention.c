@@ -1,0 +1,150 @@
+/* attention.c - which attention kernels run, and how they are laid out. */
+#include "backend/cuda/attention.h"
+
+#include "backend/cuda/cuda.h"
+
+enum {
+    PLAIN_THREADS = STRAIT_ATTENTION_PLAIN_TILE * STRAIT_ATTENTION_PLAIN_TILE,
+    TILED_THREADS = 128,
+    TILED_MET = 64, // rows that a block of the tiled kernels meets at a time, in two stages
+    DELTA_HEADS = PLAIN_THREADS / 32
+};
+
+/* One pass of the tiled kernels: a block owns `own_rows` rows of `n_own` tensors. */
+typedef struct tiled_pass {
+    const char *kernel;
+    int own_rows, n_own;
+    int n_columns; // of floats, a stage
+} tiled_pass;
+
+/* Heads of 64, of 128. */
+static const tiled_pass forward_tiled[2] = {{"attention_tiled_64", 128, 1, 0},
+                                            {"attention_tiled_128", 128, 1, 0}};
+static const tiled_pass query_back_tiled[2] = {{"attention_tiled_query_back_64", 128, 2, 0},
+                                               {"attention_tiled_query_back_128", 64, 2, 0}};
+static const tiled_pass key_back_tiled[2] = {{"attention_tiled_key_back_64", 128, 2, 2},
+                                             {"attention_tiled_key_back_128", 64, 2, 2}};
+
+static strait_err refuse_wide(strait_heads heads) {
+    if (heads.head_dim <= STRAIT_ATTENTION_HEAD_MAX) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ENOTSUP, "attention: heads of %d values, expected at most %d",
+                       heads.head_dim, STRAIT_ATTENTION_HEAD_MAX);
+}
+
+static struct strait_attention_args args_of(strait_tensor y, strait_tensor lse, strait_tensor qkv,
+                                            strait_heads heads) {
+    assert(qkv.cols == (int64_t)(heads.n_query + 2 * heads.n_key) * heads.head_dim);
+    assert(y.cols == (int64_t)heads.n_query * heads.head_dim && y.dtype == qkv.dtype);
+    assert(qkv.rows % heads.seq_len == 0 && heads.n_query % heads.n_key == 0);
+    return (struct strait_attention_args){.qkv = qkv.data,
+                                          .y = y.data,
+                                          .lse = lse.data,
+                                          .n_rows = qkv.rows,
+                                          .n_query = heads.n_query,
+                                          .n_key = heads.n_key,
+                                          .head_dim = heads.head_dim,
+                                          .seq_len = (int32_t)heads.seq_len,
+                                          .scale = heads.scale};
+}
+
+/* The tiled kernels copy 16 bytes at a time and take the largest score for the largest scaled
+ * one. */
+static int is_tiled(const struct strait_stream *s, const struct strait_attention_args *a,
+                    strait_dtype dtype) {
+    const uintptr_t addresses = (uintptr_t)a->qkv | (uintptr_t)a->y | (uintptr_t)a->d_y |
+                                (uintptr_t)a->d_qkv;
+    return dtype == STRAIT_BF16 && (a->head_dim == 64 || a->head_dim == 128) && a->scale > 0 &&
+           addresses % 16 == 0 && strait_cuda_capability(s) >= 80;
+}
+
+/* A block for each tile of rows of each of n_heads heads of each sequence. */
+static strait_cuda_grid grid_of(const struct strait_attention_args *a, int n_heads, int tile) {
+    return (strait_cuda_grid){.x = a->n_rows / a->seq_len * n_heads,
+                              .y = strait_cuda_pieces(a->seq_len, tile)};
+}
+
+static strait_err launch_tiled(struct strait_stream *s, const tiled_pass pass[2],
+                               struct strait_attention_args *a, int n_heads) {
+    const tiled_pass p = pass[a->head_dim == 128];
+    const int row_bytes = 2 * a->head_dim;
+    strait_cuda_grid grid = grid_of(a, n_heads, p.own_rows);
+    grid.threads = TILED_THREADS;
+    grid.shared = (unsigned)(p.n_own * p.own_rows * row_bytes +
+                             2 * TILED_MET * (2 * row_bytes + p.n_columns * (int)sizeof(float)));
+    return strait_cuda_launch(s, p.kernel, grid, (void *[]){a});
+}
+
+static strait_err launch_plain(struct strait_stream *s, const char *kernel,
+                               struct strait_attention_args *a, int n_heads) {
+    strait_cuda_grid grid = grid_of(a, n_heads, STRAIT_ATTENTION_PLAIN_TILE);
+    grid.threads = PLAIN_THREADS;
+    return strait_cuda_launch(s, kernel, grid, (void *[]){a});
+}
+
+static strait_err attention(struct strait_stream *s, strait_tensor y, strait_tensor lse,
+                            strait_tensor qkv, strait_heads heads) {
+    STRAIT_TRY(refuse_wide(heads));
+    struct strait_attention_args a = args_of(y, lse, qkv, heads);
+    if (is_tiled(s, &a, qkv.dtype)) return launch_tiled(s, forward_tiled, &a, a.n_query);
+    return launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain"), &a, a.n_query);
+}
+
+/* delta [N x n_query] = the sum of d_y * y over a head, in scratch. */
+static strait_err launch_delta(struct strait_stream *s, struct strait_attention_args *a,
+                               strait_dtype dtype) {
+    const int64_t n = a->n_rows * a->n_query;
+    void *scratch = NULL;
+    STRAIT_TRY(strait_cuda_scratch(s, (size_t)n * sizeof(float), &scratch));
+    a->delta = scratch;
+    return strait_cuda_launch(
+        s, STRAIT_CUDA_OF(dtype, "attention_delta"),
+        (strait_cuda_grid){.x = strait_cuda_pieces(n, DELTA_HEADS), .threads = PLAIN_THREADS},
+        (void *[]){a});
+}
+
+static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, strait_tensor d_y,
+                                 strait_tensor y, strait_tensor qkv, strait_tensor lse,
+                                 strait_heads heads) {
+    assert(strait_cuda_same_shape(d_qkv, qkv) && strait_cuda_same_shape(d_y, y));
+    assert(d_qkv.dtype == qkv.dtype && d_y.dtype == qkv.dtype && lse.data != NULL);
+    STRAIT_TRY(refuse_wide(heads));
+    struct strait_attention_args a = args_of(y, lse, qkv, heads);
+    a.d_y = d_y.data;
+    a.d_qkv = d_qkv.data;
+    STRAIT_TRY(launch_delta(s, &a, qkv.dtype));
+    if (is_tiled(s, &a, qkv.dtype)) {
+        STRAIT_TRY(launch_tiled(s, key_back_tiled, &a, a.n_key));
+        return launch_tiled(s, query_back_tiled, &a, a.n_query);
+    }
+    STRAIT_TRY(launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain_key_back"), &a, a.n_key));
+    return launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain_query_back"), &a, a.n_query);
+}
+
+static strait_err attention_cached(struct strait_stream *s, strait_tensor y, strait_tensor keys,
+                                   strait_tensor values, strait_tensor qkv, int64_t past,
+                                   strait_heads heads) {
+    assert(past >= 0 && past < heads.seq_len && keys.rows == qkv.rows * heads.seq_len);
+    assert(strait_cuda_same_shape(keys, values) && keys.dtype == qkv.dtype);
+    STRAIT_TRY(refuse_wide(heads));
+    struct strait_attention_cached_args a = {.qkv = qkv.data,
+                                             .y = y.data,
+                                             .keys = keys.data,
+                                             .values = values.data,
+                                             .n_query = heads.n_query,
+                                             .n_key = heads.n_key,
+                                             .head_dim = heads.head_dim,
+                                             .seq_len = (int32_t)heads.seq_len,
+                                             .past = (int32_t)past,
+                                             .scale = heads.scale};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(qkv.dtype, "attention_cached"),
+                              (strait_cuda_grid){.x = heads.n_query,
+                                                 .y = qkv.rows,
+                                                 .threads = 32 * STRAIT_ATTENTION_CACHED_WARPS},
+                              (void *[]){&a});
+}
+
+void strait_cuda_attention(struct strait_kernels *k) {
+    k->attention = attention;
+    k->attention_back = attention_back;
+    k->attention_cached = attention_cached;
+}
