@@ -28,7 +28,7 @@ struct strait_backend {
 /* An ordered queue of work on one device. Work on two streams meets only through order(). */
 struct strait_stream {
     struct strait_backend *backend;
-    void *native; // cudaStream_t; unused on the cpu
+    void *native; // what the device keeps for it; unused on the cpu
 };
 
 struct strait_backend_ops {

@@ -40,6 +40,12 @@ strait_err strait_alloc_grow(void **memory, size_t count, size_t want, size_t si
     return STRAIT_OK;
 }
 
+strait_err strait_alloc_admit(const char *what, size_t bytes) {
+    atomic_fetch_add(&n_made, 1);
+    if (must_fail()) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: %zu bytes", what, bytes);
+    return STRAIT_OK;
+}
+
 strait_err strait_alloc_string(const char *text, char **out) {
     const size_t bytes = strlen(text) + 1;
     void *copy = NULL;

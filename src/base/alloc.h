@@ -18,6 +18,10 @@ strait_err strait_alloc(size_t count, size_t size, const char *what, void **out)
 strait_err strait_alloc_grow(void **memory, size_t count, size_t want, size_t size,
                              const char *what);
 
+/* Counts memory that is about to come from elsewhere, a device's, among the allocations;
+ * STRAIT_ENOMEM when a test makes this one fail. */
+strait_err strait_alloc_admit(const char *what, size_t bytes);
+
 /* A copy of a string, up to and with its ending zero. */
 strait_err strait_alloc_string(const char *text, char **out);
 

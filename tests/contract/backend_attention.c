@@ -108,6 +108,7 @@ static void cached_equals_whole(void **state) {
     const strait_heads h = {
         .n_query = 4, .n_key = 2, .head_dim = DIM, .seq_len = LENGTH, .scale = 0.35f};
     for (int i = 0; strait_backends[i] != NULL; i++) {
+        if (!rig_is_here(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
         const strait_tensor qkv = rig_input(&rig, LENGTH, 8 * DIM, 1), absent = {0};

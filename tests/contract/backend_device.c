@@ -5,6 +5,7 @@
 static void memory_is_zeroed_and_copies_both_ways(void **state) {
     (void)state;
     for (int i = 0; strait_backends[i] != NULL; i++) {
+        if (!rig_is_here(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
         void *device = NULL, *host = NULL;
@@ -33,6 +34,7 @@ static void memory_is_zeroed_and_copies_both_ways(void **state) {
 static void work_is_ordered_across_streams(void **state) {
     (void)state;
     for (int i = 0; strait_backends[i] != NULL; i++) {
+        if (!rig_is_here(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
         struct strait_stream second;
@@ -55,6 +57,7 @@ static void every_kernel_is_there(void **state) {
     (void)state;
     typedef void (*any)(void);
     for (int i = 0; strait_backends[i] != NULL; i++) {
+        if (!rig_is_here(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
         any entries[sizeof(struct strait_kernels) / sizeof(any)];

@@ -140,6 +140,7 @@ static void sum_of_squares_keeps_small_parts(void **state) {
         values[i] = 1;
     values[0] = 4096; // its square is 2^24: adding 1 in f32 changes nothing
     for (int i = 0; strait_backends[i] != NULL; i++) {
+        if (!rig_is_here(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
         const strait_tensor x = rig_values(&rig, 1024, n / 1024, values);

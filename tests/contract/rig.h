@@ -37,6 +37,10 @@ typedef struct shape {
 
 typedef void (*rig_case)(struct rig *rig, shape s);
 
+/* Whether this machine and build have device i of the registry. The one that STRAIT_TEST_DEVICE
+ * names counts as there: its absence is then a fault. */
+int rig_is_here(int i);
+
 void rig_open(struct rig *rig, strait_backend_spec spec);
 void rig_close(struct rig *rig);
 void rig_clear(struct rig *rig); // forgets the tensors and what was kept

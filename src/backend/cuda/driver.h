@@ -30,6 +30,7 @@
     X(cuMemcpyDtoHAsync_v2)         \
     X(cuMemcpyDtoDAsync_v2)         \
     X(cuMemsetD8Async)              \
+    X(cuMemsetD16Async)             \
     X(cuMemsetD32Async)             \
     X(cuModuleLoadData)             \
     X(cuModuleUnload)               \

@@ -1,0 +1,49 @@
+# cuda.cmake - kernels for NVIDIA devices, compiled into one file that lies beside the program.
+#
+# Nothing of CUDA is linked: the program opens driver, cublasLt and cuDNN when it runs. The toolkit
+# gives headers (types) and nvcc (device code, which does not depend on the host's architecture).
+
+find_program(STRAIT_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+find_path(STRAIT_CUDA_INCLUDE cublasLt.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include
+    NO_CMAKE_FIND_ROOT_PATH)
+if(STRAIT_NVCC AND STRAIT_CUDA_INCLUDE AND EXISTS ${STRAIT_CUDA_INCLUDE}/cuda.h)
+    set(has_cuda ON)
+else()
+    set(has_cuda OFF)
+    message(STATUS "No CUDA toolkit: device cuda will say that this build does not support it")
+endif()
+option(STRAIT_CUDA "Build the cuda backend" ${has_cuda})
+set(STRAIT_CUDA_ARCHS "90" CACHE STRING
+    "Compute capabilities to build kernels for, the last also as PTX: 75;80;86;89;90 for all")
+set(STRAIT_CUDA_MODULE ${CMAKE_BINARY_DIR}/strait.cuda)
+
+# strait_cuda_module(a.cu b.cu ...): ${STRAIT_CUDA_MODULE}, an archive with one fatbin a file.
+function(strait_cuda_module)
+    set(targets "")
+    foreach(arch ${STRAIT_CUDA_ARCHS})
+        list(APPEND targets -gencode=arch=compute_${arch},code=sm_${arch})
+    endforeach()
+    list(GET STRAIT_CUDA_ARCHS -1 last)
+    list(APPEND targets -gencode=arch=compute_${last},code=compute_${last})
+    set(host "")
+    if(NOT CMAKE_CROSSCOMPILING) # nvcc only preprocesses with it: any compiler of this machine does
+        set(host -ccbin ${CMAKE_C_COMPILER})
+    endif()
+    set(members "")
+    foreach(source ${ARGN})
+        get_filename_component(name ${source} NAME_WE)
+        set(member ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
+        add_custom_command(OUTPUT ${member}
+            COMMAND ${STRAIT_NVCC} -fatbin -std=c++17 -O3 --fmad=true -Werror all-warnings
+                -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include ${host} ${targets}
+                -MD -MF ${member}.d -o ${member} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+            DEPENDS ${source} DEPFILE ${member}.d
+            COMMENT "Compiling device code ${source}" VERBATIM)
+        list(APPEND members ${member})
+    endforeach()
+    add_custom_command(OUTPUT ${STRAIT_CUDA_MODULE}
+        COMMAND ${CMAKE_COMMAND} -E rm -f ${STRAIT_CUDA_MODULE}
+        COMMAND ${CMAKE_AR} rcD ${STRAIT_CUDA_MODULE} ${members}
+        DEPENDS ${members} COMMENT "Gathering strait.cuda" VERBATIM)
+    add_custom_target(strait_cuda_module ALL DEPENDS ${STRAIT_CUDA_MODULE})
+endfunction()

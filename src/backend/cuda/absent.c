@@ -1,0 +1,32 @@
+/* absent.c - the cuda backend of a build without CUDA: it says so. */
+#include "backend/backend.h"
+#include "backend/cuda/info.h"
+
+#include <stdio.h>
+
+static const char words[] = "device cuda: this build has no CUDA support: use a build with "
+                            "STRAIT_CUDA, or set device.kind to cpu";
+
+static strait_err init(struct strait_backend *be) {
+    (void)be;
+    return STRAIT_FAIL(STRAIT_ENOTSUP, "%s", words);
+}
+
+static void fini(struct strait_backend *be) {
+    (void)be;
+}
+
+extern const struct strait_backend_ops strait_backend_cuda;
+
+const struct strait_backend_ops strait_backend_cuda = {
+    .name = "cuda",
+    .state_size = 1,
+    .init = init,
+    .fini = fini,
+};
+
+strait_err strait_cuda_survey(struct strait_cuda_survey *out) {
+    *out = (struct strait_cuda_survey){0};
+    (void)snprintf(out->problem, sizeof out->problem, "%s", words);
+    return STRAIT_OK;
+}

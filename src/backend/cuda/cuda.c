@@ -1,0 +1,279 @@
+/* cuda.c - an NVIDIA GPU as a device: memory, streams, copies. */
+#include "backend/cuda/cuda.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+strait_err strait_cuda_check(const struct strait_backend *be, CUresult result, const char *what) {
+    if (result == CUDA_SUCCESS) return STRAIT_OK;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "device cuda:%d: %s: out of memory", be->ordinal, what);
+    return STRAIT_FAIL(STRAIT_EDEVICE, "device cuda:%d: %s: %s", be->ordinal, what,
+                       strait_cuda_words(result));
+}
+
+strait_err strait_cuda_use(const struct strait_backend *be) {
+    const struct strait_cuda *cuda = strait_cuda_of(be);
+    return strait_cuda_check(be, cuda->driver->cuCtxSetCurrent(cuda->context), "entering it");
+}
+
+strait_err strait_cuda_enter(const struct strait_stream *s, CUstream *out) {
+    STRAIT_TRY(strait_cuda_use(s->backend));
+    *out = strait_cuda_queue_of(s)->stream;
+    return STRAIT_OK;
+}
+
+int strait_cuda_processors(const struct strait_stream *s) {
+    return strait_cuda_of(s->backend)->n_processors;
+}
+
+int strait_cuda_capability(const struct strait_stream *s) {
+    const struct strait_cuda *cuda = strait_cuda_of(s->backend);
+    return cuda->major * 10 + cuda->minor;
+}
+
+static strait_err ask(const struct strait_backend *be, CUdevice_attribute what, int *out) {
+    const struct strait_cuda *cuda = strait_cuda_of(be);
+    return strait_cuda_check(be, cuda->driver->cuDeviceGetAttribute(out, what, cuda->device),
+                             "asking what it is");
+}
+
+static strait_err choose_device(struct strait_backend *be) {
+    struct strait_cuda *cuda = strait_cuda_of(be);
+    int n = 0;
+    STRAIT_TRY(strait_cuda_check(be, cuda->driver->cuDeviceGetCount(&n), "counting devices"));
+    if (be->ordinal < 0 || be->ordinal >= n)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "device cuda:%d: this machine has %d: set device.ordinal "
+                           "below that, or device.kind to cpu",
+                           be->ordinal, n);
+    STRAIT_TRY(
+        strait_cuda_check(be, cuda->driver->cuDeviceGet(&cuda->device, be->ordinal), "opening it"));
+    STRAIT_TRY(ask(be, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &cuda->major));
+    STRAIT_TRY(ask(be, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &cuda->minor));
+    STRAIT_TRY(ask(be, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &cuda->n_processors));
+    if (be->precision == STRAIT_BF16 && cuda->major < 8)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "device cuda:%d is sm_%d%d, which has no bf16 (sm_80 and later have): "
+                           "set device.precision to fp32 or auto",
+                           be->ordinal, cuda->major, cuda->minor);
+    return STRAIT_OK;
+}
+
+static strait_err write_description(struct strait_backend *be) {
+    struct strait_cuda *cuda = strait_cuda_of(be);
+    char name[96] = "";
+    size_t bytes = 0;
+    int version = 0;
+    STRAIT_TRY(strait_cuda_check(
+        be, cuda->driver->cuDeviceGetName(name, (int)sizeof name, cuda->device), "its name"));
+    STRAIT_TRY(strait_cuda_check(be, cuda->driver->cuDeviceTotalMem_v2(&bytes, cuda->device),
+                                 "its memory"));
+    STRAIT_TRY(
+        strait_cuda_check(be, cuda->driver->cuDriverGetVersion(&version), "its driver's version"));
+    (void)snprintf(cuda->description, sizeof cuda->description,
+                   "%s, %zu GiB, sm_%d%d, %s, CUDA %d.%d", name, bytes >> 30, cuda->major,
+                   cuda->minor, be->precision == STRAIT_BF16 ? "bf16" : "fp32", version / 1000,
+                   version % 1000 / 10);
+    return STRAIT_OK;
+}
+
+static strait_err init(struct strait_backend *be) {
+    struct strait_cuda *cuda = strait_cuda_of(be);
+    STRAIT_TRY(strait_cuda_driver(&cuda->driver));
+    STRAIT_TRY(choose_device(be));
+    STRAIT_TRY(write_description(be));
+    STRAIT_TRY(strait_cuda_check(
+        be, cuda->driver->cuDevicePrimaryCtxRetain(&cuda->context, cuda->device), "opening it"));
+    STRAIT_TRY(strait_cuda_use(be));
+    STRAIT_TRY(strait_cuda_modules_load(be));
+    STRAIT_TRY(strait_cuda_blas_open(be));
+    strait_cuda_table(&cuda->kernels);
+    be->kernels = &cuda->kernels;
+    return STRAIT_OK;
+}
+
+/* The context stays with the process: it belongs to the device, other backends may use it, and
+ * making it again takes a good part of a second. */
+static void fini(struct strait_backend *be) {
+    struct strait_cuda *cuda = strait_cuda_of(be);
+    if (cuda->context == NULL) return;
+    (void)cuda->driver->cuCtxSetCurrent(cuda->context);
+    if (cuda->attention.close != NULL) cuda->attention.close(be, cuda->attention.state);
+    strait_cuda_blas_close(cuda);
+    strait_cuda_modules_unload(cuda);
+    cuda->context = NULL;
+}
+
+/* Says how much was wanted and how much is free, when that is the trouble. */
+static strait_err check_memory(const struct strait_backend *be, CUresult result, size_t bytes,
+                               const char *what) {
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return strait_cuda_check(be, result, what);
+    size_t free_bytes = 0, all = 0;
+    (void)strait_cuda_of(be)->driver->cuMemGetInfo_v2(&free_bytes, &all);
+    return STRAIT_FAIL(STRAIT_ENOMEM,
+                       "device cuda:%d: %s of %zu MiB: %zu of %zu MiB are free: use smaller "
+                       "microbatches, recomputation or more stages",
+                       be->ordinal, what, bytes >> 20, free_bytes >> 20, all >> 20);
+}
+
+static strait_err take_device(struct strait_backend *be, size_t bytes, CUdeviceptr *out) {
+    const CUresult result = strait_cuda_of(be)->driver->cuMemAlloc_v2(out, bytes > 0 ? bytes : 1);
+    return check_memory(be, result, bytes, "memory");
+}
+
+static void *pointer(CUdeviceptr address) {
+    void *p;
+    _Static_assert(sizeof p == sizeof address, "device addresses are pointers");
+    memcpy(&p, &address, sizeof p);
+    return p;
+}
+
+static strait_err take(struct strait_backend *be, size_t bytes, void **out) {
+    const struct strait_cuda_driver *driver = strait_cuda_of(be)->driver;
+    CUdeviceptr memory = 0;
+    STRAIT_TRY(strait_alloc_admit("device memory", bytes));
+    STRAIT_TRY(strait_cuda_use(be));
+    STRAIT_TRY(take_device(be, bytes, &memory));
+    /* The streams of a backend do not wait for the default one: it must be idle before we return.
+     */
+    CUresult result = driver->cuMemsetD8Async(memory, 0, bytes > 0 ? bytes : 1, NULL);
+    if (result == CUDA_SUCCESS) result = driver->cuStreamSynchronize(NULL);
+    if (result != CUDA_SUCCESS) (void)driver->cuMemFree_v2(memory);
+    STRAIT_TRY(strait_cuda_check(be, result, "zeroing memory"));
+    *out = pointer(memory);
+    return STRAIT_OK;
+}
+
+static void release(struct strait_backend *be, void *memory) {
+    if (memory == NULL || strait_cuda_use(be) != STRAIT_OK) return;
+    (void)strait_cuda_of(be)->driver->cuMemFree_v2((CUdeviceptr)(uintptr_t)memory);
+}
+
+static strait_err take_host(struct strait_backend *be, size_t bytes, void **out) {
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc_admit("pinned memory", bytes));
+    STRAIT_TRY(strait_cuda_use(be));
+    const CUresult result = strait_cuda_of(be)->driver->cuMemHostAlloc(
+        &memory, bytes > 0 ? bytes : 1, CU_MEMHOSTALLOC_PORTABLE);
+    STRAIT_TRY(strait_cuda_check(be, result, "pinning host memory"));
+    memset(memory, 0, bytes);
+    *out = memory;
+    return STRAIT_OK;
+}
+
+static void release_host(struct strait_backend *be, void *memory) {
+    if (memory == NULL || strait_cuda_use(be) != STRAIT_OK) return;
+    (void)strait_cuda_of(be)->driver->cuMemFreeHost(memory);
+}
+
+static void stream_close(struct strait_stream *s) {
+    struct strait_cuda_queue *queue = strait_cuda_queue_of(s);
+    if (queue != NULL && strait_cuda_use(s->backend) == STRAIT_OK) {
+        const struct strait_cuda_driver *driver = strait_cuda_of(s->backend)->driver;
+        if (queue->stream != NULL) (void)driver->cuStreamSynchronize(queue->stream);
+        if (queue->scratch != 0) (void)driver->cuMemFree_v2(queue->scratch);
+        if (queue->event != NULL) (void)driver->cuEventDestroy_v2(queue->event);
+        if (queue->stream != NULL) (void)driver->cuStreamDestroy_v2(queue->stream);
+    }
+    strait_alloc_free(queue);
+    *s = (struct strait_stream){0};
+}
+
+static strait_err stream_open(struct strait_backend *be, struct strait_stream *s) {
+    const struct strait_cuda_driver *driver = strait_cuda_of(be)->driver;
+    struct strait_cuda_queue *queue = NULL;
+    STRAIT_TRY(strait_cuda_use(be));
+    STRAIT_TRY(strait_alloc(1, sizeof *queue, "stream", (void **)&queue));
+    *s = (struct strait_stream){.backend = be, .native = queue};
+    CUresult result = driver->cuStreamCreate(&queue->stream, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS)
+        result = driver->cuEventCreate(&queue->event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) stream_close(s);
+    return strait_cuda_check(be, result, "making a stream");
+}
+
+strait_err strait_cuda_scratch(struct strait_stream *s, size_t bytes, void **out) {
+    struct strait_cuda_queue *queue = strait_cuda_queue_of(s);
+    if (bytes > queue->scratch_bytes || queue->scratch == 0) {
+        const struct strait_cuda_driver *driver = strait_cuda_of(s->backend)->driver;
+        const size_t want = bytes > STRAIT_CUDA_SCRATCH ? bytes : STRAIT_CUDA_SCRATCH;
+        STRAIT_TRY(strait_cuda_use(s->backend));
+        STRAIT_TRY(strait_cuda_check(s->backend, driver->cuStreamSynchronize(queue->stream),
+                                     "waiting to grow its scratch"));
+        if (queue->scratch != 0) (void)driver->cuMemFree_v2(queue->scratch);
+        queue->scratch = 0;
+        queue->scratch_bytes = 0;
+        STRAIT_TRY(check_memory(s->backend, driver->cuMemAlloc_v2(&queue->scratch, want), want,
+                                "scratch"));
+        queue->scratch_bytes = want;
+    }
+    *out = pointer(queue->scratch);
+    return STRAIT_OK;
+}
+
+/* From pageable memory the driver returns once it has its own copy, so that the caller may reuse
+ * it; from pinned memory (alloc_host) the caller waits first. */
+static strait_err upload(struct strait_stream *s, void *device, const void *host, size_t bytes) {
+    CUstream stream = NULL;
+    if (bytes == 0) return STRAIT_OK;
+    STRAIT_TRY(strait_cuda_enter(s, &stream));
+    const CUresult result = strait_cuda_of(s->backend)
+                                ->driver->cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)device, host,
+                                                               bytes, stream);
+    return strait_cuda_check(s->backend, result, "copying to it");
+}
+
+static strait_err download(struct strait_stream *s, void *host, const void *device, size_t bytes) {
+    CUstream stream = NULL;
+    if (bytes == 0) return STRAIT_OK;
+    STRAIT_TRY(strait_cuda_enter(s, &stream));
+    const CUresult result = strait_cuda_of(s->backend)
+                                ->driver->cuMemcpyDtoHAsync_v2(host, (CUdeviceptr)(uintptr_t)device,
+                                                               bytes, stream);
+    return strait_cuda_check(s->backend, result, "copying from it");
+}
+
+static strait_err order(struct strait_stream *s, struct strait_stream *waiter) {
+    const struct strait_cuda_driver *driver = strait_cuda_of(s->backend)->driver;
+    const struct strait_cuda_queue *queue = strait_cuda_queue_of(s);
+    STRAIT_TRY(strait_cuda_use(s->backend));
+    CUresult result = driver->cuEventRecord(queue->event, queue->stream);
+    if (result == CUDA_SUCCESS)
+        result = driver->cuStreamWaitEvent(strait_cuda_queue_of(waiter)->stream, queue->event, 0);
+    return strait_cuda_check(s->backend, result, "ordering streams");
+}
+
+static strait_err wait_idle(struct strait_stream *s) {
+    CUstream stream = NULL;
+    STRAIT_TRY(strait_cuda_enter(s, &stream));
+    return strait_cuda_check(s->backend,
+                             strait_cuda_of(s->backend)->driver->cuStreamSynchronize(stream),
+                             "finishing queued work");
+}
+
+static const char *describe(const struct strait_backend *be) {
+    return strait_cuda_of(be)->description;
+}
+
+extern const struct strait_backend_ops strait_backend_cuda;
+
+const struct strait_backend_ops strait_backend_cuda = {
+    .name = "cuda",
+    .state_size = sizeof(struct strait_cuda),
+    .init = init,
+    .fini = fini,
+    .alloc = take,
+    .release = release,
+    .alloc_host = take_host,
+    .release_host = release_host,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .upload = upload,
+    .download = download,
+    .order = order,
+    .wait = wait_idle,
+    .describe = describe,
+};

@@ -1,0 +1,60 @@
+/* driver.c - libcuda.so.1, opened when first asked for. */
+#include "backend/cuda/driver.h"
+
+#include "backend/cuda/library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+
+/* What the first call found; written once, read by all. */
+static struct {
+    pthread_once_t once;
+    struct strait_cuda_driver table;
+    strait_err err;
+    char detail[STRAIT_CUDA_PATH];
+} found = {.once = PTHREAD_ONCE_INIT};
+
+static strait_err take_functions(void *library) {
+#define X(name) STRAIT_TRY(strait_cuda_library_symbol(library, #name, &found.table.name));
+    STRAIT_CUDA_DRIVER(X)
+#undef X
+    return STRAIT_OK;
+}
+
+static strait_err start(void) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return STRAIT_FAIL(STRAIT_ENOTSUP, "device cuda: no NVIDIA driver on this machine "
+                                           "(libcuda.so.1 not found): set device.kind to cpu");
+    const strait_err err = take_functions(library);
+    if (err != STRAIT_OK) {
+        strait_err_prefix("device cuda: this NVIDIA driver is too old, update it");
+        return err;
+    }
+    const CUresult result = found.table.cuInit(0);
+    if (result == CUDA_SUCCESS) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ENOTSUP,
+                       "device cuda: the NVIDIA driver does not start (%s): check it with "
+                       "nvidia-smi, or set device.kind to cpu",
+                       strait_cuda_words(result));
+}
+
+static void find(void) {
+    found.err = start();
+    if (found.err != STRAIT_OK)
+        (void)snprintf(found.detail, sizeof found.detail, "%s", strait_err_detail());
+}
+
+strait_err strait_cuda_driver(const struct strait_cuda_driver **out) {
+    (void)pthread_once(&found.once, find);
+    if (found.err != STRAIT_OK) return STRAIT_FAIL(found.err, "%s", found.detail);
+    *out = &found.table;
+    return STRAIT_OK;
+}
+
+const char *strait_cuda_words(CUresult result) {
+    const char *words = NULL;
+    if (found.table.cuGetErrorString != NULL) found.table.cuGetErrorString(result, &words);
+    return words != NULL ? words : "unknown error";
+}

@@ -1,0 +1,82 @@
+/* elementwise.c - fill, cast, add, axpy, lerp. */
+#include "backend/cuda/elementwise.h"
+
+#include "backend/cuda/cuda.h"
+
+#include <string.h>
+
+static strait_err fill(struct strait_stream *s, strait_tensor y, float value) {
+    const struct strait_cuda_driver *driver = strait_cuda_of(s->backend)->driver;
+    const size_t n = (size_t)strait_cuda_count(y);
+    const CUdeviceptr to = (CUdeviceptr)(uintptr_t)y.data;
+    CUstream stream = NULL;
+    if (n == 0) return STRAIT_OK;
+    STRAIT_TRY(strait_cuda_enter(s, &stream));
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (y.dtype == STRAIT_F32)
+        return strait_cuda_check(s->backend, driver->cuMemsetD32Async(to, bits, n, stream), "fill");
+    assert(y.dtype == STRAIT_BF16);
+    /* Rounded as cast rounds; a value that is not a number stays one. */
+    const int is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    const uint32_t half = is_nan ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    return strait_cuda_check(s->backend,
+                             driver->cuMemsetD16Async(to, (unsigned short)half, n, stream), "fill");
+}
+
+static strait_err copy(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    CUstream stream = NULL;
+    const size_t bytes = strait_tensor_bytes(x);
+    if (bytes == 0 || y.data == x.data) return STRAIT_OK;
+    STRAIT_TRY(strait_cuda_enter(s, &stream));
+    const CUresult result = strait_cuda_of(s->backend)
+                                ->driver->cuMemcpyDtoDAsync_v2((CUdeviceptr)(uintptr_t)y.data,
+                                                               (CUdeviceptr)(uintptr_t)x.data,
+                                                               bytes, stream);
+    return strait_cuda_check(s->backend, result, "cast");
+}
+
+static strait_err cast(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    assert(strait_cuda_same_shape(y, x));
+    if (y.dtype == x.dtype) return copy(s, y, x);
+    const int narrows = y.dtype == STRAIT_BF16 && x.dtype == STRAIT_F32;
+    if (!narrows && !(y.dtype == STRAIT_F32 && x.dtype == STRAIT_BF16))
+        return STRAIT_FAIL(STRAIT_ENOTSUP, "cast: only f32 and bf16 turn into each other");
+    int64_t n = strait_cuda_count(x);
+    void *args[] = {&y.data, &x.data, &n};
+    return strait_cuda_launch(s, narrows ? "cast_f32_bf16" : "cast_bf16_f32",
+                              strait_cuda_each(s, n), args);
+}
+
+static strait_err add(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b) {
+    assert(strait_cuda_same_shape(y, a) && strait_cuda_same_shape(y, b));
+    assert(y.dtype == a.dtype && y.dtype == b.dtype);
+    int64_t n = strait_cuda_count(y);
+    void *args[] = {&y.data, &a.data, &b.data, &n};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "add"), strait_cuda_each(s, n), args);
+}
+
+/* y moves by x in a way that one number describes. */
+static strait_err move(struct strait_stream *s, const char *kernel, strait_tensor y,
+                       strait_tensor x, float by) {
+    assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
+    int64_t n = strait_cuda_count(y);
+    void *args[] = {&y.data, &x.data, &n, &by};
+    return strait_cuda_launch(s, kernel, strait_cuda_each(s, n), args);
+}
+
+static strait_err axpy(struct strait_stream *s, strait_tensor y, float alpha, strait_tensor x) {
+    return move(s, STRAIT_CUDA_OF(y.dtype, "axpy"), y, x, alpha);
+}
+
+static strait_err lerp(struct strait_stream *s, strait_tensor y, strait_tensor x, float t) {
+    return move(s, STRAIT_CUDA_OF(y.dtype, "lerp"), y, x, t);
+}
+
+void strait_cuda_elementwise(struct strait_kernels *k) {
+    k->fill = fill;
+    k->cast = cast;
+    k->add = add;
+    k->axpy = axpy;
+    k->lerp = lerp;
+}

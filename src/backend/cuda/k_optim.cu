@@ -1,0 +1,145 @@
+/* k_optim.cu - AdamW in one pass over weight, gradient and moments; where second moments are shared
+ * by a row or a column, their mean squares first. */
+#include "backend/cuda/double_sum.cuh"
+#include "backend/cuda/k_optim.h"
+#include "backend/cuda/lanes.cuh"
+
+typedef strait_cuda_adamw adamw_args;
+
+/* Gradients are read times this. */
+__device__ __forceinline__ float scale_of(const adamw_args &a) {
+    return a.scale != nullptr ? a.scale[0] : 1.0f;
+}
+
+/* A gradient as it counts; with a scale of 0 even one that is not finite is silent. */
+__device__ __forceinline__ float scaled(float grad, float by) {
+    return by == 0.0f ? 0.0f : grad * by;
+}
+
+/* W weights at `at`, whose second moments stand in v: their own, which move, or shared ones. */
+template <int W, bool is_own>
+__device__ __forceinline__ void update(const adamw_args &a, int64_t at, float by, float v[W]) {
+    float w[W], m[W], grad[W];
+    take<float, W>(w, a.weight + at);
+    take<float, W>(m, a.m + at);
+    take<float, W>(grad, a.grad + at);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        const float g = scaled(grad[i], by);
+        if (is_own) v[i] = v[i] * a.beta2 + g * g * (1.0f - a.beta2);
+        m[i] = m[i] * a.beta1 + g * (1.0f - a.beta1);
+        w[i] = w[i] * a.keep - m[i] / (sqrtf(v[i]) * a.root + a.epsilon) * a.rate;
+    }
+    put<float, W>(a.weight + at, w);
+    put<float, W>(a.m + at, m);
+    if (a.copy == nullptr) return;
+    if constexpr (W == 1) {
+        a.copy[at] = (uint16_t)bf16_bits(w[0]);
+    } else {
+        static_assert(W == 4, "four bf16 are two words");
+        *(uint2 *)(a.copy + at) = make_uint2(bf16_pair(w[0], w[1]), bf16_pair(w[2], w[3]));
+    }
+}
+
+template <int W>
+__device__ __forceinline__ void update_own(const adamw_args &a, int64_t begin, int64_t end) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    const float by = scale_of(a);
+    for (int64_t i = begin + (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < end; i += step) {
+        float v[W];
+        take<float, W>(v, a.v + i * W);
+        update<W, true>(a, i * W, by, v);
+        put<float, W>(a.v + i * W, v);
+    }
+}
+
+__device__ __forceinline__ bool is_wide(const adamw_args &a) {
+    return at16(a.weight, a.m, a.v, a.grad, a.copy);
+}
+
+/* A second moment for every weight. */
+extern "C" __global__ void __launch_bounds__(256) adamw_own(adamw_args a) {
+    const int64_t n = a.rows * a.cols, n_wide = is_wide(a) ? n / 4 : 0;
+    update_own<4>(a, 0, n_wide);
+    update_own<1>(a, n_wide * 4, n);
+}
+
+__device__ __forceinline__ float moved(float v, double squares, int64_t n, float beta2) {
+    return v * beta2 + (float)(squares / (double)n) * (1.0f - beta2);
+}
+
+template <int W>
+__device__ __forceinline__ void update_row(const adamw_args &a, int64_t row, float v) {
+    float same[W];
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        same[i] = v;
+    const float by = scale_of(a);
+    for (int64_t c = (int64_t)threadIdx.x * W; c < a.cols; c += (int64_t)blockDim.x * W)
+        update<W, false>(a, row * a.cols + c, by, same);
+}
+
+/* One second moment a row, and a block a row. */
+extern "C" __global__ void __launch_bounds__(256) adamw_row(adamw_args a) {
+    __shared__ double room[32];
+    const float by = scale_of(a);
+    for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
+        double squares = 0;
+        for (int64_t c = threadIdx.x; c < a.cols; c += blockDim.x) {
+            const double g = (double)scaled(a.grad[row * a.cols + c], by);
+            squares += g * g;
+        }
+        const float old = a.v[row]; // read by all before the barriers of the sum
+        const float v = moved(old, block_sum(squares, room), a.cols, a.beta2);
+        if (threadIdx.x == 0) a.v[row] = v;
+        if (is_wide(a) && a.cols % 4 == 0)
+            update_row<4>(a, row, v);
+        else
+            update_row<1>(a, row, v);
+    }
+}
+
+/* partials[piece][column] = squares of the piece's rows; a thread a column, rows in order. */
+extern "C" __global__ void __launch_bounds__(128)
+    adamw_column_squares(double *partials, adamw_args a, int64_t rows_each) {
+    const int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= a.cols) return;
+    const int64_t begin = (int64_t)blockIdx.y * rows_each;
+    const int64_t end = begin + rows_each < a.rows ? begin + rows_each : a.rows;
+    const float by = scale_of(a);
+    double squares = 0;
+    for (int64_t row = begin; row < end; row++) {
+        const double g = (double)scaled(a.grad[row * a.cols + c], by);
+        squares += g * g;
+    }
+    partials[blockIdx.y * a.cols + c] = squares;
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    adamw_column_mean(adamw_args a, const double *partials, int64_t n_partials) {
+    const int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= a.cols) return;
+    double squares = 0;
+    for (int64_t i = 0; i < n_partials; i++)
+        squares += partials[i * a.cols + c];
+    a.v[c] = moved(a.v[c], squares, a.rows, a.beta2);
+}
+
+template <int W> __device__ __forceinline__ void update_columns(const adamw_args &a, int64_t row) {
+    const float by = scale_of(a);
+    for (int64_t c = (int64_t)threadIdx.x * W; c < a.cols; c += (int64_t)blockDim.x * W) {
+        float v[W];
+        take<float, W>(v, a.v + c);
+        update<W, false>(a, row * a.cols + c, by, v);
+    }
+}
+
+/* One second moment a column, already moved. */
+extern "C" __global__ void __launch_bounds__(256) adamw_column(adamw_args a) {
+    for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
+        if (is_wide(a) && a.cols % 4 == 0)
+            update_columns<4>(a, row);
+        else
+            update_columns<1>(a, row);
+    }
+}

@@ -1,0 +1,96 @@
+/* library.c - where CUDA's libraries and the file of kernels lie. */
+#define _GNU_SOURCE // dlinfo
+#include "backend/cuda/library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char system_folder[] = "/usr/local/cuda/lib64";
+
+/* The program never changes its environment, so reading it is safe from any thread. */
+static const char *environment(const char *name) {
+    const char *value = getenv(name); // NOLINT(concurrency-mt-unsafe)
+    return value != NULL ? value : "";
+}
+
+static void *open_in(const char *folder, size_t n, const char *name) {
+    char path[STRAIT_CUDA_PATH];
+    const int length = snprintf(path, sizeof path, "%.*s/%s", (int)n, folder, name);
+    if (n == 0 || length < 0 || (size_t)length >= sizeof path) return NULL;
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void *open_in_list(const char *folders, const char *name) {
+    void *library = NULL;
+    while (library == NULL && *folders != '\0') {
+        const size_t n = strcspn(folders, ":");
+        library = open_in(folders, n, name);
+        folders += n + (folders[n] == ':');
+    }
+    return library;
+}
+
+static void *open_anywhere(const char *name) {
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) library = open_in_list(environment("STRAIT_CUDA_LIBS"), name);
+    if (library == NULL) library = open_in(system_folder, strlen(system_folder), name);
+    return library;
+}
+
+strait_err strait_cuda_library_open(const char *name, char path[STRAIT_CUDA_PATH], void **out) {
+    void *library = open_anywhere(name);
+    if (library == NULL)
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "device cuda: %s not found by the system's loader, in STRAIT_CUDA_LIBS "
+                           "(\"%s\") or in %s: install CUDA's libraries or name their folder in "
+                           "STRAIT_CUDA_LIBS",
+                           name, environment("STRAIT_CUDA_LIBS"), system_folder);
+    struct link_map *map = NULL;
+    const int has_map = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map != NULL;
+    (void)snprintf(path, STRAIT_CUDA_PATH, "%s", has_map ? map->l_name : name);
+    *out = library;
+    return STRAIT_OK;
+}
+
+strait_err strait_cuda_library_symbol(void *library, const char *symbol, void *to) {
+    void *address = dlsym(library, symbol);
+    if (address == NULL) return STRAIT_FAIL(STRAIT_ENOTSUP, "%s is not in it", symbol);
+    memcpy(to, &address, sizeof address); // C has no cast from an object to a function
+    return STRAIT_OK;
+}
+
+/* The folder of the running program, without a slash at its end; empty when it is not known. */
+static void program_folder(char out[STRAIT_CUDA_PATH]) {
+    const ssize_t n = readlink("/proc/self/exe", out, STRAIT_CUDA_PATH - 1);
+    out[n < 0 ? 0 : n] = '\0';
+    char *slash = strrchr(out, '/');
+    if (slash != NULL) *slash = '\0';
+}
+
+strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]) {
+    static const char *const places[] = {"strait.cuda", "../lib/strait/strait.cuda"};
+    const char *named = environment("STRAIT_CUDA_MODULE");
+    if (*named != '\0') {
+        if (access(named, R_OK) != 0)
+            return STRAIT_FAIL(STRAIT_ENOTSUP,
+                               "device cuda: STRAIT_CUDA_MODULE names %s, which "
+                               "cannot be read",
+                               named);
+        (void)snprintf(path, STRAIT_CUDA_PATH, "%s", named);
+        return STRAIT_OK;
+    }
+    char folder[STRAIT_CUDA_PATH];
+    program_folder(folder);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const int n = snprintf(path, STRAIT_CUDA_PATH, "%s/%s", folder, places[i]);
+        if (n > 0 && n < STRAIT_CUDA_PATH && access(path, R_OK) == 0) return STRAIT_OK;
+    }
+    return STRAIT_FAIL(STRAIT_ENOTSUP,
+                       "device cuda: no file of kernels: expected strait.cuda in %s or its "
+                       "../lib/strait, or its path in STRAIT_CUDA_MODULE",
+                       folder);
+}

@@ -1,0 +1,143 @@
+/* module.c - the file of kernels, and how a kernel is found in it and launched.
+ *
+ * The file is an ar archive with one fatbin a member: each .cu file is compiled alone, and any tool
+ * that knows ar can list what a build holds. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/library.h"
+#include "base/alloc.h"
+#include "base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAGIC_BYTES = 8,   // "!<arch>\n"
+    HEADER_BYTES = 60, // name 16, date 12, owner 6, group 6, mode 8, size 10, end 2
+    SIZE_AT = 48,
+    SIZE_DIGITS = 10,
+    SHARED_ALWAYS = 48 << 10 // what a block may have without asking
+};
+
+static strait_err broken(const struct strait_cuda *cuda) {
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "device cuda: %s is not a file of kernels or was cut short: copy it again "
+                       "from the build of this program",
+                       cuda->module);
+}
+
+static strait_err load_member(struct strait_backend *be, const unsigned char *data, size_t bytes) {
+    struct strait_cuda *cuda = strait_cuda_of(be);
+    if (cuda->n_modules == STRAIT_CUDA_MODULES) return broken(cuda);
+    void *image = NULL; // aligned and ended by zeros, as the driver expects
+    STRAIT_TRY(strait_alloc(bytes + 1, 1, "kernels", &image));
+    memcpy(image, data, bytes);
+    const CUresult result = cuda->driver->cuModuleLoadData(&cuda->modules[cuda->n_modules], image);
+    strait_alloc_free(image);
+    if (result == CUDA_SUCCESS) {
+        cuda->n_modules++;
+        return STRAIT_OK;
+    }
+    return STRAIT_FAIL(STRAIT_ENOTSUP,
+                       "device cuda:%d: %s has no code that sm_%d%d and this driver can run (%s): "
+                       "update the driver, or build with STRAIT_CUDA_ARCHS=%d%d",
+                       be->ordinal, cuda->module, cuda->major, cuda->minor,
+                       strait_cuda_words(result), cuda->major, cuda->minor);
+}
+
+/* Walks the members. Names that begin with a slash are ar's own tables. */
+static strait_err load_archive(struct strait_backend *be, const unsigned char *data, size_t bytes) {
+    const struct strait_cuda *cuda = strait_cuda_of(be);
+    if (bytes < MAGIC_BYTES || memcmp(data, "!<arch>\n", MAGIC_BYTES) != 0) return broken(cuda);
+    size_t at = MAGIC_BYTES;
+    while (at < bytes) {
+        if (bytes - at < HEADER_BYTES) return broken(cuda);
+        char digits[SIZE_DIGITS + 1] = {0};
+        memcpy(digits, data + at + SIZE_AT, SIZE_DIGITS);
+        const size_t size = strtoul(digits, NULL, 10);
+        const int is_table = data[at] == '/';
+        at += HEADER_BYTES;
+        if (size > bytes - at) return broken(cuda);
+        if (!is_table && size > 0) STRAIT_TRY(load_member(be, data + at, size));
+        at += size + size % 2;
+    }
+    return cuda->n_modules > 0 ? STRAIT_OK : broken(cuda);
+}
+
+strait_err strait_cuda_modules_load(struct strait_backend *be) {
+    STRAIT_TRY(strait_cuda_module_path(strait_cuda_of(be)->module));
+    strait_file_map map;
+    STRAIT_TRY(strait_file_map_open(strait_cuda_of(be)->module, &map));
+    const strait_err err = load_archive(be, map.data, map.bytes);
+    strait_file_map_close(&map);
+    return err;
+}
+
+void strait_cuda_modules_unload(struct strait_cuda *cuda) {
+    while (cuda->n_modules > 0)
+        (void)cuda->driver->cuModuleUnload(cuda->modules[--cuda->n_modules]);
+}
+
+static size_t place_of(const char *name) {
+    uint32_t hash = 2166136261u;
+    for (; *name != '\0'; name++)
+        hash = (hash ^ (unsigned char)*name) * 16777619u;
+    return (hash ^ hash >> 16) % STRAIT_CUDA_KERNELS;
+}
+
+static strait_err resolve(const struct strait_backend *be, struct strait_cuda_kernel *kernel,
+                          const char *name) {
+    struct strait_cuda *cuda = strait_cuda_of(be);
+    assert(cuda->n_found < STRAIT_CUDA_KERNELS / 2);
+    CUresult result = CUDA_ERROR_NOT_FOUND;
+    for (int i = 0; i < cuda->n_modules && result == CUDA_ERROR_NOT_FOUND; i++)
+        result = cuda->driver->cuModuleGetFunction(&kernel->function, cuda->modules[i], name);
+    if (result == CUDA_ERROR_NOT_FOUND)
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "device cuda:%d: kernel %s is not in %s: the file is of another build "
+                           "than this program",
+                           be->ordinal, name, cuda->module);
+    STRAIT_TRY(strait_cuda_check(be, result, name));
+    *kernel = (struct strait_cuda_kernel){name, kernel->function, SHARED_ALWAYS};
+    cuda->n_found++;
+    return STRAIT_OK;
+}
+
+static strait_err find(const struct strait_backend *be, const char *name,
+                       struct strait_cuda_kernel **out) {
+    struct strait_cuda_kernel *found = strait_cuda_of(be)->found;
+    size_t i = place_of(name);
+    while (found[i].name != NULL && strcmp(found[i].name, name) != 0)
+        i = (i + 1) % STRAIT_CUDA_KERNELS;
+    *out = &found[i];
+    return found[i].name != NULL ? STRAIT_OK : resolve(be, &found[i], name);
+}
+
+static strait_err raise_shared(const struct strait_backend *be, struct strait_cuda_kernel *kernel,
+                               unsigned bytes) {
+    const CUresult result = strait_cuda_of(be)->driver->cuFuncSetAttribute(
+        kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+    STRAIT_TRY(strait_cuda_check(be, result, kernel->name));
+    kernel->shared = bytes;
+    return STRAIT_OK;
+}
+
+static unsigned at_least_one(int64_t n) {
+    return n > 0 ? (unsigned)n : 1u;
+}
+
+strait_err strait_cuda_launch(struct strait_stream *s, const char *kernel, strait_cuda_grid grid,
+                              void **args) {
+    if (grid.x == 0) return STRAIT_OK;
+    assert(grid.x > 0 && grid.x <= INT32_MAX && grid.y <= 65535 && grid.z <= 65535);
+    CUstream stream = NULL;
+    struct strait_cuda_kernel *found = NULL;
+    STRAIT_TRY(strait_cuda_enter(s, &stream));
+    STRAIT_TRY(find(s->backend, kernel, &found));
+    if (grid.shared > found->shared) STRAIT_TRY(raise_shared(s->backend, found, grid.shared));
+    const CUresult result = strait_cuda_of(s->backend)
+                                ->driver->cuLaunchKernel(found->function, (unsigned)grid.x,
+                                                         at_least_one(grid.y), at_least_one(grid.z),
+                                                         grid.threads, at_least_one(grid.threads_y),
+                                                         1, grid.shared, stream, args, NULL);
+    return strait_cuda_check(s->backend, result, kernel);
+}

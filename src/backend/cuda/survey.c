@@ -1,0 +1,65 @@
+/* survey.c - driver, devices, libraries and module of this machine, as far as they are there. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/library.h"
+
+#include <stdio.h>
+
+/* Keeps the words of the first fault. */
+static void note(struct strait_cuda_survey *out, strait_err err) {
+    if (err == STRAIT_OK || out->problem[0] != '\0') return;
+    (void)snprintf(out->problem, sizeof out->problem, "%s", strait_err_detail());
+}
+
+/* Free memory is known only inside a context. */
+static size_t free_memory(const struct strait_cuda_driver *driver, CUdevice device) {
+    CUcontext context = NULL;
+    size_t free_bytes = 0, all = 0;
+    if (driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return 0;
+    if (driver->cuCtxSetCurrent(context) == CUDA_SUCCESS)
+        (void)driver->cuMemGetInfo_v2(&free_bytes, &all);
+    (void)driver->cuCtxSetCurrent(NULL);
+    (void)driver->cuDevicePrimaryCtxRelease_v2(device);
+    return free_bytes;
+}
+
+static void describe_device(const struct strait_cuda_driver *driver, int ordinal,
+                            strait_cuda_device_info *out) {
+    CUdevice device = 0;
+    if (driver->cuDeviceGet(&device, ordinal) != CUDA_SUCCESS) return;
+    (void)driver->cuDeviceGetName(out->name, (int)sizeof out->name, device);
+    (void)driver->cuDeviceTotalMem_v2(&out->memory, device);
+    (void)driver->cuDeviceGetAttribute(&out->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                       device);
+    (void)driver->cuDeviceGetAttribute(&out->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                                       device);
+    out->free = free_memory(driver, device);
+}
+
+static strait_err survey_devices(struct strait_cuda_survey *out) {
+    const struct strait_cuda_driver *driver = NULL;
+    STRAIT_TRY(strait_cuda_driver(&driver));
+    out->has_driver = 1;
+    (void)driver->cuDriverGetVersion(&out->driver_version);
+    if (driver->cuDeviceGetCount(&out->n_devices) != CUDA_SUCCESS) out->n_devices = 0;
+    if (out->n_devices == 0)
+        return STRAIT_FAIL(STRAIT_ENOTSUP, "device cuda: there is a driver but no device: check "
+                                           "nvidia-smi and CUDA_VISIBLE_DEVICES");
+    if (out->n_devices > STRAIT_CUDA_DEVICES) out->n_devices = STRAIT_CUDA_DEVICES;
+    for (int i = 0; i < out->n_devices; i++)
+        describe_device(driver, i, &out->devices[i]);
+    return STRAIT_OK;
+}
+
+strait_err strait_cuda_survey(struct strait_cuda_survey *out) {
+    *out = (struct strait_cuda_survey){0};
+    note(out, survey_devices(out));
+    note(out, strait_cuda_blas_find(out->cublas));
+    if (strait_cuda_module_path(out->module) != STRAIT_OK) {
+        out->module[0] = '\0';
+        note(out, STRAIT_ENOTSUP);
+    }
+    void *library = NULL; // without it attention has its own kernels: no problem
+    if (strait_cuda_library_open("libcudnn.so.9", out->cudnn, &library) != STRAIT_OK)
+        out->cudnn[0] = '\0';
+    return STRAIT_OK;
+}
