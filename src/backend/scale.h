@@ -9,20 +9,26 @@
 extern "C" {
 #endif
 
+#ifdef __CUDACC__
+    #define STRAIT_SCALE static __host__ __device__ inline
+#else
+    #define STRAIT_SCALE static inline
+#endif
+
 #define STRAIT_SCALE_LEAST 0x1p-100f // a smaller base is 0
 #define STRAIT_SCALE_MOST  0x1p40f   // a larger one saturates its codes
 
 /* The largest code of a value. */
-static inline int strait_scale_codes(int bits) {
+STRAIT_SCALE int strait_scale_codes(int bits) {
     return (1 << (bits - 1)) - 1;
 }
 
 /* A base from the wire may be any bits at all. */
-static inline float strait_scale_trust(float base) {
+STRAIT_SCALE float strait_scale_trust(float base) {
     return base >= STRAIT_SCALE_LEAST && base <= STRAIT_SCALE_MOST ? base : 0.0f;
 }
 
-static inline float strait_scale_of(float base, int code) {
+STRAIT_SCALE float strait_scale_of(float base, int code) {
     static const float steps[16] = {1.0f,         0.957603281f, 0.917004043f, 0.878126080f,
                                     0.840896415f, 0.805245166f, 0.771105413f, 0.738413073f,
                                     0.707106781f, 0.677127773f, 0.648419777f, 0.620928906f,
@@ -32,7 +38,7 @@ static inline float strait_scale_of(float base, int code) {
 }
 
 /* The smallest base whose codes reach `largest`. */
-static inline float strait_scale_base(float largest, int bits) {
+STRAIT_SCALE float strait_scale_base(float largest, int bits) {
     const float n = (float)strait_scale_codes(bits);
     float base = largest / n;
     if (base * n < largest) base = nextafterf(base, INFINITY);
@@ -41,7 +47,7 @@ static inline float strait_scale_base(float largest, int bits) {
 }
 
 /* The code of the smallest scale whose codes reach `largest`, at most that of the base. */
-static inline int strait_scale_code(float base, float largest, int bits) {
+STRAIT_SCALE int strait_scale_code(float base, float largest, int bits) {
     if (base == 0.0f || largest == 0.0f) return 0;
     int low = 1, high = 255;
     while (low < high) {

@@ -1,0 +1,98 @@
+/* codec.c - what codecs need besides packed rows: top values, rotations, resizing, bases. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/rows.h"
+
+enum {
+    TOP_HELD = 16,        // columns a thread of pack_top holds
+    SPAN = 4096,          // values of a block of hadamard, unless one tile is larger
+    BASIS_MAX = 1024,     // columns that orthonormalise takes
+    BASIS_ROWS = 64,      // of the smallest part whose products are added up apart
+    BASIS_PARTS = 64,     // at most
+    BASIS_BYTES = 8 << 20 // of the products of all parts, unless one takes more
+};
+
+static int index_bytes(int64_t cols) {
+    return cols > 65536 ? 4 : 2;
+}
+
+static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
+                           int64_t keep, strait_pack_how how) {
+    assert(keep > 0 && keep <= x.cols && x.dtype == STRAIT_F32);
+    int n_index = index_bytes(x.cols);
+    assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (size_t)(2 + n_index));
+    void *args[] = {&packed.data, &x.data, &x.rows, &x.cols, &keep, &n_index, &how};
+    const unsigned threads = strait_cuda_threads(strait_cuda_pieces(x.cols, TOP_HELD), 1024);
+    return strait_cuda_launch(s, "pack_top", (strait_cuda_grid){.x = x.rows, .threads = threads},
+                              args);
+}
+
+static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                              strait_tensor packed, int64_t keep) {
+    assert(x.dtype == STRAIT_F32);
+    int n_index = index_bytes(x.cols);
+    assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (size_t)(2 + n_index));
+    void *args[] = {&x.data, &stats.data, &packed.data, &x.rows, &x.cols, &keep, &n_index};
+    return strait_cuda_launch(
+        s, "restore_top", (strait_cuda_grid){.x = strait_cuda_pieces(x.rows, 8), .threads = 256},
+        args);
+}
+
+static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           int64_t tile) {
+    assert(strait_cuda_same_shape(y, x) && tile > 0 && (tile & (tile - 1)) == 0);
+    assert(x.cols % tile == 0 && x.dtype == STRAIT_F32);
+    int64_t n = strait_cuda_count(x), span = tile > SPAN ? tile : SPAN;
+    void *args[] = {&y.data, &x.data, &n, &tile, &span};
+    return strait_cuda_launch(
+        s, "hadamard", (strait_cuda_grid){.x = strait_cuda_pieces(n, span), .threads = 256}, args);
+}
+
+static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    assert(y.rows == x.rows && x.dtype == STRAIT_F32);
+    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols};
+    return strait_cuda_launch(s, "resize_cols", strait_cuda_over_rows(y.rows, y.cols, 1), args);
+}
+
+/* One round of q = q R^-1; `room` holds the products of n_parts parts, the factor, its inverse. */
+static strait_err straighten(struct strait_stream *s, strait_tensor q, double *room,
+                             int64_t n_parts) {
+    int64_t r = q.cols, rows_of_part = strait_cuda_pieces(q.rows, n_parts);
+    double *g = room + n_parts * r * r, *inverse = g + r * r;
+    void *products[] = {&room, &q.data, &q.rows, &r, &rows_of_part};
+    const int64_t tiles = strait_cuda_pieces(r, 16);
+    STRAIT_TRY(strait_cuda_launch(
+        s, "gram",
+        (strait_cuda_grid){.x = tiles, .y = tiles, .z = n_parts, .threads = 16, .threads_y = 16},
+        products));
+    void *factors[] = {&g, &inverse, &room, &r, &n_parts};
+    STRAIT_TRY(
+        strait_cuda_launch(s, "factor", (strait_cuda_grid){.x = 1, .threads = 256}, factors));
+    void *rest[] = {&q.data, &inverse, &q.rows, &r};
+    return strait_cuda_launch(
+        s, "apply_inverse", (strait_cuda_grid){.x = strait_cuda_pieces(q.rows, 8), .threads = 256},
+        rest);
+}
+
+static strait_err orthonormalise(struct strait_stream *s, strait_tensor q) {
+    assert(q.dtype == STRAIT_F32);
+    if (q.cols > BASIS_MAX)
+        return STRAIT_FAIL(STRAIT_ENOTSUP, "orthonormalise: %lld columns, expected at most %d",
+                           (long long)q.cols, BASIS_MAX);
+    if (q.rows == 0 || q.cols == 0) return STRAIT_OK;
+    const int64_t square = q.cols * q.cols, room_for = BASIS_BYTES / 8 / square;
+    int64_t n_parts = strait_cuda_pieces(q.rows, BASIS_ROWS);
+    if (n_parts > BASIS_PARTS) n_parts = BASIS_PARTS;
+    if (n_parts > room_for) n_parts = room_for > 0 ? room_for : 1;
+    void *room = NULL;
+    STRAIT_TRY(strait_cuda_scratch(s, (size_t)((n_parts + 2) * square) * sizeof(double), &room));
+    STRAIT_TRY(straighten(s, q, room, n_parts));
+    return straighten(s, q, room, n_parts); // takes away what rounding left
+}
+
+void strait_cuda_codec(struct strait_kernels *k) {
+    k->pack_top = pack_top;
+    k->restore_top = restore_top;
+    k->hadamard = hadamard;
+    k->resize_cols = resize_cols;
+    k->orthonormalise = orthonormalise;
+}

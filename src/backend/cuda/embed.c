@@ -1,0 +1,31 @@
+/* embed.c - rows of the embedding table by token. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/rows.h"
+
+static const char *embed_name(strait_dtype to, strait_dtype from) {
+    if (to == from) return STRAIT_CUDA_OF(to, "embed");
+    return to == STRAIT_BF16 ? "embed_f32_to_bf16" : "embed_bf16_to_f32";
+}
+
+static strait_err embed(struct strait_stream *s, strait_tensor y, strait_tensor table,
+                        strait_tensor tokens) {
+    assert(y.cols == table.cols && y.rows == tokens.rows && tokens.dtype == STRAIT_I32);
+    void *args[] = {&y.data, &table.data, &tokens.data, &y.rows, &y.cols};
+    return strait_cuda_launch(s, embed_name(y.dtype, table.dtype),
+                              strait_cuda_over_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)),
+                              args);
+}
+
+static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
+                             strait_tensor tokens) {
+    assert(d_y.cols == d_table.cols && d_y.rows == tokens.rows);
+    assert(d_table.dtype == STRAIT_F32 && tokens.dtype == STRAIT_I32);
+    void *args[] = {&d_table.data, &d_y.data, &tokens.data, &d_y.rows, &d_y.cols};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(d_y.dtype, "embed_back"),
+                              (strait_cuda_grid){.x = d_y.rows, .threads = 256}, args);
+}
+
+void strait_cuda_embed(struct strait_kernels *k) {
+    k->embed = embed;
+    k->embed_back = embed_back;
+}

@@ -1,0 +1,130 @@
+/* k_loss.cu - cross-entropy of logits and its gradient in their place.
+ *
+ * A block a row. Largest logit and sum of exponentials come from one pass over memory; the gradient
+ * is made by a second look at a row that is still in the cache, and nothing as wide as the
+ * vocabulary is stored besides. */
+#include "backend/cuda/lanes.cuh"
+
+constexpr int THREADS = 1024;
+
+/* A sum of exponentials, scaled: sum exp(most). */
+struct mass {
+    float most, sum;
+};
+
+/* The largest is kept out of the exponent while it is infinite: exp(-inf - -inf) is no number. */
+__device__ __forceinline__ float finite_base(float most) {
+    return most == -INFINITY ? 0.0f : most;
+}
+
+__device__ __forceinline__ mass join(mass a, mass b) {
+    const float most = fmaxf(a.most, b.most), base = finite_base(most);
+    return {most, a.sum * fast_exp(a.most - base) + b.sum * fast_exp(b.most - base)};
+}
+
+/* `per_cap` is 1 / cap, or 0 where logits are left alone. */
+__device__ __forceinline__ float capped(float logit, float per_cap) {
+    if (per_cap == 0.0f) return logit;
+    const float part = logit * per_cap;
+    return logit * rsqrtf(1.0f + part * part);
+}
+
+__device__ __forceinline__ float capped_slope(float logit, float per_cap) {
+    if (per_cap == 0.0f) return 1.0f;
+    const float part = logit * per_cap, root = rsqrtf(1.0f + part * part);
+    return root * root * root;
+}
+
+template <typename T, int W>
+__device__ __forceinline__ mass add_piece(mass all, const T *from, float per_cap) {
+    float v[W];
+    take<T, W>(v, from);
+    float most = all.most;
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        v[i] = capped(v[i], per_cap);
+        most = fmaxf(most, v[i]);
+    }
+    const float base = finite_base(most);
+    float sum = most > all.most ? all.sum * fast_exp(all.most - base) : all.sum;
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        sum += fast_exp(v[i] - base);
+    return {most, sum};
+}
+
+__device__ __forceinline__ mass warp_join(mass all) {
+    for (int by = 16; by > 0; by /= 2)
+        all = join(all, {__shfl_xor_sync(0xffffffffu, all.most, by),
+                         __shfl_xor_sync(0xffffffffu, all.sum, by)});
+    return all;
+}
+
+/* The mass of a whole row; in every thread. */
+template <typename T, int W>
+__device__ __forceinline__ mass row_mass(const T *row, int cols, float per_cap) {
+    __shared__ mass room[32];
+    const int n_warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
+    mass all = {-INFINITY, 0.0f};
+    for (int c = (int)threadIdx.x * W; c < cols; c += (int)blockDim.x * W)
+        all = add_piece<T, W>(all, row + c, per_cap);
+    all = warp_join(all);
+    if (lane == 0) room[threadIdx.x / 32] = all;
+    __syncthreads();
+    return warp_join(lane < n_warps ? room[lane] : mass{-INFINITY, 0.0f});
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void put_gradient(T *row, int cols, int target, mass all, float per_cap,
+                                             float scale) {
+    const float by = 1.0f / all.sum;
+    for (int c = (int)threadIdx.x * W; c < cols; c += (int)blockDim.x * W) {
+        float v[W];
+        take<T, W>(v, row + c);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            const float d = fast_exp(capped(v[i], per_cap) - all.most) * by;
+            v[i] = (c + i == target ? d - 1.0f : d) * (capped_slope(v[i], per_cap) * scale);
+        }
+        put<T, W>(row + c, v);
+    }
+}
+
+template <typename T, int W> __device__ __forceinline__ void put_zeros(T *row, int cols) {
+    const float zeros[W] = {};
+    for (int c = (int)threadIdx.x * W; c < cols; c += (int)blockDim.x * W)
+        put<T, W>(row + c, zeros);
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void cross_entropy(float *loss, T *row, int target, int cols,
+                                              float per_cap, float scale) {
+    if (target < 0) {
+        if (threadIdx.x == 0) *loss = 0.0f;
+        if (scale != 0.0f) put_zeros<T, W>(row, cols);
+        return;
+    }
+    const mass all = row_mass<T, W>(row, cols, per_cap);
+    if (threadIdx.x == 0) {
+        float wanted[1];
+        take<T, 1>(wanted, row + target);
+        *loss = logf(all.sum) - (capped(wanted[0], per_cap) - all.most);
+    }
+    if (scale == 0.0f) return;
+    __syncthreads(); // the wanted logit has been read
+    put_gradient<T, W>(row, cols, target, all, per_cap, scale);
+}
+
+#define CROSS_ENTROPY(T, suffix)                                                                \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) cross_entropy_##suffix(            \
+        float *loss, T *logits, const int32_t *targets, int cols, float per_cap, float scale) { \
+        const int64_t n = blockIdx.x;                                                           \
+        T *row = logits + n * cols;                                                             \
+        if (cols % wide<T> == 0 && at16(logits))                                                \
+            cross_entropy<T, wide<T>>(loss + n, row, targets[n], cols, per_cap, scale);         \
+        else                                                                                    \
+            cross_entropy<T, 1>(loss + n, row, targets[n], cols, per_cap, scale);               \
+    }
+
+CROSS_ENTROPY(float, f32)
+CROSS_ENTROPY(bf16, bf16)

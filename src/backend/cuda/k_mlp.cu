@@ -1,0 +1,129 @@
+/* k_mlp.cu - the nonlinearities: gated silu, squared relu, plain silu. */
+#include "backend/cuda/lanes.cuh"
+
+/* A block takes some columns of every gridDim.y-th row; `body(row, column)` does W of them. */
+template <int W, typename F>
+__device__ __forceinline__ void over_rows(int64_t rows, int64_t cols, F body) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
+    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y)
+        for (int64_t c = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; c < cols; c += step)
+            body(row, c);
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void swiglu(T *y, const T *gate_up, int64_t row, int64_t c,
+                                       int64_t cols) {
+    float gate[W], up[W];
+    take<T, W>(gate, gate_up + row * 2 * cols + c);
+    take<T, W>(up, gate_up + (row * 2 + 1) * cols + c);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        up[i] *= gate[i] * sigmoid(gate[i]);
+    put<T, W>(y + row * cols + c, up);
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void swiglu_back(T *d_gate_up, const T *d_y, const T *gate_up,
+                                            int64_t row, int64_t c, int64_t cols) {
+    const int64_t at = row * 2 * cols + c;
+    float gate[W], up[W], d[W];
+    take<T, W>(gate, gate_up + at);
+    take<T, W>(up, gate_up + at + cols);
+    take<T, W>(d, d_y + row * cols + c);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        const float g = gate[i], open = sigmoid(g);
+        gate[i] = d[i] * up[i] * open * (1.0f + g * (1.0f - open));
+        up[i] = d[i] * g * open;
+    }
+    put<T, W>(d_gate_up + at, gate);
+    put<T, W>(d_gate_up + at + cols, up);
+}
+
+template <typename T, int W> __device__ __forceinline__ void relu2(T *y, const T *x, int64_t at) {
+    float v[W];
+    take<T, W>(v, x + at);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        v[i] = v[i] < 0.0f ? 0.0f : v[i] * v[i];
+    put<T, W>(y + at, v);
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void relu2_back(T *d_x, const T *d_y, const T *x, int64_t at) {
+    float v[W], d[W];
+    take<T, W>(v, x + at);
+    take<T, W>(d, d_y + at);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        d[i] = v[i] < 0.0f ? 0.0f : 2.0f * v[i] * d[i];
+    put<T, W>(d_x + at, d);
+}
+
+template <int W> __device__ __forceinline__ void silu(float *y, const float *x, int64_t at) {
+    float v[W];
+    take<float, W>(v, x + at);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        v[i] *= sigmoid(v[i]);
+    put<float, W>(y + at, v);
+}
+
+template <int W>
+__device__ __forceinline__ void silu_back(float *d_x, const float *d_y, const float *x,
+                                          int64_t at) {
+    float v[W], d[W];
+    take<float, W>(v, x + at);
+    take<float, W>(d, d_y + at);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        const float open = sigmoid(v[i]);
+        d[i] *= open * (1.0f + v[i] * (1.0f - open));
+    }
+    put<float, W>(d_x + at, d);
+}
+
+/* CALL sees W, row and c; it is made wide where every row of what is given lies at 16 bytes. */
+#define OVER_ROWS(T, rows, cols, is_aligned, CALL)                           \
+    do {                                                                     \
+        if ((cols) % wide<T> == 0 && (is_aligned)) {                         \
+            constexpr int W = wide<T>;                                       \
+            over_rows<W>(rows, cols, [=](int64_t row, int64_t c) { CALL; }); \
+        } else {                                                             \
+            constexpr int W = 1;                                             \
+            over_rows<W>(rows, cols, [=](int64_t row, int64_t c) { CALL; }); \
+        }                                                                    \
+    } while (0)
+
+#define MLPS(T, suffix)                                                                       \
+    extern "C" __global__ void __launch_bounds__(256)                                         \
+        swiglu_##suffix(T *y, const T *gate_up, int64_t rows, int64_t cols) {                 \
+        OVER_ROWS(T, rows, cols, at16(y, gate_up), (swiglu<T, W>(y, gate_up, row, c, cols))); \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256) swiglu_back_##suffix(                   \
+        T *d_gate_up, const T *d_y, const T *gate_up, int64_t rows, int64_t cols) {           \
+        OVER_ROWS(T, rows, cols, at16(d_gate_up, d_y, gate_up),                               \
+                  (swiglu_back<T, W>(d_gate_up, d_y, gate_up, row, c, cols)));                \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256)                                         \
+        relu2_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                        \
+        OVER_ROWS(T, rows, cols, at16(y, x), (relu2<T, W>(y, x, row * cols + c)));            \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256)                                         \
+        relu2_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {   \
+        OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                           \
+                  (relu2_back<T, W>(d_x, d_y, x, row * cols + c)));                           \
+    }
+
+MLPS(float, f32)
+MLPS(bf16, bf16)
+
+extern "C" __global__ void __launch_bounds__(256)
+    silu_f32(float *y, const float *x, int64_t rows, int64_t cols) {
+    OVER_ROWS(float, rows, cols, at16(y, x), (silu<W>(y, x, row * cols + c)));
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    silu_back_f32(float *d_x, const float *d_y, const float *x, int64_t rows, int64_t cols) {
+    OVER_ROWS(float, rows, cols, at16(d_x, d_y, x), (silu_back<W>(d_x, d_y, x, row * cols + c)));
+}

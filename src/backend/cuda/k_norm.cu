@@ -1,0 +1,228 @@
+/* k_norm.cu - root-mean-square norm with the residual sum before it, and its gradient.
+ *
+ * A block a row: each thread holds some values of it between the two passes; what is left of a very
+ * wide row is read twice. */
+#include "backend/cuda/lanes.cuh"
+
+/* Pieces of W values that a thread holds. */
+template <int W> constexpr int held_pieces = W == 1 ? 4 : 16 / W;
+
+template <typename T> struct norm_args {
+    T *y, *sum;
+    float *rstd;
+    const T *x, *delta;
+    const float *gain;
+    int cols;
+    float epsilon;
+};
+
+/* The piece at `at` of x, or of x + delta, which is stored. */
+template <typename T, int W>
+__device__ __forceinline__ lanes<T, W> norm_input(const norm_args<T> &a, int64_t at) {
+    const lanes<T, W> x = load<T, W>(a.x + at);
+    if (a.delta == nullptr) return x;
+    float both[W], delta[W];
+    widen(both, x);
+    take<T, W>(delta, a.delta + at);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        both[i] += delta[i];
+    const lanes<T, W> sum = narrow<T, W>(both);
+    *(lanes<T, W> *)(a.sum + at) = sum;
+    return sum;
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void norm_output(const norm_args<T> &a, int64_t at, int c,
+                                            lanes<T, W> in, float scale) {
+    float v[W], gain[W];
+    widen(v, in);
+    if (a.gain != nullptr) take_floats<W>(gain, a.gain + c);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        v[i] = v[i] * scale * (a.gain != nullptr ? gain[i] : 1.0f);
+    put<T, W>(a.y + at, v);
+}
+
+template <typename T, int W>
+__device__ __forceinline__ float norm_squares(float sum, lanes<T, W> in) {
+    float v[W];
+    widen(v, in);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        sum += v[i] * v[i];
+    return sum;
+}
+
+template <typename T, int W> __device__ __forceinline__ void norm_row(const norm_args<T> &a) {
+    __shared__ float room[32];
+    constexpr int PIECES = held_pieces<W>;
+    const int64_t row = blockIdx.x, first = row * a.cols;
+    const int step = (int)blockDim.x * W, own = (int)threadIdx.x * W;
+    lanes<T, W> held[PIECES];
+    float squares = 0;
+#pragma unroll
+    for (int j = 0; j < PIECES; j++) {
+        if (j * step + own >= a.cols) continue;
+        held[j] = norm_input<T, W>(a, first + j * step + own);
+        squares = norm_squares<T, W>(squares, held[j]);
+    }
+    for (int c = PIECES * step + own; c < a.cols; c += step)
+        squares = norm_squares<T, W>(squares, norm_input<T, W>(a, first + c));
+    const float scale = 1.0f / sqrtf(block_sum(squares, room) / (float)a.cols + a.epsilon);
+    if (threadIdx.x == 0) a.rstd[row] = scale;
+#pragma unroll
+    for (int j = 0; j < PIECES; j++) {
+        const int c = j * step + own;
+        if (c < a.cols) norm_output<T, W>(a, first + c, c, held[j], scale);
+    }
+    const T *again = a.delta != nullptr ? a.sum : a.x;
+    for (int c = PIECES * step + own; c < a.cols; c += step)
+        norm_output<T, W>(a, first + c, c, load<T, W>(again + first + c), scale);
+}
+
+template <typename T> __device__ __forceinline__ void norm(const norm_args<T> &a) {
+    if (a.cols % wide<T> == 0 && at16(a.y, a.sum, a.x, a.delta, a.gain))
+        norm_row<T, wide<T>>(a);
+    else
+        norm_row<T, 1>(a);
+}
+
+template <typename T> struct norm_back_args {
+    T *d_x;
+    float *partial; // [blocks x cols], what each block owes d_gain; absent without gain
+    const T *d_y, *x;
+    const float *gain, *rstd;
+    int64_t rows;
+    int cols;
+};
+
+/* What piece c of a row adds to the dot of d_y * gain and x, and to the gradient of the gain. */
+template <typename T, int W>
+__device__ __forceinline__ float norm_dot(const norm_back_args<T> &a, float d_gain[W],
+                                          lanes<T, W> d_in, lanes<T, W> x_in, int c, float scale) {
+    float d[W], x[W], gain[W], dot = 0;
+    widen(d, d_in);
+    widen(x, x_in);
+    if (a.gain != nullptr) take_floats<W>(gain, a.gain + c);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        const float both = d[i] * x[i];
+        d_gain[i] += both * scale;
+        dot += both * (a.gain != nullptr ? gain[i] : 1.0f);
+    }
+    return dot;
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void norm_add(const norm_back_args<T> &a, lanes<T, W> d_in,
+                                         lanes<T, W> x_in, int64_t at, int c, float scale,
+                                         float shift) {
+    float d[W], x[W], gain[W], to[W];
+    widen(d, d_in);
+    widen(x, x_in);
+    take<T, W>(to, a.d_x + at);
+    if (a.gain != nullptr) take_floats<W>(gain, a.gain + c);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        to[i] += scale * (d[i] * (a.gain != nullptr ? gain[i] : 1.0f) - x[i] * shift);
+    put<T, W>(a.d_x + at, to);
+}
+
+/* The part of a very wide row that is not held: its sums live in the partial row itself. */
+template <typename T, int W>
+__device__ __forceinline__ float norm_dot_rest(const norm_back_args<T> &a, int64_t row, int from,
+                                               int step, float scale) {
+    const bool is_first = row == blockIdx.x;
+    float *sums = a.partial + (int64_t)blockIdx.x * a.cols;
+    float dot = 0;
+    for (int c = from; c < a.cols; c += step) {
+        const int64_t at = row * a.cols + c;
+        float d_gain[W] = {};
+        if (a.gain != nullptr && !is_first) take_floats<W>(d_gain, sums + c);
+        dot += norm_dot<T, W>(a, d_gain, load<T, W>(a.d_y + at), load<T, W>(a.x + at), c, scale);
+        if (a.gain != nullptr) put_floats<W>(sums + c, d_gain);
+    }
+    return dot;
+}
+
+/* A block takes every gridDim.x-th row and adds up its part of d_gain on the way. */
+template <typename T, int W>
+__device__ __forceinline__ void norm_back_rows(const norm_back_args<T> &a) {
+    __shared__ float room[32];
+    constexpr int PIECES = held_pieces<W>;
+    const int step = (int)blockDim.x * W, own = (int)threadIdx.x * W;
+    float d_gain[PIECES][W] = {};
+    for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
+        const int64_t first = row * a.cols;
+        const float scale = a.rstd[row];
+        lanes<T, W> d[PIECES], x[PIECES];
+        float dot = 0;
+#pragma unroll
+        for (int j = 0; j < PIECES; j++) {
+            if (j * step + own >= a.cols) continue;
+            d[j] = load<T, W>(a.d_y + first + j * step + own);
+            x[j] = load<T, W>(a.x + first + j * step + own);
+        }
+#pragma unroll
+        for (int j = 0; j < PIECES; j++) {
+            const int c = j * step + own;
+            if (c < a.cols) dot += norm_dot<T, W>(a, d_gain[j], d[j], x[j], c, scale);
+        }
+        dot += norm_dot_rest<T, W>(a, row, PIECES * step + own, step, scale);
+        const float shift = block_sum(dot, room) * scale * scale / (float)a.cols;
+#pragma unroll
+        for (int j = 0; j < PIECES; j++) {
+            const int c = j * step + own;
+            if (c < a.cols) norm_add<T, W>(a, d[j], x[j], first + c, c, scale, shift);
+        }
+        for (int c = PIECES * step + own; c < a.cols; c += step)
+            norm_add<T, W>(a, load<T, W>(a.d_y + first + c), load<T, W>(a.x + first + c), first + c,
+                           c, scale, shift);
+    }
+    if (a.gain == nullptr) return;
+#pragma unroll
+    for (int j = 0; j < PIECES; j++) {
+        const int c = j * step + own;
+        if (c < a.cols) put_floats<W>(a.partial + (int64_t)blockIdx.x * a.cols + c, d_gain[j]);
+    }
+}
+
+template <typename T> __device__ __forceinline__ void norm_back(const norm_back_args<T> &a) {
+    if (a.cols % wide<T> == 0 && at16(a.d_x, a.d_y, a.x, a.gain, a.partial))
+        norm_back_rows<T, wide<T>>(a);
+    else
+        norm_back_rows<T, 1>(a);
+}
+
+#define NORMS(T, suffix)                                                                           \
+    extern "C" __global__ void __launch_bounds__(512)                                              \
+        rmsnorm_##suffix(T *y, T *sum, float *rstd, const T *x, const T *delta, const float *gain, \
+                         int cols, float epsilon) {                                                \
+        norm<T>({y, sum, rstd, x, delta, gain, cols, epsilon});                                    \
+    }                                                                                              \
+    extern "C" __global__ void __launch_bounds__(512)                                              \
+        rmsnorm_back_##suffix(T *d_x, float *partial, const T *d_y, const T *x, const float *gain, \
+                              const float *rstd, int64_t rows, int cols) {                         \
+        norm_back<T>({d_x, partial, d_y, x, gain, rstd, rows, cols});                              \
+    }
+
+NORMS(float, f32)
+NORMS(bf16, bf16)
+
+/* total[c] += the sum of column c of part [rows x cols], always in the same order: each of eight
+ * rows of threads takes every eighth row, then their sums are added up from the first. */
+extern "C" __global__ void __launch_bounds__(256)
+    add_columns(float *total, const float *part, int64_t rows, int64_t cols) {
+    __shared__ float sums[8][32];
+    const int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
+    float sum = 0;
+    for (int64_t n = threadIdx.y; c < cols && n < rows; n += 8)
+        sum += part[n * cols + c];
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || c >= cols) return;
+    for (int i = 1; i < 8; i++)
+        sum += sums[i][threadIdx.x];
+    total[c] += sum;
+}

@@ -1,0 +1,229 @@
+/* k_payload.cu - rows as bytes for the wire, to the same bytes as on any other device.
+ *
+ * A warp a row; a lane takes four values at a time, which one draw of random words serves. */
+#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/wire.cuh"
+#include "backend/scale.h"
+
+constexpr int THREADS = 256;
+constexpr int WARPS = THREADS / 32;
+
+/* Values c to c + 3 of a row; zeros past its end. */
+__device__ __forceinline__ void take_four(float out[4], const float *row, int64_t c, int64_t cols) {
+    if (c + 4 <= cols && at16(row + c)) {
+        take<float, 4>(out, row + c);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        out[i] = c + i < cols ? row[c + i] : 0.0f;
+}
+
+__device__ __forceinline__ void put_four(float *row, const float in[4], int64_t c, int64_t cols) {
+    if (c + 4 <= cols && at16(row + c)) {
+        put<float, 4>(row + c, in);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (c + i < cols) row[c + i] = in[i];
+}
+
+__device__ __forceinline__ void put_stats(float *stats, int64_t row, float error, float size,
+                                          float bad) {
+    error = warp_sum(error);
+    size = warp_sum(size);
+    bad = warp_sum(bad);
+    if (stats == nullptr || threadIdx.x % 32 != 0) return;
+    stats[row * 3] = error;
+    stats[row * 3 + 1] = size;
+    stats[row * 3 + 2] = bad;
+}
+
+__device__ __forceinline__ float block_max(float value, float *room) {
+    value = warp_max(value);
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = value;
+    __syncthreads();
+    return warp_max(threadIdx.x % 32 < WARPS ? room[threadIdx.x % 32] : 0.0f);
+}
+
+/* The largest size of each row, and of each block's rows. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    largest_of_rows(float *of_block, float *of_row, const float *x, int64_t rows, int64_t cols) {
+    __shared__ float room[WARPS];
+    const int lane = (int)threadIdx.x % 32;
+    float all = 0, bad = 0;
+    for (int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; n < rows;
+         n += (int64_t)gridDim.x * WARPS) {
+        float largest = 0;
+        for (int64_t c = lane * 4; c < cols; c += 128) {
+            float v[4];
+            take_four(v, x + n * cols, c, cols);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                largest = fmaxf(largest, fabsf(wire_value(v[i], &bad)));
+        }
+        largest = warp_max(largest);
+        if (lane == 0) of_row[n] = largest;
+        all = fmaxf(all, largest);
+    }
+    all = block_max(all, room);
+    if (threadIdx.x == 0) of_block[blockIdx.x] = all;
+}
+
+/* The code of one cleaned value. */
+__device__ __forceinline__ int code_of(float value, float inverse, int most, bool is_stochastic,
+                                       uint32_t word) {
+    const float scaled = __fmul_rn(value, inverse);
+    const float chance = __fmul_rn((float)(word >> 8), 0x1p-24f);
+    const float rounded = is_stochastic ? floorf(__fadd_rn(scaled, chance)) : rintf(scaled);
+    return (int)fminf(fmaxf(rounded, (float)-most), (float)most);
+}
+
+/* Four cleaned values become codes in `word`, and what these stand for in `sent`. */
+__device__ __forceinline__ uint32_t pack_codes(float sent[4], const float v[4], float scale,
+                                               const strait_pack_how &how,
+                                               const uint32_t words[4]) {
+    const float inverse = scale > 0.0f ? __fdiv_rn(1.0f, scale) : 0.0f;
+    const int most = strait_scale_codes(how.bits);
+    const uint32_t mask = (1u << how.bits) - 1u;
+    uint32_t word = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int code = code_of(v[i], inverse, most, how.is_stochastic, words[i]);
+        word |= ((uint32_t)code & mask) << (i * how.bits);
+        sent[i] = __fmul_rn((float)code, scale);
+    }
+    return word;
+}
+
+/* Up to four cleaned values of a row, at value c of it, into its bytes. */
+__device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, const float v[4],
+                                          int64_t c, int n, float scale, const strait_pack_how &how,
+                                          const uint32_t words[4]) {
+    if (how.bits < 16) {
+        const uint32_t word = pack_codes(sent, v, scale, how, words);
+        put_bytes(to + c * how.bits / 8, word, (n * how.bits + 7) / 8);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint32_t half = wire_half(v[i], how.is_stochastic, words[i]);
+        sent[i] = how.bits == 32 ? v[i] : wire_float(half);
+        if (i >= n) continue;
+        if (how.bits == 32)
+            put_bytes(to + (c + i) * 4, __float_as_uint(v[i]), 4);
+        else
+            put_bytes(to + (c + i) * 2, half, 2);
+    }
+}
+
+__device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const float *x,
+                                         int64_t row, int64_t cols, float scale,
+                                         const strait_pack_how &how) {
+    float error = 0, size = 0, bad = 0;
+    for (int64_t c = (int64_t)(threadIdx.x % 32) * 4; c < cols; c += 128) {
+        float v[4], sent[4];
+        uint32_t words[4] = {};
+        take_four(v, x + row * cols, c, cols);
+        if (how.is_stochastic && how.bits < 32) wire_words(words, how, row * cols + c);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            v[i] = wire_value(v[i], &bad);
+        pack_four(sent, to, v, c, cols - c < 4 ? (int)(cols - c) : 4, scale, how, words);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            error += (v[i] - sent[i]) * (v[i] - sent[i]);
+            size += v[i] * v[i];
+        }
+    }
+    put_stats(stats, row, error, size, bad);
+}
+
+/* of_block and of_row are what largest_of_rows found, in n_parts blocks; absent for wide bits. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    pack_rows(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t cols,
+              strait_pack_how how, const float *of_block, const float *of_row, int n_parts) {
+    __shared__ float room[WARPS];
+    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const int64_t row_bytes = (cols * how.bits + 7) / 8;
+    float scale = 0, largest = 0;
+    int64_t start = row * row_bytes;
+    if (how.bits < 16) {
+        for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
+            largest = fmaxf(largest, of_block[i]);
+        const float base = strait_scale_base(block_max(largest, room), how.bits);
+        if (row == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(base), 4);
+        if (row >= rows) return;
+        const int code = strait_scale_code(base, of_row[row], how.bits);
+        if (threadIdx.x % 32 == 0) to[4 + row] = (unsigned char)code;
+        scale = strait_scale_of(base, code);
+        start += 4 + rows;
+    }
+    if (row < rows) pack_row(to + start, stats, x, row, cols, scale, how);
+}
+
+/* Up to four values at value c of a row from its bytes. */
+__device__ __forceinline__ void restore_four(float out[4], const unsigned char *from, int64_t c,
+                                             int n, float scale, int bits, float *bad) {
+    if (bits < 16) {
+        const uint32_t word = take_bytes(from + c * bits / 8, (n * bits + 7) / 8);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int code = (int)(word << (32 - bits - i * bits)) >> (32 - bits);
+            out[i] = i < n ? __fmul_rn((float)code, scale) : 0.0f;
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float value = 0;
+        if (i < n)
+            value = bits == 32 ? __uint_as_float(take_bytes(from + (c + i) * 4, 4))
+                               : wire_float(take_bytes(from + (c + i) * 2, 2));
+        out[i] = wire_value(value, bad);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    restore_rows(float *x, float *stats, const unsigned char *from, int64_t rows, int64_t cols,
+                 int bits) {
+    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (row >= rows) return;
+    const float base = bits < 16 ? __uint_as_float(take_bytes(from, 4)) : 0.0f;
+    const float trusted = strait_scale_trust(base);
+    const float scale = bits < 16 ? strait_scale_of(trusted, from[4 + row]) : 0.0f;
+    const unsigned char *bytes = from + (bits < 16 ? 4 + rows : 0) + row * ((cols * bits + 7) / 8);
+    const bool is_damaged = base != trusted; // bits that are no base at all
+    float size = 0, bad = 0;
+    for (int64_t c = (int64_t)(threadIdx.x % 32) * 4; c < cols; c += 128) {
+        const int n = cols - c < 4 ? (int)(cols - c) : 4;
+        float v[4];
+        restore_four(v, bytes, c, n, scale, bits, &bad);
+        put_four(x + row * cols, v, c, cols);
+        if (is_damaged) bad += (float)n;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            size += v[i] * v[i];
+    }
+    put_stats(stats, row, 0.0f, size, bad);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    measure_rows(float *stats, const float *x, const float *error, int64_t rows, int64_t cols) {
+    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (row >= rows) return;
+    float off = 0, size = 0, bad = 0;
+    for (int64_t c = (int64_t)(threadIdx.x % 32) * 4; c < cols; c += 128) {
+        float v[4], e[4];
+        take_four(v, x + row * cols, c, cols);
+        take_four(e, error + row * cols, c, cols);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float value = wire_value(v[i], &bad);
+            off += e[i] * e[i];
+            size += value * value;
+        }
+    }
+    put_stats(stats, row, off, size, bad);
+}

@@ -1,0 +1,70 @@
+/* mlp.c - the nonlinearities: gated silu, squared relu, plain silu. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/rows.h"
+
+static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor gate_up) {
+    assert(gate_up.cols == 2 * y.cols && gate_up.rows == y.rows && gate_up.dtype == y.dtype);
+    void *args[] = {&y.data, &gate_up.data, &y.rows, &y.cols};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "swiglu"),
+                              strait_cuda_over_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)),
+                              args);
+}
+
+static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor d_y,
+                              strait_tensor gate_up) {
+    assert(strait_cuda_same_shape(d_gate_up, gate_up) && gate_up.cols == 2 * d_y.cols);
+    assert(d_gate_up.dtype == gate_up.dtype && d_y.dtype == gate_up.dtype);
+    void *args[] = {&d_gate_up.data, &d_y.data, &gate_up.data, &d_y.rows, &d_y.cols};
+    return strait_cuda_launch(
+        s, STRAIT_CUDA_OF(d_y.dtype, "swiglu_back"),
+        strait_cuda_over_rows(d_y.rows, d_y.cols, strait_cuda_wide(d_y.dtype)), args);
+}
+
+/* A function of each value alone, over all of them as one row. */
+static strait_err each(struct strait_stream *s, const char *kernel, strait_tensor y,
+                       strait_tensor x) {
+    assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
+    int64_t rows = 1, cols = strait_cuda_count(x);
+    void *args[] = {&y.data, &x.data, &rows, &cols};
+    return strait_cuda_launch(s, kernel,
+                              strait_cuda_over_rows(rows, cols, strait_cuda_wide(x.dtype)), args);
+}
+
+static strait_err each_back(struct strait_stream *s, const char *kernel, strait_tensor d_x,
+                            strait_tensor d_y, strait_tensor x) {
+    assert(strait_cuda_same_shape(d_x, x) && strait_cuda_same_shape(d_y, x));
+    assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype);
+    int64_t rows = 1, cols = strait_cuda_count(x);
+    void *args[] = {&d_x.data, &d_y.data, &x.data, &rows, &cols};
+    return strait_cuda_launch(s, kernel,
+                              strait_cuda_over_rows(rows, cols, strait_cuda_wide(x.dtype)), args);
+}
+
+static strait_err relu2(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    return each(s, STRAIT_CUDA_OF(x.dtype, "relu2"), y, x);
+}
+
+static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                             strait_tensor x) {
+    return each_back(s, STRAIT_CUDA_OF(x.dtype, "relu2_back"), d_x, d_y, x);
+}
+
+static strait_err silu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    assert(x.dtype == STRAIT_F32);
+    return each(s, "silu_f32", y, x);
+}
+
+static strait_err silu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                            strait_tensor x) {
+    assert(x.dtype == STRAIT_F32);
+    return each_back(s, "silu_back_f32", d_x, d_y, x);
+}
+
+void strait_cuda_mlp(struct strait_kernels *k) {
+    k->swiglu = swiglu;
+    k->swiglu_back = swiglu_back;
+    k->relu2 = relu2;
+    k->relu2_back = relu2_back;
+    k->silu = silu;
+    k->silu_back = silu_back;
+}

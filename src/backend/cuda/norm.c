@@ -1,0 +1,46 @@
+/* norm.c - root-mean-square norm with the residual sum before it. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/rows.h"
+
+/* Enough threads that each holds its part of a row in registers, as k_norm.cu wants it. */
+static unsigned threads_of(strait_tensor x) {
+    const int64_t held = x.cols % strait_cuda_wide(x.dtype) == 0 ? 16 : 4;
+    return strait_cuda_threads(strait_cuda_pieces(x.cols, held), 512);
+}
+
+// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
+static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tensor sum,
+                          strait_tensor rstd, strait_tensor x, strait_tensor delta,
+                          strait_tensor gain, float epsilon) {
+    assert(strait_cuda_same_shape(y, x) && rstd.rows == x.rows && y.dtype == x.dtype);
+    assert((sum.data == NULL) == (delta.data == NULL));
+    int cols = (int)x.cols;
+    void *args[] = {&y.data,     &sum.data,  &rstd.data, &x.data,
+                    &delta.data, &gain.data, &cols,      &epsilon};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rmsnorm"),
+                              (strait_cuda_grid){.x = x.rows, .threads = threads_of(x)}, args);
+}
+
+static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
+                               strait_tensor d_y, strait_tensor x, strait_tensor gain,
+                               strait_tensor rstd) {
+    assert(strait_cuda_same_shape(d_x, x) && strait_cuda_same_shape(d_y, x));
+    assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype);
+    assert(gain.data == NULL || d_gain.data != NULL);
+    int64_t rows = x.rows;
+    int cols = (int)x.cols;
+    const int64_t blocks = gain.data == NULL ? rows : strait_cuda_shares(rows);
+    void *partial = NULL;
+    if (gain.data != NULL)
+        STRAIT_TRY(strait_cuda_scratch(s, (size_t)(blocks * cols) * sizeof(float), &partial));
+    void *args[] = {&d_x.data, &partial, &d_y.data, &x.data, &gain.data, &rstd.data, &rows, &cols};
+    STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rmsnorm_back"),
+                                  (strait_cuda_grid){.x = blocks, .threads = threads_of(x)}, args));
+    return gain.data == NULL ? STRAIT_OK
+                             : strait_cuda_add_columns(s, d_gain.data, partial, blocks, cols);
+}
+
+void strait_cuda_norm(struct strait_kernels *k) {
+    k->rmsnorm = rmsnorm;
+    k->rmsnorm_back = rmsnorm_back;
+}

@@ -1,0 +1,44 @@
+/* rows.h - how kernels that work by rows are laid out. */
+#pragma once
+
+#include "backend/cuda/launch.h"
+
+enum {
+    STRAIT_CUDA_SHARES = 528 // blocks that each make a row of partial sums, at most
+};
+
+/* Values in 16 bytes. */
+static inline int64_t strait_cuda_wide(strait_dtype dtype) {
+    return dtype == STRAIT_BF16 ? 8 : 4;
+}
+
+/* Whole warps for n threads, at most `most` threads. */
+static inline unsigned strait_cuda_threads(int64_t n, int64_t most) {
+    const int64_t whole = strait_cuda_pieces(n < 1 ? 1 : n, 32) * 32;
+    return (unsigned)(whole < most ? whole : most);
+}
+
+/* Into how many blocks rows are shared out where each leaves partial sums. It follows from the
+ * shape alone, so that sums keep their order on any device. */
+static inline int64_t strait_cuda_shares(int64_t rows) {
+    const int64_t n = strait_cuda_pieces(rows, 4);
+    return n < STRAIT_CUDA_SHARES ? n : STRAIT_CUDA_SHARES;
+}
+
+/* Threads over the columns of each row, `width` columns each; kernels take further columns and rows
+ * in strides of the grid. */
+static inline strait_cuda_grid strait_cuda_over_rows(int64_t rows, int64_t cols, int64_t width) {
+    const int64_t n = strait_cuda_pieces(cols, width), most = 65535;
+    return (strait_cuda_grid){.x = strait_cuda_pieces(n, 256),
+                              .y = rows < most ? rows : most,
+                              .threads = strait_cuda_threads(n, 256)};
+}
+
+/* total [cols] += the sum over the rows of part [rows x cols], in an order fixed by the shape. */
+static inline strait_err strait_cuda_add_columns(struct strait_stream *s, void *total, void *part,
+                                                 int64_t rows, int64_t cols) {
+    void *args[] = {&total, &part, &rows, &cols};
+    return strait_cuda_launch(
+        s, "add_columns",
+        (strait_cuda_grid){.x = strait_cuda_pieces(cols, 32), .threads = 32, .threads_y = 8}, args);
+}

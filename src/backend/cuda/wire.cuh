@@ -1,0 +1,86 @@
+/* wire.cuh - values on their way to packed bytes and back, on the device: cpu/wire.h's twin.
+ *
+ * Packed bytes are a format. Nothing here may be fused: sums and products are rounded one by one,
+ * as everywhere else. */
+#pragma once
+
+#include "backend/kernels.h"
+
+/* The value if it is fit for the wire, else 0, and one more in *bad. */
+__device__ __forceinline__ float wire_value(float value, float *bad) {
+    if (fabsf(value) <= STRAIT_WIRE_LIMIT) return value;
+    *bad += 1.0f;
+    return 0.0f;
+}
+
+/* Four words of (seed, stream, counter): Philox as in base/rng.c. */
+__device__ __forceinline__ void wire_draw(uint32_t out[4], const strait_pack_how &how,
+                                          uint64_t counter) {
+    uint32_t key[2] = {(uint32_t)how.seed, (uint32_t)(how.seed >> 32)};
+    uint32_t x[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)how.stream,
+                     (uint32_t)(how.stream >> 32)};
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        const uint64_t a = (uint64_t)0xD2511F53u * x[0], b = (uint64_t)0xCD9E8D57u * x[2];
+        x[0] = (uint32_t)(b >> 32) ^ x[1] ^ key[0];
+        x[1] = (uint32_t)b;
+        x[2] = (uint32_t)(a >> 32) ^ x[3] ^ key[1];
+        x[3] = (uint32_t)a;
+        key[0] += 0x9E3779B9u;
+        key[1] += 0xBB67AE85u;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        out[i] = x[i];
+}
+
+/* The words of values i to i + 3 of the tensor. */
+__device__ __forceinline__ void wire_words(uint32_t out[4], const strait_pack_how &how, int64_t i) {
+    uint32_t w[7];
+    wire_draw(w, how, (uint64_t)i / 4);
+    if ((i & 3) != 0) {
+        uint32_t next[4];
+        wire_draw(next, how, (uint64_t)i / 4 + 1);
+        w[4] = next[0];
+        w[5] = next[1];
+        w[6] = next[2];
+    }
+    const bool by1 = (i & 1) != 0, by2 = (i & 2) != 0;
+#pragma unroll
+    for (int k = 0; k < 6; k++)
+        w[k] = by1 ? w[k + 1] : w[k];
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        out[k] = by2 ? w[k + 2] : w[k];
+}
+
+/* bf16 of a value that is fit for the wire: to nearest, half to even; or up by chance. */
+__device__ __forceinline__ uint32_t wire_half(float value, bool is_stochastic, uint32_t word) {
+    const uint32_t bits = __float_as_uint(value);
+    return (bits + (is_stochastic ? word >> 16 : 0x7fffu + (bits >> 16 & 1u))) >> 16;
+}
+
+__device__ __forceinline__ float wire_float(uint32_t half) {
+    return __uint_as_float(half << 16);
+}
+
+/* The low n bytes of `word`, wherever `to` lies. n is at most 4. */
+__device__ __forceinline__ void put_bytes(unsigned char *to, uint32_t word, int n) {
+    if (n == 4 && ((uintptr_t)to & 3u) == 0) {
+        *(uint32_t *)to = word;
+    } else if (n == 2 && ((uintptr_t)to & 1u) == 0) {
+        *(uint16_t *)to = (uint16_t)word;
+    } else {
+        for (int i = 0; i < n; i++)
+            to[i] = (unsigned char)(word >> (8 * i));
+    }
+}
+
+__device__ __forceinline__ uint32_t take_bytes(const unsigned char *from, int n) {
+    if (n == 4 && ((uintptr_t)from & 3u) == 0) return *(const uint32_t *)from;
+    if (n == 2 && ((uintptr_t)from & 1u) == 0) return *(const uint16_t *)from;
+    uint32_t word = 0;
+    for (int i = 0; i < n; i++)
+        word |= (uint32_t)from[i] << (8 * i);
+    return word;
+}
