@@ -47,29 +47,33 @@ strait_err strait_attention_forward(const strait_work *work, const strait_attent
     return strait_layer_write(work, branch, acts->mixed, layer->out->compute);
 }
 
-// NOLINTNEXTLINE(readability-function-size): eight things meet here, none of them twice
 strait_err strait_attention_back(const strait_work *work, const strait_attention *layer,
                                  const strait_attention_acts *acts,
                                  const strait_attention_grads *grads,
-                                 const strait_attention_scratch *scratch, strait_tensor x,
-                                 strait_tensor d, int defers) {
+                                 const strait_attention_scratch *scratch, strait_tensor d_branch,
+                                 int defers) {
     const struct strait_kernels *k = work->kernels;
     const strait_heads heads = strait_shape_heads(work->shape, work->seq_len);
     const strait_tensor d_gain = layer->gain != NULL ? layer->gain->grad : (strait_tensor){0};
-    STRAIT_TRY(strait_layer_write_back(work, scratch->d_mixed, d, layer->out->compute));
+    STRAIT_TRY(strait_layer_write_back(work, scratch->d_mixed, d_branch, layer->out->compute));
     STRAIT_TRY(k->attention_back(work->stream, grads->d_qkv, scratch->d_mixed, acts->mixed,
                                  acts->qkv, acts->lse, heads));
     STRAIT_TRY(k->rotate_back(work->stream, grads->d_qkv, d_gain, grads->d_qkv, acts->raw,
                               acts->head_rstd, value_or_absent(layer->gain), work->cos, work->sin,
                               heads));
     if (defers)
-        STRAIT_TRY(k->cast(work->stream, grads->d_branch, d));
+        STRAIT_TRY(k->cast(work->stream, grads->d_branch, d_branch));
     else
-        STRAIT_TRY(strait_attention_weights(work, layer, acts, d, grads->d_qkv));
-    STRAIT_TRY(
-        strait_layer_linear_back(work, scratch->d_normed, grads->d_qkv, joined_qkv(layer, 0)));
-    return k->rmsnorm_back(work->stream, d, layer->norm->grad, scratch->d_normed, x,
-                           layer->norm->value, acts->rstd);
+        STRAIT_TRY(strait_attention_weights(work, layer, acts, d_branch, grads->d_qkv));
+    return strait_layer_linear_back(work, scratch->d_normed, grads->d_qkv, joined_qkv(layer, 0));
+}
+
+strait_err strait_attention_norm_back(const strait_work *work, const strait_attention *layer,
+                                      const strait_attention_acts *acts,
+                                      const strait_attention_scratch *scratch, strait_tensor x,
+                                      strait_tensor d) {
+    return work->kernels->rmsnorm_back(work->stream, d, layer->norm->grad, scratch->d_normed, x,
+                                       layer->norm->value, acts->rstd);
 }
 
 strait_err strait_attention_weights(const strait_work *work, const strait_attention *layer,

@@ -39,13 +39,18 @@ strait_err strait_attention_forward(const strait_work *work, const strait_attent
                                     const strait_attention_acts *acts, strait_tensor branch,
                                     strait_tensor sum, strait_tensor x, strait_tensor delta);
 
-/* On entry `d` is the gradient of the branch's output and of the stream; on return the gradient of
- * the layer's input. With `defers` the weight gradients are left to the call below. */
+/* From the gradient of the branch's output to that of the norm's, in scratch->d_normed. With
+ * `defers` the weight gradients are left to the last call. */
 strait_err strait_attention_back(const strait_work *work, const strait_attention *layer,
                                  const strait_attention_acts *acts,
                                  const strait_attention_grads *grads,
-                                 const strait_attention_scratch *scratch, strait_tensor x,
-                                 strait_tensor d, int defers);
+                                 const strait_attention_scratch *scratch, strait_tensor d_branch,
+                                 int defers);
+/* From there to the gradient of x, what the norm read: added to d. */
+strait_err strait_attention_norm_back(const strait_work *work, const strait_attention *layer,
+                                      const strait_attention_acts *acts,
+                                      const strait_attention_scratch *scratch, strait_tensor x,
+                                      strait_tensor d);
 strait_err strait_attention_weights(const strait_work *work, const strait_attention *layer,
                                     const strait_attention_acts *acts, strait_tensor d_branch,
                                     strait_tensor d_qkv);

@@ -6,50 +6,76 @@
 
 #include "model/attention.h"
 #include "model/mlp.h"
+#include "model/neck.h"
 
 typedef struct strait_block {
     strait_attention attention;
     strait_mlp mlp;
+    strait_neck neck;
 } strait_block;
 
 typedef struct strait_block_acts {
-    strait_tensor x;   // the stream as it enters
+    strait_tensor x;   // the stream as it enters, or what attention reads of a code that enters
     strait_tensor mid; // after attention
     strait_attention_acts attention;
     strait_mlp_acts mlp;
+    strait_neck_acts neck;
 } strait_block_acts;
 
 typedef struct strait_block_grads {
     strait_attention_grads attention;
     strait_mlp_grads mlp;
+    strait_neck_grads neck; // absent when weights are never deferred
 } strait_block_grads;
 
 /* Room that every block of a stage uses in turn. */
 typedef struct strait_block_scratch {
     strait_tensor branch; // attention's output
     strait_tensor delta;  // the mlp's output: lives until the next block has read it
+    strait_tensor wide;   // [N x D], of narrow ends
     strait_attention_scratch attention;
     strait_mlp_scratch mlp;
 } strait_block_scratch;
 
-/* Everything but x, which outlives the rest when activations are recomputed. */
-strait_err strait_block_plan_acts(const strait_shape *shape, int64_t n_tokens,
+/* Everything but what enters, which outlives the rest when activations are recomputed. */
+strait_err strait_block_plan_input(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
+                                   struct strait_slab *slab, strait_block_acts *out);
+strait_err strait_block_plan_acts(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
                                   struct strait_slab *slab, strait_block_acts *out);
-strait_err strait_block_plan_grads(const strait_shape *shape, int64_t n_tokens, int can_defer,
-                                   struct strait_slab *slab, strait_block_grads *out);
-strait_err strait_block_plan_scratch(const strait_shape *shape, int64_t n_tokens, int is_training,
-                                     struct strait_slab *slab, strait_block_scratch *out);
+strait_err strait_block_plan_grads(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
+                                   int can_defer, struct strait_slab *slab,
+                                   strait_block_grads *out);
+strait_err strait_block_plan_scratch(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
+                                     int is_training, struct strait_slab *slab,
+                                     strait_block_scratch *out);
 
-/* The stream enters as x + delta; without delta it already stands in acts->x. Leaves as
- * acts->mid + scratch->delta. */
+/* The stream enters as x + delta; without delta it already stands in acts->x, or the code in
+ * acts->neck.z. What leaves is made by the next block, the head, or strait_block_output. */
 strait_err strait_block_forward(const strait_work *work, const strait_block *block,
                                 strait_block_acts *acts, const strait_block_scratch *scratch,
                                 strait_tensor x, strait_tensor delta);
 
-/* Turns `d`, the gradient of what left, into the gradient of what entered. With `defers` the
- * matrices' gradients are left to strait_block_weights, which may come any time later. */
+/* The first half of it for a code: makes acts->x. And the second half: from attention's branch. */
+strait_err strait_block_enter(const strait_work *work, const strait_block *block,
+                              const strait_block_acts *acts, const strait_block_scratch *scratch);
+strait_err strait_block_finish(const strait_work *work, const strait_block *block,
+                               strait_block_acts *acts, const strait_block_scratch *scratch);
+
+/* What left a block, whole: the stream acts->mid + scratch->delta, or the code made of it. */
+strait_err strait_block_output(const strait_work *work, const strait_block *block,
+                               const strait_block_acts *acts, const strait_block_scratch *scratch,
+                               strait_tensor out);
+
+/* The gradient of what left a block, and then of what entered it: of the stream, of a code. */
+typedef struct strait_block_d {
+    strait_tensor stream, code;
+} strait_block_d;
+
+/* Turns the gradient of what left into that of what entered. With `defers` the matrices' gradients
+ * are left to strait_block_weights, which may come any time later. */
 strait_err strait_block_back(const strait_work *work, const strait_block *block,
                              const strait_block_acts *acts, const strait_block_grads *grads,
-                             const strait_block_scratch *scratch, strait_tensor d, int defers);
+                             const strait_block_scratch *scratch, strait_block_d d, int defers);
 strait_err strait_block_weights(const strait_work *work, const strait_block *block,
-                                const strait_block_acts *acts, const strait_block_grads *grads);
+                                const strait_block_acts *acts, const strait_block_grads *grads,
+                                const strait_block_scratch *scratch);

@@ -27,20 +27,22 @@ struct strait_generator {
     int64_t position;
 };
 
-static strait_err plan(struct strait_generator *g, const strait_shape *shape) {
+static strait_err plan(struct strait_generator *g, const strait_shape *shape, strait_ends ends) {
     const int64_t keys = (int64_t)shape->kv_heads * shape->head_dim;
     struct strait_slab *room = &g->room;
     for (int i = 0; i < g->n_blocks; i++) {
         STRAIT_TRY(strait_layer_plan_acts(shape, room, shape->context, keys, &g->caches[i].keys));
         STRAIT_TRY(strait_layer_plan_acts(shape, room, shape->context, keys, &g->caches[i].values));
     }
-    STRAIT_TRY(strait_layer_plan_acts(shape, room, 1, shape->width, &g->input));
+    STRAIT_TRY(strait_layer_plan_acts(shape, room, 1,
+                                      ends.enters ? shape->bottleneck : shape->width, &g->input));
     STRAIT_TRY(strait_layer_plan_acts(shape, room, 1, shape->width, &g->inner));
-    STRAIT_TRY(strait_block_plan_acts(shape, 1, room, &g->acts));
-    STRAIT_TRY(strait_block_plan_scratch(shape, 1, 0, room, &g->scratch));
+    STRAIT_TRY(strait_block_plan_acts(shape, ends, 1, room, &g->acts));
+    STRAIT_TRY(strait_block_plan_scratch(shape, ends, 1, 0, room, &g->scratch));
     if (g->host_logits != NULL) STRAIT_TRY(strait_head_plan(shape, 1, 0, 0, room, &g->head));
     if (g->host_logits != NULL) STRAIT_TRY(strait_layer_plan(room, 1, shape->vocab, &g->logits));
-    STRAIT_TRY(strait_layer_plan_acts(shape, room, 1, shape->width, &g->output));
+    STRAIT_TRY(strait_layer_plan_acts(shape, room, 1,
+                                      ends.leaves ? shape->bottleneck : shape->width, &g->output));
     return strait_slab_add(room, STRAIT_I32, 1, 1, &g->token);
 }
 
@@ -52,7 +54,7 @@ static strait_err open_into(struct strait_generator *g, const strait_stage_spec 
     if (spec->part.last == shape->layers)
         STRAIT_TRY(strait_alloc((size_t)shape->vocab, sizeof *g->host_logits, "logits",
                                 (void **)&g->host_logits));
-    STRAIT_TRY(plan(g, shape));
+    STRAIT_TRY(plan(g, shape, strait_part_ends(shape, spec->part)));
     return strait_slab_commit(&g->room, g->backend);
 }
 
@@ -135,10 +137,11 @@ strait_err strait_generator_run(struct strait_generator *g) {
     for (int i = 0; i < g->n_blocks; i++) {
         const strait_block *block = &g->weights->blocks[i];
         if (i > 0) STRAIT_TRY(k->add(g->stream, g->inner, g->acts.mid, g->scratch.delta));
-        g->acts.x = i == 0 ? g->input : g->inner;
+        g->acts.x = i == 0 && block->neck.dec == NULL ? g->input : g->inner;
+        g->acts.neck.z = g->input;
+        STRAIT_TRY(strait_block_enter(&g->work, block, &g->acts, &g->scratch));
         STRAIT_TRY(attend(g, &block->attention, &g->caches[i]));
-        STRAIT_TRY(strait_mlp_forward(&g->work, &block->mlp, &g->acts.mlp, g->scratch.delta,
-                                      g->acts.mid, g->acts.x, g->scratch.branch));
+        STRAIT_TRY(strait_block_finish(&g->work, block, &g->acts, &g->scratch));
     }
     g->position++;
     return STRAIT_OK;
@@ -146,7 +149,8 @@ strait_err strait_generator_run(struct strait_generator *g) {
 
 strait_err strait_generator_output(struct strait_generator *g, strait_tensor *out) {
     *out = g->output;
-    return g->work.kernels->add(g->stream, g->output, g->acts.mid, g->scratch.delta);
+    return strait_block_output(&g->work, &g->weights->blocks[g->n_blocks - 1], &g->acts,
+                               &g->scratch, g->output);
 }
 
 static void soft_cap(float *logits, int64_t n, float cap) {

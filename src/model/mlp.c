@@ -29,25 +29,27 @@ strait_err strait_mlp_forward(const strait_work *work, const strait_mlp *layer,
     return strait_layer_write(work, branch, acts->hidden, layer->down->compute);
 }
 
-// NOLINTNEXTLINE(readability-function-size): eight things meet here, none of them twice
 strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
                            const strait_mlp_acts *acts, const strait_mlp_grads *grads,
-                           const strait_mlp_scratch *scratch, strait_tensor x, strait_tensor d,
-                           int defers) {
+                           const strait_mlp_scratch *scratch, strait_tensor d_branch, int defers) {
     const struct strait_kernels *k = work->kernels;
-    STRAIT_TRY(strait_layer_write_back(work, scratch->d_hidden, d, layer->down->compute));
+    STRAIT_TRY(strait_layer_write_back(work, scratch->d_hidden, d_branch, layer->down->compute));
     if (work->shape->activation == STRAIT_SWIGLU)
         STRAIT_TRY(k->swiglu_back(work->stream, grads->d_wide, scratch->d_hidden, acts->wide));
     else
         STRAIT_TRY(k->relu2_back(work->stream, grads->d_wide, scratch->d_hidden, acts->wide));
     if (defers)
-        STRAIT_TRY(k->cast(work->stream, grads->d_branch, d));
+        STRAIT_TRY(k->cast(work->stream, grads->d_branch, d_branch));
     else
-        STRAIT_TRY(strait_mlp_weights(work, layer, acts, d, grads->d_wide));
-    STRAIT_TRY(
-        strait_layer_linear_back(work, scratch->d_normed, grads->d_wide, first_matrix(layer, 0)));
-    return k->rmsnorm_back(work->stream, d, layer->norm->grad, scratch->d_normed, x,
-                           layer->norm->value, acts->rstd);
+        STRAIT_TRY(strait_mlp_weights(work, layer, acts, d_branch, grads->d_wide));
+    return strait_layer_linear_back(work, scratch->d_normed, grads->d_wide, first_matrix(layer, 0));
+}
+
+strait_err strait_mlp_norm_back(const strait_work *work, const strait_mlp *layer,
+                                const strait_mlp_acts *acts, const strait_mlp_scratch *scratch,
+                                strait_tensor x, strait_tensor d) {
+    return work->kernels->rmsnorm_back(work->stream, d, layer->norm->grad, scratch->d_normed, x,
+                                       layer->norm->value, acts->rstd);
 }
 
 strait_err strait_mlp_weights(const strait_work *work, const strait_mlp *layer,

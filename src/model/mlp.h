@@ -29,8 +29,10 @@ strait_err strait_mlp_forward(const strait_work *work, const strait_mlp *layer,
                               strait_tensor x, strait_tensor delta);
 strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
                            const strait_mlp_acts *acts, const strait_mlp_grads *grads,
-                           const strait_mlp_scratch *scratch, strait_tensor x, strait_tensor d,
-                           int defers);
+                           const strait_mlp_scratch *scratch, strait_tensor d_branch, int defers);
+strait_err strait_mlp_norm_back(const strait_work *work, const strait_mlp *layer,
+                                const strait_mlp_acts *acts, const strait_mlp_scratch *scratch,
+                                strait_tensor x, strait_tensor d);
 strait_err strait_mlp_weights(const strait_work *work, const strait_mlp *layer,
                               const strait_mlp_acts *acts, strait_tensor d_branch,
                               strait_tensor d_wide);

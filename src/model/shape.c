@@ -26,6 +26,9 @@ strait_err strait_shape_check(const strait_shape *s) {
     if (s->subspace < 0 || s->subspace > s->width)
         return STRAIT_FAIL(STRAIT_ECONFIG, "a subspace of %d dimensions does not fit into width %d",
                            s->subspace, s->width);
+    if (s->bottleneck < 0 || s->bottleneck > s->width)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "a bottleneck of %d does not fit into width %d",
+                           s->bottleneck, s->width);
     if (s->has_qk_gain && !s->has_qk_norm)
         return STRAIT_FAIL(STRAIT_ECONFIG, "model.qk_gain needs model.qk_norm");
     return check_heads(s);

@@ -39,6 +39,7 @@ typedef struct strait_shape {
      * stored as coordinates in a subspace of k dimensions, whose basis is lent to the stage, and so
      * is what the embedding adds to a table that never changes. */
     int subspace;
+    int bottleneck; // k > 0: what crosses a cut between stages is a code of k values (neck.h)
     strait_dtype precision; // of activations, and of the weights as products read them
 } strait_shape;
 

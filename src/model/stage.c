@@ -23,7 +23,8 @@ struct strait_stage {
     strait_block_scratch scratch;
     strait_head_room head;
     strait_tensor output, d;
-    strait_tensor lent; // the basis, f32
+    strait_tensor d_code; // where an end is narrow
+    strait_tensor lent;   // the basis, f32
     int n_blocks;
     int last_slot; // whose forward pass came last
 };
@@ -34,14 +35,16 @@ static int has_head(const struct strait_stage *stage) {
 
 static strait_err plan_slot(struct strait_stage *stage, struct slot *slot) {
     const strait_stage_spec *spec = &stage->spec;
+    const strait_shape *shape = &spec->shape;
     const int64_t n = spec->n_sequences * spec->seq_len;
+    struct strait_slab *room = &stage->room;
     for (int i = 0; i < stage->n_blocks; i++) {
-        STRAIT_TRY(strait_layer_plan_acts(&spec->shape, &stage->room, n, spec->shape.width,
-                                          &slot->acts[i].x));
+        const strait_ends ends = strait_part_block_ends(shape, spec->part, spec->part.first + i);
+        STRAIT_TRY(strait_block_plan_input(shape, ends, n, room, &slot->acts[i]));
         if (!spec->recomputes)
-            STRAIT_TRY(strait_block_plan_acts(&spec->shape, n, &stage->room, &slot->acts[i]));
+            STRAIT_TRY(strait_block_plan_acts(shape, ends, n, room, &slot->acts[i]));
         if (spec->can_defer)
-            STRAIT_TRY(strait_block_plan_grads(&spec->shape, n, 1, &stage->room, &slot->grads[i]));
+            STRAIT_TRY(strait_block_plan_grads(shape, ends, n, 1, room, &slot->grads[i]));
     }
     return STRAIT_OK;
 }
@@ -58,22 +61,36 @@ static strait_err make_slots(struct strait_stage *stage) {
     return STRAIT_OK;
 }
 
-static strait_err plan_room(struct strait_stage *stage) {
+/* What leaves the stage, and the gradients that come and go. */
+static strait_err plan_ends(struct strait_stage *stage, strait_ends ends) {
     const strait_stage_spec *spec = &stage->spec;
     const strait_shape *shape = &spec->shape;
     const int64_t n = spec->n_sequences * spec->seq_len;
     struct strait_slab *room = &stage->room;
-    for (int i = 0; i < spec->n_slots; i++)
-        STRAIT_TRY(plan_slot(stage, &stage->slots[i]));
-    if (spec->recomputes) STRAIT_TRY(strait_block_plan_acts(shape, n, room, &stage->shared));
-    if (spec->is_training && !spec->can_defer)
-        STRAIT_TRY(strait_block_plan_grads(shape, n, 0, room, &stage->shared_grads));
-    STRAIT_TRY(strait_block_plan_scratch(shape, n, spec->is_training, room, &stage->scratch));
     if (has_head(stage))
         STRAIT_TRY(
             strait_head_plan(shape, n, spec->logit_bytes, spec->is_training, room, &stage->head));
     else
-        STRAIT_TRY(strait_layer_plan_acts(shape, room, n, shape->width, &stage->output));
+        STRAIT_TRY(strait_layer_plan_acts(
+            shape, room, n, ends.leaves ? shape->bottleneck : shape->width, &stage->output));
+    if (!spec->is_training) return STRAIT_OK;
+    if (ends.enters || ends.leaves)
+        STRAIT_TRY(strait_layer_plan_acts(shape, room, n, shape->bottleneck, &stage->d_code));
+    return strait_layer_plan_acts(shape, room, n, shape->width, &stage->d);
+}
+
+static strait_err plan_room(struct strait_stage *stage) {
+    const strait_stage_spec *spec = &stage->spec;
+    const strait_shape *shape = &spec->shape;
+    const strait_ends ends = strait_part_ends(shape, spec->part);
+    const int64_t n = spec->n_sequences * spec->seq_len;
+    struct strait_slab *room = &stage->room;
+    for (int i = 0; i < spec->n_slots; i++)
+        STRAIT_TRY(plan_slot(stage, &stage->slots[i]));
+    if (spec->recomputes) STRAIT_TRY(strait_block_plan_acts(shape, ends, n, room, &stage->shared));
+    if (spec->is_training && !spec->can_defer)
+        STRAIT_TRY(strait_block_plan_grads(shape, ends, n, 0, room, &stage->shared_grads));
+    STRAIT_TRY(strait_block_plan_scratch(shape, ends, n, spec->is_training, room, &stage->scratch));
     if (shape->subspace > 0 && !has_head(stage))
         STRAIT_TRY(strait_layer_plan_acts(shape, room, n, shape->subspace, &stage->work.code));
     if (shape->subspace > 0 && !has_head(stage) && shape->precision != STRAIT_F32)
@@ -81,8 +98,7 @@ static strait_err plan_room(struct strait_stage *stage) {
             strait_layer_plan_acts(shape, room, shape->width, shape->subspace, &stage->work.basis));
     STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.cos));
     STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.sin));
-    if (!spec->is_training) return STRAIT_OK;
-    return strait_layer_plan_acts(shape, room, n, shape->width, &stage->d);
+    return plan_ends(stage, ends);
 }
 
 /* Everything but the memory itself. */
@@ -103,9 +119,10 @@ static void share_activations(struct strait_stage *stage) {
     for (int i = 0; i < stage->spec.n_slots; i++) {
         for (int b = 0; b < stage->n_blocks; b++) {
             strait_block_acts *acts = &stage->slots[i].acts[b];
-            const strait_tensor x = acts->x;
+            const strait_tensor x = acts->x, z = acts->neck.z;
             *acts = stage->shared;
             acts->x = x;
+            acts->neck.z = z;
         }
     }
 }
@@ -220,12 +237,21 @@ strait_err strait_stage_refresh(struct strait_stage *stage) {
     return strait_weights_refresh(&stage->weights, &stage->stream);
 }
 
-strait_tensor strait_stage_input(struct strait_stage *stage, int slot) {
-    return stage->slots[slot].acts[0].x;
+static const strait_block *last_block(const struct strait_stage *stage) {
+    return &stage->weights.blocks[stage->n_blocks - 1];
 }
 
-strait_tensor strait_stage_gradient(struct strait_stage *stage) {
-    return stage->d;
+strait_tensor strait_stage_input(struct strait_stage *stage, int slot) {
+    const strait_block_acts *acts = &stage->slots[slot].acts[0];
+    return stage->weights.blocks[0].neck.dec != NULL ? acts->neck.z : acts->x;
+}
+
+strait_tensor strait_stage_output_gradient(struct strait_stage *stage) {
+    return last_block(stage)->neck.enc != NULL ? stage->d_code : stage->d;
+}
+
+strait_tensor strait_stage_input_gradient(struct strait_stage *stage) {
+    return stage->weights.blocks[0].neck.dec != NULL ? stage->d_code : stage->d;
 }
 
 strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens) {
@@ -253,8 +279,8 @@ static strait_block_acts *last_acts(struct strait_stage *stage) {
 
 strait_err strait_stage_output(struct strait_stage *stage, strait_tensor *out) {
     *out = stage->output;
-    return stage->work.kernels->add(&stage->stream, stage->output, last_acts(stage)->mid,
-                                    stage->scratch.delta);
+    return strait_block_output(&stage->work, last_block(stage), last_acts(stage), &stage->scratch,
+                               stage->output);
 }
 
 strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, float scale,
@@ -278,7 +304,7 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defer
             STRAIT_TRY(strait_block_forward(&stage->work, block, &at->acts[i], &stage->scratch,
                                             (strait_tensor){0}, (strait_tensor){0}));
         STRAIT_TRY(strait_block_back(&stage->work, block, &at->acts[i], grads, &stage->scratch,
-                                     stage->d, defers));
+                                     (strait_block_d){stage->d, stage->d_code}, defers));
     }
     return STRAIT_OK;
 }
@@ -292,7 +318,7 @@ strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
     const struct slot *at = &stage->slots[slot];
     for (int i = stage->n_blocks - 1; i >= 0; i--)
         STRAIT_TRY(strait_block_weights(&stage->work, &stage->weights.blocks[i], &at->acts[i],
-                                        &at->grads[i]));
+                                        &at->grads[i], &stage->scratch));
     return STRAIT_OK;
 }
 

@@ -51,7 +51,8 @@ strait_err strait_stage_lend(struct strait_stage *stage, strait_tensor basis, st
  * rounded copies of them. */
 strait_err strait_stage_refresh(struct strait_stage *stage);
 
-/* Where the activations of a slot go before its forward pass, on every stage but the first. */
+/* Where the activations of a slot go before its forward pass, on every stage but the first:
+ * [N x D], or [N x k] where the shape has a bottleneck. So is the output, and so are gradients. */
 strait_tensor strait_stage_input(struct strait_stage *stage, int slot);
 
 /* tokens [N x 1] i32 on the device; used by the first stage only. */
@@ -65,9 +66,10 @@ strait_err strait_stage_output(struct strait_stage *stage, strait_tensor *out);
 strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, float scale,
                              strait_tensor *losses);
 
-/* The running gradient of the stream [N x D]. Write the gradient of the output here before a
- * backward pass (the last stage's loss has done so); read the gradient of the input after it. */
-strait_tensor strait_stage_gradient(struct strait_stage *stage);
+/* Write the gradient of the output here before a backward pass (the last stage's loss has done so);
+ * read the gradient of the input after it, before anything else happens: the two may be one. */
+strait_tensor strait_stage_output_gradient(struct strait_stage *stage);
+strait_tensor strait_stage_input_gradient(struct strait_stage *stage);
 
 /* The blocks, last to first. Adds to the gradients of their weights, unless `defers`: then
  * strait_stage_backward_weights does. On the first stage the embedding's gradient follows. */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 enum {
-    BLOCK_PARAMS_MAX = 10,
+    BLOCK_PARAMS_MAX = 12,
     OTHER_PARAMS = 3,
     INIT_CHUNK = 1 << 16 // values drawn and uploaded at a time
 };
@@ -77,6 +77,29 @@ static strait_err add_mlp(struct strait_weights *w, const strait_shape *s, int i
                "blocks.%d.mlp.down", i);
 }
 
+strait_ends strait_part_ends(const strait_shape *s, strait_part part) {
+    return (strait_ends){.enters = s->bottleneck > 0 && part.first > 0,
+                         .leaves = s->bottleneck > 0 && part.last < s->layers};
+}
+
+strait_ends strait_part_block_ends(const strait_shape *s, strait_part part, int i) {
+    const strait_ends ends = strait_part_ends(s, part);
+    return (strait_ends){.enters = ends.enters && i == part.first,
+                         .leaves = ends.leaves && i == part.last - 1};
+}
+
+static strait_err add_block(struct strait_weights *w, const strait_shape *s, strait_ends ends,
+                            int i, int train, strait_block *out) {
+    const int64_t d = s->width, k = s->bottleneck;
+    if (ends.enters)
+        STRAIT_TRY(
+            add(w, matrix(d, k), STRAIT_ROLE_MATRIX, 0, train, &out->neck.dec, "blocks.%d.dec", i));
+    STRAIT_TRY(add_attention(w, s, i, train, &out->attention));
+    STRAIT_TRY(add_mlp(w, s, i, train, &out->mlp));
+    if (!ends.leaves) return STRAIT_OK;
+    return add(w, matrix(k, d), STRAIT_ROLE_MATRIX, 0, train, &out->neck.enc, "blocks.%d.enc", i);
+}
+
 static strait_err add_all(struct strait_weights *w, const strait_shape *s, strait_part part,
                           int train) {
     const int has_head = part.last == s->layers;
@@ -84,11 +107,9 @@ static strait_err add_all(struct strait_weights *w, const strait_shape *s, strai
     if (part.first == 0 || (has_head && s->is_tied))
         STRAIT_TRY(add(w, matrix(s->vocab, w->n_written), STRAIT_ROLE_EMBEDDING, 0, train,
                        &w->table, "embed.table"));
-    for (int i = part.first; i < part.last; i++) {
-        strait_block *block = &w->blocks[i - part.first];
-        STRAIT_TRY(add_attention(w, s, i, train, &block->attention));
-        STRAIT_TRY(add_mlp(w, s, i, train, &block->mlp));
-    }
+    for (int i = part.first; i < part.last; i++)
+        STRAIT_TRY(add_block(w, s, strait_part_block_ends(s, part, i), i, train,
+                             &w->blocks[i - part.first]));
     if (!has_head) return STRAIT_OK;
     STRAIT_TRY(add(w, matrix(1, s->width), STRAIT_ROLE_GAIN, 0, train, &w->head.norm, "head.norm"));
     w->head.out = w->table;
@@ -100,6 +121,7 @@ strait_err strait_weights_plan(const strait_shape *shape, strait_part part, int 
                                struct strait_weights *out) {
     const size_t n_blocks = (size_t)(part.last - part.first);
     struct strait_weights *w = out;
+    w->n_blocks = part.last - part.first;
     w->precision = shape->precision;
     STRAIT_TRY(strait_alloc(n_blocks * BLOCK_PARAMS_MAX + OTHER_PARAMS, sizeof *w->params,
                             "parameter list", (void **)&w->params));
@@ -134,9 +156,15 @@ void strait_weights_fini(struct strait_weights *weights) {
     *weights = (struct strait_weights){0};
 }
 
+static int is_neck(const struct strait_weights *w, const strait_param *param) {
+    return param == w->blocks[0].neck.dec || param == w->blocks[w->n_blocks - 1].neck.enc;
+}
+
 /* Spread of a parameter's first values; negative means "all ones". */
-static double spread(const strait_shape *shape, const strait_param *param) {
+static double spread(const struct strait_weights *w, const strait_shape *shape,
+                     const strait_param *param) {
     if (param->role == STRAIT_ROLE_GAIN) return -1.0;
+    if (is_neck(w, param)) return 1.0 / sqrt((double)param->value.cols);
     if (shape->init == STRAIT_INIT_LLAMA) {
         const double base = 0.02;
         return param->role == STRAIT_ROLE_WRITES_RESIDUAL ? base / sqrt(2.0 * shape->layers) : base;
@@ -169,8 +197,8 @@ strait_err strait_weights_init(struct strait_weights *weights, const strait_shap
     STRAIT_TRY(strait_alloc(INIT_CHUNK, sizeof *chunk, "first weights", (void **)&chunk));
     strait_err err = STRAIT_OK;
     for (int i = 0; i < weights->n_params && err == STRAIT_OK; i++)
-        err = init_one(&weights->params[i], spread(shape, &weights->params[i]), seed, chunk,
-                       stream);
+        err = init_one(&weights->params[i], spread(weights, shape, &weights->params[i]), seed,
+                       chunk, stream);
     strait_alloc_free(chunk);
     return err == STRAIT_OK ? strait_weights_refresh(weights, stream) : err;
 }

@@ -10,11 +10,16 @@ typedef struct strait_part {
     int first, last;
 } strait_part;
 
+/* Which ends of a part are narrow, and of its block i, counted in the model. */
+strait_ends strait_part_ends(const strait_shape *shape, strait_part part);
+strait_ends strait_part_block_ends(const strait_shape *shape, strait_part part, int i);
+
 struct strait_weights {
     strait_param *params; // in an order that does not depend on the cut
     int n_params;
-    strait_param *table;    // the embedding; NULL where neither embedding nor tied head is held
-    strait_block *blocks;   // blocks[i] is block first + i
+    strait_param *table;  // the embedding; NULL where neither embedding nor tied head is held
+    strait_block *blocks; // blocks[i] is block first + i
+    int n_blocks;
     strait_head head;       // NULLs where there is none
     int64_t n_written;      // rows of the matrices that write the residual stream
     strait_dtype precision; // of what layers read

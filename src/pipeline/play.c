@@ -55,8 +55,9 @@ static strait_err forward(struct strait_worker *w, const strait_crossing *at, do
 
 /* Down to the gradient of the stage's input, which leaves at once. */
 static strait_err backward(struct strait_worker *w, const strait_crossing *at, int defers) {
-    const strait_tensor d = strait_stage_gradient(w->model);
-    if (w->head != NULL) STRAIT_TRY(strait_boundary_receive(w->head, at, d));
+    const strait_tensor d = strait_stage_input_gradient(w->model);
+    if (w->head != NULL)
+        STRAIT_TRY(strait_boundary_receive(w->head, at, strait_stage_output_gradient(w->model)));
     STRAIT_TRY(strait_stage_backward(w->model, at->slot, defers));
     if (w->head != NULL) STRAIT_TRY(strait_codec_input_grad(codec_of(w->head), at, d));
     if (w->tail == NULL) return strait_stage_backward_embedding(w->model, at->tokens);

@@ -66,7 +66,7 @@ static outcome run_cut(struct strait_backend *backend, strait_stage_spec spec, t
     CHECK_OK(strait_stage_forward(back, 0, tokens));
     CHECK_OK(strait_stage_loss(back, tiny_ids(batch->targets, n), 1.0f / (float)n, &losses));
     CHECK_OK(strait_stage_backward(back, 0, defers));
-    memcpy(strait_stage_gradient(front).data, strait_stage_gradient(back).data,
+    memcpy(strait_stage_output_gradient(front).data, strait_stage_input_gradient(back).data,
            strait_tensor_bytes(crossing));
     CHECK_OK(strait_stage_backward(front, 0, defers));
     CHECK_OK(strait_stage_backward_embedding(front, tokens));

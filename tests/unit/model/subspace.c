@@ -62,7 +62,7 @@ static strait_tensor run(struct strait_stage *stage, tiny_batch *batch) {
     strait_tensor made;
     CHECK_OK(strait_stage_forward(stage, 0, tokens));
     CHECK_OK(strait_stage_output(stage, &made));
-    const strait_tensor d = strait_stage_gradient(stage);
+    const strait_tensor d = strait_stage_output_gradient(stage);
     strait_rng_normals((strait_rng){8, 8}, 0, d.data, (size_t)(d.rows * d.cols));
     CHECK_OK(strait_stage_backward(stage, 0, 0));
     CHECK_OK(strait_stage_backward_embedding(stage, tokens));
