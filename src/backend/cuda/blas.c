@@ -29,12 +29,12 @@ strait_err strait_cuda_blas_check(const struct strait_backend *be, cublasStatus_
                        strait_cuda_of(be)->blas->table.cublasLtGetStatusString(status));
 }
 
-static strait_err take_functions(struct strait_cuda_blas_table *table, void *library) {
-#define X(name) STRAIT_TRY(strait_cuda_library_symbol(library, #name, &table->name));
+static const char *const names[] = {
+#define X(name) #name,
     STRAIT_CUDA_BLAS(X)
 #undef X
-    return STRAIT_OK;
-}
+};
+_Static_assert(sizeof names == sizeof(struct strait_cuda_blas_table), "one pointer a name");
 
 strait_err strait_cuda_blas_open(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
@@ -42,7 +42,8 @@ strait_err strait_cuda_blas_open(struct strait_backend *be) {
     void *library = NULL;
     STRAIT_TRY(open_library(path, &library));
     STRAIT_TRY(strait_alloc(1, sizeof *cuda->blas, "plans of products", (void **)&cuda->blas));
-    const strait_err err = take_functions(&cuda->blas->table, library);
+    const strait_err err = strait_cuda_library_table(library, names, sizeof names / sizeof names[0],
+                                                     &cuda->blas->table);
     if (err != STRAIT_OK) {
         strait_err_prefix("device cuda: %s is too old", path);
         return err;

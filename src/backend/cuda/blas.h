@@ -20,7 +20,7 @@
     X(cublasLtMatmul)
 
 struct strait_cuda_blas_table {
-#define X(name) __typeof__(name) *name;
+#define X(name) __typeof__(name) *(name);
     STRAIT_CUDA_BLAS(X)
 #undef X
 };

@@ -15,19 +15,20 @@ static struct {
     char detail[STRAIT_CUDA_PATH];
 } found = {.once = PTHREAD_ONCE_INIT};
 
-static strait_err take_functions(void *library) {
-#define X(name) STRAIT_TRY(strait_cuda_library_symbol(library, #name, &found.table.name));
+static const char *const names[] = {
+#define X(name) #name,
     STRAIT_CUDA_DRIVER(X)
 #undef X
-    return STRAIT_OK;
-}
+};
+_Static_assert(sizeof names == sizeof(struct strait_cuda_driver), "one pointer a name");
 
 static strait_err start(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return STRAIT_FAIL(STRAIT_ENOTSUP, "device cuda: no NVIDIA driver on this machine "
                                            "(libcuda.so.1 not found): set device.kind to cpu");
-    const strait_err err = take_functions(library);
+    const strait_err err = strait_cuda_library_table(library, names, sizeof names / sizeof names[0],
+                                                     &found.table);
     if (err != STRAIT_OK) {
         strait_err_prefix("device cuda: this NVIDIA driver is too old, update it");
         return err;

@@ -46,7 +46,7 @@
     X(cuEventRecord)
 
 struct strait_cuda_driver {
-#define X(name) __typeof__(name) *name;
+#define X(name) __typeof__(name) *(name);
     STRAIT_CUDA_DRIVER(X)
 #undef X
 };

@@ -1,5 +1,4 @@
 /* library.c - where CUDA's libraries and the file of kernels lie. */
-#define _GNU_SOURCE // dlinfo
 #include "backend/cuda/library.h"
 
 #include <dlfcn.h>
@@ -56,10 +55,13 @@ strait_err strait_cuda_library_open(const char *name, char path[STRAIT_CUDA_PATH
     return STRAIT_OK;
 }
 
-strait_err strait_cuda_library_symbol(void *library, const char *symbol, void *to) {
-    void *address = dlsym(library, symbol);
-    if (address == NULL) return STRAIT_FAIL(STRAIT_ENOTSUP, "%s is not in it", symbol);
-    memcpy(to, &address, sizeof address); // C has no cast from an object to a function
+strait_err strait_cuda_library_table(void *library, const char *const *names, size_t n,
+                                     void *table) {
+    for (size_t i = 0; i < n; i++) {
+        void *address = dlsym(library, names[i]);
+        if (address == NULL) return STRAIT_FAIL(STRAIT_ENOTSUP, "it has no %s", names[i]);
+        memcpy((char *)table + i * sizeof address, &address, sizeof address);
+    }
     return STRAIT_OK;
 }
 

@@ -10,8 +10,9 @@
  * was taken. STRAIT_ENOTSUP names the library and those places. Any thread. */
 strait_err strait_cuda_library_open(const char *name, char path[STRAIT_CUDA_PATH], void **out);
 
-/* Writes the address of `symbol` of an open library to the function pointer at `to`. */
-strait_err strait_cuda_library_symbol(void *library, const char *symbol, void *to);
+/* Fills a table of n function pointers, and of nothing else, with the functions of these names. */
+strait_err strait_cuda_library_table(void *library, const char *const *names, size_t n,
+                                     void *table);
 
 /* The file of kernels: $STRAIT_CUDA_MODULE, or strait.cuda beside the program, or in ../lib/strait
  * from there. STRAIT_ENOTSUP names the places. */
