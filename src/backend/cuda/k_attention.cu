@@ -87,16 +87,17 @@ __device__ __forceinline__ void finish(const struct strait_attention_args &a, ru
 }
 
 /* Blocks: x = head + n_query * sequence, y = tile of queries, the longest rows first. */
-template <int P, int MT, bool IS_HELD>
+template <int P, int MT, bool IS_HELD, int STEP>
 __device__ __forceinline__ void forward(const struct strait_attention_args &a) {
-    constexpr int ROWS = 16 * MT * WARPS, NT = KEYS / 8;
+    constexpr int ROWS = 16 * MT * WARPS,
+                  NT = STEP / 8; // STEP keys at a time: their scores are in registers
     const int head = (int)(blockIdx.x % (unsigned)a.n_query);
     const int first_query = ((int)gridDim.y - 1 - (int)blockIdx.y) * ROWS;
     const int64_t first_row = (int64_t)(blockIdx.x / (unsigned)a.n_query) * a.seq_len;
     const int64_t pitch = (int64_t)(a.n_query + 2 * a.n_key) * P;
     const uint16_t *sequence = (const uint16_t *)a.qkv + first_row * pitch;
-    const uint16_t *keys = sequence + (int64_t)(a.n_query + head / (a.n_query / a.n_key)) * P;
-    const uint16_t *values = keys + (int64_t)a.n_key * P;
+    const uint16_t *keys = sequence + (a.n_query + head / (a.n_query / a.n_key)) * P;
+    const int to_values = a.n_key * P;
     const uint32_t queries = shared_base(), stages = queries + tile_bytes<P>(ROWS);
     const int warp_row = (int)threadIdx.x / 32 * 16 * MT;
     const int row = first_query + warp_row + lane_of() / 4;
@@ -104,7 +105,7 @@ __device__ __forceinline__ void forward(const struct strait_attention_args &a) {
     fetch_rows<P, ROWS>(queries, sequence + first_query * pitch + (int64_t)head * P, pitch,
                         a.seq_len - first_query);
     fetch_rows<P, KEYS>(stages, keys, pitch, a.seq_len);
-    fetch_rows<P, KEYS>(stages + tile_bytes<P>(KEYS), values, pitch, a.seq_len);
+    fetch_rows<P, KEYS>(stages + tile_bytes<P>(KEYS), keys + to_values, pitch, a.seq_len);
 
     running<P, MT> r;
     start(r);
@@ -117,29 +118,33 @@ __device__ __forceinline__ void forward(const struct strait_attention_args &a) {
         if (first == 0) own.hold();
         if (first + KEYS < end) {
             const uint32_t next = stages + (uint32_t)(stage ^ 1) * 2 * tile_bytes<P>(KEYS);
-            const int64_t at = (first + KEYS) * pitch;
-            fetch_rows<P, KEYS>(next, keys + at, pitch, a.seq_len - first - KEYS);
-            fetch_rows<P, KEYS>(next + tile_bytes<P>(KEYS), values + at, pitch,
+            keys += KEYS * pitch;
+            fetch_rows<P, KEYS>(next, keys, pitch, a.seq_len - first - KEYS);
+            fetch_rows<P, KEYS>(next + tile_bytes<P>(KEYS), keys + to_values, pitch,
                                 a.seq_len - first - KEYS);
         }
-        if (first > first_query + warp_row + 16 * MT - 1) continue; // all behind the diagonal
         const uint32_t key_tile = stages + (uint32_t)stage * 2 * tile_bytes<P>(KEYS);
-        float score[MT][NT][4];
-        product_with_rows<P, MT, NT, IS_HELD>(score, own, key_tile, 0);
-        if (first + KEYS - 1 > first_query + warp_row)
-            mask<MT, NT>(score, row, first + lane_of() % 4 * 2);
+#pragma unroll 1
+        for (int step = 0; step < KEYS; step += STEP) {
+            const int key = first + step;
+            if (key > first_query + warp_row + 16 * MT - 1) break; // all behind the diagonal
+            float score[MT][NT][4];
+            product_with_rows<P, MT, NT, IS_HELD>(score, own, key_tile, step);
+            if (key + STEP - 1 > first_query + warp_row)
+                mask<MT, NT>(score, row, key + lane_of() % 4 * 2);
 #pragma unroll
-        for (int m = 0; m < MT; m++)
+            for (int m = 0; m < MT; m++)
 #pragma unroll
-            for (int half = 0; half < 2; half++)
-                soften_row<P, NT>(score[m], r.mean[m], r.max[m][half], r.sum[m][half], half,
-                                  a.scale * LOG2_E);
-        add_product<P, MT, NT>(r.mean, score, key_tile + tile_bytes<P>(KEYS), 0);
+                for (int half = 0; half < 2; half++)
+                    soften_row<P, NT>(score[m], r.mean[m], r.max[m][half], r.sum[m][half], half,
+                                      a.scale * LOG2_E);
+            add_product<P, MT, NT>(r.mean, score, key_tile + tile_bytes<P>(KEYS), step);
+        }
     }
     finish<P, MT>(a, r, first_row, head, row);
 }
 
 } // namespace
 
-TILED_KERNEL(attention_tiled_64, forward<64, 2, true>)
-TILED_KERNEL(attention_tiled_128, forward<128, 2, false>)
+TILED_KERNEL(attention_tiled_64, forward<64, 2, true, 64>)
+TILED_KERNEL(attention_tiled_128, forward<128, 2, false, 32>)
