@@ -6,4 +6,12 @@ void strait_cuda_table(struct strait_kernels *k) {
     strait_cuda_sums(k);
     strait_cuda_matmul(k);
     strait_cuda_optim(k);
+    strait_cuda_embed(k);
+    strait_cuda_norm(k);
+    strait_cuda_rotate(k);
+    strait_cuda_attention(k);
+    strait_cuda_mlp(k);
+    strait_cuda_loss(k);
+    strait_cuda_payload(k);
+    strait_cuda_codec(k);
 }
