@@ -25,12 +25,16 @@ function(strait_cuda_module)
     endforeach()
     list(GET STRAIT_CUDA_ARCHS -1 last)
     list(APPEND targets -gencode=arch=compute_${last},code=compute_${last})
+    set(strict "")
+    if(STRAIT_WERROR)
+        set(strict -Werror all-warnings)
+    endif()
     set(members "")
     foreach(source ${ARGN})
         get_filename_component(name ${source} NAME_WE)
         set(member ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
         add_custom_command(OUTPUT ${member}
-            COMMAND ${STRAIT_NVCC} -fatbin -std=c++17 -O3 --fmad=true -Werror all-warnings
+            COMMAND ${STRAIT_NVCC} -fatbin -std=c++17 -O3 ${strict}
                 -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include ${targets}
                 -MD -MF ${member}.d -o ${member} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
             DEPENDS ${source} DEPFILE ${member}.d
