@@ -30,10 +30,10 @@ template <int P> __device__ __forceinline__ uint32_t piece_at(int row, int piece
 }
 
 /* Starts to fetch ROWS rows, `pitch` values apart; rows from n_valid on become zeros. */
-template <int P, int ROWS>
+template <int P, int ROWS, int BLOCK = THREADS>
 __device__ __forceinline__ void fetch_rows(uint32_t to, const uint16_t *from, int64_t pitch,
                                            int n_valid) {
-    constexpr int PIECES = P / 8, STRIDE = THREADS / PIECES; // rows the threads fetch at once
+    constexpr int PIECES = P / 8, STRIDE = BLOCK / PIECES; // rows the threads fetch at once
     static_assert(STRIDE % 8 == 0, "a thread's pieces all lie at one place of their rows");
     const int row = (int)threadIdx.x / PIECES, piece = (int)threadIdx.x % PIECES;
     to += piece_at<P>(row, piece);
@@ -45,11 +45,10 @@ __device__ __forceinline__ void fetch_rows(uint32_t to, const uint16_t *from, in
     }
 }
 
-/* Starts to fetch one float a row. */
+/* Starts to fetch one float a row; a block has at least as many threads. */
 template <int ROWS>
 __device__ __forceinline__ void fetch_column(uint32_t to, const float *from, int64_t pitch,
                                              int n_valid) {
-    static_assert(ROWS <= THREADS, "one float a thread");
     const int row = (int)threadIdx.x;
     if (row >= ROWS) return;
     const bool is_valid = row < n_valid;
@@ -151,6 +150,21 @@ __device__ __forceinline__ void add_product(float sum[MT][P / 8][4], const float
             }
         }
     }
+}
+
+/* Takes away the scores of keys behind their query; row and column are this lane's first. Rows are
+ * queries and columns keys, or (KEY_ROWS) the other way round. */
+template <int MT, int NT, bool KEY_ROWS>
+__device__ __forceinline__ void mask(float score[MT][NT][4], int row, int column) {
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int r = row + 16 * m + i / 2 * 8, c = column + 8 * n + i % 2;
+                if (KEY_ROWS ? r > c : c > r) score[m][n][i] = -INFINITY;
+            }
 }
 
 /* Writes one row of an accumulator, times `scale`; half 0 is row lane / 4, half 1 eight further. */

@@ -3,42 +3,12 @@
  * Two passes that share no sum between blocks, so that the same bits come out every time: one owns
  * queries and meets keys (d_q), one owns keys and meets the queries of every head of its group, in
  * order (d_k, d_v). Both make shares anew from lse; scores are never kept. */
-#include "backend/cuda/attention.h"
-#include "backend/cuda/attention_tile.cuh"
+#include "backend/cuda/attention_place.cuh"
 
 namespace {
 
-constexpr int MET = 64;  // rows of a tile that is met
 constexpr int STEP = 32; // of them worked on at a time: their scores are in registers
 constexpr int NT = STEP / 8;
-
-/* Where one block's head lies: first rows of its sequence. */
-struct place {
-    const uint16_t *q, *k, *v, *d_y;
-    int64_t first_row, pitch, y_pitch;
-};
-
-template <int P>
-__device__ __forceinline__ struct place place_of(const struct strait_attention_args &a, int head,
-                                                 int key_head, int sequence) {
-    struct place p;
-    p.first_row = (int64_t)sequence * a.seq_len;
-    p.pitch = (int64_t)(a.n_query + 2 * a.n_key) * P;
-    p.y_pitch = (int64_t)a.n_query * P;
-    const uint16_t *row = (const uint16_t *)a.qkv + p.first_row * p.pitch;
-    p.q = row + (int64_t)head * P;
-    p.k = row + (int64_t)(a.n_query + key_head) * P;
-    p.v = p.k + (int64_t)a.n_key * P;
-    p.d_y = (const uint16_t *)a.d_y + p.first_row * p.y_pitch + (int64_t)head * P;
-    return p;
-}
-
-/* score becomes the share, d_share the gradient of the score but for its scale. */
-__device__ __forceinline__ void differentiate(float &score, float &d_share, float scale, float lse,
-                                              float delta, bool is_masked) {
-    score = is_masked ? 0 : power_of_2(score * scale - lse);
-    d_share = score * (d_share - delta);
-}
 
 /* Blocks: x = head + n_query * sequence, y = tile of queries, the longest rows first. */
 template <int P, int MT, bool IS_HELD>
@@ -96,7 +66,8 @@ __device__ __forceinline__ void query_back(const struct strait_attention_args &a
             float score[MT][NT][4], d_share[MT][NT][4];
             product_with_rows<P, MT, NT, IS_HELD>(score, q, keys, step);
             product_with_rows<P, MT, NT, IS_HELD>(d_share, d_y, keys + TILE, step);
-            const int key = first + step + lane_of() % 4 * 2;
+            if (first + step + STEP - 1 > first_query + warp_row)
+                mask<MT, NT, false>(score, row, first + step + lane_of() % 4 * 2);
 #pragma unroll
             for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -104,8 +75,7 @@ __device__ __forceinline__ void query_back(const struct strait_attention_args &a
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         differentiate(score[m][n][i], d_share[m][n][i], a.scale * LOG2_E,
-                                      lse[m][i / 2], delta[m][i / 2],
-                                      key + 8 * n + i % 2 > row + 16 * m + i / 2 * 8);
+                                      lse[m][i / 2], delta[m][i / 2]);
             add_product<P, MT, NT>(d_q, d_share, keys, step);
         }
     }
@@ -119,32 +89,6 @@ __device__ __forceinline__ void query_back(const struct strait_attention_args &a
                              d_q[m], half, a.scale);
         }
 }
-
-/* The queries that a block of keys meets: tile by tile for each head of its group. */
-template <int P> struct met_queries {
-    uint32_t stages;
-    int first_tile; // rows before it see none of the keys
-    int n_tiles;    // a head
-
-    static constexpr uint32_t TILE = tile_bytes<P>(MET), STAGE = 2 * TILE + 2 * MET * 4;
-
-    __device__ __forceinline__ int first_query(int i) const {
-        return (first_tile + i % n_tiles) * MET;
-    }
-    __device__ __forceinline__ uint32_t stage(int i) const {
-        return stages + (uint32_t)(i & 1) * STAGE;
-    }
-    __device__ __forceinline__ void fetch(const struct strait_attention_args &a,
-                                          const struct place &p, int first_head, int i) const {
-        const int first = first_query(i), in_group = i / n_tiles, n_valid = a.seq_len - first;
-        const uint32_t to = stage(i);
-        fetch_rows<P, MET>(to, p.q + first * p.pitch + in_group * P, p.pitch, n_valid);
-        fetch_rows<P, MET>(to + TILE, p.d_y + first * p.y_pitch + in_group * P, p.y_pitch, n_valid);
-        const int64_t at = (p.first_row + first) * a.n_query + first_head + in_group;
-        fetch_column<MET>(to + 2 * TILE, a.lse + at, a.n_query, n_valid);
-        fetch_column<MET>(to + 2 * TILE + MET * 4, a.delta + at, a.n_query, n_valid);
-    }
-};
 
 /* Blocks: x = key head + n_key * sequence, y = tile of keys, those that most queries see first.
  * Rows of the products are keys, columns queries. Queries past the end are zeros, and so is what
@@ -192,7 +136,9 @@ __device__ __forceinline__ void key_back(const struct strait_attention_args &a) 
             float score[MT][NT][4], d_share[MT][NT][4];
             product_with_rows<P, MT, NT, IS_HELD>(score, k, queries, step);
             product_with_rows<P, MT, NT, IS_HELD>(d_share, v, queries + TILE, step);
-            const int column = step + lane_of() % 4 * 2, query = met.first_query(i) + column;
+            const int column = step + lane_of() % 4 * 2;
+            if (met.first_query(i) + step < first_key + warp_row + 16 * MT - 1)
+                mask<MT, NT, true>(score, row, met.first_query(i) + column);
 #pragma unroll
             for (int c = 0; c < NT; c++) {
                 const uint32_t at = queries + 2 * TILE + (uint32_t)(column + 8 * c) * 4;
@@ -202,8 +148,7 @@ __device__ __forceinline__ void key_back(const struct strait_attention_args &a) 
 #pragma unroll
                     for (int e = 0; e < 4; e++)
                         differentiate(score[m][c][e], d_share[m][c][e], a.scale * LOG2_E,
-                                      (e % 2 ? lse.y : lse.x) * LOG2_E, e % 2 ? delta.y : delta.x,
-                                      row + 16 * m + e / 2 * 8 > query + 8 * c + e % 2);
+                                      (e % 2 ? lse.y : lse.x) * LOG2_E, e % 2 ? delta.y : delta.x);
             }
             add_product<P, MT, NT>(d_v, score, queries + TILE, step);
             add_product<P, MT, NT>(d_k, d_share, queries, step);

@@ -1,0 +1,62 @@
+/* attention_place.cuh - what a block of a backward pass reads, and where it lies. */
+#pragma once
+
+#include "backend/cuda/attention.h"
+#include "backend/cuda/attention_tile.cuh"
+
+constexpr int MET = 64; // rows of a tile that is met
+
+/* Where one block's head lies: first rows of its sequence. */
+struct place {
+    const uint16_t *q, *k, *v, *d_y;
+    int64_t first_row, pitch, y_pitch;
+};
+
+template <int P>
+__device__ __forceinline__ struct place place_of(const struct strait_attention_args &a, int head,
+                                                 int key_head, int sequence) {
+    struct place p;
+    p.first_row = (int64_t)sequence * a.seq_len;
+    p.pitch = (int64_t)(a.n_query + 2 * a.n_key) * P;
+    p.y_pitch = (int64_t)a.n_query * P;
+    const uint16_t *row = (const uint16_t *)a.qkv + p.first_row * p.pitch;
+    p.q = row + (int64_t)head * P;
+    p.k = row + (int64_t)(a.n_query + key_head) * P;
+    p.v = p.k + (int64_t)a.n_key * P;
+    p.d_y = (const uint16_t *)a.d_y + p.first_row * p.y_pitch + (int64_t)head * P;
+    return p;
+}
+
+/* score becomes the share, d_share the gradient of the score but for its scale. */
+__device__ __forceinline__ void differentiate(float &score, float &d_share, float scale, float lse,
+                                              float delta) {
+    score = power_of_2(score * scale - lse);
+    d_share = score * (d_share - delta);
+}
+
+/* The queries that a block of keys meets: tile by tile for each head of its group. */
+template <int P, int BLOCK = THREADS> struct met_queries {
+    uint32_t stages;
+    int first_tile; // rows before it see none of the keys
+    int n_tiles;    // a head
+
+    static constexpr uint32_t TILE = tile_bytes<P>(MET), STAGE = 2 * TILE + 2 * MET * 4;
+
+    __device__ __forceinline__ int first_query(int i) const {
+        return (first_tile + i % n_tiles) * MET;
+    }
+    __device__ __forceinline__ uint32_t stage(int i) const {
+        return stages + (uint32_t)(i & 1) * STAGE;
+    }
+    __device__ __forceinline__ void fetch(const struct strait_attention_args &a,
+                                          const struct place &p, int first_head, int i) const {
+        const int first = first_query(i), in_group = i / n_tiles, n_valid = a.seq_len - first;
+        const uint32_t to = stage(i);
+        fetch_rows<P, MET, BLOCK>(to, p.q + first * p.pitch + in_group * P, p.pitch, n_valid);
+        fetch_rows<P, MET, BLOCK>(to + TILE, p.d_y + first * p.y_pitch + in_group * P, p.y_pitch,
+                                  n_valid);
+        const int64_t at = (p.first_row + first) * a.n_query + first_head + in_group;
+        fetch_column<MET>(to + 2 * TILE, a.lse + at, a.n_query, n_valid);
+        fetch_column<MET>(to + 2 * TILE + MET * 4, a.delta + at, a.n_query, n_valid);
+    }
+};
