@@ -1,0 +1,230 @@
+#include "swarm/coordinator.h"
+
+#include "swarm/coordinator_state.h"
+
+#include <assert.h>
+#include <string.h>
+
+void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_config *config) {
+    assert(config->n_stages >= 1 && config->n_stages <= STRAIT_RUN_STAGES);
+    memset(c, 0, sizeof *c);
+    c->config = *config;
+    c->checkpoint = c->limit = -1;
+    for (int i = 0; i < STRAIT_RUN_STAGES; i++)
+        c->owner[i] = -1;
+}
+
+int strait_coordinator_find(const struct strait_coordinator *c, const strait_fingerprint *key) {
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+        if (c->nodes[i].is_known && strait_fingerprint_equal(&c->nodes[i].key, key)) return i;
+    return -1;
+}
+
+/* A slot for a new key: a free one, or that of someone who has gone and owned nothing. */
+static int new_node(struct strait_coordinator *c, const strait_fingerprint *key) {
+    int slot = -1;
+    for (int i = 0; i < STRAIT_SWARM_NODES && slot < 0; i++)
+        if (!c->nodes[i].is_known) slot = i;
+    for (int i = 0; i < STRAIT_SWARM_NODES && slot < 0; i++)
+        if (!c->nodes[i].is_here && c->nodes[i].stage < 0) slot = i;
+    if (slot < 0) return -1;
+    c->nodes[slot] = (strait_swarm_node){.key = *key, .is_known = 1, .stage = -1};
+    c->nodes[slot].own.stage = c->nodes[slot].copy.stage = -1;
+    return slot;
+}
+
+void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_facts *facts,
+                               int64_t now_ns) {
+    c->epoch = facts->epoch;
+    c->committed = facts->committed;
+    c->settled = c->limit = facts->settled;
+    memcpy(c->rolled, facts->rolled, sizeof c->rolled);
+    c->hold_ns = now_ns + c->config.patience_ns;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        if (!facts->has_owner[i]) continue;
+        const int node = new_node(c, &facts->owners[i]);
+        c->owner[i] = node;
+        c->nodes[node].stage = i;
+    }
+}
+
+void strait_coordinator_facts(const struct strait_coordinator *c, strait_swarm_facts *out) {
+    memset(out, 0, sizeof *out);
+    out->epoch = c->epoch;
+    out->committed = c->committed;
+    out->settled = c->settled;
+    memcpy(out->rolled, c->rolled, sizeof out->rolled);
+    for (int i = 0; i < c->config.n_stages; i++) {
+        out->has_owner[i] = c->owner[i] >= 0;
+        if (c->owner[i] >= 0) out->owners[i] = c->nodes[c->owner[i]].key;
+    }
+}
+
+int strait_coordinator_spares(const struct strait_coordinator *c) {
+    int n = 0;
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+        n += c->nodes[i].is_known && c->nodes[i].is_here && c->nodes[i].stage < 0 &&
+             !c->nodes[i].is_barred && !c->nodes[i].is_leaving;
+    return n;
+}
+
+const char *strait_coordinator_phase_name(strait_swarm_phase phase) {
+    static const char *const names[] = {"gather", "take", "meet", "open", "restore",
+                                        "ready",  "work", "keep", "hand"};
+    return names[phase];
+}
+
+strait_swarm_action *strait_coordinator_act(strait_swarm_actions *out,
+                                            strait_swarm_action_kind kind, int node) {
+    assert(out->n < STRAIT_SWARM_ACTIONS);
+    strait_swarm_action *action = &out->items[out->n++];
+    *action = (strait_swarm_action){.kind = kind, .node = node, .stage = -1, .words = ""};
+    return action;
+}
+
+static void note(strait_swarm_actions *out, int node, const char *words) {
+    strait_coordinator_act(out, STRAIT_SWARM_NOTE, node)->words = words;
+}
+
+/* What it holds of steps that were rolled back since is of another past. */
+static void trim_old(const struct strait_coordinator *c, strait_swarm_holding *holding) {
+    for (int i = holding->n - 1; i >= 0; i--) {
+        int64_t limit = INT64_MAX;
+        if (c->epoch - holding->born[i] >= STRAIT_SWARM_EPOCHS) limit = -1;
+        for (uint32_t e = holding->born[i] + 1; limit >= 0 && e <= c->epoch; e++)
+            if (c->rolled[e % STRAIT_SWARM_EPOCHS] < limit)
+                limit = c->rolled[e % STRAIT_SWARM_EPOCHS];
+        if (holding->steps[i] <= limit) continue;
+        holding->n--;
+        holding->steps[i] = holding->steps[holding->n];
+        holding->born[i] = holding->born[holding->n];
+    }
+}
+
+static void take_holdings(struct strait_coordinator *c, strait_swarm_node *node,
+                          const strait_swarm_event *e) {
+    node->own = e->own;
+    node->copy = e->copy;
+    trim_old(c, &node->own);
+    trim_old(c, &node->copy);
+}
+
+static void join(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
+                 strait_swarm_actions *out) {
+    int at = strait_coordinator_find(c, &e->key);
+    if (at >= 0 && c->nodes[at].is_here) { // it came back before we saw it go
+        c->nodes[at].is_here = 0;
+        if (c->nodes[at].stage >= 0) strait_coordinator_fail(c, now, 0);
+    }
+    if (at < 0) at = new_node(c, &e->key);
+    if (at < 0) return; // the driver counts its guests
+    strait_swarm_node *node = &c->nodes[at];
+    node->report = *e->report;
+    node->is_here = 1;
+    node->is_leaving = node->is_barred = 0;
+    node->seen_ns = node->moved_ns = now;
+    node->gap_ns = node->rest_ns = 0;
+    take_holdings(c, node, e);
+    note(out, at, node->stage < 0 ? "joined" : "is back");
+    /* Whatever it did before, it has no part in the present epoch. */
+    (void)strait_coordinator_act(out, STRAIT_SWARM_REST, at);
+}
+
+static void lose(struct strait_coordinator *c, int at, int64_t now, strait_swarm_actions *out,
+                 const char *words) {
+    strait_swarm_node *node = &c->nodes[at];
+    if (!node->is_here) return;
+    node->is_here = 0;
+    note(out, at, words);
+    if (node->stage >= 0) strait_coordinator_fail(c, now, 0);
+    if (node->stage < 0) node->is_known = 0;
+}
+
+static void leave(struct strait_coordinator *c, int at, strait_swarm_actions *out) {
+    strait_swarm_node *node = &c->nodes[at];
+    if (!node->is_here || node->is_leaving) return;
+    node->is_leaving = 1;
+    note(out, at, "wants to leave");
+    if (node->stage >= 0) return; // at the beginning of the next step
+    strait_coordinator_act(out, STRAIT_SWARM_DISMISS, at)->words = "";
+    node->is_here = node->is_known = 0;
+}
+
+static void pulse(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now) {
+    strait_swarm_node *node = &c->nodes[e->node];
+    if (!node->is_here) return;
+    if (now - node->seen_ns > node->gap_ns) node->gap_ns = now - node->seen_ns;
+    node->seen_ns = now;
+    if (e->progress != node->progress || e->is_waiting || node->is_waiting) {
+        if (e->progress != node->progress && !node->is_waiting &&
+            now - node->moved_ns > node->rest_ns)
+            node->rest_ns = now - node->moved_ns;
+        node->moved_ns = now;
+    }
+    node->progress = e->progress;
+    node->is_waiting = e->is_waiting;
+    take_holdings(c, node, e);
+}
+
+static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
+                  strait_swarm_actions *out) {
+    strait_swarm_node *node = &c->nodes[e->node];
+    const int stage = node->stage;
+    if (!node->is_here || stage < 0 || e->epoch != c->epoch || e->round != c->round ||
+        !c->is_awaited[stage])
+        return;
+    node->seen_ns = node->moved_ns = now;
+    if (e->err == STRAIT_OK) {
+        c->is_awaited[stage] = 0;
+        return;
+    }
+    const strait_scope scope = strait_err_scope(e->err);
+    const int is_own_fault = scope == STRAIT_SCOPE_PROCESS || scope == STRAIT_SCOPE_CALLER;
+    if (is_own_fault) {
+        node->is_barred = 1;
+        node->stage = c->owner[stage] = -1;
+        (void)strait_coordinator_act(out, STRAIT_SWARM_REST, e->node);
+    }
+    note(out, e->node, is_own_fault ? "cannot serve its stage" : "lost a neighbour");
+    strait_coordinator_fail(c, now, is_own_fault ? 0 : GRACE_NS);
+}
+
+static void begin_goal(struct strait_coordinator *c, const strait_swarm_goal *goal, int64_t now,
+                       strait_swarm_actions *out) {
+    if (c->phase != STRAIT_SWARM_READY) return; // the driver sees that
+    int is_leaving = 0;
+    for (int i = 0; i < c->config.n_stages; i++)
+        is_leaving |= c->nodes[c->owner[i]].is_leaving;
+    c->goal = *goal;
+    if (goal->is_begin && goal->step > c->settled) c->settled = goal->step;
+    const int hands_over = is_leaving && goal->is_begin;
+    strait_coordinator_enter(c, hands_over ? STRAIT_SWARM_KEEP : STRAIT_SWARM_WORK, now, out);
+}
+
+static void tick(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++) {
+        strait_swarm_node *node = &c->nodes[i];
+        if (!node->is_known || !node->is_here) continue;
+        const char *fault = strait_coordinator_fault(c, i, now);
+        if (fault == NULL) continue;
+        node->n_strikes++;
+        strait_coordinator_act(out, STRAIT_SWARM_DISMISS, i)->words = fault;
+        lose(c, i, now, out, fault);
+    }
+}
+
+void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_event *e,
+                             int64_t now_ns, strait_swarm_actions *out) {
+    out->n = 0;
+    switch (e->kind) {
+    case STRAIT_SWARM_JOIN: join(c, e, now_ns, out); break;
+    case STRAIT_SWARM_LOST: lose(c, e->node, now_ns, out, "is lost"); break;
+    case STRAIT_SWARM_LEAVE: leave(c, e->node, out); break;
+    case STRAIT_SWARM_PULSE: pulse(c, e, now_ns); break;
+    case STRAIT_SWARM_REPLY: reply(c, e, now_ns, out); break;
+    case STRAIT_SWARM_START: c->has_started = 1; break;
+    case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;
+    case STRAIT_SWARM_TICK: tick(c, now_ns, out); break;
+    }
+    strait_coordinator_advance(c, now_ns, out);
+}

@@ -1,0 +1,178 @@
+/* coordinator.h - who serves which stage, in which epoch, and how far a run has come.
+ *
+ * One state machine: (state, event, now) to actions. It reads no clock, allocates nothing, knows no
+ * network; whoever drives it (host.c, or a test in virtual time) carries out the actions in their
+ * order, records before the orders behind them, and feeds back what happens. docs/decisions/016
+ * says why it is as it is.
+ *
+ *     gather -> take -> meet -> open -> restore -> ready <-> work
+ *
+ * Each phase from take on is a barrier over the owners of all stages: an order to each, a reply of
+ * each. Whoever is lost, late or in error before all have replied sends everyone back to gather. */
+#pragma once
+
+#include <strait/run.h>
+
+#include "net/handshake.h"
+#include "net/identity.h"
+#include "swarm/holding.h"
+
+enum {
+    STRAIT_SWARM_NODES = 256,
+    STRAIT_SWARM_ACTIONS = 512, // the most that one event can ask for
+    STRAIT_SWARM_EPOCHS = 64    // whose rollbacks are remembered
+};
+
+/* What a worker says of itself when it joins. */
+typedef struct strait_swarm_report {
+    char name[STRAIT_NAME_MAX];
+    char device[64];
+    double memory_bytes; // free for a stage; 0: unknown
+    double flops;        // a second, measured; 0: unknown
+    int is_reachable;    // others can dial it
+} strait_swarm_report;
+
+typedef struct strait_swarm_node {
+    strait_fingerprint key;
+    strait_swarm_report report;
+    int is_known;   // the slot is taken
+    int is_here;    // its link is up
+    int is_leaving; // asked to go
+    int is_barred;  // failed at what only it can be blamed for
+    int n_strikes;  // stalls: it is chosen last
+    int stage;      // it owns; -1: a spare
+    strait_swarm_holding own, copy;
+    int64_t seen_ns, gap_ns;   // the latest pulse, and the longest pause between two
+    int64_t moved_ns, rest_ns; // the latest progress, and the longest pause in it
+    uint32_t progress;
+    int is_waiting; // for a neighbour
+} strait_swarm_node;
+
+typedef enum strait_swarm_phase {
+    STRAIT_SWARM_GATHER,
+    STRAIT_SWARM_TAKE,
+    STRAIT_SWARM_MEET,
+    STRAIT_SWARM_OPEN,
+    STRAIT_SWARM_RESTORE,
+    STRAIT_SWARM_READY,
+    STRAIT_SWARM_WORK,
+    STRAIT_SWARM_KEEP, // images of this very step, for owners that leave
+    STRAIT_SWARM_HAND, // until their neighbours have copies
+} strait_swarm_phase;
+
+typedef enum strait_swarm_event_kind {
+    STRAIT_SWARM_JOIN, // key, report, own, copy: its link opened and it proved its right to be here
+    STRAIT_SWARM_LOST, // node: its link closed
+    STRAIT_SWARM_LEAVE, // node: would like to go
+    STRAIT_SWARM_PULSE, // node, own, copy, progress, is_waiting
+    STRAIT_SWARM_REPLY, // node, epoch, round, err
+    STRAIT_SWARM_START, // from now on stages may be given out
+    STRAIT_SWARM_GOAL,  // goal: what the trainer wants next; only when ready
+    STRAIT_SWARM_TICK,  // time has passed
+} strait_swarm_event_kind;
+
+/* An order that the trainer gives to one stage or to all. */
+typedef struct strait_swarm_goal {
+    int stage;     // -1: all
+    int64_t step;  // at hand
+    int is_update; // it ends the step
+    int is_begin;  // it begins one: a good moment to hand stages over
+    int is_slow;   // making or timing a stage: no pulses come
+} strait_swarm_goal;
+
+typedef struct strait_swarm_event {
+    strait_swarm_event_kind kind;
+    int node;
+    strait_fingerprint key;
+    const strait_swarm_report *report;
+    strait_swarm_holding own, copy;
+    uint32_t progress;
+    int is_waiting;
+    uint32_t epoch, round;
+    strait_err err;
+    strait_swarm_goal goal;
+} strait_swarm_event;
+
+typedef enum strait_swarm_action_kind {
+    STRAIT_SWARM_RECORD,  // epoch, owners, committed and settled steps: before anything behind it
+    STRAIT_SWARM_ORDER,   // of the present phase, epoch and round, to `node`, owner of `stage`
+    STRAIT_SWARM_REST,    // tell `node` that it owns nothing
+    STRAIT_SWARM_DISMISS, // close the link of `node`; `words` say why
+    STRAIT_SWARM_DONE,    // the goal is met
+    STRAIT_SWARM_STAND,   // all stages stand at `step`; a goal that was under way is forgotten
+    STRAIT_SWARM_NOTE,    // for the log: `words` about `node`
+} strait_swarm_action_kind;
+
+typedef struct strait_swarm_action {
+    strait_swarm_action_kind kind;
+    int node, stage;
+    int64_t step;
+    /* With an order to restore: where from, and to which neighbours to give copies. */
+    strait_swarm_source source;
+    int gives_before, gives_behind;
+    const char *words; // static
+} strait_swarm_action;
+
+typedef struct strait_swarm_actions {
+    strait_swarm_action items[STRAIT_SWARM_ACTIONS];
+    int n;
+} strait_swarm_actions;
+
+typedef struct strait_swarm_config {
+    int n_stages;
+    int64_t lease_ns;    // silence of a worker's computing thread; grows with its pauses
+    int64_t stall_ns;    // without progress and without a neighbour to wait for; likewise
+    int64_t slow_ns;     // for an order that makes a stage
+    int64_t patience_ns; // after a restart, for the owners of before
+    double need_bytes[STRAIT_RUN_STAGES]; // of each stage; 0: unknown
+} strait_swarm_config;
+
+/* What outlives the coordinator: see strait_coordinator_resume. */
+typedef struct strait_swarm_facts {
+    uint32_t epoch;
+    int64_t committed; // steps that every stage has applied
+    int64_t settled;   // of these, those after which everything else was done too
+    strait_fingerprint owners[STRAIT_RUN_STAGES];
+    int has_owner[STRAIT_RUN_STAGES];
+    int64_t rolled[STRAIT_SWARM_EPOCHS]; // step that epoch e began from, at e % EPOCHS
+} strait_swarm_facts;
+
+struct strait_coordinator { // plain data; read it freely, change it through step() only
+    strait_swarm_config config;
+    strait_swarm_node nodes[STRAIT_SWARM_NODES];
+    int owner[STRAIT_RUN_STAGES]; // a node; -1: none
+    strait_swarm_phase phase;
+    uint32_t epoch, round;
+    int has_started;
+    int is_awaited[STRAIT_RUN_STAGES]; // its reply has not come
+    int64_t began_ns;                  // of the phase
+    int64_t not_before_ns;             // of the next epoch
+    int64_t hold_ns;                   // until then absent owners may come back
+    int n_failures;                    // epochs in a row that came to nothing
+    int is_short;                      // it was said that machines are missing
+    strait_swarm_goal goal;
+    int64_t step;       // where the stages stand
+    int64_t checkpoint; // step that the driver can restore any stage to; -1: none
+    int64_t limit;      // of the next restore; -1: none
+    int64_t committed, settled;
+    int64_t rolled[STRAIT_SWARM_EPOCHS];
+};
+
+void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_config *config);
+
+/* Goes on with the facts of an earlier coordinator. */
+void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_facts *facts,
+                               int64_t now_ns);
+void strait_coordinator_facts(const struct strait_coordinator *c, strait_swarm_facts *out);
+
+/* The one transition. *out is overwritten. */
+void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_event *event,
+                             int64_t now_ns, strait_swarm_actions *out);
+
+/* The node with this key; -1: none. */
+int strait_coordinator_find(const struct strait_coordinator *c, const strait_fingerprint *key);
+
+/* How many workers are here and own nothing. */
+int strait_coordinator_spares(const struct strait_coordinator *c);
+
+const char *strait_coordinator_phase_name(strait_swarm_phase phase);

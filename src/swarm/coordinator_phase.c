@@ -1,0 +1,262 @@
+/* coordinator_phase.c - from phase to phase: choosing owners, restoring, working, handing over. */
+#include "swarm/coordinator_state.h"
+
+#define BACKOFF_NS     INT64_C(100000000) // after the second failure in a row, doubling
+#define BACKOFF_MAX_NS INT64_C(5000000000)
+#define HAND_NS        INT64_C(60000000000) // for copies to arrive
+
+enum {
+    PATIENCE = 8 // times the longest pause seen
+};
+
+void strait_coordinator_fail(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns) {
+    if (c->phase == STRAIT_SWARM_GATHER) return;
+    int64_t backoff = c->n_failures < 2 ? 0 : BACKOFF_NS << (c->n_failures < 8 ? c->n_failures : 8);
+    if (backoff > BACKOFF_MAX_NS) backoff = BACKOFF_MAX_NS;
+    c->n_failures++;
+    c->phase = STRAIT_SWARM_GATHER;
+    c->began_ns = now_ns;
+    c->not_before_ns = now_ns + (backoff > delay_ns ? backoff : delay_ns);
+}
+
+static int64_t longer(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+const char *strait_coordinator_fault(const struct strait_coordinator *c, int at, int64_t now_ns) {
+    const strait_swarm_node *node = &c->nodes[at];
+    const int is_awaited = node->stage >= 0 && c->phase != STRAIT_SWARM_GATHER &&
+                           c->is_awaited[node->stage];
+    const int is_slow = is_awaited && (c->phase != STRAIT_SWARM_WORK || c->goal.is_slow);
+    if (is_slow)
+        return now_ns - longer(c->began_ns, node->moved_ns) > c->config.slow_ns
+                   ? "did not get ready in time"
+                   : NULL;
+    if (now_ns - node->seen_ns > longer(c->config.lease_ns, PATIENCE * node->gap_ns))
+        return "is silent: its lease is over";
+    if (!is_awaited || node->is_waiting) return NULL;
+    const int64_t since = longer(node->moved_ns, c->began_ns);
+    return now_ns - since > longer(c->config.stall_ns, PATIENCE * node->rest_ns)
+               ? "answers but makes no progress"
+               : NULL;
+}
+
+/* ---- gathering ---- */
+
+static int can_own(const struct strait_coordinator *c, int at) {
+    const strait_swarm_node *node = &c->nodes[at];
+    return node->is_known && node->is_here && !node->is_barred && !node->is_leaving;
+}
+
+/* Whoever has images of the stage, fits it, never stalled and is fast. */
+static double worth(const struct strait_coordinator *c, int at, int stage) {
+    const strait_swarm_node *node = &c->nodes[at];
+    const double memory = node->report.memory_bytes;
+    double worth = node->report.flops / (1.0 + node->report.flops);
+    if (node->own.stage == stage && node->own.n > 0) worth += 4.0;
+    if (memory <= 0.0 || memory >= c->config.need_bytes[stage]) worth += 8.0;
+    return worth - 2.0 * node->n_strikes;
+}
+
+static int choose_spare(const struct strait_coordinator *c, int stage) {
+    int best = -1;
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++) {
+        if (c->nodes[i].stage >= 0 || !can_own(c, i)) continue;
+        if (best < 0 || worth(c, i, stage) > worth(c, best, stage)) best = i;
+    }
+    return best;
+}
+
+static void give_stage(struct strait_coordinator *c, int stage, int node,
+                       strait_swarm_actions *out) {
+    const int old = c->owner[stage];
+    c->owner[stage] = node;
+    c->nodes[node].stage = stage;
+    if (old < 0) return;
+    c->nodes[old].stage = -1;
+    if (c->nodes[old].is_here && c->nodes[old].is_leaving) {
+        (void)strait_coordinator_act(out, STRAIT_SWARM_DISMISS, old);
+        c->nodes[old].is_here = 0;
+    }
+    if (!c->nodes[old].is_here) c->nodes[old].is_known = 0;
+}
+
+/* Whether every stage has an owner that is here, after vacant ones went to spares. */
+static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    int is_full = 1;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        if (c->owner[i] >= 0 && can_own(c, c->owner[i])) continue;
+        const int may_return = c->owner[i] >= 0 && now < c->hold_ns;
+        const int spare = may_return ? -1 : choose_spare(c, i);
+        if (spare >= 0)
+            give_stage(c, i, spare, out);
+        else
+            is_full = 0;
+    }
+    if (!is_full && !c->is_short)
+        strait_coordinator_act(out, STRAIT_SWARM_NOTE, -1)->words = "waiting for machines";
+    c->is_short = !is_full;
+    return is_full;
+}
+
+static void gather(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    if (!c->has_started || now < c->not_before_ns) return;
+    if (!fill_stages(c, now, out)) return;
+    c->epoch++;
+    c->rolled[c->epoch % STRAIT_SWARM_EPOCHS] = INT64_MAX; // until it is known
+    (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, -1);
+    strait_coordinator_enter(c, STRAIT_SWARM_TAKE, now, out);
+}
+
+/* ---- restoring ---- */
+
+/* From where the owner of `stage` gets its image of `step`; -1: from nowhere. */
+static int find_source(const struct strait_coordinator *c, int stage, int64_t step) {
+    if (strait_holding_has(&c->nodes[c->owner[stage]].own, stage, step))
+        return STRAIT_SWARM_FROM_SELF;
+    if (step == 0) return STRAIT_SWARM_FROM_SEED;
+    if (stage + 1 < c->config.n_stages &&
+        strait_holding_has(&c->nodes[c->owner[stage + 1]].copy, stage, step))
+        return STRAIT_SWARM_FROM_BEHIND;
+    if (stage > 0 && strait_holding_has(&c->nodes[c->owner[stage - 1]].copy, stage, step))
+        return STRAIT_SWARM_FROM_BEFORE;
+    return step == c->checkpoint ? STRAIT_SWARM_FROM_HOST : -1;
+}
+
+/* A step that was not committed did not happen, even if all have applied it. */
+static int can_restore(const struct strait_coordinator *c, int64_t step) {
+    if (step > c->committed) return 0;
+    if (c->limit >= 0 && step > c->limit && step != c->checkpoint) return 0;
+    for (int i = 0; i < c->config.n_stages; i++)
+        if (find_source(c, i, step) < 0) return 0;
+    return 1;
+}
+
+/* Any step that all can restore is one that the first stage's owner, or its neighbour, holds. */
+static int64_t choose_step(const struct strait_coordinator *c) {
+    int64_t best = 0;
+    if (c->checkpoint > best) best = c->checkpoint;
+    for (int i = 0; i < c->config.n_stages && i < 2; i++) {
+        const strait_swarm_node *node = &c->nodes[c->owner[i]];
+        const strait_swarm_holding *both[] = {&node->own, &node->copy};
+        for (int h = 0; h < 2; h++)
+            for (int k = 0; k < both[h]->n; k++)
+                if (both[h]->steps[k] > best && can_restore(c, both[h]->steps[k]))
+                    best = both[h]->steps[k];
+    }
+    return best;
+}
+
+static void order_restore(struct strait_coordinator *c, int stage, strait_swarm_action *action) {
+    const int n = c->config.n_stages;
+    action->step = c->step;
+    action->source = (strait_swarm_source)find_source(c, stage, c->step);
+    action->gives_before = stage > 0 &&
+                           find_source(c, stage - 1, c->step) == STRAIT_SWARM_FROM_BEHIND;
+    action->gives_behind = stage + 1 < n &&
+                           find_source(c, stage + 1, c->step) == STRAIT_SWARM_FROM_BEFORE;
+}
+
+static void begin_restore(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    c->step = choose_step(c);
+    c->rolled[c->epoch % STRAIT_SWARM_EPOCHS] = c->step;
+    (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, -1);
+    strait_coordinator_enter(c, STRAIT_SWARM_RESTORE, now, out);
+}
+
+static void finish_restore(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    for (int i = 0; i < c->config.n_stages; i++) {
+        strait_holding_trim(&c->nodes[c->owner[i]].own, c->step);
+        strait_holding_trim(&c->nodes[c->owner[i]].copy, c->step);
+    }
+    c->limit = -1;
+    c->hold_ns = 0;
+    c->phase = STRAIT_SWARM_READY;
+    c->began_ns = now;
+    strait_coordinator_act(out, STRAIT_SWARM_STAND, -1)->step = c->step;
+}
+
+/* ---- working and handing over ---- */
+
+static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    c->phase = STRAIT_SWARM_READY;
+    c->began_ns = now;
+    c->n_failures = 0;
+    if (c->goal.is_update) {
+        c->step = c->goal.step + 1;
+        if (c->step > c->committed) {
+            c->committed = c->step;
+            (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, -1);
+        }
+    }
+    (void)strait_coordinator_act(out, STRAIT_SWARM_DONE, -1);
+}
+
+static int has_copy(const struct strait_coordinator *c, int stage) {
+    return (stage + 1 < c->config.n_stages &&
+            strait_holding_has(&c->nodes[c->owner[stage + 1]].copy, stage, c->step)) ||
+           (stage > 0 && strait_holding_has(&c->nodes[c->owner[stage - 1]].copy, stage, c->step));
+}
+
+static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    const int is_late = now - c->began_ns > HAND_NS;
+    for (int i = 0; i < c->config.n_stages; i++)
+        if (c->nodes[c->owner[i]].is_leaving && !is_late && c->config.n_stages > 1 &&
+            !has_copy(c, i))
+            return;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        strait_swarm_node *node = &c->nodes[c->owner[i]];
+        if (!node->is_leaving) continue;
+        strait_coordinator_act(out, STRAIT_SWARM_DISMISS, c->owner[i])->words = "";
+        node->is_here = node->is_known = 0;
+        node->stage = -1;
+        c->owner[i] = -1;
+    }
+    strait_coordinator_fail(c, now, 0);
+}
+
+/* ---- barriers ---- */
+
+void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase phase,
+                              int64_t now_ns, strait_swarm_actions *out) {
+    c->phase = phase;
+    c->began_ns = now_ns;
+    c->round++;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        c->is_awaited[i] = phase != STRAIT_SWARM_WORK || c->goal.stage < 0 || c->goal.stage == i;
+        if (!c->is_awaited[i]) continue;
+        strait_swarm_action *action = strait_coordinator_act(out, STRAIT_SWARM_ORDER, c->owner[i]);
+        action->stage = i;
+        action->step = c->step;
+        if (phase == STRAIT_SWARM_RESTORE) order_restore(c, i, action);
+    }
+}
+
+static int is_barrier_passed(const struct strait_coordinator *c) {
+    for (int i = 0; i < c->config.n_stages; i++)
+        if (c->is_awaited[i]) return 0;
+    return 1;
+}
+
+void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
+                                strait_swarm_actions *out) {
+    if (c->phase == STRAIT_SWARM_HAND) hand_over(c, now_ns, out);
+    if (c->phase == STRAIT_SWARM_GATHER) gather(c, now_ns, out);
+    if (c->phase == STRAIT_SWARM_GATHER || c->phase == STRAIT_SWARM_READY ||
+        c->phase == STRAIT_SWARM_HAND || !is_barrier_passed(c))
+        return;
+    switch (c->phase) {
+    case STRAIT_SWARM_TAKE: strait_coordinator_enter(c, STRAIT_SWARM_MEET, now_ns, out); break;
+    case STRAIT_SWARM_MEET: strait_coordinator_enter(c, STRAIT_SWARM_OPEN, now_ns, out); break;
+    case STRAIT_SWARM_OPEN: begin_restore(c, now_ns, out); break;
+    case STRAIT_SWARM_RESTORE: finish_restore(c, now_ns, out); break;
+    case STRAIT_SWARM_WORK: finish_work(c, now_ns, out); break;
+    case STRAIT_SWARM_KEEP:
+        c->phase = STRAIT_SWARM_HAND;
+        c->began_ns = now_ns;
+        hand_over(c, now_ns, out);
+        if (c->phase == STRAIT_SWARM_GATHER) gather(c, now_ns, out);
+        break;
+    default: break;
+    }
+}

@@ -1,0 +1,494 @@
+/* A whole swarm in virtual time: the coordinator as it is, workers and links as a model. Faults
+ * come from a seed; after every event the invariants are checked, and a failure prints the seed,
+ * with which `test_swarm_simulate SEED` shows it again. */
+#include "base/rng.h"
+#include "check.h"
+#include "swarm/coordinator.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    WORKERS = 200,
+    STAGES = 12,
+    FAULTS = 10000,
+    QUEUE = 1 << 14,
+    KEEP_EVERY = 3,
+    SAVE_EVERY = 40,
+    CALM_EVERY = 500 // faults between two pauses, in which there must be progress
+};
+
+#define MS INT64_C(1000000)
+#define S  INT64_C(1000000000)
+
+typedef enum happening_kind {
+    ARRIVE,
+    ANSWER,
+    BEAT,
+    BREAK,
+    CONNECT,
+    WAKE,
+    FAULT,
+    CLOCK
+} happening_kind;
+
+typedef struct happening {
+    int64_t at;
+    uint64_t number; // ties go by age
+    happening_kind kind;
+    int worker, life; // of its link: what was on an earlier one is lost with it
+    strait_swarm_phase phase;
+    strait_swarm_action action;
+    strait_swarm_goal goal;
+    uint32_t epoch, round;
+    strait_err err;
+} happening;
+
+struct worker {
+    int is_alive, has_link, node, life;
+    int64_t stopped_until, sleeps; // SIGSTOP
+    int stage;
+    uint32_t epoch;
+    int64_t at; // steps applied
+    strait_swarm_holding own, copy;
+    int is_small; // cannot make a stage
+};
+
+static struct {
+    uint64_t seed, draws, n_happened;
+    happening queue[QUEUE];
+    int n_queued;
+    int64_t now;
+    struct worker workers[WORKERS];
+    struct strait_coordinator machine;
+    strait_swarm_facts facts;
+    int worker_of[STRAIT_SWARM_NODES];
+    int64_t committed, best_step, saved;
+    int is_update; // the trainer's next half step
+    int64_t step;
+    int n_faults, is_calm;
+    int n_deaths, n_restarts, n_commits, n_stalls, n_leaves, n_cuts, n_handed;
+} world;
+
+static uint32_t draw(uint32_t below) {
+    const strait_rng rng = {world.seed, 16};
+    return (uint32_t)(strait_rng_u64(rng, world.draws++) % below);
+}
+
+#define EXPECT(condition)                                                                        \
+    do {                                                                                         \
+        if (!(condition))                                                                        \
+            fail_msg("seed %llu, event %llu, %.3f s: %s", (unsigned long long)world.seed,        \
+                     (unsigned long long)world.n_happened, (double)world.now / 1e9, #condition); \
+    } while (0)
+
+static int is_before(const happening *a, const happening *b) {
+    return a->at != b->at ? a->at < b->at : a->number < b->number;
+}
+
+static void swap(int a, int b) {
+    const happening keep = world.queue[a];
+    world.queue[a] = world.queue[b];
+    world.queue[b] = keep;
+}
+
+static void put(happening h, int64_t delay) {
+    static uint64_t number;
+    EXPECT(world.n_queued < QUEUE);
+    h.at = world.now + delay;
+    h.number = number++;
+    if (h.worker >= 0) h.life = world.workers[h.worker].life;
+    int i = world.n_queued++;
+    world.queue[i] = h;
+    for (; i > 0 && is_before(&world.queue[i], &world.queue[(i - 1) / 2]); i = (i - 1) / 2)
+        swap(i, (i - 1) / 2);
+}
+
+static happening take(void) {
+    const happening first = world.queue[0];
+    world.queue[0] = world.queue[--world.n_queued];
+    for (int i = 0;;) {
+        int least = i;
+        for (int k = 2 * i + 1; k <= 2 * i + 2; k++)
+            if (k < world.n_queued && is_before(&world.queue[k], &world.queue[least])) least = k;
+        if (least == i) return first;
+        swap(i, least);
+        i = least;
+    }
+}
+
+/* ---- invariants ---- */
+
+static void check_world(void) {
+    const struct strait_coordinator *m = &world.machine;
+    int owned = 0;
+    for (int i = 0; i < STAGES; i++) {
+        if (m->owner[i] < 0) continue;
+        EXPECT(m->nodes[m->owner[i]].stage == i);
+        EXPECT(m->nodes[m->owner[i]].is_known);
+        owned++;
+    }
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+        owned -= m->nodes[i].is_known && m->nodes[i].stage >= 0;
+    EXPECT(owned == 0); // one owner a stage, one stage an owner
+    EXPECT(m->committed >= world.committed);
+    world.committed = m->committed;
+    EXPECT(world.facts.epoch >= m->epoch || m->phase == STRAIT_SWARM_GATHER);
+}
+
+static void check_commit(int64_t step) {
+    for (int i = 0; i < STAGES; i++) {
+        const struct worker *w = &world.workers[world.worker_of[world.machine.owner[i]]];
+        EXPECT(w->stage == i && w->epoch == world.machine.epoch && w->at == step);
+    }
+    EXPECT(world.facts.committed >= step); // recorded before anybody hears of it
+    if (step > world.best_step) {
+        EXPECT(step == world.best_step + 1);
+        world.best_step = step;
+        world.n_commits++;
+    }
+}
+
+/* ---- the coordinator's side ---- */
+
+static void tell(const strait_swarm_event *event);
+
+static void trainer_goes_on(void) {
+    if (world.machine.phase != STRAIT_SWARM_READY) return;
+    tell(&(strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                               .goal = {.stage = -1,
+                                        .step = world.step,
+                                        .is_update = world.is_update,
+                                        .is_begin = !world.is_update}});
+}
+
+static void carry_out(const strait_swarm_action *a) {
+    const int worker = a->node >= 0 ? world.worker_of[a->node] : -1;
+    switch (a->kind) {
+    case STRAIT_SWARM_RECORD: strait_coordinator_facts(&world.machine, &world.facts); break;
+    case STRAIT_SWARM_ORDER:
+        EXPECT(world.facts.epoch == world.machine.epoch);
+        put((happening){.kind = ARRIVE,
+                        .worker = worker,
+                        .phase = world.machine.phase,
+                        .action = *a,
+                        .goal = world.machine.goal,
+                        .epoch = world.machine.epoch,
+                        .round = world.machine.round},
+            (5 + draw(60)) * MS);
+        break;
+    case STRAIT_SWARM_DISMISS:
+        world.workers[worker].has_link = 0;
+        put((happening){.kind = CONNECT, .worker = worker}, (1 + draw(20)) * S);
+        world.n_handed += a->words[0] == '\0';
+        break;
+    case STRAIT_SWARM_STAND:
+        world.step = a->step;
+        world.is_update = 0;
+        EXPECT(a->step <= world.best_step);
+        break;
+    case STRAIT_SWARM_DONE:
+        if (world.is_update) check_commit(++world.step);
+        if (world.is_update && world.step % SAVE_EVERY == 0)
+            world.saved = world.machine.checkpoint = world.step;
+        world.is_update = !world.is_update;
+        break;
+    default: break;
+    }
+}
+
+static void tell(const strait_swarm_event *event) {
+    static strait_swarm_actions actions[4]; // told while telling
+    static int depth;
+    EXPECT(depth < 4);
+    strait_swarm_actions *out = &actions[depth++];
+    strait_coordinator_step(&world.machine, event, world.now, out);
+    for (int i = 0; i < out->n; i++)
+        carry_out(&out->items[i]);
+    depth--;
+    if (depth == 0) trainer_goes_on();
+}
+
+/* ---- the workers' side ---- */
+
+static void hold(strait_swarm_holding *h, int stage, int64_t step, uint32_t epoch) {
+    if (h->stage != stage) *h = (strait_swarm_holding){.stage = stage};
+    if (strait_holding_has(h, stage, step)) return;
+    if (h->n == 2) {
+        h->steps[0] = h->steps[1];
+        h->born[0] = h->born[1];
+        h->n = 1;
+    }
+    h->steps[h->n] = step;
+    h->born[h->n++] = epoch;
+}
+
+/* Where the neighbours of a stage are: the workers the machine gave them to. */
+static struct worker *neighbour(const struct worker *w, int side) {
+    const int stage = w->stage + side;
+    if (stage < 0 || stage >= STAGES || world.machine.owner[stage] < 0) return NULL;
+    return &world.workers[world.worker_of[world.machine.owner[stage]]];
+}
+
+static int is_well(const struct worker *w) {
+    return w == NULL || (w->is_alive && w->stopped_until <= world.now);
+}
+
+static void keep_image(struct worker *w) {
+    hold(&w->own, w->stage, w->at, w->epoch);
+    struct worker *buddy = neighbour(w, w->stage + 1 < STAGES ? 1 : -1);
+    /* The background copy arrives more often than not. */
+    if (buddy != NULL && buddy->epoch == w->epoch && is_well(buddy) && draw(10) < 8)
+        hold(&buddy->copy, w->stage, w->at, w->epoch);
+}
+
+static strait_err restore(struct worker *w, const strait_swarm_action *a) {
+    const struct worker *giver = NULL;
+    if (a->source == STRAIT_SWARM_FROM_BEFORE) giver = neighbour(w, -1);
+    if (a->source == STRAIT_SWARM_FROM_BEHIND) giver = neighbour(w, 1);
+    if (!is_well(giver)) return STRAIT_ECLOSED;
+    if (a->source == STRAIT_SWARM_FROM_SELF) EXPECT(strait_holding_has(&w->own, w->stage, a->step));
+    if (giver != NULL && giver->epoch == w->epoch)
+        EXPECT(strait_holding_has(&giver->copy, w->stage, a->step));
+    if (a->source == STRAIT_SWARM_FROM_SEED) EXPECT(a->step == 0);
+    if (a->source == STRAIT_SWARM_FROM_HOST) EXPECT(a->step == world.saved);
+    w->at = a->step;
+    strait_holding_trim(&w->own, a->step);
+    strait_holding_trim(&w->copy, a->step);
+    return STRAIT_OK;
+}
+
+static strait_err obey(struct worker *w, const happening *h) {
+    switch (h->phase) {
+    case STRAIT_SWARM_TAKE:
+        w->epoch = h->epoch;
+        w->stage = h->action.stage;
+        if (w->own.stage != w->stage) w->own = (strait_swarm_holding){.stage = w->stage};
+        return STRAIT_OK;
+    case STRAIT_SWARM_MEET:
+        return is_well(neighbour(w, -1)) && is_well(neighbour(w, 1)) ? STRAIT_OK : STRAIT_ETIMEDOUT;
+    case STRAIT_SWARM_OPEN: return w->is_small ? STRAIT_ENOMEM : STRAIT_OK;
+    case STRAIT_SWARM_RESTORE: return restore(w, &h->action);
+    case STRAIT_SWARM_KEEP: keep_image(w); return STRAIT_OK;
+    case STRAIT_SWARM_WORK:
+        if (!h->goal.is_update)
+            return is_well(neighbour(w, -1)) && is_well(neighbour(w, 1)) ? STRAIT_OK
+                                                                         : STRAIT_ECLOSED;
+        EXPECT(w->at == h->goal.step); // never twice, never out of turn
+        w->at++;
+        if (w->at % KEEP_EVERY == 0) keep_image(w);
+        return STRAIT_OK;
+    default: return STRAIT_EPROTO;
+    }
+}
+
+static void arrive(const happening *h) {
+    struct worker *w = &world.workers[h->worker];
+    if (!w->has_link || h->epoch < w->epoch) return; // an order of the past
+    if (h->epoch > w->epoch && h->phase != STRAIT_SWARM_TAKE) return;
+    happening answer = *h;
+    answer.kind = ANSWER;
+    answer.err = obey(w, h);
+    put(answer, (20 + draw(100)) * MS + (answer.err == STRAIT_ECLOSED ? 300 * MS : 0));
+}
+
+static void beat(const happening *h, int is_first) {
+    const struct worker *w = &world.workers[h->worker];
+    if (w->has_link)
+        tell(&(strait_swarm_event){.kind = STRAIT_SWARM_PULSE,
+                                   .node = w->node,
+                                   .own = w->own,
+                                   .copy = w->copy,
+                                   .progress = (uint32_t)world.n_happened});
+    if (is_first) put((happening){.kind = BEAT, .worker = h->worker}, 1000 * MS + draw(500) * MS);
+}
+
+static void answer(const happening *h) {
+    const struct worker *w = &world.workers[h->worker];
+    if (!w->has_link) return;
+    beat(h, 0); // what it holds now, before the reply that says so
+    if (!w->has_link) return;
+    tell(&(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
+                               .node = w->node,
+                               .epoch = h->epoch,
+                               .round = h->round,
+                               .err = h->err});
+}
+
+static void connect_worker(int i) {
+    static const strait_swarm_report report = {.flops = 1e9};
+    struct worker *w = &world.workers[i];
+    if (!w->is_alive || w->has_link) return;
+    strait_swarm_event e = {
+        .kind = STRAIT_SWARM_JOIN, .report = &report, .own = w->own, .copy = w->copy};
+    e.key.bytes[0] = (unsigned char)i;
+    e.key.bytes[1] = 1;
+    w->has_link = 1;
+    w->life++;
+    /* The slot must be known before orders come for it. */
+    for (int n = 0; n < STRAIT_SWARM_NODES; n++)
+        if (world.worker_of[n] == i) world.worker_of[n] = -1;
+    static strait_swarm_actions actions;
+    strait_coordinator_step(&world.machine, &e, world.now, &actions);
+    w->node = strait_coordinator_find(&world.machine, &e.key);
+    EXPECT(w->node >= 0);
+    world.worker_of[w->node] = i;
+    for (int k = 0; k < actions.n; k++)
+        carry_out(&actions.items[k]);
+    trainer_goes_on();
+}
+
+static void disconnect(int i) {
+    struct worker *w = &world.workers[i];
+    if (!w->has_link) return;
+    w->has_link = 0;
+    tell(&(strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = w->node});
+}
+
+/* ---- faults ---- */
+
+static void kill_worker(int i) {
+    struct worker *w = &world.workers[i];
+    if (!w->is_alive) return;
+    world.n_deaths++;
+    w->is_alive = 0;
+    w->own = w->copy = (strait_swarm_holding){.stage = -1};
+    w->epoch = 0;
+    w->stage = -1;
+    disconnect(i);
+    put((happening){.kind = WAKE, .worker = i}, (int64_t)(1 + draw(60)) * S);
+}
+
+static void restart_coordinator(void) {
+    const strait_swarm_config config = world.machine.config;
+    world.n_restarts++;
+    strait_coordinator_init(&world.machine, &config);
+    strait_coordinator_resume(&world.machine, &world.facts, world.now);
+    world.machine.checkpoint = world.saved;
+    EXPECT(world.machine.committed == world.committed);
+    for (int i = 0; i < WORKERS; i++) {
+        if (!world.workers[i].has_link) continue;
+        world.workers[i].has_link = 0;
+        put((happening){.kind = CONNECT, .worker = i}, 100 * MS + draw(3000) * MS);
+    }
+    tell(&(strait_swarm_event){.kind = STRAIT_SWARM_START});
+}
+
+static void break_something(void) {
+    /* Half of the faults hit an owner. */
+    int i = (int)draw(WORKERS);
+    const int stage = (int)draw(STAGES);
+    if (draw(2) == 0 && world.machine.owner[stage] >= 0)
+        i = world.worker_of[world.machine.owner[stage]];
+    if (i < 0) return;
+    struct worker *w = &world.workers[i];
+    const uint32_t kind = draw(100);
+    if (kind < 35) {
+        kill_worker(i);
+    } else if (kind < 60) {
+        world.n_cuts++;
+        disconnect(i);
+        put((happening){.kind = CONNECT, .worker = i}, (int64_t)draw(60000) * MS);
+    } else if (kind < 80) {
+        world.n_stalls++;
+        w->stopped_until = world.now + (int64_t)(1 + draw(40)) * S;
+    } else if (kind < 98) {
+        world.n_leaves++;
+        if (w->has_link) tell(&(strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .node = w->node});
+    } else {
+        restart_coordinator();
+    }
+}
+
+static void happen(happening *h) {
+    struct worker *w = h->worker >= 0 ? &world.workers[h->worker] : NULL;
+    if ((h->kind == ARRIVE || h->kind == ANSWER) && h->life != w->life) return;
+    if (w != NULL && w->stopped_until > world.now && h->kind != WAKE) { // it sleeps through this
+        put(*h, w->stopped_until - world.now + (int64_t)draw(10));
+        return;
+    }
+    switch (h->kind) {
+    case ARRIVE: arrive(h); break;
+    case ANSWER: answer(h); break;
+    case BEAT: beat(h, 1); break;
+    case BREAK: break;
+    case CONNECT: connect_worker(h->worker); break;
+    case WAKE:
+        w->is_alive = 1;
+        connect_worker(h->worker);
+        break;
+    case FAULT:
+        if (!world.is_calm) {
+            break_something();
+            world.n_faults++;
+        }
+        put((happening){.kind = FAULT, .worker = -1}, (int64_t)draw(800) * MS);
+        break;
+    case CLOCK:
+        tell(&(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        put((happening){.kind = CLOCK, .worker = -1}, 250 * MS);
+        break;
+    }
+}
+
+static void run_until(int64_t when, int n_faults) {
+    while (world.now < when && world.n_faults < n_faults) {
+        happening h = take();
+        EXPECT(h.at >= world.now);
+        world.now = h.at;
+        world.n_happened++;
+        happen(&h);
+        check_world();
+    }
+}
+
+static void begin(uint64_t seed) {
+    memset(&world, 0, sizeof world);
+    world.seed = seed;
+    const strait_swarm_config config = {.n_stages = STAGES,
+                                        .lease_ns = 8 * S,
+                                        .stall_ns = 20 * S,
+                                        .slow_ns = 30 * S,
+                                        .patience_ns = 5 * S};
+    strait_coordinator_init(&world.machine, &config);
+    for (int n = 0; n < STRAIT_SWARM_NODES; n++)
+        world.worker_of[n] = -1;
+    for (int i = 0; i < WORKERS; i++) {
+        struct worker *w = &world.workers[i];
+        *w = (struct worker){.is_alive = 1, .stage = -1, .is_small = draw(20) == 0};
+        w->own.stage = w->copy.stage = -1;
+        put((happening){.kind = CONNECT, .worker = i}, draw(20000) * MS);
+        put((happening){.kind = BEAT, .worker = i}, draw(1000) * MS);
+    }
+    put((happening){.kind = CLOCK, .worker = -1}, 0);
+    put((happening){.kind = FAULT, .worker = -1}, 10 * S);
+    tell(&(strait_swarm_event){.kind = STRAIT_SWARM_START});
+}
+
+static uint64_t seed = 5;
+
+static void a_swarm_survives_ten_thousand_faults(void **state) {
+    (void)state;
+    begin(seed);
+    for (int n = CALM_EVERY; n <= FAULTS; n += CALM_EVERY) {
+        run_until(INT64_MAX, n);
+        const int64_t before = world.committed;
+        world.is_calm = 1;
+        run_until(world.now + 120 * S, INT32_MAX);
+        world.is_calm = 0;
+        EXPECT(world.committed > before + 20); // who is left alone makes progress
+    }
+    printf(
+        "seed %llu: %.1f hours, %llu events, %d deaths, %d cuts, %d stalls, %d leaves (%d handed "
+        "over), %d restarts; epoch %u, %d steps\n",
+        (unsigned long long)seed, (double)world.now / 3.6e12, (unsigned long long)world.n_happened,
+        world.n_deaths, world.n_cuts, world.n_stalls, world.n_leaves, world.n_handed,
+        world.n_restarts, world.machine.epoch, world.n_commits);
+    EXPECT(world.n_restarts > 50 && world.n_deaths > 1000 && world.n_commits > 1000);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) seed = strtoull(argv[1], NULL, 10);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_swarm_survives_ten_thousand_faults)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
