@@ -1,4 +1,4 @@
-/* k_mlp.cu - the nonlinearities: gated silu, squared relu, plain silu. */
+/* k_mlp.cu - the nonlinearities: gated silu, relu, squared relu, plain silu. */
 #include "backend/cuda/lanes.cuh"
 
 /* A block takes some columns of every gridDim.y-th row; `body(row, column)` does W of them. */
@@ -60,6 +60,26 @@ __device__ __forceinline__ void relu2_back(T *d_x, const T *d_y, const T *x, int
     put<T, W>(d_x + at, d);
 }
 
+template <typename T, int W> __device__ __forceinline__ void relu(T *y, const T *x, int64_t at) {
+    float v[W];
+    take<T, W>(v, x + at);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        v[i] = v[i] < 0.0f ? 0.0f : v[i];
+    put<T, W>(y + at, v);
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void relu_back(T *d_x, const T *d_y, const T *x, int64_t at) {
+    float v[W], d[W];
+    take<T, W>(v, x + at);
+    take<T, W>(d, d_y + at);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        d[i] = v[i] <= 0.0f ? 0.0f : d[i];
+    put<T, W>(d_x + at, d);
+}
+
 template <int W> __device__ __forceinline__ void silu(float *y, const float *x, int64_t at) {
     float v[W];
     take<float, W>(v, x + at);
@@ -113,6 +133,15 @@ __device__ __forceinline__ void silu_back(float *d_x, const float *d_y, const fl
         relu2_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {   \
         OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                           \
                   (relu2_back<T, W>(d_x, d_y, x, row * cols + c)));                           \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256)                                         \
+        relu_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                         \
+        OVER_ROWS(T, rows, cols, at16(y, x), (relu<T, W>(y, x, row * cols + c)));             \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256)                                         \
+        relu_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {    \
+        OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                           \
+                  (relu_back<T, W>(d_x, d_y, x, row * cols + c)));                            \
     }
 
 MLPS(float, f32)

@@ -1,4 +1,4 @@
-/* mlp.c - the nonlinearities: gated silu, squared relu, plain silu. */
+/* mlp.c - the nonlinearities: gated silu, relu, squared relu, plain silu. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/rows.h"
 
@@ -49,6 +49,15 @@ static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_
     return each_back(s, STRAIT_CUDA_OF(x.dtype, "relu2_back"), d_x, d_y, x);
 }
 
+static strait_err relu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    return each(s, STRAIT_CUDA_OF(x.dtype, "relu"), y, x);
+}
+
+static strait_err relu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                            strait_tensor x) {
+    return each_back(s, STRAIT_CUDA_OF(x.dtype, "relu_back"), d_x, d_y, x);
+}
+
 static strait_err silu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
     assert(x.dtype == STRAIT_F32);
     return each(s, "silu_f32", y, x);
@@ -65,6 +74,8 @@ void strait_cuda_mlp(struct strait_kernels *k) {
     k->swiglu_back = swiglu_back;
     k->relu2 = relu2;
     k->relu2_back = relu2_back;
+    k->relu = relu;
+    k->relu_back = relu_back;
     k->silu = silu;
     k->silu_back = silu_back;
 }
