@@ -1,7 +1,7 @@
 # The front door. `make` builds build/strait; `make test`, `make demo`, `make check`, `make bench`.
 # What is missing is installed through apt. The work itself is CMake's (CMakePresets.json).
 
-.PHONY: all packages build test demo check format tidy layers asan tsan fuzz coverage bench clean help
+.PHONY: all packages build test demo dist check format tidy layers asan tsan fuzz coverage bench clean help
 
 all: build
 
@@ -9,10 +9,11 @@ help:
 	@echo "make           install what is missing, build build/strait"
 	@echo "make test      and run every test"
 	@echo "make demo      and train a small model, then let it speak"
+	@echo "make dist      a tarball for other machines; TARGET=x86_64: for those, from any machine"
 	@echo "make check     format, tidy, layers, tests under ASan+UBSan and TSan, short fuzzing"
 	@echo "make coverage  line coverage of src/ by the tests"
 	@echo "make bench     time training steps here"
-	@echo "make clean     remove build/"
+	@echo "make clean     remove build/ and dist/"
 
 packages:
 	@tools/install-packages build test
@@ -27,6 +28,11 @@ test: build
 demo: build
 	@tools/install-packages demo
 	@tools/demo build/strait
+
+TARGET ?= $(shell uname -m)
+dist:
+	@tools/make-dist $(TARGET)
+	@tools/check-dist dist/strait-*-$(TARGET)-linux.tar.gz
 
 check: format layers tidy asan tsan fuzz
 
@@ -67,4 +73,4 @@ bench: build
 	@build/strait bench step bench/cpu.yaml
 
 clean:
-	@rm -rf build
+	@rm -rf build dist
