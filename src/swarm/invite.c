@@ -1,0 +1,129 @@
+#include "swarm/invite.h"
+
+#include "base/bytes.h"
+#include "base/hash.h"
+
+#include <string.h>
+
+enum {
+    VERSION = 1,
+    SUM_BYTES = 4,
+    FIXED_BYTES = 1 + STRAIT_RUN_BYTES + STRAIT_FINGERPRINT_BYTES + STRAIT_TOKEN_BYTES + 4 + 8 + 1,
+    ADDRESS_LONGEST = 200,
+    BYTES_MAX = FIXED_BYTES + ADDRESS_LONGEST + SUM_BYTES
+};
+
+static const char scheme[] = "strait1:";
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/* The first hexadecimal digits of a hash, as bytes they are spelled with. */
+static void sum_of(const unsigned char *data, size_t bytes, unsigned char out[SUM_BYTES]) {
+    char text[STRAIT_HASH_TEXT];
+    strait_hash_text(data, bytes, text);
+    memcpy(out, text, SUM_BYTES);
+}
+
+static void encode(const unsigned char *data, size_t bytes, char *out) {
+    uint32_t bits = 0;
+    int n_bits = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        bits = bits << 8 | data[i];
+        for (n_bits += 8; n_bits >= 6; n_bits -= 6)
+            *out++ = digits[bits >> (n_bits - 6) & 63];
+    }
+    if (n_bits > 0) *out++ = digits[bits << (6 - n_bits) & 63];
+    *out = '\0';
+}
+
+/* How many bytes `n` digits make; 0 when one of them is none, or they make more than there is room
+ * for. */
+static size_t decode(const char *text, size_t n, unsigned char *out, size_t room) {
+    uint32_t bits = 0;
+    int n_bits = 0;
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *digit = strchr(digits, text[i]);
+        if (digit == NULL) return 0;
+        bits = bits << 6 | (uint32_t)(digit - digits);
+        n_bits += 6;
+        if (n_bits < 8) continue;
+        if (bytes == room) return 0;
+        n_bits -= 8;
+        out[bytes++] = (unsigned char)(bits >> n_bits);
+    }
+    return (bits & ((1u << n_bits) - 1)) == 0 ? bytes : 0;
+}
+
+strait_err strait_invite_format(const strait_invite *invite, char out[STRAIT_INVITE_TEXT]) {
+    unsigned char bytes[BYTES_MAX];
+    const size_t length = strnlen(invite->address, sizeof invite->address);
+    if (length == 0 || length > ADDRESS_LONGEST)
+        return STRAIT_FAIL(STRAIT_EINVAL, "an invite wants an address of 1 to %d bytes",
+                           ADDRESS_LONGEST);
+    strait_writer w = {bytes, sizeof bytes, 0};
+    strait_writer_uint(&w, VERSION, 1);
+    strait_writer_copy(&w, invite->run, sizeof invite->run);
+    strait_writer_copy(&w, invite->key.bytes, sizeof invite->key.bytes);
+    strait_writer_copy(&w, invite->token, sizeof invite->token);
+    strait_writer_uint(&w, invite->uses, 4);
+    strait_writer_uint(&w, invite->expires, 8);
+    strait_writer_uint(&w, length, 1);
+    strait_writer_copy(&w, invite->address, length);
+    const size_t n = FIXED_BYTES + length;
+    sum_of(bytes, n, bytes + n);
+    memcpy(out, scheme, sizeof scheme - 1);
+    encode(bytes, n + SUM_BYTES, out + sizeof scheme - 1);
+    return STRAIT_OK;
+}
+
+static strait_err wrong(const char *what) {
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "the invite %s: paste the whole line that \"strait host\" printed", what);
+}
+
+static strait_err parse_fields(const unsigned char *bytes, size_t n, strait_invite *out) {
+    strait_reader r = {bytes, n, 0};
+    strait_invite invite = {.uses = 0};
+    const uint64_t version = strait_reader_uint(&r, 1);
+    if (version != VERSION) return wrong("is of another version of strait");
+    strait_reader_copy(&r, invite.run, sizeof invite.run);
+    strait_reader_copy(&r, invite.key.bytes, sizeof invite.key.bytes);
+    strait_reader_copy(&r, invite.token, sizeof invite.token);
+    invite.uses = (uint32_t)strait_reader_uint(&r, 4);
+    invite.expires = strait_reader_uint(&r, 8);
+    const size_t length = (size_t)strait_reader_uint(&r, 1);
+    if (r.is_short || length == 0 || length != r.left || length > ADDRESS_LONGEST)
+        return wrong("does not hold together");
+    strait_reader_copy(&r, invite.address, length);
+    for (size_t i = 0; i < length; i++)
+        if (invite.address[i] <= ' ' || invite.address[i] > '~') return wrong("names no address");
+    *out = invite;
+    return STRAIT_OK;
+}
+
+strait_err strait_invite_parse(const char *text, strait_invite *out) {
+    static const char blanks[] = " \t\r\n";
+    unsigned char bytes[BYTES_MAX];
+    unsigned char sum[SUM_BYTES];
+    text += strspn(text, blanks);
+    size_t n = strlen(text);
+    while (n > 0 && strchr(blanks, text[n - 1]) != NULL)
+        n--;
+    if (n < sizeof scheme || strncmp(text, scheme, sizeof scheme - 1) != 0)
+        return wrong("does not begin with \"strait1:\"");
+    const size_t made = decode(text + sizeof scheme - 1, n - (sizeof scheme - 1), bytes,
+                               sizeof bytes);
+    if (made < FIXED_BYTES + SUM_BYTES)
+        return wrong("is cut short or has characters that do not belong");
+    sum_of(bytes, made - SUM_BYTES, sum);
+    if (memcmp(sum, bytes + made - SUM_BYTES, SUM_BYTES) != 0) return wrong("is damaged");
+    return parse_fields(bytes, made - SUM_BYTES, out);
+}
+
+int strait_invite_is_token(const unsigned char a[STRAIT_TOKEN_BYTES],
+                           const unsigned char b[STRAIT_TOKEN_BYTES]) {
+    volatile unsigned char differs = 0;
+    for (int i = 0; i < STRAIT_TOKEN_BYTES; i++)
+        differs = (unsigned char)(differs | (a[i] ^ b[i]));
+    return differs == 0;
+}
