@@ -92,6 +92,22 @@ strait_tensor rig_output(struct rig *rig, int64_t rows, int64_t cols) {
     return t;
 }
 
+strait_tensor rig_half_output(struct rig *rig, int64_t rows, int64_t cols) {
+    strait_tensor t = rig_output(rig, rows, cols); // in bf16, half of it is used
+    if (rig->be->precision == STRAIT_BF16) t.dtype = STRAIT_BF16;
+    return t;
+}
+
+strait_tensor rig_half_input(struct rig *rig, int64_t rows, int64_t cols, int seed) {
+    const strait_tensor exact = rig_input(rig, rows, cols, seed);
+    strait_tensor half = rig_output(rig, rows, cols);
+    half.dtype = STRAIT_BF16;
+    CHECK_OK(rig->k->cast(&rig->stream, half, exact));
+    if (rig->be->precision == STRAIT_BF16) return half;
+    CHECK_OK(rig->k->cast(&rig->stream, exact, half));
+    return exact;
+}
+
 strait_tensor rig_ints(struct rig *rig, int64_t rows, const int32_t *values) {
     return make(rig, STRAIT_I32, rows, 1, values);
 }
@@ -133,7 +149,14 @@ void rig_write(struct rig *rig, strait_tensor t, const float *values) {
     CHECK_OK(rig->be->ops->wait(&rig->stream));
 }
 
+static strait_tensor as_f32(struct rig *rig, strait_tensor t) {
+    const strait_tensor wide = rig_output(rig, t.rows, t.cols);
+    CHECK_OK(rig->k->cast(&rig->stream, wide, t));
+    return wide;
+}
+
 void rig_keep(struct rig *rig, strait_tensor t) {
+    if (t.dtype == STRAIT_BF16) t = as_f32(rig, t);
     const size_t n = strait_tensor_bytes(t) / sizeof(float);
     if (rig->n_kept + n > rig->n_room) {
         rig->n_room = 2 * (rig->n_kept + n);
@@ -215,6 +238,21 @@ void check_case(rig_case run, shape s, double tolerance) {
 struct rig *reference_rig(void) {
     rig_clear(&reference);
     return &reference;
+}
+
+int open_half_rigs(void **state) {
+    (void)state;
+    rig_open(&reference, (strait_backend_spec){.name = "cpu", .n_threads = 1, .is_reference = 1});
+    for (int i = 0; strait_backends[i] != NULL; i++) {
+        const strait_backend_spec spec = {.name = strait_backends[i]->name,
+                                          .precision = STRAIT_BF16};
+        struct strait_backend *be = NULL;
+        if (!rig_is_here(i) || strait_backend_open(spec, &be) == STRAIT_ECONFIG) continue;
+        strait_backend_close(&be);
+        rig_open(&rigs[n_rigs], spec);
+        rigs[n_rigs++].is_alone = 1;
+    }
+    return 0;
 }
 
 static struct rig *open_next(const char *name, int n_threads) {

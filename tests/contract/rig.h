@@ -13,7 +13,7 @@
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 enum {
-    RIG_TENSORS = 24
+    RIG_TENSORS = 64
 };
 
 /* One backend, the tensors made on it for one case, and what the case kept. */
@@ -52,12 +52,17 @@ strait_tensor rig_tokens(struct rig *rig, int64_t rows, int64_t below, int seed)
 strait_tensor rig_ints(struct rig *rig, int64_t rows, const int32_t *values);
 strait_tensor rig_output(struct rig *rig, int64_t rows, int64_t cols); // full of NaN
 
+/* The same in bf16 on a rig opened for it. Elsewhere in f32, of values that bf16 has, so that both
+ * start from the same. */
+strait_tensor rig_half_input(struct rig *rig, int64_t rows, int64_t cols, int seed);
+strait_tensor rig_half_output(struct rig *rig, int64_t rows, int64_t cols);
+
 /* Cosines and sines of the angles of rotary positions, [seq_len x head_dim / 2]. */
 void rig_angles(struct rig *rig, strait_heads heads, strait_tensor *cos, strait_tensor *sin);
 
 void rig_read(struct rig *rig, strait_tensor t, float *out);
 void rig_write(struct rig *rig, strait_tensor t, const float *values);
-void rig_keep(struct rig *rig, strait_tensor t);
+void rig_keep(struct rig *rig, strait_tensor t); // bf16 as f32
 
 /* Runs the case everywhere; outputs may differ from the plain loops by `tolerance` of their own
  * size plus `tolerance` of the size of all outputs. */
@@ -67,6 +72,8 @@ void check_case(rig_case run, shape s, double tolerance);
 struct rig *reference_rig(void);
 
 int open_rigs(void **state); // group set-up and tear-down
+/* Beside the plain loops, only devices that compute in bf16, opened for it. */
+int open_half_rigs(void **state);
 int close_rigs(void **state);
 
 /* How a forward is differentiated: `forward` recomputes every output from the inputs. */

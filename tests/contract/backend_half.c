@@ -1,0 +1,143 @@
+/* The same kernels in bf16, where a device computes in it: near the plain loops on the same values,
+ * as near as bf16 is. */
+#include "rig.h"
+
+#define BF16_NEAR 8e-3 // half a unit in the last place is 2^-8 of a value, and there are two
+
+static const int64_t awkward_rows[] = {1, 3, 17, 129};
+static const int64_t awkward_cols[] = {1, 7, 64, 133};
+
+static void over_shapes(rig_case run, double tolerance) {
+    for (size_t r = 0; r < COUNT(awkward_rows); r++)
+        for (size_t c = 0; c < COUNT(awkward_cols); c++)
+            check_case(run, (shape){.rows = awkward_rows[r], .cols = awkward_cols[c]}, tolerance);
+    check_case(run, (shape){.rows = 3, .cols = 70001}, tolerance);
+}
+
+static void run_elementwise(struct rig *rig, shape s) {
+    const strait_tensor a = rig_half_input(rig, s.rows + 1, s.cols, 1);
+    const strait_tensor b = rig_half_input(rig, s.rows, s.cols, 2);
+    const strait_tensor y = rig_half_output(rig, s.rows, s.cols);
+    const strait_tensor off = strait_tensor_rows(a, 1, s.rows); // lies at any address
+    CHECK_OK(rig->k->fill(&rig->stream, y, 1.2599f));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->add(&rig->stream, y, strait_tensor_rows(a, 0, s.rows), b));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->axpy(&rig->stream, y, -0.37f, off));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->lerp(&rig->stream, y, b, 0.3f));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->cast(&rig->stream, y, off));
+    rig_keep(rig, y);
+}
+
+static void elementwise(void **state) {
+    (void)state;
+    over_shapes(run_elementwise, BF16_NEAR);
+}
+
+static void run_norms(struct rig *rig, shape s) {
+    const strait_tensor x = rig_half_input(rig, s.rows, s.cols, 4);
+    const strait_tensor y = rig_half_output(rig, s.rows, s.cols);
+    const strait_tensor total = rig_output(rig, 1, 1);
+    CHECK_OK(rig->k->sum_squares(&rig->stream, total, x));
+    CHECK_OK(rig->k->normalise(&rig->stream, y, x, total, 1e-3f));
+    rig_keep(rig, y);
+}
+
+static void run_squares(struct rig *rig, shape s) {
+    const strait_tensor x = rig_half_input(rig, s.rows, s.cols, 4);
+    const strait_tensor total = rig_output(rig, 1, 1);
+    CHECK_OK(rig->k->sum_squares(&rig->stream, total, x));
+    rig_keep(rig, total);
+}
+
+static void norms(void **state) {
+    (void)state;
+    over_shapes(run_norms, BF16_NEAR);
+    over_shapes(run_squares, 1e-6);
+}
+
+/* variant: bits 0 and 1 transpose, bit 2 scales and adds to y, bit 3 makes f32, bit 4 takes f32 */
+static void run_matmul(struct rig *rig, shape s) {
+    const int ta = s.variant & 1, tb = s.variant >> 1 & 1, adds = s.variant >> 2 & 1;
+    strait_tensor (*input)(struct rig *, int64_t, int64_t, int) = s.variant & 16 ? rig_input
+                                                                                 : rig_half_input;
+    const strait_tensor a = input(rig, ta ? s.inner : s.rows, ta ? s.rows : s.inner, 1);
+    const strait_tensor b = input(rig, tb ? s.cols : s.inner, tb ? s.inner : s.cols, 2);
+    const strait_tensor y = s.variant & 8 ? (adds ? rig_input(rig, s.rows, s.cols, 3)
+                                                  : rig_output(rig, s.rows, s.cols))
+                            : adds        ? rig_half_input(rig, s.rows, s.cols, 3)
+                                          : rig_half_output(rig, s.rows, s.cols);
+    const strait_matmul_how how = {.transpose_a = ta,
+                                   .transpose_b = tb,
+                                   .alpha = adds ? -0.7f : 1.0f,
+                                   .beta = adds ? 0.5f : 0.0f};
+    CHECK_OK(rig->k->matmul(&rig->stream, y, a, b, how));
+    rig_keep(rig, y);
+}
+
+static void matmul(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{1, 1, 1},     {3, 7, 5},    {17, 129, 1},   {129, 17, 133},
+                                       {133, 1, 17},  {64, 64, 64}, {8, 33, 257},   {300, 40, 9},
+                                       {40, 520, 33}, {5, 3, 1100}, {256, 264, 304}};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (int variant = 0; variant < 32; variant++)
+            check_case(run_matmul,
+                       (shape){.rows = sizes[i][0],
+                               .cols = sizes[i][1],
+                               .inner = sizes[i][2],
+                               .variant = variant},
+                       BF16_NEAR);
+}
+
+/* bf16 factors and an f32 sum: nothing is rounded but the sum. */
+static void products_are_summed_in_f32(void **state) {
+    (void)state;
+    for (int variant = 8; variant < 16; variant++)
+        check_case(run_matmul, (shape){.rows = 65, .cols = 40, .inner = 2100, .variant = variant},
+                   2e-5);
+}
+
+/* variant: 0 a second moment for each weight, 1 for each column, 2 for each row */
+static void run_copy(struct rig *rig, shape s) {
+    const strait_tensor weight = rig_input(rig, s.rows, s.cols, 1), absent = {0};
+    const strait_tensor m = rig_input(rig, s.rows, s.cols, 2);
+    const strait_tensor v = rig_output(rig, s.variant == 1 ? 1 : s.rows,
+                                       s.variant == 2 ? 1 : s.cols);
+    strait_tensor copy = rig_half_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->fill(&rig->stream, v, 0.5f));
+    const int copies = copy.dtype == STRAIT_BF16;
+    const strait_adamw_how how = {.rate = 0.1f,
+                                  .beta1 = 0.9f,
+                                  .beta2 = 0.95f,
+                                  .epsilon = 1e-8f,
+                                  .decay = 0.1f,
+                                  .step = 3,
+                                  .copy = copies ? copy : absent};
+    CHECK_OK(
+        rig->k->adamw(&rig->stream, weight, m, v, rig_input(rig, s.rows, s.cols, 3), absent, how));
+    if (!copies) CHECK_OK(rig->k->cast(&rig->stream, copy, weight));
+    rig_keep(rig, copy);
+}
+
+static void adamw_copies(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 3; variant++)
+        for (size_t r = 0; r < COUNT(awkward_rows); r++)
+            for (size_t c = 0; c < COUNT(awkward_cols); c++)
+                check_case(
+                    run_copy,
+                    (shape){.rows = awkward_rows[r], .cols = awkward_cols[c], .variant = variant},
+                    BF16_NEAR);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elementwise),  cmocka_unit_test(norms),
+        cmocka_unit_test(matmul),       cmocka_unit_test(products_are_summed_in_f32),
+        cmocka_unit_test(adamw_copies),
+    };
+    return cmocka_run_group_tests(tests, open_half_rigs, close_rigs);
+}
