@@ -56,14 +56,16 @@ static strait_err inspect_safetensors(const char *path) {
     return STRAIT_OK;
 }
 
-static void print_model(const strait_recipe *recipe) {
+static strait_err print_model(const strait_recipe *recipe) {
     static strait_description words; // large
+    int64_t parameters = 0;
+    STRAIT_TRY(strait_recipe_params(recipe, &parameters));
     strait_describe(recipe, &words);
     printf("  model");
     for (int i = 0; i < words.n; i++)
         printf(" %s=%s", words.pairs[i].key, words.pairs[i].value);
-    printf("\n  parameters %.3fM and those of the boundaries\n",
-           (double)strait_shape_params(&recipe->shape) / 1e6);
+    printf("\n  parameters %.3fM\n", (double)parameters / 1e6);
+    return STRAIT_OK;
 }
 
 static strait_err inspect_checkpoint(const char *path) {
@@ -74,8 +76,8 @@ static strait_err inspect_checkpoint(const char *path) {
            (long long)strait_checkpoint_step(checkpoint));
     const char *print = strait_checkpoint_tokenizer(checkpoint);
     printf("  tokenizer %s\n", print[0] != '\0' ? print : "unknown");
-    const strait_err err = strait_describe_read(checkpoint, &recipe);
-    if (err == STRAIT_OK) print_model(&recipe);
+    strait_err err = strait_describe_read(checkpoint, &recipe);
+    if (err == STRAIT_OK) err = print_model(&recipe);
     const char *name = NULL;
     const struct strait_safetensors *file;
     for (int i = 0; (file = strait_checkpoint_file(checkpoint, i, &name)) != NULL; i++) {

@@ -14,8 +14,8 @@
  * Types. Activations and their gradients (the stream, qkv, hidden, logits) are f32, or, on a
  * backend opened for it, bf16: in one call all of one type, with sums kept in f32 inside. Always
  * f32: gains, rstd, lse, cosines, losses, statistics, gradients of weights, all that an optimizer
- * touches, and the x of compression. matmul takes a and b of one type and makes either; cast and
- * embed turn any of the two into any. */
+ * touches, and the x of compression, but for resize_cols, silu and relu, which take either type.
+ * matmul takes a and b of one type and makes either; cast and embed turn any of the two into any. */
 #pragma once
 
 #include "base/error.h"

@@ -125,6 +125,17 @@ strait_err strait_codec_plan_bytes(const strait_codec_spec *spec, strait_half ha
     return STRAIT_OK;
 }
 
+strait_err strait_codec_plan_params(const strait_codec_spec *spec, strait_half half,
+                                    strait_param out[STRAIT_CODEC_PARAMS], int *n) {
+    struct strait_codec *c = NULL;
+    STRAIT_TRY(plan(spec, half, NULL, &c));
+    *n = c->n_params;
+    for (int i = 0; i < c->n_params; i++)
+        out[i] = c->params[i];
+    strait_codec_close(&c);
+    return STRAIT_OK;
+}
+
 static strait_err start(struct strait_codec *c) {
     struct strait_stream s;
     STRAIT_TRY(strait_slab_commit(&c->slab, c->backend));

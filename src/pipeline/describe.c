@@ -155,6 +155,7 @@ strait_err strait_describe_read(const struct strait_checkpoint *checkpoint, stra
     recipe.codec.vocab = recipe.shape.vocab;
     recipe.codec.n_boundaries = recipe.n_stages - 1;
     recipe.codec.n_slots = 1;
+    STRAIT_TRY(strait_recipe_fit(&recipe));
     *out = recipe;
     return STRAIT_OK;
 }

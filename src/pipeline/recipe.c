@@ -9,6 +9,7 @@ enum {
     /* Where the run file leaves the microbatch out: enough tokens for matrix products to run at
      * full speed, few enough for their activations to stay near the processor. */
     MICROBATCH_TOKENS = 2048,
+    ROWS_ENOUGH = 65536,      // for any codec, where rows do not matter
     MICROBATCHES_A_STAGE = 4, // so that filling and draining a pipeline is a small part of a step
     MICROBATCHES_MAX = 65535, // a frame has two bytes for their number
     DEVICE_MICROBATCH_TOKENS = 16384, // the same for a device with thousands of lanes
@@ -120,6 +121,23 @@ static strait_schedule_kind make_schedule(const strait_run *run) {
     return run->train.is_recomputed ? STRAIT_SCHEDULE_WINDOW : STRAIT_SCHEDULE_SPLIT;
 }
 
+static int has_codec(const strait_recipe *recipe, const char *name, const char *variant) {
+    return recipe->n_stages > 1 && strcmp(recipe->codec.name, name) == 0 &&
+           strcmp(recipe->codec.variant, variant) == 0;
+}
+
+strait_err strait_recipe_fit(strait_recipe *recipe) {
+    if (has_codec(recipe, "subspace", "code"))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "link.codec.variant \"code\" of subspace wants a model that keeps its "
+                           "stream in coordinates, and no model here does: \"factored\" computes "
+                           "the same and sends the same bytes");
+    const int keep = (int)recipe->codec.keep;
+    recipe->shape.subspace = has_codec(recipe, "subspace", "factored") ? keep : 0;
+    recipe->shape.bottleneck = has_codec(recipe, "resbm", "b") ? keep : 0;
+    return STRAIT_OK;
+}
+
 static strait_err make_codec(const strait_run *run, strait_recipe *recipe) {
     static const strait_codec_rounding roundings[] = {
         [STRAIT_RUN_ROUND_AUTO] = STRAIT_ROUND_AUTO,
@@ -155,15 +173,7 @@ static strait_err make_codec(const strait_run *run, strait_recipe *recipe) {
     (void)snprintf(codec.variant, sizeof codec.variant, "%s", run->link.codec.variant);
     if (recipe->n_stages > 1) STRAIT_TRY(strait_codec_check(&codec));
     recipe->codec = codec;
-    if (recipe->n_stages > 1 && (strait_codec_traits(&codec) & STRAIT_CODEC_CODE) != 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "link.codec.variant \"%s\" of %s wants a model that makes the code "
-                           "itself, and no model here does: choose another variant",
-                           codec.variant, codec.name);
-    if (recipe->n_stages > 1 && strcmp(codec.name, "subspace") == 0 &&
-        strcmp(codec.variant, "factored") == 0)
-        recipe->shape.subspace = (int)codec.keep;
-    return STRAIT_OK;
+    return strait_recipe_fit(recipe);
 }
 
 static strait_emulate_spec make_emulate(const strait_run *run) {
@@ -234,6 +244,46 @@ strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recip
     recipe.n_microbatches = recipe.sequences / recipe.microbatch;
     STRAIT_TRY(make_pipeline(run, &recipe));
     *out = recipe;
+    return STRAIT_OK;
+}
+
+static int64_t count(const strait_param *params, int n) {
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += params[i].value.rows * params[i].value.cols;
+    return sum;
+}
+
+strait_err strait_recipe_codec_params(const strait_recipe *recipe, int stage, strait_half half,
+                                      strait_param out[STRAIT_CODEC_PARAMS], int *n) {
+    const int boundary = half == STRAIT_HEAD ? stage : stage - 1;
+    *n = 0;
+    if (boundary < 0 || boundary >= recipe->n_stages - 1) return STRAIT_OK;
+    strait_codec_spec spec = strait_recipe_codec(recipe, boundary, 1);
+    if (spec.rows == 0) spec.rows = ROWS_ENOUGH; // of a model that is only looked at
+    return strait_codec_plan_params(&spec, half, out, n);
+}
+
+static strait_err count_stage(const strait_recipe *recipe, int stage, int64_t *sum) {
+    struct strait_weights weights = {0};
+    const strait_err err = strait_weights_plan(&recipe->shape, recipe->parts[stage], 0, &weights);
+    if (err == STRAIT_OK) *sum += count(weights.params, weights.n_params);
+    strait_weights_fini(&weights);
+    return err;
+}
+
+strait_err strait_recipe_params(const strait_recipe *recipe, int64_t *out) {
+    int64_t sum = 0;
+    for (int stage = 0; stage < recipe->n_stages; stage++) {
+        STRAIT_TRY(count_stage(recipe, stage, &sum));
+        for (int half = 0; half < 2; half++) {
+            strait_param params[STRAIT_CODEC_PARAMS];
+            int n = 0;
+            STRAIT_TRY(strait_recipe_codec_params(recipe, stage, (strait_half)half, params, &n));
+            sum += count(params, n);
+        }
+    }
+    *out = sum;
     return STRAIT_OK;
 }
 

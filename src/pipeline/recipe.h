@@ -32,6 +32,17 @@ typedef struct strait_recipe {
  * together. */
 strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recipe *out);
 
+/* Makes the shape fit the codec: writers in coordinates, narrow ends. Done by make. STRAIT_ECONFIG
+ * for a codec that no model here can serve. */
+strait_err strait_recipe_fit(strait_recipe *recipe);
+
+/* How many numbers are trained, those of the codecs included. */
+strait_err strait_recipe_params(const strait_recipe *recipe, int64_t *out);
+
+/* The parameters of a codec half on a stage, without memory; none where there is no boundary. */
+strait_err strait_recipe_codec_params(const strait_recipe *recipe, int stage, strait_half half,
+                                      strait_param out[STRAIT_CODEC_PARAMS], int *n);
+
 strait_backend_spec strait_recipe_backend(const strait_run *run);
 
 /* A stage with room for n_slots microbatches in flight. */

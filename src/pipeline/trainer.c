@@ -61,10 +61,12 @@ static strait_err plan_memory(const strait_recipe *recipe, const int *windows,
 static strait_err describe(const strait_run *run, const strait_recipe *recipe, const int *windows,
                            const struct strait_feed *feed, strait_trainer_facts *out) {
     strait_worker_memory memory;
+    int64_t parameters = 0;
     STRAIT_TRY(plan_memory(recipe, windows, &memory));
+    STRAIT_TRY(strait_recipe_params(recipe, &parameters));
     memory.data += shard_bytes(run, feed);
     *out = (strait_trainer_facts){
-        .parameters = strait_shape_params(&recipe->shape),
+        .parameters = parameters,
         .vocab = recipe->shape.vocab,
         .train_tokens = strait_feed_train_tokens(feed),
         .microbatch = recipe->microbatch,

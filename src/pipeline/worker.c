@@ -8,12 +8,28 @@ enum {
     TRACE_SPANS = 1 << 16 // of the newest moves
 };
 
-static strait_err plan_optimizer(const strait_recipe *recipe, const strait_stage_spec *spec,
-                                 size_t *out) {
-    struct strait_weights weights = {0};
-    strait_err err = strait_weights_plan(&spec->shape, spec->part, 1, &weights);
+/* Parameters of the optimizer as list_params will list them, without memory. */
+static strait_err plan_list(const strait_recipe *recipe, int stage,
+                            const struct strait_weights *weights, size_t *out) {
+    strait_param *params = NULL;
+    int n = 0;
+    int n_head = 0;
+    STRAIT_TRY(strait_alloc((size_t)weights->n_params + (size_t)2 * STRAIT_CODEC_PARAMS,
+                            sizeof *params, "parameter list", (void **)&params));
+    strait_err err = strait_recipe_codec_params(recipe, stage, STRAIT_TAIL, params, &n);
+    for (int i = 0; i < weights->n_params; i++)
+        params[n++] = weights->params[i];
     if (err == STRAIT_OK)
-        err = strait_optimizer_plan(&recipe->optim, weights.params, weights.n_params, out);
+        err = strait_recipe_codec_params(recipe, stage, STRAIT_HEAD, params + n, &n_head);
+    if (err == STRAIT_OK) err = strait_optimizer_plan(&recipe->optim, params, n + n_head, out);
+    strait_alloc_free(params);
+    return err;
+}
+
+static strait_err plan_optimizer(const strait_recipe *recipe, int stage, size_t *out) {
+    struct strait_weights weights = {0};
+    strait_err err = strait_weights_plan(&recipe->shape, recipe->parts[stage], 1, &weights);
+    if (err == STRAIT_OK) err = plan_list(recipe, stage, &weights, out);
     strait_weights_fini(&weights);
     return err;
 }
@@ -41,7 +57,7 @@ strait_err strait_worker_plan(const strait_recipe *recipe, int stage, int n_slot
                                    .activations = model.activations,
                                    .data = strait_feed_bytes(recipe, n_slots)};
     STRAIT_TRY(plan_codecs(recipe, stage, n_slots, &memory.activations));
-    STRAIT_TRY(plan_optimizer(recipe, &spec, &memory.optimizer));
+    STRAIT_TRY(plan_optimizer(recipe, stage, &memory.optimizer));
     *out = memory;
     return STRAIT_OK;
 }

@@ -41,6 +41,11 @@ check subspace-factored --set link.codec.name=subspace --set link.codec.keep=8 \
 check subspace-factored-turns --set link.codec.name=subspace --set link.codec.keep=8 \
     --set link.codec.variant=factored --set link.codec.grassmann_every=2
 check resbm --set link.codec.name=resbm --set link.codec.keep=8
+b="--set link.codec.name=resbm --set link.codec.variant=b --set link.codec.keep=8"
+check resbm-b $b
+check resbm-b-bits $b --set link.codec.bits=4 --set stages.count=4
+check resbm-b-muon $b --set train.optimizer=muon --set stages.schedule=fill-drain
+check resbm-b-recomputed $b --set train.recompute=true --set model.family=yardstick
 check strait --set link.codec.name=strait --set link.codec.keep=8 --set link.codec.bits=4
 check strait-free --set link.codec.name=strait --set link.codec.keep=8 --set link.codec.variant=free
 check strait-muon --set link.codec.name=strait --set link.codec.keep=8 --set train.optimizer=muon

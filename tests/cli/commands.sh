@@ -120,9 +120,10 @@ runs generate cut --prompt 'the sea' --tokens 40 --seed 7
 
 # Codecs that are part of the model are part of what is scored and of what speaks: the last
 # validation of the run, over again.
-for codec in strait subspace; do
-    runs train run.yaml --out "$codec" --set stages.count=2 --set link.codec.name=$codec \
-        --set link.codec.variant= --set link.codec.keep=8 --set data.valid_tokens=0
+for codec in strait/ subspace/ resbm/a resbm/b; do
+    name=${codec%/*} variant=${codec#*/} codec=$name$variant
+    runs train run.yaml --out "$codec" --set stages.count=2 --set link.codec.name=$name \
+        --set link.codec.variant=$variant --set link.codec.keep=8 --set data.valid_tokens=0
     wanted=$(jq -s 'map(select(.valid_loss)) | last | .valid_loss' "$codec/metrics.jsonl")
     runs eval "$codec" --data train.bin --json
     jq -e --argjson wanted "$wanted" '(.loss - $wanted) | fabs < 0.002' "$OUT" >/dev/null ||

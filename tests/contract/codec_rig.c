@@ -29,6 +29,7 @@ const codec_case codec_cases[] = {
     {"resbm", {.name = "resbm"}, 0},
     {"resbm 4 back 8", {.name = "resbm", .bits = 4, .grad_bits = 8}, 0},
     {"resbm b", {.name = "resbm", .variant = "b", .bits = 32}, 0},
+    {"resbm b 4 back 8", {.name = "resbm", .variant = "b", .bits = 4, .grad_bits = 8}, 0},
     {"strait exact", {.name = "strait", .bits = 32}, 0},
     {"strait exact deferred", {.name = "strait", .bits = 32, .can_defer = 1}, 0},
     {"strait free", {.name = "strait", .variant = "free", .bits = 32}, 0},

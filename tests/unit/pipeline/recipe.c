@@ -107,6 +107,60 @@ static void codecs_differ_in_place_and_slots_only(void **state) {
     assert_memory_equal(&first, &last, sizeof first);
 }
 
+/* The same model in `n_stages`, over a codec. */
+static strait_err make_with(const char *codec, int n_stages) {
+    char text[400];
+    const int n = snprintf(
+        text, sizeof text,
+        "model: {width: 32, layers: 8, heads: 2, ffn: 48, context: 16, vocab: 64}\n"
+        "train: {batch_tokens: 512}\nstages: {count: %d}\nlink: {codec: {%s}}\n",
+        n_stages, codec);
+    CHECK_OK(strait_run_parse("r.yaml", text, (size_t)n, NULL, 0, &run));
+    return strait_recipe_make(&run, 100, &recipe);
+}
+
+static void shapes_fit_their_codecs(void **state) {
+    (void)state;
+    CHECK_OK(make_with("name: resbm, keep: 4", 4));
+    assert_int_equal(recipe.shape.bottleneck, 0);
+    CHECK_OK(make_with("name: resbm, variant: b, keep: 4", 4));
+    assert_int_equal(recipe.shape.bottleneck, 4);
+    assert_int_equal(recipe.shape.subspace, 0);
+    CHECK_OK(make_with("name: resbm, variant: b, keep: 4", 1));
+    assert_int_equal(recipe.shape.bottleneck, 0); // one stage has no cut
+    CHECK_OK(make_with("name: subspace, variant: factored, keep: 4", 2));
+    assert_int_equal(recipe.shape.subspace, 4);
+    CHECK_FAILS(make_with("name: subspace, variant: code", 2), STRAIT_ECONFIG,
+                "\"factored\" computes the same");
+}
+
+/* AdamW has two moments for each number that is trained, wherever it lives. */
+static void parameters_and_moments_are_counted(void **state) {
+    (void)state;
+    static const struct {
+        const char *codec;
+        int64_t more; // a cut
+    } cases[] = {{"name: none", 0},
+                 {"name: resbm, variant: a, keep: 4", 2 * (256 * 32 + 4 * 256)},
+                 {"name: resbm, variant: b, keep: 4", 2 * 32 * 4},
+                 {"name: strait, keep: 4, hidden: 16, anchors: 8",
+                  2 * 4 * 32 + 16 * 4 + 32 * 16 + 64 * 8 + 32 * 8}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t n = 0;
+        size_t moments = 0;
+        CHECK_OK(make_with(cases[i].codec, 4));
+        CHECK_OK(strait_recipe_params(&recipe, &n));
+        assert_int_equal(n, strait_shape_params(&recipe.shape) + 3 * cases[i].more);
+        for (int stage = 0; stage < 4; stage++) {
+            strait_worker_memory memory;
+            CHECK_OK(strait_worker_plan(&recipe, stage, 2, &memory));
+            moments += memory.optimizer;
+        }
+        CHECK_NEAR((double)moments, 8.0 * (double)n, 0.05 * 8.0 * (double)n);
+        assert_true(moments >= 8 * (size_t)n);
+    }
+}
+
 /* Stages that take a millisecond each way. */
 static void equal_times(strait_worker_times times[8]) {
     for (int i = 0; i < 8; i++)
@@ -182,6 +236,8 @@ int main(void) {
         cmocka_unit_test(schedules_have_their_kinds),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(codecs_differ_in_place_and_slots_only),
+        cmocka_unit_test(shapes_fit_their_codecs),
+        cmocka_unit_test(parameters_and_moments_are_counted),
         cmocka_unit_test(far_stages_ask_for_more_in_flight),
         cmocka_unit_test(what_limits_a_step_is_named),
         cmocka_unit_test(meter_counts_beside_the_links),
