@@ -48,9 +48,10 @@ static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tens
 }
 
 static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
-    assert(y.rows == x.rows && x.dtype == STRAIT_F32);
+    assert(y.rows == x.rows && x.dtype == y.dtype);
     void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols};
-    return strait_cuda_launch(s, "resize_cols", strait_cuda_over_rows(y.rows, y.cols, 1), args);
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "resize_cols"),
+                              strait_cuda_over_rows(y.rows, y.cols, 1), args);
 }
 
 /* One round of q = q R^-1; `room` holds the products of n_parts parts, the factor, its inverse. */

@@ -225,10 +225,21 @@ extern "C" __global__ void __launch_bounds__(256)
         y[first + i] = v[i] * norm;
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    resize_cols(float *y, const float *x, int64_t rows, int64_t to_cols, int64_t from_cols) {
+template <typename T>
+__device__ __forceinline__ void resize(T *y, const T *x, int64_t rows, int64_t to_cols,
+                                       int64_t from_cols) {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t row = blockIdx.y; row < rows; row += gridDim.y)
         for (int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; c < to_cols; c += step)
-            y[row * to_cols + c] = c < from_cols ? x[row * from_cols + c] : 0.0f;
+            y[row * to_cols + c] = c < from_cols ? x[row * from_cols + c] : T{0};
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    resize_cols_f32(float *y, const float *x, int64_t rows, int64_t to_cols, int64_t from_cols) {
+    resize(y, x, rows, to_cols, from_cols);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    resize_cols_bf16(bf16 *y, const bf16 *x, int64_t rows, int64_t to_cols, int64_t from_cols) {
+    resize(y, x, rows, to_cols, from_cols);
 }

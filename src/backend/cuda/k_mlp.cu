@@ -80,27 +80,26 @@ __device__ __forceinline__ void relu_back(T *d_x, const T *d_y, const T *x, int6
     put<T, W>(d_x + at, d);
 }
 
-template <int W> __device__ __forceinline__ void silu(float *y, const float *x, int64_t at) {
+template <typename T, int W> __device__ __forceinline__ void silu(T *y, const T *x, int64_t at) {
     float v[W];
-    take<float, W>(v, x + at);
+    take<T, W>(v, x + at);
 #pragma unroll
     for (int i = 0; i < W; i++)
         v[i] *= sigmoid(v[i]);
-    put<float, W>(y + at, v);
+    put<T, W>(y + at, v);
 }
 
-template <int W>
-__device__ __forceinline__ void silu_back(float *d_x, const float *d_y, const float *x,
-                                          int64_t at) {
+template <typename T, int W>
+__device__ __forceinline__ void silu_back(T *d_x, const T *d_y, const T *x, int64_t at) {
     float v[W], d[W];
-    take<float, W>(v, x + at);
-    take<float, W>(d, d_y + at);
+    take<T, W>(v, x + at);
+    take<T, W>(d, d_y + at);
 #pragma unroll
     for (int i = 0; i < W; i++) {
         const float open = sigmoid(v[i]);
         d[i] *= open * (1.0f + v[i] * (1.0f - open));
     }
-    put<float, W>(d_x + at, d);
+    put<T, W>(d_x + at, d);
 }
 
 /* CALL sees W, row and c; it is made wide where every row of what is given lies at 16 bytes. */
@@ -142,17 +141,16 @@ __device__ __forceinline__ void silu_back(float *d_x, const float *d_y, const fl
         relu_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {    \
         OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                           \
                   (relu_back<T, W>(d_x, d_y, x, row * cols + c)));                            \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256)                                         \
+        silu_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                         \
+        OVER_ROWS(T, rows, cols, at16(y, x), (silu<T, W>(y, x, row * cols + c)));             \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256)                                         \
+        silu_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {    \
+        OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                           \
+                  (silu_back<T, W>(d_x, d_y, x, row * cols + c)));                            \
     }
 
 MLPS(float, f32)
 MLPS(bf16, bf16)
-
-extern "C" __global__ void __launch_bounds__(256)
-    silu_f32(float *y, const float *x, int64_t rows, int64_t cols) {
-    OVER_ROWS(float, rows, cols, at16(y, x), (silu<W>(y, x, row * cols + c)));
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    silu_back_f32(float *d_x, const float *d_y, const float *x, int64_t rows, int64_t cols) {
-    OVER_ROWS(float, rows, cols, at16(d_x, d_y, x), (silu_back<W>(d_x, d_y, x, row * cols + c)));
-}

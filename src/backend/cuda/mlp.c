@@ -59,14 +59,12 @@ static strait_err relu_back(struct strait_stream *s, strait_tensor d_x, strait_t
 }
 
 static strait_err silu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
-    assert(x.dtype == STRAIT_F32);
-    return each(s, "silu_f32", y, x);
+    return each(s, STRAIT_CUDA_OF(x.dtype, "silu"), y, x);
 }
 
 static strait_err silu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                             strait_tensor x) {
-    assert(x.dtype == STRAIT_F32);
-    return each_back(s, "silu_back_f32", d_x, d_y, x);
+    return each_back(s, STRAIT_CUDA_OF(x.dtype, "silu_back"), d_x, d_y, x);
 }
 
 void strait_cuda_mlp(struct strait_kernels *k) {
