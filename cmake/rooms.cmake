@@ -31,6 +31,9 @@ function(strait_package target name)
     endif()
     pkg_check_modules(${package} REQUIRED ${package})
     target_include_directories(${target} SYSTEM PUBLIC ${${package}_STATIC_INCLUDE_DIRS})
+    if(name STREQUAL libcurl) # opened when a run asks for it: its own libraries are too many
+        return()
+    endif()
     foreach(library ${${package}_STATIC_LIBRARIES})
         if(NOT library MATCHES "^(pthread|dl|rt|m)$")
             find_library(STRAIT_ARCHIVE_${library} lib${library}.a
