@@ -1,13 +1,16 @@
 #include "base/alloc.h"
 #include "swarm/record_ops.h"
 
+#include <inttypes.h>
 #include <string.h>
 
-extern const struct strait_record_ops strait_record_memory, strait_record_journal;
+extern const struct strait_record_ops strait_record_memory, strait_record_journal,
+    strait_record_etcd;
 
 static const struct strait_record_ops *const stores[] = {
     &strait_record_memory,
     &strait_record_journal,
+    &strait_record_etcd,
 };
 enum {
     N_STORES = sizeof stores / sizeof *stores,
@@ -166,6 +169,16 @@ strait_err strait_record_fail_deposed(const struct strait_record *record) {
                        "run '%s': '%s' is not its coordinator any more; another has taken over or "
                        "the lease of %d ms ran out",
                        record->config.run, record->config.owner, record->config.ttl_ms);
+}
+
+strait_err strait_record_fail_expected(const strait_record_change *c, uint64_t found) {
+    if (c->expected == STRAIT_RECORD_ABSENT)
+        return STRAIT_FAIL(STRAIT_EAGAIN, "fact '%s' is there already, in version %" PRIu64, c->key,
+                           found);
+    return STRAIT_FAIL(STRAIT_EAGAIN,
+                       "fact '%s' is in version %" PRIu64 ", expected %" PRIu64
+                       "; read it again and decide anew",
+                       c->key, found, c->expected);
 }
 
 static strait_err fail_without_term(const struct strait_record *record) {

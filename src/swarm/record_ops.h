@@ -34,5 +34,6 @@ struct strait_record {
     void *state;                 // ops->state_size bytes, zeroed before init
 };
 
-/* For stores whose facts live in this process. */
+/* The words of two errors that all stores have. `found` is 0 for a fact that is not there. */
 strait_err strait_record_fail_deposed(const struct strait_record *record);
+strait_err strait_record_fail_expected(const strait_record_change *c, uint64_t found);

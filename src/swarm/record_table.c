@@ -1,8 +1,8 @@
 #include "swarm/record_table.h"
 
 #include "base/alloc.h"
+#include "swarm/record_ops.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 enum {
@@ -43,16 +43,6 @@ static size_t weight(const strait_record_fact *fact) {
     return strlen(fact->key) + fact->bytes;
 }
 
-static strait_err fail_expected(const strait_record_change *c, uint64_t found) {
-    if (c->expected == STRAIT_RECORD_ABSENT)
-        return STRAIT_FAIL(STRAIT_EAGAIN, "fact '%s' is there already, in version %" PRIu64, c->key,
-                           found);
-    return STRAIT_FAIL(STRAIT_EAGAIN,
-                       "fact '%s' is in version %" PRIu64 ", expected %" PRIu64
-                       "; read it again and decide anew",
-                       c->key, found, c->expected);
-}
-
 strait_err strait_record_table_check(const struct strait_record_table *table,
                                      const strait_record_change *changes, int n_changes) {
     size_t n_rows = table->n_rows, n_bytes = table->n_bytes;
@@ -62,7 +52,8 @@ strait_err strait_record_table_check(const struct strait_record_table *table,
         const int is_there = is_at(table, at, c->key);
         const uint64_t found = is_there ? table->rows[at]->fact.version : 0;
         const uint64_t expected = c->expected == STRAIT_RECORD_ABSENT ? 0 : c->expected;
-        if (c->expected != STRAIT_RECORD_ANY && found != expected) return fail_expected(c, found);
+        if (c->expected != STRAIT_RECORD_ANY && found != expected)
+            return strait_record_fail_expected(c, found);
         n_rows += c->data != NULL && !is_there;
         if (c->data != NULL) n_bytes += strlen(c->key) + c->bytes;
     }
