@@ -3,27 +3,47 @@
 
 #include "backend/cuda/cuda.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 enum {
     PLAIN_THREADS = STRAIT_ATTENTION_PLAIN_TILE * STRAIT_ATTENTION_PLAIN_TILE,
-    TILED_THREADS = 128,
-    TILED_MET = 64, // rows that a block of the tiled kernels meets at a time, in two stages
+    MET_ROWS = 64, // that a block of the fast kernels meets at a time, in two stages
     DELTA_HEADS = PLAIN_THREADS / 32
 };
 
-/* One pass of the tiled kernels: a block owns `own_rows` rows of `n_own` tensors. */
-typedef struct tiled_pass {
+/* From the slowest, which takes every shape, to the fastest. */
+typedef enum attention_kind {
+    KIND_PLAIN, // any device, type and head
+    KIND_TILED, // bf16 heads of 64 and 128, sm_80
+    KIND_GROUP  // the same, sm_90 alone
+} attention_kind;
+
+static const char *const kind_names[] = {"plain", "tiled", "group"};
+
+/* One pass of the fast kernels: a block owns `own_rows` rows of `n_own` tensors. */
+typedef struct fast_pass {
     const char *kernel;
     int own_rows, n_own;
-    int n_columns; // of floats, a stage
-} tiled_pass;
+    unsigned threads;
+    int stage_bytes; // beyond the two tiles of a stage
+} fast_pass;
 
-/* Heads of 64, of 128. */
-static const tiled_pass forward_tiled[2] = {{"attention_tiled_64", 128, 1, 0},
-                                            {"attention_tiled_128", 128, 1, 0}};
-static const tiled_pass query_back_tiled[2] = {{"attention_tiled_query_back_64", 128, 2, 0},
-                                               {"attention_tiled_query_back_128", 64, 2, 0}};
-static const tiled_pass key_back_tiled[2] = {{"attention_tiled_key_back_64", 128, 2, 2},
-                                             {"attention_tiled_key_back_128", 64, 2, 2}};
+/* Of KIND_TILED and KIND_GROUP, heads of 64 and of 128. */
+typedef fast_pass fast_passes[2][2];
+
+static const fast_passes forward_fast = {
+    {{"attention_tiled_64", 128, 1, 128, 0}, {"attention_tiled_128", 128, 1, 128, 0}},
+    {{"attention_group_64", 128, 1, 256, 0}, {"attention_group_128", 128, 1, 256, 0}}};
+static const fast_passes query_back_fast = {{{"attention_tiled_query_back_64", 128, 2, 128, 0},
+                                             {"attention_tiled_query_back_128", 64, 2, 128, 0}},
+                                            {{"attention_group_query_back_64", 128, 2, 256, 0},
+                                             {"attention_group_query_back_128", 128, 2, 256, 0}}};
+static const fast_passes key_back_fast = {
+    {{"attention_tiled_key_back_64", 128, 2, 128, STRAIT_ATTENTION_COLUMNS},
+     {"attention_tiled_key_back_128", 64, 2, 128, STRAIT_ATTENTION_COLUMNS}},
+    {{"attention_group_key_back_64", 128, 2, 256, STRAIT_ATTENTION_COLUMNS},
+     {"attention_group_key_back_128", 128, 2, 256, STRAIT_ATTENTION_COLUMNS}}};
 
 static strait_err refuse_wide(strait_heads heads) {
     if (heads.head_dim <= STRAIT_ATTENTION_HEAD_MAX) return STRAIT_OK;
@@ -47,14 +67,37 @@ static struct strait_attention_args args_of(strait_tensor y, strait_tensor lse, 
                                           .scale = heads.scale};
 }
 
-/* The tiled kernels copy 16 bytes at a time and take the largest score for the largest scaled
- * one. */
-static int is_tiled(const struct strait_stream *s, const struct strait_attention_args *a,
-                    strait_dtype dtype) {
+/* The fast kernels copy 16 bytes at a time and take the largest score for the largest scaled one.
+ */
+static attention_kind fastest(const struct strait_stream *s, const struct strait_attention_args *a,
+                              strait_dtype dtype) {
     const uintptr_t addresses = (uintptr_t)a->qkv | (uintptr_t)a->y | (uintptr_t)a->d_y |
                                 (uintptr_t)a->d_qkv;
-    return dtype == STRAIT_BF16 && (a->head_dim == 64 || a->head_dim == 128) && a->scale > 0 &&
-           addresses % 16 == 0 && strait_cuda_capability(s) >= 80;
+    const int capability = strait_cuda_capability(s);
+    if (dtype != STRAIT_BF16 || (a->head_dim != 64 && a->head_dim != 128) || !(a->scale > 0) ||
+        addresses % 16 != 0 || capability < 80)
+        return KIND_PLAIN;
+    return capability == 90 ? KIND_GROUP : KIND_TILED;
+}
+
+/* STRAIT_ATTENTION names the fastest kind that may be used, so that tests can ask for each. */
+static strait_err choose(const struct strait_stream *s, const struct strait_attention_args *a,
+                         strait_dtype dtype, attention_kind *out) {
+    const char *name = getenv("STRAIT_ATTENTION"); // NOLINT(concurrency-mt-unsafe) never changed
+    const int n_kinds = (int)(sizeof kind_names / sizeof kind_names[0]);
+    int limit = n_kinds - 1;
+    if (name != NULL && *name != '\0') {
+        for (limit = n_kinds - 1; limit >= 0 && strcmp(name, kind_names[limit]) != 0;)
+            limit--;
+        if (limit < 0)
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "STRAIT_ATTENTION is \"%s\": expected plain, tiled or group, or "
+                               "nothing for the fastest",
+                               name);
+    }
+    const attention_kind best = fastest(s, a, dtype);
+    *out = (int)best < limit ? best : (attention_kind)limit;
+    return STRAIT_OK;
 }
 
 /* A block for each tile of rows of each of n_heads heads of each sequence. */
@@ -63,14 +106,14 @@ static strait_cuda_grid grid_of(const struct strait_attention_args *a, int n_hea
                               .y = strait_cuda_pieces(a->seq_len, tile)};
 }
 
-static strait_err launch_tiled(struct strait_stream *s, const tiled_pass pass[2],
-                               struct strait_attention_args *a, int n_heads) {
-    const tiled_pass p = pass[a->head_dim == 128];
+static strait_err launch_fast(struct strait_stream *s, const fast_passes passes,
+                              attention_kind kind, struct strait_attention_args *a, int n_heads) {
+    const fast_pass p = passes[kind - KIND_TILED][a->head_dim == 128];
     const int row_bytes = 2 * a->head_dim;
     strait_cuda_grid grid = grid_of(a, n_heads, p.own_rows);
-    grid.threads = TILED_THREADS;
+    grid.threads = p.threads;
     grid.shared = (unsigned)(p.n_own * p.own_rows * row_bytes +
-                             2 * TILED_MET * (2 * row_bytes + p.n_columns * (int)sizeof(float)));
+                             2 * (2 * MET_ROWS * row_bytes + p.stage_bytes));
     return strait_cuda_launch(s, p.kernel, grid, (void *[]){a});
 }
 
@@ -85,7 +128,9 @@ static strait_err attention(struct strait_stream *s, strait_tensor y, strait_ten
                             strait_tensor qkv, strait_heads heads) {
     STRAIT_TRY(refuse_wide(heads));
     struct strait_attention_args a = args_of(y, lse, qkv, heads);
-    if (is_tiled(s, &a, qkv.dtype)) return launch_tiled(s, forward_tiled, &a, a.n_query);
+    attention_kind kind;
+    STRAIT_TRY(choose(s, &a, qkv.dtype, &kind));
+    if (kind != KIND_PLAIN) return launch_fast(s, forward_fast, kind, &a, a.n_query);
     return launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain"), &a, a.n_query);
 }
 
@@ -111,10 +156,12 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
     struct strait_attention_args a = args_of(y, lse, qkv, heads);
     a.d_y = d_y.data;
     a.d_qkv = d_qkv.data;
+    attention_kind kind;
+    STRAIT_TRY(choose(s, &a, qkv.dtype, &kind));
     STRAIT_TRY(launch_delta(s, &a, qkv.dtype));
-    if (is_tiled(s, &a, qkv.dtype)) {
-        STRAIT_TRY(launch_tiled(s, key_back_tiled, &a, a.n_key));
-        return launch_tiled(s, query_back_tiled, &a, a.n_query);
+    if (kind != KIND_PLAIN) {
+        STRAIT_TRY(launch_fast(s, key_back_fast, kind, &a, a.n_key));
+        return launch_fast(s, query_back_fast, kind, &a, a.n_query);
     }
     STRAIT_TRY(launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain_key_back"), &a, a.n_key));
     return launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain_query_back"), &a, a.n_query);

@@ -34,29 +34,46 @@ __device__ __forceinline__ void differentiate(float &score, float &d_share, floa
     d_share = score * (d_share - delta);
 }
 
-/* The queries that a block of keys meets: tile by tile for each head of its group. */
-template <int P, int BLOCK = THREADS> struct met_queries {
+/* The queries that a block of keys meets: tile by tile for each head of its group. A stage is a
+ * tile of queries, one of d_y, and lse and delta. */
+template <int P> struct met_queries {
     uint32_t stages;
     int first_tile; // rows before it see none of the keys
     int n_tiles;    // a head
 
-    static constexpr uint32_t TILE = tile_bytes<P>(MET), STAGE = 2 * TILE + 2 * MET * 4;
+    static constexpr uint32_t TILE = tile_bytes<P>(MET);
+    static constexpr uint32_t STAGE = 2 * TILE + STRAIT_ATTENTION_COLUMNS;
 
+    __device__ __forceinline__ void init(uint32_t at, int first_key, int seq_len) {
+        stages = at;
+        first_tile = first_key / MET;
+        n_tiles = (seq_len + MET - 1) / MET - first_tile;
+    }
     __device__ __forceinline__ int first_query(int i) const {
         return (first_tile + i % n_tiles) * MET;
     }
     __device__ __forceinline__ uint32_t stage(int i) const {
         return stages + (uint32_t)(i & 1) * STAGE;
     }
-    __device__ __forceinline__ void fetch(const struct strait_attention_args &a,
-                                          const struct place &p, int first_head, int i) const {
-        const int first = first_query(i), in_group = i / n_tiles, n_valid = a.seq_len - first;
-        const uint32_t to = stage(i);
-        fetch_rows<P, MET, BLOCK>(to, p.q + first * p.pitch + in_group * P, p.pitch, n_valid);
-        fetch_rows<P, MET, BLOCK>(to + TILE, p.d_y + first * p.y_pitch + in_group * P, p.y_pitch,
-                                  n_valid);
-        const int64_t at = (p.first_row + first) * a.n_query + first_head + in_group;
-        fetch_column<MET>(to + 2 * TILE, a.lse + at, a.n_query, n_valid);
-        fetch_column<MET>(to + 2 * TILE + MET * 4, a.delta + at, a.n_query, n_valid);
+    /* Starts to fetch lse and delta of the i-th tile. */
+    __device__ __forceinline__ void fetch_columns(const struct strait_attention_args &a,
+                                                  const struct place &p, int head, int i) const {
+        const int first = first_query(i), n_valid = a.seq_len - first;
+        const int64_t at = (p.first_row + first) * a.n_query + head;
+        fetch_column<MET>(stage(i) + 2 * TILE, a.lse + at, a.n_query, n_valid);
+        fetch_column<MET>(stage(i) + 2 * TILE + MET * 4, a.delta + at, a.n_query, n_valid);
     }
 };
+
+/* Writes the gradient of one key and its value, unless the row lies past the end. */
+template <int P>
+__device__ __forceinline__ void write_keys(const struct strait_attention_args &a,
+                                           const struct place &p, int key_head, int row,
+                                           const float d_k[P / 8][4], const float d_v[P / 8][4],
+                                           int half) {
+    if (row >= a.seq_len) return;
+    uint16_t *to = (uint16_t *)a.d_qkv + (p.first_row + row) * p.pitch +
+                   (int64_t)(a.n_query + key_head) * P;
+    write_row<P>(to, d_k, half, a.scale);
+    write_row<P>(to + (int64_t)a.n_key * P, d_v, half, 1);
+}

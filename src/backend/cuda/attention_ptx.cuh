@@ -7,7 +7,7 @@
 
 /* Where the dynamic shared memory of the block begins. */
 __device__ __forceinline__ uint32_t shared_base() {
-    extern __shared__ __align__(256) unsigned char attention_shared[];
+    extern __shared__ __align__(1024) unsigned char attention_shared[];
     return (uint32_t)__cvta_generic_to_shared(attention_shared);
 }
 

@@ -90,6 +90,18 @@ __device__ __forceinline__ void query_back(const struct strait_attention_args &a
         }
 }
 
+/* Starts to fetch the i-th tile of queries, its d_y, lse and delta. */
+template <int P>
+__device__ __forceinline__ void fetch_queries(const struct strait_attention_args &a,
+                                              const struct place &p, const met_queries<P> &met,
+                                              int first_head, int i) {
+    const int first = met.first_query(i), in_group = i / met.n_tiles, n_valid = a.seq_len - first;
+    const uint32_t to = met.stage(i);
+    fetch_rows<P, MET>(to, p.q + first * p.pitch + in_group * P, p.pitch, n_valid);
+    fetch_rows<P, MET>(to + met.TILE, p.d_y + first * p.y_pitch + in_group * P, p.y_pitch, n_valid);
+    met.fetch_columns(a, p, first_head + in_group, i);
+}
+
 /* Blocks: x = key head + n_key * sequence, y = tile of keys, those that most queries see first.
  * Rows of the products are keys, columns queries. Queries past the end are zeros, and so is what
  * they add. */
@@ -105,14 +117,12 @@ __device__ __forceinline__ void key_back(const struct strait_attention_args &a) 
     const int row = first_key + warp_row + lane_of() / 4;
     const uint32_t base = shared_base();
     met_queries<P> met;
-    met.stages = base + 2 * tile_bytes<P>(ROWS);
-    met.first_tile = first_key / MET;
-    met.n_tiles = (a.seq_len + MET - 1) / MET - met.first_tile;
+    met.init(base + 2 * tile_bytes<P>(ROWS), first_key, a.seq_len);
 
     fetch_rows<P, ROWS>(base, p.k + first_key * p.pitch, p.pitch, a.seq_len - first_key);
     fetch_rows<P, ROWS>(base + tile_bytes<P>(ROWS), p.v + first_key * p.pitch, p.pitch,
                         a.seq_len - first_key);
-    met.fetch(a, p, key_head * group, 0);
+    fetch_queries<P>(a, p, met, key_head * group, 0);
 
     float d_k[MT][P / 8][4], d_v[MT][P / 8][4];
     clear<MT, P / 8>(d_k);
@@ -128,7 +138,7 @@ __device__ __forceinline__ void key_back(const struct strait_attention_args &a) 
             k.hold();
             v.hold();
         }
-        if (i + 1 < n) met.fetch(a, p, key_head * group, i + 1);
+        if (i + 1 < n) fetch_queries<P>(a, p, met, key_head * group, i + 1);
         const uint32_t queries = met.stage(i);
 #pragma unroll 1
         for (int step = 0; step < MET; step += STEP) {
@@ -157,14 +167,8 @@ __device__ __forceinline__ void key_back(const struct strait_attention_args &a) 
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int at = row + 16 * m + 8 * half;
-            if (at >= a.seq_len) continue;
-            uint16_t *to = (uint16_t *)a.d_qkv + (p.first_row + at) * p.pitch +
-                           (int64_t)(a.n_query + key_head) * P;
-            write_row<P>(to, d_k[m], half, a.scale);
-            write_row<P>(to + (int64_t)a.n_key * P, d_v[m], half, 1);
-        }
+        for (int half = 0; half < 2; half++)
+            write_keys<P>(a, p, key_head, row + 16 * m + 8 * half, d_k[m], d_v[m], half);
 }
 
 } // namespace

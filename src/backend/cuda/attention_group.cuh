@@ -1,0 +1,85 @@
+/* attention_group.cuh - products by a group of four warps with the tensor cores of sm_90a.
+ *
+ * A group owns 64 rows: its warps 16 each. Tiles are 64 rows of 64 values in shared memory
+ * (attention_tile.cuh), each at a multiple of 1024 bytes, as their permutation is the one that the
+ * instruction knows; a head of 128 is two panels of such tiles. An accumulator [64 x 64] is
+ * float[8][4] a lane, laid out as in attention_tile.cuh.
+ *
+ * Products run in the background, in order. Until a wait covers them, no register that they use may
+ * be touched; and fence_registers() comes between other uses of such registers and a product. */
+#pragma once
+
+#include "backend/cuda/attention_group_ptx.cuh"
+#include "backend/cuda/attention_tile.cuh"
+
+constexpr int GROUP = 64; // rows, and values of a panel
+constexpr uint32_t GROUP_TILE = GROUP * GROUP * 2;
+
+/* 64 columns of a warp's 16 rows as left factors. */
+struct group_rows {
+    uint32_t part[GROUP / 16][4];
+};
+
+__device__ __forceinline__ void load_rows(group_rows &out, uint32_t tile, int first) {
+    const uint32_t at = tile + piece_at<GROUP>(first + lane_of() % 16, lane_of() / 16);
+#pragma unroll
+    for (int k = 0; k < GROUP / 16; k++)
+        load_matrices(out.part[k], at ^ (uint32_t)(k << 5));
+}
+
+/* Shares of 16 rows, rounded to bf16, as left factors. */
+__device__ __forceinline__ void round_rows(group_rows &out, const float acc[8][4]) {
+#pragma unroll
+    for (int k = 0; k < GROUP / 16; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float *pair = &acc[2 * k + i / 2][i % 2 * 2];
+            out.part[k][i] = bf16_pair(pair[0], pair[1]);
+        }
+}
+
+/* The left factor of a product with rows of tiles: a group's 64 rows of PANELS panels, in registers
+ * or (not IS_HELD) in shared memory. */
+template <int PANELS, bool IS_HELD> struct group_own {
+    group_rows held[IS_HELD ? PANELS : 1];
+    uint32_t at, panel_bytes;
+
+    /* Tiles begin at `tile`, panel_bytes apart; the group's rows from `first` on. */
+    __device__ __forceinline__ void init(uint32_t tile, uint32_t bytes, int first, int warp_first) {
+        at = tile + tile_bytes<GROUP>(first);
+        panel_bytes = bytes;
+        if constexpr (IS_HELD) {
+#pragma unroll
+            for (int p = 0; p < PANELS; p++)
+                load_rows(held[p], tile + (uint32_t)p * bytes, warp_first);
+        }
+    }
+    /* acc = own B^T, B being the rows of the tile's panels. Queued as one piece of work. */
+    __device__ __forceinline__ void start(float acc[8][4], uint32_t tile) const {
+#pragma unroll
+        for (int i = 0; i < PANELS * 4; i++) {
+            const int p = i / 4, k = i % 4;
+            const uint64_t b = tile_name(tile + (uint32_t)p * GROUP_TILE + (uint32_t)k * 32);
+            if constexpr (IS_HELD)
+                group_multiply<false>(acc, held[p].part[k], b, i > 0);
+            else
+                group_multiply_tiles(
+                    acc, tile_name(at + (uint32_t)p * panel_bytes + (uint32_t)k * 32), b, i > 0);
+        }
+        group_commit();
+    }
+};
+
+/* acc += shares B, B being the rows of the tile's panels. */
+template <int PANELS>
+__device__ __forceinline__ void start_sum(float acc[8 * PANELS][4], const group_rows &shares,
+                                          uint32_t tile) {
+#pragma unroll
+    for (int p = 0; p < PANELS; p++)
+#pragma unroll
+        for (int k = 0; k < GROUP / 16; k++)
+            group_multiply<true>(
+                acc + 8 * p, shares.part[k],
+                tile_name(tile + (uint32_t)p * GROUP_TILE + (uint32_t)k * 16 * 128), true);
+    group_commit();
+}

@@ -1,0 +1,72 @@
+/* attention_group_ptx.cuh - the instructions of sm_90a that attention_group.cuh needs. */
+#pragma once
+
+#include <stdint.h>
+
+/* What a product calls a tile: its address and, in units of 16 bytes, the 1024 bytes from one group
+ * of eight rows to the next; then the permutation of 128-byte rows. */
+__device__ __forceinline__ uint64_t tile_name(uint32_t at) {
+    return (uint64_t)((at & 0x3ffff) >> 4) | 64ull << 16 | 64ull << 32 | 1ull << 62;
+}
+
+#define ACCUMULATOR                                                                               \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
+    "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+#define ACCUMULATOR_ROW(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+#define ACCUMULATOR_ROWS                                                            \
+    ACCUMULATOR_ROW(0), ACCUMULATOR_ROW(1), ACCUMULATOR_ROW(2), ACCUMULATOR_ROW(3), \
+        ACCUMULATOR_ROW(4), ACCUMULATOR_ROW(5), ACCUMULATOR_ROW(6), ACCUMULATOR_ROW(7)
+
+/* c [64 x 64] (+)= a [64 x 16] b; b is 16 columns of 64 rows of the tile, transposed, or
+ * (IS_DOWN) 16 of its rows. All four warps. */
+template <bool IS_DOWN>
+__device__ __forceinline__ void group_multiply(float c[8][4], const uint32_t a[4], uint64_t tile,
+                                               bool adds) {
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %37, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ACCUMULATOR
+                 "{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n"
+                 "}\n"
+                 : ACCUMULATOR_ROWS
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "r"((int)adds),
+                   "n"(IS_DOWN ? 1 : 0));
+}
+
+/* The same with a as 16 columns of a tile. */
+__device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint64_t a, uint64_t tile,
+                                                     bool adds) {
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %34, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ACCUMULATOR
+                 "%32, %33, p, 1, 1, 0, 0;\n"
+                 "}\n"
+                 : ACCUMULATOR_ROWS
+                 : "l"(a), "l"(tile), "r"((int)adds));
+}
+
+__device__ __forceinline__ void group_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Makes registers that other instructions wrote visible to the products that follow. */
+__device__ __forceinline__ void fence_registers() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+/* Blocks until at most PENDING pieces of work are not done; acc is one that is. */
+template <int PENDING, int PANELS = 1>
+__device__ __forceinline__ void group_wait(float acc[8 * PANELS][4]) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+#pragma unroll
+    for (int n = 0; n < 8 * PANELS; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            asm volatile("" : "+f"(acc[n][i])::"memory"); // not read earlier
+}
+
+/* Makes shared memory that this thread wrote or copied visible to products, after a barrier. */
+__device__ __forceinline__ void fence_shared() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}

@@ -1,0 +1,281 @@
+/* k_attention_group.cu - attention of bf16 heads of 64 and 128 and its gradient for sm_90a.
+ *
+ * The passes of k_attention.cu and k_attention_back.cu, with products by groups of four warps, each
+ * of which owns 64 rows: two groups a block share the tiles that they meet. */
+#include "backend/cuda/attention_group.cuh"
+#include "backend/cuda/attention_place.cuh"
+#include "backend/cuda/attention_softmax.cuh"
+
+namespace {
+
+constexpr int BLOCK = 256;
+constexpr int ROWS = BLOCK / 128 * GROUP;               // that a block owns
+constexpr uint32_t OWN_TILE = BLOCK / 128 * GROUP_TILE; // one panel of them
+
+__device__ __forceinline__ int warp_row() {
+    return (int)threadIdx.x / 32 * 16;
+}
+__device__ __forceinline__ int group_row() {
+    return (int)threadIdx.x / 128 * GROUP;
+}
+
+/* Everything that was fetched so far is there for all threads and for products. */
+__device__ __forceinline__ void meet() {
+    copy_wait();
+    fence_shared();
+    __syncthreads();
+}
+
+/* Starts to fetch rows that the block owns or meets, panel by panel. */
+template <int PANELS, int N>
+__device__ __forceinline__ void fetch_panels(uint32_t to, const uint16_t *from, int64_t pitch,
+                                             int n_valid) {
+#pragma unroll
+    for (int p = 0; p < PANELS; p++)
+        fetch_rows<GROUP, N, BLOCK>(to + tile_bytes<GROUP>(p * N), from + p * GROUP, pitch,
+                                    n_valid);
+}
+
+/* A tile of keys and one of values. */
+template <int PANELS>
+__device__ __forceinline__ void fetch_pair(uint32_t to, const uint16_t *keys, int to_values,
+                                           int64_t pitch, int n_valid) {
+    fetch_panels<PANELS, MET>(to, keys, pitch, n_valid);
+    fetch_panels<PANELS, MET>(to + PANELS * GROUP_TILE, keys + to_values, pitch, n_valid);
+}
+
+/* Blocks as in k_attention.cu. */
+template <int PANELS> __device__ __forceinline__ void forward(const strait_attention_args &a) {
+    constexpr int P = PANELS * GROUP;
+    constexpr uint32_t TILE = PANELS * GROUP_TILE;
+    const int head = (int)(blockIdx.x % (unsigned)a.n_query), to_values = a.n_key * P;
+    const struct place p = place_of<P>(a, head, head / (a.n_query / a.n_key),
+                                       (int)(blockIdx.x / (unsigned)a.n_query));
+    const int first_query = ((int)gridDim.y - 1 - (int)blockIdx.y) * ROWS;
+    const int row = first_query + warp_row() + lane_of() / 4;
+    const uint32_t base = shared_base(), stages = base + PANELS * OWN_TILE;
+    fetch_panels<PANELS, ROWS>(base, p.q + first_query * p.pitch, p.pitch, a.seq_len - first_query);
+    fetch_pair<PANELS>(stages, p.k, to_values, p.pitch, a.seq_len);
+    meet();
+    group_own<PANELS, true> query;
+    query.init(base, OWN_TILE, group_row(), warp_row());
+    group_rows share;
+    running<P, 1> r;
+    start(r);
+    const int end = min(first_query + ROWS, a.seq_len);
+    const uint16_t *keys = p.k;
+    for (int first = 0, stage = 0; first < end; first += MET, stage ^= 1) {
+        meet();
+        keys += MET * p.pitch;
+        if (first + MET < end)
+            fetch_pair<PANELS>(stages + (uint32_t)(stage ^ 1) * 2 * TILE, keys, to_values, p.pitch,
+                               a.seq_len - first - MET);
+        if (first > first_query + group_row()) continue; // all behind the diagonal
+        const uint32_t tile = stages + (uint32_t)stage * 2 * TILE;
+        float score[1][8][4];
+        clear<1, 8>(score);
+        fence_registers();
+        query.start(score[0], tile);
+        group_wait<0>(score[0]);
+        if (first == first_query + group_row())
+            mask<1, 8, false>(score, row, first + lane_of() % 4 * 2);
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            soften_row<P, 8>(score[0], r.mean[0], r.max[0][half], r.sum[0][half], half,
+                             a.scale * LOG2_E);
+        round_rows(share, score[0]);
+        fence_registers();
+        start_sum<PANELS>(r.mean[0], share, tile + TILE);
+        group_wait<0, PANELS>(r.mean[0]);
+    }
+    finish<P, 1>(a, r, p.first_row, head, row);
+}
+
+/* The gradient of the scores of one tile of keys, as left factors. */
+template <int PANELS>
+__device__ __forceinline__ void meet_keys(group_rows &out, const group_own<PANELS, true> &query,
+                                          const group_own<PANELS, true> &d_y, uint32_t tile,
+                                          const float lse[2], const float delta[2], float scale,
+                                          int mask_row, int mask_key) {
+    float score[1][8][4], d_share[1][8][4];
+    clear<1, 8>(score);
+    clear<1, 8>(d_share);
+    fence_registers();
+    query.start(score[0], tile);
+    d_y.start(d_share[0], tile + PANELS * GROUP_TILE);
+    group_wait<1>(score[0]);
+    if (mask_key >= 0) mask<1, 8, false>(score, mask_row, mask_key);
+    group_wait<0>(d_share[0]);
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            differentiate(score[0][n][i], d_share[0][n][i], scale, lse[i / 2], delta[i / 2]);
+    round_rows(out, d_share[0]);
+}
+
+/* Blocks as in k_attention_back.cu. */
+template <int PANELS> __device__ __forceinline__ void query_back(const strait_attention_args &a) {
+    constexpr int P = PANELS * GROUP;
+    constexpr uint32_t TILE = PANELS * GROUP_TILE;
+    const int head = (int)(blockIdx.x % (unsigned)a.n_query), to_values = a.n_key * P;
+    const struct place p = place_of<P>(a, head, head / (a.n_query / a.n_key),
+                                       (int)(blockIdx.x / (unsigned)a.n_query));
+    const int first_query = ((int)gridDim.y - 1 - (int)blockIdx.y) * ROWS;
+    const int row = first_query + warp_row() + lane_of() / 4, n_own = a.seq_len - first_query;
+    const uint32_t base = shared_base(), stages = base + 2 * PANELS * OWN_TILE;
+    fetch_panels<PANELS, ROWS>(base, p.q + first_query * p.pitch, p.pitch, n_own);
+    fetch_panels<PANELS, ROWS>(base + PANELS * OWN_TILE, p.d_y + first_query * p.y_pitch, p.y_pitch,
+                               n_own);
+    fetch_pair<PANELS>(stages, p.k, to_values, p.pitch, a.seq_len);
+    float lse[2], delta[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int64_t at = p.first_row + min(row + 8 * half, a.seq_len - 1);
+        lse[half] = a.lse[at * a.n_query + head] * LOG2_E;
+        delta[half] = a.delta[at * a.n_query + head];
+    }
+    meet();
+    group_own<PANELS, true> query, d_y;
+    query.init(base, OWN_TILE, group_row(), warp_row());
+    d_y.init(base + PANELS * OWN_TILE, OWN_TILE, group_row(), warp_row());
+    group_rows d_score;
+    float d_q[1][8 * PANELS][4];
+    clear<1, 8 * PANELS>(d_q);
+    const int end = min(first_query + ROWS, a.seq_len);
+    const uint16_t *keys = p.k;
+    for (int first = 0, stage = 0; first < end; first += MET, stage ^= 1) {
+        meet();
+        keys += MET * p.pitch;
+        if (first + MET < end)
+            fetch_pair<PANELS>(stages + (uint32_t)(stage ^ 1) * 2 * TILE, keys, to_values, p.pitch,
+                               a.seq_len - first - MET);
+        const int own = first_query + group_row();
+        if (first > own) continue; // all behind the diagonal
+        const uint32_t tile = stages + (uint32_t)stage * 2 * TILE;
+        meet_keys<PANELS>(d_score, query, d_y, tile, lse, delta, a.scale * LOG2_E, row,
+                          first == own ? first + lane_of() % 4 * 2 : -1);
+        fence_registers();
+        start_sum<PANELS>(d_q[0], d_score, tile);
+        group_wait<0, PANELS>(d_q[0]);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+        if (row + 8 * half < a.seq_len)
+            write_row<P>((uint16_t *)a.d_qkv + (p.first_row + row + 8 * half) * p.pitch +
+                             (int64_t)head * P,
+                         d_q[0], half, a.scale);
+}
+
+/* One tile of queries: its part of d_v is under way while the gradient of scores is made. */
+template <int PANELS, bool IS_HELD>
+__device__ __forceinline__ void meet_queries(float d_k[8 * PANELS][4], float d_v[8 * PANELS][4],
+                                             const group_own<PANELS, IS_HELD> &key,
+                                             const group_own<PANELS, IS_HELD> &val, uint32_t tile,
+                                             float scale, int mask_row, int mask_query) {
+    constexpr uint32_t TILE = PANELS * GROUP_TILE;
+    float score[1][8][4], d_share[1][8][4];
+    group_rows share, d_score;
+    clear<1, 8>(score);
+    clear<1, 8>(d_share);
+    fence_registers();
+    key.start(score[0], tile);
+    val.start(d_share[0], tile + TILE);
+    group_wait<1>(score[0]);
+    if (mask_query >= 0) mask<1, 8, true>(score, mask_row, mask_query);
+    const uint32_t columns = tile + 2 * TILE + (uint32_t)(lane_of() % 4) * 8;
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        const float2 lse = shared_pair(columns + (uint32_t)n * 32);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            score[0][n][i] = power_of_2(score[0][n][i] * scale - (i % 2 ? lse.y : lse.x) * LOG2_E);
+    }
+    round_rows(share, score[0]);
+    fence_registers();
+    start_sum<PANELS>(d_v, share, tile + TILE);
+    group_wait<1>(d_share[0]);
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        const float2 delta = shared_pair(columns + MET * 4 + (uint32_t)n * 32);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            d_share[0][n][i] = score[0][n][i] * (d_share[0][n][i] - (i % 2 ? delta.y : delta.x));
+    }
+    round_rows(d_score, d_share[0]);
+    fence_registers();
+    start_sum<PANELS>(d_k, d_score, tile);
+    group_wait<0, PANELS>(d_k);
+    group_wait<0, PANELS>(d_v);
+}
+
+/* Starts to fetch the i-th tile of queries, its d_y, lse and delta. */
+template <int PANELS>
+__device__ __forceinline__ void fetch_queries(const strait_attention_args &a, const place &p,
+                                              const met_queries<PANELS * GROUP> &met,
+                                              int first_head, int i) {
+    const int first = met.first_query(i), in_group = i / met.n_tiles, n_valid = a.seq_len - first;
+    const int column = in_group * PANELS * GROUP;
+    const uint32_t to = met.stage(i);
+    fetch_panels<PANELS, MET>(to, p.q + first * p.pitch + column, p.pitch, n_valid);
+    fetch_panels<PANELS, MET>(to + met.TILE, p.d_y + first * p.y_pitch + column, p.y_pitch,
+                              n_valid);
+    met.fetch_columns(a, p, first_head + in_group, i);
+}
+
+/* Blocks as in k_attention_back.cu. */
+template <int PANELS, bool IS_HELD>
+__device__ __forceinline__ void key_back(const strait_attention_args &a) {
+    constexpr int P = PANELS * GROUP;
+    const int key_head = (int)(blockIdx.x % (unsigned)a.n_key), group = a.n_query / a.n_key;
+    const struct place p = place_of<P>(a, key_head * group, key_head,
+                                       (int)(blockIdx.x / (unsigned)a.n_key));
+    const int first_key = (int)blockIdx.y * ROWS, n_own = a.seq_len - first_key;
+    const int row = first_key + warp_row() + lane_of() / 4;
+    const uint32_t base = shared_base(), values = base + PANELS * OWN_TILE;
+    met_queries<P> met;
+    met.init(values + PANELS * OWN_TILE, first_key, a.seq_len);
+    fetch_panels<PANELS, ROWS>(base, p.k + first_key * p.pitch, p.pitch, n_own);
+    fetch_panels<PANELS, ROWS>(values, p.v + first_key * p.pitch, p.pitch, n_own);
+    fetch_queries<PANELS>(a, p, met, key_head * group, 0);
+    meet();
+    group_own<PANELS, IS_HELD> key, val;
+    key.init(base, OWN_TILE, group_row(), warp_row());
+    val.init(values, OWN_TILE, group_row(), warp_row());
+    float d_k[1][8 * PANELS][4], d_v[1][8 * PANELS][4];
+    clear<1, 8 * PANELS>(d_k);
+    clear<1, 8 * PANELS>(d_v);
+    const int n = group * met.n_tiles;
+    for (int i = 0; i < n; i++) {
+        meet();
+        if (i + 1 < n) fetch_queries<PANELS>(a, p, met, key_head * group, i + 1);
+        const int first = met.first_query(i), own = first_key + group_row();
+        if (first < own) continue; // none of these queries sees the group's keys
+        meet_queries<PANELS, IS_HELD>(d_k[0], d_v[0], key, val, met.stage(i), a.scale * LOG2_E, row,
+                                      first == own ? first + lane_of() % 4 * 2 : -1);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+        write_keys<P>(a, p, key_head, row + 8 * half, d_k[0], d_v[0], half);
+}
+
+} // namespace
+
+/* A kernel of this name, which runs `pass`; without one on other devices, where these instructions
+ * do not exist and the host never asks for it. */
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    #define GROUP_KERNEL(name, blocks, ...)                                \
+        extern "C" __global__ void __launch_bounds__(BLOCK, blocks)        \
+            name(const __grid_constant__ struct strait_attention_args a) { \
+            __VA_ARGS__(a);                                                \
+        }
+#else
+    #define GROUP_KERNEL(name, blocks, ...)
+#endif
+
+GROUP_KERNEL(attention_group_64, 2, forward<1>)
+GROUP_KERNEL(attention_group_128, 1, forward<2>)
+GROUP_KERNEL(attention_group_query_back_64, 1, query_back<1>)
+GROUP_KERNEL(attention_group_query_back_128, 1, query_back<2>)
+GROUP_KERNEL(attention_group_key_back_64, 1, key_back<1, true>)
+GROUP_KERNEL(attention_group_key_back_128, 1, key_back<2, false>)
