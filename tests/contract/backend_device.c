@@ -96,6 +96,9 @@ static void unknown_devices_are_refused(void **state) {
                 STRAIT_ECONFIG, "cpu:3");
     CHECK_FAILS(strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = -1}, &be),
                 STRAIT_EINVAL, "threads");
+    CHECK_FAILS(
+        strait_backend_open((strait_backend_spec){.name = "cpu", .precision = STRAIT_BF16}, &be),
+        STRAIT_ECONFIG, "fp32");
     assert_null(be);
 }
 

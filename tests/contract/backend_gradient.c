@@ -1,5 +1,5 @@
-/* Every backward equals central differences of its forward, on the plain loops; the other tests
- * hold everything faster to those. */
+/* Every backward equals central differences of its forward, on the plain loops and on every device
+ * but the cpu; the other tests hold everything faster to the plain loops. */
 #include "rig.h"
 
 static const strait_tensor absent = {0};
@@ -20,7 +20,7 @@ static strait_tensor zeros(struct rig *rig, strait_tensor like) {
 }
 
 static void one_rmsnorm(int64_t rows, int64_t cols, int has_delta, int has_gain) {
-    struct rig *rig = reference_rig();
+    struct rig *rig = rig_under_test();
     struct norm_call c = {.x = rig_input(rig, rows, cols, 1),
                           .y = rig_output(rig, rows, cols),
                           .rstd = rig_output(rig, rows, 1),
@@ -41,8 +41,7 @@ static void one_rmsnorm(int64_t rows, int64_t cols, int has_delta, int has_gain)
     if (has_gain) check_gradient(&g, c.gain, d_gain, "rmsnorm gain");
 }
 
-static void rmsnorm(void **state) {
-    (void)state;
+static void rmsnorm(void) {
     one_rmsnorm(1, 5, 0, 0);
     one_rmsnorm(3, 7, 1, 1);
     one_rmsnorm(17, 33, 0, 1);
@@ -60,7 +59,7 @@ static void forward_rotate(struct rig *rig, void *arg) {
 }
 
 static void one_rotate(strait_heads heads, int has_norm, int has_gain) {
-    struct rig *rig = reference_rig();
+    struct rig *rig = rig_under_test();
     const int64_t rows = 2 * heads.seq_len;
     const int64_t cols = (int64_t)(heads.n_query + 2 * heads.n_key) * heads.head_dim;
     struct rotate_call c = {.x = rig_input(rig, rows, cols, 1),
@@ -84,8 +83,7 @@ static void one_rotate(strait_heads heads, int has_norm, int has_gain) {
     if (has_gain) check_gradient(&g, c.gain, d_gain, "rotate gain");
 }
 
-static void rotation(void **state) {
-    (void)state;
+static void rotation(void) {
     const strait_heads grouped = {.n_query = 4, .n_key = 2, .head_dim = 6, .seq_len = 3};
     const strait_heads single = {.n_query = 1, .n_key = 1, .head_dim = 8, .seq_len = 1};
     one_rotate(grouped, 0, 0);
@@ -105,7 +103,7 @@ static void forward_attention(struct rig *rig, void *arg) {
 }
 
 static void one_attention(int n_query, int n_key, int dim, int64_t length) {
-    struct rig *rig = reference_rig();
+    struct rig *rig = rig_under_test();
     const int64_t rows = 2 * length, cols = (int64_t)(n_query + 2 * n_key) * dim;
     struct attention_call c = {.qkv = rig_input(rig, rows, cols, 1),
                                .y = rig_output(rig, rows, (int64_t)n_query * dim),
@@ -127,8 +125,7 @@ static void one_attention(int n_query, int n_key, int dim, int64_t length) {
     check_gradient(&g, c.qkv, d_qkv, "attention");
 }
 
-static void attention(void **state) {
-    (void)state;
+static void attention(void) {
     one_attention(1, 1, 8, 1);
     one_attention(1, 1, 2, 5);
     one_attention(4, 2, 8, 9);
@@ -156,17 +153,19 @@ static void forward_relu(struct rig *rig, void *arg) {
 }
 
 /* Differences across the kink of relu say nothing: keeps the values of x away from 0. */
-static void part_from_zero(strait_tensor x) {
-    float *values = x.data;
+static void part_from_zero(struct rig *rig, strait_tensor x) {
+    float values[17 * 2 * 31];
+    CHECK(x.rows * x.cols <= (int64_t)COUNT(values));
+    rig_read(rig, x, values);
     for (int64_t i = 0; i < x.rows * x.cols; i++)
         values[i] += values[i] < 0 ? -0.1f : 0.1f;
+    rig_write(rig, x, values);
 }
 
-static void nonlinearities(void **state) {
-    (void)state;
+static void nonlinearities(void) {
     static const int64_t shapes[][2] = {{1, 1}, {3, 7}, {17, 31}};
     for (size_t i = 0; i < COUNT(shapes); i++) {
-        struct rig *rig = reference_rig();
+        struct rig *rig = rig_under_test();
         const int64_t rows = shapes[i][0], cols = shapes[i][1];
         struct mlp_call c = {.x = rig_input(rig, rows, 2 * cols, 1),
                              .y = rig_output(rig, rows, cols)};
@@ -185,7 +184,7 @@ static void nonlinearities(void **state) {
         CHECK_OK(rig->k->relu2_back(&rig->stream, d_x, g.d_outputs[0], c.x));
         check_gradient(&g, c.x, d_x, "relu2");
 
-        part_from_zero(c.x);
+        part_from_zero(rig, c.x);
         g.forward = forward_relu;
         CHECK_OK(rig->k->relu_back(&rig->stream, d_x, g.d_outputs[0], c.x));
         check_gradient(&g, c.x, d_x, "relu");
@@ -201,9 +200,8 @@ static void forward_embed(struct rig *rig, void *arg) {
     CHECK_OK(rig->k->embed(&rig->stream, c->y, c->table, c->tokens));
 }
 
-static void embedding(void **state) {
-    (void)state;
-    struct rig *rig = reference_rig();
+static void embedding(void) {
+    struct rig *rig = rig_under_test();
     struct embed_call c = {.table = rig_input(rig, 5, 7, 1),
                            .tokens = rig_tokens(rig, 19, 5, 2),
                            .y = rig_output(rig, 19, 7)};
@@ -229,7 +227,7 @@ static void forward_loss(struct rig *rig, void *arg) {
 }
 
 static void one_loss(int64_t rows, int64_t cols, float softcap) {
-    struct rig *rig = reference_rig();
+    struct rig *rig = rig_under_test();
     struct loss_call c = {.logits = rig_input(rig, rows, cols, 1),
                           .targets = rig_tokens(rig, rows, cols, 2),
                           .loss = rig_output(rig, rows, 1),
@@ -243,8 +241,7 @@ static void one_loss(int64_t rows, int64_t cols, float softcap) {
     check_gradient(&g, c.logits, d_logits, "cross entropy");
 }
 
-static void cross_entropy(void **state) {
-    (void)state;
+static void cross_entropy(void) {
     one_loss(1, 3, 0);
     one_loss(17, 31, 0);
     one_loss(9, 33, 2);
@@ -261,9 +258,8 @@ static void forward_matmul(struct rig *rig, void *arg) {
 }
 
 /* A linear layer y = x W^T: d_x = d_y W and d_W = d_y^T x, as models call it. */
-static void linear_layer(void **state) {
-    (void)state;
-    struct rig *rig = reference_rig();
+static void linear_layer(void) {
+    struct rig *rig = rig_under_test();
     struct matmul_call c = {.a = rig_input(rig, 5, 7, 1),
                             .b = rig_input(rig, 3, 7, 2),
                             .y = rig_output(rig, 5, 3),
@@ -279,12 +275,47 @@ static void linear_layer(void **state) {
     check_gradient(&g, c.b, d_b, "weight of a linear layer");
 }
 
+static void gradient_of_rmsnorm(void **state) {
+    (void)state;
+    on_every_device(rmsnorm);
+}
+
+static void gradient_of_rotation(void **state) {
+    (void)state;
+    on_every_device(rotation);
+}
+
+static void gradient_of_attention(void **state) {
+    (void)state;
+    on_every_device(attention);
+}
+
+static void gradient_of_nonlinearities(void **state) {
+    (void)state;
+    on_every_device(nonlinearities);
+}
+
+static void gradient_of_embedding(void **state) {
+    (void)state;
+    on_every_device(embedding);
+}
+
+static void gradient_of_cross_entropy(void **state) {
+    (void)state;
+    on_every_device(cross_entropy);
+}
+
+static void gradient_of_linear_layer(void **state) {
+    (void)state;
+    on_every_device(linear_layer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rmsnorm),      cmocka_unit_test(rotation),
-        cmocka_unit_test(attention),    cmocka_unit_test(nonlinearities),
-        cmocka_unit_test(embedding),    cmocka_unit_test(cross_entropy),
-        cmocka_unit_test(linear_layer),
+        cmocka_unit_test(gradient_of_rmsnorm),      cmocka_unit_test(gradient_of_rotation),
+        cmocka_unit_test(gradient_of_attention),    cmocka_unit_test(gradient_of_nonlinearities),
+        cmocka_unit_test(gradient_of_embedding),    cmocka_unit_test(gradient_of_cross_entropy),
+        cmocka_unit_test(gradient_of_linear_layer),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

@@ -15,9 +15,9 @@ static void over_shapes(rig_case run, double tolerance) {
 }
 
 static void run_elementwise(struct rig *rig, shape s) {
-    const strait_tensor a = rig_half_input(rig, s.rows + 1, s.cols, 1);
-    const strait_tensor b = rig_half_input(rig, s.rows, s.cols, 2);
-    const strait_tensor y = rig_half_output(rig, s.rows, s.cols);
+    const strait_tensor a = rig_act(rig, s.rows + 1, s.cols, 1);
+    const strait_tensor b = rig_act(rig, s.rows, s.cols, 2);
+    const strait_tensor y = rig_act_output(rig, s.rows, s.cols);
     const strait_tensor off = strait_tensor_rows(a, 1, s.rows); // lies at any address
     CHECK_OK(rig->k->fill(&rig->stream, y, 1.2599f));
     rig_keep(rig, y);
@@ -37,8 +37,8 @@ static void elementwise(void **state) {
 }
 
 static void run_norms(struct rig *rig, shape s) {
-    const strait_tensor x = rig_half_input(rig, s.rows, s.cols, 4);
-    const strait_tensor y = rig_half_output(rig, s.rows, s.cols);
+    const strait_tensor x = rig_act(rig, s.rows, s.cols, 4);
+    const strait_tensor y = rig_act_output(rig, s.rows, s.cols);
     const strait_tensor total = rig_output(rig, 1, 1);
     CHECK_OK(rig->k->sum_squares(&rig->stream, total, x));
     CHECK_OK(rig->k->normalise(&rig->stream, y, x, total, 1e-3f));
@@ -46,7 +46,7 @@ static void run_norms(struct rig *rig, shape s) {
 }
 
 static void run_squares(struct rig *rig, shape s) {
-    const strait_tensor x = rig_half_input(rig, s.rows, s.cols, 4);
+    const strait_tensor x = rig_act(rig, s.rows, s.cols, 4);
     const strait_tensor total = rig_output(rig, 1, 1);
     CHECK_OK(rig->k->sum_squares(&rig->stream, total, x));
     rig_keep(rig, total);
@@ -62,13 +62,13 @@ static void norms(void **state) {
 static void run_matmul(struct rig *rig, shape s) {
     const int ta = s.variant & 1, tb = s.variant >> 1 & 1, adds = s.variant >> 2 & 1;
     strait_tensor (*input)(struct rig *, int64_t, int64_t, int) = s.variant & 16 ? rig_input
-                                                                                 : rig_half_input;
+                                                                                 : rig_act;
     const strait_tensor a = input(rig, ta ? s.inner : s.rows, ta ? s.rows : s.inner, 1);
     const strait_tensor b = input(rig, tb ? s.cols : s.inner, tb ? s.inner : s.cols, 2);
     const strait_tensor y = s.variant & 8 ? (adds ? rig_input(rig, s.rows, s.cols, 3)
                                                   : rig_output(rig, s.rows, s.cols))
-                            : adds        ? rig_half_input(rig, s.rows, s.cols, 3)
-                                          : rig_half_output(rig, s.rows, s.cols);
+                            : adds        ? rig_act(rig, s.rows, s.cols, 3)
+                                          : rig_act_output(rig, s.rows, s.cols);
     const strait_matmul_how how = {.transpose_a = ta,
                                    .transpose_b = tb,
                                    .alpha = adds ? -0.7f : 1.0f,
@@ -106,7 +106,7 @@ static void run_copy(struct rig *rig, shape s) {
     const strait_tensor m = rig_input(rig, s.rows, s.cols, 2);
     const strait_tensor v = rig_output(rig, s.variant == 1 ? 1 : s.rows,
                                        s.variant == 2 ? 1 : s.cols);
-    strait_tensor copy = rig_half_output(rig, s.rows, s.cols);
+    strait_tensor copy = rig_act_output(rig, s.rows, s.cols);
     CHECK_OK(rig->k->fill(&rig->stream, v, 0.5f));
     const int copies = copy.dtype == STRAIT_BF16;
     const strait_adamw_how how = {.rate = 0.1f,

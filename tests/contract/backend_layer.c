@@ -18,17 +18,19 @@ static void over_shapes(rig_case run, int n_variants, double tolerance) {
 static void run_rmsnorm(struct rig *rig, shape s) {
     const strait_tensor absent = {0};
     const int has_delta = s.variant & 1, has_gain = s.variant & 2, is_over = s.variant & 4;
-    const strait_tensor x = rig_input(rig, s.rows, s.cols, 1);
-    const strait_tensor delta = has_delta ? rig_input(rig, s.rows, s.cols, 2) : absent;
+    const strait_tensor x = rig_act(rig, s.rows, s.cols, 1);
+    const strait_tensor delta = has_delta ? rig_act(rig, s.rows, s.cols, 2) : absent;
     const strait_tensor gain = has_gain ? rig_input(rig, 1, s.cols, 3) : absent;
-    const strait_tensor sum = !has_delta ? absent : is_over ? x : rig_output(rig, s.rows, s.cols);
-    const strait_tensor y = rig_output(rig, s.rows, s.cols), rstd = rig_output(rig, s.rows, 1);
+    const strait_tensor sum = !has_delta ? absent
+                              : is_over  ? x
+                                         : rig_act_output(rig, s.rows, s.cols);
+    const strait_tensor y = rig_act_output(rig, s.rows, s.cols), rstd = rig_output(rig, s.rows, 1);
     CHECK_OK(rig->k->rmsnorm(&rig->stream, y, sum, rstd, x, delta, gain, 1e-5f));
     rig_keep(rig, y);
     rig_keep(rig, rstd);
     if (has_delta) rig_keep(rig, sum);
-    const strait_tensor d_y = rig_input(rig, s.rows, s.cols, 4);
-    const strait_tensor d_x = rig_input(rig, s.rows, s.cols, 5);
+    const strait_tensor d_y = rig_act(rig, s.rows, s.cols, 4);
+    const strait_tensor d_x = rig_act(rig, s.rows, s.cols, 5);
     const strait_tensor d_gain = has_gain ? rig_input(rig, 1, s.cols, 6) : absent;
     CHECK_OK(rig->k->rmsnorm_back(&rig->stream, d_x, d_gain, d_y, has_delta ? sum : x, gain, rstd));
     rig_keep(rig, d_x);
@@ -42,7 +44,8 @@ static void rmsnorm(void **state) {
 
 static void run_zeros(struct rig *rig, shape s) {
     const strait_tensor absent = {0};
-    const strait_tensor x = rig_output(rig, s.rows, s.cols), y = rig_output(rig, s.rows, s.cols);
+    const strait_tensor x = rig_act_output(rig, s.rows, s.cols),
+                        y = rig_act_output(rig, s.rows, s.cols);
     const strait_tensor rstd = rig_output(rig, s.rows, 1);
     CHECK_OK(rig->k->fill(&rig->stream, x, 0));
     CHECK_OK(rig->k->rmsnorm(&rig->stream, y, absent, rstd, x, absent, absent, 1e-5f));
@@ -65,16 +68,16 @@ static void run_rotate(struct rig *rig, shape s) {
     const int64_t cols = (int64_t)(heads.n_query + 2 * heads.n_key) * heads.head_dim;
     strait_tensor cos, sin;
     rig_angles(rig, heads, &cos, &sin);
-    const strait_tensor x = rig_input(rig, n_rows, cols, 1);
-    const strait_tensor y = is_over ? x : rig_output(rig, n_rows, cols);
+    const strait_tensor x = rig_act(rig, n_rows, cols, 1);
+    const strait_tensor y = is_over ? x : rig_act_output(rig, n_rows, cols);
     const strait_tensor rstd = has_norm ? rig_output(rig, n_rows, heads.n_query + heads.n_key)
                                         : absent;
     const strait_tensor gain = has_gain ? rig_input(rig, 2, heads.head_dim, 2) : absent;
     CHECK_OK(rig->k->rotate(&rig->stream, y, rstd, x, gain, cos, sin, heads, 1e-5f));
     rig_keep(rig, y);
     if (has_norm) rig_keep(rig, rstd);
-    const strait_tensor d_y = rig_input(rig, n_rows, cols, 3);
-    const strait_tensor d_x = s.variant & 4 ? d_y : rig_output(rig, n_rows, cols);
+    const strait_tensor d_y = rig_act(rig, n_rows, cols, 3);
+    const strait_tensor d_x = s.variant & 4 ? d_y : rig_act_output(rig, n_rows, cols);
     const strait_tensor d_gain = has_gain ? rig_input(rig, 2, heads.head_dim, 4) : absent;
     CHECK_OK(rig->k->rotate_back(&rig->stream, d_x, d_gain, d_y, has_norm ? x : absent, rstd, gain,
                                  cos, sin, heads));
@@ -103,11 +106,10 @@ static void rotation(void **state) {
 }
 
 static void run_swiglu(struct rig *rig, shape s) {
-    const strait_tensor gate_up = rig_input(rig, s.rows, 2 * s.cols, 1);
-    CHECK_OK(rig->k->axpy(&rig->stream, gate_up, 3, gate_up)); // reach the tails
-    const strait_tensor y = rig_output(rig, s.rows, s.cols),
-                        d_y = rig_input(rig, s.rows, s.cols, 2);
-    const strait_tensor d_gate_up = rig_output(rig, s.rows, 2 * s.cols);
+    const strait_tensor gate_up = rig_act_large(rig, s.rows, 2 * s.cols, 1, 4); // the tails too
+    const strait_tensor y = rig_act_output(rig, s.rows, s.cols),
+                        d_y = rig_act(rig, s.rows, s.cols, 2);
+    const strait_tensor d_gate_up = rig_act_output(rig, s.rows, 2 * s.cols);
     CHECK_OK(rig->k->swiglu(&rig->stream, y, gate_up));
     rig_keep(rig, y);
     CHECK_OK(rig->k->swiglu_back(&rig->stream, d_gate_up, d_y, gate_up));
@@ -115,9 +117,9 @@ static void run_swiglu(struct rig *rig, shape s) {
 }
 
 static void run_relu2(struct rig *rig, shape s) {
-    const strait_tensor x = rig_input(rig, s.rows, s.cols, 1),
-                        d_y = rig_input(rig, s.rows, s.cols, 2);
-    const strait_tensor y = rig_output(rig, s.rows, s.cols), d_x = rig_output(rig, s.rows, s.cols);
+    const strait_tensor x = rig_act(rig, s.rows, s.cols, 1), d_y = rig_act(rig, s.rows, s.cols, 2);
+    const strait_tensor y = rig_act_output(rig, s.rows, s.cols),
+                        d_x = rig_act_output(rig, s.rows, s.cols);
     CHECK_OK(rig->k->relu2(&rig->stream, y, x));
     rig_keep(rig, y);
     CHECK_OK(rig->k->relu2_back(&rig->stream, d_x, d_y, x));
@@ -126,9 +128,8 @@ static void run_relu2(struct rig *rig, shape s) {
 
 /* In place, and from what was made as well as from what was seen. */
 static void run_relu(struct rig *rig, shape s) {
-    const strait_tensor x = rig_input(rig, s.rows, s.cols, 1),
-                        d_y = rig_input(rig, s.rows, s.cols, 2);
-    const strait_tensor d_x = rig_output(rig, s.rows, s.cols);
+    const strait_tensor x = rig_act(rig, s.rows, s.cols, 1), d_y = rig_act(rig, s.rows, s.cols, 2);
+    const strait_tensor d_x = rig_act_output(rig, s.rows, s.cols);
     CHECK_OK(rig->k->relu_back(&rig->stream, d_x, d_y, x));
     rig_keep(rig, d_x);
     CHECK_OK(rig->k->relu(&rig->stream, x, x));
@@ -149,9 +150,9 @@ static void run_far(struct rig *rig, shape s) {
     (void)s;
     const float values[] = {-1000, -100, -88, -87, -1e-30f, 0,    1e-30f, 87, 88, 100, 1000, NAN,
                             1,     1,    1,   1,   1,       1.5f, 2,      1,  1,  1,   1,    1};
-    const strait_tensor gate_up = rig_values(rig, 1, 24, values);
-    const strait_tensor y = rig_output(rig, 1, 12), d_y = rig_output(rig, 1, 12);
-    const strait_tensor d_gate_up = rig_output(rig, 1, 24);
+    const strait_tensor gate_up = rig_act_values(rig, 1, 24, values);
+    const strait_tensor y = rig_act_output(rig, 1, 12), d_y = rig_act_output(rig, 1, 12);
+    const strait_tensor d_gate_up = rig_act_output(rig, 1, 24);
     CHECK_OK(rig->k->fill(&rig->stream, d_y, 1));
     CHECK_OK(rig->k->swiglu(&rig->stream, y, gate_up));
     CHECK_OK(rig->k->swiglu_back(&rig->stream, d_gate_up, d_y, gate_up));

@@ -153,11 +153,14 @@ static void sum_of_squares_keeps_small_parts(void **state) {
     free(values);
 }
 
+/* variant: bit 0 has a table in f32, bit 1 wants rows in f32; else they are activations */
 static void run_embed(struct rig *rig, shape s) {
     const int64_t vocab = s.inner;
-    const strait_tensor table = rig_input(rig, vocab, s.cols, 5);
+    const strait_tensor table = s.variant & 1 ? rig_input(rig, vocab, s.cols, 5)
+                                              : rig_act(rig, vocab, s.cols, 5);
     const strait_tensor tokens = rig_tokens(rig, s.rows, vocab, 6);
-    const strait_tensor y = rig_output(rig, s.rows, s.cols);
+    const strait_tensor y = s.variant & 2 ? rig_output(rig, s.rows, s.cols)
+                                          : rig_act_output(rig, s.rows, s.cols);
     CHECK_OK(rig->k->embed(&rig->stream, y, table, tokens));
     rig_keep(rig, y);
     const strait_tensor d_table = rig_input(rig, vocab, s.cols, 7);
@@ -171,10 +174,31 @@ static void embedding(void **state) {
     for (size_t r = 0; r < COUNT(awkward_rows); r++)
         for (size_t c = 0; c < COUNT(awkward_cols); c++)
             for (size_t v = 0; v < COUNT(vocabs); v++)
-                check_case(
-                    run_embed,
-                    (shape){.rows = awkward_rows[r], .cols = awkward_cols[c], .inner = vocabs[v]},
-                    1e-5);
+                check_case(run_embed,
+                           (shape){.rows = awkward_rows[r],
+                                   .cols = awkward_cols[c],
+                                   .inner = vocabs[v],
+                                   .variant = (int)v},
+                           1e-5);
+}
+
+/* More tokens than are looked at in one go, most of them one and the same. */
+static void run_common_token(struct rig *rig, shape s) {
+    int32_t *values = malloc((size_t)s.rows * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < s.rows; i++)
+        values[i] = i % 17 == 3 ? (int32_t)(i % s.inner) : 2;
+    const strait_tensor tokens = rig_ints(rig, s.rows, values);
+    free(values);
+    const strait_tensor d_table = rig_input(rig, s.inner, s.cols, 7);
+    CHECK_OK(rig->k->embed_back(&rig->stream, d_table, rig_act(rig, s.rows, s.cols, 8), tokens));
+    rig_keep(rig, d_table);
+}
+
+static void embedding_of_a_common_token(void **state) {
+    (void)state;
+    check_case(run_common_token, (shape){.rows = 2500, .cols = 24, .inner = 40}, 1e-5);
+    check_case(run_common_token, (shape){.rows = 4097, .cols = 5, .inner = 3}, 1e-5);
 }
 
 int main(void) {
@@ -182,7 +206,7 @@ int main(void) {
         cmocka_unit_test(elementwise), cmocka_unit_test(bf16_rounds_half_to_even),
         cmocka_unit_test(matmul),      cmocka_unit_test(matmul_of_many_pieces),
         cmocka_unit_test(norms),       cmocka_unit_test(sum_of_squares_keeps_small_parts),
-        cmocka_unit_test(embedding),
+        cmocka_unit_test(embedding),   cmocka_unit_test(embedding_of_a_common_token),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

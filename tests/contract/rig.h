@@ -1,8 +1,10 @@
 /* rig.h - how the contract asks every backend the same questions.
  *
  * A case puts inputs on a device, calls a kernel and keeps its outputs. check_case runs it on the
- * plain loops, then on every backend of the registry with one, two and three threads, and compares:
- * near the plain loops, and the same bits every time. */
+ * plain loops, then on every backend of the registry that is here, the cpu with one, two and three
+ * threads, and compares: near the plain loops, and the same bits every time. A case that makes
+ * activations (rig_act) is asked again in bf16 of every device that computes in it; the plain loops
+ * then see the same rounded inputs, in f32. */
 #pragma once
 
 #include "backend/backend.h"
@@ -23,7 +25,9 @@ struct rig {
     const struct strait_kernels *k;
     void *memory[RIG_TENSORS];
     int n_memory;
-    int is_alone; // its bits are not those of the rig before it
+    int is_alone;    // its bits are not those of the rig before it
+    int is_rounding; // activations hold what bf16 can say, in f32
+    int n_acts;      // how many of its tensors are activations
     float *kept;
     size_t n_kept, n_room;
 };
@@ -33,6 +37,7 @@ typedef struct shape {
     int64_t rows, cols, inner;
     strait_heads heads;
     int variant;
+    int is_f32_only; // makes no sense in bf16
 } shape;
 
 typedef void (*rig_case)(struct rig *rig, shape s);
@@ -52,24 +57,32 @@ strait_tensor rig_tokens(struct rig *rig, int64_t rows, int64_t below, int seed)
 strait_tensor rig_ints(struct rig *rig, int64_t rows, const int32_t *values);
 strait_tensor rig_output(struct rig *rig, int64_t rows, int64_t cols); // full of NaN
 
-/* The same in bf16 on a rig opened for it. Elsewhere in f32, of values that bf16 has, so that both
- * start from the same. */
-strait_tensor rig_half_input(struct rig *rig, int64_t rows, int64_t cols, int seed);
-strait_tensor rig_half_output(struct rig *rig, int64_t rows, int64_t cols);
+/* Activations: of the type that the rig's backend was opened for. */
+strait_tensor rig_act(struct rig *rig, int64_t rows, int64_t cols, int seed);
+strait_tensor rig_act_large(struct rig *rig, int64_t rows, int64_t cols, int seed, float by);
+strait_tensor rig_act_values(struct rig *rig, int64_t rows, int64_t cols, const float *values);
+strait_tensor rig_act_output(struct rig *rig, int64_t rows, int64_t cols); // full of NaN
 
 /* Cosines and sines of the angles of rotary positions, [seq_len x head_dim / 2]. */
 void rig_angles(struct rig *rig, strait_heads heads, strait_tensor *cos, strait_tensor *sin);
 
+/* Values of f32 and bf16 as floats; other types byte by byte. */
 void rig_read(struct rig *rig, strait_tensor t, float *out);
 void rig_write(struct rig *rig, strait_tensor t, const float *values);
-void rig_keep(struct rig *rig, strait_tensor t); // bf16 as f32
+void rig_keep(struct rig *rig, strait_tensor t);
 
 /* Runs the case everywhere; outputs may differ from the plain loops by `tolerance` of their own
- * size plus `tolerance` of the size of all outputs. */
+ * size plus `tolerance` of the size of all outputs; in bf16 by 2e-2, if that is more and the rigs
+ * are not those of open_half_rigs. */
 void check_case(rig_case run, shape s, double tolerance);
 
 /* The rig of the plain loops, for cases that need nothing else. */
 struct rig *reference_rig(void);
+
+/* Asks `test` of the plain loops, then of every device but the cpu in f32: it gets its rig,
+ * cleared, from rig_under_test. */
+void on_every_device(void (*test)(void));
+struct rig *rig_under_test(void);
 
 int open_rigs(void **state); // group set-up and tear-down
 /* Beside the plain loops, only devices that compute in bf16, opened for it. */

@@ -1,0 +1,56 @@
+#include "rig.h"
+
+static float *make_floats(int64_t n) {
+    float *values = malloc((size_t)n * sizeof *values + 1);
+    assert_non_null(values);
+    return values;
+}
+
+/* The loss as the inputs stand now. */
+static double loss_of(const gradient *g) {
+    double loss = 0;
+    g->forward(g->rig, g->arg);
+    for (size_t o = 0; o < COUNT(g->outputs); o++) {
+        const int64_t n = g->outputs[o].rows * g->outputs[o].cols;
+        if (g->outputs[o].data == NULL) continue;
+        float *y = make_floats(n), *d_y = make_floats(n);
+        rig_read(g->rig, g->outputs[o], y);
+        rig_read(g->rig, g->d_outputs[o], d_y);
+        for (int64_t i = 0; i < n; i++)
+            loss += (double)y[i] * (double)d_y[i];
+        free(y);
+        free(d_y);
+    }
+    return loss;
+}
+
+static double loss_at(const gradient *g, strait_tensor x, float *values, int64_t i, float by) {
+    const float saved = values[i];
+    values[i] = saved + by;
+    rig_write(g->rig, x, values);
+    const double loss = loss_of(g);
+    values[i] = saved;
+    rig_write(g->rig, x, values);
+    return loss;
+}
+
+void check_gradient(const gradient *g, strait_tensor x, strait_tensor d_x, const char *what) {
+    const int64_t n = x.rows * x.cols, step = n > 60 ? n / 60 : 1;
+    const float h = 0x1p-7f; // fourth-order differences: wide enough for f32
+    float *values = make_floats(n), *made = make_floats(n);
+    rig_read(g->rig, x, values);
+    rig_read(g->rig, d_x, made);
+    double apart = 0, size = 0;
+    for (int64_t i = 0; i < n; i += step) {
+        const double near = loss_at(g, x, values, i, h) - loss_at(g, x, values, i, -h);
+        const double far = loss_at(g, x, values, i, 2 * h) - loss_at(g, x, values, i, -2 * h);
+        const double slope = (8 * near - far) / (12 * (double)h);
+        apart += (slope - (double)made[i]) * (slope - (double)made[i]);
+        size += slope * slope;
+    }
+    free(values);
+    free(made);
+    if (!(size > 0)) fail_msg("%s: the loss does not depend on it", what);
+    if (!(sqrt(apart) <= 1e-3 * sqrt(size)))
+        fail_msg("%s: gradient is off by %.3g of its norm", what, sqrt(apart / size));
+}
