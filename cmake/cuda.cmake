@@ -17,10 +17,14 @@ set(STRAIT_CUDA_ARCHS "90" CACHE STRING
     "Compute capabilities to build kernels for, the last also as PTX: 75;80;86;89;90 for all")
 set(STRAIT_CUDA_MODULE ${CMAKE_BINARY_DIR}/strait.cuda)
 
-# strait_cuda_module(a.cu b.cu ...): ${STRAIT_CUDA_MODULE}, an archive with one fatbin a file.
+# strait_cuda_module(a.cu b.cu ...): ${STRAIT_CUDA_MODULE}, an archive: first the stamp of its sources,
+# which stands in stamp.h too, so that a program knows its own kernels; then one fatbin a file.
 function(strait_cuda_module)
     set(targets "")
     foreach(arch ${STRAIT_CUDA_ARCHS})
+        if(arch EQUAL 90) # every device of 9.0 has what sm_90a adds
+            set(arch 90a)
+        endif()
         list(APPEND targets -gencode=arch=compute_${arch},code=sm_${arch})
     endforeach()
     list(GET STRAIT_CUDA_ARCHS -1 last)
@@ -41,9 +45,19 @@ function(strait_cuda_module)
             COMMENT "Compiling device code ${source}" VERBATIM)
         list(APPEND members ${member})
     endforeach()
+    file(GLOB shared CONFIGURE_DEPENDS cuda/*.cuh cuda/*.h)
+    list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE stamped)
+    list(APPEND stamped ${shared})
+    list(JOIN stamped " " stamped_text)
+    set(stamp ${CMAKE_CURRENT_BINARY_DIR}/stamp)
+    set(script ${CMAKE_SOURCE_DIR}/cmake/cuda_stamp.cmake)
+    add_custom_command(OUTPUT ${stamp} ${stamp}.h
+        COMMAND ${CMAKE_COMMAND} -DFILES=${stamped_text} -DHEADER=${stamp}.h -DTEXT=${stamp}
+            -P ${script}
+        DEPENDS ${stamped} ${script} COMMENT "Stamping device code" VERBATIM)
     add_custom_command(OUTPUT ${STRAIT_CUDA_MODULE}
         COMMAND ${CMAKE_COMMAND} -E rm -f ${STRAIT_CUDA_MODULE}
-        COMMAND ${CMAKE_AR} rcD ${STRAIT_CUDA_MODULE} ${members}
-        DEPENDS ${members} COMMENT "Gathering strait.cuda" VERBATIM)
+        COMMAND ${CMAKE_AR} rcD ${STRAIT_CUDA_MODULE} ${stamp} ${members}
+        DEPENDS ${stamp} ${members} COMMENT "Gathering strait.cuda" VERBATIM)
     add_custom_target(strait_cuda_module ALL DEPENDS ${STRAIT_CUDA_MODULE})
 endfunction()

@@ -1,11 +1,13 @@
 /* module.c - the file of kernels, and how a kernel is found in it and launched.
  *
- * The file is an ar archive with one fatbin a member: each .cu file is compiled alone, and any tool
- * that knows ar can list what a build holds. */
+ * The file is an ar archive: each .cu file is compiled alone into one member, a fatbin, and any
+ * tool that knows ar can list what a build holds. Its first member is the stamp of the sources:
+ * arguments of a kernel are not checked by anyone, so program and kernels must be of one build. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/library.h"
 #include "base/alloc.h"
 #include "base/file.h"
+#include "stamp.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,12 @@ enum {
     SHARED_ALWAYS = 48 << 10 // what a block may have without asking
 };
 
+/* A member of the archive, inside the file's memory. */
+typedef struct member {
+    const unsigned char *data;
+    size_t bytes;
+} member;
+
 static strait_err broken(const struct strait_cuda *cuda) {
     return STRAIT_FAIL(STRAIT_EDATA,
                        "device cuda: %s is not a file of kernels or was cut short: copy it again "
@@ -25,12 +33,12 @@ static strait_err broken(const struct strait_cuda *cuda) {
                        cuda->module);
 }
 
-static strait_err load_member(struct strait_backend *be, const unsigned char *data, size_t bytes) {
+static strait_err load(struct strait_backend *be, member from) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     if (cuda->n_modules == STRAIT_CUDA_MODULES) return broken(cuda);
     void *image = NULL; // aligned and ended by zeros, as the driver expects
-    STRAIT_TRY(strait_alloc(bytes + 1, 1, "kernels", &image));
-    memcpy(image, data, bytes);
+    STRAIT_TRY(strait_alloc(from.bytes + 1, 1, "kernels", &image));
+    memcpy(image, from.data, from.bytes);
     const CUresult result = cuda->driver->cuModuleLoadData(&cuda->modules[cuda->n_modules], image);
     strait_alloc_free(image);
     if (result == CUDA_SUCCESS) {
@@ -44,21 +52,43 @@ static strait_err load_member(struct strait_backend *be, const unsigned char *da
                        strait_cuda_words(result), cuda->major, cuda->minor);
 }
 
-/* Walks the members. Names that begin with a slash are ar's own tables. */
-static strait_err load_archive(struct strait_backend *be, const unsigned char *data, size_t bytes) {
+/* The member whose header stands at *at, which moves behind it. */
+static strait_err next_member(const struct strait_cuda *cuda, const strait_file_map *map,
+                              size_t *at, member *out) {
+    if (map->bytes - *at < HEADER_BYTES) return broken(cuda);
+    char digits[SIZE_DIGITS + 1] = {0};
+    memcpy(digits, map->data + *at + SIZE_AT, SIZE_DIGITS);
+    const size_t size = strtoul(digits, NULL, 10);
+    *at += HEADER_BYTES;
+    if (size > map->bytes - *at) return broken(cuda);
+    *out = (member){map->data + *at, size};
+    *at += size;
+    if (size % 2 != 0 && *at < map->bytes) (*at)++; // members begin at even places
+    return STRAIT_OK;
+}
+
+static strait_err check_stamp(const struct strait_cuda *cuda, member stamp) {
+    static const char own[] = STRAIT_CUDA_STAMP;
+    if (stamp.bytes == sizeof own - 1 && memcmp(stamp.data, own, stamp.bytes) == 0)
+        return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "device cuda: %s is of another build than this program: copy both from one",
+                       cuda->module);
+}
+
+static strait_err load_archive(struct strait_backend *be, const strait_file_map *map) {
     const struct strait_cuda *cuda = strait_cuda_of(be);
-    if (bytes < MAGIC_BYTES || memcmp(data, "!<arch>\n", MAGIC_BYTES) != 0) return broken(cuda);
     size_t at = MAGIC_BYTES;
-    while (at < bytes) {
-        if (bytes - at < HEADER_BYTES) return broken(cuda);
-        char digits[SIZE_DIGITS + 1] = {0};
-        memcpy(digits, data + at + SIZE_AT, SIZE_DIGITS);
-        const size_t size = strtoul(digits, NULL, 10);
-        const int is_table = data[at] == '/';
-        at += HEADER_BYTES;
-        if (size > bytes - at) return broken(cuda);
-        if (!is_table && size > 0) STRAIT_TRY(load_member(be, data + at, size));
-        at += size + size % 2;
+    member one;
+    if (map->bytes <= MAGIC_BYTES || memcmp(map->data, "!<arch>\n", MAGIC_BYTES) != 0)
+        return broken(cuda);
+    if (map->data[at] == '/') // ar's own table of long names, where there are some
+        STRAIT_TRY(next_member(cuda, map, &at, &one));
+    STRAIT_TRY(next_member(cuda, map, &at, &one));
+    STRAIT_TRY(check_stamp(cuda, one));
+    while (at < map->bytes) {
+        STRAIT_TRY(next_member(cuda, map, &at, &one));
+        STRAIT_TRY(load(be, one));
     }
     return cuda->n_modules > 0 ? STRAIT_OK : broken(cuda);
 }
@@ -67,7 +97,7 @@ strait_err strait_cuda_modules_load(struct strait_backend *be) {
     STRAIT_TRY(strait_cuda_module_path(strait_cuda_of(be)->module));
     strait_file_map map;
     STRAIT_TRY(strait_file_map_open(strait_cuda_of(be)->module, &map));
-    const strait_err err = load_archive(be, map.data, map.bytes);
+    const strait_err err = load_archive(be, &map);
     strait_file_map_close(&map);
     return err;
 }
