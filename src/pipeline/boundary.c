@@ -120,6 +120,15 @@ void strait_boundary_begin(struct strait_boundary *b, int64_t step) {
     b->n_leading = strait_schedule_leading(b->arrived[held(b)], 0, b->spec.n_microbatches);
 }
 
+void strait_boundary_reset(struct strait_boundary *b, int64_t step) {
+    for (int i = 0; i < STEPS_HELD; i++)
+        drop_step(b, i);
+    while (b->first != NULL)
+        drop_valid(b);
+    b->step = step;
+    b->n_leading = 0;
+}
+
 static strait_tensor bytes_of(struct strait_msg *msg) {
     return (strait_tensor){msg->body, STRAIT_I8, 1, (int64_t)msg->size};
 }

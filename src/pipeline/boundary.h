@@ -38,6 +38,9 @@ struct strait_codec *strait_boundary_codec(struct strait_boundary *boundary);
 /* Forgets what is left of earlier steps; `step` begins. */
 void strait_boundary_begin(struct strait_boundary *boundary, int64_t step);
 
+/* Forgets whatever has come; `step` is next. For stages that return to an earlier step. */
+void strait_boundary_reset(struct strait_boundary *boundary, int64_t step);
+
 /* Packs x and hands the bytes to the link, gradients ahead of activations. */
 strait_err strait_boundary_send(struct strait_boundary *boundary, const strait_crossing *at,
                                 strait_tensor x);

@@ -41,3 +41,7 @@ double strait_crew_norm(const float *squares, int n) {
         sum += (double)squares[i];
     return sqrt(sum);
 }
+
+float strait_crew_factor(double limit, double norm) {
+    return limit > 0.0 && norm > limit ? (float)(limit / norm) : 1.0f;
+}

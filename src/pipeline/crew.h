@@ -70,6 +70,9 @@ strait_err strait_crew_open(strait_crew_choice choice, const strait_run *run,
                             struct strait_crew **out);
 void strait_crew_close(struct strait_crew **crew); // accepts NULL
 
+/* What a gradient of this norm is multiplied with, so that none is larger than `limit`; 0: any. */
+float strait_crew_factor(double limit, double norm);
+
 /* The norm of gradients whose sums of squares stand parameter by parameter in the order of the
  * model: the same bits whatever the cut into stages. */
 double strait_crew_norm(const float *squares, int n);

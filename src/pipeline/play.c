@@ -151,6 +151,7 @@ static strait_err look(const struct strait_worker *w) {
 
 /* The next message; looks up from waiting now and then where someone wants that. */
 static strait_err receive(struct strait_worker *w, int timeout_ms, struct strait_msg **out) {
+    w->is_waiting = timeout_ms > 0;
     STRAIT_TRY(look(w));
     if (w->on_look == NULL) return strait_mesh_receive(w->mesh, timeout_ms, out);
     for (;;) {

@@ -153,9 +153,7 @@ static strait_err update(struct strait_trainer *t, strait_trainer_report *report
                            (long long)report->step, t->n_skipped);
     }
     t->n_skipped = 0;
-    const int clips = limit > 0.0 && report->grad_norm > limit;
-    return t->crew->ops->update(t->crew, t->step,
-                                clips ? (float)(limit / report->grad_norm) : 1.0f);
+    return t->crew->ops->update(t->crew, t->step, strait_crew_factor(limit, report->grad_norm));
 }
 
 /* Bytes a token of plain bf16 activations, over what the socket carried. */

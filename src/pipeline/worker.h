@@ -45,6 +45,7 @@ struct strait_worker {
     /* Called between moves and, while waiting, several times a second; an error ends the work at
      * hand. NULL: nobody wants to. */
     strait_err (*on_look)(void *user);
+    int is_waiting; // for a neighbour, at this moment
     void *user;
 };
 
