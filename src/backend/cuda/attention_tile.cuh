@@ -176,15 +176,3 @@ __device__ __forceinline__ void write_row(uint16_t *row, const float acc[P / 8][
     for (int n = 0; n < P / 8; n++)
         to[4 * n] = bf16_pair(acc[n][2 * half] * scale, acc[n][2 * half + 1] * scale);
 }
-
-/* A kernel of this name, which runs `pass`; without one on devices before sm_80, where none of
- * these instructions exist and the host never asks for it. */
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    #define TILED_KERNEL(name, ...)                                        \
-        extern "C" __global__ void __launch_bounds__(THREADS)              \
-            name(const __grid_constant__ struct strait_attention_args a) { \
-            __VA_ARGS__(a);                                                \
-        }
-#else
-    #define TILED_KERNEL(name, ...)
-#endif

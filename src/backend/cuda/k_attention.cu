@@ -5,6 +5,7 @@
  * row by row: the largest score so far, the sum, and the mean scaled to that largest score. */
 #include "backend/cuda/attention_softmax.cuh"
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800 // the host never asks for them elsewhere
 namespace {
 
 constexpr int KEYS = 64; // of a tile
@@ -47,7 +48,7 @@ __device__ __forceinline__ void forward(const struct strait_attention_args &a) {
                                 a.seq_len - first - KEYS);
         }
         const uint32_t key_tile = stages + (uint32_t)stage * 2 * tile_bytes<P>(KEYS);
-#pragma unroll 1
+    #pragma unroll 1
         for (int step = 0; step < KEYS; step += STEP) {
             const int key = first + step;
             if (key > first_query + warp_row + 16 * MT - 1) break; // all behind the diagonal
@@ -55,9 +56,9 @@ __device__ __forceinline__ void forward(const struct strait_attention_args &a) {
             product_with_rows<P, MT, NT, IS_HELD>(score, own, key_tile, step);
             if (key + STEP - 1 > first_query + warp_row)
                 mask<MT, NT, false>(score, row, key + lane_of() % 4 * 2);
-#pragma unroll
+    #pragma unroll
             for (int m = 0; m < MT; m++)
-#pragma unroll
+    #pragma unroll
                 for (int half = 0; half < 2; half++)
                     soften_row<P, NT>(score[m], r.mean[m], r.max[m][half], r.sum[m][half], half,
                                       a.scale * LOG2_E);
@@ -69,5 +70,14 @@ __device__ __forceinline__ void forward(const struct strait_attention_args &a) {
 
 } // namespace
 
-TILED_KERNEL(attention_tiled_64, forward<64, 2, true, 64>)
-TILED_KERNEL(attention_tiled_128, forward<128, 2, false, 32>)
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attention_tiled_64(const __grid_constant__ struct strait_attention_args a) {
+    forward<64, 2, true, 64>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attention_tiled_128(const __grid_constant__ struct strait_attention_args a) {
+    forward<128, 2, false, 32>(a);
+}
+
+#endif

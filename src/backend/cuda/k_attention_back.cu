@@ -5,6 +5,7 @@
  * order (d_k, d_v). Both make shares anew from lse; scores are never kept. */
 #include "backend/cuda/attention_place.cuh"
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800 // the host never asks for them elsewhere
 namespace {
 
 constexpr int STEP = 32; // of them worked on at a time: their scores are in registers
@@ -31,9 +32,9 @@ __device__ __forceinline__ void query_back(const struct strait_attention_args &a
     fetch_rows<P, MET>(stages + TILE, p.v, p.pitch, a.seq_len);
 
     float lse[MT][2], delta[MT][2];
-#pragma unroll
+    #pragma unroll
     for (int m = 0; m < MT; m++)
-#pragma unroll
+    #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int at = min(row + 16 * m + 8 * half, a.seq_len - 1);
             lse[m][half] = a.lse[(p.first_row + at) * a.n_query + head] * LOG2_E;
@@ -60,7 +61,7 @@ __device__ __forceinline__ void query_back(const struct strait_attention_args &a
             fetch_rows<P, MET>(next + TILE, p.v + at, p.pitch, a.seq_len - first - MET);
         }
         const uint32_t keys = stages + (uint32_t)stage * 2 * TILE;
-#pragma unroll 1
+    #pragma unroll 1
         for (int step = 0; step < MET; step += STEP) {
             if (first + step > first_query + warp_row + 16 * MT - 1) break;
             float score[MT][NT][4], d_share[MT][NT][4];
@@ -68,20 +69,20 @@ __device__ __forceinline__ void query_back(const struct strait_attention_args &a
             product_with_rows<P, MT, NT, IS_HELD>(d_share, d_y, keys + TILE, step);
             if (first + step + STEP - 1 > first_query + warp_row)
                 mask<MT, NT, false>(score, row, first + step + lane_of() % 4 * 2);
-#pragma unroll
+    #pragma unroll
             for (int m = 0; m < MT; m++)
-#pragma unroll
+    #pragma unroll
                 for (int n = 0; n < NT; n++)
-#pragma unroll
+    #pragma unroll
                     for (int i = 0; i < 4; i++)
                         differentiate(score[m][n][i], d_share[m][n][i], a.scale * LOG2_E,
                                       lse[m][i / 2], delta[m][i / 2]);
             add_product<P, MT, NT>(d_q, d_share, keys, step);
         }
     }
-#pragma unroll
+    #pragma unroll
     for (int m = 0; m < MT; m++)
-#pragma unroll
+    #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int at = row + 16 * m + 8 * half;
             if (at < a.seq_len)
@@ -140,7 +141,7 @@ __device__ __forceinline__ void key_back(const struct strait_attention_args &a) 
         }
         if (i + 1 < n) fetch_queries<P>(a, p, met, key_head * group, i + 1);
         const uint32_t queries = met.stage(i);
-#pragma unroll 1
+    #pragma unroll 1
         for (int step = 0; step < MET; step += STEP) {
             if (met.first_query(i) + step + STEP - 1 < first_key + warp_row) continue;
             float score[MT][NT][4], d_share[MT][NT][4];
@@ -149,13 +150,13 @@ __device__ __forceinline__ void key_back(const struct strait_attention_args &a) 
             const int column = step + lane_of() % 4 * 2;
             if (met.first_query(i) + step < first_key + warp_row + 16 * MT - 1)
                 mask<MT, NT, true>(score, row, met.first_query(i) + column);
-#pragma unroll
+    #pragma unroll
             for (int c = 0; c < NT; c++) {
                 const uint32_t at = queries + 2 * TILE + (uint32_t)(column + 8 * c) * 4;
                 const float2 lse = shared_pair(at), delta = shared_pair(at + MET * 4);
-#pragma unroll
+    #pragma unroll
                 for (int m = 0; m < MT; m++)
-#pragma unroll
+    #pragma unroll
                     for (int e = 0; e < 4; e++)
                         differentiate(score[m][c][e], d_share[m][c][e], a.scale * LOG2_E,
                                       (e % 2 ? lse.y : lse.x) * LOG2_E, e % 2 ? delta.y : delta.x);
@@ -164,16 +165,33 @@ __device__ __forceinline__ void key_back(const struct strait_attention_args &a) 
             add_product<P, MT, NT>(d_k, d_share, queries, step);
         }
     }
-#pragma unroll
+    #pragma unroll
     for (int m = 0; m < MT; m++)
-#pragma unroll
+    #pragma unroll
         for (int half = 0; half < 2; half++)
             write_keys<P>(a, p, key_head, row + 16 * m + 8 * half, d_k[m], d_v[m], half);
 }
 
 } // namespace
 
-TILED_KERNEL(attention_tiled_query_back_64, query_back<64, 2, true>)
-TILED_KERNEL(attention_tiled_query_back_128, query_back<128, 1, true>)
-TILED_KERNEL(attention_tiled_key_back_64, key_back<64, 2, false>)
-TILED_KERNEL(attention_tiled_key_back_128, key_back<128, 1, false>)
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attention_tiled_query_back_64(const __grid_constant__ struct strait_attention_args a) {
+    query_back<64, 2, true>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attention_tiled_query_back_128(const __grid_constant__ struct strait_attention_args a) {
+    query_back<128, 1, true>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attention_tiled_key_back_64(const __grid_constant__ struct strait_attention_args a) {
+    key_back<64, 2, false>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attention_tiled_key_back_128(const __grid_constant__ struct strait_attention_args a) {
+    key_back<128, 1, false>(a);
+}
+
+#endif

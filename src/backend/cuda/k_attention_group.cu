@@ -6,6 +6,8 @@
 #include "backend/cuda/attention_place.cuh"
 #include "backend/cuda/attention_softmax.cuh"
 
+// the host never asks for them elsewhere
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 namespace {
 
 constexpr int BLOCK = 256;
@@ -30,7 +32,7 @@ __device__ __forceinline__ void meet() {
 template <int PANELS, int N>
 __device__ __forceinline__ void fetch_panels(uint32_t to, const uint16_t *from, int64_t pitch,
                                              int n_valid) {
-#pragma unroll
+    #pragma unroll
     for (int p = 0; p < PANELS; p++)
         fetch_rows<GROUP, N, BLOCK>(to + tile_bytes<GROUP>(p * N), from + p * GROUP, pitch,
                                     n_valid);
@@ -79,7 +81,7 @@ template <int PANELS> __device__ __forceinline__ void forward(const strait_atten
         group_wait<0>(score[0]);
         if (first == first_query + group_row())
             mask<1, 8, false>(score, row, first + lane_of() % 4 * 2);
-#pragma unroll
+    #pragma unroll
         for (int half = 0; half < 2; half++)
             soften_row<P, 8>(score[0], r.mean[0], r.max[0][half], r.sum[0][half], half,
                              a.scale * LOG2_E);
@@ -106,9 +108,9 @@ __device__ __forceinline__ void meet_keys(group_rows &out, const group_own<PANEL
     group_wait<1>(score[0]);
     if (mask_key >= 0) mask<1, 8, false>(score, mask_row, mask_key);
     group_wait<0>(d_share[0]);
-#pragma unroll
+    #pragma unroll
     for (int n = 0; n < 8; n++)
-#pragma unroll
+    #pragma unroll
         for (int i = 0; i < 4; i++)
             differentiate(score[0][n][i], d_share[0][n][i], scale, lse[i / 2], delta[i / 2]);
     round_rows(out, d_share[0]);
@@ -129,7 +131,7 @@ template <int PANELS> __device__ __forceinline__ void query_back(const strait_at
                                n_own);
     fetch_pair<PANELS>(stages, p.k, to_values, p.pitch, a.seq_len);
     float lse[2], delta[2];
-#pragma unroll
+    #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int64_t at = p.first_row + min(row + 8 * half, a.seq_len - 1);
         lse[half] = a.lse[at * a.n_query + head] * LOG2_E;
@@ -159,7 +161,7 @@ template <int PANELS> __device__ __forceinline__ void query_back(const strait_at
         start_sum<PANELS>(d_q[0], d_score, tile);
         group_wait<0, PANELS>(d_q[0]);
     }
-#pragma unroll
+    #pragma unroll
     for (int half = 0; half < 2; half++)
         if (row + 8 * half < a.seq_len)
             write_row<P>((uint16_t *)a.d_qkv + (p.first_row + row + 8 * half) * p.pitch +
@@ -184,10 +186,10 @@ __device__ __forceinline__ void meet_queries(float d_k[8 * PANELS][4], float d_v
     group_wait<1>(score[0]);
     if (mask_query >= 0) mask<1, 8, true>(score, mask_row, mask_query);
     const uint32_t columns = tile + 2 * TILE + (uint32_t)(lane_of() % 4) * 8;
-#pragma unroll
+    #pragma unroll
     for (int n = 0; n < 8; n++) {
         const float2 lse = shared_pair(columns + (uint32_t)n * 32);
-#pragma unroll
+    #pragma unroll
         for (int i = 0; i < 4; i++)
             score[0][n][i] = power_of_2(score[0][n][i] * scale - (i % 2 ? lse.y : lse.x) * LOG2_E);
     }
@@ -195,10 +197,10 @@ __device__ __forceinline__ void meet_queries(float d_k[8 * PANELS][4], float d_v
     fence_registers();
     start_sum<PANELS>(d_v, share, tile + TILE);
     group_wait<1>(d_share[0]);
-#pragma unroll
+    #pragma unroll
     for (int n = 0; n < 8; n++) {
         const float2 delta = shared_pair(columns + MET * 4 + (uint32_t)n * 32);
-#pragma unroll
+    #pragma unroll
         for (int i = 0; i < 4; i++)
             d_share[0][n][i] = score[0][n][i] * (d_share[0][n][i] - (i % 2 ? delta.y : delta.x));
     }
@@ -254,28 +256,41 @@ __device__ __forceinline__ void key_back(const strait_attention_args &a) {
         meet_queries<PANELS, IS_HELD>(d_k[0], d_v[0], key, val, met.stage(i), a.scale * LOG2_E, row,
                                       first == own ? first + lane_of() % 4 * 2 : -1);
     }
-#pragma unroll
+    #pragma unroll
     for (int half = 0; half < 2; half++)
         write_keys<P>(a, p, key_head, row + 8 * half, d_k[0], d_v[0], half);
 }
 
 } // namespace
 
-/* A kernel of this name, which runs `pass`; without one on other devices, where these instructions
- * do not exist and the host never asks for it. */
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    #define GROUP_KERNEL(name, blocks, ...)                                \
-        extern "C" __global__ void __launch_bounds__(BLOCK, blocks)        \
-            name(const __grid_constant__ struct strait_attention_args a) { \
-            __VA_ARGS__(a);                                                \
-        }
-#else
-    #define GROUP_KERNEL(name, blocks, ...)
-#endif
+extern "C" __global__ void __launch_bounds__(BLOCK, 2)
+    attention_group_64(const __grid_constant__ struct strait_attention_args a) {
+    forward<1>(a);
+}
 
-GROUP_KERNEL(attention_group_64, 2, forward<1>)
-GROUP_KERNEL(attention_group_128, 1, forward<2>)
-GROUP_KERNEL(attention_group_query_back_64, 1, query_back<1>)
-GROUP_KERNEL(attention_group_query_back_128, 1, query_back<2>)
-GROUP_KERNEL(attention_group_key_back_64, 1, key_back<1, true>)
-GROUP_KERNEL(attention_group_key_back_128, 1, key_back<2, false>)
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+    attention_group_128(const __grid_constant__ struct strait_attention_args a) {
+    forward<2>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+    attention_group_query_back_64(const __grid_constant__ struct strait_attention_args a) {
+    query_back<1>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+    attention_group_query_back_128(const __grid_constant__ struct strait_attention_args a) {
+    query_back<2>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+    attention_group_key_back_64(const __grid_constant__ struct strait_attention_args a) {
+    key_back<1, true>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+    attention_group_key_back_128(const __grid_constant__ struct strait_attention_args a) {
+    key_back<2, false>(a);
+}
+
+#endif
