@@ -84,7 +84,9 @@ strait_err strait_etcd_http_init(struct strait_etcd_http *http, const char *memb
     /* A large body would otherwise wait a second for leave to be sent. */
     http->headers = curl_slist_append(NULL, "Expect:");
     if (http->curl == NULL || http->headers == NULL)
-        return STRAIT_FAIL(STRAIT_ENOMEM, "store of record: no memory for an HTTP client");
+        return STRAIT_FAIL(STRAIT_ENOMEM,
+                           "store of record: etcd is reached through libcurl, which is not here "
+                           "(Debian package libcurl4) or has no memory");
     set_up_curl(http, config);
     return STRAIT_OK;
 }
@@ -241,7 +243,7 @@ strait_err strait_etcd_http_ask(struct strait_etcd_http *http, const char *path,
          ms *= 2) {
         err = ask_round(http, path, body, until_ns, ms, out);
         if (err == STRAIT_ETIMEDOUT)
-            (void)nanosleep(&(struct timespec){0, ROUND_PAUSE_MS * NS_PER_MS}, NULL);
+            (void)nanosleep(&(struct timespec){0, (long)ROUND_PAUSE_MS * NS_PER_MS}, NULL);
     }
     free(body);
     return err == STRAIT_ETIMEDOUT ? fail_silent(http) : err;

@@ -85,8 +85,8 @@ void cluster_open(struct cluster *c) {
     *c = (struct cluster){.folder = scratch_open()};
     choose_ports(ports, 2 * CLUSTER_SIZE);
     for (int i = 0; i < CLUSTER_SIZE; i++) {
-        c->client_ports[i] = ports[2 * i];
-        c->peer_ports[i] = ports[2 * i + 1];
+        c->client_ports[i] = ports[i];
+        c->peer_ports[i] = ports[CLUSTER_SIZE + i];
     }
     (void)snprintf(c->store, sizeof c->store,
                    "etcd:http://127.0.0.1:%d,http://127.0.0.1:%d,http://127.0.0.1:%d",

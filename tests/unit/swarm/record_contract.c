@@ -286,7 +286,7 @@ static void test_a_model_agrees(void **state) {
 int record_contract(const struct record_kind *which) {
     kind = which;
 #define ASK(test) \
-    { .name = #test, .test_func = test, .setup_func = set_up, .teardown_func = tear_down }
+    { .name = #test, .test_func = (test), .setup_func = set_up, .teardown_func = tear_down }
     const struct CMUnitTest tests[] = {
         ASK(test_an_empty_store_has_no_facts_and_no_leader),
         ASK(test_only_one_leads),

@@ -21,7 +21,7 @@ struct record_kind {
 };
 
 /* The suite, run on one kind; the tests' exit code. */
-int record_contract(const struct record_kind *kind);
+int record_contract(const struct record_kind *which);
 
 static inline struct strait_record *record_rig_open(const struct record_world *world,
                                                     const char *owner) {
