@@ -1,6 +1,7 @@
 /* neck.c - a model whose cuts carry codes of KEEP values: what the blocks beside a cut compute, its
  * gradients through all cuts, and the channels that pass them untouched. */
 #include "differences.h"
+#include "model/generator.h"
 
 enum {
     KEEP = 4,
@@ -274,6 +275,43 @@ static void test_blocks_compute_the_formula(void **state) {
     strait_backend_close(&backend);
 }
 
+static double surprise(const float *logits, int64_t n, int32_t target) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += exp((double)logits[i]);
+    return log(sum) - (double)logits[target];
+}
+
+/* Token by token, a code at every cut: the losses of the whole sequence. */
+static void test_tokens_pass_one_by_one(void **state) {
+    (void)state;
+    struct chain c;
+    struct strait_generator *generators[STAGES_MAX] = {NULL};
+    open_chain(&c, tiny_spec(narrow(tiny_llama()), SEQUENCES, SEQ_LEN), (const int[]){1, 1, 2});
+    const double wanted = forward(&c, 0.0f);
+    double sum = 0.0;
+    for (int i = 0; i < c.n; i++)
+        CHECK_OK(strait_generator_open(c.stages[i], &generators[i]));
+    for (int t = 0; t < TOKENS; t++) {
+        const float *logits = NULL;
+        for (int i = 0; i < c.n; i++) {
+            strait_tensor made;
+            if (t % SEQ_LEN == 0) strait_generator_reset(generators[i]);
+            CHECK_OK(strait_generator_embed(generators[i], c.batch.tokens[t]));
+            CHECK_OK(strait_generator_run(generators[i]));
+            if (i == c.n - 1) break;
+            CHECK_OK(strait_generator_output(generators[i], &made));
+            copy(strait_generator_input(generators[i + 1]), made);
+        }
+        CHECK_OK(strait_generator_logits(generators[c.n - 1], &logits));
+        sum += surprise(logits, tiny_llama().vocab, c.batch.targets[t]);
+    }
+    CHECK_NEAR(sum / TOKENS, wanted, 1e-5);
+    for (int i = 0; i < c.n; i++)
+        strait_generator_close(&generators[i]);
+    close_chain(&c);
+}
+
 /* 2 D KEEP more a cut; 1 / sqrt(inputs) at the start, in every family. */
 static void test_parameters_are_those_of_the_cuts(void **state) {
     (void)state;
@@ -318,6 +356,7 @@ int main(void) {
         cmocka_unit_test(test_ways_to_run_it_agree),
         cmocka_unit_test(test_first_channels_pass_untouched),
         cmocka_unit_test(test_blocks_compute_the_formula),
+        cmocka_unit_test(test_tokens_pass_one_by_one),
         cmocka_unit_test(test_parameters_are_those_of_the_cuts),
         cmocka_unit_test(test_widths_are_checked),
     };
