@@ -51,11 +51,12 @@ static inline void check_differences(differences_loss loss, void *user, const st
      * where it bends or breaks too near for that, by less. */
     float step = (float)(0.02 / expected) < 0.02f ? (float)(0.02 / expected) : 0.02f;
     double found = 0.0;
-    for (int i = 0; i < 3; i++, step /= 4.0f) {
+    for (int i = 0; i < 3; i++) {
         const double coarse = differences_slope(loss, user, param, direction, kept, step);
         const double fine = differences_slope(loss, user, param, direction, kept, step / 2.0f);
         found = (4.0 * fine - coarse) / 3.0;
         if (fabs(found - expected) <= 1e-3 * fabs(expected)) return;
+        step /= 4.0f;
     }
     fail_msg("%s: gradient says %.7g, differences say %.7g", param->name, expected, found);
 }

@@ -183,7 +183,7 @@ static void test_first_channels_pass_untouched(void **state) {
     const strait_tensor first = strait_stage_input(c.stages[1], 0);
     const strait_tensor gradient = strait_stage_input_gradient(c.stages[3]);
     int n_live = 0;
-    for (int64_t i = 0; i < TOKENS * KEEP; i++)
+    for (int i = 0; i < TOKENS * KEEP; i++)
         n_live += ((const float *)first.data)[i] != 0.0f &&
                   ((const float *)gradient.data)[i] != 0.0f;
     assert_int_equal(n_live, TOKENS * KEEP);
@@ -260,7 +260,7 @@ static void test_blocks_compute_the_formula(void **state) {
     tiny_randomise(stage, 17);
     const strait_tensor input = strait_stage_input(stage, 0);
     strait_tensor made;
-    strait_rng_normals((strait_rng){5, 5}, 0, input.data, 3 * KEEP);
+    strait_rng_normals((strait_rng){5, 5}, 0, input.data, (size_t)3 * KEEP);
     CHECK_OK(strait_stage_forward(stage, 0, (strait_tensor){0}));
     CHECK_OK(strait_stage_output(stage, &made));
     for (int t = 0; t < 3; t++) {

@@ -139,7 +139,7 @@ static void parameters_and_moments_are_counted(void **state) {
     (void)state;
     static const struct {
         const char *codec;
-        int64_t more; // a cut
+        int more; // a cut
     } cases[] = {{"name: none", 0},
                  {"name: resbm, variant: a, keep: 4", 2 * (256 * 32 + 4 * 256)},
                  {"name: resbm, variant: b, keep: 4", 2 * 32 * 4},
@@ -150,7 +150,7 @@ static void parameters_and_moments_are_counted(void **state) {
         size_t moments = 0;
         CHECK_OK(make_with(cases[i].codec, 4));
         CHECK_OK(strait_recipe_params(&recipe, &n));
-        assert_int_equal(n, strait_shape_params(&recipe.shape) + 3 * cases[i].more);
+        assert_int_equal(n, strait_shape_params(&recipe.shape) + (int64_t)3 * cases[i].more);
         for (int stage = 0; stage < 4; stage++) {
             strait_worker_memory memory;
             CHECK_OK(strait_worker_plan(&recipe, stage, 2, &memory));
