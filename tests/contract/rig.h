@@ -30,6 +30,8 @@ struct rig {
     int n_acts;      // how many of its tensors are activations
     float *kept;
     size_t n_kept, n_room;
+    size_t ends[RIG_TENSORS]; // where each kept tensor ends
+    int n_ends;
 };
 
 /* What a case needs to know; each case says what it makes of the fields. */
@@ -63,6 +65,8 @@ strait_tensor rig_act_large(struct rig *rig, int64_t rows, int64_t cols, int see
 strait_tensor rig_act_values(struct rig *rig, int64_t rows, int64_t cols, const float *values);
 strait_tensor rig_act_output(struct rig *rig, int64_t rows, int64_t cols); // full of NaN
 
+float *rig_floats(int64_t n); // the caller frees them
+
 /* Cosines and sines of the angles of rotary positions, [seq_len x head_dim / 2]. */
 void rig_angles(struct rig *rig, strait_heads heads, strait_tensor *cos, strait_tensor *sin);
 
@@ -72,8 +76,8 @@ void rig_write(struct rig *rig, strait_tensor t, const float *values);
 void rig_keep(struct rig *rig, strait_tensor t);
 
 /* Runs the case everywhere; outputs may differ from the plain loops by `tolerance` of their own
- * size plus `tolerance` of the size of all outputs; in bf16 by 2e-2, if that is more and the rigs
- * are not those of open_half_rigs. */
+ * size plus `tolerance` of the size of all outputs, or of their tensor if it is larger; in bf16 by
+ * 2e-2, if that is more and the rigs are not those of open_half_rigs. */
 void check_case(rig_case run, shape s, double tolerance);
 
 /* The rig of the plain loops, for cases that need nothing else. */

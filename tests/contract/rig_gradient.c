@@ -1,11 +1,5 @@
 #include "rig.h"
 
-static float *make_floats(int64_t n) {
-    float *values = malloc((size_t)n * sizeof *values + 1);
-    assert_non_null(values);
-    return values;
-}
-
 /* The loss as the inputs stand now. */
 static double loss_of(const gradient *g) {
     double loss = 0;
@@ -13,7 +7,7 @@ static double loss_of(const gradient *g) {
     for (size_t o = 0; o < COUNT(g->outputs); o++) {
         const int64_t n = g->outputs[o].rows * g->outputs[o].cols;
         if (g->outputs[o].data == NULL) continue;
-        float *y = make_floats(n), *d_y = make_floats(n);
+        float *y = rig_floats(n), *d_y = rig_floats(n);
         rig_read(g->rig, g->outputs[o], y);
         rig_read(g->rig, g->d_outputs[o], d_y);
         for (int64_t i = 0; i < n; i++)
@@ -37,7 +31,7 @@ static double loss_at(const gradient *g, strait_tensor x, float *values, int64_t
 void check_gradient(const gradient *g, strait_tensor x, strait_tensor d_x, const char *what) {
     const int64_t n = x.rows * x.cols, step = n > 60 ? n / 60 : 1;
     const float h = 0x1p-7f; // fourth-order differences: wide enough for f32
-    float *values = make_floats(n), *made = make_floats(n);
+    float *values = rig_floats(n), *made = rig_floats(n);
     rig_read(g->rig, x, values);
     rig_read(g->rig, d_x, made);
     double apart = 0, size = 0;
