@@ -13,6 +13,7 @@ extern const strait_command strait_cmd_inspect;
 extern const strait_command strait_cmd_plan;
 extern const strait_command strait_cmd_trace;
 extern const strait_command strait_cmd_bench;
+extern const strait_command strait_cmd_doctor;
 extern const strait_command strait_cmd_options;
 extern const strait_command strait_cmd_completion;
 

@@ -1,0 +1,153 @@
+/* cmd_doctor.c - strait doctor: what this machine offers, and what to do about what it lacks. */
+#include "base/json.h"
+#include "commands.h"
+#include "doctor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *device;
+static int is_json;
+
+static const strait_flag flags[] = {
+    {"device", 'd', STRAIT_FLAG_TEXT, &device, "KIND",
+     "the device that must be usable, cpu or cuda; without it, what fits best"},
+    {"json", 0, STRAIT_FLAG_SWITCH, &is_json, NULL, "print one JSON object"},
+    {0},
+};
+
+static const struct {
+    const char *name;
+    void (*look)(struct strait_doctor *doctor);
+} groups[] = {
+    {"machine", strait_doctor_machine},
+    {"network", strait_doctor_network},
+    {"cuda", strait_doctor_cuda},
+    {"use", strait_doctor_use},
+};
+
+/* ---- what the groups add ---- */
+
+static void add(struct strait_doctor *doctor, strait_finding finding, const char *fix,
+                const char *format, va_list words) {
+    if (doctor->n == STRAIT_DOCTOR_FINDINGS) return;
+    strait_finding *f = &doctor->findings[doctor->n++];
+    *f = finding;
+    f->group = doctor->group;
+    (void)snprintf(f->fix, sizeof f->fix, "%s", fix);
+    (void)vsnprintf(f->text, sizeof f->text, format, words);
+}
+
+static strait_finding begin(strait_finding_state state, strait_err err, const char *name) {
+    strait_finding finding = {.state = state, .err = err};
+    (void)snprintf(finding.name, sizeof finding.name, "%s", name);
+    return finding;
+}
+
+void strait_doctor_fact(struct strait_doctor *doctor, const char *name, const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    add(doctor, begin(STRAIT_FINDING_GOOD, STRAIT_OK, name), "", format, words);
+    va_end(words);
+}
+
+void strait_doctor_note(struct strait_doctor *doctor, const char *name, const char *fix,
+                        const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    add(doctor, begin(STRAIT_FINDING_NOTE, STRAIT_OK, name), fix, format, words);
+    va_end(words);
+}
+
+void strait_doctor_fault(struct strait_doctor *doctor, strait_err err, const char *name,
+                         const char *fix, const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    add(doctor, begin(STRAIT_FINDING_FAULT, err, name), fix, format, words);
+    va_end(words);
+}
+
+void strait_doctor_line(const char *path, char out[STRAIT_DOCTOR_TEXT]) {
+    out[0] = '\0';
+    FILE *file = fopen(path, "r");
+    if (file == NULL) return;
+    if (fgets(out, STRAIT_DOCTOR_TEXT, file) == NULL) out[0] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+    (void)fclose(file);
+}
+
+/* ---- what people see ---- */
+
+static void print_findings(const struct strait_doctor *doctor) {
+    const char *group = "";
+    for (int i = 0; i < doctor->n; i++) {
+        const strait_finding *f = &doctor->findings[i];
+        if (strcmp(f->group, group) != 0) printf("%s%s\n", i > 0 ? "\n" : "", f->group);
+        group = f->group;
+        printf("%c %-16s %s\n", " ?!"[f->state], f -> name, f -> text);
+        if (f->fix[0] != '\0') printf("  %-16s -> %s\n", "", f->fix);
+    }
+}
+
+static strait_err print_json(const struct strait_doctor *doctor) {
+    static const char *const states[] = {"good", "note", "fault"};
+    json_t *document = json_object();
+    for (int i = 0; i < doctor->n; i++) {
+        const strait_finding *f = &doctor->findings[i];
+        json_t *group = json_object_get(document, f->group);
+        if (group == NULL) {
+            group = json_object();
+            (void)json_object_set_new(document, f->group, group);
+        }
+        json_t *finding = json_pack("{s:s, s:s}", "state", states[f->state], "value", f->text);
+        if (f->fix[0] != '\0') (void)json_object_set_new(finding, "fix", json_string(f->fix));
+        (void)json_object_set_new(group, f->name, finding);
+    }
+    const int is_written = json_dumpf(document, stdout, JSON_COMPACT) == 0;
+    json_decref(document);
+    if (!is_written) return STRAIT_FAIL(STRAIT_ENOMEM, "doctor: no memory for its JSON");
+    printf("\n");
+    return STRAIT_OK;
+}
+
+static strait_err first_fault(const struct strait_doctor *doctor) {
+    for (int i = 0; i < doctor->n; i++) {
+        const strait_finding *f = &doctor->findings[i];
+        if (f->state != STRAIT_FINDING_FAULT) continue;
+        strait_err_note(__FILE__, __LINE__, "%s: %s: %s", f->group, f->name, f->text);
+        return f->err;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err run_doctor(int n_words, const char **words) {
+    static struct strait_doctor doctor; // large
+    if (n_words > 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "doctor wants no words, but got \"%s\"", words[0]);
+    if (device != NULL && strcmp(device, "cpu") != 0 && strcmp(device, "cuda") != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--device %s: expected cpu or cuda", device);
+    doctor.device = device;
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        doctor.group = groups[i].name;
+        groups[i].look(&doctor);
+    }
+    if (is_json)
+        STRAIT_TRY(print_json(&doctor));
+    else
+        print_findings(&doctor);
+    return first_fault(&doctor);
+}
+
+const strait_command strait_cmd_doctor = {
+    .name = "doctor",
+    .usage = "[flags]",
+    .summary = "check this machine and say how to mend what it lacks",
+    .about =
+        "Looks at processor, memory, disk, TCP and NVIDIA devices of this machine, tries the\n"
+        "device that will compute, and says what to write into run files. A line with ? could\n"
+        "be better, one with ! is a fault; both say what to do. Exit code 0: nothing is in\n"
+        "the way; 3: the disk is; 5: the device or the memory is.",
+    .flags = flags,
+    .run = run_doctor,
+};

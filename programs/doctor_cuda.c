@@ -1,0 +1,88 @@
+/* doctor_cuda.c - NVIDIA driver, devices, libraries and kernels; and which device will compute. */
+#include "backend/backend.h"
+#include "backend/cuda/info.h"
+#include "doctor.h"
+#include "progress.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    BF16_MAJOR = 8 // compute capability from which bf16 is native
+};
+
+/* Once a run: the driver takes a moment. */
+static const struct strait_cuda_survey *survey(void) {
+    static struct strait_cuda_survey found;
+    static int is_known;
+    if (!is_known && strait_cuda_survey(&found) != STRAIT_OK)
+        (void)snprintf(found.problem, sizeof found.problem, "%s", strait_err_detail());
+    is_known = 1;
+    return &found;
+}
+
+static void look_at_device(struct strait_doctor *doctor, int ordinal,
+                           const strait_cuda_device_info *device) {
+    char name[32], all[32], free_bytes[32];
+    (void)snprintf(name, sizeof name, "device %d", ordinal);
+    strait_progress_bytes((double)device->memory, all);
+    strait_progress_bytes((double)device->free, free_bytes);
+    if (device->free < device->memory / 2)
+        strait_doctor_note(doctor, name, "nvidia-smi lists the programs that hold it",
+                           "%s, sm_%d%d, %s, only %s free", device->name, device->major,
+                           device->minor, all, free_bytes);
+    else
+        strait_doctor_fact(doctor, name, "%s, sm_%d%d, %s, %s free", device->name, device->major,
+                           device->minor, all, free_bytes);
+}
+
+static void look_at_file(struct strait_doctor *doctor, const char *name, const char *path,
+                         const char *absent) {
+    strait_doctor_fact(doctor, name, "%s", path[0] != '\0' ? path : absent);
+}
+
+void strait_doctor_cuda(struct strait_doctor *doctor) {
+    const struct strait_cuda_survey *s = survey();
+    if (s->has_driver) {
+        strait_doctor_fact(doctor, "driver", "for CUDA up to %d.%d", s->driver_version / 1000,
+                           s->driver_version % 1000 / 10);
+        for (int i = 0; i < s->n_devices; i++)
+            look_at_device(doctor, i, &s->devices[i]);
+        look_at_file(doctor, "cublasLt", s->cublas, "not found");
+        look_at_file(doctor, "cudnn", s->cudnn, "not found: attention has kernels of its own");
+        look_at_file(doctor, "kernels", s->module, "not found");
+    }
+    if (s->problem[0] == '\0') return;
+    if (doctor->device != NULL && strcmp(doctor->device, "cuda") == 0)
+        strait_doctor_fault(doctor, STRAIT_EDEVICE, "problem", "", "%s", s->problem);
+    else
+        strait_doctor_note(doctor, "problem", "", "%s", s->problem);
+}
+
+/* Opens the device as training does, and closes it. */
+static int is_usable(struct strait_doctor *doctor, const char *kind, strait_dtype precision) {
+    struct strait_backend *backend = NULL;
+    const strait_backend_spec spec = {.name = kind, .precision = precision};
+    const strait_err err = strait_backend_open(spec, &backend);
+    if (err == STRAIT_OK)
+        strait_doctor_fact(doctor, kind, "%s", backend->ops->describe(backend));
+    else if (doctor->device != NULL && strcmp(doctor->device, kind) == 0)
+        strait_doctor_fault(doctor, err, kind, "", "%s", strait_err_detail());
+    else
+        strait_doctor_note(doctor, kind, "", "%s", strait_err_detail());
+    strait_backend_close(&backend);
+    return err == STRAIT_OK;
+}
+
+void strait_doctor_use(struct strait_doctor *doctor) {
+    const struct strait_cuda_survey *s = survey();
+    const int is_cpu = doctor->device != NULL && strcmp(doctor->device, "cpu") == 0;
+    const int has_cuda = !is_cpu && s->n_devices > 0 && s->problem[0] == '\0';
+    const int has_bf16 = has_cuda && s->devices[0].major >= BF16_MAJOR;
+    const int uses_cuda = has_cuda &&
+                          is_usable(doctor, "cuda", has_bf16 ? STRAIT_BF16 : STRAIT_F32);
+    if (!uses_cuda && doctor->device != NULL && !is_cpu) return; // the fault is already told
+    if (!uses_cuda) (void)is_usable(doctor, "cpu", STRAIT_F32);
+    strait_doctor_fact(doctor, "device.kind", "%s", uses_cuda ? "cuda" : "cpu");
+    strait_doctor_fact(doctor, "device.precision", "%s", uses_cuda && has_bf16 ? "bf16" : "fp32");
+}
