@@ -107,21 +107,39 @@ static void fini(struct strait_backend *be) {
     cuda->context = NULL;
 }
 
-/* Says how much was wanted and how much is free, when that is the trouble. */
-static strait_err check_memory(const struct strait_backend *be, CUresult result, size_t bytes,
-                               const char *what) {
-    if (result != CUDA_ERROR_OUT_OF_MEMORY) return strait_cuda_check(be, result, what);
-    size_t free_bytes = 0, all = 0;
-    (void)strait_cuda_of(be)->driver->cuMemGetInfo_v2(&free_bytes, &all);
-    return STRAIT_FAIL(STRAIT_ENOMEM,
-                       "device cuda:%d: %s of %zu MiB: %zu of %zu MiB are free: use smaller "
-                       "microbatches, recomputation or more stages",
-                       be->ordinal, what, bytes >> 20, free_bytes >> 20, all >> 20);
+/* Of one allocation, as the driver rounded it. */
+static size_t size_of(const struct strait_cuda *cuda, CUdeviceptr memory) {
+    size_t bytes = 0;
+    (void)cuda->driver->cuMemGetAddressRange_v2(NULL, &bytes, memory);
+    return bytes;
 }
 
-static strait_err take_device(struct strait_backend *be, size_t bytes, CUdeviceptr *out) {
-    const CUresult result = strait_cuda_of(be)->driver->cuMemAlloc_v2(out, bytes > 0 ? bytes : 1);
-    return check_memory(be, result, bytes, "memory");
+strait_err strait_cuda_take(const struct strait_backend *be, size_t bytes, CUdeviceptr *out) {
+    struct strait_cuda *cuda = strait_cuda_of(be);
+    const CUresult result = cuda->driver->cuMemAlloc_v2(out, bytes > 0 ? bytes : 1);
+    if (result == CUDA_SUCCESS) {
+        cuda->taken += size_of(cuda, *out);
+        if (cuda->taken > cuda->most_taken) cuda->most_taken = cuda->taken;
+        return STRAIT_OK;
+    }
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return strait_cuda_check(be, result, "taking memory");
+    size_t free_bytes = 0, all = 0;
+    (void)cuda->driver->cuMemGetInfo_v2(&free_bytes, &all);
+    return STRAIT_FAIL(STRAIT_ENOMEM,
+                       "device cuda:%d: %zu MiB wanted, %zu of %zu MiB are free: use smaller "
+                       "microbatches, recomputation or more stages",
+                       be->ordinal, bytes >> 20, free_bytes >> 20, all >> 20);
+}
+
+void strait_cuda_give_back(const struct strait_backend *be, CUdeviceptr memory) {
+    struct strait_cuda *cuda = strait_cuda_of(be);
+    if (memory == 0) return;
+    cuda->taken -= size_of(cuda, memory);
+    (void)cuda->driver->cuMemFree_v2(memory);
+}
+
+static size_t used(const struct strait_backend *be) {
+    return strait_cuda_of(be)->most_taken;
 }
 
 static void *pointer(CUdeviceptr address) {
@@ -136,12 +154,12 @@ static strait_err take(struct strait_backend *be, size_t bytes, void **out) {
     CUdeviceptr memory = 0;
     STRAIT_TRY(strait_alloc_admit("device memory", bytes));
     STRAIT_TRY(strait_cuda_use(be));
-    STRAIT_TRY(take_device(be, bytes, &memory));
+    STRAIT_TRY(strait_cuda_take(be, bytes, &memory));
     /* The streams of a backend do not wait for the default one: it must be idle before we return.
      */
     CUresult result = driver->cuMemsetD8Async(memory, 0, bytes > 0 ? bytes : 1, NULL);
     if (result == CUDA_SUCCESS) result = driver->cuStreamSynchronize(NULL);
-    if (result != CUDA_SUCCESS) (void)driver->cuMemFree_v2(memory);
+    if (result != CUDA_SUCCESS) strait_cuda_give_back(be, memory);
     STRAIT_TRY(strait_cuda_check(be, result, "zeroing memory"));
     *out = pointer(memory);
     return STRAIT_OK;
@@ -149,7 +167,7 @@ static strait_err take(struct strait_backend *be, size_t bytes, void **out) {
 
 static void release(struct strait_backend *be, void *memory) {
     if (memory == NULL || strait_cuda_use(be) != STRAIT_OK) return;
-    (void)strait_cuda_of(be)->driver->cuMemFree_v2((CUdeviceptr)(uintptr_t)memory);
+    strait_cuda_give_back(be, (CUdeviceptr)(uintptr_t)memory);
 }
 
 static strait_err take_host(struct strait_backend *be, size_t bytes, void **out) {
@@ -174,7 +192,7 @@ static void stream_close(struct strait_stream *s) {
     if (queue != NULL && strait_cuda_use(s->backend) == STRAIT_OK) {
         const struct strait_cuda_driver *driver = strait_cuda_of(s->backend)->driver;
         if (queue->stream != NULL) (void)driver->cuStreamSynchronize(queue->stream);
-        if (queue->scratch != 0) (void)driver->cuMemFree_v2(queue->scratch);
+        strait_cuda_give_back(s->backend, queue->scratch);
         if (queue->event != NULL) (void)driver->cuEventDestroy_v2(queue->event);
         if (queue->stream != NULL) (void)driver->cuStreamDestroy_v2(queue->stream);
     }
@@ -203,11 +221,10 @@ strait_err strait_cuda_scratch(struct strait_stream *s, size_t bytes, void **out
         STRAIT_TRY(strait_cuda_use(s->backend));
         STRAIT_TRY(strait_cuda_check(s->backend, driver->cuStreamSynchronize(queue->stream),
                                      "waiting to grow its scratch"));
-        if (queue->scratch != 0) (void)driver->cuMemFree_v2(queue->scratch);
+        strait_cuda_give_back(s->backend, queue->scratch);
         queue->scratch = 0;
         queue->scratch_bytes = 0;
-        STRAIT_TRY(check_memory(s->backend, driver->cuMemAlloc_v2(&queue->scratch, want), want,
-                                "scratch"));
+        STRAIT_TRY(strait_cuda_take(s->backend, want, &queue->scratch));
         queue->scratch_bytes = want;
     }
     *out = pointer(queue->scratch);
@@ -275,5 +292,6 @@ const struct strait_backend_ops strait_backend_cuda = {
     .download = download,
     .order = order,
     .wait = wait_idle,
+    .used = used,
     .describe = describe,
 };

@@ -37,6 +37,7 @@ struct strait_cuda {
     struct strait_cuda_kernel found[STRAIT_CUDA_KERNELS];
     int n_found;
     int n_processors, major, minor;
+    size_t taken, most_taken; // device memory, now and at most: bytes
     struct strait_cuda_blas *blas;
     struct strait_cuda_keep attention; // cuDNN's handle and plans
     struct strait_kernels kernels;
@@ -62,6 +63,10 @@ static inline struct strait_cuda_queue *strait_cuda_queue_of(const struct strait
 
 /* Makes the device's context current in this thread. */
 strait_err strait_cuda_use(const struct strait_backend *be);
+
+/* Device memory, not zeroed; counted. give_back accepts 0. The context is current. */
+strait_err strait_cuda_take(const struct strait_backend *be, size_t bytes, CUdeviceptr *out);
+void strait_cuda_give_back(const struct strait_backend *be, CUdeviceptr memory);
 
 /* Loads the members of the file of kernels into the context; cuda->module names the file. */
 strait_err strait_cuda_modules_load(struct strait_backend *be);

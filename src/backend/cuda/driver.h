@@ -24,6 +24,7 @@
     X(cuMemGetInfo_v2)              \
     X(cuMemAlloc_v2)                \
     X(cuMemFree_v2)                 \
+    X(cuMemGetAddressRange_v2)      \
     X(cuMemHostAlloc)               \
     X(cuMemFreeHost)                \
     X(cuMemcpyHtoDAsync_v2)         \
