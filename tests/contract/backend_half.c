@@ -36,6 +36,31 @@ static void elementwise(void **state) {
     over_shapes(run_elementwise, BF16_NEAR);
 }
 
+/* What the narrow ends of a block need besides products. */
+static void run_ends(struct rig *rig, shape s) {
+    const int64_t narrow = (s.cols + 2) / 3;
+    const strait_tensor x = rig_act(rig, s.rows, s.cols, 1), d_y = rig_act(rig, s.rows, s.cols, 2);
+    const strait_tensor y = rig_act_output(rig, s.rows, s.cols);
+    const strait_tensor code = rig_act_output(rig, s.rows, narrow);
+    CHECK_OK(rig->k->silu(&rig->stream, y, x));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->silu_back(&rig->stream, y, d_y, x));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->relu(&rig->stream, y, x));
+    rig_keep(rig, y);
+    CHECK_OK(rig->k->relu_back(&rig->stream, d_y, d_y, y));
+    rig_keep(rig, d_y);
+    CHECK_OK(rig->k->resize_cols(&rig->stream, code, x));
+    rig_keep(rig, code);
+    CHECK_OK(rig->k->resize_cols(&rig->stream, y, code));
+    rig_keep(rig, y);
+}
+
+static void ends(void **state) {
+    (void)state;
+    over_shapes(run_ends, BF16_NEAR);
+}
+
 static void run_norms(struct rig *rig, shape s) {
     const strait_tensor x = rig_act(rig, s.rows, s.cols, 4);
     const strait_tensor y = rig_act_output(rig, s.rows, s.cols);
@@ -135,8 +160,11 @@ static void adamw_copies(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise),  cmocka_unit_test(norms),
-        cmocka_unit_test(matmul),       cmocka_unit_test(products_are_summed_in_f32),
+        cmocka_unit_test(elementwise),
+        cmocka_unit_test(ends),
+        cmocka_unit_test(norms),
+        cmocka_unit_test(matmul),
+        cmocka_unit_test(products_are_summed_in_f32),
         cmocka_unit_test(adamw_copies),
     };
     return cmocka_run_group_tests(tests, open_half_rigs, close_rigs);
