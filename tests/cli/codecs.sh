@@ -51,4 +51,13 @@ check strait-free --set link.codec.name=strait --set link.codec.keep=8 --set lin
 check strait-muon --set link.codec.name=strait --set link.codec.keep=8 --set train.optimizer=muon
 check strait-fill --set link.codec.name=strait --set link.codec.keep=8 \
     --set stages.schedule=fill-drain
+
+# Weights that leave a subspace, as plain AdamW makes them when nobody puts them back, raise an
+# alarm that names the boundary; weights that stay raise none.
+quiet="--set stages.count=3 --set link.transport=inproc --set train.steps=30
+    --set link.codec.name=subspace --set link.codec.variant= --set link.codec.keep=8"
+runs train run.yaml --out leaks $quiet --set link.codec.leak_limit=1
+says "$ERR" '^note: boundary [01] loses 0\.[0-9]+ of its activations, 0\.[0-9]+ was usual'
+runs train run.yaml --out stays $quiet --set train.optimizer=adamw-rows
+! grep -q '^note:' "$ERR" || fail "an alarm without a leak"
 none_left
