@@ -34,10 +34,10 @@ typedef fast_pass fast_passes[2][2];
 
 static const fast_passes forward_fast = {
     {{"attention_tiled_64", 128, 1, 128, 0}, {"attention_tiled_128", 128, 1, 128, 0}},
-    {{"attention_group_64", 128, 1, 256, 0}, {"attention_group_128", 128, 1, 256, 0}}};
+    {{"attention_group_64", 128, 1, 256, 0}, {"attention_group_128", 192, 1, 384, 0}}};
 static const fast_passes query_back_fast = {{{"attention_tiled_query_back_64", 128, 2, 128, 0},
                                              {"attention_tiled_query_back_128", 64, 2, 128, 0}},
-                                            {{"attention_group_query_back_64", 128, 2, 256, 0},
+                                            {{"attention_group_query_back_64", 192, 2, 384, 0},
                                              {"attention_group_query_back_128", 128, 2, 256, 0}}};
 static const fast_passes key_back_fast = {
     {{"attention_tiled_key_back_64", 128, 2, 128, STRAIT_ATTENTION_COLUMNS},

@@ -40,7 +40,8 @@ __device__ __forceinline__ void fetch_rows(uint32_t to, const uint16_t *from, in
     from += row * pitch + piece * 8;
 #pragma unroll
     for (int i = 0; i < ROWS; i += STRIDE) {
-        copy16(to + tile_bytes<P>(i), from, row + i < n_valid);
+        if (i + STRIDE <= ROWS || row + i < ROWS)
+            copy16(to + tile_bytes<P>(i), from, row + i < n_valid);
         from += STRIDE * pitch;
     }
 }

@@ -1,7 +1,7 @@
 /* k_attention_group.cu - attention of bf16 heads of 64 and 128 and its gradient for sm_90a.
  *
  * The passes of k_attention.cu and k_attention_back.cu, with products by groups of four warps, each
- * of which owns 64 rows: two groups a block share the tiles that they meet. */
+ * of which owns 64 rows; the groups of a block share the tiles that they meet. */
 #include "backend/cuda/attention_group.cuh"
 #include "backend/cuda/attention_place.cuh"
 #include "backend/cuda/attention_softmax.cuh"
@@ -10,9 +10,9 @@
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 namespace {
 
-constexpr int BLOCK = 256;
-constexpr int ROWS = BLOCK / 128 * GROUP;               // that a block owns
-constexpr uint32_t OWN_TILE = BLOCK / 128 * GROUP_TILE; // one panel of them
+/* Rows that a block owns, and one panel of them. */
+template <int BLOCK> constexpr int own_count = BLOCK / 2;
+template <int BLOCK> constexpr uint32_t own_bytes = BLOCK / 128 * GROUP_TILE;
 
 __device__ __forceinline__ int warp_row() {
     return (int)threadIdx.x / 32 * 16;
@@ -29,7 +29,7 @@ __device__ __forceinline__ void meet() {
 }
 
 /* Starts to fetch rows that the block owns or meets, panel by panel. */
-template <int PANELS, int N>
+template <int PANELS, int N, int BLOCK>
 __device__ __forceinline__ void fetch_panels(uint32_t to, const uint16_t *from, int64_t pitch,
                                              int n_valid) {
     #pragma unroll
@@ -39,16 +39,18 @@ __device__ __forceinline__ void fetch_panels(uint32_t to, const uint16_t *from, 
 }
 
 /* A tile of keys and one of values. */
-template <int PANELS>
+template <int PANELS, int BLOCK>
 __device__ __forceinline__ void fetch_pair(uint32_t to, const uint16_t *keys, int to_values,
                                            int64_t pitch, int n_valid) {
-    fetch_panels<PANELS, MET>(to, keys, pitch, n_valid);
-    fetch_panels<PANELS, MET>(to + PANELS * GROUP_TILE, keys + to_values, pitch, n_valid);
+    fetch_panels<PANELS, MET, BLOCK>(to, keys, pitch, n_valid);
+    fetch_panels<PANELS, MET, BLOCK>(to + PANELS * GROUP_TILE, keys + to_values, pitch, n_valid);
 }
 
 /* Blocks as in k_attention.cu. */
-template <int PANELS> __device__ __forceinline__ void forward(const strait_attention_args &a) {
-    constexpr int P = PANELS * GROUP;
+template <int PANELS, int BLOCK>
+__device__ __forceinline__ void forward(const strait_attention_args &a) {
+    constexpr int P = PANELS * GROUP, ROWS = own_count<BLOCK>;
+    constexpr uint32_t OWN_TILE = own_bytes<BLOCK>;
     constexpr uint32_t TILE = PANELS * GROUP_TILE;
     const int head = (int)(blockIdx.x % (unsigned)a.n_query), to_values = a.n_key * P;
     const struct place p = place_of<P>(a, head, head / (a.n_query / a.n_key),
@@ -56,8 +58,9 @@ template <int PANELS> __device__ __forceinline__ void forward(const strait_atten
     const int first_query = ((int)gridDim.y - 1 - (int)blockIdx.y) * ROWS;
     const int row = first_query + warp_row() + lane_of() / 4;
     const uint32_t base = shared_base(), stages = base + PANELS * OWN_TILE;
-    fetch_panels<PANELS, ROWS>(base, p.q + first_query * p.pitch, p.pitch, a.seq_len - first_query);
-    fetch_pair<PANELS>(stages, p.k, to_values, p.pitch, a.seq_len);
+    fetch_panels<PANELS, ROWS, BLOCK>(base, p.q + first_query * p.pitch, p.pitch,
+                                      a.seq_len - first_query);
+    fetch_pair<PANELS, BLOCK>(stages, p.k, to_values, p.pitch, a.seq_len);
     meet();
     group_own<PANELS, true> query;
     query.init(base, OWN_TILE, group_row(), warp_row());
@@ -70,17 +73,17 @@ template <int PANELS> __device__ __forceinline__ void forward(const strait_atten
         meet();
         keys += MET * p.pitch;
         if (first + MET < end)
-            fetch_pair<PANELS>(stages + (uint32_t)(stage ^ 1) * 2 * TILE, keys, to_values, p.pitch,
-                               a.seq_len - first - MET);
-        if (first > first_query + group_row()) continue; // all behind the diagonal
+            fetch_pair<PANELS, BLOCK>(stages + (uint32_t)(stage ^ 1) * 2 * TILE, keys, to_values,
+                                      p.pitch, a.seq_len - first - MET);
+        const int own = first_query + group_row();
+        if (first > own || own >= a.seq_len) continue; // nothing to do, or all behind the diagonal
         const uint32_t tile = stages + (uint32_t)stage * 2 * TILE;
         float score[1][8][4];
         clear<1, 8>(score);
         fence_registers();
         query.start(score[0], tile);
         group_wait<0>(score[0]);
-        if (first == first_query + group_row())
-            mask<1, 8, false>(score, row, first + lane_of() % 4 * 2);
+        if (first == own) mask<1, 8, false>(score, row, first + lane_of() % 4 * 2);
     #pragma unroll
         for (int half = 0; half < 2; half++)
             soften_row<P, 8>(score[0], r.mean[0], r.max[0][half], r.sum[0][half], half,
@@ -117,8 +120,10 @@ __device__ __forceinline__ void meet_keys(group_rows &out, const group_own<PANEL
 }
 
 /* Blocks as in k_attention_back.cu. */
-template <int PANELS> __device__ __forceinline__ void query_back(const strait_attention_args &a) {
-    constexpr int P = PANELS * GROUP;
+template <int PANELS, int BLOCK>
+__device__ __forceinline__ void query_back(const strait_attention_args &a) {
+    constexpr int P = PANELS * GROUP, ROWS = own_count<BLOCK>;
+    constexpr uint32_t OWN_TILE = own_bytes<BLOCK>;
     constexpr uint32_t TILE = PANELS * GROUP_TILE;
     const int head = (int)(blockIdx.x % (unsigned)a.n_query), to_values = a.n_key * P;
     const struct place p = place_of<P>(a, head, head / (a.n_query / a.n_key),
@@ -126,10 +131,10 @@ template <int PANELS> __device__ __forceinline__ void query_back(const strait_at
     const int first_query = ((int)gridDim.y - 1 - (int)blockIdx.y) * ROWS;
     const int row = first_query + warp_row() + lane_of() / 4, n_own = a.seq_len - first_query;
     const uint32_t base = shared_base(), stages = base + 2 * PANELS * OWN_TILE;
-    fetch_panels<PANELS, ROWS>(base, p.q + first_query * p.pitch, p.pitch, n_own);
-    fetch_panels<PANELS, ROWS>(base + PANELS * OWN_TILE, p.d_y + first_query * p.y_pitch, p.y_pitch,
-                               n_own);
-    fetch_pair<PANELS>(stages, p.k, to_values, p.pitch, a.seq_len);
+    fetch_panels<PANELS, ROWS, BLOCK>(base, p.q + first_query * p.pitch, p.pitch, n_own);
+    fetch_panels<PANELS, ROWS, BLOCK>(base + PANELS * OWN_TILE, p.d_y + first_query * p.y_pitch,
+                                      p.y_pitch, n_own);
+    fetch_pair<PANELS, BLOCK>(stages, p.k, to_values, p.pitch, a.seq_len);
     float lse[2], delta[2];
     #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -150,10 +155,10 @@ template <int PANELS> __device__ __forceinline__ void query_back(const strait_at
         meet();
         keys += MET * p.pitch;
         if (first + MET < end)
-            fetch_pair<PANELS>(stages + (uint32_t)(stage ^ 1) * 2 * TILE, keys, to_values, p.pitch,
-                               a.seq_len - first - MET);
+            fetch_pair<PANELS, BLOCK>(stages + (uint32_t)(stage ^ 1) * 2 * TILE, keys, to_values,
+                                      p.pitch, a.seq_len - first - MET);
         const int own = first_query + group_row();
-        if (first > own) continue; // all behind the diagonal
+        if (first > own || own >= a.seq_len) continue; // nothing to do, or all behind the diagonal
         const uint32_t tile = stages + (uint32_t)stage * 2 * TILE;
         meet_keys<PANELS>(d_score, query, d_y, tile, lse, delta, a.scale * LOG2_E, row,
                           first == own ? first + lane_of() % 4 * 2 : -1);
@@ -212,23 +217,24 @@ __device__ __forceinline__ void meet_queries(float d_k[8 * PANELS][4], float d_v
 }
 
 /* Starts to fetch the i-th tile of queries, its d_y, lse and delta. */
-template <int PANELS>
+template <int PANELS, int BLOCK>
 __device__ __forceinline__ void fetch_queries(const strait_attention_args &a, const place &p,
                                               const met_queries<PANELS * GROUP> &met,
                                               int first_head, int i) {
     const int first = met.first_query(i), in_group = i / met.n_tiles, n_valid = a.seq_len - first;
     const int column = in_group * PANELS * GROUP;
     const uint32_t to = met.stage(i);
-    fetch_panels<PANELS, MET>(to, p.q + first * p.pitch + column, p.pitch, n_valid);
-    fetch_panels<PANELS, MET>(to + met.TILE, p.d_y + first * p.y_pitch + column, p.y_pitch,
-                              n_valid);
+    fetch_panels<PANELS, MET, BLOCK>(to, p.q + first * p.pitch + column, p.pitch, n_valid);
+    fetch_panels<PANELS, MET, BLOCK>(to + met.TILE, p.d_y + first * p.y_pitch + column, p.y_pitch,
+                                     n_valid);
     met.fetch_columns(a, p, first_head + in_group, i);
 }
 
 /* Blocks as in k_attention_back.cu. */
-template <int PANELS, bool IS_HELD>
+template <int PANELS, bool IS_HELD, int BLOCK>
 __device__ __forceinline__ void key_back(const strait_attention_args &a) {
-    constexpr int P = PANELS * GROUP;
+    constexpr int P = PANELS * GROUP, ROWS = own_count<BLOCK>;
+    constexpr uint32_t OWN_TILE = own_bytes<BLOCK>;
     const int key_head = (int)(blockIdx.x % (unsigned)a.n_key), group = a.n_query / a.n_key;
     const struct place p = place_of<P>(a, key_head * group, key_head,
                                        (int)(blockIdx.x / (unsigned)a.n_key));
@@ -237,9 +243,9 @@ __device__ __forceinline__ void key_back(const strait_attention_args &a) {
     const uint32_t base = shared_base(), values = base + PANELS * OWN_TILE;
     met_queries<P> met;
     met.init(values + PANELS * OWN_TILE, first_key, a.seq_len);
-    fetch_panels<PANELS, ROWS>(base, p.k + first_key * p.pitch, p.pitch, n_own);
-    fetch_panels<PANELS, ROWS>(values, p.v + first_key * p.pitch, p.pitch, n_own);
-    fetch_queries<PANELS>(a, p, met, key_head * group, 0);
+    fetch_panels<PANELS, ROWS, BLOCK>(base, p.k + first_key * p.pitch, p.pitch, n_own);
+    fetch_panels<PANELS, ROWS, BLOCK>(values, p.v + first_key * p.pitch, p.pitch, n_own);
+    fetch_queries<PANELS, BLOCK>(a, p, met, key_head * group, 0);
     meet();
     group_own<PANELS, IS_HELD> key, val;
     key.init(base, OWN_TILE, group_row(), warp_row());
@@ -250,7 +256,7 @@ __device__ __forceinline__ void key_back(const strait_attention_args &a) {
     const int n = group * met.n_tiles;
     for (int i = 0; i < n; i++) {
         meet();
-        if (i + 1 < n) fetch_queries<PANELS>(a, p, met, key_head * group, i + 1);
+        if (i + 1 < n) fetch_queries<PANELS, BLOCK>(a, p, met, key_head * group, i + 1);
         const int first = met.first_query(i), own = first_key + group_row();
         if (first < own) continue; // none of these queries sees the group's keys
         meet_queries<PANELS, IS_HELD>(d_k[0], d_v[0], key, val, met.stage(i), a.scale * LOG2_E, row,
@@ -263,34 +269,34 @@ __device__ __forceinline__ void key_back(const strait_attention_args &a) {
 
 } // namespace
 
-extern "C" __global__ void __launch_bounds__(BLOCK, 2)
+extern "C" __global__ void __launch_bounds__(256, 2)
     attention_group_64(const __grid_constant__ struct strait_attention_args a) {
-    forward<1>(a);
+    forward<1, 256>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+extern "C" __global__ void __launch_bounds__(384, 1)
     attention_group_128(const __grid_constant__ struct strait_attention_args a) {
-    forward<2>(a);
+    forward<2, 384>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+extern "C" __global__ void __launch_bounds__(384, 1)
     attention_group_query_back_64(const __grid_constant__ struct strait_attention_args a) {
-    query_back<1>(a);
+    query_back<1, 384>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
     attention_group_query_back_128(const __grid_constant__ struct strait_attention_args a) {
-    query_back<2>(a);
+    query_back<2, 256>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
     attention_group_key_back_64(const __grid_constant__ struct strait_attention_args a) {
-    key_back<1, true>(a);
+    key_back<1, true, 256>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
     attention_group_key_back_128(const __grid_constant__ struct strait_attention_args a) {
-    key_back<2, false>(a);
+    key_back<2, false, 256>(a);
 }
 
 #endif
