@@ -290,7 +290,8 @@ static strait_err received(struct strait_conn *c, struct strait_msg **msg) {
 static void ended(struct strait_conn *c, strait_err why) {
     if (c->link == NULL) {
         forget_stranger(c->t->state, c);
-        if (why != STRAIT_OK) c->t->events->refused(c->t->user, why);
+        const int is_news = why != STRAIT_OK && why != STRAIT_EAGAIN; // EAGAIN: alone at a relay
+        if (is_news) c->t->events->refused(c->t->user, why);
         return;
     }
     struct strait_bundle *b = c->link->state;

@@ -22,6 +22,10 @@ static void remember(struct strait_conn *c, strait_err why) {
 
 static void let_go(uv_handle_t *handle) {
     struct strait_conn *c = handle->data;
+    if (c->meeting != NULL) {
+        c->meeting->n_waiting--;
+        c->meeting->n_lost++;
+    }
     strait_err_note(__FILE__, __LINE__, "%s", c->words);
     c->events->ended(c, c->why);
     strait_lanes_clear(&c->own_words);
@@ -82,7 +86,7 @@ void strait_conn_join(struct strait_conn *c, struct strait_link *link,
 void strait_conn_finish(struct strait_conn *c, strait_err why, int is_flushing) {
     if (c->state >= STRAIT_CONN_PARTING) return;
     remember(c, why);
-    if (c->state == STRAIT_CONN_IDLE) {
+    if (c->state <= STRAIT_CONN_MEETING) {
         strait_conn_kill(c, why);
         return;
     }
@@ -103,7 +107,10 @@ void strait_conn_finish(struct strait_conn *c, strait_err why, int is_flushing) 
 
 void strait_conn_tick(struct strait_conn *c, int64_t now_ns) {
     if (now_ns < c->deadline_ns || c->state == STRAIT_CONN_OPEN) return;
-    if (c->state < STRAIT_CONN_OPEN)
+    if (c->state == STRAIT_CONN_MEETING)
+        strait_conn_kill(c,
+                         STRAIT_FAIL(STRAIT_ETIMEDOUT, "the other side did not come to the relay"));
+    else if (c->state < STRAIT_CONN_OPEN)
         strait_conn_finish(
             c,
             STRAIT_FAIL(STRAIT_ETIMEDOUT, "no handshake within %d ms", c->t->config.handshake_ms),
@@ -200,6 +207,17 @@ static void digest(struct strait_conn *c) {
     strait_conn_pump(c);
 }
 
+/* Goes on with what came from a relay. */
+static void meet(struct strait_conn *c) {
+    const strait_err err = strait_conn_hear_relay(c);
+    if (err == STRAIT_OK) {
+        c->state = STRAIT_CONN_SHAKING;
+        digest(c);
+    } else if (err != STRAIT_EAGAIN || c->n_reply == sizeof c->reply) {
+        strait_conn_kill(c, err);
+    }
+}
+
 static void give_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
     (void)suggested;
     struct strait_conn *c = handle->data;
@@ -223,7 +241,10 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer) {
     c->heard_ns = strait_clock_ns();
     c->read_at = 0;
     c->read_end = (size_t)n;
-    digest(c);
+    if (c->state == STRAIT_CONN_MEETING)
+        meet(c);
+    else
+        digest(c);
 }
 
 void strait_conn_hold(struct strait_conn *c, int is_held) {
@@ -255,10 +276,15 @@ static void begin(struct strait_conn *c) {
     uv_os_fd_t fd = -1;
     if (uv_fileno((uv_handle_t *)&c->tcp, &fd) == 0)
         strait_socket_tune(fd, c->t->config.dead_ms, !is_loopback(c));
-    c->state = STRAIT_CONN_SHAKING;
+    c->state = c->meeting != NULL ? STRAIT_CONN_MEETING : STRAIT_CONN_SHAKING;
     c->heard_ns = strait_clock_ns();
+    const strait_err err = c->meeting != NULL ? strait_conn_greet_relay(c) : STRAIT_OK;
+    if (err != STRAIT_OK) {
+        strait_conn_kill(c, err);
+        return;
+    }
     (void)uv_read_start((uv_stream_t *)&c->tcp, give_buffer, on_read);
-    digest(c); // the dialler speaks first
+    if (c->meeting == NULL) digest(c); // the dialler speaks first
 }
 
 static void on_connect(uv_connect_t *request, int status) {

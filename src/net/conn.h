@@ -8,6 +8,7 @@
 #include "net/frame.h"
 #include "net/lanes.h"
 #include "net/line.h"
+#include "net/relay_wire.h"
 #include "net/tls.h"
 #include "net/transport.h"
 
@@ -29,12 +30,21 @@ struct strait_conn_events {
 
 enum strait_conn_state {
     STRAIT_CONN_IDLE,
+    STRAIT_CONN_MEETING,  // at a relay, where the peer is awaited
     STRAIT_CONN_SHAKING,  // TLS
     STRAIT_CONN_GREETING, // our HELLO is out, theirs is awaited
     STRAIT_CONN_OPEN,
     STRAIT_CONN_PARTING,  // last words are being sent
     STRAIT_CONN_DRAINING, // they are sent; waiting for the peer to hang up
     STRAIT_CONN_CLOSED    // waiting for libuv to let go
+};
+
+/* Where streams are joined with those of a peer that dials the same relay. The owner fills in the
+ * first line and reads the second; it outlives the conns. */
+struct strait_meeting {
+    strait_relay_token token;
+    strait_relay_role role;
+    int n_waiting, n_met, n_lost; // streams that have not met, that have, that never will
 };
 
 struct strait_conn {
@@ -50,6 +60,10 @@ struct strait_conn {
     uv_shutdown_t shutdown;
     size_t n_writing; // bytes libuv holds pointers to; 0: none
     int is_held;
+
+    struct strait_meeting *meeting; // NULL: none, or it is over
+    unsigned char reply[STRAIT_RELAY_REPLY];
+    size_t n_reply;
 
     struct strait_tls *tls;
     strait_fingerprint peer;           // from secured() on
@@ -82,6 +96,9 @@ strait_err strait_conn_open(uv_loop_t *loop, struct strait_transport *t,
                             const struct strait_conn_events *events, int is_server,
                             struct strait_emulate *shape, struct strait_conn **out);
 
+/* What is connected to is a relay. Before connecting. */
+void strait_conn_meet(struct strait_conn *c, struct strait_meeting *meeting);
+
 strait_err strait_conn_connect(struct strait_conn *c, const struct sockaddr *address);
 strait_err strait_conn_accept(struct strait_conn *c, uv_stream_t *listener);
 
@@ -106,3 +123,8 @@ void strait_conn_hold(struct strait_conn *c, int is_held);
 
 /* Kills it when it took too long to greet or to part. */
 void strait_conn_tick(struct strait_conn *c, int64_t now_ns);
+
+/* For conn.c, in conn_meet.c: says what we come for; and reads the answer, STRAIT_EAGAIN until it
+ * is whole, or when nobody came. After STRAIT_OK the peer is there. */
+strait_err strait_conn_greet_relay(struct strait_conn *c);
+strait_err strait_conn_hear_relay(struct strait_conn *c);

@@ -1,12 +1,13 @@
 /* tcp.c - the tls transport: a libuv loop, listening, dialling, and the clocks of its links. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "net/address.h"
 #include "net/bundle.h"
+#include "net/relay_post.h"
 #include "net/socket.h"
 
 #include <openssl/rand.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ struct tcp {
     int alarm_fd;
     int64_t alarm_ns; // what it is set to
     int n_streams;
+    struct strait_relay_posts posts;
     uv_tcp_t dump; // takes connections there is no memory for
     int is_dumping;
 };
@@ -36,6 +38,8 @@ struct tcp {
 struct tcp_link {
     struct strait_bundle bundle; // first, as above
     uv_getaddrinfo_t lookup;
+    int is_relayed;
+    struct strait_meeting meeting; // if so
 };
 
 static void do_nothing_async(uv_async_t *handle) {
@@ -104,6 +108,7 @@ static strait_err progress(struct strait_transport *t, int timeout_ms);
 
 static void fini(struct strait_transport *t) {
     struct tcp *self = t->state;
+    self->posts.is_closed = 1;
     if (self->has_loop) {
         for (struct strait_link *link = self->bundles.first; link != NULL;
              link = ((struct strait_bundle *)link->state)->next)
@@ -117,45 +122,8 @@ static void fini(struct strait_transport *t) {
         }
         (void)uv_loop_close(&self->loop);
     }
+    strait_relay_posts_fini(&self->posts);
     if (self->alarm_fd > 0) (void)close(self->alarm_fd);
-}
-
-/* ---- addresses ---- */
-
-/* Splits "host:port" or "[host]:port". */
-static strait_err split(const char *address, char host[STRAIT_ADDRESS_MAX], int *port) {
-    const char *colon = strrchr(address, ':');
-    const char *from = address, *to = colon;
-    if (colon != NULL && address[0] == '[' && colon > address + 1 && colon[-1] == ']') {
-        from = address + 1;
-        to = colon - 1;
-    }
-    char *end = NULL;
-    const long number = colon != NULL && colon[1] != 0 ? strtol(colon + 1, &end, 10) : -1;
-    if (number < 0 || number > 65535 || *end != 0 || to == from || to - from >= STRAIT_ADDRESS_MAX)
-        return STRAIT_FAIL(STRAIT_EINVAL, "address '%.80s': expected host:port", address);
-    memcpy(host, from, (size_t)(to - from));
-    host[to - from] = 0;
-    *port = (int)number;
-    return STRAIT_OK;
-}
-
-static int parse_numeric(const char *host, int port, struct sockaddr_storage *out) {
-    return uv_ip4_addr(host, port, (struct sockaddr_in *)out) == 0 ||
-           uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;
-}
-
-static void address_text(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]) {
-    struct sockaddr_storage name;
-    int size = sizeof name;
-    char host[STRAIT_ADDRESS_MAX / 2] = "";
-    memset(&name, 0, sizeof name);
-    (void)uv_tcp_getsockname(tcp, (struct sockaddr *)&name, &size);
-    (void)uv_ip_name((struct sockaddr *)&name, host, sizeof host);
-    const int port = ntohs(name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
-                                                      : ((struct sockaddr_in *)&name)->sin_port);
-    (void)snprintf(out, STRAIT_ADDRESS_MAX, name.ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d", host,
-                   port);
 }
 
 /* ---- listening ---- */
@@ -196,32 +164,23 @@ static void on_stranger(uv_stream_t *listener, int status) {
 static strait_err listen_at(struct strait_transport *t, const char *address,
                             char out[STRAIT_ADDRESS_MAX]) {
     struct tcp *self = t->state;
-    char host[STRAIT_ADDRESS_MAX];
-    int port = 0;
-    struct sockaddr_storage where;
-    memset(&where, 0, sizeof where);
-    STRAIT_TRY(split(address, host, &port));
-    if (!parse_numeric(host, port, &where))
-        return STRAIT_FAIL(STRAIT_EINVAL,
-                           "cannot listen at '%s': expected a numeric address such as 0.0.0.0:7000",
-                           address);
     void *memory = NULL;
+    if (strait_relay_is_address(address)) {
+        STRAIT_TRY(strait_relay_post_open(&self->posts, t, &self->loop, address));
+        (void)snprintf(out, STRAIT_ADDRESS_MAX, "%s", address); // what others dial, too
+        return STRAIT_OK;
+    }
     STRAIT_TRY(strait_alloc(1, sizeof(uv_tcp_t), "listener", &memory));
     uv_tcp_t *listener = memory;
-    int status = uv_tcp_init(&self->loop, listener);
+    const int status = uv_tcp_init(&self->loop, listener);
     if (status != 0) {
         strait_alloc_free(listener);
         return STRAIT_FAIL(STRAIT_ENOMEM, "listener: %s", uv_strerror(status));
     }
     listener->data = t;
-    status = uv_tcp_bind(listener, (struct sockaddr *)&where, 0);
-    if (status == 0) status = uv_listen((uv_stream_t *)listener, BACKLOG, on_stranger);
-    if (status == 0) {
-        address_text(listener, out);
-        return STRAIT_OK;
-    }
-    uv_close((uv_handle_t *)listener, free_listener);
-    return STRAIT_FAIL(STRAIT_EINVAL, "cannot listen at %s: %s", address, uv_strerror(status));
+    const strait_err err = strait_address_listen(listener, address, BACKLOG, on_stranger, out);
+    if (err != STRAIT_OK) uv_close((uv_handle_t *)listener, free_listener);
+    return err;
 }
 
 /* ---- dialling ---- */
@@ -229,7 +188,8 @@ static strait_err listen_at(struct strait_transport *t, const char *address,
 /* Starts the streams of a link, all to one address. */
 static strait_err connect_streams(struct strait_link *link, const struct sockaddr *where) {
     struct tcp *self = link->transport->state;
-    struct strait_bundle *b = link->state;
+    struct tcp_link *l = link->state;
+    struct strait_bundle *b = &l->bundle;
     for (int i = 0; i < b->n_streams; i++) {
         struct strait_conn *c = NULL;
         STRAIT_TRY(strait_conn_open(&self->loop, link->transport, &strait_bundle_conn_events, 0,
@@ -237,6 +197,7 @@ static strait_err connect_streams(struct strait_link *link, const struct sockadd
         c->link = link;
         b->streams[i] = c;
         b->n_live++;
+        if (l->is_relayed) strait_conn_meet(c, &l->meeting);
         const strait_err err = strait_conn_connect(c, where);
         if (err != STRAIT_OK) return err;
     }
@@ -262,16 +223,19 @@ static void on_looked_up(uv_getaddrinfo_t *request, int status, struct addrinfo 
 static strait_err dial(struct strait_link *link, const char *address) {
     struct tcp *self = link->transport->state;
     struct tcp_link *l = link->state;
-    char host[STRAIT_ADDRESS_MAX], service[8];
+    char host[STRAIT_ADDRESS_MAX], there[STRAIT_ADDRESS_MAX], service[8];
     int port = 0;
     struct sockaddr_storage where;
     memset(&where, 0, sizeof where);
-    STRAIT_TRY(split(address, host, &port));
+    l->is_relayed = strait_relay_is_address(address); // as a dialler, which is role 0
+    if (l->is_relayed)
+        STRAIT_TRY(strait_relay_address_parse(address, there, sizeof there, &l->meeting.token));
+    STRAIT_TRY(strait_address_split(l->is_relayed ? there : address, host, &port));
     uint64_t nonce = 0;
     if (RAND_bytes((unsigned char *)&nonce, sizeof nonce) != 1)
         return STRAIT_FAIL(STRAIT_EAUTH, "no random numbers to be had");
     strait_bundle_begin(link, self->n_streams, nonce);
-    if (parse_numeric(host, port, &where)) {
+    if (strait_address_numeric(host, port, &where)) {
         const strait_err err = connect_streams(link, (struct sockaddr *)&where);
         if (err != STRAIT_OK) strait_bundle_close(link, err); // closed() tells
         return STRAIT_OK;
@@ -302,6 +266,7 @@ static void set_alarm(struct tcp *self, int64_t when_ns) {
 
 static strait_err progress(struct strait_transport *t, int timeout_ms) {
     struct tcp *self = t->state;
+    strait_relay_posts_serve(&self->posts, strait_clock_ns());
     set_alarm(self, strait_bundles_pump_due(t, strait_clock_ns()));
     const int n_before = strait_bundles_sweep(t);
     const int must_wait = timeout_ms != 0 && n_before == 0;

@@ -8,7 +8,8 @@
  * Events are delivered only from inside progress(), so a handler may dial, send and close. A
  * handler that is given an error reads strait_err_detail() for the words.
  *
- * Addresses: a name for inproc, host:port for tls (port 0 lets the system choose).
+ * Addresses: a name for inproc, host:port for tls (port 0 lets the system choose). With
+ * relay://host:port/token both sides of a tls link dial a relay (relay.h), one by listen().
  *
  * To add a transport: write net/NAME.c with one exported table, add its line to registry.c, and
  * pass tests/contract/transport.c. tls.c is not a transport: it is a stream that tcp.c wears. */
