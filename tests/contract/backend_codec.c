@@ -113,8 +113,8 @@ static void run_top(struct rig *rig, shape s) {
         rig_write(rig, x, values);
         free(values);
     }
-    const int64_t keep = (s.cols + 2) / 3;
-    const strait_tensor packed = make_bytes(rig, s.rows * keep * 4);
+    const int64_t keep = (s.cols + 2) / 3, bytes = s.cols > 65536 ? 6 : 4;
+    const strait_tensor packed = make_bytes(rig, s.rows * keep * bytes);
     const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_output(rig, s.rows, 3);
     CHECK_OK(rig->k->pack_top(&rig->stream, packed, x, keep,
                               (strait_pack_how){16, s.variant & 1, 9, 10}));
@@ -127,6 +127,30 @@ static void run_top(struct rig *rig, shape s) {
 static void top_values(void **state) {
     (void)state;
     over_shapes(run_top, 4, 1e-5);
+    check_case(run_top, (shape){.rows = 2, .cols = 20001}, 1e-5);
+    check_case(run_top, (shape){.rows = 2, .cols = 65543, .variant = 1}, 1e-5);
+}
+
+/* Columns out of order, repeated and outside the row: the last of equals stands. */
+static void run_top_garbage(struct rig *rig, shape s) {
+    const int64_t keep = s.inner;
+    const strait_tensor packed = make_bytes(rig, s.rows * keep * 4);
+    const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_output(rig, s.rows, 3);
+    unsigned char *noise = malloc((size_t)packed.cols);
+    assert_non_null(noise);
+    for (int64_t i = 0; i < packed.cols; i++)
+        noise[i] = (unsigned char)(i < packed.cols / 2 ? i * 37 >> 1 : i % 2 ? 0 : i * 7919 >> 2);
+    rig_write(rig, packed, (const float *)(const void *)noise);
+    free(noise);
+    CHECK_OK(rig->k->restore_top(&rig->stream, y, stats, packed, keep));
+    rig_keep(rig, y);
+    rig_keep(rig, stats);
+}
+
+static void garbage_of_top_values(void **state) {
+    (void)state;
+    check_case(run_top_garbage, (shape){.rows = 17, .cols = 133, .inner = 90}, 1e-5);
+    check_case(run_top_garbage, (shape){.rows = 3, .cols = 20, .inner = 20}, 1e-5);
 }
 
 static void run_hadamard(struct rig *rig, shape s) {
@@ -147,12 +171,13 @@ static void run_hadamard(struct rig *rig, shape s) {
 
 static void hadamard(void **state) {
     (void)state;
-    static const int64_t tiles[] = {1, 2, 16, 128};
+    static const int64_t tiles[] = {1, 2, 16, 128, 1024};
     for (size_t t = 0; t < COUNT(tiles); t++)
         for (size_t r = 0; r < COUNT(awkward_rows); r++)
             check_case(run_hadamard,
                        (shape){.rows = awkward_rows[r], .cols = 3 * tiles[t], .inner = tiles[t]},
                        1e-6);
+    check_case(run_hadamard, (shape){.rows = 1, .cols = 32768, .inner = 16384}, 1e-6);
 }
 
 static void run_resize(struct rig *rig, shape s) {
@@ -239,6 +264,7 @@ static void orthonormal_columns(void **state) {
         check_case(run_orthonormalise, (shape){.rows = 129, .cols = 33, .variant = variant}, 1e-5);
     }
     check_case(run_orthonormalise, (shape){.rows = 3, .cols = 1}, 1e-5);
+    check_case(run_orthonormalise, (shape){.rows = 700, .cols = 50, .variant = 1}, 1e-5);
 }
 
 int main(void) {
@@ -246,6 +272,7 @@ int main(void) {
         cmocka_unit_test(payloads),
         cmocka_unit_test(garbage),
         cmocka_unit_test(top_values),
+        cmocka_unit_test(garbage_of_top_values),
         cmocka_unit_test(hadamard),
         cmocka_unit_test(resizing),
         cmocka_unit_test(silu),

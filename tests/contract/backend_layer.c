@@ -42,6 +42,15 @@ static void rmsnorm(void **state) {
     over_shapes(run_rmsnorm, 8, 3e-6);
 }
 
+/* Wider than any thread holds at once. */
+static void rmsnorm_of_wide_rows(void **state) {
+    (void)state;
+    static const int64_t cols[] = {2101, 8200, 9001};
+    for (size_t c = 0; c < COUNT(cols); c++)
+        for (int variant = 0; variant < 4; variant++)
+            check_case(run_rmsnorm, (shape){.rows = 9, .cols = cols[c], .variant = variant}, 3e-6);
+}
+
 static void run_zeros(struct rig *rig, shape s) {
     const strait_tensor absent = {0};
     const strait_tensor x = rig_act_output(rig, s.rows, s.cols),
@@ -89,7 +98,7 @@ static void rotation(void **state) {
     (void)state;
     static const int variants[] = {0, 1, 3, 4, 5, 7};
     static const int groups[][2] = {{1, 1}, {4, 2}, {6, 2}, {3, 3}};
-    static const int dims[] = {2, 6, 8, 64, 80};
+    static const int dims[] = {2, 6, 8, 64, 70, 80, 128, 256};
     static const int64_t lengths[] = {1, 5, 33};
     for (size_t v = 0; v < COUNT(variants); v++)
         for (size_t g = 0; g < COUNT(groups); g++)
@@ -168,6 +177,7 @@ static void swiglu_holds_far_out(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rmsnorm),
+        cmocka_unit_test(rmsnorm_of_wide_rows),
         cmocka_unit_test(rmsnorm_of_zeros_is_zero),
         cmocka_unit_test(rotation),
         cmocka_unit_test(nonlinearities),

@@ -28,6 +28,12 @@ static void cross_entropy(void **state) {
                            5e-6);
 }
 
+static void cross_entropy_of_a_vocabulary(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 4; variant++)
+        check_case(run_loss, (shape){.rows = 3, .cols = 50304, .variant = variant}, 5e-6);
+}
+
 static void run_loss_edges(struct rig *rig, shape s) {
     (void)s;
     float values[4][37];
@@ -172,6 +178,7 @@ static void scale_of_zero_silences_gradients(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cross_entropy),
+        cmocka_unit_test(cross_entropy_of_a_vocabulary),
         cmocka_unit_test(cross_entropy_at_the_edges),
         cmocka_unit_test(clip),
         cmocka_unit_test(adamw),
