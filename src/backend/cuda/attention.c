@@ -9,7 +9,7 @@
 enum {
     PLAIN_THREADS = STRAIT_ATTENTION_PLAIN_TILE * STRAIT_ATTENTION_PLAIN_TILE,
     MET_ROWS = 64, // that a block of the fast kernels meets at a time, in two stages
-    DELTA_HEADS = PLAIN_THREADS / 32
+    DELTA_HEADS = PLAIN_THREADS / STRAIT_ATTENTION_DELTA_LANES
 };
 
 /* From the slowest, which takes every shape, to the fastest. */

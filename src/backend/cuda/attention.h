@@ -7,6 +7,7 @@ enum {
     STRAIT_ATTENTION_HEAD_MAX = 256,  // widest head
     STRAIT_ATTENTION_PLAIN_TILE = 16, // rows a block of the plain kernels owns, and meets at a time
     STRAIT_ATTENTION_CACHED_WARPS = 8,
+    STRAIT_ATTENTION_DELTA_LANES = 8,
     STRAIT_ATTENTION_COLUMNS = 1024 // bytes: lse and delta of a tile of queries, filled up
 };
 

@@ -172,16 +172,30 @@ template <typename T> __device__ void key_back(const struct strait_attention_arg
     write_row(p.d_v + row * p.pitch, d_v, 1, dim);
 }
 
-/* A warp for each head of each token. */
-template <typename T> __device__ void delta(const struct strait_attention_args &a) {
-    const int64_t index = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    if (index >= a.n_rows * a.n_query) return;
-    const T *y = (const T *)a.y + index * a.head_dim, *d_y = (const T *)a.d_y + index * a.head_dim;
+/* `width` lanes, a power of two, for each head of each token; W values of each at a time. */
+template <typename T, int W>
+__device__ __forceinline__ void delta_of_heads(const struct strait_attention_args &a, int width) {
+    const int64_t index = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / width;
+    const bool is_inside = index < a.n_rows * a.n_query;
+    const int64_t first = index * a.head_dim;
     float sum = 0;
-    for (int i = (int)threadIdx.x % 32; i < a.head_dim; i += 32)
-        sum = fmaf(value_at(y + i), value_at(d_y + i), sum);
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) a.delta[index] = sum;
+    for (int c = (int)threadIdx.x % width * W; is_inside && c < a.head_dim; c += width * W) {
+        float y[W], d_y[W];
+        take<T, W>(y, (const T *)a.y + first + c);
+        take<T, W>(d_y, (const T *)a.d_y + first + c);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sum = fmaf(y[i], d_y[i], sum);
+    }
+    sum = warp_sum(sum, width);
+    if (is_inside && (int)threadIdx.x % width == 0) a.delta[index] = sum;
+}
+
+template <typename T> __device__ void delta(const struct strait_attention_args &a) {
+    if (a.head_dim % 32 == 0 && at16(a.y, a.d_y))
+        delta_of_heads<T, wide<T>>(a, STRAIT_ATTENTION_DELTA_LANES);
+    else
+        delta_of_heads<T, 1>(a, STRAIT_ATTENTION_DELTA_LANES);
 }
 
 } // namespace
