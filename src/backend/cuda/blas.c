@@ -123,21 +123,18 @@ static cublasStatus_t prefer(const struct strait_cuda_blas_table *table,
 
 static strait_err make(const struct strait_backend *be, struct strait_cuda_plan *plan) {
     const struct strait_cuda_blas *blas = strait_cuda_of(be)->blas;
-    const strait_cuda_product *p = &plan->product;
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t best = {0};
     int n_found = 0;
     STRAIT_TRY(strait_cuda_blas_check(be, describe(be, plan), "matmul"));
-    STRAIT_TRY(strait_cuda_blas_check(be, prefer(&blas->table, &preference, p), "matmul"));
+    STRAIT_TRY(
+        strait_cuda_blas_check(be, prefer(&blas->table, &preference, &plan->product), "matmul"));
     const cublasStatus_t status = blas->table.cublasLtMatmulAlgoGetHeuristic(
         blas->handle, &plan->how, &plan->b, &plan->a, &plan->y, &plan->y, &preference, 1, &best,
         &n_found);
-    if (status != CUBLAS_STATUS_SUCCESS || n_found == 0)
-        return STRAIT_FAIL(STRAIT_EDEVICE,
-                           "device cuda:%d: matmul of %lld x %lld x %lld: cublasLt knows no way "
-                           "(%s)",
-                           be->ordinal, (long long)p->m, (long long)p->n, (long long)p->k,
-                           blas->table.cublasLtGetStatusString(status));
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
+        STRAIT_TRY(strait_cuda_blas_check(be, status, "matmul"));
+    plan->is_plain = status != CUBLAS_STATUS_SUCCESS || n_found == 0;
     plan->algorithm = best.algo;
     plan->is_set = 1;
     return STRAIT_OK;

@@ -44,6 +44,7 @@ enum {
 struct strait_cuda_plan {
     strait_cuda_product product;
     int is_set;
+    int is_plain; // cublasLt knows no way: the fields below are not set
     cublasLtMatmulDescOpaque_t how;
     cublasLtMatrixLayoutOpaque_t a, b, y;
     cublasLtMatmulAlgo_t algorithm;

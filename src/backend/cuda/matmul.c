@@ -1,5 +1,6 @@
-/* matmul.c - matrix products by cublasLt. */
+/* matmul.c - matrix products by cublasLt; by a plain kernel where it has no algorithm. */
 #include "backend/cuda/blas.h"
+#include "backend/cuda/k_matmul.h"
 
 static uint32_t alignment(strait_tensor t) {
     uint32_t bytes = STRAIT_CUDA_BLAS_ALIGN;
@@ -28,6 +29,29 @@ static strait_cuda_product product_of(strait_tensor y, strait_tensor a, strait_t
     return p;
 }
 
+static strait_err multiply_plainly(struct strait_stream *s, strait_tensor y, strait_tensor a,
+                                   strait_tensor b, strait_matmul_how how) {
+    strait_cuda_matmul_args args = {.y = y.data,
+                                    .a = a.data,
+                                    .b = b.data,
+                                    .m = y.rows,
+                                    .n = y.cols,
+                                    .k = how.transpose_a ? a.rows : a.cols,
+                                    .a_row = how.transpose_a ? 1 : a.cols,
+                                    .a_col = how.transpose_a ? a.cols : 1,
+                                    .b_row = how.transpose_b ? 1 : b.cols,
+                                    .b_col = how.transpose_b ? b.cols : 1,
+                                    .alpha = how.alpha,
+                                    .beta = how.beta};
+    const char *kernel = a.dtype == STRAIT_F32 ? "matmul_f32_f32"
+                                               : STRAIT_CUDA_OF(y.dtype, "matmul_bf16");
+    const int64_t tile = STRAIT_CUDA_MATMUL_TILE;
+    const strait_cuda_grid grid = {.x = strait_cuda_pieces(y.rows, tile) *
+                                        strait_cuda_pieces(y.cols, tile),
+                                   .threads = STRAIT_CUDA_MATMUL_TILE * STRAIT_CUDA_MATMUL_TILE};
+    return strait_cuda_launch(s, kernel, grid, (void *[]){&args});
+}
+
 static strait_err multiply(struct strait_stream *s, strait_tensor y, strait_tensor a,
                            strait_tensor b, strait_matmul_how how) {
     const struct strait_cuda_blas *blas = strait_cuda_of(s->backend)->blas;
@@ -37,6 +61,7 @@ static strait_err multiply(struct strait_stream *s, strait_tensor y, strait_tens
     void *space = NULL;
     STRAIT_TRY(strait_cuda_enter(s, &stream));
     STRAIT_TRY(strait_cuda_blas_plan(s->backend, &product, &plan));
+    if (plan->is_plain) return multiply_plainly(s, y, a, b, how);
     STRAIT_TRY(strait_cuda_scratch(s, STRAIT_CUDA_BLAS_SPACE, &space));
     const cublasStatus_t status = blas->table.cublasLtMatmul(
         blas->handle, (cublasLtMatmulDesc_t)&plan->how, &how.alpha, b.data,

@@ -1,0 +1,18 @@
+/* k_matmul.h - a matrix product, as host and device share it. */
+#pragma once
+
+#include <stdint.h>
+
+enum {
+    STRAIT_CUDA_MATMUL_TILE = 16 // rows and columns of y that a block makes
+};
+
+/* y [m x n] = alpha op(a) op(b) + beta y. Element (i, p) of op(a) is a[i * a_row + p * a_col], and
+ * b likewise. */
+typedef struct strait_cuda_matmul_args {
+    void *y;
+    const void *a, *b;
+    int64_t m, n, k;
+    int64_t a_row, a_col, b_row, b_col;
+    float alpha, beta; // with beta 0 the old y is not read
+} strait_cuda_matmul_args;
