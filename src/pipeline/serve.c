@@ -195,7 +195,7 @@ static strait_err open_worker(struct strait_server *s, int n_slots) {
     s->worker->on_other = s->on_other;
     s->worker->on_look = s->on_look;
     s->worker->user = s;
-    return wait_for_neighbours(s);
+    return s->on_look == NULL ? wait_for_neighbours(s) : STRAIT_OK; // who looks has met them
 }
 
 /* A neighbour may send the first crossing before we are told to begin: its step must be known. */

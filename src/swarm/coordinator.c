@@ -33,6 +33,11 @@ static int new_node(struct strait_coordinator *c, const strait_fingerprint *key)
     return slot;
 }
 
+int strait_coordinator_admit(struct strait_coordinator *c, const strait_fingerprint *key) {
+    const int known = strait_coordinator_find(c, key);
+    return known >= 0 ? known : new_node(c, key);
+}
+
 void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_facts *facts,
                                int64_t now_ns) {
     c->epoch = facts->epoch;
@@ -111,14 +116,11 @@ static void take_holdings(struct strait_coordinator *c, strait_swarm_node *node,
 
 static void join(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
                  strait_swarm_actions *out) {
-    int at = strait_coordinator_find(c, &e->key);
-    if (at >= 0 && c->nodes[at].is_here) { // it came back before we saw it go
-        c->nodes[at].is_here = 0;
-        if (c->nodes[at].stage >= 0) strait_coordinator_fail(c, now, 0);
-    }
-    if (at < 0) at = new_node(c, &e->key);
-    if (at < 0) return; // the driver counts its guests
+    const int at = strait_coordinator_admit(c, &e->key);
+    if (at < 0) return;
     strait_swarm_node *node = &c->nodes[at];
+    if (node->is_here && node->stage >= 0) // it came back before we saw it go
+        strait_coordinator_fail(c, now, 0);
     node->report = *e->report;
     node->is_here = 1;
     node->is_leaving = node->is_barred = 0;

@@ -172,6 +172,9 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
 /* The node with this key; -1: none. */
 int strait_coordinator_find(const struct strait_coordinator *c, const strait_fingerprint *key);
 
+/* The place of this key, made if there is none yet; -1: the swarm is full. */
+int strait_coordinator_admit(struct strait_coordinator *c, const strait_fingerprint *key);
+
 /* How many workers are here and own nothing. */
 int strait_coordinator_spares(const struct strait_coordinator *c);
 

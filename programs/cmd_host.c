@@ -1,0 +1,152 @@
+/* cmd_host.c - strait host RUN.yaml */
+#include "base/file.h"
+#include "commands.h"
+#include "signals.h"
+#include "swarm/host.h"
+#include "swarm/keys.h"
+#include "teller.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const char *out_folder, *key_folder, *listen_at = "0.0.0.0:7070", *announced, *store;
+static strait_flag_list sets;
+static int resumes;
+static int64_t n_uses;
+static double valid_hours, lose_s = 10.0, lease_s = 10.0, stall_s = 60.0;
+
+static const strait_flag flags[] = {
+    {"out", 'o', STRAIT_FLAG_TEXT, &out_folder, "DIR", "the run's folder (default runs/NAME)"},
+    {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
+    {"listen", 0, STRAIT_FLAG_TEXT, &listen_at, "ADDR:PORT",
+     "where workers connect (default 0.0.0.0:7070; port 0: any)"},
+    {"announce", 0, STRAIT_FLAG_TEXT, &announced, "HOST[:PORT]",
+     "the address that the invite names, where that differs"},
+    {"uses", 0, STRAIT_FLAG_INT, &n_uses, "N",
+     "how many machines the invite admits; 0: any number"},
+    {"expires", 0, STRAIT_FLAG_REAL, &valid_hours, "HOURS", "how long it admits them; 0: always"},
+    {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "go on from the last checkpoint in DIR"},
+    {"lose", 0, STRAIT_FLAG_REAL, &lose_s, "SECONDS", "work that a failure may cost (default 10)"},
+    {"lease", 0, STRAIT_FLAG_REAL, &lease_s, "SECONDS", "silence after which a worker is given up"},
+    {"stall", 0, STRAIT_FLAG_REAL, &stall_s, "SECONDS",
+     "without progress after which a worker loses its stage"},
+    {"store", 0, STRAIT_FLAG_TEXT, &store, "STORE",
+     "of record: journal:PATH (default, in DIR) or etcd:URL,URL,..."},
+    {"keys", 0, STRAIT_FLAG_TEXT, &key_folder, "DIR",
+     "where this machine's key lies (default ~/.config/strait)"},
+    {0},
+};
+
+struct story {
+    strait_teller teller;
+    FILE *log; // every event, with its time
+};
+
+static void on_invited(void *user, const char *line) {
+    (void)user;
+    printf("%s\n", line);
+    (void)fflush(stdout);
+    fprintf(stderr, "on each machine that shall work: strait join %s\n", line);
+}
+
+static void on_noted(void *user, const char *text) {
+    struct story *story = user;
+    const time_t now = time(NULL);
+    struct tm when;
+    char clock[32] = "";
+    if (gmtime_r(&now, &when) != NULL) (void)strftime(clock, sizeof clock, "%FT%TZ", &when);
+    strait_progress_say(&story->teller.progress, "%s", text);
+    if (story->log == NULL) return;
+    fprintf(story->log, "%s %s\n", clock, text);
+    (void)fflush(story->log);
+}
+
+/* The first address of this machine that others may know, for a host that listens on all. */
+static int find_address(char *out, size_t room) {
+    struct ifaddrs *all = NULL;
+    int is_found = 0;
+    if (getifaddrs(&all) != 0) return 0;
+    for (const struct ifaddrs *i = all; i != NULL && !is_found; i = i->ifa_next) {
+        if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET ||
+            (i->ifa_flags & IFF_LOOPBACK) != 0)
+            continue;
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)i->ifa_addr;
+        is_found = inet_ntop(AF_INET, &in->sin_addr, out, (socklen_t)room) != NULL;
+    }
+    freeifaddrs(all);
+    return is_found;
+}
+
+static strait_err folder_of(const strait_run *run, char out[STRAIT_PATH_MAX]) {
+    if (out_folder != NULL) return strait_file_path(out, "%s", out_folder);
+    return strait_file_path(out, "runs/%s", run->name);
+}
+
+static strait_err open_log(const char *folder, struct story *story) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_make_folders(folder));
+    STRAIT_TRY(strait_file_path(path, "%s/events.log", folder));
+    story->log = fopen(path, "ae");
+    return story->log != NULL ? STRAIT_OK : STRAIT_FAIL(STRAIT_EIO, "%s: cannot be written", path);
+}
+
+static strait_err host(const strait_run *run, const struct strait_identity *identity) {
+    char folder[STRAIT_PATH_MAX];
+    char address[INET6_ADDRSTRLEN] = "";
+    struct story story = {0};
+    STRAIT_TRY(folder_of(run, folder));
+    STRAIT_TRY(open_log(folder, &story));
+    strait_teller_init(&story.teller, run, folder);
+    if (announced == NULL && strncmp(listen_at, "0.0.0.0:", 8) == 0 &&
+        find_address(address, sizeof address))
+        announced = address;
+    const strait_host_spec spec = {
+        .run = run,
+        .folder = folder,
+        .resumes = resumes,
+        .identity = identity,
+        .listen = listen_at,
+        .announce = announced,
+        .store = store,
+        .uses = (uint32_t)n_uses,
+        .expires = valid_hours > 0.0 ? (uint64_t)time(NULL) + (uint64_t)(valid_hours * 3600.0) : 0,
+        .lose_s = lose_s,
+        .lease_s = lease_s,
+        .stall_s = stall_s,
+        .session = strait_teller_events(&story.teller),
+        .events = {.user = &story, .invited = on_invited, .noted = on_noted}};
+    strait_signals_listen();
+    const strait_err err = strait_host(&spec);
+    if (err == STRAIT_OK) strait_progress_say(&story.teller.progress, "done: %s", folder);
+    (void)fclose(story.log);
+    return err;
+}
+
+static strait_err run_host(int n_words, const char **words) {
+    static strait_run run; // large, and there is one
+    struct strait_identity *identity = NULL;
+    if (n_words != 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "host wants one run file: strait host RUN.yaml");
+    STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
+    STRAIT_TRY(strait_keys_open(key_folder, &identity));
+    const strait_err err = host(&run, identity);
+    strait_identity_close(&identity);
+    return err;
+}
+
+const strait_command strait_cmd_host = {
+    .name = "host",
+    .usage = "RUN.yaml [flags]",
+    .summary = "coordinate a run on machines that join it",
+    .about =
+        "Prints an invite, one line to paste into \"strait join\" on other machines, and trains\n"
+        "as soon as there is one for each stage. This machine has the data and gets the\n"
+        "checkpoints; it computes nothing unless it joins too. Started again on the same\n"
+        "folder after it was killed, it goes on, and workers find it.",
+    .flags = flags,
+    .run = run_host,
+};

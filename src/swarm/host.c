@@ -1,0 +1,287 @@
+#include "swarm/host.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "swarm/assign.h"
+#include "swarm/host_state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TICK_MS = 200,
+    VIEW_MS = 1000,
+    RENEW_MS = 3000,
+    DEAD_MS = 5000, // silence of a worker's link
+    END_MS = 1500,  // for the last words to arrive
+    LINGER_MS = 500
+};
+
+static const double slow_s = 600.0;    // to make or restore a stage
+static const double patience_s = 15.0; // for the owners of before, after a restart
+
+void strait_host_note(struct host *h, const char *format, ...) {
+    char text[512];
+    va_list args;
+    if (h->spec->events.noted == NULL) return;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    h->spec->events.noted(h->spec->events.user, text);
+}
+
+/* ---- the machine's actions ---- */
+
+static void fail(struct host *h, strait_err err) {
+    if (h->fatal != STRAIT_OK) return;
+    h->fatal = err;
+    (void)snprintf(h->words, sizeof h->words, "%s", strait_err_detail());
+}
+
+static void note_action(struct host *h, const strait_swarm_action *a) {
+    char key[STRAIT_FINGERPRINT_TEXT];
+    if (a->node < 0) {
+        strait_host_note(h, "%s", a->words);
+        return;
+    }
+    const strait_swarm_node *node = &h->machine.nodes[a->node];
+    strait_fingerprint_text(&node->key, key);
+    if (node->stage >= 0)
+        strait_host_note(h, "%s (%.8s), stage %d: %s", node->report.name, key, node->stage,
+                         a->words);
+    else
+        strait_host_note(h, "%s (%.8s): %s", node->report.name, key, a->words);
+}
+
+/* Facts that cannot be written stop the run before anything relies on them. */
+static void record(struct host *h) {
+    const strait_err err = strait_host_save_state(h);
+    if (err != STRAIT_OK) fail(h, err);
+}
+
+static void carry_out(struct host *h, const strait_swarm_action *a) {
+    struct guest *guest = strait_host_guest(h, a->node);
+    if (h->fatal != STRAIT_OK) return;
+    switch (a->kind) {
+    case STRAIT_SWARM_RECORD: record(h); break;
+    case STRAIT_SWARM_ORDER: strait_host_order(h, a); break;
+    case STRAIT_SWARM_REST: strait_host_rest(h, a->node, STRAIT_TASK_REST); break;
+    case STRAIT_SWARM_DISMISS:
+        h->guest_of[a->node] = -1;
+        if (guest == NULL) break;
+        guest->node = -1;
+        strait_host_dismiss(h, guest, a->words[0] == '\0' ? STRAIT_OK : STRAIT_ECLOSED, a->words);
+        break;
+    case STRAIT_SWARM_DONE: h->is_done = 1; break;
+    case STRAIT_SWARM_STAND:
+        h->at = a->step;
+        h->has_rolled = 1;
+        strait_host_note(h, "epoch %u: all stages stand at step %lld", h->machine.epoch,
+                         (long long)a->step);
+        break;
+    case STRAIT_SWARM_NOTE: note_action(h, a); break;
+    }
+}
+
+void strait_host_tell(struct host *h, const strait_swarm_event *event) {
+    strait_swarm_actions *actions = &h->actions;
+    strait_coordinator_step(&h->machine, event, strait_clock_ns(), actions);
+    /* Sending may find a link full and dismiss its guest; nothing here tells the machine anew, so
+     * the list stays as it is. */
+    for (int i = 0; i < actions->n; i++)
+        carry_out(h, &actions->items[i]);
+}
+
+/* ---- time ---- */
+
+static strait_err renew(struct host *h, int64_t now) {
+    if (now - h->renew_ns < RENEW_MS * INT64_C(1000000)) return STRAIT_OK;
+    h->renew_ns = now;
+    const strait_err err = strait_record_renew(h->record);
+    /* A store out of reach is waited for until our lease is over. */
+    return err == STRAIT_ETIMEDOUT && strait_record_sure_ms(h->record) > 0 ? STRAIT_OK : err;
+}
+
+strait_err strait_host_pump(struct host *h, int timeout_ms) {
+    (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
+    const int64_t now = strait_clock_ns();
+    if (now - h->tick_ns > TICK_MS * INT64_C(1000000)) {
+        h->tick_ns = now;
+        strait_host_sweep(h, now);
+        strait_host_tell(h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        const strait_err err = renew(h, now);
+        if (err != STRAIT_OK) fail(h, err);
+    }
+    if (h->spec->events.changed != NULL && now - h->view_ns > VIEW_MS * INT64_C(1000000)) {
+        h->view_ns = now;
+        const strait_host_view view = {
+            .coordinator = &h->machine, .n_refused = h->n_refused, .ids_bytes = h->ids_bytes};
+        h->spec->events.changed(h->spec->events.user, &view);
+    }
+    if (h->fatal == STRAIT_OK) return STRAIT_OK;
+    return STRAIT_FAIL(h->fatal, "%s", h->words);
+}
+
+/* ---- beginning ---- */
+
+static strait_err open_desk(struct host *h) {
+    char address[STRAIT_ADDRESS_MAX];
+    char line[STRAIT_INVITE_TEXT];
+    strait_transport_config config = {.identity = h->spec->identity,
+                                      .name = "coordinator",
+                                      .n_streams = 1,
+                                      .dead_ms = DEAD_MS,
+                                      .linger_ms = LINGER_MS};
+    STRAIT_TRY(strait_msg_pool_open(&h->pool));
+    config.pool = h->pool;
+    memcpy(config.run, h->invite.run, STRAIT_RUN_BYTES);
+    STRAIT_TRY(strait_transport_open("tls", &strait_host_desk, h, &config, &h->t));
+    /* After a restart the port must be the one that the invite names. */
+    const char *port = strrchr(h->spec->listen, ':');
+    const int is_any = port != NULL && strcmp(port, ":0") == 0;
+    const char *old_port = strrchr(h->invite.address, ':');
+    char listen[STRAIT_ADDRESS_MAX];
+    if (is_any && h->was_begun && old_port != NULL)
+        (void)snprintf(listen, sizeof listen, "%.*s%s", (int)(port - h->spec->listen),
+                       h->spec->listen, old_port);
+    else
+        (void)snprintf(listen, sizeof listen, "%s", h->spec->listen);
+    STRAIT_TRY(strait_transport_listen(h->t, listen, address));
+    const char *bound = strrchr(address, ':');
+    if (h->spec->announce == NULL)
+        (void)snprintf(h->invite.address, sizeof h->invite.address, "%s", address);
+    else
+        (void)snprintf(h->invite.address, sizeof h->invite.address, "%.200s%s", h->spec->announce,
+                       strrchr(h->spec->announce, ':') != NULL ? "" : bound);
+    h->invite.key = *strait_identity_fingerprint(h->spec->identity);
+    STRAIT_TRY(strait_invite_format(&h->invite, line));
+    STRAIT_TRY(strait_host_save_run(h));
+    if (h->spec->events.invited != NULL) h->spec->events.invited(h->spec->events.user, line);
+    return STRAIT_OK;
+}
+
+/* Memory of the whole model and its images, shared out among the layers. */
+static strait_err plan_layers(const strait_recipe *recipe, double *layer_bytes, double *head_cost) {
+    double sum = 0.0;
+    for (int i = 0; i < recipe->n_stages; i++) {
+        strait_worker_memory m;
+        STRAIT_TRY(strait_worker_plan(recipe, i, 1, &m));
+        sum += (double)(m.weights + m.gradients + m.optimizer + m.activations) +
+               4.0 * (double)(m.weights + m.optimizer);
+    }
+    *layer_bytes = sum / (double)recipe->shape.layers;
+    *head_cost = (double)(recipe->shape.vocab * recipe->shape.width) /
+                 (double)strait_shape_block_params(&recipe->shape);
+    return STRAIT_OK;
+}
+
+static strait_err assign(struct host *h, strait_assign_spec *spec, int split[STRAIT_RUN_STAGES]) {
+    strait_assign_node nodes[STRAIT_SWARM_NODES];
+    int chosen[STRAIT_RUN_STAGES];
+    spec->n_nodes = 0;
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++) {
+        const strait_swarm_node *node = &h->machine.nodes[i];
+        if (!node->is_known || !node->is_here) continue;
+        nodes[spec->n_nodes++] = (strait_assign_node){node->report.memory_bytes,
+                                                      node->report.flops};
+    }
+    spec->nodes = nodes;
+    return strait_assign(spec, chosen, split);
+}
+
+/* Waits for enough machines and cuts the model for them. */
+static strait_err choose_split(struct host *h, const strait_recipe *recipe) {
+    int wanted[STRAIT_RUN_STAGES];
+    int split[STRAIT_RUN_STAGES];
+    char words[256] = "";
+    strait_assign_spec spec = {.n_stages = recipe->n_stages, .n_layers = recipe->shape.layers};
+    STRAIT_TRY(plan_layers(recipe, &spec.layer_bytes, &spec.head_cost));
+    for (int i = 0; i < h->run.stages.split.n; i++)
+        wanted[i] = (int)h->run.stages.split.items[i];
+    if (h->run.stages.split.n > 0) spec.split = wanted;
+    for (;;) {
+        const strait_err err = assign(h, &spec, split);
+        if (err == STRAIT_OK) break;
+        if (err != STRAIT_EAGAIN) return err;
+        if (strcmp(words, strait_err_detail()) != 0) {
+            (void)snprintf(words, sizeof words, "%.255s", strait_err_detail());
+            strait_host_note(h, "waiting: %s", words);
+        }
+        STRAIT_TRY(strait_host_pump(h, TICK_MS));
+        if (h->spec->session.must_stop(h->spec->session.user))
+            return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped before enough machines had come");
+    }
+    h->run.stages.split.n = recipe->n_stages;
+    for (int i = 0; i < recipe->n_stages; i++)
+        h->run.stages.split.items[i] = split[i];
+    return strait_host_save_run(h);
+}
+
+static strait_err prepare(struct host *h) {
+    struct strait_feed *feed = NULL;
+    strait_recipe recipe;
+    STRAIT_TRY(strait_feed_open(&h->run, &feed));
+    strait_err err = strait_recipe_make(&h->run, strait_feed_vocab(feed), &recipe);
+    strait_feed_close(&feed);
+    if (err == STRAIT_OK) err = strait_host_open_record(h);
+    if (err == STRAIT_OK) err = open_desk(h);
+    /* A cut that is on record stays: images and checkpoints are of it. */
+    if (err == STRAIT_OK && !(h->was_begun && h->run.stages.split.n > 0))
+        err = choose_split(h, &recipe);
+    return err;
+}
+
+/* ---- ending ---- */
+
+/* Those who are here hear that it is over; their links close by themselves. */
+static void say_goodbye(struct host *h) {
+    const int64_t until = strait_clock_ns() + END_MS * INT64_C(1000000);
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+        if (strait_host_guest(h, i) != NULL) strait_host_rest(h, i, STRAIT_TASK_END);
+    for (int n_left = 1; n_left > 0 && strait_clock_ns() < until;) {
+        (void)h->t->ops->progress(h->t, 50);
+        n_left = 0;
+        for (int i = 0; i < STRAIT_HOST_GUESTS; i++)
+            n_left += h->guests[i].link != NULL;
+    }
+}
+
+static void close_host(struct host *h) {
+    h->is_ending = 1;
+    strait_transport_close(&h->t);
+    strait_msg_pool_close(&h->pool);
+    strait_record_close(&h->record);
+    strait_alloc_free(h);
+}
+
+strait_err strait_host(const strait_host_spec *spec) {
+    struct host *h = NULL;
+    const strait_swarm_config config = {.n_stages = (int)spec->run->stages.count,
+                                        .lease_ns = (int64_t)(spec->lease_s * 1e9),
+                                        .stall_ns = (int64_t)(spec->stall_s * 1e9),
+                                        .slow_ns = (int64_t)(slow_s * 1e9),
+                                        .patience_ns = (int64_t)(patience_s * 1e9)};
+    STRAIT_TRY(strait_alloc(1, sizeof *h, "host", (void **)&h));
+    h->spec = spec;
+    h->run = *spec->run;
+    h->keep_every = 1;
+    h->saved = -1;
+    h->invite.uses = spec->uses;
+    h->invite.expires = spec->expires;
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+        h->guest_of[i] = -1;
+    strait_coordinator_init(&h->machine, &config);
+    strait_err err = prepare(h);
+    if (err == STRAIT_OK) {
+        const strait_session_spec session = {.run = &h->run,
+                                             .folder = spec->folder,
+                                             .resumes = spec->resumes || h->was_begun,
+                                             .events = spec->session,
+                                             .crew = {&strait_crew_swarm, h}};
+        err = strait_session_run(&session);
+    }
+    if (err == STRAIT_OK) say_goodbye(h);
+    close_host(h);
+    return err;
+}

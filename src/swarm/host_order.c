@@ -1,0 +1,188 @@
+/* host_order.c - what goes out to a worker when the machine has an order for it. */
+#include "swarm/host_state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    VOCAB_NARROW = 65535 // ids below this take two bytes
+};
+
+static void send_task(struct host *h, int node, strait_task *task) {
+    struct strait_msg *msg = NULL;
+    task->epoch = h->machine.epoch;
+    task->round = (uint16_t)h->machine.round;
+    if (strait_task_pack(h->pool, task, &msg) == STRAIT_OK)
+        strait_host_send(h, strait_host_guest(h, node), &msg);
+}
+
+void strait_host_rest(struct host *h, int node, strait_task_kind kind) {
+    memset(&h->task, 0, sizeof h->task);
+    h->task.kind = kind;
+    send_task(h, node, &h->task);
+}
+
+static void fill_peer(struct host *h, int stage, strait_task_peer *peer, int must_dial) {
+    const int node = h->machine.owner[stage];
+    const struct guest *guest = strait_host_guest(h, node);
+    peer->is_there = 1;
+    peer->key = h->machine.nodes[node].key;
+    if (must_dial && guest != NULL)
+        (void)snprintf(peer->address, sizeof peer->address, "%s", guest->address);
+}
+
+/* The stage before dials the one behind, unless nobody can reach that one. */
+static int dials_behind(struct host *h, int stage) {
+    const struct guest *behind = strait_host_guest(h, h->machine.owner[stage + 1]);
+    return behind != NULL && behind->address[0] != '\0';
+}
+
+static void send_meet(struct host *h, const strait_swarm_action *a) {
+    memset(&h->task, 0, sizeof h->task);
+    h->task.kind = STRAIT_TASK_MEET;
+    h->task.stage = a->stage;
+    if (a->stage > 0) fill_peer(h, a->stage - 1, &h->task.before, !dials_behind(h, a->stage - 1));
+    if (a->stage + 1 < h->machine.config.n_stages)
+        fill_peer(h, a->stage + 1, &h->task.behind, dials_behind(h, a->stage));
+    send_task(h, a->node, &h->task);
+}
+
+static void send_take(struct host *h, const strait_swarm_action *a) {
+    struct guest *guest = strait_host_guest(h, a->node);
+    memset(&h->task, 0, sizeof h->task);
+    h->task.kind = STRAIT_TASK_TAKE;
+    h->task.stage = a->stage;
+    h->task.valid_windows = strait_feed_valid_windows(h->crew->feed);
+    memcpy(h->task.text, h->task_text, sizeof h->task.text);
+    if (guest != NULL) guest->has_valid = 0;
+    send_task(h, a->node, &h->task);
+}
+
+static void send_order(struct host *h, int node, const strait_order *order) {
+    struct strait_msg *msg = NULL;
+    if (strait_order_pack(h->pool, order, &msg) != STRAIT_OK) return;
+    msg->step = h->machine.epoch;
+    msg->microbatch = (uint16_t)h->machine.round;
+    strait_host_send(h, strait_host_guest(h, node), &msg);
+}
+
+/* ---- token ids ---- */
+
+static int needs_tokens(const struct host *h, int stage) {
+    const strait_recipe *recipe = &h->crew->recipe;
+    return stage == 0 || (strait_codec_traits(&recipe->codec) & STRAIT_CODEC_TOKENS) != 0;
+}
+
+static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_ids ids) {
+    struct strait_msg *msg = NULL;
+    const strait_recipe *recipe = &h->crew->recipe;
+    ids.n = recipe->microbatch * recipe->shape.context;
+    ids.is_wide = recipe->shape.vocab >= VOCAB_NARROW;
+    int32_t *targets = h->ids + ids.n;
+    STRAIT_TRY(ids.is_valid
+                   ? strait_feed_draw_valid(h->crew->feed, ids.batch, h->ids, targets)
+                   : strait_feed_draw(h->crew->feed, ids.step, ids.batch, h->ids, targets));
+    ids.tokens = needs_tokens(h, a->stage) ? h->ids : NULL;
+    ids.targets = a->stage == recipe->n_stages - 1 ? targets : NULL;
+    if (ids.tokens == NULL && ids.targets == NULL) return STRAIT_OK;
+    STRAIT_TRY(strait_ids_pack(h->pool, &ids, &msg));
+    h->ids_bytes += msg->size;
+    strait_host_send(h, strait_host_guest(h, a->node), &msg);
+    return STRAIT_OK;
+}
+
+static strait_err send_all_ids(struct host *h, const strait_swarm_action *a) {
+    struct guest *guest = strait_host_guest(h, a->node);
+    if (h->order->kind == STRAIT_ORDER_GRADIENTS)
+        for (int64_t i = 0; i < h->crew->recipe.n_microbatches; i++)
+            STRAIT_TRY(send_ids(h, a, (strait_ids){.step = h->order->step, .batch = i}));
+    if (h->order->kind != STRAIT_ORDER_VALIDATE || guest == NULL || guest->has_valid)
+        return STRAIT_OK;
+    for (int64_t i = 0; i < strait_feed_valid_batches(h->crew->feed); i++)
+        STRAIT_TRY(send_ids(h, a, (strait_ids){.is_valid = 1, .batch = i}));
+    guest->has_valid = 1;
+    return STRAIT_OK;
+}
+
+static void fail(struct host *h, strait_err err) {
+    if (h->fatal != STRAIT_OK) return;
+    h->fatal = err;
+    (void)snprintf(h->words, sizeof h->words, "%s", strait_err_detail());
+}
+
+static void send_work(struct host *h, const strait_swarm_action *a) {
+    static _Thread_local strait_order order; // large
+    const strait_err err = send_all_ids(h, a);
+    if (err != STRAIT_OK) fail(h, err);
+    order = *h->order;
+    order.text[0] = '\0'; // paths of ours are nobody else's
+    if (order.kind == STRAIT_ORDER_UPDATE)
+        order.number = (order.step + 1) % h->keep_every == 0 &&
+                       !strait_recipe_turns(&h->crew->recipe, order.step + 1);
+    send_order(h, a->node, &order);
+}
+
+void strait_host_order(struct host *h, const strait_swarm_action *a) {
+    static _Thread_local strait_order order;
+    switch (h->machine.phase) {
+    case STRAIT_SWARM_TAKE: send_take(h, a); break;
+    case STRAIT_SWARM_MEET: send_meet(h, a); break;
+    case STRAIT_SWARM_OPEN:
+        order = (strait_order){.kind = STRAIT_ORDER_OPEN,
+                               .number = h->windows[a->stage] > 0 ? h->windows[a->stage] : 1};
+        send_order(h, a->node, &order);
+        break;
+    case STRAIT_SWARM_RESTORE:
+    case STRAIT_SWARM_KEEP:
+        memset(&h->task, 0, sizeof h->task);
+        h->task.kind = h->machine.phase == STRAIT_SWARM_KEEP ? STRAIT_TASK_KEEP
+                                                             : STRAIT_TASK_RESTORE;
+        h->task.stage = a->stage;
+        h->task.step = a->step;
+        h->task.source = a->source;
+        h->task.gives_before = a->gives_before;
+        h->task.gives_behind = a->gives_behind;
+        send_task(h, a->node, &h->task);
+        break;
+    case STRAIT_SWARM_WORK: send_work(h, a); break;
+    default: break;
+    }
+}
+
+/* ---- restoring from a checkpoint ---- */
+
+static strait_err send_image(struct host *h, struct guest *guest,
+                             const struct strait_image *image) {
+    for (size_t at = 0; at < image->bytes;) {
+        struct strait_msg *msg = NULL;
+        strait_piece piece;
+        strait_image_next(image, &at, &piece);
+        STRAIT_TRY(strait_piece_pack(h->pool, &piece, &msg));
+        msg->priority = STRAIT_PRIORITY_CONTROL;
+        strait_host_send(h, guest, &msg);
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list) {
+    struct strait_checkpoint *checkpoint = NULL;
+    struct strait_image image = {0};
+    const int stage = h->machine.nodes[guest->node].stage;
+    if (h->machine.phase != STRAIT_SWARM_RESTORE || list->step != h->machine.epoch || stage < 0)
+        return STRAIT_OK; // late
+    strait_err err = strait_checkpoint_open(h->spec->folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint);
+    if (err == STRAIT_OK && strait_checkpoint_step(checkpoint) != h->machine.step)
+        err = STRAIT_FAIL(STRAIT_EDATA, "%s: the checkpoint of step %lld is gone", h->spec->folder,
+                          (long long)h->machine.step);
+    if (err != STRAIT_OK) fail(h, err);
+    if (err == STRAIT_OK)
+        err = strait_image_fill(checkpoint, list->body, list->size,
+                                (size_t)h->machine.config.need_bytes[stage] + (1 << 20), &image);
+    image.stage = stage;
+    image.step = h->machine.step;
+    image.born = h->machine.epoch;
+    if (err == STRAIT_OK) err = send_image(h, guest, &image);
+    strait_image_fini(&image);
+    strait_checkpoint_close(&checkpoint);
+    return err;
+}

@@ -1,0 +1,194 @@
+/* host_record.c - the facts of a run: what it is, how far it has come, who was let in. */
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "swarm/host_state.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    RUN_BYTES = STRAIT_RUN_BYTES + STRAIT_TOKEN_BYTES + STRAIT_ADDRESS_MAX + 2 +
+                STRAIT_RUN_STAGES * (4 + 4),
+    STATE_BYTES = 4 + 8 + 8 + STRAIT_SWARM_EPOCHS * 8 +
+                  STRAIT_RUN_STAGES * (1 + STRAIT_FINGERPRINT_BYTES),
+    WAIT_MS = 1000
+};
+
+static const char member_prefix[] = "member/";
+
+/* ---- what the run is ---- */
+
+strait_err strait_host_save_run(struct host *h) {
+    unsigned char bytes[RUN_BYTES] = {0};
+    strait_writer w = {bytes, sizeof bytes, 0};
+    strait_writer_copy(&w, h->invite.run, STRAIT_RUN_BYTES);
+    strait_writer_copy(&w, h->invite.token, STRAIT_TOKEN_BYTES);
+    strait_writer_copy(&w, h->invite.address, STRAIT_ADDRESS_MAX);
+    strait_writer_uint(&w, (uint64_t)h->run.stages.split.n, 2);
+    for (int i = 0; i < STRAIT_RUN_STAGES; i++) {
+        strait_writer_uint(&w, (uint64_t)h->run.stages.split.items[i], 4);
+        strait_writer_uint(&w, (uint64_t)h->windows[i], 4);
+    }
+    return strait_record_put(h->record, "run", bytes, sizeof bytes);
+}
+
+static strait_err read_run(struct host *h, const strait_record_fact *fact) {
+    strait_reader r = {fact->data, fact->bytes, 0};
+    strait_reader_copy(&r, h->invite.run, STRAIT_RUN_BYTES);
+    strait_reader_copy(&r, h->invite.token, STRAIT_TOKEN_BYTES);
+    strait_reader_copy(&r, h->invite.address, STRAIT_ADDRESS_MAX);
+    h->invite.address[STRAIT_ADDRESS_MAX - 1] = '\0';
+    const uint64_t n = strait_reader_uint(&r, 2);
+    for (int i = 0; i < STRAIT_RUN_STAGES; i++) {
+        h->run.stages.split.items[i] = (int64_t)strait_reader_uint(&r, 4);
+        h->windows[i] = (int)strait_reader_uint(&r, 4);
+    }
+    if (r.is_short || r.left != 0 || (n != 0 && n != (uint64_t)h->run.stages.count))
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "the record is of a run with another number of stages: use the run file "
+                           "it was begun with, or another folder");
+    h->run.stages.split.n = (int)n;
+    h->was_begun = 1;
+    return STRAIT_OK;
+}
+
+/* ---- how far it has come ---- */
+
+strait_err strait_host_save_state(struct host *h) {
+    unsigned char bytes[STATE_BYTES];
+    strait_swarm_facts facts;
+    strait_coordinator_facts(&h->machine, &facts);
+    strait_writer w = {bytes, sizeof bytes, 0};
+    strait_writer_uint(&w, facts.epoch, 4);
+    strait_writer_uint(&w, (uint64_t)facts.committed, 8);
+    strait_writer_uint(&w, (uint64_t)facts.settled, 8);
+    for (int i = 0; i < STRAIT_SWARM_EPOCHS; i++)
+        strait_writer_uint(&w, (uint64_t)facts.rolled[i], 8);
+    for (int i = 0; i < STRAIT_RUN_STAGES; i++) {
+        strait_writer_uint(&w, (uint64_t)facts.has_owner[i], 1);
+        strait_writer_copy(&w, facts.owners[i].bytes, STRAIT_FINGERPRINT_BYTES);
+    }
+    return strait_record_put(h->record, "state", bytes, sizeof bytes);
+}
+
+static strait_err read_state(strait_swarm_facts *facts, const strait_record_fact *fact) {
+    strait_reader r = {fact->data, fact->bytes, 0};
+    facts->epoch = (uint32_t)strait_reader_uint(&r, 4);
+    facts->committed = (int64_t)strait_reader_uint(&r, 8);
+    facts->settled = (int64_t)strait_reader_uint(&r, 8);
+    for (int i = 0; i < STRAIT_SWARM_EPOCHS; i++)
+        facts->rolled[i] = (int64_t)strait_reader_uint(&r, 8);
+    for (int i = 0; i < STRAIT_RUN_STAGES; i++) {
+        facts->has_owner[i] = (int)strait_reader_uint(&r, 1);
+        strait_reader_copy(&r, facts->owners[i].bytes, STRAIT_FINGERPRINT_BYTES);
+    }
+    if (r.is_short || r.left != 0)
+        return STRAIT_FAIL(STRAIT_EDATA, "the record's state is not what it should be");
+    return STRAIT_OK;
+}
+
+/* ---- who was let in ---- */
+
+static int is_member(const struct host *h, const strait_fingerprint *key) {
+    for (int i = 0; i < h->n_members; i++)
+        if (strait_fingerprint_equal(&h->members[i], key)) return 1;
+    return 0;
+}
+
+static strait_err may_join(struct host *h, const strait_fingerprint *key, const char *name) {
+    const strait_host_events *events = &h->spec->events;
+    if (h->invite.expires != 0 && (uint64_t)time(NULL) > h->invite.expires)
+        return STRAIT_FAIL(STRAIT_EAUTH, "the invite has expired: ask for a new one");
+    if (h->invite.uses != 0 && (uint32_t)h->n_members >= h->invite.uses)
+        return STRAIT_FAIL(STRAIT_EAUTH,
+                           "the invite was used %u times, which is all it is good for",
+                           h->invite.uses);
+    if (h->n_members == STRAIT_HOST_MEMBERS)
+        return STRAIT_FAIL(STRAIT_EAUTH, "the run has had %d machines: it takes no more",
+                           STRAIT_HOST_MEMBERS);
+    if (events->approves == NULL || events->approves(events->user, key, name)) return STRAIT_OK;
+    char text[STRAIT_FINGERPRINT_TEXT];
+    strait_fingerprint_text(key, text);
+    return STRAIT_FAIL(STRAIT_ECLOSED, "waiting for the host to approve key %s", text);
+}
+
+strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name) {
+    char fact[STRAIT_RECORD_KEY_MAX];
+    char text[STRAIT_FINGERPRINT_TEXT];
+    if (is_member(h, key)) return STRAIT_OK;
+    STRAIT_TRY(may_join(h, key, name));
+    strait_fingerprint_text(key, text);
+    (void)snprintf(fact, sizeof fact, "%s%s", member_prefix, text);
+    const strait_err err = strait_record_put(h->record, fact, name, strlen(name) + 1);
+    if (err != STRAIT_OK) return STRAIT_ECLOSED; // it may try again; the words say why
+    h->members[h->n_members++] = *key;
+    return STRAIT_OK;
+}
+
+/* ---- reading it all ---- */
+
+struct reading {
+    struct host *host;
+    strait_swarm_facts facts;
+    int has_state;
+};
+
+static strait_err visit(void *user, const strait_record_fact *fact) {
+    struct reading *r = user;
+    struct host *h = r->host;
+    if (strcmp(fact->key, "run") == 0) return read_run(h, fact);
+    if (strcmp(fact->key, "state") == 0) {
+        r->has_state = 1;
+        return read_state(&r->facts, fact);
+    }
+    if (strncmp(fact->key, member_prefix, sizeof member_prefix - 1) == 0 &&
+        h->n_members < STRAIT_HOST_MEMBERS)
+        return strait_fingerprint_parse(fact->key + sizeof member_prefix - 1,
+                                        &h->members[h->n_members++]);
+    return STRAIT_OK;
+}
+
+/* Until we lead; another coordinator may go first for as long as it lives. */
+static strait_err claim(struct host *h) {
+    uint64_t term = 0;
+    int was_told = 0;
+    for (;;) {
+        const strait_err err = strait_record_claim(h->record, &term);
+        if (err != STRAIT_EAGAIN && err != STRAIT_ETIMEDOUT) return err;
+        if (!was_told) strait_host_note(h, "standing by: %s", strait_err_detail());
+        was_told = 1;
+        if (h->spec->session.must_stop(h->spec->session.user))
+            return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped while standing by");
+        (void)strait_record_await(h->record, WAIT_MS);
+    }
+}
+
+static void record_name(const char *name, char out[STRAIT_RUN_NAME]) {
+    (void)snprintf(out, STRAIT_RUN_NAME, "%s", name);
+    for (char *c = out; *c != '\0'; c++)
+        if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-", *c) == NULL)
+            *c = '_';
+}
+
+strait_err strait_host_open_record(struct host *h) {
+    char store[STRAIT_PATH_MAX];
+    char name[STRAIT_RUN_NAME];
+    struct reading reading = {.host = h};
+    STRAIT_TRY(strait_file_make_folders(h->spec->folder));
+    STRAIT_TRY(strait_file_path(store, "journal:%s/swarm.journal", h->spec->folder));
+    record_name(h->run.name, name);
+    const strait_record_config config = {.store = h->spec->store != NULL ? h->spec->store : store,
+                                         .run = name,
+                                         .owner = h->spec->announce != NULL ? h->spec->announce
+                                                                            : h->spec->listen};
+    STRAIT_TRY(strait_record_open(&config, &h->record));
+    STRAIT_TRY(claim(h));
+    STRAIT_TRY(strait_record_read(h->record, "", visit, &reading));
+    if (reading.has_state)
+        strait_coordinator_resume(&h->machine, &reading.facts, strait_clock_ns());
+    if (h->was_begun) return STRAIT_OK;
+    STRAIT_TRY(strait_identity_draw(h->invite.run, sizeof h->invite.run));
+    return strait_identity_draw(h->invite.token, sizeof h->invite.token);
+}

@@ -1,0 +1,91 @@
+/* host_state.h - what the files of a host share. */
+#pragma once
+
+#include "net/lanes.h"
+#include "pipeline/apart.h"
+#include "swarm/host.h"
+#include "swarm/image.h"
+#include "swarm/record.h"
+
+enum {
+    STRAIT_HOST_GUESTS = 320,  // links at once, joined or not
+    STRAIT_HOST_MEMBERS = 4096 // keys, over the life of a run
+};
+
+struct guest {                // one link; its user
+    struct strait_link *link; // NULL: the place is free
+    int node;                 // -1: has not joined
+    int64_t since_ns;
+    struct strait_lanes out;          // waits for the link
+    struct strait_image image;        // being sent to us
+    char address[STRAIT_ADDRESS_MAX]; // where its neighbours can dial it
+    int has_valid;                    // of this epoch: it was sent the validation's ids
+    int must_close;
+};
+
+struct host {
+    const strait_host_spec *spec;
+    strait_run run; // with the split that was chosen
+    strait_invite invite;
+    struct strait_record *record;
+    struct strait_transport *t;
+    struct strait_msg_pool *pool;
+    struct guest guests[STRAIT_HOST_GUESTS];
+    int guest_of[STRAIT_SWARM_NODES]; // -1: none
+    struct strait_coordinator machine;
+    strait_swarm_actions actions;
+    int64_t tick_ns, renew_ns, view_ns;
+    int64_t n_refused;
+    uint64_t ids_bytes;
+    strait_err fatal; // with the words below
+    char words[512];
+    int is_ending;
+    strait_fingerprint members[STRAIT_HOST_MEMBERS]; // every key that was ever let in
+    int n_members;
+    int was_begun; // by an earlier host
+
+    /* The crew's side. */
+    struct strait_crew *crew;  // NULL before it is open
+    const strait_order *order; // at hand
+    int is_done;               // it was carried out
+    int has_rolled;            // it was not, and the stages stand at machine.step
+    int64_t at;                // steps the stages have done
+    int keep_every;            // steps between images
+    double image_s, step_s;    // what an image and a step cost
+    int64_t saved;             // step of a checkpoint that is being written; -1: none
+    char task_text[STRAIT_TASK_TEXT];
+    int32_t *ids; // room for a microbatch
+    int windows[STRAIT_RUN_STAGES];
+    strait_task task; // room for one, large
+};
+
+void strait_host_note(struct host *h, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ---- host.c ---- */
+/* Feeds the machine and carries out what it says. */
+void strait_host_tell(struct host *h, const strait_swarm_event *event);
+/* Lets time pass and messages come. An error ends the run. */
+strait_err strait_host_pump(struct host *h, int timeout_ms);
+
+/* ---- host_desk.c: links ---- */
+extern const struct strait_transport_events strait_host_desk;
+void strait_host_send(struct host *h, struct guest *guest, struct strait_msg **msg);
+struct guest *strait_host_guest(struct host *h, int node); // NULL: gone
+void strait_host_dismiss(struct host *h, struct guest *guest, strait_err why, const char *words);
+void strait_host_sweep(struct host *h, int64_t now_ns);
+
+/* ---- host_order.c: what goes out with an order of the machine ---- */
+void strait_host_order(struct host *h, const strait_swarm_action *action);
+void strait_host_rest(struct host *h, int node, strait_task_kind kind);
+/* The tensors that a worker wants, from the checkpoint. */
+strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list);
+
+/* ---- host_record.c: facts ---- */
+strait_err strait_host_open_record(struct host *h);
+strait_err strait_host_save_state(struct host *h);
+strait_err strait_host_save_run(struct host *h);
+strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name);
+
+/* ---- host_crew.c ---- */
+extern const struct strait_crew_ops strait_crew_swarm; // its user is the host

@@ -1,0 +1,390 @@
+#include "swarm/lend.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "swarm/lend_state.h"
+#include "swarm/survey.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    IDLE_MS = 10, // between looks at the neighbours, without work
+    PULSE_MS = 1000,
+    DEAD_MS = 6000, // silence of the coordinator's link
+    SEND_MS = 60000,
+    LEAVE_MS = 120000 // for a stage to be handed over
+};
+
+void strait_lend_note(struct lend *l, const char *format, ...) {
+    char text[512];
+    va_list args;
+    if (l->spec->events.noted == NULL) return;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    l->spec->events.noted(l->spec->events.user, text);
+}
+
+/* ---- what we say ---- */
+
+static void post(struct lend *l, struct strait_msg **msg) {
+    (void)strait_mesh_send_wait(l->control, 0, SEND_MS, msg);
+    strait_msg_close(msg);
+}
+
+static void ask_in(struct lend *l) {
+    struct strait_msg *msg = NULL;
+    strait_join join = {.report = l->report};
+    memcpy(join.token, l->spec->invite.token, sizeof join.token);
+    strait_lend_holdings(l, &join.own, &join.copy);
+    if (strait_join_pack(strait_mesh_pool(l->control), &join, &msg) == STRAIT_OK) post(l, &msg);
+    l->is_joined = 1;
+    l->down_ns = 0;
+}
+
+static void send_pulse(struct lend *l) {
+    struct strait_msg *msg = NULL;
+    const struct strait_worker *worker = l->server.worker;
+    strait_pulse pulse = {.progress = l->progress,
+                          .is_waiting = worker != NULL && worker->is_waiting};
+    strait_lend_holdings(l, &pulse.own, &pulse.copy);
+    if (!l->is_joined) return;
+    if (strait_pulse_pack(strait_mesh_pool(l->control), &pulse, &msg) == STRAIT_OK) post(l, &msg);
+    l->pulse_ns = strait_clock_ns();
+}
+
+static strait_err answer(struct lend *l, int kind, uint16_t round, strait_err err,
+                         strait_reply *reply) {
+    struct strait_msg *msg = NULL;
+    reply->kind = (strait_order_kind)kind;
+    reply->err = err;
+    if (err != STRAIT_OK)
+        (void)snprintf(reply->text, sizeof reply->text, "%s", strait_err_detail());
+    send_pulse(l); // what we hold now, before the reply
+    STRAIT_TRY(strait_reply_pack(strait_mesh_pool(l->control), reply, &msg));
+    msg->step = l->epoch;
+    msg->microbatch = round;
+    post(l, &msg);
+    return STRAIT_OK;
+}
+
+/* ---- what we hear ---- */
+
+static strait_err on_down(struct lend *l, const struct strait_msg *msg) {
+    if (l->down_ns == 0) {
+        l->down_ns = strait_clock_ns();
+        strait_lend_note(l, "lost the coordinator: %.*s", (int)msg->size, (const char *)msg->body);
+    }
+    l->is_joined = 0;
+    if (msg->why != STRAIT_EAUTH && msg->why != STRAIT_EPROTO) return STRAIT_OK;
+    l->refusal = msg->why;
+    (void)snprintf(l->refusal_words, sizeof l->refusal_words, "%.*s", (int)msg->size,
+                   (const char *)msg->body);
+    return STRAIT_FAIL(STRAIT_EINTERRUPTED, "refused");
+}
+
+static strait_err take_ids(struct lend *l, const struct strait_msg *msg) {
+    strait_ids ids;
+    if (l->ids == NULL) return STRAIT_OK; // of a stage we no longer have
+    const int64_t n = l->server.recipe.microbatch * l->server.recipe.shape.context;
+    STRAIT_TRY(strait_ids_unpack(msg, l->ids, n, &ids));
+    if (ids.is_valid)
+        return strait_feed_give_valid(l->server.feed, ids.batch, ids.tokens, ids.targets);
+    return strait_feed_give(l->server.feed, ids.step, ids.batch, ids.tokens, ids.targets);
+}
+
+/* A message of the coordinator. Tasks and orders wait in l->next. */
+static strait_err hear(struct lend *l, struct strait_msg **msg) {
+    switch ((*msg)->type) {
+    case STRAIT_MSG_UP: ask_in(l); return STRAIT_OK;
+    case STRAIT_MSG_DOWN: return on_down(l, *msg);
+    case STRAIT_MSG_IDS: return take_ids(l, *msg);
+    case STRAIT_MSG_IMAGE: return strait_lend_piece(l, *msg, 1);
+    case STRAIT_MSG_TASK:
+    case STRAIT_MSG_ORDER:
+        strait_msg_close(&l->next); // only the newest counts
+        l->next = *msg;
+        *msg = NULL;
+        return STRAIT_OK;
+    default:
+        return STRAIT_FAIL(STRAIT_EPROTO, "the coordinator sent a message of type %d",
+                           (*msg)->type);
+    }
+}
+
+/* A message of a neighbour that is no crossing. */
+static strait_err on_other(void *user, struct strait_msg **msg) {
+    struct lend *l = user;
+    const struct strait_msg *m = *msg;
+    if (m->type == STRAIT_MSG_UP) return STRAIT_OK;
+    if (m->type == STRAIT_MSG_IMAGE) return strait_lend_piece(l, m, 0);
+    if (m->type != STRAIT_MSG_DOWN)
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: a message of type %d that nobody expects",
+                           l->server.start.stage, m->type);
+    l->is_broken = 1;
+    return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d lost its link to stage %d: %.*s",
+                       l->server.start.stage,
+                       l->server.start.stage + (m->peer == l->server.before ? -1 : 1), (int)m->size,
+                       (const char *)m->body);
+}
+
+static strait_err hear_control(struct lend *l, int timeout_ms) {
+    for (;; timeout_ms = 0) {
+        struct strait_msg *msg = NULL;
+        if (strait_mesh_receive(l->control, timeout_ms, &msg) != STRAIT_OK) return STRAIT_OK;
+        const strait_err err = hear(l, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(err);
+        if (l->next != NULL) return STRAIT_OK;
+    }
+}
+
+static strait_err hear_neighbours(struct lend *l) {
+    while (l->server.mesh != NULL) {
+        struct strait_msg *msg = NULL;
+        if (strait_mesh_receive(l->server.mesh, 0, &msg) != STRAIT_OK) return STRAIT_OK;
+        const strait_err err = l->server.worker != NULL
+                                   ? strait_worker_route(l->server.worker, &msg)
+                                   : on_other(l, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(err);
+    }
+    return STRAIT_OK;
+}
+
+static void leave_if_asked(struct lend *l) {
+    struct strait_msg *msg = NULL;
+    if (l->has_left || l->spec->events.must_stop(l->spec->events.user) == 0) return;
+    l->has_left = 1;
+    strait_lend_note(l, "leaving: handing over first (interrupt again to leave at once)");
+    if (strait_msg_open(strait_mesh_pool(l->control), STRAIT_MSG_LEAVE, 0, &msg) == STRAIT_OK)
+        post(l, &msg);
+}
+
+/* What is done at every look, busy or not. */
+static strait_err keep_up(struct lend *l) {
+    leave_if_asked(l);
+    if (strait_clock_ns() - l->pulse_ns > PULSE_MS * INT64_C(1000000)) send_pulse(l);
+    strait_lend_send_some(l);
+    if (l->spec->events.must_stop(l->spec->events.user) > 1)
+        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left at once");
+    return STRAIT_OK;
+}
+
+/* While a stage computes: its neighbours' messages are taken by the worker itself. */
+static strait_err on_look(void *user) {
+    struct lend *l = user;
+    if (!l->server.worker->is_waiting) l->progress++;
+    STRAIT_TRY(hear_control(l, 0));
+    if (l->next != NULL) return STRAIT_FAIL(STRAIT_EINTERRUPTED, "there is something newer to do");
+    return keep_up(l);
+}
+
+strait_err strait_lend_look(struct lend *l) {
+    STRAIT_TRY(hear_control(l, 0));
+    if (l->next != NULL) return STRAIT_FAIL(STRAIT_EINTERRUPTED, "there is something newer to do");
+    STRAIT_TRY(hear_neighbours(l));
+    return keep_up(l);
+}
+
+/* ---- what we do ---- */
+
+static void rest(struct lend *l) {
+    strait_mesh_close(&l->server.mesh);
+    l->sending = NULL;
+    if (l->has_stage) strait_lend_note(l, "resting: a spare");
+    l->has_stage = 0;
+}
+
+static strait_err do_task(struct lend *l, strait_reply *reply) {
+    char address[STRAIT_ADDRESS_MAX] = "";
+    switch (l->task.kind) {
+    case STRAIT_TASK_TAKE:
+        STRAIT_TRY(strait_lend_take(l, address));
+        (void)snprintf(reply->text, sizeof reply->text, "%s", address);
+        strait_lend_note(l, "epoch %u: stage %d of %d", l->epoch, l->task.stage,
+                         l->server.recipe.n_stages);
+        return STRAIT_OK;
+    case STRAIT_TASK_MEET: return strait_lend_meet(l);
+    case STRAIT_TASK_RESTORE: return strait_lend_restore(l);
+    case STRAIT_TASK_KEEP: return strait_lend_keep(l, 1);
+    case STRAIT_TASK_REST:
+    case STRAIT_TASK_END: break;
+    }
+    return STRAIT_OK;
+}
+
+/* What was interrupted gave way to something newer, or to a refusal that check_link tells. */
+static int may_go_on(const struct lend *l) {
+    return l->next != NULL || l->refusal != STRAIT_OK;
+}
+
+static strait_err on_task(struct lend *l, const struct strait_msg *msg) {
+    strait_reply reply = {0};
+    STRAIT_TRY(strait_task_unpack(msg, &l->task));
+    if (l->task.epoch < l->epoch) return STRAIT_OK; // of the past
+    if (l->task.kind == STRAIT_TASK_TAKE || l->task.kind == STRAIT_TASK_REST) {
+        l->epoch = l->task.epoch;
+        rest(l);
+    }
+    l->is_over = l->task.kind == STRAIT_TASK_END;
+    if (l->is_over || l->task.kind == STRAIT_TASK_REST) return STRAIT_OK;
+    if (l->task.epoch != l->epoch || !(l->has_stage || l->task.kind == STRAIT_TASK_TAKE))
+        return STRAIT_OK;
+    if (l->task.kind == STRAIT_TASK_TAKE) l->has_stage = 1;
+    const strait_err err = do_task(l, &reply);
+    if (err == STRAIT_EINTERRUPTED && may_go_on(l)) return STRAIT_OK;
+    if (err == STRAIT_EINTERRUPTED) return err;
+    return answer(l, l->task.kind, l->task.round, err, &reply);
+}
+
+/* Rehearsals need ids, any; those of a step come with it. */
+static strait_err rehearse(struct lend *l, const strait_order *order, strait_reply *reply) {
+    STRAIT_TRY(strait_feed_give(l->server.feed, 0, 0, NULL, NULL));
+    const strait_err err = strait_serve_obey(&l->server, order, reply);
+    (void)strait_feed_give(l->server.feed, -1, 0, NULL, NULL);
+    return err;
+}
+
+static strait_err open_stage(struct lend *l, const strait_order *order, strait_reply *reply) {
+    const struct strait_worker *worker = l->server.worker;
+    if (worker == NULL || worker->n_slots != order->number)
+        return strait_serve_obey(&l->server, order, reply);
+    (void)snprintf(reply->text, sizeof reply->text, "%s", strait_worker_device(worker));
+    return STRAIT_OK;
+}
+
+static strait_err save(struct lend *l) {
+    struct strait_image *place = strait_lend_place(l);
+    STRAIT_TRY(strait_image_take(l->server.worker, l->step, l->epoch, place));
+    return strait_lend_send_all(l->control, 0, place, STRAIT_PRIORITY_CONTROL);
+}
+
+static strait_err update(struct lend *l, const strait_order *order, strait_reply *reply) {
+    STRAIT_TRY(strait_serve_obey(&l->server, order, reply));
+    l->step = order->step + 1;
+    if (order->number == 0) return STRAIT_OK;
+    STRAIT_TRY(strait_lend_keep(l, 0));
+    reply->times.wall = l->image_s;
+    return STRAIT_OK;
+}
+
+/* Only what names no file. */
+static strait_err obey(struct lend *l, const strait_order *order, strait_reply *reply) {
+    if (order->kind != STRAIT_ORDER_OPEN && l->server.worker == NULL)
+        return STRAIT_FAIL(STRAIT_EPROTO, "an order before there is a stage");
+    switch (order->kind) {
+    case STRAIT_ORDER_OPEN: return open_stage(l, order, reply);
+    case STRAIT_ORDER_REHEARSE: return rehearse(l, order, reply);
+    case STRAIT_ORDER_UPDATE: return update(l, order, reply);
+    case STRAIT_ORDER_SAVE: return save(l);
+    case STRAIT_ORDER_GRADIENTS:
+    case STRAIT_ORDER_VALIDATE:
+        if (l->is_broken)
+            return STRAIT_FAIL(STRAIT_ECLOSED, "a neighbour was lost before the order");
+        return strait_serve_obey(&l->server, order, reply);
+    case STRAIT_ORDER_TURN:
+    case STRAIT_ORDER_ADOPT: return strait_serve_obey(&l->server, order, reply);
+    default:
+        return STRAIT_FAIL(STRAIT_EPROTO, "an order of kind %d, which a worker does not take",
+                           (int)order->kind);
+    }
+}
+
+static strait_err on_order(struct lend *l, const struct strait_msg *msg) {
+    static _Thread_local strait_order order; // large
+    strait_reply reply = {0};
+    const uint16_t round = msg->microbatch;
+    if (msg->step != l->epoch || !l->has_stage) return STRAIT_OK; // of the past
+    STRAIT_TRY(strait_order_unpack(msg, l->server.basis, l->server.n_basis, &order));
+    const strait_err err = obey(l, &order, &reply);
+    l->progress++;
+    if (err == STRAIT_EINTERRUPTED && may_go_on(l)) return STRAIT_OK;
+    if (err == STRAIT_EINTERRUPTED) return err;
+    return answer(l, order.kind, round, err, &reply);
+}
+
+static strait_err do_next(struct lend *l) {
+    struct strait_msg *msg = l->next;
+    l->next = NULL;
+    const strait_err err = msg->type == STRAIT_MSG_TASK ? on_task(l, msg) : on_order(l, msg);
+    strait_msg_close(&msg);
+    return err;
+}
+
+/* ---- life ---- */
+
+static strait_err check_link(struct lend *l) {
+    const int64_t limit = l->spec->give_up_ms;
+    if (l->refusal != STRAIT_OK) return STRAIT_FAIL(l->refusal, "%s", l->refusal_words);
+    if (l->has_left && !l->has_stage) return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left the run");
+    if (l->has_left && l->down_ns != 0) // dismissed, or nobody there to hand over to
+        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left the run");
+    if (l->down_ns == 0 || limit == 0 || strait_clock_ns() - l->down_ns < limit * 1000000)
+        return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ETIMEDOUT, "the coordinator at %s has been gone for %lld s",
+                       l->spec->invite.address, (long long)limit / 1000);
+}
+
+/* A neighbour that is lost while we have nothing to do is the coordinator's worry. */
+static void look_idly(struct lend *l) {
+    if (hear_neighbours(l) != STRAIT_OK) strait_lend_note(l, "%s", strait_err_detail());
+}
+
+static strait_err live(struct lend *l) {
+    while (!l->is_over) {
+        STRAIT_TRY(check_link(l));
+        const strait_err err = l->next == NULL ? hear_control(l, IDLE_MS) : STRAIT_OK;
+        if (err == STRAIT_EINTERRUPTED) continue;
+        STRAIT_TRY(err);
+        if (l->next != NULL) {
+            STRAIT_TRY(do_next(l));
+            continue;
+        }
+        look_idly(l);
+        STRAIT_TRY(keep_up(l));
+    }
+    strait_lend_note(l, "the run is over");
+    return STRAIT_OK;
+}
+
+static strait_err open_control(struct lend *l) {
+    int peer = 0;
+    strait_mesh_config config = {
+        .scheme = "tls",
+        .transport = {.identity = l->spec->identity, .n_streams = 1, .dead_ms = DEAD_MS}};
+    memcpy(config.transport.run, l->spec->invite.run, STRAIT_RUN_BYTES);
+    (void)snprintf(config.transport.name, sizeof config.transport.name, "%s", l->spec->name);
+    STRAIT_TRY(strait_mesh_open(&config, &l->control));
+    const strait_mesh_peer host = {
+        .name = "coordinator", .key = l->spec->invite.key, .address = l->spec->invite.address};
+    l->down_ns = strait_clock_ns();
+    return strait_mesh_add(l->control, &host, &peer);
+}
+
+strait_err strait_lend(const strait_lend_spec *spec) {
+    struct lend *l = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *l, "worker", (void **)&l));
+    l->spec = spec;
+    l->server.before = l->server.behind = -1;
+    l->server.on_other = on_other;
+    l->server.on_look = on_look;
+    (void)snprintf(l->report.name, sizeof l->report.name, "%s", spec->name);
+    l->report.is_reachable = !spec->cannot_listen;
+    strait_err err = strait_survey(spec->device, spec->ordinal, spec->n_threads, &l->report);
+    if (err == STRAIT_OK) err = open_control(l);
+    if (err == STRAIT_OK) err = live(l);
+    strait_mesh_close(&l->server.mesh);
+    strait_lend_drop_stage(l);
+    for (int i = 0; i < STRAIT_SWARM_IMAGES; i++)
+        strait_image_fini(&l->own[i]);
+    for (int i = 0; i < STRAIT_LEND_COPIES; i++)
+        strait_image_fini(&l->copies[i]);
+    strait_image_fini(&l->incoming);
+    strait_msg_close(&l->next);
+    strait_mesh_close(&l->control);
+    strait_alloc_free(l);
+    return err;
+}

@@ -1,0 +1,36 @@
+/* lend.h - lending this machine to a run: the life of a worker.
+ *
+ * A worker dials the coordinator of an invite, says what it is, and does what it is told: rests, or
+ * serves a stage. It computes in the caller's thread, looks up from that many times a second to
+ * hear orders, and sends a pulse each second. When its link breaks it dials again and says what it
+ * still holds. It writes no file and opens none but its key. */
+#pragma once
+
+#include <strait/run.h>
+
+#include "swarm/invite.h"
+
+/* All but must_stop may be NULL. Called from the worker's thread. */
+typedef struct strait_lend_events {
+    void *user;
+    void (*noted)(void *user, const char *text); // something happened; one line
+    int (*must_stop)(void *user);                // 1: leave politely; 2: leave at once. Asked often
+} strait_lend_events;
+
+typedef struct strait_lend_spec {
+    strait_invite invite;
+    const struct strait_identity *identity; // borrowed
+    char name[STRAIT_NAME_MAX];             // for people
+    char listen[STRAIT_ADDRESS_MAX];        // numeric host:port for neighbours; port 0: any
+    char announce[STRAIT_ADDRESS_MAX]; // what neighbours dial, "host" or "host:port"; empty: as
+                                       // above
+    int cannot_listen;                 // nobody can dial us: we dial all neighbours
+    char device[STRAIT_RUN_NAME];      // kind
+    int ordinal, n_threads;
+    int64_t give_up_ms; // without the coordinator; 0: never
+    strait_lend_events events;
+} strait_lend_spec;
+
+/* Works until the run is over: STRAIT_OK. STRAIT_EINTERRUPTED after must_stop. STRAIT_EAUTH when
+ * the coordinator refuses us, STRAIT_ETIMEDOUT when it is gone for too long. */
+strait_err strait_lend(const strait_lend_spec *spec);

@@ -1,0 +1,145 @@
+/* lend_image.c - the images a worker keeps: its own, and copies of a neighbour's. */
+#include "base/clock.h"
+#include "swarm/lend_state.h"
+
+enum {
+    SEND_MS = 60000
+};
+
+static const double share = 0.2;         // of the link, for copies in the background
+static const double least_bps = 8e6;     // where its rate is not known
+static const double slack_bytes = 65536; // ahead of the share
+
+struct strait_image *strait_lend_find(struct strait_image *images, int n, int stage, int64_t step) {
+    for (int i = 0; i < n; i++)
+        if (strait_image_is_whole(&images[i]) && images[i].stage == stage && images[i].step == step)
+            return &images[i];
+    return NULL;
+}
+
+struct strait_image *strait_lend_place(struct lend *l) {
+    struct strait_image *place = NULL;
+    int64_t newest = -1;
+    for (int i = 0; i < STRAIT_SWARM_IMAGES; i++)
+        if (strait_image_is_whole(&l->own[i]) && l->own[i].step > newest) newest = l->own[i].step;
+    for (int i = 0; i < STRAIT_SWARM_IMAGES; i++) {
+        struct strait_image *image = &l->own[i];
+        if (!strait_image_is_whole(image)) return image;
+        if (image == l->sending || image->step == newest) continue;
+        if (place == NULL || image->step < place->step) place = image;
+    }
+    return place;
+}
+
+static void list(const struct strait_image *images, int n, strait_swarm_holding *out) {
+    *out = (strait_swarm_holding){.stage = -1};
+    for (int i = 0; i < n; i++) {
+        if (!strait_image_is_whole(&images[i])) continue;
+        out->stage = images[i].stage;
+        out->steps[out->n] = images[i].step;
+        out->born[out->n++] = images[i].born;
+    }
+}
+
+void strait_lend_holdings(const struct lend *l, strait_swarm_holding *own,
+                          strait_swarm_holding *copy) {
+    list(l->own, STRAIT_SWARM_IMAGES, own);
+    list(l->copies, STRAIT_LEND_COPIES, copy);
+}
+
+static void forget(struct strait_image *image) {
+    image->bytes = image->filled = 0; // the memory stays, for the next
+}
+
+void strait_lend_trim(struct lend *l, int64_t step) {
+    for (int i = 0; i < STRAIT_SWARM_IMAGES; i++)
+        if (l->own[i].step > step) forget(&l->own[i]);
+    for (int i = 0; i < STRAIT_LEND_COPIES; i++)
+        if (l->copies[i].step > step || !strait_image_is_whole(&l->copies[i]))
+            forget(&l->copies[i]);
+    l->sending = NULL;
+}
+
+static strait_err send_piece(struct strait_mesh *mesh, int peer, const strait_piece *piece,
+                             strait_priority priority, int timeout_ms) {
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(strait_piece_pack(strait_mesh_pool(mesh), piece, &msg));
+    msg->priority = (uint8_t)priority;
+    const strait_err err = strait_mesh_send_wait(mesh, peer, timeout_ms, &msg);
+    strait_msg_close(&msg);
+    return err;
+}
+
+strait_err strait_lend_send_all(struct strait_mesh *mesh, int peer,
+                                const struct strait_image *image, strait_priority priority) {
+    for (size_t at = 0; at < image->bytes;) {
+        strait_piece piece;
+        strait_image_next(image, &at, &piece);
+        STRAIT_TRY(send_piece(mesh, peer, &piece, priority, SEND_MS));
+    }
+    return STRAIT_OK;
+}
+
+/* Bytes that the background may have sent by now. */
+static double allowance(struct lend *l, int peer) {
+    strait_link_stats stats = {0};
+    const double seconds = (double)(strait_clock_ns() - l->sending_ns) * 1e-9;
+    if (strait_mesh_stats(l->server.mesh, peer, &stats) != STRAIT_OK) return 0.0;
+    const double rate = stats.delivery_bps > least_bps ? stats.delivery_bps : least_bps;
+    return slack_bytes + share * seconds * rate / 8.0;
+}
+
+void strait_lend_send_some(struct lend *l) {
+    const int peer = l->server.behind >= 0 ? l->server.behind : l->server.before;
+    strait_piece piece;
+    if (l->sending == NULL) return;
+    if (peer < 0) {
+        l->sending = NULL;
+        return;
+    }
+    if (!l->is_urgent && (double)l->sent > allowance(l, peer)) return;
+    size_t at = l->sent;
+    strait_image_next(l->sending, &at, &piece);
+    piece.must_keep = 1;
+    if (send_piece(l->server.mesh, peer, &piece, STRAIT_PRIORITY_ACTIVATION, 0) != STRAIT_OK)
+        return; // no room now
+    l->sent = at;
+    if (l->sent == l->sending->bytes) l->sending = NULL;
+}
+
+/* The copy that the next pieces belong to: the one they began, or the older of the two. */
+static struct strait_image *copy_for(struct lend *l, const strait_piece *piece) {
+    struct strait_image *oldest = &l->copies[0];
+    for (int i = 0; i < STRAIT_LEND_COPIES; i++) {
+        struct strait_image *copy = &l->copies[i];
+        const int is_begun = copy->bytes > 0 && !strait_image_is_whole(copy);
+        if (piece->offset > 0 && is_begun && copy->step == piece->step) return copy;
+        if (is_begun || copy->bytes == 0) {
+            oldest = copy;
+        } else if (strait_image_is_whole(oldest) && copy->step < oldest->step) {
+            oldest = copy;
+        }
+    }
+    return oldest;
+}
+
+/* No stage takes more than the whole model does. */
+static size_t size_limit(const struct lend *l) {
+    size_t sum = 1 << 20;
+    for (int i = 0; i < l->server.recipe.n_stages; i++) {
+        strait_worker_memory memory;
+        if (strait_worker_plan(&l->server.recipe, i, 1, &memory) != STRAIT_OK) continue;
+        sum += 2 * (memory.weights + memory.optimizer + memory.activations);
+    }
+    return sum;
+}
+
+strait_err strait_lend_piece(struct lend *l, const struct strait_msg *msg, int is_host) {
+    strait_piece piece;
+    STRAIT_TRY(strait_piece_unpack(msg, &piece));
+    if (!piece.must_keep || is_host) return strait_image_add(&l->incoming, &piece, size_limit(l));
+    /* Copies of different stages never mix: the neighbour's is the one that counts. */
+    for (int i = 0; i < STRAIT_LEND_COPIES; i++)
+        if (l->copies[i].stage != piece.stage) forget(&l->copies[i]);
+    return strait_image_add(copy_for(l, &piece), &piece, size_limit(l));
+}

@@ -1,0 +1,243 @@
+/* lend_stage.c - taking a stage, meeting its neighbours, and bringing it to a step. */
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "swarm/lend_state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MEET_MS = 20000,
+    RESTORE_MS = 600000,
+    LOOK_MS = 20,
+    LINGER_MS = 300,
+    VALID_MAX = 1 << 22 // sequences
+};
+
+void strait_lend_drop_stage(struct lend *l) {
+    strait_worker_close(&l->server.worker);
+    strait_feed_close(&l->server.feed);
+    strait_alloc_free(l->server.basis);
+    strait_alloc_free(l->ids);
+    l->server.basis = NULL;
+    l->ids = NULL;
+    l->text[0] = '\0';
+}
+
+/* The run as it came, but for what is ours to say: device, and no file of ours is named. */
+static strait_err read_run(struct lend *l) {
+    strait_run *run = &l->server.run;
+    STRAIT_TRY(strait_run_parse("the run", l->task.text, strlen(l->task.text), NULL, 0, run));
+    run->data.train[0] = run->data.valid[0] = run->data.tokenizer[0] = '\0';
+    run->stages.launch[0] = '\0';
+    (void)snprintf(run->device.kind, sizeof run->device.kind, "%s", l->spec->device);
+    run->device.ordinal = l->spec->ordinal;
+    run->device.threads = l->spec->n_threads;
+    run->link.transport = STRAIT_RUN_TLS;
+    if (l->task.stage >= run->stages.count || l->task.valid_windows > VALID_MAX ||
+        run->model.vocab < 1)
+        return STRAIT_FAIL(STRAIT_EPROTO, "the coordinator describes no run that can be");
+    return STRAIT_OK;
+}
+
+/* A stage that is already made from the same words is kept. */
+static strait_err make_stage(struct lend *l) {
+    struct strait_server *s = &l->server;
+    if (l->text[0] != '\0' && s->start.stage == l->task.stage && strcmp(l->text, l->task.text) == 0)
+        return STRAIT_OK;
+    const int is_other_cut = strcmp(l->text, l->task.text) != 0;
+    strait_lend_drop_stage(l);
+    for (int i = 0; i < STRAIT_SWARM_IMAGES; i++)
+        l->own[i].bytes = l->own[i].filled = 0;
+    for (int i = 0; i < STRAIT_LEND_COPIES && is_other_cut; i++)
+        l->copies[i].bytes = l->copies[i].filled = 0;
+    STRAIT_TRY(read_run(l));
+    s->start.stage = l->task.stage;
+    STRAIT_TRY(strait_feed_open_given(s->run.model.vocab, l->task.valid_windows, &s->feed));
+    STRAIT_TRY(strait_serve_prepare(s));
+    const size_t n = (size_t)(s->recipe.microbatch * s->recipe.shape.context);
+    STRAIT_TRY(strait_alloc(2 * n, sizeof *l->ids, "ids", (void **)&l->ids));
+    memcpy(l->text, l->task.text, sizeof l->text);
+    return STRAIT_OK;
+}
+
+/* What neighbours should dial: as announced, with the port that we got unless it names one. */
+static void announce(const struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
+    const char *wanted = l->spec->announce;
+    const char *port = strrchr(address, ':');
+    char whole[2 * STRAIT_ADDRESS_MAX];
+    if (wanted[0] == '\0') return;
+    const char *colon = strrchr(wanted, ':');
+    const int has_port = colon != NULL &&
+                         (wanted[0] != '[' || (colon > wanted && colon[-1] == ']'));
+    (void)snprintf(whole, sizeof whole, "%s%s", wanted, has_port || port == NULL ? "" : port);
+    (void)snprintf(address, STRAIT_ADDRESS_MAX, "%.255s", whole);
+}
+
+/* A mesh of this epoch alone: its run id is the run's and the epoch's. */
+static strait_err open_mesh(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
+    struct strait_server *s = &l->server;
+    strait_mesh_config config = {.scheme = "tls",
+                                 .transport = {.identity = l->spec->identity,
+                                               .n_streams = (int)s->run.link.streams,
+                                               .linger_ms = LINGER_MS,
+                                               .dead_ms = (int)(s->run.link.deadline * 1e3)}};
+    memcpy(config.transport.run, l->spec->invite.run, STRAIT_RUN_BYTES);
+    strait_put_u32(config.transport.run, strait_get_u32(config.transport.run) ^ l->epoch);
+    (void)snprintf(config.transport.name, sizeof config.transport.name, "stage %d", l->task.stage);
+    STRAIT_TRY(strait_mesh_open(&config, &s->mesh));
+    if (l->spec->cannot_listen) {
+        address[0] = '\0';
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(strait_mesh_listen(s->mesh, l->spec->listen, address));
+    announce(l, address);
+    return STRAIT_OK;
+}
+
+strait_err strait_lend_take(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
+    struct strait_server *s = &l->server;
+    s->before = s->behind = -1;
+    s->seen_forward = s->seen_backward = 0;
+    l->is_broken = 0;
+    l->sending = NULL;
+    l->incoming.bytes = l->incoming.filled = 0;
+    STRAIT_TRY(make_stage(l));
+    return open_mesh(l, address);
+}
+
+static strait_err add_peer(struct lend *l, const strait_task_peer *peer, int side, int *out) {
+    const strait_emulate_spec emulate = l->server.recipe.emulate;
+    strait_mesh_peer to = {.key = peer->key,
+                           .address = peer->address[0] != '\0' ? peer->address : NULL,
+                           .emulate = &emulate};
+    if (!peer->is_there) return STRAIT_OK;
+    (void)snprintf(to.name, sizeof to.name, "stage %d", l->task.stage + side);
+    return strait_mesh_add(l->server.mesh, &to, out);
+}
+
+static strait_err wait_up(struct lend *l, int peer) {
+    const int64_t until = strait_clock_ns() + MEET_MS * INT64_C(1000000);
+    while (peer >= 0) {
+        const strait_err err = strait_mesh_wait_up(l->server.mesh, peer, LOOK_MS);
+        if (err != STRAIT_ETIMEDOUT || strait_clock_ns() > until) return err;
+        STRAIT_TRY(strait_lend_look(l));
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_lend_meet(struct lend *l) {
+    struct strait_server *s = &l->server;
+    STRAIT_TRY(add_peer(l, &l->task.before, -1, &s->before));
+    STRAIT_TRY(add_peer(l, &l->task.behind, 1, &s->behind));
+    STRAIT_TRY(wait_up(l, s->before));
+    STRAIT_TRY(wait_up(l, s->behind));
+    if (s->worker != NULL) strait_worker_connect(s->worker, s->mesh, s->before, s->behind);
+    return STRAIT_OK;
+}
+
+/* ---- restoring ---- */
+
+static strait_err reopen(struct lend *l) {
+    static _Thread_local strait_order order;
+    strait_reply reply = {0};
+    order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = l->server.worker->n_slots};
+    return strait_serve_obey(&l->server, &order, &reply);
+}
+
+static strait_err give(struct lend *l, int peer, int stage) {
+    const struct strait_image *copy = strait_lend_find(l->copies, STRAIT_LEND_COPIES, stage,
+                                                       l->task.step);
+    if (copy == NULL || peer < 0)
+        return STRAIT_FAIL(STRAIT_EPROTO, "no copy of stage %d at step %lld is here", stage,
+                           (long long)l->task.step);
+    return strait_lend_send_all(l->server.mesh, peer, copy, STRAIT_PRIORITY_GRADIENT);
+}
+
+static strait_err ask_host(struct lend *l) {
+    struct strait_image list = {0};
+    struct strait_msg *msg = NULL;
+    size_t whole = 0;
+    strait_err err = strait_image_list(l->server.worker, &list, &whole);
+    if (err == STRAIT_OK)
+        err = strait_msg_open(strait_mesh_pool(l->control), STRAIT_MSG_WANT, list.bytes, &msg);
+    if (err == STRAIT_OK) {
+        memcpy(msg->body, list.data, list.bytes);
+        msg->step = l->epoch;
+        err = strait_mesh_send(l->control, 0, &msg);
+    }
+    strait_msg_close(&msg);
+    strait_image_fini(&list);
+    return err;
+}
+
+/* Waits for the image that is being sent to us, restores it and keeps it as our own. */
+static strait_err receive(struct lend *l) {
+    const int64_t until = strait_clock_ns() + RESTORE_MS * INT64_C(1000000);
+    const struct timespec nap = {.tv_nsec = LOOK_MS * 1000000L / 4};
+    while (!strait_image_is_whole(&l->incoming)) {
+        if (strait_clock_ns() > until)
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "the image of step %lld did not come",
+                               (long long)l->task.step);
+        STRAIT_TRY(strait_lend_look(l));
+        if (!strait_image_is_whole(&l->incoming)) (void)nanosleep(&nap, NULL);
+    }
+    STRAIT_TRY(strait_image_put(&l->incoming, l->server.worker));
+    struct strait_image *place = strait_lend_place(l);
+    const struct strait_image keep = *place;
+    *place = l->incoming;
+    place->stage = l->server.start.stage;
+    place->step = l->task.step;
+    place->born = l->epoch;
+    l->incoming = keep;
+    l->incoming.bytes = l->incoming.filled = 0;
+    return STRAIT_OK;
+}
+
+static strait_err restore_from(struct lend *l) {
+    struct strait_image *own = NULL;
+    switch (l->task.source) {
+    case STRAIT_SWARM_FROM_SEED: return reopen(l);
+    case STRAIT_SWARM_FROM_SELF:
+        own = strait_lend_find(l->own, STRAIT_SWARM_IMAGES, l->server.start.stage, l->task.step);
+        if (own == NULL)
+            return STRAIT_FAIL(STRAIT_EPROTO, "no image of step %lld is here",
+                               (long long)l->task.step);
+        return strait_image_put(own, l->server.worker);
+    case STRAIT_SWARM_FROM_HOST: STRAIT_TRY(ask_host(l)); return receive(l);
+    case STRAIT_SWARM_FROM_BEFORE:
+    case STRAIT_SWARM_FROM_BEHIND: break;
+    }
+    return receive(l);
+}
+
+strait_err strait_lend_restore(struct lend *l) {
+    struct strait_server *s = &l->server;
+    if (s->worker == NULL) return STRAIT_FAIL(STRAIT_EPROTO, "there is no stage to restore");
+    if (l->task.gives_before) STRAIT_TRY(give(l, s->before, s->start.stage - 1));
+    if (l->task.gives_behind) STRAIT_TRY(give(l, s->behind, s->start.stage + 1));
+    STRAIT_TRY(restore_from(l));
+    strait_lend_trim(l, l->task.step);
+    if (s->worker->tail != NULL) strait_boundary_reset(s->worker->tail, l->task.step);
+    if (s->worker->head != NULL) strait_boundary_reset(s->worker->head, l->task.step);
+    l->step = l->task.step;
+    return STRAIT_OK;
+}
+
+strait_err strait_lend_keep(struct lend *l, int is_urgent) {
+    const double began = strait_clock_seconds();
+    struct strait_image *place = strait_lend_find(l->own, STRAIT_SWARM_IMAGES,
+                                                  l->server.start.stage, l->step);
+    if (place == NULL) {
+        place = strait_lend_place(l);
+        STRAIT_TRY(strait_image_take(l->server.worker, l->step, l->epoch, place));
+    }
+    l->image_s = strait_clock_seconds() - began;
+    l->is_urgent = is_urgent;
+    if (l->sending != NULL && !is_urgent) return STRAIT_OK; // the older copy arrives first
+    l->sending = place;
+    l->sent = 0;
+    l->sending_ns = strait_clock_ns();
+    return STRAIT_OK;
+}

@@ -1,0 +1,74 @@
+/* lend_state.h - what the files of a worker share. */
+#pragma once
+
+#include "pipeline/serve_state.h"
+#include "swarm/image.h"
+#include "swarm/lend.h"
+
+enum {
+    STRAIT_LEND_COPIES = 2
+};
+
+struct lend {
+    struct strait_server server; // first: the pipeline's callbacks are given this
+    const strait_lend_spec *spec;
+    strait_swarm_report report;
+    struct strait_mesh *control; // one peer: the coordinator
+    int is_joined;               // has asked to be let in on this link
+    int64_t down_ns;             // since when the link has been down; 0: it is up
+    strait_err refusal;          // the coordinator will not have us; with its words
+    char refusal_words[STRAIT_WORDS_MAX];
+
+    strait_task task; // the one at hand, or the last
+    uint32_t epoch;
+    int has_stage;
+    int is_broken;                                  // a neighbour was lost in this epoch
+    int64_t step;                                   // steps our stage has done
+    char text[STRAIT_TASK_TEXT];                    // the run file our stage was made from
+    struct strait_msg *next;                        // an order or task that came while we were busy
+    struct strait_image own[STRAIT_SWARM_IMAGES];   // of our stage
+    struct strait_image copies[STRAIT_LEND_COPIES]; // of a neighbour's
+    struct strait_image incoming;                   // to restore from
+    int32_t *ids;                                   // room for a microbatch
+
+    const struct strait_image *sending; // in the background; NULL: nothing
+    size_t sent;
+    int64_t sending_ns; // when that began
+    int is_urgent;      // no need to spare the link
+
+    int64_t pulse_ns;
+    uint32_t progress;
+    int is_over, has_left;
+    double image_s; // what the latest image cost
+};
+
+void strait_lend_note(struct lend *l, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ---- lend_stage.c: a stage's life ---- */
+strait_err strait_lend_take(struct lend *l, char address[STRAIT_ADDRESS_MAX]);
+strait_err strait_lend_meet(struct lend *l);
+strait_err strait_lend_restore(struct lend *l);
+/* An image of the stage as it is, to be copied by a neighbour. */
+strait_err strait_lend_keep(struct lend *l, int is_urgent);
+void strait_lend_drop_stage(struct lend *l);
+
+/* ---- lend_image.c: images kept, copied and sent ---- */
+struct strait_image *strait_lend_find(struct strait_image *images, int n, int stage, int64_t step);
+/* Where a new image of ours goes: never over the one being sent or the newest. */
+struct strait_image *strait_lend_place(struct lend *l);
+void strait_lend_holdings(const struct lend *l, strait_swarm_holding *own,
+                          strait_swarm_holding *copy);
+void strait_lend_trim(struct lend *l, int64_t step);
+/* Sends the next piece to the neighbour if the link's share allows it. */
+void strait_lend_send_some(struct lend *l);
+/* Sends all of it at once. */
+strait_err strait_lend_send_all(struct strait_mesh *mesh, int peer,
+                                const struct strait_image *image, strait_priority priority);
+/* A piece from a neighbour or the coordinator. */
+strait_err strait_lend_piece(struct lend *l, const struct strait_msg *msg, int is_host);
+
+/* ---- lend.c ---- */
+/* Hears what has come and sends a pulse when it is due. STRAIT_EINTERRUPTED when there is something
+ * newer to do than what we are at. */
+strait_err strait_lend_look(struct lend *l);
