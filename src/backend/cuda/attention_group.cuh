@@ -54,18 +54,22 @@ template <int PANELS, bool IS_HELD> struct group_own {
                 load_rows(held[p], tile + (uint32_t)p * bytes, warp_first);
         }
     }
+    /* The part of acc = own B^T that the i-th 16 columns give. */
+    template <bool ADDS>
+    __device__ __forceinline__ void multiply(float acc[8][4], uint32_t tile, int i) const {
+        const uint32_t panel = (uint32_t)i / 4, column = (uint32_t)i % 4 * 32;
+        const uint64_t b = tile_name(tile + panel * GROUP_TILE + column);
+        if constexpr (IS_HELD)
+            group_multiply<false, ADDS>(acc, held[panel].part[i % 4], b);
+        else
+            group_multiply_tiles<ADDS>(acc, tile_name(at + panel * panel_bytes + column), b);
+    }
     /* acc = own B^T, B being the rows of the tile's panels. Queued as one piece of work. */
     __device__ __forceinline__ void start(float acc[8][4], uint32_t tile) const {
+        multiply<false>(acc, tile, 0);
 #pragma unroll
-        for (int i = 0; i < PANELS * 4; i++) {
-            const int p = i / 4, k = i % 4;
-            const uint64_t b = tile_name(tile + (uint32_t)p * GROUP_TILE + (uint32_t)k * 32);
-            if constexpr (IS_HELD)
-                group_multiply<false>(acc, held[p].part[k], b, i > 0);
-            else
-                group_multiply_tiles(
-                    acc, tile_name(at + (uint32_t)p * panel_bytes + (uint32_t)k * 32), b, i > 0);
-        }
+        for (int i = 1; i < PANELS * 4; i++)
+            multiply<true>(acc, tile, i);
         group_commit();
     }
 };
@@ -78,8 +82,8 @@ __device__ __forceinline__ void start_sum(float acc[8 * PANELS][4], const group_
     for (int p = 0; p < PANELS; p++)
 #pragma unroll
         for (int k = 0; k < GROUP / 16; k++)
-            group_multiply<true>(
+            group_multiply<true, true>(
                 acc + 8 * p, shares.part[k],
-                tile_name(tile + (uint32_t)p * GROUP_TILE + (uint32_t)k * 16 * 128), true);
+                tile_name(tile + (uint32_t)p * GROUP_TILE + (uint32_t)k * 16 * 128));
     group_commit();
 }

@@ -12,38 +12,42 @@ __device__ __forceinline__ uint64_t tile_name(uint32_t at) {
 #define ACCUMULATOR                                                                               \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
     "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-#define ACCUMULATOR_ROW(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
-#define ACCUMULATOR_ROWS                                                            \
-    ACCUMULATOR_ROW(0), ACCUMULATOR_ROW(1), ACCUMULATOR_ROW(2), ACCUMULATOR_ROW(3), \
-        ACCUMULATOR_ROW(4), ACCUMULATOR_ROW(5), ACCUMULATOR_ROW(6), ACCUMULATOR_ROW(7)
+#define ACCUMULATOR_ROW(how, n) how(c[n][0]), how(c[n][1]), how(c[n][2]), how(c[n][3])
+#define ACCUMULATOR_ROWS(how)                                                      \
+    ACCUMULATOR_ROW(how, 0), ACCUMULATOR_ROW(how, 1), ACCUMULATOR_ROW(how, 2),     \
+        ACCUMULATOR_ROW(how, 3), ACCUMULATOR_ROW(how, 4), ACCUMULATOR_ROW(how, 5), \
+        ACCUMULATOR_ROW(how, 6), ACCUMULATOR_ROW(how, 7)
 
-/* c [64 x 64] (+)= a [64 x 16] b; b is 16 columns of 64 rows of the tile, transposed, or
- * (IS_DOWN) 16 of its rows. All four warps. */
-template <bool IS_DOWN>
-__device__ __forceinline__ void group_multiply(float c[8][4], const uint32_t a[4], uint64_t tile,
-                                               bool adds) {
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "setp.ne.b32 p, %37, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ACCUMULATOR
-                 "{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n"
-                 "}\n"
-                 : ACCUMULATOR_ROWS
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "r"((int)adds),
-                   "n"(IS_DOWN ? 1 : 0));
+/* The instruction with what follows the accumulator; `adds` is an immediate. */
+#define GROUP_PRODUCT(adds, operands)                 \
+    "{\n.reg .pred p;\nsetp.ne.b32 p, " adds ", 0;\n" \
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ACCUMULATOR operands ";\n}\n"
+
+/* c [64 x 64] = a [64 x 16] b, or (ADDS) c += a b; b is 16 columns of 64 rows of the tile,
+ * transposed, or (IS_DOWN) 16 of its rows. All four warps. */
+template <bool IS_DOWN, bool ADDS>
+__device__ __forceinline__ void group_multiply(float c[8][4], const uint32_t a[4], uint64_t tile) {
+    if constexpr (ADDS)
+        asm volatile(GROUP_PRODUCT("1", "{%32, %33, %34, %35}, %36, p, 1, 1, %37")
+                     : ACCUMULATOR_ROWS("+f")
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "n"(IS_DOWN));
+    else
+        asm volatile(GROUP_PRODUCT("0", "{%32, %33, %34, %35}, %36, p, 1, 1, %37")
+                     : ACCUMULATOR_ROWS("=f")
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "n"(IS_DOWN));
 }
 
 /* The same with a as 16 columns of a tile. */
-__device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint64_t a, uint64_t tile,
-                                                     bool adds) {
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "setp.ne.b32 p, %34, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ACCUMULATOR
-                 "%32, %33, p, 1, 1, 0, 0;\n"
-                 "}\n"
-                 : ACCUMULATOR_ROWS
-                 : "l"(a), "l"(tile), "r"((int)adds));
+template <bool ADDS>
+__device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint64_t a, uint64_t tile) {
+    if constexpr (ADDS)
+        asm volatile(GROUP_PRODUCT("1", "%32, %33, p, 1, 1, 0, 0")
+                     : ACCUMULATOR_ROWS("+f")
+                     : "l"(a), "l"(tile));
+    else
+        asm volatile(GROUP_PRODUCT("0", "%32, %33, p, 1, 1, 0, 0")
+                     : ACCUMULATOR_ROWS("=f")
+                     : "l"(a), "l"(tile));
 }
 
 __device__ __forceinline__ void group_commit() {

@@ -79,7 +79,6 @@ __device__ __forceinline__ void forward(const strait_attention_args &a) {
         if (first > own || own >= a.seq_len) continue; // nothing to do, or all behind the diagonal
         const uint32_t tile = stages + (uint32_t)stage * 2 * TILE;
         float score[1][8][4];
-        clear<1, 8>(score);
         fence_registers();
         query.start(score[0], tile);
         group_wait<0>(score[0]);
@@ -103,8 +102,6 @@ __device__ __forceinline__ void meet_keys(group_rows &out, const group_own<PANEL
                                           const float lse[2], const float delta[2], float scale,
                                           int mask_row, int mask_key) {
     float score[1][8][4], d_share[1][8][4];
-    clear<1, 8>(score);
-    clear<1, 8>(d_share);
     fence_registers();
     query.start(score[0], tile);
     d_y.start(d_share[0], tile + PANELS * GROUP_TILE);
@@ -183,8 +180,6 @@ __device__ __forceinline__ void meet_queries(float d_k[8 * PANELS][4], float d_v
     constexpr uint32_t TILE = PANELS * GROUP_TILE;
     float score[1][8][4], d_share[1][8][4];
     group_rows share, d_score;
-    clear<1, 8>(score);
-    clear<1, 8>(d_share);
     fence_registers();
     key.start(score[0], tile);
     val.start(d_share[0], tile + TILE);
