@@ -67,36 +67,47 @@ static struct strait_attention_args args_of(strait_tensor y, strait_tensor lse, 
                                           .scale = heads.scale};
 }
 
-/* The fast kernels copy 16 bytes at a time and take the largest score for the largest scaled one.
- */
-static attention_kind fastest(const struct strait_stream *s, const struct strait_attention_args *a,
-                              strait_dtype dtype) {
-    const uintptr_t addresses = (uintptr_t)a->qkv | (uintptr_t)a->y | (uintptr_t)a->d_y |
-                                (uintptr_t)a->d_qkv;
-    const int capability = strait_cuda_capability(s);
-    if (dtype != STRAIT_BF16 || (a->head_dim != 64 && a->head_dim != 128) || !(a->scale > 0) ||
-        addresses % 16 != 0 || capability < 80)
-        return KIND_PLAIN;
-    return capability == 90 ? KIND_GROUP : KIND_TILED;
+/* STRAIT_ATTENTION names the fastest kind that may be used, so that tests can ask for each. */
+static strait_err allowed(attention_kind *out) {
+    const char *name = getenv("STRAIT_ATTENTION"); // NOLINT(concurrency-mt-unsafe) never changed
+    int kind = (int)(sizeof kind_names / sizeof kind_names[0]) - 1;
+    while (name != NULL && *name != '\0' && kind >= 0 && strcmp(name, kind_names[kind]) != 0)
+        kind--;
+    if (kind < 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "STRAIT_ATTENTION is \"%s\": expected plain, tiled or group, or nothing "
+                           "for the fastest",
+                           name);
+    *out = (attention_kind)kind;
+    return STRAIT_OK;
 }
 
-/* STRAIT_ATTENTION names the fastest kind that may be used, so that tests can ask for each. */
+/* The fastest kind that the device has for values of this type. */
+static strait_err fastest(const struct strait_cuda *cuda, strait_dtype dtype, attention_kind *out) {
+    const int capability = cuda->major * 10 + cuda->minor;
+    attention_kind limit = KIND_PLAIN, best = KIND_PLAIN;
+    STRAIT_TRY(allowed(&limit));
+    if (dtype == STRAIT_BF16 && capability >= 80) best = capability == 90 ? KIND_GROUP : KIND_TILED;
+    *out = best < limit ? best : limit;
+    return STRAIT_OK;
+}
+
+/* The fast kernels copy 16 bytes at a time and take the largest score for the largest scaled one.
+ */
 static strait_err choose(const struct strait_stream *s, const struct strait_attention_args *a,
                          strait_dtype dtype, attention_kind *out) {
-    const char *name = getenv("STRAIT_ATTENTION"); // NOLINT(concurrency-mt-unsafe) never changed
-    const int n_kinds = (int)(sizeof kind_names / sizeof kind_names[0]);
-    int limit = n_kinds - 1;
-    if (name != NULL && *name != '\0') {
-        for (limit = n_kinds - 1; limit >= 0 && strcmp(name, kind_names[limit]) != 0;)
-            limit--;
-        if (limit < 0)
-            return STRAIT_FAIL(STRAIT_ECONFIG,
-                               "STRAIT_ATTENTION is \"%s\": expected plain, tiled or group, or "
-                               "nothing for the fastest",
-                               name);
-    }
-    const attention_kind best = fastest(s, a, dtype);
-    *out = (int)best < limit ? best : (attention_kind)limit;
+    const uintptr_t addresses = (uintptr_t)a->qkv | (uintptr_t)a->y | (uintptr_t)a->d_y |
+                                (uintptr_t)a->d_qkv;
+    STRAIT_TRY(fastest(strait_cuda_of(s->backend), dtype, out));
+    if ((a->head_dim != 64 && a->head_dim != 128) || !(a->scale > 0) || addresses % 16 != 0)
+        *out = KIND_PLAIN;
+    return STRAIT_OK;
+}
+
+strait_err strait_cuda_attention_kind(const struct strait_backend *be, const char **out) {
+    attention_kind kind = KIND_PLAIN;
+    STRAIT_TRY(fastest(strait_cuda_of(be), be->precision, &kind));
+    *out = kind_names[kind];
     return STRAIT_OK;
 }
 

@@ -67,6 +67,8 @@ static strait_err write_description(struct strait_backend *be) {
     char name[96] = "";
     size_t bytes = 0;
     int version = 0;
+    const char *attention = "";
+    STRAIT_TRY(strait_cuda_attention_kind(be, &attention));
     STRAIT_TRY(strait_cuda_check(
         be, cuda->driver->cuDeviceGetName(name, (int)sizeof name, cuda->device), "its name"));
     STRAIT_TRY(strait_cuda_check(be, cuda->driver->cuDeviceTotalMem_v2(&bytes, cuda->device),
@@ -74,9 +76,9 @@ static strait_err write_description(struct strait_backend *be) {
     STRAIT_TRY(
         strait_cuda_check(be, cuda->driver->cuDriverGetVersion(&version), "its driver's version"));
     (void)snprintf(cuda->description, sizeof cuda->description,
-                   "%s, %zu GiB, sm_%d%d, %s, CUDA %d.%d", name, bytes >> 30, cuda->major,
-                   cuda->minor, be->precision == STRAIT_BF16 ? "bf16" : "fp32", version / 1000,
-                   version % 1000 / 10);
+                   "%s, %zu GiB, sm_%d%d, %s, %s attention, CUDA %d.%d", name, bytes >> 30,
+                   cuda->major, cuda->minor, be->precision == STRAIT_BF16 ? "bf16" : "fp32",
+                   attention, version / 1000, version % 1000 / 10);
     return STRAIT_OK;
 }
 
@@ -101,7 +103,6 @@ static void fini(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     if (cuda->context == NULL) return;
     (void)cuda->driver->cuCtxSetCurrent(cuda->context);
-    if (cuda->attention.close != NULL) cuda->attention.close(be, cuda->attention.state);
     strait_cuda_blas_close(cuda);
     strait_cuda_modules_unload(cuda);
     cuda->context = NULL;

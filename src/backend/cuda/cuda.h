@@ -21,12 +21,6 @@ struct strait_cuda_kernel {
 
 struct strait_cuda_blas; // matmul.c
 
-/* What one family keeps between calls: made on first use, closed with the backend. */
-struct strait_cuda_keep {
-    void *state;
-    void (*close)(struct strait_backend *be, void *state);
-};
-
 /* The state of a cuda device: one backend, used by one thread at a time. */
 struct strait_cuda {
     const struct strait_cuda_driver *driver;
@@ -39,7 +33,6 @@ struct strait_cuda {
     int n_processors, major, minor;
     size_t taken, most_taken; // device memory, now and at most: bytes
     struct strait_cuda_blas *blas;
-    struct strait_cuda_keep attention; // cuDNN's handle and plans
     struct strait_kernels kernels;
     char module[STRAIT_CUDA_PATH];
     char description[192];
@@ -76,6 +69,10 @@ void strait_cuda_modules_unload(struct strait_cuda *cuda);
 strait_err strait_cuda_blas_open(struct strait_backend *be);
 void strait_cuda_blas_close(struct strait_cuda *cuda);
 strait_err strait_cuda_blas_find(char path[STRAIT_CUDA_PATH]);
+
+/* The kernels that attention uses for heads of 64 and 128: "plain", "tiled" (tensor cores) or
+ * "group" (those of sm_90). STRAIT_ECONFIG when STRAIT_ATTENTION names no kind. */
+strait_err strait_cuda_attention_kind(const struct strait_backend *be, const char **out);
 
 /* Every entry of the table: what no family fills says so when it is called. */
 void strait_cuda_table(struct strait_kernels *k);
