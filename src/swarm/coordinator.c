@@ -87,8 +87,11 @@ strait_swarm_action *strait_coordinator_act(strait_swarm_actions *out,
     return action;
 }
 
-static void note(strait_swarm_actions *out, int node, const char *words) {
-    strait_coordinator_act(out, STRAIT_SWARM_NOTE, node)->words = words;
+static void note(const struct strait_coordinator *c, strait_swarm_actions *out, int node,
+                 const char *words) {
+    strait_swarm_action *action = strait_coordinator_act(out, STRAIT_SWARM_NOTE, node);
+    action->stage = c->nodes[node].stage;
+    action->words = words;
 }
 
 /* What it holds of steps that were rolled back since is of another past. */
@@ -127,7 +130,7 @@ static void join(struct strait_coordinator *c, const strait_swarm_event *e, int6
     node->seen_ns = node->moved_ns = now;
     node->gap_ns = node->rest_ns = 0;
     take_holdings(c, node, e);
-    note(out, at, node->stage < 0 ? "joined" : "is back");
+    note(c, out, at, node->stage < 0 ? "joined" : "is back");
     /* Whatever it did before, it has no part in the present epoch. */
     (void)strait_coordinator_act(out, STRAIT_SWARM_REST, at);
 }
@@ -137,7 +140,7 @@ static void lose(struct strait_coordinator *c, int at, int64_t now, strait_swarm
     strait_swarm_node *node = &c->nodes[at];
     if (!node->is_here) return;
     node->is_here = 0;
-    note(out, at, words);
+    note(c, out, at, words);
     if (node->stage >= 0) strait_coordinator_fail(c, now, 0);
     if (node->stage < 0) node->is_known = 0;
 }
@@ -146,7 +149,7 @@ static void leave(struct strait_coordinator *c, int at, strait_swarm_actions *ou
     strait_swarm_node *node = &c->nodes[at];
     if (!node->is_here || node->is_leaving) return;
     node->is_leaving = 1;
-    note(out, at, "wants to leave");
+    note(c, out, at, "wants to leave");
     if (node->stage >= 0) return; // at the beginning of the next step
     strait_coordinator_act(out, STRAIT_SWARM_DISMISS, at)->words = "";
     node->is_here = node->is_known = 0;
@@ -187,7 +190,7 @@ static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int
         node->stage = c->owner[stage] = -1;
         (void)strait_coordinator_act(out, STRAIT_SWARM_REST, e->node);
     }
-    note(out, e->node, is_own_fault ? "cannot serve its stage" : "lost a neighbour");
+    note(c, out, e->node, is_own_fault ? "cannot serve its stage" : "lost a neighbour");
     strait_coordinator_fail(c, now, is_own_fault ? 0 : GRACE_NS);
 }
 

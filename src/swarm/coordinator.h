@@ -100,7 +100,7 @@ typedef enum strait_swarm_action_kind {
     STRAIT_SWARM_DISMISS, // close the link of `node`; `words` say why
     STRAIT_SWARM_DONE,    // the goal is met
     STRAIT_SWARM_STAND,   // all stages stand at `step`; a goal that was under way is forgotten
-    STRAIT_SWARM_NOTE,    // for the log: `words` about `node`
+    STRAIT_SWARM_NOTE, // for the log: `words` about `node`, which owned `stage`; -1: nobody, none
 } strait_swarm_action_kind;
 
 typedef struct strait_swarm_action {

@@ -18,8 +18,8 @@ enum {
     LINGER_MS = 500
 };
 
-static const double slow_s = 600.0;    // to make or restore a stage
-static const double patience_s = 15.0; // for the owners of before, after a restart
+static const double slow_s = 600.0;   // to make or restore a stage
+static const double patience_s = 5.0; // for the owners of before, after a restart
 
 void strait_host_note(struct host *h, const char *format, ...) {
     char text[512];
@@ -47,9 +47,8 @@ static void note_action(struct host *h, const strait_swarm_action *a) {
     }
     const strait_swarm_node *node = &h->machine.nodes[a->node];
     strait_fingerprint_text(&node->key, key);
-    if (node->stage >= 0)
-        strait_host_note(h, "%s (%.8s), stage %d: %s", node->report.name, key, node->stage,
-                         a->words);
+    if (a->stage >= 0)
+        strait_host_note(h, "%s (%.8s), stage %d: %s", node->report.name, key, a->stage, a->words);
     else
         strait_host_note(h, "%s (%.8s): %s", node->report.name, key, a->words);
 }
@@ -86,6 +85,7 @@ static void carry_out(struct host *h, const strait_swarm_action *a) {
 
 void strait_host_tell(struct host *h, const strait_swarm_event *event) {
     strait_swarm_actions *actions = &h->actions;
+    if (h->is_ending) return;
     strait_coordinator_step(&h->machine, event, strait_clock_ns(), actions);
     /* Sending may find a link full and dismiss its guest; nothing here tells the machine anew, so
      * the list stays as it is. */
@@ -237,6 +237,7 @@ static strait_err prepare(struct host *h) {
 /* Those who are here hear that it is over; their links close by themselves. */
 static void say_goodbye(struct host *h) {
     const int64_t until = strait_clock_ns() + END_MS * INT64_C(1000000);
+    h->is_ending = 1;
     for (int i = 0; i < STRAIT_SWARM_NODES; i++)
         if (strait_host_guest(h, i) != NULL) strait_host_rest(h, i, STRAIT_TASK_END);
     for (int n_left = 1; n_left > 0 && strait_clock_ns() < until;) {

@@ -21,6 +21,7 @@ struct guest {                // one link; its user
     char address[STRAIT_ADDRESS_MAX]; // where its neighbours can dial it
     int has_valid;                    // of this epoch: it was sent the validation's ids
     int must_close;
+    int n_early; // messages before it joined
 };
 
 struct host {

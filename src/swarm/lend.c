@@ -29,8 +29,9 @@ void strait_lend_note(struct lend *l, const char *format, ...) {
 
 /* ---- what we say ---- */
 
+/* What is said while the link is down would come too late. */
 static void post(struct lend *l, struct strait_msg **msg) {
-    (void)strait_mesh_send_wait(l->control, 0, SEND_MS, msg);
+    if (l->down_ns == 0) (void)strait_mesh_send_wait(l->control, 0, SEND_MS, msg);
     strait_msg_close(msg);
 }
 
@@ -39,9 +40,9 @@ static void ask_in(struct lend *l) {
     strait_join join = {.report = l->report};
     memcpy(join.token, l->spec->invite.token, sizeof join.token);
     strait_lend_holdings(l, &join.own, &join.copy);
+    l->down_ns = 0;
     if (strait_join_pack(strait_mesh_pool(l->control), &join, &msg) == STRAIT_OK) post(l, &msg);
     l->is_joined = 1;
-    l->down_ns = 0;
 }
 
 static void send_pulse(struct lend *l) {
@@ -194,7 +195,6 @@ strait_err strait_lend_look(struct lend *l) {
 static void rest(struct lend *l) {
     strait_mesh_close(&l->server.mesh);
     l->sending = NULL;
-    if (l->has_stage) strait_lend_note(l, "resting: a spare");
     l->has_stage = 0;
 }
 
@@ -230,6 +230,7 @@ static strait_err on_task(struct lend *l, const struct strait_msg *msg) {
         rest(l);
     }
     l->is_over = l->task.kind == STRAIT_TASK_END;
+    if (l->task.kind == STRAIT_TASK_REST) strait_lend_note(l, "resting: a spare");
     if (l->is_over || l->task.kind == STRAIT_TASK_REST) return STRAIT_OK;
     if (l->task.epoch != l->epoch || !(l->has_stage || l->task.kind == STRAIT_TASK_TAKE))
         return STRAIT_OK;
