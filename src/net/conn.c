@@ -157,17 +157,22 @@ static strait_err greet(struct strait_conn *c) {
     return STRAIT_OK;
 }
 
+/* Anybody on the way can spoil bytes: that is no breach of the peer's, and dialling again helps. */
+static strait_err blame_the_way(const struct strait_conn *c, strait_err err) {
+    return err == STRAIT_EPROTO && c->link != NULL ? STRAIT_ECLOSED : err;
+}
+
 static strait_err shake(struct strait_conn *c) {
     const strait_err err = strait_tls_handshake(c->tls);
     if (err == STRAIT_EAGAIN) return STRAIT_OK;
-    return err == STRAIT_OK ? greet(c) : err;
+    return err == STRAIT_OK ? greet(c) : blame_the_way(c, err);
 }
 
 /* Takes the next piece of a frame from tls; *out_bytes is 0 when there is none. */
 static strait_err take_piece(struct strait_conn *c, size_t *out_bytes) {
     size_t room = 0;
     unsigned char *space = strait_frame_space(&c->reader, &room);
-    STRAIT_TRY(strait_tls_read(c->tls, space, room, out_bytes));
+    STRAIT_TRY(blame_the_way(c, strait_tls_read(c->tls, space, room, out_bytes)));
     struct strait_msg *msg = NULL;
     if (*out_bytes == 0) return STRAIT_OK;
     STRAIT_TRY(strait_frame_filled(&c->reader, *out_bytes, &msg));

@@ -7,7 +7,8 @@
  *
  * Everything is bounded: connections in all and for each address, those that have said nothing,
  * those that wait, the time for each of these, and memory: a connection that only waits takes
- * less than a kilobyte, a joined one 64 KiB more. One thread, the one in run(), does everything. */
+ * less than a kilobyte, a joined one 64 KiB more. One thread, the one in run(), does everything.
+ * The process has to ignore SIGPIPE. */
 #pragma once
 
 #include "base/error.h"

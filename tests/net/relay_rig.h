@@ -1,0 +1,54 @@
+/* relay_rig.h - a relay in a thread, nodes that meet there, and someone between them who meddles.
+ */
+#pragma once
+
+#include "check.h"
+#include "net/mesh.h"
+#include "net/relay.h"
+#include "net/relay_wire.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct relay_rig {
+    struct strait_relay *relay;
+    pthread_t thread;
+    int is_running;
+    char where[STRAIT_ADDRESS_MAX];
+    char address[STRAIT_ADDRESS_MAX]; // relay://where/token
+    strait_relay_token token;
+};
+
+/* Starts one at `where`, for example 127.0.0.1:0. */
+void relay_rig_open(struct relay_rig *r, const strait_relay_config *config, const char *where);
+void relay_rig_stop(struct relay_rig *r, strait_relay_stats *out); // and close; may be called twice
+
+struct relay_node {
+    struct strait_identity *identity;
+    struct strait_mesh *mesh;
+    int peer;
+};
+
+/* Two nodes that know each other: `a` dials at address_a, `b` listens at address_b. */
+void relay_rig_pair(struct relay_node *a, struct relay_node *b, const char *address_a,
+                    const char *address_b, int n_streams);
+void relay_node_close(struct relay_node *node);
+
+/* Sends messages of awkward sizes both ways and compares every byte. */
+void relay_rig_exchange(struct relay_node *a, struct relay_node *b, int n_messages, size_t largest);
+
+/* A plain connection to host:port from a loopback address, 127.0.0.`from`; -1 on failure. */
+int relay_rig_connect(const char *where, int from);
+
+/* Passes bytes between whoever connects and `where`, and spoils byte number `spoil` of those that
+ * go there on the first connection; -1: none. */
+struct relay_meddler {
+    char where[STRAIT_ADDRESS_MAX]; // to dial instead
+    char target[STRAIT_ADDRESS_MAX];
+    int listener;
+    int64_t spoil; // its thread only
+    atomic_int n_spoiled, is_over;
+    pthread_t thread;
+};
+void relay_meddler_open(struct relay_meddler *m, const char *target, int64_t spoil);
+void relay_meddler_close(struct relay_meddler *m);
