@@ -115,13 +115,13 @@ __device__ __forceinline__ float norm_dot(const norm_back_args<T> &a, float d_ga
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void norm_add(const norm_back_args<T> &a, lanes<T, W> d_in,
-                                         lanes<T, W> x_in, int64_t at, int c, float scale,
-                                         float shift) {
+__device__ __forceinline__ void norm_add(const norm_back_args<T> &a, lanes<T, W> to_in,
+                                         lanes<T, W> d_in, lanes<T, W> x_in, int64_t at, int c,
+                                         float scale, float shift) {
     float d[W], x[W], gain[W], to[W];
     widen(d, d_in);
     widen(x, x_in);
-    take<T, W>(to, a.d_x + at);
+    widen(to, to_in);
     if (a.gain != nullptr) take_floats<W>(gain, a.gain + c);
 #pragma unroll
     for (int i = 0; i < W; i++)
@@ -156,13 +156,14 @@ __device__ __forceinline__ void norm_back_rows(const norm_back_args<T> &a) {
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         const int64_t first = row * a.cols;
         const float scale = a.rstd[row];
-        lanes<T, W> d[PIECES], x[PIECES];
+        lanes<T, W> d[PIECES], x[PIECES], to[PIECES];
         float dot = 0;
 #pragma unroll
         for (int j = 0; j < PIECES; j++) {
             if (j * step + own >= a.cols) continue;
             d[j] = load<T, W>(a.d_y + first + j * step + own);
             x[j] = load<T, W>(a.x + first + j * step + own);
+            to[j] = load<T, W>(a.d_x + first + j * step + own);
         }
 #pragma unroll
         for (int j = 0; j < PIECES; j++) {
@@ -174,11 +175,11 @@ __device__ __forceinline__ void norm_back_rows(const norm_back_args<T> &a) {
 #pragma unroll
         for (int j = 0; j < PIECES; j++) {
             const int c = j * step + own;
-            if (c < a.cols) norm_add<T, W>(a, d[j], x[j], first + c, c, scale, shift);
+            if (c < a.cols) norm_add<T, W>(a, to[j], d[j], x[j], first + c, c, scale, shift);
         }
         for (int c = PIECES * step + own; c < a.cols; c += step)
-            norm_add<T, W>(a, load<T, W>(a.d_y + first + c), load<T, W>(a.x + first + c), first + c,
-                           c, scale, shift);
+            norm_add<T, W>(a, load<T, W>(a.d_x + first + c), load<T, W>(a.d_y + first + c),
+                           load<T, W>(a.x + first + c), first + c, c, scale, shift);
     }
     if (a.gain == nullptr) return;
 #pragma unroll
@@ -217,7 +218,8 @@ extern "C" __global__ void __launch_bounds__(256)
     __shared__ float sums[8][32];
     const int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
     float sum = 0;
-    for (int64_t n = threadIdx.y; c < cols && n < rows; n += 8)
+#pragma unroll 8
+    for (int64_t n = threadIdx.y; n < (c < cols ? rows : 0); n += 8)
         sum += part[n * cols + c];
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();

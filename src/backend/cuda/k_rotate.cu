@@ -111,6 +111,22 @@ __device__ __forceinline__ void blend(part<W> &p, float by, float shift, const p
         }
 }
 
+/* Turns the heads of a token, without a norm; back where `way` is -1. */
+template <typename T, int W>
+__device__ __forceinline__ void turn_token(T *y, const T *x, const turn_how &how, float way) {
+    const int n_turned = how.n_query + how.n_key;
+    const int n_heads = n_turned + how.n_key, n_touched = y == x ? n_turned : n_heads;
+    const int64_t first = (int64_t)blockIdx.x * n_heads * how.dim;
+    const int64_t position = blockIdx.x % (unsigned)how.seq_len;
+    for (int h = (int)threadIdx.x / how.group; h < n_touched; h += (int)blockDim.x / how.group) {
+        const int64_t at = first + (int64_t)h * how.dim;
+        part<W> p;
+        take_part<T, W>(p, x + at, how);
+        if (h < n_turned) turn<W>(p, how, position, way);
+        put_part<T, W>(y + at, p, how);
+    }
+}
+
 template <typename T, int W>
 __device__ __forceinline__ void rotate_token(T *y, float *rstd, const T *x, const turn_how &how,
                                              float epsilon) {
@@ -124,17 +140,15 @@ __device__ __forceinline__ void rotate_token(T *y, float *rstd, const T *x, cons
         const int64_t at = first + (int64_t)(h < n_heads ? h : 0) * how.dim;
         part<W> p;
         take_part<T, W>(p, x + at, how);
-        if (rstd != nullptr) {
-            const float sum = dot_parts<W>(p, p, how.group);
-            const float scale = 1.0f / sqrtf(sum / (float)how.dim + epsilon);
-            if (h < n_turned) {
-                blend<W>(p, scale, 0.0f, p);
-                times_gain<W>(p, how, h >= how.n_query);
-                if (threadIdx.x % how.group == 0) rstd[row * n_turned + h] = scale;
-            }
+        const float sum = dot_parts<W>(p, p, how.group);
+        const float scale = 1.0f / sqrtf(sum / (float)how.dim + epsilon);
+        if (h < n_turned) {
+            blend<W>(p, scale, 0.0f, p);
+            times_gain<W>(p, how, h >= how.n_query);
+            turn<W>(p, how, position, 1.0f);
+            if (threadIdx.x % how.group == 0) rstd[row * n_turned + h] = scale;
         }
-        if (h < n_turned) turn<W>(p, how, position, 1.0f);
-        if (h < n_turned || (h < n_heads && y != x)) put_part<T, W>(y + at, p, how);
+        if (h < n_heads) put_part<T, W>(y + at, p, how);
     }
 }
 
@@ -166,23 +180,18 @@ __device__ __forceinline__ void rotate_head_back(const back_args<T> &a, const tu
     const bool is_key = h >= how.n_query, is_turned = h < n_turned;
     const int64_t at = (row * n_heads + (h < n_heads ? h : 0)) * how.dim;
     const int64_t position = (unsigned)row % (unsigned)how.seq_len;
-    part<W> d;
+    part<W> d, x;
     take_part<T, W>(d, a.d_y + at, how);
-    if (is_turned) turn<W>(d, how, position, -1.0f);
-    if (a.rstd != nullptr) {
-        part<W> x;
-        take_part<T, W>(x, a.x + at, how);
-        const float scale = is_turned ? a.rstd[row * n_turned + h] : 0.0f;
-        if (is_turned && how.gain != nullptr) {
-            if (is_key)
-                add_gain<W>(sums[1], d, x, scale);
-            else
-                add_gain<W>(sums[0], d, x, scale);
-            times_gain<W>(d, how, is_key);
-        }
-        const float dot = dot_parts<W>(d, x, how.group) * scale / (float)how.dim;
-        if (is_turned) blend<W>(d, scale, -scale * scale * dot, x);
+    take_part<T, W>(x, a.x + at, how);
+    const float scale = is_turned ? a.rstd[row * n_turned + h] : 0.0f;
+    if (is_turned) {
+        turn<W>(d, how, position, -1.0f);
+        if (how.gain != nullptr && is_key) add_gain<W>(sums[1], d, x, scale);
+        if (how.gain != nullptr && !is_key) add_gain<W>(sums[0], d, x, scale);
+        times_gain<W>(d, how, is_key);
     }
+    const float dot = dot_parts<W>(d, x, how.group) * scale / (float)how.dim;
+    if (is_turned) blend<W>(d, scale, -scale * scale * dot, x);
     if (is_turned || (h < n_heads && a.d_x != a.d_y)) put_part<T, W>(a.d_x + at, d, how);
 }
 
@@ -226,6 +235,13 @@ __device__ __forceinline__ void rotate_back_tokens(const back_args<T> &a, const 
 }
 
 #define ROTATIONS(T, suffix)                                                                       \
+    extern "C" __global__ void __launch_bounds__(256)                                              \
+        turn_##suffix(T *y, const T *x, turn_how how, float way, int is_wide) {                    \
+        if (is_wide)                                                                               \
+            turn_token<T, wide<T>>(y, x, how, way);                                                \
+        else                                                                                       \
+            turn_token<T, 1>(y, x, how, way);                                                      \
+    }                                                                                              \
     extern "C" __global__ void __launch_bounds__(256)                                              \
         rotate_##suffix(T *y, float *rstd, const T *x, turn_how how, float epsilon, int is_wide) { \
         if (is_wide)                                                                               \

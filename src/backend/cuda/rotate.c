@@ -47,6 +47,14 @@ static strait_err refuse_wide(strait_heads heads) {
                        heads.head_dim, HEAD_MAX);
 }
 
+/* Rotation alone, which is its own gradient the other way. */
+static strait_err turn(struct strait_stream *s, strait_tensor y, strait_tensor x, layout *l,
+                       float way) {
+    void *args[] = {&y.data, &x.data, &l->how, &way, &l->is_wide};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "turn"),
+                              (strait_cuda_grid){.x = x.rows, .threads = l->threads}, args);
+}
+
 // NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
                          strait_tensor x, strait_tensor gain, strait_tensor cos, strait_tensor sin,
@@ -54,6 +62,7 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
     STRAIT_TRY(refuse_wide(heads));
     layout l = lay_out(x.dtype, lies_at16(y.data, x.data, NULL), gain, cos, sin, heads);
+    if (rstd.data == NULL) return turn(s, y, x, &l, 1);
     void *args[] = {&y.data, &rstd.data, &x.data, &l.how, &epsilon, &l.is_wide};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rotate"),
                               (strait_cuda_grid){.x = x.rows, .threads = l.threads}, args);
@@ -69,6 +78,7 @@ static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait
     assert(gain.data == NULL || d_gain.data != NULL);
     STRAIT_TRY(refuse_wide(heads));
     layout l = lay_out(d_y.dtype, lies_at16(d_x.data, d_y.data, x.data), gain, cos, sin, heads);
+    if (rstd.data == NULL) return turn(s, d_x, d_y, &l, -1);
     int64_t rows = d_y.rows, cols = 2 * (int64_t)heads.head_dim;
     const int64_t blocks = gain.data == NULL ? rows : strait_cuda_shares(rows);
     void *partial = NULL;
