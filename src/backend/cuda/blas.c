@@ -1,7 +1,8 @@
 /* blas.c - opens cublasLt and plans products: descriptions and algorithm, once a shape.
  *
- * The algorithm is the first that cublasLt's heuristic names for a fixed workspace. It is not
- * chosen by timing: a run would then differ from the next in its bits. */
+ * The algorithm is the first that cublasLt's heuristic proposes for a fixed workspace. It is chosen
+ * by timing only where a record keeps the choice (tune.h): else a run would differ from the next in
+ * its bits. */
 #include "backend/cuda/blas.h"
 
 #include "backend/cuda/library.h"
@@ -48,6 +49,8 @@ strait_err strait_cuda_blas_open(struct strait_backend *be) {
         strait_err_prefix("device cuda: %s is too old", path);
         return err;
     }
+    if (*strait_cuda_tune_path() != '\0')
+        STRAIT_TRY(strait_cuda_tune_open(strait_cuda_tune_path(), &cuda->blas->tune));
     return strait_cuda_blas_check(be, cuda->blas->table.cublasLtCreate(&cuda->blas->handle),
                                   "starting cublasLt");
 }
@@ -55,6 +58,7 @@ strait_err strait_cuda_blas_open(struct strait_backend *be) {
 void strait_cuda_blas_close(struct strait_cuda *cuda) {
     if (cuda->blas == NULL) return;
     if (cuda->blas->handle != NULL) (void)cuda->blas->table.cublasLtDestroy(cuda->blas->handle);
+    strait_cuda_tune_close(&cuda->blas->tune);
     strait_alloc_free(cuda->blas);
     cuda->blas = NULL;
 }
@@ -73,12 +77,14 @@ static cublasStatus_t lay_out(const struct strait_cuda_blas *blas, cublasLtMatri
 static cublasStatus_t describe(const struct strait_backend *be, struct strait_cuda_plan *plan) {
     const struct strait_cuda_blas *blas = strait_cuda_of(be)->blas;
     const struct strait_cuda_blas_table *table = &blas->table;
-    const strait_cuda_product *p = &plan->product;
-    const int is_loose = p->from == STRAIT_F32 && be->precision == STRAIT_BF16;
-    const cublasComputeType_t compute = is_loose ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                 : CUBLAS_COMPUTE_32F;
-    const cublasOperation_t op_a = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t op_b = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int64_t *p = plan->product.at, m = p[STRAIT_CUDA_M], n = p[STRAIT_CUDA_N];
+    const int64_t k = p[STRAIT_CUDA_K];
+    const int ta = p[STRAIT_CUDA_TRANSPOSE_A] != 0, tb = p[STRAIT_CUDA_TRANSPOSE_B] != 0;
+    const strait_dtype from = (strait_dtype)p[STRAIT_CUDA_FROM];
+    const cublasComputeType_t compute = p[STRAIT_CUDA_TF32] ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                            : CUBLAS_COMPUTE_32F;
+    const cublasOperation_t op_a = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t op_b = tb ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasStatus_t status = table->cublasLtMatmulDescInit_internal(&plan->how, sizeof plan->how,
                                                                    compute, CUDA_R_32F);
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -88,12 +94,11 @@ static cublasStatus_t describe(const struct strait_backend *be, struct strait_cu
         status = table->cublasLtMatmulDescSetAttribute(&plan->how, CUBLASLT_MATMUL_DESC_TRANSB,
                                                        &op_a, sizeof op_a);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = lay_out(blas, &plan->a, p->from, p->transpose_a ? p->k : p->m,
-                         p->transpose_a ? p->m : p->k);
+        status = lay_out(blas, &plan->a, from, ta ? k : m, ta ? m : k);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = lay_out(blas, &plan->b, p->from, p->transpose_b ? p->n : p->k,
-                         p->transpose_b ? p->k : p->n);
-    if (status == CUBLAS_STATUS_SUCCESS) status = lay_out(blas, &plan->y, p->to, p->m, p->n);
+        status = lay_out(blas, &plan->b, from, tb ? n : k, tb ? k : n);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = lay_out(blas, &plan->y, (strait_dtype)p[STRAIT_CUDA_TO], m, n);
     return status;
 }
 
@@ -102,16 +107,19 @@ static cublasStatus_t prefer(const struct strait_cuda_blas_table *table,
                              cublasLtMatmulPreferenceOpaque_t *preference,
                              const strait_cuda_product *p) {
     const size_t space = STRAIT_CUDA_BLAS_SPACE;
+    const uint32_t align_a = (uint32_t)p->at[STRAIT_CUDA_ALIGN_A];
+    const uint32_t align_b = (uint32_t)p->at[STRAIT_CUDA_ALIGN_B];
+    const uint32_t align_y = (uint32_t)p->at[STRAIT_CUDA_ALIGN_Y];
     const struct {
         cublasLtMatmulPreferenceAttributes_t what;
         const void *value;
         size_t bytes;
     } wishes[] = {
         {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &space, sizeof space},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &p->align_b, sizeof p->align_b},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &p->align_a, sizeof p->align_a},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &p->align_y, sizeof p->align_y},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &p->align_y, sizeof p->align_y},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_b, sizeof align_b},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_a, sizeof align_a},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_y, sizeof align_y},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align_y, sizeof align_y},
     };
     cublasStatus_t status = table->cublasLtMatmulPreferenceInit_internal(preference,
                                                                          sizeof *preference);
@@ -121,57 +129,65 @@ static cublasStatus_t prefer(const struct strait_cuda_blas_table *table,
     return status;
 }
 
-static strait_err make(const struct strait_backend *be, struct strait_cuda_plan *plan) {
+/* Which of the proposals: the recorded one, or one that is now timed and recorded. */
+static strait_err choose(struct strait_stream *s, const struct strait_cuda_plan *plan,
+                         const cublasLtMatmulHeuristicResult_t *proposals, int n,
+                         strait_cuda_factors f, int *out) {
+    struct strait_cuda_tune *tune = strait_cuda_of(s->backend)->blas->tune;
+    *out = 0;
+    if (tune == NULL) return STRAIT_OK;
+    const int known = strait_cuda_tune_find(tune, plan->product.at);
+    if (known >= 0) {
+        *out = known < n ? known : 0;
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(strait_cuda_blas_time(s, plan, proposals, n, f, out));
+    return strait_cuda_tune_note(tune, plan->product.at, *out);
+}
+
+static strait_err make(struct strait_stream *s, struct strait_cuda_plan *plan,
+                       strait_cuda_factors f) {
+    const struct strait_backend *be = s->backend;
     const struct strait_cuda_blas *blas = strait_cuda_of(be)->blas;
     cublasLtMatmulPreferenceOpaque_t preference;
-    cublasLtMatmulHeuristicResult_t best = {0};
-    int n_found = 0;
+    cublasLtMatmulHeuristicResult_t proposals[STRAIT_CUDA_BLAS_PROPOSALS] = {0};
+    int n = 0, chosen = 0;
     STRAIT_TRY(strait_cuda_blas_check(be, describe(be, plan), "matmul"));
     STRAIT_TRY(
         strait_cuda_blas_check(be, prefer(&blas->table, &preference, &plan->product), "matmul"));
     const cublasStatus_t status = blas->table.cublasLtMatmulAlgoGetHeuristic(
-        blas->handle, &plan->how, &plan->b, &plan->a, &plan->y, &plan->y, &preference, 1, &best,
-        &n_found);
+        blas->handle, &plan->how, &plan->b, &plan->a, &plan->y, &plan->y, &preference,
+        blas->tune != NULL ? STRAIT_CUDA_BLAS_PROPOSALS : 1, proposals, &n);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED)
         STRAIT_TRY(strait_cuda_blas_check(be, status, "matmul"));
-    plan->is_plain = status != CUBLAS_STATUS_SUCCESS || n_found == 0;
-    plan->algorithm = best.algo;
+    plan->is_plain = status != CUBLAS_STATUS_SUCCESS || n == 0;
+    if (!plan->is_plain) STRAIT_TRY(choose(s, plan, proposals, n, f, &chosen));
+    plan->algorithm = proposals[chosen].algo;
     plan->is_set = 1;
     return STRAIT_OK;
 }
 
 static size_t place_of(const strait_cuda_product *p) {
-    const int64_t numbers[] = {p->m,       p->n,           p->k,           p->from,
-                               p->to,      p->transpose_a, p->transpose_b, p->adds,
-                               p->align_a, p->align_b,     p->align_y};
     uint64_t hash = 0;
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        hash = (hash ^ (uint64_t)numbers[i]) * 0x9e3779b97f4a7c15u;
+    for (int i = 0; i < STRAIT_CUDA_FIELDS; i++)
+        hash = (hash ^ (uint64_t)p->at[i]) * 0x9e3779b97f4a7c15u;
     return (size_t)(hash >> 40) % STRAIT_CUDA_BLAS_PLANS;
 }
 
-static int is_same(const strait_cuda_product *a, const strait_cuda_product *b) {
-    return a->m == b->m && a->n == b->n && a->k == b->k && a->from == b->from && a->to == b->to &&
-           a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
-           a->adds == b->adds && a->align_a == b->align_a && a->align_b == b->align_b &&
-           a->align_y == b->align_y;
-}
-
-strait_err strait_cuda_blas_plan(const struct strait_backend *be,
-                                 const strait_cuda_product *product,
-                                 const struct strait_cuda_plan **out) {
-    struct strait_cuda_blas *blas = strait_cuda_of(be)->blas;
+strait_err strait_cuda_blas_plan(struct strait_stream *s, const strait_cuda_product *product,
+                                 strait_cuda_factors f, const struct strait_cuda_plan **out) {
+    struct strait_cuda_blas *blas = strait_cuda_of(s->backend)->blas;
     if (blas->n_plans > STRAIT_CUDA_BLAS_PLANS * 3 / 4) { // made again, they are the same
         memset(blas->plans, 0, sizeof blas->plans);
         blas->n_plans = 0;
     }
     size_t i = place_of(product);
-    while (blas->plans[i].is_set && !is_same(&blas->plans[i].product, product))
+    while (blas->plans[i].is_set && memcmp(&blas->plans[i].product, product, sizeof *product) != 0)
         i = (i + 1) % STRAIT_CUDA_BLAS_PLANS;
     struct strait_cuda_plan *plan = &blas->plans[i];
     if (!plan->is_set) {
         plan->product = *product;
-        STRAIT_TRY(make(be, plan));
+        STRAIT_TRY(make(s, plan, f));
         blas->n_plans++;
     }
     *out = plan;

@@ -143,13 +143,6 @@ static size_t used(const struct strait_backend *be) {
     return strait_cuda_of(be)->most_taken;
 }
 
-static void *pointer(CUdeviceptr address) {
-    void *p;
-    _Static_assert(sizeof p == sizeof address, "device addresses are pointers");
-    memcpy(&p, &address, sizeof p);
-    return p;
-}
-
 static strait_err take(struct strait_backend *be, size_t bytes, void **out) {
     const struct strait_cuda_driver *driver = strait_cuda_of(be)->driver;
     CUdeviceptr memory = 0;
@@ -162,7 +155,7 @@ static strait_err take(struct strait_backend *be, size_t bytes, void **out) {
     if (result == CUDA_SUCCESS) result = driver->cuStreamSynchronize(NULL);
     if (result != CUDA_SUCCESS) strait_cuda_give_back(be, memory);
     STRAIT_TRY(strait_cuda_check(be, result, "zeroing memory"));
-    *out = pointer(memory);
+    *out = strait_cuda_pointer(memory);
     return STRAIT_OK;
 }
 
@@ -228,7 +221,7 @@ strait_err strait_cuda_scratch(struct strait_stream *s, size_t bytes, void **out
         STRAIT_TRY(strait_cuda_take(s->backend, want, &queue->scratch));
         queue->scratch_bytes = want;
     }
-    *out = pointer(queue->scratch);
+    *out = strait_cuda_pointer(queue->scratch);
     return STRAIT_OK;
 }
 

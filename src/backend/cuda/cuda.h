@@ -7,6 +7,8 @@
 #include "backend/cuda/info.h"
 #include "backend/cuda/launch.h"
 
+#include <string.h>
+
 enum {
     STRAIT_CUDA_MODULES = 24, // members of the file of kernels
     STRAIT_CUDA_KERNELS = 512 // a power of two, at least twice as many as there are kernels
@@ -52,6 +54,14 @@ static inline struct strait_cuda *strait_cuda_of(const struct strait_backend *be
 
 static inline struct strait_cuda_queue *strait_cuda_queue_of(const struct strait_stream *s) {
     return s->native;
+}
+
+/* An address of the device as the pointer that tensors hold. */
+static inline void *strait_cuda_pointer(CUdeviceptr address) {
+    void *p;
+    _Static_assert(sizeof p == sizeof address, "device addresses are pointers");
+    memcpy(&p, &address, sizeof p);
+    return p;
 }
 
 /* Makes the device's context current in this thread. */

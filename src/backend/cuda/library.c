@@ -96,3 +96,7 @@ strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]) {
                        "../lib/strait, or its path in STRAIT_CUDA_MODULE",
                        folder);
 }
+
+const char *strait_cuda_tune_path(void) {
+    return environment("STRAIT_CUDA_TUNE");
+}

@@ -17,3 +17,7 @@ strait_err strait_cuda_library_table(void *library, const char *const *names, si
 /* The file of kernels: $STRAIT_CUDA_MODULE, or strait.cuda beside the program, or in ../lib/strait
  * from there. STRAIT_ENOTSUP names the places. */
 strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]);
+
+/* The file that STRAIT_CUDA_TUNE names, for a record of timed products; empty when it names none.
+ */
+const char *strait_cuda_tune_path(void);

@@ -2,31 +2,33 @@
 #include "backend/cuda/blas.h"
 #include "backend/cuda/k_matmul.h"
 
-static uint32_t alignment(strait_tensor t) {
-    uint32_t bytes = STRAIT_CUDA_BLAS_ALIGN;
-    while ((uintptr_t)t.data % bytes != 0)
+static int64_t alignment(strait_tensor t) {
+    int64_t bytes = STRAIT_CUDA_BLAS_ALIGN;
+    while ((uintptr_t)t.data % (uintptr_t)bytes != 0)
         bytes /= 2;
     return bytes;
 }
 
-static strait_cuda_product product_of(strait_tensor y, strait_tensor a, strait_tensor b,
-                                      strait_matmul_how how) {
-    const strait_cuda_product p = {.m = y.rows,
-                                   .n = y.cols,
-                                   .k = how.transpose_a ? a.rows : a.cols,
-                                   .from = a.dtype,
-                                   .to = y.dtype,
-                                   .transpose_a = how.transpose_a != 0,
-                                   .transpose_b = how.transpose_b != 0,
-                                   .adds = how.beta != 0.0f,
-                                   .align_a = alignment(a),
-                                   .align_b = alignment(b),
-                                   .align_y = alignment(y)};
+static strait_cuda_product product_of(const struct strait_backend *be, strait_tensor y,
+                                      strait_tensor a, strait_tensor b, strait_matmul_how how) {
+    const int64_t k = how.transpose_a ? a.rows : a.cols;
     assert(a.dtype == b.dtype);
-    assert(p.k == (how.transpose_b ? b.cols : b.rows) && p.k > 0);
-    assert(p.m == (how.transpose_a ? a.cols : a.rows));
-    assert(p.n == (how.transpose_b ? b.rows : b.cols));
-    return p;
+    assert(k == (how.transpose_b ? b.cols : b.rows) && k > 0);
+    assert(y.rows == (how.transpose_a ? a.cols : a.rows));
+    assert(y.cols == (how.transpose_b ? b.rows : b.cols));
+    return (strait_cuda_product){
+        .at = {[STRAIT_CUDA_M] = y.rows,
+               [STRAIT_CUDA_N] = y.cols,
+               [STRAIT_CUDA_K] = k,
+               [STRAIT_CUDA_FROM] = a.dtype,
+               [STRAIT_CUDA_TO] = y.dtype,
+               [STRAIT_CUDA_TF32] = a.dtype == STRAIT_F32 && be->precision == STRAIT_BF16,
+               [STRAIT_CUDA_TRANSPOSE_A] = how.transpose_a != 0,
+               [STRAIT_CUDA_TRANSPOSE_B] = how.transpose_b != 0,
+               [STRAIT_CUDA_ADDS] = how.beta != 0.0f,
+               [STRAIT_CUDA_ALIGN_A] = alignment(a),
+               [STRAIT_CUDA_ALIGN_B] = alignment(b),
+               [STRAIT_CUDA_ALIGN_Y] = alignment(y)}};
 }
 
 static strait_err multiply_plainly(struct strait_stream *s, strait_tensor y, strait_tensor a,
@@ -54,21 +56,13 @@ static strait_err multiply_plainly(struct strait_stream *s, strait_tensor y, str
 
 static strait_err multiply(struct strait_stream *s, strait_tensor y, strait_tensor a,
                            strait_tensor b, strait_matmul_how how) {
-    const struct strait_cuda_blas *blas = strait_cuda_of(s->backend)->blas;
-    const strait_cuda_product product = product_of(y, a, b, how);
+    const strait_cuda_product product = product_of(s->backend, y, a, b, how);
+    const strait_cuda_factors factors = {y.data, a.data, b.data, how.alpha, how.beta};
     const struct strait_cuda_plan *plan = NULL;
-    CUstream stream = NULL;
-    void *space = NULL;
-    STRAIT_TRY(strait_cuda_enter(s, &stream));
-    STRAIT_TRY(strait_cuda_blas_plan(s->backend, &product, &plan));
+    STRAIT_TRY(strait_cuda_use(s->backend));
+    STRAIT_TRY(strait_cuda_blas_plan(s, &product, factors, &plan));
     if (plan->is_plain) return multiply_plainly(s, y, a, b, how);
-    STRAIT_TRY(strait_cuda_scratch(s, STRAIT_CUDA_BLAS_SPACE, &space));
-    const cublasStatus_t status = blas->table.cublasLtMatmul(
-        blas->handle, (cublasLtMatmulDesc_t)&plan->how, &how.alpha, b.data,
-        (cublasLtMatrixLayout_t)&plan->b, a.data, (cublasLtMatrixLayout_t)&plan->a, &how.beta,
-        y.data, (cublasLtMatrixLayout_t)&plan->y, y.data, (cublasLtMatrixLayout_t)&plan->y,
-        &plan->algorithm, space, STRAIT_CUDA_BLAS_SPACE, stream);
-    return strait_cuda_blas_check(s->backend, status, "matmul");
+    return strait_cuda_blas_run(s, plan, &plan->algorithm, factors);
 }
 
 /* cublasLt makes no bf16 of f32 factors: the product is made in f32, then rounded. */

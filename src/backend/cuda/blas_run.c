@@ -1,0 +1,67 @@
+/* blas_run.c - one product by cublasLt, and how long each way of it takes. */
+#include "backend/cuda/blas.h"
+#include "base/clock.h"
+
+enum {
+    TIMED_RUNS = 10 // of each proposal, after one that warms up
+};
+
+/* Another proposal is taken when it needs less than this part of the first one's time. */
+static const double clearly = 0.97;
+
+strait_err strait_cuda_blas_run(struct strait_stream *s, const struct strait_cuda_plan *plan,
+                                const cublasLtMatmulAlgo_t *algorithm, strait_cuda_factors f) {
+    const struct strait_cuda_blas *blas = strait_cuda_of(s->backend)->blas;
+    CUstream stream = NULL;
+    void *space = NULL;
+    STRAIT_TRY(strait_cuda_enter(s, &stream));
+    STRAIT_TRY(strait_cuda_scratch(s, STRAIT_CUDA_BLAS_SPACE, &space));
+    const cublasStatus_t status = blas->table.cublasLtMatmul(
+        blas->handle, (cublasLtMatmulDesc_t)&plan->how, &f.alpha, f.b,
+        (cublasLtMatrixLayout_t)&plan->b, f.a, (cublasLtMatrixLayout_t)&plan->a, &f.beta, f.y,
+        (cublasLtMatrixLayout_t)&plan->y, f.y, (cublasLtMatrixLayout_t)&plan->y, algorithm, space,
+        STRAIT_CUDA_BLAS_SPACE, stream);
+    return strait_cuda_blas_check(s->backend, status, "matmul");
+}
+
+static strait_err time_one(struct strait_stream *s, const struct strait_cuda_plan *plan,
+                           const cublasLtMatmulAlgo_t *algorithm, strait_cuda_factors f,
+                           double *out) {
+    STRAIT_TRY(strait_cuda_blas_run(s, plan, algorithm, f));
+    STRAIT_TRY(s->backend->ops->wait(s));
+    const int64_t began = strait_clock_ns();
+    for (int i = 0; i < TIMED_RUNS; i++)
+        STRAIT_TRY(strait_cuda_blas_run(s, plan, algorithm, f));
+    STRAIT_TRY(s->backend->ops->wait(s));
+    *out = (double)(strait_clock_ns() - began) / TIMED_RUNS;
+    return STRAIT_OK;
+}
+
+static strait_err time_all(struct strait_stream *s, const struct strait_cuda_plan *plan,
+                           const cublasLtMatmulHeuristicResult_t *proposals, int n,
+                           strait_cuda_factors f, int *out) {
+    double best = 0;
+    *out = 0;
+    for (int i = 0; i < n; i++) {
+        double ns = 0;
+        STRAIT_TRY(time_one(s, plan, &proposals[i].algo, f, &ns));
+        if (i > 0 && ns >= best) continue;
+        best = i == 0 ? ns * clearly : ns;
+        *out = i;
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_cuda_blas_time(struct strait_stream *s, const struct strait_cuda_plan *plan,
+                                 const cublasLtMatmulHeuristicResult_t *proposals, int n,
+                                 strait_cuda_factors f, int *out) {
+    const int64_t *p = plan->product.at;
+    const size_t bytes = (size_t)(p[STRAIT_CUDA_M] * p[STRAIT_CUDA_N]) *
+                         strait_dtype_bytes((strait_dtype)p[STRAIT_CUDA_TO]);
+    CUdeviceptr spare = 0; // each run would add to y again
+    STRAIT_TRY(strait_cuda_take(s->backend, bytes, &spare));
+    f.y = strait_cuda_pointer(spare);
+    const strait_err err = time_all(s, plan, proposals, n, f, out);
+    strait_cuda_give_back(s->backend, spare);
+    return err;
+}
