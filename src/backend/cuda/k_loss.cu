@@ -7,6 +7,14 @@
 
 constexpr int THREADS = 1024;
 
+/* Two blocks a multiprocessor, so that one reads while the other computes, where it can hold them.
+ */
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900)
+constexpr int BLOCKS = 2;
+#else
+constexpr int BLOCKS = 1;
+#endif
+
 /* A sum of exponentials, scaled: sum exp(most). */
 struct mass {
     float most, sum;
@@ -116,7 +124,7 @@ __device__ __forceinline__ void cross_entropy(float *loss, T *row, int target, i
 }
 
 #define CROSS_ENTROPY(T, suffix)                                                                \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2) cross_entropy_##suffix(            \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy_##suffix(       \
         float *loss, T *logits, const int32_t *targets, int cols, float per_cap, float scale) { \
         const int64_t n = blockIdx.x;                                                           \
         T *row = logits + n * cols;                                                             \
