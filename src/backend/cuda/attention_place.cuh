@@ -27,11 +27,36 @@ __device__ __forceinline__ struct place place_of(const struct strait_attention_a
     return p;
 }
 
-/* score becomes the share, d_share the gradient of the score but for its scale. */
-__device__ __forceinline__ void differentiate(float &score, float &d_share, float scale, float lse,
-                                              float delta) {
-    score = power_of_2(score * scale - lse);
-    d_share = score * (d_share - delta);
+/* What the passes need of a lane's rows of queries: lse in powers of two, and delta. */
+template <int MT> struct query_columns {
+    float lse[MT][2], delta[MT][2];
+
+    __device__ __forceinline__ void read(const struct strait_attention_args &a,
+                                         const struct place &p, int head, int row) {
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const int64_t at = p.first_row + min(row + 16 * m + 8 * half, a.seq_len - 1);
+                lse[m][half] = a.lse[at * a.n_query + head] * LOG2_E;
+                delta[m][half] = a.delta[at * a.n_query + head];
+            }
+    }
+};
+
+/* Scores become shares, and d_share their gradient but for its scale; rows are queries. */
+template <int MT, int NT>
+__device__ __forceinline__ void differentiate(float score[MT][NT][4], float d_share[MT][NT][4],
+                                              const query_columns<MT> &of, float scale) {
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                score[m][n][i] = power_of_2(score[m][n][i] * scale - of.lse[m][i / 2]);
+                d_share[m][n][i] = score[m][n][i] * (d_share[m][n][i] - of.delta[m][i / 2]);
+            }
 }
 
 /* The queries that a block of keys meets: tile by tile for each head of its group. A stage is a
@@ -76,4 +101,20 @@ __device__ __forceinline__ void write_keys(const struct strait_attention_args &a
                    (int64_t)(a.n_query + key_head) * P;
     write_row<P>(to, d_k, half, a.scale);
     write_row<P>(to + (int64_t)a.n_key * P, d_v, half, 1);
+}
+
+/* Writes the gradient of a lane's rows of queries, but for those past the end. */
+template <int P, int MT>
+__device__ __forceinline__ void write_queries(const struct strait_attention_args &a,
+                                              const struct place &p, int head, int row,
+                                              const float d_q[MT][P / 8][4]) {
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int64_t at = row + 16 * m + 8 * half;
+            if (at >= a.seq_len) continue;
+            write_row<P>((uint16_t *)a.d_qkv + (p.first_row + at) * p.pitch + (int64_t)head * P,
+                         d_q[m], half, a.scale);
+        }
 }

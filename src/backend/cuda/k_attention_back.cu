@@ -31,16 +31,8 @@ __device__ __forceinline__ void query_back(const struct strait_attention_args &a
     fetch_rows<P, MET>(stages, p.k, p.pitch, a.seq_len);
     fetch_rows<P, MET>(stages + TILE, p.v, p.pitch, a.seq_len);
 
-    float lse[MT][2], delta[MT][2];
-    #pragma unroll
-    for (int m = 0; m < MT; m++)
-    #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int at = min(row + 16 * m + 8 * half, a.seq_len - 1);
-            lse[m][half] = a.lse[(p.first_row + at) * a.n_query + head] * LOG2_E;
-            delta[m][half] = a.delta[(p.first_row + at) * a.n_query + head];
-        }
-
+    query_columns<MT> columns;
+    columns.read(a, p, head, row);
     float d_q[MT][P / 8][4];
     clear<MT, P / 8>(d_q);
     own_rows<P, MT, IS_HELD> q, d_y;
@@ -69,26 +61,33 @@ __device__ __forceinline__ void query_back(const struct strait_attention_args &a
             product_with_rows<P, MT, NT, IS_HELD>(d_share, d_y, keys + TILE, step);
             if (first + step + STEP - 1 > first_query + warp_row)
                 mask<MT, NT, false>(score, row, first + step + lane_of() % 4 * 2);
-    #pragma unroll
-            for (int m = 0; m < MT; m++)
-    #pragma unroll
-                for (int n = 0; n < NT; n++)
-    #pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        differentiate(score[m][n][i], d_share[m][n][i], a.scale * LOG2_E,
-                                      lse[m][i / 2], delta[m][i / 2]);
+            differentiate<MT, NT>(score, d_share, columns, a.scale * LOG2_E);
             add_product<P, MT, NT>(d_q, d_share, keys, step);
         }
     }
+    write_queries<P, MT>(a, p, head, row, d_q);
+}
+
+/* The same as differentiate() where columns are queries; lse and delta lie in shared memory,
+ * `at` being this lane's first. */
+template <int MT>
+__device__ __forceinline__ void differentiate_columns(float score[MT][NT][4],
+                                                      float d_share[MT][NT][4], uint32_t at,
+                                                      float scale) {
     #pragma unroll
-    for (int m = 0; m < MT; m++)
+    for (int n = 0; n < NT; n++) {
+        const float2 lse = shared_pair(at + (uint32_t)n * 32);
+        const float2 delta = shared_pair(at + (uint32_t)n * 32 + MET * 4);
     #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int at = row + 16 * m + 8 * half;
-            if (at < a.seq_len)
-                write_row<P>((uint16_t *)a.d_qkv + (p.first_row + at) * p.pitch + (int64_t)head * P,
-                             d_q[m], half, a.scale);
-        }
+        for (int m = 0; m < MT; m++)
+    #pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float power = (i % 2 ? lse.y : lse.x) * LOG2_E;
+                score[m][n][i] = power_of_2(score[m][n][i] * scale - power);
+                d_share[m][n][i] = score[m][n][i] *
+                                   (d_share[m][n][i] - (i % 2 ? delta.y : delta.x));
+            }
+    }
 }
 
 /* Starts to fetch the i-th tile of queries, its d_y, lse and delta. */
@@ -104,8 +103,8 @@ __device__ __forceinline__ void fetch_queries(const struct strait_attention_args
 }
 
 /* Blocks: x = key head + n_key * sequence, y = tile of keys, those that most queries see first.
- * Rows of the products are keys, columns queries. Queries past the end are zeros, and so is what
- * they add. */
+ * Rows of the products are keys, columns queries. Queries past the end are zeros, and so is
+ * what they add. */
 template <int P, int MT, bool IS_HELD>
 __device__ __forceinline__ void key_back(const struct strait_attention_args &a) {
     constexpr int ROWS = 16 * MT * WARPS;
@@ -150,17 +149,8 @@ __device__ __forceinline__ void key_back(const struct strait_attention_args &a) 
             const int column = step + lane_of() % 4 * 2;
             if (met.first_query(i) + step < first_key + warp_row + 16 * MT - 1)
                 mask<MT, NT, true>(score, row, met.first_query(i) + column);
-    #pragma unroll
-            for (int c = 0; c < NT; c++) {
-                const uint32_t at = queries + 2 * TILE + (uint32_t)(column + 8 * c) * 4;
-                const float2 lse = shared_pair(at), delta = shared_pair(at + MET * 4);
-    #pragma unroll
-                for (int m = 0; m < MT; m++)
-    #pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        differentiate(score[m][c][e], d_share[m][c][e], a.scale * LOG2_E,
-                                      (e % 2 ? lse.y : lse.x) * LOG2_E, e % 2 ? delta.y : delta.x);
-            }
+            differentiate_columns<MT>(score, d_share, queries + 2 * TILE + (uint32_t)column * 4,
+                                      a.scale * LOG2_E);
             add_product<P, MT, NT>(d_v, score, queries + TILE, step);
             add_product<P, MT, NT>(d_k, d_share, queries, step);
         }

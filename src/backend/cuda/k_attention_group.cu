@@ -99,7 +99,7 @@ __device__ __forceinline__ void forward(const strait_attention_args &a) {
 template <int PANELS>
 __device__ __forceinline__ void meet_keys(group_rows &out, const group_own<PANELS, true> &query,
                                           const group_own<PANELS, true> &d_y, uint32_t tile,
-                                          const float lse[2], const float delta[2], float scale,
+                                          const query_columns<1> &columns, float scale,
                                           int mask_row, int mask_key) {
     float score[1][8][4], d_share[1][8][4];
     fence_registers();
@@ -108,11 +108,7 @@ __device__ __forceinline__ void meet_keys(group_rows &out, const group_own<PANEL
     group_wait<1>(score[0]);
     if (mask_key >= 0) mask<1, 8, false>(score, mask_row, mask_key);
     group_wait<0>(d_share[0]);
-    #pragma unroll
-    for (int n = 0; n < 8; n++)
-    #pragma unroll
-        for (int i = 0; i < 4; i++)
-            differentiate(score[0][n][i], d_share[0][n][i], scale, lse[i / 2], delta[i / 2]);
+    differentiate<1, 8>(score, d_share, columns, scale);
     round_rows(out, d_share[0]);
 }
 
@@ -132,13 +128,8 @@ __device__ __forceinline__ void query_back(const strait_attention_args &a) {
     fetch_panels<PANELS, ROWS, BLOCK>(base + PANELS * OWN_TILE, p.d_y + first_query * p.y_pitch,
                                       p.y_pitch, n_own);
     fetch_pair<PANELS, BLOCK>(stages, p.k, to_values, p.pitch, a.seq_len);
-    float lse[2], delta[2];
-    #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const int64_t at = p.first_row + min(row + 8 * half, a.seq_len - 1);
-        lse[half] = a.lse[at * a.n_query + head] * LOG2_E;
-        delta[half] = a.delta[at * a.n_query + head];
-    }
+    query_columns<1> columns;
+    columns.read(a, p, head, row);
     meet();
     group_own<PANELS, true> query, d_y;
     query.init(base, OWN_TILE, group_row(), warp_row());
@@ -157,18 +148,13 @@ __device__ __forceinline__ void query_back(const strait_attention_args &a) {
         const int own = first_query + group_row();
         if (first > own || own >= a.seq_len) continue; // nothing to do, or all behind the diagonal
         const uint32_t tile = stages + (uint32_t)stage * 2 * TILE;
-        meet_keys<PANELS>(d_score, query, d_y, tile, lse, delta, a.scale * LOG2_E, row,
+        meet_keys<PANELS>(d_score, query, d_y, tile, columns, a.scale * LOG2_E, row,
                           first == own ? first + lane_of() % 4 * 2 : -1);
         fence_registers();
         start_sum<PANELS>(d_q[0], d_score, tile);
         group_wait<0, PANELS>(d_q[0]);
     }
-    #pragma unroll
-    for (int half = 0; half < 2; half++)
-        if (row + 8 * half < a.seq_len)
-            write_row<P>((uint16_t *)a.d_qkv + (p.first_row + row + 8 * half) * p.pitch +
-                             (int64_t)head * P,
-                         d_q[0], half, a.scale);
+    write_queries<P, 1>(a, p, head, row, d_q);
 }
 
 /* One tile of queries: its part of d_v is under way while the gradient of scores is made. */
