@@ -33,9 +33,20 @@ static void *open_in_list(const char *folders, const char *name) {
     return library;
 }
 
+/* The folder of the running program, without a slash at its end; empty when it is not known. */
+static void program_folder(char out[STRAIT_CUDA_PATH]) {
+    const ssize_t n = readlink("/proc/self/exe", out, STRAIT_CUDA_PATH - 1);
+    out[n < 0 ? 0 : n] = '\0';
+    char *slash = strrchr(out, '/');
+    if (slash != NULL) *slash = '\0';
+}
+
 static void *open_anywhere(const char *name) {
+    char folder[STRAIT_CUDA_PATH];
+    program_folder(folder);
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) library = open_in_list(environment("STRAIT_CUDA_LIBS"), name);
+    if (library == NULL) library = open_in(folder, strlen(folder), name);
     if (library == NULL) library = open_in(system_folder, strlen(system_folder), name);
     return library;
 }
@@ -45,7 +56,8 @@ strait_err strait_cuda_library_open(const char *name, char path[STRAIT_CUDA_PATH
     if (library == NULL)
         return STRAIT_FAIL(STRAIT_ENOTSUP,
                            "device cuda: %s not found by the system's loader, in STRAIT_CUDA_LIBS "
-                           "(\"%s\") or in %s: install CUDA's libraries or name their folder in "
+                           "(\"%s\"), beside the program or in %s: install CUDA's libraries or "
+                           "name their folder in "
                            "STRAIT_CUDA_LIBS",
                            name, environment("STRAIT_CUDA_LIBS"), system_folder);
     struct link_map *map = NULL;
@@ -63,14 +75,6 @@ strait_err strait_cuda_library_table(void *library, const char *const *names, si
         memcpy((char *)table + i * sizeof address, &address, sizeof address);
     }
     return STRAIT_OK;
-}
-
-/* The folder of the running program, without a slash at its end; empty when it is not known. */
-static void program_folder(char out[STRAIT_CUDA_PATH]) {
-    const ssize_t n = readlink("/proc/self/exe", out, STRAIT_CUDA_PATH - 1);
-    out[n < 0 ? 0 : n] = '\0';
-    char *slash = strrchr(out, '/');
-    if (slash != NULL) *slash = '\0';
 }
 
 strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]) {

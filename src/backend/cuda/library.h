@@ -6,8 +6,8 @@
 
 /* Opens the shared library `name` ("libcublasLt.so.13") and keeps it for the life of the process.
  * Looks where the system's loader does (LD_LIBRARY_PATH, ld.so.conf), then in the folders of
- * STRAIT_CUDA_LIBS (separated by colons), then in /usr/local/cuda/lib64. `path` gets the file that
- * was taken. STRAIT_ENOTSUP names the library and those places. Any thread. */
+ * STRAIT_CUDA_LIBS (separated by colons), beside the program, in /usr/local/cuda/lib64. `path` gets
+ * the file that was taken. STRAIT_ENOTSUP names the library and those places. Any thread. */
 strait_err strait_cuda_library_open(const char *name, char path[STRAIT_CUDA_PATH], void **out);
 
 /* Fills a table of n function pointers, and of nothing else, with the functions of these names. */
