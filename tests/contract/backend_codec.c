@@ -181,9 +181,9 @@ static void hadamard(void **state) {
 }
 
 static void run_resize(struct rig *rig, shape s) {
-    const strait_tensor x = rig_input(rig, s.rows, s.cols, 1);
+    const strait_tensor x = rig_act(rig, s.rows, s.cols, 1);
     const int64_t cols[] = {1, s.cols, s.cols + 37};
-    const strait_tensor y = rig_output(rig, s.rows, cols[s.variant]);
+    const strait_tensor y = rig_act_output(rig, s.rows, cols[s.variant]);
     CHECK_OK(rig->k->resize_cols(&rig->stream, y, x));
     rig_keep(rig, y);
 }
@@ -194,8 +194,7 @@ static void resizing(void **state) {
 }
 
 static void run_silu(struct rig *rig, shape s) {
-    const strait_tensor x = rig_input(rig, s.rows, s.cols, 1),
-                        d_y = rig_input(rig, s.rows, s.cols, 2);
+    const strait_tensor x = rig_act(rig, s.rows, s.cols, 1), d_y = rig_act(rig, s.rows, s.cols, 2);
     float *values = malloc((size_t)(s.rows * s.cols) * sizeof *values);
     assert_non_null(values);
     rig_read(rig, x, values);
@@ -203,8 +202,8 @@ static void run_silu(struct rig *rig, shape s) {
         values[i] *= 60; // far out on both sides
     rig_write(rig, x, values);
     free(values);
-    const strait_tensor y = s.variant ? x : rig_output(rig, s.rows, s.cols);
-    const strait_tensor d_x = s.variant ? d_y : rig_output(rig, s.rows, s.cols);
+    const strait_tensor y = s.variant ? x : rig_act_output(rig, s.rows, s.cols);
+    const strait_tensor d_x = s.variant ? d_y : rig_act_output(rig, s.rows, s.cols);
     CHECK_OK(rig->k->silu_back(&rig->stream, d_x, d_y, x));
     CHECK_OK(rig->k->silu(&rig->stream, y, x));
     rig_keep(rig, y);
