@@ -1,0 +1,92 @@
+# swarm_lib.sh - hosts and workers for the scripts of this folder, all on this machine.
+
+HOST=    # process of the coordinator
+HOST_LOG=$SCRATCH/host.err
+
+# pid_of_join N
+pid_of_join() {
+    cat "$SCRATCH/join-$1.pid" 2>/dev/null
+}
+
+is_running() {
+    kill -0 "$HOST" 2>/dev/null
+}
+
+# host_begin FOLDER RUN ARGS...: starts a coordinator and waits for its invite, in FOLDER.invite.
+host_begin() {
+    folder=$1
+    run=$2
+    shift 2
+    rm -f "$folder.invite"
+    env STRAIT_CLI="$SCRATCH" "$STRAIT" host "$run" --out "$folder" --listen 127.0.0.1:0 \
+        --keys keys-host "$@" >"$folder.invite" 2>>"$HOST_LOG" </dev/null &
+    HOST=$!
+    for _ in $(seq 400); do
+        [ -s "$folder.invite" ] && return
+        is_running || break
+        sleep 0.025
+    done
+    tail -n 5 "$HOST_LOG" >&2
+    fail "the coordinator printed no invite"
+}
+
+host_kill() {
+    kill -9 "$HOST" 2>/dev/null
+    wait "$HOST" 2>/dev/null
+}
+
+# host_ends CODE WORDS: within two minutes.
+host_ends() {
+    for _ in $(seq 1200); do
+        is_running || break
+        sleep 0.1
+    done
+    if is_running; then
+        tail -n 15 "$HOST_LOG" >&2
+        fail "$2: the run does not end"
+    fi
+    wait "$HOST" 2>/dev/null
+    code=$?
+    [ "$code" -eq "$1" ] && return
+    tail -n 15 "$HOST_LOG" >&2
+    fail "$2: the coordinator ended with $code, expected $1"
+}
+
+# join_begin FOLDER N ARGS...: worker N, with a key of its own.
+join_begin() {
+    invite=$(cat "$1.invite")
+    number=$2
+    shift 2
+    env STRAIT_CLI="$SCRATCH" "$STRAIT" join "$invite" --keys "keys-$number" --name "w$number" \
+        --listen 127.0.0.1:0 --threads 1 "$@" >/dev/null 2>>"$SCRATCH/join-$number.err" </dev/null &
+    echo $! >"$SCRATCH/join-$number.pid"
+}
+
+kill_join() {
+    kill -9 "$(pid_of_join "$1")" 2>/dev/null
+    wait "$(pid_of_join "$1")" 2>/dev/null
+}
+
+stop_join() {
+    kill -STOP "$(pid_of_join "$1")" 2>/dev/null
+}
+
+wake_join() {
+    kill -CONT "$(pid_of_join "$1")" 2>/dev/null
+}
+
+# leave_join N: asks it to go and waits until it has.
+leave_join() {
+    kill -INT "$(pid_of_join "$1")" 2>/dev/null
+    for _ in $(seq 600); do
+        kill -0 "$(pid_of_join "$1")" 2>/dev/null || return
+        sleep 0.1
+    done
+    fail "worker $1 does not leave"
+}
+
+# wait_steps FOLDER N: until the run there has written N lines of metrics, or has ended.
+wait_steps() {
+    STARTED=$HOST
+    wait_lines "$1" "$2"
+}
