@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-static const char *out_folder, *key_folder, *listen_at = "0.0.0.0:7070", *announced, *store;
+static const char *out_folder, *key_folder, *listen_at = "0.0.0.0:7070", *announced, *store, *relay;
 static strait_flag_list sets;
 static int resumes;
 static int64_t n_uses;
@@ -34,6 +34,8 @@ static const strait_flag flags[] = {
     {"lease", 0, STRAIT_FLAG_REAL, &lease_s, "SECONDS", "silence after which a worker is given up"},
     {"stall", 0, STRAIT_FLAG_REAL, &stall_s, "SECONDS",
      "without progress after which a worker loses its stage"},
+    {"relay", 0, STRAIT_FLAG_TEXT, &relay, "HOST:PORT",
+     "a \"strait relay\" for workers that cannot reach each other"},
     {"store", 0, STRAIT_FLAG_TEXT, &store, "STORE",
      "of record: journal:PATH (default, in DIR) or etcd:URL,URL,..."},
     {"keys", 0, STRAIT_FLAG_TEXT, &key_folder, "DIR",
@@ -111,6 +113,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .identity = identity,
         .listen = listen_at,
         .announce = announced,
+        .relay = relay,
         .store = store,
         .uses = (uint32_t)n_uses,
         .expires = valid_hours > 0.0 ? (uint64_t)time(NULL) + (uint64_t)(valid_hours * 3600.0) : 0,

@@ -74,8 +74,8 @@ int strait_coordinator_spares(const struct strait_coordinator *c) {
 }
 
 const char *strait_coordinator_phase_name(strait_swarm_phase phase) {
-    static const char *const names[] = {"gather", "take", "meet", "open", "restore",
-                                        "ready",  "work", "keep", "hand"};
+    static const char *const names[] = {"gather",  "take",  "meet", "dial", "open",
+                                        "restore", "ready", "work", "keep", "hand"};
     return names[phase];
 }
 

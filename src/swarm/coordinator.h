@@ -5,7 +5,7 @@
  * order, records before the orders behind them, and feeds back what happens. docs/decisions/016
  * says why it is as it is.
  *
- *     gather -> take -> meet -> open -> restore -> ready <-> work
+ *     gather -> take -> meet -> dial -> open -> restore -> ready <-> work
  *
  * Each phase from take on is a barrier over the owners of all stages: an order to each, a reply of
  * each. Whoever is lost, late or in error before all have replied sends everyone back to gather. */
@@ -51,7 +51,8 @@ typedef struct strait_swarm_node {
 typedef enum strait_swarm_phase {
     STRAIT_SWARM_GATHER,
     STRAIT_SWARM_TAKE,
-    STRAIT_SWARM_MEET,
+    STRAIT_SWARM_MEET, // expect those who will dial
+    STRAIT_SWARM_DIAL, // and dial the others
     STRAIT_SWARM_OPEN,
     STRAIT_SWARM_RESTORE,
     STRAIT_SWARM_READY,

@@ -247,7 +247,8 @@ void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
         return;
     switch (c->phase) {
     case STRAIT_SWARM_TAKE: strait_coordinator_enter(c, STRAIT_SWARM_MEET, now_ns, out); break;
-    case STRAIT_SWARM_MEET: strait_coordinator_enter(c, STRAIT_SWARM_OPEN, now_ns, out); break;
+    case STRAIT_SWARM_MEET: strait_coordinator_enter(c, STRAIT_SWARM_DIAL, now_ns, out); break;
+    case STRAIT_SWARM_DIAL: strait_coordinator_enter(c, STRAIT_SWARM_OPEN, now_ns, out); break;
     case STRAIT_SWARM_OPEN: begin_restore(c, now_ns, out); break;
     case STRAIT_SWARM_RESTORE: finish_restore(c, now_ns, out); break;
     case STRAIT_SWARM_WORK: finish_work(c, now_ns, out); break;

@@ -36,6 +36,7 @@ typedef struct strait_host_spec {
     const struct strait_identity *identity; // borrowed
     const char *listen;   // numeric host:port; port 0: any, the same after a restart
     const char *announce; // for the invite; NULL: as listen
+    const char *relay;    // host:port, for neighbours that cannot reach each other; NULL: none
     const char *store;    // of record; NULL: a journal in the folder
     uint32_t uses;        // see invite.h
     uint64_t expires;

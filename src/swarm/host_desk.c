@@ -167,6 +167,9 @@ static strait_err on_reply(struct host *h, struct guest *guest, const struct str
                          reply.text);
     if (m->phase == STRAIT_SWARM_TAKE)
         (void)snprintf(guest->address, sizeof guest->address, "%.255s", reply.text);
+    if (m->phase == STRAIT_SWARM_DIAL && reply.err != STRAIT_OK && reply.delay >= 0.0 &&
+        reply.delay < STRAIT_RUN_STAGES)
+        h->n_missed[(int)reply.delay]++;
     if (m->phase == STRAIT_SWARM_WORK) a->replies[stage] = reply;
     strait_host_tell(h, &(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
                                               .node = guest->node,

@@ -1,4 +1,5 @@
 /* host_order.c - what goes out to a worker when the machine has an order for it. */
+#include "net/relay_wire.h"
 #include "swarm/host_state.h"
 
 #include <stdio.h>
@@ -22,28 +23,65 @@ void strait_host_rest(struct host *h, int node, strait_task_kind kind) {
     send_task(h, node, &h->task);
 }
 
-static void fill_peer(struct host *h, int stage, strait_task_peer *peer, int must_dial) {
-    const int node = h->machine.owner[stage];
-    const struct guest *guest = strait_host_guest(h, node);
-    peer->is_there = 1;
-    peer->key = h->machine.nodes[node].key;
-    if (must_dial && guest != NULL)
-        (void)snprintf(peer->address, sizeof peer->address, "%s", guest->address);
+/* Who reaches whom over boundary `i`, between stages i and i + 1. */
+enum way {
+    BEFORE_DIALS,
+    BEHIND_DIALS,
+    BY_RELAY,
+    N_WAYS
+};
+
+static int can_dial(struct host *h, int stage) {
+    const struct guest *guest = strait_host_guest(h, h->machine.owner[stage]);
+    return guest != NULL && guest->address[0] != '\0';
 }
 
-/* The stage before dials the one behind, unless nobody can reach that one. */
-static int dials_behind(struct host *h, int stage) {
-    const struct guest *behind = strait_host_guest(h, h->machine.owner[stage + 1]);
-    return behind != NULL && behind->address[0] != '\0';
+/* The first that is possible; after each time that they did not meet, the one after it. */
+static enum way choose_way(struct host *h, int i) {
+    for (int k = 0; k < N_WAYS; k++) {
+        const enum way way = (enum way)((h->n_missed[i] + k) % N_WAYS);
+        if (way == BEFORE_DIALS && can_dial(h, i + 1)) return way;
+        if (way == BEHIND_DIALS && can_dial(h, i)) return way;
+        if (way == BY_RELAY && h->spec->relay != NULL) return way;
+    }
+    strait_host_note(h, "stages %d and %d cannot reach each other: start the host with --relay", i,
+                     i + 1);
+    return BEFORE_DIALS;
+}
+
+/* A meeting place that nobody can guess, known to the two sides and the relay. */
+static void draw_relayed(struct host *h, int i) {
+    strait_relay_token token;
+    h->relayed[i][0] = '\0';
+    if (strait_identity_draw(token.bytes, sizeof token.bytes) == STRAIT_OK)
+        (void)strait_relay_address_print(h->spec->relay, &token, h->relayed[i],
+                                         sizeof h->relayed[i]);
+}
+
+/* The other side of boundary `i`, as seen from before it (is_behind) or behind it. Orders go out by
+ * stage, so the side before comes first. */
+static void fill_peer(struct host *h, int i, int is_behind, strait_task_peer *peer) {
+    const int node = h->machine.owner[i + (is_behind != 0)];
+    const struct guest *guest = strait_host_guest(h, node);
+    const int is_new = is_behind && h->machine.phase == STRAIT_SWARM_MEET;
+    if (is_new) h->ways[i] = choose_way(h, i);
+    if (is_new && h->ways[i] == BY_RELAY) draw_relayed(h, i);
+    const enum way way = (enum way)h->ways[i];
+    peer->is_there = 1;
+    peer->key = h->machine.nodes[node].key;
+    peer->must_listen = way == BY_RELAY && !is_behind;
+    if (way == BY_RELAY)
+        memcpy(peer->address, h->relayed[i], sizeof peer->address);
+    else if (guest != NULL && way == (is_behind ? BEFORE_DIALS : BEHIND_DIALS))
+        memcpy(peer->address, guest->address, sizeof peer->address);
 }
 
 static void send_meet(struct host *h, const strait_swarm_action *a) {
     memset(&h->task, 0, sizeof h->task);
-    h->task.kind = STRAIT_TASK_MEET;
+    h->task.kind = h->machine.phase == STRAIT_SWARM_MEET ? STRAIT_TASK_MEET : STRAIT_TASK_DIAL;
     h->task.stage = a->stage;
-    if (a->stage > 0) fill_peer(h, a->stage - 1, &h->task.before, !dials_behind(h, a->stage - 1));
-    if (a->stage + 1 < h->machine.config.n_stages)
-        fill_peer(h, a->stage + 1, &h->task.behind, dials_behind(h, a->stage));
+    if (a->stage > 0) fill_peer(h, a->stage - 1, 0, &h->task.before);
+    if (a->stage + 1 < h->machine.config.n_stages) fill_peer(h, a->stage, 1, &h->task.behind);
     send_task(h, a->node, &h->task);
 }
 
@@ -126,7 +164,8 @@ void strait_host_order(struct host *h, const strait_swarm_action *a) {
     static _Thread_local strait_order order;
     switch (h->machine.phase) {
     case STRAIT_SWARM_TAKE: send_take(h, a); break;
-    case STRAIT_SWARM_MEET: send_meet(h, a); break;
+    case STRAIT_SWARM_MEET:
+    case STRAIT_SWARM_DIAL: send_meet(h, a); break;
     case STRAIT_SWARM_OPEN:
         order = (strait_order){.kind = STRAIT_ORDER_OPEN,
                                .number = h->windows[a->stage] > 0 ? h->windows[a->stage] : 1};

@@ -57,6 +57,11 @@ struct host {
     char task_text[STRAIT_TASK_TEXT];
     int32_t *ids; // room for a microbatch
     int windows[STRAIT_RUN_STAGES];
+    /* Of each boundary: how often its sides did not meet, and the relay's address for this epoch.
+     */
+    int n_missed[STRAIT_RUN_STAGES];
+    int ways[STRAIT_RUN_STAGES]; // see host_order.c
+    char relayed[STRAIT_RUN_STAGES][STRAIT_ADDRESS_MAX];
     strait_task task; // room for one, large
 };
 

@@ -207,7 +207,13 @@ static strait_err do_task(struct lend *l, strait_reply *reply) {
         strait_lend_note(l, "epoch %u: stage %d of %d", l->epoch, l->task.stage,
                          l->server.recipe.n_stages);
         return STRAIT_OK;
-    case STRAIT_TASK_MEET: return strait_lend_meet(l);
+    case STRAIT_TASK_MEET:
+    case STRAIT_TASK_DIAL: {
+        int missing = 0;
+        const strait_err err = strait_lend_meet(l, &missing);
+        reply->delay = (double)missing;
+        return err;
+    }
     case STRAIT_TASK_RESTORE: return strait_lend_restore(l);
     case STRAIT_TASK_KEEP: return strait_lend_keep(l, 1);
     case STRAIT_TASK_REST:

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    MEET_MS = 20000,
+    MEET_MS = 10000,
     RESTORE_MS = 600000,
     LOOK_MS = 20,
     LINGER_MS = 300,
@@ -109,12 +109,14 @@ strait_err strait_lend_take(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
 
 static strait_err add_peer(struct lend *l, const strait_task_peer *peer, int side, int *out) {
     const strait_emulate_spec emulate = l->server.recipe.emulate;
-    strait_mesh_peer to = {.key = peer->key,
-                           .address = peer->address[0] != '\0' ? peer->address : NULL,
-                           .emulate = &emulate};
-    if (!peer->is_there) return STRAIT_OK;
+    const int dials = peer->address[0] != '\0' && !peer->must_listen;
+    strait_mesh_peer to = {
+        .key = peer->key, .address = dials ? peer->address : NULL, .emulate = &emulate};
+    char bound[STRAIT_ADDRESS_MAX];
+    if (!peer->is_there || dials != (l->task.kind == STRAIT_TASK_DIAL)) return STRAIT_OK;
     (void)snprintf(to.name, sizeof to.name, "stage %d", l->task.stage + side);
-    return strait_mesh_add(l->server.mesh, &to, out);
+    STRAIT_TRY(strait_mesh_add(l->server.mesh, &to, out));
+    return peer->must_listen ? strait_mesh_listen(l->server.mesh, peer->address, bound) : STRAIT_OK;
 }
 
 static strait_err wait_up(struct lend *l, int peer) {
@@ -127,11 +129,14 @@ static strait_err wait_up(struct lend *l, int peer) {
     return STRAIT_OK;
 }
 
-strait_err strait_lend_meet(struct lend *l) {
+strait_err strait_lend_meet(struct lend *l, int *missing) {
     struct strait_server *s = &l->server;
     STRAIT_TRY(add_peer(l, &l->task.before, -1, &s->before));
     STRAIT_TRY(add_peer(l, &l->task.behind, 1, &s->behind));
+    if (l->task.kind == STRAIT_TASK_MEET) return STRAIT_OK; // nobody dials yet
+    *missing = s->start.stage - 1;
     STRAIT_TRY(wait_up(l, s->before));
+    *missing = s->start.stage;
     STRAIT_TRY(wait_up(l, s->behind));
     if (s->worker != NULL) strait_worker_connect(s->worker, s->mesh, s->before, s->behind);
     return STRAIT_OK;

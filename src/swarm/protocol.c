@@ -109,13 +109,15 @@ strait_err strait_join_unpack(const struct strait_msg *msg, strait_join *out) {
 }
 
 static void put_peer(strait_writer *w, const strait_task_peer *peer) {
-    strait_writer_uint(w, peer->is_there != 0, 1);
+    strait_writer_uint(w, (uint64_t)((peer->is_there != 0) | (peer->must_listen != 0) << 1), 1);
     strait_writer_copy(w, peer->key.bytes, sizeof peer->key.bytes);
     put_text(w, peer->address);
 }
 
 static void get_peer(strait_reader *r, strait_task_peer *peer) {
-    peer->is_there = strait_reader_uint(r, 1) != 0;
+    const uint64_t bits = strait_reader_uint(r, 1);
+    peer->is_there = (bits & 1) != 0;
+    peer->must_listen = (bits & 2) != 0;
     strait_reader_copy(r, peer->key.bytes, sizeof peer->key.bytes);
     get_text(r, peer->address, sizeof peer->address);
 }

@@ -40,7 +40,8 @@ typedef struct strait_join {
 typedef enum strait_task_kind {
     STRAIT_TASK_REST = 1, // you own nothing
     STRAIT_TASK_TAKE,     // stage `stage` of the run in `text`; listen
-    STRAIT_TASK_MEET,     // these are your neighbours
+    STRAIT_TASK_MEET,     // these are your neighbours: let in those who dial
+    STRAIT_TASK_DIAL,     // the same: now dial the others
     STRAIT_TASK_RESTORE,  // be at `step`
     STRAIT_TASK_KEEP,     // make an image of `step` and have your neighbour copy it
     STRAIT_TASK_END,      // the run is over
@@ -49,7 +50,8 @@ typedef enum strait_task_kind {
 typedef struct strait_task_peer {
     int is_there;
     strait_fingerprint key;
-    char address[STRAIT_ADDRESS_MAX]; // where to dial it; empty: it dials
+    int must_listen;                  // at `address`, a relay's: it dials there
+    char address[STRAIT_ADDRESS_MAX]; // where to dial it; empty: it dials us
 } strait_task_peer;
 
 typedef struct strait_task {

@@ -265,7 +265,8 @@ static strait_err obey(struct worker *w, const happening *h) {
         w->stage = h->action.stage;
         if (w->own.stage != w->stage) w->own = (strait_swarm_holding){.stage = w->stage};
         return STRAIT_OK;
-    case STRAIT_SWARM_MEET:
+    case STRAIT_SWARM_MEET: return STRAIT_OK;
+    case STRAIT_SWARM_DIAL:
         return is_well(neighbour(w, -1)) && is_well(neighbour(w, 1)) ? STRAIT_OK : STRAIT_ETIMEDOUT;
     case STRAIT_SWARM_OPEN: return w->is_small ? STRAIT_ENOMEM : STRAIT_OK;
     case STRAIT_SWARM_RESTORE: return restore(w, &h->action);
