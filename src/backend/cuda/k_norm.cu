@@ -114,10 +114,15 @@ __device__ __forceinline__ float norm_dot(const norm_back_args<T> &a, float d_ga
     return dot;
 }
 
+/* A row of the gradient: where it begins, and d_x += scale * (d_y * gain - x * shift). */
+struct norm_line {
+    int64_t first;
+    float scale, shift;
+};
+
 template <typename T, int W>
-__device__ __forceinline__ void norm_add(const norm_back_args<T> &a, lanes<T, W> to_in,
-                                         lanes<T, W> d_in, lanes<T, W> x_in, int64_t at, int c,
-                                         float scale, float shift) {
+__device__ __forceinline__ void norm_add(const norm_back_args<T> &a, const norm_line &line, int c,
+                                         lanes<T, W> to_in, lanes<T, W> d_in, lanes<T, W> x_in) {
     float d[W], x[W], gain[W], to[W];
     widen(d, d_in);
     widen(x, x_in);
@@ -125,8 +130,8 @@ __device__ __forceinline__ void norm_add(const norm_back_args<T> &a, lanes<T, W>
     if (a.gain != nullptr) take_floats<W>(gain, a.gain + c);
 #pragma unroll
     for (int i = 0; i < W; i++)
-        to[i] += scale * (d[i] * (a.gain != nullptr ? gain[i] : 1.0f) - x[i] * shift);
-    put<T, W>(a.d_x + at, to);
+        to[i] += line.scale * (d[i] * (a.gain != nullptr ? gain[i] : 1.0f) - x[i] * line.shift);
+    put<T, W>(a.d_x + line.first + c, to);
 }
 
 /* The part of a very wide row that is not held: its sums live in the partial row itself. */
@@ -172,14 +177,17 @@ __device__ __forceinline__ void norm_back_rows(const norm_back_args<T> &a) {
         }
         dot += norm_dot_rest<T, W>(a, row, PIECES * step + own, step, scale);
         const float shift = block_sum(dot, room) * scale * scale / (float)a.cols;
+        const norm_line line = {first, scale, shift};
 #pragma unroll
         for (int j = 0; j < PIECES; j++) {
             const int c = j * step + own;
-            if (c < a.cols) norm_add<T, W>(a, to[j], d[j], x[j], first + c, c, scale, shift);
+            if (c < a.cols) norm_add<T, W>(a, line, c, to[j], d[j], x[j]);
         }
-        for (int c = PIECES * step + own; c < a.cols; c += step)
-            norm_add<T, W>(a, load<T, W>(a.d_x + first + c), load<T, W>(a.d_y + first + c),
-                           load<T, W>(a.x + first + c), first + c, c, scale, shift);
+        for (int c = PIECES * step + own; c < a.cols; c += step) {
+            const int64_t at = first + c;
+            norm_add<T, W>(a, line, c, load<T, W>(a.d_x + at), load<T, W>(a.d_y + at),
+                           load<T, W>(a.x + at));
+        }
     }
     if (a.gain == nullptr) return;
 #pragma unroll

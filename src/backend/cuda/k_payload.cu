@@ -97,13 +97,13 @@ __device__ __forceinline__ uint32_t pack_codes(float sent[4], const float v[4], 
     return word;
 }
 
-/* Up to four cleaned values of a row, at value c of it, into its bytes. */
-__device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, const float v[4],
-                                          int64_t c, int n, float scale, const strait_pack_how &how,
+/* The first n of four cleaned values of a row into the bytes at `to`. */
+__device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, const float v[4], int n,
+                                          float scale, const strait_pack_how &how,
                                           const uint32_t words[4]) {
     if (how.bits < 16) {
         const uint32_t word = pack_codes(sent, v, scale, how, words);
-        put_bytes(to + c * how.bits / 8, word, (n * how.bits + 7) / 8);
+        put_bytes(to, word, (n * how.bits + 7) / 8);
         return;
     }
 #pragma unroll
@@ -112,9 +112,9 @@ __device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, cons
         sent[i] = how.bits == 32 ? v[i] : wire_float(half);
         if (i >= n) continue;
         if (how.bits == 32)
-            put_bytes(to + (c + i) * 4, __float_as_uint(v[i]), 4);
+            put_bytes(to + i * 4, __float_as_uint(v[i]), 4);
         else
-            put_bytes(to + (c + i) * 2, half, 2);
+            put_bytes(to + i * 2, half, 2);
     }
 }
 
@@ -130,7 +130,8 @@ __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const 
 #pragma unroll
         for (int i = 0; i < 4; i++)
             v[i] = wire_value(v[i], &bad);
-        pack_four(sent, to, v, c, cols - c < 4 ? (int)(cols - c) : 4, scale, how, words);
+        const int n = cols - c < 4 ? (int)(cols - c) : 4;
+        pack_four(sent, to + c * how.bits / 8, v, n, scale, how, words);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             error += (v[i] - sent[i]) * (v[i] - sent[i]);
