@@ -19,11 +19,19 @@ static strait_tensor make_bytes(struct rig *rig, int64_t bytes) {
     return (strait_tensor){t.data, STRAIT_I8, 1, bytes};
 }
 
+/* The same, but `offset` bytes further on: packed bytes may lie anywhere. */
+static strait_tensor make_bytes_at(struct rig *rig, int64_t bytes, int64_t offset) {
+    strait_tensor t = make_bytes(rig, bytes + offset);
+    t.data = (char *)t.data + offset;
+    t.cols = bytes;
+    return t;
+}
+
 /* Every byte as a number of its own. */
 static void keep_bytes(struct rig *rig, strait_tensor packed) {
     unsigned char *bytes = malloc((size_t)packed.cols + 4);
-    float *values = malloc((size_t)packed.cols * sizeof *values + 1);
-    assert_true(bytes != NULL && values != NULL);
+    float *values = rig_floats(packed.cols);
+    assert_non_null(bytes);
     rig_read(rig, packed, (float *)(void *)bytes);
     for (int64_t i = 0; i < packed.cols; i++)
         values[i] = (float)bytes[i];
@@ -51,7 +59,7 @@ static strait_tensor make_rows(struct rig *rig, shape s, int is_spoiled) {
 
 static const int all_bits[] = {32, 16, 8, 4};
 
-/* variant: which bits, then stochastic, then spoiled */
+/* variant: which bits, then stochastic, then spoiled; inner: where the bytes lie */
 static void run_payload(struct rig *rig, shape s) {
     const int bits = all_bits[s.variant % 4];
     const strait_pack_how how = {bits, s.variant / 4 % 2, 3, 1234567};
@@ -59,7 +67,7 @@ static void run_payload(struct rig *rig, shape s) {
     const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     const int64_t bytes = bits >= 16 ? s.rows * s.cols * bits / 8
                                      : 4 + s.rows * (1 + (s.cols * bits + 7) / 8);
-    const strait_tensor packed = make_bytes(rig, bytes);
+    const strait_tensor packed = make_bytes_at(rig, bytes, s.inner);
     CHECK_OK(rig->k->pack_rows(&rig->stream, packed, stats, x, how));
     keep_bytes(rig, packed);
     rig_keep(rig, stats);
@@ -74,6 +82,17 @@ static void run_payload(struct rig *rig, shape s) {
 static void payloads(void **state) {
     (void)state;
     over_shapes(run_payload, 16, 1e-5);
+}
+
+static void payloads_lie_anywhere(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 8; variant++)
+        for (int64_t offset = 1; offset < 4; offset++) {
+            check_case(run_payload,
+                       (shape){.rows = 12, .cols = 32, .inner = offset, .variant = variant}, 1e-5);
+            check_case(run_payload,
+                       (shape){.rows = 7, .cols = 133, .inner = offset, .variant = variant}, 1e-5);
+        }
 }
 
 /* Bytes that no one packed. variant: which bits, and which bytes */
@@ -114,7 +133,7 @@ static void run_top(struct rig *rig, shape s) {
         free(values);
     }
     const int64_t keep = (s.cols + 2) / 3, bytes = s.cols > 65536 ? 6 : 4;
-    const strait_tensor packed = make_bytes(rig, s.rows * keep * bytes);
+    const strait_tensor packed = make_bytes_at(rig, s.rows * keep * bytes, s.inner);
     const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_output(rig, s.rows, 3);
     CHECK_OK(rig->k->pack_top(&rig->stream, packed, x, keep,
                               (strait_pack_how){16, s.variant & 1, 9, 10}));
@@ -127,6 +146,7 @@ static void run_top(struct rig *rig, shape s) {
 static void top_values(void **state) {
     (void)state;
     over_shapes(run_top, 4, 1e-5);
+    check_case(run_top, (shape){.rows = 9, .cols = 133, .inner = 1}, 1e-5);
     check_case(run_top, (shape){.rows = 2, .cols = 20001}, 1e-5);
     check_case(run_top, (shape){.rows = 2, .cols = 65543, .variant = 1}, 1e-5);
 }
@@ -269,6 +289,7 @@ static void orthonormal_columns(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(payloads),
+        cmocka_unit_test(payloads_lie_anywhere),
         cmocka_unit_test(garbage),
         cmocka_unit_test(top_values),
         cmocka_unit_test(garbage_of_top_values),
