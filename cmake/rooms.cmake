@@ -20,6 +20,11 @@ endif()
 # strait_package(TARGET NAME): links a pkg-config package. With STRAIT_STATIC all of it is linked in,
 # but for what comes with libc and so is on every Linux.
 function(strait_package target name)
+    if(name STREQUAL libcurl) # headers only: opened when a run asks for it, with all it needs
+        pkg_check_modules(libcurl REQUIRED libcurl)
+        target_include_directories(${target} SYSTEM PUBLIC ${libcurl_INCLUDE_DIRS})
+        return()
+    endif()
     if(NOT STRAIT_STATIC)
         pkg_check_modules(${name} REQUIRED IMPORTED_TARGET ${name})
         target_link_libraries(${target} PUBLIC PkgConfig::${name})
@@ -31,9 +36,6 @@ function(strait_package target name)
     endif()
     pkg_check_modules(${package} REQUIRED ${package})
     target_include_directories(${target} SYSTEM PUBLIC ${${package}_STATIC_INCLUDE_DIRS})
-    if(name STREQUAL libcurl) # opened when a run asks for it: its own libraries are too many
-        return()
-    endif()
     foreach(library ${${package}_STATIC_LIBRARIES})
         if(NOT library MATCHES "^(pthread|dl|rt|m)$")
             find_library(STRAIT_ARCHIVE_${library} lib${library}.a

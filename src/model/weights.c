@@ -1,6 +1,7 @@
 #include "model/weights.h"
 
 #include "base/alloc.h"
+#include "base/pool.h"
 #include "base/rng.h"
 
 #include <math.h>
@@ -10,7 +11,8 @@
 enum {
     BLOCK_PARAMS_MAX = 12,
     OTHER_PARAMS = 3,
-    INIT_CHUNK = 1 << 16 // values drawn and uploaded at a time
+    INIT_CHUNK = 1 << 18, // values drawn and uploaded at a time
+    INIT_TASK = 1 << 14   // of them by one thread
 };
 
 /* Adds one parameter and plans its value and gradient; adjacent ones lie right behind the last. */
@@ -174,18 +176,34 @@ static double spread(const struct strait_weights *w, const strait_shape *shape,
     return 0.0;
 }
 
-static strait_err init_one(const strait_param *param, double deviation, uint64_t seed, float *chunk,
+/* A chunk of one parameter, drawn in tasks of INIT_TASK values. */
+struct draft {
+    strait_rng rng;
+    int64_t first, count; // of the parameter's values
+    double deviation;
+    float *values;
+};
+
+static void draw_task(void *arg, int task) {
+    const struct draft *d = arg;
+    const int64_t from = (int64_t)task * INIT_TASK;
+    const int64_t count = d->count - from < INIT_TASK ? d->count - from : INIT_TASK;
+    float *values = d->values + from;
+    strait_rng_normals(d->rng, (uint64_t)(d->first + from), values, (size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = d->deviation < 0.0 ? 1.0f : (float)(values[i] * d->deviation);
+}
+
+static strait_err init_one(const strait_param *param, struct draft draft, struct strait_pool *pool,
                            struct strait_stream *stream) {
     const struct strait_backend_ops *ops = stream->backend->ops;
-    const strait_rng rng = {seed, strait_rng_stream(param->name)};
     const int64_t n = param->value.rows * param->value.cols;
-    for (int64_t first = 0; first < n; first += INIT_CHUNK) {
-        const int64_t count = n - first < INIT_CHUNK ? n - first : INIT_CHUNK;
-        strait_rng_normals(rng, (uint64_t)first, chunk, (size_t)count);
-        for (int64_t i = 0; i < count; i++)
-            chunk[i] = deviation < 0.0 ? 1.0f : (float)(chunk[i] * deviation);
-        STRAIT_TRY(ops->upload(stream, (float *)param->value.data + first, chunk,
-                               (size_t)count * sizeof *chunk));
+    draft.rng.stream = strait_rng_stream(param->name);
+    for (; draft.first < n; draft.first += INIT_CHUNK) {
+        draft.count = n - draft.first < INIT_CHUNK ? n - draft.first : INIT_CHUNK;
+        strait_pool_run(pool, (int)((draft.count + INIT_TASK - 1) / INIT_TASK), draw_task, &draft);
+        STRAIT_TRY(ops->upload(stream, (float *)param->value.data + draft.first, draft.values,
+                               (size_t)draft.count * sizeof *draft.values));
         STRAIT_TRY(ops->wait(stream));
     }
     return STRAIT_OK;
@@ -193,12 +211,16 @@ static strait_err init_one(const strait_param *param, double deviation, uint64_t
 
 strait_err strait_weights_init(struct strait_weights *weights, const strait_shape *shape,
                                uint64_t seed, struct strait_stream *stream) {
-    float *chunk = NULL;
-    STRAIT_TRY(strait_alloc(INIT_CHUNK, sizeof *chunk, "first weights", (void **)&chunk));
-    strait_err err = STRAIT_OK;
-    for (int i = 0; i < weights->n_params && err == STRAIT_OK; i++)
-        err = init_one(&weights->params[i], spread(weights, shape, &weights->params[i]), seed,
-                       chunk, stream);
-    strait_alloc_free(chunk);
+    struct draft draft = {.rng.seed = seed};
+    struct strait_pool *pool = NULL;
+    STRAIT_TRY(
+        strait_alloc(INIT_CHUNK, sizeof *draft.values, "first weights", (void **)&draft.values));
+    strait_err err = strait_pool_open(stream->backend->n_threads, &pool);
+    for (int i = 0; i < weights->n_params && err == STRAIT_OK; i++) {
+        draft.deviation = spread(weights, shape, &weights->params[i]);
+        err = init_one(&weights->params[i], draft, pool, stream);
+    }
+    strait_pool_close(&pool);
+    strait_alloc_free(draft.values);
     return err == STRAIT_OK ? strait_weights_refresh(weights, stream) : err;
 }

@@ -1,8 +1,8 @@
-/* etcd_curl.c - libcurl, opened when it is first asked for: for programs that travel.
+/* etcd_curl.c - libcurl, opened when it is first asked for.
  *
- * Such a program must start where libcurl is not, and only runs whose facts live in etcd need it.
- * Compiled in place of linking libcurl (STRAIT_STATIC); its declarations are libcurl's own. Without
- * the library curl_easy_init gives NULL, which callers must expect anyway. */
+ * Only runs whose facts live in etcd need it: the others shall start where it is not, and not carry
+ * its forty libraries. The declarations are libcurl's own. Without the library curl_easy_init gives
+ * NULL, which callers must expect anyway. */
 #define CURL_DISABLE_TYPECHECK // or setopt is a macro
 #include <curl/curl.h>
 #include <dlfcn.h>
