@@ -102,29 +102,26 @@ static void cached_attention(void **state) {
 /* Feeding a sequence token by token gives the rows of the whole. */
 static void cached_equals_whole(void **state) {
     (void)state;
-    enum {
-        LENGTH = 40,
-        DIM = 8
-    };
+    const int64_t length = 40, dim = 8;
     const strait_heads h = {
-        .n_query = 4, .n_key = 2, .head_dim = DIM, .seq_len = LENGTH, .scale = 0.35f};
+        .n_query = 4, .n_key = 2, .head_dim = (int)dim, .seq_len = length, .scale = 0.35f};
     for (int i = 0; strait_backends[i] != NULL; i++) {
         if (!rig_is_here(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
-        const strait_tensor qkv = rig_input(&rig, LENGTH, 8 * DIM, 1), absent = {0};
-        const strait_tensor whole = rig_output(&rig, LENGTH, 4 * DIM);
-        const strait_tensor steps = rig_output(&rig, LENGTH, 4 * DIM);
-        const strait_tensor keys = rig_output(&rig, LENGTH, 2 * DIM);
-        const strait_tensor values = rig_output(&rig, LENGTH, 2 * DIM);
+        const strait_tensor qkv = rig_input(&rig, length, 8 * dim, 1), absent = {0};
+        const strait_tensor whole = rig_output(&rig, length, 4 * dim);
+        const strait_tensor steps = rig_output(&rig, length, 4 * dim);
+        const strait_tensor keys = rig_output(&rig, length, 2 * dim);
+        const strait_tensor values = rig_output(&rig, length, 2 * dim);
         CHECK_OK(rig.k->attention(&rig.stream, whole, absent, qkv, h));
-        for (int64_t t = 0; t < LENGTH; t++)
+        for (int64_t t = 0; t < length; t++)
             CHECK_OK(rig.k->attention_cached(&rig.stream, strait_tensor_rows(steps, t, 1), keys,
                                              values, strait_tensor_rows(qkv, t, 1), t, h));
         rig_keep(&rig, whole);
         rig_keep(&rig, steps);
-        for (int v = 0; v < LENGTH * 4 * DIM; v++)
-            CHECK_NEAR(rig.kept[v], rig.kept[LENGTH * 4 * DIM + v], 1e-5);
+        for (int64_t v = 0; v < length * 4 * dim; v++)
+            CHECK_NEAR(rig.kept[v], rig.kept[length * 4 * dim + v], 1e-5);
         rig_close(&rig);
     }
 }
