@@ -125,7 +125,7 @@ static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
     static char nowhere[64]; // for bytes that nobody may send; never looked at
     (void)suggested;
     if (side->state == STRAIT_RELAY_JOINED) {
-        int64_t room = 64 * 1024;
+        int64_t room = STRAIT_RELAY_BUFFER;
         if (side->relay->config.bytes_per_s > 0 && side->allowance < room) room = side->allowance;
         *out = uv_buf_init((char *)side->buffer, (unsigned)(room > 0 ? room : 1));
     } else if (side->state == STRAIT_RELAY_STRANGER) {

@@ -3,10 +3,6 @@
 #include "base/clock.h"
 #include "net/relay_state.h"
 
-enum {
-    BUFFER = 64 * 1024
-};
-
 static int say_met(struct strait_relay_side *side) {
     unsigned char reply[STRAIT_RELAY_REPLY];
     strait_relay_reply_pack(STRAIT_RELAY_MET, reply);
@@ -16,9 +12,9 @@ static int say_met(struct strait_relay_side *side) {
 
 static strait_err take_buffer(struct strait_relay_side *side) {
     void *memory = NULL;
-    STRAIT_TRY(strait_alloc(1, BUFFER, "relayed bytes", &memory));
+    STRAIT_TRY(strait_alloc(1, STRAIT_RELAY_BUFFER, "relayed bytes", &memory));
     side->buffer = memory;
-    side->allowance = BUFFER;
+    side->allowance = STRAIT_RELAY_BUFFER;
     side->heard_ns = strait_clock_ns();
     return STRAIT_OK;
 }
@@ -115,7 +111,7 @@ void strait_relay_tick_joined(struct strait_relay_side *side, int64_t now_ns, in
         return;
     }
     side->allowance += share;
-    if (side->allowance > BUFFER && side->allowance > share)
-        side->allowance = share > BUFFER ? share : BUFFER;
+    if (side->allowance > STRAIT_RELAY_BUFFER && side->allowance > share)
+        side->allowance = share > STRAIT_RELAY_BUFFER ? share : STRAIT_RELAY_BUFFER;
     go_on(side);
 }

@@ -7,6 +7,10 @@
 
 #include <uv.h>
 
+enum {
+    STRAIT_RELAY_BUFFER = 65536
+};
+
 enum strait_relay_state {
     STRAIT_RELAY_STRANGER, // has not greeted
     STRAIT_RELAY_WAITING,  // has, and waits for the other

@@ -207,7 +207,8 @@ static void test_a_long_life_takes_little_disk(void **state) {
     (void)state;
     enum {
         N_ROUNDS = 60,
-        BYTES = 64 * 1024
+        BYTES = 64 * 1024,
+        MIB = 1024 * 1024
     };
     static unsigned char value[BYTES];
     struct strait_record *a = record_rig_open(&world, "alice");
@@ -222,8 +223,8 @@ static void test_a_long_life_takes_little_disk(void **state) {
         CHECK_OK(strait_record_commit(a, changes, 2, &last));
         if (size_of("journal") > largest) largest = size_of("journal");
     }
-    CHECK(largest > 1024 * 1024);                    // it was let grow,
-    CHECK(largest < 1024 * 1024 + (off_t)5 * BYTES); // and written anew
+    CHECK(largest > MIB);                    // it was let grow,
+    CHECK(largest < MIB + (off_t)5 * BYTES); // and written anew
     CHECK(size_of("journal.tmp") < 0);
     strait_record_close(&a);
     a = record_rig_open(&world, "alice");
