@@ -74,23 +74,45 @@ static double size_of(size_t first, size_t end) {
     return end > first ? sqrt(squares / (double)(end - first)) : 0;
 }
 
-static void check_near(const struct rig *rig, shape s, double tolerance) {
-    double size = 0;
-    const double all = size_of(0, reference.n_kept);
-    for (size_t i = 0, part = 0; i < reference.n_kept; i++) {
-        if (i == 0 || i == reference.ends[part - 1]) {
-            const double own = size_of(i, reference.ends[part++]);
-            size = own > all ? own : all;
-        }
+static int is_near(double got, double want, double size, double tolerance) {
+    if (isfinite(want)) return fabs(got - want) <= tolerance * (fabs(want) + size);
+    return isnan(want) ? isnan(got) : got == want; // NOLINT
+}
+
+/* Says how far one kept tensor is from the plain loops, if any value of it is too far. */
+static int complain(const struct rig *rig, int part, double size, double tolerance) {
+    const size_t begin = part > 0 ? reference.ends[part - 1] : 0, end = reference.ends[part];
+    size_t n_wrong = 0, first = 0, worst = 0;
+    double most = -1;
+    for (size_t i = begin; i < end; i++) {
         const double want = (double)reference.kept[i], got = (double)rig->kept[i];
-        const int is_near = isfinite(want) ? fabs(got - want) <= tolerance * (fabs(want) + size)
-                                           : (isnan(want) ? isnan(got) : got == want); // NOLINT
-        if (is_near) continue;
-        char text[160];
-        describe_shape(text, s);
-        fail_msg("%s (%s): value %zu is %.9g, the plain loops say %.9g",
-                 rig->be->ops->describe(rig->be), text, i, got, want);
+        if (is_near(got, want, size, tolerance)) continue;
+        if (n_wrong++ == 0) first = i;
+        if (!(fabs(got - want) > most)) continue;
+        most = fabs(got - want);
+        worst = i;
     }
+    if (n_wrong == 0) return 0;
+    print_message("%s: %zu of %zu values of tensor %d (size %.3g) are too far from the plain "
+                  "loops: value %zu is %.9g, they say %.9g; value %zu is %.9g, they say %.9g\n",
+                  rig->be->ops->describe(rig->be), n_wrong, end - begin, part, size, first - begin,
+                  (double)rig->kept[first], (double)reference.kept[first], worst - begin,
+                  (double)rig->kept[worst], (double)reference.kept[worst]);
+    return 1;
+}
+
+static void check_near(const struct rig *rig, shape s, double tolerance) {
+    const double all = size_of(0, reference.n_kept);
+    int n_wrong = 0;
+    for (int part = 0; part < reference.n_ends; part++) {
+        const double own = size_of(part > 0 ? reference.ends[part - 1] : 0, reference.ends[part]);
+        n_wrong += complain(rig, part, own > all ? own : all, tolerance);
+    }
+    if (n_wrong == 0) return;
+    char text[160];
+    describe_shape(text, s);
+    fail_msg("%s (%s): %d of %d tensors differ from the plain loops",
+             rig->be->ops->describe(rig->be), text, n_wrong, reference.n_ends);
 }
 
 static void run_once(struct rig *rig, rig_case run, shape s) {
