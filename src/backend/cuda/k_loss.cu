@@ -30,11 +30,12 @@ __device__ __forceinline__ mass join(mass a, mass b) {
     return {most, a.sum * fast_exp(a.most - base) + b.sum * fast_exp(b.most - base)};
 }
 
-/* `per_cap` is 1 / cap, or 0 where logits are left alone. */
+/* `per_cap` is 1 / cap, or 0 where logits are left alone. The product is rounded before anything is
+ * taken from it: the largest logit less itself is 0, and the share of a lone one 1. */
 __device__ __forceinline__ float capped(float logit, float per_cap) {
     if (per_cap == 0.0f) return logit;
     const float part = logit * per_cap;
-    return logit * rsqrtf(1.0f + part * part);
+    return __fmul_rn(logit, rsqrtf(1.0f + part * part));
 }
 
 __device__ __forceinline__ float capped_slope(float logit, float per_cap) {
