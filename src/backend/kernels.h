@@ -14,8 +14,9 @@
  * Types. Activations and their gradients (the stream, qkv, hidden, logits) are f32, or, on a
  * backend opened for it, bf16: in one call all of one type, with sums kept in f32 inside. Always
  * f32: gains, rstd, lse, cosines, losses, statistics, gradients of weights, all that an optimizer
- * touches, and the x of compression, but for resize_cols, silu and relu, which take either type.
- * matmul takes a and b of one type and makes either; cast and embed turn any of the two into any. */
+ * touches, the taps of convolutions, and the x of compression, but for resize_cols, silu and relu,
+ * which take either type. matmul takes a and b of one type and makes either; cast and embed turn
+ * any of the two into any. */
 #pragma once
 
 #include "base/error.h"
@@ -59,6 +60,9 @@ typedef struct strait_pack_how {
     int is_stochastic;
     uint64_t seed, stream;
 } strait_pack_how;
+
+/* Rows that a convolution looks at, at most. */
+#define STRAIT_CONV_TAPS 4
 
 /* Values on the wire beyond this size are taken for damage: they count as not finite. */
 #define STRAIT_WIRE_LIMIT 0x1p50f
@@ -140,6 +144,19 @@ struct strait_kernels {
     strait_err (*relu_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                             strait_tensor x);
 
+    /* Causal convolution, each column apart: y_i = x_i + sum over j of w_j x_{i-j}, w [taps x D]
+     * f32 of at most STRAIT_CONV_TAPS rows, i - j within the sequence. */
+    strait_err (*conv)(struct strait_stream *s, strait_tensor y, strait_tensor x, strait_tensor w,
+                       int64_t seq_len);
+    /* Makes d_x; adds to d_w. */
+    strait_err (*conv_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_w,
+                            strait_tensor d_y, strait_tensor x, strait_tensor w, int64_t seq_len);
+    /* Adds x to the columns of y from `first` on; makes y of the columns of x from `first` on. */
+    strait_err (*add_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           int64_t first);
+    strait_err (*cut_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           int64_t first);
+
     /* loss [N x 1] = -log softmax(cap(logits))[target]; 0 where the target is negative. With
      * how.scale, the logits become their own gradient times how.scale, in place. */
     strait_err (*cross_entropy)(struct strait_stream *s, strait_tensor loss, strait_tensor logits,
@@ -173,6 +190,14 @@ struct strait_kernels {
     /* The error of a restored row is 0 in stats. */
     strait_err (*restore_rows)(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                                strait_tensor packed, int bits);
+    /* The same of 4 bits a value with a scale of 4 bits, in steps of half an octave (octave.h): an
+     * f32 top; a row of ceil((C + 1) / 2) bytes: the scale's code, then a code from 0 to 15 a
+     * value, the low half of a byte first. Stochastic rows are covered by their scale and unbiased,
+     * others are rounded to the middle of their step. how.bits is not read. */
+    strait_err (*pack_octaves)(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
+                               strait_tensor x, strait_pack_how how);
+    strait_err (*restore_octaves)(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                                  strait_tensor packed, strait_pack_how how);
     /* The same for rows whose error is known: x - error is what will be restored. */
     strait_err (*measure_rows)(struct strait_stream *s, strait_tensor stats, strait_tensor x,
                                strait_tensor error);
@@ -188,6 +213,12 @@ struct strait_kernels {
     strait_err (*hadamard)(struct strait_stream *s, strait_tensor y, strait_tensor x, int64_t tile);
     /* y [N x E] = x [N x C] times the rectangular identity: cut off, or filled with zeros. */
     strait_err (*resize_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x);
+    /* Each row with those before it in its sequence, f32: y_i = [x_i, x_{i-1}, ...], as many as fit
+     * y's columns; zeros before the sequence. */
+    strait_err (*window)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                         int64_t seq_len);
+    strait_err (*window_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                              int64_t seq_len);
     /* y = x / (1 + exp(-x)); y may be x */
     strait_err (*silu)(struct strait_stream *s, strait_tensor y, strait_tensor x);
     /* d_x may be d_y */

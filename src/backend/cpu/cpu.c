@@ -22,6 +22,8 @@ static void take_reference(struct strait_kernels *k) {
     strait_ref_optim(k);
     strait_ref_payload(k);
     strait_ref_codec(k);
+    strait_ref_local(k);
+    strait_ref_octave(k);
 }
 
 /* The fastest kernels this processor can run; NULL when it can run none of them. */

@@ -220,3 +220,4 @@ void SIMD(loss)(struct strait_kernels *k);
 void SIMD(optim)(struct strait_kernels *k);
 void SIMD(payload)(struct strait_kernels *k);
 void SIMD(codec)(struct strait_kernels *k);
+void SIMD(local)(struct strait_kernels *k);

@@ -17,4 +17,5 @@ void SIMD(table)(struct strait_kernels *k) {
     SIMD(optim)(k);
     SIMD(payload)(k);
     SIMD(codec)(k);
+    SIMD(local)(k);
 }

@@ -99,3 +99,5 @@ void strait_cuda_loss(struct strait_kernels *k);
 void strait_cuda_attention(struct strait_kernels *k);
 void strait_cuda_payload(struct strait_kernels *k);
 void strait_cuda_codec(struct strait_kernels *k);
+void strait_cuda_local(struct strait_kernels *k);
+void strait_cuda_octave(struct strait_kernels *k);

@@ -14,4 +14,6 @@ void strait_cuda_table(struct strait_kernels *k) {
     strait_cuda_loss(k);
     strait_cuda_payload(k);
     strait_cuda_codec(k);
+    strait_cuda_local(k);
+    strait_cuda_octave(k);
 }

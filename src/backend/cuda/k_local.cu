@@ -1,0 +1,271 @@
+/* k_local.cu - what looks at the rows just before a row, and at some of its columns.
+ *
+ * Convolutions: a block takes a share of neighbouring rows, a thread W columns of them, with the
+ * taps and the last rows in registers, so that every value is read once. */
+#include "backend/cuda/lanes.cuh"
+#include "backend/kernels.h"
+
+constexpr int TAPS = STRAIT_CONV_TAPS;
+
+/* Rows [first, end) of this block; the same for the same shape on any device. */
+struct row_share {
+    int64_t first, end;
+};
+
+__device__ __forceinline__ row_share my_rows(int64_t rows) {
+    const int64_t each = (rows + gridDim.x - 1) / gridDim.x, first = blockIdx.x * each;
+    return {first, first + each < rows ? first + each : rows};
+}
+
+/* W columns of row n, zeros where it is not there. */
+template <typename T, int W>
+__device__ __forceinline__ void take_row(float out[W], const T *x, int64_t at, bool is_there) {
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        out[i] = 0.0f;
+    if (is_there) take<T, W>(out, x + at);
+}
+
+template <int W>
+__device__ __forceinline__ void take_taps(float w[TAPS][W], const float *from, int64_t cols,
+                                          int64_t c, int taps) {
+#pragma unroll
+    for (int j = 0; j < TAPS; j++) {
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            w[j][i] = j < taps ? from[j * cols + c + i] : 0.0f;
+    }
+}
+
+/* rows[j] becomes rows[j - 1]: room for the next one in rows[0]. */
+template <int W> __device__ __forceinline__ void move_on(float rows[TAPS][W]) {
+#pragma unroll
+    for (int j = TAPS - 1; j > 0; j--) {
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            rows[j][i] = rows[j - 1][i];
+    }
+}
+
+template <int W> __device__ __forceinline__ void forget(float rows[TAPS][W]) {
+#pragma unroll
+    for (int j = 0; j < TAPS; j++) {
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            rows[j][i] = 0.0f;
+    }
+}
+
+/* rows[0] + sum of w[j] rows[j] */
+template <int W>
+__device__ __forceinline__ void mix(float out[W], const float rows[TAPS][W],
+                                    const float w[TAPS][W]) {
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        float sum = rows[0][i];
+#pragma unroll
+        for (int j = 0; j < TAPS; j++)
+            sum += w[j][i] * rows[j][i];
+        out[i] = sum;
+    }
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void conv_cols(T *y, const T *x, const float *taps_of, int64_t rows,
+                                          int64_t cols, int64_t c, int taps, int64_t seq_len) {
+    const row_share mine = my_rows(rows);
+    float w[TAPS][W], near[TAPS][W], out[W];
+    take_taps<W>(w, taps_of, cols, c, taps);
+    int64_t place = mine.first % seq_len;
+#pragma unroll
+    for (int j = 1; j < TAPS; j++) // near[j - 1] moves to near[j] before the first row
+        take_row<T, W>(near[j - 1], x, (mine.first - j) * cols + c,
+                       j <= place && j < taps && mine.first < mine.end);
+    for (int64_t n = mine.first; n < mine.end; n++) {
+        move_on<W>(near);
+        take<T, W>(near[0], x + n * cols + c);
+        mix<W>(out, near, w);
+        put<T, W>(y + n * cols + c, out);
+        if (++place == seq_len) {
+            place = 0;
+            forget<W>(near);
+        }
+    }
+}
+
+template <typename T>
+__device__ __forceinline__ void conv_any(T *y, const T *x, const float *w, int64_t rows,
+                                         int64_t cols, int taps, int64_t seq_len) {
+    constexpr int W = wide<T>;
+    const int64_t at = (int64_t)blockIdx.y * blockDim.x + threadIdx.x,
+                  step = (int64_t)gridDim.y * blockDim.x;
+    if (cols % W == 0 && at16(y, x)) {
+        for (int64_t c = at * W; c < cols; c += step * W)
+            conv_cols<T, W>(y, x, w, rows, cols, c, taps, seq_len);
+    } else {
+        for (int64_t c = at; c < cols; c += step)
+            conv_cols<T, 1>(y, x, w, rows, cols, c, taps, seq_len);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    conv_f32(float *y, const float *x, const float *w, int64_t rows, int64_t cols, int taps,
+             int64_t seq_len) {
+    conv_any(y, x, w, rows, cols, taps, seq_len);
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    conv_bf16(bf16 *y, const bf16 *x, const float *w, int64_t rows, int64_t cols, int taps,
+              int64_t seq_len) {
+    conv_any(y, x, w, rows, cols, taps, seq_len);
+}
+
+/* What the two passes of one convolution read and make. */
+template <typename T> struct conv_gradient {
+    T *d_x;
+    float *part; // [shares x taps x cols]
+    const T *d_y, *x;
+    const float *w;
+    int64_t rows, cols, seq_len;
+    int taps;
+};
+
+/* From the last row to the first: near[j] is the gradient j rows further on. */
+template <typename T, int W>
+__device__ __forceinline__ void conv_cols_back(const conv_gradient<T> &g, int64_t c) {
+    const row_share mine = my_rows(g.rows);
+    float w[TAPS][W], near[TAPS][W], sums[TAPS][W], out[W], value[W];
+    take_taps<W>(w, g.w, g.cols, c, g.taps);
+    forget<W>(sums);
+    int64_t left = g.seq_len -
+                   (mine.end + g.seq_len - 1) % g.seq_len; // of its sequence, from it on
+#pragma unroll
+    for (int j = 1; j < TAPS; j++)
+        take_row<T, W>(near[j - 1], g.d_y, (mine.end - 1 + j) * g.cols + c,
+                       j < left && j < g.taps && mine.end > mine.first);
+    for (int64_t n = mine.end - 1; n >= mine.first; n--) {
+        move_on<W>(near);
+        take<T, W>(near[0], g.d_y + n * g.cols + c);
+        take<T, W>(value, g.x + n * g.cols + c);
+        mix<W>(out, near, w);
+        put<T, W>(g.d_x + n * g.cols + c, out);
+#pragma unroll
+        for (int j = 0; j < TAPS; j++) {
+#pragma unroll
+            for (int i = 0; i < W; i++)
+                sums[j][i] += value[i] * near[j][i];
+        }
+        if (++left > g.seq_len) {
+            left = 1;
+            forget<W>(near);
+        }
+    }
+    for (int j = 0; j < g.taps; j++) {
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            g.part[((int64_t)blockIdx.x * g.taps + j) * g.cols + c + i] = sums[j][i];
+    }
+}
+
+template <typename T> __device__ __forceinline__ void conv_back_any(const conv_gradient<T> &g) {
+    constexpr int W = wide<T>;
+    const int64_t at = (int64_t)blockIdx.y * blockDim.x + threadIdx.x,
+                  step = (int64_t)gridDim.y * blockDim.x;
+    if (g.cols % W == 0 && at16(g.d_x, g.d_y, g.x)) {
+        for (int64_t c = at * W; c < g.cols; c += step * W)
+            conv_cols_back<T, W>(g, c);
+    } else {
+        for (int64_t c = at; c < g.cols; c += step)
+            conv_cols_back<T, 1>(g, c);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    conv_back_f32(float *d_x, float *part, const float *d_y, const float *x, const float *w,
+                  int64_t rows, int64_t cols, int taps, int64_t seq_len) {
+    conv_back_any<float>({d_x, part, d_y, x, w, rows, cols, seq_len, taps});
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    conv_back_bf16(bf16 *d_x, float *part, const bf16 *d_y, const bf16 *x, const float *w,
+                   int64_t rows, int64_t cols, int taps, int64_t seq_len) {
+    conv_back_any<bf16>({d_x, part, d_y, x, w, rows, cols, seq_len, taps});
+}
+
+/* Pieces of W columns of every row: op(place in the narrow one, place in the wide one). */
+template <int W, typename Op>
+__device__ __forceinline__ void each_piece(int64_t rows, int64_t narrow, int64_t broad,
+                                           int64_t first, Op op) {
+    for (int64_t n = blockIdx.y; n < rows; n += gridDim.y)
+        for (int64_t c = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; c < narrow;
+             c += (int64_t)gridDim.x * blockDim.x * W)
+            op(n * narrow + c, n * broad + first + c);
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void add_pieces(T *y, const T *x, int64_t rows, int64_t y_cols,
+                                           int64_t x_cols, int64_t first) {
+    each_piece<W>(rows, x_cols, y_cols, first, [=](int64_t from, int64_t to) {
+        float sum[W], more[W];
+        take<T, W>(sum, y + to);
+        take<T, W>(more, x + from);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sum[i] += more[i];
+        put<T, W>(y + to, sum);
+    });
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void cut_pieces(T *y, const T *x, int64_t rows, int64_t y_cols,
+                                           int64_t x_cols, int64_t first) {
+    each_piece<W>(rows, y_cols, x_cols, first, [=](int64_t to, int64_t from) {
+        float value[W];
+        take<T, W>(value, x + from);
+        put<T, W>(y + to, value);
+    });
+}
+
+template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64_t b, int64_t c) {
+    return (a | b | c) % wide<T> == 0;
+}
+
+#define COLS_KERNELS(T, name)                                                            \
+    extern "C" __global__ void __launch_bounds__(256) add_cols_##name(                   \
+        T *y, const T *x, int64_t rows, int64_t y_cols, int64_t x_cols, int64_t first) { \
+        if (in_pieces<T>(y_cols, x_cols, first) && at16(y, x))                           \
+            add_pieces<T, wide<T>>(y, x, rows, y_cols, x_cols, first);                   \
+        else                                                                             \
+            add_pieces<T, 1>(y, x, rows, y_cols, x_cols, first);                         \
+    }                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) cut_cols_##name(                   \
+        T *y, const T *x, int64_t rows, int64_t y_cols, int64_t x_cols, int64_t first) { \
+        if (in_pieces<T>(y_cols, x_cols, first) && at16(y, x))                           \
+            cut_pieces<T, wide<T>>(y, x, rows, y_cols, x_cols, first);                   \
+        else                                                                             \
+            cut_pieces<T, 1>(y, x, rows, y_cols, x_cols, first);                         \
+    }
+
+COLS_KERNELS(float, f32)
+COLS_KERNELS(bf16, bf16)
+
+extern "C" __global__ void __launch_bounds__(256)
+    window_rows(float *y, const float *x, int64_t rows, int64_t y_cols, int64_t x_cols,
+                int64_t seq_len) {
+    each_piece<1>(rows, y_cols, y_cols, 0, [=](int64_t to, int64_t) {
+        const int64_t n = to / y_cols, j = to % y_cols / x_cols, c = to % y_cols % x_cols;
+        y[to] = j <= n % seq_len ? x[(n - j) * x_cols + c] : 0.0f;
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    window_rows_back(float *d_x, const float *d_y, int64_t rows, int64_t x_cols, int64_t y_cols,
+                     int64_t seq_len) {
+    each_piece<1>(rows, x_cols, x_cols, 0, [=](int64_t to, int64_t) {
+        const int64_t n = to / x_cols, c = to % x_cols, taps = y_cols / x_cols;
+        float sum = 0;
+        for (int64_t j = 0; j < taps && n % seq_len + j < seq_len; j++)
+            sum += d_y[(n + j) * y_cols + j * x_cols + c];
+        d_x[to] = sum;
+    });
+}

@@ -1,0 +1,81 @@
+/* local.c - what looks at the rows just before a row, and at some of its columns. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/rows.h"
+
+/* Blocks of neighbouring rows, each thread with columns of its own. */
+static strait_cuda_grid by_shares(strait_tensor x, int64_t shares) {
+    const int64_t wide = strait_cuda_wide(x.dtype);
+    const int64_t n = x.cols % wide == 0 ? x.cols / wide : x.cols;
+    return (strait_cuda_grid){
+        .x = shares, .y = strait_cuda_pieces(n, 128), .threads = strait_cuda_threads(n, 128)};
+}
+
+static strait_err conv(struct strait_stream *s, strait_tensor y, strait_tensor x, strait_tensor w,
+                       int64_t seq_len) {
+    assert(strait_cuda_same_shape(y, x) && w.cols == x.cols && y.dtype == x.dtype);
+    assert(w.rows <= STRAIT_CONV_TAPS && x.rows % seq_len == 0);
+    int64_t shares = strait_cuda_shares(x.rows);
+    int taps = (int)w.rows;
+    void *args[] = {&y.data, &x.data, &w.data, &x.rows, &x.cols, &taps, &seq_len};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "conv"), by_shares(x, shares), args);
+}
+
+static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_w,
+                            strait_tensor d_y, strait_tensor x, strait_tensor w, int64_t seq_len) {
+    assert(strait_cuda_same_shape(d_x, x) && strait_cuda_same_shape(d_y, x));
+    assert(strait_cuda_same_shape(d_w, w) && w.cols == x.cols && d_x.dtype == x.dtype);
+    assert(d_y.dtype == x.dtype && w.rows <= STRAIT_CONV_TAPS && x.rows % seq_len == 0);
+    int64_t shares = strait_cuda_shares(x.rows);
+    int taps = (int)w.rows;
+    void *part = NULL;
+    STRAIT_TRY(strait_cuda_scratch(s, (size_t)(shares * w.rows * w.cols) * sizeof(float), &part));
+    void *args[] = {&d_x.data, &part,   &d_y.data, &x.data, &w.data,
+                    &x.rows,   &x.cols, &taps,     &seq_len};
+    STRAIT_TRY(
+        strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "conv_back"), by_shares(x, shares), args));
+    return strait_cuda_add_columns(s, d_w.data, part, shares, w.rows * w.cols);
+}
+
+static strait_err add_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           int64_t first) {
+    assert(y.rows == x.rows && y.dtype == x.dtype && first >= 0 && first + x.cols <= y.cols);
+    void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &first};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "add_cols"),
+                              strait_cuda_over_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)),
+                              args);
+}
+
+static strait_err cut_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           int64_t first) {
+    assert(y.rows == x.rows && y.dtype == x.dtype && first >= 0 && first + y.cols <= x.cols);
+    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &first};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "cut_cols"),
+                              strait_cuda_over_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)),
+                              args);
+}
+
+static strait_err window(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                         int64_t seq_len) {
+    assert(y.rows == x.rows && y.cols % x.cols == 0 && x.rows % seq_len == 0);
+    assert(y.dtype == STRAIT_F32 && x.dtype == STRAIT_F32);
+    void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &seq_len};
+    return strait_cuda_launch(s, "window_rows", strait_cuda_over_rows(y.rows, y.cols, 1), args);
+}
+
+static strait_err window_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                              int64_t seq_len) {
+    assert(d_y.rows == d_x.rows && d_y.cols % d_x.cols == 0 && d_x.rows % seq_len == 0);
+    assert(d_y.dtype == STRAIT_F32 && d_x.dtype == STRAIT_F32);
+    void *args[] = {&d_x.data, &d_y.data, &d_x.rows, &d_x.cols, &d_y.cols, &seq_len};
+    return strait_cuda_launch(s, "window_rows_back", strait_cuda_over_rows(d_x.rows, d_x.cols, 1),
+                              args);
+}
+
+void strait_cuda_local(struct strait_kernels *k) {
+    k->conv = conv;
+    k->conv_back = conv_back;
+    k->add_cols = add_cols;
+    k->cut_cols = cut_cols;
+    k->window = window;
+    k->window_back = window_back;
+}

@@ -1,0 +1,302 @@
+/* Convolutions, windows of rows, pieces of columns, and rows at half-octave scales: against the
+ * plain loops, against their own differences, and against the formulas written out once more. */
+#include "rig.h"
+
+#include <math.h>
+
+/* rows: sequences times `inner` tokens; variant: taps */
+static void run_conv(struct rig *rig, shape s) {
+    const strait_tensor x = rig_act(rig, s.rows * s.inner, s.cols, 1);
+    const strait_tensor w = rig_input(rig, s.variant, s.cols, 2);
+    const strait_tensor y = rig_act_output(rig, x.rows, x.cols);
+    CHECK_OK(rig->k->conv(&rig->stream, y, x, w, s.inner));
+    rig_keep(rig, y);
+    const strait_tensor d_y = rig_act(rig, x.rows, x.cols, 3);
+    const strait_tensor d_x = rig_act_output(rig, x.rows, x.cols);
+    const strait_tensor d_w = rig_input(rig, s.variant, s.cols, 4);
+    CHECK_OK(rig->k->conv_back(&rig->stream, d_x, d_w, d_y, x, w, s.inner));
+    rig_keep(rig, d_x);
+    rig_keep(rig, d_w);
+}
+
+static const int64_t sequences[] = {1, 2, 7}, lengths[] = {1, 2, 3, 5, 31}, widths[] = {1, 8, 133};
+
+static void over_sequences(rig_case run, int least, int most, double tolerance) {
+    for (size_t n = 0; n < COUNT(sequences); n++)
+        for (size_t l = 0; l < COUNT(lengths); l++)
+            for (size_t c = 0; c < COUNT(widths); c++)
+                for (int variant = least; variant <= most; variant++)
+                    check_case(run,
+                               (shape){.rows = sequences[n],
+                                       .inner = lengths[l],
+                                       .cols = widths[c],
+                                       .variant = variant},
+                               tolerance);
+}
+
+static void convolutions(void **state) {
+    (void)state;
+    over_sequences(run_conv, 1, STRAIT_CONV_TAPS, 1e-5);
+    /* More rows than a device has shares of, and shares that begin inside a sequence. */
+    check_case(run_conv, (shape){.rows = 3, .inner = 705, .cols = 24, .variant = 4}, 1e-5);
+}
+
+/* variant: how many rows a window has */
+static void run_window(struct rig *rig, shape s) {
+    const strait_tensor x = rig_input(rig, s.rows * s.inner, s.cols, 1);
+    const strait_tensor y = rig_output(rig, x.rows, x.cols * s.variant);
+    CHECK_OK(rig->k->window(&rig->stream, y, x, s.inner));
+    rig_keep(rig, y);
+    const strait_tensor d_x = rig_output(rig, x.rows, x.cols);
+    CHECK_OK(rig->k->window_back(&rig->stream, d_x, y, s.inner));
+    rig_keep(rig, d_x);
+}
+
+static void windows(void **state) {
+    (void)state;
+    over_sequences(run_window, 1, 5, 1e-6);
+}
+
+/* inner: the first column of the piece */
+static void run_cols(struct rig *rig, shape s) {
+    const int64_t broad = s.cols + s.inner + s.variant;
+    const strait_tensor y = rig_act(rig, s.rows, broad, 1), x = rig_act(rig, s.rows, s.cols, 2);
+    const strait_tensor piece = rig_act_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->add_cols(&rig->stream, y, x, s.inner));
+    CHECK_OK(rig->k->cut_cols(&rig->stream, piece, y, s.inner));
+    rig_keep(rig, y);
+    rig_keep(rig, piece);
+}
+
+static void pieces_of_columns(void **state) {
+    (void)state;
+    static const int64_t firsts[] = {0, 3, 16};
+    for (size_t f = 0; f < COUNT(firsts); f++)
+        for (size_t c = 0; c < COUNT(widths); c++)
+            for (int behind = 0; behind < 9; behind += 8)
+                check_case(
+                    run_cols,
+                    (shape){.rows = 17, .cols = widths[c], .inner = firsts[f], .variant = behind},
+                    1e-6);
+}
+
+/* A formula in words a reader can check: every row sees itself and two before it, if there are. */
+static void convolution_is_what_it_says(void) {
+    struct rig *rig = rig_under_test();
+    const float x[] = {1, 10, 100, 1000, 2, 20}, w[] = {0.5f, 3, -1};
+    const float expected[] = {1.5f, 15 + 3, 150 + 30 - 1, 1500, 3 + 3000, 30 + 6 - 1000};
+    float got[6];
+    const strait_tensor y = rig_output(rig, 6, 1);
+    CHECK_OK(rig->k->conv(&rig->stream, y, rig_values(rig, 6, 1, x), rig_values(rig, 3, 1, w), 3));
+    rig_read(rig, y, got);
+    for (int i = 0; i < 6; i++)
+        CHECK_NEAR((double)got[i], (double)expected[i], 1e-4);
+}
+
+struct conv_call {
+    strait_tensor y, x, w;
+    int64_t seq_len;
+};
+
+static void forward_conv(struct rig *rig, void *arg) {
+    const struct conv_call *c = arg;
+    CHECK_OK(rig->k->conv(&rig->stream, c->y, c->x, c->w, c->seq_len));
+}
+
+static void forward_window(struct rig *rig, void *arg) {
+    const struct conv_call *c = arg;
+    CHECK_OK(rig->k->window(&rig->stream, c->y, c->x, c->seq_len));
+}
+
+static void gradients(void) {
+    struct rig *rig = rig_under_test();
+    struct conv_call c = {.y = rig_output(rig, 12, 5),
+                          .x = rig_input(rig, 12, 5, 1),
+                          .w = rig_input(rig, 4, 5, 2),
+                          .seq_len = 6};
+    gradient g = {rig, forward_conv, &c, {c.y}, {rig_input(rig, 12, 5, 3)}};
+    const strait_tensor d_x = rig_output(rig, 12, 5), d_w = rig_output(rig, 4, 5);
+    CHECK_OK(rig->k->fill(&rig->stream, d_w, 0));
+    CHECK_OK(rig->k->conv_back(&rig->stream, d_x, d_w, g.d_outputs[0], c.x, c.w, c.seq_len));
+    check_gradient(&g, c.x, d_x, "conv x");
+    check_gradient(&g, c.w, d_w, "conv w");
+    c.y = rig_output(rig, 12, 20);
+    g = (gradient){rig, forward_window, &c, {c.y}, {rig_input(rig, 12, 20, 4)}};
+    CHECK_OK(rig->k->window_back(&rig->stream, d_x, g.d_outputs[0], c.seq_len));
+    check_gradient(&g, c.x, d_x, "window x");
+}
+
+static strait_tensor make_bytes(struct rig *rig, int64_t bytes) {
+    const strait_tensor t = rig_output(rig, bytes / 4 + 1, 1);
+    return (strait_tensor){t.data, STRAIT_I8, 1, bytes};
+}
+
+static int64_t octave_bytes(int64_t rows, int64_t cols) {
+    return 4 + rows * ((4 * cols + 4 + 7) / 8);
+}
+
+static void keep_bytes(struct rig *rig, strait_tensor packed) {
+    unsigned char *bytes = malloc((size_t)packed.cols + 4);
+    float *values = rig_floats(packed.cols);
+    assert_non_null(bytes);
+    rig_read(rig, packed, (float *)(void *)bytes);
+    for (int64_t i = 0; i < packed.cols; i++)
+        values[i] = (float)bytes[i];
+    rig_keep(rig, rig_values(rig, 1, packed.cols, values));
+    free(bytes);
+    free(values);
+}
+
+/* Rows of very different size, some of them zeros. */
+static strait_tensor make_rows(struct rig *rig, int64_t rows, int64_t cols, int is_spoiled) {
+    const strait_tensor x = rig_input(rig, rows, cols, 1);
+    float *values = rig_floats(rows * cols);
+    rig_read(rig, x, values);
+    for (int64_t i = 0; i < rows * cols; i++) {
+        values[i] *= i / cols % 6 == 5 ? 0.0f : exp2f(-0.9f * (float)(i / cols % 13));
+        if (is_spoiled && i % 11 == 3) values[i] = i % 2 ? NAN : 1e30f;
+    }
+    rig_write(rig, x, values);
+    free(values);
+    return x;
+}
+
+/* variant: bit 0 stochastic, bit 1 spoiled */
+static void run_octaves(struct rig *rig, shape s) {
+    const strait_pack_how how = {.is_stochastic = s.variant & 1, .seed = 3, .stream = 77};
+    const strait_tensor x = make_rows(rig, s.rows, s.cols, s.variant & 2);
+    const strait_tensor packed = make_bytes(rig, octave_bytes(s.rows, s.cols));
+    const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->pack_octaves(&rig->stream, packed, stats, x, how));
+    keep_bytes(rig, packed);
+    rig_keep(rig, stats);
+    CHECK_OK(rig->k->restore_octaves(&rig->stream, y, stats, packed, how));
+    rig_keep(rig, y);
+    rig_keep(rig, stats);
+}
+
+static void octaves(void **state) {
+    (void)state;
+    static const int64_t rows[] = {1, 9, 130}, cols[] = {1, 5, 31, 32, 133};
+    for (int variant = 0; variant < 4; variant++)
+        for (size_t r = 0; r < COUNT(rows); r++)
+            for (size_t c = 0; c < COUNT(cols); c++)
+                check_case(run_octaves,
+                           (shape){.rows = rows[r], .cols = cols[c], .variant = variant}, 1e-5);
+}
+
+/* Bytes that no one packed: finite numbers, and a top that is none is counted. variant: which */
+static void run_garbage(struct rig *rig, shape s) {
+    const int64_t n = octave_bytes(s.rows, s.cols);
+    const strait_tensor packed = make_bytes(rig, n);
+    const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
+    unsigned char *noise = malloc((size_t)n + 4);
+    assert_non_null(noise);
+    for (int64_t i = 0; i < n; i++)
+        noise[i] = (unsigned char)(s.variant == 0 ? 255 : i * 7919 * s.variant >> 3);
+    rig_write(rig, packed, (const float *)(const void *)noise);
+    free(noise);
+    CHECK_OK(rig->k->restore_octaves(&rig->stream, y, stats, packed,
+                                     (strait_pack_how){.is_stochastic = s.variant & 1}));
+    rig_keep(rig, y);
+    for (size_t i = 0; i < rig->n_kept; i++)
+        CHECK(isfinite(rig->kept[i]));
+    rig_keep(rig, stats);
+}
+
+static void garbage(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 20; variant++)
+        check_case(run_garbage, (shape){.rows = 5, .cols = 31, .variant = variant}, 1e-5);
+}
+
+/* The format as docs/codecs.md has it, with logarithms; in r the random number of a value. */
+static double coded(double u, double a, double most, const double *r) {
+    const double top = exp2(ceil(2 * log2(most)) / 2), step = 2 * log2(a / top);
+    const double e = fmin(fmax(r != NULL ? ceil(step) : rint(step), -15), 0);
+    const double s = top * exp2(e / 2);
+    if (r == NULL) return (fmin(fmax(floor(8 * u / s), -8), 7) + 0.5) * s / 8;
+    return (fmin(fmax(floor(7.5 * u / s + 7.5 + *r), 0), 15) - 7.5) * s / 7.5;
+}
+
+static double largest_of(const float *values, int n) {
+    double largest = 1e-20;
+    for (int i = 0; i < n; i++)
+        if (fabs((double)values[i]) > largest) largest = fabs((double)values[i]);
+    return largest;
+}
+
+static void octaves_are_what_they_say(void) {
+    enum {
+        ROWS = 19,
+        COLS = 31
+    };
+    struct rig *rig = rig_under_test();
+    float values[ROWS * COLS], got[ROWS * COLS];
+    const strait_tensor x = make_rows(rig, ROWS, COLS, 0), y = rig_output(rig, ROWS, COLS);
+    const strait_tensor packed = make_bytes(rig, octave_bytes(ROWS, COLS));
+    assert_int_equal(packed.cols, 4 + 16 * ROWS);
+    rig_read(rig, x, values);
+    const double most = largest_of(values, ROWS * COLS);
+    CHECK_OK(
+        rig->k->pack_octaves(&rig->stream, packed, (strait_tensor){0}, x, (strait_pack_how){0}));
+    CHECK_OK(
+        rig->k->restore_octaves(&rig->stream, y, (strait_tensor){0}, packed, (strait_pack_how){0}));
+    rig_read(rig, y, got);
+    for (int n = 0; n < ROWS; n++) {
+        const double a = largest_of(values + (ptrdiff_t)n * COLS, COLS);
+        for (int c = 0; c < COLS; c++) {
+            const double expected = coded((double)values[n * COLS + c], a, most, NULL);
+            CHECK_NEAR((double)got[n * COLS + c], expected, 1e-5 * fabs(expected));
+        }
+    }
+}
+
+/* Unbiased, and within a step of the value, both ways. */
+static void chance_is_fair(void) {
+    enum {
+        COLS = 31,
+        TIMES = 4000
+    };
+    struct rig *rig = rig_under_test();
+    float values[COLS], got[COLS];
+    double mean[COLS] = {0};
+    const strait_tensor x = rig_input(rig, 1, COLS, 8), y = rig_output(rig, 1, COLS);
+    const strait_tensor packed = make_bytes(rig, octave_bytes(1, COLS));
+    rig_read(rig, x, values);
+    const double step = exp2(ceil(2 * log2(largest_of(values, COLS))) / 2) / 7.5;
+    for (int t = 0; t < TIMES; t++) {
+        const strait_pack_how how = {.is_stochastic = 1, .seed = 5, .stream = (uint64_t)t};
+        CHECK_OK(rig->k->pack_octaves(&rig->stream, packed, (strait_tensor){0}, x, how));
+        CHECK_OK(rig->k->restore_octaves(&rig->stream, y, (strait_tensor){0}, packed, how));
+        rig_read(rig, y, got);
+        for (int c = 0; c < COLS; c++) {
+            CHECK(fabs((double)got[c] - (double)values[c]) <= step * 1.0001);
+            mean[c] += (double)got[c] / TIMES;
+        }
+    }
+    for (int c = 0; c < COLS; c++) // a step's half over the root of the draws, five times
+        CHECK_NEAR(mean[c], (double)values[c], 5 * step / 2 / sqrt(TIMES));
+}
+
+static void formulas(void **state) {
+    (void)state;
+    on_every_device(convolution_is_what_it_says);
+    on_every_device(gradients);
+    on_every_device(octaves_are_what_they_say);
+}
+
+static void rounding_is_fair(void **state) {
+    (void)state;
+    on_every_device(chance_is_fair);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions),      cmocka_unit_test(windows),
+        cmocka_unit_test(pieces_of_columns), cmocka_unit_test(octaves),
+        cmocka_unit_test(garbage),           cmocka_unit_test(formulas),
+        cmocka_unit_test(rounding_is_fair),
+    };
+    return cmocka_run_group_tests(tests, open_rigs, close_rigs);
+}
