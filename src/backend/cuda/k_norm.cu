@@ -1,11 +1,13 @@
 /* k_norm.cu - root-mean-square norm with the residual sum before it, and its gradient.
  *
- * A block a row: each thread holds some values of it between the two passes; what is left of a very
- * wide row is read twice. */
+ * A block a row, or in the gradient a team of its threads: each thread holds some values of the row
+ * between the two passes; what is left of a very wide row is read twice. */
 #include "backend/cuda/lanes.cuh"
 
 /* Pieces of W values that a thread holds. */
 template <int W> constexpr int held_pieces = W == 1 ? 4 : 16 / W;
+
+constexpr int NORM_BACK_THREADS = 256; // of a block, at most
 
 template <typename T> struct norm_args {
     T *y, *sum;
@@ -88,6 +90,9 @@ template <typename T> __device__ __forceinline__ void norm(const norm_args<T> &a
         norm_row<T, 1>(a);
 }
 
+/* Pieces of W values that a thread of a team holds: of each of three tensors, and of d_gain. */
+template <int W> constexpr int team_pieces = 4;
+
 template <typename T> struct norm_back_args {
     T *d_x;
     float *partial; // [blocks x cols], what each block owes d_gain; absent without gain
@@ -95,6 +100,7 @@ template <typename T> struct norm_back_args {
     const float *gain, *rstd;
     int64_t rows;
     int cols;
+    int team; // threads of a row: whole warps, a power of two of them
 };
 
 /* What piece c of a row adds to the dot of d_y * gain and x, and to the gradient of the gain. */
@@ -134,13 +140,15 @@ __device__ __forceinline__ void norm_add(const norm_back_args<T> &a, const norm_
     put<T, W>(a.d_x + line.first + c, to);
 }
 
-/* The part of a very wide row that is not held: its sums live in the partial row itself. */
+/* The part of a very wide row, whose team is the block, that is not held: its sums live in the
+ * partial row itself. */
 template <typename T, int W>
 __device__ __forceinline__ float norm_dot_rest(const norm_back_args<T> &a, int64_t row, int from,
                                                int step, float scale) {
     const bool is_first = row == blockIdx.x;
     float *sums = a.partial + (int64_t)blockIdx.x * a.cols;
     float dot = 0;
+#pragma unroll 1
     for (int c = from; c < a.cols; c += step) {
         const int64_t at = row * a.cols + c;
         float d_gain[W] = {};
@@ -151,50 +159,96 @@ __device__ __forceinline__ float norm_dot_rest(const norm_back_args<T> &a, int64
     return dot;
 }
 
-/* A block takes every gridDim.x-th row and adds up its part of d_gain on the way. */
+/* The sum over a team, in every thread of it. All teams of the block come here together. */
+__device__ __forceinline__ float team_sum(float value, int team, float *room) {
+    value = warp_sum(value);
+    if (team == 32) return value;
+    const int warp = (int)threadIdx.x / 32, first = warp / (team / 32) * (team / 32);
+    if (threadIdx.x % 32 == 0) room[warp] = value;
+    __syncthreads();
+    float sum = 0;
+    for (int i = 0; i < team / 32; i++)
+        sum += room[first + i];
+    __syncthreads();
+    return sum;
+}
+
+/* A team's row of the gradient, its pieces held all at once; d_gain grows on the way. */
 template <typename T, int W>
-__device__ __forceinline__ void norm_back_rows(const norm_back_args<T> &a) {
-    __shared__ float room[32];
-    constexpr int PIECES = held_pieces<W>;
-    const int step = (int)blockDim.x * W, own = (int)threadIdx.x * W;
-    float d_gain[PIECES][W] = {};
-    for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
-        const int64_t first = row * a.cols;
-        const float scale = a.rstd[row];
-        lanes<T, W> d[PIECES], x[PIECES], to[PIECES];
-        float dot = 0;
+__device__ __forceinline__ void norm_back_row(const norm_back_args<T> &a, int64_t row,
+                                              float d_gain[team_pieces<W>][W], float *room) {
+    constexpr int PIECES = team_pieces<W>;
+    const int step = a.team * W, own = (int)threadIdx.x % a.team * W;
+    const int cols = row < a.rows ? a.cols : 0; // a team without a row only keeps step
+    const int64_t first = row * a.cols;
+    const float scale = row < a.rows ? a.rstd[row] : 0.0f;
+    lanes<T, W> d[PIECES], x[PIECES], to[PIECES];
+    float dot = 0;
 #pragma unroll
-        for (int j = 0; j < PIECES; j++) {
-            if (j * step + own >= a.cols) continue;
-            d[j] = load<T, W>(a.d_y + first + j * step + own);
-            x[j] = load<T, W>(a.x + first + j * step + own);
-            to[j] = load<T, W>(a.d_x + first + j * step + own);
-        }
-#pragma unroll
-        for (int j = 0; j < PIECES; j++) {
-            const int c = j * step + own;
-            if (c < a.cols) dot += norm_dot<T, W>(a, d_gain[j], d[j], x[j], c, scale);
-        }
-        dot += norm_dot_rest<T, W>(a, row, PIECES * step + own, step, scale);
-        const float shift = block_sum(dot, room) * scale * scale / (float)a.cols;
-        const norm_line line = {first, scale, shift};
-#pragma unroll
-        for (int j = 0; j < PIECES; j++) {
-            const int c = j * step + own;
-            if (c < a.cols) norm_add<T, W>(a, line, c, to[j], d[j], x[j]);
-        }
-        for (int c = PIECES * step + own; c < a.cols; c += step) {
-            const int64_t at = first + c;
-            norm_add<T, W>(a, line, c, load<T, W>(a.d_x + at), load<T, W>(a.d_y + at),
-                           load<T, W>(a.x + at));
-        }
+    for (int j = 0; j < PIECES; j++) {
+        if (j * step + own >= cols) continue;
+        d[j] = load<T, W>(a.d_y + first + j * step + own);
+        x[j] = load<T, W>(a.x + first + j * step + own);
+        to[j] = load<T, W>(a.d_x + first + j * step + own);
     }
-    if (a.gain == nullptr) return;
 #pragma unroll
     for (int j = 0; j < PIECES; j++) {
         const int c = j * step + own;
-        if (c < a.cols) put_floats<W>(a.partial + (int64_t)blockIdx.x * a.cols + c, d_gain[j]);
+        if (c < cols) dot += norm_dot<T, W>(a, d_gain[j], d[j], x[j], c, scale);
     }
+    if (PIECES * step < cols) dot += norm_dot_rest<T, W>(a, row, PIECES * step + own, step, scale);
+    const float shift = team_sum(dot, a.team, room) * scale * scale / (float)a.cols;
+    const norm_line line = {first, scale, shift};
+#pragma unroll
+    for (int j = 0; j < PIECES; j++) {
+        const int c = j * step + own;
+        if (c < cols) norm_add<T, W>(a, line, c, to[j], d[j], x[j]);
+    }
+#pragma unroll 1
+    for (int c = PIECES * step + own; c < cols; c += step) {
+        const int64_t at = first + c;
+        norm_add<T, W>(a, line, c, load<T, W>(a.d_x + at), load<T, W>(a.d_y + at),
+                       load<T, W>(a.x + at));
+    }
+}
+
+/* What the teams of a block owe d_gain, added up from the first team. */
+template <typename T, int W>
+__device__ __forceinline__ void put_d_gain(const norm_back_args<T> &a,
+                                           const float d_gain[team_pieces<W>][W]) {
+    __shared__ float sums[NORM_BACK_THREADS][W];
+    const int step = a.team * W, own = (int)threadIdx.x % a.team * W;
+    float *to = a.partial + (int64_t)blockIdx.x * a.cols;
+#pragma unroll
+    for (int j = 0; j < team_pieces<W>; j++) {
+        const int c = j * step + own;
+        if (j * step >= a.cols) break;
+        put_floats<W>(sums[threadIdx.x], d_gain[j]);
+        __syncthreads();
+        if ((int)threadIdx.x < a.team && c < a.cols) {
+            float all[W] = {};
+#pragma unroll 1
+            for (int t = (int)threadIdx.x; t < (int)blockDim.x; t += a.team)
+#pragma unroll
+                for (int i = 0; i < W; i++)
+                    all[i] += sums[t][i];
+            put_floats<W>(to + c, all);
+        }
+        __syncthreads();
+    }
+}
+
+/* The teams of a block take rows side by side, and then those that lie a grid of teams further. */
+template <typename T, int W>
+__device__ __forceinline__ void norm_back_rows(const norm_back_args<T> &a) {
+    __shared__ float room[32];
+    const int n_teams = (int)blockDim.x / a.team;
+    float d_gain[team_pieces<W>][W] = {};
+#pragma unroll 1
+    for (int64_t base = (int64_t)blockIdx.x * n_teams; base < a.rows;
+         base += (int64_t)gridDim.x * n_teams)
+        norm_back_row<T, W>(a, base + (int)threadIdx.x / a.team, d_gain, room);
+    if (a.gain != nullptr) put_d_gain<T, W>(a, d_gain);
 }
 
 template <typename T> __device__ __forceinline__ void norm_back(const norm_back_args<T> &a) {
@@ -210,29 +264,29 @@ template <typename T> __device__ __forceinline__ void norm_back(const norm_back_
                          int cols, float epsilon) {                                                \
         norm<T>({y, sum, rstd, x, delta, gain, cols, epsilon});                                    \
     }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(512)                                              \
+    extern "C" __global__ void __launch_bounds__(NORM_BACK_THREADS, 2)                             \
         rmsnorm_back_##suffix(T *d_x, float *partial, const T *d_y, const T *x, const float *gain, \
-                              const float *rstd, int64_t rows, int cols) {                         \
-        norm_back<T>({d_x, partial, d_y, x, gain, rstd, rows, cols});                              \
+                              const float *rstd, int64_t rows, int cols, int team) {               \
+        norm_back<T>({d_x, partial, d_y, x, gain, rstd, rows, cols, team});                        \
     }
 
 NORMS(float, f32)
 NORMS(bf16, bf16)
 
-/* total[c] += the sum of column c of part [rows x cols], always in the same order: each of eight
- * rows of threads takes every eighth row, then their sums are added up from the first. */
-extern "C" __global__ void __launch_bounds__(256)
+/* total[c] += the sum of column c of part [rows x cols], always in the same order: each of 32 rows
+ * of threads takes every 32nd row, then their sums are added up from the first. */
+extern "C" __global__ void __launch_bounds__(1024)
     add_columns(float *total, const float *part, int64_t rows, int64_t cols) {
-    __shared__ float sums[8][32];
+    __shared__ float sums[32][32];
     const int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
     float sum = 0;
 #pragma unroll 8
-    for (int64_t n = threadIdx.y; n < (c < cols ? rows : 0); n += 8)
+    for (int64_t n = threadIdx.y; n < (c < cols ? rows : 0); n += 32)
         sum += part[n * cols + c];
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y != 0 || c >= cols) return;
-    for (int i = 1; i < 8; i++)
+    for (int i = 1; i < 32; i++)
         sum += sums[i][threadIdx.x];
     total[c] += sum;
 }

@@ -8,6 +8,21 @@ static unsigned threads_of(strait_tensor x) {
     return strait_cuda_threads(strait_cuda_pieces(x.cols, held), 512);
 }
 
+enum {
+    BACK_THREADS = 256, // of a block: k_norm.cu
+    BACK_BLOCKS = 264,  // where there is a gain, at most: each owes it a row of partial sums
+    BACK_ROUNDS = 2     // of a block, where there are as many rows
+};
+
+/* The threads of a row: as few warps, a power of two, as hold it; at most a block. */
+static int team_of(strait_tensor x) {
+    const int64_t wide = strait_cuda_wide(x.dtype), held = x.cols % wide == 0 ? 4 * wide : 4;
+    int team = 32;
+    while (team < BACK_THREADS && team * held < x.cols)
+        team *= 2;
+    return team;
+}
+
 // NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
@@ -28,14 +43,18 @@ static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strai
     assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype);
     assert(gain.data == NULL || d_gain.data != NULL);
     int64_t rows = x.rows;
-    int cols = (int)x.cols;
-    const int64_t blocks = gain.data == NULL ? rows : strait_cuda_shares(rows);
+    int cols = (int)x.cols, team = team_of(x);
+    int64_t blocks = strait_cuda_pieces(rows, BACK_THREADS / team);
     void *partial = NULL;
-    if (gain.data != NULL)
+    if (gain.data != NULL) {
+        blocks = strait_cuda_pieces(blocks, BACK_ROUNDS);
+        if (blocks > BACK_BLOCKS) blocks = BACK_BLOCKS;
         STRAIT_TRY(strait_cuda_scratch(s, (size_t)(blocks * cols) * sizeof(float), &partial));
-    void *args[] = {&d_x.data, &partial, &d_y.data, &x.data, &gain.data, &rstd.data, &rows, &cols};
+    }
+    void *args[] = {&d_x.data,  &partial, &d_y.data, &x.data, &gain.data,
+                    &rstd.data, &rows,    &cols,     &team};
     STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rmsnorm_back"),
-                                  (strait_cuda_grid){.x = blocks, .threads = threads_of(x)}, args));
+                                  (strait_cuda_grid){.x = blocks, .threads = BACK_THREADS}, args));
     return gain.data == NULL ? STRAIT_OK
                              : strait_cuda_add_columns(s, d_gain.data, partial, blocks, cols);
 }

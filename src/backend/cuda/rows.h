@@ -40,5 +40,6 @@ static inline strait_err strait_cuda_add_columns(struct strait_stream *s, void *
     void *args[] = {&total, &part, &rows, &cols};
     return strait_cuda_launch(
         s, "add_columns",
-        (strait_cuda_grid){.x = strait_cuda_pieces(cols, 32), .threads = 32, .threads_y = 8}, args);
+        (strait_cuda_grid){.x = strait_cuda_pieces(cols, 32), .threads = 32, .threads_y = 32},
+        args);
 }
