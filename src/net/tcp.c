@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    BACKLOG = 64,
+    BACKLOG = 256,
     STRANGERS_MAX = 64, // streams that may be greeting at once
     STREAMS_WITHOUT_BBR = 4,
     TICKS_PER_DEADLINE = 8
@@ -104,12 +104,19 @@ static void close_handle(uv_handle_t *handle, void *loop) {
     uv_close(handle, handle->type == UV_TCP ? free_listener : NULL);
 }
 
+/* First of all: whoever dials again and again would keep us for ever. */
+static void close_listener(uv_handle_t *handle, void *t) {
+    if (handle->type == UV_TCP && handle->data == t && !uv_is_closing(handle))
+        uv_close(handle, free_listener);
+}
+
 static strait_err progress(struct strait_transport *t, int timeout_ms);
 
 static void fini(struct strait_transport *t) {
     struct tcp *self = t->state;
     self->posts.is_closed = 1;
     if (self->has_loop) {
+        uv_walk(&self->loop, close_listener, t);
         for (struct strait_link *link = self->bundles.first; link != NULL;
              link = ((struct strait_bundle *)link->state)->next)
             strait_bundle_close(link, STRAIT_OK);
@@ -141,6 +148,14 @@ static void dump(struct tcp *self, uv_stream_t *listener) {
     uv_close((uv_handle_t *)&self->dump, on_dumped);
 }
 
+/* Those who only sit there make room for those who come: a peer that means it greets at once. */
+static struct strait_conn *oldest_stranger(const struct tcp *self) {
+    struct strait_conn *oldest = self->bundles.strangers;
+    for (struct strait_conn *c = oldest; c != NULL; c = c->next)
+        if (c->state != STRAIT_CONN_CLOSED && c->meeting == NULL) oldest = c; // newest first
+    return oldest;
+}
+
 static void on_stranger(uv_stream_t *listener, int status) {
     struct strait_transport *t = listener->data;
     struct tcp *self = t->state;
@@ -158,7 +173,8 @@ static void on_stranger(uv_stream_t *listener, int status) {
         strait_conn_kill(c, err);
     else if (self->bundles.n_strangers > STRANGERS_MAX)
         strait_conn_kill(
-            c, STRAIT_FAIL(STRAIT_EAUTH, "more than %d strangers at once", STRANGERS_MAX));
+            oldest_stranger(self),
+            STRAIT_FAIL(STRAIT_EAUTH, "more than %d strangers at once", STRANGERS_MAX));
 }
 
 static strait_err listen_at(struct strait_transport *t, const char *address,

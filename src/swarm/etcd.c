@@ -15,6 +15,7 @@
 #include <string.h>
 
 enum {
+    RESIGN_MS = 1000,
     NS_PER_MS = 1000000
 };
 
@@ -152,8 +153,14 @@ static strait_err renew(struct strait_record *record) {
     return strait_record_fail_deposed(record);
 }
 
+/* Not worth a long wait: the lease runs out by itself. */
 static strait_err resign(struct strait_record *record) {
-    return revoke(record->state);
+    struct strait_etcd *self = record->state;
+    const int timeout_ms = self->http.timeout_ms;
+    if (timeout_ms > RESIGN_MS) self->http.timeout_ms = RESIGN_MS;
+    const strait_err err = revoke(self);
+    self->http.timeout_ms = timeout_ms;
+    return err;
 }
 
 static int64_t sure_ms(const struct strait_record *record) {

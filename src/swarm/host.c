@@ -12,7 +12,7 @@
 enum {
     TICK_MS = 200,
     VIEW_MS = 1000,
-    RENEW_MS = 3000,
+    RENEW_MS = 1000,
     DEAD_MS = 5000, // silence of a worker's link
     END_MS = 1500,  // for the last words to arrive
     LINGER_MS = 500

@@ -14,7 +14,7 @@ static const struct strait_record_ops *const stores[] = {
 };
 enum {
     N_STORES = sizeof stores / sizeof *stores,
-    TTL_MS = 10000,
+    TTL_MS = 6000,
     TTL_MAX_MS = 3600 * 1000,
     TIMEOUT_MS = 5000
 };

@@ -51,7 +51,7 @@ typedef struct strait_record_config {
     const char *store; // as above
     const char *run;   // which run's facts; letters, digits and . _ -
     const char *owner; // what other coordinators learn of us while we lead: name, address, key
-    int ttl_ms;        // how long a silent leader is still one; 10000; etcd counts whole seconds
+    int ttl_ms;        // how long a silent leader is still one; 6000; etcd counts whole seconds
     int timeout_ms;    // the longest a call blocks; 5000
     /* etcd over https; NULL: the system's authorities, no key of our own. PEM files. */
     const char *ca_file, *cert_file, *key_file;

@@ -17,7 +17,7 @@ static void close_memory(struct record_world *world) {
 }
 
 static void expire_memory(struct record_world *world) {
-    strait_record_hub_pass(world->config.hub, 10000);
+    strait_record_hub_pass(world->config.hub, 6000);
 }
 
 static const struct record_kind memory = {"memory", open_memory, close_memory, expire_memory};
@@ -99,10 +99,10 @@ static void test_a_broken_hub_fails_every_call(void **state) {
     CHECK_FAILS(strait_record_put(a, "late", "3", 1), STRAIT_ETIMEDOUT, "out of reach");
     strait_record_hub_break(world.config.hub, STRAIT_OK, 0);
     record_rig_expect(a, "", "k=1 late=3 ");
-    strait_record_hub_pass(world.config.hub, 9999);
+    strait_record_hub_pass(world.config.hub, 5999);
     assert_int_equal(strait_record_sure_ms(a), 1);
     CHECK_OK(strait_record_renew(a));
-    strait_record_hub_pass(world.config.hub, 9999);
+    strait_record_hub_pass(world.config.hub, 5999);
     CHECK_OK(strait_record_put(a, "k", "4", 1));
     strait_record_hub_pass(world.config.hub, 1);
     CHECK_FAILS(strait_record_put(a, "k", "5", 1), STRAIT_EDEPOSED, "alice");
