@@ -170,7 +170,8 @@ static void test_golden(void **state) {
     assert_int_equal(strait_get_u64(bytes + 272), 0x0123456789abcdef);
     assert_memory_equal(bytes + STRAIT_JOURNAL_HEADER, term, sizeof term);
     assert_memory_equal(bytes + STRAIT_JOURNAL_HEADER + 24, payload, sizeof payload);
-    assert_int_equal(strait_get_u64(bytes + STRAIT_JOURNAL_HEADER + 16), UINT64_C(0x51e72bf1f6d8c4f4));
+    assert_int_equal(strait_get_u64(bytes + STRAIT_JOURNAL_HEADER + 16),
+                     UINT64_C(0x51e72bf1f6d8c4f4));
 }
 
 int main(void) {
