@@ -48,6 +48,12 @@ typedef struct strait_adamw_how {
     strait_tensor copy; // bf16, optional: gets the new weight, rounded
 } strait_adamw_how;
 
+/* One weight of an update, with its moments and gradient. */
+typedef struct strait_adamw_item {
+    strait_tensor weight, m, v, grad;
+    strait_adamw_how how;
+} strait_adamw_item;
+
 typedef struct strait_loss_how {
     float softcap; // c: logits l become l / sqrt(1 + (l / c)^2); 0 leaves them alone
     float scale;   // of the gradient; with 0 no gradient is made and the logits stay
@@ -83,6 +89,9 @@ struct strait_kernels {
                          strait_matmul_how how);
     /* total[0] = sum of x^2, added up in double precision in an order fixed by the shape. */
     strait_err (*sum_squares)(struct strait_stream *s, strait_tensor total, strait_tensor x);
+    /* The same for n tensors, f32: totals [n x 1], each as sum_squares would make it. */
+    strait_err (*sum_squares_each)(struct strait_stream *s, strait_tensor totals,
+                                   const strait_tensor *x, int n);
     /* y = x / (sqrt(total[0]) + epsilon); y may be x */
     strait_err (*normalise)(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor total, float epsilon);
@@ -172,6 +181,9 @@ struct strait_kernels {
     strait_err (*adamw)(struct strait_stream *s, strait_tensor weight, strait_tensor m,
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
                         strait_adamw_how how);
+    /* The same for n weights, each as adamw would update it. */
+    strait_err (*adamw_each)(struct strait_stream *s, const strait_adamw_item *items, int n,
+                             strait_tensor scale);
 
     /* compression
      *

@@ -18,6 +18,8 @@ struct strait_optimizer {
     strait_optim_spec spec;
     const strait_param *params; // borrowed
     struct slot *slots;         // one a parameter
+    strait_tensor *grads;       // one a parameter, once there is memory
+    strait_adamw_item *items;   // of one step, room for all parameters
     int n;
     strait_tensor totals, scale;
     struct strait_muon muon;
@@ -72,7 +74,8 @@ static strait_err check_memory(const strait_param *params, int n) {
 
 static int uses_muon(const strait_optim_spec *spec, const strait_param *param) {
     return spec->kind == STRAIT_OPTIM_MUON && param->value.rows > 1 && param->value.cols > 1 &&
-           (param->role == STRAIT_ROLE_MATRIX || param->role == STRAIT_ROLE_WRITES_RESIDUAL);
+           (param->role == STRAIT_ROLE_MATRIX || param->role == STRAIT_ROLE_WRITES_RESIDUAL ||
+            param->role == STRAIT_ROLE_BOUNDARY);
 }
 
 static strait_err plan_slot(struct strait_optimizer *opt, int i) {
@@ -117,12 +120,24 @@ static strait_err open_planned(const strait_optim_spec *spec, const strait_param
     return err;
 }
 
+/* What a step hands to the kernels as a whole. */
+static strait_err list_tensors(struct strait_optimizer *opt) {
+    STRAIT_TRY(strait_alloc((size_t)opt->n, sizeof *opt->grads, "gradients of the optimizer",
+                            (void **)&opt->grads));
+    STRAIT_TRY(strait_alloc((size_t)opt->n, sizeof *opt->items, "updates of the optimizer",
+                            (void **)&opt->items));
+    for (int i = 0; i < opt->n; i++)
+        opt->grads[i] = opt->params[i].grad;
+    return STRAIT_OK;
+}
+
 strait_err strait_optimizer_open(const strait_optim_spec *spec, struct strait_backend *be,
                                  strait_param *params, int n, struct strait_optimizer **out) {
     struct strait_optimizer *opt = NULL;
     STRAIT_TRY(check_memory(params, n));
     STRAIT_TRY(open_planned(spec, params, n, &opt));
-    const strait_err err = strait_slab_commit(&opt->slab, be);
+    strait_err err = strait_slab_commit(&opt->slab, be);
+    if (err == STRAIT_OK) err = list_tensors(opt);
     if (err == STRAIT_OK)
         *out = opt;
     else
@@ -134,6 +149,8 @@ void strait_optimizer_close(struct strait_optimizer **opt) {
     if (*opt == NULL) return;
     strait_slab_fini(&(*opt)->slab);
     strait_alloc_free((*opt)->slots);
+    strait_alloc_free((*opt)->grads);
+    strait_alloc_free((*opt)->items);
     strait_alloc_free(*opt);
     *opt = NULL;
 }
@@ -148,10 +165,7 @@ strait_err strait_optimizer_plan(const strait_optim_spec *spec, const strait_par
 }
 
 strait_err strait_optimizer_measure(struct strait_optimizer *opt, struct strait_stream *s) {
-    for (int i = 0; i < opt->n; i++)
-        STRAIT_TRY(s->backend->kernels->sum_squares(s, strait_tensor_rows(opt->totals, i, 1),
-                                                    opt->params[i].grad));
-    return STRAIT_OK;
+    return s->backend->kernels->sum_squares_each(s, opt->totals, opt->grads, opt->n);
 }
 
 strait_tensor strait_optimizer_totals(const struct strait_optimizer *opt) {
@@ -167,35 +181,52 @@ strait_err strait_optimizer_clip(struct strait_optimizer *opt, struct strait_str
     return s->backend->kernels->clip(s, opt->scale, opt->totals, opt->spec.max_norm);
 }
 
-static strait_err update(struct strait_optimizer *opt, struct strait_stream *s, int i, int64_t step,
-                         float rate_factor) {
+/* The bf16 weights that the model computes with, where they are not the weights themselves. */
+static strait_tensor copy_of(const strait_param *p) {
+    return p->compute.data != p->value.data ? p->compute : (strait_tensor){0};
+}
+
+static strait_adamw_item item_of(const struct strait_optimizer *opt, int i, int64_t step,
+                                 float rate_factor) {
+    const strait_param *p = &opt->params[i];
+    strait_adamw_item item = {.weight = p->value,
+                              .m = opt->slots[i].m,
+                              .v = opt->slots[i].v,
+                              .grad = p->grad,
+                              .how = strait_adamw_at(&opt->spec, p->role, step, rate_factor)};
+    item.how.copy = copy_of(p);
+    return item;
+}
+
+static strait_err update_muon(struct strait_optimizer *opt, struct strait_stream *s, int i,
+                              int64_t step, float rate_factor) {
     const strait_optim_spec *spec = &opt->spec;
     const strait_param *p = &opt->params[i];
-    const struct slot *slot = &opt->slots[i];
-    const strait_tensor copy = p->compute.data != p->value.data ? p->compute : (strait_tensor){0};
-    if (!slot->is_muon) {
-        strait_adamw_how how = strait_adamw_at(spec, p->role, step, rate_factor);
-        how.copy = copy;
-        return s->backend->kernels->adamw(s, p->value, slot->m, slot->v, p->grad, opt->scale, how);
-    }
+    const strait_tensor copy = copy_of(p);
     const strait_muon_how how = {
         .rate = spec->groups[p->role].rate * rate_factor,
         .decay = spec->groups[p->role].decay,
         .momentum = strait_muon_momentum(spec->momentum_start, spec->momentum,
                                          spec->momentum_warmup, step),
     };
-    STRAIT_TRY(strait_muon_step(&opt->muon, s, p->value, slot->m, p->grad, opt->scale, how));
+    STRAIT_TRY(
+        strait_muon_step(&opt->muon, s, p->value, opt->slots[i].m, p->grad, opt->scale, how));
     return copy.data != NULL ? s->backend->kernels->cast(s, copy, p->value) : STRAIT_OK;
 }
 
 strait_err strait_optimizer_step(struct strait_optimizer *opt, struct strait_stream *s,
                                  int64_t step, float rate_factor) {
+    int n_items = 0;
     if (step < 1)
         return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: step %lld, expected 1 or more",
                            (long long)step);
-    for (int i = 0; i < opt->n; i++)
-        STRAIT_TRY(update(opt, s, i, step, rate_factor));
-    return STRAIT_OK;
+    for (int i = 0; i < opt->n; i++) {
+        if (opt->slots[i].is_muon)
+            STRAIT_TRY(update_muon(opt, s, i, step, rate_factor));
+        else
+            opt->items[n_items++] = item_of(opt, i, step, rate_factor);
+    }
+    return s->backend->kernels->adamw_each(s, opt->items, n_items, opt->scale);
 }
 
 int strait_optimizer_states(const struct strait_optimizer *opt) {

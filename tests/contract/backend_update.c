@@ -131,6 +131,80 @@ static void adamw(void **state) {
                            5e-6);
 }
 
+/* `rows` x `cols` values of t from `first` on. */
+static strait_tensor part_of(strait_tensor t, int64_t first, int64_t rows, int64_t cols) {
+    return (strait_tensor){
+        .data = (float *)t.data + first, .dtype = STRAIT_F32, .rows = rows, .cols = cols};
+}
+
+enum {
+    EACH = 125 // tensors, more than one launch of any device takes
+};
+
+/* Their sizes are all sorts, their places too: many lie askew. */
+static int64_t each_size(int i) {
+    return i == 7 ? 40001 : i == 60 ? 16384 : 1 + i * 37 % 301;
+}
+
+static void run_squares_each(struct rig *rig, shape s) {
+    (void)s;
+    strait_tensor x[EACH];
+    int64_t n = 0;
+    for (int i = 0; i < EACH; i++)
+        n += each_size(i);
+    const strait_tensor all = rig_input(rig, 1, n, 1), totals = rig_output(rig, EACH, 1);
+    for (int i = 0, at = 0; i < EACH; at += (int)each_size(i++))
+        x[i] = part_of(all, at, 1, each_size(i));
+    CHECK_OK(rig->k->sum_squares_each(&rig->stream, totals, x, EACH));
+    rig_keep(rig, totals);
+    const strait_tensor alone = rig_output(rig, 1, 1);
+    CHECK_OK(rig->k->sum_squares(&rig->stream, alone, x[7]));
+    rig_keep(rig, alone);
+    assert_memory_equal(&rig->kept[7], &rig->kept[EACH], sizeof(float));
+}
+
+static void squares_of_many(void **state) {
+    (void)state;
+    check_case(run_squares_each, (shape){0}, 1e-6);
+}
+
+/* Every third has one second moment a column, every fifth one a row; rates differ. */
+static void run_adamw_each(struct rig *rig, shape s) {
+    (void)s;
+    strait_adamw_item items[EACH];
+    int64_t n = 0;
+    for (int i = 0; i < EACH; i++)
+        n += 3 * each_size(i);
+    const strait_tensor weight = rig_input(rig, 1, n, 1), m = rig_output(rig, 1, n);
+    const strait_tensor v = rig_output(rig, 1, n), grad = rig_input(rig, 1, n, 2);
+    CHECK_OK(rig->k->fill(&rig->stream, m, 0.1f));
+    CHECK_OK(rig->k->fill(&rig->stream, v, 0.2f));
+    for (int i = 0, at = 0; i < EACH; at += 3 * (int)each_size(i++)) {
+        const int64_t cols = each_size(i);
+        items[i] = (strait_adamw_item){part_of(weight, at, 3, cols),
+                                       part_of(m, at, 3, cols),
+                                       part_of(v, at, i % 3 == 0 ? 1 : 3, i % 5 == 4 ? 1 : cols),
+                                       part_of(grad, at, 3, cols),
+                                       {.rate = 0.01f * (float)(1 + i % 4),
+                                        .beta1 = 0.9f,
+                                        .beta2 = 0.95f,
+                                        .epsilon = 1e-8f,
+                                        .decay = 0.1f * (float)(i % 2),
+                                        .step = 3}};
+        if (i % 15 == 9) items[i].v = part_of(v, at, 3, 1);
+    }
+    const float by[] = {0.3f, 1};
+    CHECK_OK(rig->k->adamw_each(&rig->stream, items, EACH, rig_values(rig, 2, 1, by)));
+    rig_keep(rig, weight);
+    rig_keep(rig, m);
+    rig_keep(rig, v);
+}
+
+static void adamw_of_many(void **state) {
+    (void)state;
+    check_case(run_adamw_each, (shape){0}, 5e-6);
+}
+
 /* The first step moves each weight by the rate against the sign of its gradient, whatever the
  * gradient's size, after the decay. */
 static void first_step_of_adamw(void **state) {
@@ -182,6 +256,8 @@ int main(void) {
         cmocka_unit_test(cross_entropy_at_the_edges),
         cmocka_unit_test(clip),
         cmocka_unit_test(adamw),
+        cmocka_unit_test(squares_of_many),
+        cmocka_unit_test(adamw_of_many),
         cmocka_unit_test(first_step_of_adamw),
         cmocka_unit_test(scale_of_zero_silences_gradients),
     };

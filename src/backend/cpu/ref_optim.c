@@ -63,7 +63,25 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
     return STRAIT_OK;
 }
 
+/* One by one, by the kernels that the backend has: nothing is gained from many at once here. */
+static strait_err sum_squares_each(struct strait_stream *s, strait_tensor totals,
+                                   const strait_tensor *x, int n) {
+    for (int i = 0; i < n; i++)
+        STRAIT_TRY(s->backend->kernels->sum_squares(s, strait_tensor_rows(totals, i, 1), x[i]));
+    return STRAIT_OK;
+}
+
+static strait_err adamw_each(struct strait_stream *s, const strait_adamw_item *items, int n,
+                             strait_tensor scale) {
+    for (int i = 0; i < n; i++)
+        STRAIT_TRY(s->backend->kernels->adamw(s, items[i].weight, items[i].m, items[i].v,
+                                              items[i].grad, scale, items[i].how));
+    return STRAIT_OK;
+}
+
 void strait_ref_optim(struct strait_kernels *k) {
     k->clip = clip;
     k->adamw = adamw;
+    k->sum_squares_each = sum_squares_each;
+    k->adamw_each = adamw_each;
 }

@@ -1,5 +1,6 @@
 /* k_optim.cu - AdamW in one pass over weight, gradient and moments; where second moments are shared
  * by a row or a column, their mean squares first. */
+#include "backend/cuda/batch.cuh"
 #include "backend/cuda/double_sum.cuh"
 #include "backend/cuda/k_optim.h"
 #include "backend/cuda/lanes.cuh"
@@ -41,15 +42,16 @@ __device__ __forceinline__ void update(const adamw_args &a, int64_t at, float by
     }
 }
 
+/* The block's weights from `begin` to `end`, W at a time. */
 template <int W>
 __device__ __forceinline__ void update_own(const adamw_args &a, int64_t begin, int64_t end) {
-    const int64_t step = (int64_t)gridDim.x * blockDim.x;
     const float by = scale_of(a);
-    for (int64_t i = begin + (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < end; i += step) {
+#pragma unroll 2
+    for (int64_t i = begin + threadIdx.x * W; i < end; i += blockDim.x * W) {
         float v[W];
-        take<float, W>(v, a.v + i * W);
-        update<W, true>(a, i * W, by, v);
-        put<float, W>(a.v + i * W, v);
+        take<float, W>(v, a.v + i);
+        update<W, true>(a, i, by, v);
+        put<float, W>(a.v + i, v);
     }
 }
 
@@ -57,11 +59,17 @@ __device__ __forceinline__ bool is_wide(const adamw_args &a) {
     return at16(a.weight, a.m, a.v, a.grad, a.copy);
 }
 
-/* A second moment for every weight. */
-extern "C" __global__ void __launch_bounds__(256) adamw_own(adamw_args a) {
-    const int64_t n = a.rows * a.cols, n_wide = is_wide(a) ? n / 4 : 0;
-    update_own<4>(a, 0, n_wide);
-    update_own<1>(a, n_wide * 4, n);
+/* A second moment for every weight; many tensors at once. */
+extern "C" __global__ void __launch_bounds__(256)
+    adamw_own(const __grid_constant__ strait_cuda_updates all) {
+    constexpr int64_t SHARE = STRAIT_CUDA_UPDATES_SHARE;
+    const int own = tensor_of_block(all.first, all.count);
+    const adamw_args a = all.of[own];
+    const int64_t n = a.rows * a.cols, begin = ((int64_t)blockIdx.x - all.first[own]) * SHARE;
+    const int64_t end = begin + SHARE < n ? begin + SHARE : n;
+    const int64_t even = is_wide(a) ? end - end % 4 : begin;
+    update_own<4>(a, begin, even);
+    update_own<1>(a, even, end);
 }
 
 __device__ __forceinline__ float moved(float v, double squares, int64_t n, float beta2) {

@@ -14,3 +14,14 @@ typedef struct strait_cuda_adamw {
     float rate;          // over the part of 1 that m has seen
     float root, epsilon; // the denominator is sqrt(v) * root + epsilon
 } strait_cuda_adamw;
+
+enum {
+    STRAIT_CUDA_UPDATES = 40,           // weights of one launch: as many as its arguments hold
+    STRAIT_CUDA_UPDATES_SHARE = 1 << 12 // values of a block
+};
+
+typedef struct strait_cuda_updates {
+    strait_cuda_adamw of[STRAIT_CUDA_UPDATES];
+    int64_t first[STRAIT_CUDA_UPDATES]; // block
+    int count;
+} strait_cuda_updates;

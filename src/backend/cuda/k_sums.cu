@@ -1,14 +1,18 @@
 /* k_sums.cu - sums over whole tensors, in double precision and in an order fixed by the shape. */
+#include "backend/cuda/batch.cuh"
 #include "backend/cuda/double_sum.cuh"
+#include "backend/cuda/k_sums.h"
 #include "backend/cuda/lanes.cuh"
+
+constexpr int64_t SHARE = STRAIT_CUDA_SQUARES_SHARE;
 
 template <typename T, int W>
 __device__ __forceinline__ double squares_of(const T *x, int64_t begin, int64_t end) {
-    const int64_t step = (int64_t)gridDim.x * blockDim.x;
     double sum = 0;
-    for (int64_t i = begin + (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < end; i += step) {
+#pragma unroll 4
+    for (int64_t i = begin + threadIdx.x * W; i < end; i += blockDim.x * W) {
         float values[W];
-        take<T, W>(values, x + i * W);
+        take<T, W>(values, x + i);
 #pragma unroll
         for (int j = 0; j < W; j++)
             sum += (double)values[j] * (double)values[j];
@@ -16,25 +20,29 @@ __device__ __forceinline__ double squares_of(const T *x, int64_t begin, int64_t 
     return sum;
 }
 
-/* partials[block] = the squares of its share. */
+/* partials[block] = the squares of its share of its tensor. */
 template <typename T>
-__device__ __forceinline__ void squares(double *partials, const T *x, int64_t n) {
+__device__ __forceinline__ void squares(double *partials, const strait_cuda_squares &all) {
     __shared__ double room[32];
-    const int64_t n_wide = at16(x) ? n / wide<T> : 0;
-    double sum = squares_of<T, wide<T>>(x, 0, n_wide);
-    sum += squares_of<T, 1>(x, n_wide * wide<T>, n);
+    const int own = tensor_of_block(all.first, all.count);
+    const T *x = (const T *)all.x[own];
+    const int64_t begin = ((int64_t)blockIdx.x - all.first[own]) * SHARE;
+    const int64_t end = begin + SHARE < all.n[own] ? begin + SHARE : all.n[own];
+    const int64_t even = at16(x) ? end - end % wide<T> : begin;
+    double sum = squares_of<T, wide<T>>(x, begin, even);
+    sum += squares_of<T, 1>(x, even, end);
     sum = block_sum(sum, room);
     if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    squares_f32(double *partials, const float *x, int64_t n) {
-    squares(partials, x, n);
+    squares_f32(double *partials, const __grid_constant__ strait_cuda_squares all) {
+    squares<float>(partials, all);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    squares_bf16(double *partials, const bf16 *x, int64_t n) {
-    squares(partials, x, n);
+    squares_bf16(double *partials, const __grid_constant__ strait_cuda_squares all) {
+    squares<bf16>(partials, all);
 }
 
 /* One block; of each thread, the sum of its share of n values. */
@@ -46,10 +54,13 @@ template <typename T> __device__ __forceinline__ double total_of(const T *values
     return block_sum(sum, room);
 }
 
+/* A block a tensor. */
 extern "C" __global__ void __launch_bounds__(256)
-    squares_total(float *total, const double *partials, int64_t n) {
-    const double sum = total_of(partials, n);
-    if (threadIdx.x == 0) total[0] = (float)sum;
+    squares_total(float *totals, const double *partials,
+                  const __grid_constant__ strait_cuda_squares all) {
+    const int own = (int)blockIdx.x;
+    const double sum = total_of(partials + all.first[own], (all.n[own] + SHARE - 1) / SHARE);
+    if (threadIdx.x == 0) totals[own] = (float)sum;
 }
 
 /* scale[1] is the norm whose square the totals make, scale[0] what clips it. */

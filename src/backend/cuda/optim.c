@@ -1,6 +1,5 @@
 /* optim.c - AdamW. */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/elementwise.h"
 #include "backend/cuda/k_optim.h"
 
 #include <math.h>
@@ -45,35 +44,73 @@ static strait_err move_columns(struct strait_stream *s, strait_cuda_adamw *a) {
     return strait_cuda_launch(s, "adamw_column_mean", grid, (void *[]){a, &partials, &n_pieces});
 }
 
-static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_tensor m,
-                        strait_tensor v, strait_tensor grad, strait_tensor scale,
-                        strait_adamw_how how) {
-    assert(strait_cuda_same_shape(weight, m) && strait_cuda_same_shape(weight, grad));
-    assert(weight.dtype == STRAIT_F32 && v.dtype == STRAIT_F32 && grad.dtype == STRAIT_F32);
-    assert(how.copy.data == NULL || (how.copy.dtype == STRAIT_BF16 &&
-                                     strait_cuda_count(how.copy) == strait_cuda_count(weight)));
-    assert(how.step >= 1);
+static strait_cuda_adamw args_of(const strait_adamw_item *item, strait_tensor scale) {
+    const strait_tensor weight = item->weight, copy = item->how.copy;
+    assert(strait_cuda_same_shape(weight, item->m) && strait_cuda_same_shape(weight, item->grad));
+    assert(weight.dtype == STRAIT_F32 && item->v.dtype == STRAIT_F32);
+    assert(item->grad.dtype == STRAIT_F32 && item->how.step >= 1);
+    assert(copy.data == NULL ||
+           (copy.dtype == STRAIT_BF16 && strait_cuda_count(copy) == strait_cuda_count(weight)));
     strait_cuda_adamw a = {.weight = weight.data,
-                           .m = m.data,
-                           .v = v.data,
-                           .grad = grad.data,
+                           .m = item->m.data,
+                           .v = item->v.data,
+                           .grad = item->grad.data,
                            .scale = scale.data,
-                           .copy = how.copy.data,
+                           .copy = copy.data,
                            .rows = weight.rows,
                            .cols = weight.cols};
-    take_numbers(&a, how);
-    if (strait_cuda_same_shape(v, weight))
-        return strait_cuda_launch(s, "adamw_own", strait_cuda_each(s, a.rows * a.cols),
-                                  (void *[]){&a});
-    if (v.cols == weight.cols) {
-        assert(v.rows == 1);
+    take_numbers(&a, item->how);
+    return a;
+}
+
+/* A weight whose second moments are shared by its rows or columns. */
+static strait_err update_shared(struct strait_stream *s, const strait_adamw_item *item,
+                                strait_tensor scale) {
+    strait_cuda_adamw a = args_of(item, scale);
+    if (item->v.cols == item->weight.cols) {
+        assert(item->v.rows == 1);
         STRAIT_TRY(move_columns(s, &a));
         return update_by_rows(s, "adamw_column", &a);
     }
-    assert(v.cols == 1 && v.rows == weight.rows);
+    assert(item->v.cols == 1 && item->v.rows == item->weight.rows);
     return update_by_rows(s, "adamw_row", &a);
+}
+
+static strait_err update_own(struct strait_stream *s, strait_cuda_updates *all) {
+    int64_t blocks = 0;
+    for (int i = 0; i < all->count; i++) {
+        all->first[i] = blocks;
+        blocks += strait_cuda_pieces(all->of[i].rows * all->of[i].cols, STRAIT_CUDA_UPDATES_SHARE);
+    }
+    const strait_cuda_grid grid = {.x = blocks, .threads = THREADS};
+    STRAIT_TRY(strait_cuda_launch(s, "adamw_own", grid, (void *[]){all}));
+    all->count = 0;
+    return STRAIT_OK;
+}
+
+static strait_err adamw_each(struct strait_stream *s, const strait_adamw_item *items, int n,
+                             strait_tensor scale) {
+    strait_cuda_updates all;
+    all.count = 0;
+    for (int i = 0; i < n; i++) {
+        if (!strait_cuda_same_shape(items[i].v, items[i].weight)) {
+            STRAIT_TRY(update_shared(s, &items[i], scale));
+            continue;
+        }
+        all.of[all.count++] = args_of(&items[i], scale);
+        if (all.count == STRAIT_CUDA_UPDATES) STRAIT_TRY(update_own(s, &all));
+    }
+    return update_own(s, &all);
+}
+
+static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_tensor m,
+                        strait_tensor v, strait_tensor grad, strait_tensor scale,
+                        strait_adamw_how how) {
+    const strait_adamw_item item = {weight, m, v, grad, how};
+    return adamw_each(s, &item, 1, scale);
 }
 
 void strait_cuda_optim(struct strait_kernels *k) {
     k->adamw = adamw;
+    k->adamw_each = adamw_each;
 }

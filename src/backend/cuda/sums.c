@@ -1,27 +1,48 @@
 /* sums.c - sum_squares, normalise, clip. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/elementwise.h"
+#include "backend/cuda/k_sums.h"
 
 enum {
-    THREADS = 256,
-    BLOCKS = 1024,      // at most; the same on every device, so that the order of a sum is
-    BLOCK_VALUES = 8192 // at least, where there are as many
+    THREADS = 256
 };
 
-static strait_err sum_squares(struct strait_stream *s, strait_tensor total, strait_tensor x) {
-    assert(total.dtype == STRAIT_F32);
-    int64_t n = strait_cuda_count(x);
-    int64_t blocks = strait_cuda_pieces(n, BLOCK_VALUES);
-    if (blocks < 1) blocks = 1;
-    if (blocks > BLOCKS) blocks = BLOCKS;
+/* The squares of one launch's tensors. */
+static strait_err launch_squares(struct strait_stream *s, float *totals, strait_cuda_squares *all,
+                                 strait_dtype dtype) {
+    int64_t blocks = 0;
+    for (int i = 0; i < all->count; i++) {
+        all->first[i] = blocks;
+        blocks += strait_cuda_pieces(all->n[i], STRAIT_CUDA_SQUARES_SHARE);
+    }
     void *partials = NULL;
-    STRAIT_TRY(strait_cuda_scratch(s, BLOCKS * sizeof(double), &partials));
-    void *args[] = {&partials, &x.data, &n};
-    STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "squares"),
-                                  (strait_cuda_grid){.x = blocks, .threads = THREADS}, args));
-    void *end_args[] = {&total.data, &partials, &blocks};
-    return strait_cuda_launch(s, "squares_total", (strait_cuda_grid){.x = 1, .threads = THREADS},
-                              end_args);
+    STRAIT_TRY(strait_cuda_scratch(s, (size_t)blocks * sizeof(double), &partials));
+    STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(dtype, "squares"),
+                                  (strait_cuda_grid){.x = blocks, .threads = THREADS},
+                                  (void *[]){&partials, all}));
+    return strait_cuda_launch(s, "squares_total",
+                              (strait_cuda_grid){.x = all->count, .threads = THREADS},
+                              (void *[]){&totals, &partials, all});
+}
+
+static strait_err sum_squares_each(struct strait_stream *s, strait_tensor totals,
+                                   const strait_tensor *x, int n) {
+    assert(totals.dtype == STRAIT_F32 && strait_cuda_count(totals) >= n);
+    for (int first = 0; first < n; first += STRAIT_CUDA_SQUARES) {
+        strait_cuda_squares all = {.count = n - first < STRAIT_CUDA_SQUARES ? n - first
+                                                                            : STRAIT_CUDA_SQUARES};
+        for (int i = 0; i < all.count; i++) {
+            assert(x[first + i].dtype == x[0].dtype);
+            all.x[i] = x[first + i].data;
+            all.n[i] = strait_cuda_count(x[first + i]);
+        }
+        STRAIT_TRY(launch_squares(s, (float *)totals.data + first, &all, x[0].dtype));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err sum_squares(struct strait_stream *s, strait_tensor total, strait_tensor x) {
+    return sum_squares_each(s, total, &x, 1);
 }
 
 static strait_err normalise(struct strait_stream *s, strait_tensor y, strait_tensor x,
@@ -43,6 +64,7 @@ static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tens
 
 void strait_cuda_sums(struct strait_kernels *k) {
     k->sum_squares = sum_squares;
+    k->sum_squares_each = sum_squares_each;
     k->normalise = normalise;
     k->clip = clip;
 }
