@@ -68,7 +68,7 @@ refuses 2 'model.tied wants stages.count 1' train run.yaml --out fresh --set sta
 refuses 2 'split' train run.yaml --out fresh --set stages.count=2 --set 'stages.split=[2,1]'
 refuses 2 'abacus' train run.yaml --out fresh --set device.kind=abacus
 refuses 2 'morse' train run.yaml --out fresh --set stages.count=2 --set link.codec.name=morse
-refuses 2 'variant "code" of subspace.*choose another' train run.yaml --out fresh \
+refuses 2 'variant "code" of subspace.*factored' train run.yaml --out fresh \
     --set stages.count=2 --set link.codec.name=subspace --set link.codec.keep=8 \
     --set link.codec.variant=code
 refuses 2 'variant "b" of resbm.*choose another' train run.yaml --out fresh --set stages.count=2 \
