@@ -323,7 +323,10 @@ strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
 }
 
 strait_err strait_stage_zero_gradients(struct strait_stage *stage) {
-    for (int i = 0; i < stage->weights.n_params; i++)
-        STRAIT_TRY(stage->work.kernels->fill(&stage->stream, stage->weights.params[i].grad, 0.0f));
-    return STRAIT_OK;
+    const struct strait_slab *grads = &stage->weights.grads; // all of them, and the gaps between
+    const strait_tensor all = {.data = grads->memory,
+                               .dtype = STRAIT_F32,
+                               .rows = 1,
+                               .cols = (int64_t)(grads->bytes / sizeof(float))};
+    return all.data != NULL ? stage->work.kernels->fill(&stage->stream, all, 0.0f) : STRAIT_OK;
 }
