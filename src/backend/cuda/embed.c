@@ -2,6 +2,10 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/rows.h"
 
+enum {
+    BACK_THREADS = 256 // k_embed.cu
+};
+
 static const char *embed_name(strait_dtype to, strait_dtype from) {
     if (to == from) return STRAIT_CUDA_OF(to, "embed");
     return to == STRAIT_BF16 ? "embed_f32_to_bf16" : "embed_bf16_to_f32";
@@ -20,9 +24,17 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
                              strait_tensor tokens) {
     assert(d_y.cols == d_table.cols && d_y.rows == tokens.rows);
     assert(d_table.dtype == STRAIT_F32 && tokens.dtype == STRAIT_I32);
-    void *args[] = {&d_table.data, &d_y.data, &tokens.data, &d_y.rows, &d_y.cols};
+    const strait_cuda_grid by_place = {.x = strait_cuda_pieces(d_y.rows, BACK_THREADS),
+                                       .threads = BACK_THREADS};
+    void *scratch = NULL;
+    STRAIT_TRY(strait_cuda_scratch(s, 2 * (size_t)d_table.rows * sizeof(int32_t), &scratch));
+    int32_t *first = scratch, *last = first + d_table.rows;
+    void *notes[] = {&first, &last, &tokens.data, &d_y.rows};
+    STRAIT_TRY(strait_cuda_launch(s, "embed_forget", by_place, notes));
+    STRAIT_TRY(strait_cuda_launch(s, "embed_note", by_place, notes));
+    void *args[] = {&d_table.data, &d_y.data, &tokens.data, &first, &last, &d_y.cols};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(d_y.dtype, "embed_back"),
-                              (strait_cuda_grid){.x = d_y.rows, .threads = 256}, args);
+                              (strait_cuda_grid){.x = d_y.rows, .threads = BACK_THREADS}, args);
 }
 
 void strait_cuda_embed(struct strait_kernels *k) {

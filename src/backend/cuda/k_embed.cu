@@ -1,8 +1,8 @@
 /* k_embed.cu - rows of the embedding table by token, and their gradient.
  *
- * The gradient needs no sorting and no atomics: a block stands for a token's first place. It looks
- * whether the token stands anywhere before, and is done if so; else it gathers the token's later
- * places in their order and adds up their rows. */
+ * The gradient needs no sorting, and is the same every time: of each token it is noted where it
+ * stands first and last. A block stands for a place; that of a token's first place gathers the
+ * others up to the last, in their order, and adds up their rows. */
 #include "backend/cuda/lanes.cuh"
 
 /* W values of one row of the table, as the type that is wanted. */
@@ -46,18 +46,21 @@ EMBED(float, bf16, bf16_to_f32)
 constexpr int THREADS = 256;
 constexpr int LOOKED = 4 * THREADS; // tokens looked at in one round, four a thread
 
-/* Whether any of tokens[0..n) is `token`; the same answer in every thread. */
-__device__ __forceinline__ bool stands_before(const int32_t *tokens, int64_t n, int32_t token) {
-    for (int64_t first = 0; first < n; first += LOOKED) {
-        bool is_here = false;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int64_t at = first + i * THREADS + threadIdx.x;
-            if (at < n) is_here = is_here || tokens[at] == token;
-        }
-        if (__syncthreads_or(is_here)) return true;
-    }
-    return false;
+/* Where each token that occurs stands first and last, by token; others are not touched. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    embed_forget(int32_t *first, int32_t *last, const int32_t *tokens, int64_t rows) {
+    const int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (n >= rows) return;
+    first[tokens[n]] = INT32_MAX;
+    last[tokens[n]] = -1;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    embed_note(int32_t *first, int32_t *last, const int32_t *tokens, int64_t rows) {
+    const int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (n >= rows) return;
+    atomicMin(first + tokens[n], (int32_t)n);
+    atomicMax(last + tokens[n], (int32_t)n);
 }
 
 /* Appends to list[count..) the places in [first, first + LOOKED) where `token` stands, in order;
@@ -97,7 +100,7 @@ __device__ __forceinline__ void add_places(float *to, const T *d_y, const int32_
     for (int64_t c = (int64_t)threadIdx.x * W; c < cols; c += THREADS * W) {
         float sum[W];
         take_floats<W>(sum, to + c);
-#pragma unroll 4
+#pragma unroll(W == 8 ? 8 : 4)
         for (int i = 0; i < count; i++) {
             float d[W];
             take<T, W>(d, d_y + list[i] * cols + c);
@@ -109,36 +112,45 @@ __device__ __forceinline__ void add_places(float *to, const T *d_y, const int32_
     }
 }
 
+template <typename T> struct back_args {
+    float *d_table;
+    const T *d_y;
+    const int32_t *tokens, *first, *last;
+    int64_t cols;
+};
+
 template <typename T>
-__device__ __forceinline__ void embed_back(float *d_table, const T *d_y, const int32_t *tokens,
-                                           int64_t rows, int64_t cols) {
+__device__ __forceinline__ void add_list(const back_args<T> &a, int32_t token, const int32_t *list,
+                                         int count) {
+    float *to = a.d_table + token * a.cols;
+    if (a.cols % wide<T> == 0 && at16(a.d_table, a.d_y))
+        add_places<T, wide<T>>(to, a.d_y, list, count, a.cols);
+    else
+        add_places<T, 1>(to, a.d_y, list, count, a.cols);
+}
+
+template <typename T> __device__ __forceinline__ void embed_back(const back_args<T> &a) {
     __shared__ int32_t list[2 * LOOKED];
     const int64_t n = blockIdx.x;
-    const int32_t token = tokens[n];
-    if (stands_before(tokens, n, token)) return;
-    float *to = d_table + token * cols;
-    const bool is_wide = cols % wide<T> == 0 && at16(d_table, d_y);
+    const int32_t token = a.tokens[n];
+    if (a.first[token] != n) return;
+    const int64_t end = a.last[token] + 1;
     int count = 0;
-    for (int64_t first = n; first < rows; first += LOOKED) {
-        count = gather(list, count, tokens, first, rows, token);
-        if (count <= LOOKED && first + LOOKED < rows) continue; // the next round still fits
-        if (is_wide)
-            add_places<T, wide<T>>(to, d_y, list, count, cols);
-        else
-            add_places<T, 1>(to, d_y, list, count, cols);
+    for (int64_t from = n; from < end; from += LOOKED) {
+        count = gather(list, count, a.tokens, from, end, token);
+        if (count <= LOOKED && from + LOOKED < end) continue; // the next round still fits
+        add_list<T>(a, token, list, count);
         __syncthreads();
         count = 0;
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    embed_back_f32(float *d_table, const float *d_y, const int32_t *tokens, int64_t rows,
-                   int64_t cols) {
-    embed_back<float>(d_table, d_y, tokens, rows, cols);
-}
+#define EMBED_BACK(T, suffix)                                                          \
+    extern "C" __global__ void __launch_bounds__(THREADS)                              \
+        embed_back_##suffix(float *d_table, const T *d_y, const int32_t *tokens,       \
+                            const int32_t *first, const int32_t *last, int64_t cols) { \
+        embed_back<T>({d_table, d_y, tokens, first, last, cols});                      \
+    }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    embed_back_bf16(float *d_table, const bf16 *d_y, const int32_t *tokens, int64_t rows,
-                    int64_t cols) {
-    embed_back<bf16>(d_table, d_y, tokens, rows, cols);
-}
+EMBED_BACK(float, f32)
+EMBED_BACK(bf16, bf16)
