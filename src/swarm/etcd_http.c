@@ -208,9 +208,9 @@ static strait_err ask_one(struct strait_etcd_http *http, const char *path, const
 
 static strait_err fail_silent(const struct strait_etcd_http *http) {
     return STRAIT_FAIL(STRAIT_ETIMEDOUT,
-                       "etcd: none of %d members answered within %d ms (%s: %.150s); start them or "
+                       "etcd: none of %d members answered within %d ms (%.150s); start them or "
                        "mend the network: what is committed is safe, nothing new can be",
-                       http->n_members, http->timeout_ms, http->members[http->current], http->why);
+                       http->n_members, http->timeout_ms, http->why);
 }
 
 /* A member waits long for a leader that has died, so that it is better to ask the next. */

@@ -283,6 +283,8 @@ strait_err strait_host(const strait_host_spec *spec) {
         err = strait_session_run(&session);
     }
     if (err == STRAIT_OK) say_goodbye(h);
+    char words[512]; // of the error; what happens while closing has words of its own
+    (void)snprintf(words, sizeof words, "%s", strait_err_detail());
     close_host(h);
-    return err;
+    return err == STRAIT_OK ? STRAIT_OK : STRAIT_FAIL(err, "%s", words);
 }

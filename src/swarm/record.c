@@ -2,6 +2,7 @@
 #include "swarm/record_ops.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 extern const struct strait_record_ops strait_record_memory, strait_record_journal,
@@ -144,10 +145,17 @@ strait_err strait_record_open(const strait_record_config *config, struct strait_
     return STRAIT_OK;
 }
 
+/* A lease that stays runs out by itself; and why a caller closes counts more than how that goes. */
+static void resign_quietly(struct strait_record *record) {
+    char words[512];
+    (void)snprintf(words, sizeof words, "%s", strait_err_detail());
+    if (strait_record_resign(record) != STRAIT_OK) strait_err_note(__FILE__, __LINE__, "%s", words);
+}
+
 void strait_record_close(struct strait_record **record) {
     struct strait_record *r = *record;
     if (r == NULL) return;
-    (void)strait_record_resign(r); // a lease that stays runs out by itself
+    resign_quietly(r);
     r->ops->fini(r);
     const char **texts[6];
     texts_of(&r->config, texts);

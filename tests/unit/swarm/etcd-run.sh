@@ -4,15 +4,18 @@
 # the latest when etcd is back, and in the end it has the same numbers as one that nothing happened to.
 [ -x /usr/bin/etcd ] || { echo "skipped: no /usr/bin/etcd here (Debian package etcd-server)"; exit 77; }
 . "$(dirname "$0")/../../cli/lib.sh"
+. "$(dirname "$0")/../../cli/swarm_lib.sh"
 
 make_corpus
-make_run run.yaml 2 400
-runs train run.yaml --out straight --set stages.count=2
+make_run run.yaml 2 300
+sets="--set stages.count=2 --set link.emulate.delay=10ms"
+runs train run.yaml --out straight $sets
 
 # Ports below those that the system gives out, from this process's number.
 base=$((20000 + $$ % 1000 * 8))
 client() { echo "http://127.0.0.1:$((base + 2 * $1))"; }
 peer() { echo "http://127.0.0.1:$((base + 2 * $1 + 1))"; }
+store="etcd:$(client 0),$(client 1),$(client 2)"
 
 start_member() {
     env STRAIT_CLI="$SCRATCH" ETCD_UNSUPPORTED_ARCH=arm64 /usr/bin/etcd --name m$1 --data-dir m$1 \
@@ -22,78 +25,55 @@ start_member() {
     eval "member$1=$!"
 }
 
-start_members() {
-    for i in 0 1 2; do start_member $i; done
-}
-
-# start NAME ARGS...: a strait in the background; its words in NAME.out and NAME.err.
-start() {
-    name=$1
-    shift
-    env STRAIT_CLI="$SCRATCH" "$STRAIT" "$@" >"$name.out" 2>"$name.err" </dev/null &
-    pid=$!
-}
-
-# until_says FILE WORDS: at the latest after a minute.
-until_says() {
-    for _ in $(seq 600); do
-        grep -qsE -- "$2" "$1" && return
+# stand_by NAME: another coordinator of the same run, in $standby; its words in NAME.err.
+stand_by() {
+    env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out swarm $sets --listen 127.0.0.1:0 \
+        --keys keys-host --store "$store" >"$1.out" 2>"$1.err" </dev/null &
+    standby=$!
+    for _ in $(seq 400); do
+        grep -qs 'standing by' "$1.err" && return
         sleep 0.1
     done
-    OUT=$1
-    fail "$1 does not say \"$2\""
+    ERR=$1.err
+    fail "$1 does not stand by"
 }
 
-# Lines of metrics so far.
-n_lines() {
-    [ -f swarm/metrics.jsonl ] && wc -l <swarm/metrics.jsonl || echo 0
+# goes_on N WORDS: the run makes N steps more.
+goes_on() {
+    wait_steps swarm $(($(wc -l <swarm/metrics.jsonl) + $1))
+    is_running || fail "$2: the coordinator has ended"
 }
 
-# coordinate NAME: a coordinator, of which only one leads.
-port=$((base + 7))
-coordinate() {
-    start "$1" host run.yaml --out swarm --set stages.count=2 --listen 127.0.0.1:$port --keys keys-host \
-        --store "etcd:$(client 0),$(client 1),$(client 2)"
-}
+for i in 0 1 2; do start_member $i; done
+host_begin swarm run.yaml $sets --store "$store"
+for i in 1 2; do join_begin swarm $i; done
+stand_by second
+wait_steps swarm 15
 
-start_members
-coordinate first
-first=$pid
-until_says first.out '^strait'
-invite=$(head -n 1 first.out)
-coordinate second
-second=$pid
-until_says second.err 'standing by'
-start a join "$invite" --name alice --keys keys-a --threads 1 --listen 127.0.0.1:0
-start b join "$invite" --name bob --keys keys-b --threads 1 --listen 127.0.0.1:0
-
-STARTED=$second
-wait_lines swarm 15
-kill -9 "$first" || fail "was done before the coordinator could be killed"
-before=$(n_lines)
+is_running || fail "was done before the coordinator could be killed"
+host_kill
 began=$(date +%s%N)
-wait_lines swarm $((before + 2))
+HOST=$standby
+HOST_LOG=second.err
+goes_on 2 "after the death of the coordinator"
 echo "the standby made progress $((($(date +%s%N) - began) / 1000000)) ms after the kill"
 
 # One member dies, and the one that leads the others may be it: nothing changes.
 kill -9 "$member1"
-before=$(n_lines)
-wait_lines swarm $((before + 5))
-kill -0 "$second" || fail "did not survive the loss of one etcd member"
+goes_on 5 "after the death of an etcd member"
 start_member 1
 
 # All members die. The coordinator ends when its lease does, and says why; the next one stands by.
-coordinate third
-third=$pid
-until_says third.err 'standing by'
-kill -0 "$second" || fail "was done before etcd could be killed"
+stand_by third
 kill -9 "$member0" "$member1" "$member2"
 began=$(date +%s)
-wait "$second" && fail "did not notice that etcd is gone"
+host_ends 4 "without etcd"
 says second.err 'strait: .*none of 3 members answered within 5000 ms'
 echo "without etcd the coordinator stopped after $(($(date +%s) - began)) s"
 [ $(($(date +%s) - began)) -le 20 ] || fail "took too long to notice"
-start_members
-wait "$third" || { tail -n 20 third.err >&2; fail "the run ended with $?"; }
+for i in 0 1 2; do start_member $i; done
+HOST=$standby
+HOST_LOG=third.err
+host_ends 0 "after etcd came back"
 same_metrics straight swarm
 same_weights straight swarm
