@@ -71,8 +71,6 @@ refuses 2 'morse' train run.yaml --out fresh --set stages.count=2 --set link.cod
 refuses 2 'variant "code" of subspace.*factored' train run.yaml --out fresh \
     --set stages.count=2 --set link.codec.name=subspace --set link.codec.keep=8 \
     --set link.codec.variant=code
-refuses 2 'variant "b" of resbm.*choose another' train run.yaml --out fresh --set stages.count=2 \
-    --set link.codec.name=resbm --set link.codec.keep=8 --set link.codec.variant=b
 
 # The folder.
 refuses 2 'good already holds a run: --resume' train run.yaml --out good
