@@ -105,6 +105,9 @@ typedef struct strait_run {
         int is_tied;
         double norm_epsilon;
         strait_run_init init;
+        int64_t conv; // taps; 0: none
+        int has_anchors, has_value_tables;
+        int64_t local_every; // blocks
     } model;
     struct {
         char train[STRAIT_RUN_PATH]; // paths are absolute, or empty where the file has none
@@ -116,6 +119,7 @@ typedef struct strait_run {
         int64_t steps, batch_tokens;
         strait_run_optimizer optimizer;
         double rate, embedding_rate, head_rate, gain_rate;
+        double writer_rate, boundary_rate, value_rate;
         double decay, embedding_decay; // the second for embedding and head; gains have none
         double beta1, beta2, epsilon;
         double momentum, momentum_start;
@@ -148,6 +152,7 @@ typedef struct strait_run {
             char name[STRAIT_RUN_WORD];
             char variant[STRAIT_RUN_WORD]; // empty: the codec's own default, as 0 is below
             int64_t keep, bits, grad_bits, hidden, anchors, rank, tile;
+            int64_t context, encoder; // of strait's variant context
             strait_run_rounding rounding;
             int has_feedback;
             int64_t confine_every;

@@ -76,16 +76,23 @@ static void apply_defaults(const strait_options *table, void *object) {
     }
 }
 
+static int is_chosen(const strait_options *table, const void *object, const char *key,
+                     const char *choice) {
+    const strait_option *option = strait_options_find(table, key);
+    assert(option != NULL);
+    char now[STRAIT_OPTION_TEXT_MAX];
+    strait_options_show(option, object, now);
+    return strcmp(now, choice) == 0;
+}
+
 /* The presets of what the object holds now. One that is chosen by another preset is not followed.
  */
 static void apply_presets(const strait_options *table, void *object) {
     for (int i = 0; i < table->n_presets; i++) {
         const strait_option_preset *preset = &table->presets[i];
-        const strait_option *option = strait_options_find(table, preset->key);
-        assert(option != NULL);
-        char now[STRAIT_OPTION_TEXT_MAX];
-        strait_options_show(option, object, now);
-        if (strcmp(now, preset->choice) != 0) continue;
+        if (!is_chosen(table, object, preset->key, preset->choice)) continue;
+        if (preset->also != NULL && !is_chosen(table, object, preset->also, preset->chosen))
+            continue;
         for (int k = 0; preset->settings[k] != NULL; k++) {
             const strait_err err = apply_set(table, preset->settings[k], NULL, object);
             assert(err == STRAIT_OK);

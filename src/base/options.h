@@ -49,10 +49,12 @@ typedef struct strait_option {
 #define STRAIT_OPTION_FIELD(type, field) offsetof(type, field), sizeof(((type *)0)->field)
 
 /* When option `key` ends up as `choice`, these settings replace the defaults of other options.
- * They come before anything the user wrote, wherever in the file `key` stands. */
+ * They come before anything the user wrote, wherever in the file `key` stands; a later preset wins
+ * over an earlier one. */
 typedef struct strait_option_preset {
     const char *key, *choice;
     const char *const *settings; // "model.softcap=15", ended by NULL
+    const char *also, *chosen;   // only where this option is so, too; NULL: always
 } strait_option_preset;
 
 typedef struct strait_options {

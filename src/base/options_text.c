@@ -62,9 +62,11 @@ void strait_options_describe_default(const strait_options *table, const strait_o
     for (int i = 0; i < table->n_presets && used < room; i++) {
         const strait_option_preset *preset = &table->presets[i];
         const char *value = preset_value(preset, option->key);
-        if (value != NULL)
-            used += (size_t)snprintf(out + used, room - used, " (%s with %s %s)", value,
-                                     preset->key, preset->choice);
+        if (value == NULL) continue;
+        used += (size_t)snprintf(
+            out + used, room - used, " (%s with %s %s%s%s%s%s)", value, preset->key, preset->choice,
+            preset->also != NULL ? ", " : "", preset->also != NULL ? preset->also : "",
+            preset->also != NULL ? " " : "", preset->also != NULL ? preset->chosen : "");
     }
 }
 

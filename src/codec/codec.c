@@ -7,17 +7,31 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct strait_codec_ops *find(const char *name) {
+static int has_variant(const struct strait_codec_ops *ops, const char *variant) {
+    for (int i = 0; ops->variants != NULL && ops->variants[i] != NULL; i++)
+        if (strcmp(ops->variants[i], variant) == 0) return 1;
+    return ops->variants == NULL && variant[0] == '\0';
+}
+
+/* A codec may have several tables, with variants of their own; "" finds the first. */
+static const struct strait_codec_ops *find(const char *name, const char *variant) {
     for (int i = 0; strait_codecs[i] != NULL; i++)
-        if (strcmp(strait_codecs[i]->name, name) == 0) return strait_codecs[i];
+        if (strcmp(strait_codecs[i]->name, name) == 0 &&
+            (variant[0] == '\0' || has_variant(strait_codecs[i], variant)))
+            return strait_codecs[i];
     return NULL;
 }
 
+static const struct strait_codec_ops *ops_of(const strait_codec_spec *spec) {
+    return find(spec->name, spec->variant);
+}
+
 static strait_err check_name(const strait_codec_spec *spec) {
-    if (find(spec->name) != NULL) return STRAIT_OK;
+    if (find(spec->name, "") != NULL) return STRAIT_OK;
     char known[160] = "";
     for (int i = 0; strait_codecs[i] != NULL; i++) {
         const size_t used = strlen(known);
+        if (find(strait_codecs[i]->name, "") != strait_codecs[i]) continue;
         (void)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
                        strait_codecs[i]->name);
     }
@@ -25,16 +39,13 @@ static strait_err check_name(const strait_codec_spec *spec) {
                        STRAIT_CODEC_NAME - 1, spec->name, known);
 }
 
-static strait_err check_variant(strait_codec_spec *spec, const struct strait_codec_ops *ops) {
-    const char *const *variants = ops->variants;
-    if (spec->variant[0] == '\0' && variants != NULL)
-        (void)snprintf(spec->variant, sizeof spec->variant, "%s", variants[0]);
-    for (int i = 0; variants != NULL && variants[i] != NULL; i++)
-        if (strcmp(variants[i], spec->variant) == 0) return STRAIT_OK;
-    if (variants == NULL && spec->variant[0] == '\0') return STRAIT_OK;
+static strait_err check_variant(strait_codec_spec *spec) {
+    const char *const *variants = find(spec->name, "")->variants;
+    const char *first = variants != NULL ? variants[0] : "";
+    if (spec->variant[0] == '\0') (void)snprintf(spec->variant, sizeof spec->variant, "%s", first);
+    if (ops_of(spec) != NULL && has_variant(ops_of(spec), spec->variant)) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG, "codec %s: there is no variant '%.*s'; the default is '%s'",
-                       spec->name, STRAIT_CODEC_NAME - 1, spec->variant,
-                       variants != NULL ? variants[0] : "");
+                       spec->name, STRAIT_CODEC_NAME - 1, spec->variant, first);
 }
 
 static strait_err check_place(const strait_codec_spec *spec) {
@@ -52,19 +63,19 @@ static strait_err check_place(const strait_codec_spec *spec) {
 
 strait_err strait_codec_check(strait_codec_spec *spec) {
     STRAIT_TRY(check_name(spec));
-    const struct strait_codec_ops *ops = find(spec->name);
-    STRAIT_TRY(check_variant(spec, ops));
+    STRAIT_TRY(check_variant(spec));
     STRAIT_TRY(check_place(spec));
+    const struct strait_codec_ops *ops = ops_of(spec);
     return ops->check != NULL ? ops->check(spec) : STRAIT_OK;
 }
 
 unsigned strait_codec_traits(const strait_codec_spec *spec) {
-    const struct strait_codec_ops *ops = find(spec->name);
+    const struct strait_codec_ops *ops = ops_of(spec);
     return ops->traits != NULL ? ops->traits(spec) : 0;
 }
 
 size_t strait_codec_wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
-    return find(spec->name)->wire_bytes(spec, direction);
+    return ops_of(spec)->wire_bytes(spec, direction);
 }
 
 int64_t strait_codec_width(const strait_codec_spec *spec) {
@@ -75,14 +86,15 @@ uint64_t strait_codec_fingerprint(const strait_codec_spec *spec) {
     char text[512];
     (void)snprintf(text, sizeof text,
                    "%s %s %lld %lld %lld %lld %lld %lld %lld %lld %d %d %d %d %lld %a %lld %a %d "
-                   "%d %llu",
+                   "%d %llu %lld %lld %lld",
                    spec->name, spec->variant, (long long)spec->rows, (long long)spec->cols,
                    (long long)spec->vocab, (long long)spec->keep, (long long)spec->rank,
                    (long long)spec->tile, (long long)spec->hidden, (long long)spec->anchors,
                    spec->bits, spec->grad_bits, (int)spec->rounding, spec->has_feedback,
                    (long long)spec->confine_every, spec->leak_limit,
                    (long long)spec->grassmann_every, spec->grassmann_rate, spec->boundary,
-                   spec->n_boundaries, (unsigned long long)spec->seed);
+                   spec->n_boundaries, (unsigned long long)spec->seed, (long long)spec->context,
+                   (long long)spec->encoder, (long long)spec->seq_len);
     return strait_rng_stream(text);
 }
 
@@ -101,7 +113,7 @@ static strait_err plan(const strait_codec_spec *spec, strait_half half, struct s
                        struct strait_codec **out) {
     strait_codec_spec checked = *spec;
     STRAIT_TRY(strait_codec_check(&checked));
-    const struct strait_codec_ops *ops = find(checked.name);
+    const struct strait_codec_ops *ops = ops_of(&checked);
     struct strait_codec *c = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *c, "codec", (void **)&c));
     *c = (struct strait_codec){.ops = ops, .spec = checked, .half = half, .backend = be};

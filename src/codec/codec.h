@@ -73,6 +73,10 @@ typedef struct strait_codec_spec {
     int64_t tile;                    // int4: values that share a scale, a power of two
     int64_t hidden;                  // m: inner width of resbm and strait
     int64_t anchors;                 // r: width of the token table of strait
+    int64_t context;                 // strait, context: codes the widening reads
+    int64_t encoder;                 // strait, context: inner width of the encoder
+    int64_t seq_len;                 // tokens of a sequence, which divide the rows; 0: all rows
+    int is_stepwise;                 // rows is 1, and a sequence crosses token by token
     int bits;                        // a value on the wire: 32, 16, 8 or 4
     int grad_bits;                   // the same backward; 0: bits
     strait_codec_rounding rounding;
@@ -113,6 +117,8 @@ typedef struct strait_crossing {
     strait_tensor input;  // [rows x cols], STRAIT_CODEC_INPUT, act_pack only: what entered the
                           // first block of this stage
     int is_evaluation;    // forward only: leaves no trace in states or metrics
+    int64_t past;         // with is_stepwise: tokens of the sequence that crossed before, 0 at its
+                          // start
 } strait_crossing;
 
 /* A tensor to save and restore, with a name that is unique in the run: "boundary.3.head.warm". */
@@ -154,7 +160,7 @@ typedef strait_err (*strait_codec_weights_fn)(struct strait_codec *c, struct str
 
 /* A codec. Everything but name, wire_bytes, plan and the act pair is optional. */
 struct strait_codec_ops {
-    const char *name;
+    const char *name;            // tables of one name share out its variants
     const char *const *variants; // ended by NULL, the default first
     size_t state_size;
 

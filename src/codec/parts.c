@@ -62,6 +62,11 @@ static strait_err upload(struct strait_stream *s, strait_tensor t, const float *
 
 strait_err strait_codec_draw(struct strait_codec *c, struct strait_stream *s,
                              const strait_param *param, double std) {
+    return strait_codec_draw_cols(c, s, param, std, param->value.cols);
+}
+
+strait_err strait_codec_draw_cols(struct strait_codec *c, struct strait_stream *s,
+                                  const strait_param *param, double std, int64_t cols) {
     const strait_tensor t = param->value;
     const size_t n = (size_t)(t.rows * t.cols);
     const strait_rng rng = {c->spec.seed, strait_rng_stream(param->name)};
@@ -69,7 +74,18 @@ strait_err strait_codec_draw(struct strait_codec *c, struct strait_stream *s,
     STRAIT_TRY(strait_alloc(n, sizeof *values, "first values", (void **)&values));
     strait_rng_normals(rng, 0, values, n);
     for (size_t i = 0; i < n; i++)
-        values[i] *= (float)std;
+        values[i] *= (int64_t)i % t.cols < cols ? (float)std : 0.0f;
+    const strait_err err = upload(s, t, values);
+    strait_alloc_free(values);
+    return err;
+}
+
+strait_err strait_codec_set_identity(struct strait_stream *s, strait_tensor t) {
+    float *values = NULL; // zeroed
+    STRAIT_TRY(
+        strait_alloc((size_t)(t.rows * t.cols), sizeof *values, "first values", (void **)&values));
+    for (int64_t i = 0; i < t.rows; i++)
+        values[i * t.cols + i] = 1.0f;
     const strait_err err = upload(s, t, values);
     strait_alloc_free(values);
     return err;

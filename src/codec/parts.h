@@ -38,6 +38,11 @@ strait_err strait_codec_add_state(struct strait_codec *c, const char *name, stra
 strait_err strait_codec_draw(struct strait_codec *c, struct strait_stream *s,
                              const strait_param *param, double std);
 
+/* The same in the first columns, zeros in the others; ones on the diagonal of a square matrix. */
+strait_err strait_codec_draw_cols(struct strait_codec *c, struct strait_stream *s,
+                                  const strait_param *param, double std, int64_t cols);
+strait_err strait_codec_set_identity(struct strait_stream *s, strait_tensor t);
+
 /* Orthonormal columns [d x k] from the seed and `name`, into t: [d x k], or its transpose where t
  * is [k x d] (is_transposed). */
 strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream *s,

@@ -68,8 +68,8 @@ static strait_err plan(struct strait_codec *c) {
     const int64_t in = is_head ? d : k, out = is_head ? k : d;
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n));
     if (is_fused(&c->spec)) return STRAIT_OK;
-    STRAIT_TRY(strait_codec_add_param(c, "W1", STRAIT_ROLE_MATRIX, m, in));
-    STRAIT_TRY(strait_codec_add_param(c, "W2", STRAIT_ROLE_MATRIX, out, m));
+    STRAIT_TRY(strait_codec_add_param(c, "W1", STRAIT_ROLE_BOUNDARY, m, in));
+    STRAIT_TRY(strait_codec_add_param(c, "W2", STRAIT_ROLE_BOUNDARY, out, m));
     const strait_codec_part parts[] = {
         {&st->seen, strait_codec_slot_rows(c), in},
         {&st->a, strait_codec_slot_rows(c), m},

@@ -68,7 +68,7 @@ static strait_err plan_head(struct strait_codec *c) {
     const strait_codec_part parts[] = {{&st->delta, strait_codec_slot_rows(c), d},
                                        {&st->d_u, strait_codec_grad_slot_rows(c), k},
                                        {&st->u, c->spec.rows, k}};
-    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_MATRIX, k, d));
+    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_BOUNDARY, k, d));
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
@@ -90,11 +90,11 @@ static strait_err plan_tail(struct strait_codec *c) {
         {&st->d_anchors, n, r},
         {&st->d_z, n, k},
     };
-    STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_MATRIX, d, k));
-    STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_MATRIX, m, k));
-    STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_MATRIX, d, m));
+    STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_BOUNDARY, d, k));
+    STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_BOUNDARY, m, k));
+    STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
     STRAIT_TRY(strait_codec_add_param(c, "T", STRAIT_ROLE_EMBEDDING, spec->vocab, r));
-    STRAIT_TRY(strait_codec_add_param(c, "P", STRAIT_ROLE_MATRIX, d, r));
+    STRAIT_TRY(strait_codec_add_param(c, "P", STRAIT_ROLE_BOUNDARY, d, r));
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 

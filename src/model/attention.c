@@ -4,6 +4,8 @@ strait_err strait_attention_plan_acts(const strait_shape *shape, int64_t n,
                                       struct strait_slab *slab, strait_attention_acts *out) {
     const int64_t qkv = strait_shape_qkv(shape);
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->normed));
+    if (shape->conv > 0)
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->plain));
     STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->rstd));
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->qkv));
     STRAIT_TRY(strait_layer_plan(slab, n, shape->heads, &out->lse));
@@ -24,15 +26,32 @@ static strait_tensor value_or_absent(const strait_param *param) {
     return param != NULL ? param->value : (strait_tensor){0};
 }
 
+/* Columns of qkv: where the values begin. */
+static int64_t values_at(const strait_shape *s) {
+    return (int64_t)(s->heads + s->kv_heads) * s->head_dim;
+}
+
+static strait_err add_values(const strait_work *work, const strait_attention *layer,
+                             strait_tensor qkv) {
+    strait_tensor rows;
+    if (layer->values == NULL) return STRAIT_OK;
+    STRAIT_TRY(strait_layer_look_up(work, layer->values->compute, &rows));
+    return work->kernels->add_cols(work->stream, qkv, rows, values_at(work->shape));
+}
+
 strait_err strait_attention_project(const strait_work *work, const strait_attention *layer,
                                     const strait_attention_acts *acts, strait_tensor sum,
                                     strait_tensor x, strait_tensor delta) {
     const struct strait_kernels *k = work->kernels;
     const strait_shape *shape = work->shape;
     const strait_tensor raw = shape->has_qk_norm ? acts->raw : acts->qkv;
-    STRAIT_TRY(k->rmsnorm(work->stream, acts->normed, sum, acts->rstd, x, delta, layer->norm->value,
-                          shape->norm_epsilon));
+    STRAIT_TRY(k->rmsnorm(work->stream, layer->conv != NULL ? acts->plain : acts->normed, sum,
+                          acts->rstd, x, delta, layer->norm->value, shape->norm_epsilon));
+    if (layer->conv != NULL)
+        STRAIT_TRY(
+            strait_layer_conv(work, acts->normed, acts->plain, layer->conv->value, acts->past));
     STRAIT_TRY(strait_layer_linear(work, raw, acts->normed, joined_qkv(layer, 0)));
+    STRAIT_TRY(add_values(work, layer, raw));
     return k->rotate(work->stream, acts->qkv, acts->head_rstd, raw, value_or_absent(layer->gain),
                      work->cos, work->sin, strait_shape_heads(shape, work->seq_len),
                      shape->norm_epsilon);
@@ -65,20 +84,32 @@ strait_err strait_attention_back(const strait_work *work, const strait_attention
         STRAIT_TRY(k->cast(work->stream, grads->d_branch, d_branch));
     else
         STRAIT_TRY(strait_attention_weights(work, layer, acts, d_branch, grads->d_qkv));
-    return strait_layer_linear_back(work, scratch->d_normed, grads->d_qkv, joined_qkv(layer, 0));
+    STRAIT_TRY(
+        strait_layer_linear_back(work, scratch->d_normed, grads->d_qkv, joined_qkv(layer, 0)));
+    if (layer->conv == NULL) return STRAIT_OK;
+    return k->conv_back(work->stream, scratch->d_plain, layer->conv->grad, scratch->d_normed,
+                        acts->plain, layer->conv->value, work->seq_len);
 }
 
 strait_err strait_attention_norm_back(const strait_work *work, const strait_attention *layer,
                                       const strait_attention_acts *acts,
                                       const strait_attention_scratch *scratch, strait_tensor x,
                                       strait_tensor d) {
-    return work->kernels->rmsnorm_back(work->stream, d, layer->norm->grad, scratch->d_normed, x,
-                                       layer->norm->value, acts->rstd);
+    return work->kernels->rmsnorm_back(work->stream, d, layer->norm->grad,
+                                       layer->conv != NULL ? scratch->d_plain : scratch->d_normed,
+                                       x, layer->norm->value, acts->rstd);
 }
 
 strait_err strait_attention_weights(const strait_work *work, const strait_attention *layer,
                                     const strait_attention_acts *acts, strait_tensor d_branch,
                                     strait_tensor d_qkv) {
     STRAIT_TRY(strait_layer_write_weight(work, layer->out->grad, d_branch, acts->mixed));
+    if (layer->values != NULL) {
+        const strait_tensor d_rows = {work->looked.data, work->looked.dtype, d_qkv.rows,
+                                      layer->values->grad.cols};
+        STRAIT_TRY(work->kernels->cut_cols(work->stream, d_rows, d_qkv, values_at(work->shape)));
+        STRAIT_TRY(
+            work->kernels->embed_back(work->stream, layer->values->grad, d_rows, work->tokens));
+    }
     return strait_layer_linear_weight(work, joined_qkv(layer, 1), d_qkv, acts->normed);
 }

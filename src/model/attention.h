@@ -6,11 +6,15 @@
 
 typedef struct strait_attention {
     strait_param *norm, *q, *k, *v, *gain, *out; // gain is NULL without qk_gain; q, k, v adjacent
+    strait_param *conv;                          // [taps x D]; NULL without
+    strait_param *values;                        // [V x keys], a row a token; NULL without
 } strait_attention;
 
 /* What the backward pass needs of one microbatch. */
 typedef struct strait_attention_acts {
     strait_tensor normed, rstd;    // [N x D], [N x 1]
+    strait_tensor plain;           // [N x D], before the convolution; absent without it
+    strait_tensor past;            // where tokens come one by one: what it remembers
     strait_tensor raw, head_rstd;  // before the per-head norm; absent without it
     strait_tensor qkv, lse, mixed; // rotated; log-denominators; result
 } strait_attention_acts;
@@ -23,6 +27,7 @@ typedef struct strait_attention_grads {
 /* Room shared by all layers of a stage. */
 typedef struct strait_attention_scratch {
     strait_tensor d_mixed, d_normed;
+    strait_tensor d_plain; // where there is a convolution
 } strait_attention_scratch;
 
 strait_err strait_attention_plan_acts(const strait_shape *shape, int64_t n_tokens,

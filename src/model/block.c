@@ -4,6 +4,8 @@ strait_err strait_block_plan_input(const strait_shape *shape, strait_ends ends, 
                                    struct strait_slab *slab, strait_block_acts *out) {
     if (ends.enters)
         STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->bottleneck, &out->neck.z));
+    if (ends.is_mixed)
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->local.before));
     return strait_layer_plan_acts(shape, slab, n, shape->width, &out->x);
 }
 
@@ -28,6 +30,14 @@ strait_err strait_block_plan_grads(const strait_shape *shape, strait_ends ends, 
     return strait_layer_plan_acts(shape, slab, n, shape->width, &out->mlp.d_branch);
 }
 
+static strait_err plan_conv_scratch(const strait_shape *shape, int64_t n, struct strait_slab *slab,
+                                    strait_block_scratch *out) {
+    strait_tensor *const where[] = {&out->d_x, &out->attention.d_plain, &out->mlp.d_plain};
+    for (int i = 0; i < 3; i++)
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, where[i]));
+    return STRAIT_OK;
+}
+
 strait_err strait_block_plan_scratch(const strait_shape *shape, strait_ends ends, int64_t n,
                                      int is_training, struct strait_slab *slab,
                                      strait_block_scratch *out) {
@@ -36,11 +46,35 @@ strait_err strait_block_plan_scratch(const strait_shape *shape, strait_ends ends
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->branch));
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->delta));
     if (!is_training) return STRAIT_OK;
+    if (shape->conv > 0) STRAIT_TRY(plan_conv_scratch(shape, n, slab, out));
     STRAIT_TRY(
         strait_layer_plan_acts(shape, slab, n, strait_shape_mixed(shape), &out->attention.d_mixed));
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->attention.d_normed));
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->ffn, &out->mlp.d_hidden));
     return strait_layer_plan_acts(shape, slab, n, shape->width, &out->mlp.d_normed);
+}
+
+int strait_block_is_local(const strait_block *block) {
+    return block->local.conv != NULL || block->local.anchor != NULL;
+}
+
+strait_tensor strait_block_input(const strait_block *block, const strait_block_acts *acts) {
+    if (block->neck.dec != NULL) return acts->neck.z;
+    return block->local.conv != NULL ? acts->local.before : acts->x;
+}
+
+strait_err strait_block_arrive(const strait_work *work, const strait_block *block,
+                               const strait_block_acts *acts, strait_tensor x,
+                               strait_tensor delta) {
+    const strait_tensor stream = strait_block_input(block, acts);
+    if (delta.data != NULL) STRAIT_TRY(work->kernels->add(work->stream, stream, x, delta));
+    return strait_local_forward(work, &block->local, &acts->local, acts->x, stream);
+}
+
+strait_err strait_block_arrive_back(const strait_work *work, const strait_block *block,
+                                    const strait_block_acts *acts,
+                                    const strait_block_scratch *scratch, strait_tensor d) {
+    return strait_local_back(work, &block->local, &acts->local, d, scratch->d_x);
 }
 
 strait_err strait_block_enter(const strait_work *work, const strait_block *block,

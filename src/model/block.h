@@ -5,16 +5,19 @@
 #pragma once
 
 #include "model/attention.h"
+#include "model/local.h"
 #include "model/mlp.h"
 #include "model/neck.h"
 
 typedef struct strait_block {
+    strait_local local;
     strait_attention attention;
     strait_mlp mlp;
     strait_neck neck;
 } strait_block;
 
 typedef struct strait_block_acts {
+    strait_local_acts local;
     strait_tensor x;   // the stream as it enters, or what attention reads of a code that enters
     strait_tensor mid; // after attention
     strait_attention_acts attention;
@@ -33,6 +36,7 @@ typedef struct strait_block_scratch {
     strait_tensor branch; // attention's output
     strait_tensor delta;  // the mlp's output: lives until the next block has read it
     strait_tensor wide;   // [N x D], of narrow ends
+    strait_tensor d_x;    // [N x D], of the stream's convolution
     strait_attention_scratch attention;
     strait_mlp_scratch mlp;
 } strait_block_scratch;
@@ -48,6 +52,17 @@ strait_err strait_block_plan_grads(const strait_shape *shape, strait_ends ends, 
 strait_err strait_block_plan_scratch(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
                                      int is_training, struct strait_slab *slab,
                                      strait_block_scratch *out);
+
+/* Whatever stands before a block (local.h): makes acts->x of the stream x + delta, or, without
+ * delta, of what stands where strait_block_input says. Once a microbatch; is_local tells whether
+ * there is any of it. And from the gradient of acts->x back to that of the stream, in d. */
+int strait_block_is_local(const strait_block *block);
+strait_tensor strait_block_input(const strait_block *block, const strait_block_acts *acts);
+strait_err strait_block_arrive(const strait_work *work, const strait_block *block,
+                               const strait_block_acts *acts, strait_tensor x, strait_tensor delta);
+strait_err strait_block_arrive_back(const strait_work *work, const strait_block *block,
+                                    const strait_block_acts *acts,
+                                    const strait_block_scratch *scratch, strait_tensor d);
 
 /* The stream enters as x + delta; without delta it already stands in acts->x, or the code in
  * acts->neck.z. What leaves is made by the next block, the head, or strait_block_output. */

@@ -6,6 +6,7 @@
 
 struct layer_cache {
     strait_tensor keys, values; // [context x kv_heads head_dim]
+    strait_tensor pasts[3];     // [2 taps x D], of the convolutions: stream, attention, mlp
 };
 
 struct strait_generator {
@@ -22,10 +23,22 @@ struct strait_generator {
     strait_tensor token, output;
     strait_tensor logits;       // f32
     strait_tensor input, inner; // what enters the first block, and the others
+    strait_tensor before;       // the others, where a convolution of the stream comes first
+    strait_tensor entered;      // what the first block reads after such a convolution
     float *host_logits;         // NULL where there is no head
     int n_blocks;
     int64_t position;
 };
+
+static strait_err plan_pasts(struct strait_generator *g, const strait_shape *shape) {
+    if (shape->conv == 0) return STRAIT_OK;
+    for (int i = 0; i < g->n_blocks; i++)
+        for (int p = 0; p < 3; p++)
+            STRAIT_TRY(strait_layer_plan_acts(shape, &g->room, (int64_t)2 * shape->conv,
+                                              shape->width, &g->caches[i].pasts[p]));
+    STRAIT_TRY(strait_layer_plan_acts(shape, &g->room, 1, shape->width, &g->before));
+    return strait_layer_plan_acts(shape, &g->room, 1, shape->width, &g->entered);
+}
 
 static strait_err plan(struct strait_generator *g, const strait_shape *shape, strait_ends ends) {
     const int64_t keys = (int64_t)shape->kv_heads * shape->head_dim;
@@ -43,6 +56,7 @@ static strait_err plan(struct strait_generator *g, const strait_shape *shape, st
     if (g->host_logits != NULL) STRAIT_TRY(strait_layer_plan(room, 1, shape->vocab, &g->logits));
     STRAIT_TRY(strait_layer_plan_acts(shape, room, 1,
                                       ends.leaves ? shape->bottleneck : shape->width, &g->output));
+    STRAIT_TRY(plan_pasts(g, shape));
     return strait_slab_add(room, STRAIT_I32, 1, 1, &g->token);
 }
 
@@ -55,7 +69,9 @@ static strait_err open_into(struct strait_generator *g, const strait_stage_spec 
         STRAIT_TRY(strait_alloc((size_t)shape->vocab, sizeof *g->host_logits, "logits",
                                 (void **)&g->host_logits));
     STRAIT_TRY(plan(g, shape, strait_part_ends(shape, spec->part)));
-    return strait_slab_commit(&g->room, g->backend);
+    STRAIT_TRY(strait_slab_commit(&g->room, g->backend));
+    g->work.tokens = g->token;
+    return STRAIT_OK;
 }
 
 strait_err strait_generator_open(struct strait_stage *stage, struct strait_generator **out) {
@@ -125,20 +141,54 @@ strait_tensor strait_generator_input(struct strait_generator *g) {
     return g->input;
 }
 
+strait_tensor strait_generator_entered(struct strait_generator *g) {
+    return g->weights->blocks[0].local.conv != NULL ? g->entered : g->input;
+}
+
 strait_tensor strait_generator_token(struct strait_generator *g) {
     return g->token;
 }
 
+/* Where the parts of block i find what they read and remember. */
+static void take_place(struct strait_generator *g, int i) {
+    const strait_block *block = &g->weights->blocks[i];
+    const strait_tensor *pasts = g->caches[i].pasts;
+    const int is_mixed = block->local.conv != NULL;
+    g->acts.x = i > 0 || block->neck.dec != NULL ? g->inner : is_mixed ? g->entered : g->input;
+    g->acts.neck.z = g->input;
+    g->acts.local = (strait_local_acts){.before = i == 0 ? g->input : g->before, .past = pasts[0]};
+    g->acts.attention.past = pasts[1];
+    g->acts.mlp.past = pasts[2];
+}
+
+/* At the start of a sequence nothing came before. */
+static strait_err forget(struct strait_generator *g) {
+    if (g->position > 0 || g->work.shape->conv == 0) return STRAIT_OK;
+    for (int i = 0; i < 3 * g->n_blocks; i++)
+        STRAIT_TRY(g->work.kernels->fill(g->stream, g->caches[i / 3].pasts[i % 3], 0.0f));
+    return STRAIT_OK;
+}
+
+/* The stream enters block i. */
+static strait_err arrive(struct strait_generator *g, int i) {
+    const strait_block *block = &g->weights->blocks[i];
+    strait_tensor mid = {0}, delta = {0};
+    const strait_tensor left = g->acts.mid;
+    take_place(g, i);
+    if (i > 0) mid = left, delta = g->scratch.delta;
+    if (strait_block_is_local(block))
+        return strait_block_arrive(&g->work, block, &g->acts, mid, delta);
+    return i == 0 ? STRAIT_OK : g->work.kernels->add(g->stream, g->acts.x, mid, delta);
+}
+
 strait_err strait_generator_run(struct strait_generator *g) {
-    const struct strait_kernels *k = g->work.kernels;
     if (g->position >= g->work.shape->context)
         return STRAIT_FAIL(STRAIT_EINVAL, "the context of %lld tokens is full",
                            (long long)g->work.shape->context);
+    STRAIT_TRY(forget(g));
     for (int i = 0; i < g->n_blocks; i++) {
         const strait_block *block = &g->weights->blocks[i];
-        if (i > 0) STRAIT_TRY(k->add(g->stream, g->inner, g->acts.mid, g->scratch.delta));
-        g->acts.x = i == 0 && block->neck.dec == NULL ? g->input : g->inner;
-        g->acts.neck.z = g->input;
+        STRAIT_TRY(arrive(g, i));
         STRAIT_TRY(strait_block_enter(&g->work, block, &g->acts, &g->scratch));
         STRAIT_TRY(attend(g, &block->attention, &g->caches[i]));
         STRAIT_TRY(strait_block_finish(&g->work, block, &g->acts, &g->scratch));

@@ -80,6 +80,31 @@ strait_err strait_layer_embed_back(const strait_work *work, strait_tensor d_tabl
     return k->embed_back(work->stream, d_table, code, tokens);
 }
 
+strait_err strait_layer_look_up(const strait_work *work, strait_tensor table, strait_tensor *out) {
+    *out = (strait_tensor){work->looked.data, work->looked.dtype, work->tokens.rows, table.cols};
+    return work->kernels->embed(work->stream, *out, table, work->tokens);
+}
+
+/* The new row enters behind those kept, of which the oldest goes. */
+static strait_err remember(const strait_work *work, strait_tensor past, int64_t taps,
+                           strait_tensor x) {
+    for (int64_t i = 0; i + 1 < taps; i++)
+        STRAIT_TRY(work->kernels->cast(work->stream, strait_tensor_rows(past, i, 1),
+                                       strait_tensor_rows(past, i + 1, 1)));
+    return work->kernels->cast(work->stream, strait_tensor_rows(past, taps - 1, 1), x);
+}
+
+strait_err strait_layer_conv(const strait_work *work, strait_tensor y, strait_tensor x,
+                             strait_tensor taps, strait_tensor past) {
+    const struct strait_kernels *k = work->kernels;
+    const int64_t n = taps.rows;
+    if (past.data == NULL) return k->conv(work->stream, y, x, taps, work->seq_len);
+    STRAIT_TRY(remember(work, past, n, x));
+    STRAIT_TRY(k->conv(work->stream, strait_tensor_rows(past, n, n), strait_tensor_rows(past, 0, n),
+                       taps, n));
+    return k->cast(work->stream, y, strait_tensor_rows(past, 2 * n - 1, 1));
+}
+
 strait_tensor strait_layer_join(const strait_tensor *parts, int n) {
     strait_tensor joined = parts[0];
     for (int i = 1; i < n; i++) {

@@ -16,6 +16,9 @@ typedef struct strait_work {
     strait_tensor basis; // [D x k]
     strait_tensor fixed; // [V x D]: the part of the embedding that never changes
     strait_tensor code;  // [N x k], scratch
+    /* Of a shape with tables of ids. */
+    strait_tensor tokens; // [N x 1], of the microbatch at hand
+    strait_tensor looked; // [N x widest row], scratch
 } strait_work;
 
 /* y = x W^T, W [outputs x inputs] */
@@ -42,6 +45,14 @@ strait_err strait_layer_embed(const strait_work *work, strait_tensor y, strait_t
                               strait_tensor tokens);
 strait_err strait_layer_embed_back(const strait_work *work, strait_tensor d_table,
                                    strait_tensor d_y, strait_tensor tokens);
+
+/* Rows of a table for the tokens at hand, in scratch. */
+strait_err strait_layer_look_up(const strait_work *work, strait_tensor table, strait_tensor *out);
+
+/* Convolution over the tokens before. Where tokens come one by one, `past` [2 taps x D] holds the
+ * last of them and room for the result; absent elsewhere. */
+strait_err strait_layer_conv(const strait_work *work, strait_tensor y, strait_tensor x,
+                             strait_tensor taps, strait_tensor past);
 
 /* Matrices that lie one behind the other, as one. */
 strait_tensor strait_layer_join(const strait_tensor *parts, int n);

@@ -3,6 +3,8 @@
 strait_err strait_mlp_plan_acts(const strait_shape *shape, int64_t n, struct strait_slab *slab,
                                 strait_mlp_acts *out) {
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->normed));
+    if (shape->conv > 0)
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->plain));
     STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->rstd));
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, strait_shape_hidden(shape), &out->wide));
     return strait_layer_plan_acts(shape, slab, n, shape->ffn, &out->hidden);
@@ -19,8 +21,11 @@ strait_err strait_mlp_forward(const strait_work *work, const strait_mlp *layer,
                               strait_mlp_acts *acts, strait_tensor branch, strait_tensor sum,
                               strait_tensor x, strait_tensor delta) {
     const struct strait_kernels *k = work->kernels;
-    STRAIT_TRY(k->rmsnorm(work->stream, acts->normed, sum, acts->rstd, x, delta, layer->norm->value,
-                          work->shape->norm_epsilon));
+    STRAIT_TRY(k->rmsnorm(work->stream, layer->conv != NULL ? acts->plain : acts->normed, sum,
+                          acts->rstd, x, delta, layer->norm->value, work->shape->norm_epsilon));
+    if (layer->conv != NULL)
+        STRAIT_TRY(
+            strait_layer_conv(work, acts->normed, acts->plain, layer->conv->value, acts->past));
     STRAIT_TRY(strait_layer_linear(work, acts->wide, acts->normed, first_matrix(layer, 0)));
     if (work->shape->activation == STRAIT_SWIGLU)
         STRAIT_TRY(k->swiglu(work->stream, acts->hidden, acts->wide));
@@ -42,14 +47,19 @@ strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
         STRAIT_TRY(k->cast(work->stream, grads->d_branch, d_branch));
     else
         STRAIT_TRY(strait_mlp_weights(work, layer, acts, d_branch, grads->d_wide));
-    return strait_layer_linear_back(work, scratch->d_normed, grads->d_wide, first_matrix(layer, 0));
+    STRAIT_TRY(
+        strait_layer_linear_back(work, scratch->d_normed, grads->d_wide, first_matrix(layer, 0)));
+    if (layer->conv == NULL) return STRAIT_OK;
+    return k->conv_back(work->stream, scratch->d_plain, layer->conv->grad, scratch->d_normed,
+                        acts->plain, layer->conv->value, work->seq_len);
 }
 
 strait_err strait_mlp_norm_back(const strait_work *work, const strait_mlp *layer,
                                 const strait_mlp_acts *acts, const strait_mlp_scratch *scratch,
                                 strait_tensor x, strait_tensor d) {
-    return work->kernels->rmsnorm_back(work->stream, d, layer->norm->grad, scratch->d_normed, x,
-                                       layer->norm->value, acts->rstd);
+    return work->kernels->rmsnorm_back(work->stream, d, layer->norm->grad,
+                                       layer->conv != NULL ? scratch->d_plain : scratch->d_normed,
+                                       x, layer->norm->value, acts->rstd);
 }
 
 strait_err strait_mlp_weights(const strait_work *work, const strait_mlp *layer,

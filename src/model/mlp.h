@@ -5,10 +5,13 @@
 
 typedef struct strait_mlp {
     strait_param *norm, *gate, *up, *down; // gate is NULL for relu2; gate and up are adjacent
+    strait_param *conv;                    // [taps x D]; NULL without
 } strait_mlp;
 
 typedef struct strait_mlp_acts {
     strait_tensor normed, rstd; // [N x D], [N x 1]
+    strait_tensor plain;        // [N x D], before the convolution; absent without it
+    strait_tensor past;         // where tokens come one by one: what it remembers
     strait_tensor wide, hidden; // before and after the activation
 } strait_mlp_acts;
 
@@ -18,6 +21,7 @@ typedef struct strait_mlp_grads {
 
 typedef struct strait_mlp_scratch {
     strait_tensor d_hidden, d_normed;
+    strait_tensor d_plain; // where there is a convolution
 } strait_mlp_scratch;
 
 strait_err strait_mlp_plan_acts(const strait_shape *shape, int64_t n_tokens,

@@ -10,9 +10,11 @@
 
 #include "model/layer.h"
 
-/* Which ends of a block, or of a stage, are narrow. */
+/* Which ends of a block, or of a stage, are narrow; and whether a convolution of the stream stands
+ * before it. */
 typedef struct strait_ends {
     int enters, leaves;
+    int is_mixed;
 } strait_ends;
 
 typedef struct strait_neck {

@@ -17,6 +17,20 @@ static strait_err check_heads(const strait_shape *s) {
     return STRAIT_OK;
 }
 
+static strait_err check_local(const strait_shape *s) {
+    if (s->conv < 0 || s->conv > STRAIT_CONV_TAPS)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "model.conv (%d) must be from 0 to %d taps", s->conv,
+                           STRAIT_CONV_TAPS);
+    if (s->local_every < 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "model.local_every (%d) must not be negative",
+                           s->local_every);
+    if ((s->conv > 0 || s->has_anchors) && (s->subspace > 0 || s->bottleneck > 0))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "model.conv and model.anchors change the stream itself: codecs subspace "
+                           "and resbm b have no place for that");
+    return STRAIT_OK;
+}
+
 strait_err strait_shape_check(const strait_shape *s) {
     if (s->vocab < 2) return STRAIT_FAIL(STRAIT_ECONFIG, "model.vocab must be at least 2");
     if (s->context < 1) return STRAIT_FAIL(STRAIT_ECONFIG, "model.context must be at least 1");
@@ -31,7 +45,12 @@ strait_err strait_shape_check(const strait_shape *s) {
                            s->bottleneck, s->width);
     if (s->has_qk_gain && !s->has_qk_norm)
         return STRAIT_FAIL(STRAIT_ECONFIG, "model.qk_gain needs model.qk_norm");
+    STRAIT_TRY(check_local(s));
     return check_heads(s);
+}
+
+int strait_shape_is_local(const strait_shape *s, int i) {
+    return i % (s->local_every > 0 ? s->local_every : 1) == 0;
 }
 
 int64_t strait_shape_qkv(const strait_shape *s) {
@@ -53,13 +72,24 @@ static int64_t block_matrix_params(const strait_shape *s) {
 }
 
 int64_t strait_shape_block_params(const strait_shape *s) {
-    return block_matrix_params(s) + 2 * (int64_t)s->width +
+    return block_matrix_params(s) + (int64_t)(2 + 2 * s->conv) * s->width +
            (s->has_qk_gain ? 2 * (int64_t)s->head_dim : 0);
+}
+
+/* What stands only in some blocks. */
+static int64_t local_params(const strait_shape *s, int i) {
+    if (!strait_shape_is_local(s, i)) return 0;
+    return (int64_t)s->conv * s->width + (s->has_anchors && i > 0 ? s->vocab * s->width : 0) +
+           (s->has_value_tables ? s->vocab * s->kv_heads * s->head_dim : 0);
 }
 
 int64_t strait_shape_params(const strait_shape *s) {
     const int64_t table = s->vocab * s->width;
-    return s->layers * strait_shape_block_params(s) + table * (s->is_tied ? 1 : 2) + s->width;
+    int64_t sum = s->layers * strait_shape_block_params(s) + table * (s->is_tied ? 1 : 2) +
+                  s->width;
+    for (int i = 0; i < s->layers; i++)
+        sum += local_params(s, i);
+    return sum;
 }
 
 double strait_shape_train_flops(const strait_shape *s) {

@@ -40,11 +40,20 @@ typedef struct strait_shape {
      * is what the embedding adds to a table that never changes. */
     int subspace;
     int bottleneck; // k > 0: what crosses a cut between stages is a code of k values (neck.h)
+    /* What lets a token see the few before it, and its own id, at little cost (local.h). */
+    int conv;             // taps of causal convolutions; 0: none
+    int has_anchors;      // a row of the token's is added to the stream
+    int has_value_tables; // and one to attention's values
+    int local_every;      // anchors, value tables and the stream's convolution stand in block 0 and
+                          // every so many from there; 0: in every block
     strait_dtype precision; // of activations, and of the weights as products read them
 } strait_shape;
 
 /* Refuses sizes that do not fit together, naming them. */
 strait_err strait_shape_check(const strait_shape *shape);
+
+/* Whether block i begins with what stands only in some blocks. */
+int strait_shape_is_local(const strait_shape *shape, int i);
 
 int64_t strait_shape_qkv(const strait_shape *shape);    // columns of queries, keys and values
 int64_t strait_shape_mixed(const strait_shape *shape);  // columns of attention's result

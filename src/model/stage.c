@@ -8,6 +8,7 @@
 struct slot {
     strait_block_acts *acts;   // one a block
     strait_block_grads *grads; // one a block when weights can be deferred, else one for all
+    strait_tensor tokens;      // of the microbatch in it; borrowed
 };
 
 struct strait_stage {
@@ -79,6 +80,16 @@ static strait_err plan_ends(struct strait_stage *stage, strait_ends ends) {
     return strait_layer_plan_acts(shape, room, n, shape->width, &stage->d);
 }
 
+/* Scratch for rows of tables of ids. */
+static strait_err plan_looked(struct strait_stage *stage, int64_t n) {
+    const strait_shape *shape = &stage->spec.shape;
+    const int keys = shape->has_value_tables ? shape->kv_heads * shape->head_dim : 0;
+    const int width = shape->has_anchors ? shape->width : 0;
+    if (keys == 0 && width == 0) return STRAIT_OK;
+    return strait_layer_plan_acts(shape, &stage->room, n, keys > width ? keys : width,
+                                  &stage->work.looked);
+}
+
 static strait_err plan_room(struct strait_stage *stage) {
     const strait_stage_spec *spec = &stage->spec;
     const strait_shape *shape = &spec->shape;
@@ -96,6 +107,7 @@ static strait_err plan_room(struct strait_stage *stage) {
     if (shape->subspace > 0 && !has_head(stage) && shape->precision != STRAIT_F32)
         STRAIT_TRY(
             strait_layer_plan_acts(shape, room, shape->width, shape->subspace, &stage->work.basis));
+    STRAIT_TRY(plan_looked(stage, n));
     STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.cos));
     STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.sin));
     return plan_ends(stage, ends);
@@ -119,9 +131,10 @@ static void share_activations(struct strait_stage *stage) {
     for (int i = 0; i < stage->spec.n_slots; i++) {
         for (int b = 0; b < stage->n_blocks; b++) {
             strait_block_acts *acts = &stage->slots[i].acts[b];
-            const strait_tensor x = acts->x, z = acts->neck.z;
+            const strait_tensor x = acts->x, z = acts->neck.z, before = acts->local.before;
             *acts = stage->shared;
             acts->x = x;
+            acts->local.before = before;
             acts->neck.z = z;
         }
     }
@@ -242,6 +255,10 @@ static const strait_block *last_block(const struct strait_stage *stage) {
 }
 
 strait_tensor strait_stage_input(struct strait_stage *stage, int slot) {
+    return strait_block_input(&stage->weights.blocks[0], &stage->slots[slot].acts[0]);
+}
+
+strait_tensor strait_stage_entered(struct strait_stage *stage, int slot) {
     const strait_block_acts *acts = &stage->slots[slot].acts[0];
     return stage->weights.blocks[0].neck.dec != NULL ? acts->neck.z : acts->x;
 }
@@ -257,14 +274,19 @@ strait_tensor strait_stage_input_gradient(struct strait_stage *stage) {
 strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens) {
     assert(slot >= 0 && slot < stage->spec.n_slots);
     strait_block_acts *acts = stage->slots[slot].acts;
+    stage->slots[slot].tokens = stage->work.tokens = tokens;
     if (stage->spec.part.first == 0)
-        STRAIT_TRY(
-            strait_layer_embed(&stage->work, acts[0].x, stage->weights.table->compute, tokens));
+        STRAIT_TRY(strait_layer_embed(&stage->work, strait_stage_input(stage, slot),
+                                      stage->weights.table->compute, tokens));
     strait_tensor x = {0};
     strait_tensor delta = {0};
     for (int i = 0; i < stage->n_blocks; i++) {
-        STRAIT_TRY(strait_block_forward(&stage->work, &stage->weights.blocks[i], &acts[i],
-                                        &stage->scratch, x, delta));
+        const strait_block *block = &stage->weights.blocks[i];
+        if (strait_block_is_local(block)) {
+            STRAIT_TRY(strait_block_arrive(&stage->work, block, &acts[i], x, delta));
+            x = delta = (strait_tensor){0};
+        }
+        STRAIT_TRY(strait_block_forward(&stage->work, block, &acts[i], &stage->scratch, x, delta));
         x = acts[i].mid;
         delta = stage->scratch.delta;
     }
@@ -296,6 +318,7 @@ strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, 
 strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defers) {
     const struct slot *at = &stage->slots[slot];
     assert(!defers || stage->spec.can_defer);
+    stage->work.tokens = at->tokens;
     for (int i = stage->n_blocks - 1; i >= 0; i--) {
         const strait_block *block = &stage->weights.blocks[i];
         const strait_block_grads *grads = stage->spec.can_defer ? &at->grads[i]
@@ -305,8 +328,18 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defer
                                             (strait_tensor){0}, (strait_tensor){0}));
         STRAIT_TRY(strait_block_back(&stage->work, block, &at->acts[i], grads, &stage->scratch,
                                      (strait_block_d){stage->d, stage->d_code}, defers));
+        if (i > 0)
+            STRAIT_TRY(strait_block_arrive_back(&stage->work, block, &at->acts[i], &stage->scratch,
+                                                stage->d));
     }
     return STRAIT_OK;
+}
+
+strait_err strait_stage_backward_entry(struct strait_stage *stage, int slot) {
+    const struct slot *at = &stage->slots[slot];
+    stage->work.tokens = at->tokens;
+    return strait_block_arrive_back(&stage->work, &stage->weights.blocks[0], &at->acts[0],
+                                    &stage->scratch, stage->d);
 }
 
 strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_tensor tokens) {
@@ -316,6 +349,7 @@ strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_te
 
 strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
     const struct slot *at = &stage->slots[slot];
+    stage->work.tokens = at->tokens;
     for (int i = stage->n_blocks - 1; i >= 0; i--)
         STRAIT_TRY(strait_block_weights(&stage->work, &stage->weights.blocks[i], &at->acts[i],
                                         &at->grads[i], &stage->scratch));

@@ -55,7 +55,12 @@ strait_err strait_stage_refresh(struct strait_stage *stage);
  * [N x D], or [N x k] where the shape has a bottleneck. So is the output, and so are gradients. */
 strait_tensor strait_stage_input(struct strait_stage *stage, int slot);
 
-/* tokens [N x 1] i32 on the device; used by the first stage only. */
+/* What the first block reads, once the forward pass is under way: the input itself, unless
+ * something stands before the block (local.h). */
+strait_tensor strait_stage_entered(struct strait_stage *stage, int slot);
+
+/* tokens [N x 1] i32 on the device, kept until the slot's last pass; used by the first stage, and
+ * by all where the shape has tables of ids. */
 strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens);
 
 /* What the last forward pass made, on every stage but the last: valid until the next one. */
@@ -71,9 +76,12 @@ strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, 
 strait_tensor strait_stage_output_gradient(struct strait_stage *stage);
 strait_tensor strait_stage_input_gradient(struct strait_stage *stage);
 
-/* The blocks, last to first. Adds to the gradients of their weights, unless `defers`: then
- * strait_stage_backward_weights does. On the first stage the embedding's gradient follows. */
+/* The blocks, last to first, down to the gradient of what entered the first. Adds to the gradients
+ * of their weights, unless `defers`: then strait_stage_backward_weights does. Then, once whoever
+ * read strait_stage_entered has added its share, backward_entry goes on to the gradient of the
+ * input. On the first stage the embedding's gradient follows. */
 strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defers);
+strait_err strait_stage_backward_entry(struct strait_stage *stage, int slot);
 strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot);
 strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_tensor tokens);
 

@@ -7,9 +7,10 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
-    BLOCK_PARAMS_MAX = 12,
+    BLOCK_PARAMS_MAX = 17,
     OTHER_PARAMS = 3,
     INIT_CHUNK = 1 << 18, // values drawn and uploaded at a time
     INIT_TASK = 1 << 14   // of them by one thread
@@ -60,6 +61,12 @@ static strait_err add_attention(struct strait_weights *w, const strait_shape *s,
     if (s->has_qk_gain)
         STRAIT_TRY(add(w, matrix(2, s->head_dim), STRAIT_ROLE_GAIN, 0, train, &out->gain,
                        "blocks.%d.attention.qk_gain", i));
+    if (s->conv > 0)
+        STRAIT_TRY(add(w, matrix(s->conv, d), STRAIT_ROLE_GAIN, 0, train, &out->conv,
+                       "blocks.%d.attention.conv", i));
+    if (s->has_value_tables && strait_shape_is_local(s, i))
+        STRAIT_TRY(add(w, matrix(s->vocab, keys), STRAIT_ROLE_VALUES, 0, train, &out->values,
+                       "blocks.%d.attention.values", i));
     return add(w, matrix(w->n_written, queries), STRAIT_ROLE_WRITES_RESIDUAL, 0, train, &out->out,
                "blocks.%d.attention.out", i);
 }
@@ -75,19 +82,35 @@ static strait_err add_mlp(struct strait_weights *w, const strait_shape *s, int i
                        "blocks.%d.mlp.gate", i));
     STRAIT_TRY(add(w, matrix(s->ffn, d), STRAIT_ROLE_MATRIX, is_gated, train, &out->up,
                    "blocks.%d.mlp.up", i));
+    if (s->conv > 0)
+        STRAIT_TRY(add(w, matrix(s->conv, d), STRAIT_ROLE_GAIN, 0, train, &out->conv,
+                       "blocks.%d.mlp.conv", i));
     return add(w, matrix(w->n_written, s->ffn), STRAIT_ROLE_WRITES_RESIDUAL, 0, train, &out->down,
                "blocks.%d.mlp.down", i);
 }
 
+static strait_err add_local(struct strait_weights *w, const strait_shape *s, int i, int train,
+                            strait_local *out) {
+    if (!strait_shape_is_local(s, i)) return STRAIT_OK;
+    if (s->has_anchors && i > 0)
+        STRAIT_TRY(add(w, matrix(s->vocab, s->width), STRAIT_ROLE_EMBEDDING, 0, train, &out->anchor,
+                       "blocks.%d.anchor", i));
+    if (s->conv == 0) return STRAIT_OK;
+    return add(w, matrix(s->conv, s->width), STRAIT_ROLE_GAIN, 0, train, &out->conv,
+               "blocks.%d.conv", i);
+}
+
 strait_ends strait_part_ends(const strait_shape *s, strait_part part) {
     return (strait_ends){.enters = s->bottleneck > 0 && part.first > 0,
-                         .leaves = s->bottleneck > 0 && part.last < s->layers};
+                         .leaves = s->bottleneck > 0 &&
+                                   part.last<s->layers, .is_mixed = s->conv> 0};
 }
 
 strait_ends strait_part_block_ends(const strait_shape *s, strait_part part, int i) {
     const strait_ends ends = strait_part_ends(s, part);
     return (strait_ends){.enters = ends.enters && i == part.first,
-                         .leaves = ends.leaves && i == part.last - 1};
+                         .leaves = ends.leaves && i == part.last - 1,
+                         .is_mixed = ends.is_mixed && strait_shape_is_local(s, i)};
 }
 
 static strait_err add_block(struct strait_weights *w, const strait_shape *s, strait_ends ends,
@@ -96,6 +119,7 @@ static strait_err add_block(struct strait_weights *w, const strait_shape *s, str
     if (ends.enters)
         STRAIT_TRY(
             add(w, matrix(d, k), STRAIT_ROLE_MATRIX, 0, train, &out->neck.dec, "blocks.%d.dec", i));
+    STRAIT_TRY(add_local(w, s, i, train, &out->local));
     STRAIT_TRY(add_attention(w, s, i, train, &out->attention));
     STRAIT_TRY(add_mlp(w, s, i, train, &out->mlp));
     if (!ends.leaves) return STRAIT_OK;
@@ -162,9 +186,15 @@ static int is_neck(const struct strait_weights *w, const strait_param *param) {
     return param == w->blocks[0].neck.dec || param == w->blocks[w->n_blocks - 1].neck.enc;
 }
 
+static int is_called(const strait_param *param, const char *last) {
+    const char *dot = strrchr(param->name, '.');
+    return dot != NULL && strcmp(dot + 1, last) == 0;
+}
+
 /* Spread of a parameter's first values; negative means "all ones". */
 static double spread(const struct strait_weights *w, const strait_shape *shape,
                      const strait_param *param) {
+    if (is_called(param, "conv") || param->role == STRAIT_ROLE_VALUES) return 0.0;
     if (param->role == STRAIT_ROLE_GAIN) return -1.0;
     if (is_neck(w, param)) return 1.0 / sqrt((double)param->value.cols);
     if (shape->init == STRAIT_INIT_LLAMA) {
@@ -198,7 +228,7 @@ static strait_err init_one(const strait_param *param, struct draft draft, struct
                            struct strait_stream *stream) {
     const struct strait_backend_ops *ops = stream->backend->ops;
     const int64_t n = param->value.rows * param->value.cols;
-    draft.rng.stream = strait_rng_stream(param->name);
+    draft.rng.stream = strait_rng_stream(is_called(param, "anchor") ? "embed.table" : param->name);
     for (; draft.first < n; draft.first += INIT_CHUNK) {
         draft.count = n - draft.first < INIT_CHUNK ? n - draft.first : INIT_CHUNK;
         strait_pool_run(pool, (int)((draft.count + INIT_TASK - 1) / INIT_TASK), draw_task, &draft);

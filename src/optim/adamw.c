@@ -3,7 +3,7 @@
 strait_tensor strait_adamw_second(strait_optim_kind kind, const strait_param *param) {
     strait_tensor v = {NULL, STRAIT_F32, param->value.rows, param->value.cols};
     if (kind != STRAIT_OPTIM_ADAMW_ROWS || param->role == STRAIT_ROLE_GAIN) return v;
-    if (param->role == STRAIT_ROLE_EMBEDDING)
+    if (param->role == STRAIT_ROLE_EMBEDDING || param->role == STRAIT_ROLE_VALUES)
         v.cols = 1; // an input is a token, which owns a row
     else
         v.rows = 1;

@@ -52,6 +52,8 @@ static strait_err open_link(struct strait_chain *c, int i, int64_t n_sequences) 
 
 static strait_err open_into(struct strait_chain *c, int64_t n_sequences) {
     c->recipe.codec.rows = c->generates ? 1 : n_sequences * c->recipe.shape.context;
+    c->recipe.codec.seq_len = c->generates ? 1 : c->recipe.shape.context;
+    c->recipe.codec.is_stepwise = c->generates;
     /* One row is of rank 1: a low-rank codec passes it whole. */
     if (c->generates && strcmp(c->recipe.codec.name, "lowrank") == 0)
         c->recipe.codec = (strait_codec_spec){.name = "none",
@@ -124,12 +126,14 @@ struct strait_stream *strait_chain_stream(struct strait_chain *chain) {
 /* What stage i made goes into the input of stage i + 1, through both halves of their codec. */
 static strait_err cross(struct strait_chain *c, int i, strait_tensor tokens, strait_tensor made,
                         strait_tensor input, strait_tensor next) {
-    const strait_crossing at = {.stream = strait_stage_stream(c->links[i].stage),
-                                .step = 0,
-                                .microbatch = c->crossing++,
-                                .tokens = tokens,
-                                .input = input,
-                                .is_evaluation = 1};
+    const strait_crossing at = {
+        .stream = strait_stage_stream(c->links[i].stage),
+        .step = 0,
+        .microbatch = c->crossing++,
+        .tokens = tokens,
+        .input = input,
+        .past = c->generates ? strait_generator_position(c->links[i].generator) - 1 : 0,
+        .is_evaluation = 1};
     STRAIT_TRY(strait_codec_act_pack(c->links[i].head, &at, c->wire, made));
     STRAIT_TRY(c->backend->ops->wait(at.stream));
     return strait_codec_act_unpack(c->links[i + 1].tail, &at, next, c->wire);
@@ -144,7 +148,7 @@ strait_err strait_chain_score(struct strait_chain *c, strait_tensor tokens, stra
         STRAIT_TRY(strait_stage_forward(stage, 0, tokens));
         if (i == last) return strait_stage_loss(stage, targets, 0.0f, losses);
         STRAIT_TRY(strait_stage_output(stage, &made));
-        STRAIT_TRY(cross(c, i, tokens, made, strait_stage_input(stage, 0),
+        STRAIT_TRY(cross(c, i, tokens, made, strait_stage_entered(stage, 0),
                          strait_stage_input(c->links[i + 1].stage, 0)));
     }
     return STRAIT_OK;
@@ -159,7 +163,7 @@ strait_err strait_chain_feed(struct strait_chain *c, int32_t token, const float 
         STRAIT_TRY(strait_generator_run(g));
         if (i == last) return strait_generator_logits(g, logits);
         STRAIT_TRY(strait_generator_output(g, &made));
-        STRAIT_TRY(cross(c, i, strait_generator_token(g), made, strait_generator_input(g),
+        STRAIT_TRY(cross(c, i, strait_generator_token(g), made, strait_generator_entered(g),
                          strait_generator_input(c->links[i + 1].generator)));
     }
     return STRAIT_OK;

@@ -19,10 +19,16 @@ typedef struct field {
     size_t offset; // in a recipe
     enum field_kind kind;
     int is_shape; // makes weights fit or misfit
+    int is_late;  // a manifest from before it was known means 0
 } field;
 
 #define SHAPE(k, name, member) \
     { .key = (name), .offset = offsetof(strait_recipe, shape.member), .kind = (k), .is_shape = 1 }
+#define LATE(k, name, member)                                                                \
+    {                                                                                        \
+        .key = (name), .offset = offsetof(strait_recipe, member), .kind = (k), .is_late = 1, \
+        .is_shape = offsetof(strait_recipe, member) < offsetof(strait_recipe, codec)         \
+    }
 #define CODEC(k, name, member) \
     { .key = (name), .offset = offsetof(strait_recipe, codec.member), .kind = (k) }
 
@@ -46,6 +52,10 @@ static const field fields[] = {
     SHAPE(FIELD_INT, "tied", is_tied),
     SHAPE(FIELD_FLOAT, "norm_epsilon", norm_epsilon),
     SHAPE(FIELD_INT, "subspace", subspace),
+    LATE(FIELD_INT, "conv", shape.conv),
+    LATE(FIELD_INT, "anchors", shape.has_anchors),
+    LATE(FIELD_INT, "value_tables", shape.has_value_tables),
+    LATE(FIELD_INT, "local_every", shape.local_every),
     CODEC(FIELD_WORD, "codec.name", name),
     CODEC(FIELD_WORD, "codec.variant", variant),
     CODEC(FIELD_INT64, "codec.keep", keep),
@@ -53,6 +63,8 @@ static const field fields[] = {
     CODEC(FIELD_INT64, "codec.tile", tile),
     CODEC(FIELD_INT64, "codec.hidden", hidden),
     CODEC(FIELD_INT64, "codec.anchors", anchors),
+    LATE(FIELD_INT64, "codec.context", codec.context),
+    LATE(FIELD_INT64, "codec.encoder", codec.encoder),
     CODEC(FIELD_INT, "codec.bits", bits),
     CODEC(FIELD_INT, "codec.grad_bits", grad_bits),
     CODEC(FIELD_INT64, "codec.seed", seed),
@@ -106,6 +118,7 @@ static strait_err read_field(const struct strait_checkpoint *checkpoint, const f
     const char *text = strait_checkpoint_model(checkpoint, f->key);
     void *at = (char *)recipe + f->offset;
     char *end = NULL;
+    if (text == NULL && f->is_late) return STRAIT_OK;
     if (text == NULL) return unusable(checkpoint, f->key);
     if (f->kind == FIELD_WORD) {
         const int n = snprintf(at, STRAIT_CODEC_NAME, "%s", text);
@@ -170,7 +183,8 @@ static int has_code(const strait_recipe *recipe) {
 static strait_err check_pair(const struct strait_checkpoint *checkpoint,
                              const strait_safetensors_pair *ours) {
     const char *theirs = strait_checkpoint_model(checkpoint, ours->key);
-    if (theirs != NULL && strcmp(theirs, ours->value) == 0) return STRAIT_OK;
+    const int is_unknown = theirs == NULL && strcmp(ours->value, "0") == 0; // older than the key
+    if (is_unknown || (theirs != NULL && strcmp(theirs, ours->value) == 0)) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EDATA,
                        "%s was saved with model.%s %s, the run has %s: use the run file it was "
                        "trained with, or another folder",

@@ -18,7 +18,7 @@ static strait_crossing crossing_of(struct strait_worker *w, int64_t step, int64_
                              .microbatch = microbatch,
                              .slot = slot,
                              .tokens = strait_feed_tokens(w->feed, slot),
-                             .input = strait_stage_input(w->model, slot)};
+                             .input = strait_stage_entered(w->model, slot)};
 }
 
 /* Adds up the losses of the microbatch at hand, token by token, in double precision. */
@@ -48,7 +48,8 @@ static strait_err forward(struct strait_worker *w, const strait_crossing *at, do
     const int64_t n_tokens = w->recipe.sequences * w->recipe.shape.context;
     if (w->needs_tokens)
         STRAIT_TRY(strait_feed_load(w->feed, at->stream, at->slot, at->step, at->microbatch));
-    if (w->tail != NULL) STRAIT_TRY(strait_boundary_receive(w->tail, at, at->input));
+    if (w->tail != NULL)
+        STRAIT_TRY(strait_boundary_receive(w->tail, at, strait_stage_input(w->model, at->slot)));
     STRAIT_TRY(strait_stage_forward(w->model, at->slot, at->tokens));
     return finish_forward(w, at, 1.0f / (float)n_tokens, sum);
 }
@@ -60,6 +61,7 @@ static strait_err backward(struct strait_worker *w, const strait_crossing *at, i
         STRAIT_TRY(strait_boundary_receive(w->head, at, strait_stage_output_gradient(w->model)));
     STRAIT_TRY(strait_stage_backward(w->model, at->slot, defers));
     if (w->head != NULL) STRAIT_TRY(strait_codec_input_grad(codec_of(w->head), at, d));
+    STRAIT_TRY(strait_stage_backward_entry(w->model, at->slot));
     if (w->tail == NULL) return strait_stage_backward_embedding(w->model, at->tokens);
     return strait_boundary_send(w->tail, at, d);
 }
@@ -277,7 +279,8 @@ strait_err strait_worker_validate(struct strait_worker *w, int64_t step, double 
         if (w->needs_tokens) STRAIT_TRY(strait_feed_load_valid(w->feed, at.stream, 0, batch));
         if (w->tail != NULL) {
             STRAIT_TRY(wait_for_valid(w, step, batch));
-            STRAIT_TRY(strait_boundary_receive_valid(w->tail, &at, at.input));
+            STRAIT_TRY(
+                strait_boundary_receive_valid(w->tail, &at, strait_stage_input(w->model, 0)));
         }
         STRAIT_TRY(strait_stage_forward(w->model, 0, at.tokens));
         STRAIT_TRY(finish_forward(w, &at, 0.0f, &sum));
@@ -302,6 +305,7 @@ strait_err strait_worker_rehearse(struct strait_worker *w, int n, strait_worker_
         STRAIT_TRY(w->backend->ops->wait(at.stream));
         const double forwarded = strait_clock_seconds();
         STRAIT_TRY(strait_stage_backward(w->model, 0, defers));
+        STRAIT_TRY(strait_stage_backward_entry(w->model, 0));
         STRAIT_TRY(w->backend->ops->wait(at.stream));
         const double backed = strait_clock_seconds();
         if (defers) STRAIT_TRY(strait_stage_backward_weights(w->model, 0));

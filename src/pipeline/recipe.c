@@ -17,6 +17,8 @@ enum {
 };
 
 static strait_shape make_shape(const strait_run *run, int64_t vocab) {
+    const int has_local = run->model.conv > 0 || run->model.has_anchors ||
+                          run->model.has_value_tables;
     return (strait_shape){
         .vocab = run->model.vocab > 0 ? run->model.vocab : vocab,
         .context = run->model.context,
@@ -37,14 +39,22 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
         .norm_epsilon = (float)run->model.norm_epsilon,
         .init = run->model.init == STRAIT_RUN_INIT_LLAMA ? STRAIT_INIT_LLAMA
                                                          : STRAIT_INIT_YARDSTICK,
+        .conv = (int)run->model.conv,
+        .has_anchors = run->model.has_anchors,
+        .has_value_tables = run->model.has_value_tables,
+        .local_every = has_local ? (int)run->model.local_every : 0,
     };
+}
+
+/* Matrices decay alike, whatever their own rate. */
+static strait_optim_group matrices_at(const strait_run *run, double rate) {
+    return (strait_optim_group){(float)rate, (float)(run->train.decay * (run->train.rate / rate))};
 }
 
 static strait_optim_spec make_optim(const strait_run *run) {
     static const strait_optim_kind kinds[] = {[STRAIT_RUN_ADAMW] = STRAIT_OPTIM_ADAMW,
                                               [STRAIT_RUN_ADAMW_ROWS] = STRAIT_OPTIM_ADAMW_ROWS,
                                               [STRAIT_RUN_MUON] = STRAIT_OPTIM_MUON};
-    const float decay = (float)run->train.decay;
     const float table_decay = (float)run->train.embedding_decay;
     return (strait_optim_spec){
         .kind = kinds[run->train.optimizer],
@@ -55,8 +65,10 @@ static strait_optim_spec make_optim(const strait_run *run) {
         .momentum_start = (float)run->train.momentum_start,
         .momentum_warmup = run->train.momentum_warmup,
         .max_norm = (float)run->train.clip,
-        .groups = {[STRAIT_ROLE_MATRIX] = {(float)run->train.rate, decay},
-                   [STRAIT_ROLE_WRITES_RESIDUAL] = {(float)run->train.rate, decay},
+        .groups = {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.rate),
+                   [STRAIT_ROLE_WRITES_RESIDUAL] = matrices_at(run, run->train.writer_rate),
+                   [STRAIT_ROLE_BOUNDARY] = matrices_at(run, run->train.boundary_rate),
+                   [STRAIT_ROLE_VALUES] = {(float)run->train.value_rate, table_decay},
                    [STRAIT_ROLE_EMBEDDING] = {(float)run->train.embedding_rate, table_decay},
                    [STRAIT_ROLE_HEAD] = {(float)run->train.head_rate, table_decay},
                    [STRAIT_ROLE_GAIN] = {(float)run->train.gain_rate, 0.0f}},
@@ -135,7 +147,12 @@ strait_err strait_recipe_fit(strait_recipe *recipe) {
     const int keep = (int)recipe->codec.keep;
     recipe->shape.subspace = has_codec(recipe, "subspace", "factored") ? keep : 0;
     recipe->shape.bottleneck = has_codec(recipe, "resbm", "b") ? keep : 0;
-    return STRAIT_OK;
+    if (has_codec(recipe, "subspace", "full") &&
+        (recipe->shape.conv > 0 || recipe->shape.has_anchors))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "codec subspace keeps the stream in a subspace, which model.conv and "
+                           "model.anchors would leave");
+    return strait_shape_check(&recipe->shape);
 }
 
 static strait_err make_codec(const strait_run *run, strait_recipe *recipe) {
@@ -152,6 +169,9 @@ static strait_err make_codec(const strait_run *run, strait_recipe *recipe) {
         .tile = run->link.codec.tile,
         .hidden = run->link.codec.hidden,
         .anchors = run->link.codec.anchors,
+        .context = run->link.codec.context,
+        .encoder = run->link.codec.encoder,
+        .seq_len = recipe->shape.context,
         .bits = (int)run->link.codec.bits,
         .grad_bits = (int)run->link.codec.grad_bits,
         .rounding = roundings[run->link.codec.rounding],
@@ -292,6 +312,19 @@ strait_backend_spec strait_recipe_backend(const strait_run *run) {
                                  .ordinal = (int)run->device.ordinal,
                                  .n_threads = (int)run->device.threads,
                                  .precision = precision_of(run)};
+}
+
+strait_optim_spec strait_recipe_optim(const strait_recipe *recipe, int stage) {
+    strait_optim_spec optim = recipe->optim;
+    if (stage == recipe->n_stages - 1)
+        optim.groups[STRAIT_ROLE_WRITES_RESIDUAL] = optim.groups[STRAIT_ROLE_MATRIX];
+    return optim;
+}
+
+int strait_recipe_needs_tokens(const strait_recipe *recipe, int stage) {
+    return stage == 0 || recipe->shape.has_anchors || recipe->shape.has_value_tables ||
+           (recipe->n_stages > 1 &&
+            (strait_codec_traits(&recipe->codec) & STRAIT_CODEC_TOKENS) != 0);
 }
 
 strait_stage_spec strait_recipe_stage(const strait_recipe *recipe, int stage, int n_slots) {

@@ -13,7 +13,7 @@
 
 typedef struct strait_recipe {
     strait_shape shape;
-    strait_optim_spec optim;
+    strait_optim_spec optim; // of every stage but the last: strait_recipe_optim
     strait_rate rate;
     int64_t sequences;  // in a step
     int64_t microbatch; // sequences in a microbatch
@@ -44,6 +44,13 @@ strait_err strait_recipe_codec_params(const strait_recipe *recipe, int stage, st
                                       strait_param out[STRAIT_CODEC_PARAMS], int *n);
 
 strait_backend_spec strait_recipe_backend(const strait_run *run);
+
+/* How a stage's weights are updated: in the last, what writes the stream has the rate of other
+ * matrices. */
+strait_optim_spec strait_recipe_optim(const strait_recipe *recipe, int stage);
+
+/* Whether a stage reads token ids; the last reads targets in any case. */
+int strait_recipe_needs_tokens(const strait_recipe *recipe, int stage);
 
 /* A stage with room for n_slots microbatches in flight. */
 strait_stage_spec strait_recipe_stage(const strait_recipe *recipe, int stage, int n_slots);

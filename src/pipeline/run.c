@@ -76,6 +76,10 @@ static void resolve_train(strait_run *run) {
     if (run->train.embedding_rate == 0) run->train.embedding_rate = is_muon ? 15 * rate : rate;
     if (run->train.head_rate == 0) run->train.head_rate = is_muon ? 0.15 * rate : rate;
     if (run->train.gain_rate == 0) run->train.gain_rate = is_muon ? 0.5 * rate : rate;
+    if (run->train.writer_rate == 0) run->train.writer_rate = rate;
+    if (run->train.boundary_rate == 0) run->train.boundary_rate = rate;
+    if (run->train.value_rate == 0)
+        run->train.value_rate = is_muon ? 0.1 * run->train.embedding_rate : rate;
     if (run->train.embedding_decay < 0) run->train.embedding_decay = run->train.decay;
     if (run->train.warmup < 0)
         run->train.warmup = run->train.steps / 20 < 1000 ? run->train.steps / 20 : 1000;

@@ -1,5 +1,6 @@
 /* Every option of a run file. Adding one is adding a field to strait_run and a row here. What run.c
  * derives from other options must lie within the bounds of its own. */
+#include "backend/kernels.h"
 #include "pipeline/run.h"
 
 #include <assert.h>
@@ -67,6 +68,14 @@ static const strait_option rows[] = {
     {"model.norm_epsilon", REAL(model.norm_epsilon), 1e-12, 0.1, "1e-05", NULL,
      "added to the mean square in a norm"},
     {"model.init", CHOICE(model.init), 0, 0, "llama", inits, "first weights"},
+    {"model.conv", INT(model.conv), 0, STRAIT_CONV_TAPS, "0", NULL,
+     "taps of causal convolutions before attention, mlp and local blocks; 0: none"},
+    {"model.anchors", BOOL(model.has_anchors), 0, 0, "false", NULL,
+     "a table's row for the token is added to the stream before local blocks but the first"},
+    {"model.value_tables", BOOL(model.has_value_tables), 0, 0, "false", NULL,
+     "a table's row for the token is added to the values of local blocks' attention"},
+    {"model.local_every", INT(model.local_every), 1, 4096, "1", NULL,
+     "local blocks are the first and every so many from there: the layers of a stage"},
 
     {"data.train", PATH(data.train), 0, 0, "", NULL, "token shards to train on"},
     {"data.valid", PATH(data.valid), 0, 0, "", NULL,
@@ -87,8 +96,14 @@ static const strait_option rows[] = {
      "of the head; 0: rate (muon: 0.15 rate)"},
     {"train.gain_rate", REAL(train.gain_rate), 0, 10000, "0", NULL,
      "of the norms' gains; 0: rate (muon: 0.5 rate)"},
+    {"train.writer_rate", REAL(train.writer_rate), 0, 100, "0", NULL,
+     "of what writes the stream, in stages before the last; 0: rate"},
+    {"train.boundary_rate", REAL(train.boundary_rate), 0, 100, "0", NULL,
+     "of the codecs' matrices; 0: rate"},
+    {"train.value_rate", REAL(train.value_rate), 0, 10000, "0", NULL,
+     "of value tables; 0: rate (muon: a tenth of embedding_rate)"},
     {"train.decay", REAL(train.decay), 0, 10, "0.1", NULL,
-     "weight decay of matrices, times the rate"},
+     "weight decay of matrices, times train.rate, also for those with a rate of their own"},
     {"train.embedding_decay", REAL(train.embedding_decay), -1, 10, "-1", NULL,
      "weight decay of embedding and head; -1: decay"},
     {"train.beta1", REAL(train.beta1), 0, 0.999999, "0.9", NULL, "AdamW, first moment"},
@@ -155,6 +170,10 @@ static const strait_option rows[] = {
      "inner width of resbm and strait; 0: the codec's default"},
     {"link.codec.anchors", INT(link.codec.anchors), 0, 65536, "0", NULL,
      "width of strait's token tables; 0: the codec's default"},
+    {"link.codec.context", INT(link.codec.context), 0, 64, "0", NULL,
+     "tokens whose codes strait's variant context reads; 0: 4"},
+    {"link.codec.encoder", INT(link.codec.encoder), 0, 65536, "0", NULL,
+     "inner width of the encoder of strait's variant context; 0: 256"},
     {"link.codec.rank", INT(link.codec.rank), 0, 65536, "0", NULL, "of lowrank; 0: its default"},
     {"link.codec.tile", INT(link.codec.tile), 0, 65536, "0", NULL,
      "values that share a scale in int4; 0: its default"},
@@ -209,9 +228,19 @@ static const char *const muon[] = {"train.rate=0.02",
                                    "train.final_rate=0",
                                    NULL};
 
+/* What strait's variant context was found with (docs/research). */
+static const char *const context[] = {"model.conv=4", "model.anchors=true",
+                                      "model.value_tables=true", NULL};
+static const char *const context_rates[] = {"train.rate=0.06",          "train.writer_rate=0.009",
+                                            "train.boundary_rate=0.03", "train.value_rate=0.03",
+                                            "train.embedding_rate=0.3", "train.head_rate=0.003",
+                                            "train.gain_rate=0.01",     NULL};
+
 static const strait_option_preset presets[] = {
-    {"model.family", "yardstick", yardstick},
-    {"train.optimizer", "muon", muon},
+    {"model.family", "yardstick", yardstick, NULL, NULL},
+    {"train.optimizer", "muon", muon, NULL, NULL},
+    {"link.codec.variant", "context", context, NULL, NULL},
+    {"link.codec.variant", "context", context_rates, "train.optimizer", "muon"},
 };
 
 static const strait_options table = {rows, sizeof rows / sizeof *rows, presets,

@@ -21,7 +21,8 @@ static strait_err plan_list(const strait_recipe *recipe, int stage,
         params[n++] = weights->params[i];
     if (err == STRAIT_OK)
         err = strait_recipe_codec_params(recipe, stage, STRAIT_HEAD, params + n, &n_head);
-    if (err == STRAIT_OK) err = strait_optimizer_plan(&recipe->optim, params, n + n_head, out);
+    const strait_optim_spec optim = strait_recipe_optim(recipe, stage);
+    if (err == STRAIT_OK) err = strait_optimizer_plan(&optim, params, n + n_head, out);
     strait_alloc_free(params);
     return err;
 }
@@ -70,9 +71,7 @@ static strait_err open_boundary(struct strait_worker *w, strait_half half,
         .codec = strait_recipe_codec(&w->recipe, boundary, w->n_slots),
         .half = half,
         .n_microbatches = (int)w->recipe.n_microbatches};
-    STRAIT_TRY(strait_boundary_open(&spec, w->backend, out));
-    w->needs_tokens |= (strait_codec_traits(&spec.codec) & STRAIT_CODEC_TOKENS) != 0;
-    return STRAIT_OK;
+    return strait_boundary_open(&spec, w->backend, out);
 }
 
 static struct strait_codec *codec_of(struct strait_boundary *boundary) {
@@ -120,8 +119,8 @@ static strait_err open_into(struct strait_worker *w, const strait_run *run) {
         STRAIT_TRY(strait_stage_lend(w->model, strait_subspace_basis(codec_of(w->head)),
                                      strait_subspace_fixed(codec_of(w->head))));
     STRAIT_TRY(list_params(w));
-    STRAIT_TRY(
-        strait_optimizer_open(&w->recipe.optim, w->backend, w->params, w->n_params, &w->optimizer));
+    const strait_optim_spec optim = strait_recipe_optim(&w->recipe, w->stage);
+    STRAIT_TRY(strait_optimizer_open(&optim, w->backend, w->params, w->n_params, &w->optimizer));
     STRAIT_TRY(strait_feed_prepare(w->feed, w->backend, w->n_slots));
     STRAIT_TRY(strait_alloc((size_t)(spec.n_sequences * spec.seq_len), sizeof *w->losses, "losses",
                             (void **)&w->losses));
@@ -140,7 +139,7 @@ strait_err strait_worker_open(const strait_run *run, const strait_recipe *recipe
     w->n_slots = n_slots;
     w->feed = feed;
     w->deadline_ms = (int)(run->link.deadline * 1e3);
-    w->needs_tokens = stage == 0 || stage == recipe->n_stages - 1;
+    w->needs_tokens = strait_recipe_needs_tokens(recipe, stage) || stage == recipe->n_stages - 1;
     const strait_err err = open_into(w, run);
     if (err != STRAIT_OK) {
         strait_worker_close(&w);

@@ -64,7 +64,7 @@ static void fill_peer(struct host *h, int i, int is_behind, strait_task_peer *pe
     const int node = h->machine.owner[i + (is_behind != 0)];
     const struct guest *guest = strait_host_guest(h, node);
     const int is_new = is_behind && h->machine.phase == STRAIT_SWARM_MEET;
-    if (is_new) h->ways[i] = choose_way(h, i);
+    if (is_new) h->ways[i] = (int)choose_way(h, i);
     if (is_new && h->ways[i] == BY_RELAY) draw_relayed(h, i);
     const enum way way = (enum way)h->ways[i];
     peer->is_there = 1;
@@ -106,11 +106,6 @@ static void send_order(struct host *h, int node, const strait_order *order) {
 
 /* ---- token ids ---- */
 
-static int needs_tokens(const struct host *h, int stage) {
-    const strait_recipe *recipe = &h->crew->recipe;
-    return stage == 0 || (strait_codec_traits(&recipe->codec) & STRAIT_CODEC_TOKENS) != 0;
-}
-
 static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_ids ids) {
     struct strait_msg *msg = NULL;
     const strait_recipe *recipe = &h->crew->recipe;
@@ -120,7 +115,7 @@ static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_
     STRAIT_TRY(ids.is_valid
                    ? strait_feed_draw_valid(h->crew->feed, ids.batch, h->ids, targets)
                    : strait_feed_draw(h->crew->feed, ids.step, ids.batch, h->ids, targets));
-    ids.tokens = needs_tokens(h, a->stage) ? h->ids : NULL;
+    ids.tokens = strait_recipe_needs_tokens(recipe, a->stage) ? h->ids : NULL;
     ids.targets = a->stage == recipe->n_stages - 1 ? targets : NULL;
     if (ids.tokens == NULL && ids.targets == NULL) return STRAIT_OK;
     STRAIT_TRY(strait_ids_pack(h->pool, &ids, &msg));

@@ -12,7 +12,9 @@ typedef enum strait_role {
                                  // confines
     STRAIT_ROLE_EMBEDDING,       // one row a token
     STRAIT_ROLE_HEAD,            // the matrix that makes logits; a tied one is an EMBEDDING
-    STRAIT_ROLE_GAIN,            // a vector: no weight decay
+    STRAIT_ROLE_GAIN,            // a vector, taps of a convolution: no weight decay
+    STRAIT_ROLE_VALUES,          // one row a token, added to attention's values
+    STRAIT_ROLE_BOUNDARY,        // a matrix of a codec
     STRAIT_ROLE_COUNT,
 } strait_role;
 

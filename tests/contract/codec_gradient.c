@@ -55,8 +55,12 @@ static strait_codec_spec at_bits(const codec_case *which, int b, int bits, int g
 static void exchange(struct chain *exact, int b) {
     const strait_tensor wire = exact->wire[b][STRAIT_FORWARD];
     const strait_tensor code = {wire.data, STRAIT_F32, CHAIN_ROWS, wire.cols / 4 / CHAIN_ROWS};
-    CHECK_OK(exact->rig->k->restore_rows(&exact->rig->stream, code, (strait_tensor){0},
-                                         chain.wire[b][STRAIT_FORWARD], 4));
+    const strait_tensor sent = chain.wire[b][STRAIT_FORWARD], absent = {0};
+    struct strait_stream *stream = &exact->rig->stream;
+    if (strcmp(exact->spec[b].variant, "context") == 0)
+        CHECK_OK(exact->rig->k->restore_octaves(stream, code, absent, sent, (strait_pack_how){0}));
+    else
+        CHECK_OK(exact->rig->k->restore_rows(stream, code, absent, sent, 4));
 }
 
 static void check_same(strait_tensor a, struct rig *other, strait_tensor b) {

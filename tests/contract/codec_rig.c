@@ -36,6 +36,18 @@ const codec_case codec_cases[] = {
     {"strait 16", {.name = "strait", .bits = 16}, 0},
     {"strait 8 back 16", {.name = "strait", .bits = 8, .grad_bits = 16}, 0},
     {"strait", {.name = "strait"}, 0},
+    {"context exact", {.name = "strait", .variant = "context", .bits = 32, .seq_len = 3}, 0},
+    {"context exact deferred",
+     {.name = "strait", .variant = "context", .bits = 32, .can_defer = 1},
+     0},
+    {"context of 2 back 16",
+     {.name = "strait", .variant = "context", .context = 2, .seq_len = 2, .grad_bits = 16},
+     0},
+    {"context 8", {.name = "strait", .variant = "context", .bits = 8}, 0},
+    {"context nearest",
+     {.name = "strait", .variant = "context", .rounding = STRAIT_ROUND_NEAREST, .keep = 6},
+     0},
+    {"context", {.name = "strait", .variant = "context", .seq_len = 3}, 0},
     {NULL, {.name = ""}, 0},
 };
 
@@ -51,6 +63,7 @@ strait_codec_spec case_spec(const codec_case *which, int b) {
     if (spec.keep == 0) spec.keep = 5;
     if (spec.hidden == 0) spec.hidden = 7;
     if (spec.anchors == 0) spec.anchors = 3;
+    if (spec.encoder == 0) spec.encoder = 9;
     if (spec.rank == 0) spec.rank = 3;
     if (spec.tile == 0) spec.tile = 8;
     CHECK_OK(strait_codec_check(&spec));

@@ -162,6 +162,10 @@ static void test_presets_come_before_all_the_user_wrote(void **state) {
     CHECK(t.size == 8 && t.share == 0.25);
     CHECK_OK(load("box: {colour: green, fast: true}", &t));
     CHECK(t.size == 32 && t.deep == 7);
+    CHECK_OK(load("{title: swift, box: {fast: true}}", &t)); // the later one wins
+    assert_int_equal(t.deep, 9);
+    CHECK_OK(load("title: swift", &t)); // needs both
+    assert_int_equal(t.deep, 0);
 }
 
 static void test_later_sets_win(void **state) {

@@ -37,10 +37,14 @@ static const strait_option rows[] = {
 
 static const char *const when_green[] = {"box.size=32", "box.share=-0.5", NULL};
 static const char *const when_fast[] = {"link.deep=7", NULL};
-static const strait_option_preset presets[] = {{"box.colour", "green", when_green},
-                                               {"box.fast", "true", when_fast}};
+static const char *const when_both[] = {"link.deep=9", NULL};
+static const strait_option_preset presets[] = {
+    {"box.colour", "green", when_green, NULL, NULL},
+    {"box.fast", "true", when_fast, NULL, NULL},
+    {"title", "swift", when_both, "box.fast", "true"},
+};
 
-static const strait_options table = {rows, sizeof rows / sizeof *rows, presets, 2};
+static const strait_options table = {rows, sizeof rows / sizeof *rows, presets, 3};
 
 static inline strait_err load(const char *text, thing *out) {
     const strait_options_source source = {.name = "T.yaml", .text = text, .bytes = strlen(text)};

@@ -54,11 +54,20 @@ static void test_yardstick(void **state) {
     check_generating(tiny_yardstick());
 }
 
+static void test_local(void **state) {
+    (void)state;
+    check_generating(tiny_local(tiny_llama(), 2));
+    check_generating(tiny_local(tiny_yardstick(), 1));
+    strait_shape shape = tiny_llama();
+    shape.has_anchors = 1;
+    check_generating(shape);
+}
+
 /* Two parts, the output of one copied into the other, say what the whole says. */
 static void test_parts_make_the_whole(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
-    const strait_shape shape = tiny_llama();
+    const strait_shape shape = tiny_local(tiny_llama(), 2);
     struct strait_stage *stages[3] = {NULL};
     struct strait_generator *generators[3] = {NULL};
     const strait_part parts[] = {{0, 3}, {0, 1}, {1, 3}};
@@ -77,6 +86,7 @@ static void test_parts_make_the_whole(void **state) {
         CHECK_OK(strait_generator_embed(generators[1], token));
         CHECK_OK(strait_generator_run(generators[1]));
         CHECK_OK(strait_generator_output(generators[1], &made));
+        CHECK_OK(strait_generator_embed(generators[2], token));
         memcpy(strait_generator_input(generators[2]).data, made.data, strait_tensor_bytes(made));
         CHECK_OK(strait_generator_run(generators[2]));
         CHECK_OK(strait_generator_logits(generators[2], &joined));
@@ -94,6 +104,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama),
         cmocka_unit_test(test_yardstick),
+        cmocka_unit_test(test_local),
         cmocka_unit_test(test_parts_make_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

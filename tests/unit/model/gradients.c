@@ -62,6 +62,12 @@ static void test_qk_gain_and_odd_groups(void **state) {
     check_model(shape, 1, 12);
 }
 
+static void test_local(void **state) {
+    (void)state;
+    check_model(tiny_local(tiny_llama(), 2), 2, 7);
+    check_model(tiny_local(tiny_yardstick(), 1), 3, 5);
+}
+
 static void test_one_token(void **state) {
     (void)state;
     check_model(tiny_llama(), 1, 1);
@@ -71,7 +77,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama),     cmocka_unit_test(test_llama_tied),
         cmocka_unit_test(test_yardstick), cmocka_unit_test(test_qk_gain_and_odd_groups),
-        cmocka_unit_test(test_one_token),
+        cmocka_unit_test(test_one_token), cmocka_unit_test(test_local),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,9 +66,11 @@ static outcome run_cut(struct strait_backend *backend, strait_stage_spec spec, t
     CHECK_OK(strait_stage_forward(back, 0, tokens));
     CHECK_OK(strait_stage_loss(back, tiny_ids(batch->targets, n), 1.0f / (float)n, &losses));
     CHECK_OK(strait_stage_backward(back, 0, defers));
+    CHECK_OK(strait_stage_backward_entry(back, 0));
     memcpy(strait_stage_output_gradient(front).data, strait_stage_input_gradient(back).data,
            strait_tensor_bytes(crossing));
     CHECK_OK(strait_stage_backward(front, 0, defers));
+    CHECK_OK(strait_stage_backward_entry(front, 0));
     CHECK_OK(strait_stage_backward_embedding(front, tokens));
     if (defers) {
         CHECK_OK(strait_stage_backward_weights(front, 0));
@@ -110,11 +112,43 @@ static void test_cuts_and_recomputation_change_nothing(void **state) {
     (void)state;
     check_shape(tiny_llama());
     check_shape(tiny_yardstick());
+    check_shape(tiny_local(tiny_yardstick(), 1));
+    check_shape(tiny_local(tiny_llama(), 2));
+}
+
+static float input_at(const struct strait_stage *stage, strait_tensor x, int64_t token) {
+    const int64_t width = strait_stage_get_spec(stage)->shape.width;
+    return ((const float *)x.data)[token * width];
+}
+
+/* What a sequence makes of its tokens does not depend on the one before it. */
+static void test_nothing_leaks_between_sequences(void **state) {
+    (void)state;
+    struct strait_backend *backend = tiny_backend(0);
+    const strait_shape shape = tiny_local(tiny_yardstick(), 1);
+    const strait_stage_spec spec = tiny_spec(shape, SEQUENCES, SEQ_LEN);
+    struct strait_stage *stage = open_part(backend, spec, 0, 2);
+    tiny_batch batch;
+    strait_tensor made;
+    float first[2], second[2];
+    for (int round = 0; round < 2; round++) {
+        tiny_fill(&batch, &shape, 3);
+        if (round == 1) batch.tokens[SEQ_LEN - 1] = (batch.tokens[SEQ_LEN - 1] + 1) % 37;
+        const strait_tensor ids = tiny_ids(batch.tokens, (int64_t)SEQUENCES * SEQ_LEN);
+        CHECK_OK(strait_stage_forward(stage, 0, ids));
+        CHECK_OK(strait_stage_output(stage, &made));
+        first[round] = input_at(stage, made, SEQ_LEN - 1);
+        second[round] = input_at(stage, made, SEQ_LEN);
+    }
+    assert_true(first[0] != first[1]);
+    assert_true(second[0] == second[1]);
+    strait_stage_close(&stage);
+    strait_backend_close(&backend);
 }
 
 static void test_reference_and_fast_agree(void **state) {
     (void)state;
-    const strait_shape shape = tiny_yardstick();
+    const strait_shape shape = tiny_local(tiny_yardstick(), 2);
     const strait_stage_spec spec = tiny_spec(shape, SEQUENCES, SEQ_LEN);
     tiny_batch batch;
     tiny_fill(&batch, &shape, 3);
@@ -180,6 +214,7 @@ static void test_open_survives_failed_allocations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuts_and_recomputation_change_nothing),
+        cmocka_unit_test(test_nothing_leaks_between_sequences),
         cmocka_unit_test(test_reference_and_fast_agree),
         cmocka_unit_test(test_steps_do_not_allocate),
         cmocka_unit_test(test_plan_tells_the_memory),

@@ -42,6 +42,15 @@ static inline strait_shape tiny_yardstick(void) {
     return shape;
 }
 
+/* The same with all that local.h offers, in every so many blocks. */
+static inline strait_shape tiny_local(strait_shape shape, int every) {
+    shape.conv = 4;
+    shape.has_anchors = 1;
+    shape.has_value_tables = 1;
+    shape.local_every = every;
+    return shape;
+}
+
 static inline struct strait_backend *tiny_backend(int is_reference) {
     struct strait_backend *backend = NULL;
     CHECK_OK(strait_backend_open(
@@ -81,9 +90,11 @@ static inline void tiny_randomise(struct strait_stage *stage, uint64_t seed) {
         float *values = params[i].value.data;
         const int64_t count = params[i].value.rows * params[i].value.cols;
         strait_rng_normals(rng, 0, values, (size_t)count);
+        const int is_near_one = params[i].role == STRAIT_ROLE_GAIN &&
+                                strstr(params[i].name, "conv") == NULL;
         const float scale = params[i].role == STRAIT_ROLE_EMBEDDING ? 1.0f : 0.3f;
         for (int64_t j = 0; j < count; j++)
-            values[j] = values[j] * scale + (params[i].role == STRAIT_ROLE_GAIN ? 1.0f : 0.0f);
+            values[j] = values[j] * scale + (is_near_one ? 1.0f : 0.0f);
     }
 }
 
@@ -97,6 +108,7 @@ static inline double tiny_loss(struct strait_stage *stage, tiny_batch *batch, in
                                with_gradients ? 1.0f / (float)n : 0.0f, &losses));
     if (with_gradients) {
         CHECK_OK(strait_stage_backward(stage, 0, 0));
+        CHECK_OK(strait_stage_backward_entry(stage, 0));
         CHECK_OK(strait_stage_backward_embedding(stage, tiny_ids(batch->tokens, n)));
     }
     double sum = 0.0;

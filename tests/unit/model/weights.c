@@ -46,6 +46,33 @@ static void test_first_values_do_not_depend_on_the_cut(void **state) {
     strait_backend_close(&backend);
 }
 
+/* A fresh model with all that is local computes what one without does, but for the anchors. */
+static void test_local_parts_start_as_nothing(void **state) {
+    (void)state;
+    struct strait_backend *backend = tiny_backend(0);
+    struct strait_stage *stage = open_init(backend, tiny_local(tiny_llama(), 2), 0, 3, 7);
+    const strait_param *table = find(stage, "embed.table"),
+                       *anchor = find(stage, "blocks.2.anchor");
+    assert_memory_equal(table->value.data, anchor->value.data, strait_tensor_bytes(table->value));
+    assert_int_equal(anchor->role, STRAIT_ROLE_EMBEDDING);
+    CHECK_NEAR(deviation(find(stage, "blocks.0.conv")), 0.0, 0.0);
+    CHECK_NEAR(deviation(find(stage, "blocks.1.attention.conv")), 0.0, 0.0);
+    CHECK_NEAR(deviation(find(stage, "blocks.1.mlp.conv")), 0.0, 0.0);
+    CHECK_NEAR(deviation(find(stage, "blocks.2.attention.values")), 0.0, 0.0);
+    int n = 0, has_more = 0;
+    const strait_param *params = strait_stage_params(stage, &n);
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += params[i].value.rows * params[i].value.cols;
+        has_more |= strcmp(params[i].name, "blocks.0.anchor") == 0 ||
+                    strcmp(params[i].name, "blocks.1.attention.values") == 0;
+    }
+    assert_false(has_more);
+    assert_int_equal(sum, strait_shape_params(&strait_stage_get_spec(stage)->shape));
+    strait_stage_close(&stage);
+    strait_backend_close(&backend);
+}
+
 static void test_spread_follows_the_recipe(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
@@ -66,6 +93,7 @@ static void test_spread_follows_the_recipe(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_values_do_not_depend_on_the_cut),
+        cmocka_unit_test(test_local_parts_start_as_nothing),
         cmocka_unit_test(test_spread_follows_the_recipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,370 @@
+/* context.c - strait's variant context: the stream in code space of strait.c, where the widening
+ * reads the codes of the last tokens too, the encoder is not linear, and what the ids alone tell is
+ * left to the model (model.conv, model.anchors, model.value_tables).
+ *
+ *   tail   n = rms(z);  c, r = the last codes of z, of n;  a = r V';  x = c D' + silu(a) W'
+ *   head   b = rms(y) A';  u = z M' + (y - x) E' + silu(b) B'       y is what the stage made of x
+ *   head   db = (du B) silu'(b);  dy = du E + rms_back(db A);  the blocks make dx of dy;
+ *          dx -= du E
+ *   tail   da = (dx W) silu'(a);  dz = du M + back(dx D) + rms_back(back(da V))
+ *
+ * back() returns to each code what later tokens took of it. Matrices are [outputs x inputs]. On the
+ * first stage there is no tail, z is 0 and there is no M; on the last there is no head and du is 0.
+ * Rounding of u and dz on the wire is passed straight through. */
+#include "codec/parts.h"
+#include "codec/payload.h"
+
+#include <math.h>
+
+#define NORM_EPSILON 1e-6f
+
+/* Which parameter is which. */
+enum {
+    E = 0, // head [k x d]
+    A,     // head [w x d]
+    B,     // head [k x w]
+    M,     // head [k x k], but on the first stage
+    D = 0, // tail [d x nk]
+    V,     // tail [m x nk]
+    W      // tail [d x m]
+};
+
+/* A norm and the nonlinearity behind it, recomputed when needed. */
+struct look {
+    strait_tensor normed, rstd; // [N x inputs], [N x 1]
+    strait_tensor a, h;         // [N x width]
+};
+
+struct context_state {
+    struct look look;
+    /* head */
+    strait_tensor delta, y; // slots [d]: y - x, y
+    strait_tensor d_u, d_b; // gradient slots [k], [w]
+    strait_tensor u;        // [N x k]
+    /* tail */
+    strait_tensor z;              // slots [k]
+    strait_tensor d_x, d_a;       // gradient slots [d], [m]
+    strait_tensor codes, normeds; // [N x nk]
+    strait_tensor d_z;            // [N x k]
+    strait_tensor past;           // [n x k], where tokens cross one by one
+};
+
+static const char *const variants[] = {"context", NULL};
+
+static strait_err check(strait_codec_spec *spec) {
+    STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, 31, spec->cols));
+    STRAIT_TRY(strait_codec_need(spec, "hidden", &spec->hidden, 512, INT32_MAX));
+    STRAIT_TRY(strait_codec_need(spec, "encoder", &spec->encoder, 256, INT32_MAX));
+    STRAIT_TRY(strait_codec_need(spec, "context", &spec->context, 4, 64));
+    spec->anchors = 0; // the model's
+    if (spec->seq_len == 0) spec->seq_len = spec->rows;
+    if (spec->rows % spec->seq_len != 0 || (spec->is_stepwise && spec->rows != 1))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "codec strait: %lld rows are not whole sequences of %lld tokens",
+                           (long long)spec->rows, (long long)spec->seq_len);
+    if (spec->has_feedback)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec strait: feedback is for transparent codecs");
+    return strait_payload_check(spec, 4);
+}
+
+static unsigned traits(const strait_codec_spec *spec) {
+    (void)spec;
+    return STRAIT_CODEC_TRAINED | STRAIT_CODEC_INPUT;
+}
+
+/* At 4 bits a scale takes 4 bits too. */
+static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
+    const int bits = strait_codec_bits(spec, direction);
+    if (bits == 4) return sizeof(float) + (size_t)spec->rows * (((size_t)spec->keep + 2) / 2);
+    return strait_payload_bytes(spec->rows, spec->keep, bits);
+}
+
+static strait_err plan_look(struct strait_codec *c, int64_t rows, int64_t inputs, int64_t width) {
+    struct look *look = &((struct context_state *)c->state)->look;
+    const strait_codec_part parts[] = {{&look->normed, rows, inputs},
+                                       {&look->rstd, rows, 1},
+                                       {&look->a, c->spec.rows, width},
+                                       {&look->h, c->spec.rows, width}};
+    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
+}
+
+static strait_err plan_head(struct strait_codec *c) {
+    struct context_state *st = c->state;
+    const int64_t k = c->spec.keep, d = c->spec.cols, w = c->spec.encoder;
+    const int64_t grads = strait_codec_grad_slot_rows(c);
+    const strait_codec_part parts[] = {{&st->delta, strait_codec_slot_rows(c), d},
+                                       {&st->y, strait_codec_slot_rows(c), d},
+                                       {&st->d_u, grads, k},
+                                       {&st->d_b, grads, w},
+                                       {&st->u, c->spec.rows, k}};
+    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_BOUNDARY, k, d));
+    STRAIT_TRY(strait_codec_add_param(c, "A", STRAIT_ROLE_BOUNDARY, w, d));
+    STRAIT_TRY(strait_codec_add_param(c, "B", STRAIT_ROLE_BOUNDARY, k, w));
+    if (c->spec.boundary > 0) STRAIT_TRY(strait_codec_add_param(c, "M", STRAIT_ROLE_GAIN, k, k));
+    STRAIT_TRY(plan_look(c, c->spec.rows, d, w));
+    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
+}
+
+static strait_err plan_tail(struct strait_codec *c) {
+    struct context_state *st = c->state;
+    const strait_codec_spec *spec = &c->spec;
+    const int64_t k = spec->keep, d = spec->cols, m = spec->hidden, n = spec->context;
+    const int64_t rows = spec->is_stepwise ? n : spec->rows;
+    const int64_t grads = strait_codec_grad_slot_rows(c);
+    const strait_codec_part parts[] = {{&st->z, strait_codec_slot_rows(c), k},
+                                       {&st->d_x, grads, d},
+                                       {&st->d_a, grads, m},
+                                       {&st->codes, rows, n * k},
+                                       {&st->normeds, rows, n * k},
+                                       {&st->d_z, spec->rows, k}};
+    STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_BOUNDARY, d, n * k));
+    STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_BOUNDARY, m, n * k));
+    STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
+    STRAIT_TRY(plan_look(c, rows, k, m));
+    const strait_codec_part past = {&st->past, n, k};
+    if (spec->is_stepwise) STRAIT_TRY(strait_codec_add(c, &past, 1));
+    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
+}
+
+static strait_err plan(struct strait_codec *c) {
+    STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, c->spec.rows));
+    return c->half == STRAIT_HEAD ? plan_head(c) : plan_tail(c);
+}
+
+/* B and W stay at 0: at the start the encoder and the widening are linear, and read one token. */
+static strait_err start(struct strait_codec *c, struct strait_stream *s) {
+    const strait_codec_spec *spec = &c->spec;
+    const double by_keep = 1 / sqrt((double)spec->keep);
+    if (c->half == STRAIT_HEAD) {
+        const double by_width = sqrt(0.33 / (double)spec->cols);
+        STRAIT_TRY(strait_codec_draw(c, s, &c->params[E], by_width));
+        STRAIT_TRY(strait_codec_draw(c, s, &c->params[A], by_width));
+        return c->n_params > M ? strait_codec_set_identity(s, c->params[M].value) : STRAIT_OK;
+    }
+    STRAIT_TRY(strait_codec_draw_cols(c, s, &c->params[D], by_keep, spec->keep));
+    return strait_codec_draw(c, s, &c->params[V], by_keep / sqrt((double)spec->context));
+}
+
+static strait_err join(struct strait_codec *c) {
+    const int at_end = c->half == STRAIT_HEAD ? c->spec.boundary == 0
+                                              : c->spec.boundary == c->spec.n_boundaries - 1;
+    if (c->peer == NULL && !at_end)
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "boundary %d: codec strait needs both halves of a middle stage",
+                           c->spec.boundary);
+    if (c->peer != NULL && (c->peer->ops != c->ops || c->peer->spec.keep != c->spec.keep))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "boundaries %d and %d: codec strait needs the same variant and keep at "
+                           "both",
+                           c->spec.boundary, c->peer->spec.boundary);
+    return STRAIT_OK;
+}
+
+static strait_err send(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                       strait_tensor x) {
+    if (strait_codec_bits(&c->spec, strait_codec_sends(c)) != 4)
+        return strait_payload_pack(c, at, wire, x);
+    STRAIT_TRY(c->backend->kernels->pack_octaves(
+        at->stream, wire, strait_meter_stats(&c->meter, x.rows), x, strait_payload_how(c, at, 4)));
+    return strait_codec_measure(c, at, x.rows, STRAIT_METER_PACK);
+}
+
+static strait_err receive(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                          strait_tensor wire) {
+    const strait_direction way = strait_codec_receives(c);
+    if (strait_codec_bits(&c->spec, way) != 4) return strait_payload_unpack(c, at, x, wire);
+    const strait_pack_how how = {.is_stochastic = way == STRAIT_BACKWARD &&
+                                                  c->spec.rounding != STRAIT_ROUND_NEAREST};
+    STRAIT_TRY(c->backend->kernels->restore_octaves(
+        at->stream, x, strait_meter_stats(&c->meter, x.rows), wire, how));
+    return strait_codec_measure(c, at, x.rows, STRAIT_METER_UNPACK);
+}
+
+/* normed, rstd, and b in look.a, of a slot's y. */
+static strait_err look_at_output(struct strait_codec *c, const strait_crossing *at) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct context_state *st = c->state;
+    const struct look *look = &st->look;
+    const strait_tensor absent = {0};
+    STRAIT_TRY(k->rmsnorm(at->stream, look->normed, absent, look->rstd,
+                          strait_codec_slot(c, st->y, at->slot), absent, absent, NORM_EPSILON));
+    return k->matmul(at->stream, look->a, look->normed, c->params[A].value, strait_abt);
+}
+
+static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                           strait_tensor y) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct context_state *st = c->state;
+    const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot);
+    STRAIT_TRY(k->cast(at->stream, strait_codec_slot(c, st->y, at->slot), y));
+    STRAIT_TRY(k->cast(at->stream, delta, y));
+    STRAIT_TRY(k->axpy(at->stream, delta, -1.0f, at->input));
+    STRAIT_TRY(k->matmul(at->stream, st->u, delta, c->params[E].value, strait_abt));
+    STRAIT_TRY(look_at_output(c, at));
+    STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
+    STRAIT_TRY(k->matmul(at->stream, st->u, st->look.h, c->params[B].value, strait_add_abt));
+    if (c->peer != NULL) {
+        const struct context_state *tail = c->peer->state;
+        const strait_tensor z = strait_codec_slot(c->peer, tail->z, at->slot);
+        STRAIT_TRY(k->matmul(at->stream, st->u, z, c->params[M].value, strait_add_abt));
+    }
+    return send(c, at, wire, st->u);
+}
+
+/* The new code enters behind those of the sequence so far, of which the oldest goes. */
+static strait_err remember(struct strait_codec *c, const strait_crossing *at, strait_tensor z) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const strait_tensor past = ((struct context_state *)c->state)->past;
+    if (at->past == 0) STRAIT_TRY(k->fill(at->stream, past, 0.0f));
+    for (int64_t i = 0; i + 1 < past.rows; i++)
+        STRAIT_TRY(k->cast(at->stream, strait_tensor_rows(past, i, 1),
+                           strait_tensor_rows(past, i + 1, 1)));
+    return k->cast(at->stream, strait_tensor_rows(past, past.rows - 1, 1), z);
+}
+
+/* The last rows: those of the tokens that cross. */
+static strait_tensor crossing_rows(const struct strait_codec *c, strait_tensor t) {
+    return strait_tensor_rows(t, t.rows - c->spec.rows, c->spec.rows);
+}
+
+/* codes, normeds and a of a slot's code, and in `all` the codes that normed and rstd are of. */
+static strait_err look_at_code(struct strait_codec *c, const strait_crossing *at,
+                               strait_tensor all) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct context_state *st = c->state;
+    const struct look *look = &st->look;
+    const strait_tensor absent = {0};
+    const int64_t seq_len = c->spec.is_stepwise ? all.rows : c->spec.seq_len;
+    STRAIT_TRY(k->rmsnorm(at->stream, look->normed, absent, look->rstd, all, absent, absent,
+                          NORM_EPSILON));
+    STRAIT_TRY(k->window(at->stream, st->codes, all, seq_len));
+    STRAIT_TRY(k->window(at->stream, st->normeds, look->normed, seq_len));
+    return k->matmul(at->stream, look->a, crossing_rows(c, st->normeds), c->params[V].value,
+                     strait_abt);
+}
+
+static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                             strait_tensor wire) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct context_state *st = c->state;
+    const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
+    STRAIT_TRY(receive(c, at, z, wire));
+    if (c->spec.is_stepwise) STRAIT_TRY(remember(c, at, z));
+    STRAIT_TRY(look_at_code(c, at, c->spec.is_stepwise ? st->past : z));
+    STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
+    STRAIT_TRY(
+        k->matmul(at->stream, x, crossing_rows(c, st->codes), c->params[D].value, strait_abt));
+    return k->matmul(at->stream, x, st->look.h, c->params[W].value, strait_add_abt);
+}
+
+static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
+                              strait_tensor wire) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct context_state *st = c->state;
+    const struct look *look = &st->look;
+    const strait_tensor absent = {0};
+    const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
+    const strait_tensor d_b = strait_codec_grad_slot(c, st->d_b, at->slot);
+    STRAIT_TRY(receive(c, at, d_u, wire));
+    STRAIT_TRY(look_at_output(c, at));
+    STRAIT_TRY(k->matmul(at->stream, look->h, d_u, c->params[B].value, strait_ab));
+    STRAIT_TRY(k->silu_back(at->stream, d_b, look->h, look->a));
+    STRAIT_TRY(k->matmul(at->stream, look->normed, d_b, c->params[A].value, strait_ab));
+    STRAIT_TRY(k->matmul(at->stream, d_y, d_u, c->params[E].value, strait_ab));
+    return k->rmsnorm_back(at->stream, d_y, absent, look->normed,
+                           strait_codec_slot(c, st->y, at->slot), absent, look->rstd);
+}
+
+static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
+    const struct context_state *st = c->state;
+    const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
+    return c->backend->kernels->matmul(at->stream, d_x, d_u, c->params[E].value,
+                                       (strait_matmul_how){.alpha = -1, .beta = 1});
+}
+
+/* d_z, as far as it comes through x; d_a on the way. */
+static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct context_state *st = c->state;
+    const struct look *look = &st->look;
+    const strait_tensor absent = {0};
+    const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
+    const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
+    STRAIT_TRY(look_at_code(c, at, z));
+    STRAIT_TRY(k->matmul(at->stream, look->h, d_x, c->params[W].value, strait_ab));
+    STRAIT_TRY(k->silu_back(at->stream, d_a, look->h, look->a));
+    STRAIT_TRY(k->matmul(at->stream, st->normeds, d_a, c->params[V].value, strait_ab));
+    STRAIT_TRY(k->window_back(at->stream, look->normed, st->normeds, c->spec.seq_len));
+    STRAIT_TRY(k->matmul(at->stream, st->codes, d_x, c->params[D].value, strait_ab));
+    STRAIT_TRY(k->window_back(at->stream, st->d_z, st->codes, c->spec.seq_len));
+    return k->rmsnorm_back(at->stream, st->d_z, absent, look->normed, z, absent, look->rstd);
+}
+
+static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                            strait_tensor d_x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct context_state *st = c->state;
+    STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_x, at->slot), d_x));
+    STRAIT_TRY(code_grad(c, at, d_x));
+    if (c->peer != NULL) {
+        const struct context_state *head = c->peer->state;
+        const strait_tensor d_u = strait_codec_grad_slot(c->peer, head->d_u, at->slot);
+        STRAIT_TRY(k->matmul(at->stream, st->d_z, d_u, c->peer->params[M].value, strait_add_ab));
+    }
+    return send(c, at, wire, st->d_z);
+}
+
+static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct context_state *st = c->state;
+    const strait_param *p = c->params;
+    const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
+    const strait_tensor d_b = strait_codec_grad_slot(c, st->d_b, at->slot);
+    STRAIT_TRY(look_at_output(c, at));
+    STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
+    STRAIT_TRY(k->matmul(at->stream, p[E].grad, d_u, strait_codec_slot(c, st->delta, at->slot),
+                         strait_add_atb));
+    STRAIT_TRY(k->matmul(at->stream, p[A].grad, d_b, st->look.normed, strait_add_atb));
+    STRAIT_TRY(k->matmul(at->stream, p[B].grad, d_u, st->look.h, strait_add_atb));
+    if (c->peer == NULL) return STRAIT_OK;
+    const struct context_state *tail = c->peer->state;
+    return k->matmul(at->stream, p[M].grad, d_u, strait_codec_slot(c->peer, tail->z, at->slot),
+                     strait_add_atb);
+}
+
+static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct context_state *st = c->state;
+    const strait_param *p = c->params;
+    const strait_tensor d_x = strait_codec_grad_slot(c, st->d_x, at->slot);
+    const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
+    STRAIT_TRY(look_at_code(c, at, strait_codec_slot(c, st->z, at->slot)));
+    STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
+    STRAIT_TRY(k->matmul(at->stream, p[D].grad, d_x, st->codes, strait_add_atb));
+    STRAIT_TRY(k->matmul(at->stream, p[W].grad, d_x, st->look.h, strait_add_atb));
+    return k->matmul(at->stream, p[V].grad, d_a, st->normeds, strait_add_atb);
+}
+
+static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
+    return c->half == STRAIT_HEAD ? head_grads(c, at) : tail_grads(c, at);
+}
+
+extern const struct strait_codec_ops strait_codec_context;
+
+const struct strait_codec_ops strait_codec_context = {
+    .name = "strait",
+    .variants = variants,
+    .state_size = sizeof(struct context_state),
+    .check = check,
+    .traits = traits,
+    .wire_bytes = wire_bytes,
+    .plan = plan,
+    .start = start,
+    .join = join,
+    .act_pack = act_pack,
+    .act_unpack = act_unpack,
+    .grad_pack = grad_pack,
+    .grad_unpack = grad_unpack,
+    .input_grad = input_grad,
+    .param_grads = param_grads,
+};
