@@ -36,6 +36,7 @@ __device__ __forceinline__ void round_rows(group_rows &out, const float acc[8][4
             const float *pair = &acc[2 * k + i / 2][i % 2 * 2];
             out.part[k][i] = bf16_pair(pair[0], pair[1]);
         }
+    settle(out.part);
 }
 
 /* The left factor of a product with rows of tiles: a group's 64 rows of PANELS panels, in registers

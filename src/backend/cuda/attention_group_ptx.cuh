@@ -54,7 +54,26 @@ __device__ __forceinline__ void group_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Makes registers that other instructions wrote visible to the products that follow. */
+/* Whatever is to be written to these registers is written by now: the compiler moves no instruction
+ * that makes a factor or a sum behind what follows. */
+template <int N> __device__ __forceinline__ void settle(float (&values)[N][4]) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            asm volatile("" : "+f"(values[n][i])::"memory");
+}
+
+template <int N> __device__ __forceinline__ void settle(uint32_t (&values)[N][4]) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            asm volatile("" : "+r"(values[n][i])::"memory");
+}
+
+/* Makes registers that other instructions wrote, and that are settled, visible to the products that
+ * follow. */
 __device__ __forceinline__ void fence_registers() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }

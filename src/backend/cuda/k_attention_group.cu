@@ -88,6 +88,7 @@ __device__ __forceinline__ void forward(const strait_attention_args &a) {
             soften_row<P, 8>(score[0], r.mean[0], r.max[0][half], r.sum[0][half], half,
                              a.scale * LOG2_E);
         round_rows(share, score[0]);
+        settle(r.mean[0]);
         fence_registers();
         start_sum<PANELS>(r.mean[0], share, tile + TILE);
         group_wait<0, PANELS>(r.mean[0]);

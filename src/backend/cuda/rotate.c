@@ -47,12 +47,17 @@ static strait_err refuse_wide(strait_heads heads) {
                        heads.head_dim, HEAD_MAX);
 }
 
-/* Rotation alone, which is its own gradient the other way. */
+/* Rotation alone, which is its own gradient the other way; in place, values stay as they are. */
 static strait_err turn(struct strait_stream *s, strait_tensor y, strait_tensor x, layout *l,
                        float way) {
+    const int n_turned = l->how.n_query + l->how.n_key;
+    const int n_touched = y.data == x.data ? n_turned : n_turned + l->how.n_key;
     void *args[] = {&y.data, &x.data, &l->how, &way, &l->is_wide};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "turn"),
-                              (strait_cuda_grid){.x = x.rows, .threads = l->threads}, args);
+    return strait_cuda_launch(
+        s, STRAIT_CUDA_OF(x.dtype, "turn"),
+        (strait_cuda_grid){.x = x.rows,
+                           .threads = strait_cuda_threads((int64_t)n_touched * l->how.group, 256)},
+        args);
 }
 
 // NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
