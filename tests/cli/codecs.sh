@@ -51,6 +51,12 @@ check strait-free --set link.codec.name=strait --set link.codec.keep=8 --set lin
 check strait-muon --set link.codec.name=strait --set link.codec.keep=8 --set train.optimizer=muon
 check strait-fill --set link.codec.name=strait --set link.codec.keep=8 \
     --set stages.schedule=fill-drain
+context="--set link.codec.name=strait --set link.codec.variant=context"
+check context $context
+check context-muon $context --set train.optimizer=muon --set stages.schedule=fill-drain
+check context-two $context --set stages.count=2 --set model.local_every=2 --set train.recompute=true
+check context-bare $context --set model.conv=0 --set model.anchors=false \
+    --set model.value_tables=false --set link.codec.keep=8 --set link.codec.context=2
 
 # Weights that leave a subspace, as plain AdamW makes them when nobody puts them back, raise an
 # alarm that names the boundary; weights that stay raise none.

@@ -7,7 +7,10 @@ enum {
     K = 4,
     M = 6,
     R = 3,
-    VOCAB = 9
+    VOCAB = 9,
+    CONTEXT = 3, // of context: codes read, tokens of a sequence, width of the encoder
+    SEQ_LEN = 5,
+    WIDE = 8
 };
 
 static strait_codec_spec spec_of(const char *name, int b) {
@@ -95,6 +98,80 @@ static void strait_is_its_formula(void **state) {
     pair_close(&out);
 }
 
+/* The codes of token n and of those before it in its sequence, each normed or not. */
+static void look_back(strait_tensor z, int n, int is_normed, double out[CONTEXT * K]) {
+    for (int j = 0; j < CONTEXT; j++) {
+        double code[K];
+        for (int i = 0; i < K; i++)
+            code[i] = n % SEQ_LEN >= j ? (double)f32(z)[(n - j) * K + i] : 0.0;
+        if (is_normed)
+            norm(code, out + (ptrdiff_t)j * K, K);
+        else
+            memcpy(out + (ptrdiff_t)j * K, code, sizeof code);
+    }
+}
+
+/* u of one token from its z, its y and what its stage widened. */
+static void check_context_head(const strait_tensor w[4], const double *z, const float *y,
+                               const double *x, const float *u) {
+    double delta[D], row[D], normed[D], h[WIDE];
+    for (int i = 0; i < D; i++) {
+        row[i] = (double)y[i];
+        delta[i] = row[i] - x[i];
+    }
+    norm(row, normed, D);
+    for (int i = 0; i < WIDE; i++)
+        h[i] = silu(times(normed, w[1], i));
+    for (int i = 0; i < K; i++)
+        CHECK_NEAR(u[i], times(z, w[3], i) + times(delta, w[0], i) + times(h, w[2], i), 1e-4);
+}
+
+static void context_is_its_formula(void **state) {
+    (void)state;
+    enum {
+        ROWS = 2 * SEQ_LEN
+    };
+    struct pair in, out;
+    strait_codec_spec spec = spec_of("strait", 0);
+    (void)strncpy(spec.variant, "context", sizeof spec.variant - 1);
+    spec.rows = ROWS;
+    spec.context = CONTEXT;
+    spec.seq_len = SEQ_LEN;
+    spec.encoder = WIDE;
+    pair_open(&in, spec);
+    spec.boundary = 1;
+    pair_open(&out, spec);
+    CHECK_OK(strait_codec_join(in.tail, out.head));
+    const strait_tensor d = weight(in.tail, 0), v = weight(in.tail, 1), w = weight(in.tail, 2);
+    const strait_tensor head[] = {weight(out.head, 0), weight(out.head, 1), weight(out.head, 2),
+                                  weight(out.head, 3)};
+    const strait_tensor z = pair_normals(ROWS, K, 1), x = pair_tensor(ROWS, D),
+                        y = pair_normals(ROWS, D, 3);
+    strait_crossing at = pair_at(&in);
+    memcpy(in.wire[0].data, z.data, strait_tensor_bytes(z));
+    CHECK_OK(strait_codec_act_unpack(in.tail, &at, x, in.wire[0]));
+    at.input = x;
+    CHECK_OK(strait_codec_act_pack(out.head, &at, out.wire[0], y));
+    for (int n = 0; n < ROWS; n++) {
+        double codes[CONTEXT * K], normeds[CONTEXT * K], h[M], wide[D];
+        look_back(z, n, 0, codes);
+        look_back(z, n, 1, normeds);
+        for (int i = 0; i < M; i++)
+            h[i] = silu(times(normeds, v, i));
+        for (int i = 0; i < D; i++) {
+            wide[i] = times(codes, d, i) + times(h, w, i);
+            CHECK_NEAR(f32(x)[n * D + i], wide[i], 1e-4);
+        }
+        check_context_head(head, codes, f32(y) + (ptrdiff_t)n * D, wide,
+                           (const float *)out.wire[0].data + (ptrdiff_t)n * K);
+    }
+    free(z.data);
+    free(x.data);
+    free(y.data);
+    pair_close(&in);
+    pair_close(&out);
+}
+
 static void resbm_is_its_formula(void **state) {
     (void)state;
     struct pair p;
@@ -125,6 +202,7 @@ static void resbm_is_its_formula(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strait_is_its_formula),
+        cmocka_unit_test(context_is_its_formula),
         cmocka_unit_test(resbm_is_its_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,6 +112,42 @@ static void strait_starts_from_one_frame(void **state) {
     pair_close(&p);
 }
 
+/* As found in docs/research: a linear encoder, a widening that reads the token's own code. */
+static void context_starts_linear(void **state) {
+    (void)state;
+    struct pair p, q;
+    strait_codec_spec spec = strait_spec("context", 0);
+    spec.keep = spec.hidden = 0;
+    spec.bits = 0;
+    spec.cols = 1024;
+    pair_open(&p, spec);
+    spec.boundary = 2;
+    pair_open(&q, spec);
+    const strait_tensor d = param_of(p.tail, "boundary.0.tail.D").value;
+    const strait_tensor m = param_of(q.head, "boundary.2.head.M").value;
+    assert_int_equal(d.rows, 1024);
+    assert_int_equal(d.cols, 4 * 31);
+    for (int64_t i = 0; i < d.rows * d.cols; i++)
+        CHECK(i % d.cols < 31 || f32(d)[i] == 0);
+    CHECK_NEAR(size_of(d), 0.5 / sqrt(31), 0.005);
+    CHECK_NEAR(size_of(param_of(p.tail, "boundary.0.tail.V").value), 1 / sqrt(4 * 31), 0.003);
+    assert_int_equal(param_of(p.tail, "boundary.0.tail.V").value.rows, 512);
+    CHECK(size_of(param_of(p.tail, "boundary.0.tail.W").value) == 0);
+    CHECK_NEAR(size_of(param_of(p.head, "boundary.0.head.E").value), sqrt(0.33 / 1024), 0.001);
+    CHECK_NEAR(size_of(param_of(p.head, "boundary.0.head.A").value), sqrt(0.33 / 1024), 0.001);
+    assert_int_equal(param_of(p.head, "boundary.0.head.A").value.rows, 256);
+    CHECK(size_of(param_of(p.head, "boundary.0.head.B").value) == 0);
+    assert_int_equal(p.head->n_params, 3); // no code comes to the first stage
+    for (int64_t i = 0; i < 31 * 31; i++)
+        assert_true(f32(m)[i] == (i % 32 == 0 ? 1.0f : 0.0f));
+    assert_int_equal(param_of(q.head, "boundary.2.head.M").role, STRAIT_ROLE_GAIN);
+    assert_int_equal(param_of(q.head, "boundary.2.head.E").role, STRAIT_ROLE_BOUNDARY);
+    assert_int_equal(strait_codec_wire_bytes(&p.head->spec, STRAIT_FORWARD), 4 + 16 * N);
+    assert_int_equal(strait_codec_wire_bytes(&p.head->spec, STRAIT_BACKWARD), 4 + 16 * N);
+    pair_close(&p);
+    pair_close(&q);
+}
+
 /* A first stage that adds a vector of the frame's span sends its coordinates; the tail widens them
  * back to that vector, beside the anchors. */
 static void strait_carries_what_the_stage_added(void **state) {
@@ -158,6 +194,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resbm_passes_the_first_channels_untouched),
         cmocka_unit_test(strait_starts_from_one_frame),
+        cmocka_unit_test(context_starts_linear),
         cmocka_unit_test(strait_carries_what_the_stage_added),
         cmocka_unit_test(strait_needs_both_halves_of_a_stage),
     };
