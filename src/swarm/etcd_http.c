@@ -68,7 +68,7 @@ static void set_up_curl(struct strait_etcd_http *http, const strait_record_confi
     (void)curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     (void)curl_easy_setopt(curl, CURLOPT_PROXY, "");
     (void)curl_easy_setopt(curl, CURLOPT_HTTPHEADER, http->headers);
-    (void)curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, http->why);
+    (void)curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, http->said);
     if (config->ca_file != NULL) (void)curl_easy_setopt(curl, CURLOPT_CAINFO, config->ca_file);
     if (config->cert_file != NULL) (void)curl_easy_setopt(curl, CURLOPT_SSLCERT, config->cert_file);
     if (config->key_file != NULL) (void)curl_easy_setopt(curl, CURLOPT_SSLKEY, config->key_file);
@@ -141,7 +141,7 @@ static CURLcode post(struct strait_etcd_http *http, const char *path, const char
                      struct answer *a) {
     char url[URL_MAX];
     (void)snprintf(url, sizeof url, "%s%s", http->members[http->current], path);
-    http->why[0] = 0;
+    http->said[0] = 0;
     (void)curl_easy_setopt(http->curl, CURLOPT_URL, url);
     (void)curl_easy_setopt(http->curl, CURLOPT_POSTFIELDS, body);
     (void)curl_easy_setopt(http->curl, CURLOPT_POSTFIELDSIZE, (long)strlen(body));
@@ -149,8 +149,9 @@ static CURLcode post(struct strait_etcd_http *http, const char *path, const char
     (void)curl_easy_setopt(http->curl, CURLOPT_WRITEFUNCTION, take);
     (void)curl_easy_setopt(http->curl, CURLOPT_WRITEDATA, a);
     const CURLcode code = curl_easy_perform(http->curl);
-    if (code != CURLE_OK && http->why[0] == 0)
-        (void)snprintf(http->why, sizeof http->why, "%s", curl_easy_strerror(code));
+    if (code != CURLE_OK && (code != CURLE_OPERATION_TIMEDOUT || http->why[0] == 0))
+        (void)snprintf(http->why, sizeof http->why, "%s",
+                       http->said[0] != 0 ? http->said : curl_easy_strerror(code));
     return code;
 }
 
@@ -239,6 +240,7 @@ strait_err strait_etcd_http_ask(struct strait_etcd_http *http, const char *path,
     char *body = json_dumps(request, JSON_COMPACT);
     if (body == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a question to etcd");
     strait_err err = STRAIT_ETIMEDOUT;
+    http->why[0] = 0;
     for (int64_t ms = ATTEMPT_MS; err == STRAIT_ETIMEDOUT && strait_clock_ns() < until_ns;
          ms *= 2) {
         err = ask_round(http, path, body, until_ns, ms, out);

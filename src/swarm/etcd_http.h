@@ -22,7 +22,8 @@ struct strait_etcd_http {
     int n_members;
     int current; // who answered last
     int timeout_ms;
-    char why[CURL_ERROR_SIZE]; // the latest failure
+    char said[CURL_ERROR_SIZE]; // by libcurl, of the latest question
+    char why[CURL_ERROR_SIZE];  // the latest failure that tells more than that time was over
 };
 
 /* `members` are URLs with commas between them. STRAIT_ECONFIG when they make no sense. */

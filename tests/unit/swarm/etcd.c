@@ -352,7 +352,7 @@ int main(void) {
         cmocka_unit_test(test_a_late_request_changes_nothing),
         cmocka_unit_test(test_without_members_it_fails_in_time_and_goes_on_later),
     };
-    cluster_open(&cluster);
+    cluster_open(&cluster, 0);
     cluster_await(&cluster);
     failed += record_contract(&etcd);
     failed += cmocka_run_group_tests(tests, NULL, NULL);

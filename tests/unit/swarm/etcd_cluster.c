@@ -14,7 +14,7 @@
 #include <time.h>
 
 enum {
-    ARGS_MAX = 24,
+    ARGS_MAX = 32,
     START_S = 60 // a busy machine takes its time
 };
 
@@ -38,12 +38,35 @@ static void choose_ports(int *out, int n) {
         (void)close(sockets[i]);
 }
 
+static const char *scheme(const struct cluster *c) {
+    return c->is_tls ? "https://" : "http://";
+}
+
+/* One authority, and one certificate for everybody, on 127.0.0.1. */
+static void make_keys(struct cluster *c) {
+    char command[2048];
+    const char *at = c->folder.path;
+    (void)snprintf(c->ca, sizeof c->ca, "%s/ca.pem", at);
+    (void)snprintf(c->cert, sizeof c->cert, "%s/cert.pem", at);
+    (void)snprintf(c->key, sizeof c->key, "%s/key.pem", at);
+    (void)snprintf(command, sizeof command,
+                   "cd %s && exec >keys.log 2>&1 && "
+                   "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "
+                   "-subj /CN=authority -keyout ca.key -out ca.pem && "
+                   "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=node "
+                   "-keyout key.pem -out node.csr && echo subjectAltName=IP:127.0.0.1 >ext && "
+                   "openssl x509 -req -in node.csr -CA ca.pem -CAkey ca.key -CAcreateserial "
+                   "-days 2 -extfile ext -out cert.pem",
+                   at);
+    CHECK(system(command) == 0); // NOLINT(concurrency-mt-unsafe): one thread
+}
+
 static void become_member(const struct cluster *c, int i) {
     char name[16], data[512], client[64], peer[64], all[512], log[512];
     (void)snprintf(name, sizeof name, "m%d", i);
     (void)snprintf(data, sizeof data, "%s/m%d", c->folder.path, i);
     (void)snprintf(log, sizeof log, "%s/m%d.log", c->folder.path, i);
-    (void)snprintf(client, sizeof client, "http://127.0.0.1:%d", c->client_ports[i]);
+    (void)snprintf(client, sizeof client, "%s127.0.0.1:%d", scheme(c), c->client_ports[i]);
     (void)snprintf(peer, sizeof peer, "http://127.0.0.1:%d", c->peer_ports[i]);
     (void)snprintf(all, sizeof all,
                    "m0=http://127.0.0.1:%d,m1=http://127.0.0.1:%d,m2=http://127.0.0.1:%d",
@@ -56,6 +79,16 @@ static void become_member(const struct cluster *c, int i) {
                                   peer,   "--initial-advertise-peer-urls",
                                   peer,   "--initial-cluster",
                                   all,    NULL};
+    static const char *const tls[] = {"--cert-file", "--key-file", "--trusted-ca-file"};
+    const char *const files[] = {c->cert, c->key, c->ca};
+    int n_args = 0;
+    while (args[n_args] != NULL)
+        n_args++;
+    for (int k = 0; k < 3 && c->is_tls; k++) {
+        args[n_args++] = tls[k];
+        args[n_args++] = files[k];
+    }
+    if (c->is_tls) args[n_args] = "--client-cert-auth";
     const int out = open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setenv("ETCD_UNSUPPORTED_ARCH", "arm64", 1); // NOLINT(concurrency-mt-unsafe): a child
@@ -80,17 +113,18 @@ void cluster_signal(struct cluster *c, int member, int signal) {
     c->members[member] = 0;
 }
 
-void cluster_open(struct cluster *c) {
+void cluster_open(struct cluster *c, int is_tls) {
     int ports[2 * CLUSTER_SIZE];
-    *c = (struct cluster){.folder = scratch_open()};
+    *c = (struct cluster){.folder = scratch_open(), .is_tls = is_tls};
+    if (is_tls) make_keys(c);
     choose_ports(ports, 2 * CLUSTER_SIZE);
     for (int i = 0; i < CLUSTER_SIZE; i++) {
         c->client_ports[i] = ports[i];
         c->peer_ports[i] = ports[CLUSTER_SIZE + i];
     }
-    (void)snprintf(c->store, sizeof c->store,
-                   "etcd:http://127.0.0.1:%d,http://127.0.0.1:%d,http://127.0.0.1:%d",
-                   c->client_ports[0], c->client_ports[1], c->client_ports[2]);
+    const char *p = scheme(c);
+    (void)snprintf(c->store, sizeof c->store, "etcd:%s127.0.0.1:%d,%s127.0.0.1:%d,%s127.0.0.1:%d",
+                   p, c->client_ports[0], p, c->client_ports[1], p, c->client_ports[2]);
     for (int i = 0; i < CLUSTER_SIZE; i++)
         cluster_start(c, i);
 }
@@ -105,10 +139,15 @@ void cluster_close(struct cluster *c) {
 static json_t *ask_member(const struct cluster *c, int member, const char *path,
                           const json_t *request) {
     struct strait_etcd_http http = {.curl = NULL};
-    const strait_record_config config = {.timeout_ms = 1000};
+    strait_record_config config = {.timeout_ms = 1000};
     char url[64];
     json_t *answer = NULL;
-    (void)snprintf(url, sizeof url, "http://127.0.0.1:%d", c->client_ports[member]);
+    if (c->is_tls) {
+        config.ca_file = c->ca;
+        config.cert_file = c->cert;
+        config.key_file = c->key;
+    }
+    (void)snprintf(url, sizeof url, "%s127.0.0.1:%d", scheme(c), c->client_ports[member]);
     CHECK_OK(strait_etcd_http_init(&http, url, &config));
     if (strait_etcd_http_ask(&http, path, request, &answer) != STRAIT_OK) answer = NULL;
     strait_etcd_http_fini(&http);

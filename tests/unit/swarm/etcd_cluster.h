@@ -13,14 +13,17 @@ enum {
 struct cluster {
     scratch folder;
     int client_ports[CLUSTER_SIZE], peer_ports[CLUSTER_SIZE];
-    pid_t members[CLUSTER_SIZE]; // 0: not running
-    char store[256];             // for strait_record_config
+    pid_t members[CLUSTER_SIZE];       // 0: not running
+    char store[256];                   // for strait_record_config
+    int is_tls;                        // clients show a certificate, and members show theirs
+    char ca[300], cert[300], key[300]; // files, then
 };
 
 int cluster_is_installed(void);
 
-/* Starts all members; cluster_await is still to be called. */
-void cluster_open(struct cluster *c);
+/* Starts all members; cluster_await is still to be called. With `is_tls` the openssl program makes
+ * the keys. */
+void cluster_open(struct cluster *c, int is_tls);
 void cluster_close(struct cluster *c);
 
 void cluster_start(struct cluster *c, int member);
