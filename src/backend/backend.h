@@ -35,6 +35,7 @@ struct strait_backend_ops {
     const char *name; // "cpu", "cuda"
     int is_host;      // its memory is the host's: no copy is needed to read it
     size_t state_size;
+    size_t stream_bytes; // of device memory, that a stream takes for its kernels' partial results
 
     /* Opens device be->ordinal and sets be->kernels. fini tolerates a failed or absent init. */
     strait_err (*init)(struct strait_backend *be);

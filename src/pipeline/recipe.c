@@ -234,6 +234,13 @@ static strait_dtype precision_of(const strait_run *run) {
     return run->device.precision == STRAIT_RUN_BF16 ? STRAIT_BF16 : STRAIT_F32;
 }
 
+static size_t room_of(const strait_run *run) {
+    for (int i = 0; strait_backends[i] != NULL; i++)
+        if (strcmp(strait_backends[i]->name, run->device.kind) == 0)
+            return strait_backends[i]->stream_bytes;
+    return 0;
+}
+
 strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recipe *out) {
     strait_recipe recipe = {
         .shape = make_shape(run, vocab),
@@ -247,6 +254,7 @@ strait_err strait_recipe_make(const strait_run *run, int64_t vocab, strait_recip
         .meter_delay_s = run->link.meter.delay,
         .recomputes = run->train.is_recomputed,
         .logit_bytes = is_on_cpu(run) ? 0 : DEVICE_LOGIT_BYTES,
+        .room_bytes = room_of(run),
     };
     recipe.shape.precision = precision_of(run);
     STRAIT_TRY(strait_shape_check(&recipe.shape));

@@ -26,6 +26,7 @@ typedef struct strait_recipe {
     double meter_bps, meter_delay_s; // of Protocol NanoGPT's meter; 0: nobody asked
     int recomputes;
     size_t logit_bytes; // made at a time by the head; 0: what suits a cpu
+    size_t room_bytes;  // that the device takes besides, a stage
 } strait_recipe;
 
 /* `vocab` is used where the run file leaves model.vocab out. STRAIT_ECONFIG when sizes do not fit

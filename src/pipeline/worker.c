@@ -55,7 +55,7 @@ strait_err strait_worker_plan(const strait_recipe *recipe, int stage, int n_slot
     STRAIT_TRY(strait_stage_plan(&spec, &model));
     strait_worker_memory memory = {.weights = model.weights,
                                    .gradients = model.gradients,
-                                   .activations = model.activations,
+                                   .activations = model.activations + recipe->room_bytes,
                                    .data = strait_feed_bytes(recipe, n_slots)};
     STRAIT_TRY(plan_codecs(recipe, stage, n_slots, &memory.activations));
     STRAIT_TRY(plan_optimizer(recipe, stage, &memory.optimizer));

@@ -274,6 +274,7 @@ extern const struct strait_backend_ops strait_backend_cuda;
 const struct strait_backend_ops strait_backend_cuda = {
     .name = "cuda",
     .state_size = sizeof(struct strait_cuda),
+    .stream_bytes = STRAIT_CUDA_SCRATCH,
     .init = init,
     .fini = fini,
     .alloc = take,

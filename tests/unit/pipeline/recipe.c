@@ -161,6 +161,21 @@ static void parameters_and_moments_are_counted(void **state) {
     }
 }
 
+/* A device keeps room for its kernels, which the plan counts. */
+static void room_of_the_device_is_counted(void **state) {
+    (void)state;
+    strait_worker_memory cpu, cuda;
+    CHECK_OK(make("device.kind=cpu", NULL, NULL));
+    CHECK_OK(strait_worker_plan(&recipe, 0, 1, &cpu));
+    assert_int_equal(recipe.room_bytes, 0);
+    CHECK_OK(make("device.kind=cuda", "device.precision=fp32", NULL));
+    const size_t room = recipe.room_bytes; // none in a build without CUDA
+    CHECK_OK(strait_worker_plan(&recipe, 0, 1, &cuda));
+    recipe.room_bytes = 0;
+    CHECK_OK(strait_worker_plan(&recipe, 0, 1, &cpu));
+    assert_int_equal(cuda.activations, cpu.activations + room);
+}
+
 /* Stages that take a millisecond each way. */
 static void equal_times(strait_worker_times times[8]) {
     for (int i = 0; i < 8; i++)
@@ -238,6 +253,7 @@ int main(void) {
         cmocka_unit_test(codecs_differ_in_place_and_slots_only),
         cmocka_unit_test(shapes_fit_their_codecs),
         cmocka_unit_test(parameters_and_moments_are_counted),
+        cmocka_unit_test(room_of_the_device_is_counted),
         cmocka_unit_test(far_stages_ask_for_more_in_flight),
         cmocka_unit_test(what_limits_a_step_is_named),
         cmocka_unit_test(meter_counts_beside_the_links),
