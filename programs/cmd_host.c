@@ -14,6 +14,7 @@
 #include <time.h>
 
 static const char *out_folder, *key_folder, *listen_at = "0.0.0.0:7070", *announced, *store, *relay;
+static const char *store_ca, *store_cert, *store_key;
 static strait_flag_list sets;
 static int resumes;
 static int64_t n_uses;
@@ -38,6 +39,9 @@ static const strait_flag flags[] = {
      "a \"strait relay\" for workers that cannot reach each other"},
     {"store", 0, STRAIT_FLAG_TEXT, &store, "STORE",
      "of record: journal:PATH (default, in DIR) or etcd:URL,URL,..."},
+    {"store-ca", 0, STRAIT_FLAG_TEXT, &store_ca, "FILE", "who signed etcd's certificates (PEM)"},
+    {"store-cert", 0, STRAIT_FLAG_TEXT, &store_cert, "FILE", "our certificate for etcd (PEM)"},
+    {"store-key", 0, STRAIT_FLAG_TEXT, &store_key, "FILE", "and its key (PEM)"},
     {"keys", 0, STRAIT_FLAG_TEXT, &key_folder, "DIR",
      "where this machine's key lies (default ~/.config/strait)"},
     {0},
@@ -115,6 +119,9 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .announce = announced,
         .relay = relay,
         .store = store,
+        .store_ca = store_ca,
+        .store_cert = store_cert,
+        .store_key = store_key,
         .uses = (uint32_t)n_uses,
         .expires = valid_hours > 0.0 ? (uint64_t)time(NULL) + (uint64_t)(valid_hours * 3600.0) : 0,
         .lose_s = lose_s,

@@ -38,7 +38,8 @@ typedef struct strait_host_spec {
     const char *announce; // for the invite; NULL: as listen
     const char *relay;    // host:port, for neighbours that cannot reach each other; NULL: none
     const char *store;    // of record; NULL: a journal in the folder
-    uint32_t uses;        // see invite.h
+    const char *store_ca, *store_cert, *store_key; // PEM files for etcd over https; may be NULL
+    uint32_t uses;                                 // see invite.h
     uint64_t expires;
     double lose_s; // work that a failure may cost, in seconds
     double lease_s, stall_s;

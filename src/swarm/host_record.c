@@ -181,6 +181,9 @@ strait_err strait_host_open_record(struct host *h) {
     record_name(h->run.name, name);
     const strait_record_config config = {.store = h->spec->store != NULL ? h->spec->store : store,
                                          .run = name,
+                                         .ca_file = h->spec->store_ca,
+                                         .cert_file = h->spec->store_cert,
+                                         .key_file = h->spec->store_key,
                                          .owner = h->spec->announce != NULL ? h->spec->announce
                                                                             : h->spec->listen};
     STRAIT_TRY(strait_record_open(&config, &h->record));
