@@ -5,15 +5,10 @@
  * vocabulary is stored besides. */
 #include "backend/cuda/lanes.cuh"
 
-constexpr int THREADS = 1024;
+constexpr int THREADS = 512;
 
-/* Two blocks a multiprocessor, so that one reads while the other computes, where it can hold them.
- */
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900)
-constexpr int BLOCKS = 2;
-#else
-constexpr int BLOCKS = 1;
-#endif
+/* Pieces that a thread asks for before it uses the first: memory is far away. */
+constexpr int AHEAD = 4;
 
 /* A sum of exponentials, scaled: sum exp(most). */
 struct mass {
@@ -44,10 +39,24 @@ __device__ __forceinline__ float capped_slope(float logit, float per_cap) {
     return root * root * root;
 }
 
+/* The pieces of a row that a thread takes in one round, from column c on. */
+template <typename T, int W> struct round_of {
+    lanes<T, W> in[AHEAD];
+
+    __device__ __forceinline__ static int step() {
+        return (int)blockDim.x * W;
+    }
+    __device__ __forceinline__ void read(const T *row, int c, int cols) {
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++)
+            if (c + j * step() < cols) in[j] = load<T, W>(row + c + j * step());
+    }
+};
+
 template <typename T, int W>
-__device__ __forceinline__ mass add_piece(mass all, const T *from, float per_cap) {
+__device__ __forceinline__ mass add_piece(mass all, lanes<T, W> in, float per_cap) {
     float v[W];
-    take<T, W>(v, from);
+    widen(v, in);
     float most = all.most;
 #pragma unroll
     for (int i = 0; i < W; i++) {
@@ -75,27 +84,49 @@ __device__ __forceinline__ mass row_mass(const T *row, int cols, float per_cap) 
     __shared__ mass room[32];
     const int n_warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
     mass all = {-INFINITY, 0.0f};
-    for (int c = (int)threadIdx.x * W; c < cols; c += (int)blockDim.x * W)
-        all = add_piece<T, W>(all, row + c, per_cap);
+    round_of<T, W> round;
+    for (int c = (int)threadIdx.x * W; c < cols; c += AHEAD * round.step()) {
+        round.read(row, c, cols);
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++)
+            if (c + j * round.step() < cols) all = add_piece<T, W>(all, round.in[j], per_cap);
+    }
     all = warp_join(all);
     if (lane == 0) room[threadIdx.x / 32] = all;
     __syncthreads();
     return warp_join(lane < n_warps ? room[lane] : mass{-INFINITY, 0.0f});
 }
 
+/* What a row's logits become gradients by. */
+struct slopes {
+    mass all;
+    int target;
+    float per_cap, scale;
+};
+
 template <typename T, int W>
-__device__ __forceinline__ void put_gradient(T *row, int cols, int target, mass all, float per_cap,
-                                             float scale) {
-    const float by = 1.0f / all.sum;
-    for (int c = (int)threadIdx.x * W; c < cols; c += (int)blockDim.x * W) {
-        float v[W];
-        take<T, W>(v, row + c);
+__device__ __forceinline__ void put_piece(T *to, lanes<T, W> in, int c, const slopes &by) {
+    float v[W];
+    widen(v, in);
 #pragma unroll
-        for (int i = 0; i < W; i++) {
-            const float d = fast_exp(capped(v[i], per_cap) - all.most) * by;
-            v[i] = (c + i == target ? d - 1.0f : d) * (capped_slope(v[i], per_cap) * scale);
+    for (int i = 0; i < W; i++) {
+        const float d = fast_exp(capped(v[i], by.per_cap) - by.all.most) * by.all.sum;
+        v[i] = (c + i == by.target ? d - 1.0f : d) * (capped_slope(v[i], by.per_cap) * by.scale);
+    }
+    put<T, W>(to, v);
+}
+
+/* by.all.sum is the inverse of the row's sum here. */
+template <typename T, int W>
+__device__ __forceinline__ void put_gradient(T *row, int cols, const slopes &by) {
+    round_of<T, W> round;
+    for (int first = (int)threadIdx.x * W; first < cols; first += AHEAD * round.step()) {
+        round.read(row, first, cols);
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            const int c = first + j * round.step();
+            if (c < cols) put_piece<T, W>(row + c, round.in[j], c, by);
         }
-        put<T, W>(row + c, v);
     }
 }
 
@@ -121,11 +152,11 @@ __device__ __forceinline__ void cross_entropy(float *loss, T *row, int target, i
     }
     if (scale == 0.0f) return;
     __syncthreads(); // the wanted logit has been read
-    put_gradient<T, W>(row, cols, target, all, per_cap, scale);
+    put_gradient<T, W>(row, cols, {{all.most, 1.0f / all.sum}, target, per_cap, scale});
 }
 
 #define CROSS_ENTROPY(T, suffix)                                                                \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy_##suffix(       \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) cross_entropy_##suffix(            \
         float *loss, T *logits, const int32_t *targets, int cols, float per_cap, float scale) { \
         const int64_t n = blockIdx.x;                                                           \
         T *row = logits + n * cols;                                                             \

@@ -13,7 +13,7 @@ static strait_err cross_entropy(struct strait_stream *s, strait_tensor loss, str
     void *args[] = {&loss.data, &logits.data, &targets.data, &cols, &per_cap, &how.scale};
     return strait_cuda_launch(
         s, STRAIT_CUDA_OF(logits.dtype, "cross_entropy"),
-        (strait_cuda_grid){.x = logits.rows, .threads = strait_cuda_threads(n, 1024)}, args);
+        (strait_cuda_grid){.x = logits.rows, .threads = strait_cuda_threads(n, 512)}, args);
 }
 
 void strait_cuda_loss(struct strait_kernels *k) {
