@@ -244,7 +244,7 @@ static strait_err on_task(struct lend *l, const struct strait_msg *msg) {
     const strait_err err = do_task(l, &reply);
     if (err == STRAIT_EINTERRUPTED && may_go_on(l)) return STRAIT_OK;
     if (err == STRAIT_EINTERRUPTED) return err;
-    return answer(l, l->task.kind, l->task.round, err, &reply);
+    return answer(l, (int)l->task.kind, l->task.round, err, &reply);
 }
 
 /* Rehearsals need ids, any; those of a step come with it. */
@@ -310,7 +310,7 @@ static strait_err on_order(struct lend *l, const struct strait_msg *msg) {
     l->progress++;
     if (err == STRAIT_EINTERRUPTED && may_go_on(l)) return STRAIT_OK;
     if (err == STRAIT_EINTERRUPTED) return err;
-    return answer(l, order.kind, round, err, &reply);
+    return answer(l, (int)order.kind, round, err, &reply);
 }
 
 static strait_err do_next(struct lend *l) {

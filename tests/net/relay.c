@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "relay_rig.h"
 
-#include <errno.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,11 +70,11 @@ static void test_addresses(void **state) {
 
 /* ---- nodes ---- */
 
-static void meet_and_talk(int n_streams, int n_messages, size_t largest) {
+static void meet_and_talk(const char *where, int n_streams, int n_messages, size_t largest) {
     struct relay_rig r;
     struct relay_node a = {.peer = 0}, b = {.peer = 0};
     strait_relay_stats stats;
-    relay_rig_open(&r, &(strait_relay_config){.per_host = 0}, "127.0.0.1:0");
+    relay_rig_open(&r, &(strait_relay_config){.per_host = 0}, where);
     relay_rig_pair(&a, &b, r.address, r.address, n_streams);
     CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 20000));
     relay_rig_exchange(&a, &b, n_messages, largest);
@@ -88,12 +88,22 @@ static void meet_and_talk(int n_streams, int n_messages, size_t largest) {
 
 static void test_two_nodes_talk(void **state) {
     (void)state;
-    meet_and_talk(1, 300, 3000);
+    meet_and_talk("127.0.0.1:0", 1, 300, 3000);
+}
+
+static void test_over_ipv6(void **state) {
+    (void)state;
+    const int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    const struct sockaddr_in6 own = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    const int has_it = bind(fd, (const struct sockaddr *)&own, sizeof own) == 0;
+    (void)close(fd);
+    if (!has_it) skip(); // there is no IPv6 on this machine
+    meet_and_talk("[::1]:0", 1, 20, 3000);
 }
 
 static void test_several_streams_of_large_messages(void **state) {
     (void)state;
-    meet_and_talk(4, 40, 1500000);
+    meet_and_talk("127.0.0.1:0", 4, 40, 1500000);
 }
 
 static void test_whoever_comes_first_waits(void **state) {
@@ -421,6 +431,7 @@ int main(void) {
         cmocka_unit_test(test_golden_bytes),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_two_nodes_talk),
+        cmocka_unit_test(test_over_ipv6),
         cmocka_unit_test(test_several_streams_of_large_messages),
         cmocka_unit_test(test_whoever_comes_first_waits),
         cmocka_unit_test(test_a_spoiled_byte_ends_the_link_only),
