@@ -58,6 +58,15 @@ check context-two $context --set stages.count=2 --set model.local_every=2 --set 
 check context-bare $context --set model.conv=0 --set model.anchors=false \
     --set model.value_tables=false --set link.codec.keep=8 --set link.codec.context=2
 
+# 31 values of a token and their scale are 16 bytes; frames and the rest are less than a tenth.
+runs train run.yaml --out narrow $context --set stages.count=3 --set model.context=128 \
+    --set train.batch_tokens=2048 --set stages.microbatch=8 --set train.steps=2 \
+    --set data.valid_tokens=300
+jq -e -s 'map(select(.forward_bytes_per_token)) | last |
+    .forward_bytes_per_token < 16.1 and .backward_bytes_per_token < 16.1 and
+    .forward_bytes_per_token > 16' narrow/metrics.jsonl >"$OUT" ||
+    fail "context: $(tail -n 1 narrow/metrics.jsonl)"
+
 # Weights that leave a subspace, as plain AdamW makes them when nobody puts them back, raise an
 # alarm that names the boundary; weights that stay raise none.
 quiet="--set stages.count=3 --set link.transport=inproc --set train.steps=30

@@ -134,6 +134,59 @@ static void shapes_fit_their_codecs(void **state) {
                 "\"factored\" computes the same");
 }
 
+/* The model that strait's variant context was found with, unless the file says otherwise. */
+static void context_brings_its_model(void **state) {
+    (void)state;
+    CHECK_OK(make_with("name: strait, variant: context", 4));
+    assert_int_equal(recipe.shape.conv, 4);
+    assert_true(recipe.shape.has_anchors && recipe.shape.has_value_tables);
+    assert_int_equal(recipe.shape.local_every, 1);
+    assert_int_equal(recipe.codec.keep, 31);
+    assert_int_equal(recipe.codec.seq_len, 16);
+    assert_true(strait_recipe_needs_tokens(&recipe, 2)); // for the model's tables
+    CHECK_OK(make_with("name: strait", 4));
+    assert_int_equal(recipe.shape.conv, 0);
+    assert_int_equal(recipe.shape.local_every, 0);
+    CHECK_OK(
+        make("model.conv=2", "model.anchors=true", "model.local_every=4")); // dense has them too
+    assert_int_equal(recipe.shape.conv, 2);
+    assert_int_equal(recipe.shape.local_every, 4);
+    CHECK_OK(make("stages.count=2", NULL, NULL));
+    assert_false(strait_recipe_needs_tokens(&recipe, 1));
+    run.model.has_anchors = 1;
+    (void)snprintf(run.link.codec.name, sizeof run.link.codec.name, "subspace");
+    CHECK_FAILS(strait_recipe_make(&run, 0, &recipe), STRAIT_ECONFIG, "model.anchors would leave");
+    (void)snprintf(run.link.codec.variant, sizeof run.link.codec.variant, "factored");
+    CHECK_FAILS(strait_recipe_make(&run, 0, &recipe), STRAIT_ECONFIG, "model.anchors change");
+}
+
+static void check_group(strait_optim_spec optim, strait_role role, double rate, double decay) {
+    CHECK_NEAR((double)optim.groups[role].rate, rate, 1e-6 * rate);
+    CHECK_NEAR((double)optim.groups[role].rate * (double)optim.groups[role].decay, decay,
+               1e-6 * decay);
+}
+
+/* Rates of their own for what writes the stream and for codecs; decay is the same for all. */
+static void rates_are_split(void **state) {
+    (void)state;
+    CHECK_OK(make_with("name: strait, variant: context", 4)); // AdamW: one rate
+    check_group(strait_recipe_optim(&recipe, 1), STRAIT_ROLE_WRITES_RESIDUAL, 1e-3, 1e-4);
+    check_group(strait_recipe_optim(&recipe, 1), STRAIT_ROLE_BOUNDARY, 1e-3, 1e-4);
+    run.train.rate = 0.06;
+    run.train.decay = 0.05;
+    run.train.writer_rate = 0.009;
+    run.train.boundary_rate = 0.03;
+    run.train.value_rate = 0.03;
+    CHECK_OK(strait_recipe_make(&run, 0, &recipe));
+    for (int stage = 0; stage < 4; stage++) {
+        const strait_optim_spec optim = strait_recipe_optim(&recipe, stage);
+        check_group(optim, STRAIT_ROLE_MATRIX, 0.06, 0.003);
+        check_group(optim, STRAIT_ROLE_WRITES_RESIDUAL, stage < 3 ? 0.009 : 0.06, 0.003);
+        check_group(optim, STRAIT_ROLE_BOUNDARY, 0.03, 0.003);
+        CHECK_NEAR((double)optim.groups[STRAIT_ROLE_VALUES].rate, 0.03, 1e-8);
+    }
+}
+
 /* AdamW has two moments for each number that is trained, wherever it lives. */
 static void parameters_and_moments_are_counted(void **state) {
     (void)state;
@@ -144,7 +197,9 @@ static void parameters_and_moments_are_counted(void **state) {
                  {"name: resbm, variant: a, keep: 4", 2 * (256 * 32 + 4 * 256)},
                  {"name: resbm, variant: b, keep: 4", 2 * 32 * 4},
                  {"name: strait, keep: 4, hidden: 16, anchors: 8",
-                  2 * 4 * 32 + 16 * 4 + 32 * 16 + 64 * 8 + 32 * 8}};
+                  2 * 4 * 32 + 16 * 4 + 32 * 16 + 64 * 8 + 32 * 8},
+                 {"name: strait, variant: context, keep: 3, hidden: 16, encoder: 9, context: 5",
+                  3 * 32 + 9 * 32 + 3 * 9 + 6 + 15 * 32 + 16 * 15 + 32 * 16}}; // M: 9 at two of 3
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t n = 0;
         size_t moments = 0;
@@ -252,6 +307,8 @@ int main(void) {
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(codecs_differ_in_place_and_slots_only),
         cmocka_unit_test(shapes_fit_their_codecs),
+        cmocka_unit_test(context_brings_its_model),
+        cmocka_unit_test(rates_are_split),
         cmocka_unit_test(parameters_and_moments_are_counted),
         cmocka_unit_test(room_of_the_device_is_counted),
         cmocka_unit_test(far_stages_ask_for_more_in_flight),

@@ -76,6 +76,13 @@ static void test_presets_hold_wherever_they_are_chosen(void **state) {
     }
     CHECK_OK(parse_set("model.family=yardstick"));
     CHECK(run.model.softcap == 15);
+    CHECK_OK(parse("train: {optimizer: muon}\nlink: {codec: {name: strait, variant: context}}"));
+    CHECK(run.train.rate == 0.06 && run.train.writer_rate == 0.009);
+    CHECK(run.train.boundary_rate == 0.03 && run.train.value_rate == 0.03);
+    CHECK(run.train.embedding_rate == 0.3 && run.train.head_rate == 0.003);
+    CHECK(run.train.gain_rate == 0.01 && run.train.decay == 0.05 && run.model.conv == 4);
+    CHECK_OK(parse("link: {codec: {name: strait, variant: context}}")); // AdamW keeps its own
+    CHECK(run.train.rate == 0.001 && run.train.writer_rate == 0.001 && run.model.conv == 4);
 }
 
 static void test_what_is_given_is_not_derived(void **state) {
