@@ -159,17 +159,26 @@ __device__ __forceinline__ float norm_dot_rest(const norm_back_args<T> &a, int64
     return dot;
 }
 
-/* The sum over a team, in every thread of it. All teams of the block come here together. */
+/* A barrier of one team, of which a block has at most eight: teams do not wait for each other. */
+__device__ __forceinline__ void meet_team(int team) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + (int)threadIdx.x / team), "r"(team) : "memory");
+#else
+    __syncthreads();
+#endif
+}
+
+/* The sum over a team, in every thread of it. */
 __device__ __forceinline__ float team_sum(float value, int team, float *room) {
     value = warp_sum(value);
     if (team == 32) return value;
     const int warp = (int)threadIdx.x / 32, first = warp / (team / 32) * (team / 32);
     if (threadIdx.x % 32 == 0) room[warp] = value;
-    __syncthreads();
+    meet_team(team);
     float sum = 0;
     for (int i = 0; i < team / 32; i++)
         sum += room[first + i];
-    __syncthreads();
+    meet_team(team);
     return sum;
 }
 
