@@ -225,7 +225,7 @@ __device__ __forceinline__ void norm_back_row(const norm_back_args<T> &a, int64_
 template <typename T, int W>
 __device__ __forceinline__ void put_d_gain(const norm_back_args<T> &a,
                                            const float d_gain[team_pieces<W>][W]) {
-    __shared__ float sums[NORM_BACK_THREADS][W];
+    alignas(16) __shared__ float sums[NORM_BACK_THREADS][W];
     const int step = a.team * W, own = (int)threadIdx.x % a.team * W;
     float *to = a.partial + (int64_t)blockIdx.x * a.cols;
 #pragma unroll
