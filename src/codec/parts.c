@@ -112,6 +112,21 @@ strait_err strait_codec_measure(struct strait_codec *c, const strait_crossing *a
     return at->is_evaluation ? STRAIT_OK : strait_meter_add(&c->meter, at->stream, rows, which);
 }
 
+strait_err strait_codec_join_codes(struct strait_codec *c) {
+    const strait_codec_spec *spec = &c->spec;
+    const int at_end = c->half == STRAIT_HEAD ? spec->boundary == 0
+                                              : spec->boundary == spec->n_boundaries - 1;
+    if (c->peer == NULL && !at_end)
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "boundary %d: codec %s needs both halves of a middle stage",
+                           spec->boundary, spec->name);
+    if (c->peer != NULL && (c->peer->ops != c->ops || c->peer->spec.keep != spec->keep))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "boundaries %d and %d: codec %s needs the same keep at both",
+                           spec->boundary, c->peer->spec.boundary, spec->name);
+    return STRAIT_OK;
+}
+
 int strait_codec_is_variant(const strait_codec_spec *spec, const char *variant) {
     return strcmp(spec->variant, variant) == 0;
 }

@@ -66,6 +66,10 @@ static inline strait_direction strait_codec_receives(const struct strait_codec *
 strait_err strait_codec_measure(struct strait_codec *c, const strait_crossing *at, int64_t rows,
                                 int which);
 
+/* The join of codecs whose halves on one stage read each other's code: both must be there, but at
+ * the ends, and keep the same number of values. */
+strait_err strait_codec_join_codes(struct strait_codec *c);
+
 int strait_codec_is_variant(const strait_codec_spec *spec, const char *variant);
 
 /* For check: `value` 0 becomes `otherwise`; STRAIT_ECONFIG unless 1 <= value <= most. */

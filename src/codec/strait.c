@@ -119,23 +119,6 @@ static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     return strait_codec_draw(c, s, &c->params[P], 1 / sqrt((double)spec->anchors));
 }
 
-static strait_err join(struct strait_codec *c) {
-    if (c->peer == NULL) {
-        const int at_end = c->half == STRAIT_HEAD ? c->spec.boundary == 0
-                                                  : c->spec.boundary == c->spec.n_boundaries - 1;
-        return at_end ? STRAIT_OK
-                      : STRAIT_FAIL(STRAIT_EINVAL,
-                                    "boundary %d: codec strait needs both halves of "
-                                    "a middle stage",
-                                    c->spec.boundary);
-    }
-    if (c->peer->ops != c->ops || c->peer->spec.keep != c->spec.keep)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "boundaries %d and %d: codec strait needs the same keep at both",
-                           c->spec.boundary, c->peer->spec.boundary);
-    return STRAIT_OK;
-}
-
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor y) {
     const struct strait_kernels *k = c->backend->kernels;
@@ -268,7 +251,7 @@ const struct strait_codec_ops strait_codec_strait = {
     .wire_bytes = wire_bytes,
     .plan = plan,
     .start = start,
-    .join = join,
+    .join = strait_codec_join_codes,
     .act_pack = act_pack,
     .act_unpack = act_unpack,
     .grad_pack = grad_pack,

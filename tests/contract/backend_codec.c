@@ -14,30 +14,12 @@ static void over_shapes(rig_case run, int n_variants, double tolerance) {
                     tolerance);
 }
 
-static strait_tensor make_bytes(struct rig *rig, int64_t bytes) {
-    const strait_tensor t = rig_output(rig, bytes / 4 + 1, 1);
-    return (strait_tensor){t.data, STRAIT_I8, 1, bytes};
-}
-
 /* The same, but `offset` bytes further on: packed bytes may lie anywhere. */
 static strait_tensor make_bytes_at(struct rig *rig, int64_t bytes, int64_t offset) {
-    strait_tensor t = make_bytes(rig, bytes + offset);
+    strait_tensor t = rig_bytes(rig, bytes + offset);
     t.data = (char *)t.data + offset;
     t.cols = bytes;
     return t;
-}
-
-/* Every byte as a number of its own. */
-static void keep_bytes(struct rig *rig, strait_tensor packed) {
-    unsigned char *bytes = malloc((size_t)packed.cols + 4);
-    float *values = rig_floats(packed.cols);
-    assert_non_null(bytes);
-    rig_read(rig, packed, (float *)(void *)bytes);
-    for (int64_t i = 0; i < packed.cols; i++)
-        values[i] = (float)bytes[i];
-    rig_keep(rig, rig_values(rig, 1, packed.cols, values));
-    free(bytes);
-    free(values);
 }
 
 /* Rows of very different size, one of zeros, and now and then what is not finite. */
@@ -69,7 +51,7 @@ static void run_payload(struct rig *rig, shape s) {
                                      : 4 + s.rows * (1 + (s.cols * bits + 7) / 8);
     const strait_tensor packed = make_bytes_at(rig, bytes, s.inner);
     CHECK_OK(rig->k->pack_rows(&rig->stream, packed, stats, x, how));
-    keep_bytes(rig, packed);
+    rig_keep_bytes(rig, packed);
     rig_keep(rig, stats);
     CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, bits));
     rig_keep(rig, y);
@@ -100,7 +82,7 @@ static void run_garbage(struct rig *rig, shape s) {
     const int bits = all_bits[s.variant % 4];
     const int64_t bytes = bits >= 16 ? s.rows * s.cols * bits / 8
                                      : 4 + s.rows * (1 + (s.cols * bits + 7) / 8);
-    const strait_tensor packed = make_bytes(rig, bytes);
+    const strait_tensor packed = rig_bytes(rig, bytes);
     const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     unsigned char *noise = malloc((size_t)bytes);
     assert_non_null(noise);
@@ -137,7 +119,7 @@ static void run_top(struct rig *rig, shape s) {
     const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_output(rig, s.rows, 3);
     CHECK_OK(rig->k->pack_top(&rig->stream, packed, x, keep,
                               (strait_pack_how){16, s.variant & 1, 9, 10}));
-    keep_bytes(rig, packed);
+    rig_keep_bytes(rig, packed);
     CHECK_OK(rig->k->restore_top(&rig->stream, y, stats, packed, keep));
     rig_keep(rig, y);
     rig_keep(rig, stats);
@@ -154,7 +136,7 @@ static void top_values(void **state) {
 /* Columns out of order, repeated and outside the row: the last of equals stands. */
 static void run_top_garbage(struct rig *rig, shape s) {
     const int64_t keep = s.inner;
-    const strait_tensor packed = make_bytes(rig, s.rows * keep * 4);
+    const strait_tensor packed = rig_bytes(rig, s.rows * keep * 4);
     const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_output(rig, s.rows, 3);
     unsigned char *noise = malloc((size_t)packed.cols);
     assert_non_null(noise);

@@ -126,25 +126,8 @@ static void gradients(void) {
     check_gradient(&g, c.x, d_x, "window x");
 }
 
-static strait_tensor make_bytes(struct rig *rig, int64_t bytes) {
-    const strait_tensor t = rig_output(rig, bytes / 4 + 1, 1);
-    return (strait_tensor){t.data, STRAIT_I8, 1, bytes};
-}
-
 static int64_t octave_bytes(int64_t rows, int64_t cols) {
     return 4 + rows * ((4 * cols + 4 + 7) / 8);
-}
-
-static void keep_bytes(struct rig *rig, strait_tensor packed) {
-    unsigned char *bytes = malloc((size_t)packed.cols + 4);
-    float *values = rig_floats(packed.cols);
-    assert_non_null(bytes);
-    rig_read(rig, packed, (float *)(void *)bytes);
-    for (int64_t i = 0; i < packed.cols; i++)
-        values[i] = (float)bytes[i];
-    rig_keep(rig, rig_values(rig, 1, packed.cols, values));
-    free(bytes);
-    free(values);
 }
 
 /* Rows of very different size, some of them zeros. */
@@ -165,10 +148,10 @@ static strait_tensor make_rows(struct rig *rig, int64_t rows, int64_t cols, int 
 static void run_octaves(struct rig *rig, shape s) {
     const strait_pack_how how = {.is_stochastic = s.variant & 1, .seed = 3, .stream = 77};
     const strait_tensor x = make_rows(rig, s.rows, s.cols, s.variant & 2);
-    const strait_tensor packed = make_bytes(rig, octave_bytes(s.rows, s.cols));
+    const strait_tensor packed = rig_bytes(rig, octave_bytes(s.rows, s.cols));
     const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     CHECK_OK(rig->k->pack_octaves(&rig->stream, packed, stats, x, how));
-    keep_bytes(rig, packed);
+    rig_keep_bytes(rig, packed);
     rig_keep(rig, stats);
     CHECK_OK(rig->k->restore_octaves(&rig->stream, y, stats, packed, how));
     rig_keep(rig, y);
@@ -188,7 +171,7 @@ static void octaves(void **state) {
 /* Bytes that no one packed: finite numbers, and a top that is none is counted. variant: which */
 static void run_garbage(struct rig *rig, shape s) {
     const int64_t n = octave_bytes(s.rows, s.cols);
-    const strait_tensor packed = make_bytes(rig, n);
+    const strait_tensor packed = rig_bytes(rig, n);
     const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     unsigned char *noise = malloc((size_t)n + 4);
     assert_non_null(noise);
@@ -234,7 +217,7 @@ static void octaves_are_what_they_say(void) {
     struct rig *rig = rig_under_test();
     float values[ROWS * COLS], got[ROWS * COLS];
     const strait_tensor x = make_rows(rig, ROWS, COLS, 0), y = rig_output(rig, ROWS, COLS);
-    const strait_tensor packed = make_bytes(rig, octave_bytes(ROWS, COLS));
+    const strait_tensor packed = rig_bytes(rig, octave_bytes(ROWS, COLS));
     assert_int_equal(packed.cols, 4 + 16 * ROWS);
     rig_read(rig, x, values);
     const double most = largest_of(values, ROWS * COLS);
@@ -262,7 +245,7 @@ static void chance_is_fair(void) {
     float values[COLS], got[COLS];
     double mean[COLS] = {0};
     const strait_tensor x = rig_input(rig, 1, COLS, 8), y = rig_output(rig, 1, COLS);
-    const strait_tensor packed = make_bytes(rig, octave_bytes(1, COLS));
+    const strait_tensor packed = rig_bytes(rig, octave_bytes(1, COLS));
     rig_read(rig, x, values);
     const double step = exp2(ceil(2 * log2(largest_of(values, COLS))) / 2) / 7.5;
     for (int t = 0; t < TIMES; t++) {

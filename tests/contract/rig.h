@@ -75,6 +75,10 @@ void rig_read(struct rig *rig, strait_tensor t, float *out);
 void rig_write(struct rig *rig, strait_tensor t, const float *values);
 void rig_keep(struct rig *rig, strait_tensor t);
 
+/* Room for packed bytes, and every byte of it kept as a number of its own. */
+strait_tensor rig_bytes(struct rig *rig, int64_t bytes);
+void rig_keep_bytes(struct rig *rig, strait_tensor packed);
+
 /* Runs the case everywhere; outputs may differ from the plain loops by `tolerance` of their own
  * size plus `tolerance` of the size of all outputs, or of their tensor if it is larger; in bf16 by
  * 2e-2, if that is more and the rigs are not those of open_half_rigs. */

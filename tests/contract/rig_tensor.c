@@ -162,3 +162,20 @@ void rig_keep(struct rig *rig, strait_tensor t) {
     CHECK(rig->n_ends < RIG_TENSORS);
     rig->ends[rig->n_ends++] = rig->n_kept;
 }
+
+strait_tensor rig_bytes(struct rig *rig, int64_t bytes) {
+    const strait_tensor t = rig_output(rig, bytes / 4 + 1, 1);
+    return (strait_tensor){t.data, STRAIT_I8, 1, bytes};
+}
+
+void rig_keep_bytes(struct rig *rig, strait_tensor packed) {
+    unsigned char *bytes = malloc((size_t)packed.cols + 4);
+    float *values = rig_floats(packed.cols);
+    assert_non_null(bytes);
+    rig_read(rig, packed, (float *)(void *)bytes);
+    for (int64_t i = 0; i < packed.cols; i++)
+        values[i] = (float)bytes[i];
+    rig_keep(rig, rig_values(rig, 1, packed.cols, values));
+    free(bytes);
+    free(values);
+}

@@ -7,14 +7,6 @@ static int64_t row_bytes(int64_t cols) {
     return (cols + 2) / 2;
 }
 
-static float largest_of(const float *values, int64_t n) {
-    double bad = 0;
-    float largest = 0;
-    for (int64_t i = 0; i < n; i++)
-        largest = fmaxf(largest, fabsf(strait_wire_value(values[i], &bad)));
-    return largest;
-}
-
 static void put_nibble(unsigned char *row, int64_t i, int value) {
     if (i % 2 == 0)
         row[i / 2] = (unsigned char)value;
@@ -33,11 +25,6 @@ static int code_of(float value, float inverse, strait_pack_how how, int64_t i) {
     return (int)fminf(fmaxf(code, 0.0f), 15.0f);
 }
 
-static void note(strait_tensor stats, int64_t row, const double numbers[3]) {
-    for (int i = 0; stats.data != NULL && i < 3; i++)
-        strait_cpu_f32(stats)[row * 3 + i] = (float)numbers[i];
-}
-
 /* Row n of x into `to`, on a scale of `unit` a step. */
 static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, int64_t n, float unit,
                      strait_pack_how how) {
@@ -52,7 +39,7 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
         numbers[0] += error * error;
         numbers[1] += (double)value * (double)value;
     }
-    note(stats, n, numbers);
+    strait_wire_note(stats, n, numbers);
 }
 
 static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
@@ -60,11 +47,12 @@ static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, st
     (void)s;
     assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * row_bytes(x.cols));
     unsigned char *to = packed.data;
-    const float top = strait_octave_top(largest_of(strait_cpu_f32(x), strait_cpu_count(x)));
+    const float top = strait_octave_top(
+        strait_wire_largest(strait_cpu_f32(x), strait_cpu_count(x)));
     memcpy(to, &top, 4);
     for (int64_t n = 0; n < x.rows; n++) {
         unsigned char *row = to + 4 + n * row_bytes(x.cols);
-        const float largest = largest_of(strait_cpu_f32(x) + n * x.cols, x.cols);
+        const float largest = strait_wire_largest(strait_cpu_f32(x) + n * x.cols, x.cols);
         const int code = strait_octave_code(top, largest, how.is_stochastic);
         const float scale = strait_octave_scale(top, code);
         put_nibble(row, 0, code);
@@ -92,7 +80,7 @@ static strait_err restore_octaves(struct strait_stream *s, strait_tensor x, stra
             numbers[1] += (double)value * (double)value;
         }
         if (top != trusted) numbers[2] = (double)x.cols; // NOLINT: bits that are no top at all
-        note(stats, n, numbers);
+        strait_wire_note(stats, n, numbers);
     }
     return STRAIT_OK;
 }

@@ -6,11 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static void note(strait_tensor stats, int64_t row, const double numbers[3]) {
-    for (int i = 0; stats.data != NULL && i < 3; i++)
-        strait_cpu_f32(stats)[row * 3 + i] = (float)numbers[i];
-}
-
 static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
                       strait_pack_how how) {
     for (int64_t n = 0; n < x.rows; n++) {
@@ -29,17 +24,8 @@ static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
             numbers[0] += error * error;
             numbers[1] += (double)value * (double)value;
         }
-        note(stats, n, numbers);
+        strait_wire_note(stats, n, numbers);
     }
-}
-
-/* The largest size in values[0..n) among those that are fit for the wire. */
-static float largest_of(const float *values, int64_t n) {
-    double bad = 0;
-    float largest = 0;
-    for (int64_t i = 0; i < n; i++)
-        largest = fmaxf(largest, fabsf(strait_wire_value(values[i], &bad)));
-    return largest;
 }
 
 static int code_of(float value, float inverse, strait_pack_how how, int64_t i) {
@@ -69,7 +55,7 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
         numbers[0] += error * error;
         numbers[1] += (double)value * (double)value;
     }
-    note(stats, n, numbers);
+    strait_wire_note(stats, n, numbers);
 }
 
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
@@ -82,11 +68,11 @@ static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strai
         pack_wide(to, stats, x, how);
         return STRAIT_OK;
     }
-    const float base = strait_scale_base(largest_of(strait_cpu_f32(x), strait_cpu_count(x)),
-                                         how.bits);
+    const float base = strait_scale_base(
+        strait_wire_largest(strait_cpu_f32(x), strait_cpu_count(x)), how.bits);
     memcpy(to, &base, 4);
     for (int64_t n = 0; n < x.rows; n++) {
-        const float largest = largest_of(strait_cpu_f32(x) + n * x.cols, x.cols);
+        const float largest = strait_wire_largest(strait_cpu_f32(x) + n * x.cols, x.cols);
         const int code = strait_scale_code(base, largest, how.bits);
         to[4 + n] = (unsigned char)code;
         pack_row(to + strait_wire_codes(x, how.bits, n), stats, x, n, strait_scale_of(base, code),
@@ -126,7 +112,7 @@ static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_
             numbers[1] += (double)value * (double)value;
         }
         if (base != trusted) numbers[2] = (double)x.cols; // NOLINT: bits that are no base at all
-        note(stats, n, numbers);
+        strait_wire_note(stats, n, numbers);
     }
     return STRAIT_OK;
 }
@@ -143,7 +129,7 @@ static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, str
             numbers[0] += off * off;
             numbers[1] += value * value;
         }
-        note(stats, n, numbers);
+        strait_wire_note(stats, n, numbers);
     }
     return STRAIT_OK;
 }

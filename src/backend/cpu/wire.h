@@ -52,3 +52,18 @@ static inline int64_t strait_wire_codes(strait_tensor x, int bits, int64_t n) {
 static inline int64_t strait_wire_bytes(strait_tensor x, int bits) {
     return bits >= 16 ? x.rows * x.cols * bits / 8 : strait_wire_codes(x, bits, x.rows);
 }
+
+/* The largest size in values[0..n) among those that are fit for the wire. */
+static inline float strait_wire_largest(const float *values, int64_t n) {
+    double bad = 0;
+    float largest = 0;
+    for (int64_t i = 0; i < n; i++)
+        largest = fmaxf(largest, fabsf(strait_wire_value(values[i], &bad)));
+    return largest;
+}
+
+/* What a kernel saw of a row: squared error, squared size, values that were not finite. */
+static inline void strait_wire_note(strait_tensor stats, int64_t row, const double numbers[3]) {
+    for (int i = 0; stats.data != NULL && i < 3; i++)
+        ((float *)stats.data)[row * 3 + i] = (float)numbers[i];
+}
