@@ -241,9 +241,10 @@ strait_err strait_etcd_http_ask(struct strait_etcd_http *http, const char *path,
     if (body == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a question to etcd");
     strait_err err = STRAIT_ETIMEDOUT;
     http->why[0] = 0;
-    for (int64_t ms = ATTEMPT_MS; err == STRAIT_ETIMEDOUT && strait_clock_ns() < until_ns;
-         ms *= 2) {
-        err = ask_round(http, path, body, until_ns, ms, out);
+    int64_t limit_ms = ATTEMPT_MS;
+    while (err == STRAIT_ETIMEDOUT && strait_clock_ns() < until_ns) {
+        err = ask_round(http, path, body, until_ns, limit_ms, out);
+        if (limit_ms < http->timeout_ms) limit_ms *= 2;
         if (err == STRAIT_ETIMEDOUT)
             (void)nanosleep(&(struct timespec){0, (long)ROUND_PAUSE_MS * NS_PER_MS}, NULL);
     }
