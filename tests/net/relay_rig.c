@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- the relay ---- */
@@ -118,6 +119,10 @@ void relay_rig_exchange(struct relay_node *a, struct relay_node *b, int n_messag
 }
 
 /* ---- plain sockets ---- */
+
+void relay_rig_rest(int ms) {
+    (void)nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
+}
 
 static struct sockaddr_in socket_address(const char *where) {
     char host[STRAIT_ADDRESS_MAX];

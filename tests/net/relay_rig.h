@@ -37,6 +37,8 @@ void relay_node_close(struct relay_node *node);
 /* Sends messages of awkward sizes both ways and compares every byte. */
 void relay_rig_exchange(struct relay_node *a, struct relay_node *b, int n_messages, size_t largest);
 
+void relay_rig_rest(int ms);
+
 /* A plain connection to host:port from a loopback address, 127.0.0.`from`; -1 on failure. */
 int relay_rig_connect(const char *where, int from);
 
