@@ -4,19 +4,27 @@
 #include "signals.h"
 #include "swarm/host.h"
 #include "swarm/keys.h"
+#include "swarm/view.h"
 #include "teller.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char *out_folder, *key_folder, *listen_at = "0.0.0.0:7070", *announced, *store, *relay;
 static const char *store_ca, *store_cert, *store_key;
 static strait_flag_list sets;
-static int resumes;
+enum {
+    APPROVED_MAX = 256,
+    APPROVED_LEAST = 8 // digits of a key
+};
+
+static int resumes, must_approve;
 static int64_t n_uses;
 static double valid_hours, lose_s = 10.0, lease_s = 10.0, stall_s = 60.0;
 
@@ -30,6 +38,8 @@ static const strait_flag flags[] = {
     {"uses", 0, STRAIT_FLAG_INT, &n_uses, "N",
      "how many machines the invite admits; 0: any number"},
     {"expires", 0, STRAIT_FLAG_REAL, &valid_hours, "HOURS", "how long it admits them; 0: always"},
+    {"approve", 0, STRAIT_FLAG_SWITCH, &must_approve, NULL,
+     "list the keys of those who ask to join; admit those typed on standard input"},
     {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "go on from the last checkpoint in DIR"},
     {"lose", 0, STRAIT_FLAG_REAL, &lose_s, "SECONDS", "work that a failure may cost (default 10)"},
     {"lease", 0, STRAIT_FLAG_REAL, &lease_s, "SECONDS", "silence after which a worker is given up"},
@@ -59,6 +69,14 @@ static void on_invited(void *user, const char *line) {
     fprintf(stderr, "on each machine that shall work: strait join %s\n", line);
 }
 
+/* For "strait watch"; a disk that is full does not stop the run. */
+static void on_changed(void *user, const strait_host_view *now) {
+    static strait_view view; // large
+    const struct story *story = user;
+    strait_view_take(now, &view);
+    (void)strait_view_save(&view, story->teller.folder);
+}
+
 static void on_noted(void *user, const char *text) {
     struct story *story = user;
     const time_t now = time(NULL);
@@ -69,6 +87,50 @@ static void on_noted(void *user, const char *text) {
     if (story->log == NULL) return;
     fprintf(story->log, "%s %s\n", clock, text);
     (void)fflush(story->log);
+}
+
+/* The next run of hexadecimal digits on standard input, without waiting for one. */
+static int read_word(char out[STRAIT_FINGERPRINT_TEXT]) {
+    static char word[STRAIT_FINGERPRINT_TEXT];
+    static size_t n;
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    char c = 0;
+    while (poll(&input, 1, 0) == 1 && (input.revents & POLLIN) != 0 &&
+           read(STDIN_FILENO, &c, 1) == 1) {
+        if (strchr("0123456789abcdef", c) != NULL && c != '\0' && n + 1 < sizeof word) {
+            word[n++] = c;
+            continue;
+        }
+        if (n == 0) continue;
+        memset(out, 0, STRAIT_FINGERPRINT_TEXT);
+        memcpy(out, word, n);
+        n = 0;
+        return 1;
+    }
+    return 0;
+}
+
+/* With --approve: those who ask are listed once; a line on standard input that begins their key
+ * admits them. */
+static int approves(void *user, const strait_fingerprint *key, const char *name) {
+    static char approved[APPROVED_MAX][STRAIT_FINGERPRINT_TEXT];
+    static strait_fingerprint asked[APPROVED_MAX];
+    static int n_approved, n_asked;
+    char text[STRAIT_FINGERPRINT_TEXT];
+    char word[STRAIT_FINGERPRINT_TEXT];
+    strait_fingerprint_text(key, text);
+    while (n_approved < APPROVED_MAX && read_word(word))
+        if (strlen(word) >= APPROVED_LEAST) memcpy(approved[n_approved++], word, sizeof *approved);
+    for (int i = 0; i < n_approved; i++)
+        if (strncmp(text, approved[i], strlen(approved[i])) == 0) return 1;
+    for (int i = 0; i < n_asked; i++)
+        if (strait_fingerprint_equal(&asked[i], key)) return 0;
+    if (n_asked < APPROVED_MAX) asked[n_asked++] = *key;
+    char words[256];
+    (void)snprintf(words, sizeof words, "'%s' asks to join: type %.16s and Enter to admit it", name,
+                   text);
+    on_noted(user, words);
+    return 0;
 }
 
 /* The first address of this machine that others may know, for a host that listens on all. */
@@ -128,7 +190,11 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .lease_s = lease_s,
         .stall_s = stall_s,
         .session = strait_teller_events(&story.teller),
-        .events = {.user = &story, .invited = on_invited, .noted = on_noted}};
+        .events = {.user = &story,
+                   .invited = on_invited,
+                   .noted = on_noted,
+                   .changed = on_changed,
+                   .approves = must_approve ? approves : NULL}};
     strait_signals_listen();
     const strait_err err = strait_host(&spec);
     if (err == STRAIT_OK) strait_progress_say(&story.teller.progress, "done: %s", folder);

@@ -6,6 +6,7 @@
 extern const strait_command strait_cmd_train;
 extern const strait_command strait_cmd_host;
 extern const strait_command strait_cmd_join;
+extern const strait_command strait_cmd_watch;
 extern const strait_command strait_cmd_relay;
 extern const strait_command strait_cmd_stage;
 extern const strait_command strait_cmd_eval;

@@ -103,6 +103,20 @@ static strait_err renew(struct host *h, int64_t now) {
     return err == STRAIT_ETIMEDOUT && strait_record_sure_ms(h->record) > 0 ? STRAIT_OK : err;
 }
 
+static void show(struct host *h, int64_t now) {
+    h->view_ns = now;
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++) {
+        const struct guest *guest = strait_host_guest(h, i);
+        memset(&h->links[i], 0, sizeof h->links[i]);
+        if (guest != NULL) h->t->ops->stats(guest->link, &h->links[i]);
+    }
+    const strait_host_view view = {.coordinator = &h->machine,
+                                   .links = h->links,
+                                   .n_refused = h->n_refused,
+                                   .ids_bytes = h->ids_bytes};
+    h->spec->events.changed(h->spec->events.user, &view);
+}
+
 strait_err strait_host_pump(struct host *h, int timeout_ms) {
     (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
     const int64_t now = strait_clock_ns();
@@ -113,12 +127,8 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
         const strait_err err = renew(h, now);
         if (err != STRAIT_OK) fail(h, err);
     }
-    if (h->spec->events.changed != NULL && now - h->view_ns > VIEW_MS * INT64_C(1000000)) {
-        h->view_ns = now;
-        const strait_host_view view = {
-            .coordinator = &h->machine, .n_refused = h->n_refused, .ids_bytes = h->ids_bytes};
-        h->spec->events.changed(h->spec->events.user, &view);
-    }
+    if (h->spec->events.changed != NULL && now - h->view_ns > VIEW_MS * INT64_C(1000000))
+        show(h, now);
     if (h->fatal == STRAIT_OK) return STRAIT_OK;
     return STRAIT_FAIL(h->fatal, "%s", h->words);
 }

@@ -92,6 +92,7 @@ static void closed(void *user, struct strait_link *link, strait_err why) {
     const int index = (int)(guest - h->guests);
     strait_lanes_clear(&guest->out);
     strait_image_fini(&guest->image);
+    strait_msg_close(&guest->asked);
     *guest = (struct guest){.node = -1};
     if (node < 0 || h->guest_of[node] != index) return; // a newer link has taken its place
     h->guest_of[node] = -1;
@@ -118,7 +119,7 @@ static strait_err on_join(struct host *h, struct guest *guest, const struct stra
     STRAIT_TRY(strait_join_unpack(msg, &join));
     const strait_err err = check_token(h, &join, &guest->link->peer);
     if (err != STRAIT_OK) {
-        h->n_refused++;
+        h->n_refused += err != STRAIT_EAGAIN;
         return err;
     }
     /* An older link of the same key is forgotten first: its end will tell nobody. */
@@ -192,7 +193,8 @@ static strait_err on_piece(struct host *h, struct guest *guest, const struct str
 
 static strait_err hear(struct host *h, struct guest *guest, const struct strait_msg *msg) {
     if (msg->type == STRAIT_MSG_JOIN) return on_join(h, guest, msg);
-    if (guest->node < 0) { // a few words may be left from a link before
+    if (guest->asked != NULL) return STRAIT_OK; // what it says has to wait
+    if (guest->node < 0) {                      // a few words may be left from a link before
         if (++guest->n_early <= EARLY_MAX) return STRAIT_OK;
         return STRAIT_FAIL(STRAIT_EPROTO, "it talks before it has joined");
     }
@@ -208,15 +210,28 @@ static strait_err hear(struct host *h, struct guest *guest, const struct strait_
     }
 }
 
+/* Who must be approved stays, and its request is looked at again and again. */
+static int must_wait(struct guest *guest, strait_err err, struct strait_msg **msg) {
+    if (err != STRAIT_EAGAIN || (*msg)->type != STRAIT_MSG_JOIN) return 0;
+    if (guest->asked != NULL) return 1;
+    guest->asked = *msg;
+    *msg = NULL;
+    return 1;
+}
+
 static void received(void *user, struct strait_link *link, struct strait_msg **msg) {
     struct host *h = user;
     struct guest *guest = link->user;
     if (guest == NULL || guest->must_close) return;
     const strait_err err = hear(h, guest, *msg);
-    if (err == STRAIT_OK) return;
+    if (err == STRAIT_OK || must_wait(guest, err, msg)) return;
     char words[STRAIT_WORDS_MAX];
     (void)snprintf(words, sizeof words, "%.255s", strait_err_detail());
     strait_host_note(h, "'%s' is sent away: %s", link->peer_name, words);
+    if ((*msg)->type == STRAIT_MSG_JOIN && err != STRAIT_ECLOSED) {
+        strait_host_refuse(h, guest, words);
+        return;
+    }
     strait_host_dismiss(h, guest,
                         err == STRAIT_EAUTH || err == STRAIT_ECLOSED ? err : STRAIT_EPROTO, words);
 }
@@ -230,10 +245,23 @@ const struct strait_transport_events strait_host_desk = {
     .closed = closed,
 };
 
+static void ask_again(struct host *h, struct guest *guest) {
+    const strait_err err = on_join(h, guest, guest->asked);
+    if (err == STRAIT_EAGAIN) return;
+    strait_msg_close(&guest->asked);
+    char words[STRAIT_WORDS_MAX];
+    (void)snprintf(words, sizeof words, "%.255s", strait_err_detail());
+    if (err != STRAIT_OK) strait_host_refuse(h, guest, words);
+}
+
 void strait_host_sweep(struct host *h, int64_t now_ns) {
     for (int i = 0; i < STRAIT_HOST_GUESTS; i++) {
         struct guest *guest = &h->guests[i];
         if (guest->link == NULL || guest->node >= 0 || guest->must_close) continue;
+        if (guest->asked != NULL) {
+            ask_again(h, guest);
+            continue;
+        }
         if (now_ns - guest->since_ns < GREET_MS * INT64_C(1000000)) continue;
         h->n_refused++;
         strait_host_dismiss(h, guest, STRAIT_EAUTH, "it did not say why it came");

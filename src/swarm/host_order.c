@@ -23,6 +23,15 @@ void strait_host_rest(struct host *h, int node, strait_task_kind kind) {
     send_task(h, node, &h->task);
 }
 
+void strait_host_refuse(struct host *h, struct guest *guest, const char *words) {
+    struct strait_msg *msg = NULL;
+    memset(&h->task, 0, sizeof h->task);
+    h->task.kind = STRAIT_TASK_REFUSE;
+    (void)snprintf(h->task.text, sizeof h->task.text, "%s", words);
+    if (strait_task_pack(h->pool, &h->task, &msg) == STRAIT_OK) strait_host_send(h, guest, &msg);
+    strait_host_dismiss(h, guest, STRAIT_OK, words);
+}
+
 /* Who reaches whom over boundary `i`, between stages i and i + 1. */
 enum way {
     BEFORE_DIALS,

@@ -109,9 +109,7 @@ static strait_err may_join(struct host *h, const strait_fingerprint *key, const 
         return STRAIT_FAIL(STRAIT_EAUTH, "the run has had %d machines: it takes no more",
                            STRAIT_HOST_MEMBERS);
     if (events->approves == NULL || events->approves(events->user, key, name)) return STRAIT_OK;
-    char text[STRAIT_FINGERPRINT_TEXT];
-    strait_fingerprint_text(key, text);
-    return STRAIT_FAIL(STRAIT_ECLOSED, "waiting for the host to approve key %s", text);
+    return STRAIT_FAIL(STRAIT_EAGAIN, "waiting to be approved");
 }
 
 strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name) {

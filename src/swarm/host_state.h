@@ -21,7 +21,8 @@ struct guest {                // one link; its user
     char address[STRAIT_ADDRESS_MAX]; // where its neighbours can dial it
     int has_valid;                    // of this epoch: it was sent the validation's ids
     int must_close;
-    int n_early; // messages before it joined
+    int n_early;              // messages before it joined
+    struct strait_msg *asked; // its request to join, which nobody has approved yet
 };
 
 struct host {
@@ -37,6 +38,7 @@ struct host {
     strait_swarm_actions actions;
     int64_t tick_ns, renew_ns, view_ns;
     int64_t n_refused;
+    strait_link_stats links[STRAIT_SWARM_NODES]; // for views
     uint64_t ids_bytes;
     strait_err fatal; // with the words below
     char words[512];
@@ -84,6 +86,8 @@ void strait_host_sweep(struct host *h, int64_t now_ns);
 /* ---- host_order.c: what goes out with an order of the machine ---- */
 void strait_host_order(struct host *h, const strait_swarm_action *action);
 void strait_host_rest(struct host *h, int node, strait_task_kind kind);
+/* Tells a guest that it is not welcome, and why, and hangs up. */
+void strait_host_refuse(struct host *h, struct guest *guest, const char *words);
 /* The tensors that a worker wants, from the checkpoint. */
 strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list);
 

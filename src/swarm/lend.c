@@ -217,6 +217,7 @@ static strait_err do_task(struct lend *l, strait_reply *reply) {
     case STRAIT_TASK_RESTORE: return strait_lend_restore(l);
     case STRAIT_TASK_KEEP: return strait_lend_keep(l, 1);
     case STRAIT_TASK_REST:
+    case STRAIT_TASK_REFUSE:
     case STRAIT_TASK_END: break;
     }
     return STRAIT_OK;
@@ -230,6 +231,11 @@ static int may_go_on(const struct lend *l) {
 static strait_err on_task(struct lend *l, const struct strait_msg *msg) {
     strait_reply reply = {0};
     STRAIT_TRY(strait_task_unpack(msg, &l->task));
+    if (l->task.kind == STRAIT_TASK_REFUSE) {
+        l->refusal = STRAIT_EAUTH;
+        (void)snprintf(l->refusal_words, sizeof l->refusal_words, "%.255s", l->task.text);
+        return STRAIT_OK;
+    }
     if (l->task.epoch < l->epoch) return STRAIT_OK; // of the past
     if (l->task.kind == STRAIT_TASK_TAKE || l->task.kind == STRAIT_TASK_REST) {
         l->epoch = l->task.epoch;

@@ -44,6 +44,7 @@ typedef enum strait_task_kind {
     STRAIT_TASK_DIAL,     // the same: now dial the others
     STRAIT_TASK_RESTORE,  // be at `step`
     STRAIT_TASK_KEEP,     // make an image of `step` and have your neighbour copy it
+    STRAIT_TASK_REFUSE,   // go away and stay there; `text` says why
     STRAIT_TASK_END,      // the run is over
 } strait_task_kind;
 

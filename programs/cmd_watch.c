@@ -1,0 +1,135 @@
+/* cmd_watch.c - strait watch FOLDER: a hosted run, live in a terminal. */
+#include "base/file.h"
+#include "commands.h"
+#include "progress.h"
+#include "signals.h"
+#include "swarm/view.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    EVENTS_SHOWN = 8,
+    TAIL_BYTES = 8192,
+    LOOK_MS = 1000
+};
+
+static int is_once;
+
+static const strait_flag flags[] = {
+    {"once", 0, STRAIT_FLAG_SWITCH, &is_once, NULL, "print what there is and stop"},
+    {0},
+};
+
+/* The end of a file, from the beginning of a line on; empty when there is none. */
+static void read_tail(const char *folder, const char *name, char out[TAIL_BYTES]) {
+    char path[STRAIT_PATH_MAX];
+    out[0] = '\0';
+    if (strait_file_path(path, "%s/%s", folder, name) != STRAIT_OK) return;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return;
+    (void)fseek(file, 0, SEEK_END);
+    const long size = ftell(file);
+    const long from = size > TAIL_BYTES - 1 ? size - (TAIL_BYTES - 1) : 0;
+    (void)fseek(file, from, SEEK_SET);
+    const size_t n = fread(out, 1, TAIL_BYTES - 1, file);
+    (void)fclose(file);
+    out[n] = '\0';
+    const char *line = from > 0 ? strchr(out, '\n') : NULL;
+    if (line != NULL) memmove(out, line + 1, strlen(line));
+}
+
+/* The last step that was told. */
+static void show_step(const char *folder) {
+    char tail[TAIL_BYTES];
+    read_tail(folder, "metrics.jsonl", tail);
+    json_t *last = NULL;
+    for (char *rest = tail, *line = NULL; (line = strtok_r(rest, "\n", &rest)) != NULL;) {
+        json_t *object = json_loads(line, 0, NULL);
+        if (json_object_get(object, "loss") == NULL) {
+            json_decref(object);
+            continue;
+        }
+        json_decref(last);
+        last = object;
+    }
+    if (last == NULL) return;
+    printf("step %lld  loss %.4f  %.0f tok/s\n",
+           (long long)json_integer_value(json_object_get(last, "step")),
+           json_number_value(json_object_get(last, "loss")),
+           json_number_value(json_object_get(last, "tokens_per_s")));
+    json_decref(last);
+}
+
+static void show_member(const strait_view_member *m) {
+    char sent[32];
+    char received[32];
+    char stage[24] = "spare";
+    strait_progress_bytes(m->sent_bytes, sent);
+    strait_progress_bytes(m->received_bytes, received);
+    if (m->stage >= 0) (void)snprintf(stage, sizeof stage, "stage %d", m->stage);
+    if (m->is_here)
+        printf("  %-16.16s %s  %-8s  %6.1f GFLOP/s  rtt %6.1f ms  %8.1f Mb/s  sent %s  got %s\n",
+               m->name, m->key, stage, m->flops / 1e9, 1e3 * m->rtt_s, m->up_bps / 1e6, sent,
+               received);
+    else
+        printf("  %-16.16s %s  %-8s  gone\n", m->name, m->key, stage);
+}
+
+static void show_events(const char *folder) {
+    char tail[TAIL_BYTES];
+    read_tail(folder, "events.log", tail);
+    size_t n = strlen(tail);
+    int n_lines = 0;
+    if (n > 0 && tail[n - 1] == '\n') tail[--n] = '\0';
+    while (n > 0 && n_lines < EVENTS_SHOWN)
+        if (tail[--n] == '\n') n_lines++;
+    printf("%s\n", n > 0 ? tail + n + 1 : tail);
+}
+
+static strait_err show(const char *folder) {
+    static strait_view view; // large
+    char ids[32];
+    STRAIT_TRY(strait_view_load(folder, &view));
+    if (!is_once && isatty(STDOUT_FILENO)) printf("\x1b[H\x1b[J");
+    strait_progress_bytes(view.ids_bytes, ids);
+    printf("%s: %s, epoch %lld, %d stages, %lld steps committed; %s of token ids sent, %lld "
+           "strangers refused\n",
+           folder, view.phase, (long long)view.epoch, view.n_stages, (long long)view.committed, ids,
+           (long long)view.refused);
+    show_step(folder);
+    for (int stage = 0; stage < view.n_stages; stage++)
+        for (int i = 0; i < view.n_members; i++)
+            if (view.members[i].stage == stage) show_member(&view.members[i]);
+    for (int i = 0; i < view.n_members; i++)
+        if (view.members[i].stage < 0) show_member(&view.members[i]);
+    show_events(folder);
+    (void)fflush(stdout);
+    return STRAIT_OK;
+}
+
+static strait_err run_watch(int n_words, const char **words) {
+    if (n_words != 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "watch wants a run's folder: strait watch runs/NAME");
+    strait_signals_listen();
+    for (;;) {
+        STRAIT_TRY(show(words[0]));
+        if (is_once || strait_signals_count() > 0) return STRAIT_OK;
+        const struct timespec nap = {.tv_sec = LOOK_MS / 1000};
+        (void)nanosleep(&nap, NULL);
+    }
+}
+
+const strait_command strait_cmd_watch = {
+    .name = "watch",
+    .usage = "FOLDER [flags]",
+    .summary = "look at a hosted run while it trains",
+    .about =
+        "Shows members, stages, links, the last step and the last events of a run that \"strait\n"
+        "host\" coordinates, anew every second. Reads files of the run's folder only.",
+    .flags = flags,
+    .run = run_watch,
+};
