@@ -15,6 +15,8 @@
 enum {
     BACKLOG = 256,
     STRANGERS_MAX = 64, // streams that may be greeting at once
+    STRANGERS_ALL = 96, // with those that are being let go, which still take memory
+    POSTPONED_MAX = 8,  // listeners that wait for these to go
     STREAMS_WITHOUT_BBR = 4,
     TICKS_PER_DEADLINE = 8
 };
@@ -33,6 +35,8 @@ struct tcp {
     struct strait_relay_posts posts;
     uv_tcp_t dump; // takes connections there is no memory for
     int is_dumping;
+    uv_stream_t *postponed[POSTPONED_MAX]; // someone waits there to be accepted
+    int n_postponed;
 };
 
 struct tcp_link {
@@ -161,6 +165,11 @@ static void on_stranger(uv_stream_t *listener, int status) {
     struct tcp *self = t->state;
     struct strait_conn *c = NULL;
     if (status != 0) return;
+    /* The kernel keeps who comes next until this one was accepted. */
+    if (self->bundles.n_strangers >= STRANGERS_ALL && self->n_postponed < POSTPONED_MAX) {
+        self->postponed[self->n_postponed++] = listener;
+        return;
+    }
     if (strait_conn_open(&self->loop, t, &strait_bundle_conn_events, 1, NULL, &c) != STRAIT_OK) {
         dump(self, listener);
         return;
@@ -175,6 +184,11 @@ static void on_stranger(uv_stream_t *listener, int status) {
         strait_conn_kill(
             oldest_stranger(self),
             STRAIT_FAIL(STRAIT_EAUTH, "more than %d strangers at once", STRANGERS_MAX));
+}
+
+static void accept_postponed(struct tcp *self) {
+    while (self->n_postponed > 0 && self->bundles.n_strangers < STRANGERS_ALL)
+        on_stranger(self->postponed[--self->n_postponed], 0);
 }
 
 static strait_err listen_at(struct strait_transport *t, const char *address,
@@ -292,6 +306,7 @@ static strait_err progress(struct strait_transport *t, int timeout_ms) {
     }
     (void)uv_run(&self->loop, must_wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
     (void)uv_timer_stop(&self->timeout);
+    accept_postponed(self);
     (void)strait_bundles_sweep(t);
     return STRAIT_OK;
 }
