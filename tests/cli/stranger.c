@@ -1,0 +1,171 @@
+/* stranger - what someone who should not be in a run may try: stranger MODE INVITE [N]
+ *
+ *   token     joins with a token that differs in its last bit
+ *   version   joins as a worker of another version
+ *   early     talks without joining
+ *   pieces    sends an image that nobody asked for, of 2^60 bytes
+ *   other     joins another run at the same address
+ *   silence   opens N connections that say nothing, and waits for each to be closed
+ *   noise     opens N connections, one after another, and sends bytes that mean nothing
+ *
+ * Prints how it ended: "refused: WORDS". Ends with 0 when it was refused, with 1 otherwise. */
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "swarm/protocol.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    WAIT_MS = 15000,
+    NOISE_BYTES = 4096
+};
+
+static int told(const char *how, const char *words) {
+    printf("%s: %s\n", how, words);
+    return strcmp(how, "refused") == 0 ? 0 : 1;
+}
+
+/* Waits until the coordinator hangs up. */
+static int await_end(struct strait_mesh *mesh) {
+    const int64_t until = strait_clock_ns() + WAIT_MS * INT64_C(1000000);
+    while (strait_clock_ns() < until) {
+        struct strait_msg *msg = NULL;
+        if (strait_mesh_receive(mesh, 200, &msg) != STRAIT_OK) continue;
+        char words[256];
+        (void)snprintf(words, sizeof words, "%.*s", (int)msg->size, (const char *)msg->body);
+        static strait_task task;
+        const int type = msg->type;
+        const int is_task = type == STRAIT_MSG_TASK && strait_task_unpack(msg, &task) == STRAIT_OK;
+        strait_msg_close(&msg);
+        if (type == STRAIT_MSG_DOWN) return told("refused", words);
+        if (is_task && task.kind == STRAIT_TASK_REFUSE) return told("refused", task.text);
+        if (is_task) return told("let in", "");
+    }
+    return told("still there", "");
+}
+
+static strait_err make_words(struct strait_msg_pool *pool, const char *mode,
+                             const strait_invite *invite, struct strait_msg **out) {
+    strait_join join = {
+        .report = {.name = "stranger"}, .own = {.stage = -1}, .copy = {.stage = -1}};
+    static const unsigned char byte[1] = {0};
+    const strait_piece piece = {.total = UINT64_C(1) << 60, .data = byte, .bytes = 1};
+    memcpy(join.token, invite->token, sizeof join.token);
+    if (strcmp(mode, "pieces") == 0) return strait_piece_pack(pool, &piece, out);
+    if (strcmp(mode, "early") == 0) return strait_msg_open(pool, STRAIT_MSG_LEAVE, 0, out);
+    if (strcmp(mode, "token") == 0) join.token[STRAIT_TOKEN_BYTES - 1] ^= 1;
+    STRAIT_TRY(strait_join_pack(pool, &join, out));
+    if (strcmp(mode, "version") == 0) strait_put_u16((*out)->body, 0);
+    return STRAIT_OK;
+}
+
+static strait_err say(struct strait_mesh *mesh, const char *mode, const strait_invite *invite) {
+    const int n = strcmp(mode, "early") == 0 || strcmp(mode, "pieces") == 0 ? 100 : 1;
+    for (int i = 0; i < n; i++) {
+        struct strait_msg *msg = NULL;
+        STRAIT_TRY(make_words(strait_mesh_pool(mesh), mode, invite, &msg));
+        const strait_err err = strait_mesh_send(mesh, 0, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(err);
+    }
+    return STRAIT_OK;
+}
+
+static int knock(const char *mode, strait_invite *invite) {
+    struct strait_identity *identity = NULL;
+    struct strait_mesh *mesh = NULL;
+    int peer = 0;
+    int result = 1;
+    if (strcmp(mode, "other") == 0) invite->run[0] ^= 1;
+    if (strait_identity_make(&identity) != STRAIT_OK) return 1;
+    strait_mesh_config config = {.scheme = "tls",
+                                 .transport = {.identity = identity, .name = "stranger"}};
+    memcpy(config.transport.run, invite->run, STRAIT_RUN_BYTES);
+    const strait_mesh_peer host = {
+        .name = "coordinator", .key = invite->key, .address = invite->address};
+    if (strait_mesh_open(&config, &mesh) == STRAIT_OK &&
+        strait_mesh_add(mesh, &host, &peer) == STRAIT_OK && say(mesh, mode, invite) == STRAIT_OK)
+        result = await_end(mesh);
+    strait_mesh_close(&mesh);
+    strait_identity_close(&identity);
+    return result;
+}
+
+/* With `flags` SOCK_NONBLOCK the connection is made while others are. */
+static int connect_to(const strait_invite *invite, int flags) {
+    char host[STRAIT_ADDRESS_MAX];
+    const char *colon = strrchr(invite->address, ':');
+    struct sockaddr_in where = {.sin_family = AF_INET};
+    (void)snprintf(host, sizeof host, "%.*s", (int)(colon - invite->address), invite->address);
+    where.sin_port = htons((uint16_t)atoi(colon + 1));
+    (void)inet_pton(AF_INET, host, &where.sin_addr);
+    const int fd = socket(AF_INET, SOCK_STREAM | flags, 0);
+    if (fd >= 0 &&
+        (connect(fd, (struct sockaddr *)&where, sizeof where) == 0 || errno == EINPROGRESS))
+        return fd;
+    if (fd >= 0) (void)close(fd);
+    return -1;
+}
+
+/* Up to 500 at once; each is replaced when it is closed, until n were. */
+static int stay_silent(const strait_invite *invite, int n) {
+    enum {
+        AT_ONCE = 500
+    };
+    static struct pollfd fds[AT_ONCE];
+    int n_opened = 0;
+    int n_closed = 0;
+    for (int i = 0; i < AT_ONCE; i++)
+        fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
+    while (n_closed < n) {
+        for (int i = 0; i < AT_ONCE && n_opened < n; i++) {
+            if (fds[i].fd >= 0) continue;
+            fds[i].fd = connect_to(invite, SOCK_NONBLOCK);
+            n_opened++;
+            n_closed += fds[i].fd < 0;
+        }
+        if (poll(fds, AT_ONCE, WAIT_MS) == 0) break; // the rest never came further than a queue
+        for (int i = 0; i < AT_ONCE; i++) {
+            if (fds[i].fd < 0 || fds[i].revents == 0) continue;
+            (void)close(fds[i].fd);
+            fds[i].fd = -1;
+            n_closed++;
+        }
+    }
+    return n_closed > n - n / 10 ? told("refused", "nearly all") : told("still there", "");
+}
+
+static int make_noise(const strait_invite *invite, int n) {
+    unsigned char noise[NOISE_BYTES];
+    for (int i = 0; i < n; i++) {
+        const int fd = connect_to(invite, 0);
+        if (fd < 0) continue;
+        for (size_t k = 0; k < sizeof noise; k++)
+            noise[k] = (unsigned char)strait_rng_u64((strait_rng){1, (uint64_t)i}, k);
+        /* Some look like the beginning of TLS, with a record that is too long. */
+        if (i % 2 == 0) memcpy(noise, "\x16\x03\x01\xff\xff", 5);
+        (void)send(fd, noise, sizeof noise, MSG_NOSIGNAL);
+        struct pollfd end = {.fd = fd, .events = POLLIN};
+        if (poll(&end, 1, WAIT_MS) != 1) return told("still there", "");
+        (void)close(fd);
+    }
+    return told("refused", "all of it");
+}
+
+int main(int argc, char **argv) {
+    strait_invite invite;
+    if (argc < 3 || strait_invite_parse(argv[2], &invite) != STRAIT_OK) return 2;
+    const int n = argc > 3 ? atoi(argv[3]) : 1;
+    if (strcmp(argv[1], "silence") == 0) return stay_silent(&invite, n);
+    if (strcmp(argv[1], "noise") == 0) return make_noise(&invite, n);
+    return knock(argv[1], &invite);
+}

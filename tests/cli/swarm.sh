@@ -1,0 +1,99 @@
+#!/bin/sh
+# swarm.sh - host and join on this machine: the same numbers as "strait train", also when workers
+# and the coordinator die, stop, leave or cannot be reached.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/swarm_lib.sh"
+
+make_corpus
+make_run run.yaml 2 60
+sets="--set stages.count=2 --set link.emulate.delay=10ms"
+runs train run.yaml --out straight $sets
+
+# alike FOLDER: the run there ended well and computed what "straight" did.
+alike() {
+    host_ends 0 "$1"
+    same_metrics straight "$1"
+    same_weights straight "$1"
+    none_left
+}
+
+# Two workers, and nothing else happens. They need no run file, no data, and write nothing.
+host_begin plain run.yaml $sets
+mkdir elsewhere
+(cd elsewhere && env STRAIT_CLI="$SCRATCH" "$STRAIT" join "$(cat ../plain.invite)" --keys ../keys-1 \
+    --listen 127.0.0.1:0 --threads 1 2>../join-1.err) &
+first=$!
+join_begin plain 2
+alike plain
+wait $first || fail "a worker of a run that ended well does not end well"
+[ -z "$(ls elsewhere)" ] || fail "a worker wrote files"
+[ "$(stat -c %a keys-1/node.pem)" = 600 ] || fail "others may read a worker's key"
+
+# A worker dies: its stage goes to the spare; then to itself, restarted.
+host_begin death run.yaml $sets
+for i in 1 2 3; do join_begin death $i; done
+wait_steps death 10
+kill_join 1
+wait_steps death 25
+kill_join 2
+join_begin death 2
+wait_steps death 40
+kill_join 3
+join_begin death 3
+join_begin death 1
+alike death
+says death/events.log 'stage [01]: is lost' 'epoch [2-9]: all stages stand at step [1-9]'
+
+# The coordinator dies, and with it, once, a worker: it goes on with the same invite.
+host_begin boss run.yaml $sets
+cp boss.invite invite.before
+for i in 1 2 3; do join_begin boss $i; done
+for lines in 12 30; do
+    wait_steps boss $lines
+    host_kill
+    host_begin boss run.yaml $sets
+    cmp -s boss.invite invite.before || fail "the invite is another one after a restart"
+done
+wait_steps boss 45
+host_kill
+kill_join 1
+host_begin boss run.yaml $sets
+alike boss
+says boss/events.log 'is back'
+
+# A worker stops to run: it is named, its stage moves; when it wakes it is a spare again.
+host_begin stop run.yaml $sets
+for i in 1 2; do join_begin stop $i; done
+wait_steps stop 5
+join_begin stop 3
+wait_steps stop 12
+stop_join 1
+wait_steps stop 25
+says stop/events.log 'w1 .*stage [01]: is lost'
+wake_join 1
+# Another leaves politely, and nothing is lost.
+kill -INT "$(pid_of_join 2)"
+alike stop
+says join-2.err 'leaving: handing over first' 'left the run'
+says stop/events.log 'w2 .*wants to leave'
+
+# One that nobody can reach, then two of them with a relay between.
+host_begin shy run.yaml $sets
+join_begin shy 1 --no-listen
+join_begin shy 2
+alike shy
+env STRAIT_CLI="$SCRATCH" "$STRAIT" relay --listen 127.0.0.1:0 >relay.out 2>relay.err &
+relay=$!
+for _ in $(seq 100); do
+    [ -s relay.out ] && break
+    sleep 0.05
+done
+host_begin relayed run.yaml $sets --relay "$(sed -n 's/^relay at //p' relay.out)"
+join_begin relayed 1 --no-listen
+join_begin relayed 2 --no-listen
+host_ends 0 relayed
+same_metrics straight relayed
+same_weights straight relayed
+kill -INT $relay
+wait $relay
+says relay.out '[1-9][0-9]* pairs'
