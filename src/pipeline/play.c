@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "pipeline/worker.h"
 
+#include <assert.h>
+
 enum {
     LOOK_MS = 50
 };
@@ -21,37 +23,38 @@ static strait_crossing crossing_of(struct strait_worker *w, int64_t step, int64_
                              .input = strait_stage_entered(w->model, slot)};
 }
 
-/* Adds up the losses of the microbatch at hand, token by token, in double precision. */
-static strait_err add_losses(struct strait_worker *w, strait_tensor losses, double *sum) {
-    struct strait_stream *stream = strait_stage_stream(w->model);
-    const struct strait_backend_ops *ops = w->backend->ops;
-    STRAIT_TRY(ops->download(stream, w->losses, losses.data, strait_tensor_bytes(losses)));
-    STRAIT_TRY(ops->wait(stream));
-    for (int64_t i = 0; i < losses.rows; i++)
-        *sum += (double)w->losses[i];
-    return STRAIT_OK;
+static int64_t tokens_of(const struct strait_worker *w) {
+    return w->recipe.microbatch * w->recipe.shape.context;
 }
 
-/* The stage's output goes on, or, on the last stage, becomes a loss. */
-static strait_err finish_forward(struct strait_worker *w, const strait_crossing *at, float scale,
-                                 double *sum) {
+/* Adds the losses of microbatches that lie on the host, token by token, in double precision. */
+static void add_losses(const struct strait_worker *w, int64_t n_microbatches, double *sum) {
+    for (int64_t i = 0; i < n_microbatches * tokens_of(w); i++)
+        *sum += (double)w->losses[i];
+}
+
+/* The stage's output goes on, or, on the last stage, becomes losses, which are on their way to the
+ * host: there is no waiting for them in a step. */
+static strait_err finish_forward(struct strait_worker *w, const strait_crossing *at, float scale) {
     strait_tensor made;
     if (w->head != NULL) {
         STRAIT_TRY(strait_stage_output(w->model, &made));
         return strait_boundary_send(w->head, at, made);
     }
     STRAIT_TRY(strait_stage_loss(w->model, strait_feed_targets(w->feed, at->slot), scale, &made));
-    return add_losses(w, made, sum);
+    assert(made.rows == tokens_of(w));
+    float *to = w->losses + (at->is_evaluation ? 0 : at->microbatch * made.rows);
+    return w->backend->ops->download(at->stream, to, made.data, strait_tensor_bytes(made));
 }
 
-static strait_err forward(struct strait_worker *w, const strait_crossing *at, double *sum) {
+static strait_err forward(struct strait_worker *w, const strait_crossing *at) {
     const int64_t n_tokens = w->recipe.sequences * w->recipe.shape.context;
     if (w->needs_tokens)
         STRAIT_TRY(strait_feed_load(w->feed, at->stream, at->slot, at->step, at->microbatch));
     if (w->tail != NULL)
         STRAIT_TRY(strait_boundary_receive(w->tail, at, strait_stage_input(w->model, at->slot)));
     STRAIT_TRY(strait_stage_forward(w->model, at->slot, at->tokens));
-    return finish_forward(w, at, 1.0f / (float)n_tokens, sum);
+    return finish_forward(w, at, 1.0f / (float)n_tokens);
 }
 
 /* Down to the gradient of the stage's input, which leaves at once. */
@@ -96,14 +99,14 @@ static double codec_seconds(struct strait_worker *w) {
 }
 
 static strait_err make_move(struct strait_worker *w, const strait_schedule_spec *schedule,
-                            strait_move move, int64_t step, double *sum) {
+                            strait_move move, int64_t step) {
     const int slot = strait_schedule_slot(schedule, move.microbatch);
     const strait_crossing at = crossing_of(w, step, move.microbatch, slot);
     const double began = strait_clock_seconds();
     double *bill = &w->times.weights;
     switch (move.kind) {
     case STRAIT_MOVE_FORWARD:
-        STRAIT_TRY(forward(w, &at, sum));
+        STRAIT_TRY(forward(w, &at));
         bill = &w->times.forward;
         break;
     case STRAIT_MOVE_INPUT:
@@ -187,7 +190,7 @@ static strait_err look_around(struct strait_worker *w, strait_schedule_state *st
     return STRAIT_OK;
 }
 
-static strait_err play(struct strait_worker *w, int64_t step, double *sum) {
+static strait_err play(struct strait_worker *w, int64_t step) {
     const strait_schedule_spec schedule = {.kind = w->recipe.n_stages > 1 ? w->recipe.schedule
                                                                           : STRAIT_SCHEDULE_1F1B,
                                            .n_stages = w->recipe.n_stages,
@@ -212,7 +215,7 @@ static strait_err play(struct strait_worker *w, int64_t step, double *sum) {
             timeout_ms = w->deadline_ms;
             continue;
         }
-        STRAIT_TRY(make_move(w, &schedule, move, step, sum));
+        STRAIT_TRY(make_move(w, &schedule, move, step));
         strait_schedule_done(&state, move);
     }
 }
@@ -240,15 +243,15 @@ static strait_err measure(struct strait_worker *w) {
 
 strait_err strait_worker_gradients(struct strait_worker *w, int64_t step, double *loss_sum) {
     const double began = strait_clock_seconds();
-    double sum = 0.0;
     w->times = (strait_worker_times){0};
     if (w->tail != NULL) strait_boundary_begin(w->tail, step);
     if (w->head != NULL) strait_boundary_begin(w->head, step);
     STRAIT_TRY(zero_gradients(w));
-    STRAIT_TRY(play(w, step, &sum));
+    STRAIT_TRY(play(w, step));
     STRAIT_TRY(measure(w));
     w->times.wall = strait_clock_seconds() - began;
-    *loss_sum = sum;
+    *loss_sum = 0.0;
+    if (w->head == NULL) add_losses(w, w->recipe.n_microbatches, loss_sum);
     return STRAIT_OK;
 }
 
@@ -283,7 +286,10 @@ strait_err strait_worker_validate(struct strait_worker *w, int64_t step, double 
                 strait_boundary_receive_valid(w->tail, &at, strait_stage_input(w->model, 0)));
         }
         STRAIT_TRY(strait_stage_forward(w->model, 0, at.tokens));
-        STRAIT_TRY(finish_forward(w, &at, 0.0f, &sum));
+        STRAIT_TRY(finish_forward(w, &at, 0.0f));
+        if (w->head != NULL) continue;
+        STRAIT_TRY(w->backend->ops->wait(at.stream));
+        add_losses(w, 1, &sum);
     }
     *loss_sum = sum;
     return STRAIT_OK;

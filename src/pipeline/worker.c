@@ -122,8 +122,10 @@ static strait_err open_into(struct strait_worker *w, const strait_run *run) {
     const strait_optim_spec optim = strait_recipe_optim(&w->recipe, w->stage);
     STRAIT_TRY(strait_optimizer_open(&optim, w->backend, w->params, w->n_params, &w->optimizer));
     STRAIT_TRY(strait_feed_prepare(w->feed, w->backend, w->n_slots));
-    STRAIT_TRY(strait_alloc((size_t)(spec.n_sequences * spec.seq_len), sizeof *w->losses, "losses",
-                            (void **)&w->losses));
+    if (w->head == NULL)
+        STRAIT_TRY(w->backend->ops->alloc_host(
+            w->backend, (size_t)(w->recipe.sequences * spec.seq_len) * sizeof *w->losses,
+            (void **)&w->losses));
     STRAIT_TRY(strait_alloc((size_t)w->n_params, sizeof *w->squares, "gradient norms",
                             (void **)&w->squares));
     STRAIT_TRY(strait_stage_init(w->model, (uint64_t)run->train.seed));
@@ -158,7 +160,7 @@ void strait_worker_close(struct strait_worker **worker) {
     strait_boundary_close(&w->head);
     strait_stage_close(&w->model);
     strait_alloc_free(w->params);
-    strait_alloc_free(w->losses);
+    if (w->losses != NULL) w->backend->ops->release_host(w->backend, w->losses);
     strait_alloc_free(w->squares);
     strait_feed_release(w->feed); // its room lies on our device
     strait_backend_close(&w->backend);

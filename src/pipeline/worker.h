@@ -34,7 +34,7 @@ struct strait_worker {
     int n_params;
     struct strait_feed *feed; // borrowed
     int needs_tokens;
-    float *losses;            // of one microbatch, on the host
+    float *losses;            // of a step's tokens, on the host; last stage only
     float *squares;           // one a parameter, on the host
     struct strait_mesh *mesh; // borrowed; NULL when there is one stage
     int deadline_ms;
