@@ -45,6 +45,7 @@ static strait_err try_forward(struct bench *b, int has_head, double *best) {
 static strait_err try_backward(struct bench *b, int defers, strait_pipe_stage *best) {
     double start = strait_clock_seconds();
     STRAIT_TRY(strait_stage_backward(b->stage, 0, defers));
+    STRAIT_TRY(strait_stage_backward_entry(b->stage, 0));
     STRAIT_TRY(wait_for(b));
     keep_best(&best->input_s, start);
     if (!defers) return STRAIT_OK;
