@@ -6,6 +6,7 @@
 #include "backend/kernels.h"
 
 constexpr int TAPS = STRAIT_CONV_TAPS;
+constexpr int BATCH = 4; // rows that are asked for at once: memory is far
 
 /* Rows [first, end) of this block; the same for the same shape on any device. */
 struct row_share {
@@ -81,14 +82,22 @@ __device__ __forceinline__ void conv_cols(T *y, const T *x, const float *taps_of
     for (int j = 1; j < TAPS; j++) // near[j - 1] moves to near[j] before the first row
         take_row<T, W>(near[j - 1], x, (mine.first - j) * cols + c,
                        j <= place && j < taps && mine.first < mine.end);
-    for (int64_t n = mine.first; n < mine.end; n++) {
-        move_on<W>(near);
-        take<T, W>(near[0], x + n * cols + c);
-        mix<W>(out, near, w);
-        put<T, W>(y + n * cols + c, out);
-        if (++place == seq_len) {
-            place = 0;
-            forget<W>(near);
+    for (int64_t start = mine.first; start < mine.end; start += BATCH) {
+        lanes<T, W> come[BATCH];
+#pragma unroll
+        for (int b = 0; b < BATCH; b++)
+            if (start + b < mine.end) come[b] = load<T, W>(x + (start + b) * cols + c);
+#pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            if (start + b >= mine.end) break;
+            move_on<W>(near);
+            widen(near[0], come[b]);
+            mix<W>(out, near, w);
+            put<T, W>(y + (start + b) * cols + c, out);
+            if (++place == seq_len) {
+                place = 0;
+                forget<W>(near);
+            }
         }
     }
 }
@@ -130,6 +139,18 @@ template <typename T> struct conv_gradient {
     int taps;
 };
 
+/* sums[j] += rows[j] value */
+template <int W>
+__device__ __forceinline__ void add_products(float sums[TAPS][W], const float rows[TAPS][W],
+                                             const float value[W]) {
+#pragma unroll
+    for (int j = 0; j < TAPS; j++) {
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sums[j][i] += value[i] * rows[j][i];
+    }
+}
+
 /* From the last row to the first: near[j] is the gradient j rows further on. */
 template <typename T, int W>
 __device__ __forceinline__ void conv_cols_back(const conv_gradient<T> &g, int64_t c) {
@@ -143,27 +164,33 @@ __device__ __forceinline__ void conv_cols_back(const conv_gradient<T> &g, int64_
     for (int j = 1; j < TAPS; j++)
         take_row<T, W>(near[j - 1], g.d_y, (mine.end - 1 + j) * g.cols + c,
                        j < left && j < g.taps && mine.end > mine.first);
-    for (int64_t n = mine.end - 1; n >= mine.first; n--) {
-        move_on<W>(near);
-        take<T, W>(near[0], g.d_y + n * g.cols + c);
-        take<T, W>(value, g.x + n * g.cols + c);
-        mix<W>(out, near, w);
-        put<T, W>(g.d_x + n * g.cols + c, out);
+    for (int64_t start = mine.end - 1; start >= mine.first; start -= BATCH) {
+        lanes<T, W> come[BATCH], values[BATCH];
 #pragma unroll
-        for (int j = 0; j < TAPS; j++) {
-#pragma unroll
-            for (int i = 0; i < W; i++)
-                sums[j][i] += value[i] * near[j][i];
+        for (int b = 0; b < BATCH; b++) {
+            if (start - b < mine.first) break;
+            come[b] = load<T, W>(g.d_y + (start - b) * g.cols + c);
+            values[b] = load<T, W>(g.x + (start - b) * g.cols + c);
         }
-        if (++left > g.seq_len) {
-            left = 1;
-            forget<W>(near);
+#pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            if (start - b < mine.first) break;
+            move_on<W>(near);
+            widen(near[0], come[b]);
+            widen(value, values[b]);
+            mix<W>(out, near, w);
+            put<T, W>(g.d_x + (start - b) * g.cols + c, out);
+            add_products<W>(sums, near, value);
+            if (++left > g.seq_len) {
+                left = 1;
+                forget<W>(near);
+            }
         }
     }
-    for (int j = 0; j < g.taps; j++) {
 #pragma unroll
-        for (int i = 0; i < W; i++)
-            g.part[((int64_t)blockIdx.x * g.taps + j) * g.cols + c + i] = sums[j][i];
+    for (int j = 0; j < TAPS; j++) {
+        if (j < g.taps)
+            put_floats<W>(g.part + ((int64_t)blockIdx.x * g.taps + j) * g.cols + c, sums[j]);
     }
 }
 

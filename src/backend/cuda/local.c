@@ -2,6 +2,10 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/rows.h"
 
+enum {
+    ROWS = 16 // of a block of conv, which reads a few before them too
+};
+
 /* Blocks of neighbouring rows, each thread with columns of its own. */
 static strait_cuda_grid by_shares(strait_tensor x, int64_t shares) {
     const int64_t wide = strait_cuda_wide(x.dtype);
@@ -14,7 +18,7 @@ static strait_err conv(struct strait_stream *s, strait_tensor y, strait_tensor x
                        int64_t seq_len) {
     assert(strait_cuda_same_shape(y, x) && w.cols == x.cols && y.dtype == x.dtype);
     assert(w.rows <= STRAIT_CONV_TAPS && x.rows % seq_len == 0);
-    int64_t shares = strait_cuda_shares(x.rows);
+    const int64_t shares = strait_cuda_pieces(x.rows, ROWS);
     int taps = (int)w.rows;
     void *args[] = {&y.data, &x.data, &w.data, &x.rows, &x.cols, &taps, &seq_len};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "conv"), by_shares(x, shares), args);
