@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "swarm/assign.h"
 #include "swarm/host_state.h"
+#include "swarm/reach.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -158,12 +159,8 @@ static strait_err open_desk(struct host *h) {
     else
         (void)snprintf(listen, sizeof listen, "%s", h->spec->listen);
     STRAIT_TRY(strait_transport_listen(h->t, listen, address));
-    const char *bound = strrchr(address, ':');
-    if (h->spec->announce == NULL)
-        (void)snprintf(h->invite.address, sizeof h->invite.address, "%s", address);
-    else
-        (void)snprintf(h->invite.address, sizeof h->invite.address, "%.200s%s", h->spec->announce,
-                       strrchr(h->spec->announce, ':') != NULL ? "" : bound);
+    strait_reach_address(address, h->spec->announce != NULL ? h->spec->announce : "", "",
+                         h->invite.address);
     h->invite.key = *strait_identity_fingerprint(h->spec->identity);
     STRAIT_TRY(strait_invite_format(&h->invite, line));
     STRAIT_TRY(strait_host_save_run(h));

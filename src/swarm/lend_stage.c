@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "swarm/lend_state.h"
+#include "swarm/reach.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,19 +63,6 @@ static strait_err make_stage(struct lend *l) {
     return STRAIT_OK;
 }
 
-/* What neighbours should dial: as announced, with the port that we got unless it names one. */
-static void announce(const struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
-    const char *wanted = l->spec->announce;
-    const char *port = strrchr(address, ':');
-    char whole[2 * STRAIT_ADDRESS_MAX];
-    if (wanted[0] == '\0') return;
-    const char *colon = strrchr(wanted, ':');
-    const int has_port = colon != NULL &&
-                         (wanted[0] != '[' || (colon > wanted && colon[-1] == ']'));
-    (void)snprintf(whole, sizeof whole, "%s%s", wanted, has_port || port == NULL ? "" : port);
-    (void)snprintf(address, STRAIT_ADDRESS_MAX, "%.255s", whole);
-}
-
 /* A mesh of this epoch alone: its run id is the run's and the epoch's. */
 static strait_err open_mesh(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
     struct strait_server *s = &l->server;
@@ -91,8 +79,9 @@ static strait_err open_mesh(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
         address[0] = '\0';
         return STRAIT_OK;
     }
-    STRAIT_TRY(strait_mesh_listen(s->mesh, l->spec->listen, address));
-    announce(l, address);
+    char bound[STRAIT_ADDRESS_MAX];
+    STRAIT_TRY(strait_mesh_listen(s->mesh, l->spec->listen, bound));
+    strait_reach_address(bound, l->spec->announce, l->spec->invite.address, address);
     return STRAIT_OK;
 }
 
