@@ -79,8 +79,8 @@ static strait_err check_memory(const strait_assign_spec *spec, const int *nodes,
 strait_err strait_assign(const strait_assign_spec *spec, int nodes[STRAIT_RUN_STAGES],
                          int counts[STRAIT_RUN_STAGES]) {
     double speeds[NODES_MAX];
-    double chosen[STRAIT_RUN_STAGES];
-    double memories[STRAIT_RUN_STAGES];
+    double chosen[STRAIT_RUN_STAGES] = {0};
+    double memories[STRAIT_RUN_STAGES] = {0};
     unsigned char is_taken[NODES_MAX] = {0};
     if (spec->n_nodes > NODES_MAX)
         return STRAIT_FAIL(STRAIT_EINVAL, "more than %d machines", NODES_MAX);

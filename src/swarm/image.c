@@ -88,7 +88,8 @@ static strait_err measure(struct strait_worker *worker, struct walk *walk) {
 }
 
 static strait_err write_list(struct strait_worker *worker, struct walk *walk, unsigned char *out) {
-    walk->list = (strait_writer){out, walk->list_bytes, 0};
+    walk->list.at = out;
+    walk->list.left = walk->list_bytes;
     strait_writer_copy(&walk->list, magic, sizeof magic);
     strait_writer_uint(&walk->list, walk->n, 4);
     return strait_snapshot_each(worker, visit, walk);
@@ -129,8 +130,9 @@ strait_err strait_image_put(const struct strait_image *image, struct strait_work
     struct walk walk;
     size_t bytes = 0;
     strait_err err = strait_image_list(worker, &list, &bytes);
-    if (err == STRAIT_OK && (!strait_image_is_whole(image) || image->bytes != bytes ||
-                             memcmp(image->data, list.data, list.bytes) != 0))
+    if (err == STRAIT_OK &&
+        (list.data == NULL || !strait_image_is_whole(image) || image->bytes != bytes ||
+         memcmp(image->data, list.data, list.bytes) != 0))
         err = STRAIT_FAIL(STRAIT_EDATA, "the image of step %lld is not of stage %d as it is here",
                           (long long)image->step, worker->stage);
     if (err == STRAIT_OK) err = measure(worker, &walk);

@@ -47,7 +47,8 @@ void strait_lend_note(struct lend *l, const char *format, ...)
 
 /* ---- lend_stage.c: a stage's life ---- */
 strait_err strait_lend_take(struct lend *l, char address[STRAIT_ADDRESS_MAX]);
-/* Lets neighbours in, then dials. On an error *missing is the boundary whose other side did not come. */
+/* Lets neighbours in, then dials. On an error *missing is the boundary whose other side did not
+ * come. */
 strait_err strait_lend_meet(struct lend *l, int *missing);
 strait_err strait_lend_restore(struct lend *l);
 /* An image of the stage as it is, to be copied by a neighbour. */

@@ -1,9 +1,9 @@
 /* A whole swarm in virtual time: the coordinator as it is, workers and links as a model. Faults
  * come from a seed; after every event the invariants are checked, and a failure prints the seed,
  * with which `test_swarm_simulate SEED` shows it again. */
+#include "agenda.h"
 #include "base/rng.h"
 #include "check.h"
-#include "swarm/coordinator.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,6 @@ enum {
     WORKERS = 200,
     STAGES = 12,
     FAULTS = 10000,
-    QUEUE = 1 << 14,
     KEEP_EVERY = 3,
     SAVE_EVERY = 40,
     CALM_EVERY = 500 // faults between two pauses, in which there must be progress
@@ -20,29 +19,6 @@ enum {
 
 #define MS INT64_C(1000000)
 #define S  INT64_C(1000000000)
-
-typedef enum happening_kind {
-    ARRIVE,
-    ANSWER,
-    BEAT,
-    BREAK,
-    CONNECT,
-    WAKE,
-    FAULT,
-    CLOCK
-} happening_kind;
-
-typedef struct happening {
-    int64_t at;
-    uint64_t number; // ties go by age
-    happening_kind kind;
-    int worker, life; // of its link: what was on an earlier one is lost with it
-    strait_swarm_phase phase;
-    strait_swarm_action action;
-    strait_swarm_goal goal;
-    uint32_t epoch, round;
-    strait_err err;
-} happening;
 
 struct worker {
     int is_alive, has_link, node, life;
@@ -56,8 +32,7 @@ struct worker {
 
 static struct {
     uint64_t seed, draws, n_happened;
-    happening queue[QUEUE];
-    int n_queued;
+    agenda agenda;
     int64_t now;
     struct worker workers[WORKERS];
     struct strait_coordinator machine;
@@ -82,39 +57,9 @@ static uint32_t draw(uint32_t below) {
                      (unsigned long long)world.n_happened, (double)world.now / 1e9, #condition); \
     } while (0)
 
-static int is_before(const happening *a, const happening *b) {
-    return a->at != b->at ? a->at < b->at : a->number < b->number;
-}
-
-static void swap(int a, int b) {
-    const happening keep = world.queue[a];
-    world.queue[a] = world.queue[b];
-    world.queue[b] = keep;
-}
-
 static void put(happening h, int64_t delay) {
-    static uint64_t number;
-    EXPECT(world.n_queued < QUEUE);
-    h.at = world.now + delay;
-    h.number = number++;
     if (h.worker >= 0) h.life = world.workers[h.worker].life;
-    int i = world.n_queued++;
-    world.queue[i] = h;
-    for (; i > 0 && is_before(&world.queue[i], &world.queue[(i - 1) / 2]); i = (i - 1) / 2)
-        swap(i, (i - 1) / 2);
-}
-
-static happening take(void) {
-    const happening first = world.queue[0];
-    world.queue[0] = world.queue[--world.n_queued];
-    for (int i = 0;;) {
-        int least = i;
-        for (int k = 2 * i + 1; k <= 2 * i + 2; k++)
-            if (k < world.n_queued && is_before(&world.queue[k], &world.queue[least])) least = k;
-        if (least == i) return first;
-        swap(i, least);
-        i = least;
-    }
+    EXPECT(agenda_put(&world.agenda, h, world.now + delay));
 }
 
 /* ---- invariants ---- */
@@ -412,7 +357,6 @@ static void happen(happening *h) {
     case ARRIVE: arrive(h); break;
     case ANSWER: answer(h); break;
     case BEAT: beat(h, 1); break;
-    case BREAK: break;
     case CONNECT: connect_worker(h->worker); break;
     case WAKE:
         w->is_alive = 1;
@@ -434,7 +378,7 @@ static void happen(happening *h) {
 
 static void run_until(int64_t when, int n_faults) {
     while (world.now < when && world.n_faults < n_faults) {
-        happening h = take();
+        happening h = agenda_take(&world.agenda);
         EXPECT(h.at >= world.now);
         world.now = h.at;
         world.n_happened++;

@@ -1,0 +1,71 @@
+/* agenda.h - what will happen in a simulated swarm, soonest first. */
+#pragma once
+
+#include "swarm/coordinator.h"
+
+enum {
+    AGENDA_MAX = 1 << 14
+};
+
+typedef enum happening_kind {
+    ARRIVE,
+    ANSWER,
+    BEAT,
+    CONNECT,
+    WAKE,
+    FAULT,
+    CLOCK
+} happening_kind;
+
+typedef struct happening {
+    int64_t at;
+    uint64_t number; // ties go by age
+    happening_kind kind;
+    int worker, life; // of its link: what was on an earlier one is lost with it
+    strait_swarm_phase phase;
+    strait_swarm_action action;
+    strait_swarm_goal goal;
+    uint32_t epoch, round;
+    strait_err err;
+} happening;
+
+typedef struct agenda {
+    happening heap[AGENDA_MAX];
+    int n;
+    uint64_t n_put;
+} agenda;
+
+static inline int agenda_is_before(const happening *a, const happening *b) {
+    return a->at != b->at ? a->at < b->at : a->number < b->number;
+}
+
+static inline void agenda_swap(agenda *a, int i, int k) {
+    const happening keep = a->heap[i];
+    a->heap[i] = a->heap[k];
+    a->heap[k] = keep;
+}
+
+/* 0 when it is full. */
+static inline int agenda_put(agenda *a, happening h, int64_t when) {
+    if (a->n == AGENDA_MAX) return 0;
+    h.at = when;
+    h.number = a->n_put++;
+    int i = a->n++;
+    a->heap[i] = h;
+    for (; i > 0 && agenda_is_before(&a->heap[i], &a->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        agenda_swap(a, i, (i - 1) / 2);
+    return 1;
+}
+
+static inline happening agenda_take(agenda *a) {
+    const happening first = a->heap[0];
+    a->heap[0] = a->heap[--a->n];
+    for (int i = 0;;) {
+        int least = i;
+        for (int k = 2 * i + 1; k <= 2 * i + 2; k++)
+            if (k < a->n && agenda_is_before(&a->heap[k], &a->heap[least])) least = k;
+        if (least == i) return first;
+        agenda_swap(a, i, least);
+        i = least;
+    }
+}
