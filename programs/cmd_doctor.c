@@ -21,10 +21,9 @@ static const struct {
     const char *name;
     void (*look)(struct strait_doctor *doctor);
 } groups[] = {
-    {"machine", strait_doctor_machine},
-    {"network", strait_doctor_network},
-    {"cuda", strait_doctor_cuda},
-    {"use", strait_doctor_use},
+    {"machine", strait_doctor_machine}, {"network", strait_doctor_network},
+    {"cuda", strait_doctor_cuda},       {"use", strait_doctor_use},
+    {"run", strait_doctor_invite},
 };
 
 /* ---- what the groups add ---- */
@@ -123,11 +122,13 @@ static strait_err first_fault(const struct strait_doctor *doctor) {
 
 static strait_err run_doctor(int n_words, const char **words) {
     static struct strait_doctor doctor; // large
-    if (n_words > 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "doctor wants no words, but got \"%s\"", words[0]);
+    if (n_words > 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "doctor wants one invite at most, but also got \"%s\"",
+                           words[1]);
     if (device != NULL && strcmp(device, "cpu") != 0 && strcmp(device, "cuda") != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--device %s: expected cpu or cuda", device);
     doctor.device = device;
+    doctor.invite = n_words == 1 ? words[0] : NULL;
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         doctor.group = groups[i].name;
         groups[i].look(&doctor);
@@ -141,13 +142,15 @@ static strait_err run_doctor(int n_words, const char **words) {
 
 const strait_command strait_cmd_doctor = {
     .name = "doctor",
-    .usage = "[flags]",
+    .usage = "[INVITE] [flags]",
     .summary = "check this machine and say how to mend what it lacks",
     .about =
         "Looks at processor, memory, disk, TCP and NVIDIA devices of this machine, tries the\n"
         "device that will compute, and says what to write into run files. A line with ? could\n"
-        "be better, one with ! is a fault; both say what to do. Exit code 0: nothing is in\n"
-        "the way; 3: the disk is; 5: the device or the memory is.",
+        "be better, one with ! is a fault; both say what to do. With an invite it also dials\n"
+        "the run's coordinator, without joining. Exit code 0: nothing is in the way; 3: the\n"
+        "disk is; 4: the coordinator is out of reach; 5: the device or the memory is; 6: the\n"
+        "coordinator is not the one of the invite.",
     .flags = flags,
     .run = run_doctor,
 };

@@ -79,13 +79,14 @@ static void on_changed(void *user, const strait_host_view *now) {
 
 static void on_noted(void *user, const char *text) {
     struct story *story = user;
-    const time_t now = time(NULL);
+    struct timespec now = {0};
     struct tm when;
     char clock[32] = "";
-    if (gmtime_r(&now, &when) != NULL) (void)strftime(clock, sizeof clock, "%FT%TZ", &when);
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    if (gmtime_r(&now.tv_sec, &when) != NULL) (void)strftime(clock, sizeof clock, "%FT%T", &when);
     strait_progress_say(&story->teller.progress, "%s", text);
     if (story->log == NULL) return;
-    fprintf(story->log, "%s %s\n", clock, text);
+    fprintf(story->log, "%s.%03ldZ %s\n", clock, now.tv_nsec / 1000000, text);
     (void)fflush(story->log);
 }
 

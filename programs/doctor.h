@@ -28,6 +28,7 @@ typedef struct strait_finding {
 
 struct strait_doctor {
     const char *device; // what was asked for with --device; NULL: what fits best
+    const char *invite; // of a run to be joined; NULL: none
     const char *group;  // whose findings are being added
     strait_finding findings[STRAIT_DOCTOR_FINDINGS];
     int n; // findings past the last are dropped
@@ -49,3 +50,4 @@ void strait_doctor_machine(struct strait_doctor *doctor);
 void strait_doctor_network(struct strait_doctor *doctor);
 void strait_doctor_cuda(struct strait_doctor *doctor);
 void strait_doctor_use(struct strait_doctor *doctor);
+void strait_doctor_invite(struct strait_doctor *doctor);

@@ -171,6 +171,9 @@ static strait_err on_reply(struct host *h, struct guest *guest, const struct str
     if (m->phase == STRAIT_SWARM_DIAL && reply.err != STRAIT_OK && reply.delay >= 0.0 &&
         reply.delay < STRAIT_RUN_STAGES)
         h->n_missed[(int)reply.delay]++;
+    if (m->phase == STRAIT_SWARM_WORK && reply.spoiled > 0.0)
+        strait_host_note(h, "%s, stage %d: %.0f values at its boundaries were no finite numbers",
+                         m->nodes[guest->node].report.name, stage, reply.spoiled);
     if (m->phase == STRAIT_SWARM_WORK) a->replies[stage] = reply;
     strait_host_tell(h, &(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
                                               .node = guest->node,

@@ -42,6 +42,17 @@ static strait_err read_run(struct lend *l) {
     return STRAIT_OK;
 }
 
+/* A machine that would have to swap says so before it does. */
+static strait_err check_memory(const struct lend *l) {
+    strait_worker_memory m;
+    STRAIT_TRY(strait_worker_plan(&l->server.recipe, l->task.stage, 1, &m));
+    const double need = (double)(m.weights + m.gradients + m.optimizer + m.activations + m.data) +
+                        4.0 * (double)(m.weights + m.optimizer); // images
+    if (l->report.memory_bytes <= 0.0 || need <= l->report.memory_bytes) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ENOMEM, "stage %d and its images need %.0f MB, and %.0f MB are free",
+                       l->task.stage, need / 1e6, l->report.memory_bytes / 1e6);
+}
+
 /* A stage that is already made from the same words is kept. */
 static strait_err make_stage(struct lend *l) {
     struct strait_server *s = &l->server;
@@ -59,6 +70,7 @@ static strait_err make_stage(struct lend *l) {
     STRAIT_TRY(strait_serve_prepare(s));
     const size_t n = (size_t)(s->recipe.microbatch * s->recipe.shape.context);
     STRAIT_TRY(strait_alloc(2 * n, sizeof *l->ids, "ids", (void **)&l->ids));
+    STRAIT_TRY(check_memory(l));
     memcpy(l->text, l->task.text, sizeof l->text);
     return STRAIT_OK;
 }

@@ -75,3 +75,9 @@ host_ends 0 "seed $SEED"
 same_metrics straight chaos
 same_weights straight chaos
 echo "seed $SEED: $n faults, $(grep -c 'all stages stand' chaos/events.log) epochs"
+# From the first sign of a fault to all stages standing again, in seconds.
+awk '{ split(substr($1, 12), t, /[:Z]/); now = t[1] * 3600 + t[2] * 60 + t[3] }
+    /all stages stand/ { if (began) print now - began; began = 0; next }
+    /is lost|lost a neighbour|wants to leave|waiting for machines/ { if (!began) began = now }' \
+    chaos/events.log | sort -n | awk '{ v[NR] = $1 }
+    END { if (NR) printf "from fault to standing: median %.2f s, worst %.2f s, of %d\n", v[int((NR + 1) / 2)], v[NR], NR }'

@@ -31,7 +31,7 @@ else
     says "$OUT" '^! problem '
 fi
 refuses 2 '--device gpu: expected cpu or cuda' doctor --device gpu
-refuses 2 'doctor wants no words, but got "now"' doctor now
+refuses 2 'the invite does not begin with' doctor now
 
 # A folder that cannot be written to is an error of the disk; root may write everywhere.
 if [ "$(id -u)" -ne 0 ]; then
