@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     TICK_MS = 200,
@@ -16,7 +17,8 @@ enum {
     RENEW_MS = 1000,
     DEAD_MS = 5000, // silence of a worker's link
     END_MS = 1500,  // for the last words to arrive
-    LINGER_MS = 500
+    LINGER_MS = 500,
+    FULL_MS = 500 // between looks at a full disk
 };
 
 static const double slow_s = 600.0;   // to make or restore a stage
@@ -54,9 +56,16 @@ static void note_action(struct host *h, const strait_swarm_action *a) {
         strait_host_note(h, "%s (%.8s): %s", node->report.name, key, a->words);
 }
 
-/* Facts that cannot be written stop the run before anything relies on them. */
+/* Facts that cannot be written stop the run before anything relies on them; on a full disk until
+ * there is room, which workers sit out. */
 static void record(struct host *h) {
-    const strait_err err = strait_host_save_state(h);
+    const struct timespec nap = {.tv_nsec = FULL_MS * 1000000L};
+    strait_err err = strait_host_save_state(h);
+    if (err == STRAIT_EIO) strait_host_note(h, "waiting: %s", strait_err_detail());
+    while (err == STRAIT_EIO && !h->spec->session.must_stop(h->spec->session.user)) {
+        (void)nanosleep(&nap, NULL);
+        err = strait_host_save_state(h);
+    }
     if (err != STRAIT_OK) fail(h, err);
 }
 

@@ -13,6 +13,7 @@ enum {
     RESTORE_MS = 600000,
     LOOK_MS = 20,
     LINGER_MS = 300,
+    SILENCE_MS = 8000,
     VALID_MAX = 1 << 22 // sequences
 };
 
@@ -75,6 +76,11 @@ static strait_err make_stage(struct lend *l) {
     return STRAIT_OK;
 }
 
+/* Of a neighbour's link. There is someone to turn to, so it need not be long. */
+static int silence_ms(double deadline_s) {
+    return deadline_s * 1e3 < SILENCE_MS ? (int)(deadline_s * 1e3) : SILENCE_MS;
+}
+
 /* A mesh of this epoch alone: its run id is the run's and the epoch's. */
 static strait_err open_mesh(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
     struct strait_server *s = &l->server;
@@ -82,7 +88,7 @@ static strait_err open_mesh(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
                                  .transport = {.identity = l->spec->identity,
                                                .n_streams = (int)s->run.link.streams,
                                                .linger_ms = LINGER_MS,
-                                               .dead_ms = (int)(s->run.link.deadline * 1e3)}};
+                                               .dead_ms = silence_ms(s->run.link.deadline)}};
     memcpy(config.transport.run, l->spec->invite.run, STRAIT_RUN_BYTES);
     strait_put_u32(config.transport.run, strait_get_u32(config.transport.run) ^ l->epoch);
     (void)snprintf(config.transport.name, sizeof config.transport.name, "stage %d", l->task.stage);

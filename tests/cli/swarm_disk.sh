@@ -1,0 +1,28 @@
+#!/bin/sh
+# swarm_disk.sh - the coordinator's disk is full for a while: the run waits, and then goes on to the
+# same numbers. Needs root, to make a small disk; says so otherwise.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/swarm_lib.sh"
+[ "$(id -u)" = 0 ] || { echo "skipped: needs root"; exit 77; }
+mkdir small
+mount -t tmpfs -o size=4m tmpfs small 2>/dev/null || { echo "skipped: cannot mount"; exit 77; }
+trap 'for pid in $(marked); do kill -9 $pid; done; umount -l "$SCRATCH/small"; clean_up' EXIT
+
+make_corpus
+make_run run.yaml 2 60
+sets="--set stages.count=2 --set link.emulate.delay=10ms --set train.keep=1"
+runs train run.yaml --out straight $sets
+host_begin small/run run.yaml $sets
+for i in 1 2; do join_begin small/run $i; done
+wait_steps small/run 10
+dd if=/dev/zero of=small/filler bs=4k 2>/dev/null
+sleep 3
+is_running || fail "a full disk ended the run"
+lines=$(wc -l <small/run/metrics.jsonl)
+sleep 1
+[ "$(wc -l <small/run/metrics.jsonl)" -eq "$lines" ] || fail "steps are made that nobody records"
+grep -q 'waiting: .*journal' "$HOST_LOG" || fail "does not say that it waits for the disk"
+rm small/filler
+host_ends 0 "a disk that was full"
+same_metrics straight small/run
+same_weights straight small/run
