@@ -209,7 +209,7 @@ static strait_err run_host(int n_words, const char **words) {
     if (n_words != 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "host wants one run file: strait host RUN.yaml");
     STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
-    STRAIT_TRY(strait_keys_open(key_folder, &identity));
+    STRAIT_TRY(strait_keys_open_host(key_folder, &identity));
     const strait_err err = host(&run, identity);
     strait_identity_close(&identity);
     return err;

@@ -1,4 +1,5 @@
 /* cmd_join.c - strait join INVITE */
+#include "base/file.h"
 #include "commands.h"
 #include "signals.h"
 #include "swarm/keys.h"
@@ -45,11 +46,12 @@ static int must_stop(void *user) {
 static strait_err run_join(int n_words, const char **words) {
     static strait_lend_spec spec; // large
     struct strait_identity *identity = NULL;
+    int lock = 0;
     if (n_words != 1)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "join wants the line that \"strait host\" printed: strait join INVITE");
     STRAIT_TRY(strait_invite_parse(words[0], &spec.invite));
-    STRAIT_TRY(strait_keys_open(key_folder, &identity));
+    STRAIT_TRY(strait_keys_open_worker(key_folder, &lock, &identity));
     spec.identity = identity;
     if (node_name != NULL)
         (void)snprintf(spec.name, sizeof spec.name, "%s", node_name);
@@ -66,6 +68,7 @@ static strait_err run_join(int n_words, const char **words) {
     strait_signals_listen();
     const strait_err err = strait_lend(&spec);
     strait_identity_close(&identity);
+    strait_file_unlock(&lock);
     return err;
 }
 

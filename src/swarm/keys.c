@@ -3,8 +3,13 @@
 #include "base/file.h"
 
 #include <pwd.h>
+#include <stdio.h>
 #include <sys/types.h>
 #include <unistd.h>
+
+enum {
+    WORKERS_MAX = 64 // of one user, at once
+};
 
 static strait_err home_folder(char out[STRAIT_PATH_MAX]) {
     struct passwd room;
@@ -16,20 +21,46 @@ static strait_err home_folder(char out[STRAIT_PATH_MAX]) {
     return strait_file_path(out, "%s/.config/strait", user->pw_dir);
 }
 
-strait_err strait_keys_open(const char *folder, struct strait_identity **out) {
-    char home[STRAIT_PATH_MAX];
-    char path[STRAIT_PATH_MAX];
+static strait_err find_folder(const char *folder, char out[STRAIT_PATH_MAX]) {
+    if (folder == NULL)
+        STRAIT_TRY(home_folder(out));
+    else
+        STRAIT_TRY(strait_file_path(out, "%s", folder));
+    return strait_file_make_folders(out);
+}
+
+static strait_err open_key(const char *path, struct strait_identity **out) {
     struct strait_identity *identity = NULL;
-    if (folder == NULL) {
-        STRAIT_TRY(home_folder(home));
-        folder = home;
-    }
-    STRAIT_TRY(strait_file_path(path, "%s/node.pem", folder));
     if (strait_file_exists(path)) return strait_identity_load(path, out);
-    STRAIT_TRY(strait_file_make_folders(folder));
     STRAIT_TRY(strait_identity_make(&identity));
     const strait_err err = strait_identity_save(identity, path);
     strait_identity_close(&identity);
     if (err != STRAIT_OK && !strait_file_exists(path)) return err;
     return strait_identity_load(path, out); // ours, or that of someone who was faster
+}
+
+strait_err strait_keys_open_host(const char *folder, struct strait_identity **out) {
+    char place[STRAIT_PATH_MAX];
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(find_folder(folder, place));
+    STRAIT_TRY(strait_file_path(path, "%s/host.pem", place));
+    return open_key(path, out);
+}
+
+strait_err strait_keys_open_worker(const char *folder, int *lock, struct strait_identity **out) {
+    char place[STRAIT_PATH_MAX];
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(find_folder(folder, place));
+    for (int i = 1; i <= WORKERS_MAX; i++) {
+        char number[16] = "";
+        if (i > 1) (void)snprintf(number, sizeof number, "-%d", i);
+        STRAIT_TRY(strait_file_path(path, "%s/node%s.lock", place, number));
+        if (strait_file_lock(path, lock) != STRAIT_OK) continue; // another works with it
+        STRAIT_TRY(strait_file_path(path, "%s/node%s.pem", place, number));
+        const strait_err err = open_key(path, out);
+        if (err != STRAIT_OK) strait_file_unlock(lock);
+        return err;
+    }
+    return STRAIT_FAIL(STRAIT_EIO, "%s: no key can be locked there, or %d workers run already",
+                       place, WORKERS_MAX);
 }

@@ -1,0 +1,79 @@
+/* Keys: one for all hosts of a machine, one for each worker that runs. */
+#include "swarm/keys.h"
+
+#include "base/file.h"
+#include "check.h"
+#include "scratch.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The key a worker gets. */
+static strait_fingerprint key_of_worker(const char *place) {
+    struct strait_identity *identity = NULL;
+    int lock = 0;
+    CHECK_OK(strait_keys_open_worker(place, &lock, &identity));
+    const strait_fingerprint key = *strait_identity_fingerprint(identity);
+    strait_identity_close(&identity);
+    strait_file_unlock(&lock);
+    return key;
+}
+
+static void hosts_share_a_key(void **state) {
+    (void)state;
+    scratch folder = scratch_open();
+    struct strait_identity *a = NULL;
+    struct strait_identity *b = NULL;
+    CHECK_OK(strait_keys_open_host(scratch_at(&folder, "new/keys"), &a));
+    CHECK_OK(strait_keys_open_host(scratch_at(&folder, "new/keys"), &b));
+    assert_true(
+        strait_fingerprint_equal(strait_identity_fingerprint(a), strait_identity_fingerprint(b)));
+    const strait_fingerprint worker = key_of_worker(scratch_at(&folder, "new/keys"));
+    assert_false(strait_fingerprint_equal(strait_identity_fingerprint(a), &worker));
+    strait_identity_close(&a);
+    strait_identity_close(&b);
+    scratch_close(&folder);
+}
+
+/* Locks are a process's: another one stands for the other worker. */
+static void workers_do_not(void **state) {
+    (void)state;
+    scratch folder = scratch_open();
+    const char *place = scratch_at(&folder, "keys");
+    const strait_fingerprint first = key_of_worker(place);
+    int ready[2];
+    int done[2];
+    char byte = 0;
+    assert_int_equal(pipe(ready) | pipe(done), 0);
+    const pid_t other = fork();
+    if (other == 0) {
+        struct strait_identity *identity = NULL;
+        int lock = 0;
+        const strait_err err = strait_keys_open_worker(place, &lock, &identity);
+        const int is_good = err == STRAIT_OK &&
+                            strait_fingerprint_equal(strait_identity_fingerprint(identity), &first);
+        (void)!write(ready[1], &byte, 1);
+        (void)!read(done[0], &byte, 1);
+        _exit(is_good ? 0 : 1);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    const strait_fingerprint second = key_of_worker(place);
+    assert_false(strait_fingerprint_equal(&first, &second));
+    assert_int_equal(write(done[1], &byte, 1), 1);
+    int status = 1;
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+    const strait_fingerprint third = key_of_worker(place);
+    assert_true(strait_fingerprint_equal(&first, &third)); // it is free again
+    struct stat facts;
+    assert_int_equal(stat(scratch_at(&folder, "keys/node-2.pem"), &facts), 0);
+    assert_int_equal(facts.st_mode & 0777, 0600);
+    scratch_close(&folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hosts_share_a_key),
+                                       cmocka_unit_test(workers_do_not)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
