@@ -29,7 +29,7 @@ static int new_node(struct strait_coordinator *c, const strait_fingerprint *key)
         if (!c->nodes[i].is_here && c->nodes[i].stage < 0) slot = i;
     if (slot < 0) return -1;
     c->nodes[slot] = (strait_swarm_node){.key = *key, .is_known = 1, .stage = -1};
-    c->nodes[slot].own.stage = c->nodes[slot].copy.stage = -1;
+    c->nodes[slot].held = strait_held_nothing();
     return slot;
 }
 
@@ -111,10 +111,10 @@ static void trim_old(const struct strait_coordinator *c, strait_swarm_holding *h
 
 static void take_holdings(struct strait_coordinator *c, strait_swarm_node *node,
                           const strait_swarm_event *e) {
-    node->own = e->own;
-    node->copy = e->copy;
-    trim_old(c, &node->own);
-    trim_old(c, &node->copy);
+    node->held = e->held;
+    trim_old(c, &node->held.own);
+    trim_old(c, &node->held.before);
+    trim_old(c, &node->held.behind);
 }
 
 static void join(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,

@@ -41,7 +41,7 @@ typedef struct strait_swarm_node {
     int is_barred;  // failed at what only it can be blamed for
     int n_strikes;  // stalls: it is chosen last
     int stage;      // it owns; -1: a spare
-    strait_swarm_holding own, copy;
+    strait_swarm_held held;
     int64_t seen_ns, gap_ns;   // the latest pulse, and the longest pause between two
     int64_t moved_ns, rest_ns; // the latest progress, and the longest pause in it
     uint32_t progress;
@@ -62,10 +62,10 @@ typedef enum strait_swarm_phase {
 } strait_swarm_phase;
 
 typedef enum strait_swarm_event_kind {
-    STRAIT_SWARM_JOIN, // key, report, own, copy: its link opened and it proved its right to be here
-    STRAIT_SWARM_LOST, // node: its link closed
+    STRAIT_SWARM_JOIN,  // key, report, held: its link opened and it proved its right to be here
+    STRAIT_SWARM_LOST,  // node: its link closed
     STRAIT_SWARM_LEAVE, // node: would like to go
-    STRAIT_SWARM_PULSE, // node, own, copy, progress, is_waiting
+    STRAIT_SWARM_PULSE, // node, held, progress, is_waiting
     STRAIT_SWARM_REPLY, // node, epoch, round, err
     STRAIT_SWARM_START, // from now on stages may be given out
     STRAIT_SWARM_GOAL,  // goal: what the trainer wants next; only when ready
@@ -86,7 +86,7 @@ typedef struct strait_swarm_event {
     int node;
     strait_fingerprint key;
     const strait_swarm_report *report;
-    strait_swarm_holding own, copy;
+    strait_swarm_held held;
     uint32_t progress;
     int is_waiting;
     uint32_t epoch, round;

@@ -53,7 +53,7 @@ static double worth(const struct strait_coordinator *c, int at, int stage) {
     const strait_swarm_node *node = &c->nodes[at];
     const double memory = node->report.memory_bytes;
     double worth = node->report.flops / (1.0 + node->report.flops);
-    if (node->own.stage == stage && node->own.n > 0) worth += 4.0;
+    if (node->held.own.stage == stage && node->held.own.n > 0) worth += 4.0;
     if (memory <= 0.0 || memory >= c->config.need_bytes[stage]) worth += 8.0;
     return worth - 2.0 * node->n_strikes;
 }
@@ -112,13 +112,13 @@ static void gather(struct strait_coordinator *c, int64_t now, strait_swarm_actio
 
 /* From where the owner of `stage` gets its image of `step`; -1: from nowhere. */
 static int find_source(const struct strait_coordinator *c, int stage, int64_t step) {
-    if (strait_holding_has(&c->nodes[c->owner[stage]].own, stage, step))
+    if (strait_holding_has(&c->nodes[c->owner[stage]].held.own, stage, step))
         return STRAIT_SWARM_FROM_SELF;
     if (step == 0) return STRAIT_SWARM_FROM_SEED;
     if (stage + 1 < c->config.n_stages &&
-        strait_holding_has(&c->nodes[c->owner[stage + 1]].copy, stage, step))
+        strait_held_has_copy(&c->nodes[c->owner[stage + 1]].held, stage, step))
         return STRAIT_SWARM_FROM_BEHIND;
-    if (stage > 0 && strait_holding_has(&c->nodes[c->owner[stage - 1]].copy, stage, step))
+    if (stage > 0 && strait_held_has_copy(&c->nodes[c->owner[stage - 1]].held, stage, step))
         return STRAIT_SWARM_FROM_BEFORE;
     return step == c->checkpoint ? STRAIT_SWARM_FROM_HOST : -1;
 }
@@ -138,11 +138,12 @@ static int64_t choose_step(const struct strait_coordinator *c) {
     if (c->checkpoint > best) best = c->checkpoint;
     for (int i = 0; i < c->config.n_stages && i < 2; i++) {
         const strait_swarm_node *node = &c->nodes[c->owner[i]];
-        const strait_swarm_holding *both[] = {&node->own, &node->copy};
-        for (int h = 0; h < 2; h++)
-            for (int k = 0; k < both[h]->n; k++)
-                if (both[h]->steps[k] > best && can_restore(c, both[h]->steps[k]))
-                    best = both[h]->steps[k];
+        const strait_swarm_holding *all[] = {&node->held.own, &node->held.before,
+                                             &node->held.behind};
+        for (int h = 0; h < 3; h++)
+            for (int k = 0; k < all[h]->n; k++)
+                if (all[h]->steps[k] > best && can_restore(c, all[h]->steps[k]))
+                    best = all[h]->steps[k];
     }
     return best;
 }
@@ -165,10 +166,8 @@ static void begin_restore(struct strait_coordinator *c, int64_t now, strait_swar
 }
 
 static void finish_restore(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
-    for (int i = 0; i < c->config.n_stages; i++) {
-        strait_holding_trim(&c->nodes[c->owner[i]].own, c->step);
-        strait_holding_trim(&c->nodes[c->owner[i]].copy, c->step);
-    }
+    for (int i = 0; i < c->config.n_stages; i++)
+        strait_held_trim(&c->nodes[c->owner[i]].held, c->step);
     c->limit = -1;
     c->hold_ns = 0;
     c->phase = STRAIT_SWARM_READY;
@@ -194,8 +193,8 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
 
 static int has_copy(const struct strait_coordinator *c, int stage) {
     return (stage + 1 < c->config.n_stages &&
-            strait_holding_has(&c->nodes[c->owner[stage + 1]].copy, stage, c->step)) ||
-           (stage > 0 && strait_holding_has(&c->nodes[c->owner[stage - 1]].copy, stage, c->step));
+            strait_held_has_copy(&c->nodes[c->owner[stage + 1]].held, stage, c->step)) ||
+           (stage > 0 && strait_held_has_copy(&c->nodes[c->owner[stage - 1]].held, stage, c->step));
 }
 
 static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {

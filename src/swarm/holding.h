@@ -15,6 +15,11 @@ typedef struct strait_swarm_holding {
     uint32_t born[STRAIT_SWARM_IMAGES]; // the epoch each was made in
 } strait_swarm_holding;
 
+/* All that a worker holds: images of its own stage, and copies of its neighbours'. */
+typedef struct strait_swarm_held {
+    strait_swarm_holding own, before, behind;
+} strait_swarm_held;
+
 typedef enum strait_swarm_source {
     STRAIT_SWARM_FROM_SEED,   // step 0 needs no image
     STRAIT_SWARM_FROM_SELF,   // its own image
@@ -27,3 +32,7 @@ int strait_holding_has(const strait_swarm_holding *holding, int stage, int64_t s
 
 /* Forgets images above `step`. */
 void strait_holding_trim(strait_swarm_holding *holding, int64_t step);
+
+strait_swarm_held strait_held_nothing(void);
+int strait_held_has_copy(const strait_swarm_held *held, int stage, int64_t step);
+void strait_held_trim(strait_swarm_held *held, int64_t step);

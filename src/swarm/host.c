@@ -183,8 +183,7 @@ static strait_err plan_layers(const strait_recipe *recipe, double *layer_bytes, 
     for (int i = 0; i < recipe->n_stages; i++) {
         strait_worker_memory m;
         STRAIT_TRY(strait_worker_plan(recipe, i, 1, &m));
-        sum += (double)(m.weights + m.gradients + m.optimizer + m.activations) +
-               4.0 * (double)(m.weights + m.optimizer);
+        sum += strait_image_need(&m);
     }
     *layer_bytes = sum / (double)recipe->shape.layers;
     *head_cost = (double)(recipe->shape.vocab * recipe->shape.width) /

@@ -213,9 +213,7 @@ static strait_err find_needs(struct host *h, const struct strait_crew *crew) {
     for (int i = 0; i < crew->recipe.n_stages; i++) {
         strait_worker_memory m;
         STRAIT_TRY(strait_worker_plan(&crew->recipe, i, 1, &m));
-        h->machine.config.need_bytes[i] = (double)(m.weights + m.gradients + m.optimizer +
-                                                   m.activations + m.data) +
-                                          4.0 * (double)(m.weights + m.optimizer);
+        h->machine.config.need_bytes[i] = strait_image_need(&m);
     }
     return STRAIT_OK;
 }

@@ -130,8 +130,7 @@ static strait_err on_join(struct host *h, struct guest *guest, const struct stra
     strait_swarm_event event = {.kind = STRAIT_SWARM_JOIN,
                                 .key = guest->link->peer,
                                 .report = &join.report,
-                                .own = join.own,
-                                .copy = join.copy};
+                                .held = join.held};
     /* The machine's first words to it come with this event, so its place must be known by then. */
     guest->node = strait_coordinator_admit(&h->machine, &guest->link->peer);
     if (guest->node < 0) return STRAIT_FAIL(STRAIT_ECLOSED, "the swarm is full");
@@ -145,8 +144,7 @@ static strait_err on_pulse(struct host *h, struct guest *guest, const struct str
     STRAIT_TRY(strait_pulse_unpack(msg, &pulse));
     strait_host_tell(h, &(strait_swarm_event){.kind = STRAIT_SWARM_PULSE,
                                               .node = guest->node,
-                                              .own = pulse.own,
-                                              .copy = pulse.copy,
+                                              .held = pulse.held,
                                               .progress = pulse.progress,
                                               .is_waiting = pulse.is_waiting});
     return STRAIT_OK;

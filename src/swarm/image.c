@@ -24,6 +24,12 @@ struct row {
     size_t bytes;
 };
 
+double strait_image_need(const strait_worker_memory *m) {
+    const double images = STRAIT_SWARM_IMAGES + 4.0; // its own, and two of each neighbour
+    return (double)(m->weights + m->gradients + m->optimizer + m->activations + m->data) +
+           images * (double)(m->weights + m->optimizer);
+}
+
 void strait_image_fini(struct strait_image *image) {
     strait_alloc_free(image->data);
     *image = (struct strait_image){0};

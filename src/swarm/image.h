@@ -20,6 +20,9 @@ struct strait_image { // zeroed is empty
     size_t filled; // of bytes; less while pieces are still coming
 };
 
+/* Bytes that a stage takes, with its images and the copies of its neighbours'. */
+double strait_image_need(const strait_worker_memory *memory);
+
 void strait_image_fini(struct strait_image *image);
 int strait_image_is_whole(const struct strait_image *image);
 

@@ -39,7 +39,7 @@ static void ask_in(struct lend *l) {
     struct strait_msg *msg = NULL;
     strait_join join = {.report = l->report};
     memcpy(join.token, l->spec->invite.token, sizeof join.token);
-    strait_lend_holdings(l, &join.own, &join.copy);
+    strait_lend_holdings(l, &join.held);
     l->down_ns = 0;
     if (strait_join_pack(strait_mesh_pool(l->control), &join, &msg) == STRAIT_OK) post(l, &msg);
     l->is_joined = 1;
@@ -50,7 +50,7 @@ static void send_pulse(struct lend *l) {
     const struct strait_worker *worker = l->server.worker;
     strait_pulse pulse = {.progress = l->progress,
                           .is_waiting = worker != NULL && worker->is_waiting};
-    strait_lend_holdings(l, &pulse.own, &pulse.copy);
+    strait_lend_holdings(l, &pulse.held);
     if (!l->is_joined) return;
     if (strait_pulse_pack(strait_mesh_pool(l->control), &pulse, &msg) == STRAIT_OK) post(l, &msg);
     l->pulse_ns = strait_clock_ns();
@@ -393,8 +393,8 @@ strait_err strait_lend(const strait_lend_spec *spec) {
     strait_lend_drop_stage(l);
     for (int i = 0; i < STRAIT_SWARM_IMAGES; i++)
         strait_image_fini(&l->own[i]);
-    for (int i = 0; i < STRAIT_LEND_COPIES; i++)
-        strait_image_fini(&l->copies[i]);
+    for (int i = 0; i < 2 * STRAIT_LEND_COPIES; i++)
+        strait_image_fini(&l->copies[i / STRAIT_LEND_COPIES][i % STRAIT_LEND_COPIES]);
     strait_image_fini(&l->incoming);
     strait_msg_close(&l->next);
     strait_mesh_close(&l->control);

@@ -41,10 +41,10 @@ static void list(const struct strait_image *images, int n, strait_swarm_holding 
     }
 }
 
-void strait_lend_holdings(const struct lend *l, strait_swarm_holding *own,
-                          strait_swarm_holding *copy) {
-    list(l->own, STRAIT_SWARM_IMAGES, own);
-    list(l->copies, STRAIT_LEND_COPIES, copy);
+void strait_lend_holdings(const struct lend *l, strait_swarm_held *out) {
+    list(l->own, STRAIT_SWARM_IMAGES, &out->own);
+    list(l->copies[0], STRAIT_LEND_COPIES, &out->before);
+    list(l->copies[1], STRAIT_LEND_COPIES, &out->behind);
 }
 
 static void forget(struct strait_image *image) {
@@ -54,9 +54,10 @@ static void forget(struct strait_image *image) {
 void strait_lend_trim(struct lend *l, int64_t step) {
     for (int i = 0; i < STRAIT_SWARM_IMAGES; i++)
         if (l->own[i].step > step) forget(&l->own[i]);
-    for (int i = 0; i < STRAIT_LEND_COPIES; i++)
-        if (l->copies[i].step > step || !strait_image_is_whole(&l->copies[i]))
-            forget(&l->copies[i]);
+    for (int i = 0; i < 2 * STRAIT_LEND_COPIES; i++) {
+        struct strait_image *copy = &l->copies[i / STRAIT_LEND_COPIES][i % STRAIT_LEND_COPIES];
+        if (copy->step > step || !strait_image_is_whole(copy)) forget(copy);
+    }
     l->sending = NULL;
 }
 
@@ -108,10 +109,10 @@ void strait_lend_send_some(struct lend *l) {
 }
 
 /* The copy that the next pieces belong to: the one they began, or the older of the two. */
-static struct strait_image *copy_for(struct lend *l, const strait_piece *piece) {
-    struct strait_image *oldest = &l->copies[0];
+static struct strait_image *copy_for(struct strait_image *copies, const strait_piece *piece) {
+    struct strait_image *oldest = &copies[0];
     for (int i = 0; i < STRAIT_LEND_COPIES; i++) {
-        struct strait_image *copy = &l->copies[i];
+        struct strait_image *copy = &copies[i];
         const int is_begun = copy->bytes > 0 && !strait_image_is_whole(copy);
         if (piece->offset > 0 && is_begun && copy->step == piece->step) return copy;
         if (is_begun || copy->bytes == 0) {
@@ -138,8 +139,10 @@ strait_err strait_lend_piece(struct lend *l, const struct strait_msg *msg, int i
     strait_piece piece;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
     if (!piece.must_keep || is_host) return strait_image_add(&l->incoming, &piece, size_limit(l));
-    /* Copies of different stages never mix: the neighbour's is the one that counts. */
-    for (int i = 0; i < STRAIT_LEND_COPIES; i++)
-        if (l->copies[i].stage != piece.stage) forget(&l->copies[i]);
-    return strait_image_add(copy_for(l, &piece), &piece, size_limit(l));
+    if (piece.stage == l->server.start.stage)
+        return STRAIT_FAIL(STRAIT_EPROTO, "a neighbour sent a copy of our own stage");
+    struct strait_image *copies = l->copies[piece.stage > l->server.start.stage];
+    for (int i = 0; i < STRAIT_LEND_COPIES; i++) // of a stage that is no longer beside ours
+        if (copies[i].stage != piece.stage) forget(&copies[i]);
+    return strait_image_add(copy_for(copies, &piece), &piece, size_limit(l));
 }

@@ -47,8 +47,7 @@ static strait_err read_run(struct lend *l) {
 static strait_err check_memory(const struct lend *l) {
     strait_worker_memory m;
     STRAIT_TRY(strait_worker_plan(&l->server.recipe, l->task.stage, 1, &m));
-    const double need = (double)(m.weights + m.gradients + m.optimizer + m.activations + m.data) +
-                        4.0 * (double)(m.weights + m.optimizer); // images
+    const double need = strait_image_need(&m);
     if (l->report.memory_bytes <= 0.0 || need <= l->report.memory_bytes) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ENOMEM, "stage %d and its images need %.0f MB, and %.0f MB are free",
                        l->task.stage, need / 1e6, l->report.memory_bytes / 1e6);
@@ -63,8 +62,10 @@ static strait_err make_stage(struct lend *l) {
     strait_lend_drop_stage(l);
     for (int i = 0; i < STRAIT_SWARM_IMAGES; i++)
         l->own[i].bytes = l->own[i].filled = 0;
-    for (int i = 0; i < STRAIT_LEND_COPIES && is_other_cut; i++)
-        l->copies[i].bytes = l->copies[i].filled = 0;
+    for (int i = 0; i < 2 * STRAIT_LEND_COPIES && is_other_cut; i++) {
+        struct strait_image *copy = &l->copies[i / STRAIT_LEND_COPIES][i % STRAIT_LEND_COPIES];
+        copy->bytes = copy->filled = 0;
+    }
     STRAIT_TRY(read_run(l));
     s->start.stage = l->task.stage;
     STRAIT_TRY(strait_feed_open_given(s->run.model.vocab, l->task.valid_windows, &s->feed));
@@ -159,8 +160,9 @@ static strait_err reopen(struct lend *l) {
 }
 
 static strait_err give(struct lend *l, int peer, int stage) {
-    const struct strait_image *copy = strait_lend_find(l->copies, STRAIT_LEND_COPIES, stage,
-                                                       l->task.step);
+    const struct strait_image *copy = NULL;
+    for (int side = 0; side < 2 && copy == NULL; side++)
+        copy = strait_lend_find(l->copies[side], STRAIT_LEND_COPIES, stage, l->task.step);
     if (copy == NULL || peer < 0)
         return STRAIT_FAIL(STRAIT_EPROTO, "no copy of stage %d at step %lld is here", stage,
                            (long long)l->task.step);

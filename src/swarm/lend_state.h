@@ -6,7 +6,7 @@
 #include "swarm/lend.h"
 
 enum {
-    STRAIT_LEND_COPIES = 2
+    STRAIT_LEND_COPIES = 2 // of each neighbour: one whole, one on its way
 };
 
 struct lend {
@@ -22,14 +22,14 @@ struct lend {
     strait_task task; // the one at hand, or the last
     uint32_t epoch;
     int has_stage;
-    int is_broken;                                  // a neighbour was lost in this epoch
-    int64_t step;                                   // steps our stage has done
-    char text[STRAIT_TASK_TEXT];                    // the run file our stage was made from
-    struct strait_msg *next;                        // an order or task that came while we were busy
-    struct strait_image own[STRAIT_SWARM_IMAGES];   // of our stage
-    struct strait_image copies[STRAIT_LEND_COPIES]; // of a neighbour's
-    struct strait_image incoming;                   // to restore from
-    int32_t *ids;                                   // room for a microbatch
+    int is_broken;                                // a neighbour was lost in this epoch
+    int64_t step;                                 // steps our stage has done
+    char text[STRAIT_TASK_TEXT];                  // the run file our stage was made from
+    struct strait_msg *next;                      // an order or task that came while we were busy
+    struct strait_image own[STRAIT_SWARM_IMAGES]; // of our stage
+    struct strait_image copies[2][STRAIT_LEND_COPIES]; // of the stage before, and of that behind
+    struct strait_image incoming;                      // to restore from
+    int32_t *ids;                                      // room for a microbatch
 
     const struct strait_image *sending; // in the background; NULL: nothing
     size_t sent;
@@ -59,8 +59,7 @@ void strait_lend_drop_stage(struct lend *l);
 struct strait_image *strait_lend_find(struct strait_image *images, int n, int stage, int64_t step);
 /* Where a new image of ours goes: never over the one being sent or the newest. */
 struct strait_image *strait_lend_place(struct lend *l);
-void strait_lend_holdings(const struct lend *l, strait_swarm_holding *own,
-                          strait_swarm_holding *copy);
+void strait_lend_holdings(const struct lend *l, strait_swarm_held *out);
 void strait_lend_trim(struct lend *l, int64_t step);
 /* Sends the next piece to the neighbour if the link's share allows it. */
 void strait_lend_send_some(struct lend *l);

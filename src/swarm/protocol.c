@@ -7,9 +7,9 @@
 
 enum {
     HOLDING_BYTES = 2 + 1 + STRAIT_SWARM_IMAGES * (8 + 4),
-    JOIN_FIXED = 2 + STRAIT_TOKEN_BYTES + 8 + 8 + 1 + 2 * HOLDING_BYTES + 1 + 1,
+    JOIN_FIXED = 2 + STRAIT_TOKEN_BYTES + 8 + 8 + 1 + 3 * HOLDING_BYTES + 1 + 1,
     TASK_FIXED = 1 + 2 + 8 + 1 + 1 + 8 + 2 * (1 + STRAIT_FINGERPRINT_BYTES + 1) + 4,
-    PULSE_BYTES = 2 * HOLDING_BYTES + 4 + 1,
+    PULSE_BYTES = 3 * HOLDING_BYTES + 4 + 1,
     PIECE_FIXED = 8 + 8 + 8 + 4
 };
 
@@ -72,6 +72,18 @@ static void get_holding(strait_reader *r, strait_swarm_holding *h) {
         r->is_short = 1;
 }
 
+static void put_held(strait_writer *w, const strait_swarm_held *held) {
+    put_holding(w, &held->own);
+    put_holding(w, &held->before);
+    put_holding(w, &held->behind);
+}
+
+static void get_held(strait_reader *r, strait_swarm_held *held) {
+    get_holding(r, &held->own);
+    get_holding(r, &held->before);
+    get_holding(r, &held->behind);
+}
+
 strait_err strait_join_pack(struct strait_msg_pool *pool, const strait_join *join,
                             struct strait_msg **out) {
     const strait_swarm_report *report = &join->report;
@@ -83,8 +95,7 @@ strait_err strait_join_pack(struct strait_msg_pool *pool, const strait_join *joi
     put_real(&w, report->memory_bytes);
     put_real(&w, report->flops);
     strait_writer_uint(&w, report->is_reachable != 0, 1);
-    put_holding(&w, &join->own);
-    put_holding(&w, &join->copy);
+    put_held(&w, &join->held);
     put_text(&w, report->name);
     put_text(&w, report->device);
     return STRAIT_OK;
@@ -101,8 +112,7 @@ strait_err strait_join_unpack(const struct strait_msg *msg, strait_join *out) {
     out->report.memory_bytes = get_real(&r);
     out->report.flops = get_real(&r);
     out->report.is_reachable = strait_reader_uint(&r, 1) != 0;
-    get_holding(&r, &out->own);
-    get_holding(&r, &out->copy);
+    get_held(&r, &out->held);
     get_text(&r, out->report.name, sizeof out->report.name);
     get_text(&r, out->report.device, sizeof out->report.device);
     return r.is_short || r.left != 0 ? senseless("a request to join") : STRAIT_OK;
@@ -179,8 +189,7 @@ strait_err strait_pulse_pack(struct strait_msg_pool *pool, const strait_pulse *p
                              struct strait_msg **out) {
     STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_PULSE, PULSE_BYTES, out));
     strait_writer w = {(*out)->body, (*out)->size, 0};
-    put_holding(&w, &pulse->own);
-    put_holding(&w, &pulse->copy);
+    put_held(&w, &pulse->held);
     strait_writer_uint(&w, pulse->progress, 4);
     strait_writer_uint(&w, pulse->is_waiting != 0, 1);
     return STRAIT_OK;
@@ -188,8 +197,7 @@ strait_err strait_pulse_pack(struct strait_msg_pool *pool, const strait_pulse *p
 
 strait_err strait_pulse_unpack(const struct strait_msg *msg, strait_pulse *out) {
     strait_reader r = {msg->body, msg->size, 0};
-    get_holding(&r, &out->own);
-    get_holding(&r, &out->copy);
+    get_held(&r, &out->held);
     out->progress = (uint32_t)strait_reader_uint(&r, 4);
     out->is_waiting = strait_reader_uint(&r, 1) != 0;
     return r.is_short || r.left != 0 ? senseless("a pulse") : STRAIT_OK;

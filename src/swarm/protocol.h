@@ -34,7 +34,7 @@ enum {
 typedef struct strait_join {
     unsigned char token[STRAIT_TOKEN_BYTES];
     strait_swarm_report report;
-    strait_swarm_holding own, copy;
+    strait_swarm_held held;
 } strait_join;
 
 typedef enum strait_task_kind {
@@ -69,7 +69,7 @@ typedef struct strait_task {
 } strait_task;
 
 typedef struct strait_pulse {
-    strait_swarm_holding own, copy;
+    strait_swarm_held held;
     uint32_t progress;
     int is_waiting;
 } strait_pulse;

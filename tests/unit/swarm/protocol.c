@@ -52,8 +52,7 @@ static void joins(void **state) {
                                    .memory_bytes = 8e9,
                                    .flops = 3e11,
                                    .is_reachable = 1},
-                        .own = own,
-                        .copy = none};
+                        .held = {own, none, own}};
     strait_join back;
     memset(join.token, 0xab, sizeof join.token);
     CHECK_OK(strait_join_pack(pool, &join, &msg));
@@ -63,8 +62,9 @@ static void joins(void **state) {
     assert_string_equal(back.report.device, "8 threads, avx2");
     assert_true(back.report.memory_bytes == 8e9 && back.report.flops == 3e11);
     assert_int_equal(back.report.is_reachable, 1);
-    same_holding(&back.own, &own);
-    same_holding(&back.copy, &none);
+    same_holding(&back.held.own, &own);
+    same_holding(&back.held.before, &none);
+    same_holding(&back.held.behind, &own);
     REFUSES_CUTS(msg, strait_join_unpack(msg, &back));
     msg->body[0]++;
     CHECK_FAILS(strait_join_unpack(msg, &back), STRAIT_EPROTO, "version 2, expected 1");
@@ -120,12 +120,14 @@ static void tasks(void **state) {
 static void pulses(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
-    const strait_pulse pulse = {.own = none, .copy = own, .progress = 4000000000u, .is_waiting = 1};
+    const strait_pulse pulse = {
+        .held = {none, own, none}, .progress = 4000000000u, .is_waiting = 1};
     strait_pulse back;
     CHECK_OK(strait_pulse_pack(pool, &pulse, &msg));
     CHECK_OK(strait_pulse_unpack(msg, &back));
-    same_holding(&back.own, &none);
-    same_holding(&back.copy, &own);
+    same_holding(&back.held.own, &none);
+    same_holding(&back.held.before, &own);
+    same_holding(&back.held.behind, &none);
     assert_true(back.progress == pulse.progress);
     assert_int_equal(back.is_waiting, 1);
     REFUSES_CUTS(msg, strait_pulse_unpack(msg, &back));

@@ -26,7 +26,7 @@ struct worker {
     int stage;
     uint32_t epoch;
     int64_t at; // steps applied
-    strait_swarm_holding own, copy;
+    strait_swarm_held held;
     int is_small; // cannot make a stage
 };
 
@@ -180,11 +180,12 @@ static int is_well(const struct worker *w) {
 }
 
 static void keep_image(struct worker *w) {
-    hold(&w->own, w->stage, w->at, w->epoch);
+    hold(&w->held.own, w->stage, w->at, w->epoch);
     struct worker *buddy = neighbour(w, w->stage + 1 < STAGES ? 1 : -1);
     /* The background copy arrives more often than not. */
     if (buddy != NULL && buddy->epoch == w->epoch && is_well(buddy) && draw(10) < 8)
-        hold(&buddy->copy, w->stage, w->at, w->epoch);
+        hold(buddy->stage > w->stage ? &buddy->held.before : &buddy->held.behind, w->stage, w->at,
+             w->epoch);
 }
 
 static strait_err restore(struct worker *w, const strait_swarm_action *a) {
@@ -192,14 +193,14 @@ static strait_err restore(struct worker *w, const strait_swarm_action *a) {
     if (a->source == STRAIT_SWARM_FROM_BEFORE) giver = neighbour(w, -1);
     if (a->source == STRAIT_SWARM_FROM_BEHIND) giver = neighbour(w, 1);
     if (!is_well(giver)) return STRAIT_ECLOSED;
-    if (a->source == STRAIT_SWARM_FROM_SELF) EXPECT(strait_holding_has(&w->own, w->stage, a->step));
+    if (a->source == STRAIT_SWARM_FROM_SELF)
+        EXPECT(strait_holding_has(&w->held.own, w->stage, a->step));
     if (giver != NULL && giver->epoch == w->epoch)
-        EXPECT(strait_holding_has(&giver->copy, w->stage, a->step));
+        EXPECT(strait_held_has_copy(&giver->held, w->stage, a->step));
     if (a->source == STRAIT_SWARM_FROM_SEED) EXPECT(a->step == 0);
     if (a->source == STRAIT_SWARM_FROM_HOST) EXPECT(a->step == world.saved);
     w->at = a->step;
-    strait_holding_trim(&w->own, a->step);
-    strait_holding_trim(&w->copy, a->step);
+    strait_held_trim(&w->held, a->step);
     return STRAIT_OK;
 }
 
@@ -208,7 +209,7 @@ static strait_err obey(struct worker *w, const happening *h) {
     case STRAIT_SWARM_TAKE:
         w->epoch = h->epoch;
         w->stage = h->action.stage;
-        if (w->own.stage != w->stage) w->own = (strait_swarm_holding){.stage = w->stage};
+        if (w->held.own.stage != w->stage) w->held.own = (strait_swarm_holding){.stage = w->stage};
         return STRAIT_OK;
     case STRAIT_SWARM_MEET: return STRAIT_OK;
     case STRAIT_SWARM_DIAL:
@@ -243,8 +244,7 @@ static void beat(const happening *h, int is_first) {
     if (w->has_link)
         tell(&(strait_swarm_event){.kind = STRAIT_SWARM_PULSE,
                                    .node = w->node,
-                                   .own = w->own,
-                                   .copy = w->copy,
+                                   .held = w->held,
                                    .progress = (uint32_t)world.n_happened});
     if (is_first) put((happening){.kind = BEAT, .worker = h->worker}, 1000 * MS + draw(500) * MS);
 }
@@ -265,8 +265,7 @@ static void connect_worker(int i) {
     static const strait_swarm_report report = {.flops = 1e9};
     struct worker *w = &world.workers[i];
     if (!w->is_alive || w->has_link) return;
-    strait_swarm_event e = {
-        .kind = STRAIT_SWARM_JOIN, .report = &report, .own = w->own, .copy = w->copy};
+    strait_swarm_event e = {.kind = STRAIT_SWARM_JOIN, .report = &report, .held = w->held};
     e.key.bytes[0] = (unsigned char)i;
     e.key.bytes[1] = 1;
     w->has_link = 1;
@@ -298,7 +297,7 @@ static void kill_worker(int i) {
     if (!w->is_alive) return;
     world.n_deaths++;
     w->is_alive = 0;
-    w->own = w->copy = (strait_swarm_holding){.stage = -1};
+    w->held = strait_held_nothing();
     w->epoch = 0;
     w->stage = -1;
     disconnect(i);
@@ -401,7 +400,7 @@ static void begin(uint64_t seed) {
     for (int i = 0; i < WORKERS; i++) {
         struct worker *w = &world.workers[i];
         *w = (struct worker){.is_alive = 1, .stage = -1, .is_small = draw(20) == 0};
-        w->own.stage = w->copy.stage = -1;
+        w->held = strait_held_nothing();
         put((happening){.kind = CONNECT, .worker = i}, draw(20000) * MS);
         put((happening){.kind = BEAT, .worker = i}, draw(1000) * MS);
     }
