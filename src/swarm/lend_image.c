@@ -3,7 +3,8 @@
 #include "swarm/lend_state.h"
 
 enum {
-    SEND_MS = 60000
+    SEND_MS = 60000,
+    RATE_MS = 500
 };
 
 static const double share = 0.2;         // of the link, for copies in the background
@@ -83,11 +84,16 @@ strait_err strait_lend_send_all(struct strait_mesh *mesh, int peer,
 
 /* Bytes that the background may have sent by now. */
 static double allowance(struct lend *l, int peer) {
-    strait_link_stats stats = {0};
-    const double seconds = (double)(strait_clock_ns() - l->sending_ns) * 1e-9;
-    if (strait_mesh_stats(l->server.mesh, peer, &stats) != STRAIT_OK) return 0.0;
-    const double rate = stats.delivery_bps > least_bps ? stats.delivery_bps : least_bps;
-    return slack_bytes + share * seconds * rate / 8.0;
+    const int64_t now = strait_clock_ns();
+    const double seconds = (double)(now - l->sending_ns) * 1e-9;
+    if (now - l->rate_ns > RATE_MS * INT64_C(1000000)) { // asking costs a turn of the net thread
+        strait_link_stats stats = {0};
+        if (strait_mesh_stats(l->server.mesh, peer, &stats) == STRAIT_OK)
+            l->rate_bps = stats.delivery_bps;
+        l->rate_ns = now;
+    }
+    return slack_bytes +
+           share * seconds * (l->rate_bps > least_bps ? l->rate_bps : least_bps) / 8.0;
 }
 
 void strait_lend_send_some(struct lend *l) {

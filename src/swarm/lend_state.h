@@ -35,6 +35,8 @@ struct lend {
     size_t sent;
     int64_t sending_ns; // when that began
     int is_urgent;      // no need to spare the link
+    double rate_bps;    // of the link to the neighbour, lately
+    int64_t rate_ns;    // when that was asked
 
     int64_t pulse_ns;
     uint32_t progress;

@@ -1,0 +1,304 @@
+/* The coordinator's machine, event by event: what it does in the cases that matter. */
+#include "swarm/coordinator.h"
+
+#include "check.h"
+
+#define S INT64_C(1000000000)
+
+static struct strait_coordinator c;
+static strait_swarm_actions actions;
+static int64_t now;
+
+static const strait_swarm_report report = {.name = "worker", .flops = 1e9};
+
+static strait_fingerprint key_of(int i) {
+    strait_fingerprint key = {{0}};
+    key.bytes[0] = (unsigned char)(i + 1);
+    return key;
+}
+
+static void tell(strait_swarm_event event) {
+    strait_coordinator_step(&c, &event, now, &actions);
+}
+
+/* The first action of a kind about a node (-1: any); NULL: there is none. */
+static const strait_swarm_action *find(strait_swarm_action_kind kind, int node) {
+    for (int i = 0; i < actions.n; i++)
+        if (actions.items[i].kind == kind && (node < 0 || actions.items[i].node == node))
+            return &actions.items[i];
+    return NULL;
+}
+
+static void join(int i, strait_swarm_held held) {
+    tell((strait_swarm_event){
+        .kind = STRAIT_SWARM_JOIN, .key = key_of(i), .report = &report, .held = held});
+}
+
+static void pulse(int node, strait_swarm_held held, uint32_t progress, int is_waiting) {
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_PULSE,
+                              .node = node,
+                              .held = held,
+                              .progress = progress,
+                              .is_waiting = is_waiting});
+}
+
+static void reply(int node, strait_err err) {
+    tell((strait_swarm_event){
+        .kind = STRAIT_SWARM_REPLY, .node = node, .epoch = c.epoch, .round = c.round, .err = err});
+}
+
+/* All owners reply well until the stages stand. */
+static void get_ready(void) {
+    for (int n = 0; n < 16 && c.phase != STRAIT_SWARM_READY; n++)
+        for (int i = 0; i < c.config.n_stages; i++)
+            if (c.is_awaited[i]) reply(c.owner[i], STRAIT_OK);
+    assert_int_equal(c.phase, STRAIT_SWARM_READY);
+}
+
+static void goal(int64_t step, int is_update) {
+    tell((strait_swarm_event){
+        .kind = STRAIT_SWARM_GOAL,
+        .goal = {.stage = -1, .step = step, .is_update = is_update, .is_begin = !is_update}});
+}
+
+/* A step: gradients and update, with images of it where `keeps`. */
+static void make_step(int64_t step, int keeps) {
+    goal(step, 0);
+    get_ready();
+    goal(step, 1);
+    for (int i = 0; i < c.config.n_stages; i++) {
+        strait_swarm_held held = c.nodes[c.owner[i]].held;
+        if (keeps) held.own = (strait_swarm_holding){i, 1, {step + 1}, {c.epoch}};
+        pulse(c.owner[i], held, 0, 0);
+    }
+    get_ready();
+}
+
+/* Two stages, `n` workers. */
+static void begin(int n) {
+    const strait_swarm_config config = {.n_stages = 2,
+                                        .lease_ns = 10 * S,
+                                        .stall_ns = 30 * S,
+                                        .slow_ns = 100 * S,
+                                        .patience_ns = 5 * S};
+    strait_coordinator_init(&c, &config);
+    now = 1000 * S;
+    for (int i = 0; i < n; i++)
+        join(i, strait_held_nothing());
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
+    if (n >= 2) get_ready();
+}
+
+static void nothing_begins_before_there_are_enough(void **state) {
+    (void)state;
+    begin(1);
+    assert_int_equal(c.phase, STRAIT_SWARM_GATHER);
+    assert_string_equal(find(STRAIT_SWARM_NOTE, -1)->words, "waiting for machines");
+    join(1, strait_held_nothing());
+    assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
+    assert_int_equal(c.epoch, 1);
+    assert_non_null(find(STRAIT_SWARM_RECORD, -1)); // before the orders
+    assert_true(find(STRAIT_SWARM_RECORD, -1) < find(STRAIT_SWARM_ORDER, -1));
+    get_ready();
+    assert_int_equal(find(STRAIT_SWARM_STAND, -1)->step, 0);
+}
+
+static void a_step_counts_when_all_have_applied_it(void **state) {
+    (void)state;
+    begin(2);
+    goal(0, 0);
+    get_ready();
+    goal(0, 1);
+    reply(c.owner[0], STRAIT_OK);
+    assert_int_equal(c.committed, 0);
+    assert_null(find(STRAIT_SWARM_DONE, -1));
+    reply(c.owner[1], STRAIT_OK);
+    assert_int_equal(c.committed, 1);
+    assert_true(find(STRAIT_SWARM_RECORD, -1) < find(STRAIT_SWARM_DONE, -1));
+}
+
+/* All have an image of a step that one of them never said it had made: it did not happen. */
+static void what_was_not_committed_is_not_restored(void **state) {
+    (void)state;
+    begin(2);
+    make_step(0, 1);
+    goal(1, 0);
+    get_ready();
+    goal(1, 1);
+    for (int i = 0; i < 2; i++) {
+        strait_swarm_held held = strait_held_nothing();
+        held.own = (strait_swarm_holding){i, 2, {1, 2}, {1, 1}};
+        pulse(c.owner[i], held, 0, 0);
+    }
+    reply(c.owner[0], STRAIT_OK);
+    reply(c.owner[1], STRAIT_ECLOSED);
+    assert_int_equal(c.phase, STRAIT_SWARM_GATHER);
+    now += S;
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    get_ready();
+    assert_int_equal(c.step, 1);
+}
+
+static void a_spare_takes_over_from_a_copy(void **state) {
+    (void)state;
+    begin(3);
+    make_step(0, 1);
+    const int lost = c.owner[0];
+    const int other = c.owner[1];
+    strait_swarm_held held = c.nodes[other].held;
+    held.before = (strait_swarm_holding){0, 1, {1}, {1}};
+    pulse(other, held, 0, 0);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = lost});
+    assert_int_equal(c.epoch, 2);
+    assert_int_not_equal(c.owner[0], lost);
+    while (c.phase != STRAIT_SWARM_RESTORE)
+        for (int i = 0; i < 2; i++)
+            if (c.is_awaited[i]) reply(c.owner[i], STRAIT_OK);
+    const strait_swarm_action *order = find(STRAIT_SWARM_ORDER, c.owner[0]);
+    assert_int_equal(order->step, 1);
+    assert_int_equal(order->source, STRAIT_SWARM_FROM_BEHIND);
+    assert_int_equal(find(STRAIT_SWARM_ORDER, other)->gives_before, 1);
+    assert_int_equal(find(STRAIT_SWARM_ORDER, other)->source, STRAIT_SWARM_FROM_SELF);
+}
+
+static void the_stalled_is_named_and_the_waiting_is_not(void **state) {
+    (void)state;
+    begin(3);
+    goal(0, 0);
+    const int stalled = c.owner[1];
+    const int waiting = c.owner[0];
+    for (int i = 0; i < 40 && c.phase == STRAIT_SWARM_WORK; i++) {
+        now += S;
+        for (int n = 0; n < 3; n++) // all live; one makes no progress, one waits for it
+            pulse(n, strait_held_nothing(), 7, n == waiting);
+        tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    const strait_swarm_action *away = find(STRAIT_SWARM_DISMISS, -1);
+    assert_non_null(away);
+    assert_int_equal(away->node, stalled);
+    assert_string_equal(away->words, "answers but makes no progress");
+    assert_int_not_equal(c.owner[1], stalled);
+    assert_int_equal(c.owner[0], waiting);
+}
+
+static void silence_ends_a_lease(void **state) {
+    (void)state;
+    begin(2);
+    const int silent = c.owner[0];
+    for (int i = 0; i < 9; i++) {
+        now += S;
+        pulse(c.owner[1], strait_held_nothing(), 1, 0);
+        tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        assert_null(find(STRAIT_SWARM_DISMISS, -1));
+    }
+    now += 2 * S;
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    assert_int_equal(find(STRAIT_SWARM_DISMISS, -1)->node, silent);
+    assert_string_equal(find(STRAIT_SWARM_DISMISS, -1)->words, "is silent: its lease is over");
+    join(silent, strait_held_nothing()); // it wakes
+    assert_non_null(find(STRAIT_SWARM_REST, -1));
+    assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
+}
+
+static void who_leaves_hands_over_first(void **state) {
+    (void)state;
+    begin(3);
+    make_step(0, 0);
+    const int leaver = c.owner[0];
+    const int other = c.owner[1];
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .node = leaver});
+    assert_null(find(STRAIT_SWARM_DISMISS, -1));
+    goal(1, 0);
+    assert_int_equal(c.phase, STRAIT_SWARM_KEEP);
+    reply(leaver, STRAIT_OK);
+    reply(other, STRAIT_OK);
+    assert_int_equal(c.phase, STRAIT_SWARM_HAND);
+    strait_swarm_held held = strait_held_nothing();
+    held.own = (strait_swarm_holding){1, 1, {1}, {1}};
+    held.before = (strait_swarm_holding){0, 1, {1}, {1}};
+    pulse(other, held, 0, 0);
+    assert_int_equal(find(STRAIT_SWARM_DISMISS, -1)->node, leaver);
+    assert_string_equal(find(STRAIT_SWARM_DISMISS, -1)->words, "");
+    get_ready();
+    assert_int_equal(c.step, 1); // nothing was lost
+}
+
+/* Images of steps that were rolled back since are of another past. */
+static void old_images_are_not_trusted(void **state) {
+    (void)state;
+    begin(3);
+    for (int64_t step = 0; step < 5; step++)
+        make_step(step, step % 2 == 1);
+    const int lost = c.owner[1];
+    const strait_fingerprint key = c.nodes[lost].key;
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = lost}); // and no copies of it
+    get_ready();
+    assert_int_equal(c.step, 0);
+    strait_swarm_held held = strait_held_nothing();
+    held.own = (strait_swarm_holding){1, 1, {4}, {1}};
+    tell((strait_swarm_event){
+        .kind = STRAIT_SWARM_JOIN, .key = key, .report = &report, .held = held});
+    assert_int_equal(c.nodes[strait_coordinator_find(&c, &key)].held.own.n, 0);
+}
+
+static void a_restarted_coordinator_waits_for_the_owners(void **state) {
+    (void)state;
+    begin(2);
+    make_step(0, 1);
+    make_step(1, 1);
+    strait_swarm_facts facts;
+    strait_coordinator_facts(&c, &facts);
+    strait_swarm_held held[2];
+    for (int i = 0; i < 2; i++) {
+        held[i] = strait_held_nothing();
+        held[i].own = (strait_swarm_holding){i, 2, {1, 2}, {1, 1}};
+    }
+    const strait_swarm_config config = c.config;
+    strait_coordinator_init(&c, &config);
+    strait_coordinator_resume(&c, &facts, now);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
+    join(5, strait_held_nothing()); // a spare is faster
+    join(0, held[0]);
+    assert_int_equal(c.phase, STRAIT_SWARM_GATHER);
+    now += S;
+    join(1, held[1]);
+    get_ready();
+    assert_int_equal(c.epoch, 2);
+    assert_int_equal(c.committed, 2);
+    assert_int_equal(c.step, 1); // what came after step 2, a validation perhaps, is not known
+}
+
+static void who_cannot_serve_is_not_asked_again(void **state) {
+    (void)state;
+    begin(2);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
+    join(7, strait_held_nothing());
+    const int small = c.owner[0];
+    reply(small, STRAIT_ENOMEM);
+    assert_int_equal(c.phase, STRAIT_SWARM_GATHER);
+    assert_int_equal(c.nodes[small].is_barred, 1);
+    now += 10 * S;
+    for (int i = 0; i < 2; i++)
+        pulse(i, strait_held_nothing(), 1, 0);
+    pulse(small, strait_held_nothing(), 1, 0);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    assert_int_equal(c.phase, STRAIT_SWARM_GATHER); // it is the only spare, and of no use
+    join(8, strait_held_nothing());
+    assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_begins_before_there_are_enough),
+        cmocka_unit_test(a_step_counts_when_all_have_applied_it),
+        cmocka_unit_test(what_was_not_committed_is_not_restored),
+        cmocka_unit_test(a_spare_takes_over_from_a_copy),
+        cmocka_unit_test(the_stalled_is_named_and_the_waiting_is_not),
+        cmocka_unit_test(silence_ends_a_lease),
+        cmocka_unit_test(who_leaves_hands_over_first),
+        cmocka_unit_test(old_images_are_not_trusted),
+        cmocka_unit_test(a_restarted_coordinator_waits_for_the_owners),
+        cmocka_unit_test(who_cannot_serve_is_not_asked_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
