@@ -20,13 +20,6 @@ struct group_rows {
     uint32_t part[GROUP / 16][4];
 };
 
-__device__ __forceinline__ void load_rows(group_rows &out, uint32_t tile, int first) {
-    const uint32_t at = tile + piece_at<GROUP>(first + lane_of() % 16, lane_of() / 16);
-#pragma unroll
-    for (int k = 0; k < GROUP / 16; k++)
-        load_matrices(out.part[k], at ^ (uint32_t)(k << 5));
-}
-
 /* Shares of 16 rows, rounded to bf16, as left factors. */
 __device__ __forceinline__ void round_rows(group_rows &out, const float acc[8][4]) {
 #pragma unroll
@@ -39,31 +32,24 @@ __device__ __forceinline__ void round_rows(group_rows &out, const float acc[8][4
     settle(out.part);
 }
 
-/* The left factor of a product with rows of tiles: a group's 64 rows of PANELS panels, in registers
- * or (not IS_HELD) in shared memory. */
-template <int PANELS, bool IS_HELD> struct group_own {
-    group_rows held[IS_HELD ? PANELS : 1];
+/* The left factor of a product with rows of tiles: a group's 64 rows of PANELS panels. It stays in
+ * shared memory. In registers it would outlive the products between its uses, and those may be
+ * given the very registers: a product that starts before they are written back reads the other
+ * factor. */
+template <int PANELS> struct group_own {
     uint32_t at, panel_bytes;
 
     /* Tiles begin at `tile`, panel_bytes apart; the group's rows from `first` on. */
-    __device__ __forceinline__ void init(uint32_t tile, uint32_t bytes, int first, int warp_first) {
+    __device__ __forceinline__ void init(uint32_t tile, uint32_t bytes, int first) {
         at = tile + tile_bytes<GROUP>(first);
         panel_bytes = bytes;
-        if constexpr (IS_HELD) {
-#pragma unroll
-            for (int p = 0; p < PANELS; p++)
-                load_rows(held[p], tile + (uint32_t)p * bytes, warp_first);
-        }
     }
     /* The part of acc = own B^T that the i-th 16 columns give. */
     template <bool ADDS>
     __device__ __forceinline__ void multiply(float acc[8][4], uint32_t tile, int i) const {
         const uint32_t panel = (uint32_t)i / 4, column = (uint32_t)i % 4 * 32;
-        const uint64_t b = tile_name(tile + panel * GROUP_TILE + column);
-        if constexpr (IS_HELD)
-            group_multiply<false, ADDS>(acc, held[panel].part[i % 4], b);
-        else
-            group_multiply_tiles<ADDS>(acc, tile_name(at + panel * panel_bytes + column), b);
+        group_multiply_tiles<ADDS>(acc, tile_name(at + panel * panel_bytes + column),
+                                   tile_name(tile + panel * GROUP_TILE + column));
     }
     /* acc = own B^T, B being the rows of the tile's panels. Queued as one piece of work. */
     __device__ __forceinline__ void start(float acc[8][4], uint32_t tile) const {

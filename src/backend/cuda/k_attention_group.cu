@@ -62,8 +62,8 @@ __device__ __forceinline__ void forward(const strait_attention_args &a) {
                                       a.seq_len - first_query);
     fetch_pair<PANELS, BLOCK>(stages, p.k, to_values, p.pitch, a.seq_len);
     meet();
-    group_own<PANELS, true> query;
-    query.init(base, OWN_TILE, group_row(), warp_row());
+    group_own<PANELS> query;
+    query.init(base, OWN_TILE, group_row());
     group_rows share;
     running<P, 1> r;
     start(r);
@@ -98,8 +98,8 @@ __device__ __forceinline__ void forward(const strait_attention_args &a) {
 
 /* The gradient of the scores of one tile of keys, as left factors. */
 template <int PANELS>
-__device__ __forceinline__ void meet_keys(group_rows &out, const group_own<PANELS, true> &query,
-                                          const group_own<PANELS, true> &d_y, uint32_t tile,
+__device__ __forceinline__ void meet_keys(group_rows &out, const group_own<PANELS> &query,
+                                          const group_own<PANELS> &d_y, uint32_t tile,
                                           const query_columns<1> &columns, float scale,
                                           int mask_row, int mask_key) {
     float score[1][8][4], d_share[1][8][4];
@@ -132,9 +132,9 @@ __device__ __forceinline__ void query_back(const strait_attention_args &a) {
     query_columns<1> columns;
     columns.read(a, p, head, row);
     meet();
-    group_own<PANELS, true> query, d_y;
-    query.init(base, OWN_TILE, group_row(), warp_row());
-    d_y.init(base + PANELS * OWN_TILE, OWN_TILE, group_row(), warp_row());
+    group_own<PANELS> query, d_y;
+    query.init(base, OWN_TILE, group_row());
+    d_y.init(base + PANELS * OWN_TILE, OWN_TILE, group_row());
     group_rows d_score;
     float d_q[1][8 * PANELS][4];
     clear<1, 8 * PANELS>(d_q);
@@ -159,10 +159,10 @@ __device__ __forceinline__ void query_back(const strait_attention_args &a) {
 }
 
 /* One tile of queries: its part of d_v is under way while the gradient of scores is made. */
-template <int PANELS, bool IS_HELD>
+template <int PANELS>
 __device__ __forceinline__ void meet_queries(float d_k[8 * PANELS][4], float d_v[8 * PANELS][4],
-                                             const group_own<PANELS, IS_HELD> &key,
-                                             const group_own<PANELS, IS_HELD> &val, uint32_t tile,
+                                             const group_own<PANELS> &key,
+                                             const group_own<PANELS> &val, uint32_t tile,
                                              float scale, int mask_row, int mask_query) {
     constexpr uint32_t TILE = PANELS * GROUP_TILE;
     float score[1][8][4], d_share[1][8][4];
@@ -213,7 +213,7 @@ __device__ __forceinline__ void fetch_queries(const strait_attention_args &a, co
 }
 
 /* Blocks as in k_attention_back.cu. */
-template <int PANELS, bool IS_HELD, int BLOCK>
+template <int PANELS, int BLOCK>
 __device__ __forceinline__ void key_back(const strait_attention_args &a) {
     constexpr int P = PANELS * GROUP, ROWS = own_count<BLOCK>;
     constexpr uint32_t OWN_TILE = own_bytes<BLOCK>;
@@ -229,9 +229,9 @@ __device__ __forceinline__ void key_back(const strait_attention_args &a) {
     fetch_panels<PANELS, ROWS, BLOCK>(values, p.v + first_key * p.pitch, p.pitch, n_own);
     fetch_queries<PANELS, BLOCK>(a, p, met, key_head * group, 0);
     meet();
-    group_own<PANELS, IS_HELD> key, val;
-    key.init(base, OWN_TILE, group_row(), warp_row());
-    val.init(values, OWN_TILE, group_row(), warp_row());
+    group_own<PANELS> key, val;
+    key.init(base, OWN_TILE, group_row());
+    val.init(values, OWN_TILE, group_row());
     float d_k[1][8 * PANELS][4], d_v[1][8 * PANELS][4];
     clear<1, 8 * PANELS>(d_k);
     clear<1, 8 * PANELS>(d_v);
@@ -241,7 +241,7 @@ __device__ __forceinline__ void key_back(const strait_attention_args &a) {
         if (i + 1 < n) fetch_queries<PANELS, BLOCK>(a, p, met, key_head * group, i + 1);
         const int first = met.first_query(i), own = first_key + group_row();
         if (first < own) continue; // none of these queries sees the group's keys
-        meet_queries<PANELS, IS_HELD>(d_k[0], d_v[0], key, val, met.stage(i), a.scale * LOG2_E, row,
+        meet_queries<PANELS>(d_k[0], d_v[0], key, val, met.stage(i), a.scale * LOG2_E, row,
                                       first == own ? first + lane_of() % 4 * 2 : -1);
     }
     #pragma unroll
@@ -273,12 +273,12 @@ extern "C" __global__ void __launch_bounds__(256, 1)
 
 extern "C" __global__ void __launch_bounds__(256, 1)
     attention_group_key_back_64(const __grid_constant__ struct strait_attention_args a) {
-    key_back<1, true, 256>(a);
+    key_back<1, 256>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
     attention_group_key_back_128(const __grid_constant__ struct strait_attention_args a) {
-    key_back<2, false, 256>(a);
+    key_back<2, 256>(a);
 }
 
 #endif
