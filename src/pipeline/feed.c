@@ -181,7 +181,7 @@ static int are_ids(const int32_t *ids, int64_t n, int64_t vocab, int32_t least) 
 static strait_err take_given(struct strait_feed *feed, struct given *given, int64_t batch,
                              const int32_t *tokens, const int32_t *targets) {
     const int64_t n = microbatch_tokens(&feed->recipe);
-    if (batch < 0 || batch >= given->n_batches)
+    if (given->is_here == NULL || batch < 0 || batch >= given->n_batches)
         return STRAIT_FAIL(STRAIT_EPROTO, "ids of microbatch %lld, expected 0 to %lld",
                            (long long)batch, (long long)given->n_batches - 1);
     if ((tokens != NULL && !are_ids(tokens, n, feed->vocab, 0)) ||

@@ -248,8 +248,7 @@ static strait_err on_task(struct lend *l, const struct strait_msg *msg) {
         return STRAIT_OK;
     if (l->task.kind == STRAIT_TASK_TAKE) l->has_stage = 1;
     const strait_err err = do_task(l, &reply);
-    if (err == STRAIT_EINTERRUPTED && may_go_on(l)) return STRAIT_OK;
-    if (err == STRAIT_EINTERRUPTED) return err;
+    if (err == STRAIT_EINTERRUPTED) return may_go_on(l) ? STRAIT_OK : err;
     return answer(l, (int)l->task.kind, l->task.round, err, &reply);
 }
 
@@ -314,8 +313,7 @@ static strait_err on_order(struct lend *l, const struct strait_msg *msg) {
     STRAIT_TRY(strait_order_unpack(msg, l->server.basis, l->server.n_basis, &order));
     const strait_err err = obey(l, &order, &reply);
     l->progress++;
-    if (err == STRAIT_EINTERRUPTED && may_go_on(l)) return STRAIT_OK;
-    if (err == STRAIT_EINTERRUPTED) return err;
+    if (err == STRAIT_EINTERRUPTED) return may_go_on(l) ? STRAIT_OK : err;
     return answer(l, (int)order.kind, round, err, &reply);
 }
 
