@@ -5,71 +5,15 @@
 #include "swarm/lend_state.h"
 #include "swarm/survey.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
     IDLE_MS = 10, // between looks at the neighbours, without work
     PULSE_MS = 1000,
-    DEAD_MS = 6000, // silence of the coordinator's link
-    SEND_MS = 60000,
+    DEAD_MS = 6000,   // silence of the coordinator's link
     LEAVE_MS = 120000 // for a stage to be handed over
 };
-
-void strait_lend_note(struct lend *l, const char *format, ...) {
-    char text[512];
-    va_list args;
-    if (l->spec->events.noted == NULL) return;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    l->spec->events.noted(l->spec->events.user, text);
-}
-
-/* ---- what we say ---- */
-
-/* What is said while the link is down would come too late. */
-static void post(struct lend *l, struct strait_msg **msg) {
-    if (l->down_ns == 0) (void)strait_mesh_send_wait(l->control, 0, SEND_MS, msg);
-    strait_msg_close(msg);
-}
-
-static void ask_in(struct lend *l) {
-    struct strait_msg *msg = NULL;
-    strait_join join = {.report = l->report};
-    memcpy(join.token, l->spec->invite.token, sizeof join.token);
-    strait_lend_holdings(l, &join.held);
-    l->down_ns = 0;
-    if (strait_join_pack(strait_mesh_pool(l->control), &join, &msg) == STRAIT_OK) post(l, &msg);
-    l->is_joined = 1;
-}
-
-static void send_pulse(struct lend *l) {
-    struct strait_msg *msg = NULL;
-    const struct strait_worker *worker = l->server.worker;
-    strait_pulse pulse = {.progress = l->progress,
-                          .is_waiting = worker != NULL && worker->is_waiting};
-    strait_lend_holdings(l, &pulse.held);
-    if (!l->is_joined) return;
-    if (strait_pulse_pack(strait_mesh_pool(l->control), &pulse, &msg) == STRAIT_OK) post(l, &msg);
-    l->pulse_ns = strait_clock_ns();
-}
-
-static strait_err answer(struct lend *l, int kind, uint16_t round, strait_err err,
-                         strait_reply *reply) {
-    struct strait_msg *msg = NULL;
-    reply->kind = (strait_order_kind)kind;
-    reply->err = err;
-    if (err != STRAIT_OK)
-        (void)snprintf(reply->text, sizeof reply->text, "%s", strait_err_detail());
-    send_pulse(l); // what we hold now, before the reply
-    STRAIT_TRY(strait_reply_pack(strait_mesh_pool(l->control), reply, &msg));
-    msg->step = l->epoch;
-    msg->microbatch = round;
-    post(l, &msg);
-    return STRAIT_OK;
-}
 
 /* ---- what we hear ---- */
 
@@ -99,7 +43,7 @@ static strait_err take_ids(struct lend *l, const struct strait_msg *msg) {
 /* A message of the coordinator. Tasks and orders wait in l->next. */
 static strait_err hear(struct lend *l, struct strait_msg **msg) {
     switch ((*msg)->type) {
-    case STRAIT_MSG_UP: ask_in(l); return STRAIT_OK;
+    case STRAIT_MSG_UP: strait_lend_ask_in(l); return STRAIT_OK;
     case STRAIT_MSG_DOWN: return on_down(l, *msg);
     case STRAIT_MSG_IDS: return take_ids(l, *msg);
     case STRAIT_MSG_IMAGE: return strait_lend_piece(l, *msg, 1);
@@ -159,15 +103,16 @@ static void leave_if_asked(struct lend *l) {
     struct strait_msg *msg = NULL;
     if (l->has_left || l->spec->events.must_stop(l->spec->events.user) == 0) return;
     l->has_left = 1;
+    l->left_ns = strait_clock_ns();
     strait_lend_note(l, "leaving: handing over first (interrupt again to leave at once)");
     if (strait_msg_open(strait_mesh_pool(l->control), STRAIT_MSG_LEAVE, 0, &msg) == STRAIT_OK)
-        post(l, &msg);
+        strait_lend_post(l, &msg);
 }
 
 /* What is done at every look, busy or not. */
 static strait_err keep_up(struct lend *l) {
     leave_if_asked(l);
-    if (strait_clock_ns() - l->pulse_ns > PULSE_MS * INT64_C(1000000)) send_pulse(l);
+    if (strait_clock_ns() - l->pulse_ns > PULSE_MS * INT64_C(1000000)) strait_lend_pulse(l);
     strait_lend_send_some(l);
     if (l->spec->events.must_stop(l->spec->events.user) > 1)
         return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left at once");
@@ -249,7 +194,7 @@ static strait_err on_task(struct lend *l, const struct strait_msg *msg) {
     if (l->task.kind == STRAIT_TASK_TAKE) l->has_stage = 1;
     const strait_err err = do_task(l, &reply);
     if (err == STRAIT_EINTERRUPTED) return may_go_on(l) ? STRAIT_OK : err;
-    return answer(l, (int)l->task.kind, l->task.round, err, &reply);
+    return strait_lend_answer(l, (int)l->task.kind, l->task.round, err, &reply);
 }
 
 /* Rehearsals need ids, any; those of a step come with it. */
@@ -314,7 +259,7 @@ static strait_err on_order(struct lend *l, const struct strait_msg *msg) {
     const strait_err err = obey(l, &order, &reply);
     l->progress++;
     if (err == STRAIT_EINTERRUPTED) return may_go_on(l) ? STRAIT_OK : err;
-    return answer(l, (int)order.kind, round, err, &reply);
+    return strait_lend_answer(l, (int)order.kind, round, err, &reply);
 }
 
 static strait_err do_next(struct lend *l) {
@@ -333,6 +278,8 @@ static strait_err check_link(struct lend *l) {
     if (l->has_left && !l->has_stage) return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left the run");
     if (l->has_left && l->down_ns != 0) // dismissed, or nobody there to hand over to
         return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left the run");
+    if (l->has_left && strait_clock_ns() - l->left_ns > LEAVE_MS * INT64_C(1000000))
+        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left the run: nobody took the stage over in time");
     if (l->down_ns == 0 || limit == 0 || strait_clock_ns() - l->down_ns < limit * 1000000)
         return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ETIMEDOUT, "the coordinator at %s has been gone for %lld s",

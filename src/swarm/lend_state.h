@@ -41,11 +41,19 @@ struct lend {
     int64_t pulse_ns;
     uint32_t progress;
     int is_over, has_left;
-    double image_s; // what the latest image cost
+    int64_t left_ns; // when it asked to go
+    double image_s;  // what the latest image cost
 };
 
 void strait_lend_note(struct lend *l, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* ---- lend_say.c: what we say ---- */
+void strait_lend_post(struct lend *l, struct strait_msg **msg); // takes *msg
+void strait_lend_ask_in(struct lend *l);
+void strait_lend_pulse(struct lend *l);
+strait_err strait_lend_answer(struct lend *l, int kind, uint16_t round, strait_err err,
+                              strait_reply *reply);
 
 /* ---- lend_stage.c: a stage's life ---- */
 strait_err strait_lend_take(struct lend *l, char address[STRAIT_ADDRESS_MAX]);
