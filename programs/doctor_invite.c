@@ -2,8 +2,8 @@
  * can reach this machine. Joins nothing. */
 #include "doctor.h"
 #include "net/mesh.h"
+#include "net/reach.h"
 #include "swarm/invite.h"
-#include "swarm/reach.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

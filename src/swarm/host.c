@@ -2,9 +2,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "net/reach.h"
 #include "swarm/assign.h"
 #include "swarm/host_state.h"
-#include "swarm/reach.h"
 
 #include <stdarg.h>
 #include <stdio.h>

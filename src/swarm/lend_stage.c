@@ -2,8 +2,8 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "net/reach.h"
 #include "swarm/lend_state.h"
-#include "swarm/reach.h"
 
 #include <stdio.h>
 #include <string.h>

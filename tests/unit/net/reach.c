@@ -1,5 +1,5 @@
 /* Which address a worker tells its neighbours. */
-#include "swarm/reach.h"
+#include "net/reach.h"
 
 #include "check.h"
 

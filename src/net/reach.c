@@ -1,4 +1,4 @@
-#include "swarm/reach.h"
+#include "net/reach.h"
 
 #include "net/address.h"
 
