@@ -7,11 +7,14 @@
 #include "swarm/host_state.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
     WAIT_MS = 100,
+    WRITE_MS = 5,
     KEEP_MAX = 1000000
 };
 
@@ -147,6 +150,36 @@ static strait_err validate(struct strait_crew *crew, int64_t step, double *loss_
     }
 }
 
+/* Writing takes as long as the disk does; meanwhile links are kept alive. */
+struct writing {
+    struct strait_image image;
+    const char *folder;
+    int64_t step;
+    strait_err err;
+    char words[512];
+    atomic_int is_done;
+};
+
+static void *write_image(void *arg) {
+    struct writing *w = arg;
+    w->err = strait_image_write(&w->image, w->folder, w->step);
+    (void)snprintf(w->words, sizeof w->words, "%s", strait_err_detail());
+    atomic_store(&w->is_done, 1);
+    return NULL;
+}
+
+static strait_err write_beside(struct host *h, struct writing *w) {
+    pthread_t thread;
+    strait_err err = STRAIT_OK;
+    if (pthread_create(&thread, NULL, write_image, w) != 0)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "no thread to write a checkpoint with");
+    while (err == STRAIT_OK && !atomic_load(&w->is_done))
+        err = strait_host_pump(h, WRITE_MS);
+    (void)pthread_join(thread, NULL);
+    if (err == STRAIT_OK && w->err != STRAIT_OK) err = STRAIT_FAIL(w->err, "%s", w->words);
+    return err;
+}
+
 static strait_err write_stage(struct strait_crew *crew, int stage, const char *folder,
                               int64_t step) {
     static _Thread_local strait_order order;
@@ -155,9 +188,11 @@ static strait_err write_stage(struct strait_crew *crew, int stage, const char *f
     STRAIT_TRY(carry(crew, stage, &order));
     struct guest *guest = strait_host_guest(h, h->machine.owner[stage]);
     if (guest == NULL) return STRAIT_EAGAIN;
-    guest->image.stage = stage;
-    const strait_err err = strait_image_write(&guest->image, folder, step);
-    strait_image_fini(&guest->image);
+    struct writing w = {.image = guest->image, .folder = folder, .step = step};
+    guest->image = (struct strait_image){0}; // the guest may go before it is written
+    w.image.stage = stage;
+    const strait_err err = write_beside(h, &w);
+    strait_image_fini(&w.image);
     return err;
 }
 

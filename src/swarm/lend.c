@@ -11,7 +11,7 @@
 enum {
     IDLE_MS = 10, // between looks at the neighbours, without work
     PULSE_MS = 1000,
-    DEAD_MS = 6000,   // silence of the coordinator's link
+    DEAD_MS = 15000,  // silence of the coordinator's link
     LEAVE_MS = 120000 // for a stage to be handed over
 };
 
