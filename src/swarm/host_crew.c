@@ -18,7 +18,7 @@ enum {
     KEEP_MAX = 1000000
 };
 
-static const double keep_share = 0.05; // of the time, for images
+static const double keep_share = 0.02; // of the time, for images and sealing their copies
 
 static struct host *host_of(struct strait_crew *crew) {
     return crew->user;

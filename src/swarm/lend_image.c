@@ -9,6 +9,7 @@ enum {
 
 static const double share = 0.2;         // of the link, for copies in the background
 static const double least_bps = 8e6;     // where its rate is not known
+static const double most_bps = 4e8;      // more would cost computing its core
 static const double slack_bytes = 65536; // ahead of the share
 
 struct strait_image *strait_lend_find(struct strait_image *images, int n, int stage, int64_t step) {
@@ -92,8 +93,10 @@ static double allowance(struct lend *l, int peer) {
             l->rate_bps = stats.delivery_bps;
         l->rate_ns = now;
     }
-    return slack_bytes +
-           share * seconds * (l->rate_bps > least_bps ? l->rate_bps : least_bps) / 8.0;
+    double rate = share * l->rate_bps;
+    if (rate < share * least_bps) rate = share * least_bps;
+    if (rate > most_bps) rate = most_bps;
+    return slack_bytes + seconds * rate / 8.0;
 }
 
 void strait_lend_send_some(struct lend *l) {

@@ -17,6 +17,8 @@ enum {
     VALID_MAX = 1 << 22 // sequences
 };
 
+static const double seal_bytes_per_s = 1e9; // TLS on one core, about
+
 void strait_lend_drop_stage(struct lend *l) {
     strait_worker_close(&l->server.worker);
     strait_feed_close(&l->server.feed);
@@ -247,7 +249,7 @@ strait_err strait_lend_keep(struct lend *l, int is_urgent) {
         place = strait_lend_place(l);
         STRAIT_TRY(strait_image_take(l->server.worker, l->step, l->epoch, place));
     }
-    l->image_s = strait_clock_seconds() - began;
+    l->image_s = strait_clock_seconds() - began + (double)place->bytes / seal_bytes_per_s;
     l->is_urgent = is_urgent;
     if (l->sending != NULL && !is_urgent) return STRAIT_OK; // the older copy arrives first
     l->sending = place;
