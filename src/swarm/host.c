@@ -233,14 +233,26 @@ static strait_err choose_split(struct host *h, const strait_recipe *recipe) {
     return strait_host_save_run(h);
 }
 
-static strait_err prepare(struct host *h) {
+/* A run that has its last checkpoint needs no machines. */
+static strait_err look_for_end(const struct host *h, int *is_over) {
+    int64_t *steps = NULL;
+    int n = 0;
+    STRAIT_TRY(strait_checkpoint_list(h->spec->folder, &steps, &n));
+    *is_over = h->spec->resumes + h->was_begun > 0 && n > 0 && steps[n - 1] >= h->run.train.steps;
+    strait_alloc_free(steps);
+    return STRAIT_OK;
+}
+
+static strait_err prepare(struct host *h, int *is_over) {
     struct strait_feed *feed = NULL;
     strait_recipe recipe;
     STRAIT_TRY(strait_feed_open(&h->run, &feed));
     strait_err err = strait_recipe_make(&h->run, strait_feed_vocab(feed), &recipe);
     strait_feed_close(&feed);
     if (err == STRAIT_OK) err = strait_host_open_record(h);
-    if (err == STRAIT_OK) err = open_desk(h);
+    if (err == STRAIT_OK) err = look_for_end(h, is_over);
+    if (err != STRAIT_OK || *is_over) return err;
+    err = open_desk(h);
     /* A cut that is on record stays: images and checkpoints are of it. */
     if (err == STRAIT_OK && !(h->was_begun && h->run.stages.split.n > 0))
         err = choose_split(h, &recipe);
@@ -288,8 +300,9 @@ strait_err strait_host(const strait_host_spec *spec) {
     for (int i = 0; i < STRAIT_SWARM_NODES; i++)
         h->guest_of[i] = -1;
     strait_coordinator_init(&h->machine, &config);
-    strait_err err = prepare(h);
-    if (err == STRAIT_OK) {
+    int is_over = 0;
+    strait_err err = prepare(h, &is_over);
+    if (err == STRAIT_OK && !is_over) {
         const strait_session_spec session = {.run = &h->run,
                                              .folder = spec->folder,
                                              .resumes = spec->resumes || h->was_begun,
@@ -297,7 +310,7 @@ strait_err strait_host(const strait_host_spec *spec) {
                                              .crew = {&strait_crew_swarm, h}};
         err = strait_session_run(&session);
     }
-    if (err == STRAIT_OK) say_goodbye(h);
+    if (err == STRAIT_OK && h->t != NULL) say_goodbye(h);
     char words[512]; // of the error; what happens while closing has words of its own
     (void)snprintf(words, sizeof words, "%s", strait_err_detail());
     close_host(h);

@@ -29,6 +29,10 @@ wait $first || fail "a worker of a run that ended well does not end well"
 [ -z "$(ls elsewhere)" ] || fail "a worker wrote files"
 [ "$(stat -c %a keys-1/node.pem)" = 600 ] || fail "others may read a worker's key"
 
+# Started once more, there is nothing left to do.
+runs host run.yaml --out plain $sets --listen 127.0.0.1:0 --keys keys-host
+says "$ERR" 'done: plain'
+
 # A worker dies: its stage goes to the spare; then to itself, restarted.
 host_begin death run.yaml $sets
 for i in 1 2 3; do join_begin death $i; done
