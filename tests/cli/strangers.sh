@@ -5,7 +5,7 @@
 STRANGER=$(dirname "$HELPER")/cli_stranger
 
 make_corpus
-make_run run.yaml 2 2200
+make_run run.yaml 2 1600
 sets="--set stages.count=2 --set link.emulate.delay=10ms"
 runs train run.yaml --out straight --set stages.count=2
 
