@@ -242,7 +242,7 @@ __device__ __forceinline__ void key_back(const strait_attention_args &a) {
         const int first = met.first_query(i), own = first_key + group_row();
         if (first < own) continue; // none of these queries sees the group's keys
         meet_queries<PANELS>(d_k[0], d_v[0], key, val, met.stage(i), a.scale * LOG2_E, row,
-                                      first == own ? first + lane_of() % 4 * 2 : -1);
+                             first == own ? first + lane_of() % 4 * 2 : -1);
     }
     #pragma unroll
     for (int half = 0; half < 2; half++)
