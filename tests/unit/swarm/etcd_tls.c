@@ -45,8 +45,8 @@ static void test_without_the_right_ones_there_is_no_answer(void **state) {
                                    .owner = "mallory",
                                    .ca_file = cluster.ca,
                                    .timeout_ms = 1500};
+    /* We show none: a member says so in an alert, or the line is gone before the alert is read. */
     CHECK_FAILS(try_claim(&config), STRAIT_ETIMEDOUT, "none of 3 members");
-    CHECK(strstr(strait_err_detail(), "certificate") != NULL); // we show none
     config.cert_file = cluster.cert;
     config.key_file = cluster.key;
     config.ca_file = NULL; // the system's authorities do not know ours
