@@ -74,3 +74,45 @@ void strait_writer_copy(strait_writer *w, const void *data, size_t bytes) {
     w->at += bytes;
     w->left -= bytes;
 }
+
+float strait_reader_float(strait_reader *r) {
+    const uint32_t bits = (uint32_t)strait_reader_uint(r, 4);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+double strait_reader_real(strait_reader *r) {
+    const uint64_t bits = strait_reader_uint(r, 8);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t room) {
+    size_t n = (size_t)strait_reader_uint(r, n_bytes);
+    if (n >= room) {
+        r->is_short = 1;
+        n = 0;
+    }
+    strait_reader_copy(r, out, n);
+    out[n] = '\0';
+}
+
+void strait_writer_float(strait_writer *w, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    strait_writer_uint(w, bits, 4);
+}
+
+void strait_writer_real(strait_writer *w, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    strait_writer_uint(w, bits, 8);
+}
+
+void strait_writer_text(strait_writer *w, int n_bytes, const char *text) {
+    const size_t n = strlen(text);
+    strait_writer_uint(w, n, n_bytes);
+    strait_writer_copy(w, text, n);
+}

@@ -22,6 +22,11 @@ typedef struct strait_reader {
 
 uint64_t strait_reader_uint(strait_reader *r, int n_bytes);         // 0 when short; n_bytes 1 to 8
 void strait_reader_copy(strait_reader *r, void *out, size_t bytes); // zeros when short
+float strait_reader_float(strait_reader *r);                        // by its bits
+double strait_reader_real(strait_reader *r);                        // by its bits
+/* A text behind its length in n_bytes: at most room - 1 bytes and an ending zero; a longer one is
+ * short and leaves nothing. */
+void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t room);
 
 typedef struct strait_writer {
     unsigned char *at;
@@ -31,3 +36,7 @@ typedef struct strait_writer {
 
 void strait_writer_uint(strait_writer *w, uint64_t value, int n_bytes);
 void strait_writer_copy(strait_writer *w, const void *data, size_t bytes);
+void strait_writer_float(strait_writer *w, float value);
+void strait_writer_real(strait_writer *w, double value);
+/* The length in n_bytes, then the text without its zero. */
+void strait_writer_text(strait_writer *w, int n_bytes, const char *text);

@@ -10,53 +10,10 @@ enum {
     SEND_MS = 60000
 };
 
-static void put_real(strait_writer *w, double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    strait_writer_uint(w, bits, 8);
-}
-
-static double get_real(strait_reader *r) {
-    const uint64_t bits = strait_reader_uint(r, 8);
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static void put_float(strait_writer *w, float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    strait_writer_uint(w, bits, 4);
-}
-
-static float get_float(strait_reader *r) {
-    const uint32_t bits = (uint32_t)strait_reader_uint(r, 4);
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static void put_text(strait_writer *w, const char *text) {
-    const size_t n = strlen(text);
-    strait_writer_uint(w, n, 2);
-    strait_writer_copy(w, text, n);
-}
-
-/* A text of at most room - 1 bytes and its ending zero. */
-static void get_text(strait_reader *r, char *out, size_t room) {
-    size_t n = (size_t)strait_reader_uint(r, 2);
-    if (n >= room) {
-        r->is_short = 1;
-        n = 0;
-    }
-    strait_reader_copy(r, out, n);
-    out[n] = '\0';
-}
-
 static void put_values(strait_writer *w, const float *values, int n) {
     strait_writer_uint(w, (uint64_t)n, 4);
     for (int i = 0; i < n; i++)
-        put_float(w, values[i]);
+        strait_writer_float(w, values[i]);
 }
 
 /* At most `room` numbers; how many there are. */
@@ -67,7 +24,7 @@ static int get_values(strait_reader *r, float *values, int room) {
         return 0;
     }
     for (uint64_t i = 0; i < n; i++)
-        values[i] = get_float(r);
+        values[i] = strait_reader_float(r);
     return (int)n;
 }
 
@@ -88,9 +45,9 @@ strait_err strait_order_pack(struct strait_msg_pool *pool, const strait_order *o
     strait_writer_uint(&w, (uint64_t)order->kind, 1);
     strait_writer_uint(&w, (uint64_t)order->step, 8);
     strait_writer_uint(&w, (uint64_t)(uint32_t)order->number, 4);
-    put_float(&w, order->factor);
+    strait_writer_float(&w, order->factor);
     strait_writer_copy(&w, order->key.bytes, STRAIT_FINGERPRINT_BYTES);
-    put_text(&w, order->text);
+    strait_writer_text(&w, 2, order->text);
     put_values(&w, order->values, order->n_values);
     *out = msg;
     return STRAIT_OK;
@@ -109,9 +66,9 @@ strait_err strait_order_unpack(const struct strait_msg *msg, float *values, int 
     out->kind = (strait_order_kind)kind;
     out->step = (int64_t)strait_reader_uint(&r, 8);
     out->number = (int)(int32_t)strait_reader_uint(&r, 4);
-    out->factor = get_float(&r);
+    out->factor = strait_reader_float(&r);
     strait_reader_copy(&r, out->key.bytes, STRAIT_FINGERPRINT_BYTES);
-    get_text(&r, out->text, sizeof out->text);
+    strait_reader_text(&r, 2, out->text, sizeof out->text);
     out->n_values = get_values(&r, values, room);
     out->values = values;
     if (r.is_short || r.left != 0 || kind < STRAIT_ORDER_MEET || kind > STRAIT_ORDER_LEAVE)
@@ -120,22 +77,22 @@ strait_err strait_order_unpack(const struct strait_msg *msg, float *values, int 
 }
 
 static void put_times(strait_writer *w, const strait_worker_times *times) {
-    put_real(w, times->forward);
-    put_real(w, times->input);
-    put_real(w, times->weights);
-    put_real(w, times->codec);
-    put_real(w, times->wait);
-    put_real(w, times->wall);
+    strait_writer_real(w, times->forward);
+    strait_writer_real(w, times->input);
+    strait_writer_real(w, times->weights);
+    strait_writer_real(w, times->codec);
+    strait_writer_real(w, times->wait);
+    strait_writer_real(w, times->wall);
 }
 
 static strait_worker_times get_times(strait_reader *r) {
     strait_worker_times times;
-    times.forward = get_real(r);
-    times.input = get_real(r);
-    times.weights = get_real(r);
-    times.codec = get_real(r);
-    times.wait = get_real(r);
-    times.wall = get_real(r);
+    times.forward = strait_reader_real(r);
+    times.input = strait_reader_real(r);
+    times.weights = strait_reader_real(r);
+    times.codec = strait_reader_real(r);
+    times.wait = strait_reader_real(r);
+    times.wall = strait_reader_real(r);
     return times;
 }
 
@@ -147,15 +104,15 @@ strait_err strait_reply_pack(struct strait_msg_pool *pool, const strait_reply *r
     strait_writer w = {msg->body, msg->size, 0};
     strait_writer_uint(&w, (uint64_t)reply->kind, 1);
     strait_writer_uint(&w, (uint64_t)reply->err, 2);
-    put_real(&w, reply->loss_sum);
+    strait_writer_real(&w, reply->loss_sum);
     put_times(&w, &reply->times);
-    put_real(&w, reply->residual[STRAIT_HEAD]);
-    put_real(&w, reply->residual[STRAIT_TAIL]);
-    put_real(&w, reply->spoiled);
-    put_real(&w, reply->delay);
+    strait_writer_real(&w, reply->residual[STRAIT_HEAD]);
+    strait_writer_real(&w, reply->residual[STRAIT_TAIL]);
+    strait_writer_real(&w, reply->spoiled);
+    strait_writer_real(&w, reply->delay);
     strait_writer_uint(&w, reply->forward_bytes, 8);
     strait_writer_uint(&w, reply->backward_bytes, 8);
-    put_text(&w, reply->text);
+    strait_writer_text(&w, 2, reply->text);
     put_values(&w, reply->values, reply->n_values);
     *out = msg;
     return STRAIT_OK;
@@ -172,15 +129,15 @@ strait_err strait_reply_unpack(const struct strait_msg *msg, float *values, int 
     strait_reader r = {msg->body, msg->size, 0};
     out->kind = (strait_order_kind)strait_reader_uint(&r, 1);
     out->err = (strait_err)strait_reader_uint(&r, 2);
-    out->loss_sum = get_real(&r);
+    out->loss_sum = strait_reader_real(&r);
     out->times = get_times(&r);
-    out->residual[STRAIT_HEAD] = get_real(&r);
-    out->residual[STRAIT_TAIL] = get_real(&r);
-    out->spoiled = get_real(&r);
-    out->delay = get_real(&r);
+    out->residual[STRAIT_HEAD] = strait_reader_real(&r);
+    out->residual[STRAIT_TAIL] = strait_reader_real(&r);
+    out->spoiled = strait_reader_real(&r);
+    out->delay = strait_reader_real(&r);
     out->forward_bytes = strait_reader_uint(&r, 8);
     out->backward_bytes = strait_reader_uint(&r, 8);
-    get_text(&r, out->text, sizeof out->text);
+    strait_reader_text(&r, 2, out->text, sizeof out->text);
     out->n_values = get_values(&r, values, room);
     out->values = values;
     if (r.is_short || r.left != 0)

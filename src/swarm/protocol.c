@@ -17,37 +17,17 @@ static strait_err senseless(const char *what) {
     return STRAIT_FAIL(STRAIT_EPROTO, "a peer sent %s that makes no sense", what);
 }
 
-static void put_real(strait_writer *w, double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    strait_writer_uint(w, bits, 8);
-}
-
-/* Finite and not negative; anything else is 0, unknown. */
-static double get_real(strait_reader *r) {
-    const uint64_t bits = strait_reader_uint(r, 8);
-    double value;
-    memcpy(&value, &bits, sizeof value);
+/* A size or a speed: what is none counts as unknown. */
+static double get_amount(strait_reader *r) {
+    const double value = strait_reader_real(r);
     return value >= 0.0 && value < 1e30 ? value : 0.0;
 }
 
-static void put_text(strait_writer *w, const char *text) {
-    const size_t n = strlen(text);
-    strait_writer_uint(w, n, 1);
-    strait_writer_copy(w, text, n);
-}
-
-/* At most room - 1 printable characters and their ending zero. */
+/* Printable, whatever was sent: it ends up on terminals. */
 static void get_text(strait_reader *r, char *out, size_t room) {
-    size_t n = (size_t)strait_reader_uint(r, 1);
-    if (n >= room) {
-        r->is_short = 1;
-        n = 0;
-    }
-    strait_reader_copy(r, out, n);
-    out[n] = '\0';
-    for (size_t i = 0; i < n; i++)
-        if (out[i] < ' ' || out[i] > '~') out[i] = '.';
+    strait_reader_text(r, 1, out, room);
+    for (char *c = out; *c != '\0'; c++)
+        if (*c < ' ' || *c > '~') *c = '.';
 }
 
 static void put_holding(strait_writer *w, const strait_swarm_holding *h) {
@@ -92,12 +72,12 @@ strait_err strait_join_pack(struct strait_msg_pool *pool, const strait_join *joi
     strait_writer w = {(*out)->body, (*out)->size, 0};
     strait_writer_uint(&w, STRAIT_SWARM_VERSION, 2);
     strait_writer_copy(&w, join->token, sizeof join->token);
-    put_real(&w, report->memory_bytes);
-    put_real(&w, report->flops);
+    strait_writer_real(&w, report->memory_bytes);
+    strait_writer_real(&w, report->flops);
     strait_writer_uint(&w, report->is_reachable != 0, 1);
     put_held(&w, &join->held);
-    put_text(&w, report->name);
-    put_text(&w, report->device);
+    strait_writer_text(&w, 1, report->name);
+    strait_writer_text(&w, 1, report->device);
     return STRAIT_OK;
 }
 
@@ -109,8 +89,8 @@ strait_err strait_join_unpack(const struct strait_msg *msg, strait_join *out) {
                            "a worker of version %u, expected %d: update strait there",
                            (unsigned)version, STRAIT_SWARM_VERSION);
     strait_reader_copy(&r, out->token, sizeof out->token);
-    out->report.memory_bytes = get_real(&r);
-    out->report.flops = get_real(&r);
+    out->report.memory_bytes = get_amount(&r);
+    out->report.flops = get_amount(&r);
     out->report.is_reachable = strait_reader_uint(&r, 1) != 0;
     get_held(&r, &out->held);
     get_text(&r, out->report.name, sizeof out->report.name);
@@ -121,7 +101,7 @@ strait_err strait_join_unpack(const struct strait_msg *msg, strait_join *out) {
 static void put_peer(strait_writer *w, const strait_task_peer *peer) {
     strait_writer_uint(w, (uint64_t)((peer->is_there != 0) | (peer->must_listen != 0) << 1), 1);
     strait_writer_copy(w, peer->key.bytes, sizeof peer->key.bytes);
-    put_text(w, peer->address);
+    strait_writer_text(w, 1, peer->address);
 }
 
 static void get_peer(strait_reader *r, strait_task_peer *peer) {

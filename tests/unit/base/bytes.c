@@ -1,0 +1,65 @@
+/* Numbers and texts as bytes, and what is too short for them. */
+#include "base/bytes.h"
+
+#include "check.h"
+
+static void numbers_travel_by_their_bits(void **state) {
+    (void)state;
+    unsigned char room[12];
+    strait_writer w = {room, sizeof room, 0};
+    strait_writer_float(&w, -1.5f);
+    strait_writer_real(&w, 0x1.8p-1030);
+    assert_false(w.is_short);
+    assert_int_equal(w.left, 0);
+    const unsigned char first[] = {0, 0, 0xc0, 0xbf};
+    assert_memory_equal(room, first, sizeof first);
+    strait_reader r = {room, sizeof room, 0};
+    assert_true(strait_reader_float(&r) == -1.5f);
+    assert_true(strait_reader_real(&r) == 0x1.8p-1030);
+    assert_false(r.is_short);
+    assert_true(strait_reader_real(&r) == 0.0);
+    assert_true(r.is_short);
+}
+
+static void texts_stand_behind_their_length(void **state) {
+    (void)state;
+    unsigned char room[8];
+    char out[4];
+    strait_writer w = {room, sizeof room, 0};
+    strait_writer_text(&w, 2, "abc");
+    strait_writer_text(&w, 1, "d");
+    assert_false(w.is_short);
+    const unsigned char want[] = {3, 0, 'a', 'b', 'c', 1, 'd'};
+    assert_memory_equal(room, want, sizeof want);
+    strait_reader r = {room, sizeof want, 0};
+    strait_reader_text(&r, 2, out, sizeof out);
+    assert_string_equal(out, "abc");
+    strait_reader_text(&r, 1, out, sizeof out);
+    assert_string_equal(out, "d");
+    assert_false(r.is_short);
+    strait_writer_text(&w, 2, "e");
+    assert_true(w.is_short);
+}
+
+static void texts_that_do_not_fit_are_short(void **state) {
+    (void)state;
+    const unsigned char four[] = {4, 'a', 'b', 'c', 'd'}, cut[] = {3, 'a'};
+    char out[4] = "zzz";
+    strait_reader r = {four, sizeof four, 0};
+    strait_reader_text(&r, 1, out, sizeof out);
+    assert_true(r.is_short);
+    assert_string_equal(out, "");
+    r = (strait_reader){cut, sizeof cut, 0};
+    strait_reader_text(&r, 1, out, sizeof out);
+    assert_true(r.is_short);
+    assert_string_equal(out, "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_travel_by_their_bits),
+        cmocka_unit_test(texts_stand_behind_their_length),
+        cmocka_unit_test(texts_that_do_not_fit_are_short),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
