@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { LETTERS_OF_BOX = 16 }; // as many as a quiet link has on the way, so that none is made later
+
 struct strait_box { // guarded by hub->mutex
     struct strait_box *next;
     struct strait_inproc_hub *hub;
@@ -48,7 +50,21 @@ void strait_inproc_hub_close(struct strait_inproc_hub **hub) {
     *hub = NULL;
 }
 
+static strait_err add_spare_letters(struct strait_inproc_hub *hub, int n) {
+    for (int i = 0; i < n; i++) {
+        void *memory = NULL;
+        STRAIT_TRY(strait_alloc(1, sizeof(struct strait_letter), "inproc letter", &memory));
+        struct strait_letter *letter = memory;
+        pthread_mutex_lock(&hub->mutex);
+        letter->next = hub->spare;
+        hub->spare = letter;
+        pthread_mutex_unlock(&hub->mutex);
+    }
+    return STRAIT_OK;
+}
+
 strait_err strait_box_open(struct strait_inproc_hub *hub, struct strait_box **out) {
+    STRAIT_TRY(add_spare_letters(hub, LETTERS_OF_BOX));
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_box), "inproc box", &memory));
     struct strait_box *box = memory;
