@@ -7,7 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { LETTERS_OF_BOX = 16 }; // as many as a quiet link has on the way, so that none is made later
+enum {
+    LETTERS_OF_BOX = 16
+}; // as many as a quiet link has on the way, so that none is made later
 
 struct strait_box { // guarded by hub->mutex
     struct strait_box *next;
