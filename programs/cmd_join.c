@@ -5,7 +5,9 @@
 #include "swarm/keys.h"
 #include "swarm/lend.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +15,15 @@ static const char *key_folder, *node_name, *listen_at = "0.0.0.0:0", *announced,
 static int64_t n_threads, ordinal;
 static double give_up = 600.0;
 static int cannot_listen;
+
+static const char *fault_text;
+
+/* For tests: where this process shall die, as if its plug were pulled. */
+static struct {
+    strait_lend_point point;
+    int stage;
+    int64_t step; // or the first such point after it
+} fault;
 
 static const strait_flag flags[] = {
     {"name", 'n', STRAIT_FLAG_TEXT, &node_name, "NAME",
@@ -30,6 +41,8 @@ static const strait_flag flags[] = {
      "where this machine's key lies (default ~/.config/strait)"},
     {"give-up", 0, STRAIT_FLAG_REAL, &give_up, "SECONDS",
      "without the coordinator (default 600; 0: never)"},
+    {"fault", 0, STRAIT_FLAG_TEXT, &fault_text, "POINT:STAGE:STEP",
+     "for tests: kill this process with signal 9 there (CONTRIBUTING.md)"},
     {0},
 };
 
@@ -43,6 +56,30 @@ static int must_stop(void *user) {
     return strait_signals_count();
 }
 
+static void on_passed(void *user, strait_lend_point point, int stage, int64_t step) {
+    (void)user;
+    if (point != fault.point || stage != fault.stage || step < fault.step) return;
+    fprintf(stderr, "dies as asked: %s, stage %d, step %lld\n", strait_lend_point_name(point),
+            stage, (long long)step);
+    (void)raise(SIGKILL);
+}
+
+static strait_err parse_fault(void) {
+    const size_t n = strcspn(fault_text, ":");
+    char *end = NULL;
+    fault.stage = fault_text[n] == ':' ? (int)strtol(fault_text + n + 1, &end, 10) : 0;
+    fault.step = end != NULL && *end == ':' ? strtoll(end + 1, &end, 10) : 0;
+    for (int i = 0; end != NULL && *end == '\0' && i < STRAIT_LEND_POINTS; i++) {
+        const char *name = strait_lend_point_name((strait_lend_point)i);
+        if (strlen(name) != n || strncmp(name, fault_text, n) != 0) continue;
+        fault.point = (strait_lend_point)i;
+        return STRAIT_OK;
+    }
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "--fault '%s': expected POINT:STAGE:STEP, such as backward:1:40",
+                       fault_text);
+}
+
 static strait_err run_join(int n_words, const char **words) {
     static strait_lend_spec spec; // large
     struct strait_identity *identity = NULL;
@@ -51,6 +88,7 @@ static strait_err run_join(int n_words, const char **words) {
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "join wants the line that \"strait host\" printed: strait join INVITE");
     STRAIT_TRY(strait_invite_parse(words[0], &spec.invite));
+    if (fault_text != NULL) STRAIT_TRY(parse_fault());
     STRAIT_TRY(strait_keys_open_worker(key_folder, &lock, &identity));
     spec.identity = identity;
     if (node_name != NULL)
@@ -64,7 +102,8 @@ static strait_err run_join(int n_words, const char **words) {
     spec.n_threads = (int)n_threads;
     spec.ordinal = (int)ordinal;
     spec.give_up_ms = (int64_t)(give_up * 1e3);
-    spec.events = (strait_lend_events){NULL, on_noted, must_stop};
+    spec.events = (strait_lend_events){.noted = on_noted, .must_stop = must_stop};
+    if (fault_text != NULL) spec.events.passes = on_passed;
     strait_signals_listen();
     const strait_err err = strait_lend(&spec);
     strait_identity_close(&identity);

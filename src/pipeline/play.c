@@ -216,6 +216,7 @@ static strait_err play(struct strait_worker *w, int64_t step) {
             continue;
         }
         STRAIT_TRY(make_move(w, &schedule, move, step));
+        w->moved = move.kind;
         strait_schedule_done(&state, move);
     }
 }
@@ -246,8 +247,10 @@ strait_err strait_worker_gradients(struct strait_worker *w, int64_t step, double
     w->times = (strait_worker_times){0};
     if (w->tail != NULL) strait_boundary_begin(w->tail, step);
     if (w->head != NULL) strait_boundary_begin(w->head, step);
+    w->moved = STRAIT_MOVE_WAIT;
     STRAIT_TRY(zero_gradients(w));
     STRAIT_TRY(play(w, step));
+    w->moved = STRAIT_MOVE_WAIT;
     STRAIT_TRY(measure(w));
     w->times.wall = strait_clock_seconds() - began;
     *loss_sum = 0.0;

@@ -45,7 +45,8 @@ struct strait_worker {
     /* Called between moves and, while waiting, several times a second; an error ends the work at
      * hand. NULL: nobody wants to. */
     strait_err (*on_look)(void *user);
-    int is_waiting; // for a neighbour, at this moment
+    int is_waiting;         // for a neighbour, at this moment
+    strait_move_kind moved; // the latest of the step at hand; STRAIT_MOVE_WAIT: none
     void *user;
 };
 

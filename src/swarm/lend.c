@@ -122,6 +122,10 @@ static strait_err keep_up(struct lend *l) {
 /* While a stage computes: its neighbours' messages are taken by the worker itself. */
 static strait_err on_look(void *user) {
     struct lend *l = user;
+    const strait_move_kind moved = l->server.worker->moved;
+    if (moved != STRAIT_MOVE_WAIT)
+        strait_lend_pass(
+            l, moved == STRAIT_MOVE_FORWARD ? STRAIT_LEND_FORWARD : STRAIT_LEND_BACKWARD, l->step);
     if (!l->server.worker->is_waiting) l->progress++;
     STRAIT_TRY(hear_control(l, 0));
     if (l->next != NULL) return STRAIT_FAIL(STRAIT_EINTERRUPTED, "there is something newer to do");
@@ -159,7 +163,9 @@ static strait_err do_task(struct lend *l, strait_reply *reply) {
         reply->delay = (double)missing;
         return err;
     }
-    case STRAIT_TASK_RESTORE: return strait_lend_restore(l);
+    case STRAIT_TASK_RESTORE:
+        strait_lend_pass(l, STRAIT_LEND_RESTORE, l->task.step);
+        return strait_lend_restore(l);
     case STRAIT_TASK_KEEP: return strait_lend_keep(l, 1);
     case STRAIT_TASK_REST:
     case STRAIT_TASK_REFUSE:
@@ -216,15 +222,29 @@ static strait_err open_stage(struct lend *l, const strait_order *order, strait_r
 static strait_err save(struct lend *l) {
     struct strait_image *place = strait_lend_place(l);
     STRAIT_TRY(strait_image_take(l->server.worker, l->step, l->epoch, place));
+    strait_lend_pass(l, STRAIT_LEND_SAVE, l->step);
     return strait_lend_send_all(l->control, 0, place, STRAIT_PRIORITY_CONTROL);
 }
 
 static strait_err update(struct lend *l, const strait_order *order, strait_reply *reply) {
+    strait_lend_pass(l, STRAIT_LEND_UPDATE, order->step);
     STRAIT_TRY(strait_serve_obey(&l->server, order, reply));
     l->step = order->step + 1;
+    strait_lend_pass(l, STRAIT_LEND_APPLIED, order->step);
     if (order->number == 0) return STRAIT_OK;
     STRAIT_TRY(strait_lend_keep(l, 0));
+    strait_lend_pass(l, STRAIT_LEND_IMAGE, order->step);
     reply->times.wall = l->image_s;
+    return STRAIT_OK;
+}
+
+/* What needs the neighbours: forward and backward, or a validation. */
+static strait_err work_together(struct lend *l, const strait_order *order, strait_reply *reply) {
+    const int is_step = order->kind == STRAIT_ORDER_GRADIENTS;
+    if (l->is_broken) return STRAIT_FAIL(STRAIT_ECLOSED, "a neighbour was lost before the order");
+    strait_lend_pass(l, is_step ? STRAIT_LEND_BEGIN : STRAIT_LEND_VALIDATE, order->step);
+    STRAIT_TRY(strait_serve_obey(&l->server, order, reply));
+    if (is_step) strait_lend_pass(l, STRAIT_LEND_NORM, order->step);
     return STRAIT_OK;
 }
 
@@ -238,10 +258,7 @@ static strait_err obey(struct lend *l, const strait_order *order, strait_reply *
     case STRAIT_ORDER_UPDATE: return update(l, order, reply);
     case STRAIT_ORDER_SAVE: return save(l);
     case STRAIT_ORDER_GRADIENTS:
-    case STRAIT_ORDER_VALIDATE:
-        if (l->is_broken)
-            return STRAIT_FAIL(STRAIT_ECLOSED, "a neighbour was lost before the order");
-        return strait_serve_obey(&l->server, order, reply);
+    case STRAIT_ORDER_VALIDATE: return work_together(l, order, reply);
     case STRAIT_ORDER_TURN:
     case STRAIT_ORDER_ADOPT: return strait_serve_obey(&l->server, order, reply);
     default:
@@ -259,7 +276,9 @@ static strait_err on_order(struct lend *l, const struct strait_msg *msg) {
     const strait_err err = obey(l, &order, &reply);
     l->progress++;
     if (err == STRAIT_EINTERRUPTED) return may_go_on(l) ? STRAIT_OK : err;
-    return strait_lend_answer(l, (int)order.kind, round, err, &reply);
+    STRAIT_TRY(strait_lend_answer(l, (int)order.kind, round, err, &reply));
+    if (order.kind == STRAIT_ORDER_UPDATE) strait_lend_pass(l, STRAIT_LEND_COMMIT, order.step);
+    return STRAIT_OK;
 }
 
 static strait_err do_next(struct lend *l) {

@@ -10,11 +10,33 @@
 
 #include "swarm/invite.h"
 
+/* Where in the life of a stage a worker is: what tests aim at. Beginning, in the midst of both
+ * passes, with its norms not told, before and after the update, its image made, some of it sent,
+ * the update told, before a validation, its image for a checkpoint not sent, before it restores. */
+typedef enum strait_lend_point {
+    STRAIT_LEND_BEGIN,
+    STRAIT_LEND_FORWARD,
+    STRAIT_LEND_BACKWARD,
+    STRAIT_LEND_NORM,
+    STRAIT_LEND_UPDATE,
+    STRAIT_LEND_APPLIED,
+    STRAIT_LEND_IMAGE,
+    STRAIT_LEND_COPY,
+    STRAIT_LEND_COMMIT,
+    STRAIT_LEND_VALIDATE,
+    STRAIT_LEND_SAVE,
+    STRAIT_LEND_RESTORE,
+    STRAIT_LEND_POINTS
+} strait_lend_point;
+
+const char *strait_lend_point_name(strait_lend_point point);
+
 /* All but must_stop may be NULL. Called from the worker's thread. */
 typedef struct strait_lend_events {
     void *user;
     void (*noted)(void *user, const char *text); // something happened; one line
     int (*must_stop)(void *user);                // 1: leave politely; 2: leave at once. Asked often
+    void (*passes)(void *user, strait_lend_point point, int stage, int64_t step); // comes by there
 } strait_lend_events;
 
 typedef struct strait_lend_spec {

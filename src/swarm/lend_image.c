@@ -114,6 +114,7 @@ void strait_lend_send_some(struct lend *l) {
     if (send_piece(l->server.mesh, peer, &piece, STRAIT_PRIORITY_ACTIVATION, 0) != STRAIT_OK)
         return; // no room now
     l->sent = at;
+    strait_lend_pass(l, STRAIT_LEND_COPY, l->sending->step);
     if (l->sent == l->sending->bytes) l->sending = NULL;
 }
 

@@ -20,6 +20,18 @@ void strait_lend_note(struct lend *l, const char *format, ...) {
     l->spec->events.noted(l->spec->events.user, text);
 }
 
+const char *strait_lend_point_name(strait_lend_point point) {
+    static const char *const names[STRAIT_LEND_POINTS] = {
+        "begin", "forward", "backward", "norm",     "update", "applied",
+        "image", "copy",    "commit",   "validate", "save",   "restore"};
+    return names[point];
+}
+
+void strait_lend_pass(const struct lend *l, strait_lend_point point, int64_t step) {
+    const strait_lend_events *events = &l->spec->events;
+    if (events->passes != NULL) events->passes(events->user, point, l->server.start.stage, step);
+}
+
 /* What is said while the link is down would come too late. */
 void strait_lend_post(struct lend *l, struct strait_msg **msg) {
     if (l->down_ns == 0) (void)strait_mesh_send_wait(l->control, 0, SEND_MS, msg);

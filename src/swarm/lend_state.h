@@ -49,6 +49,7 @@ void strait_lend_note(struct lend *l, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* ---- lend_say.c: what we say ---- */
+void strait_lend_pass(const struct lend *l, strait_lend_point point, int64_t step);
 void strait_lend_post(struct lend *l, struct strait_msg **msg); // takes *msg
 void strait_lend_ask_in(struct lend *l);
 void strait_lend_pulse(struct lend *l);
