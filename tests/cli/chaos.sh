@@ -10,18 +10,7 @@
 SEED=${SEED:-7}
 FAULTS=${FAULTS:-12}
 WORKERS=5
-STATE=$SEED
-
-# draw N: a number from 0 to N - 1 in $drawn.
-draw() {
-    STATE=$(((STATE * 1103515245 + 12345) % 2147483648))
-    drawn=$((STATE / 65536 % $1))
-}
-
-# nap MS
-nap() {
-    sleep "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))"
-}
+draw_from "$SEED"
 
 make_corpus
 make_run run.yaml 3 $((FAULTS * 25))

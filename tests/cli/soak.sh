@@ -1,15 +1,16 @@
 #!/bin/sh
 # soak.sh - a long run whose workers keep coming and going: the coordinator, and a worker that stays,
 # take no more memory and no more file descriptors at the end than early on. SECONDS_LONG=1800 for
-# half an hour.
+# half an hour. Faults are drawn from SEED: kills, polite leaves, stops.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/swarm_lib.sh"
 SECONDS_LONG=${SECONDS_LONG:-45}
+draw_from "${SEED:-3}"
 
 make_corpus
-make_run run.yaml 2 1000000
+make_run run.yaml 2 100000000
 host_begin soak run.yaml --set stages.count=2 --set link.emulate.delay=10ms \
-    --set train.save_every=200 --set train.log_every=1000
+    --set train.save_every=200 --set train.valid_every=100 --set train.log_every=1000
 for i in 1 2 3; do join_begin soak $i; done
 wait_steps soak 20
 
@@ -18,34 +19,49 @@ taken() {
     echo "$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status") $(ls "/proc/$1/fd" | wc -l)"
 }
 
+# sample WORD: into host_WORD and worker_WORD, and for people.
+sample() {
+    sleep 1 # for those who come
+    eval "host_$1=\$(taken \$HOST) worker_$1=\$(taken \$(pid_of_join 1))"
+    eval "echo \"\$(date -u +%T) $1: coordinator \$host_$1, worker \$worker_$1 (kB, descriptors);\" \
+        \"\$n faults, \$(wc -l <soak/metrics.jsonl) lines of metrics\""
+}
+
 # stir UNTIL: faults, one after another; worker 1 is left alone.
+n=0
 stir() {
-    n=0
     while [ "$(date +%s)" -lt "$1" ]; do
         n=$((n + 1))
-        worker=$((n % 2 + 2))
-        if [ $((n % 5)) -eq 0 ]; then
-            leave_join $worker
-        else
+        draw 2
+        worker=$((drawn + 2))
+        draw 100
+        if [ "$drawn" -lt 60 ]; then
             kill_join $worker
+            join_begin soak $worker
+        elif [ "$drawn" -lt 85 ]; then
+            leave_join $worker
+            join_begin soak $worker
+        else
+            draw 8000
+            stop_join $worker
+            nap "$drawn"
+            wake_join $worker
         fi
-        join_begin soak $worker
-        sleep 1
+        draw 2000
+        nap "$drawn"
         is_running || fail "the run ended"
+        kill -0 "$(pid_of_join 1)" 2>/dev/null || fail "the worker that should stay has gone"
     done
 }
 
 began=$(date +%s)
-stir $((began + SECONDS_LONG / 3))
-sleep 1
-host_early=$(taken "$HOST")
-worker_early=$(taken "$(pid_of_join 1)")
+stir $((began + SECONDS_LONG / 6))
+sample early
+stir $((began + SECONDS_LONG / 2))
+sample midway
 stir $((began + SECONDS_LONG))
-sleep 1
-host_late=$(taken "$HOST")
-worker_late=$(taken "$(pid_of_join 1)")
-echo "coordinator: $host_early -> $host_late; worker: $worker_early -> $worker_late (kB, descriptors)"
-echo "$(wc -l <soak/metrics.jsonl) lines of metrics, $(grep -c 'all stages stand' soak/events.log) epochs"
+sample late
+echo "$n faults, $(grep -c 'all stages stand' soak/events.log) epochs"
 
 # flat EARLY LATE WHO
 flat() {

@@ -3,6 +3,20 @@
 HOST=    # process of the coordinator
 HOST_LOG=$SCRATCH/host.err
 
+# draw_from SEED, then draw N: a number from 0 to N - 1 in $drawn.
+draw_from() {
+    STATE=$1
+}
+draw() {
+    STATE=$(((STATE * 1103515245 + 12345) % 2147483648))
+    drawn=$((STATE / 65536 % $1))
+}
+
+# nap MS
+nap() {
+    sleep "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))"
+}
+
 # pid_of_join N
 pid_of_join() {
     cat "$SCRATCH/join-$1.pid" 2>/dev/null
