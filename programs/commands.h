@@ -14,6 +14,7 @@ extern const strait_command strait_cmd_generate;
 extern const strait_command strait_cmd_tokenizer;
 extern const strait_command strait_cmd_tokenize;
 extern const strait_command strait_cmd_inspect;
+extern const strait_command strait_cmd_compare;
 extern const strait_command strait_cmd_plan;
 extern const strait_command strait_cmd_trace;
 extern const strait_command strait_cmd_bench;

@@ -84,6 +84,17 @@ runs inspect tokenizer.json
 says "$OUT" 'tokenizer, 300 tokens' 'fingerprint [0-9a-f]{32}'
 jq -e . run/metrics.jsonl >/dev/null || fail "metrics.jsonl is not JSON"
 
+# Runs beside each other: the same losses for one stage and two, and a loss nobody came down to.
+runs compare run cut --plot losses.svg
+says "$OUT" '^run +30 ' '^cut +30 .* \+0\.00% ' 'until validations fell to '
+says losses.svg '^<svg ' '>run</text>' '>cut</text>'
+runs compare run metered/metrics.jsonl --json --loss 0.001
+jq -es '(.[0].valid_loss > 1) and (.[0].steps_to == null) and (.[1].meter_seconds > 0)' "$OUT" \
+    >/dev/null || fail "compare prints no such JSON"
+refuses 2 'expected step, seconds, meter or bytes' compare run --against tokens
+echo '{"step":1,"loss":2}' >young.jsonl
+refuses 3 'no validation yet' compare run young.jsonl
+
 # Scores: text and its tokens, one stage and two, agree.
 runs tokenize --tokenizer tokenizer.json --out plain.bin --no-eot text.txt
 runs eval run --text text.txt --json

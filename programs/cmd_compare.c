@@ -1,0 +1,200 @@
+/* cmd_compare.c - strait compare RUN...: which run came lower, at which price, and how much sooner.
+ */
+#include "base/json.h"
+#include "commands.h"
+#include "study/history.h"
+#include "study/plot.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RUNS_MAX = 64,
+    POINTS_MAX = 4096
+};
+
+static double target;
+static int as_markdown, as_json;
+static const char *plot_path, *against = "step";
+
+static const strait_flag flags[] = {
+    {"loss", 'l', STRAIT_FLAG_REAL, &target, "X",
+     "the loss to come down to (default: the highest that any run ended with)"},
+    {"markdown", 'm', STRAIT_FLAG_SWITCH, &as_markdown, NULL, "the table as Markdown"},
+    {"json", 0, STRAIT_FLAG_SWITCH, &as_json, NULL, "one JSON object a line"},
+    {"plot", 'p', STRAIT_FLAG_TEXT, &plot_path, "FILE", "draw losses into an SVG file"},
+    {"against", 0, STRAIT_FLAG_TEXT, &against, "WHAT",
+     "what the plot has below: step, seconds, meter or bytes (default step)"},
+    {0},
+};
+
+typedef struct row {
+    const char *name;
+    strait_history history;
+    double loss, steps_to, seconds_to, meter_to;
+} row;
+
+static row rows[RUNS_MAX];
+
+/* The last part of a path. */
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+static strait_err read_rows(int n, const char **paths) {
+    double highest = -(double)INFINITY;
+    for (int i = 0; i < n; i++) {
+        rows[i].name = name_of(paths[i]);
+        STRAIT_TRY(strait_history_read(paths[i], &rows[i].history));
+        rows[i].loss = strait_history_loss(&rows[i].history);
+        if (rows[i].loss > highest) highest = rows[i].loss;
+    }
+    if (target == 0.0) target = highest;
+    for (int i = 0; i < n; i++) {
+        const strait_history *h = &rows[i].history;
+        rows[i].steps_to = strait_history_steps_to(h, target);
+        rows[i].seconds_to = rows[i].steps_to * h->seconds;
+        rows[i].meter_to = h->meter_seconds > 0.0 ? rows[i].steps_to * h->meter_seconds
+                                                  : (double)NAN;
+    }
+    return STRAIT_OK;
+}
+
+/* A cell, or a dash for what there is not. */
+static void print_cell(double value, const char *format) {
+    char cell[40] = "-";
+    if (isfinite(value)) (void)snprintf(cell, sizeof cell, format, value);
+    printf(as_markdown ? " %s |" : " %12s", cell);
+}
+
+static void print_head(int has_meter) {
+    static const char *const heads[] = {"steps",      "loss",     "to first", "bytes out",
+                                        "bytes back", "tokens/s", "steps to", "seconds to",
+                                        "sooner",     "meter to", "sooner"};
+    const int n = has_meter ? 11 : 9;
+    printf(as_markdown ? "| run |" : "%-24s", "run");
+    for (int i = 0; i < n; i++)
+        printf(as_markdown ? " %s |" : " %12s", heads[i]);
+    printf(as_markdown ? "\n| --- |" : "\n");
+    for (int i = 0; as_markdown && i < n; i++)
+        printf(" --- |");
+    if (as_markdown) printf("\n");
+}
+
+static void print_row(const row *r, int has_meter) {
+    printf(as_markdown ? "| %s |" : "%-24s", r->name);
+    print_cell((double)r->history.steps, "%.0f");
+    print_cell(r->loss, "%.4f");
+    print_cell(100.0 * (r->loss / rows[0].loss - 1.0), "%+.2f%%");
+    print_cell(r->history.forward_bytes, "%.2f");
+    print_cell(r->history.backward_bytes, "%.2f");
+    print_cell(r->history.tokens_per_s, "%.0f");
+    print_cell(r->steps_to, "%.0f");
+    print_cell(r->seconds_to, "%.1f");
+    print_cell(rows[0].seconds_to / r->seconds_to, "%.2fx");
+    if (has_meter) {
+        print_cell(r->meter_to, "%.1f");
+        print_cell(rows[0].meter_to / r->meter_to, "%.2fx");
+    }
+    printf("\n");
+}
+
+static void print_table(int n) {
+    int has_meter = 0;
+    for (int i = 0; i < n; i++)
+        has_meter |= rows[i].history.meter_seconds > 0.0;
+    print_head(has_meter);
+    for (int i = 0; i < n; i++)
+        print_row(&rows[i], has_meter);
+    printf("\n\"to\": until validations fell to %.4f, at the median time of a step.\n", target);
+}
+
+static json_t *real_or_null(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static strait_err print_json(const row *r) {
+    json_t *o = json_pack("{s:s,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "run", r->name, "steps",
+                          (json_int_t)r->history.steps, "valid_loss", r->loss, "seconds",
+                          r->history.seconds, "meter_seconds", r->history.meter_seconds,
+                          "tokens_per_s", r->history.tokens_per_s, "forward_bytes_per_token",
+                          r->history.forward_bytes, "backward_bytes_per_token",
+                          r->history.backward_bytes, "target", target);
+    if (o == NULL) return STRAIT_FAIL(STRAIT_EDATA, "%s: its loss is not finite", r->name);
+    json_object_set_new(o, "steps_to", real_or_null(r->steps_to));
+    json_object_set_new(o, "seconds_to", real_or_null(r->seconds_to));
+    json_object_set_new(o, "meter_seconds_to", real_or_null(r->meter_to));
+    char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    if (text != NULL) printf("%s\n", text);
+    free(text);
+    json_decref(o);
+    return STRAIT_OK;
+}
+
+/* What a validation is worth below the plot. */
+static double below(const strait_history *h, int64_t step) {
+    if (strcmp(against, "seconds") == 0) return (double)step * h->seconds;
+    if (strcmp(against, "meter") == 0) return (double)step * h->meter_seconds;
+    return (double)step;
+}
+
+static strait_err draw(int n) {
+    static double x[RUNS_MAX][POINTS_MAX], y[RUNS_MAX][POINTS_MAX];
+    static strait_plot_line lines[RUNS_MAX];
+    const int by_bytes = strcmp(against, "bytes") == 0;
+    for (int i = 0; i < n; i++) {
+        const strait_history *h = &rows[i].history;
+        const int from = by_bytes ? h->n_valid - 1 : 0;
+        lines[i] = (strait_plot_line){rows[i].name, x[i], y[i], 0};
+        for (int k = from; k < h->n_valid && lines[i].n < POINTS_MAX; k++) {
+            x[i][lines[i].n] = by_bytes ? h->forward_bytes + h->backward_bytes
+                                        : below(h, h->valid[k].step);
+            y[i][lines[i].n++] = h->valid[k].loss;
+        }
+    }
+    const strait_plot plot = {.title = "validation loss",
+                              .x_label = by_bytes ? "bytes a token on the socket, both ways"
+                                                  : against,
+                              .y_label = "loss",
+                              .is_log_x = by_bytes,
+                              .lines = lines,
+                              .n_lines = n};
+    return strait_plot_write(plot_path, &plot);
+}
+
+static strait_err check_flags(int n_words) {
+    static const char *const kinds[] = {"step", "seconds", "meter", "bytes"};
+    if (n_words < 1 || n_words > RUNS_MAX)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "compare wants 1 to %d runs: strait compare RUN...",
+                           RUNS_MAX);
+    for (int i = 0; i < 4; i++)
+        if (strcmp(against, kinds[i]) == 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "--against %s: expected step, seconds, meter or bytes",
+                       against);
+}
+
+static strait_err run_compare(int n_words, const char **words) {
+    STRAIT_TRY(check_flags(n_words));
+    strait_err err = read_rows(n_words, words);
+    if (err == STRAIT_OK && !as_json) print_table(n_words);
+    for (int i = 0; i < n_words && as_json && err == STRAIT_OK; i++)
+        err = print_json(&rows[i]);
+    if (err == STRAIT_OK && plot_path != NULL) err = draw(n_words);
+    for (int i = 0; i < n_words; i++)
+        strait_history_close(&rows[i].history);
+    return err;
+}
+
+const strait_command strait_cmd_compare = {
+    .name = "compare",
+    .usage = "RUN... [flags]",
+    .summary = "losses, bytes and time to a loss of several runs",
+    .about = "Reads the metrics of runs (their folders) and says what each came down to, what it\n"
+             "sent, and how many steps and seconds it took to a loss that all are asked for. The\n"
+             "first run is the one that others are compared with.",
+    .flags = flags,
+    .run = run_compare,
+};
