@@ -51,8 +51,11 @@ strait_err strait_head_loss(const strait_work *work, const strait_head *head,
     const struct strait_kernels *k = work->kernels;
     STRAIT_TRY(k->rmsnorm(work->stream, room->normed, room->x, room->rstd, x, delta,
                           head->norm->value, work->shape->norm_epsilon));
-    for (int64_t first = 0; first < room->normed.rows; first += room->logits.rows)
-        STRAIT_TRY(loss_of_chunk(work, head, room, targets, first, scale));
+    strait_work now = *work;
+    for (int64_t first = 0; first < room->normed.rows; first += room->logits.rows) {
+        STRAIT_TRY(loss_of_chunk(&now, head, room, targets, first, scale));
+        now.is_fresh = 0; // the other chunks add to the first
+    }
     if (scale == 0.0f) return STRAIT_OK;
     STRAIT_TRY(k->fill(work->stream, d, 0.0f));
     return k->rmsnorm_back(work->stream, d, head->norm->grad, room->d_normed, room->x,

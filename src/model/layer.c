@@ -18,7 +18,7 @@ strait_err strait_layer_linear_weight(const strait_work *work, strait_tensor d_w
                                       strait_tensor d_y, strait_tensor x) {
     return work->kernels->matmul(
         work->stream, d_weight, d_y, x,
-        (strait_matmul_how){.transpose_a = 1, .alpha = 1.0f, .beta = 1.0f});
+        (strait_matmul_how){.transpose_a = 1, .alpha = 1.0f, .beta = work->is_fresh ? 0.0f : 1.0f});
 }
 
 /* Coordinates in the basis, and back. */

@@ -12,6 +12,7 @@ typedef struct strait_work {
     struct strait_stream *stream;
     strait_tensor cos, sin; // [context x head_dim / 2]
     int64_t seq_len;
+    int is_fresh; // gradients of matrices hold nothing yet: the next are made, not added
     /* Of a stage whose writers are stored in coordinates; absent elsewhere. */
     strait_tensor basis; // [D x k]
     strait_tensor fixed; // [V x D]: the part of the embedding that never changes
@@ -27,7 +28,7 @@ strait_err strait_layer_linear(const strait_work *work, strait_tensor y, strait_
 /* The gradient of x: what a boundary waits for. */
 strait_err strait_layer_linear_back(const strait_work *work, strait_tensor d_x, strait_tensor d_y,
                                     strait_tensor weight);
-/* Adds to the gradient of W: what can wait. */
+/* Adds to the gradient of W, or makes it where work is fresh: what can wait. */
 strait_err strait_layer_linear_weight(const strait_work *work, strait_tensor d_weight,
                                       strait_tensor d_y, strait_tensor x);
 

@@ -27,7 +27,8 @@ struct strait_stage {
     strait_tensor d_code; // where an end is narrow
     strait_tensor lent;   // the basis, f32
     int n_blocks;
-    int last_slot; // whose forward pass came last
+    int last_slot;                       // whose forward pass came last
+    int are_blocks_fresh, is_head_fresh; // no product of this step is in their gradients
 };
 
 static int has_head(const struct strait_stage *stage) {
@@ -203,10 +204,10 @@ strait_err strait_stage_plan(const strait_stage_spec *spec, strait_stage_memory 
     stage->spec = *spec;
     const strait_err err = plan(stage);
     if (err == STRAIT_OK)
-        *out = (strait_stage_memory){.weights = stage->weights.values.bytes +
-                                                stage->weights.copies.bytes,
-                                     .gradients = stage->weights.grads.bytes,
-                                     .activations = stage->room.bytes};
+        *out = (strait_stage_memory){
+            .weights = stage->weights.values.bytes + stage->weights.copies.bytes,
+            .gradients = stage->weights.grads.bytes + stage->weights.sums.bytes,
+            .activations = stage->room.bytes};
     strait_stage_close(&stage);
     return err;
 }
@@ -308,9 +309,11 @@ strait_err strait_stage_output(struct strait_stage *stage, strait_tensor *out) {
 strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, float scale,
                              strait_tensor *losses) {
     assert(has_head(stage));
+    stage->work.is_fresh = stage->is_head_fresh;
     STRAIT_TRY(strait_head_loss(&stage->work, &stage->weights.head, &stage->head,
                                 last_acts(stage)->mid, stage->scratch.delta, targets, scale,
                                 stage->d));
+    if (scale != 0.0f) stage->is_head_fresh = 0;
     *losses = stage->head.losses;
     return STRAIT_OK;
 }
@@ -319,6 +322,7 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defer
     const struct slot *at = &stage->slots[slot];
     assert(!defers || stage->spec.can_defer);
     stage->work.tokens = at->tokens;
+    stage->work.is_fresh = stage->are_blocks_fresh;
     for (int i = stage->n_blocks - 1; i >= 0; i--) {
         const strait_block *block = &stage->weights.blocks[i];
         const strait_block_grads *grads = stage->spec.can_defer ? &at->grads[i]
@@ -332,6 +336,7 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defer
             STRAIT_TRY(strait_block_arrive_back(&stage->work, block, &at->acts[i], &stage->scratch,
                                                 stage->d));
     }
+    if (!defers) stage->are_blocks_fresh = 0;
     return STRAIT_OK;
 }
 
@@ -350,17 +355,21 @@ strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_te
 strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
     const struct slot *at = &stage->slots[slot];
     stage->work.tokens = at->tokens;
+    stage->work.is_fresh = stage->are_blocks_fresh;
     for (int i = stage->n_blocks - 1; i >= 0; i--)
         STRAIT_TRY(strait_block_weights(&stage->work, &stage->weights.blocks[i], &at->acts[i],
                                         &at->grads[i], &stage->scratch));
+    stage->are_blocks_fresh = 0;
     return STRAIT_OK;
 }
 
 strait_err strait_stage_zero_gradients(struct strait_stage *stage) {
-    const struct strait_slab *grads = &stage->weights.grads; // all of them, and the gaps between
-    const strait_tensor all = {.data = grads->memory,
+    const struct strait_slab *sums = &stage->weights.sums; // all of them, and the gaps between
+    const strait_tensor all = {.data = sums->memory,
                                .dtype = STRAIT_F32,
                                .rows = 1,
-                               .cols = (int64_t)(grads->bytes / sizeof(float))};
+                               .cols = (int64_t)(sums->bytes / sizeof(float))};
+    stage->are_blocks_fresh = 1;
+    stage->is_head_fresh = !stage->spec.shape.is_tied; // a tied table's gradient is a sum
     return all.data != NULL ? stage->work.kernels->fill(&stage->stream, all, 0.0f) : STRAIT_OK;
 }

@@ -85,5 +85,8 @@ strait_err strait_stage_backward_entry(struct strait_stage *stage, int slot);
 strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot);
 strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_tensor tokens);
 
-/* Sets the gradients of all weights to zero. */
+/* Lets the gradients of all weights begin anew: sums are zero, products are made by the next pass
+ * that has some, whatever stood there. Until each had one, gradients of matrices are not to be
+ * read.
+ */
 strait_err strait_stage_zero_gradients(struct strait_stage *stage);

@@ -16,6 +16,12 @@ enum {
     INIT_TASK = 1 << 14   // of them by one thread
 };
 
+/* Whether one product a microbatch is all there is to a parameter's gradient. */
+static int is_product(strait_role role) {
+    return role == STRAIT_ROLE_MATRIX || role == STRAIT_ROLE_WRITES_RESIDUAL ||
+           role == STRAIT_ROLE_HEAD;
+}
+
 /* Adds one parameter and plans its value and gradient; adjacent ones lie right behind the last. */
 static strait_err add(struct strait_weights *w, const strait_tensor shape, strait_role role,
                       int is_adjacent, int is_training, strait_param **out, const char *format, ...)
@@ -34,7 +40,9 @@ static strait_err add(struct strait_weights *w, const strait_tensor shape, strai
                              strait_tensor *) = is_adjacent ? strait_slab_add_adjacent
                                                             : strait_slab_add;
     STRAIT_TRY(plan(&w->values, STRAIT_F32, shape.rows, shape.cols, &param->value));
-    if (is_training) STRAIT_TRY(plan(&w->grads, STRAIT_F32, shape.rows, shape.cols, &param->grad));
+    if (is_training)
+        STRAIT_TRY(plan(is_product(role) ? &w->grads : &w->sums, STRAIT_F32, shape.rows, shape.cols,
+                        &param->grad));
     if (role != STRAIT_ROLE_GAIN && w->precision != STRAIT_F32)
         STRAIT_TRY(plan(&w->copies, w->precision, shape.rows, shape.cols, &param->compute));
     *out = param;
@@ -158,6 +166,7 @@ strait_err strait_weights_plan(const strait_shape *shape, strait_part part, int 
 strait_err strait_weights_commit(struct strait_weights *w, struct strait_backend *backend) {
     STRAIT_TRY(strait_slab_commit(&w->values, backend));
     if (w->grads.n_parts > 0) STRAIT_TRY(strait_slab_commit(&w->grads, backend));
+    if (w->sums.n_parts > 0) STRAIT_TRY(strait_slab_commit(&w->sums, backend));
     if (w->copies.n_parts > 0) STRAIT_TRY(strait_slab_commit(&w->copies, backend));
     for (int i = 0; i < w->n_params; i++)
         if (w->params[i].compute.data == NULL) w->params[i].compute = w->params[i].value;
@@ -177,6 +186,7 @@ void strait_weights_fini(struct strait_weights *weights) {
     strait_slab_fini(&weights->copies);
     strait_slab_fini(&weights->values);
     strait_slab_fini(&weights->grads);
+    strait_slab_fini(&weights->sums);
     strait_alloc_free(weights->params);
     strait_alloc_free(weights->blocks);
     *weights = (struct strait_weights){0};

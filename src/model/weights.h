@@ -23,7 +23,9 @@ struct strait_weights {
     strait_head head;       // NULLs where there is none
     int64_t n_written;      // rows of the matrices that write the residual stream
     strait_dtype precision; // of what layers read
-    struct strait_slab values, grads;
+    struct strait_slab values;
+    struct strait_slab grads;  // of matrices: one product a microbatch makes or adds to each
+    struct strait_slab sums;   // the other gradients, which are only ever added to
     struct strait_slab copies; // empty where layers read the values
 };
 
