@@ -220,8 +220,8 @@ static strait_err open_stage(struct lend *l, const strait_order *order, strait_r
 }
 
 static strait_err save(struct lend *l) {
-    struct strait_image *place = strait_lend_place(l);
-    STRAIT_TRY(strait_image_take(l->server.worker, l->step, l->epoch, place));
+    struct strait_image *place = NULL;
+    STRAIT_TRY(strait_lend_image_now(l, &place));
     strait_lend_pass(l, STRAIT_LEND_SAVE, l->step);
     return strait_lend_send_all(l->control, 0, place, STRAIT_PRIORITY_CONTROL);
 }

@@ -241,14 +241,21 @@ strait_err strait_lend_restore(struct lend *l) {
     return STRAIT_OK;
 }
 
-strait_err strait_lend_keep(struct lend *l, int is_urgent) {
-    const double began = strait_clock_seconds();
+strait_err strait_lend_image_now(struct lend *l, struct strait_image **out) {
     struct strait_image *place = strait_lend_find(l->own, STRAIT_SWARM_IMAGES,
                                                   l->server.start.stage, l->step);
     if (place == NULL) {
         place = strait_lend_place(l);
         STRAIT_TRY(strait_image_take(l->server.worker, l->step, l->epoch, place));
     }
+    *out = place;
+    return STRAIT_OK;
+}
+
+strait_err strait_lend_keep(struct lend *l, int is_urgent) {
+    const double began = strait_clock_seconds();
+    struct strait_image *place = NULL;
+    STRAIT_TRY(strait_lend_image_now(l, &place));
     l->image_s = strait_clock_seconds() - began + (double)place->bytes / seal_bytes_per_s;
     l->is_urgent = is_urgent;
     if (l->sending != NULL && !is_urgent) return STRAIT_OK; // the older copy arrives first

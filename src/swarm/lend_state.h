@@ -62,7 +62,9 @@ strait_err strait_lend_take(struct lend *l, char address[STRAIT_ADDRESS_MAX]);
  * come. */
 strait_err strait_lend_meet(struct lend *l, int *missing);
 strait_err strait_lend_restore(struct lend *l);
-/* An image of the stage as it is, to be copied by a neighbour. */
+/* An image of the stage as it is: one of each step, or there would be no place for the next. */
+strait_err strait_lend_image_now(struct lend *l, struct strait_image **out);
+/* The same, to be copied by a neighbour. */
 strait_err strait_lend_keep(struct lend *l, int is_urgent);
 void strait_lend_drop_stage(struct lend *l);
 
