@@ -193,8 +193,9 @@ static void serve_calls(const struct pollfd *fds) {
         int is_alive = 1;
         if (!c->is_used || lines[c->line].weather == HOLD) continue;
         for (int i = 0; i < 2 && is_alive; i++) {
-            const short came = fds[2 * k + i].fd == c->fd[i] ? fds[2 * k + i].revents : 0;
-            if (c->fd[i] >= 0 && came != 0 && can_read(c, i)) is_alive = read_some(c, i);
+            const struct pollfd *seen = &fds[2 * k + i];
+            const int has_come = seen->fd == c->fd[i] && seen->revents != 0;
+            if (c->fd[i] >= 0 && has_come && can_read(c, i)) is_alive = read_some(c, i);
             if (is_alive) is_alive = write_some(c, i);
         }
         if (!is_alive) end_call(c);
@@ -216,24 +217,23 @@ static void set_weather(int at, weather now) {
 
 static void obey(const char *words) {
     static const char *const names[] = {"fair", "cut", "hold", "half", "back", "slow"};
-    char name[16];
-    int number = 0;
-    int used = 0;
-    if (sscanf(words, "%15s %d %n", name, &number, &used) < 2 || number < 1 || number > n_lines) {
+    const size_t n = strcspn(words, " ");
+    char *end = NULL;
+    const long number = strtol(words + n, &end, 10);
+    if (number < 1 || number > n_lines) {
         fprintf(stderr, "tap: what is '%s'?\n", words);
         return;
     }
     struct line *line = &lines[number - 1];
-    if (strcmp(name, "record") == 0) {
-        (void)snprintf(line->record, sizeof line->record, "%s", words + used);
+    if (strncmp(words, "record ", 7) == 0) {
+        (void)snprintf(line->record, sizeof line->record, "%s", end + strspn(end, " "));
         return;
     }
-    char *end = NULL;
-    const long long ms = strtoll(words + used, &end, 10);
+    line->until_ns = strait_clock_ns() + strtoll(end, &end, 10) * 1000000;
     line->delay_ns = strtoll(end, NULL, 10) * 1000000;
-    line->until_ns = strait_clock_ns() + ms * 1000000;
     for (int i = FAIR; i <= SLOW; i++)
-        if (strcmp(name, names[i]) == 0) set_weather(number - 1, (weather)i);
+        if (strlen(names[i]) == n && strncmp(words, names[i], n) == 0)
+            set_weather((int)number - 1, (weather)i);
 }
 
 /* 0 at the end of standard input. */
@@ -265,7 +265,7 @@ static void run(void) {
             fds[2 * CALLS + i] = (struct pollfd){
                 .fd = lines[i].weather == HOLD ? -1 : lines[i].listener, .events = POLLIN};
         fds[2 * CALLS + n_lines] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
-        (void)poll(fds, (nfds_t)(2 * CALLS + n_lines + 1), IDLE_MS);
+        (void)poll(fds, 2UL * CALLS + (nfds_t)n_lines + 1, IDLE_MS);
         for (int i = 0; i < n_lines; i++) {
             if (lines[i].weather != FAIR && strait_clock_ns() > lines[i].until_ns)
                 set_weather(i, FAIR);
