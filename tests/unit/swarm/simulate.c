@@ -1,42 +1,11 @@
 /* A whole swarm in virtual time: the coordinator as it is, workers and links as a model. Faults
  * come from a seed; after every event the invariants are checked, and a failure prints the seed,
  * with which `test_swarm_simulate SEED` shows it again. */
+#include "base/alloc.h"
 #include "world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-/* ---- invariants ---- */
-
-static void check_world(void) {
-    const struct strait_coordinator *m = &world.machine;
-    int owned = 0;
-    for (int i = 0; i < STAGES; i++) {
-        if (m->owner[i] < 0) continue;
-        EXPECT(m->nodes[m->owner[i]].stage == i);
-        EXPECT(m->nodes[m->owner[i]].is_known);
-        owned++;
-    }
-    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
-        owned -= m->nodes[i].is_known && m->nodes[i].stage >= 0;
-    EXPECT(owned == 0); // one owner a stage, one stage an owner
-    EXPECT(m->committed >= world.committed);
-    world.committed = m->committed;
-    EXPECT(world.facts.epoch >= m->epoch || m->phase == STRAIT_SWARM_GATHER);
-}
-
-static void check_commit(int64_t step) {
-    for (int i = 0; i < STAGES; i++) {
-        const struct worker *w = &world.workers[world.worker_of[world.machine.owner[i]]];
-        EXPECT(w->stage == i && w->epoch == world.machine.epoch && w->at == step);
-    }
-    EXPECT(world.facts.committed >= step); // recorded before anybody hears of it
-    if (step > world.best_step) {
-        EXPECT(step == world.best_step + 1);
-        world.best_step = step;
-        world.n_commits++;
-    }
-}
 
 /* ---- the coordinator's side ---- */
 
@@ -180,7 +149,7 @@ static void arrive(const happening *h) {
     happening answer = *h;
     answer.kind = ANSWER;
     answer.err = obey(w, h);
-    put(answer, (20 + draw(100)) * MS + (answer.err == STRAIT_ECLOSED ? 300 * MS : 0));
+    put(answer, (20 + draw(100)) * world.pace * MS + (answer.err == STRAIT_ECLOSED ? 300 * MS : 0));
 }
 
 static void beat(const happening *h, int is_first) {
@@ -255,7 +224,7 @@ static void restart_coordinator(void) {
     strait_coordinator_resume(&world.machine, &world.facts, world.now);
     world.machine.checkpoint = world.saved;
     EXPECT(world.machine.committed == world.committed);
-    for (int i = 0; i < WORKERS; i++) {
+    for (int i = 0; i < world.n_workers; i++) {
         if (!world.workers[i].has_link) continue;
         world.workers[i].has_link = 0;
         put((happening){.kind = CONNECT, .worker = i}, 100 * MS + draw(3000) * MS);
@@ -265,7 +234,7 @@ static void restart_coordinator(void) {
 
 static void break_something(void) {
     /* Half of the faults hit an owner. */
-    int i = (int)draw(WORKERS);
+    int i = (int)draw((uint32_t)world.n_workers);
     const int stage = (int)draw(STAGES);
     if (draw(2) == 0 && world.machine.owner[stage] >= 0)
         i = world.worker_of[world.machine.owner[stage]];
@@ -310,7 +279,7 @@ static void happen(happening *h) {
             break_something();
             world.n_faults++;
         }
-        put((happening){.kind = FAULT, .worker = -1}, (int64_t)draw(800) * MS);
+        put((happening){.kind = FAULT, .worker = -1}, (int64_t)draw(world.fault_ms) * MS);
         break;
     case CLOCK:
         tell(&(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
@@ -327,12 +296,16 @@ static void run_until(int64_t when, int n_faults) {
         world.n_happened++;
         happen(&h);
         check_world();
+        if (world.agenda.n > world.n_ahead) world.n_ahead = world.agenda.n;
     }
 }
 
-static void begin(uint64_t seed) {
+static void begin(uint64_t seed, int n_workers, uint32_t pace, uint32_t fault_ms) {
     memset(&world, 0, sizeof world);
     world.seed = seed;
+    world.n_workers = n_workers;
+    world.pace = pace;
+    world.fault_ms = fault_ms;
     const strait_swarm_config config = {.n_stages = STAGES,
                                         .lease_ns = 8 * S,
                                         .stall_ns = 20 * S,
@@ -341,7 +314,7 @@ static void begin(uint64_t seed) {
     strait_coordinator_init(&world.machine, &config);
     for (int n = 0; n < STRAIT_SWARM_NODES; n++)
         world.worker_of[n] = -1;
-    for (int i = 0; i < WORKERS; i++) {
+    for (int i = 0; i < world.n_workers; i++) {
         struct worker *w = &world.workers[i];
         *w = (struct worker){.is_alive = 1, .stage = -1, .is_small = draw(20) == 0};
         w->held = strait_held_nothing();
@@ -357,7 +330,7 @@ static uint64_t seed = 5;
 
 static void a_swarm_survives_ten_thousand_faults(void **state) {
     (void)state;
-    begin(seed);
+    begin(seed, WORKERS, 1, 800);
     for (int n = CALM_EVERY; n <= FAULTS; n += CALM_EVERY) {
         run_until(INT64_MAX, n);
         const int64_t before = world.committed;
@@ -375,8 +348,33 @@ static void a_swarm_survives_ten_thousand_faults(void **state) {
     EXPECT(world.n_restarts > 50 && world.n_deaths > 1000 && world.n_commits > 1000);
 }
 
+/* A fault every fifteen seconds, a step a second: there is progress in every hour, and no more to
+ * remember at the end than early on. */
+static void a_swarm_lives_a_day(void **state) {
+    (void)state;
+    enum {
+        HOURS = 24
+    };
+    int n_early = 0;
+    const int64_t n_allocated = strait_alloc_count();
+    begin(seed, 2 * STAGES, 4, 30000);
+    for (int hour = 1; hour <= HOURS; hour++) {
+        const int64_t before = world.committed;
+        world.n_ahead = 0;
+        run_until(hour * 3600 * S, INT32_MAX);
+        EXPECT(world.committed > before + 50);
+        if (hour <= HOURS / 4 && world.n_ahead > n_early) n_early = world.n_ahead;
+        EXPECT(hour <= HOURS / 4 || world.n_ahead <= n_early + n_early / 2);
+    }
+    printf("seed %llu: %.1f hours, %d faults, %llu events, epoch %u, %d steps, %d ahead at most\n",
+           (unsigned long long)seed, (double)world.now / 3.6e12, world.n_faults,
+           (unsigned long long)world.n_happened, world.machine.epoch, world.n_commits, n_early);
+    EXPECT(world.now >= HOURS * 3600 * S && strait_alloc_count() == n_allocated);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) seed = strtoull(argv[1], NULL, 10);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_swarm_survives_ten_thousand_faults)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_swarm_survives_ten_thousand_faults),
+                                       cmocka_unit_test(a_swarm_lives_a_day)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,9 @@ static struct {
     uint64_t seed, draws, n_happened;
     agenda agenda;
     int64_t now;
+    int n_workers;
+    uint32_t pace, fault_ms; // times the work takes; at most between two faults
+    int n_ahead;             // the most that was on the agenda
     struct worker workers[WORKERS];
     struct strait_coordinator machine;
     strait_swarm_facts facts;
@@ -57,4 +60,36 @@ static inline uint32_t draw(uint32_t below) {
 static inline void put(happening h, int64_t delay) {
     if (h.worker >= 0) h.life = world.workers[h.worker].life;
     EXPECT(agenda_put(&world.agenda, h, world.now + delay));
+}
+
+/* ---- invariants ---- */
+
+static inline void check_world(void) {
+    const struct strait_coordinator *m = &world.machine;
+    int owned = 0;
+    for (int i = 0; i < STAGES; i++) {
+        if (m->owner[i] < 0) continue;
+        EXPECT(m->nodes[m->owner[i]].stage == i);
+        EXPECT(m->nodes[m->owner[i]].is_known);
+        owned++;
+    }
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+        owned -= m->nodes[i].is_known && m->nodes[i].stage >= 0;
+    EXPECT(owned == 0); // one owner a stage, one stage an owner
+    EXPECT(m->committed >= world.committed);
+    world.committed = m->committed;
+    EXPECT(world.facts.epoch >= m->epoch || m->phase == STRAIT_SWARM_GATHER);
+}
+
+static inline void check_commit(int64_t step) {
+    for (int i = 0; i < STAGES; i++) {
+        const struct worker *w = &world.workers[world.worker_of[world.machine.owner[i]]];
+        EXPECT(w->stage == i && w->epoch == world.machine.epoch && w->at == step);
+    }
+    EXPECT(world.facts.committed >= step); // recorded before anybody hears of it
+    if (step > world.best_step) {
+        EXPECT(step == world.best_step + 1);
+        world.best_step = step;
+        world.n_commits++;
+    }
 }
