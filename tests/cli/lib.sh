@@ -151,19 +151,20 @@ ends() {
     [ "$code" -eq "$1" ] || fail "the run ended with $code, expected $1"
 }
 
-# wait_lines FOLDER N: until the run there has written N lines of metrics, or has ended.
+# wait_lines FOLDER N: until the run there has written N lines of metrics, or has ended. It may take
+# minutes on a machine that has much else to do.
 wait_lines() {
-    for _ in $(seq 3000); do
+    for _ in $(seq 20000); do
         [ -f "$1/metrics.jsonl" ] && [ "$(wc -l <"$1/metrics.jsonl")" -ge "$2" ] && return
         kill -0 "$STARTED" 2>/dev/null || return
         sleep 0.01
     done
-    fail "$1 has not come to $2 lines of metrics in a minute"
+    fail "$1 has not come to $2 lines of metrics in minutes"
 }
 
-# none_left: no process of ours is alive, at the latest after ten seconds.
+# none_left: no process of ours is alive, at the latest after a minute.
 none_left() {
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         [ -z "$(marked)" ] && return
         sleep 0.1
     done

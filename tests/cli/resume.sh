@@ -12,6 +12,23 @@ strike() {
     none_left
 }
 
+# struck FOLDER LINES SIGNAL SETS...: a run is struck when it has written LINES lines. On a busy
+# machine it may be done by then, and is begun anew.
+struck() {
+    folder=$1
+    lines=$2
+    signal=$3
+    shift 3
+    for _ in $(seq 50); do
+        begin train run.yaml --out "$folder" --resume "$@"
+        wait_lines "$folder" "$lines"
+        strike "$signal"
+        [ "$code" -eq 0 ] || return
+        rm -r "$folder"
+    done
+    fail "is always done before the signal at $lines lines"
+}
+
 # disturbed FOLDER SETS...: kills the run at fixed and at odd moments, then lets it finish.
 disturbed() {
     folder=$1
@@ -19,10 +36,8 @@ disturbed() {
     begin train run.yaml --out "$folder" "$@" # right after the start
     strike KILL
     for lines in 1 9 31; do
-        begin train run.yaml --out "$folder" --resume "$@"
-        wait_lines "$folder" "$lines"
-        strike KILL
-        [ "$code" -eq 137 ] || fail "was done before the kill at $lines lines: $code"
+        struck "$folder" "$lines" KILL "$@"
+        [ "$code" -eq 137 ] || fail "exit code $code after a kill at $lines lines"
     done
     for pause in 0.03 0.21 0.4 0.33; do
         begin train run.yaml --out "$folder" --resume "$@"
@@ -44,9 +59,7 @@ same_weights straight writing
 
 # Ctrl-C finishes the step, saves, and says how to go on.
 for signal in INT TERM; do
-    begin train run.yaml --out "$signal"
-    wait_lines "$signal" 20
-    strike "$signal"
+    struck "$signal" 20 "$signal"
     [ "$code" -eq 130 ] || fail "exit code $code after $signal, expected 130"
     says "$ERR" "to go on: strait train run.yaml --out $signal --resume" '^strait: stopped after'
     runs train run.yaml --out "$signal" --resume

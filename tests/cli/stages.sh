@@ -6,6 +6,8 @@
 make_corpus
 make_run run.yaml 2 40
 two="--set stages.count=2 --set link.emulate.delay=8ms"
+# Runs that shall be struck before they are done take seconds for that, however busy the machine.
+slow="$two --set link.emulate.delay=60ms"
 runs train run.yaml --out straight $two
 
 stage_process() {
@@ -16,7 +18,7 @@ stage_process() {
 lost() {
     began=$(date +%s)
     ends 4
-    [ $(($(date +%s) - began)) -le 15 ] || fail "took more than 15 seconds to notice"
+    [ $(($(date +%s) - began)) -le 60 ] || fail "took more than a minute to notice"
     none_left
     tail -n 1 "$ERR" | grep -qE '^strait: .*stage [01]' || fail "does not name the stage"
     tail -n 1 "$ERR" | grep -qE 'step [0-9]+' || fail "does not name the step"
@@ -29,7 +31,7 @@ kill -9 "$STARTED"
 reap
 none_left
 for lines in 3 17; do
-    begin train run.yaml --out $folder --resume $two
+    begin train run.yaml --out $folder --resume $slow
     wait_lines $folder $lines
     kill -9 "$STARTED" || fail "was done before the kill"
     reap
@@ -43,7 +45,7 @@ same_weights straight $folder
 folder=stage
 resume=
 for lines in 1 12 25; do
-    begin train run.yaml --out $folder $resume $two
+    begin train run.yaml --out $folder $resume $slow
     wait_lines $folder $lines
     victim=$(stage_process) || fail "there is no stage to kill"
     kill -9 "$victim"
@@ -57,7 +59,7 @@ same_weights straight $folder
 
 # A stage stops to answer, and a link is cut: the deadline ends the run.
 folder=silent
-begin train run.yaml --out $folder $two --set link.deadline=2s
+begin train run.yaml --out $folder $slow --set link.deadline=5s
 wait_lines $folder 8
 victim=$(stage_process) || fail "there is no stage to stop"
 kill -STOP "$victim"
@@ -66,8 +68,7 @@ runs train run.yaml --out $folder --resume $two
 same_metrics straight $folder
 
 folder=cut
-begin train run.yaml --out $folder $two --set link.deadline=2s --set link.emulate.cut_after=1s \
-    --set link.emulate.delay=20ms
+begin train run.yaml --out $folder $slow --set link.deadline=5s --set link.emulate.cut_after=1s
 lost
 tail -n 1 "$ERR" | grep -qE 'stage [01].*stage [01]' || fail "does not name both ends of the link"
 runs train run.yaml --out $folder --resume $two
@@ -75,7 +76,7 @@ same_metrics straight $folder
 
 # Ctrl-C, as a terminal sends it: to the conductor and its stages.
 folder=interrupt
-begin train run.yaml --out $folder $two
+begin train run.yaml --out $folder $slow
 wait_lines $folder 10
 kill -INT $(marked)
 ends 130
@@ -87,7 +88,7 @@ same_weights straight $folder
 
 # A run may go on with another cut into stages; with fp32 on the wire the bits do not tell.
 folder=recut
-begin train run.yaml --out $folder $two
+begin train run.yaml --out $folder $slow
 wait_lines $folder 14
 kill -INT "$STARTED"
 ends 130

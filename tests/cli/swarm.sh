@@ -6,8 +6,9 @@
 
 make_corpus
 make_run run.yaml 2 60
-sets="--set stages.count=2 --set link.emulate.delay=10ms"
-runs train run.yaml --out straight $sets
+# Slow links: what shall happen in the middle of a run must find it there on a busy machine too.
+sets="--set stages.count=2 --set link.emulate.delay=25ms"
+runs train run.yaml --out straight --set stages.count=2
 
 # alike FOLDER: the run there ended well and computed what "straight" did.
 alike() {
@@ -88,7 +89,7 @@ join_begin shy 2
 alike shy
 env STRAIT_CLI="$SCRATCH" "$STRAIT" relay --listen 127.0.0.1:0 >relay.out 2>relay.err &
 relay=$!
-for _ in $(seq 100); do
+for _ in $(seq 2000); do
     [ -s relay.out ] && break
     sleep 0.05
 done

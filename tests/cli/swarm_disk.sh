@@ -10,18 +10,22 @@ trap 'for pid in $(marked); do kill -9 $pid; done; umount -l "$SCRATCH/small"; c
 
 make_corpus
 make_run run.yaml 2 60
-sets="--set stages.count=2 --set link.emulate.delay=10ms --set train.keep=1"
+sets="--set stages.count=2 --set link.emulate.delay=25ms --set train.keep=1"
 runs train run.yaml --out straight $sets
 host_begin small/run run.yaml $sets
 for i in 1 2; do join_begin small/run $i; done
 wait_steps small/run 10
 dd if=/dev/zero of=small/filler bs=4k 2>/dev/null
-sleep 3
+for _ in $(seq 1200); do
+    grep -q 'waiting: .*journal' "$HOST_LOG" && break
+    sleep 0.05
+done
+grep -q 'waiting: .*journal' "$HOST_LOG" || fail "does not say that it waits for the disk"
 is_running || fail "a full disk ended the run"
 lines=$(wc -l <small/run/metrics.jsonl)
-sleep 1
+sleep 2
+is_running || fail "a full disk ended the run"
 [ "$(wc -l <small/run/metrics.jsonl)" -eq "$lines" ] || fail "steps are made that nobody records"
-grep -q 'waiting: .*journal' "$HOST_LOG" || fail "does not say that it waits for the disk"
 rm small/filler
 host_ends 0 "a disk that was full"
 same_metrics straight small/run

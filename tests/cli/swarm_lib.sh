@@ -26,16 +26,27 @@ is_running() {
     kill -0 "$HOST" 2>/dev/null
 }
 
-# host_begin FOLDER RUN ARGS...: starts a coordinator and waits for its invite, in FOLDER.invite.
+# choose_port: one in $port that nobody uses. Who stops and comes back must find his port as he left
+# it: it lies below those that the system gives to whoever connects somewhere.
+PORT_NEXT=$((10000 + $$ * 13 % 20000))
+choose_port() {
+    until port=$PORT_NEXT PORT_NEXT=$((PORT_NEXT + 1)) &&
+        ! grep -q ":$(printf %04X "$port") " /proc/net/tcp; do :; done
+}
+
+# host_begin FOLDER RUN ARGS...: starts a coordinator and waits for its invite, in FOLDER.invite. It
+# listens where it did before, if it did.
 host_begin() {
     folder=$1
     run=$2
     shift 2
     rm -f "$folder.invite"
-    env STRAIT_CLI="$SCRATCH" "$STRAIT" host "$run" --out "$folder" --listen 127.0.0.1:0 \
-        --keys keys-host "$@" >"$folder.invite" 2>>"$HOST_LOG" </dev/null &
+    [ -s "$folder.port" ] || { choose_port && echo "$port" >"$folder.port"; }
+    env STRAIT_CLI="$SCRATCH" "$STRAIT" host "$run" --out "$folder" \
+        --listen "127.0.0.1:$(cat "$folder.port")" --keys keys-host "$@" \
+        >"$folder.invite" 2>>"$HOST_LOG" </dev/null &
     HOST=$!
-    for _ in $(seq 400); do
+    for _ in $(seq 4000); do
         [ -s "$folder.invite" ] && return
         is_running || break
         sleep 0.025
@@ -49,9 +60,9 @@ host_kill() {
     wait "$HOST" 2>/dev/null
 }
 
-# host_ends CODE WORDS: within two minutes.
+# host_ends CODE WORDS: within some minutes.
 host_ends() {
-    for _ in $(seq 1200); do
+    for _ in $(seq 4000); do
         is_running || break
         sleep 0.1
     done

@@ -99,7 +99,7 @@ struct strait_link *rig_dial(struct rig *r) {
 void rig_connect(struct rig *r) {
     rig_start(r);
     (void)rig_dial(r);
-    if (!rig_drive(r, rig_both_open, 10000))
+    if (!rig_drive(r, rig_both_open, 60000))
         fail_msg("no link: '%s', '%s'", r->a.words, r->b.words_refused);
 }
 
@@ -117,6 +117,9 @@ void rig_close(struct rig *r) {
 int rig_drive(struct rig *r, int (*done)(const struct rig *r), int timeout_ms) {
     const int64_t until = strait_clock_ns() + (int64_t)timeout_ms * 1000000;
     while (!done(r)) {
+        const int64_t now = strait_clock_ns();
+        if (r->seen_ns > 0 && now - r->seen_ns > r->longest_ns) r->longest_ns = now - r->seen_ns;
+        r->seen_ns = now;
         if (r->a.t != NULL) CHECK_OK(r->a.t->ops->progress(r->a.t, 0));
         if (r->b.t != NULL) CHECK_OK(r->b.t->ops->progress(r->b.t, 0));
         if (strait_clock_ns() > until) return done(r);

@@ -38,6 +38,7 @@ struct rig {
     strait_transport_config config; // of both; may be changed before rig_start
     struct rig_node a, b;           // b listens
     int are_apart;                  // a has another run's id than b
+    int64_t seen_ns, longest_ns;    // when both were last driven; the longest they were not
 };
 
 void rig_open(struct rig *r, const char *scheme);

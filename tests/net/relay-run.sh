@@ -6,7 +6,7 @@
 
 make_corpus
 make_run run.yaml 2 60
-sets="--set stages.count=2 --set link.emulate.delay=5ms"
+sets="--set stages.count=2 --set link.emulate.delay=25ms"
 runs train run.yaml --out straight $sets
 
 # relay_begin ADDRESS: starts a relay there and waits until it says where it is, in $where.
@@ -14,7 +14,7 @@ relay_begin() {
     : >relay.out
     env STRAIT_CLI="$SCRATCH" "$STRAIT" relay --listen "$1" >relay.out 2>relay.err </dev/null &
     relay=$!
-    for _ in $(seq 400); do
+    for _ in $(seq 4000); do
         where=$(sed -n 's/^relay at //p' relay.out)
         [ -n "$where" ] && return
         sleep 0.025
@@ -23,7 +23,8 @@ relay_begin() {
     fail "the relay does not say where it is"
 }
 
-relay_begin 127.0.0.1:0
+choose_port
+relay_begin "127.0.0.1:$port"
 host_begin swarm run.yaml $sets --relay "$where"
 for i in 1 2; do join_begin swarm $i --no-listen; done
 wait_steps swarm 12

@@ -24,11 +24,20 @@ static int greet(const char *where, int from, strait_relay_role role,
 /* The relay's answer; an error when it hung up without one. */
 static strait_err hear(int fd) {
     unsigned char reply[STRAIT_RELAY_REPLY];
-    const struct timeval limit = {.tv_sec = 10};
+    const struct timeval limit = {.tv_sec = 60};
     CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
     if (recv(fd, reply, sizeof reply, MSG_WAITALL) != sizeof reply)
         return STRAIT_FAIL(STRAIT_EINVAL, "hung up");
     return strait_relay_reply_unpack(reply);
+}
+
+/* Nonsense, to which the relay answers; by then it has heard those who came before. */
+static void talk_nonsense(const char *where) {
+    static const unsigned char request[STRAIT_RELAY_GREETING] = "GET / HTTP/1.1\r\n\r\n";
+    const int fd = relay_rig_connect(where, 1);
+    CHECK(send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
+    CHECK_FAILS(hear(fd), STRAIT_EPROTO, "does not understand");
+    (void)close(fd);
 }
 
 static void test_pairs_are_opposites_with_one_token(void **state) {
@@ -36,14 +45,14 @@ static void test_pairs_are_opposites_with_one_token(void **state) {
     struct relay_rig r;
     strait_relay_token other;
     char got[8] = "";
-    relay_rig_open(&r, &(strait_relay_config){.waiting_ms = 400}, "127.0.0.1:0");
+    relay_rig_open(&r, &(strait_relay_config){.waiting_ms = 4000}, "127.0.0.1:0");
     other = r.token;
     other.bytes[31] ^= 1;
     const int wrong = greet(r.where, 1, STRAIT_RELAY_LISTENS, &other);
     const int twin = greet(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
-    relay_rig_rest(50);
+    talk_nonsense(r.where); // the later of two is the one that meets
     const int dials = greet(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
-    relay_rig_rest(50);
+    talk_nonsense(r.where);
     const int listens = greet(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
     CHECK_OK(hear(listens));
     CHECK_OK(hear(dials));
@@ -65,11 +74,8 @@ static void test_pairs_are_opposites_with_one_token(void **state) {
 static void test_nonsense_and_silence_end(void **state) {
     (void)state;
     struct relay_rig r;
-    unsigned char greeting[STRAIT_RELAY_GREETING] = "GET / HTTP/1.1\r\nHost: relay\r\n\r\n";
-    relay_rig_open(&r, &(strait_relay_config){.greeting_ms = 300, .idle_ms = 300}, "127.0.0.1:0");
-    const int nonsense = relay_rig_connect(r.where, 1);
-    CHECK(send(nonsense, greeting, sizeof greeting, 0) == sizeof greeting);
-    CHECK_FAILS(hear(nonsense), STRAIT_EPROTO, "does not understand");
+    relay_rig_open(&r, &(strait_relay_config){.greeting_ms = 3000, .idle_ms = 2000}, "127.0.0.1:0");
+    talk_nonsense(r.where);
     const int silent = relay_rig_connect(r.where, 1);
     const int eager = greet(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
     CHECK(send(eager, "before its turn", 15, 0) == 15);
@@ -80,7 +86,6 @@ static void test_nonsense_and_silence_end(void **state) {
     CHECK_OK(hear(a));
     CHECK_OK(hear(b));
     CHECK_FAILS(hear(a), STRAIT_EINVAL, "hung up"); // a silent pair is parted
-    (void)close(nonsense);
     (void)close(silent);
     (void)close(eager);
     (void)close(a);
@@ -132,7 +137,7 @@ static void test_a_limited_pair_is_slowed(void **state) {
     }
     const double seconds = (double)(strait_clock_ns() - start) * 1e-9;
     print_message("%d bytes at %d a second took %.2f s\n", BYTES, RATE, seconds);
-    CHECK(seconds > 0.5 && seconds < 5);
+    CHECK(seconds > 0.5 && seconds < 60);
     (void)close(a);
     (void)close(b);
     relay_rig_stop(&r, NULL);
@@ -201,7 +206,7 @@ static void test_a_silent_crowd(void **state) {
     const int64_t before = resident_kb(relay);
     struct relay_node a = {.peer = 0}, b = {.peer = 0};
     relay_rig_pair(&a, &b, address, address, 1);
-    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 20000));
+    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
     for (int i = 0; i < CROWD; i++) {
         fds[i] = relay_rig_connect(where, 10 + i % 40);
         n_connected += fds[i] >= 0;
@@ -215,7 +220,7 @@ static void test_a_silent_crowd(void **state) {
     relay_node_close(&a); // and who comes now is still served
     relay_node_close(&b);
     relay_rig_pair(&a, &b, address, address, 1);
-    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 20000));
+    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
     relay_rig_exchange(&a, &b, 20, 1000);
     relay_node_close(&a);
     relay_node_close(&b);

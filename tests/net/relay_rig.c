@@ -42,7 +42,7 @@ static void open_node(struct relay_node *node, const char *name, int n_streams) 
                                                  .run = {7},
                                                  .n_streams = n_streams,
                                                  .linger_ms = 500,
-                                                 .handshake_ms = 5000};
+                                                 .handshake_ms = 20000};
     (void)snprintf(config.transport.name, sizeof config.transport.name, "%s", name);
     CHECK_OK(strait_mesh_open(&config, &node->mesh));
 }
@@ -84,7 +84,7 @@ static void send_one(struct relay_node *node, int k, size_t largest) {
     msg->priority = STRAIT_PRIORITY_CONTROL;
     for (size_t i = 0; i < msg->size; i++)
         msg->body[i] = pattern(k, i);
-    CHECK_OK(strait_mesh_send_wait(node->mesh, node->peer, 20000, &msg));
+    CHECK_OK(strait_mesh_send_wait(node->mesh, node->peer, 60000, &msg));
 }
 
 /* The next message that is not about the link. */
@@ -92,7 +92,7 @@ static void receive_one(struct relay_node *node, int k, size_t largest) {
     struct strait_msg *msg = NULL;
     do {
         strait_msg_close(&msg);
-        CHECK_OK(strait_mesh_receive(node->mesh, 20000, &msg));
+        CHECK_OK(strait_mesh_receive(node->mesh, 60000, &msg));
     } while (msg->type < STRAIT_MSG_FIRST);
     assert_int_equal(msg->step, k);
     assert_int_equal(msg->size, size_of(k, largest));

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "contract/transport_rig.h"
 #include "net/hub.h"
+#include "port.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -33,8 +34,10 @@ static void open_node(struct node *n, const char *name) {
     c.transport.identity = n->identity;
     (void)snprintf(c.transport.name, sizeof c.transport.name, "%s", name);
     CHECK_OK(strait_mesh_open(&c, &n->mesh));
-    const char *where = strcmp(config.scheme, "inproc") == 0 ? name : "127.0.0.1:0";
-    CHECK_OK(strait_mesh_listen(n->mesh, where, n->address));
+    char where[64];
+    (void)snprintf(where, sizeof where, "127.0.0.1:%d", port_choose());
+    CHECK_OK(strait_mesh_listen(n->mesh, strcmp(config.scheme, "inproc") == 0 ? name : where,
+                                n->address));
 }
 
 static void add(struct node *n, const struct node *other, const char *name, const char *address) {
@@ -49,8 +52,8 @@ static void connect_nodes(void) {
     open_node(&b, "stage-1");
     add(&b, &a, "stage-0", NULL);
     add(&a, &b, "stage-1", b.address);
-    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 10000));
-    CHECK_OK(strait_mesh_wait_up(b.mesh, b.peer, 10000));
+    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
+    CHECK_OK(strait_mesh_wait_up(b.mesh, b.peer, 60000));
 }
 
 static int tear_down(void **state) {
@@ -76,7 +79,7 @@ static struct strait_msg *message(const struct node *n, uint32_t step, size_t si
 static struct strait_msg *take(const struct node *n) {
     for (;;) {
         struct strait_msg *msg = NULL;
-        CHECK_OK(strait_mesh_receive(n->mesh, 10000, &msg));
+        CHECK_OK(strait_mesh_receive(n->mesh, 60000, &msg));
         if (msg->type >= STRAIT_MSG_FIRST) return msg;
         strait_msg_close(&msg);
     }
@@ -86,7 +89,7 @@ static struct strait_msg *take(const struct node *n) {
 static struct strait_msg *take_news(const struct node *n, uint8_t type) {
     for (;;) {
         struct strait_msg *msg = NULL;
-        CHECK_OK(strait_mesh_receive(n->mesh, 10000, &msg));
+        CHECK_OK(strait_mesh_receive(n->mesh, 60000, &msg));
         if (msg->type == type) return msg;
         strait_msg_close(&msg);
     }
@@ -100,7 +103,7 @@ static void *send_all(void *arg) {
     const struct node *n = arg;
     for (uint32_t i = 0; i < EACH_WAY; i++) {
         struct strait_msg *msg = message(n, i, i * 13 % 5000);
-        if (strait_mesh_send_wait(n->mesh, n->peer, 20000, &msg) != STRAIT_OK) return NULL;
+        if (strait_mesh_send_wait(n->mesh, n->peer, 60000, &msg) != STRAIT_OK) return NULL;
     }
     return arg;
 }
@@ -243,7 +246,7 @@ static void test_redial(void **state) {
     CHECK_OK(strait_mesh_open(&c, &b.mesh));
     CHECK_OK(strait_mesh_listen(b.mesh, where, b.address));
     add(&b, &a, "stage-0", NULL);
-    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 10000));
+    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
     msg = take(&b);
     CHECK(msg->step == 2);
     strait_msg_close(&msg);
@@ -257,10 +260,10 @@ static void test_refusal(void **state) {
     open_node(&a, "stage-0");
     open_node(&b, "stage-1");
     add(&a, &b, "stage-1", b.address); // b does not know a
-    CHECK_FAILS(strait_mesh_wait_up(a.mesh, a.peer, 10000), STRAIT_EAUTH,
+    CHECK_FAILS(strait_mesh_wait_up(a.mesh, a.peer, 60000), STRAIT_EAUTH,
                 "stage-1: refused by peer: key ");
     char words[STRAIT_WORDS_MAX], key[STRAIT_FINGERPRINT_TEXT];
-    const int64_t until = strait_clock_ns() + (int64_t)5 * 1000000000;
+    const int64_t until = strait_clock_ns() + (int64_t)60 * 1000000000;
     while (strait_mesh_refusals(b.mesh, words) == 0 && strait_clock_ns() < until) {
     }
     strait_fingerprint_text(strait_identity_fingerprint(a.identity), key);
@@ -277,14 +280,14 @@ static void test_close_flushes(void **state) {
     connect_nodes();
     for (uint32_t i = 0; i < 50; i++) {
         struct strait_msg *msg = message(&a, i, 60000);
-        CHECK_OK(strait_mesh_send_wait(a.mesh, a.peer, 10000, &msg));
+        CHECK_OK(strait_mesh_send_wait(a.mesh, a.peer, 60000, &msg));
     }
     strait_mesh_close(&a.mesh);
     for (uint32_t i = 0; i < 50; i++) {
         struct strait_msg *msg = NULL;
         do {
             strait_msg_close(&msg);
-            CHECK_OK(strait_mesh_receive(b.mesh, 10000, &msg));
+            CHECK_OK(strait_mesh_receive(b.mesh, 60000, &msg));
         } while (msg->type < STRAIT_MSG_FIRST);
         CHECK(msg->step == i);
         strait_msg_close(&msg);

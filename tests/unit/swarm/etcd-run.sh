@@ -11,10 +11,13 @@ make_run run.yaml 2 300
 sets="--set stages.count=2 --set link.emulate.delay=10ms"
 runs train run.yaml --out straight $sets
 
-# Ports below those that the system gives out, from this process's number.
-base=$((20000 + $$ % 1000 * 8))
-client() { echo "http://127.0.0.1:$((base + 2 * $1))"; }
-peer() { echo "http://127.0.0.1:$((base + 2 * $1 + 1))"; }
+ports=
+for _ in 1 2 3 4 5 6; do
+    choose_port
+    ports="$ports $port"
+done
+client() { echo "http://127.0.0.1:$(echo $ports | cut -d ' ' -f $(($1 + 1)))"; }
+peer() { echo "http://127.0.0.1:$(echo $ports | cut -d ' ' -f $(($1 + 4)))"; }
 store="etcd:$(client 0),$(client 1),$(client 2)"
 
 start_member() {
@@ -30,7 +33,7 @@ stand_by() {
     env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out swarm $sets --listen 127.0.0.1:0 \
         --keys keys-host --store "$store" >"$1.out" 2>"$1.err" </dev/null &
     standby=$!
-    for _ in $(seq 400); do
+    for _ in $(seq 1200); do
         grep -qs 'standing by' "$1.err" && return
         sleep 0.1
     done
@@ -70,7 +73,7 @@ began=$(date +%s)
 host_ends 4 "without etcd"
 says second.err 'strait: .*none of 3 members answered within 5000 ms'
 echo "without etcd the coordinator stopped after $(($(date +%s) - began)) s"
-[ $(($(date +%s) - began)) -le 20 ] || fail "took too long to notice"
+[ $(($(date +%s) - began)) -le 60 ] || fail "took too long to notice"
 for i in 0 1 2; do start_member $i; done
 HOST=$standby
 HOST_LOG=third.err

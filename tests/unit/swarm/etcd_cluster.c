@@ -1,41 +1,23 @@
 #include "etcd_cluster.h"
 
 #include "base/clock.h"
+#include "port.h"
 #include "swarm/etcd_http.h"
 #include "swarm/etcd_json.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 
 enum {
     ARGS_MAX = 32,
-    START_S = 60 // a busy machine takes its time
+    START_S = 300 // a busy machine takes its time
 };
 
 int cluster_is_installed(void) {
     return access("/usr/bin/etcd", X_OK) == 0;
-}
-
-/* Ports nobody uses, all held until each is known. */
-static void choose_ports(int *out, int n) {
-    int sockets[2 * CLUSTER_SIZE];
-    for (int i = 0; i < n; i++) {
-        struct sockaddr_in where = {.sin_family = AF_INET,
-                                    .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-        socklen_t size = sizeof where;
-        sockets[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        CHECK(bind(sockets[i], (struct sockaddr *)&where, sizeof where) == 0);
-        CHECK(getsockname(sockets[i], (struct sockaddr *)&where, &size) == 0);
-        out[i] = ntohs(where.sin_port);
-    }
-    for (int i = 0; i < n; i++)
-        (void)close(sockets[i]);
 }
 
 static const char *scheme(const struct cluster *c) {
@@ -114,13 +96,11 @@ void cluster_signal(struct cluster *c, int member, int signal) {
 }
 
 void cluster_open(struct cluster *c, int is_tls) {
-    int ports[2 * CLUSTER_SIZE];
     *c = (struct cluster){.folder = scratch_open(), .is_tls = is_tls};
     if (is_tls) make_keys(c);
-    choose_ports(ports, 2 * CLUSTER_SIZE);
     for (int i = 0; i < CLUSTER_SIZE; i++) {
-        c->client_ports[i] = ports[i];
-        c->peer_ports[i] = ports[CLUSTER_SIZE + i];
+        c->client_ports[i] = port_choose();
+        c->peer_ports[i] = port_choose();
     }
     const char *p = scheme(c);
     (void)snprintf(c->store, sizeof c->store, "etcd:%s127.0.0.1:%d,%s127.0.0.1:%d,%s127.0.0.1:%d",
@@ -139,7 +119,7 @@ void cluster_close(struct cluster *c) {
 static json_t *ask_member(const struct cluster *c, int member, const char *path,
                           const json_t *request) {
     struct strait_etcd_http http = {.curl = NULL};
-    strait_record_config config = {.timeout_ms = 1000};
+    strait_record_config config = {.timeout_ms = 5000};
     char url[64];
     json_t *answer = NULL;
     if (c->is_tls) {
