@@ -14,12 +14,15 @@
 
 enum {
     LINE_MAX_BYTES = 4096,
+    WAITING_MAX = 16 * LINE_MAX_BYTES,
     LIMIT_MAX = 64
 };
 
 struct strait_metrics {
     int fd; // -1 when not open
     char *path;
+    size_t n_waiting;
+    char waiting[WAITING_MAX]; // what the disk had no room for yet
 };
 
 static strait_err failed(const char *path, const char *what) {
@@ -81,9 +84,27 @@ strait_err strait_metrics_open(const char *path, int64_t resume_step, struct str
     return err;
 }
 
+static strait_err flush(struct strait_metrics *metrics) {
+    size_t done = 0;
+    strait_err err = STRAIT_OK;
+    while (done < metrics->n_waiting && err == STRAIT_OK) {
+        const ssize_t n = write(metrics->fd, metrics->waiting + done, metrics->n_waiting - done);
+        if (n >= 0)
+            done += (size_t)n;
+        else if (errno != EINTR)
+            err = failed(metrics->path, "write");
+    }
+    metrics->n_waiting -= done;
+    memmove(metrics->waiting, metrics->waiting + done, metrics->n_waiting);
+    return err;
+}
+
 void strait_metrics_close(struct strait_metrics **metrics) {
     if (*metrics == NULL) return;
-    if ((*metrics)->fd >= 0) (void)close((*metrics)->fd);
+    if ((*metrics)->fd >= 0) {
+        (void)flush(*metrics);
+        (void)close((*metrics)->fd);
+    }
     strait_alloc_free((*metrics)->path);
     strait_alloc_free(*metrics);
     *metrics = NULL;
@@ -133,17 +154,15 @@ static void put_reals(line *l, const char *key, const double *values, int n) {
     put(l, "]");
 }
 
-/* What a short write left behind is completed, so that the next line starts on its own. */
+/* What a short write left over goes before the next line, so that lines stay whole. A line that
+ * finds no room to wait in is lost as a whole. */
 static strait_err append(struct strait_metrics *metrics, line *l) {
     put(l, "}\n");
-    size_t done = 0;
-    while (done < l->used) {
-        const ssize_t n = write(metrics->fd, l->text + done, l->used - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return failed(metrics->path, "write");
-        done += (size_t)n;
+    if (l->used <= sizeof metrics->waiting - metrics->n_waiting) {
+        memcpy(metrics->waiting + metrics->n_waiting, l->text, l->used);
+        metrics->n_waiting += l->used;
     }
-    return STRAIT_OK;
+    return flush(metrics);
 }
 
 strait_err strait_metrics_put_step(struct strait_metrics *metrics,
@@ -176,6 +195,7 @@ strait_err strait_metrics_put_valid(struct strait_metrics *metrics, int64_t step
 }
 
 strait_err strait_metrics_sync(struct strait_metrics *metrics) {
+    STRAIT_TRY(flush(metrics));
     if (fsync(metrics->fd) != 0) return failed(metrics->path, "sync");
     return STRAIT_OK;
 }

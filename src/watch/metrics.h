@@ -31,7 +31,8 @@ struct strait_metrics;
 strait_err strait_metrics_open(const char *path, int64_t resume_step, struct strait_metrics **out);
 void strait_metrics_close(struct strait_metrics **metrics); // accepts NULL
 
-/* Each appends one line. They do not allocate. STRAIT_EIO names the file. */
+/* Each appends one line. They do not allocate. STRAIT_EIO names the file; what was not written then
+ * is tried again with the next line, up to some dozens of them. */
 strait_err strait_metrics_put_step(struct strait_metrics *metrics, const strait_metrics_step *step);
 strait_err strait_metrics_put_valid(struct strait_metrics *metrics, int64_t step,
                                     double valid_loss);

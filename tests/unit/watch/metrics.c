@@ -7,6 +7,7 @@
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 static strait_metrics_step step_at(int64_t step) {
     return (strait_metrics_step){.step = step,
@@ -183,6 +184,38 @@ static void test_names_the_file_that_cannot_be_written(void **state) {
     scratch_close(&dir);
 }
 
+/* The limit lets the second line begin, and nothing behind it. */
+static void test_what_a_full_disk_refused_comes_with_the_next_line(void **state) {
+    (void)state;
+    scratch dir = scratch_open();
+    const char *full = scratch_at(&dir, "full.jsonl");
+    struct strait_metrics *m = NULL;
+    struct rlimit before;
+    struct stat info;
+    fill(full);
+    CHECK(stat(full, &info) == 0);
+    CHECK_OK(strait_metrics_open(full, 4, &m));
+    CHECK(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){(rlim_t)info.st_size + 7, before.rlim_max}) ==
+          0);
+    for (int64_t step = 5; step <= 6; step++) {
+        const strait_metrics_step s = step_at(step);
+        CHECK_FAILS(strait_metrics_put_step(m, &s), STRAIT_EIO, "full.jsonl: cannot write");
+    }
+    CHECK_FAILS(strait_metrics_sync(m), STRAIT_EIO, "full.jsonl: cannot write");
+    CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    CHECK_OK(strait_metrics_put_valid(m, 6, 0.5));
+    strait_metrics_close(&m);
+
+    strait_metrics_point *points = NULL;
+    int n = 0;
+    CHECK_OK(strait_metrics_read(full, &points, &n));
+    CHECK(n == 9 && points[6].step == 5 && points[7].step == 6 && points[8].is_valid_loss);
+    strait_alloc_free(points);
+    scratch_close(&dir);
+}
+
 static void test_survives_any_failing_allocation(void **state) {
     (void)state;
     scratch dir = scratch_open();
@@ -227,6 +260,7 @@ int main(void) {
         cmocka_unit_test(test_resume_keeps_whole_lines_up_to_the_step),
         cmocka_unit_test(test_damage_at_the_end_is_dropped_and_elsewhere_named),
         cmocka_unit_test(test_names_the_file_that_cannot_be_written),
+        cmocka_unit_test(test_what_a_full_disk_refused_comes_with_the_next_line),
         cmocka_unit_test(test_survives_any_failing_allocation),
         cmocka_unit_test(test_a_line_allocates_nothing),
     };
