@@ -31,6 +31,12 @@ struct strait_stream {
     void *native; // what the device keeps for it; unused on the cpu
 };
 
+/* A point in a stream's work that the host can look for. */
+struct strait_mark {
+    struct strait_backend *backend;
+    void *native; // what the device keeps for it; unused on the cpu
+};
+
 struct strait_backend_ops {
     const char *name; // "cpu", "cuda"
     int is_host;      // its memory is the host's: no copy is needed to read it
@@ -51,11 +57,23 @@ struct strait_backend_ops {
 
     strait_err (*stream_open)(struct strait_backend *be, struct strait_stream *s);
     void (*stream_close)(struct strait_stream *s);
+    /* Copies run in the stream's order. `host` from alloc_host belongs to the copy until the
+     * stream, or a mark behind the copy, is waited for; other host memory does until the call
+     * returns when it is read, and until such a wait when it is written, and may cost a wait for
+     * the stream. */
     strait_err (*upload)(struct strait_stream *s, void *device, const void *host, size_t bytes);
     strait_err (*download)(struct strait_stream *s, void *host, const void *device, size_t bytes);
 
     /* Later work on `waiter` starts after all work queued so far on `s`. */
     strait_err (*order)(struct strait_stream *s, struct strait_stream *waiter);
+
+    /* mark puts a mark behind all work queued so far on `s`, wherever it was before. reach tells
+     * whether that work is done and, with `waits`, blocks until it is; a mark that was never put
+     * anywhere is reached. It reports failures as wait does. */
+    strait_err (*mark_open)(struct strait_backend *be, struct strait_mark *m);
+    void (*mark_close)(struct strait_mark *m); // accepts a zeroed one
+    strait_err (*mark)(struct strait_stream *s, struct strait_mark *m);
+    strait_err (*reach)(struct strait_mark *m, int waits, int *is_reached);
 
     /* Blocks until the stream is idle. Reports any failure of queued work as STRAIT_EDEVICE. */
     strait_err (*wait)(struct strait_stream *s);

@@ -13,6 +13,17 @@ struct given {
     int64_t n_batches;
 };
 
+/* Where ids are laid out on the host. The device may still be copying from one while the next is
+ * filled. */
+enum {
+    DESKS = 2
+};
+
+struct desk {
+    int32_t *tokens, *targets;
+    struct strait_mark copied; // the last copy from here
+};
+
 struct strait_feed {
     struct strait_corpus *train, *valid; // valid is NULL where the run has none
     int is_given;                        // both are NULL, and the next four count
@@ -27,7 +38,8 @@ struct strait_feed {
     struct strait_backend *backend;
     struct strait_slab room;
     strait_tensor *tokens, *targets; // one a slot
-    int32_t *host_tokens, *host_targets;
+    struct desk desks[DESKS];
+    int desk; // the one used last
 };
 
 /* The tokenizer, where the run names one, must be the one the shards were made with. */
@@ -122,10 +134,13 @@ void strait_feed_release(struct strait_feed *feed) {
     strait_slab_fini(&feed->room);
     strait_alloc_free(feed->tokens);
     strait_alloc_free(feed->targets);
-    strait_alloc_free(feed->host_tokens);
-    strait_alloc_free(feed->host_targets);
     feed->tokens = feed->targets = NULL;
-    feed->host_tokens = feed->host_targets = NULL;
+    for (int i = 0; i < DESKS; i++) {
+        struct desk *desk = &feed->desks[i];
+        if (desk->copied.backend != NULL) feed->backend->ops->mark_close(&desk->copied);
+        if (desk->tokens != NULL) feed->backend->ops->release_host(feed->backend, desk->tokens);
+        *desk = (struct desk){0};
+    }
 }
 
 int64_t strait_feed_vocab(const struct strait_feed *feed) {
@@ -145,8 +160,8 @@ static int64_t microbatch_tokens(const strait_recipe *recipe) {
 }
 
 size_t strait_feed_bytes(const strait_recipe *recipe, int n_slots) {
-    /* Inputs and targets of each slot, and one of each on the host. */
-    return (size_t)(2 * (n_slots + 1)) * (size_t)microbatch_tokens(recipe) * sizeof(int32_t);
+    /* Inputs and targets of each slot, and of each desk on the host. */
+    return (size_t)(2 * (n_slots + DESKS)) * (size_t)microbatch_tokens(recipe) * sizeof(int32_t);
 }
 
 static strait_err given_init(struct given *given, int64_t n_batches, int64_t n_tokens) {
@@ -226,10 +241,13 @@ strait_err strait_feed_prepare(struct strait_feed *feed, struct strait_backend *
     STRAIT_TRY(strait_alloc((size_t)n_slots, sizeof *feed->tokens, "ids", (void **)&feed->tokens));
     STRAIT_TRY(
         strait_alloc((size_t)n_slots, sizeof *feed->targets, "ids", (void **)&feed->targets));
-    STRAIT_TRY(
-        strait_alloc((size_t)n, sizeof(int32_t), "ids on the host", (void **)&feed->host_tokens));
-    STRAIT_TRY(
-        strait_alloc((size_t)n, sizeof(int32_t), "ids on the host", (void **)&feed->host_targets));
+    for (int i = 0; i < DESKS; i++) {
+        struct desk *desk = &feed->desks[i];
+        STRAIT_TRY(backend->ops->alloc_host(backend, (size_t)(2 * n) * sizeof(int32_t),
+                                            (void **)&desk->tokens));
+        desk->targets = desk->tokens + n;
+        STRAIT_TRY(backend->ops->mark_open(backend, &desk->copied));
+    }
     for (int i = 0; i < n_slots; i++) {
         STRAIT_TRY(strait_slab_add(&feed->room, STRAIT_I32, n, 1, &feed->tokens[i]));
         STRAIT_TRY(strait_slab_add(&feed->room, STRAIT_I32, n, 1, &feed->targets[i]));
@@ -237,11 +255,21 @@ strait_err strait_feed_prepare(struct strait_feed *feed, struct strait_backend *
     return strait_slab_commit(&feed->room, backend);
 }
 
-static strait_err bring(struct strait_feed *feed, struct strait_stream *stream, int slot) {
+/* The next desk, once the device has no use for what lies on it. */
+static strait_err clear_desk(struct strait_feed *feed, struct desk **out) {
+    int is_reached = 0;
+    feed->desk = (feed->desk + 1) % DESKS;
+    *out = &feed->desks[feed->desk];
+    return feed->backend->ops->reach(&(*out)->copied, 1, &is_reached);
+}
+
+static strait_err bring(struct strait_feed *feed, struct strait_stream *stream, int slot,
+                        struct desk *desk) {
     const struct strait_backend_ops *ops = feed->backend->ops;
     const size_t bytes = strait_tensor_bytes(feed->tokens[slot]);
-    STRAIT_TRY(ops->upload(stream, feed->tokens[slot].data, feed->host_tokens, bytes));
-    return ops->upload(stream, feed->targets[slot].data, feed->host_targets, bytes);
+    STRAIT_TRY(ops->upload(stream, feed->tokens[slot].data, desk->tokens, bytes));
+    STRAIT_TRY(ops->upload(stream, feed->targets[slot].data, desk->targets, bytes));
+    return ops->mark(stream, &desk->copied);
 }
 
 strait_err strait_feed_draw(struct strait_feed *feed, int64_t step, int64_t microbatch,
@@ -259,8 +287,10 @@ strait_err strait_feed_draw(struct strait_feed *feed, int64_t step, int64_t micr
 
 strait_err strait_feed_load(struct strait_feed *feed, struct strait_stream *stream, int slot,
                             int64_t step, int64_t microbatch) {
-    STRAIT_TRY(strait_feed_draw(feed, step, microbatch, feed->host_tokens, feed->host_targets));
-    return bring(feed, stream, slot);
+    struct desk *desk = NULL;
+    STRAIT_TRY(clear_desk(feed, &desk));
+    STRAIT_TRY(strait_feed_draw(feed, step, microbatch, desk->tokens, desk->targets));
+    return bring(feed, stream, slot, desk);
 }
 
 int64_t strait_feed_valid_windows(const struct strait_feed *feed) {
@@ -298,8 +328,10 @@ strait_err strait_feed_draw_valid(struct strait_feed *feed, int64_t batch, int32
 
 strait_err strait_feed_load_valid(struct strait_feed *feed, struct strait_stream *stream, int slot,
                                   int64_t batch) {
-    STRAIT_TRY(strait_feed_draw_valid(feed, batch, feed->host_tokens, feed->host_targets));
-    return bring(feed, stream, slot);
+    struct desk *desk = NULL;
+    STRAIT_TRY(clear_desk(feed, &desk));
+    STRAIT_TRY(strait_feed_draw_valid(feed, batch, desk->tokens, desk->targets));
+    return bring(feed, stream, slot, desk);
 }
 
 strait_tensor strait_feed_tokens(const struct strait_feed *feed, int slot) {

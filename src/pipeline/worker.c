@@ -126,8 +126,8 @@ static strait_err open_into(struct strait_worker *w, const strait_run *run) {
         STRAIT_TRY(w->backend->ops->alloc_host(
             w->backend, (size_t)(w->recipe.sequences * spec.seq_len) * sizeof *w->losses,
             (void **)&w->losses));
-    STRAIT_TRY(strait_alloc((size_t)w->n_params, sizeof *w->squares, "gradient norms",
-                            (void **)&w->squares));
+    STRAIT_TRY(w->backend->ops->alloc_host(w->backend, (size_t)w->n_params * sizeof *w->squares,
+                                           (void **)&w->squares));
     STRAIT_TRY(strait_stage_init(w->model, (uint64_t)run->train.seed));
     return confine(w);
 }
@@ -161,7 +161,7 @@ void strait_worker_close(struct strait_worker **worker) {
     strait_stage_close(&w->model);
     strait_alloc_free(w->params);
     if (w->losses != NULL) w->backend->ops->release_host(w->backend, w->losses);
-    strait_alloc_free(w->squares);
+    if (w->squares != NULL) w->backend->ops->release_host(w->backend, w->squares);
     strait_feed_release(w->feed); // its room lies on our device
     strait_backend_close(&w->backend);
     strait_alloc_free(w);
@@ -203,12 +203,11 @@ const float *strait_worker_squares(const struct strait_worker *worker, int *n) {
 strait_err strait_worker_update(struct strait_worker *w, int64_t step, float factor) {
     const int64_t began = strait_clock_ns();
     struct strait_stream *stream = strait_stage_stream(w->model);
-    const strait_tensor scale = strait_optimizer_scale(w->optimizer);
-    STRAIT_TRY(w->backend->ops->upload(stream, scale.data, &factor, sizeof factor));
+    const strait_tensor scale = strait_tensor_rows(strait_optimizer_scale(w->optimizer), 0, 1);
+    STRAIT_TRY(w->backend->kernels->fill(stream, scale, factor));
     STRAIT_TRY(strait_optimizer_step(w->optimizer, stream, step + 1,
                                      strait_rate_factor(&w->recipe.rate, step)));
     STRAIT_TRY(confine(w));
-    STRAIT_TRY(w->backend->ops->wait(stream));
     const strait_trace_span span = {.name = "update",
                                     .stage = w->stage,
                                     .lane = STRAIT_LANE_COMPUTE,

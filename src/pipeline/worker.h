@@ -73,7 +73,8 @@ strait_err strait_worker_gradients(struct strait_worker *worker, int64_t step, d
 /* One sum of squares for each parameter; borrowed. */
 const float *strait_worker_squares(const struct strait_worker *worker, int *n);
 
-/* The update that ends `step`, gradients multiplied by `factor`. */
+/* The update that ends `step`, gradients multiplied by `factor`. A device may still be at it when
+ * this returns: whatever comes next is queued behind. */
 strait_err strait_worker_update(struct strait_worker *worker, int64_t step, float factor);
 
 /* This stage's part in a validation. On the last stage the sum of the losses; 0 elsewhere. */

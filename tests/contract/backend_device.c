@@ -53,6 +53,41 @@ static void work_is_ordered_across_streams(void **state) {
     }
 }
 
+static void marks_are_reached_in_order(void **state) {
+    (void)state;
+    for (int i = 0; strait_backends[i] != NULL; i++) {
+        if (!rig_is_here(i)) continue;
+        struct rig rig;
+        rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
+        struct strait_mark mark, never;
+        int is_reached = 0;
+        float *host = NULL;
+        CHECK_OK(rig.be->ops->mark_open(rig.be, &mark));
+        CHECK_OK(rig.be->ops->mark_open(rig.be, &never));
+        CHECK_OK(rig.be->ops->reach(&never, 0, &is_reached));
+        assert_true(is_reached);
+        const strait_tensor x = rig_output(&rig, 300, 300);
+        CHECK_OK(rig.be->ops->alloc_host(rig.be, strait_tensor_bytes(x), (void **)&host));
+        for (int round = 1; round <= 3; round++) {
+            CHECK_OK(rig.k->fill(&rig.stream, x, (float)round));
+            CHECK_OK(rig.be->ops->download(&rig.stream, host, x.data, strait_tensor_bytes(x)));
+            CHECK_OK(rig.be->ops->mark(&rig.stream, &mark));
+            CHECK_OK(rig.be->ops->reach(&mark, 0, &is_reached)); // maybe, maybe not
+            CHECK_OK(rig.be->ops->reach(&mark, 1, &is_reached));
+            assert_true(is_reached);
+            CHECK_OK(rig.be->ops->reach(&mark, 0, &is_reached));
+            assert_true(is_reached);
+            CHECK_NEAR(host[0], (float)round, 0);
+            CHECK_NEAR(host[300 * 300 - 1], (float)round, 0);
+        }
+        rig.be->ops->release_host(rig.be, host);
+        rig.be->ops->mark_close(&mark);
+        rig.be->ops->mark_close(&never);
+        rig.be->ops->mark_close(&never);
+        rig_close(&rig);
+    }
+}
+
 static void every_kernel_is_there(void **state) {
     (void)state;
     typedef void (*any)(void);
@@ -106,6 +141,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_zeroed_and_copies_both_ways),
         cmocka_unit_test(work_is_ordered_across_streams),
+        cmocka_unit_test(marks_are_reached_in_order),
         cmocka_unit_test(every_kernel_is_there),
         cmocka_unit_test(failed_allocations_leave_nothing),
         cmocka_unit_test(unknown_devices_are_refused),

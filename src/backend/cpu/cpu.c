@@ -107,6 +107,28 @@ static strait_err wait_idle(struct strait_stream *s) {
     return STRAIT_OK;
 }
 
+static strait_err mark_open(struct strait_backend *be, struct strait_mark *m) {
+    *m = (struct strait_mark){.backend = be};
+    return STRAIT_OK;
+}
+
+static void mark_close(struct strait_mark *m) {
+    *m = (struct strait_mark){0};
+}
+
+static strait_err mark(struct strait_stream *s, struct strait_mark *m) {
+    (void)s;
+    (void)m;
+    return STRAIT_OK;
+}
+
+static strait_err reach(struct strait_mark *m, int waits, int *is_reached) {
+    (void)m;
+    (void)waits;
+    *is_reached = 1;
+    return STRAIT_OK;
+}
+
 static const char *describe(const struct strait_backend *be) {
     return state_of(be)->description;
 }
@@ -128,6 +150,10 @@ const struct strait_backend_ops strait_backend_cpu = {
     .upload = upload,
     .download = download,
     .order = order,
+    .mark_open = mark_open,
+    .mark_close = mark_close,
+    .mark = mark,
+    .reach = reach,
     .wait = wait_idle,
     .describe = describe,
 };

@@ -225,8 +225,8 @@ strait_err strait_cuda_scratch(struct strait_stream *s, size_t bytes, void **out
     return STRAIT_OK;
 }
 
-/* From pageable memory the driver returns once it has its own copy, so that the caller may reuse
- * it; from pinned memory (alloc_host) the caller waits first. */
+/* From pageable memory the driver waits for the stream, takes a copy of its own and returns; only
+ * copies of pinned memory (alloc_host) are left to the stream. */
 static strait_err upload(struct strait_stream *s, void *device, const void *host, size_t bytes) {
     CUstream stream = NULL;
     if (bytes == 0) return STRAIT_OK;
@@ -255,6 +255,40 @@ static strait_err order(struct strait_stream *s, struct strait_stream *waiter) {
     if (result == CUDA_SUCCESS)
         result = driver->cuStreamWaitEvent(strait_cuda_queue_of(waiter)->stream, queue->event, 0);
     return strait_cuda_check(s->backend, result, "ordering streams");
+}
+
+static void mark_close(struct strait_mark *m) {
+    if (m->native != NULL && strait_cuda_use(m->backend) == STRAIT_OK)
+        (void)strait_cuda_of(m->backend)->driver->cuEventDestroy_v2(m->native);
+    *m = (struct strait_mark){0};
+}
+
+static strait_err mark_open(struct strait_backend *be, struct strait_mark *m) {
+    CUevent event = NULL;
+    STRAIT_TRY(strait_cuda_use(be));
+    STRAIT_TRY(strait_cuda_check(
+        be, strait_cuda_of(be)->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
+        "making a mark"));
+    *m = (struct strait_mark){.backend = be, .native = event};
+    return STRAIT_OK;
+}
+
+static strait_err mark(struct strait_stream *s, struct strait_mark *m) {
+    CUstream stream = NULL;
+    STRAIT_TRY(strait_cuda_enter(s, &stream));
+    return strait_cuda_check(s->backend,
+                             strait_cuda_of(s->backend)->driver->cuEventRecord(m->native, stream),
+                             "marking a place");
+}
+
+static strait_err reach(struct strait_mark *m, int waits, int *is_reached) {
+    const struct strait_cuda_driver *driver = strait_cuda_of(m->backend)->driver;
+    STRAIT_TRY(strait_cuda_use(m->backend));
+    const CUresult result = waits ? driver->cuEventSynchronize(m->native)
+                                  : driver->cuEventQuery(m->native);
+    *is_reached = result == CUDA_SUCCESS;
+    if (result == CUDA_ERROR_NOT_READY) return STRAIT_OK;
+    return strait_cuda_check(m->backend, result, "finishing queued work");
 }
 
 static strait_err wait_idle(struct strait_stream *s) {
@@ -286,6 +320,10 @@ const struct strait_backend_ops strait_backend_cuda = {
     .upload = upload,
     .download = download,
     .order = order,
+    .mark_open = mark_open,
+    .mark_close = mark_close,
+    .mark = mark,
+    .reach = reach,
     .wait = wait_idle,
     .used = used,
     .describe = describe,

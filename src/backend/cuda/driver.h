@@ -44,7 +44,9 @@
     X(cuStreamWaitEvent)            \
     X(cuEventCreate)                \
     X(cuEventDestroy_v2)            \
-    X(cuEventRecord)
+    X(cuEventRecord)                \
+    X(cuEventQuery)                 \
+    X(cuEventSynchronize)
 
 struct strait_cuda_driver {
 #define X(name) __typeof__(name) *(name);

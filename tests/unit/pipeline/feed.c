@@ -51,7 +51,7 @@ static void slots_hold_what_step_and_microbatch_say(void **state) {
     assert_int_equal(strait_feed_vocab(feed), TINY_VOCAB);
     assert_int_equal(strait_feed_train_tokens(feed), 5000);
     const size_t bytes = strait_tensor_bytes(strait_feed_tokens(feed, 0));
-    assert_int_equal(strait_feed_bytes(&recipe, 2), 6 * bytes);
+    assert_int_equal(strait_feed_bytes(&recipe, 2), 8 * bytes);
     const int64_t before = strait_alloc_count();
     CHECK_OK(strait_feed_load(feed, &stream, 0, 3, 0));
     CHECK_OK(strait_feed_load(feed, &stream, 1, 3, 1));
