@@ -116,7 +116,7 @@ typedef struct strait_crossing {
     strait_tensor tokens; // [rows x 1] i32, STRAIT_CODEC_TOKENS; all below vocab
     strait_tensor input;  // [rows x cols], STRAIT_CODEC_INPUT, act_pack only: what entered the
                           // first block of this stage
-    int is_evaluation;    // forward only: leaves no trace in states or metrics
+    int is_evaluation;    // forward only: leaves no trace in states or metrics, but for `refused`
     int64_t past;         // with is_stepwise: tokens of the sequence that crossed before, 0 at its
                           // start
 } strait_crossing;

@@ -109,7 +109,8 @@ strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream 
 
 strait_err strait_codec_measure(struct strait_codec *c, const strait_crossing *at, int64_t rows,
                                 int which) {
-    return at->is_evaluation ? STRAIT_OK : strait_meter_add(&c->meter, at->stream, rows, which);
+    if (at->is_evaluation && which == STRAIT_METER_PACK) return STRAIT_OK;
+    return strait_meter_add(&c->meter, at->stream, rows, which);
 }
 
 strait_err strait_codec_join_codes(struct strait_codec *c) {

@@ -186,7 +186,7 @@ static void sum_up(struct strait_crew *crew, strait_crew_report *report) {
         if (backward > report->backward_bytes) report->backward_bytes = backward;
         report->residual_forward[i] = reply->residual[STRAIT_HEAD];
         if (i > 0) report->residual_backward[i - 1] = reply->residual[STRAIT_TAIL];
-        spoiled += reply->spoiled;
+        spoiled += reply->spoiled + reply->refused[STRAIT_HEAD] + reply->refused[STRAIT_TAIL];
     }
     /* Numbers that are none were cut out on the way: what is left is no gradient to follow. */
     report->norm = spoiled > 0.0 ? NAN : all_norm(crew);

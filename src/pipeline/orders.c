@@ -6,7 +6,7 @@
 
 enum {
     ORDER_FIXED = 1 + 8 + 4 + 4 + STRAIT_FINGERPRINT_BYTES + 2 + 4,
-    REPLY_FIXED = 1 + 2 + 11 * 8 + 2 * 8 + 2 + 4,
+    REPLY_FIXED = 1 + 2 + 13 * 8 + 2 * 8 + 2 + 4,
     SEND_MS = 60000
 };
 
@@ -109,6 +109,8 @@ strait_err strait_reply_pack(struct strait_msg_pool *pool, const strait_reply *r
     strait_writer_real(&w, reply->residual[STRAIT_HEAD]);
     strait_writer_real(&w, reply->residual[STRAIT_TAIL]);
     strait_writer_real(&w, reply->spoiled);
+    strait_writer_real(&w, reply->refused[STRAIT_HEAD]);
+    strait_writer_real(&w, reply->refused[STRAIT_TAIL]);
     strait_writer_real(&w, reply->delay);
     strait_writer_uint(&w, reply->forward_bytes, 8);
     strait_writer_uint(&w, reply->backward_bytes, 8);
@@ -134,6 +136,8 @@ strait_err strait_reply_unpack(const struct strait_msg *msg, float *values, int 
     out->residual[STRAIT_HEAD] = strait_reader_real(&r);
     out->residual[STRAIT_TAIL] = strait_reader_real(&r);
     out->spoiled = strait_reader_real(&r);
+    out->refused[STRAIT_HEAD] = strait_reader_real(&r);
+    out->refused[STRAIT_TAIL] = strait_reader_real(&r);
     out->delay = strait_reader_real(&r);
     out->forward_bytes = strait_reader_uint(&r, 8);
     out->backward_bytes = strait_reader_uint(&r, 8);

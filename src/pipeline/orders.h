@@ -46,7 +46,8 @@ typedef struct strait_reply {
     strait_worker_times times;
     uint64_t forward_bytes, backward_bytes; // sent over sockets since the last reply
     double residual[2];                     // what its codecs lost, as a share: by strait_half
-    double spoiled;                         // values that were no finite numbers, either side
+    double spoiled;                         // values of its own that were no finite numbers
+    double refused[2];                      // of the neighbours': by the strait_half they came to
     double delay;                           // seconds to the stage behind, measured; 0: unknown
     char text[512];                         // words of an error, or the device's name
     int n_values;

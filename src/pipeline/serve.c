@@ -225,7 +225,8 @@ static strait_err read_codec(struct strait_server *s, struct strait_boundary *bo
     STRAIT_TRY(strait_codec_read_metrics(strait_boundary_codec(boundary),
                                          strait_stage_stream(s->worker->model), &metrics));
     reply->residual[strait_boundary_codec(boundary)->half] = metrics.residual;
-    reply->spoiled += metrics.spoiled + metrics.refused;
+    reply->refused[strait_boundary_codec(boundary)->half] = metrics.refused;
+    reply->spoiled += metrics.spoiled;
     return STRAIT_OK;
 }
 
@@ -267,7 +268,8 @@ strait_err strait_serve_obey(struct strait_server *s, const strait_order *order,
     case STRAIT_ORDER_GRADIENTS: return compute(s, order, reply);
     case STRAIT_ORDER_UPDATE: return strait_worker_update(s->worker, order->step, order->factor);
     case STRAIT_ORDER_VALIDATE:
-        return strait_worker_validate(s->worker, order->step, &reply->loss_sum);
+        STRAIT_TRY(strait_worker_validate(s->worker, order->step, &reply->loss_sum));
+        return read_codec(s, s->worker->tail, reply);
     case STRAIT_ORDER_SAVE: return strait_snapshot_write(s->worker, order->text, order->step);
     case STRAIT_ORDER_TURN:
         STRAIT_TRY(strait_worker_turn(s->worker, s->basis));

@@ -142,7 +142,7 @@ static void lose(struct strait_coordinator *c, int at, int64_t now, strait_swarm
     node->is_here = 0;
     note(c, out, at, words);
     if (node->stage >= 0) strait_coordinator_fail(c, now, 0);
-    if (node->stage < 0) node->is_known = 0;
+    if (node->stage < 0) strait_coordinator_forget(c, at);
 }
 
 static void leave(struct strait_coordinator *c, int at, strait_swarm_actions *out) {
@@ -152,7 +152,48 @@ static void leave(struct strait_coordinator *c, int at, strait_swarm_actions *ou
     note(c, out, at, "wants to leave");
     if (node->stage >= 0) return; // at the beginning of the next step
     strait_coordinator_act(out, STRAIT_SWARM_DISMISS, at)->words = "";
+    node->is_here = 0;
+    strait_coordinator_forget(c, at);
+}
+
+/* ---- what is no number ---- */
+
+/* Out, for good. */
+static void bar(struct strait_coordinator *c, int at, strait_swarm_actions *out) {
+    strait_swarm_node *node = &c->nodes[at];
+    note(c, out, at, "is to blame again: refused for this run");
+    strait_coordinator_act(out, STRAIT_SWARM_BAR, at)
+        ->words = "this key sent values that are no numbers, or said so of others without reason";
+    if (node->stage >= 0) c->owner[node->stage] = -1;
+    node->stage = -1;
     node->is_here = node->is_known = 0;
+}
+
+/* The step is made again, by the same machines or, the second time, without this one. */
+static void punish(struct strait_coordinator *c, int at, int64_t now, strait_swarm_actions *out) {
+    if (++c->nodes[at].n_offences >= STRAIT_SWARM_OFFENCES)
+        bar(c, at, out);
+    else
+        note(c, out, at, "is to blame: once more, and it is refused");
+    strait_coordinator_fail(c, now, 0);
+}
+
+/* One of two lies or is broken, and nobody can tell which: the accused, unless the accuser has said
+ * it of another machine before. */
+static void accuse(struct strait_coordinator *c, int by, int of, int64_t now,
+                   strait_swarm_actions *out) {
+    strait_swarm_node *accuser = &c->nodes[by];
+    const strait_fingerprint *key = &c->nodes[of].key;
+    const int is_first = !accuser->has_accused;
+    const int is_same = !is_first && strait_fingerprint_equal(&accuser->accused, key);
+    if (is_first) accuser->accused = *key;
+    accuser->has_accused = 1;
+    if (!is_first && !is_same) note(c, out, by, "blames one machine after another");
+    punish(c, is_first || is_same ? of : by, now, out);
+}
+
+static void blame(struct strait_coordinator *c, int at, int64_t now, strait_swarm_actions *out) {
+    if (c->nodes[at].is_here && c->nodes[at].stage >= 0) punish(c, at, now, out);
 }
 
 static void pulse(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now) {
@@ -179,6 +220,11 @@ static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int
         !c->is_awaited[stage])
         return;
     node->seen_ns = node->moved_ns = now;
+    const int is_beside = e->blamed == stage - 1 || e->blamed == stage + 1;
+    if (e->is_blaming && is_beside && e->blamed >= 0 && e->blamed < c->config.n_stages) {
+        accuse(c, e->node, c->owner[e->blamed], now, out);
+        return;
+    }
     if (e->err == STRAIT_OK) {
         c->is_awaited[stage] = 0;
         return;
@@ -227,6 +273,7 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     case STRAIT_SWARM_LEAVE: leave(c, e->node, out); break;
     case STRAIT_SWARM_PULSE: pulse(c, e, now_ns); break;
     case STRAIT_SWARM_REPLY: reply(c, e, now_ns, out); break;
+    case STRAIT_SWARM_BLAME: blame(c, e->node, now_ns, out); break;
     case STRAIT_SWARM_START: c->has_started = 1; break;
     case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;
     case STRAIT_SWARM_TICK: tick(c, now_ns, out); break;

@@ -20,7 +20,8 @@
 enum {
     STRAIT_SWARM_NODES = 256,
     STRAIT_SWARM_ACTIONS = 512, // the most that one event can ask for
-    STRAIT_SWARM_EPOCHS = 64    // whose rollbacks are remembered
+    STRAIT_SWARM_EPOCHS = 64,   // whose rollbacks are remembered
+    STRAIT_SWARM_OFFENCES = 2   // of a machine, before it is refused for the run
 };
 
 /* What a worker says of itself when it joins. */
@@ -40,7 +41,10 @@ typedef struct strait_swarm_node {
     int is_leaving; // asked to go
     int is_barred;  // failed at what only it can be blamed for
     int n_strikes;  // stalls: it is chosen last
-    int stage;      // it owns; -1: a spare
+    int n_offences; // it sent what is no number, or said so of too many others
+    int has_accused;
+    strait_fingerprint accused; // the first one it said so of
+    int stage;                  // it owns; -1: a spare
     strait_swarm_held held;
     int64_t seen_ns, gap_ns;   // the latest pulse, and the longest pause between two
     int64_t moved_ns, rest_ns; // the latest progress, and the longest pause in it
@@ -66,7 +70,8 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_LOST,  // node: its link closed
     STRAIT_SWARM_LEAVE, // node: would like to go
     STRAIT_SWARM_PULSE, // node, held, progress, is_waiting
-    STRAIT_SWARM_REPLY, // node, epoch, round, err
+    STRAIT_SWARM_REPLY, // node, epoch, round, err, blamed
+    STRAIT_SWARM_BLAME, // node: the driver itself has seen that what it sent is no number
     STRAIT_SWARM_START, // from now on stages may be given out
     STRAIT_SWARM_GOAL,  // goal: what the trainer wants next; only when ready
     STRAIT_SWARM_TICK,  // time has passed
@@ -91,6 +96,8 @@ typedef struct strait_swarm_event {
     int is_waiting;
     uint32_t epoch, round;
     strait_err err;
+    int is_blaming; // values that came from the owner of stage `blamed` were refused
+    int blamed;
     strait_swarm_goal goal;
 } strait_swarm_event;
 
@@ -99,6 +106,7 @@ typedef enum strait_swarm_action_kind {
     STRAIT_SWARM_ORDER,   // of the present phase, epoch and round, to `node`, owner of `stage`
     STRAIT_SWARM_REST,    // tell `node` that it owns nothing
     STRAIT_SWARM_DISMISS, // close the link of `node`; `words` say why
+    STRAIT_SWARM_BAR,     // likewise, and never let it in again: before anything behind it
     STRAIT_SWARM_DONE,    // the goal is met
     STRAIT_SWARM_STAND,   // all stages stand at `step`; a goal that was under way is forgotten
     STRAIT_SWARM_NOTE, // for the log: `words` about `node`, which owned `stage`; -1: nobody, none

@@ -9,6 +9,10 @@ enum {
     PATIENCE = 8 // times the longest pause seen
 };
 
+void strait_coordinator_forget(struct strait_coordinator *c, int node) {
+    c->nodes[node].is_known = c->nodes[node].n_offences > 0;
+}
+
 void strait_coordinator_fail(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns) {
     if (c->phase == STRAIT_SWARM_GATHER) return;
     int64_t backoff = c->n_failures < 2 ? 0 : BACKOFF_NS << (c->n_failures < 8 ? c->n_failures : 8);
@@ -78,7 +82,7 @@ static void give_stage(struct strait_coordinator *c, int stage, int node,
         (void)strait_coordinator_act(out, STRAIT_SWARM_DISMISS, old);
         c->nodes[old].is_here = 0;
     }
-    if (!c->nodes[old].is_here) c->nodes[old].is_known = 0;
+    if (!c->nodes[old].is_here) strait_coordinator_forget(c, old);
 }
 
 /* Whether every stage has an owner that is here, after vacant ones went to spares. */
@@ -207,7 +211,8 @@ static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_ac
         strait_swarm_node *node = &c->nodes[c->owner[i]];
         if (!node->is_leaving) continue;
         strait_coordinator_act(out, STRAIT_SWARM_DISMISS, c->owner[i])->words = "";
-        node->is_here = node->is_known = 0;
+        strait_coordinator_forget(c, c->owner[i]);
+        node->is_here = 0;
         node->stage = -1;
         c->owner[i] = -1;
     }

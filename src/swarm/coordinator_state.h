@@ -8,6 +8,9 @@
 strait_swarm_action *strait_coordinator_act(strait_swarm_actions *out,
                                             strait_swarm_action_kind kind, int node);
 
+/* Its place is free for another, unless something must be remembered of it. */
+void strait_coordinator_forget(struct strait_coordinator *c, int node);
+
 /* Everyone goes back to gather; the next epoch begins `delay_ns` later at the soonest. */
 void strait_coordinator_fail(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns);
 

@@ -69,6 +69,15 @@ static void record(struct host *h) {
     if (err != STRAIT_OK) fail(h, err);
 }
 
+static void bar(struct host *h, const strait_swarm_action *a, struct guest *guest) {
+    const strait_err err = strait_host_bar(h, &h->machine.nodes[a->node].key);
+    if (err != STRAIT_OK) fail(h, err);
+    h->guest_of[a->node] = -1;
+    if (guest == NULL) return;
+    guest->node = -1;
+    strait_host_refuse(h, guest, a->words);
+}
+
 static void carry_out(struct host *h, const strait_swarm_action *a) {
     struct guest *guest = strait_host_guest(h, a->node);
     if (h->fatal != STRAIT_OK) return;
@@ -82,6 +91,7 @@ static void carry_out(struct host *h, const strait_swarm_action *a) {
         guest->node = -1;
         strait_host_dismiss(h, guest, a->words[0] == '\0' ? STRAIT_OK : STRAIT_ECLOSED, a->words);
         break;
+    case STRAIT_SWARM_BAR: bar(h, a, guest); break;
     case STRAIT_SWARM_DONE: h->is_done = 1; break;
     case STRAIT_SWARM_STAND:
         h->at = a->step;

@@ -191,7 +191,14 @@ static strait_err write_stage(struct strait_crew *crew, int stage, const char *f
     struct writing w = {.image = guest->image, .folder = folder, .step = step};
     guest->image = (struct strait_image){0}; // the guest may go before it is written
     w.image.stage = stage;
-    const strait_err err = write_beside(h, &w);
+    strait_err err = strait_image_check(&w.image);
+    if (err == STRAIT_ENONFINITE) {
+        strait_host_note(h, "%s", strait_err_detail());
+        strait_host_tell(
+            h, &(strait_swarm_event){.kind = STRAIT_SWARM_BLAME, .node = h->machine.owner[stage]});
+        err = STRAIT_EAGAIN;
+    }
+    if (err == STRAIT_OK) err = write_beside(h, &w);
     strait_image_fini(&w.image);
     return err;
 }

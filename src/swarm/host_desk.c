@@ -170,14 +170,23 @@ static strait_err on_reply(struct host *h, struct guest *guest, const struct str
         reply.delay < STRAIT_RUN_STAGES)
         h->n_missed[(int)reply.delay]++;
     if (m->phase == STRAIT_SWARM_WORK && reply.spoiled > 0.0)
-        strait_host_note(h, "%s, stage %d: %.0f values at its boundaries were no finite numbers",
+        strait_host_note(h, "%s, stage %d: %.0f of its values were no finite numbers",
                          m->nodes[guest->node].report.name, stage, reply.spoiled);
     if (m->phase == STRAIT_SWARM_WORK) a->replies[stage] = reply;
+    const int is_behind = reply.refused[STRAIT_HEAD] > 0.0;
+    const int is_blaming = is_behind || reply.refused[STRAIT_TAIL] > 0.0;
+    if (is_blaming)
+        strait_host_note(h, "%s, stage %d: %.0f values from stage %d are no numbers",
+                         m->nodes[guest->node].report.name, stage,
+                         reply.refused[is_behind ? STRAIT_HEAD : STRAIT_TAIL],
+                         is_behind ? stage + 1 : stage - 1);
     strait_host_tell(h, &(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
                                               .node = guest->node,
                                               .epoch = m->epoch,
                                               .round = m->round,
-                                              .err = reply.err});
+                                              .err = reply.err,
+                                              .is_blaming = is_blaming,
+                                              .blamed = is_behind ? stage + 1 : stage - 1});
     return STRAIT_OK;
 }
 

@@ -17,6 +17,7 @@ enum {
 };
 
 static const char member_prefix[] = "member/";
+static const char barred_prefix[] = "barred/";
 
 /* ---- what the run is ---- */
 
@@ -91,10 +92,20 @@ static strait_err read_state(strait_swarm_facts *facts, const strait_record_fact
 
 /* ---- who was let in ---- */
 
-static int is_member(const struct host *h, const strait_fingerprint *key) {
+/* Its place among the members; -1: it is none. */
+static int find_member(const struct host *h, const strait_fingerprint *key) {
     for (int i = 0; i < h->n_members; i++)
-        if (strait_fingerprint_equal(&h->members[i], key)) return 1;
-    return 0;
+        if (strait_fingerprint_equal(&h->members[i], key)) return i;
+    return -1;
+}
+
+static strait_err put_key(struct host *h, const char *prefix, const strait_fingerprint *key,
+                          const char *name) {
+    char fact[STRAIT_RECORD_KEY_MAX];
+    char text[STRAIT_FINGERPRINT_TEXT];
+    strait_fingerprint_text(key, text);
+    (void)snprintf(fact, sizeof fact, "%s%s", prefix, text);
+    return strait_record_put(h->record, fact, name, strlen(name) + 1);
 }
 
 static strait_err may_join(struct host *h, const strait_fingerprint *key, const char *name) {
@@ -113,16 +124,23 @@ static strait_err may_join(struct host *h, const strait_fingerprint *key, const 
 }
 
 strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name) {
-    char fact[STRAIT_RECORD_KEY_MAX];
-    char text[STRAIT_FINGERPRINT_TEXT];
-    if (is_member(h, key)) return STRAIT_OK;
+    const int known = find_member(h, key);
+    if (known >= 0 && h->is_barred[known])
+        return STRAIT_FAIL(STRAIT_EAUTH,
+                           "this key is refused for the rest of the run: what it sent was wrong");
+    if (known >= 0) return STRAIT_OK;
     STRAIT_TRY(may_join(h, key, name));
-    strait_fingerprint_text(key, text);
-    (void)snprintf(fact, sizeof fact, "%s%s", member_prefix, text);
-    const strait_err err = strait_record_put(h->record, fact, name, strlen(name) + 1);
+    const strait_err err = put_key(h, member_prefix, key, name);
     if (err != STRAIT_OK) return STRAIT_ECLOSED; // it may try again; the words say why
     h->members[h->n_members++] = *key;
     return STRAIT_OK;
+}
+
+strait_err strait_host_bar(struct host *h, const strait_fingerprint *key) {
+    const int known = find_member(h, key);
+    if (known < 0) return STRAIT_OK; // was never let in
+    h->is_barred[known] = 1;
+    return put_key(h, barred_prefix, key, "");
 }
 
 /* ---- reading it all ---- */
@@ -133,6 +151,18 @@ struct reading {
     int has_state;
 };
 
+/* Whichever of its two facts comes first. */
+static strait_err read_member(struct host *h, const char *text, int is_barred) {
+    strait_fingerprint key;
+    STRAIT_TRY(strait_fingerprint_parse(text, &key));
+    int at = find_member(h, &key);
+    if (at < 0 && h->n_members == STRAIT_HOST_MEMBERS) return STRAIT_OK;
+    if (at < 0) at = h->n_members++;
+    h->members[at] = key;
+    h->is_barred[at] |= (unsigned char)is_barred;
+    return STRAIT_OK;
+}
+
 static strait_err visit(void *user, const strait_record_fact *fact) {
     struct reading *r = user;
     struct host *h = r->host;
@@ -141,10 +171,10 @@ static strait_err visit(void *user, const strait_record_fact *fact) {
         r->has_state = 1;
         return read_state(&r->facts, fact);
     }
-    if (strncmp(fact->key, member_prefix, sizeof member_prefix - 1) == 0 &&
-        h->n_members < STRAIT_HOST_MEMBERS)
-        return strait_fingerprint_parse(fact->key + sizeof member_prefix - 1,
-                                        &h->members[h->n_members++]);
+    if (strncmp(fact->key, member_prefix, sizeof member_prefix - 1) == 0)
+        return read_member(h, fact->key + sizeof member_prefix - 1, 0);
+    if (strncmp(fact->key, barred_prefix, sizeof barred_prefix - 1) == 0)
+        return read_member(h, fact->key + sizeof barred_prefix - 1, 1);
     return STRAIT_OK;
 }
 
@@ -187,6 +217,10 @@ strait_err strait_host_open_record(struct host *h) {
     STRAIT_TRY(strait_record_open(&config, &h->record));
     STRAIT_TRY(claim(h));
     STRAIT_TRY(strait_record_read(h->record, "", visit, &reading));
+    for (int i = 0; i < STRAIT_RUN_STAGES; i++) { // nobody waits for those
+        const int owner = find_member(h, &reading.facts.owners[i]);
+        if (owner >= 0 && h->is_barred[owner]) reading.facts.has_owner[i] = 0;
+    }
     if (reading.has_state)
         strait_coordinator_resume(&h->machine, &reading.facts, strait_clock_ns());
     if (h->was_begun) return STRAIT_OK;

@@ -44,6 +44,7 @@ struct host {
     char words[512];
     int is_ending;
     strait_fingerprint members[STRAIT_HOST_MEMBERS]; // every key that was ever let in
+    unsigned char is_barred[STRAIT_HOST_MEMBERS];    // of these, refused for good
     int n_members;
     int was_begun; // by an earlier host
 
@@ -96,6 +97,8 @@ strait_err strait_host_open_record(struct host *h);
 strait_err strait_host_save_state(struct host *h);
 strait_err strait_host_save_run(struct host *h);
 strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name);
+/* From now on it is refused. */
+strait_err strait_host_bar(struct host *h, const strait_fingerprint *key);
 
 /* ---- host_crew.c ---- */
 extern const struct strait_crew_ops strait_crew_swarm; // its user is the host

@@ -235,6 +235,39 @@ strait_err strait_image_fill(const struct strait_checkpoint *checkpoint, const u
     return STRAIT_OK;
 }
 
+/* Whether no exponent has all its bits set, as those of infinities and of what is no number. */
+static int is_finite_row(const struct row *row, const unsigned char *at) {
+    const size_t width = strait_dtype_bytes(row->dtype);
+    int n_bad = 0;
+    if (row->dtype != STRAIT_F32 && row->dtype != STRAIT_BF16) return 1;
+    for (size_t i = width; i <= row->bytes; i += width) // the exponent is in the last two bytes
+        n_bad |= (strait_get_u16(at + i - 2) & 0x7f80) == 0x7f80;
+    return n_bad == 0;
+}
+
+strait_err strait_image_check(const struct strait_image *image) {
+    size_t list_bytes = 0;
+    size_t value_bytes = 0;
+    int n = 0;
+    if (!strait_image_is_whole(image)) return wrong_list();
+    STRAIT_TRY(sum_list(image->data, image->bytes, image->bytes, &n, &list_bytes, &value_bytes));
+    if (list_bytes + value_bytes != image->bytes) return wrong_list();
+    strait_reader r = {image->data, list_bytes, 0};
+    const unsigned char *at = image->data + list_bytes;
+    STRAIT_TRY(read_head(&r, &n));
+    for (int i = 0; i < n; i++) {
+        struct row row;
+        STRAIT_TRY(read_row(&r, &row));
+        if (!is_finite_row(&row, at))
+            return STRAIT_FAIL(STRAIT_ENONFINITE,
+                               "the image of stage %d at step %lld: %s has values that are no "
+                               "finite numbers",
+                               image->stage, (long long)image->step, row.name);
+        at += row.bytes;
+    }
+    return STRAIT_OK;
+}
+
 /* The weights, or the state, of an image as one file of a checkpoint. */
 static strait_err write_part(const struct strait_image *image, int is_state, int n, size_t offset,
                              const char *folder, int64_t step) {

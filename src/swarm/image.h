@@ -43,6 +43,10 @@ strait_err strait_image_list(struct strait_worker *worker, struct strait_image *
 strait_err strait_image_fill(const struct strait_checkpoint *checkpoint, const unsigned char *list,
                              size_t bytes, size_t limit, struct strait_image *image);
 
+/* STRAIT_ENONFINITE, naming the tensor, when one of its values is no finite number. The image may
+ * come from anyone. */
+strait_err strait_image_check(const struct strait_image *image);
+
 /* Writes an image, which may come from anyone, into a checkpoint that was begun. */
 strait_err strait_image_write(const struct strait_image *image, const char *folder, int64_t step);
 

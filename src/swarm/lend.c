@@ -165,7 +165,7 @@ static strait_err do_task(struct lend *l, strait_reply *reply) {
     }
     case STRAIT_TASK_RESTORE:
         strait_lend_pass(l, STRAIT_LEND_RESTORE, l->task.step);
-        return strait_lend_restore(l);
+        return strait_lend_restore(l, reply);
     case STRAIT_TASK_KEEP: return strait_lend_keep(l, 1);
     case STRAIT_TASK_REST:
     case STRAIT_TASK_REFUSE:

@@ -145,14 +145,27 @@ static size_t size_limit(const struct lend *l) {
     return sum;
 }
 
+/* Whoever keeps a copy that is no use would be blamed for it later. */
+static void inspect(struct lend *l, struct strait_image *copy, int is_behind) {
+    if (strait_image_check(copy) == STRAIT_OK) return;
+    strait_lend_note(l, "a neighbour's copy is dropped: %s", strait_err_detail());
+    l->n_refused[is_behind ? STRAIT_HEAD : STRAIT_TAIL]++;
+    forget(copy);
+}
+
 strait_err strait_lend_piece(struct lend *l, const struct strait_msg *msg, int is_host) {
     strait_piece piece;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
     if (!piece.must_keep || is_host) return strait_image_add(&l->incoming, &piece, size_limit(l));
-    if (piece.stage == l->server.start.stage)
-        return STRAIT_FAIL(STRAIT_EPROTO, "a neighbour sent a copy of our own stage");
-    struct strait_image *copies = l->copies[piece.stage > l->server.start.stage];
+    const int is_behind = msg->peer == l->server.behind;
+    if (piece.stage != l->server.start.stage + (is_behind ? 1 : -1))
+        return STRAIT_FAIL(STRAIT_EPROTO, "a neighbour sent a copy of stage %d, which is not its",
+                           piece.stage);
+    struct strait_image *copies = l->copies[is_behind];
     for (int i = 0; i < STRAIT_LEND_COPIES; i++) // of a stage that is no longer beside ours
         if (copies[i].stage != piece.stage) forget(&copies[i]);
-    return strait_image_add(copy_for(copies, &piece), &piece, size_limit(l));
+    struct strait_image *copy = copy_for(copies, &piece);
+    STRAIT_TRY(strait_image_add(copy, &piece, size_limit(l)));
+    if (strait_image_is_whole(copy)) inspect(l, copy, is_behind);
+    return STRAIT_OK;
 }

@@ -68,6 +68,10 @@ strait_err strait_lend_answer(struct lend *l, int kind, uint16_t round, strait_e
     reply->err = err;
     if (err != STRAIT_OK)
         (void)snprintf(reply->text, sizeof reply->text, "%s", strait_err_detail());
+    for (int half = 0; half < 2; half++) {
+        reply->refused[half] += l->n_refused[half];
+        l->n_refused[half] = 0;
+    }
     strait_lend_pulse(l); // what we hold now, before the reply
     STRAIT_TRY(strait_reply_pack(strait_mesh_pool(l->control), reply, &msg));
     msg->step = l->epoch;

@@ -111,6 +111,7 @@ strait_err strait_lend_take(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
     s->before = s->behind = -1;
     s->seen_forward = s->seen_backward = 0;
     l->is_broken = 0;
+    l->n_refused[0] = l->n_refused[1] = 0;
     l->sending = NULL;
     l->incoming.bytes = l->incoming.filled = 0;
     STRAIT_TRY(make_stage(l));
@@ -199,6 +200,7 @@ static strait_err receive(struct lend *l) {
         STRAIT_TRY(strait_lend_look(l));
         if (!strait_image_is_whole(&l->incoming)) (void)nanosleep(&nap, NULL);
     }
+    if (l->task.source != STRAIT_SWARM_FROM_HOST) STRAIT_TRY(strait_image_check(&l->incoming));
     STRAIT_TRY(strait_image_put(&l->incoming, l->server.worker));
     struct strait_image *place = strait_lend_place(l);
     const struct strait_image keep = *place;
@@ -228,12 +230,15 @@ static strait_err restore_from(struct lend *l) {
     return receive(l);
 }
 
-strait_err strait_lend_restore(struct lend *l) {
+strait_err strait_lend_restore(struct lend *l, strait_reply *reply) {
     struct strait_server *s = &l->server;
     if (s->worker == NULL) return STRAIT_FAIL(STRAIT_EPROTO, "there is no stage to restore");
     if (l->task.gives_before) STRAIT_TRY(give(l, s->before, s->start.stage - 1));
     if (l->task.gives_behind) STRAIT_TRY(give(l, s->behind, s->start.stage + 1));
-    STRAIT_TRY(restore_from(l));
+    const strait_err err = restore_from(l);
+    if (err == STRAIT_ENONFINITE) // the giver is to blame
+        reply->refused[l->task.source == STRAIT_SWARM_FROM_BEHIND ? STRAIT_HEAD : STRAIT_TAIL] = 1;
+    STRAIT_TRY(err);
     strait_lend_trim(l, l->task.step);
     if (s->worker->tail != NULL) strait_boundary_reset(s->worker->tail, l->task.step);
     if (s->worker->head != NULL) strait_boundary_reset(s->worker->head, l->task.step);

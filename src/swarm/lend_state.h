@@ -29,7 +29,8 @@ struct lend {
     struct strait_image own[STRAIT_SWARM_IMAGES]; // of our stage
     struct strait_image copies[2][STRAIT_LEND_COPIES]; // of the stage before, and of that behind
     struct strait_image incoming;                      // to restore from
-    int32_t *ids;                                      // room for a microbatch
+    int n_refused[2]; // copies that made no sense, since the last reply: by strait_half
+    int32_t *ids;     // room for a microbatch
 
     const struct strait_image *sending; // in the background; NULL: nothing
     size_t sent;
@@ -61,7 +62,7 @@ strait_err strait_lend_take(struct lend *l, char address[STRAIT_ADDRESS_MAX]);
 /* Lets neighbours in, then dials. On an error *missing is the boundary whose other side did not
  * come. */
 strait_err strait_lend_meet(struct lend *l, int *missing);
-strait_err strait_lend_restore(struct lend *l);
+strait_err strait_lend_restore(struct lend *l, strait_reply *reply);
 /* An image of the stage as it is: one of each step, or there would be no place for the next. */
 strait_err strait_lend_image_now(struct lend *l, struct strait_image **out);
 /* The same, to be copied by a neighbour. */

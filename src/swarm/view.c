@@ -41,7 +41,8 @@ void strait_view_take(const strait_host_view *from, strait_view *out) {
     out->refused = from->n_refused;
     out->ids_bytes = (double)from->ids_bytes;
     for (int i = 0; i < STRAIT_SWARM_NODES; i++)
-        if (c->nodes[i].is_known) take_member(from, i, &out->members[out->n_members++]);
+        if (c->nodes[i].is_known && (c->nodes[i].is_here || c->nodes[i].stage >= 0))
+            take_member(from, i, &out->members[out->n_members++]);
 }
 
 static json_t *pack_member(const strait_view_member *m) {

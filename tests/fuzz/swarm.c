@@ -60,6 +60,7 @@ static void try_image(const unsigned char *data, size_t size) {
     struct strait_image image = {.data = malloc(size + 1), .bytes = size, .filled = size};
     if (image.data == NULL) return;
     memcpy(image.data, data, size);
+    (void)strait_image_check(&image);
     (void)strait_image_write(&image, "/nowhere/at/all", 1);
     free(image.data);
 }

@@ -87,6 +87,9 @@ static void a_reply_arrives_as_it_was(void **state) {
                            .forward_bytes = UINT64_MAX,
                            .backward_bytes = 7,
                            .residual = {1e-300, 0.5},
+                           .spoiled = 3,
+                           .refused = {4, 5},
+                           .delay = 0.25,
                            .text = "the disk is full",
                            .n_values = 2,
                            .values = squares};
@@ -98,6 +101,8 @@ static void a_reply_arrives_as_it_was(void **state) {
     assert_int_equal(back.err, STRAIT_EIO);
     assert_true(back.loss_sum == 0.1 && back.residual[0] == 1e-300 && back.residual[1] == 0.5);
     assert_memory_equal(&back.times, &reply.times, sizeof back.times);
+    assert_true(back.spoiled == 3 && back.refused[0] == 4 && back.refused[1] == 5);
+    assert_true(back.delay == 0.25);
     assert_true(back.forward_bytes == UINT64_MAX && back.backward_bytes == 7);
     assert_string_equal(back.text, "the disk is full");
     assert_memory_equal(room, squares, sizeof squares);

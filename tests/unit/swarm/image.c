@@ -121,11 +121,32 @@ static void checkpoints_hold_what_images_hold(void **state) {
     strait_image_fini(&filled);
 }
 
+static void what_is_no_number_is_found(void **state) {
+    (void)state;
+    struct strait_image image = {0};
+    CHECK_FAILS(strait_image_check(&image), STRAIT_EPROTO, "no sense");
+    CHECK_OK(strait_image_take(workers[0], 7, 3, &image));
+    CHECK_OK(strait_image_check(&image));
+    unsigned char *last = image.data + image.bytes - 4;
+    static const uint32_t bad[] = {0x7fc00000, 0xff800000, 0x7f800001, 0xffffffff};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        strait_put_u32(last, bad[i]);
+        CHECK_FAILS(strait_image_check(&image), STRAIT_ENONFINITE, "stage 1 at step 7: ");
+    }
+    strait_put_u32(last, 0xff7fffff); // the largest that is one
+    CHECK_OK(strait_image_check(&image));
+    image.bytes--;
+    image.filled--;
+    CHECK_FAILS(strait_image_check(&image), STRAIT_EPROTO, "no sense");
+    strait_image_fini(&image);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_are_put_back),
         cmocka_unit_test(pieces_come_in_turn),
         cmocka_unit_test(checkpoints_hold_what_images_hold),
+        cmocka_unit_test(what_is_no_number_is_found),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,0 +1,107 @@
+/* hostile - a worker that cheats: hostile MODE INVITE KEYS AFTER
+ *
+ *   nan     sends activations and gradients that are no numbers, after AFTER crossings
+ *   huge    sends some that are larger than any model's
+ *   liar    says that its neighbours do
+ *   poison  gives weights that are no numbers to whoever wants its stage: neighbours, the
+ *           coordinator
+ *
+ * It is the worker of this project; the linker puts the functions below in the place of its own.
+ * Ends with 6 when the coordinator refuses it. */
+#include "codec/codec.h"
+#include "swarm/image.h"
+#include "swarm/keys.h"
+#include "swarm/lend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    REFUSED = 6
+};
+
+static const char *mode = "";
+static int n_honest; // crossings, or images, until it begins
+
+strait_err __real_strait_codec_act_pack(struct strait_codec *c, const strait_crossing *at,
+                                        strait_tensor wire, strait_tensor x);
+strait_err __wrap_strait_codec_act_pack(struct strait_codec *c, const strait_crossing *at,
+                                        strait_tensor wire, strait_tensor x);
+strait_err __real_strait_codec_grad_pack(struct strait_codec *c, const strait_crossing *at,
+                                         strait_tensor wire, strait_tensor x);
+strait_err __wrap_strait_codec_grad_pack(struct strait_codec *c, const strait_crossing *at,
+                                         strait_tensor wire, strait_tensor x);
+strait_err __real_strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,
+                                            strait_codec_metrics *out);
+strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,
+                                            strait_codec_metrics *out);
+strait_err __real_strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
+                                    struct strait_image *image);
+strait_err __wrap_strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
+                                    struct strait_image *image);
+
+static int is_at(const char *what) {
+    return strcmp(mode, what) == 0 && --n_honest < 0;
+}
+
+static void spoil(strait_tensor wire) {
+    static const unsigned char nan[4] = {0xff, 0xff, 0xff, 0xff};
+    static const unsigned char huge[4] = {0xca, 0xf2, 0x49, 0x71}; // 1e30
+    unsigned char *first = wire.data;
+    if (is_at("nan")) memcpy(first, nan, sizeof nan);
+    if (is_at("huge")) memcpy(first, huge, sizeof huge);
+}
+
+strait_err __wrap_strait_codec_act_pack(struct strait_codec *c, const strait_crossing *at,
+                                        strait_tensor wire, strait_tensor x) {
+    const strait_err err = __real_strait_codec_act_pack(c, at, wire, x);
+    spoil(wire);
+    return err;
+}
+
+strait_err __wrap_strait_codec_grad_pack(struct strait_codec *c, const strait_crossing *at,
+                                         strait_tensor wire, strait_tensor x) {
+    const strait_err err = __real_strait_codec_grad_pack(c, at, wire, x);
+    spoil(wire);
+    return err;
+}
+
+strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,
+                                            strait_codec_metrics *out) {
+    const strait_err err = __real_strait_codec_read_metrics(c, s, out);
+    if (is_at("liar")) out->refused = 1;
+    return err;
+}
+
+strait_err __wrap_strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
+                                    struct strait_image *image) {
+    const strait_err err = __real_strait_image_take(worker, step, born, image);
+    if (err == STRAIT_OK && is_at("poison")) memset(image->data + image->bytes - 4, 0xff, 4);
+    return err;
+}
+
+static int go_on(void *user) {
+    (void)user;
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    static strait_lend_spec spec = {.name = "hostile",
+                                    .listen = "127.0.0.1:0",
+                                    .device = "cpu",
+                                    .n_threads = 1,
+                                    .give_up_ms = 60000,
+                                    .events = {.must_stop = go_on}};
+    struct strait_identity *identity = NULL;
+    int lock = -1;
+    if (argc < 5 || strait_invite_parse(argv[2], &spec.invite) != STRAIT_OK) return 2;
+    mode = argv[1];
+    n_honest = atoi(argv[4]);
+    strait_err err = strait_keys_open_worker(argv[3], &lock, &identity);
+    spec.identity = identity;
+    if (err == STRAIT_OK) err = strait_lend(&spec);
+    printf("%s: %s\n", strait_err_text(err), err == STRAIT_OK ? "" : strait_err_detail());
+    strait_identity_close(&identity);
+    return err == STRAIT_OK ? 0 : err == STRAIT_EAUTH ? REFUSED : 1;
+}

@@ -1,0 +1,97 @@
+#!/bin/sh
+# hostile.sh - workers that send what is no number, or say so of others, are named, lose their stage
+# and are refused; the run ends with the numbers of one without them.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/swarm_lib.sh"
+HOSTILE=$(dirname "$HELPER")/cli_hostile
+
+make_corpus
+make_run run.yaml 2 30
+sets="--set stages.count=2"
+runs train run.yaml --out straight $sets
+
+# cheat FOLDER MODE AFTER: a hostile worker; its process in $cheat.
+cheat() {
+    env STRAIT_CLI="$SCRATCH" "$HOSTILE" "$2" "$(cat "$1.invite")" "keys-$2" "$3" >"$2.out" \
+        2>/dev/null </dev/null &
+    cheat=$!
+}
+
+# is_refused MODE: it ends, and knows why.
+is_refused() {
+    wait $cheat
+    code=$?
+    ERR=$1.out
+    [ $code -eq 6 ] || fail "$1: the cheat ended with $code, expected 6"
+    says "$1.out" 'authentication: .*no numbers'
+}
+
+# joined FOLDER N: until N machines have.
+joined() {
+    for _ in $(seq 400); do
+        [ "$(grep -c joined "$1/events.log" 2>/dev/null)" -ge "$2" ] && return
+        sleep 0.025
+    done
+    fail "$1: no $2 machines have joined"
+}
+
+# is_as_ever FOLDER
+is_as_ever() {
+    host_ends 0 "$1"
+    same_metrics straight "$1"
+    same_weights straight "$1"
+}
+
+# One that sends what is no number, forward or backward, and one that sends too much of one: the
+# neighbour says so; the first time is forgiven.
+for mode in nan huge; do
+    host_begin $mode run.yaml $sets
+    cheat $mode $mode 40
+    joined $mode 1
+    join_begin $mode 1
+    joined $mode 2
+    join_begin $mode 2
+    is_refused $mode
+    is_as_ever $mode
+    says $mode/events.log 'w1, stage [01]: [1-9][0-9]* values from stage [01] are no numbers' \
+        'hostile .*stage [01]: is to blame: once more' \
+        'hostile .*stage [01]: is to blame again: refused for this run'
+done
+
+# It comes again with the same key, also to a coordinator that was killed meanwhile.
+host_begin back run.yaml $sets
+cheat back nan 0
+joined back 1
+join_begin back 1
+is_refused nan
+host_kill
+host_begin back run.yaml $sets
+cheat back nan 0
+wait $cheat
+says nan.out 'refused for the rest of the run'
+join_begin back 2
+is_as_ever back
+
+# One that blames its neighbours: the first may be to blame, the second is not.
+host_begin lies run.yaml $sets
+cheat lies liar 10
+joined lies 1
+for i in 1 2 3; do
+    join_begin lies $i
+    joined lies $((i + 1))
+done
+is_refused liar
+is_as_ever lies
+says lies/events.log 'hostile .*: blames one machine after another'
+
+# One whose weights are no numbers: a neighbour sees them in a copy, the coordinator in what should
+# be a checkpoint.
+host_begin poison run.yaml $sets
+cheat poison poison 0
+joined poison 1
+join_begin poison 1
+joined poison 2
+join_begin poison 2
+is_refused poison
+is_as_ever poison
+says poison/events.log '(image of stage [01] at step [0-9]*: .* no finite numbers|values from stage [01] are no numbers)'
