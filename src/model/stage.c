@@ -186,6 +186,7 @@ fail:
 void strait_stage_close(struct strait_stage **stage) {
     struct strait_stage *s = *stage;
     if (s == NULL) return;
+    if (s->stream.backend != NULL) s->backend->ops->stream_close(&s->stream); // its work is done
     strait_slab_fini(&s->room);
     strait_weights_fini(&s->weights);
     for (int i = 0; s->slots != NULL && i < s->spec.n_slots; i++) {
@@ -193,7 +194,6 @@ void strait_stage_close(struct strait_stage **stage) {
         strait_alloc_free(s->slots[i].grads);
     }
     strait_alloc_free(s->slots);
-    if (s->stream.backend != NULL) s->backend->ops->stream_close(&s->stream);
     strait_alloc_free(s);
     *stage = NULL;
 }

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "pipeline/ferry.h"
 #include "plan/schedule.h"
 
 #include <assert.h>
@@ -24,9 +25,7 @@ struct strait_boundary {
     unsigned char *arrived[STEPS_HELD];
     int n_leading;                   // of the current step
     struct strait_msg *first, *last; // of a validation, in order
-    /* Where the device packs when its memory is not the host's. */
-    struct strait_slab wires;
-    strait_tensor wire[2];
+    struct strait_ferry ferry;       // where the device is not the host
     double codec_seconds;
 };
 
@@ -39,11 +38,8 @@ static strait_err open_into(struct strait_boundary *b) {
     }
     STRAIT_TRY(strait_codec_open(&b->spec.codec, b->spec.half, b->backend, &b->codec));
     if (b->backend->ops->is_host) return STRAIT_OK;
-    for (int d = 0; d < 2; d++) {
-        const size_t bytes = strait_codec_wire_bytes(&b->spec.codec, (strait_direction)d);
-        STRAIT_TRY(strait_slab_add(&b->wires, STRAIT_I8, 1, (int64_t)bytes, &b->wire[d]));
-    }
-    return strait_slab_commit(&b->wires, b->backend);
+    return strait_ferry_init(&b->ferry, b->backend, strait_codec_wire_bytes(&b->spec.codec, b->out),
+                             strait_codec_wire_bytes(&b->spec.codec, b->in));
 }
 
 strait_err strait_boundary_open(const strait_boundary_spec *spec, struct strait_backend *backend,
@@ -88,13 +84,13 @@ void strait_boundary_close(struct strait_boundary **boundary) {
     while (b->first != NULL)
         drop_valid(b);
     strait_codec_close(&b->codec);
-    strait_slab_fini(&b->wires);
+    strait_ferry_fini(&b->ferry);
     strait_alloc_free(b);
     *boundary = NULL;
 }
 
 size_t strait_boundary_bytes(const struct strait_boundary *boundary) {
-    return boundary->codec->slab.bytes + boundary->wires.bytes;
+    return boundary->codec->slab.bytes + boundary->ferry.wires.bytes;
 }
 
 void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mesh *mesh, int peer) {
@@ -125,6 +121,7 @@ void strait_boundary_reset(struct strait_boundary *b, int64_t step) {
         drop_step(b, i);
     while (b->first != NULL)
         drop_valid(b);
+    strait_ferry_drop(&b->ferry);
     b->step = step;
     b->n_leading = 0;
 }
@@ -133,36 +130,21 @@ static strait_tensor bytes_of(struct strait_msg *msg) {
     return (strait_tensor){msg->body, STRAIT_I8, 1, (int64_t)msg->size};
 }
 
-/* On the host the codec packs into the message itself. */
-static strait_err pack(struct strait_boundary *b, const strait_crossing *at, struct strait_msg *msg,
+static strait_err pack(struct strait_boundary *b, const strait_crossing *at, strait_tensor wire,
                        strait_tensor x) {
-    const struct strait_backend_ops *ops = b->backend->ops;
-    const strait_tensor wire = ops->is_host ? bytes_of(msg) : b->wire[b->out];
-    if (b->out == STRAIT_FORWARD)
-        STRAIT_TRY(strait_codec_act_pack(b->codec, at, wire, x));
-    else
-        STRAIT_TRY(strait_codec_grad_pack(b->codec, at, wire, x));
-    if (!ops->is_host)
-        STRAIT_TRY(ops->download(at->stream, msg->body, wire.data, strait_tensor_bytes(wire)));
-    return ops->wait(at->stream);
+    if (b->out == STRAIT_FORWARD) return strait_codec_act_pack(b->codec, at, wire, x);
+    return strait_codec_grad_pack(b->codec, at, wire, x);
 }
 
-static strait_err unpack(struct strait_boundary *b, const strait_crossing *at,
-                         struct strait_msg *msg, strait_tensor x) {
-    const struct strait_backend_ops *ops = b->backend->ops;
-    strait_tensor wire = bytes_of(msg);
-    if (!ops->is_host) {
-        STRAIT_TRY(ops->upload(at->stream, b->wire[b->in].data, msg->body, msg->size));
-        wire = b->wire[b->in];
-    }
+static strait_err unpack(struct strait_boundary *b, const strait_crossing *at, strait_tensor x,
+                         strait_tensor wire) {
     if (b->in == STRAIT_FORWARD) return strait_codec_act_unpack(b->codec, at, x, wire);
     return strait_codec_grad_unpack(b->codec, at, x, wire);
 }
 
-strait_err strait_boundary_send(struct strait_boundary *b, const strait_crossing *at,
-                                strait_tensor x) {
+static strait_err open_message(struct strait_boundary *b, const strait_crossing *at,
+                               struct strait_msg **out) {
     struct strait_msg *msg = NULL;
-    const double began = strait_clock_seconds();
     STRAIT_TRY(strait_msg_open(strait_mesh_pool(b->mesh), STRAIT_MSG_CROSSING,
                                strait_codec_wire_bytes(&b->spec.codec, b->out), &msg));
     msg->priority = b->out == STRAIT_FORWARD ? STRAIT_PRIORITY_ACTIVATION
@@ -172,9 +154,48 @@ strait_err strait_boundary_send(struct strait_boundary *b, const strait_crossing
     msg->microbatch = (uint16_t)at->microbatch;
     msg->basis = (uint16_t)strait_codec_version(b->codec);
     msg->step = (uint32_t)at->step;
-    strait_err err = pack(b, at, msg, x);
+    *out = msg;
+    return STRAIT_OK;
+}
+
+strait_err strait_boundary_flush(struct strait_boundary *b, int waits) {
+    while (b->ferry.n_out > 0) {
+        struct strait_msg *msg = NULL;
+        STRAIT_TRY(strait_ferry_land(&b->ferry, waits, &msg));
+        if (msg == NULL) return STRAIT_OK;
+        const strait_err err = strait_mesh_send_wait(b->mesh, b->peer, SEND_MS, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(err);
+    }
+    return STRAIT_OK;
+}
+
+/* On the host the codec packs into the message itself. */
+static strait_err send_host(struct strait_boundary *b, const strait_crossing *at,
+                            struct strait_msg **msg, strait_tensor x) {
+    const double began = strait_clock_seconds();
+    STRAIT_TRY(pack(b, at, bytes_of(*msg), x));
     b->codec_seconds += strait_clock_seconds() - began;
-    if (err == STRAIT_OK) err = strait_mesh_send_wait(b->mesh, b->peer, SEND_MS, &msg);
+    return strait_mesh_send_wait(b->mesh, b->peer, SEND_MS, msg);
+}
+
+/* A device packs in its own time; flush sends what has come of it. */
+static strait_err send_device(struct strait_boundary *b, const strait_crossing *at,
+                              struct strait_msg **msg, strait_tensor x) {
+    STRAIT_TRY(strait_boundary_flush(b, strait_ferry_is_full(&b->ferry)));
+    const double began = strait_clock_seconds();
+    STRAIT_TRY(pack(b, at, strait_ferry_berth(&b->ferry), x));
+    STRAIT_TRY(strait_ferry_leave(&b->ferry, at->stream, msg));
+    b->codec_seconds += strait_clock_seconds() - began;
+    return STRAIT_OK;
+}
+
+strait_err strait_boundary_send(struct strait_boundary *b, const strait_crossing *at,
+                                strait_tensor x) {
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(open_message(b, at, &msg));
+    const strait_err err = b->backend->ops->is_host ? send_host(b, at, &msg, x)
+                                                    : send_device(b, at, &msg, x);
     strait_msg_close(&msg);
     return err;
 }
@@ -229,13 +250,23 @@ int strait_boundary_has_valid(const struct strait_boundary *boundary) {
     return boundary->first != NULL;
 }
 
-/* Unpacks one message. It must outlive the copy to the device, so that is waited for. */
+static strait_err unpack_on_device(struct strait_boundary *b, const strait_crossing *at,
+                                   const struct strait_msg *msg, strait_tensor x) {
+    strait_tensor wire;
+    STRAIT_TRY(strait_ferry_bring(&b->ferry, at->stream, msg, &wire));
+    STRAIT_TRY(unpack(b, at, x, wire));
+    return strait_ferry_done(&b->ferry, at->stream);
+}
+
+/* Unpacks one message, which may go then. */
 static strait_err read_message(struct strait_boundary *b, const strait_crossing *at,
                                struct strait_msg *msg, strait_tensor x) {
     const double began = strait_clock_seconds();
     STRAIT_TRY(strait_codec_check_version(b->codec, msg->basis));
-    STRAIT_TRY(unpack(b, at, msg, x));
-    STRAIT_TRY(b->backend->ops->wait(at->stream));
+    if (b->backend->ops->is_host)
+        STRAIT_TRY(unpack(b, at, x, bytes_of(msg)));
+    else
+        STRAIT_TRY(unpack_on_device(b, at, msg, x));
     b->codec_seconds += strait_clock_seconds() - began;
     return STRAIT_OK;
 }

@@ -41,9 +41,14 @@ void strait_boundary_begin(struct strait_boundary *boundary, int64_t step);
 /* Forgets whatever has come; `step` is next. For stages that return to an earlier step. */
 void strait_boundary_reset(struct strait_boundary *boundary, int64_t step);
 
-/* Packs x and hands the bytes to the link, gradients ahead of activations. */
+/* Packs x and hands the bytes to the link, gradients ahead of activations. Where the device is not
+ * the host it only queues the packing: the bytes are sent by a later send or flush. */
 strait_err strait_boundary_send(struct strait_boundary *boundary, const strait_crossing *at,
                                 strait_tensor x);
+
+/* Hands over what a device has packed by now; with `waits` all that was queued. Before anyone waits
+ * for the neighbours. */
+strait_err strait_boundary_flush(struct strait_boundary *boundary, int waits);
 
 /* Files a message of our peer. STRAIT_EPROTO, naming boundary, step and microbatch, when it cannot
  * be one of ours: then it is not taken. */

@@ -123,6 +123,7 @@ static strait_err make_move(struct strait_worker *w, const strait_schedule_spec 
     const double packed = codec_seconds(w);
     w->times.codec += packed;
     *bill += strait_clock_seconds() - began - packed;
+    w->bill = bill;
     record(w, strait_schedule_move_name(move.kind), step, move.microbatch, began);
     return STRAIT_OK;
 }
@@ -190,6 +191,15 @@ static strait_err look_around(struct strait_worker *w, strait_schedule_state *st
     return STRAIT_OK;
 }
 
+/* Sends what the device has packed; with `waits` all of it, in time that the last move takes. */
+static strait_err flush(struct strait_worker *w, int waits) {
+    const double began = strait_clock_seconds();
+    if (w->head != NULL) STRAIT_TRY(strait_boundary_flush(w->head, waits));
+    if (w->tail != NULL) STRAIT_TRY(strait_boundary_flush(w->tail, waits));
+    if (w->bill != NULL) *w->bill += strait_clock_seconds() - began;
+    return STRAIT_OK;
+}
+
 static strait_err play(struct strait_worker *w, int64_t step) {
     const strait_schedule_spec schedule = {.kind = w->recipe.n_stages > 1 ? w->recipe.schedule
                                                                           : STRAIT_SCHEDULE_1F1B,
@@ -200,6 +210,7 @@ static strait_err play(struct strait_worker *w, int64_t step) {
     strait_schedule_state state = {0};
     int timeout_ms = 0;
     for (;;) {
+        STRAIT_TRY(flush(w, timeout_ms > 0));
         const double began = strait_clock_seconds();
         const strait_err err = look_around(w, &state, timeout_ms);
         if (timeout_ms > 0) {
@@ -210,7 +221,7 @@ static strait_err play(struct strait_worker *w, int64_t step) {
         STRAIT_TRY(err);
         timeout_ms = 0;
         const strait_move move = strait_schedule_next(&schedule, &state);
-        if (move.kind == STRAIT_MOVE_FINISH) return STRAIT_OK;
+        if (move.kind == STRAIT_MOVE_FINISH) return flush(w, 1);
         if (move.kind == STRAIT_MOVE_WAIT) {
             timeout_ms = w->deadline_ms;
             continue;
@@ -245,6 +256,7 @@ static strait_err measure(struct strait_worker *w) {
 strait_err strait_worker_gradients(struct strait_worker *w, int64_t step, double *loss_sum) {
     const double began = strait_clock_seconds();
     w->times = (strait_worker_times){0};
+    w->bill = NULL;
     if (w->tail != NULL) strait_boundary_begin(w->tail, step);
     if (w->head != NULL) strait_boundary_begin(w->head, step);
     w->moved = STRAIT_MOVE_WAIT;
@@ -283,6 +295,7 @@ strait_err strait_worker_validate(struct strait_worker *w, int64_t step, double 
         strait_crossing at = crossing_of(w, step, batch, 0);
         at.is_evaluation = 1;
         if (w->needs_tokens) STRAIT_TRY(strait_feed_load_valid(w->feed, at.stream, 0, batch));
+        STRAIT_TRY(flush(w, w->tail != NULL)); // the batch before
         if (w->tail != NULL) {
             STRAIT_TRY(wait_for_valid(w, step, batch));
             STRAIT_TRY(
@@ -295,7 +308,7 @@ strait_err strait_worker_validate(struct strait_worker *w, int64_t step, double 
         add_losses(w, 1, &sum);
     }
     *loss_sum = sum;
-    return STRAIT_OK;
+    return flush(w, 1);
 }
 
 strait_err strait_worker_rehearse(struct strait_worker *w, int n, strait_worker_times *out) {

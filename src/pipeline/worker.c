@@ -154,6 +154,8 @@ strait_err strait_worker_open(const strait_run *run, const strait_recipe *recipe
 void strait_worker_close(struct strait_worker **worker) {
     struct strait_worker *w = *worker;
     if (w == NULL) return;
+    if (w->model != NULL) // what is queued may use anything below
+        (void)w->backend->ops->wait(strait_stage_stream(w->model));
     strait_trace_close(&w->trace);
     strait_optimizer_close(&w->optimizer);
     strait_boundary_close(&w->tail);

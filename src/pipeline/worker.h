@@ -39,6 +39,7 @@ struct strait_worker {
     struct strait_mesh *mesh; // borrowed; NULL when there is one stage
     int deadline_ms;
     strait_worker_times times;
+    double *bill; // which of them the last move counts for
     struct strait_trace *trace; // NULL: nobody asked for one
     /* Messages that are not crossings go here. */
     strait_err (*on_other)(void *user, struct strait_msg **msg);
