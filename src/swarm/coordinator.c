@@ -196,6 +196,21 @@ static void blame(struct strait_coordinator *c, int at, int64_t now, strait_swar
     if (c->nodes[at].is_here && c->nodes[at].stage >= 0) punish(c, at, now, out);
 }
 
+/* Whoever computes the same on another machine will know whether it is so. */
+static void doubt(struct strait_coordinator *c, int at, int64_t now, strait_swarm_actions *out) {
+    strait_swarm_node *node = &c->nodes[at];
+    if (!node->is_here || node->stage < 0) return;
+    node->is_doubted = 1;
+    const int may_go = strait_coordinator_spares(c) > 0;
+    note(c, out, at, may_go ? "its numbers are none: another shall see" : "its numbers are none");
+    if (may_go) {
+        c->owner[node->stage] = -1;
+        node->stage = -1;
+        (void)strait_coordinator_act(out, STRAIT_SWARM_REST, at);
+    }
+    strait_coordinator_fail(c, now, 0);
+}
+
 static void pulse(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now) {
     strait_swarm_node *node = &c->nodes[e->node];
     if (!node->is_here) return;
@@ -274,6 +289,7 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     case STRAIT_SWARM_PULSE: pulse(c, e, now_ns); break;
     case STRAIT_SWARM_REPLY: reply(c, e, now_ns, out); break;
     case STRAIT_SWARM_BLAME: blame(c, e->node, now_ns, out); break;
+    case STRAIT_SWARM_DOUBT: doubt(c, e->node, now_ns, out); break;
     case STRAIT_SWARM_START: c->has_started = 1; break;
     case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;
     case STRAIT_SWARM_TICK: tick(c, now_ns, out); break;

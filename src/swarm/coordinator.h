@@ -42,6 +42,7 @@ typedef struct strait_swarm_node {
     int is_barred;  // failed at what only it can be blamed for
     int n_strikes;  // stalls: it is chosen last
     int n_offences; // it sent what is no number, or said so of too many others
+    int is_doubted; // its numbers were none: it is chosen last of all
     int has_accused;
     strait_fingerprint accused; // the first one it said so of
     int stage;                  // it owns; -1: a spare
@@ -72,6 +73,7 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_PULSE, // node, held, progress, is_waiting
     STRAIT_SWARM_REPLY, // node, epoch, round, err, blamed
     STRAIT_SWARM_BLAME, // node: the driver itself has seen that what it sent is no number
+    STRAIT_SWARM_DOUBT, // node: says that its own numbers are none, which may be so
     STRAIT_SWARM_START, // from now on stages may be given out
     STRAIT_SWARM_GOAL,  // goal: what the trainer wants next; only when ready
     STRAIT_SWARM_TICK,  // time has passed

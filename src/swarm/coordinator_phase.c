@@ -59,7 +59,7 @@ static double worth(const struct strait_coordinator *c, int at, int stage) {
     double worth = node->report.flops / (1.0 + node->report.flops);
     if (node->held.own.stage == stage && node->held.own.n > 0) worth += 4.0;
     if (memory <= 0.0 || memory >= c->config.need_bytes[stage]) worth += 8.0;
-    return worth - 2.0 * node->n_strikes;
+    return worth - 2.0 * node->n_strikes - 100.0 * node->is_doubted;
 }
 
 static int choose_spare(const struct strait_coordinator *c, int stage) {

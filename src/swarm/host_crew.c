@@ -93,11 +93,38 @@ static strait_err bring_to(struct strait_crew *crew, int64_t step) {
     return STRAIT_OK;
 }
 
+/* The stage where numbers ceased to be any; -1: they are still. */
+static int find_spoiled(const struct strait_crew *crew) {
+    const struct apart *a = crew->state;
+    for (int i = 0; i < crew->recipe.n_stages; i++) {
+        const strait_reply *reply = &a->replies[i];
+        const float *squares = a->squares + (size_t)i * (size_t)a->room;
+        if (!(reply->spoiled == 0.0) || !isfinite(reply->loss_sum)) return i;
+        for (int k = 0; k < reply->n_values; k++)
+            if (!isfinite(squares[k])) return i;
+    }
+    return -1;
+}
+
+/* A step whose numbers are none is made once more, on another machine if there is one, before that
+ * is believed. STRAIT_EAGAIN: it has to be. */
+static strait_err doubt(struct strait_crew *crew, int64_t step) {
+    struct host *h = host_of(crew);
+    const int stage = find_spoiled(crew);
+    if (h->doubted == step || stage < 0) return STRAIT_OK;
+    h->doubted = step;
+    strait_host_tell(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_DOUBT, .node = h->machine.owner[stage]});
+    STRAIT_TRY(wait_ready(h));
+    return STRAIT_EAGAIN;
+}
+
 /* A step that was made before, again. */
 static strait_err make_step(struct strait_crew *crew, int64_t step) {
     struct host *h = host_of(crew);
     strait_crew_report report;
     STRAIT_TRY(strait_crew_apart.gradients(crew, step, &report));
+    STRAIT_TRY(doubt(crew, step));
     const double loss = report.loss_sum / (double)crew->run.train.batch_tokens;
     if (isfinite(loss) && isfinite(report.norm))
         STRAIT_TRY(strait_crew_apart.update(crew, step,
@@ -126,6 +153,7 @@ static strait_err gradients(struct strait_crew *crew, int64_t step, strait_crew_
         const double began = strait_clock_seconds();
         err = strait_crew_apart.gradients(crew, step, out);
         h->step_s = strait_clock_seconds() - began;
+        if (err == STRAIT_OK) err = doubt(crew, step);
     }
     /* The trainer will not update by what is no number. */
     if (err == STRAIT_OK && !(isfinite(out->loss_sum) && isfinite(out->norm))) h->at = step + 1;

@@ -56,6 +56,7 @@ struct host {
     int64_t at;                // steps the stages have done
     int keep_every;            // steps between images
     double image_s, step_s;    // what an image and a step cost
+    int64_t doubted;           // step whose numbers were none; -1: none
     int64_t saved;             // step of a checkpoint that is being written; -1: none
     char task_text[STRAIT_TASK_TEXT];
     int32_t *ids; // room for a microbatch

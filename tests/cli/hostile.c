@@ -3,6 +3,7 @@
  *   nan     sends activations and gradients that are no numbers, after AFTER crossings
  *   huge    sends some that are larger than any model's
  *   liar    says that its neighbours do
+ *   spoil   says that its own numbers are none
  *   poison  gives weights that are no numbers to whoever wants its stage: neighbours, the
  *           coordinator
  *
@@ -71,6 +72,7 @@ strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strai
                                             strait_codec_metrics *out) {
     const strait_err err = __real_strait_codec_read_metrics(c, s, out);
     if (is_at("liar")) out->refused = 1;
+    if (is_at("spoil")) out->spoiled = 1;
     return err;
 }
 

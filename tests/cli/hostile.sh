@@ -84,6 +84,18 @@ is_refused liar
 is_as_ever lies
 says lies/events.log 'hostile .*: blames one machine after another'
 
+# One that says its own numbers are none: another computes the same and finds that they are.
+host_begin spoil run.yaml $sets
+cheat spoil spoil 5
+joined spoil 1
+for i in 1 2; do
+    join_begin spoil $i
+    joined spoil $((i + 1))
+done
+is_as_ever spoil
+says spoil/events.log 'hostile .*: its numbers are none: another shall see'
+wait $cheat
+
 # One whose weights are no numbers: a neighbour sees them in a copy, the coordinator in what should
 # be a checkpoint.
 host_begin poison run.yaml $sets

@@ -1,93 +1,5 @@
 /* The coordinator's machine, event by event: what it does in the cases that matter. */
-#include "swarm/coordinator.h"
-
-#include "check.h"
-
-#define S INT64_C(1000000000)
-
-static struct strait_coordinator c;
-static strait_swarm_actions actions;
-static int64_t now;
-
-static const strait_swarm_report report = {.name = "worker", .flops = 1e9};
-
-static strait_fingerprint key_of(int i) {
-    strait_fingerprint key = {{0}};
-    key.bytes[0] = (unsigned char)(i + 1);
-    return key;
-}
-
-static void tell(strait_swarm_event event) {
-    strait_coordinator_step(&c, &event, now, &actions);
-}
-
-/* The first action of a kind about a node (-1: any); NULL: there is none. */
-static const strait_swarm_action *find(strait_swarm_action_kind kind, int node) {
-    for (int i = 0; i < actions.n; i++)
-        if (actions.items[i].kind == kind && (node < 0 || actions.items[i].node == node))
-            return &actions.items[i];
-    return NULL;
-}
-
-static void join(int i, strait_swarm_held held) {
-    tell((strait_swarm_event){
-        .kind = STRAIT_SWARM_JOIN, .key = key_of(i), .report = &report, .held = held});
-}
-
-static void pulse(int node, strait_swarm_held held, uint32_t progress, int is_waiting) {
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_PULSE,
-                              .node = node,
-                              .held = held,
-                              .progress = progress,
-                              .is_waiting = is_waiting});
-}
-
-static void reply(int node, strait_err err) {
-    tell((strait_swarm_event){
-        .kind = STRAIT_SWARM_REPLY, .node = node, .epoch = c.epoch, .round = c.round, .err = err});
-}
-
-/* All owners reply well until the stages stand. */
-static void get_ready(void) {
-    for (int n = 0; n < 16 && c.phase != STRAIT_SWARM_READY; n++)
-        for (int i = 0; i < c.config.n_stages; i++)
-            if (c.is_awaited[i]) reply(c.owner[i], STRAIT_OK);
-    assert_int_equal(c.phase, STRAIT_SWARM_READY);
-}
-
-static void goal(int64_t step, int is_update) {
-    tell((strait_swarm_event){
-        .kind = STRAIT_SWARM_GOAL,
-        .goal = {.stage = -1, .step = step, .is_update = is_update, .is_begin = !is_update}});
-}
-
-/* A step: gradients and update, with images of it where `keeps`. */
-static void make_step(int64_t step, int keeps) {
-    goal(step, 0);
-    get_ready();
-    goal(step, 1);
-    for (int i = 0; i < c.config.n_stages; i++) {
-        strait_swarm_held held = c.nodes[c.owner[i]].held;
-        if (keeps) held.own = (strait_swarm_holding){i, 1, {step + 1}, {c.epoch}};
-        pulse(c.owner[i], held, 0, 0);
-    }
-    get_ready();
-}
-
-/* Two stages, `n` workers. */
-static void begin(int n) {
-    const strait_swarm_config config = {.n_stages = 2,
-                                        .lease_ns = 10 * S,
-                                        .stall_ns = 30 * S,
-                                        .slow_ns = 100 * S,
-                                        .patience_ns = 5 * S};
-    strait_coordinator_init(&c, &config);
-    now = 1000 * S;
-    for (int i = 0; i < n; i++)
-        join(i, strait_held_nothing());
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
-    if (n >= 2) get_ready();
-}
+#include "coordinator_rig.h"
 
 static void nothing_begins_before_there_are_enough(void **state) {
     (void)state;
@@ -287,93 +199,6 @@ static void who_cannot_serve_is_not_asked_again(void **state) {
     assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
 }
 
-/* The owner of `stage` says that what came from the owner of `blamed` is no number. */
-static void accuse(int stage, int blamed) {
-    goal(0, 0);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
-                              .node = c.owner[stage],
-                              .epoch = c.epoch,
-                              .round = c.round,
-                              .is_blaming = 1,
-                              .blamed = blamed});
-}
-
-static void bring_back(void) {
-    now += 10 * S;
-    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
-        if (c.nodes[i].is_here) pulse(i, strait_held_nothing(), 1, 0);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    get_ready();
-}
-
-static void what_is_no_number_is_forgiven_once(void **state) {
-    (void)state;
-    begin(2);
-    const int culprit = c.owner[0];
-    const strait_fingerprint key = c.nodes[culprit].key;
-    accuse(1, 0);
-    assert_null(find(STRAIT_SWARM_BAR, -1));
-    assert_int_not_equal(c.phase, STRAIT_SWARM_WORK); // the step is made again
-    bring_back();
-    assert_int_equal(c.owner[0], culprit);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = culprit});
-    join(0, strait_held_nothing()); // a new link is no new start
-    bring_back();
-    const int again = strait_coordinator_find(&c, &key);
-    const int stage = c.nodes[again].stage;
-    assert_true(stage >= 0);
-    accuse(1 - stage, stage);
-    assert_int_equal(find(STRAIT_SWARM_BAR, -1)->node, again);
-    assert_int_equal(strait_coordinator_find(&c, &key), -1);
-    join(9, strait_held_nothing());
-    bring_back();
-}
-
-static void who_blames_one_after_another_is_to_blame(void **state) {
-    (void)state;
-    begin(4);
-    const int liar = c.owner[1];
-    for (int i = 0; i < 2; i++) { // two accusations, and the first neighbour is gone
-        const int neighbour = c.owner[0];
-        accuse(1, 0);
-        assert_int_equal(find(STRAIT_SWARM_BAR, neighbour) != NULL, i == 1);
-        bring_back();
-    }
-    for (int i = 0; i < 2; i++) { // the next two strike whoever makes them
-        const int neighbour = c.owner[0];
-        accuse(1, 0);
-        assert_null(find(STRAIT_SWARM_BAR, neighbour));
-        assert_int_equal(find(STRAIT_SWARM_BAR, liar) != NULL, i == 1);
-        if (i == 0) bring_back();
-    }
-    assert_int_not_equal(c.owner[1], liar);
-}
-
-/* Nobody can blame a stage that is not beside its own, or none at all. */
-static void blame_reaches_neighbours_only(void **state) {
-    (void)state;
-    begin(2);
-    static const int wrong[] = {-1, 1, 2, 100, STRAIT_RUN_STAGES};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        accuse(1, wrong[i]);
-        assert_int_equal(c.phase, STRAIT_SWARM_WORK);
-        get_ready();
-    }
-    assert_int_equal(c.epoch, 1);
-}
-
-static void the_coordinator_sees_for_itself(void **state) {
-    (void)state;
-    begin(3);
-    const int culprit = c.owner[1];
-    for (int i = 0; i < STRAIT_SWARM_OFFENCES; i++) {
-        tell((strait_swarm_event){.kind = STRAIT_SWARM_BLAME, .node = culprit});
-        bring_back();
-    }
-    assert_int_not_equal(c.owner[1], culprit);
-    assert_int_equal(c.nodes[culprit].is_known, 0);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_begins_before_there_are_enough),
@@ -386,10 +211,6 @@ int main(void) {
         cmocka_unit_test(old_images_are_not_trusted),
         cmocka_unit_test(a_restarted_coordinator_waits_for_the_owners),
         cmocka_unit_test(who_cannot_serve_is_not_asked_again),
-        cmocka_unit_test(what_is_no_number_is_forgiven_once),
-        cmocka_unit_test(who_blames_one_after_another_is_to_blame),
-        cmocka_unit_test(blame_reaches_neighbours_only),
-        cmocka_unit_test(the_coordinator_sees_for_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

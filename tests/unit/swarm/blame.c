@@ -1,0 +1,111 @@
+/* The coordinator's machine: who sends what is no number, and who says so. */
+#include "coordinator_rig.h"
+
+/* The owner of `stage` says that what came from the owner of `blamed` is no number. */
+static void accuse(int stage, int blamed) {
+    goal(0, 0);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
+                              .node = c.owner[stage],
+                              .epoch = c.epoch,
+                              .round = c.round,
+                              .is_blaming = 1,
+                              .blamed = blamed});
+}
+
+static void what_is_no_number_is_forgiven_once(void **state) {
+    (void)state;
+    begin(2);
+    const int culprit = c.owner[0];
+    const strait_fingerprint key = c.nodes[culprit].key;
+    accuse(1, 0);
+    assert_null(find(STRAIT_SWARM_BAR, -1));
+    assert_int_not_equal(c.phase, STRAIT_SWARM_WORK); // the step is made again
+    bring_back();
+    assert_int_equal(c.owner[0], culprit);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = culprit});
+    join(0, strait_held_nothing()); // a new link is no new start
+    bring_back();
+    const int again = strait_coordinator_find(&c, &key);
+    const int stage = c.nodes[again].stage;
+    assert_true(stage >= 0);
+    accuse(1 - stage, stage);
+    assert_int_equal(find(STRAIT_SWARM_BAR, -1)->node, again);
+    assert_int_equal(strait_coordinator_find(&c, &key), -1);
+    join(9, strait_held_nothing());
+    bring_back();
+}
+
+static void who_blames_one_after_another_is_to_blame(void **state) {
+    (void)state;
+    begin(4);
+    const int liar = c.owner[1];
+    for (int i = 0; i < 2; i++) { // two accusations, and the first neighbour is gone
+        const int neighbour = c.owner[0];
+        accuse(1, 0);
+        assert_int_equal(find(STRAIT_SWARM_BAR, neighbour) != NULL, i == 1);
+        bring_back();
+    }
+    for (int i = 0; i < 2; i++) { // the next two strike whoever makes them
+        const int neighbour = c.owner[0];
+        accuse(1, 0);
+        assert_null(find(STRAIT_SWARM_BAR, neighbour));
+        assert_int_equal(find(STRAIT_SWARM_BAR, liar) != NULL, i == 1);
+        if (i == 0) bring_back();
+    }
+    assert_int_not_equal(c.owner[1], liar);
+}
+
+/* Nobody can blame a stage that is not beside its own, or none at all. */
+static void blame_reaches_neighbours_only(void **state) {
+    (void)state;
+    begin(2);
+    static const int wrong[] = {-1, 1, 2, 100, STRAIT_RUN_STAGES};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        accuse(1, wrong[i]);
+        assert_int_equal(c.phase, STRAIT_SWARM_WORK);
+        get_ready();
+    }
+    assert_int_equal(c.epoch, 1);
+}
+
+static void the_coordinator_sees_for_itself(void **state) {
+    (void)state;
+    begin(3);
+    const int culprit = c.owner[1];
+    for (int i = 0; i < STRAIT_SWARM_OFFENCES; i++) {
+        tell((strait_swarm_event){.kind = STRAIT_SWARM_BLAME, .node = culprit});
+        bring_back();
+    }
+    assert_int_not_equal(c.owner[1], culprit);
+    assert_int_equal(c.nodes[culprit].is_known, 0);
+}
+
+static void a_doubt_moves_the_stage_if_it_can(void **state) {
+    (void)state;
+    begin(2);
+    const int doubted = c.owner[1];
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_DOUBT, .node = doubted});
+    assert_null(find(STRAIT_SWARM_REST, -1)); // there is nobody else
+    bring_back();
+    assert_int_equal(c.owner[1], doubted);
+    assert_int_equal(c.epoch, 2);
+    join(2, strait_held_nothing());
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_DOUBT, .node = doubted});
+    assert_int_equal(find(STRAIT_SWARM_REST, -1)->node, doubted);
+    bring_back();
+    assert_int_not_equal(c.owner[1], doubted);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
+    bring_back(); // it is still good enough when nobody else is there
+    assert_int_equal(c.owner[0], doubted);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_no_number_is_forgiven_once),
+        cmocka_unit_test(who_blames_one_after_another_is_to_blame),
+        cmocka_unit_test(blame_reaches_neighbours_only),
+        cmocka_unit_test(the_coordinator_sees_for_itself),
+        cmocka_unit_test(a_doubt_moves_the_stage_if_it_can),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

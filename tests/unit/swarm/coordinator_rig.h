@@ -1,0 +1,101 @@
+/* coordinator_rig.h - a coordinator's machine for tests: one a program, with a clock that is set.
+ */
+#pragma once
+
+#include "check.h"
+#include "swarm/coordinator.h"
+
+#define S INT64_C(1000000000)
+
+static struct strait_coordinator c;
+static strait_swarm_actions actions;
+static int64_t now;
+
+static const strait_swarm_report report = {.name = "worker", .flops = 1e9};
+
+static inline strait_fingerprint key_of(int i) {
+    strait_fingerprint key = {{0}};
+    key.bytes[0] = (unsigned char)(i + 1);
+    return key;
+}
+
+static inline void tell(strait_swarm_event event) {
+    strait_coordinator_step(&c, &event, now, &actions);
+}
+
+/* The first action of a kind about a node (-1: any); NULL: there is none. */
+static inline const strait_swarm_action *find(strait_swarm_action_kind kind, int node) {
+    for (int i = 0; i < actions.n; i++)
+        if (actions.items[i].kind == kind && (node < 0 || actions.items[i].node == node))
+            return &actions.items[i];
+    return NULL;
+}
+
+static inline void join(int i, strait_swarm_held held) {
+    tell((strait_swarm_event){
+        .kind = STRAIT_SWARM_JOIN, .key = key_of(i), .report = &report, .held = held});
+}
+
+static inline void pulse(int node, strait_swarm_held held, uint32_t progress, int is_waiting) {
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_PULSE,
+                              .node = node,
+                              .held = held,
+                              .progress = progress,
+                              .is_waiting = is_waiting});
+}
+
+static inline void reply(int node, strait_err err) {
+    tell((strait_swarm_event){
+        .kind = STRAIT_SWARM_REPLY, .node = node, .epoch = c.epoch, .round = c.round, .err = err});
+}
+
+/* All owners reply well until the stages stand. */
+static inline void get_ready(void) {
+    for (int n = 0; n < 16 && c.phase != STRAIT_SWARM_READY; n++)
+        for (int i = 0; i < c.config.n_stages; i++)
+            if (c.is_awaited[i]) reply(c.owner[i], STRAIT_OK);
+    assert_int_equal(c.phase, STRAIT_SWARM_READY);
+}
+
+static inline void goal(int64_t step, int is_update) {
+    tell((strait_swarm_event){
+        .kind = STRAIT_SWARM_GOAL,
+        .goal = {.stage = -1, .step = step, .is_update = is_update, .is_begin = !is_update}});
+}
+
+/* A step: gradients and update, with images of it where `keeps`. */
+static inline void make_step(int64_t step, int keeps) {
+    goal(step, 0);
+    get_ready();
+    goal(step, 1);
+    for (int i = 0; i < c.config.n_stages; i++) {
+        strait_swarm_held held = c.nodes[c.owner[i]].held;
+        if (keeps) held.own = (strait_swarm_holding){i, 1, {step + 1}, {c.epoch}};
+        pulse(c.owner[i], held, 0, 0);
+    }
+    get_ready();
+}
+
+/* Two stages, `n` workers. */
+static inline void begin(int n) {
+    const strait_swarm_config config = {.n_stages = 2,
+                                        .lease_ns = 10 * S,
+                                        .stall_ns = 30 * S,
+                                        .slow_ns = 100 * S,
+                                        .patience_ns = 5 * S};
+    strait_coordinator_init(&c, &config);
+    now = 1000 * S;
+    for (int i = 0; i < n; i++)
+        join(i, strait_held_nothing());
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
+    if (n >= 2) get_ready();
+}
+
+/* Time passes, all who are here show that they live, and the stages stand again. */
+static inline void bring_back(void) {
+    now += 10 * S;
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+        if (c.nodes[i].is_here) pulse(i, strait_held_nothing(), 1, 0);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    get_ready();
+}
