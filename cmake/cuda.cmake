@@ -13,6 +13,7 @@ else()
     message(STATUS "No CUDA toolkit: device cuda will say that this build does not support it")
 endif()
 option(STRAIT_CUDA "Build the cuda backend" ${has_cuda})
+option(STRAIT_CUDA_KERNELS "And compile its device code, which no sanitizer sees" ON)
 set(STRAIT_CUDA_ARCHS "90" CACHE STRING
     "Compute capabilities to build kernels for, the last also as PTX: 75;80;86;89;90 for all")
 set(STRAIT_CUDA_MODULE ${CMAKE_BINARY_DIR}/strait.cuda)
@@ -60,5 +61,7 @@ function(strait_cuda_module)
         COMMAND ${CMAKE_COMMAND} -E rm -f ${STRAIT_CUDA_MODULE}
         COMMAND ${CMAKE_AR} rcD ${STRAIT_CUDA_MODULE} ${stamp} ${members}
         DEPENDS ${stamp} ${members} COMMENT "Gathering strait.cuda" VERBATIM)
-    add_custom_target(strait_cuda_module ALL DEPENDS ${STRAIT_CUDA_MODULE})
+    if(STRAIT_CUDA_KERNELS)
+        add_custom_target(strait_cuda_module ALL DEPENDS ${STRAIT_CUDA_MODULE})
+    endif()
 endfunction()

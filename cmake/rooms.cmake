@@ -74,8 +74,11 @@ function(strait_test name)
     if(NOT arg_LABELS)
         set(arg_LABELS fast)
     endif()
-    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1200
         SKIP_RETURN_CODE 77)
+    if("slow" IN_LIST arg_LABELS) # long ones begin first
+        set_tests_properties(${name} PROPERTIES COST 200)
+    endif()
 endfunction()
 
 # strait_fuzz(NAME SOURCE file.c ROOMS ...): a libFuzzer target; its corpus is tests/fuzz/corpus/NAME
