@@ -7,10 +7,12 @@ enum {
     RATE_MS = 500
 };
 
-static const double share = 0.2;         // of the link, for copies in the background
-static const double least_bps = 8e6;     // where its rate is not known
-static const double most_bps = 4e8;      // more would cost computing its core
-static const double slack_bytes = 65536; // ahead of the share
+static const double share = 0.2;        // of the link, for copies in the background
+static const double first_bps = 8e6;    // until its rate is known
+static const double most_bps = 4e8;     // more would cost computing its core
+static const double burst_s = 0.25;     // of the share, that may go at once
+static const double piece_s = 0.01;     // of the line, that others may have to wait for a piece
+static const double piece_bytes = 4096; // or this
 
 struct strait_image *strait_lend_find(struct strait_image *images, int n, int stage, int64_t step) {
     for (int i = 0; i < n; i++)
@@ -83,39 +85,57 @@ strait_err strait_lend_send_all(struct strait_mesh *mesh, int peer,
     return STRAIT_OK;
 }
 
-/* Bytes that the background may have sent by now. */
-static double allowance(struct lend *l, int peer) {
+/* The line's rate: what the kernel lately saw delivered, or what is emulated above it. */
+static double line_bps(struct lend *l, int peer) {
+    const double emulated = l->server.recipe.emulate.rate_bps;
     const int64_t now = strait_clock_ns();
-    const double seconds = (double)(now - l->sending_ns) * 1e-9;
     if (now - l->rate_ns > RATE_MS * INT64_C(1000000)) { // asking costs a turn of the net thread
         strait_link_stats stats = {0};
         if (strait_mesh_stats(l->server.mesh, peer, &stats) == STRAIT_OK)
             l->rate_bps = stats.delivery_bps;
         l->rate_ns = now;
     }
-    double rate = share * l->rate_bps;
-    if (rate < share * least_bps) rate = share * least_bps;
+    const double rate = l->rate_bps > 0.0 ? l->rate_bps : first_bps;
+    return emulated > 0.0 && emulated < rate ? emulated : rate;
+}
+
+/* What the background may send by now; time that was not used is soon forgotten. */
+static void earn(struct lend *l, double bps) {
+    const int64_t now = strait_clock_ns();
+    double rate = share * bps;
     if (rate > most_bps) rate = most_bps;
-    return slack_bytes + seconds * rate / 8.0;
+    l->credit += (double)(now - l->credit_ns) * 1e-9 * rate / 8.0;
+    if (l->credit > burst_s * rate / 8.0) l->credit = burst_s * rate / 8.0;
+    l->credit_ns = now;
+}
+
+/* The next piece of the image that is being sent, not larger than the line can bear. */
+static strait_err send_next(struct lend *l, int peer, double bps) {
+    const double limit = piece_s * bps / 8.0 > piece_bytes ? piece_s * bps / 8.0 : piece_bytes;
+    strait_piece piece;
+    size_t at = l->sent;
+    strait_image_next(l->sending, &at, &piece);
+    piece.must_keep = 1;
+    if (!l->is_urgent && (double)piece.bytes > limit) piece.bytes = (size_t)limit;
+    STRAIT_TRY(send_piece(l->server.mesh, peer, &piece, STRAIT_PRIORITY_ACTIVATION, 0));
+    l->sent += piece.bytes;
+    l->credit -= (double)piece.bytes;
+    strait_lend_pass(l, STRAIT_LEND_COPY, l->sending->step);
+    if (l->sent == l->sending->bytes) l->sending = NULL;
+    return STRAIT_OK;
 }
 
 void strait_lend_send_some(struct lend *l) {
     const int peer = l->server.behind >= 0 ? l->server.behind : l->server.before;
-    strait_piece piece;
     if (l->sending == NULL) return;
     if (peer < 0) {
         l->sending = NULL;
         return;
     }
-    if (!l->is_urgent && (double)l->sent > allowance(l, peer)) return;
-    size_t at = l->sent;
-    strait_image_next(l->sending, &at, &piece);
-    piece.must_keep = 1;
-    if (send_piece(l->server.mesh, peer, &piece, STRAIT_PRIORITY_ACTIVATION, 0) != STRAIT_OK)
-        return; // no room now
-    l->sent = at;
-    strait_lend_pass(l, STRAIT_LEND_COPY, l->sending->step);
-    if (l->sent == l->sending->bytes) l->sending = NULL;
+    const double bps = line_bps(l, peer);
+    earn(l, bps);
+    while (l->sending != NULL && (l->is_urgent || l->credit > 0.0))
+        if (send_next(l, peer, bps) != STRAIT_OK) return; // no room now
 }
 
 /* The copy that the next pieces belong to: the one they began, or the older of the two. */

@@ -266,6 +266,5 @@ strait_err strait_lend_keep(struct lend *l, int is_urgent) {
     if (l->sending != NULL && !is_urgent) return STRAIT_OK; // the older copy arrives first
     l->sending = place;
     l->sent = 0;
-    l->sending_ns = strait_clock_ns();
     return STRAIT_OK;
 }

@@ -34,10 +34,11 @@ struct lend {
 
     const struct strait_image *sending; // in the background; NULL: nothing
     size_t sent;
-    int64_t sending_ns; // when that began
-    int is_urgent;      // no need to spare the link
-    double rate_bps;    // of the link to the neighbour, lately
-    int64_t rate_ns;    // when that was asked
+    double credit;     // bytes that may be sent now; below 0: too many were
+    int64_t credit_ns; // when that was counted
+    int is_urgent;     // no need to spare the link
+    double rate_bps;   // of the link to the neighbour, lately
+    int64_t rate_ns;   // when that was asked
 
     int64_t pulse_ns;
     uint32_t progress;
