@@ -41,6 +41,11 @@ static void print_facts(const strait_run *run, const strait_trainer_facts *facts
         strait_progress_bytes((double)parts[i].bytes, text);
         printf("%-12s %s (%zu bytes)\n", parts[i].name, text, parts[i].bytes);
     }
+    for (int i = 0; i < facts->n_stages; i++) {
+        strait_progress_bytes((double)facts->stages[i].planned, text);
+        printf("stage %-6d %s: %d layers, %d microbatches in flight\n", i, text,
+               facts->stages[i].layers, facts->stages[i].slots);
+    }
 }
 
 static strait_err folder_of(const strait_run *run, char out[STRAIT_PATH_MAX]) {

@@ -60,6 +60,22 @@ static void on_noted(void *user, const char *text) {
     strait_progress_say(&t->progress, "note: %s", text);
 }
 
+/* What the plan promised of each stage's device, and what the stage took. */
+static void on_ended(void *user, const strait_trainer_facts *facts) {
+    strait_teller *t = user;
+    for (int i = 0; i < facts->n_stages; i++) {
+        const strait_trainer_stage *stage = &facts->stages[i];
+        char planned[32], used[32];
+        if (stage->used == 0) continue;
+        strait_progress_bytes((double)stage->planned, planned);
+        strait_progress_bytes((double)stage->used, used);
+        strait_progress_say(&t->progress,
+                            "stage %d: %d slots, device memory %s, planned %s (%+.1f%%)", i,
+                            stage->slots, used, planned,
+                            100.0 * ((double)stage->used / (double)stage->planned - 1.0));
+    }
+}
+
 static int must_stop(void *user) {
     strait_teller *t = user;
     if (strait_signals_count() > 0 && !t->was_warned)
@@ -75,5 +91,5 @@ void strait_teller_init(strait_teller *teller, const strait_run *run, const char
 
 strait_session_events strait_teller_events(strait_teller *teller) {
     return (strait_session_events){teller, on_opened, on_stepped, on_validated,
-                                   NULL,   on_noted,  must_stop};
+                                   NULL,   on_noted,  must_stop,  on_ended};
 }

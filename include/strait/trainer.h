@@ -31,6 +31,13 @@ typedef struct strait_trainer_memory {
     size_t total; // with what the program itself needs
 } strait_trainer_memory;
 
+/* One stage, and what it takes on its device, which is the host's memory where that computes. */
+typedef struct strait_trainer_stage {
+    int layers, slots; // slots: microbatches in flight; before open, as far as one can tell
+    size_t planned;    // bytes
+    size_t used;       // on a device that is not the host, once it has made a step; 0 otherwise
+} strait_trainer_stage;
+
 typedef struct strait_trainer_facts {
     int64_t parameters;
     int64_t vocab;
@@ -40,6 +47,8 @@ typedef struct strait_trainer_facts {
     char device[64];     // empty before open
     size_t device_bytes; // taken on a device that is not the host, by one stage; 0 otherwise
     strait_trainer_memory memory;
+    int n_stages;
+    strait_trainer_stage stages[STRAIT_RUN_STAGES];
 } strait_trainer_facts;
 
 typedef struct strait_trainer_report {

@@ -78,9 +78,11 @@ struct strait_backend_ops {
     /* Blocks until the stream is idle. Reports any failure of queued work as STRAIT_EDEVICE. */
     strait_err (*wait)(struct strait_stream *s);
 
-    /* Bytes of device memory taken so far, its libraries' share included; NULL where the device is
-     * the host, whose operating system knows. */
+    /* Bytes of device memory taken at most so far, beside what the driver keeps for the process
+     * itself; NULL where the device is the host, whose operating system knows. */
     size_t (*used)(const struct strait_backend *be);
+    /* Bytes of device memory that nobody on this machine has taken; NULL as above. */
+    size_t (*spare)(const struct strait_backend *be);
 
     /* What this device is, for people: "2 threads, avx512". Borrowed. */
     const char *(*describe)(const struct strait_backend *be);

@@ -116,6 +116,7 @@ strait_err strait_apart_open_stages(struct strait_crew *crew) {
     static _Thread_local strait_order order;
     strait_worker_times times[STRAIT_RUN_STAGES];
     double delays[STRAIT_RUN_STAGES];
+    uint64_t spare[STRAIT_RUN_STAGES];
     order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = 1};
     STRAIT_TRY(strait_apart_order_all(crew, &order));
     (void)snprintf(crew->device, sizeof crew->device, "%d x %.48s", crew->recipe.n_stages,
@@ -125,9 +126,11 @@ strait_err strait_apart_open_stages(struct strait_crew *crew) {
     for (int i = 0; i < crew->recipe.n_stages; i++) {
         times[i] = a->replies[i].times;
         delays[i] = a->replies[i].delay;
+        spare[i] = a->replies[i].device_spare;
     }
     STRAIT_TRY(strait_limits_windows(&crew->recipe, (int)crew->run.stages.window, times, delays,
-                                     crew->windows, &crew->planned_tokens_per_s));
+                                     crew->recipe.room_bytes > 0 ? spare : NULL, crew->windows,
+                                     &crew->planned_tokens_per_s));
     for (int i = 0; i < crew->recipe.n_stages; i++) {
         order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = crew->windows[i]};
         STRAIT_TRY(strait_apart_order_one(crew, i, &order));
@@ -180,6 +183,7 @@ static void sum_up(struct strait_crew *crew, strait_crew_report *report) {
         const double forward = (double)reply->forward_bytes;
         const double backward = (double)reply->backward_bytes;
         times[i] = reply->times;
+        crew->device_bytes[i] = reply->device_bytes;
         report->loss_sum += reply->loss_sum;
         report->bubble += reply->times.wait / reply->times.wall / n;
         if (forward > report->forward_bytes) report->forward_bytes = forward;

@@ -27,11 +27,11 @@ struct strait_crew {
     strait_run run;
     struct strait_feed *feed; // borrowed
     char device[64];
-    size_t device_bytes;            // taken on a device that is not the host, by the first stage
-    int windows[STRAIT_RUN_STAGES]; // slots of each stage
-    double planned_tokens_per_s;    // what the plan expects; 0 with one stage
-    int64_t step;                   // steps its stages have done when open returns
-    void *user;                     // for a crew that came from outside this room
+    uint64_t device_bytes[STRAIT_RUN_STAGES]; // taken by each stage where that is not the host
+    int windows[STRAIT_RUN_STAGES];           // slots of each stage
+    double planned_tokens_per_s;              // what the plan expects; 0 with one stage
+    int64_t step;                             // steps its stages have done when open returns
+    void *user;                               // for a crew that came from outside this room
     void *state;
 };
 

@@ -159,9 +159,13 @@ static int64_t microbatch_tokens(const strait_recipe *recipe) {
     return recipe->microbatch * recipe->shape.context;
 }
 
+size_t strait_feed_device_bytes(const strait_recipe *recipe, int n_slots) {
+    const size_t each = (size_t)microbatch_tokens(recipe) * sizeof(int32_t);
+    return (size_t)n_slots * 2 * each; // inputs and targets
+}
+
 size_t strait_feed_bytes(const strait_recipe *recipe, int n_slots) {
-    /* Inputs and targets of each slot, and of each desk on the host. */
-    return (size_t)(2 * (n_slots + DESKS)) * (size_t)microbatch_tokens(recipe) * sizeof(int32_t);
+    return strait_feed_device_bytes(recipe, n_slots + DESKS);
 }
 
 static strait_err given_init(struct given *given, int64_t n_batches, int64_t n_tokens) {

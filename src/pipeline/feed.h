@@ -45,8 +45,11 @@ strait_err strait_feed_cut(struct strait_feed *feed, const strait_recipe *recipe
 /* Makes room for n_slots microbatches on the device. Before load. */
 strait_err strait_feed_prepare(struct strait_feed *feed, struct strait_backend *backend,
                                int n_slots);
-void strait_feed_release(struct strait_feed *feed);                 // gives that room back
-size_t strait_feed_bytes(const strait_recipe *recipe, int n_slots); // that room
+void strait_feed_release(struct strait_feed *feed);                        // gives that room back
+size_t strait_feed_device_bytes(const strait_recipe *recipe, int n_slots); // that room
+
+/* The same with what lies on the host. */
+size_t strait_feed_bytes(const strait_recipe *recipe, int n_slots);
 
 /* Brings microbatch `microbatch` of `step` into a slot. No allocation. */
 strait_err strait_feed_load(struct strait_feed *feed, struct strait_stream *stream, int slot,

@@ -6,7 +6,8 @@
 
 #include <unistd.h>
 
-static const double slack = 0.02; // how much slower than with every slot a window may be
+static const double device_share = 0.8; // of a device's spare memory that slots may take
+static const double slack = 0.02;       // how much slower than with every slot a window may be
 
 /* A run in the planner's numbers. */
 struct picture {
@@ -38,17 +39,18 @@ static void draw(const strait_recipe *recipe, const strait_worker_times *times, 
         .microbatch_tokens = (double)(recipe->microbatch * recipe->shape.context)};
 }
 
-/* Slots that fit into half of the memory that is free now, shared out among the stages; no fewer
- * than plain 1F1B needs. */
-static strait_err find_caps(const strait_recipe *recipe, int *caps) {
-    const double available = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+/* Slots that fit into half of the host's memory that is free now, or into most of a device's,
+ * shared out among the stages, which may be on one; no fewer than plain 1F1B needs. */
+static strait_err find_caps(const strait_recipe *recipe, const uint64_t *spare, int *caps) {
+    const double host = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     for (int i = 0; i < recipe->n_stages; i++) {
         strait_worker_memory one;
         strait_worker_memory two;
         STRAIT_TRY(strait_worker_plan(recipe, i, 1, &one));
         STRAIT_TRY(strait_worker_plan(recipe, i, 2, &two));
-        const double slot = (double)(two.activations - one.activations);
-        const double fits = 0.5 * available / recipe->n_stages / slot;
+        const double available = spare != NULL ? device_share * (double)spare[i] : 0.5 * host;
+        const double slot = (double)(two.device - one.device);
+        const double fits = (spare != NULL) + available / recipe->n_stages / slot;
         const int ahead = recipe->n_stages - i;
         caps[i] = fits < ahead ? ahead : fits > 1e6 ? 1000000 : (int)fits;
     }
@@ -57,11 +59,11 @@ static strait_err find_caps(const strait_recipe *recipe, int *caps) {
 
 strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
                                  const strait_worker_times *times, const double *delays,
-                                 int *windows, double *tokens_per_s) {
+                                 const uint64_t *spare, int *windows, double *tokens_per_s) {
     struct picture picture;
     strait_simulate_result result;
     int caps[STRAIT_RUN_STAGES];
-    STRAIT_TRY(find_caps(recipe, caps));
+    STRAIT_TRY(find_caps(recipe, spare, caps));
     draw(recipe, times, 1.0, (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_FORWARD),
          (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_BACKWARD), &picture);
     for (int i = 0; i + 1 < recipe->n_stages; i++)
@@ -79,6 +81,27 @@ strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
     STRAIT_TRY(strait_simulate(&picture.pipe, &how, NULL, &result));
     *tokens_per_s = result.tokens_per_s;
     return STRAIT_OK;
+}
+
+strait_err strait_limits_expect(const strait_recipe *recipe, int wanted, int *windows) {
+    static const double host_rate = 1e11, device_rate = 3e14; // operations a second
+    const double rate = recipe->room_bytes > 0 ? device_rate : host_rate;
+    const strait_shape *shape = &recipe->shape;
+    const double tokens = (double)(recipe->microbatch * shape->context);
+    const double block = 2.0 * (double)strait_shape_block_params(shape) * tokens / rate;
+    const double head = 2.0 * (double)(shape->vocab * shape->width) * tokens / rate;
+    const double unknown[STRAIT_RUN_STAGES] = {0};
+    uint64_t plenty[STRAIT_RUN_STAGES];
+    strait_worker_times times[STRAIT_RUN_STAGES] = {0};
+    double tokens_per_s = 0.0;
+    for (int i = 0; i < recipe->n_stages; i++) {
+        const int n = recipe->parts[i].last - recipe->parts[i].first;
+        const double pass = n * block + (i == recipe->n_stages - 1 ? head : 0.0);
+        times[i] = (strait_worker_times){.forward = pass, .input = pass, .weights = pass};
+        plenty[i] = UINT64_MAX / 2;
+    }
+    return strait_limits_windows(recipe, wanted, times, unknown,
+                                 recipe->room_bytes > 0 ? plenty : NULL, windows, &tokens_per_s);
 }
 
 const char *strait_limits_name(const strait_recipe *recipe, const int *windows,

@@ -7,10 +7,15 @@
 
 /* Slots of each stage, from the times of one microbatch and the links' measured delays (0: unknown,
  * as the run file has it), and the tokens a second that a simulation expects of them. `wanted` sets
- * them instead; 0: choose. */
+ * them instead; 0: choose. `spare` has the bytes left on the device of each stage, which has one
+ * slot by then; NULL where stages compute on the host. */
 strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
                                  const strait_worker_times *times, const double *delays,
-                                 int *windows, double *tokens_per_s);
+                                 const uint64_t *spare, int *windows, double *tokens_per_s);
+
+/* What they will be as far as one can tell before anything was timed: on machines that are fast for
+ * what they are, over links as the run file has them. */
+strait_err strait_limits_expect(const strait_recipe *recipe, int wanted, int *windows);
 
 /* Seconds a step with these times and bytes would take on the meter of Protocol NanoGPT that the
  * recipe asks for, optimizer aside; 0 where it asks for none. */

@@ -6,7 +6,7 @@
 
 enum {
     ORDER_FIXED = 1 + 8 + 4 + 4 + STRAIT_FINGERPRINT_BYTES + 2 + 4,
-    REPLY_FIXED = 1 + 2 + 13 * 8 + 2 * 8 + 2 + 4,
+    REPLY_FIXED = 1 + 2 + 13 * 8 + 4 * 8 + 2 + 4,
     SEND_MS = 60000
 };
 
@@ -114,6 +114,8 @@ strait_err strait_reply_pack(struct strait_msg_pool *pool, const strait_reply *r
     strait_writer_real(&w, reply->delay);
     strait_writer_uint(&w, reply->forward_bytes, 8);
     strait_writer_uint(&w, reply->backward_bytes, 8);
+    strait_writer_uint(&w, reply->device_bytes, 8);
+    strait_writer_uint(&w, reply->device_spare, 8);
     strait_writer_text(&w, 2, reply->text);
     put_values(&w, reply->values, reply->n_values);
     *out = msg;
@@ -141,6 +143,8 @@ strait_err strait_reply_unpack(const struct strait_msg *msg, float *values, int 
     out->delay = strait_reader_real(&r);
     out->forward_bytes = strait_reader_uint(&r, 8);
     out->backward_bytes = strait_reader_uint(&r, 8);
+    out->device_bytes = strait_reader_uint(&r, 8);
+    out->device_spare = strait_reader_uint(&r, 8);
     strait_reader_text(&r, 2, out->text, sizeof out->text);
     out->n_values = get_values(&r, values, room);
     out->values = values;

@@ -45,6 +45,7 @@ typedef struct strait_reply {
     double loss_sum;
     strait_worker_times times;
     uint64_t forward_bytes, backward_bytes; // sent over sockets since the last reply
+    uint64_t device_bytes, device_spare;    // taken there, and free; 0 where it is the host
     double residual[2];                     // what its codecs lost, as a share: by strait_half
     double spoiled;                         // values of its own that were no finite numbers
     double refused[2];                      // of the neighbours': by the strait_half they came to

@@ -253,8 +253,7 @@ static strait_err compute(struct strait_server *s, const strait_order *order, st
     return read_codec(s, s->worker->head, reply);
 }
 
-strait_err strait_serve_obey(struct strait_server *s, const strait_order *order,
-                             strait_reply *reply) {
+static strait_err obey(struct strait_server *s, const strait_order *order, strait_reply *reply) {
     switch (order->kind) {
     case STRAIT_ORDER_MEET: return meet(s, order);
     case STRAIT_ORDER_OPEN:
@@ -286,6 +285,15 @@ strait_err strait_serve_obey(struct strait_server *s, const strait_order *order,
         return strait_worker_trace_end(s->worker, order->text);
     case STRAIT_ORDER_LEAVE: break;
     }
+    return STRAIT_OK;
+}
+
+strait_err strait_serve_obey(struct strait_server *s, const strait_order *order,
+                             strait_reply *reply) {
+    STRAIT_TRY(obey(s, order, reply));
+    if (s->worker == NULL) return STRAIT_OK;
+    reply->device_bytes = strait_worker_device_bytes(s->worker);
+    reply->device_spare = strait_worker_device_spare(s->worker);
     return STRAIT_OK;
 }
 

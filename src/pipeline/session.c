@@ -169,10 +169,18 @@ static strait_err run_steps(struct session *s) {
     return save(s);
 }
 
+static void tell_end(struct session *s) {
+    strait_trainer_facts facts;
+    if (s->spec->events.ended == NULL) return;
+    strait_trainer_describe(s->trainer, &facts);
+    s->spec->events.ended(s->spec->events.user, &facts);
+}
+
 strait_err strait_session_run(const strait_session_spec *spec) {
     struct session s = {.spec = spec, .run = spec->run, .folder = spec->folder, .saved_step = -1};
     strait_err err = open_session(&s);
     if (err == STRAIT_OK) err = run_steps(&s);
+    if (err == STRAIT_OK) tell_end(&s);
     close_session(&s);
     return err;
 }

@@ -21,8 +21,9 @@ typedef struct strait_session_events {
     void (*stepped)(void *user, const strait_trainer_report *report);
     void (*validated)(void *user, int64_t step, double loss);
     void (*saved)(void *user, int64_t step);
-    void (*noted)(void *user, const char *text); // a fault the run survived
-    int (*must_stop)(void *user);                // asked after every step
+    void (*noted)(void *user, const char *text);                  // a fault the run survived
+    int (*must_stop)(void *user);                                 // asked after every step
+    void (*ended)(void *user, const strait_trainer_facts *facts); // all steps are done and saved
 } strait_session_events;
 
 typedef struct strait_session_spec {

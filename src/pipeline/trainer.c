@@ -5,9 +5,11 @@
 #include "pipeline/alarm.h"
 #include "pipeline/crew.h"
 #include "pipeline/describe.h"
+#include "pipeline/limits.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     SKIPS_MAX = 20, // non-finite gradients in a row before giving up
@@ -39,15 +41,16 @@ static size_t shard_bytes(const strait_run *run, const struct strait_feed *feed)
     return smaller(whole, (size_t)(run->train.steps * run->train.batch_tokens) * sizeof(uint16_t));
 }
 
-/* All stages together; without windows, as many slots as there are stages ahead. */
+/* All stages together, and each. */
 static strait_err plan_memory(const strait_recipe *recipe, const int *windows,
-                              strait_worker_memory *out) {
+                              strait_trainer_stage *stages, strait_worker_memory *out) {
     strait_worker_memory sum = {0};
     for (int i = 0; i < recipe->n_stages; i++) {
         strait_worker_memory stage;
-        const int64_t ahead = recipe->n_stages - i;
-        const int64_t fits = ahead < recipe->n_microbatches ? ahead : recipe->n_microbatches;
-        STRAIT_TRY(strait_worker_plan(recipe, i, windows != NULL ? windows[i] : (int)fits, &stage));
+        STRAIT_TRY(strait_worker_plan(recipe, i, windows[i], &stage));
+        stages[i] = (strait_trainer_stage){.layers = recipe->parts[i].last - recipe->parts[i].first,
+                                           .slots = windows[i],
+                                           .planned = stage.device};
         sum.weights += stage.weights;
         sum.gradients += stage.gradients;
         sum.optimizer += stage.optimizer;
@@ -62,10 +65,12 @@ static strait_err describe(const strait_run *run, const strait_recipe *recipe, c
                            const struct strait_feed *feed, strait_trainer_facts *out) {
     strait_worker_memory memory;
     int64_t parameters = 0;
-    STRAIT_TRY(plan_memory(recipe, windows, &memory));
+    strait_trainer_stage stages[STRAIT_RUN_STAGES] = {0};
+    STRAIT_TRY(plan_memory(recipe, windows, stages, &memory));
     STRAIT_TRY(strait_recipe_params(recipe, &parameters));
     memory.data += shard_bytes(run, feed);
     *out = (strait_trainer_facts){
+        .n_stages = recipe->n_stages,
         .parameters = parameters,
         .vocab = recipe->shape.vocab,
         .train_tokens = strait_feed_train_tokens(feed),
@@ -78,6 +83,7 @@ static strait_err describe(const strait_run *run, const strait_recipe *recipe, c
                        memory.data +
                        (size_t)(recipe->n_stages > 1 ? recipe->n_stages + 1 : 1) * PROGRAM_BYTES},
     };
+    memcpy(out->stages, stages, sizeof out->stages);
     return STRAIT_OK;
 }
 
@@ -86,7 +92,10 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_facts *out)
     strait_recipe recipe;
     STRAIT_TRY(strait_feed_open(run, &feed));
     strait_err err = strait_recipe_make(run, strait_feed_vocab(feed), &recipe);
-    if (err == STRAIT_OK) err = describe(run, &recipe, NULL, feed, out);
+    int windows[STRAIT_RUN_STAGES] = {1};
+    if (err == STRAIT_OK && recipe.n_stages > 1)
+        err = strait_limits_expect(&recipe, (int)run->stages.window, windows);
+    if (err == STRAIT_OK) err = describe(run, &recipe, windows, feed, out);
     strait_feed_close(&feed);
     return err;
 }
@@ -135,7 +144,9 @@ void strait_trainer_describe(const struct strait_trainer *t, strait_trainer_fact
     (void)describe(&t->run, &t->recipe, t->crew->windows, t->feed, out);
     out->valid_tokens = strait_feed_valid_tokens(t->feed);
     (void)snprintf(out->device, sizeof out->device, "%s", t->crew->device);
-    out->device_bytes = t->crew->device_bytes;
+    out->device_bytes = (size_t)t->crew->device_bytes[0];
+    for (int i = 0; i < out->n_stages; i++)
+        out->stages[i].used = (size_t)t->crew->device_bytes[i];
 }
 
 int64_t strait_trainer_step_count(const struct strait_trainer *trainer) {

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "codec/subspace.h"
+#include "pipeline/ferry.h"
 
 enum {
     TRACE_SPANS = 1 << 16 // of the newest moves
@@ -44,6 +45,9 @@ static strait_err plan_codecs(const strait_recipe *recipe, int stage, int n_slot
         const strait_codec_spec spec = strait_recipe_codec(recipe, boundary, n_slots);
         STRAIT_TRY(strait_codec_plan_bytes(&spec, (strait_half)half, &bytes));
         *out += bytes;
+        if (recipe->room_bytes > 0) // a device that is not the host
+            *out += strait_ferry_bytes(strait_codec_wire_bytes(&spec, STRAIT_FORWARD),
+                                       strait_codec_wire_bytes(&spec, STRAIT_BACKWARD));
     }
     return STRAIT_OK;
 }
@@ -59,6 +63,8 @@ strait_err strait_worker_plan(const strait_recipe *recipe, int stage, int n_slot
                                    .data = strait_feed_bytes(recipe, n_slots)};
     STRAIT_TRY(plan_codecs(recipe, stage, n_slots, &memory.activations));
     STRAIT_TRY(plan_optimizer(recipe, stage, &memory.optimizer));
+    memory.device = memory.weights + memory.gradients + memory.optimizer + memory.activations +
+                    strait_feed_device_bytes(recipe, n_slots);
     *out = memory;
     return STRAIT_OK;
 }
@@ -195,6 +201,11 @@ const char *strait_worker_device(const struct strait_worker *worker) {
 size_t strait_worker_device_bytes(const struct strait_worker *worker) {
     const struct strait_backend_ops *ops = worker->backend->ops;
     return ops->used != NULL ? ops->used(worker->backend) : 0;
+}
+
+size_t strait_worker_device_spare(const struct strait_worker *worker) {
+    const struct strait_backend_ops *ops = worker->backend->ops;
+    return ops->spare != NULL ? ops->spare(worker->backend) : 0;
 }
 
 const float *strait_worker_squares(const struct strait_worker *worker, int *n) {

@@ -12,7 +12,10 @@
 #include "watch/trace.h"
 
 typedef struct strait_worker_memory {
-    size_t weights, gradients, optimizer, activations, data;
+    size_t weights, gradients, optimizer;
+    size_t activations; // with the codecs' and what kernels keep partial results in
+    size_t data;        // ids, on the device and on the host
+    size_t device;      // all of it that lies on the device
 } strait_worker_memory;
 
 /* Where the time of a step went on this stage, in seconds. */
@@ -39,7 +42,7 @@ struct strait_worker {
     struct strait_mesh *mesh; // borrowed; NULL when there is one stage
     int deadline_ms;
     strait_worker_times times;
-    double *bill; // which of them the last move counts for
+    double *bill;               // which of them the last move counts for
     struct strait_trace *trace; // NULL: nobody asked for one
     /* Messages that are not crossings go here. */
     strait_err (*on_other)(void *user, struct strait_msg **msg);
@@ -65,7 +68,10 @@ void strait_worker_connect(struct strait_worker *worker, struct strait_mesh *mes
 
 /* What the computing device calls itself. Borrowed. */
 const char *strait_worker_device(const struct strait_worker *worker);
-size_t strait_worker_device_bytes(const struct strait_worker *worker); // 0 on the host
+
+/* Bytes taken on a device that is not the host, and those that nobody there has; 0 on the host. */
+size_t strait_worker_device_bytes(const struct strait_worker *worker);
+size_t strait_worker_device_spare(const struct strait_worker *worker);
 
 /* Forward and backward of all microbatches of `step` (from 0). On the last stage the sum of the
  * losses of all tokens, in an order that does not depend on the cut; 0 elsewhere. */

@@ -143,6 +143,13 @@ static size_t used(const struct strait_backend *be) {
     return strait_cuda_of(be)->most_taken;
 }
 
+static size_t spare(const struct strait_backend *be) {
+    size_t free_bytes = 0, all = 0;
+    if (strait_cuda_use(be) != STRAIT_OK) return 0;
+    (void)strait_cuda_of(be)->driver->cuMemGetInfo_v2(&free_bytes, &all);
+    return free_bytes;
+}
+
 static strait_err take(struct strait_backend *be, size_t bytes, void **out) {
     const struct strait_cuda_driver *driver = strait_cuda_of(be)->driver;
     CUdeviceptr memory = 0;
@@ -326,5 +333,6 @@ const struct strait_backend_ops strait_backend_cuda = {
     .reach = reach,
     .wait = wait_idle,
     .used = used,
+    .spare = spare,
     .describe = describe,
 };

@@ -86,6 +86,8 @@ static void a_reply_arrives_as_it_was(void **state) {
                            .times = {1, 2, 3, 4, 5, 6},
                            .forward_bytes = UINT64_MAX,
                            .backward_bytes = 7,
+                           .device_bytes = 8,
+                           .device_spare = UINT64_MAX - 1,
                            .residual = {1e-300, 0.5},
                            .spoiled = 3,
                            .refused = {4, 5},
@@ -104,6 +106,7 @@ static void a_reply_arrives_as_it_was(void **state) {
     assert_true(back.spoiled == 3 && back.refused[0] == 4 && back.refused[1] == 5);
     assert_true(back.delay == 0.25);
     assert_true(back.forward_bytes == UINT64_MAX && back.backward_bytes == 7);
+    assert_true(back.device_bytes == 8 && back.device_spare == UINT64_MAX - 1);
     assert_string_equal(back.text, "the disk is full");
     assert_memory_equal(room, squares, sizeof squares);
     CHECK_FAILS(strait_reply_unpack(msg, room, 1, &back), STRAIT_EPROTO, "makes no sense");

@@ -249,17 +249,17 @@ static void far_stages_ask_for_more_in_flight(void **state) {
     double slow = 0.0;
     equal_times(times);
     CHECK_OK(make("stages.count=4", "stages.schedule=1f1b-window", "stages.microbatch=1"));
-    CHECK_OK(strait_limits_windows(&recipe, 0, times, unknown, near, &fast));
-    CHECK_OK(strait_limits_windows(&recipe, 0, times, measured, found, &slow));
+    CHECK_OK(strait_limits_windows(&recipe, 0, times, unknown, NULL, near, &fast));
+    CHECK_OK(strait_limits_windows(&recipe, 0, times, measured, NULL, found, &slow));
     recipe.emulate.delay_ns = 5000000;
-    CHECK_OK(strait_limits_windows(&recipe, 0, times, unknown, far, &slow));
+    CHECK_OK(strait_limits_windows(&recipe, 0, times, unknown, NULL, far, &slow));
     assert_true(far[0] > near[0] && near[0] >= near[3]);
     assert_memory_equal(far, found, sizeof far); // measured or told, a delay is a delay
     assert_true(slow < fast && slow > 0.0);
-    CHECK_OK(strait_limits_windows(&recipe, 3, times, unknown, far, &slow));
+    CHECK_OK(strait_limits_windows(&recipe, 3, times, unknown, NULL, far, &slow));
     for (int i = 0; i < 4; i++)
         assert_int_equal(far[i], 3);
-    CHECK_OK(strait_limits_windows(&recipe, 1000, times, unknown, far, &slow));
+    CHECK_OK(strait_limits_windows(&recipe, 1000, times, unknown, NULL, far, &slow));
     assert_int_equal(far[0], 32); // no more than there are
 }
 
