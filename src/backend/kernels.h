@@ -14,8 +14,8 @@
  * Types. Activations and their gradients (the stream, qkv, hidden, logits) are f32, or, on a
  * backend opened for it, bf16: in one call all of one type, with sums kept in f32 inside. Always
  * f32: gains, rstd, lse, cosines, losses, statistics, gradients of weights, all that an optimizer
- * touches, the taps of convolutions, and the x of compression, but for resize_cols, silu and relu,
- * which take either type. matmul takes a and b of one type and makes either; cast and embed turn
+ * touches, the taps of convolutions, codes, and the x of compression, but where an entry says
+ * "either type". matmul takes a and b of one type and makes either; cast and embed turn
  * any of the two into any. */
 #pragma once
 
@@ -65,7 +65,44 @@ typedef struct strait_pack_how {
     int bits; // 32, 16, 8 or 4
     int is_stochastic;
     uint64_t seed, stream;
+    int64_t
+        cols; // how many columns of x cross, from the first; 0: all. Restoring leaves the others
+              // alone. A value's place in the tensor is counted as if they were not there.
 } strait_pack_how;
+
+static inline int64_t strait_pack_cols(strait_tensor x, strait_pack_how how) {
+    return how.cols > 0 ? how.cols : x.cols;
+}
+
+/* How groups of columns move: y from column `to` on, x from column `from` on. */
+typedef struct strait_regroup_how {
+    int64_t n_groups;
+    int64_t to, to_cols;     // to_cols, from_cols: of one group
+    int64_t from, from_cols; // what a group of y has more than that of x becomes 0
+    float alpha;
+    int adds; // to y, instead of replacing it
+} strait_regroup_how;
+
+/* How a code is widened by those before it: taps codes of `keep` values and nothing else in their
+ * columns; places in a sequence, and the epsilon of the norm. */
+typedef struct strait_recall_how {
+    int64_t keep, taps, seq_len;
+    float epsilon;
+} strait_recall_how;
+
+/* Back through h = silu(a), a = n W', where n = y rstd is a normed row of `width` values: what y is
+ * to receive is (rstd d_a) W + shift n. */
+typedef struct strait_normed_silu {
+    /* made */
+    strait_tensor d_a;    // [N x C] = d_h silu'(a)
+    strait_tensor scaled; // [N x (B + C)] = [before, rstd d_a]
+    strait_tensor shift;  // [N x 1] = -rstd (a . d_a) / width
+    /* read */
+    strait_tensor d_h, a; // [N x C]
+    strait_tensor rstd;   // [N x 1]
+    strait_tensor before; // [N x B] f32, or absent
+    int64_t width;
+} strait_normed_silu;
 
 /* Rows that a convolution looks at, at most. */
 #define STRAIT_CONV_TAPS 4
@@ -196,12 +233,12 @@ struct strait_kernels {
      * packed and restored as 0 and counted.
      *
      * stats [N x 3], optional: squared error, squared size, values that counted as not finite; of
-     * a row, by the kernel that fills it. */
+     * a row, added to what stands there. */
     strait_err (*pack_rows)(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                             strait_tensor x, strait_pack_how how);
     /* The error of a restored row is 0 in stats. */
     strait_err (*restore_rows)(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                               strait_tensor packed, int bits);
+                               strait_tensor packed, strait_pack_how how);
     /* The same of 4 bits a value with a scale of 4 bits, in steps of half an octave (octave.h): an
      * f32 top; a row of ceil((C + 1) / 2) bytes: the scale's code, then a code from 0 to 15 a
      * value, the low half of a byte first. Stochastic rows are covered by their scale and unbiased,
@@ -210,7 +247,7 @@ struct strait_kernels {
                                strait_tensor x, strait_pack_how how);
     strait_err (*restore_octaves)(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                                   strait_tensor packed, strait_pack_how how);
-    /* The same for rows whose error is known: x - error is what will be restored. */
+    /* The same for rows whose error is known: x - error is what will be restored. Either type. */
     strait_err (*measure_rows)(struct strait_stream *s, strait_tensor stats, strait_tensor x,
                                strait_tensor error);
     /* The `keep` largest values of each row by size (the first of equals), in order of column:
@@ -223,7 +260,8 @@ struct strait_kernels {
     /* y = x H / sqrt(tile) on every `tile` columns, H the Walsh-Hadamard matrix: its own inverse.
      * tile is a power of two that divides the columns. y may be x. */
     strait_err (*hadamard)(struct strait_stream *s, strait_tensor y, strait_tensor x, int64_t tile);
-    /* y [N x E] = x [N x C] times the rectangular identity: cut off, or filled with zeros. */
+    /* y [N x E] = x [N x C] times the rectangular identity: cut off, or filled with zeros. Either
+     * type. */
     strait_err (*resize_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x);
     /* Each row with those before it in its sequence, f32: y_i = [x_i, x_{i-1}, ...], as many as fit
      * y's columns; zeros before the sequence. */
@@ -231,7 +269,34 @@ struct strait_kernels {
                          int64_t seq_len);
     strait_err (*window_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                               int64_t seq_len);
-    /* y = x / (1 + exp(-x)); y may be x */
+    /* y = alpha x, some groups of columns; of y and x each of either type. */
+    strait_err (*regroup_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                               strait_regroup_how how);
+    /* delta = y - x, normed = y rstd, rstd [N x 1] = 1 / sqrt(mean y^2 + epsilon). Either type. */
+    strait_err (*part_rows)(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
+                            strait_tensor rstd, strait_tensor y, strait_tensor x, float epsilon);
+    /* Row i of y += by[i] times row i of x; by [N x 1]. Either type. */
+    strait_err (*add_rows)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           strait_tensor by);
+    /* Codes z [N x C], f32, whose columns from how.keep on are not looked at: the first columns of
+     * both are [z_i, z_{i-1}, ...], how.taps groups of C columns, and normeds [N x taps C] are the
+     * same of z rstd, rstd [N x 1] = 1 / sqrt(mean over keep of z^2 + epsilon); zeros before the
+     * sequence and from keep on. both and normeds of either type. */
+    strait_err (*recall)(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
+                         strait_tensor rstd, strait_tensor z, strait_recall_how how);
+    /* d_z of both; zeros from keep on. */
+    strait_err (*recall_back)(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
+                              strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
+                              strait_recall_how how);
+    /* The columns of y from `first` on = silu(x), as many as x has; and d_x from those columns of
+     * d_y. Either type. */
+    strait_err (*silu_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                            int64_t first);
+    strait_err (*silu_cols_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                                 strait_tensor x, int64_t first);
+    /* Back through a norm and the silu behind it. Either type. */
+    strait_err (*normed_silu_back)(struct strait_stream *s, const strait_normed_silu *at);
+    /* y = x / (1 + exp(-x)); y may be x. Either type. */
     strait_err (*silu)(struct strait_stream *s, strait_tensor y, strait_tensor x);
     /* d_x may be d_y */
     strait_err (*silu_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,

@@ -44,19 +44,19 @@ static const int all_bits[] = {32, 16, 8, 4};
 /* variant: which bits, then stochastic, then spoiled; inner: where the bytes lie */
 static void run_payload(struct rig *rig, shape s) {
     const int bits = all_bits[s.variant % 4];
-    const strait_pack_how how = {bits, s.variant / 4 % 2, 3, 1234567};
+    const strait_pack_how how = {bits, s.variant / 4 % 2, 3, 1234567, 0};
     const strait_tensor x = make_rows(rig, s, s.variant / 8);
-    const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
+    const strait_tensor stats = rig_zeros(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     const int64_t bytes = bits >= 16 ? s.rows * s.cols * bits / 8
                                      : 4 + s.rows * (1 + (s.cols * bits + 7) / 8);
     const strait_tensor packed = make_bytes_at(rig, bytes, s.inner);
     CHECK_OK(rig->k->pack_rows(&rig->stream, packed, stats, x, how));
     rig_keep_bytes(rig, packed);
     rig_keep(rig, stats);
-    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, bits));
+    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, how));
     rig_keep(rig, y);
     rig_keep(rig, stats);
-    CHECK_OK(rig->k->restore_rows(&rig->stream, y, (strait_tensor){0}, packed, bits));
+    CHECK_OK(rig->k->restore_rows(&rig->stream, y, (strait_tensor){0}, packed, how));
     CHECK_OK(rig->k->measure_rows(&rig->stream, stats, x, y));
     rig_keep(rig, stats);
 }
@@ -77,20 +77,53 @@ static void payloads_lie_anywhere(void **state) {
         }
 }
 
+/* Columns that do not cross change no byte, and are left alone. variant: as of run_payload */
+static void run_padded(struct rig *rig, shape s) {
+    const strait_tensor narrow = make_rows(rig, s, s.variant / 8);
+    const strait_tensor x = rig_input(rig, s.rows, s.cols + 3, 2);
+    const strait_tensor y = rig_output(rig, s.rows, s.cols + 3);
+    const strait_regroup_how how_wide = {
+        .n_groups = 1, .to_cols = s.cols, .from_cols = s.cols, .alpha = 1};
+    CHECK_OK(rig->k->regroup_cols(&rig->stream, x, narrow, how_wide));
+    const strait_pack_how how = {all_bits[s.variant % 4], s.variant / 4 % 2, 3, 77, s.cols};
+    const int64_t bytes = how.bits >= 16 ? s.rows * s.cols * how.bits / 8
+                                         : 4 + s.rows * (1 + (s.cols * how.bits + 7) / 8);
+    const strait_tensor packed = rig_bytes(rig, bytes), same = rig_bytes(rig, bytes);
+    const strait_tensor stats = rig_zeros(rig, s.rows, 3);
+    CHECK_OK(rig->k->pack_rows(&rig->stream, packed, stats, x, how));
+    CHECK_OK(rig->k->pack_rows(&rig->stream, same, (strait_tensor){0}, narrow, how));
+    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, how));
+    rig_keep_bytes(rig, packed);
+    rig_keep_bytes(rig, same);
+    for (int64_t i = 0; i < bytes; i++)
+        CHECK(rig->kept[i] == rig->kept[bytes + i]);
+    rig_keep(rig, y);
+    rig_keep(rig, stats);
+}
+
+static void padded_payloads(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 16; variant++) {
+        check_case(run_padded, (shape){.rows = 9, .cols = 31, .variant = variant}, 1e-5);
+        check_case(run_padded, (shape){.rows = 130, .cols = 5, .variant = variant}, 1e-5);
+    }
+}
+
 /* Bytes that no one packed. variant: which bits, and which bytes */
 static void run_garbage(struct rig *rig, shape s) {
     const int bits = all_bits[s.variant % 4];
+    const strait_pack_how how = {.bits = bits};
     const int64_t bytes = bits >= 16 ? s.rows * s.cols * bits / 8
                                      : 4 + s.rows * (1 + (s.cols * bits + 7) / 8);
     const strait_tensor packed = rig_bytes(rig, bytes);
-    const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
+    const strait_tensor stats = rig_zeros(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     unsigned char *noise = malloc((size_t)bytes);
     assert_non_null(noise);
     for (int64_t i = 0; i < bytes; i++)
         noise[i] = (unsigned char)(s.variant < 4 ? 255 : i * 7919 * (s.variant + 1) >> 3);
     rig_write(rig, packed, (const float *)(const void *)noise);
     free(noise);
-    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, bits));
+    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, how));
     rig_keep(rig, y);
     for (size_t i = 0; i < rig->n_kept; i++)
         CHECK(isfinite(rig->kept[i]));
@@ -116,9 +149,9 @@ static void run_top(struct rig *rig, shape s) {
     }
     const int64_t keep = (s.cols + 2) / 3, bytes = s.cols > 65536 ? 6 : 4;
     const strait_tensor packed = make_bytes_at(rig, s.rows * keep * bytes, s.inner);
-    const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_output(rig, s.rows, 3);
+    const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_zeros(rig, s.rows, 3);
     CHECK_OK(rig->k->pack_top(&rig->stream, packed, x, keep,
-                              (strait_pack_how){16, s.variant & 1, 9, 10}));
+                              (strait_pack_how){16, s.variant & 1, 9, 10, 0}));
     rig_keep_bytes(rig, packed);
     CHECK_OK(rig->k->restore_top(&rig->stream, y, stats, packed, keep));
     rig_keep(rig, y);
@@ -137,7 +170,7 @@ static void top_values(void **state) {
 static void run_top_garbage(struct rig *rig, shape s) {
     const int64_t keep = s.inner;
     const strait_tensor packed = rig_bytes(rig, s.rows * keep * 4);
-    const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_output(rig, s.rows, 3);
+    const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_zeros(rig, s.rows, 3);
     unsigned char *noise = malloc((size_t)packed.cols);
     assert_non_null(noise);
     for (int64_t i = 0; i < packed.cols; i++)
@@ -272,6 +305,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(payloads),
         cmocka_unit_test(payloads_lie_anywhere),
+        cmocka_unit_test(padded_payloads),
         cmocka_unit_test(garbage),
         cmocka_unit_test(top_values),
         cmocka_unit_test(garbage_of_top_values),

@@ -149,13 +149,45 @@ static void run_octaves(struct rig *rig, shape s) {
     const strait_pack_how how = {.is_stochastic = s.variant & 1, .seed = 3, .stream = 77};
     const strait_tensor x = make_rows(rig, s.rows, s.cols, s.variant & 2);
     const strait_tensor packed = rig_bytes(rig, octave_bytes(s.rows, s.cols));
-    const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
+    const strait_tensor stats = rig_zeros(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     CHECK_OK(rig->k->pack_octaves(&rig->stream, packed, stats, x, how));
     rig_keep_bytes(rig, packed);
     rig_keep(rig, stats);
     CHECK_OK(rig->k->restore_octaves(&rig->stream, y, stats, packed, how));
     rig_keep(rig, y);
     rig_keep(rig, stats);
+}
+
+/* Columns that do not cross change no byte, and are left alone. */
+static void run_padded(struct rig *rig, shape s) {
+    const strait_tensor narrow = make_rows(rig, s.rows, s.cols, s.variant & 2);
+    const strait_tensor x = rig_input(rig, s.rows, s.cols + 3, 2);
+    const strait_tensor y = rig_output(rig, s.rows, s.cols + 3);
+    CHECK_OK(rig->k->regroup_cols(
+        &rig->stream, x, narrow,
+        (strait_regroup_how){.n_groups = 1, .to_cols = s.cols, .from_cols = s.cols, .alpha = 1}));
+    const strait_pack_how how = {
+        .is_stochastic = s.variant & 1, .seed = 3, .stream = 77, .cols = s.cols};
+    const int64_t bytes = octave_bytes(s.rows, s.cols);
+    const strait_tensor packed = rig_bytes(rig, bytes), same = rig_bytes(rig, bytes);
+    const strait_tensor stats = rig_zeros(rig, s.rows, 3);
+    CHECK_OK(rig->k->pack_octaves(&rig->stream, packed, stats, x, how));
+    CHECK_OK(rig->k->pack_octaves(&rig->stream, same, (strait_tensor){0}, narrow, how));
+    CHECK_OK(rig->k->restore_octaves(&rig->stream, y, stats, packed, how));
+    rig_keep_bytes(rig, packed);
+    rig_keep_bytes(rig, same);
+    for (int64_t i = 0; i < bytes; i++)
+        CHECK(rig->kept[i] == rig->kept[bytes + i]);
+    rig_keep(rig, y);
+    rig_keep(rig, stats);
+}
+
+static void padded_octaves(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        check_case(run_padded, (shape){.rows = 9, .cols = 31, .variant = variant}, 1e-5);
+        check_case(run_padded, (shape){.rows = 130, .cols = 5, .variant = variant}, 1e-5);
+    }
 }
 
 static void octaves(void **state) {
@@ -172,7 +204,7 @@ static void octaves(void **state) {
 static void run_garbage(struct rig *rig, shape s) {
     const int64_t n = octave_bytes(s.rows, s.cols);
     const strait_tensor packed = rig_bytes(rig, n);
-    const strait_tensor stats = rig_output(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
+    const strait_tensor stats = rig_zeros(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     unsigned char *noise = malloc((size_t)n + 4);
     assert_non_null(noise);
     for (int64_t i = 0; i < n; i++)
@@ -278,8 +310,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions),      cmocka_unit_test(windows),
         cmocka_unit_test(pieces_of_columns), cmocka_unit_test(octaves),
-        cmocka_unit_test(garbage),           cmocka_unit_test(formulas),
-        cmocka_unit_test(rounding_is_fair),
+        cmocka_unit_test(padded_octaves),    cmocka_unit_test(garbage),
+        cmocka_unit_test(formulas),          cmocka_unit_test(rounding_is_fair),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

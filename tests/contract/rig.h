@@ -58,6 +58,7 @@ strait_tensor rig_values(struct rig *rig, int64_t rows, int64_t cols, const floa
 strait_tensor rig_tokens(struct rig *rig, int64_t rows, int64_t below, int seed); // i32 [rows x 1]
 strait_tensor rig_ints(struct rig *rig, int64_t rows, const int32_t *values);
 strait_tensor rig_output(struct rig *rig, int64_t rows, int64_t cols); // full of NaN
+strait_tensor rig_zeros(struct rig *rig, int64_t rows, int64_t cols);
 
 /* Activations: of the type that the rig's backend was opened for. */
 strait_tensor rig_act(struct rig *rig, int64_t rows, int64_t cols, int seed);

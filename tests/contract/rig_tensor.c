@@ -40,6 +40,12 @@ strait_tensor rig_values(struct rig *rig, int64_t rows, int64_t cols, const floa
     return make(rig, STRAIT_F32, rows, cols, values);
 }
 
+strait_tensor rig_zeros(struct rig *rig, int64_t rows, int64_t cols) {
+    const strait_tensor t = rig_output(rig, rows, cols);
+    CHECK_OK(rig->k->fill(&rig->stream, t, 0.0f));
+    return t;
+}
+
 strait_tensor rig_act_values(struct rig *rig, int64_t rows, int64_t cols, const float *values) {
     float *rounded = rig_floats(rows * cols);
     for (int64_t i = 0; i < rows * cols; i++)

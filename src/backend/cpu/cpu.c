@@ -24,6 +24,7 @@ static void take_reference(struct strait_kernels *k) {
     strait_ref_codec(k);
     strait_ref_local(k);
     strait_ref_octave(k);
+    strait_ref_parts(k);
 }
 
 /* The fastest kernels this processor can run; NULL when it can run none of them. */

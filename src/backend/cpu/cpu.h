@@ -50,6 +50,7 @@ void strait_ref_payload(struct strait_kernels *k);
 void strait_ref_codec(struct strait_kernels *k);
 void strait_ref_local(struct strait_kernels *k);
 void strait_ref_octave(struct strait_kernels *k);
+void strait_ref_parts(struct strait_kernels *k);
 
 /* The values of an f32 tensor; NULL when it is absent. */
 static inline float *strait_cpu_f32(strait_tensor t) {

@@ -26,9 +26,9 @@ static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_t
     unsigned char *bytes = packed.data;
     const strait_top from = {bytes, bytes + x.rows * keep * 2, keep, {0}};
     for (int64_t n = 0; n < x.rows; n++) {
-        float numbers[3];
+        double numbers[3];
         strait_top_restore(&from, strait_cpu_f32(x) + n * x.cols, x.cols, n, numbers);
-        if (stats.data != NULL) memcpy(strait_cpu_f32(stats) + n * 3, numbers, sizeof numbers);
+        strait_wire_note(stats, n, numbers);
     }
     return STRAIT_OK;
 }

@@ -30,10 +30,10 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
                      strait_pack_how how) {
     double numbers[3] = {0};
     const float inverse = unit > 0 ? 1.0f / unit : 0.0f;
-    for (int64_t c = 0; c < x.cols; c++) {
-        const int64_t i = n * x.cols + c;
-        const float value = strait_wire_value(strait_cpu_f32(x)[i], &numbers[2]);
-        const int code = code_of(value, inverse, how, i);
+    const int64_t cols = strait_pack_cols(x, how);
+    for (int64_t c = 0; c < cols; c++) {
+        const float value = strait_wire_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
+        const int code = code_of(value, inverse, how, n * cols + c);
         put_nibble(to, c + 1, code);
         const double error = (double)value - (double)(((float)code - 7.5f) * unit);
         numbers[0] += error * error;
@@ -45,14 +45,14 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
 static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                                strait_tensor x, strait_pack_how how) {
     (void)s;
-    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * row_bytes(x.cols));
+    const int64_t cols = strait_pack_cols(x, how);
+    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * row_bytes(cols));
     unsigned char *to = packed.data;
-    const float top = strait_octave_top(
-        strait_wire_largest(strait_cpu_f32(x), strait_cpu_count(x)));
+    const float top = strait_octave_top(strait_wire_largest_of(x, how));
     memcpy(to, &top, 4);
     for (int64_t n = 0; n < x.rows; n++) {
-        unsigned char *row = to + 4 + n * row_bytes(x.cols);
-        const float largest = strait_wire_largest(strait_cpu_f32(x) + n * x.cols, x.cols);
+        unsigned char *row = to + 4 + n * row_bytes(cols);
+        const float largest = strait_wire_largest(strait_cpu_f32(x) + n * x.cols, cols);
         const int code = strait_octave_code(top, largest, how.is_stochastic);
         const float scale = strait_octave_scale(top, code);
         put_nibble(row, 0, code);
@@ -64,22 +64,23 @@ static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, st
 static strait_err restore_octaves(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                                   strait_tensor packed, strait_pack_how how) {
     (void)s;
-    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * row_bytes(x.cols));
+    const int64_t cols = strait_pack_cols(x, how);
+    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * row_bytes(cols));
     const unsigned char *from = packed.data;
     float top;
     memcpy(&top, from, 4);
     const float trusted = strait_scale_trust(top);
     for (int64_t n = 0; n < x.rows; n++) {
         double numbers[3] = {0};
-        const unsigned char *row = from + 4 + n * row_bytes(x.cols);
+        const unsigned char *row = from + 4 + n * row_bytes(cols);
         const float scale = strait_octave_scale(trusted, nibble_of(row, 0));
         const float unit = strait_octave_unit(scale, how.is_stochastic);
-        for (int64_t c = 0; c < x.cols; c++) {
+        for (int64_t c = 0; c < cols; c++) {
             const float value = ((float)nibble_of(row, c + 1) - 7.5f) * unit;
             strait_cpu_f32(x)[n * x.cols + c] = value;
             numbers[1] += (double)value * (double)value;
         }
-        if (top != trusted) numbers[2] = (double)x.cols; // NOLINT: bits that are no top at all
+        if (top != trusted) numbers[2] = (double)cols; // NOLINT: bits that are no top at all
         strait_wire_note(stats, n, numbers);
     }
     return STRAIT_OK;

@@ -8,10 +8,11 @@
 
 static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
                       strait_pack_how how) {
+    const int64_t cols = strait_pack_cols(x, how);
     for (int64_t n = 0; n < x.rows; n++) {
         double numbers[3] = {0};
-        for (int64_t i = n * x.cols; i < (n + 1) * x.cols; i++) {
-            const float value = strait_wire_value(strait_cpu_f32(x)[i], &numbers[2]);
+        for (int64_t c = 0, i = n * cols; c < cols; c++, i++) {
+            const float value = strait_wire_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
             float sent = value;
             if (how.bits == 32) {
                 memcpy(to + i * 4, &value, 4);
@@ -41,10 +42,10 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
                      float scale, strait_pack_how how) {
     double numbers[3] = {0};
     const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
-    for (int64_t c = 0; c < x.cols; c++) {
-        const int64_t i = n * x.cols + c;
-        const float value = strait_wire_value(strait_cpu_f32(x)[i], &numbers[2]);
-        const int code = code_of(value, inverse, how, i);
+    const int64_t cols = strait_pack_cols(x, how);
+    for (int64_t c = 0; c < cols; c++) {
+        const float value = strait_wire_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
+        const int code = code_of(value, inverse, how, n * cols + c);
         if (how.bits == 8)
             to[c] = (unsigned char)code;
         else if (c % 2 == 0)
@@ -61,22 +62,22 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                             strait_tensor x, strait_pack_how how) {
     (void)s;
-    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how.bits));
+    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how));
     assert(stats.data == NULL || (stats.rows == x.rows && stats.cols == 3));
     unsigned char *to = packed.data;
     if (how.bits >= 16) {
         pack_wide(to, stats, x, how);
         return STRAIT_OK;
     }
-    const float base = strait_scale_base(
-        strait_wire_largest(strait_cpu_f32(x), strait_cpu_count(x)), how.bits);
+    const int64_t cols = strait_pack_cols(x, how);
+    const float base = strait_scale_base(strait_wire_largest_of(x, how), how.bits);
     memcpy(to, &base, 4);
     for (int64_t n = 0; n < x.rows; n++) {
-        const float largest = strait_wire_largest(strait_cpu_f32(x) + n * x.cols, x.cols);
+        const float largest = strait_wire_largest(strait_cpu_f32(x) + n * x.cols, cols);
         const int code = strait_scale_code(base, largest, how.bits);
         to[4 + n] = (unsigned char)code;
-        pack_row(to + strait_wire_codes(x, how.bits, n), stats, x, n, strait_scale_of(base, code),
-                 how);
+        pack_row(to + strait_wire_codes(x.rows, cols, how.bits, n), stats, x, n,
+                 strait_scale_of(base, code), how);
     }
     return STRAIT_OK;
 }
@@ -93,25 +94,28 @@ static float restored(const unsigned char *from, int64_t i, int bits) {
 }
 
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                               strait_tensor packed, int bits) {
+                               strait_tensor packed, strait_pack_how how) {
     (void)s;
-    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, bits));
+    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how));
     const unsigned char *from = packed.data;
+    const int64_t cols = strait_pack_cols(x, how);
+    const int bits = how.bits;
     float base = 0;
     if (bits < 16) memcpy(&base, from, 4);
     const float trusted = strait_scale_trust(base);
     for (int64_t n = 0; n < x.rows; n++) {
         double numbers[3] = {0};
         const float scale = bits < 16 ? strait_scale_of(trusted, from[4 + n]) : 0;
-        const unsigned char *codes = bits < 16 ? from + strait_wire_codes(x, bits, n) : from;
-        for (int64_t c = 0; c < x.cols; c++) {
-            const int64_t i = n * x.cols + c;
+        const unsigned char *codes = bits < 16 ? from + strait_wire_codes(x.rows, cols, bits, n)
+                                               : from;
+        for (int64_t c = 0; c < cols; c++) {
             const float value = bits < 16 ? (float)strait_wire_code(codes, c, bits) * scale
-                                          : strait_wire_value(restored(from, i, bits), &numbers[2]);
-            strait_cpu_f32(x)[i] = value;
+                                          : strait_wire_value(restored(from, n * cols + c, bits),
+                                                              &numbers[2]);
+            strait_cpu_f32(x)[n * x.cols + c] = value;
             numbers[1] += (double)value * (double)value;
         }
-        if (base != trusted) numbers[2] = (double)x.cols; // NOLINT: bits that are no base at all
+        if (base != trusted) numbers[2] = (double)cols; // NOLINT: bits that are no base at all
         strait_wire_note(stats, n, numbers);
     }
     return STRAIT_OK;

@@ -3,7 +3,8 @@
 #include "backend/cpu/top.h"
 
 struct job {
-    float *y, *stats;
+    float *y;
+    strait_tensor stats;
     const float *x, *d_y;
     int64_t n_rows, cols, from_cols, rows; // rows of a task
     int64_t tile;
@@ -131,9 +132,9 @@ static void pack_top_task(void *arg, int task) {
 static void restore_top_task(void *arg, int task) {
     const struct job *j = arg;
     for (int64_t n = first_row(j, task); n < end_row(j, task); n++) {
-        float numbers[3];
+        double numbers[3];
         strait_top_restore(&j->top, j->y + n * j->cols, j->cols, n, numbers);
-        if (j->stats != NULL) memcpy(j->stats + n * 3, numbers, sizeof numbers);
+        strait_wire_note(j->stats, n, numbers);
     }
 }
 
@@ -156,7 +157,7 @@ static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_t
                               strait_tensor packed, int64_t keep) {
     return run_rows(s, restore_top_task,
                     (struct job){.y = strait_cpu_f32(x),
-                                 .stats = strait_cpu_f32(stats),
+                                 .stats = stats,
                                  .n_rows = x.rows,
                                  .cols = x.cols,
                                  .top = top_of(packed, x.rows, keep, (strait_pack_how){0})});

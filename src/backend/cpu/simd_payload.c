@@ -14,7 +14,8 @@ struct payload {
     unsigned char *bytes;
     float *stats;
     const float *error;
-    int64_t n_rows, cols, rows; // rows of a task
+    int64_t n_rows, cols, rows; // cols that cross, rows of a task
+    int64_t stride;             // columns of x
     strait_pack_how how;
     float base;
     float largest[BLOCKS_MAX]; // by task
@@ -55,7 +56,11 @@ static float largest_of(const float *x, int64_t n) {
 static void largest_task(void *arg, int task) {
     struct payload *p = arg;
     const int64_t first = task * p->rows, end = smaller(p->n_rows, first + p->rows);
-    p->largest[task] = largest_of(p->x + first * p->cols, (end - first) * p->cols);
+    p->largest[task] = 0;
+    for (int64_t n = first; n < end; n++) {
+        const float largest = largest_of(p->x + n * p->stride, p->cols);
+        p->largest[task] = largest > p->largest[task] ? largest : p->largest[task];
+    }
 }
 
 /* Random words for values [first, first + n) of the tensor, as numbers in [0, 1). */
@@ -122,7 +127,7 @@ static void pack_row(const struct payload *p, int64_t n, unsigned char *to, floa
         const int count = (int)smaller(CHUNK, p->cols - c);
         const float *u = p->how.is_stochastic && bits < 32 ? random : NULL;
         if (u != NULL) draw(random, p->how, at, count);
-        numbers[2] += clean(value, p->x + at, count);
+        numbers[2] += clean(value, p->x + n * p->stride + c, count);
         if (bits == 32)
             memcpy(to + c * 4, value, (size_t)count * 4);
         else if (bits == 16)
@@ -134,36 +139,41 @@ static void pack_row(const struct payload *p, int64_t n, unsigned char *to, floa
         numbers[1] += (double)dot(value, value, count);
     }
     for (int i = 0; p->stats != NULL && i < 3; i++)
-        p->stats[n * 3 + i] = (float)numbers[i];
+        p->stats[n * 3 + i] += (float)numbers[i];
 }
 
 static void pack_task(void *arg, int task) {
     const struct payload *p = arg;
     const int bits = p->how.bits;
-    const strait_tensor shape = {.rows = p->n_rows, .cols = p->cols};
     const int64_t end = smaller(p->n_rows, (task + 1) * p->rows);
     for (int64_t n = task * p->rows; n < end; n++) {
         if (bits >= 16) {
             pack_row(p, n, p->bytes + n * p->cols * bits / 8, 0);
             continue;
         }
-        const float largest = largest_of(p->x + n * p->cols, p->cols);
+        const float largest = largest_of(p->x + n * p->stride, p->cols);
         const int code = strait_scale_code(p->base, largest, bits);
         p->bytes[4 + n] = (unsigned char)code;
-        pack_row(p, n, p->bytes + strait_wire_codes(shape, bits, n),
+        pack_row(p, n, p->bytes + strait_wire_codes(p->n_rows, p->cols, bits, n),
                  strait_scale_of(p->base, code));
     }
 }
 
+static struct payload payload_of(strait_tensor x, strait_tensor packed, strait_tensor stats,
+                                 strait_pack_how how) {
+    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how));
+    return (struct payload){.x = strait_cpu_f32(x),
+                            .bytes = packed.data,
+                            .stats = strait_cpu_f32(stats),
+                            .n_rows = x.rows,
+                            .cols = strait_pack_cols(x, how),
+                            .stride = x.cols,
+                            .how = how};
+}
+
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                             strait_tensor x, strait_pack_how how) {
-    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how.bits));
-    struct payload p = {.x = strait_cpu_f32(x),
-                        .bytes = packed.data,
-                        .stats = strait_cpu_f32(stats),
-                        .n_rows = x.rows,
-                        .cols = x.cols,
-                        .how = how};
+    struct payload p = payload_of(x, packed, stats, how);
     if (how.bits < 16) {
         run_rows(s, largest_task, &p);
         float largest = 0;
@@ -209,34 +219,26 @@ static void restore_codes(float *restrict to, const unsigned char *restrict from
 static void restore_task(void *arg, int task) {
     const struct payload *p = arg;
     const int bits = p->how.bits;
-    const strait_tensor shape = {.rows = p->n_rows, .cols = p->cols};
     const float base = strait_scale_trust(p->base);
     const int64_t end = smaller(p->n_rows, (task + 1) * p->rows);
     for (int64_t n = task * p->rows; n < end; n++) {
-        float *to = p->x + n * p->cols;
+        float *to = p->x + n * p->stride;
         int64_t bad = base == p->base ? 0 : p->cols; // NOLINT: bits that are no base at all
         if (bits >= 16)
             bad = restore_wide(to, p->bytes + n * p->cols * bits / 8, p->cols, bits);
         else
-            restore_codes(to, p->bytes + strait_wire_codes(shape, bits, n), p->cols, bits,
-                          strait_scale_of(base, p->bytes[4 + n]));
+            restore_codes(to, p->bytes + strait_wire_codes(p->n_rows, p->cols, bits, n), p->cols,
+                          bits, strait_scale_of(base, p->bytes[4 + n]));
         if (p->stats == NULL) continue;
-        p->stats[n * 3] = 0;
-        p->stats[n * 3 + 1] = dot(to, to, p->cols);
-        p->stats[n * 3 + 2] = (float)bad;
+        p->stats[n * 3 + 1] += dot(to, to, p->cols);
+        p->stats[n * 3 + 2] += (float)bad;
     }
 }
 
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                               strait_tensor packed, int bits) {
-    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, bits));
-    struct payload p = {.x = strait_cpu_f32(x),
-                        .bytes = packed.data,
-                        .stats = strait_cpu_f32(stats),
-                        .n_rows = x.rows,
-                        .cols = x.cols,
-                        .how = {.bits = bits}};
-    if (bits < 16) memcpy(&p.base, p.bytes, 4);
+                               strait_tensor packed, strait_pack_how how) {
+    struct payload p = payload_of(x, packed, stats, how);
+    if (how.bits < 16) memcpy(&p.base, p.bytes, 4);
     run_rows(s, restore_task, &p);
     return STRAIT_OK;
 }
@@ -254,9 +256,9 @@ static void measure_task(void *arg, int task) {
             bad += clean(value, p->x + n * p->cols + c, count);
             size += (double)dot(value, value, count);
         }
-        p->stats[n * 3] = dot(error, error, p->cols);
-        p->stats[n * 3 + 1] = (float)size;
-        p->stats[n * 3 + 2] = (float)bad;
+        p->stats[n * 3] += dot(error, error, p->cols);
+        p->stats[n * 3 + 1] += (float)size;
+        p->stats[n * 3 + 2] += (float)bad;
     }
 }
 

@@ -63,7 +63,7 @@ static inline void strait_top_pack(const strait_top *to, const float *row, int64
 
 /* Row n, zeros but for what was kept; numbers: error 0, squared size, what made no sense. */
 static inline void strait_top_restore(const strait_top *from, float *row, int64_t cols, int64_t n,
-                                      float numbers[3]) {
+                                      double numbers[3]) {
     const size_t bytes = strait_top_index_bytes(cols);
     double bad = 0, squares = 0;
     memset(row, 0, (size_t)cols * sizeof *row);
@@ -81,6 +81,6 @@ static inline void strait_top_restore(const strait_top *from, float *row, int64_
         squares += (double)value * (double)value;
     }
     numbers[0] = 0;
-    numbers[1] = (float)squares;
-    numbers[2] = (float)bad;
+    numbers[1] = squares;
+    numbers[2] = bad;
 }

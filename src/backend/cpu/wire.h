@@ -44,16 +44,19 @@ static inline int strait_wire_code(const unsigned char *codes, int64_t c, int bi
     return nibble < 8 ? nibble : nibble - 16;
 }
 
-/* Where the codes of row n of x start. */
-static inline int64_t strait_wire_codes(strait_tensor x, int bits, int64_t n) {
-    return 4 + x.rows + n * ((x.cols * bits + 7) / 8);
+/* Where the codes of row n of `rows` start. */
+static inline int64_t strait_wire_codes(int64_t rows, int64_t cols, int bits, int64_t n) {
+    return 4 + rows + n * ((cols * bits + 7) / 8);
 }
 
-static inline int64_t strait_wire_bytes(strait_tensor x, int bits) {
-    return bits >= 16 ? x.rows * x.cols * bits / 8 : strait_wire_codes(x, bits, x.rows);
+static inline int64_t strait_wire_bytes(strait_tensor x, strait_pack_how how) {
+    const int64_t cols = strait_pack_cols(x, how);
+    return how.bits >= 16 ? x.rows * cols * how.bits / 8
+                          : strait_wire_codes(x.rows, cols, how.bits, x.rows);
 }
 
-/* The largest size in values[0..n) among those that are fit for the wire. */
+/* The largest size in values[0..n) among those that are fit for the wire; and in the columns of x
+ * that cross. */
 static inline float strait_wire_largest(const float *values, int64_t n) {
     double bad = 0;
     float largest = 0;
@@ -62,8 +65,16 @@ static inline float strait_wire_largest(const float *values, int64_t n) {
     return largest;
 }
 
+static inline float strait_wire_largest_of(strait_tensor x, strait_pack_how how) {
+    float largest = 0;
+    for (int64_t n = 0; n < x.rows; n++)
+        largest = fmaxf(largest, strait_wire_largest((const float *)x.data + n * x.cols,
+                                                     strait_pack_cols(x, how)));
+    return largest;
+}
+
 /* What a kernel saw of a row: squared error, squared size, values that were not finite. */
 static inline void strait_wire_note(strait_tensor stats, int64_t row, const double numbers[3]) {
     for (int i = 0; stats.data != NULL && i < 3; i++)
-        ((float *)stats.data)[row * 3 + i] = (float)numbers[i];
+        ((float *)stats.data)[row * 3 + i] += (float)numbers[i];
 }

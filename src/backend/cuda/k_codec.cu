@@ -146,9 +146,8 @@ extern "C" __global__ void __launch_bounds__(256)
     size = warp_sum(size);
     bad = warp_sum(bad);
     if (stats == nullptr || lane != 0) return;
-    stats[row * 3] = 0.0f;
-    stats[row * 3 + 1] = size;
-    stats[row * 3 + 2] = bad;
+    stats[row * 3 + 1] += size;
+    stats[row * 3 + 2] += bad;
 }
 
 constexpr int SPAN = 8192; // values of a block in shared memory: whole tiles, unless one is larger

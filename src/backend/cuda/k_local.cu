@@ -276,23 +276,32 @@ template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64
 COLS_KERNELS(float, f32)
 COLS_KERNELS(bf16, bf16)
 
+/* Rows by blocks, columns by threads: 64-bit divisions would cost more than the copy. */
 extern "C" __global__ void __launch_bounds__(256)
     window_rows(float *y, const float *x, int64_t rows, int64_t y_cols, int64_t x_cols,
                 int64_t seq_len) {
-    each_piece<1>(rows, y_cols, y_cols, 0, [=](int64_t to, int64_t) {
-        const int64_t n = to / y_cols, j = to % y_cols / x_cols, c = to % y_cols % x_cols;
-        y[to] = j <= n % seq_len ? x[(n - j) * x_cols + c] : 0.0f;
-    });
+    for (int64_t n = blockIdx.y; n < rows; n += gridDim.y) {
+        const uint32_t place = (uint32_t)(n % seq_len);
+        for (uint32_t c = blockIdx.x * blockDim.x + threadIdx.x; c < y_cols;
+             c += gridDim.x * blockDim.x) {
+            const uint32_t j = c / (uint32_t)x_cols;
+            y[n * y_cols + c] = j <= place ? x[(n - j) * x_cols + c % (uint32_t)x_cols] : 0.0f;
+        }
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(256)
     window_rows_back(float *d_x, const float *d_y, int64_t rows, int64_t x_cols, int64_t y_cols,
                      int64_t seq_len) {
-    each_piece<1>(rows, x_cols, x_cols, 0, [=](int64_t to, int64_t) {
-        const int64_t n = to / x_cols, c = to % x_cols, taps = y_cols / x_cols;
-        float sum = 0;
-        for (int64_t j = 0; j < taps && n % seq_len + j < seq_len; j++)
-            sum += d_y[(n + j) * y_cols + j * x_cols + c];
-        d_x[to] = sum;
-    });
+    const uint32_t taps = (uint32_t)y_cols / (uint32_t)x_cols;
+    for (int64_t n = blockIdx.y; n < rows; n += gridDim.y) {
+        const int64_t left = seq_len - n % seq_len;
+        for (uint32_t c = blockIdx.x * blockDim.x + threadIdx.x; c < x_cols;
+             c += gridDim.x * blockDim.x) {
+            float sum = 0;
+            for (uint32_t j = 0; j < taps && j < left; j++)
+                sum += d_y[(n + j) * y_cols + j * x_cols + c];
+            d_x[n * x_cols + c] = sum;
+        }
+    }
 }

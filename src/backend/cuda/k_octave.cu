@@ -52,9 +52,9 @@ __device__ __forceinline__ void put_sums(float *stats, int64_t row, row_sums sum
     sums.size = warp_sum(sums.size);
     sums.bad = warp_sum(sums.bad);
     if (stats == nullptr || threadIdx.x % 32 != 0) return;
-    stats[row * 3] = sums.error;
-    stats[row * 3 + 1] = sums.size;
-    stats[row * 3 + 2] = sums.bad;
+    stats[row * 3] += sums.error;
+    stats[row * 3 + 1] += sums.size;
+    stats[row * 3 + 2] += sums.bad;
 }
 
 /* The top of the crossing, from the largest of its parts; in every thread. */
@@ -68,11 +68,13 @@ __device__ __forceinline__ float top_of(const float *of_block, int n_parts, floa
     return strait_octave_top(warp_max(threadIdx.x % 32 < WARPS ? room[threadIdx.x % 32] : 0.0f));
 }
 
-/* of_block and of_row are what largest_of_rows found, in n_parts blocks. */
+/* of_block and of_row are what largest_of_rows found, in n_parts blocks. Columns that cross are in
+ * how. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    pack_octaves(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t cols,
+    pack_octaves(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
                  strait_pack_how how, const float *of_block, const float *of_row, int n_parts) {
     __shared__ float room[WARPS];
+    const int64_t cols = how.cols;
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     const float top = top_of(of_block, n_parts, room);
     if (row == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(top), 4);
@@ -86,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int half = b == 0; half < 2; half++) {
             const int64_t c = 2 * b + half - 1;
             if (c >= cols) continue;
-            const float value = wire_value(x[row * cols + c], &sums.bad);
+            const float value = wire_value(x[row * stride + c], &sums.bad);
             const int code = code_of(value, scale.inverse, how, row * cols + c);
             const float error = value - restored(code, scale.unit);
             sums.error += error * error;
@@ -100,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     restore_octaves(float *x, float *stats, const unsigned char *from, int64_t rows, int64_t cols,
-                    int is_covered) {
+                    int is_covered, int64_t stride) {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= rows) return;
     const float top = __uint_as_float(take_bytes(from, 4)), trusted = strait_scale_trust(top);
@@ -110,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int64_t c = threadIdx.x % 32; c < cols; c += 32) {
         const int code = bytes[(c + 1) / 2] >> ((c & 1) != 0 ? 0 : 4) & 15;
         const float value = restored(code, unit);
-        x[row * cols + c] = value;
+        x[row * stride + c] = value;
         sums.size += value * value;
         if (top != trusted) sums.bad += 1.0f; // bits that are no top at all
     }

@@ -35,9 +35,9 @@ __device__ __forceinline__ void put_stats(float *stats, int64_t row, float error
     size = warp_sum(size);
     bad = warp_sum(bad);
     if (stats == nullptr || threadIdx.x % 32 != 0) return;
-    stats[row * 3] = error;
-    stats[row * 3 + 1] = size;
-    stats[row * 3 + 2] = bad;
+    stats[row * 3] += error;
+    stats[row * 3 + 1] += size;
+    stats[row * 3 + 2] += bad;
 }
 
 __device__ __forceinline__ float block_max(float value, float *room) {
@@ -49,7 +49,8 @@ __device__ __forceinline__ float block_max(float value, float *room) {
 
 /* The largest size of each row, and of each block's rows. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    largest_of_rows(float *of_block, float *of_row, const float *x, int64_t rows, int64_t cols) {
+    largest_of_rows(float *of_block, float *of_row, const float *x, int64_t rows, int64_t cols,
+                    int64_t stride) {
     __shared__ float room[WARPS];
     const int lane = (int)threadIdx.x % 32;
     float all = 0, bad = 0;
@@ -58,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         float largest = 0;
         for (int64_t c = lane * 4; c < cols; c += 128) {
             float v[4];
-            take_four(v, x + n * cols, c, cols);
+            take_four(v, x + n * stride, c, cols);
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 largest = fmaxf(largest, fabsf(wire_value(v[i], &bad)));
@@ -118,6 +119,7 @@ __device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, cons
     }
 }
 
+/* x is the row itself; `row` counts for stats and chance. */
 __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const float *x,
                                          int64_t row, int64_t cols, float scale,
                                          const strait_pack_how &how) {
@@ -125,7 +127,7 @@ __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const 
     for (int64_t c = (int64_t)(threadIdx.x % 32) * 4; c < cols; c += 128) {
         float v[4], sent[4];
         uint32_t words[4] = {};
-        take_four(v, x + row * cols, c, cols);
+        take_four(v, x, c, cols);
         if (how.is_stochastic && how.bits < 32) wire_words(words, how, row * cols + c);
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -141,11 +143,13 @@ __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const 
     put_stats(stats, row, error, size, bad);
 }
 
-/* of_block and of_row are what largest_of_rows found, in n_parts blocks; absent for wide bits. */
+/* of_block and of_row are what largest_of_rows found, in n_parts blocks; absent for wide bits.
+ * Columns that cross are in how. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    pack_rows(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t cols,
+    pack_rows(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
               strait_pack_how how, const float *of_block, const float *of_row, int n_parts) {
     __shared__ float room[WARPS];
+    const int64_t cols = how.cols;
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     const int64_t row_bytes = (cols * how.bits + 7) / 8;
     float scale = 0, largest = 0;
@@ -161,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         scale = strait_scale_of(base, code);
         start += 4 + rows;
     }
-    if (row < rows) pack_row(to + start, stats, x, row, cols, scale, how);
+    if (row < rows) pack_row(to + start, stats, x + row * stride, row, cols, scale, how);
 }
 
 /* Up to four values at value c of a row from its bytes. */
@@ -188,7 +192,7 @@ __device__ __forceinline__ void restore_four(float out[4], const unsigned char *
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     restore_rows(float *x, float *stats, const unsigned char *from, int64_t rows, int64_t cols,
-                 int bits) {
+                 int bits, int64_t stride) {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= rows) return;
     const float base = bits < 16 ? __uint_as_float(take_bytes(from, 4)) : 0.0f;
@@ -201,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const int n = cols - c < 4 ? (int)(cols - c) : 4;
         float v[4];
         restore_four(v, bytes, c, n, scale, bits, &bad);
-        put_four(x + row * cols, v, c, cols);
+        put_four(x + row * stride, v, c, cols);
         if (is_damaged) bad += (float)n;
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -210,21 +214,39 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     put_stats(stats, row, 0.0f, size, bad);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    measure_rows(float *stats, const float *x, const float *error, int64_t rows, int64_t cols) {
+template <typename T>
+__device__ __forceinline__ void measure(float *stats, const T *x, const T *error, int64_t rows,
+                                        int64_t cols) {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= rows) return;
+    const bool is_wide = cols % wide<T> == 0 && at16(x, error);
     float off = 0, size = 0, bad = 0;
-    for (int64_t c = (int64_t)(threadIdx.x % 32) * 4; c < cols; c += 128) {
-        float v[4], e[4];
-        take_four(v, x + row * cols, c, cols);
-        take_four(e, error + row * cols, c, cols);
+    for (int64_t c = (int64_t)(threadIdx.x % 32) * wide<T>; c < cols; c += 32 * wide<T>) {
+        float v[wide<T>] = {}, e[wide<T>] = {};
+        if (is_wide) {
+            take<T, wide<T>>(v, x + row * cols + c);
+            take<T, wide<T>>(e, error + row * cols + c);
+        }
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < wide<T>; i++) {
+            if (!is_wide && c + i < cols) {
+                take<T, 1>(v + i, x + row * cols + c + i);
+                take<T, 1>(e + i, error + row * cols + c + i);
+            }
             const float value = wire_value(v[i], &bad);
             off += e[i] * e[i];
             size += value * value;
         }
     }
     put_stats(stats, row, off, size, bad);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    measure_rows_f32(float *stats, const float *x, const float *error, int64_t rows, int64_t cols) {
+    measure(stats, x, error, rows, cols);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    measure_rows_bf16(float *stats, const bf16 *x, const bf16 *error, int64_t rows, int64_t cols) {
+    measure(stats, x, error, rows, cols);
 }

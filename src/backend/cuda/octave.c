@@ -14,14 +14,15 @@ static strait_cuda_grid warp_a_row(int64_t rows) {
 
 static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                                strait_tensor x, strait_pack_how how) {
+    how.cols = strait_pack_cols(x, how);
     assert(x.dtype == STRAIT_F32 && x.rows > 0);
-    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((x.cols + 2) / 2));
+    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((how.cols + 2) / 2));
     const int64_t blocks = strait_cuda_pieces(x.rows, ROWS);
     int n_parts = (int)(blocks < PARTS_MAX ? blocks : PARTS_MAX);
     void *room = NULL;
     STRAIT_TRY(strait_cuda_scratch(s, (size_t)(PARTS_MAX + x.rows) * sizeof(float), &room));
     float *of_block = room, *of_row = of_block + PARTS_MAX;
-    void *find[] = {&of_block, &of_row, &x.data, &x.rows, &x.cols};
+    void *find[] = {&of_block, &of_row, &x.data, &x.rows, &how.cols, &x.cols};
     STRAIT_TRY(strait_cuda_launch(s, "largest_of_rows",
                                   (strait_cuda_grid){.x = n_parts, .threads = 32 * ROWS}, find));
     void *args[] = {&packed.data, &stats.data, &x.data, &x.rows, &x.cols,
@@ -31,10 +32,11 @@ static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, st
 
 static strait_err restore_octaves(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                                   strait_tensor packed, strait_pack_how how) {
+    how.cols = strait_pack_cols(x, how);
     assert(x.dtype == STRAIT_F32);
-    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((x.cols + 2) / 2));
-    int is_covered = how.is_stochastic;
-    void *args[] = {&x.data, &stats.data, &packed.data, &x.rows, &x.cols, &is_covered};
+    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((how.cols + 2) / 2));
+    void *args[] = {&x.data,   &stats.data,        &packed.data, &x.rows,
+                    &how.cols, &how.is_stochastic, &x.cols};
     return strait_cuda_launch(s, "restore_octaves", warp_a_row(x.rows), args);
 }
 

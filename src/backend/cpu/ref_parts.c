@@ -1,0 +1,168 @@
+/* ref_parts.c - the pieces that codecs of devices are made of: regrouped columns, parted rows,
+ * codes with those before them, gradients through a norm and a silu at once. */
+#include "backend/cpu/cpu.h"
+
+#include <math.h>
+
+static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                               strait_regroup_how how) {
+    (void)s;
+    assert(y.rows == x.rows && how.to + how.n_groups * how.to_cols <= y.cols);
+    assert(how.from + (how.n_groups - 1) * how.from_cols < x.cols);
+    for (int64_t i = 0; i < y.rows * how.n_groups * how.to_cols; i++) {
+        const int64_t c = i % how.to_cols, g = i / how.to_cols % how.n_groups;
+        const int64_t n = i / how.to_cols / how.n_groups;
+        const float *from = strait_cpu_f32(x) + n * x.cols + how.from + g * how.from_cols;
+        float *to = strait_cpu_f32(y) + n * y.cols + how.to + g * how.to_cols + c;
+        const float value = c < how.from_cols ? how.alpha * from[c] : 0.0f;
+        *to = how.adds ? *to + value : value;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
+                            strait_tensor rstd, strait_tensor y, strait_tensor x, float epsilon) {
+    const strait_tensor absent = {0};
+    assert(strait_cpu_same_shape(delta, y) && strait_cpu_same_shape(x, y));
+    for (int64_t i = 0; i < strait_cpu_count(y); i++)
+        strait_cpu_f32(delta)[i] = strait_cpu_f32(y)[i] - strait_cpu_f32(x)[i];
+    return s->backend->kernels->rmsnorm(s, normed, absent, rstd, y, absent, absent, epsilon);
+}
+
+static strait_err add_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           strait_tensor by) {
+    (void)s;
+    assert(strait_cpu_same_shape(x, y) && by.rows == y.rows);
+    for (int64_t i = 0; i < strait_cpu_count(y); i++)
+        strait_cpu_f32(y)[i] += strait_cpu_f32(by)[i / y.cols] * strait_cpu_f32(x)[i];
+    return STRAIT_OK;
+}
+
+static void check_recall(strait_tensor both, strait_tensor normeds, strait_tensor z,
+                         strait_recall_how how) {
+    assert(how.keep <= z.cols && both.rows == z.rows && normeds.rows == z.rows);
+    assert(normeds.cols == how.taps * z.cols && both.cols >= normeds.cols);
+    assert(z.rows % how.seq_len == 0);
+    (void)both, (void)normeds, (void)z, (void)how;
+}
+
+static strait_err recall(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
+                         strait_tensor rstd, strait_tensor z, strait_recall_how how) {
+    (void)s;
+    check_recall(both, normeds, z, how);
+    for (int64_t n = 0; n < z.rows; n++) {
+        const float *row = strait_cpu_f32(z) + n * z.cols;
+        double squares = 0;
+        for (int64_t c = 0; c < how.keep; c++)
+            squares += (double)row[c] * (double)row[c];
+        strait_cpu_f32(rstd)[n] = (float)(1 /
+                                          sqrt(squares / (double)how.keep + (double)how.epsilon));
+    }
+    for (int64_t i = 0; i < strait_cpu_count(normeds); i++) {
+        const int64_t n = i / normeds.cols, j = i % normeds.cols / z.cols, c = i % z.cols;
+        const int is_there = j <= n % how.seq_len && c < how.keep;
+        const float value = is_there ? strait_cpu_f32(z)[(n - j) * z.cols + c] : 0.0f;
+        const float scale = is_there ? strait_cpu_f32(rstd)[n - j] : 0.0f;
+        strait_cpu_f32(both)[n * both.cols + i % normeds.cols] = value;
+        strait_cpu_f32(normeds)[i] = value * scale;
+    }
+    return STRAIT_OK;
+}
+
+/* What value c of code n receives from the places of t that it went to. */
+static double gathered(strait_tensor t, strait_tensor z, int64_t n, int64_t c,
+                       strait_recall_how how) {
+    double sum = 0;
+    for (int64_t j = 0; j < how.taps && n % how.seq_len + j < how.seq_len; j++)
+        sum += (double)strait_cpu_f32(t)[(n + j) * t.cols + j * z.cols + c];
+    return sum;
+}
+
+static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
+                              strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
+                              strait_recall_how how) {
+    (void)s;
+    check_recall(d_both, d_normeds, z, how);
+    assert(strait_cpu_same_shape(d_z, z));
+    for (int64_t n = 0; n < z.rows; n++) {
+        const float *row = strait_cpu_f32(z) + n * z.cols;
+        const double scale = (double)strait_cpu_f32(rstd)[n];
+        double dot = 0;
+        for (int64_t c = 0; c < how.keep; c++)
+            dot += gathered(d_normeds, z, n, c, how) * (double)row[c] * scale;
+        dot /= (double)how.keep;
+        for (int64_t c = 0; c < z.cols; c++) {
+            const double through = c < how.keep ? gathered(d_normeds, z, n, c, how) -
+                                                      (double)row[c] * scale * dot
+                                                : 0;
+            const double direct = c < how.keep ? gathered(d_both, z, n, c, how) : 0;
+            strait_cpu_f32(d_z)[n * z.cols + c] = (float)(direct + scale * through);
+        }
+    }
+    return STRAIT_OK;
+}
+
+static double sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+
+static double silu_slope(double x) {
+    return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+}
+
+static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                            int64_t first) {
+    (void)s;
+    assert(y.rows == x.rows && first >= 0 && first + x.cols <= y.cols);
+    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
+        const double value = (double)strait_cpu_f32(x)[i];
+        strait_cpu_f32(y)[i / x.cols * y.cols + first + i % x.cols] = (float)(value *
+                                                                              sigmoid(value));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                                 strait_tensor x, int64_t first) {
+    (void)s;
+    assert(strait_cpu_same_shape(d_x, x) && d_y.rows == x.rows && first + x.cols <= d_y.cols);
+    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
+        const float d = strait_cpu_f32(d_y)[i / x.cols * d_y.cols + first + i % x.cols];
+        strait_cpu_f32(d_x)[i] = (float)((double)d * silu_slope((double)strait_cpu_f32(x)[i]));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_silu *at) {
+    (void)s;
+    const int64_t cols = at->a.cols, first = at->scaled.cols - cols;
+    assert(strait_cpu_same_shape(at->d_a, at->a) && strait_cpu_same_shape(at->d_h, at->a));
+    assert(first == (at->before.data != NULL ? at->before.cols : 0));
+    for (int64_t n = 0; n < at->a.rows; n++) {
+        float *scaled = strait_cpu_f32(at->scaled) + n * at->scaled.cols;
+        const double scale = (double)strait_cpu_f32(at->rstd)[n];
+        double dot = 0;
+        for (int64_t c = 0; c < first; c++)
+            scaled[c] = strait_cpu_f32(at->before)[n * first + c];
+        for (int64_t c = 0; c < cols; c++) {
+            const double a = (double)strait_cpu_f32(at->a)[n * cols + c];
+            const double d_a = (double)strait_cpu_f32(at->d_h)[n * cols + c] * silu_slope(a);
+            strait_cpu_f32(at->d_a)[n * cols + c] = (float)d_a;
+            scaled[first + c] = (float)(scale * d_a);
+            dot += a * d_a;
+        }
+        strait_cpu_f32(at->shift)[n] = (float)(-scale * dot / (double)at->width);
+    }
+    return STRAIT_OK;
+}
+
+void strait_ref_parts(struct strait_kernels *k) {
+    k->regroup_cols = regroup_cols;
+    k->part_rows = part_rows;
+    k->add_rows = add_rows;
+    k->recall = recall;
+    k->recall_back = recall_back;
+    k->silu_cols = silu_cols;
+    k->silu_cols_back = silu_cols_back;
+    k->normed_silu_back = normed_silu_back;
+}

@@ -1,0 +1,358 @@
+/* k_parts.cu - the pieces that codecs of devices are made of: regrouped columns, parted rows, codes
+ * with those before them, gradients through a norm and a silu at once. */
+#include "backend/cuda/lanes.cuh"
+#include "backend/kernels.h"
+
+constexpr int THREADS = 256;
+constexpr int WARPS = THREADS / 32;
+
+/* W values of either type. */
+template <typename T, int W> __device__ __forceinline__ void pull(float out[W], const T *from) {
+    if constexpr (sizeof(T) == sizeof(float))
+        take_floats<W>(out, (const float *)from);
+    else
+        take<T, W>(out, from);
+}
+
+template <typename T, int W> __device__ __forceinline__ void push(T *to, const float in[W]) {
+    if constexpr (sizeof(T) == sizeof(float))
+        put_floats<W>((float *)to, in);
+    else
+        put<T, W>(to, in);
+}
+
+/* body(row, column) for pieces of W columns; a block takes every gridDim.y-th row. */
+template <int W, typename F>
+__device__ __forceinline__ void over_rows(int64_t rows, int64_t cols, F body) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
+    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y)
+        for (int64_t c = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; c < cols; c += step)
+            body(row, c);
+}
+
+template <typename Y, typename X, int W>
+__device__ __forceinline__ void regroup_pieces(Y *y, const X *x, int64_t rows, int64_t y_cols,
+                                               int64_t x_cols, const strait_regroup_how &how) {
+    const uint32_t group = (uint32_t)how.to_cols;
+    over_rows<W>(rows, how.n_groups * how.to_cols, [=](int64_t row, int64_t at) {
+        const uint32_t g = (uint32_t)at / group, c = (uint32_t)at % group;
+        float value[W] = {}, old[W];
+        Y *to = y + row * y_cols + how.to + at;
+        if (c < how.from_cols)
+            pull<X, W>(value, x + row * x_cols + how.from + g * how.from_cols + c);
+        if (how.adds) pull<Y, W>(old, to);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            value[i] = how.adds ? old[i] + value[i] * how.alpha : value[i] * how.alpha;
+        push<Y, W>(to, value);
+    });
+}
+
+template <typename Y, typename X>
+__device__ __forceinline__ void regroup(Y *y, const X *x, int64_t rows, int64_t y_cols,
+                                        int64_t x_cols, const strait_regroup_how &how) {
+    const int64_t all = y_cols | x_cols | how.to | how.to_cols | how.from | how.from_cols;
+    if (all % 8 == 0 && at16(y, x))
+        regroup_pieces<Y, X, 8>(y, x, rows, y_cols, x_cols, how);
+    else
+        regroup_pieces<Y, X, 1>(y, x, rows, y_cols, x_cols, how);
+}
+
+#define REGROUP_KERNEL(Y, X, name)                                                                \
+    extern "C" __global__ void __launch_bounds__(THREADS) regroup_##name(                         \
+        Y *y, const X *x, int64_t rows, int64_t y_cols, int64_t x_cols, strait_regroup_how how) { \
+        regroup(y, x, rows, y_cols, x_cols, how);                                                 \
+    }
+
+REGROUP_KERNEL(float, float, f32_f32)
+REGROUP_KERNEL(float, bf16, f32_bf16)
+REGROUP_KERNEL(bf16, float, bf16_f32)
+REGROUP_KERNEL(bf16, bf16, bf16_bf16)
+
+template <typename T> struct part_args {
+    T *delta, *normed;
+    float *rstd;
+    const T *y, *x;
+    int cols;
+    float epsilon;
+};
+
+/* Piece c of a row: its share of delta is made, its squares are returned. */
+template <typename T, int W>
+__device__ __forceinline__ float part_piece(const part_args<T> &a, int64_t at, lanes<T, W> y) {
+    float v[W], x[W], squares = 0;
+    widen(v, y);
+    take<T, W>(x, a.x + at);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        squares += v[i] * v[i];
+        x[i] = v[i] - x[i];
+    }
+    put<T, W>(a.delta + at, x);
+    return squares;
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void part_norm(const part_args<T> &a, int64_t at, lanes<T, W> y,
+                                          float scale) {
+    float v[W];
+    widen(v, y);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        v[i] *= scale;
+    put<T, W>(a.normed + at, v);
+}
+
+/* A block a row. Each thread holds some of it between the two passes; the rest is read twice. */
+template <typename T, int W> __device__ __forceinline__ void part_row(const part_args<T> &a) {
+    __shared__ float room[32];
+    constexpr int PIECES = W == 1 ? 4 : 16 / W;
+    const int64_t row = blockIdx.x, first = row * a.cols;
+    const int step = (int)blockDim.x * W, own = (int)threadIdx.x * W;
+    lanes<T, W> held[PIECES];
+    float squares = 0;
+#pragma unroll
+    for (int j = 0; j < PIECES; j++) {
+        const int64_t at = first + j * step + own;
+        if (j * step + own >= a.cols) continue;
+        held[j] = load<T, W>(a.y + at);
+        squares += part_piece<T, W>(a, at, held[j]);
+    }
+    for (int c = PIECES * step + own; c < a.cols; c += step)
+        squares += part_piece<T, W>(a, first + c, load<T, W>(a.y + first + c));
+    const float scale = 1.0f / sqrtf(block_sum(squares, room) / (float)a.cols + a.epsilon);
+    if (threadIdx.x == 0) a.rstd[row] = scale;
+#pragma unroll
+    for (int j = 0; j < PIECES; j++)
+        if (j * step + own < a.cols) part_norm<T, W>(a, first + j * step + own, held[j], scale);
+    for (int c = PIECES * step + own; c < a.cols; c += step)
+        part_norm<T, W>(a, first + c, load<T, W>(a.y + first + c), scale);
+}
+
+template <typename T> __device__ __forceinline__ void part(const part_args<T> &a) {
+    if (a.cols % wide<T> == 0 && at16(a.delta, a.normed, a.y, a.x))
+        part_row<T, wide<T>>(a);
+    else
+        part_row<T, 1>(a);
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void add_scaled(T *y, const T *x, const float *by, int64_t rows,
+                                           int64_t cols) {
+    over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
+        const float factor = by[row];
+        float sum[W], more[W];
+        take<T, W>(sum, y + row * cols + c);
+        take<T, W>(more, x + row * cols + c);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sum[i] += factor * more[i];
+        put<T, W>(y + row * cols + c, sum);
+    });
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void silu_pieces(T *y, const T *x, int64_t rows, int64_t y_cols,
+                                            int64_t cols, int64_t first) {
+    over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
+        float v[W];
+        take<T, W>(v, x + row * cols + c);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            v[i] *= sigmoid(v[i]);
+        put<T, W>(y + row * y_cols + first + c, v);
+    });
+}
+
+__device__ __forceinline__ float silu_slope(float x) {
+    const float open = sigmoid(x);
+    return open * (1.0f + x * (1.0f - open));
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void silu_pieces_back(T *d_x, const T *d_y, const T *x, int64_t rows,
+                                                 int64_t y_cols, int64_t cols, int64_t first) {
+    over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
+        float v[W], d[W];
+        take<T, W>(v, x + row * cols + c);
+        take<T, W>(d, d_y + row * y_cols + first + c);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            d[i] *= silu_slope(v[i]);
+        put<T, W>(d_x + row * cols + c, d);
+    });
+}
+
+template <typename T> struct normed_silu_args {
+    T *scaled, *d_a;
+    float *shift;
+    const T *d_h, *a;
+    const float *rstd, *before;
+    int64_t rows, cols, first, width;
+};
+
+/* A warp a row. */
+template <typename T, int W>
+__device__ __forceinline__ void normed_silu_row(const normed_silu_args<T> &g, int64_t row) {
+    const int lane = (int)threadIdx.x % 32;
+    const float scale = g.rstd[row];
+    T *scaled = g.scaled + row * (g.first + g.cols);
+    float dot = 0;
+    for (int64_t c = lane; c < g.first; c += 32)
+        put<T, 1>(scaled + c, g.before + row * g.first + c);
+    for (int64_t c = (int64_t)lane * W; c < g.cols; c += 32 * W) {
+        float a[W], d[W];
+        take<T, W>(a, g.a + row * g.cols + c);
+        take<T, W>(d, g.d_h + row * g.cols + c);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            d[i] *= silu_slope(a[i]);
+            dot += a[i] * d[i];
+        }
+        put<T, W>(g.d_a + row * g.cols + c, d);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            d[i] *= scale;
+        put<T, W>(scaled + g.first + c, d);
+    }
+    dot = warp_sum(dot);
+    if (lane == 0) g.shift[row] = -scale * dot / (float)g.width;
+}
+
+template <typename T> __device__ __forceinline__ void normed_silu(const normed_silu_args<T> &g) {
+    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (row >= g.rows) return;
+    if ((g.first | g.cols) % wide<T> == 0 && at16(g.scaled, g.d_a, g.d_h, g.a))
+        normed_silu_row<T, wide<T>>(g, row);
+    else
+        normed_silu_row<T, 1>(g, row);
+}
+
+template <typename T> struct recall_args {
+    T *both, *normeds;
+    float *rstd;
+    const float *z;
+    int64_t rows, cols, both_cols;
+    strait_recall_how how;
+};
+
+__device__ __forceinline__ float rstd_of(const float *row, const strait_recall_how &how) {
+    float squares = 0;
+    for (int64_t c = threadIdx.x % 32; c < how.keep; c += 32)
+        squares += row[c] * row[c];
+    return 1.0f / sqrtf(warp_sum(squares) / (float)how.keep + how.epsilon);
+}
+
+/* A warp a row. The norms of the codes before it are made again, which costs less than to wait. */
+template <typename T> __device__ __forceinline__ void recall_row(const recall_args<T> &g) {
+    const int lane = (int)threadIdx.x % 32;
+    const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (n >= g.rows) return;
+    const int64_t place = n % g.how.seq_len, narrow_cols = g.how.taps * g.cols;
+    for (int64_t j = 0; j < g.how.taps; j++) {
+        const bool is_there = j <= place;
+        const float *row = g.z + (n - (is_there ? j : 0)) * g.cols;
+        const float scale = is_there ? rstd_of(row, g.how) : 0.0f;
+        if (j == 0 && lane == 0) g.rstd[n] = scale;
+        for (int64_t c = lane; c < g.cols; c += 32) {
+            float value = is_there && c < g.how.keep ? row[c] : 0.0f;
+            put<T, 1>(g.both + n * g.both_cols + j * g.cols + c, &value);
+            value *= scale;
+            put<T, 1>(g.normeds + n * narrow_cols + j * g.cols + c, &value);
+        }
+    }
+}
+
+template <typename T> struct recall_gradient {
+    float *d_z;
+    const T *d_both, *d_normeds;
+    const float *z, *rstd;
+    int64_t rows, cols, both_cols;
+    strait_recall_how how;
+};
+
+/* What value c of code n receives from the places of t that it went to. */
+template <typename T>
+__device__ __forceinline__ float gathered(const T *t, int64_t t_cols, int64_t cols, int64_t n,
+                                          int64_t c, int64_t taps) {
+    float sum = 0;
+    for (int64_t j = 0; j < taps; j++) {
+        float value;
+        take<T, 1>(&value, t + (n + j) * t_cols + j * cols + c);
+        sum += value;
+    }
+    return sum;
+}
+
+template <typename T> __device__ __forceinline__ void recall_row_back(const recall_gradient<T> &g) {
+    const int lane = (int)threadIdx.x % 32;
+    const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (n >= g.rows) return;
+    const int64_t left = g.how.seq_len - n % g.how.seq_len;
+    const int64_t taps = g.how.taps < left ? g.how.taps : left, narrow_cols = g.how.taps * g.cols;
+    const float *row = g.z + n * g.cols;
+    const float scale = g.rstd[n];
+    float dot = 0;
+    for (int64_t c = lane; c < g.how.keep; c += 32)
+        dot += gathered(g.d_normeds, narrow_cols, g.cols, n, c, taps) * row[c];
+    dot = warp_sum(dot) * scale / (float)g.how.keep;
+    for (int64_t c = lane; c < g.cols; c += 32) {
+        float value = 0;
+        if (c < g.how.keep) {
+            const float d = gathered(g.d_normeds, narrow_cols, g.cols, n, c, taps);
+            value = gathered(g.d_both, g.both_cols, g.cols, n, c, taps) +
+                    scale * (d - row[c] * scale * dot);
+        }
+        g.d_z[n * g.cols + c] = value;
+    }
+}
+
+template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64_t b, int64_t c) {
+    return (a | b | c) % wide<T> == 0;
+}
+
+#define PART_KERNELS(T, name)                                                                 \
+    extern "C" __global__ void __launch_bounds__(512) part_rows_##name(                       \
+        T *delta, T *normed, float *rstd, const T *y, const T *x, int cols, float epsilon) {  \
+        part<T>({delta, normed, rstd, y, x, cols, epsilon});                                  \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                     \
+        add_rows_##name(T *y, const T *x, const float *by, int64_t rows, int64_t cols) {      \
+        if (cols % wide<T> == 0 && at16(y, x))                                                \
+            add_scaled<T, wide<T>>(y, x, by, rows, cols);                                     \
+        else                                                                                  \
+            add_scaled<T, 1>(y, x, by, rows, cols);                                           \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(THREADS) silu_cols_##name(                   \
+        T *y, const T *x, int64_t rows, int64_t y_cols, int64_t cols, int64_t first) {        \
+        if (in_pieces<T>(y_cols, cols, first) && at16(y, x))                                  \
+            silu_pieces<T, wide<T>>(y, x, rows, y_cols, cols, first);                         \
+        else                                                                                  \
+            silu_pieces<T, 1>(y, x, rows, y_cols, cols, first);                               \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                     \
+        silu_cols_back_##name(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t y_cols, \
+                              int64_t cols, int64_t first) {                                  \
+        if (in_pieces<T>(y_cols, cols, first) && at16(d_x, d_y, x))                           \
+            silu_pieces_back<T, wide<T>>(d_x, d_y, x, rows, y_cols, cols, first);             \
+        else                                                                                  \
+            silu_pieces_back<T, 1>(d_x, d_y, x, rows, y_cols, cols, first);                   \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(THREADS) normed_silu_back_##name(            \
+        T *scaled, T *d_a, float *shift, const T *d_h, const T *a, const float *rstd,         \
+        const float *before, int64_t rows, int64_t cols, int64_t first, int64_t width) {      \
+        normed_silu<T>({scaled, d_a, shift, d_h, a, rstd, before, rows, cols, first, width}); \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                     \
+        recall_##name(T *both, T *normeds, float *rstd, const float *z, int64_t rows,         \
+                      int64_t cols, int64_t both_cols, strait_recall_how how) {               \
+        recall_row<T>({both, normeds, rstd, z, rows, cols, both_cols, how});                  \
+    }                                                                                         \
+    extern "C" __global__ void __launch_bounds__(THREADS) recall_back_##name(                 \
+        float *d_z, const T *d_both, const T *d_normeds, const float *z, const float *rstd,   \
+        int64_t rows, int64_t cols, int64_t both_cols, strait_recall_how how) {               \
+        recall_row_back<T>({d_z, d_both, d_normeds, z, rstd, rows, cols, both_cols, how});    \
+    }
+
+PART_KERNELS(float, f32)
+PART_KERNELS(bf16, bf16)

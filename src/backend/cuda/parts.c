@@ -1,0 +1,109 @@
+/* parts.c - the pieces that codecs of devices are made of: regrouped columns, parted rows, codes
+ * with those before them, gradients through a norm and a silu at once. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/rows.h"
+
+enum {
+    ROWS = 8 // of a block: a warp each
+};
+
+static strait_cuda_grid warp_a_row(int64_t rows) {
+    return (strait_cuda_grid){.x = strait_cuda_pieces(rows, ROWS), .threads = 32 * ROWS};
+}
+
+static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                               strait_regroup_how how) {
+    assert(y.rows == x.rows && how.to + how.n_groups * how.to_cols <= y.cols);
+    assert(how.from + (how.n_groups - 1) * how.from_cols < x.cols);
+    const char *kernel = y.dtype == STRAIT_F32 ? STRAIT_CUDA_OF(x.dtype, "regroup_f32")
+                                               : STRAIT_CUDA_OF(x.dtype, "regroup_bf16");
+    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &how};
+    return strait_cuda_launch(s, kernel,
+                              strait_cuda_over_rows(y.rows, how.n_groups * how.to_cols, 1), args);
+}
+
+static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
+                            strait_tensor rstd, strait_tensor y, strait_tensor x, float epsilon) {
+    assert(strait_cuda_same_shape(delta, y) && strait_cuda_same_shape(x, y));
+    assert(strait_cuda_same_shape(normed, y) && rstd.rows == y.rows && normed.dtype == y.dtype);
+    assert(delta.dtype == y.dtype && x.dtype == y.dtype);
+    int cols = (int)y.cols;
+    const int64_t held = y.cols % strait_cuda_wide(y.dtype) == 0 ? 16 : 4;
+    const unsigned threads = strait_cuda_threads(strait_cuda_pieces(y.cols, held), 512);
+    void *args[] = {&delta.data, &normed.data, &rstd.data, &y.data, &x.data, &cols, &epsilon};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "part_rows"),
+                              (strait_cuda_grid){.x = y.rows, .threads = threads}, args);
+}
+
+static strait_err add_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           strait_tensor by) {
+    assert(strait_cuda_same_shape(x, y) && by.rows == y.rows && x.dtype == y.dtype);
+    void *args[] = {&y.data, &x.data, &by.data, &y.rows, &y.cols};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "add_rows"),
+                              strait_cuda_over_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)),
+                              args);
+}
+
+static strait_err recall(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
+                         strait_tensor rstd, strait_tensor z, strait_recall_how how) {
+    assert(how.keep <= z.cols && normeds.cols == how.taps * z.cols && both.cols >= normeds.cols);
+    assert(both.dtype == normeds.dtype && z.dtype == STRAIT_F32 && z.rows % how.seq_len == 0);
+    void *args[] = {&both.data, &normeds.data, &rstd.data, &z.data,
+                    &z.rows,    &z.cols,       &both.cols, &how};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(both.dtype, "recall"), warp_a_row(z.rows), args);
+}
+
+static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
+                              strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
+                              strait_recall_how how) {
+    assert(strait_cuda_same_shape(d_z, z) && how.keep <= z.cols && d_z.dtype == STRAIT_F32);
+    assert(d_normeds.cols == how.taps * z.cols && d_both.cols >= d_normeds.cols);
+    assert(d_both.dtype == d_normeds.dtype && z.rows % how.seq_len == 0);
+    void *args[] = {&d_z.data, &d_both.data, &d_normeds.data, &z.data, &rstd.data,
+                    &z.rows,   &z.cols,      &d_both.cols,    &how};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(d_both.dtype, "recall_back"), warp_a_row(z.rows),
+                              args);
+}
+
+static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                            int64_t first) {
+    assert(y.rows == x.rows && first >= 0 && first + x.cols <= y.cols && y.dtype == x.dtype);
+    void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &first};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "silu_cols"),
+                              strait_cuda_over_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)),
+                              args);
+}
+
+static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                                 strait_tensor x, int64_t first) {
+    assert(strait_cuda_same_shape(d_x, x) && d_y.rows == x.rows && first + x.cols <= d_y.cols);
+    assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype);
+    void *args[] = {&d_x.data, &d_y.data, &x.data, &x.rows, &d_y.cols, &x.cols, &first};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "silu_cols_back"),
+                              strait_cuda_over_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)),
+                              args);
+}
+
+static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_silu *at) {
+    strait_normed_silu g = *at;
+    int64_t first = g.scaled.cols - g.a.cols;
+    assert(strait_cuda_same_shape(g.d_a, g.a) && strait_cuda_same_shape(g.d_h, g.a));
+    assert(first == (g.before.data != NULL ? g.before.cols : 0));
+    assert(g.scaled.dtype == g.a.dtype && g.d_a.dtype == g.a.dtype && g.d_h.dtype == g.a.dtype);
+    void *args[] = {&g.scaled.data, &g.d_a.data,  &g.shift.data,  &g.d_h.data,
+                    &g.a.data,      &g.rstd.data, &g.before.data, &g.a.rows,
+                    &g.a.cols,      &first,       &g.width};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(g.a.dtype, "normed_silu_back"),
+                              warp_a_row(g.a.rows), args);
+}
+
+void strait_cuda_parts(struct strait_kernels *k) {
+    k->regroup_cols = regroup_cols;
+    k->part_rows = part_rows;
+    k->add_rows = add_rows;
+    k->recall = recall;
+    k->recall_back = recall_back;
+    k->silu_cols = silu_cols;
+    k->silu_cols_back = silu_cols_back;
+    k->normed_silu_back = normed_silu_back;
+}

@@ -1,0 +1,183 @@
+/* The pieces that codecs of devices are made of, against the plain loops; and gradients of them. */
+#include "rig.h"
+
+static const int64_t awkward_rows[] = {1, 6, 130};
+static const int64_t awkward_cols[] = {1, 7, 40, 133};
+
+static void over_shapes(rig_case run, double tolerance) {
+    for (size_t r = 0; r < COUNT(awkward_rows); r++)
+        for (size_t c = 0; c < COUNT(awkward_cols); c++)
+            check_case(run, (shape){.rows = awkward_rows[r], .cols = awkward_cols[c]}, tolerance);
+    check_case(run, (shape){.rows = 5, .cols = 4104}, tolerance);
+}
+
+/* variant: bit 0 y is of the stream's type, bit 1 x is, bit 2 adds */
+static void run_regroup(struct rig *rig, shape s) {
+    const int64_t groups = 3, from = 8 * (s.rows % 2), to = 8 * (s.rows % 3);
+    const int64_t pad = (s.cols + 7) / 8 * 8, x_cols = from + groups * s.cols + 8;
+    const int64_t y_cols = to + groups * pad;
+    const strait_tensor x = s.variant & 2 ? rig_act(rig, s.rows, x_cols, 1)
+                                          : rig_input(rig, s.rows, x_cols, 1);
+    const strait_tensor y = s.variant & 1 ? rig_act(rig, s.rows, y_cols, 2)
+                                          : rig_input(rig, s.rows, y_cols, 2);
+    const strait_regroup_how how = {.n_groups = groups,
+                                    .to = to,
+                                    .to_cols = pad,
+                                    .from = from,
+                                    .from_cols = s.cols,
+                                    .alpha = 0.75f,
+                                    .adds = s.variant >> 2};
+    CHECK_OK(rig->k->regroup_cols(&rig->stream, y, x, how));
+    rig_keep(rig, y);
+    const strait_regroup_how back = {
+        .n_groups = groups, .to_cols = s.cols, .from = to, .from_cols = pad, .alpha = 1};
+    const strait_tensor z = rig_output(rig, s.rows, groups * s.cols);
+    CHECK_OK(rig->k->regroup_cols(&rig->stream, z, y, back));
+    rig_keep(rig, z);
+}
+
+static void regrouped_columns(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 8; variant++)
+        for (size_t r = 0; r < COUNT(awkward_rows); r++)
+            for (size_t c = 0; c < COUNT(awkward_cols); c++)
+                check_case(
+                    run_regroup,
+                    (shape){.rows = awkward_rows[r], .cols = awkward_cols[c], .variant = variant},
+                    1e-6);
+}
+
+static void run_part(struct rig *rig, shape s) {
+    const strait_tensor y = rig_act(rig, s.rows, s.cols, 1), x = rig_act(rig, s.rows, s.cols, 2);
+    const strait_tensor delta = rig_act_output(rig, s.rows, s.cols);
+    const strait_tensor normed = rig_act_output(rig, s.rows, s.cols);
+    const strait_tensor rstd = rig_output(rig, s.rows, 1);
+    CHECK_OK(rig->k->part_rows(&rig->stream, delta, normed, rstd, y, x, 1e-6f));
+    rig_keep(rig, delta);
+    rig_keep(rig, normed);
+    rig_keep(rig, rstd);
+    CHECK_OK(rig->k->add_rows(&rig->stream, delta, y, rstd));
+    rig_keep(rig, delta);
+}
+
+static void parted_rows(void **state) {
+    (void)state;
+    over_shapes(run_part, 1e-5);
+}
+
+/* Columns beside those of x are left alone. */
+static void run_silu_cols(struct rig *rig, shape s) {
+    const int64_t first = s.rows % 2 ? 16 : 5, all = first + s.cols + (s.rows % 2 ? 0 : 2);
+    const strait_tensor x = rig_act(rig, s.rows, s.cols, 1), y = rig_act(rig, s.rows, all, 2);
+    const strait_tensor d_x = rig_act_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->silu_cols_back(&rig->stream, d_x, y, x, first));
+    CHECK_OK(rig->k->silu_cols(&rig->stream, y, x, first));
+    rig_keep(rig, y);
+    rig_keep(rig, d_x);
+}
+
+static void silu_columns(void **state) {
+    (void)state;
+    over_shapes(run_silu_cols, 2e-6);
+}
+
+/* inner: columns before */
+static void run_normed_silu(struct rig *rig, shape s) {
+    const strait_tensor rstd = rig_input(rig, s.rows, 1, 4);
+    const strait_normed_silu at = {.d_a = rig_act_output(rig, s.rows, s.cols),
+                                   .scaled = rig_act_output(rig, s.rows, s.inner + s.cols),
+                                   .shift = rig_output(rig, s.rows, 1),
+                                   .d_h = rig_act(rig, s.rows, s.cols, 1),
+                                   .a = rig_act(rig, s.rows, s.cols, 2),
+                                   .rstd = rstd,
+                                   .before = s.inner > 0 ? rig_input(rig, s.rows, s.inner, 3)
+                                                         : (strait_tensor){0},
+                                   .width = 3 * s.cols};
+    CHECK_OK(rig->k->normed_silu_back(&rig->stream, &at));
+    rig_keep(rig, at.d_a);
+    rig_keep(rig, at.scaled);
+    rig_keep(rig, at.shift);
+}
+
+static void normed_silu(void **state) {
+    (void)state;
+    static const int64_t before[] = {0, 5, 32};
+    for (size_t b = 0; b < COUNT(before); b++)
+        for (size_t r = 0; r < COUNT(awkward_rows); r++)
+            for (size_t c = 0; c < COUNT(awkward_cols); c++)
+                check_case(
+                    run_normed_silu,
+                    (shape){.rows = awkward_rows[r], .cols = awkward_cols[c], .inner = before[b]},
+                    1e-5);
+}
+
+/* inner: codes; what is beyond keep is no number, and is not looked at */
+static void run_recall(struct rig *rig, shape s) {
+    const int64_t keep = s.cols, cols = (keep + 7) / 8 * 8, taps = s.inner;
+    const strait_recall_how how = {keep, taps, s.heads.seq_len, 1e-6f};
+    const strait_tensor codes = rig_input(rig, s.rows, keep, 1), z = rig_output(rig, s.rows, cols);
+    CHECK_OK(rig->k->regroup_cols(
+        &rig->stream, z, codes,
+        (strait_regroup_how){.n_groups = 1, .to_cols = keep, .from_cols = keep, .alpha = 1}));
+    const strait_tensor both = rig_act(rig, s.rows, taps * cols + 9, 2);
+    const strait_tensor normeds = rig_act_output(rig, s.rows, taps * cols);
+    const strait_tensor d_both = rig_act(rig, s.rows, taps * cols + 9, 3);
+    const strait_tensor d_normeds = rig_act(rig, s.rows, taps * cols, 4);
+    const strait_tensor rstd = rig_output(rig, s.rows, 1), d_z = rig_output(rig, s.rows, cols);
+    CHECK_OK(rig->k->recall(&rig->stream, both, normeds, rstd, z, how));
+    CHECK_OK(rig->k->recall_back(&rig->stream, d_z, d_both, d_normeds, z, rstd, how));
+    rig_keep(rig, both);
+    rig_keep(rig, normeds);
+    rig_keep(rig, rstd);
+    rig_keep(rig, d_z);
+}
+
+static void recalled_codes(void **state) {
+    (void)state;
+    static const shape shapes[] = {{.rows = 1, .cols = 5, .inner = 4, .heads = {.seq_len = 1}},
+                                   {.rows = 12, .cols = 31, .inner = 4, .heads = {.seq_len = 6}},
+                                   {.rows = 12, .cols = 8, .inner = 1, .heads = {.seq_len = 3}},
+                                   {.rows = 70, .cols = 63, .inner = 5, .heads = {.seq_len = 35}},
+                                   {.rows = 9, .cols = 100, .inner = 12, .heads = {.seq_len = 9}}};
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        check_case(run_recall, shapes[i], 1e-5);
+}
+
+struct recall_case {
+    strait_tensor both, normeds, rstd, z;
+    strait_recall_how how;
+};
+
+static void recall_forward(struct rig *rig, void *arg) {
+    const struct recall_case *c = arg;
+    CHECK_OK(rig->k->recall(&rig->stream, c->both, c->normeds, c->rstd, c->z, c->how));
+}
+
+static void recall_has_its_gradient(void **state) {
+    (void)state;
+    struct rig *rig = reference_rig();
+    struct recall_case c = {rig_zeros(rig, 8, 24),
+                            rig_output(rig, 8, 24),
+                            rig_output(rig, 8, 1),
+                            rig_input(rig, 8, 8, 1),
+                            {8, 3, 4, 1e-6f}};
+    const gradient g = {rig,
+                        recall_forward,
+                        &c,
+                        {c.both, c.normeds},
+                        {rig_input(rig, 8, 24, 2), rig_input(rig, 8, 24, 3)}};
+    const strait_tensor d_z = rig_output(rig, 8, 8);
+    recall_forward(rig, &c);
+    CHECK_OK(
+        rig->k->recall_back(&rig->stream, d_z, g.d_outputs[0], g.d_outputs[1], c.z, c.rstd, c.how));
+    check_gradient(&g, c.z, d_z, "recall");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(regrouped_columns), cmocka_unit_test(parted_rows),
+        cmocka_unit_test(silu_columns),      cmocka_unit_test(normed_silu),
+        cmocka_unit_test(recalled_codes),    cmocka_unit_test(recall_has_its_gradient),
+    };
+    return cmocka_run_group_tests(tests, open_rigs, close_rigs);
+}
