@@ -66,6 +66,8 @@ strait_err strait_codec_check(strait_codec_spec *spec) {
     STRAIT_TRY(check_variant(spec));
     STRAIT_TRY(check_place(spec));
     const struct strait_codec_ops *ops = ops_of(spec);
+    spec->is_padded = ops->can_pad != NULL && ops->can_pad(spec) &&
+                      (spec->is_padded || spec->precision == STRAIT_BF16);
     return ops->check != NULL ? ops->check(spec) : STRAIT_OK;
 }
 
@@ -98,7 +100,7 @@ uint64_t strait_codec_fingerprint(const strait_codec_spec *spec) {
     return strait_rng_stream(text);
 }
 
-/* Codecs compute in f32, whatever the stream is made of. */
+/* Codecs that are not padded compute in f32, whatever the stream is made of. */
 static strait_err plan_wide(struct strait_codec *c) {
     const strait_codec_spec *spec = &c->spec;
     STRAIT_TRY(
@@ -120,7 +122,8 @@ static strait_err plan(const strait_codec_spec *spec, strait_half half, struct s
     strait_err err = STRAIT_OK;
     if (ops->state_size > 0) err = strait_alloc(1, ops->state_size, "codec", &c->state);
     if (err == STRAIT_OK) err = ops->plan(c);
-    if (err == STRAIT_OK && checked.precision != STRAIT_F32) err = plan_wide(c);
+    if (err == STRAIT_OK && checked.precision != STRAIT_F32 && !checked.is_padded)
+        err = plan_wide(c);
     if (err != STRAIT_OK) {
         strait_codec_close(&c);
         return err;
@@ -154,6 +157,7 @@ static strait_err start(struct strait_codec *c) {
     STRAIT_TRY(c->backend->ops->stream_open(c->backend, &s));
     strait_err err = strait_meter_start(&c->meter, &s);
     if (err == STRAIT_OK && c->ops->start != NULL) err = c->ops->start(c, &s);
+    if (err == STRAIT_OK) err = strait_codec_refresh(c, &s);
     if (err == STRAIT_OK) err = c->backend->ops->wait(&s);
     c->backend->ops->stream_close(&s);
     return err;
@@ -209,8 +213,19 @@ strait_err strait_codec_get_state(const struct strait_codec *c, int i, strait_co
     return STRAIT_OK;
 }
 
+strait_err strait_codec_refresh(struct strait_codec *c, struct strait_stream *s) {
+    for (int i = 0; i < c->n_copies; i++) {
+        const strait_codec_copy *copy = &c->copies[i];
+        STRAIT_TRY(c->backend->kernels->regroup_cols(
+            s, strait_tensor_rows(*copy->to, copy->row, copy->value->rows), *copy->value,
+            copy->how));
+    }
+    return STRAIT_OK;
+}
+
 strait_err strait_codec_restored(struct strait_codec *c, struct strait_stream *s) {
-    return c->ops->restored != NULL ? c->ops->restored(c, s) : STRAIT_OK;
+    if (c->ops->restored != NULL) STRAIT_TRY(c->ops->restored(c, s));
+    return strait_codec_refresh(c, s);
 }
 
 strait_err strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,

@@ -89,9 +89,13 @@ typedef struct strait_codec_spec {
     int boundary;            // which one, from 0
     int n_boundaries;        // in the run
     int n_slots;             // most microbatches in flight at once
-    strait_dtype precision;  // of the stream: bf16 becomes f32 before it is packed, and back
-    int can_defer;           // param_grads may come after the gradient crossing of another slot
-    uint64_t seed;           // of the run: both halves draw the same numbers
+    strait_dtype precision; // of the stream: where a codec does not compute in bf16, it becomes f32
+                            // before it is packed, and back
+    int is_padded; // computes in the stream's type, on copies of the parameters, with codes
+                   // padded to whole 16 bytes: always in bf16 where the codec knows how;
+                   // in f32 only if asked, to test it
+    int can_defer; // param_grads may come after the gradient crossing of another slot
+    uint64_t seed; // of the run: both halves draw the same numbers
 } strait_codec_spec;
 
 /* What the rest of the system must do for a codec, and what the contract test may ask of it. */
@@ -127,6 +131,14 @@ typedef struct strait_codec_state {
     strait_tensor tensor;
 } strait_codec_state;
 
+/* What a padded codec computes with: rows of *to from `row` on are *value, its columns regrouped.
+ */
+typedef struct strait_codec_copy {
+    const strait_tensor *value, *to;
+    int64_t row;
+    strait_regroup_how how;
+} strait_codec_copy;
+
 /* What one half saw. */
 typedef struct strait_codec_metrics {
     double residual; // size of what packing lost, as a share of the size of what was packed
@@ -145,6 +157,8 @@ struct strait_codec {
     int n_params;
     strait_codec_state states[STRAIT_CODEC_STATES];
     int n_states;
+    strait_codec_copy copies[STRAIT_CODEC_PARAMS];
+    int n_copies;
     struct strait_meter meter;
     strait_tensor wide, wide_input; // f32, where the stream is bf16
     void *state;                    // ops->state_size bytes, zeroed before plan
@@ -167,6 +181,7 @@ struct strait_codec_ops {
     /* Fills in defaults and refuses with STRAIT_ECONFIG what this codec cannot do. */
     strait_err (*check)(strait_codec_spec *spec);
     unsigned (*traits)(const strait_codec_spec *spec); // enum strait_codec_trait
+    int (*can_pad)(const strait_codec_spec *spec);     // whether spec.is_padded is known here
     size_t (*wire_bytes)(const strait_codec_spec *spec, strait_direction direction);
 
     /* Adds every tensor, parameter and state with the calls in parts.h; must plan the meter. */
@@ -236,8 +251,12 @@ strait_err strait_codec_input_grad(struct strait_codec *c, const strait_crossing
 
 /* Adds this slot's share to the parameter gradients. Once per slot, after its gradient crossing
  * (on the head after input_grad) and before the update; without spec.can_defer, before the next
- * gradient crossing of any slot. */
+ * gradient crossing of any slot, and the d_y of the tail's grad_pack must still be there. */
 strait_err strait_codec_param_grads(struct strait_codec *c, const strait_crossing *at);
+
+/* After parameters changed, by an update or otherwise: before the next crossing. open, restored and
+ * adopting a basis do it themselves. */
+strait_err strait_codec_refresh(struct strait_codec *c, struct strait_stream *s);
 
 /* The i-th parameter, or STRAIT_EINVAL past the last. Matrices are [outputs x inputs]. */
 strait_err strait_codec_get_param(const struct strait_codec *c, int i, strait_param *out);

@@ -11,23 +11,11 @@
  * back() returns to each code what later tokens took of it. Matrices are [outputs x inputs]. On the
  * first stage there is no tail, z is 0 and there is no M; on the last there is no head and du is 0.
  * Rounding of u and dz on the wire is passed straight through. */
-#include "codec/parts.h"
+#include "codec/context.h"
+
 #include "codec/payload.h"
 
 #include <math.h>
-
-#define NORM_EPSILON 1e-6f
-
-/* Which parameter is which. */
-enum {
-    E = 0, // head [k x d]
-    A,     // head [w x d]
-    B,     // head [k x w]
-    M,     // head [k x k], but on the first stage
-    D = 0, // tail [d x nk]
-    V,     // tail [m x nk]
-    W      // tail [d x m]
-};
 
 /* A norm and the nonlinearity behind it, recomputed when needed. */
 struct look {
@@ -36,6 +24,7 @@ struct look {
 };
 
 struct context_state {
+    struct strait_context_padded padded; // instead of all below
     struct look look;
     /* head */
     strait_tensor delta, y; // slots [d]: y - x, y
@@ -65,6 +54,10 @@ static strait_err check(strait_codec_spec *spec) {
     if (spec->has_feedback)
         return STRAIT_FAIL(STRAIT_ECONFIG, "codec strait: feedback is for transparent codecs");
     return strait_payload_check(spec, 4);
+}
+
+static int can_pad(const strait_codec_spec *spec) {
+    return !spec->is_stepwise; // a token at a time gains nothing
 }
 
 static unsigned traits(const strait_codec_spec *spec) {
@@ -101,6 +94,7 @@ static strait_err plan_head(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "A", STRAIT_ROLE_BOUNDARY, w, d));
     STRAIT_TRY(strait_codec_add_param(c, "B", STRAIT_ROLE_BOUNDARY, k, w));
     if (c->spec.boundary > 0) STRAIT_TRY(strait_codec_add_param(c, "M", STRAIT_ROLE_GAIN, k, k));
+    if (c->spec.is_padded) return strait_context_plan_head(c, &st->padded);
     STRAIT_TRY(plan_look(c, c->spec.rows, d, w));
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
@@ -120,6 +114,7 @@ static strait_err plan_tail(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_BOUNDARY, d, n * k));
     STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_BOUNDARY, m, n * k));
     STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
+    if (spec->is_padded) return strait_context_plan_tail(c, &st->padded);
     STRAIT_TRY(plan_look(c, rows, k, m));
     const strait_codec_part past = {&st->past, n, k};
     if (spec->is_stepwise) STRAIT_TRY(strait_codec_add(c, &past, 1));
@@ -145,24 +140,24 @@ static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     return strait_codec_draw(c, s, &c->params[V], by_keep / sqrt((double)spec->context));
 }
 
-static strait_err send(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
-                       strait_tensor x) {
+strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at,
+                               strait_tensor wire, strait_tensor x) {
     if (strait_codec_bits(&c->spec, strait_codec_sends(c)) != 4)
         return strait_payload_pack(c, at, wire, x);
-    STRAIT_TRY(c->backend->kernels->pack_octaves(
-        at->stream, wire, strait_meter_stats(&c->meter, x.rows), x, strait_payload_how(c, at, 4)));
-    return strait_codec_measure(c, at, x.rows, STRAIT_METER_PACK);
+    return c->backend->kernels->pack_octaves(at->stream, wire,
+                                             strait_codec_stats(c, at, x.rows, STRAIT_METER_PACK),
+                                             x, strait_payload_how(c, at, 4));
 }
 
-static strait_err receive(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
-                          strait_tensor wire) {
+strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
+                                  strait_tensor x, strait_tensor wire) {
     const strait_direction way = strait_codec_receives(c);
     if (strait_codec_bits(&c->spec, way) != 4) return strait_payload_unpack(c, at, x, wire);
     const strait_pack_how how = {.is_stochastic = way == STRAIT_BACKWARD &&
-                                                  c->spec.rounding != STRAIT_ROUND_NEAREST};
-    STRAIT_TRY(c->backend->kernels->restore_octaves(
-        at->stream, x, strait_meter_stats(&c->meter, x.rows), wire, how));
-    return strait_codec_measure(c, at, x.rows, STRAIT_METER_UNPACK);
+                                                  c->spec.rounding != STRAIT_ROUND_NEAREST,
+                                 .cols = c->spec.is_padded ? c->spec.keep : 0};
+    return c->backend->kernels->restore_octaves(
+        at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, how);
 }
 
 /* normed, rstd, and b in look.a, of a slot's y. */
@@ -172,12 +167,14 @@ static strait_err look_at_output(struct strait_codec *c, const strait_crossing *
     const struct look *look = &st->look;
     const strait_tensor absent = {0};
     STRAIT_TRY(k->rmsnorm(at->stream, look->normed, absent, look->rstd,
-                          strait_codec_slot(c, st->y, at->slot), absent, absent, NORM_EPSILON));
+                          strait_codec_slot(c, st->y, at->slot), absent, absent,
+                          STRAIT_CONTEXT_EPSILON));
     return k->matmul(at->stream, look->a, look->normed, c->params[A].value, strait_abt);
 }
 
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor y) {
+    if (c->spec.is_padded) return strait_context_act_pack(c, at, wire, y);
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot);
@@ -193,7 +190,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
         const strait_tensor z = strait_codec_slot(c->peer, tail->z, at->slot);
         STRAIT_TRY(k->matmul(at->stream, st->u, z, c->params[M].value, strait_add_abt));
     }
-    return send(c, at, wire, st->u);
+    return strait_context_send(c, at, wire, st->u);
 }
 
 /* The new code enters behind those of the sequence so far, of which the oldest goes. */
@@ -221,7 +218,7 @@ static strait_err look_at_code(struct strait_codec *c, const strait_crossing *at
     const strait_tensor absent = {0};
     const int64_t seq_len = c->spec.is_stepwise ? all.rows : c->spec.seq_len;
     STRAIT_TRY(k->rmsnorm(at->stream, look->normed, absent, look->rstd, all, absent, absent,
-                          NORM_EPSILON));
+                          STRAIT_CONTEXT_EPSILON));
     STRAIT_TRY(k->window(at->stream, st->codes, all, seq_len));
     STRAIT_TRY(k->window(at->stream, st->normeds, look->normed, seq_len));
     return k->matmul(at->stream, look->a, crossing_rows(c, st->normeds), c->params[V].value,
@@ -230,10 +227,11 @@ static strait_err look_at_code(struct strait_codec *c, const strait_crossing *at
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                              strait_tensor wire) {
+    if (c->spec.is_padded) return strait_context_act_unpack(c, at, x, wire);
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
-    STRAIT_TRY(receive(c, at, z, wire));
+    STRAIT_TRY(strait_context_receive(c, at, z, wire));
     if (c->spec.is_stepwise) STRAIT_TRY(remember(c, at, z));
     STRAIT_TRY(look_at_code(c, at, c->spec.is_stepwise ? st->past : z));
     STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
@@ -244,13 +242,14 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
                               strait_tensor wire) {
+    if (c->spec.is_padded) return strait_context_grad_unpack(c, at, d_y, wire);
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     const struct look *look = &st->look;
     const strait_tensor absent = {0};
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
     const strait_tensor d_b = strait_codec_grad_slot(c, st->d_b, at->slot);
-    STRAIT_TRY(receive(c, at, d_u, wire));
+    STRAIT_TRY(strait_context_receive(c, at, d_u, wire));
     STRAIT_TRY(look_at_output(c, at));
     STRAIT_TRY(k->matmul(at->stream, look->h, d_u, c->params[B].value, strait_ab));
     STRAIT_TRY(k->silu_back(at->stream, d_b, look->h, look->a));
@@ -261,6 +260,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
 }
 
 static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
+    if (c->spec.is_padded) return strait_context_input_grad(c, at, d_x);
     const struct context_state *st = c->state;
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
     return c->backend->kernels->matmul(at->stream, d_x, d_u, c->params[E].value,
@@ -287,6 +287,7 @@ static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, s
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                             strait_tensor d_x) {
+    if (c->spec.is_padded) return strait_context_grad_pack(c, at, wire, d_x);
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_x, at->slot), d_x));
@@ -296,7 +297,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
         const strait_tensor d_u = strait_codec_grad_slot(c->peer, head->d_u, at->slot);
         STRAIT_TRY(k->matmul(at->stream, st->d_z, d_u, c->peer->params[M].value, strait_add_ab));
     }
-    return send(c, at, wire, st->d_z);
+    return strait_context_send(c, at, wire, st->d_z);
 }
 
 static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) {
@@ -331,6 +332,7 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
 }
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
+    if (c->spec.is_padded) return strait_context_param_grads(c, at);
     return c->half == STRAIT_HEAD ? head_grads(c, at) : tail_grads(c, at);
 }
 
@@ -342,6 +344,7 @@ const struct strait_codec_ops strait_codec_context = {
     .state_size = sizeof(struct context_state),
     .check = check,
     .traits = traits,
+    .can_pad = can_pad,
     .wire_bytes = wire_bytes,
     .plan = plan,
     .start = start,

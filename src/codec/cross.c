@@ -40,9 +40,13 @@ static strait_err cast(const struct strait_codec *c, const strait_crossing *at, 
     return c->backend->kernels->cast(at->stream, y, x);
 }
 
+static int takes(const struct strait_codec *c, strait_tensor x) {
+    return x.dtype == STRAIT_F32 || c->spec.is_padded;
+}
+
 /* x as the codec reads it, and where the codec may write what x will get. */
 static strait_err widen(struct strait_codec *c, const strait_crossing *at, strait_tensor *x) {
-    if (x->dtype == STRAIT_F32) return STRAIT_OK;
+    if (takes(c, *x)) return STRAIT_OK;
     STRAIT_TRY(cast(c, at, c->wide, *x));
     *x = c->wide;
     return STRAIT_OK;
@@ -50,7 +54,7 @@ static strait_err widen(struct strait_codec *c, const strait_crossing *at, strai
 
 static strait_err unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                          strait_tensor wire, strait_codec_unpack_fn with) {
-    if (x.dtype == STRAIT_F32) return with(c, at, x, wire);
+    if (takes(c, x)) return with(c, at, x, wire);
     STRAIT_TRY(with(c, at, c->wide, wire));
     return cast(c, at, x, c->wide);
 }

@@ -25,8 +25,8 @@ static strait_err send(struct strait_codec *c, const strait_crossing *at, strait
     STRAIT_TRY(how->restore(c, at, excess, wire));
     STRAIT_TRY(k->axpy(at->stream, excess, -1.0f, x));
     if (how->is_metered) return STRAIT_OK;
-    STRAIT_TRY(k->measure_rows(at->stream, strait_meter_stats(&c->meter, x.rows), x, excess));
-    return strait_codec_measure(c, at, x.rows, STRAIT_METER_PACK);
+    return k->measure_rows(at->stream, strait_meter_stats(&c->meter, STRAIT_METER_PACK, x.rows), x,
+                           excess);
 }
 
 strait_err strait_feedback_send(struct strait_feedback *fb, struct strait_codec *c,

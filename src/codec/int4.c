@@ -54,8 +54,8 @@ static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait
 static strait_err restore(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                           strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
-    STRAIT_TRY(k->restore_rows(at->stream, tiles(c, x), (strait_tensor){0}, wire,
-                               strait_codec_bits(&c->spec, strait_codec_sends(c))));
+    const strait_pack_how sent = {.bits = strait_codec_bits(&c->spec, strait_codec_sends(c))};
+    STRAIT_TRY(k->restore_rows(at->stream, tiles(c, x), (strait_tensor){0}, wire, sent));
     return k->hadamard(at->stream, x, x, c->spec.tile);
 }
 

@@ -78,13 +78,13 @@ static strait_err multiply(struct strait_codec *c, const strait_crossing *at, st
                            strait_tensor wire, strait_direction direction, int is_metered) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct lowrank *st = c->state;
-    const int bits = strait_codec_bits(&c->spec, direction);
+    const strait_pack_how how = {.bits = strait_codec_bits(&c->spec, direction)};
     for (int part = 0; part < 2; part++) {
         const strait_tensor factor = part == 0 ? st->left : st->right;
-        const strait_tensor stats = is_metered ? strait_meter_stats(&c->meter, factor.rows)
-                                               : (strait_tensor){0};
-        STRAIT_TRY(k->restore_rows(at->stream, factor, stats, part_of(c, wire, part, bits), bits));
-        if (is_metered) STRAIT_TRY(strait_codec_measure(c, at, factor.rows, STRAIT_METER_UNPACK));
+        strait_tensor stats = {0};
+        if (is_metered) stats = strait_codec_stats(c, at, factor.rows, STRAIT_METER_UNPACK);
+        STRAIT_TRY(
+            k->restore_rows(at->stream, factor, stats, part_of(c, wire, part, how.bits), how));
     }
     return k->matmul(at->stream, x, st->left, st->right, strait_abt);
 }

@@ -6,11 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
-strait_err strait_codec_add(struct strait_codec *c, const strait_codec_part *parts, size_t n) {
+strait_err strait_codec_add_typed(struct strait_codec *c, strait_dtype dtype,
+                                  const strait_codec_part *parts, size_t n) {
     for (size_t i = 0; i < n; i++)
-        STRAIT_TRY(
-            strait_slab_add(&c->slab, STRAIT_F32, parts[i].rows, parts[i].cols, parts[i].where));
+        STRAIT_TRY(strait_slab_add(&c->slab, dtype, parts[i].rows, parts[i].cols, parts[i].where));
     return STRAIT_OK;
+}
+
+strait_err strait_codec_add(struct strait_codec *c, const strait_codec_part *parts, size_t n) {
+    return strait_codec_add_typed(c, STRAIT_F32, parts, n);
 }
 
 int64_t strait_codec_slot_rows(const struct strait_codec *c) {
@@ -107,10 +111,46 @@ strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream 
     return err;
 }
 
-strait_err strait_codec_measure(struct strait_codec *c, const strait_crossing *at, int64_t rows,
-                                int which) {
-    if (at->is_evaluation && which == STRAIT_METER_PACK) return STRAIT_OK;
-    return strait_meter_add(&c->meter, at->stream, rows, which);
+strait_tensor strait_codec_stats(const struct strait_codec *c, const strait_crossing *at,
+                                 int64_t rows, int which) {
+    if (at->is_evaluation && which == STRAIT_METER_PACK) return (strait_tensor){0};
+    return strait_meter_stats(&c->meter, which, rows);
+}
+
+strait_err strait_codec_add_copy(struct strait_codec *c, const strait_tensor *value,
+                                 const strait_tensor *to, int64_t row, strait_regroup_how how) {
+    if (c->n_copies == STRAIT_CODEC_PARAMS)
+        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: no room for another copy", c->ops->name);
+    c->copies[c->n_copies++] = (strait_codec_copy){value, to, row, how};
+    return STRAIT_OK;
+}
+
+/* From the columns of a copy back to those of what it is a copy of. */
+static strait_regroup_how reversed(strait_regroup_how how) {
+    return (strait_regroup_how){.n_groups = how.n_groups,
+                                .to = how.from,
+                                .to_cols = how.from_cols,
+                                .from = how.to,
+                                .from_cols = how.to_cols,
+                                .alpha = 1,
+                                .adds = 1};
+}
+
+strait_err strait_codec_gather(struct strait_codec *c, const strait_crossing *at,
+                               strait_tensor grad, strait_tensor product, strait_regroup_how how) {
+    return c->backend->kernels->regroup_cols(
+        at->stream, grad, strait_tensor_rows(product, 0, grad.rows), reversed(how));
+}
+
+strait_err strait_codec_add_gradient(struct strait_codec *c, const strait_crossing *at,
+                                     strait_tensor grad, strait_tensor a, strait_tensor b,
+                                     strait_tensor room, strait_regroup_how how) {
+    const struct strait_kernels *k = c->backend->kernels;
+    if (grad.rows == a.cols && grad.cols == b.cols)
+        return k->matmul(at->stream, grad, a, b, strait_add_atb);
+    const strait_tensor product = {room.data, STRAIT_F32, a.cols, b.cols};
+    STRAIT_TRY(k->matmul(at->stream, product, a, b, strait_atb));
+    return strait_codec_gather(c, at, grad, product, how);
 }
 
 strait_err strait_codec_join_codes(struct strait_codec *c) {

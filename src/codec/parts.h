@@ -61,10 +61,44 @@ static inline strait_direction strait_codec_receives(const struct strait_codec *
     return c->half == STRAIT_HEAD ? STRAIT_BACKWARD : STRAIT_FORWARD;
 }
 
-/* Adds what the last kernel call put into the meter's stats to its totals (STRAIT_METER_PACK or
- * STRAIT_METER_UNPACK), unless this is an evaluation. */
-strait_err strait_codec_measure(struct strait_codec *c, const strait_crossing *at, int64_t rows,
-                                int which);
+/* Where a kernel adds what it saw of so many rows (STRAIT_METER_PACK or STRAIT_METER_UNPACK);
+ * absent when packing in an evaluation, of which only what was refused leaves a trace. */
+strait_tensor strait_codec_stats(const struct strait_codec *c, const strait_crossing *at,
+                                 int64_t rows, int which);
+
+/* Of a padded codec: so many columns of codes that rows of them start at 16 bytes. */
+static inline int64_t strait_codec_pad(int64_t keep) {
+    return (keep + 7) / 8 * 8;
+}
+
+/* While planning: a tensor of this type. */
+strait_err strait_codec_add_typed(struct strait_codec *c, strait_dtype dtype,
+                                  const strait_codec_part *parts, size_t n);
+
+/* While planning: strait_codec_refresh will copy `value` to rows of `to`, from `row` on, its
+ * columns as `how` says. */
+strait_err strait_codec_add_copy(struct strait_codec *c, const strait_tensor *value,
+                                 const strait_tensor *to, int64_t row, strait_regroup_how how);
+
+/* Adds to `grad` the product that has it in its first rows, in the columns where a copy of this
+ * `how` has what grad is the gradient of. */
+strait_err strait_codec_gather(struct strait_codec *c, const strait_crossing *at,
+                               strait_tensor grad, strait_tensor product, strait_regroup_how how);
+
+/* Adds a' b to `grad`; where that is not of its shape, by way of `room`, f32 and large enough. */
+strait_err strait_codec_add_gradient(struct strait_codec *c, const strait_crossing *at,
+                                     strait_tensor grad, strait_tensor a, strait_tensor b,
+                                     strait_tensor room, strait_regroup_how how);
+
+/* The columns of a copy: all of them in their place; each of n groups of `keep` columns padded. */
+static inline strait_regroup_how strait_codec_whole(int64_t cols) {
+    return (strait_regroup_how){.n_groups = 1, .to_cols = cols, .from_cols = cols, .alpha = 1};
+}
+
+static inline strait_regroup_how strait_codec_padded(int64_t n, int64_t keep) {
+    return (strait_regroup_how){
+        .n_groups = n, .to_cols = strait_codec_pad(keep), .from_cols = keep, .alpha = 1};
+}
 
 /* The join of codecs whose halves on one stage read each other's code: both must be there, but at
  * the ends, and keep the same number of values. */

@@ -26,7 +26,8 @@ strait_pack_how strait_payload_how(const struct strait_codec *c, const strait_cr
                                    int bits) {
     const int is_asked = c->spec.rounding == STRAIT_ROUND_STOCHASTIC ||
                          (c->spec.rounding == STRAIT_ROUND_AUTO && bits < 16);
-    strait_pack_how how = {.bits = bits, .seed = c->spec.seed};
+    strait_pack_how how = {
+        .bits = bits, .seed = c->spec.seed, .cols = c->spec.is_padded ? c->spec.keep : 0};
     how.is_stochastic = is_asked && strait_codec_sends(c) == STRAIT_BACKWARD;
     if (!how.is_stochastic) return how;
     strait_rng rng = {c->spec.seed, strait_rng_stream("codec.rounding")};
@@ -39,16 +40,15 @@ strait_pack_how strait_payload_how(const struct strait_codec *c, const strait_cr
 strait_err strait_payload_pack(struct strait_codec *c, const strait_crossing *at,
                                strait_tensor wire, strait_tensor x) {
     const int bits = strait_codec_bits(&c->spec, strait_codec_sends(c));
-    STRAIT_TRY(c->backend->kernels->pack_rows(at->stream, wire,
-                                              strait_meter_stats(&c->meter, x.rows), x,
-                                              strait_payload_how(c, at, bits)));
-    return strait_codec_measure(c, at, x.rows, STRAIT_METER_PACK);
+    return c->backend->kernels->pack_rows(at->stream, wire,
+                                          strait_codec_stats(c, at, x.rows, STRAIT_METER_PACK), x,
+                                          strait_payload_how(c, at, bits));
 }
 
 strait_err strait_payload_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                                  strait_tensor wire) {
-    const int bits = strait_codec_bits(&c->spec, strait_codec_receives(c));
-    STRAIT_TRY(c->backend->kernels->restore_rows(
-        at->stream, x, strait_meter_stats(&c->meter, x.rows), wire, bits));
-    return strait_codec_measure(c, at, x.rows, STRAIT_METER_UNPACK);
+    const strait_pack_how how = {.bits = strait_codec_bits(&c->spec, strait_codec_receives(c)),
+                                 .cols = c->spec.is_padded ? c->spec.keep : 0};
+    return c->backend->kernels->restore_rows(
+        at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, how);
 }

@@ -9,8 +9,8 @@ size_t strait_plain_wire_bytes(const strait_codec_spec *spec, strait_direction d
 
 static strait_err restore(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                           strait_tensor wire) {
-    return c->backend->kernels->restore_rows(at->stream, x, (strait_tensor){0}, wire,
-                                             strait_codec_bits(&c->spec, strait_codec_sends(c)));
+    const strait_pack_how sent = {.bits = strait_codec_bits(&c->spec, strait_codec_sends(c))};
+    return c->backend->kernels->restore_rows(at->stream, x, (strait_tensor){0}, wire, sent);
 }
 
 static const strait_lossy how = {.pack = strait_payload_pack, .restore = restore, .is_metered = 1};

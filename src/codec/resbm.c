@@ -12,34 +12,34 @@
  *
  * Matrices are [outputs x inputs]; the head's W1 is [m x d], W2 [k x m]; the tail's W1 [m x k],
  * W2 [d x m]. */
-#include "codec/parts.h"
+#include "codec/resbm.h"
+
 #include "codec/payload.h"
 
 #include <math.h>
 
-#define NORM_EPSILON 1e-6f
-#define SMALL        0.1 // of the last matrices at the start
-
-enum {
-    W1,
-    W2
-};
+#define SMALL 0.1 // of the last matrices at the start
 
 struct resbm {
-    strait_tensor seen;         // slots: x on the head [d], z on the tail [k]
-    strait_tensor a;            // slots [m]
-    strait_tensor d_out;        // gradient slots: dz on the head [k], g on the tail [d]
-    strait_tensor d_a;          // gradient slots [m]
-    strait_tensor normed, rstd; // head: [N x d], [N x 1]
-    strait_tensor d_normed;     // head: [N x d]
-    strait_tensor h;            // [N x m]
-    strait_tensor code;         // [N x k]: z or dz on its way to the wire
+    struct strait_resbm_padded padded; // instead of all below
+    strait_tensor seen;                // slots: x on the head [d], z on the tail [k]
+    strait_tensor a;                   // slots [m]
+    strait_tensor d_out;               // gradient slots: dz on the head [k], g on the tail [d]
+    strait_tensor d_a;                 // gradient slots [m]
+    strait_tensor normed, rstd;        // head: [N x d], [N x 1]
+    strait_tensor d_normed;            // head: [N x d]
+    strait_tensor h;                   // [N x m]
+    strait_tensor code;                // [N x k]: z or dz on its way to the wire
 };
 
 static const char *const variants[] = {"a", "b", NULL};
 
 static int is_fused(const strait_codec_spec *spec) {
     return strait_codec_is_variant(spec, "b");
+}
+
+static int can_pad(const strait_codec_spec *spec) {
+    return !is_fused(spec);
 }
 
 static strait_err check(strait_codec_spec *spec) {
@@ -70,6 +70,7 @@ static strait_err plan(struct strait_codec *c) {
     if (is_fused(&c->spec)) return STRAIT_OK;
     STRAIT_TRY(strait_codec_add_param(c, "W1", STRAIT_ROLE_BOUNDARY, m, in));
     STRAIT_TRY(strait_codec_add_param(c, "W2", STRAIT_ROLE_BOUNDARY, out, m));
+    if (c->spec.is_padded) return strait_resbm_plan(c, &st->padded);
     const strait_codec_part parts[] = {
         {&st->seen, strait_codec_slot_rows(c), in},
         {&st->a, strait_codec_slot_rows(c), m},
@@ -98,7 +99,7 @@ static strait_err norm(struct strait_codec *c, const strait_crossing *at) {
     const strait_tensor absent = {0};
     return c->backend->kernels->rmsnorm(at->stream, st->normed, absent, st->rstd,
                                         strait_codec_slot(c, st->seen, at->slot), absent, absent,
-                                        NORM_EPSILON);
+                                        STRAIT_RESBM_EPSILON);
 }
 
 /* y = the rectangular identity of x, and the network's share: from `in`, what W1 reads. */
@@ -116,6 +117,7 @@ static strait_err widen(struct strait_codec *c, const strait_crossing *at, strai
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor x) {
     if (is_fused(&c->spec)) return strait_payload_pack(c, at, wire, x);
+    if (c->spec.is_padded) return strait_resbm_act_pack(c, at, wire, x);
     const struct resbm *st = c->state;
     const strait_tensor kept = strait_codec_slot(c, st->seen, at->slot);
     STRAIT_TRY(c->backend->kernels->cast(at->stream, kept, x));
@@ -127,6 +129,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                              strait_tensor wire) {
     if (is_fused(&c->spec)) return strait_payload_unpack(c, at, x, wire);
+    if (c->spec.is_padded) return strait_resbm_act_unpack(c, at, x, wire);
     const struct resbm *st = c->state;
     const strait_tensor z = strait_codec_slot(c, st->seen, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
@@ -146,6 +149,7 @@ static strait_err inner_grad(struct strait_codec *c, const strait_crossing *at,
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                             strait_tensor g) {
     if (is_fused(&c->spec)) return strait_payload_pack(c, at, wire, g);
+    if (c->spec.is_padded) return strait_resbm_grad_pack(c, at, wire, g);
     const struct strait_kernels *k = c->backend->kernels;
     const struct resbm *st = c->state;
     STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_out, at->slot), g));
@@ -159,6 +163,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x,
                               strait_tensor wire) {
     if (is_fused(&c->spec)) return strait_payload_unpack(c, at, d_x, wire);
+    if (c->spec.is_padded) return strait_resbm_grad_unpack(c, at, d_x, wire);
     const struct strait_kernels *k = c->backend->kernels;
     const struct resbm *st = c->state;
     const strait_tensor absent = {0};
@@ -175,6 +180,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
     if (is_fused(&c->spec)) return STRAIT_OK;
+    if (c->spec.is_padded) return strait_resbm_param_grads(c, at);
     const struct strait_kernels *k = c->backend->kernels;
     const struct resbm *st = c->state;
     const int is_head = c->half == STRAIT_HEAD;
@@ -195,6 +201,7 @@ const struct strait_codec_ops strait_codec_resbm = {
     .state_size = sizeof(struct resbm),
     .check = check,
     .traits = traits,
+    .can_pad = can_pad,
     .wire_bytes = wire_bytes,
     .plan = plan,
     .start = start,

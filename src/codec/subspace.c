@@ -65,6 +65,23 @@ int strait_subspace_gathers(const struct strait_codec *c) {
            c->spec.grassmann_every > 0 && !is_code(&c->spec);
 }
 
+static int can_pad(const strait_codec_spec *spec) {
+    return !is_code(spec);
+}
+
+/* crossing is f32, and so is what the basis gathers. */
+static strait_err plan_padded(struct strait_codec *c) {
+    struct strait_subspace *st = c->state;
+    const int64_t n = c->spec.rows, d = c->spec.cols, k = c->spec.keep, kp = strait_codec_pad(k);
+    const strait_codec_part typed[] = {
+        {&st->wide, n, d}, {&st->half, n, kp}, {&st->half_basis, d, kp}};
+    const strait_codec_part parts[] = {{&st->crossing, n, kp}, {&st->half_gram, d, kp}};
+    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, 3));
+    STRAIT_TRY(strait_codec_add(c, parts, strait_subspace_gathers(c) ? 2 : 1));
+    return strait_codec_add_copy(c, &c->states[BASIS].tensor, &st->half_basis, 0,
+                                 strait_codec_padded(1, k));
+}
+
 static strait_err plan(struct strait_codec *c) {
     struct strait_subspace *st = c->state;
     const int64_t n = c->spec.rows, d = c->spec.cols, k = c->spec.keep;
@@ -72,8 +89,10 @@ static strait_err plan(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_state(c, "basis", STRAIT_F32, d, k));
     STRAIT_TRY(strait_codec_add_state(c, "book", STRAIT_I32, 1, BOOK_ENTRIES));
     if (strait_subspace_gathers(c)) STRAIT_TRY(strait_codec_add_state(c, "gram", STRAIT_F32, d, k));
-    const strait_codec_part parts[] = {{&st->wide, n, d},
-                                       {&st->code, n, k},
+    if (c->spec.is_padded) STRAIT_TRY(plan_padded(c));
+    const strait_codec_part wide = {&st->wide, n, d};
+    STRAIT_TRY(strait_codec_add(c, &wide, !c->spec.is_padded));
+    const strait_codec_part parts[] = {{&st->code, n, k},
                                        {&st->narrow, k, c->spec.widest},
                                        {&st->turn, k, k},
                                        {&st->fixed, c->spec.vocab, d}};
@@ -117,15 +136,37 @@ static strait_err join(struct strait_codec *c) {
     return STRAIT_OK;
 }
 
+/* What crossings compute with, in the stream's type: where that is f32, the same tensors. */
+struct ways {
+    strait_tensor basis;    // [d x K]
+    strait_tensor crossing; // [N x K] f32, what is packed
+    strait_tensor code;     // [N x K], what is multiplied
+};
+
+static struct ways ways_of(const struct strait_codec *c) {
+    const struct strait_subspace *st = c->state;
+    if (c->spec.is_padded) return (struct ways){st->half_basis, st->crossing, st->half};
+    return (struct ways){c->states[BASIS].tensor, st->code, st->code};
+}
+
+/* code, rounded, of crossing. */
+static strait_err round_code(struct strait_codec *c, const strait_crossing *at,
+                             const struct ways *by) {
+    if (by->code.data == by->crossing.data) return STRAIT_OK;
+    return c->backend->kernels->cast(at->stream, by->code, by->crossing);
+}
+
 /* The code of x; wide becomes T_fixed - x, then what of it lies outside the subspace. */
-static strait_err encode(struct strait_codec *c, const strait_crossing *at, strait_tensor x) {
+static strait_err encode(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                         const struct ways *by) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    const strait_tensor basis = c->states[BASIS].tensor;
     STRAIT_TRY(k->embed(at->stream, st->wide, st->fixed, at->tokens));
     STRAIT_TRY(k->axpy(at->stream, st->wide, -1.0f, x));
-    STRAIT_TRY(k->matmul(at->stream, st->code, st->wide, basis, (strait_matmul_how){.alpha = -1}));
-    return k->matmul(at->stream, st->wide, st->code, basis, strait_add_abt);
+    STRAIT_TRY(
+        k->matmul(at->stream, by->crossing, st->wide, by->basis, (strait_matmul_how){.alpha = -1}));
+    STRAIT_TRY(round_code(c, at, by));
+    return k->matmul(at->stream, st->wide, by->code, by->basis, strait_add_abt);
 }
 
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -133,14 +174,16 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, x);
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
+    const struct ways by = ways_of(c);
     if (st->fixed.data == NULL)
         return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: crossed before it was joined",
                            c->spec.boundary);
-    STRAIT_TRY(encode(c, at, x));
-    STRAIT_TRY(k->pack_rows(at->stream, wire, (strait_tensor){0}, st->code,
+    STRAIT_TRY(encode(c, at, x, &by));
+    STRAIT_TRY(k->pack_rows(at->stream, wire, (strait_tensor){0}, by.crossing,
                             strait_payload_how(c, at, c->spec.bits)));
-    STRAIT_TRY(k->measure_rows(at->stream, strait_meter_stats(&c->meter, x.rows), x, st->wide));
-    return strait_codec_measure(c, at, x.rows, STRAIT_METER_PACK);
+    if (at->is_evaluation) return STRAIT_OK;
+    return k->measure_rows(at->stream, strait_meter_stats(&c->meter, STRAIT_METER_PACK, x.rows), x,
+                           st->wide);
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
@@ -148,29 +191,39 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     if (is_code(&c->spec)) return strait_payload_unpack(c, at, x, wire);
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    STRAIT_TRY(strait_payload_unpack(c, at, st->code, wire));
+    const struct ways by = ways_of(c);
+    STRAIT_TRY(strait_payload_unpack(c, at, by.crossing, wire));
+    STRAIT_TRY(round_code(c, at, &by));
     STRAIT_TRY(k->embed(at->stream, x, st->fixed, at->tokens));
-    return k->matmul(at->stream, x, st->code, c->states[BASIS].tensor, strait_add_abt);
+    return k->matmul(at->stream, x, by.code, by.basis, strait_add_abt);
+}
+
+/* What the basis would turn by. */
+static strait_err gather(struct strait_codec *c, const strait_crossing *at, strait_tensor g,
+                         const struct ways *by) {
+    const struct strait_subspace *st = c->state;
+    if (!strait_subspace_gathers(c)) return STRAIT_OK;
+    STRAIT_TRY(round_code(c, at, by));
+    return strait_codec_add_gradient(c, at, c->states[GRAM].tensor, g, by->code, st->half_gram,
+                                     strait_codec_padded(1, c->spec.keep));
 }
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                             strait_tensor g) {
     if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, g);
-    const struct strait_kernels *k = c->backend->kernels;
-    const struct strait_subspace *st = c->state;
-    STRAIT_TRY(k->matmul(at->stream, st->code, g, c->states[BASIS].tensor, strait_ab));
-    if (strait_subspace_gathers(c))
-        STRAIT_TRY(k->matmul(at->stream, c->states[GRAM].tensor, g, st->code, strait_add_atb));
-    return strait_payload_pack(c, at, wire, st->code);
+    const struct ways by = ways_of(c);
+    STRAIT_TRY(c->backend->kernels->matmul(at->stream, by.crossing, g, by.basis, strait_ab));
+    STRAIT_TRY(gather(c, at, g, &by));
+    return strait_payload_pack(c, at, wire, by.crossing);
 }
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x,
                               strait_tensor wire) {
     if (is_code(&c->spec)) return strait_payload_unpack(c, at, d_x, wire);
-    const struct strait_subspace *st = c->state;
-    STRAIT_TRY(strait_payload_unpack(c, at, st->code, wire));
-    return c->backend->kernels->matmul(at->stream, d_x, st->code, c->states[BASIS].tensor,
-                                       strait_abt);
+    const struct ways by = ways_of(c);
+    STRAIT_TRY(strait_payload_unpack(c, at, by.crossing, wire));
+    STRAIT_TRY(round_code(c, at, &by));
+    return c->backend->kernels->matmul(at->stream, d_x, by.code, by.basis, strait_abt);
 }
 
 static strait_err project_gradients(struct strait_codec *c, struct strait_stream *s,
@@ -226,6 +279,7 @@ const struct strait_codec_ops strait_codec_subspace = {
     .state_size = sizeof(struct strait_subspace),
     .check = check,
     .traits = traits,
+    .can_pad = can_pad,
     .wire_bytes = wire_bytes,
     .plan = plan,
     .start = start,

@@ -21,10 +21,15 @@ enum {
 struct strait_subspace {
     int32_t book[BOOK_ENTRIES]; // the truth; the state on the device follows it
     strait_tensor fixed;        // T_fixed [vocab x d]; the head of a middle stage has its tail's
-    strait_tensor wide;         // [N x d]
+    strait_tensor wide;         // [N x d], of the stream's type where padded
     strait_tensor code;         // [N x k]
     strait_tensor narrow;       // [k x widest]
     strait_tensor turn;         // R = U' U_new [k x k]
+    /* Padded: K is k padded, T the type of the stream. */
+    strait_tensor crossing;   // [N x K] f32
+    strait_tensor half;       // [N x K] T: crossing, rounded
+    strait_tensor half_basis; // [d x K] T: a copy
+    strait_tensor half_gram;  // [d x K] f32: a share of GRAM on its way
 };
 
 strait_err strait_subspace_write_book(struct strait_codec *c, struct strait_stream *s);

@@ -202,6 +202,7 @@ strait_err strait_subspace_adopt(struct strait_codec *c, struct strait_stream *s
         st->book[BOOK_VERSION]++;
         err = strait_subspace_write_book(c, s);
     }
+    if (err == STRAIT_OK) err = strait_codec_refresh(c, s);
     if (err == STRAIT_OK) err = ops->wait(s);
     strait_alloc_free(old);
     strait_alloc_free(turned);

@@ -47,9 +47,8 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                              strait_tensor wire) {
-    STRAIT_TRY(c->backend->kernels->restore_top(
-        at->stream, x, strait_meter_stats(&c->meter, x.rows), wire, c->spec.keep));
-    return strait_codec_measure(c, at, x.rows, STRAIT_METER_UNPACK);
+    return c->backend->kernels->restore_top(
+        at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, c->spec.keep);
 }
 
 extern const struct strait_codec_ops strait_codec_topk;

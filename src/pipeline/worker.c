@@ -102,6 +102,13 @@ static strait_err list_params(struct strait_worker *w) {
     return STRAIT_OK;
 }
 
+/* Codecs compute with copies of their parameters. */
+static strait_err refresh_codecs(struct strait_worker *w) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    if (w->tail != NULL) STRAIT_TRY(strait_codec_refresh(codec_of(w->tail), stream));
+    return w->head != NULL ? strait_codec_refresh(codec_of(w->head), stream) : STRAIT_OK;
+}
+
 /* A codec that confines weights wants the first ones confined too. */
 static strait_err confine(struct strait_worker *w) {
     int n = 0;
@@ -220,6 +227,7 @@ strait_err strait_worker_update(struct strait_worker *w, int64_t step, float fac
     STRAIT_TRY(w->backend->kernels->fill(stream, scale, factor));
     STRAIT_TRY(strait_optimizer_step(w->optimizer, stream, step + 1,
                                      strait_rate_factor(&w->recipe.rate, step)));
+    STRAIT_TRY(refresh_codecs(w));
     STRAIT_TRY(confine(w));
     const strait_trace_span span = {.name = "update",
                                     .stage = w->stage,

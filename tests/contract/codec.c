@@ -174,6 +174,99 @@ static void devices_agree(void **state) {
     }
 }
 
+enum {
+    RUN_MAX = 1 << 14 // numbers of a run
+};
+
+/* What two steps of a chain come to: its ends and every parameter's gradient. */
+static int64_t numbers_of_run(struct rig *rig, const codec_case *which, float *out) {
+    chain_open(&chain, rig, which);
+    chain_shake(&chain);
+    chain_run(&chain, 2);
+    rig_read(rig, chain.y, out);
+    rig_read(rig, chain.d, out + CHAIN_ROWS * chain.cols);
+    int64_t n = 2 * CHAIN_ROWS * chain.cols;
+    for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
+        strait_param p;
+        for (int j = 0; strait_codec_get_param(chain_half(&chain, i), j, &p) == STRAIT_OK; j++) {
+            rig_read(rig, p.grad, out + n);
+            n += p.grad.rows * p.grad.cols;
+            CHECK(n + CHAIN_ROWS * CHAIN_COLS * 64 < RUN_MAX);
+        }
+    }
+    chain_close(&chain);
+    return n;
+}
+
+static int computes_in_bf16(const char *name) {
+    struct strait_backend *be = NULL;
+    const strait_err err = strait_backend_open(
+        (strait_backend_spec){.name = name, .precision = STRAIT_BF16}, &be);
+    strait_backend_close(&be);
+    return err == STRAIT_OK;
+}
+
+/* The padded way is another way to compute the same: in f32 to rounding, and in bf16 as near as
+ * that is, wherever a device computes in it. The plain loops see the same rounded stream. */
+static void padded_computes_the_same(void **state) {
+    (void)state;
+    static float want[RUN_MAX], got[RUN_MAX];
+    int n_half = 0, n_cases = 0;
+    EACH_CASE(which) {
+        if (!which->spec.is_padded || which->spec.bits != 32) continue;
+        codec_case plain = *which, half = *which;
+        plain.spec.is_padded = 0;
+        half.spec.precision = STRAIT_BF16;
+        for (int i = -1; i < 0 || strait_backends[i] != NULL; i++) {
+            const int is_half = i >= 0;
+            struct rig rigs[2];
+            if (is_half && !computes_in_bf16(strait_backends[i]->name)) continue;
+            rig_open(&rigs[0], (strait_backend_spec){.name = "cpu", .is_reference = 1});
+            rigs[0].is_rounding = is_half;
+            rig_open(&rigs[1],
+                     (strait_backend_spec){.name = is_half ? strait_backends[i]->name : "cpu",
+                                           .precision = is_half ? STRAIT_BF16 : STRAIT_F32});
+            const int64_t n = numbers_of_run(&rigs[0], &plain, want);
+            assert_int_equal(n, numbers_of_run(&rigs[1], is_half ? &half : which, got));
+            const double off = apart(want, got, n), limit = is_half ? 3e-2 : 1e-5;
+            if (!(off < limit))
+                fail_msg("%s: %g from the plain way%s", which->label, off,
+                         is_half ? " in bf16" : "");
+            rig_close(&rigs[0]);
+            rig_close(&rigs[1]);
+            n_half += is_half;
+        }
+        n_cases++;
+    }
+    assert_int_equal(n_cases, 5);
+    print_message("%d cases in bf16\n", n_half);
+}
+
+/* In bf16 both ends of a boundary restore the same code, and other bits come of the same run only
+ * where other values went in: the same run twice, bit for bit. */
+static void half_repeats(void **state) {
+    (void)state;
+    static float once[RUN_MAX], again[RUN_MAX];
+    EACH_CASE(which) {
+        codec_case half = *which;
+        half.spec.precision = STRAIT_BF16;
+        for (int i = 0; strait_backends[i] != NULL; i++) {
+            if (!computes_in_bf16(strait_backends[i]->name)) continue;
+            struct rig rig;
+            rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name,
+                                                 .precision = STRAIT_BF16});
+            const int64_t n = numbers_of_run(&rig, &half, once);
+            rig_clear(&rig);
+            assert_int_equal(n, numbers_of_run(&rig, &half, again));
+            if (memcmp(once, again, (size_t)n * sizeof *once) != 0)
+                fail_msg("%s: other bits in a second run in bf16", which->label);
+            for (int64_t j = 0; j < n; j++)
+                if (!isfinite(once[j])) fail_msg("%s: not finite in bf16", which->label);
+            rig_close(&rig);
+        }
+    }
+}
+
 static void copy_tensor(struct chain *to, strait_tensor a, const struct chain *from,
                         strait_tensor b) {
     unsigned char *bytes = read_bytes(from->rig, b);
@@ -290,6 +383,8 @@ int main(void) {
         cmocka_unit_test(linear_has_its_adjoint),
         cmocka_unit_test(same_input_gives_same_bytes),
         cmocka_unit_test(devices_agree),
+        cmocka_unit_test(padded_computes_the_same),
+        cmocka_unit_test(half_repeats),
         cmocka_unit_test(restored_continues_identically),
         cmocka_unit_test(evaluation_leaves_no_trace),
         cmocka_unit_test(residual_is_measured),

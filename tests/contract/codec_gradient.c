@@ -4,8 +4,10 @@
 static struct chain chain;
 
 static void forward(struct rig *rig, void *arg) {
-    (void)rig;
-    chain_forward(arg, 1);
+    struct chain *c = arg;
+    for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) // a parameter was moved
+        CHECK_OK(strait_codec_refresh(chain_half(c, i), &rig->stream));
+    chain_forward(c, 1);
 }
 
 static int is_differentiable(const strait_codec_spec *spec) {
@@ -60,7 +62,8 @@ static void exchange(struct chain *exact, int b) {
     if (strcmp(exact->spec[b].variant, "context") == 0)
         CHECK_OK(exact->rig->k->restore_octaves(stream, code, absent, sent, (strait_pack_how){0}));
     else
-        CHECK_OK(exact->rig->k->restore_rows(stream, code, absent, sent, 4));
+        CHECK_OK(
+            exact->rig->k->restore_rows(stream, code, absent, sent, (strait_pack_how){.bits = 4}));
 }
 
 static void check_same(strait_tensor a, struct rig *other, strait_tensor b) {

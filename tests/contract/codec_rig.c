@@ -48,6 +48,29 @@ const codec_case codec_cases[] = {
      {.name = "strait", .variant = "context", .rounding = STRAIT_ROUND_NEAREST, .keep = 6},
      0},
     {"context", {.name = "strait", .variant = "context", .seq_len = 3}, 0},
+    {"subspace padded",
+     {.name = "subspace", .bits = 32, .grassmann_every = 10, .is_padded = 1},
+     1e-6},
+    {"subspace padded 4",
+     {.name = "subspace", .variant = "factored", .bits = 4, .is_padded = 1},
+     0.3},
+    {"resbm padded", {.name = "resbm", .bits = 32, .is_padded = 1}, 0},
+    {"resbm padded deferred", {.name = "resbm", .bits = 32, .can_defer = 1, .is_padded = 1}, 0},
+    {"resbm padded 8 back 4",
+     {.name = "resbm", .bits = 8, .grad_bits = 4, .keep = 8, .is_padded = 1},
+     0},
+    {"context padded",
+     {.name = "strait", .variant = "context", .bits = 32, .seq_len = 3, .is_padded = 1},
+     0},
+    {"context padded deferred",
+     {.name = "strait", .variant = "context", .bits = 32, .can_defer = 1, .is_padded = 1},
+     0},
+    {"context padded 4",
+     {.name = "strait", .variant = "context", .seq_len = 3, .keep = 8, .is_padded = 1},
+     0},
+    {"context padded 8",
+     {.name = "strait", .variant = "context", .bits = 8, .context = 2, .is_padded = 1},
+     0},
     {NULL, {.name = ""}, 0},
 };
 
@@ -94,12 +117,15 @@ void chain_open_specs(struct chain *chain, struct rig *rig, const strait_codec_s
     CHECK_OK(strait_codec_join(NULL, chain->head[0]));
     CHECK_OK(strait_codec_join(chain->tail[0], chain->head[1]));
     CHECK_OK(strait_codec_join(chain->tail[1], NULL));
+    CHECK(specs[0].precision == rig->be->precision);
     for (int slot = 0; slot < CHAIN_SLOTS; slot++)
         for (int stage = 0; stage < CHAIN_STAGES; stage++)
-            chain->x[slot][stage] = rig_input(rig, CHAIN_ROWS, chain->cols, 10 * slot + stage);
-    chain->y = rig_output(rig, CHAIN_ROWS, chain->cols);
-    chain->d = rig_output(rig, CHAIN_ROWS, chain->cols);
-    chain->v = rig_input(rig, CHAIN_ROWS, chain->cols, 99);
+            chain->x[slot][stage] = rig_act(rig, CHAIN_ROWS, chain->cols, 10 * slot + stage);
+    chain->y = rig_act_output(rig, CHAIN_ROWS, chain->cols);
+    chain->d = rig_act_output(rig, CHAIN_ROWS, chain->cols);
+    for (int b = 0; b < CHAIN_BOUNDARIES; b++)
+        chain->d_sent[b] = rig_act_output(rig, CHAIN_ROWS, chain->cols);
+    chain->v = rig_act(rig, CHAIN_ROWS, chain->cols, 99);
     chain->tokens = rig_tokens(rig, CHAIN_ROWS, CHAIN_VOCAB, 5);
 }
 
@@ -166,7 +192,8 @@ void chain_backward(struct chain *chain, int slot) {
     stage_backward(chain, chain->x[slot][CHAIN_BOUNDARIES]);
     for (int b = CHAIN_BOUNDARIES - 1; b >= 0; b--) {
         const strait_tensor wire = chain->wire[b][STRAIT_BACKWARD];
-        CHECK_OK(strait_codec_grad_pack(chain->tail[b], &at, wire, chain->d));
+        CHECK_OK(chain->rig->k->cast(&chain->rig->stream, chain->d_sent[b], chain->d));
+        CHECK_OK(strait_codec_grad_pack(chain->tail[b], &at, wire, chain->d_sent[b]));
         CHECK_OK(strait_codec_grad_unpack(chain->head[b], &at, chain->d, wire));
         stage_backward(chain, chain->x[slot][b]);
         CHECK_OK(strait_codec_input_grad(chain->head[b], &at, chain->d));
@@ -203,6 +230,7 @@ void chain_shake(struct chain *chain) {
             rig_write(chain->rig, p.value, values);
             free(values);
         }
+        CHECK_OK(strait_codec_refresh(chain_half(chain, i), &chain->rig->stream));
     }
 }
 

@@ -39,6 +39,7 @@ struct chain {
     strait_tensor x[CHAIN_SLOTS][CHAIN_STAGES]; // what enters a stage
     strait_tensor y;                            // what left the last stage that ran
     strait_tensor d;                            // the running gradient
+    strait_tensor d_sent[CHAIN_BOUNDARIES];     // what a tail packed: it stays until param_grads
     strait_tensor v;                            // the loss is <y, v>
     strait_tensor wire[CHAIN_BOUNDARIES][2];    // by direction
     strait_tensor tokens;
@@ -46,7 +47,8 @@ struct chain {
     void (*on_wire)(struct chain *chain, int b); // optional: what happens to activations on the way
 };
 
-/* Takes a cleared rig; the chain's tensors live until it is cleared again. */
+/* Of the type that the specs say. Takes a cleared rig; the chain's tensors live until it is cleared
+ * again. */
 void chain_open(struct chain *chain, struct rig *rig, const codec_case *which);
 void chain_open_specs(struct chain *chain, struct rig *rig, const strait_codec_spec *specs);
 void chain_close(struct chain *chain);

@@ -1,0 +1,70 @@
+/* context.h - what the two files of strait's variant context share. Its state begins with struct
+ * strait_context_padded, which context_padded.c knows. */
+#pragma once
+
+#include "codec/parts.h"
+
+#define STRAIT_CONTEXT_EPSILON 1e-6f
+
+/* Which parameter is which. */
+enum {
+    E = 0, // head [k x d]
+    A,     // head [w x d]
+    B,     // head [k x w]
+    M,     // head [k x k], but on the first stage
+    D = 0, // tail [d x nk]
+    V,     // tail [m x nk]
+    W      // tail [d x m]
+};
+
+/* The padded way: K is k padded, T the type of the stream. Sides of matrices that meet the same
+ * rows are one matrix: [E; A] and [D, W]. */
+struct strait_context_padded {
+    /* head */
+    strait_tensor delta, normed; // slots T [d]: y - x, rms(y)
+    strait_tensor b;             // slots T [w]: rms(y) A'
+    strait_tensor head_rstd;     // slots f32 [1]
+    strait_tensor d_u;           // gradient slots f32 [K]
+    strait_tensor half_d_u, d_b; // gradient slots T [K], [w]
+    strait_tensor u;             // [N x K] f32
+    strait_tensor h, d_h;        // [N x w] T
+    strait_tensor scaled;        // [N x (K + w)] T
+    strait_tensor shift;         // [N x 1] f32
+    strait_tensor ea, half_b;    // copies, T: [(K + w) x d], [K x w]
+    strait_tensor m;             // copy, f32 [K x K]
+    /* tail */
+    strait_tensor z;            // slots f32 [K]
+    strait_tensor both, d_both; // [N x (nK + m)] T: last(z) and silu(a)
+    strait_tensor normeds;      // [N x nK] T: last(rms z)
+    strait_tensor d_normeds;    // [N x nK] T
+    strait_tensor a;            // [N x m] T
+    strait_tensor d_a;          // gradient slots T [m]
+    strait_tensor kept_d_x;     // slots T [d], if gradients may wait
+    strait_tensor lent_d_x;     // else: what grad_pack saw
+    strait_tensor tail_rstd;    // [N x 1] f32
+    strait_tensor d_z;          // [N x K] f32
+    strait_tensor dw, half_v;   // copies, T: [d x (nK + m)], [m x nK]
+    /* both */
+    strait_tensor room; // f32, for gradients on their way
+    int looked;         // 1 + the slot whose code a, both, normeds and tail_rstd are of
+};
+
+strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at,
+                               strait_tensor wire, strait_tensor x);
+strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
+                                  strait_tensor x, strait_tensor wire);
+
+strait_err strait_context_plan_head(struct strait_codec *c, struct strait_context_padded *st);
+strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_context_padded *st);
+
+strait_err strait_context_act_pack(struct strait_codec *c, const strait_crossing *at,
+                                   strait_tensor wire, strait_tensor y);
+strait_err strait_context_act_unpack(struct strait_codec *c, const strait_crossing *at,
+                                     strait_tensor x, strait_tensor wire);
+strait_err strait_context_grad_pack(struct strait_codec *c, const strait_crossing *at,
+                                    strait_tensor wire, strait_tensor d_x);
+strait_err strait_context_grad_unpack(struct strait_codec *c, const strait_crossing *at,
+                                      strait_tensor d_y, strait_tensor wire);
+strait_err strait_context_input_grad(struct strait_codec *c, const strait_crossing *at,
+                                     strait_tensor d_x);
+strait_err strait_context_param_grads(struct strait_codec *c, const strait_crossing *at);

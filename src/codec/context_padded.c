@@ -1,0 +1,230 @@
+/* context_padded.c - strait's variant context where the stream is bf16: the function of context.c,
+ * computed in the stream's type on padded copies of the parameters, with codes, sums and norms of
+ * codes in f32.
+ *
+ *   tail   c, r = the last codes of z, of rms(z);  a = r V';  x = [c, silu(a)] [D, W]'
+ *   head   n = rms(y);  b = n A';  u = z M' + (y - x) E' + silu(b) B'
+ *   head   db = (du B) silu'(b);  dy = [du, rstd db] [E; A] - (rstd (b . db) / d) n;  dx -= du E
+ *   tail   [dc, dh] = dx [D, W];  da = dh silu'(a);  dz = du M + back(dc) + rms_back(back(da V))
+ *
+ * The line of dy is rms_back(db A) with its dot product taken in b's space: n . (db A) = b . db. */
+#include "codec/context.h"
+#include "codec/payload.h"
+
+typedef struct strait_context_padded padded;
+
+static padded *of(const struct strait_codec *c) {
+    return c->state;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static strait_err plan_types(struct strait_codec *c, const strait_codec_part *typed, size_t n_typed,
+                             const strait_codec_part *wide, size_t n_wide) {
+    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, n_typed));
+    return strait_codec_add(c, wide, n_wide);
+}
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+strait_err strait_context_plan_head(struct strait_codec *c, struct strait_context_padded *st) {
+    const int64_t n = c->spec.rows, d = c->spec.cols, w = c->spec.encoder, k = c->spec.keep;
+    const int64_t kp = strait_codec_pad(k);
+    const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
+    const strait_codec_part typed[] = {{&st->delta, slots, d},     {&st->normed, slots, d},
+                                       {&st->b, slots, w},         {&st->d_b, grads, w},
+                                       {&st->half_d_u, grads, kp}, {&st->h, n, w},
+                                       {&st->d_h, n, w},           {&st->scaled, n, kp + w},
+                                       {&st->ea, kp + w, d},       {&st->half_b, kp, w}};
+    const strait_codec_part wide[] = {{&st->head_rstd, slots, 1},
+                                      {&st->d_u, grads, kp},
+                                      {&st->u, n, kp},
+                                      {&st->shift, n, 1},
+                                      {&st->m, kp, kp},
+                                      {&st->room, kp, larger(kp, larger(d, w))}};
+    STRAIT_TRY(plan_types(c, typed, COUNT(typed), wide, COUNT(wide)));
+    const strait_param *p = c->params;
+    STRAIT_TRY(strait_codec_add_copy(c, &p[E].value, &st->ea, 0, strait_codec_whole(d)));
+    STRAIT_TRY(strait_codec_add_copy(c, &p[A].value, &st->ea, kp, strait_codec_whole(d)));
+    STRAIT_TRY(strait_codec_add_copy(c, &p[B].value, &st->half_b, 0, strait_codec_whole(w)));
+    if (c->n_params <= M) return STRAIT_OK;
+    return strait_codec_add_copy(c, &p[M].value, &st->m, 0, strait_codec_padded(1, k));
+}
+
+/* Where W lies in [D, W]. */
+static strait_regroup_how place_of_w(const strait_codec_spec *spec) {
+    strait_regroup_how how = strait_codec_whole(spec->hidden);
+    how.to = spec->context * strait_codec_pad(spec->keep);
+    return how;
+}
+
+strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_context_padded *st) {
+    const strait_codec_spec *spec = &c->spec;
+    const int64_t n = spec->rows, d = spec->cols, m = spec->hidden, k = spec->keep;
+    const int64_t kp = strait_codec_pad(k), nk = spec->context * kp;
+    const int64_t grads = strait_codec_grad_slot_rows(c);
+    const strait_codec_part typed[] = {
+        {&st->both, n, nk + m},  {&st->d_both, n, nk + m}, {&st->normeds, n, nk},
+        {&st->d_normeds, n, nk}, {&st->a, n, m},           {&st->d_a, grads, m},
+        {&st->dw, d, nk + m},    {&st->half_v, m, nk},     {&st->kept_d_x, grads, d}};
+    const strait_codec_part wide[] = {{&st->z, strait_codec_slot_rows(c), kp},
+                                      {&st->tail_rstd, n, 1},
+                                      {&st->d_z, n, kp},
+                                      {&st->room, larger(d, m), nk + m}};
+    STRAIT_TRY(plan_types(c, typed, COUNT(typed) - !spec->can_defer, wide, COUNT(wide)));
+    const strait_param *p = c->params;
+    const strait_regroup_how codes = strait_codec_padded(spec->context, k);
+    STRAIT_TRY(strait_codec_add_copy(c, &p[D].value, &st->dw, 0, codes));
+    STRAIT_TRY(strait_codec_add_copy(c, &p[W].value, &st->dw, 0, place_of_w(spec)));
+    return strait_codec_add_copy(c, &p[V].value, &st->half_v, 0, codes);
+}
+
+/* E and A among the rows of [E; A]. */
+static strait_tensor e_of(const struct strait_codec *c) {
+    return strait_tensor_rows(of(c)->ea, 0, strait_codec_pad(c->spec.keep));
+}
+
+static strait_tensor a_of(const struct strait_codec *c) {
+    return strait_tensor_rows(of(c)->ea, strait_codec_pad(c->spec.keep), c->spec.encoder);
+}
+
+strait_err strait_context_act_pack(struct strait_codec *c, const strait_crossing *at,
+                                   strait_tensor wire, strait_tensor y) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const padded *st = of(c);
+    const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot);
+    const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot);
+    const strait_tensor b = strait_codec_slot(c, st->b, at->slot);
+    STRAIT_TRY(k->part_rows(at->stream, delta, normed,
+                            strait_codec_slot(c, st->head_rstd, at->slot), y, at->input,
+                            STRAIT_CONTEXT_EPSILON));
+    STRAIT_TRY(k->matmul(at->stream, st->u, delta, e_of(c), strait_abt));
+    STRAIT_TRY(k->matmul(at->stream, b, normed, a_of(c), strait_abt));
+    STRAIT_TRY(k->silu(at->stream, st->h, b));
+    STRAIT_TRY(k->matmul(at->stream, st->u, st->h, st->half_b, strait_add_abt));
+    if (c->peer != NULL)
+        STRAIT_TRY(k->matmul(at->stream, st->u,
+                             strait_codec_slot(c->peer, of(c->peer)->z, at->slot), st->m,
+                             strait_add_abt));
+    return strait_context_send(c, at, wire, st->u);
+}
+
+static strait_recall_how recall_of(const strait_codec_spec *spec) {
+    return (strait_recall_how){spec->keep, spec->context, spec->seq_len, STRAIT_CONTEXT_EPSILON};
+}
+
+/* both, normeds, tail_rstd and a of a slot's code, unless they are there. */
+static strait_err look_at_code(struct strait_codec *c, const strait_crossing *at) {
+    const struct strait_kernels *k = c->backend->kernels;
+    padded *st = of(c);
+    if (st->looked == at->slot + 1) return STRAIT_OK;
+    st->looked = 0;
+    STRAIT_TRY(k->recall(at->stream, st->both, st->normeds, st->tail_rstd,
+                         strait_codec_slot(c, st->z, at->slot), recall_of(&c->spec)));
+    STRAIT_TRY(k->matmul(at->stream, st->a, st->normeds, st->half_v, strait_abt));
+    STRAIT_TRY(k->silu_cols(at->stream, st->both, st->a, st->normeds.cols));
+    st->looked = at->slot + 1;
+    return STRAIT_OK;
+}
+
+strait_err strait_context_act_unpack(struct strait_codec *c, const strait_crossing *at,
+                                     strait_tensor x, strait_tensor wire) {
+    padded *st = of(c);
+    st->looked = 0;
+    STRAIT_TRY(strait_context_receive(c, at, strait_codec_slot(c, st->z, at->slot), wire));
+    STRAIT_TRY(look_at_code(c, at));
+    return c->backend->kernels->matmul(at->stream, x, st->both, st->dw, strait_abt);
+}
+
+strait_err strait_context_grad_unpack(struct strait_codec *c, const strait_crossing *at,
+                                      strait_tensor d_y, strait_tensor wire) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const padded *st = of(c);
+    const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
+    const strait_tensor half = strait_codec_grad_slot(c, st->half_d_u, at->slot);
+    const strait_normed_silu back = {.d_a = strait_codec_grad_slot(c, st->d_b, at->slot),
+                                     .scaled = st->scaled,
+                                     .shift = st->shift,
+                                     .d_h = st->d_h,
+                                     .a = strait_codec_slot(c, st->b, at->slot),
+                                     .rstd = strait_codec_slot(c, st->head_rstd, at->slot),
+                                     .before = d_u,
+                                     .width = c->spec.cols};
+    STRAIT_TRY(strait_context_receive(c, at, d_u, wire));
+    STRAIT_TRY(k->cast(at->stream, half, d_u));
+    STRAIT_TRY(k->matmul(at->stream, st->d_h, half, st->half_b, strait_ab));
+    STRAIT_TRY(k->normed_silu_back(at->stream, &back));
+    STRAIT_TRY(k->matmul(at->stream, d_y, st->scaled, st->ea, strait_ab));
+    return k->add_rows(at->stream, d_y, strait_codec_slot(c, st->normed, at->slot), st->shift);
+}
+
+strait_err strait_context_input_grad(struct strait_codec *c, const strait_crossing *at,
+                                     strait_tensor d_x) {
+    return c->backend->kernels->matmul(at->stream, d_x,
+                                       strait_codec_grad_slot(c, of(c)->half_d_u, at->slot),
+                                       e_of(c), (strait_matmul_how){.alpha = -1, .beta = 1});
+}
+
+strait_err strait_context_grad_pack(struct strait_codec *c, const strait_crossing *at,
+                                    strait_tensor wire, strait_tensor d_x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    padded *st = of(c);
+    const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
+    st->lent_d_x = d_x;
+    if (c->spec.can_defer)
+        STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->kept_d_x, at->slot), d_x));
+    STRAIT_TRY(look_at_code(c, at));
+    STRAIT_TRY(k->matmul(at->stream, st->d_both, d_x, st->dw, strait_ab));
+    STRAIT_TRY(k->silu_cols_back(at->stream, d_a, st->d_both, st->a, st->normeds.cols));
+    STRAIT_TRY(k->matmul(at->stream, st->d_normeds, d_a, st->half_v, strait_ab));
+    STRAIT_TRY(k->recall_back(at->stream, st->d_z, st->d_both, st->d_normeds,
+                              strait_codec_slot(c, st->z, at->slot), st->tail_rstd,
+                              recall_of(&c->spec)));
+    if (c->peer != NULL)
+        STRAIT_TRY(k->matmul(at->stream, st->d_z,
+                             strait_codec_grad_slot(c->peer, of(c->peer)->d_u, at->slot),
+                             of(c->peer)->m, strait_add_ab));
+    return strait_context_send(c, at, wire, st->d_z);
+}
+
+static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) {
+    const padded *st = of(c);
+    const strait_param *p = c->params;
+    const int64_t d = c->spec.cols, w = c->spec.encoder;
+    const strait_tensor half = strait_codec_grad_slot(c, st->half_d_u, at->slot);
+    STRAIT_TRY(c->backend->kernels->silu(at->stream, st->h, strait_codec_slot(c, st->b, at->slot)));
+    STRAIT_TRY(strait_codec_add_gradient(c, at, p[E].grad, half,
+                                         strait_codec_slot(c, st->delta, at->slot), st->room,
+                                         strait_codec_whole(d)));
+    STRAIT_TRY(strait_codec_add_gradient(
+        c, at, p[A].grad, strait_codec_grad_slot(c, st->d_b, at->slot),
+        strait_codec_slot(c, st->normed, at->slot), st->room, strait_codec_whole(d)));
+    STRAIT_TRY(
+        strait_codec_add_gradient(c, at, p[B].grad, half, st->h, st->room, strait_codec_whole(w)));
+    if (c->peer == NULL) return STRAIT_OK;
+    return strait_codec_add_gradient(c, at, p[M].grad, strait_codec_grad_slot(c, st->d_u, at->slot),
+                                     strait_codec_slot(c->peer, of(c->peer)->z, at->slot), st->room,
+                                     strait_codec_padded(1, c->spec.keep));
+}
+
+static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) {
+    padded *st = of(c);
+    const strait_param *p = c->params;
+    const strait_codec_spec *spec = &c->spec;
+    const strait_regroup_how codes = strait_codec_padded(spec->context, spec->keep);
+    const strait_tensor d_x = spec->can_defer ? strait_codec_grad_slot(c, st->kept_d_x, at->slot)
+                                              : st->lent_d_x;
+    const strait_tensor product = {st->room.data, STRAIT_F32, spec->cols, st->both.cols};
+    STRAIT_TRY(look_at_code(c, at));
+    STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d_x, st->both, strait_atb));
+    STRAIT_TRY(strait_codec_gather(c, at, p[D].grad, product, codes));
+    STRAIT_TRY(strait_codec_gather(c, at, p[W].grad, product, place_of_w(spec)));
+    return strait_codec_add_gradient(c, at, p[V].grad, strait_codec_grad_slot(c, st->d_a, at->slot),
+                                     st->normeds, st->room, codes);
+}
+
+strait_err strait_context_param_grads(struct strait_codec *c, const strait_crossing *at) {
+    return c->half == STRAIT_HEAD ? head_grads(c, at) : tail_grads(c, at);
+}

@@ -1,0 +1,42 @@
+/* resbm.h - what the two files of resbm share. Its state begins with struct strait_resbm_padded,
+ * which resbm_padded.c knows. */
+#pragma once
+
+#include "codec/parts.h"
+
+#define STRAIT_RESBM_EPSILON 1e-6f
+
+/* Which parameter is which. */
+enum {
+    W1,
+    W2
+};
+
+/* The padded way: K is k padded, T the type of the stream. */
+struct strait_resbm_padded {
+    strait_tensor a;             // slots T [m]
+    strait_tensor normed, rstd;  // head: slots T [d], f32 [1]
+    strait_tensor z;             // tail: slots f32 [K]
+    strait_tensor d_a;           // gradient slots T [m]
+    strait_tensor half_d_z;      // head: gradient slots T [K]
+    strait_tensor kept_g;        // tail: slots T [d], if gradients may wait
+    strait_tensor lent_g;        // else: what grad_pack saw
+    strait_tensor h, d_h;        // [N x m] T
+    strait_tensor scaled, shift; // head: [N x m] T, [N x 1] f32
+    strait_tensor half_z;        // tail: [N x K] T
+    strait_tensor code;          // [N x K] f32: what crosses
+    strait_tensor w1, w2;        // copies, T: head [m x d], [K x m]; tail [m x K], [d x m]
+    strait_tensor room;          // f32 [m x K]: a gradient on its way
+};
+
+strait_err strait_resbm_plan(struct strait_codec *c, struct strait_resbm_padded *st);
+
+strait_err strait_resbm_act_pack(struct strait_codec *c, const strait_crossing *at,
+                                 strait_tensor wire, strait_tensor x);
+strait_err strait_resbm_act_unpack(struct strait_codec *c, const strait_crossing *at,
+                                   strait_tensor x, strait_tensor wire);
+strait_err strait_resbm_grad_pack(struct strait_codec *c, const strait_crossing *at,
+                                  strait_tensor wire, strait_tensor g);
+strait_err strait_resbm_grad_unpack(struct strait_codec *c, const strait_crossing *at,
+                                    strait_tensor d_x, strait_tensor wire);
+strait_err strait_resbm_param_grads(struct strait_codec *c, const strait_crossing *at);

@@ -1,0 +1,162 @@
+/* resbm_padded.c - resbm's variant a where the stream is bf16: the function of resbm.c, computed in
+ * the stream's type on padded copies of the parameters, with codes and sums in f32.
+ *
+ *   head   n = rms(x);  a = n W1';  z = x[:k] + silu(a) W2'
+ *   tail   a = z W1';  x' = pad(z) + silu(a) W2'
+ *   tail   da = (g W2) silu'(a);  dz = g[:k] + da W1
+ *   head   da = (dz W2) silu'(a);  dx = pad(dz) + (rstd da) W1 - (rstd (a . da) / d) n */
+#include "codec/payload.h"
+#include "codec/resbm.h"
+
+typedef struct strait_resbm_padded padded;
+
+static padded *of(const struct strait_codec *c) {
+    return c->state;
+}
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static strait_err plan_head(struct strait_codec *c, padded *st) {
+    const int64_t n = c->spec.rows, d = c->spec.cols, m = c->spec.hidden;
+    const int64_t kp = strait_codec_pad(c->spec.keep), slots = strait_codec_slot_rows(c);
+    const strait_codec_part typed[] = {{&st->normed, slots, d},
+                                       {&st->half_d_z, strait_codec_grad_slot_rows(c), kp},
+                                       {&st->scaled, n, m},
+                                       {&st->w1, m, d},
+                                       {&st->w2, kp, m}};
+    const strait_codec_part wide[] = {{&st->rstd, slots, 1}, {&st->shift, n, 1}};
+    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed)));
+    STRAIT_TRY(strait_codec_add(c, wide, COUNT(wide)));
+    STRAIT_TRY(strait_codec_add_copy(c, &c->params[W1].value, &st->w1, 0, strait_codec_whole(d)));
+    return strait_codec_add_copy(c, &c->params[W2].value, &st->w2, 0, strait_codec_whole(m));
+}
+
+static strait_err plan_tail(struct strait_codec *c, padded *st) {
+    const int64_t n = c->spec.rows, d = c->spec.cols, m = c->spec.hidden, k = c->spec.keep;
+    const int64_t kp = strait_codec_pad(k);
+    const strait_codec_part typed[] = {{&st->half_z, n, kp},
+                                       {&st->w1, m, kp},
+                                       {&st->w2, d, m},
+                                       {&st->kept_g, strait_codec_grad_slot_rows(c), d}};
+    const strait_codec_part z = {&st->z, strait_codec_slot_rows(c), kp};
+    STRAIT_TRY(
+        strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed) - !c->spec.can_defer));
+    STRAIT_TRY(strait_codec_add(c, &z, 1));
+    STRAIT_TRY(
+        strait_codec_add_copy(c, &c->params[W1].value, &st->w1, 0, strait_codec_padded(1, k)));
+    return strait_codec_add_copy(c, &c->params[W2].value, &st->w2, 0, strait_codec_whole(m));
+}
+
+strait_err strait_resbm_plan(struct strait_codec *c, struct strait_resbm_padded *st) {
+    const int64_t n = c->spec.rows, m = c->spec.hidden, kp = strait_codec_pad(c->spec.keep);
+    const strait_codec_part typed[] = {{&st->a, strait_codec_slot_rows(c), m},
+                                       {&st->d_a, strait_codec_grad_slot_rows(c), m},
+                                       {&st->h, n, m},
+                                       {&st->d_h, n, m}};
+    const strait_codec_part wide[] = {{&st->code, n, kp}, {&st->room, m, kp}};
+    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed)));
+    STRAIT_TRY(strait_codec_add(c, wide, COUNT(wide)));
+    return c->half == STRAIT_HEAD ? plan_head(c, st) : plan_tail(c, st);
+}
+
+/* The first k columns; what y has more becomes 0. */
+static strait_err resize(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
+                         strait_tensor x) {
+    const int is_code = y.cols < x.cols; // else x is one, whose padding is 0
+    return c->backend->kernels->regroup_cols(
+        at->stream, y, x,
+        (strait_regroup_how){.n_groups = 1,
+                             .to_cols = y.cols,
+                             .from_cols = is_code ? c->spec.keep : x.cols,
+                             .alpha = 1});
+}
+
+/* y = x resized, and the network's share: from `in`, what W1 reads. */
+static strait_err widen(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
+                        strait_tensor x, strait_tensor in) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const padded *st = of(c);
+    const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
+    STRAIT_TRY(k->matmul(at->stream, a, in, st->w1, strait_abt));
+    STRAIT_TRY(k->silu(at->stream, st->h, a));
+    STRAIT_TRY(resize(c, at, y, x));
+    return k->matmul(at->stream, y, st->h, st->w2, strait_add_abt);
+}
+
+strait_err strait_resbm_act_pack(struct strait_codec *c, const strait_crossing *at,
+                                 strait_tensor wire, strait_tensor x) {
+    const padded *st = of(c);
+    const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot), absent = {0};
+    STRAIT_TRY(c->backend->kernels->rmsnorm(at->stream, normed, absent,
+                                            strait_codec_slot(c, st->rstd, at->slot), x, absent,
+                                            absent, STRAIT_RESBM_EPSILON));
+    STRAIT_TRY(widen(c, at, st->code, x, normed));
+    return strait_payload_pack(c, at, wire, st->code);
+}
+
+strait_err strait_resbm_act_unpack(struct strait_codec *c, const strait_crossing *at,
+                                   strait_tensor x, strait_tensor wire) {
+    const padded *st = of(c);
+    const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
+    STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
+    STRAIT_TRY(c->backend->kernels->cast(at->stream, st->half_z, z));
+    return widen(c, at, x, z, st->half_z);
+}
+
+strait_err strait_resbm_grad_pack(struct strait_codec *c, const strait_crossing *at,
+                                  strait_tensor wire, strait_tensor g) {
+    const struct strait_kernels *k = c->backend->kernels;
+    padded *st = of(c);
+    const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
+    st->lent_g = g;
+    if (c->spec.can_defer)
+        STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->kept_g, at->slot), g));
+    STRAIT_TRY(k->matmul(at->stream, st->d_h, g, st->w2, strait_ab));
+    STRAIT_TRY(k->silu_back(at->stream, d_a, st->d_h, strait_codec_slot(c, st->a, at->slot)));
+    STRAIT_TRY(resize(c, at, st->code, g));
+    STRAIT_TRY(k->matmul(at->stream, st->code, d_a, st->w1, strait_add_ab));
+    return strait_payload_pack(c, at, wire, st->code);
+}
+
+strait_err strait_resbm_grad_unpack(struct strait_codec *c, const strait_crossing *at,
+                                    strait_tensor d_x, strait_tensor wire) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const padded *st = of(c);
+    const strait_tensor half = strait_codec_grad_slot(c, st->half_d_z, at->slot);
+    const strait_normed_silu back = {.d_a = strait_codec_grad_slot(c, st->d_a, at->slot),
+                                     .scaled = st->scaled,
+                                     .shift = st->shift,
+                                     .d_h = st->d_h,
+                                     .a = strait_codec_slot(c, st->a, at->slot),
+                                     .rstd = strait_codec_slot(c, st->rstd, at->slot),
+                                     .width = c->spec.cols};
+    STRAIT_TRY(strait_payload_unpack(c, at, st->code, wire));
+    STRAIT_TRY(k->cast(at->stream, half, st->code));
+    STRAIT_TRY(k->matmul(at->stream, st->d_h, half, st->w2, strait_ab));
+    STRAIT_TRY(k->normed_silu_back(at->stream, &back));
+    STRAIT_TRY(resize(c, at, d_x, st->code));
+    STRAIT_TRY(k->matmul(at->stream, d_x, st->scaled, st->w1, strait_add_ab));
+    return k->add_rows(at->stream, d_x, strait_codec_slot(c, st->normed, at->slot), st->shift);
+}
+
+strait_err strait_resbm_param_grads(struct strait_codec *c, const strait_crossing *at) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const padded *st = of(c);
+    const int is_head = c->half == STRAIT_HEAD;
+    const int64_t d = c->spec.cols, m = c->spec.hidden, keep = c->spec.keep;
+    const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
+    strait_tensor in = st->half_z, d_out = st->lent_g;
+    if (is_head) {
+        in = strait_codec_slot(c, st->normed, at->slot);
+        d_out = strait_codec_grad_slot(c, st->half_d_z, at->slot);
+    } else {
+        STRAIT_TRY(k->cast(at->stream, in, strait_codec_slot(c, st->z, at->slot)));
+        if (c->spec.can_defer) d_out = strait_codec_grad_slot(c, st->kept_g, at->slot);
+    }
+    STRAIT_TRY(k->silu(at->stream, st->h, strait_codec_slot(c, st->a, at->slot)));
+    STRAIT_TRY(strait_codec_add_gradient(c, at, c->params[W2].grad, d_out, st->h, st->room,
+                                         strait_codec_whole(m)));
+    return strait_codec_add_gradient(c, at, c->params[W1].grad, d_a, in, st->room,
+                                     is_head ? strait_codec_whole(d)
+                                             : strait_codec_padded(1, keep));
+}
