@@ -308,7 +308,7 @@ one_run() {
     none_left
 }
 
-ADDRESS=127.$((64 + $$ / 65536 % 64)).$(($$ / 256 % 256)).$(($$ % 256))
+ADDRESS=$(address_of_ours)
 sets="--set stages.count=3 --set link.emulate.delay=30ms --set train.save_every=10"
 is_small=
 is_hosted=
@@ -321,10 +321,7 @@ for i in 1 2 3 4; do lines="$lines $ADDRESS:$((7000 + i))=$ADDRESS:7070"; done
 for i in 1 2 3 4; do lines="$lines $ADDRESS:$((7100 + i))=$ADDRESS:$((7200 + i))"; done
 "$TAP" $lines <orders >tap.out &
 exec 4>orders # the lines last as long as this is open
-for _ in $(seq 100); do
-    grep -q up tap.out && break
-    sleep 0.05
-done
+wait_words tap.out up
 small_disk
 for seed in $SEEDS; do
     rm -rf "$RUN" straight "$RUN.invite" fresh-* keys-*

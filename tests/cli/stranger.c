@@ -1,4 +1,4 @@
-/* stranger - what someone who should not be in a run may try: stranger MODE INVITE [N]
+/* stranger - what someone who should not be in a run may try: stranger MODE INVITE [N [FROM]]
  *
  *   token     joins with a token that differs in its last bit
  *   version   joins as a worker of another version
@@ -8,7 +8,10 @@
  *   silence   opens N connections that say nothing, and waits for each to be closed
  *   noise     opens N connections, one after another, and sends bytes that mean nothing
  *
- * Prints how it ended: "refused: WORDS". Ends with 0 when it was refused, with 1 otherwise. */
+ *   links     opens N links and says nothing on them, until they are closed
+ *
+ * FROM is the address that silence comes from. Prints how it ended: "refused: WORDS". Ends with 0
+ * when it was refused, with 1 otherwise. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/rng.h"
@@ -99,6 +102,8 @@ static int knock(const char *mode, strait_invite *invite) {
     return result;
 }
 
+static struct sockaddr_in source = {.sin_family = AF_INET}; // any
+
 /* With `flags` SOCK_NONBLOCK the connection is made while others are. */
 static int connect_to(const strait_invite *invite, int flags) {
     char host[STRAIT_ADDRESS_MAX];
@@ -108,7 +113,7 @@ static int connect_to(const strait_invite *invite, int flags) {
     where.sin_port = htons((uint16_t)atoi(colon + 1));
     (void)inet_pton(AF_INET, host, &where.sin_addr);
     const int fd = socket(AF_INET, SOCK_STREAM | flags, 0);
-    if (fd >= 0 &&
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&source, sizeof source) == 0 &&
         (connect(fd, (struct sockaddr *)&where, sizeof where) == 0 || errno == EINPROGRESS))
         return fd;
     if (fd >= 0) (void)close(fd);
@@ -143,6 +148,63 @@ static int stay_silent(const strait_invite *invite, int n) {
     return n_closed > n - n / 10 ? told("refused", "nearly all") : told("still there", "");
 }
 
+/* ---- links that say nothing ---- */
+
+struct links {
+    int n_opened, n_closed;
+};
+
+static void on_opened(void *user, struct strait_link *link) {
+    (void)link;
+    ((struct links *)user)->n_opened++;
+}
+
+static void on_received(void *user, struct strait_link *link, struct strait_msg **msg) {
+    (void)user;
+    (void)link;
+    (void)msg;
+}
+
+static void on_writable(void *user, struct strait_link *link) {
+    (void)user;
+    (void)link;
+}
+
+static void on_closed(void *user, struct strait_link *link, strait_err why) {
+    (void)link;
+    (void)why;
+    ((struct links *)user)->n_closed++;
+}
+
+static int hold_links(const strait_invite *invite, int n) {
+    static const struct strait_transport_events events = {
+        .opened = on_opened, .received = on_received, .writable = on_writable, .closed = on_closed};
+    struct strait_transport *t = NULL;
+    struct links links = {0};
+    strait_transport_config config = {.name = "stranger", .n_streams = 1};
+    struct strait_identity *identity = NULL;
+    if (strait_msg_pool_open(&config.pool) != STRAIT_OK) return 1;
+    if (strait_identity_make(&identity) != STRAIT_OK) return 1;
+    config.identity = identity;
+    memcpy(config.run, invite->run, STRAIT_RUN_BYTES);
+    if (strait_transport_open("tls", &events, &links, &config, &t) != STRAIT_OK) return 1;
+    for (int i = 0; i < n; i++) {
+        struct strait_link *link = NULL;
+        const strait_dial_how how = {.expected = &invite->key};
+        (void)strait_transport_dial(t, invite->address, how, &link);
+        (void)t->ops->progress(t, 10); // no faster than an address may
+    }
+    const int64_t until = strait_clock_ns() + 4 * WAIT_MS * INT64_C(1000000);
+    while (links.n_closed < n && strait_clock_ns() < until)
+        (void)t->ops->progress(t, 100);
+    const int is_over = links.n_closed == n;
+    strait_transport_close(&t);
+    strait_msg_pool_close(&config.pool);
+    strait_identity_close(&identity);
+    printf("%d were opened\n", links.n_opened);
+    return is_over ? told("refused", "all") : told("still there", "");
+}
+
 static int make_noise(const strait_invite *invite, int n) {
     unsigned char noise[NOISE_BYTES];
     for (int i = 0; i < n; i++) {
@@ -164,7 +226,9 @@ int main(int argc, char **argv) {
     strait_invite invite;
     if (argc < 3 || strait_invite_parse(argv[2], &invite) != STRAIT_OK) return 2;
     const int n = argc > 3 ? atoi(argv[3]) : 1;
+    if (argc > 4 && inet_pton(AF_INET, argv[4], &source.sin_addr) != 1) return 2;
     if (strcmp(argv[1], "silence") == 0) return stay_silent(&invite, n);
+    if (strcmp(argv[1], "links") == 0) return hold_links(&invite, n);
     if (strcmp(argv[1], "noise") == 0) return make_noise(&invite, n);
     return knock(argv[1], &invite);
 }

@@ -2,6 +2,7 @@
 
 HOST=    # process of the coordinator
 HOST_LOG=$SCRATCH/host.err
+HOST_INPUT=/dev/null # what its user types
 
 # draw_from SEED, then draw N: a number from 0 to N - 1 in $drawn.
 draw_from() {
@@ -34,6 +35,24 @@ choose_port() {
         ! grep -q ":$(printf %04X "$port") " /proc/net/tcp; do :; done
 }
 
+# address_of_ours: one of this machine's that no other script uses, nor anybody who connects somewhere.
+address_of_ours() {
+    echo 127.$((64 + $$ / 65536 % 64)).$(($$ / 256 % 256)).$(($$ % 256))
+}
+
+# wait_words FILE WORDS...: until FILE has each of them (regular expressions).
+wait_words() {
+    waited=$1
+    shift
+    for words in "$@"; do
+        for _ in $(seq 2400); do
+            grep -qsE -e "$words" "$waited" && continue 2
+            sleep 0.05
+        done
+        fail "$waited does not say \"$words\", in minutes"
+    done
+}
+
 # host_begin FOLDER RUN ARGS...: starts a coordinator and waits for its invite, in FOLDER.invite. It
 # listens where it did before, if it did.
 host_begin() {
@@ -44,7 +63,7 @@ host_begin() {
     [ -s "$folder.port" ] || { choose_port && echo "$port" >"$folder.port"; }
     env STRAIT_CLI="$SCRATCH" "$STRAIT" host "$run" --out "$folder" \
         --listen "127.0.0.1:$(cat "$folder.port")" --keys keys-host "$@" \
-        >"$folder.invite" 2>>"$HOST_LOG" </dev/null &
+        >"$folder.invite" 2>>"$HOST_LOG" <"$HOST_INPUT" &
     HOST=$!
     for _ in $(seq 4000); do
         [ -s "$folder.invite" ] && return
