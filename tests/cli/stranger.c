@@ -1,4 +1,4 @@
-/* stranger - what someone who should not be in a run may try: stranger MODE INVITE [N [FROM]]
+/* stranger - what someone who should not be in a run may try: stranger MODE INVITE [N [FROM] | FILE]
  *
  *   token     joins with a token that differs in its last bit
  *   version   joins as a worker of another version
@@ -7,7 +7,7 @@
  *   other     joins another run at the same address
  *   silence   opens N connections that say nothing, and waits for each to be closed
  *   noise     opens N connections, one after another, and sends bytes that mean nothing
- *
+ *   replay    says again, byte by byte, what a worker said when it joined (FILE: see tap.c)
  *   links     opens N links and says nothing on them, until they are closed
  *
  * FROM is the address that silence comes from. Prints how it ended: "refused: WORDS". Ends with 0
@@ -29,7 +29,8 @@
 
 enum {
     WAIT_MS = 15000,
-    NOISE_BYTES = 4096
+    NOISE_BYTES = 4096,
+    REPLAY_MAX = 1 << 20
 };
 
 static int told(const char *how, const char *words) {
@@ -222,6 +223,27 @@ static int make_noise(const strait_invite *invite, int n) {
     return told("refused", "all of it");
 }
 
+/* The coordinator answers with a hello of its own, which the old words do not fit. */
+static int replay(const strait_invite *invite, const char *path) {
+    static unsigned char said[REPLAY_MAX];
+    FILE *file = fopen(path, "rb");
+    const size_t n = file != NULL ? fread(said, 1, sizeof said, file) : 0;
+    if (file != NULL) (void)fclose(file);
+    const int fd = connect_to(invite, 0);
+    if (n == 0 || fd < 0) return told("nothing", path);
+    (void)send(fd, said, n, MSG_NOSIGNAL);
+    for (size_t n_heard = 0;;) {
+        unsigned char heard[4096];
+        struct pollfd more = {.fd = fd, .events = POLLIN};
+        if (poll(&more, 1, WAIT_MS) != 1) return told("still there", "");
+        const ssize_t got = recv(fd, heard, sizeof heard, 0);
+        if (got > 0) n_heard += (size_t)got;
+        if (got > 0) continue;
+        (void)close(fd);
+        return n_heard > 0 ? told("refused", "after its hello") : told("refused", "at once");
+    }
+}
+
 int main(int argc, char **argv) {
     strait_invite invite;
     if (argc < 3 || strait_invite_parse(argv[2], &invite) != STRAIT_OK) return 2;
@@ -230,5 +252,6 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "silence") == 0) return stay_silent(&invite, n);
     if (strcmp(argv[1], "links") == 0) return hold_links(&invite, n);
     if (strcmp(argv[1], "noise") == 0) return make_noise(&invite, n);
+    if (strcmp(argv[1], "replay") == 0 && argc > 3) return replay(&invite, argv[3]);
     return knock(argv[1], &invite);
 }
