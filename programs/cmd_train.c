@@ -31,6 +31,7 @@ static void print_facts(const strait_run *run, const strait_trainer_facts *facts
            (long long)run->train.batch_tokens, (long long)facts->n_microbatches,
            (long long)facts->microbatch,
            facts->flops_per_token * (double)run->train.batch_tokens / 1e9);
+    printf("precision    %s\n", facts->precision);
     const struct {
         const char *name;
         size_t bytes;

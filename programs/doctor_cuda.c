@@ -7,10 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    BF16_MAJOR = 8 // compute capability from which bf16 is native
-};
-
 /* Once a run: the driver takes a moment. */
 static const struct strait_cuda_survey *survey(void) {
     static struct strait_cuda_survey found;
@@ -78,11 +74,13 @@ void strait_doctor_use(struct strait_doctor *doctor) {
     const struct strait_cuda_survey *s = survey();
     const int is_cpu = doctor->device != NULL && strcmp(doctor->device, "cpu") == 0;
     const int has_cuda = !is_cpu && s->n_devices > 0 && s->problem[0] == '\0';
-    const int has_bf16 = has_cuda && s->devices[0].major >= BF16_MAJOR;
-    const int uses_cuda = has_cuda &&
-                          is_usable(doctor, "cuda", has_bf16 ? STRAIT_BF16 : STRAIT_F32);
+    const char *why = NULL;
+    const strait_dtype precision = strait_backend_precision("cuda", 0, &why);
+    const int uses_cuda = has_cuda && is_usable(doctor, "cuda", precision);
     if (!uses_cuda && doctor->device != NULL && !is_cpu) return; // the fault is already told
     if (!uses_cuda) (void)is_usable(doctor, "cpu", STRAIT_F32);
     strait_doctor_fact(doctor, "device.kind", "%s", uses_cuda ? "cuda" : "cpu");
-    strait_doctor_fact(doctor, "device.precision", "%s", uses_cuda && has_bf16 ? "bf16" : "fp32");
+    strait_doctor_fact(doctor, "device.precision", "%s%s%s",
+                       uses_cuda && precision == STRAIT_BF16 ? "bf16" : "fp32",
+                       uses_cuda && why != NULL ? ": " : "", uses_cuda && why != NULL ? why : "");
 }

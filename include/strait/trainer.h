@@ -45,6 +45,7 @@ typedef struct strait_trainer_facts {
     int64_t microbatch, n_microbatches; // sequences in one, and how many in a step
     double flops_per_token;
     char device[64];     // empty before open
+    char precision[64];  // "bf16", or "fp32", with the reason where one would expect bf16
     size_t device_bytes; // taken on a device that is not the host, by one stage; 0 otherwise
     strait_trainer_memory memory;
     int n_stages;

@@ -31,6 +31,12 @@ fail:
     return err;
 }
 
+strait_dtype strait_backend_precision(const char *name, int ordinal, const char **why) {
+    const struct strait_backend_ops *ops = find(name);
+    *why = NULL;
+    return ops != NULL && ops->precision != NULL ? ops->precision(ordinal, why) : STRAIT_F32;
+}
+
 void strait_backend_close(struct strait_backend **be) {
     struct strait_backend *b = *be;
     if (b == NULL) return;

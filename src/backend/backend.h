@@ -43,6 +43,11 @@ struct strait_backend_ops {
     size_t state_size;
     size_t stream_bytes; // of device memory, that a stream takes for its kernels' partial results
 
+    /* What activations are kept in on that device unless someone says otherwise; `why` gets words
+     * where that is not what such devices are known for, else NULL. Asks, but opens nothing; a
+     * device that does not answer counts as one that has everything. NULL: f32. */
+    strait_dtype (*precision)(int ordinal, const char **why);
+
     /* Opens device be->ordinal and sets be->kernels. fini tolerates a failed or absent init. */
     strait_err (*init)(struct strait_backend *be);
     void (*fini)(struct strait_backend *be);
@@ -98,6 +103,9 @@ typedef struct strait_backend_spec {
 
 strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend **out);
 void strait_backend_close(struct strait_backend **be); // sets *be to NULL; accepts NULL
+
+/* ops->precision of the backend of this name; f32 where there is none. */
+strait_dtype strait_backend_precision(const char *name, int ordinal, const char **why);
 
 /* The registry, ended by NULL. */
 extern const struct strait_backend_ops *const strait_backends[];

@@ -229,8 +229,9 @@ static strait_err make_pipeline(const strait_run *run, strait_recipe *recipe) {
 }
 
 static strait_dtype precision_of(const strait_run *run) {
+    const char *why = NULL;
     if (run->device.precision == STRAIT_RUN_PRECISION_AUTO)
-        return is_on_cpu(run) ? STRAIT_F32 : STRAIT_BF16;
+        return strait_backend_precision(run->device.kind, (int)run->device.ordinal, &why);
     return run->device.precision == STRAIT_RUN_BF16 ? STRAIT_BF16 : STRAIT_F32;
 }
 

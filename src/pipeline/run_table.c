@@ -210,7 +210,7 @@ static const strait_option rows[] = {
     {"device.ordinal", INT(device.ordinal), 0, 1023, "0", NULL, "which one of its kind, from 0"},
     {"device.threads", INT(device.threads), 0, 4096, "0", NULL, "0: one for each core"},
     {"device.precision", CHOICE(device.precision), 0, 0, "auto", precisions,
-     "of activations and products; auto: bf16 on a gpu, fp32 on a cpu"},
+     "of activations and products; auto: bf16 on a gpu that has it, else fp32"},
 };
 
 static const char *const yardstick[] = {"model.activation=relu2",     "model.rope=half",

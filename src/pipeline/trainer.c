@@ -61,6 +61,15 @@ static strait_err plan_memory(const strait_recipe *recipe, const int *windows,
     return STRAIT_OK;
 }
 
+static void describe_precision(const strait_run *run, const strait_recipe *recipe, char *out,
+                               size_t room) {
+    const char *why = NULL;
+    if (run->device.precision == STRAIT_RUN_PRECISION_AUTO)
+        (void)strait_backend_precision(run->device.kind, (int)run->device.ordinal, &why);
+    (void)snprintf(out, room, "%s%s%s", recipe->shape.precision == STRAIT_BF16 ? "bf16" : "fp32",
+                   why != NULL ? ": " : "", why != NULL ? why : "");
+}
+
 static strait_err describe(const strait_run *run, const strait_recipe *recipe, const int *windows,
                            const struct strait_feed *feed, strait_trainer_facts *out) {
     strait_worker_memory memory;
@@ -84,6 +93,7 @@ static strait_err describe(const strait_run *run, const strait_recipe *recipe, c
                        (size_t)(recipe->n_stages > 1 ? recipe->n_stages + 1 : 1) * PROGRAM_BYTES},
     };
     memcpy(out->stages, stages, sizeof out->stages);
+    describe_precision(run, recipe, out->precision, sizeof out->precision);
     return STRAIT_OK;
 }
 

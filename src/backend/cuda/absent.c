@@ -12,6 +12,12 @@ static strait_err init(struct strait_backend *be) {
     return STRAIT_FAIL(STRAIT_ENOTSUP, "%s", words);
 }
 
+static strait_dtype precision(int ordinal, const char **why) {
+    (void)ordinal;
+    *why = NULL;
+    return STRAIT_BF16; // of the build that will compute
+}
+
 static void fini(struct strait_backend *be) {
     (void)be;
 }
@@ -21,6 +27,7 @@ extern const struct strait_backend_ops strait_backend_cuda;
 const struct strait_backend_ops strait_backend_cuda = {
     .name = "cuda",
     .state_size = 1,
+    .precision = precision,
     .init = init,
     .fini = fini,
 };

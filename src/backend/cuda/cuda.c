@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+    BF16_MAJOR = 8 // compute capability from which bf16 is native
+};
+
 strait_err strait_cuda_check(const struct strait_backend *be, CUresult result, const char *what) {
     if (result == CUDA_SUCCESS) return STRAIT_OK;
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -54,7 +58,7 @@ static strait_err choose_device(struct strait_backend *be) {
     STRAIT_TRY(ask(be, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &cuda->major));
     STRAIT_TRY(ask(be, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &cuda->minor));
     STRAIT_TRY(ask(be, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &cuda->n_processors));
-    if (be->precision == STRAIT_BF16 && cuda->major < 8)
+    if (be->precision == STRAIT_BF16 && cuda->major < BF16_MAJOR)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "device cuda:%d is sm_%d%d, which has no bf16 (sm_80 and later have): "
                            "set device.precision to fp32 or auto",
@@ -80,6 +84,21 @@ static strait_err write_description(struct strait_backend *be) {
                    cuda->major, cuda->minor, be->precision == STRAIT_BF16 ? "bf16" : "fp32",
                    attention, version / 1000, version % 1000 / 10);
     return STRAIT_OK;
+}
+
+static strait_dtype precision(int ordinal, const char **why) {
+    const struct strait_cuda_driver *driver = NULL;
+    CUdevice device = 0;
+    int major = BF16_MAJOR;
+    *why = NULL;
+    if (strait_cuda_driver(&driver) != STRAIT_OK ||
+        driver->cuDeviceGet(&device, ordinal) != CUDA_SUCCESS ||
+        driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                     device) != CUDA_SUCCESS ||
+        major >= BF16_MAJOR)
+        return STRAIT_BF16;
+    *why = "devices before sm_80 have no bf16";
+    return STRAIT_F32;
 }
 
 static strait_err init(struct strait_backend *be) {
@@ -316,6 +335,7 @@ const struct strait_backend_ops strait_backend_cuda = {
     .name = "cuda",
     .state_size = sizeof(struct strait_cuda),
     .stream_bytes = STRAIT_CUDA_SCRATCH,
+    .precision = precision,
     .init = init,
     .fini = fini,
     .alloc = take,
