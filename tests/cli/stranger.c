@@ -1,4 +1,4 @@
-/* stranger - what someone who should not be in a run may try: stranger MODE INVITE [N [FROM] | FILE]
+/* stranger - what someone who should not be in a run may try: stranger MODE INVITE [N [FROM]]
  *
  *   token     joins with a token that differs in its last bit
  *   version   joins as a worker of another version
@@ -7,7 +7,7 @@
  *   other     joins another run at the same address
  *   silence   opens N connections that say nothing, and waits for each to be closed
  *   noise     opens N connections, one after another, and sends bytes that mean nothing
- *   replay    says again, byte by byte, what a worker said when it joined (FILE: see tap.c)
+ *   replay    says again what a worker said when it joined; N is a file of it (tap.c)
  *   links     opens N links and says nothing on them, until they are closed
  *
  * FROM is the address that silence comes from. Prints how it ended: "refused: WORDS". Ends with 0
