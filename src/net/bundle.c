@@ -199,7 +199,9 @@ static strait_err secured(struct strait_conn *c, const strait_fingerprint *peer,
     return STRAIT_OK;
 }
 
-static void forget_stranger(struct strait_bundles *all, const struct strait_conn *c) {
+static void forget_stranger(struct strait_bundles *all, struct strait_conn *c) {
+    if (c->caller != NULL) strait_callers_left(c->caller);
+    c->caller = NULL;
     for (struct strait_conn **at = &all->strangers; *at != NULL; at = &(*at)->next) {
         if (*at != c) continue;
         *at = c->next;
@@ -227,6 +229,7 @@ static strait_err join_link(struct strait_conn *c, const strait_hello *theirs) {
     if (link == NULL) {
         STRAIT_TRY(strait_link_new(c->t, &link));
         link->peer = c->peer;
+        memcpy(link->from, c->from, sizeof link->from);
         link->emulate = c->emulate;
         strait_bundle_begin(link, theirs->n_streams, theirs->link);
     }

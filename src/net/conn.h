@@ -5,6 +5,7 @@
  * A conn pulls what it sends, one message after another, so that the choice is made late. */
 #pragma once
 
+#include "net/callers.h"
 #include "net/frame.h"
 #include "net/lanes.h"
 #include "net/line.h"
@@ -51,7 +52,9 @@ struct strait_conn {
     struct strait_conn *next; // in the owner's list
     struct strait_transport *t;
     const struct strait_conn_events *events;
-    struct strait_link *link; // NULL until an accepted stream has said which
+    struct strait_link *link;     // NULL until an accepted stream has said which
+    struct strait_caller *caller; // of an accepted one that has not said; NULL: not counted
+    unsigned char from[8];        // where it came from, as callers know it; zeros: we dialled
     enum strait_conn_state state;
 
     uv_tcp_t tcp;

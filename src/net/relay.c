@@ -59,7 +59,7 @@ static void release(struct strait_relay_side *side) {
 static void let_go(uv_handle_t *handle) {
     struct strait_relay_side *side = handle->data;
     leave(side);
-    if (side->host != NULL) strait_relay_hosts_left(side->host);
+    if (side->host != NULL) strait_callers_left(side->host);
     side->is_released = 1;
     if (side->mate != NULL && !side->mate->is_released) return;
     if (side->mate != NULL) release(side->mate);
@@ -171,8 +171,8 @@ static strait_err count_in(struct strait_relay_side *side) {
         return STRAIT_FAIL(STRAIT_EAGAIN, "too many connections");
     if (uv_tcp_getpeername(&side->tcp, (struct sockaddr *)&from, &size) != 0)
         return STRAIT_FAIL(STRAIT_ECLOSED, "gone already");
-    return strait_relay_hosts_come(&side->relay->hosts, (struct sockaddr *)&from, strait_clock_ns(),
-                                   &side->host);
+    return strait_callers_come(&side->relay->hosts, (struct sockaddr *)&from, strait_clock_ns(),
+                               &side->host);
 }
 
 static void on_arrival(uv_stream_t *listener, int status) {
@@ -237,7 +237,7 @@ static void on_tick(uv_timer_t *timer) {
         if (next != NULL && next->state != STRAIT_RELAY_JOINED) break; // parted: the rest later
         s = next;
     }
-    strait_relay_hosts_sweep(&relay->hosts, now_ns);
+    strait_callers_sweep(&relay->hosts, now_ns);
     if (relay->has_arrival) on_arrival((uv_stream_t *)&relay->listener, 0);
 }
 
@@ -301,7 +301,7 @@ void strait_relay_close(struct strait_relay **relay) {
         }
         (void)uv_loop_close(&r->loop);
     }
-    strait_relay_hosts_fini(&r->hosts);
+    strait_callers_fini(&r->hosts);
     strait_alloc_free(r);
     *relay = NULL;
 }

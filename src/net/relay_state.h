@@ -1,8 +1,8 @@
 /* relay_state.h - what relay.c, who comes and waits, and relay_pair.c, who is joined, share. */
 #pragma once
 
+#include "net/callers.h"
 #include "net/relay.h"
-#include "net/relay_hosts.h"
 #include "net/relay_wire.h"
 
 #include <uv.h>
@@ -23,8 +23,8 @@ struct strait_relay_side { // one connection
     struct strait_relay *relay;
     struct strait_relay_side *prev, *next; // in the list of its state, oldest first
     enum strait_relay_state state;
-    struct strait_relay_host *host; // NULL: not counted
-    int64_t since_ns;               // when it came into this state
+    struct strait_caller *host; // NULL: not counted
+    int64_t since_ns;           // when it came into this state
     uv_tcp_t tcp;
 
     unsigned char greeting[STRAIT_RELAY_GREETING];
@@ -58,7 +58,7 @@ struct strait_relay {
     uv_tcp_t listener;
     int is_listening, has_arrival; // one that there was no memory for
     struct strait_relay_list lists[STRAIT_RELAY_N_STATES];
-    struct strait_relay_hosts hosts;
+    struct strait_callers hosts;
     int64_t ticked_ns;
     strait_relay_stats stats;
 };

@@ -16,10 +16,14 @@ enum {
     BACKLOG = 256,
     STRANGERS_MAX = 64, // streams that may be greeting at once
     STRANGERS_ALL = 96, // with those that are being let go, which still take memory
+    CALLER_MAX = 48,    // of them, from one address
+    CALLER_PER_S = 100, // new connections from one address
     POSTPONED_MAX = 8,  // listeners that wait for these to go
     STREAMS_WITHOUT_BBR = 4,
     TICKS_PER_DEADLINE = 8
 };
+
+#define SWEEP_NS INT64_C(1000000000) // between looks at who may be forgotten
 
 struct tcp {
     struct strait_bundles bundles; // first: bundle.c knows only this part
@@ -35,6 +39,8 @@ struct tcp {
     struct strait_relay_posts posts;
     uv_tcp_t dump; // takes connections there is no memory for
     int is_dumping;
+    struct strait_callers callers;
+    int64_t swept_ns;
     uv_stream_t *postponed[POSTPONED_MAX]; // someone waits there to be accepted
     int n_postponed;
 };
@@ -81,6 +87,8 @@ static strait_err init(struct strait_transport *t) {
     struct tcp *self = t->state;
     self->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     self->alarm_ns = INT64_MAX;
+    self->callers.n_max = CALLER_MAX;
+    self->callers.per_s = CALLER_PER_S;
     self->n_streams = t->config.n_streams;
     if (self->n_streams == 0) self->n_streams = strait_socket_can_bbr() ? 1 : STREAMS_WITHOUT_BBR;
     self->has_loop = uv_loop_init(&self->loop) == 0;
@@ -134,6 +142,7 @@ static void fini(struct strait_transport *t) {
         (void)uv_loop_close(&self->loop);
     }
     strait_relay_posts_fini(&self->posts);
+    strait_callers_fini(&self->callers);
     if (self->alarm_fd > 0) (void)close(self->alarm_fd);
 }
 
@@ -152,12 +161,32 @@ static void dump(struct tcp *self, uv_stream_t *listener) {
     uv_close((uv_handle_t *)&self->dump, on_dumped);
 }
 
-/* Those who only sit there make room for those who come: a peer that means it greets at once. */
-static struct strait_conn *oldest_stranger(const struct tcp *self) {
+/* Those who only sit there make room for those who come: a peer that means it greets at once. The
+ * oldest of whoever has most, so that no address can drive others out. */
+static struct strait_conn *one_too_many(const struct tcp *self) {
     struct strait_conn *oldest = self->bundles.strangers;
-    for (struct strait_conn *c = oldest; c != NULL; c = c->next)
-        if (c->state != STRAIT_CONN_CLOSED && c->meeting == NULL) oldest = c; // newest first
+    for (struct strait_conn *c = oldest; c != NULL; c = c->next) { // newest first
+        if (c->state == STRAIT_CONN_CLOSED || c->caller == NULL) continue;
+        if (oldest->caller == NULL || c->caller->n_open >= oldest->caller->n_open) oldest = c;
+    }
     return oldest;
+}
+
+/* One more from where it comes. */
+static strait_err count_caller(struct tcp *self, struct strait_conn *c) {
+    struct sockaddr_storage from;
+    int size = (int)sizeof from;
+    const int64_t now = strait_clock_ns();
+    if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&from, &size) != 0)
+        return STRAIT_FAIL(STRAIT_ECLOSED, "it has gone already");
+    if (now - self->swept_ns > SWEEP_NS) {
+        strait_callers_sweep(&self->callers, now);
+        self->swept_ns = now;
+    }
+    if (strait_callers_come(&self->callers, (struct sockaddr *)&from, now, &c->caller) != STRAIT_OK)
+        return STRAIT_EAUTH; // it may try again; the words say why
+    memcpy(c->from, c->caller->address, sizeof c->from);
+    return STRAIT_OK;
 }
 
 static void on_stranger(uv_stream_t *listener, int status) {
@@ -177,12 +206,13 @@ static void on_stranger(uv_stream_t *listener, int status) {
     c->next = self->bundles.strangers;
     self->bundles.strangers = c;
     self->bundles.n_strangers++;
-    const strait_err err = strait_conn_accept(c, listener);
+    strait_err err = strait_conn_accept(c, listener);
+    if (err == STRAIT_OK) err = count_caller(self, c);
     if (err != STRAIT_OK)
         strait_conn_kill(c, err);
     else if (self->bundles.n_strangers > STRANGERS_MAX)
         strait_conn_kill(
-            oldest_stranger(self),
+            one_too_many(self),
             STRAIT_FAIL(STRAIT_EAUTH, "more than %d strangers at once", STRANGERS_MAX));
 }
 

@@ -60,6 +60,7 @@ struct strait_link {
     int has_expected;            // only `expected` may answer
     strait_fingerprint expected; // whom we dialled
     strait_fingerprint peer;     // who is there; proved, from opened() on
+    unsigned char from[8];       // of one that dialled us: its address, or its network; else zeros
     char peer_name[STRAIT_NAME_MAX];
     strait_emulate_spec emulate;
     void *state; // ops->link_size bytes, zeroed before dial or accept

@@ -8,6 +8,10 @@
 enum {
     EARLY_MAX = 64,
     GREET_MS = 10000,           // for a stranger to say why it came
+    NEWCOMERS_MAX = 64,         // links that have not said so
+    ANSWERS = 4,                // messages it may send for each that is sent to it
+    WORDS_PER_S = 20,           // and without
+    WORDS_MAX = 1000,           // at once
     OUT_MAX = 256 * 1024 * 1024 // bytes that may wait for one link
 };
 
@@ -43,6 +47,7 @@ void strait_host_send(struct host *h, struct guest *guest, struct strait_msg **m
         return;
     }
     strait_lanes_push(&guest->out, msg);
+    if (guest->allowance < WORDS_MAX) guest->allowance += ANSWERS;
     drain(guest);
 }
 
@@ -69,13 +74,48 @@ static void refused(void *user, strait_err why) {
     h->n_refused++;
 }
 
+static int is_newcomer(const struct guest *guest) {
+    return guest->link != NULL && guest->node < 0 && !guest->must_close;
+}
+
+static int count_alike(const struct host *h, const struct guest *guest) {
+    int n = 0;
+    for (int i = 0; i < STRAIT_HOST_GUESTS; i++)
+        n += is_newcomer(&h->guests[i]) &&
+             memcmp(h->guests[i].link->from, guest->link->from, sizeof guest->link->from) == 0;
+    return n;
+}
+
+/* Where too many have not said why they came, the oldest from the address with most of them has to
+ * go. */
+static void make_room(struct host *h) {
+    struct guest *worst = NULL;
+    int n = 0;
+    int n_alike = 0;
+    for (int i = 0; i < STRAIT_HOST_GUESTS; i++) {
+        struct guest *guest = &h->guests[i];
+        if (!is_newcomer(guest)) continue;
+        n++;
+        const int alike = count_alike(h, guest);
+        if (alike < n_alike || (alike == n_alike && guest->since_ns >= worst->since_ns)) continue;
+        worst = guest;
+        n_alike = alike;
+    }
+    if (n <= NEWCOMERS_MAX) return;
+    h->n_refused++;
+    strait_host_dismiss(h, worst, STRAIT_ECLOSED, "too many came at once: try again");
+}
+
 static void opened(void *user, struct strait_link *link) {
     struct host *h = user;
     for (int i = 0; i < STRAIT_HOST_GUESTS; i++) {
         struct guest *guest = &h->guests[i];
         if (guest->link != NULL) continue;
-        *guest = (struct guest){.link = link, .node = -1, .since_ns = strait_clock_ns()};
+        const int64_t now = strait_clock_ns();
+        *guest = (struct guest){
+            .link = link, .node = -1, .since_ns = now, .heard_ns = now, .allowance = WORDS_MAX};
         link->user = guest;
+        make_room(h);
         return;
     }
     h->n_refused++;
@@ -201,7 +241,20 @@ static strait_err on_piece(struct host *h, struct guest *guest, const struct str
                             (size_t)h->machine.config.need_bytes[stage] + (1 << 20));
 }
 
+/* Pieces of an image that was ordered are as many as they are; the rest is answers, and pulses. */
+static int may_talk(const struct host *h, struct guest *guest, const struct strait_msg *msg) {
+    const int64_t now = strait_clock_ns();
+    const int is_saving = h->order != NULL && h->order->kind == STRAIT_ORDER_SAVE;
+    if (msg->type == STRAIT_MSG_IMAGE && is_saving) return 1;
+    guest->allowance += (double)(now - guest->heard_ns) * 1e-9 * WORDS_PER_S;
+    guest->heard_ns = now;
+    if (guest->allowance > WORDS_MAX) guest->allowance = WORDS_MAX;
+    guest->allowance -= 1.0;
+    return guest->allowance >= 0.0;
+}
+
 static strait_err hear(struct host *h, struct guest *guest, const struct strait_msg *msg) {
+    if (!may_talk(h, guest, msg)) return STRAIT_FAIL(STRAIT_EPROTO, "it talks too much");
     if (msg->type == STRAIT_MSG_JOIN) return on_join(h, guest, msg);
     if (guest->asked != NULL) return STRAIT_OK; // what it says has to wait
     if (guest->node < 0) {                      // a few words may be left from a link before

@@ -211,8 +211,10 @@ strait_err strait_host_give(struct host *h, struct guest *guest, const struct st
     struct strait_checkpoint *checkpoint = NULL;
     struct strait_image image = {0};
     const int stage = h->machine.nodes[guest->node].stage;
-    if (h->machine.phase != STRAIT_SWARM_RESTORE || list->step != h->machine.epoch || stage < 0)
-        return STRAIT_OK; // late
+    if (h->machine.phase != STRAIT_SWARM_RESTORE || list->step != h->machine.epoch || stage < 0 ||
+        guest->given == h->machine.epoch)
+        return STRAIT_OK; // late, or had already
+    guest->given = h->machine.epoch;
     strait_err err = strait_checkpoint_open(h->spec->folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint);
     if (err == STRAIT_OK && strait_checkpoint_step(checkpoint) != h->machine.step)
         err = STRAIT_FAIL(STRAIT_EDATA, "%s: the checkpoint of step %lld is gone", h->spec->folder,

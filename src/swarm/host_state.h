@@ -22,6 +22,9 @@ struct guest {                // one link; its user
     int has_valid;                    // of this epoch: it was sent the validation's ids
     int must_close;
     int n_early;              // messages before it joined
+    double allowance;         // messages it may send now
+    int64_t heard_ns;         // when that was so
+    uint32_t given;           // epoch in which it was sent an image
     struct strait_msg *asked; // its request to join, which nobody has approved yet
 };
 
