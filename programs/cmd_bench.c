@@ -1,8 +1,10 @@
-/* cmd_bench.c - strait bench step RUN.yaml: how fast whole training steps are, here and now. */
+/* cmd_bench.c - strait bench: how fast whole training steps, single kernels and codecs are, here
+ * and now. */
 #include <strait/trainer.h>
 
 #include "base/file.h"
 #include "base/rng.h"
+#include "bench.h"
 #include "commands.h"
 #include "data/shard.h"
 #include "progress.h"
@@ -20,10 +22,15 @@ enum {
 };
 
 static int64_t n_steps = 15;
+static int64_t n_repeats = 7;
+static const char *only;
 static strait_flag_list sets;
 
 static const strait_flag flags[] = {
     {"steps", 'n', STRAIT_FLAG_INT, &n_steps, "N", "timed steps, after 3 to warm up (default 15)"},
+    {"repeats", 'r', STRAIT_FLAG_INT, &n_repeats, "N",
+     "kernels, codec: how often each is timed (default 7)"},
+    {"only", 0, STRAIT_FLAG_TEXT, &only, "PART", "kernels, codec: those with this in their names"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
     {0},
 };
@@ -102,36 +109,52 @@ static strait_err bench_run(const strait_run *run) {
 }
 
 /* Runs on random tokens, so that a bench needs no data. */
-static strait_err bench_step(const char *path) {
-    static strait_run run; // large, and there is one
-    STRAIT_TRY(strait_run_load(path, sets.items, sets.n, &run));
-    if (run.model.vocab == 0) run.model.vocab = BENCH_VOCAB;
+static strait_err bench_step(strait_run *run) {
     char folder[] = "/tmp/strait-bench-XXXXXX";
     if (mkdtemp(folder) == NULL)
         return STRAIT_FAIL(STRAIT_EIO, "%s: cannot make a folder there", folder);
-    (void)snprintf(run.data.train, sizeof run.data.train, "%s/random.bin", folder);
-    run.data.valid[0] = run.data.tokenizer[0] = '\0';
-    strait_err err = write_tokens(run.data.train, &run);
-    if (err == STRAIT_OK) err = bench_run(&run);
-    (void)unlink(run.data.train);
+    (void)snprintf(run->data.train, sizeof run->data.train, "%s/random.bin", folder);
+    run->data.valid[0] = run->data.tokenizer[0] = '\0';
+    strait_err err = write_tokens(run->data.train, run);
+    if (err == STRAIT_OK) err = bench_run(run);
+    (void)unlink(run->data.train);
     (void)rmdir(folder);
     return err;
 }
 
 static strait_err run_bench(int n_words, const char **words) {
+    static strait_run run; // large, and there is one
     if (n_steps < 1 || n_steps > STEPS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--steps must lie between 1 and %d", STEPS_MAX);
-    if (n_words == 2 && strcmp(words[0], "step") == 0) return bench_step(words[1]);
-    return STRAIT_FAIL(STRAIT_ECONFIG, "bench wants: strait bench step RUN.yaml");
+    if (n_repeats < 1 || n_repeats > STEPS_MAX)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--repeats must lie between 1 and %d", STEPS_MAX);
+    const char *what = n_words == 2 ? words[0] : "";
+    const int is_step = strcmp(what, "step") == 0, is_codec = strcmp(what, "codec") == 0;
+    if (!is_step && !is_codec && strcmp(what, "kernels") != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "bench wants: strait bench step, kernels or codec, then RUN.yaml");
+    STRAIT_TRY(strait_run_load(words[1], sets.items, sets.n, &run));
+    if (run.model.vocab == 0) run.model.vocab = BENCH_VOCAB;
+    if (is_step) return bench_step(&run);
+    if (is_codec) return strait_bench_codec(&run, (int)n_repeats, only);
+    return strait_bench_kernels(&run, (int)n_repeats, only);
 }
 
 const strait_command strait_cmd_bench = {
     .name = "bench",
-    .usage = "step RUN.yaml [flags]",
-    .summary = "time whole training steps; prints one JSON line",
+    .usage = "step|kernels|codec RUN.yaml [flags]",
+    .summary = "time training steps, kernels or codecs; prints JSON lines",
     .about =
-        "Trains the run file's model on random tokens, so that no data are needed, and prints\n"
-        "the median speed with what it took in memory.",
+        "step trains the run file's model on random tokens, so that no data are needed, and "
+        "prints\n"
+        "the median speed with what it took in memory.\n\n"
+        "kernels calls every kernel alone, on made up numbers, at the shapes of a microbatch of "
+        "the\n"
+        "run file's model: microseconds (median, least, most), bytes and operations that a call\n"
+        "cannot do without, and which part of the time that is at the device's best (of_floor),\n"
+        "which the first line names. What fits into caches may look better than that.\n\n"
+        "codec says what a stage in the middle of the cut (stages.count) pays for its boundaries\n"
+        "at about 100 and 128 times, in microseconds and as a share of its step.",
     .flags = flags,
     .run = run_bench,
 };

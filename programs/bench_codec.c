@@ -1,0 +1,205 @@
+/* bench_codec.c - strait bench codec: what a stage in the middle pays for its two boundaries, with
+ * codecs that make the stream about 100 and 128 times smaller. It unpacks what its tail receives
+ * and packs what its head sends, forward and backward; all of it is held against the stage's own
+ * work. */
+#include "bench.h"
+#include "stage_times.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A codec and how much smaller it is to make the stream. */
+typedef struct candidate {
+    const char *label, *name, *variant;
+    int bits;
+    int64_t times;
+} candidate;
+
+static const candidate candidates[] = {
+    {"subspace 100x", "subspace", "full", 16, 100}, {"subspace 128x", "subspace", "full", 16, 128},
+    {"resbm 100x", "resbm", "a", 16, 100},          {"resbm 128x", "resbm", "a", 16, 128},
+    {"strait 128x", "strait", "context", 4, 128},   {"strait tied 128x", "strait", "tied", 4, 128},
+};
+
+/* Both halves of a stage, between boundary 0 and boundary 1. */
+struct middle {
+    struct strait_codec *tail, *head;
+    struct strait_slab slab;
+    strait_tensor x, y, d, tokens;
+    strait_tensor wire[2]; // by direction
+    strait_crossing at;
+    int turn;
+};
+
+typedef struct costs {
+    strait_lab_time unpack, pack, grad_unpack, input_grad, grad_pack, weights;
+} costs;
+
+/* Another slot every time, as in a run with several microbatches in flight. */
+static const strait_crossing *next(struct middle *m) {
+    m->at.slot = m->turn++ % 2;
+    return &m->at;
+}
+
+static strait_err call_unpack(struct strait_lab *lab, void *arg) {
+    struct middle *m = arg;
+    (void)lab;
+    return strait_codec_act_unpack(m->tail, next(m), m->x, m->wire[STRAIT_FORWARD]);
+}
+
+static strait_err call_pack(struct strait_lab *lab, void *arg) {
+    struct middle *m = arg;
+    (void)lab;
+    return strait_codec_act_pack(m->head, next(m), m->wire[STRAIT_FORWARD], m->y);
+}
+
+static strait_err call_grad_unpack(struct strait_lab *lab, void *arg) {
+    struct middle *m = arg;
+    (void)lab;
+    return strait_codec_grad_unpack(m->head, next(m), m->y, m->wire[STRAIT_BACKWARD]);
+}
+
+static strait_err call_input_grad(struct strait_lab *lab, void *arg) {
+    struct middle *m = arg;
+    (void)lab;
+    return strait_codec_input_grad(m->head, next(m), m->d);
+}
+
+static strait_err call_grad_pack(struct strait_lab *lab, void *arg) {
+    struct middle *m = arg;
+    (void)lab;
+    return strait_codec_grad_pack(m->tail, next(m), m->wire[STRAIT_BACKWARD], m->d);
+}
+
+static strait_err call_weights(struct strait_lab *lab, void *arg) {
+    struct middle *m = arg;
+    (void)lab;
+    STRAIT_TRY(strait_codec_param_grads(m->head, &m->at));
+    return strait_codec_param_grads(m->tail, &m->at);
+}
+
+/* How many values cross, so that a token's bytes are the stream's divided by `times`. */
+static int64_t keep_of(const candidate *which, int64_t width) {
+    const int64_t bytes = 2 * width / which->times;
+    if (which->bits == 16) return bytes / 2 > 0 ? bytes / 2 : 1;
+    const int64_t keep = strcmp(which->variant, "context") == 0 ? 2 * bytes - 1 : 2 * bytes - 2;
+    return keep > 0 ? keep : 1;
+}
+
+static strait_codec_spec spec_of(const struct strait_lab *lab, const candidate *which) {
+    const strait_shape *s = &lab->recipe.shape;
+    strait_codec_spec spec = {.rows = lab->rows,
+                              .cols = s->width,
+                              .vocab = s->vocab,
+                              .keep = keep_of(which, s->width),
+                              .bits = which->bits,
+                              .seq_len = s->context,
+                              .widest = strait_shape_hidden(s),
+                              .n_boundaries = 3,
+                              .n_slots = 2,
+                              .precision = s->precision,
+                              .seed = 1};
+    (void)snprintf(spec.name, sizeof spec.name, "%s", which->name);
+    (void)snprintf(spec.variant, sizeof spec.variant, "%s", which->variant);
+    return spec;
+}
+
+static strait_err open_middle(struct strait_lab *lab, strait_codec_spec *spec, struct middle *m) {
+    STRAIT_TRY(strait_codec_check(spec));
+    STRAIT_TRY(strait_codec_open(spec, STRAIT_TAIL, lab->backend, &m->tail));
+    spec->boundary = 1;
+    STRAIT_TRY(strait_codec_open(spec, STRAIT_HEAD, lab->backend, &m->head));
+    STRAIT_TRY(strait_codec_join(m->tail, m->head));
+    STRAIT_TRY(strait_lab_plan(lab, "1and 1and 1and 1in1"));
+    for (int way = 0; way < 2; way++) {
+        const size_t bytes = strait_codec_wire_bytes(spec, (strait_direction)way);
+        STRAIT_TRY(strait_slab_add(&m->slab, STRAIT_I8, 1, (int64_t)bytes, &m->wire[way]));
+    }
+    STRAIT_TRY(strait_slab_commit(&m->slab, lab->backend));
+    STRAIT_TRY(strait_lab_make(lab));
+    m->x = lab->t[0];
+    m->y = lab->t[1];
+    m->d = lab->t[2];
+    m->at = (strait_crossing){.stream = &lab->stream, .tokens = lab->t[3], .input = m->x};
+    return STRAIT_OK;
+}
+
+/* The head packs first: the tail then has something to unpack. */
+static strait_err measure(struct strait_lab *lab, struct middle *m, costs *out) {
+    STRAIT_TRY(strait_lab_measure(lab, call_pack, m, &out->pack));
+    STRAIT_TRY(strait_lab_measure(lab, call_unpack, m, &out->unpack));
+    STRAIT_TRY(strait_lab_measure(lab, call_grad_pack, m, &out->grad_pack));
+    STRAIT_TRY(strait_lab_measure(lab, call_grad_unpack, m, &out->grad_unpack));
+    STRAIT_TRY(strait_lab_measure(lab, call_input_grad, m, &out->input_grad));
+    STRAIT_TRY(call_grad_pack(lab, m)); // what parameters' gradients find in a run
+    return strait_lab_measure(lab, call_weights, m, &out->weights);
+}
+
+static void print_line(const struct strait_lab *lab, const candidate *which,
+                       const strait_codec_spec *spec, const costs *c, double stage_s) {
+    const double crossings = c->unpack.median_s + c->pack.median_s + c->grad_unpack.median_s +
+                             c->input_grad.median_s + c->grad_pack.median_s;
+    const double all = crossings + c->weights.median_s;
+    const double bytes = (double)strait_codec_wire_bytes(spec, STRAIT_FORWARD) / (double)lab->rows;
+    printf("{\"bench\": \"codec\", \"codec\": \"%s\", \"keep\": %lld, \"bits\": %d, "
+           "\"bytes_per_token\": %.2f, \"times\": %.1f, \"rows\": %lld, \"width\": %lld, "
+           "\"unpack_us\": %.2f, \"pack_us\": %.2f, \"grad_unpack_us\": %.2f, "
+           "\"input_grad_us\": %.2f, \"grad_pack_us\": %.2f, \"crossings_us\": %.2f, "
+           "\"weights_us\": %.2f, \"stage_us\": %.1f, \"share\": %.5f, "
+           "\"share_with_weights\": %.5f}\n",
+           which->label, (long long)spec->keep, spec->bits, bytes, 2.0 * (double)spec->cols / bytes,
+           (long long)lab->rows, (long long)spec->cols, c->unpack.median_s * 1e6,
+           c->pack.median_s * 1e6, c->grad_unpack.median_s * 1e6, c->input_grad.median_s * 1e6,
+           c->grad_pack.median_s * 1e6, crossings * 1e6, c->weights.median_s * 1e6, stage_s * 1e6,
+           crossings / (stage_s + all), all / (stage_s + all));
+    (void)fflush(stdout);
+}
+
+static strait_err bench_one(struct strait_lab *lab, const candidate *which, double stage_s) {
+    struct middle m = {0};
+    costs seen = {0};
+    strait_codec_spec spec = spec_of(lab, which);
+    strait_err err = open_middle(lab, &spec, &m);
+    if (err == STRAIT_OK) err = measure(lab, &m, &seen);
+    if (err == STRAIT_OK) print_line(lab, which, &spec, &seen, stage_s);
+    strait_codec_close(&m.head);
+    strait_codec_close(&m.tail);
+    strait_slab_fini(&m.slab);
+    strait_lab_clear(lab);
+    return err;
+}
+
+static strait_err bench_all(struct strait_lab *lab, const char *only, double stage_s) {
+    int n = 0;
+    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++) {
+        if (only != NULL && strstr(candidates[i].label, only) == NULL) continue;
+        STRAIT_TRY(bench_one(lab, &candidates[i], stage_s));
+        n++;
+    }
+    if (n > 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "--only '%s': no codec of this bench has that in its name",
+                       only);
+}
+
+/* A stage's share of the layers, forward, backward and update. */
+static double stage_seconds(const strait_recipe *recipe, const strait_stage_times *times) {
+    const strait_pipe_stage *b = &times->block;
+    return (b->forward_s + b->input_s + b->weights_s + b->update_s) * (double)recipe->shape.layers /
+           (double)recipe->n_stages;
+}
+
+strait_err strait_bench_codec(const strait_run *run, int repeats, const char *only) {
+    static struct strait_lab lab; // large, and there is one
+    strait_stage_times times;
+    strait_recipe recipe;
+    STRAIT_TRY(strait_recipe_make(run, run->model.vocab, &recipe));
+    if (recipe.n_stages < 2)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "bench codec: stages.count is 1, and one stage has no boundary; give "
+                           "--set stages.count=4");
+    STRAIT_TRY(strait_stage_times_measure(run, &recipe, &times));
+    strait_err err = strait_lab_open(&lab, run, repeats);
+    if (err == STRAIT_OK) err = bench_all(&lab, only, stage_seconds(&recipe, &times));
+    strait_lab_close(&lab);
+    return err;
+}
