@@ -70,13 +70,9 @@ for round in $(seq "$ROUNDS"); do
     lines quiet
     wait_steps swarm $(($(wc -l <swarm/metrics.jsonl) + QUIET))
     lines attack
-    turned_away silence 'refused: nearly all' 10000 &
-    silence=$!
-    turned_away noise 'refused: all' 50 &
-    noise=$!
+    turned_away silence 'refused: nearly all' 10000
+    turned_away noise 'refused: all' 50
     turned_away token 'refused: .*the token is wrong'
-    wait $noise || exit 1
-    wait $silence || exit 1
     lines rest
 done
 lines quiet
