@@ -29,6 +29,10 @@ static const strait_codec_spec specs[] = {
     {.name = "resbm", .keep = 5, .hidden = 6, .bits = 32},
     {.name = "strait", .keep = 6, .hidden = 8, .anchors = 4},
     {.name = "strait", .keep = 6, .hidden = 8, .anchors = 4, .bits = 16},
+    {.name = "strait", .variant = "context", .keep = 7, .hidden = 8, .encoder = 8, .context = 2},
+    {.name = "strait", .variant = "context", .keep = 6, .hidden = 8, .encoder = 8, .bits = 16},
+    {.name = "subspace", .variant = "factored", .keep = 7, .bits = 8},
+    {.name = "resbm", .variant = "b", .keep = 5, .bits = 4},
 };
 
 enum {
@@ -76,13 +80,14 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     const int which = data[0] / 2 % N_SPECS;
     const strait_direction way = data[0] % 2 ? STRAIT_BACKWARD : STRAIT_FORWARD;
     const strait_crossing at = {.stream = &stream, .tokens = {ids, STRAIT_I32, ROWS, 1}};
-    const strait_tensor x = {values, STRAIT_F32, ROWS, COLS};
-    const size_t bytes = strait_codec_wire_bytes(&heads[which]->spec, way);
+    const strait_codec_spec *spec = &heads[which]->spec;
+    const strait_tensor x = {values, STRAIT_F32, ROWS, strait_codec_width(spec)};
+    const size_t bytes = strait_codec_wire_bytes(spec, way);
     const strait_tensor wire = make_wire(bytes, data + 1, size - 1);
     const strait_err err = way == STRAIT_FORWARD
                                ? strait_codec_act_unpack(tails[which], &at, x, wire)
                                : strait_codec_grad_unpack(heads[which], &at, x, wire);
-    for (int i = 0; err == STRAIT_OK && i < ROWS * COLS; i++)
+    for (int64_t i = 0; err == STRAIT_OK && i < x.rows * x.cols; i++)
         if (!isfinite(values[i])) abort();
     free(wire.data);
     return 0;
