@@ -209,11 +209,13 @@ struct strait_kernels {
                                 strait_tensor targets, strait_loss_how how);
 
     /* update */
-    /* scale[0] = min(1, max_norm / norm), scale[1] = norm, norm = sqrt(sum of totals [n x 1]).
-     * max_norm 0 never clips. A norm that is not finite gives scale[0] = 0. */
+    /* scale[0] = min(1, max_norm / norm), scale[1] = norm, norm = sqrt(sum of totals [n x 1]),
+     * added up and divided in double precision, from the first to the last. max_norm 0 never clips.
+     * A norm that is not finite gives scale[0] = 0. */
     strait_err (*clip)(struct strait_stream *s, strait_tensor scale, strait_tensor totals,
-                       float max_norm);
-    /* grad is read as grad * scale[0]. v has the shape of weight; or [1 x cols], one second moment
+                       double max_norm);
+    /* grad is read as grad * scale[0]; where scale has a second value, the norm, and that is not
+     * finite, nothing changes. v has the shape of weight; or [1 x cols], one second moment
      * a column from the mean of grad^2 over its rows; or [rows x 1], one a row. */
     strait_err (*adamw)(struct strait_stream *s, strait_tensor weight, strait_tensor m,
                         strait_tensor v, strait_tensor grad, strait_tensor scale,

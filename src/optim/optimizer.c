@@ -46,7 +46,7 @@ static strait_err check_spec(const strait_optim_spec *spec) {
         {"epsilon", spec->epsilon, INFINITY},
         {"momentum", spec->momentum, 1},
         {"momentum_start", spec->momentum_start, 1},
-        {"max_norm", spec->max_norm, INFINITY},
+        {"max_norm", (float)spec->max_norm, INFINITY},
     };
     STRAIT_TRY(check_bounds(bounds, (int)(sizeof bounds / sizeof bounds[0])));
     if (spec->momentum_warmup < 0)
@@ -212,6 +212,12 @@ static strait_err update_muon(struct strait_optimizer *opt, struct strait_stream
     STRAIT_TRY(
         strait_muon_step(&opt->muon, s, p->value, opt->slots[i].m, p->grad, opt->scale, how));
     return copy.data != NULL ? s->backend->kernels->cast(s, copy, p->value) : STRAIT_OK;
+}
+
+int strait_optimizer_is_guarded(const struct strait_optimizer *opt) {
+    for (int i = 0; i < opt->n; i++)
+        if (opt->slots[i].is_muon) return 0;
+    return 1;
 }
 
 strait_err strait_optimizer_step(struct strait_optimizer *opt, struct strait_stream *s,

@@ -4,8 +4,8 @@
  * gathered by the caller) into scale; step. Everything is queued on the stream and stays on the
  * device; nothing is allocated after open. One thread at a time.
  *
- * When a gradient is not finite, neither is the norm in scale[1], and a step would spoil the
- * moments for good: a caller that wants to go on downloads scale, and discards the step. */
+ * When a gradient is not finite, neither is the norm in scale[1], and a step of Muon would spoil
+ * the moments for good: a caller that wants to go on downloads scale, and discards the step. */
 #pragma once
 
 #include "backend/backend.h"
@@ -36,7 +36,7 @@ typedef struct strait_optim_spec {
     float beta1, beta2, epsilon;                  // AdamW
     float momentum, momentum_start;               // Muon
     int64_t momentum_warmup;                      // steps from momentum_start to momentum
-    float max_norm;                               // of all gradients together; 0 never clips
+    double max_norm;                              // of all gradients together; 0 never clips
     strait_optim_group groups[STRAIT_ROLE_COUNT]; // by the role of the parameter
 } strait_optim_spec;
 
@@ -62,6 +62,10 @@ strait_tensor strait_optimizer_scale(const struct strait_optimizer *opt);
 
 /* Measure, then scale from our own totals alone: all there is to clipping in one stage. */
 strait_err strait_optimizer_clip(struct strait_optimizer *opt, struct strait_stream *s);
+
+/* Whether a step after clip leaves everything as it is when the norm is not finite, without anyone
+ * looking: AdamW does, Muon does not. */
+int strait_optimizer_is_guarded(const struct strait_optimizer *opt);
 
 /* Updates every weight. `step` counts from 1 over the whole run, also after a resume; rate_factor
  * (rate.h) multiplies the rate of each group. */

@@ -19,6 +19,7 @@ typedef struct strait_crew_report {
     double residual_forward[STRAIT_RUN_STAGES], residual_backward[STRAIT_RUN_STAGES];
     const char *limit; // what held the step up
     double metered_s;  // of the gradients, on the meter; 0: there is none
+    int is_updated;    // the update follows by itself, unless the norm is not finite
 } strait_crew_report;
 
 struct strait_crew {

@@ -240,17 +240,22 @@ static strait_err zero_gradients(struct strait_worker *w) {
     return STRAIT_OK;
 }
 
-static strait_err measure(struct strait_worker *w) {
+/* Sums of squares on their way to the host, and, where nobody has to see them first, the update
+ * behind them; waits for the sums, and for the losses before them. */
+static strait_err measure(struct strait_worker *w, int64_t step) {
+    const struct strait_backend_ops *ops = w->backend->ops;
+    int is_reached = 0;
     struct strait_stream *stream = strait_stage_stream(w->model);
     int n = 0;
     strait_param *params = strait_stage_params(w->model, &n);
     if (w->head != NULL)
         STRAIT_TRY(strait_codec_project_gradients(codec_of(w->head), stream, params, n));
-    STRAIT_TRY(strait_optimizer_measure(w->optimizer, stream));
+    STRAIT_TRY(strait_optimizer_clip(w->optimizer, stream));
     const strait_tensor totals = strait_optimizer_totals(w->optimizer);
-    STRAIT_TRY(
-        w->backend->ops->download(stream, w->squares, totals.data, strait_tensor_bytes(totals)));
-    return w->backend->ops->wait(stream);
+    STRAIT_TRY(ops->download(stream, w->squares, totals.data, strait_tensor_bytes(totals)));
+    STRAIT_TRY(ops->mark(stream, &w->measured));
+    if (strait_worker_updates_itself(w)) STRAIT_TRY(strait_worker_update_by_scale(w, step));
+    return ops->reach(&w->measured, 1, &is_reached);
 }
 
 strait_err strait_worker_gradients(struct strait_worker *w, int64_t step, double *loss_sum) {
@@ -263,7 +268,7 @@ strait_err strait_worker_gradients(struct strait_worker *w, int64_t step, double
     STRAIT_TRY(zero_gradients(w));
     STRAIT_TRY(play(w, step));
     w->moved = STRAIT_MOVE_WAIT;
-    STRAIT_TRY(measure(w));
+    STRAIT_TRY(measure(w, step));
     w->times.wall = strait_clock_seconds() - began;
     *loss_sum = 0.0;
     if (w->head == NULL) add_losses(w, w->recipe.n_microbatches, loss_sum);

@@ -64,7 +64,7 @@ static strait_optim_spec make_optim(const strait_run *run) {
         .momentum = (float)run->train.momentum,
         .momentum_start = (float)run->train.momentum_start,
         .momentum_warmup = run->train.momentum_warmup,
-        .max_norm = (float)run->train.clip,
+        .max_norm = run->train.clip,
         .groups = {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.rate),
                    [STRAIT_ROLE_WRITES_RESIDUAL] = matrices_at(run, run->train.writer_rate),
                    [STRAIT_ROLE_BOUNDARY] = matrices_at(run, run->train.boundary_rate),

@@ -30,6 +30,7 @@ static strait_err gradients(struct strait_crew *crew, int64_t step, strait_crew_
     STRAIT_TRY(strait_worker_gradients(worker_of(crew), step, &report.loss_sum));
     const float *squares = strait_worker_squares(worker_of(crew), &n);
     report.norm = strait_crew_norm(squares, n);
+    report.is_updated = strait_worker_updates_itself(worker_of(crew));
     crew->device_bytes[0] = strait_worker_device_bytes(worker_of(crew));
     *out = report;
     return STRAIT_OK;

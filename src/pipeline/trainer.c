@@ -5,6 +5,7 @@
 #include "pipeline/alarm.h"
 #include "pipeline/crew.h"
 #include "pipeline/describe.h"
+#include "pipeline/flops.h"
 #include "pipeline/limits.h"
 
 #include <math.h>
@@ -74,9 +75,11 @@ static strait_err describe(const strait_run *run, const strait_recipe *recipe, c
                            const struct strait_feed *feed, strait_trainer_facts *out) {
     strait_worker_memory memory;
     int64_t parameters = 0;
+    double flops = 0;
     strait_trainer_stage stages[STRAIT_RUN_STAGES] = {0};
     STRAIT_TRY(plan_memory(recipe, windows, stages, &memory));
     STRAIT_TRY(strait_recipe_params(recipe, &parameters));
+    STRAIT_TRY(strait_flops_train(recipe, &flops));
     memory.data += shard_bytes(run, feed);
     *out = (strait_trainer_facts){
         .n_stages = recipe->n_stages,
@@ -85,7 +88,7 @@ static strait_err describe(const strait_run *run, const strait_recipe *recipe, c
         .train_tokens = strait_feed_train_tokens(feed),
         .microbatch = recipe->microbatch,
         .n_microbatches = recipe->n_microbatches,
-        .flops_per_token = strait_shape_train_flops(&recipe->shape),
+        .flops_per_token = flops,
         .memory = {memory.weights, memory.gradients, memory.optimizer, memory.activations,
                    memory.data,
                    memory.weights + memory.gradients + memory.optimizer + memory.activations +
@@ -165,7 +168,8 @@ int64_t strait_trainer_step_count(const struct strait_trainer *trainer) {
 
 static strait_err update(struct strait_trainer *t, strait_trainer_report *report) {
     const double limit = t->run.train.clip;
-    report->is_skipped = !isfinite(report->loss) || !isfinite(report->grad_norm);
+    report->is_skipped = !isfinite(report->grad_norm) ||
+                         (!t->made.is_updated && !isfinite(report->loss));
     if (report->is_skipped) {
         if (++t->n_skipped < SKIPS_MAX) return STRAIT_OK;
         return STRAIT_FAIL(STRAIT_ENONFINITE,
@@ -174,6 +178,7 @@ static strait_err update(struct strait_trainer *t, strait_trainer_report *report
                            (long long)report->step, t->n_skipped);
     }
     t->n_skipped = 0;
+    if (t->made.is_updated) return STRAIT_OK;
     return t->crew->ops->update(t->crew, t->step, strait_crew_factor(limit, report->grad_norm));
 }
 

@@ -141,6 +141,7 @@ static strait_err open_into(struct strait_worker *w, const strait_run *run) {
             (void **)&w->losses));
     STRAIT_TRY(w->backend->ops->alloc_host(w->backend, (size_t)w->n_params * sizeof *w->squares,
                                            (void **)&w->squares));
+    STRAIT_TRY(w->backend->ops->mark_open(w->backend, &w->measured));
     STRAIT_TRY(strait_stage_init(w->model, (uint64_t)run->train.seed));
     return confine(w);
 }
@@ -176,6 +177,7 @@ void strait_worker_close(struct strait_worker **worker) {
     strait_stage_close(&w->model);
     strait_alloc_free(w->params);
     if (w->losses != NULL) w->backend->ops->release_host(w->backend, w->losses);
+    if (w->measured.backend != NULL) w->backend->ops->mark_close(&w->measured);
     if (w->squares != NULL) w->backend->ops->release_host(w->backend, w->squares);
     strait_feed_release(w->feed); // its room lies on our device
     strait_backend_close(&w->backend);
@@ -220,15 +222,25 @@ const float *strait_worker_squares(const struct strait_worker *worker, int *n) {
     return worker->squares;
 }
 
+int strait_worker_updates_itself(const struct strait_worker *worker) {
+    return worker->recipe.n_stages == 1 && !worker->backend->ops->is_host &&
+           strait_optimizer_is_guarded(worker->optimizer);
+}
+
+strait_err strait_worker_update_by_scale(struct strait_worker *w, int64_t step) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    STRAIT_TRY(strait_optimizer_step(w->optimizer, stream, step + 1,
+                                     strait_rate_factor(&w->recipe.rate, step)));
+    STRAIT_TRY(refresh_codecs(w));
+    return confine(w);
+}
+
 strait_err strait_worker_update(struct strait_worker *w, int64_t step, float factor) {
     const int64_t began = strait_clock_ns();
     struct strait_stream *stream = strait_stage_stream(w->model);
     const strait_tensor scale = strait_tensor_rows(strait_optimizer_scale(w->optimizer), 0, 1);
     STRAIT_TRY(w->backend->kernels->fill(stream, scale, factor));
-    STRAIT_TRY(strait_optimizer_step(w->optimizer, stream, step + 1,
-                                     strait_rate_factor(&w->recipe.rate, step)));
-    STRAIT_TRY(refresh_codecs(w));
-    STRAIT_TRY(confine(w));
+    STRAIT_TRY(strait_worker_update_by_scale(w, step));
     const strait_trace_span span = {.name = "update",
                                     .stage = w->stage,
                                     .lane = STRAIT_LANE_COMPUTE,

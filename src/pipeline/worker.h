@@ -37,9 +37,11 @@ struct strait_worker {
     int n_params;
     struct strait_feed *feed; // borrowed
     int needs_tokens;
-    float *losses;            // of a step's tokens, on the host; last stage only
-    float *squares;           // one a parameter, on the host
-    struct strait_mesh *mesh; // borrowed; NULL when there is one stage
+    float *losses;               // of a step's tokens, on the host; last stage only
+    float *squares;              // one a parameter, on the host
+    struct strait_mark measured; // losses and squares are on the host
+    int64_t updated_step;        // whose update is queued already; -1: none
+    struct strait_mesh *mesh;    // borrowed; NULL when there is one stage
     int deadline_ms;
     strait_worker_times times;
     double *bill;               // which of them the last move counts for
@@ -80,9 +82,17 @@ strait_err strait_worker_gradients(struct strait_worker *worker, int64_t step, d
 /* One sum of squares for each parameter; borrowed. */
 const float *strait_worker_squares(const struct strait_worker *worker, int *n);
 
+/* Whether gradients queue the update that follows from them by themselves: where the model is one
+ * stage on a device that is not the host, and the optimizer needs nobody to look at the norm first.
+ * Then the device clips by its own figures, and nobody calls update. */
+int strait_worker_updates_itself(const struct strait_worker *worker);
+
 /* The update that ends `step`, gradients multiplied by `factor`. A device may still be at it when
  * this returns: whatever comes next is queued behind. */
 strait_err strait_worker_update(struct strait_worker *worker, int64_t step, float factor);
+
+/* The same with what the optimizer's clip left as the factor. */
+strait_err strait_worker_update_by_scale(struct strait_worker *worker, int64_t step);
 
 /* This stage's part in a validation. On the last stage the sum of the losses; 0 elsewhere. */
 strait_err strait_worker_validate(struct strait_worker *worker, int64_t step, double *loss_sum);

@@ -226,9 +226,10 @@ static void first_step_of_adamw(void **state) {
     CHECK_NEAR(rig->kept[2], 0.95 * -3 - 0.1, 1e-6);
 }
 
-/* A scale of 0 keeps gradients that are not finite out of weights and moments. */
+/* A scale of 0 keeps gradients that are not finite out of weights and moments; with a norm that is
+ * not finite beside it, nothing moves at all. */
 static void run_silenced(struct rig *rig, shape s) {
-    const float grads[] = {NAN, INFINITY, 1}, zero[] = {0, NAN};
+    const float grads[] = {NAN, INFINITY, 1}, zero[] = {0, s.rows > 0 ? NAN : 3};
     const float moments[] = {0.1f, 0.2f, 0.3f};
     const strait_tensor w = rig_input(rig, 1, 3, 1), m = rig_values(rig, 1, 3, moments);
     const strait_tensor v = rig_values(rig, 1, s.variant ? 1 : 3, moments);
@@ -241,12 +242,16 @@ static void run_silenced(struct rig *rig, shape s) {
     rig_keep(rig, v);
     for (size_t i = 0; i < rig->n_kept; i++)
         CHECK(isfinite(rig->kept[i]));
+    for (size_t i = 0; i < 3; i++)
+        CHECK((rig->kept[3 + i] == moments[i]) == (s.rows > 0));
 }
 
 static void scale_of_zero_silences_gradients(void **state) {
     (void)state;
-    check_case(run_silenced, (shape){.variant = 0}, 1e-6);
-    check_case(run_silenced, (shape){.variant = 1}, 1e-6);
+    for (int spoiled = 0; spoiled < 2; spoiled++) {
+        check_case(run_silenced, (shape){.variant = 0, .rows = spoiled}, 1e-6);
+        check_case(run_silenced, (shape){.variant = 1, .rows = spoiled}, 1e-6);
+    }
 }
 
 int main(void) {

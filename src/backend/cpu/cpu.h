@@ -8,6 +8,7 @@
 #include "base/pool.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -65,6 +66,12 @@ static inline const int32_t *strait_cpu_i32(strait_tensor t) {
 
 static inline int64_t strait_cpu_count(strait_tensor t) {
     return t.rows * t.cols;
+}
+
+/* Whether a scale comes with a norm that is not finite: there is no gradient to follow then. */
+static inline int strait_cpu_is_spoiled(strait_tensor scale) {
+    return scale.data != NULL && strait_cpu_count(scale) > 1 &&
+           !isfinite(((const float *)scale.data)[1]);
 }
 
 static inline int strait_cpu_same_shape(strait_tensor a, strait_tensor b) {

@@ -4,7 +4,7 @@
 #include <math.h>
 
 static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tensor totals,
-                       float max_norm) {
+                       double max_norm) {
     (void)s;
     assert(strait_cpu_count(scale) >= 2);
     double sum = 0;
@@ -13,9 +13,9 @@ static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tens
     const double norm = sqrt(sum);
     float *to = strait_cpu_f32(scale);
     to[1] = (float)norm;
-    to[0] = !isfinite(norm)                              ? 0.0f
-            : max_norm > 0.0f && norm > (double)max_norm ? (float)((double)max_norm / norm)
-                                                         : 1.0f;
+    to[0] = !isfinite(norm)                   ? 0.0f
+            : max_norm > 0 && norm > max_norm ? (float)(max_norm / norm)
+                                              : 1.0f;
     return STRAIT_OK;
 }
 
@@ -44,6 +44,7 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
     assert(is_own || (v.rows == 1 && v.cols == weight.cols) ||
            (v.cols == 1 && v.rows == weight.rows));
     assert(how.step >= 1);
+    if (strait_cpu_is_spoiled(scale)) return STRAIT_OK;
     const double beta1 = (double)how.beta1, beta2 = (double)how.beta2, rate = (double)how.rate;
     const double whole1 = 1 - pow(beta1, (double)how.step); // of 1, what m has seen so far
     const double whole2 = 1 - pow(beta2, (double)how.step);

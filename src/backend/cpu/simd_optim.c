@@ -105,6 +105,7 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
                         strait_adamw_how how) {
     assert(strait_cpu_same_shape(weight, m) && strait_cpu_same_shape(weight, grad));
     assert(how.step >= 1);
+    if (strait_cpu_is_spoiled(scale)) return STRAIT_OK;
     struct adamw a = {.weight = strait_cpu_f32(weight),
                       .m = strait_cpu_f32(m),
                       .v = strait_cpu_f32(v),

@@ -12,6 +12,11 @@ __device__ __forceinline__ float scale_of(const adamw_args &a) {
     return a.scale != nullptr ? a.scale[0] : 1.0f;
 }
 
+/* Whether there is no gradient to follow. */
+__device__ __forceinline__ bool is_spoiled(const adamw_args &a) {
+    return a.norm != nullptr && !isfinite(*a.norm);
+}
+
 /* A gradient as it counts; with a scale of 0 even one that is not finite is silent. */
 __device__ __forceinline__ float scaled(float grad, float by) {
     return by == 0.0f ? 0.0f : grad * by;
@@ -65,6 +70,7 @@ extern "C" __global__ void __launch_bounds__(256)
     constexpr int64_t SHARE = STRAIT_CUDA_UPDATES_SHARE;
     const int own = tensor_of_block(all.first, all.count);
     const adamw_args a = all.of[own];
+    if (is_spoiled(a)) return;
     const int64_t n = a.rows * a.cols, begin = ((int64_t)blockIdx.x - all.first[own]) * SHARE;
     const int64_t end = begin + SHARE < n ? begin + SHARE : n;
     const int64_t even = is_wide(a) ? end - end % 4 : begin;
@@ -90,6 +96,7 @@ __device__ __forceinline__ void update_row(const adamw_args &a, int64_t row, flo
 /* One second moment a row, and a block a row. */
 extern "C" __global__ void __launch_bounds__(256) adamw_row(adamw_args a) {
     __shared__ double room[32];
+    if (is_spoiled(a)) return;
     const float by = scale_of(a);
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         double squares = 0;
@@ -126,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(128)
 extern "C" __global__ void __launch_bounds__(128)
     adamw_column_mean(adamw_args a, const double *partials, int64_t n_partials) {
     const int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (c >= a.cols) return;
+    if (c >= a.cols || is_spoiled(a)) return;
     double squares = 0;
     for (int64_t i = 0; i < n_partials; i++)
         squares += partials[i * a.cols + c];
@@ -144,6 +151,7 @@ template <int W> __device__ __forceinline__ void update_columns(const adamw_args
 
 /* One second moment a column, already moved. */
 extern "C" __global__ void __launch_bounds__(256) adamw_column(adamw_args a) {
+    if (is_spoiled(a)) return;
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         if (is_wide(a) && a.cols % 4 == 0)
             update_columns<4>(a, row);

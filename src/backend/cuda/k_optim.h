@@ -1,12 +1,14 @@
 /* k_optim.h - one AdamW update, as host and device share it. */
 #pragma once
 
+#include <assert.h>
 #include <stdint.h>
 
 typedef struct strait_cuda_adamw {
     float *weight, *m, *v;
     const float *grad;
     const float *scale; // or NULL
+    const float *norm;  // or NULL; where it is not finite nothing changes
     uint16_t *copy;     // bf16; or NULL
     int64_t rows, cols;
     float beta1, beta2;
@@ -16,7 +18,7 @@ typedef struct strait_cuda_adamw {
 } strait_cuda_adamw;
 
 enum {
-    STRAIT_CUDA_UPDATES = 40,           // weights of one launch: as many as its arguments hold
+    STRAIT_CUDA_UPDATES = 38,           // weights of one launch: as many as its arguments hold
     STRAIT_CUDA_UPDATES_SHARE = 1 << 12 // values of a block
 };
 
@@ -25,3 +27,5 @@ typedef struct strait_cuda_updates {
     int64_t first[STRAIT_CUDA_UPDATES]; // block
     int count;
 } strait_cuda_updates;
+
+static_assert(sizeof(strait_cuda_updates) <= 4096, "arguments of a kernel");

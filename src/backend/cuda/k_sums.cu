@@ -63,16 +63,32 @@ extern "C" __global__ void __launch_bounds__(256)
     if (threadIdx.x == 0) totals[own] = (float)sum;
 }
 
-/* scale[1] is the norm whose square the totals make, scale[0] what clips it. */
+/* The sum of n values from the first to the last, in thread 0; one block. */
+__device__ __forceinline__ double sum_in_order(const float *values, int64_t n) {
+    __shared__ float room[256];
+    double sum = 0;
+    for (int64_t first = 0; first < n; first += 256) {
+        if (first + threadIdx.x < n) room[threadIdx.x] = values[first + threadIdx.x];
+        __syncthreads();
+        const int count = n - first < 256 ? (int)(n - first) : 256;
+        for (int i = 0; i < count && threadIdx.x == 0; i++)
+            sum += (double)room[i];
+        __syncthreads();
+    }
+    return sum;
+}
+
+/* scale[1] is the norm whose square the totals make, scale[0] what clips it: to the bits that the
+ * host would make of the totals. */
 extern "C" __global__ void __launch_bounds__(256)
-    clip(float *scale, const float *totals, int64_t n, float max_norm) {
-    const double norm = sqrt(total_of(totals, n));
+    clip(float *scale, const float *totals, int64_t n, double max_norm) {
+    const double norm = sqrt(sum_in_order(totals, n));
     if (threadIdx.x != 0) return;
     scale[1] = (float)norm;
     if (!isfinite(norm))
         scale[0] = 0.0f;
-    else if (max_norm > 0.0f && norm > (double)max_norm)
-        scale[0] = (float)((double)max_norm / norm);
+    else if (max_norm > 0 && norm > max_norm)
+        scale[0] = (float)(max_norm / norm);
     else
         scale[0] = 1.0f;
 }

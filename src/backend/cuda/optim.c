@@ -56,6 +56,7 @@ static strait_cuda_adamw args_of(const strait_adamw_item *item, strait_tensor sc
                            .v = item->v.data,
                            .grad = item->grad.data,
                            .scale = scale.data,
+                           .norm = strait_cuda_count(scale) > 1 ? (float *)scale.data + 1 : NULL,
                            .copy = copy.data,
                            .rows = weight.rows,
                            .cols = weight.cols};

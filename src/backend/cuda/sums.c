@@ -55,7 +55,7 @@ static strait_err normalise(struct strait_stream *s, strait_tensor y, strait_ten
 }
 
 static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tensor totals,
-                       float max_norm) {
+                       double max_norm) {
     assert(strait_cuda_count(scale) >= 2 && totals.dtype == STRAIT_F32);
     int64_t n = strait_cuda_count(totals);
     void *args[] = {&scale.data, &totals.data, &n, &max_norm};
