@@ -17,17 +17,17 @@
 
 enum {
     STEPS_MAX = 1000,
-    WARM_STEPS = 3,
     BENCH_VOCAB = 4096 // where the run file leaves it out
 };
 
-static int64_t n_steps = 15;
+static int64_t n_steps = 15, n_warm = 3;
 static int64_t n_repeats = 7;
 static const char *only;
 static strait_flag_list sets;
 
 static const strait_flag flags[] = {
-    {"steps", 'n', STRAIT_FLAG_INT, &n_steps, "N", "timed steps, after 3 to warm up (default 15)"},
+    {"steps", 'n', STRAIT_FLAG_INT, &n_steps, "N", "timed steps (default 15)"},
+    {"warm", 'w', STRAIT_FLAG_INT, &n_warm, "N", "steps before, to warm up (default 3)"},
     {"repeats", 'r', STRAIT_FLAG_INT, &n_repeats, "N",
      "kernels, codec: how often each is timed (default 7)"},
     {"only", 0, STRAIT_FLAG_TEXT, &only, "PART", "kernels, codec: those with this in their names"},
@@ -71,7 +71,7 @@ static strait_err write_tokens(const char *path, const strait_run *run) {
 
 static strait_err time_steps(struct strait_trainer *trainer, double *seconds, double *loss) {
     strait_trainer_report report = {0};
-    for (int64_t i = -WARM_STEPS; i < n_steps; i++) {
+    for (int64_t i = -n_warm; i < n_steps; i++) {
         STRAIT_TRY(strait_trainer_step(trainer, &report));
         if (i >= 0) seconds[i] = report.seconds;
     }
@@ -90,11 +90,15 @@ static void print_line(const struct strait_trainer *trainer, const strait_run *r
     printf("{\"bench\": \"step\", \"tokens_per_s\": %.1f, \"seconds_per_step\": %.6f, "
            "\"best_seconds\": %.6f, \"gflops\": %.1f, \"model_parameters\": %lld, "
            "\"peak_bytes\": %lld, \"planned_bytes\": %zu, \"device_bytes\": %zu, \"device\": "
-           "\"%s\", \"steps\": %lld, "
-           "\"loss\": %.6f}\n",
+           "\"%s\", \"steps\": %lld, \"loss\": %.6f, \"stages\": [",
            tokens_per_s, step, seconds[0], facts.flops_per_token * tokens_per_s / 1e9,
            (long long)facts.parameters, (long long)usage.ru_maxrss * 1024, facts.memory.total,
            facts.device_bytes, facts.device, (long long)n_steps, loss);
+    for (int i = 0; i < facts.n_stages; i++)
+        printf("%s{\"layers\": %d, \"slots\": %d, \"planned_bytes\": %zu, \"device_bytes\": %zu}",
+               i > 0 ? ", " : "", facts.stages[i].layers, facts.stages[i].slots,
+               facts.stages[i].planned, facts.stages[i].used);
+    printf("]}\n");
 }
 
 static strait_err bench_run(const strait_run *run) {
@@ -126,6 +130,8 @@ static strait_err run_bench(int n_words, const char **words) {
     static strait_run run; // large, and there is one
     if (n_steps < 1 || n_steps > STEPS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--steps must lie between 1 and %d", STEPS_MAX);
+    if (n_warm < 0 || n_warm > STEPS_MAX)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--warm must lie between 0 and %d", STEPS_MAX);
     if (n_repeats < 1 || n_repeats > STEPS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--repeats must lie between 1 and %d", STEPS_MAX);
     const char *what = n_words == 2 ? words[0] : "";
