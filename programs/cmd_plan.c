@@ -144,11 +144,8 @@ static strait_err read_run(const char *path, strait_run *run, outlook *o) {
         strait_feed_close(&feed);
     }
     STRAIT_TRY(strait_recipe_make(run, vocab, &o->recipe));
-    if (gflops > 0)
-        strait_stage_times_estimate(&o->recipe, gflops * 1e9, &o->times);
-    else
-        STRAIT_TRY(strait_stage_times_measure(run, &o->recipe, &o->times));
-    return STRAIT_OK;
+    if (gflops > 0) return strait_stage_times_estimate(&o->recipe, gflops * 1e9, &o->times);
+    return strait_stage_times_measure(run, &o->recipe, &o->times);
 }
 
 static double memory_of(const strait_worker_memory *m) {

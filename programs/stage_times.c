@@ -2,6 +2,7 @@
 
 #include "backend/slab.h"
 #include "base/clock.h"
+#include "pipeline/flops.h"
 
 #include <stdio.h>
 
@@ -183,9 +184,11 @@ strait_err strait_stage_times_measure(const strait_run *run, const strait_recipe
     return err;
 }
 
-void strait_stage_times_estimate(const strait_recipe *recipe, double flops_per_s,
-                                 strait_stage_times *out) {
+strait_err strait_stage_times_estimate(const strait_recipe *recipe, double flops_per_s,
+                                       strait_stage_times *out) {
     strait_shape one = recipe->shape;
+    double crossing = 0;
+    STRAIT_TRY(strait_flops_crossing(recipe, &crossing));
     one.layers = 1;
     const double tokens = (double)(recipe->microbatch * recipe->shape.context);
     const double head = 6.0 * (double)one.vocab * one.width;
@@ -193,6 +196,8 @@ void strait_stage_times_estimate(const strait_recipe *recipe, double flops_per_s
     const double head_s = head / 3 * tokens / flops_per_s;
     *out = (strait_stage_times){
         .block = {.forward_s = block_s, .input_s = block_s, .weights_s = block_s},
-        .head = {.forward_s = head_s, .input_s = head_s, .weights_s = head_s}};
+        .head = {.forward_s = head_s, .input_s = head_s, .weights_s = head_s},
+        .codec_s = crossing / 2 * tokens / flops_per_s};
     (void)snprintf(out->device, sizeof out->device, "%g GFLOP/s", flops_per_s / 1e9);
+    return STRAIT_OK;
 }

@@ -19,6 +19,7 @@ strait_err strait_stage_times_measure(const strait_run *run, const strait_recipe
                                       strait_stage_times *out);
 
 /* The same from a speed, in operations a second, for devices that are not here: forward a third of
- * the work of a microbatch, each half of the backward pass another. Codecs count as free. */
-void strait_stage_times_estimate(const strait_recipe *recipe, double flops_per_s,
-                                 strait_stage_times *out);
+ * the work of a microbatch, each half of the backward pass another. Codecs count with their
+ * products. */
+strait_err strait_stage_times_estimate(const strait_recipe *recipe, double flops_per_s,
+                                       strait_stage_times *out);

@@ -62,7 +62,8 @@ int64_t strait_shape_hidden(const strait_shape *shape); // columns of the mlp's 
 int64_t strait_shape_block_params(const strait_shape *shape);
 int64_t strait_shape_params(const strait_shape *shape);
 
-/* Floating-point operations to train on one token: forward and backward, causal attention. */
+/* Floating-point operations to train on one token: forward and backward, causal attention. Without
+ * codecs and what they add to blocks (pipeline/flops.h). */
 double strait_shape_train_flops(const strait_shape *shape);
 
 /* Rows of what writes the residual stream, in a part with or without the head. */

@@ -1,0 +1,57 @@
+#include "pipeline/flops.h"
+
+#include <string.h>
+
+static int is_codec(const strait_recipe *recipe, const char *name) {
+    return strcmp(recipe->codec.name, name) == 0;
+}
+
+/* Weights that a token meets at the boundary behind a stage, in the blocks beside it included; a
+ * table's row is looked up. */
+static strait_err boundary_weights(const strait_recipe *recipe, int boundary, double *out) {
+    double sum = 2.0 * recipe->shape.bottleneck * recipe->shape.width; // a neck at each side
+    for (int half = 0; half < 2; half++) {
+        strait_param params[STRAIT_CODEC_PARAMS];
+        const int stage = half == STRAIT_HEAD ? boundary : boundary + 1;
+        int n = 0;
+        STRAIT_TRY(strait_recipe_codec_params(recipe, stage, (strait_half)half, params, &n));
+        for (int i = 0; i < n; i++)
+            if (params[i].role != STRAIT_ROLE_EMBEDDING)
+                sum += (double)params[i].value.rows * (double)params[i].value.cols;
+    }
+    *out = sum;
+    return STRAIT_OK;
+}
+
+/* The same for codecs that have nothing to train, one way. A subspace's basis narrows and widens,
+ * and forward widens once more to see what was lost; lowrank's factors are made by two products
+ * and joined by one. */
+static double fixed_weights(const strait_recipe *recipe, strait_direction direction) {
+    const double width = (double)recipe->codec.cols;
+    const double products = direction == STRAIT_FORWARD ? 3 : 2;
+    if (is_codec(recipe, "subspace")) return products * (double)recipe->codec.keep * width;
+    if (is_codec(recipe, "lowrank")) return 3.0 * (double)recipe->codec.rank * width;
+    return 0;
+}
+
+strait_err strait_flops_train(const strait_recipe *recipe, double *out) {
+    double sum = strait_shape_train_flops(&recipe->shape);
+    for (int boundary = 0; boundary < recipe->n_stages - 1; boundary++) {
+        double weights = 0;
+        STRAIT_TRY(boundary_weights(recipe, boundary, &weights));
+        sum += 6.0 * weights + 2.0 * fixed_weights(recipe, STRAIT_FORWARD) +
+               2.0 * fixed_weights(recipe, STRAIT_BACKWARD);
+    }
+    *out = sum;
+    return STRAIT_OK;
+}
+
+strait_err strait_flops_crossing(const strait_recipe *recipe, double *out) {
+    double weights = 0;
+    if (recipe->n_stages > 1) {
+        STRAIT_TRY(boundary_weights(recipe, 0, &weights));
+        weights += fixed_weights(recipe, STRAIT_FORWARD);
+    }
+    *out = 2.0 * weights;
+    return STRAIT_OK;
+}
