@@ -26,7 +26,7 @@ enum {
 
 static int resumes, must_approve;
 static int64_t n_uses;
-static double valid_hours, lose_s = 10.0, lease_s = 10.0, stall_s = 60.0;
+static double valid_hours, lose_s = 10.0, lease_s = 10.0, stall_s = 60.0, recut_s = 60.0;
 
 static const strait_flag flags[] = {
     {"out", 'o', STRAIT_FLAG_TEXT, &out_folder, "DIR", "the run's folder (default runs/NAME)"},
@@ -45,6 +45,8 @@ static const strait_flag flags[] = {
     {"lease", 0, STRAIT_FLAG_REAL, &lease_s, "SECONDS", "silence after which a worker is given up"},
     {"stall", 0, STRAIT_FLAG_REAL, &stall_s, "SECONDS",
      "without progress after which a worker loses its stage"},
+    {"recut", 0, STRAIT_FLAG_REAL, &recut_s, "SECONDS",
+     "before stages may move to faster machines that joined late (default 60; 0: never)"},
     {"relay", 0, STRAIT_FLAG_TEXT, &relay, "HOST:PORT",
      "a \"strait relay\" for workers that cannot reach each other"},
     {"store", 0, STRAIT_FLAG_TEXT, &store, "STORE",
@@ -190,6 +192,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .lose_s = lose_s,
         .lease_s = lease_s,
         .stall_s = stall_s,
+        .recut_s = recut_s,
         .session = strait_teller_events(&story.teller),
         .events = {.user = &story,
                    .invited = on_invited,

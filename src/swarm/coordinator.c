@@ -255,15 +255,34 @@ static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int
     strait_coordinator_fail(c, now, is_own_fault ? 0 : GRACE_NS);
 }
 
+static void yield(struct strait_coordinator *c, int at, int heir, strait_swarm_actions *out) {
+    strait_swarm_node *node = &c->nodes[at];
+    if (c->phase != STRAIT_SWARM_READY || c->config.n_stages < 2 || node->stage < 0) return;
+    if (!strait_coordinator_can_own(c, heir) || c->nodes[heir].stage >= 0) return;
+    node->has_heir = 1;
+    node->heir = heir;
+    note(c, out, at, "its stage shall go to a faster machine");
+}
+
+/* Whether stages change hands before the step begins; those who leave go first. */
+static int must_hand_over(struct strait_coordinator *c) {
+    int is_leaving = 0;
+    int is_yielding = 0;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        is_leaving |= c->nodes[c->owner[i]].is_leaving;
+        is_yielding |= c->nodes[c->owner[i]].has_heir;
+    }
+    for (int i = 0; i < c->config.n_stages && is_leaving; i++)
+        c->nodes[c->owner[i]].has_heir = 0;
+    return is_leaving || is_yielding;
+}
+
 static void begin_goal(struct strait_coordinator *c, const strait_swarm_goal *goal, int64_t now,
                        strait_swarm_actions *out) {
     if (c->phase != STRAIT_SWARM_READY) return; // the driver sees that
-    int is_leaving = 0;
-    for (int i = 0; i < c->config.n_stages; i++)
-        is_leaving |= c->nodes[c->owner[i]].is_leaving;
     c->goal = *goal;
     if (goal->is_begin && goal->step > c->settled) c->settled = goal->step;
-    const int hands_over = is_leaving && goal->is_begin;
+    const int hands_over = goal->is_begin && must_hand_over(c);
     strait_coordinator_enter(c, hands_over ? STRAIT_SWARM_KEEP : STRAIT_SWARM_WORK, now, out);
 }
 
@@ -290,6 +309,7 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     case STRAIT_SWARM_REPLY: reply(c, e, now_ns, out); break;
     case STRAIT_SWARM_BLAME: blame(c, e->node, now_ns, out); break;
     case STRAIT_SWARM_DOUBT: doubt(c, e->node, now_ns, out); break;
+    case STRAIT_SWARM_YIELD: yield(c, e->node, e->heir, out); break;
     case STRAIT_SWARM_START: c->has_started = 1; break;
     case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;
     case STRAIT_SWARM_TICK: tick(c, now_ns, out); break;

@@ -36,13 +36,14 @@ typedef struct strait_swarm_report {
 typedef struct strait_swarm_node {
     strait_fingerprint key;
     strait_swarm_report report;
-    int is_known;   // the slot is taken
-    int is_here;    // its link is up
-    int is_leaving; // asked to go
-    int is_barred;  // failed at what only it can be blamed for
-    int n_strikes;  // stalls: it is chosen last
-    int n_offences; // it sent what is no number, or said so of too many others
-    int is_doubted; // its numbers were none: it is chosen last of all
+    int is_known;       // the slot is taken
+    int is_here;        // its link is up
+    int is_leaving;     // asked to go
+    int is_barred;      // failed at what only it can be blamed for
+    int n_strikes;      // stalls: it is chosen last
+    int n_offences;     // it sent what is no number, or said so of too many others
+    int has_heir, heir; // a spare that takes its stage with the next step
+    int is_doubted;     // its numbers were none: it is chosen last of all
     int has_accused;
     strait_fingerprint accused; // the first one it said so of
     int stage;                  // it owns; -1: a spare
@@ -74,6 +75,7 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_REPLY, // node, epoch, round, err, blamed
     STRAIT_SWARM_BLAME, // node: the driver itself has seen that what it sent is no number
     STRAIT_SWARM_DOUBT, // node: says that its own numbers are none, which may be so
+    STRAIT_SWARM_YIELD, // node, heir: the one should have the other's stage, from the next step on
     STRAIT_SWARM_START, // from now on stages may be given out
     STRAIT_SWARM_GOAL,  // goal: what the trainer wants next; only when ready
     STRAIT_SWARM_TICK,  // time has passed
@@ -98,6 +100,7 @@ typedef struct strait_swarm_event {
     int is_waiting;
     uint32_t epoch, round;
     strait_err err;
+    int heir;
     int is_blaming; // values that came from the owner of stage `blamed` were refused
     int blamed;
     strait_swarm_goal goal;

@@ -18,6 +18,8 @@ void strait_coordinator_fail(struct strait_coordinator *c, int64_t now_ns, int64
     int64_t backoff = c->n_failures < 2 ? 0 : BACKOFF_NS << (c->n_failures < 8 ? c->n_failures : 8);
     if (backoff > BACKOFF_MAX_NS) backoff = BACKOFF_MAX_NS;
     c->n_failures++;
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+        c->nodes[i].has_heir = 0;
     c->phase = STRAIT_SWARM_GATHER;
     c->began_ns = now_ns;
     c->not_before_ns = now_ns + (backoff > delay_ns ? backoff : delay_ns);
@@ -47,7 +49,7 @@ const char *strait_coordinator_fault(const struct strait_coordinator *c, int at,
 
 /* ---- gathering ---- */
 
-static int can_own(const struct strait_coordinator *c, int at) {
+int strait_coordinator_can_own(const struct strait_coordinator *c, int at) {
     const strait_swarm_node *node = &c->nodes[at];
     return node->is_known && node->is_here && !node->is_barred && !node->is_leaving;
 }
@@ -65,7 +67,7 @@ static double worth(const struct strait_coordinator *c, int at, int stage) {
 static int choose_spare(const struct strait_coordinator *c, int stage) {
     int best = -1;
     for (int i = 0; i < STRAIT_SWARM_NODES; i++) {
-        if (c->nodes[i].stage >= 0 || !can_own(c, i)) continue;
+        if (c->nodes[i].stage >= 0 || !strait_coordinator_can_own(c, i)) continue;
         if (best < 0 || worth(c, i, stage) > worth(c, best, stage)) best = i;
     }
     return best;
@@ -89,7 +91,7 @@ static void give_stage(struct strait_coordinator *c, int stage, int node,
 static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     int is_full = 1;
     for (int i = 0; i < c->config.n_stages; i++) {
-        if (c->owner[i] >= 0 && can_own(c, c->owner[i])) continue;
+        if (c->owner[i] >= 0 && strait_coordinator_can_own(c, c->owner[i])) continue;
         const int may_return = c->owner[i] >= 0 && now < c->hold_ns;
         const int spare = may_return ? -1 : choose_spare(c, i);
         if (spare >= 0)
@@ -201,14 +203,28 @@ static int has_copy(const struct strait_coordinator *c, int stage) {
            (stage > 0 && strait_held_has_copy(&c->nodes[c->owner[stage - 1]].held, stage, c->step));
 }
 
+/* It stays as a spare. An heir that is no longer there, or a copy that did not come, changes
+ * nothing. */
+static void pass_on(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
+    const int old = c->owner[stage];
+    const int heir = c->nodes[old].heir;
+    if (!strait_coordinator_can_own(c, heir) || c->nodes[heir].stage >= 0 || !has_copy(c, stage))
+        return;
+    (void)strait_coordinator_act(out, STRAIT_SWARM_REST, old);
+    give_stage(c, stage, heir, out);
+}
+
 static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     const int is_late = now - c->began_ns > HAND_NS;
-    for (int i = 0; i < c->config.n_stages; i++)
-        if (c->nodes[c->owner[i]].is_leaving && !is_late && c->config.n_stages > 1 &&
+    for (int i = 0; i < c->config.n_stages; i++) {
+        const strait_swarm_node *node = &c->nodes[c->owner[i]];
+        if ((node->is_leaving || node->has_heir) && !is_late && c->config.n_stages > 1 &&
             !has_copy(c, i))
             return;
+    }
     for (int i = 0; i < c->config.n_stages; i++) {
         strait_swarm_node *node = &c->nodes[c->owner[i]];
+        if (node->has_heir) pass_on(c, i, out);
         if (!node->is_leaving) continue;
         strait_coordinator_act(out, STRAIT_SWARM_DISMISS, c->owner[i])->words = "";
         strait_coordinator_forget(c, c->owner[i]);

@@ -96,6 +96,7 @@ static void carry_out(struct host *h, const strait_swarm_action *a) {
     case STRAIT_SWARM_STAND:
         h->at = a->step;
         h->has_rolled = 1;
+        h->stood_ns = strait_clock_ns();
         strait_host_note(h, "epoch %u: all stages stand at step %lld", h->machine.epoch,
                          (long long)a->step);
         break;

@@ -43,6 +43,7 @@ typedef struct strait_host_spec {
     uint64_t expires;
     double lose_s; // work that a failure may cost, in seconds
     double lease_s, stall_s;
+    double recut_s; // between two moves of stages to faster machines; 0: none are made
     strait_session_events session;
     strait_host_events events;
 } strait_host_spec;

@@ -64,6 +64,17 @@ static strait_err carry(struct strait_crew *crew, int stage, const strait_order 
     return STRAIT_EAGAIN;
 }
 
+/* What the step that was just made took. */
+static void see_times(struct strait_crew *crew, double began) {
+    struct host *h = host_of(crew);
+    const struct apart *a = crew->state;
+    h->step_s = strait_clock_seconds() - began;
+    for (int i = 0; i < crew->recipe.n_stages; i++) {
+        const strait_worker_times *t = &a->replies[i].times;
+        h->busy_s[i] = t->forward + t->input + t->weights + t->codec;
+    }
+}
+
 /* How often an image is worth its time, and how much work may be lost. */
 static void choose_cadence(struct host *h) {
     const struct apart *a = h->crew->state;
@@ -150,9 +161,10 @@ static strait_err gradients(struct strait_crew *crew, int64_t step, strait_crew_
     see_checkpoint(h);
     while (err == STRAIT_EAGAIN) {
         STRAIT_TRY(bring_to(crew, step));
+        strait_host_recut(h, step);
         const double began = strait_clock_seconds();
         err = strait_crew_apart.gradients(crew, step, out);
-        h->step_s = strait_clock_seconds() - began;
+        if (err == STRAIT_OK) see_times(crew, began);
         if (err == STRAIT_OK) err = doubt(crew, step);
     }
     /* The trainer will not update by what is no number. */

@@ -1,4 +1,5 @@
 /* host_order.c - what goes out to a worker when the machine has an order for it. */
+#include "base/clock.h"
 #include "net/relay_wire.h"
 #include "swarm/host_state.h"
 
@@ -167,7 +168,10 @@ static void send_work(struct host *h, const strait_swarm_action *a) {
 void strait_host_order(struct host *h, const strait_swarm_action *a) {
     static _Thread_local strait_order order;
     switch (h->machine.phase) {
-    case STRAIT_SWARM_TAKE: send_take(h, a); break;
+    case STRAIT_SWARM_TAKE:
+        h->formed_ns = strait_clock_ns();
+        send_take(h, a);
+        break;
     case STRAIT_SWARM_MEET:
     case STRAIT_SWARM_DIAL: send_meet(h, a); break;
     case STRAIT_SWARM_OPEN:

@@ -52,15 +52,17 @@ struct host {
     int was_begun; // by an earlier host
 
     /* The crew's side. */
-    struct strait_crew *crew;  // NULL before it is open
-    const strait_order *order; // at hand
-    int is_done;               // it was carried out
-    int has_rolled;            // it was not, and the stages stand at machine.step
-    int64_t at;                // steps the stages have done
-    int keep_every;            // steps between images
-    double image_s, step_s;    // what an image and a step cost
-    int64_t doubted;           // step whose numbers were none; -1: none
-    int64_t saved;             // step of a checkpoint that is being written; -1: none
+    struct strait_crew *crew;         // NULL before it is open
+    const strait_order *order;        // at hand
+    int is_done;                      // it was carried out
+    int has_rolled;                   // it was not, and the stages stand at machine.step
+    int64_t at;                       // steps the stages have done
+    int keep_every;                   // steps between images
+    double image_s, step_s;           // what an image and a step cost
+    double busy_s[STRAIT_RUN_STAGES]; // of the step, what each stage computed
+    int64_t formed_ns, stood_ns;      // when the present epoch began, and when its stages stood
+    int64_t doubted;                  // step whose numbers were none; -1: none
+    int64_t saved;                    // step of a checkpoint that is being written; -1: none
     char task_text[STRAIT_TASK_TEXT];
     int32_t *ids; // room for a microbatch
     int windows[STRAIT_RUN_STAGES];
@@ -103,6 +105,10 @@ strait_err strait_host_save_run(struct host *h);
 strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name);
 /* From now on it is refused. */
 strait_err strait_host_bar(struct host *h, const strait_fingerprint *key);
+
+/* ---- host_recut.c ---- */
+/* Before a step: whether spares should take stages over. */
+void strait_host_recut(struct host *h, int64_t step);
 
 /* ---- host_crew.c ---- */
 extern const struct strait_crew_ops strait_crew_swarm; // its user is the host

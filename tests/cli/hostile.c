@@ -4,6 +4,7 @@
  *   huge    sends some that are larger than any model's
  *   liar    says that its neighbours do
  *   spoil   says that its own numbers are none
+ *   slow    says that it is slow, and is: it sleeps AFTER ms in each microbatch
  *   poison  gives weights that are no numbers to whoever wants its stage: neighbours, the
  *           coordinator
  *
@@ -13,10 +14,12 @@
 #include "swarm/image.h"
 #include "swarm/keys.h"
 #include "swarm/lend.h"
+#include "swarm/survey.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     REFUSED = 6
@@ -41,6 +44,13 @@ strait_err __real_strait_image_take(struct strait_worker *worker, int64_t step, 
                                     struct strait_image *image);
 strait_err __wrap_strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
                                     struct strait_image *image);
+
+strait_err __real_strait_survey(const char *device, int ordinal, int n_threads,
+                                strait_swarm_report *out);
+strait_err __wrap_strait_survey(const char *device, int ordinal, int n_threads,
+                                strait_swarm_report *out);
+strait_err __real_strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens);
+strait_err __wrap_strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens);
 
 static int is_at(const char *what) {
     return strcmp(mode, what) == 0 && --n_honest < 0;
@@ -81,6 +91,19 @@ strait_err __wrap_strait_image_take(struct strait_worker *worker, int64_t step, 
     const strait_err err = __real_strait_image_take(worker, step, born, image);
     if (err == STRAIT_OK && is_at("poison")) memset(image->data + image->bytes - 4, 0xff, 4);
     return err;
+}
+
+strait_err __wrap_strait_survey(const char *device, int ordinal, int n_threads,
+                                strait_swarm_report *out) {
+    const strait_err err = __real_strait_survey(device, ordinal, n_threads, out);
+    if (strcmp(mode, "slow") == 0) out->flops = 1e3;
+    return err;
+}
+
+strait_err __wrap_strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens) {
+    const struct timespec nap = {.tv_nsec = n_honest * 1000000L};
+    if (strcmp(mode, "slow") == 0) (void)nanosleep(&nap, NULL);
+    return __real_strait_stage_forward(stage, slot, tokens);
 }
 
 static int go_on(void *user) {

@@ -26,15 +26,6 @@ is_refused() {
     says "$1.out" 'authentication: .*no numbers'
 }
 
-# joined FOLDER N: until N machines have.
-joined() {
-    for _ in $(seq 400); do
-        [ "$(grep -c joined "$1/events.log" 2>/dev/null)" -ge "$2" ] && return
-        sleep 0.025
-    done
-    fail "$1: no $2 machines have joined"
-}
-
 # is_as_ever FOLDER
 is_as_ever() {
     host_ends 0 "$1"

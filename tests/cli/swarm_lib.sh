@@ -134,3 +134,12 @@ wait_steps() {
     STARTED=$HOST
     wait_lines "$1" "$2"
 }
+
+# joined FOLDER N: until N machines have.
+joined() {
+    for _ in $(seq 400); do
+        [ "$(grep -c joined "$1/events.log" 2>/dev/null)" -ge "$2" ] && return
+        sleep 0.025
+    done
+    fail "$1: no $2 machines have joined"
+}

@@ -199,6 +199,68 @@ static void who_cannot_serve_is_not_asked_again(void **state) {
     assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
 }
 
+/* A spare that is faster gets a stage between two steps, and nothing is lost. */
+static void who_yields_hands_over_and_stays(void **state) {
+    (void)state;
+    begin(3);
+    make_step(0, 0);
+    const int slow = c.owner[0];
+    const int other = c.owner[1];
+    const int heir = 3 - slow - other;
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .heir = other});
+    assert_int_equal(c.nodes[slow].has_heir, 0); // which has a stage of its own
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .heir = heir});
+    goal(1, 0);
+    assert_int_equal(c.phase, STRAIT_SWARM_KEEP);
+    reply(slow, STRAIT_OK);
+    reply(other, STRAIT_OK);
+    assert_int_equal(c.phase, STRAIT_SWARM_HAND);
+    strait_swarm_held held = strait_held_nothing();
+    held.own = (strait_swarm_holding){1, 1, {1}, {1}};
+    held.before = (strait_swarm_holding){0, 1, {1}, {1}};
+    pulse(other, held, 0, 0);
+    assert_int_equal(find(STRAIT_SWARM_REST, -1)->node, slow);
+    assert_null(find(STRAIT_SWARM_DISMISS, -1));
+    assert_int_equal(c.owner[0], heir);
+    assert_int_equal(strait_coordinator_spares(&c), 1);
+    get_ready();
+    assert_int_equal(c.step, 1);
+}
+
+/* The heir has gone by then, or the copy does not come: everything stays as it was. */
+static void who_has_nobody_to_yield_to_goes_on(void **state) {
+    (void)state;
+    for (int is_late = 0; is_late < 2; is_late++) {
+        begin(3);
+        make_step(0, 0);
+        const int slow = c.owner[0];
+        const int other = c.owner[1];
+        tell((strait_swarm_event){
+            .kind = STRAIT_SWARM_YIELD, .node = slow, .heir = 3 - slow - other});
+        goal(1, 0);
+        if (!is_late)
+            tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = 3 - slow - other});
+        reply(slow, STRAIT_OK);
+        reply(other, STRAIT_OK);
+        for (int i = 0; i < 70; i++) {
+            now += S;
+            strait_swarm_held held = strait_held_nothing();
+            held.own = (strait_swarm_holding){0, 1, {1}, {1}};
+            pulse(slow, held, (uint32_t)i, 0);
+            held.own.stage = 1;
+            if (!is_late) held.before = (strait_swarm_holding){0, 1, {1}, {1}};
+            pulse(other, held, (uint32_t)i, 0);
+            if (is_late) pulse(3 - slow - other, strait_held_nothing(), (uint32_t)i, 0);
+            tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        }
+        get_ready();
+        assert_int_equal(c.owner[0], slow);
+        assert_int_equal(c.owner[1], other);
+        assert_int_equal(c.step, 1);
+        assert_int_equal(c.epoch, 2);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_begins_before_there_are_enough),
@@ -211,6 +273,8 @@ int main(void) {
         cmocka_unit_test(old_images_are_not_trusted),
         cmocka_unit_test(a_restarted_coordinator_waits_for_the_owners),
         cmocka_unit_test(who_cannot_serve_is_not_asked_again),
+        cmocka_unit_test(who_yields_hands_over_and_stays),
+        cmocka_unit_test(who_has_nobody_to_yield_to_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,8 +11,17 @@
 
 static void tell(const strait_swarm_event *event);
 
+/* Now and then a spare is found to be faster than an owner. */
+static void move_a_stage(void) {
+    const int heir = (int)draw(STRAIT_SWARM_NODES);
+    tell(&(strait_swarm_event){
+        .kind = STRAIT_SWARM_YIELD, .node = world.machine.owner[draw(STAGES)], .heir = heir});
+    world.n_moves++;
+}
+
 static void trainer_goes_on(void) {
     if (world.machine.phase != STRAIT_SWARM_READY) return;
+    if (!world.is_update && draw(40) == 0) move_a_stage();
     tell(&(strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
                                .goal = {.stage = -1,
                                         .step = world.step,

@@ -42,7 +42,7 @@ static struct {
     int is_update; // the trainer's next half step
     int64_t step;
     int n_faults, is_calm;
-    int n_deaths, n_restarts, n_commits, n_stalls, n_leaves, n_cuts, n_handed;
+    int n_deaths, n_restarts, n_commits, n_stalls, n_leaves, n_moves, n_cuts, n_handed;
 } world;
 
 static inline uint32_t draw(uint32_t below) {

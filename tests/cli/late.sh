@@ -1,0 +1,50 @@
+#!/bin/sh
+# late.sh - machines that join late and are faster take stages over, between two steps, and the run
+# ends with the same bits: with exact boundaries, and with a codec that remembers.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/swarm_lib.sh"
+SLOW=$(dirname "$HELPER")/cli_hostile
+
+make_corpus
+make_run run.yaml 3 120
+
+# slow_begin FOLDER N: a machine that is slow, and says so.
+slow_begin() {
+    env STRAIT_CLI="$SCRATCH" "$SLOW" slow "$(cat "$1.invite")" "keys-slow-$2" 4 >/dev/null \
+        2>&1 </dev/null &
+}
+
+# moves NAME SETS...: two slow machines and a fast one begin, two fast ones come; both get a stage,
+# one after the other, since the slow ones are neighbours.
+moves() {
+    name=$1
+    shift
+    runs train run.yaml --out straight-$name --set stages.count=3 "$@"
+    host_begin $name run.yaml --set stages.count=3 --recut 0.2 "$@"
+    for i in 1 2; do
+        slow_begin $name $i
+        joined $name $i
+    done
+    for i in 1 2 3; do join_begin $name $i; done
+    host_ends 0 $name
+    same_metrics straight-$name $name
+    same_weights straight-$name $name
+    says $name/events.log 'times as fast on machines that wait' \
+        'hostile .*stage [012]: its stage shall go to a faster machine' \
+        'epoch [3-9]: all stages stand at step [1-9]'
+    [ "$(grep -c 'its stage shall go' $name/events.log)" -ge 2 ] || fail "$name: only one has moved"
+    none_left
+}
+
+moves exact
+moves lossy --set link.codec.name=topk --set link.codec.variant= --set link.codec.keep=8 \
+    --set link.codec.feedback=true
+
+# It can be forbidden.
+host_begin never run.yaml --set stages.count=3 --recut 0
+slow_begin never 1
+joined never 1
+for i in 1 2 3; do join_begin never $i; done
+host_ends 0 never
+same_metrics straight-exact never
+! grep -q 'faster machine' never/events.log || fail "a stage has moved"
