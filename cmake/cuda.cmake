@@ -1,7 +1,7 @@
 # cuda.cmake - kernels for NVIDIA devices, compiled into one file that lies beside the program.
 #
-# Nothing of CUDA is linked: the program opens driver, cublasLt and cuDNN when it runs. The toolkit
-# gives headers (types) and nvcc (device code, which does not depend on the host's architecture).
+# Nothing of CUDA is linked: the program opens driver and cublasLt when it runs. The toolkit gives
+# headers (types) and nvcc (device code, which does not depend on the host's architecture).
 
 find_program(STRAIT_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 find_path(STRAIT_CUDA_INCLUDE cublasLt.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include
