@@ -104,10 +104,9 @@ static void look_back(strait_tensor z, int n, int is_normed, double out[CONTEXT 
         double code[K];
         for (int i = 0; i < K; i++)
             code[i] = n % SEQ_LEN >= j ? (double)f32(z)[(n - j) * K + i] : 0.0;
-        if (is_normed)
-            norm(code, out + (ptrdiff_t)j * K, K);
-        else
-            memcpy(out + (ptrdiff_t)j * K, code, sizeof code);
+        if (is_normed) norm(code, code, K);
+        for (int i = 0; i < K; i++)
+            out[j * K + i] = code[i];
     }
 }
 
