@@ -50,33 +50,11 @@ plan() {
 
 # ---- watching ----
 
-now_ms() {
-    date +%s%3N
-}
-
-# steps: those in the log. Its last line may be half written, on a disk that is full.
-steps() {
-    tail -n 3 $RUN/metrics.jsonl 2>/dev/null | sed -n 's/^{"step":\([0-9]*\),.*/\1/p' |
-        awk '{ last = $1 } END { print last + 0 }'
-}
-
 # broken WORDS: ends the script; what is needed to see it again is said.
 broken() {
     tail -n 20 $RUN/events.log >&2
     for i in 1 2 3 4; do sed "s/^/w$i: /" "join-$i.err" | tail -n 4 >&2; done
     fail "$*, at fault $n ($fault); SEED=$seed FAULTS=$FAULTS LONGEST=$LONGEST shows it again"
-}
-
-# until_so SECONDS WORDS COMMAND...: until the command succeeds; 1 when the run has ended instead.
-until_so() {
-    until_ms=$(($(now_ms) + $1 * 1000))
-    hoped=$2
-    shift 2
-    until "$@"; do
-        [ -n "$is_hosted" ] && ! is_running && return 1
-        [ "$(now_ms)" -lt $until_ms ] || broken "$hoped: not in time"
-        sleep 0.02
-    done
 }
 
 # serves WORKER: the stage it was given last; SPARE: none.
@@ -99,21 +77,10 @@ all_in_place() {
     for s in 0 1 2 $SPARE; do owner_of $s || return 1; done
 }
 
-has_come_to() {
-    [ "$(steps)" -ge "$1" ]
-}
-
 # settle: every machine has a place, and there is progress.
 settle() {
     until_so $((90 + LONGEST)) "four machines in their places" all_in_place || return 1
-    until_so 90 "progress" has_come_to $(($(steps) + 1))
-}
-
-# recovers KIND BEGAN_MS [STEP]: until there is progress again, which is timed. One step may have been
-# on its way to the log.
-recovers() {
-    until_so $((90 + LONGEST)) "progress" has_come_to $((${3:-$(steps)} + 2)) || return 1
-    echo "$1 $(($(now_ms) - $2))" >>times
+    until_so 90 progress has_come_to $RUN $(($(steps_in $RUN) + 1))
 }
 
 # ---- machines ----
@@ -165,23 +132,23 @@ fault_point() {
     owner_of "$1"
     old=$worker
     kill_join "$armed"
-    step=$(($(steps) + 4))
+    step=$(($(steps_in $RUN) + 4))
     [ "$2" = restore ] && step=0
     worker_begin "$armed" --fault "$2:$1:$step"
     until_so 60 "the spare rests" rests "$armed" || return
-    before=$(steps)
+    before=$(steps_in $RUN)
     began=$(now_ms)
     kill_join "$old"
     until_so 90 "the spare takes stage $1" has_stage "$armed" "$1" || return
     worker_begin "$old"
-    [ "$2" = restore ] || recovers kill "$began" "$before" || return
+    [ "$2" = restore ] || recovers $RUN kill "$began" "$before" || return
     until_so 90 "death at $2" is_dead "$armed" || return
-    before=$(steps)
+    before=$(steps_in $RUN)
     began=$(now_ms)
     wait "$(pid_of_join "$armed")" 2>/dev/null
     grep -q "dies as asked: $2, stage $1" "join-$armed.err" || broken "worker $armed did not die as asked"
     echo "$1 $2" >>pairs
-    recovers point "$began" "$before"
+    recovers $RUN point "$began" "$before"
     worker_begin "$armed"
 }
 
@@ -189,7 +156,7 @@ fault_boss() {
     boss_kill
     nap "$2"
     boss_begin
-    recovers boss "$began" "$before"
+    recovers $RUN boss "$began" "$before"
 }
 
 fault_both() {
@@ -197,7 +164,7 @@ fault_both() {
     kill_join "$worker"
     boss_begin
     worker_begin "$worker"
-    recovers both "$began" "$before"
+    recovers $RUN both "$began" "$before"
 }
 
 fault_stop() {
@@ -205,14 +172,14 @@ fault_stop() {
     kill -STOP "$pid"
     (nap "$2"; kill -CONT "$pid") &
     waker=$!
-    recovers stop "$began" "$before"
+    recovers $RUN stop "$began" "$before"
     wait $waker
 }
 
 # Of a line; the run may go on before it is mended.
 fault_line() {
     line "$1" "$worker" "$2"
-    recovers "$1" "$began" "$before" || return
+    recovers $RUN "$1" "$began" "$before" || return
     left=$((began + $2 - $(now_ms)))
     [ $left -le 0 ] || nap $left
 }
@@ -225,7 +192,7 @@ fault_disk() {
     dd if=/dev/zero of=small/filler bs=4k 2>/dev/null
     nap "$2"
     rm small/filler
-    recovers disk "$began" "$before"
+    recovers $RUN disk "$began" "$before"
 }
 
 # Nobody is left to take the stage, until a machine comes that was never here.
@@ -237,20 +204,20 @@ fault_late() {
     nap "$2"
     echo "-$n" >"fresh-$old"
     worker_begin "$old"
-    recovers late "$began" "$before"
+    recovers $RUN late "$began" "$before"
     worker_begin "$worker"
 }
 
 fault_leave() {
     leave_join "$worker"
-    recovers leave "$began" "$before"
+    recovers $RUN leave "$began" "$before"
     worker_begin "$worker"
 }
 
 # strike KIND STAGE HOW
 strike() {
     owner_of "$2"
-    before=$(steps)
+    before=$(steps_in $RUN)
     began=$(now_ms)
     case $1 in
     cut | hold | half | back | slow) fault_line "$1" "$3" ;;
@@ -278,7 +245,7 @@ one_run() {
     fault=beginning
     plan "$seed" >plan
     # Faults take some seconds each, in which the run goes on at six steps a second or so.
-    total=$(awk '{ s += 25; if ($1 != "point") s += $3 / 150 } END { print int(s) + 30 }' plan)
+    total=$(awk '{ s += 18; if ($1 != "point") s += $3 / 180 } END { print int(s) + 30 }' plan)
     make_run run.yaml 3 "$total"
     runs train run.yaml --out straight --set stages.count=3 --set train.save_every=10
     boss_begin
@@ -291,13 +258,13 @@ one_run() {
         settle || break
         n=$((n + 1))
         fault="$kind $stage $how"
-        echo "fault $n, step $(steps) of $total: $fault"
+        echo "fault $n, step $(steps_in $RUN) of $total: $fault"
         strike "$kind" "$stage" "$how" 5<&-
     done 5<plan
     [ $n -gt $((FAULTS * 2 / 3)) ] || broken "the run was over too early"
     never_back || broken "a step was lost twice"
     # What is left needs no slow lines. That is another run to its machines: from the checkpoint.
-    if is_running && [ $((total - $(steps))) -gt 30 ]; then
+    if is_running && [ $((total - $(steps_in $RUN))) -gt 30 ]; then
         boss_kill
         boss_begin --set link.emulate.delay=0ms
     fi
@@ -330,7 +297,4 @@ for seed in $SEEDS; do
 done
 
 echo "$(sort -u pairs | wc -l) of 36 points and stages"
-for kind in $(cut -d ' ' -f 1 times | sort -u) .; do
-    grep "^$kind" times | cut -d ' ' -f 2 | sort -n | awk -v kind="$kind" '{ v[NR] = $1 / 1000 }
-        END { printf "%-6s %3d faults, to progress: median %.2f s, worst %.2f s\n", kind == "." ? "all" : kind, NR, v[int((NR + 1) / 2)], v[NR] }'
-done
+tell_times

@@ -135,11 +135,52 @@ wait_steps() {
     wait_lines "$1" "$2"
 }
 
-# joined FOLDER N: until N machines have.
-joined() {
-    for _ in $(seq 400); do
-        [ "$(grep -c joined "$1/events.log" 2>/dev/null)" -ge "$2" ] && return
-        sleep 0.025
+# ---- watching ----
+
+now_ms() {
+    date +%s%3N
+}
+
+# steps_in FOLDER: those in its log. The last line may be half written, on a disk that is full.
+steps_in() {
+    tail -n 3 "$1/metrics.jsonl" 2>/dev/null | sed -n 's/^{"step":\([0-9]*\),.*/\1/p' |
+        awk '{ last = $1 } END { print last + 0 }'
+}
+
+has_come_to() {
+    [ "$(steps_in "$1")" -ge "$2" ]
+}
+
+# broken WORDS: a script that has more to say than that has its own.
+broken() {
+    tail -n 20 "$HOST_LOG" >&2
+    fail "$*, at ${fault:-the beginning}"
+}
+
+# until_so SECONDS WORDS COMMAND...: until the command succeeds; 1 when the run has ended instead.
+is_hosted=yes
+until_so() {
+    until_ms=$(($(now_ms) + $1 * 1000))
+    hoped=$2
+    shift 2
+    until "$@"; do
+        [ -n "$is_hosted" ] && ! is_running && return 1
+        [ "$(now_ms)" -lt $until_ms ] || broken "$hoped: not in time"
+        sleep 0.02
     done
-    fail "$1: no $2 machines have joined"
+}
+
+# recovers FOLDER KIND BEGAN_MS STEP: until there is progress, which is timed in the file times. One step
+# after STEP may have been on its way to the log.
+recovers() {
+    until_so $((90 + LONGEST)) progress has_come_to "$1" $(($4 + 2)) || return 1
+    echo "$2 $(($(now_ms) - $3))" >>times
+}
+
+# tell_times: what is in there, by kind.
+tell_times() {
+    for kind in $(cut -d ' ' -f 1 times | sort -u) .; do
+        grep "^$kind" times | cut -d ' ' -f 2 | sort -n | awk -v kind="$kind" '{ v[NR] = $1 / 1000 }
+            END { printf "%-6s %3d faults, to progress: median %.2f s, worst %.2f s\n", kind == "." ? "all" : kind, NR, v[int((NR + 1) / 2)], v[NR] }'
+    done
 }

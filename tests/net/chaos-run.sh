@@ -1,0 +1,105 @@
+#!/bin/sh
+# chaos-run.sh STRAIT HELPER WAN - four machines with addresses and lines of their own (machines.sh), one
+# of them the coordinator's: faults of the network, drawn from a seed, and the same numbers as if nothing
+# had happened. chaos.sh has all other kinds. Needs root, ip and TUN; says so otherwise.
+#
+#   SEED=1 FAULTS=5 LONGEST=8    LONGEST: seconds that a fault lasts
+. "$(dirname "$0")/../cli/lib.sh"
+. "$(dirname "$0")/../cli/swarm_lib.sh"
+. "$(dirname "$0")/machines.sh"
+WAN=$3
+SEED=${SEED:-1}
+FAULTS=${FAULTS:-5}
+LONGEST=${LONGEST:-8}
+RUN=chaos
+draw_from "$SEED"
+
+# last KIND MS: until there is progress and the fault is over; the run goes on meanwhile, where it can.
+last() {
+    recovers $RUN "$1" "$began" "$before" || return
+    left=$((began + $2 - $(now_ms)))
+    [ $left -le 0 ] || nap $left
+}
+
+# Nothing passes, and nobody is told.
+fault_silent() {
+    pid=$(cat "wan-$1.pid")
+    kill -STOP "$pid"
+    (nap "$2"; kill -CONT "$pid") &
+    mender=$!
+    last silent "$2"
+    wait $mender
+}
+
+# The machine's own end is down: what it sends fails at once.
+fault_down() {
+    ip -n "$tag-m$1" link set wan0 down
+    (nap "$2"; ip -n "$tag-m$1" link set wan0 up; ip -n "$tag-m$1" route add default via "10.10$1.0.2") &
+    mender=$!
+    last down "$2"
+    wait $mender
+}
+
+# It is heard, and hears nothing.
+fault_deaf() {
+    ip -n "$tag-g$1" route add blackhole "10.10$1.0.1/32"
+    (nap "$2"; ip -n "$tag-g$1" route del blackhole "10.10$1.0.1/32") &
+    mender=$!
+    last deaf "$2"
+    wait $mender
+}
+
+# It hears, and nobody hears it.
+fault_mute() {
+    routes_to_others "$1" blackhole
+    (nap "$2"; routes_to_others "$1" via) &
+    mender=$!
+    last mute "$2"
+    wait $mender
+}
+
+# The line stops and goes, a quarter of a second each.
+fault_slow() {
+    pid=$(cat "wan-$1.pid")
+    (for _ in $(seq $(($2 / 500 + 1))); do kill -STOP "$pid"; nap 250; kill -CONT "$pid"; nap 250; done) &
+    mender=$!
+    last slow "$2"
+    wait $mender
+}
+
+machines_begin 4
+make_corpus
+: >times
+
+# The plan: kinds in turn from a place that is drawn, machines and times drawn.
+draw 5
+first=$drawn
+for n in $(seq "$FAULTS"); do
+    kind=$(echo "silent down deaf mute slow" | cut -d ' ' -f $(((first + n) % 5 + 1)))
+    draw 4
+    machine=$drawn
+    draw 1001
+    ms=$(awk "BEGIN { print int(1000 * $LONGEST ^ ($drawn / 1000)) }")
+    echo "$kind $machine $ms"
+done >plan
+total=$(awk '{ s += 8 + $3 / 300 } END { print int(s) + 10 }' plan)
+make_run run.yaml 2 "$total"
+runs train run.yaml --out straight --set stages.count=2
+swarm_begin $RUN 1 2 3
+n=0
+while read -r kind machine ms <&5; do
+    until_so 120 progress has_come_to $RUN $(($(steps_in $RUN) + 2)) || break
+    n=$((n + 1))
+    fault="fault $n, step $(steps_in $RUN) of $total: $kind, machine $machine, $ms ms"
+    echo "$fault"
+    before=$(steps_in $RUN)
+    began=$(now_ms)
+    "fault_$kind" "$machine" "$ms" 5<&-
+done 5<plan
+[ $n -gt $((FAULTS / 2)) ] || fail "the run was over after $n faults"
+host_ends 0 "lines of all weathers"
+same_metrics straight $RUN
+same_weights straight $RUN
+none_left
+echo "seed $SEED: $n faults, $(grep -c 'all stages stand' $RUN/events.log) epochs, the same bits"
+tell_times

@@ -1,0 +1,91 @@
+# machines.sh - machines for the scripts of this folder: network namespaces with addresses of their own,
+# each behind a line of 80 Mb/s and 30 ms that wan.c makes. Needs root, ip and TUN; says so otherwise.
+#
+# Machine i, from 0, is namespace m-i with address 10.(100+i).0.1; its line ends in g-i, which routes;
+# the g's meet on a bridge in the namespace sky. Read after lib.sh; WAN is the program.
+tag=sw$$
+MACHINES=
+
+clean_net() {
+    for i in $MACHINES; do
+        [ -s "$SCRATCH/wan-$i.pid" ] && kill -9 "$(cat "$SCRATCH/wan-$i.pid")" 2>/dev/null
+        ip netns del "$tag-m$i" 2>/dev/null
+        ip netns del "$tag-g$i" 2>/dev/null
+    done
+    ip netns del "$tag-sky" 2>/dev/null
+    clean_up
+}
+
+# Machine I and its line, which is up some moments later.
+machine_begin() {
+    ip netns add "$tag-m$1"
+    ip netns add "$tag-g$1"
+    ip -n "$tag-m$1" link set lo up
+    ip -n "$tag-g$1" link add up0 type veth peer name "down$1" netns "$tag-sky"
+    ip -n "$tag-sky" link set "down$1" master roof
+    ip -n "$tag-sky" link set "down$1" up
+    ip -n "$tag-g$1" addr add "10.99.0.$(($1 + 1))/24" dev up0
+    ip -n "$tag-g$1" link set up0 up
+    ip netns exec "$tag-g$1" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
+    "$WAN" 80e6 30 "$tag-m$1" "10.10$1.0.1" "$tag-g$1" "10.10$1.0.2" <hold >"wan-$1.out" 3>&- &
+    echo $! >"wan-$1.pid"
+}
+
+# machines_begin N
+machines_begin() {
+    [ "$(id -u)" = 0 ] || { echo "skipped: needs root"; exit 77; }
+    command -v ip >/dev/null || { echo "skipped: needs ip (package iproute2)"; exit 77; }
+    [ -c /dev/net/tun ] || { echo "skipped: needs /dev/net/tun"; exit 77; }
+    trap clean_net EXIT
+    mkfifo hold
+    exec 3<>hold # the lines last as long as this is open
+    ip netns add "$tag-sky" || { echo "skipped: cannot make network namespaces"; exit 77; }
+    ip -n "$tag-sky" link add roof type bridge
+    ip -n "$tag-sky" link set roof up
+    for i in $(seq 0 $(($1 - 1))); do
+        MACHINES="$MACHINES $i"
+        machine_begin "$i"
+    done
+    for i in $MACHINES; do
+        for _ in $(seq 100); do
+            grep -q up "wan-$i.out" && break
+            sleep 0.05
+        done
+        grep -q up "wan-$i.out" || { echo "skipped: no wide-area link"; exit 77; }
+        ip -n "$tag-m$i" route add default via "10.10$i.0.2"
+        routes_to_others "$i" via
+    done
+}
+
+# routes_to_others I via|blackhole: where the line of machine I ends, for what comes from there.
+routes_to_others() {
+    for other in $MACHINES; do
+        [ "$1" = "$other" ] && continue
+        if [ "$2" = via ]; then
+            ip -n "$tag-g$1" route replace "10.10$other.0.0/16" via "10.99.0.$((other + 1))"
+        else
+            ip -n "$tag-g$1" route replace blackhole "10.10$other.0.0/16"
+        fi
+    done
+}
+
+# on I ARGS...: strait on machine I, as a user would type it there.
+on() {
+    machine=$1
+    shift
+    ip netns exec "$tag-m$machine" env STRAIT_CLI="$SCRATCH" "$STRAIT" "$@"
+}
+
+# swarm_begin FOLDER WORKER...: machine 0 hosts, and the others join by the pasted invite.
+swarm_begin() {
+    folder=$1
+    shift
+    on 0 host run.yaml --out "$folder" --set stages.count=2 --listen 10.100.0.1:7070 --keys keys-0 \
+        >"$folder.invite" 2>>"$HOST_LOG" </dev/null &
+    HOST=$!
+    wait_words "$folder.invite" .
+    for i in "$@"; do
+        on "$i" join "$(cat "$folder.invite")" --keys "keys-$i" --name "m$i" --threads 1 \
+            >/dev/null 2>>"join-$i.err" </dev/null &
+    done
+}
