@@ -135,6 +135,15 @@ wait_steps() {
     wait_lines "$1" "$2"
 }
 
+# joined FOLDER N: until N machines have.
+joined() {
+    for _ in $(seq 2400); do
+        [ "$(grep -c joined "$1/events.log" 2>/dev/null)" -ge "$2" ] && return
+        sleep 0.05
+    done
+    fail "$1: no $2 machines have joined"
+}
+
 # ---- watching ----
 
 now_ms() {
