@@ -27,6 +27,7 @@ enum {
 static int resumes, must_approve;
 static int64_t n_uses;
 static double valid_hours, lose_s = 10.0, lease_s = 10.0, stall_s = 60.0, recut_s = 60.0;
+static double store_wait_s = 600.0;
 
 static const strait_flag flags[] = {
     {"out", 'o', STRAIT_FLAG_TEXT, &out_folder, "DIR", "the run's folder (default runs/NAME)"},
@@ -51,6 +52,8 @@ static const strait_flag flags[] = {
      "a \"strait relay\" for workers that cannot reach each other"},
     {"store", 0, STRAIT_FLAG_TEXT, &store, "STORE",
      "of record: journal:PATH (default, in DIR) or etcd:URL,URL,..."},
+    {"store-wait", 0, STRAIT_FLAG_REAL, &store_wait_s, "SECONDS",
+     "that the run pauses for a store out of reach, before it ends (default 600)"},
     {"store-ca", 0, STRAIT_FLAG_TEXT, &store_ca, "FILE", "who signed etcd's certificates (PEM)"},
     {"store-cert", 0, STRAIT_FLAG_TEXT, &store_cert, "FILE", "our certificate for etcd (PEM)"},
     {"store-key", 0, STRAIT_FLAG_TEXT, &store_key, "FILE", "and its key (PEM)"},
@@ -193,6 +196,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .lease_s = lease_s,
         .stall_s = stall_s,
         .recut_s = recut_s,
+        .store_wait_s = store_wait_s,
         .session = strait_teller_events(&story.teller),
         .events = {.user = &story,
                    .invited = on_invited,

@@ -298,6 +298,11 @@ static void tick(struct strait_coordinator *c, int64_t now, strait_swarm_actions
     }
 }
 
+static void forgive_silence(struct strait_coordinator *c, int64_t now) {
+    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+        c->nodes[i].seen_ns = c->nodes[i].moved_ns = now;
+}
+
 void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_event *e,
                              int64_t now_ns, strait_swarm_actions *out) {
     out->n = 0;
@@ -313,6 +318,7 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     case STRAIT_SWARM_START: c->has_started = 1; break;
     case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;
     case STRAIT_SWARM_TICK: tick(c, now_ns, out); break;
+    case STRAIT_SWARM_AWAKE: forgive_silence(c, now_ns); break;
     }
     strait_coordinator_advance(c, now_ns, out);
 }

@@ -79,6 +79,7 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_START, // from now on stages may be given out
     STRAIT_SWARM_GOAL,  // goal: what the trainer wants next; only when ready
     STRAIT_SWARM_TICK,  // time has passed
+    STRAIT_SWARM_AWAKE, // the driver was not listening: nobody's silence until now counts
 } strait_swarm_event_kind;
 
 /* An order that the trainer gives to one stage or to all. */

@@ -14,11 +14,10 @@
 enum {
     TICK_MS = 200,
     VIEW_MS = 1000,
-    RENEW_MS = 1000,
+    AWAY_MS = 2000,
     DEAD_MS = 5000, // silence of a worker's link
     END_MS = 1500,  // for the last words to arrive
-    LINGER_MS = 500,
-    FULL_MS = 500 // between looks at a full disk
+    LINGER_MS = 500
 };
 
 static const double slow_s = 600.0;   // to make or restore a stage
@@ -56,16 +55,9 @@ static void note_action(struct host *h, const strait_swarm_action *a) {
         strait_host_note(h, "%s (%.8s): %s", node->report.name, key, a->words);
 }
 
-/* Facts that cannot be written stop the run before anything relies on them; on a full disk until
- * there is room, which workers sit out. */
+/* Facts that cannot be written stop the run before anything relies on them. */
 static void record(struct host *h) {
-    const struct timespec nap = {.tv_nsec = FULL_MS * 1000000L};
-    strait_err err = strait_host_save_state(h);
-    if (err == STRAIT_EIO) strait_host_note(h, "waiting: %s", strait_err_detail());
-    while (err == STRAIT_EIO && !h->spec->session.must_stop(h->spec->session.user)) {
-        (void)nanosleep(&nap, NULL);
-        err = strait_host_save_state(h);
-    }
+    const strait_err err = strait_host_save_state(h);
     if (err != STRAIT_OK) fail(h, err);
 }
 
@@ -116,16 +108,9 @@ void strait_host_tell(struct host *h, const strait_swarm_event *event) {
 
 /* ---- time ---- */
 
-static strait_err renew(struct host *h, int64_t now) {
-    if (now - h->renew_ns < RENEW_MS * INT64_C(1000000)) return STRAIT_OK;
-    h->renew_ns = now;
-    const strait_err err = strait_record_renew(h->record);
-    /* A store out of reach is waited for until our lease is over. */
-    return err == STRAIT_ETIMEDOUT && strait_record_sure_ms(h->record) > 0 ? STRAIT_OK : err;
-}
-
-static void show(struct host *h, int64_t now) {
-    h->view_ns = now;
+void strait_host_show(struct host *h) {
+    if (h->spec->events.changed == NULL) return;
+    h->view_ns = strait_clock_ns();
     for (int i = 0; i < STRAIT_SWARM_NODES; i++) {
         const struct guest *guest = strait_host_guest(h, i);
         memset(&h->links[i], 0, sizeof h->links[i]);
@@ -134,22 +119,25 @@ static void show(struct host *h, int64_t now) {
     const strait_host_view view = {.coordinator = &h->machine,
                                    .links = h->links,
                                    .n_refused = h->n_refused,
-                                   .ids_bytes = h->ids_bytes};
+                                   .ids_bytes = h->ids_bytes,
+                                   .is_paused = h->is_paused};
     h->spec->events.changed(h->spec->events.user, &view);
 }
 
 strait_err strait_host_pump(struct host *h, int timeout_ms) {
+    const int64_t began = h->pumped_ns != 0 ? h->pumped_ns : strait_clock_ns();
     (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
-    const int64_t now = strait_clock_ns();
+    const int64_t now = h->pumped_ns = strait_clock_ns();
+    if (now - began > AWAY_MS * INT64_C(1000000)) // a pause of ours, or we were stopped
+        strait_host_tell(h, &(strait_swarm_event){.kind = STRAIT_SWARM_AWAKE});
     if (now - h->tick_ns > TICK_MS * INT64_C(1000000)) {
         h->tick_ns = now;
         strait_host_sweep(h, now);
         strait_host_tell(h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-        const strait_err err = renew(h, now);
+        const strait_err err = strait_host_renew(h, now);
         if (err != STRAIT_OK) fail(h, err);
     }
-    if (h->spec->events.changed != NULL && now - h->view_ns > VIEW_MS * INT64_C(1000000))
-        show(h, now);
+    if (now - h->view_ns > VIEW_MS * INT64_C(1000000)) strait_host_show(h);
     if (h->fatal == STRAIT_OK) return STRAIT_OK;
     return STRAIT_FAIL(h->fatal, "%s", h->words);
 }

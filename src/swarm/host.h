@@ -16,6 +16,7 @@ typedef struct strait_host_view {
     const strait_link_stats *links;               // of each node to the host; borrowed
     int64_t n_refused;                            // strangers turned away
     uint64_t ids_bytes;                           // of token ids sent to workers
+    int is_paused;                                // the store of record is out of reach
 } strait_host_view;
 
 /* All may be NULL. Called from the host's thread. */
@@ -39,7 +40,8 @@ typedef struct strait_host_spec {
     const char *relay;    // host:port, for neighbours that cannot reach each other; NULL: none
     const char *store;    // of record; NULL: a journal in the folder
     const char *store_ca, *store_cert, *store_key; // PEM files for etcd over https; may be NULL
-    uint32_t uses;                                 // see invite.h
+    double store_wait_s; // how long the run waits for one that is out of reach
+    uint32_t uses;       // see invite.h
     uint64_t expires;
     double lose_s; // work that a failure may cost, in seconds
     double lease_s, stall_s;

@@ -11,8 +11,6 @@
 enum {
     RUN_BYTES = STRAIT_RUN_BYTES + STRAIT_TOKEN_BYTES + STRAIT_ADDRESS_MAX + 2 +
                 STRAIT_RUN_STAGES * (4 + 4),
-    STATE_BYTES = 4 + 8 + 8 + STRAIT_SWARM_EPOCHS * 8 +
-                  STRAIT_RUN_STAGES * (1 + STRAIT_FINGERPRINT_BYTES),
     WAIT_MS = 1000
 };
 
@@ -32,7 +30,7 @@ strait_err strait_host_save_run(struct host *h) {
         strait_writer_uint(&w, (uint64_t)h->run.stages.split.items[i], 4);
         strait_writer_uint(&w, (uint64_t)h->windows[i], 4);
     }
-    return strait_record_put(h->record, "run", bytes, sizeof bytes);
+    return strait_host_put(h, "run", bytes, sizeof bytes);
 }
 
 static strait_err read_run(struct host *h, const strait_record_fact *fact) {
@@ -58,10 +56,10 @@ static strait_err read_run(struct host *h, const strait_record_fact *fact) {
 /* ---- how far it has come ---- */
 
 strait_err strait_host_save_state(struct host *h) {
-    unsigned char bytes[STATE_BYTES];
+    unsigned char *bytes = h->state[1];
     strait_swarm_facts facts;
     strait_coordinator_facts(&h->machine, &facts);
-    strait_writer w = {bytes, sizeof bytes, 0};
+    strait_writer w = {bytes, STRAIT_HOST_STATE, 0};
     strait_writer_uint(&w, facts.epoch, 4);
     strait_writer_uint(&w, (uint64_t)facts.committed, 8);
     strait_writer_uint(&w, (uint64_t)facts.settled, 8);
@@ -71,7 +69,11 @@ strait_err strait_host_save_state(struct host *h) {
         strait_writer_uint(&w, (uint64_t)facts.has_owner[i], 1);
         strait_writer_copy(&w, facts.owners[i].bytes, STRAIT_FINGERPRINT_BYTES);
     }
-    return strait_record_put(h->record, "state", bytes, sizeof bytes);
+    h->state_bytes[1] = STRAIT_HOST_STATE;
+    STRAIT_TRY(strait_host_put(h, "state", bytes, STRAIT_HOST_STATE));
+    memcpy(h->state[0], bytes, STRAIT_HOST_STATE);
+    h->state_bytes[0] = STRAIT_HOST_STATE;
+    return STRAIT_OK;
 }
 
 static strait_err read_state(strait_swarm_facts *facts, const strait_record_fact *fact) {
@@ -168,8 +170,11 @@ static strait_err visit(void *user, const strait_record_fact *fact) {
     struct host *h = r->host;
     if (strcmp(fact->key, "run") == 0) return read_run(h, fact);
     if (strcmp(fact->key, "state") == 0) {
+        STRAIT_TRY(read_state(&r->facts, fact));
         r->has_state = 1;
-        return read_state(&r->facts, fact);
+        memcpy(h->state[0], fact->data, fact->bytes);
+        h->state_bytes[0] = fact->bytes;
+        return STRAIT_OK;
     }
     if (strncmp(fact->key, member_prefix, sizeof member_prefix - 1) == 0)
         return read_member(h, fact->key + sizeof member_prefix - 1, 0);

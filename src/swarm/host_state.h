@@ -8,8 +8,10 @@
 #include "swarm/record.h"
 
 enum {
-    STRAIT_HOST_GUESTS = 320,  // links at once, joined or not
-    STRAIT_HOST_MEMBERS = 4096 // keys, over the life of a run
+    STRAIT_HOST_GUESTS = 320,   // links at once, joined or not
+    STRAIT_HOST_MEMBERS = 4096, // keys, over the life of a run
+    STRAIT_HOST_STATE = 4 + 8 + 8 + STRAIT_SWARM_EPOCHS * 8 +
+                        STRAIT_RUN_STAGES * (1 + STRAIT_FINGERPRINT_BYTES)
 };
 
 struct guest {                // one link; its user
@@ -39,10 +41,13 @@ struct host {
     int guest_of[STRAIT_SWARM_NODES]; // -1: none
     struct strait_coordinator machine;
     strait_swarm_actions actions;
-    int64_t tick_ns, renew_ns, view_ns;
+    int64_t tick_ns, renew_ns, view_ns, pumped_ns;
     int64_t n_refused;
     strait_link_stats links[STRAIT_SWARM_NODES]; // for views
     uint64_t ids_bytes;
+    int is_paused;                             // the store of record is out of reach
+    unsigned char state[2][STRAIT_HOST_STATE]; // that was written last, and that was tried last
+    size_t state_bytes[2];
     strait_err fatal; // with the words below
     char words[512];
     int is_ending;
@@ -97,6 +102,13 @@ void strait_host_rest(struct host *h, int node, strait_task_kind kind);
 void strait_host_refuse(struct host *h, struct guest *guest, const char *words);
 /* The tensors that a worker wants, from the checkpoint. */
 strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list);
+
+void strait_host_show(struct host *h);
+
+/* ---- host_store.c ---- */
+/* Writes a fact. While the store is out of reach, or its disk full, the run pauses here. */
+strait_err strait_host_put(struct host *h, const char *key, const void *data, size_t bytes);
+strait_err strait_host_renew(struct host *h, int64_t now_ns);
 
 /* ---- host_record.c: facts ---- */
 strait_err strait_host_open_record(struct host *h);

@@ -33,7 +33,8 @@ static void take_member(const strait_host_view *from, int node, strait_view_memb
 void strait_view_take(const strait_host_view *from, strait_view *out) {
     const struct strait_coordinator *c = from->coordinator;
     memset(out, 0, sizeof *out);
-    (void)snprintf(out->phase, sizeof out->phase, "%s", strait_coordinator_phase_name(c->phase));
+    (void)snprintf(out->phase, sizeof out->phase, "%s",
+                   from->is_paused ? "paused" : strait_coordinator_phase_name(c->phase));
     out->epoch = c->epoch;
     out->step = c->step;
     out->committed = c->committed;

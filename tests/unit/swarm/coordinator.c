@@ -112,6 +112,19 @@ static void silence_ends_a_lease(void **state) {
     assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
 }
 
+/* A coordinator that paused has heard nobody, which is not their fault. */
+static void silence_of_a_pause_is_forgiven(void **state) {
+    (void)state;
+    begin(2);
+    now += 100 * S;
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_AWAKE});
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    assert_null(find(STRAIT_SWARM_DISMISS, -1));
+    now += 11 * S;
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    assert_non_null(find(STRAIT_SWARM_DISMISS, -1));
+}
+
 static void who_leaves_hands_over_first(void **state) {
     (void)state;
     begin(3);
@@ -269,6 +282,7 @@ int main(void) {
         cmocka_unit_test(a_spare_takes_over_from_a_copy),
         cmocka_unit_test(the_stalled_is_named_and_the_waiting_is_not),
         cmocka_unit_test(silence_ends_a_lease),
+        cmocka_unit_test(silence_of_a_pause_is_forgiven),
         cmocka_unit_test(who_leaves_hands_over_first),
         cmocka_unit_test(old_images_are_not_trusted),
         cmocka_unit_test(a_restarted_coordinator_waits_for_the_owners),
