@@ -57,7 +57,7 @@ static int64_t tile_of(const struct strait_lab *lab) {
     X(regroup, "regroup_cols", "1and 1fnK", NULL, k->regroup_cols(s, t[0], t[1], regroup_of(lab))) \
     X(part, "part_rows", "1and 1and 1fn1 1and 1and", NULL,                                         \
       k->part_rows(s, t[0], t[1], t[2], t[3], t[4], 1e-6f))                                        \
-    X(add_rows, "add_rows", "2and 1and 1fn1", NULL, k->add_rows(s, t[0], t[1], t[2]))              \
+    X(scale_rows, "scale_rows", "1and 1and 1fn1", NULL, k->scale_rows(s, t[0], t[1], t[2]))        \
     X(window, "window", "1fnw 1fnK", NULL, k->window(s, t[0], t[1], lab->recipe.shape.context))    \
     X(window_back, "window_back", "1fnK 1fnw", NULL,                                               \
       k->window_back(s, t[0], t[1], lab->recipe.shape.context))                                    \

@@ -277,9 +277,9 @@ struct strait_kernels {
     /* delta = y - x, normed = y rstd, rstd [N x 1] = 1 / sqrt(mean y^2 + epsilon). Either type. */
     strait_err (*part_rows)(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
                             strait_tensor rstd, strait_tensor y, strait_tensor x, float epsilon);
-    /* Row i of y += by[i] times row i of x; by [N x 1]. Either type. */
-    strait_err (*add_rows)(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                           strait_tensor by);
+    /* Row i of y = by[i] times row i of x; by [N x 1]. Either type. */
+    strait_err (*scale_rows)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                             strait_tensor by);
     /* Codes z [N x C], f32, whose columns from how.keep on are not looked at: the first columns of
      * both are [z_i, z_{i-1}, ...], how.taps groups of C columns, and normeds [N x taps C] are the
      * same of z rstd, rstd [N x 1] = 1 / sqrt(mean over keep of z^2 + epsilon); zeros before the

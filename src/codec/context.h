@@ -33,20 +33,18 @@ struct strait_context_padded {
     strait_tensor ea, half_b;    // copies, T: [(K + w) x d], [K x w]
     strait_tensor m;             // copy, f32 [K x K]
     /* tail */
-    strait_tensor z;            // slots f32 [K]
-    strait_tensor both, d_both; // [N x (nK + m)] T: last(z) and silu(a)
-    strait_tensor normeds;      // [N x nK] T: last(rms z)
+    strait_tensor z, tail_rstd; // slots f32 [K], [1]
+    strait_tensor both;         // slots T [nK + m]: last(z) and silu(a)
+    strait_tensor normeds, a;   // slots T [nK], [m]: last(rms z) and what V makes of it
+    strait_tensor d_both;       // [N x (nK + m)] T
     strait_tensor d_normeds;    // [N x nK] T
-    strait_tensor a;            // [N x m] T
     strait_tensor d_a;          // gradient slots T [m]
     strait_tensor kept_d_x;     // slots T [d], if gradients may wait
     strait_tensor lent_d_x;     // else: what grad_pack saw
-    strait_tensor tail_rstd;    // [N x 1] f32
     strait_tensor d_z;          // [N x K] f32
     strait_tensor dw, half_v;   // copies, T: [d x (nK + m)], [m x nK]
     /* both */
     strait_tensor room; // f32, for gradients on their way
-    int looked;         // 1 + the slot whose code a, both, normeds and tail_rstd are of
 };
 
 strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at,

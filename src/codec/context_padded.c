@@ -64,13 +64,13 @@ strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_contex
     const strait_codec_spec *spec = &c->spec;
     const int64_t n = spec->rows, d = spec->cols, m = spec->hidden, k = spec->keep;
     const int64_t kp = strait_codec_pad(k), nk = spec->context * kp;
-    const int64_t grads = strait_codec_grad_slot_rows(c);
+    const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
     const strait_codec_part typed[] = {
-        {&st->both, n, nk + m},  {&st->d_both, n, nk + m}, {&st->normeds, n, nk},
-        {&st->d_normeds, n, nk}, {&st->a, n, m},           {&st->d_a, grads, m},
-        {&st->dw, d, nk + m},    {&st->half_v, m, nk},     {&st->kept_d_x, grads, d}};
-    const strait_codec_part wide[] = {{&st->z, strait_codec_slot_rows(c), kp},
-                                      {&st->tail_rstd, n, 1},
+        {&st->both, slots, nk + m}, {&st->d_both, n, nk + m}, {&st->normeds, slots, nk},
+        {&st->d_normeds, n, nk},    {&st->a, slots, m},       {&st->d_a, grads, m},
+        {&st->dw, d, nk + m},       {&st->half_v, m, nk},     {&st->kept_d_x, grads, d}};
+    const strait_codec_part wide[] = {{&st->z, slots, kp},
+                                      {&st->tail_rstd, slots, 1},
                                       {&st->d_z, n, kp},
                                       {&st->room, larger(d, m), nk + m}};
     STRAIT_TRY(plan_types(c, typed, COUNT(typed) - !spec->can_defer, wide, COUNT(wide)));
@@ -115,27 +115,20 @@ static strait_recall_how recall_of(const strait_codec_spec *spec) {
     return (strait_recall_how){spec->keep, spec->context, spec->seq_len, STRAIT_CONTEXT_EPSILON};
 }
 
-/* both, normeds, tail_rstd and a of a slot's code, unless they are there. */
-static strait_err look_at_code(struct strait_codec *c, const strait_crossing *at) {
-    const struct strait_kernels *k = c->backend->kernels;
-    padded *st = of(c);
-    if (st->looked == at->slot + 1) return STRAIT_OK;
-    st->looked = 0;
-    STRAIT_TRY(k->recall(at->stream, st->both, st->normeds, st->tail_rstd,
-                         strait_codec_slot(c, st->z, at->slot), recall_of(&c->spec)));
-    STRAIT_TRY(k->matmul(at->stream, st->a, st->normeds, st->half_v, strait_abt));
-    STRAIT_TRY(k->silu_cols(at->stream, st->both, st->a, st->normeds.cols));
-    st->looked = at->slot + 1;
-    return STRAIT_OK;
-}
-
 strait_err strait_context_act_unpack(struct strait_codec *c, const strait_crossing *at,
                                      strait_tensor x, strait_tensor wire) {
-    padded *st = of(c);
-    st->looked = 0;
-    STRAIT_TRY(strait_context_receive(c, at, strait_codec_slot(c, st->z, at->slot), wire));
-    STRAIT_TRY(look_at_code(c, at));
-    return c->backend->kernels->matmul(at->stream, x, st->both, st->dw, strait_abt);
+    const struct strait_kernels *k = c->backend->kernels;
+    const padded *st = of(c);
+    const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
+    const strait_tensor both = strait_codec_slot(c, st->both, at->slot);
+    const strait_tensor normeds = strait_codec_slot(c, st->normeds, at->slot);
+    const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
+    STRAIT_TRY(strait_context_receive(c, at, z, wire));
+    STRAIT_TRY(k->recall(at->stream, both, normeds, strait_codec_slot(c, st->tail_rstd, at->slot),
+                         z, recall_of(&c->spec)));
+    STRAIT_TRY(k->matmul(at->stream, a, normeds, st->half_v, strait_abt));
+    STRAIT_TRY(k->silu_cols(at->stream, both, a, normeds.cols));
+    return k->matmul(at->stream, x, both, st->dw, strait_abt);
 }
 
 strait_err strait_context_grad_unpack(struct strait_codec *c, const strait_crossing *at,
@@ -156,8 +149,9 @@ strait_err strait_context_grad_unpack(struct strait_codec *c, const strait_cross
     STRAIT_TRY(k->cast(at->stream, half, d_u));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, half, st->half_b, strait_ab));
     STRAIT_TRY(k->normed_silu_back(at->stream, &back));
-    STRAIT_TRY(k->matmul(at->stream, d_y, st->scaled, st->ea, strait_ab));
-    return k->add_rows(at->stream, d_y, strait_codec_slot(c, st->normed, at->slot), st->shift);
+    STRAIT_TRY(
+        k->scale_rows(at->stream, d_y, strait_codec_slot(c, st->normed, at->slot), st->shift));
+    return k->matmul(at->stream, d_y, st->scaled, st->ea, strait_add_ab);
 }
 
 strait_err strait_context_input_grad(struct strait_codec *c, const strait_crossing *at,
@@ -175,13 +169,13 @@ strait_err strait_context_grad_pack(struct strait_codec *c, const strait_crossin
     st->lent_d_x = d_x;
     if (c->spec.can_defer)
         STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->kept_d_x, at->slot), d_x));
-    STRAIT_TRY(look_at_code(c, at));
     STRAIT_TRY(k->matmul(at->stream, st->d_both, d_x, st->dw, strait_ab));
-    STRAIT_TRY(k->silu_cols_back(at->stream, d_a, st->d_both, st->a, st->normeds.cols));
+    STRAIT_TRY(k->silu_cols_back(at->stream, d_a, st->d_both, strait_codec_slot(c, st->a, at->slot),
+                                 st->normeds.cols));
     STRAIT_TRY(k->matmul(at->stream, st->d_normeds, d_a, st->half_v, strait_ab));
     STRAIT_TRY(k->recall_back(at->stream, st->d_z, st->d_both, st->d_normeds,
-                              strait_codec_slot(c, st->z, at->slot), st->tail_rstd,
-                              recall_of(&c->spec)));
+                              strait_codec_slot(c, st->z, at->slot),
+                              strait_codec_slot(c, st->tail_rstd, at->slot), recall_of(&c->spec)));
     if (c->peer != NULL)
         STRAIT_TRY(k->matmul(at->stream, st->d_z,
                              strait_codec_grad_slot(c->peer, of(c->peer)->d_u, at->slot),
@@ -210,19 +204,19 @@ static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) 
 }
 
 static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) {
-    padded *st = of(c);
+    const padded *st = of(c);
     const strait_param *p = c->params;
     const strait_codec_spec *spec = &c->spec;
     const strait_regroup_how codes = strait_codec_padded(spec->context, spec->keep);
     const strait_tensor d_x = spec->can_defer ? strait_codec_grad_slot(c, st->kept_d_x, at->slot)
                                               : st->lent_d_x;
     const strait_tensor product = {st->room.data, STRAIT_F32, spec->cols, st->both.cols};
-    STRAIT_TRY(look_at_code(c, at));
-    STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d_x, st->both, strait_atb));
+    STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d_x,
+                                           strait_codec_slot(c, st->both, at->slot), strait_atb));
     STRAIT_TRY(strait_codec_gather(c, at, p[D].grad, product, codes));
     STRAIT_TRY(strait_codec_gather(c, at, p[W].grad, product, place_of_w(spec)));
     return strait_codec_add_gradient(c, at, p[V].grad, strait_codec_grad_slot(c, st->d_a, at->slot),
-                                     st->normeds, st->room, codes);
+                                     strait_codec_slot(c, st->normeds, at->slot), st->room, codes);
 }
 
 strait_err strait_context_param_grads(struct strait_codec *c, const strait_crossing *at) {

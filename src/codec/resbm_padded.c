@@ -134,9 +134,12 @@ strait_err strait_resbm_grad_unpack(struct strait_codec *c, const strait_crossin
     STRAIT_TRY(k->cast(at->stream, half, st->code));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, half, st->w2, strait_ab));
     STRAIT_TRY(k->normed_silu_back(at->stream, &back));
-    STRAIT_TRY(resize(c, at, d_x, st->code));
+    STRAIT_TRY(
+        k->scale_rows(at->stream, d_x, strait_codec_slot(c, st->normed, at->slot), st->shift));
     STRAIT_TRY(k->matmul(at->stream, d_x, st->scaled, st->w1, strait_add_ab));
-    return k->add_rows(at->stream, d_x, strait_codec_slot(c, st->normed, at->slot), st->shift);
+    strait_regroup_how kept = strait_codec_whole(c->spec.keep);
+    kept.adds = 1;
+    return k->regroup_cols(at->stream, d_x, st->code, kept);
 }
 
 strait_err strait_resbm_param_grads(struct strait_codec *c, const strait_crossing *at) {

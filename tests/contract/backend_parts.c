@@ -56,7 +56,7 @@ static void run_part(struct rig *rig, shape s) {
     rig_keep(rig, delta);
     rig_keep(rig, normed);
     rig_keep(rig, rstd);
-    CHECK_OK(rig->k->add_rows(&rig->stream, delta, y, rstd));
+    CHECK_OK(rig->k->scale_rows(&rig->stream, delta, y, rstd));
     rig_keep(rig, delta);
 }
 

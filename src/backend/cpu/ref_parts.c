@@ -29,12 +29,12 @@ static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait
     return s->backend->kernels->rmsnorm(s, normed, absent, rstd, y, absent, absent, epsilon);
 }
 
-static strait_err add_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                           strait_tensor by) {
+static strait_err scale_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                             strait_tensor by) {
     (void)s;
     assert(strait_cpu_same_shape(x, y) && by.rows == y.rows);
     for (int64_t i = 0; i < strait_cpu_count(y); i++)
-        strait_cpu_f32(y)[i] += strait_cpu_f32(by)[i / y.cols] * strait_cpu_f32(x)[i];
+        strait_cpu_f32(y)[i] = strait_cpu_f32(by)[i / y.cols] * strait_cpu_f32(x)[i];
     return STRAIT_OK;
 }
 
@@ -159,7 +159,7 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
 void strait_ref_parts(struct strait_kernels *k) {
     k->regroup_cols = regroup_cols;
     k->part_rows = part_rows;
-    k->add_rows = add_rows;
+    k->scale_rows = scale_rows;
     k->recall = recall;
     k->recall_back = recall_back;
     k->silu_cols = silu_cols;

@@ -137,17 +137,16 @@ template <typename T> __device__ __forceinline__ void part(const part_args<T> &a
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void add_scaled(T *y, const T *x, const float *by, int64_t rows,
-                                           int64_t cols) {
+__device__ __forceinline__ void scale_pieces(T *y, const T *x, const float *by, int64_t rows,
+                                             int64_t cols) {
     over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
         const float factor = by[row];
-        float sum[W], more[W];
-        take<T, W>(sum, y + row * cols + c);
-        take<T, W>(more, x + row * cols + c);
+        float value[W];
+        take<T, W>(value, x + row * cols + c);
 #pragma unroll
         for (int i = 0; i < W; i++)
-            sum[i] += factor * more[i];
-        put<T, W>(y + row * cols + c, sum);
+            value[i] *= factor;
+        put<T, W>(y + row * cols + c, value);
     });
 }
 
@@ -317,11 +316,11 @@ template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64
         part<T>({delta, normed, rstd, y, x, cols, epsilon});                                  \
     }                                                                                         \
     extern "C" __global__ void __launch_bounds__(THREADS)                                     \
-        add_rows_##name(T *y, const T *x, const float *by, int64_t rows, int64_t cols) {      \
+        scale_rows_##name(T *y, const T *x, const float *by, int64_t rows, int64_t cols) {    \
         if (cols % wide<T> == 0 && at16(y, x))                                                \
-            add_scaled<T, wide<T>>(y, x, by, rows, cols);                                     \
+            scale_pieces<T, wide<T>>(y, x, by, rows, cols);                                   \
         else                                                                                  \
-            add_scaled<T, 1>(y, x, by, rows, cols);                                           \
+            scale_pieces<T, 1>(y, x, by, rows, cols);                                         \
     }                                                                                         \
     extern "C" __global__ void __launch_bounds__(THREADS) silu_cols_##name(                   \
         T *y, const T *x, int64_t rows, int64_t y_cols, int64_t cols, int64_t first) {        \

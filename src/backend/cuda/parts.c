@@ -35,11 +35,11 @@ static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait
                               (strait_cuda_grid){.x = y.rows, .threads = threads}, args);
 }
 
-static strait_err add_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                           strait_tensor by) {
+static strait_err scale_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                             strait_tensor by) {
     assert(strait_cuda_same_shape(x, y) && by.rows == y.rows && x.dtype == y.dtype);
     void *args[] = {&y.data, &x.data, &by.data, &y.rows, &y.cols};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "add_rows"),
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "scale_rows"),
                               strait_cuda_over_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)),
                               args);
 }
@@ -100,7 +100,7 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
 void strait_cuda_parts(struct strait_kernels *k) {
     k->regroup_cols = regroup_cols;
     k->part_rows = part_rows;
-    k->add_rows = add_rows;
+    k->scale_rows = scale_rows;
     k->recall = recall;
     k->recall_back = recall_back;
     k->silu_cols = silu_cols;
