@@ -86,7 +86,7 @@ settle() {
 # ---- machines ----
 
 boss_begin() {
-    host_begin $RUN run.yaml --listen "$ADDRESS:7070" $sets "$@"
+    host_begin $RUN run.yaml --listen "$ADDRESS:7070" --recut 0 $sets "$@" # stages stay where they are
     is_hosted=yes
 }
 
