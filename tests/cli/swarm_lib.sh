@@ -76,7 +76,7 @@ host_begin() {
 
 host_kill() {
     kill -9 "$HOST" 2>/dev/null
-    wait "$HOST" 2>/dev/null
+    wait "$HOST" 2>/dev/null || :
 }
 
 # host_ends CODE WORDS: within some minutes.
@@ -108,7 +108,7 @@ join_begin() {
 
 kill_join() {
     kill -9 "$(pid_of_join "$1")" 2>/dev/null
-    wait "$(pid_of_join "$1")" 2>/dev/null
+    wait "$(pid_of_join "$1")" 2>/dev/null || :
 }
 
 stop_join() {
