@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "relay_rig.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +27,11 @@ static strait_err hear(int fd) {
     unsigned char reply[STRAIT_RELAY_REPLY];
     const struct timeval limit = {.tv_sec = 60};
     CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
-    if (recv(fd, reply, sizeof reply, MSG_WAITALL) != sizeof reply)
-        return STRAIT_FAIL(STRAIT_EINVAL, "hung up");
+    ssize_t n = 0;
+    do
+        n = recv(fd, reply, sizeof reply, MSG_WAITALL);
+    while (n < 0 && errno == EINTR); // the system may do work of the relay's thread in this one
+    if (n != sizeof reply) return STRAIT_FAIL(STRAIT_EINVAL, "hung up");
     return strait_relay_reply_unpack(reply);
 }
 
