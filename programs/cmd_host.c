@@ -33,9 +33,9 @@ static const strait_flag flags[] = {
     {"out", 'o', STRAIT_FLAG_TEXT, &out_folder, "DIR", "the run's folder (default runs/NAME)"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
     {"listen", 0, STRAIT_FLAG_TEXT, &listen_at, "ADDR:PORT",
-     "where workers connect (default 0.0.0.0:7070; port 0: any)"},
-    {"announce", 0, STRAIT_FLAG_TEXT, &announced, "HOST[:PORT]",
-     "the address that the invite names, where that differs"},
+     "where workers connect (default 0.0.0.0:7070; [::]:7070 is IPv6 too; port 0: any)"},
+    {"announce", 0, STRAIT_FLAG_TEXT, &announced, "HOST[:PORT],...",
+     "the addresses that the invite names, to be tried in this order, where they differ"},
     {"uses", 0, STRAIT_FLAG_INT, &n_uses, "N",
      "how many machines the invite admits; 0: any number"},
     {"expires", 0, STRAIT_FLAG_REAL, &valid_hours, "HOURS", "how long it admits them; 0: always"},
@@ -139,20 +139,39 @@ static int approves(void *user, const strait_fingerprint *key, const char *name)
     return 0;
 }
 
-/* The first address of this machine that others may know, for a host that listens on all. */
-static int find_address(char *out, size_t room) {
-    struct ifaddrs *all = NULL;
-    int is_found = 0;
-    if (getifaddrs(&all) != 0) return 0;
-    for (const struct ifaddrs *i = all; i != NULL && !is_found; i = i->ifa_next) {
-        if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET ||
-            (i->ifa_flags & IFF_LOOPBACK) != 0)
-            continue;
+/* An address that others may know, as text; 0: this one is none of the family. */
+static int is_public(const struct ifaddrs *i, int family, char *out) {
+    if (i->ifa_addr == NULL || i->ifa_addr->sa_family != family ||
+        (i->ifa_flags & IFF_LOOPBACK) != 0)
+        return 0;
+    if (family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)i->ifa_addr;
-        is_found = inet_ntop(AF_INET, &in->sin_addr, out, (socklen_t)room) != NULL;
+        return inet_ntop(AF_INET, &in->sin_addr, out, INET6_ADDRSTRLEN) != NULL;
+    }
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)i->ifa_addr;
+    return !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) &&
+           inet_ntop(AF_INET6, &in6->sin6_addr, out, INET6_ADDRSTRLEN) != NULL;
+}
+
+/* The first address of each family that others may know, for a host that listens on all; those of
+ * IPv6 only where it listens there too. Empty: there is none. */
+static void find_addresses(int has_v6, char out[STRAIT_ADDRESS_MAX]) {
+    static const int families[] = {AF_INET, AF_INET6};
+    struct ifaddrs *all = NULL;
+    size_t used = 0;
+    out[0] = '\0';
+    if (getifaddrs(&all) != 0) return;
+    for (int f = 0; f < 1 + (has_v6 != 0); f++) {
+        char text[INET6_ADDRSTRLEN];
+        const struct ifaddrs *i = all;
+        while (i != NULL && !is_public(i, families[f], text))
+            i = i->ifa_next;
+        if (i == NULL) continue;
+        const int n = snprintf(out + used, STRAIT_ADDRESS_MAX - used, "%s%s", used > 0 ? "," : "",
+                               text);
+        used += n > 0 ? (size_t)n : 0;
     }
     freeifaddrs(all);
-    return is_found;
 }
 
 static strait_err folder_of(const strait_run *run, char out[STRAIT_PATH_MAX]) {
@@ -170,14 +189,15 @@ static strait_err open_log(const char *folder, struct story *story) {
 
 static strait_err host(const strait_run *run, const struct strait_identity *identity) {
     char folder[STRAIT_PATH_MAX];
-    char address[INET6_ADDRSTRLEN] = "";
+    char address[STRAIT_ADDRESS_MAX] = "";
     struct story story = {0};
     STRAIT_TRY(folder_of(run, folder));
     STRAIT_TRY(open_log(folder, &story));
     strait_teller_init(&story.teller, run, folder);
-    if (announced == NULL && strncmp(listen_at, "0.0.0.0:", 8) == 0 &&
-        find_address(address, sizeof address))
-        announced = address;
+    const int has_v6 = strncmp(listen_at, "[::]:", 5) == 0;
+    if (announced == NULL && (has_v6 || strncmp(listen_at, "0.0.0.0:", 8) == 0))
+        find_addresses(has_v6, address);
+    if (address[0] != '\0') announced = address;
     const strait_host_spec spec = {
         .run = run,
         .folder = folder,

@@ -1,9 +1,9 @@
 /* doctor_invite.c - whether the coordinator of an invite can be reached from here, and neighbours
  * can reach this machine. Joins nothing. */
+#include "base/clock.h"
 #include "doctor.h"
-#include "net/mesh.h"
 #include "net/reach.h"
-#include "swarm/invite.h"
+#include "swarm/protocol.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -13,27 +13,67 @@
 
 enum {
     WAIT_MS = 10000,
+    REFUSED_MS = 1500,
+    LOOK_MS = 250,
     BEAT_MS = 100,
-    RTT_LOOKS = 20
+    RTT_LOOKS = 20,
+    PROBES = 40, // the coordinator stays patient for that long
+    PROBE_BYTES = 64 * 1024,
+    PROBE_MS = 5000,
+    SLOW_BPS = 1000000 // less is a burden to every run
 };
 
+/* Sends some megabytes that nobody hears and asks the kernel how fast they went. 0: it is unknown.
+ */
+static double measure_rate(struct strait_mesh *mesh) {
+    const int64_t until = strait_clock_ns() + PROBE_MS * INT64_C(1000000);
+    double best = 0.0;
+    for (int i = 0; i < PROBES; i++) {
+        struct strait_msg *msg = NULL;
+        if (strait_msg_open(strait_mesh_pool(mesh), STRAIT_MSG_PROBE, PROBE_BYTES, &msg) ==
+            STRAIT_OK) {
+            memset(msg->body, 0, PROBE_BYTES);
+            (void)strait_mesh_send(mesh, 0, &msg);
+        }
+        strait_msg_close(&msg);
+    }
+    strait_link_stats stats = {.queued_bytes = 1};
+    while (stats.queued_bytes > 0 && strait_clock_ns() < until) {
+        const struct timespec nap = {.tv_nsec = BEAT_MS * 100000L};
+        (void)nanosleep(&nap, NULL);
+        if (strait_mesh_stats(mesh, 0, &stats) != STRAIT_OK) break;
+        if (stats.delivery_bps > best) best = stats.delivery_bps;
+    }
+    return best;
+}
+
+/* An address that says no says it again: that need not be waited for as long as silence. */
+static strait_err wait_up(struct strait_mesh *mesh) {
+    strait_err err = STRAIT_ETIMEDOUT;
+    for (int waited_ms = 0; err == STRAIT_ETIMEDOUT && waited_ms < WAIT_MS; waited_ms += LOOK_MS) {
+        err = strait_mesh_wait_up(mesh, 0, LOOK_MS);
+        const int is_silent = strstr(strait_err_detail(), "has not answered yet") != NULL;
+        if (waited_ms > REFUSED_MS && !is_silent) break;
+    }
+    return err;
+}
+
 static void look_at_link(struct strait_doctor *doctor, struct strait_mesh *mesh,
-                         const strait_invite *invite) {
+                         const char *address) {
     strait_link_stats stats = {0};
-    const strait_err err = strait_mesh_wait_up(mesh, 0, WAIT_MS);
+    const strait_err err = wait_up(mesh);
     if (err == STRAIT_EAUTH || err == STRAIT_EPROTO) {
-        strait_doctor_fault(doctor, STRAIT_EAUTH, "coordinator",
-                            "someone else answers there, or the run is another one by now: ask for "
-                            "a new invite",
-                            "%s: %.200s", invite->address, strait_err_detail());
+        strait_doctor_note(doctor, "coordinator",
+                           "someone else answers there, or the run is another one by now: ask for "
+                           "a new invite",
+                           "%s: %.200s", address, strait_err_detail());
         return;
     }
     if (err != STRAIT_OK) {
-        strait_doctor_fault(
-            doctor, STRAIT_ETIMEDOUT, "coordinator",
-            "is \"strait host\" running? does its router forward the port, does its "
-            "firewall allow it? (host --listen, --announce)",
-            "%s: %.200s", invite->address, strait_err_detail());
+        strait_doctor_note(doctor, "coordinator",
+                           "is \"strait host\" running? does its router forward the port, does its "
+                           "firewall allow it? (host --listen, --announce)",
+                           "%s: %.200s", address, strait_err_detail());
         return;
     }
     for (int i = 0; i < RTT_LOOKS && stats.rtt_s <= 0.0; i++) {
@@ -41,12 +81,25 @@ static void look_at_link(struct strait_doctor *doctor, struct strait_mesh *mesh,
         (void)nanosleep(&nap, NULL);
         (void)strait_mesh_stats(mesh, 0, &stats);
     }
-    strait_doctor_fact(doctor, "coordinator",
-                       "%s answers with the key of the invite, round trip %.1f ms", invite->address,
-                       1e3 * stats.rtt_min_s);
+    const double rtt_s = stats.rtt_min_s;
+    const double rate_bps = measure_rate(mesh);
+    if (rate_bps > 0.0 && rate_bps < SLOW_BPS)
+        strait_doctor_note(
+            doctor, "coordinator",
+            "join by cable, or let no other program use the line; a run with a codec "
+            "(link.codec.name) needs less of it",
+            "%s answers with the key of the invite, round trip %.1f ms, but takes only "
+            "%.2g Mb/s",
+            address, 1e3 * rtt_s, rate_bps / 1e6);
+    else
+        strait_doctor_fact(
+            doctor, "coordinator",
+            "%s answers with the key of the invite, round trip %.1f ms, takes %.0f Mb/s", address,
+            1e3 * rtt_s, rate_bps / 1e6);
 }
 
-static void dial(struct strait_doctor *doctor, const strait_invite *invite) {
+/* Dials one address. */
+static void dial(struct strait_doctor *doctor, const strait_invite *invite, const char *address) {
     struct strait_identity *identity = NULL;
     struct strait_mesh *mesh = NULL;
     int peer = 0;
@@ -55,16 +108,38 @@ static void dial(struct strait_doctor *doctor, const strait_invite *invite) {
         .scheme = "tls",
         .transport = {.identity = identity, .name = "doctor", .n_streams = 1, .beat_ms = BEAT_MS}};
     memcpy(config.transport.run, invite->run, STRAIT_RUN_BYTES);
-    const strait_mesh_peer host = {
-        .name = "coordinator", .key = invite->key, .address = invite->address};
+    const strait_mesh_peer host = {.name = "coordinator", .key = invite->key, .address = address};
     if (err == STRAIT_OK) err = strait_mesh_open(&config, &mesh);
     if (err == STRAIT_OK) err = strait_mesh_add(mesh, &host, &peer);
     if (err == STRAIT_OK)
-        look_at_link(doctor, mesh, invite);
+        look_at_link(doctor, mesh, address);
     else
         strait_doctor_fault(doctor, err, "coordinator", "", "%s", strait_err_detail());
     strait_mesh_close(&mesh);
     strait_identity_close(&identity);
+}
+
+/* Each address of the invite. One that answers is enough; when none does, the first is the fault.
+ */
+static void dial_all(struct strait_doctor *doctor, const strait_invite *invite,
+                     char reached[STRAIT_ADDRESS_MAX]) {
+    const int first = doctor->n;
+    reached[0] = '\0';
+    for (const char *next = invite->address; *next != '\0';) {
+        char address[STRAIT_ADDRESS_MAX];
+        const size_t n = strcspn(next, ",");
+        (void)snprintf(address, sizeof address, "%.*s", (int)n, next);
+        const int before = doctor->n;
+        dial(doctor, invite, address);
+        const int answers = doctor->n > before &&
+                            strstr(doctor->findings[before].text, "answers with") != NULL;
+        if (answers && reached[0] == '\0') memcpy(reached, address, sizeof address);
+        next += n + (next[n] == ',');
+    }
+    if (reached[0] != '\0' || first >= doctor->n) return;
+    strait_finding *f = &doctor->findings[first];
+    f->state = STRAIT_FINDING_FAULT;
+    f->err = strstr(f->fix, "someone else") != NULL ? STRAIT_EAUTH : STRAIT_ETIMEDOUT;
 }
 
 static int is_private(const char *host) {
@@ -81,13 +156,13 @@ static void host_part(const char *address, char out[STRAIT_ADDRESS_MAX]) {
 }
 
 /* Neighbours dial the address by which we reach the coordinator. */
-static void look_at_address(struct strait_doctor *doctor, const strait_invite *invite) {
+static void look_at_address(struct strait_doctor *doctor, const char *towards) {
     char own[STRAIT_ADDRESS_MAX];
     char ours[STRAIT_ADDRESS_MAX];
     char theirs[STRAIT_ADDRESS_MAX];
-    strait_reach_address("0.0.0.0:1", "", invite->address, own);
+    strait_reach_address("0.0.0.0:1", "", towards, own);
     host_part(own, ours);
-    host_part(invite->address, theirs);
+    host_part(towards, theirs);
     if (is_private(ours) && !is_private(theirs) && strncmp(theirs, "127.", 4) != 0)
         strait_doctor_note(
             doctor, "address",
@@ -112,6 +187,7 @@ void strait_doctor_invite(struct strait_doctor *doctor) {
         strait_doctor_fault(doctor, STRAIT_EAUTH, "invite", "ask for a new one", "has expired");
     else
         strait_doctor_fact(doctor, "invite", "whole, for the coordinator at %s", invite.address);
-    dial(doctor, &invite);
-    look_at_address(doctor, &invite);
+    char reached[STRAIT_ADDRESS_MAX];
+    dial_all(doctor, &invite, reached);
+    if (reached[0] != '\0') look_at_address(doctor, reached);
 }

@@ -304,6 +304,15 @@ strait_err strait_mesh_stats(struct strait_mesh *mesh, int peer, strait_link_sta
     return call(mesh, run_stats, &args);
 }
 
+strait_err strait_mesh_dialled(struct strait_mesh *mesh, int peer, char out[STRAIT_ADDRESS_MAX]) {
+    struct strait_mesh_member *m = NULL;
+    pthread_mutex_lock(&mesh->mutex);
+    const strait_err err = find(mesh, peer, &m);
+    if (err == STRAIT_OK) memcpy(out, m->dialled, sizeof m->dialled);
+    pthread_mutex_unlock(&mesh->mutex);
+    return err;
+}
+
 int64_t strait_mesh_refusals(struct strait_mesh *mesh, char out[STRAIT_WORDS_MAX]) {
     pthread_mutex_lock(&mesh->mutex);
     const int64_t n = mesh->n_refused;

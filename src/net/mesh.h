@@ -22,7 +22,8 @@ typedef struct strait_mesh_config {
 typedef struct strait_mesh_peer {
     char name[STRAIT_NAME_MAX]; // for messages to people
     strait_fingerprint key;
-    const char *address;                // where to dial it; NULL: it dials us. Copied
+    const char *address;                // where to dial it, or several such with commas between,
+                                        // to be tried in turn; NULL: it dials us. Copied
     const strait_emulate_spec *emulate; // our direction of its link; NULL: the config's. Copied
 } strait_mesh_peer;
 
@@ -67,6 +68,9 @@ strait_err strait_mesh_receive(struct strait_mesh *mesh, int timeout_ms, struct 
 
 /* Counts of this link and those before it to the same peer. */
 strait_err strait_mesh_stats(struct strait_mesh *mesh, int peer, strait_link_stats *out);
+
+/* Of its addresses the one that was dialled last; empty: none was yet. */
+strait_err strait_mesh_dialled(struct strait_mesh *mesh, int peer, char out[STRAIT_ADDRESS_MAX]);
 
 /* How many strangers were turned away so far, and the words of the latest. */
 int64_t strait_mesh_refusals(struct strait_mesh *mesh, char out[STRAIT_WORDS_MAX]);

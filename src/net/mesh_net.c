@@ -88,6 +88,7 @@ static void opened(void *user, struct strait_link *link) {
         strait_link_close(m->link, STRAIT_FAIL(STRAIT_ECLOSED, "replaced by a newer link"));
     }
     m->link = link;
+    m->n_final = 0;
     m->redial_ms = mesh->config.redial_ms;
     link->user = m;
     pthread_mutex_lock(&mesh->mutex);
@@ -120,6 +121,20 @@ static void writable(void *user, struct strait_link *link) {
     if (link->user != NULL) drain(user, link->user);
 }
 
+static int count_addresses(const struct strait_mesh_member *m) {
+    int n = 1;
+    for (const char *c = m->address; *c != '\0'; c++)
+        n += *c == ',';
+    return n;
+}
+
+/* Someone else may sit at one of several addresses: a refusal counts when all have refused. */
+static strait_err weigh(struct strait_mesh_member *m, strait_err why) {
+    if (why == STRAIT_OK) return STRAIT_ECLOSED;
+    if (why != STRAIT_EAUTH && why != STRAIT_EPROTO) return why;
+    return ++m->n_final < count_addresses(m) ? STRAIT_ECLOSED : why;
+}
+
 static void closed(void *user, struct strait_link *link, strait_err why) {
     struct strait_mesh *mesh = user;
     struct strait_mesh_member *m = link->user;
@@ -130,12 +145,14 @@ static void closed(void *user, struct strait_link *link, strait_err why) {
     m->redial_ns = strait_clock_ns() + (int64_t)m->redial_ms * NS_PER_MS;
     m->redial_ms = m->redial_ms * 2 < mesh->config.redial_max_ms ? m->redial_ms * 2
                                                                  : mesh->config.redial_max_ms;
+    const strait_err weighed = weigh(m, why);
     pthread_mutex_lock(&mesh->mutex);
-    const int is_final = why == STRAIT_EAUTH || why == STRAIT_EPROTO;
+    const int is_final = weighed == STRAIT_EAUTH || weighed == STRAIT_EPROTO;
     const int must_tell = m->is_up || is_final;
     strait_stats_add(&m->past, &stats);
+    if (!m->is_up) m->turn++;
     m->is_up = 0;
-    m->why = why == STRAIT_OK ? STRAIT_ECLOSED : why;
+    m->why = weighed;
     (void)snprintf(m->words, sizeof m->words, "%s: %.180s", m->name, strait_err_detail());
     if (must_tell) announce(mesh, m, STRAIT_MSG_DOWN);
     pthread_mutex_unlock(&mesh->mutex);
@@ -170,11 +187,23 @@ static void run_calls(struct strait_mesh *mesh) {
     }
 }
 
+/* The one whose turn it is. */
+static void choose_address(struct strait_mesh *mesh, struct strait_mesh_member *m) {
+    const char *part = m->address;
+    for (int i = m->turn % count_addresses(m); i > 0; i--)
+        part = strchr(part, ',') + 1;
+    pthread_mutex_lock(&mesh->mutex);
+    (void)snprintf(m->dialled, sizeof m->dialled, "%.*s", (int)strcspn(part, ","), part);
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
 static void dial(struct strait_mesh *mesh, struct strait_mesh_member *m) {
     const strait_dial_how how = {
         .expected = &m->key, .emulate = m->has_emulate ? &m->emulate : NULL, .user = m};
-    const strait_err err = strait_transport_dial(mesh->t, m->address, how, &m->link);
+    choose_address(mesh, m);
+    const strait_err err = strait_transport_dial(mesh->t, m->dialled, how, &m->link);
     if (err == STRAIT_OK) return;
+    m->turn++;
     m->redial_ns = strait_clock_ns() + (int64_t)m->redial_ms * NS_PER_MS;
     pthread_mutex_lock(&mesh->mutex);
     m->why = err;

@@ -22,6 +22,7 @@ struct strait_mesh_member { // guarded by mesh->mutex, but for `link` and what f
     char name[STRAIT_NAME_MAX];
     strait_fingerprint key;
     char address[STRAIT_ADDRESS_MAX]; // "" when it dials us; never changes
+    char dialled[STRAIT_ADDRESS_MAX]; // the part of it that was dialled last
     int has_emulate;
     strait_emulate_spec emulate;
     struct strait_lanes out;
@@ -33,6 +34,8 @@ struct strait_mesh_member { // guarded by mesh->mutex, but for `link` and what f
     struct strait_link *link; // net thread only
     int64_t redial_ns;        // net thread only: not before
     int redial_ms;            // net thread only: the next pause
+    int turn;                 // net thread only: which address is next
+    int n_final;              // net thread only: addresses in a row where we were refused
 };
 
 struct strait_mesh {

@@ -15,8 +15,9 @@ enum {
     TICK_MS = 200,
     VIEW_MS = 1000,
     AWAY_MS = 2000,
-    DEAD_MS = 5000, // silence of a worker's link
-    END_MS = 1500,  // for the last words to arrive
+    MESSAGE_MAX = 1 << 20, // of a worker's; replies may have a basis besides
+    DEAD_MS = 5000,        // silence of a worker's link
+    END_MS = 1500,         // for the last words to arrive
     LINGER_MS = 500
 };
 
@@ -144,13 +145,32 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
 
 /* ---- beginning ---- */
 
-static strait_err open_desk(struct host *h) {
+/* What the invite names: each that is announced, complete with its port. */
+static void name_addresses(struct host *h, const char *bound) {
+    const char *next = h->spec->announce != NULL ? h->spec->announce : "";
+    size_t used = 0;
+    do {
+        char wanted[STRAIT_ADDRESS_MAX];
+        char made[STRAIT_ADDRESS_MAX];
+        const size_t n = strcspn(next, ",");
+        (void)snprintf(wanted, sizeof wanted, "%.*s", (int)n, next);
+        strait_reach_address(bound, wanted, "", made);
+        const int put = snprintf(h->invite.address + used, sizeof h->invite.address - used, "%s%s",
+                                 used > 0 ? "," : "", made);
+        used += put > 0 ? (size_t)put : 0;
+        next += n + (next[n] == ',');
+    } while (*next != '\0' && used < sizeof h->invite.address);
+}
+
+static strait_err open_desk(struct host *h, const strait_recipe *recipe) {
+    const size_t basis = sizeof(float) * (size_t)(recipe->codec.cols * recipe->codec.keep);
     char address[STRAIT_ADDRESS_MAX];
     char line[STRAIT_INVITE_TEXT];
     strait_transport_config config = {.identity = h->spec->identity,
                                       .name = "coordinator",
                                       .n_streams = 1,
                                       .dead_ms = DEAD_MS,
+                                      .message_max = MESSAGE_MAX + basis,
                                       .linger_ms = LINGER_MS};
     STRAIT_TRY(strait_msg_pool_open(&h->pool));
     config.pool = h->pool;
@@ -167,8 +187,7 @@ static strait_err open_desk(struct host *h) {
     else
         (void)snprintf(listen, sizeof listen, "%s", h->spec->listen);
     STRAIT_TRY(strait_transport_listen(h->t, listen, address));
-    strait_reach_address(address, h->spec->announce != NULL ? h->spec->announce : "", "",
-                         h->invite.address);
+    name_addresses(h, address);
     h->invite.key = *strait_identity_fingerprint(h->spec->identity);
     STRAIT_TRY(strait_invite_format(&h->invite, line));
     STRAIT_TRY(strait_host_save_run(h));
@@ -251,7 +270,7 @@ static strait_err prepare(struct host *h, int *is_over) {
     if (err == STRAIT_OK) err = strait_host_open_record(h);
     if (err == STRAIT_OK) err = look_for_end(h, is_over);
     if (err != STRAIT_OK || *is_over) return err;
-    err = open_desk(h);
+    err = open_desk(h, &recipe);
     /* A cut that is on record stays: images and checkpoints are of it. */
     if (err == STRAIT_OK && !(h->was_begun && h->run.stages.split.n > 0))
         err = choose_split(h, &recipe);

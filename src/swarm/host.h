@@ -36,7 +36,7 @@ typedef struct strait_host_spec {
     int resumes;
     const struct strait_identity *identity; // borrowed
     const char *listen;   // numeric host:port; port 0: any, the same after a restart
-    const char *announce; // for the invite; NULL: as listen
+    const char *announce; // for the invite, several with commas between; NULL: as listen
     const char *relay;    // host:port, for neighbours that cannot reach each other; NULL: none
     const char *store;    // of record; NULL: a journal in the folder
     const char *store_ca, *store_cert, *store_key; // PEM files for etcd over https; may be NULL

@@ -97,6 +97,9 @@ static strait_err parse_fields(const unsigned char *bytes, size_t n, strait_invi
     strait_reader_copy(&r, invite.address, length);
     for (size_t i = 0; i < length; i++)
         if (invite.address[i] <= ' ' || invite.address[i] > '~') return wrong("names no address");
+    if (invite.address[0] == ',' || invite.address[length - 1] == ',' ||
+        strstr(invite.address, ",,") != NULL)
+        return wrong("names no address");
     *out = invite;
     return STRAIT_OK;
 }

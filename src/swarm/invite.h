@@ -14,7 +14,7 @@ enum {
 };
 
 typedef struct strait_invite {
-    char address[STRAIT_ADDRESS_MAX]; // of the coordinator: host:port
+    char address[STRAIT_ADDRESS_MAX]; // of the coordinator: host:port; several have commas between
     unsigned char run[STRAIT_RUN_BYTES];
     strait_fingerprint key; // of the coordinator
     unsigned char token[STRAIT_TOKEN_BYTES];

@@ -12,6 +12,7 @@ enum {
     IDLE_MS = 10, // between looks at the neighbours, without work
     PULSE_MS = 1000,
     DEAD_MS = 15000,  // silence of the coordinator's link
+    DIAL_MS = 5000,   // for each of its addresses
     LEAVE_MS = 120000 // for a stage to be handed over
 };
 
@@ -329,9 +330,11 @@ static strait_err live(struct lend *l) {
 
 static strait_err open_control(struct lend *l) {
     int peer = 0;
-    strait_mesh_config config = {
-        .scheme = "tls",
-        .transport = {.identity = l->spec->identity, .n_streams = 1, .dead_ms = DEAD_MS}};
+    strait_mesh_config config = {.scheme = "tls",
+                                 .transport = {.identity = l->spec->identity,
+                                               .n_streams = 1,
+                                               .handshake_ms = DIAL_MS,
+                                               .dead_ms = DEAD_MS}};
     memcpy(config.transport.run, l->spec->invite.run, STRAIT_RUN_BYTES);
     (void)snprintf(config.transport.name, sizeof config.transport.name, "%s", l->spec->name);
     STRAIT_TRY(strait_mesh_open(&config, &l->control));

@@ -101,8 +101,10 @@ static strait_err open_mesh(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
         return STRAIT_OK;
     }
     char bound[STRAIT_ADDRESS_MAX];
+    char host[STRAIT_ADDRESS_MAX]; // the coordinator's, as it is reached from here
     STRAIT_TRY(strait_mesh_listen(s->mesh, l->spec->listen, bound));
-    strait_reach_address(bound, l->spec->announce, l->spec->invite.address, address);
+    STRAIT_TRY(strait_mesh_dialled(l->control, 0, host));
+    strait_reach_address(bound, l->spec->announce, host, address);
     return STRAIT_OK;
 }
 

@@ -18,7 +18,8 @@ static strait_invite sample(void) {
 
 static void what_goes_in_comes_out(void **state) {
     (void)state;
-    static const char *const addresses[] = {"a:1", "10.1.2.3:7000", "host.example.org:65535"};
+    static const char *const addresses[] = {"a:1", "10.1.2.3:7000,[2001:db8::7]:7000",
+                                            "host.example.org:65535"};
     for (int i = 0; i < 3; i++) { // lengths of every remainder by three
         strait_invite invite = sample();
         strait_invite back;
@@ -78,6 +79,20 @@ static void addresses_have_bounds(void **state) {
     CHECK_FAILS(strait_invite_format(&invite, text), STRAIT_EINVAL, "address");
 }
 
+/* A line that is whole, but whose list of addresses is not one. */
+static void lists_have_no_gaps(void **state) {
+    (void)state;
+    static const char *const lists[] = {",", ",a:1", "a:1,", "a:1,,b:2", "a:1 b:2"};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        strait_invite invite = sample();
+        strait_invite back;
+        char text[STRAIT_INVITE_TEXT];
+        (void)snprintf(invite.address, sizeof invite.address, "%s", lists[i]);
+        CHECK_OK(strait_invite_format(&invite, text));
+        CHECK_FAILS(strait_invite_parse(text, &back), STRAIT_ECONFIG, "names no address");
+    }
+}
+
 static void tokens_compare(void **state) {
     (void)state;
     const strait_invite a = sample();
@@ -92,9 +107,8 @@ static void tokens_compare(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_goes_in_comes_out),
-        cmocka_unit_test(damage_is_refused),
-        cmocka_unit_test(addresses_have_bounds),
+        cmocka_unit_test(what_goes_in_comes_out), cmocka_unit_test(damage_is_refused),
+        cmocka_unit_test(addresses_have_bounds),  cmocka_unit_test(lists_have_no_gaps),
         cmocka_unit_test(tokens_compare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

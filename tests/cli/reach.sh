@@ -1,0 +1,43 @@
+#!/bin/sh
+# reach.sh - an invite with several addresses: whoever joins tries each, and doctor says how each is.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/swarm_lib.sh"
+
+make_corpus
+make_run run.yaml 2 20
+sets="--set stages.count=2"
+runs train run.yaml --out straight $sets
+
+# Nobody is at the first, the second is ours, the third is no name.
+host_begin several run.yaml $sets --announce 127.0.0.1:9,127.0.0.1,nowhere.invalid:7
+invite=$(cat several.invite)
+runs doctor "$invite"
+says "$OUT" '127.0.0.1:9,127.0.0.1:[0-9]+,nowhere.invalid:7' \
+    '^\? coordinator .*127.0.0.1:9: .*connection refused' '-> is "strait host" running' \
+    '^  coordinator .*127.0.0.1:[0-9]+ answers with the key .*round trip [0-9.]+ ms, takes [0-9]+ Mb/s' \
+    '^\? coordinator .*nowhere.invalid:7: .*cannot find the address'
+for i in 1 2; do join_begin several $i; done
+host_ends 0 several
+same_metrics straight several
+same_weights straight several
+
+# IPv4 and IPv6 at once, where this machine has both.
+if [ -s /proc/net/if_inet6 ]; then
+    env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out both $sets --listen '[::]:0' \
+        --announce ::1,127.0.0.1 --keys keys-host >both.invite 2>>"$HOST_LOG" </dev/null &
+    HOST=$!
+    for _ in $(seq 400); do
+        [ -s both.invite ] && break
+        sleep 0.025
+    done
+    runs doctor "$(cat both.invite)"
+    says "$OUT" '\[::1\]:[0-9]+ answers' '127.0.0.1:[0-9]+ answers'
+    env STRAIT_CLI="$SCRATCH" "$STRAIT" join "$(cat both.invite)" --keys keys-1 --threads 1 \
+        --listen '[::]:0' 2>>join-1.err </dev/null &
+    join_begin both 2
+    host_ends 0 both
+    same_weights straight both
+fi
+
+# Nobody anywhere.
+refuses 4 'coordinator: 127.0.0.1:9: ' doctor "$invite"
