@@ -9,7 +9,7 @@ STRANGER=$(dirname "$HELPER")/cli_stranger
 TAP=$(dirname "$HELPER")/cli_tap
 ROUNDS=${ROUNDS:-1}
 MARGIN=${MARGIN:-60}
-QUIET=25 # steps
+QUIET=15 # steps
 ADDRESS=$(address_of_ours)
 
 make_corpus
@@ -98,7 +98,7 @@ echo "tokens/s: ${quiet% *} in ${quiet#* } quiet steps, ${attack% *} in ${attack
 
 # Copies of images leave the wire to the run.
 echo "5 wire" >wire
-runs train run.yaml --out wired $slow --set train.steps=20
+runs train run.yaml --out wired $slow --set train.steps=15
 wired=$(pace wired wire wire)
 echo "tokens/s: ${wired% *} without a swarm"
 [ $((${quiet% *} * 4)) -ge "${wired% *}" ] || fail "a swarm takes four times as long as its wire does"

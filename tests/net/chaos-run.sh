@@ -82,7 +82,7 @@ for n in $(seq "$FAULTS"); do
     ms=$(awk "BEGIN { print int(1000 * $LONGEST ^ ($drawn / 1000)) }")
     echo "$kind $machine $ms"
 done >plan
-total=$(awk '{ s += 8 + $3 / 300 } END { print int(s) + 10 }' plan)
+total=$(awk '{ s += 7 + $3 / 450 } END { print int(s) + 10 }' plan)
 make_run run.yaml 2 "$total"
 runs train run.yaml --out straight --set stages.count=2
 swarm_begin $RUN 1 2 3
