@@ -1,0 +1,94 @@
+#!/bin/sh
+# readme-run.sh STRAIT HELPER WAN - "Two machines in two minutes" of README.md, word by word: its
+# blocks of commands are typed on two machines, network namespaces with a line of 80 Mb/s and 30 ms
+# each, which have nothing but what the text says. Only the invite is pasted where "strait1:AQ..."
+# stands, and the run has fewer steps. Needs root, ip and TUN; says so otherwise.
+ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+. "$(dirname "$0")/../cli/lib.sh"
+. "$(dirname "$0")/../cli/swarm_lib.sh"
+. "$(dirname "$0")/machines.sh"
+WAN=$3
+machines_begin 2
+
+# The commands of the section, as "MACHINE COMMAND", in the order of the text.
+awk '/^## / { in_section = $0 == "## Two machines in two minutes" }
+    in_section && /^```sh$/ { in_block = 1; where = ""; next }
+    /^```$/ { in_block = 0 }
+    in_section && in_block && /^# on / { where = $3; next }
+    in_section && in_block { print where, $0 }' "$ROOT/README.md" >commands
+grep -q '^A strait host ' commands || fail "the README has no command to host"
+grep -q '^B strait join ' commands || fail "the README has no command to join"
+! grep -vqE '^[AB] strait ' commands || fail "what is this: $(grep -vE '^[AB] strait ' commands)"
+
+# Machine A has the corpus and the examples, B nothing; both have the program.
+make_corpus
+mkdir -p bin A/corpus A/home B/home
+ln -s "$STRAIT" bin/strait
+cp -r "$ROOT/examples" A
+sed -i 's/^  steps: 100$/  steps: 12/; s/^  valid_every: 25/  valid_every: 6/' A/examples/tiny.yaml
+cp tokenizer.json A/corpus
+cp train.bin A/corpus
+cp train.bin A/corpus/valid.bin
+
+# typed MACHINE COMMAND LOG: in the folder of that machine.
+typed() {
+    number=0
+    [ "$1" = B ] && number=1
+    (cd "$1" && exec ip netns exec "$tag-m$number" env STRAIT_CLI="$SCRATCH" HOME="$SCRATCH/$1/home" \
+        PATH="$SCRATCH/bin:$PATH" sh -c "$2") >"$3" 2>&1 </dev/null
+}
+
+# ends_well PID LOG
+ends_well() {
+    wait "$1" && return
+    ERR=$2
+    fail "a command of the README fails"
+}
+
+n=0
+pids=
+invite=strait1:AQ...
+while read -r where command; do
+    n=$((n + 1))
+    command=$(echo "$command" | sed "s|strait1:AQ\.\.\.|$invite|")
+    echo "$where> $command" | cut -c 1-100
+    case $command in
+    'strait host '*)
+        typed "$where" "$command" $n.log &
+        HOST=$!
+        for _ in $(seq 1200); do
+            invite=$(sed -n 's/^\(strait1:[^ ]*\)$/\1/p' $n.log)
+            [ -n "$invite" ] && break
+            kill -0 $HOST 2>/dev/null || break
+            sleep 0.05
+        done
+        ERR=$n.log
+        [ -n "$invite" ] || fail "the host printed no invite"
+        ;;
+    'strait join '*)
+        typed "$where" "$command" $n.log &
+        pids="$pids $!"
+        ;;
+    'strait watch '*)
+        STARTED=$HOST
+        wait_lines A/runs/tiny 2
+        sleep 1 # what is shown is a second old
+        typed "$where" "$command" $n.log || fail "$(cat $n.log)"
+        says $n.log '2 stages, [1-9][0-9]* steps committed' 'epoch 1: all stages stand at step 0'
+        cat $n.log
+        ;;
+    'strait generate '*)
+        ends_well $HOST 1.log
+        for pid in $pids; do ends_well "$pid" 1.log; done
+        typed "$where" "$command" $n.log &
+        ends_well $! $n.log
+        ;;
+    *)
+        typed "$where" "$command" $n.log &
+        ends_well $! $n.log
+        cat $n.log
+        ;;
+    esac
+done <commands
+[ "$(grep -c '"loss"' A/runs/tiny/metrics.jsonl)" -eq 12 ] || fail "the run was not made"
+[ "$(ls -A B)" = home ] || fail "something was written on B: $(ls -A B)"
