@@ -142,6 +142,7 @@ static strait_err open_apart(struct strait_crew *crew) {
     struct apart *a = crew->state;
     STRAIT_TRY(strait_apart_make_room(crew));
     strait_err err = strait_apart_start(crew);
+    a->has_failed |= err != STRAIT_OK; // those that did come up are told by the mesh closing
     if (err == STRAIT_OK) err = strait_apart_open_stages(crew);
     strait_apart_remove_run(a);
     return err;

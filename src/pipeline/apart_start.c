@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 enum {
-    MEET_MS = 30000
+    MEET_MS = 30000,
+    END_MS = 500 // to learn how a stage ended
 };
 
 /* The resolved run, in a file the stages can read; cores are shared out among them. */
@@ -71,6 +72,32 @@ static strait_err introduce(struct strait_crew *crew, const strait_fingerprint *
     return STRAIT_OK;
 }
 
+/* Says which stage did not come up, how it ended where that is known, and by which command. */
+static strait_err blame(struct strait_crew *crew, int stage, strait_err err) {
+    struct apart *a = crew->state;
+    const char *launch = crew->run.stages.launch;
+    char symptom[300];
+    if (err == STRAIT_OK) return STRAIT_OK;
+    (void)snprintf(symptom, sizeof symptom, "%s", strait_err_detail());
+    const char *ended = strait_launch_ended(&a->stages[stage], END_MS);
+    strait_err_note(__FILE__, __LINE__, "stage %d could not be started: %s%s%s%s%.200s", stage,
+                    ended != NULL ? "it " : "", ended != NULL ? ended : symptom,
+                    launch[0] != '\0' ? "; what starts it is stages.launch: " : "", launch,
+                    ended != NULL && launch[0] == '\0' ? "; its own words are above" : "");
+    return err;
+}
+
+static strait_err meet_stage(struct strait_crew *crew, const strait_serve_start *start,
+                             strait_fingerprint *key, char address[STRAIT_ADDRESS_MAX]) {
+    struct apart *a = crew->state;
+    const int i = start->stage;
+    STRAIT_TRY(strait_launch_meet(&a->stages[i], start, key, address));
+    strait_mesh_peer peer = {.key = *key};
+    (void)snprintf(peer.name, sizeof peer.name, "stage %d", i);
+    STRAIT_TRY(strait_mesh_add(a->mesh, &peer, &a->peers[i]));
+    return strait_launch_go(&a->stages[i]);
+}
+
 strait_err strait_apart_start(struct strait_crew *crew) {
     struct apart *a = crew->state;
     strait_serve_start start = {0};
@@ -82,13 +109,9 @@ strait_err strait_apart_start(struct strait_crew *crew) {
         STRAIT_TRY(strait_launch(i, crew->run.stages.launch, a->hub, &a->stages[i]));
     for (int i = 0; i < crew->recipe.n_stages; i++) {
         start.stage = i;
-        STRAIT_TRY(strait_launch_meet(&a->stages[i], &start, &keys[i], addresses[i]));
-        strait_mesh_peer peer = {.key = keys[i]};
-        (void)snprintf(peer.name, sizeof peer.name, "stage %d", i);
-        STRAIT_TRY(strait_mesh_add(a->mesh, &peer, &a->peers[i]));
-        STRAIT_TRY(strait_launch_go(&a->stages[i]));
+        STRAIT_TRY(blame(crew, i, meet_stage(crew, &start, &keys[i], addresses[i])));
     }
     for (int i = 0; i < crew->recipe.n_stages; i++)
-        STRAIT_TRY(strait_mesh_wait_up(a->mesh, a->peers[i], MEET_MS));
+        STRAIT_TRY(blame(crew, i, strait_mesh_wait_up(a->mesh, a->peers[i], MEET_MS)));
     return introduce(crew, keys, addresses);
 }

@@ -95,3 +95,9 @@ ends 130
 runs train run.yaml --out $folder --resume
 same_metrics straight $folder
 same_weights straight $folder
+
+# A stage that cannot be started: which one, how it ended, by which command.
+refuses 4 'stage 0 could not be started: it ended with code 1; .*stages.launch: false' \
+    train run.yaml --out unstarted --set stages.count=2 --set stages.launch=false
+refuses 2 'stage 0: /nowhere/ssh cannot be started' \
+    train run.yaml --out unstarted --set stages.count=2 --set stages.launch=/nowhere/ssh
