@@ -274,7 +274,8 @@ struct strait_kernels {
     /* y = alpha x, some groups of columns; of y and x each of either type. */
     strait_err (*regroup_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x,
                                strait_regroup_how how);
-    /* delta = y - x, normed = y rstd, rstd [N x 1] = 1 / sqrt(mean y^2 + epsilon). Either type. */
+    /* delta = y - x, normed = y rstd, rstd [N x 1] = 1 / sqrt(mean y^2 + epsilon); normed and rstd
+     * may both be absent. Either type. */
     strait_err (*part_rows)(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
                             strait_tensor rstd, strait_tensor y, strait_tensor x, float epsilon);
     /* Row i of y = by[i] times row i of x; by [N x 1]. Either type. */

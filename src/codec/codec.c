@@ -66,8 +66,8 @@ strait_err strait_codec_check(strait_codec_spec *spec) {
     STRAIT_TRY(check_variant(spec));
     STRAIT_TRY(check_place(spec));
     const struct strait_codec_ops *ops = ops_of(spec);
-    spec->is_padded = ops->can_pad != NULL && ops->can_pad(spec) &&
-                      (spec->is_padded || spec->precision == STRAIT_BF16);
+    const int can_pad = ops->padded != NULL && (ops->can_pad == NULL || ops->can_pad(spec));
+    spec->is_padded = can_pad && (spec->is_padded || spec->precision == STRAIT_BF16);
     return ops->check != NULL ? ops->check(spec) : STRAIT_OK;
 }
 

@@ -174,7 +174,6 @@ static strait_err look_at_output(struct strait_codec *c, const strait_crossing *
 
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor y) {
-    if (c->spec.is_padded) return strait_context_act_pack(c, at, wire, y);
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot);
@@ -227,7 +226,6 @@ static strait_err look_at_code(struct strait_codec *c, const strait_crossing *at
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                              strait_tensor wire) {
-    if (c->spec.is_padded) return strait_context_act_unpack(c, at, x, wire);
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
@@ -242,7 +240,6 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
                               strait_tensor wire) {
-    if (c->spec.is_padded) return strait_context_grad_unpack(c, at, d_y, wire);
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     const struct look *look = &st->look;
@@ -260,7 +257,6 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
 }
 
 static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
-    if (c->spec.is_padded) return strait_context_input_grad(c, at, d_x);
     const struct context_state *st = c->state;
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
     return c->backend->kernels->matmul(at->stream, d_x, d_u, c->params[E].value,
@@ -287,7 +283,6 @@ static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, s
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                             strait_tensor d_x) {
-    if (c->spec.is_padded) return strait_context_grad_pack(c, at, wire, d_x);
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_x, at->slot), d_x));
@@ -332,7 +327,6 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
 }
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
-    if (c->spec.is_padded) return strait_context_param_grads(c, at);
     return c->half == STRAIT_HEAD ? head_grads(c, at) : tail_grads(c, at);
 }
 
@@ -345,6 +339,7 @@ const struct strait_codec_ops strait_codec_context = {
     .check = check,
     .traits = traits,
     .can_pad = can_pad,
+    .padded = &strait_context_padded_ops,
     .wire_bytes = wire_bytes,
     .plan = plan,
     .start = start,

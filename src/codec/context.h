@@ -39,8 +39,7 @@ struct strait_context_padded {
     strait_tensor d_both;       // [N x (nK + m)] T
     strait_tensor d_normeds;    // [N x nK] T
     strait_tensor d_a;          // gradient slots T [m]
-    strait_tensor kept_d_x;     // slots T [d], if gradients may wait
-    strait_tensor lent_d_x;     // else: what grad_pack saw
+    strait_codec_held held;     // the gradient of x
     strait_tensor d_z;          // [N x K] f32
     strait_tensor dw, half_v;   // copies, T: [d x (nK + m)], [m x nK]
     /* both */
@@ -55,14 +54,4 @@ strait_err strait_context_receive(struct strait_codec *c, const strait_crossing 
 strait_err strait_context_plan_head(struct strait_codec *c, struct strait_context_padded *st);
 strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_context_padded *st);
 
-strait_err strait_context_act_pack(struct strait_codec *c, const strait_crossing *at,
-                                   strait_tensor wire, strait_tensor y);
-strait_err strait_context_act_unpack(struct strait_codec *c, const strait_crossing *at,
-                                     strait_tensor x, strait_tensor wire);
-strait_err strait_context_grad_pack(struct strait_codec *c, const strait_crossing *at,
-                                    strait_tensor wire, strait_tensor d_x);
-strait_err strait_context_grad_unpack(struct strait_codec *c, const strait_crossing *at,
-                                      strait_tensor d_y, strait_tensor wire);
-strait_err strait_context_input_grad(struct strait_codec *c, const strait_crossing *at,
-                                     strait_tensor d_x);
-strait_err strait_context_param_grads(struct strait_codec *c, const strait_crossing *at);
+extern const struct strait_codec_ops strait_context_padded_ops; // its crossings

@@ -68,7 +68,7 @@ strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_contex
     const strait_codec_part typed[] = {
         {&st->both, slots, nk + m}, {&st->d_both, n, nk + m}, {&st->normeds, slots, nk},
         {&st->d_normeds, n, nk},    {&st->a, slots, m},       {&st->d_a, grads, m},
-        {&st->dw, d, nk + m},       {&st->half_v, m, nk},     {&st->kept_d_x, grads, d}};
+        {&st->dw, d, nk + m},       {&st->half_v, m, nk},     {&st->held.kept, grads, d}};
     const strait_codec_part wide[] = {{&st->z, slots, kp},
                                       {&st->tail_rstd, slots, 1},
                                       {&st->d_z, n, kp},
@@ -90,8 +90,8 @@ static strait_tensor a_of(const struct strait_codec *c) {
     return strait_tensor_rows(of(c)->ea, strait_codec_pad(c->spec.keep), c->spec.encoder);
 }
 
-strait_err strait_context_act_pack(struct strait_codec *c, const strait_crossing *at,
-                                   strait_tensor wire, strait_tensor y) {
+static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                           strait_tensor y) {
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
     const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot);
@@ -115,8 +115,8 @@ static strait_recall_how recall_of(const strait_codec_spec *spec) {
     return (strait_recall_how){spec->keep, spec->context, spec->seq_len, STRAIT_CONTEXT_EPSILON};
 }
 
-strait_err strait_context_act_unpack(struct strait_codec *c, const strait_crossing *at,
-                                     strait_tensor x, strait_tensor wire) {
+static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                             strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
@@ -131,8 +131,8 @@ strait_err strait_context_act_unpack(struct strait_codec *c, const strait_crossi
     return k->matmul(at->stream, x, both, st->dw, strait_abt);
 }
 
-strait_err strait_context_grad_unpack(struct strait_codec *c, const strait_crossing *at,
-                                      strait_tensor d_y, strait_tensor wire) {
+static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
+                              strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
@@ -154,21 +154,18 @@ strait_err strait_context_grad_unpack(struct strait_codec *c, const strait_cross
     return k->matmul(at->stream, d_y, st->scaled, st->ea, strait_add_ab);
 }
 
-strait_err strait_context_input_grad(struct strait_codec *c, const strait_crossing *at,
-                                     strait_tensor d_x) {
+static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
     return c->backend->kernels->matmul(at->stream, d_x,
                                        strait_codec_grad_slot(c, of(c)->half_d_u, at->slot),
                                        e_of(c), (strait_matmul_how){.alpha = -1, .beta = 1});
 }
 
-strait_err strait_context_grad_pack(struct strait_codec *c, const strait_crossing *at,
-                                    strait_tensor wire, strait_tensor d_x) {
+static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                            strait_tensor d_x) {
     const struct strait_kernels *k = c->backend->kernels;
     padded *st = of(c);
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
-    st->lent_d_x = d_x;
-    if (c->spec.can_defer)
-        STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->kept_d_x, at->slot), d_x));
+    STRAIT_TRY(strait_codec_hold(c, at, &st->held, d_x));
     STRAIT_TRY(k->matmul(at->stream, st->d_both, d_x, st->dw, strait_ab));
     STRAIT_TRY(k->silu_cols_back(at->stream, d_a, st->d_both, strait_codec_slot(c, st->a, at->slot),
                                  st->normeds.cols));
@@ -208,8 +205,7 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
     const strait_param *p = c->params;
     const strait_codec_spec *spec = &c->spec;
     const strait_regroup_how codes = strait_codec_padded(spec->context, spec->keep);
-    const strait_tensor d_x = spec->can_defer ? strait_codec_grad_slot(c, st->kept_d_x, at->slot)
-                                              : st->lent_d_x;
+    const strait_tensor d_x = strait_codec_held_at(c, at, &st->held);
     const strait_tensor product = {st->room.data, STRAIT_F32, spec->cols, st->both.cols};
     STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d_x,
                                            strait_codec_slot(c, st->both, at->slot), strait_atb));
@@ -219,6 +215,16 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
                                      strait_codec_slot(c, st->normeds, at->slot), st->room, codes);
 }
 
-strait_err strait_context_param_grads(struct strait_codec *c, const strait_crossing *at) {
+static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
     return c->half == STRAIT_HEAD ? head_grads(c, at) : tail_grads(c, at);
 }
+
+const struct strait_codec_ops strait_context_padded_ops = {
+    .name = "strait",
+    .act_pack = act_pack,
+    .act_unpack = act_unpack,
+    .grad_pack = grad_pack,
+    .grad_unpack = grad_unpack,
+    .input_grad = input_grad,
+    .param_grads = param_grads,
+};

@@ -40,6 +40,11 @@ static strait_err cast(const struct strait_codec *c, const strait_crossing *at, 
     return c->backend->kernels->cast(at->stream, y, x);
 }
 
+/* Whose crossings these are. */
+static const struct strait_codec_ops *ways(const struct strait_codec *c) {
+    return c->spec.is_padded && c->ops->padded != NULL ? c->ops->padded : c->ops;
+}
+
 static int takes(const struct strait_codec *c, strait_tensor x) {
     return x.dtype == STRAIT_F32 || c->spec.is_padded;
 }
@@ -73,14 +78,14 @@ strait_err strait_codec_act_pack(struct strait_codec *c, const strait_crossing *
         wide.input = c->wide_input;
     }
     STRAIT_TRY(widen(c, at, &x));
-    return c->ops->act_pack(c, &wide, wire, x);
+    return ways(c)->act_pack(c, &wide, wire, x);
 }
 
 strait_err strait_codec_act_unpack(struct strait_codec *c, const strait_crossing *at,
                                    strait_tensor y, strait_tensor wire) {
     STRAIT_TRY(check(c, STRAIT_TAIL, at, y));
     STRAIT_TRY(check_wire(c, STRAIT_FORWARD, &wire));
-    return unpack(c, at, y, wire, c->ops->act_unpack);
+    return unpack(c, at, y, wire, ways(c)->act_unpack);
 }
 
 strait_err strait_codec_grad_pack(struct strait_codec *c, const strait_crossing *at,
@@ -88,29 +93,30 @@ strait_err strait_codec_grad_pack(struct strait_codec *c, const strait_crossing 
     STRAIT_TRY(check(c, STRAIT_TAIL, at, d_y));
     STRAIT_TRY(check_wire(c, STRAIT_BACKWARD, &wire));
     STRAIT_TRY(widen(c, at, &d_y));
-    return (c->ops->grad_pack != NULL ? c->ops->grad_pack : c->ops->act_pack)(c, at, wire, d_y);
+    const struct strait_codec_ops *ops = ways(c);
+    return (ops->grad_pack != NULL ? ops->grad_pack : ops->act_pack)(c, at, wire, d_y);
 }
 
 strait_err strait_codec_grad_unpack(struct strait_codec *c, const strait_crossing *at,
                                     strait_tensor d_x, strait_tensor wire) {
     STRAIT_TRY(check(c, STRAIT_HEAD, at, d_x));
     STRAIT_TRY(check_wire(c, STRAIT_BACKWARD, &wire));
-    return unpack(c, at, d_x, wire,
-                  c->ops->grad_unpack != NULL ? c->ops->grad_unpack : c->ops->act_unpack);
+    const struct strait_codec_ops *ops = ways(c);
+    return unpack(c, at, d_x, wire, ops->grad_unpack != NULL ? ops->grad_unpack : ops->act_unpack);
 }
 
 strait_err strait_codec_input_grad(struct strait_codec *c, const strait_crossing *at,
                                    strait_tensor d_x) {
-    if (c->ops->input_grad == NULL) return STRAIT_OK;
+    if (ways(c)->input_grad == NULL) return STRAIT_OK;
     STRAIT_TRY(check(c, STRAIT_HEAD, at, d_x));
     const strait_tensor narrow = d_x;
     STRAIT_TRY(widen(c, at, &d_x));
-    STRAIT_TRY(c->ops->input_grad(c, at, d_x));
+    STRAIT_TRY(ways(c)->input_grad(c, at, d_x));
     return narrow.data != d_x.data ? cast(c, at, narrow, d_x) : STRAIT_OK;
 }
 
 strait_err strait_codec_param_grads(struct strait_codec *c, const strait_crossing *at) {
-    return c->ops->param_grads != NULL ? c->ops->param_grads(c, at) : STRAIT_OK;
+    return ways(c)->param_grads != NULL ? ways(c)->param_grads(c, at) : STRAIT_OK;
 }
 
 strait_err strait_codec_project_gradients(struct strait_codec *c, struct strait_stream *s,

@@ -125,6 +125,19 @@ strait_err strait_codec_add_copy(struct strait_codec *c, const strait_tensor *va
     return STRAIT_OK;
 }
 
+strait_err strait_codec_hold(struct strait_codec *c, const strait_crossing *at,
+                             strait_codec_held *held, strait_tensor d) {
+    held->lent = d;
+    if (!c->spec.can_defer) return STRAIT_OK;
+    return c->backend->kernels->cast(at->stream, strait_codec_grad_slot(c, held->kept, at->slot),
+                                     d);
+}
+
+strait_tensor strait_codec_held_at(const struct strait_codec *c, const strait_crossing *at,
+                                   const strait_codec_held *held) {
+    return c->spec.can_defer ? strait_codec_grad_slot(c, held->kept, at->slot) : held->lent;
+}
+
 /* From the columns of a copy back to those of what it is a copy of. */
 static strait_regroup_how reversed(strait_regroup_how how) {
     return (strait_regroup_how){.n_groups = how.n_groups,

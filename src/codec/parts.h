@@ -80,6 +80,17 @@ strait_err strait_codec_add_typed(struct strait_codec *c, strait_dtype dtype,
 strait_err strait_codec_add_copy(struct strait_codec *c, const strait_tensor *value,
                                  const strait_tensor *to, int64_t row, strait_regroup_how how);
 
+/* The gradient that a tail packs, until param_grads: lent by the caller, or kept where gradients
+ * may wait (spec.can_defer), for which a padded codec plans `kept`, gradient slots. */
+typedef struct strait_codec_held {
+    strait_tensor kept, lent;
+} strait_codec_held;
+
+strait_err strait_codec_hold(struct strait_codec *c, const strait_crossing *at,
+                             strait_codec_held *held, strait_tensor d);
+strait_tensor strait_codec_held_at(const struct strait_codec *c, const strait_crossing *at,
+                                   const strait_codec_held *held);
+
 /* Adds to `grad` the product that has it in its first rows, in the columns where a copy of this
  * `how` has what grad is the gradient of. */
 strait_err strait_codec_gather(struct strait_codec *c, const strait_crossing *at,

@@ -117,7 +117,6 @@ static strait_err widen(struct strait_codec *c, const strait_crossing *at, strai
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor x) {
     if (is_fused(&c->spec)) return strait_payload_pack(c, at, wire, x);
-    if (c->spec.is_padded) return strait_resbm_act_pack(c, at, wire, x);
     const struct resbm *st = c->state;
     const strait_tensor kept = strait_codec_slot(c, st->seen, at->slot);
     STRAIT_TRY(c->backend->kernels->cast(at->stream, kept, x));
@@ -129,7 +128,6 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                              strait_tensor wire) {
     if (is_fused(&c->spec)) return strait_payload_unpack(c, at, x, wire);
-    if (c->spec.is_padded) return strait_resbm_act_unpack(c, at, x, wire);
     const struct resbm *st = c->state;
     const strait_tensor z = strait_codec_slot(c, st->seen, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
@@ -149,7 +147,6 @@ static strait_err inner_grad(struct strait_codec *c, const strait_crossing *at,
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                             strait_tensor g) {
     if (is_fused(&c->spec)) return strait_payload_pack(c, at, wire, g);
-    if (c->spec.is_padded) return strait_resbm_grad_pack(c, at, wire, g);
     const struct strait_kernels *k = c->backend->kernels;
     const struct resbm *st = c->state;
     STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_out, at->slot), g));
@@ -163,7 +160,6 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x,
                               strait_tensor wire) {
     if (is_fused(&c->spec)) return strait_payload_unpack(c, at, d_x, wire);
-    if (c->spec.is_padded) return strait_resbm_grad_unpack(c, at, d_x, wire);
     const struct strait_kernels *k = c->backend->kernels;
     const struct resbm *st = c->state;
     const strait_tensor absent = {0};
@@ -180,7 +176,6 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
     if (is_fused(&c->spec)) return STRAIT_OK;
-    if (c->spec.is_padded) return strait_resbm_param_grads(c, at);
     const struct strait_kernels *k = c->backend->kernels;
     const struct resbm *st = c->state;
     const int is_head = c->half == STRAIT_HEAD;
@@ -202,6 +197,7 @@ const struct strait_codec_ops strait_codec_resbm = {
     .check = check,
     .traits = traits,
     .can_pad = can_pad,
+    .padded = &strait_resbm_padded_ops,
     .wire_bytes = wire_bytes,
     .plan = plan,
     .start = start,

@@ -19,8 +19,7 @@ struct strait_resbm_padded {
     strait_tensor z;             // tail: slots f32 [K]
     strait_tensor d_a;           // gradient slots T [m]
     strait_tensor half_d_z;      // head: gradient slots T [K]
-    strait_tensor kept_g;        // tail: slots T [d], if gradients may wait
-    strait_tensor lent_g;        // else: what grad_pack saw
+    strait_codec_held held;      // the gradient of x
     strait_tensor h, d_h;        // [N x m] T
     strait_tensor scaled, shift; // head: [N x m] T, [N x 1] f32
     strait_tensor half_z;        // tail: [N x K] T
@@ -31,12 +30,4 @@ struct strait_resbm_padded {
 
 strait_err strait_resbm_plan(struct strait_codec *c, struct strait_resbm_padded *st);
 
-strait_err strait_resbm_act_pack(struct strait_codec *c, const strait_crossing *at,
-                                 strait_tensor wire, strait_tensor x);
-strait_err strait_resbm_act_unpack(struct strait_codec *c, const strait_crossing *at,
-                                   strait_tensor x, strait_tensor wire);
-strait_err strait_resbm_grad_pack(struct strait_codec *c, const strait_crossing *at,
-                                  strait_tensor wire, strait_tensor g);
-strait_err strait_resbm_grad_unpack(struct strait_codec *c, const strait_crossing *at,
-                                    strait_tensor d_x, strait_tensor wire);
-strait_err strait_resbm_param_grads(struct strait_codec *c, const strait_crossing *at);
+extern const struct strait_codec_ops strait_resbm_padded_ops; // its crossings

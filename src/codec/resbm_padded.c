@@ -37,7 +37,7 @@ static strait_err plan_tail(struct strait_codec *c, padded *st) {
     const strait_codec_part typed[] = {{&st->half_z, n, kp},
                                        {&st->w1, m, kp},
                                        {&st->w2, d, m},
-                                       {&st->kept_g, strait_codec_grad_slot_rows(c), d}};
+                                       {&st->held.kept, strait_codec_grad_slot_rows(c), d}};
     const strait_codec_part z = {&st->z, strait_codec_slot_rows(c), kp};
     STRAIT_TRY(
         strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed) - !c->spec.can_defer));
@@ -83,8 +83,8 @@ static strait_err widen(struct strait_codec *c, const strait_crossing *at, strai
     return k->matmul(at->stream, y, st->h, st->w2, strait_add_abt);
 }
 
-strait_err strait_resbm_act_pack(struct strait_codec *c, const strait_crossing *at,
-                                 strait_tensor wire, strait_tensor x) {
+static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                           strait_tensor x) {
     const padded *st = of(c);
     const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot), absent = {0};
     STRAIT_TRY(c->backend->kernels->rmsnorm(at->stream, normed, absent,
@@ -94,8 +94,8 @@ strait_err strait_resbm_act_pack(struct strait_codec *c, const strait_crossing *
     return strait_payload_pack(c, at, wire, st->code);
 }
 
-strait_err strait_resbm_act_unpack(struct strait_codec *c, const strait_crossing *at,
-                                   strait_tensor x, strait_tensor wire) {
+static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                             strait_tensor wire) {
     const padded *st = of(c);
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
@@ -103,14 +103,12 @@ strait_err strait_resbm_act_unpack(struct strait_codec *c, const strait_crossing
     return widen(c, at, x, z, st->half_z);
 }
 
-strait_err strait_resbm_grad_pack(struct strait_codec *c, const strait_crossing *at,
-                                  strait_tensor wire, strait_tensor g) {
+static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                            strait_tensor g) {
     const struct strait_kernels *k = c->backend->kernels;
     padded *st = of(c);
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
-    st->lent_g = g;
-    if (c->spec.can_defer)
-        STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->kept_g, at->slot), g));
+    STRAIT_TRY(strait_codec_hold(c, at, &st->held, g));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, g, st->w2, strait_ab));
     STRAIT_TRY(k->silu_back(at->stream, d_a, st->d_h, strait_codec_slot(c, st->a, at->slot)));
     STRAIT_TRY(resize(c, at, st->code, g));
@@ -118,8 +116,8 @@ strait_err strait_resbm_grad_pack(struct strait_codec *c, const strait_crossing 
     return strait_payload_pack(c, at, wire, st->code);
 }
 
-strait_err strait_resbm_grad_unpack(struct strait_codec *c, const strait_crossing *at,
-                                    strait_tensor d_x, strait_tensor wire) {
+static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x,
+                              strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
     const strait_tensor half = strait_codec_grad_slot(c, st->half_d_z, at->slot);
@@ -142,20 +140,16 @@ strait_err strait_resbm_grad_unpack(struct strait_codec *c, const strait_crossin
     return k->regroup_cols(at->stream, d_x, st->code, kept);
 }
 
-strait_err strait_resbm_param_grads(struct strait_codec *c, const strait_crossing *at) {
+static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
     const int is_head = c->half == STRAIT_HEAD;
     const int64_t d = c->spec.cols, m = c->spec.hidden, keep = c->spec.keep;
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
-    strait_tensor in = st->half_z, d_out = st->lent_g;
-    if (is_head) {
-        in = strait_codec_slot(c, st->normed, at->slot);
-        d_out = strait_codec_grad_slot(c, st->half_d_z, at->slot);
-    } else {
-        STRAIT_TRY(k->cast(at->stream, in, strait_codec_slot(c, st->z, at->slot)));
-        if (c->spec.can_defer) d_out = strait_codec_grad_slot(c, st->kept_g, at->slot);
-    }
+    const strait_tensor in = is_head ? strait_codec_slot(c, st->normed, at->slot) : st->half_z;
+    const strait_tensor d_out = is_head ? strait_codec_grad_slot(c, st->half_d_z, at->slot)
+                                        : strait_codec_held_at(c, at, &st->held);
+    if (!is_head) STRAIT_TRY(k->cast(at->stream, in, strait_codec_slot(c, st->z, at->slot)));
     STRAIT_TRY(k->silu(at->stream, st->h, strait_codec_slot(c, st->a, at->slot)));
     STRAIT_TRY(strait_codec_add_gradient(c, at, c->params[W2].grad, d_out, st->h, st->room,
                                          strait_codec_whole(m)));
@@ -163,3 +157,12 @@ strait_err strait_resbm_param_grads(struct strait_codec *c, const strait_crossin
                                      is_head ? strait_codec_whole(d)
                                              : strait_codec_padded(1, keep));
 }
+
+const struct strait_codec_ops strait_resbm_padded_ops = {
+    .name = "resbm",
+    .act_pack = act_pack,
+    .act_unpack = act_unpack,
+    .grad_pack = grad_pack,
+    .grad_unpack = grad_unpack,
+    .param_grads = param_grads,
+};

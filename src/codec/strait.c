@@ -9,24 +9,13 @@
  * Matrices are [outputs x inputs]. The tail and the head of one stage are joined: the head needs z,
  * the tail needs du. On the first stage there is no tail and z is 0; on the last there is no head
  * and du is 0. Rounding of u and dz on the wire is passed straight through. */
-#include "codec/parts.h"
 #include "codec/payload.h"
+#include "codec/strait_padded.h"
 
 #include <math.h>
 
-#define NORM_EPSILON 1e-6f
-
-/* Which parameter is which. */
-enum {
-    E = 0, // head [k x d]
-    D = 0, // tail [d x k]
-    V,     // tail [m x k]
-    W,     // tail [d x m]
-    T,     // tail [vocab x r]
-    P      // tail [d x r]
-};
-
 struct strait_state {
+    struct strait_padded padded; // instead of all below
     /* head */
     strait_tensor delta; // slots [d]: y - x
     strait_tensor d_u;   // gradient slots [k]
@@ -53,6 +42,10 @@ static strait_err check(strait_codec_spec *spec) {
     return strait_payload_check(spec, 4);
 }
 
+static int can_pad(const strait_codec_spec *spec) {
+    return !spec->is_stepwise;
+}
+
 static unsigned traits(const strait_codec_spec *spec) {
     (void)spec;
     return STRAIT_CODEC_TRAINED | STRAIT_CODEC_TOKENS | STRAIT_CODEC_INPUT;
@@ -69,6 +62,7 @@ static strait_err plan_head(struct strait_codec *c) {
                                        {&st->d_u, strait_codec_grad_slot_rows(c), k},
                                        {&st->u, c->spec.rows, k}};
     STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_BOUNDARY, k, d));
+    if (c->spec.is_padded) return strait_padded_plan_head(c, &st->padded);
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
@@ -95,6 +89,7 @@ static strait_err plan_tail(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
     STRAIT_TRY(strait_codec_add_param(c, "T", STRAIT_ROLE_EMBEDDING, spec->vocab, r));
     STRAIT_TRY(strait_codec_add_param(c, "P", STRAIT_ROLE_BOUNDARY, d, r));
+    if (spec->is_padded) return strait_padded_plan_tail(c, &st->padded);
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
@@ -141,7 +136,8 @@ static strait_err look(struct strait_codec *c, const strait_crossing *at) {
     const struct strait_state *st = c->state;
     const strait_tensor absent = {0};
     STRAIT_TRY(k->rmsnorm(at->stream, st->normed, absent, st->rstd,
-                          strait_codec_slot(c, st->z, at->slot), absent, absent, NORM_EPSILON));
+                          strait_codec_slot(c, st->z, at->slot), absent, absent,
+                          STRAIT_STRAIT_EPSILON));
     return k->matmul(at->stream, st->a, st->normed, c->params[V].value, strait_abt);
 }
 
@@ -248,6 +244,8 @@ const struct strait_codec_ops strait_codec_strait = {
     .state_size = sizeof(struct strait_state),
     .check = check,
     .traits = traits,
+    .can_pad = can_pad,
+    .padded = &strait_padded_ops,
     .wire_bytes = wire_bytes,
     .plan = plan,
     .start = start,

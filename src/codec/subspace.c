@@ -279,6 +279,7 @@ const struct strait_codec_ops strait_codec_subspace = {
     .state_size = sizeof(struct strait_subspace),
     .check = check,
     .traits = traits,
+    .padded = &strait_codec_subspace, // the same crossings
     .can_pad = can_pad,
     .wire_bytes = wire_bytes,
     .plan = plan,

@@ -56,6 +56,9 @@ static void run_part(struct rig *rig, shape s) {
     rig_keep(rig, delta);
     rig_keep(rig, normed);
     rig_keep(rig, rstd);
+    CHECK_OK(rig->k->part_rows(&rig->stream, delta, (strait_tensor){0}, (strait_tensor){0}, x, y,
+                               1e-6f));
+    rig_keep(rig, delta);
     CHECK_OK(rig->k->scale_rows(&rig->stream, delta, y, rstd));
     rig_keep(rig, delta);
 }

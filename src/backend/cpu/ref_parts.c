@@ -26,6 +26,7 @@ static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait
     assert(strait_cpu_same_shape(delta, y) && strait_cpu_same_shape(x, y));
     for (int64_t i = 0; i < strait_cpu_count(y); i++)
         strait_cpu_f32(delta)[i] = strait_cpu_f32(y)[i] - strait_cpu_f32(x)[i];
+    if (normed.data == NULL) return STRAIT_OK;
     return s->backend->kernels->rmsnorm(s, normed, absent, rstd, y, absent, absent, epsilon);
 }
 

@@ -120,6 +120,7 @@ template <typename T, int W> __device__ __forceinline__ void part_row(const part
     }
     for (int c = PIECES * step + own; c < a.cols; c += step)
         squares += part_piece<T, W>(a, first + c, load<T, W>(a.y + first + c));
+    if (a.normed == nullptr) return; // alike in the whole grid
     const float scale = 1.0f / sqrtf(block_sum(squares, room) / (float)a.cols + a.epsilon);
     if (threadIdx.x == 0) a.rstd[row] = scale;
 #pragma unroll

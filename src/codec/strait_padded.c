@@ -1,0 +1,178 @@
+/* strait_padded.c - strait's variants tied and free where the stream is bf16: the function of
+ * strait.c, computed in the stream's type on padded copies of the parameters, with codes and sums
+ * in f32.
+ *
+ *   tail   a = rms(z) V';  x = [z, silu(a), T[t]] [D, W, P]'
+ *   head   u = z + (y - x) E'
+ *   head   dy = du E;  dx -= du E
+ *   tail   [dz, dh, dt] = dx [D, W, P];  da = dh silu'(a);  dz += du + rms_back(da V) */
+#include "codec/strait_padded.h"
+
+#include "codec/payload.h"
+
+static struct strait_padded *of(const struct strait_codec *c) {
+    return c->state;
+}
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+strait_err strait_padded_plan_head(struct strait_codec *c, struct strait_padded *st) {
+    const int64_t d = c->spec.cols, kp = strait_codec_pad(c->spec.keep);
+    const int64_t grads = strait_codec_grad_slot_rows(c);
+    const strait_codec_part typed[] = {
+        {&st->delta, strait_codec_slot_rows(c), d}, {&st->half_d_u, grads, kp}, {&st->e, kp, d}};
+    const strait_codec_part wide[] = {
+        {&st->d_u, grads, kp}, {&st->u, c->spec.rows, kp}, {&st->room, kp, d}};
+    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed)));
+    STRAIT_TRY(strait_codec_add(c, wide, COUNT(wide)));
+    return strait_codec_add_copy(c, &c->params[E].value, &st->e, 0, strait_codec_whole(d));
+}
+
+/* Where W and P lie in [D, W, P]. */
+static strait_regroup_how place_of(const strait_codec_spec *spec, int which) {
+    strait_regroup_how how = strait_codec_whole(which == W ? spec->hidden : spec->anchors);
+    how.to = strait_codec_pad(spec->keep) + (which == W ? 0 : spec->hidden);
+    return how;
+}
+
+strait_err strait_padded_plan_tail(struct strait_codec *c, struct strait_padded *st) {
+    const strait_codec_spec *spec = &c->spec;
+    const int64_t n = spec->rows, d = spec->cols, m = spec->hidden, r = spec->anchors;
+    const int64_t kp = strait_codec_pad(spec->keep), all = kp + m + r;
+    const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
+    const strait_codec_part typed[] = {
+        {&st->all, slots, all}, {&st->normed, slots, kp},   {&st->a, slots, m},
+        {&st->d_all, n, all},   {&st->d_normed, n, kp},     {&st->d_a, grads, m},
+        {&st->anchors, n, r},   {&st->d_anchors, grads, r}, {&st->dwp, d, all},
+        {&st->v, m, kp},        {&st->held.kept, grads, d}};
+    const strait_codec_part wide[] = {{&st->z, slots, kp},
+                                      {&st->rstd, slots, 1},
+                                      {&st->d_z, n, kp},
+                                      {&st->room, d > m ? d : m, all}};
+    STRAIT_TRY(strait_codec_add_typed(c, spec->precision, typed, COUNT(typed) - !spec->can_defer));
+    STRAIT_TRY(strait_codec_add(c, wide, COUNT(wide)));
+    const strait_param *p = c->params;
+    const strait_regroup_how code = strait_codec_padded(1, spec->keep);
+    STRAIT_TRY(strait_codec_add_copy(c, &p[D].value, &st->dwp, 0, code));
+    STRAIT_TRY(strait_codec_add_copy(c, &p[W].value, &st->dwp, 0, place_of(spec, W)));
+    STRAIT_TRY(strait_codec_add_copy(c, &p[P].value, &st->dwp, 0, place_of(spec, P)));
+    return strait_codec_add_copy(c, &p[V].value, &st->v, 0, code);
+}
+
+static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                           strait_tensor y) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_padded *st = of(c);
+    const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot), absent = {0};
+    STRAIT_TRY(k->part_rows(at->stream, delta, absent, absent, y, at->input, 0));
+    STRAIT_TRY(k->matmul(at->stream, st->u, delta, st->e, strait_abt));
+    if (c->peer != NULL)
+        STRAIT_TRY(
+            k->axpy(at->stream, st->u, 1.0f, strait_codec_slot(c->peer, of(c->peer)->z, at->slot)));
+    return strait_payload_pack(c, at, wire, st->u);
+}
+
+/* A code alone: what is recalled is itself. */
+static strait_recall_how itself(const strait_codec_spec *spec) {
+    return (strait_recall_how){spec->keep, 1, 1, STRAIT_STRAIT_EPSILON};
+}
+
+static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                             strait_tensor wire) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_padded *st = of(c);
+    const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
+    const strait_tensor all = strait_codec_slot(c, st->all, at->slot);
+    const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot);
+    const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
+    STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
+    STRAIT_TRY(k->recall(at->stream, all, normed, strait_codec_slot(c, st->rstd, at->slot), z,
+                         itself(&c->spec)));
+    STRAIT_TRY(k->matmul(at->stream, a, normed, st->v, strait_abt));
+    STRAIT_TRY(k->silu_cols(at->stream, all, a, normed.cols));
+    STRAIT_TRY(k->embed(at->stream, st->anchors, c->params[T].value, at->tokens));
+    STRAIT_TRY(k->regroup_cols(at->stream, all, st->anchors, place_of(&c->spec, P)));
+    return k->matmul(at->stream, x, all, st->dwp, strait_abt);
+}
+
+static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
+                              strait_tensor wire) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_padded *st = of(c);
+    const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
+    const strait_tensor half = strait_codec_grad_slot(c, st->half_d_u, at->slot);
+    STRAIT_TRY(strait_payload_unpack(c, at, d_u, wire));
+    STRAIT_TRY(k->cast(at->stream, half, d_u));
+    return k->matmul(at->stream, d_y, half, st->e, strait_ab);
+}
+
+static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
+    return c->backend->kernels->matmul(at->stream, d_x,
+                                       strait_codec_grad_slot(c, of(c)->half_d_u, at->slot),
+                                       of(c)->e, (strait_matmul_how){.alpha = -1, .beta = 1});
+}
+
+/* d_z, d_a and d_anchors of d_x. */
+static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_padded *st = of(c);
+    const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
+    const strait_tensor d_anchors = strait_codec_grad_slot(c, st->d_anchors, at->slot);
+    STRAIT_TRY(k->matmul(at->stream, st->d_all, d_x, st->dwp, strait_ab));
+    STRAIT_TRY(k->cut_cols(at->stream, d_anchors, st->d_all, place_of(&c->spec, P).to));
+    STRAIT_TRY(k->silu_cols_back(at->stream, d_a, st->d_all, strait_codec_slot(c, st->a, at->slot),
+                                 st->normed.cols));
+    STRAIT_TRY(k->matmul(at->stream, st->d_normed, d_a, st->v, strait_ab));
+    return k->recall_back(at->stream, st->d_z, st->d_all, st->d_normed,
+                          strait_codec_slot(c, st->z, at->slot),
+                          strait_codec_slot(c, st->rstd, at->slot), itself(&c->spec));
+}
+
+static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                            strait_tensor d_x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    struct strait_padded *st = of(c);
+    STRAIT_TRY(strait_codec_hold(c, at, &st->held, d_x));
+    STRAIT_TRY(code_grad(c, at, d_x));
+    if (c->peer != NULL)
+        STRAIT_TRY(k->axpy(at->stream, st->d_z, 1.0f,
+                           strait_codec_grad_slot(c->peer, of(c->peer)->d_u, at->slot)));
+    return strait_payload_pack(c, at, wire, st->d_z);
+}
+
+static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) {
+    const struct strait_padded *st = of(c);
+    const strait_codec_spec *spec = &c->spec;
+    const strait_param *p = c->params;
+    const strait_regroup_how code = strait_codec_padded(1, spec->keep);
+    const strait_tensor d_x = strait_codec_held_at(c, at, &st->held);
+    const strait_tensor product = {st->room.data, STRAIT_F32, spec->cols, st->all.cols};
+    STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d_x,
+                                           strait_codec_slot(c, st->all, at->slot), strait_atb));
+    STRAIT_TRY(strait_codec_gather(c, at, p[D].grad, product, code));
+    STRAIT_TRY(strait_codec_gather(c, at, p[W].grad, product, place_of(spec, W)));
+    STRAIT_TRY(strait_codec_gather(c, at, p[P].grad, product, place_of(spec, P)));
+    STRAIT_TRY(
+        strait_codec_add_gradient(c, at, p[V].grad, strait_codec_grad_slot(c, st->d_a, at->slot),
+                                  strait_codec_slot(c, st->normed, at->slot), st->room, code));
+    return c->backend->kernels->embed_back(
+        at->stream, p[T].grad, strait_codec_grad_slot(c, st->d_anchors, at->slot), at->tokens);
+}
+
+static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
+    const struct strait_padded *st = of(c);
+    if (c->half == STRAIT_TAIL) return tail_grads(c, at);
+    return strait_codec_add_gradient(
+        c, at, c->params[E].grad, strait_codec_grad_slot(c, st->half_d_u, at->slot),
+        strait_codec_slot(c, st->delta, at->slot), st->room, strait_codec_whole(c->spec.cols));
+}
+
+const struct strait_codec_ops strait_padded_ops = {
+    .name = "strait",
+    .act_pack = act_pack,
+    .act_unpack = act_unpack,
+    .grad_pack = grad_pack,
+    .grad_unpack = grad_unpack,
+    .input_grad = input_grad,
+    .param_grads = param_grads,
+};
