@@ -20,7 +20,7 @@ moves() {
     name=$1
     shift
     runs train run.yaml --out straight-$name --set stages.count=3 "$@"
-    host_begin $name run.yaml --set stages.count=3 --recut 0.2 "$@"
+    host_begin $name run.yaml --set stages.count=3 --recut 0.2 --set link.emulate.delay=40ms "$@"
     for i in 1 2; do
         slow_begin $name $i
         joined $name $i
