@@ -9,7 +9,7 @@ strait_swarm_action *strait_coordinator_act(strait_swarm_actions *out,
                                             strait_swarm_action_kind kind, int node);
 
 /* Whether a stage may be given to it. */
-int strait_coordinator_can_own(const struct strait_coordinator *c, int node);
+int strait_coordinator_can_own(const struct strait_coordinator *c, int at);
 
 /* Its place is free for another, unless something must be remembered of it. */
 void strait_coordinator_forget(struct strait_coordinator *c, int node);

@@ -324,6 +324,7 @@ strait_err strait_host(const strait_host_spec *spec) {
         const strait_session_spec session = {.run = &h->run,
                                              .folder = spec->folder,
                                              .resumes = spec->resumes || h->was_begun,
+                                             .waits_for_disk = 1, // others rely on its steps
                                              .events = spec->session,
                                              .crew = {&strait_crew_swarm, h}};
         err = strait_session_run(&session);

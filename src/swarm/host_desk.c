@@ -97,11 +97,12 @@ static void make_room(struct host *h) {
         if (!is_newcomer(guest)) continue;
         n++;
         const int alike = count_alike(h, guest);
-        if (alike < n_alike || (alike == n_alike && guest->since_ns >= worst->since_ns)) continue;
+        const int is_younger = worst != NULL && guest->since_ns >= worst->since_ns;
+        if (alike < n_alike || (alike == n_alike && is_younger)) continue;
         worst = guest;
         n_alike = alike;
     }
-    if (n <= NEWCOMERS_MAX) return;
+    if (n <= NEWCOMERS_MAX || worst == NULL) return;
     h->n_refused++;
     strait_host_dismiss(h, worst, STRAIT_ECLOSED, "too many came at once: try again");
 }
