@@ -5,6 +5,13 @@
 #include "store/checkpoint.h"
 #include "watch/metrics.h"
 
+#include <stdio.h>
+#include <time.h>
+
+enum {
+    FULL_MS = 500 // between looks at a full disk
+};
+
 struct session {
     const strait_session_spec *spec;
     const strait_run *run;
@@ -22,6 +29,23 @@ static void note(const struct session *s, const char *text) {
 /* A fault the run survives: told, not returned. */
 static void note_fault(const struct session *s, strait_err err) {
     if (err != STRAIT_OK) note(s, strait_err_detail());
+}
+
+/* A line of metrics was put down, or was not: the disk is full. Who cannot make the step again
+ * later waits for room. */
+static void see_written(struct session *s, strait_err err) {
+    const struct timespec nap = {.tv_nsec = FULL_MS * 1000000L};
+    char words[512];
+    if (err != STRAIT_EIO || !s->spec->waits_for_disk) {
+        note_fault(s, err);
+        return;
+    }
+    (void)snprintf(words, sizeof words, "waiting: %s", strait_err_detail());
+    note(s, words);
+    while (err == STRAIT_EIO && !s->spec->events.must_stop(s->spec->events.user)) {
+        (void)nanosleep(&nap, NULL);
+        err = strait_metrics_sync(s->metrics);
+    }
 }
 
 static strait_err refuse_old_run(const struct session *s, const char *metrics_path) {
@@ -113,7 +137,7 @@ static strait_err validate(struct session *s) {
     const int64_t step = strait_trainer_step_count(s->trainer);
     double loss = 0.0;
     STRAIT_TRY(strait_trainer_validate(s->trainer, &loss));
-    note_fault(s, strait_metrics_put_valid(s->metrics, step, loss));
+    see_written(s, strait_metrics_put_valid(s->metrics, step, loss));
     if (s->spec->events.validated != NULL)
         s->spec->events.validated(s->spec->events.user, step, loss);
     return STRAIT_OK;
@@ -138,7 +162,7 @@ static strait_err take_step(struct session *s) {
                                       .n_boundaries = report.n_boundaries,
                                       .residual_forward = report.residual_forward,
                                       .residual_backward = report.residual_backward};
-    note_fault(s, strait_metrics_put_step(s->metrics, &line));
+    see_written(s, strait_metrics_put_step(s->metrics, &line));
     if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);
     if (report.alarm != NULL) note(s, report.alarm);
     return STRAIT_OK;

@@ -29,7 +29,8 @@ typedef struct strait_session_events {
 typedef struct strait_session_spec {
     const strait_run *run;
     const char *folder;
-    int resumes; // go on from the newest whole checkpoint; without one, from the start
+    int resumes;        // go on from the newest whole checkpoint; without one, from the start
+    int waits_for_disk; // a full disk stops the run until there is room for its metrics
     strait_session_events events;
     strait_crew_choice crew; // zeroed: stages of this machine
 } strait_session_spec;

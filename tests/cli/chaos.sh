@@ -191,7 +191,9 @@ fault_disk() {
     fi
     dd if=/dev/zero of=small/filler bs=4k 2>/dev/null
     nap "$2"
+    [ $(($2 % 2)) -eq 0 ] || boss_kill # at the worst moment
     rm small/filler
+    [ $(($2 % 2)) -eq 0 ] || boss_begin
     recovers $RUN disk "$began" "$before"
 }
 
