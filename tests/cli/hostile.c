@@ -28,6 +28,7 @@ enum {
 static const char *mode = "";
 static int n_honest; // crossings, or images, until it begins
 
+/* Names that the linker makes. NOLINTBEGIN(*-naming,*-reserved-identifier,cert-dcl*) */
 strait_err __real_strait_codec_act_pack(struct strait_codec *c, const strait_crossing *at,
                                         strait_tensor wire, strait_tensor x);
 strait_err __wrap_strait_codec_act_pack(struct strait_codec *c, const strait_crossing *at,
@@ -106,6 +107,8 @@ strait_err __wrap_strait_stage_forward(struct strait_stage *stage, int slot, str
     return __real_strait_stage_forward(stage, slot, tokens);
 }
 
+/* NOLINTEND(*-naming,*-reserved-identifier,cert-dcl*) */
+
 static int go_on(void *user) {
     (void)user;
     return 0;
@@ -122,7 +125,7 @@ int main(int argc, char **argv) {
     int lock = -1;
     if (argc < 5 || strait_invite_parse(argv[2], &spec.invite) != STRAIT_OK) return 2;
     mode = argv[1];
-    n_honest = atoi(argv[4]);
+    n_honest = (int)strtol(argv[4], NULL, 10);
     strait_err err = strait_keys_open_worker(argv[3], &lock, &identity);
     spec.identity = identity;
     if (err == STRAIT_OK) err = strait_lend(&spec);

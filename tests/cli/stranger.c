@@ -195,7 +195,7 @@ static int hold_links(const strait_invite *invite, int n) {
         (void)strait_transport_dial(t, invite->address, how, &link);
         (void)t->ops->progress(t, 10); // no faster than an address may
     }
-    const int64_t until = strait_clock_ns() + 4 * WAIT_MS * INT64_C(1000000);
+    const int64_t until = strait_clock_ns() + INT64_C(4000000) * WAIT_MS;
     while (links.n_closed < n && strait_clock_ns() < until)
         (void)t->ops->progress(t, 100);
     const int is_over = links.n_closed == n;
