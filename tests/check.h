@@ -1,6 +1,7 @@
 /* check.h - what every test includes: cmocka, and asserts for our errors and numbers. */
 #pragma once
 
+#include "base/alloc.h"
 #include "base/error.h"
 
 #include <math.h>
@@ -8,9 +9,18 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+
+/* A program that ends well has given back what it took; what libraries keep, LeakSanitizer sees. */
+__attribute__((destructor)) static void check_nothing_is_left(void) {
+    if (strait_alloc_live() == 0) return;
+    (void)fprintf(stderr, "%lld allocations were never freed\n", (long long)strait_alloc_live());
+    _exit(1);
+}
 
 /* `call` succeeds; otherwise fails with its detail. */
 #define CHECK_OK(call)                                                                       \

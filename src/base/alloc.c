@@ -8,7 +8,7 @@ enum {
     ALIGNMENT = 64
 };
 
-static _Atomic int64_t n_made;
+static _Atomic int64_t n_made, n_live;
 static _Atomic int64_t fail_at; // counts down to the allocation that fails; 0 is off
 
 static int must_fail(void) {
@@ -26,6 +26,7 @@ strait_err strait_alloc(size_t count, size_t size, const char *what, void **out)
     void *memory = must_fail() ? NULL : aligned_alloc(ALIGNMENT, bytes);
     if (memory == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: %zu bytes", what, bytes);
     memset(memory, 0, bytes);
+    atomic_fetch_add(&n_live, 1);
     *out = memory;
     return STRAIT_OK;
 }
@@ -56,11 +57,16 @@ strait_err strait_alloc_string(const char *text, char **out) {
 }
 
 void strait_alloc_free(void *memory) {
+    if (memory != NULL) atomic_fetch_sub(&n_live, 1);
     free(memory);
 }
 
 int64_t strait_alloc_count(void) {
     return atomic_load(&n_made);
+}
+
+int64_t strait_alloc_live(void) {
+    return atomic_load(&n_live);
 }
 
 void strait_alloc_fail_at(int64_t n) {

@@ -30,5 +30,8 @@ void strait_alloc_free(void *memory); // accepts NULL
 /* How many allocations were made so far, in all threads. */
 int64_t strait_alloc_count(void);
 
+/* How many of them are not freed, memory from elsewhere left aside. */
+int64_t strait_alloc_live(void);
+
 /* For tests: the n-th allocation from now fails, counting from 1; 0 switches it off. */
 void strait_alloc_fail_at(int64_t n);
