@@ -33,5 +33,5 @@ silence=$!
 says links.out 'refused: all'
 wait $silence || fail "silence: $(cat silence.out)"
 after=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$HOST/status")
-[ "$after" -lt $((before + 307200)) ] || fail "the coordinator grew from $before to $after kB"
+[ -n "${SANITIZED:-}" ] || [ "$after" -lt $((before + 307200)) ] || fail "the coordinator grew from $before to $after kB"
 host_kill
