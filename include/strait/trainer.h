@@ -43,8 +43,8 @@ typedef struct strait_trainer_facts {
     int64_t vocab;
     int64_t train_tokens, valid_tokens;
     int64_t microbatch, n_microbatches; // sequences in one, and how many in a step
-    double flops_per_token; // products and attention, those of the codecs included
-    char device[64];     // empty before open
+    double flops_per_token;             // products and attention, those of the codecs included
+    char device[64];                    // empty before open
     char precision[64];  // "bf16", or "fp32", with the reason where one would expect bf16
     size_t device_bytes; // taken on a device that is not the host, by one stage; 0 otherwise
     strait_trainer_memory memory;
