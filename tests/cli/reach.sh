@@ -26,7 +26,7 @@ if [ -s /proc/net/if_inet6 ]; then
     env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out both $sets --listen '[::]:0' \
         --announce ::1,127.0.0.1 --keys keys-host >both.invite 2>>"$HOST_LOG" </dev/null &
     HOST=$!
-    for _ in $(seq 400); do
+    for _ in $(seq 4000); do
         [ -s both.invite ] && break
         sleep 0.025
     done

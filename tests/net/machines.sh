@@ -47,7 +47,7 @@ machines_begin() {
         machine_begin "$i"
     done
     for i in $MACHINES; do
-        for _ in $(seq 100); do
+        for _ in $(seq 1200); do
             grep -q up "wan-$i.out" && break
             sleep 0.05
         done
