@@ -122,7 +122,7 @@ wake_join() {
 # leave_join N: asks it to go and waits until it has.
 leave_join() {
     kill -INT "$(pid_of_join "$1")" 2>/dev/null
-    for _ in $(seq 600); do
+    for _ in $(seq 2000); do
         kill -0 "$(pid_of_join "$1")" 2>/dev/null || return
         sleep 0.1
     done
