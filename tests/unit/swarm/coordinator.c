@@ -274,6 +274,34 @@ static void who_has_nobody_to_yield_to_goes_on(void **state) {
     }
 }
 
+/* A neighbour leaves while a stage is handed over: the heir has nobody to restore from, and waits.
+ */
+static void who_leaves_goes_before_who_yields(void **state) {
+    (void)state;
+    begin(3);
+    make_step(0, 0);
+    const int leaver = c.owner[0];
+    const int slow = c.owner[1];
+    const int heir = 3 - slow - leaver;
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .heir = heir});
+    goal(1, 0);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .node = leaver});
+    reply(leaver, STRAIT_OK);
+    reply(slow, STRAIT_OK);
+    strait_swarm_held held = strait_held_nothing();
+    held.own = (strait_swarm_holding){0, 1, {1}, {1}};
+    held.behind = (strait_swarm_holding){1, 1, {1}, {1}};
+    pulse(leaver, held, 0, 0);
+    held.own = (strait_swarm_holding){1, 1, {1}, {1}};
+    held.before = (strait_swarm_holding){0, 1, {1}, {1}};
+    pulse(slow, held, 0, 0);
+    assert_int_equal(find(STRAIT_SWARM_DISMISS, -1)->node, leaver);
+    get_ready();
+    assert_int_equal(c.owner[0], heir);
+    assert_int_equal(c.owner[1], slow);
+    assert_int_equal(c.step, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_begins_before_there_are_enough),
@@ -289,6 +317,7 @@ int main(void) {
         cmocka_unit_test(who_cannot_serve_is_not_asked_again),
         cmocka_unit_test(who_yields_hands_over_and_stays),
         cmocka_unit_test(who_has_nobody_to_yield_to_goes_on),
+        cmocka_unit_test(who_leaves_goes_before_who_yields),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
