@@ -227,11 +227,12 @@ static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_ac
             return;
     }
     for (int i = 0; i < c->config.n_stages; i++) {
-        strait_swarm_node *node = &c->nodes[c->owner[i]];
+        const int old = c->owner[i];
+        strait_swarm_node *node = &c->nodes[old];
         if (node->has_heir) pass_on(c, i, out);
-        if (!node->is_leaving) continue;
-        strait_coordinator_act(out, STRAIT_SWARM_DISMISS, c->owner[i])->words = "";
-        strait_coordinator_forget(c, c->owner[i]);
+        if (!node->is_leaving || c->owner[i] != old) continue; // an heir has it: all is said
+        strait_coordinator_act(out, STRAIT_SWARM_DISMISS, old)->words = "";
+        strait_coordinator_forget(c, old);
         node->is_here = 0;
         node->stage = -1;
         c->owner[i] = -1;
