@@ -75,16 +75,22 @@ static void see_times(struct strait_crew *crew, double began) {
     }
 }
 
-/* How often an image is worth its time, and how much work may be lost. */
+/* How often an image is worth its time, how much work may be lost, and how long the copies take: a
+ * copy that comes when all others have gone on to newer images helps nobody. */
 static void choose_cadence(struct host *h) {
     const struct apart *a = h->crew->state;
-    for (int i = 0; i < h->crew->recipe.n_stages; i++)
+    double copy_s = 0.0;
+    for (int i = 0; i < h->crew->recipe.n_stages; i++) {
         if (a->replies[i].times.wall > h->image_s) h->image_s = a->replies[i].times.wall;
+        if (a->replies[i].delay > copy_s) copy_s = a->replies[i].delay;
+    }
+    if (copy_s > 0.0) h->copy_s = copy_s; // of an update with images
     if (h->step_s <= 0.0) return;
     const double worth = ceil(h->image_s / keep_share / h->step_s);
     const double most = floor(h->spec->lose_s / h->step_s);
     double every = worth < most ? worth : most;
     if (every < 1.0) every = 1.0;
+    if (every < ceil(h->copy_s / h->step_s)) every = ceil(h->copy_s / h->step_s);
     h->keep_every = every > KEEP_MAX ? KEEP_MAX : (int)every;
 }
 

@@ -63,7 +63,7 @@ struct host {
     int has_rolled;                   // it was not, and the stages stand at machine.step
     int64_t at;                       // steps the stages have done
     int keep_every;                   // steps between images
-    double image_s, step_s;           // what an image and a step cost
+    double image_s, step_s, copy_s;   // what an image, a step and a copy take
     double busy_s[STRAIT_RUN_STAGES]; // of the step, what each stage computed
     int64_t formed_ns, stood_ns;      // when the present epoch began, and when its stages stood
     int64_t doubted;                  // step whose numbers were none; -1: none

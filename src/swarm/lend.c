@@ -236,6 +236,7 @@ static strait_err update(struct lend *l, const strait_order *order, strait_reply
     STRAIT_TRY(strait_lend_keep(l, 0));
     strait_lend_pass(l, STRAIT_LEND_IMAGE, order->step);
     reply->times.wall = l->image_s;
+    reply->delay = l->copy_s;
     return STRAIT_OK;
 }
 

@@ -99,11 +99,23 @@ static double line_bps(struct lend *l, int peer) {
     return emulated > 0.0 && emulated < rate ? emulated : rate;
 }
 
+static double background_bps(double bps) {
+    return share * bps < most_bps ? share * bps : most_bps;
+}
+
+static int copier(const struct lend *l) {
+    return l->server.behind >= 0 ? l->server.behind : l->server.before;
+}
+
+double strait_lend_copy_seconds(struct lend *l, size_t bytes) {
+    const int peer = copier(l);
+    return peer < 0 ? 0.0 : (double)bytes * 8.0 / background_bps(line_bps(l, peer));
+}
+
 /* What the background may send by now; time that was not used is soon forgotten. */
 static void earn(struct lend *l, double bps) {
     const int64_t now = strait_clock_ns();
-    double rate = share * bps;
-    if (rate > most_bps) rate = most_bps;
+    const double rate = background_bps(bps);
     l->credit += (double)(now - l->credit_ns) * 1e-9 * rate / 8.0;
     if (l->credit > burst_s * rate / 8.0) l->credit = burst_s * rate / 8.0;
     l->credit_ns = now;
@@ -126,7 +138,7 @@ static strait_err send_next(struct lend *l, int peer, double bps) {
 }
 
 void strait_lend_send_some(struct lend *l) {
-    const int peer = l->server.behind >= 0 ? l->server.behind : l->server.before;
+    const int peer = copier(l);
     if (l->sending == NULL) return;
     if (peer < 0) {
         l->sending = NULL;

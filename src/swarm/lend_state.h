@@ -45,6 +45,7 @@ struct lend {
     int is_over, has_left;
     int64_t left_ns; // when it asked to go
     double image_s;  // what the latest image cost
+    double copy_s;   // and how long it takes to be copied
 };
 
 void strait_lend_note(struct lend *l, const char *format, ...)
@@ -76,6 +77,8 @@ struct strait_image *strait_lend_find(struct strait_image *images, int n, int st
 struct strait_image *strait_lend_place(struct lend *l);
 void strait_lend_holdings(const struct lend *l, strait_swarm_held *out);
 void strait_lend_trim(struct lend *l, int64_t step);
+/* How long a copy of so many bytes takes to reach the neighbour, about. */
+double strait_lend_copy_seconds(struct lend *l, size_t bytes);
 /* Sends the next piece to the neighbour if the link's share allows it. */
 void strait_lend_send_some(struct lend *l);
 /* Sends all of it at once. */
