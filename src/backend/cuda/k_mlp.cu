@@ -1,15 +1,6 @@
 /* k_mlp.cu - the nonlinearities: gated silu, relu, squared relu, plain silu. */
 #include "backend/cuda/lanes.cuh"
 
-/* A block takes some columns of every gridDim.y-th row; `body(row, column)` does W of them. */
-template <int W, typename F>
-__device__ __forceinline__ void over_rows(int64_t rows, int64_t cols, F body) {
-    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
-    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y)
-        for (int64_t c = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; c < cols; c += step)
-            body(row, c);
-}
-
 template <typename T, int W>
 __device__ __forceinline__ void swiglu(T *y, const T *gate_up, int64_t row, int64_t c,
                                        int64_t cols) {

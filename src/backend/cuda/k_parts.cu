@@ -21,15 +21,6 @@ template <typename T, int W> __device__ __forceinline__ void push(T *to, const f
         put<T, W>(to, in);
 }
 
-/* body(row, column) for pieces of W columns; a block takes every gridDim.y-th row. */
-template <int W, typename F>
-__device__ __forceinline__ void over_rows(int64_t rows, int64_t cols, F body) {
-    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
-    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y)
-        for (int64_t c = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; c < cols; c += step)
-            body(row, c);
-}
-
 template <typename Y, typename X, int W>
 __device__ __forceinline__ void regroup_pieces(Y *y, const X *x, int64_t rows, int64_t y_cols,
                                                int64_t x_cols, const strait_regroup_how &how) {

@@ -159,3 +159,12 @@ __device__ __forceinline__ float fast_exp(float x) {
 __device__ __forceinline__ float sigmoid(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
+
+/* A block takes some columns of every gridDim.y-th row; `body(row, column)` does W of them. */
+template <int W, typename F>
+__device__ __forceinline__ void over_rows(int64_t rows, int64_t cols, F body) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
+    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y)
+        for (int64_t c = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; c < cols; c += step)
+            body(row, c);
+}
