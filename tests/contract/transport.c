@@ -295,32 +295,6 @@ static void answer(struct rig_node *node, struct strait_msg *msg) {
     CHECK_OK(strait_link_send(node->link, &reply));
 }
 
-static int a_has_one(const struct rig *x) {
-    return x->a.n_got >= 1;
-}
-
-static double ping(void) {
-    const int64_t start = strait_clock_ns();
-    struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_CONTROL, 0, 64);
-    r.a.n_got = 0;
-    CHECK_OK(strait_link_send(r.a.link, &msg));
-    CHECK(rig_drive(&r, a_has_one, 60000));
-    return (double)(strait_clock_ns() - start) * 1e-9;
-}
-
-static double bulk(int n, size_t bytes) {
-    const int64_t start = strait_clock_ns();
-    r.b.n_got = 0;
-    for (int i = 0; i < n; i++) {
-        struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, (uint32_t)i, bytes);
-        while (strait_link_send(r.a.link, &msg) == STRAIT_EAGAIN)
-            rig_rest(&r, 1);
-    }
-    while (r.b.n_got < n && strait_clock_ns() - start < (int64_t)60 * 1000000000)
-        rig_rest(&r, 1);
-    return (double)(strait_clock_ns() - start) * 1e-9;
-}
-
 /* Rate, delay and round trip of an emulated wire, against arithmetic: never faster, and no slower
  * in the best of some attempts, since the machine may have other work. */
 static void test_emulated_wire(void **state) {
@@ -331,13 +305,13 @@ static void test_emulated_wire(void **state) {
     r.b.on_message = answer;
     double best = 1e9;
     for (int i = 0; i < 30 && best > 0.085; i++)
-        best = fmin(best, ping());
+        best = fmin(best, rig_ping(&r));
     CHECK(best >= 0.08 && best < 0.1);
     r.b.on_message = NULL;
     const double expected = 40 * 25000 * 8 / 40e6 * 1.047 + 0.04;
     best = 1e9;
     for (int i = 0; i < 30 && best > expected * 1.05; i++)
-        best = fmin(best, bulk(40, 25000));
+        best = fmin(best, rig_bulk(&r, 40, 25000));
     CHECK(best >= 0.95 * expected && best < 1.2 * expected); // tests/net asks for more, alone
 
     strait_link_stats stats = {0};

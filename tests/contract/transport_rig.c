@@ -172,3 +172,29 @@ int rig_is_intact(const struct strait_msg *msg) {
         if (msg->body[i] != pattern(msg->step, i)) return 0;
     return 1;
 }
+
+static int a_has_one(const struct rig *r) {
+    return r->a.n_got >= 1;
+}
+
+double rig_ping(struct rig *r) {
+    const int64_t start = strait_clock_ns();
+    struct strait_msg *msg = rig_message(r, STRAIT_PRIORITY_CONTROL, 0, 64);
+    r->a.n_got = 0;
+    CHECK_OK(strait_link_send(r->a.link, &msg));
+    CHECK(rig_drive(r, a_has_one, 60000));
+    return (double)(strait_clock_ns() - start) * 1e-9;
+}
+
+double rig_bulk(struct rig *r, int n, size_t bytes) {
+    const int64_t start = strait_clock_ns();
+    r->b.n_got = 0;
+    for (int i = 0; i < n; i++) {
+        struct strait_msg *msg = rig_message(r, STRAIT_PRIORITY_ACTIVATION, (uint32_t)i, bytes);
+        while (strait_link_send(r->a.link, &msg) == STRAIT_EAGAIN)
+            rig_rest(r, 1);
+    }
+    while (r->b.n_got < n && strait_clock_ns() - start < (int64_t)60 * 1000000000)
+        rig_rest(r, 1);
+    return (double)(strait_clock_ns() - start) * 1e-9;
+}

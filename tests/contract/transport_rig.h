@@ -51,6 +51,10 @@ void rig_close(struct rig *r);
 int rig_drive(struct rig *r, int (*done)(const struct rig *r), int timeout_ms);
 void rig_rest(struct rig *r, int ms); // drives both for that long
 
+/* Seconds until b's on_message has answered a message of a's, and until b has n of a's. */
+double rig_ping(struct rig *r);
+double rig_bulk(struct rig *r, int n, size_t bytes);
+
 int rig_both_open(const struct rig *r);
 int rig_both_closed(const struct rig *r);
 int rig_a_closed(const struct rig *r);
