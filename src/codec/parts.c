@@ -1,5 +1,6 @@
 #include "codec/parts.h"
 
+#include "backend/draw.h"
 #include "base/alloc.h"
 #include "tensor/basis.h"
 
@@ -71,17 +72,9 @@ strait_err strait_codec_draw(struct strait_codec *c, struct strait_stream *s,
 
 strait_err strait_codec_draw_cols(struct strait_codec *c, struct strait_stream *s,
                                   const strait_param *param, double std, int64_t cols) {
-    const strait_tensor t = param->value;
-    const size_t n = (size_t)(t.rows * t.cols);
     const strait_rng rng = {c->spec.seed, strait_rng_stream(param->name)};
-    float *values = NULL;
-    STRAIT_TRY(strait_alloc(n, sizeof *values, "first values", (void **)&values));
-    strait_rng_normals(rng, 0, values, n);
-    for (size_t i = 0; i < n; i++)
-        values[i] *= (int64_t)i % t.cols < cols ? (float)std : 0.0f;
-    const strait_err err = upload(s, t, values);
-    strait_alloc_free(values);
-    return err;
+    return strait_draw_once(s, param->value,
+                            (strait_draw_how){.rng = rng, .deviation = (float)std, .cols = cols});
 }
 
 strait_err strait_codec_set_identity(struct strait_stream *s, strait_tensor t) {

@@ -7,15 +7,11 @@
  * stream must keep. Variant full: the codec projects gradients and, when it sees a leak, weights.
  * Variant factored: the model stores those weights in coordinates. Variant code: the model also
  * keeps its stream in coordinates, and the codec only carries them. */
-#include "base/alloc.h"
+#include "backend/draw.h"
 #include "codec/payload.h"
 #include "codec/subspace_parts.h"
 
 static const char *const variants[] = {"full", "factored", "code", NULL};
-
-enum {
-    DRAW_ROWS = 64
-};
 
 static int is_code(const strait_codec_spec *spec) {
     return strait_codec_is_variant(spec, "code");
@@ -102,21 +98,8 @@ static strait_err plan(struct strait_codec *c) {
 /* T_fixed, the same on every stage. */
 static strait_err draw_fixed(struct strait_codec *c, struct strait_stream *s) {
     const struct strait_subspace *st = c->state;
-    const struct strait_backend_ops *ops = c->backend->ops;
     const strait_rng rng = {c->spec.seed, strait_rng_stream("subspace.fixed")};
-    const int64_t d = c->spec.cols;
-    float *values = NULL;
-    strait_err err = strait_alloc((size_t)(DRAW_ROWS * d), sizeof *values, "fixed embedding",
-                                  (void **)&values);
-    for (int64_t row = 0; err == STRAIT_OK && row < c->spec.vocab; row += DRAW_ROWS) {
-        const int64_t left = c->spec.vocab - row, n = left < DRAW_ROWS ? left : DRAW_ROWS;
-        const strait_tensor part = strait_tensor_rows(st->fixed, row, n);
-        strait_rng_normals(rng, (uint64_t)(row * d), values, (size_t)(n * d));
-        err = ops->upload(s, part.data, values, strait_tensor_bytes(part));
-        if (err == STRAIT_OK) err = ops->wait(s);
-    }
-    strait_alloc_free(values);
-    return err;
+    return strait_draw_once(s, st->fixed, (strait_draw_how){.rng = rng, .deviation = 1});
 }
 
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {

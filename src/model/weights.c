@@ -1,8 +1,7 @@
 #include "model/weights.h"
 
+#include "backend/draw.h"
 #include "base/alloc.h"
-#include "base/pool.h"
-#include "base/rng.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -11,9 +10,7 @@
 
 enum {
     BLOCK_PARAMS_MAX = 17,
-    OTHER_PARAMS = 3,
-    INIT_CHUNK = 1 << 18, // values drawn and uploaded at a time
-    INIT_TASK = 1 << 14   // of them by one thread
+    OTHER_PARAMS = 3
 };
 
 /* Whether one product a microbatch is all there is to a parameter's gradient. */
@@ -216,51 +213,29 @@ static double spread(const struct strait_weights *w, const strait_shape *shape,
     return 0.0;
 }
 
-/* A chunk of one parameter, drawn in tasks of INIT_TASK values. */
-struct draft {
-    strait_rng rng;
-    int64_t first, count; // of the parameter's values
-    double deviation;
-    float *values;
-};
-
-static void draw_task(void *arg, int task) {
-    const struct draft *d = arg;
-    const int64_t from = (int64_t)task * INIT_TASK;
-    const int64_t count = d->count - from < INIT_TASK ? d->count - from : INIT_TASK;
-    float *values = d->values + from;
-    strait_rng_normals(d->rng, (uint64_t)(d->first + from), values, (size_t)count);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = d->deviation < 0.0 ? 1.0f : (float)(values[i] * d->deviation);
-}
-
-static strait_err init_one(const strait_param *param, struct draft draft, struct strait_pool *pool,
-                           struct strait_stream *stream) {
-    const struct strait_backend_ops *ops = stream->backend->ops;
-    const int64_t n = param->value.rows * param->value.cols;
-    draft.rng.stream = strait_rng_stream(is_called(param, "anchor") ? "embed.table" : param->name);
-    for (; draft.first < n; draft.first += INIT_CHUNK) {
-        draft.count = n - draft.first < INIT_CHUNK ? n - draft.first : INIT_CHUNK;
-        strait_pool_run(pool, (int)((draft.count + INIT_TASK - 1) / INIT_TASK), draw_task, &draft);
-        STRAIT_TRY(ops->upload(stream, (float *)param->value.data + draft.first, draft.values,
-                               (size_t)draft.count * sizeof *draft.values));
-        STRAIT_TRY(ops->wait(stream));
-    }
-    return STRAIT_OK;
+static strait_err init_one(const strait_param *param, double deviation, uint64_t seed,
+                           struct strait_draw *draw, struct strait_stream *stream) {
+    const struct strait_kernels *k = stream->backend->kernels;
+    if (deviation <= 0.0) return k->fill(stream, param->value, deviation < 0.0 ? 1.0f : 0.0f);
+    const char *name = is_called(param, "anchor") ? "embed.table" : param->name;
+    const strait_rng rng = {seed, strait_rng_stream(name)};
+    return strait_draw_normals(draw, param->value,
+                               (strait_draw_how){.rng = rng, .deviation = deviation});
 }
 
 strait_err strait_weights_init(struct strait_weights *weights, const strait_shape *shape,
                                uint64_t seed, struct strait_stream *stream) {
-    struct draft draft = {.rng.seed = seed};
-    struct strait_pool *pool = NULL;
-    STRAIT_TRY(
-        strait_alloc(INIT_CHUNK, sizeof *draft.values, "first weights", (void **)&draft.values));
-    strait_err err = strait_pool_open(stream->backend->n_threads, &pool);
-    for (int i = 0; i < weights->n_params && err == STRAIT_OK; i++) {
-        draft.deviation = spread(weights, shape, &weights->params[i]);
-        err = init_one(&weights->params[i], draft, pool, stream);
+    struct strait_draw *draw = NULL;
+    int64_t most = 0;
+    for (int i = 0; i < weights->n_params; i++) {
+        const strait_tensor value = weights->params[i].value;
+        if (value.rows * value.cols > most) most = value.rows * value.cols;
     }
-    strait_pool_close(&pool);
-    strait_alloc_free(draft.values);
+    STRAIT_TRY(strait_draw_open(stream, most, &draw));
+    strait_err err = STRAIT_OK;
+    for (int i = 0; i < weights->n_params && err == STRAIT_OK; i++)
+        err = init_one(&weights->params[i], spread(weights, shape, &weights->params[i]), seed, draw,
+                       stream);
+    strait_draw_close(&draw);
     return err == STRAIT_OK ? strait_weights_refresh(weights, stream) : err;
 }

@@ -1,0 +1,128 @@
+#include "backend/draw.h"
+
+#include "base/alloc.h"
+#include "base/pool.h"
+
+enum {
+    PIECES = 2,
+    PIECE = 1 << 22, // values that travel together: devices that many share are slow to take turns
+    TASK = 1 << 14   // of them drawn by one thread
+};
+
+struct piece {
+    float *values;
+    struct strait_mark sent;
+};
+
+struct strait_draw {
+    struct strait_stream *stream;
+    struct strait_pool *pool;
+    int64_t room;                // values a piece has room for
+    struct piece pieces[PIECES]; // without values where numbers are drawn in place
+    int next;                    // the piece to use next
+};
+
+/* Values [first, first + count) of a tensor. */
+struct share {
+    strait_draw_how how;
+    int64_t first, count, n_cols;
+    float *values;
+};
+
+static void draw_task(void *arg, int task) {
+    const struct share *s = arg;
+    const int64_t from = (int64_t)task * TASK;
+    const int64_t count = s->count - from < TASK ? s->count - from : TASK;
+    float *values = s->values + from;
+    strait_rng_normals(s->how.rng, (uint64_t)(s->first + from), values, (size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (float)((double)values[i] * s->how.deviation);
+    const int is_part = s->how.cols > 0 && s->how.cols < s->n_cols;
+    for (int64_t i = 0; is_part && i < count; i++)
+        if ((s->first + from + i) % s->n_cols >= s->how.cols) values[i] = 0.0f;
+}
+
+static strait_err open_into(struct strait_draw *d, int64_t most) {
+    struct strait_backend *be = d->stream->backend;
+    STRAIT_TRY(strait_pool_open(most > TASK ? be->n_threads : 1, &d->pool));
+    d->room = most < PIECE ? most : PIECE;
+    for (int i = 0; i < PIECES && !be->ops->is_host; i++) {
+        STRAIT_TRY(be->ops->alloc_host(be, (size_t)d->room * sizeof(float),
+                                       (void **)&d->pieces[i].values));
+        STRAIT_TRY(be->ops->mark_open(be, &d->pieces[i].sent));
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_draw_open(struct strait_stream *stream, int64_t most, struct strait_draw **out) {
+    struct strait_draw *d = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *d, "first values", (void **)&d));
+    d->stream = stream;
+    const strait_err err = open_into(d, most);
+    if (err != STRAIT_OK) {
+        strait_draw_close(&d);
+        return err;
+    }
+    *out = d;
+    return STRAIT_OK;
+}
+
+void strait_draw_close(struct strait_draw **draw) {
+    struct strait_draw *d = *draw;
+    if (d == NULL) return;
+    struct strait_backend *be = d->stream->backend;
+    for (int i = 0; i < PIECES; i++) {
+        struct piece *piece = &d->pieces[i];
+        int is_reached = 0;
+        if (piece->sent.backend != NULL) {
+            (void)be->ops->reach(&piece->sent, 1, &is_reached);
+            be->ops->mark_close(&piece->sent);
+        }
+        if (piece->values != NULL) be->ops->release_host(be, piece->values);
+    }
+    strait_pool_close(&d->pool);
+    strait_alloc_free(d);
+    *draw = NULL;
+}
+
+static void draw(struct strait_draw *d, struct share *share) {
+    strait_pool_run(d->pool, (int)((share->count + TASK - 1) / TASK), draw_task, share);
+}
+
+/* Draws into a piece that has arrived, and sends it. */
+static strait_err draw_and_send(struct strait_draw *d, struct share *share, float *to) {
+    const struct strait_backend_ops *ops = d->stream->backend->ops;
+    struct piece *piece = &d->pieces[d->next];
+    int is_reached = 0;
+    d->next = (d->next + 1) % PIECES;
+    STRAIT_TRY(ops->reach(&piece->sent, 1, &is_reached));
+    share->values = piece->values;
+    draw(d, share);
+    STRAIT_TRY(ops->upload(d->stream, to, piece->values, (size_t)share->count * sizeof *to));
+    return ops->mark(d->stream, &piece->sent);
+}
+
+strait_err strait_draw_normals(struct strait_draw *d, strait_tensor to, strait_draw_how how) {
+    const int64_t n = to.rows * to.cols;
+    for (int64_t first = 0; first < n; first += d->room) {
+        float *values = (float *)to.data + first;
+        struct share share = {.how = how,
+                              .first = first,
+                              .count = n - first < d->room ? n - first : d->room,
+                              .n_cols = to.cols,
+                              .values = values};
+        if (d->pieces[0].values == NULL)
+            draw(d, &share);
+        else
+            STRAIT_TRY(draw_and_send(d, &share, values));
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_draw_once(struct strait_stream *stream, strait_tensor to, strait_draw_how how) {
+    struct strait_draw *d = NULL;
+    STRAIT_TRY(strait_draw_open(stream, to.rows * to.cols, &d));
+    const strait_err err = strait_draw_normals(d, to, how);
+    strait_draw_close(&d);
+    return err;
+}
