@@ -111,6 +111,23 @@ strait_err strait_apart_make_room(struct strait_crew *crew) {
     return strait_alloc(n, sizeof *a->joined, "gradient norms", (void **)&a->joined);
 }
 
+/* Opens every stage with its slots. They do so at once, as they did the first time: a stage may
+ * take seconds to make its weights. */
+static strait_err open_with_slots(struct strait_crew *crew) {
+    struct apart *a = crew->state;
+    static _Thread_local strait_order order;
+    strait_err err = STRAIT_OK;
+    memset(a->has_reply, 0, sizeof a->has_reply);
+    for (int i = 0; i < crew->recipe.n_stages && err == STRAIT_OK; i++) {
+        order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = crew->windows[i]};
+        err = a->carry != NULL ? a->carry(crew, i, &order)
+                               : strait_order_send(a->mesh, a->peers[i], &order);
+    }
+    if (a->carry != NULL) return err;
+    if (err == STRAIT_OK) err = wait_replies(crew);
+    return err == STRAIT_OK ? STRAIT_OK : blame(crew, err);
+}
+
 strait_err strait_apart_open_stages(struct strait_crew *crew) {
     struct apart *a = crew->state;
     static _Thread_local strait_order order;
@@ -131,11 +148,7 @@ strait_err strait_apart_open_stages(struct strait_crew *crew) {
     STRAIT_TRY(strait_limits_windows(&crew->recipe, (int)crew->run.stages.window, times, delays,
                                      crew->recipe.room_bytes > 0 ? spare : NULL, crew->windows,
                                      &crew->planned_tokens_per_s));
-    for (int i = 0; i < crew->recipe.n_stages; i++) {
-        order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = crew->windows[i]};
-        STRAIT_TRY(strait_apart_order_one(crew, i, &order));
-    }
-    return STRAIT_OK;
+    return open_with_slots(crew);
 }
 
 static strait_err open_apart(struct strait_crew *crew) {
