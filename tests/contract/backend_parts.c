@@ -122,9 +122,10 @@ static void run_recall(struct rig *rig, shape s) {
     CHECK_OK(rig->k->regroup_cols(
         &rig->stream, z, codes,
         (strait_regroup_how){.n_groups = 1, .to_cols = keep, .from_cols = keep, .alpha = 1}));
-    const strait_tensor both = rig_act(rig, s.rows, taps * cols + 9, 2);
+    const int64_t beside = s.rows % 2 ? 9 : 16; // in pieces or not
+    const strait_tensor both = rig_act(rig, s.rows, taps * cols + beside, 2);
     const strait_tensor normeds = rig_act_output(rig, s.rows, taps * cols);
-    const strait_tensor d_both = rig_act(rig, s.rows, taps * cols + 9, 3);
+    const strait_tensor d_both = rig_act(rig, s.rows, taps * cols + beside, 3);
     const strait_tensor d_normeds = rig_act(rig, s.rows, taps * cols, 4);
     const strait_tensor rstd = rig_output(rig, s.rows, 1), d_z = rig_output(rig, s.rows, cols);
     CHECK_OK(rig->k->recall(&rig->stream, both, normeds, rstd, z, how));
@@ -141,7 +142,8 @@ static void recalled_codes(void **state) {
                                    {.rows = 12, .cols = 31, .inner = 4, .heads = {.seq_len = 6}},
                                    {.rows = 12, .cols = 8, .inner = 1, .heads = {.seq_len = 3}},
                                    {.rows = 70, .cols = 63, .inner = 5, .heads = {.seq_len = 35}},
-                                   {.rows = 9, .cols = 100, .inner = 12, .heads = {.seq_len = 9}}};
+                                   {.rows = 9, .cols = 100, .inner = 12, .heads = {.seq_len = 9}},
+                                   {.rows = 6, .cols = 250, .inner = 3, .heads = {.seq_len = 3}}};
     for (size_t i = 0; i < COUNT(shapes); i++)
         check_case(run_recall, shapes[i], 1e-5);
 }

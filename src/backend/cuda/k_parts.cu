@@ -1,5 +1,5 @@
-/* k_parts.cu - the pieces that codecs of devices are made of: regrouped columns, parted rows, codes
- * with those before them, gradients through a norm and a silu at once. */
+/* k_parts.cu - the pieces that codecs of devices are made of: regrouped columns, parted rows,
+ * gradients through a norm and a silu at once. */
 #include "backend/cuda/lanes.cuh"
 #include "backend/kernels.h"
 
@@ -219,85 +219,6 @@ template <typename T> __device__ __forceinline__ void normed_silu(const normed_s
         normed_silu_row<T, 1>(g, row);
 }
 
-template <typename T> struct recall_args {
-    T *both, *normeds;
-    float *rstd;
-    const float *z;
-    int64_t rows, cols, both_cols;
-    strait_recall_how how;
-};
-
-__device__ __forceinline__ float rstd_of(const float *row, const strait_recall_how &how) {
-    float squares = 0;
-    for (int64_t c = threadIdx.x % 32; c < how.keep; c += 32)
-        squares += row[c] * row[c];
-    return 1.0f / sqrtf(warp_sum(squares) / (float)how.keep + how.epsilon);
-}
-
-/* A warp a row. The norms of the codes before it are made again, which costs less than to wait. */
-template <typename T> __device__ __forceinline__ void recall_row(const recall_args<T> &g) {
-    const int lane = (int)threadIdx.x % 32;
-    const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (n >= g.rows) return;
-    const int64_t place = n % g.how.seq_len, narrow_cols = g.how.taps * g.cols;
-    for (int64_t j = 0; j < g.how.taps; j++) {
-        const bool is_there = j <= place;
-        const float *row = g.z + (n - (is_there ? j : 0)) * g.cols;
-        const float scale = is_there ? rstd_of(row, g.how) : 0.0f;
-        if (j == 0 && lane == 0) g.rstd[n] = scale;
-        for (int64_t c = lane; c < g.cols; c += 32) {
-            float value = is_there && c < g.how.keep ? row[c] : 0.0f;
-            put<T, 1>(g.both + n * g.both_cols + j * g.cols + c, &value);
-            value *= scale;
-            put<T, 1>(g.normeds + n * narrow_cols + j * g.cols + c, &value);
-        }
-    }
-}
-
-template <typename T> struct recall_gradient {
-    float *d_z;
-    const T *d_both, *d_normeds;
-    const float *z, *rstd;
-    int64_t rows, cols, both_cols;
-    strait_recall_how how;
-};
-
-/* What value c of code n receives from the places of t that it went to. */
-template <typename T>
-__device__ __forceinline__ float gathered(const T *t, int64_t t_cols, int64_t cols, int64_t n,
-                                          int64_t c, int64_t taps) {
-    float sum = 0;
-    for (int64_t j = 0; j < taps; j++) {
-        float value;
-        take<T, 1>(&value, t + (n + j) * t_cols + j * cols + c);
-        sum += value;
-    }
-    return sum;
-}
-
-template <typename T> __device__ __forceinline__ void recall_row_back(const recall_gradient<T> &g) {
-    const int lane = (int)threadIdx.x % 32;
-    const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (n >= g.rows) return;
-    const int64_t left = g.how.seq_len - n % g.how.seq_len;
-    const int64_t taps = g.how.taps < left ? g.how.taps : left, narrow_cols = g.how.taps * g.cols;
-    const float *row = g.z + n * g.cols;
-    const float scale = g.rstd[n];
-    float dot = 0;
-    for (int64_t c = lane; c < g.how.keep; c += 32)
-        dot += gathered(g.d_normeds, narrow_cols, g.cols, n, c, taps) * row[c];
-    dot = warp_sum(dot) * scale / (float)g.how.keep;
-    for (int64_t c = lane; c < g.cols; c += 32) {
-        float value = 0;
-        if (c < g.how.keep) {
-            const float d = gathered(g.d_normeds, narrow_cols, g.cols, n, c, taps);
-            value = gathered(g.d_both, g.both_cols, g.cols, n, c, taps) +
-                    scale * (d - row[c] * scale * dot);
-        }
-        g.d_z[n * g.cols + c] = value;
-    }
-}
-
 template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64_t b, int64_t c) {
     return (a | b | c) % wide<T> == 0;
 }
@@ -333,16 +254,6 @@ template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64
         T *scaled, T *d_a, float *shift, const T *d_h, const T *a, const float *rstd,         \
         const float *before, int64_t rows, int64_t cols, int64_t first, int64_t width) {      \
         normed_silu<T>({scaled, d_a, shift, d_h, a, rstd, before, rows, cols, first, width}); \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                     \
-        recall_##name(T *both, T *normeds, float *rstd, const float *z, int64_t rows,         \
-                      int64_t cols, int64_t both_cols, strait_recall_how how) {               \
-        recall_row<T>({both, normeds, rstd, z, rows, cols, both_cols, how});                  \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(THREADS) recall_back_##name(                 \
-        float *d_z, const T *d_both, const T *d_normeds, const float *z, const float *rstd,   \
-        int64_t rows, int64_t cols, int64_t both_cols, strait_recall_how how) {               \
-        recall_row_back<T>({d_z, d_both, d_normeds, z, rstd, rows, cols, both_cols, how});    \
     }
 
 PART_KERNELS(float, f32)

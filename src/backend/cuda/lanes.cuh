@@ -160,11 +160,14 @@ __device__ __forceinline__ float sigmoid(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
 
-/* A block takes some columns of every gridDim.y-th row; `body(row, column)` does W of them. */
+/* A block takes some columns of every so many rows, as many at a time as it has threads in y;
+ * `body(row, column)` does W of them. */
 template <int W, typename F>
 __device__ __forceinline__ void over_rows(int64_t rows, int64_t cols, F body) {
     const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
-    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y)
-        for (int64_t c = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; c < cols; c += step)
+    const int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W;
+    for (int64_t row = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; row < rows;
+         row += (int64_t)gridDim.y * blockDim.y)
+        for (int64_t c = first; c < cols; c += step)
             body(row, c);
 }

@@ -17,9 +17,11 @@ static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_
     assert(how.from + (how.n_groups - 1) * how.from_cols < x.cols);
     const char *kernel = y.dtype == STRAIT_F32 ? STRAIT_CUDA_OF(x.dtype, "regroup_f32")
                                                : STRAIT_CUDA_OF(x.dtype, "regroup_bf16");
+    const int64_t all = y.cols | x.cols | how.to | how.to_cols | how.from | how.from_cols;
+    const int64_t width = all % 8 == 0 ? 8 : 1; // as the kernel takes them where addresses allow
     void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &how};
     return strait_cuda_launch(s, kernel,
-                              strait_cuda_over_rows(y.rows, how.n_groups * how.to_cols, 1), args);
+                              strait_cuda_by_rows(y.rows, how.n_groups * how.to_cols, width), args);
 }
 
 static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
@@ -41,17 +43,34 @@ static strait_err scale_rows(struct strait_stream *s, strait_tensor y, strait_te
     assert(strait_cuda_same_shape(x, y) && by.rows == y.rows && x.dtype == y.dtype);
     void *args[] = {&y.data, &x.data, &by.data, &y.rows, &y.cols};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "scale_rows"),
-                              strait_cuda_over_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)),
-                              args);
+                              strait_cuda_by_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)), args);
+}
+
+/* Lanes of a warp that make one code of z, 8 columns each, or 0 where it does not come out even. */
+static int code_lanes(strait_tensor z, strait_tensor both, const void *narrow, const void *rest) {
+    const uintptr_t all = (uintptr_t)z.data | (uintptr_t)both.data | (uintptr_t)narrow |
+                          (uintptr_t)rest;
+    const int64_t n = z.cols / 8;
+    const int is_even = all % 16 == 0 && z.cols % 8 == 0 && both.cols % 8 == 0;
+    return is_even && n >= 1 && n <= 32 && (n & (n - 1)) == 0 ? (int)n : 0;
+}
+
+/* So many codes, by so many lanes each; rows, a warp each, where that is none. */
+static strait_cuda_grid by_codes(int64_t rows, int64_t codes, int n_lanes) {
+    if (n_lanes == 0) return warp_a_row(rows);
+    return (strait_cuda_grid){.x = strait_cuda_pieces(codes * n_lanes, 32 * ROWS),
+                              .threads = 32 * ROWS};
 }
 
 static strait_err recall(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
                          strait_tensor rstd, strait_tensor z, strait_recall_how how) {
     assert(how.keep <= z.cols && normeds.cols == how.taps * z.cols && both.cols >= normeds.cols);
     assert(both.dtype == normeds.dtype && z.dtype == STRAIT_F32 && z.rows % how.seq_len == 0);
-    void *args[] = {&both.data, &normeds.data, &rstd.data, &z.data,
-                    &z.rows,    &z.cols,       &both.cols, &how};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(both.dtype, "recall"), warp_a_row(z.rows), args);
+    int n_lanes = code_lanes(z, both, normeds.data, NULL);
+    void *args[] = {&both.data, &normeds.data, &rstd.data, &z.data, &z.rows,
+                    &z.cols,    &both.cols,    &how,       &n_lanes};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(both.dtype, "recall"),
+                              by_codes(z.rows, z.rows * how.taps, n_lanes), args);
 }
 
 static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
@@ -60,10 +79,11 @@ static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait
     assert(strait_cuda_same_shape(d_z, z) && how.keep <= z.cols && d_z.dtype == STRAIT_F32);
     assert(d_normeds.cols == how.taps * z.cols && d_both.cols >= d_normeds.cols);
     assert(d_both.dtype == d_normeds.dtype && z.rows % how.seq_len == 0);
+    int n_lanes = code_lanes(z, d_both, d_normeds.data, d_z.data);
     void *args[] = {&d_z.data, &d_both.data, &d_normeds.data, &z.data, &rstd.data,
-                    &z.rows,   &z.cols,      &d_both.cols,    &how};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(d_both.dtype, "recall_back"), warp_a_row(z.rows),
-                              args);
+                    &z.rows,   &z.cols,      &d_both.cols,    &how,    &n_lanes};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(d_both.dtype, "recall_back"),
+                              by_codes(z.rows, z.rows, n_lanes), args);
 }
 
 static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
@@ -71,8 +91,7 @@ static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_ten
     assert(y.rows == x.rows && first >= 0 && first + x.cols <= y.cols && y.dtype == x.dtype);
     void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &first};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "silu_cols"),
-                              strait_cuda_over_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)),
-                              args);
+                              strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
 }
 
 static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
@@ -81,8 +100,7 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
     assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype);
     void *args[] = {&d_x.data, &d_y.data, &x.data, &x.rows, &d_y.cols, &x.cols, &first};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "silu_cols_back"),
-                              strait_cuda_over_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)),
-                              args);
+                              strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
 }
 
 static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_silu *at) {

@@ -34,6 +34,19 @@ static inline strait_cuda_grid strait_cuda_over_rows(int64_t rows, int64_t cols,
                               .threads = strait_cuda_threads(n, 256)};
 }
 
+/* The same for kernels whose loop is over_rows in lanes.cuh: where rows are narrow, a block takes
+ * several of them at a time. */
+static inline strait_cuda_grid strait_cuda_by_rows(int64_t rows, int64_t cols, int64_t width) {
+    strait_cuda_grid grid = strait_cuda_over_rows(rows, cols, width);
+    const int64_t n = strait_cuda_pieces(cols, width), most = 65535;
+    if (n > 128) return grid;
+    grid.threads = n < 1 ? 1 : (unsigned)n;
+    grid.threads_y = 256 / grid.threads;
+    const int64_t blocks = strait_cuda_pieces(rows, grid.threads_y);
+    grid.y = blocks < most ? blocks : most;
+    return grid;
+}
+
 /* total [cols] += the sum over the rows of part [rows x cols], in an order fixed by the shape. */
 static inline strait_err strait_cuda_add_columns(struct strait_stream *s, void *total, void *part,
                                                  int64_t rows, int64_t cols) {
