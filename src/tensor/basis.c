@@ -4,32 +4,47 @@
 
 #include <math.h>
 
-static double column_dot(const double *a, const double *b, int64_t d, int64_t k) {
+static double dot(const double *a, const double *b, int64_t n) {
     double sum = 0;
-    for (int64_t i = 0; i < d * k; i += k)
+    for (int64_t i = 0; i < n; i++)
         sum += a[i] * b[i];
     return sum;
 }
 
-strait_err strait_basis_orthonormalise(double *q, int64_t d, int64_t k) {
+/* `columns`: k of them, d values each, one behind the other. */
+static strait_err orthonormalise(double *columns, int64_t d, int64_t k) {
     for (int64_t c = 0; c < k; c++) {
-        const double before = column_dot(q + c, q + c, d, k);
+        double *column = columns + c * d;
+        const double before = dot(column, column, d);
         for (int pass = 0; pass < 2; pass++) { // the second takes away what rounding left
-            for (int64_t b = 0; b < c; b++) {
-                const double factor = column_dot(q + c, q + b, d, k);
-                for (int64_t i = 0; i < d * k; i += k)
-                    q[i + c] -= factor * q[i + b];
+            for (const double *other = columns; other < column; other += d) {
+                const double factor = dot(column, other, d);
+                for (int64_t i = 0; i < d; i++)
+                    column[i] -= factor * other[i];
             }
         }
-        const double after = column_dot(q + c, q + c, d, k);
+        const double after = dot(column, column, d);
         if (!(after > before * 1e-20) || !isfinite(after))
             return STRAIT_FAIL(STRAIT_EDATA,
                                "basis: column %lld of %lld depends on those before it",
                                (long long)c, (long long)k);
-        for (int64_t i = 0; i < d * k; i += k)
-            q[i + c] /= sqrt(after);
+        for (int64_t i = 0; i < d; i++)
+            column[i] /= sqrt(after);
     }
     return STRAIT_OK;
+}
+
+/* Turned over first: columns of a wide basis lie too far apart for a cache. */
+strait_err strait_basis_orthonormalise(double *q, int64_t d, int64_t k) {
+    double *columns = NULL;
+    STRAIT_TRY(strait_alloc((size_t)(d * k), sizeof *columns, "basis", (void **)&columns));
+    for (int64_t i = 0; i < d * k; i++)
+        columns[i % k * d + i / k] = q[i];
+    const strait_err err = orthonormalise(columns, d, k);
+    for (int64_t i = 0; err == STRAIT_OK && i < d * k; i++)
+        q[i] = columns[i % k * d + i / k];
+    strait_alloc_free(columns);
+    return err;
 }
 
 strait_err strait_basis_draw(strait_rng rng, int64_t d, int64_t k, float *out) {

@@ -6,7 +6,7 @@
 #include "base/rng.h"
 
 /* Makes the columns of q [d x k], row-major, orthonormal from the first to the last. STRAIT_EDATA
- * when a column depends on those before it or is not finite; q is then spoiled. */
+ * when a column depends on those before it or is not finite; q is then as it was. Allocates. */
 strait_err strait_basis_orthonormalise(double *q, int64_t d, int64_t k);
 
 /* k <= d orthonormal columns [d x k], uniform over all such, from `rng` alone. */
