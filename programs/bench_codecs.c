@@ -20,12 +20,12 @@ static strait_err normed_silu_back(struct strait_lab *lab) {
     const strait_tensor *t = lab->t;
     const strait_normed_silu at = {.scaled = t[0],
                                    .d_a = t[1],
-                                   .shift = t[2],
+                                   .d_y = t[2],
                                    .d_h = t[3],
                                    .a = t[4],
                                    .rstd = t[5],
                                    .before = t[6],
-                                   .width = lab->recipe.shape.width};
+                                   .n = t[7]};
     return lab->k->normed_silu_back(&lab->stream, &at);
 }
 
@@ -57,7 +57,6 @@ static int64_t tile_of(const struct strait_lab *lab) {
     X(regroup, "regroup_cols", "1and 1fnK", NULL, k->regroup_cols(s, t[0], t[1], regroup_of(lab))) \
     X(part, "part_rows", "1and 1and 1fn1 1and 1and", NULL,                                         \
       k->part_rows(s, t[0], t[1], t[2], t[3], t[4], 1e-6f))                                        \
-    X(scale_rows, "scale_rows", "1and 1and 1fn1", NULL, k->scale_rows(s, t[0], t[1], t[2]))        \
     X(window, "window", "1fnw 1fnK", NULL, k->window(s, t[0], t[1], lab->recipe.shape.context))    \
     X(window_back, "window_back", "1fnK 1fnw", NULL,                                               \
       k->window_back(s, t[0], t[1], lab->recipe.shape.context))                                    \
@@ -71,7 +70,7 @@ static int64_t tile_of(const struct strait_lab *lab) {
       k->silu_cols(s, t[0], t[1], strait_lab_size(lab, 'w')))                                      \
     X(silu_cols_back, "silu_cols_back", "2anm 0anu 1anm", NULL,                                    \
       k->silu_cols_back(s, t[0], t[1], t[2], strait_lab_size(lab, 'w')))                           \
-    X(normed, "normed_silu_back", "1anu 1anm 1fn1 1anm 1anm 1fn1 1fnw", NULL,                      \
+    X(normed, "normed_silu_back", "1anu 1anm 1and 1anm 1anm 1fn1 1fnw 1and", NULL,                 \
       normed_silu_back(lab))                                                                       \
     X(basis, "orthonormalise", "2fnr", NULL, k->orthonormalise(s, t[0]))
 

@@ -90,18 +90,18 @@ typedef struct strait_recall_how {
     float epsilon;
 } strait_recall_how;
 
-/* Back through h = silu(a), a = n W', where n = y rstd is a normed row of `width` values: what y is
- * to receive is (rstd d_a) W + shift n. */
+/* Back through h = silu(a), a = n W', where n = y rstd is a normed row: what y is to receive is
+ * (rstd d_a) W + d_y. */
 typedef struct strait_normed_silu {
     /* made */
     strait_tensor d_a;    // [N x C] = d_h silu'(a)
     strait_tensor scaled; // [N x (B + C)] = [before, rstd d_a]
-    strait_tensor shift;  // [N x 1] = -rstd (a . d_a) / width
+    strait_tensor d_y;    // [N x D] = -rstd (a . d_a) / D n
     /* read */
     strait_tensor d_h, a; // [N x C]
     strait_tensor rstd;   // [N x 1]
+    strait_tensor n;      // [N x D]
     strait_tensor before; // [N x B] f32, or absent
-    int64_t width;
 } strait_normed_silu;
 
 /* Rows that a convolution looks at, at most. */
@@ -278,9 +278,6 @@ struct strait_kernels {
      * may both be absent. Either type. */
     strait_err (*part_rows)(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
                             strait_tensor rstd, strait_tensor y, strait_tensor x, float epsilon);
-    /* Row i of y = by[i] times row i of x; by [N x 1]. Either type. */
-    strait_err (*scale_rows)(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                             strait_tensor by);
     /* Codes z [N x C], f32, whose columns from how.keep on are not looked at: the first columns of
      * both are [z_i, z_{i-1}, ...], how.taps groups of C columns, and normeds [N x taps C] are the
      * same of z rstd, rstd [N x 1] = 1 / sqrt(mean over keep of z^2 + epsilon); zeros before the

@@ -29,7 +29,6 @@ struct strait_context_padded {
     strait_tensor u;             // [N x K] f32
     strait_tensor h, d_h;        // [N x w] T
     strait_tensor scaled;        // [N x (K + w)] T
-    strait_tensor shift;         // [N x 1] f32
     strait_tensor ea, half_b;    // copies, T: [(K + w) x d], [K x w]
     strait_tensor m;             // copy, f32 [K x K]
     /* tail */

@@ -41,7 +41,6 @@ strait_err strait_context_plan_head(struct strait_codec *c, struct strait_contex
     const strait_codec_part wide[] = {{&st->head_rstd, slots, 1},
                                       {&st->d_u, grads, kp},
                                       {&st->u, n, kp},
-                                      {&st->shift, n, 1},
                                       {&st->m, kp, kp},
                                       {&st->room, kp, larger(kp, larger(d, w))}};
     STRAIT_TRY(plan_types(c, typed, COUNT(typed), wide, COUNT(wide)));
@@ -139,18 +138,16 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     const strait_tensor half = strait_codec_grad_slot(c, st->half_d_u, at->slot);
     const strait_normed_silu back = {.d_a = strait_codec_grad_slot(c, st->d_b, at->slot),
                                      .scaled = st->scaled,
-                                     .shift = st->shift,
+                                     .d_y = d_y,
                                      .d_h = st->d_h,
                                      .a = strait_codec_slot(c, st->b, at->slot),
                                      .rstd = strait_codec_slot(c, st->head_rstd, at->slot),
                                      .before = d_u,
-                                     .width = c->spec.cols};
+                                     .n = strait_codec_slot(c, st->normed, at->slot)};
     STRAIT_TRY(strait_context_receive(c, at, d_u, wire));
     STRAIT_TRY(k->cast(at->stream, half, d_u));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, half, st->half_b, strait_ab));
     STRAIT_TRY(k->normed_silu_back(at->stream, &back));
-    STRAIT_TRY(
-        k->scale_rows(at->stream, d_y, strait_codec_slot(c, st->normed, at->slot), st->shift));
     return k->matmul(at->stream, d_y, st->scaled, st->ea, strait_add_ab);
 }
 

@@ -14,18 +14,18 @@ enum {
 
 /* The padded way: K is k padded, T the type of the stream. */
 struct strait_resbm_padded {
-    strait_tensor a;             // slots T [m]
-    strait_tensor normed, rstd;  // head: slots T [d], f32 [1]
-    strait_tensor z;             // tail: slots f32 [K]
-    strait_tensor d_a;           // gradient slots T [m]
-    strait_tensor half_d_z;      // head: gradient slots T [K]
-    strait_codec_held held;      // the gradient of x
-    strait_tensor h, d_h;        // [N x m] T
-    strait_tensor scaled, shift; // head: [N x m] T, [N x 1] f32
-    strait_tensor half_z;        // tail: [N x K] T
-    strait_tensor code;          // [N x K] f32: what crosses
-    strait_tensor w1, w2;        // copies, T: head [m x d], [K x m]; tail [m x K], [d x m]
-    strait_tensor room;          // f32 [m x K]: a gradient on its way
+    strait_tensor a;            // slots T [m]
+    strait_tensor normed, rstd; // head: slots T [d], f32 [1]
+    strait_tensor z;            // tail: slots f32 [K]
+    strait_tensor d_a;          // gradient slots T [m]
+    strait_tensor half_d_z;     // head: gradient slots T [K]
+    strait_codec_held held;     // the gradient of x
+    strait_tensor h, d_h;       // [N x m] T
+    strait_tensor scaled;       // head: [N x m] T
+    strait_tensor half_z;       // tail: [N x K] T
+    strait_tensor code;         // [N x K] f32: what crosses
+    strait_tensor w1, w2;       // copies, T: head [m x d], [K x m]; tail [m x K], [d x m]
+    strait_tensor room;         // f32 [m x K]: a gradient on its way
 };
 
 strait_err strait_resbm_plan(struct strait_codec *c, struct strait_resbm_padded *st);

@@ -24,7 +24,7 @@ static strait_err plan_head(struct strait_codec *c, padded *st) {
                                        {&st->scaled, n, m},
                                        {&st->w1, m, d},
                                        {&st->w2, kp, m}};
-    const strait_codec_part wide[] = {{&st->rstd, slots, 1}, {&st->shift, n, 1}};
+    const strait_codec_part wide[] = {{&st->rstd, slots, 1}};
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed)));
     STRAIT_TRY(strait_codec_add(c, wide, COUNT(wide)));
     STRAIT_TRY(strait_codec_add_copy(c, &c->params[W1].value, &st->w1, 0, strait_codec_whole(d)));
@@ -123,17 +123,15 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     const strait_tensor half = strait_codec_grad_slot(c, st->half_d_z, at->slot);
     const strait_normed_silu back = {.d_a = strait_codec_grad_slot(c, st->d_a, at->slot),
                                      .scaled = st->scaled,
-                                     .shift = st->shift,
+                                     .d_y = d_x,
                                      .d_h = st->d_h,
                                      .a = strait_codec_slot(c, st->a, at->slot),
                                      .rstd = strait_codec_slot(c, st->rstd, at->slot),
-                                     .width = c->spec.cols};
+                                     .n = strait_codec_slot(c, st->normed, at->slot)};
     STRAIT_TRY(strait_payload_unpack(c, at, st->code, wire));
     STRAIT_TRY(k->cast(at->stream, half, st->code));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, half, st->w2, strait_ab));
     STRAIT_TRY(k->normed_silu_back(at->stream, &back));
-    STRAIT_TRY(
-        k->scale_rows(at->stream, d_x, strait_codec_slot(c, st->normed, at->slot), st->shift));
     STRAIT_TRY(k->matmul(at->stream, d_x, st->scaled, st->w1, strait_add_ab));
     strait_regroup_how kept = strait_codec_whole(c->spec.keep);
     kept.adds = 1;

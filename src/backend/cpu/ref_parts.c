@@ -30,15 +30,6 @@ static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait
     return s->backend->kernels->rmsnorm(s, normed, absent, rstd, y, absent, absent, epsilon);
 }
 
-static strait_err scale_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                             strait_tensor by) {
-    (void)s;
-    assert(strait_cpu_same_shape(x, y) && by.rows == y.rows);
-    for (int64_t i = 0; i < strait_cpu_count(y); i++)
-        strait_cpu_f32(y)[i] = strait_cpu_f32(by)[i / y.cols] * strait_cpu_f32(x)[i];
-    return STRAIT_OK;
-}
-
 static void check_recall(strait_tensor both, strait_tensor normeds, strait_tensor z,
                          strait_recall_how how) {
     assert(how.keep <= z.cols && both.rows == z.rows && normeds.rows == z.rows);
@@ -139,6 +130,7 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
     const int64_t cols = at->a.cols, first = at->scaled.cols - cols;
     assert(strait_cpu_same_shape(at->d_a, at->a) && strait_cpu_same_shape(at->d_h, at->a));
     assert(first == (at->before.data != NULL ? at->before.cols : 0));
+    assert(strait_cpu_same_shape(at->d_y, at->n) && at->n.rows == at->a.rows);
     for (int64_t n = 0; n < at->a.rows; n++) {
         float *scaled = strait_cpu_f32(at->scaled) + n * at->scaled.cols;
         const double scale = (double)strait_cpu_f32(at->rstd)[n];
@@ -152,7 +144,9 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
             scaled[first + c] = (float)(scale * d_a);
             dot += a * d_a;
         }
-        strait_cpu_f32(at->shift)[n] = (float)(-scale * dot / (double)at->width);
+        const double shift = -scale * dot / (double)at->n.cols;
+        for (int64_t i = n * at->n.cols; i < (n + 1) * at->n.cols; i++)
+            strait_cpu_f32(at->d_y)[i] = (float)(shift * (double)strait_cpu_f32(at->n)[i]);
     }
     return STRAIT_OK;
 }
@@ -160,7 +154,6 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
 void strait_ref_parts(struct strait_kernels *k) {
     k->regroup_cols = regroup_cols;
     k->part_rows = part_rows;
-    k->scale_rows = scale_rows;
     k->recall = recall;
     k->recall_back = recall_back;
     k->silu_cols = silu_cols;

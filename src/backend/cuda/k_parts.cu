@@ -129,20 +129,6 @@ template <typename T> __device__ __forceinline__ void part(const part_args<T> &a
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void scale_pieces(T *y, const T *x, const float *by, int64_t rows,
-                                             int64_t cols) {
-    over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
-        const float factor = by[row];
-        float value[W];
-        take<T, W>(value, x + row * cols + c);
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            value[i] *= factor;
-        put<T, W>(y + row * cols + c, value);
-    });
-}
-
-template <typename T, int W>
 __device__ __forceinline__ void silu_pieces(T *y, const T *x, int64_t rows, int64_t y_cols,
                                             int64_t cols, int64_t first) {
     over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
@@ -175,16 +161,47 @@ __device__ __forceinline__ void silu_pieces_back(T *d_x, const T *d_y, const T *
 }
 
 template <typename T> struct normed_silu_args {
-    T *scaled, *d_a;
-    float *shift;
-    const T *d_h, *a;
+    T *scaled, *d_a, *d_y;
+    const T *d_h, *a, *n;
     const float *rstd, *before;
     int64_t rows, cols, first, width;
 };
 
-/* A warp a row. */
+/* A row of a normed tensor on its way to a multiple of itself: what a warp asks for before it knows
+ * the factor, in so many pieces; the rest it reads afterwards. */
+template <typename T, int W> struct held_row {
+    static constexpr int PIECES = 64 / W;
+    lanes<T, W> part[PIECES];
+
+    __device__ __forceinline__ void ask(const T *row, int64_t cols) {
+        const int64_t own = (int64_t)(threadIdx.x % 32) * W;
+#pragma unroll
+        for (int j = 0; j < PIECES; j++)
+            if (j * 32 * W + own < cols) part[j] = load<T, W>(row + j * 32 * W + own);
+    }
+
+    __device__ __forceinline__ void put_times(T *to, const T *row, int64_t cols, float factor) {
+        const int64_t own = (int64_t)(threadIdx.x % 32) * W;
+#pragma unroll
+        for (int j = 0; j < PIECES; j++)
+            if (j * 32 * W + own < cols) put_one(to + j * 32 * W + own, part[j], factor);
+        for (int64_t c = PIECES * 32 * W + own; c < cols; c += 32 * W)
+            put_one(to + c, load<T, W>(row + c), factor);
+    }
+
+    static __device__ __forceinline__ void put_one(T *to, lanes<T, W> in, float factor) {
+        float v[W];
+        widen(v, in);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            v[i] *= factor;
+        put<T, W>(to, v);
+    }
+};
+
+/* A warp a row: d_a and scaled are made; a . d_a is returned, in every lane. */
 template <typename T, int W>
-__device__ __forceinline__ void normed_silu_row(const normed_silu_args<T> &g, int64_t row) {
+__device__ __forceinline__ float normed_silu_row(const normed_silu_args<T> &g, int64_t row) {
     const int lane = (int)threadIdx.x % 32;
     const float scale = g.rstd[row];
     T *scaled = g.scaled + row * (g.first + g.cols);
@@ -206,17 +223,32 @@ __device__ __forceinline__ void normed_silu_row(const normed_silu_args<T> &g, in
             d[i] *= scale;
         put<T, W>(scaled + g.first + c, d);
     }
-    dot = warp_sum(dot);
-    if (lane == 0) g.shift[row] = -scale * dot / (float)g.width;
+    return warp_sum(dot);
+}
+
+template <typename T>
+__device__ __forceinline__ float silu_dot(const normed_silu_args<T> &g, int64_t row) {
+    if ((g.first | g.cols) % wide<T> == 0 && at16(g.scaled, g.d_a, g.d_h, g.a))
+        return normed_silu_row<T, wide<T>>(g, row);
+    return normed_silu_row<T, 1>(g, row);
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void normed_silu_wide(const normed_silu_args<T> &g, int64_t row) {
+    held_row<T, W> held;
+    const int64_t at = row * g.width;
+    held.ask(g.n + at, g.width);
+    const float shift = -g.rstd[row] * silu_dot(g, row) / (float)g.width;
+    held.put_times(g.d_y + at, g.n + at, g.width, shift);
 }
 
 template <typename T> __device__ __forceinline__ void normed_silu(const normed_silu_args<T> &g) {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= g.rows) return;
-    if ((g.first | g.cols) % wide<T> == 0 && at16(g.scaled, g.d_a, g.d_h, g.a))
-        normed_silu_row<T, wide<T>>(g, row);
+    if (g.width % wide<T> == 0 && at16(g.d_y, g.n))
+        normed_silu_wide<T, wide<T>>(g, row);
     else
-        normed_silu_row<T, 1>(g, row);
+        normed_silu_wide<T, 1>(g, row);
 }
 
 template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64_t b, int64_t c) {
@@ -227,13 +259,6 @@ template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64
     extern "C" __global__ void __launch_bounds__(512) part_rows_##name(                       \
         T *delta, T *normed, float *rstd, const T *y, const T *x, int cols, float epsilon) {  \
         part<T>({delta, normed, rstd, y, x, cols, epsilon});                                  \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                     \
-        scale_rows_##name(T *y, const T *x, const float *by, int64_t rows, int64_t cols) {    \
-        if (cols % wide<T> == 0 && at16(y, x))                                                \
-            scale_pieces<T, wide<T>>(y, x, by, rows, cols);                                   \
-        else                                                                                  \
-            scale_pieces<T, 1>(y, x, by, rows, cols);                                         \
     }                                                                                         \
     extern "C" __global__ void __launch_bounds__(THREADS) silu_cols_##name(                   \
         T *y, const T *x, int64_t rows, int64_t y_cols, int64_t cols, int64_t first) {        \
@@ -250,10 +275,9 @@ template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64
         else                                                                                  \
             silu_pieces_back<T, 1>(d_x, d_y, x, rows, y_cols, cols, first);                   \
     }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(THREADS) normed_silu_back_##name(            \
-        T *scaled, T *d_a, float *shift, const T *d_h, const T *a, const float *rstd,         \
-        const float *before, int64_t rows, int64_t cols, int64_t first, int64_t width) {      \
-        normed_silu<T>({scaled, d_a, shift, d_h, a, rstd, before, rows, cols, first, width}); \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                     \
+        normed_silu_back_##name(normed_silu_args<T> g) {                                      \
+        normed_silu<T>(g);                                                                    \
     }
 
 PART_KERNELS(float, f32)

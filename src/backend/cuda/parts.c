@@ -38,14 +38,6 @@ static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait
                               (strait_cuda_grid){.x = y.rows, .threads = threads}, args);
 }
 
-static strait_err scale_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                             strait_tensor by) {
-    assert(strait_cuda_same_shape(x, y) && by.rows == y.rows && x.dtype == y.dtype);
-    void *args[] = {&y.data, &x.data, &by.data, &y.rows, &y.cols};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "scale_rows"),
-                              strait_cuda_by_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)), args);
-}
-
 /* Lanes of a warp that make one code of z, 8 columns each, or 0 where it does not come out even. */
 static int code_lanes(strait_tensor z, strait_tensor both, const void *narrow, const void *rest) {
     const uintptr_t all = (uintptr_t)z.data | (uintptr_t)both.data | (uintptr_t)narrow |
@@ -109,17 +101,20 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
     assert(strait_cuda_same_shape(g.d_a, g.a) && strait_cuda_same_shape(g.d_h, g.a));
     assert(first == (g.before.data != NULL ? g.before.cols : 0));
     assert(g.scaled.dtype == g.a.dtype && g.d_a.dtype == g.a.dtype && g.d_h.dtype == g.a.dtype);
-    void *args[] = {&g.scaled.data, &g.d_a.data,  &g.shift.data,  &g.d_h.data,
-                    &g.a.data,      &g.rstd.data, &g.before.data, &g.a.rows,
-                    &g.a.cols,      &first,       &g.width};
+    assert(strait_cuda_same_shape(g.d_y, g.n) && g.n.rows == g.a.rows);
+    assert(g.n.dtype == g.a.dtype && g.d_y.dtype == g.a.dtype);
+    struct { // as in k_parts.cu
+        void *scaled, *d_a, *d_y, *d_h, *a, *n, *rstd, *before;
+        int64_t rows, cols, first, width;
+    } args = {g.scaled.data, g.d_a.data,    g.d_y.data, g.d_h.data, g.a.data, g.n.data,
+              g.rstd.data,   g.before.data, g.a.rows,   g.a.cols,   first,    g.n.cols};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(g.a.dtype, "normed_silu_back"),
-                              warp_a_row(g.a.rows), args);
+                              warp_a_row(g.a.rows), (void *[]){&args});
 }
 
 void strait_cuda_parts(struct strait_kernels *k) {
     k->regroup_cols = regroup_cols;
     k->part_rows = part_rows;
-    k->scale_rows = scale_rows;
     k->recall = recall;
     k->recall_back = recall_back;
     k->silu_cols = silu_cols;
