@@ -83,9 +83,11 @@ static strait_err update(struct strait_lab *lab, int n) {
       k->attention_cached(s, t[0], t[1], t[2], t[3], lab->recipe.shape.context - 1,                \
                           heads_of(lab)))                                                          \
     X(swiglu, "swiglu", "1anf 1anj", NULL, k->swiglu(s, t[0], t[1]))                               \
-    X(swiglu_back, "swiglu_back", "1anj 1anf 1anj", NULL, k->swiglu_back(s, t[0], t[1], t[2]))     \
+    X(swiglu_back, "swiglu_back", "1anj 1anf 1anf 1anj", NULL,                                     \
+      k->swiglu_back(s, t[0], t[1], t[2], t[3]))                                                   \
     X(relu2, "relu2", "1anf 1anf", NULL, k->relu2(s, t[0], t[1]))                                  \
-    X(relu2_back, "relu2_back", "1anf 1anf 1anf", NULL, k->relu2_back(s, t[0], t[1], t[2]))        \
+    X(relu2_back, "relu2_back", "1anf 1anf 1anf 1anf", NULL,                                       \
+      k->relu2_back(s, t[0], t[1], t[2], t[3]))                                                    \
     X(relu, "relu", "1and 1and", NULL, k->relu(s, t[0], t[1]))                                     \
     X(relu_back, "relu_back", "1and 1and 1and", NULL, k->relu_back(s, t[0], t[1], t[2]))           \
     X(conv, "conv", "1and 1and 1ftd", NULL,                                                        \

@@ -178,12 +178,14 @@ struct strait_kernels {
 
     /* y [N x F] = silu(gate) * up; gate_up [N x 2F], gate first */
     strait_err (*swiglu)(struct strait_stream *s, strait_tensor y, strait_tensor gate_up);
-    strait_err (*swiglu_back)(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor d_y,
-                              strait_tensor gate_up);
+    /* d_gate_up may be gate_up. With y, also what swiglu made, the same bits; y may be d_y. */
+    strait_err (*swiglu_back)(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor y,
+                              strait_tensor d_y, strait_tensor gate_up);
     /* y = max(x, 0)^2 */
     strait_err (*relu2)(struct strait_stream *s, strait_tensor y, strait_tensor x);
-    strait_err (*relu2_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
-                             strait_tensor x);
+    /* d_x may be x. With y, also what relu2 made; y may be d_y. */
+    strait_err (*relu2_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor y,
+                             strait_tensor d_y, strait_tensor x);
     /* y = max(x, 0); y may be x */
     strait_err (*relu)(struct strait_stream *s, strait_tensor y, strait_tensor x);
     /* x is what relu saw or, which says the same, what it made; 0 at 0. d_x may be d_y. */

@@ -21,19 +21,28 @@ static strait_err add_at(struct strait_slab *slab, size_t offset, strait_tensor 
     slab->parts[slab->n_parts] = where;
     slab->offsets[slab->n_parts] = offset;
     slab->n_parts++;
-    slab->bytes = offset + strait_tensor_bytes(shape);
+    slab->next = offset + strait_tensor_bytes(shape);
+    if (slab->bytes < slab->next) slab->bytes = slab->next;
     return STRAIT_OK;
 }
 
 strait_err strait_slab_add(struct strait_slab *slab, strait_dtype dtype, int64_t rows, int64_t cols,
                            strait_tensor *where) {
-    const size_t offset = (slab->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const size_t offset = (slab->next + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return add_at(slab, offset, (strait_tensor){NULL, dtype, rows, cols}, where);
 }
 
 strait_err strait_slab_add_adjacent(struct strait_slab *slab, strait_dtype dtype, int64_t rows,
                                     int64_t cols, strait_tensor *where) {
-    return add_at(slab, slab->bytes, (strait_tensor){NULL, dtype, rows, cols}, where);
+    return add_at(slab, slab->next, (strait_tensor){NULL, dtype, rows, cols}, where);
+}
+
+void strait_slab_overlay(struct strait_slab *slab, size_t mark) {
+    slab->next = mark;
+}
+
+void strait_slab_close_overlay(struct strait_slab *slab) {
+    slab->next = slab->bytes;
 }
 
 strait_err strait_slab_commit(struct strait_slab *slab, struct strait_backend *backend) {

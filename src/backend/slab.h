@@ -12,6 +12,7 @@ struct strait_slab {
     size_t *offsets;
     int n_parts, n_room;
     size_t bytes; // so far
+    size_t next;  // where the next part may begin
     struct strait_backend *backend;
     void *memory;
 };
@@ -24,6 +25,12 @@ strait_err strait_slab_add(struct strait_slab *slab, strait_dtype dtype, int64_t
  * then be used as one. */
 strait_err strait_slab_add_adjacent(struct strait_slab *slab, strait_dtype dtype, int64_t rows,
                                     int64_t cols, strait_tensor *where);
+
+/* Lets parts that never live at the same time share memory: the next one begins where the slab
+ * stood at `mark`, an earlier slab->next, over whatever came since. close_overlay goes on behind
+ * all of it. */
+void strait_slab_overlay(struct strait_slab *slab, size_t mark);
+void strait_slab_close_overlay(struct strait_slab *slab);
 
 /* Makes the memory, zeroed, and tells every part where it lies. */
 strait_err strait_slab_commit(struct strait_slab *slab, struct strait_backend *backend);

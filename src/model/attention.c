@@ -68,24 +68,19 @@ strait_err strait_attention_forward(const strait_work *work, const strait_attent
 
 strait_err strait_attention_back(const strait_work *work, const strait_attention *layer,
                                  const strait_attention_acts *acts,
-                                 const strait_attention_grads *grads,
                                  const strait_attention_scratch *scratch, strait_tensor d_branch,
                                  int defers) {
     const struct strait_kernels *k = work->kernels;
     const strait_heads heads = strait_shape_heads(work->shape, work->seq_len);
     const strait_tensor d_gain = layer->gain != NULL ? layer->gain->grad : (strait_tensor){0};
     STRAIT_TRY(strait_layer_write_back(work, scratch->d_mixed, d_branch, layer->out->compute));
-    STRAIT_TRY(k->attention_back(work->stream, grads->d_qkv, scratch->d_mixed, acts->mixed,
-                                 acts->qkv, acts->lse, heads));
-    STRAIT_TRY(k->rotate_back(work->stream, grads->d_qkv, d_gain, grads->d_qkv, acts->raw,
-                              acts->head_rstd, value_or_absent(layer->gain), work->cos, work->sin,
-                              heads));
-    if (defers)
-        STRAIT_TRY(k->cast(work->stream, grads->d_branch, d_branch));
-    else
-        STRAIT_TRY(strait_attention_weights(work, layer, acts, d_branch, grads->d_qkv));
-    STRAIT_TRY(
-        strait_layer_linear_back(work, scratch->d_normed, grads->d_qkv, joined_qkv(layer, 0)));
+    const strait_tensor d_qkv = scratch->d_qkv;
+    STRAIT_TRY(k->attention_back(work->stream, d_qkv, scratch->d_mixed, acts->mixed, acts->qkv,
+                                 acts->lse, heads));
+    STRAIT_TRY(k->rotate_back(work->stream, d_qkv, d_gain, d_qkv, acts->raw, acts->head_rstd,
+                              value_or_absent(layer->gain), work->cos, work->sin, heads));
+    if (!defers) STRAIT_TRY(strait_attention_weights(work, layer, acts, d_branch, d_qkv));
+    STRAIT_TRY(strait_layer_linear_back(work, scratch->d_normed, d_qkv, joined_qkv(layer, 0)));
     if (layer->conv == NULL) return STRAIT_OK;
     return k->conv_back(work->stream, scratch->d_plain, layer->conv->grad, scratch->d_normed,
                         acts->plain, layer->conv->value, work->seq_len);

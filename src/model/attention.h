@@ -19,14 +19,10 @@ typedef struct strait_attention_acts {
     strait_tensor qkv, lse, mixed; // rotated; log-denominators; result
 } strait_attention_acts;
 
-/* The gradients a deferred weight pass needs: of the branch's output and of qkv before rotation. */
-typedef struct strait_attention_grads {
-    strait_tensor d_branch, d_qkv; // d_branch is absent when weights are never deferred
-} strait_attention_grads;
-
 /* Room shared by all layers of a stage. */
 typedef struct strait_attention_scratch {
     strait_tensor d_mixed, d_normed;
+    strait_tensor d_qkv;   // before rotation
     strait_tensor d_plain; // where there is a convolution
 } strait_attention_scratch;
 
@@ -45,10 +41,9 @@ strait_err strait_attention_forward(const strait_work *work, const strait_attent
                                     strait_tensor sum, strait_tensor x, strait_tensor delta);
 
 /* From the gradient of the branch's output to that of the norm's, in scratch->d_normed. With
- * `defers` the weight gradients are left to the last call. */
+ * `defers` the weight gradients are left to the last call, which then wants scratch->d_qkv. */
 strait_err strait_attention_back(const strait_work *work, const strait_attention *layer,
                                  const strait_attention_acts *acts,
-                                 const strait_attention_grads *grads,
                                  const strait_attention_scratch *scratch, strait_tensor d_branch,
                                  int defers);
 /* From there to the gradient of x, what the norm read: added to d. */

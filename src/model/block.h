@@ -16,20 +16,21 @@ typedef struct strait_block {
     strait_neck neck;
 } strait_block;
 
+/* Which passes room is planned for, besides the forward pass. */
+typedef struct strait_passes {
+    int is_training, can_defer;
+} strait_passes;
+
 typedef struct strait_block_acts {
     strait_local_acts local;
     strait_tensor x;   // the stream as it enters, or what attention reads of a code that enters
     strait_tensor mid; // after attention
+    /* A deferred pass leaves gradients where it has read activations for the last time: of what
+     * attention wrote in x, of what the mlp wrote in mid, of qkv in attention.qkv. */
     strait_attention_acts attention;
     strait_mlp_acts mlp;
     strait_neck_acts neck;
 } strait_block_acts;
-
-typedef struct strait_block_grads {
-    strait_attention_grads attention;
-    strait_mlp_grads mlp;
-    strait_neck_grads neck; // absent when weights are never deferred
-} strait_block_grads;
 
 /* Room that every block of a stage uses in turn. */
 typedef struct strait_block_scratch {
@@ -37,21 +38,29 @@ typedef struct strait_block_scratch {
     strait_tensor delta;  // the mlp's output: lives until the next block has read it
     strait_tensor wide;   // [N x D], of narrow ends
     strait_tensor d_x;    // [N x D], of the stream's convolution
+    strait_tensor spare;  // [N x D], changes places with activations that a deferred pass has read
     strait_attention_scratch attention;
     strait_mlp_scratch mlp;
 } strait_block_scratch;
 
-/* Everything but what enters, which outlives the rest when activations are recomputed. */
+/* What enters outlives the rest when activations are recomputed. The rest is what the backward pass
+ * needs and cannot make again on its way; with can_defer all that the weights' gradients need. */
 strait_err strait_block_plan_input(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
                                    struct strait_slab *slab, strait_block_acts *out);
 strait_err strait_block_plan_acts(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
-                                  struct strait_slab *slab, strait_block_acts *out);
-strait_err strait_block_plan_grads(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
-                                   int can_defer, struct strait_slab *slab,
-                                   strait_block_grads *out);
-strait_err strait_block_plan_scratch(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
-                                     int is_training, struct strait_slab *slab,
+                                  int can_defer, struct strait_slab *slab, strait_block_acts *out);
+
+/* Scratch, first what may not be written between a forward pass and the use of what it made, nor
+ * between two passes: whoever uses memory only then may share that of the second. */
+strait_err strait_block_plan_held(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
+                                  const strait_passes *passes, struct strait_slab *slab,
+                                  strait_block_scratch *out);
+strait_err strait_block_plan_scratch(const strait_shape *shape, int64_t n_tokens,
+                                     const strait_passes *passes, struct strait_slab *slab,
                                      strait_block_scratch *out);
+
+/* Once both have memory: what the activations do not keep is the scratch's. */
+void strait_block_share(strait_block_acts *acts, const strait_block_scratch *scratch);
 
 /* Whatever stands before a block (local.h): makes acts->x of the stream x + delta, or, without
  * delta, of what stands where strait_block_input says. Once a microbatch; is_local tells whether
@@ -86,11 +95,11 @@ typedef struct strait_block_d {
     strait_tensor stream, code;
 } strait_block_d;
 
-/* Turns the gradient of what left into that of what entered. With `defers` the matrices' gradients
- * are left to strait_block_weights, which may come any time later. */
+/* Turns the gradient of what left into that of what entered, and uses up the activations. With
+ * `defers` the matrices' gradients are left to strait_block_weights, which may come any time later;
+ * tensors of acts and scratch then have changed places. */
 strait_err strait_block_back(const strait_work *work, const strait_block *block,
-                             const strait_block_acts *acts, const strait_block_grads *grads,
-                             const strait_block_scratch *scratch, strait_block_d d, int defers);
+                             strait_block_acts *acts, strait_block_scratch *scratch,
+                             strait_block_d d, int defers);
 strait_err strait_block_weights(const strait_work *work, const strait_block *block,
-                                const strait_block_acts *acts, const strait_block_grads *grads,
-                                const strait_block_scratch *scratch);
+                                const strait_block_acts *acts, const strait_block_scratch *scratch);

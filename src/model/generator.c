@@ -50,8 +50,10 @@ static strait_err plan(struct strait_generator *g, const strait_shape *shape, st
     STRAIT_TRY(strait_layer_plan_acts(shape, room, 1,
                                       ends.enters ? shape->bottleneck : shape->width, &g->input));
     STRAIT_TRY(strait_layer_plan_acts(shape, room, 1, shape->width, &g->inner));
-    STRAIT_TRY(strait_block_plan_acts(shape, ends, 1, room, &g->acts));
-    STRAIT_TRY(strait_block_plan_scratch(shape, ends, 1, 0, room, &g->scratch));
+    const strait_passes forward = {0};
+    STRAIT_TRY(strait_block_plan_acts(shape, ends, 1, 0, room, &g->acts));
+    STRAIT_TRY(strait_block_plan_held(shape, ends, 1, &forward, room, &g->scratch));
+    STRAIT_TRY(strait_block_plan_scratch(shape, 1, &forward, room, &g->scratch));
     if (g->host_logits != NULL) STRAIT_TRY(strait_head_plan(shape, 1, 0, 0, room, &g->head));
     if (g->host_logits != NULL) STRAIT_TRY(strait_layer_plan(room, 1, shape->vocab, &g->logits));
     STRAIT_TRY(strait_layer_plan_acts(shape, room, 1,
@@ -70,6 +72,7 @@ static strait_err open_into(struct strait_generator *g, const strait_stage_spec 
                                 (void **)&g->host_logits));
     STRAIT_TRY(plan(g, shape, strait_part_ends(shape, spec->part)));
     STRAIT_TRY(strait_slab_commit(&g->room, g->backend));
+    strait_block_share(&g->acts, &g->scratch);
     g->work.tokens = g->token;
     return STRAIT_OK;
 }

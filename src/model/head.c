@@ -21,7 +21,6 @@ strait_err strait_head_plan(const strait_shape *shape, int64_t n, size_t logit_b
     STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->rstd));
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, chunk_rows(shape, n, logit_bytes), shape->vocab,
                                       &out->logits));
-    STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->losses));
     if (!is_training) return STRAIT_OK;
     return strait_layer_plan_acts(shape, slab, n, shape->width, &out->d_normed);
 }

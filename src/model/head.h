@@ -14,11 +14,12 @@ typedef struct strait_head {
 typedef struct strait_head_room {
     strait_tensor x, normed, rstd; // [N x D], [N x D], [N x 1]
     strait_tensor logits;          // [chunk x V]
-    strait_tensor losses;          // [N x 1]
     strait_tensor d_normed;        // [N x D]; absent when not training
+    strait_tensor losses;          // [N x 1]; f32, planned by the caller, whose it is afterwards
 } strait_head_room;
 
-/* `logit_bytes` are made at a time; 0: what suits the caches of a cpu. */
+/* `logit_bytes` are made at a time; 0: what suits the caches of a cpu. What is planned is used
+ * within a call below, and not looked at after it. */
 strait_err strait_head_plan(const strait_shape *shape, int64_t n_tokens, size_t logit_bytes,
                             int is_training, struct strait_slab *slab, strait_head_room *out);
 

@@ -1,13 +1,13 @@
 #include "model/mlp.h"
 
-strait_err strait_mlp_plan_acts(const strait_shape *shape, int64_t n, struct strait_slab *slab,
-                                strait_mlp_acts *out) {
+strait_err strait_mlp_plan_acts(const strait_shape *shape, int64_t n, int keeps,
+                                struct strait_slab *slab, strait_mlp_acts *out) {
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->normed));
     if (shape->conv > 0)
         STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->plain));
     STRAIT_TRY(strait_layer_plan(slab, n, 1, &out->rstd));
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, strait_shape_hidden(shape), &out->wide));
-    return strait_layer_plan_acts(shape, slab, n, shape->ffn, &out->hidden);
+    return keeps ? strait_layer_plan_acts(shape, slab, n, shape->ffn, &out->hidden) : STRAIT_OK;
 }
 
 static strait_tensor first_matrix(const strait_mlp *layer, int is_grad) {
@@ -35,20 +35,20 @@ strait_err strait_mlp_forward(const strait_work *work, const strait_mlp *layer,
 }
 
 strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
-                           const strait_mlp_acts *acts, const strait_mlp_grads *grads,
-                           const strait_mlp_scratch *scratch, strait_tensor d_branch, int defers) {
+                           const strait_mlp_acts *acts, const strait_mlp_scratch *scratch,
+                           strait_tensor d_branch, int defers) {
     const struct strait_kernels *k = work->kernels;
-    STRAIT_TRY(strait_layer_write_back(work, scratch->d_hidden, d_branch, layer->down->compute));
+    const strait_tensor d_hidden = scratch->hidden;
+    const int is_lost = acts->hidden.data == d_hidden.data;
+    const strait_tensor again = is_lost ? d_hidden : (strait_tensor){0};
+    STRAIT_TRY(strait_layer_write_back(work, d_hidden, d_branch, layer->down->compute));
     if (work->shape->activation == STRAIT_SWIGLU)
-        STRAIT_TRY(k->swiglu_back(work->stream, grads->d_wide, scratch->d_hidden, acts->wide));
+        STRAIT_TRY(k->swiglu_back(work->stream, acts->wide, again, d_hidden, acts->wide));
     else
-        STRAIT_TRY(k->relu2_back(work->stream, grads->d_wide, scratch->d_hidden, acts->wide));
-    if (defers)
-        STRAIT_TRY(k->cast(work->stream, grads->d_branch, d_branch));
-    else
-        STRAIT_TRY(strait_mlp_weights(work, layer, acts, d_branch, grads->d_wide));
+        STRAIT_TRY(k->relu2_back(work->stream, acts->wide, again, d_hidden, acts->wide));
+    if (!defers) STRAIT_TRY(strait_mlp_weights(work, layer, acts, d_branch));
     STRAIT_TRY(
-        strait_layer_linear_back(work, scratch->d_normed, grads->d_wide, first_matrix(layer, 0)));
+        strait_layer_linear_back(work, scratch->d_normed, acts->wide, first_matrix(layer, 0)));
     if (layer->conv == NULL) return STRAIT_OK;
     return k->conv_back(work->stream, scratch->d_plain, layer->conv->grad, scratch->d_normed,
                         acts->plain, layer->conv->value, work->seq_len);
@@ -63,8 +63,7 @@ strait_err strait_mlp_norm_back(const strait_work *work, const strait_mlp *layer
 }
 
 strait_err strait_mlp_weights(const strait_work *work, const strait_mlp *layer,
-                              const strait_mlp_acts *acts, strait_tensor d_branch,
-                              strait_tensor d_wide) {
+                              const strait_mlp_acts *acts, strait_tensor d_branch) {
     STRAIT_TRY(strait_layer_write_weight(work, layer->down->grad, d_branch, acts->hidden));
-    return strait_layer_linear_weight(work, first_matrix(layer, 1), d_wide, acts->normed);
+    return strait_layer_linear_weight(work, first_matrix(layer, 1), acts->wide, acts->normed);
 }

@@ -1,7 +1,7 @@
 #include "model/neck.h"
 
 strait_err strait_neck_plan_grads(const strait_shape *shape, strait_ends ends, int64_t n,
-                                  struct strait_slab *slab, strait_neck_grads *out) {
+                                  struct strait_slab *slab, strait_neck_acts *out) {
     if (ends.leaves)
         STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->bottleneck, &out->d_code));
     if (!ends.enters) return STRAIT_OK;

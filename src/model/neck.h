@@ -25,15 +25,12 @@ typedef struct strait_neck {
 typedef struct strait_neck_acts {
     strait_tensor z; // [N x k], the code that came; outlives the rest, as a block's input does
     strait_tensor o; // [N x D]
+    /* What a deferred weight pass needs: the gradients of the code that left, and of z dec'. */
+    strait_tensor d_code, d_u; // [N x k], [N x D]
 } strait_neck_acts;
 
-/* What a deferred weight pass needs: the gradients of the code that left, and of z dec'. */
-typedef struct strait_neck_grads {
-    strait_tensor d_code, d_u; // [N x k], [N x D]
-} strait_neck_grads;
-
 strait_err strait_neck_plan_grads(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
-                                  struct strait_slab *slab, strait_neck_grads *out);
+                                  struct strait_slab *slab, strait_neck_acts *out);
 
 /* Makes u, and the stream pad(z), of acts->z. */
 strait_err strait_neck_enter(const strait_work *work, const strait_neck *neck,

@@ -6,9 +6,8 @@
 #include <assert.h>
 
 struct slot {
-    strait_block_acts *acts;   // one a block
-    strait_block_grads *grads; // one a block when weights can be deferred, else one for all
-    strait_tensor tokens;      // of the microbatch in it; borrowed
+    strait_block_acts *acts; // one a block
+    strait_tensor tokens;    // of the microbatch in it; borrowed
 };
 
 struct strait_stage {
@@ -20,7 +19,6 @@ struct strait_stage {
     struct strait_slab room; // activations and scratch
     struct slot *slots;
     strait_block_acts shared; // of the block at hand, when activations are recomputed
-    strait_block_grads shared_grads;
     strait_block_scratch scratch;
     strait_head_room head;
     strait_tensor output, d;
@@ -44,9 +42,8 @@ static strait_err plan_slot(struct strait_stage *stage, struct slot *slot) {
         const strait_ends ends = strait_part_block_ends(shape, spec->part, spec->part.first + i);
         STRAIT_TRY(strait_block_plan_input(shape, ends, n, room, &slot->acts[i]));
         if (!spec->recomputes)
-            STRAIT_TRY(strait_block_plan_acts(shape, ends, n, room, &slot->acts[i]));
-        if (spec->can_defer)
-            STRAIT_TRY(strait_block_plan_grads(shape, ends, n, 1, room, &slot->grads[i]));
+            STRAIT_TRY(
+                strait_block_plan_acts(shape, ends, n, spec->can_defer, room, &slot->acts[i]));
     }
     return STRAIT_OK;
 }
@@ -58,9 +55,26 @@ static strait_err make_slots(struct strait_stage *stage) {
     for (size_t i = 0; i < n_slots; i++) {
         struct slot *slot = &stage->slots[i];
         STRAIT_TRY(strait_alloc(n_blocks, sizeof *slot->acts, "activations", (void **)&slot->acts));
-        STRAIT_TRY(strait_alloc(n_blocks, sizeof *slot->grads, "gradients", (void **)&slot->grads));
     }
     return STRAIT_OK;
+}
+
+/* What every block uses in turn, and the head over it, which has its turn in between. */
+static strait_err plan_scratch(struct strait_stage *stage, strait_ends ends) {
+    const strait_stage_spec *spec = &stage->spec;
+    const strait_shape *shape = &spec->shape;
+    const strait_passes passes = {.is_training = spec->is_training, .can_defer = spec->can_defer};
+    const int64_t n = spec->n_sequences * spec->seq_len;
+    struct strait_slab *room = &stage->room;
+    STRAIT_TRY(strait_block_plan_held(shape, ends, n, &passes, room, &stage->scratch));
+    const size_t mark = room->next;
+    STRAIT_TRY(strait_block_plan_scratch(shape, n, &passes, room, &stage->scratch));
+    if (!has_head(stage)) return STRAIT_OK;
+    strait_slab_overlay(room, mark);
+    STRAIT_TRY(
+        strait_head_plan(shape, n, spec->logit_bytes, spec->is_training, room, &stage->head));
+    strait_slab_close_overlay(room);
+    return strait_layer_plan(room, n, 1, &stage->head.losses);
 }
 
 /* What leaves the stage, and the gradients that come and go. */
@@ -69,10 +83,7 @@ static strait_err plan_ends(struct strait_stage *stage, strait_ends ends) {
     const strait_shape *shape = &spec->shape;
     const int64_t n = spec->n_sequences * spec->seq_len;
     struct strait_slab *room = &stage->room;
-    if (has_head(stage))
-        STRAIT_TRY(
-            strait_head_plan(shape, n, spec->logit_bytes, spec->is_training, room, &stage->head));
-    else
+    if (!has_head(stage))
         STRAIT_TRY(strait_layer_plan_acts(
             shape, room, n, ends.leaves ? shape->bottleneck : shape->width, &stage->output));
     if (!spec->is_training) return STRAIT_OK;
@@ -99,10 +110,9 @@ static strait_err plan_room(struct strait_stage *stage) {
     struct strait_slab *room = &stage->room;
     for (int i = 0; i < spec->n_slots; i++)
         STRAIT_TRY(plan_slot(stage, &stage->slots[i]));
-    if (spec->recomputes) STRAIT_TRY(strait_block_plan_acts(shape, ends, n, room, &stage->shared));
-    if (spec->is_training && !spec->can_defer)
-        STRAIT_TRY(strait_block_plan_grads(shape, ends, n, 0, room, &stage->shared_grads));
-    STRAIT_TRY(strait_block_plan_scratch(shape, ends, n, spec->is_training, room, &stage->scratch));
+    if (spec->recomputes)
+        STRAIT_TRY(strait_block_plan_acts(shape, ends, n, 0, room, &stage->shared));
+    STRAIT_TRY(plan_scratch(stage, ends));
     if (shape->subspace > 0 && !has_head(stage))
         STRAIT_TRY(strait_layer_plan_acts(shape, room, n, shape->subspace, &stage->work.code));
     if (shape->subspace > 0 && !has_head(stage) && shape->precision != STRAIT_F32)
@@ -128,15 +138,20 @@ static strait_err plan(struct strait_stage *stage) {
 }
 
 /* With recomputation every block of every slot uses the same activations, but for its input. */
+static void share_recomputed(const struct strait_stage *stage, strait_block_acts *acts) {
+    const strait_tensor x = acts->x, z = acts->neck.z, before = acts->local.before;
+    *acts = stage->shared;
+    acts->x = x;
+    acts->local.before = before;
+    acts->neck.z = z;
+}
+
 static void share_activations(struct strait_stage *stage) {
     for (int i = 0; i < stage->spec.n_slots; i++) {
         for (int b = 0; b < stage->n_blocks; b++) {
             strait_block_acts *acts = &stage->slots[i].acts[b];
-            const strait_tensor x = acts->x, z = acts->neck.z, before = acts->local.before;
-            *acts = stage->shared;
-            acts->x = x;
-            acts->local.before = before;
-            acts->neck.z = z;
+            if (stage->spec.recomputes) share_recomputed(stage, acts);
+            strait_block_share(acts, &stage->scratch);
         }
     }
 }
@@ -159,7 +174,7 @@ static strait_err commit(struct strait_stage *stage) {
     STRAIT_TRY(stage->backend->ops->stream_open(stage->backend, &stage->stream));
     STRAIT_TRY(strait_weights_commit(&stage->weights, stage->backend));
     STRAIT_TRY(strait_slab_commit(&stage->room, stage->backend));
-    if (stage->spec.recomputes) share_activations(stage);
+    share_activations(stage);
     stage->work.shape = &stage->spec.shape;
     stage->work.kernels = stage->backend->kernels;
     stage->work.stream = &stage->stream;
@@ -191,7 +206,6 @@ void strait_stage_close(struct strait_stage **stage) {
     strait_weights_fini(&s->weights);
     for (int i = 0; s->slots != NULL && i < s->spec.n_slots; i++) {
         strait_alloc_free(s->slots[i].acts);
-        strait_alloc_free(s->slots[i].grads);
     }
     strait_alloc_free(s->slots);
     strait_alloc_free(s);
@@ -325,12 +339,10 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defer
     stage->work.is_fresh = stage->are_blocks_fresh;
     for (int i = stage->n_blocks - 1; i >= 0; i--) {
         const strait_block *block = &stage->weights.blocks[i];
-        const strait_block_grads *grads = stage->spec.can_defer ? &at->grads[i]
-                                                                : &stage->shared_grads;
         if (stage->spec.recomputes)
             STRAIT_TRY(strait_block_forward(&stage->work, block, &at->acts[i], &stage->scratch,
                                             (strait_tensor){0}, (strait_tensor){0}));
-        STRAIT_TRY(strait_block_back(&stage->work, block, &at->acts[i], grads, &stage->scratch,
+        STRAIT_TRY(strait_block_back(&stage->work, block, &at->acts[i], &stage->scratch,
                                      (strait_block_d){stage->d, stage->d_code}, defers));
         if (i > 0)
             STRAIT_TRY(strait_block_arrive_back(&stage->work, block, &at->acts[i], &stage->scratch,
@@ -358,7 +370,7 @@ strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
     stage->work.is_fresh = stage->are_blocks_fresh;
     for (int i = stage->n_blocks - 1; i >= 0; i--)
         STRAIT_TRY(strait_block_weights(&stage->work, &stage->weights.blocks[i], &at->acts[i],
-                                        &at->grads[i], &stage->scratch));
+                                        &stage->scratch));
     stage->are_blocks_fresh = 0;
     return STRAIT_OK;
 }

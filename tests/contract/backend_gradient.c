@@ -175,13 +175,13 @@ static void nonlinearities(void) {
                       .outputs = {c.y},
                       .d_outputs = {rig_input(rig, rows, cols, 2)}};
         strait_tensor d_x = rig_output(rig, rows, 2 * cols);
-        CHECK_OK(rig->k->swiglu_back(&rig->stream, d_x, g.d_outputs[0], c.x));
+        CHECK_OK(rig->k->swiglu_back(&rig->stream, d_x, (strait_tensor){0}, g.d_outputs[0], c.x));
         check_gradient(&g, c.x, d_x, "swiglu");
 
         c.y = g.outputs[0] = rig_output(rig, rows, 2 * cols);
         g.d_outputs[0] = rig_input(rig, rows, 2 * cols, 3);
         g.forward = forward_relu2;
-        CHECK_OK(rig->k->relu2_back(&rig->stream, d_x, g.d_outputs[0], c.x));
+        CHECK_OK(rig->k->relu2_back(&rig->stream, d_x, (strait_tensor){0}, g.d_outputs[0], c.x));
         check_gradient(&g, c.x, d_x, "relu2");
 
         part_from_zero(rig, c.x);

@@ -1,6 +1,7 @@
 /* Norms, rotation and nonlinearities against the plain loops. */
 #include "rig.h"
 
+static const strait_tensor absent = {0};
 static const int64_t awkward_rows[] = {1, 3, 17, 129};
 static const int64_t awkward_cols[] = {1, 6, 64, 133, 688};
 
@@ -16,7 +17,6 @@ static void over_shapes(rig_case run, int n_variants, double tolerance) {
 
 /* variant: bit 0 has a delta, bit 1 has a gain, bit 2 writes the sum over x */
 static void run_rmsnorm(struct rig *rig, shape s) {
-    const strait_tensor absent = {0};
     const int has_delta = s.variant & 1, has_gain = s.variant & 2, is_over = s.variant & 4;
     const strait_tensor x = rig_act(rig, s.rows, s.cols, 1);
     const strait_tensor delta = has_delta ? rig_act(rig, s.rows, s.cols, 2) : absent;
@@ -52,7 +52,6 @@ static void rmsnorm_of_wide_rows(void **state) {
 }
 
 static void run_zeros(struct rig *rig, shape s) {
-    const strait_tensor absent = {0};
     const strait_tensor x = rig_act_output(rig, s.rows, s.cols),
                         y = rig_act_output(rig, s.rows, s.cols);
     const strait_tensor rstd = rig_output(rig, s.rows, 1);
@@ -69,7 +68,6 @@ static void rmsnorm_of_zeros_is_zero(void **state) {
 
 /* variant: bit 0 has a norm, bit 1 has a gain too, bit 2 works in place where that is allowed */
 static void run_rotate(struct rig *rig, shape s) {
-    const strait_tensor absent = {0};
     const strait_heads heads = s.heads;
     const int has_norm = s.variant & 1, has_gain = s.variant & 2;
     const int is_over = (s.variant & 4) && !has_norm;
@@ -114,6 +112,15 @@ static void rotation(void **state) {
                                1e-5);
 }
 
+static void check_same_bits(struct rig *rig, strait_tensor a, strait_tensor b) {
+    const int64_t n = a.rows * a.cols;
+    float *const values = rig_floats(2 * n);
+    rig_read(rig, a, values);
+    rig_read(rig, b, values + n);
+    assert_memory_equal(values, values + n, (size_t)n * sizeof *values);
+    free(values);
+}
+
 static void run_swiglu(struct rig *rig, shape s) {
     const strait_tensor gate_up = rig_act_large(rig, s.rows, 2 * s.cols, 1, 4); // the tails too
     const strait_tensor y = rig_act_output(rig, s.rows, s.cols),
@@ -121,8 +128,11 @@ static void run_swiglu(struct rig *rig, shape s) {
     const strait_tensor d_gate_up = rig_act_output(rig, s.rows, 2 * s.cols);
     CHECK_OK(rig->k->swiglu(&rig->stream, y, gate_up));
     rig_keep(rig, y);
-    CHECK_OK(rig->k->swiglu_back(&rig->stream, d_gate_up, d_y, gate_up));
+    CHECK_OK(rig->k->swiglu_back(&rig->stream, d_gate_up, absent, d_y, gate_up));
     rig_keep(rig, d_gate_up);
+    CHECK_OK(rig->k->swiglu_back(&rig->stream, gate_up, d_y, d_y, gate_up)); // in place
+    check_same_bits(rig, d_y, y);
+    check_same_bits(rig, gate_up, d_gate_up);
 }
 
 static void run_relu2(struct rig *rig, shape s) {
@@ -131,8 +141,11 @@ static void run_relu2(struct rig *rig, shape s) {
                         d_x = rig_act_output(rig, s.rows, s.cols);
     CHECK_OK(rig->k->relu2(&rig->stream, y, x));
     rig_keep(rig, y);
-    CHECK_OK(rig->k->relu2_back(&rig->stream, d_x, d_y, x));
+    CHECK_OK(rig->k->relu2_back(&rig->stream, d_x, absent, d_y, x));
     rig_keep(rig, d_x);
+    CHECK_OK(rig->k->relu2_back(&rig->stream, x, d_y, d_y, x)); // in place
+    check_same_bits(rig, d_y, y);
+    check_same_bits(rig, x, d_x);
 }
 
 /* In place, and from what was made as well as from what was seen. */
@@ -164,7 +177,7 @@ static void run_far(struct rig *rig, shape s) {
     const strait_tensor d_gate_up = rig_act_output(rig, 1, 24);
     CHECK_OK(rig->k->fill(&rig->stream, d_y, 1));
     CHECK_OK(rig->k->swiglu(&rig->stream, y, gate_up));
-    CHECK_OK(rig->k->swiglu_back(&rig->stream, d_gate_up, d_y, gate_up));
+    CHECK_OK(rig->k->swiglu_back(&rig->stream, d_gate_up, absent, d_y, gate_up));
     rig_keep(rig, y);
     rig_keep(rig, d_gate_up);
 }

@@ -20,18 +20,20 @@ static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor
     return STRAIT_OK;
 }
 
-static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor d_y,
-                              strait_tensor gate_up) {
+static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor y,
+                              strait_tensor d_y, strait_tensor gate_up) {
     (void)s;
     assert(strait_cpu_same_shape(d_gate_up, gate_up) && gate_up.cols == 2 * d_y.cols);
+    assert(y.data == NULL || strait_cpu_same_shape(y, d_y));
     const int64_t width = d_y.cols;
     for (int64_t n = 0; n < d_y.rows; n++) {
         const float *gate = strait_cpu_f32(gate_up) + n * 2 * width, *up = gate + width;
         float *d_gate = strait_cpu_f32(d_gate_up) + n * 2 * width, *d_up = d_gate + width;
         for (int64_t f = 0; f < width; f++) {
             const double d = (double)strait_cpu_f32(d_y)[n * width + f];
-            const double g = (double)gate[f], sig = sigmoid(g);
-            d_gate[f] = (float)(d * (double)up[f] * sig * (1 + g * (1 - sig)));
+            const double g = (double)gate[f], u = (double)up[f], sig = sigmoid(g);
+            if (y.data != NULL) strait_cpu_f32(y)[n * width + f] = (float)(g * sig * u);
+            d_gate[f] = (float)(d * u * sig * (1 + g * (1 - sig)));
             d_up[f] = (float)(d * g * sig);
         }
     }
@@ -48,13 +50,15 @@ static strait_err relu2(struct strait_stream *s, strait_tensor y, strait_tensor 
     return STRAIT_OK;
 }
 
-static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
-                             strait_tensor x) {
+static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor y,
+                             strait_tensor d_y, strait_tensor x) {
     (void)s;
     assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
+    assert(y.data == NULL || strait_cpu_same_shape(y, x));
     for (int64_t i = 0; i < strait_cpu_count(x); i++) {
         const float v = strait_cpu_f32(x)[i];
         strait_cpu_f32(d_x)[i] = v < 0 ? 0 : 2 * v * strait_cpu_f32(d_y)[i];
+        if (y.data != NULL) strait_cpu_f32(y)[i] = v < 0 ? 0 : v * v;
     }
     return STRAIT_OK;
 }

@@ -3,7 +3,7 @@
 
 /* y of `n` values from a and b, with one number. */
 struct flat {
-    void *y;
+    void *y, *also; // the second result of what has two
     const void *a, *b;
     float by;
     int64_t n;
@@ -121,9 +121,19 @@ static void relu2_back_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
     const float *x = f->a, *d_y = f->b;
-    float *d_x = f->y;
-    for (int64_t i = run.first; i < run.end; i++)
-        d_x[i] = x[i] < 0 ? 0 : 2 * x[i] * d_y[i];
+    float *d_x = f->y, *y = f->also;
+    if (y == NULL) {
+#pragma GCC ivdep
+        for (int64_t i = run.first; i < run.end; i++)
+            d_x[i] = x[i] < 0 ? 0 : 2 * x[i] * d_y[i];
+        return;
+    }
+#pragma GCC ivdep // gradients may take the place of values, each its own
+    for (int64_t i = run.first; i < run.end; i++) {
+        const float v = x[i], d = d_y[i];
+        d_x[i] = v < 0 ? 0 : 2 * v * d;
+        y[i] = v < 0 ? 0 : v * v;
+    }
 }
 
 static strait_err run_back(const struct strait_stream *s, strait_pool_task task, strait_tensor d_x,
@@ -136,9 +146,16 @@ static strait_err run_back(const struct strait_stream *s, strait_pool_task task,
                                   .n = strait_cpu_count(x)});
 }
 
-static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
-                             strait_tensor x) {
-    return run_back(s, relu2_back_task, d_x, d_y, x);
+static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor y,
+                             strait_tensor d_y, strait_tensor x) {
+    assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
+    assert(y.data == NULL || strait_cpu_same_shape(y, x));
+    return run_flat(s, relu2_back_task,
+                    (struct flat){.y = strait_cpu_f32(d_x),
+                                  .also = strait_cpu_f32(y),
+                                  .a = strait_cpu_f32(x),
+                                  .b = strait_cpu_f32(d_y),
+                                  .n = strait_cpu_count(x)});
 }
 
 static void relu_task(void *arg, int task) {

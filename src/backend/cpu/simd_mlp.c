@@ -41,12 +41,14 @@ static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor
     return STRAIT_OK;
 }
 
-static inline void gate_some_back(float *restrict d_gate, const float *restrict d_y,
-                                  const float *restrict gate, int64_t width, int64_t left) {
+/* Everything is read before anything is written: gradients may take the place of values. */
+static inline void gate_some_back(float *d_gate, float *y, const float *d_y, const float *gate,
+                                  int64_t width, int64_t left) {
     const vec x = load_some(gate, left), d = load_some(d_y, left), sig = sigmoid(x);
     const vec up = load_some(gate + width, left);
     store_some(d_gate, d * up * sig * (1.0f + x * (1.0f - sig)), left);
     store_some(d_gate + width, d * x * sig, left);
+    if (y != NULL) store_some(y, x * sig * up, left);
 }
 
 static void swiglu_back_task(void *arg, int task) {
@@ -55,17 +57,19 @@ static void swiglu_back_task(void *arg, int task) {
     for (int64_t n = task * g->rows; n < end; n++) {
         const float *gate = g->gate_up + n * 2 * g->width, *d_y = g->d_y + n * g->width;
         float *d_gate = g->d_gate_up + n * 2 * g->width;
-        int64_t f = 0;
-        for (; f + LANES <= g->width; f += LANES)
-            gate_some_back(d_gate + f, d_y + f, gate + f, g->width, LANES);
-        if (f < g->width) gate_some_back(d_gate + f, d_y + f, gate + f, g->width, g->width - f);
+        float *y = g->y != NULL ? g->y + n * g->width : NULL;
+        for (int64_t f = 0; f < g->width; f += LANES)
+            gate_some_back(d_gate + f, y != NULL ? y + f : NULL, d_y + f, gate + f, g->width,
+                           smaller(LANES, g->width - f));
     }
 }
 
-static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor d_y,
-                              strait_tensor gate_up) {
+static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor y,
+                              strait_tensor d_y, strait_tensor gate_up) {
     assert(strait_cpu_same_shape(d_gate_up, gate_up) && gate_up.cols == 2 * d_y.cols);
-    struct gated g = {.d_gate_up = strait_cpu_f32(d_gate_up),
+    assert(y.data == NULL || strait_cpu_same_shape(y, d_y));
+    struct gated g = {.y = strait_cpu_f32(y),
+                      .d_gate_up = strait_cpu_f32(d_gate_up),
                       .d_y = strait_cpu_f32(d_y),
                       .gate_up = strait_cpu_f32(gate_up),
                       .n_rows = d_y.rows,

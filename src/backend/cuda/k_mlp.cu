@@ -13,22 +13,25 @@ __device__ __forceinline__ void swiglu(T *y, const T *gate_up, int64_t row, int6
     put<T, W>(y + row * cols + c, up);
 }
 
+/* A thread writes only where it has read, so that gradients may take the place of values. */
 template <typename T, int W>
-__device__ __forceinline__ void swiglu_back(T *d_gate_up, const T *d_y, const T *gate_up,
+__device__ __forceinline__ void swiglu_back(T *d_gate_up, T *y, const T *d_y, const T *gate_up,
                                             int64_t row, int64_t c, int64_t cols) {
     const int64_t at = row * 2 * cols + c;
-    float gate[W], up[W], d[W];
+    float gate[W], up[W], d[W], made[W];
     take<T, W>(gate, gate_up + at);
     take<T, W>(up, gate_up + at + cols);
     take<T, W>(d, d_y + row * cols + c);
 #pragma unroll
     for (int i = 0; i < W; i++) {
         const float g = gate[i], open = sigmoid(g);
+        made[i] = up[i] * (g * open);
         gate[i] = d[i] * up[i] * open * (1.0f + g * (1.0f - open));
         up[i] = d[i] * g * open;
     }
     put<T, W>(d_gate_up + at, gate);
     put<T, W>(d_gate_up + at + cols, up);
+    if (y != nullptr) put<T, W>(y + row * cols + c, made);
 }
 
 template <typename T, int W> __device__ __forceinline__ void relu2(T *y, const T *x, int64_t at) {
@@ -41,14 +44,17 @@ template <typename T, int W> __device__ __forceinline__ void relu2(T *y, const T
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void relu2_back(T *d_x, const T *d_y, const T *x, int64_t at) {
+__device__ __forceinline__ void relu2_back(T *d_x, T *y, const T *d_y, const T *x, int64_t at) {
     float v[W], d[W];
     take<T, W>(v, x + at);
     take<T, W>(d, d_y + at);
 #pragma unroll
-    for (int i = 0; i < W; i++)
+    for (int i = 0; i < W; i++) {
         d[i] = v[i] < 0.0f ? 0.0f : 2.0f * v[i] * d[i];
+        v[i] = v[i] < 0.0f ? 0.0f : v[i] * v[i];
+    }
     put<T, W>(d_x + at, d);
+    if (y != nullptr) put<T, W>(y + at, v);
 }
 
 template <typename T, int W> __device__ __forceinline__ void relu(T *y, const T *x, int64_t at) {
@@ -105,42 +111,42 @@ __device__ __forceinline__ void silu_back(T *d_x, const T *d_y, const T *x, int6
         }                                                                    \
     } while (0)
 
-#define MLPS(T, suffix)                                                                       \
-    extern "C" __global__ void __launch_bounds__(256)                                         \
-        swiglu_##suffix(T *y, const T *gate_up, int64_t rows, int64_t cols) {                 \
-        OVER_ROWS(T, rows, cols, at16(y, gate_up), (swiglu<T, W>(y, gate_up, row, c, cols))); \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256) swiglu_back_##suffix(                   \
-        T *d_gate_up, const T *d_y, const T *gate_up, int64_t rows, int64_t cols) {           \
-        OVER_ROWS(T, rows, cols, at16(d_gate_up, d_y, gate_up),                               \
-                  (swiglu_back<T, W>(d_gate_up, d_y, gate_up, row, c, cols)));                \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256)                                         \
-        relu2_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                        \
-        OVER_ROWS(T, rows, cols, at16(y, x), (relu2<T, W>(y, x, row * cols + c)));            \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256)                                         \
-        relu2_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {   \
-        OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                           \
-                  (relu2_back<T, W>(d_x, d_y, x, row * cols + c)));                           \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256)                                         \
-        relu_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                         \
-        OVER_ROWS(T, rows, cols, at16(y, x), (relu<T, W>(y, x, row * cols + c)));             \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256)                                         \
-        relu_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {    \
-        OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                           \
-                  (relu_back<T, W>(d_x, d_y, x, row * cols + c)));                            \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256)                                         \
-        silu_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                         \
-        OVER_ROWS(T, rows, cols, at16(y, x), (silu<T, W>(y, x, row * cols + c)));             \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256)                                         \
-        silu_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {    \
-        OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                           \
-                  (silu_back<T, W>(d_x, d_y, x, row * cols + c)));                            \
+#define MLPS(T, suffix)                                                                           \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        swiglu_##suffix(T *y, const T *gate_up, int64_t rows, int64_t cols) {                     \
+        OVER_ROWS(T, rows, cols, at16(y, gate_up), (swiglu<T, W>(y, gate_up, row, c, cols)));     \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256) swiglu_back_##suffix(                       \
+        T *d_gate_up, T *y, const T *d_y, const T *gate_up, int64_t rows, int64_t cols) {         \
+        OVER_ROWS(T, rows, cols, at16(d_gate_up, y, d_y, gate_up),                                \
+                  (swiglu_back<T, W>(d_gate_up, y, d_y, gate_up, row, c, cols)));                 \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        relu2_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                            \
+        OVER_ROWS(T, rows, cols, at16(y, x), (relu2<T, W>(y, x, row * cols + c)));                \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        relu2_back_##suffix(T *d_x, T *y, const T *d_y, const T *x, int64_t rows, int64_t cols) { \
+        OVER_ROWS(T, rows, cols, at16(d_x, y, d_y, x),                                            \
+                  (relu2_back<T, W>(d_x, y, d_y, x, row * cols + c)));                            \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        relu_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                             \
+        OVER_ROWS(T, rows, cols, at16(y, x), (relu<T, W>(y, x, row * cols + c)));                 \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        relu_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {        \
+        OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                               \
+                  (relu_back<T, W>(d_x, d_y, x, row * cols + c)));                                \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        silu_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                             \
+        OVER_ROWS(T, rows, cols, at16(y, x), (silu<T, W>(y, x, row * cols + c)));                 \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        silu_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {        \
+        OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                               \
+                  (silu_back<T, W>(d_x, d_y, x, row * cols + c)));                                \
     }
 
 MLPS(float, f32)

@@ -10,11 +10,12 @@ static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor
                               args);
 }
 
-static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor d_y,
-                              strait_tensor gate_up) {
+static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor y,
+                              strait_tensor d_y, strait_tensor gate_up) {
+    assert(y.data == NULL || (strait_cuda_same_shape(y, d_y) && y.dtype == d_y.dtype));
     assert(strait_cuda_same_shape(d_gate_up, gate_up) && gate_up.cols == 2 * d_y.cols);
     assert(d_gate_up.dtype == gate_up.dtype && d_y.dtype == gate_up.dtype);
-    void *args[] = {&d_gate_up.data, &d_y.data, &gate_up.data, &d_y.rows, &d_y.cols};
+    void *args[] = {&d_gate_up.data, &y.data, &d_y.data, &gate_up.data, &d_y.rows, &d_y.cols};
     return strait_cuda_launch(
         s, STRAIT_CUDA_OF(d_y.dtype, "swiglu_back"),
         strait_cuda_over_rows(d_y.rows, d_y.cols, strait_cuda_wide(d_y.dtype)), args);
@@ -44,9 +45,15 @@ static strait_err relu2(struct strait_stream *s, strait_tensor y, strait_tensor 
     return each(s, STRAIT_CUDA_OF(x.dtype, "relu2"), y, x);
 }
 
-static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
-                             strait_tensor x) {
-    return each_back(s, STRAIT_CUDA_OF(x.dtype, "relu2_back"), d_x, d_y, x);
+static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor y,
+                             strait_tensor d_y, strait_tensor x) {
+    assert(strait_cuda_same_shape(d_x, x) && strait_cuda_same_shape(d_y, x));
+    assert(y.data == NULL || (strait_cuda_same_shape(y, x) && y.dtype == x.dtype));
+    assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype);
+    int64_t rows = 1, cols = strait_cuda_count(x);
+    void *args[] = {&d_x.data, &y.data, &d_y.data, &x.data, &rows, &cols};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "relu2_back"),
+                              strait_cuda_over_rows(rows, cols, strait_cuda_wide(x.dtype)), args);
 }
 
 static strait_err relu(struct strait_stream *s, strait_tensor y, strait_tensor x) {

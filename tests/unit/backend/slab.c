@@ -49,6 +49,31 @@ static void adjacent_parts_are_one_matrix(void **state) {
     strait_backend_close(&be);
 }
 
+static void overlaid_parts_share_memory(void **state) {
+    (void)state;
+    struct strait_backend *be = open_cpu();
+    struct strait_slab slab = {0};
+    strait_tensor before, small, large, behind, after;
+    CHECK_OK(strait_slab_add(&slab, STRAIT_F32, 1, 3, &before));
+    const size_t mark = slab.next;
+    CHECK_OK(strait_slab_add(&slab, STRAIT_F32, 1, 100, &large));
+    strait_slab_overlay(&slab, mark);
+    CHECK_OK(strait_slab_add(&slab, STRAIT_F32, 1, 5, &small));
+    CHECK_OK(strait_slab_add(&slab, STRAIT_F32, 1, 7, &behind));
+    assert_int_equal(slab.bytes, 256 + 400);
+    strait_slab_close_overlay(&slab);
+    CHECK_OK(strait_slab_add(&slab, STRAIT_F32, 1, 1, &after));
+    assert_int_equal(slab.bytes, 768 + 4);
+    CHECK_OK(strait_slab_commit(&slab, be));
+    char *const start = before.data;
+    assert_ptr_equal(large.data, start + 256);
+    assert_ptr_equal(small.data, large.data);
+    assert_ptr_equal(behind.data, start + 512);
+    assert_ptr_equal(after.data, start + 768);
+    strait_slab_fini(&slab);
+    strait_backend_close(&be);
+}
+
 static void failures_leave_nothing(void **state) {
     (void)state;
     struct strait_backend *be = open_cpu();
@@ -71,6 +96,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_lie_apart_and_are_zeroed),
         cmocka_unit_test(adjacent_parts_are_one_matrix),
+        cmocka_unit_test(overlaid_parts_share_memory),
         cmocka_unit_test(failures_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -226,6 +226,90 @@ static void test_plan_tells_the_memory(void **state) {
     CHECK_FAILS(strait_stage_plan(&spec, &less), STRAIT_EINVAL, "cannot defer");
 }
 
+/* What a stage does with microbatches, each a letter and a number: F forward, B backward, I and W
+ * the halves of that. */
+typedef struct moves {
+    const char *text;
+    int can_defer;
+} moves;
+
+static void write_noise(strait_tensor t, uint64_t seed) {
+    strait_rng_normals((strait_rng){seed, 9}, 0, t.data, (size_t)(t.rows * t.cols));
+}
+
+/* The gradients of the weights, and those of the inputs in d_inputs. */
+static outcome play(struct strait_backend *backend, strait_stage_spec spec, moves plan,
+                    tiny_batch *batch, float *d_inputs) {
+    outcome out = {0};
+    const strait_tensor tokens = tiny_ids(batch->tokens, spec.n_sequences * spec.seq_len);
+    spec.n_slots = 3;
+    spec.can_defer = plan.can_defer;
+    struct strait_stage *stage = open_part(backend, spec, 1, spec.shape.layers - 1);
+    CHECK_OK(strait_stage_zero_gradients(stage));
+    for (const char *at = plan.text; *at != 0; at += 2) {
+        const int microbatch = at[1] - '0', slot = microbatch % 3;
+        const strait_tensor d = strait_stage_input_gradient(stage);
+        strait_tensor made;
+        if (*at == 'F') {
+            write_noise(strait_stage_input(stage, slot), (uint64_t)microbatch);
+            CHECK_OK(strait_stage_forward(stage, slot, tokens));
+            CHECK_OK(strait_stage_output(stage, &made));
+        } else if (*at == 'W') {
+            CHECK_OK(strait_stage_backward_weights(stage, slot));
+        } else {
+            write_noise(strait_stage_output_gradient(stage), (uint64_t)microbatch + 10);
+            CHECK_OK(strait_stage_backward(stage, slot, *at == 'I'));
+            CHECK_OK(strait_stage_backward_entry(stage, slot));
+            memcpy(d_inputs + microbatch * d.rows * d.cols, d.data, strait_tensor_bytes(d));
+        }
+    }
+    collect(stage, &out);
+    strait_stage_close(&stage);
+    return out;
+}
+
+static void test_deferred_microbatches_keep_apart(void **state) {
+    (void)state;
+    static const moves whole = {"F0B0F1B1F2B2F3B3", 0}, split = {"F0F1I0F2I1W0I2F3W1W2I3W3", 1};
+    strait_shape shapes[] = {tiny_llama(), tiny_local(tiny_yardstick(), 2)};
+    struct strait_backend *backend = tiny_backend(0);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        shapes[i].layers = 4;
+        static float d_inputs[2][4 * SEQUENCES * SEQ_LEN * 15];
+        const strait_stage_spec spec = tiny_spec(shapes[i], SEQUENCES, SEQ_LEN);
+        tiny_batch batch;
+        tiny_fill(&batch, &spec.shape, 3);
+        outcome a = play(backend, spec, whole, &batch, d_inputs[0]);
+        outcome b = play(backend, spec, split, &batch, d_inputs[1]);
+        check_equal(&a, &b);
+        assert_memory_equal(d_inputs[0], d_inputs[1], sizeof d_inputs[0]);
+        strait_alloc_free(a.grads);
+    }
+    strait_backend_close(&backend);
+}
+
+/* A slot is what the backward pass cannot do without, and nothing else. */
+static void test_slots_hold_what_is_needed(void **state) {
+    (void)state;
+    strait_stage_spec spec = tiny_spec(tiny_llama(), 4, 16); // 256 bytes a column
+    spec.shape.context = 16;
+    const strait_shape *s = &spec.shape;
+    const size_t streams = 2 * (size_t)s->width, normed = 2 * (size_t)s->width, rstd = 2;
+    const size_t qkv = 48, mixed = 24, lse = 4, wide = 2 * (size_t)s->ffn;
+    const size_t column = 64 * sizeof(float);
+    for (spec.can_defer = 0; spec.can_defer <= 1; spec.can_defer++) {
+        strait_stage_memory one, two;
+        const size_t hidden = spec.can_defer ? (size_t)s->ffn : 0;
+        spec.n_slots = 1;
+        CHECK_OK(strait_stage_plan(&spec, &one));
+        spec.n_slots = 2;
+        CHECK_OK(strait_stage_plan(&spec, &two));
+        assert_int_equal(two.activations - one.activations,
+                         3 * column *
+                             (streams + normed + rstd + qkv + mixed + lse + wide + hidden));
+    }
+}
+
 static void test_open_survives_failed_allocations(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
@@ -251,6 +335,8 @@ int main(void) {
         cmocka_unit_test(test_steps_do_not_allocate),
         cmocka_unit_test(test_gradients_begin_anew),
         cmocka_unit_test(test_plan_tells_the_memory),
+        cmocka_unit_test(test_deferred_microbatches_keep_apart),
+        cmocka_unit_test(test_slots_hold_what_is_needed),
         cmocka_unit_test(test_open_survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
