@@ -240,7 +240,7 @@ struct strait_kernels {
      * a row, added to what stands there. */
     strait_err (*pack_rows)(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                             strait_tensor x, strait_pack_how how);
-    /* The error of a restored row is 0 in stats. */
+    /* x of either type. The error of a restored row is 0 in stats. */
     strait_err (*restore_rows)(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                                strait_tensor packed, strait_pack_how how);
     /* The same of 4 bits a value with a scale of 4 bits, in steps of half an octave (octave.h): an

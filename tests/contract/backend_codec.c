@@ -82,6 +82,7 @@ static void run_padded(struct rig *rig, shape s) {
     const strait_tensor narrow = make_rows(rig, s, s.variant / 8);
     const strait_tensor x = rig_input(rig, s.rows, s.cols + 3, 2);
     const strait_tensor y = rig_output(rig, s.rows, s.cols + 3);
+    const strait_tensor half = rig_act_output(rig, s.rows, s.cols + 3);
     const strait_regroup_how how_wide = {
         .n_groups = 1, .to_cols = s.cols, .from_cols = s.cols, .alpha = 1};
     CHECK_OK(rig->k->regroup_cols(&rig->stream, x, narrow, how_wide));
@@ -93,11 +94,13 @@ static void run_padded(struct rig *rig, shape s) {
     CHECK_OK(rig->k->pack_rows(&rig->stream, packed, stats, x, how));
     CHECK_OK(rig->k->pack_rows(&rig->stream, same, (strait_tensor){0}, narrow, how));
     CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, how));
+    CHECK_OK(rig->k->restore_rows(&rig->stream, half, (strait_tensor){0}, packed, how));
     rig_keep_bytes(rig, packed);
     rig_keep_bytes(rig, same);
     for (int64_t i = 0; i < bytes; i++)
         CHECK(rig->kept[i] == rig->kept[bytes + i]);
     rig_keep(rig, y);
+    rig_keep(rig, half);
     rig_keep(rig, stats);
 }
 
@@ -106,6 +109,7 @@ static void padded_payloads(void **state) {
     for (int variant = 0; variant < 16; variant++) {
         check_case(run_padded, (shape){.rows = 9, .cols = 31, .variant = variant}, 1e-5);
         check_case(run_padded, (shape){.rows = 130, .cols = 5, .variant = variant}, 1e-5);
+        check_case(run_padded, (shape){.rows = 77, .cols = 20, .variant = variant}, 1e-5);
     }
 }
 

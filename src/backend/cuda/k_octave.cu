@@ -22,16 +22,36 @@ __device__ __forceinline__ row_scale scale_of(float top, int code, int is_covere
     return {unit, unit > 0.0f ? __fdiv_rn(1.0f, unit) : 0.0f};
 }
 
+/* strait_octave_code by a whole warp: lane c says whether the search would go past code c. */
+__device__ __forceinline__ int octave_code(float top, float largest, int is_covered) {
+    const int c = (int)threadIdx.x % 32 < STRAIT_OCTAVE_LAST ? (int)threadIdx.x % 32
+                                                             : STRAIT_OCTAVE_LAST;
+    const bool goes_on = c < STRAIT_OCTAVE_LAST &&
+                         (is_covered
+                              ? largest <= strait_octave_scale(top, c + 1)
+                              : largest < strait_octave_scale(top, c) * STRAIT_OCTAVE_QUARTER);
+    return __ffs((int)__ballot_sync(0xffffffffu, !goes_on)) - 1;
+}
+
+/* Random words of four values in a row of the tensor, drawn when the first of them is asked for. */
+struct row_words {
+    int64_t drawn;
+    uint32_t words[4];
+
+    __device__ __forceinline__ uint32_t of(const strait_pack_how &how, int64_t i) {
+        if (i / 4 != drawn) wire_draw(words, how, (uint64_t)(drawn = i / 4));
+        const uint32_t even = (i & 2) != 0 ? words[2] : words[0],
+                       odd = (i & 2) != 0 ? words[3] : words[1];
+        return (i & 1) != 0 ? odd : even;
+    }
+};
+
 __device__ __forceinline__ int code_of(float value, float inverse, const strait_pack_how &how,
-                                       int64_t i) {
+                                       int64_t i, row_words *chances) {
     const float scaled = __fmul_rn(value, inverse);
     float code = __fadd_rn(floorf(scaled), 8.0f);
     if (how.is_stochastic) {
-        uint32_t words[4];
-        wire_draw(words, how, (uint64_t)i / 4);
-        const uint32_t even = (i & 2) != 0 ? words[2] : words[0],
-                       odd = (i & 2) != 0 ? words[3] : words[1];
-        const float chance = __fmul_rn((float)(((i & 1) != 0 ? odd : even) >> 8), 0x1p-24f);
+        const float chance = __fmul_rn((float)(chances->of(how, i) >> 8), 0x1p-24f);
         code = floorf(__fadd_rn(scaled, __fadd_rn(7.5f, chance)));
     }
     return (int)fminf(fmaxf(code, 0.0f), 15.0f);
@@ -79,17 +99,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const float top = top_of(of_block, n_parts, room);
     if (row == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(top), 4);
     if (row >= rows) return;
-    const int first = strait_octave_code(top, of_row[row], how.is_stochastic);
+    const int first = octave_code(top, of_row[row], how.is_stochastic);
     const row_scale scale = scale_of(top, first, how.is_stochastic);
     const int64_t n_bytes = (cols + 2) / 2;
     row_sums sums = {};
+    row_words chances = {-1, {}};
     for (int64_t b = threadIdx.x % 32; b < n_bytes; b += 32) {
         uint32_t byte = b == 0 ? (uint32_t)first : 0u;
         for (int half = b == 0; half < 2; half++) {
             const int64_t c = 2 * b + half - 1;
             if (c >= cols) continue;
             const float value = wire_value(x[row * stride + c], &sums.bad);
-            const int code = code_of(value, scale.inverse, how, row * cols + c);
+            const int code = code_of(value, scale.inverse, how, row * cols + c, &chances);
             const float error = value - restored(code, scale.unit);
             sums.error += error * error;
             sums.size += value * value;

@@ -1,6 +1,7 @@
 /* k_payload.cu - rows as bytes for the wire, to the same bytes as on any other device.
  *
- * A warp a row; a lane takes four values at a time, which one draw of random words serves. */
+ * So many lanes of a warp a row as it has fours, n_lanes, a power of two; a lane takes four values
+ * at a time, which one draw of random words serves. */
 #include "backend/cuda/lanes.cuh"
 #include "backend/cuda/wire.cuh"
 #include "backend/scale.h"
@@ -29,15 +30,37 @@ __device__ __forceinline__ void put_four(float *row, const float in[4], int64_t 
         if (c + i < cols) row[c + i] = in[i];
 }
 
-__device__ __forceinline__ void put_stats(float *stats, int64_t row, float error, float size,
-                                          float bad) {
-    error = warp_sum(error);
-    size = warp_sum(size);
-    bad = warp_sum(bad);
-    if (stats == nullptr || threadIdx.x % 32 != 0) return;
-    stats[row * 3] += error;
-    stats[row * 3 + 1] += size;
-    stats[row * 3 + 2] += bad;
+__device__ __forceinline__ void put_four(bf16 *row, const float in[4], int64_t c, int64_t cols) {
+    if (c + 4 <= cols && ((uintptr_t)(row + c) & 7u) == 0) {
+        *(uint2 *)(row + c) = make_uint2(bf16_pair(in[0], in[1]), bf16_pair(in[2], in[3]));
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (c + i < cols) put<bf16, 1>(row + c + i, in + i);
+}
+
+/* Which row of a tensor this lane is at, and where in it; some lanes may be past the last. */
+struct row_place {
+    int64_t row, rows;
+    int lane, n_lanes;
+};
+
+__device__ __forceinline__ row_place place_of(int64_t rows, int n_lanes) {
+    const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    return {at / n_lanes, rows, (int)threadIdx.x % n_lanes, n_lanes};
+}
+
+/* Every lane of the warp calls. */
+__device__ __forceinline__ void put_stats(float *stats, const row_place &at, float error,
+                                          float size, float bad) {
+    error = warp_sum(error, at.n_lanes);
+    size = warp_sum(size, at.n_lanes);
+    bad = warp_sum(bad, at.n_lanes);
+    if (stats == nullptr || at.lane != 0 || at.row >= at.rows) return;
+    stats[at.row * 3] += error;
+    stats[at.row * 3 + 1] += size;
+    stats[at.row * 3 + 2] += bad;
 }
 
 __device__ __forceinline__ float block_max(float value, float *room) {
@@ -50,22 +73,24 @@ __device__ __forceinline__ float block_max(float value, float *room) {
 /* The largest size of each row, and of each block's rows. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     largest_of_rows(float *of_block, float *of_row, const float *x, int64_t rows, int64_t cols,
-                    int64_t stride) {
+                    int64_t stride, int n_lanes) {
     __shared__ float room[WARPS];
-    const int lane = (int)threadIdx.x % 32;
+    const row_place at = place_of(rows, n_lanes);
+    const int64_t step = (int64_t)gridDim.x * THREADS / n_lanes;
     float all = 0, bad = 0;
-    for (int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; n < rows;
-         n += (int64_t)gridDim.x * WARPS) {
+    for (int64_t first = at.row - threadIdx.x % 32 / n_lanes; first < rows; first += step) {
+        const int64_t n = first + threadIdx.x % 32 / n_lanes; // a warp goes on as one
         float largest = 0;
-        for (int64_t c = lane * 4; c < cols; c += 128) {
+        for (int64_t c = at.lane * 4; n < rows && c < cols; c += 4 * n_lanes) {
             float v[4];
             take_four(v, x + n * stride, c, cols);
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 largest = fmaxf(largest, fabsf(wire_value(v[i], &bad)));
         }
-        largest = warp_max(largest);
-        if (lane == 0) of_row[n] = largest;
+        for (int by = n_lanes / 2; by > 0; by /= 2)
+            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, by));
+        if (at.lane == 0 && n < rows) of_row[n] = largest;
         all = fmaxf(all, largest);
     }
     all = block_max(all, room);
@@ -119,16 +144,16 @@ __device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, cons
     }
 }
 
-/* x is the row itself; `row` counts for stats and chance. */
+/* x is the row itself; its number counts for stats and chance. */
 __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const float *x,
-                                         int64_t row, int64_t cols, float scale,
+                                         const row_place &at, int64_t cols, float scale,
                                          const strait_pack_how &how) {
     float error = 0, size = 0, bad = 0;
-    for (int64_t c = (int64_t)(threadIdx.x % 32) * 4; c < cols; c += 128) {
+    for (int64_t c = at.lane * 4; at.row < at.rows && c < cols; c += 4 * at.n_lanes) {
         float v[4], sent[4];
         uint32_t words[4] = {};
         take_four(v, x, c, cols);
-        if (how.is_stochastic && how.bits < 32) wire_words(words, how, row * cols + c);
+        if (how.is_stochastic && how.bits < 32) wire_words(words, how, at.row * cols + c);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             v[i] = wire_value(v[i], &bad);
@@ -140,32 +165,32 @@ __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const 
             size += v[i] * v[i];
         }
     }
-    put_stats(stats, row, error, size, bad);
+    put_stats(stats, at, error, size, bad);
 }
 
 /* of_block and of_row are what largest_of_rows found, in n_parts blocks; absent for wide bits.
  * Columns that cross are in how. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     pack_rows(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
-              strait_pack_how how, const float *of_block, const float *of_row, int n_parts) {
+              strait_pack_how how, const float *of_block, const float *of_row, int n_parts,
+              int n_lanes) {
     __shared__ float room[WARPS];
     const int64_t cols = how.cols;
-    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const row_place at = place_of(rows, n_lanes);
     const int64_t row_bytes = (cols * how.bits + 7) / 8;
     float scale = 0, largest = 0;
-    int64_t start = row * row_bytes;
+    int64_t start = at.row * row_bytes;
     if (how.bits < 16) {
         for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
             largest = fmaxf(largest, of_block[i]);
         const float base = strait_scale_base(block_max(largest, room), how.bits);
-        if (row == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(base), 4);
-        if (row >= rows) return;
-        const int code = strait_scale_code(base, of_row[row], how.bits);
-        if (threadIdx.x % 32 == 0) to[4 + row] = (unsigned char)code;
+        if (blockIdx.x == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(base), 4);
+        const int code = at.row < rows ? strait_scale_code(base, of_row[at.row], how.bits) : 0;
+        if (at.lane == 0 && at.row < rows) to[4 + at.row] = (unsigned char)code;
         scale = strait_scale_of(base, code);
         start += 4 + rows;
     }
-    if (row < rows) pack_row(to + start, stats, x + row * stride, row, cols, scale, how);
+    pack_row(to + start, stats, x + at.row * stride, at, cols, scale, how);
 }
 
 /* Up to four values at value c of a row from its bytes. */
@@ -190,29 +215,40 @@ __device__ __forceinline__ void restore_four(float out[4], const unsigned char *
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    restore_rows(float *x, float *stats, const unsigned char *from, int64_t rows, int64_t cols,
-                 int bits, int64_t stride) {
-    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (row >= rows) return;
+template <typename T>
+__device__ __forceinline__ void restore(T *x, float *stats, const unsigned char *from,
+                                        const row_place &at, int64_t cols, int bits,
+                                        int64_t stride) {
+    const bool is_row = at.row < at.rows;
     const float base = bits < 16 ? __uint_as_float(take_bytes(from, 4)) : 0.0f;
     const float trusted = strait_scale_trust(base);
-    const float scale = bits < 16 ? strait_scale_of(trusted, from[4 + row]) : 0.0f;
-    const unsigned char *bytes = from + (bits < 16 ? 4 + rows : 0) + row * ((cols * bits + 7) / 8);
+    const float scale = bits < 16 && is_row ? strait_scale_of(trusted, from[4 + at.row]) : 0.0f;
+    const unsigned char *bytes = from + (bits < 16 ? 4 + at.rows : 0) +
+                                 at.row * ((cols * bits + 7) / 8);
     const bool is_damaged = base != trusted; // bits that are no base at all
     float size = 0, bad = 0;
-    for (int64_t c = (int64_t)(threadIdx.x % 32) * 4; c < cols; c += 128) {
+    for (int64_t c = at.lane * 4; is_row && c < cols; c += 4 * at.n_lanes) {
         const int n = cols - c < 4 ? (int)(cols - c) : 4;
         float v[4];
         restore_four(v, bytes, c, n, scale, bits, &bad);
-        put_four(x + row * stride, v, c, cols);
+        put_four(x + at.row * stride, v, c, cols);
         if (is_damaged) bad += (float)n;
 #pragma unroll
         for (int i = 0; i < 4; i++)
             size += v[i] * v[i];
     }
-    put_stats(stats, row, 0.0f, size, bad);
+    put_stats(stats, at, 0.0f, size, bad);
 }
+
+#define RESTORE_KERNEL(T, name)                                                          \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                \
+        restore_rows_##name(T *x, float *stats, const unsigned char *from, int64_t rows, \
+                            int64_t cols, int bits, int64_t stride, int n_lanes) {       \
+        restore<T>(x, stats, from, place_of(rows, n_lanes), cols, bits, stride);         \
+    }
+
+RESTORE_KERNEL(float, f32)
+RESTORE_KERNEL(bf16, bf16)
 
 template <typename T>
 __device__ __forceinline__ void measure(float *stats, const T *x, const T *error, int64_t rows,
@@ -238,7 +274,7 @@ __device__ __forceinline__ void measure(float *stats, const T *x, const T *error
             size += value * value;
         }
     }
-    put_stats(stats, row, off, size, bad);
+    put_stats(stats, {row, rows, (int)threadIdx.x % 32, 32}, off, size, bad);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

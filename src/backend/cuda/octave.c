@@ -1,10 +1,9 @@
 /* octave.c - rows at 4 bits a value and 4 bits a scale: pack_octaves, restore_octaves. */
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/payload.h"
 #include "backend/cuda/rows.h"
 
 enum {
-    ROWS = 8,       // of a block: a warp each
-    PARTS_MAX = 512 // blocks that look for the largest value
+    ROWS = 8 // of a block: a warp each
 };
 
 static strait_cuda_grid warp_a_row(int64_t rows) {
@@ -17,16 +16,10 @@ static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, st
     how.cols = strait_pack_cols(x, how);
     assert(x.dtype == STRAIT_F32 && x.rows > 0);
     assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((how.cols + 2) / 2));
-    const int64_t blocks = strait_cuda_pieces(x.rows, ROWS);
-    int n_parts = (int)(blocks < PARTS_MAX ? blocks : PARTS_MAX);
-    void *room = NULL;
-    STRAIT_TRY(strait_cuda_scratch(s, (size_t)(PARTS_MAX + x.rows) * sizeof(float), &room));
-    float *of_block = room, *of_row = of_block + PARTS_MAX;
-    void *find[] = {&of_block, &of_row, &x.data, &x.rows, &how.cols, &x.cols};
-    STRAIT_TRY(strait_cuda_launch(s, "largest_of_rows",
-                                  (strait_cuda_grid){.x = n_parts, .threads = 32 * ROWS}, find));
-    void *args[] = {&packed.data, &stats.data, &x.data, &x.rows, &x.cols,
-                    &how,         &of_block,   &of_row, &n_parts};
+    strait_cuda_largest largest = {0};
+    STRAIT_TRY(strait_cuda_find_largest(s, x, how.cols, &largest));
+    void *args[] = {&packed.data, &stats.data,       &x.data,         &x.rows,         &x.cols,
+                    &how,         &largest.of_block, &largest.of_row, &largest.n_parts};
     return strait_cuda_launch(s, "pack_octaves", warp_a_row(x.rows), args);
 }
 

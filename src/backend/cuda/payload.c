@@ -1,50 +1,62 @@
 /* payload.c - rows as bytes for the wire: pack_rows, restore_rows, measure_rows. */
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/payload.h"
+
 #include "backend/cuda/rows.h"
 
 enum {
-    ROWS = 8,       // of a block: a warp each
+    THREADS = 256,
     PARTS_MAX = 512 // blocks that look for the largest value
 };
 
-static strait_cuda_grid warp_a_row(int64_t rows) {
-    return (strait_cuda_grid){.x = strait_cuda_pieces(rows, ROWS), .threads = 32 * ROWS};
+/* Lanes of a warp that share a row: as many as it has fours, a power of two. */
+static int lanes_of(int64_t cols) {
+    int n = 1;
+    while (n < 32 && n * 4 < cols)
+        n *= 2;
+    return n;
 }
 
-/* Finds the largest of each row and of each part of the rows; of_block and of_row are scratch. */
-static strait_err find_largest(struct strait_stream *s, strait_tensor x, int64_t cols, int n_parts,
-                               float **of_block, float **of_row) {
+static strait_cuda_grid by_lanes(int64_t rows, int n_lanes) {
+    return (strait_cuda_grid){.x = strait_cuda_pieces(rows * n_lanes, THREADS), .threads = THREADS};
+}
+
+strait_err strait_cuda_find_largest(struct strait_stream *s, strait_tensor x, int64_t cols,
+                                    strait_cuda_largest *out) {
+    int n_lanes = lanes_of(cols);
+    const int64_t blocks = by_lanes(x.rows, n_lanes).x;
     void *room = NULL;
     STRAIT_TRY(strait_cuda_scratch(s, (size_t)(PARTS_MAX + x.rows) * sizeof(float), &room));
-    *of_block = room;
-    *of_row = *of_block + PARTS_MAX;
-    void *args[] = {of_block, of_row, &x.data, &x.rows, &cols, &x.cols};
+    out->n_parts = (int)(blocks < PARTS_MAX ? blocks : PARTS_MAX);
+    out->of_block = room;
+    out->of_row = out->of_block + PARTS_MAX;
+    void *args[] = {&out->of_block, &out->of_row, &x.data, &x.rows, &cols, &x.cols, &n_lanes};
     return strait_cuda_launch(s, "largest_of_rows",
-                              (strait_cuda_grid){.x = n_parts, .threads = 32 * ROWS}, args);
+                              (strait_cuda_grid){.x = out->n_parts, .threads = THREADS}, args);
 }
 
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                             strait_tensor x, strait_pack_how how) {
     assert(x.dtype == STRAIT_F32);
     assert(stats.data == NULL || (stats.rows == x.rows && stats.cols == 3));
-    float *of_block = NULL, *of_row = NULL;
+    strait_cuda_largest largest = {0};
     how.cols = strait_pack_cols(x, how);
-    const int64_t blocks = strait_cuda_pieces(x.rows, ROWS);
-    int n_parts = (int)(blocks < PARTS_MAX ? blocks : PARTS_MAX);
-    if (how.bits < 16) STRAIT_TRY(find_largest(s, x, how.cols, n_parts, &of_block, &of_row));
-    strait_cuda_grid grid = warp_a_row(x.rows);
+    int n_lanes = lanes_of(how.cols);
+    if (how.bits < 16) STRAIT_TRY(strait_cuda_find_largest(s, x, how.cols, &largest));
+    strait_cuda_grid grid = by_lanes(x.rows, n_lanes);
     if (how.bits < 16 && grid.x == 0) grid.x = 1; // the base is there even without rows
-    void *args[] = {&packed.data, &stats.data, &x.data, &x.rows, &x.cols,
-                    &how,         &of_block,   &of_row, &n_parts};
+    void *args[] = {&packed.data, &stats.data,       &x.data,         &x.rows,          &x.cols,
+                    &how,         &largest.of_block, &largest.of_row, &largest.n_parts, &n_lanes};
     return strait_cuda_launch(s, "pack_rows", grid, args);
 }
 
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                                strait_tensor packed, strait_pack_how how) {
-    assert(x.dtype == STRAIT_F32);
     how.cols = strait_pack_cols(x, how);
-    void *args[] = {&x.data, &stats.data, &packed.data, &x.rows, &how.cols, &how.bits, &x.cols};
-    return strait_cuda_launch(s, "restore_rows", warp_a_row(x.rows), args);
+    int n_lanes = lanes_of(how.cols);
+    void *args[] = {&x.data,   &stats.data, &packed.data, &x.rows,
+                    &how.cols, &how.bits,   &x.cols,      &n_lanes};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "restore_rows"), by_lanes(x.rows, n_lanes),
+                              args);
 }
 
 static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, strait_tensor x,
@@ -52,7 +64,8 @@ static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, str
     assert(strait_cuda_same_shape(x, error) && stats.rows == x.rows && stats.cols == 3);
     assert(x.dtype == error.dtype);
     void *args[] = {&stats.data, &x.data, &error.data, &x.rows, &x.cols};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "measure_rows"), warp_a_row(x.rows), args);
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "measure_rows"), by_lanes(x.rows, 32),
+                              args);
 }
 
 void strait_cuda_payload(struct strait_kernels *k) {
