@@ -151,12 +151,20 @@ strait_err strait_codec_plan_params(const strait_codec_spec *spec, strait_half h
     return STRAIT_OK;
 }
 
+/* Where the padded way has first values of its own. */
+static strait_err start_padded(struct strait_codec *c, struct strait_stream *s) {
+    const struct strait_codec_ops *padded = c->ops->padded;
+    const int has_own = c->spec.is_padded && padded != NULL && padded != c->ops;
+    return has_own && padded->start != NULL ? padded->start(c, s) : STRAIT_OK;
+}
+
 static strait_err start(struct strait_codec *c) {
     struct strait_stream s;
     STRAIT_TRY(strait_slab_commit(&c->slab, c->backend));
     STRAIT_TRY(c->backend->ops->stream_open(c->backend, &s));
     strait_err err = strait_meter_start(&c->meter, &s);
     if (err == STRAIT_OK && c->ops->start != NULL) err = c->ops->start(c, &s);
+    if (err == STRAIT_OK) err = start_padded(c, &s);
     if (err == STRAIT_OK) err = strait_codec_refresh(c, &s);
     if (err == STRAIT_OK) err = c->backend->ops->wait(&s);
     c->backend->ops->stream_close(&s);

@@ -181,8 +181,9 @@ struct strait_codec_ops {
     /* Fills in defaults and refuses with STRAIT_ECONFIG what this codec cannot do. */
     strait_err (*check)(strait_codec_spec *spec);
     unsigned (*traits)(const strait_codec_spec *spec); // enum strait_codec_trait
-    /* Where spec.is_padded: crossings and param_grads from this table, whose other slots are not
-     * looked at; plan then plans for them. can_pad: whether this spec can be; NULL for any. */
+    /* Where spec.is_padded: crossings and param_grads from this table, and its start after the
+     * codec's own; its other slots are not looked at. plan then plans for them. can_pad: whether
+     * this spec can be; NULL for any. */
     const struct strait_codec_ops *padded;
     int (*can_pad)(const strait_codec_spec *spec);
     size_t (*wire_bytes)(const strait_codec_spec *spec, strait_direction direction);

@@ -16,15 +16,16 @@ enum {
 struct strait_resbm_padded {
     strait_tensor a;            // slots T [m]
     strait_tensor normed, rstd; // head: slots T [d], f32 [1]
-    strait_tensor z;            // tail: slots f32 [K]
+    strait_tensor z;            // tail: slots T [K]
     strait_tensor d_a;          // gradient slots T [m]
     strait_tensor half_d_z;     // head: gradient slots T [K]
     strait_codec_held held;     // the gradient of x
     strait_tensor h, d_h;       // [N x m] T
     strait_tensor scaled;       // head: [N x m] T
-    strait_tensor half_z;       // tail: [N x K] T
+    strait_tensor both;         // tail: [N x (K + m)] T: z and silu(a)
     strait_tensor code;         // [N x K] f32: what crosses
     strait_tensor w1, w2;       // copies, T: head [m x d], [K x m]; tail [m x K], [d x m]
+    strait_tensor iw2, unit;    // tail: [I, W2], T [d x (K + m)]; ones for it, f32 [k x k]
     strait_tensor room;         // f32 [m x K]: a gradient on its way
 };
 

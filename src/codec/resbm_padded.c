@@ -2,7 +2,7 @@
  * the stream's type on padded copies of the parameters, with codes and sums in f32.
  *
  *   head   n = rms(x);  a = n W1';  z = x[:k] + silu(a) W2'
- *   tail   a = z W1';  x' = pad(z) + silu(a) W2'
+ *   tail   a = z W1';  x' = [z, silu(a)] [I, W2]'
  *   tail   da = (g W2) silu'(a);  dz = g[:k] + da W1
  *   head   da = (dz W2) silu'(a);  dx = pad(dz) + (rstd da) W1 - (rstd (a . da) / d) n */
 #include "codec/payload.h"
@@ -34,17 +34,31 @@ static strait_err plan_head(struct strait_codec *c, padded *st) {
 static strait_err plan_tail(struct strait_codec *c, padded *st) {
     const int64_t n = c->spec.rows, d = c->spec.cols, m = c->spec.hidden, k = c->spec.keep;
     const int64_t kp = strait_codec_pad(k);
-    const strait_codec_part typed[] = {{&st->half_z, n, kp},
+    const strait_codec_part typed[] = {{&st->z, strait_codec_slot_rows(c), kp},
+                                       {&st->both, n, kp + m},
                                        {&st->w1, m, kp},
                                        {&st->w2, d, m},
+                                       {&st->iw2, d, kp + m},
                                        {&st->held.kept, strait_codec_grad_slot_rows(c), d}};
-    const strait_codec_part z = {&st->z, strait_codec_slot_rows(c), kp};
+    const strait_codec_part unit = {&st->unit, k, k};
+    strait_regroup_how beside = strait_codec_whole(m);
+    beside.to = kp;
     STRAIT_TRY(
         strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed) - !c->spec.can_defer));
-    STRAIT_TRY(strait_codec_add(c, &z, 1));
+    STRAIT_TRY(strait_codec_add(c, &unit, 1));
     STRAIT_TRY(
         strait_codec_add_copy(c, &c->params[W1].value, &st->w1, 0, strait_codec_padded(1, k)));
-    return strait_codec_add_copy(c, &c->params[W2].value, &st->w2, 0, strait_codec_whole(m));
+    STRAIT_TRY(strait_codec_add_copy(c, &c->params[W2].value, &st->w2, 0, strait_codec_whole(m)));
+    return strait_codec_add_copy(c, &c->params[W2].value, &st->iw2, 0, beside);
+}
+
+/* The columns of [I, W2] that no parameter fills. */
+static strait_err start(struct strait_codec *c, struct strait_stream *s) {
+    const padded *st = of(c);
+    if (c->half == STRAIT_HEAD) return STRAIT_OK;
+    STRAIT_TRY(strait_codec_set_identity(s, st->unit));
+    return c->backend->kernels->regroup_cols(s, strait_tensor_rows(st->iw2, 0, st->unit.rows),
+                                             st->unit, strait_codec_padded(1, c->spec.keep));
 }
 
 strait_err strait_resbm_plan(struct strait_codec *c, struct strait_resbm_padded *st) {
@@ -59,48 +73,39 @@ strait_err strait_resbm_plan(struct strait_codec *c, struct strait_resbm_padded 
     return c->half == STRAIT_HEAD ? plan_head(c, st) : plan_tail(c, st);
 }
 
-/* The first k columns; what y has more becomes 0. */
-static strait_err resize(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
-                         strait_tensor x) {
-    const int is_code = y.cols < x.cols; // else x is one, whose padding is 0
-    return c->backend->kernels->regroup_cols(
-        at->stream, y, x,
-        (strait_regroup_how){.n_groups = 1,
-                             .to_cols = y.cols,
-                             .from_cols = is_code ? c->spec.keep : x.cols,
-                             .alpha = 1});
-}
-
-/* y = x resized, and the network's share: from `in`, what W1 reads. */
-static strait_err widen(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
-                        strait_tensor x, strait_tensor in) {
-    const struct strait_kernels *k = c->backend->kernels;
-    const padded *st = of(c);
-    const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
-    STRAIT_TRY(k->matmul(at->stream, a, in, st->w1, strait_abt));
-    STRAIT_TRY(k->silu(at->stream, st->h, a));
-    STRAIT_TRY(resize(c, at, y, x));
-    return k->matmul(at->stream, y, st->h, st->w2, strait_add_abt);
+/* code = the first k columns of x; its padding becomes 0. */
+static strait_err cut(struct strait_codec *c, const strait_crossing *at, strait_tensor x) {
+    const strait_tensor code = of(c)->code;
+    return c->backend->kernels->regroup_cols(at->stream, code, x,
+                                             strait_codec_padded(1, c->spec.keep));
 }
 
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor x) {
+    const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
     const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot), absent = {0};
-    STRAIT_TRY(c->backend->kernels->rmsnorm(at->stream, normed, absent,
-                                            strait_codec_slot(c, st->rstd, at->slot), x, absent,
-                                            absent, STRAIT_RESBM_EPSILON));
-    STRAIT_TRY(widen(c, at, st->code, x, normed));
+    const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
+    STRAIT_TRY(k->rmsnorm(at->stream, normed, absent, strait_codec_slot(c, st->rstd, at->slot), x,
+                          absent, absent, STRAIT_RESBM_EPSILON));
+    STRAIT_TRY(k->matmul(at->stream, a, normed, st->w1, strait_abt));
+    STRAIT_TRY(k->silu(at->stream, st->h, a));
+    STRAIT_TRY(cut(c, at, x));
+    STRAIT_TRY(k->matmul(at->stream, st->code, st->h, st->w2, strait_add_abt));
     return strait_payload_pack(c, at, wire, st->code);
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                              strait_tensor wire) {
+    const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
+    const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
-    STRAIT_TRY(c->backend->kernels->cast(at->stream, st->half_z, z));
-    return widen(c, at, x, z, st->half_z);
+    STRAIT_TRY(k->matmul(at->stream, a, z, st->w1, strait_abt));
+    STRAIT_TRY(k->regroup_cols(at->stream, st->both, z, strait_codec_whole(z.cols)));
+    STRAIT_TRY(k->silu_cols(at->stream, st->both, a, z.cols));
+    return k->matmul(at->stream, x, st->both, st->iw2, strait_abt);
 }
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -111,7 +116,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     STRAIT_TRY(strait_codec_hold(c, at, &st->held, g));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, g, st->w2, strait_ab));
     STRAIT_TRY(k->silu_back(at->stream, d_a, st->d_h, strait_codec_slot(c, st->a, at->slot)));
-    STRAIT_TRY(resize(c, at, st->code, g));
+    STRAIT_TRY(cut(c, at, g));
     STRAIT_TRY(k->matmul(at->stream, st->code, d_a, st->w1, strait_add_ab));
     return strait_payload_pack(c, at, wire, st->code);
 }
@@ -128,14 +133,13 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
                                      .a = strait_codec_slot(c, st->a, at->slot),
                                      .rstd = strait_codec_slot(c, st->rstd, at->slot),
                                      .n = strait_codec_slot(c, st->normed, at->slot)};
-    STRAIT_TRY(strait_payload_unpack(c, at, st->code, wire));
-    STRAIT_TRY(k->cast(at->stream, half, st->code));
+    STRAIT_TRY(strait_payload_unpack(c, at, half, wire));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, half, st->w2, strait_ab));
     STRAIT_TRY(k->normed_silu_back(at->stream, &back));
     STRAIT_TRY(k->matmul(at->stream, d_x, st->scaled, st->w1, strait_add_ab));
     strait_regroup_how kept = strait_codec_whole(c->spec.keep);
     kept.adds = 1;
-    return k->regroup_cols(at->stream, d_x, st->code, kept);
+    return k->regroup_cols(at->stream, d_x, half, kept);
 }
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
@@ -144,10 +148,9 @@ static strait_err param_grads(struct strait_codec *c, const strait_crossing *at)
     const int is_head = c->half == STRAIT_HEAD;
     const int64_t d = c->spec.cols, m = c->spec.hidden, keep = c->spec.keep;
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
-    const strait_tensor in = is_head ? strait_codec_slot(c, st->normed, at->slot) : st->half_z;
+    const strait_tensor in = strait_codec_slot(c, is_head ? st->normed : st->z, at->slot);
     const strait_tensor d_out = is_head ? strait_codec_grad_slot(c, st->half_d_z, at->slot)
                                         : strait_codec_held_at(c, at, &st->held);
-    if (!is_head) STRAIT_TRY(k->cast(at->stream, in, strait_codec_slot(c, st->z, at->slot)));
     STRAIT_TRY(k->silu(at->stream, st->h, strait_codec_slot(c, st->a, at->slot)));
     STRAIT_TRY(strait_codec_add_gradient(c, at, c->params[W2].grad, d_out, st->h, st->room,
                                          strait_codec_whole(m)));
@@ -158,6 +161,7 @@ static strait_err param_grads(struct strait_codec *c, const strait_crossing *at)
 
 const struct strait_codec_ops strait_resbm_padded_ops = {
     .name = "resbm",
+    .start = start,
     .act_pack = act_pack,
     .act_unpack = act_unpack,
     .grad_pack = grad_pack,

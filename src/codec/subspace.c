@@ -175,8 +175,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
     const struct ways by = ways_of(c);
-    STRAIT_TRY(strait_payload_unpack(c, at, by.crossing, wire));
-    STRAIT_TRY(round_code(c, at, &by));
+    STRAIT_TRY(strait_payload_unpack(c, at, by.code, wire));
     STRAIT_TRY(k->embed(at->stream, x, st->fixed, at->tokens));
     return k->matmul(at->stream, x, by.code, by.basis, strait_add_abt);
 }
@@ -204,8 +203,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
                               strait_tensor wire) {
     if (is_code(&c->spec)) return strait_payload_unpack(c, at, d_x, wire);
     const struct ways by = ways_of(c);
-    STRAIT_TRY(strait_payload_unpack(c, at, by.crossing, wire));
-    STRAIT_TRY(round_code(c, at, &by));
+    STRAIT_TRY(strait_payload_unpack(c, at, by.code, wire));
     return c->backend->kernels->matmul(at->stream, d_x, by.code, by.basis, strait_abt);
 }
 
