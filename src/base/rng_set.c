@@ -77,14 +77,18 @@ static inline struct direction direction_of(uint64_t word) {
                               of_bits(sine ^ swaps ^ (quarters & 2) << 62)};
 }
 
+static inline void pair_of(uint32_t radius_word, uint32_t angle_word, float *x, float *y) {
+    const double radius = radius_of(radius_word);
+    const struct direction to = direction_of(angle_word);
+    *x = (float)(radius * to.cos);
+    *y = (float)(radius * to.sin);
+}
+
+/* Two pairs a turn: neither waits for the other's division and root. */
 static inline void normals_of(uint32_t words[4][GROUPS], float out[4][GROUPS]) {
-    for (int pair = 0; pair < 4; pair += 2) {
-        for (int g = 0; g < GROUPS; g++) {
-            const double radius = radius_of(words[pair][g]);
-            const struct direction to = direction_of(words[pair + 1][g]);
-            out[pair][g] = (float)(radius * to.cos);
-            out[pair + 1][g] = (float)(radius * to.sin);
-        }
+    for (int g = 0; g < GROUPS; g++) {
+        pair_of(words[0][g], words[1][g], &out[0][g], &out[1][g]);
+        pair_of(words[2][g], words[3][g], &out[2][g], &out[3][g]);
     }
 }
 
