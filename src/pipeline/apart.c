@@ -117,13 +117,13 @@ static strait_err open_with_slots(struct strait_crew *crew) {
     struct apart *a = crew->state;
     static _Thread_local strait_order order;
     strait_err err = STRAIT_OK;
+    order = (strait_order){.kind = STRAIT_ORDER_OPEN};
+    if (a->carry != NULL) return a->carry(crew, -1, &order); // who carries it fills in the slots
     memset(a->has_reply, 0, sizeof a->has_reply);
     for (int i = 0; i < crew->recipe.n_stages && err == STRAIT_OK; i++) {
-        order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = crew->windows[i]};
-        err = a->carry != NULL ? a->carry(crew, i, &order)
-                               : strait_order_send(a->mesh, a->peers[i], &order);
+        order.number = crew->windows[i];
+        err = strait_order_send(a->mesh, a->peers[i], &order);
     }
-    if (a->carry != NULL) return err;
     if (err == STRAIT_OK) err = wait_replies(crew);
     return err == STRAIT_OK ? STRAIT_OK : blame(crew, err);
 }

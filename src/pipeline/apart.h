@@ -19,7 +19,7 @@ struct apart {
     int64_t step;    // at hand, for messages
     int has_failed;
     /* Brings an order to one stage, or to all (-1), and their replies back, where that is not done
-     * by the mesh here; NULL: it is. */
+     * by the mesh here; NULL: it is. An order to open with 0 slots tells each stage its window. */
     strait_err (*carry)(struct strait_crew *crew, int stage, const strait_order *order);
 };
 

@@ -159,6 +159,8 @@ static void send_work(struct host *h, const strait_swarm_action *a) {
     if (err != STRAIT_OK) fail(h, err);
     order = *h->order;
     order.text[0] = '\0'; // paths of ours are nobody else's
+    if (order.kind == STRAIT_ORDER_OPEN && order.number == 0)
+        order.number = h->crew->windows[a->stage];
     if (order.kind == STRAIT_ORDER_UPDATE)
         order.number = (order.step + 1) % h->keep_every == 0 &&
                        !strait_recipe_turns(&h->crew->recipe, order.step + 1);
