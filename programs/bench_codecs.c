@@ -70,7 +70,7 @@ static int64_t tile_of(const struct strait_lab *lab) {
       k->silu_cols(s, t[0], t[1], strait_lab_size(lab, 'w')))                                      \
     X(silu_cols_back, "silu_cols_back", "2anm 0anu 1anm", NULL,                                    \
       k->silu_cols_back(s, t[0], t[1], t[2], strait_lab_size(lab, 'w')))                           \
-    X(normed, "normed_silu_back", "1anu 1anm 1and 1anm 1anm 1fn1 1fnw 1and", NULL,                 \
+    X(normed, "normed_silu_back", "1anu 1anm 1and 1anm 1anm 1fn1 1anw 1and", NULL,                 \
       normed_silu_back(lab))                                                                       \
     X(basis, "orthonormalise", "2fnr", NULL, k->orthonormalise(s, t[0]))
 

@@ -101,7 +101,7 @@ typedef struct strait_normed_silu {
     strait_tensor d_h, a; // [N x C]
     strait_tensor rstd;   // [N x 1]
     strait_tensor n;      // [N x D]
-    strait_tensor before; // [N x B] f32, or absent
+    strait_tensor before; // [N x B], or absent
 } strait_normed_silu;
 
 /* Rows that a convolution looks at, at most. */
@@ -246,7 +246,8 @@ struct strait_kernels {
     /* The same of 4 bits a value with a scale of 4 bits, in steps of half an octave (octave.h): an
      * f32 top; a row of ceil((C + 1) / 2) bytes: the scale's code, then a code from 0 to 15 a
      * value, the low half of a byte first. Stochastic rows are covered by their scale and unbiased,
-     * others are rounded to the middle of their step. how.bits is not read. */
+     * others are rounded to the middle of their step. how.bits is not read. What is restored is of
+     * either type. */
     strait_err (*pack_octaves)(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                                strait_tensor x, strait_pack_how how);
     strait_err (*restore_octaves)(struct strait_stream *s, strait_tensor x, strait_tensor stats,
@@ -276,8 +277,8 @@ struct strait_kernels {
     /* y = alpha x, some groups of columns; of y and x each of either type. */
     strait_err (*regroup_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x,
                                strait_regroup_how how);
-    /* delta = y - x, normed = y rstd, rstd [N x 1] = 1 / sqrt(mean y^2 + epsilon); normed and rstd
-     * may both be absent. Either type. */
+    /* delta = y - x, in its first columns where it is wider; normed = y rstd, rstd [N x 1] =
+     * 1 / sqrt(mean y^2 + epsilon); normed and rstd may both be absent. Either type. */
     strait_err (*part_rows)(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
                             strait_tensor rstd, strait_tensor y, strait_tensor x, float epsilon);
     /* Codes z [N x C], f32, whose columns from how.keep on are not looked at: the first columns of

@@ -1,9 +1,9 @@
 /* context_padded.c - strait's variant context where the stream is bf16: the function of context.c,
- * computed in the stream's type on padded copies of the parameters, with codes, sums and norms of
- * codes in f32.
+ * computed in the stream's type on padded copies of the parameters, with what crosses, sums and
+ * norms of codes in f32.
  *
  *   tail   c, r = the last codes of z, of rms(z);  a = r V';  x = [c, silu(a)] [D, W]'
- *   head   n = rms(y);  b = n A';  u = z M' + (y - x) E' + silu(b) B'
+ *   head   n = rms(y);  b = n A';  u = [y - x, silu(b), z] [E, B, M]'
  *   head   db = (du B) silu'(b);  dy = [du, rstd db] [E; A] - (rstd (b . db) / d) n;  dx -= du E
  *   tail   [dc, dh] = dx [D, W];  da = dh silu'(a);  dz = du M + back(dc) + rms_back(back(da V))
  *
@@ -29,27 +29,43 @@ static strait_err plan_types(struct strait_codec *c, const strait_codec_part *ty
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
+/* Where B and M lie in [E, B, M]. */
+static strait_regroup_how place_in_head(const strait_codec_spec *spec, int which) {
+    strait_regroup_how how = which == B ? strait_codec_whole(spec->encoder)
+                                        : strait_codec_padded(1, spec->keep);
+    how.to = spec->cols + (which == B ? 0 : spec->encoder);
+    return how;
+}
+
+static strait_err copy_head(struct strait_codec *c, struct strait_context_padded *st) {
+    const strait_codec_spec *spec = &c->spec;
+    const int64_t d = spec->cols, kp = strait_codec_pad(spec->keep);
+    const strait_param *p = c->params;
+    STRAIT_TRY(strait_codec_add_copy(c, &p[E].value, &st->ea, 0, strait_codec_whole(d)));
+    STRAIT_TRY(strait_codec_add_copy(c, &p[A].value, &st->ea, kp, strait_codec_whole(d)));
+    STRAIT_TRY(strait_codec_add_copy(c, &p[E].value, &st->ebm, 0, strait_codec_whole(d)));
+    STRAIT_TRY(strait_codec_add_copy(c, &p[B].value, &st->ebm, 0, place_in_head(spec, B)));
+    STRAIT_TRY(
+        strait_codec_add_copy(c, &p[B].value, &st->half_b, 0, strait_codec_whole(spec->encoder)));
+    if (c->n_params <= M) return STRAIT_OK;
+    STRAIT_TRY(strait_codec_add_copy(c, &p[M].value, &st->ebm, 0, place_in_head(spec, M)));
+    return strait_codec_add_copy(c, &p[M].value, &st->half_m, 0,
+                                 strait_codec_padded(1, spec->keep));
+}
+
 strait_err strait_context_plan_head(struct strait_codec *c, struct strait_context_padded *st) {
     const int64_t n = c->spec.rows, d = c->spec.cols, w = c->spec.encoder, k = c->spec.keep;
     const int64_t kp = strait_codec_pad(k);
     const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
-    const strait_codec_part typed[] = {{&st->delta, slots, d},     {&st->normed, slots, d},
-                                       {&st->b, slots, w},         {&st->d_b, grads, w},
-                                       {&st->half_d_u, grads, kp}, {&st->h, n, w},
-                                       {&st->d_h, n, w},           {&st->scaled, n, kp + w},
-                                       {&st->ea, kp + w, d},       {&st->half_b, kp, w}};
-    const strait_codec_part wide[] = {{&st->head_rstd, slots, 1},
-                                      {&st->d_u, grads, kp},
-                                      {&st->u, n, kp},
-                                      {&st->m, kp, kp},
-                                      {&st->room, kp, larger(kp, larger(d, w))}};
+    const strait_codec_part typed[] = {
+        {&st->seen, slots, d + w + kp}, {&st->normed, slots, d}, {&st->b, slots, w},
+        {&st->d_b, grads, w},           {&st->d_u, grads, kp},   {&st->d_h, n, w},
+        {&st->scaled, n, kp + w},       {&st->ea, kp + w, d},    {&st->ebm, kp, d + w + kp},
+        {&st->half_b, kp, w},           {&st->half_m, kp, kp}};
+    const strait_codec_part wide[] = {
+        {&st->head_rstd, slots, 1}, {&st->u, n, kp}, {&st->room, kp, d + w + kp}};
     STRAIT_TRY(plan_types(c, typed, COUNT(typed), wide, COUNT(wide)));
-    const strait_param *p = c->params;
-    STRAIT_TRY(strait_codec_add_copy(c, &p[E].value, &st->ea, 0, strait_codec_whole(d)));
-    STRAIT_TRY(strait_codec_add_copy(c, &p[A].value, &st->ea, kp, strait_codec_whole(d)));
-    STRAIT_TRY(strait_codec_add_copy(c, &p[B].value, &st->half_b, 0, strait_codec_whole(w)));
-    if (c->n_params <= M) return STRAIT_OK;
-    return strait_codec_add_copy(c, &p[M].value, &st->m, 0, strait_codec_padded(1, k));
+    return copy_head(c, st);
 }
 
 /* Where W lies in [D, W]. */
@@ -93,20 +109,20 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
                            strait_tensor y) {
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
-    const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot);
+    const strait_tensor seen = strait_codec_slot(c, st->seen, at->slot);
     const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot);
     const strait_tensor b = strait_codec_slot(c, st->b, at->slot);
-    STRAIT_TRY(k->part_rows(at->stream, delta, normed,
-                            strait_codec_slot(c, st->head_rstd, at->slot), y, at->input,
-                            STRAIT_CONTEXT_EPSILON));
-    STRAIT_TRY(k->matmul(at->stream, st->u, delta, e_of(c), strait_abt));
+    STRAIT_TRY(k->part_rows(at->stream, seen, normed, strait_codec_slot(c, st->head_rstd, at->slot),
+                            y, at->input, STRAIT_CONTEXT_EPSILON));
     STRAIT_TRY(k->matmul(at->stream, b, normed, a_of(c), strait_abt));
-    STRAIT_TRY(k->silu(at->stream, st->h, b));
-    STRAIT_TRY(k->matmul(at->stream, st->u, st->h, st->half_b, strait_add_abt));
-    if (c->peer != NULL)
-        STRAIT_TRY(k->matmul(at->stream, st->u,
-                             strait_codec_slot(c->peer, of(c->peer)->z, at->slot), st->m,
-                             strait_add_abt));
+    STRAIT_TRY(k->silu_cols(at->stream, seen, b, y.cols));
+    if (c->peer != NULL) {
+        const strait_tensor z = strait_codec_slot(c->peer, of(c->peer)->z, at->slot);
+        strait_regroup_how place = strait_codec_whole(z.cols);
+        place.to = y.cols + b.cols;
+        STRAIT_TRY(k->regroup_cols(at->stream, seen, z, place));
+    }
+    STRAIT_TRY(k->matmul(at->stream, st->u, seen, st->ebm, strait_abt));
     return strait_context_send(c, at, wire, st->u);
 }
 
@@ -135,7 +151,6 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
-    const strait_tensor half = strait_codec_grad_slot(c, st->half_d_u, at->slot);
     const strait_normed_silu back = {.d_a = strait_codec_grad_slot(c, st->d_b, at->slot),
                                      .scaled = st->scaled,
                                      .d_y = d_y,
@@ -145,16 +160,15 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
                                      .before = d_u,
                                      .n = strait_codec_slot(c, st->normed, at->slot)};
     STRAIT_TRY(strait_context_receive(c, at, d_u, wire));
-    STRAIT_TRY(k->cast(at->stream, half, d_u));
-    STRAIT_TRY(k->matmul(at->stream, st->d_h, half, st->half_b, strait_ab));
+    STRAIT_TRY(k->matmul(at->stream, st->d_h, d_u, st->half_b, strait_ab));
     STRAIT_TRY(k->normed_silu_back(at->stream, &back));
     return k->matmul(at->stream, d_y, st->scaled, st->ea, strait_add_ab);
 }
 
 static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
     return c->backend->kernels->matmul(at->stream, d_x,
-                                       strait_codec_grad_slot(c, of(c)->half_d_u, at->slot),
-                                       e_of(c), (strait_matmul_how){.alpha = -1, .beta = 1});
+                                       strait_codec_grad_slot(c, of(c)->d_u, at->slot), e_of(c),
+                                       (strait_matmul_how){.alpha = -1, .beta = 1});
 }
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -173,28 +187,24 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     if (c->peer != NULL)
         STRAIT_TRY(k->matmul(at->stream, st->d_z,
                              strait_codec_grad_slot(c->peer, of(c->peer)->d_u, at->slot),
-                             of(c->peer)->m, strait_add_ab));
+                             of(c->peer)->half_m, strait_add_ab));
     return strait_context_send(c, at, wire, st->d_z);
 }
 
 static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) {
     const padded *st = of(c);
+    const strait_codec_spec *spec = &c->spec;
     const strait_param *p = c->params;
-    const int64_t d = c->spec.cols, w = c->spec.encoder;
-    const strait_tensor half = strait_codec_grad_slot(c, st->half_d_u, at->slot);
-    STRAIT_TRY(c->backend->kernels->silu(at->stream, st->h, strait_codec_slot(c, st->b, at->slot)));
-    STRAIT_TRY(strait_codec_add_gradient(c, at, p[E].grad, half,
-                                         strait_codec_slot(c, st->delta, at->slot), st->room,
-                                         strait_codec_whole(d)));
-    STRAIT_TRY(strait_codec_add_gradient(
-        c, at, p[A].grad, strait_codec_grad_slot(c, st->d_b, at->slot),
-        strait_codec_slot(c, st->normed, at->slot), st->room, strait_codec_whole(d)));
-    STRAIT_TRY(
-        strait_codec_add_gradient(c, at, p[B].grad, half, st->h, st->room, strait_codec_whole(w)));
-    if (c->peer == NULL) return STRAIT_OK;
-    return strait_codec_add_gradient(c, at, p[M].grad, strait_codec_grad_slot(c, st->d_u, at->slot),
-                                     strait_codec_slot(c->peer, of(c->peer)->z, at->slot), st->room,
-                                     strait_codec_padded(1, c->spec.keep));
+    const strait_regroup_how whole = strait_codec_whole(spec->cols);
+    STRAIT_TRY(c->backend->kernels->matmul(at->stream, st->room,
+                                           strait_codec_grad_slot(c, st->d_u, at->slot),
+                                           strait_codec_slot(c, st->seen, at->slot), strait_atb));
+    STRAIT_TRY(strait_codec_gather(c, at, p[E].grad, st->room, whole));
+    STRAIT_TRY(strait_codec_gather(c, at, p[B].grad, st->room, place_in_head(spec, B)));
+    if (c->peer != NULL)
+        STRAIT_TRY(strait_codec_gather(c, at, p[M].grad, st->room, place_in_head(spec, M)));
+    return strait_codec_add_gradient(c, at, p[A].grad, strait_codec_grad_slot(c, st->d_b, at->slot),
+                                     strait_codec_slot(c, st->normed, at->slot), st->room, whole);
 }
 
 static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) {

@@ -52,6 +52,9 @@ static void run_part(struct rig *rig, shape s) {
     const strait_tensor delta = rig_act_output(rig, s.rows, s.cols);
     const strait_tensor normed = rig_act_output(rig, s.rows, s.cols);
     const strait_tensor rstd = rig_output(rig, s.rows, 1);
+    const strait_tensor wider = rig_act(rig, s.rows, s.cols + (s.rows % 2 ? 16 : 3), 3);
+    CHECK_OK(rig->k->part_rows(&rig->stream, wider, normed, rstd, y, x, 1e-6f));
+    rig_keep(rig, wider);
     CHECK_OK(rig->k->part_rows(&rig->stream, delta, normed, rstd, y, x, 1e-6f));
     rig_keep(rig, delta);
     rig_keep(rig, normed);
@@ -92,7 +95,7 @@ static void run_normed_silu(struct rig *rig, shape s) {
                                    .d_h = rig_act(rig, s.rows, s.cols, 1),
                                    .a = rig_act(rig, s.rows, s.cols, 2),
                                    .rstd = rstd,
-                                   .before = s.inner > 0 ? rig_input(rig, s.rows, s.inner, 3)
+                                   .before = s.inner > 0 ? rig_act(rig, s.rows, s.inner, 3)
                                                          : (strait_tensor){0},
                                    .n = rig_act(rig, s.rows, wide, 5)};
     CHECK_OK(rig->k->normed_silu_back(&rig->stream, &at));

@@ -23,9 +23,10 @@ static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_
 static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
                             strait_tensor rstd, strait_tensor y, strait_tensor x, float epsilon) {
     const strait_tensor absent = {0};
-    assert(strait_cpu_same_shape(delta, y) && strait_cpu_same_shape(x, y));
+    assert(delta.rows == y.rows && delta.cols >= y.cols && strait_cpu_same_shape(x, y));
     for (int64_t i = 0; i < strait_cpu_count(y); i++)
-        strait_cpu_f32(delta)[i] = strait_cpu_f32(y)[i] - strait_cpu_f32(x)[i];
+        strait_cpu_f32(delta)[i / y.cols * delta.cols + i % y.cols] = strait_cpu_f32(y)[i] -
+                                                                      strait_cpu_f32(x)[i];
     if (normed.data == NULL) return STRAIT_OK;
     return s->backend->kernels->rmsnorm(s, normed, absent, rstd, y, absent, absent, epsilon);
 }

@@ -121,11 +121,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     put_sums(stats, row, sums);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    restore_octaves(float *x, float *stats, const unsigned char *from, int64_t rows, int64_t cols,
-                    int is_covered, int64_t stride) {
-    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (row >= rows) return;
+template <typename T>
+__device__ __forceinline__ void restore(T *x, float *stats, const unsigned char *from, int64_t row,
+                                        int64_t cols, int is_covered) {
     const float top = __uint_as_float(take_bytes(from, 4)), trusted = strait_scale_trust(top);
     const unsigned char *bytes = from + 4 + row * ((cols + 2) / 2);
     const float unit = scale_of(trusted, bytes[0] & 15, is_covered).unit;
@@ -133,9 +131,20 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int64_t c = threadIdx.x % 32; c < cols; c += 32) {
         const int code = bytes[(c + 1) / 2] >> ((c & 1) != 0 ? 0 : 4) & 15;
         const float value = restored(code, unit);
-        x[row * stride + c] = value;
+        put<T, 1>(x + c, &value);
         sums.size += value * value;
         if (top != trusted) sums.bad += 1.0f; // bits that are no top at all
     }
     put_sums(stats, row, sums);
 }
+
+#define RESTORE_KERNEL(T, name)                                                             \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                   \
+        restore_octaves_##name(T *x, float *stats, const unsigned char *from, int64_t rows, \
+                               int64_t cols, int is_covered, int64_t stride) {              \
+        const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;                 \
+        if (row < rows) restore<T>(x + row * stride, stats, from, row, cols, is_covered);   \
+    }
+
+RESTORE_KERNEL(float, f32)
+RESTORE_KERNEL(bf16, bf16)

@@ -64,22 +64,23 @@ template <typename T> struct part_args {
     T *delta, *normed;
     float *rstd;
     const T *y, *x;
-    int cols;
+    int cols, delta_cols;
     float epsilon;
 };
 
 /* Piece c of a row: its share of delta is made, its squares are returned. */
 template <typename T, int W>
-__device__ __forceinline__ float part_piece(const part_args<T> &a, int64_t at, lanes<T, W> y) {
+__device__ __forceinline__ float part_piece(const part_args<T> &a, int64_t row, int c,
+                                            lanes<T, W> y) {
     float v[W], x[W], squares = 0;
     widen(v, y);
-    take<T, W>(x, a.x + at);
+    take<T, W>(x, a.x + row * a.cols + c);
 #pragma unroll
     for (int i = 0; i < W; i++) {
         squares += v[i] * v[i];
         x[i] = v[i] - x[i];
     }
-    put<T, W>(a.delta + at, x);
+    put<T, W>(a.delta + row * a.delta_cols + c, x);
     return squares;
 }
 
@@ -104,13 +105,13 @@ template <typename T, int W> __device__ __forceinline__ void part_row(const part
     float squares = 0;
 #pragma unroll
     for (int j = 0; j < PIECES; j++) {
-        const int64_t at = first + j * step + own;
-        if (j * step + own >= a.cols) continue;
-        held[j] = load<T, W>(a.y + at);
-        squares += part_piece<T, W>(a, at, held[j]);
+        const int c = j * step + own;
+        if (c >= a.cols) continue;
+        held[j] = load<T, W>(a.y + first + c);
+        squares += part_piece<T, W>(a, row, c, held[j]);
     }
     for (int c = PIECES * step + own; c < a.cols; c += step)
-        squares += part_piece<T, W>(a, first + c, load<T, W>(a.y + first + c));
+        squares += part_piece<T, W>(a, row, c, load<T, W>(a.y + first + c));
     if (a.normed == nullptr) return; // alike in the whole grid
     const float scale = 1.0f / sqrtf(block_sum(squares, room) / (float)a.cols + a.epsilon);
     if (threadIdx.x == 0) a.rstd[row] = scale;
@@ -122,7 +123,7 @@ template <typename T, int W> __device__ __forceinline__ void part_row(const part
 }
 
 template <typename T> __device__ __forceinline__ void part(const part_args<T> &a) {
-    if (a.cols % wide<T> == 0 && at16(a.delta, a.normed, a.y, a.x))
+    if ((a.cols | a.delta_cols) % wide<T> == 0 && at16(a.delta, a.normed, a.y, a.x))
         part_row<T, wide<T>>(a);
     else
         part_row<T, 1>(a);
@@ -163,7 +164,8 @@ __device__ __forceinline__ void silu_pieces_back(T *d_x, const T *d_y, const T *
 template <typename T> struct normed_silu_args {
     T *scaled, *d_a, *d_y;
     const T *d_h, *a, *n;
-    const float *rstd, *before;
+    const float *rstd;
+    const T *before;
     int64_t rows, cols, first, width;
 };
 
@@ -207,7 +209,7 @@ __device__ __forceinline__ float normed_silu_row(const normed_silu_args<T> &g, i
     T *scaled = g.scaled + row * (g.first + g.cols);
     float dot = 0;
     for (int64_t c = lane; c < g.first; c += 32)
-        put<T, 1>(scaled + c, g.before + row * g.first + c);
+        scaled[c] = g.before[row * g.first + c];
     for (int64_t c = (int64_t)lane * W; c < g.cols; c += 32 * W) {
         float a[W], d[W];
         take<T, W>(a, g.a + row * g.cols + c);
@@ -256,9 +258,8 @@ template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64
 }
 
 #define PART_KERNELS(T, name)                                                                 \
-    extern "C" __global__ void __launch_bounds__(512) part_rows_##name(                       \
-        T *delta, T *normed, float *rstd, const T *y, const T *x, int cols, float epsilon) {  \
-        part<T>({delta, normed, rstd, y, x, cols, epsilon});                                  \
+    extern "C" __global__ void __launch_bounds__(512) part_rows_##name(part_args<T> a) {      \
+        part<T>(a);                                                                           \
     }                                                                                         \
     extern "C" __global__ void __launch_bounds__(THREADS) silu_cols_##name(                   \
         T *y, const T *x, int64_t rows, int64_t y_cols, int64_t cols, int64_t first) {        \

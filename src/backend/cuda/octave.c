@@ -26,11 +26,11 @@ static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, st
 static strait_err restore_octaves(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                                   strait_tensor packed, strait_pack_how how) {
     how.cols = strait_pack_cols(x, how);
-    assert(x.dtype == STRAIT_F32);
     assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((how.cols + 2) / 2));
     void *args[] = {&x.data,   &stats.data,        &packed.data, &x.rows,
                     &how.cols, &how.is_stochastic, &x.cols};
-    return strait_cuda_launch(s, "restore_octaves", warp_a_row(x.rows), args);
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "restore_octaves"), warp_a_row(x.rows),
+                              args);
 }
 
 void strait_cuda_octave(struct strait_kernels *k) {

@@ -26,16 +26,21 @@ static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_
 
 static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
                             strait_tensor rstd, strait_tensor y, strait_tensor x, float epsilon) {
-    assert(strait_cuda_same_shape(delta, y) && strait_cuda_same_shape(x, y));
+    assert(delta.rows == y.rows && delta.cols >= y.cols && strait_cuda_same_shape(x, y));
     assert(normed.data == NULL || (strait_cuda_same_shape(normed, y) && normed.dtype == y.dtype));
     assert(normed.data == NULL || rstd.rows == y.rows);
     assert(delta.dtype == y.dtype && x.dtype == y.dtype);
-    int cols = (int)y.cols;
-    const int64_t held = y.cols % strait_cuda_wide(y.dtype) == 0 ? 16 : 4;
+    const int64_t held = (y.cols | delta.cols) % strait_cuda_wide(y.dtype) == 0 ? 16 : 4;
     const unsigned threads = strait_cuda_threads(strait_cuda_pieces(y.cols, held), 512);
-    void *args[] = {&delta.data, &normed.data, &rstd.data, &y.data, &x.data, &cols, &epsilon};
+    struct { // as in k_parts.cu
+        void *delta, *normed, *rstd, *y, *x;
+        int cols, delta_cols;
+        float epsilon;
+    } args = {delta.data, normed.data, rstd.data,       y.data,
+              x.data,     (int)y.cols, (int)delta.cols, epsilon};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "part_rows"),
-                              (strait_cuda_grid){.x = y.rows, .threads = threads}, args);
+                              (strait_cuda_grid){.x = y.rows, .threads = threads},
+                              (void *[]){&args});
 }
 
 /* Lanes of a warp that make one code of z, 8 columns each, or 0 where it does not come out even. */
@@ -103,6 +108,7 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
     assert(g.scaled.dtype == g.a.dtype && g.d_a.dtype == g.a.dtype && g.d_h.dtype == g.a.dtype);
     assert(strait_cuda_same_shape(g.d_y, g.n) && g.n.rows == g.a.rows);
     assert(g.n.dtype == g.a.dtype && g.d_y.dtype == g.a.dtype);
+    assert(g.before.data == NULL || g.before.dtype == g.a.dtype);
     struct { // as in k_parts.cu
         void *scaled, *d_a, *d_y, *d_h, *a, *n, *rstd, *before;
         int64_t rows, cols, first, width;
