@@ -52,11 +52,12 @@ strait_err strait_stage_lend(struct strait_stage *stage, strait_tensor basis, st
 strait_err strait_stage_refresh(struct strait_stage *stage);
 
 /* Where the activations of a slot go before its forward pass, on every stage but the first:
- * [N x D], or [N x k] where the shape has a bottleneck. So is the output, and so are gradients. */
+ * [N x D], or [N x k] where the shape has a bottleneck. So is the output, and so are gradients. To
+ * be asked anew for every microbatch: a deferred backward pass moves it. */
 strait_tensor strait_stage_input(struct strait_stage *stage, int slot);
 
-/* What the first block reads, once the forward pass is under way: the input itself, unless
- * something stands before the block (local.h). */
+/* What the first block reads, once the forward pass is under way and until the backward pass, which
+ * uses it up: the input itself, unless something stands before the block (local.h). */
 strait_tensor strait_stage_entered(struct strait_stage *stage, int slot);
 
 /* tokens [N x 1] i32 on the device, kept until the slot's last pass; used by the first stage, and
