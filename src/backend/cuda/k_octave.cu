@@ -1,8 +1,8 @@
 /* k_octave.cu - rows at 4 bits a value and 4 bits a scale, to the same bytes as on any other
  * device.
  *
- * A warp a row; a lane makes a byte at a time: nibbles 2b and 2b + 1 of the row, of which the first
- * of all is the scale's code and nibble i + 1 is value i. */
+ * So many lanes of a warp a row as it has words of four bytes, n_lanes, a power of two. Nibble 0 of
+ * a row is the scale's code, nibble i + 1 is value i. */
 #include "backend/cuda/lanes.cuh"
 #include "backend/cuda/wire.cuh"
 #include "backend/octave.h"
@@ -22,15 +22,16 @@ __device__ __forceinline__ row_scale scale_of(float top, int code, int is_covere
     return {unit, unit > 0.0f ? __fdiv_rn(1.0f, unit) : 0.0f};
 }
 
-/* strait_octave_code by a whole warp: lane c says whether the search would go past code c. */
-__device__ __forceinline__ int octave_code(float top, float largest, int is_covered) {
-    const int c = (int)threadIdx.x % 32 < STRAIT_OCTAVE_LAST ? (int)threadIdx.x % 32
-                                                             : STRAIT_OCTAVE_LAST;
-    const bool goes_on = c < STRAIT_OCTAVE_LAST &&
-                         (is_covered
-                              ? largest <= strait_octave_scale(top, c + 1)
-                              : largest < strait_octave_scale(top, c) * STRAIT_OCTAVE_QUARTER);
-    return __ffs((int)__ballot_sync(0xffffffffu, !goes_on)) - 1;
+/* strait_octave_code by the lanes of a row: how many codes its search goes past. Scales fall, so
+ * that it goes past all before one that it goes past. */
+__device__ __forceinline__ int octave_code(float top, float largest, int is_covered,
+                                           const row_place &at) {
+    float passed = 0;
+    for (int c = at.lane; c < STRAIT_OCTAVE_LAST; c += at.n_lanes)
+        if (is_covered ? largest <= strait_octave_scale(top, c + 1)
+                       : largest < strait_octave_scale(top, c) * STRAIT_OCTAVE_QUARTER)
+            passed += 1.0f;
+    return (int)warp_sum(passed, at.n_lanes);
 }
 
 /* Random words of four values in a row of the tensor, drawn when the first of them is asked for. */
@@ -66,17 +67,6 @@ struct row_sums {
     float error, size, bad;
 };
 
-/* A warp's sums into the row's stats; every lane of the warp calls. */
-__device__ __forceinline__ void put_sums(float *stats, int64_t row, row_sums sums) {
-    sums.error = warp_sum(sums.error);
-    sums.size = warp_sum(sums.size);
-    sums.bad = warp_sum(sums.bad);
-    if (stats == nullptr || threadIdx.x % 32 != 0) return;
-    stats[row * 3] += sums.error;
-    stats[row * 3 + 1] += sums.size;
-    stats[row * 3 + 2] += sums.bad;
-}
-
 /* The top of the crossing, from the largest of its parts; in every thread. */
 __device__ __forceinline__ float top_of(const float *of_block, int n_parts, float *room) {
     float largest = 0;
@@ -88,62 +78,121 @@ __device__ __forceinline__ float top_of(const float *of_block, int n_parts, floa
     return strait_octave_top(warp_max(threadIdx.x % 32 < WARPS ? room[threadIdx.x % 32] : 0.0f));
 }
 
+/* Values 8 w - 1 to 8 w + 6 of a row of so many columns; zeros where there are none. */
+__device__ __forceinline__ void take_eight(float out[8], const float *row, int64_t w,
+                                           int64_t cols) {
+    const int64_t c = 8 * w - 1;
+    out[0] = c >= 0 ? row[c] : 0.0f;
+    if (c + 9 <= cols && at16(row + c + 1)) {
+        float rest[8];
+        take_floats<8>(rest, row + c + 1);
+#pragma unroll
+        for (int i = 1; i < 8; i++)
+            out[i] = rest[i - 1];
+        return;
+    }
+#pragma unroll
+    for (int i = 1; i < 8; i++)
+        out[i] = c + i < cols ? row[c + i] : 0.0f;
+}
+
+/* Nibbles 8 w to 8 w + 7 of a row: the values among them as codes. */
+__device__ __forceinline__ uint32_t pack_word(const float v[8], int64_t w, int64_t first_value,
+                                              const row_scale &scale, const strait_pack_how &how,
+                                              row_sums *sums) {
+    uint32_t word = 0;
+    row_words chances = {-1, {}};
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int64_t c = 8 * w + i - 1;
+        if (c < 0 || c >= how.cols) continue;
+        const float value = wire_value(v[i], &sums->bad);
+        const int code = code_of(value, scale.inverse, how, first_value + c, &chances);
+        const float error = value - restored(code, scale.unit);
+        sums->error += error * error;
+        sums->size += value * value;
+        word |= (uint32_t)code << (4 * i);
+    }
+    return word;
+}
+
 /* of_block and of_row are what largest_of_rows found, in n_parts blocks. Columns that cross are in
  * how. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     pack_octaves(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
-                 strait_pack_how how, const float *of_block, const float *of_row, int n_parts) {
+                 strait_pack_how how, const float *of_block, const float *of_row, int n_parts,
+                 int n_lanes) {
     __shared__ float room[WARPS];
-    const int64_t cols = how.cols;
-    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const row_place at = place_of(rows, n_lanes);
+    const bool is_row = at.row < rows;
     const float top = top_of(of_block, n_parts, room);
-    if (row == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(top), 4);
-    if (row >= rows) return;
-    const int first = octave_code(top, of_row[row], how.is_stochastic);
+    if (blockIdx.x == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(top), 4);
+    const int first = octave_code(top, is_row ? of_row[at.row] : 0.0f, how.is_stochastic, at);
     const row_scale scale = scale_of(top, first, how.is_stochastic);
-    const int64_t n_bytes = (cols + 2) / 2;
+    const int64_t n_bytes = (how.cols + 2) / 2;
     row_sums sums = {};
-    row_words chances = {-1, {}};
-    for (int64_t b = threadIdx.x % 32; b < n_bytes; b += 32) {
-        uint32_t byte = b == 0 ? (uint32_t)first : 0u;
-        for (int half = b == 0; half < 2; half++) {
-            const int64_t c = 2 * b + half - 1;
-            if (c >= cols) continue;
-            const float value = wire_value(x[row * stride + c], &sums.bad);
-            const int code = code_of(value, scale.inverse, how, row * cols + c, &chances);
-            const float error = value - restored(code, scale.unit);
-            sums.error += error * error;
-            sums.size += value * value;
-            byte |= (uint32_t)code << (4 * half);
-        }
-        to[4 + row * n_bytes + b] = (unsigned char)byte;
+    for (int64_t w = at.lane; is_row && 4 * w < n_bytes; w += n_lanes) {
+        float v[8];
+        take_eight(v, x + at.row * stride, w, stride);
+        uint32_t word = pack_word(v, w, at.row * how.cols, scale, how, &sums);
+        if (w == 0) word |= (uint32_t)first;
+        const int64_t left = n_bytes - 4 * w;
+        put_bytes(to + 4 + at.row * n_bytes + 4 * w, word, left < 4 ? (int)left : 4);
     }
-    put_sums(stats, row, sums);
+    put_stats(stats, at, sums.error, sums.size, sums.bad);
+}
+
+/* The first n of eight values from column c on. */
+template <typename T>
+__device__ __forceinline__ void put_eight(T *row, const float in[8], int64_t c, int64_t n) {
+    if (n >= 8 && at16(row + c)) {
+#pragma unroll
+        for (int i = 0; i < 8; i += wide<T>)
+            put<T, wide<T>>(row + c + i, in + i);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        if (i < n) put<T, 1>(row + c + i, in + i);
+}
+
+/* Values from c on are nibbles from c + 1 on: those of a word but its first, and one behind it. */
+__device__ __forceinline__ uint32_t take_codes(const unsigned char *bytes, int64_t c,
+                                               int64_t n_bytes) {
+    const int64_t b = c / 2, left = n_bytes - b;
+    const uint32_t word = take_bytes(bytes + b, left < 4 ? (int)left : 4) >> 4;
+    return left > 4 ? word | (uint32_t)bytes[b + 4] << 28 : word;
 }
 
 template <typename T>
-__device__ __forceinline__ void restore(T *x, float *stats, const unsigned char *from, int64_t row,
-                                        int64_t cols, int is_covered) {
+__device__ __forceinline__ void restore(T *x, float *stats, const unsigned char *from,
+                                        const row_place &at, int64_t cols, int is_covered) {
+    const bool is_row = at.row < at.rows;
+    const int64_t n_bytes = (cols + 2) / 2;
     const float top = __uint_as_float(take_bytes(from, 4)), trusted = strait_scale_trust(top);
-    const unsigned char *bytes = from + 4 + row * ((cols + 2) / 2);
+    const unsigned char *bytes = from + 4 + (is_row ? at.row : 0) * n_bytes;
     const float unit = scale_of(trusted, bytes[0] & 15, is_covered).unit;
     row_sums sums = {};
-    for (int64_t c = threadIdx.x % 32; c < cols; c += 32) {
-        const int code = bytes[(c + 1) / 2] >> ((c & 1) != 0 ? 0 : 4) & 15;
-        const float value = restored(code, unit);
-        put<T, 1>(x + c, &value);
-        sums.size += value * value;
-        if (top != trusted) sums.bad += 1.0f; // bits that are no top at all
+    for (int64_t c = 8 * at.lane; is_row && c < cols; c += 8 * at.n_lanes) {
+        const uint32_t codes = take_codes(bytes, c, n_bytes);
+        float v[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            v[i] = c + i < cols ? restored((int)(codes >> (4 * i) & 15u), unit) : 0.0f;
+            sums.size += v[i] * v[i];
+            if (top != trusted && c + i < cols) sums.bad += 1.0f; // bits that are no top at all
+        }
+        put_eight<T>(x, v, c, cols - c);
     }
-    put_sums(stats, row, sums);
+    put_stats(stats, at, 0.0f, sums.size, sums.bad);
 }
 
 #define RESTORE_KERNEL(T, name)                                                             \
     extern "C" __global__ void __launch_bounds__(THREADS)                                   \
         restore_octaves_##name(T *x, float *stats, const unsigned char *from, int64_t rows, \
-                               int64_t cols, int is_covered, int64_t stride) {              \
-        const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;                 \
-        if (row < rows) restore<T>(x + row * stride, stats, from, row, cols, is_covered);   \
+                               int64_t cols, int is_covered, int64_t stride, int n_lanes) { \
+        const row_place at = place_of(rows, n_lanes);                                       \
+        restore<T>(x + at.row * stride, stats, from, at, cols, is_covered);                 \
     }
 
 RESTORE_KERNEL(float, f32)

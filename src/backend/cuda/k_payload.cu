@@ -40,29 +40,6 @@ __device__ __forceinline__ void put_four(bf16 *row, const float in[4], int64_t c
         if (c + i < cols) put<bf16, 1>(row + c + i, in + i);
 }
 
-/* Which row of a tensor this lane is at, and where in it; some lanes may be past the last. */
-struct row_place {
-    int64_t row, rows;
-    int lane, n_lanes;
-};
-
-__device__ __forceinline__ row_place place_of(int64_t rows, int n_lanes) {
-    const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    return {at / n_lanes, rows, (int)threadIdx.x % n_lanes, n_lanes};
-}
-
-/* Every lane of the warp calls. */
-__device__ __forceinline__ void put_stats(float *stats, const row_place &at, float error,
-                                          float size, float bad) {
-    error = warp_sum(error, at.n_lanes);
-    size = warp_sum(size, at.n_lanes);
-    bad = warp_sum(bad, at.n_lanes);
-    if (stats == nullptr || at.lane != 0 || at.row >= at.rows) return;
-    stats[at.row * 3] += error;
-    stats[at.row * 3 + 1] += size;
-    stats[at.row * 3 + 2] += bad;
-}
-
 __device__ __forceinline__ float block_max(float value, float *room) {
     value = warp_max(value);
     if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = value;

@@ -4,26 +4,13 @@
 #include "backend/cuda/rows.h"
 
 enum {
-    THREADS = 256,
     PARTS_MAX = 512 // blocks that look for the largest value
 };
 
-/* Lanes of a warp that share a row: as many as it has fours, a power of two. */
-static int lanes_of(int64_t cols) {
-    int n = 1;
-    while (n < 32 && n * 4 < cols)
-        n *= 2;
-    return n;
-}
-
-static strait_cuda_grid by_lanes(int64_t rows, int n_lanes) {
-    return (strait_cuda_grid){.x = strait_cuda_pieces(rows * n_lanes, THREADS), .threads = THREADS};
-}
-
 strait_err strait_cuda_find_largest(struct strait_stream *s, strait_tensor x, int64_t cols,
                                     strait_cuda_largest *out) {
-    int n_lanes = lanes_of(cols);
-    const int64_t blocks = by_lanes(x.rows, n_lanes).x;
+    int n_lanes = strait_cuda_row_lanes(cols);
+    const int64_t blocks = strait_cuda_by_lanes(x.rows, n_lanes).x;
     void *room = NULL;
     STRAIT_TRY(strait_cuda_scratch(s, (size_t)(PARTS_MAX + x.rows) * sizeof(float), &room));
     out->n_parts = (int)(blocks < PARTS_MAX ? blocks : PARTS_MAX);
@@ -31,7 +18,8 @@ strait_err strait_cuda_find_largest(struct strait_stream *s, strait_tensor x, in
     out->of_row = out->of_block + PARTS_MAX;
     void *args[] = {&out->of_block, &out->of_row, &x.data, &x.rows, &cols, &x.cols, &n_lanes};
     return strait_cuda_launch(s, "largest_of_rows",
-                              (strait_cuda_grid){.x = out->n_parts, .threads = THREADS}, args);
+                              (strait_cuda_grid){.x = out->n_parts, .threads = STRAIT_CUDA_LANES},
+                              args);
 }
 
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
@@ -40,9 +28,9 @@ static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strai
     assert(stats.data == NULL || (stats.rows == x.rows && stats.cols == 3));
     strait_cuda_largest largest = {0};
     how.cols = strait_pack_cols(x, how);
-    int n_lanes = lanes_of(how.cols);
+    int n_lanes = strait_cuda_row_lanes(how.cols);
     if (how.bits < 16) STRAIT_TRY(strait_cuda_find_largest(s, x, how.cols, &largest));
-    strait_cuda_grid grid = by_lanes(x.rows, n_lanes);
+    strait_cuda_grid grid = strait_cuda_by_lanes(x.rows, n_lanes);
     if (how.bits < 16 && grid.x == 0) grid.x = 1; // the base is there even without rows
     void *args[] = {&packed.data, &stats.data,       &x.data,         &x.rows,          &x.cols,
                     &how,         &largest.of_block, &largest.of_row, &largest.n_parts, &n_lanes};
@@ -52,11 +40,11 @@ static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strai
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                                strait_tensor packed, strait_pack_how how) {
     how.cols = strait_pack_cols(x, how);
-    int n_lanes = lanes_of(how.cols);
+    int n_lanes = strait_cuda_row_lanes(how.cols);
     void *args[] = {&x.data,   &stats.data, &packed.data, &x.rows,
                     &how.cols, &how.bits,   &x.cols,      &n_lanes};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "restore_rows"), by_lanes(x.rows, n_lanes),
-                              args);
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "restore_rows"),
+                              strait_cuda_by_lanes(x.rows, n_lanes), args);
 }
 
 static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, strait_tensor x,
@@ -64,8 +52,8 @@ static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, str
     assert(strait_cuda_same_shape(x, error) && stats.rows == x.rows && stats.cols == 3);
     assert(x.dtype == error.dtype);
     void *args[] = {&stats.data, &x.data, &error.data, &x.rows, &x.cols};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "measure_rows"), by_lanes(x.rows, 32),
-                              args);
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "measure_rows"),
+                              strait_cuda_by_lanes(x.rows, 32), args);
 }
 
 void strait_cuda_payload(struct strait_kernels *k) {

@@ -1,7 +1,25 @@
-/* payload.h - the largest values of rows on their way to the wire. */
+/* payload.h - how rows on their way to the wire are shared out, and the largest values of them. */
 #pragma once
 
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/launch.h"
+
+enum {
+    STRAIT_CUDA_LANES = 256 // threads of a block
+};
+
+/* Lanes of a warp that share a row of n things, four of them each: a power of two. */
+static inline int strait_cuda_row_lanes(int64_t n) {
+    int lanes = 1;
+    while (lanes < 32 && lanes * 4 < n)
+        lanes *= 2;
+    return lanes;
+}
+
+static inline strait_cuda_grid strait_cuda_by_lanes(int64_t rows, int n_lanes) {
+    return (strait_cuda_grid){.x = strait_cuda_pieces(rows * n_lanes, STRAIT_CUDA_LANES),
+                              .threads = STRAIT_CUDA_LANES};
+}
 
 /* The largest size of each row, and of each of n_parts parts of the rows; scratch. */
 typedef struct strait_cuda_largest {

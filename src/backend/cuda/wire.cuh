@@ -4,6 +4,7 @@
  * as everywhere else. */
 #pragma once
 
+#include "backend/cuda/lanes.cuh"
 #include "backend/kernels.h"
 
 /* The value if it is fit for the wire, else 0, and one more in *bad. */
@@ -83,4 +84,27 @@ __device__ __forceinline__ uint32_t take_bytes(const unsigned char *from, int n)
     for (int i = 0; i < n; i++)
         word |= (uint32_t)from[i] << (8 * i);
     return word;
+}
+
+/* Which row of a tensor this lane is at, and where in it; some lanes may be past the last. */
+struct row_place {
+    int64_t row, rows;
+    int lane, n_lanes;
+};
+
+__device__ __forceinline__ row_place place_of(int64_t rows, int n_lanes) {
+    const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    return {at / n_lanes, rows, (int)threadIdx.x % n_lanes, n_lanes};
+}
+
+/* What lanes saw of their row into its stats; every lane of the warp calls. */
+__device__ __forceinline__ void put_stats(float *stats, const row_place &at, float error,
+                                          float size, float bad) {
+    error = warp_sum(error, at.n_lanes);
+    size = warp_sum(size, at.n_lanes);
+    bad = warp_sum(bad, at.n_lanes);
+    if (stats == nullptr || at.lane != 0 || at.row >= at.rows) return;
+    stats[at.row * 3] += error;
+    stats[at.row * 3 + 1] += size;
+    stats[at.row * 3 + 2] += bad;
 }
