@@ -67,7 +67,7 @@ static int64_t tile_of(const struct strait_lab *lab) {
     X(silu, "silu", "1anm 1anm", NULL, k->silu(s, t[0], t[1]))                                     \
     X(silu_back, "silu_back", "1anm 1anm 1anm", NULL, k->silu_back(s, t[0], t[1], t[2]))           \
     X(silu_cols, "silu_cols", "0anu 2anm", NULL,                                                   \
-      k->silu_cols(s, t[0], t[1], strait_lab_size(lab, 'w')))                                      \
+      k->silu_cols(s, t[0], t[1], strait_lab_size(lab, 'w'), (strait_tensor){0}))                  \
     X(silu_cols_back, "silu_cols_back", "2anm 0anu 1anm", NULL,                                    \
       k->silu_cols_back(s, t[0], t[1], t[2], strait_lab_size(lab, 'w')))                           \
     X(normed, "normed_silu_back", "1anu 1anm 1and 1anm 1anm 1fn1 1anw 1and", NULL,                 \

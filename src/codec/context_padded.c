@@ -112,16 +112,12 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor seen = strait_codec_slot(c, st->seen, at->slot);
     const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot);
     const strait_tensor b = strait_codec_slot(c, st->b, at->slot);
+    strait_tensor z = {0};
+    if (c->peer != NULL) z = strait_codec_slot(c->peer, of(c->peer)->z, at->slot);
     STRAIT_TRY(k->part_rows(at->stream, seen, normed, strait_codec_slot(c, st->head_rstd, at->slot),
                             y, at->input, STRAIT_CONTEXT_EPSILON));
     STRAIT_TRY(k->matmul(at->stream, b, normed, a_of(c), strait_abt));
-    STRAIT_TRY(k->silu_cols(at->stream, seen, b, y.cols));
-    if (c->peer != NULL) {
-        const strait_tensor z = strait_codec_slot(c->peer, of(c->peer)->z, at->slot);
-        strait_regroup_how place = strait_codec_whole(z.cols);
-        place.to = y.cols + b.cols;
-        STRAIT_TRY(k->regroup_cols(at->stream, seen, z, place));
-    }
+    STRAIT_TRY(k->silu_cols(at->stream, seen, b, y.cols, z));
     STRAIT_TRY(k->matmul(at->stream, st->u, seen, st->ebm, strait_abt));
     return strait_context_send(c, at, wire, st->u);
 }
@@ -142,7 +138,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     STRAIT_TRY(k->recall(at->stream, both, normeds, strait_codec_slot(c, st->tail_rstd, at->slot),
                          z, recall_of(&c->spec)));
     STRAIT_TRY(k->matmul(at->stream, a, normeds, st->half_v, strait_abt));
-    STRAIT_TRY(k->silu_cols(at->stream, both, a, normeds.cols));
+    STRAIT_TRY(k->silu_cols(at->stream, both, a, normeds.cols, (strait_tensor){0}));
     return k->matmul(at->stream, x, both, st->dw, strait_abt);
 }
 

@@ -22,10 +22,10 @@ struct strait_resbm_padded {
     strait_codec_held held;     // the gradient of x
     strait_tensor h, d_h;       // [N x m] T
     strait_tensor scaled;       // head: [N x m] T
-    strait_tensor both;         // tail: [N x (K + m)] T: z and silu(a)
+    strait_tensor both;         // tail: [N x (m + K)] T: silu(a) and z
     strait_tensor code;         // [N x K] f32: what crosses
     strait_tensor w1, w2;       // copies, T: head [m x d], [K x m]; tail [m x K], [d x m]
-    strait_tensor iw2, unit;    // tail: [I, W2], T [d x (K + m)]; ones for it, f32 [k x k]
+    strait_tensor w2i, unit;    // tail: [W2, I], T [d x (m + K)]; ones for it, f32 [k x k]
     strait_tensor room;         // f32 [m x K]: a gradient on its way
 };
 

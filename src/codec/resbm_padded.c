@@ -2,7 +2,7 @@
  * the stream's type on padded copies of the parameters, with codes and sums in f32.
  *
  *   head   n = rms(x);  a = n W1';  z = x[:k] + silu(a) W2'
- *   tail   a = z W1';  x' = [z, silu(a)] [I, W2]'
+ *   tail   a = z W1';  x' = [silu(a), z] [W2, I]'
  *   tail   da = (g W2) silu'(a);  dz = g[:k] + da W1
  *   head   da = (dz W2) silu'(a);  dx = pad(dz) + (rstd da) W1 - (rstd (a . da) / d) n */
 #include "codec/payload.h"
@@ -35,30 +35,30 @@ static strait_err plan_tail(struct strait_codec *c, padded *st) {
     const int64_t n = c->spec.rows, d = c->spec.cols, m = c->spec.hidden, k = c->spec.keep;
     const int64_t kp = strait_codec_pad(k);
     const strait_codec_part typed[] = {{&st->z, strait_codec_slot_rows(c), kp},
-                                       {&st->both, n, kp + m},
+                                       {&st->both, n, m + kp},
                                        {&st->w1, m, kp},
                                        {&st->w2, d, m},
-                                       {&st->iw2, d, kp + m},
+                                       {&st->w2i, d, m + kp},
                                        {&st->held.kept, strait_codec_grad_slot_rows(c), d}};
     const strait_codec_part unit = {&st->unit, k, k};
-    strait_regroup_how beside = strait_codec_whole(m);
-    beside.to = kp;
     STRAIT_TRY(
         strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed) - !c->spec.can_defer));
     STRAIT_TRY(strait_codec_add(c, &unit, 1));
     STRAIT_TRY(
         strait_codec_add_copy(c, &c->params[W1].value, &st->w1, 0, strait_codec_padded(1, k)));
     STRAIT_TRY(strait_codec_add_copy(c, &c->params[W2].value, &st->w2, 0, strait_codec_whole(m)));
-    return strait_codec_add_copy(c, &c->params[W2].value, &st->iw2, 0, beside);
+    return strait_codec_add_copy(c, &c->params[W2].value, &st->w2i, 0, strait_codec_whole(m));
 }
 
-/* The columns of [I, W2] that no parameter fills. */
+/* The columns of [W2, I] that no parameter fills. */
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const padded *st = of(c);
     if (c->half == STRAIT_HEAD) return STRAIT_OK;
+    strait_regroup_how behind = strait_codec_padded(1, c->spec.keep);
+    behind.to = c->spec.hidden;
     STRAIT_TRY(strait_codec_set_identity(s, st->unit));
-    return c->backend->kernels->regroup_cols(s, strait_tensor_rows(st->iw2, 0, st->unit.rows),
-                                             st->unit, strait_codec_padded(1, c->spec.keep));
+    return c->backend->kernels->regroup_cols(s, strait_tensor_rows(st->w2i, 0, st->unit.rows),
+                                             st->unit, behind);
 }
 
 strait_err strait_resbm_plan(struct strait_codec *c, struct strait_resbm_padded *st) {
@@ -103,9 +103,8 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
     STRAIT_TRY(k->matmul(at->stream, a, z, st->w1, strait_abt));
-    STRAIT_TRY(k->regroup_cols(at->stream, st->both, z, strait_codec_whole(z.cols)));
-    STRAIT_TRY(k->silu_cols(at->stream, st->both, a, z.cols));
-    return k->matmul(at->stream, x, st->both, st->iw2, strait_abt);
+    STRAIT_TRY(k->silu_cols(at->stream, st->both, a, 0, z));
+    return k->matmul(at->stream, x, st->both, st->w2i, strait_abt);
 }
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,

@@ -89,9 +89,8 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     STRAIT_TRY(k->recall(at->stream, all, normed, strait_codec_slot(c, st->rstd, at->slot), z,
                          itself(&c->spec)));
     STRAIT_TRY(k->matmul(at->stream, a, normed, st->v, strait_abt));
-    STRAIT_TRY(k->silu_cols(at->stream, all, a, normed.cols));
     STRAIT_TRY(k->embed(at->stream, st->anchors, c->params[T].value, at->tokens));
-    STRAIT_TRY(k->regroup_cols(at->stream, all, st->anchors, place_of(&c->spec, P)));
+    STRAIT_TRY(k->silu_cols(at->stream, all, a, normed.cols, st->anchors));
     return k->matmul(at->stream, x, all, st->dwp, strait_abt);
 }
 

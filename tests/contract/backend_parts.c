@@ -75,8 +75,16 @@ static void run_silu_cols(struct rig *rig, shape s) {
     const strait_tensor x = rig_act(rig, s.rows, s.cols, 1), y = rig_act(rig, s.rows, all, 2);
     const strait_tensor d_x = rig_act_output(rig, s.rows, s.cols);
     CHECK_OK(rig->k->silu_cols_back(&rig->stream, d_x, y, x, first));
-    CHECK_OK(rig->k->silu_cols(&rig->stream, y, x, first));
+    CHECK_OK(rig->k->silu_cols(&rig->stream, y, x, first, (strait_tensor){0}));
     rig_keep(rig, y);
+    const int64_t behind = s.rows % 2 ? 8 : 3;
+    const strait_tensor wide = rig_input(rig, s.rows, behind, 3);
+    const strait_tensor alike = rig_act(rig, s.rows, behind, 4);
+    const strait_tensor more = rig_act(rig, s.rows, all + behind, 5);
+    CHECK_OK(rig->k->silu_cols(&rig->stream, more, x, first, wide));
+    rig_keep(rig, more);
+    CHECK_OK(rig->k->silu_cols(&rig->stream, more, x, first, alike));
+    rig_keep(rig, more);
     rig_keep(rig, d_x);
 }
 

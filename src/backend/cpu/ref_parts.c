@@ -104,13 +104,18 @@ static double silu_slope(double x) {
 }
 
 static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                            int64_t first) {
+                            int64_t first, strait_tensor beside) {
     (void)s;
-    assert(y.rows == x.rows && first >= 0 && first + x.cols <= y.cols);
-    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
-        const double value = (double)strait_cpu_f32(x)[i];
-        strait_cpu_f32(y)[i / x.cols * y.cols + first + i % x.cols] = (float)(value *
-                                                                              sigmoid(value));
+    assert(y.rows == x.rows && first >= 0 && first + x.cols + beside.cols <= y.cols);
+    assert(beside.data == NULL || beside.rows == y.rows);
+    for (int64_t n = 0; n < y.rows; n++) {
+        float *to = strait_cpu_f32(y) + n * y.cols + first;
+        for (int64_t c = 0; c < x.cols; c++) {
+            const double value = (double)strait_cpu_f32(x)[n * x.cols + c];
+            to[c] = (float)(value * sigmoid(value));
+        }
+        for (int64_t c = 0; c < beside.cols; c++)
+            to[x.cols + c] = strait_cpu_f32(beside)[n * beside.cols + c];
     }
     return STRAIT_OK;
 }

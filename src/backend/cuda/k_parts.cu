@@ -129,17 +129,40 @@ template <typename T> __device__ __forceinline__ void part(const part_args<T> &a
         part_row<T, 1>(a);
 }
 
+template <typename T> struct silu_args {
+    T *y;
+    const T *x;
+    const void *beside;
+    int64_t rows, y_cols, cols, first, beside_cols;
+    int is_beside_float;
+};
+
+/* Piece c of a row: silu(x), then what stands beside it. */
 template <typename T, int W>
-__device__ __forceinline__ void silu_pieces(T *y, const T *x, int64_t rows, int64_t y_cols,
-                                            int64_t cols, int64_t first) {
-    over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
-        float v[W];
-        take<T, W>(v, x + row * cols + c);
+__device__ __forceinline__ void silu_piece(const silu_args<T> &a, int64_t row, int64_t c) {
+    const int64_t behind = row * a.beside_cols + c - a.cols;
+    float v[W];
+    if (c < a.cols) {
+        take<T, W>(v, a.x + row * a.cols + c);
 #pragma unroll
         for (int i = 0; i < W; i++)
             v[i] *= sigmoid(v[i]);
-        put<T, W>(y + row * y_cols + first + c, v);
-    });
+    } else if (a.is_beside_float) {
+        take_floats<W>(v, (const float *)a.beside + behind);
+    } else {
+        take<T, W>(v, (const T *)a.beside + behind);
+    }
+    put<T, W>(a.y + row * a.y_cols + a.first + c, v);
+}
+
+template <typename T> __device__ __forceinline__ void silu_columns(const silu_args<T> &a) {
+    const int64_t all = a.y_cols | a.cols | a.first | a.beside_cols;
+    if (all % wide<T> == 0 && at16(a.y, a.x, a.beside))
+        over_rows<wide<T>>(a.rows, a.cols + a.beside_cols,
+                           [=](int64_t row, int64_t c) { silu_piece<T, wide<T>>(a, row, c); });
+    else
+        over_rows<1>(a.rows, a.cols + a.beside_cols,
+                     [=](int64_t row, int64_t c) { silu_piece<T, 1>(a, row, c); });
 }
 
 __device__ __forceinline__ float silu_slope(float x) {
@@ -261,12 +284,8 @@ template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64
     extern "C" __global__ void __launch_bounds__(512) part_rows_##name(part_args<T> a) {      \
         part<T>(a);                                                                           \
     }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(THREADS) silu_cols_##name(                   \
-        T *y, const T *x, int64_t rows, int64_t y_cols, int64_t cols, int64_t first) {        \
-        if (in_pieces<T>(y_cols, cols, first) && at16(y, x))                                  \
-            silu_pieces<T, wide<T>>(y, x, rows, y_cols, cols, first);                         \
-        else                                                                                  \
-            silu_pieces<T, 1>(y, x, rows, y_cols, cols, first);                               \
+    extern "C" __global__ void __launch_bounds__(THREADS) silu_cols_##name(silu_args<T> a) {  \
+        silu_columns<T>(a);                                                                   \
     }                                                                                         \
     extern "C" __global__ void __launch_bounds__(THREADS)                                     \
         silu_cols_back_##name(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t y_cols, \

@@ -84,11 +84,21 @@ static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait
 }
 
 static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                            int64_t first) {
-    assert(y.rows == x.rows && first >= 0 && first + x.cols <= y.cols && y.dtype == x.dtype);
-    void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &first};
+                            int64_t first, strait_tensor beside) {
+    const int64_t cols = x.cols + beside.cols;
+    assert(y.rows == x.rows && first >= 0 && first + cols <= y.cols && y.dtype == x.dtype);
+    assert(beside.data == NULL || beside.rows == y.rows);
+    assert(beside.data == NULL || beside.dtype == y.dtype || beside.dtype == STRAIT_F32);
+    struct { // as in k_parts.cu
+        void *y, *x, *beside;
+        int64_t rows, y_cols, cols, first, beside_cols;
+        int is_beside_float;
+    } args = {y.data, x.data,      beside.data,
+              y.rows, y.cols,      x.cols,
+              first,  beside.cols, beside.dtype == STRAIT_F32};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "silu_cols"),
-                              strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
+                              strait_cuda_by_rows(x.rows, cols, strait_cuda_wide(x.dtype)),
+                              (void *[]){&args});
 }
 
 static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
