@@ -55,6 +55,8 @@ static int64_t tile_of(const struct strait_lab *lab) {
     X(hadamard, "hadamard", "1fnd 1fnd", NULL, k->hadamard(s, t[0], t[1], tile_of(lab)))           \
     X(resize, "resize_cols", "1and 1anK", NULL, k->resize_cols(s, t[0], t[1]))                     \
     X(regroup, "regroup_cols", "1and 1fnK", NULL, k->regroup_cols(s, t[0], t[1], regroup_of(lab))) \
+    X(embed_minus, "embed_minus", "1and 0fvd 1in1 1and", NULL,                                     \
+      k->embed_minus(s, t[0], t[1], t[2], t[3]))                                                   \
     X(part, "part_rows", "1and 1and 1fn1 1and 1and", NULL,                                         \
       k->part_rows(s, t[0], t[1], t[2], t[3], t[4], 1e-6f))                                        \
     X(window, "window", "1fnw 1fnK", NULL, k->window(s, t[0], t[1], lab->recipe.shape.context))    \

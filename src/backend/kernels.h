@@ -136,6 +136,9 @@ struct strait_kernels {
     /* transformer: every forward beside its backward; a backward adds to parameter gradients */
     strait_err (*embed)(struct strait_stream *s, strait_tensor y, strait_tensor table,
                         strait_tensor tokens); // tokens [N x 1] i32, all inside the table
+    /* y = what embed makes, less x; table f32, y and x of either type. */
+    strait_err (*embed_minus)(struct strait_stream *s, strait_tensor y, strait_tensor table,
+                              strait_tensor tokens, strait_tensor x);
     strait_err (*embed_back)(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
                              strait_tensor tokens);
 

@@ -144,8 +144,7 @@ static strait_err encode(struct strait_codec *c, const strait_crossing *at, stra
                          const struct ways *by) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    STRAIT_TRY(k->embed(at->stream, st->wide, st->fixed, at->tokens));
-    STRAIT_TRY(k->axpy(at->stream, st->wide, -1.0f, x));
+    STRAIT_TRY(k->embed_minus(at->stream, st->wide, st->fixed, at->tokens, x));
     STRAIT_TRY(
         k->matmul(at->stream, by->crossing, st->wide, by->basis, (strait_matmul_how){.alpha = -1}));
     STRAIT_TRY(round_code(c, at, by));

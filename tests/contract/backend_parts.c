@@ -69,6 +69,18 @@ static void parted_rows(void **state) {
     over_shapes(run_part, 1e-5);
 }
 
+static void run_embed_minus(struct rig *rig, shape s) {
+    const strait_tensor table = rig_input(rig, 11, s.cols, 1), x = rig_act(rig, s.rows, s.cols, 2);
+    const strait_tensor y = rig_act_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->embed_minus(&rig->stream, y, table, rig_tokens(rig, s.rows, 11, 3), x));
+    rig_keep(rig, y);
+}
+
+static void embedded_less_the_stream(void **state) {
+    (void)state;
+    over_shapes(run_embed_minus, 1e-6);
+}
+
 /* Columns beside those of x are left alone. */
 static void run_silu_cols(struct rig *rig, shape s) {
     const int64_t first = s.rows % 2 ? 16 : 5, all = first + s.cols + (s.rows % 2 ? 0 : 2);
@@ -190,9 +202,13 @@ static void recall_has_its_gradient(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(regrouped_columns), cmocka_unit_test(parted_rows),
-        cmocka_unit_test(silu_columns),      cmocka_unit_test(normed_silu),
-        cmocka_unit_test(recalled_codes),    cmocka_unit_test(recall_has_its_gradient),
+        cmocka_unit_test(regrouped_columns),
+        cmocka_unit_test(parted_rows),
+        cmocka_unit_test(embedded_less_the_stream),
+        cmocka_unit_test(silu_columns),
+        cmocka_unit_test(normed_silu),
+        cmocka_unit_test(recalled_codes),
+        cmocka_unit_test(recall_has_its_gradient),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

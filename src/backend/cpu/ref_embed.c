@@ -16,6 +16,13 @@ static strait_err embed(struct strait_stream *s, strait_tensor y, strait_tensor 
     return STRAIT_OK;
 }
 
+static strait_err embed_minus(struct strait_stream *s, strait_tensor y, strait_tensor table,
+                              strait_tensor tokens, strait_tensor x) {
+    const struct strait_kernels *k = s->backend->kernels;
+    STRAIT_TRY(k->embed(s, y, table, tokens));
+    return k->axpy(s, y, -1.0f, x);
+}
+
 static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
                              strait_tensor tokens) {
     (void)s;
@@ -33,5 +40,6 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
 
 void strait_ref_embed(struct strait_kernels *k) {
     k->embed = embed;
+    k->embed_minus = embed_minus;
     k->embed_back = embed_back;
 }

@@ -20,6 +20,15 @@ static strait_err embed(struct strait_stream *s, strait_tensor y, strait_tensor 
                               args);
 }
 
+static strait_err embed_minus(struct strait_stream *s, strait_tensor y, strait_tensor table,
+                              strait_tensor tokens, strait_tensor x) {
+    assert(y.cols == table.cols && y.rows == tokens.rows && strait_cuda_same_shape(x, y));
+    assert(table.dtype == STRAIT_F32 && x.dtype == y.dtype && tokens.dtype == STRAIT_I32);
+    void *args[] = {&y.data, &table.data, &tokens.data, &x.data, &y.rows, &y.cols};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "embed_minus"),
+                              strait_cuda_by_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)), args);
+}
+
 static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
                              strait_tensor tokens) {
     assert(d_y.cols == d_table.cols && d_y.rows == tokens.rows);
@@ -39,5 +48,6 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
 
 void strait_cuda_embed(struct strait_kernels *k) {
     k->embed = embed;
+    k->embed_minus = embed_minus;
     k->embed_back = embed_back;
 }

@@ -43,6 +43,33 @@ EMBED(bf16, bf16, bf16)
 EMBED(bf16, float, f32_to_bf16)
 EMBED(float, bf16, bf16_to_f32)
 
+/* The same less x. */
+template <typename T, int W>
+__device__ __forceinline__ void embed_minus(T *y, const float *table, const int32_t *tokens,
+                                            const T *x, int64_t rows, int64_t cols) {
+    over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
+        float v[W], less[W];
+        take_floats<W>(v, table + tokens[row] * cols + c);
+        take<T, W>(less, x + row * cols + c);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            v[i] -= less[i];
+        put<T, W>(y + row * cols + c, v);
+    });
+}
+
+#define EMBED_MINUS(T, suffix)                                                                     \
+    extern "C" __global__ void __launch_bounds__(256) embed_minus_##suffix(                        \
+        T *y, const float *table, const int32_t *tokens, const T *x, int64_t rows, int64_t cols) { \
+        if (cols % wide<T> == 0 && at16(y, table, x))                                              \
+            embed_minus<T, wide<T>>(y, table, tokens, x, rows, cols);                              \
+        else                                                                                       \
+            embed_minus<T, 1>(y, table, tokens, x, rows, cols);                                    \
+    }
+
+EMBED_MINUS(float, f32)
+EMBED_MINUS(bf16, bf16)
+
 constexpr int THREADS = 256;
 constexpr int LOOKED = 4 * THREADS; // tokens looked at in one round, four a thread
 
