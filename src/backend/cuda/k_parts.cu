@@ -195,7 +195,7 @@ template <typename T> struct normed_silu_args {
 /* A row of a normed tensor on its way to a multiple of itself: what a warp asks for before it knows
  * the factor, in so many pieces; the rest it reads afterwards. */
 template <typename T, int W> struct held_row {
-    static constexpr int PIECES = 64 / W;
+    static constexpr int PIECES = 8;
     lanes<T, W> part[PIECES];
 
     __device__ __forceinline__ void ask(const T *row, int64_t cols) {
@@ -295,7 +295,7 @@ template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64
         else                                                                                  \
             silu_pieces_back<T, 1>(d_x, d_y, x, rows, y_cols, cols, first);                   \
     }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                     \
+    extern "C" __global__ void __launch_bounds__(THREADS, 3)                                  \
         normed_silu_back_##name(normed_silu_args<T> g) {                                      \
         normed_silu<T>(g);                                                                    \
     }
