@@ -4,11 +4,12 @@
 #include "backend/cuda/rows.h"
 
 enum {
-    ROWS = 8 // of a block: a warp each
+    ROWS = 8, // of a block: a warp each
+    THREADS = 32 * ROWS
 };
 
 static strait_cuda_grid warp_a_row(int64_t rows) {
-    return (strait_cuda_grid){.x = strait_cuda_pieces(rows, ROWS), .threads = 32 * ROWS};
+    return (strait_cuda_grid){.x = strait_cuda_pieces(rows, ROWS), .threads = THREADS};
 }
 
 static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
@@ -55,8 +56,8 @@ static int code_lanes(strait_tensor z, strait_tensor both, const void *narrow, c
 /* So many codes, by so many lanes each; rows, a warp each, where that is none. */
 static strait_cuda_grid by_codes(int64_t rows, int64_t codes, int n_lanes) {
     if (n_lanes == 0) return warp_a_row(rows);
-    return (strait_cuda_grid){.x = strait_cuda_pieces(codes * n_lanes, 32 * ROWS),
-                              .threads = 32 * ROWS};
+    return (strait_cuda_grid){.x = strait_cuda_pieces(codes * n_lanes, THREADS),
+                              .threads = THREADS};
 }
 
 static strait_err recall(struct strait_stream *s, strait_tensor both, strait_tensor normeds,

@@ -10,10 +10,10 @@ enum {
 
 /* Lanes of a warp that share a row of n things, four of them each: a power of two. */
 static inline int strait_cuda_row_lanes(int64_t n) {
-    int lanes = 1;
+    int64_t lanes = 1;
     while (lanes < 32 && lanes * 4 < n)
         lanes *= 2;
-    return lanes;
+    return (int)lanes;
 }
 
 static inline strait_cuda_grid strait_cuda_by_lanes(int64_t rows, int n_lanes) {
