@@ -223,10 +223,8 @@ extern "C" __global__ void __launch_bounds__(128)
 template <int W, typename Op>
 __device__ __forceinline__ void each_piece(int64_t rows, int64_t narrow, int64_t broad,
                                            int64_t first, Op op) {
-    for (int64_t n = blockIdx.y; n < rows; n += gridDim.y)
-        for (int64_t c = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; c < narrow;
-             c += (int64_t)gridDim.x * blockDim.x * W)
-            op(n * narrow + c, n * broad + first + c);
+    over_rows<W>(rows, narrow,
+                 [=](int64_t row, int64_t c) { op(row * narrow + c, row * broad + first + c); });
 }
 
 template <typename T, int W>

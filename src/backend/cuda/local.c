@@ -45,8 +45,7 @@ static strait_err add_cols(struct strait_stream *s, strait_tensor y, strait_tens
     assert(y.rows == x.rows && y.dtype == x.dtype && first >= 0 && first + x.cols <= y.cols);
     void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &first};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "add_cols"),
-                              strait_cuda_over_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)),
-                              args);
+                              strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
 }
 
 static strait_err cut_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
@@ -54,8 +53,7 @@ static strait_err cut_cols(struct strait_stream *s, strait_tensor y, strait_tens
     assert(y.rows == x.rows && y.dtype == x.dtype && first >= 0 && first + y.cols <= x.cols);
     void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &first};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "cut_cols"),
-                              strait_cuda_over_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)),
-                              args);
+                              strait_cuda_by_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)), args);
 }
 
 static strait_err window(struct strait_stream *s, strait_tensor y, strait_tensor x,
