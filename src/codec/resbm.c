@@ -18,7 +18,7 @@
 
 #include <math.h>
 
-#define SMALL 0.1 // of the last matrices at the start
+#define VARIANCE 0.33 // of first values, times the inputs of their matrix
 
 struct resbm {
     struct strait_resbm_padded padded; // instead of all below
@@ -89,8 +89,8 @@ static strait_err plan(struct strait_codec *c) {
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     if (is_fused(&c->spec)) return STRAIT_OK;
     const strait_param *p = c->params;
-    STRAIT_TRY(strait_codec_draw(c, s, &p[W1], 1 / sqrt((double)p[W1].value.cols)));
-    return strait_codec_draw(c, s, &p[W2], SMALL / sqrt((double)p[W2].value.cols));
+    STRAIT_TRY(strait_codec_draw(c, s, &p[W1], sqrt(VARIANCE / (double)p[W1].value.cols)));
+    return strait_codec_draw(c, s, &p[W2], sqrt(VARIANCE / (double)p[W2].value.cols));
 }
 
 /* The norm of a slot's x, on the head. */
