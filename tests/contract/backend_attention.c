@@ -35,14 +35,16 @@ static void attention(void **state) {
     for (size_t g = 0; g < COUNT(groups); g++)
         for (size_t d = 0; d < COUNT(dims); d++)
             for (size_t t = 0; t < COUNT(lengths); t++)
-                check_case(run_attention, attention_shape(groups[g], dims[d], lengths[t], 2), 2e-5);
+                check_one_of_many(run_attention, attention_shape(groups[g], dims[d], lengths[t], 2),
+                                  2e-5);
 }
 
 static void attention_over_many_tiles(void **state) {
     (void)state;
+    const int64_t length = rig_is_quick() ? 70 : 257;
     check_case(run_attention, attention_shape(groups[0], 64, 257, 1), 2e-5);
-    check_case(run_attention, attention_shape(groups[1], 80, 257, 1), 2e-5);
-    check_case(run_attention, attention_shape(groups[3], 5, 257, 2), 2e-5);
+    check_case(run_attention, attention_shape(groups[1], 80, length, 1), 2e-5);
+    check_case(run_attention, attention_shape(groups[3], 5, length, 2), 2e-5);
     check_case(run_attention, attention_shape(groups[0], 128, 130, 1), 2e-5);
     check_case(run_attention, attention_shape(groups[0], 256, 70, 1), 2e-5);
 }
@@ -95,7 +97,7 @@ static void cached_attention(void **state) {
             for (size_t p = 0; p < COUNT(pasts); p++) {
                 shape s = attention_shape(groups[g], dims[d], 300, 2);
                 s.variant = pasts[p];
-                check_case(run_cached, s, 1e-5);
+                check_one_of_many(run_cached, s, 1e-5);
             }
 }
 

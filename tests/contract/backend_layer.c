@@ -9,7 +9,7 @@ static void over_shapes(rig_case run, int n_variants, double tolerance) {
     for (int variant = 0; variant < n_variants; variant++)
         for (size_t r = 0; r < COUNT(awkward_rows); r++)
             for (size_t c = 0; c < COUNT(awkward_cols); c++)
-                check_case(
+                check_one_of_many(
                     run,
                     (shape){.rows = awkward_rows[r], .cols = awkward_cols[c], .variant = variant},
                     tolerance);
@@ -102,14 +102,14 @@ static void rotation(void **state) {
         for (size_t g = 0; g < COUNT(groups); g++)
             for (size_t d = 0; d < COUNT(dims); d++)
                 for (size_t t = 0; t < COUNT(lengths); t++)
-                    check_case(run_rotate,
-                               (shape){.rows = 3,
-                                       .variant = variants[v],
-                                       .heads = {.n_query = groups[g][0],
-                                                 .n_key = groups[g][1],
-                                                 .head_dim = dims[d],
-                                                 .seq_len = lengths[t]}},
-                               1e-5);
+                    check_one_of_many(run_rotate,
+                                      (shape){.rows = 3,
+                                              .variant = variants[v],
+                                              .heads = {.n_query = groups[g][0],
+                                                        .n_key = groups[g][1],
+                                                        .head_dim = dims[d],
+                                                        .seq_len = lengths[t]}},
+                                      1e-5);
 }
 
 static void check_same_bits(struct rig *rig, strait_tensor a, strait_tensor b) {

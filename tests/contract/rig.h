@@ -4,7 +4,10 @@
  * plain loops, then on every backend of the registry that is here, the cpu with one, two and three
  * threads, and compares: near the plain loops, and the same bits every time. A case that makes
  * activations (rig_act) is asked again in bf16 of every device that computes in it; the plain loops
- * then see the same rounded inputs, in f32. */
+ * then see the same rounded inputs, in f32.
+ *
+ * STRAIT_TEST_QUICK=1 asks less, for runs in which every access to memory is watched and costs
+ * a hundred times as much: fewer cases, each once, the cpu with one thread. */
 #pragma once
 
 #include "backend/backend.h"
@@ -48,6 +51,9 @@ typedef void (*rig_case)(struct rig *rig, shape s);
  * names counts as there: its absence is then a fault. */
 int rig_is_here(int i);
 
+/* Whether STRAIT_TEST_QUICK=1 asks for less. */
+int rig_is_quick(void);
+
 void rig_open(struct rig *rig, strait_backend_spec spec);
 void rig_close(struct rig *rig);
 void rig_clear(struct rig *rig); // forgets the tensors and what was kept
@@ -84,6 +90,10 @@ void rig_keep_bytes(struct rig *rig, strait_tensor packed);
  * size plus `tolerance` of the size of all outputs, or of their tensor if it is larger; in bf16 by
  * 2e-2, if that is more and the rigs are not those of open_half_rigs. */
 void check_case(rig_case run, shape s, double tolerance);
+
+/* The same for the cases of a product of sizes: a quick test asks the first and then every
+ * eleventh of a run of them, so that every size and every variant comes by with some others. */
+void check_one_of_many(rig_case run, shape s, double tolerance);
 
 /* The rig of the plain loops, for cases that need nothing else. */
 struct rig *reference_rig(void);
