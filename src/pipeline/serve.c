@@ -243,6 +243,7 @@ static double delay_behind(struct strait_server *s) {
 }
 
 static strait_err compute(struct strait_server *s, const strait_order *order, strait_reply *reply) {
+    (void)sent_since(s, s->behind, &s->seen_forward); // what validation sent is no step's
     STRAIT_TRY(strait_worker_gradients(s->worker, order->step, &reply->loss_sum));
     reply->times = s->worker->times;
     reply->values = s->worker->squares;
@@ -251,14 +252,6 @@ static strait_err compute(struct strait_server *s, const strait_order *order, st
     reply->backward_bytes = sent_since(s, s->before, &s->seen_backward);
     STRAIT_TRY(read_codec(s, s->worker->tail, reply));
     return read_codec(s, s->worker->head, reply);
-}
-
-/* What validation sends is no step's. */
-static strait_err validate(struct strait_server *s, const strait_order *order,
-                           strait_reply *reply) {
-    STRAIT_TRY(strait_worker_validate(s->worker, order->step, &reply->loss_sum));
-    (void)sent_since(s, s->behind, &s->seen_forward);
-    return read_codec(s, s->worker->tail, reply);
 }
 
 static strait_err obey(struct strait_server *s, const strait_order *order, strait_reply *reply) {
@@ -274,7 +267,9 @@ static strait_err obey(struct strait_server *s, const strait_order *order, strai
     case STRAIT_ORDER_LOAD: return load(s, order->text);
     case STRAIT_ORDER_GRADIENTS: return compute(s, order, reply);
     case STRAIT_ORDER_UPDATE: return strait_worker_update(s->worker, order->step, order->factor);
-    case STRAIT_ORDER_VALIDATE: return validate(s, order, reply);
+    case STRAIT_ORDER_VALIDATE:
+        STRAIT_TRY(strait_worker_validate(s->worker, order->step, &reply->loss_sum));
+        return read_codec(s, s->worker->tail, reply);
     case STRAIT_ORDER_SAVE: return strait_snapshot_write(s->worker, order->text, order->step);
     case STRAIT_ORDER_TURN:
         STRAIT_TRY(strait_worker_turn(s->worker, s->basis));
