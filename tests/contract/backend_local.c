@@ -195,7 +195,7 @@ static void padded_octaves(void **state) {
 
 static void octaves(void **state) {
     (void)state;
-    static const int64_t rows[] = {1, 9, 130}, cols[] = {1, 5, 31, 32, 63, 133, 300};
+    static const int64_t rows[] = {1, 9, 130}, cols[] = {1, 5, 31, 32, 63, 64, 133, 300};
     for (int variant = 0; variant < 4; variant++)
         for (size_t r = 0; r < COUNT(rows); r++)
             for (size_t c = 0; c < COUNT(cols); c++)

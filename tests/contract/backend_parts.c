@@ -131,7 +131,7 @@ static void normed_silu(void **state) {
     for (size_t b = 0; b < COUNT(before); b++)
         for (size_t r = 0; r < COUNT(awkward_rows); r++)
             for (size_t c = 0; c < COUNT(awkward_cols); c++)
-                check_one_of_many(
+                check_case(
                     run_normed_silu,
                     (shape){.rows = awkward_rows[r], .cols = awkward_cols[c], .inner = before[b]},
                     1e-5);

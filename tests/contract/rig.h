@@ -92,7 +92,7 @@ void rig_keep_bytes(struct rig *rig, strait_tensor packed);
 void check_case(rig_case run, shape s, double tolerance);
 
 /* The same for the cases of a product of sizes: a quick test asks the first and then every
- * eleventh of a run of them, so that every size and every variant comes by with some others. */
+ * seventh of a run of them, so that every size and every variant comes by with some others. */
 void check_one_of_many(rig_case run, shape s, double tolerance);
 
 /* The rig of the plain loops, for cases that need nothing else. */
