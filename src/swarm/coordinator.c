@@ -251,8 +251,10 @@ static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int
         node->stage = c->owner[stage] = -1;
         (void)strait_coordinator_act(out, STRAIT_SWARM_REST, e->node);
     }
-    note(c, out, e->node, is_own_fault ? "cannot serve its stage" : "lost a neighbour");
-    strait_coordinator_fail(c, now, is_own_fault ? 0 : GRACE_NS);
+    const int is_lost = !is_own_fault && e->err != STRAIT_ENONFINITE;
+    const char *words = is_own_fault ? "cannot serve its stage" : "its image is of no use";
+    note(c, out, e->node, is_lost ? "lost a neighbour" : words);
+    strait_coordinator_fail(c, now, is_lost ? GRACE_NS : 0);
 }
 
 static void yield(struct strait_coordinator *c, int at, int heir, strait_swarm_actions *out) {

@@ -43,7 +43,7 @@ typedef struct strait_swarm_node {
     int n_strikes;      // stalls: it is chosen last
     int n_offences;     // it sent what is no number, or said so of too many others
     int has_heir, heir; // a spare that takes its stage with the next step
-    int is_doubted;     // its numbers were none: it is chosen last of all
+    int is_doubted;     // its numbers were none: chosen last of all, its images never
     int has_accused;
     strait_fingerprint accused; // the first one it said so of
     int stage;                  // it owns; -1: a spare

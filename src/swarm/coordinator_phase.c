@@ -116,9 +116,11 @@ static void gather(struct strait_coordinator *c, int64_t now, strait_swarm_actio
 
 /* ---- restoring ---- */
 
-/* From where the owner of `stage` gets its image of `step`; -1: from nowhere. */
+/* From where the owner of `stage` gets its image of `step`; -1: from nowhere. One whose numbers
+ * were none may have them from its own images: it gets what others hold, which was looked at. */
 static int find_source(const struct strait_coordinator *c, int stage, int64_t step) {
-    if (strait_holding_has(&c->nodes[c->owner[stage]].held.own, stage, step))
+    const strait_swarm_node *owner = &c->nodes[c->owner[stage]];
+    if (!owner->is_doubted && strait_holding_has(&owner->held.own, stage, step))
         return STRAIT_SWARM_FROM_SELF;
     if (step == 0) return STRAIT_SWARM_FROM_SEED;
     if (stage + 1 < c->config.n_stages &&

@@ -312,7 +312,9 @@ strait_err strait_host(const strait_host_spec *spec) {
     h->spec = spec;
     h->run = *spec->run;
     h->keep_every = 1;
-    h->saved = h->doubted = -1;
+    h->saved = -1;
+    for (int i = 0; i < STRAIT_HOST_DOUBTS; i++)
+        h->doubted[i] = -1;
     h->invite.uses = spec->uses;
     h->invite.expires = spec->expires;
     for (int i = 0; i < STRAIT_SWARM_NODES; i++)

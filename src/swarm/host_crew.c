@@ -123,13 +123,22 @@ static int find_spoiled(const struct strait_crew *crew) {
     return -1;
 }
 
+/* Where a step is among those whose numbers were none; NULL: it is not. */
+static int64_t *find_doubted(struct host *h, int64_t step) {
+    for (int i = 0; i < STRAIT_HOST_DOUBTS; i++)
+        if (h->doubted[i] == step) return &h->doubted[i];
+    return NULL;
+}
+
 /* A step whose numbers are none is made once more, on another machine if there is one, before that
- * is believed. STRAIT_EAGAIN: it has to be. */
+ * is believed, also of those that are made again on the way there. STRAIT_EAGAIN: it has to be. */
 static strait_err doubt(struct strait_crew *crew, int64_t step) {
     struct host *h = host_of(crew);
     const int stage = find_spoiled(crew);
-    if (h->doubted == step || stage < 0) return STRAIT_OK;
-    h->doubted = step;
+    int64_t *doubted = find_doubted(h, step);
+    if (doubted != NULL && stage < 0) *doubted = -1; // it was not so
+    if (doubted != NULL || stage < 0) return STRAIT_OK;
+    h->doubted[h->n_doubted++ % STRAIT_HOST_DOUBTS] = step;
     strait_host_tell(
         h, &(strait_swarm_event){.kind = STRAIT_SWARM_DOUBT, .node = h->machine.owner[stage]});
     STRAIT_TRY(wait_ready(h));

@@ -10,6 +10,7 @@
 enum {
     STRAIT_HOST_GUESTS = 320,   // links at once, joined or not
     STRAIT_HOST_MEMBERS = 4096, // keys, over the life of a run
+    STRAIT_HOST_DOUBTS = 64,    // steps; more than a trainer skips in a row
     STRAIT_HOST_STATE = 4 + 8 + 8 + STRAIT_SWARM_EPOCHS * 8 +
                         STRAIT_RUN_STAGES * (1 + STRAIT_FINGERPRINT_BYTES)
 };
@@ -66,8 +67,10 @@ struct host {
     double image_s, step_s, copy_s;   // what an image, a step and a copy take
     double busy_s[STRAIT_RUN_STAGES]; // of the step, what each stage computed
     int64_t formed_ns, stood_ns;      // when the present epoch began, and when its stages stood
-    int64_t doubted;                  // step whose numbers were none; -1: none
     int64_t saved;                    // step of a checkpoint that is being written; -1: none
+    /* Steps whose numbers were none: the second time that is believed; -1: none. */
+    int64_t doubted[STRAIT_HOST_DOUBTS];
+    int n_doubted;
     char task_text[STRAIT_TASK_TEXT];
     int32_t *ids; // room for a microbatch
     int windows[STRAIT_RUN_STAGES];

@@ -204,7 +204,9 @@ static strait_err receive(struct lend *l) {
     }
     if (l->task.source != STRAIT_SWARM_FROM_HOST) STRAIT_TRY(strait_image_check(&l->incoming));
     STRAIT_TRY(strait_image_put(&l->incoming, l->server.worker));
-    struct strait_image *place = strait_lend_place(l);
+    struct strait_image *place = strait_lend_find(l->own, STRAIT_SWARM_IMAGES,
+                                                  l->server.start.stage, l->task.step);
+    if (place == NULL) place = strait_lend_place(l); // else ours was not trusted
     const struct strait_image keep = *place;
     *place = l->incoming;
     place->stage = l->server.start.stage;
@@ -215,16 +217,21 @@ static strait_err receive(struct lend *l) {
     return STRAIT_OK;
 }
 
+/* What is no number is not restored: the coordinator has an older one, or another's. */
+static strait_err restore_own(struct lend *l) {
+    struct strait_image *own = strait_lend_find(l->own, STRAIT_SWARM_IMAGES, l->server.start.stage,
+                                                l->task.step);
+    if (own == NULL)
+        return STRAIT_FAIL(STRAIT_EPROTO, "no image of step %lld is here", (long long)l->task.step);
+    const strait_err err = strait_image_check(own);
+    if (err != STRAIT_OK) own->bytes = own->filled = 0;
+    return err == STRAIT_OK ? strait_image_put(own, l->server.worker) : err;
+}
+
 static strait_err restore_from(struct lend *l) {
-    struct strait_image *own = NULL;
     switch (l->task.source) {
     case STRAIT_SWARM_FROM_SEED: return reopen(l);
-    case STRAIT_SWARM_FROM_SELF:
-        own = strait_lend_find(l->own, STRAIT_SWARM_IMAGES, l->server.start.stage, l->task.step);
-        if (own == NULL)
-            return STRAIT_FAIL(STRAIT_EPROTO, "no image of step %lld is here",
-                               (long long)l->task.step);
-        return strait_image_put(own, l->server.worker);
+    case STRAIT_SWARM_FROM_SELF: return restore_own(l);
     case STRAIT_SWARM_FROM_HOST: STRAIT_TRY(ask_host(l)); return receive(l);
     case STRAIT_SWARM_FROM_BEFORE:
     case STRAIT_SWARM_FROM_BEHIND: break;
@@ -238,8 +245,10 @@ strait_err strait_lend_restore(struct lend *l, strait_reply *reply) {
     if (l->task.gives_before) STRAIT_TRY(give(l, s->before, s->start.stage - 1));
     if (l->task.gives_behind) STRAIT_TRY(give(l, s->behind, s->start.stage + 1));
     const strait_err err = restore_from(l);
-    if (err == STRAIT_ENONFINITE) // the giver is to blame
-        reply->refused[l->task.source == STRAIT_SWARM_FROM_BEHIND ? STRAIT_HEAD : STRAIT_TAIL] = 1;
+    if (err == STRAIT_ENONFINITE && l->task.source == STRAIT_SWARM_FROM_BEHIND)
+        reply->refused[STRAIT_HEAD] = 1; // the giver is to blame
+    if (err == STRAIT_ENONFINITE && l->task.source == STRAIT_SWARM_FROM_BEFORE)
+        reply->refused[STRAIT_TAIL] = 1;
     STRAIT_TRY(err);
     strait_lend_trim(l, l->task.step);
     if (s->worker->tail != NULL) strait_boundary_reset(s->worker->tail, l->task.step);

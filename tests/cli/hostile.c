@@ -7,6 +7,7 @@
  *   slow    says that it is slow, and is: it sleeps AFTER ms in each microbatch
  *   poison  gives weights that are no numbers to whoever wants its stage: neighbours, the
  *           coordinator
+ *   rot     keeps such weights itself: its images are no numbers
  *
  * It is the worker of this project; the linker puts the functions below in the place of its own.
  * Ends with 6 when the coordinator refuses it. */
@@ -46,6 +47,10 @@ strait_err __real_strait_image_take(struct strait_worker *worker, int64_t step, 
 strait_err __wrap_strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
                                     struct strait_image *image);
 
+strait_err __real_strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
+                                    struct strait_msg **out);
+strait_err __wrap_strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
+                                    struct strait_msg **out);
 strait_err __real_strait_survey(const char *device, int ordinal, int n_threads,
                                 strait_swarm_report *out);
 strait_err __wrap_strait_survey(const char *device, int ordinal, int n_threads,
@@ -90,7 +95,16 @@ strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strai
 strait_err __wrap_strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
                                     struct strait_image *image) {
     const strait_err err = __real_strait_image_take(worker, step, born, image);
-    if (err == STRAIT_OK && is_at("poison")) memset(image->data + image->bytes - 4, 0xff, 4);
+    if (err == STRAIT_OK && is_at("rot")) memset(image->data + image->bytes - 4, 0xff, 4);
+    return err;
+}
+
+strait_err __wrap_strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
+                                    struct strait_msg **out) {
+    const strait_err err = __real_strait_piece_pack(pool, piece, out);
+    const int is_last = piece->offset + piece->bytes == piece->total;
+    if (err == STRAIT_OK && is_last && is_at("poison"))
+        memset((*out)->body + (*out)->size - 4, 0xff, 4);
     return err;
 }
 

@@ -94,7 +94,26 @@ same_metrics straight spoil-$n
 same_weights straight spoil-$n
 says spoil-$n/events.log 'hostile .*: its numbers are none: another shall see'
 
-# One whose weights are no numbers: a neighbour sees them in a copy, the coordinator in what should
-# be a checkpoint.
+# One that gives away weights that are no numbers: a neighbour sees them in a copy, the coordinator in
+# what should be a checkpoint.
 caught poison 0 2
 says $last/events.log '(image of stage [01] at step [0-9]*: .* no finite numbers|values from stage [01] are no numbers)'
+
+# One whose own images rot: nobody restores them, itself neither, and nothing is believed of a step that
+# was made from them.
+host_begin rot run.yaml $sets
+cheat rot rot 0
+joined rot 1
+join_begin rot 1
+wait_words rot/events.log 'hostile .*: is to blame'
+join_begin rot 2
+is_as_ever rot
+
+# A run that diverges ends as it does elsewhere, each step that is skipped doubted only once.
+wild="$sets --set train.rate=100 --set train.clip=0"
+refuses 3 '20 gradients in a row' train run.yaml --out wild $wild
+host_begin wilder run.yaml $wild
+join_begin wilder 1
+join_begin wilder 2
+host_ends 3 wilder
+same_metrics wild wilder

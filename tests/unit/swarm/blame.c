@@ -99,6 +99,50 @@ static void a_doubt_moves_the_stage_if_it_can(void **state) {
     assert_int_equal(c.owner[0], doubted);
 }
 
+/* What made its numbers none may lie in its own images: it gets its neighbour's copy, or what the
+ * coordinator has, if need be of an older step. */
+static void who_is_doubted_is_restored_by_others(void **state) {
+    (void)state;
+    begin(2);
+    make_step(0, 1);
+    make_step(1, 1);
+    const int doubted = c.owner[1];
+    strait_swarm_held held = c.nodes[c.owner[0]].held;
+    held.own = (strait_swarm_holding){0, 2, {1, 2}, {1, 1}};
+    held.behind = (strait_swarm_holding){1, 1, {1}, {1}};
+    pulse(c.owner[0], held, 0, 0);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_DOUBT, .node = doubted});
+    get_ready();
+    assert_int_equal(c.owner[1], doubted); // there is nobody else
+    assert_int_equal(c.step, 1);           // not 2, which it has itself
+    held.behind = strait_held_nothing().behind;
+    pulse(c.owner[0], held, 0, 0);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
+    join(0, held);
+    get_ready();
+    assert_int_equal(c.step, 0); // from the seed
+}
+
+/* It has said so, and need not be blamed: whatever else there is will do. */
+static void an_image_of_no_use_costs_no_place(void **state) {
+    (void)state;
+    begin(2);
+    make_step(0, 1);
+    const int owner = c.owner[1];
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
+    join(0, strait_held_nothing());
+    while (c.phase != STRAIT_SWARM_RESTORE)
+        for (int i = 0; i < 2; i++)
+            if (c.is_awaited[i]) reply(c.owner[i], STRAIT_OK);
+    pulse(owner, strait_held_nothing(), 0, 0);
+    reply(owner, STRAIT_ENONFINITE);
+    assert_int_equal(c.phase, STRAIT_SWARM_TAKE); // at once
+    get_ready();
+    assert_int_equal(c.owner[1], owner);
+    assert_int_equal(c.nodes[owner].n_offences, 0);
+    assert_int_equal(c.step, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_number_is_forgiven_once),
@@ -106,6 +150,8 @@ int main(void) {
         cmocka_unit_test(blame_reaches_neighbours_only),
         cmocka_unit_test(the_coordinator_sees_for_itself),
         cmocka_unit_test(a_doubt_moves_the_stage_if_it_can),
+        cmocka_unit_test(who_is_doubted_is_restored_by_others),
+        cmocka_unit_test(an_image_of_no_use_costs_no_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
