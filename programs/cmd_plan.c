@@ -145,6 +145,10 @@ static strait_err read_run(const char *path, strait_run *run, outlook *o) {
     }
     STRAIT_TRY(strait_recipe_make(run, vocab, &o->recipe));
     if (gflops > 0) return strait_stage_times_estimate(&o->recipe, gflops * 1e9, &o->times);
+    strait_progress progress;
+    strait_progress_init(&progress);
+    strait_progress_say(&progress, "trying one block, the head and the codec here; a large model "
+                                   "takes minutes on a CPU (--gflops N plans without)");
     return strait_stage_times_measure(run, &o->recipe, &o->times);
 }
 
