@@ -294,8 +294,9 @@ struct strait_kernels {
     strait_err (*recall_back)(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
                               strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
                               strait_recall_how how);
-    /* The columns of y from `first` on = silu(x), as many as x has, and behind them those of beside,
-     * f32 or of y's type, or absent; and d_x from the columns of d_y where silu(x) was. Either type.
+    /* The columns of y from `first` on = silu(x), as many as x has, and behind them those of
+     * beside, f32 or of y's type, or absent; and d_x from the columns of d_y where silu(x) was.
+     * Either type.
      */
     strait_err (*silu_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             int64_t first, strait_tensor beside);
