@@ -8,9 +8,9 @@ SLOW=$(dirname "$HELPER")/cli_hostile
 make_corpus
 make_run run.yaml 3 120
 
-# slow_begin FOLDER N: a machine that is slow, and says so.
+# slow_begin FOLDER N MS: a machine that is slow, by MS a microbatch, and says so.
 slow_begin() {
-    env STRAIT_CLI="$SCRATCH" "$SLOW" slow "$(cat "$1.invite")" "keys-slow-$2" 4 >/dev/null \
+    env STRAIT_CLI="$SCRATCH" "$SLOW" slow "$(cat "$1.invite")" "keys-slow-$2" "$3" >/dev/null \
         2>&1 </dev/null &
 }
 
@@ -22,10 +22,12 @@ moves() {
     runs train run.yaml --out straight-$name --set stages.count=3 "$@"
     host_begin $name run.yaml --set stages.count=3 --recut 0.2 --set link.emulate.delay=40ms "$@"
     for i in 1 2; do
-        slow_begin $name $i
+        slow_begin $name $i 10
         joined $name $i
     done
-    for i in 1 2 3; do join_begin $name $i; done
+    join_begin $name 1
+    wait_words $name/events.log 'epoch 1: all stages stand' # else the slow ones would get no stage
+    for i in 2 3; do join_begin $name $i; done
     host_ends 0 $name
     same_metrics straight-$name $name
     same_weights straight-$name $name
@@ -42,7 +44,7 @@ moves lossy --set link.codec.name=topk --set link.codec.variant= --set link.code
 
 # It can be forbidden.
 host_begin never run.yaml --set stages.count=3 --recut 0
-slow_begin never 1
+slow_begin never 1 4
 joined never 1
 for i in 1 2 3; do join_begin never $i; done
 host_ends 0 never
