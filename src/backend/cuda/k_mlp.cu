@@ -111,6 +111,18 @@ __device__ __forceinline__ void silu_back(T *d_x, const T *d_y, const T *x, int6
         }                                                                    \
     } while (0)
 
+/* A function of one value, and its gradient. */
+#define ONE_VALUE(T, suffix, name)                                                \
+    extern "C" __global__ void __launch_bounds__(256)                             \
+        name##_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {           \
+        OVER_ROWS(T, rows, cols, at16(y, x), (name<T, W>(y, x, row * cols + c))); \
+    }
+#define ONE_VALUE_BACK(T, suffix, name)                                                         \
+    extern "C" __global__ void __launch_bounds__(256)                                           \
+        name##_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {         \
+        OVER_ROWS(T, rows, cols, at16(d_x, d_y, x), (name<T, W>(d_x, d_y, x, row * cols + c))); \
+    }
+
 #define MLPS(T, suffix)                                                                           \
     extern "C" __global__ void __launch_bounds__(256)                                             \
         swiglu_##suffix(T *y, const T *gate_up, int64_t rows, int64_t cols) {                     \
@@ -122,32 +134,15 @@ __device__ __forceinline__ void silu_back(T *d_x, const T *d_y, const T *x, int6
                   (swiglu_back<T, W>(d_gate_up, y, d_y, gate_up, row, c, cols)));                 \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                             \
-        relu2_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                            \
-        OVER_ROWS(T, rows, cols, at16(y, x), (relu2<T, W>(y, x, row * cols + c)));                \
-    }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
         relu2_back_##suffix(T *d_x, T *y, const T *d_y, const T *x, int64_t rows, int64_t cols) { \
         OVER_ROWS(T, rows, cols, at16(d_x, y, d_y, x),                                            \
                   (relu2_back<T, W>(d_x, y, d_y, x, row * cols + c)));                            \
     }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
-        relu_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                             \
-        OVER_ROWS(T, rows, cols, at16(y, x), (relu<T, W>(y, x, row * cols + c)));                 \
-    }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
-        relu_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {        \
-        OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                               \
-                  (relu_back<T, W>(d_x, d_y, x, row * cols + c)));                                \
-    }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
-        silu_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {                             \
-        OVER_ROWS(T, rows, cols, at16(y, x), (silu<T, W>(y, x, row * cols + c)));                 \
-    }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
-        silu_back_##suffix(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t cols) {        \
-        OVER_ROWS(T, rows, cols, at16(d_x, d_y, x),                                               \
-                  (silu_back<T, W>(d_x, d_y, x, row * cols + c)));                                \
-    }
+    ONE_VALUE(T, suffix, relu2)                                                                   \
+    ONE_VALUE(T, suffix, relu)                                                                    \
+    ONE_VALUE(T, suffix, silu)                                                                    \
+    ONE_VALUE_BACK(T, suffix, relu_back)                                                          \
+    ONE_VALUE_BACK(T, suffix, silu_back)
 
 MLPS(float, f32)
 MLPS(bf16, bf16)
