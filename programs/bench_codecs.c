@@ -8,7 +8,10 @@ static strait_pack_how codes(const struct strait_lab *lab, int bits, int is_stoc
 }
 
 static strait_recall_how recall_of(const struct strait_lab *lab) {
-    return (strait_recall_how){strait_lab_size(lab, 'k'), 4, lab->recipe.shape.context, 1e-6f};
+    return (strait_recall_how){.keep = strait_lab_size(lab, 'k'),
+                               .taps = 4,
+                               .seq_len = lab->recipe.shape.context,
+                               .epsilon = 1e-6f};
 }
 
 static strait_regroup_how regroup_of(const struct strait_lab *lab) {

@@ -88,6 +88,8 @@ typedef struct strait_regroup_how {
 typedef struct strait_recall_how {
     int64_t keep, taps, seq_len;
     float epsilon;
+    strait_tensor beside; // recall_back only, of both's type, optional: its last columns, as many
+                          // as z has, are added to d_z
 } strait_recall_how;
 
 /* Back through h = silu(a), a = n W', where n = y rstd is a normed row: what y is to receive is
@@ -98,7 +100,8 @@ typedef struct strait_normed_silu {
     strait_tensor scaled; // [N x (B + C)] = [before, rstd d_a]
     strait_tensor d_y;    // [N x D] = -rstd (a . d_a) / D n
     /* read */
-    strait_tensor d_h, a; // [N x C]
+    strait_tensor d_h;    // [N x C], or wider: its first columns
+    strait_tensor a;      // [N x C]
     strait_tensor rstd;   // [N x 1]
     strait_tensor n;      // [N x D]
     strait_tensor before; // [N x B], or absent
@@ -290,7 +293,7 @@ struct strait_kernels {
      * sequence and from keep on. both and normeds of either type. */
     strait_err (*recall)(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
                          strait_tensor rstd, strait_tensor z, strait_recall_how how);
-    /* d_z of both; zeros from keep on. */
+    /* d_z of both, and how.beside; zeros from keep on. */
     strait_err (*recall_back)(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
                               strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
                               strait_recall_how how);

@@ -18,18 +18,17 @@ enum {
 };
 
 /* The padded way: K is k padded, T the type of the stream. Sides of matrices that meet the same
- * rows are one matrix: [E; A], [E, B, M] and [D, W]. */
+ * rows are one matrix: [E; A], [E, B, M], [B, M] and [D, W]. */
 struct strait_context_padded {
     /* head */
-    strait_tensor seen;           // slots T [d + w + K]: y - x, silu(b), z
-    strait_tensor normed, b;      // slots T [d], [w]: rms(y), rms(y) A'
-    strait_tensor head_rstd;      // slots f32 [1]
-    strait_tensor d_u, d_b;       // gradient slots T [K], [w]
-    strait_tensor u;              // [N x K] f32
-    strait_tensor d_h;            // [N x w] T
-    strait_tensor scaled;         // [N x (K + w)] T
-    strait_tensor ea, ebm;        // copies, T: [(K + w) x d], [K x (d + w + K)]
-    strait_tensor half_b, half_m; // copies, T: [K x w], [K x K]
+    strait_tensor seen;        // slots T [d + w + K]: y - x, silu(b), z
+    strait_tensor normed, b;   // slots T [d], [w]: rms(y), rms(y) A'
+    strait_tensor head_rstd;   // slots f32 [1]
+    strait_tensor d_u, d_b;    // gradient slots T [K], [w]
+    strait_tensor u;           // [N x K] f32
+    strait_tensor d_h;         // gradient slots T [w + K]: du B, du M
+    strait_tensor scaled;      // [N x (K + w)] T
+    strait_tensor ea, ebm, bm; // copies, T: [(K + w) x d], [K x (d + w + K)], [K x (w + K)]
     /* tail */
     strait_tensor z, tail_rstd; // slots f32 [K], [1]
     strait_tensor both;         // slots T [nK + m]: last(z) and silu(a)

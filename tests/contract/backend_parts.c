@@ -113,7 +113,7 @@ static void run_normed_silu(struct rig *rig, shape s) {
     const strait_normed_silu at = {.d_a = rig_act_output(rig, s.rows, s.cols),
                                    .scaled = rig_act_output(rig, s.rows, s.inner + s.cols),
                                    .d_y = rig_act_output(rig, s.rows, wide),
-                                   .d_h = rig_act(rig, s.rows, s.cols, 1),
+                                   .d_h = rig_act(rig, s.rows, s.cols + s.inner, 1),
                                    .a = rig_act(rig, s.rows, s.cols, 2),
                                    .rstd = rstd,
                                    .before = s.inner > 0 ? rig_act(rig, s.rows, s.inner, 3)
@@ -140,7 +140,8 @@ static void normed_silu(void **state) {
 /* inner: codes; what is beyond keep is no number, and is not looked at */
 static void run_recall(struct rig *rig, shape s) {
     const int64_t keep = s.cols, cols = (keep + 7) / 8 * 8, taps = s.inner;
-    const strait_recall_how how = {keep, taps, s.heads.seq_len, 1e-6f};
+    strait_recall_how how = {
+        .keep = keep, .taps = taps, .seq_len = s.heads.seq_len, .epsilon = 1e-6f};
     const strait_tensor codes = rig_input(rig, s.rows, keep, 1), z = rig_output(rig, s.rows, cols);
     CHECK_OK(rig->k->regroup_cols(
         &rig->stream, z, codes,
@@ -152,6 +153,9 @@ static void run_recall(struct rig *rig, shape s) {
     const strait_tensor d_normeds = rig_act(rig, s.rows, taps * cols, 4);
     const strait_tensor rstd = rig_output(rig, s.rows, 1), d_z = rig_output(rig, s.rows, cols);
     CHECK_OK(rig->k->recall(&rig->stream, both, normeds, rstd, z, how));
+    CHECK_OK(rig->k->recall_back(&rig->stream, d_z, d_both, d_normeds, z, rstd, how));
+    rig_keep(rig, d_z);
+    how.beside = rig_act(rig, s.rows, cols + (s.rows % 4 ? 8 : 3), 5);
     CHECK_OK(rig->k->recall_back(&rig->stream, d_z, d_both, d_normeds, z, rstd, how));
     rig_keep(rig, both);
     rig_keep(rig, normeds);
@@ -188,7 +192,7 @@ static void recall_has_its_gradient(void **state) {
                             rig_output(rig, 8, 24),
                             rig_output(rig, 8, 1),
                             rig_input(rig, 8, 8, 1),
-                            {8, 3, 4, 1e-6f}};
+                            {.keep = 8, .taps = 3, .seq_len = 4, .epsilon = 1e-6f}};
     const gradient g = {rig,
                         recall_forward,
                         &c,

@@ -71,12 +71,19 @@ static double gathered(strait_tensor t, strait_tensor z, int64_t n, int64_t c,
     return sum;
 }
 
+/* What value c of code n receives besides. */
+static double given(strait_tensor beside, strait_tensor z, int64_t n, int64_t c) {
+    if (beside.data == NULL) return 0;
+    return (double)strait_cpu_f32(beside)[(n + 1) * beside.cols - z.cols + c];
+}
+
 static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
                               strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
                               strait_recall_how how) {
     (void)s;
     check_recall(d_both, d_normeds, z, how);
     assert(strait_cpu_same_shape(d_z, z));
+    assert(how.beside.data == NULL || how.beside.cols >= z.cols);
     for (int64_t n = 0; n < z.rows; n++) {
         const float *row = strait_cpu_f32(z) + n * z.cols;
         const double scale = (double)strait_cpu_f32(rstd)[n];
@@ -88,7 +95,9 @@ static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait
             const double through = c < how.keep ? gathered(d_normeds, z, n, c, how) -
                                                       (double)row[c] * scale * dot
                                                 : 0;
-            const double direct = c < how.keep ? gathered(d_both, z, n, c, how) : 0;
+            const double direct = c < how.keep
+                                      ? gathered(d_both, z, n, c, how) + given(how.beside, z, n, c)
+                                      : 0;
             strait_cpu_f32(d_z)[n * z.cols + c] = (float)(direct + scale * through);
         }
     }
@@ -134,7 +143,8 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
 static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_silu *at) {
     (void)s;
     const int64_t cols = at->a.cols, first = at->scaled.cols - cols;
-    assert(strait_cpu_same_shape(at->d_a, at->a) && strait_cpu_same_shape(at->d_h, at->a));
+    assert(strait_cpu_same_shape(at->d_a, at->a));
+    assert(at->d_h.rows == at->a.rows && at->d_h.cols >= cols);
     assert(first == (at->before.data != NULL ? at->before.cols : 0));
     assert(strait_cpu_same_shape(at->d_y, at->n) && at->n.rows == at->a.rows);
     for (int64_t n = 0; n < at->a.rows; n++) {
@@ -145,7 +155,8 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
             scaled[c] = strait_cpu_f32(at->before)[n * first + c];
         for (int64_t c = 0; c < cols; c++) {
             const double a = (double)strait_cpu_f32(at->a)[n * cols + c];
-            const double d_a = (double)strait_cpu_f32(at->d_h)[n * cols + c] * silu_slope(a);
+            const double d_a = (double)strait_cpu_f32(at->d_h)[n * at->d_h.cols + c] *
+                               silu_slope(a);
             strait_cpu_f32(at->d_a)[n * cols + c] = (float)d_a;
             scaled[first + c] = (float)(scale * d_a);
             dot += a * d_a;

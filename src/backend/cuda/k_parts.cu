@@ -189,7 +189,7 @@ template <typename T> struct normed_silu_args {
     const T *d_h, *a, *n;
     const float *rstd;
     const T *before;
-    int64_t rows, cols, first, width;
+    int64_t rows, cols, d_h_cols, first, width;
 };
 
 /* A row of a normed tensor on its way to a multiple of itself: what a warp asks for before it knows
@@ -202,7 +202,7 @@ template <typename T, int W> struct held_row {
         const int64_t own = (int64_t)(threadIdx.x % 32) * W;
 #pragma unroll
         for (int j = 0; j < PIECES; j++)
-            if (j * 32 * W + own < cols) part[j] = load<T, W>(row + j * 32 * W + own);
+            if (j * 32 * W + own < cols) part[j] = load_once<T, W>(row + j * 32 * W + own);
     }
 
     __device__ __forceinline__ void put_times(T *to, const T *row, int64_t cols, float factor) {
@@ -236,7 +236,7 @@ __device__ __forceinline__ float normed_silu_row(const normed_silu_args<T> &g, i
     for (int64_t c = (int64_t)lane * W; c < g.cols; c += 32 * W) {
         float a[W], d[W];
         take<T, W>(a, g.a + row * g.cols + c);
-        take<T, W>(d, g.d_h + row * g.cols + c);
+        take<T, W>(d, g.d_h + row * g.d_h_cols + c);
 #pragma unroll
         for (int i = 0; i < W; i++) {
             d[i] *= silu_slope(a[i]);
@@ -253,7 +253,7 @@ __device__ __forceinline__ float normed_silu_row(const normed_silu_args<T> &g, i
 
 template <typename T>
 __device__ __forceinline__ float silu_dot(const normed_silu_args<T> &g, int64_t row) {
-    if ((g.first | g.cols) % wide<T> == 0 && at16(g.scaled, g.d_a, g.d_h, g.a))
+    if ((g.first | g.cols | g.d_h_cols) % wide<T> == 0 && at16(g.scaled, g.d_a, g.d_h, g.a))
         return normed_silu_row<T, wide<T>>(g, row);
     return normed_silu_row<T, 1>(g, row);
 }

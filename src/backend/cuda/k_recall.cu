@@ -99,6 +99,13 @@ template <typename T> __device__ __forceinline__ void add_piece(float to[PIECE],
         to[i] += v[i];
 }
 
+/* What code n receives besides. */
+template <typename T>
+__device__ __forceinline__ const T *beside_of(const strait_recall_how &how, int64_t n,
+                                              int64_t cols) {
+    return (const T *)how.beside.data + (n + 1) * how.beside.cols - cols;
+}
+
 /* What code n receives from the places it went to, in order of places. */
 template <typename T>
 __device__ __forceinline__ void recall_pieces_back(const recall_gradient<T> &g, int n_lanes) {
@@ -115,6 +122,8 @@ __device__ __forceinline__ void recall_pieces_back(const recall_gradient<T> &g, 
         add_piece<T>(through, g.d_normeds + ((n + j) * g.how.taps + j) * g.cols + first);
         add_piece<T>(direct, g.d_both + (n + j) * g.both_cols + j * g.cols + first);
     }
+    if (is_row && g.how.beside.data != nullptr)
+        add_piece<T>(direct, beside_of<T>(g.how, n, g.cols) + first);
 #pragma unroll
     for (int i = 0; i < PIECE; i++)
         dot += first + i < g.how.keep ? through[i] * z[i] : 0.0f;
@@ -155,7 +164,9 @@ template <typename T> __device__ __forceinline__ void recall_row_back(const reca
         float value = 0;
         if (c < g.how.keep) {
             const float d = gathered(g.d_normeds, narrow_cols, g.cols, n, c, taps);
-            value = gathered(g.d_both, g.both_cols, g.cols, n, c, taps) +
+            float more = 0;
+            if (g.how.beside.data != nullptr) take<T, 1>(&more, beside_of<T>(g.how, n, g.cols) + c);
+            value = gathered(g.d_both, g.both_cols, g.cols, n, c, taps) + more +
                     scale * (d - row[c] * scale * dot);
         }
         g.d_z[n * g.cols + c] = value;

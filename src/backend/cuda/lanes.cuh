@@ -47,6 +47,11 @@ template <typename T, int W> __device__ __forceinline__ lanes<T, W> load(const T
     return *(const lanes<T, W> *)from;
 }
 
+/* The same for what is not soon read again: it leaves the caches to others. */
+template <typename T, int W> __device__ __forceinline__ lanes<T, W> load_once(const T *from) {
+    return {__ldcs(&((const lanes<T, W> *)from)->raw)};
+}
+
 __device__ __forceinline__ void widen(float out[1], lanes<float, 1> in) {
     out[0] = in.raw;
 }
