@@ -38,15 +38,19 @@ typedef struct strait_trainer_stage {
     size_t used;       // on a device that is not the host, once it has made a step; 0 otherwise
 } strait_trainer_stage;
 
+enum {
+    STRAIT_TRAINER_DEVICE = 128
+}; // bytes that name what a run computes on
+
 typedef struct strait_trainer_facts {
     int64_t parameters;
     int64_t vocab;
     int64_t train_tokens, valid_tokens;
     int64_t microbatch, n_microbatches; // sequences in one, and how many in a step
     double flops_per_token;             // products and attention, those of the codecs included
-    char device[64];                    // empty before open
+    char device[STRAIT_TRAINER_DEVICE]; // empty before open
     char precision[64];  // "bf16", or "fp32", with the reason where one would expect bf16
-    size_t device_bytes; // taken on a device that is not the host, by one stage; 0 otherwise
+    size_t device_bytes; // taken where that is not the host, by all stages; 0 otherwise
     strait_trainer_memory memory;
     int n_stages;
     strait_trainer_stage stages[STRAIT_RUN_STAGES];

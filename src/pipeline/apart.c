@@ -136,7 +136,7 @@ strait_err strait_apart_open_stages(struct strait_crew *crew) {
     uint64_t spare[STRAIT_RUN_STAGES];
     order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = 1};
     STRAIT_TRY(strait_apart_order_all(crew, &order));
-    (void)snprintf(crew->device, sizeof crew->device, "%d x %.48s", crew->recipe.n_stages,
+    (void)snprintf(crew->device, sizeof crew->device, "%d stages, %.100s", crew->recipe.n_stages,
                    a->replies[0].text);
     order.kind = STRAIT_ORDER_REHEARSE;
     STRAIT_TRY(strait_apart_order_all(crew, &order));

@@ -4,6 +4,8 @@
  * One thread uses a crew. Any error leaves it fit only for close, but one of write. */
 #pragma once
 
+#include <strait/trainer.h>
+
 #include "pipeline/feed.h"
 #include "pipeline/recipe.h"
 #include "pipeline/worker.h"
@@ -27,7 +29,7 @@ struct strait_crew {
     strait_recipe recipe;
     strait_run run;
     struct strait_feed *feed; // borrowed
-    char device[64];
+    char device[STRAIT_TRAINER_DEVICE];
     uint64_t device_bytes[STRAIT_RUN_STAGES]; // taken by each stage where that is not the host
     int windows[STRAIT_RUN_STAGES];           // slots of each stage
     double planned_tokens_per_s;              // what the plan expects; 0 with one stage

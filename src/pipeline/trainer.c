@@ -157,9 +157,10 @@ void strait_trainer_describe(const struct strait_trainer *t, strait_trainer_fact
     (void)describe(&t->run, &t->recipe, t->crew->windows, t->feed, out);
     out->valid_tokens = strait_feed_valid_tokens(t->feed);
     (void)snprintf(out->device, sizeof out->device, "%s", t->crew->device);
-    out->device_bytes = (size_t)t->crew->device_bytes[0];
-    for (int i = 0; i < out->n_stages; i++)
+    for (int i = 0; i < out->n_stages; i++) {
         out->stages[i].used = (size_t)t->crew->device_bytes[i];
+        out->device_bytes += out->stages[i].used;
+    }
 }
 
 int64_t strait_trainer_step_count(const struct strait_trainer *trainer) {
