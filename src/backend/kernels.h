@@ -92,6 +92,18 @@ typedef struct strait_recall_how {
                           // as z has, are added to d_z
 } strait_recall_how;
 
+/* A hidden layer over codes and those before them. */
+typedef struct strait_hidden {
+    /* made */
+    strait_tensor both;    // [N x (taps C + H)]: the codes, as recall makes them, and silu(a)
+    strait_tensor normeds; // [N x taps C], as recall makes them
+    strait_tensor rstd;    // [N x 1]
+    strait_tensor a;       // [N x H] = normeds v'
+    /* read */
+    strait_tensor z; // [N x C], f32
+    strait_tensor v; // [H x taps C]
+} strait_hidden;
+
 /* Back through h = silu(a), a = n W', where n = y rstd is a normed row: what y is to receive is
  * (rstd d_a) W + d_y. */
 typedef struct strait_normed_silu {
@@ -305,6 +317,11 @@ struct strait_kernels {
                             int64_t first, strait_tensor beside);
     strait_err (*silu_cols_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                                  strait_tensor x, int64_t first);
+    /* recall, the product and silu_cols at once; and silu_cols_back with its product: d_a of the
+     * columns of d_both behind as many as d_normeds has, d_normeds = d_a v. Either type. */
+    strait_err (*hidden)(struct strait_stream *s, const strait_hidden *at, strait_recall_how how);
+    strait_err (*hidden_back)(struct strait_stream *s, strait_tensor d_normeds, strait_tensor d_a,
+                              strait_tensor d_both, strait_tensor a, strait_tensor v);
     /* Back through a norm and the silu behind it. Either type. */
     strait_err (*normed_silu_back)(struct strait_stream *s, const strait_normed_silu *at);
     /* y = x / (1 + exp(-x)); y may be x. Either type. */

@@ -141,16 +141,15 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
                              strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
-    const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
-    const strait_tensor both = strait_codec_slot(c, st->both, at->slot);
-    const strait_tensor normeds = strait_codec_slot(c, st->normeds, at->slot);
-    const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
-    STRAIT_TRY(strait_context_receive(c, at, z, wire));
-    STRAIT_TRY(k->recall(at->stream, both, normeds, strait_codec_slot(c, st->tail_rstd, at->slot),
-                         z, recall_of(&c->spec)));
-    STRAIT_TRY(k->matmul(at->stream, a, normeds, st->half_v, strait_abt));
-    STRAIT_TRY(k->silu_cols(at->stream, both, a, normeds.cols, (strait_tensor){0}));
-    return k->matmul(at->stream, x, both, st->dw, strait_abt);
+    const strait_hidden hidden = {.both = strait_codec_slot(c, st->both, at->slot),
+                                  .normeds = strait_codec_slot(c, st->normeds, at->slot),
+                                  .rstd = strait_codec_slot(c, st->tail_rstd, at->slot),
+                                  .a = strait_codec_slot(c, st->a, at->slot),
+                                  .z = strait_codec_slot(c, st->z, at->slot),
+                                  .v = st->half_v};
+    STRAIT_TRY(strait_context_receive(c, at, hidden.z, wire));
+    STRAIT_TRY(k->hidden(at->stream, &hidden, recall_of(&c->spec)));
+    return k->matmul(at->stream, x, hidden.both, st->dw, strait_abt);
 }
 
 /* Rows of d_y from `first` on, of d_u and d_h. */
@@ -205,12 +204,11 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
                             strait_tensor d_x) {
     const struct strait_kernels *k = c->backend->kernels;
     padded *st = of(c);
-    const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
     STRAIT_TRY(strait_codec_hold(c, at, &st->held, d_x));
     STRAIT_TRY(k->matmul(at->stream, st->d_both, d_x, st->dw, strait_ab));
-    STRAIT_TRY(k->silu_cols_back(at->stream, d_a, st->d_both, strait_codec_slot(c, st->a, at->slot),
-                                 st->normeds.cols));
-    STRAIT_TRY(k->matmul(at->stream, st->d_normeds, d_a, st->half_v, strait_ab));
+    STRAIT_TRY(k->hidden_back(at->stream, st->d_normeds,
+                              strait_codec_grad_slot(c, st->d_a, at->slot), st->d_both,
+                              strait_codec_slot(c, st->a, at->slot), st->half_v));
     strait_recall_how how = recall_of(&c->spec);
     if (c->peer != NULL) how.beside = strait_codec_grad_slot(c->peer, of(c->peer)->d_h, at->slot);
     STRAIT_TRY(k->recall_back(at->stream, st->d_z, st->d_both, st->d_normeds,

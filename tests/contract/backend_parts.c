@@ -175,6 +175,43 @@ static void recalled_codes(void **state) {
         check_case(run_recall, shapes[i], 1e-5);
 }
 
+/* cols: keep, inner: the hidden layer's width */
+static void run_hidden(struct rig *rig, shape s) {
+    const int64_t cols = (s.cols + 7) / 8 * 8, taps = s.variant, wide = taps * cols;
+    const strait_recall_how how = {
+        .keep = s.cols, .taps = taps, .seq_len = s.heads.seq_len, .epsilon = 1e-6f};
+    const strait_hidden at = {.both = rig_act_output(rig, s.rows, wide + s.inner),
+                              .normeds = rig_act_output(rig, s.rows, wide),
+                              .rstd = rig_output(rig, s.rows, 1),
+                              .a = rig_act_output(rig, s.rows, s.inner),
+                              .z = rig_input(rig, s.rows, cols, 1),
+                              .v = rig_act(rig, s.inner, wide, 2)};
+    const strait_tensor d_a = rig_act_output(rig, s.rows, s.inner);
+    const strait_tensor d_normeds = rig_act_output(rig, s.rows, wide);
+    CHECK_OK(rig->k->hidden(&rig->stream, &at, how));
+    CHECK_OK(rig->k->hidden_back(&rig->stream, d_normeds, d_a,
+                                 rig_act(rig, s.rows, wide + s.inner, 3),
+                                 rig_act(rig, s.rows, s.inner, 4), at.v));
+    rig_keep(rig, at.both);
+    rig_keep(rig, at.normeds);
+    rig_keep(rig, at.rstd);
+    rig_keep(rig, at.a);
+    rig_keep(rig, d_a);
+    rig_keep(rig, d_normeds);
+}
+
+static void hidden_layer(void **state) {
+    (void)state;
+    static const shape shapes[] = {
+        {.rows = 6, .cols = 5, .inner = 9, .variant = 3, .heads = {.seq_len = 3}},
+        {.rows = 200, .cols = 63, .inner = 384, .variant = 4, .heads = {.seq_len = 50}},
+        {.rows = 96, .cols = 31, .inner = 128, .variant = 4, .heads = {.seq_len = 48}},
+        {.rows = 97, .cols = 64, .inner = 128, .variant = 2, .heads = {.seq_len = 97}},
+        {.rows = 33, .cols = 8, .inner = 256, .variant = 32, .heads = {.seq_len = 11}}};
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        check_case(run_hidden, shapes[i], 1e-5);
+}
+
 struct recall_case {
     strait_tensor both, normeds, rstd, z;
     strait_recall_how how;
@@ -214,6 +251,7 @@ int main(void) {
         cmocka_unit_test(normed_silu),
         cmocka_unit_test(recalled_codes),
         cmocka_unit_test(recall_has_its_gradient),
+        cmocka_unit_test(hidden_layer),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

@@ -1,6 +1,7 @@
 /* ref_parts.c - the pieces that codecs of devices are made of: regrouped columns, parted rows,
  * codes with those before them, gradients through a norm and a silu at once. */
 #include "backend/cpu/cpu.h"
+#include "backend/hidden.h"
 
 #include <math.h>
 
@@ -176,4 +177,6 @@ void strait_ref_parts(struct strait_kernels *k) {
     k->silu_cols = silu_cols;
     k->silu_cols_back = silu_cols_back;
     k->normed_silu_back = normed_silu_back;
+    k->hidden = strait_hidden_by_parts;
+    k->hidden_back = strait_hidden_back_by_parts;
 }

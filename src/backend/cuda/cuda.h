@@ -102,3 +102,4 @@ void strait_cuda_codec(struct strait_kernels *k);
 void strait_cuda_local(struct strait_kernels *k);
 void strait_cuda_octave(struct strait_kernels *k);
 void strait_cuda_parts(struct strait_kernels *k);
+void strait_cuda_hidden(struct strait_kernels *k);

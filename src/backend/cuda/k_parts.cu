@@ -165,11 +165,6 @@ template <typename T> __device__ __forceinline__ void silu_columns(const silu_ar
                      [=](int64_t row, int64_t c) { silu_piece<T, 1>(a, row, c); });
 }
 
-__device__ __forceinline__ float silu_slope(float x) {
-    const float open = sigmoid(x);
-    return open * (1.0f + x * (1.0f - open));
-}
-
 template <typename T, int W>
 __device__ __forceinline__ void silu_pieces_back(T *d_x, const T *d_y, const T *x, int64_t rows,
                                                  int64_t y_cols, int64_t cols, int64_t first) {

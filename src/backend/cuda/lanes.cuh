@@ -165,6 +165,11 @@ __device__ __forceinline__ float sigmoid(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
 
+__device__ __forceinline__ float silu_slope(float x) {
+    const float open = sigmoid(x);
+    return open * (1.0f + x * (1.0f - open));
+}
+
 /* A block takes some columns of every so many rows, as many at a time as it has threads in y;
  * `body(row, column)` does W of them. */
 template <int W, typename F>

@@ -1,0 +1,79 @@
+/* hidden.c - the hidden layer over codes: in one kernel on tensor cores, or kernel by kernel. */
+#include "backend/hidden.h"
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/k_hidden.h"
+
+static int lies_well(strait_tensor t) {
+    return (uintptr_t)t.data % 16 == 0 && t.cols % 8 == 0 && t.cols <= INT32_MAX;
+}
+
+/* The kernels' variant, by panels, or 0: kernel by kernel. They want the shared memory that data
+ * centers' devices have from sm_90 on. */
+static int panels_of(const struct strait_stream *s, strait_tensor normeds, strait_tensor a) {
+    const int capability = strait_cuda_capability(s);
+    const int64_t n = normeds.cols / STRAIT_CUDA_HIDDEN_PANEL;
+    const int is_whole = normeds.cols % STRAIT_CUDA_HIDDEN_PANEL == 0 &&
+                         a.cols % STRAIT_CUDA_HIDDEN_CHUNK == 0;
+    const int is_device = capability >= 90 && capability < 120;
+    const int is_there = is_whole && is_device && a.dtype == STRAIT_BF16 && a.rows > 0;
+    return is_there && lies_well(normeds) && lies_well(a) && (n == 2 || n == 4) ? (int)n : 0;
+}
+
+static strait_cuda_grid by_blocks(int64_t rows, unsigned shared) {
+    return (strait_cuda_grid){.x = strait_cuda_pieces(rows, STRAIT_CUDA_HIDDEN_ROWS),
+                              .threads = STRAIT_CUDA_HIDDEN_THREADS,
+                              .shared = shared};
+}
+
+static strait_err hidden(struct strait_stream *s, const strait_hidden *at, strait_recall_how how) {
+    const int64_t cols = at->z.cols;
+    const int panels = panels_of(s, at->normeds, at->a);
+    const int is_even = cols % 8 == 0 && cols <= 256 && (cols & (cols - 1)) == 0;
+    assert(at->both.cols == at->normeds.cols + at->a.cols && at->z.dtype == STRAIT_F32);
+    if (panels == 0 || !is_even || how.taps > STRAIT_CUDA_HIDDEN_TAPS || how.seq_len > INT32_MAX ||
+        !lies_well(at->both) || !lies_well(at->z) || !lies_well(at->v))
+        return strait_hidden_by_parts(s, at, how);
+    strait_cuda_hidden_args args = {.both = at->both.data,
+                                    .normeds = at->normeds.data,
+                                    .a = at->a.data,
+                                    .rstd = at->rstd.data,
+                                    .z = at->z.data,
+                                    .v = at->v.data,
+                                    .rows = at->z.rows,
+                                    .cols = (int)cols,
+                                    .keep = (int)how.keep,
+                                    .taps = (int)how.taps,
+                                    .both_cols = (int)at->both.cols,
+                                    .hidden = (int)at->a.cols,
+                                    .seq_len = (int)how.seq_len,
+                                    .epsilon = how.epsilon};
+    return strait_cuda_launch(s, panels == 4 ? "hidden_4" : "hidden_2",
+                              by_blocks(args.rows, strait_cuda_hidden_shared(panels)),
+                              (void *[]){&args});
+}
+
+static strait_err hidden_back(struct strait_stream *s, strait_tensor d_normeds, strait_tensor d_a,
+                              strait_tensor d_both, strait_tensor a, strait_tensor v) {
+    const int panels = panels_of(s, d_normeds, a);
+    assert(d_both.cols >= d_normeds.cols + a.cols && strait_cuda_same_shape(d_a, a));
+    if (panels == 0 || !lies_well(d_both) || !lies_well(d_a) || !lies_well(v))
+        return strait_hidden_back_by_parts(s, d_normeds, d_a, d_both, a, v);
+    strait_cuda_hidden_back_args args = {.d_normeds = d_normeds.data,
+                                         .d_a = d_a.data,
+                                         .d_both = d_both.data,
+                                         .a = a.data,
+                                         .v = v.data,
+                                         .rows = a.rows,
+                                         .both_cols = (int)d_both.cols,
+                                         .first = (int)d_normeds.cols,
+                                         .hidden = (int)a.cols};
+    return strait_cuda_launch(s, panels == 4 ? "hidden_back_4" : "hidden_back_2",
+                              by_blocks(args.rows, strait_cuda_hidden_back_shared(panels)),
+                              (void *[]){&args});
+}
+
+void strait_cuda_hidden(struct strait_kernels *k) {
+    k->hidden = hidden;
+    k->hidden_back = hidden_back;
+}

@@ -1,0 +1,303 @@
+/* k_hidden.cu - the hidden layer over codes on tensor cores: codes with those before them, their
+ * product with v and what silu makes of it in one pass; and silu's gradient with its product.
+ *
+ * A block owns some rows. Factors lie in shared memory as tiles of 64 values a row
+ * (attention_tile.cuh), one for each panel of 64 columns. Two halves of the block's eight warps
+ * share out the rows, the four warps of a half the columns. What leaves goes by way of shared
+ * memory, so that rows are written in pieces of 16 bytes. */
+#include "backend/cuda/attention_tile.cuh"
+#include "backend/cuda/k_hidden.h"
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800 // the host never asks for them elsewhere
+namespace {
+
+constexpr int BLOCK = STRAIT_CUDA_HIDDEN_THREADS;
+constexpr int ROWS = STRAIT_CUDA_HIDDEN_ROWS;
+constexpr int MT = ROWS / 2 / 16; // sixteens of rows of a warp
+constexpr int PANEL = STRAIT_CUDA_HIDDEN_PANEL;
+constexpr int CHUNK = STRAIT_CUDA_HIDDEN_CHUNK;
+constexpr int PIECE = 8; // values in 16 bytes
+
+typedef lanes<bf16, PIECE> piece;
+
+__device__ __forceinline__ int first_row_of_warp() {
+    return (int)threadIdx.x / 128 * (ROWS / 2);
+}
+
+/* Of a warp among those that share `cols` columns. */
+__device__ __forceinline__ int first_col_of_warp(int cols) {
+    return (int)threadIdx.x / 32 % 4 * (cols / 4);
+}
+
+/* Rounded sums of a warp, `pitch` bytes from row to row. */
+template <int NT>
+__device__ __forceinline__ void put_sums(unsigned char *room, int pitch, const float acc[MT][NT][4],
+                                         int col) {
+    const int row = first_row_of_warp() + lane_of() / 4;
+    #pragma unroll
+    for (int m = 0; m < MT; m++)
+    #pragma unroll
+        for (int n = 0; n < NT; n++)
+    #pragma unroll
+            for (int half = 0; half < 2; half++)
+                *(uint32_t *)(room + (row + 16 * m + 8 * half) * pitch +
+                              (col + 8 * n + lane_of() % 4 * 2) *
+                                  2) = bf16_pair(acc[m][n][2 * half], acc[m][n][2 * half + 1]);
+}
+
+/* The scales of the norms of the block's rows and of those before them, from room[0] on. */
+__device__ __forceinline__ void find_scales(float *room, const strait_cuda_hidden_args &g,
+                                            int64_t first) {
+    const int n_lanes = g.cols / PIECE, lane = (int)threadIdx.x % n_lanes, before = g.taps - 1;
+    for (int base = 0; base < ROWS + before; base += BLOCK / n_lanes) { // alike in all threads
+        const int i = base + (int)threadIdx.x / n_lanes;
+        const int64_t row = first - before + i;
+        const bool is_row = i < ROWS + before && row >= 0 && row < g.rows;
+        float v[PIECE] = {}, squares = 0;
+        if (is_row) take_floats<PIECE>(v, g.z + row * g.cols + lane * PIECE);
+    #pragma unroll
+        for (int k = 0; k < PIECE; k++)
+            squares += lane * PIECE + k < g.keep ? v[k] * v[k] : 0.0f;
+        const float scale = 1.0f / sqrtf(warp_sum(squares, n_lanes) / (float)g.keep + g.epsilon);
+        if (lane != 0 || !is_row) continue;
+        room[i] = scale;
+        if (i >= before) g.rstd[row] = scale;
+    }
+}
+
+/* Codes and normed codes of the block's rows, and the latter as the left factor. */
+template <int PANELS>
+__device__ __forceinline__ void gather(unsigned char *own, const float *scales,
+                                       const strait_cuda_hidden_args &g, int64_t first) {
+    constexpr int PIECES = PANELS * PANEL / PIECE; // of a row
+    const uint32_t place = (uint32_t)(first % g.seq_len);
+    #pragma unroll 4
+    for (int i = (int)threadIdx.x; i < ROWS * PIECES; i += BLOCK) {
+        const int r = i / PIECES, at = i % PIECES, tap = at * PIECE / g.cols;
+        const int c = at * PIECE % g.cols;
+        const int64_t row = first + r;
+        const bool is_row = row < g.rows;
+        const bool is_there = is_row && tap <= (int)((place + (uint32_t)r) % (uint32_t)g.seq_len);
+        float v[PIECE] = {};
+        if (is_there) take_floats<PIECE>(v, g.z + (row - tap) * g.cols + c);
+        const float scale = is_there ? scales[r - tap + g.taps - 1] : 0.0f;
+    #pragma unroll
+        for (int k = 0; k < PIECE; k++)
+            v[k] = c + k < g.keep ? v[k] : 0.0f;
+        if (is_row) put<bf16, PIECE>((bf16 *)g.both + row * g.both_cols + at * PIECE, v);
+    #pragma unroll
+        for (int k = 0; k < PIECE; k++)
+            v[k] *= scale;
+        const piece normed = narrow<bf16, PIECE>(v);
+        if (is_row) *(piece *)((bf16 *)g.normeds + (row * PIECES + at) * PIECE) = normed;
+        *(piece *)(own + at / 8 * tile_bytes<PANEL>(ROWS) + piece_at<PANEL>(r, at % 8)) = normed;
+    }
+}
+
+/* acc = the warp's rows of own times the rows of the tile from `col` on. */
+template <int PANELS, int NT>
+__device__ __forceinline__ void multiply_rows(float acc[MT][NT][4], uint32_t own, uint32_t tile,
+                                              int col) {
+    const int lane = lane_of();
+    own += piece_at<PANEL>(first_row_of_warp() + lane % 16, lane / 16);
+    tile += piece_at<PANEL>(col + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    clear<MT, NT>(acc);
+    #pragma unroll
+    for (int i = 0; i < PANELS * 4; i++) {
+        const uint32_t panel = (uint32_t)i / 4, k = (uint32_t)(i % 4) << 5;
+        uint32_t a[MT][4];
+    #pragma unroll
+        for (int m = 0; m < MT; m++)
+            load_matrices(a[m],
+                          (own ^ k) + panel * tile_bytes<PANEL>(ROWS) + tile_bytes<PANEL>(16 * m));
+    #pragma unroll
+        for (int n = 0; n < NT; n += 2) {
+            uint32_t b[4];
+            load_matrices(b,
+                          (tile ^ k) + panel * tile_bytes<PANEL>(CHUNK) + tile_bytes<PANEL>(8 * n));
+    #pragma unroll
+            for (int m = 0; m < MT; m++) {
+                multiply(acc[m][n], a[m], b[0], b[1]);
+                multiply(acc[m][n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+/* Starts to fetch N rows of v, of all panels. */
+template <int PANELS, int N>
+__device__ __forceinline__ void fetch_tile(uint32_t to, const void *v, int first) {
+    constexpr int COLS = PANELS * PANEL;
+    #pragma unroll
+    for (int p = 0; p < PANELS; p++)
+        fetch_rows<PANEL, N, BLOCK>(to + (uint32_t)p * tile_bytes<PANEL>(N),
+                                    (const uint16_t *)v + first * COLS + p * PANEL, COLS, N);
+}
+
+/* CHUNK columns of a and of silu(a), from `col` on. */
+__device__ __forceinline__ void write_hidden(const strait_cuda_hidden_args &g,
+                                             const unsigned char *room, int pitch, int64_t first,
+                                             int col) {
+    constexpr int PIECES = CHUNK / PIECE;
+    #pragma unroll 2
+    for (int i = (int)threadIdx.x; i < ROWS * PIECES; i += BLOCK) {
+        const int64_t row = first + i / PIECES;
+        const int c = i % PIECES * PIECE;
+        if (row >= g.rows) break;
+        const piece a = *(const piece *)(room + i / PIECES * pitch + c * 2);
+        float v[PIECE];
+        widen(v, a);
+    #pragma unroll
+        for (int k = 0; k < PIECE; k++)
+            v[k] *= sigmoid(v[k]);
+        *(piece *)((bf16 *)g.a + row * g.hidden + col + c) = a;
+        put<bf16, PIECE>((bf16 *)g.both + (row + 1) * g.both_cols - g.hidden + col + c, v);
+    }
+}
+
+template <int PANELS> __device__ __forceinline__ void hidden(const strait_cuda_hidden_args &g) {
+    constexpr uint32_t OWN = PANELS * tile_bytes<PANEL>(ROWS),
+                       TILE = PANELS * tile_bytes<PANEL>(CHUNK);
+    constexpr int PITCH = CHUNK * 2 + 16, NT = CHUNK / 4 / 8;
+    __shared__ float scales[ROWS + STRAIT_CUDA_HIDDEN_TAPS];
+    const uint32_t base = shared_base();
+    unsigned char *room = shared_bytes(base), *leaving = room + OWN + 2 * TILE;
+    const int64_t first = (int64_t)blockIdx.x * ROWS;
+    fetch_tile<PANELS, CHUNK>(base + OWN, g.v, 0);
+    find_scales(scales, g, first);
+    __syncthreads();
+    gather<PANELS>(room, scales, g, first);
+    for (int col = 0, stage = 0; col < g.hidden; col += CHUNK, stage ^= 1) {
+        const uint32_t tile = base + OWN + (uint32_t)stage * TILE;
+        copy_wait();
+        __syncthreads();
+        if (col + CHUNK < g.hidden)
+            fetch_tile<PANELS, CHUNK>(base + OWN + (uint32_t)(stage ^ 1) * TILE, g.v, col + CHUNK);
+        float acc[MT][NT][4];
+        multiply_rows<PANELS, NT>(acc, base, tile, first_col_of_warp(CHUNK));
+        put_sums<NT>(leaving, PITCH, acc, first_col_of_warp(CHUNK));
+        __syncthreads();
+        write_hidden(g, leaving, PITCH, first, col);
+    }
+}
+
+/* The pieces of PANEL columns of the block's rows that a thread works on. */
+struct slope_pieces {
+    static constexpr int N = ROWS * PANEL / PIECE / BLOCK;
+    piece d_h[N], a[N];
+
+    __device__ __forceinline__ static int row_of(int i) {
+        return (i * BLOCK + (int)threadIdx.x) / (PANEL / PIECE);
+    }
+    __device__ __forceinline__ static int piece_of() {
+        return (int)threadIdx.x % (PANEL / PIECE);
+    }
+    __device__ __forceinline__ void ask(const strait_cuda_hidden_back_args &g, int64_t first,
+                                        int col) {
+        const int c = col + piece_of() * PIECE;
+    #pragma unroll
+        for (int i = 0; i < N; i++) {
+            const int64_t row = first + row_of(i);
+            d_h[i] = a[i] = {};
+            if (row >= g.rows) continue;
+            d_h[i] = load<bf16, PIECE>((const bf16 *)g.d_both + row * g.both_cols + g.first + c);
+            a[i] = load<bf16, PIECE>((const bf16 *)g.a + row * g.hidden + c);
+        }
+    }
+    /* d_a, to memory and as the left factor. */
+    __device__ __forceinline__ void put_slopes(unsigned char *own,
+                                               const strait_cuda_hidden_back_args &g, int64_t first,
+                                               int col) const {
+    #pragma unroll
+        for (int i = 0; i < N; i++) {
+            const int64_t row = first + row_of(i);
+            float d[PIECE], x[PIECE];
+            widen(d, d_h[i]);
+            widen(x, a[i]);
+    #pragma unroll
+            for (int k = 0; k < PIECE; k++)
+                d[k] *= silu_slope(x[k]);
+            const piece made = narrow<bf16, PIECE>(d);
+            *(piece *)(own + piece_at<PANEL>(row_of(i), piece_of())) = made;
+            if (row < g.rows)
+                *(piece *)((bf16 *)g.d_a + row * g.hidden + col + piece_of() * PIECE) = made;
+        }
+    }
+};
+
+/* acc += the warp's rows of own times the tile, whose columns from `col` on are the warp's. */
+template <int NT>
+__device__ __forceinline__ void add_columns_of(float acc[MT][NT][4], uint32_t own, uint32_t tile,
+                                               int col) {
+    const int lane = lane_of();
+    own += piece_at<PANEL>(first_row_of_warp() + lane % 16, lane / 16);
+    tile += (uint32_t)(col / PANEL) * tile_bytes<PANEL>(PANEL) +
+            piece_at<PANEL>(lane % 16, col % PANEL / 8 + lane / 16);
+    #pragma unroll
+    for (int k = 0; k < PANEL / 16; k++) {
+        uint32_t a[MT][4];
+    #pragma unroll
+        for (int m = 0; m < MT; m++)
+            load_matrices(a[m], (own ^ (uint32_t)(k << 5)) + tile_bytes<PANEL>(16 * m));
+    #pragma unroll
+        for (int n = 0; n < NT; n += 2) {
+            uint32_t b[4];
+            load_matrices_transposed(b, (tile ^ (uint32_t)(n << 4)) + tile_bytes<PANEL>(16 * k));
+    #pragma unroll
+            for (int m = 0; m < MT; m++) {
+                multiply(acc[m][n], a[m], b[0], b[1]);
+                multiply(acc[m][n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+template <int PANELS>
+__device__ __forceinline__ void hidden_back(const strait_cuda_hidden_back_args &g) {
+    constexpr uint32_t OWN = tile_bytes<PANEL>(ROWS), TILE = PANELS * tile_bytes<PANEL>(PANEL);
+    constexpr int COLS = PANELS * PANEL, NT = COLS / 4 / 8, PITCH = COLS * 2 + 16;
+    constexpr int PIECES = COLS / PIECE;
+    static_assert(ROWS * PITCH <= 2 * (OWN + TILE), "what leaves fits where factors were");
+    const uint32_t base = shared_base(), tiles = base + 2 * OWN;
+    unsigned char *room = shared_bytes(base);
+    const int64_t first = (int64_t)blockIdx.x * ROWS;
+    const int own_col = first_col_of_warp(COLS);
+    slope_pieces held;
+    float acc[MT][NT][4];
+    clear<MT, NT>(acc);
+    fetch_tile<PANELS, PANEL>(tiles, g.v, 0);
+    held.ask(g, first, 0);
+    for (int col = 0, stage = 0; col < g.hidden; col += PANEL, stage ^= 1) {
+        held.put_slopes(room + stage * OWN, g, first, col);
+        copy_wait();
+        __syncthreads();
+        if (col + PANEL < g.hidden) {
+            fetch_tile<PANELS, PANEL>(tiles + (uint32_t)(stage ^ 1) * TILE, g.v, col + PANEL);
+            held.ask(g, first, col + PANEL);
+        }
+        add_columns_of<NT>(acc, base + (uint32_t)stage * OWN, tiles + (uint32_t)stage * TILE,
+                           own_col);
+    }
+    __syncthreads();
+    put_sums<NT>(room, PITCH, acc, own_col);
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < ROWS * PIECES && first + i / PIECES < g.rows; i += BLOCK)
+        *(piece *)((bf16 *)g.d_normeds + (first * PIECES + i) * PIECE) = *(
+            const piece *)(room + i / PIECES * PITCH + i % PIECES * 16);
+}
+
+} // namespace
+
+    #define HIDDEN_KERNELS(PANELS)                                 \
+        extern "C" __global__ void __launch_bounds__(BLOCK)        \
+            hidden_##PANELS(strait_cuda_hidden_args g) {           \
+            hidden<PANELS>(g);                                     \
+        }                                                          \
+        extern "C" __global__ void __launch_bounds__(BLOCK)        \
+            hidden_back_##PANELS(strait_cuda_hidden_back_args g) { \
+            hidden_back<PANELS>(g);                                \
+        }
+
+HIDDEN_KERNELS(2)
+HIDDEN_KERNELS(4)
+#endif

@@ -1,0 +1,45 @@
+/* k_hidden.h - the hidden layer over codes, as host and device share it. */
+#pragma once
+
+#include <stdint.h>
+
+enum {
+    STRAIT_CUDA_HIDDEN_ROWS = 96,   // of a block: 12,288 rows are a block a multiprocessor
+    STRAIT_CUDA_HIDDEN_PANEL = 64,  // columns of normeds in a tile
+    STRAIT_CUDA_HIDDEN_CHUNK = 128, // columns of a that are made at a time
+    STRAIT_CUDA_HIDDEN_TAPS = 64,   // at most
+    STRAIT_CUDA_HIDDEN_THREADS = 256
+};
+
+/* a [rows x hidden] = normeds v'; normeds and v have 64 columns a panel. bf16 but for z and rstd.
+ */
+typedef struct strait_cuda_hidden_args {
+    void *both, *normeds, *a;
+    float *rstd;
+    const float *z;
+    const void *v;
+    int64_t rows;
+    int cols, keep, taps, both_cols, hidden, seq_len;
+    float epsilon;
+} strait_cuda_hidden_args;
+
+/* d_a = d_h silu'(a), d_h being columns of d_both from `first` on; d_normeds = d_a v. */
+typedef struct strait_cuda_hidden_back_args {
+    void *d_normeds, *d_a;
+    const void *d_both, *a, *v;
+    int64_t rows;
+    int both_cols, first, hidden;
+} strait_cuda_hidden_back_args;
+
+/* Bytes of shared memory: the block's rows, two tiles of v, what is on its way out; and backward
+ * two tiles of both. */
+static inline unsigned strait_cuda_hidden_shared(int panels) {
+    const int rows = STRAIT_CUDA_HIDDEN_ROWS, chunk = STRAIT_CUDA_HIDDEN_CHUNK;
+    return (unsigned)(panels * (rows + 2 * chunk) * STRAIT_CUDA_HIDDEN_PANEL * 2 +
+                      rows * (chunk * 2 + 16));
+}
+
+static inline unsigned strait_cuda_hidden_back_shared(int panels) {
+    const int panel = STRAIT_CUDA_HIDDEN_PANEL;
+    return (unsigned)(2 * (STRAIT_CUDA_HIDDEN_ROWS + panels * panel) * panel * 2);
+}

@@ -1,0 +1,22 @@
+/* hidden.h - the hidden layer over codes, kernel by kernel: what its entries in the table mean. */
+#pragma once
+
+#include "backend/backend.h"
+
+static inline strait_err strait_hidden_by_parts(struct strait_stream *s, const strait_hidden *at,
+                                                strait_recall_how how) {
+    const struct strait_kernels *k = s->backend->kernels;
+    STRAIT_TRY(k->recall(s, at->both, at->normeds, at->rstd, at->z, how));
+    STRAIT_TRY(
+        k->matmul(s, at->a, at->normeds, at->v, (strait_matmul_how){.alpha = 1, .transpose_b = 1}));
+    return k->silu_cols(s, at->both, at->a, at->normeds.cols, (strait_tensor){0});
+}
+
+static inline strait_err strait_hidden_back_by_parts(struct strait_stream *s,
+                                                     strait_tensor d_normeds, strait_tensor d_a,
+                                                     strait_tensor d_both, strait_tensor a,
+                                                     strait_tensor v) {
+    const struct strait_kernels *k = s->backend->kernels;
+    STRAIT_TRY(k->silu_cols_back(s, d_a, d_both, a, d_normeds.cols));
+    return k->matmul(s, d_normeds, d_a, v, (strait_matmul_how){.alpha = 1});
+}
