@@ -6,6 +6,10 @@
 static inline strait_err strait_hidden_by_parts(struct strait_stream *s, const strait_hidden *at,
                                                 strait_recall_how how) {
     const struct strait_kernels *k = s->backend->kernels;
+    if (at->packed.data != NULL)
+        STRAIT_TRY(k->restore_octaves(
+            s, at->z, at->stats, at->packed,
+            (strait_pack_how){.is_stochastic = at->is_stochastic, .cols = how.keep}));
     STRAIT_TRY(k->recall(s, at->both, at->normeds, at->rstd, at->z, how));
     STRAIT_TRY(
         k->matmul(s, at->a, at->normeds, at->v, (strait_matmul_how){.alpha = 1, .transpose_b = 1}));

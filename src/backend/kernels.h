@@ -100,8 +100,11 @@ typedef struct strait_hidden {
     strait_tensor rstd;    // [N x 1]
     strait_tensor a;       // [N x H] = normeds v'
     /* read */
-    strait_tensor z; // [N x C], f32
-    strait_tensor v; // [H x taps C]
+    strait_tensor z;      // [N x C], f32
+    strait_tensor v;      // [H x taps C]
+    strait_tensor packed; // optional: what restore_octaves makes z of, first, with these stats;
+    strait_tensor stats;  // z from keep on may become 0
+    int is_stochastic;    // as it was packed
 } strait_hidden;
 
 /* Back through h = silu(a), a = n W', where n = y rstd is a normed row: what y is to receive is

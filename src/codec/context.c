@@ -149,12 +149,18 @@ strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at
                                              x, strait_payload_how(c, at, 4));
 }
 
+int strait_context_gets_octaves(const struct strait_codec *c) {
+    return strait_codec_bits(&c->spec, strait_codec_receives(c)) == 4;
+}
+
+int strait_context_gets_chance(const struct strait_codec *c) {
+    return strait_codec_receives(c) == STRAIT_BACKWARD && c->spec.rounding != STRAIT_ROUND_NEAREST;
+}
+
 strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
                                   strait_tensor x, strait_tensor wire) {
-    const strait_direction way = strait_codec_receives(c);
-    if (strait_codec_bits(&c->spec, way) != 4) return strait_payload_unpack(c, at, x, wire);
-    const strait_pack_how how = {.is_stochastic = way == STRAIT_BACKWARD &&
-                                                  c->spec.rounding != STRAIT_ROUND_NEAREST,
+    if (!strait_context_gets_octaves(c)) return strait_payload_unpack(c, at, x, wire);
+    const strait_pack_how how = {.is_stochastic = strait_context_gets_chance(c),
                                  .cols = c->spec.is_padded ? c->spec.keep : 0};
     return c->backend->kernels->restore_octaves(
         at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, how);

@@ -141,13 +141,19 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
                              strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
-    const strait_hidden hidden = {.both = strait_codec_slot(c, st->both, at->slot),
-                                  .normeds = strait_codec_slot(c, st->normeds, at->slot),
-                                  .rstd = strait_codec_slot(c, st->tail_rstd, at->slot),
-                                  .a = strait_codec_slot(c, st->a, at->slot),
-                                  .z = strait_codec_slot(c, st->z, at->slot),
-                                  .v = st->half_v};
-    STRAIT_TRY(strait_context_receive(c, at, hidden.z, wire));
+    strait_hidden hidden = {.both = strait_codec_slot(c, st->both, at->slot),
+                            .normeds = strait_codec_slot(c, st->normeds, at->slot),
+                            .rstd = strait_codec_slot(c, st->tail_rstd, at->slot),
+                            .a = strait_codec_slot(c, st->a, at->slot),
+                            .z = strait_codec_slot(c, st->z, at->slot),
+                            .v = st->half_v};
+    if (strait_context_gets_octaves(c)) {
+        hidden.packed = wire;
+        hidden.stats = strait_codec_stats(c, at, c->spec.rows, STRAIT_METER_UNPACK);
+        hidden.is_stochastic = strait_context_gets_chance(c);
+    } else {
+        STRAIT_TRY(strait_context_receive(c, at, hidden.z, wire));
+    }
     STRAIT_TRY(k->hidden(at->stream, &hidden, recall_of(&c->spec)));
     return k->matmul(at->stream, x, hidden.both, st->dw, strait_abt);
 }

@@ -180,15 +180,24 @@ static void run_hidden(struct rig *rig, shape s) {
     const int64_t cols = (s.cols + 7) / 8 * 8, taps = s.variant, wide = taps * cols;
     const strait_recall_how how = {
         .keep = s.cols, .taps = taps, .seq_len = s.heads.seq_len, .epsilon = 1e-6f};
-    const strait_hidden at = {.both = rig_act_output(rig, s.rows, wide + s.inner),
-                              .normeds = rig_act_output(rig, s.rows, wide),
-                              .rstd = rig_output(rig, s.rows, 1),
-                              .a = rig_act_output(rig, s.rows, s.inner),
-                              .z = rig_input(rig, s.rows, cols, 1),
-                              .v = rig_act(rig, s.inner, wide, 2)};
+    strait_hidden at = {.both = rig_act_output(rig, s.rows, wide + s.inner),
+                        .normeds = rig_act_output(rig, s.rows, wide),
+                        .rstd = rig_output(rig, s.rows, 1),
+                        .a = rig_act_output(rig, s.rows, s.inner),
+                        .z = rig_input(rig, s.rows, cols, 1),
+                        .v = rig_act(rig, s.inner, wide, 2)};
     const strait_tensor d_a = rig_act_output(rig, s.rows, s.inner);
     const strait_tensor d_normeds = rig_act_output(rig, s.rows, wide);
     CHECK_OK(rig->k->hidden(&rig->stream, &at, how));
+    rig_keep(rig, at.a);
+    at.packed = rig_bytes(rig, 4 + s.rows * ((s.cols + 2) / 2));
+    at.stats = rig_zeros(rig, s.rows, 3);
+    at.is_stochastic = s.rows % 2 != 0;
+    CHECK_OK(rig->k->pack_octaves(
+        &rig->stream, at.packed, (strait_tensor){0}, rig_input(rig, s.rows, cols, 6),
+        (strait_pack_how){.is_stochastic = at.is_stochastic, .cols = s.cols}));
+    CHECK_OK(rig->k->hidden(&rig->stream, &at, how));
+    rig_keep(rig, at.stats);
     CHECK_OK(rig->k->hidden_back(&rig->stream, d_normeds, d_a,
                                  rig_act(rig, s.rows, wide + s.inner, 3),
                                  rig_act(rig, s.rows, s.inner, 4), at.v));

@@ -20,6 +20,14 @@ static int panels_of(const struct strait_stream *s, strait_tensor normeds, strai
     return is_there && lies_well(normeds) && lies_well(a) && (n == 2 || n == 4) ? (int)n : 0;
 }
 
+/* Whether a warp takes whole codes, and a block's find room. */
+static int holds_codes(int panels, int64_t cols, strait_recall_how how) {
+    const int64_t n = STRAIT_CUDA_HIDDEN_ROWS + how.taps - 1;
+    const int is_even = cols % 8 == 0 && cols <= 256 && (cols & (cols - 1)) == 0;
+    return is_even && how.taps <= STRAIT_CUDA_HIDDEN_TAPS && how.seq_len <= INT32_MAX &&
+           n * cols * (int64_t)sizeof(float) <= strait_cuda_hidden_tile(panels);
+}
+
 static strait_cuda_grid by_blocks(int64_t rows, unsigned shared) {
     return (strait_cuda_grid){.x = strait_cuda_pieces(rows, STRAIT_CUDA_HIDDEN_ROWS),
                               .threads = STRAIT_CUDA_HIDDEN_THREADS,
@@ -29,16 +37,17 @@ static strait_cuda_grid by_blocks(int64_t rows, unsigned shared) {
 static strait_err hidden(struct strait_stream *s, const strait_hidden *at, strait_recall_how how) {
     const int64_t cols = at->z.cols;
     const int panels = panels_of(s, at->normeds, at->a);
-    const int is_even = cols % 8 == 0 && cols <= 256 && (cols & (cols - 1)) == 0;
     assert(at->both.cols == at->normeds.cols + at->a.cols && at->z.dtype == STRAIT_F32);
-    if (panels == 0 || !is_even || how.taps > STRAIT_CUDA_HIDDEN_TAPS || how.seq_len > INT32_MAX ||
-        !lies_well(at->both) || !lies_well(at->z) || !lies_well(at->v))
+    if (panels == 0 || !holds_codes(panels, cols, how) || !lies_well(at->both) ||
+        !lies_well(at->z) || !lies_well(at->v))
         return strait_hidden_by_parts(s, at, how);
     strait_cuda_hidden_args args = {.both = at->both.data,
                                     .normeds = at->normeds.data,
                                     .a = at->a.data,
                                     .rstd = at->rstd.data,
                                     .z = at->z.data,
+                                    .stats = at->stats.data,
+                                    .packed = at->packed.data,
                                     .v = at->v.data,
                                     .rows = at->z.rows,
                                     .cols = (int)cols,
@@ -47,6 +56,7 @@ static strait_err hidden(struct strait_stream *s, const strait_hidden *at, strai
                                     .both_cols = (int)at->both.cols,
                                     .hidden = (int)at->a.cols,
                                     .seq_len = (int)how.seq_len,
+                                    .is_stochastic = at->is_stochastic,
                                     .epsilon = how.epsilon};
     return strait_cuda_launch(s, panels == 4 ? "hidden_4" : "hidden_2",
                               by_blocks(args.rows, strait_cuda_hidden_shared(panels)),

@@ -7,6 +7,7 @@
  * memory, so that rows are written in pieces of 16 bytes. */
 #include "backend/cuda/attention_tile.cuh"
 #include "backend/cuda/k_hidden.h"
+#include "backend/cuda/octave.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800 // the host never asks for them elsewhere
 namespace {
@@ -45,45 +46,71 @@ __device__ __forceinline__ void put_sums(unsigned char *room, int pitch, const f
                                   2) = bf16_pair(acc[m][n][2 * half], acc[m][n][2 * half + 1]);
 }
 
-/* The scales of the norms of the block's rows and of those before them, from room[0] on. */
-__device__ __forceinline__ void find_scales(float *room, const strait_cuda_hidden_args &g,
-                                            int64_t first) {
+/* Eight values of a row of z, restored if they come packed; zeros from keep on. Every lane of the
+ * row calls; what is not the block's own leaves no trace. */
+__device__ __forceinline__ void take_code(float v[PIECE], const strait_cuda_hidden_args &g,
+                                          int64_t row, int c, bool is_row, bool is_own) {
+    const unsigned char *packed = (const unsigned char *)g.packed;
+    if (packed == nullptr) {
+        if (is_row) take_floats<PIECE>(v, g.z + row * g.cols + c);
+    #pragma unroll
+        for (int k = 0; k < PIECE; k++)
+            v[k] = c + k < g.keep ? v[k] : 0.0f;
+        return;
+    }
+    const float top = __uint_as_float(take_bytes(packed, 4)), trusted = strait_scale_trust(top);
+    const unsigned char *bytes = packed + 4 + (is_row ? row : 0) * ((g.keep + 2) / 2);
+    float size = 0, bad = 0;
+    if (is_row && c < g.keep)
+        restore_eight(v, bytes, c, g.keep, scale_of(trusted, bytes[0] & 15, g.is_stochastic).unit);
+    #pragma unroll
+    for (int k = 0; k < PIECE; k++) {
+        size += v[k] * v[k];
+        if (top != trusted && c + k < g.keep) bad += 1.0f;
+    }
+    if (is_own) put_floats<PIECE>(g.z + row * g.cols + c, v);
+    put_stats(g.stats, {row, is_own ? g.rows : 0, c / PIECE, g.cols / PIECE}, 0.0f, size, bad);
+}
+
+/* The codes of the block's rows and of those before them, and the scales of their norms. */
+__device__ __forceinline__ void take_codes_of(float *codes, float *scales,
+                                              const strait_cuda_hidden_args &g, int64_t first) {
     const int n_lanes = g.cols / PIECE, lane = (int)threadIdx.x % n_lanes, before = g.taps - 1;
     for (int base = 0; base < ROWS + before; base += BLOCK / n_lanes) { // alike in all threads
         const int i = base + (int)threadIdx.x / n_lanes;
         const int64_t row = first - before + i;
         const bool is_row = i < ROWS + before && row >= 0 && row < g.rows;
         float v[PIECE] = {}, squares = 0;
-        if (is_row) take_floats<PIECE>(v, g.z + row * g.cols + lane * PIECE);
+        take_code(v, g, row, lane * PIECE, is_row, is_row && i >= before);
     #pragma unroll
         for (int k = 0; k < PIECE; k++)
-            squares += lane * PIECE + k < g.keep ? v[k] * v[k] : 0.0f;
+            squares += v[k] * v[k];
         const float scale = 1.0f / sqrtf(warp_sum(squares, n_lanes) / (float)g.keep + g.epsilon);
-        if (lane != 0 || !is_row) continue;
-        room[i] = scale;
+        if (!is_row) continue;
+        put_floats<PIECE>(codes + i * g.cols + lane * PIECE, v);
+        if (lane != 0) continue;
+        scales[i] = scale;
         if (i >= before) g.rstd[row] = scale;
     }
 }
 
-/* Codes and normed codes of the block's rows, and the latter as the left factor. */
+/* Codes and normed codes of the block's rows with those before them, and the latter as the left
+ * factor. */
 template <int PANELS>
-__device__ __forceinline__ void gather(unsigned char *own, const float *scales,
+__device__ __forceinline__ void gather(unsigned char *own, const float *codes, const float *scales,
                                        const strait_cuda_hidden_args &g, int64_t first) {
     constexpr int PIECES = PANELS * PANEL / PIECE; // of a row
     const uint32_t place = (uint32_t)(first % g.seq_len);
     #pragma unroll 4
     for (int i = (int)threadIdx.x; i < ROWS * PIECES; i += BLOCK) {
         const int r = i / PIECES, at = i % PIECES, tap = at * PIECE / g.cols;
-        const int c = at * PIECE % g.cols;
+        const int from = r - tap + g.taps - 1;
         const int64_t row = first + r;
         const bool is_row = row < g.rows;
         const bool is_there = is_row && tap <= (int)((place + (uint32_t)r) % (uint32_t)g.seq_len);
+        const float scale = is_there ? scales[from] : 0.0f;
         float v[PIECE] = {};
-        if (is_there) take_floats<PIECE>(v, g.z + (row - tap) * g.cols + c);
-        const float scale = is_there ? scales[r - tap + g.taps - 1] : 0.0f;
-    #pragma unroll
-        for (int k = 0; k < PIECE; k++)
-            v[k] = c + k < g.keep ? v[k] : 0.0f;
+        if (is_there) take_floats<PIECE>(v, codes + from * g.cols + at * PIECE % g.cols);
         if (is_row) put<bf16, PIECE>((bf16 *)g.both + row * g.both_cols + at * PIECE, v);
     #pragma unroll
         for (int k = 0; k < PIECE; k++)
@@ -164,9 +191,10 @@ template <int PANELS> __device__ __forceinline__ void hidden(const strait_cuda_h
     unsigned char *room = shared_bytes(base), *leaving = room + OWN + 2 * TILE;
     const int64_t first = (int64_t)blockIdx.x * ROWS;
     fetch_tile<PANELS, CHUNK>(base + OWN, g.v, 0);
-    find_scales(scales, g, first);
+    float *codes = (float *)(room + OWN + TILE); // until the second tile comes
+    take_codes_of(codes, scales, g, first);
     __syncthreads();
-    gather<PANELS>(room, scales, g, first);
+    gather<PANELS>(room, codes, scales, g, first);
     for (int col = 0, stage = 0; col < g.hidden; col += CHUNK, stage ^= 1) {
         const uint32_t tile = base + OWN + (uint32_t)stage * TILE;
         copy_wait();

@@ -7,19 +7,18 @@ enum {
     STRAIT_CUDA_HIDDEN_ROWS = 96,   // of a block: 12,288 rows are a block a multiprocessor
     STRAIT_CUDA_HIDDEN_PANEL = 64,  // columns of normeds in a tile
     STRAIT_CUDA_HIDDEN_CHUNK = 128, // columns of a that are made at a time
-    STRAIT_CUDA_HIDDEN_TAPS = 64,   // at most
+    STRAIT_CUDA_HIDDEN_TAPS = 64,   // at most, and their codes fit a tile of v
     STRAIT_CUDA_HIDDEN_THREADS = 256
 };
 
-/* a [rows x hidden] = normeds v'; normeds and v have 64 columns a panel. bf16 but for z and rstd.
- */
+/* a [rows x hidden] = normeds v'; normeds and v have 64 columns a panel. bf16 but for what is
+ * float. With `packed`, z is made of it. */
 typedef struct strait_cuda_hidden_args {
     void *both, *normeds, *a;
-    float *rstd;
-    const float *z;
-    const void *v;
+    float *rstd, *z, *stats;
+    const void *packed, *v;
     int64_t rows;
-    int cols, keep, taps, both_cols, hidden, seq_len;
+    int cols, keep, taps, both_cols, hidden, seq_len, is_stochastic;
     float epsilon;
 } strait_cuda_hidden_args;
 
@@ -37,6 +36,11 @@ static inline unsigned strait_cuda_hidden_shared(int panels) {
     const int rows = STRAIT_CUDA_HIDDEN_ROWS, chunk = STRAIT_CUDA_HIDDEN_CHUNK;
     return (unsigned)(panels * (rows + 2 * chunk) * STRAIT_CUDA_HIDDEN_PANEL * 2 +
                       rows * (chunk * 2 + 16));
+}
+
+/* Bytes of a tile of v, where the codes wait before the second tile is there. */
+static inline int64_t strait_cuda_hidden_tile(int panels) {
+    return (int64_t)panels * STRAIT_CUDA_HIDDEN_CHUNK * STRAIT_CUDA_HIDDEN_PANEL * 2;
 }
 
 static inline unsigned strait_cuda_hidden_back_shared(int panels) {

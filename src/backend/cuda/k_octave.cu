@@ -3,24 +3,10 @@
  *
  * So many lanes of a warp a row as it has words of four bytes, n_lanes, a power of two. Nibble 0 of
  * a row is the scale's code, nibble i + 1 is value i. */
-#include "backend/cuda/lanes.cuh"
-#include "backend/cuda/wire.cuh"
-#include "backend/octave.h"
+#include "backend/cuda/octave.cuh"
 
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / 32;
-
-/* The scale of a row's codes. */
-struct row_scale {
-    float unit, inverse;
-};
-
-__device__ __forceinline__ row_scale scale_of(float top, int code, int is_covered) {
-    const float scale = __fdiv_rn((code & 1) != 0 ? __fmul_rn(top, STRAIT_OCTAVE_HALF) : top,
-                                  (float)(1 << (code >> 1)));
-    const float unit = __fdiv_rn(scale, is_covered ? 7.5f : 8.0f);
-    return {unit, unit > 0.0f ? __fdiv_rn(1.0f, unit) : 0.0f};
-}
 
 /* strait_octave_code by the lanes of a row: how many codes its search goes past. Scales fall, so
  * that it goes past all before one that it goes past. */
@@ -56,10 +42,6 @@ __device__ __forceinline__ int code_of(float value, float inverse, const strait_
         code = floorf(__fadd_rn(scaled, __fadd_rn(7.5f, chance)));
     }
     return (int)fminf(fmaxf(code, 0.0f), 15.0f);
-}
-
-__device__ __forceinline__ float restored(int code, float unit) {
-    return __fmul_rn((float)code - 7.5f, unit);
 }
 
 /* What a lane adds up over its part of a row. */
@@ -156,14 +138,6 @@ __device__ __forceinline__ void put_eight(T *row, const float in[8], int64_t c, 
         if (i < n) put<T, 1>(row + c + i, in + i);
 }
 
-/* Values from c on are nibbles from c + 1 on: those of a word but its first, and one behind it. */
-__device__ __forceinline__ uint32_t take_codes(const unsigned char *bytes, int64_t c,
-                                               int64_t n_bytes) {
-    const int64_t b = c / 2, left = n_bytes - b;
-    const uint32_t word = take_bytes(bytes + b, left < 4 ? (int)left : 4) >> 4;
-    return left > 4 ? word | (uint32_t)bytes[b + 4] << 28 : word;
-}
-
 template <typename T>
 __device__ __forceinline__ void restore(T *x, float *stats, const unsigned char *from,
                                         const row_place &at, int64_t cols, int is_covered) {
@@ -174,11 +148,10 @@ __device__ __forceinline__ void restore(T *x, float *stats, const unsigned char 
     const float unit = scale_of(trusted, bytes[0] & 15, is_covered).unit;
     row_sums sums = {};
     for (int64_t c = 8 * at.lane; is_row && c < cols; c += 8 * at.n_lanes) {
-        const uint32_t codes = take_codes(bytes, c, n_bytes);
         float v[8];
+        restore_eight(v, bytes, c, cols, unit);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            v[i] = c + i < cols ? restored((int)(codes >> (4 * i) & 15u), unit) : 0.0f;
             sums.size += v[i] * v[i];
             if (top != trusted && c + i < cols) sums.bad += 1.0f; // bits that are no top at all
         }
