@@ -16,6 +16,15 @@ static inline strait_err strait_hidden_by_parts(struct strait_stream *s, const s
     return k->silu_cols(s, at->both, at->a, at->normeds.cols, (strait_tensor){0});
 }
 
+static inline strait_err strait_restore_product_by_parts(struct strait_stream *s, strait_tensor y,
+                                                         strait_tensor x, strait_tensor stats,
+                                                         strait_tensor packed, strait_tensor m,
+                                                         strait_pack_how how) {
+    const struct strait_kernels *k = s->backend->kernels;
+    STRAIT_TRY(k->restore_octaves(s, x, stats, packed, how));
+    return k->matmul(s, y, x, m, (strait_matmul_how){.alpha = 1});
+}
+
 static inline strait_err strait_hidden_back_by_parts(struct strait_stream *s,
                                                      strait_tensor d_normeds, strait_tensor d_a,
                                                      strait_tensor d_both, strait_tensor a,

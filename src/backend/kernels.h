@@ -325,6 +325,11 @@ struct strait_kernels {
     strait_err (*hidden)(struct strait_stream *s, const strait_hidden *at, strait_recall_how how);
     strait_err (*hidden_back)(struct strait_stream *s, strait_tensor d_normeds, strait_tensor d_a,
                               strait_tensor d_both, strait_tensor a, strait_tensor v);
+    /* restore_octaves and the product y = x m at once; x from how.cols on may become 0. Either
+     * type. */
+    strait_err (*restore_product)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                                  strait_tensor stats, strait_tensor packed, strait_tensor m,
+                                  strait_pack_how how);
     /* Back through a norm and the silu behind it. Either type. */
     strait_err (*normed_silu_back)(struct strait_stream *s, const strait_normed_silu *at);
     /* y = x / (1 + exp(-x)); y may be x. Either type. */

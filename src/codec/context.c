@@ -153,17 +153,18 @@ int strait_context_gets_octaves(const struct strait_codec *c) {
     return strait_codec_bits(&c->spec, strait_codec_receives(c)) == 4;
 }
 
-int strait_context_gets_chance(const struct strait_codec *c) {
-    return strait_codec_receives(c) == STRAIT_BACKWARD && c->spec.rounding != STRAIT_ROUND_NEAREST;
+strait_pack_how strait_context_how(const struct strait_codec *c) {
+    return (strait_pack_how){.is_stochastic = strait_codec_receives(c) == STRAIT_BACKWARD &&
+                                              c->spec.rounding != STRAIT_ROUND_NEAREST,
+                             .cols = c->spec.is_padded ? c->spec.keep : 0};
 }
 
 strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
                                   strait_tensor x, strait_tensor wire) {
     if (!strait_context_gets_octaves(c)) return strait_payload_unpack(c, at, x, wire);
-    const strait_pack_how how = {.is_stochastic = strait_context_gets_chance(c),
-                                 .cols = c->spec.is_padded ? c->spec.keep : 0};
     return c->backend->kernels->restore_octaves(
-        at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, how);
+        at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire,
+        strait_context_how(c));
 }
 
 /* normed, rstd, and b in look.a, of a slot's y. */

@@ -48,9 +48,9 @@ strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at
 strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
                                   strait_tensor x, strait_tensor wire);
 
-/* Whether what this half receives is octaves; and if so, whether stochastic ones. */
+/* Whether what this half receives is octaves; and if so, how they were packed. */
 int strait_context_gets_octaves(const struct strait_codec *c);
-int strait_context_gets_chance(const struct strait_codec *c);
+strait_pack_how strait_context_how(const struct strait_codec *c);
 
 strait_err strait_context_plan_head(struct strait_codec *c, struct strait_context_padded *st);
 strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_context_padded *st);

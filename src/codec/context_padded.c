@@ -150,7 +150,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     if (strait_context_gets_octaves(c)) {
         hidden.packed = wire;
         hidden.stats = strait_codec_stats(c, at, c->spec.rows, STRAIT_METER_UNPACK);
-        hidden.is_stochastic = strait_context_gets_chance(c);
+        hidden.is_stochastic = strait_context_how(c).is_stochastic;
     } else {
         STRAIT_TRY(strait_context_receive(c, at, hidden.z, wire));
     }
@@ -187,14 +187,25 @@ static int64_t rows_at_once(strait_tensor x) {
     return (even + PART_ROWS - 1) / PART_ROWS * PART_ROWS;
 }
 
-static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
-                              strait_tensor wire) {
+/* d_u of the wire, and d_h of it. */
+static strait_err receive_gradient(struct strait_codec *c, const strait_crossing *at,
+                                   strait_tensor wire) {
+    const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
-    const int64_t step = rows_at_once(d_y);
+    const strait_tensor d_h = strait_codec_grad_slot(c, st->d_h, at->slot);
+    if (strait_context_gets_octaves(c))
+        return k->restore_product(at->stream, d_h, d_u,
+                                  strait_codec_stats(c, at, d_u.rows, STRAIT_METER_UNPACK), wire,
+                                  st->bm, strait_context_how(c));
     STRAIT_TRY(strait_context_receive(c, at, d_u, wire));
-    STRAIT_TRY(c->backend->kernels->matmul(at->stream, strait_codec_grad_slot(c, st->d_h, at->slot),
-                                           d_u, st->bm, strait_ab));
+    return k->matmul(at->stream, d_h, d_u, st->bm, strait_ab);
+}
+
+static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
+                              strait_tensor wire) {
+    const int64_t step = rows_at_once(d_y);
+    STRAIT_TRY(receive_gradient(c, at, wire));
     for (int64_t row = 0; row < d_y.rows; row += step)
         STRAIT_TRY(widen_gradient(c, at, d_y, row, smaller(step, d_y.rows - row)));
     return STRAIT_OK;

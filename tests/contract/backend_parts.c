@@ -221,6 +221,34 @@ static void hidden_layer(void **state) {
         check_case(run_hidden, shapes[i], 1e-5);
 }
 
+/* inner: columns of the product; x from keep on is not said, so that it is told before */
+static void run_restore_product(struct rig *rig, shape s) {
+    const int64_t cols = (s.cols + 7) / 8 * 8;
+    const strait_pack_how how = {.is_stochastic = s.variant, .cols = s.cols};
+    const strait_tensor packed = rig_bytes(rig, 4 + s.rows * ((s.cols + 2) / 2));
+    const strait_tensor x = rig_act_output(rig, s.rows, cols), stats = rig_zeros(rig, s.rows, 3);
+    const strait_tensor y = rig_act_output(rig, s.rows, s.inner);
+    CHECK_OK(rig->k->fill(&rig->stream, x, 0.0f));
+    CHECK_OK(rig->k->pack_octaves(&rig->stream, packed, (strait_tensor){0},
+                                  rig_input(rig, s.rows, cols, 1), how));
+    CHECK_OK(rig->k->restore_product(&rig->stream, y, x, stats, packed,
+                                     rig_act(rig, cols, s.inner, 2), how));
+    rig_keep(rig, x);
+    rig_keep(rig, y);
+    rig_keep(rig, stats);
+}
+
+static void restored_products(void **state) {
+    (void)state;
+    static const shape shapes[] = {{.rows = 7, .cols = 5, .inner = 3},
+                                   {.rows = 200, .cols = 63, .inner = 320, .variant = 1},
+                                   {.rows = 97, .cols = 31, .inner = 128},
+                                   {.rows = 96, .cols = 64, .inner = 512, .variant = 1},
+                                   {.rows = 5, .cols = 70, .inner = 64}};
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        check_case(run_restore_product, shapes[i], 1e-5);
+}
+
 struct recall_case {
     strait_tensor both, normeds, rstd, z;
     strait_recall_how how;
@@ -261,6 +289,7 @@ int main(void) {
         cmocka_unit_test(recalled_codes),
         cmocka_unit_test(recall_has_its_gradient),
         cmocka_unit_test(hidden_layer),
+        cmocka_unit_test(restored_products),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

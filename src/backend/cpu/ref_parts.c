@@ -179,4 +179,5 @@ void strait_ref_parts(struct strait_kernels *k) {
     k->normed_silu_back = normed_silu_back;
     k->hidden = strait_hidden_by_parts;
     k->hidden_back = strait_hidden_back_by_parts;
+    k->restore_product = strait_restore_product_by_parts;
 }

@@ -8,15 +8,18 @@ static int lies_well(strait_tensor t) {
     return (uintptr_t)t.data % 16 == 0 && t.cols % 8 == 0 && t.cols <= INT32_MAX;
 }
 
-/* The kernels' variant, by panels, or 0: kernel by kernel. They want the shared memory that data
- * centers' devices have from sm_90 on. */
-static int panels_of(const struct strait_stream *s, strait_tensor normeds, strait_tensor a) {
+/* The kernels want the shared memory that data centers' devices have from sm_90 on. */
+static int has_room(const struct strait_stream *s) {
     const int capability = strait_cuda_capability(s);
+    return capability >= 90 && capability < 120;
+}
+
+/* The kernels' variant, by panels, or 0: kernel by kernel. */
+static int panels_of(const struct strait_stream *s, strait_tensor normeds, strait_tensor a) {
     const int64_t n = normeds.cols / STRAIT_CUDA_HIDDEN_PANEL;
     const int is_whole = normeds.cols % STRAIT_CUDA_HIDDEN_PANEL == 0 &&
                          a.cols % STRAIT_CUDA_HIDDEN_CHUNK == 0;
-    const int is_device = capability >= 90 && capability < 120;
-    const int is_there = is_whole && is_device && a.dtype == STRAIT_BF16 && a.rows > 0;
+    const int is_there = is_whole && has_room(s) && a.dtype == STRAIT_BF16 && a.rows > 0;
     return is_there && lies_well(normeds) && lies_well(a) && (n == 2 || n == 4) ? (int)n : 0;
 }
 
@@ -83,7 +86,33 @@ static strait_err hidden_back(struct strait_stream *s, strait_tensor d_normeds, 
                               (void *[]){&args});
 }
 
+static strait_err restore_product(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                                  strait_tensor stats, strait_tensor packed, strait_tensor m,
+                                  strait_pack_how how) {
+    const int64_t panels = y.cols / STRAIT_CUDA_HIDDEN_PANEL;
+    const int is_whole = y.cols % STRAIT_CUDA_HIDDEN_PANEL == 0 &&
+                         panels <= STRAIT_CUDA_PRODUCT_PANELS && x.rows > 0;
+    assert(x.rows == y.rows && m.rows == x.cols && m.cols == y.cols);
+    if (!has_room(s) || !is_whole || x.dtype != STRAIT_BF16 || y.dtype != STRAIT_BF16 ||
+        x.cols > STRAIT_CUDA_HIDDEN_PANEL || !lies_well(y) || !lies_well(x) || !lies_well(m))
+        return strait_restore_product_by_parts(s, y, x, stats, packed, m, how);
+    strait_cuda_product_args args = {.y = y.data,
+                                     .x = x.data,
+                                     .stats = stats.data,
+                                     .packed = packed.data,
+                                     .m = m.data,
+                                     .rows = x.rows,
+                                     .cols = (int)x.cols,
+                                     .keep = (int)strait_pack_cols(x, how),
+                                     .y_cols = (int)y.cols,
+                                     .is_stochastic = how.is_stochastic};
+    return strait_cuda_launch(s, "restore_product",
+                              by_blocks(x.rows, strait_cuda_product_shared((int)panels)),
+                              (void *[]){&args});
+}
+
 void strait_cuda_hidden(struct strait_kernels *k) {
     k->hidden = hidden;
     k->hidden_back = hidden_back;
+    k->restore_product = restore_product;
 }

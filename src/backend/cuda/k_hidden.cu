@@ -1,5 +1,6 @@
 /* k_hidden.cu - the hidden layer over codes on tensor cores: codes with those before them, their
- * product with v and what silu makes of it in one pass; and silu's gradient with its product.
+ * product with v and what silu makes of it in one pass; silu's gradient with its product; restored
+ * codes with theirs.
  *
  * A block owns some rows. Factors lie in shared memory as tiles of 64 values a row
  * (attention_tile.cuh), one for each panel of 64 columns. Two halves of the block's eight warps
@@ -46,30 +47,40 @@ __device__ __forceinline__ void put_sums(unsigned char *room, int pitch, const f
                                   2) = bf16_pair(acc[m][n][2 * half], acc[m][n][2 * half + 1]);
 }
 
-/* Eight values of a row of z, restored if they come packed; zeros from keep on. Every lane of the
- * row calls; what is not the block's own leaves no trace. */
-__device__ __forceinline__ void take_code(float v[PIECE], const strait_cuda_hidden_args &g,
-                                          int64_t row, int c, bool is_row, bool is_own) {
-    const unsigned char *packed = (const unsigned char *)g.packed;
-    if (packed == nullptr) {
-        if (is_row) take_floats<PIECE>(v, g.z + row * g.cols + c);
-    #pragma unroll
-        for (int k = 0; k < PIECE; k++)
-            v[k] = c + k < g.keep ? v[k] : 0.0f;
-        return;
-    }
-    const float top = __uint_as_float(take_bytes(packed, 4)), trusted = strait_scale_trust(top);
-    const unsigned char *bytes = packed + 4 + (is_row ? row : 0) * ((g.keep + 2) / 2);
+/* Values c to c + 7 of a row of so many packed columns; zeros where there are none. Every lane of
+ * the row calls; a row that is not its block's own leaves no trace in stats. */
+__device__ __forceinline__ void restore_piece(float v[PIECE], float *stats, const void *packed,
+                                              int keep, int is_stochastic, const row_place &at,
+                                              bool is_own) {
+    const unsigned char *bytes = (const unsigned char *)packed;
+    const float top = __uint_as_float(take_bytes(bytes, 4)), trusted = strait_scale_trust(top);
+    const int c = at.lane * PIECE;
+    const bool is_there = at.row >= 0 && at.row < at.rows && c < keep;
     float size = 0, bad = 0;
-    if (is_row && c < g.keep)
-        restore_eight(v, bytes, c, g.keep, scale_of(trusted, bytes[0] & 15, g.is_stochastic).unit);
-    #pragma unroll
+    bytes += 4 + (is_there ? at.row : 0) * ((keep + 2) / 2);
+    if (is_there) restore_eight(v, bytes, c, keep, scale_of(trusted, bytes[0] & 15, is_stochastic).unit);
+#pragma unroll
     for (int k = 0; k < PIECE; k++) {
         size += v[k] * v[k];
-        if (top != trusted && c + k < g.keep) bad += 1.0f;
+        if (top != trusted && c + k < keep) bad += 1.0f;
     }
-    if (is_own) put_floats<PIECE>(g.z + row * g.cols + c, v);
-    put_stats(g.stats, {row, is_own ? g.rows : 0, c / PIECE, g.cols / PIECE}, 0.0f, size, bad);
+    put_stats(stats, {at.row, is_own ? at.rows : 0, at.lane, at.n_lanes}, 0.0f, size, bad);
+}
+
+/* Eight values of a row of z, restored if they come packed; zeros from keep on. */
+__device__ __forceinline__ void take_code(float v[PIECE], const strait_cuda_hidden_args &g,
+                                          const row_place &at, bool is_own) {
+    const int c = at.lane * PIECE;
+    float *z = g.z + at.row * g.cols + c;
+    if (g.packed != nullptr) {
+        restore_piece(v, g.stats, g.packed, g.keep, g.is_stochastic, at, is_own);
+        if (is_own) put_floats<PIECE>(z, v);
+        return;
+    }
+    if (at.row >= 0 && at.row < at.rows) take_floats<PIECE>(v, z);
+#pragma unroll
+    for (int k = 0; k < PIECE; k++)
+        v[k] = c + k < g.keep ? v[k] : 0.0f;
 }
 
 /* The codes of the block's rows and of those before them, and the scales of their norms. */
@@ -81,7 +92,7 @@ __device__ __forceinline__ void take_codes_of(float *codes, float *scales,
         const int64_t row = first - before + i;
         const bool is_row = i < ROWS + before && row >= 0 && row < g.rows;
         float v[PIECE] = {}, squares = 0;
-        take_code(v, g, row, lane * PIECE, is_row, is_row && i >= before);
+        take_code(v, g, {is_row ? row : -1, g.rows, lane, n_lanes}, is_row && i >= before);
     #pragma unroll
         for (int k = 0; k < PIECE; k++)
             squares += v[k] * v[k];
@@ -209,6 +220,15 @@ template <int PANELS> __device__ __forceinline__ void hidden(const strait_cuda_h
     }
 }
 
+/* The block's rows of y, `cols` wide, from where put_sums left them. */
+__device__ __forceinline__ void write_rows(bf16 *y, const unsigned char *room, int64_t first,
+                                           int64_t rows, int cols) {
+    const int pieces = cols / PIECE, pitch = cols * 2 + 16;
+    for (int i = (int)threadIdx.x; i < ROWS * pieces && first + i / pieces < rows; i += BLOCK)
+        *(piece *)(y + (first * pieces + i) * PIECE) =
+            *(const piece *)(room + i / pieces * pitch + i % pieces * 16);
+}
+
 /* The pieces of PANEL columns of the block's rows that a thread works on. */
 struct slope_pieces {
     static constexpr int N = ROWS * PANEL / PIECE / BLOCK;
@@ -284,7 +304,6 @@ template <int PANELS>
 __device__ __forceinline__ void hidden_back(const strait_cuda_hidden_back_args &g) {
     constexpr uint32_t OWN = tile_bytes<PANEL>(ROWS), TILE = PANELS * tile_bytes<PANEL>(PANEL);
     constexpr int COLS = PANELS * PANEL, NT = COLS / 4 / 8, PITCH = COLS * 2 + 16;
-    constexpr int PIECES = COLS / PIECE;
     static_assert(ROWS * PITCH <= 2 * (OWN + TILE), "what leaves fits where factors were");
     const uint32_t base = shared_base(), tiles = base + 2 * OWN;
     unsigned char *room = shared_bytes(base);
@@ -309,23 +328,67 @@ __device__ __forceinline__ void hidden_back(const strait_cuda_hidden_back_args &
     __syncthreads();
     put_sums<NT>(room, PITCH, acc, own_col);
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < ROWS * PIECES && first + i / PIECES < g.rows; i += BLOCK)
-        *(piece *)((bf16 *)g.d_normeds + (first * PIECES + i) * PIECE) = *(
-            const piece *)(room + i / PIECES * PITCH + i % PIECES * 16);
+    write_rows((bf16 *)g.d_normeds, room, first, g.rows, COLS);
+}
+
+/* The block's rows of x, to memory and as the left factor. */
+__device__ __forceinline__ void restore_rows_of(unsigned char *own,
+                                                const strait_cuda_product_args &g, int64_t first) {
+    constexpr int PIECES = PANEL / PIECE;
+    const int lane = (int)threadIdx.x % PIECES;
+    for (int r = (int)threadIdx.x / PIECES; r < ROWS; r += BLOCK / PIECES) { // alike in a warp
+        const int64_t row = first + r;
+        const bool is_row = row < g.rows;
+        float v[PIECE] = {};
+        restore_piece(v, g.stats, g.packed, g.keep, g.is_stochastic,
+                      {is_row ? row : -1, g.rows, lane, PIECES}, is_row);
+        const piece made = narrow<bf16, PIECE>(v);
+        *(piece *)(own + piece_at<PANEL>(r, lane)) = made;
+        if (is_row && lane * PIECE < g.cols)
+            *(piece *)((bf16 *)g.x + row * g.cols + lane * PIECE) = made;
+    }
+}
+
+__device__ __forceinline__ void restore_and_multiply(const strait_cuda_product_args &g) {
+    constexpr uint32_t OWN = tile_bytes<PANEL>(ROWS), TILE = tile_bytes<PANEL>(PANEL);
+    const uint32_t base = shared_base(), tiles = base + OWN;
+    const int panels = g.y_cols / PANEL, pitch = g.y_cols * 2 + 16;
+    const int64_t first = (int64_t)blockIdx.x * ROWS;
+    unsigned char *room = shared_bytes(base), *leaving = room + OWN + (uint32_t)panels * TILE;
+    for (int p = 0; p < panels; p++)
+        fetch_rows<PANEL, PANEL, BLOCK>(tiles + (uint32_t)p * TILE,
+                                        (const uint16_t *)g.m + p * PANEL, g.y_cols, g.cols);
+    restore_rows_of(room, g, first);
+    copy_wait();
+    __syncthreads();
+    for (int p = 0; p < panels; p++) {
+        const int col = first_col_of_warp(PANEL);
+        float acc[MT][2][4];
+        clear<MT, 2>(acc);
+        add_columns_of<2>(acc, base, tiles + (uint32_t)p * TILE, col);
+        put_sums<2>(leaving, pitch, acc, p * PANEL + col);
+    }
+    __syncthreads();
+    write_rows((bf16 *)g.y, leaving, first, g.rows, g.y_cols);
 }
 
 } // namespace
 
     #define HIDDEN_KERNELS(PANELS)                                 \
-        extern "C" __global__ void __launch_bounds__(BLOCK)        \
+        extern "C" __global__ void __launch_bounds__(BLOCK, 1)        \
             hidden_##PANELS(strait_cuda_hidden_args g) {           \
             hidden<PANELS>(g);                                     \
         }                                                          \
-        extern "C" __global__ void __launch_bounds__(BLOCK)        \
+        extern "C" __global__ void __launch_bounds__(BLOCK, 1)        \
             hidden_back_##PANELS(strait_cuda_hidden_back_args g) { \
             hidden_back<PANELS>(g);                                \
         }
 
 HIDDEN_KERNELS(2)
 HIDDEN_KERNELS(4)
+
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+    restore_product(strait_cuda_product_args g) {
+    restore_and_multiply(g);
+}
 #endif

@@ -7,6 +7,7 @@ enum {
     STRAIT_CUDA_HIDDEN_ROWS = 96,   // of a block: 12,288 rows are a block a multiprocessor
     STRAIT_CUDA_HIDDEN_PANEL = 64,  // columns of normeds in a tile
     STRAIT_CUDA_HIDDEN_CHUNK = 128, // columns of a that are made at a time
+    STRAIT_CUDA_PRODUCT_PANELS = 8, // of y in restore_product, at most
     STRAIT_CUDA_HIDDEN_TAPS = 64,   // at most, and their codes fit a tile of v
     STRAIT_CUDA_HIDDEN_THREADS = 256
 };
@@ -30,6 +31,15 @@ typedef struct strait_cuda_hidden_back_args {
     int both_cols, first, hidden;
 } strait_cuda_hidden_back_args;
 
+/* x [rows x cols] restored of `packed`, its first `keep` columns; y = x m, in whole panels. */
+typedef struct strait_cuda_product_args {
+    void *y, *x;
+    float *stats;
+    const void *packed, *m;
+    int64_t rows;
+    int cols, keep, y_cols, is_stochastic;
+} strait_cuda_product_args;
+
 /* Bytes of shared memory: the block's rows, two tiles of v, what is on its way out; and backward
  * two tiles of both. */
 static inline unsigned strait_cuda_hidden_shared(int panels) {
@@ -41,6 +51,12 @@ static inline unsigned strait_cuda_hidden_shared(int panels) {
 /* Bytes of a tile of v, where the codes wait before the second tile is there. */
 static inline int64_t strait_cuda_hidden_tile(int panels) {
     return (int64_t)panels * STRAIT_CUDA_HIDDEN_CHUNK * STRAIT_CUDA_HIDDEN_PANEL * 2;
+}
+
+/* The block's rows, m, and what is on its way out. */
+static inline unsigned strait_cuda_product_shared(int panels) {
+    const int rows = STRAIT_CUDA_HIDDEN_ROWS, panel = STRAIT_CUDA_HIDDEN_PANEL;
+    return (unsigned)((rows + panels * panel) * panel * 2 + rows * (panels * panel * 2 + 16));
 }
 
 static inline unsigned strait_cuda_hidden_back_shared(int panels) {
