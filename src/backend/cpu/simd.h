@@ -16,6 +16,13 @@
 #define SIMD_EXPAND(name, isa) SIMD_JOIN(name, isa)
 #define SIMD(name)             SIMD_EXPAND(name, STRAIT_ISA)
 
+/* Before a loop whose every turn touches its own places, though pointers may be the same. */
+#if defined(__clang__)
+    #define SIMD_EACH_ITS_OWN // looks at run time whether they are
+#else
+    #define SIMD_EACH_ITS_OWN _Pragma("GCC ivdep")
+#endif
+
 /* LANES floats a vector. A tile of a matrix product is TILE_ROWS x (TILE_VECTORS * LANES) and fills
  * the registers: rows x vectors sums, one row of vectors, and a value of the other side. One pass
  * goes TILE_DEPTH deep, so that TILE_COLS of the right side stay in the first cache. All are 64

@@ -123,12 +123,12 @@ static void relu2_back_task(void *arg, int task) {
     const float *x = f->a, *d_y = f->b;
     float *d_x = f->y, *y = f->also;
     if (y == NULL) {
-#pragma GCC ivdep
+        SIMD_EACH_ITS_OWN
         for (int64_t i = run.first; i < run.end; i++)
             d_x[i] = x[i] < 0 ? 0 : 2 * x[i] * d_y[i];
         return;
     }
-#pragma GCC ivdep // gradients may take the place of values, each its own
+    SIMD_EACH_ITS_OWN // gradients may take the place of values
     for (int64_t i = run.first; i < run.end; i++) {
         const float v = x[i], d = d_y[i];
         d_x[i] = v < 0 ? 0 : 2 * v * d;
