@@ -26,10 +26,10 @@ static inline strait_err strait_restore_product_by_parts(struct strait_stream *s
 }
 
 static inline strait_err strait_hidden_back_by_parts(struct strait_stream *s,
-                                                     strait_tensor d_normeds, strait_tensor d_a,
-                                                     strait_tensor d_both, strait_tensor a,
-                                                     strait_tensor v) {
+                                                     const strait_hidden_back *at,
+                                                     strait_recall_how how) {
     const struct strait_kernels *k = s->backend->kernels;
-    STRAIT_TRY(k->silu_cols_back(s, d_a, d_both, a, d_normeds.cols));
-    return k->matmul(s, d_normeds, d_a, v, (strait_matmul_how){.alpha = 1});
+    STRAIT_TRY(k->silu_cols_back(s, at->d_a, at->d_both, at->a, at->d_normeds.cols));
+    STRAIT_TRY(k->matmul(s, at->d_normeds, at->d_a, at->v, (strait_matmul_how){.alpha = 1}));
+    return k->recall_back(s, at->d_z, at->d_both, at->d_normeds, at->z, at->rstd, how);
 }

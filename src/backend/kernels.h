@@ -107,6 +107,18 @@ typedef struct strait_hidden {
     int is_stochastic;    // as it was packed
 } strait_hidden;
 
+/* Back through a hidden layer over codes. */
+typedef struct strait_hidden_back {
+    /* made */
+    strait_tensor d_a;       // [N x H] = the last columns of d_both times silu'(a)
+    strait_tensor d_z;       // [N x C], f32: as recall_back makes it, of d_normeds = d_a v
+    strait_tensor d_normeds; // [N x taps C]: may be used
+    /* read */
+    strait_tensor d_both;  // [N x (taps C + H)]
+    strait_tensor a, v;    // as in strait_hidden
+    strait_tensor z, rstd; //
+} strait_hidden_back;
+
 /* Back through h = silu(a), a = n W', where n = y rstd is a normed row: what y is to receive is
  * (rstd d_a) W + d_y. */
 typedef struct strait_normed_silu {
@@ -320,11 +332,11 @@ struct strait_kernels {
                             int64_t first, strait_tensor beside);
     strait_err (*silu_cols_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                                  strait_tensor x, int64_t first);
-    /* recall, the product and silu_cols at once; and silu_cols_back with its product: d_a of the
-     * columns of d_both behind as many as d_normeds has, d_normeds = d_a v. Either type. */
+    /* recall, the product and silu_cols at once; and silu_cols_back, its product and recall_back.
+     * Either type. */
     strait_err (*hidden)(struct strait_stream *s, const strait_hidden *at, strait_recall_how how);
-    strait_err (*hidden_back)(struct strait_stream *s, strait_tensor d_normeds, strait_tensor d_a,
-                              strait_tensor d_both, strait_tensor a, strait_tensor v);
+    strait_err (*hidden_back)(struct strait_stream *s, const strait_hidden_back *at,
+                              strait_recall_how how);
     /* restore_octaves and the product y = x m at once; x from how.cols on may become 0. Either
      * type. */
     strait_err (*restore_product)(struct strait_stream *s, strait_tensor y, strait_tensor x,

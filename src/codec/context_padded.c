@@ -223,14 +223,17 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     padded *st = of(c);
     STRAIT_TRY(strait_codec_hold(c, at, &st->held, d_x));
     STRAIT_TRY(k->matmul(at->stream, st->d_both, d_x, st->dw, strait_ab));
-    STRAIT_TRY(k->hidden_back(at->stream, st->d_normeds,
-                              strait_codec_grad_slot(c, st->d_a, at->slot), st->d_both,
-                              strait_codec_slot(c, st->a, at->slot), st->half_v));
     strait_recall_how how = recall_of(&c->spec);
     if (c->peer != NULL) how.beside = strait_codec_grad_slot(c->peer, of(c->peer)->d_h, at->slot);
-    STRAIT_TRY(k->recall_back(at->stream, st->d_z, st->d_both, st->d_normeds,
-                              strait_codec_slot(c, st->z, at->slot),
-                              strait_codec_slot(c, st->tail_rstd, at->slot), how));
+    const strait_hidden_back back = {.d_a = strait_codec_grad_slot(c, st->d_a, at->slot),
+                                     .d_z = st->d_z,
+                                     .d_normeds = st->d_normeds,
+                                     .d_both = st->d_both,
+                                     .a = strait_codec_slot(c, st->a, at->slot),
+                                     .v = st->half_v,
+                                     .z = strait_codec_slot(c, st->z, at->slot),
+                                     .rstd = strait_codec_slot(c, st->tail_rstd, at->slot)};
+    STRAIT_TRY(k->hidden_back(at->stream, &back, how));
     return strait_context_send(c, at, wire, st->d_z);
 }
 

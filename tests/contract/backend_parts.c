@@ -178,7 +178,7 @@ static void recalled_codes(void **state) {
 /* cols: keep, inner: the hidden layer's width */
 static void run_hidden(struct rig *rig, shape s) {
     const int64_t cols = (s.cols + 7) / 8 * 8, taps = s.variant, wide = taps * cols;
-    const strait_recall_how how = {
+    strait_recall_how how = {
         .keep = s.cols, .taps = taps, .seq_len = s.heads.seq_len, .epsilon = 1e-6f};
     strait_hidden at = {.both = rig_act_output(rig, s.rows, wide + s.inner),
                         .normeds = rig_act_output(rig, s.rows, wide),
@@ -187,7 +187,6 @@ static void run_hidden(struct rig *rig, shape s) {
                         .z = rig_input(rig, s.rows, cols, 1),
                         .v = rig_act(rig, s.inner, wide, 2)};
     const strait_tensor d_a = rig_act_output(rig, s.rows, s.inner);
-    const strait_tensor d_normeds = rig_act_output(rig, s.rows, wide);
     CHECK_OK(rig->k->hidden(&rig->stream, &at, how));
     rig_keep(rig, at.a);
     at.packed = rig_bytes(rig, 4 + s.rows * ((s.cols + 2) / 2));
@@ -198,15 +197,24 @@ static void run_hidden(struct rig *rig, shape s) {
         (strait_pack_how){.is_stochastic = at.is_stochastic, .cols = s.cols}));
     CHECK_OK(rig->k->hidden(&rig->stream, &at, how));
     rig_keep(rig, at.stats);
-    CHECK_OK(rig->k->hidden_back(&rig->stream, d_normeds, d_a,
-                                 rig_act(rig, s.rows, wide + s.inner, 3),
-                                 rig_act(rig, s.rows, s.inner, 4), at.v));
+    strait_hidden_back back = {.d_a = d_a,
+                               .d_z = rig_output(rig, s.rows, cols),
+                               .d_normeds = rig_act_output(rig, s.rows, wide),
+                               .d_both = rig_act(rig, s.rows, wide + s.inner, 3),
+                               .a = rig_act(rig, s.rows, s.inner, 4),
+                               .v = at.v,
+                               .z = at.z,
+                               .rstd = at.rstd};
+    CHECK_OK(rig->k->hidden_back(&rig->stream, &back, how));
+    rig_keep(rig, back.d_z);
+    how.beside = rig_act(rig, s.rows, cols + 16, 7);
+    CHECK_OK(rig->k->hidden_back(&rig->stream, &back, how));
+    rig_keep(rig, back.d_z);
     rig_keep(rig, at.both);
     rig_keep(rig, at.normeds);
     rig_keep(rig, at.rstd);
     rig_keep(rig, at.a);
     rig_keep(rig, d_a);
-    rig_keep(rig, d_normeds);
 }
 
 static void hidden_layer(void **state) {

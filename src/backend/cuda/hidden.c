@@ -66,21 +66,32 @@ static strait_err hidden(struct strait_stream *s, const strait_hidden *at, strai
                               (void *[]){&args});
 }
 
-static strait_err hidden_back(struct strait_stream *s, strait_tensor d_normeds, strait_tensor d_a,
-                              strait_tensor d_both, strait_tensor a, strait_tensor v) {
-    const int panels = panels_of(s, d_normeds, a);
-    assert(d_both.cols >= d_normeds.cols + a.cols && strait_cuda_same_shape(d_a, a));
-    if (panels == 0 || !lies_well(d_both) || !lies_well(d_a) || !lies_well(v))
-        return strait_hidden_back_by_parts(s, d_normeds, d_a, d_both, a, v);
-    strait_cuda_hidden_back_args args = {.d_normeds = d_normeds.data,
-                                         .d_a = d_a.data,
-                                         .d_both = d_both.data,
-                                         .a = a.data,
-                                         .v = v.data,
-                                         .rows = a.rows,
-                                         .both_cols = (int)d_both.cols,
-                                         .first = (int)d_normeds.cols,
-                                         .hidden = (int)a.cols};
+/* Whether a block's warps take whole codes, and it makes the rows behind that took them. */
+static int gathers_codes(int64_t cols, strait_recall_how how) {
+    const int is_even = cols % 8 == 0 && cols <= 64 && (cols & (cols - 1)) == 0;
+    return is_even && how.taps <= STRAIT_CUDA_HIDDEN_AFTER + 1 &&
+           (how.beside.data == NULL || lies_well(how.beside));
+}
+
+static strait_err hidden_back(struct strait_stream *s, const strait_hidden_back *at,
+                              strait_recall_how how) {
+    const int panels = panels_of(s, at->d_normeds, at->a);
+    assert(at->d_both.cols == at->d_normeds.cols + at->a.cols);
+    if (panels == 0 || !gathers_codes(at->z.cols, how) || !lies_well(at->d_both) ||
+        !lies_well(at->d_a) || !lies_well(at->v) || !lies_well(at->z) || !lies_well(at->d_z))
+        return strait_hidden_back_by_parts(s, at, how);
+    strait_cuda_hidden_back_args args = {.d_a = at->d_a.data,
+                                         .d_z = at->d_z.data,
+                                         .d_both = at->d_both.data,
+                                         .a = at->a.data,
+                                         .v = at->v.data,
+                                         .z = at->z.data,
+                                         .rstd = at->rstd.data,
+                                         .rows = at->a.rows,
+                                         .cols = (int)at->z.cols,
+                                         .both_cols = (int)at->d_both.cols,
+                                         .hidden = (int)at->a.cols,
+                                         .how = how};
     return strait_cuda_launch(s, panels == 4 ? "hidden_back_4" : "hidden_back_2",
                               by_blocks(args.rows, strait_cuda_hidden_back_shared(panels)),
                               (void *[]){&args});

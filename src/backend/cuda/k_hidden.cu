@@ -1,71 +1,9 @@
 /* k_hidden.cu - the hidden layer over codes on tensor cores: codes with those before them, their
- * product with v and what silu makes of it in one pass; silu's gradient with its product; restored
- * codes with theirs.
- *
- * A block owns some rows. Factors lie in shared memory as tiles of 64 values a row
- * (attention_tile.cuh), one for each panel of 64 columns. Two halves of the block's eight warps
- * share out the rows, the four warps of a half the columns. What leaves goes by way of shared
- * memory, so that rows are written in pieces of 16 bytes. */
-#include "backend/cuda/attention_tile.cuh"
-#include "backend/cuda/k_hidden.h"
-#include "backend/cuda/octave.cuh"
+ * product with v and what silu makes of it in one pass; and the way back in another. */
+#include "backend/cuda/hidden.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800 // the host never asks for them elsewhere
 namespace {
-
-constexpr int BLOCK = STRAIT_CUDA_HIDDEN_THREADS;
-constexpr int ROWS = STRAIT_CUDA_HIDDEN_ROWS;
-constexpr int MT = ROWS / 2 / 16; // sixteens of rows of a warp
-constexpr int PANEL = STRAIT_CUDA_HIDDEN_PANEL;
-constexpr int CHUNK = STRAIT_CUDA_HIDDEN_CHUNK;
-constexpr int PIECE = 8; // values in 16 bytes
-
-typedef lanes<bf16, PIECE> piece;
-
-__device__ __forceinline__ int first_row_of_warp() {
-    return (int)threadIdx.x / 128 * (ROWS / 2);
-}
-
-/* Of a warp among those that share `cols` columns. */
-__device__ __forceinline__ int first_col_of_warp(int cols) {
-    return (int)threadIdx.x / 32 % 4 * (cols / 4);
-}
-
-/* Rounded sums of a warp, `pitch` bytes from row to row. */
-template <int NT>
-__device__ __forceinline__ void put_sums(unsigned char *room, int pitch, const float acc[MT][NT][4],
-                                         int col) {
-    const int row = first_row_of_warp() + lane_of() / 4;
-    #pragma unroll
-    for (int m = 0; m < MT; m++)
-    #pragma unroll
-        for (int n = 0; n < NT; n++)
-    #pragma unroll
-            for (int half = 0; half < 2; half++)
-                *(uint32_t *)(room + (row + 16 * m + 8 * half) * pitch +
-                              (col + 8 * n + lane_of() % 4 * 2) *
-                                  2) = bf16_pair(acc[m][n][2 * half], acc[m][n][2 * half + 1]);
-}
-
-/* Values c to c + 7 of a row of so many packed columns; zeros where there are none. Every lane of
- * the row calls; a row that is not its block's own leaves no trace in stats. */
-__device__ __forceinline__ void restore_piece(float v[PIECE], float *stats, const void *packed,
-                                              int keep, int is_stochastic, const row_place &at,
-                                              bool is_own) {
-    const unsigned char *bytes = (const unsigned char *)packed;
-    const float top = __uint_as_float(take_bytes(bytes, 4)), trusted = strait_scale_trust(top);
-    const int c = at.lane * PIECE;
-    const bool is_there = at.row >= 0 && at.row < at.rows && c < keep;
-    float size = 0, bad = 0;
-    bytes += 4 + (is_there ? at.row : 0) * ((keep + 2) / 2);
-    if (is_there) restore_eight(v, bytes, c, keep, scale_of(trusted, bytes[0] & 15, is_stochastic).unit);
-#pragma unroll
-    for (int k = 0; k < PIECE; k++) {
-        size += v[k] * v[k];
-        if (top != trusted && c + k < keep) bad += 1.0f;
-    }
-    put_stats(stats, {at.row, is_own ? at.rows : 0, at.lane, at.n_lanes}, 0.0f, size, bad);
-}
 
 /* Eight values of a row of z, restored if they come packed; zeros from keep on. */
 __device__ __forceinline__ void take_code(float v[PIECE], const strait_cuda_hidden_args &g,
@@ -78,7 +16,7 @@ __device__ __forceinline__ void take_code(float v[PIECE], const strait_cuda_hidd
         return;
     }
     if (at.row >= 0 && at.row < at.rows) take_floats<PIECE>(v, z);
-#pragma unroll
+    #pragma unroll
     for (int k = 0; k < PIECE; k++)
         v[k] = c + k < g.keep ? v[k] : 0.0f;
 }
@@ -162,16 +100,6 @@ __device__ __forceinline__ void multiply_rows(float acc[MT][NT][4], uint32_t own
     }
 }
 
-/* Starts to fetch N rows of v, of all panels. */
-template <int PANELS, int N>
-__device__ __forceinline__ void fetch_tile(uint32_t to, const void *v, int first) {
-    constexpr int COLS = PANELS * PANEL;
-    #pragma unroll
-    for (int p = 0; p < PANELS; p++)
-        fetch_rows<PANEL, N, BLOCK>(to + (uint32_t)p * tile_bytes<PANEL>(N),
-                                    (const uint16_t *)v + first * COLS + p * PANEL, COLS, N);
-}
-
 /* CHUNK columns of a and of silu(a), from `col` on. */
 __device__ __forceinline__ void write_hidden(const strait_cuda_hidden_args &g,
                                              const unsigned char *room, int pitch, int64_t first,
@@ -214,24 +142,15 @@ template <int PANELS> __device__ __forceinline__ void hidden(const strait_cuda_h
             fetch_tile<PANELS, CHUNK>(base + OWN + (uint32_t)(stage ^ 1) * TILE, g.v, col + CHUNK);
         float acc[MT][NT][4];
         multiply_rows<PANELS, NT>(acc, base, tile, first_col_of_warp(CHUNK));
-        put_sums<NT>(leaving, PITCH, acc, first_col_of_warp(CHUNK));
+        put_sums<MT, NT>(leaving, PITCH, acc, first_row_of_warp(), first_col_of_warp(CHUNK));
         __syncthreads();
         write_hidden(g, leaving, PITCH, first, col);
     }
 }
 
-/* The block's rows of y, `cols` wide, from where put_sums left them. */
-__device__ __forceinline__ void write_rows(bf16 *y, const unsigned char *room, int64_t first,
-                                           int64_t rows, int cols) {
-    const int pieces = cols / PIECE, pitch = cols * 2 + 16;
-    for (int i = (int)threadIdx.x; i < ROWS * pieces && first + i / pieces < rows; i += BLOCK)
-        *(piece *)(y + (first * pieces + i) * PIECE) =
-            *(const piece *)(room + i / pieces * pitch + i % pieces * 16);
-}
-
-/* The pieces of PANEL columns of the block's rows that a thread works on. */
+/* The pieces of PANEL columns of the block's rows, and of those behind, that a thread works on. */
 struct slope_pieces {
-    static constexpr int N = ROWS * PANEL / PIECE / BLOCK;
+    static constexpr int N = (ALL_ROWS * PANEL / PIECE + BLOCK - 1) / BLOCK;
     piece d_h[N], a[N];
 
     __device__ __forceinline__ static int row_of(int i) {
@@ -248,7 +167,8 @@ struct slope_pieces {
             const int64_t row = first + row_of(i);
             d_h[i] = a[i] = {};
             if (row >= g.rows) continue;
-            d_h[i] = load<bf16, PIECE>((const bf16 *)g.d_both + row * g.both_cols + g.first + c);
+            d_h[i] = load<bf16, PIECE>((const bf16 *)g.d_both + (row + 1) * g.both_cols - g.hidden +
+                                       c);
             a[i] = load<bf16, PIECE>((const bf16 *)g.a + row * g.hidden + c);
         }
     }
@@ -266,52 +186,27 @@ struct slope_pieces {
             for (int k = 0; k < PIECE; k++)
                 d[k] *= silu_slope(x[k]);
             const piece made = narrow<bf16, PIECE>(d);
-            *(piece *)(own + piece_at<PANEL>(row_of(i), piece_of())) = made;
-            if (row < g.rows)
+            if (row_of(i) < ALL_ROWS)
+                *(piece *)(own + piece_at<PANEL>(row_of(i), piece_of())) = made;
+            if (row < g.rows && row_of(i) < ROWS)
                 *(piece *)((bf16 *)g.d_a + row * g.hidden + col + piece_of() * PIECE) = made;
         }
     }
 };
 
-/* acc += the warp's rows of own times the tile, whose columns from `col` on are the warp's. */
-template <int NT>
-__device__ __forceinline__ void add_columns_of(float acc[MT][NT][4], uint32_t own, uint32_t tile,
-                                               int col) {
-    const int lane = lane_of();
-    own += piece_at<PANEL>(first_row_of_warp() + lane % 16, lane / 16);
-    tile += (uint32_t)(col / PANEL) * tile_bytes<PANEL>(PANEL) +
-            piece_at<PANEL>(lane % 16, col % PANEL / 8 + lane / 16);
-    #pragma unroll
-    for (int k = 0; k < PANEL / 16; k++) {
-        uint32_t a[MT][4];
-    #pragma unroll
-        for (int m = 0; m < MT; m++)
-            load_matrices(a[m], (own ^ (uint32_t)(k << 5)) + tile_bytes<PANEL>(16 * m));
-    #pragma unroll
-        for (int n = 0; n < NT; n += 2) {
-            uint32_t b[4];
-            load_matrices_transposed(b, (tile ^ (uint32_t)(n << 4)) + tile_bytes<PANEL>(16 * k));
-    #pragma unroll
-            for (int m = 0; m < MT; m++) {
-                multiply(acc[m][n], a[m], b[0], b[1]);
-                multiply(acc[m][n + 1], a[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
+/* All warps take all rows, and each some columns. */
 template <int PANELS>
 __device__ __forceinline__ void hidden_back(const strait_cuda_hidden_back_args &g) {
-    constexpr uint32_t OWN = tile_bytes<PANEL>(ROWS), TILE = PANELS * tile_bytes<PANEL>(PANEL);
-    constexpr int COLS = PANELS * PANEL, NT = COLS / 4 / 8, PITCH = COLS * 2 + 16;
-    static_assert(ROWS * PITCH <= 2 * (OWN + TILE), "what leaves fits where factors were");
+    constexpr uint32_t OWN = tile_bytes<PANEL>(ALL_ROWS), TILE = PANELS * tile_bytes<PANEL>(PANEL);
+    constexpr int COLS = PANELS * PANEL, ALL = ALL_ROWS / 16, NT = COLS / 64, PITCH = COLS * 2 + 16;
+    static_assert(ALL_ROWS * PITCH <= 2 * (OWN + TILE), "sums fit where factors were");
     const uint32_t base = shared_base(), tiles = base + 2 * OWN;
     unsigned char *room = shared_bytes(base);
     const int64_t first = (int64_t)blockIdx.x * ROWS;
-    const int own_col = first_col_of_warp(COLS);
+    const int own_col = (int)threadIdx.x / 32 * (COLS / 8);
     slope_pieces held;
-    float acc[MT][NT][4];
-    clear<MT, NT>(acc);
+    float acc[ALL][NT][4];
+    clear<ALL, NT>(acc);
     fetch_tile<PANELS, PANEL>(tiles, g.v, 0);
     held.ask(g, first, 0);
     for (int col = 0, stage = 0; col < g.hidden; col += PANEL, stage ^= 1) {
@@ -322,64 +217,36 @@ __device__ __forceinline__ void hidden_back(const strait_cuda_hidden_back_args &
             fetch_tile<PANELS, PANEL>(tiles + (uint32_t)(stage ^ 1) * TILE, g.v, col + PANEL);
             held.ask(g, first, col + PANEL);
         }
-        add_columns_of<NT>(acc, base + (uint32_t)stage * OWN, tiles + (uint32_t)stage * TILE,
-                           own_col);
+        add_columns_of<ALL, NT>(acc, base + (uint32_t)stage * OWN, tiles + (uint32_t)stage * TILE,
+                                0, own_col);
     }
     __syncthreads();
-    put_sums<NT>(room, PITCH, acc, own_col);
+    put_sums<ALL, NT>(room, PITCH, acc, 0, own_col);
     __syncthreads();
-    write_rows((bf16 *)g.d_normeds, room, first, g.rows, COLS);
-}
-
-/* The block's rows of x, to memory and as the left factor. */
-__device__ __forceinline__ void restore_rows_of(unsigned char *own,
-                                                const strait_cuda_product_args &g, int64_t first) {
-    constexpr int PIECES = PANEL / PIECE;
-    const int lane = (int)threadIdx.x % PIECES;
-    for (int r = (int)threadIdx.x / PIECES; r < ROWS; r += BLOCK / PIECES) { // alike in a warp
-        const int64_t row = first + r;
-        const bool is_row = row < g.rows;
-        float v[PIECE] = {};
-        restore_piece(v, g.stats, g.packed, g.keep, g.is_stochastic,
-                      {is_row ? row : -1, g.rows, lane, PIECES}, is_row);
-        const piece made = narrow<bf16, PIECE>(v);
-        *(piece *)(own + piece_at<PANEL>(r, lane)) = made;
-        if (is_row && lane * PIECE < g.cols)
-            *(piece *)((bf16 *)g.x + row * g.cols + lane * PIECE) = made;
-    }
-}
-
-__device__ __forceinline__ void restore_and_multiply(const strait_cuda_product_args &g) {
-    constexpr uint32_t OWN = tile_bytes<PANEL>(ROWS), TILE = tile_bytes<PANEL>(PANEL);
-    const uint32_t base = shared_base(), tiles = base + OWN;
-    const int panels = g.y_cols / PANEL, pitch = g.y_cols * 2 + 16;
-    const int64_t first = (int64_t)blockIdx.x * ROWS;
-    unsigned char *room = shared_bytes(base), *leaving = room + OWN + (uint32_t)panels * TILE;
-    for (int p = 0; p < panels; p++)
-        fetch_rows<PANEL, PANEL, BLOCK>(tiles + (uint32_t)p * TILE,
-                                        (const uint16_t *)g.m + p * PANEL, g.y_cols, g.cols);
-    restore_rows_of(room, g, first);
-    copy_wait();
-    __syncthreads();
-    for (int p = 0; p < panels; p++) {
-        const int col = first_col_of_warp(PANEL);
-        float acc[MT][2][4];
-        clear<MT, 2>(acc);
-        add_columns_of<2>(acc, base, tiles + (uint32_t)p * TILE, col);
-        put_sums<2>(leaving, pitch, acc, p * PANEL + col);
-    }
-    __syncthreads();
-    write_rows((bf16 *)g.y, leaving, first, g.rows, g.y_cols);
+    const recall_gradient<bf16> codes = {g.d_z,
+                                         (const bf16 *)g.d_both,
+                                         (const bf16 *)room,
+                                         g.z,
+                                         g.rstd,
+                                         g.rows,
+                                         g.cols,
+                                         g.both_cols,
+                                         first,
+                                         PITCH / 2,
+                                         g.how};
+    const int n_lanes = g.cols / PIECE;
+    for (int r = (int)threadIdx.x / n_lanes; r < ROWS; r += BLOCK / n_lanes) // alike in a warp
+        recall_piece_back<bf16>(codes, first + r, n_lanes);
 }
 
 } // namespace
 
     #define HIDDEN_KERNELS(PANELS)                                 \
-        extern "C" __global__ void __launch_bounds__(BLOCK, 1)        \
+        extern "C" __global__ void __launch_bounds__(BLOCK, 1)     \
             hidden_##PANELS(strait_cuda_hidden_args g) {           \
             hidden<PANELS>(g);                                     \
         }                                                          \
-        extern "C" __global__ void __launch_bounds__(BLOCK, 1)        \
+        extern "C" __global__ void __launch_bounds__(BLOCK, 1)     \
             hidden_back_##PANELS(strait_cuda_hidden_back_args g) { \
             hidden_back<PANELS>(g);                                \
         }
@@ -387,8 +254,4 @@ __device__ __forceinline__ void restore_and_multiply(const strait_cuda_product_a
 HIDDEN_KERNELS(2)
 HIDDEN_KERNELS(4)
 
-extern "C" __global__ void __launch_bounds__(BLOCK, 1)
-    restore_product(strait_cuda_product_args g) {
-    restore_and_multiply(g);
-}
 #endif

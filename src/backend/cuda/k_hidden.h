@@ -1,10 +1,13 @@
 /* k_hidden.h - the hidden layer over codes, as host and device share it. */
 #pragma once
 
+#include "backend/kernels.h"
+
 #include <stdint.h>
 
 enum {
     STRAIT_CUDA_HIDDEN_ROWS = 96,   // of a block: 12,288 rows are a block a multiprocessor
+    STRAIT_CUDA_HIDDEN_AFTER = 16,  // backward, rows behind them, which took codes of theirs
     STRAIT_CUDA_HIDDEN_PANEL = 64,  // columns of normeds in a tile
     STRAIT_CUDA_HIDDEN_CHUNK = 128, // columns of a that are made at a time
     STRAIT_CUDA_PRODUCT_PANELS = 8, // of y in restore_product, at most
@@ -23,12 +26,15 @@ typedef struct strait_cuda_hidden_args {
     float epsilon;
 } strait_cuda_hidden_args;
 
-/* d_a = d_h silu'(a), d_h being columns of d_both from `first` on; d_normeds = d_a v. */
+/* d_a = d_h silu'(a), d_h being the last columns of d_both; d_z of it and the others. */
 typedef struct strait_cuda_hidden_back_args {
-    void *d_normeds, *d_a;
+    void *d_a;
+    float *d_z;
     const void *d_both, *a, *v;
+    const float *z, *rstd;
     int64_t rows;
-    int both_cols, first, hidden;
+    int cols, both_cols, hidden;
+    strait_recall_how how;
 } strait_cuda_hidden_back_args;
 
 /* x [rows x cols] restored of `packed`, its first `keep` columns; y = x m, in whole panels. */
@@ -61,5 +67,6 @@ static inline unsigned strait_cuda_product_shared(int panels) {
 
 static inline unsigned strait_cuda_hidden_back_shared(int panels) {
     const int panel = STRAIT_CUDA_HIDDEN_PANEL;
-    return (unsigned)(2 * (STRAIT_CUDA_HIDDEN_ROWS + panels * panel) * panel * 2);
+    return (unsigned)(2 * (STRAIT_CUDA_HIDDEN_ROWS + STRAIT_CUDA_HIDDEN_AFTER + panels * panel) *
+                      panel * 2);
 }
