@@ -74,7 +74,7 @@ __device__ __forceinline__ float part_piece(const part_args<T> &a, int64_t row, 
                                             lanes<T, W> y) {
     float v[W], x[W], squares = 0;
     widen(v, y);
-    take<T, W>(x, a.x + row * a.cols + c);
+    widen(x, load_once<T, W>(a.x + row * a.cols + c));
 #pragma unroll
     for (int i = 0; i < W; i++) {
         squares += v[i] * v[i];
@@ -95,11 +95,12 @@ __device__ __forceinline__ void part_norm(const part_args<T> &a, int64_t at, lan
     put<T, W>(a.normed + at, v);
 }
 
-/* A block a row. Each thread holds some of it between the two passes; the rest is read twice. */
+/* A block a row, the last first: the products that follow begin with rows that caches still hold.
+ * Each thread holds some of it between the two passes; the rest is read twice. */
 template <typename T, int W> __device__ __forceinline__ void part_row(const part_args<T> &a) {
     __shared__ float room[32];
     constexpr int PIECES = W == 1 ? 4 : 16 / W;
-    const int64_t row = blockIdx.x, first = row * a.cols;
+    const int64_t row = gridDim.x - 1 - blockIdx.x, first = row * a.cols;
     const int step = (int)blockDim.x * W, own = (int)threadIdx.x * W;
     lanes<T, W> held[PIECES];
     float squares = 0;
@@ -107,7 +108,7 @@ template <typename T, int W> __device__ __forceinline__ void part_row(const part
     for (int j = 0; j < PIECES; j++) {
         const int c = j * step + own;
         if (c >= a.cols) continue;
-        held[j] = load<T, W>(a.y + first + c);
+        held[j] = load_once<T, W>(a.y + first + c);
         squares += part_piece<T, W>(a, row, c, held[j]);
     }
     for (int c = PIECES * step + own; c < a.cols; c += step)
