@@ -68,6 +68,8 @@ typedef struct strait_pack_how {
     int64_t
         cols; // how many columns of x cross, from the first; 0: all. Restoring leaves the others
               // alone. A value's place in the tensor is counted as if they were not there.
+    strait_tensor largest; // pack_octaves only, [N x 1], optional: the largest size in each row, of
+                           // values that are fit for the wire
 } strait_pack_how;
 
 static inline int64_t strait_pack_cols(strait_tensor x, strait_pack_how how) {
@@ -88,8 +90,9 @@ typedef struct strait_regroup_how {
 typedef struct strait_recall_how {
     int64_t keep, taps, seq_len;
     float epsilon;
-    strait_tensor beside; // recall_back only, of both's type, optional: its last columns, as many
-                          // as z has, are added to d_z
+    strait_tensor beside;  // recall_back only, of both's type, optional: its last columns, as many
+                           // as z has, are added to d_z
+    strait_tensor largest; // recall_back only, [N x 1], optional: gets what strait_pack_how wants
 } strait_recall_how;
 
 /* A hidden layer over codes and those before them. */

@@ -37,14 +37,15 @@ struct strait_context_padded {
     strait_tensor d_normeds;    // [N x nK] T
     strait_tensor d_a;          // gradient slots T [m]
     strait_codec_held held;     // the gradient of x
-    strait_tensor d_z;          // [N x K] f32
+    strait_tensor d_z, largest; // [N x K] f32, and the largest of each row [N x 1]
     strait_tensor dw, half_v;   // copies, T: [d x (nK + m)], [m x nK]
     /* both */
     strait_tensor room; // f32, for gradients on their way
 };
 
+/* largest: of x, as strait_pack_how has it, or absent. */
 strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at,
-                               strait_tensor wire, strait_tensor x);
+                               strait_tensor wire, strait_tensor x, strait_tensor largest);
 strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
                                   strait_tensor x, strait_tensor wire);
 

@@ -95,6 +95,7 @@ strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_contex
     const strait_codec_part wide[] = {{&st->z, slots, kp},
                                       {&st->tail_rstd, slots, 1},
                                       {&st->d_z, n, kp},
+                                      {&st->largest, n, 1},
                                       {&st->room, larger(d, m), nk + m}};
     STRAIT_TRY(plan_types(c, typed, COUNT(typed) - !spec->can_defer, wide, COUNT(wide)));
     const strait_param *p = c->params;
@@ -127,7 +128,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     STRAIT_TRY(k->matmul(at->stream, b, normed, a_of(c), strait_abt));
     STRAIT_TRY(k->silu_cols(at->stream, seen, b, y.cols, z));
     STRAIT_TRY(k->matmul(at->stream, st->u, seen, st->ebm, strait_abt));
-    return strait_context_send(c, at, wire, st->u);
+    return strait_context_send(c, at, wire, st->u, (strait_tensor){0});
 }
 
 static strait_recall_how recall_of(const strait_codec_spec *spec) {
@@ -224,6 +225,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     STRAIT_TRY(strait_codec_hold(c, at, &st->held, d_x));
     STRAIT_TRY(k->matmul(at->stream, st->d_both, d_x, st->dw, strait_ab));
     strait_recall_how how = recall_of(&c->spec);
+    how.largest = st->largest;
     if (c->peer != NULL) how.beside = strait_codec_grad_slot(c->peer, of(c->peer)->d_h, at->slot);
     const strait_hidden_back back = {.d_a = strait_codec_grad_slot(c, st->d_a, at->slot),
                                      .d_z = st->d_z,
@@ -234,7 +236,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
                                      .z = strait_codec_slot(c, st->z, at->slot),
                                      .rstd = strait_codec_slot(c, st->tail_rstd, at->slot)};
     STRAIT_TRY(k->hidden_back(at->stream, &back, how));
-    return strait_context_send(c, at, wire, st->d_z);
+    return strait_context_send(c, at, wire, st->d_z, st->largest);
 }
 
 static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) {

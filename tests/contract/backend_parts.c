@@ -137,6 +137,25 @@ static void normed_silu(void **state) {
                     1e-5);
 }
 
+/* The same bytes, whether the largest of each row are known or not. */
+static void pack_with_largest(struct rig *rig, strait_tensor x, strait_recall_how how) {
+    const int64_t bytes = 4 + x.rows * ((how.keep + 2) / 2);
+    strait_pack_how pack = {.cols = how.keep, .is_stochastic = x.rows % 2 != 0};
+    strait_tensor packed[2];
+    unsigned char *read[2];
+    for (int i = 0; i < 2; i++, pack.largest = how.largest) {
+        packed[i] = rig_bytes(rig, bytes);
+        CHECK_OK(rig->k->pack_octaves(&rig->stream, packed[i], (strait_tensor){0}, x, pack));
+        read[i] = malloc((size_t)bytes);
+        assert_non_null(read[i]);
+        CHECK_OK(rig->be->ops->download(&rig->stream, read[i], packed[i].data, (size_t)bytes));
+    }
+    CHECK_OK(rig->be->ops->wait(&rig->stream));
+    assert_memory_equal(read[0], read[1], (size_t)bytes);
+    free(read[0]);
+    free(read[1]);
+}
+
 /* inner: codes; what is beyond keep is no number, and is not looked at */
 static void run_recall(struct rig *rig, shape s) {
     const int64_t keep = s.cols, cols = (keep + 7) / 8 * 8, taps = s.inner;
@@ -156,7 +175,10 @@ static void run_recall(struct rig *rig, shape s) {
     CHECK_OK(rig->k->recall_back(&rig->stream, d_z, d_both, d_normeds, z, rstd, how));
     rig_keep(rig, d_z);
     how.beside = rig_act(rig, s.rows, cols + (s.rows % 4 ? 8 : 3), 5);
+    how.largest = rig_output(rig, s.rows, 1);
     CHECK_OK(rig->k->recall_back(&rig->stream, d_z, d_both, d_normeds, z, rstd, how));
+    rig_keep(rig, how.largest);
+    pack_with_largest(rig, d_z, how);
     rig_keep(rig, both);
     rig_keep(rig, normeds);
     rig_keep(rig, rstd);
@@ -208,8 +230,10 @@ static void run_hidden(struct rig *rig, shape s) {
     CHECK_OK(rig->k->hidden_back(&rig->stream, &back, how));
     rig_keep(rig, back.d_z);
     how.beside = rig_act(rig, s.rows, cols + 16, 7);
+    how.largest = rig_output(rig, s.rows, 1);
     CHECK_OK(rig->k->hidden_back(&rig->stream, &back, how));
     rig_keep(rig, back.d_z);
+    rig_keep(rig, how.largest);
     rig_keep(rig, at.both);
     rig_keep(rig, at.normeds);
     rig_keep(rig, at.rstd);

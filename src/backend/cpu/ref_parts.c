@@ -1,6 +1,7 @@
 /* ref_parts.c - the pieces that codecs of devices are made of: regrouped columns, parted rows,
  * codes with those before them, gradients through a norm and a silu at once. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/wire.h"
 #include "backend/hidden.h"
 
 #include <math.h>
@@ -101,6 +102,9 @@ static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait
                                       : 0;
             strait_cpu_f32(d_z)[n * z.cols + c] = (float)(direct + scale * through);
         }
+        if (how.largest.data != NULL)
+            strait_cpu_f32(how.largest)[n] = strait_wire_largest(strait_cpu_f32(d_z) + n * z.cols,
+                                                                 how.keep);
     }
     return STRAIT_OK;
 }

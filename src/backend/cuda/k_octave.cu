@@ -52,7 +52,14 @@ struct row_sums {
 /* The top of the crossing, from the largest of its parts; in every thread. */
 __device__ __forceinline__ float top_of(const float *of_block, int n_parts, float *room) {
     float largest = 0;
-    for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
+    const int whole = at16(of_block) ? n_parts / 4 * 4 : 0;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x * 4; i < whole; i += THREADS * 4) {
+        float v[4];
+        take<float, 4>(v, of_block + i);
+        largest = fmaxf(fmaxf(fmaxf(largest, v[0]), v[1]), fmaxf(v[2], v[3]));
+    }
+    for (int i = whole + (int)threadIdx.x; i < n_parts; i += THREADS)
         largest = fmaxf(largest, of_block[i]);
     largest = warp_max(largest);
     if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = largest;
@@ -98,8 +105,8 @@ __device__ __forceinline__ uint32_t pack_word(const float v[8], int64_t w, int64
     return word;
 }
 
-/* of_block and of_row are what largest_of_rows found, in n_parts blocks. Columns that cross are in
- * how. */
+/* of_block and of_row are what largest_of_rows found, in n_parts blocks; where rows are known, they
+ * are the parts. Columns that cross are in how. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     pack_octaves(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
                  strait_pack_how how, const float *of_block, const float *of_row, int n_parts,

@@ -93,6 +93,7 @@ template <typename T> __device__ __forceinline__ void recall_row_back(const reca
     for (int64_t c = lane; c < g.how.keep; c += 32)
         dot += gathered(g.d_normeds, narrow_cols, g.cols, n, c, taps) * row[c];
     dot = warp_sum(dot) * scale / (float)g.how.keep;
+    float largest = 0, bad = 0;
     for (int64_t c = lane; c < g.cols; c += 32) {
         float value = 0;
         if (c < g.how.keep) {
@@ -103,7 +104,10 @@ template <typename T> __device__ __forceinline__ void recall_row_back(const reca
                     scale * (d - row[c] * scale * dot);
         }
         g.d_z[n * g.cols + c] = value;
+        largest = fmaxf(largest, fabsf(wire_value(value, &bad)));
     }
+    largest = warp_max(largest);
+    if (lane == 0 && g.how.largest.data != nullptr) ((float *)g.how.largest.data)[n] = largest;
 }
 
 #define RECALL_KERNELS(T, name)                                                                 \

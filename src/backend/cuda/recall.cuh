@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cuda/lanes.cuh"
+#include "backend/cuda/wire.cuh"
 #include "backend/kernels.h"
 
 constexpr int PIECE = 8; // columns of a code that a lane takes
@@ -43,6 +44,17 @@ __device__ __forceinline__ const T *beside_of(const strait_recall_how &how, int6
     return (const T *)how.beside.data + (n + 1) * how.beside.cols - cols;
 }
 
+/* The largest size among what n_lanes lanes have that is fit for the wire; in each of them. */
+__device__ __forceinline__ float largest_size(const float v[PIECE], int n_lanes) {
+    float largest = 0, bad = 0;
+#pragma unroll
+    for (int i = 0; i < PIECE; i++)
+        largest = fmaxf(largest, fabsf(wire_value(v[i], &bad)));
+    for (int by = n_lanes / 2; by > 0; by /= 2)
+        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, by));
+    return largest;
+}
+
 /* What code `at` receives from the places it went to, in order of places. All lanes of a warp call;
  * a lane takes 8 columns, n_lanes a code. */
 template <typename T>
@@ -71,4 +83,7 @@ __device__ __forceinline__ void recall_piece_back(const recall_gradient<T> &g, i
         direct[i] = first + i < g.how.keep ? direct[i] + scale * (through[i] - z[i] * scale * dot)
                                            : 0.0f;
     if (is_row) put_piece<float>(g.d_z + n * g.cols + first, direct);
+    if (g.how.largest.data == nullptr) return;
+    const float largest = largest_size(direct, n_lanes);
+    if (is_row && first == 0) ((float *)g.how.largest.data)[n] = largest;
 }
