@@ -72,6 +72,27 @@ static void run_without_lse(struct rig *rig, shape s) {
 static void attention_without_lse(void **state) {
     (void)state;
     check_case(run_without_lse, attention_shape(groups[2], 8, 33, 1), 2e-5);
+    check_case(run_without_lse, attention_shape(groups[2], 64, 33, 1), 2e-5);
+}
+
+/* The same numbers give the same bits: blocks that share a sum would differ in how they add up. */
+static void run_again(struct rig *rig, shape s) {
+    const strait_heads h = s.heads;
+    const int64_t n_rows = s.rows * h.seq_len, y_cols = (int64_t)h.n_query * h.head_dim;
+    const int64_t cols = y_cols + 2 * (int64_t)h.n_key * h.head_dim;
+    const int64_t n = n_rows * (y_cols + h.n_query + cols);
+    for (int i = 0; i < 4; i++) {
+        run_attention(rig, s);
+        for (int64_t v = 0; v < n; v++)
+            if (memcmp(&rig->kept[v], &rig->kept[i * n + v], sizeof *rig->kept) != 0)
+                fail_msg("run %d differs at value %lld", i, (long long)v);
+    }
+}
+
+static void attention_repeats(void **state) {
+    (void)state;
+    check_case(run_again, attention_shape(groups[1], 64, rig_is_quick() ? 65 : 300, 2), 2e-5);
+    check_case(run_again, attention_shape(groups[1], 128, rig_is_quick() ? 65 : 300, 1), 2e-5);
 }
 
 /* variant: how many tokens are past; rows: sequences */
@@ -143,6 +164,7 @@ int main(void) {
         cmocka_unit_test(attention_over_many_tiles),
         cmocka_unit_test(attention_is_safe_with_large_scores),
         cmocka_unit_test(attention_without_lse),
+        cmocka_unit_test(attention_repeats),
         cmocka_unit_test(cached_attention),
         cmocka_unit_test(cached_equals_whole),
         cmocka_unit_test(wide_heads_are_refused),

@@ -2,6 +2,7 @@
 #include "backend/cuda/attention.h"
 
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/cudnn.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,11 @@ enum {
 typedef enum attention_kind {
     KIND_PLAIN, // any device, type and head
     KIND_TILED, // bf16 heads of 64 and 128, sm_80
-    KIND_GROUP  // the same, sm_90 alone
+    KIND_GROUP, // the same, sm_90 alone
+    KIND_CUDNN  // the same, sm_80; forward alone
 } attention_kind;
 
-static const char *const kind_names[] = {"plain", "tiled", "group"};
+static const char *const kind_names[] = {"plain", "tiled", "group", "cudnn"};
 
 /* One pass of the fast kernels: a block owns `own_rows` rows of `n_own` tensors. */
 typedef struct fast_pass {
@@ -67,49 +69,73 @@ static struct strait_attention_args args_of(strait_tensor y, strait_tensor lse, 
                                           .scale = heads.scale};
 }
 
+static const char *asked_for(void) {
+    const char *name = getenv("STRAIT_ATTENTION"); // NOLINT(concurrency-mt-unsafe) never changed
+    return name != NULL ? name : "";
+}
+
 /* STRAIT_ATTENTION names the fastest kind that may be used, so that tests can ask for each. */
 static strait_err allowed(attention_kind *out) {
-    const char *name = getenv("STRAIT_ATTENTION"); // NOLINT(concurrency-mt-unsafe) never changed
-    int kind = KIND_GROUP;
-    if (name == NULL || *name == '\0') name = kind_names[KIND_GROUP];
-    while (kind >= 0 && strcmp(name, kind_names[kind]) != 0)
+    const char *name = asked_for();
+    int kind = KIND_CUDNN;
+    while (*name != '\0' && kind >= 0 && strcmp(name, kind_names[kind]) != 0)
         kind--;
     if (kind < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "STRAIT_ATTENTION is \"%s\": expected plain, tiled or group, or nothing "
-                           "for the fastest that the device has",
+                           "STRAIT_ATTENTION is \"%s\": expected plain, tiled, group or cudnn, or "
+                           "nothing for the fastest that the device has",
                            name);
     *out = (attention_kind)kind;
     return STRAIT_OK;
 }
 
+/* By its name wherever it can be; else where it was measured and beat the kernels here. */
+strait_err strait_cuda_attention_open(struct strait_backend *be) {
+    struct strait_cuda *cuda = strait_cuda_of(be);
+    const int capability = cuda->major * 10 + cuda->minor, is_named = *asked_for() != '\0';
+    attention_kind limit = KIND_PLAIN;
+    STRAIT_TRY(allowed(&limit));
+    if (limit != KIND_CUDNN || be->precision != STRAIT_BF16) return STRAIT_OK;
+    if (is_named ? capability < 80 : capability != 90) return STRAIT_OK;
+    const strait_err err = strait_cudnn_open(&cuda->cudnn);
+    if (err == STRAIT_OK || (err == STRAIT_ENOTSUP && !is_named)) return STRAIT_OK;
+    if (is_named) strait_err_prefix("STRAIT_ATTENTION is \"cudnn\"");
+    return err;
+}
+
+void strait_cuda_attention_close(struct strait_cuda *cuda) {
+    strait_cudnn_close(&cuda->cudnn);
+}
+
 /* The fastest kind that the device has for values of this type. */
-static strait_err fastest(const struct strait_cuda *cuda, strait_dtype dtype, attention_kind *out) {
+static strait_err fastest(const struct strait_cuda *cuda, strait_dtype dtype, int is_forward,
+                          attention_kind *out) {
     const int capability = cuda->major * 10 + cuda->minor;
     attention_kind limit = KIND_PLAIN, best = KIND_PLAIN;
     STRAIT_TRY(allowed(&limit));
     if (dtype == STRAIT_BF16 && capability >= 80) best = capability == 90 ? KIND_GROUP : KIND_TILED;
+    if (dtype == STRAIT_BF16 && is_forward && cuda->cudnn != NULL) best = KIND_CUDNN;
     *out = best < limit ? best : limit;
     return STRAIT_OK;
 }
 
-/* The fast kernels copy 16 bytes at a time and take the largest score for the largest scaled one.
- */
+/* The fast kinds read 16 bytes at a time, and ours take the largest score for the largest scaled
+ * one. */
 static strait_err choose(const struct strait_stream *s, const struct strait_attention_args *a,
                          strait_dtype dtype, attention_kind *out) {
     const uintptr_t addresses = (uintptr_t)a->qkv | (uintptr_t)a->y | (uintptr_t)a->d_y |
                                 (uintptr_t)a->d_qkv;
-    STRAIT_TRY(fastest(strait_cuda_of(s->backend), dtype, out));
+    STRAIT_TRY(fastest(strait_cuda_of(s->backend), dtype, a->d_y == NULL, out));
     if ((a->head_dim != 64 && a->head_dim != 128) || !(a->scale > 0) || addresses % 16 != 0)
         *out = KIND_PLAIN;
     return STRAIT_OK;
 }
 
-strait_err strait_cuda_attention_kind(const struct strait_backend *be, const char **out) {
-    attention_kind kind = KIND_PLAIN;
-    STRAIT_TRY(fastest(strait_cuda_of(be), be->precision, &kind));
-    *out = kind_names[kind];
-    return STRAIT_OK;
+const char *strait_cuda_attention_kind(const struct strait_backend *be) {
+    attention_kind kind = KIND_PLAIN; // what STRAIT_ATTENTION names was checked at the start
+    (void)fastest(strait_cuda_of(be), be->precision, 0, &kind);
+    if (strait_cuda_of(be)->cudnn == NULL) return kind_names[kind];
+    return kind == KIND_GROUP ? "cudnn+group" : "cudnn+tiled";
 }
 
 /* A block for each tile of rows of each of n_heads heads of each sequence. */
@@ -142,6 +168,7 @@ static strait_err attention(struct strait_stream *s, strait_tensor y, strait_ten
     struct strait_attention_args a = args_of(y, lse, qkv, heads);
     attention_kind kind;
     STRAIT_TRY(choose(s, &a, qkv.dtype, &kind));
+    if (kind == KIND_CUDNN) return strait_cudnn_attention(s, &a);
     if (kind != KIND_PLAIN) return launch_fast(s, forward_fast, kind, &a, a.n_query);
     return launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain"), &a, a.n_query);
 }

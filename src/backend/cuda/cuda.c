@@ -71,8 +71,6 @@ static strait_err write_description(struct strait_backend *be) {
     char name[96] = "";
     size_t bytes = 0;
     int version = 0;
-    const char *attention = "";
-    STRAIT_TRY(strait_cuda_attention_kind(be, &attention));
     STRAIT_TRY(strait_cuda_check(
         be, cuda->driver->cuDeviceGetName(name, (int)sizeof name, cuda->device), "its name"));
     STRAIT_TRY(strait_cuda_check(be, cuda->driver->cuDeviceTotalMem_v2(&bytes, cuda->device),
@@ -82,7 +80,7 @@ static strait_err write_description(struct strait_backend *be) {
     (void)snprintf(cuda->description, sizeof cuda->description,
                    "%s, %zu GiB, sm_%d%d, %s, %s attention, CUDA %d.%d", name, bytes >> 30,
                    cuda->major, cuda->minor, be->precision == STRAIT_BF16 ? "bf16" : "fp32",
-                   attention, version / 1000, version % 1000 / 10);
+                   strait_cuda_attention_kind(be), version / 1000, version % 1000 / 10);
     return STRAIT_OK;
 }
 
@@ -105,12 +103,13 @@ static strait_err init(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     STRAIT_TRY(strait_cuda_driver(&cuda->driver));
     STRAIT_TRY(choose_device(be));
-    STRAIT_TRY(write_description(be));
     STRAIT_TRY(strait_cuda_check(
         be, cuda->driver->cuDevicePrimaryCtxRetain(&cuda->context, cuda->device), "opening it"));
     STRAIT_TRY(strait_cuda_use(be));
     STRAIT_TRY(strait_cuda_modules_load(be));
     STRAIT_TRY(strait_cuda_blas_open(be));
+    STRAIT_TRY(strait_cuda_attention_open(be));
+    STRAIT_TRY(write_description(be));
     strait_cuda_table(&cuda->kernels);
     be->kernels = &cuda->kernels;
     return STRAIT_OK;
@@ -122,6 +121,7 @@ static void fini(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     if (cuda->context == NULL) return;
     (void)cuda->driver->cuCtxSetCurrent(cuda->context);
+    strait_cuda_attention_close(cuda);
     strait_cuda_blas_close(cuda);
     strait_cuda_modules_unload(cuda);
     cuda->context = NULL;

@@ -22,6 +22,7 @@ struct strait_cuda_kernel {
 };
 
 struct strait_cuda_blas; // matmul.c
+struct strait_cudnn;     // cudnn.h
 
 /* The state of a cuda device: one backend, used by one thread at a time. */
 struct strait_cuda {
@@ -35,6 +36,7 @@ struct strait_cuda {
     int n_processors, major, minor;
     size_t taken, most_taken; // device memory, now and at most: bytes
     struct strait_cuda_blas *blas;
+    struct strait_cudnn *cudnn; // NULL where attention does without
     struct strait_kernels kernels;
     char module[STRAIT_CUDA_PATH];
     char description[192];
@@ -80,9 +82,14 @@ strait_err strait_cuda_blas_open(struct strait_backend *be);
 void strait_cuda_blas_close(struct strait_cuda *cuda);
 strait_err strait_cuda_blas_find(char path[STRAIT_CUDA_PATH]);
 
-/* The kernels that attention uses for heads of 64 and 128: "plain", "tiled" (tensor cores) or
- * "group" (those of sm_90). STRAIT_ECONFIG when STRAIT_ATTENTION names no kind. */
-strait_err strait_cuda_attention_kind(const struct strait_backend *be, const char **out);
+/* Chooses what computes attention, and starts cuDNN where it does. STRAIT_ECONFIG when
+ * STRAIT_ATTENTION names no kind, STRAIT_ENOTSUP when it names cudnn, which cannot be used. */
+strait_err strait_cuda_attention_open(struct strait_backend *be);
+void strait_cuda_attention_close(struct strait_cuda *cuda);
+
+/* What computes attention for heads of 64 and 128, forward and backward: "plain", "tiled" (tensor
+ * cores), "group" (those of sm_90), "cudnn+group" or "cudnn+tiled". */
+const char *strait_cuda_attention_kind(const struct strait_backend *be);
 
 /* Every entry of the table: what no family fills says so when it is called. */
 void strait_cuda_table(struct strait_kernels *k);

@@ -215,3 +215,13 @@ KERNEL(attention_plain, forward)
 KERNEL(attention_plain_query_back, query_back)
 KERNEL(attention_plain_key_back, key_back)
 KERNEL(attention_delta, delta)
+
+/* lse by token from what cuDNN wrote by sequence and head. */
+extern "C" __global__ void attention_lse(const __grid_constant__ struct strait_attention_args a,
+                                         const float *__restrict__ by_head) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= a.n_rows * a.n_query) return;
+    const int64_t row = i / a.n_query, head = i % a.n_query;
+    const int64_t sequence = row / a.seq_len, token = row % a.seq_len;
+    a.lse[i] = by_head[(sequence * a.n_query + head) * a.seq_len + token];
+}
