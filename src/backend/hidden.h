@@ -16,6 +16,14 @@ static inline strait_err strait_hidden_by_parts(struct strait_stream *s, const s
     return k->silu_cols(s, at->both, at->a, at->normeds.cols, (strait_tensor){0});
 }
 
+static inline strait_err strait_encode_by_parts(struct strait_stream *s, strait_tensor u,
+                                                strait_tensor seen, strait_tensor b,
+                                                strait_tensor z, strait_tensor m) {
+    const struct strait_kernels *k = s->backend->kernels;
+    STRAIT_TRY(k->silu_cols(s, seen, b, seen.cols - b.cols - u.cols, z));
+    return k->matmul(s, u, seen, m, (strait_matmul_how){.alpha = 1, .transpose_b = 1});
+}
+
 static inline strait_err strait_restore_product_by_parts(struct strait_stream *s, strait_tensor y,
                                                          strait_tensor x, strait_tensor stats,
                                                          strait_tensor packed, strait_tensor m,

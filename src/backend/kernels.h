@@ -345,6 +345,10 @@ struct strait_kernels {
     strait_err (*restore_product)(struct strait_stream *s, strait_tensor y, strait_tensor x,
                                   strait_tensor stats, strait_tensor packed, strait_tensor m,
                                   strait_pack_how how);
+    /* silu_cols, b and z being the last columns of seen, and the product u [N x C] = seen m', f32,
+     * at once. Either type but for z, f32 or absent. */
+    strait_err (*encode)(struct strait_stream *s, strait_tensor u, strait_tensor seen,
+                         strait_tensor b, strait_tensor z, strait_tensor m);
     /* Back through a norm and the silu behind it. Either type. */
     strait_err (*normed_silu_back)(struct strait_stream *s, const strait_normed_silu *at);
     /* y = x / (1 + exp(-x)); y may be x. Either type. */

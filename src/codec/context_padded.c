@@ -126,8 +126,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     STRAIT_TRY(k->part_rows(at->stream, seen, normed, strait_codec_slot(c, st->head_rstd, at->slot),
                             y, at->input, STRAIT_CONTEXT_EPSILON));
     STRAIT_TRY(k->matmul(at->stream, b, normed, a_of(c), strait_abt));
-    STRAIT_TRY(k->silu_cols(at->stream, seen, b, y.cols, z));
-    STRAIT_TRY(k->matmul(at->stream, st->u, seen, st->ebm, strait_abt));
+    STRAIT_TRY(k->encode(at->stream, st->u, seen, b, z, st->ebm));
     return strait_context_send(c, at, wire, st->u, (strait_tensor){0});
 }
 

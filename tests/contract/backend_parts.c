@@ -281,6 +281,26 @@ static void restored_products(void **state) {
         check_case(run_restore_product, shapes[i], 1e-5);
 }
 
+/* cols: of the code, inner: of b, variant: before both */
+static void run_encode(struct rig *rig, shape s) {
+    const int64_t wide = s.variant + s.inner + s.cols;
+    const strait_tensor seen = rig_act(rig, s.rows, wide, 1), u = rig_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->encode(&rig->stream, u, seen, rig_act(rig, s.rows, s.inner, 2),
+                            rig_input(rig, s.rows, s.cols, 3), rig_act(rig, s.cols, wide, 4)));
+    rig_keep(rig, seen);
+    rig_keep(rig, u);
+}
+
+static void encoded_rows(void **state) {
+    (void)state;
+    static const shape shapes[] = {{.rows = 5, .cols = 3, .inner = 9, .variant = 7},
+                                   {.rows = 200, .cols = 64, .inner = 128, .variant = 448},
+                                   {.rows = 96, .cols = 64, .inner = 64, .variant = 128},
+                                   {.rows = 97, .cols = 64, .inner = 192, .variant = 0}};
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        check_case(run_encode, shapes[i], 1e-5);
+}
+
 struct recall_case {
     strait_tensor both, normeds, rstd, z;
     strait_recall_how how;
@@ -322,6 +342,7 @@ int main(void) {
         cmocka_unit_test(recall_has_its_gradient),
         cmocka_unit_test(hidden_layer),
         cmocka_unit_test(restored_products),
+        cmocka_unit_test(encoded_rows),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

@@ -184,4 +184,5 @@ void strait_ref_parts(struct strait_kernels *k) {
     k->hidden = strait_hidden_by_parts;
     k->hidden_back = strait_hidden_back_by_parts;
     k->restore_product = strait_restore_product_by_parts;
+    k->encode = strait_encode_by_parts;
 }

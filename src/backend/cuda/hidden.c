@@ -122,8 +122,30 @@ static strait_err restore_product(struct strait_stream *s, strait_tensor y, stra
                               (void *[]){&args});
 }
 
+static strait_err encode(struct strait_stream *s, strait_tensor u, strait_tensor seen,
+                         strait_tensor b, strait_tensor z, strait_tensor m) {
+    const int64_t panel = STRAIT_CUDA_HIDDEN_PANEL, first = seen.cols - b.cols - u.cols;
+    assert(first >= 0 && m.rows == u.cols && m.cols == seen.cols && u.dtype == STRAIT_F32);
+    if (!has_room(s) || seen.dtype != STRAIT_BF16 || u.cols != panel || b.cols % panel != 0 ||
+        first % panel != 0 || u.rows == 0 || z.data == NULL || !lies_well(u) || !lies_well(seen) ||
+        !lies_well(b) || !lies_well(z) || !lies_well(m))
+        return strait_encode_by_parts(s, u, seen, b, z, m);
+    strait_cuda_encode_args args = {.seen = seen.data,
+                                    .u = u.data,
+                                    .b = b.data,
+                                    .m = m.data,
+                                    .z = z.data,
+                                    .rows = u.rows,
+                                    .cols = (int)seen.cols,
+                                    .first = (int)first,
+                                    .hidden = (int)b.cols};
+    return strait_cuda_launch(s, "encode", by_blocks(u.rows, strait_cuda_encode_shared()),
+                              (void *[]){&args});
+}
+
 void strait_cuda_hidden(struct strait_kernels *k) {
     k->hidden = hidden;
     k->hidden_back = hidden_back;
     k->restore_product = restore_product;
+    k->encode = encode;
 }

@@ -76,6 +76,32 @@ __device__ __forceinline__ void fetch_tile(uint32_t to, const void *v, int first
                                     (const uint16_t *)v + first * COLS + p * PANEL, COLS, N);
 }
 
+/* acc += the rows of own from `row` on times the rows of the tile from `col` on, of one panel. */
+template <int MT, int NT>
+__device__ __forceinline__ void add_rows_of(float acc[MT][NT][4], uint32_t own, uint32_t tile,
+                                            int row, int col) {
+    const int lane = lane_of();
+    own += piece_at<PANEL>(row + lane % 16, lane / 16);
+    tile += piece_at<PANEL>(col + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+#pragma unroll
+    for (uint32_t k = 0; k < PANEL / 16; k++) {
+        uint32_t a[MT][4];
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+            load_matrices(a[m], (own ^ (k << 5)) + tile_bytes<PANEL>(16 * m));
+#pragma unroll
+        for (int n = 0; n < NT; n += 2) {
+            uint32_t b[4];
+            load_matrices(b, (tile ^ (k << 5)) + tile_bytes<PANEL>(8 * n));
+#pragma unroll
+            for (int m = 0; m < MT; m++) {
+                multiply(acc[m][n], a[m], b[0], b[1]);
+                multiply(acc[m][n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
 /* acc += the rows of own from `row` on times the columns of the tile from `col` on. */
 template <int MT, int NT>
 __device__ __forceinline__ void add_columns_of(float acc[MT][NT][4], uint32_t own, uint32_t tile,

@@ -70,36 +70,6 @@ __device__ __forceinline__ void gather(unsigned char *own, const float *codes, c
     }
 }
 
-/* acc = the warp's rows of own times the rows of the tile from `col` on. */
-template <int PANELS, int NT>
-__device__ __forceinline__ void multiply_rows(float acc[MT][NT][4], uint32_t own, uint32_t tile,
-                                              int col) {
-    const int lane = lane_of();
-    own += piece_at<PANEL>(first_row_of_warp() + lane % 16, lane / 16);
-    tile += piece_at<PANEL>(col + lane / 16 * 8 + lane % 8, lane / 8 % 2);
-    clear<MT, NT>(acc);
-    #pragma unroll
-    for (int i = 0; i < PANELS * 4; i++) {
-        const uint32_t panel = (uint32_t)i / 4, k = (uint32_t)(i % 4) << 5;
-        uint32_t a[MT][4];
-    #pragma unroll
-        for (int m = 0; m < MT; m++)
-            load_matrices(a[m],
-                          (own ^ k) + panel * tile_bytes<PANEL>(ROWS) + tile_bytes<PANEL>(16 * m));
-    #pragma unroll
-        for (int n = 0; n < NT; n += 2) {
-            uint32_t b[4];
-            load_matrices(b,
-                          (tile ^ k) + panel * tile_bytes<PANEL>(CHUNK) + tile_bytes<PANEL>(8 * n));
-    #pragma unroll
-            for (int m = 0; m < MT; m++) {
-                multiply(acc[m][n], a[m], b[0], b[1]);
-                multiply(acc[m][n + 1], a[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
 /* CHUNK columns of a and of silu(a), from `col` on. */
 __device__ __forceinline__ void write_hidden(const strait_cuda_hidden_args &g,
                                              const unsigned char *room, int pitch, int64_t first,
@@ -141,7 +111,12 @@ template <int PANELS> __device__ __forceinline__ void hidden(const strait_cuda_h
         if (col + CHUNK < g.hidden)
             fetch_tile<PANELS, CHUNK>(base + OWN + (uint32_t)(stage ^ 1) * TILE, g.v, col + CHUNK);
         float acc[MT][NT][4];
-        multiply_rows<PANELS, NT>(acc, base, tile, first_col_of_warp(CHUNK));
+        clear<MT, NT>(acc);
+    #pragma unroll
+        for (uint32_t p = 0; p < PANELS; p++)
+            add_rows_of<MT, NT>(acc, base + p * tile_bytes<PANEL>(ROWS),
+                                tile + p * tile_bytes<PANEL>(CHUNK), first_row_of_warp(),
+                                first_col_of_warp(CHUNK));
         put_sums<MT, NT>(leaving, PITCH, acc, first_row_of_warp(), first_col_of_warp(CHUNK));
         __syncthreads();
         write_hidden(g, leaving, PITCH, first, col);

@@ -10,6 +10,7 @@ enum {
     STRAIT_CUDA_HIDDEN_AFTER = 16,  // backward, rows behind them, which took codes of theirs
     STRAIT_CUDA_HIDDEN_PANEL = 64,  // columns of normeds in a tile
     STRAIT_CUDA_HIDDEN_CHUNK = 128, // columns of a that are made at a time
+    STRAIT_CUDA_ENCODE_PANELS = 4,  // of seen that travel at a time
     STRAIT_CUDA_PRODUCT_PANELS = 8, // of y in restore_product, at most
     STRAIT_CUDA_HIDDEN_TAPS = 64,   // at most, and their codes fit a tile of v
     STRAIT_CUDA_HIDDEN_THREADS = 256
@@ -46,6 +47,16 @@ typedef struct strait_cuda_product_args {
     int cols, keep, y_cols, is_stochastic;
 } strait_cuda_product_args;
 
+/* u [rows x 64] = seen m', whose columns from `first` on become silu(b), then z. */
+typedef struct strait_cuda_encode_args {
+    void *seen;
+    float *u;
+    const void *b, *m;
+    const float *z;
+    int64_t rows;
+    int cols, first, hidden;
+} strait_cuda_encode_args;
+
 /* Bytes of shared memory: the block's rows, two tiles of v, what is on its way out; and backward
  * two tiles of both. */
 static inline unsigned strait_cuda_hidden_shared(int panels) {
@@ -57,6 +68,13 @@ static inline unsigned strait_cuda_hidden_shared(int panels) {
 /* Bytes of a tile of v, where the codes wait before the second tile is there. */
 static inline int64_t strait_cuda_hidden_tile(int panels) {
     return (int64_t)panels * STRAIT_CUDA_HIDDEN_CHUNK * STRAIT_CUDA_HIDDEN_PANEL * 2;
+}
+
+/* Twice so many panels of the block's rows and of m. */
+static inline unsigned strait_cuda_encode_shared(void) {
+    return (unsigned)(2 * STRAIT_CUDA_ENCODE_PANELS *
+                      (STRAIT_CUDA_HIDDEN_ROWS + STRAIT_CUDA_HIDDEN_PANEL) *
+                      STRAIT_CUDA_HIDDEN_PANEL * 2);
 }
 
 /* The block's rows, m, and what is on its way out. */
