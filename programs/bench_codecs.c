@@ -8,10 +8,7 @@ static strait_pack_how codes(const struct strait_lab *lab, int bits, int is_stoc
 }
 
 static strait_recall_how recall_of(const struct strait_lab *lab) {
-    return (strait_recall_how){.keep = strait_lab_size(lab, 'k'),
-                               .taps = 4,
-                               .seq_len = lab->recipe.shape.context,
-                               .epsilon = 1e-6f};
+    return (strait_recall_how){strait_lab_size(lab, 'k'), 4, lab->recipe.shape.context, 1e-6f};
 }
 
 static strait_regroup_how regroup_of(const struct strait_lab *lab) {
@@ -30,32 +27,6 @@ static strait_err normed_silu_back(struct strait_lab *lab) {
                                    .before = t[6],
                                    .n = t[7]};
     return lab->k->normed_silu_back(&lab->stream, &at);
-}
-
-static strait_err hidden(struct strait_lab *lab) {
-    const strait_tensor *t = lab->t;
-    const strait_hidden at = {.both = t[0],
-                              .normeds = t[1],
-                              .rstd = t[2],
-                              .a = t[3],
-                              .z = t[4],
-                              .stats = t[5],
-                              .packed = t[6],
-                              .v = t[7]};
-    return lab->k->hidden(&lab->stream, &at, recall_of(lab));
-}
-
-static strait_err hidden_back(struct strait_lab *lab) {
-    const strait_tensor *t = lab->t;
-    const strait_hidden_back at = {.d_a = t[0],
-                                   .d_z = t[1],
-                                   .d_normeds = t[2],
-                                   .d_both = t[3],
-                                   .a = t[4],
-                                   .z = t[5],
-                                   .rstd = t[6],
-                                   .v = t[7]};
-    return lab->k->hidden_back(&lab->stream, &at, recall_of(lab));
 }
 
 static int64_t tile_of(const struct strait_lab *lab) {
@@ -103,13 +74,6 @@ static int64_t tile_of(const struct strait_lab *lab) {
       k->silu_cols_back(s, t[0], t[1], t[2], strait_lab_size(lab, 'w')))                           \
     X(normed, "normed_silu_back", "1anu 1anm 1and 1anm 1anm 1fn1 1anw 1and", NULL,                 \
       normed_silu_back(lab))                                                                       \
-    X(hidden, "hidden", "1anu 1anw 1fn1 1anm 1fnK 1fn3 1b1o 1amw", NULL, hidden(lab))              \
-    X(hidden_back, "hidden_back", "1anm 1fnK 0anw 1anu 1anm 1fnK 1fn1 1amw", NULL,                 \
-      hidden_back(lab))                                                                            \
-    X(restore_product, "restore_product", "1anm 1anK 1fn3 1b1o 1aKm", NULL,                        \
-      k->restore_product(s, t[0], t[1], t[2], t[3], t[4], codes(lab, 4, 1)))                       \
-    X(encode, "encode", "1fnK 1anu 1anw 1fnK 1aKu", NULL,                                          \
-      k->encode(s, t[0], t[1], t[2], t[3], t[4]))                                                  \
     X(basis, "orthonormalise", "2fnr", NULL, k->orthonormalise(s, t[0]))
 
 STRAIT_LAB_FAMILY(KERNELS, strait_lab_codecs)

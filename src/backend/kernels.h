@@ -68,8 +68,6 @@ typedef struct strait_pack_how {
     int64_t
         cols; // how many columns of x cross, from the first; 0: all. Restoring leaves the others
               // alone. A value's place in the tensor is counted as if they were not there.
-    strait_tensor largest; // pack_octaves only, [N x 1], optional: the largest size in each row, of
-                           // values that are fit for the wire
 } strait_pack_how;
 
 static inline int64_t strait_pack_cols(strait_tensor x, strait_pack_how how) {
@@ -90,37 +88,7 @@ typedef struct strait_regroup_how {
 typedef struct strait_recall_how {
     int64_t keep, taps, seq_len;
     float epsilon;
-    strait_tensor beside;  // recall_back only, of both's type, optional: its last columns, as many
-                           // as z has, are added to d_z
-    strait_tensor largest; // recall_back only, [N x 1], optional: gets what strait_pack_how wants
 } strait_recall_how;
-
-/* A hidden layer over codes and those before them. */
-typedef struct strait_hidden {
-    /* made */
-    strait_tensor both;    // [N x (taps C + H)]: the codes, as recall makes them, and silu(a)
-    strait_tensor normeds; // [N x taps C], as recall makes them
-    strait_tensor rstd;    // [N x 1]
-    strait_tensor a;       // [N x H] = normeds v'
-    /* read */
-    strait_tensor z;      // [N x C], f32
-    strait_tensor v;      // [H x taps C]
-    strait_tensor packed; // optional: what restore_octaves makes z of, first, with these stats;
-    strait_tensor stats;  // z from keep on may become 0
-    int is_stochastic;    // as it was packed
-} strait_hidden;
-
-/* Back through a hidden layer over codes. */
-typedef struct strait_hidden_back {
-    /* made */
-    strait_tensor d_a;       // [N x H] = the last columns of d_both times silu'(a)
-    strait_tensor d_z;       // [N x C], f32: as recall_back makes it, of d_normeds = d_a v
-    strait_tensor d_normeds; // [N x taps C]: may be used
-    /* read */
-    strait_tensor d_both;  // [N x (taps C + H)]
-    strait_tensor a, v;    // as in strait_hidden
-    strait_tensor z, rstd; //
-} strait_hidden_back;
 
 /* Back through h = silu(a), a = n W', where n = y rstd is a normed row: what y is to receive is
  * (rstd d_a) W + d_y. */
@@ -130,8 +98,7 @@ typedef struct strait_normed_silu {
     strait_tensor scaled; // [N x (B + C)] = [before, rstd d_a]
     strait_tensor d_y;    // [N x D] = -rstd (a . d_a) / D n
     /* read */
-    strait_tensor d_h;    // [N x C], or wider: its first columns
-    strait_tensor a;      // [N x C]
+    strait_tensor d_h, a; // [N x C]
     strait_tensor rstd;   // [N x 1]
     strait_tensor n;      // [N x D]
     strait_tensor before; // [N x B], or absent
@@ -323,7 +290,7 @@ struct strait_kernels {
      * sequence and from keep on. both and normeds of either type. */
     strait_err (*recall)(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
                          strait_tensor rstd, strait_tensor z, strait_recall_how how);
-    /* d_z of both, and how.beside; zeros from keep on. */
+    /* d_z of both; zeros from keep on. */
     strait_err (*recall_back)(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
                               strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
                               strait_recall_how how);
@@ -335,20 +302,6 @@ struct strait_kernels {
                             int64_t first, strait_tensor beside);
     strait_err (*silu_cols_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                                  strait_tensor x, int64_t first);
-    /* recall, the product and silu_cols at once; and silu_cols_back, its product and recall_back.
-     * Either type. */
-    strait_err (*hidden)(struct strait_stream *s, const strait_hidden *at, strait_recall_how how);
-    strait_err (*hidden_back)(struct strait_stream *s, const strait_hidden_back *at,
-                              strait_recall_how how);
-    /* restore_octaves and the product y = x m at once; x from how.cols on may become 0. Either
-     * type. */
-    strait_err (*restore_product)(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                                  strait_tensor stats, strait_tensor packed, strait_tensor m,
-                                  strait_pack_how how);
-    /* silu_cols, b and z being the last columns of seen, and the product u [N x C] = seen m', f32,
-     * at once. Either type but for z, f32 or absent. */
-    strait_err (*encode)(struct strait_stream *s, strait_tensor u, strait_tensor seen,
-                         strait_tensor b, strait_tensor z, strait_tensor m);
     /* Back through a norm and the silu behind it. Either type. */
     strait_err (*normed_silu_back)(struct strait_stream *s, const strait_normed_silu *at);
     /* y = x / (1 + exp(-x)); y may be x. Either type. */

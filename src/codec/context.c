@@ -141,31 +141,23 @@ static strait_err start(struct strait_codec *c, struct strait_stream *s) {
 }
 
 strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at,
-                               strait_tensor wire, strait_tensor x, strait_tensor largest) {
+                               strait_tensor wire, strait_tensor x) {
     if (strait_codec_bits(&c->spec, strait_codec_sends(c)) != 4)
         return strait_payload_pack(c, at, wire, x);
-    strait_pack_how how = strait_payload_how(c, at, 4);
-    how.largest = largest;
-    return c->backend->kernels->pack_octaves(
-        at->stream, wire, strait_codec_stats(c, at, x.rows, STRAIT_METER_PACK), x, how);
-}
-
-int strait_context_gets_octaves(const struct strait_codec *c) {
-    return strait_codec_bits(&c->spec, strait_codec_receives(c)) == 4;
-}
-
-strait_pack_how strait_context_how(const struct strait_codec *c) {
-    return (strait_pack_how){.is_stochastic = strait_codec_receives(c) == STRAIT_BACKWARD &&
-                                              c->spec.rounding != STRAIT_ROUND_NEAREST,
-                             .cols = c->spec.is_padded ? c->spec.keep : 0};
+    return c->backend->kernels->pack_octaves(at->stream, wire,
+                                             strait_codec_stats(c, at, x.rows, STRAIT_METER_PACK),
+                                             x, strait_payload_how(c, at, 4));
 }
 
 strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
                                   strait_tensor x, strait_tensor wire) {
-    if (!strait_context_gets_octaves(c)) return strait_payload_unpack(c, at, x, wire);
+    const strait_direction way = strait_codec_receives(c);
+    if (strait_codec_bits(&c->spec, way) != 4) return strait_payload_unpack(c, at, x, wire);
+    const strait_pack_how how = {.is_stochastic = way == STRAIT_BACKWARD &&
+                                                  c->spec.rounding != STRAIT_ROUND_NEAREST,
+                                 .cols = c->spec.is_padded ? c->spec.keep : 0};
     return c->backend->kernels->restore_octaves(
-        at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire,
-        strait_context_how(c));
+        at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, how);
 }
 
 /* normed, rstd, and b in look.a, of a slot's y. */
@@ -197,7 +189,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
         const strait_tensor z = strait_codec_slot(c->peer, tail->z, at->slot);
         STRAIT_TRY(k->matmul(at->stream, st->u, z, c->params[M].value, strait_add_abt));
     }
-    return strait_context_send(c, at, wire, st->u, (strait_tensor){0});
+    return strait_context_send(c, at, wire, st->u);
 }
 
 /* The new code enters behind those of the sequence so far, of which the oldest goes. */
@@ -300,7 +292,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
         const strait_tensor d_u = strait_codec_grad_slot(c->peer, head->d_u, at->slot);
         STRAIT_TRY(k->matmul(at->stream, st->d_z, d_u, c->peer->params[M].value, strait_add_ab));
     }
-    return strait_context_send(c, at, wire, st->d_z, (strait_tensor){0});
+    return strait_context_send(c, at, wire, st->d_z);
 }
 
 static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) {

@@ -74,8 +74,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
 
 /* A code alone: what is recalled is itself. */
 static strait_recall_how itself(const strait_codec_spec *spec) {
-    return (strait_recall_how){
-        .keep = spec->keep, .taps = 1, .seq_len = 1, .epsilon = STRAIT_STRAIT_EPSILON};
+    return (strait_recall_how){spec->keep, 1, 1, STRAIT_STRAIT_EPSILON};
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,

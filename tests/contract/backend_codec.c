@@ -44,8 +44,7 @@ static const int all_bits[] = {32, 16, 8, 4};
 /* variant: which bits, then stochastic, then spoiled; inner: where the bytes lie */
 static void run_payload(struct rig *rig, shape s) {
     const int bits = all_bits[s.variant % 4];
-    const strait_pack_how how = {
-        .bits = bits, .is_stochastic = s.variant / 4 % 2, .seed = 3, .stream = 1234567};
+    const strait_pack_how how = {bits, s.variant / 4 % 2, 3, 1234567, 0};
     const strait_tensor x = make_rows(rig, s, s.variant / 8);
     const strait_tensor stats = rig_zeros(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     const int64_t bytes = bits >= 16 ? s.rows * s.cols * bits / 8
@@ -89,11 +88,7 @@ static void run_padded(struct rig *rig, shape s) {
     const strait_regroup_how how_wide = {
         .n_groups = 1, .to_cols = s.cols, .from_cols = s.cols, .alpha = 1};
     CHECK_OK(rig->k->regroup_cols(&rig->stream, x, narrow, how_wide));
-    const strait_pack_how how = {.bits = all_bits[s.variant % 4],
-                                 .is_stochastic = s.variant / 4 % 2,
-                                 .seed = 3,
-                                 .stream = 77,
-                                 .cols = s.cols};
+    const strait_pack_how how = {all_bits[s.variant % 4], s.variant / 4 % 2, 3, 77, s.cols};
     const int64_t bytes = how.bits >= 16 ? s.rows * s.cols * how.bits / 8
                                          : 4 + s.rows * (1 + (s.cols * how.bits + 7) / 8);
     const strait_tensor packed = rig_bytes(rig, bytes), same = rig_bytes(rig, bytes);
@@ -161,9 +156,8 @@ static void run_top(struct rig *rig, shape s) {
     const int64_t keep = (s.cols + 2) / 3, bytes = s.cols > 65536 ? 6 : 4;
     const strait_tensor packed = make_bytes_at(rig, s.rows * keep * bytes, s.inner);
     const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_zeros(rig, s.rows, 3);
-    CHECK_OK(rig->k->pack_top(
-        &rig->stream, packed, x, keep,
-        (strait_pack_how){.bits = 16, .is_stochastic = s.variant & 1, .seed = 9, .stream = 10}));
+    CHECK_OK(rig->k->pack_top(&rig->stream, packed, x, keep,
+                              (strait_pack_how){16, s.variant & 1, 9, 10, 0}));
     rig_keep_bytes(rig, packed);
     CHECK_OK(rig->k->restore_top(&rig->stream, y, stats, packed, keep));
     rig_keep(rig, y);

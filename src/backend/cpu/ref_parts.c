@@ -1,8 +1,6 @@
 /* ref_parts.c - the pieces that codecs of devices are made of: regrouped columns, parted rows,
  * codes with those before them, gradients through a norm and a silu at once. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/wire.h"
-#include "backend/hidden.h"
 
 #include <math.h>
 
@@ -73,19 +71,12 @@ static double gathered(strait_tensor t, strait_tensor z, int64_t n, int64_t c,
     return sum;
 }
 
-/* What value c of code n receives besides. */
-static double given(strait_tensor beside, strait_tensor z, int64_t n, int64_t c) {
-    if (beside.data == NULL) return 0;
-    return (double)strait_cpu_f32(beside)[(n + 1) * beside.cols - z.cols + c];
-}
-
 static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
                               strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
                               strait_recall_how how) {
     (void)s;
     check_recall(d_both, d_normeds, z, how);
     assert(strait_cpu_same_shape(d_z, z));
-    assert(how.beside.data == NULL || how.beside.cols >= z.cols);
     for (int64_t n = 0; n < z.rows; n++) {
         const float *row = strait_cpu_f32(z) + n * z.cols;
         const double scale = (double)strait_cpu_f32(rstd)[n];
@@ -97,14 +88,9 @@ static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait
             const double through = c < how.keep ? gathered(d_normeds, z, n, c, how) -
                                                       (double)row[c] * scale * dot
                                                 : 0;
-            const double direct = c < how.keep
-                                      ? gathered(d_both, z, n, c, how) + given(how.beside, z, n, c)
-                                      : 0;
+            const double direct = c < how.keep ? gathered(d_both, z, n, c, how) : 0;
             strait_cpu_f32(d_z)[n * z.cols + c] = (float)(direct + scale * through);
         }
-        if (how.largest.data != NULL)
-            strait_cpu_f32(how.largest)[n] = strait_wire_largest(strait_cpu_f32(d_z) + n * z.cols,
-                                                                 how.keep);
     }
     return STRAIT_OK;
 }
@@ -148,8 +134,7 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
 static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_silu *at) {
     (void)s;
     const int64_t cols = at->a.cols, first = at->scaled.cols - cols;
-    assert(strait_cpu_same_shape(at->d_a, at->a));
-    assert(at->d_h.rows == at->a.rows && at->d_h.cols >= cols);
+    assert(strait_cpu_same_shape(at->d_a, at->a) && strait_cpu_same_shape(at->d_h, at->a));
     assert(first == (at->before.data != NULL ? at->before.cols : 0));
     assert(strait_cpu_same_shape(at->d_y, at->n) && at->n.rows == at->a.rows);
     for (int64_t n = 0; n < at->a.rows; n++) {
@@ -160,8 +145,7 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
             scaled[c] = strait_cpu_f32(at->before)[n * first + c];
         for (int64_t c = 0; c < cols; c++) {
             const double a = (double)strait_cpu_f32(at->a)[n * cols + c];
-            const double d_a = (double)strait_cpu_f32(at->d_h)[n * at->d_h.cols + c] *
-                               silu_slope(a);
+            const double d_a = (double)strait_cpu_f32(at->d_h)[n * cols + c] * silu_slope(a);
             strait_cpu_f32(at->d_a)[n * cols + c] = (float)d_a;
             scaled[first + c] = (float)(scale * d_a);
             dot += a * d_a;
@@ -181,8 +165,4 @@ void strait_ref_parts(struct strait_kernels *k) {
     k->silu_cols = silu_cols;
     k->silu_cols_back = silu_cols_back;
     k->normed_silu_back = normed_silu_back;
-    k->hidden = strait_hidden_by_parts;
-    k->hidden_back = strait_hidden_back_by_parts;
-    k->restore_product = strait_restore_product_by_parts;
-    k->encode = strait_encode_by_parts;
 }

@@ -11,11 +11,6 @@ __device__ __forceinline__ uint32_t shared_base() {
     return (uint32_t)__cvta_generic_to_shared(attention_shared);
 }
 
-/* Shared memory as C++ reaches it. */
-__device__ __forceinline__ unsigned char *shared_bytes(uint32_t at) {
-    return (unsigned char *)__cvta_shared_to_generic(at);
-}
-
 /* 16 bytes to shared memory, in the background; zeros unless is_valid. */
 __device__ __forceinline__ void copy16(uint32_t to, const void *from, bool is_valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),

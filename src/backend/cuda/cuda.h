@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    STRAIT_CUDA_MODULES = 32, // members of the file of kernels
+    STRAIT_CUDA_MODULES = 24, // members of the file of kernels
     STRAIT_CUDA_KERNELS = 512 // a power of two, at least twice as many as there are kernels
 };
 
@@ -109,4 +109,3 @@ void strait_cuda_codec(struct strait_kernels *k);
 void strait_cuda_local(struct strait_kernels *k);
 void strait_cuda_octave(struct strait_kernels *k);
 void strait_cuda_parts(struct strait_kernels *k);
-void strait_cuda_hidden(struct strait_kernels *k);

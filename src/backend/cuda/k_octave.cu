@@ -3,10 +3,24 @@
  *
  * So many lanes of a warp a row as it has words of four bytes, n_lanes, a power of two. Nibble 0 of
  * a row is the scale's code, nibble i + 1 is value i. */
-#include "backend/cuda/octave.cuh"
+#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/wire.cuh"
+#include "backend/octave.h"
 
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / 32;
+
+/* The scale of a row's codes. */
+struct row_scale {
+    float unit, inverse;
+};
+
+__device__ __forceinline__ row_scale scale_of(float top, int code, int is_covered) {
+    const float scale = __fdiv_rn((code & 1) != 0 ? __fmul_rn(top, STRAIT_OCTAVE_HALF) : top,
+                                  (float)(1 << (code >> 1)));
+    const float unit = __fdiv_rn(scale, is_covered ? 7.5f : 8.0f);
+    return {unit, unit > 0.0f ? __fdiv_rn(1.0f, unit) : 0.0f};
+}
 
 /* strait_octave_code by the lanes of a row: how many codes its search goes past. Scales fall, so
  * that it goes past all before one that it goes past. */
@@ -44,6 +58,10 @@ __device__ __forceinline__ int code_of(float value, float inverse, const strait_
     return (int)fminf(fmaxf(code, 0.0f), 15.0f);
 }
 
+__device__ __forceinline__ float restored(int code, float unit) {
+    return __fmul_rn((float)code - 7.5f, unit);
+}
+
 /* What a lane adds up over its part of a row. */
 struct row_sums {
     float error, size, bad;
@@ -52,14 +70,7 @@ struct row_sums {
 /* The top of the crossing, from the largest of its parts; in every thread. */
 __device__ __forceinline__ float top_of(const float *of_block, int n_parts, float *room) {
     float largest = 0;
-    const int whole = at16(of_block) ? n_parts / 4 * 4 : 0;
-#pragma unroll 4
-    for (int i = (int)threadIdx.x * 4; i < whole; i += THREADS * 4) {
-        float v[4];
-        take<float, 4>(v, of_block + i);
-        largest = fmaxf(fmaxf(fmaxf(largest, v[0]), v[1]), fmaxf(v[2], v[3]));
-    }
-    for (int i = whole + (int)threadIdx.x; i < n_parts; i += THREADS)
+    for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
         largest = fmaxf(largest, of_block[i]);
     largest = warp_max(largest);
     if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = largest;
@@ -105,8 +116,8 @@ __device__ __forceinline__ uint32_t pack_word(const float v[8], int64_t w, int64
     return word;
 }
 
-/* of_block and of_row are what largest_of_rows found, in n_parts blocks; where rows are known, they
- * are the parts. Columns that cross are in how. */
+/* of_block and of_row are what largest_of_rows found, in n_parts blocks. Columns that cross are in
+ * how. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     pack_octaves(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
                  strait_pack_how how, const float *of_block, const float *of_row, int n_parts,
@@ -145,6 +156,14 @@ __device__ __forceinline__ void put_eight(T *row, const float in[8], int64_t c, 
         if (i < n) put<T, 1>(row + c + i, in + i);
 }
 
+/* Values from c on are nibbles from c + 1 on: those of a word but its first, and one behind it. */
+__device__ __forceinline__ uint32_t take_codes(const unsigned char *bytes, int64_t c,
+                                               int64_t n_bytes) {
+    const int64_t b = c / 2, left = n_bytes - b;
+    const uint32_t word = take_bytes(bytes + b, left < 4 ? (int)left : 4) >> 4;
+    return left > 4 ? word | (uint32_t)bytes[b + 4] << 28 : word;
+}
+
 template <typename T>
 __device__ __forceinline__ void restore(T *x, float *stats, const unsigned char *from,
                                         const row_place &at, int64_t cols, int is_covered) {
@@ -155,10 +174,11 @@ __device__ __forceinline__ void restore(T *x, float *stats, const unsigned char 
     const float unit = scale_of(trusted, bytes[0] & 15, is_covered).unit;
     row_sums sums = {};
     for (int64_t c = 8 * at.lane; is_row && c < cols; c += 8 * at.n_lanes) {
+        const uint32_t codes = take_codes(bytes, c, n_bytes);
         float v[8];
-        restore_eight(v, bytes, c, cols, unit);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
+            v[i] = c + i < cols ? restored((int)(codes >> (4 * i) & 15u), unit) : 0.0f;
             sums.size += v[i] * v[i];
             if (top != trusted && c + i < cols) sums.bad += 1.0f; // bits that are no top at all
         }

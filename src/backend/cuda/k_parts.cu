@@ -74,7 +74,7 @@ __device__ __forceinline__ float part_piece(const part_args<T> &a, int64_t row, 
                                             lanes<T, W> y) {
     float v[W], x[W], squares = 0;
     widen(v, y);
-    widen(x, load_once<T, W>(a.x + row * a.cols + c));
+    take<T, W>(x, a.x + row * a.cols + c);
 #pragma unroll
     for (int i = 0; i < W; i++) {
         squares += v[i] * v[i];
@@ -95,12 +95,11 @@ __device__ __forceinline__ void part_norm(const part_args<T> &a, int64_t at, lan
     put<T, W>(a.normed + at, v);
 }
 
-/* A block a row, the last first: the products that follow begin with rows that caches still hold.
- * Each thread holds some of it between the two passes; the rest is read twice. */
+/* A block a row. Each thread holds some of it between the two passes; the rest is read twice. */
 template <typename T, int W> __device__ __forceinline__ void part_row(const part_args<T> &a) {
     __shared__ float room[32];
     constexpr int PIECES = W == 1 ? 4 : 16 / W;
-    const int64_t row = gridDim.x - 1 - blockIdx.x, first = row * a.cols;
+    const int64_t row = blockIdx.x, first = row * a.cols;
     const int step = (int)blockDim.x * W, own = (int)threadIdx.x * W;
     lanes<T, W> held[PIECES];
     float squares = 0;
@@ -108,7 +107,7 @@ template <typename T, int W> __device__ __forceinline__ void part_row(const part
     for (int j = 0; j < PIECES; j++) {
         const int c = j * step + own;
         if (c >= a.cols) continue;
-        held[j] = load_once<T, W>(a.y + first + c);
+        held[j] = load<T, W>(a.y + first + c);
         squares += part_piece<T, W>(a, row, c, held[j]);
     }
     for (int c = PIECES * step + own; c < a.cols; c += step)
@@ -166,6 +165,11 @@ template <typename T> __device__ __forceinline__ void silu_columns(const silu_ar
                      [=](int64_t row, int64_t c) { silu_piece<T, 1>(a, row, c); });
 }
 
+__device__ __forceinline__ float silu_slope(float x) {
+    const float open = sigmoid(x);
+    return open * (1.0f + x * (1.0f - open));
+}
+
 template <typename T, int W>
 __device__ __forceinline__ void silu_pieces_back(T *d_x, const T *d_y, const T *x, int64_t rows,
                                                  int64_t y_cols, int64_t cols, int64_t first) {
@@ -185,7 +189,7 @@ template <typename T> struct normed_silu_args {
     const T *d_h, *a, *n;
     const float *rstd;
     const T *before;
-    int64_t rows, cols, d_h_cols, first, width;
+    int64_t rows, cols, first, width;
 };
 
 /* A row of a normed tensor on its way to a multiple of itself: what a warp asks for before it knows
@@ -198,7 +202,7 @@ template <typename T, int W> struct held_row {
         const int64_t own = (int64_t)(threadIdx.x % 32) * W;
 #pragma unroll
         for (int j = 0; j < PIECES; j++)
-            if (j * 32 * W + own < cols) part[j] = load_once<T, W>(row + j * 32 * W + own);
+            if (j * 32 * W + own < cols) part[j] = load<T, W>(row + j * 32 * W + own);
     }
 
     __device__ __forceinline__ void put_times(T *to, const T *row, int64_t cols, float factor) {
@@ -232,7 +236,7 @@ __device__ __forceinline__ float normed_silu_row(const normed_silu_args<T> &g, i
     for (int64_t c = (int64_t)lane * W; c < g.cols; c += 32 * W) {
         float a[W], d[W];
         take<T, W>(a, g.a + row * g.cols + c);
-        take<T, W>(d, g.d_h + row * g.d_h_cols + c);
+        take<T, W>(d, g.d_h + row * g.cols + c);
 #pragma unroll
         for (int i = 0; i < W; i++) {
             d[i] *= silu_slope(a[i]);
@@ -249,7 +253,7 @@ __device__ __forceinline__ float normed_silu_row(const normed_silu_args<T> &g, i
 
 template <typename T>
 __device__ __forceinline__ float silu_dot(const normed_silu_args<T> &g, int64_t row) {
-    if ((g.first | g.cols | g.d_h_cols) % wide<T> == 0 && at16(g.scaled, g.d_a, g.d_h, g.a))
+    if ((g.first | g.cols) % wide<T> == 0 && at16(g.scaled, g.d_a, g.d_h, g.a))
         return normed_silu_row<T, wide<T>>(g, row);
     return normed_silu_row<T, 1>(g, row);
 }

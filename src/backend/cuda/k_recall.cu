@@ -2,10 +2,12 @@
  *
  * Where a code is 8, 16, ... or 256 columns that start at 16 bytes, a lane takes 8 of them, and
  * n_lanes of a warp one code in one place. Else a warp takes a row, a column a lane. */
-#include "backend/cuda/recall.cuh"
+#include "backend/cuda/lanes.cuh"
+#include "backend/kernels.h"
 
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / 32;
+constexpr int PIECE = 8;
 
 template <typename T> struct recall_args {
     T *both, *normeds;
@@ -14,6 +16,27 @@ template <typename T> struct recall_args {
     int64_t rows, cols, both_cols;
     strait_recall_how how;
 };
+
+template <typename T> struct recall_gradient {
+    float *d_z;
+    const T *d_both, *d_normeds;
+    const float *z, *rstd;
+    int64_t rows, cols, both_cols;
+    strait_recall_how how;
+};
+
+/* Eight values of either type. */
+template <typename T> __device__ __forceinline__ void take_piece(float out[PIECE], const T *from) {
+#pragma unroll
+    for (int i = 0; i < PIECE; i += wide<T>)
+        take<T, wide<T>>(out + i, from + i);
+}
+
+template <typename T> __device__ __forceinline__ void put_piece(T *to, const float in[PIECE]) {
+#pragma unroll
+    for (int i = 0; i < PIECE; i += wide<T>)
+        put<T, wide<T>>(to + i, in + i);
+}
 
 __device__ __forceinline__ float rstd_of(float squares, const strait_recall_how &how) {
     return 1.0f / sqrtf(squares / (float)how.keep + how.epsilon);
@@ -68,6 +91,41 @@ template <typename T> __device__ __forceinline__ void recall_row(const recall_ar
     }
 }
 
+template <typename T> __device__ __forceinline__ void add_piece(float to[PIECE], const T *from) {
+    float v[PIECE];
+    take_piece<T>(v, from);
+#pragma unroll
+    for (int i = 0; i < PIECE; i++)
+        to[i] += v[i];
+}
+
+/* What code n receives from the places it went to, in order of places. */
+template <typename T>
+__device__ __forceinline__ void recall_pieces_back(const recall_gradient<T> &g, int n_lanes) {
+    const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / n_lanes;
+    const bool is_row = at < g.rows;
+    const int64_t n = is_row ? at : 0, first = (int64_t)(threadIdx.x % n_lanes) * PIECE;
+    const int64_t left = g.how.seq_len - n % g.how.seq_len;
+    const int taps = is_row ? (int)(g.how.taps < left ? g.how.taps : left) : 0;
+    float through[PIECE] = {}, direct[PIECE] = {}, z[PIECE], dot = 0;
+    take_piece<float>(z, g.z + n * g.cols + first);
+    const float scale = g.rstd[n];
+#pragma unroll 4
+    for (int j = 0; j < taps; j++) {
+        add_piece<T>(through, g.d_normeds + ((n + j) * g.how.taps + j) * g.cols + first);
+        add_piece<T>(direct, g.d_both + (n + j) * g.both_cols + j * g.cols + first);
+    }
+#pragma unroll
+    for (int i = 0; i < PIECE; i++)
+        dot += first + i < g.how.keep ? through[i] * z[i] : 0.0f;
+    dot = warp_sum(dot, n_lanes) * scale / (float)g.how.keep;
+#pragma unroll
+    for (int i = 0; i < PIECE; i++)
+        direct[i] = first + i < g.how.keep ? direct[i] + scale * (through[i] - z[i] * scale * dot)
+                                           : 0.0f;
+    if (is_row) put_piece<float>(g.d_z + n * g.cols + first, direct);
+}
+
 /* What value c of code n receives from the places of t that it went to. */
 template <typename T>
 __device__ __forceinline__ float gathered(const T *t, int64_t t_cols, int64_t cols, int64_t n,
@@ -93,40 +151,30 @@ template <typename T> __device__ __forceinline__ void recall_row_back(const reca
     for (int64_t c = lane; c < g.how.keep; c += 32)
         dot += gathered(g.d_normeds, narrow_cols, g.cols, n, c, taps) * row[c];
     dot = warp_sum(dot) * scale / (float)g.how.keep;
-    float largest = 0, bad = 0;
     for (int64_t c = lane; c < g.cols; c += 32) {
         float value = 0;
         if (c < g.how.keep) {
             const float d = gathered(g.d_normeds, narrow_cols, g.cols, n, c, taps);
-            float more = 0;
-            if (g.how.beside.data != nullptr) take<T, 1>(&more, beside_of<T>(g.how, n, g.cols) + c);
-            value = gathered(g.d_both, g.both_cols, g.cols, n, c, taps) + more +
+            value = gathered(g.d_both, g.both_cols, g.cols, n, c, taps) +
                     scale * (d - row[c] * scale * dot);
         }
         g.d_z[n * g.cols + c] = value;
-        largest = fmaxf(largest, fabsf(wire_value(value, &bad)));
     }
-    largest = warp_max(largest);
-    if (lane == 0 && g.how.largest.data != nullptr) ((float *)g.how.largest.data)[n] = largest;
 }
 
-#define RECALL_KERNELS(T, name)                                                                 \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                       \
-        recall_##name(T *both, T *normeds, float *rstd, const float *z, int64_t rows,           \
-                      int64_t cols, int64_t both_cols, strait_recall_how how, int n_lanes) {    \
-        const recall_args<T> g = {both, normeds, rstd, z, rows, cols, both_cols, how};          \
-        n_lanes > 0 ? recall_pieces<T>(g, n_lanes) : recall_row<T>(g);                          \
-    }                                                                                           \
-    extern "C" __global__ void __launch_bounds__(THREADS) recall_back_##name(                   \
-        float *d_z, const T *d_both, const T *d_normeds, const float *z, const float *rstd,     \
-        int64_t rows, int64_t cols, int64_t both_cols, strait_recall_how how, int n_lanes) {    \
-        const recall_gradient<T> g = {d_z,       d_both, d_normeds,       z,  rstd, rows, cols, \
-                                      both_cols, 0,      how.taps * cols, how};                 \
-        if (n_lanes > 0)                                                                        \
-            recall_piece_back<T>(g, ((int64_t)blockIdx.x * THREADS + threadIdx.x) / n_lanes,    \
-                                 n_lanes);                                                      \
-        else                                                                                    \
-            recall_row_back<T>(g);                                                              \
+#define RECALL_KERNELS(T, name)                                                              \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                    \
+        recall_##name(T *both, T *normeds, float *rstd, const float *z, int64_t rows,        \
+                      int64_t cols, int64_t both_cols, strait_recall_how how, int n_lanes) { \
+        const recall_args<T> g = {both, normeds, rstd, z, rows, cols, both_cols, how};       \
+        n_lanes > 0 ? recall_pieces<T>(g, n_lanes) : recall_row<T>(g);                       \
+    }                                                                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS) recall_back_##name(                \
+        float *d_z, const T *d_both, const T *d_normeds, const float *z, const float *rstd,  \
+        int64_t rows, int64_t cols, int64_t both_cols, strait_recall_how how, int n_lanes) { \
+        const recall_gradient<T> g = {                                                       \
+            d_z, d_both, d_normeds, z, rstd, rows, cols, both_cols, how};                    \
+        n_lanes > 0 ? recall_pieces_back<T>(g, n_lanes) : recall_row_back<T>(g);             \
     }
 
 RECALL_KERNELS(float, f32)

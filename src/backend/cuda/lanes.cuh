@@ -47,11 +47,6 @@ template <typename T, int W> __device__ __forceinline__ lanes<T, W> load(const T
     return *(const lanes<T, W> *)from;
 }
 
-/* The same for what is not soon read again: it leaves the caches to others. */
-template <typename T, int W> __device__ __forceinline__ lanes<T, W> load_once(const T *from) {
-    return {__ldcs(&((const lanes<T, W> *)from)->raw)};
-}
-
 __device__ __forceinline__ void widen(float out[1], lanes<float, 1> in) {
     out[0] = in.raw;
 }
@@ -163,11 +158,6 @@ __device__ __forceinline__ float fast_exp(float x) {
 
 __device__ __forceinline__ float sigmoid(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
-}
-
-__device__ __forceinline__ float silu_slope(float x) {
-    const float open = sigmoid(x);
-    return open * (1.0f + x * (1.0f - open));
 }
 
 /* A block takes some columns of every so many rows, as many at a time as it has threads in y;

@@ -17,9 +17,8 @@ static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, st
     how.cols = strait_pack_cols(x, how);
     assert(x.dtype == STRAIT_F32 && x.rows > 0);
     assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((how.cols + 2) / 2));
-    assert(how.largest.data == NULL || (how.largest.rows == x.rows && x.rows <= INT32_MAX));
-    strait_cuda_largest largest = {how.largest.data, how.largest.data, (int)how.largest.rows};
-    if (how.largest.data == NULL) STRAIT_TRY(strait_cuda_find_largest(s, x, how.cols, &largest));
+    strait_cuda_largest largest = {0};
+    STRAIT_TRY(strait_cuda_find_largest(s, x, how.cols, &largest));
     int n_lanes = lanes_of(how.cols);
     void *args[] = {&packed.data, &stats.data,       &x.data,         &x.rows,          &x.cols,
                     &how,         &largest.of_block, &largest.of_row, &largest.n_parts, &n_lanes};

@@ -77,10 +77,7 @@ static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait
     assert(strait_cuda_same_shape(d_z, z) && how.keep <= z.cols && d_z.dtype == STRAIT_F32);
     assert(d_normeds.cols == how.taps * z.cols && d_both.cols >= d_normeds.cols);
     assert(d_both.dtype == d_normeds.dtype && z.rows % how.seq_len == 0);
-    assert(how.beside.data == NULL ||
-           (how.beside.dtype == d_both.dtype && how.beside.cols >= z.cols));
     int n_lanes = code_lanes(z, d_both, d_normeds.data, d_z.data);
-    if ((uintptr_t)how.beside.data % 16 != 0 || how.beside.cols % 8 != 0) n_lanes = 0;
     void *args[] = {&d_z.data, &d_both.data, &d_normeds.data, &z.data, &rstd.data,
                     &z.rows,   &z.cols,      &d_both.cols,    &how,    &n_lanes};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(d_both.dtype, "recall_back"),
@@ -117,8 +114,7 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
 static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_silu *at) {
     strait_normed_silu g = *at;
     int64_t first = g.scaled.cols - g.a.cols;
-    assert(strait_cuda_same_shape(g.d_a, g.a));
-    assert(g.d_h.rows == g.a.rows && g.d_h.cols >= g.a.cols);
+    assert(strait_cuda_same_shape(g.d_a, g.a) && strait_cuda_same_shape(g.d_h, g.a));
     assert(first == (g.before.data != NULL ? g.before.cols : 0));
     assert(g.scaled.dtype == g.a.dtype && g.d_a.dtype == g.a.dtype && g.d_h.dtype == g.a.dtype);
     assert(strait_cuda_same_shape(g.d_y, g.n) && g.n.rows == g.a.rows);
@@ -126,9 +122,9 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
     assert(g.before.data == NULL || g.before.dtype == g.a.dtype);
     struct { // as in k_parts.cu
         void *scaled, *d_a, *d_y, *d_h, *a, *n, *rstd, *before;
-        int64_t rows, cols, d_h_cols, first, width;
-    } args = {g.scaled.data, g.d_a.data, g.d_y.data, g.d_h.data, g.a.data, g.n.data, g.rstd.data,
-              g.before.data, g.a.rows,   g.a.cols,   g.d_h.cols, first,    g.n.cols};
+        int64_t rows, cols, first, width;
+    } args = {g.scaled.data, g.d_a.data,    g.d_y.data, g.d_h.data, g.a.data, g.n.data,
+              g.rstd.data,   g.before.data, g.a.rows,   g.a.cols,   first,    g.n.cols};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(g.a.dtype, "normed_silu_back"),
                               warp_a_row(g.a.rows), (void *[]){&args});
 }

@@ -17,5 +17,4 @@ void strait_cuda_table(struct strait_kernels *k) {
     strait_cuda_local(k);
     strait_cuda_octave(k);
     strait_cuda_parts(k);
-    strait_cuda_hidden(k);
 }

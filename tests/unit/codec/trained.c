@@ -1,8 +1,6 @@
 /* First values and identity paths of the codecs that are trained. */
 #include "pair.h"
 
-#include <math.h>
-
 enum {
     N = 5,
     D = 24,
@@ -178,52 +176,6 @@ static void strait_carries_what_the_stage_added(void **state) {
     pair_close(&p);
 }
 
-/* Packs y of `input` and returns what a head makes of the gradient that came. */
-static strait_tensor context_gradient(int is_padded, strait_tensor input, strait_tensor y,
-                                      strait_tensor came) {
-    struct pair p;
-    pair_open(&p, (strait_codec_spec){.name = "strait",
-                                      .variant = "context",
-                                      .rows = y.rows,
-                                      .cols = y.cols,
-                                      .keep = 5,
-                                      .hidden = 8,
-                                      .encoder = 16,
-                                      .bits = 32,
-                                      .is_padded = is_padded,
-                                      .seed = 3});
-    const strait_tensor b = param_of(p.head, "boundary.0.head.B").value,
-                        d = pair_tensor(y.rows, y.cols);
-    strait_crossing at = pair_at(&p);
-    at.input = input;
-    strait_rng_normals((strait_rng){1, 2}, 0, b.data, (size_t)(b.rows * b.cols));
-    CHECK_OK(strait_codec_refresh(p.head, &p.stream));
-    CHECK_OK(strait_codec_act_pack(p.head, &at, p.wire[0], y));
-    CHECK_OK(strait_codec_grad_unpack(p.head, &at, d, came));
-    pair_close(&p);
-    return d;
-}
-
-/* So many rows that the padded way makes their gradient in several parts. */
-static void context_widens_gradients_in_parts(void **state) {
-    (void)state;
-    enum {
-        ROWS = 4400,
-        COLS = 1024
-    }; // 17.2 MiB
-    const strait_tensor input = pair_normals(ROWS, COLS, 1), y = pair_normals(ROWS, COLS, 2);
-    const strait_tensor codes = pair_normals(ROWS, 5, 3);
-    const strait_tensor came = {codes.data, STRAIT_I8, 1, (int64_t)ROWS * 5 * 4};
-    const strait_tensor plain = context_gradient(0, input, y, came);
-    const strait_tensor parts = context_gradient(1, input, y, came);
-    for (int64_t i = 0; i < (int64_t)ROWS * COLS; i++)
-        if (fabsf(f32(plain)[i] - f32(parts)[i]) > 1e-4f)
-            CHECK_NEAR(f32(plain)[i], f32(parts)[i], 1e-4);
-    const strait_tensor all[] = {input, y, codes, plain, parts};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free(all[i].data);
-}
-
 static void strait_needs_both_halves_of_a_stage(void **state) {
     (void)state;
     struct pair p, q;
@@ -244,7 +196,6 @@ int main(void) {
         cmocka_unit_test(strait_starts_from_one_frame),
         cmocka_unit_test(context_starts_linear),
         cmocka_unit_test(strait_carries_what_the_stage_added),
-        cmocka_unit_test(context_widens_gradients_in_parts),
         cmocka_unit_test(strait_needs_both_halves_of_a_stage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
