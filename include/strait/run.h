@@ -1,7 +1,8 @@
 /* run.h - the description of a run: model, data, training, device. Plain data.
  *
  * A run file is YAML; docs/run-file.md lists its keys, `strait options` prints them. What the file
- * leaves out has a default; model.family and train.optimizer choose defaults for other keys. */
+ * leaves out has a default; model.family, train.optimizer and link.codec.variant choose defaults
+ * for other keys. */
 #pragma once
 
 #include <strait/error.h>

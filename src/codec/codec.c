@@ -39,9 +39,13 @@ static strait_err check_name(const strait_codec_spec *spec) {
                        STRAIT_CODEC_NAME - 1, spec->name, known);
 }
 
+const char *strait_codec_own_variant(const char *name) {
+    const struct strait_codec_ops *ops = find(name, "");
+    return ops != NULL && ops->variants != NULL ? ops->variants[0] : "";
+}
+
 static strait_err check_variant(strait_codec_spec *spec) {
-    const char *const *variants = find(spec->name, "")->variants;
-    const char *first = variants != NULL ? variants[0] : "";
+    const char *first = strait_codec_own_variant(spec->name);
     if (spec->variant[0] == '\0') (void)snprintf(spec->variant, sizeof spec->variant, "%s", first);
     if (ops_of(spec) != NULL && has_variant(ops_of(spec), spec->variant)) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG, "codec %s: there is no variant '%.*s'; the default is '%s'",

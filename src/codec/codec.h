@@ -174,8 +174,8 @@ typedef strait_err (*strait_codec_weights_fn)(struct strait_codec *c, struct str
 
 /* A codec. Everything but name, wire_bytes, plan and the act pair is optional. */
 struct strait_codec_ops {
-    const char *name;            // tables of one name share out its variants
-    const char *const *variants; // ended by NULL, the default first
+    const char *name;            // tables of one name share out its variants; the first of them
+    const char *const *variants; // has the default, first in this list, which NULL ends
     size_t state_size;
 
     /* Fills in defaults and refuses with STRAIT_ECONFIG what this codec cannot do. */
@@ -208,6 +208,9 @@ struct strait_codec_ops {
     strait_err (*restored)(struct strait_codec *c, struct strait_stream *s);
     uint32_t (*version)(const struct strait_codec *c);
 };
+
+/* The variant of a codec for which a spec names none; "" if it has none, or is unknown. */
+const char *strait_codec_own_variant(const char *name);
 
 /* Fills in what the spec leaves to the codec and refuses with STRAIT_ECONFIG what cannot be. Needs
  * rows, cols, boundary, n_boundaries and n_slots, and vocab where the codec wants tokens. */

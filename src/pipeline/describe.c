@@ -192,12 +192,27 @@ static strait_err check_pair(const struct strait_checkpoint *checkpoint,
                        theirs == NULL ? "unknown" : theirs, ours->value);
 }
 
+/* A variant brings a model of its own: told first, for what follows from it says less. */
+static strait_err check_variant(const struct strait_checkpoint *checkpoint,
+                                const strait_recipe *saved, const strait_recipe *recipe) {
+    const strait_codec_spec *theirs = &saved->codec, *ours = &recipe->codec;
+    if (saved->n_stages == 1 || recipe->n_stages == 1 || strcmp(theirs->name, ours->name) != 0 ||
+        strcmp(theirs->variant, ours->variant) == 0)
+        return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s was saved with variant %s of codec %s, the run has %s: to go on set "
+                       "link.codec.variant to %s, or use another folder",
+                       strait_checkpoint_path(checkpoint), theirs->variant, theirs->name,
+                       ours->variant, theirs->variant);
+}
+
 strait_err strait_describe_check(const struct strait_checkpoint *checkpoint,
                                  const strait_recipe *recipe, const char *tokenizer) {
     static _Thread_local strait_description ours; // large
     strait_recipe saved;
     STRAIT_TRY(strait_describe_read(checkpoint, &saved));
     const int is_same_cut = has_code(recipe) || has_code(&saved);
+    if (is_same_cut) STRAIT_TRY(check_variant(checkpoint, &saved, recipe));
     strait_describe(recipe, &ours);
     for (int i = 0; i < ours.n; i++) {
         const int is_cut = strncmp(ours.pairs[i].key, "codec.", 6) == 0 ||

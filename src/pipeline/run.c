@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "codec/codec.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -122,12 +123,47 @@ static strait_err resolve_and_check(const char *path, strait_run *run) {
     return check_batch(run);
 }
 
+/* The codec's own variant where the file names none but it chooses defaults of other keys; else
+ * NULL.
+ */
+static const char *silent_variant(const strait_run *run) {
+    const strait_options *table = strait_run_options();
+    const char *own = strait_codec_own_variant(run->link.codec.name);
+    for (int i = 0; run->link.codec.variant[0] == '\0' && i < table->n_presets; i++)
+        if (strcmp(table->presets[i].key, "link.codec.variant") == 0 &&
+            strcmp(table->presets[i].choice, own) == 0)
+            return own;
+    return NULL;
+}
+
+/* Such a variant is set as if the user had, so that it brings the same defaults as one that is
+ * named, and the run that is saved says which it was. */
+static strait_err load_options(const strait_options_source *source, strait_run *run) {
+    STRAIT_TRY(strait_options_load(strait_run_options(), source, run));
+    const char *variant = silent_variant(run);
+    if (variant == NULL) return STRAIT_OK;
+    char set[STRAIT_RUN_TEXT];
+    (void)snprintf(set, sizeof set, "link.codec.variant=%s", variant);
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc((size_t)source->n_sets + 1, sizeof(char *), "options", &memory));
+    const char **sets = memory;
+    for (int i = 0; i < source->n_sets; i++)
+        sets[i] = source->sets[i];
+    sets[source->n_sets] = set;
+    strait_options_source whole = *source;
+    whole.sets = sets;
+    whole.n_sets++;
+    const strait_err err = strait_options_load(strait_run_options(), &whole, run);
+    strait_alloc_free(memory);
+    return err;
+}
+
 /* On the heap: a run is several kilobytes, and *out must stay as it was on error. */
 static strait_err load(const strait_options_source *source, strait_run *out) {
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(strait_run), "run", &memory));
     strait_run *run = memory;
-    strait_err err = strait_options_load(strait_run_options(), source, run);
+    strait_err err = load_options(source, run);
     if (err == STRAIT_OK) {
         err = resolve_and_check(source->name, run);
         if (err != STRAIT_OK) strait_err_prefix("%s", source->name);

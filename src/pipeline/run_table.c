@@ -159,7 +159,7 @@ static const strait_option rows[] = {
     {"link.codec.name", TEXT(link.codec.name), 0, 0, "none", NULL,
      "what makes a boundary smaller: none, int8, int4, topk, lowrank, subspace, resbm, strait"},
     {"link.codec.variant", TEXT(link.codec.variant), 0, 0, "", NULL,
-     "of the codec; empty: its own"},
+     "of the codec; empty: its own (strait's: context)"},
     {"link.codec.keep", INT(link.codec.keep), 0, 65536, "0", NULL,
      "values kept of each token; 0: the codec's default"},
     {"link.codec.bits", INT(link.codec.bits), 0, 32, "0", NULL,

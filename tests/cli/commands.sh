@@ -146,7 +146,7 @@ runs generate cut --prompt 'the sea' --tokens 40 --seed 7
 
 # Codecs that are part of the model are part of what is scored and of what speaks: the last
 # validation of the run, over again.
-for codec in strait/ strait/context subspace/ resbm/a resbm/b; do
+for codec in strait/ strait/tied subspace/ resbm/a resbm/b; do
     name=${codec%/*} variant=${codec#*/} codec=$name$variant
     runs train run.yaml --out "$codec" --set stages.count=2 --set link.codec.name=$name \
         --set link.codec.variant=$variant --set link.codec.keep=8 --set data.valid_tokens=0

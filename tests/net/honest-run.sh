@@ -109,4 +109,5 @@ agrees() {
     exit 77
 }
 agrees uncompressed --set link.codec.variant=fp32
-agrees compressed --set link.codec.name=strait --set link.codec.keep=16 --set link.codec.bits=4
+agrees compressed --set link.codec.name=strait --set link.codec.variant=tied \
+    --set link.codec.keep=16 --set link.codec.bits=4

@@ -3,6 +3,7 @@
 
 #include "codec/codec.h"
 
+/* "strait", or "strait/tied" */
 static strait_codec_spec spec_of(const char *name) {
     strait_codec_spec spec = {.rows = 8,
                               .cols = 64,
@@ -11,7 +12,11 @@ static strait_codec_spec spec_of(const char *name) {
                               .n_boundaries = 3,
                               .boundary = 1,
                               .seed = 1};
-    (void)strncpy(spec.name, name, sizeof spec.name - 1);
+    const size_t length = strcspn(name, "/");
+    assert_true(length < sizeof spec.name);
+    memcpy(spec.name, name, length);
+    if (name[length] == '/')
+        (void)strncpy(spec.variant, name + length + 1, sizeof spec.variant - 1);
     return spec;
 }
 
@@ -19,12 +24,19 @@ static void defaults_are_filled_in(void **state) {
     (void)state;
     strait_codec_spec spec = spec_of("strait");
     CHECK_OK(strait_codec_check(&spec));
+    assert_string_equal(spec.variant, "context");
+    assert_int_equal(spec.keep, 31);
+    assert_int_equal(spec.context, 4);
+    assert_int_equal(spec.bits, 4);
+    assert_int_equal(spec.grad_bits, 4);
+    spec = spec_of("strait/tied");
+    CHECK_OK(strait_codec_check(&spec));
+    assert_string_equal(spec.variant, "tied");
     assert_int_equal(spec.keep, 32);
     assert_int_equal(spec.hidden, 256);
     assert_int_equal(spec.anchors, 64); // no more than the width
     assert_int_equal(spec.bits, 4);
     assert_int_equal(spec.grad_bits, 4);
-    assert_string_equal(spec.variant, "tied");
     spec = spec_of("resbm");
     CHECK_OK(strait_codec_check(&spec));
     assert_int_equal(spec.hidden, 256);
@@ -61,9 +73,11 @@ static void checking_twice_changes_nothing(void **state) {
 static void the_impossible_is_refused(void **state) {
     (void)state;
     REFUSED("strait", keep, 65, "codec strait: keep is 65, but must be from 1 to 64");
-    REFUSED("strait", vocab, 0, "size of the vocabulary");
+    REFUSED("strait/tied", vocab, 0, "size of the vocabulary");
     REFUSED("strait", bits, 5, "bits is 5, but values travel at 32, 16, 8 or 4 bits");
     REFUSED("strait", has_feedback, 1, "transparent");
+    REFUSED("strait/tied", keep, 65, "keep is 65");
+    REFUSED("strait/free", has_feedback, 1, "transparent");
     REFUSED("resbm", keep, -1, "keep is -1");
     REFUSED("resbm", grad_bits, 2, "grad_bits is 2");
     REFUSED("subspace", keep, 1000, "keep is 1000");
@@ -85,12 +99,27 @@ static void unknown_names_are_refused(void **state) {
     strait_codec_spec spec = spec_of("int3");
     CHECK_FAILS(strait_codec_check(&spec), STRAIT_ECONFIG,
                 "codec 'int3': there is none of that name; choose one of none, int8, int4");
-    spec = spec_of("none");
-    (void)strncpy(spec.variant, "fp64", sizeof spec.variant - 1);
+    spec = spec_of("none/fp64");
     CHECK_FAILS(strait_codec_check(&spec), STRAIT_ECONFIG, "no variant 'fp64'");
-    spec = spec_of("int8");
-    (void)strncpy(spec.variant, "x", sizeof spec.variant - 1);
+    spec = spec_of("int8/x");
     CHECK_FAILS(strait_codec_check(&spec), STRAIT_ECONFIG, "no variant 'x'");
+    spec = spec_of("strait/loose");
+    CHECK_FAILS(strait_codec_check(&spec), STRAIT_ECONFIG,
+                "codec strait: there is no variant 'loose'; the default is 'context'");
+}
+
+/* A name has one default, whichever of its tables a variant stands in. */
+static void a_codec_has_a_variant_of_its_own(void **state) {
+    (void)state;
+    assert_string_equal(strait_codec_own_variant("strait"), "context");
+    assert_string_equal(strait_codec_own_variant("resbm"), "a");
+    assert_string_equal(strait_codec_own_variant("int8"), "");
+    assert_string_equal(strait_codec_own_variant("int3"), "");
+    for (int i = 0; strait_codecs[i] != NULL; i++) {
+        strait_codec_spec spec = spec_of(strait_codecs[i]->name);
+        CHECK_OK(strait_codec_check(&spec));
+        assert_string_equal(spec.variant, strait_codec_own_variant(spec.name));
+    }
 }
 
 int main(void) {
@@ -99,6 +128,7 @@ int main(void) {
         cmocka_unit_test(checking_twice_changes_nothing),
         cmocka_unit_test(the_impossible_is_refused),
         cmocka_unit_test(unknown_names_are_refused),
+        cmocka_unit_test(a_codec_has_a_variant_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ enum {
     WIDE = 8
 };
 
-static strait_codec_spec spec_of(const char *name, int b) {
+static strait_codec_spec spec_of(const char *name, const char *variant, int b) {
     strait_codec_spec spec = {.rows = N,
                               .cols = D,
                               .vocab = VOCAB,
@@ -25,6 +25,7 @@ static strait_codec_spec spec_of(const char *name, int b) {
                               .boundary = b,
                               .seed = 2};
     (void)strncpy(spec.name, name, sizeof spec.name - 1);
+    (void)strncpy(spec.variant, variant, sizeof spec.variant - 1);
     return spec;
 }
 
@@ -61,8 +62,8 @@ static double silu(double x) {
 static void strait_is_its_formula(void **state) {
     (void)state;
     struct pair in, out;
-    pair_open(&in, spec_of("strait", 0));
-    pair_open(&out, spec_of("strait", 1));
+    pair_open(&in, spec_of("strait", "tied", 0));
+    pair_open(&out, spec_of("strait", "tied", 1));
     CHECK_OK(strait_codec_join(in.tail, out.head));
     const strait_tensor d = weight(in.tail, 0), v = weight(in.tail, 1), w = weight(in.tail, 2),
                         t = weight(in.tail, 3), p = weight(in.tail, 4), e = weight(out.head, 0);
@@ -131,8 +132,7 @@ static void context_is_its_formula(void **state) {
         ROWS = 2 * SEQ_LEN
     };
     struct pair in, out;
-    strait_codec_spec spec = spec_of("strait", 0);
-    (void)strncpy(spec.variant, "context", sizeof spec.variant - 1);
+    strait_codec_spec spec = spec_of("strait", "context", 0);
     spec.rows = ROWS;
     spec.context = CONTEXT;
     spec.seq_len = SEQ_LEN;
@@ -174,7 +174,7 @@ static void context_is_its_formula(void **state) {
 static void resbm_is_its_formula(void **state) {
     (void)state;
     struct pair p;
-    pair_open(&p, spec_of("resbm", 0));
+    pair_open(&p, spec_of("resbm", "a", 0));
     const strait_tensor enc1 = weight(p.head, 0), enc2 = weight(p.head, 1),
                         dec1 = weight(p.tail, 0), dec2 = weight(p.tail, 1);
     const strait_tensor x = pair_normals(N, D, 1), y = pair_tensor(N, D);

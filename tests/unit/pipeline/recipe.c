@@ -137,14 +137,16 @@ static void shapes_fit_their_codecs(void **state) {
 /* The model that strait's variant context was found with, unless the file says otherwise. */
 static void context_brings_its_model(void **state) {
     (void)state;
-    CHECK_OK(make_with("name: strait, variant: context", 4));
+    CHECK_OK(make_with("name: strait", 4));
+    assert_string_equal(recipe.codec.variant, "context");
     assert_int_equal(recipe.shape.conv, 4);
     assert_true(recipe.shape.has_anchors && recipe.shape.has_value_tables);
     assert_int_equal(recipe.shape.local_every, 1);
     assert_int_equal(recipe.codec.keep, 31);
     assert_int_equal(recipe.codec.seq_len, 16);
     assert_true(strait_recipe_needs_tokens(&recipe, 2)); // for the model's tables
-    CHECK_OK(make_with("name: strait", 4));
+    CHECK_OK(make_with("name: strait, variant: tied", 4));
+    assert_int_equal(recipe.codec.keep, 32);
     assert_int_equal(recipe.shape.conv, 0);
     assert_int_equal(recipe.shape.local_every, 0);
     CHECK_OK(
@@ -169,7 +171,7 @@ static void check_group(strait_optim_spec optim, strait_role role, double rate, 
 /* Rates of their own for what writes the stream and for codecs; decay is the same for all. */
 static void rates_are_split(void **state) {
     (void)state;
-    CHECK_OK(make_with("name: strait, variant: context", 4)); // AdamW: one rate
+    CHECK_OK(make_with("name: strait", 4)); // AdamW: one rate
     check_group(strait_recipe_optim(&recipe, 1), STRAIT_ROLE_WRITES_RESIDUAL, 1e-3, 1e-4);
     check_group(strait_recipe_optim(&recipe, 1), STRAIT_ROLE_BOUNDARY, 1e-3, 1e-4);
     run.train.rate = 0.06;
@@ -196,9 +198,9 @@ static void parameters_and_moments_are_counted(void **state) {
     } cases[] = {{"name: none", 0},
                  {"name: resbm, variant: a, keep: 4", 2 * (256 * 32 + 4 * 256)},
                  {"name: resbm, variant: b, keep: 4", 2 * 32 * 4},
-                 {"name: strait, keep: 4, hidden: 16, anchors: 8",
+                 {"name: strait, variant: tied, keep: 4, hidden: 16, anchors: 8",
                   2 * 4 * 32 + 16 * 4 + 32 * 16 + 64 * 8 + 32 * 8},
-                 {"name: strait, variant: context, keep: 3, hidden: 16, encoder: 9, context: 5",
+                 {"name: strait, keep: 3, hidden: 16, encoder: 9, context: 5",
                   3 * 32 + 9 * 32 + 3 * 9 + 6 + 15 * 32 + 16 * 15 + 32 * 16}}; // M: 9 at two of 3
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t n = 0;

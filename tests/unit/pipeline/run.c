@@ -76,13 +76,47 @@ static void test_presets_hold_wherever_they_are_chosen(void **state) {
     }
     CHECK_OK(parse_set("model.family=yardstick"));
     CHECK(run.model.softcap == 15);
-    CHECK_OK(parse("train: {optimizer: muon}\nlink: {codec: {name: strait, variant: context}}"));
-    CHECK(run.train.rate == 0.06 && run.train.writer_rate == 0.009);
-    CHECK(run.train.boundary_rate == 0.03 && run.train.value_rate == 0.03);
-    CHECK(run.train.embedding_rate == 0.3 && run.train.head_rate == 0.003);
-    CHECK(run.train.gain_rate == 0.01 && run.train.decay == 0.05 && run.model.conv == 4);
-    CHECK_OK(parse("link: {codec: {name: strait, variant: context}}")); // AdamW keeps its own
+}
+
+/* Strait's own variant brings what a named one does, however the file comes to leave it out. */
+static void test_the_variant_left_out_brings_its_defaults(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "train: {optimizer: muon}\nlink: {codec: {name: strait, variant: context}}",
+        "train: {optimizer: muon}\nlink: {codec: {name: strait}}",
+        "link: {codec: {variant: \"\", name: strait}}\ntrain: {optimizer: muon}",
+        "link: {codec: {variant: fp32}}"};
+    const char *const sets[] = {"train.optimizer=muon", "link.codec.name=strait",
+                                "link.codec.variant="};
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(
+            strait_run_parse("R.yaml", texts[i], strlen(texts[i]), sets, i == 3 ? 3 : 0, &run));
+        assert_string_equal(run.link.codec.variant, "context");
+        CHECK(run.train.rate == 0.06 && run.train.writer_rate == 0.009);
+        CHECK(run.train.boundary_rate == 0.03 && run.train.value_rate == 0.03);
+        CHECK(run.train.embedding_rate == 0.3 && run.train.head_rate == 0.003);
+        CHECK(run.train.gain_rate == 0.01 && run.train.decay == 0.05 && run.model.conv == 4);
+        CHECK(run.model.has_anchors && run.model.has_value_tables);
+    }
+    CHECK_OK(parse("link: {codec: {name: strait}}")); // AdamW keeps its own
     CHECK(run.train.rate == 0.001 && run.train.writer_rate == 0.001 && run.model.conv == 4);
+    CHECK_OK(parse("link: {codec: {name: strait}}\nmodel: {conv: 2, anchors: false}"));
+    CHECK(run.model.conv == 2 && !run.model.has_anchors && run.model.has_value_tables);
+}
+
+static void test_other_variants_bring_nothing(void **state) {
+    (void)state;
+    static const char *const texts[] = {"link: {codec: {name: strait, variant: tied}}",
+                                        "link: {codec: {name: strait, variant: free}}", "",
+                                        "link: {codec: {name: resbm}}"};
+    static const char *const variants[] = {"tied", "free", "", ""};
+    const char *const muon = "train.optimizer=muon";
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(strait_run_parse("R.yaml", texts[i], strlen(texts[i]), &muon, 1, &run));
+        assert_string_equal(run.link.codec.variant, variants[i]);
+        CHECK(run.train.rate == 0.02 && run.train.writer_rate == 0.02 && run.model.conv == 0);
+        CHECK(!run.model.has_anchors && !run.model.has_value_tables);
+    }
 }
 
 static void test_what_is_given_is_not_derived(void **state) {
@@ -192,17 +226,17 @@ static void test_a_saved_run_loads_to_the_same(void **state) {
     check_saves(families[0]);
     check_saves("name: 'x: \"y\" # z'\nmodel: {width: 96, heads: 3, rope_theta: 123456.789}\n"
                 "data: {train: a b/\xc3\xa9.bin}\ntrain: {rate: 0.1, seed: 9007199254740992}\n");
+    check_saves("link: {codec: {name: strait}}\ntrain: {optimizer: muon}\n");
     check_saves("model: {width: 65536, heads: 1}\ntrain: {optimizer: muon, rate: 100}\n");
     CHECK_OK(parse(""));
     CHECK_FAILS(strait_run_save(&run, "/nowhere/at/all/run.yaml"), STRAIT_EIO,
                 "/nowhere/at/all/run.yaml");
 }
 
-static void test_survives_any_failing_allocation(void **state) {
-    (void)state;
+static void survives_failing_allocations(const char *text, int n_expected) {
     scratch dir = scratch_open();
     const char *path = scratch_at(&dir, "r.yaml");
-    CHECK_OK(strait_file_write(path, "train: {rate: 0.1}\n", 19));
+    CHECK_OK(strait_file_write(path, text, strlen(text)));
     int n_failed = 0;
     for (int n = 1;; n++, n_failed++) {
         strait_alloc_fail_at(n);
@@ -212,8 +246,14 @@ static void test_survives_any_failing_allocation(void **state) {
         if (err == STRAIT_OK) break;
         assert_int_equal(err, STRAIT_ENOMEM);
     }
-    assert_int_equal(n_failed, 5);
+    assert_int_equal(n_failed, n_expected);
     scratch_close(&dir);
+}
+
+static void test_survives_any_failing_allocation(void **state) {
+    (void)state;
+    survives_failing_allocations("train: {rate: 0.1}\n", 5);
+    survives_failing_allocations("link: {codec: {name: strait}}\n", 8);
 }
 
 /* docs/run-file.md has one row for each option, as `strait options --markdown` prints it. */
@@ -240,6 +280,8 @@ int main(void) {
         cmocka_unit_test(test_the_table_is_sound),
         cmocka_unit_test(test_llama_is_the_default),
         cmocka_unit_test(test_presets_hold_wherever_they_are_chosen),
+        cmocka_unit_test(test_the_variant_left_out_brings_its_defaults),
+        cmocka_unit_test(test_other_variants_bring_nothing),
         cmocka_unit_test(test_what_is_given_is_not_derived),
         cmocka_unit_test(test_keys_must_fit_together),
         cmocka_unit_test(test_an_error_leaves_the_run_alone),
