@@ -156,6 +156,7 @@ static void wide_heads_are_refused(void **state) {
     const strait_tensor qkv = rig_input(rig, 2, 3072, 1), y = rig_output(rig, 2, 1024),
                         absent = {0};
     CHECK_FAILS(rig->k->attention(&rig->stream, y, absent, qkv, h), STRAIT_ENOTSUP, "1024");
+    rig_check(rig);
 }
 
 int main(void) {

@@ -273,6 +273,7 @@ static void silu_has_its_gradient(void **state) {
     CHECK_OK(rig->k->silu_back(&rig->stream, d_x, d_y, c.x));
     const gradient g = {rig, silu_forward, &c, {c.y}, {d_y}};
     check_gradient(&g, c.x, d_x, "silu");
+    rig_check(rig);
 }
 
 /* variant 1: the second column repeats the first */

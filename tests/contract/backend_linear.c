@@ -66,6 +66,7 @@ static void bf16_rounds_half_to_even(void **state) {
     CHECK(isnan(kept[9]));
     const strait_tensor ints = rig_tokens(rig, 4, 9, 1), y = rig_output(rig, 4, 1);
     CHECK_FAILS(rig->k->cast(&rig->stream, y, ints), STRAIT_ENOTSUP, "bf16");
+    rig_check(rig);
 }
 
 /* variant: bit 0 transposes a, bit 1 transposes b, bit 2 scales and adds to y */

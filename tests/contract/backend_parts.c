@@ -199,6 +199,7 @@ static void recall_has_its_gradient(void **state) {
     CHECK_OK(
         rig->k->recall_back(&rig->stream, d_z, g.d_outputs[0], g.d_outputs[1], c.z, c.rstd, c.how));
     check_gradient(&g, c.z, d_z, "recall");
+    rig_check(rig);
 }
 
 int main(void) {

@@ -62,6 +62,7 @@ static void cross_entropy_at_the_edges(void **state) {
     CHECK_NEAR(rig->kept[1], 0, 0);
     CHECK(isnan(rig->kept[2]));
     CHECK(isinf(rig->kept[3]) && rig->kept[3] > 0);
+    rig_check(rig);
 }
 
 /* variant chooses the totals */
@@ -91,6 +92,7 @@ static void clip(void **state) {
     run_clip(rig, (shape){.variant = 2});
     CHECK_NEAR(rig->kept[0], 0, 0);
     CHECK_NEAR(rig->kept[4], 0, 0);
+    rig_check(rig);
 }
 
 /* variant: 0 a second moment for each weight, 1 for each column, 2 for each row; +4 clipped */
@@ -224,6 +226,7 @@ static void first_step_of_adamw(void **state) {
     CHECK_NEAR(rig->kept[0], 0.95 * 1 - 0.1, 1e-6);
     CHECK_NEAR(rig->kept[1], 0.95 * 2 + 0.1, 1e-6);
     CHECK_NEAR(rig->kept[2], 0.95 * -3 - 0.1, 1e-6);
+    rig_check(rig);
 }
 
 /* A scale of 0 keeps gradients that are not finite out of weights and moments; with a norm that is

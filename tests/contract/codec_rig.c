@@ -98,13 +98,6 @@ strait_codec_spec case_spec(const codec_case *which, int b) {
     return spec;
 }
 
-/* Bytes with a guard behind them, full of what no codec writes by chance. */
-static strait_tensor make_wire(struct rig *rig, size_t bytes) {
-    const int64_t words = (int64_t)(bytes + 3) / 4 + 16;
-    strait_tensor t = rig_output(rig, words, 1);
-    return (strait_tensor){t.data, STRAIT_I8, 1, (int64_t)bytes};
-}
-
 struct strait_codec *chain_half(struct chain *chain, int i) {
     return i % 2 == 0 ? chain->head[i / 2] : chain->tail[i / 2];
 }
@@ -116,8 +109,8 @@ void chain_open_specs(struct chain *chain, struct rig *rig, const strait_codec_s
         CHECK_OK(strait_codec_open(&specs[b], STRAIT_HEAD, rig->be, &chain->head[b]));
         CHECK_OK(strait_codec_open(&specs[b], STRAIT_TAIL, rig->be, &chain->tail[b]));
         for (int way = 0; way < 2; way++)
-            chain->wire[b][way] = make_wire(
-                rig, strait_codec_wire_bytes(&specs[b], (strait_direction)way));
+            chain->wire[b][way] = rig_bytes(
+                rig, (int64_t)strait_codec_wire_bytes(&specs[b], (strait_direction)way));
     }
     CHECK_OK(strait_codec_join(NULL, chain->head[0]));
     CHECK_OK(strait_codec_join(chain->tail[0], chain->head[1]));
@@ -136,6 +129,7 @@ void chain_open_specs(struct chain *chain, struct rig *rig, const strait_codec_s
 
 void chain_open(struct chain *chain, struct rig *rig, const codec_case *which) {
     const strait_codec_spec specs[CHAIN_BOUNDARIES] = {case_spec(which, 0), case_spec(which, 1)};
+    (void)snprintf(rig->about, sizeof rig->about, "%s", which->label);
     chain_open_specs(chain, rig, specs);
 }
 
@@ -144,6 +138,7 @@ void chain_close(struct chain *chain) {
         strait_codec_close(&chain->head[b]);
         strait_codec_close(&chain->tail[b]);
     }
+    rig_check(chain->rig);
 }
 
 strait_crossing chain_at(struct chain *chain, int slot) {

@@ -51,7 +51,7 @@ struct chain {
  * again. */
 void chain_open(struct chain *chain, struct rig *rig, const codec_case *which);
 void chain_open_specs(struct chain *chain, struct rig *rig, const strait_codec_spec *specs);
-void chain_close(struct chain *chain);
+void chain_close(struct chain *chain); // checks the guards of the rig
 
 strait_crossing chain_at(struct chain *chain, int slot);
 void chain_forward(struct chain *chain, int slot);  // from x[slot][0] to y

@@ -46,6 +46,7 @@ void rig_open(struct rig *rig, strait_backend_spec spec) {
     CHECK_OK(strait_backend_open(spec, &rig->be));
     CHECK_OK(rig->be->ops->stream_open(rig->be, &rig->stream));
     rig->k = rig->be->kernels;
+    rig_guard(rig);
 }
 
 void rig_clear(struct rig *rig) {
@@ -54,10 +55,14 @@ void rig_clear(struct rig *rig) {
     rig->n_kept = 0;
     rig->n_ends = 0;
     rig->n_acts = 0;
+    rig_check(rig);
+    rig->n_taken = 0;
+    (void)snprintf(rig->about, sizeof rig->about, "the test's only case");
 }
 
 void rig_close(struct rig *rig) {
     rig_clear(rig);
+    rig_unguard(rig);
     free(rig->kept);
     if (rig->be != NULL) rig->be->ops->stream_close(&rig->stream);
     strait_backend_close(&rig->be);
@@ -123,7 +128,9 @@ static void check_near(const struct rig *rig, shape s, double tolerance) {
 
 static void run_once(struct rig *rig, rig_case run, shape s) {
     rig_clear(rig);
+    describe_shape(rig->about, s);
     run(rig, s);
+    rig_check(rig);
 }
 
 static float *copy_kept(const struct rig *rig) {
@@ -210,9 +217,12 @@ struct rig *rig_under_test(void) {
 void on_every_device(void (*test)(void)) {
     under_test = reference_rig();
     test();
+    rig_check(under_test);
     for (int i = 0; i < n_rigs; i++) {
         under_test = &rigs[i];
-        if (!under_test->be->ops->is_host && under_test->be->precision == STRAIT_F32) test();
+        if (under_test->be->ops->is_host || under_test->be->precision != STRAIT_F32) continue;
+        test();
+        rig_check(under_test);
     }
 }
 

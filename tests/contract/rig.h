@@ -6,8 +6,12 @@
  * activations (rig_act) is asked again in bf16 of every device that computes in it; the plain loops
  * then see the same rounded inputs, in f32.
  *
+ * All memory that is taken from a rig's backend, for its tensors and by a codec for itself, lies
+ * between two guards, and a case in which one was written has failed, whatever it computed.
+ *
  * STRAIT_TEST_QUICK=1 asks less, for runs in which every access to memory is watched and costs
- * a hundred times as much: fewer cases, each once, the cpu with one thread. */
+ * a hundred times as much: fewer cases, each once, the cpu with one thread; and no guards, behind
+ * which those who watch would not see a read past the end. */
 #pragma once
 
 #include "backend/backend.h"
@@ -18,12 +22,24 @@
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 enum {
-    RIG_TENSORS = 64
+    RIG_TENSORS = 64,
+    RIG_GUARDS = 128 // tensors, and what codecs take
+};
+
+/* Memory with guards around it. */
+struct rig_guard {
+    strait_tensor inside;
+    int number; // how many came before it since the rig was cleared
 };
 
 /* One backend, the tensors made on it for one case, and what the case kept. */
 struct rig {
     struct strait_backend *be;
+    const struct strait_backend_ops *own; // the backend's, without guards
+    struct strait_backend_ops guarded;    // the same, but memory has guards around it
+    struct rig_guard guards[RIG_GUARDS];
+    int n_guards, n_taken;
+    char about[160]; // which case this is, for people
     struct strait_stream stream;
     const struct strait_kernels *k;
     void *memory[RIG_TENSORS];
@@ -35,6 +51,7 @@ struct rig {
     size_t n_kept, n_room;
     size_t ends[RIG_TENSORS]; // where each kept tensor ends
     int n_ends;
+    int n_spoilt; // guards that were found written and are not yet told
 };
 
 /* What a case needs to know; each case says what it makes of the fields. */
@@ -56,7 +73,10 @@ int rig_is_quick(void);
 
 void rig_open(struct rig *rig, strait_backend_spec spec);
 void rig_close(struct rig *rig);
-void rig_clear(struct rig *rig); // forgets the tensors and what was kept
+void rig_clear(struct rig *rig); // forgets the tensors and what was kept; checks the guards
+
+/* Fails if memory next to any tensor was written: a line for each says which, and on which side. */
+void rig_check(struct rig *rig);
 
 /* Tensors live until rig_clear. `seed` chooses the values: normal numbers of size 1. */
 strait_tensor rig_input(struct rig *rig, int64_t rows, int64_t cols, int seed);
@@ -82,7 +102,8 @@ void rig_read(struct rig *rig, strait_tensor t, float *out);
 void rig_write(struct rig *rig, strait_tensor t, const float *values);
 void rig_keep(struct rig *rig, strait_tensor t);
 
-/* Room for packed bytes, and every byte of it kept as a number of its own. */
+/* Room for so many packed bytes and not one more, and every byte of it kept as a number of its own.
+ */
 strait_tensor rig_bytes(struct rig *rig, int64_t bytes);
 void rig_keep_bytes(struct rig *rig, strait_tensor packed);
 
@@ -119,3 +140,9 @@ typedef struct gradient {
 /* d_x, made by the backward, equals central differences of the loss by x: the norm of the
  * difference is at most 1e-3 of the norm. */
 void check_gradient(const gradient *g, strait_tensor x, strait_tensor d_x, const char *what);
+
+/* Between the files of the rig: all memory that the backend gives from now on has guards; that
+ * which was taken last is called `t`. */
+void rig_guard(struct rig *rig);
+void rig_unguard(struct rig *rig);
+void rig_call(struct rig *rig, strait_tensor t);

@@ -32,6 +32,7 @@ static strait_tensor make(struct rig *rig, strait_dtype dtype, int64_t rows, int
     CHECK(rig->n_memory < RIG_TENSORS);
     CHECK_OK(rig->be->ops->alloc(rig->be, bytes, &t.data));
     rig->memory[rig->n_memory++] = t.data;
+    rig_call(rig, t);
     rig_write(rig, t, values);
     return t;
 }
@@ -84,6 +85,7 @@ strait_tensor rig_act(struct rig *rig, int64_t rows, int64_t cols, int seed) {
     return rig_act_large(rig, rows, cols, seed, 1);
 }
 
+/* Full of NaN, bytes of it where there are no numbers. */
 static strait_tensor make_nan(struct rig *rig, strait_dtype dtype, int64_t rows, int64_t cols) {
     float *values = rig_floats(rows * cols);
     for (int64_t i = 0; i < rows * cols; i++)
@@ -170,8 +172,7 @@ void rig_keep(struct rig *rig, strait_tensor t) {
 }
 
 strait_tensor rig_bytes(struct rig *rig, int64_t bytes) {
-    const strait_tensor t = rig_output(rig, bytes / 4 + 1, 1);
-    return (strait_tensor){t.data, STRAIT_I8, 1, bytes};
+    return make_nan(rig, STRAIT_I8, 1, bytes);
 }
 
 void rig_keep_bytes(struct rig *rig, strait_tensor packed) {
