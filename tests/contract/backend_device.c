@@ -31,6 +31,35 @@ static void memory_is_zeroed_and_copies_both_ways(void **state) {
     }
 }
 
+/* The first bytes outside and the last that a guard has, with sizes that end anywhere. */
+static void writes_outside_are_seen(void **state) {
+    (void)state;
+    if (rig_is_quick()) return; // there are no guards
+    for (int i = 0; strait_backends[i] != NULL; i++) {
+        if (!rig_is_here(i)) continue;
+        struct rig rig;
+        rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
+        for (int64_t bytes = 1; bytes < 300; bytes += 13) {
+            const strait_tensor t = rig_bytes(&rig, bytes);
+            const int64_t outside[] = {-1, bytes, -1024, bytes + 1023};
+            assert_int_equal(rig_count_spoilt(&rig), 0);
+            for (size_t o = 0; o < COUNT(outside); o++) {
+                rig_spoil(&rig, t, outside[o]);
+                assert_int_equal(rig_count_spoilt(&rig), 1);
+                assert_non_null(strstr(rig.found, o % 2 == 0 ? ", before it: 1 of" : ", after it"));
+                assert_int_equal(rig_count_spoilt(&rig), 0);
+            }
+            rig_spoil(&rig, t, -1);
+            rig_spoil(&rig, t, bytes);
+            assert_int_equal(rig_count_spoilt(&rig), 2);
+            rig_spoil(&rig, t, 0);
+            rig_spoil(&rig, t, bytes - 1);
+            assert_int_equal(rig_count_spoilt(&rig), 0);
+        }
+        rig_close(&rig);
+    }
+}
+
 static void work_is_ordered_across_streams(void **state) {
     (void)state;
     for (int i = 0; strait_backends[i] != NULL; i++) {
@@ -140,6 +169,7 @@ static void unknown_devices_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_zeroed_and_copies_both_ways),
+        cmocka_unit_test(writes_outside_are_seen),
         cmocka_unit_test(work_is_ordered_across_streams),
         cmocka_unit_test(marks_are_reached_in_order),
         cmocka_unit_test(every_kernel_is_there),

@@ -47,6 +47,7 @@ void rig_open(struct rig *rig, strait_backend_spec spec) {
     CHECK_OK(rig->be->ops->stream_open(rig->be, &rig->stream));
     rig->k = rig->be->kernels;
     rig_guard(rig);
+    rig_clear(rig);
 }
 
 void rig_clear(struct rig *rig) {

@@ -40,6 +40,7 @@ struct rig {
     struct rig_guard guards[RIG_GUARDS];
     int n_guards, n_taken;
     char about[160]; // which case this is, for people
+    char found[880]; // what is wrong with guards, as many lines as there is room for
     struct strait_stream stream;
     const struct strait_kernels *k;
     void *memory[RIG_TENSORS];
@@ -77,6 +78,10 @@ void rig_clear(struct rig *rig); // forgets the tensors and what was kept; check
 
 /* Fails if memory next to any tensor was written: a line for each says which, and on which side. */
 void rig_check(struct rig *rig);
+int rig_count_spoilt(struct rig *rig); // fails not, but says how many guards; rig->found says which
+
+/* Writes byte `at`, below 0 or past the end, of the tensor that was made last. */
+void rig_spoil(struct rig *rig, strait_tensor t, int64_t at);
 
 /* Tensors live until rig_clear. `seed` chooses the values: normal numbers of size 1. */
 strait_tensor rig_input(struct rig *rig, int64_t rows, int64_t cols, int seed);

@@ -59,24 +59,25 @@ static strait_err draw(struct rig *rig, const struct rig_guard *g) {
     return rig->own->wait(&rig->stream);
 }
 
-/* Says how much of one guard was written, and where next to the tensor. */
+/* Notes how much of one guard was written, and where next to the tensor. */
 static void complain(struct rig *rig, const struct rig_guard *g, int is_back,
                      const unsigned char *bytes) {
     const size_t begin = begin_of(g, is_back);
-    size_t n_written = 0, nearest = 0;
+    size_t n_written = 0;
+    long long nearest = 0; // of the bytes written, counted from the tensor's first
     for (size_t i = 0; i < GUARD; i++) {
-        const size_t away = is_back ? i : GUARD - 1 - i; // bytes between it and the tensor
         if (bytes[i] == pattern_at(begin + i)) continue;
-        if (n_written++ == 0 || away < nearest) nearest = away;
+        if (n_written++ == 0 || !is_back) nearest = (long long)(begin + i) - GUARD;
     }
     if (n_written == 0) return;
     static const char *const types[] = {"f32", "bf16", "i8", "i32"};
-    rig->n_spoilt++;
-    print_message("%s (%s): tensor %d, %s %lld x %lld, was written outside, %s it: %zu of the %d "
-                  "bytes there, the nearest %zu bytes away\n",
-                  rig->own->describe(rig->be), rig->about, g->number, types[g->inside.dtype],
-                  (long long)g->inside.rows, (long long)g->inside.cols,
-                  is_back ? "after" : "before", n_written, GUARD, nearest + 1);
+    const size_t n = rig->n_spoilt++ > 0 ? strlen(rig->found) : 0;
+    (void)snprintf(rig->found + n, sizeof rig->found - n,
+                   "%s (%s): tensor %d, %s %lld x %lld, was written outside, %s it: %zu of the %d "
+                   "bytes there, the nearest is byte %lld\n",
+                   rig->own->describe(rig->be), rig->about, g->number, types[g->inside.dtype],
+                   (long long)g->inside.rows, (long long)g->inside.cols,
+                   is_back ? "after" : "before", n_written, GUARD, nearest);
 }
 
 /* Looks at both sides; what was found once is not found again. */
@@ -149,12 +150,28 @@ void rig_call(struct rig *rig, strait_tensor t) {
     if (rig->n_guards > 0) rig->guards[rig->n_guards - 1].inside = t;
 }
 
-void rig_check(struct rig *rig) {
+int rig_count_spoilt(struct rig *rig) {
     for (int i = 0; i < rig->n_guards; i++)
         look(rig, &rig->guards[i]);
     const int n_spoilt = rig->n_spoilt;
     rig->n_spoilt = 0;
-    if (n_spoilt > 0)
-        fail_msg("%s (%s): kernels wrote outside of their tensors in %d places",
-                 rig->own->describe(rig->be), rig->about, n_spoilt);
+    return n_spoilt;
+}
+
+void rig_check(struct rig *rig) {
+    const int n_spoilt = rig_count_spoilt(rig);
+    if (n_spoilt == 0) return;
+    print_message("%s", rig->found);
+    fail_msg("%s (%s): kernels wrote outside of tensors; guards spoilt: %d",
+             rig->own->describe(rig->be), rig->about, n_spoilt);
+}
+
+void rig_spoil(struct rig *rig, strait_tensor t, int64_t at) {
+    const struct rig_guard *g = &rig->guards[rig->n_guards - 1];
+    const unsigned char byte = 0;
+    CHECK(rig->n_guards > 0 && g->inside.data == t.data);
+    forbid(rig, g, 0);
+    CHECK_OK(rig->own->upload(&rig->stream, (char *)t.data + at, &byte, 1));
+    CHECK_OK(rig->own->wait(&rig->stream));
+    forbid(rig, g, 1);
 }
