@@ -33,12 +33,15 @@ static inline strait_tensor pair_normals(int64_t rows, int64_t cols, uint64_t se
     return t;
 }
 
-/* Place and slots have defaults; `spec` needs name, rows and cols. */
-static inline void pair_open(struct pair *p, strait_codec_spec spec) {
+/* Place and slots have defaults; `spec` needs name, rows and cols. On the plain kernels, or on the
+ * best of this processor. */
+static inline void pair_open_on(struct pair *p, int is_reference, strait_codec_spec spec) {
+    const strait_backend_spec device = {
+        .name = "cpu", .n_threads = 1, .is_reference = is_reference};
     *p = (struct pair){0};
     if (spec.n_slots == 0) spec.n_slots = 1;
     if (spec.n_boundaries == 0) spec.n_boundaries = 1;
-    CHECK_OK(strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = 1}, &p->be));
+    CHECK_OK(strait_backend_open(device, &p->be));
     CHECK_OK(p->be->ops->stream_open(p->be, &p->stream));
     CHECK_OK(strait_codec_check(&spec));
     CHECK_OK(strait_codec_open(&spec, STRAIT_HEAD, p->be, &p->head));
@@ -53,6 +56,10 @@ static inline void pair_open(struct pair *p, strait_codec_spec spec) {
     p->tokens = (strait_tensor){calloc((size_t)spec.rows, 4), STRAIT_I32, spec.rows, 1};
     for (int64_t i = 0; i < spec.rows && spec.vocab > 0; i++)
         ((int32_t *)p->tokens.data)[i] = (int32_t)(i * 7 % spec.vocab);
+}
+
+static inline void pair_open(struct pair *p, strait_codec_spec spec) {
+    pair_open_on(p, 0, spec);
 }
 
 static inline void pair_close(struct pair *p) {
