@@ -82,15 +82,15 @@ static void complain(struct rig *rig, const struct rig_guard *g, int is_back,
 
 /* Looks at both sides; what was found once is not found again. */
 static void look(struct rig *rig, struct rig_guard *g) {
-    unsigned char bytes[GUARD];
+    unsigned char bytes[2][GUARD];
     const int n_before = rig->n_spoilt;
     forbid(rig, g, 0);
-    for (int is_back = 0; is_back < 2; is_back++) {
-        CHECK_OK(
-            rig->own->download(&rig->stream, bytes, start_of(g) + begin_of(g, is_back), GUARD));
-        CHECK_OK(rig->own->wait(&rig->stream));
-        complain(rig, g, is_back, bytes);
-    }
+    for (int is_back = 0; is_back < 2; is_back++)
+        CHECK_OK(rig->own->download(&rig->stream, bytes[is_back],
+                                    start_of(g) + begin_of(g, is_back), GUARD));
+    CHECK_OK(rig->own->wait(&rig->stream));
+    for (int is_back = 0; is_back < 2; is_back++)
+        complain(rig, g, is_back, bytes[is_back]);
     if (rig->n_spoilt > n_before) CHECK_OK(draw(rig, g));
     forbid(rig, g, 1);
 }
