@@ -6,7 +6,7 @@
 SLOW=$(dirname "$HELPER")/cli_hostile
 
 make_corpus
-make_run run.yaml 3 120
+make_run run.yaml 3 60
 
 # slow_begin FOLDER N MS: a machine that is slow, by MS a microbatch, and says so.
 slow_begin() {
@@ -20,9 +20,9 @@ moves() {
     name=$1
     shift
     runs train run.yaml --out straight-$name --set stages.count=3 "$@"
-    host_begin $name run.yaml --set stages.count=3 --recut 0.2 --set link.emulate.delay=40ms "$@"
+    host_begin $name run.yaml --set stages.count=3 --recut 0.2 --set link.emulate.delay=80ms "$@"
     for i in 1 2; do
-        slow_begin $name $i 10
+        slow_begin $name $i 20
         joined $name $i
     done
     join_begin $name 1
