@@ -109,6 +109,7 @@ static strait_err make_parts(const strait_run *run, strait_recipe *recipe) {
     const double layer = (double)strait_shape_block_params(shape);
     const strait_split_spec split = {.n_layers = shape->layers,
                                      .n_stages = recipe->n_stages,
+                                     .stride = shape->local_every,
                                      .head_cost = (double)(shape->vocab * shape->width) / layer};
     for (int i = 0; i < run->stages.split.n; i++)
         counts[i] = (int)run->stages.split.items[i];

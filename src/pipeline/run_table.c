@@ -139,7 +139,8 @@ static const strait_option rows[] = {
     {"stages.count", INT(stages.count), 1, STRAIT_RUN_STAGES, "1", NULL,
      "parts the model is cut into, up to one a layer"},
     {"stages.split", INTS(stages.split), 1, 4096, "", NULL,
-     "layers of each stage, [3, 3, 1, 1]; empty: balanced, embedding and head counted in"},
+     "layers of each stage, [3, 3, 1, 1]; empty: balanced, embedding and head counted in, "
+     "each stage begun with a local block"},
     {"stages.microbatch", INT(stages.microbatch), 0, 1048576, "0", NULL,
      "sequences computed at a time; 0: about 2048 tokens, fewer where stages wait for them"},
     {"stages.schedule", CHOICE(stages.schedule), 0, 0, "auto", pipelines,

@@ -19,7 +19,29 @@ static int fits(const strait_split_spec *spec, int stage, int count) {
     return count + others <= spec->memories[stage] + 1e-9;
 }
 
+/* The layers between two places where a stage may begin, and how many such places there are. */
+static int stride_of(const strait_split_spec *spec) {
+    return spec->stride > 1 ? spec->stride : 1;
+}
+
+static int count_places(const strait_split_spec *spec) {
+    return (spec->n_layers + stride_of(spec) - 1) / stride_of(spec);
+}
+
+/* What a stage holds at least: the last begins at the last place, whatever comes behind it. */
+static int least_of(const strait_split_spec *spec, int stage) {
+    const int stride = stride_of(spec);
+    return stage < spec->n_stages - 1 ? stride : spec->n_layers - (count_places(spec) - 1) * stride;
+}
+
 static strait_err check_spec(const strait_split_spec *spec) {
+    const int n_places = count_places(spec);
+    if (stride_of(spec) > 1 && spec->n_stages > n_places)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.count is %d, and %d of %d layers are local (model.local_every "
+                           "%d): a stage begins with one, so take 1 to %d stages, lower "
+                           "model.local_every or give stages.split",
+                           spec->n_stages, n_places, spec->n_layers, spec->stride, n_places);
     if (spec->n_stages < 1 || spec->n_stages > spec->n_layers)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "stages.count is %d and model.layers %d: every stage needs a layer, so "
@@ -29,40 +51,41 @@ static strait_err check_spec(const strait_split_spec *spec) {
         if (spec->speeds != NULL && !(spec->speeds[i] > 0))
             return STRAIT_FAIL(STRAIT_EINVAL, "stage %d has a speed of %g: it must be above 0", i,
                                spec->speeds[i]);
-        if (!fits(spec, i, 1))
+        if (!fits(spec, i, least_of(spec, i)))
             return STRAIT_FAIL(STRAIT_ECONFIG,
-                               "stage %d has memory for %.2f layers, less than one layer and what "
-                               "else it holds: use a smaller model or microbatch",
-                               i, spec->memories[i]);
+                               "stage %d has memory for %.2f layers, less than %d and what else it "
+                               "holds: use a smaller model or microbatch",
+                               i, spec->memories[i], least_of(spec, i));
     }
     return STRAIT_OK;
 }
 
-/* The stage that would be least loaded with one layer more; -1 when none has the memory. */
+/* The stage that would be least loaded with one stride more; -1 when none has the memory. */
 static int next_stage(const strait_split_spec *spec, const int *counts) {
+    const int more = stride_of(spec);
     int best = -1;
     for (int i = 0; i < spec->n_stages; i++) {
-        if (!fits(spec, i, counts[i] + 1)) continue;
-        if (best < 0 || load(spec, i, counts[i] + 1) <= load(spec, best, counts[best] + 1))
+        if (!fits(spec, i, counts[i] + more)) continue;
+        if (best < 0 || load(spec, i, counts[i] + more) <= load(spec, best, counts[best] + more))
             best = i;
     }
     return best;
 }
 
-/* Handing out one layer at a time to the least loaded stage is exact here: loads grow with every
- * layer, so any split with a lower peak would hold fewer layers in all. */
+/* Handing out one stride at a time to the least loaded stage is exact here: loads grow with every
+ * one, so any split with a lower peak would hold fewer layers in all. */
 strait_err strait_split_auto(const strait_split_spec *spec, int *counts) {
     STRAIT_TRY(check_spec(spec));
     for (int i = 0; i < spec->n_stages; i++)
-        counts[i] = 1;
-    for (int n = spec->n_stages; n < spec->n_layers; n++) {
+        counts[i] = least_of(spec, i);
+    for (int n = spec->n_stages; n < count_places(spec); n++) {
         const int stage = next_stage(spec, counts);
         if (stage < 0)
             return STRAIT_FAIL(STRAIT_ECONFIG,
                                "%d of %d layers fit into the memory of %d stages: use more stages "
                                "or a smaller model",
-                               n, spec->n_layers, spec->n_stages);
-        counts[stage]++;
+                               n * stride_of(spec), spec->n_layers, spec->n_stages);
+        counts[stage] += stride_of(spec);
     }
     return STRAIT_OK;
 }

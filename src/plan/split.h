@@ -9,6 +9,7 @@
 
 typedef struct strait_split_spec {
     int n_layers, n_stages;
+    int stride;                           // stages begin at its multiples; 0: anywhere
     double embedding_cost, head_cost;     // time, in layers
     double embedding_memory, head_memory; // in layers
     const double *speeds;                 // of each stage, relative; NULL: all the same
@@ -17,7 +18,8 @@ typedef struct strait_split_spec {
 
 /* Makes the slowest stage as fast as it can be, and the others as even as that leaves them. Ties
  * go to later stages, which keep fewer microbatches in flight. Writes n_stages counts, each at
- * least 1. STRAIT_ECONFIG when there are more stages than layers or the memory is too small. */
+ * least 1. STRAIT_ECONFIG when there are more stages than places to begin at or the memory is too
+ * small. */
 strait_err strait_split_auto(const strait_split_spec *spec, int *counts);
 
 /* Refuses counts that are not one for each stage, are below 1 or do not add up to the layers. */

@@ -102,6 +102,7 @@ strait_err strait_assign(const strait_assign_spec *spec, int nodes[STRAIT_RUN_ST
     const double layer = spec->layer_bytes > 0.0 ? spec->layer_bytes : 1.0;
     const strait_split_spec split = {.n_layers = spec->n_layers,
                                      .n_stages = spec->n_stages,
+                                     .stride = spec->stride,
                                      .head_cost = spec->head_cost,
                                      .embedding_memory = spec->embed_bytes / layer,
                                      .head_memory = spec->head_bytes / layer,

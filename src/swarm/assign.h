@@ -13,6 +13,7 @@ typedef struct strait_assign_node {
 
 typedef struct strait_assign_spec {
     int n_stages, n_layers;
+    int stride;         // stages begin at its multiples; 0: anywhere
     double head_cost;   // time of the head, in layers
     double layer_bytes; // memory that a layer takes
     double head_bytes;  // memory of the head, on the last stage

@@ -228,7 +228,9 @@ static strait_err choose_split(struct host *h, const strait_recipe *recipe) {
     int wanted[STRAIT_RUN_STAGES];
     int split[STRAIT_RUN_STAGES];
     char words[256] = "";
-    strait_assign_spec spec = {.n_stages = recipe->n_stages, .n_layers = recipe->shape.layers};
+    strait_assign_spec spec = {.n_stages = recipe->n_stages,
+                               .n_layers = recipe->shape.layers,
+                               .stride = recipe->shape.local_every};
     STRAIT_TRY(plan_layers(recipe, &spec.layer_bytes, &spec.head_cost));
     for (int i = 0; i < h->run.stages.split.n; i++)
         wanted[i] = (int)h->run.stages.split.items[i];

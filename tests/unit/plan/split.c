@@ -20,6 +20,21 @@ static void splits_by_hand(void **state) {
     CHECK(n[0] == 1 && n[1] == 3 && n[2] == 1 && n[3] == 3);
 }
 
+static void stages_begin_at_multiples(void **state) {
+    (void)state;
+    int n[4];
+    strait_split_spec spec = {.n_layers = 8, .n_stages = 4, .stride = 2, .head_cost = 1.5};
+    CHECK_OK(strait_split_auto(&spec, n)); // 2, 2, 3 and 1 would be faster
+    CHECK(n[0] == 2 && n[1] == 2 && n[2] == 2 && n[3] == 2);
+    spec.n_layers = 11;
+    CHECK_OK(strait_split_auto(&spec, n));
+    CHECK(n[0] == 2 && n[1] == 4 && n[2] == 4 && n[3] == 1);
+    spec.stride = 3;
+    spec.n_layers = 9;
+    CHECK_FAILS(strait_split_auto(&spec, n), STRAIT_ECONFIG,
+                "stages.count is 4, and 3 of 9 layers are local (model.local_every 3)");
+}
+
 static double load(const strait_split_spec *spec, int stage, int count) {
     const double embedding = stage == 0 ? spec->embedding_cost : 0;
     const double head = stage == spec->n_stages - 1 ? spec->head_cost : 0;
@@ -42,6 +57,7 @@ static double best_peak(const strait_split_spec *spec, int stage, int left) {
     double best = (double)INFINITY;
     for (int n = 1; n <= left; n++) {
         if (!fits(spec, stage, n)) break;
+        if (stage < spec->n_stages - 1 && n % spec->stride != 0) continue;
         const double peak = larger(load(spec, stage, n), best_peak(spec, stage + 1, left - n));
         if (peak < best) best = peak;
     }
@@ -64,6 +80,7 @@ static void no_split_is_better(void **state) {
         const int n_stages = 1 + dice_roll(&d, 5);
         strait_split_spec spec = {.n_layers = n_stages + dice_roll(&d, 8),
                                   .n_stages = n_stages,
+                                  .stride = 1 + trial % 3,
                                   .embedding_cost = 2 * dice_real(&d),
                                   .head_cost = 3 * dice_real(&d),
                                   .embedding_memory = dice_roll(&d, 2),
@@ -113,6 +130,7 @@ static void refusals(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_by_hand),
+        cmocka_unit_test(stages_begin_at_multiples),
         cmocka_unit_test(no_split_is_better),
         cmocka_unit_test(refusals),
     };
