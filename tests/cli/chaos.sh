@@ -88,7 +88,8 @@ settle() {
 # ---- machines ----
 
 boss_begin() {
-    host_begin $RUN run.yaml --listen "$ADDRESS:7070" --recut 0 $sets "$@" # stages stay where they are
+    # Stages stay where they are. Port 7070 may be that of a coordinator of this machine's user.
+    host_begin $RUN run.yaml --listen "$ADDRESS:7000" --recut 0 $sets "$@"
     is_hosted=yes
 }
 
@@ -304,7 +305,7 @@ is_hosted=
 make_corpus
 mkfifo orders
 lines=
-for i in 1 2 3 4; do lines="$lines $ADDRESS:$((7000 + i))=$ADDRESS:7070"; done
+for i in 1 2 3 4; do lines="$lines $ADDRESS:$((7000 + i))=$ADDRESS:7000"; done
 for i in 1 2 3 4; do lines="$lines $ADDRESS:$((7100 + i))=$ADDRESS:$((7200 + i))"; done
 "$TAP" $lines <orders >tap.out &
 exec 4>orders # the lines last as long as this is open
