@@ -24,7 +24,8 @@ trap clean EXIT
 
 # A network for control between this namespace and each stage's, and the wide-area link.
 for i in 0 1; do
-    ip netns add "$tag-$i" || { echo "skipped: cannot make network namespaces"; exit 77; }
+    ip netns add "$tag-$i" && ip netns exec "$tag-$i" true ||
+        { echo "skipped: cannot make network namespaces and enter them"; exit 77; }
     ip link add "$tag-$i" type veth peer name control netns "$tag-$i"
     ip addr add "10.199.$i.1/24" dev "$tag-$i"
     ip link set "$tag-$i" up

@@ -39,7 +39,8 @@ machines_begin() {
     trap clean_net EXIT
     mkfifo hold
     exec 3<>hold # the lines last as long as this is open
-    ip netns add "$tag-sky" || { echo "skipped: cannot make network namespaces"; exit 77; }
+    ip netns add "$tag-sky" && ip netns exec "$tag-sky" true ||
+        { echo "skipped: cannot make network namespaces and enter them"; exit 77; }
     ip -n "$tag-sky" link add roof type bridge
     ip -n "$tag-sky" link set roof up
     for i in $(seq 0 $(($1 - 1))); do
