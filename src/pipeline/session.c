@@ -48,13 +48,15 @@ static void see_written(struct session *s, strait_err err) {
     }
 }
 
-static strait_err refuse_old_run(const struct session *s, const char *metrics_path) {
+strait_err strait_session_refuse_old(const char *folder) {
+    char metrics[STRAIT_PATH_MAX];
     char checkpoints[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_file_path(checkpoints, "%s/checkpoints", s->folder));
-    if (!strait_file_exists(metrics_path) && !strait_file_exists(checkpoints)) return STRAIT_OK;
+    STRAIT_TRY(strait_file_path(metrics, "%s/metrics.jsonl", folder));
+    STRAIT_TRY(strait_file_path(checkpoints, "%s/checkpoints", folder));
+    if (!strait_file_exists(metrics) && !strait_file_exists(checkpoints)) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG,
                        "%s already holds a run: --resume goes on with it, --out DIR starts another",
-                       s->folder);
+                       folder);
 }
 
 static strait_err copy_tokenizer(const struct session *s) {
@@ -78,8 +80,7 @@ static strait_err claim_folder(struct session *s) {
     STRAIT_TRY(strait_file_make_folders(s->folder));
     STRAIT_TRY(strait_file_path(path, "%s/.lock", s->folder));
     STRAIT_TRY(strait_file_lock(path, &s->lock));
-    STRAIT_TRY(strait_file_path(path, "%s/metrics.jsonl", s->folder));
-    return s->spec->resumes ? STRAIT_OK : refuse_old_run(s, path);
+    return s->spec->resumes ? STRAIT_OK : strait_session_refuse_old(s->folder);
 }
 
 static strait_err load_checkpoint(struct session *s) {

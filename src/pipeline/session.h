@@ -39,3 +39,6 @@ typedef struct strait_session_spec {
  * STRAIT_EINTERRUPTED. A folder that already holds a run is refused unless `resumes`. A checkpoint
  * that cannot be written is noted and tried again at the next; only the last one is an error. */
 strait_err strait_session_run(const strait_session_spec *spec);
+
+/* STRAIT_ECONFIG where the folder already holds a run: for who wants to know it sooner. */
+strait_err strait_session_refuse_old(const char *folder);

@@ -18,6 +18,14 @@ alike() {
     none_left
 }
 
+# A run of "strait train" is not taken over unasked: not at once, and not when asked again.
+before=$(sum_of straight/checkpoints)
+for _ in 1 2; do
+    refuses 2 'straight already holds a run: --resume' host run.yaml --out straight $sets \
+        --listen 127.0.0.1:0 --keys keys-host
+done
+[ "$before" = "$(sum_of straight/checkpoints)" ] || fail "a refused host touched the run"
+
 # Two workers, and nothing else happens. They need no run file, no data, and write nothing.
 host_begin plain run.yaml $sets
 mkdir elsewhere
