@@ -71,7 +71,7 @@ while read -r where command; do
         ;;
     'strait watch '*)
         STARTED=$HOST
-        wait_lines A/runs/tiny 2
+        wait_lines A/runs/two 2
         sleep 1 # what is shown is a second old
         typed "$where" "$command" $n.log || fail "$(cat $n.log)"
         says $n.log '2 stages, [1-9][0-9]* steps committed' 'epoch 1: all stages stand at step 0'
@@ -90,5 +90,5 @@ while read -r where command; do
         ;;
     esac
 done <commands
-[ "$(grep -c '"loss"' A/runs/tiny/metrics.jsonl)" -eq 12 ] || fail "the run was not made"
+[ "$(grep -c '"loss"' A/runs/two/metrics.jsonl)" -eq 12 ] || fail "the run was not made"
 [ "$(ls -A B)" = home ] || fail "something was written on B: $(ls -A B)"
