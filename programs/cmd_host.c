@@ -223,7 +223,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
                    .noted = on_noted,
                    .changed = on_changed,
                    .approves = must_approve ? approves : NULL}};
-    strait_signals_listen();
+    strait_signals_listen(1);
     const strait_err err = strait_host(&spec);
     if (err == STRAIT_OK) strait_progress_say(&story.teller.progress, "done: %s", folder);
     (void)fclose(story.log);

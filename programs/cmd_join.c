@@ -104,7 +104,7 @@ static strait_err run_join(int n_words, const char **words) {
     spec.give_up_ms = (int64_t)(give_up * 1e3);
     spec.events = (strait_lend_events){.noted = on_noted, .must_stop = must_stop};
     if (fault_text != NULL) spec.events.passes = on_passed;
-    strait_signals_listen();
+    strait_signals_listen(2); // hand over; leave at once
     const strait_err err = strait_lend(&spec);
     strait_identity_close(&identity);
     strait_file_unlock(&lock);

@@ -9,7 +9,9 @@ static strait_err run_stage(int n_words, const char **words) {
     (void)words;
     if (n_words != 0 || isatty(STDIN_FILENO))
         return STRAIT_FAIL(STRAIT_ECONFIG, "stages are started by \"strait train\"");
-    (void)signal(SIGINT, SIG_IGN); // Ctrl-C is for the conductor, who tells us
+    (void)signal(SIGINT,
+                 SIG_IGN); // Ctrl-C and a closed terminal are for the conductor, who tells us
+    (void)signal(SIGHUP, SIG_IGN);
     (void)signal(SIGPIPE, SIG_IGN);
     return strait_serve(STDIN_FILENO, STDOUT_FILENO, NULL);
 }

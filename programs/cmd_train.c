@@ -54,10 +54,33 @@ static strait_err folder_of(const strait_run *run, char out[STRAIT_PATH_MAX]) {
     return strait_file_path(out, "runs/%s", run->name);
 }
 
+/* A word as a shell reads it again. */
+static void print_word(const char *word) {
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "._-+=:,/@%";
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        fprintf(stderr, " %s", word);
+        return;
+    }
+    fputs(" '", stderr);
+    for (; *word != '\0'; word++)
+        if (*word == '\'')
+            fputs("'\\''", stderr);
+        else
+            fputc(*word, stderr);
+    fputc('\'', stderr);
+}
+
 static void print_how_to_go_on(const char *path, const char *folder) {
-    fprintf(stderr, "to go on: strait train %s --out %s --resume", path, folder);
-    for (int i = 0; i < sets.n; i++)
-        fprintf(stderr, " --set %s", sets.items[i]);
+    fputs("to go on: strait train", stderr);
+    print_word(path);
+    fputs(" --out", stderr);
+    print_word(folder);
+    fputs(" --resume", stderr);
+    for (int i = 0; i < sets.n; i++) {
+        fputs(" --set", stderr);
+        print_word(sets.items[i]);
+    }
     fputc('\n', stderr);
 }
 
@@ -66,11 +89,13 @@ static strait_err train(const char *path, const strait_run *run) {
     STRAIT_TRY(folder_of(run, folder));
     strait_teller teller;
     strait_teller_init(&teller, run, folder);
-    strait_signals_listen();
+    strait_signals_listen(1);
     const strait_session_spec spec = {
         .run = run, .folder = folder, .resumes = resumes, .events = strait_teller_events(&teller)};
     const strait_err err = strait_session_run(&spec);
-    if (err == STRAIT_EINTERRUPTED) print_how_to_go_on(path, folder);
+    const int is_lost = strait_err_scope(err) == STRAIT_SCOPE_LINK || err == STRAIT_ETIMEDOUT;
+    if (err == STRAIT_EINTERRUPTED || (is_lost && teller.began > 0.0))
+        print_how_to_go_on(path, folder);
     if (err == STRAIT_OK) strait_progress_say(&teller.progress, "done: %s", folder);
     return err;
 }

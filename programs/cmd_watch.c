@@ -114,7 +114,7 @@ static strait_err show(const char *folder) {
 static strait_err run_watch(int n_words, const char **words) {
     if (n_words != 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "watch wants a run's folder: strait watch runs/NAME");
-    strait_signals_listen();
+    strait_signals_listen(1);
     for (;;) {
         STRAIT_TRY(show(words[0]));
         if (is_once || strait_signals_count() > 0) return STRAIT_OK;

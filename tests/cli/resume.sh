@@ -57,8 +57,8 @@ disturbed writing --set train.save_every=1 --set train.keep=3
 same_metrics straight writing
 same_weights straight writing
 
-# Ctrl-C finishes the step, saves, and says how to go on.
-for signal in INT TERM; do
+# Ctrl-C finishes the step, saves, and says how to go on; so does a terminal that closes.
+for signal in INT TERM HUP; do
     struck "$signal" 20 "$signal"
     [ "$code" -eq 130 ] || fail "exit code $code after $signal, expected 130"
     says "$ERR" "to go on: strait train run.yaml --out $signal --resume" '^strait: stopped after'
@@ -66,6 +66,29 @@ for signal in INT TERM; do
     same_metrics straight "$signal"
     same_weights straight "$signal"
 done
+
+# The words to go on with are those of a shell.
+struck 'a folder' 20 INT --set 'stages.split=[2]'
+says "$ERR" "to go on: strait train run.yaml --out 'a folder' --resume --set 'stages.split=\[2\]'"
+eval "runs ${ERR:+$(sed -n 's/^to go on: strait //p' "$ERR")}"
+same_metrics straight 'a folder'
+
+# A second interrupt stops at once: the step that would take minutes is not finished.
+begin train run.yaml --out twice --set model.width=512 --set model.context=256 \
+    --set train.batch_tokens=1048576 --set data.valid_tokens=0 --set train.steps=2
+for _ in $(seq 6000); do
+    grep -q parameters "$ERR" && break
+    kill -0 "$STARTED" 2>/dev/null || break
+    sleep 0.05
+done
+kill -INT "$STARTED"
+sleep 0.2
+kill -0 "$STARTED" 2>/dev/null || fail "one interrupt stops in the middle of a step"
+kill -INT "$STARTED"
+reap
+[ "$code" -eq 130 ] || fail "exit code $code after two interrupts, expected 130"
+! grep -q 'stopped after' "$ERR" || fail "the second interrupt waited for the step"
+! ls twice/checkpoints | grep -q . || fail "two interrupts saved"
 
 # A finished run has nothing to do, and does not lose anything by being asked.
 before=$(computed killed)
