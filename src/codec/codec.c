@@ -26,8 +26,8 @@ static const struct strait_codec_ops *ops_of(const strait_codec_spec *spec) {
     return find(spec->name, spec->variant);
 }
 
-static strait_err check_name(const strait_codec_spec *spec) {
-    if (find(spec->name, "") != NULL) return STRAIT_OK;
+strait_err strait_codec_check_name(const char *name) {
+    if (find(name, "") != NULL) return STRAIT_OK;
     char known[160] = "";
     for (int i = 0; strait_codecs[i] != NULL; i++) {
         const size_t used = strlen(known);
@@ -36,7 +36,7 @@ static strait_err check_name(const strait_codec_spec *spec) {
                        strait_codecs[i]->name);
     }
     return STRAIT_FAIL(STRAIT_ECONFIG, "codec '%.*s': there is none of that name; choose one of %s",
-                       STRAIT_CODEC_NAME - 1, spec->name, known);
+                       STRAIT_CODEC_NAME - 1, name, known);
 }
 
 const char *strait_codec_own_variant(const char *name) {
@@ -66,7 +66,7 @@ static strait_err check_place(const strait_codec_spec *spec) {
 }
 
 strait_err strait_codec_check(strait_codec_spec *spec) {
-    STRAIT_TRY(check_name(spec));
+    STRAIT_TRY(strait_codec_check_name(spec->name));
     STRAIT_TRY(check_variant(spec));
     STRAIT_TRY(check_place(spec));
     const struct strait_codec_ops *ops = ops_of(spec);

@@ -209,6 +209,9 @@ struct strait_codec_ops {
     uint32_t (*version)(const struct strait_codec *c);
 };
 
+/* STRAIT_ECONFIG, with the names that there are, for a name that no codec has. */
+strait_err strait_codec_check_name(const char *name);
+
 /* The variant of a codec for which a spec names none; "" if it has none, or is unknown. */
 const char *strait_codec_own_variant(const char *name);
 

@@ -1,5 +1,6 @@
 #include "pipeline/run.h"
 
+#include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "codec/codec.h"
@@ -113,6 +114,17 @@ static strait_err check_batch(const strait_run *run) {
     return STRAIT_OK;
 }
 
+/* Names that only one part of the program knows, also where this run would not ask it: a codec
+ * without boundaries, a device of another machine. */
+static strait_err check_parts(const strait_run *run) {
+    int is_known = 0;
+    for (int i = 0; strait_backends[i] != NULL; i++)
+        is_known |= strcmp(strait_backends[i]->name, run->device.kind) == 0;
+    if (!is_known)
+        return WRONG("device.kind: \"%s\" is no device; expected cpu or cuda", run->device.kind);
+    return strait_codec_check_name(run->link.codec.name);
+}
+
 static strait_err resolve_and_check(const char *path, strait_run *run) {
     if (run->name[0] == '\0') STRAIT_TRY(name_after(path, run));
     STRAIT_TRY(check_name(run));
@@ -120,6 +132,7 @@ static strait_err resolve_and_check(const char *path, strait_run *run) {
     STRAIT_TRY(check_model(run));
     resolve_train(run);
     STRAIT_TRY(check_schedule(run));
+    STRAIT_TRY(check_parts(run));
     return check_batch(run);
 }
 

@@ -82,12 +82,14 @@ static void what_does_not_fit_is_refused(void **state) {
                 STRAIT_ECONFIG, "choose 1f1b-window");
     CHECK_FAILS(make("stages.count=2", "stages.split=[4,3]", NULL), STRAIT_ECONFIG, "split");
     CHECK_FAILS(make("stages.count=2", "stages.split=[4,3,1]", NULL), STRAIT_ECONFIG, "split");
-    CHECK_FAILS(make("stages.count=2", "link.codec.name=morse", NULL), STRAIT_ECONFIG, "morse");
     CHECK_FAILS(make("train.batch_tokens=1048576", "stages.microbatch=1", "model.context=8"),
                 STRAIT_ECONFIG, "raise stages.microbatch");
     CHECK_OK(make(NULL, NULL, NULL));
     run.train.batch_tokens = 500; // what the run file's own checks would have refused
     CHECK_FAILS(strait_recipe_make(&run, 0, &recipe), STRAIT_ECONFIG, "multiple of model.context");
+    CHECK_OK(make("stages.count=2", NULL, NULL));
+    (void)snprintf(run.link.codec.name, sizeof run.link.codec.name, "morse");
+    CHECK_FAILS(strait_recipe_make(&run, 0, &recipe), STRAIT_ECONFIG, "morse");
     run.train.batch_tokens = 512;
     run.stages.microbatch = 5;
     CHECK_FAILS(strait_recipe_make(&run, 0, &recipe), STRAIT_ECONFIG, "must divide the 32");

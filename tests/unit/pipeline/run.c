@@ -161,6 +161,8 @@ static void test_keys_must_fit_together(void **state) {
             "data.valid_tokens: 256 is not more than model.context 256");
     REFUSES("name: a/b", "name: \"a/b\" cannot name a folder");
     REFUSES("name: .hidden", "name: \".hidden\" cannot name a folder");
+    REFUSES("device: {kind: gpu}", "device.kind: \"gpu\" is no device; expected cpu or cuda");
+    REFUSES("link: {codec: {name: zip}}", "codec 'zip': there is none of that name; choose one of");
     CHECK_FAILS(parse("train: {rate: fast}"), STRAIT_ECONFIG,
                 "R.yaml:1:15: train.rate: \"fast\" is not a number");
     CHECK_FAILS(parse_set("train.rate=fast"), STRAIT_ECONFIG,
