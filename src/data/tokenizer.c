@@ -154,8 +154,10 @@ strait_err strait_tokenizer_parse(const char *json, size_t bytes, struct strait_
 
 strait_err strait_tokenizer_open(const char *path, struct strait_tokenizer **out) {
     json_t *document = NULL;
-    STRAIT_TRY(strait_json_load(path, FILE_LIMIT, &document));
-    const strait_err err = build(document, out);
+    strait_err err = strait_json_load(path, FILE_LIMIT, &document);
+    if (err == STRAIT_EDATA) strait_err_prefix("not a whole tokenizer.json");
+    STRAIT_TRY(err);
+    err = build(document, out);
     json_decref(document);
     if (err != STRAIT_OK) strait_err_prefix("%s", path);
     return err;

@@ -46,7 +46,9 @@ struct strait_feed {
 static strait_err check_tokenizer(struct strait_feed *feed, const strait_run *run) {
     if (run->data.tokenizer[0] == '\0') return STRAIT_OK;
     struct strait_tokenizer *tokenizer = NULL;
-    STRAIT_TRY(strait_tokenizer_open(run->data.tokenizer, &tokenizer));
+    const strait_err opened = strait_tokenizer_open(run->data.tokenizer, &tokenizer);
+    if (opened != STRAIT_OK) strait_err_prefix("data.tokenizer");
+    STRAIT_TRY(opened);
     const int64_t vocab = strait_tokenizer_vocab(tokenizer);
     if (feed->vocab == 0) feed->vocab = vocab;
     strait_err err = STRAIT_OK;
@@ -76,14 +78,22 @@ static strait_err check_corpora(struct strait_feed *feed) {
     return strait_corpus_expect(feed->valid, feed->vocab, knows ? print : NULL);
 }
 
+/* What is wrong with them is said with the key that names them. */
+static strait_err open_shards(const char *key, const char *path, struct strait_corpus **out) {
+    const strait_err err = strait_corpus_open(path, out);
+    if (err != STRAIT_OK) strait_err_prefix("%s", key);
+    return err;
+}
+
 static strait_err open_into(struct strait_feed *feed, const strait_run *run) {
     if (run->data.train[0] == '\0')
         return STRAIT_FAIL(STRAIT_ECONFIG, "data.train is not set: name the token shards");
     feed->vocab = run->model.vocab;
     feed->seed = (uint64_t)run->train.seed;
     feed->valid_limit = run->data.valid_tokens;
-    STRAIT_TRY(strait_corpus_open(run->data.train, &feed->train));
-    if (run->data.valid[0] != '\0') STRAIT_TRY(strait_corpus_open(run->data.valid, &feed->valid));
+    STRAIT_TRY(open_shards("data.train", run->data.train, &feed->train));
+    if (run->data.valid[0] != '\0')
+        STRAIT_TRY(open_shards("data.valid", run->data.valid, &feed->valid));
     STRAIT_TRY(check_tokenizer(feed, run));
     return check_corpora(feed);
 }
