@@ -148,15 +148,22 @@ static void rest(struct lend *l) {
     l->has_stage = 0;
 }
 
-static strait_err do_task(struct lend *l, strait_reply *reply) {
+/* Why it cannot is also said here: who sits at this machine can mend it. */
+static strait_err take(struct lend *l, strait_reply *reply) {
     char address[STRAIT_ADDRESS_MAX] = "";
+    const strait_err err = strait_lend_take(l, address);
+    if (err != STRAIT_OK && err != STRAIT_EINTERRUPTED)
+        strait_lend_note(l, "cannot serve stage %d: %s", l->task.stage, strait_err_detail());
+    STRAIT_TRY(err);
+    (void)snprintf(reply->text, sizeof reply->text, "%s", address);
+    strait_lend_note(l, "epoch %u: stage %d of %d", l->epoch, l->task.stage,
+                     l->server.recipe.n_stages);
+    return STRAIT_OK;
+}
+
+static strait_err do_task(struct lend *l, strait_reply *reply) {
     switch (l->task.kind) {
-    case STRAIT_TASK_TAKE:
-        STRAIT_TRY(strait_lend_take(l, address));
-        (void)snprintf(reply->text, sizeof reply->text, "%s", address);
-        strait_lend_note(l, "epoch %u: stage %d of %d", l->epoch, l->task.stage,
-                         l->server.recipe.n_stages);
-        return STRAIT_OK;
+    case STRAIT_TASK_TAKE: return take(l, reply);
     case STRAIT_TASK_MEET:
     case STRAIT_TASK_DIAL: {
         int missing = 0;

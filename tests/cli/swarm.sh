@@ -42,6 +42,14 @@ wait $first || fail "a worker of a run that ended well does not end well"
 runs host run.yaml --out plain $sets --listen 127.0.0.1:0 --keys keys-host
 says "$ERR" 'done: plain'
 
+# A worker that cannot listen where it shall says why, and a third serves its stage.
+host_begin deaf run.yaml $sets
+join_begin deaf 1 --listen nowhere
+join_begin deaf 2
+wait_words join-1.err "cannot serve stage [01]: address 'nowhere': expected host:port"
+join_begin deaf 3
+alike deaf
+
 # A worker dies: its stage goes to the spare; then to itself, restarted.
 host_begin death run.yaml $sets
 for i in 1 2 3; do join_begin death $i; done
