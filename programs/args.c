@@ -1,9 +1,12 @@
 #include "args.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const strait_flag *find(const strait_flag *flags, const char *name, size_t length) {
     for (const strait_flag *flag = flags; flag != NULL && flag->name != NULL; flag++)
@@ -90,6 +93,17 @@ strait_err strait_args_parse(const strait_command *command, int argc, const char
     }
     *n_words = n;
     return STRAIT_OK;
+}
+
+strait_err strait_args_check_output(const char *flag, const char *path) {
+    char folder[STRAIT_PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    const int n = slash == NULL ? 0 : slash == path ? 1 : (int)(slash - path);
+    STRAIT_TRY(strait_file_path(folder, "%.*s", n, path));
+    if (n == 0) STRAIT_TRY(strait_file_path(folder, "."));
+    if (strait_file_is_folder(folder) && access(folder, W_OK) == 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EIO, "--%s %s: %s is no folder that can be written to; make it first",
+                       flag, path, folder);
 }
 
 void strait_args_help(const strait_command *command) {

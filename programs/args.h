@@ -49,5 +49,9 @@ typedef struct strait_command {
 strait_err strait_args_parse(const strait_command *command, int argc, const char **argv,
                              int *n_words);
 
+/* STRAIT_EIO where `path`, what a flag says to write, has no folder that can be written to: before
+ * the work that would be lost then. */
+strait_err strait_args_check_output(const char *flag, const char *path);
+
 /* Prints the help of one command to standard output. */
 void strait_args_help(const strait_command *command);

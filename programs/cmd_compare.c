@@ -157,7 +157,8 @@ static strait_err draw(int n) {
     }
     const strait_plot plot = {.title = "validation loss",
                               .x_label = by_bytes ? "bytes a token on the socket, both ways"
-                                                  : against,
+                                         : strcmp(against, "meter") == 0 ? "seconds on the meter"
+                                                                         : against,
                               .y_label = "loss",
                               .is_log_x = by_bytes,
                               .lines = lines,
@@ -165,8 +166,18 @@ static strait_err draw(int n) {
     return strait_plot_write(plot_path, &plot);
 }
 
+static strait_err check_meters(int n) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(against, "meter") == 0 && !(rows[i].history.meter_seconds > 0.0))
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "--against meter: %s was trained without one; set link.meter.rate",
+                               rows[i].name);
+    return STRAIT_OK;
+}
+
 static strait_err check_flags(int n_words) {
     static const char *const kinds[] = {"step", "seconds", "meter", "bytes"};
+    if (plot_path != NULL) STRAIT_TRY(strait_args_check_output("plot", plot_path));
     if (n_words < 1 || n_words > RUNS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "compare wants 1 to %d runs: strait compare RUN...",
                            RUNS_MAX);
@@ -179,6 +190,7 @@ static strait_err check_flags(int n_words) {
 static strait_err run_compare(int n_words, const char **words) {
     STRAIT_TRY(check_flags(n_words));
     strait_err err = read_rows(n_words, words);
+    if (err == STRAIT_OK && plot_path != NULL) err = check_meters(n_words);
     if (err == STRAIT_OK && !as_json) print_table(n_words);
     for (int i = 0; i < n_words && as_json && err == STRAIT_OK; i++)
         err = print_json(&rows[i]);

@@ -21,7 +21,8 @@ static const char *store_ca, *store_cert, *store_key;
 static strait_flag_list sets;
 enum {
     APPROVED_MAX = 256,
-    APPROVED_LEAST = 8 // digits of a key
+    APPROVED_LEAST = 8,  // digits of a key
+    TIME_MAX = 100000000 // seconds, or hours
 };
 
 static int resumes, must_approve;
@@ -43,9 +44,10 @@ static const strait_flag flags[] = {
      "list the keys of those who ask to join; admit those typed on standard input"},
     {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "go on from the last checkpoint in DIR"},
     {"lose", 0, STRAIT_FLAG_REAL, &lose_s, "SECONDS", "work that a failure may cost (default 10)"},
-    {"lease", 0, STRAIT_FLAG_REAL, &lease_s, "SECONDS", "silence after which a worker is given up"},
+    {"lease", 0, STRAIT_FLAG_REAL, &lease_s, "SECONDS",
+     "silence after which a worker is given up (default 10)"},
     {"stall", 0, STRAIT_FLAG_REAL, &stall_s, "SECONDS",
-     "without progress after which a worker loses its stage"},
+     "without progress after which a worker loses its stage (default 60)"},
     {"recut", 0, STRAIT_FLAG_REAL, &recut_s, "SECONDS",
      "before stages may move to faster machines that joined late (default 60; 0: never)"},
     {"relay", 0, STRAIT_FLAG_TEXT, &relay, "HOST:PORT",
@@ -230,11 +232,31 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
     return err;
 }
 
+static strait_err check_flags(void) {
+    const struct {
+        const char *name;
+        double value;
+        int may_be_zero;
+    } times[] = {{"expires", valid_hours, 1}, {"lose", lose_s, 0},
+                 {"lease", lease_s, 0},       {"stall", stall_s, 0},
+                 {"recut", recut_s, 1},       {"store-wait", store_wait_s, 1}};
+    if (n_uses < 0 || n_uses > UINT32_MAX)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--uses %lld: expected a number of machines; 0: any",
+                           (long long)n_uses);
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        if (!(times[i].value >= 0.0 && times[i].value < TIME_MAX) ||
+            (times[i].value == 0.0 && !times[i].may_be_zero))
+            return STRAIT_FAIL(STRAIT_ECONFIG, "--%s %g: expected more than 0%s", times[i].name,
+                               times[i].value, times[i].may_be_zero ? ", or 0" : "");
+    return STRAIT_OK;
+}
+
 static strait_err run_host(int n_words, const char **words) {
     static strait_run run; // large, and there is one
     struct strait_identity *identity = NULL;
     if (n_words != 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "host wants one run file: strait host RUN.yaml");
+    STRAIT_TRY(check_flags());
     STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
     STRAIT_TRY(strait_keys_open_host(key_folder, &identity));
     const strait_err err = host(&run, identity);

@@ -109,25 +109,55 @@ static void print_losses(const strait_metrics_point *points, int n, int is_valid
     printf("\n");
 }
 
-static strait_err inspect_run(const char *path) {
-    char file[STRAIT_PATH_MAX];
-    strait_metrics_point *points = NULL;
+/* Each by its step; which are damaged, and how the last of those is, as the error. */
+static strait_err print_checkpoints(const char *path) {
     int64_t *steps = NULL;
     int n = 0;
-    int n_steps = 0;
+    strait_err err = STRAIT_OK;
+    STRAIT_TRY(strait_checkpoint_list(path, &steps, &n));
+    printf("  checkpoints:%s", n == 0 ? " none" : "");
+    for (int i = 0; i < n; i++) {
+        char folder[STRAIT_PATH_MAX];
+        struct strait_checkpoint *checkpoint = NULL;
+        strait_err one = strait_file_path(folder, "%s/checkpoints/%08lld", path,
+                                          (long long)steps[i]);
+        if (one == STRAIT_OK)
+            one = strait_checkpoint_open(folder, STRAIT_CHECKPOINT_NEWEST, &checkpoint);
+        strait_checkpoint_close(&checkpoint);
+        printf(" %lld%s", (long long)steps[i], one == STRAIT_OK ? "" : " (damaged)");
+        if (one != STRAIT_OK) err = one;
+    }
+    printf("\n");
+    strait_alloc_free(steps);
+    return err;
+}
+
+/* A run that has just begun may have no more than its run file. */
+static int is_run(const char *path) {
+    static const char *const signs[] = {"run.yaml", "metrics.jsonl", "checkpoints"};
+    char file[STRAIT_PATH_MAX];
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (strait_file_path(file, "%s/%s", path, signs[i]) == STRAIT_OK &&
+            strait_file_exists(file))
+            return 1;
+    return 0;
+}
+
+static strait_err inspect_run(const char *path) {
+    char file[STRAIT_PATH_MAX];
+    if (!is_run(path))
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: holds neither a run nor a checkpoint; a run's folder is runs/NAME",
+                           path);
+    strait_metrics_point *points = NULL;
+    int n = 0;
     STRAIT_TRY(strait_file_path(file, "%s/metrics.jsonl", path));
     if (strait_file_exists(file)) STRAIT_TRY(strait_metrics_read(file, &points, &n));
     printf("%s: run\n", path);
     print_losses(points, n, 0);
     print_losses(points, n, 1);
     strait_alloc_free(points);
-    STRAIT_TRY(strait_checkpoint_list(path, &steps, &n_steps));
-    printf("  checkpoints:%s", n_steps == 0 ? " none" : "");
-    for (int i = 0; i < n_steps; i++)
-        printf(" %lld", (long long)steps[i]);
-    printf("\n");
-    strait_alloc_free(steps);
-    return STRAIT_OK;
+    return print_checkpoints(path);
 }
 
 static strait_err inspect_corpus(const char *path) {

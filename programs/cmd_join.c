@@ -11,6 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+enum {
+    GIVE_UP_MAX = 1000000000
+};
+
 static const char *key_folder, *node_name, *listen_at = "0.0.0.0:0", *announced, *device = "cpu";
 static int64_t n_threads, ordinal;
 static double give_up = 600.0;
@@ -88,6 +92,8 @@ static strait_err run_join(int n_words, const char **words) {
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "join wants the line that \"strait host\" printed: strait join INVITE");
     STRAIT_TRY(strait_invite_parse(words[0], &spec.invite));
+    if (!(give_up >= 0.0 && give_up <= GIVE_UP_MAX))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--give-up %g: expected seconds; 0: never", give_up);
     if (fault_text != NULL) STRAIT_TRY(parse_fault());
     STRAIT_TRY(strait_keys_open_worker(key_folder, &lock, &identity));
     spec.identity = identity;

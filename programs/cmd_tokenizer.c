@@ -62,6 +62,9 @@ static void show(void *arg, const strait_tokenizer_progress *p) {
 }
 
 static strait_err check_training(int n_words) {
+    if (vocab == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: --vocab N is missing; try 2048 for a "
+                                           "megabyte of text, 32768 for a gigabyte");
     if (vocab < 257 || vocab > 1 << 20)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--vocab %lld: expected 257 to %d", (long long)vocab,
                            1 << 20);
@@ -76,7 +79,7 @@ static strait_err check_training(int n_words) {
                            (long long)limit_mb);
     if (!is_forced && strait_file_exists(out))
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s is there already; --force overwrites it", out);
-    return STRAIT_OK;
+    return strait_args_check_output("out", out);
 }
 
 static strait_err train(int n_words, const char **words) {

@@ -55,6 +55,7 @@ static strait_err run_trace(int n_words, const char **words) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "trace wants one run file: strait trace RUN.yaml");
     if (n_before < 0 || n_steps < 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--after must be at least 0 and --steps at least 1");
+    STRAIT_TRY(strait_args_check_output("out", out_path));
     STRAIT_TRY(whole_path(path));
     STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
     struct strait_trainer *trainer = NULL;

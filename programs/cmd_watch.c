@@ -90,9 +90,21 @@ static void show_events(const char *folder) {
     printf("%s\n", n > 0 ? tail + n + 1 : tail);
 }
 
+static strait_err check_folder(const char *folder) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
+    if (strait_file_exists(path)) return STRAIT_OK;
+    if (!strait_file_exists(folder))
+        return STRAIT_FAIL(STRAIT_EIO, "%s: there is no such folder", folder);
+    return STRAIT_FAIL(STRAIT_EIO,
+                       "%s: holds no run of \"strait host\"; strait inspect looks into others",
+                       folder);
+}
+
 static strait_err show(const char *folder) {
     static strait_view view; // large
     char ids[32];
+    STRAIT_TRY(check_folder(folder));
     STRAIT_TRY(strait_view_load(folder, &view));
     if (!is_once && isatty(STDOUT_FILENO)) printf("\x1b[H\x1b[J");
     strait_progress_bytes(view.ids_bytes, ids);

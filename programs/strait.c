@@ -88,7 +88,10 @@ static int run(const strait_command *command, int argc, const char **argv) {
     if (err == STRAIT_OK) err = command->run(n_words, argv);
     if (err == STRAIT_OK && (fflush(stdout) != 0 || ferror(stdout)))
         err = STRAIT_FAIL(STRAIT_EIO, "standard output could not be written");
-    if (err != STRAIT_OK) fprintf(stderr, "strait: %s\n", strait_err_detail());
+    const char *about = err == STRAIT_ENOMEM && strstr(strait_err_detail(), "memory") == NULL
+                            ? "not enough memory: "
+                            : "";
+    if (err != STRAIT_OK) fprintf(stderr, "strait: %s%s\n", about, strait_err_detail());
     return exit_code(err);
 }
 

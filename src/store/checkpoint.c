@@ -146,7 +146,11 @@ strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice c
     STRAIT_TRY(strait_checkpoint_list(folder, &steps, &n));
     strait_err err = STRAIT_OK;
     if (n == 0)
-        err = STRAIT_FAIL(STRAIT_EDATA, "%s: holds no checkpoint", folder);
+        err = strait_file_exists(folder)
+                  ? STRAIT_FAIL(STRAIT_EDATA,
+                                "%s: holds no checkpoint; name the folder of a run that has saved",
+                                folder)
+                  : STRAIT_FAIL(STRAIT_EDATA, "%s: there is no such folder", folder);
     else
         err = open_newest(folder, steps, n, choice, out);
     strait_alloc_free(steps);

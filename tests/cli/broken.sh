@@ -29,6 +29,21 @@ refuses 2 'train wants one run file' train run.yaml run.yaml
 refuses 2 '--tokens: "many" is not a whole number' generate good --tokens many
 refuses 2 '--temperature: "warm" is not a number' generate good --temperature warm
 refuses 2 'either --text FILE or --data' eval good
+refuses 3 'good: holds no run of "strait host"; strait inspect' watch good --once
+refuses 3 'nothere: there is no such folder' watch nothere --once
+refuses 2 '--uses -1' host run.yaml --out fresh --uses -1
+refuses 2 '--lease 0' host run.yaml --out fresh --lease 0
+refuses 2 '--vocab N is missing' tokenizer train --out x.json text.txt
+refuses 3 '--out nowhere/x.json: nowhere is no folder' tokenizer train --vocab 300 \
+    --out nowhere/x.json text.txt
+! grep -q learning "$ERR" || fail "learns before it finds that there is no folder"
+refuses 3 '--out nowhere/x.json: nowhere is no folder' trace run.yaml --out nowhere/x.json
+refuses 3 '--plot /nowhere/x.svg: /nowhere is no folder' compare good --plot /nowhere/x.svg
+[ ! -s "$OUT" ] || fail "compares before it finds that there is no folder"
+refuses 2 'meter: good was trained without one; set link.meter.rate' compare good --plot x.svg \
+    --against meter
+[ ! -e x.svg ] || fail "a plot of nothing"
+refuses 5 'not enough memory: ids' generate good --tokens 99999999999999
 refuses 2 'bench wants: strait bench step' bench walk run.yaml
 refuses 2 'knows one shell' completion fish
 refuses 2 'no section "modle"' options modle
@@ -66,7 +81,8 @@ refuses 2 'stages.count \(3\) is more than model.layers' train run.yaml --out fr
 refuses 2 'model.tied wants stages.count 1' train run.yaml --out fresh --set stages.count=2 \
     --set model.tied=true
 refuses 2 'split' train run.yaml --out fresh --set stages.count=2 --set 'stages.split=[2,1]'
-refuses 2 'abacus' train run.yaml --out fresh --set device.kind=abacus
+refuses 2 'abacus.*expected cpu or cuda' train run.yaml --dry-run --set device.kind=abacus
+refuses 2 'codec .morse.*choose one of none' train run.yaml --dry-run --set link.codec.name=morse
 refuses 2 'morse' train run.yaml --out fresh --set stages.count=2 --set link.codec.name=morse
 refuses 2 'variant "code" of subspace.*factored' train run.yaml --out fresh \
     --set stages.count=2 --set link.codec.name=subspace --set link.codec.keep=8 \
@@ -87,8 +103,9 @@ refuses 5 'not enough memory' train run.yaml --out fresh $huge --set stages.coun
 none_left
 
 # The data.
-refuses 3 'nothere.bin' train run.yaml --out fresh --set data.train=nothere.bin
-refuses 3 'nothere.json' train run.yaml --out fresh --set data.tokenizer=nothere.json
+refuses 3 'data.train: .*nothere.bin' train run.yaml --out fresh --set data.train=nothere.bin
+refuses 3 'data.valid: .*nothere.bin' train run.yaml --out fresh --set data.valid=nothere.bin
+refuses 3 'data.tokenizer: .*nothere.json' train run.yaml --out fresh --set data.tokenizer=nothere.json
 mkdir bad
 head -c 5000 train.bin >bad/short.bin
 refuses 3 'bad/short.bin: cut short.*8506 tokens, 1988' train run.yaml --out fresh --set data.train=bad/short.bin
@@ -111,19 +128,25 @@ refuses 3 'bad/tokenizer.json' inspect bad/tokenizer.json
 refuses 3 'bad/tokenizer.json' tokenize --tokenizer bad/tokenizer.json --out bad/x.bin text.txt
 refuses 3 'nothere.txt' tokenize --tokenizer tokenizer.json --out bad/x.bin nothere.txt
 [ ! -e bad/x.bin ] || fail "a refused shard is there"
+head -c 5000 tokenizer.json >bad/cut.json
+refuses 3 'not a whole tokenizer.json: bad/cut.json: line' tokenizer info bad/cut.json
 refuses 3 'nothere' inspect nothere
+refuses 3 'bad: holds neither a run nor a checkpoint' inspect bad
 refuses 2 'inspect knows' inspect text.txt
 
 # Checkpoints.
 refuses 3 'model.ffn 48.* 64' train run.yaml --out good --resume --set model.ffn=64
-refuses 3 'nothere' eval nothere --text text.txt
-refuses 3 'nothere' generate nothere
+refuses 3 'nothere: there is no such folder' eval nothere --text text.txt
+refuses 3 'nothere: there is no such folder' generate nothere
+refuses 3 'bad: holds no checkpoint; name the folder of a run' generate bad
 for file in stage-0.safetensors stage-0.state.safetensors manifest.json; do
     rm -rf bad/run
     cp -r good bad/run
     printf '\377\377' | dd of="bad/run/checkpoints/00000010/$file" bs=1 seek=40 conv=notrunc \
         2>/dev/null
     refuses 3 "00000010[:/].*$file" inspect bad/run/checkpoints/00000010
+    refuses 3 "00000010[:/].*$file" inspect bad/run
+    grep -q 'checkpoints: 8 10 (damaged)$' "$OUT" || fail "does not say which is damaged"
     refuses 3 "00000010[:/].*$file" eval bad/run --text text.txt
     damaged=$(sum_of bad/run/checkpoints/00000010)
     refuses 3 "00000010" generate bad/run --prompt the
