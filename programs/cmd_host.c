@@ -84,17 +84,21 @@ static void on_changed(void *user, const strait_host_view *now) {
     (void)strait_view_save(&view, story->teller.folder);
 }
 
-static void on_noted(void *user, const char *text) {
-    struct story *story = user;
+static void log_event(const struct story *story, const char *text) {
     struct timespec now = {0};
     struct tm when;
     char clock[32] = "";
     (void)clock_gettime(CLOCK_REALTIME, &now);
     if (gmtime_r(&now.tv_sec, &when) != NULL) (void)strftime(clock, sizeof clock, "%FT%T", &when);
-    strait_progress_say(&story->teller.progress, "%s", text);
     if (story->log == NULL) return;
     fprintf(story->log, "%s.%03ldZ %s\n", clock, now.tv_nsec / 1000000, text);
     (void)fflush(story->log);
+}
+
+static void on_noted(void *user, const char *text) {
+    struct story *story = user;
+    strait_progress_say(&story->teller.progress, "%s", text);
+    log_event(story, text);
 }
 
 /* The next run of hexadecimal digits on standard input, without waiting for one. */
@@ -228,6 +232,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
     strait_signals_listen(1);
     const strait_err err = strait_host(&spec);
     if (err == STRAIT_OK) strait_progress_say(&story.teller.progress, "done: %s", folder);
+    log_event(&story, err == STRAIT_OK ? "done" : strait_err_detail());
     (void)fclose(story.log);
     return err;
 }

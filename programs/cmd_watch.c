@@ -8,13 +8,15 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
     EVENTS_SHOWN = 8,
     TAIL_BYTES = 8192,
-    LOOK_MS = 1000
+    LOOK_MS = 1000,
+    SILENT_S = 15
 };
 
 static int is_once;
@@ -90,6 +92,20 @@ static void show_events(const char *folder) {
     printf("%s\n", n > 0 ? tail + n + 1 : tail);
 }
 
+/* What is shown was true when it was written, each second by a host that runs. */
+static void show_silence(const char *folder) {
+    char path[STRAIT_PATH_MAX];
+    char text[32];
+    struct stat file;
+    if (strait_file_path(path, "%s/swarm.json", folder) != STRAIT_OK || stat(path, &file) != 0)
+        return;
+    const double age = difftime(time(NULL), file.st_mtime);
+    if (age < SILENT_S) return;
+    strait_progress_duration(age, text);
+    printf("nothing new for %s: the host has ended, or \"strait host\" must be started again\n",
+           text);
+}
+
 static strait_err check_folder(const char *folder) {
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
@@ -119,6 +135,7 @@ static strait_err show(const char *folder) {
     for (int i = 0; i < view.n_members; i++)
         if (view.members[i].stage < 0) show_member(&view.members[i]);
     show_events(folder);
+    show_silence(folder);
     (void)fflush(stdout);
     return STRAIT_OK;
 }

@@ -336,6 +336,7 @@ strait_err strait_host(const strait_host_spec *spec) {
                                              .crew = {&strait_crew_swarm, h}};
         err = strait_session_run(&session);
     }
+    if (h->t != NULL) strait_host_show(h); // how it ended
     if (err == STRAIT_OK && h->t != NULL) say_goodbye(h);
     char words[512]; // of the error; what happens while closing has words of its own
     (void)snprintf(words, sizeof words, "%s", strait_err_detail());

@@ -38,6 +38,11 @@ wait $first || fail "a worker of a run that ended well does not end well"
 [ -z "$(ls elsewhere)" ] || fail "a worker wrote files"
 [ "$(stat -c %a keys-1/node.pem)" = 600 ] || fail "others may read a worker's key"
 
+# Who looks at it later sees that it is over.
+touch -d '1 minute ago' plain/swarm.json
+runs watch plain --once
+says "$OUT" '60 steps committed' 'Z done$' '^nothing new for 1m[0-9]*s: the host has ended'
+
 # Started once more, there is nothing left to do.
 runs host run.yaml --out plain $sets --listen 127.0.0.1:0 --keys keys-host
 says "$ERR" 'done: plain'
