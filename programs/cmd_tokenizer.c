@@ -200,6 +200,8 @@ static strait_err decode_words(const struct strait_tokenizer *tokenizer, int n_w
 
 static strait_err decode(int n_words, const char **words) {
     struct strait_tokenizer *tokenizer = NULL;
+    if (n_words == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer decode: no ids; they stand behind the flags");
     STRAIT_TRY(open_chosen("decode", &tokenizer));
     const strait_err err = decode_words(tokenizer, n_words, words);
     strait_tokenizer_close(&tokenizer);

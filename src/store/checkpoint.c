@@ -116,6 +116,16 @@ static strait_err open_folder(const char *path, struct strait_checkpoint **out) 
     return err;
 }
 
+/* The words of the error, and what could be taken instead. */
+static strait_err name_older(const char *run_folder, const int64_t *steps, int i) {
+    char words[SKIPPED_MAX];
+    char older[STRAIT_PATH_MAX];
+    if (i == 0) return STRAIT_EDATA;
+    (void)snprintf(words, sizeof words, "%s", strait_err_detail());
+    STRAIT_TRY(strait_checkpoint_folder(run_folder, steps[i - 1], "", older));
+    return STRAIT_FAIL(STRAIT_EDATA, "%s; there is an older one: %s", words, older);
+}
+
 /* From the newest to the oldest, until one is whole. */
 static strait_err open_newest(const char *run_folder, const int64_t *steps, int n,
                               strait_checkpoint_choice choice, struct strait_checkpoint **out) {
@@ -128,7 +138,8 @@ static strait_err open_newest(const char *run_folder, const int64_t *steps, int 
             memcpy((*out)->skipped, skipped, sizeof skipped);
             return STRAIT_OK;
         }
-        if (err != STRAIT_EDATA || choice == STRAIT_CHECKPOINT_NEWEST) return err;
+        if (err != STRAIT_EDATA) return err;
+        if (choice == STRAIT_CHECKPOINT_NEWEST) return name_older(run_folder, steps, i);
         const size_t used = strlen(skipped);
         (void)snprintf(skipped + used, sizeof skipped - used, "%s%s", used > 0 ? "; " : "",
                        strait_err_detail());

@@ -33,6 +33,7 @@ refuses 3 'good: holds no run of "strait host"; strait inspect' watch good --onc
 refuses 3 'nothere: there is no such folder' watch nothere --once
 refuses 2 '--uses -1' host run.yaml --out fresh --uses -1
 refuses 2 '--lease 0' host run.yaml --out fresh --lease 0
+refuses 2 'tokenizer decode: no ids' tokenizer decode --tokenizer tokenizer.json
 refuses 2 '--vocab N is missing' tokenizer train --out x.json text.txt
 refuses 3 '--out nowhere/x.json: nowhere is no folder' tokenizer train --vocab 300 \
     --out nowhere/x.json text.txt
@@ -147,7 +148,8 @@ for file in stage-0.safetensors stage-0.state.safetensors manifest.json; do
     refuses 3 "00000010[:/].*$file" inspect bad/run/checkpoints/00000010
     refuses 3 "00000010[:/].*$file" inspect bad/run
     grep -q 'checkpoints: 8 10 (damaged)$' "$OUT" || fail "does not say which is damaged"
-    refuses 3 "00000010[:/].*$file" eval bad/run --text text.txt
+    refuses 3 "00000010[:/].*$file.*there is an older one: bad/run/checkpoints/00000008" eval \
+        bad/run --text text.txt
     damaged=$(sum_of bad/run/checkpoints/00000010)
     refuses 3 "00000010" generate bad/run --prompt the
     [ "$damaged" = "$(sum_of bad/run/checkpoints/00000010)" ] || fail "a damaged file was touched"
