@@ -105,6 +105,7 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_facts *out)
     strait_recipe recipe;
     STRAIT_TRY(strait_feed_open(run, &feed));
     strait_err err = strait_recipe_make(run, strait_feed_vocab(feed), &recipe);
+    if (err == STRAIT_OK) err = strait_feed_cut(feed, &recipe);
     int windows[STRAIT_RUN_STAGES] = {1};
     if (err == STRAIT_OK && recipe.n_stages > 1)
         err = strait_limits_expect(&recipe, (int)run->stages.window, windows);

@@ -124,6 +124,15 @@ sed 's/sea/hills/g' text.txt >hills.txt
 runs tokenizer train --vocab 300 --out hills.json hills.txt
 refuses 3 'train.bin: .*tokenizer' train run.yaml --out fresh --set data.tokenizer=hills.json
 refuses 3 'tokenizer' generate good --tokenizer other.json --prompt the
+long='--set model.context=8192 --set train.batch_tokens=8192 --set data.valid_tokens=0'
+head -c 2000 text.txt >little.txt
+runs tokenize --tokenizer tokenizer.json --out little.bin little.txt
+for command in 'train --dry-run' 'train --out fresh' 'host --out hosted'; do
+    refuses 3 'little.bin: no shard holds 8193 tokens' $command run.yaml $long \
+        --set data.train=little.bin
+    refuses 3 'little.bin: no shard holds 8193 tokens' $command run.yaml $long \
+        --set data.valid=little.bin
+done
 printf '{"model": 3}' >bad/tokenizer.json
 refuses 3 'bad/tokenizer.json' inspect bad/tokenizer.json
 refuses 3 'bad/tokenizer.json' tokenize --tokenizer bad/tokenizer.json --out bad/x.bin text.txt
