@@ -57,8 +57,13 @@ disturbed writing --set train.save_every=1 --set train.keep=3
 same_metrics straight writing
 same_weights straight writing
 
-# Ctrl-C finishes the step, saves, and says how to go on; so does a terminal that closes.
-for signal in INT TERM HUP; do
+# Ctrl-C finishes the step, saves, and says how to go on; so does a terminal that closes, unless this
+# script was told not to hear that (nohup).
+signals='INT TERM HUP'
+case $(sed -n '/^SigIgn/s/.*\(.\)$/\1/p' /proc/$$/status) in
+[13579bdf]) signals='INT TERM' ;;
+esac
+for signal in $signals; do
     struck "$signal" 20 "$signal"
     [ "$code" -eq 130 ] || fail "exit code $code after $signal, expected 130"
     says "$ERR" "to go on: strait train run.yaml --out $signal --resume" '^strait: stopped after'
