@@ -44,7 +44,10 @@ static strait_err take_ids(struct lend *l, const struct strait_msg *msg) {
 /* A message of the coordinator. Tasks and orders wait in l->next. */
 static strait_err hear(struct lend *l, struct strait_msg **msg) {
     switch ((*msg)->type) {
-    case STRAIT_MSG_UP: strait_lend_ask_in(l); return STRAIT_OK;
+    case STRAIT_MSG_UP:
+        strait_lend_note(l, "reached the coordinator: asking to join");
+        strait_lend_ask_in(l);
+        return STRAIT_OK;
     case STRAIT_MSG_DOWN: return on_down(l, *msg);
     case STRAIT_MSG_IDS: return take_ids(l, *msg);
     case STRAIT_MSG_IMAGE: return strait_lend_piece(l, *msg, 1);
@@ -349,6 +352,8 @@ static strait_err open_control(struct lend *l) {
     const strait_mesh_peer host = {
         .name = "coordinator", .key = l->spec->invite.key, .address = l->spec->invite.address};
     l->down_ns = strait_clock_ns();
+    strait_lend_note(l, "dialling the coordinator at %s (\"strait doctor INVITE\" tries the way)",
+                     host.address);
     return strait_mesh_add(l->control, &host, &peer);
 }
 

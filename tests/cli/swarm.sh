@@ -43,6 +43,11 @@ touch -d '1 minute ago' plain/swarm.json
 runs watch plain --once
 says "$OUT" '60 steps committed' 'Z done$' '^nothing new for 1m[0-9]*s: the host has ended'
 
+# A worker that finds nobody has said whom it dials.
+refuses 4 'has been gone for 1 s' join "$(cat plain.invite)" --keys keys-1 --give-up 1
+says "$ERR" "^dialling the coordinator at 127.0.0.1:$(cat plain.port) "
+! grep -q 'reached the coordinator' "$ERR" || fail "nobody was reached"
+
 # Started once more, there is nothing left to do.
 runs host run.yaml --out plain $sets --listen 127.0.0.1:0 --keys keys-host
 says "$ERR" 'done: plain'
