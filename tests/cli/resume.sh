@@ -75,7 +75,7 @@ done
 # The words to go on with are those of a shell.
 struck 'a folder' 20 INT --set 'stages.split=[2]'
 says "$ERR" "to go on: strait train run.yaml --out 'a folder' --resume --set 'stages.split=\[2\]'"
-eval "runs ${ERR:+$(sed -n 's/^to go on: strait //p' "$ERR")}"
+eval "runs $(sed -n 's/^to go on: strait //p' "$ERR")"
 same_metrics straight 'a folder'
 
 # A second interrupt stops at once: the step that would take minutes is not finished.
