@@ -89,9 +89,10 @@ static strait_err check_flags(int n_words) {
 static void say_counts(display *d, const strait_tokenize_counts *counts) {
     const double seconds = strait_clock_seconds() - d->start;
     strait_progress_say(&d->progress,
-                        "%s: %lld tokens of %lld documents, %.2f bytes each, in %lld shard%s; "
+                        "%s: %lld tokens of %lld document%s, %.2f bytes each, in %lld shard%s; "
                         "%.1f s, %.1f MB/s",
                         out, (long long)counts->tokens, (long long)counts->documents,
+                        counts->documents == 1 ? "" : "s",
                         (double)counts->bytes / (double)counts->tokens, (long long)counts->shards,
                         counts->shards == 1 ? "" : "s", seconds,
                         (double)counts->bytes / 1e6 / seconds);

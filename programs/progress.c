@@ -4,7 +4,12 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+
+enum {
+    ROOM = 512
+};
 
 static const double show_seconds = 0.1;
 
@@ -12,18 +17,28 @@ void strait_progress_init(strait_progress *progress) {
     *progress = (strait_progress){.is_terminal = isatty(STDERR_FILENO)};
 }
 
+/* A line that is redrawn must stay within the terminal: what is wider goes on to the next row, and
+ * stays there. */
+static void keep_to_width(char line[ROOM]) {
+    struct winsize size = {0};
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 && size.ws_col <= ROOM)
+        line[size.ws_col - 1] = '\0';
+}
+
 void strait_progress_show(strait_progress *progress, int is_due, int is_final, const char *format,
                           ...) {
     const double now = strait_clock_seconds();
     if (progress->is_terminal ? !is_final && now - progress->last < show_seconds : !is_due) return;
     progress->last = now;
-    if (progress->is_terminal) fputs("\r\033[K", stderr);
+    char line[ROOM] = "";
     va_list args;
     va_start(args, format);
-    (void)vfprintf(stderr, format, args);
+    (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
     progress->is_open = progress->is_terminal && !is_final;
-    if (!progress->is_open) fputc('\n', stderr);
+    if (progress->is_open) keep_to_width(line);
+    fprintf(stderr, "%s%s%s", progress->is_terminal ? "\r\033[K" : "", line,
+            progress->is_open ? "" : "\n");
     (void)fflush(stderr);
 }
 

@@ -42,9 +42,9 @@ static void on_stepped(void *user, const strait_trainer_report *report) {
     const int is_due = report->step % t->run->train.log_every == 0 || report->step == n_steps;
     strait_progress_show(
         &t->progress, is_due, report->step == n_steps,
-        "step %lld/%lld  loss %.4f%s  rate %.3g  norm %.3g  %.0f tok/s%s  left %s%s",
+        "step %lld/%lld  loss %.4f%s  rate %.3g  norm %.3g  %.0f tok/s  left %s%s%s",
         (long long)report->step, (long long)n_steps, report->loss, valid, report->rate,
-        report->grad_norm, report->tokens_per_s, links, left,
+        report->grad_norm, report->tokens_per_s, left, links,
         report->is_skipped ? "  skipped: not finite" : "");
 }
 
