@@ -1,6 +1,7 @@
 #include "args.h"
 
 #include "base/file.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -50,6 +51,19 @@ static strait_err store(const strait_flag *flag, const char *text) {
 }
 
 static strait_err unknown(const strait_command *command, const char *word) {
+    const char *name = word + strspn(word, "-");
+    const char *nearest = NULL;
+    int least = strlen(name) > 1 ? STRAIT_SLIPS + 1 : 0;
+    for (const strait_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
+        const int slips = strait_options_distance(name, flag->name);
+        if (slips < least) {
+            least = slips;
+            nearest = flag->name;
+        }
+    }
+    if (nearest != NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s: unknown flag %s; did you mean --%s?", command->name,
+                           word, nearest);
     return STRAIT_FAIL(STRAIT_ECONFIG, "%s: unknown flag %s; \"strait help %s\" lists them",
                        command->name, word, command->name);
 }

@@ -21,7 +21,8 @@ typedef enum strait_flag_kind {
 } strait_flag_kind;
 
 enum {
-    STRAIT_FLAG_LIST_MAX = 64
+    STRAIT_FLAG_LIST_MAX = 64,
+    STRAIT_SLIPS = 2 // letters by which a word may miss the one that was meant
 };
 typedef struct strait_flag_list {
     const char *items[STRAIT_FLAG_LIST_MAX];

@@ -1,6 +1,7 @@
 /* strait.c - the command line: one program, one table of commands. */
 #include <strait/version.h>
 
+#include "base/options.h"
 #include "commands.h"
 
 #include <stdio.h>
@@ -61,7 +62,17 @@ static int exit_code(strait_err err) {
 }
 
 static int unknown_command(const char *name) {
-    fprintf(stderr, "strait: unknown command \"%s\"; \"strait help\" lists them\n", name);
+    const char *nearest = NULL;
+    int least = STRAIT_SLIPS + 1;
+    for (int i = 0; i < N_COMMANDS; i++) {
+        const int slips = strait_options_distance(name, commands[i]->name);
+        if (commands[i]->summary == NULL || slips >= least) continue;
+        least = slips;
+        nearest = commands[i]->name;
+    }
+    fprintf(stderr, "strait: unknown command \"%s\"; ", name);
+    if (nearest != NULL) fprintf(stderr, "did you mean %s? ", nearest);
+    fprintf(stderr, "\"strait help\" lists them\n");
     return exit_code(STRAIT_ECONFIG);
 }
 

@@ -44,6 +44,11 @@ static int distance(const char *a, const char *b, size_t b_length) {
     return row[b_length];
 }
 
+int strait_options_distance(const char *word, const char *known) {
+    const size_t length = strlen(known);
+    return length > KEY_MAX ? KEY_MAX : distance(word, known, length);
+}
+
 /* How far `key` is from the first `length` letters of a known one. The right last word in the
  * wrong section is as good as one slip. */
 static int score(const char *key, const char *known, size_t length) {

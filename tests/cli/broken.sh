@@ -19,8 +19,10 @@ wrong() {
 }
 
 # The command line.
-refuses 2 'unknown command "trian"; "strait help"' trian run.yaml
-refuses 2 'train: unknown flag --outt; "strait help train"' train run.yaml --outt x
+refuses 2 'unknown command "trian"; did you mean train\? "strait help"' trian run.yaml
+refuses 2 'unknown command "zzz"; "strait help"' zzz
+refuses 2 'train: unknown flag --outt; did you mean --out\?' train run.yaml --outt x
+refuses 2 'train: unknown flag --elsewhere; "strait help train"' train run.yaml --elsewhere
 refuses 2 'unknown flag -x' train run.yaml -x
 refuses 2 '--out wants a value' train run.yaml --out
 refuses 2 '--resume takes no value' train run.yaml --resume=yes
