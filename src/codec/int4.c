@@ -29,7 +29,7 @@ static strait_err check(strait_codec_spec *spec) {
                            "width %lld",
                            (long long)spec->tile, (long long)spec->cols);
     if (spec->bits != 0 && spec->bits != 4)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "codec int4: bits is %d; leave it out, or choose int8",
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec int4: bits is %d; set it to 0, or choose int8",
                            spec->bits);
     return strait_payload_check(spec, 4);
 }

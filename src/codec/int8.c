@@ -4,7 +4,7 @@
 
 static strait_err check(strait_codec_spec *spec) {
     if (spec->bits != 0 && spec->bits != 8)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "codec int8: bits is %d; leave it out, or choose int4",
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec int8: bits is %d; set it to 0, or choose int4",
                            spec->bits);
     return strait_payload_check(spec, 8);
 }

@@ -9,7 +9,7 @@ static strait_err check(strait_codec_spec *spec) {
     const int bits = strait_codec_is_variant(spec, "fp32") ? 32 : 16;
     if (spec->bits != 0 && spec->bits != bits)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "codec none: bits is %d, but variant %s has %d; leave bits out",
+                           "codec none: bits is %d, but variant %s has %d; set bits to 0",
                            spec->bits, spec->variant, bits);
     return strait_payload_check(spec, bits);
 }

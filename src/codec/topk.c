@@ -11,7 +11,7 @@ static strait_err check(strait_codec_spec *spec) {
     const int64_t keep = spec->cols >= 16 ? spec->cols / 16 : 1;
     STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, keep, spec->cols));
     if ((spec->bits != 0 && spec->bits != 16) || (spec->grad_bits != 0 && spec->grad_bits != 16))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "codec topk: values travel at 16 bits; leave bits out");
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec topk: values travel at 16 bits; set bits to 0");
     return strait_payload_check(spec, 16);
 }
 
