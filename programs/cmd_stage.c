@@ -9,10 +9,11 @@ static strait_err run_stage(int n_words, const char **words) {
     (void)words;
     if (n_words != 0 || isatty(STDIN_FILENO))
         return STRAIT_FAIL(STRAIT_ECONFIG, "stages are started by \"strait train\"");
-    (void)signal(SIGINT,
-                 SIG_IGN); // Ctrl-C and a closed terminal are for the conductor, who tells us
-    (void)signal(SIGHUP, SIG_IGN);
-    (void)signal(SIGPIPE, SIG_IGN);
+    /* Ctrl-C, a closed terminal and an end that a whole group is asked for are for the conductor,
+     * who tells us; if it dies we read its end. */
+    static const int ignored[] = {SIGINT, SIGHUP, SIGTERM, SIGPIPE};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        (void)signal(ignored[i], SIG_IGN);
     return strait_serve(STDIN_FILENO, STDOUT_FILENO, NULL);
 }
 

@@ -79,17 +79,19 @@ tail -n 1 "$ERR" | grep -qE 'stage [01].*stage [01]' || fail "does not name both
 runs train run.yaml --out $folder --resume $two
 same_metrics straight $folder
 
-# Ctrl-C, as a terminal sends it: to the conductor and its stages.
-folder=interrupt
-begin train run.yaml --out $folder $slow
-wait_lines $folder 10
-kill -INT $(marked)
-ends 130
-none_left
-says "$ERR" 'to go on: strait train run.yaml'
-runs train run.yaml --out $folder --resume $two
-same_metrics straight $folder
-same_weights straight $folder
+# Ctrl-C as a terminal sends it, and the end of a service: to the conductor and its stages.
+for signal in INT TERM; do
+    folder=interrupt-$signal
+    begin train run.yaml --out $folder $slow
+    wait_lines $folder 10
+    kill -$signal $(marked)
+    ends 130
+    none_left
+    says "$ERR" 'to go on: strait train run.yaml'
+    runs train run.yaml --out $folder --resume $two
+    same_metrics straight $folder
+    same_weights straight $folder
+done
 
 # A run may go on with another cut into stages; with fp32 on the wire the bits do not tell.
 folder=recut
