@@ -74,7 +74,7 @@ CURLcode curl_easy_setopt(CURL *curl, CURLoption option, ...) {
     if (curl == NULL) return CURLE_FAILED_INIT;
     va_list more;
     va_start(more, option);
-    void *value = va_arg(more, void *);
+    void *value = va_arg(more, void *); // NOLINT(clang-analyzer-valist.Uninitialized): it is not
     va_end(more);
     return setopt.setopt(curl, option, value);
 }
@@ -83,8 +83,8 @@ const char *curl_easy_strerror(CURLcode code) {
     return has_library() ? describe.strerror(code) : "libcurl.so.4 is not on this machine";
 }
 
-struct curl_slist *curl_slist_append(struct curl_slist *list, const char *text) {
-    return has_library() ? append.append(list, text) : NULL;
+struct curl_slist *curl_slist_append(struct curl_slist *list, const char *data) {
+    return has_library() ? append.append(list, data) : NULL;
 }
 
 void curl_slist_free_all(struct curl_slist *list) {
