@@ -78,22 +78,25 @@ says "$ERR" "to go on: strait train run.yaml --out 'a folder' --resume --set 'st
 eval "runs $(sed -n 's/^to go on: strait //p' "$ERR")"
 same_metrics straight 'a folder'
 
-# A second interrupt stops at once: the step that would take minutes is not finished.
-begin train run.yaml --out twice --set model.width=512 --set model.context=256 \
-    --set train.batch_tokens=1048576 --set data.valid_tokens=0 --set train.steps=2
-for _ in $(seq 6000); do
-    grep -q parameters "$ERR" && break
-    kill -0 "$STARTED" 2>/dev/null || break
-    sleep 0.05
-done
-kill -INT "$STARTED"
-sleep 0.2
-kill -0 "$STARTED" 2>/dev/null || fail "one interrupt stops in the middle of a step"
-kill -INT "$STARTED"
-reap
-[ "$code" -eq 130 ] || fail "exit code $code after two interrupts, expected 130"
-! grep -q 'stopped after' "$ERR" || fail "the second interrupt waited for the step"
-! ls twice/checkpoints | grep -q . || fail "two interrupts saved"
+# A second interrupt stops at once: the step that would take minutes is not finished. TSan keeps
+# signals back while nothing but arithmetic goes on, so it cannot see that.
+if [ "${SANITIZED:-}" != thread ]; then
+    begin train run.yaml --out twice --set model.width=512 --set model.context=256 \
+        --set train.batch_tokens=1048576 --set data.valid_tokens=0 --set train.steps=2
+    for _ in $(seq 6000); do
+        grep -q parameters "$ERR" && break
+        kill -0 "$STARTED" 2>/dev/null || break
+        sleep 0.05
+    done
+    kill -INT "$STARTED"
+    sleep 0.2
+    kill -0 "$STARTED" 2>/dev/null || fail "one interrupt stops in the middle of a step"
+    kill -INT "$STARTED"
+    reap
+    [ "$code" -eq 130 ] || fail "exit code $code after two interrupts, expected 130"
+    ! grep -q 'stopped after' "$ERR" || fail "the second interrupt waited for the step"
+    ! ls twice/checkpoints | grep -q . || fail "two interrupts saved"
+fi
 
 # A finished run has nothing to do, and does not lose anything by being asked.
 before=$(computed killed)
