@@ -1,7 +1,7 @@
 # The front door. `make` builds build/strait; `make test`, `make demo`, `make check`, `make bench`.
 # What is missing is installed through apt. The work itself is CMake's (CMakePresets.json).
 
-.PHONY: all packages build test demo dist check format tidy layers asan tsan fuzz coverage bench clean help
+.PHONY: all packages build install test demo dist check format tidy layers asan tsan fuzz coverage bench clean help
 
 all: build
 
@@ -9,6 +9,7 @@ help:
 	@echo "make           install what is missing, build build/strait"
 	@echo "make test      and run every test"
 	@echo "make demo      and train a small model, then let it speak"
+	@echo "make install   the program and its completion under PREFIX (/usr/local)"
 	@echo "make dist      a tarball for other machines; TARGET=x86_64: for those, from any machine"
 	@echo "make check     format, tidy, layers, tests under ASan+UBSan and TSan, short fuzzing"
 	@echo "make coverage  line coverage of src/ by the tests"
@@ -21,6 +22,10 @@ packages:
 build: packages
 	@cmake --preset release -DSTRAIT_WERROR=OFF >/dev/null
 	@cmake --build --preset release
+
+PREFIX ?= /usr/local
+install: build
+	@cmake --install build --prefix $(PREFIX)
 
 test: build
 	@ctest --preset release
