@@ -76,15 +76,18 @@ static int next_stage(const strait_split_spec *spec, const int *counts) {
  * one, so any split with a lower peak would hold fewer layers in all. */
 strait_err strait_split_auto(const strait_split_spec *spec, int *counts) {
     STRAIT_TRY(check_spec(spec));
-    for (int i = 0; i < spec->n_stages; i++)
+    int n = 0; // layers that have a stage
+    for (int i = 0; i < spec->n_stages; i++) {
         counts[i] = least_of(spec, i);
-    for (int n = spec->n_stages; n < count_places(spec); n++) {
+        n += counts[i];
+    }
+    for (; n < spec->n_layers; n += stride_of(spec)) {
         const int stage = next_stage(spec, counts);
         if (stage < 0)
             return STRAIT_FAIL(STRAIT_ECONFIG,
                                "%d of %d layers fit into the memory of %d stages: use more stages "
                                "or a smaller model",
-                               n * stride_of(spec), spec->n_layers, spec->n_stages);
+                               n, spec->n_layers, spec->n_stages);
         counts[stage] += stride_of(spec);
     }
     return STRAIT_OK;

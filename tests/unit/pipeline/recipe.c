@@ -34,6 +34,9 @@ static void layers_are_shared_out(void **state) {
             if (i > 0) assert_int_equal(recipe.parts[i].first, recipe.parts[i - 1].last);
         }
     }
+    CHECK_OK(make("stages.count=3", "model.conv=2", "model.local_every=2"));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(recipe.parts[i].first % 2, 0); // with a local block
     CHECK_OK(make("stages.count=3", "stages.split=[1,5,2]", NULL));
     assert_int_equal(recipe.parts[1].first, 1);
     assert_int_equal(recipe.parts[1].last, 6);

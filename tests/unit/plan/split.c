@@ -29,6 +29,10 @@ static void stages_begin_at_multiples(void **state) {
     spec.n_layers = 11;
     CHECK_OK(strait_split_auto(&spec, n));
     CHECK(n[0] == 2 && n[1] == 4 && n[2] == 4 && n[3] == 1);
+    const double memories[] = {2, 2, 2, 9};
+    spec.memories = memories;
+    spec.n_layers = 17;
+    CHECK_FAILS(strait_split_auto(&spec, n), STRAIT_ECONFIG, "15 of 17 layers fit");
     spec.stride = 3;
     spec.n_layers = 9;
     CHECK_FAILS(strait_split_auto(&spec, n), STRAIT_ECONFIG,

@@ -8,13 +8,18 @@ static int nodes[STRAIT_RUN_STAGES], counts[STRAIT_RUN_STAGES];
 static void equal_machines_get_equal_parts(void **state) {
     (void)state;
     const strait_assign_node here[] = {{0, 9e9}, {0, 11e9}, {0, 10e9}, {0, 0}};
-    const strait_assign_spec spec = {
+    strait_assign_spec spec = {
         .n_stages = 4, .n_layers = 12, .nodes = here, .n_nodes = 4, .layer_bytes = 1e6};
     CHECK_OK(strait_assign(&spec, nodes, counts));
     for (int i = 0; i < 4; i++) {
         assert_int_equal(nodes[i], i);
         assert_int_equal(counts[i], 3);
     }
+    spec.stride = 2;
+    CHECK_OK(strait_assign(&spec, nodes, counts));
+    assert_int_equal(counts[0] + counts[1] + counts[2] + counts[3], 12);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(counts[i] % 2, 0);
 }
 
 static void fast_machines_get_more_and_slow_ones_wait(void **state) {
