@@ -1,7 +1,8 @@
 #include "args.h"
 
+#include "backend/backend.h"
 #include "base/file.h"
-#include "base/options.h"
+#include "base/names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -52,18 +53,12 @@ static strait_err store(const strait_flag *flag, const char *text) {
 
 static strait_err unknown(const strait_command *command, const char *word) {
     const char *name = word + strspn(word, "-");
-    const char *nearest = NULL;
-    int least = strlen(name) > 1 ? STRAIT_SLIPS + 1 : 0;
-    for (const strait_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
-        const int slips = strait_options_distance(name, flag->name);
-        if (slips < least) {
-            least = slips;
-            nearest = flag->name;
-        }
-    }
-    if (nearest != NULL)
+    strait_nearest nearest = strait_names_nearest(name, strlen(name) > 1 ? STRAIT_NAMES_SLIPS : -1);
+    for (const strait_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++)
+        strait_names_try(&nearest, flag->name, strlen(flag->name));
+    if (nearest.name != NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s: unknown flag %s; did you mean --%s?", command->name,
-                           word, nearest);
+                           word, nearest.name);
     return STRAIT_FAIL(STRAIT_ECONFIG, "%s: unknown flag %s; \"strait help %s\" lists them",
                        command->name, word, command->name);
 }
@@ -118,6 +113,12 @@ strait_err strait_args_check_output(const char *flag, const char *path) {
     if (strait_file_is_folder(folder) && access(folder, W_OK) == 0) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EIO, "--%s %s: %s is no folder that can be written to; make it first",
                        flag, path, folder);
+}
+
+strait_err strait_args_check_device(const char *name) {
+    const strait_err err = strait_backend_check_name(name);
+    if (err != STRAIT_OK) strait_err_prefix("--device");
+    return err;
 }
 
 void strait_args_help(const strait_command *command) {

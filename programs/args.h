@@ -21,8 +21,7 @@ typedef enum strait_flag_kind {
 } strait_flag_kind;
 
 enum {
-    STRAIT_FLAG_LIST_MAX = 64,
-    STRAIT_SLIPS = 2 // letters by which a word may miss the one that was meant
+    STRAIT_FLAG_LIST_MAX = 64
 };
 typedef struct strait_flag_list {
     const char *items[STRAIT_FLAG_LIST_MAX];
@@ -53,6 +52,9 @@ strait_err strait_args_parse(const strait_command *command, int argc, const char
 /* STRAIT_EIO where `path`, what a flag says to write, has no folder that can be written to: before
  * the work that would be lost then. */
 strait_err strait_args_check_output(const char *flag, const char *path);
+
+/* STRAIT_ECONFIG where --device names no kind of device. */
+strait_err strait_args_check_device(const char *name);
 
 /* Prints the help of one command to standard output. */
 void strait_args_help(const strait_command *command);

@@ -125,8 +125,7 @@ static strait_err run_doctor(int n_words, const char **words) {
     if (n_words > 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "doctor wants one invite at most, but also got \"%s\"",
                            words[1]);
-    if (device != NULL && strcmp(device, "cpu") != 0 && strcmp(device, "cuda") != 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "--device %s: expected cpu or cuda", device);
+    if (device != NULL) STRAIT_TRY(strait_args_check_device(device));
     doctor.device = device;
     doctor.invite = n_words == 1 ? words[0] : NULL;
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {

@@ -91,6 +91,7 @@ static strait_err run_join(int n_words, const char **words) {
     if (n_words != 1)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "join wants the line that \"strait host\" printed: strait join INVITE");
+    STRAIT_TRY(strait_args_check_device(device));
     STRAIT_TRY(strait_invite_parse(words[0], &spec.invite));
     if (!(give_up >= 0.0 && give_up <= GIVE_UP_MAX))
         return STRAIT_FAIL(STRAIT_ECONFIG, "--give-up %g: expected seconds; 0: never", give_up);

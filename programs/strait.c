@@ -1,7 +1,7 @@
 /* strait.c - the command line: one program, one table of commands. */
 #include <strait/version.h>
 
-#include "base/options.h"
+#include "base/names.h"
 #include "commands.h"
 
 #include <stdio.h>
@@ -62,16 +62,12 @@ static int exit_code(strait_err err) {
 }
 
 static int unknown_command(const char *name) {
-    const char *nearest = NULL;
-    int least = STRAIT_SLIPS + 1;
-    for (int i = 0; i < N_COMMANDS; i++) {
-        const int slips = strait_options_distance(name, commands[i]->name);
-        if (commands[i]->summary == NULL || slips >= least) continue;
-        least = slips;
-        nearest = commands[i]->name;
-    }
+    strait_nearest nearest = strait_names_nearest(name, STRAIT_NAMES_SLIPS);
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (commands[i]->summary != NULL)
+            strait_names_try(&nearest, commands[i]->name, strlen(commands[i]->name));
     fprintf(stderr, "strait: unknown command \"%s\"; ", name);
-    if (nearest != NULL) fprintf(stderr, "did you mean %s? ", nearest);
+    if (nearest.name != NULL) fprintf(stderr, "did you mean %s? ", nearest.name);
     fprintf(stderr, "\"strait help\" lists them\n");
     return exit_code(STRAIT_ECONFIG);
 }

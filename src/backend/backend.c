@@ -1,6 +1,7 @@
 #include "backend/backend.h"
 
 #include "base/alloc.h"
+#include "base/names.h"
 
 #include <string.h>
 
@@ -10,10 +11,18 @@ static const struct strait_backend_ops *find(const char *name) {
     return NULL;
 }
 
+strait_err strait_backend_check_name(const char *name) {
+    char known[64] = "";
+    if (find(name) != NULL) return STRAIT_OK;
+    for (int i = 0; strait_backends[i] != NULL; i++)
+        strait_names_list(known, sizeof known, strait_backends[i]->name,
+                          strait_backends[i + 1] == NULL);
+    return STRAIT_FAIL(STRAIT_ECONFIG, "\"%.32s\" is no device; expected %s", name, known);
+}
+
 strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend **out) {
+    STRAIT_TRY(strait_backend_check_name(spec.name));
     const struct strait_backend_ops *ops = find(spec.name);
-    if (ops == NULL)
-        return STRAIT_FAIL(STRAIT_ENOTSUP, "device \"%s\" is not known to this build", spec.name);
     struct strait_backend *be = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *be, "backend", (void **)&be));
     be->ops = ops;

@@ -101,6 +101,9 @@ typedef struct strait_backend_spec {
     strait_dtype precision;
 } strait_backend_spec;
 
+/* STRAIT_ECONFIG where no backend has that name; the words say which names there are. */
+strait_err strait_backend_check_name(const char *name);
+
 strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend **out);
 void strait_backend_close(struct strait_backend **be); // sets *be to NULL; accepts NULL
 

@@ -80,9 +80,6 @@ typedef struct strait_options_source {
 strait_err strait_options_load(const strait_options *table, const strait_options_source *source,
                                void *object);
 
-/* How many letters to add, drop or change to make `known` of `word`: small for slips. */
-int strait_options_distance(const char *word, const char *known);
-
 /* The row of a key, or NULL. */
 const strait_option *strait_options_find(const strait_options *table, const char *key);
 

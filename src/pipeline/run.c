@@ -117,11 +117,9 @@ static strait_err check_batch(const strait_run *run) {
 /* Names that only one part of the program knows, also where this run would not ask it: a codec
  * without boundaries, a device of another machine. */
 static strait_err check_parts(const strait_run *run) {
-    int is_known = 0;
-    for (int i = 0; strait_backends[i] != NULL; i++)
-        is_known |= strcmp(strait_backends[i]->name, run->device.kind) == 0;
-    if (!is_known)
-        return WRONG("device.kind: \"%s\" is no device; expected cpu or cuda", run->device.kind);
+    const strait_err err = strait_backend_check_name(run->device.kind);
+    if (err != STRAIT_OK) strait_err_prefix("device.kind");
+    STRAIT_TRY(err);
     return strait_codec_check_name(run->link.codec.name);
 }
 

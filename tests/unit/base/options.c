@@ -259,18 +259,6 @@ static void test_describes_bounds_and_choices(void **state) {
     assert_null(strait_options_find(&table, "link"));
 }
 
-static void test_counts_the_slips_between_words(void **state) {
-    (void)state;
-    assert_int_equal(strait_options_distance("train", "train"), 0);
-    assert_int_equal(strait_options_distance("trian", "train"), 2);
-    assert_int_equal(strait_options_distance("resum", "resume"), 1);
-    assert_int_equal(strait_options_distance("outt", "out"), 1);
-    assert_int_equal(strait_options_distance("", "out"), 3);
-    assert_int_equal(strait_options_distance("out", ""), 3);
-    const char longest[] = "a-word-of-more-than-sixty-four-letters-which-nobody-would-make-a-flag";
-    assert_int_equal(strait_options_distance(longest, longest), 64); // has no neighbours
-}
-
 static void test_survives_any_failing_allocation(void **state) {
     (void)state;
     thing t;
@@ -300,7 +288,6 @@ int main(void) {
         cmocka_unit_test(test_renders_what_loads_to_the_same),
         cmocka_unit_test(test_render_stops_at_the_room_there_is),
         cmocka_unit_test(test_describes_bounds_and_choices),
-        cmocka_unit_test(test_counts_the_slips_between_words),
         cmocka_unit_test(test_survives_any_failing_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,47 @@
+#include "base/names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int least(int a, int b, int c) {
+    const int ab = a < b ? a : b;
+    return ab < c ? ab : c;
+}
+
+static int distance(const char *a, const char *b, size_t b_length) {
+    int row[STRAIT_NAMES_MAX + 1];
+    for (size_t j = 0; j <= b_length; j++)
+        row[j] = (int)j;
+    for (size_t i = 0; a[i] != '\0'; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i + 1;
+        for (size_t j = 0; j < b_length; j++) {
+            const int above = row[j + 1];
+            row[j + 1] = least(above + 1, row[j] + 1, diagonal + (a[i] != b[j]));
+            diagonal = above;
+        }
+    }
+    return row[b_length];
+}
+
+strait_nearest strait_names_nearest(const char *word, int slips) {
+    return (strait_nearest){.word = word, .slips = slips + 1};
+}
+
+void strait_names_offer(strait_nearest *nearest, const char *name, size_t length, int slips) {
+    if (slips >= nearest->slips) return;
+    nearest->name = name;
+    nearest->length = length;
+    nearest->slips = slips;
+}
+
+void strait_names_try(strait_nearest *nearest, const char *name, size_t length) {
+    if (length > STRAIT_NAMES_MAX || strlen(nearest->word) > STRAIT_NAMES_MAX) return;
+    strait_names_offer(nearest, name, length, distance(nearest->word, name, length));
+}
+
+void strait_names_list(char *out, size_t room, const char *name, int is_last) {
+    const size_t used = strlen(out);
+    const char *before = used == 0 ? "" : is_last ? " or " : ", ";
+    (void)snprintf(out + used, room - used, "%s%s", before, name);
+}
