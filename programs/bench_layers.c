@@ -12,6 +12,15 @@ static strait_heads heads_of(const struct strait_lab *lab) {
     return (strait_heads){s->heads, s->kv_heads, s->head_dim, s->context, 0.1f};
 }
 
+static strait_norm_how norm_of(strait_tensor gain) {
+    return (strait_norm_how){.gain = gain, .epsilon = 1e-5f};
+}
+
+/* angles: cosines and sines. */
+static strait_rotate_how turn_of(const struct strait_lab *lab, const strait_tensor *angles) {
+    return (strait_rotate_how){.heads = heads_of(lab), .cos = angles[0], .sin = angles[1]};
+}
+
 /* t[0] = t[1] times t[2], or t[1]' times t[2]. */
 static double product(const struct strait_lab *lab) {
     return 2.0 * (double)lab->t[0].rows * (double)lab->t[0].cols * (double)lab->t[1].cols;
@@ -68,13 +77,13 @@ static strait_err update(struct strait_lab *lab, int n) {
     X(embed, "embed", "1and 0avd 1in1", NULL, k->embed(s, t[0], t[1], t[2]))                       \
     X(embed_back, "embed_back", "0fvd 1and 1in1", NULL, k->embed_back(s, t[0], t[1], t[2]))        \
     X(norm, "rmsnorm", "1and 1and 1fn1 1and 1and 1f1d", NULL,                                      \
-      k->rmsnorm(s, t[0], t[1], t[2], t[3], t[4], t[5], 1e-5f))                                    \
+      k->rmsnorm(s, t[0], t[1], t[2], t[3], t[4], norm_of(t[5])))                                  \
     X(norm_back, "rmsnorm_back", "2and 1f1d 1and 1and 1f1d 1fn1", NULL,                            \
       k->rmsnorm_back(s, t[0], t[1], t[2], t[3], t[4], t[5]))                                      \
     X(rotate, "rotate", "2anq 1fsp 1fsp", NULL,                                                    \
-      k->rotate(s, t[0], none, t[0], none, t[1], t[2], heads_of(lab), 1e-5f))                      \
+      k->rotate(s, t[0], none, t[0], turn_of(lab, t + 1)))                                         \
     X(rotate_back, "rotate_back", "2anq 1fsp 1fsp", NULL,                                          \
-      k->rotate_back(s, t[0], none, t[0], none, none, none, t[1], t[2], heads_of(lab)))            \
+      k->rotate_back(s, t[0], none, t[0], none, none, turn_of(lab, t + 1)))                        \
     X(attention, "attention", "1anx 1fng 1anq", attention,                                         \
       k->attention(s, t[0], t[1], t[2], heads_of(lab)))                                            \
     X(attention_back, "attention_back", "1anq 1anx 1anx 1anq 1fng", attention_back,                \

@@ -42,6 +42,20 @@ typedef struct strait_matmul_how {
     float alpha, beta;
 } strait_matmul_how;
 
+/* A root-mean-square norm. */
+typedef struct strait_norm_how {
+    strait_tensor gain; // [1 x D], optional: without it the gain is 1
+    float epsilon;
+} strait_norm_how;
+
+/* How queries and keys turn, and what happens to them before. */
+typedef struct strait_rotate_how {
+    strait_heads heads;
+    strait_tensor cos, sin; // [seq_len x P/2], of the angle of each pair at each position
+    strait_tensor gain;     // [2 x P], optional, of the norm: row 0 for queries, row 1 for keys
+    float epsilon;          // of the norm
+} strait_rotate_how;
+
 typedef struct strait_adamw_how {
     float rate, beta1, beta2, epsilon, decay;
     int64_t step;       // from 1, for bias correction
@@ -143,27 +157,24 @@ struct strait_kernels {
                              strait_tensor tokens);
 
     /* sum = x + delta, y = sum * rstd * gain, rstd [N x 1] = 1 / sqrt(mean sum^2 + epsilon).
-     * Without delta, sum is absent and y is made of x. Without gain, gain is 1. sum may be x. */
+     * Without delta, sum is absent and y is made of x. sum may be x. */
     strait_err (*rmsnorm)(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
-                          strait_tensor gain, float epsilon);
+                          strait_norm_how how);
     /* Adds to d_x and, where there is a gain, to d_gain [1 x D]. */
     strait_err (*rmsnorm_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                                strait_tensor d_y, strait_tensor x, strait_tensor gain,
                                strait_tensor rstd);
 
-    /* Queries and keys: optional RMS norm of each head (rstd [N x (n_query + n_key)] present; gain
-     * [2 x P], row 0 for queries, row 1 for keys, optional), then rotation of the pairs
-     * (i, i + P/2) by the angles whose cosine and sine stand in row (position) of cos and sin
-     * [seq_len x P/2]. Values are copied. Without rstd y may be x. */
+    /* Queries and keys: where rstd [N x (n_query + n_key)] is present an RMS norm of each head,
+     * then rotation of the pairs (i, i + P/2). Values are copied. Without rstd y may be x. */
     strait_err (*rotate)(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
-                         strait_tensor x, strait_tensor gain, strait_tensor cos, strait_tensor sin,
-                         strait_heads heads, float epsilon);
-    /* d_x may be d_y. x and rstd are what rotate saw and made; both absent without norm. */
+                         strait_tensor x, strait_rotate_how how);
+    /* d_x may be d_y. x and rstd are what rotate saw and made; both absent without norm. Adds to
+     * d_gain where there is a gain; how.epsilon is not read. */
     strait_err (*rotate_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                              strait_tensor gain, strait_tensor cos, strait_tensor sin,
-                              strait_heads heads);
+                              strait_rotate_how how);
 
     /* Causal attention, never a matrix of seq_len x seq_len. y [N x n_query P]; lse [N x n_query],
      * the logarithm of each row's softmax denominator. */

@@ -167,8 +167,8 @@ static strait_err look_at_output(struct strait_codec *c, const strait_crossing *
     const struct look *look = &st->look;
     const strait_tensor absent = {0};
     STRAIT_TRY(k->rmsnorm(at->stream, look->normed, absent, look->rstd,
-                          strait_codec_slot(c, st->y, at->slot), absent, absent,
-                          STRAIT_CONTEXT_EPSILON));
+                          strait_codec_slot(c, st->y, at->slot), absent,
+                          (strait_norm_how){.epsilon = STRAIT_CONTEXT_EPSILON}));
     return k->matmul(at->stream, look->a, look->normed, c->params[A].value, strait_abt);
 }
 
@@ -216,8 +216,8 @@ static strait_err look_at_code(struct strait_codec *c, const strait_crossing *at
     const struct look *look = &st->look;
     const strait_tensor absent = {0};
     const int64_t seq_len = c->spec.is_stepwise ? all.rows : c->spec.seq_len;
-    STRAIT_TRY(k->rmsnorm(at->stream, look->normed, absent, look->rstd, all, absent, absent,
-                          STRAIT_CONTEXT_EPSILON));
+    STRAIT_TRY(k->rmsnorm(at->stream, look->normed, absent, look->rstd, all, absent,
+                          (strait_norm_how){.epsilon = STRAIT_CONTEXT_EPSILON}));
     STRAIT_TRY(k->window(at->stream, st->codes, all, seq_len));
     STRAIT_TRY(k->window(at->stream, st->normeds, look->normed, seq_len));
     return k->matmul(at->stream, look->a, crossing_rows(c, st->normeds), c->params[V].value,

@@ -98,8 +98,8 @@ static strait_err norm(struct strait_codec *c, const strait_crossing *at) {
     const struct resbm *st = c->state;
     const strait_tensor absent = {0};
     return c->backend->kernels->rmsnorm(at->stream, st->normed, absent, st->rstd,
-                                        strait_codec_slot(c, st->seen, at->slot), absent, absent,
-                                        STRAIT_RESBM_EPSILON);
+                                        strait_codec_slot(c, st->seen, at->slot), absent,
+                                        (strait_norm_how){.epsilon = STRAIT_RESBM_EPSILON});
 }
 
 /* y = the rectangular identity of x, and the network's share: from `in`, what W1 reads. */

@@ -87,7 +87,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot), absent = {0};
     const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
     STRAIT_TRY(k->rmsnorm(at->stream, normed, absent, strait_codec_slot(c, st->rstd, at->slot), x,
-                          absent, absent, STRAIT_RESBM_EPSILON));
+                          absent, (strait_norm_how){.epsilon = STRAIT_RESBM_EPSILON}));
     STRAIT_TRY(k->matmul(at->stream, a, normed, st->w1, strait_abt));
     STRAIT_TRY(k->silu(at->stream, st->h, a));
     STRAIT_TRY(cut(c, at, x));

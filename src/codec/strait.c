@@ -136,8 +136,8 @@ static strait_err look(struct strait_codec *c, const strait_crossing *at) {
     const struct strait_state *st = c->state;
     const strait_tensor absent = {0};
     STRAIT_TRY(k->rmsnorm(at->stream, st->normed, absent, st->rstd,
-                          strait_codec_slot(c, st->z, at->slot), absent, absent,
-                          STRAIT_STRAIT_EPSILON));
+                          strait_codec_slot(c, st->z, at->slot), absent,
+                          (strait_norm_how){.epsilon = STRAIT_STRAIT_EPSILON}));
     return k->matmul(at->stream, st->a, st->normed, c->params[V].value, strait_abt);
 }
 

@@ -22,8 +22,13 @@ static strait_tensor joined_qkv(const strait_attention *layer, int is_grad) {
     return strait_layer_join(parts, 3);
 }
 
-static strait_tensor value_or_absent(const strait_param *param) {
-    return param != NULL ? param->value : (strait_tensor){0};
+static strait_rotate_how turning(const strait_work *work, const strait_attention *layer) {
+    return (strait_rotate_how){.heads = strait_shape_heads(work->shape, work->seq_len),
+                               .cos = work->cos,
+                               .sin = work->sin,
+                               .gain = layer->gain != NULL ? layer->gain->value
+                                                           : (strait_tensor){0},
+                               .epsilon = work->shape->norm_epsilon};
 }
 
 /* Columns of qkv: where the values begin. */
@@ -46,15 +51,13 @@ strait_err strait_attention_project(const strait_work *work, const strait_attent
     const strait_shape *shape = work->shape;
     const strait_tensor raw = shape->has_qk_norm ? acts->raw : acts->qkv;
     STRAIT_TRY(k->rmsnorm(work->stream, layer->conv != NULL ? acts->plain : acts->normed, sum,
-                          acts->rstd, x, delta, layer->norm->value, shape->norm_epsilon));
+                          acts->rstd, x, delta, strait_layer_norm(work, layer->norm)));
     if (layer->conv != NULL)
         STRAIT_TRY(
             strait_layer_conv(work, acts->normed, acts->plain, layer->conv->value, acts->past));
     STRAIT_TRY(strait_layer_linear(work, raw, acts->normed, joined_qkv(layer, 0)));
     STRAIT_TRY(add_values(work, layer, raw));
-    return k->rotate(work->stream, acts->qkv, acts->head_rstd, raw, value_or_absent(layer->gain),
-                     work->cos, work->sin, strait_shape_heads(shape, work->seq_len),
-                     shape->norm_epsilon);
+    return k->rotate(work->stream, acts->qkv, acts->head_rstd, raw, turning(work, layer));
 }
 
 strait_err strait_attention_forward(const strait_work *work, const strait_attention *layer,
@@ -78,7 +81,7 @@ strait_err strait_attention_back(const strait_work *work, const strait_attention
     STRAIT_TRY(k->attention_back(work->stream, d_qkv, scratch->d_mixed, acts->mixed, acts->qkv,
                                  acts->lse, heads));
     STRAIT_TRY(k->rotate_back(work->stream, d_qkv, d_gain, d_qkv, acts->raw, acts->head_rstd,
-                              value_or_absent(layer->gain), work->cos, work->sin, heads));
+                              turning(work, layer)));
     if (!defers) STRAIT_TRY(strait_attention_weights(work, layer, acts, d_branch, d_qkv));
     STRAIT_TRY(strait_layer_linear_back(work, scratch->d_normed, d_qkv, joined_qkv(layer, 0)));
     if (layer->conv == NULL) return STRAIT_OK;

@@ -26,8 +26,8 @@ strait_err strait_head_plan(const strait_shape *shape, int64_t n, size_t logit_b
 }
 
 static strait_err loss_of_chunk(const strait_work *work, const strait_head *head,
-                                const strait_head_room *room, strait_tensor targets, int64_t first,
-                                float scale) {
+                                const strait_head_room *room, const strait_head_pass *pass,
+                                int64_t first) {
     const int64_t left = room->normed.rows - first;
     const int64_t rows = left < room->logits.rows ? left : room->logits.rows;
     const strait_tensor normed = strait_tensor_rows(room->normed, first, rows);
@@ -35,29 +35,27 @@ static strait_err loss_of_chunk(const strait_work *work, const strait_head *head
     STRAIT_TRY(strait_layer_linear(work, logits, normed, head->out->compute));
     STRAIT_TRY(work->kernels->cross_entropy(
         work->stream, strait_tensor_rows(room->losses, first, rows), logits,
-        strait_tensor_rows(targets, first, rows),
-        (strait_loss_how){.softcap = work->shape->softcap, .scale = scale}));
-    if (scale == 0.0f) return STRAIT_OK;
+        strait_tensor_rows(pass->targets, first, rows),
+        (strait_loss_how){.softcap = work->shape->softcap, .scale = pass->scale}));
+    if (pass->scale == 0.0f) return STRAIT_OK;
     STRAIT_TRY(strait_layer_linear_back(work, strait_tensor_rows(room->d_normed, first, rows),
                                         logits, head->out->compute));
     return strait_layer_linear_weight(work, head->out->grad, logits, normed);
 }
 
-// NOLINTNEXTLINE(readability-function-size): eight things meet here, none of them twice
 strait_err strait_head_loss(const strait_work *work, const strait_head *head,
-                            const strait_head_room *room, strait_tensor x, strait_tensor delta,
-                            strait_tensor targets, float scale, strait_tensor d) {
+                            const strait_head_room *room, const strait_head_pass *pass) {
     const struct strait_kernels *k = work->kernels;
-    STRAIT_TRY(k->rmsnorm(work->stream, room->normed, room->x, room->rstd, x, delta,
-                          head->norm->value, work->shape->norm_epsilon));
+    STRAIT_TRY(k->rmsnorm(work->stream, room->normed, room->x, room->rstd, pass->x, pass->delta,
+                          strait_layer_norm(work, head->norm)));
     strait_work now = *work;
     for (int64_t first = 0; first < room->normed.rows; first += room->logits.rows) {
-        STRAIT_TRY(loss_of_chunk(&now, head, room, targets, first, scale));
+        STRAIT_TRY(loss_of_chunk(&now, head, room, pass, first));
         now.is_fresh = 0; // the other chunks add to the first
     }
-    if (scale == 0.0f) return STRAIT_OK;
-    STRAIT_TRY(k->fill(work->stream, d, 0.0f));
-    return k->rmsnorm_back(work->stream, d, head->norm->grad, room->d_normed, room->x,
+    if (pass->scale == 0.0f) return STRAIT_OK;
+    STRAIT_TRY(k->fill(work->stream, pass->d, 0.0f));
+    return k->rmsnorm_back(work->stream, pass->d, head->norm->grad, room->d_normed, room->x,
                            head->norm->value, room->rstd);
 }
 
@@ -67,6 +65,6 @@ strait_err strait_head_logits(const strait_work *work, const strait_head *head,
     const strait_tensor normed = strait_tensor_rows(room->normed, 0, x.rows);
     STRAIT_TRY(work->kernels->rmsnorm(work->stream, normed, strait_tensor_rows(room->x, 0, x.rows),
                                       strait_tensor_rows(room->rstd, 0, x.rows), x, delta,
-                                      head->norm->value, work->shape->norm_epsilon));
+                                      strait_layer_norm(work, head->norm)));
     return strait_layer_linear(work, logits, normed, head->out->compute);
 }

@@ -23,11 +23,17 @@ typedef struct strait_head_room {
 strait_err strait_head_plan(const strait_shape *shape, int64_t n_tokens, size_t logit_bytes,
                             int is_training, struct strait_slab *slab, strait_head_room *out);
 
-/* losses of x + delta against targets [N x 1]. With scale, also the gradient of the stream into `d`
- * and of the weights, for a loss of scale times the sum of losses. */
+/* What a microbatch brings to the head, and what it asks for. */
+typedef struct strait_head_pass {
+    strait_tensor x, delta; // [N x D]: the stream is their sum
+    strait_tensor targets;  // [N x 1]
+    float scale;            // gradients of scale times the sum of losses; 0: none
+    strait_tensor d;        // [N x D]: gets the gradient of the stream; with scale only
+} strait_head_pass;
+
+/* Makes room->losses and, with pass->scale, the gradients of the stream and of the weights. */
 strait_err strait_head_loss(const strait_work *work, const strait_head *head,
-                            const strait_head_room *room, strait_tensor x, strait_tensor delta,
-                            strait_tensor targets, float scale, strait_tensor d);
+                            const strait_head_room *room, const strait_head_pass *pass);
 
 /* The logits of x + delta, soft-capped or not as the kernels leave them: raw. At most as many rows
  * as room->logits has. */

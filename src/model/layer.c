@@ -61,6 +61,10 @@ strait_err strait_layer_write_weight(const strait_work *work, strait_tensor d_we
     return strait_layer_linear_weight(work, d_weight, code, x);
 }
 
+strait_norm_how strait_layer_norm(const strait_work *work, const strait_param *gain) {
+    return (strait_norm_how){.gain = gain->value, .epsilon = work->shape->norm_epsilon};
+}
+
 strait_err strait_layer_embed(const strait_work *work, strait_tensor y, strait_tensor table,
                               strait_tensor tokens) {
     const struct strait_kernels *k = work->kernels;

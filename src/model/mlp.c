@@ -22,7 +22,7 @@ strait_err strait_mlp_forward(const strait_work *work, const strait_mlp *layer,
                               strait_tensor x, strait_tensor delta) {
     const struct strait_kernels *k = work->kernels;
     STRAIT_TRY(k->rmsnorm(work->stream, layer->conv != NULL ? acts->plain : acts->normed, sum,
-                          acts->rstd, x, delta, layer->norm->value, work->shape->norm_epsilon));
+                          acts->rstd, x, delta, strait_layer_norm(work, layer->norm)));
     if (layer->conv != NULL)
         STRAIT_TRY(
             strait_layer_conv(work, acts->normed, acts->plain, layer->conv->value, acts->past));

@@ -324,9 +324,12 @@ strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, 
                              strait_tensor *losses) {
     assert(has_head(stage));
     stage->work.is_fresh = stage->is_head_fresh;
-    STRAIT_TRY(strait_head_loss(&stage->work, &stage->weights.head, &stage->head,
-                                last_acts(stage)->mid, stage->scratch.delta, targets, scale,
-                                stage->d));
+    const strait_head_pass pass = {.x = last_acts(stage)->mid,
+                                   .delta = stage->scratch.delta,
+                                   .targets = targets,
+                                   .scale = scale,
+                                   .d = stage->d};
+    STRAIT_TRY(strait_head_loss(&stage->work, &stage->weights.head, &stage->head, &pass));
     if (scale != 0.0f) stage->is_head_fresh = 0;
     *losses = stage->head.losses;
     return STRAIT_OK;

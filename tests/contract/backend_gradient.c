@@ -10,7 +10,8 @@ struct norm_call {
 
 static void forward_rmsnorm(struct rig *rig, void *arg) {
     const struct norm_call *c = arg;
-    CHECK_OK(rig->k->rmsnorm(&rig->stream, c->y, c->sum, c->rstd, c->x, c->delta, c->gain, 1e-2f));
+    CHECK_OK(rig->k->rmsnorm(&rig->stream, c->y, c->sum, c->rstd, c->x, c->delta,
+                             (strait_norm_how){c->gain, 1e-2f}));
 }
 
 static strait_tensor zeros(struct rig *rig, strait_tensor like) {
@@ -48,14 +49,13 @@ static void rmsnorm(void) {
 }
 
 struct rotate_call {
-    strait_tensor y, rstd, x, gain, cos, sin;
-    strait_heads heads;
+    strait_tensor y, rstd, x;
+    strait_rotate_how how;
 };
 
 static void forward_rotate(struct rig *rig, void *arg) {
     const struct rotate_call *c = arg;
-    CHECK_OK(rig->k->rotate(&rig->stream, c->y, c->rstd, c->x, c->gain, c->cos, c->sin, c->heads,
-                            1e-2f));
+    CHECK_OK(rig->k->rotate(&rig->stream, c->y, c->rstd, c->x, c->how));
 }
 
 static void one_rotate(strait_heads heads, int has_norm, int has_gain) {
@@ -66,9 +66,9 @@ static void one_rotate(strait_heads heads, int has_norm, int has_gain) {
                             .y = rig_output(rig, rows, cols),
                             .rstd = has_norm ? rig_output(rig, rows, heads.n_query + heads.n_key)
                                              : absent,
-                            .gain = has_gain ? rig_input(rig, 2, heads.head_dim, 2) : absent,
-                            .heads = heads};
-    rig_angles(rig, heads, &c.cos, &c.sin);
+                            .how = {.heads = heads, .epsilon = 1e-2f}};
+    rig_angles(rig, heads, &c.how.cos, &c.how.sin);
+    if (has_gain) c.how.gain = rig_input(rig, 2, heads.head_dim, 2);
     const gradient g = {.rig = rig,
                         .forward = forward_rotate,
                         .arg = &c,
@@ -76,11 +76,11 @@ static void one_rotate(strait_heads heads, int has_norm, int has_gain) {
                         .d_outputs = {rig_input(rig, rows, cols, 3)}};
     forward_rotate(rig, &c);
     const strait_tensor d_x = rig_output(rig, rows, cols);
-    const strait_tensor d_gain = has_gain ? zeros(rig, c.gain) : absent;
+    const strait_tensor d_gain = has_gain ? zeros(rig, c.how.gain) : absent;
     CHECK_OK(rig->k->rotate_back(&rig->stream, d_x, d_gain, g.d_outputs[0], has_norm ? c.x : absent,
-                                 c.rstd, c.gain, c.cos, c.sin, heads));
+                                 c.rstd, c.how));
     check_gradient(&g, c.x, d_x, "rotate x");
-    if (has_gain) check_gradient(&g, c.gain, d_gain, "rotate gain");
+    if (has_gain) check_gradient(&g, c.how.gain, d_gain, "rotate gain");
 }
 
 static void rotation(void) {

@@ -25,7 +25,7 @@ static void run_rmsnorm(struct rig *rig, shape s) {
                               : is_over  ? x
                                          : rig_act_output(rig, s.rows, s.cols);
     const strait_tensor y = rig_act_output(rig, s.rows, s.cols), rstd = rig_output(rig, s.rows, 1);
-    CHECK_OK(rig->k->rmsnorm(&rig->stream, y, sum, rstd, x, delta, gain, 1e-5f));
+    CHECK_OK(rig->k->rmsnorm(&rig->stream, y, sum, rstd, x, delta, (strait_norm_how){gain, 1e-5f}));
     rig_keep(rig, y);
     rig_keep(rig, rstd);
     if (has_delta) rig_keep(rig, sum);
@@ -56,7 +56,8 @@ static void run_zeros(struct rig *rig, shape s) {
                         y = rig_act_output(rig, s.rows, s.cols);
     const strait_tensor rstd = rig_output(rig, s.rows, 1);
     CHECK_OK(rig->k->fill(&rig->stream, x, 0));
-    CHECK_OK(rig->k->rmsnorm(&rig->stream, y, absent, rstd, x, absent, absent, 1e-5f));
+    CHECK_OK(rig->k->rmsnorm(&rig->stream, y, absent, rstd, x, absent,
+                             (strait_norm_how){absent, 1e-5f}));
     rig_keep(rig, y);
     rig_keep(rig, rstd);
 }
@@ -73,21 +74,20 @@ static void run_rotate(struct rig *rig, shape s) {
     const int is_over = (s.variant & 4) && !has_norm;
     const int64_t n_rows = s.rows * heads.seq_len;
     const int64_t cols = (int64_t)(heads.n_query + 2 * heads.n_key) * heads.head_dim;
-    strait_tensor cos, sin;
-    rig_angles(rig, heads, &cos, &sin);
+    strait_rotate_how how = {.heads = heads, .epsilon = 1e-5f};
+    rig_angles(rig, heads, &how.cos, &how.sin);
     const strait_tensor x = rig_act(rig, n_rows, cols, 1);
     const strait_tensor y = is_over ? x : rig_act_output(rig, n_rows, cols);
     const strait_tensor rstd = has_norm ? rig_output(rig, n_rows, heads.n_query + heads.n_key)
                                         : absent;
-    const strait_tensor gain = has_gain ? rig_input(rig, 2, heads.head_dim, 2) : absent;
-    CHECK_OK(rig->k->rotate(&rig->stream, y, rstd, x, gain, cos, sin, heads, 1e-5f));
+    if (has_gain) how.gain = rig_input(rig, 2, heads.head_dim, 2);
+    CHECK_OK(rig->k->rotate(&rig->stream, y, rstd, x, how));
     rig_keep(rig, y);
     if (has_norm) rig_keep(rig, rstd);
     const strait_tensor d_y = rig_act(rig, n_rows, cols, 3);
     const strait_tensor d_x = s.variant & 4 ? d_y : rig_act_output(rig, n_rows, cols);
     const strait_tensor d_gain = has_gain ? rig_input(rig, 2, heads.head_dim, 4) : absent;
-    CHECK_OK(rig->k->rotate_back(&rig->stream, d_x, d_gain, d_y, has_norm ? x : absent, rstd, gain,
-                                 cos, sin, heads));
+    CHECK_OK(rig->k->rotate_back(&rig->stream, d_x, d_gain, d_y, has_norm ? x : absent, rstd, how));
     rig_keep(rig, d_x);
     if (has_gain) rig_keep(rig, d_gain);
 }

@@ -3,14 +3,14 @@
 
 #include <math.h>
 
-// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
-                          strait_tensor gain, float epsilon) {
+                          strait_norm_how how) {
     (void)s;
     assert(strait_cpu_same_shape(y, x) && rstd.rows == x.rows);
     assert((sum.data == NULL) == (delta.data == NULL));
     const int64_t cols = x.cols;
+    const float *gain = strait_cpu_f32(how.gain);
     for (int64_t n = 0; n < x.rows; n++) {
         const float *from = strait_cpu_f32(x) + n * cols;
         if (delta.data != NULL) {
@@ -22,10 +22,10 @@ static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tenso
         double squares = 0;
         for (int64_t c = 0; c < cols; c++)
             squares += (double)from[c] * (double)from[c];
-        const double scale = 1 / sqrt(squares / (double)cols + (double)epsilon);
+        const double scale = 1 / sqrt(squares / (double)cols + (double)how.epsilon);
         strait_cpu_f32(rstd)[n] = (float)scale;
         for (int64_t c = 0; c < cols; c++) {
-            const double g = gain.data != NULL ? (double)strait_cpu_f32(gain)[c] : 1;
+            const double g = gain != NULL ? (double)gain[c] : 1;
             strait_cpu_f32(y)[n * cols + c] = (float)((double)from[c] * scale * g);
         }
     }

@@ -28,7 +28,8 @@ static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait
         strait_cpu_f32(delta)[i / y.cols * delta.cols + i % y.cols] = strait_cpu_f32(y)[i] -
                                                                       strait_cpu_f32(x)[i];
     if (normed.data == NULL) return STRAIT_OK;
-    return s->backend->kernels->rmsnorm(s, normed, absent, rstd, y, absent, absent, epsilon);
+    return s->backend->kernels->rmsnorm(s, normed, absent, rstd, y, absent,
+                                        (strait_norm_how){.epsilon = epsilon});
 }
 
 static void check_recall(strait_tensor both, strait_tensor normeds, strait_tensor z,

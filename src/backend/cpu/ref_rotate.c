@@ -25,30 +25,39 @@ static float norm_head(float *y, const float *x, const float *gain, int64_t dim,
     return (float)scale;
 }
 
-// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
+/* The gain of head h of queries and keys; NULL where there is none. */
+static const float *gain_of(const strait_rotate_how *how, int h) {
+    const float *gain = strait_cpu_f32(how->gain);
+    return gain != NULL && h >= how->heads.n_query ? gain + how->heads.head_dim : gain;
+}
+
+/* Turns one head of row n; `out`, `in` and `way` as above. */
+static void turn_head(float *out, const float *in, const strait_rotate_how *how, int64_t n,
+                      float way) {
+    const int64_t half = how->heads.head_dim / 2, angle = n % how->heads.seq_len * half;
+    turn(out, in, strait_cpu_f32(how->cos) + angle, strait_cpu_f32(how->sin) + angle, half, way);
+}
+
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
-                         strait_tensor x, strait_tensor gain, strait_tensor cos, strait_tensor sin,
-                         strait_heads heads, float epsilon) {
+                         strait_tensor x, strait_rotate_how how) {
     (void)s;
-    const int64_t dim = heads.head_dim, half = dim / 2;
+    const strait_heads heads = how.heads;
+    const int64_t dim = heads.head_dim;
     const int n_heads = heads.n_query + heads.n_key;
     assert(dim % 2 == 0 && x.cols == strait_cpu_qkv_cols(heads) && strait_cpu_same_shape(y, x));
-    assert(cos.cols == half && cos.rows >= heads.seq_len && strait_cpu_same_shape(cos, sin));
+    assert(how.cos.cols == dim / 2 && how.cos.rows >= heads.seq_len);
+    assert(strait_cpu_same_shape(how.cos, how.sin));
     for (int64_t n = 0; n < x.rows; n++) {
         const float *in = strait_cpu_f32(x) + n * x.cols;
         float *out = strait_cpu_f32(y) + n * x.cols;
-        const int64_t angle = n % heads.seq_len * half;
         for (int h = 0; h < n_heads; h++) {
             const float *from = in + h * dim;
             if (rstd.data != NULL) {
-                const float *g = strait_cpu_f32(gain);
-                if (g != NULL && h >= heads.n_query) g += dim;
-                strait_cpu_f32(rstd)[n * n_heads + h] = norm_head(out + h * dim, from, g, dim,
-                                                                  epsilon);
+                strait_cpu_f32(rstd)[n * n_heads + h] = norm_head(
+                    out + h * dim, from, gain_of(&how, h), dim, how.epsilon);
                 from = out + h * dim;
             }
-            turn(out + h * dim, from, strait_cpu_f32(cos) + angle, strait_cpu_f32(sin) + angle,
-                 half, 1);
+            turn_head(out + h * dim, from, &how, n, 1);
         }
         if (out != in)
             memcpy(out + n_heads * dim, in + n_heads * dim,
@@ -85,36 +94,32 @@ static void gain_back(float *d_gain, const float *d, strait_tensor x, strait_ten
     }
 }
 
-// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                              strait_tensor gain, strait_tensor cos, strait_tensor sin,
-                              strait_heads heads) {
+                              strait_rotate_how how) {
     (void)s;
-    const int64_t dim = heads.head_dim, half = dim / 2;
+    const strait_heads heads = how.heads;
+    const int64_t dim = heads.head_dim;
     const int n_heads = heads.n_query + heads.n_key;
     assert(d_x.cols == strait_cpu_qkv_cols(heads) && strait_cpu_same_shape(d_x, d_y));
     assert((x.data == NULL) == (rstd.data == NULL));
-    assert(gain.data == NULL || d_gain.data != NULL);
+    assert(how.gain.data == NULL || d_gain.data != NULL);
     if (d_x.data != d_y.data) memcpy(d_x.data, d_y.data, strait_tensor_bytes(d_y));
     float *d = strait_cpu_f32(d_x);
     for (int64_t n = 0; n < d_x.rows; n++)
         for (int h = 0; h < n_heads; h++) {
-            const int64_t angle = n % heads.seq_len * half, at = n * d_x.cols + h * dim;
-            turn(d + at, d + at, strait_cpu_f32(cos) + angle, strait_cpu_f32(sin) + angle, half,
-                 -1);
+            const int64_t at = n * d_x.cols + h * dim;
+            turn_head(d + at, d + at, &how, n, -1);
         }
     if (rstd.data == NULL) return STRAIT_OK;
-    const float *g = strait_cpu_f32(gain);
-    if (g != NULL) {
+    if (how.gain.data != NULL) {
         gain_back(strait_cpu_f32(d_gain), d, x, rstd, 0, heads.n_query, dim);
         gain_back(strait_cpu_f32(d_gain) + dim, d, x, rstd, heads.n_query, n_heads, dim);
     }
     for (int64_t n = 0; n < d_x.rows; n++)
         for (int h = 0; h < n_heads; h++) {
             const int64_t at = n * d_x.cols + h * dim;
-            norm_head_back(d + at, strait_cpu_f32(x) + at,
-                           g == NULL || h < heads.n_query ? g : g + dim,
+            norm_head_back(d + at, strait_cpu_f32(x) + at, gain_of(&how, h),
                            (double)strait_cpu_f32(rstd)[n * n_heads + h], dim);
         }
     return STRAIT_OK;

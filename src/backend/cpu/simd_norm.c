@@ -28,10 +28,9 @@ static void norm_task(void *arg, int task) {
         norm_row(r, n);
 }
 
-// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
-                          strait_tensor gain, float epsilon) {
+                          strait_norm_how how) {
     assert(strait_cpu_same_shape(y, x) && rstd.rows == x.rows);
     assert((sum.data == NULL) == (delta.data == NULL));
     struct norm r = {.y = strait_cpu_f32(y),
@@ -39,11 +38,11 @@ static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tenso
                      .rstd = strait_cpu_f32(rstd),
                      .x = strait_cpu_f32(x),
                      .delta = strait_cpu_f32(delta),
-                     .gain = strait_cpu_f32(gain),
+                     .gain = strait_cpu_f32(how.gain),
                      .n_rows = x.rows,
                      .cols = x.cols,
                      .rows = task_rows(x.cols),
-                     .epsilon = epsilon};
+                     .epsilon = how.epsilon};
     strait_pool_run(strait_cpu_pool(s), (int)pieces(r.n_rows, r.rows), norm_task, &r);
     return STRAIT_OK;
 }

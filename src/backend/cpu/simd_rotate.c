@@ -53,24 +53,23 @@ static void rotate_task(void *arg, int task) {
     }
 }
 
-// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
-                         strait_tensor x, strait_tensor gain, strait_tensor cos, strait_tensor sin,
-                         strait_heads heads, float epsilon) {
+                         strait_tensor x, strait_rotate_how how) {
+    const strait_heads heads = how.heads;
     assert(heads.head_dim % 2 == 0 && x.cols == strait_cpu_qkv_cols(heads));
-    assert(strait_cpu_same_shape(y, x) && cos.cols == heads.head_dim / 2);
-    assert(cos.rows >= heads.seq_len && strait_cpu_same_shape(cos, sin));
+    assert(strait_cpu_same_shape(y, x) && how.cos.cols == heads.head_dim / 2);
+    assert(how.cos.rows >= heads.seq_len && strait_cpu_same_shape(how.cos, how.sin));
     struct rotate r = {.out = strait_cpu_f32(y),
                        .rstd = strait_cpu_f32(rstd),
                        .in = strait_cpu_f32(x),
-                       .gain = strait_cpu_f32(gain),
-                       .cos = strait_cpu_f32(cos),
-                       .sin = strait_cpu_f32(sin),
+                       .gain = strait_cpu_f32(how.gain),
+                       .cos = strait_cpu_f32(how.cos),
+                       .sin = strait_cpu_f32(how.sin),
                        .n_rows = x.rows,
                        .cols = x.cols,
                        .rows = task_rows(x.cols),
                        .heads = heads,
-                       .epsilon = epsilon};
+                       .epsilon = how.epsilon};
     strait_pool_run(strait_cpu_pool(s), (int)pieces(r.n_rows, r.rows), rotate_task, &r);
     return STRAIT_OK;
 }
@@ -107,31 +106,29 @@ static void rotate_back_task(void *arg, int task) {
     }
 }
 
-// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                              strait_tensor gain, strait_tensor cos, strait_tensor sin,
-                              strait_heads heads) {
-    assert(d_x.cols == strait_cpu_qkv_cols(heads) && strait_cpu_same_shape(d_x, d_y));
+                              strait_rotate_how how) {
+    assert(d_x.cols == strait_cpu_qkv_cols(how.heads) && strait_cpu_same_shape(d_x, d_y));
     assert((x.data == NULL) == (rstd.data == NULL));
-    assert(gain.data == NULL || d_gain.data != NULL);
+    assert(how.gain.data == NULL || d_gain.data != NULL);
     const struct strait_cpu *cpu = s->backend->state;
+    const int64_t gain_values = 2 * (int64_t)how.heads.head_dim;
     struct rotate r = {.out = strait_cpu_f32(d_x),
                        .d_gain = cpu->left, // two rows of sums a task
                        .in = strait_cpu_f32(d_y),
                        .x = strait_cpu_f32(x),
-                       .gain = strait_cpu_f32(gain),
-                       .cos = strait_cpu_f32(cos),
-                       .sin = strait_cpu_f32(sin),
+                       .gain = strait_cpu_f32(how.gain),
+                       .cos = strait_cpu_f32(how.cos),
+                       .sin = strait_cpu_f32(how.sin),
                        .scales = strait_cpu_f32(rstd),
                        .n_rows = d_x.rows,
                        .cols = d_x.cols,
-                       .rows = block_rows(d_x.rows, 2 * (int64_t)heads.head_dim),
-                       .heads = heads};
+                       .rows = block_rows(d_x.rows, gain_values),
+                       .heads = how.heads};
     const int64_t n_blocks = pieces(r.n_rows, r.rows);
     strait_pool_run(cpu->pool, (int)n_blocks, rotate_back_task, &r);
-    if (gain.data != NULL)
-        add_blocks(strait_cpu_f32(d_gain), cpu->left, n_blocks, 2 * (int64_t)heads.head_dim);
+    if (how.gain.data != NULL) add_blocks(strait_cpu_f32(d_gain), cpu->left, n_blocks, gain_values);
     return STRAIT_OK;
 }
 

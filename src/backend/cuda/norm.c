@@ -23,15 +23,14 @@ static int team_of(strait_tensor x) {
     return team;
 }
 
-// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
-                          strait_tensor gain, float epsilon) {
+                          strait_norm_how how) {
     assert(strait_cuda_same_shape(y, x) && rstd.rows == x.rows && y.dtype == x.dtype);
     assert((sum.data == NULL) == (delta.data == NULL));
     int cols = (int)x.cols;
-    void *args[] = {&y.data,     &sum.data,  &rstd.data, &x.data,
-                    &delta.data, &gain.data, &cols,      &epsilon};
+    void *args[] = {&y.data,     &sum.data,      &rstd.data, &x.data,
+                    &delta.data, &how.gain.data, &cols,      &how.epsilon};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rmsnorm"),
                               (strait_cuda_grid){.x = x.rows, .threads = threads_of(x)}, args);
 }

@@ -19,19 +19,20 @@ static int lies_at16(const void *a, const void *b, const void *c) {
 }
 
 /* `is_even`: do the tensors of activations lie at 16 bytes? */
-static layout lay_out(strait_dtype dtype, int is_even, strait_tensor gain, strait_tensor cos,
-                      strait_tensor sin, strait_heads heads) {
+static layout lay_out(strait_dtype dtype, int is_even, strait_rotate_how how) {
+    const strait_heads heads = how.heads;
     const int half = heads.head_dim / 2, wide = (int)strait_cuda_wide(dtype);
-    const int is_wide = is_even && half % wide == 0 && lies_at16(gain.data, cos.data, sin.data);
+    const int is_wide = is_even && half % wide == 0 &&
+                        lies_at16(how.gain.data, how.cos.data, how.sin.data);
     const int n_pieces = is_wide ? half / wide : half;
-    assert(heads.head_dim % 2 == 0 && cos.cols == half && cos.rows >= heads.seq_len);
+    assert(heads.head_dim % 2 == 0 && how.cos.cols == half && how.cos.rows >= heads.seq_len);
     int group = 1;
     while (group < n_pieces && group < 32)
         group *= 2;
     return (layout){
-        .how = {.gain = gain.data,
-                .cos = cos.data,
-                .sin = sin.data,
+        .how = {.gain = how.gain.data,
+                .cos = how.cos.data,
+                .sin = how.sin.data,
                 .n_query = heads.n_query,
                 .n_key = heads.n_key,
                 .dim = heads.head_dim,
@@ -60,40 +61,37 @@ static strait_err turn(struct strait_stream *s, strait_tensor y, strait_tensor x
         args);
 }
 
-// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
-                         strait_tensor x, strait_tensor gain, strait_tensor cos, strait_tensor sin,
-                         strait_heads heads, float epsilon) {
+                         strait_tensor x, strait_rotate_how how) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
-    STRAIT_TRY(refuse_wide(heads));
-    layout l = lay_out(x.dtype, lies_at16(y.data, x.data, NULL), gain, cos, sin, heads);
+    STRAIT_TRY(refuse_wide(how.heads));
+    layout l = lay_out(x.dtype, lies_at16(y.data, x.data, NULL), how);
     if (rstd.data == NULL) return turn(s, y, x, &l, 1);
-    void *args[] = {&y.data, &rstd.data, &x.data, &l.how, &epsilon, &l.is_wide};
+    void *args[] = {&y.data, &rstd.data, &x.data, &l.how, &how.epsilon, &l.is_wide};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rotate"),
                               (strait_cuda_grid){.x = x.rows, .threads = l.threads}, args);
 }
 
-// NOLINTNEXTLINE(readability-function-size): as many tensors as the table has
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                              strait_tensor gain, strait_tensor cos, strait_tensor sin,
-                              strait_heads heads) {
+                              strait_rotate_how how) {
     assert(strait_cuda_same_shape(d_x, d_y) && d_x.dtype == d_y.dtype);
     assert((x.data == NULL) == (rstd.data == NULL));
-    assert(gain.data == NULL || d_gain.data != NULL);
-    STRAIT_TRY(refuse_wide(heads));
-    layout l = lay_out(d_y.dtype, lies_at16(d_x.data, d_y.data, x.data), gain, cos, sin, heads);
+    const int has_gain = how.gain.data != NULL;
+    assert(!has_gain || d_gain.data != NULL);
+    STRAIT_TRY(refuse_wide(how.heads));
+    layout l = lay_out(d_y.dtype, lies_at16(d_x.data, d_y.data, x.data), how);
     if (rstd.data == NULL) return turn(s, d_x, d_y, &l, -1);
-    int64_t rows = d_y.rows, cols = 2 * (int64_t)heads.head_dim;
-    const int64_t blocks = gain.data == NULL ? rows : strait_cuda_shares(rows);
+    int64_t rows = d_y.rows, cols = 2 * (int64_t)how.heads.head_dim;
+    const int64_t blocks = has_gain ? strait_cuda_shares(rows) : rows;
     void *partial = NULL;
-    if (gain.data != NULL)
+    if (has_gain)
         STRAIT_TRY(strait_cuda_scratch(s, (size_t)(blocks * cols) * sizeof(float), &partial));
     void *args[] = {&d_x.data, &partial, &d_y.data, &x.data, &rstd.data, &rows, &l.how, &l.is_wide};
     STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(d_y.dtype, "rotate_back"),
                                   (strait_cuda_grid){.x = blocks, .threads = l.threads}, args));
-    return gain.data == NULL ? STRAIT_OK
-                             : strait_cuda_add_columns(s, d_gain.data, partial, blocks, cols);
+    if (!has_gain) return STRAIT_OK;
+    return strait_cuda_add_columns(s, d_gain.data, partial, blocks, cols);
 }
 
 void strait_cuda_rotate(struct strait_kernels *k) {
