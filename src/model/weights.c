@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,96 +18,102 @@ static int is_product(strait_role role) {
            role == STRAIT_ROLE_HEAD;
 }
 
-/* Adds one parameter and plans its value and gradient; adjacent ones lie right behind the last. */
-static strait_err add(struct strait_weights *w, const strait_tensor shape, strait_role role,
-                      int is_adjacent, int is_training, strait_param **out, const char *format, ...)
-    __attribute__((format(printf, 7, 8)));
+/* Parameters on their way into the list. */
+struct listing {
+    struct strait_weights *w;
+    const strait_shape *shape;
+    int is_training; // gradients too
+    int block;       // of the model, at hand; -1 outside
+};
 
-static strait_err add(struct strait_weights *w, const strait_tensor shape, strait_role role,
-                      int is_adjacent, int is_training, strait_param **out, const char *format,
-                      ...) {
-    strait_param *param = &w->params[w->n_params++];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(param->name, sizeof param->name, format, args);
-    va_end(args);
-    param->role = role;
-    strait_err (*const plan)(struct strait_slab *, strait_dtype, int64_t, int64_t,
-                             strait_tensor *) = is_adjacent ? strait_slab_add_adjacent
-                                                            : strait_slab_add;
-    STRAIT_TRY(plan(&w->values, STRAIT_F32, shape.rows, shape.cols, &param->value));
-    if (is_training)
-        STRAIT_TRY(plan(is_product(role) ? &w->grads : &w->sums, STRAIT_F32, shape.rows, shape.cols,
-                        &param->grad));
-    if (role != STRAIT_ROLE_GAIN && w->precision != STRAIT_F32)
-        STRAIT_TRY(plan(&w->copies, w->precision, shape.rows, shape.cols, &param->compute));
-    *out = param;
+typedef strait_err (*plan_fn)(struct strait_slab *, strait_dtype, int64_t, int64_t,
+                              strait_tensor *);
+
+/* Lists a parameter and plans its value, its gradient and the copy that layers read. */
+static strait_err add_by(const struct listing *l, plan_fn plan, strait_param param,
+                         strait_param **out) {
+    struct strait_weights *w = l->w;
+    const strait_tensor shape = param.value;
+    strait_param *slot = &w->params[w->n_params++];
+    *slot = param;
+    STRAIT_TRY(plan(&w->values, STRAIT_F32, shape.rows, shape.cols, &slot->value));
+    if (l->is_training)
+        STRAIT_TRY(plan(is_product(param.role) ? &w->grads : &w->sums, STRAIT_F32, shape.rows,
+                        shape.cols, &slot->grad));
+    if (param.role != STRAIT_ROLE_GAIN && w->precision != STRAIT_F32)
+        STRAIT_TRY(plan(&w->copies, w->precision, shape.rows, shape.cols, &slot->compute));
+    *out = slot;
     return STRAIT_OK;
 }
 
-static strait_tensor matrix(int64_t rows, int64_t cols) {
-    return (strait_tensor){NULL, STRAIT_F32, rows, cols};
+/* A parameter [rows x cols]; in a block its name is "blocks.N." and `name`. */
+static strait_param described(const struct listing *l, const char *name, strait_role role,
+                              int64_t rows, int64_t cols) {
+    strait_param param = {.role = role, .value = {.rows = rows, .cols = cols}};
+    if (l->block < 0)
+        (void)snprintf(param.name, sizeof param.name, "%s", name);
+    else
+        (void)snprintf(param.name, sizeof param.name, "blocks.%d.%s", l->block, name);
+    return param;
 }
 
-static strait_err add_attention(struct strait_weights *w, const strait_shape *s, int i, int train,
-                                strait_attention *out) {
+static strait_err add(const struct listing *l, const char *name, strait_role role, int64_t rows,
+                      int64_t cols, strait_param **out) {
+    return add_by(l, strait_slab_add, described(l, name, role, rows, cols), out);
+}
+
+/* The same, in memory right behind the last: the two can be read as one matrix. */
+static strait_err add_behind(const struct listing *l, const char *name, strait_role role,
+                             int64_t rows, int64_t cols, strait_param **out) {
+    return add_by(l, strait_slab_add_adjacent, described(l, name, role, rows, cols), out);
+}
+
+static strait_err add_attention(const struct listing *l, strait_attention *out) {
+    const strait_shape *s = l->shape;
     const int64_t d = s->width;
     const int64_t queries = strait_shape_mixed(s);
     const int64_t keys = (int64_t)s->kv_heads * s->head_dim;
-    STRAIT_TRY(add(w, matrix(1, d), STRAIT_ROLE_GAIN, 0, train, &out->norm,
-                   "blocks.%d.attention.norm", i));
-    STRAIT_TRY(add(w, matrix(queries, d), STRAIT_ROLE_MATRIX, 0, train, &out->q,
-                   "blocks.%d.attention.q", i));
-    STRAIT_TRY(
-        add(w, matrix(keys, d), STRAIT_ROLE_MATRIX, 1, train, &out->k, "blocks.%d.attention.k", i));
-    STRAIT_TRY(
-        add(w, matrix(keys, d), STRAIT_ROLE_MATRIX, 1, train, &out->v, "blocks.%d.attention.v", i));
+    STRAIT_TRY(add(l, "attention.norm", STRAIT_ROLE_GAIN, 1, d, &out->norm));
+    STRAIT_TRY(add(l, "attention.q", STRAIT_ROLE_MATRIX, queries, d, &out->q));
+    STRAIT_TRY(add_behind(l, "attention.k", STRAIT_ROLE_MATRIX, keys, d, &out->k));
+    STRAIT_TRY(add_behind(l, "attention.v", STRAIT_ROLE_MATRIX, keys, d, &out->v));
     if (s->has_qk_gain)
-        STRAIT_TRY(add(w, matrix(2, s->head_dim), STRAIT_ROLE_GAIN, 0, train, &out->gain,
-                       "blocks.%d.attention.qk_gain", i));
-    if (s->conv > 0)
-        STRAIT_TRY(add(w, matrix(s->conv, d), STRAIT_ROLE_GAIN, 0, train, &out->conv,
-                       "blocks.%d.attention.conv", i));
-    if (s->has_value_tables && strait_shape_is_local(s, i))
-        STRAIT_TRY(add(w, matrix(s->vocab, keys), STRAIT_ROLE_VALUES, 0, train, &out->values,
-                       "blocks.%d.attention.values", i));
-    return add(w, matrix(w->n_written, queries), STRAIT_ROLE_WRITES_RESIDUAL, 0, train, &out->out,
-               "blocks.%d.attention.out", i);
+        STRAIT_TRY(add(l, "attention.qk_gain", STRAIT_ROLE_GAIN, 2, s->head_dim, &out->gain));
+    if (s->conv > 0) STRAIT_TRY(add(l, "attention.conv", STRAIT_ROLE_GAIN, s->conv, d, &out->conv));
+    if (s->has_value_tables && strait_shape_is_local(s, l->block))
+        STRAIT_TRY(add(l, "attention.values", STRAIT_ROLE_VALUES, s->vocab, keys, &out->values));
+    return add(l, "attention.out", STRAIT_ROLE_WRITES_RESIDUAL, l->w->n_written, queries,
+               &out->out);
 }
 
-static strait_err add_mlp(struct strait_weights *w, const strait_shape *s, int i, int train,
-                          strait_mlp *out) {
+static strait_err add_mlp(const struct listing *l, strait_mlp *out) {
+    const strait_shape *s = l->shape;
     const int64_t d = s->width;
-    const int is_gated = s->activation == STRAIT_SWIGLU;
-    STRAIT_TRY(
-        add(w, matrix(1, d), STRAIT_ROLE_GAIN, 0, train, &out->norm, "blocks.%d.mlp.norm", i));
-    if (is_gated)
-        STRAIT_TRY(add(w, matrix(s->ffn, d), STRAIT_ROLE_MATRIX, 0, train, &out->gate,
-                       "blocks.%d.mlp.gate", i));
-    STRAIT_TRY(add(w, matrix(s->ffn, d), STRAIT_ROLE_MATRIX, is_gated, train, &out->up,
-                   "blocks.%d.mlp.up", i));
-    if (s->conv > 0)
-        STRAIT_TRY(add(w, matrix(s->conv, d), STRAIT_ROLE_GAIN, 0, train, &out->conv,
-                       "blocks.%d.mlp.conv", i));
-    return add(w, matrix(w->n_written, s->ffn), STRAIT_ROLE_WRITES_RESIDUAL, 0, train, &out->down,
-               "blocks.%d.mlp.down", i);
+    STRAIT_TRY(add(l, "mlp.norm", STRAIT_ROLE_GAIN, 1, d, &out->norm));
+    if (s->activation == STRAIT_SWIGLU) {
+        STRAIT_TRY(add(l, "mlp.gate", STRAIT_ROLE_MATRIX, s->ffn, d, &out->gate));
+        STRAIT_TRY(add_behind(l, "mlp.up", STRAIT_ROLE_MATRIX, s->ffn, d, &out->up));
+    } else {
+        STRAIT_TRY(add(l, "mlp.up", STRAIT_ROLE_MATRIX, s->ffn, d, &out->up));
+    }
+    if (s->conv > 0) STRAIT_TRY(add(l, "mlp.conv", STRAIT_ROLE_GAIN, s->conv, d, &out->conv));
+    return add(l, "mlp.down", STRAIT_ROLE_WRITES_RESIDUAL, l->w->n_written, s->ffn, &out->down);
 }
 
-static strait_err add_local(struct strait_weights *w, const strait_shape *s, int i, int train,
-                            strait_local *out) {
-    if (!strait_shape_is_local(s, i)) return STRAIT_OK;
-    if (s->has_anchors && i > 0)
-        STRAIT_TRY(add(w, matrix(s->vocab, s->width), STRAIT_ROLE_EMBEDDING, 0, train, &out->anchor,
-                       "blocks.%d.anchor", i));
+static strait_err add_local(const struct listing *l, strait_local *out) {
+    const strait_shape *s = l->shape;
+    if (!strait_shape_is_local(s, l->block)) return STRAIT_OK;
+    if (s->has_anchors && l->block > 0)
+        STRAIT_TRY(add(l, "anchor", STRAIT_ROLE_EMBEDDING, s->vocab, s->width, &out->anchor));
     if (s->conv == 0) return STRAIT_OK;
-    return add(w, matrix(s->conv, s->width), STRAIT_ROLE_GAIN, 0, train, &out->conv,
-               "blocks.%d.conv", i);
+    return add(l, "conv", STRAIT_ROLE_GAIN, s->conv, s->width, &out->conv);
 }
 
 strait_ends strait_part_ends(const strait_shape *s, strait_part part) {
-    return (strait_ends){.enters = s->bottleneck > 0 && part.first > 0,
-                         .leaves = s->bottleneck > 0 &&
-                                   part.last<s->layers, .is_mixed = s->conv> 0};
+    const int is_narrow = s->bottleneck > 0, is_last = part.last == s->layers;
+    return (strait_ends){.enters = is_narrow && part.first > 0,
+                         .leaves = is_narrow && !is_last,
+                         .is_mixed = s->conv != 0};
 }
 
 strait_ends strait_part_block_ends(const strait_shape *s, strait_part part, int i) {
@@ -118,34 +123,33 @@ strait_ends strait_part_block_ends(const strait_shape *s, strait_part part, int 
                          .is_mixed = ends.is_mixed && strait_shape_is_local(s, i)};
 }
 
-static strait_err add_block(struct strait_weights *w, const strait_shape *s, strait_ends ends,
-                            int i, int train, strait_block *out) {
-    const int64_t d = s->width, k = s->bottleneck;
-    if (ends.enters)
-        STRAIT_TRY(
-            add(w, matrix(d, k), STRAIT_ROLE_MATRIX, 0, train, &out->neck.dec, "blocks.%d.dec", i));
-    STRAIT_TRY(add_local(w, s, i, train, &out->local));
-    STRAIT_TRY(add_attention(w, s, i, train, &out->attention));
-    STRAIT_TRY(add_mlp(w, s, i, train, &out->mlp));
+static strait_err add_block(const struct listing *l, strait_ends ends, strait_block *out) {
+    const int64_t d = l->shape->width, k = l->shape->bottleneck;
+    if (ends.enters) STRAIT_TRY(add(l, "dec", STRAIT_ROLE_MATRIX, d, k, &out->neck.dec));
+    STRAIT_TRY(add_local(l, &out->local));
+    STRAIT_TRY(add_attention(l, &out->attention));
+    STRAIT_TRY(add_mlp(l, &out->mlp));
     if (!ends.leaves) return STRAIT_OK;
-    return add(w, matrix(k, d), STRAIT_ROLE_MATRIX, 0, train, &out->neck.enc, "blocks.%d.enc", i);
+    return add(l, "enc", STRAIT_ROLE_MATRIX, k, d, &out->neck.enc);
 }
 
 static strait_err add_all(struct strait_weights *w, const strait_shape *s, strait_part part,
-                          int train) {
+                          int is_training) {
     const int has_head = part.last == s->layers;
+    struct listing l = {.w = w, .shape = s, .is_training = is_training, .block = -1};
     w->n_written = strait_shape_written(s, has_head);
     if (part.first == 0 || (has_head && s->is_tied))
-        STRAIT_TRY(add(w, matrix(s->vocab, w->n_written), STRAIT_ROLE_EMBEDDING, 0, train,
-                       &w->table, "embed.table"));
-    for (int i = part.first; i < part.last; i++)
-        STRAIT_TRY(add_block(w, s, strait_part_block_ends(s, part, i), i, train,
-                             &w->blocks[i - part.first]));
+        STRAIT_TRY(
+            add(&l, "embed.table", STRAIT_ROLE_EMBEDDING, s->vocab, w->n_written, &w->table));
+    for (l.block = part.first; l.block < part.last; l.block++)
+        STRAIT_TRY(add_block(&l, strait_part_block_ends(s, part, l.block),
+                             &w->blocks[l.block - part.first]));
     if (!has_head) return STRAIT_OK;
-    STRAIT_TRY(add(w, matrix(1, s->width), STRAIT_ROLE_GAIN, 0, train, &w->head.norm, "head.norm"));
+    l.block = -1;
+    STRAIT_TRY(add(&l, "head.norm", STRAIT_ROLE_GAIN, 1, s->width, &w->head.norm));
     w->head.out = w->table;
     if (s->is_tied) return STRAIT_OK;
-    return add(w, matrix(s->vocab, s->width), STRAIT_ROLE_HEAD, 0, train, &w->head.out, "head.out");
+    return add(&l, "head.out", STRAIT_ROLE_HEAD, s->vocab, s->width, &w->head.out);
 }
 
 strait_err strait_weights_plan(const strait_shape *shape, strait_part part, int is_training,
