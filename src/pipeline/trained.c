@@ -104,24 +104,36 @@ static void desk_fini(struct desk *desk) {
     strait_alloc_free(desk->losses);
 }
 
-/* Fills row `row` with the window that starts at `first`; what lies past the end has no target. */
-// NOLINTNEXTLINE(readability-function-size): eight things meet here, none of them twice
-static strait_err fill_row(struct desk *desk, const struct strait_trained *t,
-                           strait_trained_fetch fetch, void *user, int64_t row, int64_t first,
-                           int64_t n_tokens, int64_t *n_scored) {
-    const int64_t context = t->recipe.shape.context;
-    int64_t n = n_tokens - 1 - first;
-    n = n < 0 ? 0 : n < context ? n : context;
-    if (n > 0) STRAIT_TRY(fetch(user, first, n + 1, desk->window));
+/* The text to score. */
+struct text {
+    strait_trained_fetch fetch;
+    void *user;
+    int64_t n_tokens;
+};
+
+/* Fetches n + 1 ids from `first` on into the window. */
+static strait_err fill_window(struct desk *desk, const struct text *text, int64_t first, int64_t n,
+                              int64_t vocab) {
+    STRAIT_TRY(text->fetch(text->user, first, n + 1, desk->window));
+    for (int64_t i = 0; i <= n; i++)
+        if (desk->window[i] < 0 || desk->window[i] >= vocab)
+            return STRAIT_FAIL(STRAIT_EDATA,
+                               "token %d at place %lld is outside the model's vocabulary of %lld",
+                               (int)desk->window[i], (long long)(first + i), (long long)vocab);
+    return STRAIT_OK;
+}
+
+/* Fills row `row` of the desk with the window that starts at `first`, and adds to *n_scored how
+ * many of its tokens have a target: none past the end. */
+static strait_err fill_row(struct desk *desk, const struct text *text, const strait_shape *shape,
+                           int64_t row, int64_t first, int64_t *n_scored) {
+    const int64_t context = shape->context, left = text->n_tokens - 1 - first;
+    const int64_t n = left < 0 ? 0 : left < context ? left : context;
+    if (n > 0) STRAIT_TRY(fill_window(desk, text, first, n, shape->vocab));
     for (int64_t i = 0; i < context; i++) {
         desk->tokens[row * context + i] = i < n ? desk->window[i] : 0;
         desk->targets[row * context + i] = i < n ? desk->window[i + 1] : -1;
     }
-    for (int64_t i = 0; n > 0 && i <= n; i++)
-        if (desk->window[i] < 0 || desk->window[i] >= t->recipe.shape.vocab)
-            return STRAIT_FAIL(
-                STRAIT_EDATA, "token %d at place %lld is outside the model's vocabulary of %lld",
-                (int)desk->window[i], (long long)(first + i), (long long)t->recipe.shape.vocab);
     *n_scored += n;
     return STRAIT_OK;
 }
@@ -150,11 +162,12 @@ strait_err strait_trained_evaluate(struct strait_trained *t, strait_trained_fetc
     const int64_t rows = t->n_sequences;
     const int64_t context = t->recipe.shape.context;
     strait_trained_score score = {0};
+    const struct text text = {.fetch = fetch, .user = user, .n_tokens = n_tokens};
     struct desk desk = {0};
     strait_err err = desk_init(&desk, t);
     for (int64_t at = 0; err == STRAIT_OK && at < n_tokens - 1; at += rows * context) {
         for (int64_t row = 0; err == STRAIT_OK && row < rows; row++)
-            err = fill_row(&desk, t, fetch, user, row, at + row * context, n_tokens,
+            err = fill_row(&desk, &text, &t->recipe.shape, row, at + row * context,
                            &score.n_tokens);
         if (err == STRAIT_OK) err = score_desk(t, &desk, &score.loss_sum);
         if (err == STRAIT_OK && seen != NULL) seen(score.n_tokens);
