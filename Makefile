@@ -9,7 +9,7 @@ help:
 	@echo "make           install what is missing, build build/strait"
 	@echo "make test      and run every test"
 	@echo "make demo      and train a small model, then let it speak"
-	@echo "make install   the program and its completion under PREFIX (/usr/local)"
+	@echo "make install   the program, its manual pages and its completion under PREFIX (/usr/local)"
 	@echo "make dist      a tarball for other machines; TARGET=x86_64: for those, from any machine"
 	@echo "make check     format, tidy, layers, tests under ASan+UBSan and TSan, short fuzzing"
 	@echo "make coverage  line coverage of src/ by the tests"

@@ -104,6 +104,31 @@ strait_err strait_args_parse(const strait_command *command, int argc, const char
     return STRAIT_OK;
 }
 
+static strait_err refuse_action(const strait_command *command, const char *word) {
+    char known[128] = "";
+    strait_nearest nearest = strait_names_nearest(word != NULL ? word : "", STRAIT_NAMES_SLIPS);
+    for (const strait_action *action = command->actions; action->name != NULL; action++) {
+        strait_names_list(known, sizeof known, action->name, action[1].name == NULL);
+        strait_names_try(&nearest, action->name, strlen(action->name));
+    }
+    if (word == NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s: expected %s; \"strait help %s\" shows how",
+                           command->name, known, command->name);
+    if (nearest.name == NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s: expected %s, not \"%s\"", command->name, known,
+                           word);
+    return STRAIT_FAIL(STRAIT_ECONFIG, "%s: expected %s, not \"%s\"; did you mean %s?",
+                       command->name, known, word, nearest.name);
+}
+
+strait_err strait_args_run(const strait_command *command, int n_words, const char **words) {
+    if (command->actions == NULL) return command->run(n_words, words);
+    for (const strait_action *action = command->actions; action->name != NULL; action++)
+        if (n_words > 0 && strcmp(action->name, words[0]) == 0)
+            return action->run(n_words - 1, words + 1);
+    return refuse_action(command, n_words > 0 ? words[0] : NULL);
+}
+
 strait_err strait_args_check_output(const char *flag, const char *path) {
     char folder[STRAIT_PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -121,8 +146,21 @@ strait_err strait_args_check_device(const char *name) {
     return err;
 }
 
+int strait_args_usage(const strait_command *command, int i, strait_usage *out) {
+    if (command->actions == NULL && i > 0) return 0;
+    const strait_action *action = command->actions != NULL ? &command->actions[i] : NULL;
+    if (action != NULL && action->name == NULL) return 0;
+    (void)snprintf(out->name, sizeof out->name, "strait %s%s%s", command->name,
+                   action != NULL ? " " : "", action != NULL ? action->name : "");
+    out->rest = action != NULL ? action->usage : command->usage;
+    return 1;
+}
+
 void strait_args_help(const strait_command *command) {
-    printf("strait %s %s\n\n%s\n", command->name, command->usage, command->about);
+    strait_usage usage;
+    for (int i = 0; strait_args_usage(command, i, &usage); i++)
+        printf("%s%s%s\n", usage.name, usage.rest[0] != '\0' ? " " : "", usage.rest);
+    printf("\n%s\n", command->about);
     if (command->flags == NULL) return;
     printf("\nflags:\n");
     for (const strait_flag *flag = command->flags; flag->name != NULL; flag++) {

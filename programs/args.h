@@ -11,6 +11,7 @@
 #include "base/error.h"
 
 #include <stdint.h>
+#include <stdio.h>
 
 typedef enum strait_flag_kind {
     STRAIT_FLAG_SWITCH, // int *: set to 1
@@ -37,17 +38,36 @@ typedef struct strait_flag {
     const char *help;
 } strait_flag;
 
-/* One subcommand. `about` is the help's first paragraph, `usage` what follows the name. */
+/* One of several things that a command does, chosen by its first word: "train" of "tokenizer". */
+typedef struct strait_action {
+    const char *name, *usage;
+    strait_err (*run)(int n_words, const char **words); // those behind its name
+} strait_action;
+
+/* One subcommand. `about` is the help's first paragraph, `usage` what follows the name. One with
+ * actions has neither usage nor run of its own. */
 typedef struct strait_command {
     const char *name, *usage, *summary, *about;
-    const strait_flag *flags; // ended by a NULL name; NULL for none
+    const strait_flag *flags;     // ended by a NULL name; NULL for none
+    const strait_action *actions; // likewise
     strait_err (*run)(int n_words, const char **words);
+    void (*print_words)(FILE *to); // what its word may be, a space before each; NULL: a file
 } strait_command;
+
+/* One way to call a command. */
+typedef struct strait_usage {
+    char name[48];    // "strait tokenizer train"
+    const char *rest; // the words and flags behind it
+} strait_usage;
 
 /* Splits argv into flags, which are stored, and words, which move to the front of argv.
  * Unknown or malformed flags are STRAIT_ECONFIG with the flag's name and the nearest known one. */
 strait_err strait_args_parse(const strait_command *command, int argc, const char **argv,
                              int *n_words);
+
+/* Runs a command, or the action that its first word names; another word is STRAIT_ECONFIG with the
+ * names of those there are. */
+strait_err strait_args_run(const strait_command *command, int n_words, const char **words);
 
 /* STRAIT_EIO where `path`, what a flag says to write, has no folder that can be written to: before
  * the work that would be lost then. */
@@ -55,6 +75,9 @@ strait_err strait_args_check_output(const char *flag, const char *path);
 
 /* STRAIT_ECONFIG where --device names no kind of device. */
 strait_err strait_args_check_device(const char *name);
+
+/* The i-th way to call a command, the same for help and manual; 0 past the last. */
+int strait_args_usage(const strait_command *command, int i, strait_usage *out);
 
 /* Prints the help of one command to standard output. */
 void strait_args_help(const strait_command *command);

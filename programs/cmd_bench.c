@@ -126,29 +126,52 @@ static strait_err bench_step(strait_run *run) {
     return err;
 }
 
-static strait_err run_bench(int n_words, const char **words) {
-    static strait_run run; // large, and there is one
+static strait_err check_flags(void) {
     if (n_steps < 1 || n_steps > STEPS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--steps must lie between 1 and %d", STEPS_MAX);
     if (n_warm < 0 || n_warm > STEPS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--warm must lie between 0 and %d", STEPS_MAX);
     if (n_repeats < 1 || n_repeats > STEPS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--repeats must lie between 1 and %d", STEPS_MAX);
-    const char *what = n_words == 2 ? words[0] : "";
-    const int is_step = strcmp(what, "step") == 0, is_codec = strcmp(what, "codec") == 0;
-    if (!is_step && !is_codec && strcmp(what, "kernels") != 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "bench wants: strait bench step, kernels or codec, then RUN.yaml");
-    STRAIT_TRY(strait_run_load(words[1], sets.items, sets.n, &run));
-    if (run.model.vocab == 0) run.model.vocab = BENCH_VOCAB;
-    if (is_step) return bench_step(&run);
-    if (is_codec) return strait_bench_codec(&run, (int)n_repeats, only);
+    return STRAIT_OK;
+}
+
+static strait_err load(const char *action, int n_words, const char **words, strait_run *run) {
+    STRAIT_TRY(check_flags());
+    if (n_words != 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "bench %s wants one run file: strait bench %s RUN.yaml",
+                           action, action);
+    STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, run));
+    if (run->model.vocab == 0) run->model.vocab = BENCH_VOCAB;
+    return STRAIT_OK;
+}
+
+static strait_run run; // large, and there is one
+
+static strait_err run_step(int n_words, const char **words) {
+    STRAIT_TRY(load("step", n_words, words, &run));
+    return bench_step(&run);
+}
+
+static strait_err run_kernels(int n_words, const char **words) {
+    STRAIT_TRY(load("kernels", n_words, words, &run));
     return strait_bench_kernels(&run, (int)n_repeats, only);
 }
 
+static strait_err run_codec(int n_words, const char **words) {
+    STRAIT_TRY(load("codec", n_words, words, &run));
+    return strait_bench_codec(&run, (int)n_repeats, only);
+}
+
+static const strait_action actions[] = {
+    {"step", "RUN.yaml [flags]", run_step},
+    {"kernels", "RUN.yaml [flags]", run_kernels},
+    {"codec", "RUN.yaml [flags]", run_codec},
+    {0},
+};
+
 const strait_command strait_cmd_bench = {
     .name = "bench",
-    .usage = "step|kernels|codec RUN.yaml [flags]",
     .summary = "time training steps, kernels or codecs; prints JSON lines",
     .about =
         "step trains the run file's model on random tokens, so that no data are needed, and "
@@ -162,5 +185,5 @@ const strait_command strait_cmd_bench = {
         "codec says what a stage in the middle of the cut (stages.count) pays for its boundaries\n"
         "at about 100 and 128 times, in microseconds and as a share of its step.",
     .flags = flags,
-    .run = run_bench,
+    .actions = actions,
 };

@@ -1,4 +1,5 @@
 /* cmd_options.c - strait options [SECTION]: what a run file may say. */
+#include "base/names.h"
 #include "base/options.h"
 #include "commands.h"
 #include "pipeline/run.h"
@@ -18,9 +19,11 @@ static size_t section_length(const char *key) {
     return strcspn(key, ".");
 }
 
+/* The key itself, or one in a section: "link", "link.codec". */
 static int is_in(const char *key, const char *section) {
-    return section == NULL ||
-           (strlen(section) == section_length(key) && strncmp(key, section, strlen(section)) == 0);
+    if (section == NULL) return 1;
+    const size_t length = strlen(section);
+    return strncmp(key, section, length) == 0 && (key[length] == '.' || key[length] == '\0');
 }
 
 static int starts_section(const strait_options *table, int i) {
@@ -29,16 +32,23 @@ static int starts_section(const strait_options *table, int i) {
     return i == 0 || strncmp(table->rows[i].key, table->rows[i - 1].key, length + 1) != 0;
 }
 
-static void print_plain(const strait_options *table, int i) {
-    const strait_option *option = &table->rows[i];
+void strait_cmd_options_value(const strait_options *table, const strait_option *option,
+                              char out[STRAIT_OPTION_VALUE_MAX]) {
     char what[STRAIT_OPTION_TEXT_MAX];
     char initial[STRAIT_OPTION_TEXT_MAX];
     strait_options_describe(option, what);
     strait_options_describe_default(table, option, initial);
+    (void)snprintf(out, STRAIT_OPTION_VALUE_MAX, "%s%s%s", what,
+                   initial[0] != '\0' ? "; default " : "", initial);
+}
+
+static void print_plain(const strait_options *table, int i) {
+    const strait_option *option = &table->rows[i];
+    char value[STRAIT_OPTION_VALUE_MAX];
+    strait_cmd_options_value(table, option, value);
     if (starts_section(table, i))
         printf("\n%.*s:\n", (int)section_length(option->key), option->key);
-    printf("  %-24s %s\n  %24s %s", option->key, option->help, "", what);
-    printf(initial[0] != '\0' ? "; default %s\n" : "\n", initial);
+    printf("  %-24s %s\n  %24s %s\n", option->key, option->help, "", value);
 }
 
 static void print_markdown(const strait_options *table, int i) {
@@ -54,6 +64,26 @@ static void print_markdown(const strait_options *table, int i) {
     printf("| `%s` | %s | %s | %s |\n", option->key, what, initial, option->help);
 }
 
+static void print_sections(FILE *to) {
+    const strait_options *table = strait_run_options();
+    for (int i = 0; i < table->n_rows; i++)
+        if (starts_section(table, i))
+            fprintf(to, " %.*s", (int)section_length(table->rows[i].key), table->rows[i].key);
+}
+
+/* Of those that stand in the table, the one that was meant. */
+static strait_err refuse_section(const strait_options *table, const char *section) {
+    strait_nearest nearest = strait_names_nearest(section, STRAIT_NAMES_SLIPS);
+    for (int i = 0; i < table->n_rows; i++)
+        if (starts_section(table, i))
+            strait_names_try(&nearest, table->rows[i].key, section_length(table->rows[i].key));
+    if (nearest.name == NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "options: no section \"%s\"; \"strait options\" lists all", section);
+    return STRAIT_FAIL(STRAIT_ECONFIG, "options: no section \"%s\"; did you mean %.*s?", section,
+                       (int)nearest.length, nearest.name);
+}
+
 static strait_err run(int n_words, const char **words) {
     const strait_options *table = strait_run_options();
     if (n_words > 1) return STRAIT_FAIL(STRAIT_ECONFIG, "options: expected one section at most");
@@ -67,10 +97,7 @@ static strait_err run(int n_words, const char **words) {
             print_plain(table, i);
         n++;
     }
-    if (n == 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "options: no section \"%s\"; \"strait options\" lists all", section);
-    return STRAIT_OK;
+    return n > 0 ? STRAIT_OK : refuse_section(table, section);
 }
 
 const strait_command strait_cmd_options = {
@@ -78,7 +105,8 @@ const strait_command strait_cmd_options = {
     .usage = "[SECTION]",
     .summary = "every key of a run file, with bounds and default",
     .about = "Prints every key that a run file or --set may give, with what it may be, what it is "
-             "by\ndefault and what it does; or those of one section, such as train.",
+             "by\ndefault and what it does; or those of one section, such as train or link.codec.",
     .flags = flags,
     .run = run,
+    .print_words = print_sections,
 };

@@ -221,28 +221,21 @@ static strait_err info(int n_words, const char **words) {
     return STRAIT_OK;
 }
 
-static strait_err run(int n_words, const char **words) {
-    static const struct {
-        const char *name;
-        strait_err (*run)(int n_words, const char **words);
-    } actions[] = {{"train", train}, {"encode", encode}, {"decode", decode}, {"info", info}};
-    for (size_t i = 0; n_words > 0 && i < sizeof actions / sizeof *actions; i++)
-        if (strcmp(actions[i].name, words[0]) == 0) return actions[i].run(n_words - 1, words + 1);
-    return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer: expected train, encode, decode or info%s%s",
-                       n_words > 0 ? ", not " : "", n_words > 0 ? words[0] : "");
-}
+static const strait_action actions[] = {
+    {"train", "--vocab N --out tokenizer.json FILES...", train},
+    {"encode", "--tokenizer FILE [FILES...]", encode},
+    {"decode", "--tokenizer FILE IDS...", decode},
+    {"info", "FILE", info},
+    {0},
+};
 
 const strait_command strait_cmd_tokenizer = {
     .name = "tokenizer",
-    .usage = "train --vocab N --out tokenizer.json FILES...\n"
-             "       strait tokenizer encode --tokenizer FILE [FILES...]\n"
-             "       strait tokenizer decode --tokenizer FILE IDS...\n"
-             "       strait tokenizer info FILE",
     .summary = "learn a tokenizer, or try one",
     .about =
         "train learns byte-level byte-pair encoding from text and writes a tokenizer.json that\n"
         "Hugging Face tokenizers read too. encode prints the ids of each document on a line;\n"
         "decode prints the text of ids.",
     .flags = flags,
-    .run = run,
+    .actions = actions,
 };

@@ -2,6 +2,9 @@
 #pragma once
 
 #include "args.h"
+#include "base/options.h"
+
+#include <stdio.h>
 
 extern const strait_command strait_cmd_train;
 extern const strait_command strait_cmd_host;
@@ -21,6 +24,31 @@ extern const strait_command strait_cmd_bench;
 extern const strait_command strait_cmd_doctor;
 extern const strait_command strait_cmd_options;
 extern const strait_command strait_cmd_completion;
+extern const strait_command strait_cmd_manual;
+extern const strait_command strait_cmd_help;
+extern const strait_command strait_cmd_version;
 
 const strait_command *strait_commands_find(const char *name); // NULL: unknown
-const strait_command *strait_commands_at(int i);              // NULL past the last
+const strait_command *strait_commands_at(int i); // those for people; NULL past the last
+void strait_commands_print(FILE *to);            // their names, a space before each
+
+/* What an exit code of the program means; outside scripts rely on them. */
+typedef struct strait_exit {
+    int code;
+    const char *means; // NULL: past the last
+} strait_exit;
+extern const strait_exit strait_exits[];
+
+/* cmd_options.c: what a key may be, and what it is by default: "whole number, 1 to 64; default 4".
+ */
+enum {
+    STRAIT_OPTION_VALUE_MAX = 2 * STRAIT_OPTION_TEXT_MAX + 16
+};
+void strait_cmd_options_value(const strait_options *table, const strait_option *option,
+                              char out[STRAIT_OPTION_VALUE_MAX]);
+
+/* cmd_help.c: what the program is, in a sentence; all commands, each in a line; one of them by its
+ * name, or STRAIT_ECONFIG with the name that was probably meant. */
+extern const char strait_help_about[];
+void strait_help_overview(FILE *to);
+strait_err strait_help_find(const char *name, const strait_command **out);

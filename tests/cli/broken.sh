@@ -47,9 +47,15 @@ refuses 2 'meter: good was trained without one; set link.meter.rate' compare goo
     --against meter
 [ ! -e x.svg ] || fail "a plot of nothing"
 refuses 5 'not enough memory: ids' generate good --tokens 99999999999999
-refuses 2 'bench wants: strait bench step' bench walk run.yaml
-refuses 2 'knows one shell' completion fish
-refuses 2 'no section "modle"' options modle
+refuses 2 'unknown command "hlep"; did you mean help\?' hlep
+refuses 2 'unknown command "trian"; did you mean train\?' help trian
+refuses 2 'bench: expected step, kernels or codec, not "walk"$' bench walk run.yaml
+refuses 2 'bench: expected step, kernels or codec; "strait help bench"' bench
+refuses 2 'bench step wants one run file: strait bench step RUN.yaml' bench step
+refuses 2 'tokenizer: .* or info, not "trian"; did you mean train\?' tokenizer trian
+refuses 2 'completion: expected bash, not "fish"' completion fish
+refuses 2 'no section "modle"; did you mean model\?' options modle
+refuses 2 'no section "zzz"; "strait options" lists all' options zzz
 refuses 2 'inspect wants' inspect
 refuses 2 'stages are started by' stage now
 refuses 2 '--tokenizer FILE is missing' tokenize --out x.bin text.txt

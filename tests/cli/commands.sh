@@ -5,8 +5,8 @@
 # Help, versions, options, completion.
 runs help
 says "$OUT" '^usage: strait COMMAND' '^  train ' '^  completion '
-commands=$(awk '/^  / { print $1 }' "$OUT" | grep -vxE 'help|version')
-for command in $commands stage; do
+commands=$(awk '/^  / { print $1 }' "$OUT")
+for command in $commands; do
     runs help "$command"
     says "$OUT" "^strait $command"
     cp "$OUT" help.txt
@@ -23,16 +23,40 @@ says "$OUT" 'model.width' 'link.codec.name' 'device.threads'
 runs options train
 says "$OUT" 'train.steps'
 grep -q 'model.width' "$OUT" && fail "options train lists other sections"
+runs options link.codec
+says "$OUT" 'link.codec.keep'
+grep -q 'link.meter' "$OUT" && fail "options link.codec lists other keys"
+runs options train.rate
+[ "$(grep -c '^  [a-z]' "$OUT")" -eq 1 ] || fail "options train.rate is not one key"
 runs options --markdown
 says "$OUT" '^\| `train.steps` \|'
 runs completion bash
 bash -n "$OUT" || fail "the completion script is no bash"
 cp "$OUT" completion.bash
-grep -qw stage "$OUT" && fail "completion offers what is not for people"
-bash -c '. ./completion.bash
-    COMP_WORDS=(strait trai) COMP_CWORD=1; _strait; [ "${COMPREPLY[*]}" = train ] || exit 1
-    COMP_WORDS=(strait train --re) COMP_CWORD=2; _strait; [ "${COMPREPLY[*]}" = --resume ]' ||
-    fail "completion does not complete"
+grep -qE '^    stage\)' "$OUT" && fail "completion offers what is not for people"
+
+# completes WORDS... [TO]: the last of WORDS, as bash would, comes to TO.
+completes() {
+    bash -c '. ./completion.bash
+        COMP_WORDS=("${@:1:$#-1}") COMP_CWORD=$(($# - 2)); _strait; echo "${COMPREPLY[*]}" >it
+        [ "${COMPREPLY[*]}" = "${@: -1}" ]' bash "$@" || fail "completes to \"$(cat it)\": $*"
+}
+completes strait trai train
+completes strait hel help
+completes strait train --re --resume
+completes strait tokenizer '' 'train encode decode info'
+completes strait tokenizer e encode
+completes strait tokenizer encode comp completion.bash
+completes strait bench '' 'step kernels codec'
+completes strait completion '' bash
+completes strait options li link
+completes strait help toke 'tokenizer tokenize'
+completes strait manual ru run
+completes strait train run.yaml --set train.st train.steps=
+completes strait train comp completion.bash
+mkdir empty
+completes strait stage empt empty
+rmdir empty
 
 # Tokens: the same ids from a file, from standard input, packed, and as JSON Lines.
 make_corpus

@@ -1,0 +1,71 @@
+/* cmd_help.c - strait help and strait version. */
+#include <strait/version.h>
+
+#include "base/names.h"
+#include "commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char strait_help_about[] = "Strait trains transformer language models as a pipeline of "
+                                 "stages joined by slow links.";
+
+void strait_help_overview(FILE *to) {
+    const strait_command *command = NULL;
+    fprintf(to, "%s\n\nusage: strait COMMAND ...\n\n", strait_help_about);
+    for (int i = 0; (command = strait_commands_at(i)) != NULL; i++)
+        fprintf(to, "  %-12s %s\n", command->name, command->summary);
+}
+
+strait_err strait_help_find(const char *name, const strait_command **out) {
+    const strait_command *command = strait_commands_find(name);
+    strait_nearest nearest = strait_names_nearest(name, STRAIT_NAMES_SLIPS);
+    if (command != NULL) {
+        *out = command;
+        return STRAIT_OK;
+    }
+    for (int i = 0; (command = strait_commands_at(i)) != NULL; i++)
+        strait_names_try(&nearest, command->name, strlen(command->name));
+    if (nearest.name == NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "unknown command \"%s\"; \"strait help\" lists them",
+                           name);
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "unknown command \"%s\"; did you mean %s? \"strait help\" lists them", name,
+                       nearest.name);
+}
+
+static strait_err run_help(int n_words, const char **words) {
+    if (n_words == 0) {
+        strait_help_overview(stdout);
+        return STRAIT_OK;
+    }
+    const strait_command *command = NULL;
+    STRAIT_TRY(strait_help_find(words[0], &command));
+    strait_args_help(command);
+    return STRAIT_OK;
+}
+
+static strait_err run_version(int n_words, const char **words) {
+    (void)n_words;
+    (void)words;
+    printf("strait %s\n", STRAIT_VERSION);
+    return STRAIT_OK;
+}
+
+const strait_command strait_cmd_help = {
+    .name = "help",
+    .usage = "[COMMAND]",
+    .summary = "how to use a command: strait help COMMAND",
+    .about =
+        "Says how to use a command, or lists them all. \"strait COMMAND --help\" says the same.",
+    .run = run_help,
+    .print_words = strait_commands_print,
+};
+
+const strait_command strait_cmd_version = {
+    .name = "version",
+    .usage = "",
+    .summary = "which strait this is",
+    .about = "Prints the program's name and its version.",
+    .run = run_version,
+};

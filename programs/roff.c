@@ -1,0 +1,114 @@
+#include "roff.h"
+
+#include <strait/version.h>
+
+#include <ctype.h>
+#include <string.h>
+
+enum {
+    LINE_MAX_COLUMNS = 72
+};
+
+static const char white[] = " \t\n";
+
+static void put_letter(FILE *to, char c) {
+    static const struct {
+        char letter;
+        const char *escape;
+    } escapes[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"}, {'`', "\\(ga"},
+                   {'^', "\\(ha"}, {'~', "\\(ti"}, {'"', "\\(dq"}};
+    for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++)
+        if (escapes[i].letter == c) {
+            (void)fputs(escapes[i].escape, to);
+            return;
+        }
+    (void)fputc(c, to);
+}
+
+/* One word; font is 'B' as typed, 'I' stands for another, 'R' neither. */
+static void put_word(strait_roff *page, const char *word, size_t length, char font) {
+    if (page->column > 0 && page->column + (int)length >= LINE_MAX_COLUMNS) strait_roff_end(page);
+    if (page->column > 0) (void)fputc(' ', page->to);
+    page->column += (int)length + 1;
+    if (font != 'R') fprintf(page->to, "\\f%c", font);
+    if (word[0] == '.') (void)fputs("\\&", page->to); // at the start of a line it would be an order
+    for (size_t i = 0; i < length; i++)
+        put_letter(page->to, word[i]);
+    if (font != 'R') (void)fputs("\\fR", page->to);
+}
+
+static void put_words(strait_roff *page, const char *text, size_t length, char font) {
+    const char *end = text + length;
+    for (text += strspn(text, white); text < end; text += strspn(text, white)) {
+        const size_t n = strcspn(text, white);
+        put_word(page, text, n, font);
+        text += n;
+    }
+}
+
+/* An order stands on a line of its own. */
+static void order(strait_roff *page, const char *macro) {
+    strait_roff_end(page);
+    fprintf(page->to, "%s\n", macro);
+}
+
+void strait_roff_title(strait_roff *page, const char *name, int section, const char *summary) {
+    fprintf(page->to, ".TH ");
+    for (const char *c = name; *c != '\0'; c++)
+        put_letter(page->to, (char)toupper((unsigned char)*c));
+    fprintf(page->to, " %d %s \"strait %s\" \"Strait Manual\"\n", section, STRAIT_VERSION_DATE,
+            STRAIT_VERSION);
+    order(page, ".nh"); // names can be searched for
+    strait_roff_heading(page, "NAME");
+    put_words(page, name, strlen(name), 'R');
+    (void)fputs(" \\-", page->to);
+    put_words(page, summary, strlen(summary), 'R');
+}
+
+void strait_roff_heading(strait_roff *page, const char *text) {
+    strait_roff_end(page);
+    fprintf(page->to, ".SH %s\n", text);
+}
+
+void strait_roff_text(strait_roff *page, const char *text) {
+    for (;;) {
+        const char *gap = strstr(text, "\n\n");
+        put_words(page, text, gap != NULL ? (size_t)(gap - text) : strlen(text), 'R');
+        if (gap == NULL) return;
+        strait_roff_paragraph(page);
+        text = gap + 2;
+    }
+}
+
+void strait_roff_break(strait_roff *page) {
+    order(page, ".br");
+}
+
+void strait_roff_paragraph(strait_roff *page) {
+    order(page, ".PP");
+}
+
+void strait_roff_item(strait_roff *page) {
+    order(page, ".TP");
+}
+
+void strait_roff_typed(strait_roff *page, const char *text) {
+    put_words(page, text, strlen(text), 'B');
+}
+
+void strait_roff_usage(strait_roff *page, const char *text) {
+    for (text += strspn(text, white); *text != '\0'; text += strspn(text, white)) {
+        const size_t n = strcspn(text, white);
+        const char *start = text + strspn(text, "[");
+        int has_capitals = 0;
+        for (size_t i = 0; i < n; i++)
+            has_capitals |= isupper((unsigned char)text[i]) != 0;
+        put_word(page, text, n, *start == '-' ? 'B' : has_capitals ? 'I' : 'R');
+        text += n;
+    }
+}
+
+void strait_roff_end(strait_roff *page) {
+    if (page->column > 0) (void)fputc('\n', page->to);
+    page->column = 0;
+}
