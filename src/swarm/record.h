@@ -4,8 +4,8 @@
  * live behind this interface in one of three stores:
  *
  *     journal:PATH                     a file of this machine; the default
- *     etcd:http://A:2379,http://B:...  an etcd cluster; several coordinators stand by for each
- * other memory                           a hub inside this process, for tests (record_hub.h)
+ *     etcd:http://A:2379,http://B:...  an etcd cluster, which several coordinators may share
+ *     memory                           a hub inside this process, for tests (record_hub.h)
  *
  * A coordinator's life: open; claim until it succeeds (await in between); read everything; then
  * commit each fact before relying on it and renew in time; resign or die. Only the leader commits.
@@ -21,10 +21,11 @@
  *                       whole or not at all: commit again (same changes, same term: harmless), or
  *                       read. Conditional changes are read back first.
  *     STRAIT_EIO        the disk is full or failing. As above, and nothing committed before is
- * lost; once there is room the same record goes on. STRAIT_EDATA      what the store holds is
- * damaged or not ours. Nothing was changed. STRAIT_EDEPOSED   only in calls of a leader: another
- * leads, or our lease ran out. The record has no term any more and may claim again. STRAIT_EINVAL
- * a key, value or list out of bounds.
+ *                       lost; once there is room the same record goes on.
+ *     STRAIT_EDATA      what the store holds is damaged or not ours. Nothing was changed.
+ *     STRAIT_EDEPOSED   only in calls of a leader: another leads, or our lease ran out. The
+ *                       record has no term any more and may claim again.
+ *     STRAIT_EINVAL     a key, value or list out of bounds.
  *
  * Calls block, for at most config.timeout_ms (journal: for as long as the disk takes). One thread
  * at a time uses a record. */
