@@ -106,7 +106,7 @@ static void folders_without_a_model_are_refused(void **state) {
     CHECK_FAILS(strait_trained_open(folder.path, scratch_at(&folder, "no.json"), cpu, 16, &trained),
                 STRAIT_EIO, "no.json");
     const strait_backend_spec abacus = {.name = "abacus"};
-    CHECK_FAILS(strait_trained_open(folder.path, NULL, abacus, 16, &trained), STRAIT_ENOTSUP,
+    CHECK_FAILS(strait_trained_open(folder.path, NULL, abacus, 16, &trained), STRAIT_ECONFIG,
                 "abacus");
     assert_null(trained);
 }
