@@ -102,17 +102,20 @@ strait_err strait_apart_order_one(struct strait_crew *crew, int stage, const str
 
 strait_err strait_apart_make_room(struct strait_crew *crew) {
     struct apart *a = crew->state;
-    /* The widest stage's parameters: ten a block, and a few. */
-    a->room = 10 * crew->recipe.shape.layers + 4 + 2 * STRAIT_CODEC_PARAMS;
     const int64_t basis = crew->recipe.codec.cols * crew->recipe.codec.keep;
-    if (basis > a->room) a->room = (int)basis; // a turned one comes the same way
+    a->room = (int)basis; // a turned one comes the same way as the norms of all parameters
+    for (int i = 0; i < crew->recipe.n_stages; i++) {
+        strait_worker_memory memory;
+        STRAIT_TRY(strait_worker_plan(&crew->recipe, i, 1, &memory));
+        if (memory.n_params > a->room) a->room = memory.n_params;
+    }
     const size_t n = (size_t)a->room * (size_t)crew->recipe.n_stages;
     STRAIT_TRY(strait_alloc(n, sizeof *a->squares, "gradient norms", (void **)&a->squares));
     return strait_alloc(n, sizeof *a->joined, "gradient norms", (void **)&a->joined);
 }
 
-/* Opens every stage with its slots. They do so at once, as they did the first time: a stage may
- * take seconds to make its weights. */
+/* Opens every stage with its slots. They do so at once: a stage may take seconds to make its
+ * weights. */
 static strait_err open_with_slots(struct strait_crew *crew) {
     struct apart *a = crew->state;
     static _Thread_local strait_order order;

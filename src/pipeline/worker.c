@@ -9,9 +9,10 @@ enum {
     TRACE_SPANS = 1 << 16 // of the newest moves
 };
 
-/* Parameters of the optimizer as list_params will list them, without memory. */
+/* Parameters of the optimizer as list_params will list them, without memory: how many there are,
+ * and what the optimizer takes for them. */
 static strait_err plan_list(const strait_recipe *recipe, int stage,
-                            const struct strait_weights *weights, size_t *out) {
+                            const struct strait_weights *weights, int *n_out, size_t *bytes) {
     strait_param *params = NULL;
     int n = 0;
     int n_head = 0;
@@ -23,15 +24,16 @@ static strait_err plan_list(const strait_recipe *recipe, int stage,
     if (err == STRAIT_OK)
         err = strait_recipe_codec_params(recipe, stage, STRAIT_HEAD, params + n, &n_head);
     const strait_optim_spec optim = strait_recipe_optim(recipe, stage);
-    if (err == STRAIT_OK) err = strait_optimizer_plan(&optim, params, n + n_head, out);
+    if (err == STRAIT_OK) err = strait_optimizer_plan(&optim, params, n + n_head, bytes);
+    *n_out = n + n_head;
     strait_alloc_free(params);
     return err;
 }
 
-static strait_err plan_optimizer(const strait_recipe *recipe, int stage, size_t *out) {
+static strait_err plan_optimizer(const strait_recipe *recipe, int stage, strait_worker_memory *m) {
     struct strait_weights weights = {0};
     strait_err err = strait_weights_plan(&recipe->shape, recipe->parts[stage], 1, &weights);
-    if (err == STRAIT_OK) err = plan_list(recipe, stage, &weights, out);
+    if (err == STRAIT_OK) err = plan_list(recipe, stage, &weights, &m->n_params, &m->optimizer);
     strait_weights_fini(&weights);
     return err;
 }
@@ -62,7 +64,7 @@ strait_err strait_worker_plan(const strait_recipe *recipe, int stage, int n_slot
                                    .activations = model.activations + recipe->room_bytes,
                                    .data = strait_feed_bytes(recipe, n_slots)};
     STRAIT_TRY(plan_codecs(recipe, stage, n_slots, &memory.activations));
-    STRAIT_TRY(plan_optimizer(recipe, stage, &memory.optimizer));
+    STRAIT_TRY(plan_optimizer(recipe, stage, &memory));
     memory.device = memory.weights + memory.gradients + memory.optimizer + memory.activations +
                     strait_feed_device_bytes(recipe, n_slots);
     *out = memory;

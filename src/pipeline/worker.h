@@ -16,6 +16,7 @@ typedef struct strait_worker_memory {
     size_t activations; // with the codecs' and what kernels keep partial results in
     size_t data;        // ids, on the device and on the host
     size_t device;      // all of it that lies on the device
+    int n_params;       // that the optimizer has, the codecs' among them
 } strait_worker_memory;
 
 /* Where the time of a step went on this stage, in seconds. */
