@@ -63,6 +63,7 @@ static void check_move(actor *a, strait_move move) {
         CHECK(is_last || a->gradients[m]);
         if (is_last) CHECK(a->last.kind == STRAIT_MOVE_FORWARD && a->last.microbatch == m);
         if (move.kind == STRAIT_MOVE_BACKWARD) *slot = -1;
+        CHECK(n_backward - n_weights < a->spec.window); // gradients of weights left for later
         break;
     case STRAIT_MOVE_WEIGHTS:
         CHECK(m == n_weights && m < n_backward && *slot == m);
