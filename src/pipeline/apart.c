@@ -138,10 +138,8 @@ strait_err strait_apart_open_stages(struct strait_crew *crew) {
     double delays[STRAIT_RUN_STAGES];
     uint64_t spare[STRAIT_RUN_STAGES];
     order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = 1};
-    STRAIT_TRY(strait_apart_order_all(crew, &order));
-    (void)snprintf(crew->device, sizeof crew->device, "%d stages, %.100s", crew->recipe.n_stages,
-                   a->replies[0].text);
-    order.kind = STRAIT_ORDER_REHEARSE;
+    if (a->carry != NULL) STRAIT_TRY(strait_apart_order_all(crew, &order)); // it may have more
+    order = (strait_order){.kind = STRAIT_ORDER_REHEARSE};
     STRAIT_TRY(strait_apart_order_all(crew, &order));
     for (int i = 0; i < crew->recipe.n_stages; i++) {
         times[i] = a->replies[i].times;
@@ -151,7 +149,10 @@ strait_err strait_apart_open_stages(struct strait_crew *crew) {
     STRAIT_TRY(strait_limits_windows(&crew->recipe, (int)crew->run.stages.window, times, delays,
                                      crew->recipe.room_bytes > 0 ? spare : NULL, crew->windows,
                                      &crew->planned_tokens_per_s));
-    return open_with_slots(crew);
+    STRAIT_TRY(open_with_slots(crew));
+    (void)snprintf(crew->device, sizeof crew->device, "%d stages, %.100s", crew->recipe.n_stages,
+                   a->replies[0].text);
+    return STRAIT_OK;
 }
 
 static strait_err open_apart(struct strait_crew *crew) {

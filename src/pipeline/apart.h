@@ -23,8 +23,8 @@ struct apart {
     strait_err (*carry)(struct strait_crew *crew, int stage, const strait_order *order);
 };
 
-/* Makes room for the replies of all stages; then opens, rehearses and opens them again with the
- * slots that their times ask for. */
+/* Makes room for the replies of all stages; then rehearses with them, and opens them with the slots
+ * that their times ask for. */
 strait_err strait_apart_make_room(struct strait_crew *crew);
 strait_err strait_apart_open_stages(struct strait_crew *crew);
 

@@ -262,6 +262,7 @@ strait_err strait_worker_gradients(struct strait_worker *w, int64_t step, double
     const double began = strait_clock_seconds();
     w->times = (strait_worker_times){0};
     w->bill = NULL;
+    w->is_untouched = 0;
     if (w->tail != NULL) strait_boundary_begin(w->tail, step);
     if (w->head != NULL) strait_boundary_begin(w->head, step);
     w->moved = STRAIT_MOVE_WAIT;

@@ -188,6 +188,9 @@ static strait_err on_other(void *user, struct strait_msg **msg) {
 }
 
 static strait_err open_worker(struct strait_server *s, int n_slots) {
+    if (n_slots < 1 || n_slots > s->recipe.n_microbatches)
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: a window of %d for %lld microbatches",
+                           s->start.stage, n_slots, (long long)s->recipe.n_microbatches);
     strait_worker_close(&s->worker);
     STRAIT_TRY(
         strait_worker_open(&s->run, &s->recipe, s->start.stage, n_slots, s->feed, &s->worker));
@@ -259,9 +262,11 @@ static strait_err obey(struct strait_server *s, const strait_order *order, strai
     case STRAIT_ORDER_MEET: return meet(s, order);
     case STRAIT_ORDER_OPEN:
         STRAIT_TRY(open_worker(s, order->number));
+        STRAIT_TRY(strait_worker_draw(s->worker, (uint64_t)s->run.train.seed));
         (void)snprintf(reply->text, sizeof reply->text, "%s", strait_worker_device(s->worker));
         return STRAIT_OK;
     case STRAIT_ORDER_REHEARSE:
+        if (s->worker == NULL) STRAIT_TRY(open_worker(s, 1));
         reply->delay = delay_behind(s);
         return strait_worker_rehearse(s->worker, REHEARSALS, &reply->times);
     case STRAIT_ORDER_LOAD: return load(s, order->text);

@@ -127,6 +127,7 @@ static strait_err load_params(struct strait_checkpoint *checkpoint, struct strai
 
 strait_err strait_snapshot_read(struct strait_checkpoint *checkpoint, struct strait_worker *w) {
     struct strait_stream *stream = strait_stage_stream(w->model);
+    w->is_untouched = 0;
     STRAIT_TRY(load_params(checkpoint, stream, w->params, w->n_params));
     STRAIT_TRY(each_state(w, load_one, checkpoint));
     return strait_snapshot_restored(w);

@@ -16,6 +16,7 @@ static strait_err open_solo(struct strait_crew *crew) {
     struct solo *solo = crew->state;
     crew->windows[0] = 1;
     STRAIT_TRY(strait_worker_open(&crew->run, &crew->recipe, 0, 1, crew->feed, &solo->worker));
+    STRAIT_TRY(strait_worker_draw(solo->worker, (uint64_t)crew->run.train.seed));
     (void)snprintf(crew->device, sizeof crew->device, "%s", strait_worker_device(solo->worker));
     return STRAIT_OK;
 }

@@ -48,6 +48,7 @@ strait_err strait_worker_adopt(struct strait_worker *w, const float *basis, uint
     struct strait_stream *stream = strait_stage_stream(w->model);
     int n = 0;
     const strait_param *params = strait_stage_params(w->model, &n);
+    w->is_untouched = 0;
     if (w->tail != NULL)
         STRAIT_TRY(strait_subspace_adopt(strait_boundary_codec(w->tail), stream, basis, version));
     if (w->head == NULL) return w->backend->ops->wait(stream); // the last stage is free

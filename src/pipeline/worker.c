@@ -143,9 +143,7 @@ static strait_err open_into(struct strait_worker *w, const strait_run *run) {
             (void **)&w->losses));
     STRAIT_TRY(w->backend->ops->alloc_host(w->backend, (size_t)w->n_params * sizeof *w->squares,
                                            (void **)&w->squares));
-    STRAIT_TRY(w->backend->ops->mark_open(w->backend, &w->measured));
-    STRAIT_TRY(strait_stage_init(w->model, (uint64_t)run->train.seed));
-    return confine(w);
+    return w->backend->ops->mark_open(w->backend, &w->measured);
 }
 
 strait_err strait_worker_open(const strait_run *run, const strait_recipe *recipe, int stage,
@@ -164,6 +162,13 @@ strait_err strait_worker_open(const strait_run *run, const strait_recipe *recipe
         return err;
     }
     *out = w;
+    return STRAIT_OK;
+}
+
+strait_err strait_worker_draw(struct strait_worker *w, uint64_t seed) {
+    STRAIT_TRY(strait_stage_init(w->model, seed));
+    STRAIT_TRY(confine(w));
+    w->is_untouched = 1;
     return STRAIT_OK;
 }
 

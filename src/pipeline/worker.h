@@ -46,6 +46,7 @@ struct strait_worker {
     int deadline_ms;
     strait_worker_times times;
     double *bill;               // which of them the last move counts for
+    int is_untouched;           // since its weights were drawn: nothing was learned or restored
     struct strait_trace *trace; // NULL: nobody asked for one
     /* Messages that are not crossings go here. */
     strait_err (*on_other)(void *user, struct strait_msg **msg);
@@ -60,10 +61,13 @@ struct strait_worker {
 strait_err strait_worker_plan(const strait_recipe *recipe, int stage, int n_slots,
                               strait_worker_memory *out);
 
-/* Opens the device and makes the stage with its first weights. Keeps `feed`, which it prepares. */
+/* Opens the device and makes the stage, whose weights are 0. Keeps `feed`, which it prepares. */
 strait_err strait_worker_open(const strait_run *run, const strait_recipe *recipe, int stage,
                               int n_slots, struct strait_feed *feed, struct strait_worker **out);
 void strait_worker_close(struct strait_worker **worker); // accepts NULL
+
+/* The first weights of a run. The codecs have theirs since open. */
+strait_err strait_worker_draw(struct strait_worker *worker, uint64_t seed);
 
 /* Joins the boundaries to the neighbours of a mesh; -1 where there is none. */
 void strait_worker_connect(struct strait_worker *worker, struct strait_mesh *mesh, int before,
@@ -98,7 +102,8 @@ strait_err strait_worker_update_by_scale(struct strait_worker *worker, int64_t s
 /* This stage's part in a validation. On the last stage the sum of the losses; 0 elsewhere. */
 strait_err strait_worker_validate(struct strait_worker *worker, int64_t step, double *loss_sum);
 
-/* Runs `n` microbatches on its own, as if alone: how long do the passes take? */
+/* Runs `n` microbatches on its own, as if alone: how long do the passes take? That is the same for
+ * weights that were not drawn. */
 strait_err strait_worker_rehearse(struct strait_worker *worker, int n, strait_worker_times *out);
 
 /* Subspace codec, between steps: where the last stage would turn the basis [width x keep], and

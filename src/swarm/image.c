@@ -135,6 +135,7 @@ strait_err strait_image_put(const struct strait_image *image, struct strait_work
     struct strait_image list = {0};
     struct walk walk;
     size_t bytes = 0;
+    worker->is_untouched = 0;
     strait_err err = strait_image_list(worker, &list, &bytes);
     if (err == STRAIT_OK &&
         (list.data == NULL || !strait_image_is_whole(image) || image->bytes != bytes ||

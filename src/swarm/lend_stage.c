@@ -157,9 +157,11 @@ strait_err strait_lend_meet(struct lend *l, int *missing) {
 
 /* ---- restoring ---- */
 
+/* As it was drawn, unless it still is. */
 static strait_err reopen(struct lend *l) {
     static _Thread_local strait_order order;
     strait_reply reply = {0};
+    if (l->server.worker->is_untouched) return STRAIT_OK;
     order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = l->server.worker->n_slots};
     return strait_serve_obey(&l->server, &order, &reply);
 }

@@ -1,7 +1,9 @@
 /* The lines a stage is started with, and a stage that is told nonsense. */
 #include "pipeline/serve.h"
 
-#include "check.h"
+#include "base/alloc.h"
+#include "pipeline/serve_state.h"
+#include "tiny_run.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -103,6 +105,75 @@ static void a_stage_that_hears_nonsense_ends(void **state) {
     }
 }
 
+static strait_err nobody_looks(void *user) {
+    (void)user;
+    return STRAIT_OK;
+}
+
+/* The first stage of two, which has met nobody. */
+static void server_open(const scratch *folder, struct strait_server *s) {
+    *s = (struct strait_server){.before = -1, .behind = -1, .on_look = nobody_looks};
+    tiny_run(folder, &s->run);
+    s->run.stages.count = 2;
+    CHECK_OK(strait_feed_open(&s->run, &s->feed));
+    CHECK_OK(strait_serve_prepare(s));
+}
+
+static void server_close(struct strait_server *s) {
+    strait_worker_close(&s->worker);
+    strait_feed_close(&s->feed);
+    strait_alloc_free(s->basis);
+}
+
+/* Weights other than 0, in the matrix that comes first. */
+static int64_t count_drawn(const struct strait_server *s) {
+    int n = 0;
+    const strait_tensor table = strait_stage_params(s->worker->model, &n)[0].value;
+    int64_t n_drawn = 0;
+    for (int64_t i = 0; i < table.rows * table.cols; i++)
+        n_drawn += ((const float *)table.data)[i] != 0.0f;
+    return n_drawn;
+}
+
+static void weights_are_drawn_once_the_window_is_known(void **state) {
+    (void)state;
+    static struct strait_server s;
+    static strait_order order;
+    strait_reply reply = {0};
+    scratch folder = scratch_open();
+    server_open(&folder, &s);
+    order.kind = STRAIT_ORDER_REHEARSE;
+    CHECK_OK(strait_serve_obey(&s, &order, &reply));
+    assert_true(reply.times.forward > 0.0 && reply.times.input > 0.0);
+    assert_int_equal(s.worker->n_slots, 1);
+    assert_int_equal(count_drawn(&s), 0);
+    order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = 2};
+    CHECK_OK(strait_serve_obey(&s, &order, &reply));
+    assert_int_equal(s.worker->n_slots, 2);
+    assert_true(s.worker->is_untouched);
+    assert_in_range(count_drawn(&s), TINY_VOCAB * 24 * 9 / 10, TINY_VOCAB * 24);
+    server_close(&s);
+    scratch_close(&folder);
+}
+
+static void windows_that_cannot_be_are_refused(void **state) {
+    (void)state;
+    static struct strait_server s;
+    static strait_order order;
+    static const int windows[] = {0, -1, INT32_MIN, INT32_MAX, 3};
+    strait_reply reply = {0};
+    scratch folder = scratch_open();
+    server_open(&folder, &s);
+    assert_int_equal(s.recipe.n_microbatches, 2);
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        order = (strait_order){.kind = STRAIT_ORDER_OPEN, .number = windows[i]};
+        CHECK_FAILS(strait_serve_obey(&s, &order, &reply), STRAIT_EPROTO, "for 2 microbatches");
+        assert_null(s.worker);
+    }
+    server_close(&s);
+    scratch_close(&folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_start_line_is_read_as_written),
@@ -110,6 +181,8 @@ int main(void) {
         cmocka_unit_test(a_line_ends_where_it_ends),
         cmocka_unit_test(a_line_without_an_end_is_refused),
         cmocka_unit_test(a_stage_that_hears_nonsense_ends),
+        cmocka_unit_test(weights_are_drawn_once_the_window_is_known),
+        cmocka_unit_test(windows_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,8 @@ static int set_up(void **state) {
     for (int i = 0; i < 2; i++) {
         CHECK_OK(strait_feed_open(&run, &feeds[i]));
         CHECK_OK(strait_feed_cut(feeds[i], &recipe));
-        run.train.seed = 10 + i;
         CHECK_OK(strait_worker_open(&run, &recipe, 1, 1, feeds[i], &workers[i]));
+        CHECK_OK(strait_worker_draw(workers[i], (uint64_t)(10 + i)));
     }
     return 0;
 }
