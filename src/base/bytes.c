@@ -99,6 +99,13 @@ void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t room) {
     out[n] = '\0';
 }
 
+void strait_text_tame(char *text) {
+    for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
+        if (*c < ' ' || *c == 0x7f) *c = '?';
+        if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) *c = c[1] = '?'; // controls in UTF-8
+    }
+}
+
 void strait_writer_float(strait_writer *w, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);

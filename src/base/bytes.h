@@ -1,4 +1,4 @@
-/* bytes.h - numbers as little-endian bytes, and bounded reading and writing of them.
+/* bytes.h - numbers and texts as little-endian bytes, and bounded reading and writing of them.
  *
  * A reader or writer that would pass its end stops there and remembers it: check is_short once at
  * the end instead of after every field. Both work on the caller's memory. */
@@ -27,6 +27,10 @@ double strait_reader_real(strait_reader *r);                        // by its bi
 /* A text behind its length in n_bytes: at most room - 1 bytes and an ending zero; a longer one is
  * short and leaves nothing. */
 void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t room);
+
+/* Of a text that a file or a peer brought and people will see: each byte that would end the line or
+ * tell a terminal what to do becomes '?'. UTF-8 stays as it is. */
+void strait_text_tame(char *text);
 
 typedef struct strait_writer {
     unsigned char *at;

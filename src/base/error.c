@@ -1,5 +1,7 @@
 #include "base/error.h"
 
+#include "base/bytes.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,12 +29,6 @@ strait_scope strait_err_scope(strait_err err) {
     return STRAIT_SCOPE_PROCESS;
 }
 
-/* Details quote what files and peers said: keep them one line, and terminals safe. */
-static void make_printable(void) {
-    for (char *c = detail; *c != '\0'; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
-}
-
 const char *strait_err_detail(void) {
     return detail;
 }
@@ -47,7 +43,7 @@ void strait_err_note(const char *file, int line, const char *format, ...) {
     va_start(args, format);
     (void)vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
-    make_printable();
+    strait_text_tame(detail); // it quotes what files and peers said
 }
 
 void strait_err_prefix(const char *format, ...) {
@@ -59,5 +55,5 @@ void strait_err_prefix(const char *format, ...) {
     va_end(args);
     if (used < 0 || (size_t)used >= sizeof detail) return;
     (void)snprintf(detail + used, sizeof detail - (size_t)used, ": %s", old);
-    make_printable();
+    strait_text_tame(detail);
 }

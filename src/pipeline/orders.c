@@ -146,6 +146,7 @@ strait_err strait_reply_unpack(const struct strait_msg *msg, float *values, int 
     out->device_bytes = strait_reader_uint(&r, 8);
     out->device_spare = strait_reader_uint(&r, 8);
     strait_reader_text(&r, 2, out->text, sizeof out->text);
+    strait_text_tame(out->text); // it is shown to people
     out->n_values = get_values(&r, values, room);
     out->values = values;
     if (r.is_short || r.left != 0)

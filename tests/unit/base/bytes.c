@@ -55,11 +55,23 @@ static void texts_that_do_not_fit_are_short(void **state) {
     assert_string_equal(out, "");
 }
 
+static void texts_are_tamed(void **state) {
+    (void)state;
+    char text[] = "a\n\x1b[2J\x7f b\xc2\x9b"
+                  "1m \xc3\xa9 \xe4\xb8\x96 \xc2";
+    strait_text_tame(text);
+    assert_string_equal(text, "a??[2J? b??1m \xc3\xa9 \xe4\xb8\x96 \xc2");
+    char empty[] = "";
+    strait_text_tame(empty);
+    assert_string_equal(empty, "");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_travel_by_their_bits),
         cmocka_unit_test(texts_stand_behind_their_length),
         cmocka_unit_test(texts_that_do_not_fit_are_short),
+        cmocka_unit_test(texts_are_tamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,12 +131,27 @@ static void words_without_an_end_are_refused(void **state) {
     strait_msg_close(&msg);
 }
 
+/* A worker's words end up on the coordinator's terminal and in its log. */
+static void the_words_of_a_reply_are_tamed(void **state) {
+    (void)state;
+    static strait_reply reply, back;
+    float room[ROOM];
+    reply = (strait_reply){.kind = STRAIT_ORDER_SAVE, .err = STRAIT_EIO};
+    (void)snprintf(reply.text, sizeof reply.text, "full\n2026-01-01 all is well \x1b]0;x\a");
+    CHECK_OK(strait_reply_send(pair.meshes[0], pair.peers[0], &reply));
+    struct strait_msg *msg = pair_take(&pair, 1);
+    CHECK_OK(strait_reply_unpack(msg, room, ROOM, &back));
+    assert_string_equal(back.text, "full?2026-01-01 all is well ?]0;x?");
+    strait_msg_close(&msg);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_order_arrives_as_it_was),
         cmocka_unit_test(other_lengths_and_kinds_are_refused),
         cmocka_unit_test(a_reply_arrives_as_it_was),
         cmocka_unit_test(words_without_an_end_are_refused),
+        cmocka_unit_test(the_words_of_a_reply_are_tamed),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
