@@ -1,8 +1,10 @@
 /* strait.c - the command line: one program, one table of commands. */
 #include "commands.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The last has no summary: it is not for people. */
 static const strait_command *const commands[] = {
@@ -89,8 +91,18 @@ static const char *name_of(const char *word) {
     return strcmp(word, "--version") == 0 ? "version" : word;
 }
 
+/* Who started us may have closed some of the first three descriptors; a socket or a lock that got
+ * such a number would be written into by whoever prints. */
+static void hold_standard_files(void) {
+    int fd = 0;
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = open("/dev/null", O_RDWR); // children shall have it too
+    if (fd > STDERR_FILENO) (void)close(fd);
+}
+
 int main(int argc, char **argv) {
     const char **words = (const char **)argv;
+    hold_standard_files();
     if (argc < 2) {
         strait_help_overview(stderr);
         return exit_code(STRAIT_ECONFIG);

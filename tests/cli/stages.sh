@@ -108,3 +108,8 @@ refuses 4 'stage 0 could not be started: it ended with code 1; .*stages.launch: 
     train run.yaml --out unstarted --set stages.count=2 --set stages.launch=false
 refuses 2 'stage 0: /nowhere/ssh cannot be started' \
     train run.yaml --out unstarted --set stages.count=2 --set stages.launch=/nowhere/ssh
+
+# Started without standard files: no socket takes their numbers.
+(strait train run.yaml --out unheard $two <&- >&- 2>&-) || fail "closed standard files: exit code $?"
+same_metrics straight unheard
+none_left
