@@ -127,7 +127,9 @@ static void close_session(struct session *s) {
     strait_file_unlock(&s->lock);
 }
 
+/* The lines first: a run that goes on from the checkpoint keeps those before it. */
 static strait_err save(struct session *s) {
+    see_written(s, strait_metrics_sync(s->metrics));
     STRAIT_TRY(strait_trainer_save(s->trainer, s->folder));
     s->saved_step = strait_trainer_step_count(s->trainer);
     if (s->spec->events.saved != NULL) s->spec->events.saved(s->spec->events.user, s->saved_step);

@@ -121,6 +121,7 @@ __attribute__((format(printf, 2, 3))) static void put(line *l, const char *forma
     const int n = vsnprintf(l->text + l->used, sizeof l->text - l->used, format, args);
     va_end(args);
     if (n > 0) l->used += (size_t)n;
+    if (l->used >= sizeof l->text) l->used = sizeof l->text - 1; // cut, as the text is
 }
 
 /* JSON has no infinity and no NaN. */

@@ -6,6 +6,7 @@
 #include "watch/metrics.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* What a session told, and when it is to stop. */
 struct diary {
@@ -33,10 +34,25 @@ static void on_validated(void *user, int64_t step, double loss) {
     d->n_valid++;
 }
 
+static char metrics_path[STRAIT_PATH_MAX]; // whose syncs are looked at; empty: nobody's
+static off_t metrics_synced;               // bytes of it that are surely on the disk
+
+/* The library's calls end here. */
+int fsync(int fd) {
+    struct stat synced;
+    struct stat metrics;
+    if (fstat(fd, &synced) == 0 && stat(metrics_path, &metrics) == 0 &&
+        synced.st_ino == metrics.st_ino)
+        metrics_synced = synced.st_size;
+    return fdatasync(fd);
+}
+
 static void on_saved(void *user, int64_t step) {
     struct diary *d = user;
+    struct stat metrics;
     assert_true(step > 0);
     d->n_saved++;
+    if (stat(metrics_path, &metrics) == 0) assert_int_equal(metrics_synced, metrics.st_size);
 }
 
 static void on_noted(void *user, const char *text) {
@@ -78,6 +94,21 @@ static void check_same_losses(const char *a, const char *b) {
     }
     strait_alloc_free(pa);
     strait_alloc_free(pb);
+}
+
+static void test_metrics_are_on_the_disk_before_a_checkpoint(void **state) {
+    (void)state;
+    scratch folder = scratch_open();
+    static strait_run run;
+    struct diary diary = {0};
+    tiny_run(&folder, &run);
+    (void)snprintf(metrics_path, sizeof metrics_path, "%s",
+                   scratch_at(&folder, "out/metrics.jsonl"));
+    CHECK_OK(go(&run, scratch_at(&folder, "out"), 0, &diary));
+    assert_int_equal(diary.n_saved, 3);
+    assert_true(metrics_synced > 0);
+    metrics_path[0] = '\0';
+    scratch_close(&folder);
 }
 
 static void test_runs_to_the_end(void **state) {
@@ -173,6 +204,7 @@ static void test_checkpoint_that_cannot_be_written_is_noted_and_the_run_goes_on(
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runs_to_the_end),
+        cmocka_unit_test(test_metrics_are_on_the_disk_before_a_checkpoint),
         cmocka_unit_test(test_stopped_and_resumed_equals_undisturbed),
         cmocka_unit_test(test_resume_without_a_checkpoint_starts_over),
         cmocka_unit_test(test_damaged_newest_checkpoint_is_told_and_passed_over),
