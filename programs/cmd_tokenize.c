@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "data/tokenize.h"
 #include "progress.h"
+#include "signals.h"
 
 #include <string.h>
 
@@ -47,6 +48,11 @@ static void show(void *arg, const strait_tokenize_counts *counts) {
                          (double)counts->bytes / 1e6, (long long)counts->tokens,
                          (double)counts->bytes / 1e6 / seconds);
     if (tenth > d->last_tenth) d->last_tenth = tenth;
+}
+
+static int must_stop(void *arg) {
+    (void)arg;
+    return strait_signals_count() > 0;
 }
 
 static strait_err choose_format(strait_text_format *chosen) {
@@ -107,20 +113,22 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_words
     display d = {.last_tenth = 0};
     strait_progress_init(&d.progress);
     d.start = strait_clock_seconds();
-    strait_tokenize_spec spec = {.tokenizer = tokenizer,
-                                 .text = {.paths = words, .n_paths = n_words, .field = field},
-                                 .out = out,
-                                 .shard_tokens = shard_tokens,
-                                 .n_threads = (int)n_threads,
-                                 .end = has_no_end ? -1 : strait_tokenizer_end(tokenizer),
-                                 .progress = show,
-                                 .arg = &d};
+    strait_tokenize_spec spec = {
+        .tokenizer = tokenizer,
+        .text = {.paths = words, .n_paths = n_words, .field = field, .stop = {must_stop, NULL}},
+        .out = out,
+        .shard_tokens = shard_tokens,
+        .n_threads = (int)n_threads,
+        .end = has_no_end ? -1 : strait_tokenizer_end(tokenizer),
+        .progress = show,
+        .arg = &d};
     STRAIT_TRY(choose_format(&spec.text.format));
     STRAIT_TRY(check_outputs(&spec));
     if (!has_no_end && spec.end < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s has no end-of-text token; --no-eot does without one",
                            tokenizer_path);
     strait_tokenize_counts counts = {0};
+    strait_signals_listen(1);
     STRAIT_TRY(strait_tokenize_run(&spec, &counts));
     say_counts(&d, &counts);
     return STRAIT_OK;
@@ -142,7 +150,7 @@ const strait_command strait_cmd_tokenize = {
     .about =
         "Reads plain text (a file is a document) and JSON Lines (a line is a document), packed\n"
         "by gzip, xz or zstd or not, and writes a token shard and its manifest. \"-\" is\n"
-        "standard input.",
+        "standard input. Ctrl-C leaves nothing half written.",
     .flags = flags,
     .run = run,
 };

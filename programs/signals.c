@@ -1,13 +1,13 @@
 #include "signals.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 
-static volatile sig_atomic_t n_interrupts, n_polite;
+static atomic_int n_interrupts, n_polite; // a handler may touch them: they need no lock
 
 static void interrupted(int number) {
-    n_interrupts = n_interrupts + 1;
-    if (n_interrupts <= n_polite) return;
+    if (atomic_fetch_add(&n_interrupts, 1) < n_polite) return;
     (void)signal(number, SIG_DFL);
     (void)raise(number); // comes when this handler is done
 }

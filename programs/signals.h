@@ -4,4 +4,4 @@
 
 /* From now on interrupts are counted; those after the first n take their ordinary course. */
 void strait_signals_listen(int n);
-int strait_signals_count(void);
+int strait_signals_count(void); // any thread

@@ -5,15 +5,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
-    RAW_BYTES = 1 << 18
+    RAW_BYTES = 1 << 18,
+    ASK_MS = 50 // how often, while nothing comes, whether to stop
 };
 
 struct strait_input {
     const char *path;
+    strait_input_stop stop;
     int fd;
     int is_at_end; // of the file
     int64_t n_taken;
@@ -23,11 +26,26 @@ struct strait_input {
     void *state;
 };
 
+int strait_input_must_stop(strait_input_stop stop) {
+    return stop.is_asked != NULL && stop.is_asked(stop.arg);
+}
+
+/* Until there are bytes, or the end of them. */
+static strait_err wait_for_bytes(const struct strait_input *input) {
+    struct pollfd ready = {.fd = input->fd, .events = POLLIN};
+    do {
+        if (strait_input_must_stop(input->stop))
+            return STRAIT_FAIL(STRAIT_EINTERRUPTED, "%s: stopped reading", input->path);
+    } while (poll(&ready, 1, ASK_MS) < 1);
+    return STRAIT_OK;
+}
+
 static strait_err refill(struct strait_input *input) {
     memmove(input->raw, input->raw + input->used, input->n_raw - input->used);
     input->n_raw -= input->used;
     input->used = 0;
     while (!input->is_at_end && input->n_raw < RAW_BYTES / 2) {
+        STRAIT_TRY(wait_for_bytes(input));
         const ssize_t n = read(input->fd, input->raw + input->n_raw, RAW_BYTES - input->n_raw);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
@@ -61,10 +79,11 @@ static strait_err open_file(struct strait_input *input) {
     return input->ops->open(&input->state);
 }
 
-strait_err strait_input_open(const char *path, struct strait_input **out) {
+strait_err strait_input_open(const char *path, strait_input_stop stop, struct strait_input **out) {
     struct strait_input *input = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *input, "input", (void **)&input));
     input->path = path;
+    input->stop = stop;
     const strait_err err = open_file(input);
     if (err == STRAIT_OK)
         *out = input;

@@ -11,12 +11,23 @@
 
 struct strait_input;
 
+/* Asks whether reading shall end, also while it waits for bytes; any thread. Zeroed: it never
+ * shall.
+ */
+typedef struct strait_input_stop {
+    int (*is_asked)(void *arg);
+    void *arg;
+} strait_input_stop;
+
+int strait_input_must_stop(strait_input_stop stop);
+
 /* Opens `path`, or standard input for "-". Keeps `path`. */
-strait_err strait_input_open(const char *path, struct strait_input **out);
+strait_err strait_input_open(const char *path, strait_input_stop stop, struct strait_input **out);
 void strait_input_close(struct strait_input **input); // accepts NULL
 
 /* Reads up to n bytes; 0 of them only at the end. Packed data that is damaged or cut short is
- * STRAIT_EDATA naming the file. Blocks. */
+ * STRAIT_EDATA naming the file. Blocks until there are some, or until it shall end:
+ * STRAIT_EINTERRUPTED. */
 strait_err strait_input_read(struct strait_input *input, void *out, size_t n, size_t *n_read);
 
 /* Bytes taken from the file so far, before unpacking. */

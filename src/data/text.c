@@ -78,7 +78,7 @@ static strait_err start_file(struct strait_text *t) {
         t->is_lines = strcmp(t->path, "-") == 0 ? t->spec.field != NULL : is_named_lines(t->path);
     t->line = 0;
     t->used = t->ahead.n = 0;
-    return strait_input_open(t->path, &t->input);
+    return strait_input_open(t->path, t->spec.stop, &t->input);
 }
 
 static void end_file(struct strait_text *t) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "data/buffer.h"
+#include "data/input.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +23,7 @@ typedef struct strait_text_spec {
     strait_text_format format;
     const char *field;  // of JSON Lines; NULL: "text"
     size_t piece_bytes; // cut plain documents after lines into pieces of about this; 0: never
+    strait_input_stop stop;
 } strait_text_spec;
 
 struct strait_text;

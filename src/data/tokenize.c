@@ -6,10 +6,13 @@
 #include "data/portions.h"
 #include "data/shard.h"
 
+#include <dirent.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
-    PIECE_BYTES = 1 << 17
+    PIECE_BYTES = 1 << 17,
+    INDEX_DIGITS = 5 // of a shard's place in its name, at least
 };
 
 struct job {
@@ -40,7 +43,7 @@ strait_err strait_tokenize_shard(const strait_tokenize_spec *spec, int64_t index
     char stem[STRAIT_PATH_MAX];
     STRAIT_TRY(stem_of(spec->out, stem));
     if (spec->shard_tokens == 0) return strait_file_path(path, "%s.bin", stem);
-    return strait_file_path(path, "%s-%05lld.bin", stem, (long long)index);
+    return strait_file_path(path, "%s-%0*lld.bin", stem, INDEX_DIGITS, (long long)index);
 }
 
 /* The ids of all pieces of a portion, with an end after each document. */
@@ -48,6 +51,8 @@ static strait_err encode_portion(void *arg, int worker, strait_portion *portion)
     struct job *job = arg;
     size_t start = 0;
     portion->ids.n = 0;
+    if (strait_input_must_stop(job->spec->text.stop))
+        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped");
     for (size_t i = 0; i < portion->n_ends; i++) {
         const strait_portion_end *end = &portion->ends[i];
         const int32_t *ids = NULL;
@@ -123,9 +128,36 @@ static strait_err write_manifest(struct job *job) {
     return strait_corpus_write_manifest(path, &spec);
 }
 
+/* Whether `name` is a shard or a manifest of `stem`, half written: STEM.bin.tmp, STEM.json.tmp,
+ * STEM-00000.bin.tmp. */
+static int is_leftover(const char *name, const char *stem) {
+    const size_t n = strlen(stem);
+    if (strncmp(name, stem, n) != 0) return 0;
+    const char *rest = name + n;
+    if (strcmp(rest, ".json.tmp") == 0) return 1;
+    const size_t n_digits = rest[0] == '-' ? strspn(rest + 1, "0123456789") : 0;
+    if (n_digits >= INDEX_DIGITS) rest += 1 + n_digits;
+    return strcmp(rest, ".bin.tmp") == 0;
+}
+
+/* Of a process that was killed; who tidies up himself left none. */
+static strait_err remove_leftovers(const char *out) {
+    char stem[STRAIT_PATH_MAX];
+    STRAIT_TRY(stem_of(out, stem));
+    char *slash = strrchr(stem, '/');
+    const char *name = slash != NULL ? slash + 1 : stem;
+    if (slash != NULL) *slash = '\0';
+    DIR *folder = opendir(slash == NULL ? "." : slash == stem ? "/" : stem);
+    if (folder == NULL) return STRAIT_OK; // the shard that cannot be made there says so
+    const struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL) // NOLINT(concurrency-mt-unsafe): our own handle
+        if (is_leftover(entry->d_name, name)) (void)unlinkat(dirfd(folder), entry->d_name, 0);
+    (void)closedir(folder);
+    return STRAIT_OK;
+}
+
 static strait_err start_job(struct job *job) {
-    char path[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_tokenize_manifest(job->spec->out, path)); // refuse a bad name before any work
+    STRAIT_TRY(remove_leftovers(job->spec->out)); // and refuse a bad name before any work
     STRAIT_TRY(strait_alloc((size_t)job->n_workers, sizeof(struct strait_encoder *), "encoders",
                             (void **)&job->encoders));
     for (int i = 0; i < job->n_workers; i++)
@@ -152,9 +184,21 @@ static strait_err run_job(struct job *job) {
     return write_manifest(job);
 }
 
+/* Says what an end in the middle leaves behind. */
+static strait_err describe_end(const struct job *job) {
+    const size_t n_whole = job->n_shards - (job->writer != NULL);
+    if (n_whole == 0)
+        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "%s: stopped; nothing was kept", job->spec->out);
+    return STRAIT_FAIL(STRAIT_EINTERRUPTED,
+                       "%s: stopped; %zu whole shard%s stayed, without a manifest: --force begins "
+                       "anew",
+                       job->spec->out, n_whole, n_whole == 1 ? "" : "s");
+}
+
 strait_err strait_tokenize_run(const strait_tokenize_spec *spec, strait_tokenize_counts *out) {
     struct job job = {.spec = spec, .n_workers = strait_portions_workers(spec->n_threads)};
-    const strait_err err = run_job(&job);
+    strait_err err = run_job(&job);
+    if (err == STRAIT_EINTERRUPTED) err = describe_end(&job);
     if (err == STRAIT_OK) *out = job.counts;
     strait_shard_writer_close(&job.writer);
     for (int i = 0; job.encoders != NULL && i < job.n_workers; i++)

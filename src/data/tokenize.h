@@ -32,6 +32,8 @@ strait_err strait_tokenize_manifest(const char *out, char path[STRAIT_PATH_MAX])
 strait_err strait_tokenize_shard(const strait_tokenize_spec *spec, int64_t index,
                                  char path[STRAIT_PATH_MAX]);
 
-/* Writes shards and manifest. The ids are the same for any number of threads. On error the shards
- * that were complete may be left, without a manifest. Documents without text leave nothing. */
+/* Writes shards and manifest. The ids are the same for any number of threads. On error, or when
+ * spec->text.stop asks for an end (STRAIT_EINTERRUPTED), the shards that were complete may be left,
+ * without a manifest; what was half written is removed. Documents without text leave nothing.
+ * Begins by removing what a process that was killed left half written under the same names. */
 strait_err strait_tokenize_run(const strait_tokenize_spec *spec, strait_tokenize_counts *out);

@@ -7,6 +7,9 @@
 #include "mixed.h"
 #include "tokenizers.h"
 
+#include <dirent.h>
+#include <stdatomic.h>
+
 enum {
     TEXT_BYTES = 900000
 };
@@ -147,6 +150,81 @@ static void test_refusals(void **state) {
     CHECK_FAILS(strait_tokenize_run(&spec, &counts), STRAIT_ECONFIG, "ends in .bin");
 }
 
+static int n_half_written(void) {
+    int n = 0;
+    const struct dirent *entry;
+    DIR *all = opendir(folder);
+    assert_non_null(all);
+    while ((entry = readdir(all)) != NULL) // NOLINT(concurrency-mt-unsafe): our own handle
+        n += strstr(entry->d_name, ".tmp") != NULL;
+    (void)closedir(all);
+    return n;
+}
+
+/* Asks for an end when it is asked for the n-th time. */
+static int counts_down(void *arg) {
+    return atomic_fetch_sub((atomic_int *)arg, 1) <= 1;
+}
+
+static void test_ends_in_the_middle_when_asked(void **state) {
+    (void)state;
+    const char *paths[] = {in_folder("mixed.txt")};
+    for (int threads = 1; threads <= 2; threads++) {
+        int n_whole = 0;
+        int is_done = 0;
+        for (int n = 1; !is_done; n++) {
+            atomic_int left = n;
+            strait_tokenize_counts counts = {0};
+            const strait_tokenize_spec spec = {
+                .tokenizer = tokenizers[0],
+                .text = {.paths = paths, .n_paths = 1, .stop = {counts_down, &left}},
+                .out = in_folder("stopped.bin"),
+                .shard_tokens = 20000,
+                .n_threads = threads,
+                .end = -1};
+            const strait_err err = strait_tokenize_run(&spec, &counts);
+            is_done = err == STRAIT_OK;
+            assert_int_equal(n_half_written(), 0);
+            assert_int_equal(strait_file_exists(in_folder("stopped.json")), is_done);
+            if (is_done) break;
+            CHECK_FAILS(err, STRAIT_EINTERRUPTED, "stopped.bin: stopped; ");
+            const int has_shards = strstr(strait_err_detail(), "--force begins anew") != NULL;
+            if (has_shards) CHECK(strait_file_exists(in_folder("stopped-00000.bin")));
+            n_whole += has_shards;
+        }
+        CHECK(n_whole > 0); // it was asked after a shard was whole, too
+        assert_int_equal(unlink(in_folder("stopped.json")), 0);
+    }
+}
+
+static void test_removes_what_a_killed_process_left(void **state) {
+    (void)state;
+    static const char *const gone[] = {"k.bin.tmp", "k.json.tmp", "k-00007.bin.tmp",
+                                       "k-123456.bin.tmp"};
+    static const char *const stays[] = {"k-0007.bin.tmp",     "kk.bin.tmp",
+                                        "k-old.bin.tmp",      "k-00007-.bin.tmp",
+                                        "k-00007.bin.tmp.gz", "k-00007.json.tmp"};
+    put_file(in_folder("few.txt"), "the quick Brown fox", 19);
+    const char *paths[] = {in_folder("few.txt")};
+    strait_tokenize_counts counts = {0};
+    const strait_tokenize_spec spec = {.tokenizer = tokenizers[0],
+                                       .text = {.paths = paths, .n_paths = 1},
+                                       .out = in_folder("k.bin"),
+                                       .n_threads = 1,
+                                       .end = -1};
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        put_file(in_folder(gone[i]), "half", 4);
+    for (size_t i = 0; i < sizeof stays / sizeof *stays; i++)
+        put_file(in_folder(stays[i]), "whole", 5);
+    CHECK_OK(strait_tokenize_run(&spec, &counts));
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        CHECK(!strait_file_exists(in_folder(gone[i])));
+    for (size_t i = 0; i < sizeof stays / sizeof *stays; i++) {
+        CHECK(strait_file_exists(in_folder(stays[i])));
+        assert_int_equal(unlink(in_folder(stays[i])), 0);
+    }
+}
+
 static void test_failing_allocations(void **state) {
     (void)state;
     put_file(in_folder("few.txt"), "the quick Brown fox", 19);
@@ -175,6 +253,8 @@ int main(void) {
         cmocka_unit_test(test_cut_text_has_the_same_ids),
         cmocka_unit_test(test_shards_for_any_threads),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_ends_in_the_middle_when_asked),
+        cmocka_unit_test(test_removes_what_a_killed_process_left),
         cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, prepare, finish);
