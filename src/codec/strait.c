@@ -87,7 +87,7 @@ static strait_err plan_tail(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_BOUNDARY, d, k));
     STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_BOUNDARY, m, k));
     STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
-    STRAIT_TRY(strait_codec_add_param(c, "T", STRAIT_ROLE_EMBEDDING, spec->vocab, r));
+    STRAIT_TRY(strait_codec_add_param(c, "T", STRAIT_ROLE_ANCHOR, spec->vocab, r));
     STRAIT_TRY(strait_codec_add_param(c, "P", STRAIT_ROLE_BOUNDARY, d, r));
     if (spec->is_padded) return strait_padded_plan_tail(c, &st->padded);
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);

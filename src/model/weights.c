@@ -104,7 +104,7 @@ static strait_err add_local(const struct listing *l, strait_local *out) {
     const strait_shape *s = l->shape;
     if (!strait_shape_is_local(s, l->block)) return STRAIT_OK;
     if (s->has_anchors && l->block > 0)
-        STRAIT_TRY(add(l, "anchor", STRAIT_ROLE_EMBEDDING, s->vocab, s->width, &out->anchor));
+        STRAIT_TRY(add(l, "anchor", STRAIT_ROLE_ANCHOR, s->vocab, s->width, &out->anchor));
     if (s->conv == 0) return STRAIT_OK;
     return add(l, "conv", STRAIT_ROLE_GAIN, s->conv, s->width, &out->conv);
 }
@@ -212,7 +212,7 @@ static double spread(const struct strait_weights *w, const strait_shape *shape,
         const double base = 0.02;
         return param->role == STRAIT_ROLE_WRITES_RESIDUAL ? base / sqrt(2.0 * shape->layers) : base;
     }
-    if (param->role == STRAIT_ROLE_EMBEDDING) return 1.0;
+    if (strait_role_is_table(param->role)) return 1.0;
     if (param->role == STRAIT_ROLE_MATRIX) return sqrt(0.33 / (double)param->value.cols);
     return 0.0;
 }

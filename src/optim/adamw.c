@@ -3,7 +3,7 @@
 strait_tensor strait_adamw_second(strait_optim_kind kind, const strait_param *param) {
     strait_tensor v = {NULL, STRAIT_F32, param->value.rows, param->value.cols};
     if (kind != STRAIT_OPTIM_ADAMW_ROWS || param->role == STRAIT_ROLE_GAIN) return v;
-    if (param->role == STRAIT_ROLE_EMBEDDING || param->role == STRAIT_ROLE_VALUES)
+    if (strait_role_is_table(param->role))
         v.cols = 1; // an input is a token, which owns a row
     else
         v.rows = 1;
@@ -13,7 +13,7 @@ strait_tensor strait_adamw_second(strait_optim_kind kind, const strait_param *pa
 strait_adamw_how strait_adamw_at(const strait_optim_spec *spec, strait_role role, int64_t step,
                                  float rate_factor) {
     return (strait_adamw_how){
-        .rate = spec->groups[role].rate * rate_factor,
+        .rate = strait_optim_rate(&spec->groups[role], step, rate_factor),
         .beta1 = spec->beta1,
         .beta2 = spec->beta2,
         .epsilon = spec->epsilon,

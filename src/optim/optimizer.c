@@ -56,6 +56,10 @@ static strait_err check_spec(const strait_optim_spec *spec) {
         const bound group[] = {{"rate", spec->groups[role].rate, INFINITY},
                                {"decay", spec->groups[role].decay, INFINITY}};
         STRAIT_TRY(check_bounds(group, 2));
+        if (spec->groups[role].steps < 0)
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "optimizer: a group of %lld steps, expected 0 or more",
+                               (long long)spec->groups[role].steps);
     }
     return STRAIT_OK;
 }
@@ -186,6 +190,12 @@ static strait_tensor copy_of(const strait_param *p) {
     return p->compute.data != p->value.data ? p->compute : (strait_tensor){0};
 }
 
+float strait_optim_rate(const strait_optim_group *group, int64_t step, float rate_factor) {
+    if (group->steps == 0) return group->rate * rate_factor;
+    const float left = step > group->steps ? 0 : 1 - (float)(step - 1) / (float)group->steps;
+    return group->rate * (left < rate_factor ? left : rate_factor);
+}
+
 static strait_adamw_item item_of(const struct strait_optimizer *opt, int i, int64_t step,
                                  float rate_factor) {
     const strait_param *p = &opt->params[i];
@@ -204,7 +214,7 @@ static strait_err update_muon(struct strait_optimizer *opt, struct strait_stream
     const strait_param *p = &opt->params[i];
     const strait_tensor copy = copy_of(p);
     const strait_muon_how how = {
-        .rate = spec->groups[p->role].rate * rate_factor,
+        .rate = strait_optim_rate(&spec->groups[p->role], step, rate_factor),
         .decay = spec->groups[p->role].decay,
         .momentum = strait_muon_momentum(spec->momentum_start, spec->momentum,
                                          spec->momentum_warmup, step),

@@ -29,6 +29,7 @@ typedef enum strait_optim_kind {
 
 typedef struct strait_optim_group {
     float rate, decay;
+    int64_t steps; // by which the rate has fallen to nothing, for good; 0: only the schedule's way
 } strait_optim_group;
 
 typedef struct strait_optim_spec {
@@ -66,6 +67,10 @@ strait_err strait_optimizer_clip(struct strait_optimizer *opt, struct strait_str
 /* Whether a step after clip leaves everything as it is when the norm is not finite, without anyone
  * looking: AdamW does, Muon does not. */
 int strait_optimizer_is_guarded(const struct strait_optimizer *opt);
+
+/* A group's rate at `step`, from 1: the schedule's factor times its rate, and no more than what is
+ * left of a straight way down over its own steps. */
+float strait_optim_rate(const strait_optim_group *group, int64_t step, float rate_factor);
 
 /* Updates every weight. `step` counts from 1 over the whole run, also after a resume; rate_factor
  * (rate.h) multiplies the rate of each group. */

@@ -16,7 +16,7 @@ static strait_err boundary_weights(const strait_recipe *recipe, int boundary, do
         int n = 0;
         STRAIT_TRY(strait_recipe_codec_params(recipe, stage, (strait_half)half, params, &n));
         for (int i = 0; i < n; i++)
-            if (params[i].role != STRAIT_ROLE_EMBEDDING)
+            if (!strait_role_is_table(params[i].role))
                 sum += (double)params[i].value.rows * (double)params[i].value.cols;
     }
     *out = sum;

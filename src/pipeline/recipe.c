@@ -48,7 +48,8 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
 
 /* Matrices decay alike, whatever their own rate. */
 static strait_optim_group matrices_at(const strait_run *run, double rate) {
-    return (strait_optim_group){(float)rate, (float)(run->train.decay * (run->train.rate / rate))};
+    return (strait_optim_group){.rate = (float)rate,
+                                .decay = (float)(run->train.decay * (run->train.rate / rate))};
 }
 
 static strait_optim_spec make_optim(const strait_run *run) {
@@ -68,10 +69,15 @@ static strait_optim_spec make_optim(const strait_run *run) {
         .groups = {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.rate),
                    [STRAIT_ROLE_WRITES_RESIDUAL] = matrices_at(run, run->train.writer_rate),
                    [STRAIT_ROLE_BOUNDARY] = matrices_at(run, run->train.boundary_rate),
-                   [STRAIT_ROLE_VALUES] = {(float)run->train.value_rate, table_decay},
-                   [STRAIT_ROLE_EMBEDDING] = {(float)run->train.embedding_rate, table_decay},
-                   [STRAIT_ROLE_HEAD] = {(float)run->train.head_rate, table_decay},
-                   [STRAIT_ROLE_GAIN] = {(float)run->train.gain_rate, 0.0f}},
+                   [STRAIT_ROLE_VALUES] = {.rate = (float)run->train.value_rate,
+                                           .decay = table_decay},
+                   [STRAIT_ROLE_ANCHOR] = {.rate = (float)run->train.anchor_rate,
+                                           .decay = table_decay,
+                                           .steps = run->train.anchor_steps},
+                   [STRAIT_ROLE_EMBEDDING] = {.rate = (float)run->train.embedding_rate,
+                                              .decay = table_decay},
+                   [STRAIT_ROLE_HEAD] = {.rate = (float)run->train.head_rate, .decay = table_decay},
+                   [STRAIT_ROLE_GAIN] = {.rate = (float)run->train.gain_rate}},
     };
 }
 

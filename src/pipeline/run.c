@@ -82,6 +82,7 @@ static void resolve_train(strait_run *run) {
     if (run->train.boundary_rate == 0) run->train.boundary_rate = rate;
     if (run->train.value_rate == 0)
         run->train.value_rate = is_muon ? 0.1 * run->train.embedding_rate : rate;
+    if (run->train.anchor_rate < 0) run->train.anchor_rate = run->train.embedding_rate;
     if (run->train.embedding_decay < 0) run->train.embedding_decay = run->train.decay;
     if (run->train.warmup < 0)
         run->train.warmup = run->train.steps / 20 < 1000 ? run->train.steps / 20 : 1000;

@@ -102,6 +102,11 @@ static const strait_option rows[] = {
      "of the codecs' matrices; 0: rate"},
     {"train.value_rate", REAL(train.value_rate), 0, 10000, "0", NULL,
      "of value tables; 0: rate (muon: a tenth of embedding_rate)"},
+    {"train.anchor_rate", REAL(train.anchor_rate), -1, 10000, "-1", NULL,
+     "of anchors; 0: they stay as drawn; -1: embedding_rate"},
+    {"train.anchor_steps", INT(train.anchor_steps), 0, 1e9, "0", NULL,
+     "steps after which anchors stay as they are, best those of the first pass over the data; 0: "
+     "never"},
     {"train.decay", REAL(train.decay), 0, 10, "0.1", NULL,
      "weight decay of matrices, times train.rate, also for those with a rate of their own"},
     {"train.embedding_decay", REAL(train.embedding_decay), -1, 10, "-1", NULL,

@@ -14,9 +14,16 @@ typedef enum strait_role {
     STRAIT_ROLE_HEAD,            // the matrix that makes logits; a tied one is an EMBEDDING
     STRAIT_ROLE_GAIN,            // a vector, taps of a convolution: no weight decay
     STRAIT_ROLE_VALUES,          // one row a token, added to attention's values
+    STRAIT_ROLE_ANCHOR,          // one row a token, added to the stream where a stage begins
     STRAIT_ROLE_BOUNDARY,        // a matrix of a codec
     STRAIT_ROLE_COUNT,
 } strait_role;
+
+/* Whether a row belongs to a token: it is looked up, and only the tokens seen have a gradient. */
+static inline int strait_role_is_table(strait_role role) {
+    return role == STRAIT_ROLE_EMBEDDING || role == STRAIT_ROLE_VALUES ||
+           role == STRAIT_ROLE_ANCHOR;
+}
 
 enum {
     STRAIT_PARAM_NAME = 64

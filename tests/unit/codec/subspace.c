@@ -125,7 +125,7 @@ static void toy_open(struct toy *toy, strait_optim_kind kind, strait_codec_spec 
     }
     strait_optim_spec how = {.kind = kind, .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f};
     for (int role = 0; role < STRAIT_ROLE_COUNT; role++)
-        how.groups[role] = (strait_optim_group){1e-3f, 0.1f};
+        how.groups[role] = (strait_optim_group){.rate = 1e-3f, .decay = 0.1f};
     how.max_norm = 1;
     CHECK_OK(strait_optimizer_open(&how, toy->p.be, toy->params, 3, &toy->opt));
     CHECK_OK(strait_codec_after_update(toy->p.head, &toy->p.stream, toy->params, 3));

@@ -104,7 +104,7 @@ static void strait_starts_from_one_frame(void **state) {
     CHECK_NEAR(size_of(param_of(p.tail, "boundary.0.tail.V").value), 1 / sqrt(K), 0.1);
     assert_memory_not_equal(param_of(p.tail, "boundary.0.tail.T").value.data,
                             param_of(q.tail, "boundary.3.tail.T").value.data, 400);
-    assert_int_equal(param_of(p.tail, "boundary.0.tail.T").role, STRAIT_ROLE_EMBEDDING);
+    assert_int_equal(param_of(p.tail, "boundary.0.tail.T").role, STRAIT_ROLE_ANCHOR);
     pair_close(&p);
     pair_close(&q);
     pair_open(&p, strait_spec("free", 0));

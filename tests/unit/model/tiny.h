@@ -92,7 +92,9 @@ static inline void tiny_randomise(struct strait_stage *stage, uint64_t seed) {
         strait_rng_normals(rng, 0, values, (size_t)count);
         const int is_near_one = params[i].role == STRAIT_ROLE_GAIN &&
                                 strstr(params[i].name, "conv") == NULL;
-        const float scale = params[i].role == STRAIT_ROLE_EMBEDDING ? 1.0f : 0.3f;
+        const int is_stream = params[i].role == STRAIT_ROLE_EMBEDDING ||
+                              params[i].role == STRAIT_ROLE_ANCHOR;
+        const float scale = is_stream ? 1.0f : 0.3f;
         for (int64_t j = 0; j < count; j++)
             values[j] = values[j] * scale + (is_near_one ? 1.0f : 0.0f);
     }

@@ -197,7 +197,7 @@ static void steps_follow_the_definition(void **state) {
     spec.momentum_start = 0.5f;
     spec.momentum_warmup = 4;
     spec.max_norm = 0.25f;
-    spec.groups[STRAIT_ROLE_WRITES_RESIDUAL] = (strait_optim_group){0.02f, 0.1f};
+    spec.groups[STRAIT_ROLE_WRITES_RESIDUAL] = (strait_optim_group){.rate = 0.02f, .decay = 0.1f};
     struct strait_optimizer *opt = NULL;
     CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 1, &opt));
     double w[N], m[N] = {0};

@@ -13,7 +13,8 @@ static strait_optim_spec make_spec(strait_optim_kind kind) {
                               .momentum_start = 0.85f,
                               .momentum_warmup = 5};
     for (int role = 0; role < STRAIT_ROLE_COUNT; role++)
-        spec.groups[role] = (strait_optim_group){0.01f * (float)(role + 1), 0.1f * (float)role};
+        spec.groups[role] = (strait_optim_group){.rate = 0.01f * (float)(role + 1),
+                                                 .decay = 0.1f * (float)role};
     return spec;
 }
 
@@ -30,13 +31,40 @@ static void first_step_by_hand(void **state) {
     rig_open(&rig, 1, (rig_shape[]){{STRAIT_ROLE_GAIN, 1, 2}}, 1);
     strait_optim_spec spec = make_spec(STRAIT_OPTIM_ADAMW);
     spec.epsilon = 0.5f;
-    spec.groups[STRAIT_ROLE_GAIN] = (strait_optim_group){0.25f, 0.5f};
+    spec.groups[STRAIT_ROLE_GAIN] = (strait_optim_group){.rate = 0.25f, .decay = 0.5f};
     CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 1, &opt));
     memcpy(rig.params[0].value.data, (float[]){2, -1}, 2 * sizeof(float));
     memcpy(rig.params[0].grad.data, (float[]){1.5f, -0.5f}, 2 * sizeof(float));
     rig_step(&rig, opt, 1, 0.4f); // rate 0.1: w * 0.95 - 0.1 g / (|g| + 0.5)
     CHECK_NEAR((double)rig_f32(rig.params[0].value)[0], 1.9 - 0.1 * 1.5 / 2, 1e-6);
     CHECK_NEAR((double)rig_f32(rig.params[0].value)[1], -0.95 + 0.1 * 0.5, 1e-6);
+    strait_optimizer_close(&opt);
+    rig_close(&rig);
+}
+
+/* A group with steps of its own goes straight down over them, never above the schedule, and then
+ * its weights stay, decay or not. */
+static void a_group_may_end_before_the_run(void **state) {
+    (void)state;
+    const strait_optim_group group = {.rate = 0.5f, .decay = 0.25f, .steps = 4};
+    struct rig rig;
+    struct strait_optimizer *opt = NULL;
+    CHECK_NEAR((double)strait_optim_rate(&group, 1, 1), 0.5, 0);
+    CHECK_NEAR((double)strait_optim_rate(&group, 3, 1), 0.25, 0);
+    CHECK_NEAR((double)strait_optim_rate(&group, 3, 0.125f), 0.0625, 0);
+    CHECK_NEAR((double)strait_optim_rate(&group, 4, 1), 0.125, 0);
+    rig_open(&rig, 1, (rig_shape[]){{STRAIT_ROLE_ANCHOR, 3, 2}}, 1);
+    strait_optim_spec spec = make_spec(STRAIT_OPTIM_ADAMW);
+    spec.groups[STRAIT_ROLE_ANCHOR] = group;
+    CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 1, &opt));
+    for (int step = 1; step <= 7; step++) {
+        float before[6];
+        memcpy(before, rig.params[0].value.data, sizeof before);
+        memcpy(rig.params[0].grad.data, (float[]){1, -2, 3, -4, 5, -6}, sizeof before);
+        rig_step(&rig, opt, step, 1);
+        const int is_same = memcmp(before, rig.params[0].value.data, sizeof before) == 0;
+        assert_int_equal(is_same, step > 4);
+    }
     strait_optimizer_close(&opt);
     rig_close(&rig);
 }
@@ -226,6 +254,10 @@ static void bad_settings_are_named(void **state) {
     CHECK_FAILS(strait_optimizer_open(&spec, rig.backend, rig.params, 5, &opt), STRAIT_ECONFIG,
                 "momentum_warmup is -2");
     spec.momentum_warmup = 0;
+    spec.groups[STRAIT_ROLE_ANCHOR].steps = -1;
+    CHECK_FAILS(strait_optimizer_open(&spec, rig.backend, rig.params, 5, &opt), STRAIT_ECONFIG,
+                "a group of -1 steps");
+    spec.groups[STRAIT_ROLE_ANCHOR].steps = 0;
     CHECK_FAILS(strait_optimizer_open(&spec, rig.backend, rig.params, 0, &opt), STRAIT_EINVAL,
                 "0 parameters");
     rig.params[3].grad.data = NULL;
@@ -262,6 +294,7 @@ static void every_failed_allocation_is_clean(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_step_by_hand),
+        cmocka_unit_test(a_group_may_end_before_the_run),
         cmocka_unit_test(adamw_follows_a_double_loop),
         cmocka_unit_test(clipping_follows_the_global_norm),
         cmocka_unit_test(moments_have_stable_names),

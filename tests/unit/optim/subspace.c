@@ -68,7 +68,7 @@ static double drift(strait_optim_kind kind) {
     strait_optim_spec spec = {.kind = kind, .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f};
     spec.max_norm = 1;
     for (int role = 0; role < STRAIT_ROLE_COUNT; role++)
-        spec.groups[role] = (strait_optim_group){1e-3f, 0.1f};
+        spec.groups[role] = (strait_optim_group){.rate = 1e-3f, .decay = 0.1f};
     CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 2, &opt));
     for (int p = 0; p < 2; p++)
         (void)all_outside(rig.params[p].value, p, 1);

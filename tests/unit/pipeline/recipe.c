@@ -191,7 +191,13 @@ static void rates_are_split(void **state) {
         check_group(optim, STRAIT_ROLE_WRITES_RESIDUAL, stage < 3 ? 0.009 : 0.06, 0.003);
         check_group(optim, STRAIT_ROLE_BOUNDARY, 0.03, 0.003);
         CHECK_NEAR((double)optim.groups[STRAIT_ROLE_VALUES].rate, 0.03, 1e-8);
+        CHECK_NEAR((double)optim.groups[STRAIT_ROLE_ANCHOR].rate, 1e-3, 1e-10);
     }
+    run.train.anchor_rate = 0;
+    run.train.anchor_steps = 375;
+    CHECK_OK(strait_recipe_make(&run, 0, &recipe));
+    const strait_optim_group anchors = strait_recipe_optim(&recipe, 1).groups[STRAIT_ROLE_ANCHOR];
+    CHECK(anchors.rate == 0 && anchors.steps == 375);
 }
 
 /* AdamW has two moments for each number that is trained, wherever it lives. */
