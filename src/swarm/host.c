@@ -125,12 +125,17 @@ void strait_host_show(struct host *h) {
     h->spec->events.changed(h->spec->events.user, &view);
 }
 
+void strait_host_show_due(struct host *h, int64_t now_ns) {
+    if (now_ns - h->view_ns > VIEW_MS * INT64_C(1000000)) strait_host_show(h);
+}
+
 strait_err strait_host_pump(struct host *h, int timeout_ms) {
     const int64_t began = h->pumped_ns != 0 ? h->pumped_ns : strait_clock_ns();
     (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
     const int64_t now = h->pumped_ns = strait_clock_ns();
     if (now - began > AWAY_MS * INT64_C(1000000)) // a pause of ours, or we were stopped
         strait_host_tell(h, &(strait_swarm_event){.kind = STRAIT_SWARM_AWAKE});
+    strait_host_hear(h);
     if (now - h->tick_ns > TICK_MS * INT64_C(1000000)) {
         h->tick_ns = now;
         strait_host_sweep(h, now);
@@ -138,7 +143,7 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
         const strait_err err = strait_host_renew(h, now);
         if (err != STRAIT_OK) fail(h, err);
     }
-    if (now - h->view_ns > VIEW_MS * INT64_C(1000000)) strait_host_show(h);
+    strait_host_show_due(h, now);
     if (h->fatal == STRAIT_OK) return STRAIT_OK;
     return STRAIT_FAIL(h->fatal, "%s", h->words);
 }
@@ -302,6 +307,8 @@ static void say_goodbye(struct host *h) {
 static void close_host(struct host *h) {
     h->is_ending = 1;
     strait_transport_close(&h->t);
+    for (int i = 0; i < STRAIT_HOST_GUESTS; i++)
+        strait_host_forget(&h->guests[i]);
     strait_msg_pool_close(&h->pool);
     strait_record_close(&h->record);
     strait_alloc_free(h);

@@ -107,7 +107,7 @@ static strait_err put_key(struct host *h, const char *prefix, const strait_finge
     char text[STRAIT_FINGERPRINT_TEXT];
     strait_fingerprint_text(key, text);
     (void)snprintf(fact, sizeof fact, "%s%s", prefix, text);
-    return strait_record_put(h->record, fact, name, strlen(name) + 1);
+    return strait_host_put_once(h, fact, name, strlen(name) + 1);
 }
 
 static strait_err may_join(struct host *h, const strait_fingerprint *key, const char *name) {

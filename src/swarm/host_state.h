@@ -16,10 +16,12 @@ enum {
 };
 
 struct guest {                // one link; its user
-    struct strait_link *link; // NULL: the place is free
+    struct strait_link *link; // NULL: gone, or the place is free
+    int has_ended;            // gone, and what it said has not all been heard
     int node;                 // -1: has not joined
     int64_t since_ns;
-    struct strait_lanes out;          // waits for the link
+    struct strait_lanes in, out;      // wait for us, and for the link
+    int is_held;                      // it has to wait until we have heard what came
     struct strait_image image;        // being sent to us
     char address[STRAIT_ADDRESS_MAX]; // where its neighbours can dial it
     int has_valid;                    // of this epoch: it was sent the validation's ids
@@ -96,6 +98,12 @@ extern const struct strait_transport_events strait_host_desk;
 void strait_host_send(struct host *h, struct guest *guest, struct strait_msg **msg);
 struct guest *strait_host_guest(struct host *h, int node); // NULL: gone
 void strait_host_dismiss(struct host *h, struct guest *guest, strait_err why, const char *words);
+void strait_host_forget(struct guest *guest); // frees what it has, and its place
+
+/* ---- host_hear.c: what came over them ---- */
+/* Looks at all that has come. Not from within an event of the transport. */
+void strait_host_hear(struct host *h);
+/* Strangers who do not say why they came have to go; who waits for approval is asked for again. */
 void strait_host_sweep(struct host *h, int64_t now_ns);
 
 /* ---- host_order.c: what goes out with an order of the machine ---- */
@@ -107,10 +115,14 @@ void strait_host_refuse(struct host *h, struct guest *guest, const char *words);
 strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list);
 
 void strait_host_show(struct host *h);
+void strait_host_show_due(struct host *h, int64_t now_ns); // if the last view is old
 
 /* ---- host_store.c ---- */
-/* Writes a fact. While the store is out of reach, or its disk full, the run pauses here. */
+/* Writes a fact. While the store is out of reach, or its disk full, the run pauses here: links live
+ * on, and what guests say waits. Not from within an event of the transport, nor are the others. */
 strait_err strait_host_put(struct host *h, const char *key, const void *data, size_t bytes);
+/* The same, tried once. */
+strait_err strait_host_put_once(struct host *h, const char *key, const void *data, size_t bytes);
 strait_err strait_host_renew(struct host *h, int64_t now_ns);
 
 /* ---- host_record.c: facts ---- */

@@ -1,16 +1,73 @@
-/* host_store.c - a store of record that is out of reach: the run pauses, and goes on when it is
- * back, as long as nobody else has led it meanwhile. */
+/* host_store.c - what a host asks of its store of record, and a store that is out of reach: the run
+ * pauses, and goes on when it is back, as long as nobody else has led it meanwhile. */
 #include "base/clock.h"
 #include "swarm/host_state.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 enum {
     RENEW_MS = 1000,
-    NAP_MS = 500 // between attempts
+    WAIT_MS = 100, // for the network, at a time
+    NAP_MS = 500   // between attempts
 };
+
+/* ---- one call to the store ---- */
+
+/* What is asked, and how it went. */
+struct errand {
+    struct host *host;
+    strait_err (*run)(struct errand *errand);
+    const char *key; // NULL: the lease is renewed
+    const void *data;
+    size_t bytes;
+    int is_lost; // another leads, or has led
+    strait_err err;
+    char words[512];
+    atomic_int is_done;
+};
+
+static void *run_errand(void *arg) {
+    struct errand *e = arg;
+    e->err = e->run(e);
+    (void)snprintf(e->words, sizeof e->words, "%s", strait_err_detail());
+    atomic_store(&e->is_done, 1);
+    e->host->t->ops->wake(e->host->t);
+    return NULL;
+}
+
+/* Calls block for seconds where the store is far: they are made in a thread of their own, so that
+ * links are served meanwhile. What comes over them waits until it is back. */
+static strait_err run_beside(struct host *h, struct errand *e) {
+    pthread_t thread;
+    e->host = h;
+    if (h->t == NULL || pthread_create(&thread, NULL, run_errand, e) != 0) return e->run(e);
+    while (!atomic_load(&e->is_done)) {
+        (void)h->t->ops->progress(h->t, WAIT_MS);
+        strait_host_show_due(h, strait_clock_ns());
+    }
+    (void)pthread_join(thread, NULL);
+    return e->err == STRAIT_OK ? STRAIT_OK : STRAIT_FAIL(e->err, "%s", e->words);
+}
+
+static void nap(struct host *h) {
+    const struct timespec rest = {.tv_nsec = NAP_MS * 1000000L};
+    const int64_t until = strait_clock_ns() + NAP_MS * INT64_C(1000000);
+    if (h->t == NULL) (void)nanosleep(&rest, NULL);
+    while (h->t != NULL && strait_clock_ns() < until)
+        (void)h->t->ops->progress(h->t, WAIT_MS);
+}
+
+static strait_err put_or_renew(struct errand *e) {
+    struct strait_record *record = e->host->record;
+    return e->key != NULL ? strait_record_put(record, e->key, e->data, e->bytes)
+                          : strait_record_renew(record);
+}
+
+/* ---- until it succeeds ---- */
 
 struct looking {
     const struct host *host;
@@ -45,11 +102,9 @@ static strait_err regain(struct host *h, int *is_lost) {
                        "this one again, and it stands by or goes on from there");
 }
 
-static strait_err try_once(struct host *h, const char *key, const void *data, size_t bytes,
-                           int *is_lost) {
-    STRAIT_TRY(regain(h, is_lost));
-    return key != NULL ? strait_record_put(h->record, key, data, bytes)
-                       : strait_record_renew(h->record);
+static strait_err regain_and_do(struct errand *e) {
+    STRAIT_TRY(regain(e->host, &e->is_lost));
+    return put_or_renew(e);
 }
 
 static void tell_pause(struct host *h, strait_err err) {
@@ -64,13 +119,12 @@ static void tell_pause(struct host *h, strait_err err) {
 
 /* A full disk is waited for as long as it takes; a store that others keep, for its time. */
 static strait_err endure(struct host *h, const char *key, const void *data, size_t bytes) {
-    const struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
     const double began = strait_clock_seconds();
     for (;;) {
-        int is_lost = 0;
-        const strait_err err = try_once(h, key, data, bytes, &is_lost);
+        struct errand e = {.run = regain_and_do, .key = key, .data = data, .bytes = bytes};
+        const strait_err err = run_beside(h, &e);
         const int may_pass = err == STRAIT_EIO || err == STRAIT_ETIMEDOUT ||
-                             (err == STRAIT_EDEPOSED && !is_lost);
+                             (err == STRAIT_EDEPOSED && !e.is_lost);
         const double waited = strait_clock_seconds() - began;
         if (!may_pass) {
             if (err == STRAIT_OK && h->is_paused)
@@ -86,7 +140,7 @@ static strait_err endure(struct host *h, const char *key, const void *data, size
                                waited);
         if (h->spec->session.must_stop(h->spec->session.user))
             return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped while waiting for the store");
-        (void)nanosleep(&nap, NULL);
+        nap(h);
     }
 }
 
@@ -94,10 +148,16 @@ strait_err strait_host_put(struct host *h, const char *key, const void *data, si
     return endure(h, key, data, bytes);
 }
 
+strait_err strait_host_put_once(struct host *h, const char *key, const void *data, size_t bytes) {
+    struct errand e = {.run = put_or_renew, .key = key, .data = data, .bytes = bytes};
+    return run_beside(h, &e);
+}
+
 strait_err strait_host_renew(struct host *h, int64_t now_ns) {
     if (now_ns - h->renew_ns < RENEW_MS * INT64_C(1000000)) return STRAIT_OK;
     h->renew_ns = now_ns;
-    const strait_err err = strait_record_renew(h->record);
+    struct errand e = {.run = put_or_renew};
+    const strait_err err = run_beside(h, &e);
     if (err == STRAIT_OK) return STRAIT_OK;
     /* A store out of reach matters when our lease is over. */
     if (err == STRAIT_ETIMEDOUT && strait_record_sure_ms(h->record) > 0) return STRAIT_OK;

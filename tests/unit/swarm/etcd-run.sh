@@ -79,11 +79,14 @@ paused() {
 paused 'paused, for 600 s at most: .*none of 3 members answered'
 says swarm/swarm.json '"phase": *"paused"'
 lines=$(wc -l <swarm/metrics.jsonl)
-sleep 1
+lost=$(cat join-*.err | grep -c 'lost the coordinator')
+sleep 8 # longer than a silent link lives
 [ "$(wc -l <swarm/metrics.jsonl)" -eq "$lines" ] || fail "steps are made that nobody records"
 for i in 0 1 2; do start_member $i; done
 goes_on 2 "after etcd came back"
 says swarm/events.log 'goes on: the store is there again'
+[ "$(cat join-*.err | grep -c 'lost the coordinator')" -eq "$lost" ] ||
+    fail "workers lost a coordinator that only waited for etcd"
 kill -INT "$HOST"
 host_ends 130 "asked to stop"
 
