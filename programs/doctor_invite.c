@@ -17,22 +17,21 @@ enum {
     LOOK_MS = 250,
     BEAT_MS = 100,
     RTT_LOOKS = 20,
-    PROBES = 40, // the coordinator stays patient for that long
-    PROBE_BYTES = 64 * 1024,
     PROBE_MS = 5000,
+    PROBE_SPAN = 8,    // messages whose way is timed: those before them find the rate
     SLOW_BPS = 1000000 // less is a burden to every run
 };
 
-/* Sends some megabytes that nobody hears and asks the kernel how fast they went. 0: it is unknown.
- */
-static double measure_rate(struct strait_mesh *mesh) {
+/* Sends some megabytes that nobody hears and asks the kernel how fast they went, in bits a second.
+ * 0: it is unknown. */
+static double measure_up(struct strait_mesh *mesh) {
     const int64_t until = strait_clock_ns() + PROBE_MS * INT64_C(1000000);
     double best = 0.0;
-    for (int i = 0; i < PROBES; i++) {
+    for (int i = 0; i < STRAIT_PROBES; i++) {
         struct strait_msg *msg = NULL;
-        if (strait_msg_open(strait_mesh_pool(mesh), STRAIT_MSG_PROBE, PROBE_BYTES, &msg) ==
+        if (strait_msg_open(strait_mesh_pool(mesh), STRAIT_MSG_PROBE, STRAIT_PROBE_BYTES, &msg) ==
             STRAIT_OK) {
-            memset(msg->body, 0, PROBE_BYTES);
+            memset(msg->body, 0, STRAIT_PROBE_BYTES);
             (void)strait_mesh_send(mesh, 0, &msg);
         }
         strait_msg_close(&msg);
@@ -43,6 +42,40 @@ static double measure_rate(struct strait_mesh *mesh) {
         (void)nanosleep(&nap, NULL);
         if (strait_mesh_stats(mesh, 0, &stats) != STRAIT_OK) break;
         if (stats.delivery_bps > best) best = stats.delivery_bps;
+    }
+    return best;
+}
+
+static strait_err ask_for_probes(struct strait_mesh *mesh, const strait_invite *invite) {
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(strait_msg_open(strait_mesh_pool(mesh), STRAIT_MSG_PROBE, STRAIT_TOKEN_BYTES, &msg));
+    memcpy(msg->body, invite->token, STRAIT_TOKEN_BYTES);
+    const strait_err err = strait_mesh_send(mesh, 0, &msg);
+    strait_msg_close(&msg);
+    return err;
+}
+
+/* Has the same sent from there: the fastest stretch of it, in bits a second. 0: it is unknown, as
+ * with a coordinator that does not send any. */
+static double measure_down(struct strait_mesh *mesh, const strait_invite *invite) {
+    const int64_t until = strait_clock_ns() + PROBE_MS * INT64_C(1000000);
+    int64_t came_ns[STRAIT_PROBES] = {0};
+    double best = 0.0;
+    if (ask_for_probes(mesh, invite) != STRAIT_OK) return 0.0;
+    for (int n = 0; n < STRAIT_PROBES && strait_clock_ns() < until;) {
+        struct strait_msg *msg = NULL;
+        if (strait_mesh_receive(mesh, LOOK_MS, &msg) != STRAIT_OK) continue;
+        const int is_one = msg->type == STRAIT_MSG_PROBE;
+        const int64_t now = msg->queued_ns;
+        strait_msg_close(&msg);
+        if (!is_one) continue;
+        came_ns[n] = now;
+        if (n >= PROBE_SPAN && now > came_ns[n - PROBE_SPAN]) {
+            const double span_s = (double)(now - came_ns[n - PROBE_SPAN]) * 1e-9;
+            const double rate_bps = 8.0 * PROBE_SPAN * STRAIT_PROBE_BYTES / span_s;
+            if (rate_bps > best) best = rate_bps;
+        }
+        n++;
     }
     return best;
 }
@@ -59,7 +92,7 @@ static strait_err wait_up(struct strait_mesh *mesh) {
 }
 
 static void look_at_link(struct strait_doctor *doctor, struct strait_mesh *mesh,
-                         const char *address) {
+                         const strait_invite *invite, const char *address) {
     strait_link_stats stats = {0};
     const strait_err err = wait_up(mesh);
     if (err == STRAIT_EAUTH || err == STRAIT_EPROTO) {
@@ -82,20 +115,25 @@ static void look_at_link(struct strait_doctor *doctor, struct strait_mesh *mesh,
         (void)strait_mesh_stats(mesh, 0, &stats);
     }
     const double rtt_s = stats.rtt_min_s;
-    const double rate_bps = measure_rate(mesh);
-    if (rate_bps > 0.0 && rate_bps < SLOW_BPS)
+    const double up_bps = measure_up(mesh);
+    const double down_bps = measure_down(mesh, invite);
+    char rates[64];
+    const int used = snprintf(rates, sizeof rates, "takes %.*f Mb/s", up_bps < SLOW_BPS ? 2 : 0,
+                              up_bps / 1e6);
+    if (down_bps > 0.0) // an older coordinator does not send anything to time
+        (void)snprintf(rates + used, sizeof rates - (size_t)used, ", sends %.*f Mb/s",
+                       down_bps < SLOW_BPS ? 2 : 0, down_bps / 1e6);
+    if ((up_bps > 0.0 && up_bps < SLOW_BPS) || (down_bps > 0.0 && down_bps < SLOW_BPS))
         strait_doctor_note(
             doctor, "coordinator",
             "join by cable, or let no other program use the line; a run with a codec "
             "(link.codec.name) needs less of it",
-            "%s answers with the key of the invite, round trip %.1f ms, but takes only "
-            "%.2g Mb/s",
-            address, 1e3 * rtt_s, rate_bps / 1e6);
+            "%s answers with the key of the invite, round trip %.1f ms, but only %s", address,
+            1e3 * rtt_s, rates);
     else
-        strait_doctor_fact(
-            doctor, "coordinator",
-            "%s answers with the key of the invite, round trip %.1f ms, takes %.0f Mb/s", address,
-            1e3 * rtt_s, rate_bps / 1e6);
+        strait_doctor_fact(doctor, "coordinator",
+                           "%s answers with the key of the invite, round trip %.1f ms, %s", address,
+                           1e3 * rtt_s, rates);
 }
 
 /* Dials one address. */
@@ -112,7 +150,7 @@ static void dial(struct strait_doctor *doctor, const strait_invite *invite, cons
     if (err == STRAIT_OK) err = strait_mesh_open(&config, &mesh);
     if (err == STRAIT_OK) err = strait_mesh_add(mesh, &host, &peer);
     if (err == STRAIT_OK)
-        look_at_link(doctor, mesh, address);
+        look_at_link(doctor, mesh, invite, address);
     else
         strait_doctor_fault(doctor, err, "coordinator", "", "%s", strait_err_detail());
     strait_mesh_close(&mesh);

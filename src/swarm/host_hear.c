@@ -105,8 +105,27 @@ static strait_err on_piece(struct host *h, struct guest *guest, const struct str
                             (size_t)h->machine.config.need_bytes[stage] + (1 << 20));
 }
 
+/* Whether someone who has an invite wants to know how fast this link is from here. */
+static int is_probed_for(const struct host *h, const struct guest *guest,
+                         const struct strait_msg *msg) {
+    return msg->type == STRAIT_MSG_PROBE && msg->size == STRAIT_TOKEN_BYTES && !guest->was_probed &&
+           strait_invite_is_token(msg->body, h->invite.token);
+}
+
+static strait_err probe(struct host *h, struct guest *guest) {
+    guest->was_probed = 1;
+    for (int i = 0; i < STRAIT_PROBES; i++) {
+        struct strait_msg *msg = NULL;
+        STRAIT_TRY(strait_msg_open(h->pool, STRAIT_MSG_PROBE, STRAIT_PROBE_BYTES, &msg));
+        memset(msg->body, 0, msg->size);
+        strait_host_send(h, guest, &msg);
+    }
+    return STRAIT_OK;
+}
+
 static strait_err hear(struct host *h, struct guest *guest, const struct strait_msg *msg) {
     if (msg->type == STRAIT_MSG_JOIN) return on_join(h, guest, msg);
+    if (is_probed_for(h, guest, msg)) return probe(h, guest);
     if (guest->asked != NULL) return STRAIT_OK; // what it says has to wait
     if (guest->node < 0) {                      // a few words may be left from a link before
         if (++guest->n_early <= EARLY_MAX) return STRAIT_OK;

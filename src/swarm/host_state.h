@@ -27,6 +27,7 @@ struct guest {                // one link; its user
     int has_valid;                    // of this epoch: it was sent the validation's ids
     int must_close;
     int n_early;              // messages before it joined
+    int was_probed;           // it was sent what it asked for to time the way
     double allowance;         // messages it may send now
     int64_t heard_ns;         // when that was so
     uint32_t given;           // epoch in which it was sent an image

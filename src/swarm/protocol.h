@@ -11,18 +11,22 @@
 #include "swarm/invite.h"
 
 enum {
-    STRAIT_MSG_JOIN = STRAIT_MSG_FIRST + 3,   // worker: the first message on a link
-    STRAIT_MSG_TASK = STRAIT_MSG_FIRST + 4,   // coordinator
-    STRAIT_MSG_PULSE = STRAIT_MSG_FIRST + 5,  // worker
-    STRAIT_MSG_IDS = STRAIT_MSG_FIRST + 6,    // coordinator: tokens of a microbatch
-    STRAIT_MSG_IMAGE = STRAIT_MSG_FIRST + 7,  // anyone: a piece of an image
-    STRAIT_MSG_WANT = STRAIT_MSG_FIRST + 8,   // worker: the tensors that it has to restore
-    STRAIT_MSG_LEAVE = STRAIT_MSG_FIRST + 9,  // worker
-    STRAIT_MSG_PROBE = STRAIT_MSG_FIRST + 10, // who has not joined: bytes to time, not heard
+    STRAIT_MSG_JOIN = STRAIT_MSG_FIRST + 3,  // worker: the first message on a link
+    STRAIT_MSG_TASK = STRAIT_MSG_FIRST + 4,  // coordinator
+    STRAIT_MSG_PULSE = STRAIT_MSG_FIRST + 5, // worker
+    STRAIT_MSG_IDS = STRAIT_MSG_FIRST + 6,   // coordinator: tokens of a microbatch
+    STRAIT_MSG_IMAGE = STRAIT_MSG_FIRST + 7, // anyone: a piece of an image
+    STRAIT_MSG_WANT = STRAIT_MSG_FIRST + 8,  // worker: the tensors that it has to restore
+    STRAIT_MSG_LEAVE = STRAIT_MSG_FIRST + 9, // worker
+    /* Who has not joined: bytes to time, not heard; the invite's token alone asks for as many back,
+     * once. */
+    STRAIT_MSG_PROBE = STRAIT_MSG_FIRST + 10,
 
     STRAIT_SWARM_VERSION = 1,
     STRAIT_TASK_TEXT = 64 * 1024,    // of a run file, with its ending zero
     STRAIT_PIECE_BYTES = 256 * 1024, // of an image, in one message
+    STRAIT_PROBE_BYTES = 64 * 1024,  // of a probe
+    STRAIT_PROBES = 40,              // each way: a coordinator stays patient for that long
 
     /* Flags of STRAIT_MSG_IDS and of STRAIT_MSG_IMAGE. */
     STRAIT_IDS_VALID = 1,
