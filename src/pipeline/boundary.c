@@ -25,6 +25,7 @@ struct strait_boundary {
     unsigned char *arrived[STEPS_HELD];
     int n_leading;                   // of the current step
     struct strait_msg *first, *last; // of a validation, in order
+    int64_t n_waiting;               // of these
     struct strait_ferry ferry;       // where the device is not the host
     double codec_seconds;
 };
@@ -70,6 +71,7 @@ static void drop_step(struct strait_boundary *b, int which) {
 static void drop_valid(struct strait_boundary *b) {
     struct strait_msg *msg = b->first;
     b->first = msg->next;
+    b->n_waiting--;
     strait_msg_close(&msg);
 }
 
@@ -210,6 +212,8 @@ static strait_err refuse(const struct strait_boundary *b, const struct strait_ms
 
 static strait_err file_valid(struct strait_boundary *b, struct strait_msg *msg) {
     if (b->in != STRAIT_FORWARD) return refuse(b, msg); // validations send no gradients
+    if (b->n_waiting == b->spec.n_valid) return refuse(b, msg);
+    b->n_waiting++;
     msg->next = NULL;
     if (b->first == NULL)
         b->first = msg;

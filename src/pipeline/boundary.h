@@ -21,6 +21,7 @@ typedef struct strait_boundary_spec {
     strait_codec_spec codec;
     strait_half half;
     int n_microbatches; // of a step
+    int64_t n_valid;    // of a validation: no more of them wait here
 } strait_boundary_spec;
 
 /* Keeps the backend. Checks and completes the codec's spec. */

@@ -78,7 +78,8 @@ static strait_err open_boundary(struct strait_worker *w, strait_half half,
     const strait_boundary_spec spec = {
         .codec = strait_recipe_codec(&w->recipe, boundary, w->n_slots),
         .half = half,
-        .n_microbatches = (int)w->recipe.n_microbatches};
+        .n_microbatches = (int)w->recipe.n_microbatches,
+        .n_valid = strait_feed_valid_batches(w->feed)};
     return strait_boundary_open(&spec, w->backend, out);
 }
 

@@ -27,7 +27,8 @@ static int set_up(void **state) {
                                            .n_boundaries = 3,
                                            .n_slots = 2},
                                  .half = STRAIT_HEAD,
-                                 .n_microbatches = N_MICROBATCHES};
+                                 .n_microbatches = N_MICROBATCHES,
+                                 .n_valid = 3};
     CHECK_OK(strait_boundary_open(&spec, backend, &head));
     spec.half = STRAIT_TAIL;
     CHECK_OK(strait_boundary_open(&spec, backend, &tail));
@@ -153,6 +154,7 @@ static void validations_come_in_order(void **state) {
         struct strait_msg *msg = sent(9, m, 1);
         CHECK_OK(strait_boundary_deliver(tail, &msg));
     }
+    refused(sent(9, 3, 1), "microbatch 3"); // more than there are
     strait_crossing at = crossing(9, 0);
     CHECK_OK(strait_boundary_receive_valid(tail, &at, into));
     assert_true(values[1] == 9001.5f);
