@@ -2,19 +2,15 @@
  * the stages have to go back and come again. */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "pipeline/run.h"
 #include "swarm/host_state.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
     WAIT_MS = 100,
-    WRITE_MS = 5,
     KEEP_MAX = 1000000
 };
 
@@ -40,8 +36,7 @@ static int is_slow(strait_order_kind kind) {
     return kind == STRAIT_ORDER_OPEN || kind == STRAIT_ORDER_REHEARSE || kind == STRAIT_ORDER_SAVE;
 }
 
-/* Carries one order out. STRAIT_EAGAIN: the stages went back to h->at instead. */
-static strait_err carry(struct strait_crew *crew, int stage, const strait_order *order) {
+strait_err strait_host_carry(struct strait_crew *crew, int stage, const strait_order *order) {
     struct host *h = host_of(crew);
     STRAIT_TRY(wait_ready(h));
     if (h->has_rolled) return STRAIT_EAGAIN;
@@ -96,8 +91,7 @@ static void choose_cadence(struct host *h) {
 
 static strait_err make_step(struct strait_crew *crew, int64_t step);
 
-/* Brings the stages to `step`, through whatever steps lie between, as often as it takes. */
-static strait_err bring_to(struct strait_crew *crew, int64_t step) {
+strait_err strait_host_bring_to(struct strait_crew *crew, int64_t step) {
     struct host *h = host_of(crew);
     do {
         STRAIT_TRY(wait_ready(h));
@@ -159,23 +153,12 @@ static strait_err make_step(struct strait_crew *crew, int64_t step) {
     return STRAIT_OK;
 }
 
-/* The folder's checkpoint counts from when it is whole. */
-static void see_checkpoint(struct host *h) {
-    char path[STRAIT_PATH_MAX];
-    if (h->saved < 0) return;
-    if (strait_file_path(path, "%s/checkpoints/%08lld/manifest.json", h->spec->folder,
-                         (long long)h->saved) == STRAIT_OK &&
-        strait_file_exists(path))
-        h->machine.checkpoint = h->saved;
-    h->saved = -1;
-}
-
 static strait_err gradients(struct strait_crew *crew, int64_t step, strait_crew_report *out) {
     struct host *h = host_of(crew);
     strait_err err = STRAIT_EAGAIN;
-    see_checkpoint(h);
+    strait_host_see_checkpoint(h);
     while (err == STRAIT_EAGAIN) {
-        STRAIT_TRY(bring_to(crew, step));
+        STRAIT_TRY(strait_host_bring_to(crew, step));
         strait_host_recut(h, step);
         const double began = strait_clock_seconds();
         err = strait_crew_apart.gradients(crew, step, out);
@@ -190,7 +173,7 @@ static strait_err gradients(struct strait_crew *crew, int64_t step, strait_crew_
 static strait_err update(struct strait_crew *crew, int64_t step, float factor) {
     struct host *h = host_of(crew);
     strait_err err = strait_crew_apart.update(crew, step, factor);
-    if (err == STRAIT_EAGAIN) return bring_to(crew, step + 1); // to the same bits
+    if (err == STRAIT_EAGAIN) return strait_host_bring_to(crew, step + 1); // to the same bits
     if (err != STRAIT_OK) return err;
     h->at = step + 1;
     choose_cadence(h);
@@ -199,75 +182,10 @@ static strait_err update(struct strait_crew *crew, int64_t step, float factor) {
 
 static strait_err validate(struct strait_crew *crew, int64_t step, double *loss_sum) {
     for (;;) {
-        STRAIT_TRY(bring_to(crew, step));
+        STRAIT_TRY(strait_host_bring_to(crew, step));
         const strait_err err = strait_crew_apart.validate(crew, step, loss_sum);
         if (err != STRAIT_EAGAIN) return err;
     }
-}
-
-/* Writing takes as long as the disk does; meanwhile links are kept alive. */
-struct writing {
-    struct strait_image image;
-    const char *folder;
-    int64_t step;
-    strait_err err;
-    char words[512];
-    atomic_int is_done;
-};
-
-static void *write_image(void *arg) {
-    struct writing *w = arg;
-    w->err = strait_image_write(&w->image, w->folder, w->step);
-    (void)snprintf(w->words, sizeof w->words, "%s", strait_err_detail());
-    atomic_store(&w->is_done, 1);
-    return NULL;
-}
-
-static strait_err write_beside(struct host *h, struct writing *w) {
-    pthread_t thread;
-    strait_err err = STRAIT_OK;
-    if (pthread_create(&thread, NULL, write_image, w) != 0)
-        return STRAIT_FAIL(STRAIT_ENOMEM, "no thread to write a checkpoint with");
-    while (err == STRAIT_OK && !atomic_load(&w->is_done))
-        err = strait_host_pump(h, WRITE_MS);
-    (void)pthread_join(thread, NULL);
-    if (err == STRAIT_OK && w->err != STRAIT_OK) err = STRAIT_FAIL(w->err, "%s", w->words);
-    return err;
-}
-
-static strait_err write_stage(struct strait_crew *crew, int stage, const char *folder,
-                              int64_t step) {
-    static _Thread_local strait_order order;
-    struct host *h = host_of(crew);
-    order = (strait_order){.kind = STRAIT_ORDER_SAVE, .step = step};
-    STRAIT_TRY(carry(crew, stage, &order));
-    struct guest *guest = strait_host_guest(h, h->machine.owner[stage]);
-    if (guest == NULL) return STRAIT_EAGAIN;
-    struct writing w = {.image = guest->image, .folder = folder, .step = step};
-    guest->image = (struct strait_image){0}; // the guest may go before it is written
-    w.image.stage = stage;
-    strait_err err = strait_image_check(&w.image);
-    if (err == STRAIT_ENONFINITE) {
-        strait_host_note(h, "%s", strait_err_detail());
-        strait_host_tell(
-            h, &(strait_swarm_event){.kind = STRAIT_SWARM_BLAME, .node = h->machine.owner[stage]});
-        err = STRAIT_EAGAIN;
-    }
-    if (err == STRAIT_OK) err = write_beside(h, &w);
-    strait_image_fini(&w.image);
-    return err;
-}
-
-static strait_err write_files(struct strait_crew *crew, const char *folder, int64_t step) {
-    struct host *h = host_of(crew);
-    for (int i = 0; i < crew->recipe.n_stages;) {
-        STRAIT_TRY(bring_to(crew, step));
-        const strait_err err = write_stage(crew, i, folder, step);
-        if (err != STRAIT_OK && err != STRAIT_EAGAIN) return err;
-        i = err == STRAIT_OK ? i + 1 : 0;
-    }
-    h->saved = step;
-    return STRAIT_OK;
 }
 
 /* The machine has seen to it: stages were restored from the checkpoint, or from something newer. */
@@ -315,27 +233,12 @@ static strait_err find_needs(struct host *h, const struct strait_crew *crew) {
     return STRAIT_OK;
 }
 
-/* The newest whole checkpoint, where the run goes on. */
-static strait_err find_checkpoint(struct host *h) {
-    struct strait_checkpoint *checkpoint = NULL;
-    int64_t *steps = NULL;
-    int n = 0;
-    STRAIT_TRY(strait_checkpoint_list(h->spec->folder, &steps, &n));
-    strait_alloc_free(steps);
-    if (n == 0) return STRAIT_OK;
-    STRAIT_TRY(strait_checkpoint_open(h->spec->folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint));
-    h->machine.checkpoint = strait_checkpoint_step(checkpoint);
-    if (h->machine.checkpoint > h->machine.committed) h->machine.committed = h->machine.checkpoint;
-    strait_checkpoint_close(&checkpoint);
-    return STRAIT_OK;
-}
-
 /* Times the stages and gives them the slots they want. */
 static strait_err rehearse(struct strait_crew *crew) {
     struct host *h = host_of(crew);
     strait_err err = STRAIT_EAGAIN;
     while (err == STRAIT_EAGAIN) {
-        STRAIT_TRY(bring_to(crew, 0));
+        STRAIT_TRY(strait_host_bring_to(crew, 0));
         err = strait_apart_open_stages(crew);
     }
     STRAIT_TRY(err);
@@ -356,13 +259,13 @@ static strait_err open_swarm(struct strait_crew *crew) {
     struct host *h = host_of(crew);
     struct apart *a = crew->state;
     const size_t n = (size_t)(crew->recipe.microbatch * crew->recipe.shape.context);
-    a->carry = carry;
+    a->carry = strait_host_carry;
     h->crew = crew;
     STRAIT_TRY(strait_apart_make_room(crew));
     STRAIT_TRY(strait_alloc(2 * n, sizeof *h->ids, "ids", (void **)&h->ids));
     STRAIT_TRY(describe_run(h, crew));
     STRAIT_TRY(find_needs(h, crew));
-    STRAIT_TRY(find_checkpoint(h));
+    STRAIT_TRY(strait_host_find_checkpoint(h));
     const int is_new = h->machine.committed == 0 && crew->recipe.n_stages > 1;
     if (!is_new) default_windows(h, crew);
     strait_host_tell(h, &(strait_swarm_event){.kind = STRAIT_SWARM_START});
@@ -392,7 +295,7 @@ const struct strait_crew_ops strait_crew_swarm = {
     .gradients = gradients,
     .update = update,
     .validate = validate,
-    .write = write_files,
+    .write = strait_host_write,
     .read = read_files,
     .trace = trace,
 };

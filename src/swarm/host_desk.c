@@ -10,12 +10,13 @@
 #include <string.h>
 
 enum {
-    NEWCOMERS_MAX = 64,          // links that have not said so
+    NEWCOMERS_MAX = 64,          // links that have not said why they came
     ANSWERS = 4,                 // messages it may send for each that is sent to it
     WORDS_PER_S = 20,            // and without
     WORDS_MAX = 1000,            // at once
     OUT_MAX = 256 * 1024 * 1024, // bytes that may wait for one link
-    IN_MAX = 16 * 1024 * 1024    // bytes of one that may wait for us: then it has to
+    IN_MAX = 4 * 1024 * 1024,    // bytes of one that may wait for us: then it has to
+    IN_EARLY = 64 * 1024         // before it has joined
 };
 
 struct guest *strait_host_guest(struct host *h, int node) {
@@ -165,7 +166,8 @@ static void received(void *user, struct strait_link *link, struct strait_msg **m
         return;
     }
     strait_lanes_push(&guest->in, msg);
-    if (guest->in.n_bytes <= IN_MAX || guest->is_held) return;
+    const size_t most = guest->node < 0 ? IN_EARLY : IN_MAX;
+    if (guest->in.n_bytes <= most || guest->is_held) return;
     guest->is_held = 1;
     h->t->ops->hold(link, 1);
 }

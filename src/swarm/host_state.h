@@ -138,5 +138,17 @@ strait_err strait_host_bar(struct host *h, const strait_fingerprint *key);
 /* Before a step: whether spares should take stages over. */
 void strait_host_recut(struct host *h, int64_t step);
 
+/* ---- host_save.c: checkpoints ---- */
+/* A crew's write. */
+strait_err strait_host_write(struct strait_crew *crew, const char *folder, int64_t step);
+/* The one that was written counts from when its folder is whole. */
+void strait_host_see_checkpoint(struct host *h);
+/* The newest whole one, where the run goes on. */
+strait_err strait_host_find_checkpoint(struct host *h);
+
 /* ---- host_crew.c ---- */
 extern const struct strait_crew_ops strait_crew_swarm; // its user is the host
+/* Carries one order out. STRAIT_EAGAIN: the stages went back to h->at instead. */
+strait_err strait_host_carry(struct strait_crew *crew, int stage, const strait_order *order);
+/* Brings the stages to `step`, through whatever steps lie between, as often as it takes. */
+strait_err strait_host_bring_to(struct strait_crew *crew, int64_t step);
