@@ -66,11 +66,20 @@ static const strait_flag flags[] = {
 
 struct story {
     strait_teller teller;
-    FILE *log; // every event, with its time
+    FILE *log; // every event, with its time; NULL: there was none yet
 };
 
+/* A run that is refused has no events, and leaves no log. One that cannot be written does not stop
+ * the run. */
+static void open_log(struct story *story) {
+    char path[STRAIT_PATH_MAX];
+    if (story->log == NULL &&
+        strait_file_path(path, "%s/events.log", story->teller.folder) == STRAIT_OK)
+        story->log = fopen(path, "ae");
+}
+
 static void on_invited(void *user, const char *line) {
-    (void)user;
+    open_log(user);
     printf("%s\n", line);
     (void)fflush(stdout);
     fprintf(stderr, "on each machine that shall work: strait join %s\n", line);
@@ -98,6 +107,7 @@ static void log_event(const struct story *story, const char *text) {
 static void on_noted(void *user, const char *text) {
     struct story *story = user;
     strait_progress_say(&story->teller.progress, "%s", text);
+    open_log(story);
     log_event(story, text);
 }
 
@@ -185,12 +195,12 @@ static strait_err folder_of(const strait_run *run, char out[STRAIT_PATH_MAX]) {
     return strait_file_path(out, "runs/%s", run->name);
 }
 
-static strait_err open_log(const char *folder, struct story *story) {
-    char path[STRAIT_PATH_MAX];
+/* Before machines are asked for: can the run's files be written there? */
+static strait_err claim_folder(const char *folder, int *is_new) {
+    *is_new = !strait_file_exists(folder);
     STRAIT_TRY(strait_file_make_folders(folder));
-    STRAIT_TRY(strait_file_path(path, "%s/events.log", folder));
-    story->log = fopen(path, "ae");
-    return story->log != NULL ? STRAIT_OK : STRAIT_FAIL(STRAIT_EIO, "%s: cannot be written", path);
+    if (access(folder, W_OK) == 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EIO, "%s: cannot be written to; choose another with --out", folder);
 }
 
 static strait_err host(const strait_run *run, const struct strait_identity *identity) {
@@ -198,7 +208,8 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
     char address[STRAIT_ADDRESS_MAX] = "";
     struct story story = {0};
     STRAIT_TRY(folder_of(run, folder));
-    STRAIT_TRY(open_log(folder, &story));
+    int is_new = 0;
+    STRAIT_TRY(claim_folder(folder, &is_new));
     strait_teller_init(&story.teller, run, folder);
     const int has_v6 = strncmp(listen_at, "[::]:", 5) == 0;
     if (announced == NULL && (has_v6 || strncmp(listen_at, "0.0.0.0:", 8) == 0))
@@ -233,7 +244,8 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
     const strait_err err = strait_host(&spec);
     if (err == STRAIT_OK) strait_progress_say(&story.teller.progress, "done: %s", folder);
     log_event(&story, err == STRAIT_OK ? "done" : strait_err_detail());
-    (void)fclose(story.log);
+    if (story.log != NULL) (void)fclose(story.log);
+    if (is_new) (void)rmdir(folder); // where nothing is in it
     return err;
 }
 

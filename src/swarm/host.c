@@ -196,6 +196,7 @@ static strait_err open_desk(struct host *h, const strait_recipe *recipe) {
     h->invite.key = *strait_identity_fingerprint(h->spec->identity);
     STRAIT_TRY(strait_invite_format(&h->invite, line));
     STRAIT_TRY(strait_host_save_run(h));
+    h->is_open = 1;
     if (h->spec->events.invited != NULL) h->spec->events.invited(h->spec->events.user, line);
     return STRAIT_OK;
 }
@@ -310,6 +311,7 @@ static void close_host(struct host *h) {
     for (int i = 0; i < STRAIT_HOST_GUESTS; i++)
         strait_host_forget(&h->guests[i]);
     strait_msg_pool_close(&h->pool);
+    if (h->record != NULL) strait_record_discard(h->record); // of a run that never began
     strait_record_close(&h->record);
     strait_alloc_free(h);
 }
@@ -344,7 +346,7 @@ strait_err strait_host(const strait_host_spec *spec) {
                                              .crew = {&strait_crew_swarm, h}};
         err = strait_session_run(&session);
     }
-    if (h->t != NULL) strait_host_show(h); // how it ended
+    if (h->is_open) strait_host_show(h); // how it ended
     if (err == STRAIT_OK && h->t != NULL) say_goodbye(h);
     char words[512]; // of the error; what happens while closing has words of its own
     (void)snprintf(words, sizeof words, "%s", strait_err_detail());

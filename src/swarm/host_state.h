@@ -59,6 +59,7 @@ struct host {
     unsigned char is_barred[STRAIT_HOST_MEMBERS];    // of these, refused for good
     int n_members;
     int was_begun; // by an earlier host
+    int is_open;   // the invite is out
 
     /* The crew's side. */
     struct strait_crew *crew;         // NULL before it is open

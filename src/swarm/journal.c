@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     POLL_MS = 20
@@ -70,6 +71,14 @@ static strait_err renew(struct strait_record *record) {
 static strait_err resign(struct strait_record *record) {
     strait_journal_file_release(record->state);
     return STRAIT_OK;
+}
+
+/* Under the lock: who waits for it finds that its file is another by now. */
+static void discard(struct strait_record *record) {
+    const struct strait_journal_file *j = record->state;
+    if (j->image.facts.n_rows > 0 || !strait_journal_file_has_lock(j)) return;
+    (void)unlink(j->path);
+    (void)unlink(j->lock_path);
 }
 
 /* The lock holds for as long as we live. */
@@ -163,6 +172,7 @@ const struct strait_record_ops strait_record_journal = {
     .claim = claim,
     .renew = renew,
     .resign = resign,
+    .discard = discard,
     .sure_ms = sure_ms,
     .await = await,
     .who = who,

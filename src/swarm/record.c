@@ -216,6 +216,11 @@ strait_err strait_record_resign(struct strait_record *record) {
     return err == STRAIT_EDEPOSED ? STRAIT_OK : err;
 }
 
+void strait_record_discard(struct strait_record *record) {
+    if (record->term > 0 && record->ops->discard != NULL) record->ops->discard(record);
+    resign_quietly(record);
+}
+
 strait_err strait_record_await(struct strait_record *record, int wait_ms) {
     return record->ops->await(record, wait_ms);
 }

@@ -101,6 +101,9 @@ strait_err strait_record_claim(struct strait_record *record, uint64_t *out_term)
 strait_err strait_record_renew(struct strait_record *record);
 /* Gives leadership up at once, so that a standby need not wait for the lease. */
 strait_err strait_record_resign(struct strait_record *record);
+/* For a leader who will not go on: resigns, and takes away what claiming made where no fact came to
+ * be in it. Who claims next then begins with the first term. */
+void strait_record_discard(struct strait_record *record);
 /* Waits until nobody leads, or the leader changes: time to claim. STRAIT_ETIMEDOUT when the same
  * one still leads after wait_ms. */
 strait_err strait_record_await(struct strait_record *record, int wait_ms);

@@ -18,6 +18,7 @@ struct strait_record_ops {
     strait_err (*claim)(struct strait_record *record);  // sets the term; only called without one
     strait_err (*renew)(struct strait_record *record);  // only called with a term, as are
     strait_err (*resign)(struct strait_record *record); // resign, sure_ms and commit
+    void (*discard)(struct strait_record *record);      // likewise; NULL: claiming made nothing
     int64_t (*sure_ms)(const struct strait_record *record);
     strait_err (*await)(struct strait_record *record, int wait_ms);
     strait_err (*who)(struct strait_record *record, strait_record_leader *out);

@@ -106,6 +106,31 @@ ERR=$SCRATCH/second refuses 3 'busy/.lock: another process' train run.yaml --out
 kill -9 "$STARTED"
 reap
 
+# A host that is refused leaves nothing in the folder, and no folder: neither bad data, nor a run of "train", nor a
+# port that is taken.
+refuses 3 'data.train: .*nothere.bin' host run.yaml --keys keys --out none --set data.train=nothere.bin
+[ ! -e none ] || fail "a refused host left $(ls -A none)"
+files=$(ls -A good)
+refuses 2 'good already holds a run' host run.yaml --keys keys --out good
+[ "$files" = "$(ls -A good)" ] || fail "a refused host left $(ls -A good)"
+begin relay --listen 127.0.0.1:0
+for _ in $(seq 6000); do
+    port=$(grep -ohE '127\.0\.0\.1:[0-9]+' "$OUT" "$ERR" | head -n 1)
+    [ -z "$port" ] || break
+    sleep 0.01
+done
+mkdir empty
+for folder in none empty; do
+    ERR=$SCRATCH/second OUT=$SCRATCH/second.out refuses 2 "cannot listen at $port: address already in use" \
+        host run.yaml --keys keys --out $folder --listen "$port"
+done
+[ ! -e none ] || fail "a refused host left $(ls -A none)"
+rmdir empty || fail "a refused host left $(ls -A empty)"
+refuses 2 "address 'nonsense': expected host:port" host run.yaml --keys keys --out none --listen nonsense
+[ ! -e none ] || fail "a refused host left $(ls -A none)"
+kill -9 "$STARTED"
+reap
+
 # The machine: 2 TB of weights.
 huge='--set model.width=16384 --set model.heads=64 --set model.ffn=65536 --set model.layers=128'
 refuses 5 'not enough memory.*train.recompute.* [0-9]{12,} bytes' train run.yaml --out fresh $huge
@@ -142,6 +167,7 @@ for command in 'train --dry-run' 'train --out fresh' 'host --out hosted'; do
     refuses 3 'little.bin: no shard holds 8193 tokens' $command run.yaml $long \
         --set data.valid=little.bin
 done
+[ ! -e hosted ] || fail "a refused host left $(ls -A hosted)"
 printf '{"model": 3}' >bad/tokenizer.json
 refuses 3 'bad/tokenizer.json' inspect bad/tokenizer.json
 refuses 3 'bad/tokenizer.json' tokenize --tokenizer bad/tokenizer.json --out bad/x.bin text.txt

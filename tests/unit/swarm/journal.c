@@ -203,6 +203,33 @@ static void test_a_removed_journal_is_written_again(void **state) {
     strait_record_close(&a);
 }
 
+static void test_what_never_held_a_fact_is_taken_away(void **state) {
+    (void)state;
+    struct strait_record *a = record_rig_open(&world, "alice");
+    struct strait_record *b = record_rig_open(&world, "bob");
+    uint64_t term = 0;
+    strait_record_discard(a); // who does not lead takes nothing away
+    assert_int_equal(record_rig_claim(b), 1);
+    strait_record_discard(a);
+    CHECK(size_of("journal") > 0 && size_of("journal.lock") >= 0);
+    CHECK_FAILS(strait_record_claim(a, &term), STRAIT_EAGAIN, "another coordinator");
+    strait_record_discard(b);
+    assert_int_equal(size_of("journal"), -1);
+    assert_int_equal(size_of("journal.lock"), -1);
+    assert_int_equal(strait_record_term(b), 0);
+    assert_int_equal(record_rig_claim(a), 1); // who waited leads, by a lock that others see
+    CHECK_FAILS(strait_record_claim(b, &term), STRAIT_EAGAIN, "another coordinator");
+    CHECK_OK(strait_record_renew(a));
+    CHECK_OK(strait_record_put(a, "step", "7", 1));
+    strait_record_discard(a);
+    assert_int_equal(record_rig_claim(b), 2);
+    int64_t step = 0;
+    CHECK_OK(strait_record_read(b, "step", keep_number, &step));
+    assert_int_equal(step, 7);
+    strait_record_close(&a);
+    strait_record_close(&b);
+}
+
 static void test_a_long_life_takes_little_disk(void **state) {
     (void)state;
     enum {
@@ -300,6 +327,7 @@ int main(void) {
         ON_DISK(test_a_full_disk_loses_nothing_and_passes),
         ON_DISK(test_an_unwritable_folder_is_named),
         ON_DISK(test_a_removed_journal_is_written_again),
+        ON_DISK(test_what_never_held_a_fact_is_taken_away),
         ON_DISK(test_a_long_life_takes_little_disk),
         ON_DISK(test_other_files_are_refused_and_left_alone),
         ON_DISK(test_a_torn_end_is_cut_and_gone_on_from),
