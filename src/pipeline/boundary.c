@@ -9,7 +9,8 @@
 
 enum {
     STEPS_HELD = 2, // the current one, and the next for a neighbour that is ahead
-    SEND_MS = 600000
+    SEND_MS = 600000,
+    LOOK_MS = 50
 };
 
 struct strait_boundary {
@@ -28,6 +29,8 @@ struct strait_boundary {
     int64_t n_waiting;               // of these
     struct strait_ferry ferry;       // where the device is not the host
     double codec_seconds;
+    strait_err (*look)(void *user); // NULL: nobody wants to
+    void *user;
 };
 
 static strait_err open_into(struct strait_boundary *b) {
@@ -100,6 +103,12 @@ void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mes
     boundary->peer = peer;
 }
 
+void strait_boundary_watch(struct strait_boundary *boundary, strait_err (*look)(void *user),
+                           void *user) {
+    boundary->look = look;
+    boundary->user = user;
+}
+
 int strait_boundary_peer(const struct strait_boundary *boundary) {
     return boundary->peer;
 }
@@ -160,12 +169,25 @@ static strait_err open_message(struct strait_boundary *b, const strait_crossing 
     return STRAIT_OK;
 }
 
+/* Waits for room in the peer's queue, and looks up meanwhile. */
+static strait_err post(struct strait_boundary *b, struct strait_msg **msg) {
+    for (int waited_ms = 0;; waited_ms += LOOK_MS) {
+        const strait_err err = strait_mesh_send_wait(b->mesh, b->peer, LOOK_MS, msg);
+        if (err != STRAIT_ETIMEDOUT) return err;
+        if (waited_ms >= SEND_MS)
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                               "boundary %d: its other side took nothing for %d s",
+                               b->spec.codec.boundary, SEND_MS / 1000);
+        if (b->look != NULL) STRAIT_TRY(b->look(b->user));
+    }
+}
+
 strait_err strait_boundary_flush(struct strait_boundary *b, int waits) {
     while (b->ferry.n_out > 0) {
         struct strait_msg *msg = NULL;
         STRAIT_TRY(strait_ferry_land(&b->ferry, waits, &msg));
         if (msg == NULL) return STRAIT_OK;
-        const strait_err err = strait_mesh_send_wait(b->mesh, b->peer, SEND_MS, &msg);
+        const strait_err err = post(b, &msg);
         strait_msg_close(&msg);
         STRAIT_TRY(err);
     }
@@ -178,7 +200,7 @@ static strait_err send_host(struct strait_boundary *b, const strait_crossing *at
     const double began = strait_clock_seconds();
     STRAIT_TRY(pack(b, at, bytes_of(*msg), x));
     b->codec_seconds += strait_clock_seconds() - began;
-    return strait_mesh_send_wait(b->mesh, b->peer, SEND_MS, msg);
+    return post(b, msg);
 }
 
 /* A device packs in its own time; flush sends what has come of it. */

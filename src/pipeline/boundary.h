@@ -34,6 +34,11 @@ size_t strait_boundary_bytes(const struct strait_boundary *boundary); // of devi
 void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mesh *mesh, int peer);
 int strait_boundary_peer(const struct strait_boundary *boundary); // -1 before connect
 
+/* `look` is called several times a second while a peer takes nothing; its error ends the send. Kept
+ * with `user` until close. */
+void strait_boundary_watch(struct strait_boundary *boundary, strait_err (*look)(void *user),
+                           void *user);
+
 struct strait_codec *strait_boundary_codec(struct strait_boundary *boundary);
 
 /* Forgets what is left of earlier steps; `step` begins. */

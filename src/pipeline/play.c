@@ -155,6 +155,12 @@ static strait_err look(const struct strait_worker *w) {
     return w->on_look != NULL ? w->on_look(w->user) : STRAIT_OK;
 }
 
+strait_err strait_worker_look_up(void *worker) {
+    struct strait_worker *w = worker;
+    w->is_waiting = 1;
+    return look(w);
+}
+
 /* The next message; looks up from waiting now and then where someone wants that. */
 static strait_err receive(struct strait_worker *w, int timeout_ms, struct strait_msg **out) {
     w->is_waiting = timeout_ms > 0;

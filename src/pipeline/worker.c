@@ -80,7 +80,9 @@ static strait_err open_boundary(struct strait_worker *w, strait_half half,
         .half = half,
         .n_microbatches = (int)w->recipe.n_microbatches,
         .n_valid = strait_feed_valid_batches(w->feed)};
-    return strait_boundary_open(&spec, w->backend, out);
+    STRAIT_TRY(strait_boundary_open(&spec, w->backend, out));
+    strait_boundary_watch(*out, strait_worker_look_up, w);
+    return STRAIT_OK;
 }
 
 static struct strait_codec *codec_of(struct strait_boundary *boundary) {

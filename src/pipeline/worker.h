@@ -115,5 +115,8 @@ strait_err strait_worker_adopt(struct strait_worker *worker, const float *basis,
 strait_err strait_worker_trace_begin(struct strait_worker *worker);
 strait_err strait_worker_trace_end(struct strait_worker *worker, const char *path);
 
+/* on_look, while `worker` waits for a neighbour to take what it sends. */
+strait_err strait_worker_look_up(void *worker);
+
 /* Hands a message to the boundary it is for, or to on_other. */
 strait_err strait_worker_route(struct strait_worker *worker, struct strait_msg **msg);

@@ -169,6 +169,39 @@ static void validations_come_in_order(void **state) {
     CHECK_OK(strait_boundary_deliver(tail, &msg));
 }
 
+static strait_err look(void *user) {
+    int *n_looks = user;
+    return ++*n_looks < 3 ? STRAIT_OK : STRAIT_FAIL(STRAIT_EINTERRUPTED, "something newer");
+}
+
+/* Whoever sends to a neighbour that takes nothing still hears the coordinator. */
+static void a_sender_looks_up_while_it_waits(void **state) {
+    (void)state;
+    float values[ROWS * COLS];
+    int n_looks = 0;
+    int peer = 0;
+    struct strait_mesh *mesh = NULL;
+    struct strait_identity *nobody = NULL;
+    CHECK_OK(strait_identity_make(&nobody));
+    const strait_mesh_config config = {
+        .scheme = "inproc",
+        .queue_bytes = 100, // one crossing
+        .transport = {.hub = pair.hub, .identity = pair.identities[0], .run = {7}}};
+    const strait_mesh_peer absent = {.name = "nobody", .key = *strait_identity_fingerprint(nobody)};
+    CHECK_OK(strait_mesh_open(&config, &mesh));
+    CHECK_OK(strait_mesh_add(mesh, &absent, &peer));
+    strait_boundary_connect(head, mesh, peer);
+    strait_boundary_watch(head, look, &n_looks);
+    const strait_crossing at = crossing(0, 0);
+    CHECK_OK(strait_boundary_send(head, &at, filled(values, 0, 0)));
+    assert_int_equal(n_looks, 0);
+    CHECK_FAILS(strait_boundary_send(head, &at, filled(values, 0, 0)), STRAIT_EINTERRUPTED,
+                "something newer");
+    assert_int_equal(n_looks, 3);
+    strait_mesh_close(&mesh);
+    strait_identity_close(&nobody);
+}
+
 static void a_codec_that_does_not_exist_is_refused(void **state) {
     (void)state;
     struct strait_boundary *none = NULL;
@@ -186,6 +219,7 @@ int main(void) {
         BOUNDARY_TEST(gradients_go_the_other_way),
         BOUNDARY_TEST(what_cannot_be_ours_is_refused),
         BOUNDARY_TEST(validations_come_in_order),
+        BOUNDARY_TEST(a_sender_looks_up_while_it_waits),
         BOUNDARY_TEST(a_codec_that_does_not_exist_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
