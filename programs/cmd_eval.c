@@ -83,12 +83,15 @@ static strait_err score_data(struct strait_trained *trained, strait_trained_scor
     return err;
 }
 
-static void print_score(const strait_trained_score *score) {
+static void print_score(const strait_trained_score *score, int64_t step) {
     const double loss = score->loss_sum / (double)score->n_tokens;
     if (progress.is_open) strait_progress_show(&progress, 0, 1, "scored");
-    printf(as_json ? "{\"loss\": %.9g, \"perplexity\": %.9g, \"tokens\": %lld}\n"
-                   : "loss %.6f\nperplexity %.4f\ntokens %lld\n",
-           loss, exp(loss), (long long)score->n_tokens);
+    if (as_json)
+        printf("{\"loss\": %.9g, \"perplexity\": %.9g, \"tokens\": %lld, \"step\": %lld}\n", loss,
+               exp(loss), (long long)score->n_tokens, (long long)step);
+    else
+        printf("loss %.6f\nperplexity %.4f\ntokens %lld\n", loss, exp(loss),
+               (long long)score->n_tokens);
 }
 
 static strait_err run_eval(int n_words, const char **words) {
@@ -100,8 +103,9 @@ static strait_err run_eval(int n_words, const char **words) {
     strait_trained_score score;
     const strait_backend_spec backend = {.name = "cpu", .n_threads = (int)threads};
     STRAIT_TRY(strait_trained_open(words[0], tokenizer_path, backend, ROWS_TOKENS, &trained));
+    if (trained->skipped[0] != '\0') strait_progress_say(&progress, "note: %s", trained->skipped);
     strait_err err = text_path != NULL ? score_text(trained, &score) : score_data(trained, &score);
-    if (err == STRAIT_OK) print_score(&score);
+    if (err == STRAIT_OK) print_score(&score, trained->step);
     strait_trained_close(&trained);
     return err;
 }
@@ -111,7 +115,8 @@ const strait_command strait_cmd_eval = {
     .usage = "DIR --text FILE | --data FILE.bin [flags]",
     .summary = "loss and perplexity of a trained model",
     .about = "Scores text or token shards in windows of the model's context, each on its own. DIR\n"
-             "is a run's folder, whose newest checkpoint is taken, or one checkpoint's.",
+             "is a run's folder, whose newest whole checkpoint is taken, or one checkpoint's.\n"
+             "Checkpoints that are damaged are passed over, and that is said.",
     .flags = flags,
     .run = run_eval,
 };

@@ -56,6 +56,7 @@ static strait_err speaker_init(struct speaker *s, const char *folder) {
     const strait_backend_spec backend = {.name = "cpu", .n_threads = (int)threads};
     const strait_choose_how how = {(float)temperature, top_k, (float)top_p};
     STRAIT_TRY(strait_trained_open(folder, tokenizer_path, backend, 0, &s->trained));
+    if (s->trained->skipped[0] != '\0') fprintf(stderr, "note: %s\n", s->trained->skipped);
     if (s->trained->tokenizer == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "%s has no tokenizer.json beside it: name one with --tokenizer FILE",
@@ -139,7 +140,8 @@ const strait_command strait_cmd_generate = {
     .usage = "DIR --prompt TEXT [flags]",
     .summary = "sample text from a trained model",
     .about = "Prints the prompt and goes on with it, token by token. DIR is a run's folder, whose\n"
-             "newest checkpoint is taken, or one checkpoint's.",
+             "newest whole checkpoint is taken, or one checkpoint's. Checkpoints that are damaged\n"
+             "are passed over, and that is said.",
     .flags = flags,
     .run = run_generate,
 };

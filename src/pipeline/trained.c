@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "pipeline/describe.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The tokenizer.json beside the checkpoints, for a run's folder or one checkpoint's. */
@@ -50,9 +51,11 @@ strait_err strait_trained_open(const char *folder, const char *tokenizer,
     strait_err err;
     STRAIT_TRY(strait_alloc(1, sizeof *t, "trained model", (void **)&t));
     STRAIT_TRY_GOTO(err, fail,
-                    strait_checkpoint_open(folder, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
+                    strait_checkpoint_open(folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint));
     STRAIT_TRY_GOTO(err, fail, strait_file_path(t->path, "%s", strait_checkpoint_path(checkpoint)));
     t->step = strait_checkpoint_step(checkpoint);
+    const char *skipped = strait_checkpoint_skipped(checkpoint);
+    if (skipped != NULL) (void)snprintf(t->skipped, sizeof t->skipped, "%s", skipped);
     STRAIT_TRY_GOTO(err, fail, strait_describe_read(checkpoint, &t->recipe));
     STRAIT_TRY_GOTO(err, fail, open_tokenizer(t, tokenizer, checkpoint));
     STRAIT_TRY_GOTO(err, fail, open_chain(t, backend, n_tokens, checkpoint));

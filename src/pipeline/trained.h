@@ -12,10 +12,12 @@ struct strait_trained {
     strait_recipe recipe;               // of which shape, cut and codec are known
     int64_t n_sequences;                // scored at a time; 0: it generates
     int64_t step;
-    char path[4096]; // of the checkpoint
+    char path[4096];   // of the checkpoint
+    char skipped[512]; // why newer ones were passed over, for the user; empty: none were
 };
 
-/* `folder` is a run's, whose newest checkpoint is taken, or one checkpoint's. The tokenizer is the
+/* `folder` is a run's, whose newest whole checkpoint is taken, or one checkpoint's, which must be
+ * whole. The tokenizer is the
  * run folder's copy, or `tokenizer` where that is not NULL; one of another fingerprint than the
  * model was trained with is refused. About n_tokens, in whole contexts, are scored at a time; with
  * 0 the model generates instead. */

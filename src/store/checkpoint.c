@@ -23,7 +23,7 @@ struct strait_checkpoint {
     const json_t *files;                // in the manifest
     struct strait_safetensors **opened; // as many as files
     int n_files;
-    char skipped[SKIPPED_MAX];
+    char skipped[2 * SKIPPED_MAX];
 };
 
 /* A name from a manifest must be one of a file in its folder and nothing else. */
@@ -116,16 +116,6 @@ static strait_err open_folder(const char *path, struct strait_checkpoint **out) 
     return err;
 }
 
-/* The words of the error, and what could be taken instead. */
-static strait_err name_older(const char *run_folder, const int64_t *steps, int i) {
-    char words[SKIPPED_MAX];
-    char older[STRAIT_PATH_MAX];
-    if (i == 0) return STRAIT_EDATA;
-    (void)snprintf(words, sizeof words, "%s", strait_err_detail());
-    STRAIT_TRY(strait_checkpoint_folder(run_folder, steps[i - 1], "", older));
-    return STRAIT_FAIL(STRAIT_EDATA, "%s; there is an older one: %s", words, older);
-}
-
 /* From the newest to the oldest, until one is whole. */
 static strait_err open_newest(const char *run_folder, const int64_t *steps, int n,
                               strait_checkpoint_choice choice, struct strait_checkpoint **out) {
@@ -134,12 +124,11 @@ static strait_err open_newest(const char *run_folder, const int64_t *steps, int 
         char path[STRAIT_PATH_MAX];
         STRAIT_TRY(strait_checkpoint_folder(run_folder, steps[i], "", path));
         const strait_err err = open_folder(path, out);
-        if (err == STRAIT_OK) {
-            memcpy((*out)->skipped, skipped, sizeof skipped);
-            return STRAIT_OK;
-        }
-        if (err != STRAIT_EDATA) return err;
-        if (choice == STRAIT_CHECKPOINT_NEWEST) return name_older(run_folder, steps, i);
+        if (err == STRAIT_OK && skipped[0] != '\0')
+            (void)snprintf((*out)->skipped, sizeof(*out)->skipped,
+                           "step %lld is taken, the newest that is whole: %s", (long long)steps[i],
+                           skipped);
+        if (err != STRAIT_EDATA || choice == STRAIT_CHECKPOINT_NEWEST) return err;
         const size_t used = strlen(skipped);
         (void)snprintf(skipped + used, sizeof skipped - used, "%s%s", used > 0 ? "; " : "",
                        strait_err_detail());

@@ -74,7 +74,8 @@ const char *strait_checkpoint_path(const struct strait_checkpoint *checkpoint);
 int64_t strait_checkpoint_step(const struct strait_checkpoint *checkpoint);
 const char *strait_checkpoint_tokenizer(const struct strait_checkpoint *checkpoint);
 
-/* Why newer ones were passed over, in words for the user, or NULL if none were. */
+/* That this one is taken and why newer ones were passed over, in words for the user, or NULL if
+ * none were. */
 const char *strait_checkpoint_skipped(const struct strait_checkpoint *checkpoint);
 
 /* A property of the model's shape as it was saved; NULL: not there. */

@@ -192,12 +192,27 @@ for file in stage-0.safetensors stage-0.state.safetensors manifest.json; do
     refuses 3 "00000010[:/].*$file" inspect bad/run/checkpoints/00000010
     refuses 3 "00000010[:/].*$file" inspect bad/run
     grep -q 'checkpoints: 8 10 (damaged)$' "$OUT" || fail "does not say which is damaged"
-    refuses 3 "00000010[:/].*$file.*there is an older one: bad/run/checkpoints/00000008" eval \
-        bad/run --text text.txt
+    # By its name it is refused; of the run an older one is taken, the same by all, and never silently.
+    refuses 3 "00000010[:/].*$file" generate bad/run/checkpoints/00000010 --prompt the
     damaged=$(sum_of bad/run/checkpoints/00000010)
-    refuses 3 "00000010" generate bad/run --prompt the
+    passed="^note: step 8 is taken, the newest that is whole: bad/run/checkpoints/00000010[:/].*$file"
+    runs generate good/checkpoints/00000008 --prompt the
+    cp "$OUT" spoken
+    runs generate bad/run --prompt the
+    says "$ERR" "$passed"
+    cmp -s "$OUT" spoken || fail "generate takes another checkpoint than it says"
+    runs eval bad/run --text text.txt --json
+    says "$ERR" "$passed"
+    jq -e '.step == 8' "$OUT" >/dev/null || fail "eval does not say which step it scores"
     [ "$damaged" = "$(sum_of bad/run/checkpoints/00000010)" ] || fail "a damaged file was touched"
+    runs train run.yaml --out bad/run --resume
+    says "$ERR" "$passed" '^going on after step 8$'
+    same_weights good bad/run
+    runs generate good --prompt the
+    ! grep -q '^note:' "$ERR" || fail "a note about nothing"
 done
+for step in 00000008 00000010; do : >bad/run/checkpoints/$step/stage-0.safetensors; done
+refuses 3 'no checkpoint of bad/run is whole: .*00000010.*00000008' generate bad/run --prompt the
 head -c 100 good/checkpoints/00000010/stage-0.safetensors >bad/cut.safetensors
 refuses 3 'bad/cut.safetensors' inspect bad/cut.safetensors
 

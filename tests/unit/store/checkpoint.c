@@ -138,6 +138,7 @@ static void test_a_damaged_one_is_never_passed_over_silently(void **state) {
     assert_int_equal(strait_checkpoint_step(c), 1);
     const char *skipped = strait_checkpoint_skipped(c);
     CHECK(strstr(skipped, "00000003: stage-1.safetensors has changed") != NULL);
+    CHECK(strncmp(skipped, "step 1 is taken, the newest that is whole: ", 43) == 0);
     CHECK(strstr(skipped, "; ") != NULL);
     CHECK(strstr(skipped, "00000002: stage-0.safetensors has 0 bytes instead of") != NULL);
     strait_checkpoint_close(&c);
