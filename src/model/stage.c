@@ -1,35 +1,9 @@
-#include "model/stage.h"
-
+/* stage.c - what a stage holds: its plan, its memory, its life. stage_pass.c computes with it. */
 #include "base/alloc.h"
 #include "model/rope.h"
+#include "model/stage_state.h"
 
-#include <assert.h>
-
-struct slot {
-    strait_block_acts *acts; // one a block
-    strait_tensor tokens;    // of the microbatch in it; borrowed
-};
-
-struct strait_stage {
-    strait_stage_spec spec;
-    struct strait_backend *backend;
-    struct strait_stream stream;
-    strait_work work;
-    struct strait_weights weights;
-    struct strait_slab room; // activations and scratch
-    struct slot *slots;
-    strait_block_acts shared; // of the block at hand, when activations are recomputed
-    strait_block_scratch scratch;
-    strait_head_room head;
-    strait_tensor output, d;
-    strait_tensor d_code; // where an end is narrow
-    strait_tensor lent;   // the basis, f32
-    int n_blocks;
-    int last_slot;                       // whose forward pass came last
-    int are_blocks_fresh, is_head_fresh; // no product of this step is in their gradients
-};
-
-static int has_head(const struct strait_stage *stage) {
+int strait_stage_has_head(const struct strait_stage *stage) {
     return stage->spec.part.last == stage->spec.shape.layers;
 }
 
@@ -69,7 +43,7 @@ static strait_err plan_scratch(struct strait_stage *stage, strait_ends ends) {
     STRAIT_TRY(strait_block_plan_held(shape, ends, n, &passes, room, &stage->scratch));
     const size_t mark = room->next;
     STRAIT_TRY(strait_block_plan_scratch(shape, n, &passes, room, &stage->scratch));
-    if (!has_head(stage)) return STRAIT_OK;
+    if (!strait_stage_has_head(stage)) return STRAIT_OK;
     strait_slab_overlay(room, mark);
     STRAIT_TRY(
         strait_head_plan(shape, n, spec->logit_bytes, spec->is_training, room, &stage->head));
@@ -83,7 +57,7 @@ static strait_err plan_ends(struct strait_stage *stage, strait_ends ends) {
     const strait_shape *shape = &spec->shape;
     const int64_t n = spec->n_sequences * spec->seq_len;
     struct strait_slab *room = &stage->room;
-    if (!has_head(stage))
+    if (!strait_stage_has_head(stage))
         STRAIT_TRY(strait_layer_plan_acts(
             shape, room, n, ends.leaves ? shape->bottleneck : shape->width, &stage->output));
     if (!spec->is_training) return STRAIT_OK;
@@ -113,9 +87,9 @@ static strait_err plan_room(struct strait_stage *stage) {
     if (spec->recomputes)
         STRAIT_TRY(strait_block_plan_acts(shape, ends, n, 0, room, &stage->shared));
     STRAIT_TRY(plan_scratch(stage, ends));
-    if (shape->subspace > 0 && !has_head(stage))
+    if (shape->subspace > 0 && !strait_stage_has_head(stage))
         STRAIT_TRY(strait_layer_plan_acts(shape, room, n, shape->subspace, &stage->work.code));
-    if (shape->subspace > 0 && !has_head(stage) && shape->precision != STRAIT_F32)
+    if (shape->subspace > 0 && !strait_stage_has_head(stage) && shape->precision != STRAIT_F32)
         STRAIT_TRY(
             strait_layer_plan_acts(shape, room, shape->width, shape->subspace, &stage->work.basis));
     STRAIT_TRY(plan_looked(stage, n));
@@ -263,128 +237,4 @@ strait_err strait_stage_refresh(struct strait_stage *stage) {
     if (stage->lent.data != NULL && basis.data != stage->lent.data)
         STRAIT_TRY(stage->work.kernels->cast(&stage->stream, basis, stage->lent));
     return strait_weights_refresh(&stage->weights, &stage->stream);
-}
-
-static const strait_block *last_block(const struct strait_stage *stage) {
-    return &stage->weights.blocks[stage->n_blocks - 1];
-}
-
-strait_tensor strait_stage_input(struct strait_stage *stage, int slot) {
-    return strait_block_input(&stage->weights.blocks[0], &stage->slots[slot].acts[0]);
-}
-
-strait_tensor strait_stage_entered(struct strait_stage *stage, int slot) {
-    const strait_block_acts *acts = &stage->slots[slot].acts[0];
-    return stage->weights.blocks[0].neck.dec != NULL ? acts->neck.z : acts->x;
-}
-
-strait_tensor strait_stage_output_gradient(struct strait_stage *stage) {
-    return last_block(stage)->neck.enc != NULL ? stage->d_code : stage->d;
-}
-
-strait_tensor strait_stage_input_gradient(struct strait_stage *stage) {
-    return stage->weights.blocks[0].neck.dec != NULL ? stage->d_code : stage->d;
-}
-
-strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens) {
-    assert(slot >= 0 && slot < stage->spec.n_slots);
-    strait_block_acts *acts = stage->slots[slot].acts;
-    stage->slots[slot].tokens = stage->work.tokens = tokens;
-    if (stage->spec.part.first == 0)
-        STRAIT_TRY(strait_layer_embed(&stage->work, strait_stage_input(stage, slot),
-                                      stage->weights.table->compute, tokens));
-    strait_tensor x = {0};
-    strait_tensor delta = {0};
-    for (int i = 0; i < stage->n_blocks; i++) {
-        const strait_block *block = &stage->weights.blocks[i];
-        if (strait_block_is_local(block)) {
-            STRAIT_TRY(strait_block_arrive(&stage->work, block, &acts[i], x, delta));
-            x = delta = (strait_tensor){0};
-        }
-        STRAIT_TRY(strait_block_forward(&stage->work, block, &acts[i], &stage->scratch, x, delta));
-        x = acts[i].mid;
-        delta = stage->scratch.delta;
-    }
-    stage->last_slot = slot;
-    return STRAIT_OK;
-}
-
-static strait_block_acts *last_acts(struct strait_stage *stage) {
-    assert(stage->last_slot >= 0);
-    return &stage->slots[stage->last_slot].acts[stage->n_blocks - 1];
-}
-
-strait_err strait_stage_output(struct strait_stage *stage, strait_tensor *out) {
-    *out = stage->output;
-    return strait_block_output(&stage->work, last_block(stage), last_acts(stage), &stage->scratch,
-                               stage->output);
-}
-
-strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, float scale,
-                             strait_tensor *losses) {
-    assert(has_head(stage));
-    stage->work.is_fresh = stage->is_head_fresh;
-    const strait_head_pass pass = {.x = last_acts(stage)->mid,
-                                   .delta = stage->scratch.delta,
-                                   .targets = targets,
-                                   .scale = scale,
-                                   .d = stage->d};
-    STRAIT_TRY(strait_head_loss(&stage->work, &stage->weights.head, &stage->head, &pass));
-    if (scale != 0.0f) stage->is_head_fresh = 0;
-    *losses = stage->head.losses;
-    return STRAIT_OK;
-}
-
-strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defers) {
-    const struct slot *at = &stage->slots[slot];
-    assert(!defers || stage->spec.can_defer);
-    stage->work.tokens = at->tokens;
-    stage->work.is_fresh = stage->are_blocks_fresh;
-    for (int i = stage->n_blocks - 1; i >= 0; i--) {
-        const strait_block *block = &stage->weights.blocks[i];
-        if (stage->spec.recomputes)
-            STRAIT_TRY(strait_block_forward(&stage->work, block, &at->acts[i], &stage->scratch,
-                                            (strait_tensor){0}, (strait_tensor){0}));
-        STRAIT_TRY(strait_block_back(&stage->work, block, &at->acts[i], &stage->scratch,
-                                     (strait_block_d){stage->d, stage->d_code}, defers));
-        if (i > 0)
-            STRAIT_TRY(strait_block_arrive_back(&stage->work, block, &at->acts[i], &stage->scratch,
-                                                stage->d));
-    }
-    if (!defers) stage->are_blocks_fresh = 0;
-    return STRAIT_OK;
-}
-
-strait_err strait_stage_backward_entry(struct strait_stage *stage, int slot) {
-    const struct slot *at = &stage->slots[slot];
-    stage->work.tokens = at->tokens;
-    return strait_block_arrive_back(&stage->work, &stage->weights.blocks[0], &at->acts[0],
-                                    &stage->scratch, stage->d);
-}
-
-strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_tensor tokens) {
-    assert(stage->spec.part.first == 0);
-    return strait_layer_embed_back(&stage->work, stage->weights.table->grad, stage->d, tokens);
-}
-
-strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
-    const struct slot *at = &stage->slots[slot];
-    stage->work.tokens = at->tokens;
-    stage->work.is_fresh = stage->are_blocks_fresh;
-    for (int i = stage->n_blocks - 1; i >= 0; i--)
-        STRAIT_TRY(strait_block_weights(&stage->work, &stage->weights.blocks[i], &at->acts[i],
-                                        &stage->scratch));
-    stage->are_blocks_fresh = 0;
-    return STRAIT_OK;
-}
-
-strait_err strait_stage_zero_gradients(struct strait_stage *stage) {
-    const struct strait_slab *sums = &stage->weights.sums; // all of them, and the gaps between
-    const strait_tensor all = {.data = sums->memory,
-                               .dtype = STRAIT_F32,
-                               .rows = 1,
-                               .cols = (int64_t)(sums->bytes / sizeof(float))};
-    stage->are_blocks_fresh = 1;
-    stage->is_head_fresh = !stage->spec.shape.is_tied; // a tied table's gradient is a sum
-    return all.data != NULL ? stage->work.kernels->fill(&stage->stream, all, 0.0f) : STRAIT_OK;
 }

@@ -1,0 +1,128 @@
+/* stage_pass.c - a microbatch's way through a stage, forward and back. */
+#include "model/stage_state.h"
+
+#include <assert.h>
+
+static const strait_block *last_block(const struct strait_stage *stage) {
+    return &stage->weights.blocks[stage->n_blocks - 1];
+}
+
+strait_tensor strait_stage_input(struct strait_stage *stage, int slot) {
+    return strait_block_input(&stage->weights.blocks[0], &stage->slots[slot].acts[0]);
+}
+
+strait_tensor strait_stage_entered(struct strait_stage *stage, int slot) {
+    const strait_block_acts *acts = &stage->slots[slot].acts[0];
+    return stage->weights.blocks[0].neck.dec != NULL ? acts->neck.z : acts->x;
+}
+
+strait_tensor strait_stage_output_gradient(struct strait_stage *stage) {
+    return last_block(stage)->neck.enc != NULL ? stage->d_code : stage->d;
+}
+
+strait_tensor strait_stage_input_gradient(struct strait_stage *stage) {
+    return stage->weights.blocks[0].neck.dec != NULL ? stage->d_code : stage->d;
+}
+
+strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens) {
+    assert(slot >= 0 && slot < stage->spec.n_slots);
+    strait_block_acts *acts = stage->slots[slot].acts;
+    stage->slots[slot].tokens = stage->work.tokens = tokens;
+    if (stage->spec.part.first == 0)
+        STRAIT_TRY(strait_layer_embed(&stage->work, strait_stage_input(stage, slot),
+                                      stage->weights.table->compute, tokens));
+    strait_tensor x = {0};
+    strait_tensor delta = {0};
+    for (int i = 0; i < stage->n_blocks; i++) {
+        const strait_block *block = &stage->weights.blocks[i];
+        if (strait_block_is_local(block)) {
+            STRAIT_TRY(strait_block_arrive(&stage->work, block, &acts[i], x, delta));
+            x = delta = (strait_tensor){0};
+        }
+        STRAIT_TRY(strait_block_forward(&stage->work, block, &acts[i], &stage->scratch, x, delta));
+        x = acts[i].mid;
+        delta = stage->scratch.delta;
+    }
+    stage->last_slot = slot;
+    return STRAIT_OK;
+}
+
+static strait_block_acts *last_acts(struct strait_stage *stage) {
+    assert(stage->last_slot >= 0);
+    return &stage->slots[stage->last_slot].acts[stage->n_blocks - 1];
+}
+
+strait_err strait_stage_output(struct strait_stage *stage, strait_tensor *out) {
+    *out = stage->output;
+    return strait_block_output(&stage->work, last_block(stage), last_acts(stage), &stage->scratch,
+                               stage->output);
+}
+
+strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, float scale,
+                             strait_tensor *losses) {
+    assert(strait_stage_has_head(stage));
+    stage->work.is_fresh = stage->is_head_fresh;
+    const strait_head_pass pass = {.x = last_acts(stage)->mid,
+                                   .delta = stage->scratch.delta,
+                                   .targets = targets,
+                                   .scale = scale,
+                                   .d = stage->d};
+    STRAIT_TRY(strait_head_loss(&stage->work, &stage->weights.head, &stage->head, &pass));
+    if (scale != 0.0f) stage->is_head_fresh = 0;
+    *losses = stage->head.losses;
+    return STRAIT_OK;
+}
+
+strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defers) {
+    const struct slot *at = &stage->slots[slot];
+    assert(!defers || stage->spec.can_defer);
+    stage->work.tokens = at->tokens;
+    stage->work.is_fresh = stage->are_blocks_fresh;
+    for (int i = stage->n_blocks - 1; i >= 0; i--) {
+        const strait_block *block = &stage->weights.blocks[i];
+        if (stage->spec.recomputes)
+            STRAIT_TRY(strait_block_forward(&stage->work, block, &at->acts[i], &stage->scratch,
+                                            (strait_tensor){0}, (strait_tensor){0}));
+        STRAIT_TRY(strait_block_back(&stage->work, block, &at->acts[i], &stage->scratch,
+                                     (strait_block_d){stage->d, stage->d_code}, defers));
+        if (i > 0)
+            STRAIT_TRY(strait_block_arrive_back(&stage->work, block, &at->acts[i], &stage->scratch,
+                                                stage->d));
+    }
+    if (!defers) stage->are_blocks_fresh = 0;
+    return STRAIT_OK;
+}
+
+strait_err strait_stage_backward_entry(struct strait_stage *stage, int slot) {
+    const struct slot *at = &stage->slots[slot];
+    stage->work.tokens = at->tokens;
+    return strait_block_arrive_back(&stage->work, &stage->weights.blocks[0], &at->acts[0],
+                                    &stage->scratch, stage->d);
+}
+
+strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_tensor tokens) {
+    assert(stage->spec.part.first == 0);
+    return strait_layer_embed_back(&stage->work, stage->weights.table->grad, stage->d, tokens);
+}
+
+strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
+    const struct slot *at = &stage->slots[slot];
+    stage->work.tokens = at->tokens;
+    stage->work.is_fresh = stage->are_blocks_fresh;
+    for (int i = stage->n_blocks - 1; i >= 0; i--)
+        STRAIT_TRY(strait_block_weights(&stage->work, &stage->weights.blocks[i], &at->acts[i],
+                                        &stage->scratch));
+    stage->are_blocks_fresh = 0;
+    return STRAIT_OK;
+}
+
+strait_err strait_stage_zero_gradients(struct strait_stage *stage) {
+    const struct strait_slab *sums = &stage->weights.sums; // all of them, and the gaps between
+    const strait_tensor all = {.data = sums->memory,
+                               .dtype = STRAIT_F32,
+                               .rows = 1,
+                               .cols = (int64_t)(sums->bytes / sizeof(float))};
+    stage->are_blocks_fresh = 1;
+    stage->is_head_fresh = !stage->spec.shape.is_tied; // a tied table's gradient is a sum
+    return all.data != NULL ? stage->work.kernels->fill(&stage->stream, all, 0.0f) : STRAIT_OK;
+}
