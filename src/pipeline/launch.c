@@ -119,23 +119,25 @@ strait_err strait_launch(int stage, const char *words, struct strait_inproc_hub 
     return STRAIT_OK;
 }
 
+static strait_err say(const struct strait_launched *l, const char *line) {
+    if (strait_serve_write_line(l->to, line) == STRAIT_OK) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it had begun", l->stage);
+}
+
 strait_err strait_launch_meet(struct strait_launched *l, const strait_serve_start *start,
                               strait_fingerprint *key, char address[STRAIT_ADDRESS_MAX]) {
     char line[STRAIT_SERVE_LINE];
     STRAIT_TRY(strait_serve_format_start(start, line));
-    const size_t n = strlen(line);
-    if (write(l->to, line, n) != (ssize_t)n)
-        return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it had begun", l->stage);
+    STRAIT_TRY(say(l, line));
     STRAIT_TRY(strait_serve_read_line(l->from, line));
     return strait_serve_parse_answer(line, key, address);
 }
 
 strait_err strait_launch_go(struct strait_launched *l) {
-    const ssize_t said = write(l->to, "go\n", 3);
+    const strait_err err = say(l, "go\n");
     close_fd(&l->to);
     close_fd(&l->from);
-    if (said == 3) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it had begun", l->stage);
+    return err;
 }
 
 static void pause_ms(long ms) {

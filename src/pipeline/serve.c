@@ -5,13 +5,9 @@
 #include "pipeline/serve_state.h"
 #include "pipeline/snapshot.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
     MEET_MS = 30000,
@@ -20,96 +16,6 @@ enum {
     RTT_LOOK_MS = 10,
     REHEARSALS = 3
 };
-
-static strait_err fail_line(const char *what) {
-    return STRAIT_FAIL(STRAIT_EPROTO, "a stage was started with a line that lacks %s", what);
-}
-
-strait_err strait_serve_format_start(const strait_serve_start *start, char out[STRAIT_SERVE_LINE]) {
-    char key[STRAIT_FINGERPRINT_TEXT];
-    char id[2 * STRAIT_RUN_BYTES + 1];
-    strait_fingerprint_text(&start->conductor, key);
-    for (size_t i = 0; i < STRAIT_RUN_BYTES; i++)
-        (void)snprintf(id + 2 * i, 3, "%02x", start->run_id[i]);
-    const int n = snprintf(out, STRAIT_SERVE_LINE, "%d %s %s %s %s %s\n", start->stage,
-                           start->scheme, id, key, start->address, start->run_path);
-    if (n < 0 || n >= STRAIT_SERVE_LINE) return fail_line("room");
-    return STRAIT_OK;
-}
-
-/* Takes the next word of a line, up to a space or the end; 0 when there is none or no room. */
-static int take_word(const char **line, char *out, size_t room) {
-    const size_t n = strcspn(*line, " ");
-    if (n == 0 || n >= room) return 0;
-    memcpy(out, *line, n);
-    out[n] = '\0';
-    *line += n + ((*line)[n] == ' ');
-    return 1;
-}
-
-static strait_err parse_run_id(const char *text, unsigned char out[STRAIT_RUN_BYTES]) {
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < STRAIT_RUN_BYTES; i++) {
-        const char *high = text[2 * i] != '\0' ? strchr(digits, text[2 * i]) : NULL;
-        const char *low = high != NULL && text[2 * i + 1] != '\0' ? strchr(digits, text[2 * i + 1])
-                                                                  : NULL;
-        if (low == NULL) return fail_line("the run's id");
-        out[i] = (unsigned char)((high - digits) * 16 + (low - digits));
-    }
-    return STRAIT_OK;
-}
-
-strait_err strait_serve_parse_start(const char *line, strait_serve_start *out) {
-    char stage[16];
-    char key[STRAIT_FINGERPRINT_TEXT];
-    char id[2 * STRAIT_RUN_BYTES + 1];
-    char *end = NULL;
-    *out = (strait_serve_start){0};
-    if (!take_word(&line, stage, sizeof stage) ||
-        !take_word(&line, out->scheme, sizeof out->scheme) || !take_word(&line, id, sizeof id) ||
-        !take_word(&line, key, sizeof key) ||
-        !take_word(&line, out->address, sizeof out->address) || *line == '\0')
-        return fail_line("a field");
-    const long number = strtol(stage, &end, 10);
-    if (*end != '\0' || number < 0 || number >= STRAIT_RUN_STAGES) return fail_line("a stage");
-    out->stage = (int)number;
-    (void)snprintf(out->run_path, sizeof out->run_path, "%s", line);
-    STRAIT_TRY(parse_run_id(id, out->run_id));
-    return strait_fingerprint_parse(key, &out->conductor);
-}
-
-strait_err strait_serve_parse_answer(const char *line, strait_fingerprint *key,
-                                     char address[STRAIT_ADDRESS_MAX]) {
-    char text[STRAIT_FINGERPRINT_TEXT];
-    if (!take_word(&line, text, sizeof text) || !take_word(&line, address, STRAIT_ADDRESS_MAX))
-        return fail_line("key and address");
-    return strait_fingerprint_parse(text, key);
-}
-
-strait_err strait_serve_read_line(int fd, char out[STRAIT_SERVE_LINE]) {
-    for (size_t n = 0; n < STRAIT_SERVE_LINE; n++) {
-        struct pollfd ready = {.fd = fd, .events = POLLIN};
-        const int polled = poll(&ready, 1, MEET_MS);
-        const ssize_t got = polled == 1 ? read(fd, out + n, 1) : -1;
-        if (polled == -1 && errno == EINTR) {
-            n--;
-            continue;
-        }
-        if (got != 1) return STRAIT_FAIL(STRAIT_ECLOSED, "a stage ended before it had begun");
-        if (out[n] == '\n') {
-            out[n] = '\0';
-            return STRAIT_OK;
-        }
-    }
-    return fail_line("an end");
-}
-
-static strait_err say_line(int fd, const char *line) {
-    const size_t n = strlen(line);
-    if (write(fd, line, n) != (ssize_t)n)
-        return STRAIT_FAIL(STRAIT_ECLOSED, "the conductor has gone");
-    return STRAIT_OK;
-}
 
 /* Where our neighbour can dial us; the system chooses the port. */
 static strait_err place_of(const struct strait_server *s, int is_inproc,
@@ -143,7 +49,7 @@ static strait_err introduce(struct strait_server *s, int in, int out,
     STRAIT_TRY(strait_mesh_listen(s->mesh, line, address));
     strait_fingerprint_text(strait_identity_fingerprint(s->identity), key);
     (void)snprintf(line, sizeof line, "%s %s\n", key, address);
-    STRAIT_TRY(say_line(out, line));
+    STRAIT_TRY(strait_serve_write_line(out, line));
     STRAIT_TRY(strait_serve_read_line(in, line)); // now the conductor knows our key
     const strait_mesh_peer conductor = {
         .name = "conductor", .key = s->start.conductor, .address = s->start.address};

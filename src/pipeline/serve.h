@@ -28,8 +28,11 @@ strait_err strait_serve_parse_start(const char *line, strait_serve_start *out);
 strait_err strait_serve_parse_answer(const char *line, strait_fingerprint *key,
                                      char address[STRAIT_ADDRESS_MAX]);
 
-/* One line, read byte by byte so that nothing after it is taken. */
+/* One line, read byte by byte so that nothing after it is taken; without its end. STRAIT_ECLOSED
+ * when none comes within half a minute. */
 strait_err strait_serve_read_line(int fd, char out[STRAIT_SERVE_LINE]);
+/* All of a line, which has its end. STRAIT_ECLOSED when nobody reads it. */
+strait_err strait_serve_write_line(int fd, const char *line);
 
 /* Serves until told to leave: STRAIT_OK. Any error has been told to the conductor, if it could be.
  * `hub` is where inproc meshes meet; NULL otherwise. */

@@ -5,6 +5,7 @@
 #include "pipeline/serve_state.h"
 #include "tiny_run.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -66,6 +67,20 @@ static void a_line_ends_where_it_ends(void **state) {
     assert_int_equal(close(ends[1]), 0);
     CHECK_FAILS(strait_serve_read_line(ends[0], line), STRAIT_ECLOSED, "before it had begun");
     assert_int_equal(close(ends[0]), 0);
+}
+
+static void a_line_is_written_whole_or_not_at_all(void **state) {
+    (void)state;
+    int ends[2];
+    char line[STRAIT_SERVE_LINE];
+    assert_int_equal(pipe(ends), 0);
+    CHECK_OK(strait_serve_write_line(ends[1], "one two\n"));
+    CHECK_OK(strait_serve_read_line(ends[0], line));
+    assert_string_equal(line, "one two");
+    assert_int_equal(close(ends[0]), 0);
+    assert_true(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+    CHECK_FAILS(strait_serve_write_line(ends[1], "go\n"), STRAIT_ECLOSED, "has gone");
+    assert_int_equal(close(ends[1]), 0);
 }
 
 static void a_line_without_an_end_is_refused(void **state) {
@@ -179,6 +194,7 @@ int main(void) {
         cmocka_unit_test(the_start_line_is_read_as_written),
         cmocka_unit_test(the_answer_is_key_and_address),
         cmocka_unit_test(a_line_ends_where_it_ends),
+        cmocka_unit_test(a_line_is_written_whole_or_not_at_all),
         cmocka_unit_test(a_line_without_an_end_is_refused),
         cmocka_unit_test(a_stage_that_hears_nonsense_ends),
         cmocka_unit_test(weights_are_drawn_once_the_window_is_known),
