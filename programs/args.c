@@ -3,12 +3,21 @@
 #include "backend/backend.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "base/options.h"
+#include "pipeline/run.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum {
+    INDENT = 27, // of what a flag does, in the help
+    WIDTH = 80
+};
+
+static const char white[] = " \n";
 
 static const strait_flag *find(const strait_flag *flags, const char *name, size_t length) {
     for (const strait_flag *flag = flags; flag != NULL && flag->name != NULL; flag++)
@@ -38,7 +47,12 @@ static strait_err store_number(const strait_flag *flag, const char *text) {
 static strait_err store(const strait_flag *flag, const char *text) {
     switch (flag->kind) {
     case STRAIT_FLAG_SWITCH: *(int *)flag->value = 1; return STRAIT_OK;
-    case STRAIT_FLAG_TEXT: *(const char **)flag->value = text; return STRAIT_OK;
+    case STRAIT_FLAG_TEXT:
+        if (text[0] == '\0' && strcmp(flag->unit, "TEXT") != 0) // often a variable that was not set
+            return STRAIT_FAIL(STRAIT_ECONFIG, "--%s: the value is empty, expected %s", flag->name,
+                               flag->unit);
+        *(const char **)flag->value = text;
+        return STRAIT_OK;
     case STRAIT_FLAG_INT:
     case STRAIT_FLAG_REAL: return store_number(flag, text);
     case STRAIT_FLAG_LIST: break;
@@ -51,9 +65,23 @@ static strait_err store(const strait_flag *flag, const char *text) {
     return STRAIT_OK;
 }
 
+/* The key of the run file whose last word `name` is, where the command overrides keys; NULL: none.
+ */
+static const char *key_of(const strait_command *command, const char *name) {
+    size_t length = 0;
+    if (find(command->flags, "set", 3) == NULL) return NULL;
+    const char *key = strait_options_nearest(strait_run_options(), name, &length);
+    const char *dot = key != NULL ? strrchr(key, '.') : NULL;
+    return dot != NULL && strcmp(dot + 1, name) == 0 ? key : NULL;
+}
+
 static strait_err unknown(const strait_command *command, const char *word) {
     const char *name = word + strspn(word, "-");
-    strait_nearest nearest = strait_names_nearest(name, strlen(name) > 1 ? STRAIT_NAMES_SLIPS : -1);
+    strait_nearest nearest = strait_names_nearest(name, strait_names_slips(name));
+    const char *key = key_of(command, name);
+    if (key != NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s: unknown flag %s; did you mean --set %s=VALUE?",
+                           command->name, word, key);
     for (const strait_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++)
         strait_names_try(&nearest, flag->name, strlen(flag->name));
     if (nearest.name != NULL)
@@ -104,14 +132,15 @@ strait_err strait_args_parse(const strait_command *command, int argc, const char
     return STRAIT_OK;
 }
 
+/* `word` is empty where there was none. */
 static strait_err refuse_action(const strait_command *command, const char *word) {
     char known[128] = "";
-    strait_nearest nearest = strait_names_nearest(word != NULL ? word : "", STRAIT_NAMES_SLIPS);
+    strait_nearest nearest = strait_names_nearest(word, strait_names_slips(word));
     for (const strait_action *action = command->actions; action->name != NULL; action++) {
         strait_names_list(known, sizeof known, action->name, action[1].name == NULL);
         strait_names_try(&nearest, action->name, strlen(action->name));
     }
-    if (word == NULL)
+    if (word[0] == '\0')
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s: expected %s; \"strait help %s\" shows how",
                            command->name, known, command->name);
     if (nearest.name == NULL)
@@ -126,7 +155,22 @@ strait_err strait_args_run(const strait_command *command, int n_words, const cha
     for (const strait_action *action = command->actions; action->name != NULL; action++)
         if (n_words > 0 && strcmp(action->name, words[0]) == 0)
             return action->run(n_words - 1, words + 1);
-    return refuse_action(command, n_words > 0 ? words[0] : NULL);
+    return refuse_action(command, n_words > 0 ? words[0] : "");
+}
+
+strait_err strait_args_one_word(const strait_command *command, const char *what, const char *hint,
+                                int n_words, const char **words) {
+    if (n_words == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s wants one %s: strait %s %s", command->name, what,
+                           command->name, command->usage);
+    if (n_words > 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s wants one %s, but also got \"%s\"%s%s",
+                           command->name, what, words[1], hint != NULL ? "; " : "",
+                           hint != NULL ? hint : "");
+    if (words[0][0] == '\0')
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s wants one %s, but its name is empty", command->name,
+                           what);
+    return STRAIT_OK;
 }
 
 strait_err strait_args_check_output(const char *flag, const char *path) {
@@ -156,19 +200,46 @@ int strait_args_usage(const strait_command *command, int i, strait_usage *out) {
     return 1;
 }
 
+static int begin_line(int n_ends, int indent) {
+    printf("%.*s%*s", n_ends, "\n\n", indent, "");
+    return indent;
+}
+
+/* Words, filled up to WIDTH behind what stands in the line already; lines and paragraphs go on
+ * `indent` columns from the left. */
+static void print_filled(const char *text, int indent) {
+    int column = indent;
+    while (*text != '\0') {
+        const int n = (int)strcspn(text, white);
+        const int is_full = column > indent && column + 1 + n > WIDTH;
+        if (is_full) column = begin_line(1, indent);
+        column += printf("%s%.*s", column > indent ? " " : "", n, text);
+        text += n;
+        if (strncmp(text, "\n\n", 2) == 0) column = begin_line(2, indent);
+        text += strspn(text, white);
+    }
+    printf("\n");
+}
+
+static void print_flag(const strait_flag *flag) {
+    char left[64];
+    char letter[8] = "";
+    if (flag->letter != 0) (void)snprintf(letter, sizeof letter, "-%c, ", flag->letter);
+    (void)snprintf(left, sizeof left, "%s--%s%s%s", letter, flag->name,
+                   flag->unit != NULL ? " " : "", flag->unit != NULL ? flag->unit : "");
+    printf("  %-*s", INDENT - 2, left);
+    if (strlen(left) > INDENT - 3) printf("\n%*s", INDENT, "");
+    print_filled(flag->help, INDENT);
+}
+
 void strait_args_help(const strait_command *command) {
     strait_usage usage;
     for (int i = 0; strait_args_usage(command, i, &usage); i++)
         printf("%s%s%s\n", usage.name, usage.rest[0] != '\0' ? " " : "", usage.rest);
-    printf("\n%s\n", command->about);
+    printf("\n");
+    print_filled(command->about, 0);
     if (command->flags == NULL) return;
     printf("\nflags:\n");
-    for (const strait_flag *flag = command->flags; flag->name != NULL; flag++) {
-        char left[64];
-        char letter[8] = "";
-        if (flag->letter != 0) (void)snprintf(letter, sizeof letter, "-%c, ", flag->letter);
-        (void)snprintf(left, sizeof left, "%s--%s%s%s", letter, flag->name,
-                       flag->unit != NULL ? " " : "", flag->unit != NULL ? flag->unit : "");
-        printf("  %-24s %s\n", left, flag->help);
-    }
+    for (const strait_flag *flag = command->flags; flag->name != NULL; flag++)
+        print_flag(flag);
 }

@@ -69,6 +69,11 @@ strait_err strait_args_parse(const strait_command *command, int argc, const char
  * names of those there are. */
 strait_err strait_args_run(const strait_command *command, int n_words, const char **words);
 
+/* STRAIT_ECONFIG unless there is one word, which is `what`: "run file". The hint says where others
+ * belong; NULL: nowhere. */
+strait_err strait_args_one_word(const strait_command *command, const char *what, const char *hint,
+                                int n_words, const char **words);
+
 /* STRAIT_EIO where `path`, what a flag says to write, has no folder that can be written to: before
  * the work that would be lost then. */
 strait_err strait_args_check_output(const char *flag, const char *path);

@@ -95,7 +95,9 @@ static void print_score(const strait_trained_score *score, int64_t step) {
 }
 
 static strait_err run_eval(int n_words, const char **words) {
-    if (n_words != 1) return STRAIT_FAIL(STRAIT_ECONFIG, "eval wants one run or checkpoint folder");
+    STRAIT_TRY(strait_args_one_word(&strait_cmd_eval, "run or checkpoint folder",
+                                    "--text FILE or --data FILE.bin is what it scores", n_words,
+                                    words));
     if ((text_path == NULL) == (data_path == NULL))
         return STRAIT_FAIL(STRAIT_ECONFIG, "eval wants either --text FILE or --data FILE.bin");
     strait_progress_init(&progress);

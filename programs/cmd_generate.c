@@ -124,8 +124,8 @@ static strait_err generate(struct speaker *s) {
 }
 
 static strait_err run_generate(int n_words, const char **words) {
-    if (n_words != 1)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "generate wants one run or checkpoint folder");
+    STRAIT_TRY(strait_args_one_word(&strait_cmd_generate, "run or checkpoint folder",
+                                    "--prompt TEXT is what the text begins with", n_words, words));
     if (n_tokens < 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--tokens must not be negative");
     struct speaker s;
     memset(&s, 0, sizeof s);

@@ -7,19 +7,24 @@
 #include <stdio.h>
 #include <string.h>
 
-const char strait_help_about[] = "Strait trains transformer language models as a pipeline of "
-                                 "stages joined by slow links.";
+const char strait_help_about[] = "Strait trains transformer language models across slow links.";
+
+const char strait_help_first[] =
+    "A first run: \"strait tokenizer train\" and \"strait tokenize\" make data of text,\n"
+    "\"strait train\" trains what a run file describes, \"strait generate\" lets the\n"
+    "model speak.";
 
 void strait_help_overview(FILE *to) {
     const strait_command *command = NULL;
     fprintf(to, "%s\n\nusage: strait COMMAND ...\n\n", strait_help_about);
     for (int i = 0; (command = strait_commands_at(i)) != NULL; i++)
         fprintf(to, "  %-12s %s\n", command->name, command->summary);
+    fprintf(to, "\n%s\n", strait_help_first);
 }
 
 strait_err strait_help_find(const char *name, const strait_command **out) {
     const strait_command *command = strait_commands_find(name);
-    strait_nearest nearest = strait_names_nearest(name, STRAIT_NAMES_SLIPS);
+    strait_nearest nearest = strait_names_nearest(name, strait_names_slips(name));
     if (command != NULL) {
         *out = command;
         return STRAIT_OK;
@@ -40,6 +45,7 @@ static strait_err run_help(int n_words, const char **words) {
         return STRAIT_OK;
     }
     const strait_command *command = NULL;
+    STRAIT_TRY(strait_args_one_word(&strait_cmd_help, "command", NULL, n_words, words));
     STRAIT_TRY(strait_help_find(words[0], &command));
     strait_args_help(command);
     return STRAIT_OK;

@@ -271,8 +271,8 @@ static strait_err check_flags(void) {
 static strait_err run_host(int n_words, const char **words) {
     static strait_run run; // large, and there is one
     struct strait_identity *identity = NULL;
-    if (n_words != 1)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "host wants one run file: strait host RUN.yaml");
+    STRAIT_TRY(strait_args_one_word(&strait_cmd_host, "run file",
+                                    "--set KEY=VALUE overrides keys of the file", n_words, words));
     STRAIT_TRY(check_flags());
     STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
     STRAIT_TRY(strait_keys_open_host(key_folder, &identity));

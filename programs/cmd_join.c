@@ -88,9 +88,8 @@ static strait_err run_join(int n_words, const char **words) {
     static strait_lend_spec spec; // large
     struct strait_identity *identity = NULL;
     int lock = 0;
-    if (n_words != 1)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "join wants the line that \"strait host\" printed: strait join INVITE");
+    STRAIT_TRY(strait_args_one_word(
+        &strait_cmd_join, "invite, the line that \"strait host\" printed", NULL, n_words, words));
     STRAIT_TRY(strait_args_check_device(device));
     STRAIT_TRY(strait_invite_parse(words[0], &spec.invite));
     if (!(give_up >= 0.0 && give_up <= GIVE_UP_MAX))

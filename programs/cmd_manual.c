@@ -82,6 +82,8 @@ static void put_overview(strait_roff *page) {
     strait_roff_heading(page, "DESCRIPTION");
     strait_roff_text(page, strait_help_about);
     strait_roff_text(page, "Each command has a page of its own.");
+    strait_roff_paragraph(page);
+    strait_roff_text(page, strait_help_first);
     strait_roff_heading(page, "COMMANDS");
     for (int i = 0; (command = strait_commands_at(i)) != NULL; i++) {
         strait_roff_item(page);

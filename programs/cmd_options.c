@@ -1,5 +1,4 @@
 /* cmd_options.c - strait options [SECTION]: what a run file may say. */
-#include "base/names.h"
 #include "base/options.h"
 #include "commands.h"
 #include "pipeline/run.h"
@@ -71,17 +70,15 @@ static void print_sections(FILE *to) {
             fprintf(to, " %.*s", (int)section_length(table->rows[i].key), table->rows[i].key);
 }
 
-/* Of those that stand in the table, the one that was meant. */
 static strait_err refuse_section(const strait_options *table, const char *section) {
-    strait_nearest nearest = strait_names_nearest(section, STRAIT_NAMES_SLIPS);
-    for (int i = 0; i < table->n_rows; i++)
-        if (starts_section(table, i))
-            strait_names_try(&nearest, table->rows[i].key, section_length(table->rows[i].key));
-    if (nearest.name == NULL)
+    size_t length = 0;
+    const char *nearest = strait_options_nearest(table, section, &length);
+    if (nearest == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "options: no section \"%s\"; \"strait options\" lists all", section);
-    return STRAIT_FAIL(STRAIT_ECONFIG, "options: no section \"%s\"; did you mean %.*s?", section,
-                       (int)nearest.length, nearest.name);
+                           "options: no section or key \"%s\"; \"strait options\" lists all",
+                           section);
+    return STRAIT_FAIL(STRAIT_ECONFIG, "options: no section or key \"%s\"; did you mean %.*s?",
+                       section, (int)length, nearest);
 }
 
 static strait_err run(int n_words, const char **words) {

@@ -233,7 +233,8 @@ static void print_json(const outlook *o) {
 static strait_err run_plan(int n_words, const char **words) {
     static strait_run run; // large, and there is one of each
     static outlook o;
-    if (n_words != 1) return STRAIT_FAIL(STRAIT_ECONFIG, "plan wants one run file");
+    STRAIT_TRY(strait_args_one_word(&strait_cmd_plan, "run file",
+                                    "--set KEY=VALUE overrides keys of the file", n_words, words));
     if (gflops < 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--gflops %g: expected above 0", gflops);
     STRAIT_TRY(read_run(words[0], &run, &o));
     STRAIT_TRY(foresee(&run, &o));

@@ -82,6 +82,7 @@ static strait_err check_flags(int n_words) {
     if (tokenizer_path == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: --tokenizer FILE is missing");
     if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: --out NAME.bin is missing");
+    STRAIT_TRY(strait_args_check_output("out", out));
     if (n_words == 0) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: no files; - is standard input");
     if (n_threads < 0 || n_threads > 256)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--threads %lld: expected 1 to 256",

@@ -51,8 +51,8 @@ static strait_err whole_path(char out[4096]) {
 static strait_err run_trace(int n_words, const char **words) {
     static strait_run run; // large, and there is one
     char path[4096];
-    if (n_words != 1)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "trace wants one run file: strait trace RUN.yaml");
+    STRAIT_TRY(strait_args_one_word(&strait_cmd_trace, "run file",
+                                    "--set KEY=VALUE overrides keys of the file", n_words, words));
     if (n_before < 0 || n_steps < 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--after must be at least 0 and --steps at least 1");
     STRAIT_TRY(strait_args_check_output("out", out_path));

@@ -101,8 +101,8 @@ static strait_err train(const char *path, const strait_run *run) {
 }
 
 static strait_err run_train(int n_words, const char **words) {
-    if (n_words != 1)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "train wants one run file: strait train RUN.yaml");
+    STRAIT_TRY(strait_args_one_word(&strait_cmd_train, "run file",
+                                    "--set KEY=VALUE overrides keys of the file", n_words, words));
     static strait_run run; // large, and there is one
     STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
     if (!is_dry) return train(words[0], &run);

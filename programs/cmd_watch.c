@@ -141,8 +141,7 @@ static strait_err show(const char *folder) {
 }
 
 static strait_err run_watch(int n_words, const char **words) {
-    if (n_words != 1)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "watch wants a run's folder: strait watch runs/NAME");
+    STRAIT_TRY(strait_args_one_word(&strait_cmd_watch, "folder of a run", NULL, n_words, words));
     strait_signals_listen(1);
     for (;;) {
         STRAIT_TRY(show(words[0]));

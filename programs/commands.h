@@ -47,8 +47,8 @@ enum {
 void strait_cmd_options_value(const strait_options *table, const strait_option *option,
                               char out[STRAIT_OPTION_VALUE_MAX]);
 
-/* cmd_help.c: what the program is, in a sentence; all commands, each in a line; one of them by its
- * name, or STRAIT_ECONFIG with the name that was probably meant. */
-extern const char strait_help_about[];
+/* cmd_help.c: what the program is, and where to begin; all commands, each in a line; one of them by
+ * its name, or STRAIT_ECONFIG with the name that was probably meant. */
+extern const char strait_help_about[], strait_help_first[];
 void strait_help_overview(FILE *to);
 strait_err strait_help_find(const char *name, const strait_command **out);

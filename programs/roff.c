@@ -11,25 +11,39 @@ enum {
 
 static const char white[] = " \t\n";
 
-static void put_letter(FILE *to, char c) {
+/* A letter that would be an order, as it is to be written; NULL: it is none. */
+static const char *escape_of(char c) {
     static const struct {
         char letter;
         const char *escape;
     } escapes[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"}, {'`', "\\(ga"},
                    {'^', "\\(ha"}, {'~', "\\(ti"}, {'"', "\\(dq"}};
     for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++)
-        if (escapes[i].letter == c) {
-            (void)fputs(escapes[i].escape, to);
-            return;
-        }
-    (void)fputc(c, to);
+        if (escapes[i].letter == c) return escapes[i].escape;
+    return NULL;
+}
+
+static void put_letter(FILE *to, char c) {
+    const char *escape = escape_of(c);
+    if (escape != NULL)
+        (void)fputs(escape, to);
+    else
+        (void)fputc(c, to);
+}
+
+static int width_of(const char *word, size_t length) {
+    size_t width = length + 1;
+    for (size_t i = 0; i < length; i++)
+        width += escape_of(word[i]) != NULL ? strlen(escape_of(word[i])) - 1 : 0;
+    return (int)width;
 }
 
 /* One word; font is 'B' as typed, 'I' stands for another, 'R' neither. */
 static void put_word(strait_roff *page, const char *word, size_t length, char font) {
-    if (page->column > 0 && page->column + (int)length >= LINE_MAX_COLUMNS) strait_roff_end(page);
+    const int width = width_of(word, length);
+    if (page->column > 0 && page->column + width > LINE_MAX_COLUMNS) strait_roff_end(page);
     if (page->column > 0) (void)fputc(' ', page->to);
-    page->column += (int)length + 1;
+    page->column += width;
     if (font != 'R') fprintf(page->to, "\\f%c", font);
     if (word[0] == '.') (void)fputs("\\&", page->to); // at the start of a line it would be an order
     for (size_t i = 0; i < length; i++)

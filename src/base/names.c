@@ -24,6 +24,11 @@ static int distance(const char *a, const char *b, size_t b_length) {
     return row[b_length];
 }
 
+int strait_names_slips(const char *word) {
+    const size_t length = strlen(word);
+    return length < 2 ? -1 : length < 4 ? 1 : 2;
+}
+
 strait_nearest strait_names_nearest(const char *word, int slips) {
     return (strait_nearest){.word = word, .slips = slips + 1};
 }

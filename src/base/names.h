@@ -1,6 +1,6 @@
 /* names.h - names that people type: the known one they probably meant, and all of them in words.
  *
- *     strait_nearest nearest = strait_names_nearest(word, 2);
+ *     strait_nearest nearest = strait_names_nearest(word, strait_names_slips(word));
  *     for (int i = 0; i < n; i++)
  *         strait_names_try(&nearest, known[i], strlen(known[i]));
  *     if (nearest.name != NULL) ... "did you mean %s?"
@@ -11,8 +11,7 @@
 #include <stddef.h>
 
 enum {
-    STRAIT_NAMES_SLIPS = 2, // letters by which a short word may miss the one that was meant
-    STRAIT_NAMES_MAX = 64   // letters; longer names have no neighbours
+    STRAIT_NAMES_MAX = 64 // letters; longer names have no neighbours
 };
 
 /* The best so far. */
@@ -22,6 +21,10 @@ typedef struct strait_nearest {
     size_t length;    // of the name that counts: all of it, or how it begins
     int slips;        // those that one more must stay below
 } strait_nearest;
+
+/* By how many letters a word such as a command may miss the one that was meant: 2, of three letters
+ * 1, of one letter none. */
+int strait_names_slips(const char *word);
 
 /* Begins a search for what is at most `slips` away from `word`. */
 strait_nearest strait_names_nearest(const char *word, int slips);

@@ -80,6 +80,11 @@ typedef struct strait_options_source {
 strait_err strait_options_load(const strait_options *table, const strait_options_source *source,
                                void *object);
 
+/* The known key that was probably meant by `key`, or the section: its first *out_length letters.
+ * NULL: none is near. The right last word in another section is near. */
+const char *strait_options_nearest(const strait_options *table, const char *key,
+                                   size_t *out_length);
+
 /* The row of a key, or NULL. */
 const strait_option *strait_options_find(const strait_options *table, const char *key);
 

@@ -30,8 +30,8 @@ static void offer(strait_nearest *nearest, const char *known, size_t length) {
         strait_names_try(nearest, known, length);
 }
 
-strait_err strait_option_unknown(const strait_options *table, const char *key) {
-    char quote[STRAIT_OPTION_QUOTE];
+const char *strait_options_nearest(const strait_options *table, const char *key,
+                                   size_t *out_length) {
     const size_t length = strlen(key);
     strait_nearest nearest = strait_names_nearest(
         key, length < STRAIT_NAMES_MAX ? (int)length / 3 + 1 : -1);
@@ -42,9 +42,17 @@ strait_err strait_option_unknown(const strait_options *table, const char *key) {
             offer(&nearest, known, (size_t)(end - known));
         }
     }
+    *out_length = nearest.length;
+    return nearest.name;
+}
+
+strait_err strait_option_unknown(const strait_options *table, const char *key) {
+    char quote[STRAIT_OPTION_QUOTE];
+    size_t length = 0;
+    const char *nearest = strait_options_nearest(table, key, &length);
     (void)strait_option_quote(key, quote);
-    if (nearest.name == NULL)
+    if (nearest == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG, "unknown key %s; \"strait options\" lists all", quote);
-    return STRAIT_FAIL(STRAIT_ECONFIG, "unknown key %s; did you mean %.*s?", quote,
-                       (int)nearest.length, nearest.name);
+    return STRAIT_FAIL(STRAIT_ECONFIG, "unknown key %s; did you mean %.*s?", quote, (int)length,
+                       nearest);
 }

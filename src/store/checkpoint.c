@@ -143,6 +143,9 @@ strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice c
     if (strait_file_exists(manifest)) return open_folder(folder, out);
     int64_t *steps = NULL;
     int n = 0;
+    if (strait_file_exists(folder) && !strait_file_is_folder(folder))
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: no folder; name that of a run or of a checkpoint",
+                           folder);
     STRAIT_TRY(strait_checkpoint_list(folder, &steps, &n));
     strait_err err = STRAIT_OK;
     if (n == 0)

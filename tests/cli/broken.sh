@@ -26,8 +26,19 @@ refuses 2 'train: unknown flag --elsewhere; "strait help train"' train run.yaml 
 refuses 2 'unknown flag -x' train run.yaml -x
 refuses 2 '--out wants a value' train run.yaml --out
 refuses 2 '--resume takes no value' train run.yaml --resume=yes
-refuses 2 'train wants one run file' train
-refuses 2 'train wants one run file' train run.yaml run.yaml
+refuses 2 'train: unknown flag --steps; did you mean --set train.steps=VALUE\?' train run.yaml --steps 5
+refuses 2 'eval: unknown flag --steps; "strait help eval"' eval good --steps 5
+refuses 2 '--out: the value is empty, expected DIR' train run.yaml --out ''
+refuses 2 'train wants one run file: strait train RUN.yaml' train
+refuses 2 'train wants one run file, but also got "train.steps=5"; --set KEY=VALUE' train run.yaml train.steps=5
+refuses 2 'train wants one run file, but its name is empty' train ''
+refuses 2 'generate wants one run or checkpoint folder, but also got "the sea"; --prompt' generate good 'the sea'
+refuses 2 'eval wants one run or checkpoint folder, but also got "text.txt"; --text' eval good text.txt
+refuses 2 'join wants one invite, the line that "strait host" printed: strait join INVITE' join
+refuses 2 'help wants one command, but also got "eval"' help train eval
+refuses 3 'run.yaml: no folder; name that of a run or of a checkpoint' generate run.yaml
+refuses 3 '--out nowhere/x.bin: nowhere is no folder' tokenize --tokenizer tokenizer.json --out nowhere/x.bin \
+    text.txt
 refuses 2 '--tokens: "many" is not a whole number' generate good --tokens many
 refuses 2 '--temperature: "warm" is not a number' generate good --temperature warm
 refuses 2 'either --text FILE or --data' eval good
@@ -53,9 +64,10 @@ refuses 2 'bench: expected step, kernels or codec, not "walk"$' bench walk run.y
 refuses 2 'bench: expected step, kernels or codec; "strait help bench"' bench
 refuses 2 'bench step wants one run file: strait bench step RUN.yaml' bench step
 refuses 2 'tokenizer: .* or info, not "trian"; did you mean train\?' tokenizer trian
-refuses 2 'completion: expected bash, not "fish"' completion fish
-refuses 2 'no section "modle"; did you mean model\?' options modle
-refuses 2 'no section "zzz"; "strait options" lists all' options zzz
+refuses 2 'completion: expected bash, not "zsh"$' completion zsh
+refuses 2 'no section or key "modle"; did you mean model\?' options modle
+refuses 2 'no section or key "steps"; did you mean train.steps\?' options steps
+refuses 2 'no section or key "zzz"; "strait options" lists all' options zzz
 refuses 2 'inspect wants' inspect
 refuses 2 'stages are started by' stage now
 refuses 2 '--tokenizer FILE is missing' tokenize --out x.bin text.txt

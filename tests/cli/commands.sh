@@ -12,6 +12,7 @@ for command in $commands; do
     cp "$OUT" help.txt
     runs "$command" --help
     cmp -s help.txt "$OUT" || fail "help $command and $command --help differ"
+    awk 'length($0) > 80 { exit 1 }' help.txt || fail "help $command is wider than 80 columns"
 done
 runs version
 says "$OUT" '^strait [0-9]+\.[0-9]+\.[0-9]+$'

@@ -39,6 +39,7 @@ commands=$(awk '/^  / { print $1 }' overview)
 # The overview: every command with its summary, and the exit codes that this folder's scripts expect.
 renders "$pages/man1/strait.1"
 has "$pages/man1/strait.1" "$(head -n 1 overview)"
+has "$pages/man1/strait.1" "$(tail -n 3 overview | flat)"
 for command in $commands; do
     has "$pages/man1/strait.1" "strait-$command(1) $(sed -n "s/^  $command  *//p" overview)"
 done

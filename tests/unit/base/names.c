@@ -32,7 +32,7 @@ static void long_words_have_no_neighbours(void **state) {
 
 static void keeps_the_nearest_and_of_equals_the_first(void **state) {
     (void)state;
-    strait_nearest nearest = strait_names_nearest("tran", STRAIT_NAMES_SLIPS);
+    strait_nearest nearest = strait_names_nearest("tran", strait_names_slips("tran"));
     strait_names_try(&nearest, "grand", 5); // two away
     assert_string_equal(nearest.name, "grand");
     strait_names_try(&nearest, "train", 5);
@@ -46,15 +46,23 @@ static void keeps_the_nearest_and_of_equals_the_first(void **state) {
 
 static void what_is_too_far_is_not_taken(void **state) {
     (void)state;
-    strait_nearest nearest = strait_names_nearest("eval", STRAIT_NAMES_SLIPS);
+    strait_nearest nearest = strait_names_nearest("eval", strait_names_slips("eval"));
     strait_names_try(&nearest, "relay", 5); // three away
     assert_null(nearest.name);
     nearest = strait_names_nearest("eval", -1); // nothing is near enough
     strait_names_try(&nearest, "eval", 4);
     assert_null(nearest.name);
-    nearest = strait_names_nearest("modle", STRAIT_NAMES_SLIPS);
+    nearest = strait_names_nearest("modle", 2);
     strait_names_try(&nearest, "model.width", 5);
     assert_int_equal(nearest.length, 5);
+}
+
+static void short_words_may_miss_by_less(void **state) {
+    (void)state;
+    assert_int_equal(strait_names_slips(""), -1);
+    assert_int_equal(strait_names_slips("x"), -1);
+    assert_int_equal(strait_names_slips("zsh"), 1);
+    assert_int_equal(strait_names_slips("hlep"), 2);
 }
 
 static void lists_names_in_words(void **state) {
@@ -78,6 +86,7 @@ int main(void) {
         cmocka_unit_test(long_words_have_no_neighbours),
         cmocka_unit_test(keeps_the_nearest_and_of_equals_the_first),
         cmocka_unit_test(what_is_too_far_is_not_taken),
+        cmocka_unit_test(short_words_may_miss_by_less),
         cmocka_unit_test(lists_names_in_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
