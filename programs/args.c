@@ -221,15 +221,19 @@ static void print_filled(const char *text, int indent) {
     printf("\n");
 }
 
+void strait_args_print_item(const char *name, const char *text) {
+    printf("  %-*s", INDENT - 2, name);
+    if (strlen(name) > INDENT - 3) (void)begin_line(1, INDENT);
+    print_filled(text, INDENT);
+}
+
 static void print_flag(const strait_flag *flag) {
-    char left[64];
+    char name[64];
     char letter[8] = "";
     if (flag->letter != 0) (void)snprintf(letter, sizeof letter, "-%c, ", flag->letter);
-    (void)snprintf(left, sizeof left, "%s--%s%s%s", letter, flag->name,
+    (void)snprintf(name, sizeof name, "%s--%s%s%s", letter, flag->name,
                    flag->unit != NULL ? " " : "", flag->unit != NULL ? flag->unit : "");
-    printf("  %-*s", INDENT - 2, left);
-    if (strlen(left) > INDENT - 3) printf("\n%*s", INDENT, "");
-    print_filled(flag->help, INDENT);
+    strait_args_print_item(name, flag->help);
 }
 
 void strait_args_help(const strait_command *command) {

@@ -84,5 +84,8 @@ strait_err strait_args_check_device(const char *name);
 /* The i-th way to call a command, the same for help and manual; 0 past the last. */
 int strait_args_usage(const strait_command *command, int i, strait_usage *out);
 
+/* Prints a name and, beside it and filled, what it means. */
+void strait_args_print_item(const char *name, const char *text);
+
 /* Prints the help of one command to standard output. */
 void strait_args_help(const strait_command *command);

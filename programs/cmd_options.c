@@ -47,7 +47,8 @@ static void print_plain(const strait_options *table, int i) {
     strait_cmd_options_value(table, option, value);
     if (starts_section(table, i))
         printf("\n%.*s:\n", (int)section_length(option->key), option->key);
-    printf("  %-24s %s\n  %24s %s\n", option->key, option->help, "", value);
+    strait_args_print_item(option->key, option->help);
+    strait_args_print_item("", value);
 }
 
 static void print_markdown(const strait_options *table, int i) {

@@ -25,7 +25,7 @@ typedef struct walk {
     yaml_parser_t parser;
     yaml_event_t event; // the current one
     const strait_options *table;
-    const char *name;
+    const strait_options_source *source;
     strait_settings *list;
     opened sections[SECTIONS_MAX];
     int n_sections;
@@ -35,16 +35,29 @@ typedef struct walk {
     (strait_err_note(__FILE__, __LINE__, __VA_ARGS__), place((w), (mark)), STRAIT_ECONFIG)
 
 static void place(const walk *w, yaml_mark_t mark) {
-    strait_err_prefix("%s:%zu:%zu", w->name, mark.line + 1, mark.column + 1);
+    strait_err_prefix("%s:%zu:%zu", w->source->name, mark.line + 1, mark.column + 1);
+}
+
+/* What YAML has no words for, and editors do unasked. Lines count from 0. */
+static int is_tab_indented(const strait_options_source *source, size_t line) {
+    const char *end = source->text + source->bytes;
+    const char *at = source->text;
+    for (; line > 0 && at < end; at++)
+        line -= *at == '\n';
+    while (at < end && *at == ' ')
+        at++;
+    return at < end && *at == '\t';
 }
 
 static strait_err parser_failed(const walk *w) {
     if (w->parser.error == YAML_MEMORY_ERROR)
-        return STRAIT_FAIL(STRAIT_ENOMEM, "%s: parsing YAML", w->name);
+        return STRAIT_FAIL(STRAIT_ENOMEM, "%s: parsing YAML", w->source->name);
     const char *problem = w->parser.problem != NULL ? w->parser.problem : "syntax error";
     if (w->parser.error == YAML_READER_ERROR)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s: byte %zu: %s", w->name, w->parser.problem_offset,
-                           problem);
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s: byte %zu: %s", w->source->name,
+                           w->parser.problem_offset, problem);
+    if (is_tab_indented(w->source, w->parser.problem_mark.line))
+        return FAIL_AT(w, w->parser.problem_mark, "not valid YAML: a tab; indent with spaces");
     return FAIL_AT(w, w->parser.problem_mark, "not valid YAML: %s", problem);
 }
 
@@ -231,7 +244,7 @@ strait_err strait_option_read_yaml(const strait_options *table, const strait_opt
     if (source->bytes > BYTES_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s: %zu bytes, more than the %d allowed", source->name,
                            source->bytes, BYTES_MAX);
-    walk w = {.table = table, .name = source->name, .list = list};
+    walk w = {.table = table, .source = source, .list = list};
     if (!yaml_parser_initialize(&w.parser))
         return STRAIT_FAIL(STRAIT_ENOMEM, "%s: YAML parser", source->name);
     yaml_parser_set_encoding(&w.parser, YAML_UTF8_ENCODING);

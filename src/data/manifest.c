@@ -13,7 +13,9 @@ static const char format_name[] = "strait-corpus";
 static strait_err read_document(struct strait_manifest *manifest) {
     const char *format = NULL;
     int64_t version = 0;
-    STRAIT_TRY(strait_json_string(manifest->document, "format", &format));
+    const strait_err err = strait_json_string(manifest->document, "format", &format);
+    if (err != STRAIT_OK) strait_err_prefix("not a manifest of token shards");
+    STRAIT_TRY(err);
     if (strcmp(format, format_name) != 0)
         return STRAIT_FAIL(STRAIT_EDATA, "format is \"%s\"; expected \"%s\"", format, format_name);
     STRAIT_TRY(strait_json_int(manifest->document, "version", &version));

@@ -87,7 +87,9 @@ static strait_err open_shards(const char *key, const char *path, struct strait_c
 
 static strait_err open_into(struct strait_feed *feed, const strait_run *run) {
     if (run->data.train[0] == '\0')
-        return STRAIT_FAIL(STRAIT_ECONFIG, "data.train is not set: name the token shards");
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "data.train is not set: name token shards that \"strait tokenize\" made");
     feed->vocab = run->model.vocab;
     feed->seed = (uint64_t)run->train.seed;
     feed->valid_limit = run->data.valid_tokens;

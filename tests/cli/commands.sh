@@ -21,6 +21,7 @@ strait >"$OUT" 2>"$ERR"
 says "$ERR" '^usage: strait COMMAND'
 runs options
 says "$OUT" 'model.width' 'link.codec.name' 'device.threads'
+awk 'length($0) > 80 { exit 1 }' "$OUT" || fail "options are wider than 80 columns"
 runs options train
 says "$OUT" 'train.steps'
 grep -q 'model.width' "$OUT" && fail "options train lists other sections"

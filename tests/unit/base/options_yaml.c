@@ -107,7 +107,9 @@ static void test_cleverness_is_refused(void **state) {
     REFUSES("title: !!str x", "T.yaml:1:8: tags are not supported");
     REFUSES("box: !box {size: 3}", "T.yaml:1:6: tags are not supported");
     REFUSES("box: {size: 3", "T.yaml:2:1: not valid YAML: did not find expected");
-    REFUSES("box:\n\tsize: 3", "T.yaml:2:1: not valid YAML: found character that cannot start");
+    REFUSES("title: x\nbox:\n  size: 3\n \tcolour: red", "T.yaml:4:2: not valid YAML: a tab");
+    REFUSES("box: {size: 3]", "T.yaml:1:14: not valid YAML: did not find expected");
+    REFUSES("box:\n\tsize: 3", "T.yaml:2:1: not valid YAML: a tab; indent with spaces");
     REFUSES("title: \"\xff\"", "T.yaml: byte 8: invalid leading UTF-8 octet");
 }
 

@@ -97,7 +97,7 @@ static void check_manifest(const char *text, const char *complaint) {
 static void test_bad_manifests(void **state) {
     (void)state;
     check_manifest("{", "line 1");
-    check_manifest("{}", "\"format\" is missing");
+    check_manifest("{}", "not a manifest of token shards: \"format\" is missing");
     check_manifest("{\"format\":\"other\"}", "expected \"strait-corpus\"");
     check_manifest("{\"format\":\"strait-corpus\",\"version\":2}", "manifest version 2");
     check_manifest("{\"format\":\"strait-corpus\",\"version\":1,\"shards\":[]}", "names no file");
