@@ -173,21 +173,37 @@ strait_err strait_file_remove_folder(const char *path) {
     return STRAIT_OK;
 }
 
+int strait_file_is_named(const char *path, int fd) {
+    struct stat named, held;
+    return stat(path, &named) == 0 && fstat(fd, &held) == 0 && named.st_dev == held.st_dev &&
+           named.st_ino == held.st_ino;
+}
+
 strait_err strait_file_lock(const char *path, int *out) {
-    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return FAIL_ON(path, "create");
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fcntl(fd, F_SETLK, &whole) != 0) {
-        (void)close(fd);
-        return STRAIT_FAIL(STRAIT_EIO, "%s: another process is at work there", path);
+    for (;;) {
+        const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0) return FAIL_ON(path, "create");
+        struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        if (fcntl(fd, F_SETLK, &whole) != 0) {
+            (void)close(fd);
+            return STRAIT_FAIL(STRAIT_EIO, "%s: another process is at work there", path);
+        }
+        if (strait_file_is_named(path, fd)) {
+            *out = fd;
+            return STRAIT_OK;
+        }
+        (void)close(fd); // its holder removed it between our two calls
     }
-    *out = fd;
-    return STRAIT_OK;
 }
 
 void strait_file_unlock(int *lock) {
     if (*lock > 0) (void)close(*lock);
     *lock = 0;
+}
+
+void strait_file_remove_lock(const char *path, int *lock) {
+    if (*lock > 0) (void)unlink(path);
+    strait_file_unlock(lock);
 }
 
 int strait_file_exists(const char *path) {

@@ -45,8 +45,11 @@ strait_err strait_file_remove_folder(const char *path); // with the files in it,
  * when another process holds it. */
 strait_err strait_file_lock(const char *path, int *out);
 void strait_file_unlock(int *lock); // accepts 0
+/* Lets go, and leaves no file: for a folder that shall be as it was before. Accepts 0. */
+void strait_file_remove_lock(const char *path, int *lock);
 
 int strait_file_exists(const char *path);
+int strait_file_is_named(const char *path, int fd); // it is the open file, not another by that name
 int strait_file_is_folder(const char *path);
 
 enum {

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     FULL_MS = 500 // between looks at a full disk
@@ -19,6 +20,7 @@ struct session {
     struct strait_trainer *trainer;
     struct strait_metrics *metrics;
     int lock;           // file descriptor that holds the folder; 0: none
+    int is_new;         // the folder was made by us
     int64_t saved_step; // of the newest checkpoint; -1: none
 };
 
@@ -77,6 +79,7 @@ static strait_err copy_tokenizer(const struct session *s) {
 /* Before the trainer takes memory and time: is the folder ours to write? */
 static strait_err claim_folder(struct session *s) {
     char path[STRAIT_PATH_MAX];
+    s->is_new = !strait_file_exists(s->folder);
     STRAIT_TRY(strait_file_make_folders(s->folder));
     STRAIT_TRY(strait_file_path(path, "%s/.lock", s->folder));
     STRAIT_TRY(strait_file_lock(path, &s->lock));
@@ -119,6 +122,15 @@ static strait_err open_session(struct session *s) {
     if (s->spec->events.opened != NULL)
         s->spec->events.opened(s->spec->events.user, &facts, strait_trainer_step_count(s->trainer));
     return STRAIT_OK;
+}
+
+/* A run that is refused leaves no folder that was not there. */
+static void leave_folder(struct session *s) {
+    char path[STRAIT_PATH_MAX];
+    if (!s->is_new || s->lock == 0) return;
+    if (strait_file_path(path, "%s/.lock", s->folder) != STRAIT_OK) return;
+    strait_file_remove_lock(path, &s->lock);
+    (void)rmdir(s->folder); // unless something is in it by now
 }
 
 static void close_session(struct session *s) {
@@ -206,6 +218,7 @@ static void tell_end(struct session *s) {
 strait_err strait_session_run(const strait_session_spec *spec) {
     struct session s = {.spec = spec, .run = spec->run, .folder = spec->folder, .saved_step = -1};
     strait_err err = open_session(&s);
+    if (err != STRAIT_OK) leave_folder(&s);
     if (err == STRAIT_OK) err = run_steps(&s);
     if (err == STRAIT_OK) tell_end(&s);
     close_session(&s);

@@ -55,12 +55,6 @@ void strait_journal_file_fini(struct strait_journal_file *j) {
 
 /* ---- the lock ---- */
 
-static int is_same_file(const char *path, int fd) {
-    struct stat named, held;
-    return stat(path, &named) == 0 && fstat(fd, &held) == 0 && named.st_dev == held.st_dev &&
-           named.st_ino == held.st_ino;
-}
-
 /* Tries for the lock; *out is 0 when somebody has it. Unlike fcntl's, these locks also keep apart
  * two records of one process. */
 static strait_err try_lock(const struct strait_journal_file *j, int *out) {
@@ -68,7 +62,7 @@ static strait_err try_lock(const struct strait_journal_file *j, int *out) {
     if (fd < 0) return fail(j->lock_path, "create");
     *out = 0;
     const int is_ours = flock(fd, LOCK_EX | LOCK_NB) == 0;
-    if (is_ours && is_same_file(j->lock_path, fd)) {
+    if (is_ours && strait_file_is_named(j->lock_path, fd)) {
         *out = fd;
         return STRAIT_OK;
     }
@@ -97,7 +91,7 @@ strait_err strait_journal_file_is_locked(const struct strait_journal_file *j, in
 }
 
 int strait_journal_file_has_lock(const struct strait_journal_file *j) {
-    return j->lock_fd > 0 && is_same_file(j->lock_path, j->lock_fd);
+    return j->lock_fd > 0 && strait_file_is_named(j->lock_path, j->lock_fd);
 }
 
 /* ---- reading ---- */

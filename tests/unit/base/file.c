@@ -133,6 +133,18 @@ static void a_lock_is_held_by_one_process(void **state) {
     assert_int_equal(lock, 0);
     strait_file_unlock(&lock);
     assert_true(other_process_locks(path));
+    CHECK_OK(strait_file_lock(path, &lock));
+    strait_file_remove_lock(path, &lock);
+    assert_int_equal(lock, 0);
+    assert_false(strait_file_exists(path));
+    strait_file_remove_lock(path, &lock); // holds nothing: touches nothing
+    CHECK_OK(strait_file_lock(path, &lock));
+    assert_true(strait_file_is_named(path, lock));
+    assert_int_equal(unlink(path), 0);
+    assert_false(strait_file_is_named(path, lock));
+    assert_true(other_process_locks(path)); // another file by that name
+    assert_false(strait_file_is_named(path, lock));
+    strait_file_unlock(&lock);
     CHECK_FAILS(strait_file_lock(scratch_at(&folder, "no/lock"), &lock), STRAIT_EIO,
                 "cannot create");
 }
