@@ -173,6 +173,7 @@ void strait_host_forget(struct guest *guest) {
     strait_lanes_clear(&guest->in);
     strait_lanes_clear(&guest->out);
     strait_image_fini(&guest->image);
+    strait_image_fini(&guest->gift);
     strait_msg_close(&guest->asked);
     *guest = (struct guest){.node = -1};
 }
@@ -198,6 +199,9 @@ void strait_host_hear(struct host *h) {
             guest->is_held = 0;
             if (guest->link != NULL) h->t->ops->hold(guest->link, 0);
         }
+        if (strait_host_give_more(h, guest) != STRAIT_OK)
+            strait_host_dismiss(h, guest, STRAIT_ECLOSED,
+                                "there is no memory to send it its stage");
         if (guest->has_ended && guest->in.n_messages == 0) part(h, guest);
     }
 }

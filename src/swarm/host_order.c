@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum {
-    VOCAB_NARROW = 65535 // ids below this take two bytes
+    VOCAB_NARROW = 65535,        // ids below this take two bytes
+    GIFT_AHEAD = 8 * 1024 * 1024 // bytes of an image that wait for a link
 };
 
 static void send_task(struct host *h, int node, strait_task *task) {
@@ -200,27 +201,32 @@ void strait_host_order(struct host *h, const strait_swarm_action *a) {
 
 /* ---- restoring from a checkpoint ---- */
 
-static strait_err send_image(struct host *h, struct guest *guest,
-                             const struct strait_image *image) {
-    for (size_t at = 0; at < image->bytes;) {
+/* An image may be larger than all that may wait for a link. */
+strait_err strait_host_give_more(struct host *h, struct guest *guest) {
+    const struct strait_image *image = &guest->gift;
+    while (guest->gift_at < image->bytes && guest->out.n_bytes < GIFT_AHEAD) {
         struct strait_msg *msg = NULL;
         strait_piece piece;
-        strait_image_next(image, &at, &piece);
+        if (guest->given != h->machine.epoch || guest->link == NULL || guest->must_close) break;
+        strait_image_next(image, &guest->gift_at, &piece);
         STRAIT_TRY(strait_piece_pack(h->pool, &piece, &msg));
         msg->priority = STRAIT_PRIORITY_CONTROL;
         strait_host_send(h, guest, &msg);
     }
+    const int is_over = guest->gift_at == image->bytes || guest->given != h->machine.epoch;
+    if (is_over) strait_image_fini(&guest->gift);
     return STRAIT_OK;
 }
 
 strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list) {
     struct strait_checkpoint *checkpoint = NULL;
-    struct strait_image image = {0};
+    struct strait_image *image = &guest->gift;
     const int stage = h->machine.nodes[guest->node].stage;
     if (h->machine.phase != STRAIT_SWARM_RESTORE || list->step != h->machine.epoch || stage < 0 ||
         guest->given == h->machine.epoch)
         return STRAIT_OK; // late, or had already
     guest->given = h->machine.epoch;
+    guest->gift_at = 0;
     strait_err err = strait_checkpoint_open(h->spec->folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint);
     if (err == STRAIT_OK && strait_checkpoint_step(checkpoint) != h->machine.step)
         err = STRAIT_FAIL(STRAIT_EDATA, "%s: the checkpoint of step %lld is gone", h->spec->folder,
@@ -228,12 +234,11 @@ strait_err strait_host_give(struct host *h, struct guest *guest, const struct st
     if (err != STRAIT_OK) fail(h, err);
     if (err == STRAIT_OK)
         err = strait_image_fill(checkpoint, list->body, list->size,
-                                (size_t)h->machine.config.need_bytes[stage] + (1 << 20), &image);
-    image.stage = stage;
-    image.step = h->machine.step;
-    image.born = h->machine.epoch;
-    if (err == STRAIT_OK) err = send_image(h, guest, &image);
-    strait_image_fini(&image);
+                                (size_t)h->machine.config.need_bytes[stage] + (1 << 20), image);
+    image->stage = stage;
+    image->step = h->machine.step;
+    image->born = h->machine.epoch;
+    if (err != STRAIT_OK) strait_image_fini(image);
     strait_checkpoint_close(&checkpoint);
-    return err;
+    return err == STRAIT_OK ? strait_host_give_more(h, guest) : err;
 }

@@ -31,6 +31,8 @@ struct guest {                // one link; its user
     double allowance;         // messages it may send now
     int64_t heard_ns;         // when that was so
     uint32_t given;           // epoch in which it was sent an image
+    struct strait_image gift; // that is being sent, piece by piece
+    size_t gift_at;           // bytes of it that were
     struct strait_msg *asked; // its request to join, which nobody has approved yet
 };
 
@@ -113,8 +115,10 @@ void strait_host_order(struct host *h, const strait_swarm_action *action);
 void strait_host_rest(struct host *h, int node, strait_task_kind kind);
 /* Tells a guest that it is not welcome, and why, and hangs up. */
 void strait_host_refuse(struct host *h, struct guest *guest, const char *words);
-/* The tensors that a worker wants, from the checkpoint. */
+/* The tensors that a worker wants, from the checkpoint: begins to send them. */
 strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list);
+/* Goes on with that, as far as the link takes it. */
+strait_err strait_host_give_more(struct host *h, struct guest *guest);
 
 void strait_host_show(struct host *h);
 void strait_host_show_due(struct host *h, int64_t now_ns); // if the last view is old

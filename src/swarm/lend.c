@@ -131,6 +131,10 @@ static strait_err on_look(void *user) {
         strait_lend_pass(
             l, moved == STRAIT_MOVE_FORWARD ? STRAIT_LEND_FORWARD : STRAIT_LEND_BACKWARD, l->step);
     if (!l->server.worker->is_waiting) l->progress++;
+    return strait_lend_look_up(l);
+}
+
+strait_err strait_lend_look_up(struct lend *l) {
     STRAIT_TRY(hear_control(l, 0));
     if (l->next != NULL) return STRAIT_FAIL(STRAIT_EINTERRUPTED, "there is something newer to do");
     return keep_up(l);
@@ -234,7 +238,7 @@ static strait_err save(struct lend *l) {
     struct strait_image *place = NULL;
     STRAIT_TRY(strait_lend_image_now(l, &place));
     strait_lend_pass(l, STRAIT_LEND_SAVE, l->step);
-    return strait_lend_send_all(l->control, 0, place, STRAIT_PRIORITY_CONTROL);
+    return strait_lend_send_all(l, l->control, 0, place, STRAIT_PRIORITY_CONTROL);
 }
 
 static strait_err update(struct lend *l, const strait_order *order, strait_reply *reply) {

@@ -3,7 +3,8 @@
 #include "swarm/lend_state.h"
 
 enum {
-    SEND_MS = 60000,
+    SEND_MS = 60000, // for a piece
+    LOOK_MS = 20,
     RATE_MS = 500
 };
 
@@ -65,24 +66,36 @@ void strait_lend_trim(struct lend *l, int64_t step) {
     l->sending = NULL;
 }
 
-static strait_err send_piece(struct strait_mesh *mesh, int peer, const strait_piece *piece,
-                             strait_priority priority, int timeout_ms) {
-    struct strait_msg *msg = NULL;
-    STRAIT_TRY(strait_piece_pack(strait_mesh_pool(mesh), piece, &msg));
-    msg->priority = (uint8_t)priority;
-    const strait_err err = strait_mesh_send_wait(mesh, peer, timeout_ms, &msg);
-    strait_msg_close(&msg);
-    return err;
+/* Waits until the link takes it, and looks up meanwhile: others may be sending to us. */
+static strait_err send_patiently(struct lend *l, struct strait_mesh *mesh, int peer,
+                                 struct strait_msg **msg) {
+    const int64_t until = strait_clock_ns() + SEND_MS * INT64_C(1000000);
+    for (;;) {
+        const strait_err err = strait_mesh_send_wait(mesh, peer, LOOK_MS, msg);
+        if (err == STRAIT_OK) l->progress++;
+        if (err != STRAIT_ETIMEDOUT && err != STRAIT_OK) return err;
+        STRAIT_TRY(mesh == l->control ? strait_lend_look_up(l) : strait_lend_look(l));
+        if (err == STRAIT_OK) return STRAIT_OK;
+        if (strait_clock_ns() > until)
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "an image was not taken for %d s", SEND_MS / 1000);
+    }
 }
 
-strait_err strait_lend_send_all(struct strait_mesh *mesh, int peer,
+strait_err strait_lend_send_all(struct lend *l, struct strait_mesh *mesh, int peer,
                                 const struct strait_image *image, strait_priority priority) {
-    for (size_t at = 0; at < image->bytes;) {
+    strait_err err = STRAIT_OK;
+    for (size_t at = 0; at < image->bytes && err == STRAIT_OK;) {
+        struct strait_msg *msg = NULL;
         strait_piece piece;
         strait_image_next(image, &at, &piece);
-        STRAIT_TRY(send_piece(mesh, peer, &piece, priority, SEND_MS));
+        err = strait_piece_pack(strait_mesh_pool(mesh), &piece, &msg);
+        if (err == STRAIT_OK) {
+            msg->priority = (uint8_t)priority;
+            err = send_patiently(l, mesh, peer, &msg);
+        }
+        strait_msg_close(&msg);
     }
-    return STRAIT_OK;
+    return err;
 }
 
 /* The line's rate: what the kernel lately saw delivered, or what is emulated above it. */
@@ -129,7 +142,11 @@ static strait_err send_next(struct lend *l, int peer, double bps) {
     strait_image_next(l->sending, &at, &piece);
     piece.must_keep = 1;
     if (!l->is_urgent && (double)piece.bytes > limit) piece.bytes = (size_t)limit;
-    STRAIT_TRY(send_piece(l->server.mesh, peer, &piece, STRAIT_PRIORITY_ACTIVATION, 0));
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(strait_piece_pack(strait_mesh_pool(l->server.mesh), &piece, &msg));
+    const strait_err err = strait_mesh_send(l->server.mesh, peer, &msg);
+    strait_msg_close(&msg);
+    STRAIT_TRY(err);
     l->sent += piece.bytes;
     l->credit -= (double)piece.bytes;
     strait_lend_pass(l, STRAIT_LEND_COPY, l->sending->step);
@@ -188,7 +205,11 @@ static void inspect(struct lend *l, struct strait_image *copy, int is_behind) {
 strait_err strait_lend_piece(struct lend *l, const struct strait_msg *msg, int is_host) {
     strait_piece piece;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
-    if (!piece.must_keep || is_host) return strait_image_add(&l->incoming, &piece, size_limit(l));
+    if (!piece.must_keep || is_host) {
+        l->progress++;
+        return strait_image_add(&l->incoming, &piece, size_limit(l));
+    }
+    if (l->is_giving) return STRAIT_OK; // what is being sent must not change; nobody copies now
     const int is_behind = msg->peer == l->server.behind;
     if (piece.stage != l->server.start.stage + (is_behind ? 1 : -1))
         return STRAIT_FAIL(STRAIT_EPROTO, "a neighbour sent a copy of stage %d, which is not its",

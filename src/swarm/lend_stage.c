@@ -173,7 +173,11 @@ static strait_err give(struct lend *l, int peer, int stage) {
     if (copy == NULL || peer < 0)
         return STRAIT_FAIL(STRAIT_EPROTO, "no copy of stage %d at step %lld is here", stage,
                            (long long)l->task.step);
-    return strait_lend_send_all(l->server.mesh, peer, copy, STRAIT_PRIORITY_GRADIENT);
+    l->is_giving = 1;
+    const strait_err err = strait_lend_send_all(l, l->server.mesh, peer, copy,
+                                                STRAIT_PRIORITY_GRADIENT);
+    l->is_giving = 0;
+    return err;
 }
 
 static strait_err ask_host(struct lend *l) {
@@ -195,10 +199,13 @@ static strait_err ask_host(struct lend *l) {
 
 /* Waits for the image that is being sent to us, restores it and keeps it as our own. */
 static strait_err receive(struct lend *l) {
-    const int64_t until = strait_clock_ns() + RESTORE_MS * INT64_C(1000000);
     const struct timespec nap = {.tv_nsec = LOOK_MS * 1000000L / 4};
+    int64_t came_ns = strait_clock_ns(); // the latest of it
+    size_t filled = 0;
     while (!strait_image_is_whole(&l->incoming)) {
-        if (strait_clock_ns() > until)
+        if (l->incoming.filled != filled) came_ns = strait_clock_ns();
+        filled = l->incoming.filled;
+        if (strait_clock_ns() - came_ns > RESTORE_MS * INT64_C(1000000))
             return STRAIT_FAIL(STRAIT_ETIMEDOUT, "the image of step %lld did not come",
                                (long long)l->task.step);
         STRAIT_TRY(strait_lend_look(l));

@@ -37,6 +37,7 @@ struct lend {
     double credit;     // bytes that may be sent now; below 0: too many were
     int64_t credit_ns; // when that was counted
     int is_urgent;     // no need to spare the link
+    int is_giving;     // a copy of a neighbour's stage is being sent back to it
     double rate_bps;   // of the link to the neighbour, lately
     int64_t rate_ns;   // when that was asked
 
@@ -81,8 +82,8 @@ void strait_lend_trim(struct lend *l, int64_t step);
 double strait_lend_copy_seconds(struct lend *l, size_t bytes);
 /* Sends the next piece to the neighbour if the link's share allows it. */
 void strait_lend_send_some(struct lend *l);
-/* Sends all of it at once. */
-strait_err strait_lend_send_all(struct strait_mesh *mesh, int peer,
+/* Sends all of it at once, and looks up between pieces. `image` must not change meanwhile. */
+strait_err strait_lend_send_all(struct lend *l, struct strait_mesh *mesh, int peer,
                                 const struct strait_image *image, strait_priority priority);
 /* A piece from a neighbour or the coordinator. */
 strait_err strait_lend_piece(struct lend *l, const struct strait_msg *msg, int is_host);
@@ -91,3 +92,5 @@ strait_err strait_lend_piece(struct lend *l, const struct strait_msg *msg, int i
 /* Hears what has come and sends a pulse when it is due. STRAIT_EINTERRUPTED when there is something
  * newer to do than what we are at. */
 strait_err strait_lend_look(struct lend *l);
+/* The same, but for what neighbours say. */
+strait_err strait_lend_look_up(struct lend *l);
