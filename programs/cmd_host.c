@@ -1,6 +1,7 @@
 /* cmd_host.c - strait host RUN.yaml */
 #include "base/file.h"
 #include "commands.h"
+#include "net/reach.h"
 #include "signals.h"
 #include "swarm/host.h"
 #include "swarm/keys.h"
@@ -249,6 +250,20 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
     return err;
 }
 
+static strait_err check_addresses(void) {
+    strait_err err = relay != NULL ? strait_reach_check(relay, 1) : STRAIT_OK;
+    if (err != STRAIT_OK) strait_err_prefix("--relay");
+    for (const char *next = announced; err == STRAIT_OK && next != NULL;) {
+        char one[STRAIT_ADDRESS_MAX];
+        const size_t n = strcspn(next, ",");
+        (void)snprintf(one, sizeof one, "%.*s", (int)n, next);
+        err = strait_reach_check(one, 0);
+        if (err != STRAIT_OK) strait_err_prefix("--announce");
+        next = next[n] == ',' ? next + n + 1 : NULL;
+    }
+    return err;
+}
+
 static strait_err check_flags(void) {
     const struct {
         const char *name;
@@ -274,6 +289,7 @@ static strait_err run_host(int n_words, const char **words) {
     STRAIT_TRY(strait_args_one_word(&strait_cmd_host, "run file",
                                     "--set KEY=VALUE overrides keys of the file", n_words, words));
     STRAIT_TRY(check_flags());
+    STRAIT_TRY(check_addresses());
     STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
     STRAIT_TRY(strait_keys_open_host(key_folder, &identity));
     const strait_err err = host(&run, identity);

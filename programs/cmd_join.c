@@ -1,6 +1,7 @@
 /* cmd_join.c - strait join INVITE */
 #include "base/file.h"
 #include "commands.h"
+#include "net/reach.h"
 #include "signals.h"
 #include "swarm/keys.h"
 #include "swarm/lend.h"
@@ -91,6 +92,9 @@ static strait_err run_join(int n_words, const char **words) {
     STRAIT_TRY(strait_args_one_word(
         &strait_cmd_join, "invite, the line that \"strait host\" printed", NULL, n_words, words));
     STRAIT_TRY(strait_args_check_device(device));
+    const strait_err reach = announced != NULL ? strait_reach_check(announced, 0) : STRAIT_OK;
+    if (reach != STRAIT_OK) strait_err_prefix("--announce");
+    STRAIT_TRY(reach);
     STRAIT_TRY(strait_invite_parse(words[0], &spec.invite));
     if (!(give_up >= 0.0 && give_up <= GIVE_UP_MAX))
         return STRAIT_FAIL(STRAIT_ECONFIG, "--give-up %g: expected seconds; 0: never", give_up);

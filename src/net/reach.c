@@ -41,6 +41,37 @@ static void join(const char *host, int port, char out[STRAIT_ADDRESS_MAX]) {
     (void)snprintf(out, STRAIT_ADDRESS_MAX, is_v6 ? "[%.200s]:%d" : "%.200s:%d", host, port);
 }
 
+/* "::1" has colons of its own, and no port. */
+static int is_bare_v6(const char *address) {
+    return address[0] != '[' && strchr(address, ':') != strrchr(address, ':');
+}
+
+/* "[::1]" has none either. */
+static int is_host(const char *text) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                  ".-_%";
+    const size_t length = strlen(text);
+    const int is_v6 = is_bare_v6(text) || (text[0] == '[' && text[length - 1] == ']');
+    const size_t first = strspn(text, is_v6 ? "[" : "");
+    if (first > 1 || length <= 2 * first) return 0;
+    for (size_t i = first; i < length - first; i++)
+        if (strchr(letters, text[i]) == NULL && !(is_v6 && text[i] == ':')) return 0;
+    return 1;
+}
+
+strait_err strait_reach_check(const char *address, int needs_port) {
+    char host[STRAIT_ADDRESS_MAX];
+    int port = 0;
+    if (strlen(address) < STRAIT_ADDRESS_MAX) {
+        if (!needs_port && is_host(address)) return STRAIT_OK;
+        if (!is_bare_v6(address) && strait_address_split(address, host, &port) == STRAIT_OK &&
+            port > 0 && is_host(host))
+            return STRAIT_OK;
+    }
+    return STRAIT_FAIL(STRAIT_ECONFIG, "'%.80s': expected %s", address,
+                       needs_port ? "HOST:PORT" : "HOST or HOST:PORT");
+}
+
 void strait_reach_address(const char *bound, const char *wanted, const char *towards,
                           char out[STRAIT_ADDRESS_MAX]) {
     char host[STRAIT_ADDRESS_MAX];
@@ -50,8 +81,7 @@ void strait_reach_address(const char *bound, const char *wanted, const char *tow
     if (strait_address_split(bound, host, &port) != STRAIT_OK) return;
     if (wanted[0] != '\0') {
         int own_port = 0;
-        const int is_bare_v6 = wanted[0] != '[' && strchr(wanted, ':') != strrchr(wanted, ':');
-        const int is_whole = !is_bare_v6 &&
+        const int is_whole = !is_bare_v6(wanted) &&
                              strait_address_split(wanted, own, &own_port) == STRAIT_OK;
         if (is_whole)
             (void)snprintf(out, STRAIT_ADDRESS_MAX, "%.255s", wanted);

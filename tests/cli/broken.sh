@@ -138,6 +138,10 @@ for folder in none empty; do
 done
 [ ! -e none ] || fail "a refused host left $(ls -A none)"
 rmdir empty || fail "a refused host left $(ls -A empty)"
+refuses 2 "--relay: 'nonsense': expected HOST:PORT" host run.yaml --keys keys --out none --relay nonsense
+refuses 2 "--announce: 'a b': expected HOST or HOST:PORT" host run.yaml --keys keys --out none \
+    --announce '10.0.0.1:7,a b'
+refuses 2 "--announce: '10.0.0.1:port': expected HOST or" join strait1:AQ --announce 10.0.0.1:port
 refuses 2 "address 'nonsense': expected host:port" host run.yaml --keys keys --out none --listen nonsense
 [ ! -e none ] || fail "a refused host left $(ls -A none)"
 kill -9 "$STARTED"
