@@ -275,6 +275,7 @@ static strait_err prepare(struct host *h, int *is_over) {
     STRAIT_TRY(strait_feed_open(&h->run, &feed));
     strait_err err = strait_recipe_make(&h->run, strait_feed_vocab(feed), &recipe);
     if (err == STRAIT_OK) err = strait_feed_cut(feed, &recipe);
+    if (err == STRAIT_OK) err = strait_host_check_valid(feed, &recipe);
     strait_feed_close(&feed);
     if (err == STRAIT_OK) err = strait_host_open_record(h);
     /* A run of "strait train" is not taken over unasked, nor found out when machines have come. */

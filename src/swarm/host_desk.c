@@ -10,13 +10,12 @@
 #include <string.h>
 
 enum {
-    NEWCOMERS_MAX = 64,          // links that have not said why they came
-    ANSWERS = 4,                 // messages it may send for each that is sent to it
-    WORDS_PER_S = 20,            // and without
-    WORDS_MAX = 1000,            // at once
-    OUT_MAX = 256 * 1024 * 1024, // bytes that may wait for one link
-    IN_MAX = 4 * 1024 * 1024,    // bytes of one that may wait for us: then it has to
-    IN_EARLY = 64 * 1024         // before it has joined
+    NEWCOMERS_MAX = 64,       // links that have not said why they came
+    ANSWERS = 4,              // messages it may send for each that is sent to it
+    WORDS_PER_S = 20,         // and without
+    WORDS_MAX = 1000,         // at once
+    IN_MAX = 4 * 1024 * 1024, // bytes of one that may wait for us: then it has to
+    IN_EARLY = 64 * 1024      // before it has joined
 };
 
 struct guest *strait_host_guest(struct host *h, int node) {
@@ -45,7 +44,7 @@ void strait_host_send(struct host *h, struct guest *guest, struct strait_msg **m
         strait_msg_close(msg);
         return;
     }
-    if (guest->out.n_bytes + (*msg)->size > OUT_MAX) {
+    if (guest->out.n_bytes + (*msg)->size > STRAIT_HOST_OUT_MAX) {
         strait_msg_close(msg);
         strait_host_dismiss(h, guest, STRAIT_ETIMEDOUT, "it takes nothing that is sent to it");
         return;

@@ -7,8 +7,9 @@
 #include <string.h>
 
 enum {
-    VOCAB_NARROW = 65535,        // ids below this take two bytes
-    GIFT_AHEAD = 8 * 1024 * 1024 // bytes of an image that wait for a link
+    VOCAB_NARROW = 65535,         // ids below this take two bytes
+    GIFT_AHEAD = 8 * 1024 * 1024, // bytes of an image that wait for a link
+    OTHERS_MAX = 16 * 1024 * 1024 // and of what else may
 };
 
 static void send_task(struct host *h, int node, strait_task *task) {
@@ -133,6 +134,19 @@ static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_
     h->ids_bytes += msg->size;
     strait_host_send(h, strait_host_guest(h, a->node), &msg);
     return STRAIT_OK;
+}
+
+/* All ids of a validation wait for a link at once. */
+strait_err strait_host_check_valid(const struct strait_feed *feed, const strait_recipe *recipe) {
+    const int64_t context = recipe->shape.context, n_windows = strait_feed_valid_windows(feed);
+    const int64_t id_bytes = recipe->shape.vocab >= VOCAB_NARROW ? 4 : 2;
+    int64_t most = (STRAIT_HOST_OUT_MAX - OTHERS_MAX) / (2 * id_bytes * context);
+    if (most > STRAIT_VALID_MAX) most = STRAIT_VALID_MAX;
+    if (n_windows <= most) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "data.valid: a swarm validates on %lld tokens at most, and there are %lld: "
+                       "set data.valid_tokens",
+                       (long long)(most * context), (long long)(n_windows * context));
 }
 
 static strait_err send_all_ids(struct host *h, const strait_swarm_action *a) {

@@ -8,9 +8,10 @@
 #include "swarm/record.h"
 
 enum {
-    STRAIT_HOST_GUESTS = 320,   // links at once, joined or not
-    STRAIT_HOST_MEMBERS = 4096, // keys, over the life of a run
-    STRAIT_HOST_DOUBTS = 64,    // steps; more than a trainer skips in a row
+    STRAIT_HOST_GUESTS = 320,                // links at once, joined or not
+    STRAIT_HOST_MEMBERS = 4096,              // keys, over the life of a run
+    STRAIT_HOST_DOUBTS = 64,                 // steps; more than a trainer skips in a row
+    STRAIT_HOST_OUT_MAX = 256 * 1024 * 1024, // bytes that may wait for one link
     STRAIT_HOST_STATE = 4 + 8 + 8 + STRAIT_SWARM_EPOCHS * 8 +
                         STRAIT_RUN_STAGES * (1 + STRAIT_FINGERPRINT_BYTES)
 };
@@ -115,6 +116,8 @@ void strait_host_order(struct host *h, const strait_swarm_action *action);
 void strait_host_rest(struct host *h, int node, strait_task_kind kind);
 /* Tells a guest that it is not welcome, and why, and hangs up. */
 void strait_host_refuse(struct host *h, struct guest *guest, const char *words);
+/* STRAIT_ECONFIG when a validation has more ids than can be sent to a worker. */
+strait_err strait_host_check_valid(const struct strait_feed *feed, const strait_recipe *recipe);
 /* The tensors that a worker wants, from the checkpoint: begins to send them. */
 strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list);
 /* Goes on with that, as far as the link takes it. */

@@ -13,8 +13,7 @@ enum {
     RESTORE_MS = 600000,
     LOOK_MS = 20,
     LINGER_MS = 300,
-    SILENCE_MS = 8000,
-    VALID_MAX = 1 << 22 // sequences
+    SILENCE_MS = 8000
 };
 
 static const double seal_bytes_per_s = 1e9; // TLS on one core, about
@@ -39,7 +38,7 @@ static strait_err read_run(struct lend *l) {
     run->device.ordinal = l->spec->ordinal;
     run->device.threads = l->spec->n_threads;
     run->link.transport = STRAIT_RUN_TLS;
-    if (l->task.stage >= run->stages.count || l->task.valid_windows > VALID_MAX ||
+    if (l->task.stage >= run->stages.count || l->task.valid_windows > STRAIT_VALID_MAX ||
         run->model.vocab < 1)
         return STRAIT_FAIL(STRAIT_EPROTO, "the coordinator describes no run that can be");
     return STRAIT_OK;

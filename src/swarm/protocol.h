@@ -25,6 +25,7 @@ enum {
     STRAIT_SWARM_VERSION = 1,
     STRAIT_TASK_TEXT = 64 * 1024,    // of a run file, with its ending zero
     STRAIT_PIECE_BYTES = 256 * 1024, // of an image, in one message
+    STRAIT_VALID_MAX = 1 << 22,      // sequences of a validation
     STRAIT_PROBE_BYTES = 64 * 1024,  // of a probe
     STRAIT_PROBES = 40,              // each way: a coordinator stays patient for that long
 

@@ -18,6 +18,13 @@ alike() {
     none_left
 }
 
+# 70 million tokens, and a hole where they should be: more ids than can wait for a link.
+head -c 1024 train.bin >vast.bin
+printf '\200\035\054\004' | dd of=vast.bin bs=1 seek=8 conv=notrunc 2>/dev/null
+truncate -s $((1024 + 2 * 70000000)) vast.bin
+refuses 2 'data.valid: a swarm validates on 62914560 tokens at most, and there are [0-9]+: set data.valid_tokens' \
+    host run.yaml --out vast $sets --set data.valid=vast.bin --set data.valid_tokens=0
+
 # A run of "strait train" is not taken over unasked: not at once, and not when asked again.
 before=$(sum_of straight/checkpoints)
 for _ in 1 2; do
