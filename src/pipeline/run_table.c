@@ -105,7 +105,7 @@ static const strait_option rows[] = {
     {"train.anchor_rate", REAL(train.anchor_rate), -1, 10000, "-1", NULL,
      "of anchors; 0: they stay as drawn; -1: embedding_rate"},
     {"train.anchor_steps", INT(train.anchor_steps), 0, 1e9, "0", NULL,
-     "steps after which anchors stay as they are, best those of the first pass over the data; 0: "
+     "steps after which anchors stay as they are, such as one pass over the data takes; 0: "
      "never"},
     {"train.decay", REAL(train.decay), 0, 10, "0.1", NULL,
      "weight decay of matrices, times train.rate, also for those with a rate of their own"},
