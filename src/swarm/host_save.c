@@ -3,42 +3,23 @@
 #include "base/file.h"
 #include "swarm/host_state.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-
 enum {
     WRITE_MS = 5
 };
 
-/* Writing takes as long as the disk does; meanwhile links are kept alive. */
 struct writing {
     struct strait_image image;
     const char *folder;
     int64_t step;
-    strait_err err;
-    char words[512];
-    atomic_int is_done;
 };
 
-static void *write_image(void *arg) {
-    struct writing *w = arg;
-    w->err = strait_image_write(&w->image, w->folder, w->step);
-    (void)snprintf(w->words, sizeof w->words, "%s", strait_err_detail());
-    atomic_store(&w->is_done, 1);
-    return NULL;
+static strait_err write_image(void *arg) {
+    const struct writing *w = arg;
+    return strait_image_write(&w->image, w->folder, w->step);
 }
 
-static strait_err write_beside(struct host *h, struct writing *w) {
-    pthread_t thread;
-    strait_err err = STRAIT_OK;
-    if (pthread_create(&thread, NULL, write_image, w) != 0)
-        return STRAIT_FAIL(STRAIT_ENOMEM, "no thread to write a checkpoint with");
-    while (err == STRAIT_OK && !atomic_load(&w->is_done))
-        err = strait_host_pump(h, WRITE_MS);
-    (void)pthread_join(thread, NULL);
-    if (err == STRAIT_OK && w->err != STRAIT_OK) err = STRAIT_FAIL(w->err, "%s", w->words);
-    return err;
+static strait_err pump(struct host *h) {
+    return strait_host_pump(h, WRITE_MS);
 }
 
 static strait_err write_stage(struct strait_crew *crew, int stage, const char *folder,
@@ -59,7 +40,7 @@ static strait_err write_stage(struct strait_crew *crew, int stage, const char *f
             h, &(strait_swarm_event){.kind = STRAIT_SWARM_BLAME, .node = h->machine.owner[stage]});
         err = STRAIT_EAGAIN;
     }
-    if (err == STRAIT_OK) err = write_beside(h, &w);
+    if (err == STRAIT_OK) err = strait_host_beside(h, write_image, &w, pump);
     strait_image_fini(&w.image);
     return err;
 }

@@ -126,6 +126,13 @@ strait_err strait_host_give_more(struct host *h, struct guest *guest);
 void strait_host_show(struct host *h);
 void strait_host_show_due(struct host *h, int64_t now_ns); // if the last view is old
 
+/* ---- host_beside.c ---- */
+/* Runs `run`, which blocks, in another thread and calls `serve`, which is to take some
+ * milliseconds, until it is back; before there are links it just runs it. The error of either, that
+ * of `serve` first. Not from within an event of the transport. */
+strait_err strait_host_beside(struct host *h, strait_err (*run)(void *arg), void *arg,
+                              strait_err (*serve)(struct host *h));
+
 /* ---- host_store.c ---- */
 /* Writes a fact. While the store is out of reach, or its disk full, the run pauses here: links live
  * on, and what guests say waits. Not from within an event of the transport, nor are the others. */

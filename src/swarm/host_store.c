@@ -3,9 +3,6 @@
 #include "base/clock.h"
 #include "swarm/host_state.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -17,40 +14,20 @@ enum {
 
 /* ---- one call to the store ---- */
 
-/* What is asked, and how it went. */
+/* What is asked, and whether it can be. */
 struct errand {
     struct host *host;
-    strait_err (*run)(struct errand *errand);
     const char *key; // NULL: the lease is renewed
     const void *data;
     size_t bytes;
     int is_lost; // another leads, or has led
-    strait_err err;
-    char words[512];
-    atomic_int is_done;
 };
 
-static void *run_errand(void *arg) {
-    struct errand *e = arg;
-    e->err = e->run(e);
-    (void)snprintf(e->words, sizeof e->words, "%s", strait_err_detail());
-    atomic_store(&e->is_done, 1);
-    e->host->t->ops->wake(e->host->t);
-    return NULL;
-}
-
-/* Calls block for seconds where the store is far: they are made in a thread of their own, so that
- * links are served meanwhile. What comes over them waits until it is back. */
-static strait_err run_beside(struct host *h, struct errand *e) {
-    pthread_t thread;
-    e->host = h;
-    if (h->t == NULL || pthread_create(&thread, NULL, run_errand, e) != 0) return e->run(e);
-    while (!atomic_load(&e->is_done)) {
-        (void)h->t->ops->progress(h->t, WAIT_MS);
-        strait_host_show_due(h, strait_clock_ns());
-    }
-    (void)pthread_join(thread, NULL);
-    return e->err == STRAIT_OK ? STRAIT_OK : STRAIT_FAIL(e->err, "%s", e->words);
+/* What comes over the links waits until the store has answered. */
+static strait_err keep_links(struct host *h) {
+    (void)h->t->ops->progress(h->t, WAIT_MS);
+    strait_host_show_due(h, strait_clock_ns());
+    return STRAIT_OK;
 }
 
 static void nap(struct host *h) {
@@ -61,7 +38,8 @@ static void nap(struct host *h) {
         (void)h->t->ops->progress(h->t, WAIT_MS);
 }
 
-static strait_err put_or_renew(struct errand *e) {
+static strait_err put_or_renew(void *arg) {
+    const struct errand *e = arg;
     struct strait_record *record = e->host->record;
     return e->key != NULL ? strait_record_put(record, e->key, e->data, e->bytes)
                           : strait_record_renew(record);
@@ -102,7 +80,8 @@ static strait_err regain(struct host *h, int *is_lost) {
                        "this one again, and it stands by or goes on from there");
 }
 
-static strait_err regain_and_do(struct errand *e) {
+static strait_err regain_and_do(void *arg) {
+    struct errand *e = arg;
     STRAIT_TRY(regain(e->host, &e->is_lost));
     return put_or_renew(e);
 }
@@ -121,8 +100,8 @@ static void tell_pause(struct host *h, strait_err err) {
 static strait_err endure(struct host *h, const char *key, const void *data, size_t bytes) {
     const double began = strait_clock_seconds();
     for (;;) {
-        struct errand e = {.run = regain_and_do, .key = key, .data = data, .bytes = bytes};
-        const strait_err err = run_beside(h, &e);
+        struct errand e = {.host = h, .key = key, .data = data, .bytes = bytes};
+        const strait_err err = strait_host_beside(h, regain_and_do, &e, keep_links);
         const int may_pass = err == STRAIT_EIO || err == STRAIT_ETIMEDOUT ||
                              (err == STRAIT_EDEPOSED && !e.is_lost);
         const double waited = strait_clock_seconds() - began;
@@ -149,15 +128,15 @@ strait_err strait_host_put(struct host *h, const char *key, const void *data, si
 }
 
 strait_err strait_host_put_once(struct host *h, const char *key, const void *data, size_t bytes) {
-    struct errand e = {.run = put_or_renew, .key = key, .data = data, .bytes = bytes};
-    return run_beside(h, &e);
+    struct errand e = {.host = h, .key = key, .data = data, .bytes = bytes};
+    return strait_host_beside(h, put_or_renew, &e, keep_links);
 }
 
 strait_err strait_host_renew(struct host *h, int64_t now_ns) {
     if (now_ns - h->renew_ns < RENEW_MS * INT64_C(1000000)) return STRAIT_OK;
     h->renew_ns = now_ns;
-    struct errand e = {.run = put_or_renew};
-    const strait_err err = run_beside(h, &e);
+    struct errand e = {.host = h};
+    const strait_err err = strait_host_beside(h, put_or_renew, &e, keep_links);
     if (err == STRAIT_OK) return STRAIT_OK;
     /* A store out of reach matters when our lease is over. */
     if (err == STRAIT_ETIMEDOUT && strait_record_sure_ms(h->record) > 0) return STRAIT_OK;
