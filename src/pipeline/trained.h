@@ -17,10 +17,9 @@ struct strait_trained {
 };
 
 /* `folder` is a run's, whose newest whole checkpoint is taken, or one checkpoint's, which must be
- * whole. The tokenizer is the
- * run folder's copy, or `tokenizer` where that is not NULL; one of another fingerprint than the
- * model was trained with is refused. About n_tokens, in whole contexts, are scored at a time; with
- * 0 the model generates instead. */
+ * whole. The tokenizer is the run folder's copy, or `tokenizer` where that is not NULL; one of
+ * another fingerprint than the model was trained with is refused. About n_tokens, in whole
+ * contexts, are scored at a time; with 0 the model generates instead. */
 strait_err strait_trained_open(const char *folder, const char *tokenizer,
                                strait_backend_spec backend, int64_t n_tokens,
                                struct strait_trained **out);
