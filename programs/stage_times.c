@@ -60,7 +60,7 @@ static strait_err try_backward(struct bench *b, int defers, strait_pipe_stage *b
 static strait_err try_update(struct bench *b, int64_t step, double *best) {
     struct strait_stream *stream = strait_stage_stream(b->stage);
     const double start = strait_clock_seconds();
-    STRAIT_TRY(strait_optimizer_clip(b->optimizer, stream));
+    STRAIT_TRY(strait_optimizer_clip(b->optimizer, stream, step));
     STRAIT_TRY(strait_optimizer_step(b->optimizer, stream, step, 1));
     STRAIT_TRY(wait_for(b));
     keep_best(best, start);

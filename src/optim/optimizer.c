@@ -168,8 +168,33 @@ strait_err strait_optimizer_plan(const strait_optim_spec *spec, const strait_par
     return STRAIT_OK;
 }
 
-strait_err strait_optimizer_measure(struct strait_optimizer *opt, struct strait_stream *s) {
-    return s->backend->kernels->sum_squares_each(s, opt->totals, opt->grads, opt->n);
+int strait_optim_is_still(const strait_optim_group *group, int64_t step) {
+    return group->rate == 0 || (group->steps > 0 && step > group->steps);
+}
+
+static int is_still(const struct strait_optimizer *opt, int i, int64_t step) {
+    return strait_optim_is_still(&opt->spec.groups[opt->params[i].role], step);
+}
+
+/* How many parameters from `first` on are still, or are not, as it is. */
+static int count_alike(const struct strait_optimizer *opt, int first, int64_t step) {
+    int n = 1;
+    while (first + n < opt->n && is_still(opt, first + n, step) == is_still(opt, first, step))
+        n++;
+    return n;
+}
+
+strait_err strait_optimizer_measure(struct strait_optimizer *opt, struct strait_stream *s,
+                                    int64_t step) {
+    const struct strait_kernels *kernels = s->backend->kernels;
+    for (int i = 0, n = 0; i < opt->n; i += n) {
+        n = count_alike(opt, i, step);
+        const strait_tensor totals = strait_tensor_rows(opt->totals, i, n);
+        STRAIT_TRY(is_still(opt, i, step)
+                       ? kernels->fill(s, totals, 0)
+                       : kernels->sum_squares_each(s, totals, opt->grads + i, n));
+    }
+    return STRAIT_OK;
 }
 
 strait_tensor strait_optimizer_totals(const struct strait_optimizer *opt) {
@@ -180,8 +205,9 @@ strait_tensor strait_optimizer_scale(const struct strait_optimizer *opt) {
     return opt->scale;
 }
 
-strait_err strait_optimizer_clip(struct strait_optimizer *opt, struct strait_stream *s) {
-    STRAIT_TRY(strait_optimizer_measure(opt, s));
+strait_err strait_optimizer_clip(struct strait_optimizer *opt, struct strait_stream *s,
+                                 int64_t step) {
+    STRAIT_TRY(strait_optimizer_measure(opt, s, step));
     return s->backend->kernels->clip(s, opt->scale, opt->totals, opt->spec.max_norm);
 }
 
@@ -237,6 +263,7 @@ strait_err strait_optimizer_step(struct strait_optimizer *opt, struct strait_str
         return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: step %lld, expected 1 or more",
                            (long long)step);
     for (int i = 0; i < opt->n; i++) {
+        if (is_still(opt, i, step)) continue;
         if (opt->slots[i].is_muon)
             STRAIT_TRY(update_muon(opt, s, i, step, rate_factor));
         else

@@ -54,15 +54,22 @@ void strait_optimizer_close(struct strait_optimizer **opt); // sets *opt to NULL
 strait_err strait_optimizer_plan(const strait_optim_spec *spec, const strait_param *params, int n,
                                  size_t *out_bytes);
 
-/* Sum of squares of each gradient into totals, so that stages can add up theirs. */
-strait_err strait_optimizer_measure(struct strait_optimizer *opt, struct strait_stream *s);
+/* Whether a group learns nothing more at `step`, from 1: its rate is 0 or its own steps are over.
+ * Its gradients count for nothing, and a step leaves weights and moments as they are. */
+int strait_optim_is_still(const strait_optim_group *group, int64_t step);
+
+/* Sum of squares of each gradient into totals, so that stages can add up theirs; 0 for one that
+ * `step`, the same that follows, leaves alone, whatever its gradient. */
+strait_err strait_optimizer_measure(struct strait_optimizer *opt, struct strait_stream *s,
+                                    int64_t step);
 strait_tensor strait_optimizer_totals(const struct strait_optimizer *opt); // [n x 1]
 
 /* [2 x 1]: the factor on every gradient, and the norm. Before the first clip the factor is 0. */
 strait_tensor strait_optimizer_scale(const struct strait_optimizer *opt);
 
 /* Measure, then scale from our own totals alone: all there is to clipping in one stage. */
-strait_err strait_optimizer_clip(struct strait_optimizer *opt, struct strait_stream *s);
+strait_err strait_optimizer_clip(struct strait_optimizer *opt, struct strait_stream *s,
+                                 int64_t step);
 
 /* Whether a step after clip leaves everything as it is when the norm is not finite, without anyone
  * looking: AdamW does, Muon does not. */
@@ -72,8 +79,8 @@ int strait_optimizer_is_guarded(const struct strait_optimizer *opt);
  * left of a straight way down over its own steps. */
 float strait_optim_rate(const strait_optim_group *group, int64_t step, float rate_factor);
 
-/* Updates every weight. `step` counts from 1 over the whole run, also after a resume; rate_factor
- * (rate.h) multiplies the rate of each group. */
+/* Updates every weight but those of groups that are still. `step` counts from 1 over the whole run,
+ * also after a resume; rate_factor (rate.h) multiplies the rate of each group. */
 strait_err strait_optimizer_step(struct strait_optimizer *opt, struct strait_stream *s,
                                  int64_t step, float rate_factor);
 

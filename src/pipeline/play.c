@@ -256,7 +256,7 @@ static strait_err measure(struct strait_worker *w, int64_t step) {
     strait_param *params = strait_stage_params(w->model, &n);
     if (w->head != NULL)
         STRAIT_TRY(strait_codec_project_gradients(codec_of(w->head), stream, params, n));
-    STRAIT_TRY(strait_optimizer_clip(w->optimizer, stream));
+    STRAIT_TRY(strait_optimizer_clip(w->optimizer, stream, step + 1));
     const strait_tensor totals = strait_optimizer_totals(w->optimizer);
     STRAIT_TRY(ops->download(stream, w->squares, totals.data, strait_tensor_bytes(totals)));
     STRAIT_TRY(ops->mark(stream, &w->measured));

@@ -21,4 +21,13 @@ runs train run.yaml --out muon-cut --set train.optimizer=muon --set stages.count
     --set 'stages.split=[5,1,2]' --set stages.window=2
 same_metrics muon-one muon-cut
 same_weights muon-one muon-cut
+
+# Anchors that never learn, and such that stop in the middle: the norm counts them on no stage.
+for still in anchor_rate=0 anchor_steps=3; do
+    anchors="--set model.anchors=true --set model.local_every=2 --set train.clip=0.1 --set train.$still"
+    runs train run.yaml --out "$still-one" $anchors
+    runs train run.yaml --out "$still-cut" $anchors --set stages.count=4
+    same_metrics "$still-one" "$still-cut"
+    same_weights "$still-one" "$still-cut"
+done
 none_left

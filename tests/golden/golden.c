@@ -254,7 +254,7 @@ static void train(const struct setup *setup, struct strait_optimizer *opt, float
     struct strait_stream *stream = strait_stage_stream(setup->stage);
     for (int64_t step = 0; step < rate.steps; step++) {
         curve[step] = (float)run_batch(setup, step);
-        CHECK_OK(strait_optimizer_clip(opt, stream));
+        CHECK_OK(strait_optimizer_clip(opt, stream, step + 1));
         curve[rate.steps + step] = ((const float *)strait_optimizer_scale(opt).data)[1];
         CHECK_OK(strait_optimizer_step(opt, stream, step + 1, strait_rate_factor(&rate, step)));
     }

@@ -171,7 +171,7 @@ static void toy_step(struct toy *toy, int step) {
     CHECK_OK(k->embed_back(s, toy->params[1].grad, g, toy->p.tokens));
     free(g.data);
     CHECK_OK(strait_codec_project_gradients(toy->p.head, s, toy->params, 3));
-    CHECK_OK(strait_optimizer_clip(toy->opt, s));
+    CHECK_OK(strait_optimizer_clip(toy->opt, s, step));
     CHECK_OK(strait_optimizer_step(toy->opt, s, step, 1));
     CHECK_OK(strait_codec_after_update(toy->p.head, s, toy->params, 3));
 }

@@ -69,6 +69,82 @@ static void a_group_may_end_before_the_run(void **state) {
     rig_close(&rig);
 }
 
+/* Four clipped steps of a matrix and a gain, alone or with a matrix and an anchor that are still;
+ * weights of the two in `out`, the last norm in *norm. */
+static void train_beside(strait_optim_kind kind, const strait_optim_group *still, float out[40],
+                         float *norm) {
+    const rig_shape shapes[] = {{STRAIT_ROLE_WRITES_RESIDUAL, 7, 5},
+                                {STRAIT_ROLE_GAIN, 1, 5},
+                                {STRAIT_ROLE_MATRIX, 6, 5},
+                                {STRAIT_ROLE_ANCHOR, 11, 5}};
+    struct rig rig;
+    struct strait_optimizer *opt = NULL;
+    strait_optim_spec spec = make_spec(kind);
+    const int n = still != NULL ? 4 : 2;
+    spec.max_norm = 1;
+    if (still != NULL) spec.groups[STRAIT_ROLE_ANCHOR] = spec.groups[STRAIT_ROLE_MATRIX] = *still;
+    rig_open(&rig, 1, shapes, n);
+    CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, n, &opt));
+    for (int step = 10; step < 14; step++) {
+        rig_gradients(&rig, step);
+        if (n > 2) rig_f32(rig.params[2].grad)[3] = step % 2 != 0 ? NAN : 1e30f;
+        rig_step(&rig, opt, step, 1);
+    }
+    *norm = rig_f32(strait_optimizer_scale(opt))[1];
+    memcpy(out, rig.params[0].value.data, 35 * sizeof(float));
+    memcpy(out + 35, rig.params[1].value.data, 5 * sizeof(float));
+    strait_optimizer_close(&opt);
+    rig_close(&rig);
+}
+
+/* What learns no more has no say in the norm, be its gradient ever so large or no number: the rest
+ * learns as if it were alone. */
+static void what_is_still_does_not_clip_the_rest(void **state) {
+    (void)state;
+    const strait_optim_group never = {.rate = 0, .decay = 0.5f};
+    const strait_optim_group over = {.rate = 0.5f, .decay = 0.5f, .steps = 9};
+    assert_false(strait_optim_is_still(&over, 9));
+    assert_true(strait_optim_is_still(&over, 10) && strait_optim_is_still(&never, 1));
+    for (int kind = STRAIT_OPTIM_ADAMW; kind <= STRAIT_OPTIM_MUON; kind++) {
+        float alone[40] = {0}, beside[40] = {0}, norms[2];
+        train_beside((strait_optim_kind)kind, NULL, alone, &norms[0]);
+        assert_true(norms[0] > 1); // so that clipping is at work
+        train_beside((strait_optim_kind)kind, &never, beside, &norms[1]);
+        assert_memory_equal(alone, beside, sizeof alone);
+        assert_memory_equal(&norms[0], &norms[1], sizeof norms[0]);
+        train_beside((strait_optim_kind)kind, &over, beside, &norms[1]);
+        assert_memory_equal(alone, beside, sizeof alone);
+    }
+}
+
+/* Weights and moments stay, decay or not. */
+static void what_is_still_keeps_its_moments(void **state) {
+    (void)state;
+    for (int kind = STRAIT_OPTIM_ADAMW; kind <= STRAIT_OPTIM_MUON; kind++) {
+        struct rig rig;
+        struct strait_optimizer *opt = NULL;
+        strait_optim_state m;
+        float before[2][35];
+        strait_optim_spec spec = make_spec((strait_optim_kind)kind);
+        spec.groups[STRAIT_ROLE_MATRIX] = (strait_optim_group){0.5f, 0.25f, 2};
+        rig_open(&rig, 1, five, 1);
+        CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 1, &opt));
+        CHECK_OK(strait_optimizer_state(opt, 0, &m));
+        for (int step = 1; step <= 4; step++) {
+            memcpy(before[0], rig.params[0].value.data, sizeof before[0]);
+            memcpy(before[1], m.tensor.data, sizeof before[1]);
+            rig_gradients(&rig, step);
+            rig_step(&rig, opt, step, 1);
+            const int same_value = memcmp(before[0], rig.params[0].value.data, sizeof before[0]);
+            const int same_moment = memcmp(before[1], m.tensor.data, sizeof before[1]);
+            assert_int_equal(same_value == 0, step > 2);
+            assert_int_equal(same_moment == 0, step > 2);
+        }
+        strait_optimizer_close(&opt);
+        rig_close(&rig);
+    }
+}
+
 /* AdamW in double precision for one parameter of `five`. */
 struct slow {
     double w[143], m[143], v[143];
@@ -135,7 +211,7 @@ static void clipping_follows_the_global_norm(void **state) {
     CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 2, &opt));
     memcpy(rig.params[0].grad.data, (float[]){3, 4}, 2 * sizeof(float));
     rig_f32(rig.params[1].grad)[0] = 12;
-    CHECK_OK(strait_optimizer_clip(opt, &rig.stream));
+    CHECK_OK(strait_optimizer_clip(opt, &rig.stream, 1));
     const strait_tensor totals = strait_optimizer_totals(opt), scale = strait_optimizer_scale(opt);
     assert_int_equal(totals.rows, 2);
     CHECK_NEAR((double)rig_f32(totals)[0], 25, 0);
@@ -143,7 +219,7 @@ static void clipping_follows_the_global_norm(void **state) {
     CHECK_NEAR((double)rig_f32(scale)[0], 0.5, 1e-7);
     CHECK_NEAR((double)rig_f32(scale)[1], 13, 1e-6);
     rig_f32(rig.params[1].grad)[0] = INFINITY;
-    CHECK_OK(strait_optimizer_clip(opt, &rig.stream));
+    CHECK_OK(strait_optimizer_clip(opt, &rig.stream, 1));
     assert_true(isinf(rig_f32(scale)[1]) && rig_f32(scale)[0] == 0);
     strait_optimizer_close(&opt);
     rig_close(&rig);
@@ -295,6 +371,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_step_by_hand),
         cmocka_unit_test(a_group_may_end_before_the_run),
+        cmocka_unit_test(what_is_still_does_not_clip_the_rest),
+        cmocka_unit_test(what_is_still_keeps_its_moments),
         cmocka_unit_test(adamw_follows_a_double_loop),
         cmocka_unit_test(clipping_follows_the_global_norm),
         cmocka_unit_test(moments_have_stable_names),

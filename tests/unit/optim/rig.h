@@ -72,7 +72,7 @@ static inline void rig_gradients(struct rig *rig, int64_t step) {
 
 static inline void rig_step(struct rig *rig, struct strait_optimizer *opt, int64_t step,
                             float factor) {
-    CHECK_OK(strait_optimizer_clip(opt, &rig->stream));
+    CHECK_OK(strait_optimizer_clip(opt, &rig->stream, step));
     CHECK_OK(strait_optimizer_step(opt, &rig->stream, step, factor));
     CHECK_OK(rig->backend->ops->wait(&rig->stream));
 }
