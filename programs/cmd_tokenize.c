@@ -1,7 +1,7 @@
 /* cmd_tokenize.c - strait tokenize: text to token shards. */
 #include "base/clock.h"
-#include "base/file.h"
 #include "commands.h"
+#include "data/draft.h"
 #include "data/tokenize.h"
 #include "progress.h"
 #include "signals.h"
@@ -25,7 +25,8 @@ static const strait_flag flags[] = {
      "cut into NAME-00000.bin and on, N tokens each"},
     {"no-eot", 0, STRAIT_FLAG_SWITCH, &has_no_end, NULL,
      "no end-of-text token after each document"},
-    {"force", 'f', STRAIT_FLAG_SWITCH, &is_forced, NULL, "overwrite what is there"},
+    {"force", 'f', STRAIT_FLAG_SWITCH, &is_forced, NULL,
+     "replace what is there, once the new is whole"},
     {0},
 };
 
@@ -65,17 +66,11 @@ static strait_err choose_format(strait_text_format *chosen) {
     return STRAIT_FAIL(STRAIT_ECONFIG, "--format %s: expected auto, text or jsonl", format);
 }
 
-static strait_err refuse_existing(const char *path) {
-    if (is_forced || !strait_file_exists(path)) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG, "%s is there already; --force overwrites it", path);
-}
-
-static strait_err check_outputs(const strait_tokenize_spec *spec) {
+static strait_err refuse_existing(void) {
     char path[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_tokenize_shard(spec, 0, path));
-    STRAIT_TRY(refuse_existing(path));
-    STRAIT_TRY(strait_tokenize_manifest(out, path));
-    return refuse_existing(path);
+    STRAIT_TRY(strait_draft_find_old(out, path));
+    if (is_forced || path[0] == '\0') return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "%s is there already; --force replaces the corpus", path);
 }
 
 static strait_err check_flags(int n_words) {
@@ -124,7 +119,7 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_words
         .progress = show,
         .arg = &d};
     STRAIT_TRY(choose_format(&spec.text.format));
-    STRAIT_TRY(check_outputs(&spec));
+    STRAIT_TRY(refuse_existing());
     if (!has_no_end && spec.end < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s has no end-of-text token; --no-eot does without one",
                            tokenizer_path);
@@ -151,7 +146,8 @@ const strait_command strait_cmd_tokenize = {
     .about =
         "Reads plain text (a file is a document) and JSON Lines (a line is a document), packed\n"
         "by gzip, xz or zstd or not, and writes a token shard and its manifest. \"-\" is\n"
-        "standard input. Ctrl-C leaves nothing half written.",
+        "standard input. The corpus comes to its place when it is whole: until then it lies in\n"
+        "NAME.bin.tmp, and Ctrl-C leaves nothing of it.",
     .flags = flags,
     .run = run,
 };

@@ -2,21 +2,18 @@
 
 #include "base/alloc.h"
 #include "data/corpus.h"
+#include "data/draft.h"
 #include "data/encoder.h"
 #include "data/portions.h"
 #include "data/shard.h"
 
-#include <dirent.h>
-#include <string.h>
-#include <unistd.h>
-
 enum {
-    PIECE_BYTES = 1 << 17,
-    INDEX_DIGITS = 5 // of a shard's place in its name, at least
+    PIECE_BYTES = 1 << 17
 };
 
 struct job {
     const strait_tokenize_spec *spec;
+    strait_draft draft;
     struct strait_encoder **encoders; // one a worker
     int n_workers;
     struct strait_shard_writer *writer; // NULL: between shards
@@ -24,27 +21,6 @@ struct job {
     size_t n_shards, shard_room;
     strait_tokenize_counts counts;
 };
-
-static strait_err stem_of(const char *out, char stem[STRAIT_PATH_MAX]) {
-    const size_t n = strlen(out);
-    if (n <= 4 || strcmp(out + n - 4, ".bin") != 0 || out[n - 5] == '/')
-        return STRAIT_FAIL(STRAIT_ECONFIG, "\"%s\": expected a name that ends in .bin", out);
-    return strait_file_path(stem, "%.*s", (int)(n - 4), out);
-}
-
-strait_err strait_tokenize_manifest(const char *out, char path[STRAIT_PATH_MAX]) {
-    char stem[STRAIT_PATH_MAX];
-    STRAIT_TRY(stem_of(out, stem));
-    return strait_file_path(path, "%s.json", stem);
-}
-
-strait_err strait_tokenize_shard(const strait_tokenize_spec *spec, int64_t index,
-                                 char path[STRAIT_PATH_MAX]) {
-    char stem[STRAIT_PATH_MAX];
-    STRAIT_TRY(stem_of(spec->out, stem));
-    if (spec->shard_tokens == 0) return strait_file_path(path, "%s.bin", stem);
-    return strait_file_path(path, "%s-%0*lld.bin", stem, INDEX_DIGITS, (long long)index);
-}
 
 /* The ids of all pieces of a portion, with an end after each document. */
 static strait_err encode_portion(void *arg, int worker, strait_portion *portion) {
@@ -69,7 +45,7 @@ static strait_err encode_portion(void *arg, int worker, strait_portion *portion)
 
 static strait_err start_shard(struct job *job) {
     char path[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_tokenize_shard(job->spec, (int64_t)job->n_shards, path));
+    STRAIT_TRY(strait_draft_shard(&job->draft, (int64_t)job->n_shards, path));
     STRAIT_TRY(strait_buffer_room((void **)&job->shards, &job->shard_room, job->n_shards + 1,
                                   sizeof *job->shards));
     char *copy = NULL;
@@ -118,7 +94,7 @@ static strait_err write_portion(void *arg, strait_portion *portion, int64_t take
 
 static strait_err write_manifest(struct job *job) {
     char path[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_tokenize_manifest(job->spec->out, path));
+    STRAIT_TRY(strait_draft_manifest(&job->draft, path));
     const strait_corpus_spec spec = {job->shards,
                                      (int)job->n_shards,
                                      strait_tokenizer_vocab(job->spec->tokenizer),
@@ -128,36 +104,8 @@ static strait_err write_manifest(struct job *job) {
     return strait_corpus_write_manifest(path, &spec);
 }
 
-/* Whether `name` is a shard or a manifest of `stem`, half written: STEM.bin.tmp, STEM.json.tmp,
- * STEM-00000.bin.tmp. */
-static int is_leftover(const char *name, const char *stem) {
-    const size_t n = strlen(stem);
-    if (strncmp(name, stem, n) != 0) return 0;
-    const char *rest = name + n;
-    if (strcmp(rest, ".json.tmp") == 0) return 1;
-    const size_t n_digits = rest[0] == '-' ? strspn(rest + 1, "0123456789") : 0;
-    if (n_digits >= INDEX_DIGITS) rest += 1 + n_digits;
-    return strcmp(rest, ".bin.tmp") == 0;
-}
-
-/* Of a process that was killed; who tidies up himself left none. */
-static strait_err remove_leftovers(const char *out) {
-    char stem[STRAIT_PATH_MAX];
-    STRAIT_TRY(stem_of(out, stem));
-    char *slash = strrchr(stem, '/');
-    const char *name = slash != NULL ? slash + 1 : stem;
-    if (slash != NULL) *slash = '\0';
-    DIR *folder = opendir(slash == NULL ? "." : slash == stem ? "/" : stem);
-    if (folder == NULL) return STRAIT_OK; // the shard that cannot be made there says so
-    const struct dirent *entry;
-    while ((entry = readdir(folder)) != NULL) // NOLINT(concurrency-mt-unsafe): our own handle
-        if (is_leftover(entry->d_name, name)) (void)unlinkat(dirfd(folder), entry->d_name, 0);
-    (void)closedir(folder);
-    return STRAIT_OK;
-}
-
 static strait_err start_job(struct job *job) {
-    STRAIT_TRY(remove_leftovers(job->spec->out)); // and refuse a bad name before any work
+    STRAIT_TRY(strait_draft_init(&job->draft, job->spec->out, job->spec->shard_tokens > 0));
     STRAIT_TRY(strait_alloc((size_t)job->n_workers, sizeof(struct strait_encoder *), "encoders",
                             (void **)&job->encoders));
     for (int i = 0; i < job->n_workers; i++)
@@ -181,24 +129,15 @@ static strait_err run_job(struct job *job) {
     job->counts.shards = (int64_t)job->n_shards;
     for (int i = 0; i < job->n_workers; i++)
         job->counts.dropped += strait_encoder_dropped(job->encoders[i]);
-    return write_manifest(job);
-}
-
-/* Says what an end in the middle leaves behind. */
-static strait_err describe_end(const struct job *job) {
-    const size_t n_whole = job->n_shards - (job->writer != NULL);
-    if (n_whole == 0)
-        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "%s: stopped; nothing was kept", job->spec->out);
-    return STRAIT_FAIL(STRAIT_EINTERRUPTED,
-                       "%s: stopped; %zu whole shard%s stayed, without a manifest: --force begins "
-                       "anew",
-                       job->spec->out, n_whole, n_whole == 1 ? "" : "s");
+    STRAIT_TRY(write_manifest(job));
+    return strait_draft_publish(&job->draft, job->counts.shards);
 }
 
 strait_err strait_tokenize_run(const strait_tokenize_spec *spec, strait_tokenize_counts *out) {
     struct job job = {.spec = spec, .n_workers = strait_portions_workers(spec->n_threads)};
     strait_err err = run_job(&job);
-    if (err == STRAIT_EINTERRUPTED) err = describe_end(&job);
+    if (err == STRAIT_EINTERRUPTED)
+        err = STRAIT_FAIL(STRAIT_EINTERRUPTED, "%s: stopped; nothing was kept", spec->out);
     if (err == STRAIT_OK) *out = job.counts;
     strait_shard_writer_close(&job.writer);
     for (int i = 0; job.encoders != NULL && i < job.n_workers; i++)
@@ -207,5 +146,6 @@ strait_err strait_tokenize_run(const strait_tokenize_spec *spec, strait_tokenize
     for (size_t i = 0; i < job.n_shards; i++)
         strait_alloc_free((void *)job.shards[i].path);
     strait_alloc_free(job.shards);
+    strait_draft_fini(&job.draft);
     return err;
 }

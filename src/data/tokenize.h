@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/file.h"
 #include "data/text.h"
 #include "data/tokenizer.h"
 
@@ -25,15 +24,8 @@ typedef struct strait_tokenize_spec {
     void *arg;
 } strait_tokenize_spec;
 
-/* The path of the manifest that belongs to NAME.bin. */
-strait_err strait_tokenize_manifest(const char *out, char path[STRAIT_PATH_MAX]);
-
-/* The path of a shard: NAME.bin, or NAME-00000.bin with shard_tokens. */
-strait_err strait_tokenize_shard(const strait_tokenize_spec *spec, int64_t index,
-                                 char path[STRAIT_PATH_MAX]);
-
-/* Writes shards and manifest. The ids are the same for any number of threads. On error, or when
- * spec->text.stop asks for an end (STRAIT_EINTERRUPTED), the shards that were complete may be left,
- * without a manifest; what was half written is removed. Documents without text leave nothing.
- * Begins by removing what a process that was killed left half written under the same names. */
+/* Writes shards and manifest, through a draft (data/draft.h): all of it comes to its place at the
+ * end, and replaces a corpus of that name. The ids are the same for any number of threads. On
+ * error, or when spec->text.stop asks for an end (STRAIT_EINTERRUPTED), nothing is left and nothing
+ * that was there is touched. Documents without text leave nothing. */
 strait_err strait_tokenize_run(const strait_tokenize_spec *spec, strait_tokenize_counts *out);

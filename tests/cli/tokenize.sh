@@ -1,6 +1,6 @@
 #!/bin/sh
-# tokenize.sh - tokenize that ends in the middle: asked to, it leaves nothing half written; killed, the
-# next one clears it away.
+# tokenize.sh - tokenize that ends in the middle: asked to, it leaves nothing; killed, the same command
+# begins anew; and what was there before stays until there is something whole to replace it.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
@@ -32,17 +32,17 @@ left() {
     (cd there && echo *)
 }
 
-# stops SIGNAL: nothing is left.
+# stops SIGNAL [FILES]: these are left.
 stops() {
     kill -s "$1" "$STARTED"
     ends 130
     exec 9>&-
     tail -n 1 "$ERR" | grep -q '^strait: there/x.bin: stopped; nothing was kept$' || fail "$1: says something else"
-    [ "$(left)" = '*' ] || fail "$1 leaves $(left)"
+    [ "$(left)" = "${2:-*}" ] || fail "$1 leaves $(left)"
 }
 
 for signal in INT TERM; do
-    half_done x.bin.tmp
+    half_done x.bin.tmp/x.bin.tmp
     stops $signal
 done
 
@@ -50,22 +50,34 @@ done
 start
 stops TERM
 
-half_done x-00000.bin --shard-tokens 1000000
-kill -s TERM "$STARTED"
-ends 130
-exec 9>&-
-says "$ERR" '^strait: there/x.bin: stopped; [0-9]+ whole shards? stayed, without a manifest: --force begins anew$'
-case $(left) in *tmp* | *json*) fail "leaves $(left)" ;; *x-00000.bin*) ;; *) fail "no whole shard: $(left)" ;; esac
-refuses 2 'x-00000.bin is there already; --force' tokenize --tokenizer tokenizer.json --out there/x.bin \
-    --shard-tokens 1000000 text.txt
+# Some shards are whole.
+half_done x.bin.tmp/x-00000.bin --shard-tokens 1000000
+stops TERM
 
-half_done x.bin.tmp
+# Killed with some whole; the same command, over less text, leaves what belongs together and no more.
+half_done x.bin.tmp/x-00001.bin --shard-tokens 1000000
+ERR=$SCRATCH/second refuses 3 'x.bin.tmp/.lock: another process' tokenize --tokenizer tokenizer.json \
+    --out there/x.bin text.txt
 kill -9 "$STARTED"
 reap
 exec 9>&-
 [ "$(left)" = x.bin.tmp ] || fail "a killed one leaves $(left)"
-: >there/x-00003.bin.tmp
-: >there/y.bin.tmp
-runs tokenize --tokenizer tokenizer.json --out there/x.bin text.txt
-[ "$(left)" = 'x.bin x.json y.bin.tmp' ] || fail "the next one leaves $(left)"
-cmp -s there/x.bin train.bin || fail "and has other tokens"
+: >there/y.bin
+runs tokenize --tokenizer tokenizer.json --out there/x.bin --shard-tokens 3000 text.txt
+[ "$(left)" = 'x-00000.bin x-00001.bin x-00002.bin x.json y.bin' ] || fail "the next one leaves $(left)"
+runs inspect --verify there/x.json
+
+# What is there is refused; forced, it stays as it is until the new is whole, then none of it does.
+whole=$(sum_of there)
+refuses 2 'x-00000.bin is there already; --force' tokenize --tokenizer tokenizer.json --out there/x.bin \
+    --shard-tokens 5000 text.txt
+refuses 2 'x-00000.bin is there already; --force' tokenize --tokenizer tokenizer.json --out there/x.bin text.txt
+refuses 3 'nothere.txt' tokenize --tokenizer tokenizer.json --out there/x.bin --shard-tokens 100 --force \
+    text.txt nothere.txt
+[ "$whole" = "$(sum_of there)" ] || fail "refused, and yet it changes something: $(left)"
+runs tokenize --tokenizer tokenizer.json --out there/x.bin --shard-tokens 5000 --force text.txt
+[ "$(left)" = 'x-00000.bin x-00001.bin x.json y.bin' ] || fail "old shards stayed: $(left)"
+runs inspect --verify there/x.json
+runs tokenize --tokenizer tokenizer.json --out there/x.bin --force text.txt
+[ "$(left)" = 'x.bin x.json y.bin' ] || fail "old shards stayed: $(left)"
+cmp -s there/x.bin train.bin || fail "and there are other tokens"

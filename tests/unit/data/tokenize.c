@@ -1,6 +1,7 @@
 #include "data/tokenize.h"
 
 #include "data/corpus.h"
+#include "data/draft.h"
 #include "data/text.h"
 #include "data/tokenizer_train.h"
 #include "folder.h"
@@ -150,13 +151,14 @@ static void test_refusals(void **state) {
     CHECK_FAILS(strait_tokenize_run(&spec, &counts), STRAIT_ECONFIG, "ends in .bin");
 }
 
-static int n_half_written(void) {
+/* How many files there are whose names begin with `name`. */
+static int n_files(const char *name) {
     int n = 0;
     const struct dirent *entry;
     DIR *all = opendir(folder);
     assert_non_null(all);
     while ((entry = readdir(all)) != NULL) // NOLINT(concurrency-mt-unsafe): our own handle
-        n += strstr(entry->d_name, ".tmp") != NULL;
+        n += strncmp(entry->d_name, name, strlen(name)) == 0;
     (void)closedir(all);
     return n;
 }
@@ -166,14 +168,29 @@ static int counts_down(void *arg) {
     return atomic_fetch_sub((atomic_int *)arg, 1) <= 1;
 }
 
+static void note_tokens(void *arg, const strait_tokenize_counts *counts) {
+    *(int64_t *)arg = counts->tokens;
+}
+
+static void remove_corpus(const char *name) {
+    char path[STRAIT_PATH_MAX];
+    CHECK_OK(strait_draft_find_old(in_folder(name), path));
+    CHECK(path[0] != '\0');
+    while (path[0] != '\0') {
+        assert_int_equal(unlink(path), 0);
+        CHECK_OK(strait_draft_find_old(in_folder(name), path));
+    }
+}
+
 static void test_ends_in_the_middle_when_asked(void **state) {
     (void)state;
     const char *paths[] = {in_folder("mixed.txt")};
     for (int threads = 1; threads <= 2; threads++) {
-        int n_whole = 0;
+        int64_t most = 0;
         int is_done = 0;
         for (int n = 1; !is_done; n++) {
             atomic_int left = n;
+            int64_t tokens = 0;
             strait_tokenize_counts counts = {0};
             const strait_tokenize_spec spec = {
                 .tokenizer = tokenizers[0],
@@ -181,29 +198,89 @@ static void test_ends_in_the_middle_when_asked(void **state) {
                 .out = in_folder("stopped.bin"),
                 .shard_tokens = 20000,
                 .n_threads = threads,
-                .end = -1};
+                .end = -1,
+                .progress = note_tokens,
+                .arg = &tokens};
             const strait_err err = strait_tokenize_run(&spec, &counts);
             is_done = err == STRAIT_OK;
-            assert_int_equal(n_half_written(), 0);
-            assert_int_equal(strait_file_exists(in_folder("stopped.json")), is_done);
             if (is_done) break;
-            CHECK_FAILS(err, STRAIT_EINTERRUPTED, "stopped.bin: stopped; ");
-            const int has_shards = strstr(strait_err_detail(), "--force begins anew") != NULL;
-            if (has_shards) CHECK(strait_file_exists(in_folder("stopped-00000.bin")));
-            n_whole += has_shards;
+            CHECK_FAILS(err, STRAIT_EINTERRUPTED, "stopped.bin: stopped; nothing was kept");
+            assert_int_equal(n_files("stopped"), 0);
+            if (tokens > most) most = tokens;
         }
-        CHECK(n_whole > 0); // it was asked after a shard was whole, too
-        assert_int_equal(unlink(in_folder("stopped.json")), 0);
+        CHECK(most >= 20000); // it was asked after a shard was whole, too
+        remove_corpus("stopped.bin");
     }
+}
+
+static void test_replaces_a_corpus_of_another_cut(void **state) {
+    (void)state;
+    static const char *const stays[] = {"c-0007.bin", "cc.bin", "c-old.bin", "c-00007.json",
+                                        "c-00007.bin.gz"};
+    static const struct {
+        int64_t shard_tokens;
+        int n_shards;
+    } cuts[] = {{0, 1}, {5, 3}, {7, 2}, {0, 1}, {5, 3}};
+    put_file(in_folder("some.txt"), "the quick Brown fox", 19);
+    put_file(in_folder("c-123456.bin"), "old", 3);
+    for (size_t i = 0; i < sizeof stays / sizeof *stays; i++)
+        put_file(in_folder(stays[i]), "other", 5);
+    const char *paths[] = {in_folder("some.txt")};
+    struct strait_encoder *encoder = NULL;
+    const int32_t *ids = NULL;
+    size_t n = 0;
+    CHECK_OK(strait_encoder_open(tokenizers[0], &encoder));
+    CHECK_OK(strait_encoder_encode(encoder, "the quick Brown fox", 19, 0, &ids, &n));
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        strait_tokenize_counts counts = {0};
+        const strait_tokenize_spec spec = {.tokenizer = tokenizers[0],
+                                           .text = {.paths = paths, .n_paths = 1},
+                                           .out = in_folder("c.bin"),
+                                           .shard_tokens = cuts[i].shard_tokens,
+                                           .n_threads = 1,
+                                           .end = -1};
+        CHECK_OK(strait_tokenize_run(&spec, &counts));
+        check_corpus(in_folder("c.json"), cuts[i].n_shards, ids, n);
+        assert_int_equal(n_files("c"), (int)(sizeof stays / sizeof *stays) + 1 + cuts[i].n_shards);
+        assert_int_equal(strait_file_exists(in_folder("c.bin")), cuts[i].shard_tokens == 0);
+    }
+    for (size_t i = 0; i < sizeof stays / sizeof *stays; i++)
+        assert_int_equal(unlink(in_folder(stays[i])), 0);
+    remove_corpus("c.bin");
+    strait_encoder_close(&encoder);
+}
+
+static void test_leaves_the_old_corpus_where_it_fails(void **state) {
+    (void)state;
+    put_file(in_folder("some.txt"), "the quick Brown fox", 19);
+    put_file(in_folder("bad.jsonl"), "{\"text\":1}\n", 11);
+    const char *paths[] = {in_folder("some.txt"), in_folder("bad.jsonl")};
+    strait_tokenize_counts counts = {0};
+    strait_tokenize_spec spec = {.tokenizer = tokenizers[0],
+                                 .text = {.paths = paths, .n_paths = 1},
+                                 .out = in_folder("old.bin"),
+                                 .shard_tokens = 5,
+                                 .n_threads = 1,
+                                 .end = -1};
+    char before[STRAIT_HASH_TEXT];
+    char after[STRAIT_HASH_TEXT];
+    CHECK_OK(strait_tokenize_run(&spec, &counts));
+    CHECK_OK(strait_hash_file(in_folder("old.json"), before));
+    spec.text.n_paths = 2;
+    spec.shard_tokens = 2;
+    CHECK_FAILS(strait_tokenize_run(&spec, &counts), STRAIT_EDATA, "bad.jsonl: line 1");
+    CHECK_OK(strait_hash_file(in_folder("old.json"), after));
+    assert_string_equal(before, after);
+    assert_int_equal(n_files("old"), 4);
+    struct strait_corpus *corpus = NULL;
+    CHECK_OK(strait_corpus_open(in_folder("old.json"), &corpus));
+    CHECK_OK(strait_corpus_verify(corpus));
+    strait_corpus_close(&corpus);
+    remove_corpus("old.bin");
 }
 
 static void test_removes_what_a_killed_process_left(void **state) {
     (void)state;
-    static const char *const gone[] = {"k.bin.tmp", "k.json.tmp", "k-00007.bin.tmp",
-                                       "k-123456.bin.tmp"};
-    static const char *const stays[] = {"k-0007.bin.tmp",     "kk.bin.tmp",
-                                        "k-old.bin.tmp",      "k-00007-.bin.tmp",
-                                        "k-00007.bin.tmp.gz", "k-00007.json.tmp"};
     put_file(in_folder("few.txt"), "the quick Brown fox", 19);
     const char *paths[] = {in_folder("few.txt")};
     strait_tokenize_counts counts = {0};
@@ -212,17 +289,16 @@ static void test_removes_what_a_killed_process_left(void **state) {
                                        .out = in_folder("k.bin"),
                                        .n_threads = 1,
                                        .end = -1};
-    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
-        put_file(in_folder(gone[i]), "half", 4);
-    for (size_t i = 0; i < sizeof stays / sizeof *stays; i++)
-        put_file(in_folder(stays[i]), "whole", 5);
+    CHECK_OK(strait_file_make_folders(in_folder("k.bin.tmp")));
+    put_file(in_folder("k.bin.tmp/.lock"), "", 0);
+    put_file(in_folder("k.bin.tmp/k-00000.bin"), "whole", 5);
+    put_file(in_folder("k.bin.tmp/k-00001.bin.tmp"), "half", 4);
     CHECK_OK(strait_tokenize_run(&spec, &counts));
-    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
-        CHECK(!strait_file_exists(in_folder(gone[i])));
-    for (size_t i = 0; i < sizeof stays / sizeof *stays; i++) {
-        CHECK(strait_file_exists(in_folder(stays[i])));
-        assert_int_equal(unlink(in_folder(stays[i])), 0);
-    }
+    assert_int_equal(n_files("k"), 2); // k.bin and k.json
+    put_file(in_folder("k.bin.tmp"), "a file", 6);
+    CHECK_OK(strait_tokenize_run(&spec, &counts));
+    assert_int_equal(n_files("k"), 2);
+    remove_corpus("k.bin");
 }
 
 static void test_failing_allocations(void **state) {
@@ -245,6 +321,7 @@ static void test_failing_allocations(void **state) {
         const strait_err err = strait_tokenize_run(&spec, &counts);
         strait_alloc_fail_at(0);
         if (err != STRAIT_OK) assert_int_equal(err, STRAIT_ENOMEM);
+        assert_int_equal(n_files("few"), 3); // few.txt, few.bin, few.json
     }
 }
 
@@ -254,6 +331,8 @@ int main(void) {
         cmocka_unit_test(test_shards_for_any_threads),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_ends_in_the_middle_when_asked),
+        cmocka_unit_test(test_replaces_a_corpus_of_another_cut),
+        cmocka_unit_test(test_leaves_the_old_corpus_where_it_fails),
         cmocka_unit_test(test_removes_what_a_killed_process_left),
         cmocka_unit_test(test_failing_allocations),
     };
