@@ -1,10 +1,15 @@
-/* cmd_completion.c - strait completion bash: what a shell needs to complete our words. */
+/* cmd_completion.c - strait completion SHELL: what a shell needs to complete our words, made of the
+ * tables that make the help. */
 #include "base/options.h"
 #include "commands.h"
 #include "pipeline/run.h"
 
 #include <stdio.h>
+#include <string.h>
 
+static const char help_flag[] = "help", help_text[] = "how to use it";
+
+/* What the first word behind the command may be, a space before each; nothing: a file. */
 static void print_first_words(const strait_command *command) {
     for (const strait_action *action = command->actions; action != NULL && action->name != NULL;
          action++)
@@ -12,9 +17,26 @@ static void print_first_words(const strait_command *command) {
     if (command->print_words != NULL) command->print_words(stdout);
 }
 
+/* In quotes as zsh and fish read them, in one line; `ending` follows the name. */
+static void print_quoted(const char *name, const char *ending, const char *text) {
+    printf("'%s%s", name, ending);
+    for (; *text != '\0'; text++) {
+        if (*text == '\'')
+            printf("'\\''");
+        else
+            putchar(*text == '\n' ? ' ' : *text);
+    }
+    putchar('\'');
+}
+
+static strait_err no_more(int n_words, const char **words) {
+    if (n_words == 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "completion wants one shell, but also got \"%s\"", words[0]);
+}
+
 /* One line of a case: the command's flags, and what its first word may be. */
-static void print_command(const strait_command *command) {
-    printf("    %s) flags=\"--help", command->name);
+static void print_bash_command(const strait_command *command) {
+    printf("    %s) flags=\"--%s", command->name, help_flag);
     for (const strait_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++)
         printf(" --%s", flag->name);
     printf("\" first=\"");
@@ -22,21 +44,20 @@ static void print_command(const strait_command *command) {
     printf("\" ;;\n");
 }
 
-static void print_keys(void) {
+static void print_bash_keys(void) {
     const strait_options *table = strait_run_options();
     for (int i = 0; i < table->n_rows; i++)
         printf(" %s=", table->rows[i].key);
 }
 
 static strait_err print_bash(int n_words, const char **words) {
-    (void)n_words;
-    (void)words;
+    STRAIT_TRY(no_more(n_words, words));
     printf("_strait() {\n"
            "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
            "    local flags= first= words=\n"
            "    case ${COMP_WORDS[1]} in\n");
     for (int i = 0; strait_commands_at(i) != NULL; i++)
-        print_command(strait_commands_at(i));
+        print_bash_command(strait_commands_at(i));
     printf("    esac\n"
            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
            "        words=\"");
@@ -44,7 +65,7 @@ static strait_err print_bash(int n_words, const char **words) {
     printf("\"\n"
            "    elif [[ $before == --set || $before == -s ]]; then\n"
            "        words=\"");
-    print_keys();
+    print_bash_keys();
     printf("\"\n"
            "        compopt +o filenames -o nospace 2>/dev/null\n"
            "    elif [[ $word == -* ]]; then\n"
@@ -52,21 +73,135 @@ static strait_err print_bash(int n_words, const char **words) {
            "    elif [ \"$COMP_CWORD\" -eq 2 ]; then\n"
            "        words=$first\n"
            "    fi\n"
-           "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
-           "    [ -n \"$words\" ] || COMPREPLY=($(compgen -f -- \"$word\"))\n"
+           "    if [ -n \"$words\" ]; then\n"
+           "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+           "    else\n"
+           "        mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+           "    fi\n"
            "}\n"
            "complete -o filenames -F _strait strait\n");
     return STRAIT_OK;
 }
 
+/* As "name:what it means", of which a list shows both. */
+static void print_zsh_item(const char *name, const char *ending, const char *text) {
+    printf(" ");
+    print_quoted(name, ending, text);
+}
+
+static void print_zsh_command(const strait_command *command) {
+    char name[64];
+    printf("    %s)\n        flags=(", command->name);
+    (void)snprintf(name, sizeof name, "--%s", help_flag);
+    print_zsh_item(name, ":", help_text);
+    for (const strait_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
+        (void)snprintf(name, sizeof name, "--%s", flag->name);
+        print_zsh_item(name, ":", flag->help);
+    }
+    printf(")\n        first=(");
+    print_first_words(command);
+    printf(") ;;\n");
+}
+
+static strait_err print_zsh(int n_words, const char **words) {
+    const strait_options *table = strait_run_options();
+    STRAIT_TRY(no_more(n_words, words));
+    printf("#compdef strait\n"
+           "_strait() {\n"
+           "    local -a commands keys flags first\n"
+           "    commands=(");
+    for (int i = 0; strait_commands_at(i) != NULL; i++)
+        print_zsh_item(strait_commands_at(i)->name, ":", strait_commands_at(i)->summary);
+    printf(")\n    keys=(");
+    for (int i = 0; i < table->n_rows; i++)
+        print_zsh_item(table->rows[i].key, "=:", table->rows[i].help);
+    printf(")\n    case $words[2] in\n");
+    for (int i = 0; strait_commands_at(i) != NULL; i++)
+        print_zsh_command(strait_commands_at(i));
+    printf("    esac\n"
+           "    if (( CURRENT == 2 )); then\n"
+           "        _describe command commands\n"
+           "    elif [[ $words[CURRENT-1] == (--set|-s) ]]; then\n"
+           "        _describe key keys -S ''\n"
+           "    elif [[ $words[CURRENT] == -* ]]; then\n"
+           "        _describe -o flag flags\n"
+           "    elif (( CURRENT == 3 && $#first > 0 )); then\n"
+           "        compadd -- $first\n"
+           "    else\n"
+           "        _files\n"
+           "    fi\n"
+           "}\n"
+           "if [[ $funcstack[1] == _strait ]]; then\n" // a file that compinit found
+           "    _strait \"$@\"\n"
+           "else\n"
+           "    compdef _strait strait\n"
+           "fi\n");
+    return STRAIT_OK;
+}
+
+static void print_fish_flag(const strait_command *command, const strait_flag *flag) {
+    printf("complete -c strait -n '__strait_in %s' -l %s", command->name, flag->name);
+    if (flag->letter != '\0') printf(" -s %c", flag->letter);
+    if (strcmp(flag->name, "set") == 0)
+        printf(" -x -a '(__strait_keys)'");
+    else if (flag->kind != STRAIT_FLAG_SWITCH)
+        printf(" -r");
+    printf(" -d ");
+    print_quoted("", "", flag->help);
+    printf("\n");
+}
+
+static void print_fish_command(const strait_command *command) {
+    const strait_flag help = {help_flag, 'h', STRAIT_FLAG_SWITCH, NULL, NULL, help_text};
+    printf("complete -c strait -n 'test (count (commandline -opc)) -eq 1' -f -a %s -d ",
+           command->name);
+    print_quoted("", "", command->summary);
+    printf("\n");
+    print_fish_flag(command, &help);
+    for (const strait_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++)
+        print_fish_flag(command, flag);
+    if (command->actions == NULL && command->print_words == NULL) return;
+    printf("complete -c strait -n '__strait_in %s 2' -f -a '", command->name);
+    print_first_words(command);
+    printf("'\n");
+}
+
+static strait_err print_fish(int n_words, const char **words) {
+    const strait_options *table = strait_run_options();
+    STRAIT_TRY(no_more(n_words, words));
+    printf("function __strait_in # COMMAND [N]: with N words before the one that is completed\n"
+           "    set -l before (commandline -opc)\n"
+           "    test \"$before[2]\" = $argv[1]\n"
+           "    and begin\n"
+           "        test -z \"$argv[2]\"\n"
+           "        or test (count $before) -eq $argv[2]\n"
+           "    end\n"
+           "end\n"
+           "function __strait_keys\n"
+           "    printf '%%s\\t%%s\\n'");
+    for (int i = 0; i < table->n_rows; i++) {
+        printf(" \\\n        ");
+        print_quoted(table->rows[i].key, "=' '", table->rows[i].help);
+    }
+    printf("\nend\n");
+    for (int i = 0; strait_commands_at(i) != NULL; i++)
+        print_fish_command(strait_commands_at(i));
+    return STRAIT_OK;
+}
+
 static const strait_action actions[] = {
     {"bash", "", print_bash},
+    {"zsh", "", print_zsh},
+    {"fish", "", print_fish},
     {0},
 };
 
 const strait_command strait_cmd_completion = {
     .name = "completion",
     .summary = "print a script that completes commands, flags and keys",
-    .about = "In a shell: source <(strait completion bash)",
+    .about =
+        "In bash: source <(strait completion bash). In zsh, after compinit: source\n"
+        "<(strait completion zsh). In fish: strait completion fish | source. \"make install\"\n"
+        "puts them where the shells look.",
     .actions = actions,
 };

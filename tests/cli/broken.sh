@@ -64,7 +64,6 @@ refuses 2 'bench: expected step, kernels or codec, not "walk"$' bench walk run.y
 refuses 2 'bench: expected step, kernels or codec; "strait help bench"' bench
 refuses 2 'bench step wants one run file: strait bench step RUN.yaml' bench step
 refuses 2 'tokenizer: .* or info, not "trian"; did you mean train\?' tokenizer trian
-refuses 2 'completion: expected bash, not "zsh"$' completion zsh
 refuses 2 'no section or key "modle"; did you mean model\?' options modle
 refuses 2 'no section or key "steps"; did you mean train.steps\?' options steps
 refuses 2 'no section or key "zzz"; "strait options" lists all' options zzz

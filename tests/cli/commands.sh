@@ -2,7 +2,7 @@
 # commands.sh - every command does what its help says.
 . "$(dirname "$0")/lib.sh"
 
-# Help, versions, options, completion.
+# Help, versions, options.
 runs help
 says "$OUT" '^usage: strait COMMAND' '^  train ' '^  completion '
 commands=$(awk '/^  / { print $1 }' "$OUT")
@@ -32,33 +32,6 @@ runs options train.rate
 [ "$(grep -c '^  [a-z]' "$OUT")" -eq 1 ] || fail "options train.rate is not one key"
 runs options --markdown
 says "$OUT" '^\| `train.steps` \|'
-runs completion bash
-bash -n "$OUT" || fail "the completion script is no bash"
-cp "$OUT" completion.bash
-grep -qE '^    stage\)' "$OUT" && fail "completion offers what is not for people"
-
-# completes WORDS... [TO]: the last of WORDS, as bash would, comes to TO.
-completes() {
-    bash -c '. ./completion.bash
-        COMP_WORDS=("${@:1:$#-1}") COMP_CWORD=$(($# - 2)); _strait; echo "${COMPREPLY[*]}" >it
-        [ "${COMPREPLY[*]}" = "${@: -1}" ]' bash "$@" || fail "completes to \"$(cat it)\": $*"
-}
-completes strait trai train
-completes strait hel help
-completes strait train --re --resume
-completes strait tokenizer '' 'train encode decode info'
-completes strait tokenizer e encode
-completes strait tokenizer encode comp completion.bash
-completes strait bench '' 'step kernels codec'
-completes strait completion '' bash
-completes strait options li link
-completes strait help toke 'tokenizer tokenize'
-completes strait manual ru run
-completes strait train run.yaml --set train.st train.steps=
-completes strait train comp completion.bash
-mkdir empty
-completes strait stage empt empty
-rmdir empty
 
 # Tokens: the same ids from a file, from standard input, packed, and as JSON Lines.
 make_corpus

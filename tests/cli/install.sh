@@ -9,6 +9,8 @@ installs() {
     mv "$OUT" built
     STRAIT_CLI="$SCRATCH" "$1${2:-}/bin/strait" version | cmp -s - built || fail "another program came to $1"
     says "$1${2:-}/share/bash-completion/completions/strait" '^complete .* strait$'
+    says "$1${2:-}/share/zsh/site-functions/_strait" '^#compdef strait$'
+    says "$1${2:-}/share/fish/vendor_completions.d/strait.fish" '^complete -c strait '
     runs manual --out pages
     diff -r pages "$1${2:-}/share/man" >"$OUT" || fail "other manual pages came to $1"
     [ ! -f "$(dirname "$STRAIT")/strait.cuda" ] || [ -s "$1${2:-}/bin/strait.cuda" ] || fail "kernels did not come along"

@@ -1,0 +1,99 @@
+#!/bin/sh
+# completion.sh - what bash, zsh and fish offer with our scripts, asked of those that are here.
+. "$(dirname "$0")/lib.sh"
+
+# Each reads lines and says, for each, what the shell offers at its end.
+cat >ask.bash <<'END'
+. ./completion.bash
+while IFS= read -r line; do
+    read -ra COMP_WORDS <<<"$line"
+    [[ $line != *' ' ]] || COMP_WORDS+=('')
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _strait
+    echo "${COMPREPLY[@]}"
+done
+END
+cat >ask.fish <<'END'
+. ./completion.fish
+while read -l line
+    echo (complete -C $line | string replace -r '\t.*' '')
+end
+END
+# Typed at a shell behind a terminal, as zsh completes only there; every answer is waited for.
+cat >ask.zsh <<'END'
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "stty -echo; PS1= PS2= RPS1=; autoload -Uz compinit; compinit -D -u; . ./completion.zsh
+compadd() {
+    local -a hits
+    [[ \${@[1,(i)(-|--)]} == *-(O|A|D)\\ * ]] || builtin compadd -A hits \"\$@\"
+    offered+=(\$hits)
+    builtin compadd \"\$@\"
+}
+offer() {
+    local -a offered
+    zle complete-word
+    print -r -- \"<\$offered>\"
+    BUFFER=
+}
+zle -N offer
+bindkey '^T' offer
+setopt no_beep no_auto_menu no_auto_list
+print re''ady"
+zpty -r -m shell answer '*ready*'
+while IFS= read -r line; do
+    zpty -w -n shell "$line"$'\x14'
+    zpty -r -m shell answer '*<*>*'
+    print -r -- "${${answer##*<}%>*}"
+done
+zpty -d shell
+END
+
+# Lines, and behind a bar what they come to, in any order.
+cat >wanted <<'END'
+strait trai|train
+strait hel|help
+strait train --re|--resume
+strait host --announ|--announce
+strait tokenizer |train encode decode info
+strait tokenizer e|encode
+strait tokenizer encode comp|completion.bash completion.fish completion.zsh
+strait bench |step kernels codec
+strait completion |bash zsh fish
+strait options li|link
+strait help toke|tokenizer tokenize
+strait help sta|
+strait manual ru|run
+strait train run.yaml --set train.st|train.steps=
+strait train run.yaml -s link.codec.k|link.codec.keep=
+strait train ask.b|ask.bash
+strait train --out ask.f|ask.fish
+strait stage ask.z|ask.zsh
+END
+cut -d '|' -f 1 wanted >lines
+
+# in_order: the words behind each line's bar, sorted.
+in_order() {
+    while IFS= read -r line; do
+        echo "${line%%|*}|$(printf '%s\n' ${line#*|} | sort | tr '\n' ' ')"
+    done
+}
+in_order <wanted >wanted.sorted
+
+export HOME="$SCRATCH" TERM=dumb
+for shell in bash zsh fish; do
+    runs completion $shell
+    cp "$OUT" completion.$shell
+done
+for shell in bash zsh fish; do
+    if ! command -v $shell >/dev/null; then
+        echo "there is no $shell here: left out"
+        continue
+    fi
+    $shell -n completion.$shell >"$OUT" 2>"$ERR" || fail "$shell cannot read its script"
+    timeout 300 $shell ask.$shell <lines >"$OUT" 2>"$ERR" || fail "$shell ends with $?"
+    tr -d '\r' <"$OUT" | paste -d '|' lines - | in_order >got.sorted
+    diff wanted.sorted got.sorted >"$OUT" || fail "$shell offers something else"
+done
+refuses 2 'completion: expected bash, zsh or fish, not "elvish"$' completion elvish
+refuses 2 'completion wants one shell, but also got "fish"$' completion zsh fish
