@@ -44,10 +44,14 @@ static void print_bash_command(const strait_command *command) {
     printf("\" ;;\n");
 }
 
-static void print_bash_keys(void) {
+static void print_keys(void (*print)(const strait_option *key)) {
     const strait_options *table = strait_run_options();
     for (int i = 0; i < table->n_rows; i++)
-        printf(" %s=", table->rows[i].key);
+        print(&table->rows[i]);
+}
+
+static void print_bash_key(const strait_option *key) {
+    printf(" %s=", key->key);
 }
 
 static strait_err print_bash(int n_words, const char **words) {
@@ -65,7 +69,7 @@ static strait_err print_bash(int n_words, const char **words) {
     printf("\"\n"
            "    elif [[ $before == --set || $before == -s ]]; then\n"
            "        words=\"");
-    print_bash_keys();
+    print_keys(print_bash_key);
     printf("\"\n"
            "        compopt +o filenames -o nospace 2>/dev/null\n"
            "    elif [[ $word == -* ]]; then\n"
@@ -103,8 +107,11 @@ static void print_zsh_command(const strait_command *command) {
     printf(") ;;\n");
 }
 
+static void print_zsh_key(const strait_option *key) {
+    print_zsh_item(key->key, "=:", key->help);
+}
+
 static strait_err print_zsh(int n_words, const char **words) {
-    const strait_options *table = strait_run_options();
     STRAIT_TRY(no_more(n_words, words));
     printf("#compdef strait\n"
            "_strait() {\n"
@@ -113,8 +120,7 @@ static strait_err print_zsh(int n_words, const char **words) {
     for (int i = 0; strait_commands_at(i) != NULL; i++)
         print_zsh_item(strait_commands_at(i)->name, ":", strait_commands_at(i)->summary);
     printf(")\n    keys=(");
-    for (int i = 0; i < table->n_rows; i++)
-        print_zsh_item(table->rows[i].key, "=:", table->rows[i].help);
+    print_keys(print_zsh_key);
     printf(")\n    case $words[2] in\n");
     for (int i = 0; strait_commands_at(i) != NULL; i++)
         print_zsh_command(strait_commands_at(i));
@@ -166,8 +172,12 @@ static void print_fish_command(const strait_command *command) {
     printf("'\n");
 }
 
+static void print_fish_key(const strait_option *key) {
+    printf(" \\\n        ");
+    print_quoted(key->key, "=' '", key->help);
+}
+
 static strait_err print_fish(int n_words, const char **words) {
-    const strait_options *table = strait_run_options();
     STRAIT_TRY(no_more(n_words, words));
     printf("function __strait_in # COMMAND [N]: with N words before the one that is completed\n"
            "    set -l before (commandline -opc)\n"
@@ -179,10 +189,7 @@ static strait_err print_fish(int n_words, const char **words) {
            "end\n"
            "function __strait_keys\n"
            "    printf '%%s\\t%%s\\n'");
-    for (int i = 0; i < table->n_rows; i++) {
-        printf(" \\\n        ");
-        print_quoted(table->rows[i].key, "=' '", table->rows[i].help);
-    }
+    print_keys(print_fish_key);
     printf("\nend\n");
     for (int i = 0; strait_commands_at(i) != NULL; i++)
         print_fish_command(strait_commands_at(i));
