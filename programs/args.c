@@ -173,6 +173,11 @@ strait_err strait_args_one_word(const strait_command *command, const char *what,
     return STRAIT_OK;
 }
 
+strait_err strait_args_no_words(const char *name, int n_words, const char **words) {
+    if (n_words == 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "%s takes no words, but got \"%s\"", name, words[0]);
+}
+
 strait_err strait_args_check_output(const char *flag, const char *path) {
     char folder[STRAIT_PATH_MAX];
     const char *slash = strrchr(path, '/');

@@ -29,11 +29,6 @@ static void print_quoted(const char *name, const char *ending, const char *text)
     putchar('\'');
 }
 
-static strait_err no_more(int n_words, const char **words) {
-    if (n_words == 0) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG, "completion wants one shell, but also got \"%s\"", words[0]);
-}
-
 /* One line of a case: the command's flags, and what its first word may be. */
 static void print_bash_command(const strait_command *command) {
     printf("    %s) flags=\"--%s", command->name, help_flag);
@@ -55,7 +50,7 @@ static void print_bash_key(const strait_option *key) {
 }
 
 static strait_err print_bash(int n_words, const char **words) {
-    STRAIT_TRY(no_more(n_words, words));
+    STRAIT_TRY(strait_args_no_words("completion bash", n_words, words));
     printf("_strait() {\n"
            "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
            "    local flags= first= words=\n"
@@ -112,11 +107,8 @@ static void print_zsh_key(const strait_option *key) {
 }
 
 static strait_err print_zsh(int n_words, const char **words) {
-    STRAIT_TRY(no_more(n_words, words));
-    printf("#compdef strait\n"
-           "_strait() {\n"
-           "    local -a commands keys flags first\n"
-           "    commands=(");
+    STRAIT_TRY(strait_args_no_words("completion zsh", n_words, words));
+    printf("#compdef strait\n_strait() {\n    local -a commands keys flags first\n    commands=(");
     for (int i = 0; strait_commands_at(i) != NULL; i++)
         print_zsh_item(strait_commands_at(i)->name, ":", strait_commands_at(i)->summary);
     printf(")\n    keys=(");
@@ -144,6 +136,16 @@ static strait_err print_zsh(int n_words, const char **words) {
            "fi\n");
     return STRAIT_OK;
 }
+
+static const char fish_in[] =
+    "function __strait_in # COMMAND [N]: with N words before the one that is completed\n"
+    "    set -l before (commandline -opc)\n"
+    "    test \"$before[2]\" = $argv[1]\n"
+    "    and begin\n"
+    "        test -z \"$argv[2]\"\n"
+    "        or test (count $before) -eq $argv[2]\n"
+    "    end\n"
+    "end\n";
 
 static void print_fish_flag(const strait_command *command, const strait_flag *flag) {
     printf("complete -c strait -n '__strait_in %s' -l %s", command->name, flag->name);
@@ -178,17 +180,8 @@ static void print_fish_key(const strait_option *key) {
 }
 
 static strait_err print_fish(int n_words, const char **words) {
-    STRAIT_TRY(no_more(n_words, words));
-    printf("function __strait_in # COMMAND [N]: with N words before the one that is completed\n"
-           "    set -l before (commandline -opc)\n"
-           "    test \"$before[2]\" = $argv[1]\n"
-           "    and begin\n"
-           "        test -z \"$argv[2]\"\n"
-           "        or test (count $before) -eq $argv[2]\n"
-           "    end\n"
-           "end\n"
-           "function __strait_keys\n"
-           "    printf '%%s\\t%%s\\n'");
+    STRAIT_TRY(strait_args_no_words("completion fish", n_words, words));
+    printf("%sfunction __strait_keys\n    printf '%%s\\t%%s\\n'", fish_in);
     print_keys(print_fish_key);
     printf("\nend\n");
     for (int i = 0; strait_commands_at(i) != NULL; i++)

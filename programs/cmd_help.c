@@ -52,8 +52,7 @@ static strait_err run_help(int n_words, const char **words) {
 }
 
 static strait_err run_version(int n_words, const char **words) {
-    (void)n_words;
-    (void)words;
+    STRAIT_TRY(strait_args_no_words("version", n_words, words));
     printf("strait %s\n", STRAIT_VERSION);
     return STRAIT_OK;
 }

@@ -86,9 +86,7 @@ static strait_err serve(void) {
 
 static strait_err run_relay(int n_words, const char **words) {
     strait_relay_config config;
-    (void)words;
-    if (n_words != 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "relay takes no words, only flags: strait help relay");
+    STRAIT_TRY(strait_args_no_words("relay", n_words, words));
     STRAIT_TRY(check_flags(&config));
     STRAIT_TRY(strait_relay_open(&config, &relay));
     const strait_err err = serve();

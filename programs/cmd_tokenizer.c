@@ -210,7 +210,11 @@ static strait_err decode(int n_words, const char **words) {
 
 static strait_err info(int n_words, const char **words) {
     struct strait_tokenizer *tokenizer = NULL;
-    if (tokenizer_path == NULL && n_words > 0) tokenizer_path = words[0];
+    if (tokenizer_path == NULL && n_words > 0) {
+        tokenizer_path = *words++;
+        n_words--;
+    }
+    STRAIT_TRY(strait_args_no_words("tokenizer info behind its file", n_words, words));
     STRAIT_TRY(open_chosen("info", &tokenizer));
     printf("tokens       %d\nvocabulary   %d\nfingerprint  %s\nend of text  %d\nlong texts   %s\n",
            strait_tokenizer_count(tokenizer), strait_tokenizer_vocab(tokenizer),

@@ -64,6 +64,9 @@ refuses 2 'bench: expected step, kernels or codec, not "walk"$' bench walk run.y
 refuses 2 'bench: expected step, kernels or codec; "strait help bench"' bench
 refuses 2 'bench step wants one run file: strait bench step RUN.yaml' bench step
 refuses 2 'tokenizer: .* or info, not "trian"; did you mean train\?' tokenizer trian
+refuses 2 'version takes no words, but got "now"$' version now
+refuses 2 'relay takes no words, but got "now"$' relay now
+refuses 2 'takes no words, but got "b.json"$' tokenizer info tokenizer.json b.json
 refuses 2 'no section or key "modle"; did you mean model\?' options modle
 refuses 2 'no section or key "steps"; did you mean train.steps\?' options steps
 refuses 2 'no section or key "zzz"; "strait options" lists all' options zzz
