@@ -144,15 +144,9 @@ strait_err strait_codec_plan_bytes(const strait_codec_spec *spec, strait_half ha
     return STRAIT_OK;
 }
 
-strait_err strait_codec_plan_params(const strait_codec_spec *spec, strait_half half,
-                                    strait_param out[STRAIT_CODEC_PARAMS], int *n) {
-    struct strait_codec *c = NULL;
-    STRAIT_TRY(plan(spec, half, NULL, &c));
-    *n = c->n_params;
-    for (int i = 0; i < c->n_params; i++)
-        out[i] = c->params[i];
-    strait_codec_close(&c);
-    return STRAIT_OK;
+strait_err strait_codec_sketch(const strait_codec_spec *spec, strait_half half,
+                               struct strait_codec **out) {
+    return plan(spec, half, NULL, out);
 }
 
 /* Where the padded way has first values of its own. */

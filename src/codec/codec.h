@@ -227,10 +227,12 @@ int64_t strait_codec_width(const strait_codec_spec *spec); // columns of x and y
 /* A number that two halves of one boundary compare in their handshake. */
 uint64_t strait_codec_fingerprint(const strait_codec_spec *spec);
 
-/* Device memory that one half would take, and the parameters it would have, without memory. */
+/* Device memory that one half would take. */
 strait_err strait_codec_plan_bytes(const strait_codec_spec *spec, strait_half half, size_t *out);
-strait_err strait_codec_plan_params(const strait_codec_spec *spec, strait_half half,
-                                    strait_param out[STRAIT_CODEC_PARAMS], int *n);
+
+/* A half without memory, to be asked for its parameters and states and closed. */
+strait_err strait_codec_sketch(const strait_codec_spec *spec, strait_half half,
+                               struct strait_codec **out);
 
 /* Keeps `be` until close. First values come from the seed and the names alone. */
 strait_err strait_codec_open(const strait_codec_spec *spec, strait_half half,

@@ -104,9 +104,8 @@ static strait_err plan_tensors(struct strait_optimizer *opt) {
     return strait_muon_plan(&opt->muon, &opt->slab);
 }
 
-/* An optimizer without memory on the device: enough to know how much it will take. */
-static strait_err open_planned(const strait_optim_spec *spec, const strait_param *params, int n,
-                               struct strait_optimizer **out) {
+strait_err strait_optimizer_sketch(const strait_optim_spec *spec, const strait_param *params, int n,
+                                   struct strait_optimizer **out) {
     STRAIT_TRY(check_spec(spec));
     if (n < 1) return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: %d parameters, expected some", n);
     struct strait_optimizer *opt = NULL;
@@ -139,7 +138,7 @@ strait_err strait_optimizer_open(const strait_optim_spec *spec, struct strait_ba
                                  strait_param *params, int n, struct strait_optimizer **out) {
     struct strait_optimizer *opt = NULL;
     STRAIT_TRY(check_memory(params, n));
-    STRAIT_TRY(open_planned(spec, params, n, &opt));
+    STRAIT_TRY(strait_optimizer_sketch(spec, params, n, &opt));
     strait_err err = strait_slab_commit(&opt->slab, be);
     if (err == STRAIT_OK) err = list_tensors(opt);
     if (err == STRAIT_OK)
@@ -159,13 +158,8 @@ void strait_optimizer_close(struct strait_optimizer **opt) {
     *opt = NULL;
 }
 
-strait_err strait_optimizer_plan(const strait_optim_spec *spec, const strait_param *params, int n,
-                                 size_t *out_bytes) {
-    struct strait_optimizer *opt = NULL;
-    STRAIT_TRY(open_planned(spec, params, n, &opt));
-    *out_bytes = opt->slab.bytes;
-    strait_optimizer_close(&opt);
-    return STRAIT_OK;
+size_t strait_optimizer_bytes(const struct strait_optimizer *opt) {
+    return opt->slab.bytes;
 }
 
 int strait_optim_is_still(const strait_optim_group *group, int64_t step) {

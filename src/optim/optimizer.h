@@ -49,10 +49,12 @@ strait_err strait_optimizer_open(const strait_optim_spec *spec, struct strait_ba
                                  strait_param *params, int n, struct strait_optimizer **out);
 void strait_optimizer_close(struct strait_optimizer **opt); // sets *opt to NULL; accepts NULL
 
-/* Device memory that open would take. Only shapes and roles of `params` are read: values and
- * gradients may be absent. */
-strait_err strait_optimizer_plan(const strait_optim_spec *spec, const strait_param *params, int n,
-                                 size_t *out_bytes);
+/* One without memory, to be asked for its bytes and moments and closed: only shapes and roles of
+ * `params` are read, values and gradients may be absent. */
+strait_err strait_optimizer_sketch(const strait_optim_spec *spec, const strait_param *params, int n,
+                                   struct strait_optimizer **out);
+
+size_t strait_optimizer_bytes(const struct strait_optimizer *opt); // of device memory
 
 /* Whether a group learns nothing more at `step`, from 1: its rate is 0 or its own steps are over.
  * Its gradients count for nothing, and a step leaves weights and moments as they are. */

@@ -290,14 +290,25 @@ static int64_t count(const strait_param *params, int n) {
     return sum;
 }
 
-strait_err strait_recipe_codec_params(const strait_recipe *recipe, int stage, strait_half half,
-                                      strait_param out[STRAIT_CODEC_PARAMS], int *n) {
+strait_err strait_recipe_codec_sketch(const strait_recipe *recipe, int stage, strait_half half,
+                                      struct strait_codec **out) {
     const int boundary = half == STRAIT_HEAD ? stage : stage - 1;
-    *n = 0;
+    *out = NULL;
     if (boundary < 0 || boundary >= recipe->n_stages - 1) return STRAIT_OK;
     strait_codec_spec spec = strait_recipe_codec(recipe, boundary, 1);
     if (spec.rows == 0) spec.rows = ROWS_ENOUGH; // of a model that is only looked at
-    return strait_codec_plan_params(&spec, half, out, n);
+    return strait_codec_sketch(&spec, half, out);
+}
+
+strait_err strait_recipe_codec_params(const strait_recipe *recipe, int stage, strait_half half,
+                                      strait_param out[STRAIT_CODEC_PARAMS], int *n) {
+    struct strait_codec *codec = NULL;
+    STRAIT_TRY(strait_recipe_codec_sketch(recipe, stage, half, &codec));
+    *n = codec != NULL ? codec->n_params : 0;
+    for (int i = 0; i < *n; i++)
+        out[i] = codec->params[i];
+    strait_codec_close(&codec);
+    return STRAIT_OK;
 }
 
 static strait_err count_stage(const strait_recipe *recipe, int stage, int64_t *sum) {

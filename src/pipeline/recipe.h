@@ -40,7 +40,12 @@ strait_err strait_recipe_fit(strait_recipe *recipe);
 /* How many numbers are trained, those of the codecs included. */
 strait_err strait_recipe_params(const strait_recipe *recipe, int64_t *out);
 
-/* The parameters of a codec half on a stage, without memory; none where there is no boundary. */
+/* A codec half on a stage, without memory, for the caller to close; NULL where there is no
+ * boundary. */
+strait_err strait_recipe_codec_sketch(const strait_recipe *recipe, int stage, strait_half half,
+                                      struct strait_codec **out);
+
+/* Its parameters. */
 strait_err strait_recipe_codec_params(const strait_recipe *recipe, int stage, strait_half half,
                                       strait_param out[STRAIT_CODEC_PARAMS], int *n);
 

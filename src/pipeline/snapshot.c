@@ -1,6 +1,7 @@
 #include "pipeline/snapshot.h"
 
 #include "base/alloc.h"
+#include "pipeline/sketch.h"
 
 #include <stdio.h>
 
@@ -58,23 +59,43 @@ static strait_err list_weights(struct strait_worker *w, struct listing *list) {
 typedef strait_err (*tensor_fn)(void *user, struct strait_stream *stream, const char *name,
                                 strait_tensor tensor);
 
-static strait_err each_codec_state(struct strait_boundary *boundary, struct strait_stream *stream,
+/* Whose tensors: those of a worker, or, without a stream and memory, of a sketch. */
+struct holder {
+    struct strait_stream *stream;
+    const strait_param *params;
+    int n_params;
+    const struct strait_optimizer *optimizer;
+    const struct strait_codec *tail, *head;
+};
+
+static const struct strait_codec *codec_of(struct strait_boundary *boundary) {
+    return boundary != NULL ? strait_boundary_codec(boundary) : NULL;
+}
+
+static struct holder holder_of(const struct strait_worker *w) {
+    return (struct holder){.stream = strait_stage_stream(w->model),
+                           .params = w->params,
+                           .n_params = w->n_params,
+                           .optimizer = w->optimizer,
+                           .tail = codec_of(w->tail),
+                           .head = codec_of(w->head)};
+}
+
+static strait_err each_codec_state(const struct strait_codec *codec, struct strait_stream *stream,
                                    tensor_fn with, void *user) {
-    const struct strait_codec *codec = boundary != NULL ? strait_boundary_codec(boundary) : NULL;
     for (int i = 0; codec != NULL && i < codec->n_states; i++)
         STRAIT_TRY(with(user, stream, codec->states[i].name, codec->states[i].tensor));
     return STRAIT_OK;
 }
 
-static strait_err each_state(struct strait_worker *w, tensor_fn with, void *user) {
-    struct strait_stream *stream = strait_stage_stream(w->model);
-    for (int i = 0; i < strait_optimizer_states(w->optimizer); i++) {
+static strait_err each_state(const struct holder *h, tensor_fn with, void *user) {
+    for (int i = 0; i < strait_optimizer_states(h->optimizer); i++) {
         strait_optim_state state;
-        STRAIT_TRY(strait_optimizer_state(w->optimizer, i, &state));
-        STRAIT_TRY(with(user, stream, state.name, state.tensor));
+        STRAIT_TRY(strait_optimizer_state(h->optimizer, i, &state));
+        STRAIT_TRY(with(user, h->stream, state.name, state.tensor));
     }
-    STRAIT_TRY(each_codec_state(w->tail, stream, with, user));
-    return each_codec_state(w->head, stream, with, user);
+    STRAIT_TRY(each_codec_state(h->tail, h->stream, with, user));
+    return each_codec_state(h->head, h->stream, with, user);
 }
 
 static strait_err list_one(void *user, struct strait_stream *stream, const char *name,
@@ -83,8 +104,9 @@ static strait_err list_one(void *user, struct strait_stream *stream, const char 
 }
 
 static strait_err list_states(struct strait_worker *w, struct listing *list) {
+    const struct holder h = holder_of(w);
     STRAIT_TRY(listing_init(list, strait_optimizer_states(w->optimizer) + 2 * STRAIT_CODEC_STATES));
-    return each_state(w, list_one, list);
+    return each_state(&h, list_one, list);
 }
 
 strait_err strait_snapshot_write(struct strait_worker *w, const char *folder, int64_t step) {
@@ -126,10 +148,10 @@ static strait_err load_params(struct strait_checkpoint *checkpoint, struct strai
 }
 
 strait_err strait_snapshot_read(struct strait_checkpoint *checkpoint, struct strait_worker *w) {
-    struct strait_stream *stream = strait_stage_stream(w->model);
+    const struct holder h = holder_of(w);
     w->is_untouched = 0;
-    STRAIT_TRY(load_params(checkpoint, stream, w->params, w->n_params));
-    STRAIT_TRY(each_state(w, load_one, checkpoint));
+    STRAIT_TRY(load_params(checkpoint, h.stream, h.params, h.n_params));
+    STRAIT_TRY(each_state(&h, load_one, checkpoint));
     return strait_snapshot_restored(w);
 }
 
@@ -144,12 +166,30 @@ static strait_err visit_state(void *user, struct strait_stream *stream, const ch
     return v->visit(v->user, stream, name, tensor, 1);
 }
 
-strait_err strait_snapshot_each(struct strait_worker *w, strait_snapshot_visit *visit, void *user) {
+static strait_err each_tensor(const struct holder *h, strait_snapshot_visit *visit, void *user) {
     struct state_visit states = {visit, user};
-    struct strait_stream *stream = strait_stage_stream(w->model);
-    for (int i = 0; i < w->n_params; i++)
-        STRAIT_TRY(visit(user, stream, w->params[i].name, w->params[i].value, 0));
-    return each_state(w, visit_state, &states);
+    for (int i = 0; i < h->n_params; i++)
+        STRAIT_TRY(visit(user, h->stream, h->params[i].name, h->params[i].value, 0));
+    return each_state(h, visit_state, &states);
+}
+
+strait_err strait_snapshot_each(struct strait_worker *w, strait_snapshot_visit *visit, void *user) {
+    const struct holder h = holder_of(w);
+    return each_tensor(&h, visit, user);
+}
+
+strait_err strait_snapshot_expect(const strait_recipe *recipe, int stage,
+                                  strait_snapshot_visit *visit, void *user) {
+    struct strait_sketch sketch;
+    STRAIT_TRY(strait_sketch_init(&sketch, recipe, stage));
+    const struct holder h = {.params = sketch.params,
+                             .n_params = sketch.n_params,
+                             .optimizer = sketch.optimizer,
+                             .tail = sketch.tail,
+                             .head = sketch.head};
+    const strait_err err = each_tensor(&h, visit, user);
+    strait_sketch_fini(&sketch);
+    return err;
 }
 
 strait_err strait_snapshot_restored(struct strait_worker *w) {

@@ -18,6 +18,10 @@ strait_err strait_snapshot_each(struct strait_worker *worker, strait_snapshot_vi
                                 void *user);
 strait_err strait_snapshot_restored(struct strait_worker *worker);
 
+/* The same of a stage that nobody serves here: tensors without memory, and no stream. */
+strait_err strait_snapshot_expect(const strait_recipe *recipe, int stage,
+                                  strait_snapshot_visit *visit, void *user);
+
 /* The weights of a stage alone, and a codec half with what it remembers. */
 strait_err strait_snapshot_read_stage(struct strait_checkpoint *checkpoint,
                                       struct strait_stage *stage);

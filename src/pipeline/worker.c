@@ -4,38 +4,19 @@
 #include "base/clock.h"
 #include "codec/subspace.h"
 #include "pipeline/ferry.h"
+#include "pipeline/sketch.h"
 
 enum {
     TRACE_SPANS = 1 << 16 // of the newest moves
 };
 
-/* Parameters of the optimizer as list_params will list them, without memory: how many there are,
- * and what the optimizer takes for them. */
-static strait_err plan_list(const strait_recipe *recipe, int stage,
-                            const struct strait_weights *weights, int *n_out, size_t *bytes) {
-    strait_param *params = NULL;
-    int n = 0;
-    int n_head = 0;
-    STRAIT_TRY(strait_alloc((size_t)weights->n_params + (size_t)2 * STRAIT_CODEC_PARAMS,
-                            sizeof *params, "parameter list", (void **)&params));
-    strait_err err = strait_recipe_codec_params(recipe, stage, STRAIT_TAIL, params, &n);
-    for (int i = 0; i < weights->n_params; i++)
-        params[n++] = weights->params[i];
-    if (err == STRAIT_OK)
-        err = strait_recipe_codec_params(recipe, stage, STRAIT_HEAD, params + n, &n_head);
-    const strait_optim_spec optim = strait_recipe_optim(recipe, stage);
-    if (err == STRAIT_OK) err = strait_optimizer_plan(&optim, params, n + n_head, bytes);
-    *n_out = n + n_head;
-    strait_alloc_free(params);
-    return err;
-}
-
 static strait_err plan_optimizer(const strait_recipe *recipe, int stage, strait_worker_memory *m) {
-    struct strait_weights weights = {0};
-    strait_err err = strait_weights_plan(&recipe->shape, recipe->parts[stage], 1, &weights);
-    if (err == STRAIT_OK) err = plan_list(recipe, stage, &weights, &m->n_params, &m->optimizer);
-    strait_weights_fini(&weights);
-    return err;
+    struct strait_sketch sketch;
+    STRAIT_TRY(strait_sketch_init(&sketch, recipe, stage));
+    m->n_params = sketch.n_params;
+    m->optimizer = strait_optimizer_bytes(sketch.optimizer);
+    strait_sketch_fini(&sketch);
+    return STRAIT_OK;
 }
 
 /* The codec halves of a stage: counted with the activations, of which they are the smaller part. */
@@ -94,7 +75,7 @@ static void add_codec_params(struct strait_worker *w, const struct strait_codec 
         w->params[w->n_params++] = codec->params[i];
 }
 
-/* One list for the optimizer: it does not care whose a weight is. */
+/* One list for the optimizer: it does not care whose a weight is. A sketch has the same. */
 static strait_err list_params(struct strait_worker *w) {
     int n = 0;
     const strait_param *model = strait_stage_params(w->model, &n);

@@ -162,8 +162,9 @@ static void leave(struct strait_coordinator *c, int at, strait_swarm_actions *ou
 static void bar(struct strait_coordinator *c, int at, strait_swarm_actions *out) {
     strait_swarm_node *node = &c->nodes[at];
     note(c, out, at, "is to blame again: refused for this run");
-    strait_coordinator_act(out, STRAIT_SWARM_BAR, at)
-        ->words = "this key sent values that are no numbers, or said so of others without reason";
+    strait_coordinator_act(out, STRAIT_SWARM_BAR, at)->words =
+        "this key sent values that are no numbers or images of no such stage, or said so of "
+        "others without reason";
     if (node->stage >= 0) c->owner[node->stage] = -1;
     node->stage = -1;
     node->is_here = node->is_known = 0;

@@ -73,7 +73,7 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_LEAVE, // node: would like to go
     STRAIT_SWARM_PULSE, // node, held, progress, is_waiting
     STRAIT_SWARM_REPLY, // node, epoch, round, err, blamed
-    STRAIT_SWARM_BLAME, // node: the driver itself has seen that what it sent is no number
+    STRAIT_SWARM_BLAME, // node: the driver itself has seen that what it sent is no use
     STRAIT_SWARM_DOUBT, // node: says that its own numbers are none, which may be so
     STRAIT_SWARM_YIELD, // node, heir: the one should have the other's stage, from the next step on
     STRAIT_SWARM_START, // from now on stages may be given out

@@ -80,7 +80,7 @@ static strait_err on_reply(struct host *h, struct guest *guest, const struct str
     const int is_behind = reply.refused[STRAIT_HEAD] > 0.0;
     const int is_blaming = is_behind || reply.refused[STRAIT_TAIL] > 0.0;
     if (is_blaming)
-        strait_host_note(h, "%s, stage %d: %.0f values from stage %d are no numbers",
+        strait_host_note(h, "%s, stage %d: %.0f values or copies from stage %d are no use",
                          m->nodes[guest->node].report.name, stage,
                          reply.refused[is_behind ? STRAIT_HEAD : STRAIT_TAIL],
                          is_behind ? stage + 1 : stage - 1);

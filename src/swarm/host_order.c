@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "net/relay_wire.h"
 #include "swarm/host_state.h"
+#include "swarm/image_list.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -232,20 +233,26 @@ strait_err strait_host_give_more(struct host *h, struct guest *guest) {
     return STRAIT_OK;
 }
 
-strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list) {
+/* A guest that wants other tensors than its stage has is not one that could serve it. */
+static strait_err check_wish(const struct host *h, int stage, const struct strait_msg *list) {
+    struct strait_image wanted = {0};
+    strait_err err = strait_image_expect(&h->crew->recipe, stage, &wanted);
+    if (err == STRAIT_OK)
+        err = strait_image_list_match(list->body, list->size, wanted.data, wanted.bytes);
+    if (err != STRAIT_OK) strait_err_prefix("what it wants for stage %d", stage);
+    strait_image_fini(&wanted);
+    return err;
+}
+
+/* The tensors of a list, from the checkpoint of the step that the stages go back to. */
+static strait_err fill_gift(const struct host *h, int stage, const struct strait_msg *list,
+                            struct strait_image *image) {
     struct strait_checkpoint *checkpoint = NULL;
-    struct strait_image *image = &guest->gift;
-    const int stage = h->machine.nodes[guest->node].stage;
-    if (h->machine.phase != STRAIT_SWARM_RESTORE || list->step != h->machine.epoch || stage < 0 ||
-        guest->given == h->machine.epoch)
-        return STRAIT_OK; // late, or had already
-    guest->given = h->machine.epoch;
-    guest->gift_at = 0;
-    strait_err err = strait_checkpoint_open(h->spec->folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint);
-    if (err == STRAIT_OK && strait_checkpoint_step(checkpoint) != h->machine.step)
+    STRAIT_TRY(strait_checkpoint_open(h->spec->folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint));
+    strait_err err = STRAIT_OK;
+    if (strait_checkpoint_step(checkpoint) != h->machine.step)
         err = STRAIT_FAIL(STRAIT_EDATA, "%s: the checkpoint of step %lld is gone", h->spec->folder,
                           (long long)h->machine.step);
-    if (err != STRAIT_OK) fail(h, err);
     if (err == STRAIT_OK)
         err = strait_image_fill(checkpoint, list->body, list->size,
                                 (size_t)h->machine.config.need_bytes[stage] + (1 << 20), image);
@@ -254,5 +261,20 @@ strait_err strait_host_give(struct host *h, struct guest *guest, const struct st
     image->born = h->machine.epoch;
     if (err != STRAIT_OK) strait_image_fini(image);
     strait_checkpoint_close(&checkpoint);
-    return err == STRAIT_OK ? strait_host_give_more(h, guest) : err;
+    return err;
+}
+
+strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list) {
+    const int stage = h->machine.nodes[guest->node].stage;
+    if (h->machine.phase != STRAIT_SWARM_RESTORE || list->step != h->machine.epoch || stage < 0 ||
+        guest->given == h->machine.epoch || h->crew == NULL)
+        return STRAIT_OK; // late, or had already
+    STRAIT_TRY(check_wish(h, stage, list));
+    guest->given = h->machine.epoch;
+    guest->gift_at = 0;
+    const strait_err err = fill_gift(h, stage, list, &guest->gift);
+    if (err == STRAIT_OK) return strait_host_give_more(h, guest);
+    if (err == STRAIT_ENOMEM) return err;
+    fail(h, err); // the checkpoint is no use, and no guest can help it
+    return STRAIT_OK;
 }

@@ -33,8 +33,9 @@ static strait_err write_stage(struct strait_crew *crew, int stage, const char *f
     struct writing w = {.image = guest->image, .folder = folder, .step = step};
     guest->image = (struct strait_image){0}; // the guest may go before it is written
     w.image.stage = stage;
-    strait_err err = strait_image_check(&w.image);
-    if (err == STRAIT_ENONFINITE) {
+    strait_err err = strait_image_match(&w.image, &crew->recipe);
+    if (err == STRAIT_OK) err = strait_image_check(&w.image);
+    if (err == STRAIT_ENONFINITE || err == STRAIT_EDATA || err == STRAIT_EPROTO) {
         strait_host_note(h, "%s", strait_err_detail());
         strait_host_tell(
             h, &(strait_swarm_event){.kind = STRAIT_SWARM_BLAME, .node = h->machine.owner[stage]});

@@ -3,25 +3,13 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "pipeline/snapshot.h"
+#include "swarm/image_list.h"
 
 #include <string.h>
 
 enum {
     HEAD_BYTES = 8,
-    ROW_BYTES = 1 + 1 + 1 + 8 + 8, // of a tensor in the list, besides its name
-    TENSOR_NAME = STRAIT_PARAM_NAME + 2,
-    TENSORS_MAX = 1 << 16
-};
-
-static const char magic[4] = {'S', 'I', 'm', 'g'};
-
-/* A tensor of the list. */
-struct row {
-    char name[TENSOR_NAME];
-    strait_dtype dtype;
-    int is_state;
-    int64_t rows, cols;
-    size_t bytes;
+    ROW_BYTES = 1 + 1 + 1 + 8 + 8 // of a tensor in the list, besides its name
 };
 
 double strait_image_need(const strait_worker_memory *m) {
@@ -53,8 +41,12 @@ static strait_err reserve(struct strait_image *image, size_t bytes) {
 
 /* ---- from and to a worker ---- */
 
-/* Visits come in the order of the list: first they count, then they copy. */
+/* Over the tensors of a worker, or of a stage that nobody serves here. Visits come in the order of
+ * the list: first they count, then they copy. */
 struct walk {
+    struct strait_worker *worker; // NULL: of `stage` of `recipe`
+    const strait_recipe *recipe;
+    int stage;
     strait_writer list;
     unsigned char *values;
     size_t list_bytes, value_bytes;
@@ -86,19 +78,25 @@ static strait_err visit(void *user, struct strait_stream *stream, const char *na
                            : ops->download(stream, at, tensor.data, bytes);
 }
 
-static strait_err measure(struct strait_worker *worker, struct walk *walk) {
-    *walk = (struct walk){.is_counting = 1, .list_bytes = HEAD_BYTES};
-    STRAIT_TRY(strait_snapshot_each(worker, visit, walk));
+static strait_err go_over(struct walk *walk) {
+    return walk->worker != NULL ? strait_snapshot_each(walk->worker, visit, walk)
+                                : strait_snapshot_expect(walk->recipe, walk->stage, visit, walk);
+}
+
+static strait_err measure(struct walk *walk) {
+    walk->is_counting = 1;
+    walk->list_bytes = HEAD_BYTES;
+    STRAIT_TRY(go_over(walk));
     walk->is_counting = 0;
     return STRAIT_OK;
 }
 
-static strait_err write_list(struct strait_worker *worker, struct walk *walk, unsigned char *out) {
+static strait_err write_list(struct walk *walk, unsigned char *out) {
     walk->list.at = out;
     walk->list.left = walk->list_bytes;
-    strait_writer_copy(&walk->list, magic, sizeof magic);
+    strait_writer_copy(&walk->list, strait_image_magic, sizeof strait_image_magic);
     strait_writer_uint(&walk->list, walk->n, 4);
-    return strait_snapshot_each(worker, visit, walk);
+    return go_over(walk);
 }
 
 static strait_err settle(struct strait_worker *worker) {
@@ -107,11 +105,11 @@ static strait_err settle(struct strait_worker *worker) {
 
 strait_err strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
                              struct strait_image *image) {
-    struct walk walk;
-    STRAIT_TRY(measure(worker, &walk));
+    struct walk walk = {.worker = worker};
+    STRAIT_TRY(measure(&walk));
     STRAIT_TRY(reserve(image, walk.list_bytes + walk.value_bytes));
     walk.values = image->data + walk.list_bytes;
-    STRAIT_TRY(write_list(worker, &walk, image->data));
+    STRAIT_TRY(write_list(&walk, image->data));
     STRAIT_TRY(settle(worker));
     image->stage = worker->stage;
     image->step = step;
@@ -120,33 +118,63 @@ strait_err strait_image_take(struct strait_worker *worker, int64_t step, uint32_
     return STRAIT_OK;
 }
 
-strait_err strait_image_list(struct strait_worker *worker, struct strait_image *list,
-                             size_t *whole_bytes) {
-    struct walk walk;
-    STRAIT_TRY(measure(worker, &walk));
-    STRAIT_TRY(reserve(list, walk.list_bytes));
-    *whole_bytes = walk.list_bytes + walk.value_bytes;
-    STRAIT_TRY(write_list(worker, &walk, list->data));
+static strait_err list_only(struct walk *walk, struct strait_image *list) {
+    STRAIT_TRY(measure(walk));
+    STRAIT_TRY(reserve(list, walk->list_bytes));
+    STRAIT_TRY(write_list(walk, list->data));
     list->filled = list->bytes;
     return STRAIT_OK;
 }
 
+strait_err strait_image_list(struct strait_worker *worker, struct strait_image *list,
+                             size_t *whole_bytes) {
+    struct walk walk = {.worker = worker};
+    STRAIT_TRY(list_only(&walk, list));
+    *whole_bytes = walk.list_bytes + walk.value_bytes;
+    return STRAIT_OK;
+}
+
+strait_err strait_image_expect(const strait_recipe *recipe, int stage, struct strait_image *list) {
+    struct walk walk = {.recipe = recipe, .stage = stage};
+    return list_only(&walk, list);
+}
+
+/* What the list of a whole image adds up to: the image, and nothing else. */
+static strait_err sum_whole(const struct strait_image *image, strait_image_sum *out) {
+    if (!strait_image_is_whole(image)) return strait_image_list_wrong();
+    STRAIT_TRY(strait_image_list_sum(image->data, image->bytes, image->bytes, out));
+    return out->list_bytes + out->value_bytes == image->bytes ? STRAIT_OK
+                                                              : strait_image_list_wrong();
+}
+
+static strait_err match_list(const struct strait_image *image, const struct strait_image *list) {
+    strait_image_sum sum = {0};
+    strait_err err = sum_whole(image, &sum);
+    if (err == STRAIT_OK)
+        err = strait_image_list_match(image->data, image->bytes, list->data, list->bytes);
+    if (err != STRAIT_OK)
+        strait_err_prefix("the image of stage %d at step %lld", image->stage,
+                          (long long)image->step);
+    return err;
+}
+
+strait_err strait_image_match(const struct strait_image *image, const strait_recipe *recipe) {
+    struct strait_image list = {0};
+    strait_err err = strait_image_expect(recipe, image->stage, &list);
+    if (err == STRAIT_OK) err = match_list(image, &list);
+    strait_image_fini(&list);
+    return err;
+}
+
 strait_err strait_image_put(const struct strait_image *image, struct strait_worker *worker) {
     struct strait_image list = {0};
-    struct walk walk;
-    size_t bytes = 0;
-    worker->is_untouched = 0;
-    strait_err err = strait_image_list(worker, &list, &bytes);
-    if (err == STRAIT_OK &&
-        (list.data == NULL || !strait_image_is_whole(image) || image->bytes != bytes ||
-         memcmp(image->data, list.data, list.bytes) != 0))
-        err = STRAIT_FAIL(STRAIT_EDATA, "the image of step %lld is not of stage %d as it is here",
-                          (long long)image->step, worker->stage);
-    if (err == STRAIT_OK) err = measure(worker, &walk);
+    struct walk walk = {.worker = worker, .must_load = 1};
+    strait_err err = list_only(&walk, &list);
+    if (err == STRAIT_OK) err = match_list(image, &list);
     if (err == STRAIT_OK) {
+        worker->is_untouched = 0;
         walk.values = image->data + list.bytes;
-        walk.must_load = 1;
-        err = write_list(worker, &walk, list.data);
+        err = write_list(&walk, list.data);
     }
     if (err == STRAIT_OK) err = settle(worker);
     if (err == STRAIT_OK) err = strait_snapshot_restored(worker);
@@ -154,80 +182,20 @@ strait_err strait_image_put(const struct strait_image *image, struct strait_work
     return err;
 }
 
-/* ---- lists of others ---- */
-
-static strait_err wrong_list(void) {
-    return STRAIT_FAIL(STRAIT_EPROTO, "a peer sent a list of tensors that makes no sense");
-}
-
-static int is_name(const char *name) {
-    for (; *name != '\0'; name++)
-        if (*name < ' ' || *name > '~' || *name == '"' || *name == '\\') return 0;
-    return 1;
-}
-
-static strait_err read_row(strait_reader *r, struct row *out) {
-    size_t n = (size_t)strait_reader_uint(r, 1);
-    if (n == 0 || n >= sizeof out->name) return wrong_list();
-    memset(out->name, 0, sizeof out->name);
-    strait_reader_copy(r, out->name, n);
-    const uint64_t dtype = strait_reader_uint(r, 1);
-    out->is_state = strait_reader_uint(r, 1) != 0;
-    const uint64_t rows = strait_reader_uint(r, 8);
-    const uint64_t cols = strait_reader_uint(r, 8);
-    if (r->is_short || dtype > STRAIT_I32 || rows == 0 || cols == 0 || rows > 1u << 30 ||
-        cols > 1u << 30 || !is_name(out->name))
-        return wrong_list();
-    out->dtype = (strait_dtype)dtype;
-    out->rows = (int64_t)rows;
-    out->cols = (int64_t)cols;
-    out->bytes = (size_t)(rows * cols) * strait_dtype_bytes(out->dtype);
-    return STRAIT_OK;
-}
-
-/* Reads the head; `n` tensors follow. */
-static strait_err read_head(strait_reader *r, int *n) {
-    char found[sizeof magic];
-    strait_reader_copy(r, found, sizeof found);
-    const uint64_t count = strait_reader_uint(r, 4);
-    if (r->is_short || memcmp(found, magic, sizeof magic) != 0 || count > TENSORS_MAX)
-        return wrong_list();
-    *n = (int)count;
-    return STRAIT_OK;
-}
-
-/* Bytes of the list and of all values; at most `limit` together. */
-static strait_err sum_list(const unsigned char *data, size_t bytes, size_t limit, int *n,
-                           size_t *list_bytes, size_t *value_bytes) {
-    strait_reader r = {data, bytes, 0};
-    size_t values = 0;
-    STRAIT_TRY(read_head(&r, n));
-    for (int i = 0; i < *n; i++) {
-        struct row row;
-        STRAIT_TRY(read_row(&r, &row));
-        if (row.bytes > limit || values > limit - row.bytes) return wrong_list();
-        values += row.bytes;
-    }
-    *list_bytes = bytes - r.left;
-    *value_bytes = values;
-    return *list_bytes > limit - values ? wrong_list() : STRAIT_OK;
-}
-
 strait_err strait_image_fill(const struct strait_checkpoint *checkpoint, const unsigned char *list,
                              size_t bytes, size_t limit, struct strait_image *image) {
-    size_t list_bytes = 0;
-    size_t value_bytes = 0;
+    strait_image_sum sum = {0};
     int n = 0;
-    STRAIT_TRY(sum_list(list, bytes, limit, &n, &list_bytes, &value_bytes));
-    if (list_bytes != bytes) return wrong_list();
-    STRAIT_TRY(reserve(image, bytes + value_bytes));
+    STRAIT_TRY(strait_image_list_sum(list, bytes, limit, &sum));
+    if (sum.list_bytes != bytes) return strait_image_list_wrong();
+    STRAIT_TRY(reserve(image, bytes + sum.value_bytes));
     memcpy(image->data, list, bytes);
     strait_reader r = {list, bytes, 0};
     unsigned char *at = image->data + bytes;
-    STRAIT_TRY(read_head(&r, &n));
+    STRAIT_TRY(strait_image_list_head(&r, &n));
     for (int i = 0; i < n; i++) {
-        struct row row;
-        STRAIT_TRY(read_row(&r, &row));
+        strait_image_row row;
+        STRAIT_TRY(strait_image_list_row(&r, &row));
         const strait_tensor into = {at, row.dtype, row.rows, row.cols};
         STRAIT_TRY(strait_checkpoint_read(checkpoint, row.name, into));
         at += row.bytes;
@@ -237,7 +205,7 @@ strait_err strait_image_fill(const struct strait_checkpoint *checkpoint, const u
 }
 
 /* Whether no exponent has all its bits set, as those of infinities and of what is no number. */
-static int is_finite_row(const struct row *row, const unsigned char *at) {
+static int is_finite_row(const strait_image_row *row, const unsigned char *at) {
     const size_t width = strait_dtype_bytes(row->dtype);
     int n_bad = 0;
     if (row->dtype != STRAIT_F32 && row->dtype != STRAIT_BF16) return 1;
@@ -247,18 +215,15 @@ static int is_finite_row(const struct row *row, const unsigned char *at) {
 }
 
 strait_err strait_image_check(const struct strait_image *image) {
-    size_t list_bytes = 0;
-    size_t value_bytes = 0;
+    strait_image_sum sum = {0};
     int n = 0;
-    if (!strait_image_is_whole(image)) return wrong_list();
-    STRAIT_TRY(sum_list(image->data, image->bytes, image->bytes, &n, &list_bytes, &value_bytes));
-    if (list_bytes + value_bytes != image->bytes) return wrong_list();
-    strait_reader r = {image->data, list_bytes, 0};
-    const unsigned char *at = image->data + list_bytes;
-    STRAIT_TRY(read_head(&r, &n));
+    STRAIT_TRY(sum_whole(image, &sum));
+    strait_reader r = {image->data, sum.list_bytes, 0};
+    const unsigned char *at = image->data + sum.list_bytes;
+    STRAIT_TRY(strait_image_list_head(&r, &n));
     for (int i = 0; i < n; i++) {
-        struct row row;
-        STRAIT_TRY(read_row(&r, &row));
+        strait_image_row row;
+        STRAIT_TRY(strait_image_list_row(&r, &row));
         if (!is_finite_row(&row, at))
             return STRAIT_FAIL(STRAIT_ENONFINITE,
                                "the image of stage %d at step %lld: %s has values that are no "
@@ -273,16 +238,16 @@ strait_err strait_image_check(const struct strait_image *image) {
 static strait_err write_part(const struct strait_image *image, int is_state, int n, size_t offset,
                              const char *folder, int64_t step) {
     strait_safetensors_item *items = NULL;
-    struct row *rows = NULL;
+    strait_image_row *rows = NULL;
     strait_reader r = {image->data, image->bytes, 0};
     strait_checkpoint_part part = {.stage = image->stage, .is_state = is_state};
     strait_err err = strait_alloc((size_t)n, sizeof *items, "list of tensors", (void **)&items);
     if (err == STRAIT_OK)
         err = strait_alloc((size_t)n, sizeof *rows, "list of names", (void **)&rows);
-    if (err == STRAIT_OK) err = read_head(&r, &n);
+    if (err == STRAIT_OK) err = strait_image_list_head(&r, &n);
     for (int i = 0; err == STRAIT_OK && i < n; i++) {
-        struct row *row = &rows[i];
-        err = read_row(&r, row);
+        strait_image_row *row = &rows[i];
+        err = strait_image_list_row(&r, row);
         if (err != STRAIT_OK) break;
         if (row->is_state == is_state)
             items[part.n_items++] = (strait_safetensors_item){
@@ -299,14 +264,10 @@ static strait_err write_part(const struct strait_image *image, int is_state, int
 }
 
 strait_err strait_image_write(const struct strait_image *image, const char *folder, int64_t step) {
-    size_t list_bytes = 0;
-    size_t value_bytes = 0;
-    int n = 0;
-    if (!strait_image_is_whole(image)) return wrong_list();
-    STRAIT_TRY(sum_list(image->data, image->bytes, image->bytes, &n, &list_bytes, &value_bytes));
-    if (list_bytes + value_bytes != image->bytes) return wrong_list();
-    STRAIT_TRY(write_part(image, 0, n, list_bytes, folder, step));
-    return write_part(image, 1, n, list_bytes, folder, step);
+    strait_image_sum sum = {0};
+    STRAIT_TRY(sum_whole(image, &sum));
+    STRAIT_TRY(write_part(image, 0, sum.n, sum.list_bytes, folder, step));
+    return write_part(image, 1, sum.n, sum.list_bytes, folder, step);
 }
 
 /* ---- pieces ---- */

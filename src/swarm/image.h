@@ -31,12 +31,19 @@ int strait_image_is_whole(const struct strait_image *image);
 strait_err strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
                              struct strait_image *image);
 
-/* Puts it back. STRAIT_EDATA when it is not of this very stage. */
+/* Puts it back, whole or not at all: STRAIT_EDATA, as below, when it is not of this very stage. */
 strait_err strait_image_put(const struct strait_image *image, struct strait_worker *worker);
 
 /* The list alone, and how many bytes the whole would have: what a worker wants to be sent. */
 strait_err strait_image_list(struct strait_worker *worker, struct strait_image *list,
                              size_t *whole_bytes);
+
+/* The same list, of a stage that nobody serves here. */
+strait_err strait_image_expect(const strait_recipe *recipe, int stage, struct strait_image *list);
+
+/* Whether an image, which may come from anyone, is one of the stage it says it is of. STRAIT_EDATA
+ * names the first tensor that is missing, too many, or of another kind or shape. */
+strait_err strait_image_match(const struct strait_image *image, const strait_recipe *recipe);
 
 /* Makes an image of the tensors that a list names, from a checkpoint. The list may come from
  * anyone: STRAIT_EPROTO when it makes no sense or the image would be larger than `limit`. */

@@ -196,7 +196,9 @@ static size_t size_limit(const struct lend *l) {
 
 /* Whoever keeps a copy that is no use would be blamed for it later. */
 static void inspect(struct lend *l, struct strait_image *copy, int is_behind) {
-    if (strait_image_check(copy) == STRAIT_OK) return;
+    if (strait_image_match(copy, &l->server.recipe) == STRAIT_OK &&
+        strait_image_check(copy) == STRAIT_OK)
+        return;
     strait_lend_note(l, "a neighbour's copy is dropped: %s", strait_err_detail());
     l->n_refused[is_behind ? STRAIT_HEAD : STRAIT_TAIL]++;
     forget(copy);

@@ -253,10 +253,10 @@ strait_err strait_lend_restore(struct lend *l, strait_reply *reply) {
     if (l->task.gives_before) STRAIT_TRY(give(l, s->before, s->start.stage - 1));
     if (l->task.gives_behind) STRAIT_TRY(give(l, s->behind, s->start.stage + 1));
     const strait_err err = restore_from(l);
-    if (err == STRAIT_ENONFINITE && l->task.source == STRAIT_SWARM_FROM_BEHIND)
+    const int is_no_use = err == STRAIT_ENONFINITE || err == STRAIT_EDATA; // what was given
+    if (is_no_use && l->task.source == STRAIT_SWARM_FROM_BEHIND)
         reply->refused[STRAIT_HEAD] = 1; // the giver is to blame
-    if (err == STRAIT_ENONFINITE && l->task.source == STRAIT_SWARM_FROM_BEFORE)
-        reply->refused[STRAIT_TAIL] = 1;
+    if (is_no_use && l->task.source == STRAIT_SWARM_FROM_BEFORE) reply->refused[STRAIT_TAIL] = 1;
     STRAIT_TRY(err);
     strait_lend_trim(l, l->task.step);
     if (s->worker->tail != NULL) strait_boundary_reset(s->worker->tail, l->task.step);

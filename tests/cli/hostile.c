@@ -7,6 +7,7 @@
  *   slow    says that it is slow, and is: it sleeps AFTER ms in each microbatch
  *   poison  gives weights that are no numbers to whoever wants its stage: neighbours, the
  *           coordinator
+ *   misname gives images in which a tensor has another name
  *   rot     keeps such weights itself: its images are no numbers
  *
  * It is the worker of this project; the linker puts the functions below in the place of its own.
@@ -23,7 +24,8 @@
 #include <time.h>
 
 enum {
-    REFUSED = 6
+    REFUSED = 6,
+    FIRST_NAME = 9 // in an image
 };
 
 static const char *mode = "";
@@ -105,6 +107,8 @@ strait_err __wrap_strait_piece_pack(struct strait_msg_pool *pool, const strait_p
     const int is_last = piece->offset + piece->bytes == piece->total;
     if (err == STRAIT_OK && is_last && is_at("poison"))
         memset((*out)->body + (*out)->size - 4, 0xff, 4);
+    if (err == STRAIT_OK && piece->offset == 0 && is_at("misname"))
+        (*out)->body[(*out)->size - piece->bytes + FIRST_NAME]++;
     return err;
 }
 

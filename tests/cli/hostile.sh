@@ -51,7 +51,7 @@ caught() {
 # neighbour says so; the first time is forgiven.
 for mode in nan huge; do
     caught $mode 40 2
-    says $last/events.log 'w1, stage [01]: [1-9][0-9]* values from stage [01] are no numbers' \
+    says $last/events.log 'w1, stage [01]: [1-9][0-9]* values or copies from stage [01] are no use' \
         'hostile .*stage [01]: is to blame: once more' \
         'hostile .*stage [01]: is to blame again: refused for this run'
 done
@@ -97,7 +97,11 @@ says spoil-$n/events.log 'hostile .*: its numbers are none: another shall see'
 # One that gives away weights that are no numbers: a neighbour sees them in a copy, the coordinator in
 # what should be a checkpoint.
 caught poison 0 2
-says $last/events.log '(image of stage [01] at step [0-9]*: .* no finite numbers|values from stage [01] are no numbers)'
+says $last/events.log '(image of stage [01] at step [0-9]*: .* no finite numbers|values or copies from stage [01] are no use)'
+
+# One whose images are of no stage that is in this run: a tensor has another name.
+caught misname 0 2
+says $last/events.log '(image of stage [01] at step [0-9]*: tensor "[^"]*" .* is missing|values or copies from stage [01] are no use)'
 
 # One whose own images rot: nobody restores them, itself neither, and nothing is believed of a step that
 # was made from them.

@@ -59,6 +59,17 @@ says "$ERR" "^dialling the coordinator at 127.0.0.1:$(cat plain.port) "
 runs host run.yaml --out plain $sets --listen 127.0.0.1:0 --keys keys-host
 says "$ERR" 'done: plain'
 
+# A checkpoint without what its stages need, here another optimizer's: the host says what, blames nobody
+# and leaves everything as it was.
+before=$(sum_of plain/checkpoints)
+host_begin plain run.yaml $sets --set train.steps=70 --set train.optimizer=adamw-rows
+for i in 1 2; do join_begin plain $i; done
+host_ends 3 'a checkpoint of another optimizer'
+says "$HOST_LOG" '^strait: .*checkpoints/00000060.*"[a-z0-9.]*[.]v".*expected'
+! grep -q 'sent away' plain/events.log || fail "a worker was sent away for what the checkpoint lacks"
+[ "$before" = "$(sum_of plain/checkpoints)" ] || fail "a host that could not go on touched the run"
+for i in 1 2; do kill_join $i; done
+
 # A worker that cannot listen where it shall says why, and a third serves its stage.
 host_begin deaf run.yaml $sets
 join_begin deaf 1 --listen nowhere

@@ -3,6 +3,7 @@
  * again into the same bytes where it has one form only. */
 #include "pipeline/orders.h"
 #include "swarm/image.h"
+#include "swarm/image_list.h"
 #include "swarm/invite.h"
 #include "swarm/protocol.h"
 
@@ -55,12 +56,18 @@ static void try_piece(const struct strait_msg *msg) {
     same(&made, msg);
 }
 
+/* A list of two tensors: "a", f32 [2 x 3], and its state "a.m". */
+static const unsigned char ours[] = {
+    'S', 'I', 'm', 'g', 2,   0,   0,   0, 1, 'a', 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0,
+    0,   0,   0,   3,   'a', '.', 'm', 0, 1, 2,   0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0};
+
 /* Lists of tensors: one that is accepted fits the limit. */
 static void try_image(const unsigned char *data, size_t size) {
     struct strait_image image = {.data = malloc(size + 1), .bytes = size, .filled = size};
     if (image.data == NULL) return;
     memcpy(image.data, data, size);
     (void)strait_image_check(&image);
+    (void)strait_image_list_match(image.data, size, ours, sizeof ours);
     (void)strait_image_write(&image, "/nowhere/at/all", 1);
     free(image.data);
 }

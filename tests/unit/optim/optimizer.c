@@ -297,19 +297,30 @@ static void threads_do_not_change_the_bits(void **state) {
     }
 }
 
-static void plan_says_what_open_takes(void **state) {
+static void a_sketch_says_what_open_takes(void **state) {
     (void)state;
     strait_param p = {.name = "w", .role = STRAIT_ROLE_MATRIX, .value = {NULL, STRAIT_F32, 64, 4}};
-    size_t bytes = 0;
-    strait_optim_spec spec = make_spec(STRAIT_OPTIM_ADAMW);
-    CHECK_OK(strait_optimizer_plan(&spec, &p, 1, &bytes));
-    assert_int_equal(bytes, 256 + 256 + 1024 + 1024); // totals, scale, m, v
-    spec.kind = STRAIT_OPTIM_ADAMW_ROWS;
-    CHECK_OK(strait_optimizer_plan(&spec, &p, 1, &bytes));
-    assert_int_equal(bytes, 256 + 256 + 1024 + 4 * 4);
-    spec.kind = STRAIT_OPTIM_MUON;
-    CHECK_OK(strait_optimizer_plan(&spec, &p, 1, &bytes));
-    assert_int_equal(bytes, 256 + 256 + 1024 + 2 * 1024 + 2 * 256 + 256 + 4); // m, x y, a b, two
+    static const struct {
+        strait_optim_kind kind;
+        size_t bytes;
+        int n_moments;
+    } cases[] = {
+        {STRAIT_OPTIM_ADAMW, 256 + 256 + 1024 + 1024, 2}, // totals, scale, m, v
+        {STRAIT_OPTIM_ADAMW_ROWS, 256 + 256 + 1024 + 4 * 4, 2},
+        {STRAIT_OPTIM_MUON, 256 + 256 + 1024 + 2 * 1024 + 2 * 256 + 256 + 4, 1}, // m, x y, a b, two
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct strait_optimizer *opt = NULL;
+        strait_optim_state m;
+        const strait_optim_spec spec = make_spec(cases[i].kind);
+        CHECK_OK(strait_optimizer_sketch(&spec, &p, 1, &opt));
+        assert_int_equal(strait_optimizer_bytes(opt), cases[i].bytes);
+        assert_int_equal(strait_optimizer_states(opt), cases[i].n_moments);
+        CHECK_OK(strait_optimizer_state(opt, 0, &m));
+        assert_string_equal(m.name, "w.m");
+        assert_true(m.tensor.rows == 64 && m.tensor.cols == 4 && m.tensor.data == NULL);
+        strait_optimizer_close(&opt);
+    }
 }
 
 static void bad_settings_are_named(void **state) {
@@ -377,7 +388,7 @@ int main(void) {
         cmocka_unit_test(clipping_follows_the_global_norm),
         cmocka_unit_test(moments_have_stable_names),
         cmocka_unit_test(threads_do_not_change_the_bits),
-        cmocka_unit_test(plan_says_what_open_takes),
+        cmocka_unit_test(a_sketch_says_what_open_takes),
         cmocka_unit_test(bad_settings_are_named),
         cmocka_unit_test(every_failed_allocation_is_clean),
     };

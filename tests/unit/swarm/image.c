@@ -2,7 +2,7 @@
 #include "swarm/image.h"
 
 #include "../pipeline/tiny_run.h"
-#include "base/bytes.h"
+#include "swarm/image_list.h"
 
 static strait_run run;
 static scratch folder;
@@ -55,7 +55,9 @@ static void images_are_put_back(void **state) {
     CHECK_OK(strait_image_take(workers[1], 7, 3, &b));
     assert_memory_equal(a.data, b.data, a.bytes);
     c.data[9]++; // another name
-    CHECK_FAILS(strait_image_put(&c, workers[1]), STRAIT_EDATA, "not of stage 1");
+    CHECK_FAILS(strait_image_put(&c, workers[1]), STRAIT_EDATA, "is missing");
+    CHECK_OK(strait_image_take(workers[1], 7, 3, &b));
+    assert_memory_equal(a.data, b.data, a.bytes);
     strait_image_fini(&a);
     strait_image_fini(&b);
     strait_image_fini(&c);
@@ -141,12 +143,166 @@ static void what_is_no_number_is_found(void **state) {
     strait_image_fini(&image);
 }
 
+/* ---- images of other stages ---- */
+
+typedef struct change {
+    int at;                    // a tensor, from 0
+    int is_out, is_twice;      // it is left out; it stands there twice
+    int more_rows, other_kind; // it has one more row; it is state
+    char first;                // its name begins so; 0: as ever
+    const char *words;         // of the error, with the tensor's name
+} change;
+
+static void put_row(strait_writer *w, const strait_image_row *row) {
+    strait_writer_uint(w, strlen(row->name), 1);
+    strait_writer_copy(w, row->name, strlen(row->name));
+    strait_writer_uint(w, (uint64_t)row->dtype, 1);
+    strait_writer_uint(w, (uint64_t)row->is_state, 1);
+    strait_writer_uint(w, (uint64_t)row->rows, 8);
+    strait_writer_uint(w, (uint64_t)row->cols, 8);
+}
+
+/* The image changed so, its values 0; the tensor as it was in *row. */
+static void make_changed(const struct strait_image *from, const change *how,
+                         struct strait_image *out, strait_image_row *row) {
+    static unsigned char data[1 << 20];
+    strait_reader r = {from->data, from->bytes, 0};
+    strait_writer w = {.at = data, .left = sizeof data};
+    size_t values = 0;
+    int n = 0;
+    CHECK_OK(strait_image_list_head(&r, &n));
+    strait_writer_copy(&w, from->data, 4);
+    const int n_after = n - how->is_out + how->is_twice;
+    strait_writer_uint(&w, (uint64_t)n_after, 4);
+    for (int i = 0; i < n; i++) {
+        strait_image_row each;
+        CHECK_OK(strait_image_list_row(&r, &each));
+        const size_t row_bytes = each.bytes / (size_t)each.rows;
+        if (i == how->at) {
+            *row = each;
+            each.rows += how->more_rows;
+            each.is_state ^= how->other_kind;
+            if (how->first != 0) each.name[0] = how->first;
+        }
+        for (int k = i == how->at ? how->is_out : 0; k <= (i == how->at && how->is_twice); k++) {
+            put_row(&w, &each);
+            values += row_bytes * (size_t)each.rows;
+        }
+    }
+    const size_t list_bytes = sizeof data - w.left;
+    assert_true(list_bytes + values < sizeof data);
+    memset(data + list_bytes, 0, values);
+    strait_piece piece = {.stage = from->stage, .step = from->step, .total = list_bytes + values};
+    while (piece.offset < piece.total) {
+        piece.data = data + piece.offset;
+        piece.bytes = piece.total - piece.offset < STRAIT_PIECE_BYTES ? piece.total - piece.offset
+                                                                      : STRAIT_PIECE_BYTES;
+        CHECK_OK(strait_image_add(out, &piece, piece.total));
+        piece.offset += piece.bytes;
+    }
+}
+
+/* An image is held against what its stage has, tensor by tensor; one that is not that is refused,
+ * and the worker is as it was. */
+static void images_of_other_stages_are_refused(void **state) {
+    (void)state;
+    static const change changes[] = {
+        {.at = 0, .is_out = 1, .words = "stage 1 at step 7: tensor \"%s\" (f32 %d x %d"},
+        {.at = 5, .is_out = 1, .words = "tensor \"%s\" (f32 %d x %d"},
+        {.at = 3, .is_twice = 1, .words = "tensor \"%s\" stands where"},
+        {.at = 3, .first = '~', .words = "tensor \"%s\" (f32 %d x %d"},
+        {.at = 2, .more_rows = 1, .words = "tensor \"%s\" is f32"},
+        {.at = 2, .other_kind = 1, .words = "tensor \"%s\" is f32 %d x %d, state, expected f32"},
+    };
+    struct strait_image whole = {0};
+    struct strait_image after = {0};
+    CHECK_OK(strait_image_take(workers[0], 7, 3, &whole));
+    CHECK_OK(strait_image_match(&whole, &recipe));
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        struct strait_image other = {0};
+        strait_image_row row;
+        char words[200];
+        make_changed(&whole, &changes[i], &other, &row);
+        (void)snprintf(words, sizeof words, changes[i].words, row.name, (int)row.rows,
+                       (int)row.cols);
+        CHECK_OK(strait_image_check(&other)); // it makes sense, and its values are numbers
+        CHECK_FAILS(strait_image_match(&other, &recipe), STRAIT_EDATA, words);
+        CHECK_FAILS(strait_image_put(&other, workers[0]), STRAIT_EDATA, words);
+        CHECK_OK(strait_image_take(workers[0], 7, 3, &after));
+        assert_memory_equal(whole.data, after.data, whole.bytes);
+        strait_image_fini(&other);
+    }
+    strait_image_fini(&whole);
+    strait_image_fini(&after);
+}
+
+/* One behind the last, too. */
+static void a_tensor_too_many_is_named(void **state) {
+    (void)state;
+    struct strait_image whole = {0};
+    struct strait_image other = {0};
+    strait_image_row last;
+    CHECK_OK(strait_image_take(workers[0], 7, 3, &whole));
+    const int n = (int)strait_get_u32(whole.data + 4);
+    make_changed(&whole, &(change){.at = n - 1, .is_twice = 1}, &other, &last);
+    CHECK_FAILS(strait_image_match(&other, &recipe), STRAIT_EDATA, "one that this stage does not");
+    assert_non_null(strstr(strait_err_detail(), last.name));
+    strait_image_fini(&other);
+    make_changed(&whole, &(change){.at = n - 1, .is_out = 1}, &other, &last);
+    CHECK_FAILS(strait_image_match(&other, &recipe), STRAIT_EDATA, "is missing");
+    assert_non_null(strstr(strait_err_detail(), last.name));
+    whole.stage = 0; // as if it were of the other stage
+    CHECK_FAILS(strait_image_match(&whole, &recipe), STRAIT_EDATA, "image of stage 0 at step 7: ");
+    strait_image_fini(&other);
+    strait_image_fini(&whole);
+}
+
+/* What is expected of a stage is what its worker has, with every codec and optimizer. */
+static void what_is_expected_is_what_there_is(void **state) {
+    (void)state;
+    static const char *const codecs[] = {"none",    "int8",     "int4",  "topk",
+                                         "lowrank", "subspace", "resbm", "strait"};
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        strait_run other = run;
+        strait_recipe made;
+        (void)snprintf(other.link.codec.name, sizeof other.link.codec.name, "%s", codecs[i]);
+        other.link.codec.variant[0] = '\0';
+        other.link.codec.has_feedback = strcmp(codecs[i], "topk") == 0;
+        other.link.codec.keep = 8;
+        other.stages.count = 2 + (int64_t)(i % 2);
+        other.model.layers = 3;
+        other.train.optimizer = (strait_run_optimizer)(i % 3);
+        CHECK_OK(strait_recipe_make(&other, TINY_VOCAB, &made));
+        for (int stage = 0; stage < made.n_stages; stage++) {
+            struct strait_feed *feed = NULL;
+            struct strait_worker *worker = NULL;
+            struct strait_image list = {0};
+            struct strait_image expected = {0};
+            size_t whole = 0;
+            CHECK_OK(strait_feed_open(&other, &feed));
+            CHECK_OK(strait_feed_cut(feed, &made));
+            CHECK_OK(strait_worker_open(&other, &made, stage, 2, feed, &worker));
+            CHECK_OK(strait_image_list(worker, &list, &whole));
+            CHECK_OK(strait_image_expect(&made, stage, &expected));
+            assert_int_equal(list.bytes, expected.bytes);
+            assert_memory_equal(list.data, expected.data, list.bytes);
+            strait_image_fini(&list);
+            strait_image_fini(&expected);
+            strait_worker_close(&worker);
+            strait_feed_close(&feed);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_are_put_back),
         cmocka_unit_test(pieces_come_in_turn),
         cmocka_unit_test(checkpoints_hold_what_images_hold),
         cmocka_unit_test(what_is_no_number_is_found),
+        cmocka_unit_test(images_of_other_stages_are_refused),
+        cmocka_unit_test(a_tensor_too_many_is_named),
+        cmocka_unit_test(what_is_expected_is_what_there_is),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
