@@ -37,9 +37,9 @@ static strait_err apply_set(const strait_options *table, const char *set, const 
 }
 
 static int takes_quotes(strait_option_kind kind) {
-    return kind == STRAIT_OPTION_TEXT || kind == STRAIT_OPTION_PATH ||
-           kind == STRAIT_OPTION_CHOICE || kind == STRAIT_OPTION_DURATION ||
-           kind == STRAIT_OPTION_RATE || kind == STRAIT_OPTION_BYTES;
+    return strait_option_is_text(kind) || kind == STRAIT_OPTION_CHOICE ||
+           kind == STRAIT_OPTION_DURATION || kind == STRAIT_OPTION_RATE ||
+           kind == STRAIT_OPTION_BYTES;
 }
 
 static strait_err check_setting(const strait_setting *setting) {

@@ -19,6 +19,7 @@ typedef enum strait_option_kind {
     STRAIT_OPTION_BOOL,     // int: 0 or 1
     STRAIT_OPTION_TEXT,     // char[]
     STRAIT_OPTION_PATH,     // char[]; a relative one is joined to the folder it was meant from
+    STRAIT_OPTION_PATHS,    // char[]; several with commas between them, each joined so
     STRAIT_OPTION_CHOICE,   // an enum: the place of its name in `choices`
     STRAIT_OPTION_INTS,     // strait_option_ints
     STRAIT_OPTION_DURATION, // double, seconds: "25ms", "1s"

@@ -20,6 +20,9 @@ typedef struct strait_settings {
 strait_err strait_option_parse(const strait_option *option, const char *text, const char *folder,
                                void *object);
 
+/* Text, or paths: in quotes where a file is written. */
+int strait_option_is_text(strait_option_kind kind);
+
 /* `text` in quotes, shortened, on one line, for an error message. */
 enum {
     STRAIT_OPTION_QUOTE = 64

@@ -11,6 +11,7 @@ static const char *noun(strait_option_kind kind) {
     case STRAIT_OPTION_BOOL: return "true or false";
     case STRAIT_OPTION_TEXT: return "text";
     case STRAIT_OPTION_PATH: return "path";
+    case STRAIT_OPTION_PATHS: return "path, or several with commas between them";
     case STRAIT_OPTION_CHOICE: return "one of ";
     case STRAIT_OPTION_INTS: return "list of whole numbers";
     case STRAIT_OPTION_DURATION: return "duration such as 25ms or 1.5s";
@@ -117,7 +118,7 @@ size_t strait_options_render(const strait_options *table, const void *object, ch
         char value[STRAIT_OPTION_TEXT_MAX];
         strait_options_show(option, object, value);
         put(&s, "%*s%s: ", 2 * depth, "", word);
-        if (option->kind == STRAIT_OPTION_TEXT || option->kind == STRAIT_OPTION_PATH)
+        if (strait_option_is_text(option->kind))
             put_quoted(&s, value);
         else
             put(&s, "%s", value);

@@ -153,7 +153,9 @@ static strait_err parse_choice(const strait_option *option, const char *text, vo
 static strait_err parse_ints(const strait_option *option, const char *text,
                              strait_option_ints *out) {
     strait_option_ints list = {{0}, 0};
-    const char *at = text + strspn(text, " [");
+    const char *at = text + strspn(text, " ");
+    const int is_open = *at == '[';
+    if (is_open) at += 1 + strspn(at + 1, " ");
     while (*at != '\0' && *at != ']') {
         const size_t length = strcspn(at, " ,]");
         char item[24] = "";
@@ -166,8 +168,9 @@ static strait_err parse_ints(const strait_option *option, const char *text,
         at += strspn(at, " ");
         if (*at == ',') at += 1 + strspn(at + 1, " ");
     }
-    if (*at == ']') at++;
-    if (*at != '\0') return wrong(text, "a list of whole numbers");
+    const int is_closed = *at == ']';
+    if (is_open != is_closed || at[is_closed] != '\0')
+        return wrong(text, "a list of whole numbers");
     *out = list;
     return STRAIT_OK;
 }
@@ -202,19 +205,38 @@ static int is_printable(const char *text) {
     return 1;
 }
 
+int strait_option_is_text(strait_option_kind kind) {
+    return kind == STRAIT_OPTION_TEXT || kind == STRAIT_OPTION_PATH || kind == STRAIT_OPTION_PATHS;
+}
+
+/* Appends `n` bytes of text, behind the folder where they are a relative path. */
+static strait_err append_text(const strait_option *option, const char *text, size_t n,
+                              const char *folder, char *field) {
+    const int is_joined = option->kind != STRAIT_OPTION_TEXT && folder != NULL && n > 0 &&
+                          text[0] != '/';
+    const size_t used = strlen(field);
+    if (is_joined && !is_printable(folder)) return wrong(folder, "a folder named in UTF-8");
+    if (used + (is_joined ? strlen(folder) + 1 : 0) + n >= option->room)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "longer than %zu bytes%s", option->room - 1,
+                           is_joined ? " with its folder" : "");
+    (void)snprintf(field + used, option->room - used, "%s%s%.*s", is_joined ? folder : "",
+                   is_joined ? "/" : "", (int)n, text);
+    return STRAIT_OK;
+}
+
 static strait_err parse_text(const strait_option *option, const char *text, const char *folder,
                              char *field) {
     if (!is_printable(text)) return wrong(text, "printable UTF-8 text");
-    const int is_joined = option->kind == STRAIT_OPTION_PATH && folder != NULL && text[0] != '\0' &&
-                          text[0] != '/';
-    if (is_joined && !is_printable(folder)) return wrong(folder, "a folder named in UTF-8");
-    const size_t start = is_joined ? strlen(folder) + 1 : 0;
-    if (start + strlen(text) >= option->room)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "longer than %zu bytes%s", option->room - 1,
-                           is_joined ? " with its folder" : "");
-    (void)snprintf(field, option->room, "%s%s%s", is_joined ? folder : "", is_joined ? "/" : "",
-                   text);
-    return STRAIT_OK;
+    field[0] = '\0';
+    if (option->kind != STRAIT_OPTION_PATHS)
+        return append_text(option, text, strlen(text), folder, field);
+    for (;; text++) {
+        const size_t n = strcspn(text, ",");
+        STRAIT_TRY(append_text(option, text, n, folder, field));
+        text += n;
+        if (*text == '\0') return STRAIT_OK;
+        STRAIT_TRY(append_text(option, text, 1, NULL, field));
+    }
 }
 
 strait_err strait_option_parse(const strait_option *option, const char *text, const char *folder,
@@ -225,7 +247,8 @@ strait_err strait_option_parse(const strait_option *option, const char *text, co
     case STRAIT_OPTION_REAL: return parse_real(option, text, field);
     case STRAIT_OPTION_BOOL: return parse_bool(text, field);
     case STRAIT_OPTION_TEXT:
-    case STRAIT_OPTION_PATH: return parse_text(option, text, folder, field);
+    case STRAIT_OPTION_PATH:
+    case STRAIT_OPTION_PATHS: return parse_text(option, text, folder, field);
     case STRAIT_OPTION_CHOICE: return parse_choice(option, text, field);
     case STRAIT_OPTION_INTS: return parse_ints(option, text, field);
     case STRAIT_OPTION_DURATION:
@@ -286,7 +309,8 @@ void strait_options_show(const strait_option *option, const void *object,
         (void)snprintf(out, room, "%s", *(const int *)field ? "true" : "false");
         return;
     case STRAIT_OPTION_TEXT:
-    case STRAIT_OPTION_PATH: (void)snprintf(out, room, "%s", (const char *)field); return;
+    case STRAIT_OPTION_PATH:
+    case STRAIT_OPTION_PATHS: (void)snprintf(out, room, "%s", (const char *)field); return;
     case STRAIT_OPTION_CHOICE:
         memcpy(&choice, field, sizeof choice);
         (void)snprintf(out, room, "%s", option->choices[choice]);

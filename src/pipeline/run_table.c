@@ -11,6 +11,7 @@
 #define BOOL(field)     STRAIT_OPTION_BOOL, FIELD(field)
 #define TEXT(field)     STRAIT_OPTION_TEXT, FIELD(field)
 #define PATH(field)     STRAIT_OPTION_PATH, FIELD(field)
+#define PATHS(field)    STRAIT_OPTION_PATHS, FIELD(field)
 #define CHOICE(field)   STRAIT_OPTION_CHOICE, FIELD(field)
 #define INTS(field)     STRAIT_OPTION_INTS, FIELD(field)
 #define BITRATE(field)  STRAIT_OPTION_RATE, FIELD(field)
@@ -77,8 +78,8 @@ static const strait_option rows[] = {
     {"model.local_every", INT(model.local_every), 1, 4096, "1", NULL,
      "local blocks are the first and every so many from there: the layers of a stage"},
 
-    {"data.train", PATH(data.train), 0, 0, "", NULL, "token shards to train on"},
-    {"data.valid", PATH(data.valid), 0, 0, "", NULL,
+    {"data.train", PATHS(data.train), 0, 0, "", NULL, "token shards to train on"},
+    {"data.valid", PATHS(data.valid), 0, 0, "", NULL,
      "token shards to validate on; empty: no validation"},
     {"data.tokenizer", PATH(data.tokenizer), 0, 0, "", NULL, "the shards' tokenizer.json"},
     {"data.valid_tokens", INT(data.valid_tokens), 0, 1e15, "0", NULL,

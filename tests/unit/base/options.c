@@ -102,6 +102,9 @@ static void test_refuses_wrong_values(void **state) {
     REFUSES("link.cuts=1,,2", "\"\" is not a whole number");
     REFUSES("link.cuts=100", "\"100\" is out of bounds: expected a list of whole numbers, 0 to 99");
     REFUSES("link.cuts=[1]2", "\"[1]2\" is not a list of whole numbers");
+    REFUSES("link.cuts=[1,2", "\"[1,2\" is not a list of whole numbers");
+    REFUSES("link.cuts=1,2]", "\"1,2]\" is not a list of whole numbers");
+    REFUSES("link.cuts=[[1]]", "\"[1\" is not a whole number");
     REFUSES("link.cuts=0000000000000000000000001",
             "\"0000000000000000000000001\" is not a list of whole numbers");
     REFUSES("link.emulate.delay=5", "\"5\" is not a duration such as 25ms or 1.5s, 0s to 10s");
@@ -125,6 +128,8 @@ static void test_limits_of_lists_and_paths(void **state) {
     (void)snprintf(set + strlen(set), 8, ",7");
     CHECK_FAILS(load_set("", set, &t), STRAIT_ECONFIG, "more than 64 numbers");
     (void)snprintf(set, sizeof set, "box.file=%060d", 0);
+    CHECK_FAILS(load_set("", set, &t), STRAIT_ECONFIG, "longer than 63 bytes with its folder");
+    (void)snprintf(set, sizeof set, "box.parts=%026d,%026d", 0, 0);
     CHECK_FAILS(load_set("", set, &t), STRAIT_ECONFIG, "longer than 63 bytes with its folder");
     memset(set, 'k', sizeof set - 1);
     set[sizeof set - 1] = '\0';
@@ -189,6 +194,12 @@ static void test_paths_start_where_they_were_written(void **state) {
     assert_string_equal(t.file, "/here/b.bin");
     CHECK_OK(load("box: {file: a.bin}", &t));
     assert_string_equal(t.file, "a.bin");
+    CHECK_OK(load_set("box: {parts: \"a.bin,/b.bin,c/d.bin\"}", "title=x", &t));
+    assert_string_equal(t.parts, "/data/a.bin,/b.bin,/data/c/d.bin");
+    CHECK_OK(load_set("", "box.parts=a.bin,,b.bin", &t));
+    assert_string_equal(t.parts, "/here/a.bin,,/here/b.bin");
+    CHECK_OK(load_set("box: {file: \"a,b.bin\"}", "title=x", &t));
+    assert_string_equal(t.file, "/data/a,b.bin");
 }
 
 static void check_renders(const char *text, const char *expected) {
@@ -208,9 +219,11 @@ static void check_renders(const char *text, const char *expected) {
 
 static void test_renders_what_loads_to_the_same(void **state) {
     (void)state;
-    check_renders("", "title: \"none\"\nbox:\n  size: 8\n  share: 0.25\n  fast: false\n"
-                      "  colour: red\n  file: \"\"\nlink:\n  cuts: []\n  emulate:\n    delay: 0s\n"
-                      "    speed: 0bit\n  memory: 0B\n  deep: 0\n");
+    check_renders(
+        "",
+        "title: \"none\"\nbox:\n  size: 8\n  share: 0.25\n  fast: false\n"
+        "  colour: red\n  file: \"\"\n  parts: \"\"\nlink:\n  cuts: []\n  emulate:\n    delay: 0s\n"
+        "    speed: 0bit\n  memory: 0B\n  deep: 0\n");
     check_renders("title: 'say \"\\'", "title: \"say \\\"\\\\\"");
     check_renders("title: '# no'", "title: \"# no\"");
     check_renders("link: {cuts: [1, 2, 3]}", "cuts: [1, 2, 3]");
@@ -246,6 +259,7 @@ static void test_describes_bounds_and_choices(void **state) {
                                            "true or false",
                                            "one of red, green, dark-blue",
                                            "path",
+                                           "path, or several with commas between them",
                                            "list of whole numbers, 0 to 99",
                                            "duration such as 25ms or 1.5s, 0s to 10s",
                                            "rate such as 80mbit or 1gbit",
@@ -255,7 +269,7 @@ static void test_describes_bounds_and_choices(void **state) {
         strait_options_describe(&table.rows[i], out);
         assert_string_equal(out, expected[i]);
     }
-    assert_ptr_equal(strait_options_find(&table, "link.memory"), &rows[9]);
+    assert_ptr_equal(strait_options_find(&table, "link.memory"), &rows[10]);
     assert_null(strait_options_find(&table, "link"));
 }
 

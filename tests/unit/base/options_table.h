@@ -10,6 +10,7 @@ typedef struct thing {
     int is_fast;
     int colour;
     char file[64];
+    char parts[64];
     strait_option_ints cuts;
     double delay;
     double speed;
@@ -28,6 +29,7 @@ static const strait_option rows[] = {
     {"box.fast", STRAIT_OPTION_BOOL, FIELD(is_fast), 0, 0, "false", NULL, "whether to hurry"},
     {"box.colour", STRAIT_OPTION_CHOICE, FIELD(colour), 0, 0, "red", colours, "of the lid"},
     {"box.file", STRAIT_OPTION_PATH, FIELD(file), 0, 0, "", NULL, "where"},
+    {"box.parts", STRAIT_OPTION_PATHS, FIELD(parts), 0, 0, "", NULL, "where else"},
     {"link.cuts", STRAIT_OPTION_INTS, FIELD(cuts), 0, 99, "[]", NULL, "after which blocks"},
     {"link.emulate.delay", STRAIT_OPTION_DURATION, FIELD(delay), 0, 10, "0s", NULL, "one way"},
     {"link.emulate.speed", STRAIT_OPTION_RATE, FIELD(speed), 0, 0, "0bit", NULL, "each way"},
