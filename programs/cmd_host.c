@@ -56,7 +56,7 @@ static const strait_flag flags[] = {
     {"store", 0, STRAIT_FLAG_TEXT, &store, "STORE",
      "of record: journal:PATH (default, in DIR) or etcd:URL,URL,..."},
     {"store-wait", 0, STRAIT_FLAG_REAL, &store_wait_s, "SECONDS",
-     "that the run pauses for a store out of reach, before it ends (default 600)"},
+     "that a run waits for a store out of reach, at the start too (default 600)"},
     {"store-ca", 0, STRAIT_FLAG_TEXT, &store_ca, "FILE", "who signed etcd's certificates (PEM)"},
     {"store-cert", 0, STRAIT_FLAG_TEXT, &store_cert, "FILE", "our certificate for etcd (PEM)"},
     {"store-key", 0, STRAIT_FLAG_TEXT, &store_key, "FILE", "and its key (PEM)"},

@@ -11,8 +11,11 @@
 enum {
     RUN_BYTES = STRAIT_RUN_BYTES + STRAIT_TOKEN_BYTES + STRAIT_ADDRESS_MAX + 2 +
                 STRAIT_RUN_STAGES * (4 + 4),
-    WAIT_MS = 1000
+    WAIT_MS = 1000, // for another to go
+    NAP_MS = 500    // before a store out of reach is tried again
 };
+
+static const double tell_s = 10.0; // between two lines about such a store
 
 static const char member_prefix[] = "member/";
 static const char barred_prefix[] = "barred/";
@@ -183,20 +186,68 @@ static strait_err visit(void *user, const strait_record_fact *fact) {
     return STRAIT_OK;
 }
 
+/* ---- leading ---- */
+
+/* How it is with a store that we want to lead in. */
+struct seeking {
+    double began, told; // when it was first asked or last answered; when its silence was last told
+    int was_told;       // that another leads
+    int was_reached;
+};
+
+static void stand_by(struct host *h, struct seeking *s) {
+    if (!s->was_told) strait_host_note(h, "standing by: %s", strait_err_detail());
+    s->was_told = s->was_reached = 1;
+    s->began = strait_clock_seconds();
+    s->told = 0.0;
+}
+
+/* One that never answered is given up after as long as a run would pause for it: its address may be
+ * wrong. Who has stood by goes on to. */
+static strait_err seek(struct host *h, struct seeking *s) {
+    const double now = strait_clock_seconds(), waited = now - s->began;
+    const char *store = h->spec->store != NULL ? h->spec->store : "of record";
+    if (!s->was_reached && waited > h->spec->store_wait_s) {
+        strait_err_prefix("store %s: out of reach for %.0f s, longer than --store-wait", store,
+                          waited);
+        return STRAIT_ETIMEDOUT;
+    }
+    if (s->told > 0.0 && now - s->told < tell_s) return STRAIT_OK;
+    if (s->told > 0.0)
+        strait_host_note(h, "store %s: still out of reach, after %.0f s", store, waited);
+    else if (s->was_reached)
+        strait_host_note(h, "store %s: out of reach, tried until it is back: %s", store,
+                         strait_err_detail());
+    else
+        strait_host_note(h, "store %s: out of reach, tried for %.0f s (--store-wait): %s", store,
+                         h->spec->store_wait_s, strait_err_detail());
+    s->told = now;
+    return STRAIT_OK;
+}
+
 /* Until we lead; another coordinator may go first for as long as it lives. */
 static strait_err claim(struct host *h) {
+    const struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
+    struct seeking s = {.began = strait_clock_seconds()};
     uint64_t term = 0;
-    int was_told = 0;
     for (;;) {
         const strait_err err = strait_record_claim(h->record, &term);
+        if (err == STRAIT_OK && s.told > 0.0) strait_host_note(h, "the store is there");
         if (err != STRAIT_EAGAIN && err != STRAIT_ETIMEDOUT) return err;
-        if (!was_told) strait_host_note(h, "standing by: %s", strait_err_detail());
-        was_told = 1;
+        if (err == STRAIT_EAGAIN)
+            stand_by(h, &s);
+        else
+            STRAIT_TRY(seek(h, &s));
         if (h->spec->session.must_stop(h->spec->session.user))
             return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped while standing by");
-        (void)strait_record_await(h->record, WAIT_MS);
+        if (err == STRAIT_EAGAIN)
+            (void)strait_record_await(h->record, WAIT_MS);
+        else
+            (void)nanosleep(&nap, NULL);
     }
 }
+
+/* ---- the record ---- */
 
 static void record_name(const char *name, char out[STRAIT_RUN_NAME]) {
     (void)snprintf(out, STRAIT_RUN_NAME, "%s", name);

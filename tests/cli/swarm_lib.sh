@@ -53,9 +53,9 @@ wait_words() {
     done
 }
 
-# host_begin FOLDER RUN ARGS...: starts a coordinator and waits for its invite, in FOLDER.invite. It
-# listens where it did before, if it did.
-host_begin() {
+# host_start FOLDER RUN ARGS...: starts a coordinator, whose invite will be in FOLDER.invite. It listens
+# where it did before, if it did.
+host_start() {
     folder=$1
     run=$2
     shift 2
@@ -65,6 +65,15 @@ host_begin() {
         --listen "127.0.0.1:$(cat "$folder.port")" --keys keys-host "$@" \
         >"$folder.invite" 2>>"$HOST_LOG" <"$HOST_INPUT" &
     HOST=$!
+}
+
+# host_begin FOLDER RUN ARGS...: the same, and waits for the invite.
+host_begin() {
+    host_start "$@"
+    host_invites
+}
+
+host_invites() {
     for _ in $(seq 4000); do
         [ -s "$folder.invite" ] && return
         is_running || break

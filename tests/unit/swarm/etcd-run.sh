@@ -1,6 +1,6 @@
 #!/bin/sh
 # etcd-run.sh - the coordinator's facts live in three etcd members, and another coordinator stands
-# by. The active one is killed, then an etcd member, then all of them, twice: each time the run goes on,
+# by. It comes before etcd does. The active one is killed, then an etcd member, then all of them, twice: each time the run goes on,
 # at the latest when etcd is back, and in the end it has the numbers of one that nothing happened to.
 [ -x /usr/bin/etcd ] || { echo "skipped: no /usr/bin/etcd here (Debian package etcd-server)"; exit 77; }
 . "$(dirname "$0")/../../cli/lib.sh"
@@ -47,8 +47,15 @@ goes_on() {
     is_running || fail "$2: the coordinator has ended"
 }
 
+# The coordinator is there before etcd is: it says what it cannot reach, again and again, and goes on when
+# it can.
+host_start swarm run.yaml $sets --store "$store"
+wait_words "$HOST_LOG" "store $store: out of reach, tried for 600 s .*none of 3 members answered" \
+    'still out of reach, after [1-9][0-9]* s'
+[ ! -s swarm.invite ] || fail "machines are invited to a run that cannot be led"
 for i in 0 1 2; do start_member $i; done
-host_begin swarm run.yaml $sets --store "$store"
+host_invites
+says "$HOST_LOG" '^the store is there'
 for i in 1 2; do join_begin swarm $i; done
 stand_by second
 wait_steps swarm 15
