@@ -135,26 +135,28 @@ static strait_err read_scalar(walk *w, const char *key) {
                    strait_option_section(w->table, key)->key);
 }
 
-/* A list becomes the text "1, 2, 3". */
+/* A list becomes the text "[1,2,3]", one of paths "a,b". */
 static strait_err read_list(walk *w, const char *key) {
     const yaml_mark_t start = w->event.start_mark;
     const strait_option *option = strait_options_find(w->table, key);
-    if (option == NULL || option->kind != STRAIT_OPTION_INTS)
+    const int is_ints = option != NULL && option->kind == STRAIT_OPTION_INTS;
+    if (!is_ints && (option == NULL || option->kind != STRAIT_OPTION_PATHS))
         return FAIL_AT(w, start, "%s: does not take a list", key);
     char text[STRAIT_OPTION_TEXT_MAX] = "[";
-    size_t used = 1;
+    size_t used = is_ints ? 1 : 0;
     for (int i = 0;; i++) {
         STRAIT_TRY(next(w));
         if (w->event.type == YAML_SEQUENCE_END_EVENT) break;
         const char *item = NULL;
         if (w->event.type != YAML_SCALAR_EVENT)
-            return FAIL_AT(w, w->event.start_mark, "%s: expected a list of whole numbers", key);
+            return FAIL_AT(w, w->event.start_mark, "%s: expected a list of %s", key,
+                           is_ints ? "whole numbers" : "paths");
         STRAIT_TRY(scalar_text(w, &item));
         if (strlen(item) + used + 4 > sizeof text)
             return FAIL_AT(w, w->event.start_mark, "%s: the list is too long", key);
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? ", " : "", item);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? "," : "", item);
     }
-    (void)snprintf(text + used, sizeof text - used, "]");
+    (void)snprintf(text + used, sizeof text - used, is_ints ? "]" : "");
     return keep(w, key, text, 0, start);
 }
 
@@ -239,6 +241,13 @@ static strait_err read_document(walk *w) {
     return expect_end(w);
 }
 
+/* The byte order mark that some editors begin a file with. */
+static size_t mark_bytes(const strait_options_source *source) {
+    static const char mark[] = "\xef\xbb\xbf";
+    const size_t n = sizeof mark - 1;
+    return source->bytes >= n && memcmp(source->text, mark, n) == 0 ? n : 0;
+}
+
 strait_err strait_option_read_yaml(const strait_options *table, const strait_options_source *source,
                                    strait_settings *list) {
     if (source->bytes > BYTES_MAX)
@@ -248,7 +257,9 @@ strait_err strait_option_read_yaml(const strait_options *table, const strait_opt
     if (!yaml_parser_initialize(&w.parser))
         return STRAIT_FAIL(STRAIT_ENOMEM, "%s: YAML parser", source->name);
     yaml_parser_set_encoding(&w.parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&w.parser, (const unsigned char *)source->text, source->bytes);
+    const size_t n_mark = mark_bytes(source);
+    yaml_parser_set_input_string(&w.parser, (const unsigned char *)source->text + n_mark,
+                                 source->bytes - n_mark);
     const strait_err err = read_document(&w);
     yaml_event_delete(&w.event);
     yaml_parser_delete(&w.parser);

@@ -39,6 +39,32 @@ static void test_block_and_flow_style_are_the_same(void **state) {
     CHECK(b.size == 12 && b.delay == 0.025);
 }
 
+static void test_paths_come_as_text_or_as_a_list(void **state) {
+    (void)state;
+    thing t;
+    CHECK_OK(load("box: {parts: \"a.bin,b c.bin\"}", &t));
+    assert_string_equal(t.parts, "a.bin,b c.bin");
+    CHECK_OK(load("box:\n  parts:\n    - a.bin\n    - \"b c.bin\"\n", &t));
+    assert_string_equal(t.parts, "a.bin,b c.bin");
+    REFUSES("box: {parts: []}", "T.yaml:1:14: box.parts: has no value");
+    REFUSES("box: {parts: [{a: 1}]}", "T.yaml:1:15: box.parts: expected a list of paths");
+    REFUSES("box: {file: [a]}", "T.yaml:1:13: box.file: does not take a list");
+}
+
+/* As some editors begin a file. */
+static void test_a_byte_order_mark_is_passed_over(void **state) {
+    (void)state;
+    thing t;
+    CHECK_OK(load("\xef\xbb\xbf"
+                  "box: {size: 9}\r\ntitle: x\r\n",
+                  &t));
+    CHECK(t.size == 9 && strcmp(t.title, "x") == 0);
+    CHECK_OK(load("\xef\xbb\xbf", &t));
+    REFUSES("\xef\xbb\xbf"
+            "box: {siez: 9}",
+            "T.yaml:1:7: unknown key");
+}
+
 static void test_empty_files_and_sections_are_fine(void **state) {
     (void)state;
     thing t;
@@ -148,6 +174,8 @@ static void test_a_file_without_its_last_line_ending(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_block_and_flow_style_are_the_same),
+        cmocka_unit_test(test_paths_come_as_text_or_as_a_list),
+        cmocka_unit_test(test_a_byte_order_mark_is_passed_over),
         cmocka_unit_test(test_empty_files_and_sections_are_fine),
         cmocka_unit_test(test_values_are_placed),
         cmocka_unit_test(test_keys_are_placed),
