@@ -184,6 +184,8 @@ strait_err strait_args_check_output(const char *flag, const char *path) {
     const int n = slash == NULL ? 0 : slash == path ? 1 : (int)(slash - path);
     STRAIT_TRY(strait_file_path(folder, "%.*s", n, path));
     if (n == 0) STRAIT_TRY(strait_file_path(folder, "."));
+    if (strait_file_is_folder(path))
+        return STRAIT_FAIL(STRAIT_EIO, "--%s %s: that is a folder; name a file in it", flag, path);
     if (strait_file_is_folder(folder) && access(folder, W_OK) == 0) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EIO, "--%s %s: %s is no folder that can be written to; make it first",
                        flag, path, folder);

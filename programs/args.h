@@ -77,8 +77,8 @@ strait_err strait_args_one_word(const strait_command *command, const char *what,
 /* STRAIT_ECONFIG where words stand behind what takes none: "version", "completion bash". */
 strait_err strait_args_no_words(const char *name, int n_words, const char **words);
 
-/* STRAIT_EIO where `path`, what a flag says to write, has no folder that can be written to: before
- * the work that would be lost then. */
+/* STRAIT_EIO where `path`, what a flag says to write, is a folder, or has none that can be written
+ * to: before the work that would be lost then. */
 strait_err strait_args_check_output(const char *flag, const char *path);
 
 /* STRAIT_ECONFIG where --device names no kind of device. */

@@ -77,9 +77,10 @@ static strait_err check_training(int n_words) {
     if (limit_mb < 0 || limit_mb > 1 << 30)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--limit-mb %lld: expected 1 or more",
                            (long long)limit_mb);
+    STRAIT_TRY(strait_args_check_output("out", out));
     if (!is_forced && strait_file_exists(out))
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s is there already; --force overwrites it", out);
-    return strait_args_check_output("out", out);
+    return STRAIT_OK;
 }
 
 static strait_err train(int n_words, const char **words) {

@@ -50,6 +50,7 @@ refuses 2 'tokenizer decode: no ids' tokenizer decode --tokenizer tokenizer.json
 refuses 2 '--vocab N is missing' tokenizer train --out x.json text.txt
 refuses 3 '--out nowhere/x.json: nowhere is no folder' tokenizer train --vocab 300 \
     --out nowhere/x.json text.txt
+refuses 3 '--out good: that is a folder; name a file in it' tokenizer train --vocab 300 --force --out good text.txt
 ! grep -q learning "$ERR" || fail "learns before it finds that there is no folder"
 refuses 3 '--out nowhere/x.json: nowhere is no folder' trace run.yaml --out nowhere/x.json
 refuses 3 '--plot /nowhere/x.svg: /nowhere is no folder' compare good --plot /nowhere/x.svg

@@ -185,21 +185,25 @@ static void test_later_sets_win(void **state) {
 
 static void test_paths_start_where_they_were_written(void **state) {
     (void)state;
+    static const struct {
+        const char *text, *set, *file, *parts;
+    } cases[] = {
+        {"box: {file: a.bin}", "title=x", "/data/a.bin", ""},
+        {"box: {file: /a.bin}", "title=x", "/a.bin", ""},
+        {"box: {file: a.bin}", "box.file=b.bin", "/here/b.bin", ""},
+        {"box: {file: \"a,b.bin\"}", "title=x", "/data/a,b.bin", ""},
+        {"box: {parts: \"a.bin,/b.bin,c/d.bin\"}", "title=x", "",
+         "/data/a.bin,/b.bin,/data/c/d.bin"},
+        {"", "box.parts=a.bin,,b.bin", "", "/here/a.bin,,/here/b.bin"},
+    };
     thing t;
-    CHECK_OK(load_set("box: {file: a.bin}", "title=x", &t));
-    assert_string_equal(t.file, "/data/a.bin");
-    CHECK_OK(load_set("box: {file: /a.bin}", "title=x", &t));
-    assert_string_equal(t.file, "/a.bin");
-    CHECK_OK(load_set("box: {file: a.bin}", "box.file=b.bin", &t));
-    assert_string_equal(t.file, "/here/b.bin");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_OK(load_set(cases[i].text, cases[i].set, &t));
+        assert_string_equal(t.file, cases[i].file);
+        assert_string_equal(t.parts, cases[i].parts);
+    }
     CHECK_OK(load("box: {file: a.bin}", &t));
     assert_string_equal(t.file, "a.bin");
-    CHECK_OK(load_set("box: {parts: \"a.bin,/b.bin,c/d.bin\"}", "title=x", &t));
-    assert_string_equal(t.parts, "/data/a.bin,/b.bin,/data/c/d.bin");
-    CHECK_OK(load_set("", "box.parts=a.bin,,b.bin", &t));
-    assert_string_equal(t.parts, "/here/a.bin,,/here/b.bin");
-    CHECK_OK(load_set("box: {file: \"a,b.bin\"}", "title=x", &t));
-    assert_string_equal(t.file, "/data/a,b.bin");
 }
 
 static void check_renders(const char *text, const char *expected) {
