@@ -199,12 +199,36 @@ const struct strait_safetensors *strait_checkpoint_file(const struct strait_chec
     return checkpoint->opened[i];
 }
 
-strait_err strait_checkpoint_read(const struct strait_checkpoint *checkpoint, const char *name,
-                                  strait_tensor into) {
+/* Which file has it; NULL: none. */
+static const struct strait_safetensors *find(const struct strait_checkpoint *checkpoint,
+                                             const char *name) {
     for (int i = 0; i < checkpoint->n_files; i++)
         if (strait_safetensors_find(checkpoint->opened[i], name) != NULL)
-            return strait_safetensors_read(checkpoint->opened[i], name, into);
+            return checkpoint->opened[i];
+    return NULL;
+}
+
+static strait_err fail_missing(const struct strait_checkpoint *checkpoint, const char *name) {
     return STRAIT_FAIL(STRAIT_EDATA,
                        "%s: tensor \"%.80s\" is missing; was it made by another model?",
                        checkpoint->path, name);
+}
+
+strait_err strait_checkpoint_read(const struct strait_checkpoint *checkpoint, const char *name,
+                                  strait_tensor into) {
+    const struct strait_safetensors *file = find(checkpoint, name);
+    return file != NULL ? strait_safetensors_read(file, name, into)
+                        : fail_missing(checkpoint, name);
+}
+
+strait_err strait_checkpoint_lend(const struct strait_checkpoint *checkpoint, const char *name,
+                                  strait_tensor shape, const unsigned char **out) {
+    const struct strait_safetensors *file = find(checkpoint, name);
+    return file != NULL ? strait_safetensors_lend(file, name, shape, out)
+                        : fail_missing(checkpoint, name);
+}
+
+void strait_checkpoint_rest(const struct strait_checkpoint *checkpoint, const char *name) {
+    const struct strait_safetensors *file = find(checkpoint, name);
+    if (file != NULL) strait_safetensors_rest(file, name);
 }

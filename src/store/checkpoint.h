@@ -89,3 +89,9 @@ const struct strait_safetensors *strait_checkpoint_file(const struct strait_chec
  * tensor with the expected and the found shape. */
 strait_err strait_checkpoint_read(const struct strait_checkpoint *checkpoint, const char *name,
                                   strait_tensor into);
+
+/* The same without a copy: lends its values, which are not aligned, until close. Only the shape and
+ * type of `shape` are looked at. `rest` says that they are not needed for now. */
+strait_err strait_checkpoint_lend(const struct strait_checkpoint *checkpoint, const char *name,
+                                  strait_tensor shape, const unsigned char **out);
+void strait_checkpoint_rest(const struct strait_checkpoint *checkpoint, const char *name);

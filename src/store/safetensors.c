@@ -271,18 +271,32 @@ static void show_shape(const strait_safetensor *t, char *out, size_t room) {
     if (used < room) (void)snprintf(out + used, room - used, "]");
 }
 
-strait_err strait_safetensors_read(const struct strait_safetensors *file, const char *name,
-                                   strait_tensor into) {
+strait_err strait_safetensors_lend(const struct strait_safetensors *file, const char *name,
+                                   strait_tensor shape, const unsigned char **out) {
     const strait_safetensor *t = strait_safetensors_find(file, name);
     if (t == NULL) return BAD(file, "tensor \"%.80s\" is missing", name);
-    if (strcmp(t->dtype, strait_safetensors_dtype(into.dtype)) != 0 || !is_same_shape(t, into)) {
+    if (strcmp(t->dtype, strait_safetensors_dtype(shape.dtype)) != 0 || !is_same_shape(t, shape)) {
         char found[200];
         show_shape(t, found, sizeof found);
         return BAD(file, "tensor \"%.80s\": expected %s [%lld x %lld], found %s", name,
-                   strait_safetensors_dtype(into.dtype), (long long)into.rows, (long long)into.cols,
-                   found);
+                   strait_safetensors_dtype(shape.dtype), (long long)shape.rows,
+                   (long long)shape.cols, found);
     }
-    if (t->bytes > 0) memcpy(into.data, t->data, t->bytes);
-    if (file->map.data != NULL) strait_file_map_rest(&file->map, t->data, t->bytes);
+    *out = t->data;
+    return STRAIT_OK;
+}
+
+void strait_safetensors_rest(const struct strait_safetensors *file, const char *name) {
+    const strait_safetensor *t = strait_safetensors_find(file, name);
+    if (t != NULL && file->map.data != NULL) strait_file_map_rest(&file->map, t->data, t->bytes);
+}
+
+strait_err strait_safetensors_read(const struct strait_safetensors *file, const char *name,
+                                   strait_tensor into) {
+    const unsigned char *values = NULL;
+    const size_t bytes = strait_tensor_bytes(into);
+    STRAIT_TRY(strait_safetensors_lend(file, name, into, &values));
+    if (bytes > 0) memcpy(into.data, values, bytes);
+    strait_safetensors_rest(file, name);
     return STRAIT_OK;
 }

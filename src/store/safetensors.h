@@ -46,8 +46,15 @@ const char *strait_safetensors_metadata(const struct strait_safetensors *file,
 /* How files spell a type: "F32". */
 const char *strait_safetensors_dtype(strait_dtype dtype);
 
-/* Copies a tensor into `into` on the host. Type and shape must be the same; one dimension of n
- * values is the same as [1 x n] and [n x 1]. */
+/* Lends the values of a tensor, which are not aligned, until close. Type and shape must be those of
+ * `shape`; one dimension of n values is the same as [1 x n] and [n x 1]. */
+strait_err strait_safetensors_lend(const struct strait_safetensors *file, const char *name,
+                                   strait_tensor shape, const unsigned char **out);
+
+/* Its values are not needed for now: their memory may go, and comes back if they are read. */
+void strait_safetensors_rest(const struct strait_safetensors *file, const char *name);
+
+/* Copies a tensor into `into` on the host, which has its type and shape, as above. */
 strait_err strait_safetensors_read(const struct strait_safetensors *file, const char *name,
                                    strait_tensor into);
 

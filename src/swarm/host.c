@@ -311,6 +311,7 @@ static void close_host(struct host *h) {
     strait_transport_close(&h->t);
     for (int i = 0; i < STRAIT_HOST_GUESTS; i++)
         strait_host_forget(&h->guests[i]);
+    strait_checkpoint_close(&h->giving);
     strait_msg_pool_close(&h->pool);
     if (h->record != NULL) strait_record_discard(h->record); // of a run that never began
     strait_record_close(&h->record);

@@ -173,7 +173,7 @@ void strait_host_forget(struct guest *guest) {
     strait_lanes_clear(&guest->in);
     strait_lanes_clear(&guest->out);
     strait_image_fini(&guest->image);
-    strait_image_fini(&guest->gift);
+    strait_gift_fini(&guest->gift);
     strait_msg_close(&guest->asked);
     *guest = (struct guest){.node = -1};
 }
@@ -204,6 +204,7 @@ void strait_host_hear(struct host *h) {
                                 "there is no memory to send it its stage");
         if (guest->has_ended && guest->in.n_messages == 0) part(h, guest);
     }
+    strait_host_close_given(h);
 }
 
 static void ask_again(struct host *h, struct guest *guest) {

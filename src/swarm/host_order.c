@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "net/relay_wire.h"
 #include "swarm/host_state.h"
-#include "swarm/image_list.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -218,19 +217,38 @@ void strait_host_order(struct host *h, const strait_swarm_action *a) {
 
 /* An image may be larger than all that may wait for a link. */
 strait_err strait_host_give_more(struct host *h, struct guest *guest) {
-    const struct strait_image *image = &guest->gift;
-    while (guest->gift_at < image->bytes && guest->out.n_bytes < GIFT_AHEAD) {
+    struct strait_gift *gift = &guest->gift;
+    while (!strait_gift_is_over(gift) && guest->out.n_bytes < GIFT_AHEAD) {
         struct strait_msg *msg = NULL;
         strait_piece piece;
         if (guest->given != h->machine.epoch || guest->link == NULL || guest->must_close) break;
-        strait_image_next(image, &guest->gift_at, &piece);
+        STRAIT_TRY(strait_gift_next(gift, &piece));
         STRAIT_TRY(strait_piece_pack(h->pool, &piece, &msg));
         msg->priority = STRAIT_PRIORITY_CONTROL;
         strait_host_send(h, guest, &msg);
     }
-    const int is_over = guest->gift_at == image->bytes || guest->given != h->machine.epoch;
-    if (is_over) strait_image_fini(&guest->gift);
+    if (strait_gift_is_over(gift) || guest->given != h->machine.epoch) strait_gift_fini(gift);
     return STRAIT_OK;
+}
+
+/* The checkpoint of the step that the stages go back to: open as long as some of it is to be given,
+ * because opening reads all of it. */
+static strait_err open_giving(struct host *h) {
+    for (int i = 0; i < STRAIT_HOST_GUESTS; i++)
+        if (h->guests[i].given != h->machine.epoch) strait_gift_fini(&h->guests[i].gift);
+    if (h->giving != NULL && strait_checkpoint_step(h->giving) == h->machine.step) return STRAIT_OK;
+    strait_checkpoint_close(&h->giving);
+    STRAIT_TRY(strait_checkpoint_open(h->spec->folder, STRAIT_CHECKPOINT_WHOLE, &h->giving));
+    if (strait_checkpoint_step(h->giving) == h->machine.step) return STRAIT_OK;
+    strait_checkpoint_close(&h->giving);
+    return STRAIT_FAIL(STRAIT_EDATA, "%s: the checkpoint of step %lld is gone", h->spec->folder,
+                       (long long)h->machine.step);
+}
+
+void strait_host_close_given(struct host *h) {
+    for (int i = 0; i < STRAIT_HOST_GUESTS; i++)
+        if (h->guests[i].gift.checkpoint != NULL) return;
+    strait_checkpoint_close(&h->giving);
 }
 
 /* A guest that wants other tensors than its stage has is not one that could serve it. */
@@ -244,37 +262,24 @@ static strait_err check_wish(const struct host *h, int stage, const struct strai
     return err;
 }
 
-/* The tensors of a list, from the checkpoint of the step that the stages go back to. */
-static strait_err fill_gift(const struct host *h, int stage, const struct strait_msg *list,
-                            struct strait_image *image) {
-    struct strait_checkpoint *checkpoint = NULL;
-    STRAIT_TRY(strait_checkpoint_open(h->spec->folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint));
-    strait_err err = STRAIT_OK;
-    if (strait_checkpoint_step(checkpoint) != h->machine.step)
-        err = STRAIT_FAIL(STRAIT_EDATA, "%s: the checkpoint of step %lld is gone", h->spec->folder,
-                          (long long)h->machine.step);
-    if (err == STRAIT_OK)
-        err = strait_image_fill(checkpoint, list->body, list->size,
-                                (size_t)h->machine.config.need_bytes[stage] + (1 << 20), image);
-    image->stage = stage;
-    image->step = h->machine.step;
-    image->born = h->machine.epoch;
-    if (err != STRAIT_OK) strait_image_fini(image);
-    strait_checkpoint_close(&checkpoint);
-    return err;
-}
-
 strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list) {
+    struct strait_gift *gift = &guest->gift;
     const int stage = h->machine.nodes[guest->node].stage;
     if (h->machine.phase != STRAIT_SWARM_RESTORE || list->step != h->machine.epoch || stage < 0 ||
         guest->given == h->machine.epoch || h->crew == NULL)
         return STRAIT_OK; // late, or had already
     STRAIT_TRY(check_wish(h, stage, list));
-    guest->given = h->machine.epoch;
-    guest->gift_at = 0;
-    const strait_err err = fill_gift(h, stage, list, &guest->gift);
-    if (err == STRAIT_OK) return strait_host_give_more(h, guest);
+    strait_err err = open_giving(h);
+    if (err == STRAIT_OK)
+        err = strait_gift_init(gift, h->giving, list->body, list->size,
+                               (size_t)h->machine.config.need_bytes[stage] + (1 << 20));
     if (err == STRAIT_ENOMEM) return err;
-    fail(h, err); // the checkpoint is no use, and no guest can help it
-    return STRAIT_OK;
+    if (err != STRAIT_OK) {
+        fail(h, err); // the checkpoint is no use, and no guest can help it
+        return STRAIT_OK;
+    }
+    guest->given = gift->born = h->machine.epoch;
+    gift->stage = stage;
+    gift->step = h->machine.step;
+    return strait_host_give_more(h, guest);
 }

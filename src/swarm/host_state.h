@@ -3,6 +3,7 @@
 
 #include "net/lanes.h"
 #include "pipeline/apart.h"
+#include "swarm/gift.h"
 #include "swarm/host.h"
 #include "swarm/image.h"
 #include "swarm/record.h"
@@ -32,8 +33,7 @@ struct guest {                // one link; its user
     double allowance;         // messages it may send now
     int64_t heard_ns;         // when that was so
     uint32_t given;           // epoch in which it was sent an image
-    struct strait_image gift; // that is being sent, piece by piece
-    size_t gift_at;           // bytes of it that were
+    struct strait_gift gift;  // that is being sent, piece by piece
     struct strait_msg *asked; // its request to join, which nobody has approved yet
 };
 
@@ -44,6 +44,7 @@ struct host {
     struct strait_record *record;
     struct strait_transport *t;
     struct strait_msg_pool *pool;
+    struct strait_checkpoint *giving; // that images are given from; NULL: none
     struct guest guests[STRAIT_HOST_GUESTS];
     int guest_of[STRAIT_SWARM_NODES]; // -1: none
     struct strait_coordinator machine;
@@ -122,6 +123,8 @@ strait_err strait_host_check_valid(const struct strait_feed *feed, const strait_
 strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list);
 /* Goes on with that, as far as the link takes it. */
 strait_err strait_host_give_more(struct host *h, struct guest *guest);
+/* Closes the checkpoint that images came from, if none is being given. */
+void strait_host_close_given(struct host *h);
 
 void strait_host_show(struct host *h);
 void strait_host_show_due(struct host *h, int64_t now_ns); // if the last view is old

@@ -182,28 +182,6 @@ strait_err strait_image_put(const struct strait_image *image, struct strait_work
     return err;
 }
 
-strait_err strait_image_fill(const struct strait_checkpoint *checkpoint, const unsigned char *list,
-                             size_t bytes, size_t limit, struct strait_image *image) {
-    strait_image_sum sum = {0};
-    int n = 0;
-    STRAIT_TRY(strait_image_list_sum(list, bytes, limit, &sum));
-    if (sum.list_bytes != bytes) return strait_image_list_wrong();
-    STRAIT_TRY(reserve(image, bytes + sum.value_bytes));
-    memcpy(image->data, list, bytes);
-    strait_reader r = {list, bytes, 0};
-    unsigned char *at = image->data + bytes;
-    STRAIT_TRY(strait_image_list_head(&r, &n));
-    for (int i = 0; i < n; i++) {
-        strait_image_row row;
-        STRAIT_TRY(strait_image_list_row(&r, &row));
-        const strait_tensor into = {at, row.dtype, row.rows, row.cols};
-        STRAIT_TRY(strait_checkpoint_read(checkpoint, row.name, into));
-        at += row.bytes;
-    }
-    image->filled = image->bytes;
-    return STRAIT_OK;
-}
-
 /* Whether no exponent has all its bits set, as those of infinities and of what is no number. */
 static int is_finite_row(const strait_image_row *row, const unsigned char *at) {
     const size_t width = strait_dtype_bytes(row->dtype);

@@ -45,11 +45,6 @@ strait_err strait_image_expect(const strait_recipe *recipe, int stage, struct st
  * names the first tensor that is missing, too many, or of another kind or shape. */
 strait_err strait_image_match(const struct strait_image *image, const strait_recipe *recipe);
 
-/* Makes an image of the tensors that a list names, from a checkpoint. The list may come from
- * anyone: STRAIT_EPROTO when it makes no sense or the image would be larger than `limit`. */
-strait_err strait_image_fill(const struct strait_checkpoint *checkpoint, const unsigned char *list,
-                             size_t bytes, size_t limit, struct strait_image *image);
-
 /* STRAIT_ENONFINITE, naming the tensor, when one of its values is no finite number. The image may
  * come from anyone. */
 strait_err strait_image_check(const struct strait_image *image);

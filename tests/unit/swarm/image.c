@@ -2,6 +2,8 @@
 #include "swarm/image.h"
 
 #include "../pipeline/tiny_run.h"
+#include "base/alloc.h"
+#include "swarm/gift.h"
 #include "swarm/image_list.h"
 
 static strait_run run;
@@ -82,11 +84,24 @@ static void pieces_come_in_turn(void **state) {
     strait_image_fini(&image);
 }
 
+/* An image that is to be given takes no room but that of its list. */
+static void open_gift(struct strait_gift *gift, const struct strait_checkpoint *checkpoint,
+                      const struct strait_image *list, size_t whole) {
+    const int64_t before = strait_alloc_count();
+    CHECK_OK(strait_gift_init(gift, checkpoint, list->data, list->bytes, whole));
+    assert_int_equal(strait_alloc_count(), before + 1);
+    assert_int_equal(gift->bytes, whole);
+    gift->stage = 1;
+    gift->step = 7;
+    gift->born = 9;
+}
+
 static void checkpoints_hold_what_images_hold(void **state) {
     (void)state;
     struct strait_image image = {0};
     struct strait_image list = {0};
     struct strait_image filled = {0};
+    struct strait_gift gift = {0};
     struct strait_checkpoint *checkpoint = NULL;
     size_t whole = 0;
     CHECK_OK(strait_image_take(workers[0], 7, 3, &image));
@@ -100,19 +115,28 @@ static void checkpoints_hold_what_images_hold(void **state) {
     CHECK_OK(strait_checkpoint_open(folder.path, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
     CHECK_OK(strait_image_list(workers[0], &list, &whole));
     assert_int_equal(whole, image.bytes);
-    CHECK_FAILS(strait_image_fill(checkpoint, list.data, list.bytes, whole - 1, &filled),
+    CHECK_FAILS(strait_gift_init(&gift, checkpoint, list.data, list.bytes, whole - 1),
                 STRAIT_EPROTO, "no sense");
-    CHECK_OK(strait_image_fill(checkpoint, list.data, list.bytes, whole, &filled));
+    open_gift(&gift, checkpoint, &list, whole);
+    while (!strait_gift_is_over(&gift)) {
+        strait_piece piece;
+        const int64_t before = strait_alloc_count();
+        CHECK_OK(strait_gift_next(&gift, &piece));
+        assert_int_equal(strait_alloc_count(), before);
+        CHECK_OK(strait_image_add(&filled, &piece, whole));
+    }
+    strait_gift_fini(&gift);
+    assert_true(strait_image_is_whole(&filled));
+    assert_true(filled.stage == 1 && filled.step == 7 && filled.born == 9);
     assert_int_equal(filled.bytes, image.bytes);
     assert_memory_equal(filled.data, image.data, image.bytes);
     for (size_t n = 0; n < list.bytes; n++) // cut anywhere
-        assert_int_equal(strait_image_fill(checkpoint, list.data, n, whole, &filled),
-                         STRAIT_EPROTO);
+        assert_int_equal(strait_gift_init(&gift, checkpoint, list.data, n, whole), STRAIT_EPROTO);
     list.data[9] = '/'; // a tensor that is not there
-    assert_int_equal(strait_image_fill(checkpoint, list.data, list.bytes, whole, &filled),
+    assert_int_equal(strait_gift_init(&gift, checkpoint, list.data, list.bytes, whole),
                      STRAIT_EDATA);
     strait_put_u32(list.data + 4, UINT32_MAX);
-    assert_int_equal(strait_image_fill(checkpoint, list.data, list.bytes, whole, &filled),
+    assert_int_equal(strait_gift_init(&gift, checkpoint, list.data, list.bytes, whole),
                      STRAIT_EPROTO);
     image.bytes--;
     image.filled--;
