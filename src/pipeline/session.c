@@ -13,6 +13,11 @@ enum {
     FULL_MS = 500 // between looks at a full disk
 };
 
+/* What is in a run's folder; the checkpoints' come first, the metrics last. */
+static const char checkpoints_name[] = "checkpoints", metrics_name[] = "metrics.jsonl",
+                  lock_name[] = ".lock";
+static const char *const copies[] = {"run.yaml", "tokenizer.json"};
+
 struct session {
     const strait_session_spec *spec;
     const strait_run *run;
@@ -21,6 +26,8 @@ struct session {
     struct strait_metrics *metrics;
     int lock;           // file descriptor that holds the folder; 0: none
     int is_new;         // the folder was made by us
+    int held_none;      // it held no run
+    int is_ours;        // it is not refused: what a run has there is ours
     int64_t saved_step; // of the newest checkpoint; -1: none
 };
 
@@ -50,15 +57,32 @@ static void see_written(struct session *s, strait_err err) {
     }
 }
 
-strait_err strait_session_refuse_old(const char *folder) {
-    char metrics[STRAIT_PATH_MAX];
-    char checkpoints[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_file_path(metrics, "%s/metrics.jsonl", folder));
-    STRAIT_TRY(strait_file_path(checkpoints, "%s/checkpoints", folder));
-    if (!strait_file_exists(metrics) && !strait_file_exists(checkpoints)) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG,
-                       "%s already holds a run: --resume goes on with it, --out DIR starts another",
-                       folder);
+static strait_err path_in(const char *folder, const char *name, char out[STRAIT_PATH_MAX]) {
+    return strait_file_path(out, "%s/%s", folder, name);
+}
+
+static int has(const char *folder, const char *name) {
+    char path[STRAIT_PATH_MAX];
+    return path_in(folder, name, path) == STRAIT_OK && strait_file_exists(path);
+}
+
+static int holds_run(const char *folder) {
+    return has(folder, metrics_name) || has(folder, checkpoints_name);
+}
+
+strait_err strait_session_check_folder(const char *folder, int resumes) {
+    if (holds_run(folder) && !resumes)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "%s already holds a run: --resume goes on with it, --out DIR starts "
+                           "another",
+                           folder);
+    for (size_t i = 0; !holds_run(folder) && i < sizeof copies / sizeof *copies; i++)
+        if (has(folder, copies[i]))
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "%s/%s would be overwritten, and is not of a run: --out DIR chooses "
+                               "another folder",
+                               folder, copies[i]);
+    return STRAIT_OK;
 }
 
 static strait_err copy_tokenizer(const struct session *s) {
@@ -69,7 +93,7 @@ static strait_err copy_tokenizer(const struct session *s) {
     char *text = NULL;
     size_t bytes = 0;
     if (s->run->data.tokenizer[0] == '\0') return STRAIT_OK;
-    STRAIT_TRY(strait_file_path(path, "%s/tokenizer.json", s->folder));
+    STRAIT_TRY(path_in(s->folder, copies[1], path));
     STRAIT_TRY(strait_file_read(s->run->data.tokenizer, TOKENIZER_MAX, &text, &bytes));
     const strait_err err = strait_file_replace(path, text, bytes);
     strait_alloc_free(text);
@@ -81,9 +105,12 @@ static strait_err claim_folder(struct session *s) {
     char path[STRAIT_PATH_MAX];
     s->is_new = !strait_file_exists(s->folder);
     STRAIT_TRY(strait_file_make_folders(s->folder));
-    STRAIT_TRY(strait_file_path(path, "%s/.lock", s->folder));
+    STRAIT_TRY(path_in(s->folder, lock_name, path));
     STRAIT_TRY(strait_file_lock(path, &s->lock));
-    return s->spec->resumes ? STRAIT_OK : strait_session_refuse_old(s->folder);
+    s->held_none = !holds_run(s->folder);
+    STRAIT_TRY(strait_session_check_folder(s->folder, s->spec->resumes));
+    s->is_ours = 1;
+    return STRAIT_OK;
 }
 
 static strait_err load_checkpoint(struct session *s) {
@@ -105,10 +132,10 @@ static strait_err load_checkpoint(struct session *s) {
 static strait_err open_files(struct session *s) {
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_checkpoint_prepare(s->folder));
-    STRAIT_TRY(strait_file_path(path, "%s/run.yaml", s->folder));
+    STRAIT_TRY(path_in(s->folder, copies[0], path));
     STRAIT_TRY(strait_run_save(s->run, path));
     STRAIT_TRY(copy_tokenizer(s));
-    STRAIT_TRY(strait_file_path(path, "%s/metrics.jsonl", s->folder));
+    STRAIT_TRY(path_in(s->folder, metrics_name, path));
     return strait_metrics_open(path, strait_trainer_step_count(s->trainer), &s->metrics);
 }
 
@@ -124,13 +151,22 @@ static strait_err open_session(struct session *s) {
     return STRAIT_OK;
 }
 
-/* A run that is refused leaves no folder that was not there. */
+static void remove_in(const char *folder, const char *name) {
+    char path[STRAIT_PATH_MAX];
+    if (path_in(folder, name, path) == STRAIT_OK) (void)remove(path); // a folder only if empty
+}
+
+/* A run that could not begin leaves nothing that was not there. */
 static void leave_folder(struct session *s) {
     char path[STRAIT_PATH_MAX];
-    if (!s->is_new || s->lock == 0) return;
-    if (strait_file_path(path, "%s/.lock", s->folder) != STRAIT_OK) return;
-    strait_file_remove_lock(path, &s->lock);
-    (void)rmdir(s->folder); // unless something is in it by now
+    if (s->lock == 0 || !s->held_none) return;
+    strait_metrics_close(&s->metrics);
+    for (size_t i = 0; s->is_ours && i < sizeof copies / sizeof *copies; i++)
+        remove_in(s->folder, copies[i]);
+    remove_in(s->folder, checkpoints_name);
+    remove_in(s->folder, metrics_name);
+    if (path_in(s->folder, lock_name, path) == STRAIT_OK) strait_file_remove_lock(path, &s->lock);
+    if (s->is_new) (void)rmdir(s->folder); // unless something is in it by now
 }
 
 static void close_session(struct session *s) {

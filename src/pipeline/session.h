@@ -36,9 +36,11 @@ typedef struct strait_session_spec {
 } strait_session_spec;
 
 /* Runs to the end: STRAIT_OK. Asked to stop, it finishes the step, saves, and returns
- * STRAIT_EINTERRUPTED. A folder that already holds a run is refused unless `resumes`. A checkpoint
- * that cannot be written is noted and tried again at the next; only the last one is an error. */
+ * STRAIT_EINTERRUPTED. A folder that already holds a run is refused unless `resumes`; what cannot
+ * begin leaves nothing in one that held none. A checkpoint that cannot be written is noted and
+ * tried again at the next; only the last one is an error. */
 strait_err strait_session_run(const strait_session_spec *spec);
 
-/* STRAIT_ECONFIG where the folder already holds a run: for who wants to know it sooner. */
-strait_err strait_session_refuse_old(const char *folder);
+/* STRAIT_ECONFIG where the folder already holds a run and that is not to go on, or holds none but
+ * files that a run would replace: for who wants to know it sooner. */
+strait_err strait_session_check_folder(const char *folder, int resumes);

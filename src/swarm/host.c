@@ -279,8 +279,8 @@ static strait_err prepare(struct host *h, int *is_over) {
     strait_feed_close(&feed);
     if (err == STRAIT_OK) err = strait_host_open_record(h);
     /* A run of "strait train" is not taken over unasked, nor found out when machines have come. */
-    if (err == STRAIT_OK && !h->spec->resumes && !h->was_begun)
-        err = strait_session_refuse_old(h->spec->folder);
+    if (err == STRAIT_OK)
+        err = strait_session_check_folder(h->spec->folder, h->spec->resumes || h->was_begun);
     if (err == STRAIT_OK) err = look_for_end(h, is_over);
     if (err != STRAIT_OK || *is_over) return err;
     err = open_desk(h, &recipe);

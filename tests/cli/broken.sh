@@ -121,6 +121,20 @@ ERR=$SCRATCH/second refuses 3 'busy/.lock: another process' train run.yaml --out
 kill -9 "$STARTED"
 reap
 
+# Neither train nor host writes over files that are no run's, nor leaves its own beside them.
+for name in run.yaml tokenizer.json; do
+    for flags in 'train --out theirs' 'train --resume --out theirs' 'host --keys keys --out theirs'; do
+        mkdir theirs
+        echo mine >theirs/$name
+        refuses 2 "theirs/$name would be overwritten, and is not of a run" $flags run.yaml
+        [ "$(ls -A theirs) $(cat theirs/*)" = "$name mine" ] || fail "$flags left $(ls -A theirs)"
+        rm -r theirs
+    done
+done
+mkdir theirs
+refuses 3 'nothere.bin' train run.yaml --out theirs --set data.train=nothere.bin
+rmdir theirs || fail "a refused run left $(ls -A theirs)"
+
 # A host that is refused leaves nothing in the folder, and no folder: neither bad data, nor a run of "train", nor a
 # port that is taken.
 refuses 3 'data.train: .*nothere.bin' host run.yaml --keys keys --out none --set data.train=nothere.bin

@@ -55,6 +55,28 @@ if mount -t tmpfs -o size=640k tmpfs mnt 2>/dev/null; then
     mount -o remount,size=16m mnt || fail "the disk cannot be made larger"
     runs train run.yaml --out mnt/run --resume
     says "$ERR" 'going on after step [1-9]'
+    # Full before it begins: nothing is left, and the same words begin it once there is room.
+    rm -rf mnt/run
+    mkdir mnt/there
+    cat /dev/zero >mnt/fill 2>/dev/null
+    for room in 0 4096; do # none; for the run file, but not for the tokenizer
+        truncate -s -$room mnt/fill
+        for folder in new there; do
+            refuses 3 "mnt/$folder/.*[Nn]o space" train run.yaml --out mnt/$folder
+        done
+        [ ! -e mnt/new ] || fail "a run that could not begin left $(find mnt/new)"
+        [ -z "$(ls -A mnt/there)" ] || fail "a run that could not begin left $(ls -A mnt/there)"
+    done
+    rm mnt/fill
+    runs train run.yaml --out mnt/there
+    # A corpus leaves nothing on it either.
+    cat /dev/zero >mnt/fill 2>/dev/null
+    truncate -s -16384 mnt/fill
+    for shards in 0 3000; do
+        refuses 3 'mnt/x.bin.tmp/.*full' tokenize --tokenizer tokenizer.json --out mnt/x.bin --shard-tokens $shards text.txt
+        [ "$(ls -A mnt)" = 'fill
+there' ] || fail "a corpus without room left $(ls -A mnt)"
+    done
     umount mnt
     trap clean_up EXIT
 else
