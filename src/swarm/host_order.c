@@ -251,15 +251,21 @@ void strait_host_close_given(struct host *h) {
     strait_checkpoint_close(&h->giving);
 }
 
-/* A guest that wants other tensors than its stage has is not one that could serve it. */
+/* A guest that wants other tensors than its stage has could not serve it. */
 static strait_err check_wish(const struct host *h, int stage, const struct strait_msg *list) {
     struct strait_image wanted = {0};
     strait_err err = strait_image_expect(&h->crew->recipe, stage, &wanted);
     if (err == STRAIT_OK)
         err = strait_image_list_match(list->body, list->size, wanted.data, wanted.bytes);
-    if (err != STRAIT_OK) strait_err_prefix("what it wants for stage %d", stage);
+    if (err == STRAIT_OK && list->size != wanted.bytes) err = strait_image_list_wrong();
     strait_image_fini(&wanted);
     return err;
+}
+
+static void blame(struct host *h, int node, int stage) {
+    strait_host_note(h, "%s, stage %d: what it wants is not its stage: %s",
+                     h->machine.nodes[node].report.name, stage, strait_err_detail());
+    strait_host_tell(h, &(strait_swarm_event){.kind = STRAIT_SWARM_BLAME, .node = node});
 }
 
 strait_err strait_host_give(struct host *h, struct guest *guest, const struct strait_msg *list) {
@@ -268,16 +274,20 @@ strait_err strait_host_give(struct host *h, struct guest *guest, const struct st
     if (h->machine.phase != STRAIT_SWARM_RESTORE || list->step != h->machine.epoch || stage < 0 ||
         guest->given == h->machine.epoch || h->crew == NULL)
         return STRAIT_OK; // late, or had already
-    STRAIT_TRY(check_wish(h, stage, list));
-    strait_err err = open_giving(h);
+    strait_err err = check_wish(h, stage, list);
+    if (err == STRAIT_EDATA || err == STRAIT_EPROTO) {
+        blame(h, guest->node, stage);
+        return STRAIT_OK;
+    }
+    if (err == STRAIT_OK) err = open_giving(h);
     if (err == STRAIT_OK)
         err = strait_gift_init(gift, h->giving, list->body, list->size,
                                (size_t)h->machine.config.need_bytes[stage] + (1 << 20));
-    if (err == STRAIT_ENOMEM) return err;
-    if (err != STRAIT_OK) {
+    if (err == STRAIT_EDATA || err == STRAIT_EIO) {
         fail(h, err); // the checkpoint is no use, and no guest can help it
         return STRAIT_OK;
     }
+    STRAIT_TRY(err);
     guest->given = gift->born = h->machine.epoch;
     gift->stage = stage;
     gift->step = h->machine.step;

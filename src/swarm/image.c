@@ -160,6 +160,9 @@ static strait_err match_list(const struct strait_image *image, const struct stra
 
 strait_err strait_image_match(const struct strait_image *image, const strait_recipe *recipe) {
     struct strait_image list = {0};
+    if (image->stage < 0 || image->stage >= recipe->n_stages)
+        return STRAIT_FAIL(STRAIT_EDATA, "an image of stage %d, of %d stages", image->stage,
+                           recipe->n_stages);
     strait_err err = strait_image_expect(recipe, image->stage, &list);
     if (err == STRAIT_OK) err = match_list(image, &list);
     strait_image_fini(&list);

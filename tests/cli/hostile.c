@@ -8,6 +8,8 @@
  *   poison  gives weights that are no numbers to whoever wants its stage: neighbours, the
  *           coordinator
  *   misname gives images in which a tensor has another name
+ *   greedy  wants what its stage does not have from the coordinator: first more of it, then
+ *           other tensors
  *   rot     keeps such weights itself: its images are no numbers
  *
  * It is the worker of this project; the linker puts the functions below in the place of its own.
@@ -49,6 +51,10 @@ strait_err __real_strait_image_take(struct strait_worker *worker, int64_t step, 
 strait_err __wrap_strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
                                     struct strait_image *image);
 
+strait_err __real_strait_image_list(struct strait_worker *worker, struct strait_image *list,
+                                    size_t *whole_bytes);
+strait_err __wrap_strait_image_list(struct strait_worker *worker, struct strait_image *list,
+                                    size_t *whole_bytes);
 strait_err __real_strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
                                     struct strait_msg **out);
 strait_err __wrap_strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
@@ -99,6 +105,22 @@ strait_err __wrap_strait_image_take(struct strait_worker *worker, int64_t step, 
     const strait_err err = __real_strait_image_take(worker, step, born, image);
     if (err == STRAIT_OK && is_at("rot")) memset(image->data + image->bytes - 4, 0xff, 4);
     return err;
+}
+
+/* The list, with zeros behind it; from the second time on its first name is another. */
+strait_err __wrap_strait_image_list(struct strait_worker *worker, struct strait_image *list,
+                                    size_t *whole_bytes) {
+    struct strait_image more = {0};
+    STRAIT_TRY(__real_strait_image_list(worker, list, whole_bytes));
+    if (!is_at("greedy")) return STRAIT_OK;
+    const strait_piece piece = {
+        .total = list->bytes + FIRST_NAME, .data = list->data, .bytes = list->bytes};
+    STRAIT_TRY(strait_image_add(&more, &piece, piece.total));
+    strait_image_fini(list);
+    *list = more;
+    list->filled = list->bytes;
+    if (n_honest < -1) list->data[FIRST_NAME]++;
+    return STRAIT_OK;
 }
 
 strait_err __wrap_strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,

@@ -103,6 +103,24 @@ says $last/events.log '(image of stage [01] at step [0-9]*: .* no finite numbers
 caught misname 0 2
 says $last/events.log '(image of stage [01] at step [0-9]*: tensor "[^"]*" .* is missing|values or copies from stage [01] are no use)'
 
+# One that wants from the coordinator what its stage does not have, first too much, then another's tensors:
+# it gets nothing, and is refused.
+host_begin greedy run.yaml $sets --set link.emulate.delay=40ms # to be killed in the middle
+for i in 1 2; do join_begin greedy $i; done
+wait_steps greedy 12
+is_running || fail "greedy: was done before the coordinator could be killed"
+host_kill
+for i in 1 2; do kill_join $i; done
+host_begin greedy run.yaml $sets
+cheat greedy greedy 0
+join_begin greedy 3
+wait $cheat
+[ $? -eq 6 ] || fail "greedy: the cheat was not refused"
+join_begin greedy 4
+is_as_ever greedy
+says greedy/events.log 'hostile, stage [01]: what it wants is not its stage: a peer sent a list' \
+    'hostile, stage [01]: what it wants is not its stage: tensor .* is missing'
+
 # One whose own images rot: nobody restores them, itself neither, and nothing is believed of a step that
 # was made from them.
 host_begin rot run.yaml $sets

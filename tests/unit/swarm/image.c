@@ -277,6 +277,8 @@ static void a_tensor_too_many_is_named(void **state) {
     assert_non_null(strstr(strait_err_detail(), last.name));
     whole.stage = 0; // as if it were of the other stage
     CHECK_FAILS(strait_image_match(&whole, &recipe), STRAIT_EDATA, "image of stage 0 at step 7: ");
+    whole.stage = 2; // as if there were one more
+    CHECK_FAILS(strait_image_match(&whole, &recipe), STRAIT_EDATA, "stage 2, of 2 stages");
     strait_image_fini(&other);
     strait_image_fini(&whole);
 }
