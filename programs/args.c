@@ -7,6 +7,7 @@
 #include "pipeline/run.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,12 +34,13 @@ static const strait_flag *find_letter(const strait_flag *flags, char letter) {
 
 static strait_err store_number(const strait_flag *flag, const char *text) {
     char *end = NULL;
+    double real = 0.0;
     errno = 0;
     if (flag->kind == STRAIT_FLAG_INT)
         *(int64_t *)flag->value = strtoll(text, &end, 10);
     else
-        *(double *)flag->value = strtod(text, &end);
-    if (errno != 0 || end == text || *end != '\0')
+        *(double *)flag->value = real = strtod(text, &end);
+    if (errno != 0 || end == text || *end != '\0' || !isfinite(real))
         return STRAIT_FAIL(STRAIT_ECONFIG, "--%s: \"%s\" is not a %s", flag->name, text,
                            flag->kind == STRAIT_FLAG_INT ? "whole number" : "number");
     return STRAIT_OK;

@@ -47,6 +47,12 @@ static strait_err fetch_corpus(void *user, int64_t first, int64_t n, int32_t *ou
     return strait_corpus_read(user, first, n, out);
 }
 
+static strait_err check_length(const char *path) {
+    if (n_total >= 2) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA, "%s: too short: the first token that is scored is the second",
+                       path);
+}
+
 static strait_err score_text(struct strait_trained *trained, strait_trained_score *out) {
     if (trained->tokenizer == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -62,6 +68,7 @@ static strait_err score_text(struct strait_trained *trained, strait_trained_scor
     if (err == STRAIT_OK) err = strait_encoder_open(trained->tokenizer, &encoder);
     if (err == STRAIT_OK) err = strait_encoder_encode(encoder, text, bytes, 0, &ids, &n);
     n_total = (int64_t)n;
+    if (err == STRAIT_OK) err = check_length(text_path);
     if (err == STRAIT_OK)
         err = strait_trained_evaluate(trained, fetch_ids, &ids, n_total, seen, out);
     strait_encoder_close(&encoder);
@@ -77,6 +84,7 @@ static strait_err score_data(struct strait_trained *trained, strait_trained_scor
                             ? strait_tokenizer_fingerprint(trained->tokenizer)
                             : NULL;
     strait_err err = strait_corpus_expect(corpus, trained->recipe.shape.vocab, print);
+    if (err == STRAIT_OK) err = check_length(data_path);
     if (err == STRAIT_OK)
         err = strait_trained_evaluate(trained, fetch_corpus, corpus, n_total, seen, out);
     strait_corpus_close(&corpus);

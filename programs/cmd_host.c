@@ -283,6 +283,23 @@ static strait_err check_flags(void) {
     return STRAIT_OK;
 }
 
+/* What etcd's links are made with, where there is an etcd. */
+static strait_err check_store_files(void) {
+    const struct {
+        const char *name, *path;
+    } files[] = {{"store-ca", store_ca}, {"store-cert", store_cert}, {"store-key", store_key}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (files[i].path == NULL) continue;
+        if (store == NULL || strncmp(store, "etcd:", 5) != 0)
+            return STRAIT_FAIL(STRAIT_ECONFIG, "--%s is for --store etcd:https://HOST:PORT,...",
+                               files[i].name);
+        if (access(files[i].path, R_OK) != 0 || strait_file_is_folder(files[i].path))
+            return STRAIT_FAIL(STRAIT_EIO, "--%s %s: no file that can be read", files[i].name,
+                               files[i].path);
+    }
+    return STRAIT_OK;
+}
+
 static strait_err run_host(int n_words, const char **words) {
     static strait_run run; // large, and there is one
     struct strait_identity *identity = NULL;
@@ -290,6 +307,7 @@ static strait_err run_host(int n_words, const char **words) {
                                     "--set KEY=VALUE overrides keys of the file", n_words, words));
     STRAIT_TRY(check_flags());
     STRAIT_TRY(check_addresses());
+    STRAIT_TRY(check_store_files());
     STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
     STRAIT_TRY(strait_keys_open_host(key_folder, &identity));
     const strait_err err = host(&run, identity);

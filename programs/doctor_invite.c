@@ -222,7 +222,10 @@ void strait_doctor_invite(struct strait_doctor *doctor) {
         return;
     }
     if (invite.expires != 0 && (uint64_t)time(NULL) > invite.expires)
-        strait_doctor_fault(doctor, STRAIT_EAUTH, "invite", "ask for a new one", "has expired");
+        strait_doctor_fault(doctor, STRAIT_EAUTH, "invite",
+                            "ask for a new one; the coordinator goes by its own clock, so see "
+                            "that this one is right",
+                            "has expired by this machine's clock");
     else
         strait_doctor_fact(doctor, "invite", "whole, for the coordinator at %s", invite.address);
     char reached[STRAIT_ADDRESS_MAX];

@@ -14,7 +14,8 @@ strait_err strait_address_split(const char *address, char host[STRAIT_ADDRESS_MA
     char *end = NULL;
     const long number = colon != NULL && colon[1] != 0 ? strtol(colon + 1, &end, 10) : -1;
     if (number < 0 || number > 65535 || *end != 0 || to == from || to - from >= STRAIT_ADDRESS_MAX)
-        return STRAIT_FAIL(STRAIT_EINVAL, "address '%.80s': expected host:port", address);
+        return STRAIT_FAIL(STRAIT_EINVAL, "address '%.80s': expected host:port, a port up to 65535",
+                           address);
     memcpy(host, from, (size_t)(to - from));
     host[to - from] = 0;
     *port = (int)number;

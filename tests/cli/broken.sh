@@ -42,6 +42,13 @@ refuses 3 '--out nowhere/x.bin: nowhere is no folder' tokenize --tokenizer token
 refuses 2 '--tokens: "many" is not a whole number' generate good --tokens many
 refuses 2 '--temperature: "warm" is not a number' generate good --temperature warm
 refuses 2 'either --text FILE or --data' eval good
+printf a >a.txt
+refuses 3 'a.txt: too short' eval good --text a.txt
+refuses 2 '--gflops: "nan" is not a number' plan run.yaml --gflops nan
+refuses 2 '--lease: "inf" is not a number' host run.yaml --out fresh --lease inf
+refuses 2 '--store-ca is for --store etcd:' host run.yaml --out fresh --store-ca a.txt
+refuses 3 '--store-ca nothere.pem: no file that can be read' host run.yaml --out fresh \
+    --store etcd:https://127.0.0.1:1 --store-ca nothere.pem
 refuses 3 'good: holds no run of "strait host"; strait inspect' watch good --once
 refuses 3 'nothere: there is no such folder' watch nothere --once
 refuses 2 '--uses -1' host run.yaml --out fresh --uses -1
@@ -159,7 +166,7 @@ refuses 2 "--relay: 'nonsense': expected HOST:PORT" host run.yaml --keys keys --
 refuses 2 "--announce: 'a b': expected HOST or HOST:PORT" host run.yaml --keys keys --out none \
     --announce '10.0.0.1:7,a b'
 refuses 2 "--announce: '10.0.0.1:port': expected HOST or" join strait1:AQ --announce 10.0.0.1:port
-refuses 2 "address 'nonsense': expected host:port" host run.yaml --keys keys --out none --listen nonsense
+refuses 2 "address 'nonsense': expected host:port, a port" host run.yaml --keys keys --out none --listen nonsense
 [ ! -e none ] || fail "a refused host left $(ls -A none)"
 kill -9 "$STARTED"
 reap
