@@ -33,7 +33,7 @@ static struct {
 static const strait_flag flags[] = {
     {"name", 'n', STRAIT_FLAG_TEXT, &node_name, "NAME",
      "what people see (default: the host's name)"},
-    {"device", 0, STRAIT_FLAG_TEXT, &device, "KIND", "what computes: cpu, cuda"},
+    {"device", 0, STRAIT_FLAG_TEXT, &device, "KIND", "what computes: cpu (default) or cuda"},
     {"ordinal", 0, STRAIT_FLAG_INT, &ordinal, "N", "which device of its kind, from 0"},
     {"threads", 't', STRAIT_FLAG_INT, &n_threads, "N", "on the cpu; 0: one for each core"},
     {"listen", 0, STRAIT_FLAG_TEXT, &listen_at, "ADDR:PORT",

@@ -23,7 +23,7 @@ static const strait_flag flags[] = {
     {"vocab", 0, STRAIT_FLAG_INT, &vocab, "N", "train: how many tokens"},
     {"out", 'o', STRAIT_FLAG_TEXT, &out, "FILE", "train: the tokenizer.json to write"},
     {"pattern", 0, STRAIT_FLAG_TEXT, &pattern, "NAME",
-     "train: how text is cut into words: gpt2 or llama3"},
+     "train: how text is cut into words: gpt2 (default) or llama3"},
     {"special", 0, STRAIT_FLAG_LIST, &specials, "TEXT",
      "train: a special token (default <|endoftext|>); repeat"},
     {"limit-mb", 0, STRAIT_FLAG_INT, &limit_mb, "N", "train: learn from the first N MB only"},

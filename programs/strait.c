@@ -88,7 +88,7 @@ static strait_err run(const char *name, int argc, const char **argv) {
 /* Words for it that other programs have taught people. */
 static const char *name_of(const char *word) {
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return "help";
-    return strcmp(word, "--version") == 0 ? "version" : word;
+    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 ? "version" : word;
 }
 
 /* Who started us may have closed some of the first three descriptors; a socket or a lock that got

@@ -26,7 +26,9 @@ static strait_err find_folder(const char *folder, char out[STRAIT_PATH_MAX]) {
         STRAIT_TRY(home_folder(out));
     else
         STRAIT_TRY(strait_file_path(out, "%s", folder));
-    return strait_file_make_folders(out);
+    const strait_err err = strait_file_make_folders(out);
+    if (err != STRAIT_OK) strait_err_prefix("no folder for this machine's key (--keys DIR)");
+    return err;
 }
 
 static strait_err open_key(const char *path, struct strait_identity **out) {

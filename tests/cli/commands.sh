@@ -16,6 +16,11 @@ for command in $commands; do
 done
 runs version
 says "$OUT" '^strait [0-9]+\.[0-9]+\.[0-9]+$'
+cp "$OUT" version.txt
+for word in --version -V; do
+    runs $word
+    cmp -s version.txt "$OUT" || fail "version and $word differ"
+done
 strait >"$OUT" 2>"$ERR"
 [ $? -eq 2 ] || fail "no command at all is wrong usage"
 says "$ERR" '^usage: strait COMMAND'
