@@ -84,7 +84,7 @@ paused() {
     is_running || fail "the coordinator ends without etcd"
 }
 paused 'paused, for 600 s at most: .*none of 3 members answered'
-says swarm/swarm.json '"phase": *"paused"'
+wait_words swarm/swarm.json '"phase": *"paused"' # which is written after that is said
 lines=$(wc -l <swarm/metrics.jsonl)
 lost=$(cat join-*.err | grep -c 'lost the coordinator')
 sleep 8 # longer than a silent link lives
