@@ -226,7 +226,8 @@ static strait_err write_image(struct strait_journal_file *j, int fd,
 
 strait_err strait_journal_file_rewrite(struct strait_journal_file *j) {
     struct strait_journal_image image = j->image; // shares the facts
-    const int fd = open(j->beside, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    /* For its owner alone: the invite's token is among the facts. */
+    const int fd = open(j->beside, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0) return fail(j->beside, "create");
     strait_err err = write_image(j, fd, &image);
     if (err == STRAIT_OK) {

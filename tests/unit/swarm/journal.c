@@ -203,6 +203,20 @@ static void test_a_removed_journal_is_written_again(void **state) {
     strait_record_close(&a);
 }
 
+/* A token is among the facts. */
+static void test_nobody_else_may_read_it(void **state) {
+    (void)state;
+    struct stat info;
+    const mode_t before = umask(0);
+    struct strait_record *a = record_rig_open(&world, "alice");
+    (void)record_rig_claim(a);
+    record_rig_put(a, "k", "1");
+    strait_record_close(&a);
+    (void)umask(before);
+    CHECK(stat(scratch_at(&folder, "journal"), &info) == 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+}
+
 static void test_what_never_held_a_fact_is_taken_away(void **state) {
     (void)state;
     struct strait_record *a = record_rig_open(&world, "alice");
@@ -327,6 +341,7 @@ int main(void) {
         ON_DISK(test_a_full_disk_loses_nothing_and_passes),
         ON_DISK(test_an_unwritable_folder_is_named),
         ON_DISK(test_a_removed_journal_is_written_again),
+        ON_DISK(test_nobody_else_may_read_it),
         ON_DISK(test_what_never_held_a_fact_is_taken_away),
         ON_DISK(test_a_long_life_takes_little_disk),
         ON_DISK(test_other_files_are_refused_and_left_alone),
