@@ -164,7 +164,7 @@ static strait_err inspect_corpus(const char *path) {
     struct strait_corpus *corpus = NULL;
     STRAIT_TRY(strait_corpus_open(path, &corpus));
     printf("%s: %lld tokens in %d shard%s\n", path, (long long)corpus->n_tokens, corpus->n_shards,
-           corpus->n_shards == 1 ? "" : "s");
+           strait_progress_plural(corpus->n_shards));
     printf("  vocabulary %lld\n  tokenizer %s\n", (long long)corpus->vocab,
            corpus->tokenizer[0] != '\0' ? corpus->tokenizer : "unknown");
     for (int i = 0; i < corpus->n_shards; i++)

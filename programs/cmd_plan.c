@@ -199,9 +199,10 @@ static void print_limit(const outlook *o) {
 
 static void print_outlook(const char *path, const outlook *o) {
     const strait_recipe *r = &o->recipe;
-    printf("%s: %d stage%s, %s, %lld microbatches of %.0f tokens\n", path, r->n_stages,
-           r->n_stages == 1 ? "" : "s", strait_schedule_name(r->schedule),
-           (long long)r->n_microbatches, o->pipe.microbatch_tokens);
+    printf("%s: %d stage%s, %s, %lld microbatch%s of %.0f tokens\n", path, r->n_stages,
+           strait_progress_plural(r->n_stages), strait_schedule_name(r->schedule),
+           (long long)r->n_microbatches, r->n_microbatches == 1 ? "" : "es",
+           o->pipe.microbatch_tokens);
     printf("each stage on a device of its own: %s\n\n", o->times.device);
     print_stages(o);
     print_links(o);

@@ -94,9 +94,9 @@ static void say_counts(display *d, const strait_tokenize_counts *counts) {
                         "%s: %lld tokens of %lld document%s, %.2f bytes each, in %lld shard%s; "
                         "%.1f s, %.1f MB/s",
                         out, (long long)counts->tokens, (long long)counts->documents,
-                        counts->documents == 1 ? "" : "s",
+                        strait_progress_plural(counts->documents),
                         (double)counts->bytes / (double)counts->tokens, (long long)counts->shards,
-                        counts->shards == 1 ? "" : "s", seconds,
+                        strait_progress_plural(counts->shards), seconds,
                         (double)counts->bytes / 1e6 / seconds);
     if (counts->dropped > 0)
         strait_progress_say(&d->progress,

@@ -21,15 +21,17 @@ static const strait_flag flags[] = {
 
 static void print_facts(const strait_run *run, const strait_trainer_facts *facts) {
     char text[32];
-    printf("model        %.2fM parameters: %s, %lld layers, width %lld, vocabulary %lld\n",
+    printf("model        %.2fM parameters: %s, %lld layer%s, width %lld, vocabulary %lld\n",
            (double)facts->parameters / 1e6,
            run->model.family == STRAIT_RUN_LLAMA ? "llama" : "yardstick",
-           (long long)run->model.layers, (long long)run->model.width, (long long)facts->vocab);
+           (long long)run->model.layers, strait_progress_plural(run->model.layers),
+           (long long)run->model.width, (long long)facts->vocab);
     printf("data         %.2fM tokens, %.2f epochs\n", (double)facts->train_tokens / 1e6,
            (double)(run->train.steps * run->train.batch_tokens) / (double)facts->train_tokens);
-    printf("step         %lld tokens in %lld microbatches of %lld sequences, %.1f GFLOP\n",
+    printf("step         %lld tokens in %lld microbatch%s of %lld sequence%s, %.1f GFLOP\n",
            (long long)run->train.batch_tokens, (long long)facts->n_microbatches,
-           (long long)facts->microbatch,
+           facts->n_microbatches == 1 ? "" : "es", (long long)facts->microbatch,
+           strait_progress_plural(facts->microbatch),
            facts->flops_per_token * (double)run->train.batch_tokens / 1e9);
     printf("precision    %s\n", facts->precision);
     const struct {
@@ -44,8 +46,9 @@ static void print_facts(const strait_run *run, const strait_trainer_facts *facts
     }
     for (int i = 0; i < facts->n_stages; i++) {
         strait_progress_bytes((double)facts->stages[i].planned, text);
-        printf("stage %-6d %s: %d layers, %d microbatches in flight\n", i, text,
-               facts->stages[i].layers, facts->stages[i].slots);
+        printf("stage %-6d %s: %d layer%s, %d microbatch%s in flight\n", i, text,
+               facts->stages[i].layers, strait_progress_plural(facts->stages[i].layers),
+               facts->stages[i].slots, facts->stages[i].slots == 1 ? "" : "es");
     }
 }
 

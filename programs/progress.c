@@ -62,6 +62,10 @@ void strait_progress_duration(double seconds, char out[32]) {
         (void)snprintf(out, 32, "%lds", s);
 }
 
+const char *strait_progress_plural(int64_t n) {
+    return n == 1 ? "" : "s";
+}
+
 void strait_progress_bytes(double bytes, char out[32]) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int unit = 0;

@@ -3,6 +3,7 @@
  * Everything goes to standard error, so that standard output stays for results. */
 #pragma once
 
+#include <stdint.h>
 typedef struct strait_progress {
     int is_terminal;
     int is_open; // a line without its end stands on the terminal
@@ -24,3 +25,6 @@ void strait_progress_say(strait_progress *progress, const char *format, ...)
 void strait_progress_duration(double seconds, char out[32]);
 /* "1.5 GiB", "312 MiB" into `out`. */
 void strait_progress_bytes(double bytes, char out[32]);
+
+/* What a word gets behind it where there are `n`: "1 layer", "2 layers". */
+const char *strait_progress_plural(int64_t n);
