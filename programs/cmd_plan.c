@@ -7,6 +7,7 @@
 #include "progress.h"
 #include "stage_times.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum {
@@ -14,7 +15,7 @@ enum {
     PACKET_HEADERS = 66
 };
 
-static double gflops;
+static double gflops = INFINITY; // not given
 static int is_json;
 static strait_flag_list sets;
 
@@ -144,7 +145,7 @@ static strait_err read_run(const char *path, strait_run *run, outlook *o) {
         strait_feed_close(&feed);
     }
     STRAIT_TRY(strait_recipe_make(run, vocab, &o->recipe));
-    if (gflops > 0) return strait_stage_times_estimate(&o->recipe, gflops * 1e9, &o->times);
+    if (isfinite(gflops)) return strait_stage_times_estimate(&o->recipe, gflops * 1e9, &o->times);
     strait_progress progress;
     strait_progress_init(&progress);
     strait_progress_say(&progress, "trying one block, the head and the codec here; a large model "
@@ -236,7 +237,7 @@ static strait_err run_plan(int n_words, const char **words) {
     static outlook o;
     STRAIT_TRY(strait_args_one_word(&strait_cmd_plan, "run file",
                                     "--set KEY=VALUE overrides keys of the file", n_words, words));
-    if (gflops < 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--gflops %g: expected above 0", gflops);
+    if (gflops <= 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--gflops %g: expected above 0", gflops);
     STRAIT_TRY(read_run(words[0], &run, &o));
     STRAIT_TRY(foresee(&run, &o));
     if (is_json)

@@ -45,6 +45,7 @@ refuses 2 'either --text FILE or --data' eval good
 printf a >a.txt
 refuses 3 'a.txt: too short' eval good --text a.txt
 refuses 2 '--gflops: "nan" is not a number' plan run.yaml --gflops nan
+refuses 2 '--gflops 0: expected above 0' plan run.yaml --gflops 0
 refuses 2 '--lease: "inf" is not a number' host run.yaml --out fresh --lease inf
 refuses 2 '--store-ca is for --store etcd:' host run.yaml --out fresh --store-ca a.txt
 refuses 3 '--store-ca nothere.pem: no file that can be read' host run.yaml --out fresh \
