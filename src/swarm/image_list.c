@@ -1,5 +1,7 @@
 #include "swarm/image_list.h"
 
+#include "store/safetensors.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -87,12 +89,11 @@ static int is_same(const strait_image_row *a, const strait_image_row *b) {
            a->rows == b->rows && a->cols == b->cols;
 }
 
-/* "f32 24 x 40, a weight" */
+/* "F32 24 x 40, a weight" */
 static const char *describe(const strait_image_row *row, char text[SHAPE_TEXT]) {
-    static const char *const types[] = {
-        [STRAIT_F32] = "f32", [STRAIT_BF16] = "bf16", [STRAIT_I8] = "i8", [STRAIT_I32] = "i32"};
-    (void)snprintf(text, SHAPE_TEXT, "%s %lld x %lld, %s", types[row->dtype], (long long)row->rows,
-                   (long long)row->cols, row->is_state ? "state" : "a weight");
+    (void)snprintf(text, SHAPE_TEXT, "%s %lld x %lld, %s", strait_safetensors_dtype(row->dtype),
+                   (long long)row->rows, (long long)row->cols,
+                   row->is_state ? "state" : "a weight");
     return text;
 }
 

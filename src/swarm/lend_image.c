@@ -183,9 +183,12 @@ static struct strait_image *copy_for(struct strait_image *copies, const strait_p
     return oldest;
 }
 
-/* No stage takes more than the whole model does. */
-static size_t size_limit(const struct lend *l) {
+/* No stage takes more than the whole model does. Only the first piece makes room, and those behind
+ * it must agree with it: a copy comes in thousands, beside the training. */
+static size_t size_limit(const struct lend *l, const struct strait_image *image,
+                         const strait_piece *piece) {
     size_t sum = 1 << 20;
+    if (piece->offset > 0) return image->bytes;
     for (int i = 0; i < l->server.recipe.n_stages; i++) {
         strait_worker_memory memory;
         if (strait_worker_plan(&l->server.recipe, i, 1, &memory) != STRAIT_OK) continue;
@@ -209,7 +212,7 @@ strait_err strait_lend_piece(struct lend *l, const struct strait_msg *msg, int i
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
     if (!piece.must_keep || is_host) {
         l->progress++;
-        return strait_image_add(&l->incoming, &piece, size_limit(l));
+        return strait_image_add(&l->incoming, &piece, size_limit(l, &l->incoming, &piece));
     }
     if (l->is_giving) return STRAIT_OK; // what is being sent must not change; nobody copies now
     const int is_behind = msg->peer == l->server.behind;
@@ -220,7 +223,7 @@ strait_err strait_lend_piece(struct lend *l, const struct strait_msg *msg, int i
     for (int i = 0; i < STRAIT_LEND_COPIES; i++) // of a stage that is no longer beside ours
         if (copies[i].stage != piece.stage) forget(&copies[i]);
     struct strait_image *copy = copy_for(copies, &piece);
-    STRAIT_TRY(strait_image_add(copy, &piece, size_limit(l)));
+    STRAIT_TRY(strait_image_add(copy, &piece, size_limit(l, copy, &piece)));
     if (strait_image_is_whole(copy)) inspect(l, copy, is_behind);
     return STRAIT_OK;
 }

@@ -231,12 +231,12 @@ static void make_changed(const struct strait_image *from, const change *how,
 static void images_of_other_stages_are_refused(void **state) {
     (void)state;
     static const change changes[] = {
-        {.at = 0, .is_out = 1, .words = "stage 1 at step 7: tensor \"%s\" (f32 %d x %d"},
-        {.at = 5, .is_out = 1, .words = "tensor \"%s\" (f32 %d x %d"},
+        {.at = 0, .is_out = 1, .words = "stage 1 at step 7: tensor \"%s\" (F32 %d x %d"},
+        {.at = 5, .is_out = 1, .words = "tensor \"%s\" (F32 %d x %d"},
         {.at = 3, .is_twice = 1, .words = "tensor \"%s\" stands where"},
-        {.at = 3, .first = '~', .words = "tensor \"%s\" (f32 %d x %d"},
-        {.at = 2, .more_rows = 1, .words = "tensor \"%s\" is f32"},
-        {.at = 2, .other_kind = 1, .words = "tensor \"%s\" is f32 %d x %d, state, expected f32"},
+        {.at = 3, .first = '~', .words = "tensor \"%s\" (F32 %d x %d"},
+        {.at = 2, .more_rows = 1, .words = "tensor \"%s\" is F32"},
+        {.at = 2, .other_kind = 1, .words = "tensor \"%s\" is F32 %d x %d, state, expected F32"},
     };
     struct strait_image whole = {0};
     struct strait_image after = {0};
