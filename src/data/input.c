@@ -19,6 +19,7 @@ struct strait_input {
     strait_input_stop stop;
     int fd;
     int is_at_end; // of the file
+    int is_begun;  // something of it was given out
     int64_t n_taken;
     unsigned char *raw;
     size_t n_raw, used;                  // raw[used..n_raw) is still to be unpacked
@@ -128,12 +129,21 @@ static strait_err read_packed(struct strait_input *input, void *out, size_t n, s
     return STRAIT_OK;
 }
 
+static strait_err check_start(struct strait_input *input, const void *start, size_t n) {
+    const char *foreign = input->is_begun ? NULL : strait_unpack_foreign(start, n);
+    input->is_begun = input->is_begun || n > 0;
+    if (foreign == NULL) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA, "%s: this is %s; make plain text or JSON Lines of it first",
+                       input->path, foreign);
+}
+
 strait_err strait_input_read(struct strait_input *input, void *out, size_t n, size_t *n_read) {
     for (;;) {
         if (input->n_raw - input->used < RAW_BYTES / 4 && !input->is_at_end)
             STRAIT_TRY(refill(input));
         STRAIT_TRY(input->ops == NULL ? read_plain(input, out, n, n_read)
                                       : read_packed(input, out, n, n_read));
+        STRAIT_TRY(check_start(input, out, *n_read));
         if (*n_read > 0 || (input->is_at_end && input->used == input->n_raw)) return STRAIT_OK;
     }
 }

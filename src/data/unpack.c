@@ -146,3 +146,20 @@ const char *strait_unpack_claimed(const char *path) {
         if (strcmp(dot, formats[i].ending) == 0) return formats[i].name;
     return NULL;
 }
+
+/* What people have text in and is not read here. Taken for text, it would be learned from. */
+const char *strait_unpack_foreign(const unsigned char *start, size_t n) {
+    static const struct {
+        const char *name, *magic;
+        size_t n_magic, at;
+    } foreign[] = {
+        {"a zip archive", "PK\3\4", 4, 0},  {"a 7z archive", "7z\xbc\xaf\x27\x1c", 6, 0},
+        {"a tar archive", "ustar", 5, 257}, {"bzip2 data", "1AY&SY", 6, 4},
+        {"a Parquet file", "PAR1", 4, 0},   {"a PDF document", "%PDF-", 5, 0},
+    };
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (n >= foreign[i].at + foreign[i].n_magic &&
+            memcmp(start + foreign[i].at, foreign[i].magic, foreign[i].n_magic) == 0)
+            return foreign[i].name;
+    return NULL;
+}

@@ -30,3 +30,6 @@ const struct strait_unpack_ops *strait_unpack_find(const unsigned char *start, s
 
 /* The format that a file's name speaks of; NULL for none. */
 const char *strait_unpack_claimed(const char *path);
+
+/* What else these bytes, unpacked, are the start of, with its article; NULL for none. */
+const char *strait_unpack_foreign(const unsigned char *start, size_t n);

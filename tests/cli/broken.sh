@@ -214,7 +214,18 @@ printf '{"model": 3}' >bad/tokenizer.json
 refuses 3 'bad/tokenizer.json' inspect bad/tokenizer.json
 refuses 3 'bad/tokenizer.json' tokenize --tokenizer bad/tokenizer.json --out bad/x.bin text.txt
 refuses 3 'nothere.txt' tokenize --tokenizer tokenizer.json --out bad/x.bin nothere.txt
+# Other kinds of files are not taken for text, packed or not.
+printf 'PK\003\004 and so on' >bad/novel.zip
+tar cf bad/novel.tar text.txt
+tar cf - text.txt | gzip >bad/novel.tar.gz
+printf '%%PDF-1.7 and so on' >bad/novel.pdf
+for kind in zip tar tar.gz pdf; do
+    refuses 3 "novel.$kind: this is a (zip archive|tar archive|PDF document); make plain text" tokenize \
+        --tokenizer tokenizer.json --out bad/x.bin bad/novel.$kind
+done
+refuses 3 'this is a tar archive' tokenizer train --vocab 300 --out bad/new.json bad/novel.tar.gz
 [ ! -e bad/x.bin ] || fail "a refused shard is there"
+
 head -c 5000 tokenizer.json >bad/cut.json
 refuses 3 'not a whole tokenizer.json: bad/cut.json: line' tokenizer info bad/cut.json
 refuses 3 'nothere' inspect nothere
