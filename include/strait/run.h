@@ -120,6 +120,7 @@ typedef struct strait_run {
         int64_t steps, batch_tokens;
         strait_run_optimizer optimizer;
         double rate, embedding_rate, head_rate, gain_rate;
+        double conv_rate, mixing_rate;
         double writer_rate, boundary_rate, value_rate, anchor_rate;
         int64_t anchor_steps;
         double decay, embedding_decay; // the second for embedding and head; gains have none

@@ -93,7 +93,7 @@ static strait_err plan_head(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_BOUNDARY, k, d));
     STRAIT_TRY(strait_codec_add_param(c, "A", STRAIT_ROLE_BOUNDARY, w, d));
     STRAIT_TRY(strait_codec_add_param(c, "B", STRAIT_ROLE_BOUNDARY, k, w));
-    if (c->spec.boundary > 0) STRAIT_TRY(strait_codec_add_param(c, "M", STRAIT_ROLE_GAIN, k, k));
+    if (c->spec.boundary > 0) STRAIT_TRY(strait_codec_add_param(c, "M", STRAIT_ROLE_MIXING, k, k));
     if (c->spec.is_padded) return strait_context_plan_head(c, &st->padded);
     STRAIT_TRY(plan_look(c, c->spec.rows, d, w));
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);

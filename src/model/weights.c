@@ -40,7 +40,7 @@ static strait_err add_by(const struct listing *l, plan_fn plan, strait_param par
     if (l->is_training)
         STRAIT_TRY(plan(is_product(param.role) ? &w->grads : &w->sums, STRAIT_F32, shape.rows,
                         shape.cols, &slot->grad));
-    if (param.role != STRAIT_ROLE_GAIN && w->precision != STRAIT_F32)
+    if (!strait_role_is_gain(param.role) && w->precision != STRAIT_F32)
         STRAIT_TRY(plan(&w->copies, w->precision, shape.rows, shape.cols, &slot->compute));
     *out = slot;
     return STRAIT_OK;
@@ -79,7 +79,7 @@ static strait_err add_attention(const struct listing *l, strait_attention *out) 
     STRAIT_TRY(add_behind(l, "attention.v", STRAIT_ROLE_MATRIX, keys, d, &out->v));
     if (s->has_qk_gain)
         STRAIT_TRY(add(l, "attention.qk_gain", STRAIT_ROLE_GAIN, 2, s->head_dim, &out->gain));
-    if (s->conv > 0) STRAIT_TRY(add(l, "attention.conv", STRAIT_ROLE_GAIN, s->conv, d, &out->conv));
+    if (s->conv > 0) STRAIT_TRY(add(l, "attention.conv", STRAIT_ROLE_TAPS, s->conv, d, &out->conv));
     if (s->has_value_tables && strait_shape_is_local(s, l->block))
         STRAIT_TRY(add(l, "attention.values", STRAIT_ROLE_VALUES, s->vocab, keys, &out->values));
     return add(l, "attention.out", STRAIT_ROLE_WRITES_RESIDUAL, l->w->n_written, queries,
@@ -96,7 +96,7 @@ static strait_err add_mlp(const struct listing *l, strait_mlp *out) {
     } else {
         STRAIT_TRY(add(l, "mlp.up", STRAIT_ROLE_MATRIX, s->ffn, d, &out->up));
     }
-    if (s->conv > 0) STRAIT_TRY(add(l, "mlp.conv", STRAIT_ROLE_GAIN, s->conv, d, &out->conv));
+    if (s->conv > 0) STRAIT_TRY(add(l, "mlp.conv", STRAIT_ROLE_TAPS, s->conv, d, &out->conv));
     return add(l, "mlp.down", STRAIT_ROLE_WRITES_RESIDUAL, l->w->n_written, s->ffn, &out->down);
 }
 
@@ -106,7 +106,7 @@ static strait_err add_local(const struct listing *l, strait_local *out) {
     if (s->has_anchors && l->block > 0)
         STRAIT_TRY(add(l, "anchor", STRAIT_ROLE_ANCHOR, s->vocab, s->width, &out->anchor));
     if (s->conv == 0) return STRAIT_OK;
-    return add(l, "conv", STRAIT_ROLE_GAIN, s->conv, s->width, &out->conv);
+    return add(l, "conv", STRAIT_ROLE_TAPS, s->conv, s->width, &out->conv);
 }
 
 strait_ends strait_part_ends(const strait_shape *s, strait_part part) {
@@ -205,7 +205,7 @@ static int is_called(const strait_param *param, const char *last) {
 /* Spread of a parameter's first values; negative means "all ones". */
 static double spread(const struct strait_weights *w, const strait_shape *shape,
                      const strait_param *param) {
-    if (is_called(param, "conv") || param->role == STRAIT_ROLE_VALUES) return 0.0;
+    if (param->role == STRAIT_ROLE_TAPS || param->role == STRAIT_ROLE_VALUES) return 0.0;
     if (param->role == STRAIT_ROLE_GAIN) return -1.0;
     if (is_neck(w, param)) return 1.0 / sqrt((double)param->value.cols);
     if (shape->init == STRAIT_INIT_LLAMA) {

@@ -2,7 +2,7 @@
 
 strait_tensor strait_adamw_second(strait_optim_kind kind, const strait_param *param) {
     strait_tensor v = {NULL, STRAIT_F32, param->value.rows, param->value.cols};
-    if (kind != STRAIT_OPTIM_ADAMW_ROWS || param->role == STRAIT_ROLE_GAIN) return v;
+    if (kind != STRAIT_OPTIM_ADAMW_ROWS || strait_role_is_gain(param->role)) return v;
     if (strait_role_is_table(param->role))
         v.cols = 1; // an input is a token, which owns a row
     else

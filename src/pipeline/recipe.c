@@ -77,7 +77,9 @@ static strait_optim_spec make_optim(const strait_run *run) {
                    [STRAIT_ROLE_EMBEDDING] = {.rate = (float)run->train.embedding_rate,
                                               .decay = table_decay},
                    [STRAIT_ROLE_HEAD] = {.rate = (float)run->train.head_rate, .decay = table_decay},
-                   [STRAIT_ROLE_GAIN] = {.rate = (float)run->train.gain_rate}},
+                   [STRAIT_ROLE_GAIN] = {.rate = (float)run->train.gain_rate},
+                   [STRAIT_ROLE_TAPS] = {.rate = (float)run->train.conv_rate},
+                   [STRAIT_ROLE_MIXING] = {.rate = (float)run->train.mixing_rate}},
     };
 }
 

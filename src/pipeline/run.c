@@ -78,6 +78,8 @@ static void resolve_train(strait_run *run) {
     if (run->train.embedding_rate == 0) run->train.embedding_rate = is_muon ? 15 * rate : rate;
     if (run->train.head_rate == 0) run->train.head_rate = is_muon ? 0.15 * rate : rate;
     if (run->train.gain_rate == 0) run->train.gain_rate = is_muon ? 0.5 * rate : rate;
+    if (run->train.conv_rate == 0) run->train.conv_rate = run->train.gain_rate;
+    if (run->train.mixing_rate == 0) run->train.mixing_rate = run->train.gain_rate;
     if (run->train.writer_rate == 0) run->train.writer_rate = rate;
     if (run->train.boundary_rate == 0) run->train.boundary_rate = rate;
     if (run->train.value_rate == 0)

@@ -12,7 +12,9 @@ typedef enum strait_role {
                                  // confines
     STRAIT_ROLE_EMBEDDING,       // one row a token
     STRAIT_ROLE_HEAD,            // the matrix that makes logits; a tied one is an EMBEDDING
-    STRAIT_ROLE_GAIN,            // a vector, taps of a convolution: no weight decay
+    STRAIT_ROLE_GAIN,            // a vector: no weight decay
+    STRAIT_ROLE_TAPS,            // of a convolution, a row each: no weight decay
+    STRAIT_ROLE_MIXING,          // k x k, carries a code through a stage: no weight decay
     STRAIT_ROLE_VALUES,          // one row a token, added to attention's values
     STRAIT_ROLE_ANCHOR,          // one row a token, added to the stream where a stage begins
     STRAIT_ROLE_BOUNDARY,        // a matrix of a codec
@@ -23,6 +25,11 @@ typedef enum strait_role {
 static inline int strait_role_is_table(strait_role role) {
     return role == STRAIT_ROLE_EMBEDDING || role == STRAIT_ROLE_VALUES ||
            role == STRAIT_ROLE_ANCHOR;
+}
+
+/* Whether every number stands for itself: small, kept and read in f32, with moments of its own. */
+static inline int strait_role_is_gain(strait_role role) {
+    return role == STRAIT_ROLE_GAIN || role == STRAIT_ROLE_TAPS || role == STRAIT_ROLE_MIXING;
 }
 
 enum {

@@ -140,7 +140,7 @@ static void context_starts_linear(void **state) {
     assert_int_equal(p.head->n_params, 3); // no code comes to the first stage
     for (int64_t i = 0; i < 31 * 31; i++)
         assert_true(f32(m)[i] == (i % 32 == 0 ? 1.0f : 0.0f));
-    assert_int_equal(param_of(q.head, "boundary.2.head.M").role, STRAIT_ROLE_GAIN);
+    assert_int_equal(param_of(q.head, "boundary.2.head.M").role, STRAIT_ROLE_MIXING);
     assert_int_equal(param_of(q.head, "boundary.2.head.E").role, STRAIT_ROLE_BOUNDARY);
     assert_int_equal(strait_codec_wire_bytes(&p.head->spec, STRAIT_FORWARD), 4 + 16 * N);
     assert_int_equal(strait_codec_wire_bytes(&p.head->spec, STRAIT_BACKWARD), 4 + 16 * N);

@@ -200,6 +200,22 @@ static void rates_are_split(void **state) {
     CHECK(anchors.rate == 0 && anchors.steps == 375);
 }
 
+/* Convolutions and the matrices that carry a code go by the gains' rate until they have their own;
+ * none of the three decays. */
+static void small_parts_have_rates(void **state) {
+    (void)state;
+    static const strait_role roles[] = {STRAIT_ROLE_GAIN, STRAIT_ROLE_TAPS, STRAIT_ROLE_MIXING};
+    CHECK_OK(make_with("name: strait", 4));
+    for (int i = 0; i < 3; i++)
+        check_group(strait_recipe_optim(&recipe, 1), roles[i], 1e-3, 0);
+    run.train.conv_rate = 3e-3;
+    run.train.mixing_rate = 2e-4;
+    CHECK_OK(strait_recipe_make(&run, 0, &recipe));
+    static const double rates[] = {1e-3, 3e-3, 2e-4};
+    for (int i = 0; i < 3; i++)
+        check_group(strait_recipe_optim(&recipe, 1), roles[i], rates[i], 0);
+}
+
 /* AdamW has two moments for each number that is trained, wherever it lives. */
 static void parameters_and_moments_are_counted(void **state) {
     (void)state;
@@ -322,6 +338,7 @@ int main(void) {
         cmocka_unit_test(shapes_fit_their_codecs),
         cmocka_unit_test(context_brings_its_model),
         cmocka_unit_test(rates_are_split),
+        cmocka_unit_test(small_parts_have_rates),
         cmocka_unit_test(parameters_and_moments_are_counted),
         cmocka_unit_test(room_of_the_device_is_counted),
         cmocka_unit_test(far_stages_ask_for_more_in_flight),
