@@ -120,7 +120,7 @@ typedef struct strait_run {
         int64_t steps, batch_tokens;
         strait_run_optimizer optimizer;
         double rate, embedding_rate, head_rate, gain_rate;
-        double conv_rate, mixing_rate;
+        double conv_rate, mixing_rate, frame_rate;
         double writer_rate, boundary_rate, value_rate, anchor_rate;
         int64_t anchor_steps;
         double decay, embedding_decay; // the second for embedding and head; gains have none
@@ -156,6 +156,7 @@ typedef struct strait_run {
             char variant[STRAIT_RUN_WORD]; // empty: the codec's own default, as 0 is below
             int64_t keep, bits, grad_bits, hidden, anchors, rank, tile;
             int64_t context, encoder; // of strait's variant context
+            double frame;             // the same
             strait_run_rounding rounding;
             int has_feedback;
             int64_t confine_every;

@@ -90,7 +90,7 @@ static strait_err plan_head(struct strait_codec *c) {
                                        {&st->d_u, grads, k},
                                        {&st->d_b, grads, w},
                                        {&st->u, c->spec.rows, k}};
-    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_BOUNDARY, k, d));
+    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_FRAME, k, d));
     STRAIT_TRY(strait_codec_add_param(c, "A", STRAIT_ROLE_BOUNDARY, w, d));
     STRAIT_TRY(strait_codec_add_param(c, "B", STRAIT_ROLE_BOUNDARY, k, w));
     if (c->spec.boundary > 0) STRAIT_TRY(strait_codec_add_param(c, "M", STRAIT_ROLE_MIXING, k, k));
@@ -126,18 +126,28 @@ static strait_err plan(struct strait_codec *c) {
     return c->half == STRAIT_HEAD ? plan_head(c) : plan_tail(c);
 }
 
+/* What writes the code (E), or the part of D that reads a token's own. */
+static strait_err start_frame(struct strait_codec *c, struct strait_stream *s) {
+    const strait_codec_spec *spec = &c->spec;
+    const int is_head = c->half == STRAIT_HEAD;
+    const strait_codec_frame frame = {"strait.frame", spec->keep, is_head ? 1 : spec->frame,
+                                      is_head};
+    const strait_param *param = &c->params[is_head ? E : D];
+    if (spec->frame > 0) return strait_codec_draw_frame(c, s, param->value, frame);
+    if (is_head) return strait_codec_draw(c, s, param, sqrt(0.33 / (double)spec->cols));
+    return strait_codec_draw_cols(c, s, param, 1 / sqrt((double)spec->keep), spec->keep);
+}
+
 /* B and W stay at 0: at the start the encoder and the widening are linear, and read one token. */
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
-    const double by_keep = 1 / sqrt((double)spec->keep);
+    STRAIT_TRY(start_frame(c, s));
     if (c->half == STRAIT_HEAD) {
-        const double by_width = sqrt(0.33 / (double)spec->cols);
-        STRAIT_TRY(strait_codec_draw(c, s, &c->params[E], by_width));
-        STRAIT_TRY(strait_codec_draw(c, s, &c->params[A], by_width));
+        STRAIT_TRY(strait_codec_draw(c, s, &c->params[A], sqrt(0.33 / (double)spec->cols)));
         return c->n_params > M ? strait_codec_set_identity(s, c->params[M].value) : STRAIT_OK;
     }
-    STRAIT_TRY(strait_codec_draw_cols(c, s, &c->params[D], by_keep, spec->keep));
-    return strait_codec_draw(c, s, &c->params[V], by_keep / sqrt((double)spec->context));
+    return strait_codec_draw(c, s, &c->params[V],
+                             1 / sqrt((double)spec->keep) / sqrt((double)spec->context));
 }
 
 strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at,

@@ -109,7 +109,8 @@ static strait_err plan(struct strait_codec *c) {
 
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const struct lowrank *st = c->state;
-    STRAIT_TRY(strait_codec_draw_frame(c, s, "lowrank.first", st->first, 0));
+    STRAIT_TRY(strait_codec_draw_frame(
+        c, s, st->first, (strait_codec_frame){"lowrank.first", st->first.cols, 1, 0}));
     return c->backend->kernels->cast(s, c->states[st->warm].tensor, st->first);
 }
 

@@ -88,19 +88,21 @@ strait_err strait_codec_set_identity(struct strait_stream *s, strait_tensor t) {
     return err;
 }
 
-strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream *s,
-                                   const char *name, strait_tensor t, int is_transposed) {
-    const int64_t d = is_transposed ? t.cols : t.rows, k = is_transposed ? t.rows : t.cols;
-    const strait_rng rng = {c->spec.seed, strait_rng_stream(name)};
-    float *frame = NULL, *turned = NULL;
+strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream *s, strait_tensor t,
+                                   strait_codec_frame how) {
+    const int64_t d = how.is_transposed ? t.cols : t.rows, k = how.k;
+    const strait_rng rng = {c->spec.seed, strait_rng_stream(how.name)};
+    float *frame = NULL, *values = NULL; // zeroed
     STRAIT_TRY(strait_alloc((size_t)(d * k), sizeof *frame, "frame", (void **)&frame));
-    strait_err err = strait_alloc((size_t)(d * k), sizeof *turned, "frame", (void **)&turned);
+    strait_err err = strait_alloc((size_t)(t.rows * t.cols), sizeof *values, "frame",
+                                  (void **)&values);
     if (err == STRAIT_OK) err = strait_basis_draw(rng, d, k, frame);
     for (int64_t i = 0; err == STRAIT_OK && i < d * k; i++)
-        turned[i % k * d + i / k] = frame[i];
-    if (err == STRAIT_OK) err = upload(s, t, is_transposed ? turned : frame);
+        values[how.is_transposed ? i % k * d + i / k : i / k * t.cols + i % k] =
+            (float)(how.gain * (double)frame[i]);
+    if (err == STRAIT_OK) err = upload(s, t, values);
     strait_alloc_free(frame);
-    strait_alloc_free(turned);
+    strait_alloc_free(values);
     return err;
 }
 

@@ -43,10 +43,17 @@ strait_err strait_codec_draw_cols(struct strait_codec *c, struct strait_stream *
                                   const strait_param *param, double std, int64_t cols);
 strait_err strait_codec_set_identity(struct strait_stream *s, strait_tensor t);
 
-/* Orthonormal columns [d x k] from the seed and `name`, into t: [d x k], or its transpose where t
- * is [k x d] (is_transposed). */
-strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream *s,
-                                   const char *name, strait_tensor t, int is_transposed);
+typedef struct strait_codec_frame {
+    const char *name; // of the numbers it is drawn from
+    int64_t k;
+    double gain;
+    int is_transposed;
+} strait_codec_frame;
+
+/* Orthonormal columns [d x k] times the gain, into the first k columns of t [d x n], or the
+ * transpose into its first k rows; 0 elsewhere. The same frame for the same seed and name. */
+strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream *s, strait_tensor t,
+                                   strait_codec_frame how);
 
 static inline int strait_codec_bits(const strait_codec_spec *spec, strait_direction direction) {
     return direction == STRAIT_FORWARD ? spec->bits : spec->grad_bits;

@@ -61,7 +61,7 @@ static strait_err plan_head(struct strait_codec *c) {
     const strait_codec_part parts[] = {{&st->delta, strait_codec_slot_rows(c), d},
                                        {&st->d_u, strait_codec_grad_slot_rows(c), k},
                                        {&st->u, c->spec.rows, k}};
-    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_BOUNDARY, k, d));
+    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_FRAME, k, d));
     if (c->spec.is_padded) return strait_padded_plan_head(c, &st->padded);
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
@@ -103,11 +103,12 @@ static strait_err plan(struct strait_codec *c) {
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
     const int is_tied = strait_codec_is_variant(spec, "tied");
+    strait_codec_frame frame = {"strait.frame", spec->keep, 1, c->half == STRAIT_HEAD};
     if (c->half == STRAIT_HEAD)
-        return is_tied ? strait_codec_draw_frame(c, s, "strait.frame", c->params[E].value, 1)
+        return is_tied ? strait_codec_draw_frame(c, s, c->params[E].value, frame)
                        : strait_codec_draw(c, s, &c->params[E], sqrt(0.33 / (double)spec->cols));
     const double by_keep = 1 / sqrt((double)spec->keep);
-    STRAIT_TRY(is_tied ? strait_codec_draw_frame(c, s, "strait.frame", c->params[D].value, 0)
+    STRAIT_TRY(is_tied ? strait_codec_draw_frame(c, s, c->params[D].value, frame)
                        : strait_codec_draw(c, s, &c->params[D], by_keep));
     STRAIT_TRY(strait_codec_draw(c, s, &c->params[V], by_keep));
     STRAIT_TRY(strait_codec_draw(c, s, &c->params[T], 1));

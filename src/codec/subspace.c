@@ -103,7 +103,9 @@ static strait_err draw_fixed(struct strait_codec *c, struct strait_stream *s) {
 }
 
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
-    STRAIT_TRY(strait_codec_draw_frame(c, s, "subspace.basis", c->states[BASIS].tensor, 0));
+    STRAIT_TRY(strait_codec_draw_frame(
+        c, s, c->states[BASIS].tensor,
+        (strait_codec_frame){"subspace.basis", c->states[BASIS].tensor.cols, 1, 0}));
     return owns_fixed(c) ? draw_fixed(c, s) : STRAIT_OK;
 }
 

@@ -79,7 +79,7 @@ static strait_err check_memory(const strait_param *params, int n) {
 static int uses_muon(const strait_optim_spec *spec, const strait_param *param) {
     return spec->kind == STRAIT_OPTIM_MUON && param->value.rows > 1 && param->value.cols > 1 &&
            (param->role == STRAIT_ROLE_MATRIX || param->role == STRAIT_ROLE_WRITES_RESIDUAL ||
-            param->role == STRAIT_ROLE_BOUNDARY);
+            param->role == STRAIT_ROLE_BOUNDARY || param->role == STRAIT_ROLE_FRAME);
 }
 
 static strait_err plan_slot(struct strait_optimizer *opt, int i) {

@@ -48,6 +48,7 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
 
 /* Matrices decay alike, whatever their own rate. */
 static strait_optim_group matrices_at(const strait_run *run, double rate) {
+    if (rate == 0) return (strait_optim_group){0};
     return (strait_optim_group){.rate = (float)rate,
                                 .decay = (float)(run->train.decay * (run->train.rate / rate))};
 }
@@ -69,6 +70,7 @@ static strait_optim_spec make_optim(const strait_run *run) {
         .groups = {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.rate),
                    [STRAIT_ROLE_WRITES_RESIDUAL] = matrices_at(run, run->train.writer_rate),
                    [STRAIT_ROLE_BOUNDARY] = matrices_at(run, run->train.boundary_rate),
+                   [STRAIT_ROLE_FRAME] = matrices_at(run, run->train.frame_rate),
                    [STRAIT_ROLE_VALUES] = {.rate = (float)run->train.value_rate,
                                            .decay = table_decay},
                    [STRAIT_ROLE_ANCHOR] = {.rate = (float)run->train.anchor_rate,
@@ -180,6 +182,7 @@ static strait_err make_codec(const strait_run *run, strait_recipe *recipe) {
         .anchors = run->link.codec.anchors,
         .context = run->link.codec.context,
         .encoder = run->link.codec.encoder,
+        .frame = run->link.codec.frame,
         .seq_len = recipe->shape.context,
         .bits = (int)run->link.codec.bits,
         .grad_bits = (int)run->link.codec.grad_bits,

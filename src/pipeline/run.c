@@ -79,9 +79,10 @@ static void resolve_train(strait_run *run) {
     if (run->train.head_rate == 0) run->train.head_rate = is_muon ? 0.15 * rate : rate;
     if (run->train.gain_rate == 0) run->train.gain_rate = is_muon ? 0.5 * rate : rate;
     if (run->train.conv_rate == 0) run->train.conv_rate = run->train.gain_rate;
-    if (run->train.mixing_rate == 0) run->train.mixing_rate = run->train.gain_rate;
+    if (run->train.mixing_rate < 0) run->train.mixing_rate = run->train.gain_rate;
     if (run->train.writer_rate == 0) run->train.writer_rate = rate;
     if (run->train.boundary_rate == 0) run->train.boundary_rate = rate;
+    if (run->train.frame_rate < 0) run->train.frame_rate = run->train.boundary_rate;
     if (run->train.value_rate == 0)
         run->train.value_rate = is_muon ? 0.1 * run->train.embedding_rate : rate;
     if (run->train.anchor_rate < 0) run->train.anchor_rate = run->train.embedding_rate;

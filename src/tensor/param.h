@@ -18,6 +18,7 @@ typedef enum strait_role {
     STRAIT_ROLE_VALUES,          // one row a token, added to attention's values
     STRAIT_ROLE_ANCHOR,          // one row a token, added to the stream where a stage begins
     STRAIT_ROLE_BOUNDARY,        // a matrix of a codec
+    STRAIT_ROLE_FRAME,           // the one that turns what a stage added into code
     STRAIT_ROLE_COUNT,
 } strait_role;
 

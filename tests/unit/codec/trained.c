@@ -141,9 +141,32 @@ static void context_starts_linear(void **state) {
     for (int64_t i = 0; i < 31 * 31; i++)
         assert_true(f32(m)[i] == (i % 32 == 0 ? 1.0f : 0.0f));
     assert_int_equal(param_of(q.head, "boundary.2.head.M").role, STRAIT_ROLE_MIXING);
-    assert_int_equal(param_of(q.head, "boundary.2.head.E").role, STRAIT_ROLE_BOUNDARY);
+    assert_int_equal(param_of(q.head, "boundary.2.head.E").role, STRAIT_ROLE_FRAME);
+    assert_int_equal(param_of(q.head, "boundary.2.head.A").role, STRAIT_ROLE_BOUNDARY);
     assert_int_equal(strait_codec_wire_bytes(&p.head->spec, STRAIT_FORWARD), 4 + 16 * N);
     assert_int_equal(strait_codec_wire_bytes(&p.head->spec, STRAIT_BACKWARD), 4 + 16 * N);
+    pair_close(&p);
+    pair_close(&q);
+}
+
+/* With a gain, every boundary writes and reads by the frame that the variant tied has, and reads
+ * louder than it writes. */
+static void context_starts_from_a_frame(void **state) {
+    (void)state;
+    struct pair p, q;
+    strait_codec_spec spec = strait_spec("context", 1);
+    spec.frame = 3;
+    pair_open(&p, spec);
+    pair_open(&q, strait_spec("tied", 2));
+    const strait_tensor e = param_of(p.head, "boundary.1.head.E").value;
+    const strait_tensor d = param_of(p.tail, "boundary.1.tail.D").value;
+    const strait_tensor tied = param_of(q.head, "boundary.2.head.E").value;
+    assert_memory_equal(e.data, tied.data, strait_tensor_bytes(e));
+    assert_int_equal(d.cols, 4 * K);
+    for (int64_t i = 0; i < d.rows * d.cols; i++) {
+        const int64_t row = i / d.cols, col = i % d.cols;
+        CHECK_NEAR((double)f32(d)[i], col < K ? 3 * (double)f32(e)[col * D + row] : 0, 1e-7);
+    }
     pair_close(&p);
     pair_close(&q);
 }
@@ -195,6 +218,7 @@ int main(void) {
         cmocka_unit_test(resbm_passes_the_first_channels_untouched),
         cmocka_unit_test(strait_starts_from_one_frame),
         cmocka_unit_test(context_starts_linear),
+        cmocka_unit_test(context_starts_from_a_frame),
         cmocka_unit_test(strait_carries_what_the_stage_added),
         cmocka_unit_test(strait_needs_both_halves_of_a_stage),
     };

@@ -179,6 +179,7 @@ static void rates_are_split(void **state) {
     CHECK_OK(make_with("name: strait", 4)); // AdamW: one rate
     check_group(strait_recipe_optim(&recipe, 1), STRAIT_ROLE_WRITES_RESIDUAL, 1e-3, 1e-4);
     check_group(strait_recipe_optim(&recipe, 1), STRAIT_ROLE_BOUNDARY, 1e-3, 1e-4);
+    check_group(strait_recipe_optim(&recipe, 1), STRAIT_ROLE_FRAME, 1e-3, 1e-4);
     run.train.rate = 0.06;
     run.train.decay = 0.05;
     run.train.writer_rate = 0.009;
@@ -195,9 +196,12 @@ static void rates_are_split(void **state) {
     }
     run.train.anchor_rate = 0;
     run.train.anchor_steps = 375;
+    run.train.frame_rate = run.train.mixing_rate = 0;
     CHECK_OK(strait_recipe_make(&run, 0, &recipe));
     const strait_optim_group anchors = strait_recipe_optim(&recipe, 1).groups[STRAIT_ROLE_ANCHOR];
     CHECK(anchors.rate == 0 && anchors.steps == 375);
+    check_group(strait_recipe_optim(&recipe, 1), STRAIT_ROLE_FRAME, 0, 0);
+    check_group(strait_recipe_optim(&recipe, 1), STRAIT_ROLE_MIXING, 0, 0);
 }
 
 /* Convolutions and the matrices that carry a code go by the gains' rate until they have their own;

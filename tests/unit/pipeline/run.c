@@ -96,6 +96,7 @@ static void test_the_variant_left_out_brings_its_defaults(void **state) {
         CHECK(run.train.boundary_rate == 0.03 && run.train.value_rate == 0.03);
         CHECK(run.train.embedding_rate == 0.3 && run.train.head_rate == 0.003);
         CHECK(run.train.conv_rate == 0.01 && run.train.mixing_rate == 0.01);
+        CHECK(run.train.frame_rate == 0.03 && run.link.codec.frame == 0);
         CHECK(run.train.gain_rate == 0.01 && run.train.decay == 0.05 && run.model.conv == 4);
         CHECK(run.model.has_anchors && run.model.has_value_tables);
     }
