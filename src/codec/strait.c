@@ -103,7 +103,7 @@ static strait_err plan(struct strait_codec *c) {
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
     const int is_tied = strait_codec_is_variant(spec, "tied");
-    strait_codec_frame frame = {"strait.frame", spec->keep, 1, c->half == STRAIT_HEAD};
+    const strait_codec_frame frame = {"strait.frame", spec->keep, 1, c->half == STRAIT_HEAD};
     if (c->half == STRAIT_HEAD)
         return is_tied ? strait_codec_draw_frame(c, s, c->params[E].value, frame)
                        : strait_codec_draw(c, s, &c->params[E], sqrt(0.33 / (double)spec->cols));

@@ -218,10 +218,14 @@ refuses 3 'nothere.txt' tokenize --tokenizer tokenizer.json --out bad/x.bin noth
 printf 'PK\003\004 and so on' >bad/novel.zip
 tar cf bad/novel.tar text.txt
 tar cf - text.txt | gzip >bad/novel.tar.gz
+printf '7z\274\257\047\034 and so on' >bad/novel.7z
+printf 'BZh91AY&SY and so on' >bad/novel.bz2
+printf 'PAR1 and so on' >bad/novel.parquet
 printf '%%PDF-1.7 and so on' >bad/novel.pdf
-for kind in zip tar tar.gz pdf; do
-    refuses 3 "novel.$kind: this is a (zip archive|tar archive|PDF document); make plain text" tokenize \
-        --tokenizer tokenizer.json --out bad/x.bin bad/novel.$kind
+for kind in 'zip=a zip archive' '7z=a 7z archive' 'tar=a tar archive' 'tar.gz=a tar archive' \
+    'bz2=bzip2 data' 'parquet=a Parquet file' 'pdf=a PDF document'; do
+    refuses 3 "novel.${kind%%=*}: this is ${kind#*=}; make plain text" tokenize \
+        --tokenizer tokenizer.json --out bad/x.bin "bad/novel.${kind%%=*}"
 done
 refuses 3 'this is a tar archive' tokenizer train --vocab 300 --out bad/new.json bad/novel.tar.gz
 [ ! -e bad/x.bin ] || fail "a refused shard is there"

@@ -189,15 +189,14 @@ static void step_slowly(double *w, double *m, const float *grad, double scale, i
         w[i] = w[i] * (1 - rate * decay) - rate * sqrt((double)ROWS / COLS) * u[i];
 }
 
-static void steps_follow_the_definition(void **state) {
-    (void)state;
+static void follow_the_definition(strait_role role) {
     struct rig rig;
-    rig_open(&rig, 1, (rig_shape[]){{STRAIT_ROLE_WRITES_RESIDUAL, ROWS, COLS}}, 1);
+    rig_open(&rig, 1, (rig_shape[]){{role, ROWS, COLS}}, 1);
     strait_optim_spec spec = {.kind = STRAIT_OPTIM_MUON, .epsilon = 1e-8f, .momentum = 0.9f};
     spec.momentum_start = 0.5f;
     spec.momentum_warmup = 4;
     spec.max_norm = 0.25f;
-    spec.groups[STRAIT_ROLE_WRITES_RESIDUAL] = (strait_optim_group){.rate = 0.02f, .decay = 0.1f};
+    spec.groups[role] = (strait_optim_group){.rate = 0.02f, .decay = 0.1f};
     struct strait_optimizer *opt = NULL;
     CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 1, &opt));
     double w[N], m[N] = {0};
@@ -221,6 +220,14 @@ static void steps_follow_the_definition(void **state) {
     }
     strait_optimizer_close(&opt);
     rig_close(&rig);
+}
+
+static void steps_follow_the_definition(void **state) {
+    (void)state;
+    static const strait_role matrices[] = {STRAIT_ROLE_MATRIX, STRAIT_ROLE_WRITES_RESIDUAL,
+                                           STRAIT_ROLE_BOUNDARY, STRAIT_ROLE_FRAME};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+        follow_the_definition(matrices[i]);
 }
 
 int main(void) {
