@@ -72,23 +72,31 @@ static strait_err check_model(const strait_run *run) {
     return STRAIT_OK;
 }
 
-static void resolve_train(strait_run *run) {
+/* What -1 leaves to another key. */
+static strait_err derive(const char *key, double *value, double other) {
+    if (*value < 0 && *value != -1) return WRONG("%s: %g is neither -1 nor 0 or more", key, *value);
+    if (*value < 0) *value = other;
+    return STRAIT_OK;
+}
+
+static strait_err resolve_train(strait_run *run) {
     const int is_muon = run->train.optimizer == STRAIT_RUN_MUON;
     const double rate = run->train.rate;
     if (run->train.embedding_rate == 0) run->train.embedding_rate = is_muon ? 15 * rate : rate;
     if (run->train.head_rate == 0) run->train.head_rate = is_muon ? 0.15 * rate : rate;
     if (run->train.gain_rate == 0) run->train.gain_rate = is_muon ? 0.5 * rate : rate;
     if (run->train.conv_rate == 0) run->train.conv_rate = run->train.gain_rate;
-    if (run->train.mixing_rate < 0) run->train.mixing_rate = run->train.gain_rate;
+    STRAIT_TRY(derive("train.mixing_rate", &run->train.mixing_rate, run->train.gain_rate));
     if (run->train.writer_rate == 0) run->train.writer_rate = rate;
     if (run->train.boundary_rate == 0) run->train.boundary_rate = rate;
-    if (run->train.frame_rate < 0) run->train.frame_rate = run->train.boundary_rate;
+    STRAIT_TRY(derive("train.frame_rate", &run->train.frame_rate, run->train.boundary_rate));
     if (run->train.value_rate == 0)
         run->train.value_rate = is_muon ? 0.1 * run->train.embedding_rate : rate;
-    if (run->train.anchor_rate < 0) run->train.anchor_rate = run->train.embedding_rate;
-    if (run->train.embedding_decay < 0) run->train.embedding_decay = run->train.decay;
+    STRAIT_TRY(derive("train.anchor_rate", &run->train.anchor_rate, run->train.embedding_rate));
+    STRAIT_TRY(derive("train.embedding_decay", &run->train.embedding_decay, run->train.decay));
     if (run->train.warmup < 0)
         run->train.warmup = run->train.steps / 20 < 1000 ? run->train.steps / 20 : 1000;
+    return STRAIT_OK;
 }
 
 static strait_err check_schedule(const strait_run *run) {
@@ -132,7 +140,7 @@ static strait_err resolve_and_check(const char *path, strait_run *run) {
     STRAIT_TRY(check_name(run));
     STRAIT_TRY(resolve_model(run));
     STRAIT_TRY(check_model(run));
-    resolve_train(run);
+    STRAIT_TRY(resolve_train(run));
     STRAIT_TRY(check_schedule(run));
     STRAIT_TRY(check_parts(run));
     return check_batch(run);

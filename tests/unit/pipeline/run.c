@@ -155,6 +155,8 @@ static void test_keys_must_fit_together(void **state) {
             "train.batch_tokens: 1000 is not a multiple of model.context 256; try 1024");
     REFUSES("stages: {microbatch: 3}", "stages.microbatch: 3 sequences of model.context 256 do not "
                                        "divide train.batch_tokens 8192");
+    REFUSES("train: {anchor_rate: -0.5}", "train.anchor_rate: -0.5 is neither -1 nor 0 or more");
+    REFUSES("train: {embedding_decay: -0.1}", "train.embedding_decay: -0.1 is neither -1 nor 0");
     REFUSES("train: {decay_steps: 5}", "train.decay_steps: only train.schedule constant has them");
     REFUSES("train: {steps: 10, warmup: 11}", "train.warmup 11 and train.decay_steps 0 do not fit");
     REFUSES("train: {steps: 10, warmup: 6, decay_steps: 5, schedule: constant}",
