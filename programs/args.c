@@ -188,9 +188,17 @@ strait_err strait_args_check_output(const char *flag, const char *path) {
     if (n == 0) STRAIT_TRY(strait_file_path(folder, "."));
     if (strait_file_is_folder(path))
         return STRAIT_FAIL(STRAIT_EIO, "--%s %s: that is a folder; name a file in it", flag, path);
+    if (strait_file_exists(path) && !strait_file_is_regular(path))
+        return STRAIT_FAIL(STRAIT_EIO, "--%s %s: that is no regular file, and would be replaced",
+                           flag, path);
     if (strait_file_is_folder(folder) && access(folder, W_OK) == 0) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EIO, "--%s %s: %s is no folder that can be written to; make it first",
                        flag, path, folder);
+}
+
+strait_err strait_args_check_threads(int64_t n) {
+    if (n >= 0 && n <= 256) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "--threads %lld: expected 1 to 256", (long long)n);
 }
 
 strait_err strait_args_check_device(const char *name) {

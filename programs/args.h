@@ -81,6 +81,9 @@ strait_err strait_args_no_words(const char *name, int n_words, const char **word
  * to: before the work that would be lost then. */
 strait_err strait_args_check_output(const char *flag, const char *path);
 
+/* Of --threads; 0 is one for each core. */
+strait_err strait_args_check_threads(int64_t n);
+
 /* STRAIT_ECONFIG where --device names no kind of device. */
 strait_err strait_args_check_device(const char *name);
 

@@ -147,12 +147,14 @@ static strait_err draw(int n) {
     const int by_bytes = strcmp(against, "bytes") == 0;
     for (int i = 0; i < n; i++) {
         const strait_history *h = &rows[i].history;
-        const int from = by_bytes ? h->n_valid - 1 : 0;
-        lines[i] = (strait_plot_line){rows[i].name, x[i], y[i], 0};
-        for (int k = from; k < h->n_valid && lines[i].n < POINTS_MAX; k++) {
-            x[i][lines[i].n] = by_bytes ? h->forward_bytes + h->backward_bytes
-                                        : below(h, h->valid[k].step);
-            y[i][lines[i].n++] = h->valid[k].loss;
+        const int n_points = by_bytes ? 1 : h->n_valid < POINTS_MAX ? h->n_valid : POINTS_MAX;
+        lines[i] = (strait_plot_line){rows[i].name, x[i], y[i], n_points};
+        for (int k = 0; k < n_points; k++) { // the last always; the first where there are two
+            const int64_t left = n_points - 1 - k, last = h->n_valid - 1;
+            const int at = (int)(last - (n_points > 1 ? left * last / (n_points - 1) : 0));
+            x[i][k] = by_bytes ? h->forward_bytes + h->backward_bytes
+                               : below(h, h->valid[at].step);
+            y[i][k] = h->valid[at].loss;
         }
     }
     const strait_plot plot = {.title = "validation loss",

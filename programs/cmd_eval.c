@@ -1,9 +1,9 @@
 /* cmd_eval.c - strait eval DIR --text FILE | --data FILE.bin */
 #include "base/alloc.h"
-#include "base/file.h"
 #include "commands.h"
 #include "data/corpus.h"
 #include "data/encoder.h"
+#include "data/text.h"
 #include "pipeline/trained.h"
 #include "progress.h"
 
@@ -12,16 +12,18 @@
 #include <string.h>
 
 enum {
-    TEXT_MAX = 1 << 30,
     ROWS_TOKENS = 2048 // tokens scored at a time, in whole contexts
 };
 
-static const char *text_path, *data_path, *tokenizer_path;
+static const char *text_path, *field, *data_path, *tokenizer_path;
 static int as_json;
 static int64_t threads;
 
 static const strait_flag flags[] = {
-    {"text", 0, STRAIT_FLAG_TEXT, &text_path, "FILE", "score a text file"},
+    {"text", 0, STRAIT_FLAG_TEXT, &text_path, "FILE",
+     "score a text file or JSON Lines, packed or not"},
+    {"field", 0, STRAIT_FLAG_TEXT, &field, "KEY",
+     "the key of the text in JSON Lines (default text)"},
     {"data", 0, STRAIT_FLAG_TEXT, &data_path, "FILE.bin", "score token shards"},
     {"tokenizer", 0, STRAIT_FLAG_TEXT, &tokenizer_path, "FILE",
      "tokenizer.json (default: the run folder's)"},
@@ -39,7 +41,7 @@ static void seen(int64_t n) {
 }
 
 static strait_err fetch_ids(void *user, int64_t first, int64_t n, int32_t *out) {
-    memcpy(out, *(const int32_t **)user + first, (size_t)n * sizeof *out);
+    memcpy(out, (const int32_t *)user + first, (size_t)n * sizeof *out);
     return STRAIT_OK;
 }
 
@@ -53,26 +55,44 @@ static strait_err check_length(const char *path) {
                        path);
 }
 
+/* The ids of all documents, with an end of text between two, where the tokenizer has one. */
+static strait_err read_ids(struct strait_text *text, struct strait_encoder *encoder, int32_t end,
+                           strait_text_piece *piece, strait_ids *out) {
+    for (;;) {
+        const int32_t *ids = NULL;
+        size_t n = 0;
+        piece->text.n = 0;
+        STRAIT_TRY(strait_text_next(text, piece));
+        if (piece->is_over) return STRAIT_OK;
+        if (out->n > 0 && end >= 0) STRAIT_TRY(strait_ids_append(out, &end, 1));
+        STRAIT_TRY(strait_encoder_encode(encoder, piece->text.data, piece->text.n, 0, &ids, &n));
+        STRAIT_TRY(strait_ids_append(out, ids, n));
+    }
+}
+
 static strait_err score_text(struct strait_trained *trained, strait_trained_score *out) {
     if (trained->tokenizer == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "%s has no tokenizer.json beside it: name one with "
                            "--tokenizer FILE",
                            trained->path);
+    const strait_text_spec spec = {.paths = &text_path, .n_paths = 1, .field = field};
     struct strait_encoder *encoder = NULL;
-    char *text = NULL;
-    size_t bytes = 0;
-    size_t n = 0;
-    const int32_t *ids = NULL;
-    strait_err err = strait_file_read(text_path, TEXT_MAX, &text, &bytes);
-    if (err == STRAIT_OK) err = strait_encoder_open(trained->tokenizer, &encoder);
-    if (err == STRAIT_OK) err = strait_encoder_encode(encoder, text, bytes, 0, &ids, &n);
-    n_total = (int64_t)n;
+    struct strait_text *text = NULL;
+    strait_text_piece piece = {.is_over = 0};
+    strait_ids ids = {0};
+    strait_err err = strait_encoder_open(trained->tokenizer, &encoder);
+    if (err == STRAIT_OK) err = strait_text_open(&spec, &text);
+    if (err == STRAIT_OK)
+        err = read_ids(text, encoder, strait_tokenizer_end(trained->tokenizer), &piece, &ids);
+    n_total = (int64_t)ids.n;
     if (err == STRAIT_OK) err = check_length(text_path);
     if (err == STRAIT_OK)
-        err = strait_trained_evaluate(trained, fetch_ids, &ids, n_total, seen, out);
+        err = strait_trained_evaluate(trained, fetch_ids, ids.data, n_total, seen, out);
+    strait_text_close(&text);
     strait_encoder_close(&encoder);
-    strait_alloc_free(text);
+    strait_alloc_free(piece.text.data);
+    strait_alloc_free(ids.data);
     return err;
 }
 
@@ -108,6 +128,7 @@ static strait_err run_eval(int n_words, const char **words) {
                                     words));
     if ((text_path == NULL) == (data_path == NULL))
         return STRAIT_FAIL(STRAIT_ECONFIG, "eval wants either --text FILE or --data FILE.bin");
+    STRAIT_TRY(strait_args_check_threads(threads));
     strait_progress_init(&progress);
     struct strait_trained *trained = NULL;
     strait_trained_score score;

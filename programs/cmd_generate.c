@@ -68,8 +68,9 @@ static strait_err speaker_init(struct speaker *s, const char *folder) {
                         (void **)&s->text);
 }
 
-static void speak(struct speaker *s, int32_t id) {
+static void speak(struct speaker *s, int32_t id, int is_hidden) {
     const size_t n = strait_decoder_push(&s->decoder, id, s->text);
+    if (is_hidden) return; // the decoder had to hear it: what follows depends on it
     (void)fwrite(s->text, 1, n, stdout);
     (void)fflush(stdout);
 }
@@ -84,7 +85,7 @@ static strait_err begin(struct speaker *s) {
     if (n == 0) s->ids[s->n_ids++] = end >= 0 ? end : 0;
     for (size_t i = 0; i < n; i++) {
         s->ids[s->n_ids++] = ids[i];
-        if (!hides_prompt) speak(s, ids[i]);
+        speak(s, ids[i], hides_prompt);
     }
     return STRAIT_OK;
 }
@@ -116,7 +117,7 @@ static strait_err generate(struct speaker *s) {
                                                strait_rng_uniform(rng, (uint64_t)i));
         if (id == end && !keeps_going) break;
         s->ids[s->n_ids++] = id;
-        speak(s, id);
+        speak(s, id, 0);
     }
     (void)fwrite(s->text, 1, strait_decoder_finish(&s->decoder, s->text), stdout);
     putchar('\n');
@@ -127,6 +128,7 @@ static strait_err run_generate(int n_words, const char **words) {
     STRAIT_TRY(strait_args_one_word(&strait_cmd_generate, "run or checkpoint folder",
                                     "--prompt TEXT is what the text begins with", n_words, words));
     if (n_tokens < 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--tokens must not be negative");
+    STRAIT_TRY(strait_args_check_threads(threads));
     struct speaker s;
     memset(&s, 0, sizeof s);
     strait_err err = speaker_init(&s, words[0]);

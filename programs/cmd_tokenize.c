@@ -19,7 +19,7 @@ static const strait_flag flags[] = {
     {"field", 0, STRAIT_FLAG_TEXT, &field, "KEY",
      "the key of the text in JSON Lines (default text)"},
     {"format", 0, STRAIT_FLAG_TEXT, &format, "KIND",
-     "text, jsonl or auto: by the file's name (default)"},
+     "text, jsonl or auto (default): jsonl with --field, else by the file's name"},
     {"threads", 0, STRAIT_FLAG_INT, &n_threads, "N", "threads (default: one per core)"},
     {"shard-tokens", 0, STRAIT_FLAG_INT, &shard_tokens, "N",
      "cut into NAME-00000.bin and on, N tokens each"},
@@ -66,8 +66,19 @@ static strait_err choose_format(strait_text_format *chosen) {
     return STRAIT_FAIL(STRAIT_ECONFIG, "--format %s: expected auto, text or jsonl", format);
 }
 
-static strait_err refuse_existing(void) {
+static strait_err refuse_input(const char *input) {
+    int would = 0;
+    STRAIT_TRY(strait_draft_would_replace(out, input, &would));
+    if (!would) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "--out %s would replace %s, which is read: choose another",
+                       out, input);
+}
+
+static strait_err refuse_existing(int n_words, const char **words) {
     char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(refuse_input(tokenizer_path));
+    for (int i = 0; i < n_words; i++)
+        STRAIT_TRY(refuse_input(words[i]));
     STRAIT_TRY(strait_draft_find_old(out, path));
     if (is_forced || path[0] == '\0') return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG, "%s is there already; --force replaces the corpus", path);
@@ -79,9 +90,7 @@ static strait_err check_flags(int n_words) {
     if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: --out NAME.bin is missing");
     STRAIT_TRY(strait_args_check_output("out", out));
     if (n_words == 0) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: no files; - is standard input");
-    if (n_threads < 0 || n_threads > 256)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "--threads %lld: expected 1 to 256",
-                           (long long)n_threads);
+    STRAIT_TRY(strait_args_check_threads(n_threads));
     if (shard_tokens < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--shard-tokens %lld: expected 1 or more",
                            (long long)shard_tokens);
@@ -119,7 +128,7 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_words
         .progress = show,
         .arg = &d};
     STRAIT_TRY(choose_format(&spec.text.format));
-    STRAIT_TRY(refuse_existing());
+    STRAIT_TRY(refuse_existing(n_words, words));
     if (!has_no_end && spec.end < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s has no end-of-text token; --no-eot does without one",
                            tokenizer_path);

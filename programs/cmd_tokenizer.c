@@ -61,7 +61,7 @@ static void show(void *arg, const strait_tokenizer_progress *p) {
     if (is_due) d->last_tenth = tenth;
 }
 
-static strait_err check_training(int n_words) {
+static strait_err check_training(int n_words, const char **words) {
     if (vocab == 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: --vocab N is missing; try 2048 for a "
                                            "megabyte of text, 32768 for a gigabyte");
@@ -71,20 +71,21 @@ static strait_err check_training(int n_words) {
     if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: --out FILE is missing");
     if (n_words == 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: no files; - is standard input");
-    if (n_threads < 0 || n_threads > 256)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "--threads %lld: expected 1 to 256",
-                           (long long)n_threads);
+    STRAIT_TRY(strait_args_check_threads(n_threads));
     if (limit_mb < 0 || limit_mb > 1 << 30)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--limit-mb %lld: expected 1 or more",
                            (long long)limit_mb);
     STRAIT_TRY(strait_args_check_output("out", out));
     if (!is_forced && strait_file_exists(out))
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s is there already; --force overwrites it", out);
+    for (int i = 0; i < n_words; i++)
+        if (strait_file_is_same(out, words[i]))
+            return STRAIT_FAIL(STRAIT_ECONFIG, "--out %s is one of the texts: choose another", out);
     return STRAIT_OK;
 }
 
 static strait_err train(int n_words, const char **words) {
-    STRAIT_TRY(check_training(n_words));
+    STRAIT_TRY(check_training(n_words, words));
     if (specials.n == 0) specials = (strait_flag_list){{"<|endoftext|>"}, 1};
     display d = {.last_tenth = 0};
     strait_progress_init(&d.progress);

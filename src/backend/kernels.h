@@ -40,6 +40,7 @@ typedef struct strait_heads {
 typedef struct strait_matmul_how {
     int transpose_a, transpose_b;
     float alpha, beta;
+    int is_exact; // f32 factors are read whole, also where a device would round them to multiply
 } strait_matmul_how;
 
 /* A root-mean-square norm. */

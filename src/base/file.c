@@ -118,10 +118,14 @@ strait_err strait_file_move(const char *from, const char *to) {
 
 strait_err strait_file_replace(const char *path, const void *data, size_t bytes) {
     char beside[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_file_path(beside, "%s.tmp", path));
-    strait_err err = strait_file_write(beside, data, bytes);
-    if (err == STRAIT_OK) err = strait_file_move(beside, path);
-    if (err != STRAIT_OK) (void)unlink(beside);
+    char *target = realpath(path, NULL); // NULL: nothing is there yet
+    strait_err err = strait_file_path(beside, "%s.tmp", target != NULL ? target : path);
+    if (err == STRAIT_OK) {
+        err = strait_file_write(beside, data, bytes);
+        if (err == STRAIT_OK) err = strait_file_move(beside, target != NULL ? target : path);
+        if (err != STRAIT_OK) (void)unlink(beside);
+    }
+    free(target);
     return err;
 }
 
@@ -209,6 +213,18 @@ void strait_file_remove_lock(const char *path, int *lock) {
 int strait_file_exists(const char *path) {
     struct stat info;
     return stat(path, &info) == 0;
+}
+
+int strait_file_is_same(const char *a, const char *b) {
+    struct stat one;
+    struct stat other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
+int strait_file_is_regular(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
 int strait_file_is_folder(const char *path) {

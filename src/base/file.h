@@ -24,7 +24,8 @@ void strait_file_map_rest(const strait_file_map *map, const unsigned char *data,
 /* The whole file with a zero after its last byte. More than `limit` bytes is refused. */
 strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *out_bytes);
 
-/* Replaces `path` in one move: written beside it, synced, renamed. */
+/* Replaces `path` in one move: written beside it, synced, renamed. A link stays, and what it leads
+ * to is replaced. */
 strait_err strait_file_replace(const char *path, const void *data, size_t bytes);
 
 /* Renames within one file system, replacing `to`, and syncs the folder. */
@@ -50,6 +51,8 @@ void strait_file_remove_lock(const char *path, int *lock);
 
 int strait_file_exists(const char *path);
 int strait_file_is_named(const char *path, int fd); // it is the open file, not another by that name
+int strait_file_is_same(const char *a, const char *b); // two names of one file
+int strait_file_is_regular(const char *path);
 int strait_file_is_folder(const char *path);
 
 enum {

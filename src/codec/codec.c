@@ -26,8 +26,14 @@ static const struct strait_codec_ops *ops_of(const strait_codec_spec *spec) {
     return find(spec->name, spec->variant);
 }
 
-strait_err strait_codec_check_name(const char *name) {
-    if (find(name, "") != NULL) return STRAIT_OK;
+static strait_err check_variant(const char *name, const char *variant) {
+    if (find(name, variant) != NULL) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "codec %s: there is no variant '%.*s'; the default is '%s'",
+                       name, STRAIT_CODEC_NAME - 1, variant, strait_codec_own_variant(name));
+}
+
+strait_err strait_codec_check_name(const char *name, const char *variant) {
+    if (find(name, "") != NULL) return check_variant(name, variant);
     char known[160] = "";
     for (int i = 0; strait_codecs[i] != NULL; i++) {
         const size_t used = strlen(known);
@@ -44,14 +50,6 @@ const char *strait_codec_own_variant(const char *name) {
     return ops != NULL && ops->variants != NULL ? ops->variants[0] : "";
 }
 
-static strait_err check_variant(strait_codec_spec *spec) {
-    const char *first = strait_codec_own_variant(spec->name);
-    if (spec->variant[0] == '\0') (void)snprintf(spec->variant, sizeof spec->variant, "%s", first);
-    if (ops_of(spec) != NULL && has_variant(ops_of(spec), spec->variant)) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG, "codec %s: there is no variant '%.*s'; the default is '%s'",
-                       spec->name, STRAIT_CODEC_NAME - 1, spec->variant, first);
-}
-
 static strait_err check_place(const strait_codec_spec *spec) {
     if (spec->rows < 1 || spec->cols < 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "codec %s: %lld tokens of width %lld cannot cross",
@@ -66,8 +64,10 @@ static strait_err check_place(const strait_codec_spec *spec) {
 }
 
 strait_err strait_codec_check(strait_codec_spec *spec) {
-    STRAIT_TRY(strait_codec_check_name(spec->name));
-    STRAIT_TRY(check_variant(spec));
+    STRAIT_TRY(strait_codec_check_name(spec->name, spec->variant));
+    if (spec->variant[0] == '\0')
+        (void)snprintf(spec->variant, sizeof spec->variant, "%s",
+                       strait_codec_own_variant(spec->name));
     STRAIT_TRY(check_place(spec));
     const struct strait_codec_ops *ops = ops_of(spec);
     const int can_pad = ops->padded != NULL && (ops->can_pad == NULL || ops->can_pad(spec));

@@ -210,8 +210,9 @@ struct strait_codec_ops {
     uint32_t (*version)(const struct strait_codec *c);
 };
 
-/* STRAIT_ECONFIG, with the names that there are, for a name that no codec has. */
-strait_err strait_codec_check_name(const char *name);
+/* STRAIT_ECONFIG, with what there is, for a name that no codec has, or a variant that it has not;
+ * "" is a variant of all. */
+strait_err strait_codec_check_name(const char *name, const char *variant);
 
 /* The variant of a codec for which a spec names none; "" if it has none, or is unknown. */
 const char *strait_codec_own_variant(const char *name);

@@ -46,6 +46,16 @@ static strait_tensor part_of(const struct strait_codec *c, strait_tensor wire, i
                            (int64_t)strait_payload_bytes(rows, c->spec.rank, bits)};
 }
 
+/* No old bytes between P and Q. */
+static strait_err clear_gap(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                            int bits) {
+    static const char zeros[4];
+    const int64_t end = part_of(c, wire, 0, bits).cols;
+    const size_t gap = right_at(&c->spec, bits) - (size_t)end;
+    if (gap == 0) return STRAIT_OK;
+    return c->backend->ops->upload(at->stream, (char *)wire.data + end, zeros, gap);
+}
+
 /* left and right of x, and where the next crossing starts. */
 static strait_err factor(struct strait_codec *c, const strait_crossing *at, strait_tensor x) {
     const struct strait_kernels *k = c->backend->kernels;
@@ -69,6 +79,7 @@ static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait
     strait_pack_how how = strait_payload_how(c, at, bits);
     STRAIT_TRY(factor(c, at, x));
     STRAIT_TRY(k->pack_rows(at->stream, part_of(c, wire, 0, bits), absent, st->left, how));
+    STRAIT_TRY(clear_gap(c, at, wire, bits));
     how.stream++; // other random bits for the other factor
     return k->pack_rows(at->stream, part_of(c, wire, 1, bits), absent, st->right, how);
 }

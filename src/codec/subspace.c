@@ -237,6 +237,8 @@ static strait_err metrics(struct strait_codec *c, struct strait_stream *s,
                           const strait_codec_metrics *seen) {
     struct strait_subspace *st = c->state;
     const int leaks = seen->residual > c->spec.leak_limit && seen->spoiled == 0;
+    if (strait_subspace_gathers(c) && seen->spoiled > 0)
+        return c->backend->kernels->fill(s, c->states[GRAM].tensor, 0.0f);
     if (c->half != STRAIT_HEAD || !is_full(&c->spec) || !leaks) return STRAIT_OK;
     st->book[BOOK_LEAKS] = 1;
     return strait_subspace_write_book(c, s);

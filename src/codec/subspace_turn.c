@@ -22,6 +22,12 @@ strait_err strait_subspace_write_book(struct strait_codec *c, struct strait_stre
     return c->backend->ops->upload(s, c->states[BOOK].tensor.data, st->book, sizeof st->book);
 }
 
+/* Weights that are written anew from themselves, step after step: what rounds them adds up. */
+static strait_matmul_how exact(strait_matmul_how how) {
+    how.is_exact = 1;
+    return how;
+}
+
 /* A matrix that has no more columns than there is room for. */
 static strait_err narrow_for(const struct strait_codec *c, strait_tensor w, strait_tensor *out) {
     const struct strait_subspace *st = c->state;
@@ -44,8 +50,8 @@ static strait_err project_matrix(struct strait_codec *c, struct strait_stream *s
                            "%lld outputs, the width is %lld",
                            (long long)w.rows, (long long)basis.rows);
     STRAIT_TRY(narrow_for(c, w, &narrow));
-    STRAIT_TRY(k->matmul(s, narrow, basis, w, strait_atb));
-    return k->matmul(s, w, basis, narrow, strait_ab);
+    STRAIT_TRY(k->matmul(s, narrow, basis, w, exact(strait_atb)));
+    return k->matmul(s, w, basis, narrow, exact(strait_ab));
 }
 
 /* Rows from `row` on: on the subspace, or T_fixed and a part in the subspace. */
@@ -55,12 +61,13 @@ static strait_err project_part(struct strait_codec *c, struct strait_stream *s, 
     const struct strait_subspace *st = c->state;
     const strait_tensor basis = c->states[BASIS].tensor;
     const strait_tensor code = strait_tensor_rows(st->code, 0, part.rows);
-    STRAIT_TRY(k->matmul(s, code, part, basis, strait_ab));
-    if (kind != STRAIT_SUBSPACE_WEIGHT) return k->matmul(s, part, code, basis, strait_abt);
+    STRAIT_TRY(k->matmul(s, code, part, basis, exact(strait_ab)));
+    if (kind != STRAIT_SUBSPACE_WEIGHT) return k->matmul(s, part, code, basis, exact(strait_abt));
     const strait_tensor fixed = strait_tensor_rows(st->fixed, row, part.rows);
-    STRAIT_TRY(k->matmul(s, code, fixed, basis, (strait_matmul_how){.alpha = -1, .beta = 1}));
+    STRAIT_TRY(k->matmul(s, code, fixed, basis,
+                         (strait_matmul_how){.alpha = -1, .beta = 1, .is_exact = 1}));
     STRAIT_TRY(k->cast(s, part, fixed));
-    return k->matmul(s, part, code, basis, strait_add_abt);
+    return k->matmul(s, part, code, basis, exact(strait_add_abt));
 }
 
 /* An embedding [vocab x d], as many rows at a time as the code has. */
@@ -87,14 +94,14 @@ static strait_err rotate_code(struct strait_codec *c, struct strait_stream *s, s
     if (role == STRAIT_ROLE_WRITES_RESIDUAL) {
         strait_tensor narrow;
         STRAIT_TRY(narrow_for(c, t, &narrow));
-        STRAIT_TRY(k->matmul(s, narrow, st->turn, t, strait_atb));
+        STRAIT_TRY(k->matmul(s, narrow, st->turn, t, exact(strait_atb)));
         return k->cast(s, t, narrow);
     }
     for (int64_t row = 0; row < t.rows; row += c->spec.rows) {
         const int64_t left = t.rows - row, n = left < c->spec.rows ? left : c->spec.rows;
         const strait_tensor part = strait_tensor_rows(t, row, n);
         const strait_tensor code = strait_tensor_rows(st->code, 0, n);
-        STRAIT_TRY(k->matmul(s, code, part, st->turn, strait_ab));
+        STRAIT_TRY(k->matmul(s, code, part, st->turn, exact(strait_ab)));
         STRAIT_TRY(k->cast(s, part, code));
     }
     return STRAIT_OK;
@@ -122,6 +129,11 @@ static strait_err turn(const float *u, const float *a, double *q, const strait_c
     for (int64_t i = 0; i < d * k; i++) {
         trace += (double)u[i] * (double)a[i];
         q[i] = (double)a[i];
+    }
+    if (!isfinite(trace)) { // a gradient that was no number says nothing
+        for (int64_t i = 0; i < d * k; i++)
+            q[i] = (double)u[i];
+        return STRAIT_OK;
     }
     const double step = trace > 0 ? spec->grassmann_rate * (double)k / trace : 0;
     for (int64_t from = 0; from < k; from++) { // a column of U, taken out of every column of A
@@ -177,10 +189,10 @@ strait_err strait_subspace_adopt(struct strait_codec *c, struct strait_stream *s
     const int64_t d = c->spec.cols, k = c->spec.keep;
     const strait_tensor held = c->states[BASIS].tensor;
     const struct strait_backend_ops *ops = c->backend->ops;
-    if (version != (uint32_t)st->book[BOOK_VERSION] + 1)
+    if (version <= (uint32_t)st->book[BOOK_VERSION])
         return STRAIT_FAIL(
-            STRAIT_EPROTO, "boundary %d: basis version %lu offered, but version %ld comes next",
-            c->spec.boundary, (unsigned long)version, (long)st->book[BOOK_VERSION] + 1);
+            STRAIT_EPROTO, "boundary %d: basis version %lu offered, but this stage has version %ld",
+            c->spec.boundary, (unsigned long)version, (long)st->book[BOOK_VERSION]);
     if (!(off_orthonormal(basis, d, k) < 1e-4))
         return STRAIT_FAIL(STRAIT_EDATA, "boundary %d: basis version %lu is not orthonormal",
                            c->spec.boundary, (unsigned long)version);
@@ -199,7 +211,7 @@ strait_err strait_subspace_adopt(struct strait_codec *c, struct strait_stream *s
         err = ops->upload(s, st->turn.data, turned, strait_tensor_bytes(st->turn));
     if (err == STRAIT_OK) err = ops->upload(s, held.data, basis, strait_tensor_bytes(held));
     if (err == STRAIT_OK) {
-        st->book[BOOK_VERSION]++;
+        st->book[BOOK_VERSION] = (int32_t)version;
         err = strait_subspace_write_book(c, s);
     }
     if (err == STRAIT_OK) err = strait_codec_refresh(c, s);

@@ -82,6 +82,24 @@ strait_err strait_draft_find_old(const char *out, char path[STRAIT_PATH_MAX]) {
     return err;
 }
 
+strait_err strait_draft_would_replace(const char *out, const char *input, int *would) {
+    char stem[STRAIT_PATH_MAX];
+    char path[STRAIT_PATH_MAX];
+    DIR *folder = NULL;
+    *would = 0;
+    STRAIT_TRY(stem_of(out, stem));
+    STRAIT_TRY(open_parent(stem, &folder));
+    const struct dirent *entry;
+    strait_err err = STRAIT_OK;
+    while ((entry = readdir(folder)) != NULL && err == STRAIT_OK) { // NOLINT(concurrency-mt-unsafe)
+        if (!is_of(entry->d_name, name_of(stem))) continue;
+        err = strait_file_path(path, "%.*s%s", (int)(name_of(stem) - stem), stem, entry->d_name);
+        if (err == STRAIT_OK) *would |= strait_file_is_same(path, input);
+    }
+    (void)closedir(folder);
+    return err;
+}
+
 /* All but the lock: others look whether it is held. */
 static void empty_folder(const char *path) {
     const struct dirent *entry;

@@ -21,6 +21,9 @@ typedef struct strait_draft {
  * on. `path` is one of its files then, and empty otherwise. */
 strait_err strait_draft_find_old(const char *out, char path[STRAIT_PATH_MAX]);
 
+/* Whether `input` is a file that a corpus of that name would replace. */
+strait_err strait_draft_would_replace(const char *out, const char *input, int *would);
+
 /* Makes the folder for NAME.bin, empty: what a process that was killed left there is removed.
  * STRAIT_ECONFIG where the name does not end in .bin; STRAIT_EIO where the folder cannot be made,
  * or another process has it. */

@@ -5,6 +5,7 @@
 #include "data/input.h"
 
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 enum {
@@ -61,13 +62,14 @@ int64_t strait_text_total(const struct strait_text *text) {
 /* Whether "a.jsonl", "a.jsonl.zst" and the like hold JSON Lines. */
 static int is_named_lines(const char *path) {
     const char *name = strrchr(path, '/');
-    name = name == NULL ? path : name + 1;
-    static const char *const endings[] = {".jsonl", ".ndjson"};
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        const char *at = strstr(name, endings[i]);
-        const char *rest = at == NULL ? NULL : at + strlen(endings[i]);
-        if (rest != NULL && (*rest == '\0' || *rest == '.')) return 1;
-    }
+    static const char *const endings[] = {"jsonl", "ndjson"};
+    for (const char *dot = strchr(name == NULL ? path : name, '.'); dot != NULL;
+         dot = strchr(dot + 1, '.'))
+        for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+            const size_t n = strlen(endings[i]);
+            if (strncasecmp(dot + 1, endings[i], n) == 0 && strchr(".", dot[1 + n]) != NULL)
+                return 1;
+        }
     return 0;
 }
 
@@ -75,7 +77,7 @@ static strait_err start_file(struct strait_text *t) {
     t->path = t->spec.paths[t->next_path++];
     t->is_lines = t->spec.format == STRAIT_TEXT_JSONL;
     if (t->spec.format == STRAIT_TEXT_AUTO)
-        t->is_lines = strcmp(t->path, "-") == 0 ? t->spec.field != NULL : is_named_lines(t->path);
+        t->is_lines = t->spec.field != NULL || is_named_lines(t->path);
     t->line = 0;
     t->used = t->ahead.n = 0;
     return strait_input_open(t->path, t->spec.stop, &t->input);

@@ -89,6 +89,10 @@ static void xz_close(void *state) {
     strait_alloc_free(state);
 }
 
+enum {
+    ZSTD_WINDOWLOG_LIMIT = sizeof(void *) == 4 ? 30 : 31 // as of zstd --long=31: the most there is
+};
+
 struct zstd {
     ZSTD_DStream *stream;
     int is_between; // frames
@@ -102,6 +106,7 @@ static strait_err zstd_open(void **state) {
         strait_alloc_free(z);
         return STRAIT_FAIL(STRAIT_ENOMEM, "zstd");
     }
+    (void)ZSTD_DCtx_setParameter(z->stream, ZSTD_d_windowLogMax, ZSTD_WINDOWLOG_LIMIT);
     *state = z;
     return STRAIT_OK;
 }

@@ -132,7 +132,7 @@ static strait_err check_parts(const strait_run *run) {
     const strait_err err = strait_backend_check_name(run->device.kind);
     if (err != STRAIT_OK) strait_err_prefix("device.kind");
     STRAIT_TRY(err);
-    return strait_codec_check_name(run->link.codec.name);
+    return strait_codec_check_name(run->link.codec.name, run->link.codec.variant);
 }
 
 static strait_err resolve_and_check(const char *path, strait_run *run) {

@@ -210,7 +210,8 @@ static const struct strait_safetensors *find(const struct strait_checkpoint *che
 
 static strait_err fail_missing(const struct strait_checkpoint *checkpoint, const char *name) {
     return STRAIT_FAIL(STRAIT_EDATA,
-                       "%s: tensor \"%.80s\" is missing; was it made by another model?",
+                       "%s: tensor \"%.80s\" is missing; was it made by another model, optimizer "
+                       "or codec?",
                        checkpoint->path, name);
 }
 

@@ -61,6 +61,19 @@ refuses 3 '--out nowhere/x.json: nowhere is no folder' tokenizer train --vocab 3
 refuses 3 '--out good: that is a folder; name a file in it' tokenizer train --vocab 300 --force --out good text.txt
 ! grep -q learning "$ERR" || fail "learns before it finds that there is no folder"
 refuses 3 '--out nowhere/x.json: nowhere is no folder' trace run.yaml --out nowhere/x.json
+mkfifo pipe
+refuses 3 '--plot pipe: that is no regular file' compare good --plot pipe
+[ -p pipe ] || fail "a pipe became a file"
+cp tokenizer.json read.json
+refuses 2 '--out read.bin would replace read.json, which is read' tokenize --force \
+    --tokenizer read.json --out read.bin text.txt
+cmp -s tokenizer.json read.json || fail "a tokenizer was replaced by a manifest"
+refuses 2 '--out text.txt is one of the texts' tokenizer train --vocab 300 --force --out text.txt text.txt
+refuses 3 'tokenizer.json: line 1, column ' tokenize --tokenizer tokenizer.json --out x.bin \
+    --field body tokenizer.json
+refuses 2 '--threads 4294967297: expected 1 to 256' generate good --threads 4294967297
+refuses 2 "codec strait: there is no variant 'contxt'; the default is 'context'" train run.yaml \
+    --out fresh --set link.codec.name=strait --set link.codec.variant=contxt
 refuses 3 '--plot /nowhere/x.svg: /nowhere is no folder' compare good --plot /nowhere/x.svg
 [ ! -s "$OUT" ] || fail "compares before it finds that there is no folder"
 refuses 2 'meter: good was trained without one; set link.meter.rate' compare good --plot x.svg \

@@ -120,6 +120,15 @@ runs compare run metered/metrics.jsonl --json --loss 0.001
 jq -es '(.[0].valid_loss > 1) and (.[0].steps_to == null) and (.[1].meter_seconds > 0)' "$OUT" \
     >/dev/null || fail "compare prints no such JSON"
 refuses 2 'expected step, seconds, meter or bytes' compare run --against tokens
+awk 'BEGIN {
+    for (i = 1; i <= 6000; i++)
+        printf "{\"step\":%d,\"loss\":2}\n{\"step\":%d,\"valid_loss\":%g}\n", i, i, 9 - i / 1000
+}' >long.jsonl
+ln -s behind.svg link.svg
+: >behind.svg
+runs compare long.jsonl --plot link.svg
+[ -L link.svg ] || fail "a link is replaced by what is written through it"
+says behind.svg '>6000</text>' # more validations than a line has points
 echo '{"step":1,"loss":2}' >young.jsonl
 refuses 3 'no validation yet' compare run young.jsonl
 
@@ -131,6 +140,11 @@ jq -e '.loss > 0 and .perplexity > 1 and .tokens == 8504' text.json >/dev/null |
     fail "eval prints no such JSON"
 runs eval run --data plain.bin --json
 cmp -s text.json "$OUT" || fail "eval of text and of its tokens differ"
+gzip -c text.txt >again.gz
+runs eval run --text again.gz --json
+cmp -s text.json "$OUT" || fail "eval of packed text differs"
+runs eval run --text text.jsonl --field body --json
+cmp -s text.json "$OUT" || fail "eval of JSON Lines differs"
 runs eval cut --text text.txt --json
 cmp -s text.json "$OUT" || fail "eval of one stage and of two differ"
 runs eval run/checkpoints/00000028 --text text.txt

@@ -22,7 +22,8 @@ static strait_cuda_product product_of(const struct strait_backend *be, strait_te
                [STRAIT_CUDA_K] = k,
                [STRAIT_CUDA_FROM] = a.dtype,
                [STRAIT_CUDA_TO] = y.dtype,
-               [STRAIT_CUDA_TF32] = a.dtype == STRAIT_F32 && be->precision == STRAIT_BF16,
+               [STRAIT_CUDA_TF32] = a.dtype == STRAIT_F32 && be->precision == STRAIT_BF16 &&
+                                    !how.is_exact,
                [STRAIT_CUDA_TRANSPOSE_A] = how.transpose_a != 0,
                [STRAIT_CUDA_TRANSPOSE_B] = how.transpose_b != 0,
                [STRAIT_CUDA_ADDS] = how.beta != 0.0f,

@@ -69,6 +69,10 @@ static void test_plain_and_lines(void **state) {
     assert_memory_equal(all, "one\ntwo\n!x\0y!z!one\ntwo\n!", 25);
     assert_string_equal(read_one(in_folder("c.ndjson"), "body"), "q!");
     check_fails(in_folder("c.ndjson"), STRAIT_EDATA, "c.ndjson: line 1 has no text under \"text\"");
+    put_text("e.json", "{\"body\":\"r\"}\n");
+    assert_string_equal(read_one(in_folder("e.json"), "body"), "r!"); // who names a key means lines
+    put_text("f.jsonlines.JSONL", "{\"text\":\"s\"}\n");
+    assert_string_equal(read_one(in_folder("f.jsonlines.JSONL"), NULL), "s!");
     put_text("d.jsonl", "{\"text\":\"ok\"}\n{\"text\": \n");
     check_fails(in_folder("d.jsonl"), STRAIT_EDATA, "d.jsonl: line 2");
     check_fails(in_folder("none.txt"), STRAIT_EIO, "none.txt");
@@ -114,10 +118,14 @@ static size_t pack_xz(const char *text, size_t n, unsigned char *out, size_t roo
     return made;
 }
 
+static int window_log; // of pack_zstd; 0: its own choice
+
 static size_t pack_zstd(const char *text, size_t n, unsigned char *out, size_t room) {
     ZSTD_CCtx *context = ZSTD_createCCtx();
     CHECK(context != NULL);
     CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1)));
+    CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, window_log)));
+    CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, window_log == 0)));
     const size_t made = ZSTD_compress2(context, out, room, text, n);
     CHECK(!ZSTD_isError(made));
     (void)ZSTD_freeCCtx(context);
@@ -166,6 +174,11 @@ static void test_packed(void **state) {
     check_packed("p.gz", "gzip", pack_gzip);
     check_packed("p.xz", "xz", pack_xz);
     check_packed("p.zst", "zstd", pack_zstd);
+    window_log = 28; // more than zstd itself reads unless it is told to
+    const size_t n_long = pack_zstd("far away", 8, packed, sizeof packed);
+    put_file(in_folder("long.zst"), packed, n_long);
+    assert_string_equal(read_one(in_folder("long.zst"), NULL), "far away!");
+    window_log = 0;
     put_text("fake.gz", "just text");
     check_fails(in_folder("fake.gz"), STRAIT_EDATA, "fake.gz: not gzip data");
     const size_t n = pack_zstd("{\"text\":\"in lines\"}\n", 20, packed, sizeof packed);
