@@ -190,9 +190,9 @@ strait_err strait_subspace_adopt(struct strait_codec *c, struct strait_stream *s
     const strait_tensor held = c->states[BASIS].tensor;
     const struct strait_backend_ops *ops = c->backend->ops;
     if (version <= (uint32_t)st->book[BOOK_VERSION])
-        return STRAIT_FAIL(
-            STRAIT_EPROTO, "boundary %d: basis version %lu offered, but this stage has version %ld",
-            c->spec.boundary, (unsigned long)version, (long)st->book[BOOK_VERSION]);
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "boundary %d: basis version %lu offered, but this stage has version %ld",
+                           c->spec.boundary, (unsigned long)version, (long)st->book[BOOK_VERSION]);
     if (!(off_orthonormal(basis, d, k) < 1e-4))
         return STRAIT_FAIL(STRAIT_EDATA, "boundary %d: basis version %lu is not orthonormal",
                            c->spec.boundary, (unsigned long)version);
