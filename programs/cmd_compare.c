@@ -152,8 +152,7 @@ static strait_err draw(int n) {
         for (int k = 0; k < n_points; k++) { // the last always; the first where there are two
             const int64_t left = n_points - 1 - k, last = h->n_valid - 1;
             const int at = (int)(last - (n_points > 1 ? left * last / (n_points - 1) : 0));
-            x[i][k] = by_bytes ? h->forward_bytes + h->backward_bytes
-                               : below(h, h->valid[at].step);
+            x[i][k] = by_bytes ? h->forward_bytes + h->backward_bytes : below(h, h->valid[at].step);
             y[i][k] = h->valid[at].loss;
         }
     }

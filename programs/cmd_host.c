@@ -229,7 +229,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .store_cert = store_cert,
         .store_key = store_key,
         .uses = (uint32_t)n_uses,
-        .expires = valid_hours > 0.0 ? (uint64_t)time(NULL) + (uint64_t)(valid_hours * 3600.0) : 0,
+        .valid_s = valid_hours > 0.0 ? 1 + (uint64_t)(valid_hours * 3600.0) : 0,
         .lose_s = lose_s,
         .lease_s = lease_s,
         .stall_s = stall_s,

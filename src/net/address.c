@@ -40,6 +40,15 @@ void strait_address_bound(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]) {
                    port);
 }
 
+const struct sockaddr *strait_address_pick(const struct addrinfo *found, unsigned turn) {
+    unsigned n = 0;
+    for (const struct addrinfo *at = found; at != NULL; at = at->ai_next)
+        n++;
+    for (turn %= n; turn > 0; turn--)
+        found = found->ai_next;
+    return found->ai_addr;
+}
+
 strait_err strait_address_listen(uv_tcp_t *listener, const char *address, int backlog,
                                  uv_connection_cb on_connection, char out[STRAIT_ADDRESS_MAX]) {
     char host[STRAIT_ADDRESS_MAX];

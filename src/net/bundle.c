@@ -225,6 +225,10 @@ static struct strait_link *find_link(const struct strait_bundles *all, const str
 /* Makes an accepted stream part of the link it names, which it may be the first of. */
 static strait_err join_link(struct strait_conn *c, const strait_hello *theirs) {
     struct strait_bundles *all = c->t->state;
+    const int most = c->t->config.max_streams;
+    if (most > 0 && theirs->n_streams > most) // a link that never opens is none of those we count
+        return STRAIT_FAIL(STRAIT_EPROTO, "'%s' comes with %d streams, but %d is the most here",
+                           theirs->name, theirs->n_streams, most);
     struct strait_link *link = find_link(all, c, theirs->link);
     if (link == NULL) {
         STRAIT_TRY(strait_link_new(c->t, &link));

@@ -32,6 +32,7 @@ struct strait_bundles { // all of a transport; the first part of its state
     struct strait_link *first;
     struct strait_conn *strangers; // accepted, not yet part of a link
     int n_strangers;
+    int64_t tick_ns; // the last look at who is alive
 };
 
 extern const struct strait_conn_events strait_bundle_conn_events;

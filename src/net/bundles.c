@@ -1,6 +1,8 @@
 /* bundles.c - what is done for all links of a transport in turn. */
 #include "net/bundle.h"
 
+#define AWAY_NS INT64_C(1000000000) // between two ticks, which come far more often
+
 static void tick_link(struct strait_link *link, int64_t now_ns) {
     struct strait_bundle *b = link->state;
     const strait_transport_config *config = &link->transport->config;
@@ -25,8 +27,20 @@ static void tick_link(struct strait_link *link, int64_t now_ns) {
     strait_bundle_beat(link, now_ns);
 }
 
+/* Who was busy elsewhere has heard nobody: what came meanwhile is read after this tick. */
+static void excuse_all(struct strait_bundles *all, int64_t now_ns) {
+    for (struct strait_link *link = all->first; link != NULL;) {
+        const struct strait_bundle *b = link->state;
+        for (int i = 0; i < b->n_streams; i++)
+            if (b->streams[i] != NULL) b->streams[i]->heard_ns = now_ns;
+        link = b->next;
+    }
+}
+
 void strait_bundles_tick(struct strait_transport *t, int64_t now_ns) {
     struct strait_bundles *all = t->state;
+    if (all->tick_ns > 0 && now_ns - all->tick_ns > AWAY_NS) excuse_all(all, now_ns);
+    all->tick_ns = now_ns;
     for (struct strait_link *link = all->first; link != NULL;
          link = ((struct strait_bundle *)link->state)->next)
         tick_link(link, now_ns);

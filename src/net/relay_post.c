@@ -63,7 +63,7 @@ static void on_looked_up(uv_getaddrinfo_t *request, int status, struct addrinfo 
     post->is_looking_up = 0;
     if (!post->posts->is_closed) {
         if (status == 0)
-            go_to(post, found->ai_addr);
+            go_to(post, strait_address_pick(found, post->n_lookups++));
         else
             wait_a_little(post, strait_clock_ns());
     }

@@ -18,6 +18,7 @@ struct strait_relay_post {
     int n_lost, n_met; // of the meeting, as far as seen
     uv_getaddrinfo_t lookup;
     int is_looking_up;
+    unsigned n_lookups;
     int pause_ms;
     int64_t not_before_ns;
 };

@@ -36,6 +36,7 @@ struct tcp {
     int alarm_fd;
     int64_t alarm_ns; // what it is set to
     int n_streams;
+    unsigned n_lookups; // every other dial of a name goes to another of its addresses
     struct strait_relay_posts posts;
     uv_tcp_t dump; // takes connections there is no memory for
     int is_dumping;
@@ -266,13 +267,14 @@ static strait_err connect_streams(struct strait_link *link, const struct sockadd
 
 static void on_looked_up(uv_getaddrinfo_t *request, int status, struct addrinfo *found) {
     struct strait_link *link = request->data;
+    struct tcp *self = link->transport->state;
     struct strait_bundle *b = link->state;
     b->is_resolving = 0;
     strait_emulate_init(&b->shape, &link->emulate, strait_clock_ns());
     if (!b->is_closing) {
         strait_err err = STRAIT_OK;
         if (status == 0)
-            err = connect_streams(link, found->ai_addr);
+            err = connect_streams(link, strait_address_pick(found, self->n_lookups++));
         else
             err = STRAIT_FAIL(STRAIT_ECLOSED, "cannot find the address: %s", uv_strerror(status));
         if (err != STRAIT_OK) strait_bundle_close(link, err);

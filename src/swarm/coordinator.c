@@ -212,19 +212,26 @@ static void doubt(struct strait_coordinator *c, int at, int64_t now, strait_swar
     strait_coordinator_fail(c, now, 0);
 }
 
+/* Who waits, waits for a stage beside it that has not answered either; others may say so. */
+static int may_wait(const struct strait_coordinator *c, int stage) {
+    return (stage > 0 && c->is_awaited[stage - 1]) ||
+           (stage >= 0 && stage + 1 < c->config.n_stages && c->is_awaited[stage + 1]);
+}
+
 static void pulse(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now) {
     strait_swarm_node *node = &c->nodes[e->node];
     if (!node->is_here) return;
     if (now - node->seen_ns > node->gap_ns) node->gap_ns = now - node->seen_ns;
     node->seen_ns = now;
-    if (e->progress != node->progress || e->is_waiting || node->is_waiting) {
+    const int is_waiting = e->is_waiting && may_wait(c, node->stage);
+    if (e->progress != node->progress || is_waiting || node->is_waiting) {
         if (e->progress != node->progress && !node->is_waiting &&
             now - node->moved_ns > node->rest_ns)
             node->rest_ns = now - node->moved_ns;
         node->moved_ns = now;
     }
     node->progress = e->progress;
-    node->is_waiting = e->is_waiting;
+    node->is_waiting = is_waiting;
     take_holdings(c, node, e);
 }
 

@@ -174,6 +174,7 @@ static strait_err open_desk(struct host *h, const strait_recipe *recipe) {
     strait_transport_config config = {.identity = h->spec->identity,
                                       .name = "coordinator",
                                       .n_streams = 1,
+                                      .max_streams = 1,
                                       .dead_ms = DEAD_MS,
                                       .message_max = MESSAGE_MAX + basis,
                                       .linger_ms = LINGER_MS};
@@ -194,8 +195,8 @@ static strait_err open_desk(struct host *h, const strait_recipe *recipe) {
     STRAIT_TRY(strait_transport_listen(h->t, listen, address));
     name_addresses(h, address);
     h->invite.key = *strait_identity_fingerprint(h->spec->identity);
+    STRAIT_TRY(strait_host_save_run(h)); // and until when the invite is good
     STRAIT_TRY(strait_invite_format(&h->invite, line));
-    STRAIT_TRY(strait_host_save_run(h));
     h->is_open = 1;
     if (h->spec->events.invited != NULL) h->spec->events.invited(h->spec->events.user, line);
     return STRAIT_OK;
@@ -333,7 +334,6 @@ strait_err strait_host(const strait_host_spec *spec) {
     for (int i = 0; i < STRAIT_HOST_DOUBTS; i++)
         h->doubted[i] = -1;
     h->invite.uses = spec->uses;
-    h->invite.expires = spec->expires;
     for (int i = 0; i < STRAIT_SWARM_NODES; i++)
         h->guest_of[i] = -1;
     strait_coordinator_init(&h->machine, &config);

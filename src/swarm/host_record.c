@@ -11,20 +11,46 @@
 enum {
     RUN_BYTES = STRAIT_RUN_BYTES + STRAIT_TOKEN_BYTES + STRAIT_ADDRESS_MAX + 2 +
                 STRAIT_RUN_STAGES * (4 + 4),
+    EXPIRY_BYTES = 8 + 8,
     WAIT_MS = 1000, // for another to go
     NAP_MS = 500    // before a store out of reach is tried again
 };
 
 static const double tell_s = 10.0; // between two lines about such a store
 
+static const char expiry_key[] = "expires";
 static const char member_prefix[] = "member/";
 static const char barred_prefix[] = "barred/";
+
+/* ---- until when it is open ---- */
+
+/* A restart with the same words keeps the day; other words make another. */
+static strait_err settle_expiry(struct host *h) {
+    unsigned char bytes[EXPIRY_BYTES];
+    strait_writer w = {bytes, sizeof bytes, 0};
+    if (h->has_expiry && h->valid_s == h->spec->valid_s) return STRAIT_OK;
+    h->valid_s = h->spec->valid_s;
+    h->invite.expires = h->valid_s > 0 ? (uint64_t)time(NULL) + h->valid_s : 0;
+    strait_writer_uint(&w, h->valid_s, 8);
+    strait_writer_uint(&w, h->invite.expires, 8);
+    h->has_expiry = 1;
+    return strait_host_put(h, expiry_key, bytes, sizeof bytes);
+}
+
+static strait_err read_expiry(struct host *h, const strait_record_fact *fact) {
+    strait_reader r = {fact->data, fact->bytes, 0};
+    h->valid_s = strait_reader_uint(&r, 8);
+    h->invite.expires = strait_reader_uint(&r, 8);
+    h->has_expiry = !r.is_short && r.left == 0;
+    return STRAIT_OK;
+}
 
 /* ---- what the run is ---- */
 
 strait_err strait_host_save_run(struct host *h) {
     unsigned char bytes[RUN_BYTES] = {0};
     strait_writer w = {bytes, sizeof bytes, 0};
+    STRAIT_TRY(settle_expiry(h));
     strait_writer_copy(&w, h->invite.run, STRAIT_RUN_BYTES);
     strait_writer_copy(&w, h->invite.token, STRAIT_TOKEN_BYTES);
     strait_writer_copy(&w, h->invite.address, STRAIT_ADDRESS_MAX);
@@ -104,13 +130,15 @@ static int find_member(const struct host *h, const strait_fingerprint *key) {
     return -1;
 }
 
-static strait_err put_key(struct host *h, const char *prefix, const strait_fingerprint *key,
-                          const char *name) {
+typedef strait_err put_fn(struct host *h, const char *key, const void *data, size_t bytes);
+
+static strait_err put_key(struct host *h, put_fn *put, const char *prefix,
+                          const strait_fingerprint *key, const char *name) {
     char fact[STRAIT_RECORD_KEY_MAX];
     char text[STRAIT_FINGERPRINT_TEXT];
     strait_fingerprint_text(key, text);
     (void)snprintf(fact, sizeof fact, "%s%s", prefix, text);
-    return strait_host_put_once(h, fact, name, strlen(name) + 1);
+    return put(h, fact, name, strlen(name) + 1);
 }
 
 static strait_err may_join(struct host *h, const strait_fingerprint *key, const char *name) {
@@ -135,7 +163,7 @@ strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, cons
                            "this key is refused for the rest of the run: what it sent was wrong");
     if (known >= 0) return STRAIT_OK;
     STRAIT_TRY(may_join(h, key, name));
-    const strait_err err = put_key(h, member_prefix, key, name);
+    const strait_err err = put_key(h, strait_host_put_once, member_prefix, key, name);
     if (err != STRAIT_OK) return STRAIT_ECLOSED; // it may try again; the words say why
     h->members[h->n_members++] = *key;
     return STRAIT_OK;
@@ -145,7 +173,7 @@ strait_err strait_host_bar(struct host *h, const strait_fingerprint *key) {
     const int known = find_member(h, key);
     if (known < 0) return STRAIT_OK; // was never let in
     h->is_barred[known] = 1;
-    return put_key(h, barred_prefix, key, "");
+    return put_key(h, strait_host_put, barred_prefix, key, "");
 }
 
 /* ---- reading it all ---- */
@@ -172,6 +200,7 @@ static strait_err visit(void *user, const strait_record_fact *fact) {
     struct reading *r = user;
     struct host *h = r->host;
     if (strcmp(fact->key, "run") == 0) return read_run(h, fact);
+    if (strcmp(fact->key, expiry_key) == 0) return read_expiry(h, fact);
     if (strcmp(fact->key, "state") == 0) {
         STRAIT_TRY(read_state(&r->facts, fact));
         r->has_state = 1;

@@ -62,8 +62,10 @@ struct host {
     strait_fingerprint members[STRAIT_HOST_MEMBERS]; // every key that was ever let in
     unsigned char is_barred[STRAIT_HOST_MEMBERS];    // of these, refused for good
     int n_members;
-    int was_begun; // by an earlier host
-    int is_open;   // the invite is out
+    int was_begun;    // by an earlier host
+    int has_expiry;   // on record
+    uint64_t valid_s; // what it was made of
+    int is_open;      // the invite is out
 
     /* The crew's side. */
     struct strait_crew *crew;         // NULL before it is open

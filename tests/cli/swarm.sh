@@ -93,20 +93,21 @@ join_begin death 1
 alike death
 says death/events.log 'stage [01]: is lost' 'epoch [2-9]: all stages stand at step [1-9]'
 
-# The coordinator dies, and with it, once, a worker: it goes on with the same invite.
-host_begin boss run.yaml $sets
+# The coordinator dies, and with it, once, a worker: it goes on with the same invite, which is good for
+# no longer than it was.
+host_begin boss run.yaml $sets --expires 24
 cp boss.invite invite.before
 for i in 1 2 3; do join_begin boss $i; done
 for lines in 12 30; do
     wait_steps boss $lines
     host_kill
-    host_begin boss run.yaml $sets
+    host_begin boss run.yaml $sets --expires 24
     cmp -s boss.invite invite.before || fail "the invite is another one after a restart"
 done
 wait_steps boss 45
 host_kill
 kill_join 1
-host_begin boss run.yaml $sets
+host_begin boss run.yaml $sets --expires 24
 alike boss
 says boss/events.log 'is back'
 

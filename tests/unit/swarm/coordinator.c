@@ -93,6 +93,24 @@ static void the_stalled_is_named_and_the_waiting_is_not(void **state) {
     assert_int_equal(c.owner[0], waiting);
 }
 
+static void waiting_for_nobody_is_stalling(void **state) {
+    (void)state;
+    begin(3);
+    goal(0, 0);
+    const int idle = c.owner[0];
+    reply(c.owner[1], STRAIT_OK);
+    for (int i = 0; i < 40 && c.phase == STRAIT_SWARM_WORK; i++) {
+        now += S;
+        for (int n = 0; n < 3; n++)
+            pulse(n, strait_held_nothing(), 7, n == idle);
+        tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    const strait_swarm_action *away = find(STRAIT_SWARM_DISMISS, -1);
+    assert_non_null(away);
+    assert_int_equal(away->node, idle);
+    assert_string_equal(away->words, "answers but makes no progress");
+}
+
 static void silence_ends_a_lease(void **state) {
     (void)state;
     begin(2);
@@ -309,6 +327,7 @@ int main(void) {
         cmocka_unit_test(what_was_not_committed_is_not_restored),
         cmocka_unit_test(a_spare_takes_over_from_a_copy),
         cmocka_unit_test(the_stalled_is_named_and_the_waiting_is_not),
+        cmocka_unit_test(waiting_for_nobody_is_stalling),
         cmocka_unit_test(silence_ends_a_lease),
         cmocka_unit_test(silence_of_a_pause_is_forgiven),
         cmocka_unit_test(who_leaves_hands_over_first),
