@@ -1,7 +1,7 @@
 /* bundles.c - what is done for all links of a transport in turn. */
 #include "net/bundle.h"
 
-#define AWAY_NS INT64_C(1000000000) // between two ticks, which come far more often
+#define AWAY_NS INT64_C(1000000000) // a tick may take, though they come far more often
 
 static void tick_link(struct strait_link *link, int64_t now_ns) {
     struct strait_bundle *b = link->state;
@@ -27,19 +27,21 @@ static void tick_link(struct strait_link *link, int64_t now_ns) {
     strait_bundle_beat(link, now_ns);
 }
 
-/* Who was busy elsewhere has heard nobody: what came meanwhile is read after this tick. */
-static void excuse_all(struct strait_bundles *all, int64_t now_ns) {
+/* Who was busy elsewhere has heard nobody, and what came meanwhile is read after this tick: that
+ * time counts as the longest that a tick may take, and no more. */
+static void excuse_all(struct strait_bundles *all, int64_t away_ns) {
     for (struct strait_link *link = all->first; link != NULL;) {
         const struct strait_bundle *b = link->state;
         for (int i = 0; i < b->n_streams; i++)
-            if (b->streams[i] != NULL) b->streams[i]->heard_ns = now_ns;
+            if (b->streams[i] != NULL) b->streams[i]->heard_ns += away_ns;
         link = b->next;
     }
 }
 
 void strait_bundles_tick(struct strait_transport *t, int64_t now_ns) {
     struct strait_bundles *all = t->state;
-    if (all->tick_ns > 0 && now_ns - all->tick_ns > AWAY_NS) excuse_all(all, now_ns);
+    const int64_t away_ns = all->tick_ns > 0 ? now_ns - all->tick_ns - AWAY_NS : 0;
+    if (away_ns > 0) excuse_all(all, away_ns);
     all->tick_ns = now_ns;
     for (struct strait_link *link = all->first; link != NULL;
          link = ((struct strait_bundle *)link->state)->next)

@@ -50,6 +50,8 @@ struct strait_crew_ops {
     strait_err (*read)(struct strait_crew *crew, struct strait_checkpoint *checkpoint);
     /* Begins a trace (path NULL), or writes what was kept since as one of all stages. */
     strait_err (*trace)(struct strait_crew *crew, const char *path);
+    /* Runs what blocks for as long as a disk does, while the crew is served; NULL: it can wait. */
+    strait_err (*beside)(struct strait_crew *crew, strait_err (*run)(void *arg), void *arg);
 };
 
 extern const struct strait_crew_ops strait_crew_solo;  // one stage, in this thread

@@ -237,6 +237,21 @@ strait_err strait_trainer_validate(struct strait_trainer *t, double *loss) {
     return STRAIT_OK;
 }
 
+static strait_err run_beside(struct strait_trainer *t, strait_err (*run)(void *arg), void *arg) {
+    return t->crew->ops->beside != NULL ? t->crew->ops->beside(t->crew, run, arg) : run(arg);
+}
+
+struct committing {
+    const char *folder;
+    const strait_checkpoint_plan *plan;
+};
+
+/* Hashes all that was written. */
+static strait_err run_commit(void *arg) {
+    const struct committing *c = arg;
+    return strait_checkpoint_commit(c->folder, c->plan);
+}
+
 /* Two files a stage: weights, and what the optimizer and the codecs remember. */
 static strait_err commit(struct strait_trainer *t, const char *folder) {
     strait_checkpoint_part parts[2 * STRAIT_RUN_STAGES];
@@ -251,7 +266,7 @@ static strait_err commit(struct strait_trainer *t, const char *folder) {
                                          .parts = parts,
                                          .n_parts = 2 * t->recipe.n_stages,
                                          .keep = (int)t->run.train.keep};
-    return strait_checkpoint_commit(folder, &plan);
+    return run_beside(t, run_commit, &(struct committing){folder, &plan});
 }
 
 strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
@@ -272,14 +287,26 @@ static strait_err load_from(struct strait_trainer *t, struct strait_checkpoint *
     return STRAIT_OK;
 }
 
+struct opening {
+    const char *folder;
+    struct strait_checkpoint *checkpoint;
+};
+
+static strait_err run_open(void *arg) {
+    struct opening *o = arg;
+    return strait_checkpoint_open(o->folder, STRAIT_CHECKPOINT_WHOLE, &o->checkpoint);
+}
+
 strait_err strait_trainer_load(struct strait_trainer *t, const char *folder, const char **note) {
-    struct strait_checkpoint *checkpoint = NULL;
-    STRAIT_TRY(strait_checkpoint_open(folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint));
-    const strait_err err = load_from(t, checkpoint);
-    const char *skipped = strait_checkpoint_skipped(checkpoint);
-    if (skipped != NULL) (void)snprintf(t->note, sizeof t->note, "%s", skipped);
-    *note = skipped != NULL ? t->note : NULL;
-    strait_checkpoint_close(&checkpoint);
+    struct opening o = {.folder = folder};
+    strait_err err = run_beside(t, run_open, &o);
+    if (err == STRAIT_OK) {
+        const char *skipped = strait_checkpoint_skipped(o.checkpoint);
+        if (skipped != NULL) (void)snprintf(t->note, sizeof t->note, "%s", skipped);
+        *note = skipped != NULL ? t->note : NULL;
+        err = load_from(t, o.checkpoint);
+    }
+    strait_checkpoint_close(&o.checkpoint);
     return err;
 }
 

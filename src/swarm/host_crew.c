@@ -288,6 +288,10 @@ static void close_swarm(struct strait_crew *crew) {
     strait_alloc_free(a->joined);
 }
 
+static strait_err beside(struct strait_crew *crew, strait_err (*run)(void *arg), void *arg) {
+    return strait_host_beside(crew->user, run, arg, strait_host_hold_on);
+}
+
 const struct strait_crew_ops strait_crew_swarm = {
     .state_size = sizeof(struct apart),
     .open = open_swarm,
@@ -298,4 +302,5 @@ const struct strait_crew_ops strait_crew_swarm = {
     .write = strait_host_write,
     .read = read_files,
     .trace = trace,
+    .beside = beside,
 };

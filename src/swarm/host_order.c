@@ -238,7 +238,7 @@ static strait_err open_giving(struct host *h) {
         if (h->guests[i].given != h->machine.epoch) strait_gift_fini(&h->guests[i].gift);
     if (h->giving != NULL && strait_checkpoint_step(h->giving) == h->machine.step) return STRAIT_OK;
     strait_checkpoint_close(&h->giving);
-    STRAIT_TRY(strait_checkpoint_open(h->spec->folder, STRAIT_CHECKPOINT_WHOLE, &h->giving));
+    STRAIT_TRY(strait_host_open_checkpoint(h, &h->giving));
     if (strait_checkpoint_step(h->giving) == h->machine.step) return STRAIT_OK;
     strait_checkpoint_close(&h->giving);
     return STRAIT_FAIL(STRAIT_EDATA, "%s: the checkpoint of step %lld is gone", h->spec->folder,

@@ -68,6 +68,24 @@ void strait_host_see_checkpoint(struct host *h) {
     h->saved = -1;
 }
 
+struct opening {
+    const char *folder;
+    struct strait_checkpoint *checkpoint;
+};
+
+static strait_err open_newest(void *arg) {
+    struct opening *o = arg;
+    return strait_checkpoint_open(o->folder, STRAIT_CHECKPOINT_WHOLE, &o->checkpoint);
+}
+
+strait_err strait_host_open_checkpoint(struct host *h, struct strait_checkpoint **out) {
+    struct opening o = {.folder = h->spec->folder};
+    const strait_err err = strait_host_beside(h, open_newest, &o, strait_host_hold_on);
+    if (err != STRAIT_OK) strait_checkpoint_close(&o.checkpoint);
+    *out = o.checkpoint;
+    return err;
+}
+
 strait_err strait_host_find_checkpoint(struct host *h) {
     struct strait_checkpoint *checkpoint = NULL;
     int64_t *steps = NULL;
@@ -75,7 +93,7 @@ strait_err strait_host_find_checkpoint(struct host *h) {
     STRAIT_TRY(strait_checkpoint_list(h->spec->folder, &steps, &n));
     strait_alloc_free(steps);
     if (n == 0) return STRAIT_OK;
-    STRAIT_TRY(strait_checkpoint_open(h->spec->folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint));
+    STRAIT_TRY(strait_host_open_checkpoint(h, &checkpoint));
     h->machine.checkpoint = strait_checkpoint_step(checkpoint);
     if (h->machine.checkpoint > h->machine.committed) h->machine.committed = h->machine.checkpoint;
     strait_checkpoint_close(&checkpoint);

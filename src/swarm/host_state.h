@@ -142,6 +142,8 @@ strait_err strait_host_beside(struct host *h, strait_err (*run)(void *arg), void
 /* Writes a fact. While the store is out of reach, or its disk full, the run pauses here: links live
  * on, and what guests say waits. Not from within an event of the transport, nor are the others. */
 strait_err strait_host_put(struct host *h, const char *key, const void *data, size_t bytes);
+/* What serves beside long work: links and the lead are kept, what guests say waits. */
+strait_err strait_host_hold_on(struct host *h);
 /* The same, tried once. */
 strait_err strait_host_put_once(struct host *h, const char *key, const void *data, size_t bytes);
 strait_err strait_host_renew(struct host *h, int64_t now_ns);
@@ -165,6 +167,8 @@ strait_err strait_host_write(struct strait_crew *crew, const char *folder, int64
 void strait_host_see_checkpoint(struct host *h);
 /* The newest whole one, where the run goes on. */
 strait_err strait_host_find_checkpoint(struct host *h);
+/* The newest whole one of the run's folder: opening reads all of it. */
+strait_err strait_host_open_checkpoint(struct host *h, struct strait_checkpoint **out);
 
 /* ---- host_crew.c ---- */
 extern const struct strait_crew_ops strait_crew_swarm; // its user is the host

@@ -142,3 +142,8 @@ strait_err strait_host_renew(struct host *h, int64_t now_ns) {
     if (err == STRAIT_ETIMEDOUT && strait_record_sure_ms(h->record) > 0) return STRAIT_OK;
     return err == STRAIT_ETIMEDOUT || err == STRAIT_EDEPOSED ? endure(h, NULL, NULL, 0) : err;
 }
+
+strait_err strait_host_hold_on(struct host *h) {
+    STRAIT_TRY(keep_links(h));
+    return strait_host_renew(h, strait_clock_ns());
+}
