@@ -287,19 +287,9 @@ static strait_err load_from(struct strait_trainer *t, struct strait_checkpoint *
     return STRAIT_OK;
 }
 
-struct opening {
-    const char *folder;
-    struct strait_checkpoint *checkpoint;
-};
-
-static strait_err run_open(void *arg) {
-    struct opening *o = arg;
-    return strait_checkpoint_open(o->folder, STRAIT_CHECKPOINT_WHOLE, &o->checkpoint);
-}
-
 strait_err strait_trainer_load(struct strait_trainer *t, const char *folder, const char **note) {
-    struct opening o = {.folder = folder};
-    strait_err err = run_beside(t, run_open, &o);
+    strait_checkpoint_errand o = {.folder = folder};
+    strait_err err = run_beside(t, strait_checkpoint_open_whole, &o);
     if (err == STRAIT_OK) {
         const char *skipped = strait_checkpoint_skipped(o.checkpoint);
         if (skipped != NULL) (void)snprintf(t->note, sizeof t->note, "%s", skipped);

@@ -160,6 +160,11 @@ strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice c
     return err;
 }
 
+strait_err strait_checkpoint_open_whole(void *errand) {
+    strait_checkpoint_errand *e = errand;
+    return strait_checkpoint_open(e->folder, STRAIT_CHECKPOINT_WHOLE, &e->checkpoint);
+}
+
 void strait_checkpoint_close(struct strait_checkpoint **checkpoint) {
     struct strait_checkpoint *c = *checkpoint;
     if (c == NULL) return;

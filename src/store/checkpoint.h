@@ -70,6 +70,14 @@ strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice c
                                   struct strait_checkpoint **out);
 void strait_checkpoint_close(struct strait_checkpoint **checkpoint); // accepts NULL
 
+/* The newest that is whole, for whoever lets another thread read it: opening reads all of it. */
+typedef struct strait_checkpoint_errand {
+    const char *folder;
+    struct strait_checkpoint *checkpoint;
+} strait_checkpoint_errand;
+
+strait_err strait_checkpoint_open_whole(void *errand);
+
 const char *strait_checkpoint_path(const struct strait_checkpoint *checkpoint);
 int64_t strait_checkpoint_step(const struct strait_checkpoint *checkpoint);
 const char *strait_checkpoint_tokenizer(const struct strait_checkpoint *checkpoint);

@@ -68,19 +68,10 @@ void strait_host_see_checkpoint(struct host *h) {
     h->saved = -1;
 }
 
-struct opening {
-    const char *folder;
-    struct strait_checkpoint *checkpoint;
-};
-
-static strait_err open_newest(void *arg) {
-    struct opening *o = arg;
-    return strait_checkpoint_open(o->folder, STRAIT_CHECKPOINT_WHOLE, &o->checkpoint);
-}
-
 strait_err strait_host_open_checkpoint(struct host *h, struct strait_checkpoint **out) {
-    struct opening o = {.folder = h->spec->folder};
-    const strait_err err = strait_host_beside(h, open_newest, &o, strait_host_hold_on);
+    strait_checkpoint_errand o = {.folder = h->spec->folder};
+    const strait_err err = strait_host_beside(h, strait_checkpoint_open_whole, &o,
+                                              strait_host_hold_on);
     if (err != STRAIT_OK) strait_checkpoint_close(&o.checkpoint);
     *out = o.checkpoint;
     return err;

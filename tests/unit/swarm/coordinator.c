@@ -73,22 +73,27 @@ static void a_spare_takes_over_from_a_copy(void **state) {
     assert_int_equal(find(STRAIT_SWARM_ORDER, other)->source, STRAIT_SWARM_FROM_SELF);
 }
 
+/* All live and none makes progress, but one says it waits: who is sent away? */
+static int sent_away(int waiting) {
+    for (int i = 0; i < 40 && c.phase == STRAIT_SWARM_WORK; i++) {
+        now += S;
+        for (int n = 0; n < 3; n++)
+            pulse(n, strait_held_nothing(), 7, n == waiting);
+        tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    const strait_swarm_action *away = find(STRAIT_SWARM_DISMISS, -1);
+    assert_non_null(away);
+    assert_string_equal(away->words, "answers but makes no progress");
+    return away->node;
+}
+
 static void the_stalled_is_named_and_the_waiting_is_not(void **state) {
     (void)state;
     begin(3);
     goal(0, 0);
     const int stalled = c.owner[1];
     const int waiting = c.owner[0];
-    for (int i = 0; i < 40 && c.phase == STRAIT_SWARM_WORK; i++) {
-        now += S;
-        for (int n = 0; n < 3; n++) // all live; one makes no progress, one waits for it
-            pulse(n, strait_held_nothing(), 7, n == waiting);
-        tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    }
-    const strait_swarm_action *away = find(STRAIT_SWARM_DISMISS, -1);
-    assert_non_null(away);
-    assert_int_equal(away->node, stalled);
-    assert_string_equal(away->words, "answers but makes no progress");
+    assert_int_equal(sent_away(waiting), stalled);
     assert_int_not_equal(c.owner[1], stalled);
     assert_int_equal(c.owner[0], waiting);
 }
@@ -99,16 +104,7 @@ static void waiting_for_nobody_is_stalling(void **state) {
     goal(0, 0);
     const int idle = c.owner[0];
     reply(c.owner[1], STRAIT_OK);
-    for (int i = 0; i < 40 && c.phase == STRAIT_SWARM_WORK; i++) {
-        now += S;
-        for (int n = 0; n < 3; n++)
-            pulse(n, strait_held_nothing(), 7, n == idle);
-        tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    }
-    const strait_swarm_action *away = find(STRAIT_SWARM_DISMISS, -1);
-    assert_non_null(away);
-    assert_int_equal(away->node, idle);
-    assert_string_equal(away->words, "answers but makes no progress");
+    assert_int_equal(sent_away(idle), idle);
 }
 
 static void silence_ends_a_lease(void **state) {
