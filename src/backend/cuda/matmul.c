@@ -16,14 +16,13 @@ static strait_cuda_product product_of(const struct strait_backend *be, strait_te
     assert(k == (how.transpose_b ? b.cols : b.rows) && k > 0);
     assert(y.rows == (how.transpose_a ? a.cols : a.rows));
     assert(y.cols == (how.transpose_b ? b.rows : b.cols));
+    const int is_tf32 = a.dtype == STRAIT_F32 && be->precision == STRAIT_BF16 && !how.is_exact;
     return (strait_cuda_product){.at = {[STRAIT_CUDA_M] = y.rows,
                                         [STRAIT_CUDA_N] = y.cols,
                                         [STRAIT_CUDA_K] = k,
                                         [STRAIT_CUDA_FROM] = a.dtype,
                                         [STRAIT_CUDA_TO] = y.dtype,
-                                        [STRAIT_CUDA_TF32] = a.dtype == STRAIT_F32 &&
-                                                             be->precision == STRAIT_BF16 &&
-                                                             !how.is_exact,
+                                        [STRAIT_CUDA_TF32] = is_tf32,
                                         [STRAIT_CUDA_TRANSPOSE_A] = how.transpose_a != 0,
                                         [STRAIT_CUDA_TRANSPOSE_B] = how.transpose_b != 0,
                                         [STRAIT_CUDA_ADDS] = how.beta != 0.0f,

@@ -1,58 +1,6 @@
-/* The subspace codec: exact in its span, kept there by the row-wise optimizer, turned on demand. */
-#include "codec/subspace.h"
-
+/* The subspace codec: exact in its span, kept there by the row-wise optimizer. */
 #include "optim/optimizer.h"
-#include "pair.h"
-
-enum {
-    N = 32,
-    D = 24,
-    K = 5,
-    VOCAB = 40,
-    INPUTS = 33
-};
-
-static strait_codec_spec spec_of(const char *variant) {
-    strait_codec_spec spec = {.name = "subspace",
-                              .rows = N,
-                              .cols = D,
-                              .vocab = VOCAB,
-                              .keep = K,
-                              .widest = INPUTS,
-                              .bits = 32,
-                              .seed = 4,
-                              .grassmann_every = 10,
-                              .grassmann_rate = 1};
-    (void)strncpy(spec.variant, variant, sizeof spec.variant - 1);
-    return spec;
-}
-
-static strait_tensor product(strait_tensor a, strait_tensor b) {
-    strait_tensor y = pair_tensor(a.rows, b.cols);
-    for (int64_t i = 0; i < y.rows * y.cols; i++) {
-        double sum = 0;
-        for (int64_t j = 0; j < a.cols; j++)
-            sum += (double)f32(a)[i / y.cols * a.cols + j] *
-                   (double)f32(b)[j * b.cols + i % y.cols];
-        f32(y)[i] = (float)sum;
-    }
-    return y;
-}
-
-static strait_tensor transposed(strait_tensor a) {
-    strait_tensor y = pair_tensor(a.cols, a.rows);
-    for (int64_t i = 0; i < a.rows * a.cols; i++)
-        f32(y)[i % a.cols * a.rows + i / a.cols] = f32(a)[i];
-    return y;
-}
-
-/* a U U' */
-static strait_tensor projected(strait_tensor a, strait_tensor u) {
-    const strait_tensor code = product(a, u), back = transposed(u), y = product(code, back);
-    free(code.data);
-    free(back.data);
-    return y;
-}
+#include "subspace_rig.h"
 
 /* Row t of T_fixed, as the codec draws it. */
 static void fixed_row(int t, float out[D]) {
@@ -256,122 +204,6 @@ static void factored_weights_convert_to_full_ones(void **state) {
     toy_close(&toy);
 }
 
-/* Share of the size of g that lies in the basis. */
-static double captured(strait_tensor g, strait_tensor u) {
-    const strait_tensor code = product(g, u);
-    double inside = 0, all = 0;
-    for (int i = 0; i < N * K; i++)
-        inside += (double)f32(code)[i] * (double)f32(code)[i];
-    for (int i = 0; i < N * D; i++)
-        all += (double)f32(g)[i] * (double)f32(g)[i];
-    free(code.data);
-    return inside / all;
-}
-
-static void basis_turns_to_the_gradients(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, spec_of("full"));
-    const strait_tensor thin = pair_normals(N, K, 2), wide = pair_normals(K, D, 3),
-                        noise = pair_normals(N, D, 4), g = product(thin, wide),
-                        d = pair_tensor(N, D), next = pair_tensor(D, K);
-    for (int i = 0; i < N * D; i++)
-        f32(g)[i] += 0.05f * f32(noise)[i];
-    double before = captured(g, strait_subspace_basis(p.tail));
-    CHECK(before < 0.5);
-    for (uint32_t turn = 1; turn <= 30; turn++) {
-        pair_backward(&p, d, g);
-        CHECK_OK(strait_subspace_turn(p.tail, &p.stream, f32(next)));
-        CHECK_OK(strait_subspace_adopt(p.tail, &p.stream, f32(next), turn));
-        CHECK_OK(strait_subspace_adopt(p.head, &p.stream, f32(next), turn));
-        const double after = captured(g, strait_subspace_basis(p.tail));
-        CHECK(after >= before - 1e-6);
-        before = after;
-    }
-    CHECK(before > 0.99);
-    /* A gradient that is no number, and none at all: no turn, and the next is as ever. */
-    f32(g)[0] = NAN;
-    pair_backward(&p, d, g);
-    CHECK_OK(strait_subspace_turn(p.tail, &p.stream, f32(next)));
-    CHECK(apart(strait_subspace_basis(p.tail), next) < 1e-6);
-    pair_backward(&p, d, g);
-    strait_codec_metrics seen;
-    CHECK_OK(strait_codec_read_metrics(p.tail, &p.stream, &seen));
-    CHECK(seen.spoiled > 0);
-    CHECK_OK(strait_subspace_turn(p.tail, &p.stream, f32(next)));
-    CHECK(apart(strait_subspace_basis(p.tail), next) < 1e-6);
-    CHECK_FAILS(strait_subspace_turn(p.head, &p.stream, f32(next)), STRAIT_EINVAL,
-                "tail of the last boundary");
-    const strait_tensor all[] = {thin, wide, noise, g, d, next};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free(all[i].data);
-    pair_close(&p);
-}
-
-/* A turned basis and the tensors carried over, in both forms. */
-static void turning_projects_what_is_represented(void **state) {
-    (void)state;
-    struct pair full, factored;
-    pair_open(&full, spec_of("full"));
-    pair_open(&factored, spec_of("factored"));
-    const strait_tensor z = pair_normals(K, INPUTS, 1), e = pair_normals(VOCAB, K, 2);
-    const strait_tensor u = pair_tensor(D, K), next = pair_tensor(D, K), g = pair_normals(N, D, 3),
-                        d = pair_tensor(N, D);
-    memcpy(u.data, strait_subspace_basis(full.head).data, strait_tensor_bytes(u));
-    const strait_tensor back = transposed(u), w = product(u, z), table = product(e, back);
-    pair_backward(&full, d, g);
-    CHECK_OK(strait_subspace_turn(full.tail, &full.stream, f32(next)));
-    CHECK(apart(u, next) > 0.01);
-    CHECK_OK(strait_subspace_adopt(full.head, &full.stream, f32(next), 1));
-    CHECK_OK(strait_subspace_adopt(factored.head, &factored.stream, f32(next), 1));
-    /* What must come out: everything projected on the new basis. */
-    const strait_tensor across = transposed(w), seen = projected(across, next),
-                        expected_w = transposed(seen), expected_table = projected(table, next);
-    CHECK_OK(strait_subspace_rotate(full.head, &full.stream, STRAIT_ROLE_WRITES_RESIDUAL,
-                                    STRAIT_SUBSPACE_WEIGHT, w));
-    CHECK_OK(strait_subspace_rotate(full.head, &full.stream, STRAIT_ROLE_EMBEDDING,
-                                    STRAIT_SUBSPACE_MOMENT, table));
-    CHECK(apart(expected_w, w) < 1e-6);
-    CHECK(apart(expected_table, table) < 1e-6);
-    CHECK_OK(strait_subspace_rotate(factored.head, &factored.stream, STRAIT_ROLE_WRITES_RESIDUAL,
-                                    STRAIT_SUBSPACE_WEIGHT, z));
-    CHECK_OK(strait_subspace_rotate(factored.head, &factored.stream, STRAIT_ROLE_EMBEDDING,
-                                    STRAIT_SUBSPACE_WEIGHT, e));
-    const strait_tensor next_back = transposed(next), from_z = product(next, z),
-                        from_e = product(e, next_back);
-    CHECK(apart(expected_w, from_z) < 1e-6);
-    CHECK(apart(expected_table, from_e) < 1e-6);
-    const strait_tensor all[] = {z,      e,      u,         next,          g,    d,
-                                 back,   w,      table,     across,        seen, expected_w,
-                                 from_z, from_e, next_back, expected_table};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free(all[i].data);
-    pair_close(&full);
-    pair_close(&factored);
-}
-
-static void other_versions_are_refused(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, spec_of("full"));
-    const strait_tensor u = strait_subspace_basis(p.head), bad = pair_normals(D, K, 1);
-    float same[D * K];
-    memcpy(same, u.data, sizeof same);
-    assert_int_equal(strait_codec_version(p.head), 0);
-    CHECK_OK(strait_codec_check_version(p.head, 0));
-    CHECK_FAILS(strait_subspace_adopt(p.head, &p.stream, same, 0), STRAIT_EPROTO,
-                "basis version 0 offered, but this stage has version 0");
-    CHECK_FAILS(strait_subspace_adopt(p.head, &p.stream, f32(bad), 1), STRAIT_EDATA,
-                "not orthonormal");
-    CHECK_OK(strait_subspace_adopt(p.head, &p.stream, same, 1));
-    assert_int_equal(strait_codec_version(p.head), 1);
-    CHECK_FAILS(strait_codec_check_version(p.head, 0), STRAIT_EPROTO,
-                "a frame of basis version 0, but this stage has version 1");
-    CHECK_OK(strait_codec_check_version(p.head, 1));
-    free(bad.data);
-    pair_close(&p);
-}
-
 static void weights_of_other_shapes_are_refused(void **state) {
     (void)state;
     struct pair p;
@@ -393,9 +225,6 @@ int main(void) {
         cmocka_unit_test(row_wise_adamw_stays_and_plain_leaves),
         cmocka_unit_test(leaks_are_corrected_and_counted),
         cmocka_unit_test(factored_weights_convert_to_full_ones),
-        cmocka_unit_test(basis_turns_to_the_gradients),
-        cmocka_unit_test(turning_projects_what_is_represented),
-        cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(weights_of_other_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -125,12 +125,30 @@ static void lowrank_finds_the_rank(void **state) {
     pair_close(&p);
 }
 
+/* Between the factors lie bytes that are nobody's: they must not be old ones. */
+static void lowrank_sends_no_old_bytes(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p,
+              (strait_codec_spec){.name = "lowrank", .rows = 7, .cols = 9, .rank = 2, .bits = 8});
+    const strait_tensor x = pair_normals(7, 9, 1), y = pair_tensor(7, 9);
+    const size_t end = sizeof(float) + 7 + 7 * 2; // of P: base, scales, codes
+    memset(p.wire[0].data, 0x55, (size_t)p.wire[0].cols);
+    pair_forward(&p, y, x);
+    for (size_t i = end; i < (end + 3) / 4 * 4; i++)
+        assert_int_equal(((const unsigned char *)p.wire[0].data)[i], 0);
+    free(x.data);
+    free(y.data);
+    pair_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(feedback_makes_up_for_what_was_lost),
         cmocka_unit_test(rotation_spreads_outliers),
         cmocka_unit_test(topk_keeps_the_largest),
         cmocka_unit_test(lowrank_finds_the_rank),
+        cmocka_unit_test(lowrank_sends_no_old_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,12 +151,26 @@ static void silence_keeps_nobody_out(void **state) {
         (void)close(fds[i]);
 }
 
+/* A link that is never whole would be neither a stranger nor a peer. */
+static void no_more_streams_than_are_taken(void **state) {
+    (void)state;
+    r.config.n_streams = 2;
+    r.config.max_streams = 1;
+    rig_start(&r);
+    (void)rig_dial(&r);
+    CHECK(rig_drive(&r, rig_b_refused, 10000));
+    assert_int_equal(r.b.n_opened, 0);
+    assert_int_equal(r.b.why_refused, STRAIT_EPROTO);
+    CHECK(strstr(r.b.words_refused, "comes with 2 streams, but 1 is the most here") != NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_address_has_its_share),
         cmocka_unit_test(it_may_not_hurry),
         cmocka_unit_test(networks_and_the_table_are_bounded),
         cmocka_unit_test_setup_teardown(silence_keeps_nobody_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_more_streams_than_are_taken, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

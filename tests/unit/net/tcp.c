@@ -2,7 +2,6 @@
  * a hostile client is told. */
 #include "base/clock.h"
 #include "contract/transport_rig.h"
-#include "net/address.h"
 #include "net/frame.h"
 #include "net/tls.h"
 
@@ -375,28 +374,6 @@ static void test_wrong_sequence(void **state) {
     misbehave(NULL, 5, "frame number 5 of priority 0, expected 0");
 }
 
-static void test_addresses_of_a_name_take_turns(void **state) {
-    (void)state;
-    struct sockaddr one;
-    struct sockaddr two;
-    struct addrinfo last = {.ai_addr = &two}, found = {.ai_addr = &one, .ai_next = &last};
-    CHECK(strait_address_pick(&found, 0) == &one && strait_address_pick(&found, 1) == &two);
-    CHECK(strait_address_pick(&found, 2) == &one && strait_address_pick(&last, 7) == &two);
-}
-
-/* A link that is never whole would be neither a stranger nor a peer. */
-static void test_more_streams_than_are_taken(void **state) {
-    (void)state;
-    r.config.n_streams = 2;
-    r.config.max_streams = 1;
-    rig_start(&r);
-    (void)rig_dial(&r);
-    CHECK(rig_drive(&r, rig_b_refused, 10000));
-    assert_int_equal(r.b.n_opened, 0);
-    assert_int_equal(r.b.why_refused, STRAIT_EPROTO);
-    CHECK(strstr(r.b.words_refused, "comes with 2 streams, but 1 is the most here") != NULL);
-}
-
 int main(void) {
 #define WITH_RIG(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
@@ -404,8 +381,6 @@ int main(void) {
         WITH_RIG(test_overhead_of_a_crossing),
         WITH_RIG(test_death_in_mid_frame),
         WITH_RIG(test_names_are_looked_up),
-        cmocka_unit_test(test_addresses_of_a_name_take_turns),
-        WITH_RIG(test_more_streams_than_are_taken),
         WITH_RIG(test_not_tls),
         WITH_RIG(test_silent_stranger),
         WITH_RIG(test_old_version),
