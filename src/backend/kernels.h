@@ -156,6 +156,15 @@ struct strait_kernels {
                               strait_tensor tokens, strait_tensor x);
     strait_err (*embed_back)(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
                              strait_tensor tokens);
+    /* y = x (1 + the token's row of the table), in the first columns of y and x where they have
+     * more than the table. Table f32, y and x of either type; y may be x. */
+    strait_err (*gain_rows)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                            strait_tensor table, strait_tensor tokens);
+    /* d_x = d_y (1 + row), and d_rows = d_y x, what embed_back takes for the table's gradient. All
+     * as wide as the table; d_x may be d_y, and d_rows x. */
+    strait_err (*gain_rows_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_rows,
+                                 strait_tensor d_y, strait_tensor x, strait_tensor table,
+                                 strait_tensor tokens);
 
     /* sum = x + delta, y = sum * rstd * gain, rstd [N x 1] = 1 / sqrt(mean sum^2 + epsilon).
      * Without delta, sum is absent and y is made of x. sum may be x. */

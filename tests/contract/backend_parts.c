@@ -82,6 +82,34 @@ static void embedded_less_the_stream(void **state) {
     over_shapes(run_embed_minus, 1e-6);
 }
 
+/* Tensors wider than the table keep what stands beside it. */
+static void run_gains(struct rig *rig, shape s) {
+    const int64_t more = s.rows % 2 ? 16 : 3;
+    const strait_tensor table = rig_input(rig, 11, s.cols, 1), x = rig_act(rig, s.rows, s.cols, 2);
+    const strait_tensor ids = rig_tokens(rig, s.rows, 11, 3);
+    const strait_tensor y = rig_act_output(rig, s.rows, s.cols);
+    const strait_tensor wider = rig_act(rig, s.rows, s.cols + more, 4);
+    CHECK_OK(rig->k->gain_rows(&rig->stream, y, x, table, ids));
+    CHECK_OK(rig->k->gain_rows(&rig->stream, wider, x, table, ids));
+    rig_keep(rig, y);
+    rig_keep(rig, wider);
+    CHECK_OK(rig->k->gain_rows(&rig->stream, wider, wider, table, ids));
+    rig_keep(rig, wider);
+    const strait_tensor d_y = rig_act(rig, s.rows, s.cols, 5);
+    const strait_tensor d_rows = rig_act_output(rig, s.rows, s.cols);
+    CHECK_OK(rig->k->gain_rows_back(&rig->stream, y, d_rows, d_y, x, table, ids));
+    rig_keep(rig, y);
+    rig_keep(rig, d_rows);
+    CHECK_OK(rig->k->gain_rows_back(&rig->stream, d_y, x, d_y, x, table, ids));
+    rig_keep(rig, d_y);
+    rig_keep(rig, x);
+}
+
+static void gains_of_tokens(void **state) {
+    (void)state;
+    over_shapes(run_gains, 1e-6);
+}
+
 /* Columns beside those of x are left alone. */
 static void run_silu_cols(struct rig *rig, shape s) {
     const int64_t first = s.rows % 2 ? 16 : 5, all = first + s.cols + (s.rows % 2 ? 0 : 2);
@@ -181,6 +209,31 @@ static void recall_forward(struct rig *rig, void *arg) {
     CHECK_OK(rig->k->recall(&rig->stream, c->both, c->normeds, c->rstd, c->z, c->how));
 }
 
+struct gain_case {
+    strait_tensor y, x, table, ids;
+};
+
+static void gain_forward(struct rig *rig, void *arg) {
+    const struct gain_case *c = arg;
+    CHECK_OK(rig->k->gain_rows(&rig->stream, c->y, c->x, c->table, c->ids));
+}
+
+static void gains_have_their_gradients(void **state) {
+    (void)state;
+    struct rig *rig = reference_rig();
+    struct gain_case c = {rig_output(rig, 9, 6), rig_input(rig, 9, 6, 1), rig_input(rig, 4, 6, 2),
+                          rig_tokens(rig, 9, 4, 3)};
+    const gradient g = {rig, gain_forward, &c, {c.y}, {rig_input(rig, 9, 6, 4)}};
+    const strait_tensor d_x = rig_output(rig, 9, 6), d_rows = rig_output(rig, 9, 6);
+    const strait_tensor d_table = rig_zeros(rig, 4, 6);
+    CHECK_OK(
+        rig->k->gain_rows_back(&rig->stream, d_x, d_rows, g.d_outputs[0], c.x, c.table, c.ids));
+    CHECK_OK(rig->k->embed_back(&rig->stream, d_table, d_rows, c.ids));
+    check_gradient(&g, c.x, d_x, "gain of x");
+    check_gradient(&g, c.table, d_table, "gain's table");
+    rig_check(rig);
+}
+
 static void recall_has_its_gradient(void **state) {
     (void)state;
     struct rig *rig = reference_rig();
@@ -207,6 +260,8 @@ int main(void) {
         cmocka_unit_test(regrouped_columns),
         cmocka_unit_test(parted_rows),
         cmocka_unit_test(embedded_less_the_stream),
+        cmocka_unit_test(gains_of_tokens),
+        cmocka_unit_test(gains_have_their_gradients),
         cmocka_unit_test(silu_columns),
         cmocka_unit_test(normed_silu),
         cmocka_unit_test(recalled_codes),

@@ -38,8 +38,38 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
     return STRAIT_OK;
 }
 
+static strait_err gain_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                            strait_tensor table, strait_tensor tokens) {
+    (void)s;
+    assert(y.rows == tokens.rows && x.rows == tokens.rows);
+    assert(y.cols >= table.cols && x.cols >= table.cols);
+    for (int64_t n = 0; n < tokens.rows; n++) {
+        const float *gain = strait_cpu_f32(table) + strait_cpu_i32(tokens)[n] * table.cols;
+        for (int64_t c = 0; c < table.cols; c++)
+            strait_cpu_f32(y)[n * y.cols + c] = strait_cpu_f32(x)[n * x.cols + c] * (1 + gain[c]);
+    }
+    return STRAIT_OK;
+}
+
+static strait_err gain_rows_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_rows,
+                                 strait_tensor d_y, strait_tensor x, strait_tensor table,
+                                 strait_tensor tokens) {
+    (void)s;
+    assert(strait_cpu_same_shape(d_x, d_y) && strait_cpu_same_shape(d_rows, x));
+    assert(strait_cpu_same_shape(d_y, x) && x.cols == table.cols && x.rows == tokens.rows);
+    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
+        const int64_t row = strait_cpu_i32(tokens)[i / x.cols];
+        const float d = strait_cpu_f32(d_y)[i], value = strait_cpu_f32(x)[i];
+        strait_cpu_f32(d_x)[i] = d * (1 + strait_cpu_f32(table)[row * table.cols + i % x.cols]);
+        strait_cpu_f32(d_rows)[i] = d * value;
+    }
+    return STRAIT_OK;
+}
+
 void strait_ref_embed(struct strait_kernels *k) {
     k->embed = embed;
     k->embed_minus = embed_minus;
     k->embed_back = embed_back;
+    k->gain_rows = gain_rows;
+    k->gain_rows_back = gain_rows_back;
 }

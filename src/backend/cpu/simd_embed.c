@@ -58,7 +58,80 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
     return STRAIT_OK;
 }
 
+/* Rows of a task: y = x (1 + gain), and, with d_rows, d_rows = x also. */
+struct gain {
+    const float *table, *x, *also;
+    float *y, *d_rows;
+    const int32_t *ids;
+    int64_t n_ids, cols, x_cols, y_cols, rows;
+};
+
+static void gain_row(const struct gain *g, int64_t n) {
+    const float *gain = g->table + g->ids[n] * g->cols, *x = g->x + n * g->x_cols;
+    float *y = g->y + n * g->y_cols;
+    if (g->d_rows == NULL) {
+        SIMD_EACH_ITS_OWN
+        for (int64_t c = 0; c < g->cols; c++)
+            y[c] = x[c] * (1 + gain[c]);
+        return;
+    }
+    const float *also = g->also + n * g->cols;
+    float *d_rows = g->d_rows + n * g->cols;
+    SIMD_EACH_ITS_OWN // results may take the place of what they are made of
+    for (int64_t c = 0; c < g->cols; c++) {
+        const float d = x[c], value = also[c];
+        y[c] = d * (1 + gain[c]);
+        d_rows[c] = d * value;
+    }
+}
+
+static void gain_task(void *arg, int task) {
+    const struct gain *g = arg;
+    const int64_t end = smaller(g->n_ids, (task + 1) * g->rows);
+    for (int64_t n = task * g->rows; n < end; n++)
+        gain_row(g, n);
+}
+
+static strait_err gain_by(const struct strait_stream *s, struct gain g, strait_tensor table,
+                          strait_tensor tokens) {
+    g.table = strait_cpu_f32(table);
+    g.ids = strait_cpu_i32(tokens);
+    g.n_ids = tokens.rows;
+    g.cols = table.cols;
+    g.rows = task_rows(table.cols);
+    strait_pool_run(strait_cpu_pool(s), (int)pieces(g.n_ids, g.rows), gain_task, &g);
+    return STRAIT_OK;
+}
+
+static strait_err gain_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                            strait_tensor table, strait_tensor tokens) {
+    assert(y.rows == tokens.rows && x.rows == tokens.rows);
+    assert(y.cols >= table.cols && x.cols >= table.cols);
+    return gain_by(
+        s,
+        (struct gain){
+            .y = strait_cpu_f32(y), .x = strait_cpu_f32(x), .y_cols = y.cols, .x_cols = x.cols},
+        table, tokens);
+}
+
+static strait_err gain_rows_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_rows,
+                                 strait_tensor d_y, strait_tensor x, strait_tensor table,
+                                 strait_tensor tokens) {
+    assert(strait_cpu_same_shape(d_x, d_y) && strait_cpu_same_shape(d_rows, x));
+    assert(strait_cpu_same_shape(d_y, x) && x.cols == table.cols && x.rows == tokens.rows);
+    return gain_by(s,
+                   (struct gain){.y = strait_cpu_f32(d_x),
+                                 .d_rows = strait_cpu_f32(d_rows),
+                                 .x = strait_cpu_f32(d_y),
+                                 .also = strait_cpu_f32(x),
+                                 .y_cols = x.cols,
+                                 .x_cols = x.cols},
+                   table, tokens);
+}
+
 void SIMD(embed)(struct strait_kernels *k) {
     k->embed = embed;
     k->embed_back = embed_back;
+    k->gain_rows = gain_rows;
+    k->gain_rows_back = gain_rows_back;
 }

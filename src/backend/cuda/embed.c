@@ -46,8 +46,33 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
                               (strait_cuda_grid){.x = d_y.rows, .threads = BACK_THREADS}, args);
 }
 
+static strait_err gain_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                            strait_tensor table, strait_tensor tokens) {
+    assert(y.rows == tokens.rows && x.rows == tokens.rows && y.dtype == x.dtype);
+    assert(y.cols >= table.cols && x.cols >= table.cols && table.dtype == STRAIT_F32);
+    void *args[] = {&y.data, &x.data, &table.data, &tokens.data,
+                    &x.rows, &y.cols, &x.cols,     &table.cols};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "gain_rows"),
+                              strait_cuda_by_rows(x.rows, table.cols, strait_cuda_wide(x.dtype)),
+                              args);
+}
+
+static strait_err gain_rows_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_rows,
+                                 strait_tensor d_y, strait_tensor x, strait_tensor table,
+                                 strait_tensor tokens) {
+    assert(strait_cuda_same_shape(d_x, d_y) && strait_cuda_same_shape(d_rows, x));
+    assert(strait_cuda_same_shape(d_y, x) && x.cols == table.cols && x.rows == tokens.rows);
+    assert(d_x.dtype == x.dtype && d_rows.dtype == x.dtype && d_y.dtype == x.dtype);
+    void *args[] = {&d_x.data,   &d_rows.data, &d_y.data, &x.data,
+                    &table.data, &tokens.data, &x.rows,   &x.cols};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "gain_rows_back"),
+                              strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
+}
+
 void strait_cuda_embed(struct strait_kernels *k) {
     k->embed = embed;
     k->embed_minus = embed_minus;
     k->embed_back = embed_back;
+    k->gain_rows = gain_rows;
+    k->gain_rows_back = gain_rows_back;
 }

@@ -70,6 +70,68 @@ __device__ __forceinline__ void embed_minus(T *y, const float *table, const int3
 EMBED_MINUS(float, f32)
 EMBED_MINUS(bf16, bf16)
 
+/* What a token's gains make of its row. */
+template <typename T> struct gain_args {
+    T *y;
+    const T *x;
+    const float *table;
+    const int32_t *tokens;
+    int64_t rows, y_cols, x_cols, cols;
+};
+
+template <typename T, int W> __device__ __forceinline__ void gain(const gain_args<T> &a) {
+    over_rows<W>(a.rows, a.cols, [=](int64_t row, int64_t c) {
+        float by[W], v[W];
+        take_floats<W>(by, a.table + a.tokens[row] * a.cols + c);
+        take<T, W>(v, a.x + row * a.x_cols + c);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            v[i] *= 1.0f + by[i];
+        put<T, W>(a.y + row * a.y_cols + c, v);
+    });
+}
+
+template <typename T, int W>
+__device__ __forceinline__ void gain_back(T *d_x, T *d_rows, const T *d_y, const T *x,
+                                          const float *table, const int32_t *tokens, int64_t rows,
+                                          int64_t cols) {
+    over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
+        float by[W], d[W], v[W];
+        take_floats<W>(by, table + tokens[row] * cols + c);
+        take<T, W>(d, d_y + row * cols + c);
+        take<T, W>(v, x + row * cols + c);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            v[i] *= d[i];
+            d[i] *= 1.0f + by[i];
+        }
+        put<T, W>(d_x + row * cols + c, d);
+        put<T, W>(d_rows + row * cols + c, v);
+    });
+}
+
+#define GAIN_ROWS(T, suffix)                                                                     \
+    extern "C" __global__ void __launch_bounds__(256)                                            \
+        gain_rows_##suffix(T *y, const T *x, const float *table, const int32_t *tokens,          \
+                           int64_t rows, int64_t y_cols, int64_t x_cols, int64_t cols) {         \
+        const gain_args<T> args = {y, x, table, tokens, rows, y_cols, x_cols, cols};             \
+        if ((cols | y_cols | x_cols) % wide<T> == 0 && at16(y, x, table))                        \
+            gain<T, wide<T>>(args);                                                              \
+        else                                                                                     \
+            gain<T, 1>(args);                                                                    \
+    }                                                                                            \
+    extern "C" __global__ void __launch_bounds__(256)                                            \
+        gain_rows_back_##suffix(T *d_x, T *d_rows, const T *d_y, const T *x, const float *table, \
+                                const int32_t *tokens, int64_t rows, int64_t cols) {             \
+        if (cols % wide<T> == 0 && at16(d_x, d_rows, d_y, x, table))                             \
+            gain_back<T, wide<T>>(d_x, d_rows, d_y, x, table, tokens, rows, cols);               \
+        else                                                                                     \
+            gain_back<T, 1>(d_x, d_rows, d_y, x, table, tokens, rows, cols);                     \
+    }
+
+GAIN_ROWS(float, f32)
+GAIN_ROWS(bf16, bf16)
+
 constexpr int THREADS = 256;
 constexpr int LOOKED = 4 * THREADS; // tokens looked at in one round, four a thread
 
