@@ -10,8 +10,11 @@ strait_err strait_attention_plan_acts(const strait_shape *shape, int64_t n,
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->qkv));
     STRAIT_TRY(strait_layer_plan(slab, n, shape->heads, &out->lse));
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, strait_shape_mixed(shape), &out->mixed));
+    if (shape->has_qkv_conv)
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->projected));
+    if (shape->has_qkv_conv || shape->has_qk_norm)
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->raw));
     if (!shape->has_qk_norm) return STRAIT_OK;
-    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->raw));
     return strait_layer_plan(slab, n, shape->heads + shape->kv_heads, &out->head_rstd);
 }
 
@@ -48,15 +51,17 @@ strait_err strait_attention_project(const strait_work *work, const strait_attent
                                     const strait_attention_acts *acts, strait_tensor sum,
                                     strait_tensor x, strait_tensor delta) {
     const struct strait_kernels *k = work->kernels;
-    const strait_shape *shape = work->shape;
-    const strait_tensor raw = shape->has_qk_norm ? acts->raw : acts->qkv;
+    const strait_tensor raw = acts->raw.data != NULL ? acts->raw : acts->qkv;
+    const strait_tensor projected = layer->qkv_conv != NULL ? acts->projected : raw;
     STRAIT_TRY(k->rmsnorm(work->stream, layer->conv != NULL ? acts->plain : acts->normed, sum,
                           acts->rstd, x, delta, strait_layer_norm(work, layer->norm)));
     if (layer->conv != NULL)
         STRAIT_TRY(
             strait_layer_conv(work, acts->normed, acts->plain, layer->conv->value, acts->past));
-    STRAIT_TRY(strait_layer_linear(work, raw, acts->normed, joined_qkv(layer, 0)));
-    STRAIT_TRY(add_values(work, layer, raw));
+    STRAIT_TRY(strait_layer_linear(work, projected, acts->normed, joined_qkv(layer, 0)));
+    STRAIT_TRY(add_values(work, layer, projected));
+    if (layer->qkv_conv != NULL)
+        STRAIT_TRY(strait_layer_conv(work, raw, projected, layer->qkv_conv->value, acts->qkv_past));
     return k->rotate(work->stream, acts->qkv, acts->head_rstd, raw, turning(work, layer));
 }
 
@@ -69,21 +74,40 @@ strait_err strait_attention_forward(const strait_work *work, const strait_attent
     return strait_layer_write(work, branch, acts->mixed, layer->out->compute);
 }
 
+/* From the gradient of what attention read to that of what was rotated, in d. */
+static strait_err turn_back(const strait_work *work, const strait_attention *layer,
+                            const strait_attention_acts *acts, strait_tensor d) {
+    const strait_tensor d_gain = layer->gain != NULL ? layer->gain->grad : (strait_tensor){0};
+    const strait_tensor normed = work->shape->has_qk_norm ? acts->raw : (strait_tensor){0};
+    return work->kernels->rotate_back(work->stream, d, d_gain, d, normed, acts->head_rstd,
+                                      turning(work, layer));
+}
+
+/* Where the gradient of the projection is, once it is made: a convolution makes it of d_qkv, and
+ * what went into the rotation is not needed any more. */
+static strait_tensor projected_grad(const strait_attention *layer,
+                                    const strait_attention_acts *acts, strait_tensor d_qkv) {
+    return layer->qkv_conv != NULL ? acts->raw : d_qkv;
+}
+
 strait_err strait_attention_back(const strait_work *work, const strait_attention *layer,
                                  const strait_attention_acts *acts,
                                  const strait_attention_scratch *scratch, strait_tensor d_branch,
                                  int defers) {
     const struct strait_kernels *k = work->kernels;
     const strait_heads heads = strait_shape_heads(work->shape, work->seq_len);
-    const strait_tensor d_gain = layer->gain != NULL ? layer->gain->grad : (strait_tensor){0};
-    STRAIT_TRY(strait_layer_write_back(work, scratch->d_mixed, d_branch, layer->out->compute));
     const strait_tensor d_qkv = scratch->d_qkv;
+    const strait_tensor d_projected = projected_grad(layer, acts, d_qkv);
+    STRAIT_TRY(strait_layer_write_back(work, scratch->d_mixed, d_branch, layer->out->compute));
     STRAIT_TRY(k->attention_back(work->stream, d_qkv, scratch->d_mixed, acts->mixed, acts->qkv,
                                  acts->lse, heads));
-    STRAIT_TRY(k->rotate_back(work->stream, d_qkv, d_gain, d_qkv, acts->raw, acts->head_rstd,
-                              turning(work, layer)));
+    STRAIT_TRY(turn_back(work, layer, acts, d_qkv));
+    if (layer->qkv_conv != NULL)
+        STRAIT_TRY(k->conv_back(work->stream, d_projected, layer->qkv_conv->grad, d_qkv,
+                                acts->projected, layer->qkv_conv->value, work->seq_len));
     if (!defers) STRAIT_TRY(strait_attention_weights(work, layer, acts, d_branch, d_qkv));
-    STRAIT_TRY(strait_layer_linear_back(work, scratch->d_normed, d_qkv, joined_qkv(layer, 0)));
+    STRAIT_TRY(
+        strait_layer_linear_back(work, scratch->d_normed, d_projected, joined_qkv(layer, 0)));
     if (layer->conv == NULL) return STRAIT_OK;
     return k->conv_back(work->stream, scratch->d_plain, layer->conv->grad, scratch->d_normed,
                         acts->plain, layer->conv->value, work->seq_len);
@@ -101,6 +125,7 @@ strait_err strait_attention_norm_back(const strait_work *work, const strait_atte
 strait_err strait_attention_weights(const strait_work *work, const strait_attention *layer,
                                     const strait_attention_acts *acts, strait_tensor d_branch,
                                     strait_tensor d_qkv) {
+    d_qkv = projected_grad(layer, acts, d_qkv);
     STRAIT_TRY(strait_layer_write_weight(work, layer->out->grad, d_branch, acts->mixed));
     if (layer->values != NULL) {
         const strait_tensor d_rows = {work->looked.data, work->looked.dtype, d_qkv.rows,

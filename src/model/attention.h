@@ -7,6 +7,7 @@
 typedef struct strait_attention {
     strait_param *norm, *q, *k, *v, *gain, *out; // gain is NULL without qk_gain; q, k, v adjacent
     strait_param *conv;                          // [taps x D]; NULL without
+    strait_param *qkv_conv;                      // [taps x columns of qkv]; NULL without
     strait_param *values;                        // [V x keys], a row a token; NULL without
 } strait_attention;
 
@@ -14,15 +15,17 @@ typedef struct strait_attention {
 typedef struct strait_attention_acts {
     strait_tensor normed, rstd;    // [N x D], [N x 1]
     strait_tensor plain;           // [N x D], before the convolution; absent without it
-    strait_tensor past;            // where tokens come one by one: what it remembers
-    strait_tensor raw, head_rstd;  // before the per-head norm; absent without it
+    strait_tensor past, qkv_past;  // where tokens come one by one: what convolutions remember
+    strait_tensor projected;       // before the convolution of qkv; absent without it
+    strait_tensor raw;             // before rotation; absent where nothing but that comes between
+    strait_tensor head_rstd;       // of the per-head norm; absent without it
     strait_tensor qkv, lse, mixed; // rotated; log-denominators; result
 } strait_attention_acts;
 
 /* Room shared by all layers of a stage. */
 typedef struct strait_attention_scratch {
     strait_tensor d_mixed, d_normed;
-    strait_tensor d_qkv;   // before rotation
+    strait_tensor d_qkv;   // before rotation, and, where qkv has a convolution, behind it
     strait_tensor d_plain; // where there is a convolution
 } strait_attention_scratch;
 

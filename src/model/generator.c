@@ -4,9 +4,18 @@
 
 #include <math.h>
 
+/* Convolutions of a block, which remember what came before. */
+enum {
+    STREAM_PAST,
+    ATTENTION_PAST,
+    MLP_PAST,
+    QKV_PAST,
+    N_PASTS
+};
+
 struct layer_cache {
-    strait_tensor keys, values; // [context x kv_heads head_dim]
-    strait_tensor pasts[3];     // [2 taps x D], of the convolutions: stream, attention, mlp
+    strait_tensor keys, values;   // [context x kv_heads head_dim]
+    strait_tensor pasts[N_PASTS]; // [2 taps x columns], of the convolutions
 };
 
 struct strait_generator {
@@ -32,10 +41,12 @@ struct strait_generator {
 
 static strait_err plan_pasts(struct strait_generator *g, const strait_shape *shape) {
     if (shape->conv == 0) return STRAIT_OK;
+    const int n_pasts = shape->has_qkv_conv ? N_PASTS : QKV_PAST;
     for (int i = 0; i < g->n_blocks; i++)
-        for (int p = 0; p < 3; p++)
-            STRAIT_TRY(strait_layer_plan_acts(shape, &g->room, (int64_t)2 * shape->conv,
-                                              shape->width, &g->caches[i].pasts[p]));
+        for (int p = 0; p < n_pasts; p++)
+            STRAIT_TRY(strait_layer_plan_acts(
+                shape, &g->room, (int64_t)2 * shape->conv,
+                p == QKV_PAST ? strait_shape_qkv(shape) : shape->width, &g->caches[i].pasts[p]));
     STRAIT_TRY(strait_layer_plan_acts(shape, &g->room, 1, shape->width, &g->before));
     return strait_layer_plan_acts(shape, &g->room, 1, shape->width, &g->entered);
 }
@@ -159,16 +170,20 @@ static void take_place(struct strait_generator *g, int i) {
     const int is_mixed = block->local.conv != NULL;
     g->acts.x = i > 0 || block->neck.dec != NULL ? g->inner : is_mixed ? g->entered : g->input;
     g->acts.neck.z = g->input;
-    g->acts.local = (strait_local_acts){.before = i == 0 ? g->input : g->before, .past = pasts[0]};
-    g->acts.attention.past = pasts[1];
-    g->acts.mlp.past = pasts[2];
+    g->acts.local = (strait_local_acts){.before = i == 0 ? g->input : g->before,
+                                        .past = pasts[STREAM_PAST]};
+    g->acts.attention.past = pasts[ATTENTION_PAST];
+    g->acts.attention.qkv_past = pasts[QKV_PAST];
+    g->acts.mlp.past = pasts[MLP_PAST];
 }
 
 /* At the start of a sequence nothing came before. */
 static strait_err forget(struct strait_generator *g) {
     if (g->position > 0 || g->work.shape->conv == 0) return STRAIT_OK;
-    for (int i = 0; i < 3 * g->n_blocks; i++)
-        STRAIT_TRY(g->work.kernels->fill(g->stream, g->caches[i / 3].pasts[i % 3], 0.0f));
+    for (int i = 0; i < N_PASTS * g->n_blocks; i++) {
+        const strait_tensor past = g->caches[i / N_PASTS].pasts[i % N_PASTS];
+        if (past.data != NULL) STRAIT_TRY(g->work.kernels->fill(g->stream, past, 0.0f));
+    }
     return STRAIT_OK;
 }
 

@@ -21,6 +21,8 @@ static strait_err check_local(const strait_shape *s) {
     if (s->conv < 0 || s->conv > STRAIT_CONV_TAPS)
         return STRAIT_FAIL(STRAIT_ECONFIG, "model.conv (%d) must be from 0 to %d taps", s->conv,
                            STRAIT_CONV_TAPS);
+    if (s->has_qkv_conv && s->conv == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "model.qkv_conv needs model.conv");
     if (s->local_every < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "model.local_every (%d) must not be negative",
                            s->local_every);
@@ -73,6 +75,7 @@ static int64_t block_matrix_params(const strait_shape *s) {
 
 int64_t strait_shape_block_params(const strait_shape *s) {
     return block_matrix_params(s) + (int64_t)(2 + 2 * s->conv) * s->width +
+           (s->has_qkv_conv ? s->conv * strait_shape_qkv(s) : 0) +
            (s->has_qk_gain ? 2 * (int64_t)s->head_dim : 0);
 }
 

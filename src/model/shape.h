@@ -42,6 +42,7 @@ typedef struct strait_shape {
     int bottleneck; // k > 0: what crosses a cut between stages is a code of k values (neck.h)
     /* What lets a token see the few before it, and its own id, at little cost (local.h). */
     int conv;             // taps of causal convolutions; 0: none
+    int has_qkv_conv;     // one of queries, keys and values too, of as many taps
     int has_anchors;      // a row of the token's is added to the stream
     int has_value_tables; // and one to attention's values
     int local_every;      // anchors, value tables and the stream's convolution stand in block 0 and

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    BLOCK_PARAMS_MAX = 17,
+    BLOCK_PARAMS_MAX = 18,
     OTHER_PARAMS = 3
 };
 
@@ -80,6 +80,9 @@ static strait_err add_attention(const struct listing *l, strait_attention *out) 
     if (s->has_qk_gain)
         STRAIT_TRY(add(l, "attention.qk_gain", STRAIT_ROLE_GAIN, 2, s->head_dim, &out->gain));
     if (s->conv > 0) STRAIT_TRY(add(l, "attention.conv", STRAIT_ROLE_TAPS, s->conv, d, &out->conv));
+    if (s->has_qkv_conv)
+        STRAIT_TRY(add(l, "attention.qkv_conv", STRAIT_ROLE_TAPS, s->conv, strait_shape_qkv(s),
+                       &out->qkv_conv));
     if (s->has_value_tables && strait_shape_is_local(s, l->block))
         STRAIT_TRY(add(l, "attention.values", STRAIT_ROLE_VALUES, s->vocab, keys, &out->values));
     return add(l, "attention.out", STRAIT_ROLE_WRITES_RESIDUAL, l->w->n_written, queries,

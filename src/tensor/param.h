@@ -15,7 +15,8 @@ typedef enum strait_role {
     STRAIT_ROLE_GAIN,            // a vector: no weight decay
     STRAIT_ROLE_TAPS,            // of a convolution, a row each: no weight decay
     STRAIT_ROLE_MIXING,          // k x k, carries a code through a stage: no weight decay
-    STRAIT_ROLE_VALUES,          // one row a token, added to attention's values
+    STRAIT_ROLE_VALUES,          // one row a token, added to attention's values, or a gain of what
+                                 // crosses a boundary
     STRAIT_ROLE_ANCHOR,          // one row a token, added to the stream where a stage begins
     STRAIT_ROLE_BOUNDARY,        // a matrix of a codec
     STRAIT_ROLE_FRAME,           // the one that turns what a stage added into code

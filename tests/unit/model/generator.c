@@ -58,6 +58,7 @@ static void test_local(void **state) {
     (void)state;
     check_generating(tiny_local(tiny_llama(), 2));
     check_generating(tiny_local(tiny_yardstick(), 1));
+    check_generating(tiny_local(tiny_yardstick(), 2));
     strait_shape shape = tiny_llama();
     shape.has_anchors = 1;
     check_generating(shape);

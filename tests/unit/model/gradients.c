@@ -66,6 +66,7 @@ static void test_local(void **state) {
     (void)state;
     check_model(tiny_local(tiny_llama(), 2), 2, 7);
     check_model(tiny_local(tiny_yardstick(), 1), 3, 5);
+    check_model(tiny_local(tiny_yardstick(), 2), 2, 6);
 }
 
 static void test_one_token(void **state) {

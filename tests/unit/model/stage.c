@@ -116,6 +116,7 @@ static void test_cuts_and_recomputation_change_nothing(void **state) {
     check_shape(tiny_yardstick());
     check_shape(tiny_local(tiny_yardstick(), 1));
     check_shape(tiny_local(tiny_llama(), 2));
+    check_shape(tiny_local(tiny_yardstick(), 2));
 }
 
 static float input_at(const struct strait_stage *stage, strait_tensor x, int64_t token) {

@@ -58,6 +58,7 @@ static void test_local_parts_start_as_nothing(void **state) {
     CHECK_NEAR(deviation(find(stage, "blocks.0.conv")), 0.0, 0.0);
     CHECK_NEAR(deviation(find(stage, "blocks.1.attention.conv")), 0.0, 0.0);
     CHECK_NEAR(deviation(find(stage, "blocks.1.mlp.conv")), 0.0, 0.0);
+    CHECK_NEAR(deviation(find(stage, "blocks.1.attention.qkv_conv")), 0.0, 0.0);
     CHECK_NEAR(deviation(find(stage, "blocks.2.attention.values")), 0.0, 0.0);
     int n = 0, has_more = 0;
     const strait_param *params = strait_stage_params(stage, &n);
