@@ -107,7 +107,7 @@ typedef struct strait_run {
         double norm_epsilon;
         strait_run_init init;
         int64_t conv; // taps; 0: none
-        int has_anchors, has_value_tables;
+        int has_qkv_conv, has_anchors, has_value_tables;
         int64_t local_every; // blocks
     } model;
     struct {
@@ -157,6 +157,7 @@ typedef struct strait_run {
             int64_t keep, bits, grad_bits, hidden, anchors, rank, tile;
             int64_t context, encoder; // of strait's variant context
             double frame;             // the same
+            int has_gains;            // the same
             strait_run_rounding rounding;
             int has_feedback;
             int64_t confine_every;

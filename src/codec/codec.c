@@ -90,17 +90,17 @@ int64_t strait_codec_width(const strait_codec_spec *spec) {
 
 uint64_t strait_codec_fingerprint(const strait_codec_spec *spec) {
     char text[512];
-    (void)snprintf(text, sizeof text,
-                   "%s %s %lld %lld %lld %lld %lld %lld %lld %lld %d %d %d %d %lld %a %lld %a %d "
-                   "%d %llu %lld %lld %lld %a",
-                   spec->name, spec->variant, (long long)spec->rows, (long long)spec->cols,
-                   (long long)spec->vocab, (long long)spec->keep, (long long)spec->rank,
-                   (long long)spec->tile, (long long)spec->hidden, (long long)spec->anchors,
-                   spec->bits, spec->grad_bits, (int)spec->rounding, spec->has_feedback,
-                   (long long)spec->confine_every, spec->leak_limit,
-                   (long long)spec->grassmann_every, spec->grassmann_rate, spec->boundary,
-                   spec->n_boundaries, (unsigned long long)spec->seed, (long long)spec->context,
-                   (long long)spec->encoder, (long long)spec->seq_len, spec->frame);
+    (void)snprintf(
+        text, sizeof text,
+        "%s %s %lld %lld %lld %lld %lld %lld %lld %lld %d %d %d %d %lld %a %lld %a %d "
+        "%d %llu %lld %lld %lld %a %d",
+        spec->name, spec->variant, (long long)spec->rows, (long long)spec->cols,
+        (long long)spec->vocab, (long long)spec->keep, (long long)spec->rank, (long long)spec->tile,
+        (long long)spec->hidden, (long long)spec->anchors, spec->bits, spec->grad_bits,
+        (int)spec->rounding, spec->has_feedback, (long long)spec->confine_every, spec->leak_limit,
+        (long long)spec->grassmann_every, spec->grassmann_rate, spec->boundary, spec->n_boundaries,
+        (unsigned long long)spec->seed, (long long)spec->context, (long long)spec->encoder,
+        (long long)spec->seq_len, spec->frame, spec->has_gains);
     return strait_rng_stream(text);
 }
 

@@ -76,6 +76,7 @@ typedef struct strait_codec_spec {
     int64_t context;                 // strait, context: codes the widening reads
     int64_t encoder;                 // strait, context: inner width of the encoder
     double frame;                    // strait, context: gain of a shared start; 0: none
+    int has_gains;                   // strait, context: gains of tokens, on both sides
     int64_t seq_len;                 // tokens of a sequence, which divide the rows; 0: all rows
     int is_stepwise;                 // rows is 1, and a sequence crosses token by token
     int bits;                        // a value on the wire: 32, 16, 8 or 4

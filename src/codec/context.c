@@ -2,11 +2,14 @@
  * reads the codes of the last tokens too, the encoder is not linear, and what the ids alone tell is
  * left to the model (model.conv, model.anchors, model.value_tables).
  *
- *   tail   n = rms(z);  c, r = the last codes of z, of n;  a = r V';  x = c D' + silu(a) W'
- *   head   b = rms(y) A';  u = z M' + (y - x) E' + silu(b) B'       y is what the stage made of x
- *   head   db = (du B) silu'(b);  dy = du E + rms_back(db A);  the blocks make dx of dy;
- *          dx -= du E
- *   tail   da = (dx W) silu'(a);  dz = du M + back(dx D) + rms_back(back(da V))
+ *   tail   n = rms(z);  c, r = the last codes of z, of n;  a = r V';  x = g (c D' + silu(a) W')
+ *   head   b = rms(y) A';  u = z M' + h (y - x) E' + silu(b) B'     y is what the stage made of x
+ *   head   db = (du B) silu'(b);  e = h (du E);  dy = e + rms_back(db A);  the blocks make dx of
+ *          dy;  dx -= e
+ *   tail   dv = g dx;  da = (dv W) silu'(a);  dz = du M + back(dv D) + rms_back(back(da V))
+ *
+ * g and h are 1 + the token's row of a table, column by column: what a code means, and what of a
+ * stage's work is coded, depends on the token, which both sides know. Without spec.has_gains 1.
  *
  * back() returns to each code what later tokens took of it. Matrices are [outputs x inputs]. On the
  * first stage there is no tail, z is 0 and there is no M; on the last there is no head and du is 0.
@@ -27,12 +30,14 @@ struct context_state {
     struct strait_context_padded padded; // instead of all below
     struct look look;
     /* head */
-    strait_tensor delta, y; // slots [d]: y - x, y
-    strait_tensor d_u, d_b; // gradient slots [k], [w]
-    strait_tensor u;        // [N x k]
+    strait_tensor delta, gained, y; // slots [d]: y - x, h (y - x), y
+    strait_tensor d_u, d_b;         // gradient slots [k], [w]
+    strait_tensor d_delta;          // gradient slots [d]
+    strait_tensor u;                // [N x k]
     /* tail */
     strait_tensor z;              // slots [k]
-    strait_tensor d_x, d_a;       // gradient slots [d], [m]
+    strait_tensor wide;           // slots [d]: x before its gains
+    strait_tensor d_wide, d_a;    // gradient slots [d], [m]
     strait_tensor codes, normeds; // [N x nk]
     strait_tensor d_z;            // [N x k]
     strait_tensor past;           // [n x k], where tokens cross one by one
@@ -51,6 +56,7 @@ static strait_err check(strait_codec_spec *spec) {
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "codec strait: %lld rows are not whole sequences of %lld tokens",
                            (long long)spec->rows, (long long)spec->seq_len);
+    if (spec->has_gains) STRAIT_TRY(strait_codec_need_vocab(spec));
     if (spec->has_feedback)
         return STRAIT_FAIL(STRAIT_ECONFIG, "codec strait: feedback is for transparent codecs");
     return strait_payload_check(spec, 4);
@@ -61,15 +67,7 @@ static int can_pad(const strait_codec_spec *spec) {
 }
 
 static unsigned traits(const strait_codec_spec *spec) {
-    (void)spec;
-    return STRAIT_CODEC_TRAINED | STRAIT_CODEC_INPUT;
-}
-
-/* At 4 bits a scale takes 4 bits too. */
-static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
-    const int bits = strait_codec_bits(spec, direction);
-    if (bits == 4) return sizeof(float) + (size_t)spec->rows * (((size_t)spec->keep + 2) / 2);
-    return strait_payload_bytes(spec->rows, spec->keep, bits);
+    return STRAIT_CODEC_TRAINED | STRAIT_CODEC_INPUT | (spec->has_gains ? STRAIT_CODEC_TOKENS : 0u);
 }
 
 static strait_err plan_look(struct strait_codec *c, int64_t rows, int64_t inputs, int64_t width) {
@@ -81,19 +79,24 @@ static strait_err plan_look(struct strait_codec *c, int64_t rows, int64_t inputs
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
+static strait_err plan_gains(struct strait_codec *c) {
+    if (!c->spec.has_gains) return STRAIT_OK;
+    return strait_codec_add_param(c, "G", STRAIT_ROLE_VALUES, c->spec.vocab, c->spec.cols);
+}
+
 static strait_err plan_head(struct strait_codec *c) {
     struct context_state *st = c->state;
     const int64_t k = c->spec.keep, d = c->spec.cols, w = c->spec.encoder;
-    const int64_t grads = strait_codec_grad_slot_rows(c);
-    const strait_codec_part parts[] = {{&st->delta, strait_codec_slot_rows(c), d},
-                                       {&st->y, strait_codec_slot_rows(c), d},
-                                       {&st->d_u, grads, k},
-                                       {&st->d_b, grads, w},
+    const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
+    const strait_codec_part parts[] = {{&st->delta, slots, d},   {&st->gained, slots, d},
+                                       {&st->y, slots, d},       {&st->d_u, grads, k},
+                                       {&st->d_b, grads, w},     {&st->d_delta, grads, d},
                                        {&st->u, c->spec.rows, k}};
     STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_FRAME, k, d));
     STRAIT_TRY(strait_codec_add_param(c, "A", STRAIT_ROLE_BOUNDARY, w, d));
     STRAIT_TRY(strait_codec_add_param(c, "B", STRAIT_ROLE_BOUNDARY, k, w));
     if (c->spec.boundary > 0) STRAIT_TRY(strait_codec_add_param(c, "M", STRAIT_ROLE_MIXING, k, k));
+    STRAIT_TRY(plan_gains(c));
     if (c->spec.is_padded) return strait_context_plan_head(c, &st->padded);
     STRAIT_TRY(plan_look(c, c->spec.rows, d, w));
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
@@ -106,7 +109,8 @@ static strait_err plan_tail(struct strait_codec *c) {
     const int64_t rows = spec->is_stepwise ? n : spec->rows;
     const int64_t grads = strait_codec_grad_slot_rows(c);
     const strait_codec_part parts[] = {{&st->z, strait_codec_slot_rows(c), k},
-                                       {&st->d_x, grads, d},
+                                       {&st->wide, strait_codec_slot_rows(c), d},
+                                       {&st->d_wide, grads, d},
                                        {&st->d_a, grads, m},
                                        {&st->codes, rows, n * k},
                                        {&st->normeds, rows, n * k},
@@ -114,6 +118,7 @@ static strait_err plan_tail(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_BOUNDARY, d, n * k));
     STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_BOUNDARY, m, n * k));
     STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
+    STRAIT_TRY(plan_gains(c));
     if (spec->is_padded) return strait_context_plan_tail(c, &st->padded);
     STRAIT_TRY(plan_look(c, rows, k, m));
     const strait_codec_part past = {&st->past, n, k};
@@ -138,36 +143,17 @@ static strait_err start_frame(struct strait_codec *c, struct strait_stream *s) {
     return strait_codec_draw_cols(c, s, param, 1 / sqrt((double)spec->keep), spec->keep);
 }
 
-/* B and W stay at 0: at the start the encoder and the widening are linear, and read one token. */
+/* B, W and G stay at 0: at the start the encoder and the widening are linear, and read one token,
+ * whatever it is. */
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
     STRAIT_TRY(start_frame(c, s));
     if (c->half == STRAIT_HEAD) {
         STRAIT_TRY(strait_codec_draw(c, s, &c->params[A], sqrt(0.33 / (double)spec->cols)));
-        return c->n_params > M ? strait_codec_set_identity(s, c->params[M].value) : STRAIT_OK;
+        return spec->boundary > 0 ? strait_codec_set_identity(s, c->params[M].value) : STRAIT_OK;
     }
     return strait_codec_draw(c, s, &c->params[V],
                              1 / sqrt((double)spec->keep) / sqrt((double)spec->context));
-}
-
-strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at,
-                               strait_tensor wire, strait_tensor x) {
-    if (strait_codec_bits(&c->spec, strait_codec_sends(c)) != 4)
-        return strait_payload_pack(c, at, wire, x);
-    return c->backend->kernels->pack_octaves(at->stream, wire,
-                                             strait_codec_stats(c, at, x.rows, STRAIT_METER_PACK),
-                                             x, strait_payload_how(c, at, 4));
-}
-
-strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
-                                  strait_tensor x, strait_tensor wire) {
-    const strait_direction way = strait_codec_receives(c);
-    if (strait_codec_bits(&c->spec, way) != 4) return strait_payload_unpack(c, at, x, wire);
-    const strait_pack_how how = {.is_stochastic = way == STRAIT_BACKWARD &&
-                                                  c->spec.rounding != STRAIT_ROUND_NEAREST,
-                                 .cols = c->spec.is_padded ? c->spec.keep : 0};
-    return c->backend->kernels->restore_octaves(
-        at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, how);
 }
 
 /* normed, rstd, and b in look.a, of a slot's y. */
@@ -182,15 +168,38 @@ static strait_err look_at_output(struct strait_codec *c, const strait_crossing *
     return k->matmul(at->stream, look->a, look->normed, c->params[A].value, strait_abt);
 }
 
+/* y = x times the gains of its tokens. */
+static strait_err gain(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
+                       strait_tensor x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    if (!c->spec.has_gains) return k->cast(at->stream, y, x);
+    return k->gain_rows(at->stream, y, x, strait_context_gains(c).value, at->tokens);
+}
+
+/* d_y becomes d_x, and x what gain_grads takes. */
+static strait_err gain_back(struct strait_codec *c, const strait_crossing *at, strait_tensor d,
+                            strait_tensor x) {
+    if (!c->spec.has_gains) return STRAIT_OK;
+    return c->backend->kernels->gain_rows_back(at->stream, d, x, d, x,
+                                               strait_context_gains(c).value, at->tokens);
+}
+
+static strait_err gain_grads(struct strait_codec *c, const strait_crossing *at, strait_tensor x) {
+    if (!c->spec.has_gains) return STRAIT_OK;
+    return c->backend->kernels->embed_back(at->stream, strait_context_gains(c).grad, x, at->tokens);
+}
+
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor y) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot);
+    const strait_tensor gained = strait_codec_slot(c, st->gained, at->slot);
     STRAIT_TRY(k->cast(at->stream, strait_codec_slot(c, st->y, at->slot), y));
     STRAIT_TRY(k->cast(at->stream, delta, y));
     STRAIT_TRY(k->axpy(at->stream, delta, -1.0f, at->input));
-    STRAIT_TRY(k->matmul(at->stream, st->u, delta, c->params[E].value, strait_abt));
+    STRAIT_TRY(gain(c, at, gained, delta));
+    STRAIT_TRY(k->matmul(at->stream, st->u, gained, c->params[E].value, strait_abt));
     STRAIT_TRY(look_at_output(c, at));
     STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
     STRAIT_TRY(k->matmul(at->stream, st->u, st->look.h, c->params[B].value, strait_add_abt));
@@ -243,9 +252,11 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     if (c->spec.is_stepwise) STRAIT_TRY(remember(c, at, z));
     STRAIT_TRY(look_at_code(c, at, c->spec.is_stepwise ? st->past : z));
     STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
+    const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot);
     STRAIT_TRY(
-        k->matmul(at->stream, x, crossing_rows(c, st->codes), c->params[D].value, strait_abt));
-    return k->matmul(at->stream, x, st->look.h, c->params[W].value, strait_add_abt);
+        k->matmul(at->stream, wide, crossing_rows(c, st->codes), c->params[D].value, strait_abt));
+    STRAIT_TRY(k->matmul(at->stream, wide, st->look.h, c->params[W].value, strait_add_abt));
+    return gain(c, at, x, wide);
 }
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
@@ -256,25 +267,27 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     const strait_tensor absent = {0};
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
     const strait_tensor d_b = strait_codec_grad_slot(c, st->d_b, at->slot);
+    const strait_tensor d_delta = strait_codec_grad_slot(c, st->d_delta, at->slot);
     STRAIT_TRY(strait_context_receive(c, at, d_u, wire));
     STRAIT_TRY(look_at_output(c, at));
     STRAIT_TRY(k->matmul(at->stream, look->h, d_u, c->params[B].value, strait_ab));
     STRAIT_TRY(k->silu_back(at->stream, d_b, look->h, look->a));
     STRAIT_TRY(k->matmul(at->stream, look->normed, d_b, c->params[A].value, strait_ab));
-    STRAIT_TRY(k->matmul(at->stream, d_y, d_u, c->params[E].value, strait_ab));
+    STRAIT_TRY(k->matmul(at->stream, d_delta, d_u, c->params[E].value, strait_ab));
+    STRAIT_TRY(gain_back(c, at, d_delta, strait_codec_slot(c, st->delta, at->slot)));
+    STRAIT_TRY(k->cast(at->stream, d_y, d_delta));
     return k->rmsnorm_back(at->stream, d_y, absent, look->normed,
                            strait_codec_slot(c, st->y, at->slot), absent, look->rstd);
 }
 
 static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
     const struct context_state *st = c->state;
-    const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
-    return c->backend->kernels->matmul(at->stream, d_x, d_u, c->params[E].value,
-                                       (strait_matmul_how){.alpha = -1, .beta = 1});
+    return c->backend->kernels->axpy(at->stream, d_x, -1.0f,
+                                     strait_codec_grad_slot(c, st->d_delta, at->slot));
 }
 
-/* d_z, as far as it comes through x; d_a on the way. */
-static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
+/* d_z, as far as it comes through the stream; d_a on the way. */
+static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     const struct look *look = &st->look;
@@ -282,11 +295,11 @@ static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, s
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
     STRAIT_TRY(look_at_code(c, at, z));
-    STRAIT_TRY(k->matmul(at->stream, look->h, d_x, c->params[W].value, strait_ab));
+    STRAIT_TRY(k->matmul(at->stream, look->h, d, c->params[W].value, strait_ab));
     STRAIT_TRY(k->silu_back(at->stream, d_a, look->h, look->a));
     STRAIT_TRY(k->matmul(at->stream, st->normeds, d_a, c->params[V].value, strait_ab));
     STRAIT_TRY(k->window_back(at->stream, look->normed, st->normeds, c->spec.seq_len));
-    STRAIT_TRY(k->matmul(at->stream, st->codes, d_x, c->params[D].value, strait_ab));
+    STRAIT_TRY(k->matmul(at->stream, st->codes, d, c->params[D].value, strait_ab));
     STRAIT_TRY(k->window_back(at->stream, st->d_z, st->codes, c->spec.seq_len));
     return k->rmsnorm_back(at->stream, st->d_z, absent, look->normed, z, absent, look->rstd);
 }
@@ -295,8 +308,10 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
                             strait_tensor d_x) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
-    STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_x, at->slot), d_x));
-    STRAIT_TRY(code_grad(c, at, d_x));
+    const strait_tensor d_wide = strait_codec_grad_slot(c, st->d_wide, at->slot);
+    STRAIT_TRY(k->cast(at->stream, d_wide, d_x));
+    STRAIT_TRY(gain_back(c, at, d_wide, strait_codec_slot(c, st->wide, at->slot)));
+    STRAIT_TRY(code_grad(c, at, d_wide));
     if (c->peer != NULL) {
         const struct context_state *head = c->peer->state;
         const strait_tensor d_u = strait_codec_grad_slot(c->peer, head->d_u, at->slot);
@@ -313,8 +328,9 @@ static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) 
     const strait_tensor d_b = strait_codec_grad_slot(c, st->d_b, at->slot);
     STRAIT_TRY(look_at_output(c, at));
     STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
-    STRAIT_TRY(k->matmul(at->stream, p[E].grad, d_u, strait_codec_slot(c, st->delta, at->slot),
+    STRAIT_TRY(k->matmul(at->stream, p[E].grad, d_u, strait_codec_slot(c, st->gained, at->slot),
                          strait_add_atb));
+    STRAIT_TRY(gain_grads(c, at, strait_codec_slot(c, st->delta, at->slot)));
     STRAIT_TRY(k->matmul(at->stream, p[A].grad, d_b, st->look.normed, strait_add_atb));
     STRAIT_TRY(k->matmul(at->stream, p[B].grad, d_u, st->look.h, strait_add_atb));
     if (c->peer == NULL) return STRAIT_OK;
@@ -327,12 +343,13 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     const strait_param *p = c->params;
-    const strait_tensor d_x = strait_codec_grad_slot(c, st->d_x, at->slot);
+    const strait_tensor d = strait_codec_grad_slot(c, st->d_wide, at->slot);
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
+    STRAIT_TRY(gain_grads(c, at, strait_codec_slot(c, st->wide, at->slot)));
     STRAIT_TRY(look_at_code(c, at, strait_codec_slot(c, st->z, at->slot)));
     STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
-    STRAIT_TRY(k->matmul(at->stream, p[D].grad, d_x, st->codes, strait_add_atb));
-    STRAIT_TRY(k->matmul(at->stream, p[W].grad, d_x, st->look.h, strait_add_atb));
+    STRAIT_TRY(k->matmul(at->stream, p[D].grad, d, st->codes, strait_add_atb));
+    STRAIT_TRY(k->matmul(at->stream, p[W].grad, d, st->look.h, strait_add_atb));
     return k->matmul(at->stream, p[V].grad, d_a, st->normeds, strait_add_atb);
 }
 
@@ -350,7 +367,7 @@ const struct strait_codec_ops strait_codec_context = {
     .traits = traits,
     .can_pad = can_pad,
     .padded = &strait_context_padded_ops,
-    .wire_bytes = wire_bytes,
+    .wire_bytes = strait_context_wire_bytes,
     .plan = plan,
     .start = start,
     .join = strait_codec_join_codes,

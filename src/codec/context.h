@@ -17,18 +17,25 @@ enum {
     W      // tail [d x m]
 };
 
+/* The gains of tokens [vocab x d], of either half: its last parameter. Absent without them. */
+static inline strait_param strait_context_gains(const struct strait_codec *c) {
+    return c->spec.has_gains ? c->params[c->n_params - 1] : (strait_param){0};
+}
+
 /* The padded way: K is k padded, T the type of the stream. Sides of matrices that meet the same
- * rows are one matrix: [E; A], [E, B, M] and [D, W]. */
+ * rows are one matrix: [E, B, M] and [D, W]. */
 struct strait_context_padded {
     /* head */
-    strait_tensor seen;           // slots T [d + w + K]: y - x, silu(b), z
+    strait_tensor seen;           // slots T [d + w + K]: g (y - x), silu(b), z
+    strait_tensor delta;          // slots T [d]: y - x, where there are gains
     strait_tensor normed, b;      // slots T [d], [w]: rms(y), rms(y) A'
     strait_tensor head_rstd;      // slots f32 [1]
     strait_tensor d_u, d_b;       // gradient slots T [K], [w]
+    strait_tensor d_delta;        // gradient slots T [d]
     strait_tensor u;              // [N x K] f32
-    strait_tensor d_h;            // [N x w] T
-    strait_tensor scaled;         // [N x (K + w)] T
-    strait_tensor ea, ebm;        // copies, T: [(K + w) x d], [K x (d + w + K)]
+    strait_tensor d_h, scaled;    // [N x w] T
+    strait_tensor ebm;            // copy, T [K x (d + w + K)]
+    strait_tensor half_e, half_a; // copies, T: [K x d], [w x d]
     strait_tensor half_b, half_m; // copies, T: [K x w], [K x K]
     /* tail */
     strait_tensor z, tail_rstd; // slots f32 [K], [1]
@@ -37,13 +44,15 @@ struct strait_context_padded {
     strait_tensor d_both;       // [N x (nK + m)] T
     strait_tensor d_normeds;    // [N x nK] T
     strait_tensor d_a;          // gradient slots T [m]
-    strait_codec_held held;     // the gradient of x
+    strait_tensor wide, d_wide; // slots and gradient slots T [d]: x before its gains; with them
+    strait_codec_held held;     // the gradient of x; without
     strait_tensor d_z;          // [N x K] f32
     strait_tensor dw, half_v;   // copies, T: [d x (nK + m)], [m x nK]
     /* both */
     strait_tensor room; // f32, for gradients on their way
 };
 
+size_t strait_context_wire_bytes(const strait_codec_spec *spec, strait_direction direction);
 strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at,
                                strait_tensor wire, strait_tensor x);
 strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,

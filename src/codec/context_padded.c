@@ -2,10 +2,12 @@
  * computed in the stream's type on padded copies of the parameters, with what crosses, sums and
  * norms of codes in f32.
  *
- *   tail   c, r = the last codes of z, of rms(z);  a = r V';  x = [c, silu(a)] [D, W]'
- *   head   n = rms(y);  b = n A';  u = [y - x, silu(b), z] [E, B, M]'
- *   head   db = (du B) silu'(b);  dy = [du, rstd db] [E; A] - (rstd (b . db) / d) n;  dx -= du E
- *   tail   [dc, dh] = dx [D, W];  da = dh silu'(a);  dz = du M + back(dc) + rms_back(back(da V))
+ *   tail   c, r = the last codes of z, of rms(z);  a = r V';  x = g ([c, silu(a)] [D, W]')
+ *   head   n = rms(y);  b = n A';  u = [h (y - x), silu(b), z] [E, B, M]'
+ *   head   db = (du B) silu'(b);  e = h (du E);  dy = e + (rstd db) A - (rstd (b . db) / d) n;
+ *          dx -= e
+ *   tail   [dc, dh] = (g dx) [D, W];  da = dh silu'(a);  dz = du M + back(dc) +
+ *          rms_back(back(da V))
  *
  * The line of dy is rms_back(db A) with its dot product taken in b's space: n . (db A) = b . db. */
 #include "codec/context.h"
@@ -39,15 +41,15 @@ static strait_regroup_how place_in_head(const strait_codec_spec *spec, int which
 
 static strait_err copy_head(struct strait_codec *c, struct strait_context_padded *st) {
     const strait_codec_spec *spec = &c->spec;
-    const int64_t d = spec->cols, kp = strait_codec_pad(spec->keep);
+    const strait_regroup_how whole = strait_codec_whole(spec->cols);
     const strait_param *p = c->params;
-    STRAIT_TRY(strait_codec_add_copy(c, &p[E].value, &st->ea, 0, strait_codec_whole(d)));
-    STRAIT_TRY(strait_codec_add_copy(c, &p[A].value, &st->ea, kp, strait_codec_whole(d)));
-    STRAIT_TRY(strait_codec_add_copy(c, &p[E].value, &st->ebm, 0, strait_codec_whole(d)));
+    STRAIT_TRY(strait_codec_add_copy(c, &p[E].value, &st->half_e, 0, whole));
+    STRAIT_TRY(strait_codec_add_copy(c, &p[A].value, &st->half_a, 0, whole));
+    STRAIT_TRY(strait_codec_add_copy(c, &p[E].value, &st->ebm, 0, whole));
     STRAIT_TRY(strait_codec_add_copy(c, &p[B].value, &st->ebm, 0, place_in_head(spec, B)));
     STRAIT_TRY(
         strait_codec_add_copy(c, &p[B].value, &st->half_b, 0, strait_codec_whole(spec->encoder)));
-    if (c->n_params <= M) return STRAIT_OK;
+    if (spec->boundary == 0) return STRAIT_OK;
     STRAIT_TRY(strait_codec_add_copy(c, &p[M].value, &st->ebm, 0, place_in_head(spec, M)));
     return strait_codec_add_copy(c, &p[M].value, &st->half_m, 0,
                                  strait_codec_padded(1, spec->keep));
@@ -57,14 +59,23 @@ strait_err strait_context_plan_head(struct strait_codec *c, struct strait_contex
     const int64_t n = c->spec.rows, d = c->spec.cols, w = c->spec.encoder, k = c->spec.keep;
     const int64_t kp = strait_codec_pad(k);
     const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
-    const strait_codec_part typed[] = {
-        {&st->seen, slots, d + w + kp}, {&st->normed, slots, d}, {&st->b, slots, w},
-        {&st->d_b, grads, w},           {&st->d_u, grads, kp},   {&st->d_h, n, w},
-        {&st->scaled, n, kp + w},       {&st->ea, kp + w, d},    {&st->ebm, kp, d + w + kp},
-        {&st->half_b, kp, w},           {&st->half_m, kp, kp}};
+    const strait_codec_part typed[] = {{&st->seen, slots, d + w + kp},
+                                       {&st->normed, slots, d},
+                                       {&st->b, slots, w},
+                                       {&st->d_b, grads, w},
+                                       {&st->d_u, grads, kp},
+                                       {&st->d_delta, grads, d},
+                                       {&st->d_h, n, w},
+                                       {&st->scaled, n, w},
+                                       {&st->half_e, kp, d},
+                                       {&st->half_a, w, d},
+                                       {&st->ebm, kp, d + w + kp},
+                                       {&st->half_b, kp, w},
+                                       {&st->half_m, kp, kp},
+                                       {&st->delta, slots, d}};
     const strait_codec_part wide[] = {
         {&st->head_rstd, slots, 1}, {&st->u, n, kp}, {&st->room, kp, d + w + kp}};
-    STRAIT_TRY(plan_types(c, typed, COUNT(typed), wide, COUNT(wide)));
+    STRAIT_TRY(plan_types(c, typed, COUNT(typed) - !c->spec.has_gains, wide, COUNT(wide)));
     return copy_head(c, st);
 }
 
@@ -80,29 +91,26 @@ strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_contex
     const int64_t n = spec->rows, d = spec->cols, m = spec->hidden, k = spec->keep;
     const int64_t kp = strait_codec_pad(k), nk = spec->context * kp;
     const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
-    const strait_codec_part typed[] = {
-        {&st->both, slots, nk + m}, {&st->d_both, n, nk + m}, {&st->normeds, slots, nk},
-        {&st->d_normeds, n, nk},    {&st->a, slots, m},       {&st->d_a, grads, m},
-        {&st->dw, d, nk + m},       {&st->half_v, m, nk},     {&st->held.kept, grads, d}};
+    const strait_codec_part typed[] = {{&st->both, slots, nk + m}, {&st->d_both, n, nk + m},
+                                       {&st->normeds, slots, nk},  {&st->d_normeds, n, nk},
+                                       {&st->a, slots, m},         {&st->d_a, grads, m},
+                                       {&st->dw, d, nk + m},       {&st->half_v, m, nk}};
+    const strait_codec_part gained[] = {{&st->wide, slots, d}, {&st->d_wide, grads, d}};
+    const strait_codec_part kept = {&st->held.kept, grads, d};
     const strait_codec_part wide[] = {{&st->z, slots, kp},
                                       {&st->tail_rstd, slots, 1},
                                       {&st->d_z, n, kp},
                                       {&st->room, larger(d, m), nk + m}};
-    STRAIT_TRY(plan_types(c, typed, COUNT(typed) - !spec->can_defer, wide, COUNT(wide)));
+    STRAIT_TRY(plan_types(c, typed, COUNT(typed), wide, COUNT(wide)));
+    if (spec->has_gains)
+        STRAIT_TRY(strait_codec_add_typed(c, spec->precision, gained, COUNT(gained)));
+    else if (spec->can_defer)
+        STRAIT_TRY(strait_codec_add_typed(c, spec->precision, &kept, 1));
     const strait_param *p = c->params;
     const strait_regroup_how codes = strait_codec_padded(spec->context, k);
     STRAIT_TRY(strait_codec_add_copy(c, &p[D].value, &st->dw, 0, codes));
     STRAIT_TRY(strait_codec_add_copy(c, &p[W].value, &st->dw, 0, place_of_w(spec)));
     return strait_codec_add_copy(c, &p[V].value, &st->half_v, 0, codes);
-}
-
-/* E and A among the rows of [E; A]. */
-static strait_tensor e_of(const struct strait_codec *c) {
-    return strait_tensor_rows(of(c)->ea, 0, strait_codec_pad(c->spec.keep));
-}
-
-static strait_tensor a_of(const struct strait_codec *c) {
-    return strait_tensor_rows(of(c)->ea, strait_codec_pad(c->spec.keep), c->spec.encoder);
 }
 
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -114,9 +122,14 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor b = strait_codec_slot(c, st->b, at->slot);
     strait_tensor z = {0};
     if (c->peer != NULL) z = strait_codec_slot(c->peer, of(c->peer)->z, at->slot);
-    STRAIT_TRY(k->part_rows(at->stream, seen, normed, strait_codec_slot(c, st->head_rstd, at->slot),
-                            y, at->input, STRAIT_CONTEXT_EPSILON));
-    STRAIT_TRY(k->matmul(at->stream, b, normed, a_of(c), strait_abt));
+    const strait_tensor rstd = strait_codec_slot(c, st->head_rstd, at->slot);
+    const strait_tensor delta = c->spec.has_gains ? strait_codec_slot(c, st->delta, at->slot)
+                                                  : seen;
+    STRAIT_TRY(k->part_rows(at->stream, delta, normed, rstd, y, at->input, STRAIT_CONTEXT_EPSILON));
+    if (c->spec.has_gains)
+        STRAIT_TRY(
+            k->gain_rows(at->stream, seen, delta, strait_context_gains(c).value, at->tokens));
+    STRAIT_TRY(k->matmul(at->stream, b, normed, st->half_a, strait_abt));
     STRAIT_TRY(k->silu_cols(at->stream, seen, b, y.cols, z));
     STRAIT_TRY(k->matmul(at->stream, st->u, seen, st->ebm, strait_abt));
     return strait_context_send(c, at, wire, st->u);
@@ -139,13 +152,28 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
                          z, recall_of(&c->spec)));
     STRAIT_TRY(k->matmul(at->stream, a, normeds, st->half_v, strait_abt));
     STRAIT_TRY(k->silu_cols(at->stream, both, a, normeds.cols, (strait_tensor){0}));
-    return k->matmul(at->stream, x, both, st->dw, strait_abt);
+    if (!c->spec.has_gains) return k->matmul(at->stream, x, both, st->dw, strait_abt);
+    const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot);
+    STRAIT_TRY(k->matmul(at->stream, wide, both, st->dw, strait_abt));
+    return k->gain_rows(at->stream, x, wide, strait_context_gains(c).value, at->tokens);
+}
+
+/* d_delta = h (du E), and in delta's place what the gradient of h is the sum of. */
+static strait_err delta_back(struct strait_codec *c, const strait_crossing *at, strait_tensor d_u,
+                             strait_tensor d_delta) {
+    const struct strait_kernels *k = c->backend->kernels;
+    STRAIT_TRY(k->matmul(at->stream, d_delta, d_u, of(c)->half_e, strait_ab));
+    if (!c->spec.has_gains) return STRAIT_OK;
+    const strait_tensor delta = strait_codec_slot(c, of(c)->delta, at->slot);
+    return k->gain_rows_back(at->stream, d_delta, delta, d_delta, delta,
+                             strait_context_gains(c).value, at->tokens);
 }
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
                               strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
+    const strait_tensor d_delta = strait_codec_grad_slot(c, st->d_delta, at->slot);
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
     const strait_normed_silu back = {.d_a = strait_codec_grad_slot(c, st->d_b, at->slot),
                                      .scaled = st->scaled,
@@ -153,27 +181,37 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
                                      .d_h = st->d_h,
                                      .a = strait_codec_slot(c, st->b, at->slot),
                                      .rstd = strait_codec_slot(c, st->head_rstd, at->slot),
-                                     .before = d_u,
                                      .n = strait_codec_slot(c, st->normed, at->slot)};
     STRAIT_TRY(strait_context_receive(c, at, d_u, wire));
+    STRAIT_TRY(delta_back(c, at, d_u, d_delta));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, d_u, st->half_b, strait_ab));
     STRAIT_TRY(k->normed_silu_back(at->stream, &back));
-    return k->matmul(at->stream, d_y, st->scaled, st->ea, strait_add_ab);
+    STRAIT_TRY(k->axpy(at->stream, d_y, 1.0f, d_delta));
+    return k->matmul(at->stream, d_y, st->scaled, st->half_a, strait_add_ab);
 }
 
 static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
-    return c->backend->kernels->matmul(at->stream, d_x,
-                                       strait_codec_grad_slot(c, of(c)->d_u, at->slot), e_of(c),
-                                       (strait_matmul_how){.alpha = -1, .beta = 1});
+    return c->backend->kernels->axpy(at->stream, d_x, -1.0f,
+                                     strait_codec_grad_slot(c, of(c)->d_delta, at->slot));
+}
+
+/* *d, the gradient of x, becomes that of x before its gains; it is there until param_grads. */
+static strait_err wide_back(struct strait_codec *c, const strait_crossing *at, strait_tensor *d) {
+    padded *st = of(c);
+    if (!c->spec.has_gains) return strait_codec_hold(c, at, &st->held, *d);
+    const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot), d_x = *d;
+    *d = strait_codec_grad_slot(c, st->d_wide, at->slot);
+    return c->backend->kernels->gain_rows_back(at->stream, *d, wide, d_x, wide,
+                                               strait_context_gains(c).value, at->tokens);
 }
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
-                            strait_tensor d_x) {
+                            strait_tensor d) {
     const struct strait_kernels *k = c->backend->kernels;
     padded *st = of(c);
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
-    STRAIT_TRY(strait_codec_hold(c, at, &st->held, d_x));
-    STRAIT_TRY(k->matmul(at->stream, st->d_both, d_x, st->dw, strait_ab));
+    STRAIT_TRY(wide_back(c, at, &d));
+    STRAIT_TRY(k->matmul(at->stream, st->d_both, d, st->dw, strait_ab));
     STRAIT_TRY(k->silu_cols_back(at->stream, d_a, st->d_both, strait_codec_slot(c, st->a, at->slot),
                                  st->normeds.cols));
     STRAIT_TRY(k->matmul(at->stream, st->d_normeds, d_a, st->half_v, strait_ab));
@@ -187,6 +225,13 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     return strait_context_send(c, at, wire, st->d_z);
 }
 
+static strait_err gain_grads(struct strait_codec *c, const strait_crossing *at,
+                             strait_tensor slots) {
+    if (!c->spec.has_gains) return STRAIT_OK;
+    return c->backend->kernels->embed_back(at->stream, strait_context_gains(c).grad,
+                                           strait_codec_slot(c, slots, at->slot), at->tokens);
+}
+
 static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) {
     const padded *st = of(c);
     const strait_codec_spec *spec = &c->spec;
@@ -195,6 +240,7 @@ static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) 
     STRAIT_TRY(c->backend->kernels->matmul(at->stream, st->room,
                                            strait_codec_grad_slot(c, st->d_u, at->slot),
                                            strait_codec_slot(c, st->seen, at->slot), strait_atb));
+    STRAIT_TRY(gain_grads(c, at, st->delta));
     STRAIT_TRY(strait_codec_gather(c, at, p[E].grad, st->room, whole));
     STRAIT_TRY(strait_codec_gather(c, at, p[B].grad, st->room, place_in_head(spec, B)));
     if (c->peer != NULL)
@@ -208,9 +254,11 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
     const strait_param *p = c->params;
     const strait_codec_spec *spec = &c->spec;
     const strait_regroup_how codes = strait_codec_padded(spec->context, spec->keep);
-    const strait_tensor d_x = strait_codec_held_at(c, at, &st->held);
+    const strait_tensor d = spec->has_gains ? strait_codec_grad_slot(c, st->d_wide, at->slot)
+                                            : strait_codec_held_at(c, at, &st->held);
     const strait_tensor product = {st->room.data, STRAIT_F32, spec->cols, st->both.cols};
-    STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d_x,
+    STRAIT_TRY(gain_grads(c, at, st->wide));
+    STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d,
                                            strait_codec_slot(c, st->both, at->slot), strait_atb));
     STRAIT_TRY(strait_codec_gather(c, at, p[D].grad, product, codes));
     STRAIT_TRY(strait_codec_gather(c, at, p[W].grad, product, place_of_w(spec)));

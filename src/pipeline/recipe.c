@@ -40,6 +40,7 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
         .init = run->model.init == STRAIT_RUN_INIT_LLAMA ? STRAIT_INIT_LLAMA
                                                          : STRAIT_INIT_YARDSTICK,
         .conv = (int)run->model.conv,
+        .has_qkv_conv = run->model.has_qkv_conv,
         .has_anchors = run->model.has_anchors,
         .has_value_tables = run->model.has_value_tables,
         .local_every = has_local ? (int)run->model.local_every : 0,
@@ -183,6 +184,7 @@ static strait_err make_codec(const strait_run *run, strait_recipe *recipe) {
         .context = run->link.codec.context,
         .encoder = run->link.codec.encoder,
         .frame = run->link.codec.frame,
+        .has_gains = run->link.codec.has_gains,
         .seq_len = recipe->shape.context,
         .bits = (int)run->link.codec.bits,
         .grad_bits = (int)run->link.codec.grad_bits,

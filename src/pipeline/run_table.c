@@ -71,6 +71,8 @@ static const strait_option rows[] = {
     {"model.init", CHOICE(model.init), 0, 0, "llama", inits, "first weights"},
     {"model.conv", INT(model.conv), 0, STRAIT_CONV_TAPS, "0", NULL,
      "taps of causal convolutions before attention, mlp and local blocks; 0: none"},
+    {"model.qkv_conv", BOOL(model.has_qkv_conv), 0, 0, "false", NULL,
+     "convolve queries, keys and values too, with as many taps"},
     {"model.anchors", BOOL(model.has_anchors), 0, 0, "false", NULL,
      "a table's row for the token is added to the stream before local blocks but the first"},
     {"model.value_tables", BOOL(model.has_value_tables), 0, 0, "false", NULL,
@@ -108,7 +110,7 @@ static const strait_option rows[] = {
     {"train.frame_rate", REAL(train.frame_rate), -1, 100, "-1", NULL,
      "of the matrices that strait writes its code by; 0: they stay as drawn; -1: boundary_rate"},
     {"train.value_rate", REAL(train.value_rate), 0, 10000, "0", NULL,
-     "of value tables; 0: rate (muon: a tenth of embedding_rate)"},
+     "of value tables and of a codec's gains; 0: rate (muon: a tenth of embedding_rate)"},
     {"train.anchor_rate", REAL(train.anchor_rate), -1, 10000, "-1", NULL,
      "of anchors; 0: they stay as drawn; -1: embedding_rate"},
     {"train.anchor_steps", INT(train.anchor_steps), 0, 1e9, "0", NULL,
@@ -190,6 +192,8 @@ static const strait_option rows[] = {
     {"link.codec.frame", REAL(link.codec.frame), 0, 1000, "0", NULL,
      "gain of one frame that strait's variant context starts every boundary from; 0: each from "
      "its own numbers"},
+    {"link.codec.gains", BOOL(link.codec.has_gains), 0, 0, "false", NULL,
+     "gains of tokens on both sides of strait's variant context"},
     {"link.codec.rank", INT(link.codec.rank), 0, 65536, "0", NULL, "of lowrank; 0: its default"},
     {"link.codec.tile", INT(link.codec.tile), 0, 65536, "0", NULL,
      "values that share a scale in int4; 0: its default"},
@@ -245,12 +249,14 @@ static const char *const muon[] = {"train.rate=0.02",
                                    NULL};
 
 /* What strait's variant context was found with (docs/research). */
-static const char *const context[] = {"model.conv=4", "model.anchors=true",
-                                      "model.value_tables=true", NULL};
-static const char *const context_rates[] = {"train.rate=0.06",          "train.writer_rate=0.009",
-                                            "train.boundary_rate=0.03", "train.value_rate=0.03",
-                                            "train.embedding_rate=0.3", "train.head_rate=0.003",
-                                            "train.gain_rate=0.01",     NULL};
+static const char *const context[] = {"model.conv=4",          "model.qkv_conv=true",
+                                      "model.anchors=true",    "model.value_tables=true",
+                                      "link.codec.gains=true", NULL};
+static const char *const context_rates[] = {"train.rate=0.045",          "train.writer_rate=0.0045",
+                                            "train.boundary_rate=0.004", "train.value_rate=0.03",
+                                            "train.embedding_rate=0.3",  "train.head_rate=0.003",
+                                            "train.gain_rate=0.01",      "train.conv_rate=0.02",
+                                            "train.mixing_rate=0.001",   NULL};
 
 static const strait_option_preset presets[] = {
     {"model.family", "yardstick", yardstick, NULL, NULL},

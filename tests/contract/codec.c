@@ -229,7 +229,7 @@ static void padded_computes_the_same(void **state) {
         }
         n_cases++;
     }
-    assert_int_equal(n_cases, 7);
+    assert_int_equal(n_cases, 9);
     print_message("%d cases in bf16\n", n_half);
 }
 

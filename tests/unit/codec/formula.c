@@ -111,13 +111,19 @@ static void look_back(strait_tensor z, int n, int is_normed, double out[CONTEXT 
     }
 }
 
-/* u of one token from its z, its y and what its stage widened. */
+/* 1 + the gain of column i for the token of row n; 1 without gains. */
+static double gain_of(strait_tensor gains, strait_tensor tokens, int n, int i) {
+    if (gains.data == NULL) return 1;
+    return 1 + (double)f32(gains)[((const int32_t *)tokens.data)[n] * D + i];
+}
+
+/* u of one token from its z, its y, what its stage widened and its gains. */
 static void check_context_head(const strait_tensor w[4], const double *z, const float *y,
-                               const double *x, const float *u) {
+                               const double *x, const double *gains, const float *u) {
     double delta[D], row[D], normed[D], h[WIDE];
     for (int i = 0; i < D; i++) {
         row[i] = (double)y[i];
-        delta[i] = row[i] - x[i];
+        delta[i] = (row[i] - x[i]) * gains[i];
     }
     norm(row, normed, D);
     for (int i = 0; i < WIDE; i++)
@@ -126,8 +132,7 @@ static void check_context_head(const strait_tensor w[4], const double *z, const 
         CHECK_NEAR(u[i], times(z, w[3], i) + times(delta, w[0], i) + times(h, w[2], i), 1e-4);
 }
 
-static void context_is_its_formula(void **state) {
-    (void)state;
+static void check_context(int has_gains) {
     enum {
         ROWS = 2 * SEQ_LEN
     };
@@ -137,6 +142,7 @@ static void context_is_its_formula(void **state) {
     spec.context = CONTEXT;
     spec.seq_len = SEQ_LEN;
     spec.encoder = WIDE;
+    spec.has_gains = has_gains;
     pair_open(&in, spec);
     spec.boundary = 1;
     pair_open(&out, spec);
@@ -144,6 +150,8 @@ static void context_is_its_formula(void **state) {
     const strait_tensor d = weight(in.tail, 0), v = weight(in.tail, 1), w = weight(in.tail, 2);
     const strait_tensor head[] = {weight(out.head, 0), weight(out.head, 1), weight(out.head, 2),
                                   weight(out.head, 3)};
+    const strait_tensor g = has_gains ? weight(in.tail, 3) : (strait_tensor){0};
+    const strait_tensor gains = has_gains ? weight(out.head, 4) : (strait_tensor){0};
     const strait_tensor z = pair_normals(ROWS, K, 1), x = pair_tensor(ROWS, D),
                         y = pair_normals(ROWS, D, 3);
     strait_crossing at = pair_at(&in);
@@ -152,16 +160,17 @@ static void context_is_its_formula(void **state) {
     at.input = x;
     CHECK_OK(strait_codec_act_pack(out.head, &at, out.wire[0], y));
     for (int n = 0; n < ROWS; n++) {
-        double codes[CONTEXT * K], normeds[CONTEXT * K], h[M], wide[D];
+        double codes[CONTEXT * K], normeds[CONTEXT * K], h[M], wide[D], by[D];
         look_back(z, n, 0, codes);
         look_back(z, n, 1, normeds);
         for (int i = 0; i < M; i++)
             h[i] = silu(times(normeds, v, i));
         for (int i = 0; i < D; i++) {
-            wide[i] = times(codes, d, i) + times(h, w, i);
+            wide[i] = (times(codes, d, i) + times(h, w, i)) * gain_of(g, at.tokens, n, i);
+            by[i] = gain_of(gains, at.tokens, n, i);
             CHECK_NEAR(f32(x)[n * D + i], wide[i], 1e-4);
         }
-        check_context_head(head, codes, f32(y) + (ptrdiff_t)n * D, wide,
+        check_context_head(head, codes, f32(y) + (ptrdiff_t)n * D, wide, by,
                            (const float *)out.wire[0].data + (ptrdiff_t)n * K);
     }
     free(z.data);
@@ -169,6 +178,12 @@ static void context_is_its_formula(void **state) {
     free(y.data);
     pair_close(&in);
     pair_close(&out);
+}
+
+static void context_is_its_formula(void **state) {
+    (void)state;
+    check_context(0);
+    check_context(1);
 }
 
 static void resbm_is_its_formula(void **state) {

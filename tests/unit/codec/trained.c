@@ -120,6 +120,7 @@ static void context_starts_linear(void **state) {
     spec.keep = spec.hidden = 0;
     spec.bits = 0;
     spec.cols = 1024;
+    spec.has_gains = 1;
     pair_open(&p, spec);
     spec.boundary = 2;
     pair_open(&q, spec);
@@ -137,7 +138,10 @@ static void context_starts_linear(void **state) {
     CHECK_NEAR(size_of(param_of(p.head, "boundary.0.head.A").value), sqrt(0.33 / 1024), 0.001);
     assert_int_equal(param_of(p.head, "boundary.0.head.A").value.rows, 256);
     CHECK(size_of(param_of(p.head, "boundary.0.head.B").value) == 0);
-    assert_int_equal(p.head->n_params, 3); // no code comes to the first stage
+    CHECK(size_of(param_of(p.head, "boundary.0.head.G").value) == 0);
+    CHECK(size_of(param_of(p.tail, "boundary.0.tail.G").value) == 0);
+    assert_int_equal(param_of(p.tail, "boundary.0.tail.G").role, STRAIT_ROLE_VALUES);
+    assert_int_equal(p.head->n_params, 4); // no code comes to the first stage
     for (int64_t i = 0; i < 31 * 31; i++)
         assert_true(f32(m)[i] == (i % 32 == 0 ? 1.0f : 0.0f));
     assert_int_equal(param_of(q.head, "boundary.2.head.M").role, STRAIT_ROLE_MIXING);

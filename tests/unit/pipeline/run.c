@@ -92,13 +92,14 @@ static void test_the_variant_left_out_brings_its_defaults(void **state) {
         CHECK_OK(
             strait_run_parse("R.yaml", texts[i], strlen(texts[i]), sets, i == 3 ? 3 : 0, &run));
         assert_string_equal(run.link.codec.variant, "context");
-        CHECK(run.train.rate == 0.06 && run.train.writer_rate == 0.009);
-        CHECK(run.train.boundary_rate == 0.03 && run.train.value_rate == 0.03);
+        CHECK(run.train.rate == 0.045 && run.train.writer_rate == 0.0045);
+        CHECK(run.train.boundary_rate == 0.004 && run.train.value_rate == 0.03);
         CHECK(run.train.embedding_rate == 0.3 && run.train.head_rate == 0.003);
-        CHECK(run.train.conv_rate == 0.01 && run.train.mixing_rate == 0.01);
-        CHECK(run.train.frame_rate == 0.03 && run.link.codec.frame == 0);
+        CHECK(run.train.conv_rate == 0.02 && run.train.mixing_rate == 0.001);
+        CHECK(run.train.frame_rate == 0.004 && run.link.codec.frame == 0);
         CHECK(run.train.gain_rate == 0.01 && run.train.decay == 0.05 && run.model.conv == 4);
-        CHECK(run.model.has_anchors && run.model.has_value_tables);
+        CHECK(run.model.has_anchors && run.model.has_value_tables && run.model.has_qkv_conv);
+        CHECK(run.link.codec.has_gains);
     }
     CHECK_OK(parse("link: {codec: {name: strait}}")); // AdamW keeps its own
     CHECK(run.train.rate == 0.001 && run.train.writer_rate == 0.001 && run.model.conv == 4);
@@ -117,7 +118,8 @@ static void test_other_variants_bring_nothing(void **state) {
         CHECK_OK(strait_run_parse("R.yaml", texts[i], strlen(texts[i]), &muon, 1, &run));
         assert_string_equal(run.link.codec.variant, variants[i]);
         CHECK(run.train.rate == 0.02 && run.train.writer_rate == 0.02 && run.model.conv == 0);
-        CHECK(!run.model.has_anchors && !run.model.has_value_tables);
+        CHECK(!run.model.has_anchors && !run.model.has_value_tables && !run.model.has_qkv_conv);
+        CHECK(!run.link.codec.has_gains);
     }
 }
 

@@ -1,0 +1,31 @@
+/* context_wire.c - codes of strait's variant context as bytes: at 4 bits a value the scale of a
+ * token takes as many (octave.h), else as other codecs have them. */
+#include "codec/context.h"
+#include "codec/payload.h"
+
+/* At 4 bits a scale takes 4 bits too. */
+size_t strait_context_wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
+    const int bits = strait_codec_bits(spec, direction);
+    if (bits == 4) return sizeof(float) + (size_t)spec->rows * (((size_t)spec->keep + 2) / 2);
+    return strait_payload_bytes(spec->rows, spec->keep, bits);
+}
+
+strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at,
+                               strait_tensor wire, strait_tensor x) {
+    if (strait_codec_bits(&c->spec, strait_codec_sends(c)) != 4)
+        return strait_payload_pack(c, at, wire, x);
+    return c->backend->kernels->pack_octaves(at->stream, wire,
+                                             strait_codec_stats(c, at, x.rows, STRAIT_METER_PACK),
+                                             x, strait_payload_how(c, at, 4));
+}
+
+strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
+                                  strait_tensor x, strait_tensor wire) {
+    const strait_direction way = strait_codec_receives(c);
+    if (strait_codec_bits(&c->spec, way) != 4) return strait_payload_unpack(c, at, x, wire);
+    const strait_pack_how how = {.is_stochastic = way == STRAIT_BACKWARD &&
+                                                  c->spec.rounding != STRAIT_ROUND_NEAREST,
+                                 .cols = c->spec.is_padded ? c->spec.keep : 0};
+    return c->backend->kernels->restore_octaves(
+        at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, how);
+}
