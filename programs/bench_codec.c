@@ -13,12 +13,17 @@ typedef struct candidate {
     const char *label, *name, *variant;
     int bits;
     int64_t times;
+    int has_gains;
 } candidate;
 
 static const candidate candidates[] = {
-    {"subspace 100x", "subspace", "full", 16, 100}, {"subspace 128x", "subspace", "full", 16, 128},
-    {"resbm 100x", "resbm", "a", 16, 100},          {"resbm 128x", "resbm", "a", 16, 128},
-    {"strait 128x", "strait", "context", 4, 128},   {"strait tied 128x", "strait", "tied", 4, 128},
+    {"subspace 100x", "subspace", "full", 16, 100, 0},
+    {"subspace 128x", "subspace", "full", 16, 128, 0},
+    {"resbm 100x", "resbm", "a", 16, 100, 0},
+    {"resbm 128x", "resbm", "a", 16, 128, 0},
+    {"strait 128x", "strait", "context", 4, 128, 1}, // as run files have it
+    {"strait 128x, no gains", "strait", "context", 4, 128, 0},
+    {"strait tied 128x", "strait", "tied", 4, 128, 0},
 };
 
 /* Both halves of a stage, between boundary 0 and boundary 1. */
@@ -93,6 +98,7 @@ static strait_codec_spec spec_of(const struct strait_lab *lab, const candidate *
                               .vocab = s->vocab,
                               .keep = keep_of(which, s->width),
                               .bits = which->bits,
+                              .has_gains = which->has_gains,
                               .seq_len = s->context,
                               .widest = strait_shape_hidden(s),
                               .n_boundaries = 3,

@@ -185,13 +185,13 @@ static int has_code(const strait_recipe *recipe) {
 static strait_err check_pair(const struct strait_checkpoint *checkpoint,
                              const strait_safetensors_pair *ours) {
     const char *theirs = strait_checkpoint_model(checkpoint, ours->key);
-    const int is_unknown = theirs == NULL && strcmp(ours->value, "0") == 0; // older than the key
-    if (is_unknown || (theirs != NULL && strcmp(theirs, ours->value) == 0)) return STRAIT_OK;
+    const char *part = strncmp(ours->key, "codec.", 6) == 0 ? "link" : "model";
+    if (theirs == NULL) theirs = "0"; // older than the key
+    if (strcmp(theirs, ours->value) == 0) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EDATA,
-                       "%s was saved with model.%s %s, the run has %s: use the run file it was "
+                       "%s was saved with %s.%s %s, the run has %s: use the run file it was "
                        "trained with, or another folder",
-                       strait_checkpoint_path(checkpoint), ours->key,
-                       theirs == NULL ? "unknown" : theirs, ours->value);
+                       strait_checkpoint_path(checkpoint), part, ours->key, theirs, ours->value);
 }
 
 /* A variant brings a model of its own: told first, for what follows from it says less. */

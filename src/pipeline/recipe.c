@@ -40,7 +40,7 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
         .init = run->model.init == STRAIT_RUN_INIT_LLAMA ? STRAIT_INIT_LLAMA
                                                          : STRAIT_INIT_YARDSTICK,
         .conv = (int)run->model.conv,
-        .has_qkv_conv = run->model.has_qkv_conv,
+        .has_qkv_conv = run->model.has_qkv_conv && run->model.conv > 0,
         .has_anchors = run->model.has_anchors,
         .has_value_tables = run->model.has_value_tables,
         .local_every = has_local ? (int)run->model.local_every : 0,

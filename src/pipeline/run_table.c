@@ -72,7 +72,7 @@ static const strait_option rows[] = {
     {"model.conv", INT(model.conv), 0, STRAIT_CONV_TAPS, "0", NULL,
      "taps of causal convolutions before attention, mlp and local blocks; 0: none"},
     {"model.qkv_conv", BOOL(model.has_qkv_conv), 0, 0, "false", NULL,
-     "convolve queries, keys and values too, with as many taps"},
+     "convolve queries, keys and values too, with as many taps as model.conv has"},
     {"model.anchors", BOOL(model.has_anchors), 0, 0, "false", NULL,
      "a table's row for the token is added to the stream before local blocks but the first"},
     {"model.value_tables", BOOL(model.has_value_tables), 0, 0, "false", NULL,

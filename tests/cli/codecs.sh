@@ -59,7 +59,7 @@ check context $context
 grep -q 'variant: "context"' context-tls/run.yaml || fail "$(grep variant context-tls/run.yaml)"
 check context-muon $context --set train.optimizer=muon --set stages.schedule=fill-drain
 check context-two $context --set stages.count=2 --set model.local_every=2 --set train.recompute=true
-check context-bare $context --set model.conv=0 --set model.anchors=false \
+check context-bare $context --set link.codec.gains=false --set model.conv=0 --set model.anchors=false \
     --set model.value_tables=false --set link.codec.keep=8 --set link.codec.context=2
 
 # A folder whose checkpoints are of another variant says how to go on; its run file, which once left

@@ -146,6 +146,11 @@ static void context_brings_its_model(void **state) {
     assert_string_equal(recipe.codec.variant, "context");
     assert_int_equal(recipe.shape.conv, 4);
     assert_true(recipe.shape.has_anchors && recipe.shape.has_value_tables);
+    assert_true(recipe.shape.has_qkv_conv && recipe.codec.has_gains);
+    run.model.conv = 0; // taps of none
+    CHECK_OK(strait_recipe_make(&run, 0, &recipe));
+    assert_false(recipe.shape.has_qkv_conv);
+    CHECK_OK(make_with("name: strait", 4));
     assert_int_equal(recipe.shape.local_every, 1);
     assert_int_equal(recipe.codec.keep, 31);
     assert_int_equal(recipe.codec.seq_len, 16);
