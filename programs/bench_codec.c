@@ -22,7 +22,7 @@ static const candidate candidates[] = {
     {"resbm 100x", "resbm", "a", 16, 100, 0},
     {"resbm 128x", "resbm", "a", 16, 128, 0},
     {"strait 128x", "strait", "context", 4, 128, 1}, // as run files have it
-    {"strait 128x, no gains", "strait", "context", 4, 128, 0},
+    {"strait bare 128x", "strait", "context", 4, 128, 0},
     {"strait tied 128x", "strait", "tied", 4, 128, 0},
 };
 

@@ -24,7 +24,7 @@ static strait_err normed_silu_back(struct strait_lab *lab) {
                                    .d_h = t[3],
                                    .a = t[4],
                                    .rstd = t[5],
-                                   .before = t[6],
+                                   .plus = t[6],
                                    .n = t[7]};
     return lab->k->normed_silu_back(&lab->stream, &at);
 }
@@ -57,6 +57,9 @@ static int64_t tile_of(const struct strait_lab *lab) {
     X(regroup, "regroup_cols", "1and 1fnK", NULL, k->regroup_cols(s, t[0], t[1], regroup_of(lab))) \
     X(embed_minus, "embed_minus", "1and 0fvd 1in1 1and", NULL,                                     \
       k->embed_minus(s, t[0], t[1], t[2], t[3]))                                                   \
+    X(gain, "gain_rows", "1and 1and 0fvd 1in1", NULL, k->gain_rows(s, t[0], t[1], t[2], t[3]))     \
+    X(gain_back, "gain_rows_back", "1and 1and 1and 1and 0fvd 1in1", NULL,                          \
+      k->gain_rows_back(s, t[0], t[1], t[2], t[3], t[4], t[5]))                                    \
     X(part, "part_rows", "1and 1and 1fn1 1and 1and", NULL,                                         \
       k->part_rows(s, t[0], t[1], t[2], t[3], t[4], 1e-6f))                                        \
     X(window, "window", "1fnw 1fnK", NULL, k->window(s, t[0], t[1], lab->recipe.shape.context))    \
@@ -72,7 +75,7 @@ static int64_t tile_of(const struct strait_lab *lab) {
       k->silu_cols(s, t[0], t[1], strait_lab_size(lab, 'w'), (strait_tensor){0}))                  \
     X(silu_cols_back, "silu_cols_back", "2anm 0anu 1anm", NULL,                                    \
       k->silu_cols_back(s, t[0], t[1], t[2], strait_lab_size(lab, 'w')))                           \
-    X(normed, "normed_silu_back", "1anu 1anm 1and 1anm 1anm 1fn1 1anw 1and", NULL,                 \
+    X(normed, "normed_silu_back", "1anm 1anm 1and 1anm 1anm 1fn1 1and 1and", NULL,                 \
       normed_silu_back(lab))                                                                       \
     X(basis, "orthonormalise", "2fnr", NULL, k->orthonormalise(s, t[0]))
 

@@ -110,13 +110,13 @@ typedef struct strait_recall_how {
 typedef struct strait_normed_silu {
     /* made */
     strait_tensor d_a;    // [N x C] = d_h silu'(a)
-    strait_tensor scaled; // [N x (B + C)] = [before, rstd d_a]
-    strait_tensor d_y;    // [N x D] = -rstd (a . d_a) / D n
+    strait_tensor scaled; // [N x C] = rstd d_a
+    strait_tensor d_y;    // [N x D] = plus - rstd (a . d_a) / D n
     /* read */
     strait_tensor d_h, a; // [N x C]
     strait_tensor rstd;   // [N x 1]
     strait_tensor n;      // [N x D]
-    strait_tensor before; // [N x B], or absent
+    strait_tensor plus;   // [N x D], or absent
 } strait_normed_silu;
 
 /* Rows that a convolution looks at, at most. */

@@ -1,4 +1,4 @@
-/* context.h - what the two files of strait's variant context share. Its state begins with struct
+/* context.h - what the files of strait's variant context share. Its state begins with struct
  * strait_context_padded, which context_padded.c knows. */
 #pragma once
 
@@ -26,7 +26,7 @@ static inline strait_param strait_context_gains(const struct strait_codec *c) {
  * rows are one matrix: [E, B, M] and [D, W]. */
 struct strait_context_padded {
     /* head */
-    strait_tensor seen;           // slots T [d + w + K]: g (y - x), silu(b), z
+    strait_tensor seen;           // slots T [d + w + K]: h (y - x), silu(b), z
     strait_tensor delta;          // slots T [d]: y - x, where there are gains
     strait_tensor normed, b;      // slots T [d], [w]: rms(y), rms(y) A'
     strait_tensor head_rstd;      // slots f32 [1]

@@ -181,12 +181,12 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
                                      .d_h = st->d_h,
                                      .a = strait_codec_slot(c, st->b, at->slot),
                                      .rstd = strait_codec_slot(c, st->head_rstd, at->slot),
-                                     .n = strait_codec_slot(c, st->normed, at->slot)};
+                                     .n = strait_codec_slot(c, st->normed, at->slot),
+                                     .plus = d_delta};
     STRAIT_TRY(strait_context_receive(c, at, d_u, wire));
     STRAIT_TRY(delta_back(c, at, d_u, d_delta));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, d_u, st->half_b, strait_ab));
     STRAIT_TRY(k->normed_silu_back(at->stream, &back));
-    STRAIT_TRY(k->axpy(at->stream, d_y, 1.0f, d_delta));
     return k->matmul(at->stream, d_y, st->scaled, st->half_a, strait_add_ab);
 }
 

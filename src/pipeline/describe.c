@@ -182,11 +182,17 @@ static int has_code(const strait_recipe *recipe) {
     return recipe->n_stages > 1 && (strait_codec_traits(&recipe->codec) & part_of_model) != 0;
 }
 
+static int is_late(const char *key) {
+    for (int i = 0; i < N_FIELDS; i++)
+        if (strcmp(fields[i].key, key) == 0) return fields[i].is_late;
+    return 0;
+}
+
 static strait_err check_pair(const struct strait_checkpoint *checkpoint,
                              const strait_safetensors_pair *ours) {
     const char *theirs = strait_checkpoint_model(checkpoint, ours->key);
     const char *part = strncmp(ours->key, "codec.", 6) == 0 ? "link" : "model";
-    if (theirs == NULL) theirs = "0"; // older than the key
+    if (theirs == NULL) theirs = is_late(ours->key) ? "0" : "unknown";
     if (strcmp(theirs, ours->value) == 0) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EDATA,
                        "%s was saved with %s.%s %s, the run has %s: use the run file it was "

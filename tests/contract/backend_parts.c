@@ -134,19 +134,19 @@ static void silu_columns(void **state) {
     over_shapes(run_silu_cols, 2e-6);
 }
 
-/* inner: columns before */
+/* variant: whether there is something to be added */
 static void run_normed_silu(struct rig *rig, shape s) {
     const int64_t wide = s.cols == 40 ? 2312 : 3 * s.cols; // more than a warp holds, too
     const strait_tensor rstd = rig_input(rig, s.rows, 1, 4);
     const strait_normed_silu at = {.d_a = rig_act_output(rig, s.rows, s.cols),
-                                   .scaled = rig_act_output(rig, s.rows, s.inner + s.cols),
+                                   .scaled = rig_act_output(rig, s.rows, s.cols),
                                    .d_y = rig_act_output(rig, s.rows, wide),
                                    .d_h = rig_act(rig, s.rows, s.cols, 1),
                                    .a = rig_act(rig, s.rows, s.cols, 2),
                                    .rstd = rstd,
-                                   .before = s.inner > 0 ? rig_act(rig, s.rows, s.inner, 3)
-                                                         : (strait_tensor){0},
-                                   .n = rig_act(rig, s.rows, wide, 5)};
+                                   .n = rig_act(rig, s.rows, wide, 5),
+                                   .plus = s.variant ? rig_act(rig, s.rows, wide, 3)
+                                                     : (strait_tensor){0}};
     CHECK_OK(rig->k->normed_silu_back(&rig->stream, &at));
     rig_keep(rig, at.d_a);
     rig_keep(rig, at.scaled);
@@ -155,13 +155,12 @@ static void run_normed_silu(struct rig *rig, shape s) {
 
 static void normed_silu(void **state) {
     (void)state;
-    static const int64_t before[] = {0, 5, 32};
-    for (size_t b = 0; b < COUNT(before); b++)
+    for (int variant = 0; variant < 2; variant++)
         for (size_t r = 0; r < COUNT(awkward_rows); r++)
             for (size_t c = 0; c < COUNT(awkward_cols); c++)
                 check_case(
                     run_normed_silu,
-                    (shape){.rows = awkward_rows[r], .cols = awkward_cols[c], .inner = before[b]},
+                    (shape){.rows = awkward_rows[r], .cols = awkward_cols[c], .variant = variant},
                     1e-5);
 }
 

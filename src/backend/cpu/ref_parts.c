@@ -134,26 +134,27 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
 
 static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_silu *at) {
     (void)s;
-    const int64_t cols = at->a.cols, first = at->scaled.cols - cols;
+    const int64_t cols = at->a.cols;
+    const float *plus = at->plus.data;
     assert(strait_cpu_same_shape(at->d_a, at->a) && strait_cpu_same_shape(at->d_h, at->a));
-    assert(first == (at->before.data != NULL ? at->before.cols : 0));
+    assert(strait_cpu_same_shape(at->scaled, at->a));
     assert(strait_cpu_same_shape(at->d_y, at->n) && at->n.rows == at->a.rows);
+    assert(plus == NULL || strait_cpu_same_shape(at->plus, at->n));
     for (int64_t n = 0; n < at->a.rows; n++) {
-        float *scaled = strait_cpu_f32(at->scaled) + n * at->scaled.cols;
+        float *scaled = strait_cpu_f32(at->scaled) + n * cols;
         const double scale = (double)strait_cpu_f32(at->rstd)[n];
         double dot = 0;
-        for (int64_t c = 0; c < first; c++)
-            scaled[c] = strait_cpu_f32(at->before)[n * first + c];
         for (int64_t c = 0; c < cols; c++) {
             const double a = (double)strait_cpu_f32(at->a)[n * cols + c];
             const double d_a = (double)strait_cpu_f32(at->d_h)[n * cols + c] * silu_slope(a);
             strait_cpu_f32(at->d_a)[n * cols + c] = (float)d_a;
-            scaled[first + c] = (float)(scale * d_a);
+            scaled[c] = (float)(scale * d_a);
             dot += a * d_a;
         }
         const double shift = -scale * dot / (double)at->n.cols;
         for (int64_t i = n * at->n.cols; i < (n + 1) * at->n.cols; i++)
-            strait_cpu_f32(at->d_y)[i] = (float)(shift * (double)strait_cpu_f32(at->n)[i]);
+            strait_cpu_f32(at->d_y)[i] = (float)(shift * (double)strait_cpu_f32(at->n)[i] +
+                                                 (plus != NULL ? (double)plus[i] : 0.0));
     }
     return STRAIT_OK;
 }

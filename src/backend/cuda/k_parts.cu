@@ -188,12 +188,13 @@ template <typename T> struct normed_silu_args {
     T *scaled, *d_a, *d_y;
     const T *d_h, *a, *n;
     const float *rstd;
-    const T *before;
-    int64_t rows, cols, first, width;
+    const T *plus;
+    int64_t rows, cols, width;
 };
 
-/* A row of a normed tensor on its way to a multiple of itself: what a warp asks for before it knows
- * the factor, in so many pieces; the rest it reads afterwards. */
+/* A row of a normed tensor on its way to a multiple of itself and, where there is one, another row:
+ * what a warp asks for before it knows the factor, in so many pieces; the rest it reads afterwards.
+ */
 template <typename T, int W> struct held_row {
     static constexpr int PIECES = 8;
     lanes<T, W> part[PIECES];
@@ -205,22 +206,27 @@ template <typename T, int W> struct held_row {
             if (j * 32 * W + own < cols) part[j] = load<T, W>(row + j * 32 * W + own);
     }
 
-    __device__ __forceinline__ void put_times(T *to, const T *row, int64_t cols, float factor) {
+    __device__ __forceinline__ void put_times(T *to, const T *row, const T *plus, int64_t cols,
+                                              float factor) {
         const int64_t own = (int64_t)(threadIdx.x % 32) * W;
 #pragma unroll
-        for (int j = 0; j < PIECES; j++)
-            if (j * 32 * W + own < cols) put_one(to + j * 32 * W + own, part[j], factor);
+        for (int j = 0; j < PIECES; j++) {
+            const int64_t c = j * 32 * W + own;
+            if (c < cols) put_one(to, plus, c, part[j], factor);
+        }
         for (int64_t c = PIECES * 32 * W + own; c < cols; c += 32 * W)
-            put_one(to + c, load<T, W>(row + c), factor);
+            put_one(to, plus, c, load<T, W>(row + c), factor);
     }
 
-    static __device__ __forceinline__ void put_one(T *to, lanes<T, W> in, float factor) {
-        float v[W];
+    static __device__ __forceinline__ void put_one(T *to, const T *plus, int64_t c, lanes<T, W> in,
+                                                   float factor) {
+        float v[W], more[W];
         widen(v, in);
+        if (plus != nullptr) take<T, W>(more, plus + c);
 #pragma unroll
         for (int i = 0; i < W; i++)
-            v[i] *= factor;
-        put<T, W>(to, v);
+            v[i] = v[i] * factor + (plus != nullptr ? more[i] : 0.0f);
+        put<T, W>(to + c, v);
     }
 };
 
@@ -229,10 +235,7 @@ template <typename T, int W>
 __device__ __forceinline__ float normed_silu_row(const normed_silu_args<T> &g, int64_t row) {
     const int lane = (int)threadIdx.x % 32;
     const float scale = g.rstd[row];
-    T *scaled = g.scaled + row * (g.first + g.cols);
     float dot = 0;
-    for (int64_t c = lane; c < g.first; c += 32)
-        scaled[c] = g.before[row * g.first + c];
     for (int64_t c = (int64_t)lane * W; c < g.cols; c += 32 * W) {
         float a[W], d[W];
         take<T, W>(a, g.a + row * g.cols + c);
@@ -246,14 +249,14 @@ __device__ __forceinline__ float normed_silu_row(const normed_silu_args<T> &g, i
 #pragma unroll
         for (int i = 0; i < W; i++)
             d[i] *= scale;
-        put<T, W>(scaled + g.first + c, d);
+        put<T, W>(g.scaled + row * g.cols + c, d);
     }
     return warp_sum(dot);
 }
 
 template <typename T>
 __device__ __forceinline__ float silu_dot(const normed_silu_args<T> &g, int64_t row) {
-    if ((g.first | g.cols) % wide<T> == 0 && at16(g.scaled, g.d_a, g.d_h, g.a))
+    if (g.cols % wide<T> == 0 && at16(g.scaled, g.d_a, g.d_h, g.a))
         return normed_silu_row<T, wide<T>>(g, row);
     return normed_silu_row<T, 1>(g, row);
 }
@@ -264,13 +267,13 @@ __device__ __forceinline__ void normed_silu_wide(const normed_silu_args<T> &g, i
     const int64_t at = row * g.width;
     held.ask(g.n + at, g.width);
     const float shift = -g.rstd[row] * silu_dot(g, row) / (float)g.width;
-    held.put_times(g.d_y + at, g.n + at, g.width, shift);
+    held.put_times(g.d_y + at, g.n + at, g.plus != nullptr ? g.plus + at : nullptr, g.width, shift);
 }
 
 template <typename T> __device__ __forceinline__ void normed_silu(const normed_silu_args<T> &g) {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= g.rows) return;
-    if (g.width % wide<T> == 0 && at16(g.d_y, g.n))
+    if (g.width % wide<T> == 0 && at16(g.d_y, g.n, g.plus))
         normed_silu_wide<T, wide<T>>(g, row);
     else
         normed_silu_wide<T, 1>(g, row);

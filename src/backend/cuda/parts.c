@@ -113,18 +113,18 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
 
 static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_silu *at) {
     strait_normed_silu g = *at;
-    int64_t first = g.scaled.cols - g.a.cols;
     assert(strait_cuda_same_shape(g.d_a, g.a) && strait_cuda_same_shape(g.d_h, g.a));
-    assert(first == (g.before.data != NULL ? g.before.cols : 0));
+    assert(strait_cuda_same_shape(g.scaled, g.a));
+    assert(g.plus.data == NULL || strait_cuda_same_shape(g.plus, g.n));
     assert(g.scaled.dtype == g.a.dtype && g.d_a.dtype == g.a.dtype && g.d_h.dtype == g.a.dtype);
     assert(strait_cuda_same_shape(g.d_y, g.n) && g.n.rows == g.a.rows);
     assert(g.n.dtype == g.a.dtype && g.d_y.dtype == g.a.dtype);
-    assert(g.before.data == NULL || g.before.dtype == g.a.dtype);
+    assert(g.plus.data == NULL || g.plus.dtype == g.a.dtype);
     struct { // as in k_parts.cu
-        void *scaled, *d_a, *d_y, *d_h, *a, *n, *rstd, *before;
-        int64_t rows, cols, first, width;
-    } args = {g.scaled.data, g.d_a.data,    g.d_y.data, g.d_h.data, g.a.data, g.n.data,
-              g.rstd.data,   g.before.data, g.a.rows,   g.a.cols,   first,    g.n.cols};
+        void *scaled, *d_a, *d_y, *d_h, *a, *n, *rstd, *plus;
+        int64_t rows, cols, width;
+    } args = {g.scaled.data, g.d_a.data,  g.d_y.data, g.d_h.data, g.a.data, g.n.data,
+              g.rstd.data,   g.plus.data, g.a.rows,   g.a.cols,   g.n.cols};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(g.a.dtype, "normed_silu_back"),
                               warp_a_row(g.a.rows), (void *[]){&args});
 }

@@ -22,12 +22,21 @@ struct line {
     int64_t rows;
 };
 
+/* Every block with all that a block can have. */
+static strait_shape shape_of_all(void) {
+    strait_shape shape = tiny_local(tiny_yardstick(), 1);
+    shape.has_qkv_conv = 1;
+    return shape;
+}
+
 static strait_codec_spec codec_spec(const strait_shape *shape, int boundary, int bits,
                                     int64_t rows) {
     strait_codec_spec spec = {.name = "strait",
                               .variant = "context",
                               .rows = rows,
                               .cols = shape->width,
+                              .vocab = shape->vocab,
+                              .has_gains = 1,
                               .keep = 5,
                               .hidden = 7,
                               .encoder = 9,
@@ -98,6 +107,7 @@ static void line_close(struct line *l) {
 
 static strait_crossing at_stage(struct line *l, int i) {
     return (strait_crossing){.stream = strait_stage_stream(l->stages[i]),
+                             .tokens = tiny_ids(l->batch.tokens, TOKENS),
                              .input = strait_stage_entered(l->stages[i], 0)};
 }
 
@@ -156,7 +166,7 @@ static void check_codec(struct line *l, const struct strait_codec *codec) {
 static void gradients_equal_differences(void **state) {
     (void)state;
     static struct line l;
-    line_open(&l, tiny_local(tiny_yardstick(), 1), 32, 0);
+    line_open(&l, shape_of_all(), 32, 0);
     (void)forward(&l, 1.0f / TOKENS);
     backward(&l);
     for (int i = 0; i < STAGES; i++) {
@@ -187,6 +197,7 @@ static const float *step(struct line *l, int64_t place, int32_t token) {
         CHECK_OK(strait_generator_run(g));
         if (i == STAGES - 1) break;
         const strait_crossing at = {.stream = strait_stage_stream(l->stages[i]),
+                                    .tokens = tiny_ids(&token, 1),
                                     .input = strait_generator_entered(g),
                                     .past = place};
         CHECK_OK(strait_generator_output(g, &made));
@@ -202,7 +213,7 @@ static const float *step(struct line *l, int64_t place, int32_t token) {
 static void one_by_one_says_the_same(void **state) {
     (void)state;
     static struct line whole, single;
-    const strait_shape shape = tiny_local(tiny_yardstick(), 1);
+    const strait_shape shape = shape_of_all();
     for (int bits = 4; bits <= 32; bits += 28) {
         line_open(&whole, shape, bits, 0);
         line_open(&single, shape, bits, 1);
