@@ -189,8 +189,13 @@ strait_err strait_file_lock(const char *path, int *out) {
         if (fd < 0) return FAIL_ON(path, "create");
         struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
         if (fcntl(fd, F_SETLK, &whole) != 0) {
+            const int is_held = errno == EACCES || errno == EAGAIN;
+            const strait_err err = is_held
+                                       ? STRAIT_FAIL(STRAIT_EIO,
+                                                     "%s: another process is at work there", path)
+                                       : FAIL_ON(path, "lock");
             (void)close(fd);
-            return STRAIT_FAIL(STRAIT_EIO, "%s: another process is at work there", path);
+            return err;
         }
         if (strait_file_is_named(path, fd)) {
             *out = fd;

@@ -1,6 +1,7 @@
 #include "net/identity.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <openssl/sha.h>
 #include <openssl/x509.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -139,9 +141,11 @@ strait_err strait_identity_load(const char *path, struct strait_identity **out) 
     return err;
 }
 
-strait_err strait_identity_save(const struct strait_identity *identity, const char *path) {
-    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+/* A new file, which only its owner may read, with the key on the disk. */
+static strait_err write_key(const struct strait_identity *identity, char *path) {
+    const int fd = mkstemp(path);
     if (fd < 0) return STRAIT_FAIL(STRAIT_EIO, "%s: %s", path, uv_strerror(-errno));
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     FILE *file = fdopen(fd, "w");
     if (file == NULL) {
         (void)close(fd);
@@ -152,8 +156,21 @@ strait_err strait_identity_save(const struct strait_identity *identity, const ch
     is_good = fclose(file) == 0 && is_good;
     if (is_good) return STRAIT_OK;
     ERR_clear_error();
-    (void)unlink(path);
     return STRAIT_FAIL(STRAIT_EIO, "%s: the key could not be written", path);
+}
+
+/* The name comes last: whoever sees it finds a whole key behind it, of one maker. */
+strait_err strait_identity_save(const struct strait_identity *identity, const char *path) {
+    char made[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(made, "%s.XXXXXX", path));
+    strait_err err = write_key(identity, made);
+    if (err == STRAIT_OK && link(made, path) != 0) {
+        const int has_links = errno == EEXIST || access(path, F_OK) == 0;
+        if (has_links || rename(made, path) != 0) // where there are none: nearly as good
+            err = STRAIT_FAIL(STRAIT_EIO, "%s: %s", path, uv_strerror(-errno));
+    }
+    (void)unlink(made);
+    return err;
 }
 
 void strait_identity_close(struct strait_identity **identity) {

@@ -54,6 +54,10 @@ void strait_lanes_clear(struct strait_lanes *lanes) {
         strait_msg_close(&m);
 }
 
+int strait_lanes_is_over(const struct strait_lanes *lanes, size_t limit, int share) {
+    return lanes->n_bytes > limit || lanes->n_messages > (size_t)(MESSAGES_MAX / share);
+}
+
 int strait_lanes_is_full(const struct strait_lanes *lanes, const struct strait_msg *msg,
                          size_t limit) {
     size_t ahead = 0;

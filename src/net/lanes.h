@@ -16,6 +16,10 @@ void strait_lanes_push_front(struct strait_lanes *lanes, struct strait_msg **msg
 struct strait_msg *strait_lanes_pop(struct strait_lanes *lanes); // NULL when empty
 void strait_lanes_clear(struct strait_lanes *lanes);             // closes what is inside
 
+/* Whether more than `limit` bytes wait, or more than that share of the messages a queue may have:
+ * 1 for all of them, 2 for half. */
+int strait_lanes_is_over(const struct strait_lanes *lanes, size_t limit, int share);
+
 /* Whether `msg` would find more than `limit` bytes ahead of it or with it. Less urgent ones do not
  * count, so they cannot keep it out; and an empty lane takes a message of any size. */
 int strait_lanes_is_full(const struct strait_lanes *lanes, const struct strait_msg *msg,

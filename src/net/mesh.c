@@ -266,7 +266,8 @@ strait_err strait_mesh_receive(struct strait_mesh *mesh, int timeout_ms, struct 
     struct strait_msg *msg = strait_lanes_pop(&mesh->inbox);
     while (msg == NULL && wait_until(mesh, &mesh->arrived, until))
         msg = strait_lanes_pop(&mesh->inbox);
-    if (mesh->is_holding && mesh->inbox.n_bytes <= mesh->config.inbox_bytes / 2) wake(mesh);
+    if (mesh->is_holding && !strait_lanes_is_over(&mesh->inbox, mesh->config.inbox_bytes / 2, 2))
+        wake(mesh);
     pthread_mutex_unlock(&mesh->mutex);
     if (msg == NULL) return STRAIT_FAIL(STRAIT_ETIMEDOUT, "no message within %d ms", timeout_ms);
     *out = msg;

@@ -108,7 +108,8 @@ static void received(void *user, struct strait_link *link, struct strait_msg **m
     (*msg)->peer = m->index;
     pthread_mutex_lock(&mesh->mutex);
     strait_lanes_push(&mesh->inbox, msg);
-    const int must_hold = mesh->inbox.n_bytes > mesh->config.inbox_bytes && !mesh->is_holding;
+    const int must_hold = strait_lanes_is_over(&mesh->inbox, mesh->config.inbox_bytes, 1) &&
+                          !mesh->is_holding;
     if (must_hold) mesh->is_holding = 1;
     pthread_cond_signal(&mesh->arrived);
     const int n_members = mesh->n_members;
@@ -217,7 +218,7 @@ static int serve_members(struct strait_mesh *mesh, int *out_queued) {
     const int n_members = mesh->n_members;
     const int is_stopping = mesh->is_stopping;
     const int must_release = mesh->is_holding &&
-                             mesh->inbox.n_bytes <= mesh->config.inbox_bytes / 2;
+                             !strait_lanes_is_over(&mesh->inbox, mesh->config.inbox_bytes / 2, 2);
     if (must_release) mesh->is_holding = 0;
     pthread_mutex_unlock(&mesh->mutex);
 

@@ -7,10 +7,12 @@
 #include "net/relay_state.h"
 
 #include <string.h>
+#include <sys/resource.h>
 
 enum {
     BACKLOG = 512,
     TICK_MS = 50,
+    OTHER_FILES = 32, // that the process has open beside its connections
     NS_PER_MS = 1000000
 };
 
@@ -215,7 +217,8 @@ strait_err strait_relay_listen(struct strait_relay *relay, const char *address, 
 
 /* ---- clocks ---- */
 
-/* Refuses those at the front of a list that have been there for too long. */
+/* Refuses those at the front of a list that have been there for too long. A greeting that did not
+ * come may still be on its way: whoever sent it is to come again. */
 static void expire(struct strait_relay *relay, enum strait_relay_state state, int limit_ms,
                    strait_relay_status status, int64_t now_ns) {
     struct strait_relay_list *list = &relay->lists[state];
@@ -229,7 +232,7 @@ static void on_tick(uv_timer_t *timer) {
     const double passed_s = (double)(now_ns - relay->ticked_ns) * 1e-9;
     const int64_t share = (int64_t)((double)relay->config.bytes_per_s * passed_s);
     relay->ticked_ns = now_ns;
-    expire(relay, STRAIT_RELAY_STRANGER, relay->config.greeting_ms, STRAIT_RELAY_UNCLEAR, now_ns);
+    expire(relay, STRAIT_RELAY_STRANGER, relay->config.greeting_ms, STRAIT_RELAY_ALONE, now_ns);
     expire(relay, STRAIT_RELAY_WAITING, relay->config.waiting_ms, STRAIT_RELAY_ALONE, now_ns);
     for (struct strait_relay_side *s = relay->lists[STRAIT_RELAY_JOINED].first; s != NULL;) {
         struct strait_relay_side *next = s->next;
@@ -247,6 +250,25 @@ static void set_default(int *value, int otherwise) {
     if (*value <= 0) *value = otherwise;
 }
 
+static void set_limit(int *value, int64_t most) {
+    if (*value > most) *value = most > 1 ? (int)most : 1;
+}
+
+/* Whoever waits must go before the process has no descriptors left: newcomers would be dropped. */
+static void fit(strait_relay_config *c) {
+    struct rlimit limit;
+    const rlim_t wanted = (rlim_t)c->connections + OTHER_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    if (limit.rlim_cur < wanted) {
+        struct rlimit more = limit;
+        more.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+        if (setrlimit(RLIMIT_NOFILE, &more) == 0) limit = more;
+    }
+    if (limit.rlim_cur < wanted) set_limit(&c->connections, (int64_t)limit.rlim_cur - OTHER_FILES);
+    set_limit(&c->waiting, c->connections / 2);
+    set_limit(&c->strangers, c->connections / 4);
+}
+
 static void set_defaults(strait_relay_config *c) {
     set_default(&c->connections, 4096);
     set_default(&c->strangers, 256);
@@ -256,6 +278,7 @@ static void set_defaults(strait_relay_config *c) {
     set_default(&c->greeting_ms, 5000);
     set_default(&c->waiting_ms, 30000);
     set_default(&c->idle_ms, 60000);
+    fit(c);
 }
 
 static void on_wake(uv_async_t *handle) {

@@ -18,7 +18,7 @@
 
 /* Zeros mean the default. */
 typedef struct strait_relay_config {
-    int connections;     // at once; 4096
+    int connections;     // at once; 4096, or what the process may open if that is less
     int strangers;       // of them, those that have not greeted; the oldest goes first; 256
     int waiting;         // of them, those that wait for another; the oldest goes first; 1024
     int per_host;        // at once from one address (IPv6: one /64 network); 64

@@ -136,17 +136,22 @@ static strait_err open_newest(const char *run_folder, const int64_t *steps, int 
     return STRAIT_FAIL(STRAIT_EDATA, "no checkpoint of %s is whole: %.300s", run_folder, skipped);
 }
 
-strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice choice,
-                                  struct strait_checkpoint **out) {
-    char manifest[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_file_path(manifest, "%s/manifest.json", folder));
-    if (strait_file_exists(manifest)) return open_folder(folder, out);
+/* The last step that is there, or -1. */
+static int64_t newest_of(const char *folder) {
     int64_t *steps = NULL;
     int n = 0;
-    if (strait_file_exists(folder) && !strait_file_is_folder(folder))
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: no folder; name that of a run or of a checkpoint",
-                           folder);
+    if (strait_checkpoint_list(folder, &steps, &n) != STRAIT_OK) return -1;
+    const int64_t newest = n > 0 ? steps[n - 1] : -1;
+    strait_alloc_free(steps);
+    return newest;
+}
+
+static strait_err open_listed(const char *folder, strait_checkpoint_choice choice, int64_t *newest,
+                              struct strait_checkpoint **out) {
+    int64_t *steps = NULL;
+    int n = 0;
     STRAIT_TRY(strait_checkpoint_list(folder, &steps, &n));
+    *newest = n > 0 ? steps[n - 1] : -1;
     strait_err err = STRAIT_OK;
     if (n == 0)
         err = strait_file_exists(folder)
@@ -157,6 +162,22 @@ strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice c
     else
         err = open_newest(folder, steps, n, choice, out);
     strait_alloc_free(steps);
+    return err;
+}
+
+strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice choice,
+                                  struct strait_checkpoint **out) {
+    char manifest[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(manifest, "%s/manifest.json", folder));
+    if (strait_file_exists(manifest)) return open_folder(folder, out);
+    if (strait_file_exists(folder) && !strait_file_is_folder(folder))
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: no folder; name that of a run or of a checkpoint",
+                           folder);
+    int64_t newest = -1;
+    strait_err err;
+    do { // a run that goes on saving may remove what was listed: once more, if it has saved since
+        err = open_listed(folder, choice, &newest, out);
+    } while (err == STRAIT_EDATA && newest_of(folder) > newest);
     return err;
 }
 

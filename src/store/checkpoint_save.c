@@ -86,14 +86,17 @@ static strait_err move(const char *from, const char *to) {
     return STRAIT_FAIL(STRAIT_EIO, "%s: cannot be renamed to %s: %s", from, to, why);
 }
 
-/* Removes a checkpoint so that a kill in the middle leaves no half of it under its name. */
+/* Removes a checkpoint so that a kill in the middle leaves no half of it under its name. What
+ * someone else put inside stays, aside, where nothing looks for checkpoints. */
 static strait_err retire(const char *run_folder, int64_t step) {
     char place[STRAIT_PATH_MAX];
     char gone[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_checkpoint_folder(run_folder, step, "", place));
     STRAIT_TRY(strait_checkpoint_folder(run_folder, step, ".gone.tmp", gone));
+    (void)strait_file_remove_folder(gone);
     STRAIT_TRY(move(place, gone));
-    return strait_file_remove_folder(gone);
+    (void)strait_file_remove_folder(gone);
+    return STRAIT_OK;
 }
 
 /* Puts the finished folder into its place; one of the same step is set aside first and comes back
@@ -115,7 +118,8 @@ static strait_err install(const char *run_folder, int64_t step, const char *fold
     STRAIT_TRY(strait_file_path(parent, "%s/checkpoints", run_folder));
     STRAIT_TRY(swap_in(folder, place, old));
     STRAIT_TRY(strait_file_sync_folder(parent));
-    return strait_file_remove_folder(old);
+    (void)strait_file_remove_folder(old); // the new one is saved, whatever becomes of the old
+    return STRAIT_OK;
 }
 
 /* Later steps are left alone: they belong to a history that someone may still want. */

@@ -110,6 +110,26 @@ static void test_keeps_the_newest(void **state) {
     scratch_close(&dir);
 }
 
+/* What others put into a checkpoint, or beside it, keeps no run from saving or from going on. */
+static void test_what_is_not_ours_does_no_harm(void **state) {
+    (void)state;
+    scratch dir = scratch_open();
+    CHECK_OK(save(dir.path, 10, 2));
+    CHECK_OK(save(dir.path, 20, 2));
+    CHECK_OK(strait_file_make_folders(scratch_at(&dir, "checkpoints/00000010/@index")));
+    CHECK_OK(strait_file_make_folders(scratch_at(&dir, "checkpoints/00000020/@index")));
+    CHECK_OK(save(dir.path, 20, 2));
+    CHECK_OK(save(dir.path, 30, 2));
+    CHECK_OK(strait_file_write(scratch_at(&dir, "checkpoints/upload.tmp"), "", 0));
+    CHECK_OK(strait_checkpoint_prepare(dir.path));
+    int64_t *steps = NULL;
+    int n = 0;
+    CHECK_OK(strait_checkpoint_list(dir.path, &steps, &n));
+    CHECK(n == 2 && steps[0] == 20 && steps[1] == 30);
+    strait_alloc_free(steps);
+    scratch_close(&dir);
+}
+
 static void test_replaces_one_of_the_same_step(void **state) {
     (void)state;
     scratch dir = scratch_open();
@@ -239,6 +259,7 @@ int main(void) {
         cmocka_unit_test(test_restores_what_was_saved),
         cmocka_unit_test(test_opens_the_folder_of_one_checkpoint),
         cmocka_unit_test(test_keeps_the_newest),
+        cmocka_unit_test(test_what_is_not_ours_does_no_harm),
         cmocka_unit_test(test_replaces_one_of_the_same_step),
         cmocka_unit_test(test_a_damaged_one_is_never_passed_over_silently),
         cmocka_unit_test(test_refuses_broken_manifests),
