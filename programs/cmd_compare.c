@@ -117,13 +117,13 @@ static json_t *real_or_null(double value) {
 }
 
 static strait_err print_json(const row *r) {
-    json_t *o = json_pack("{s:s,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "run", r->name, "steps",
-                          (json_int_t)r->history.steps, "valid_loss", r->loss, "seconds",
-                          r->history.seconds, "meter_seconds", r->history.meter_seconds,
+    json_t *o = json_pack("{s:s,s:I,s:o,s:f,s:f,s:f,s:f,s:f,s:o}", "run", r->name, "steps",
+                          (json_int_t)r->history.steps, "valid_loss", real_or_null(r->loss),
+                          "seconds", r->history.seconds, "meter_seconds", r->history.meter_seconds,
                           "tokens_per_s", r->history.tokens_per_s, "forward_bytes_per_token",
                           r->history.forward_bytes, "backward_bytes_per_token",
-                          r->history.backward_bytes, "target", target);
-    if (o == NULL) return STRAIT_FAIL(STRAIT_EDATA, "%s: its loss is not finite", r->name);
+                          r->history.backward_bytes, "target", real_or_null(target));
+    if (o == NULL) return STRAIT_FAIL(STRAIT_EDATA, "%s: its figures are not finite", r->name);
     json_object_set_new(o, "steps_to", real_or_null(r->steps_to));
     json_object_set_new(o, "seconds_to", real_or_null(r->seconds_to));
     json_object_set_new(o, "meter_seconds_to", real_or_null(r->meter_to));

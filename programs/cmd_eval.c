@@ -100,9 +100,7 @@ static strait_err score_data(struct strait_trained *trained, strait_trained_scor
     struct strait_corpus *corpus = NULL;
     STRAIT_TRY(strait_corpus_open(data_path, &corpus));
     n_total = corpus->n_tokens;
-    const char *print = trained->tokenizer != NULL && corpus->tokenizer[0] != '\0'
-                            ? strait_tokenizer_fingerprint(trained->tokenizer)
-                            : NULL;
+    const char *print = trained->fingerprint[0] != '\0' ? trained->fingerprint : NULL;
     strait_err err = strait_corpus_expect(corpus, trained->recipe.shape.vocab, print);
     if (err == STRAIT_OK) err = check_length(data_path);
     if (err == STRAIT_OK)
@@ -111,12 +109,20 @@ static strait_err score_data(struct strait_trained *trained, strait_trained_scor
     return err;
 }
 
+/* JSON has no word for what is not finite. */
+static const char *real_or_null(double value, char text[32]) {
+    (void)snprintf(text, 32, isfinite(value) ? "%.9g" : "null", value);
+    return text;
+}
+
 static void print_score(const strait_trained_score *score, int64_t step) {
+    char numbers[2][32];
     const double loss = score->loss_sum / (double)score->n_tokens;
     if (progress.is_open) strait_progress_show(&progress, 0, 1, "scored");
     if (as_json)
-        printf("{\"loss\": %.9g, \"perplexity\": %.9g, \"tokens\": %lld, \"step\": %lld}\n", loss,
-               exp(loss), (long long)score->n_tokens, (long long)step);
+        printf("{\"loss\": %s, \"perplexity\": %s, \"tokens\": %lld, \"step\": %lld}\n",
+               real_or_null(loss, numbers[0]), real_or_null(exp(loss), numbers[1]),
+               (long long)score->n_tokens, (long long)step);
     else
         printf("loss %.6f\nperplexity %.4f\ntokens %lld\n", loss, exp(loss),
                (long long)score->n_tokens);

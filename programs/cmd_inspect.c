@@ -160,6 +160,12 @@ static strait_err inspect_run(const char *path) {
     return print_checkpoints(path);
 }
 
+static int ends_with(const char *text, const char *ending) {
+    const size_t n = strlen(text);
+    const size_t m = strlen(ending);
+    return n >= m && strcmp(text + n - m, ending) == 0;
+}
+
 static strait_err inspect_corpus(const char *path) {
     struct strait_corpus *corpus = NULL;
     STRAIT_TRY(strait_corpus_open(path, &corpus));
@@ -171,7 +177,10 @@ static strait_err inspect_corpus(const char *path) {
         printf("  %s: %lld tokens of %d bytes\n", corpus->paths[i],
                (long long)corpus->shards[i].n_tokens, corpus->shards[i].id_bytes);
     const strait_err err = verifies ? strait_corpus_verify(corpus) : STRAIT_OK;
-    if (err == STRAIT_OK && verifies) printf("  verified\n");
+    if (err == STRAIT_OK && verifies)
+        printf(ends_with(path, ".bin")
+                   ? "  every id verified; its hash is in the manifest beside it\n"
+                   : "  verified\n");
     strait_corpus_close(&corpus);
     return err;
 }
@@ -184,12 +193,6 @@ static strait_err inspect_tokenizer(const char *path) {
            (int)strait_tokenizer_end(tokenizer));
     strait_tokenizer_close(&tokenizer);
     return STRAIT_OK;
-}
-
-static int ends_with(const char *text, const char *ending) {
-    const size_t n = strlen(text);
-    const size_t m = strlen(ending);
-    return n >= m && strcmp(text + n - m, ending) == 0;
 }
 
 /* A .json is a manifest of shards, which says so, or a tokenizer. */

@@ -136,7 +136,7 @@ static strait_err show(const char *folder) {
         if (view.members[i].stage < 0) show_member(&view.members[i]);
     show_events(folder);
     show_silence(folder);
-    (void)fflush(stdout);
+    if (fflush(stdout) != 0) return STRAIT_FAIL(STRAIT_EIO, "standard output could not be written");
     return STRAIT_OK;
 }
 

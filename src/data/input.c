@@ -73,7 +73,7 @@ static strait_err open_file(struct strait_input *input) {
     STRAIT_TRY(refill(input));
     input->ops = strait_unpack_find(input->raw, input->n_raw);
     const char *claimed = strait_unpack_claimed(input->path);
-    if (input->ops == NULL && claimed != NULL && input->n_raw > 0)
+    if (input->ops == NULL && claimed != NULL)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: not %s data, although its name says so", input->path,
                            claimed);
     if (input->ops == NULL) return STRAIT_OK;

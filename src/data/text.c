@@ -4,9 +4,11 @@
 #include "base/json.h"
 #include "data/input.h"
 
+#include <errno.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     READ_BYTES = 1 << 18,
@@ -30,11 +32,21 @@ static int64_t size_of(const char *path) {
     return strcmp(path, "-") != 0 && stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
 }
 
+static int is_missing(const char *path) {
+    return strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT;
+}
+
 strait_err strait_text_open(const strait_text_spec *spec, struct strait_text **out) {
     struct strait_text *text = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *text, "text", (void **)&text));
     text->spec = *spec;
     for (int i = 0; i < spec->n_paths; i++) {
+        if (is_missing(spec->paths[i])) { // before hours of work on those before it
+            const strait_err err = STRAIT_FAIL(STRAIT_EIO, "%s: there is no such file",
+                                               spec->paths[i]);
+            strait_text_close(&text);
+            return err;
+        }
         const int64_t size = size_of(spec->paths[i]);
         text->n_total = i > 0 && (size == 0 || text->n_total == 0) ? 0 : text->n_total + size;
     }
@@ -145,7 +157,7 @@ static strait_err read_line(struct strait_text *t, const char *line, size_t n,
                             strait_text_piece *piece) {
     const char *field = t->spec.field != NULL ? t->spec.field : "text";
     json_error_t error;
-    json_t *object = json_loadb(line, n, JSON_ALLOW_NUL, &error);
+    json_t *object = json_loadb(line, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
     if (object == NULL)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: line %lld, column %d: %s", t->path,
                            (long long)t->line, error.column, error.text);
@@ -197,8 +209,9 @@ static strait_err next_line(struct strait_text *t, strait_text_piece *piece, int
 
 strait_err strait_text_next(struct strait_text *text, strait_text_piece *piece) {
     const size_t before = piece->text.n;
-    piece->ends_document = piece->is_over = 0;
-    while (piece->text.n == before) {
+    piece->is_over = 0;
+    do {
+        piece->ends_document = 0; // one without text is passed over, and its end with it
         if (text->input == NULL) {
             piece->is_over = text->next_path == text->spec.n_paths;
             if (piece->is_over) return STRAIT_OK;
@@ -211,6 +224,6 @@ strait_err strait_text_next(struct strait_text *text, strait_text_piece *piece) 
         int is_end = 0;
         STRAIT_TRY(next_line(text, piece, &is_end));
         if (is_end) end_file(text);
-    }
+    } while (piece->text.n == before);
     return STRAIT_OK;
 }

@@ -132,13 +132,25 @@ static void zstd_close(void *state) {
     strait_alloc_free(z);
 }
 
-static const struct strait_unpack_ops formats[] = {
-    {"gzip", ".gz", {0x1f, 0x8b}, 2, gzip_open, gzip_step, gzip_close},
-    {"xz", ".xz", {0xfd, '7', 'z', 'X', 'Z', 0}, 6, xz_open, xz_step, xz_close},
-    {"zstd", ".zst", {0x28, 0xb5, 0x2f, 0xfd}, 4, zstd_open, zstd_step, zstd_close},
+enum {
+    GZIP,
+    XZ,
+    ZSTD
 };
 
+static const struct strait_unpack_ops formats[] = {
+    [GZIP] = {"gzip", ".gz", {0x1f, 0x8b}, 2, gzip_open, gzip_step, gzip_close},
+    [XZ] = {"xz", ".xz", {0xfd, '7', 'z', 'X', 'Z', 0}, 6, xz_open, xz_step, xz_close},
+    [ZSTD] = {"zstd", ".zst", {0x28, 0xb5, 0x2f, 0xfd}, 4, zstd_open, zstd_step, zstd_close},
+};
+
+/* zstd data may begin with a frame for others, which its reader passes over. */
+static int is_skippable(const unsigned char *start, size_t n) {
+    return n >= 4 && (start[0] & 0xf0) == 0x50 && memcmp(start + 1, "\x2a\x4d\x18", 3) == 0;
+}
+
 const struct strait_unpack_ops *strait_unpack_find(const unsigned char *start, size_t n) {
+    if (is_skippable(start, n)) return &formats[ZSTD];
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (n >= formats[i].n_magic && memcmp(start, formats[i].magic, formats[i].n_magic) == 0)
             return &formats[i];
@@ -158,9 +170,11 @@ const char *strait_unpack_foreign(const unsigned char *start, size_t n) {
         const char *name, *magic;
         size_t n_magic, at;
     } foreign[] = {
-        {"a zip archive", "PK\3\4", 4, 0},  {"a 7z archive", "7z\xbc\xaf\x27\x1c", 6, 0},
-        {"a tar archive", "ustar", 5, 257}, {"bzip2 data", "1AY&SY", 6, 4},
-        {"a Parquet file", "PAR1", 4, 0},   {"a PDF document", "%PDF-", 5, 0},
+        {"a zip archive", "PK\3\4", 4, 0},    {"a 7z archive", "7z\xbc\xaf\x27\x1c", 6, 0},
+        {"a tar archive", "ustar", 5, 257},   {"bzip2 data", "1AY&SY", 6, 4},
+        {"a Parquet file", "PAR1", 4, 0},     {"a PDF document", "%PDF-", 5, 0},
+        {"lz4 data", "\4\"M\x18", 4, 0},      {"lzma data", "]\0\0", 3, 0},
+        {"text in UTF-16", "\xff\xfe", 2, 0}, {"text in UTF-16", "\xfe\xff", 2, 0},
     };
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (n >= foreign[i].at + foreign[i].n_magic &&

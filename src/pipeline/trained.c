@@ -43,6 +43,13 @@ static strait_err open_chain(struct strait_trained *t, strait_backend_spec backe
     return strait_chain_load(t->chain, checkpoint);
 }
 
+static void note_fingerprint(struct strait_trained *t, const struct strait_checkpoint *checkpoint) {
+    const char *print = strait_checkpoint_tokenizer(checkpoint);
+    if (print[0] == '\0' && t->tokenizer != NULL)
+        print = strait_tokenizer_fingerprint(t->tokenizer);
+    (void)snprintf(t->fingerprint, sizeof t->fingerprint, "%s", print);
+}
+
 strait_err strait_trained_open(const char *folder, const char *tokenizer,
                                strait_backend_spec backend, int64_t n_tokens,
                                struct strait_trained **out) {
@@ -58,6 +65,7 @@ strait_err strait_trained_open(const char *folder, const char *tokenizer,
     if (skipped != NULL) (void)snprintf(t->skipped, sizeof t->skipped, "%s", skipped);
     STRAIT_TRY_GOTO(err, fail, strait_describe_read(checkpoint, &t->recipe));
     STRAIT_TRY_GOTO(err, fail, open_tokenizer(t, tokenizer, checkpoint));
+    note_fingerprint(t, checkpoint);
     STRAIT_TRY_GOTO(err, fail, open_chain(t, backend, n_tokens, checkpoint));
     strait_checkpoint_close(&checkpoint);
     *out = t;

@@ -12,8 +12,9 @@ struct strait_trained {
     strait_recipe recipe;               // of which shape, cut and codec are known
     int64_t n_sequences;                // scored at a time; 0: it generates
     int64_t step;
-    char path[4096];   // of the checkpoint
-    char skipped[512]; // why newer ones were passed over, for the user; empty: none were
+    char fingerprint[80]; // of the tokenizer that it was trained with; empty: unknown
+    char path[4096];      // of the checkpoint
+    char skipped[512];    // why newer ones were passed over, for the user; empty: none were
 };
 
 /* `folder` is a run's, whose newest whole checkpoint is taken, or one checkpoint's, which must be

@@ -13,6 +13,8 @@ enum {
     BIG = 1 << 20
 };
 
+static char big[BIG + 1];
+
 /* All pieces with | after each and ! after each document. */
 static const char *read_all(const strait_text_spec *spec, strait_err *err) {
     static char out[2 * BIG];
@@ -75,7 +77,32 @@ static void test_plain_and_lines(void **state) {
     assert_string_equal(read_one(in_folder("f.jsonlines.JSONL"), NULL), "s!");
     put_text("d.jsonl", "{\"text\":\"ok\"}\n{\"text\": \n");
     check_fails(in_folder("d.jsonl"), STRAIT_EDATA, "d.jsonl: line 2");
-    check_fails(in_folder("none.txt"), STRAIT_EIO, "none.txt");
+    put_text("h.jsonl", "{\"id\":18446744073709551615,\"text\":\"t\"}\n");
+    assert_string_equal(read_one(in_folder("h.jsonl"), NULL), "t!");
+}
+
+/* The last of many is looked for before the first is read. */
+static void test_missing_files(void **state) {
+    (void)state;
+    struct strait_text *text = NULL;
+    put_text("a.txt", "one");
+    const char *paths[] = {in_folder("a.txt"), in_folder("none.txt")};
+    CHECK_FAILS(strait_text_open(&(strait_text_spec){.paths = paths, .n_paths = 2}, &text),
+                STRAIT_EIO, "none.txt: there is no such file");
+}
+
+/* The end of a document without text is not that of the first piece of the next. */
+static void test_nothing_before_much(void **state) {
+    (void)state;
+    strait_err err = STRAIT_OK;
+    put_text("empty.txt", "");
+    memset(big, 'x', BIG);
+    put_file(in_folder("much.txt"), big, BIG);
+    const char *paths[] = {in_folder("empty.txt"), in_folder("much.txt")};
+    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 2}, &err);
+    CHECK_OK(err);
+    const char *end = strchr(all, '!');
+    CHECK(end != NULL && end[1] == '\0');
 }
 
 static void test_cuts(void **state) {
@@ -95,7 +122,6 @@ static void test_cuts(void **state) {
     assert_string_equal(all, "ab\ncd\n ef\n\ngh\r\nij.\n|'k\n!");
 }
 
-static char big[BIG + 1];
 static unsigned char packed[2 * BIG];
 
 static size_t pack_gzip(const char *text, size_t n, unsigned char *out, size_t room) {
@@ -181,6 +207,14 @@ static void test_packed(void **state) {
     window_log = 0;
     put_text("fake.gz", "just text");
     check_fails(in_folder("fake.gz"), STRAIT_EDATA, "fake.gz: not gzip data");
+    put_text("none.gz", "");
+    check_fails(in_folder("none.gz"), STRAIT_EDATA, "none.gz: not gzip data");
+    put_text("wide.txt", "\xff\xfex");
+    check_fails(in_folder("wide.txt"), STRAIT_EDATA, "wide.txt: this is text in UTF-16");
+    memcpy(packed, "\x5e\x2a\x4d\x18\2\0\0\0no", 10); // a frame for others
+    put_file(in_folder("more.zst"), packed,
+             10 + pack_zstd("yes", 3, packed + 10, sizeof packed - 10));
+    assert_string_equal(read_one(in_folder("more.zst"), NULL), "yes!");
     const size_t n = pack_zstd("{\"text\":\"in lines\"}\n", 20, packed, sizeof packed);
     put_file(in_folder("l.jsonl.zst"), packed, n);
     assert_string_equal(read_one(in_folder("l.jsonl.zst"), NULL), "in lines!");
@@ -189,6 +223,8 @@ static void test_packed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_and_lines),
+        cmocka_unit_test(test_missing_files),
+        cmocka_unit_test(test_nothing_before_much),
         cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_packed),
     };
