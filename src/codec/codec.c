@@ -250,7 +250,8 @@ uint32_t strait_codec_version(const struct strait_codec *c) {
 }
 
 strait_err strait_codec_check_version(const struct strait_codec *c, uint32_t version) {
-    if (version == strait_codec_version(c)) return STRAIT_OK;
+    /* A frame has two bytes for it. */
+    if ((uint16_t)version == (uint16_t)strait_codec_version(c)) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EPROTO,
                        "boundary %d: a frame of basis version %lu, but this stage has version %lu; "
                        "it is refused, the sender must adopt the new basis first",

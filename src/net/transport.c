@@ -11,8 +11,8 @@ enum {
 };
 
 static void set_defaults(strait_transport_config *c) {
-    if (c->beat_ms == 0) c->beat_ms = 1000;
     if (c->dead_ms == 0) c->dead_ms = 10000;
+    if (c->beat_ms == 0) c->beat_ms = c->dead_ms < 3000 ? c->dead_ms / 3 + 1 : 1000;
     if (c->handshake_ms == 0) c->handshake_ms = 10000;
     if (c->linger_ms == 0) c->linger_ms = 2000;
     if (c->message_max == 0) c->message_max = MESSAGE_MAX;

@@ -35,7 +35,7 @@ typedef struct strait_transport_config {
     strait_emulate_spec emulate;            // of links that admit() and dial() leave alone
     int n_streams;                          // TCP streams of a link we dial; 0: 1 with BBR, else 4
     int max_streams;                        // most of a link that comes in; 0: what the wire knows
-    int beat_ms;                            // between signs of life; 1000
+    int beat_ms;                            // between signs of life; 1000, or a third of dead_ms
     int dead_ms;                            // silence after which a peer counts as dead; 10000
     int handshake_ms;                       // for dialling and greeting together; 10000
     int linger_ms;                          // for the last words of a link that closes; 2000

@@ -239,7 +239,7 @@ static strait_err turn_basis(struct strait_crew *crew, int64_t step) {
     memcpy(a->joined, a->replies[last].values,
            (size_t)a->replies[last].n_values * sizeof *a->joined);
     order = (strait_order){.kind = STRAIT_ORDER_ADOPT,
-                           .number = (int)(step / crew->recipe.codec.grassmann_every),
+                           .number = (int)step, // rises, whatever grassmann_every was before
                            .values = a->joined,
                            .n_values = a->replies[last].n_values};
     return strait_apart_order_all(crew, &order);

@@ -1,10 +1,9 @@
 #include "pipeline/limits.h"
 
+#include "base/machine.h"
 #include "plan/limit.h"
 #include "plan/simulate.h"
 #include "plan/window.h"
-
-#include <unistd.h>
 
 static const double device_share = 0.8; // of a device's spare memory that slots may take
 static const double slack = 0.02;       // how much slower than with every slot a window may be
@@ -39,10 +38,10 @@ static void draw(const strait_recipe *recipe, const strait_worker_times *times, 
         .microbatch_tokens = (double)(recipe->microbatch * recipe->shape.context)};
 }
 
-/* Slots that fit into half of the host's memory that is free now, or into most of a device's,
+/* Slots that fit into half of the memory that the host has to spare, or into most of a device's,
  * shared out among the stages, which may be on one; no fewer than plain 1F1B needs. */
 static strait_err find_caps(const strait_recipe *recipe, const uint64_t *spare, int *caps) {
-    const double host = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double host = strait_machine_spare_bytes();
     for (int i = 0; i < recipe->n_stages; i++) {
         strait_worker_memory one;
         strait_worker_memory two;

@@ -5,6 +5,7 @@
 #include "store/checkpoint.h"
 #include "watch/metrics.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ struct session {
     int held_none;      // it held no run
     int is_ours;        // it is not refused: what a run has there is ours
     int64_t saved_step; // of the newest checkpoint; -1: none
+    int is_astray;      // the last step had no finite gradient
 };
 
 static void note(const struct session *s, const char *text) {
@@ -213,6 +215,7 @@ static strait_err take_step(struct session *s) {
                                       .n_boundaries = report.n_boundaries,
                                       .residual_forward = report.residual_forward,
                                       .residual_backward = report.residual_backward};
+    s->is_astray = !isfinite(report.loss) || !isfinite(report.grad_norm);
     see_written(s, strait_metrics_put_step(s->metrics, &line));
     if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);
     if (report.alarm != NULL) note(s, report.alarm);
@@ -238,7 +241,9 @@ static strait_err run_steps(struct session *s) {
             return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped after step %lld of %lld, saved in %s",
                                (long long)(step + 1), (long long)n_steps, s->folder);
         }
-        if (!is_last && is_due(step + 1, s->run->train.save_every)) note_fault(s, save(s));
+        /* A checkpoint without a way on would push out those that have one. */
+        if (!is_last && !s->is_astray && is_due(step + 1, s->run->train.save_every))
+            note_fault(s, save(s));
     }
     if (s->saved_step == strait_trainer_step_count(s->trainer)) return STRAIT_OK;
     return save(s);

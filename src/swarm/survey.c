@@ -3,9 +3,9 @@
 #include "backend/backend.h"
 #include "backend/slab.h"
 #include "base/clock.h"
+#include "base/machine.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 enum {
     SIZE = 384,
@@ -50,6 +50,6 @@ strait_err strait_survey(const char *device, int ordinal, int n_threads, strait_
     }
     strait_slab_fini(&slab);
     strait_backend_close(&backend);
-    out->memory_bytes = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    out->memory_bytes = strait_machine_spare_bytes();
     return err;
 }

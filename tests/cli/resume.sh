@@ -102,3 +102,11 @@ fi
 before=$(computed killed)
 runs train run.yaml --out killed --resume
 [ "$before" = "$(computed killed)" ] || fail "a finished run changed its metrics"
+
+# Steps whose gradients are no numbers save nothing: what was saved before them is the way on.
+refuses 3 'gradients in a row were not finite' train run.yaml --out astray --set stages.count=1 \
+    --set train.rate=100 --set train.warmup=0 --set train.clip=0 --set train.save_every=1 --set train.keep=2
+newest=$(ls astray/checkpoints | tail -n 1)
+first=$(grep -n '"grad_norm":null' astray/metrics.jsonl | head -n 1 | cut -d: -f1)
+[ -n "$first" ] && [ "${newest#"${newest%%[!0]*}"}" -lt "$first" ] || fail "step $newest was saved, $first went astray"
+none_left
