@@ -1,4 +1,5 @@
 /* doctor_machine.c - processor, memory, disk and clock. Linux. */
+#include "base/machine.h"
 #include "doctor.h"
 #include "progress.h"
 
@@ -66,7 +67,7 @@ static double kilobytes(const char *key) {
 static void look_at_memory(struct strait_doctor *doctor) {
     char all_text[32], free_text[32];
     const double all = kilobytes("MemTotal");
-    const double free_bytes = kilobytes("MemAvailable");
+    const double free_bytes = strait_machine_spare_bytes();
     strait_progress_bytes(all, all_text);
     strait_progress_bytes(free_bytes, free_text);
     if (free_bytes < 0.25 * gib)

@@ -79,11 +79,6 @@ static strait_err plan_look(struct strait_codec *c, int64_t rows, int64_t inputs
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
-static strait_err plan_gains(struct strait_codec *c) {
-    if (!c->spec.has_gains) return STRAIT_OK;
-    return strait_codec_add_param(c, "G", STRAIT_ROLE_VALUES, c->spec.vocab, c->spec.cols);
-}
-
 static strait_err plan_head(struct strait_codec *c) {
     struct context_state *st = c->state;
     const int64_t k = c->spec.keep, d = c->spec.cols, w = c->spec.encoder;
@@ -96,7 +91,7 @@ static strait_err plan_head(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "A", STRAIT_ROLE_BOUNDARY, w, d));
     STRAIT_TRY(strait_codec_add_param(c, "B", STRAIT_ROLE_BOUNDARY, k, w));
     if (c->spec.boundary > 0) STRAIT_TRY(strait_codec_add_param(c, "M", STRAIT_ROLE_MIXING, k, k));
-    STRAIT_TRY(plan_gains(c));
+    STRAIT_TRY(strait_context_plan_gains(c));
     if (c->spec.is_padded) return strait_context_plan_head(c, &st->padded);
     STRAIT_TRY(plan_look(c, c->spec.rows, d, w));
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
@@ -118,7 +113,7 @@ static strait_err plan_tail(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_BOUNDARY, d, n * k));
     STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_BOUNDARY, m, n * k));
     STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
-    STRAIT_TRY(plan_gains(c));
+    STRAIT_TRY(strait_context_plan_gains(c));
     if (spec->is_padded) return strait_context_plan_tail(c, &st->padded);
     STRAIT_TRY(plan_look(c, rows, k, m));
     const strait_codec_part past = {&st->past, n, k};
@@ -168,27 +163,6 @@ static strait_err look_at_output(struct strait_codec *c, const strait_crossing *
     return k->matmul(at->stream, look->a, look->normed, c->params[A].value, strait_abt);
 }
 
-/* y = x times the gains of its tokens. */
-static strait_err gain(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
-                       strait_tensor x) {
-    const struct strait_kernels *k = c->backend->kernels;
-    if (!c->spec.has_gains) return k->cast(at->stream, y, x);
-    return k->gain_rows(at->stream, y, x, strait_context_gains(c).value, at->tokens);
-}
-
-/* d_y becomes d_x, and x what gain_grads takes. */
-static strait_err gain_back(struct strait_codec *c, const strait_crossing *at, strait_tensor d,
-                            strait_tensor x) {
-    if (!c->spec.has_gains) return STRAIT_OK;
-    return c->backend->kernels->gain_rows_back(at->stream, d, x, d, x,
-                                               strait_context_gains(c).value, at->tokens);
-}
-
-static strait_err gain_grads(struct strait_codec *c, const strait_crossing *at, strait_tensor x) {
-    if (!c->spec.has_gains) return STRAIT_OK;
-    return c->backend->kernels->embed_back(at->stream, strait_context_gains(c).grad, x, at->tokens);
-}
-
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor y) {
     const struct strait_kernels *k = c->backend->kernels;
@@ -198,7 +172,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     STRAIT_TRY(k->cast(at->stream, strait_codec_slot(c, st->y, at->slot), y));
     STRAIT_TRY(k->cast(at->stream, delta, y));
     STRAIT_TRY(k->axpy(at->stream, delta, -1.0f, at->input));
-    STRAIT_TRY(gain(c, at, gained, delta));
+    STRAIT_TRY(strait_context_gain(c, at, gained, delta));
     STRAIT_TRY(k->matmul(at->stream, st->u, gained, c->params[E].value, strait_abt));
     STRAIT_TRY(look_at_output(c, at));
     STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
@@ -256,7 +230,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     STRAIT_TRY(
         k->matmul(at->stream, wide, crossing_rows(c, st->codes), c->params[D].value, strait_abt));
     STRAIT_TRY(k->matmul(at->stream, wide, st->look.h, c->params[W].value, strait_add_abt));
-    return gain(c, at, x, wide);
+    return strait_context_gain(c, at, x, wide);
 }
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
@@ -274,7 +248,8 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     STRAIT_TRY(k->silu_back(at->stream, d_b, look->h, look->a));
     STRAIT_TRY(k->matmul(at->stream, look->normed, d_b, c->params[A].value, strait_ab));
     STRAIT_TRY(k->matmul(at->stream, d_delta, d_u, c->params[E].value, strait_ab));
-    STRAIT_TRY(gain_back(c, at, d_delta, strait_codec_slot(c, st->delta, at->slot)));
+    STRAIT_TRY(strait_context_gain_back(c, at, d_delta, d_delta,
+                                        strait_codec_slot(c, st->delta, at->slot)));
     STRAIT_TRY(k->cast(at->stream, d_y, d_delta));
     return k->rmsnorm_back(at->stream, d_y, absent, look->normed,
                            strait_codec_slot(c, st->y, at->slot), absent, look->rstd);
@@ -309,8 +284,8 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     const struct strait_kernels *k = c->backend->kernels;
     const struct context_state *st = c->state;
     const strait_tensor d_wide = strait_codec_grad_slot(c, st->d_wide, at->slot);
-    STRAIT_TRY(k->cast(at->stream, d_wide, d_x));
-    STRAIT_TRY(gain_back(c, at, d_wide, strait_codec_slot(c, st->wide, at->slot)));
+    STRAIT_TRY(
+        strait_context_gain_back(c, at, d_wide, d_x, strait_codec_slot(c, st->wide, at->slot)));
     STRAIT_TRY(code_grad(c, at, d_wide));
     if (c->peer != NULL) {
         const struct context_state *head = c->peer->state;
@@ -330,7 +305,7 @@ static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) 
     STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
     STRAIT_TRY(k->matmul(at->stream, p[E].grad, d_u, strait_codec_slot(c, st->gained, at->slot),
                          strait_add_atb));
-    STRAIT_TRY(gain_grads(c, at, strait_codec_slot(c, st->delta, at->slot)));
+    STRAIT_TRY(strait_context_gain_grads(c, at, st->delta));
     STRAIT_TRY(k->matmul(at->stream, p[A].grad, d_b, st->look.normed, strait_add_atb));
     STRAIT_TRY(k->matmul(at->stream, p[B].grad, d_u, st->look.h, strait_add_atb));
     if (c->peer == NULL) return STRAIT_OK;
@@ -345,7 +320,7 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
     const strait_param *p = c->params;
     const strait_tensor d = strait_codec_grad_slot(c, st->d_wide, at->slot);
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
-    STRAIT_TRY(gain_grads(c, at, strait_codec_slot(c, st->wide, at->slot)));
+    STRAIT_TRY(strait_context_gain_grads(c, at, st->wide));
     STRAIT_TRY(look_at_code(c, at, strait_codec_slot(c, st->z, at->slot)));
     STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
     STRAIT_TRY(k->matmul(at->stream, p[D].grad, d, st->codes, strait_add_atb));

@@ -17,11 +17,6 @@ enum {
     W      // tail [d x m]
 };
 
-/* The gains of tokens [vocab x d], of either half: its last parameter. Absent without them. */
-static inline strait_param strait_context_gains(const struct strait_codec *c) {
-    return c->spec.has_gains ? c->params[c->n_params - 1] : (strait_param){0};
-}
-
 /* The padded way: K is k padded, T the type of the stream. Sides of matrices that meet the same
  * rows are one matrix: [E, B, M] and [D, W]. */
 struct strait_context_padded {
@@ -57,6 +52,17 @@ strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at
                                strait_tensor wire, strait_tensor x);
 strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
                                   strait_tensor x, strait_tensor wire);
+
+/* Gains of tokens. Without spec.has_gains y is x, d_x is d_y, and there is nothing to plan or add
+ * up. */
+strait_err strait_context_plan_gains(struct strait_codec *c);
+strait_err strait_context_gain(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
+                               strait_tensor x);
+/* d_x may be d_y. x becomes what gain_grads adds up, of the slots it is among. */
+strait_err strait_context_gain_back(struct strait_codec *c, const strait_crossing *at,
+                                    strait_tensor d_x, strait_tensor d_y, strait_tensor x);
+strait_err strait_context_gain_grads(struct strait_codec *c, const strait_crossing *at,
+                                     strait_tensor slots);
 
 strait_err strait_context_plan_head(struct strait_codec *c, struct strait_context_padded *st);
 strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_context_padded *st);

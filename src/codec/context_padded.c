@@ -126,9 +126,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor delta = c->spec.has_gains ? strait_codec_slot(c, st->delta, at->slot)
                                                   : seen;
     STRAIT_TRY(k->part_rows(at->stream, delta, normed, rstd, y, at->input, STRAIT_CONTEXT_EPSILON));
-    if (c->spec.has_gains)
-        STRAIT_TRY(
-            k->gain_rows(at->stream, seen, delta, strait_context_gains(c).value, at->tokens));
+    if (c->spec.has_gains) STRAIT_TRY(strait_context_gain(c, at, seen, delta));
     STRAIT_TRY(k->matmul(at->stream, b, normed, st->half_a, strait_abt));
     STRAIT_TRY(k->silu_cols(at->stream, seen, b, y.cols, z));
     STRAIT_TRY(k->matmul(at->stream, st->u, seen, st->ebm, strait_abt));
@@ -155,7 +153,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     if (!c->spec.has_gains) return k->matmul(at->stream, x, both, st->dw, strait_abt);
     const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot);
     STRAIT_TRY(k->matmul(at->stream, wide, both, st->dw, strait_abt));
-    return k->gain_rows(at->stream, x, wide, strait_context_gains(c).value, at->tokens);
+    return strait_context_gain(c, at, x, wide);
 }
 
 /* d_delta = h (du E), and in delta's place what the gradient of h is the sum of. */
@@ -165,8 +163,7 @@ static strait_err delta_back(struct strait_codec *c, const strait_crossing *at, 
     STRAIT_TRY(k->matmul(at->stream, d_delta, d_u, of(c)->half_e, strait_ab));
     if (!c->spec.has_gains) return STRAIT_OK;
     const strait_tensor delta = strait_codec_slot(c, of(c)->delta, at->slot);
-    return k->gain_rows_back(at->stream, d_delta, delta, d_delta, delta,
-                             strait_context_gains(c).value, at->tokens);
+    return strait_context_gain_back(c, at, d_delta, d_delta, delta);
 }
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
@@ -201,8 +198,7 @@ static strait_err wide_back(struct strait_codec *c, const strait_crossing *at, s
     if (!c->spec.has_gains) return strait_codec_hold(c, at, &st->held, *d);
     const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot), d_x = *d;
     *d = strait_codec_grad_slot(c, st->d_wide, at->slot);
-    return c->backend->kernels->gain_rows_back(at->stream, *d, wide, d_x, wide,
-                                               strait_context_gains(c).value, at->tokens);
+    return strait_context_gain_back(c, at, *d, d_x, wide);
 }
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -225,13 +221,6 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     return strait_context_send(c, at, wire, st->d_z);
 }
 
-static strait_err gain_grads(struct strait_codec *c, const strait_crossing *at,
-                             strait_tensor slots) {
-    if (!c->spec.has_gains) return STRAIT_OK;
-    return c->backend->kernels->embed_back(at->stream, strait_context_gains(c).grad,
-                                           strait_codec_slot(c, slots, at->slot), at->tokens);
-}
-
 static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) {
     const padded *st = of(c);
     const strait_codec_spec *spec = &c->spec;
@@ -240,7 +229,7 @@ static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) 
     STRAIT_TRY(c->backend->kernels->matmul(at->stream, st->room,
                                            strait_codec_grad_slot(c, st->d_u, at->slot),
                                            strait_codec_slot(c, st->seen, at->slot), strait_atb));
-    STRAIT_TRY(gain_grads(c, at, st->delta));
+    STRAIT_TRY(strait_context_gain_grads(c, at, st->delta));
     STRAIT_TRY(strait_codec_gather(c, at, p[E].grad, st->room, whole));
     STRAIT_TRY(strait_codec_gather(c, at, p[B].grad, st->room, place_in_head(spec, B)));
     if (c->peer != NULL)
@@ -257,7 +246,7 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
     const strait_tensor d = spec->has_gains ? strait_codec_grad_slot(c, st->d_wide, at->slot)
                                             : strait_codec_held_at(c, at, &st->held);
     const strait_tensor product = {st->room.data, STRAIT_F32, spec->cols, st->both.cols};
-    STRAIT_TRY(gain_grads(c, at, st->wide));
+    STRAIT_TRY(strait_context_gain_grads(c, at, st->wide));
     STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d,
                                            strait_codec_slot(c, st->both, at->slot), strait_atb));
     STRAIT_TRY(strait_codec_gather(c, at, p[D].grad, product, codes));
