@@ -236,16 +236,15 @@ static int stood_still(void) {
     return r.longest_ns > (int64_t)100 * 1000000;
 }
 
-/* Idle for longer than a silent peer is borne. */
+/* Idle for longer than a silent peer is borne, which says how often to beat. */
 static void idle_links_live(const char *scheme) {
     do {
         rig_close(&r);
         rig_open(&r, scheme);
-        r.config.dead_ms = 300;
-        r.config.beat_ms = 50;
+        r.config.dead_ms = 600;
         r.config.emulate = (strait_emulate_spec){.cut_after_bytes = 300000};
         rig_connect(&r);
-        rig_rest(&r, 500);
+        rig_rest(&r, 900);
     } while (stood_still());
     CHECK(r.a.n_closed == 0 && r.b.n_closed == 0); // beats keep an idle link alive
 }
@@ -257,7 +256,7 @@ static void test_cut(void **state) {
     CHECK_OK(strait_link_send(r.a.link, &msg));
     CHECK(rig_drive(&r, rig_both_closed, 60000));
     CHECK(r.b.n_got == 0 && r.b.why == STRAIT_ETIMEDOUT);
-    CHECK(strstr(r.b.words, "no sign of life from 'alice' for 300 ms") != NULL);
+    CHECK(strstr(r.b.words, "no sign of life from 'alice' for 600 ms") != NULL);
     CHECK(r.a.why == STRAIT_ETIMEDOUT || r.a.why == STRAIT_ECLOSED);
 }
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "contract/transport_rig.h"
 #include "net/hub.h"
+#include "net/lanes.h"
 #include "port.h"
 
 #include <pthread.h>
@@ -195,6 +196,16 @@ static void test_back_pressure_and_priority(void **state) {
     }
 }
 
+/* Messages without a body take memory too: an inbox is over by their number as well. */
+static void test_what_is_too_much(void **state) {
+    (void)state;
+    const struct strait_lanes bytes = {.n_messages = 1, .n_bytes = 101};
+    const struct strait_lanes many = {.n_messages = 40000}, more = {.n_messages = 70000};
+    CHECK(strait_lanes_is_over(&bytes, 100, 1) && !strait_lanes_is_over(&bytes, 101, 2));
+    CHECK(!strait_lanes_is_over(&many, 100, 1) && strait_lanes_is_over(&many, 100, 2));
+    CHECK(strait_lanes_is_over(&more, 100, 1));
+}
+
 static void test_bad_arguments(void **state) {
     (void)state;
     connect_nodes();
@@ -294,10 +305,11 @@ static void test_close_flushes(void **state) {
     }
 }
 
-#define ALL(scheme)                                                                  \
-    ON(scheme, test_both_ways_at_once), ON(scheme, test_no_allocation),              \
-        ON(scheme, test_back_pressure_and_priority), ON(scheme, test_bad_arguments), \
-        ON(scheme, test_redial), ON(scheme, test_refusal), ON(scheme, test_close_flushes)
+#define ALL(scheme)                                                                           \
+    ON(scheme, test_both_ways_at_once), ON(scheme, test_no_allocation),                       \
+        ON(scheme, test_back_pressure_and_priority), ON(scheme, test_bad_arguments),          \
+        ON(scheme, test_what_is_too_much), ON(scheme, test_redial), ON(scheme, test_refusal), \
+        ON(scheme, test_close_flushes)
 
 int main(void) {
     const struct CMUnitTest tests[] = {ALL("inproc"), ALL("tls")};
