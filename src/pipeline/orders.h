@@ -44,7 +44,7 @@ typedef struct strait_reply {
     strait_err err; // with the words in `text`
     double loss_sum;
     strait_worker_times times;
-    uint64_t forward_bytes, backward_bytes; // sent over sockets since the last reply
+    uint64_t forward_bytes, backward_bytes; // that came over sockets for this order
     uint64_t device_bytes, device_spare;    // taken there, and free; 0 where it is the host
     double residual[2];                     // what its codecs lost, as a share: by strait_half
     double spoiled;                         // values of its own that were no finite numbers

@@ -119,12 +119,19 @@ static strait_err load(struct strait_server *s, const char *folder) {
     return err;
 }
 
-static uint64_t sent_since(struct strait_server *s, int peer, uint64_t *seen) {
+static uint64_t came_since(struct strait_server *s, int peer, uint64_t *seen) {
     strait_link_stats stats = {0};
     if (peer < 0 || strait_mesh_stats(s->mesh, peer, &stats) != STRAIT_OK) return 0;
-    const uint64_t sent = stats.sent_bytes - *seen;
-    *seen = stats.sent_bytes;
-    return sent;
+    const uint64_t came = stats.received_bytes - *seen;
+    *seen = stats.received_bytes;
+    return came;
+}
+
+/* Counted where they arrive: who is done with a step has all of it and nothing of the next, while
+ * what it sent last may still be on its way to the socket. */
+static void count_bytes(struct strait_server *s, strait_reply *reply) {
+    reply->forward_bytes = came_since(s, s->before, &s->seen_forward);
+    reply->backward_bytes = came_since(s, s->behind, &s->seen_backward);
 }
 
 static strait_err read_codec(struct strait_server *s, struct strait_boundary *boundary,
@@ -152,13 +159,11 @@ static double delay_behind(struct strait_server *s) {
 }
 
 static strait_err compute(struct strait_server *s, const strait_order *order, strait_reply *reply) {
-    (void)sent_since(s, s->behind, &s->seen_forward); // what validation sent is no step's
     STRAIT_TRY(strait_worker_gradients(s->worker, order->step, &reply->loss_sum));
     reply->times = s->worker->times;
     reply->values = s->worker->squares;
     reply->n_values = s->worker->n_params;
-    reply->forward_bytes = sent_since(s, s->behind, &s->seen_forward);
-    reply->backward_bytes = sent_since(s, s->before, &s->seen_backward);
+    count_bytes(s, reply);
     STRAIT_TRY(read_codec(s, s->worker->tail, reply));
     return read_codec(s, s->worker->head, reply);
 }
@@ -170,6 +175,7 @@ static strait_err obey(struct strait_server *s, const strait_order *order, strai
         STRAIT_TRY(open_worker(s, order->number));
         STRAIT_TRY(strait_worker_draw(s->worker, (uint64_t)s->run.train.seed));
         (void)snprintf(reply->text, sizeof reply->text, "%s", strait_worker_device(s->worker));
+        count_bytes(s, reply); // greetings
         return STRAIT_OK;
     case STRAIT_ORDER_REHEARSE:
         if (s->worker == NULL) STRAIT_TRY(open_worker(s, 1));
@@ -180,6 +186,7 @@ static strait_err obey(struct strait_server *s, const strait_order *order, strai
     case STRAIT_ORDER_UPDATE: return strait_worker_update(s->worker, order->step, order->factor);
     case STRAIT_ORDER_VALIDATE:
         STRAIT_TRY(strait_worker_validate(s->worker, order->step, &reply->loss_sum));
+        count_bytes(s, reply); // no step's
         return read_codec(s, s->worker->tail, reply);
     case STRAIT_ORDER_SAVE: return strait_snapshot_write(s->worker, order->text, order->step);
     case STRAIT_ORDER_TURN:

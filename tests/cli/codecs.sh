@@ -26,9 +26,11 @@ check() {
 
 check fp32 --set link.codec.variant=fp32
 check bf16
-# Validation after step 5 sends too; no step counts that. (Gradients may leave after their step was told.)
-[ "$(grep -o '"forward_bytes_per_token":[0-9.]*' bf16-inproc/metrics.jsonl | sort -u | wc -l)" = 1 ] ||
-    fail "steps send unlike many bytes forward: $(grep -o '"forward_bytes.*backward' bf16-inproc/metrics.jsonl)"
+# Validation after step 5 sends too; no step counts that.
+for way in forward backward; do
+    [ "$(grep -o "\"${way}_bytes_per_token\":[0-9.]*" bf16-inproc/metrics.jsonl | sort -u | wc -l)" = 1 ] ||
+        fail "steps send unlike many bytes $way: $(grep -o '"forward_bytes.*ratio' bf16-inproc/metrics.jsonl)"
+done
 check int8 --set link.codec.name=int8
 check int8-feedback --set link.codec.name=int8 --set link.codec.feedback=true
 check int4 --set link.codec.name=int4
