@@ -70,7 +70,7 @@ static strait_pipe_link link_cost(const outlook *o, int link) {
                               .codec_s = o->times.codec_s};
 }
 
-static void describe(const strait_run *run, outlook *o) {
+static void describe(outlook *o) {
     const strait_recipe *r = &o->recipe;
     for (int i = 0; i < r->n_stages; i++) {
         o->stages[i] = stage_cost(o, i);
@@ -80,7 +80,7 @@ static void describe(const strait_run *run, outlook *o) {
                             .n_microbatches = (int)r->n_microbatches,
                             .stages = o->stages,
                             .links = o->links,
-                            .clips = run->train.clip > 0,
+                            .clips = 1,
                             .microbatch_tokens = (double)(r->microbatch * r->shape.context)};
 }
 
@@ -123,7 +123,7 @@ static strait_err on_meter(const outlook *o, double *out) {
 }
 
 static strait_err foresee(const strait_run *run, outlook *o) {
-    describe(run, o);
+    describe(o);
     STRAIT_TRY(choose_windows(run, o));
     for (int i = 0; i < o->pipe.n_stages; i++)
         STRAIT_TRY(strait_worker_plan(&o->recipe, i, o->windows[i], &o->memory[i]));

@@ -15,6 +15,12 @@ struct picture {
     strait_pipe pipe;
 };
 
+/* Every boundary of a stage packs one crossing of a microbatch and unpacks another. */
+static double crossing_s(const strait_recipe *recipe, const strait_worker_times *times, int stage) {
+    const int boundaries = (stage > 0) + (stage + 1 < recipe->n_stages);
+    return times[stage].codec / 2.0 / boundaries;
+}
+
 /* `n` microbatches took `times`; bytes are of one microbatch. */
 static void draw(const strait_recipe *recipe, const strait_worker_times *times, double n,
                  double forward_bytes, double backward_bytes, struct picture *out) {
@@ -28,7 +34,7 @@ static void draw(const strait_recipe *recipe, const strait_worker_times *times, 
                                            .forward_bps = recipe->emulate.rate_bps,
                                            .backward_bps = recipe->emulate.rate_bps,
                                            .delay_s = (double)recipe->emulate.delay_ns * 1e-9,
-                                           .codec_s = times[i].codec / n / 4.0};
+                                           .codec_s = crossing_s(recipe, times, i) / n};
     out->pipe = (strait_pipe){
         .n_stages = recipe->n_stages,
         .n_microbatches = (int)recipe->n_microbatches,
@@ -109,9 +115,17 @@ const char *strait_limits_name(const strait_recipe *recipe, const int *windows,
     const double n = (double)recipe->n_microbatches;
     struct picture picture;
     strait_limit limit;
+    strait_simulate_result result;
+    double longest = 0.0;
     draw(recipe, times, n, forward_bytes / n, backward_bytes / n, &picture);
     const strait_simulate_how how = {.kind = recipe->schedule, .windows = windows, .n_steps = 1};
-    if (strait_limit_find(&picture.pipe, &how, &limit) != STRAIT_OK) return "unknown";
+    if (strait_limit_find(&picture.pipe, &how, &limit) != STRAIT_OK ||
+        strait_simulate(&picture.pipe, &how, NULL, &result) != STRAIT_OK)
+        return "unknown";
+    for (int i = 0; i < recipe->n_stages; i++)
+        if (times[i].wall > longest) longest = times[i].wall;
+    /* What no stage worked on and no emulated link explains was waited for on real ones. */
+    if (longest - result.seconds > limit.saved[limit.kind]) return "links";
     return strait_limit_name(limit.kind);
 }
 
@@ -123,6 +137,7 @@ void strait_limits_lay_meter(const strait_recipe *recipe, strait_pipe *pipe,
     }
     pipe->links = links;
     pipe->wire = STRAIT_WIRE_METER;
+    pipe->control_s = recipe->meter_delay_s; // the coordinator is as far away as any neighbour
 }
 
 double strait_limits_metered(const strait_recipe *recipe, const int *windows,

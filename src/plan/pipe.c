@@ -31,6 +31,8 @@ strait_err strait_pipe_check(const strait_pipe *pipe) {
                                "link of stages %d and %d: a cost is negative or no number", i,
                                i + 1);
     }
+    if (!is_cost(pipe->control_s))
+        return STRAIT_FAIL(STRAIT_EINVAL, "the way of the norms is negative or no number");
     return STRAIT_OK;
 }
 

@@ -35,6 +35,7 @@ typedef struct strait_pipe {
     const strait_pipe_link *links;   // n_stages - 1; may be NULL for one stage
     strait_pipe_wire wire;
     int clips;                // updates wait for the norm of the gradients of all stages
+    double control_s;         // one way to whoever adds the norms up
     double microbatch_tokens; // 0 where tokens per second are not asked for
 } strait_pipe;
 

@@ -5,7 +5,7 @@
  * computes one move at a time; the codecs of its boundaries are part of the move. The gradient of
  * a split backward pass goes on the wire at the end of its first half, any other at the end of the
  * whole pass. At the end of a step a stage updates its weights, with `clips` only after the norms
- * have gone down the chain of links to stage 0 and the sum back up, and goes on to the next step.
+ * of all stages have gone to the coordinator and their sum has come back, and goes on to the next.
  *
  * Exact and deterministic: the same numbers in, the same numbers out. */
 #pragma once

@@ -314,6 +314,10 @@ static void what_limits_a_step_is_named(void **state) {
     }
     CHECK_OK(make("stages.count=2", "stages.microbatch=1", NULL));
     assert_string_equal(strait_limits_name(&recipe, windows, times, 1e4, 1e4), "compute");
+    times[1].wall = 3.0 * (times[0].forward + times[0].input + times[0].weights);
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 1e4, 1e4), "links");
+    times[1].wall /= 2.0;
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 1e4, 1e4), "compute");
     recipe.emulate.rate_bps = 1e6;
     assert_string_equal(strait_limits_name(&recipe, windows, times, 1e6, 1e6), "serialisation");
     recipe.emulate.rate_bps = 0.0;
@@ -333,9 +337,9 @@ static void meter_counts_beside_the_links(void **state) {
     CHECK_OK(make("stages.count=2", "stages.microbatch=1", "link.meter.rate=200kbit"));
     recipe.schedule = STRAIT_SCHEDULE_FILL;
     recipe.emulate.delay_ns = 7000000000; // of the link itself: another matter
-    /* The last gradient has nothing to hide behind, nor has the norm's way back. */
+    /* The last gradient has nothing to hide behind, nor has the norm's way there and back. */
     CHECK_NEAR(strait_limits_metered(&recipe, windows, times, 32 * 250, 32 * 250),
-               32 * (0.01 + 0.05) + (0.01 + 0.05) + 0.05, 1e-9);
+               32 * (0.01 + 0.05) + (0.01 + 0.05) + 2 * 0.05, 1e-9);
 }
 
 int main(void) {

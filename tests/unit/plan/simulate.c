@@ -99,9 +99,11 @@ static void updates_and_the_clip(void **state) {
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 8, 0);
     r.pipe.clips = 1;
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 9, 0);
-    /* With 10 s of delay: forward at 1, back at 23 on stage 0, the sum at stage 1 at 24 + 10. */
+    /* With 10 s of delay: forward at 1, back at 23 on stage 0; 3 s there and back for the norms. */
     r.links[0].delay_s = 10;
-    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 24 + 10 + 5, 0);
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 24 + 5, 0);
+    r.pipe.control_s = 3;
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 24 + 6 + 5, 0);
 }
 
 /* A second step starts on stage 0 while stage 1 still updates. */
