@@ -16,6 +16,7 @@ struct strait_box { // guarded by hub->mutex
     struct strait_inproc_hub *hub;
     char name[STRAIT_NAME_MAX];
     struct strait_letter *first; // in the order they are due
+    struct strait_letter *last;  // where most of them go
     int is_awake;
     pthread_cond_t arrived;
 };
@@ -150,11 +151,13 @@ static strait_err insert(struct strait_inproc_hub *hub, struct strait_box *to,
         letter = memory;
     }
     *letter = *content;
-    struct strait_letter **at = &to->first;
+    const int is_late = to->last != NULL && to->last->due_ns <= letter->due_ns;
+    struct strait_letter **at = is_late ? &to->last->next : &to->first;
     while (*at != NULL && (*at)->due_ns <= letter->due_ns)
         at = &(*at)->next;
     letter->next = *at;
     *at = letter;
+    if (letter->next == NULL) to->last = letter;
     pthread_cond_signal(&to->arrived);
     return STRAIT_OK;
 }
@@ -198,6 +201,7 @@ int strait_box_take(struct strait_box *box, int64_t until_ns, struct strait_lett
     if (has_one) {
         *out = *letter;
         box->first = letter->next;
+        if (box->first == NULL) box->last = NULL;
         letter->msg = NULL;
         letter->next = hub->spare;
         hub->spare = letter;

@@ -11,10 +11,10 @@ struct strait_server {
     struct strait_feed *feed;
     strait_recipe recipe;
     struct strait_worker *worker;
-    int conductor, before, behind; // peers of the mesh; -1: none
-    struct strait_msg *order;      // came while we were busy
+    int conductor, before, behind;        // peers of the mesh; -1: none
+    struct strait_msg *order;             // came while we were busy
     uint64_t seen_forward, seen_backward; // bytes that came, counted by earlier replies
-    float *basis; // room for one of a subspace codec
+    float *basis;                         // room for one of a subspace codec
     int n_basis;
     /* The worker's; their user is the server. */
     strait_err (*on_other)(void *user, struct strait_msg **msg);
