@@ -110,9 +110,11 @@ static strait_err run_train(int n_words, const char **words) {
     STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
     if (!is_dry) return train(words[0], &run);
     strait_trainer_facts facts;
+    char folder[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_trainer_plan(&run, &facts));
     print_facts(&run, &facts);
-    return STRAIT_OK;
+    STRAIT_TRY(folder_of(&run, folder));
+    return strait_session_check_folder(folder, resumes);
 }
 
 const strait_command strait_cmd_train = {

@@ -60,6 +60,9 @@ says "$OUT" 'in 3 shards' 'verified'
 runs train run.yaml --out planned --dry-run
 says "$OUT" '^peak memory .*\([0-9]+ bytes\)' '^step  *128 tokens in 8 microbatches of 1'
 [ ! -e planned ] || fail "a dry run left a folder"
+mkdir -p planned/checkpoints
+refuses 2 'planned already holds a run' train run.yaml --out planned --dry-run
+runs train run.yaml --out planned --dry-run --resume
 
 # The meter of Protocol NanoGPT, before a run and in it: slower than links that cost nothing.
 metered="--set stages.count=2 --set link.meter.rate=1mbit --set link.meter.delay=3ms"
