@@ -14,7 +14,8 @@ static strait_flag_list sets;
 static const strait_flag flags[] = {
     {"out", 'o', STRAIT_FLAG_TEXT, &out_path, "FILE", "the trace (default trace.json)"},
     {"after", 0, STRAIT_FLAG_INT, &n_before, "N", "steps to run before the first (default 2)"},
-    {"steps", 'n', STRAIT_FLAG_INT, &n_steps, "N", "steps to keep (default 1); a stage keeps its newest 65,536 moves"},
+    {"steps", 'n', STRAIT_FLAG_INT, &n_steps, "N",
+     "steps to keep (default 1); a stage keeps its newest 65,536 moves"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
     {0},
 };
