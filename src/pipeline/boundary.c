@@ -24,12 +24,12 @@ struct strait_boundary {
     /* One place a microbatch, for each of the steps held. */
     struct strait_msg **inbox[STEPS_HELD];
     unsigned char *arrived[STEPS_HELD];
-    int n_leading;                   // of the current step
-    struct strait_msg *first, *last; // of a validation, in order
-    int64_t n_waiting;               // of these
-    struct strait_ferry ferry;       // where the device is not the host
-    double codec_seconds;
-    strait_err (*look)(void *user); // NULL: nobody wants to
+    int n_leading;                      // of the current step
+    struct strait_msg *first, *last;    // of a validation, in order
+    int64_t n_waiting;                  // of these
+    struct strait_ferry ferry;          // where the device is not the host
+    double codec_seconds, post_seconds; // since they were last taken
+    strait_err (*look)(void *user);     // NULL: nobody wants to
     void *user;
 };
 
@@ -125,6 +125,7 @@ void strait_boundary_begin(struct strait_boundary *b, int64_t step) {
     if (step != b->step) drop_step(b, held(b));
     b->step = step;
     b->n_leading = strait_schedule_leading(b->arrived[held(b)], 0, b->spec.n_microbatches);
+    b->codec_seconds = b->post_seconds = 0.0; // a validation's are no step's
 }
 
 void strait_boundary_reset(struct strait_boundary *b, int64_t step) {
@@ -170,7 +171,7 @@ static strait_err open_message(struct strait_boundary *b, const strait_crossing 
 }
 
 /* Waits for room in the peer's queue, and looks up meanwhile. */
-static strait_err post(struct strait_boundary *b, struct strait_msg **msg) {
+static strait_err wait_and_post(struct strait_boundary *b, struct strait_msg **msg) {
     for (int waited_ms = 0;; waited_ms += LOOK_MS) {
         const strait_err err = strait_mesh_send_wait(b->mesh, b->peer, LOOK_MS, msg);
         if (err != STRAIT_ETIMEDOUT) return err;
@@ -180,6 +181,13 @@ static strait_err post(struct strait_boundary *b, struct strait_msg **msg) {
                                b->spec.codec.boundary, SEND_MS / 1000);
         if (b->look != NULL) STRAIT_TRY(b->look(b->user));
     }
+}
+
+static strait_err post(struct strait_boundary *b, struct strait_msg **msg) {
+    const double began = strait_clock_seconds();
+    const strait_err err = wait_and_post(b, msg);
+    b->post_seconds += strait_clock_seconds() - began;
+    return err;
 }
 
 strait_err strait_boundary_flush(struct strait_boundary *b, int waits) {
@@ -318,5 +326,11 @@ strait_err strait_boundary_receive_valid(struct strait_boundary *b, const strait
 double strait_boundary_codec_seconds(struct strait_boundary *boundary) {
     const double seconds = boundary->codec_seconds;
     boundary->codec_seconds = 0.0;
+    return seconds;
+}
+
+double strait_boundary_post_seconds(struct strait_boundary *boundary) {
+    const double seconds = boundary->post_seconds;
+    boundary->post_seconds = 0.0;
     return seconds;
 }

@@ -73,3 +73,6 @@ strait_err strait_boundary_receive_valid(struct strait_boundary *boundary,
 
 /* Seconds spent packing and unpacking since the last call. */
 double strait_boundary_codec_seconds(struct strait_boundary *boundary);
+
+/* The same for handing messages to the link, which takes time when its queue is full. */
+double strait_boundary_post_seconds(struct strait_boundary *boundary);

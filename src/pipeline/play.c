@@ -98,6 +98,11 @@ static double codec_seconds(struct strait_worker *w) {
            (w->tail != NULL ? strait_boundary_codec_seconds(w->tail) : 0.0);
 }
 
+static double post_seconds(struct strait_worker *w) {
+    return (w->head != NULL ? strait_boundary_post_seconds(w->head) : 0.0) +
+           (w->tail != NULL ? strait_boundary_post_seconds(w->tail) : 0.0);
+}
+
 static strait_err make_move(struct strait_worker *w, const strait_schedule_spec *schedule,
                             strait_move move, int64_t step) {
     const int slot = strait_schedule_slot(schedule, move.microbatch);
@@ -121,8 +126,10 @@ static strait_err make_move(struct strait_worker *w, const strait_schedule_spec 
     default: STRAIT_TRY(weights(w, &at)); break;
     }
     const double packed = codec_seconds(w);
+    const double posted = post_seconds(w);
     w->times.codec += packed;
-    *bill += strait_clock_seconds() - began - packed;
+    w->times.wait += posted;
+    *bill += strait_clock_seconds() - began - packed - posted;
     w->bill = bill;
     record(w, strait_schedule_move_name(move.kind), step, move.microbatch, began);
     return STRAIT_OK;
@@ -202,7 +209,9 @@ static strait_err flush(struct strait_worker *w, int waits) {
     const double began = strait_clock_seconds();
     if (w->head != NULL) STRAIT_TRY(strait_boundary_flush(w->head, waits));
     if (w->tail != NULL) STRAIT_TRY(strait_boundary_flush(w->tail, waits));
-    if (w->bill != NULL) *w->bill += strait_clock_seconds() - began;
+    const double posted = post_seconds(w);
+    w->times.wait += posted;
+    if (w->bill != NULL) *w->bill += strait_clock_seconds() - began - posted;
     return STRAIT_OK;
 }
 

@@ -167,6 +167,11 @@ static void validations_come_in_order(void **state) {
     strait_msg_close(&msg);
     msg = sent(9, 3, 1); // left behind: close lets it go
     CHECK_OK(strait_boundary_deliver(tail, &msg));
+    strait_boundary_begin(tail, 10);
+    strait_boundary_begin(head, 10);
+    assert_true(strait_boundary_codec_seconds(tail) == 0.0); // no step's
+    assert_true(strait_boundary_codec_seconds(head) == 0.0);
+    assert_true(strait_boundary_post_seconds(head) == 0.0);
 }
 
 static strait_err look(void *user) {
@@ -195,9 +200,11 @@ static void a_sender_looks_up_while_it_waits(void **state) {
     const strait_crossing at = crossing(0, 0);
     CHECK_OK(strait_boundary_send(head, &at, filled(values, 0, 0)));
     assert_int_equal(n_looks, 0);
+    (void)strait_boundary_post_seconds(head);
     CHECK_FAILS(strait_boundary_send(head, &at, filled(values, 0, 0)), STRAIT_EINTERRUPTED,
                 "something newer");
     assert_int_equal(n_looks, 3);
+    assert_true(strait_boundary_post_seconds(head) > 0.02); // two looks apart
     strait_mesh_close(&mesh);
     strait_identity_close(&nobody);
 }
