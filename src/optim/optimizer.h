@@ -22,8 +22,8 @@ typedef enum strait_optim_kind {
      * that one input writes, so weights whose gradients lie in a subspace stay in it. Gains keep a
      * second moment each. */
     STRAIT_OPTIM_ADAMW_ROWS,
-    /* Orthogonalised momentum (muon.h) for MATRIX, WRITES_RESIDUAL and BOUNDARY with more than one
-     * row and column, AdamW for the rest. */
+    /* Orthogonalised momentum (muon.h) for MATRIX, WRITES_RESIDUAL, BOUNDARY and FRAME with more
+     * than one row and column, AdamW for the rest. */
     STRAIT_OPTIM_MUON,
 } strait_optim_kind;
 

@@ -44,7 +44,7 @@ static const strait_option rows[] = {
     {"model.layers", INT(model.layers), 1, 4096, "4", NULL, "blocks of attention and mlp"},
     {"model.heads", INT(model.heads), 1, 1024, "4", NULL, "query heads"},
     {"model.kv_heads", INT(model.kv_heads), 0, 1024, "0", NULL,
-     "key and value heads, each shared by several query heads; 0: as many as heads"},
+     "key and value heads, each shared by neighbouring query heads; 0: as many as heads"},
     {"model.head_dim", INT(model.head_dim), 0, 65536, "0", NULL,
      "features of a head; 0: width / heads"},
     {"model.ffn", INT(model.ffn), 0, 1048576, "0", NULL,
@@ -114,12 +114,13 @@ static const strait_option rows[] = {
     {"train.anchor_rate", REAL(train.anchor_rate), -1, 10000, "-1", NULL,
      "of anchors; 0: they stay as drawn; -1: embedding_rate"},
     {"train.anchor_steps", INT(train.anchor_steps), 0, 1e9, "0", NULL,
-     "steps after which anchors stay as they are, such as one pass over the data takes; 0: "
-     "never"},
+     "steps over which the anchors' rate falls to nothing, for good, such as one pass over the "
+     "data takes; 0: only the schedule's way"},
     {"train.decay", REAL(train.decay), 0, 10, "0.1", NULL,
      "weight decay of matrices, times train.rate, also for those with a rate of their own"},
     {"train.embedding_decay", REAL(train.embedding_decay), -1, 10, "-1", NULL,
-     "weight decay of embedding and head; -1: decay"},
+     "weight decay of embedding, head, anchors, value tables and a codec's gains, times their "
+     "rates; -1: decay"},
     {"train.beta1", REAL(train.beta1), 0, 0.999999, "0.9", NULL, "AdamW, first moment"},
     {"train.beta2", REAL(train.beta2), 0, 0.999999, "0.95", NULL, "AdamW, second moment"},
     {"train.epsilon", REAL(train.epsilon), 1e-20, 0.1, "1e-08", NULL,
@@ -130,7 +131,7 @@ static const strait_option rows[] = {
     {"train.momentum_warmup", INT(train.momentum_warmup), 0, 1e9, "300", NULL,
      "Muon, steps from momentum_start to momentum"},
     {"train.clip", REAL(train.clip), 0, 1e9, "1", NULL,
-     "largest norm of all gradients together; 0: none"},
+     "largest norm of all gradients together, which are made smaller to have it; 0: none"},
     {"train.warmup", INT(train.warmup), -1, 1e9, "-1", NULL,
      "steps to the full rate; -1: a twentieth of steps, at most 1000 (muon: 0)"},
     {"train.schedule", CHOICE(train.schedule), 0, 0, "cosine", schedules,
@@ -156,7 +157,8 @@ static const strait_option rows[] = {
      "layers of each stage, [3, 3, 1, 1]; empty: balanced, embedding and head counted in, "
      "each stage begun with a local block"},
     {"stages.microbatch", INT(stages.microbatch), 0, 1048576, "0", NULL,
-     "sequences computed at a time; 0: about 2048 tokens, fewer where stages wait for them"},
+     "sequences computed at a time; 0: a divisor of the step's, up to 2048 tokens (16384 on a "
+     "GPU), that leaves four microbatches a stage"},
     {"stages.schedule", CHOICE(stages.schedule), 0, 0, "auto", pipelines,
      "order of forward and backward passes; auto: 1f1b-split, or 1f1b-window when recomputing"},
     {"stages.window", INT(stages.window), 0, 65535, "0", NULL,

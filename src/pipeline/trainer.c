@@ -56,6 +56,7 @@ static strait_err plan_memory(const strait_recipe *recipe, const int *windows,
         sum.gradients += stage.gradients;
         sum.optimizer += stage.optimizer;
         sum.activations += stage.activations;
+        sum.codecs += stage.codecs;
         sum.data += stage.data;
     }
     *out = sum;
@@ -89,12 +90,17 @@ static strait_err describe(const strait_run *run, const strait_recipe *recipe, c
         .microbatch = recipe->microbatch,
         .n_microbatches = recipe->n_microbatches,
         .flops_per_token = flops,
-        .memory = {memory.weights, memory.gradients, memory.optimizer, memory.activations,
-                   memory.data,
-                   memory.weights + memory.gradients + memory.optimizer + memory.activations +
-                       memory.data +
-                       (size_t)(recipe->n_stages > 1 ? recipe->n_stages + 1 : 1) * PROGRAM_BYTES},
+        .memory = {.weights = memory.weights,
+                   .gradients = memory.gradients,
+                   .optimizer = memory.optimizer,
+                   .activations = memory.activations,
+                   .data = memory.data,
+                   .codecs = memory.codecs,
+                   .program = (size_t)(recipe->n_stages > 1 ? recipe->n_stages + 1 : 1) *
+                              PROGRAM_BYTES},
     };
+    out->memory.total = memory.weights + memory.gradients + memory.optimizer + memory.activations +
+                        memory.data + memory.codecs + out->memory.program;
     memcpy(out->stages, stages, sizeof out->stages);
     describe_precision(run, recipe, out->precision, sizeof out->precision);
     return STRAIT_OK;

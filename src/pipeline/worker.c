@@ -44,10 +44,10 @@ strait_err strait_worker_plan(const strait_recipe *recipe, int stage, int n_slot
                                    .gradients = model.gradients,
                                    .activations = model.activations + recipe->room_bytes,
                                    .data = strait_feed_bytes(recipe, n_slots)};
-    STRAIT_TRY(plan_codecs(recipe, stage, n_slots, &memory.activations));
+    STRAIT_TRY(plan_codecs(recipe, stage, n_slots, &memory.codecs));
     STRAIT_TRY(plan_optimizer(recipe, stage, &memory));
     memory.device = memory.weights + memory.gradients + memory.optimizer + memory.activations +
-                    strait_feed_device_bytes(recipe, n_slots);
+                    memory.codecs + strait_feed_device_bytes(recipe, n_slots);
     *out = memory;
     return STRAIT_OK;
 }

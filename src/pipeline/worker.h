@@ -13,7 +13,8 @@
 
 typedef struct strait_worker_memory {
     size_t weights, gradients, optimizer;
-    size_t activations; // with the codecs' and what kernels keep partial results in
+    size_t activations; // with what kernels keep partial results in
+    size_t codecs;      // all that its boundaries have: weights, gradients, what they keep
     size_t data;        // ids, on the device and on the host
     size_t device;      // all of it that lies on the device
     int n_params;       // that the optimizer has, the codecs' among them
