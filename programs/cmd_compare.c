@@ -109,7 +109,10 @@ static void print_table(int n) {
     print_head(has_meter);
     for (int i = 0; i < n; i++)
         print_row(&rows[i], has_meter);
-    printf("\n\"to\": until validations fell to %.4f, at the median time of a step.\n", target);
+    if (isfinite(target))
+        printf("\n\"to\": until validations fell to %.4f, at the median time of a step.\n", target);
+    else
+        printf("\n\"to\" is empty: no run has a validation that is a number.\n");
 }
 
 static json_t *real_or_null(double value) {

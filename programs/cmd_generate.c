@@ -7,6 +7,7 @@
 #include "model/choose.h"
 #include "pipeline/trained.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,11 +69,12 @@ static strait_err speaker_init(struct speaker *s, const char *folder) {
                         (void **)&s->text);
 }
 
-static void speak(struct speaker *s, int32_t id, int is_hidden) {
+static strait_err speak(struct speaker *s, int32_t id, int is_hidden) {
     const size_t n = strait_decoder_push(&s->decoder, id, s->text);
-    if (is_hidden) return; // the decoder had to hear it: what follows depends on it
-    (void)fwrite(s->text, 1, n, stdout);
-    (void)fflush(stdout);
+    if (is_hidden) return STRAIT_OK; // the decoder had to hear it: what follows depends on it
+    if (fwrite(s->text, 1, n, stdout) != n || fflush(stdout) != 0)
+        return STRAIT_FAIL(STRAIT_EIO, "cannot write the text: %s", strerror(errno));
+    return STRAIT_OK;
 }
 
 /* The prompt's ids; an empty prompt begins after an end of text. */
@@ -85,7 +87,7 @@ static strait_err begin(struct speaker *s) {
     if (n == 0) s->ids[s->n_ids++] = end >= 0 ? end : 0;
     for (size_t i = 0; i < n; i++) {
         s->ids[s->n_ids++] = ids[i];
-        speak(s, ids[i], hides_prompt);
+        STRAIT_TRY(speak(s, ids[i], hides_prompt));
     }
     return STRAIT_OK;
 }
@@ -117,7 +119,7 @@ static strait_err generate(struct speaker *s) {
                                                strait_rng_uniform(rng, (uint64_t)i));
         if (id == end && !keeps_going) break;
         s->ids[s->n_ids++] = id;
-        speak(s, id, 0);
+        STRAIT_TRY(speak(s, id, 0));
     }
     (void)fwrite(s->text, 1, strait_decoder_finish(&s->decoder, s->text), stdout);
     putchar('\n');

@@ -155,7 +155,7 @@ static strait_err read_run(const char *path, strait_run *run, outlook *o) {
 
 static double memory_of(const strait_worker_memory *m) {
     return (double)m->weights + (double)m->gradients + (double)m->optimizer +
-           (double)m->activations + (double)m->data;
+           (double)m->activations + (double)m->codecs + (double)m->data;
 }
 
 /* Bytes a token that are not compressed, 2 for each value, over those on the link. */

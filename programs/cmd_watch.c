@@ -6,6 +6,7 @@
 #include "swarm/view.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -59,9 +60,10 @@ static void show_step(const char *folder) {
         last = object;
     }
     if (last == NULL) return;
+    const json_t *loss = json_object_get(last, "loss");
     printf("step %lld  loss %.4f  %.0f tok/s\n",
            (long long)json_integer_value(json_object_get(last, "step")),
-           json_number_value(json_object_get(last, "loss")),
+           json_is_null(loss) ? (double)NAN : json_number_value(loss),
            json_number_value(json_object_get(last, "tokens_per_s")));
     json_decref(last);
 }

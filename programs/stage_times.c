@@ -195,7 +195,9 @@ strait_err strait_stage_times_estimate(const strait_recipe *recipe, double flops
     const double block_s = (strait_shape_train_flops(&one) - head) / 3 * tokens / flops_per_s;
     const double head_s = head / 3 * tokens / flops_per_s;
     *out = (strait_stage_times){
-        .block = {.forward_s = block_s, .input_s = block_s, .weights_s = block_s},
+        .block = {.forward_s = block_s,
+                  .input_s = recipe->recomputes ? 2 * block_s : block_s,
+                  .weights_s = block_s},
         .head = {.forward_s = head_s, .input_s = head_s, .weights_s = head_s},
         .codec_s = crossing / 2 * tokens / flops_per_s};
     (void)snprintf(out->device, sizeof out->device, "%g GFLOP/s", flops_per_s / 1e9);

@@ -191,6 +191,12 @@ static double all_norm(struct strait_crew *crew) {
     return strait_crew_norm(a->joined, n);
 }
 
+static int knows_links(const struct strait_crew *crew) {
+    const strait_emulate_spec *e = &crew->recipe.emulate;
+    return crew->run.link.transport == STRAIT_RUN_INPROC || e->rate_bps > 0 || e->delay_ns > 0 ||
+           e->jitter_ns > 0 || e->loss > 0;
+}
+
 static void sum_up(struct strait_crew *crew, strait_crew_report *report) {
     struct apart *a = crew->state;
     const int n = crew->recipe.n_stages;
@@ -212,8 +218,8 @@ static void sum_up(struct strait_crew *crew, strait_crew_report *report) {
     }
     /* Numbers that are none were cut out on the way: what is left is no gradient to follow. */
     report->norm = spoiled > 0.0 ? NAN : all_norm(crew);
-    report->limit = strait_limits_name(&crew->recipe, crew->windows, times, report->forward_bytes,
-                                       report->backward_bytes);
+    report->limit = strait_limits_name(&crew->recipe, crew->windows, times, knows_links(crew),
+                                       report->forward_bytes, report->backward_bytes);
     report->metered_s = strait_limits_metered(&crew->recipe, crew->windows, times,
                                               report->forward_bytes, report->backward_bytes);
 }

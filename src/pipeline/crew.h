@@ -69,6 +69,10 @@ struct strait_trainer;
 strait_err strait_trainer_open_with(const strait_run *run, strait_crew_choice choice,
                                     struct strait_trainer **out);
 
+/* Calls run(arg), which may take as long as a disk takes, while the crew's links are served. */
+strait_err strait_trainer_beside(struct strait_trainer *trainer, strait_err (*run)(void *arg),
+                                 void *arg);
+
 /* Keeps `feed`. */
 strait_err strait_crew_open(strait_crew_choice choice, const strait_run *run,
                             const strait_recipe *recipe, struct strait_feed *feed,

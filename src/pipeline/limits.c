@@ -110,8 +110,8 @@ strait_err strait_limits_expect(const strait_recipe *recipe, int wanted, int *wi
 }
 
 const char *strait_limits_name(const strait_recipe *recipe, const int *windows,
-                               const strait_worker_times *times, double forward_bytes,
-                               double backward_bytes) {
+                               const strait_worker_times *times, int knows_links,
+                               double forward_bytes, double backward_bytes) {
     const double n = (double)recipe->n_microbatches;
     struct picture picture;
     strait_limit limit;
@@ -124,8 +124,7 @@ const char *strait_limits_name(const strait_recipe *recipe, const int *windows,
         return "unknown";
     for (int i = 0; i < recipe->n_stages; i++)
         if (times[i].wall > longest) longest = times[i].wall;
-    /* What no stage worked on and no emulated link explains was waited for on real ones. */
-    if (longest - result.seconds > limit.saved[limit.kind]) return "links";
+    if (!knows_links && longest - result.seconds > limit.saved[limit.kind]) return "links";
     return strait_limit_name(limit.kind);
 }
 

@@ -27,9 +27,9 @@ double strait_limits_metered(const strait_recipe *recipe, const int *windows,
 void strait_limits_lay_meter(const strait_recipe *recipe, strait_pipe *pipe,
                              strait_pipe_link *links);
 
-/* What held a step up: "compute", "bubble", "serialisation", "propagation", "codec", or "links":
- * more than any of these, the rate and delay of links that are not emulated, which nobody knows.
- * Times and bytes are of the whole step. */
+/* What held a step up: "compute", "bubble", "serialisation", "propagation", "codec", or, unless all
+ * there is to know of the links is in the recipe, "links": what stages and emulation do not explain
+ * of the step outweighs all of these. Times and bytes are of the whole step. */
 const char *strait_limits_name(const strait_recipe *recipe, const int *windows,
-                               const strait_worker_times *times, double forward_bytes,
-                               double backward_bytes);
+                               const strait_worker_times *times, int knows_links,
+                               double forward_bytes, double backward_bytes);

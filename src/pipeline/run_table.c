@@ -85,7 +85,7 @@ static const strait_option rows[] = {
      "token shards to validate on; empty: no validation"},
     {"data.tokenizer", PATH(data.tokenizer), 0, 0, "", NULL, "the shards' tokenizer.json"},
     {"data.valid_tokens", INT(data.valid_tokens), 0, 1e15, "0", NULL,
-     "validate on this many tokens at most; 0: all"},
+     "validate on this many tokens, rounded up to whole sequences; 0: all"},
 
     {"train.steps", INT(train.steps), 1, 1e9, "1000", NULL, "optimizer updates"},
     {"train.batch_tokens", INT(train.batch_tokens), 1, 1073741824, "8192", NULL,
@@ -162,7 +162,8 @@ static const strait_option rows[] = {
     {"stages.schedule", CHOICE(stages.schedule), 0, 0, "auto", pipelines,
      "order of forward and backward passes; auto: 1f1b-split, or 1f1b-window when recomputing"},
     {"stages.window", INT(stages.window), 0, 65535, "0", NULL,
-     "microbatches in flight on the first stage; 0: from measured times and delays"},
+     "microbatches in flight on every stage, but not of fill-drain; 0: from measured times and "
+     "delays"},
 
     {"stages.launch", TEXT(stages.launch), 0, 0, "", NULL,
      "words before the command of a stage, \"ip netns exec s{stage}\"; empty: none"},

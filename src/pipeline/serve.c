@@ -122,9 +122,10 @@ static strait_err load(struct strait_server *s, const char *folder) {
 static uint64_t came_since(struct strait_server *s, int peer, uint64_t *seen) {
     strait_link_stats stats = {0};
     if (peer < 0 || strait_mesh_stats(s->mesh, peer, &stats) != STRAIT_OK) return 0;
-    const uint64_t came = stats.received_bytes - *seen;
-    *seen = stats.received_bytes;
-    return came;
+    const uint64_t came = stats.received_bytes;
+    const uint64_t counted = *seen;
+    *seen = came;
+    return came > counted ? came - counted : 0; // parts of what is no step's may be in two
 }
 
 /* Counted where they arrive: who is done with a step has all of it and nothing of the next, while

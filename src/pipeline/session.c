@@ -42,10 +42,21 @@ static void note_fault(const struct session *s, strait_err err) {
     if (err != STRAIT_OK) note(s, strait_err_detail());
 }
 
-/* A line of metrics was put down, or was not: the disk is full. Who cannot make the step again
- * later waits for room. */
-static void see_written(struct session *s, strait_err err) {
+static strait_err wait_for_room(void *arg) {
+    struct session *s = arg;
     const struct timespec nap = {.tv_nsec = FULL_MS * 1000000L};
+    strait_err err = STRAIT_EIO;
+    while (err == STRAIT_EIO && !s->spec->events.must_stop(s->spec->events.user)) {
+        (void)nanosleep(&nap, NULL);
+        err = strait_metrics_sync(s->metrics);
+    }
+    return STRAIT_OK;
+}
+
+/* A line of metrics was put down, or was not: the disk is full. Who cannot make the step again
+ * later waits for room; those who work for it hear from it meanwhile. What else befalls them then
+ * is the next step's to say. */
+static void see_written(struct session *s, strait_err err) {
     char words[512];
     if (err != STRAIT_EIO || !s->spec->waits_for_disk) {
         note_fault(s, err);
@@ -53,10 +64,7 @@ static void see_written(struct session *s, strait_err err) {
     }
     (void)snprintf(words, sizeof words, "waiting: %s", strait_err_detail());
     note(s, words);
-    while (err == STRAIT_EIO && !s->spec->events.must_stop(s->spec->events.user)) {
-        (void)nanosleep(&nap, NULL);
-        err = strait_metrics_sync(s->metrics);
-    }
+    (void)strait_trainer_beside(s->trainer, wait_for_room, s);
 }
 
 static strait_err path_in(const char *folder, const char *name, char out[STRAIT_PATH_MAX]) {

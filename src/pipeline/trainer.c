@@ -39,7 +39,9 @@ static size_t smaller(size_t a, size_t b) {
 /* Pages of the shards that a run touches stay in memory as long as there is room. */
 static size_t shard_bytes(const strait_run *run, const struct strait_feed *feed) {
     const size_t whole = (size_t)strait_feed_train_tokens(feed) * sizeof(uint16_t);
-    return smaller(whole, (size_t)(run->train.steps * run->train.batch_tokens) * sizeof(uint16_t));
+    const size_t valid = (size_t)strait_feed_valid_tokens(feed) * sizeof(uint16_t);
+    return valid +
+           smaller(whole, (size_t)(run->train.steps * run->train.batch_tokens) * sizeof(uint16_t));
 }
 
 /* All stages together, and each. */
@@ -243,7 +245,8 @@ strait_err strait_trainer_validate(struct strait_trainer *t, double *loss) {
     return STRAIT_OK;
 }
 
-static strait_err run_beside(struct strait_trainer *t, strait_err (*run)(void *arg), void *arg) {
+strait_err strait_trainer_beside(struct strait_trainer *t, strait_err (*run)(void *arg),
+                                 void *arg) {
     return t->crew->ops->beside != NULL ? t->crew->ops->beside(t->crew, run, arg) : run(arg);
 }
 
@@ -272,7 +275,7 @@ static strait_err commit(struct strait_trainer *t, const char *folder) {
                                          .parts = parts,
                                          .n_parts = 2 * t->recipe.n_stages,
                                          .keep = (int)t->run.train.keep};
-    return run_beside(t, run_commit, &(struct committing){folder, &plan});
+    return strait_trainer_beside(t, run_commit, &(struct committing){folder, &plan});
 }
 
 strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
@@ -295,7 +298,7 @@ static strait_err load_from(struct strait_trainer *t, struct strait_checkpoint *
 
 strait_err strait_trainer_load(struct strait_trainer *t, const char *folder, const char **note) {
     strait_checkpoint_errand o = {.folder = folder};
-    strait_err err = run_beside(t, strait_checkpoint_open_whole, &o);
+    strait_err err = strait_trainer_beside(t, strait_checkpoint_open_whole, &o);
     if (err == STRAIT_OK) {
         const char *skipped = strait_checkpoint_skipped(o.checkpoint);
         if (skipped != NULL) (void)snprintf(t->note, sizeof t->note, "%s", skipped);

@@ -19,7 +19,7 @@ static strait_err plan_optimizer(const strait_recipe *recipe, int stage, strait_
     return STRAIT_OK;
 }
 
-/* The codec halves of a stage: counted with the activations, of which they are the smaller part. */
+/* The codec halves of a stage. */
 static strait_err plan_codecs(const strait_recipe *recipe, int stage, int n_slots, size_t *out) {
     for (int half = 0; half < 2; half++) {
         const int boundary = half == STRAIT_HEAD ? stage : stage - 1;

@@ -308,6 +308,12 @@ static void tick(struct strait_coordinator *c, int64_t now, strait_swarm_actions
     }
 }
 
+/* Until now nobody was listening: those who are to come back have all their time before them. */
+static void start(struct strait_coordinator *c, int64_t now) {
+    c->has_started = 1;
+    if (c->hold_ns != 0) c->hold_ns = now + c->config.patience_ns;
+}
+
 static void forgive_silence(struct strait_coordinator *c, int64_t now) {
     for (int i = 0; i < STRAIT_SWARM_NODES; i++)
         c->nodes[i].seen_ns = c->nodes[i].moved_ns = now;
@@ -325,7 +331,7 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     case STRAIT_SWARM_BLAME: blame(c, e->node, now_ns, out); break;
     case STRAIT_SWARM_DOUBT: doubt(c, e->node, now_ns, out); break;
     case STRAIT_SWARM_YIELD: yield(c, e->node, e->heir, out); break;
-    case STRAIT_SWARM_START: c->has_started = 1; break;
+    case STRAIT_SWARM_START: start(c, now_ns); break;
     case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;
     case STRAIT_SWARM_TICK: tick(c, now_ns, out); break;
     case STRAIT_SWARM_AWAKE: forgive_silence(c, now_ns); break;

@@ -79,7 +79,7 @@ static void choose_cadence(struct host *h) {
         if (a->replies[i].times.wall > h->image_s) h->image_s = a->replies[i].times.wall;
         if (a->replies[i].delay > copy_s) copy_s = a->replies[i].delay;
     }
-    if (copy_s > 0.0) h->copy_s = copy_s; // of an update with images
+    if (copy_s > 0.0) h->copy_s = copy_s; // there are images
     if (h->step_s <= 0.0) return;
     const double worth = ceil(h->image_s / keep_share / h->step_s);
     const double most = floor(h->spec->lose_s / h->step_s);

@@ -182,6 +182,11 @@ static void send_work(struct host *h, const strait_swarm_action *a) {
     send_order(h, a->node, &order);
 }
 
+static void offer(struct host *h, int node) {
+    struct guest *guest = strait_host_guest(h, node);
+    if (guest != NULL) guest->offered = h->machine.epoch;
+}
+
 void strait_host_order(struct host *h, const strait_swarm_action *a) {
     static _Thread_local strait_order order;
     switch (h->machine.phase) {
@@ -206,6 +211,8 @@ void strait_host_order(struct host *h, const strait_swarm_action *a) {
         h->task.source = a->source;
         h->task.gives_before = a->gives_before;
         h->task.gives_behind = a->gives_behind;
+        if (h->task.kind == STRAIT_TASK_RESTORE && a->source == STRAIT_SWARM_FROM_HOST)
+            offer(h, a->node);
         send_task(h, a->node, &h->task);
         break;
     case STRAIT_SWARM_WORK: send_work(h, a); break;
@@ -274,7 +281,11 @@ strait_err strait_host_give(struct host *h, struct guest *guest, const struct st
     if (h->machine.phase != STRAIT_SWARM_RESTORE || list->step != h->machine.epoch || stage < 0 ||
         guest->given == h->machine.epoch || h->crew == NULL)
         return STRAIT_OK; // late, or had already
-    strait_err err = check_wish(h, stage, list);
+    strait_err err = STRAIT_OK;
+    if (guest->offered == h->machine.epoch)
+        err = check_wish(h, stage, list);
+    else
+        err = STRAIT_FAIL(STRAIT_EPROTO, "nobody sent it to the checkpoint");
     if (err == STRAIT_EDATA || err == STRAIT_EPROTO) {
         blame(h, guest->node, stage);
         return STRAIT_OK;

@@ -32,6 +32,7 @@ struct guest {                // one link; its user
     int was_probed;           // it was sent what it asked for to time the way
     double allowance;         // messages it may send now
     int64_t heard_ns;         // when that was so
+    uint32_t offered;         // epoch in which it was sent to the checkpoint
     uint32_t given;           // epoch in which it was sent an image
     struct strait_gift gift;  // that is being sent, piece by piece
     struct strait_msg *asked; // its request to join, which nobody has approved yet

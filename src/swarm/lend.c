@@ -246,11 +246,13 @@ static strait_err update(struct lend *l, const strait_order *order, strait_reply
     STRAIT_TRY(strait_serve_obey(&l->server, order, reply));
     l->step = order->step + 1;
     strait_lend_pass(l, STRAIT_LEND_APPLIED, order->step);
-    if (order->number == 0) return STRAIT_OK;
-    STRAIT_TRY(strait_lend_keep(l, 0));
-    strait_lend_pass(l, STRAIT_LEND_IMAGE, order->step);
-    reply->times.wall = l->image_s;
-    reply->delay = l->copy_s;
+    if (order->number != 0) {
+        STRAIT_TRY(strait_lend_keep(l, 0));
+        strait_lend_pass(l, STRAIT_LEND_IMAGE, order->step);
+        reply->times.wall = l->image_s;
+    }
+    /* As the line is now, whether or not an image was made: one bad moment holds for one step. */
+    reply->delay = strait_lend_copy_seconds(l, l->image_bytes);
     return STRAIT_OK;
 }
 

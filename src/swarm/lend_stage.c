@@ -281,7 +281,7 @@ strait_err strait_lend_keep(struct lend *l, int is_urgent) {
     struct strait_image *place = NULL;
     STRAIT_TRY(strait_lend_image_now(l, &place));
     l->image_s = strait_clock_seconds() - began + (double)place->bytes / seal_bytes_per_s;
-    l->copy_s = strait_lend_copy_seconds(l, place->bytes);
+    l->image_bytes = place->bytes;
     l->is_urgent = is_urgent;
     if (l->sending != NULL && !is_urgent) return STRAIT_OK; // the older copy arrives first
     l->sending = place;

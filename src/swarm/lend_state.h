@@ -44,9 +44,9 @@ struct lend {
     int64_t pulse_ns;
     uint32_t progress;
     int is_over, has_left;
-    int64_t left_ns; // when it asked to go
-    double image_s;  // what the latest image cost
-    double copy_s;   // and how long it takes to be copied
+    int64_t left_ns;    // when it asked to go
+    double image_s;     // what the latest image cost
+    size_t image_bytes; // of the newest
 };
 
 void strait_lend_note(struct lend *l, const char *format, ...)

@@ -313,16 +313,17 @@ static void what_limits_a_step_is_named(void **state) {
         times[i].weights *= 32.0;
     }
     CHECK_OK(make("stages.count=2", "stages.microbatch=1", NULL));
-    assert_string_equal(strait_limits_name(&recipe, windows, times, 1e4, 1e4), "compute");
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 1, 1e4, 1e4), "compute");
     times[1].wall = 3.0 * (times[0].forward + times[0].input + times[0].weights);
-    assert_string_equal(strait_limits_name(&recipe, windows, times, 1e4, 1e4), "links");
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 0, 1e4, 1e4), "links");
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 1, 1e4, 1e4), "compute");
     times[1].wall /= 2.0;
-    assert_string_equal(strait_limits_name(&recipe, windows, times, 1e4, 1e4), "compute");
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 0, 1e4, 1e4), "compute");
     recipe.emulate.rate_bps = 1e6;
-    assert_string_equal(strait_limits_name(&recipe, windows, times, 1e6, 1e6), "serialisation");
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 1, 1e6, 1e6), "serialisation");
     recipe.emulate.rate_bps = 0.0;
     recipe.emulate.delay_ns = 2000000000;
-    assert_string_equal(strait_limits_name(&recipe, windows, times, 1e4, 1e4), "propagation");
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 1, 1e4, 1e4), "propagation");
 }
 
 /* Two stages, 32 microbatches of 250 bytes, 10 ms a message at 200 kb/s: each stage hears 32 of
