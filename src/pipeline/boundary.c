@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "net/frame.h"
 #include "pipeline/ferry.h"
 #include "plan/schedule.h"
 
@@ -29,6 +30,7 @@ struct strait_boundary {
     int64_t n_waiting;                  // of these
     struct strait_ferry ferry;          // where the device is not the host
     double codec_seconds, post_seconds; // since they were last taken
+    uint64_t crossed_bytes;             // likewise
     strait_err (*look)(void *user);     // NULL: nobody wants to
     void *user;
 };
@@ -270,8 +272,10 @@ strait_err strait_boundary_deliver(struct strait_boundary *b, struct strait_msg 
     if ((*msg)->boundary != b->spec.codec.boundary ||
         (*msg)->size != strait_codec_wire_bytes(&b->spec.codec, b->in))
         return refuse(b, *msg);
-    STRAIT_TRY(((*msg)->flags & STRAIT_CROSSING_IS_VALID) != 0 ? file_valid(b, *msg)
-                                                               : file_crossing(b, *msg));
+    const int is_valid = ((*msg)->flags & STRAIT_CROSSING_IS_VALID) != 0;
+    const size_t bytes = STRAIT_FRAME_HEADER + (*msg)->size;
+    STRAIT_TRY(is_valid ? file_valid(b, *msg) : file_crossing(b, *msg));
+    if (!is_valid) b->crossed_bytes += bytes;
     *msg = NULL;
     return STRAIT_OK;
 }
@@ -333,4 +337,10 @@ double strait_boundary_post_seconds(struct strait_boundary *boundary) {
     const double seconds = boundary->post_seconds;
     boundary->post_seconds = 0.0;
     return seconds;
+}
+
+uint64_t strait_boundary_crossed_bytes(struct strait_boundary *boundary) {
+    const uint64_t bytes = boundary->crossed_bytes;
+    boundary->crossed_bytes = 0;
+    return bytes;
 }

@@ -76,3 +76,6 @@ double strait_boundary_codec_seconds(struct strait_boundary *boundary);
 
 /* The same for handing messages to the link, which takes time when its queue is full. */
 double strait_boundary_post_seconds(struct strait_boundary *boundary);
+
+/* Bytes of frames that came for steps since the last call. */
+uint64_t strait_boundary_crossed_bytes(struct strait_boundary *boundary);

@@ -122,17 +122,24 @@ static strait_err load(struct strait_server *s, const char *folder) {
 static uint64_t came_since(struct strait_server *s, int peer, uint64_t *seen) {
     strait_link_stats stats = {0};
     if (peer < 0 || strait_mesh_stats(s->mesh, peer, &stats) != STRAIT_OK) return 0;
-    const uint64_t came = stats.received_bytes;
-    const uint64_t counted = *seen;
-    *seen = came;
-    return came > counted ? came - counted : 0; // parts of what is no step's may be in two
+    const uint64_t came = stats.received_bytes - *seen;
+    *seen = stats.received_bytes;
+    return came;
+}
+
+static uint64_t crossed(struct strait_boundary *boundary) {
+    return boundary != NULL ? strait_boundary_crossed_bytes(boundary) : 0;
 }
 
 /* Counted where they arrive: who is done with a step has all of it and nothing of the next, while
  * what it sent last may still be on its way to the socket. */
 static void count_bytes(struct strait_server *s, strait_reply *reply) {
+    const uint64_t frames[] = {crossed(s->worker->tail), crossed(s->worker->head)};
     reply->forward_bytes = came_since(s, s->before, &s->seen_forward);
     reply->backward_bytes = came_since(s, s->behind, &s->seen_backward);
+    if (!s->shares_links) return;
+    reply->forward_bytes = frames[0];
+    reply->backward_bytes = frames[1];
 }
 
 static strait_err read_codec(struct strait_server *s, struct strait_boundary *boundary,

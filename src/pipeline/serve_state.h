@@ -14,7 +14,8 @@ struct strait_server {
     int conductor, before, behind;        // peers of the mesh; -1: none
     struct strait_msg *order;             // came while we were busy
     uint64_t seen_forward, seen_backward; // bytes that came, counted by earlier replies
-    float *basis;                         // room for one of a subspace codec
+    int shares_links; // with copies of stages: frames of crossings are counted instead
+    float *basis;     // room for one of a subspace codec
     int n_basis;
     /* The worker's; their user is the server. */
     strait_err (*on_other)(void *user, struct strait_msg **msg);

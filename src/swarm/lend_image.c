@@ -1,6 +1,5 @@
 /* lend_image.c - the images a worker keeps: its own, and copies of a neighbour's. */
 #include "base/clock.h"
-#include "net/frame.h"
 #include "swarm/lend_state.h"
 
 enum {
@@ -208,18 +207,9 @@ static void inspect(struct lend *l, struct strait_image *copy, int is_behind) {
     forget(copy);
 }
 
-/* Copies come over the links of crossings, and are no step's bytes. */
-static void leave_uncounted(struct lend *l, const struct strait_msg *msg) {
-    struct strait_server *s = &l->server;
-    const uint64_t bytes = STRAIT_FRAME_HEADER + msg->size;
-    if (msg->peer == s->before) s->seen_forward += bytes;
-    if (msg->peer == s->behind) s->seen_backward += bytes;
-}
-
 strait_err strait_lend_piece(struct lend *l, const struct strait_msg *msg, int is_host) {
     strait_piece piece;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
-    if (!is_host) leave_uncounted(l, msg);
     if (!piece.must_keep || is_host) {
         l->progress++;
         return strait_image_add(&l->incoming, &piece, size_limit(l, &l->incoming, &piece));

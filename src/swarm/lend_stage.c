@@ -111,6 +111,7 @@ strait_err strait_lend_take(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
     struct strait_server *s = &l->server;
     s->before = s->behind = -1;
     s->seen_forward = s->seen_backward = 0;
+    s->shares_links = 1;
     l->is_broken = 0;
     l->n_refused[0] = l->n_refused[1] = 0;
     l->sending = NULL;
