@@ -5,9 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#define REPLACED_NS INT64_C(60000000000)
+
 enum {
-    EARLY_MAX = 64,  // messages before it has joined
-    GREET_MS = 10000 // for a stranger to say why it came
+    EARLY_MAX = 64,    // messages before it has joined
+    GREET_MS = 10000,  // for a stranger to say why it came
+    REPLACED_MANY = 10 // more than a bad line explains, within REPLACED_NS
 };
 
 static strait_err check_token(struct host *h, const strait_join *join,
@@ -15,6 +18,21 @@ static strait_err check_token(struct host *h, const strait_join *join,
     if (!strait_invite_is_token(join->token, h->invite.token))
         return STRAIT_FAIL(STRAIT_EAUTH, "the token is wrong: ask for a new invite");
     return strait_host_admit(h, key, join->report.name);
+}
+
+/* Two machines with one key take each other's place for ever: whoever looks should hear of it. */
+static void count_replaced(struct host *h, int node, const char *name) {
+    const int64_t now = strait_clock_ns();
+    if (now - h->replaced_ns[node] > REPLACED_NS) {
+        h->replaced_ns[node] = now;
+        h->n_replaced[node] = 0;
+    }
+    if (++h->n_replaced[node] == REPLACED_MANY)
+        strait_host_note(
+            h,
+            "%s joins again and again while its older link is alive: if another "
+            "machine has a copy of its key, give one of them a key of its own (--keys)",
+            name);
 }
 
 static strait_err on_join(struct host *h, struct guest *guest, const struct strait_msg *msg) {
@@ -32,7 +50,10 @@ static strait_err on_join(struct host *h, struct guest *guest, const struct stra
     const int known = strait_coordinator_find(&h->machine, &key);
     struct guest *older = strait_host_guest(h, known);
     if (known >= 0) h->guest_of[known] = -1;
-    if (older != NULL) strait_host_dismiss(h, older, STRAIT_ECLOSED, "replaced by a newer link");
+    if (older != NULL) {
+        count_replaced(h, known, join.report.name);
+        strait_host_dismiss(h, older, STRAIT_ECLOSED, "replaced by a newer link");
+    }
     strait_swarm_event event = {
         .kind = STRAIT_SWARM_JOIN, .key = key, .report = &join.report, .held = join.held};
     /* The machine's first words to it come with this event, so its place must be known by then. */

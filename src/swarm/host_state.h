@@ -47,7 +47,9 @@ struct host {
     struct strait_msg_pool *pool;
     struct strait_checkpoint *giving; // that images are given from; NULL: none
     struct guest guests[STRAIT_HOST_GUESTS];
-    int guest_of[STRAIT_SWARM_NODES]; // -1: none
+    int guest_of[STRAIT_SWARM_NODES];        // -1: none
+    int n_replaced[STRAIT_SWARM_NODES];      // live links by newer ones of the same key, lately
+    int64_t replaced_ns[STRAIT_SWARM_NODES]; // since when
     struct strait_coordinator machine;
     strait_swarm_actions actions;
     int64_t tick_ns, renew_ns, view_ns, pumped_ns;
