@@ -44,6 +44,7 @@ void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_
     c->committed = facts->committed;
     c->settled = c->limit = facts->settled;
     memcpy(c->rolled, facts->rolled, sizeof c->rolled);
+    if (c->epoch >= STRAIT_SWARM_EPOCHS) c->forgotten = c->epoch - STRAIT_SWARM_EPOCHS;
     c->hold_ns = now_ns + c->config.patience_ns;
     for (int i = 0; i < c->config.n_stages; i++) {
         if (!facts->has_owner[i]) continue;
@@ -97,9 +98,13 @@ static void note(const struct strait_coordinator *c, strait_swarm_actions *out, 
 /* What it holds of steps that were rolled back since is of another past. */
 static void trim_old(const struct strait_coordinator *c, strait_swarm_holding *holding) {
     for (int i = holding->n - 1; i >= 0; i--) {
-        int64_t limit = INT64_MAX;
-        if (c->epoch - holding->born[i] >= STRAIT_SWARM_EPOCHS) limit = -1;
-        for (uint32_t e = holding->born[i] + 1; limit >= 0 && e <= c->epoch; e++)
+        const int is_of_time = holding->born[i] >= c->forgotten && holding->born[i] <= c->epoch;
+        int64_t limit = is_of_time ? INT64_MAX : -1;
+        uint32_t first = holding->born[i] + 1;
+        if (c->epoch - holding->born[i] >= STRAIT_SWARM_EPOCHS)
+            first = c->epoch - STRAIT_SWARM_EPOCHS +
+                    1; // what came to nothing before rolled nothing
+        for (uint32_t e = first; limit >= 0 && e <= c->epoch; e++)
             if (c->rolled[e % STRAIT_SWARM_EPOCHS] < limit)
                 limit = c->rolled[e % STRAIT_SWARM_EPOCHS];
         if (holding->steps[i] <= limit) continue;

@@ -171,6 +171,7 @@ struct strait_coordinator { // plain data; read it freely, change it through ste
     int64_t limit;      // of the next restore; -1: none
     int64_t committed, settled;
     int64_t rolled[STRAIT_SWARM_EPOCHS];
+    uint32_t forgotten; // the newest epoch that began from a step and is no longer in `rolled`
 };
 
 void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_config *config);

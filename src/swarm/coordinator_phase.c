@@ -87,11 +87,19 @@ static void give_stage(struct strait_coordinator *c, int stage, int node,
     if (!c->nodes[old].is_here) strait_coordinator_forget(c, old);
 }
 
+/* One that wants to leave hands over what it alone may hold when the stages stand again, if there
+ * is somebody to take it. */
+static int can_stay(const struct strait_coordinator *c, int stage) {
+    const int at = c->owner[stage];
+    if (at < 0 || !c->nodes[at].is_here || c->nodes[at].is_barred) return 0;
+    return !c->nodes[at].is_leaving || choose_spare(c, stage) >= 0;
+}
+
 /* Whether every stage has an owner that is here, after vacant ones went to spares. */
 static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     int is_full = 1;
     for (int i = 0; i < c->config.n_stages; i++) {
-        if (c->owner[i] >= 0 && strait_coordinator_can_own(c, c->owner[i])) continue;
+        if (can_stay(c, i)) continue;
         const int may_return = c->owner[i] >= 0 && now < c->hold_ns;
         const int spare = may_return ? -1 : choose_spare(c, i);
         if (spare >= 0)
@@ -109,7 +117,10 @@ static void gather(struct strait_coordinator *c, int64_t now, strait_swarm_actio
     if (!c->has_started || now < c->not_before_ns) return;
     if (!fill_stages(c, now, out)) return;
     c->epoch++;
-    c->rolled[c->epoch % STRAIT_SWARM_EPOCHS] = INT64_MAX; // until it is known
+    int64_t *rolled = &c->rolled[c->epoch % STRAIT_SWARM_EPOCHS];
+    if (c->epoch > STRAIT_SWARM_EPOCHS && *rolled != INT64_MAX)
+        c->forgotten = c->epoch - STRAIT_SWARM_EPOCHS;
+    *rolled = INT64_MAX; // until it is known
     (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, -1);
     strait_coordinator_enter(c, STRAIT_SWARM_TAKE, now, out);
 }

@@ -180,6 +180,29 @@ static void old_images_are_not_trusted(void **state) {
     assert_int_equal(c.nodes[strait_coordinator_find(&c, &key)].held.own.n, 0);
 }
 
+/* Epochs that came to nothing made no other past, however many there were. */
+static void epochs_that_fail_cost_no_images(void **state) {
+    (void)state;
+    begin(2);
+    for (int64_t step = 0; step < 3; step++)
+        make_step(step, 1);
+    const int stayed = c.owner[0];
+    const int lost = c.owner[1];
+    const strait_fingerprint key = c.nodes[lost].key;
+    const strait_swarm_held held[] = {c.nodes[stayed].held, c.nodes[lost].held};
+    for (int i = 0; i < 2 * STRAIT_SWARM_EPOCHS; i++) {
+        tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = lost});
+        now += 10 * S;
+        pulse(stayed, held[0], (uint32_t)i + 1, 0);
+        tell((strait_swarm_event){
+            .kind = STRAIT_SWARM_JOIN, .key = key, .report = &report, .held = held[1]});
+        tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    assert_true(c.epoch > 2 * STRAIT_SWARM_EPOCHS);
+    get_ready();
+    assert_int_equal(c.step, 3);
+}
+
 static void a_restarted_coordinator_waits_for_the_owners(void **state) {
     (void)state;
     begin(2);
@@ -328,6 +351,7 @@ int main(void) {
         cmocka_unit_test(silence_of_a_pause_is_forgiven),
         cmocka_unit_test(who_leaves_hands_over_first),
         cmocka_unit_test(old_images_are_not_trusted),
+        cmocka_unit_test(epochs_that_fail_cost_no_images),
         cmocka_unit_test(a_restarted_coordinator_waits_for_the_owners),
         cmocka_unit_test(who_cannot_serve_is_not_asked_again),
         cmocka_unit_test(who_yields_hands_over_and_stays),

@@ -344,7 +344,7 @@ static void a_swarm_survives_ten_thousand_faults(void **state) {
         run_until(INT64_MAX, n);
         const int64_t before = world.committed;
         world.is_calm = 1;
-        run_until(world.now + 120 * S, INT32_MAX);
+        run_until(world.now + 240 * S, INT32_MAX); // back after 60 s, and 60 more to hand over
         world.is_calm = 0;
         EXPECT(world.committed > before + 20); // who is left alone makes progress
     }
