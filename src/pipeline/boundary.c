@@ -138,6 +138,7 @@ void strait_boundary_reset(struct strait_boundary *b, int64_t step) {
     strait_ferry_drop(&b->ferry);
     b->step = step;
     b->n_leading = 0;
+    b->crossed_bytes = 0; // of a step that was broken off
 }
 
 static strait_tensor bytes_of(struct strait_msg *msg) {

@@ -102,8 +102,7 @@ static void trim_old(const struct strait_coordinator *c, strait_swarm_holding *h
         int64_t limit = is_of_time ? INT64_MAX : -1;
         uint32_t first = holding->born[i] + 1;
         if (c->epoch - holding->born[i] >= STRAIT_SWARM_EPOCHS)
-            first = c->epoch - STRAIT_SWARM_EPOCHS +
-                    1; // what came to nothing before rolled nothing
+            first = c->epoch - STRAIT_SWARM_EPOCHS + 1; // those before came to nothing
         for (uint32_t e = first; limit >= 0 && e <= c->epoch; e++)
             if (c->rolled[e % STRAIT_SWARM_EPOCHS] < limit)
                 limit = c->rolled[e % STRAIT_SWARM_EPOCHS];

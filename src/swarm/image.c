@@ -16,7 +16,7 @@ double strait_image_need(const strait_worker_memory *m) {
     const double images = STRAIT_SWARM_IMAGES + 4.0; // its own, and two of each neighbour
     return (double)(m->weights + m->gradients + m->optimizer + m->activations + m->codecs +
                     m->data) +
-           images * (double)(m->weights + m->codecs + m->optimizer);
+           images * (double)(m->weights + m->optimizer);
 }
 
 void strait_image_fini(struct strait_image *image) {

@@ -103,6 +103,8 @@ static void microbatches_find_their_place(void **state) {
     check_received(6, 0);
     assert_true(strait_boundary_codec_seconds(tail) > 0.0);
     assert_true(strait_boundary_codec_seconds(tail) == 0.0);
+    assert_true(strait_boundary_crossed_bytes(tail) > 0);
+    assert_true(strait_boundary_crossed_bytes(tail) == 0);
 }
 
 static void gradients_go_the_other_way(void **state) {
