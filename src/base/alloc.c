@@ -16,18 +16,28 @@ static int must_fail(void) {
     return left > 0 && atomic_fetch_sub(&fail_at, 1) == 1;
 }
 
-strait_err strait_alloc(size_t count, size_t size, const char *what, void **out) {
+static strait_err take(size_t count, size_t size, const char *what, size_t *bytes, void **out) {
     atomic_fetch_add(&n_made, 1);
     if (size != 0 && count > (SIZE_MAX - ALIGNMENT) / size)
         return STRAIT_FAIL(STRAIT_ENOMEM, "%s: %zu items of %zu bytes", what, count, size);
-    size_t bytes = count * size;
-    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (bytes == 0) bytes = ALIGNMENT;
-    void *memory = must_fail() ? NULL : aligned_alloc(ALIGNMENT, bytes);
-    if (memory == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: %zu bytes", what, bytes);
-    memset(memory, 0, bytes);
+    *bytes = (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (*bytes == 0) *bytes = ALIGNMENT;
+    void *memory = must_fail() ? NULL : aligned_alloc(ALIGNMENT, *bytes);
+    if (memory == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: %zu bytes", what, *bytes);
     atomic_fetch_add(&n_live, 1);
     *out = memory;
+    return STRAIT_OK;
+}
+
+strait_err strait_alloc_unset(size_t count, size_t size, const char *what, void **out) {
+    size_t bytes = 0;
+    return take(count, size, what, &bytes, out);
+}
+
+strait_err strait_alloc(size_t count, size_t size, const char *what, void **out) {
+    size_t bytes = 0;
+    STRAIT_TRY(take(count, size, what, &bytes, out));
+    memset(*out, 0, bytes);
     return STRAIT_OK;
 }
 

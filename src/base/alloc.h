@@ -1,7 +1,8 @@
 /* alloc.h - counted allocation.
  *
  * Every allocation of the library goes through here, so that a test can assert that a training
- * step makes none, and can make any of them fail. Memory comes zeroed: zeroed is closed. */
+ * step makes none, and can make any of them fail. Memory comes zeroed, unless one asks otherwise:
+ * zeroed is closed. */
 #pragma once
 
 #include "base/error.h"
@@ -12,6 +13,10 @@
 /* Zeroed memory for `count` items of `size` bytes, aligned to 64 bytes. STRAIT_ENOMEM names `what`
  * and the size. The caller releases it with strait_alloc_free. */
 strait_err strait_alloc(size_t count, size_t size, const char *what, void **out);
+
+/* The same with whatever was there before: for large room that is written before it is read, whose
+ * pages are then taken from the system only as far as they are used. */
+strait_err strait_alloc_unset(size_t count, size_t size, const char *what, void **out);
 
 /* Grows *memory from `count` to `want` items, the new ones zeroed; *memory is untouched on error.
  */

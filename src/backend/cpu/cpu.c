@@ -51,12 +51,12 @@ static strait_err init(struct strait_backend *be) {
                    be->n_threads == 1 ? "" : "s", isa != NULL ? isa->name : "plain loops");
     if (isa == NULL) return STRAIT_OK;
     isa->fill(&cpu->kernels);
-    STRAIT_TRY(
-        strait_alloc(STRAIT_CPU_LEFT, sizeof *cpu->left, "packed matrices", (void **)&cpu->left));
-    STRAIT_TRY(strait_alloc(STRAIT_CPU_RIGHT, sizeof *cpu->right, "packed matrices",
-                            (void **)&cpu->right));
-    return strait_alloc((size_t)be->n_threads * STRAIT_CPU_SCRATCH, sizeof *cpu->scratch,
-                        "scratch of threads", (void **)&cpu->scratch);
+    STRAIT_TRY(strait_alloc_unset(STRAIT_CPU_LEFT, sizeof *cpu->left, "packed matrices",
+                                  (void **)&cpu->left));
+    STRAIT_TRY(strait_alloc_unset(STRAIT_CPU_RIGHT, sizeof *cpu->right, "packed matrices",
+                                  (void **)&cpu->right));
+    return strait_alloc_unset((size_t)be->n_threads * STRAIT_CPU_SCRATCH, sizeof *cpu->scratch,
+                              "scratch of threads", (void **)&cpu->scratch);
 }
 
 static void fini(struct strait_backend *be) {

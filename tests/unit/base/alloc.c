@@ -19,6 +19,22 @@ static void memory_is_zeroed_aligned_and_counted(void **state) {
     strait_alloc_free(NULL);
 }
 
+static void unset_memory_is_aligned_counted_and_can_fail(void **state) {
+    (void)state;
+    unsigned char *memory = NULL;
+    const int64_t made = strait_alloc_count(), live = strait_alloc_live();
+    CHECK_OK(strait_alloc_unset(1000, 7, "bytes", (void **)&memory));
+    assert_int_equal(strait_alloc_count(), made + 1);
+    assert_int_equal(strait_alloc_live(), live + 1);
+    assert_int_equal((uintptr_t)memory % 64, 0);
+    memset(memory, 1, 7000);
+    strait_alloc_free(memory);
+    assert_int_equal(strait_alloc_live(), live);
+    strait_alloc_fail_at(1);
+    CHECK_FAILS(strait_alloc_unset(1, 1, "dreams", (void **)&memory), STRAIT_ENOMEM, "dreams");
+    strait_alloc_fail_at(0);
+}
+
 static void sizes_that_overflow_are_refused(void **state) {
     (void)state;
     void *memory = NULL;
@@ -69,6 +85,7 @@ static void the_nth_allocation_fails_and_only_that(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_zeroed_aligned_and_counted),
+        cmocka_unit_test(unset_memory_is_aligned_counted_and_can_fail),
         cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(growing_keeps_what_was_and_zeroes_the_rest),
         cmocka_unit_test(the_nth_allocation_fails_and_only_that),
