@@ -216,6 +216,45 @@ static void doubt(struct strait_coordinator *c, int at, int64_t now, strait_swar
     strait_coordinator_fail(c, now, 0);
 }
 
+/* ---- who is waited for in vain ---- */
+
+/* Neither answers nor waits for others, as far as it says. */
+static int is_busy(const struct strait_coordinator *c, int stage) {
+    return c->is_awaited[stage] && !c->nodes[c->owner[stage]].is_waiting;
+}
+
+/* Links live, and yet nothing came over them in time. Whose fault that is nobody can tell: it may
+ * say that it computes, that it waits or has answered, or be the one that complains. Suspected are
+ * those who are busy, or else all; and who complains, always. */
+static int suspect(struct strait_coordinator *c, int by) {
+    int n_busy = 0;
+    int worst = by;
+    for (int i = 0; i < c->config.n_stages; i++)
+        n_busy += i != by && is_busy(c, i);
+    int most = c->nodes[c->owner[by]].n_vain++; // of two alike the other one goes
+    for (int i = 0; i < c->config.n_stages; i++) {
+        if (i == by || (n_busy > 0 && !is_busy(c, i))) continue;
+        const int n_vain = ++c->nodes[c->owner[i]].n_vain;
+        if (n_vain <= most) continue;
+        most = n_vain;
+        worst = i;
+    }
+    return worst;
+}
+
+/* The most suspected goes, if there is a spare that is less so. Who is at fault has its turn after
+ * as many steps as there are stages; an honest machine loses a place, and may have the next. */
+static void relieve(struct strait_coordinator *c, int by, strait_swarm_actions *out) {
+    const int stage = suspect(c, by);
+    const int at = c->owner[stage];
+    const int heir = strait_coordinator_spare_for(c, stage, c->nodes[at].n_vain);
+    if (c->nodes[at].n_vain < STRAIT_SWARM_VAIN || heir < 0) return;
+    c->nodes[at].n_strikes++;
+    note(c, out, at, "others wait in vain, for it perhaps: its stage goes to a spare");
+    (void)strait_coordinator_act(out, STRAIT_SWARM_REST, at);
+    strait_coordinator_give(c, stage, heir, out);
+}
+
 /* Who waits, waits for a stage beside it that has not answered either; others may say so. */
 static int may_wait(const struct strait_coordinator *c, int stage) {
     return (stage > 0 && c->is_awaited[stage - 1]) ||
@@ -265,7 +304,11 @@ static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int
     }
     const int is_lost = !is_own_fault && e->err != STRAIT_ENONFINITE;
     const char *words = is_own_fault ? "cannot serve its stage" : "its image is of no use";
-    note(c, out, e->node, is_lost ? "lost a neighbour" : words);
+    const int is_vain = e->err == STRAIT_ETIMEDOUT && c->phase == STRAIT_SWARM_WORK &&
+                        !c->goal.is_slow;
+    const char *lost = is_vain ? "waits for a neighbour in vain" : "lost a neighbour";
+    note(c, out, e->node, is_lost ? lost : words);
+    if (is_vain) relieve(c, stage, out);
     strait_coordinator_fail(c, now, is_lost ? GRACE_NS : 0);
 }
 

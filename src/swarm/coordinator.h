@@ -21,7 +21,8 @@ enum {
     STRAIT_SWARM_NODES = 256,
     STRAIT_SWARM_ACTIONS = 512, // the most that one event can ask for
     STRAIT_SWARM_EPOCHS = 64,   // whose rollbacks are remembered
-    STRAIT_SWARM_OFFENCES = 2   // of a machine, before it is refused for the run
+    STRAIT_SWARM_OFFENCES = 2,  // of a machine, before it is refused for the run
+    STRAIT_SWARM_VAIN = 2       // steps that it may have broken, before its stage goes to a spare
 };
 
 /* What a worker says of itself when it joins. */
@@ -40,7 +41,8 @@ typedef struct strait_swarm_node {
     int is_here;        // its link is up
     int is_leaving;     // asked to go
     int is_barred;      // failed at what only it can be blamed for
-    int n_strikes;      // stalls: it is chosen last
+    int n_strikes;      // stalls, and stages it lost for n_vain: it is chosen last
+    int n_vain;         // steps in which somebody waited in vain, for it perhaps
     int n_offences;     // it sent what is no number, or said so of too many others
     int has_heir, heir; // a spare that takes its stage with the next step
     int is_doubted;     // its numbers were none: chosen last of all, its images never

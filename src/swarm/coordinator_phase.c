@@ -1,6 +1,8 @@
 /* coordinator_phase.c - from phase to phase: choosing owners, restoring, working, handing over. */
 #include "swarm/coordinator_state.h"
 
+#include <limits.h>
+
 #define BACKOFF_NS     INT64_C(100000000) // after the second failure in a row, doubling
 #define BACKOFF_MAX_NS INT64_C(5000000000)
 #define HAND_NS        INT64_C(60000000000) // for copies to arrive
@@ -64,17 +66,22 @@ static double worth(const struct strait_coordinator *c, int at, int stage) {
     return worth - 2.0 * node->n_strikes - 100.0 * node->is_doubted;
 }
 
-static int choose_spare(const struct strait_coordinator *c, int stage) {
+int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage, int vain_below) {
     int best = -1;
     for (int i = 0; i < STRAIT_SWARM_NODES; i++) {
         if (c->nodes[i].stage >= 0 || !strait_coordinator_can_own(c, i)) continue;
+        if (c->nodes[i].n_vain >= vain_below) continue;
         if (best < 0 || worth(c, i, stage) > worth(c, best, stage)) best = i;
     }
     return best;
 }
 
-static void give_stage(struct strait_coordinator *c, int stage, int node,
-                       strait_swarm_actions *out) {
+static int choose_spare(const struct strait_coordinator *c, int stage) {
+    return strait_coordinator_spare_for(c, stage, INT_MAX);
+}
+
+void strait_coordinator_give(struct strait_coordinator *c, int stage, int node,
+                             strait_swarm_actions *out) {
     const int old = c->owner[stage];
     c->owner[stage] = node;
     c->nodes[node].stage = stage;
@@ -103,7 +110,7 @@ static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_a
         const int may_return = c->owner[i] >= 0 && now < c->hold_ns;
         const int spare = may_return ? -1 : choose_spare(c, i);
         if (spare >= 0)
-            give_stage(c, i, spare, out);
+            strait_coordinator_give(c, i, spare, out);
         else
             is_full = 0;
     }
@@ -228,7 +235,7 @@ static void pass_on(struct strait_coordinator *c, int stage, strait_swarm_action
     if (!strait_coordinator_can_own(c, heir) || c->nodes[heir].stage >= 0 || !has_copy(c, stage))
         return;
     (void)strait_coordinator_act(out, STRAIT_SWARM_REST, old);
-    give_stage(c, stage, heir, out);
+    strait_coordinator_give(c, stage, heir, out);
 }
 
 static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {

@@ -11,6 +11,14 @@ strait_swarm_action *strait_coordinator_act(strait_swarm_actions *out,
 /* Whether a stage may be given to it. */
 int strait_coordinator_can_own(const struct strait_coordinator *c, int at);
 
+/* The best of those who own nothing for a stage, of those that were waited for in vain less than
+ * `vain_below` times; -1: there is none. */
+int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage, int vain_below);
+
+/* The stage is now its, and no longer another's. */
+void strait_coordinator_give(struct strait_coordinator *c, int stage, int node,
+                             strait_swarm_actions *out);
+
 /* Its place is free for another, unless something must be remembered of it. */
 void strait_coordinator_forget(struct strait_coordinator *c, int node);
 

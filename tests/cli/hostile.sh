@@ -131,6 +131,18 @@ wait_words rot/events.log 'hostile .*: is to blame'
 join_begin rot 2
 is_as_ever rot
 
+# One that sends its neighbours nothing and says that it computes: its stage goes to a spare as soon as
+# there is one, and it is no worse off than that.
+host_begin mute run.yaml $sets --set link.deadline=2s
+cheat mute mute 40
+joined mute 1
+join_begin mute 1
+wait_words mute/events.log 'w1 .*stage [01]: waits for a neighbour in vain'
+join_begin mute 2
+is_as_ever mute
+wait $cheat || fail "mute: the cheat ended with $?, expected 0"
+says mute/events.log 'hostile .*stage [01]: others wait in vain.*: its stage goes to a spare'
+
 # A run that diverges ends as it does elsewhere, each step that is skipped doubted only once.
 wild="$sets --set train.rate=100 --set train.clip=0"
 refuses 3 '20 gradients in a row' train run.yaml --out wild $wild
