@@ -164,7 +164,8 @@ static strait_err hear(struct host *h, struct guest *guest, const struct strait_
     }
 }
 
-/* Who must be approved stays, and its request is looked at again and again. */
+/* Who must be approved, or wait for the store, stays, and its request is looked at again and again.
+ */
 static int must_wait(struct guest *guest, strait_err err, struct strait_msg **msg) {
     if (err != STRAIT_EAGAIN || (*msg)->type != STRAIT_MSG_JOIN) return 0;
     if (guest->asked != NULL) return 1;
@@ -173,21 +174,25 @@ static int must_wait(struct guest *guest, strait_err err, struct strait_msg **ms
     return 1;
 }
 
+/* Who may not join hears why, and that it is for good; what may pass only ends its link. */
+static void send_away(struct host *h, struct guest *guest, int is_joining, strait_err err) {
+    char words[STRAIT_WORDS_MAX];
+    (void)snprintf(words, sizeof words, "%.255s", strait_err_detail());
+    strait_host_note(h, "'%s' is sent away: %s",
+                     guest->link != NULL ? guest->link->peer_name : "one that has left", words);
+    if (is_joining && err != STRAIT_ECLOSED)
+        strait_host_refuse(h, guest, words);
+    else
+        strait_host_dismiss(
+            h, guest, err == STRAIT_EAUTH || err == STRAIT_ECLOSED ? err : STRAIT_EPROTO, words);
+}
+
 /* A message of a guest, whose link may be gone by now. */
 static void listen_to(struct host *h, struct guest *guest, struct strait_msg **msg) {
     if (guest->has_ended && (*msg)->type == STRAIT_MSG_JOIN) return;
     const strait_err err = hear(h, guest, *msg);
     if (err == STRAIT_OK || must_wait(guest, err, msg)) return;
-    char words[STRAIT_WORDS_MAX];
-    (void)snprintf(words, sizeof words, "%.255s", strait_err_detail());
-    strait_host_note(h, "'%s' is sent away: %s",
-                     guest->link != NULL ? guest->link->peer_name : "one that has left", words);
-    if ((*msg)->type == STRAIT_MSG_JOIN && err != STRAIT_ECLOSED) {
-        strait_host_refuse(h, guest, words);
-        return;
-    }
-    strait_host_dismiss(h, guest,
-                        err == STRAIT_EAUTH || err == STRAIT_ECLOSED ? err : STRAIT_EPROTO, words);
+    send_away(h, guest, (*msg)->type == STRAIT_MSG_JOIN, err);
 }
 
 void strait_host_forget(struct guest *guest) {
@@ -232,9 +237,7 @@ static void ask_again(struct host *h, struct guest *guest) {
     const strait_err err = on_join(h, guest, guest->asked);
     if (err == STRAIT_EAGAIN) return;
     strait_msg_close(&guest->asked);
-    char words[STRAIT_WORDS_MAX];
-    (void)snprintf(words, sizeof words, "%.255s", strait_err_detail());
-    if (err != STRAIT_OK) strait_host_refuse(h, guest, words);
+    if (err != STRAIT_OK) send_away(h, guest, 1, err);
 }
 
 void strait_host_sweep(struct host *h, int64_t now_ns) {

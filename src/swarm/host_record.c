@@ -13,7 +13,8 @@ enum {
                 STRAIT_RUN_STAGES * (4 + 4),
     EXPIRY_BYTES = 8 + 8,
     WAIT_MS = 1000, // for another to go
-    NAP_MS = 500    // before a store out of reach is tried again
+    NAP_MS = 500,   // before a store out of reach is tried again
+    ADMIT_MS = 1000 // likewise, for those who want to be let in
 };
 
 static const double tell_s = 10.0; // between two lines about such a store
@@ -156,6 +157,15 @@ static strait_err may_join(struct host *h, const strait_fingerprint *key, const 
     return STRAIT_FAIL(STRAIT_EAGAIN, "waiting to be approved");
 }
 
+/* A store that failed is no reason to refuse anybody. Whoever asks waits, and it is not asked for
+ * each of them at each look, since it may take its time to fail. */
+static strait_err put_off(struct host *h, const char *name) {
+    if (h->admit_ns == 0)
+        strait_host_note(h, "'%s' waits to be let in: %s", name, strait_err_detail());
+    h->admit_ns = strait_clock_ns() + ADMIT_MS * INT64_C(1000000);
+    return STRAIT_EAGAIN;
+}
+
 strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name) {
     const int known = find_member(h, key);
     if (known >= 0 && h->is_barred[known])
@@ -163,8 +173,10 @@ strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, cons
                            "this key is refused for the rest of the run: what it sent was wrong");
     if (known >= 0) return STRAIT_OK;
     STRAIT_TRY(may_join(h, key, name));
+    if (strait_clock_ns() < h->admit_ns) return STRAIT_EAGAIN;
     const strait_err err = put_key(h, strait_host_put_once, member_prefix, key, name);
-    if (err != STRAIT_OK) return STRAIT_ECLOSED; // it may try again; the words say why
+    if (err != STRAIT_OK) return put_off(h, name);
+    h->admit_ns = 0;
     h->members[h->n_members++] = *key;
     return STRAIT_OK;
 }

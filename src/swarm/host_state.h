@@ -35,7 +35,7 @@ struct guest {                // one link; its user
     uint32_t offered;         // epoch in which it was sent to the checkpoint
     uint32_t given;           // epoch in which it was sent an image
     struct strait_gift gift;  // that is being sent, piece by piece
-    struct strait_msg *asked; // its request to join, which nobody has approved yet
+    struct strait_msg *asked; // its request to join, which has to wait
 };
 
 struct host {
@@ -65,6 +65,7 @@ struct host {
     strait_fingerprint members[STRAIT_HOST_MEMBERS]; // every key that was ever let in
     unsigned char is_barred[STRAIT_HOST_MEMBERS];    // of these, refused for good
     int n_members;
+    int64_t admit_ns; // nobody new is let in before: the store failed; 0: it did not
     int was_begun;    // by an earlier host
     int has_expiry;   // on record
     uint64_t valid_s; // what it was made of
@@ -114,7 +115,7 @@ void strait_host_forget(struct guest *guest); // frees what it has, and its plac
 /* ---- host_hear.c: what came over them ---- */
 /* Looks at all that has come. Not from within an event of the transport. */
 void strait_host_hear(struct host *h);
-/* Strangers who do not say why they came have to go; who waits for approval is asked for again. */
+/* Strangers who do not say why they came have to go; who waits to be let in is asked for again. */
 void strait_host_sweep(struct host *h, int64_t now_ns);
 
 /* ---- host_order.c: what goes out with an order of the machine ---- */
@@ -155,6 +156,7 @@ strait_err strait_host_renew(struct host *h, int64_t now_ns);
 strait_err strait_host_open_record(struct host *h);
 strait_err strait_host_save_state(struct host *h);
 strait_err strait_host_save_run(struct host *h);
+/* STRAIT_EAGAIN: it has to wait, to be approved or for the store. */
 strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name);
 /* From now on it is refused. */
 strait_err strait_host_bar(struct host *h, const strait_fingerprint *key);
