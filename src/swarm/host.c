@@ -260,13 +260,22 @@ static strait_err choose_split(struct host *h, const strait_recipe *recipe) {
     return strait_host_save_run(h);
 }
 
-/* A run that has its last checkpoint needs no machines. */
-static strait_err look_for_end(const struct host *h, int *is_over) {
+/* A run that has its last checkpoint needs no machines. Where that was damaged since, what is told
+ * names the file, and the run goes on from the newest that is whole. */
+static strait_err look_for_end(struct host *h, int *is_over) {
+    struct strait_checkpoint *checkpoint = NULL;
     int64_t *steps = NULL;
     int n = 0;
     STRAIT_TRY(strait_checkpoint_list(h->spec->folder, &steps, &n));
-    *is_over = h->spec->resumes + h->was_begun > 0 && n > 0 && steps[n - 1] >= h->run.train.steps;
+    const int may_be = h->spec->resumes + h->was_begun > 0 && n > 0 &&
+                       steps[n - 1] >= h->run.train.steps;
     strait_alloc_free(steps);
+    if (!may_be) return STRAIT_OK;
+    STRAIT_TRY(strait_host_open_checkpoint(h, &checkpoint));
+    const char *skipped = strait_checkpoint_skipped(checkpoint);
+    if (skipped != NULL) strait_host_note(h, "%s", skipped);
+    *is_over = strait_checkpoint_step(checkpoint) >= h->run.train.steps;
+    strait_checkpoint_close(&checkpoint);
     return STRAIT_OK;
 }
 

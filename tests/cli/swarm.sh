@@ -59,6 +59,13 @@ says "$ERR" "^dialling the coordinator at 127.0.0.1:$(cat plain.port) "
 runs host run.yaml --out plain $sets --listen 127.0.0.1:0 --keys keys-host
 says "$ERR" 'done: plain'
 
+# Its last checkpoint is damaged: the file is named, and what came after the one before is made again.
+printf x >>plain/checkpoints/00000060/stage-1.safetensors
+host_begin plain run.yaml $sets
+for i in 1 2; do join_begin plain $i; done
+alike plain
+says plain/events.log 'step 56 is taken, the newest that is whole: .*/00000060: stage-1.safetensors'
+
 # A checkpoint without what its stages need, here another optimizer's: the host says what, blames nobody
 # and leaves everything as it was.
 before=$(sum_of plain/checkpoints)

@@ -5,6 +5,7 @@
 #include "swarm/lend.h"
 #include "swarm/record.h"
 #include "unit/pipeline/tiny_run.h"
+#include "watch/metrics.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,6 +22,7 @@ static struct {
     strait_err ended;
     int approves_from, n_asked; // how often approval was asked for, and the first that is granted
     atomic_int n_failing;       // facts of members that the store will not take
+    int n_saved;
     char notes[4096]; // all of them, a line each
 } play;
 
@@ -64,6 +66,12 @@ static void on_noted(void *user, const char *text) {
     (void)snprintf(play.notes + used, sizeof play.notes - used, "%s\n", text);
 }
 
+static void on_saved(void *user, int64_t step) {
+    (void)user;
+    (void)step;
+    play.n_saved++;
+}
+
 static int approves(void *user, const strait_fingerprint *key, const char *name) {
     (void)user;
     (void)key;
@@ -88,11 +96,11 @@ static strait_err host(void) {
         .lease_s = 600.0,
         .stall_s = 600.0,
         .store_wait_s = 60.0,
-        .session = {.must_stop = must_stop},
+        .session = {.saved = on_saved, .must_stop = must_stop},
         .events = {.invited = on_invited,
                    .noted = on_noted,
                    .approves = play.approves_from > 0 ? approves : NULL}};
-    play.has_worker = play.n_asked = 0;
+    play.has_worker = play.n_asked = play.n_saved = 0;
     play.notes[0] = '\0';
     atomic_store(&play.has_ended, 0);
     const strait_err err = strait_host(&spec);
@@ -156,10 +164,115 @@ static void so_does_who_needs_no_approval(void **state) {
     join_while_the_store_fails(0);
 }
 
+/* ---- checkpoints that were damaged ---- */
+
+static const char *checkpoint_file(int step, const char *name) {
+    char inner[128];
+    (void)snprintf(inner, sizeof inner, "run/checkpoints/%08d/%s", step, name);
+    return scratch_at(&play.folder, inner);
+}
+
+static void read_file(const char *path, char **out, size_t *bytes) {
+    CHECK_OK(strait_file_read(path, 1 << 24, out, bytes));
+}
+
+static void is_as_before(const char *path, const char *before, size_t bytes) {
+    char *after = NULL;
+    size_t n = 0;
+    read_file(path, &after, &n);
+    assert_int_equal(n, bytes);
+    assert_memory_equal(after, before, bytes);
+    strait_alloc_free(after);
+}
+
+/* The losses in its log are those of before, each once. */
+static void check_losses(const strait_metrics_point *before, int n) {
+    strait_metrics_point *after = NULL;
+    int n_after = 0;
+    CHECK_OK(strait_metrics_read(scratch_at(&play.folder, "run/metrics.jsonl"), &after, &n_after));
+    assert_int_equal(n_after, n);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(after[i].step, before[i].step);
+        CHECK(after[i].loss == before[i].loss);
+    }
+    strait_alloc_free(after);
+}
+
+static void cut_short(const char *path) {
+    char *data = NULL;
+    size_t bytes = 0;
+    read_file(path, &data, &bytes);
+    CHECK_OK(strait_file_replace(path, data, bytes - 1));
+    strait_alloc_free(data);
+}
+
+static void flip_a_bit(const char *path) {
+    char *data = NULL;
+    size_t bytes = 0;
+    read_file(path, &data, &bytes);
+    data[bytes / 2] ^= 1;
+    CHECK_OK(strait_file_replace(path, data, bytes));
+    strait_alloc_free(data);
+}
+
+static void lose(const char *path) {
+    assert_int_equal(unlink(path), 0);
+}
+
+/* The last steps are made again, to the same bits, from the newest checkpoint that is whole. */
+static void an_end_that_was_damaged_is_made_again(void **state) {
+    (void)state;
+    static void (*const damages[])(const char *path) = {cut_short, flip_a_bit, lose};
+    static const char *const names[] = {"stage-0.safetensors", "stage-0.state.safetensors",
+                                        "stage-0.safetensors"};
+    CHECK_OK(host());
+    assert_int_equal(play.n_saved, 3);
+    for (int i = 0; i < 3; i++) {
+        char *whole = NULL;
+        strait_metrics_point *losses = NULL;
+        size_t n_whole = 0;
+        int n = 0;
+        read_file(checkpoint_file(12, names[i]), &whole, &n_whole);
+        CHECK_OK(strait_metrics_read(scratch_at(&play.folder, "run/metrics.jsonl"), &losses, &n));
+        damages[i](checkpoint_file(12, names[i]));
+        CHECK_OK(host());
+        assert_true(play.has_worker);
+        assert_int_equal(play.ended, STRAIT_OK);
+        assert_int_equal(play.n_saved, 1);
+        assert_int_equal(count_notes("step 8 is taken, the newest that is whole"), 1);
+        assert_int_equal(count_notes("checkpoints/00000012"), 1);
+        assert_int_equal(count_notes(names[i]), 1);
+        is_as_before(checkpoint_file(12, names[i]), whole, n_whole);
+        check_losses(losses, n);
+        strait_alloc_free(whole);
+        strait_alloc_free(losses);
+        CHECK_OK(host()); // and now it is over
+        assert_false(play.has_worker);
+        assert_string_equal(play.notes, "");
+    }
+}
+
+static void without_a_whole_one_nothing_is_touched(void **state) {
+    (void)state;
+    char *damaged = NULL;
+    size_t bytes = 0;
+    CHECK_OK(host());
+    for (int step = 4; step <= 12; step += 4)
+        flip_a_bit(checkpoint_file(step, "stage-0.safetensors"));
+    read_file(checkpoint_file(12, "stage-0.safetensors"), &damaged, &bytes);
+    CHECK_FAILS(host(), STRAIT_EDATA, "is whole");
+    assert_non_null(strstr(strait_err_detail(), "00000012: stage-0.safetensors"));
+    assert_false(play.has_worker); // nobody is asked for
+    is_as_before(checkpoint_file(12, "stage-0.safetensors"), damaged, bytes);
+    strait_alloc_free(damaged);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_was_approved_waits_for_the_store, set_up, tear_down),
         cmocka_unit_test_setup_teardown(so_does_who_needs_no_approval, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_end_that_was_damaged_is_made_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_a_whole_one_nothing_is_touched, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
