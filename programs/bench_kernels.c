@@ -70,30 +70,38 @@ static void print_line(const struct strait_lab *lab, const char *name,
     (void)fflush(stdout);
 }
 
+static int is_wanted(const strait_lab_kernel *kernel, const char *only) {
+    return only == NULL || strstr(kernel->name, only) != NULL;
+}
+
+static int count_wanted(const strait_lab_kernel *family, const char *only) {
+    int n = 0;
+    for (const strait_lab_kernel *kernel = family; kernel->name != NULL; kernel++)
+        n += is_wanted(kernel, only);
+    return n;
+}
+
 static strait_err run_family(struct strait_lab *lab, const strait_lab_kernel *family,
-                             const char *only, int *n) {
+                             const char *only) {
     for (const strait_lab_kernel *kernel = family; kernel->name != NULL; kernel++) {
         strait_lab_time time;
-        if (only != NULL && strstr(kernel->name, only) == NULL) continue;
+        if (!is_wanted(kernel, only)) continue;
         STRAIT_TRY(strait_lab_plan(lab, kernel->tensors));
         if (kernel->flops != NULL) lab->flops = kernel->flops(lab);
         STRAIT_TRY(strait_lab_make(lab));
         STRAIT_TRY(strait_lab_measure(lab, kernel->call, NULL, &time));
         print_line(lab, kernel->name, &time);
         strait_lab_clear(lab);
-        (*n)++;
     }
     return STRAIT_OK;
 }
 
 static strait_err run_all(struct strait_lab *lab, const char *only) {
-    int n = 0;
-    STRAIT_TRY(find_floor(lab));
-    STRAIT_TRY(run_family(lab, strait_lab_layers, only, &n));
-    STRAIT_TRY(run_family(lab, strait_lab_codecs, only, &n));
-    if (n == 0)
+    if (count_wanted(strait_lab_layers, only) + count_wanted(strait_lab_codecs, only) == 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--only '%s': no kernel has that in its name", only);
-    return STRAIT_OK;
+    STRAIT_TRY(find_floor(lab));
+    STRAIT_TRY(run_family(lab, strait_lab_layers, only));
+    return run_family(lab, strait_lab_codecs, only);
 }
 
 strait_err strait_bench_kernels(const strait_run *run, int repeats, const char *only) {
