@@ -175,16 +175,21 @@ static strait_err bench_one(struct strait_lab *lab, const candidate *which, doub
     return err;
 }
 
-static strait_err bench_all(struct strait_lab *lab, const char *only, double stage_s) {
-    int n = 0;
-    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++) {
-        if (only != NULL && strstr(candidates[i].label, only) == NULL) continue;
-        STRAIT_TRY(bench_one(lab, &candidates[i], stage_s));
-        n++;
-    }
-    if (n > 0) return STRAIT_OK;
+static int is_wanted(const candidate *which, const char *only) {
+    return only == NULL || strstr(which->label, only) != NULL;
+}
+
+static strait_err look_for(const char *only) {
+    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++)
+        if (is_wanted(&candidates[i], only)) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG, "--only '%s': no codec of this bench has that in its name",
                        only);
+}
+
+static strait_err bench_all(struct strait_lab *lab, const char *only, double stage_s) {
+    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++)
+        if (is_wanted(&candidates[i], only)) STRAIT_TRY(bench_one(lab, &candidates[i], stage_s));
+    return STRAIT_OK;
 }
 
 /* A stage's share of the layers, forward, backward and update. */
@@ -203,6 +208,7 @@ strait_err strait_bench_codec(const strait_run *run, int repeats, const char *on
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "bench codec: stages.count is 1, and one stage has no boundary; give "
                            "--set stages.count=4");
+    STRAIT_TRY(look_for(only));
     STRAIT_TRY(strait_stage_times_measure(run, &recipe, &times));
     strait_err err = strait_lab_open(&lab, run, repeats);
     if (err == STRAIT_OK) err = bench_all(&lab, only, stage_seconds(&recipe, &times));

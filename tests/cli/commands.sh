@@ -89,6 +89,8 @@ jq -es 'length == 2 and all(.[]; .crossings_us > 0 and .stage_us > 0 and .share 
     fail "bench codec: $(cat "$OUT")"
 refuses 2 'stages.count is 1' bench codec run.yaml
 refuses 2 "no kernel has that in its name" bench kernels run.yaml --only teleport
+refuses 2 "no codec of this bench has that in its name" \
+    bench codec run.yaml --only teleport --set stages.count=2
 refuses 2 'must lie between 1 and' bench kernels run.yaml --repeats 0
 
 # A run, looked into.
