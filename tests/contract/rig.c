@@ -5,6 +5,10 @@
 
 #include <stdio.h>
 
+#ifndef FEWEST_THREADS
+    #define FEWEST_THREADS 1 // of the cpu
+#endif
+
 enum {
     RIGS_MAX = 10,
     QUICK_STRIDE = 7 // shares no divisor with the length of a list of sizes
@@ -262,8 +266,9 @@ int open_rigs(void **state) {
         if (!rig_is_here(i)) continue;
         const char *name = strait_backends[i]->name;
         const int is_cpu = strcmp(name, "cpu") == 0;
-        for (int n = 1; n <= (is_cpu && !rig_is_quick() ? 3 : 1); n++)
-            open_next((strait_backend_spec){.name = name, .n_threads = n})->is_alone = n == 1;
+        const int many = is_cpu && !rig_is_quick(), fewest = many ? FEWEST_THREADS : 1;
+        for (int n = fewest; n <= (many ? 3 : 1); n++)
+            open_next((strait_backend_spec){.name = name, .n_threads = n})->is_alone = n == fewest;
         if (!is_cpu) open_in_bf16(name);
     }
     return 0;
