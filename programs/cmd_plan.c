@@ -35,6 +35,7 @@ typedef struct outlook {
     strait_pipe_link links[STRAIT_RUN_STAGES];
     int windows[STRAIT_RUN_STAGES];
     strait_worker_memory memory[STRAIT_RUN_STAGES];
+    size_t messages[STRAIT_RUN_STAGES];
     strait_simulate_stage seen[STRAIT_RUN_STAGES];
     strait_simulate_result result;
     double unlimited_s; // a step over links that cost nothing
@@ -122,11 +123,26 @@ static strait_err on_meter(const outlook *o, double *out) {
     return STRAIT_OK;
 }
 
+/* Without data the validation is as long as the run file says. */
+static strait_err count_messages(const strait_run *run, outlook *o) {
+    const int64_t tokens = (int64_t)o->pipe.microbatch_tokens;
+    const int64_t valid = run->data.valid[0] != '\0' ? run->data.valid_tokens : 0;
+    strait_worker_times times[STRAIT_RUN_STAGES] = {0};
+    for (int i = 0; i < o->pipe.n_stages; i++)
+        times[i] = (strait_worker_times){.forward = o->stages[i].forward_s,
+                                         .input = o->stages[i].input_s,
+                                         .weights = o->stages[i].weights_s,
+                                         .codec = 2 * strait_pipe_codec_s(&o->pipe, i)};
+    return strait_limits_messages(run, &o->recipe, o->windows, times, (valid + tokens - 1) / tokens,
+                                  o->messages);
+}
+
 static strait_err foresee(const strait_run *run, outlook *o) {
     describe(o);
     STRAIT_TRY(choose_windows(run, o));
     for (int i = 0; i < o->pipe.n_stages; i++)
         STRAIT_TRY(strait_worker_plan(&o->recipe, i, o->windows[i], &o->memory[i]));
+    STRAIT_TRY(count_messages(run, o));
     const strait_simulate_how how = {
         .kind = o->recipe.schedule, .windows = o->windows, .n_steps = 1};
     STRAIT_TRY(strait_simulate(&o->pipe, &how, o->seen, &o->result));
@@ -153,9 +169,11 @@ static strait_err read_run(const char *path, strait_run *run, outlook *o) {
     return strait_stage_times_measure(run, &o->recipe, &o->times);
 }
 
-static double memory_of(const strait_worker_memory *m) {
+static double memory_of(const outlook *o, int stage) {
+    const strait_worker_memory *m = &o->memory[stage];
     return (double)m->weights + (double)m->gradients + (double)m->optimizer +
-           (double)m->activations + (double)m->codecs + (double)m->data;
+           (double)m->activations + (double)m->codecs + (double)m->data +
+           (double)o->messages[stage];
 }
 
 /* Bytes a token that are not compressed, 2 for each value, over those on the link. */
@@ -167,7 +185,7 @@ static void print_stages(const outlook *o) {
     printf("stage  layers      memory  slots  work/microbatch  idle\n");
     for (int i = 0; i < o->pipe.n_stages; i++) {
         char bytes[32];
-        strait_progress_bytes(memory_of(&o->memory[i]), bytes);
+        strait_progress_bytes(memory_of(o, i), bytes);
         printf("%5d  %6d  %10s  %5d  %12.2f ms  %3.0f%%\n", i,
                o->recipe.parts[i].last - o->recipe.parts[i].first, bytes, o->windows[i],
                1e3 * strait_pipe_work_s(&o->pipe, i), 100 * o->seen[i].bubble);
@@ -224,7 +242,7 @@ static void print_json(const outlook *o) {
     for (int i = 0; i < o->pipe.n_stages; i++)
         printf("%s{\"layers\": %d, \"memory_bytes\": %.0f, \"slots\": %d, \"idle\": %.4f}",
                i > 0 ? ", " : "", o->recipe.parts[i].last - o->recipe.parts[i].first,
-               memory_of(&o->memory[i]), o->windows[i], o->seen[i].bubble);
+               memory_of(o, i), o->windows[i], o->seen[i].bubble);
     printf("], \"links\": [");
     for (int i = 0; i < o->pipe.n_stages - 1; i++)
         printf("%s{\"forward_bytes\": %.0f, \"backward_bytes\": %.0f}", i > 0 ? ", " : "",

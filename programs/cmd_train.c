@@ -40,7 +40,8 @@ static void print_facts(const strait_run *run, const strait_trainer_facts *facts
     } parts[] = {{"weights", facts->memory.weights},     {"gradients", facts->memory.gradients},
                  {"optimizer", facts->memory.optimizer}, {"activations", facts->memory.activations},
                  {"data", facts->memory.data},           {"codecs", facts->memory.codecs},
-                 {"program", facts->memory.program},     {"peak memory", facts->memory.total}};
+                 {"messages", facts->memory.messages},   {"program", facts->memory.program},
+                 {"peak memory", facts->memory.total}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         strait_progress_bytes((double)parts[i].bytes, text);
         printf("%-12s %s (%zu bytes)\n", parts[i].name, text, parts[i].bytes);

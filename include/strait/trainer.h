@@ -28,8 +28,9 @@ struct strait_trainer;
 /* Bytes a run will take, before it takes them. */
 typedef struct strait_trainer_memory {
     size_t weights, gradients, optimizer, activations, data;
-    size_t codecs;  // weights, gradients and rooms of the boundaries
-    size_t program; // what its processes need apart from all that
+    size_t codecs;   // weights, gradients and rooms of the boundaries
+    size_t messages; // between stages, waiting for a link or for their turn
+    size_t program;  // what its processes need apart from all that
     size_t total;
 } strait_trainer_memory;
 

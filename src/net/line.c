@@ -19,10 +19,20 @@ static void move_bytes(const struct strait_line *from, unsigned char *ring, size
         ring[at & (capacity - 1)] = from->ring[at & (from->capacity - 1)];
 }
 
-strait_err strait_line_reserve(struct strait_line *line, size_t bytes) {
-    size_t capacity = line->capacity > 0 ? line->capacity : SMALLEST;
+static size_t capacity_for(size_t bytes, size_t least) {
+    size_t capacity = least;
     while (capacity < bytes)
         capacity *= 2;
+    return capacity;
+}
+
+size_t strait_line_bytes(size_t bytes) {
+    const size_t capacity = capacity_for(bytes, SMALLEST);
+    return capacity + capacity / BYTES_PER_MARK * sizeof(struct strait_line_mark);
+}
+
+strait_err strait_line_reserve(struct strait_line *line, size_t bytes) {
+    const size_t capacity = capacity_for(bytes, line->capacity > 0 ? line->capacity : SMALLEST);
     if (capacity == line->capacity) return STRAIT_OK;
     const size_t n_marks = capacity / BYTES_PER_MARK;
     void *ring = NULL, *marks = NULL;

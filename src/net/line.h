@@ -24,6 +24,7 @@ struct strait_line { // zeroed is closed
 /* Makes room for at least `bytes`; keeps what is inside. Moves the ring: not while someone holds
  * pointers into it. */
 strait_err strait_line_reserve(struct strait_line *line, size_t bytes);
+size_t strait_line_bytes(size_t bytes); // of memory that a line takes with room for so many
 void strait_line_fini(struct strait_line *line);
 
 size_t strait_line_room(const struct strait_line *line); // bytes that can be added now

@@ -10,7 +10,6 @@
 #include <time.h>
 
 enum {
-    QUEUE_BYTES = 64 * 1024 * 1024,
     INBOX_BYTES = 256 * 1024 * 1024
 };
 
@@ -25,7 +24,7 @@ static void init_condition(pthread_cond_t *condition) {
 static void set_config(struct strait_mesh *mesh, const strait_mesh_config *config) {
     mesh->config = *config;
     mesh->config.transport.pool = mesh->pool;
-    if (mesh->config.queue_bytes == 0) mesh->config.queue_bytes = QUEUE_BYTES;
+    if (mesh->config.queue_bytes == 0) mesh->config.queue_bytes = STRAIT_MESH_QUEUE;
     if (mesh->config.inbox_bytes == 0) mesh->config.inbox_bytes = INBOX_BYTES;
     if (mesh->config.redial_ms == 0) mesh->config.redial_ms = 50;
     if (mesh->config.redial_max_ms == 0) mesh->config.redial_max_ms = 2000;

@@ -28,7 +28,8 @@ typedef struct strait_mesh_peer {
 } strait_mesh_peer;
 
 enum {
-    STRAIT_PEERS_MAX = 1024
+    STRAIT_PEERS_MAX = 1024,
+    STRAIT_MESH_QUEUE = 64 * 1024 * 1024 // queue_bytes where the config has none
 };
 
 struct strait_mesh;

@@ -23,6 +23,10 @@ static int size_class(size_t size) {
     return i;
 }
 
+size_t strait_msg_bytes(size_t size) {
+    return sizeof(struct strait_msg) + ((size_t)1 << (size_class(size) + SMALLEST_BITS));
+}
+
 strait_err strait_msg_pool_open(struct strait_msg_pool **out) {
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_msg_pool), "message pool", &memory));

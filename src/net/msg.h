@@ -55,6 +55,9 @@ strait_err strait_msg_pool_open(struct strait_msg_pool **out);
 /* Frees the pool, at once or when the last of its messages is closed. Accepts NULL. */
 void strait_msg_pool_close(struct strait_msg_pool **pool);
 
+/* What a message of `size` bytes takes of memory. */
+size_t strait_msg_bytes(size_t size);
+
 /* Makes sure that `n` messages of `size` bytes can be open at once without an allocation. */
 strait_err strait_msg_pool_reserve(struct strait_msg_pool *pool, size_t size, int n);
 

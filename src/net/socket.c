@@ -10,6 +10,10 @@ enum {
     UNSENT_MAX = 128 * 1024
 };
 
+enum {
+    STREAMS_WITHOUT_BBR = 4
+};
+
 static void set_int(int fd, int option, int value) {
     (void)setsockopt(fd, IPPROTO_TCP, option, &value, sizeof value);
 }
@@ -32,6 +36,11 @@ int strait_socket_can_bbr(void) {
     const int can = set_bbr(fd);
     (void)close(fd);
     return can;
+}
+
+int strait_socket_streams(int asked) {
+    if (asked > 0) return asked;
+    return strait_socket_can_bbr() ? 1 : STREAMS_WITHOUT_BBR;
 }
 
 void strait_socket_measure(int fd, strait_link_stats *stats) {

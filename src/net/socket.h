@@ -11,5 +11,8 @@ void strait_socket_tune(int fd, int dead_ms, int is_far);
 /* Whether a socket may use BBR here. */
 int strait_socket_can_bbr(void);
 
+/* TCP streams of a link: as many as asked for; where that is 0, one with BBR and a few without. */
+int strait_socket_streams(int asked);
+
 /* Adds this socket's share to n_streams, tcp_rtt_s (a sum), delivery_bps and retransmits. */
 void strait_socket_measure(int fd, strait_link_stats *stats);

@@ -19,7 +19,6 @@ enum {
     CALLER_MAX = 48,    // of them, from one address
     CALLER_PER_S = 100, // new connections from one address
     POSTPONED_MAX = 8,  // listeners that wait for these to go
-    STREAMS_WITHOUT_BBR = 4,
     TICKS_PER_DEADLINE = 8
 };
 
@@ -90,8 +89,7 @@ static strait_err init(struct strait_transport *t) {
     self->alarm_ns = INT64_MAX;
     self->callers.n_max = CALLER_MAX;
     self->callers.per_s = CALLER_PER_S;
-    self->n_streams = t->config.n_streams;
-    if (self->n_streams == 0) self->n_streams = strait_socket_can_bbr() ? 1 : STREAMS_WITHOUT_BBR;
+    self->n_streams = strait_socket_streams(t->config.n_streams);
     self->has_loop = uv_loop_init(&self->loop) == 0;
     if (self->alarm_fd < 0 || !self->has_loop ||
         uv_async_init(&self->loop, &self->wake, do_nothing_async) != 0 ||

@@ -1,9 +1,18 @@
 #include "pipeline/limits.h"
 
 #include "base/machine.h"
+#include "net/line.h"
+#include "net/mesh.h"
+#include "net/socket.h"
 #include "plan/limit.h"
 #include "plan/simulate.h"
 #include "plan/window.h"
+
+#include <string.h>
+
+enum {
+    VALID_SEEN = 1024 // microbatches of a validation that are simulated
+};
 
 static const double device_share = 0.8; // of a device's spare memory that slots may take
 static const double slack = 0.02;       // how much slower than with every slot a window may be
@@ -88,25 +97,103 @@ strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
     return STRAIT_OK;
 }
 
-strait_err strait_limits_expect(const strait_recipe *recipe, int wanted, int *windows) {
+/* Of one microbatch, on machines that are fast for what they are. */
+static void guess_times(const strait_recipe *recipe, strait_worker_times *times) {
     static const double host_rate = 1e11, device_rate = 3e14; // operations a second
     const double rate = recipe->room_bytes > 0 ? device_rate : host_rate;
     const strait_shape *shape = &recipe->shape;
     const double tokens = (double)(recipe->microbatch * shape->context);
     const double block = 2.0 * (double)strait_shape_block_params(shape) * tokens / rate;
     const double head = 2.0 * (double)(shape->vocab * shape->width) * tokens / rate;
-    const double unknown[STRAIT_RUN_STAGES] = {0};
-    uint64_t plenty[STRAIT_RUN_STAGES];
-    strait_worker_times times[STRAIT_RUN_STAGES] = {0};
-    double tokens_per_s = 0.0;
     for (int i = 0; i < recipe->n_stages; i++) {
         const int n = recipe->parts[i].last - recipe->parts[i].first;
         const double pass = n * block + (i == recipe->n_stages - 1 ? head : 0.0);
         times[i] = (strait_worker_times){.forward = pass, .input = pass, .weights = pass};
-        plenty[i] = UINT64_MAX / 2;
     }
+}
+
+strait_err strait_limits_expect(const strait_recipe *recipe, int wanted, int *windows) {
+    const double unknown[STRAIT_RUN_STAGES] = {0};
+    uint64_t plenty[STRAIT_RUN_STAGES];
+    strait_worker_times times[STRAIT_RUN_STAGES] = {0};
+    double tokens_per_s = 0.0;
+    guess_times(recipe, times);
+    for (int i = 0; i < recipe->n_stages; i++)
+        plenty[i] = UINT64_MAX / 2;
     return strait_limits_windows(recipe, wanted, times, unknown,
                                  recipe->room_bytes > 0 ? plenty : NULL, windows, &tokens_per_s);
+}
+
+/* A validation is forward passes only, and no window holds them back: what piles up grows with
+ * their number, so that some tell of all. */
+static strait_err see_validation(struct picture *picture, int64_t n_valid,
+                                 strait_simulate_stage *seen) {
+    const int n = n_valid < VALID_SEEN ? (int)n_valid : VALID_SEEN;
+    int windows[STRAIT_RUN_STAGES];
+    strait_simulate_result result;
+    strait_pipe pipe = picture->pipe;
+    pipe.n_microbatches = n;
+    for (int i = 0; i < pipe.n_stages; i++) {
+        windows[i] = n;
+        picture->stages[i].input_s = picture->stages[i].weights_s = 0.0;
+    }
+    const strait_simulate_how how = {
+        .kind = STRAIT_SCHEDULE_FILL, .windows = windows, .n_steps = 1};
+    STRAIT_TRY(strait_simulate(&pipe, &how, seen, &result));
+    for (int i = 0; i < pipe.n_stages; i++) {
+        strait_simulate_stage *s = &seen[i];
+        const double more = (double)n_valid / n;
+        *s = (strait_simulate_stage){.most_out[0] = (int)(s->most_out[0] * more),
+                                     .most_in[0] = (int)(s->most_in[0] * more)};
+        s->most_messages = s->most_out[0] + s->most_in[0];
+    }
+    return STRAIT_OK;
+}
+
+/* Bytes of messages that wait on a stage, one more each way for those that are just coming in. A
+ * queue that is full makes its stage wait. A pool keeps messages for the next of about their size,
+ * whichever way that goes. */
+static size_t held_bytes(const strait_recipe *recipe, int stage,
+                         const strait_simulate_stage *seen) {
+    const int comes[] = {stage > 0, stage + 1 < recipe->n_stages};
+    size_t each[2], sum = 0, n_sum = 0;
+    for (int k = 0; k < 2; k++) {
+        const size_t size = strait_codec_wire_bytes(&recipe->codec, (strait_direction)k);
+        const size_t room = STRAIT_MESH_QUEUE / size + 2; // with the one that waits to be queued
+        const size_t out = (size_t)seen->most_out[k] < room ? (size_t)seen->most_out[k] : room;
+        const size_t n = out + (size_t)(seen->most_in[k] + comes[k]);
+        each[k] = strait_msg_bytes(size);
+        sum += n * each[k];
+        n_sum += n;
+    }
+    const size_t together = (size_t)(seen->most_messages + comes[0] + comes[1]);
+    return each[0] == each[1] && together < n_sum ? together * each[0] : sum;
+}
+
+strait_err strait_limits_messages(const strait_run *run, const strait_recipe *recipe,
+                                  const int *windows, const strait_worker_times *times,
+                                  int64_t n_valid, size_t *out) {
+    struct picture picture;
+    strait_worker_times guessed[STRAIT_RUN_STAGES];
+    strait_simulate_stage steps[STRAIT_RUN_STAGES], valid[STRAIT_RUN_STAGES] = {0};
+    strait_simulate_result result;
+    const int n = recipe->n_stages;
+    memset(out, 0, (size_t)n * sizeof *out);
+    if (n == 1) return STRAIT_OK;
+    guess_times(recipe, guessed);
+    draw(recipe, times != NULL ? times : guessed, 1.0,
+         (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_FORWARD),
+         (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_BACKWARD), &picture);
+    const strait_simulate_how how = {.kind = recipe->schedule, .windows = windows, .n_steps = 2};
+    STRAIT_TRY(strait_simulate(&picture.pipe, &how, steps, &result));
+    if (n_valid > 0) STRAIT_TRY(see_validation(&picture, n_valid, valid));
+    const size_t line = (size_t)strait_socket_streams((int)run->link.streams) *
+                        strait_line_bytes(strait_emulate_in_flight(&recipe->emulate));
+    for (int i = 0; i < n; i++) {
+        const size_t a = held_bytes(recipe, i, &steps[i]), b = held_bytes(recipe, i, &valid[i]);
+        out[i] = (a > b ? a : b) + (size_t)((i > 0) + (i + 1 < n)) * line;
+    }
+    return STRAIT_OK;
 }
 
 const char *strait_limits_name(const strait_recipe *recipe, const int *windows,

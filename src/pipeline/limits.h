@@ -17,6 +17,14 @@ strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
  * what they are, over links as the run file has them. */
 strait_err strait_limits_expect(const strait_recipe *recipe, int wanted, int *windows);
 
+/* Bytes of host memory that each stage takes for messages: the most that wait for a link or for
+ * their move at once, in a simulated step or in a validation of `n_valid` microbatches, and what
+ * its links keep on their way. `times` are of one microbatch; NULL: as strait_limits_expect has
+ * them. All zero with one stage. */
+strait_err strait_limits_messages(const strait_run *run, const strait_recipe *recipe,
+                                  const int *windows, const strait_worker_times *times,
+                                  int64_t n_valid, size_t *out);
+
 /* Seconds a step with these times and bytes would take on the meter of Protocol NanoGPT that the
  * recipe asks for, optimizer aside; 0 where it asks for none. */
 double strait_limits_metered(const strait_recipe *recipe, const int *windows,

@@ -44,9 +44,10 @@ static size_t shard_bytes(const strait_run *run, const struct strait_feed *feed)
            smaller(whole, (size_t)(run->train.steps * run->train.batch_tokens) * sizeof(uint16_t));
 }
 
-/* All stages together, and each. */
+/* All stages together, and each. Messages lie on the host, wherever it computes. */
 static strait_err plan_memory(const strait_recipe *recipe, const int *windows,
-                              strait_trainer_stage *stages, strait_worker_memory *out) {
+                              const size_t *messages, strait_trainer_stage *stages,
+                              strait_worker_memory *out) {
     strait_worker_memory sum = {0};
     for (int i = 0; i < recipe->n_stages; i++) {
         strait_worker_memory stage;
@@ -54,6 +55,7 @@ static strait_err plan_memory(const strait_recipe *recipe, const int *windows,
         stages[i] = (strait_trainer_stage){.layers = recipe->parts[i].last - recipe->parts[i].first,
                                            .slots = windows[i],
                                            .planned = stage.device};
+        if (recipe->room_bytes == 0) stages[i].planned += messages[i];
         sum.weights += stage.weights;
         sum.gradients += stage.gradients;
         sum.optimizer += stage.optimizer;
@@ -80,7 +82,12 @@ static strait_err describe(const strait_run *run, const strait_recipe *recipe, c
     int64_t parameters = 0;
     double flops = 0;
     strait_trainer_stage stages[STRAIT_RUN_STAGES] = {0};
-    STRAIT_TRY(plan_memory(recipe, windows, stages, &memory));
+    size_t messages[STRAIT_RUN_STAGES], all_messages = 0;
+    STRAIT_TRY(strait_limits_messages(run, recipe, windows, NULL, strait_feed_valid_batches(feed),
+                                      messages));
+    STRAIT_TRY(plan_memory(recipe, windows, messages, stages, &memory));
+    for (int i = 0; i < recipe->n_stages; i++)
+        all_messages += messages[i];
     STRAIT_TRY(strait_recipe_params(recipe, &parameters));
     STRAIT_TRY(strait_flops_train(recipe, &flops));
     memory.data += shard_bytes(run, feed);
@@ -98,11 +105,12 @@ static strait_err describe(const strait_run *run, const strait_recipe *recipe, c
                    .activations = memory.activations,
                    .data = memory.data,
                    .codecs = memory.codecs,
+                   .messages = all_messages,
                    .program = (size_t)(recipe->n_stages > 1 ? recipe->n_stages + 1 : 1) *
                               PROGRAM_BYTES},
     };
     out->memory.total = memory.weights + memory.gradients + memory.optimizer + memory.activations +
-                        memory.data + memory.codecs + out->memory.program;
+                        memory.data + memory.codecs + all_messages + out->memory.program;
     memcpy(out->stages, stages, sizeof out->stages);
     describe_precision(run, recipe, out->precision, sizeof out->precision);
     return STRAIT_OK;

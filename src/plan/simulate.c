@@ -169,6 +169,41 @@ static int of_step(const struct simulation *sim, int n_arrived, int step) {
     return n < sim->pipe->n_microbatches ? n : sim->pipe->n_microbatches;
 }
 
+/* Messages that wait for the wire or are on their way to it. */
+static int count_out(const struct simulation *sim, int stage, int what) {
+    const struct player *p = &sim->players[stage];
+    if (what == ACTIVATION ? stage == sim->pipe->n_stages - 1 : stage == 0) return 0;
+    return p->n_made[what] - p->n_sent[what] +
+           (sim->wires[wire_of(sim->pipe, stage, what)] > sim->now);
+}
+
+/* Messages that wait for their move. One that is under way has taken up what it needs. */
+static int count_in(const struct simulation *sim, int stage, int what) {
+    const struct player *p = &sim->players[stage];
+    const int before = p->step * sim->pipe->n_microbatches;
+    const int moves = isfinite(p->ends_s) && !p->is_updating;
+    if (what == ACTIVATION ? stage == 0 : stage == sim->pipe->n_stages - 1) return 0;
+    if (what == ACTIVATION)
+        return p->n_inputs - before - p->state.n_forward -
+               (moves && p->move.kind == STRAIT_MOVE_FORWARD);
+    return p->n_gradients - before - p->state.n_backward -
+           (moves && (p->move.kind == STRAIT_MOVE_BACKWARD || p->move.kind == STRAIT_MOVE_INPUT));
+}
+
+static void count_messages(struct simulation *sim) {
+    for (int i = 0; i < sim->pipe->n_stages; i++) {
+        strait_simulate_stage *seen = &sim->players[i].seen;
+        int all = 0;
+        for (int what = ACTIVATION; what <= GRADIENT; what++) {
+            const int out = count_out(sim, i, what), in = count_in(sim, i, what);
+            if (out > seen->most_out[what]) seen->most_out[what] = out;
+            if (in > seen->most_in[what]) seen->most_in[what] = in;
+            all += out + in;
+        }
+        if (all > seen->most_messages) seen->most_messages = all;
+    }
+}
+
 /* Starts one stage on something; 0 when there is nothing it may do. */
 static int begin(struct simulation *sim, int stage) {
     struct player *p = &sim->players[stage];
@@ -287,6 +322,7 @@ strait_err strait_simulate(const strait_pipe *pipe, const strait_simulate_how *h
     STRAIT_TRY_GOTO(err, done, prepare(&sim));
     while (isfinite(sim.now)) {
         settle(&sim);
+        count_messages(&sim);
         sim.now = next_event(&sim);
     }
     report(&sim, stages, out);

@@ -41,6 +41,9 @@ typedef struct strait_simulate_stage {
     double busy_s;
     double bubble;        // share of the time in which it did not compute
     int most_in_flight;   // slots in use at once
+    int most_out[2];      // activations, gradients packed and not yet whole on the wire, at once
+    int most_in[2];       // arrived and not yet taken up by a move
+    int most_messages;    // all of these together
     double activations_s; // its wires were busy with bits of either kind this long
     double gradients_s;
 } strait_simulate_stage;

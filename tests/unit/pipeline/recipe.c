@@ -302,6 +302,32 @@ static void far_stages_ask_for_more_in_flight(void **state) {
     assert_int_equal(far[0], 32); // no more than there are
 }
 
+/* What stage 0 makes at once waits for a slow wire; a validation has no window that holds it back.
+ */
+static void messages_are_counted(void **state) {
+    (void)state;
+    strait_worker_times times[8];
+    const int narrow[2] = {1, 1}, wide[2] = {32, 32};
+    size_t few[2], many[2];
+    equal_times(times);
+    CHECK_OK(make("stages.count=1", NULL, NULL));
+    CHECK_OK(strait_limits_messages(&run, &recipe, narrow, times, 100, few));
+    assert_int_equal(few[0], 0);
+    CHECK_OK(make("stages.count=2", "stages.microbatch=1", "stages.schedule=1f1b-window"));
+    const size_t size = strait_codec_wire_bytes(&recipe.codec, STRAIT_FORWARD);
+    const size_t one = strait_msg_bytes(size);
+    times[1].forward *= 10.0; // where messages wait
+    CHECK_OK(strait_limits_messages(&run, &recipe, narrow, times, 0, few));
+    CHECK_OK(strait_limits_messages(&run, &recipe, wide, times, 0, many));
+    assert_true(many[1] > few[1] + 20 * one && many[0] < few[0] + 5 * one);
+    recipe.emulate.rate_bps = 8.0 * (double)size / 1e-1;
+    CHECK_OK(strait_limits_messages(&run, &recipe, narrow, times, 0, few));
+    CHECK_OK(strait_limits_messages(&run, &recipe, wide, times, 0, many));
+    assert_true(many[0] > few[0] + 20 * one && many[1] < few[1] + 5 * one);
+    CHECK_OK(strait_limits_messages(&run, &recipe, narrow, times, 320, many));
+    assert_true(many[0] > few[0] + 200 * one);
+}
+
 static void what_limits_a_step_is_named(void **state) {
     (void)state;
     strait_worker_times times[8];
@@ -357,6 +383,7 @@ int main(void) {
         cmocka_unit_test(parameters_and_moments_are_counted),
         cmocka_unit_test(room_of_the_device_is_counted),
         cmocka_unit_test(far_stages_ask_for_more_in_flight),
+        cmocka_unit_test(messages_are_counted),
         cmocka_unit_test(what_limits_a_step_is_named),
         cmocka_unit_test(meter_counts_beside_the_links),
     };

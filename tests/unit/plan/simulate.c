@@ -77,6 +77,24 @@ static void memory_of_the_schedules(void **state) {
         CHECK(stages[i].most_in_flight == 4 - i);
 }
 
+/* Eight inputs at once for a stage that takes thrice as long: they wait there. Over a wire that
+ * takes ten times as long they wait where they come from, the one that is being sent with them. */
+static void messages_wait_where_it_is_slow(void **state) {
+    (void)state;
+    rig r;
+    strait_simulate_stage stages[MOST_STAGES];
+    rig_make(&r, 2, 8, (strait_pipe_stage){1, 1, 1, 0}, free_link);
+    rig_seconds(&r, STRAIT_SCHEDULE_FILL);
+    rig_run(&r, STRAIT_SCHEDULE_FILL, stages);
+    CHECK(stages[0].most_out[0] == 0 && stages[0].most_in[0] == 0);
+    CHECK(stages[1].most_in[0] == 5); // at 8 the last has come, the third is under way
+    CHECK(stages[1].most_messages == 5 && stages[1].most_in[1] == 0);
+    CHECK(stages[0].most_in[1] == 2); // of 4 and 7: until 8 it goes forward
+    r.links[0] = (strait_pipe_link){.forward_bytes = 10, .forward_bps = 8};
+    rig_run(&r, STRAIT_SCHEDULE_FILL, stages);
+    CHECK(stages[0].most_out[0] == 8 && stages[1].most_in[0] == 0);
+}
+
 /* Backward over S stages is shorter by the weights' part of S - 1 of them. */
 static void split_drains_faster(void **state) {
     (void)state;
@@ -167,6 +185,7 @@ int main(void) {
         cmocka_unit_test(two_stages_two_microbatches),
         cmocka_unit_test(bubble_of_fill_drain_and_1f1b),
         cmocka_unit_test(memory_of_the_schedules),
+        cmocka_unit_test(messages_wait_where_it_is_slow),
         cmocka_unit_test(split_drains_faster),
         cmocka_unit_test(updates_and_the_clip),
         cmocka_unit_test(steps_follow_each_other),
