@@ -12,7 +12,8 @@
 
 enum {
     PACKET_PAYLOAD = 1448, // what a packet carries, and what TCP/IP and Ethernet add to it
-    PACKET_HEADERS = 66
+    PACKET_HEADERS = 66,
+    PACES = 4 // tried until links and step agree
 };
 
 static double gflops = INFINITY; // not given
@@ -60,23 +61,40 @@ static double on_link(const strait_codec_spec *codec, strait_direction direction
     return bytes * (PACKET_PAYLOAD + PACKET_HEADERS) / PACKET_PAYLOAD;
 }
 
-static strait_pipe_link link_cost(const outlook *o, int link) {
+/* Work of the slowest stage, for one microbatch. */
+static double slowest_s(const outlook *o) {
+    double most = 0.0;
+    for (int i = 0; i < o->recipe.n_stages; i++) {
+        const strait_pipe_stage *s = &o->stages[i];
+        const double work = s->forward_s + s->input_s + s->weights_s;
+        if (work > most) most = work;
+    }
+    return most;
+}
+
+static strait_pipe_link link_cost(const outlook *o, int link, double pace_s) {
     const strait_codec_spec codec = strait_recipe_codec(&o->recipe, link, 1);
     const strait_emulate_spec *e = &o->recipe.emulate;
-    return (strait_pipe_link){.forward_bytes = on_link(&codec, STRAIT_FORWARD),
-                              .backward_bytes = on_link(&codec, STRAIT_BACKWARD),
-                              .forward_bps = e->rate_bps,
-                              .backward_bps = e->rate_bps,
-                              .delay_s = 1e-9 * ((double)e->delay_ns + (double)e->jitter_ns / 2),
-                              .codec_s = o->times.codec_s};
+    return (strait_pipe_link){
+        .forward_bytes = on_link(&codec, STRAIT_FORWARD),
+        .backward_bytes = on_link(&codec, STRAIT_BACKWARD),
+        .forward_bps = e->rate_bps,
+        .backward_bps = e->rate_bps,
+        .delay_s = strait_limits_delay(&o->recipe, on_link(&codec, STRAIT_FORWARD),
+                                       on_link(&codec, STRAIT_BACKWARD), pace_s),
+        .codec_s = o->times.codec_s};
+}
+
+static void lay_links(outlook *o, double pace_s) {
+    for (int i = 0; i < o->recipe.n_stages - 1; i++)
+        o->links[i] = link_cost(o, i, pace_s);
 }
 
 static void describe(outlook *o) {
     const strait_recipe *r = &o->recipe;
-    for (int i = 0; i < r->n_stages; i++) {
+    for (int i = 0; i < r->n_stages; i++)
         o->stages[i] = stage_cost(o, i);
-        if (i < r->n_stages - 1) o->links[i] = link_cost(o, i);
-    }
+    lay_links(o, slowest_s(o));
     o->pipe = (strait_pipe){.n_stages = r->n_stages,
                             .n_microbatches = (int)r->n_microbatches,
                             .stages = o->stages,
@@ -145,7 +163,13 @@ static strait_err foresee(const strait_run *run, outlook *o) {
     STRAIT_TRY(count_messages(run, o));
     const strait_simulate_how how = {
         .kind = o->recipe.schedule, .windows = o->windows, .n_steps = 1};
-    STRAIT_TRY(strait_simulate(&o->pipe, &how, o->seen, &o->result));
+    /* How late a message is depends on how soon others follow, and that on how late they are. */
+    double pace_s = 1e6;
+    for (int i = 0; i < PACES; i++) {
+        lay_links(o, pace_s);
+        STRAIT_TRY(strait_simulate(&o->pipe, &how, o->seen, &o->result));
+        pace_s = o->result.seconds / o->pipe.n_microbatches;
+    }
     STRAIT_TRY(strait_limit_find(&o->pipe, &how, &o->limit));
     STRAIT_TRY(on_meter(o, &o->metered_s));
     return without_links(o, &o->unlimited_s);

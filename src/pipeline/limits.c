@@ -4,14 +4,18 @@
 #include "net/line.h"
 #include "net/mesh.h"
 #include "net/socket.h"
+#include "net/tls.h"
+#include "plan/delay.h"
 #include "plan/limit.h"
 #include "plan/simulate.h"
 #include "plan/window.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
-    VALID_SEEN = 1024 // microbatches of a validation that are simulated
+    PACKET_PAYLOAD = 1448, // of TCP
+    VALID_SEEN = 1024      // microbatches of a validation that are simulated
 };
 
 static const double device_share = 0.8; // of a device's spare memory that slots may take
@@ -30,6 +34,42 @@ static double crossing_s(const strait_recipe *recipe, const strait_worker_times 
     return times[stage].codec / 2.0 / boundaries;
 }
 
+/* Records of TLS are what an emulated link is late with. */
+static double extra_s(const strait_emulate_spec *e, double bytes, double pace_s) {
+    const double pieces = ceil(bytes / STRAIT_TLS_RECORD);
+    const double each = pieces > 1.0 ? STRAIT_TLS_RECORD : bytes;
+    const double bits_s = e->rate_bps > 0 ? 8.0 * each / e->rate_bps : 0.0;
+    const double all_s = pieces * bits_s;
+    return strait_delay_extra(&(strait_delay_spec){.delay_s = (double)e->delay_ns * 1e-9,
+                                                   .jitter_s = (double)e->jitter_ns * 1e-9,
+                                                   .loss = e->loss,
+                                                   .n_pieces = pieces < 4096.0 ? (int)pieces : 4096,
+                                                   .piece_packets = ceil(each / PACKET_PAYLOAD),
+                                                   .piece_s = bits_s,
+                                                   .message_s = pace_s > all_s ? pace_s : all_s});
+}
+
+double strait_limits_delay(const strait_recipe *recipe, double forward_bytes, double backward_bytes,
+                           double pace_s) {
+    const strait_emulate_spec *e = &recipe->emulate;
+    const double delay_s = (double)e->delay_ns * 1e-9;
+    if (e->jitter_ns == 0 && !(e->loss > 0.0)) return delay_s;
+    return delay_s + (extra_s(e, fmax(forward_bytes, 1.0), pace_s) +
+                      extra_s(e, fmax(backward_bytes, 1.0), pace_s)) /
+                         2.0;
+}
+
+/* From one message to the next: what a step took, where that is known, or else the work of the
+ * slowest stage, which windows are chosen for. */
+static double pace_of(const strait_recipe *recipe, const strait_worker_times *times) {
+    double pace = 0.0;
+    for (int i = 0; i < recipe->n_stages; i++) {
+        const double work = times[i].forward + times[i].input + times[i].weights + times[i].codec;
+        pace = fmax(pace, fmax(work, times[i].wall));
+    }
+    return pace;
+}
+
 /* `n` microbatches took `times`; bytes are of one microbatch. */
 static void draw(const strait_recipe *recipe, const strait_worker_times *times, double n,
                  double forward_bytes, double backward_bytes, struct picture *out) {
@@ -37,12 +77,14 @@ static void draw(const strait_recipe *recipe, const strait_worker_times *times, 
         out->stages[i] = (strait_pipe_stage){.forward_s = times[i].forward / n,
                                              .input_s = times[i].input / n,
                                              .weights_s = times[i].weights / n};
+    const double delay_s = strait_limits_delay(recipe, forward_bytes, backward_bytes,
+                                               pace_of(recipe, times) / n);
     for (int i = 0; i + 1 < recipe->n_stages; i++)
         out->links[i] = (strait_pipe_link){.forward_bytes = forward_bytes,
                                            .backward_bytes = backward_bytes,
                                            .forward_bps = recipe->emulate.rate_bps,
                                            .backward_bps = recipe->emulate.rate_bps,
-                                           .delay_s = (double)recipe->emulate.delay_ns * 1e-9,
+                                           .delay_s = delay_s,
                                            .codec_s = crossing_s(recipe, times, i) / n};
     out->pipe = (strait_pipe){
         .n_stages = recipe->n_stages,
@@ -81,7 +123,8 @@ strait_err strait_limits_windows(const strait_recipe *recipe, int wanted,
     draw(recipe, times, 1.0, (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_FORWARD),
          (double)strait_codec_wire_bytes(&recipe->codec, STRAIT_BACKWARD), &picture);
     for (int i = 0; i + 1 < recipe->n_stages; i++)
-        if (delays[i] > 0.0) picture.links[i].delay_s = delays[i];
+        if (delays[i] > 0.0) // the shortest round trip knows nothing of what jitter and loss add
+            picture.links[i].delay_s += delays[i] - (double)recipe->emulate.delay_ns * 1e-9;
     /* Fill-drain and plain 1F1B have the windows they have. */
     const int is_free = recipe->schedule == STRAIT_SCHEDULE_WINDOW ||
                         recipe->schedule == STRAIT_SCHEDULE_SPLIT;

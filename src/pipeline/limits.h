@@ -5,6 +5,11 @@
 #include "pipeline/worker.h"
 #include "plan/pipe.h"
 
+/* One way over an emulated link, in seconds, with what jitter and loss add on average
+ * (plan/delay.h) to messages of so many bytes that come every `pace_s`. */
+double strait_limits_delay(const strait_recipe *recipe, double forward_bytes, double backward_bytes,
+                           double pace_s);
+
 /* Slots of each stage, from the times of one microbatch and the links' measured delays (0: unknown,
  * as the run file has it), and the tokens a second that a simulation expects of them. `wanted` sets
  * them instead; 0: choose. `spare` has the bytes left on the device of each stage, which has one

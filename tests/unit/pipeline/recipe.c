@@ -295,6 +295,14 @@ static void far_stages_ask_for_more_in_flight(void **state) {
     assert_true(far[0] > near[0] && near[0] >= near[3]);
     assert_memory_equal(far, found, sizeof far); // measured or told, a delay is a delay
     assert_true(slow < fast && slow > 0.0);
+    recipe.emulate.jitter_ns = 5000000; // which the shortest round trip does not show
+    CHECK_OK(strait_limits_windows(&recipe, 0, times, measured, NULL, far, &slow));
+    assert_true(far[0] > found[0]);
+    recipe.emulate.jitter_ns = 0;
+    recipe.emulate.loss = 0.1;
+    CHECK_OK(strait_limits_windows(&recipe, 0, times, measured, NULL, far, &slow));
+    assert_true(far[0] > found[0]);
+    recipe.emulate.loss = 0.0;
     CHECK_OK(strait_limits_windows(&recipe, 3, times, unknown, NULL, far, &slow));
     for (int i = 0; i < 4; i++)
         assert_int_equal(far[i], 3);
@@ -349,6 +357,10 @@ static void what_limits_a_step_is_named(void **state) {
     assert_string_equal(strait_limits_name(&recipe, windows, times, 1, 1e6, 1e6), "serialisation");
     recipe.emulate.rate_bps = 0.0;
     recipe.emulate.delay_ns = 2000000000;
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 1, 1e4, 1e4), "propagation");
+    recipe.emulate.delay_ns = 1000000;
+    assert_string_equal(strait_limits_name(&recipe, windows, times, 1, 1e4, 1e4), "compute");
+    recipe.emulate.jitter_ns = 2000000000;
     assert_string_equal(strait_limits_name(&recipe, windows, times, 1, 1e4, 1e4), "propagation");
 }
 
