@@ -12,10 +12,11 @@
 
 enum {
     RUNS_MAX = 64,
+    NAME_MAX_BYTES = 1024,
     POINTS_MAX = 4096
 };
 
-static double target;
+static double target = INFINITY; // not given
 static int as_markdown, as_json;
 static const char *plot_path, *against = "step";
 
@@ -31,7 +32,7 @@ static const strait_flag flags[] = {
 };
 
 typedef struct row {
-    const char *name;
+    char name[NAME_MAX_BYTES]; // UTF-8 without control characters, whatever the folder is called
     strait_history history;
     double loss, steps_to, seconds_to, meter_to;
 } row;
@@ -44,15 +45,41 @@ static const char *name_of(const char *path) {
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
+/* Bytes of the character at `text`, 0 where it is none that JSON and SVG can hold as it is: no
+ * UTF-8, longer than it need be, half of a pair, or a control character. */
+static size_t character_at(const char *text) {
+    const unsigned char *c = (const unsigned char *)text;
+    const size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
+    if (n == 1) return c[0] >= 0x20 && c[0] != 0x7f;
+    for (size_t i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80) return 0; // the end of the text is none either
+    if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) ||
+        (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f) || c[0] > 0xf4)
+        return 0;
+    return n;
+}
+
+static void set_name(row *r, const char *path) {
+    static const char unknown[] = "\xef\xbf\xbd"; // the character for what is none
+    size_t used = 0;
+    for (const char *at = name_of(path); *at != '\0' && used + 5 < sizeof r->name;) {
+        const size_t n = character_at(at);
+        memcpy(r->name + used, n > 0 ? at : unknown, n > 0 ? n : 3);
+        used += n > 0 ? n : 3;
+        at += n > 0 ? n : 1;
+    }
+    r->name[used] = '\0';
+}
+
 static strait_err read_rows(int n, const char **paths) {
     double highest = -(double)INFINITY;
     for (int i = 0; i < n; i++) {
-        rows[i].name = name_of(paths[i]);
+        set_name(&rows[i], paths[i]);
         STRAIT_TRY(strait_history_read(paths[i], &rows[i].history));
         rows[i].loss = strait_history_loss(&rows[i].history);
         if (rows[i].loss > highest) highest = rows[i].loss;
     }
-    if (target == 0.0) target = highest;
+    if (!isfinite(target)) target = highest;
     for (int i = 0; i < n; i++) {
         const strait_history *h = &rows[i].history;
         rows[i].steps_to = strait_history_steps_to(h, target);
@@ -150,6 +177,8 @@ static strait_err draw(int n) {
     const int by_bytes = strcmp(against, "bytes") == 0;
     for (int i = 0; i < n; i++) {
         const strait_history *h = &rows[i].history;
+        if (by_bytes && !(h->forward_bytes + h->backward_bytes > 0.0))
+            fprintf(stderr, "note: %s sent no bytes and is not in the plot\n", rows[i].name);
         const int n_points = by_bytes ? 1 : h->n_valid < POINTS_MAX ? h->n_valid : POINTS_MAX;
         lines[i] = (strait_plot_line){rows[i].name, x[i], y[i], n_points};
         for (int k = 0; k < n_points; k++) { // the last always; the first where there are two
@@ -181,6 +210,7 @@ static strait_err check_meters(int n) {
 
 static strait_err check_flags(int n_words) {
     static const char *const kinds[] = {"step", "seconds", "meter", "bytes"};
+    if (target <= 0.0) return STRAIT_FAIL(STRAIT_ECONFIG, "--loss %g: expected above 0", target);
     if (plot_path != NULL) STRAIT_TRY(strait_args_check_output("plot", plot_path));
     if (n_words < 1 || n_words > RUNS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "compare wants 1 to %d runs: strait compare RUN...",

@@ -18,8 +18,16 @@ enum {
     LINE_HEIGHT = 18
 };
 
+/* Colours come again, then with dashes of another kind. */
+static const char *const dashes[] = {"", "6 3", "2 3", "9 3 2 3"};
+
 static const char *const colours[] = {"#1b6ca8", "#d1495b", "#2e933c", "#8f5db7",
                                       "#e08e1b", "#3d3d3d", "#0f9d9a", "#a0522d"};
+
+enum {
+    N_COLOURS = sizeof colours / sizeof *colours,
+    N_DASHES = sizeof dashes / sizeof *dashes
+};
 
 typedef struct range {
     double low, high;
@@ -28,6 +36,7 @@ typedef struct range {
 typedef struct canvas {
     FILE *file;
     const strait_plot *plot;
+    int height; // more than HEIGHT where there are many names
     range x, y; // of x on a logarithmic axis the logarithms
 } canvas;
 
@@ -66,7 +75,8 @@ static double left_of(const canvas *c, double x) {
 }
 
 static double top_of(const canvas *c, double y) {
-    return HEIGHT - BOTTOM - (y - c->y.low) / (c->y.high - c->y.low) * (HEIGHT - TOP - BOTTOM);
+    return c->height - BOTTOM -
+           (y - c->y.low) / (c->y.high - c->y.low) * (c->height - TOP - BOTTOM);
 }
 
 static void put_text(const canvas *c, double left, double top, const char *more, const char *text) {
@@ -110,29 +120,31 @@ static void put_ticks_of_y(const canvas *c) {
 
 static void put_ticks_of_x(const canvas *c) {
     char words[32];
-    const double step = c->plot->is_log_x ? fmax(1.0, tick_step(c->x)) : tick_step(c->x);
+    /* Whole powers of two, unless there is less than a few octaves between the ends. */
+    const double fit = tick_step(c->x);
+    const double step = c->plot->is_log_x && c->x.high - c->x.low > 3.0 ? fmax(1.0, fit) : fit;
     const double first = ceil(c->x.low / step) * step;
     const int n = (int)floor((c->x.high - first) / step) + 1;
     for (int i = 0; i < n; i++) {
         const double x = first + i * step;
         (void)snprintf(words, sizeof words, "%.6g", c->plot->is_log_x ? exp2(x) : x);
-        put_rule(c, left_of(c, x), TOP, left_of(c, x), HEIGHT - BOTTOM);
-        put_text(c, left_of(c, x), HEIGHT - BOTTOM + 18, "text-anchor=\"middle\"", words);
+        put_rule(c, left_of(c, x), TOP, left_of(c, x), c->height - BOTTOM);
+        put_text(c, left_of(c, x), c->height - BOTTOM + 18, "text-anchor=\"middle\"", words);
     }
 }
 
 static void put_frame(const canvas *c) {
     char turned[80];
-    const double middle = (TOP + HEIGHT - BOTTOM) / 2.0;
+    const double middle = (TOP + c->height - BOTTOM) / 2.0;
     fprintf(c->file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
             "font-family=\"sans-serif\" font-size=\"12\">\n"
             "<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n",
-            WIDTH, HEIGHT, WIDTH, HEIGHT);
+            WIDTH, c->height, WIDTH, c->height);
     put_ticks_of_y(c);
     put_ticks_of_x(c);
     put_text(c, LEFT, TOP - 16, "font-size=\"14\"", c->plot->title);
-    put_text(c, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"",
+    put_text(c, (LEFT + WIDTH - RIGHT) / 2.0, c->height - 14, "text-anchor=\"middle\"",
              c->plot->x_label);
     (void)snprintf(turned, sizeof turned,
                    "text-anchor=\"middle\" transform=\"rotate(-90 16 %.0f)\"", middle);
@@ -141,13 +153,15 @@ static void put_frame(const canvas *c) {
 
 static void put_line(const canvas *c, int which) {
     const strait_plot_line *line = &c->plot->lines[which];
-    const char *colour = colours[which % (int)(sizeof colours / sizeof *colours)];
+    const char *colour = colours[which % N_COLOURS];
     char fill[32];
     (void)snprintf(fill, sizeof fill, "fill=\"%s\"", colour);
     double left = 0.0;
     double top = 0.0;
-    fprintf(c->file, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" points=\"",
-            colour);
+    const int round = which / N_COLOURS;
+    fprintf(c->file, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\"", colour);
+    if (round > 0) fprintf(c->file, " stroke-dasharray=\"%s\"", dashes[round % N_DASHES]);
+    fputs(" points=\"", c->file);
     for (int k = 0; k < line->n; k++) {
         const double x = x_of(c->plot, line->x[k]);
         if (!isfinite(x) || !isfinite(line->y[k])) continue;
@@ -165,7 +179,8 @@ static void put_line(const canvas *c, int which) {
 }
 
 strait_err strait_plot_write(const char *path, const strait_plot *plot) {
-    canvas c = {.plot = plot};
+    canvas c = {.plot = plot, .height = TOP + BOTTOM + LINE_HEIGHT * plot->n_lines};
+    if (c.height < HEIGHT) c.height = HEIGHT;
     STRAIT_TRY(measure(&c));
     char *text = NULL;
     size_t bytes = 0;

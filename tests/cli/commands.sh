@@ -125,6 +125,14 @@ runs compare run metered/metrics.jsonl --json --loss 0.001
 jq -es '(.[0].valid_loss > 1) and (.[0].steps_to == null) and (.[1].meter_seconds > 0)' "$OUT" \
     >/dev/null || fail "compare prints no such JSON"
 refuses 2 'expected step, seconds, meter or bytes' compare run --against tokens
+odd=$(printf 'a\377b<\001c') # no UTF-8: replaced, so that JSON and SVG stay what they are
+cp -r run "$odd"
+runs compare run "$odd" --json --plot odd.svg
+jq -es '.[1].run == "a\ufffdb<\ufffdc"' "$OUT" >/dev/null || fail "JSON of an odd name: $(cat "$OUT")"
+iconv -f UTF-8 -t UTF-8 odd.svg >/dev/null || fail "a picture that is no UTF-8"
+refuses 2 '--loss 0: expected above 0' compare run --loss 0
+runs compare run cut --plot bytes.svg --against bytes
+says "$ERR" '^note: run sent no bytes and is not in the plot$'
 awk 'BEGIN {
     for (i = 1; i <= 6000; i++)
         printf "{\"step\":%d,\"loss\":2}\n{\"step\":%d,\"valid_loss\":%g}\n", i, i, 9 - i / 1000

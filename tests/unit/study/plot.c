@@ -65,6 +65,43 @@ static void test_powers_of_two_stand_at_even_distances(void **state) {
     strait_alloc_free(svg);
 }
 
+static void test_many_lines_have_names_and_looks_of_their_own(void **state) {
+    (void)state;
+    enum {
+        N = 40
+    };
+    static strait_plot_line lines[N];
+    const double x[] = {0, 1}, y[] = {1, 2};
+    for (int i = 0; i < N; i++)
+        lines[i] = (strait_plot_line){"name", x, y, 2};
+    const strait_plot plot = {
+        .title = "t", .x_label = "x", .y_label = "y", .lines = lines, .n_lines = N};
+    char *svg = drawn(&plot);
+    const double height = strtod(strstr(svg, "viewBox=\"0 0 760 ") + 17, NULL);
+    double lowest = 0.0;
+    for (const char *at = svg; (at = strstr(at, "<text x=\"572.0\" y=\"")) != NULL; at++)
+        lowest = strtod(at + 19, NULL);
+    CHECK(lowest > 700.0 && lowest < height);
+    const char *first = strstr(svg, "#1b6ca8"), *dash = strstr(svg, "stroke-dasharray");
+    CHECK(dash != NULL && dash > first); // the ninth has the colour of the first, and dashes
+    strait_alloc_free(svg);
+}
+
+static void test_a_narrow_axis_of_powers_has_ticks(void **state) {
+    (void)state;
+    const double x[] = {18, 21};
+    const double y[] = {4, 3};
+    const strait_plot_line line = {"a", x, y, 2};
+    const strait_plot plot = {
+        .title = "t", .x_label = "x", .y_label = "y", .is_log_x = 1, .lines = &line, .n_lines = 1};
+    char *svg = drawn(&plot);
+    int n = 0;
+    for (const char *at = svg; (at = strstr(at, "y=\"423.0\"")) != NULL; at++)
+        n++;
+    CHECK(n >= 2);
+    strait_alloc_free(svg);
+}
+
 static void test_nothing_to_draw(void **state) {
     (void)state;
     const double x = 1;
@@ -80,6 +117,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_line_goes_where_its_numbers_are),
         cmocka_unit_test(test_powers_of_two_stand_at_even_distances),
+        cmocka_unit_test(test_many_lines_have_names_and_looks_of_their_own),
+        cmocka_unit_test(test_a_narrow_axis_of_powers_has_ticks),
         cmocka_unit_test(test_nothing_to_draw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
