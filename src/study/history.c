@@ -94,6 +94,9 @@ strait_err strait_history_read(const char *path, strait_history *out) {
     char file[STRAIT_PATH_MAX];
     STRAIT_TRY(
         strait_file_path(file, strait_file_is_folder(path) ? "%s/metrics.jsonl" : "%s", path));
+    if (strait_file_is_folder(path) && !strait_file_exists(file))
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: holds no metrics.jsonl; name the folder of a run",
+                           path);
     *out = (strait_history){0};
     reading r = {.out = out};
     const strait_err err = read_file(file, &r);
