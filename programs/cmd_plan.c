@@ -1,5 +1,6 @@
 /* cmd_plan.c - strait plan RUN.yaml: memory, speed, bubbles and bytes before training. */
 #include "commands.h"
+#include "net/emulate.h"
 #include "net/frame.h"
 #include "pipeline/limits.h"
 #include "plan/limit.h"
@@ -11,8 +12,6 @@
 #include <stdio.h>
 
 enum {
-    PACKET_PAYLOAD = 1448, // what a packet carries, and what TCP/IP and Ethernet add to it
-    PACKET_HEADERS = 66,
     PACES = 4 // tried until links and step agree
 };
 
@@ -58,7 +57,7 @@ static strait_pipe_stage stage_cost(const outlook *o, int stage) {
 
 static double on_link(const strait_codec_spec *codec, strait_direction direction) {
     const double bytes = (double)strait_codec_wire_bytes(codec, direction) + STRAIT_FRAME_HEADER;
-    return bytes * (PACKET_PAYLOAD + PACKET_HEADERS) / PACKET_PAYLOAD;
+    return bytes * (STRAIT_PACKET_PAYLOAD + STRAIT_PACKET_HEADERS) / STRAIT_PACKET_PAYLOAD;
 }
 
 /* Work of the slowest stage, for one microbatch. */

@@ -3,8 +3,6 @@
 #include "base/rng.h"
 
 enum {
-    PACKET_PAYLOAD = 1448,  // 1500 less 20 of IPv4, 20 of TCP, 12 of its timestamps
-    PACKET_HEADERS = 66,    // those and 14 of Ethernet
     LEAD_BYTES = 32 * 1024, // two records in hand keep the wire busy
     LEAD_NS = 10 * 1000000, // or this much time, where it is more
     SMALLEST_FLIGHT = 256 * 1024,
@@ -45,8 +43,8 @@ static int64_t repair_ns(const struct strait_emulate *e, uint64_t n_packets) {
 
 int64_t strait_emulate_send(struct strait_emulate *e, int64_t ready_ns, size_t bytes) {
     const strait_emulate_spec *s = &e->spec;
-    const uint64_t n_packets = (bytes + PACKET_PAYLOAD - 1) / PACKET_PAYLOAD;
-    const double wire_bytes = (double)bytes + (double)(n_packets * PACKET_HEADERS);
+    const uint64_t n_packets = (bytes + STRAIT_PACKET_PAYLOAD - 1) / STRAIT_PACKET_PAYLOAD;
+    const double wire_bytes = (double)bytes + (double)(n_packets * STRAIT_PACKET_HEADERS);
     e->n_bytes += bytes;
     if (is_cut(e, ready_ns)) return INT64_MAX;
 

@@ -15,6 +15,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum {
+    STRAIT_PACKET_PAYLOAD = 1448, // 1500 less 20 of IPv4, 20 of TCP, 12 of its timestamps
+    STRAIT_PACKET_HEADERS = 66    // those and 14 of Ethernet
+};
+
 typedef struct strait_emulate_spec {
     double rate_bps;             // bits per second; 0 is unlimited
     int64_t delay_ns, jitter_ns; // one way; jitter is uniform in [0, jitter_ns)

@@ -1,6 +1,7 @@
 #include "pipeline/limits.h"
 
 #include "base/machine.h"
+#include "net/emulate.h"
 #include "net/line.h"
 #include "net/mesh.h"
 #include "net/socket.h"
@@ -14,8 +15,7 @@
 #include <string.h>
 
 enum {
-    PACKET_PAYLOAD = 1448, // of TCP
-    VALID_SEEN = 1024      // microbatches of a validation that are simulated
+    VALID_SEEN = 1024 // microbatches of a validation that are simulated
 };
 
 static const double device_share = 0.8; // of a device's spare memory that slots may take
@@ -40,13 +40,14 @@ static double extra_s(const strait_emulate_spec *e, double bytes, double pace_s)
     const double each = pieces > 1.0 ? STRAIT_TLS_RECORD : bytes;
     const double bits_s = e->rate_bps > 0 ? 8.0 * each / e->rate_bps : 0.0;
     const double all_s = pieces * bits_s;
-    return strait_delay_extra(&(strait_delay_spec){.delay_s = (double)e->delay_ns * 1e-9,
-                                                   .jitter_s = (double)e->jitter_ns * 1e-9,
-                                                   .loss = e->loss,
-                                                   .n_pieces = pieces < 4096.0 ? (int)pieces : 4096,
-                                                   .piece_packets = ceil(each / PACKET_PAYLOAD),
-                                                   .piece_s = bits_s,
-                                                   .message_s = pace_s > all_s ? pace_s : all_s});
+    return strait_delay_extra(
+        &(strait_delay_spec){.delay_s = (double)e->delay_ns * 1e-9,
+                             .jitter_s = (double)e->jitter_ns * 1e-9,
+                             .loss = e->loss,
+                             .n_pieces = pieces < 4096.0 ? (int)pieces : 4096,
+                             .piece_packets = ceil(each / STRAIT_PACKET_PAYLOAD),
+                             .piece_s = bits_s,
+                             .message_s = pace_s > all_s ? pace_s : all_s});
 }
 
 double strait_limits_delay(const strait_recipe *recipe, double forward_bytes, double backward_bytes,
