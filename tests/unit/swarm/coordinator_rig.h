@@ -76,9 +76,8 @@ static inline void make_step(int64_t step, int keeps) {
     get_ready();
 }
 
-/* Two stages, `n` workers. */
-static inline void begin(int n) {
-    const strait_swarm_config config = {.n_stages = 2,
+static inline void begin_stages(int n_stages, int n) {
+    const strait_swarm_config config = {.n_stages = n_stages,
                                         .lease_ns = 10 * S,
                                         .stall_ns = 30 * S,
                                         .slow_ns = 100 * S,
@@ -88,7 +87,12 @@ static inline void begin(int n) {
     for (int i = 0; i < n; i++)
         join(i, strait_held_nothing());
     tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
-    if (n >= 2) get_ready();
+    if (n >= n_stages) get_ready();
+}
+
+/* Two stages, `n` workers. */
+static inline void begin(int n) {
+    begin_stages(2, n);
 }
 
 /* Time passes, all who are here show that they live, and the stages stand again. */

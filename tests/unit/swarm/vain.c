@@ -18,17 +18,7 @@ static int stage_of_cheat(void) {
 
 /* `n_stages` stages and `n` machines; the cheat owns `stage`. */
 static void begin_with(int n_stages, int n, int stage) {
-    const strait_swarm_config config = {.n_stages = n_stages,
-                                        .lease_ns = 10 * S,
-                                        .stall_ns = 30 * S,
-                                        .slow_ns = 100 * S,
-                                        .patience_ns = 5 * S};
-    strait_coordinator_init(&c, &config);
-    now = 1000 * S;
-    for (int i = 0; i < n; i++)
-        join(i, strait_held_nothing());
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
-    get_ready();
+    begin_stages(n_stages, n);
     cheat = c.nodes[c.owner[stage]].key;
 }
 
