@@ -190,7 +190,7 @@ for codec in strait/ strait/tied subspace/ resbm/a resbm/b; do
     name=${codec%/*} variant=${codec#*/} codec=$name$variant
     runs train run.yaml --out "$codec" --set stages.count=2 --set link.codec.name=$name \
         --set link.codec.variant=$variant --set link.codec.keep=8 --set data.valid_tokens=0 \
-        --set train.valid_every=0
+        --set train.valid_every=0 --set train.steps=8
     wanted=$(jq -s 'map(select(.valid_loss)) | last | .valid_loss' "$codec/metrics.jsonl")
     runs eval "$codec" --data train.bin --json
     jq -e --argjson wanted "$wanted" '(.loss - $wanted) | fabs < 0.002' "$OUT" >/dev/null ||

@@ -2,7 +2,7 @@
  *
  * A case puts inputs on a device, calls a kernel and keeps its outputs. check_case runs it on the
  * plain loops, then on every backend of the registry that is here, the cpu with one, two and three
- * threads (with three alone where threads are watched: one has nobody to race with), and compares:
+ * threads (with three alone under a sanitizer, which finds the same with them), and compares:
  * near the plain loops, and the same bits every time. A case that makes
  * activations (rig_act) is asked again in bf16 of every device that computes in it; the plain loops
  * then see the same rounded inputs, in f32.
