@@ -2,9 +2,11 @@
  */
 #include "base/json.h"
 #include "commands.h"
+#include "data/tokenizer/utf8.h"
 #include "study/history.h"
 #include "study/plot.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,28 +47,19 @@ static const char *name_of(const char *path) {
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
-/* Bytes of the character at `text`, 0 where it is none that JSON and SVG can hold as it is: no
- * UTF-8, longer than it need be, half of a pair, or a control character. */
-static size_t character_at(const char *text) {
-    const unsigned char *c = (const unsigned char *)text;
-    const size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
-    if (n == 1) return c[0] >= 0x20 && c[0] != 0x7f;
-    for (size_t i = 1; i < n; i++)
-        if ((c[i] & 0xc0) != 0x80) return 0; // the end of the text is none either
-    if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) ||
-        (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f) || c[0] > 0xf4)
-        return 0;
-    return n;
-}
-
+/* What JSON and SVG cannot hold as it is, no UTF-8 or a control character, is replaced. */
 static void set_name(row *r, const char *path) {
     static const char unknown[] = "\xef\xbf\xbd"; // the character for what is none
-    size_t used = 0;
-    for (const char *at = name_of(path); *at != '\0' && used + 5 < sizeof r->name;) {
-        const size_t n = character_at(at);
-        memcpy(r->name + used, n > 0 ? at : unknown, n > 0 ? n : 3);
-        used += n > 0 ? n : 3;
-        at += n > 0 ? n : 1;
+    const char *at = name_of(path);
+    size_t used = 0, left = strlen(at);
+    while (left > 0 && used + 5 < sizeof r->name) {
+        const size_t length = strait_utf8_length((const unsigned char *)at, left);
+        const int is_kept = length > 1 || (length == 1 && !iscntrl((unsigned char)*at));
+        const size_t n = is_kept ? length : sizeof unknown - 1, taken = is_kept ? length : 1;
+        memcpy(r->name + used, is_kept ? at : unknown, n);
+        used += n;
+        at += taken;
+        left -= taken;
     }
     r->name[used] = '\0';
 }

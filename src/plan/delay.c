@@ -8,38 +8,43 @@ enum {
     REPAIRS = 4   // in a row that are worth counting
 };
 
-static double round_trip(const strait_delay_spec *s) {
-    return 2.0 * (s->delay_s + s->jitter_s / 2.0);
-}
+/* What is asked of a piece a hundred thousand times. */
+typedef struct lateness {
+    double jitter_s, round_trip_s;
+    double repaired[REPAIRS + 1]; // the chance that it is sent again so many times
+} lateness;
 
-/* The share of all draws of jitter that is at most x. */
-static double jitter_within(const strait_delay_spec *s, double x) {
-    if (x < 0.0) return 0.0;
-    return x < s->jitter_s ? x / s->jitter_s : 1.0;
+static lateness lateness_of(const strait_delay_spec *s) {
+    lateness late = {.jitter_s = s->jitter_s,
+                     .round_trip_s = 2.0 * (s->delay_s + s->jitter_s / 2.0)};
+    double left = 1.0 - pow(1.0 - s->loss, s->piece_packets);
+    late.repaired[0] = 1.0 - left;
+    for (int n = 1; n < REPAIRS; n++) {
+        late.repaired[n] = left * (1.0 - s->loss);
+        left -= late.repaired[n];
+    }
+    late.repaired[REPAIRS] = left;
+    return late;
 }
 
 /* The chance that a piece is late by no more than x. */
-static double within(const strait_delay_spec *s, double x) {
-    const double hit = 1.0 - pow(1.0 - s->loss, s->piece_packets);
-    double chance = (1.0 - hit) * jitter_within(s, x);
-    double left = hit;
-    for (int n = 1; n <= REPAIRS && left > 0.0; n++) {
-        const double now = n < REPAIRS ? left * (1.0 - s->loss) : left;
-        chance += now * jitter_within(s, x - n * round_trip(s));
-        left -= now;
-    }
+static double within(const lateness *late, double x) {
+    double chance = 0.0;
+    for (int n = 0; n <= REPAIRS && x >= 0.0; n++, x -= late->round_trip_s)
+        chance += late->repaired[n] * (x < late->jitter_s ? x / late->jitter_s : 1.0);
     return chance;
 }
 
 /* The chance that nothing holds the message up by more than x. */
-static double all_within(const strait_delay_spec *s, double x, double longest) {
+static double all_within(const strait_delay_spec *s, const lateness *late, double x,
+                         double longest) {
     double chance = 1.0;
     for (int i = 0; i < PIECES && chance > 1e-9; i++) {
         const int message = i / s->n_pieces, piece = i % s->n_pieces;
         const double age = message * s->message_s + piece * s->piece_s;
         if (message > 0 && !(s->message_s > 0.0)) break; // nobody knows when the others came
         if (x + age >= longest && piece == 0) break;
-        chance *= within(s, x + age);
+        chance *= within(late, x + age);
     }
     return chance;
 }
@@ -48,14 +53,15 @@ static double all_within(const strait_delay_spec *s, double x, double longest) {
  * the chances jump there. */
 double strait_delay_extra(const strait_delay_spec *s) {
     const int n_spans = s->loss > 0.0 ? REPAIRS + 1 : 1;
-    const double trip = round_trip(s);
+    const lateness late = lateness_of(s);
+    const double trip = late.round_trip_s;
     const double longest = s->jitter_s + (n_spans - 1) * trip;
     double sum = 0.0, from = 0.0;
     for (int span = 0; span < n_spans; span++) {
         const double to = n_spans == 1 || span + 1 == n_spans ? longest : (span + 1) * trip;
         const double width = (to - from) / POINTS;
         for (int k = 0; k < POINTS; k++)
-            sum += width * (1.0 - all_within(s, from + (k + 0.5) * width, longest));
+            sum += width * (1.0 - all_within(s, &late, from + (k + 0.5) * width, longest));
         from = to;
     }
     return sum;

@@ -158,9 +158,9 @@ static void put_line(const canvas *c, int which) {
     (void)snprintf(fill, sizeof fill, "fill=\"%s\"", colour);
     double left = 0.0;
     double top = 0.0;
-    const int round = which / N_COLOURS;
+    const char *dash = dashes[which / N_COLOURS % N_DASHES];
     fprintf(c->file, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\"", colour);
-    if (round > 0) fprintf(c->file, " stroke-dasharray=\"%s\"", dashes[round % N_DASHES]);
+    if (dash[0] != '\0') fprintf(c->file, " stroke-dasharray=\"%s\"", dash);
     fputs(" points=\"", c->file);
     for (int k = 0; k < line->n; k++) {
         const double x = x_of(c->plot, line->x[k]);
