@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/names.h"
 #include "base/options.h"
-#include "pipeline/run.h"
+#include "config/run.h"
 
 #include <errno.h>
 #include <math.h>

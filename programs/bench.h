@@ -1,7 +1,7 @@
 /* bench.h - what the parts of strait bench share: a device with tensors on it, and timing. */
 #pragma once
 
-#include "pipeline/recipe.h"
+#include "config/run_plan.h"
 
 enum {
     STRAIT_LAB_TENSORS = 24
@@ -12,7 +12,7 @@ struct strait_lab {
     struct strait_backend *backend;
     const struct strait_kernels *k;
     struct strait_stream stream;
-    strait_recipe recipe;
+    strait_run_plan plan;
     int64_t rows;       // tokens of a microbatch
     strait_dtype dtype; // of activations
     struct strait_slab slab;

@@ -28,7 +28,7 @@ static const candidate candidates[] = {
 
 /* Both halves of a stage, between boundary 0 and boundary 1. */
 struct middle {
-    struct strait_codec *tail, *head;
+    struct strait_codec *receiver, *sender;
     struct strait_slab slab;
     strait_tensor x, y, d, tokens;
     strait_tensor wire[2]; // by direction
@@ -49,38 +49,38 @@ static const strait_crossing *next(struct middle *m) {
 static strait_err call_unpack(struct strait_lab *lab, void *arg) {
     struct middle *m = arg;
     (void)lab;
-    return strait_codec_act_unpack(m->tail, next(m), m->x, m->wire[STRAIT_FORWARD]);
+    return strait_codec_act_unpack(m->receiver, next(m), m->x, m->wire[STRAIT_FORWARD]);
 }
 
 static strait_err call_pack(struct strait_lab *lab, void *arg) {
     struct middle *m = arg;
     (void)lab;
-    return strait_codec_act_pack(m->head, next(m), m->wire[STRAIT_FORWARD], m->y);
+    return strait_codec_act_pack(m->sender, next(m), m->wire[STRAIT_FORWARD], m->y);
 }
 
 static strait_err call_grad_unpack(struct strait_lab *lab, void *arg) {
     struct middle *m = arg;
     (void)lab;
-    return strait_codec_grad_unpack(m->head, next(m), m->y, m->wire[STRAIT_BACKWARD]);
+    return strait_codec_grad_unpack(m->sender, next(m), m->y, m->wire[STRAIT_BACKWARD]);
 }
 
 static strait_err call_input_grad(struct strait_lab *lab, void *arg) {
     struct middle *m = arg;
     (void)lab;
-    return strait_codec_input_grad(m->head, next(m), m->d);
+    return strait_codec_input_grad(m->sender, next(m), m->d);
 }
 
 static strait_err call_grad_pack(struct strait_lab *lab, void *arg) {
     struct middle *m = arg;
     (void)lab;
-    return strait_codec_grad_pack(m->tail, next(m), m->wire[STRAIT_BACKWARD], m->d);
+    return strait_codec_grad_pack(m->receiver, next(m), m->wire[STRAIT_BACKWARD], m->d);
 }
 
 static strait_err call_weights(struct strait_lab *lab, void *arg) {
     struct middle *m = arg;
     (void)lab;
-    STRAIT_TRY(strait_codec_param_grads(m->head, &m->at));
-    return strait_codec_param_grads(m->tail, &m->at);
+    STRAIT_TRY(strait_codec_param_grads(m->sender, &m->at));
+    return strait_codec_param_grads(m->receiver, &m->at);
 }
 
 /* How many values cross, so that a token's bytes are the stream's divided by `times`. */
@@ -92,7 +92,7 @@ static int64_t keep_of(const candidate *which, int64_t width) {
 }
 
 static strait_codec_spec spec_of(const struct strait_lab *lab, const candidate *which) {
-    const strait_shape *s = &lab->recipe.shape;
+    const strait_shape *s = &lab->plan.shape;
     strait_codec_spec spec = {.rows = lab->rows,
                               .cols = s->width,
                               .vocab = s->vocab,
@@ -112,10 +112,10 @@ static strait_codec_spec spec_of(const struct strait_lab *lab, const candidate *
 
 static strait_err open_middle(struct strait_lab *lab, strait_codec_spec *spec, struct middle *m) {
     STRAIT_TRY(strait_codec_check(spec));
-    STRAIT_TRY(strait_codec_open(spec, STRAIT_TAIL, lab->backend, &m->tail));
+    STRAIT_TRY(strait_codec_open(spec, STRAIT_RECEIVER, lab->backend, &m->receiver));
     spec->boundary = 1;
-    STRAIT_TRY(strait_codec_open(spec, STRAIT_HEAD, lab->backend, &m->head));
-    STRAIT_TRY(strait_codec_join(m->tail, m->head));
+    STRAIT_TRY(strait_codec_open(spec, STRAIT_SENDER, lab->backend, &m->sender));
+    STRAIT_TRY(strait_codec_join(m->receiver, m->sender));
     STRAIT_TRY(strait_lab_plan(lab, "1and 1and 1and 1in1"));
     for (int way = 0; way < 2; way++) {
         const size_t bytes = strait_codec_wire_bytes(spec, (strait_direction)way);
@@ -168,8 +168,8 @@ static strait_err bench_one(struct strait_lab *lab, const candidate *which, doub
     strait_err err = open_middle(lab, &spec, &m);
     if (err == STRAIT_OK) err = measure(lab, &m, &seen);
     if (err == STRAIT_OK) print_line(lab, which, &spec, &seen, stage_s);
-    strait_codec_close(&m.head);
-    strait_codec_close(&m.tail);
+    strait_codec_close(&m.sender);
+    strait_codec_close(&m.receiver);
     strait_slab_fini(&m.slab);
     strait_lab_clear(lab);
     return err;
@@ -193,25 +193,25 @@ static strait_err bench_all(struct strait_lab *lab, const char *only, double sta
 }
 
 /* A stage's share of the layers, forward, backward and update. */
-static double stage_seconds(const strait_recipe *recipe, const strait_stage_times *times) {
+static double stage_seconds(const strait_run_plan *plan, const strait_stage_times *times) {
     const strait_pipe_stage *b = &times->block;
-    return (b->forward_s + b->input_s + b->weights_s + b->update_s) * (double)recipe->shape.layers /
-           (double)recipe->n_stages;
+    return (b->forward_s + b->input_s + b->weights_s + b->update_s) * (double)plan->shape.layers /
+           (double)plan->n_stages;
 }
 
 strait_err strait_bench_codec(const strait_run *run, int repeats, const char *only) {
     static struct strait_lab lab; // large, and there is one
     strait_stage_times times;
-    strait_recipe recipe;
-    STRAIT_TRY(strait_recipe_make(run, run->model.vocab, &recipe));
-    if (recipe.n_stages < 2)
+    strait_run_plan plan;
+    STRAIT_TRY(strait_run_plan_init(run, run->model.vocab, &plan));
+    if (plan.n_stages < 2)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "bench codec: stages.count is 1, and one stage has no boundary; give "
                            "--set stages.count=4");
     STRAIT_TRY(look_for(only));
-    STRAIT_TRY(strait_stage_times_measure(run, &recipe, &times));
+    STRAIT_TRY(strait_stage_times_measure(run, &plan, &times));
     strait_err err = strait_lab_open(&lab, run, repeats);
-    if (err == STRAIT_OK) err = bench_all(&lab, only, stage_seconds(&recipe, &times));
+    if (err == STRAIT_OK) err = bench_all(&lab, only, stage_seconds(&plan, &times));
     strait_lab_close(&lab);
     return err;
 }

@@ -2,17 +2,17 @@
  * codec strait has them at 128 times, the rest of the stream's width. */
 #include "bench.h"
 
-static strait_pack_how codes(const struct strait_lab *lab, int bits, int is_stochastic) {
-    return (strait_pack_how){
+static strait_pack_params codes(const struct strait_lab *lab, int bits, int is_stochastic) {
+    return (strait_pack_params){
         .bits = bits, .is_stochastic = is_stochastic, .cols = strait_lab_size(lab, 'k')};
 }
 
-static strait_recall_how recall_of(const struct strait_lab *lab) {
-    return (strait_recall_how){strait_lab_size(lab, 'k'), 4, lab->recipe.shape.context, 1e-6f};
+static strait_recall_params recall_of(const struct strait_lab *lab) {
+    return (strait_recall_params){strait_lab_size(lab, 'k'), 4, lab->plan.shape.context, 1e-6f};
 }
 
-static strait_regroup_how regroup_of(const struct strait_lab *lab) {
-    return (strait_regroup_how){
+static strait_regroup_params regroup_of(const struct strait_lab *lab) {
+    return (strait_regroup_params){
         .n_groups = 1, .to_cols = lab->t[0].cols, .from_cols = lab->t[1].cols, .alpha = 1};
 }
 
@@ -31,7 +31,7 @@ static strait_err normed_silu_back(struct strait_lab *lab) {
 
 static int64_t tile_of(const struct strait_lab *lab) {
     int64_t tile = 1;
-    while (tile < 128 && lab->recipe.shape.width % (2 * tile) == 0)
+    while (tile < 128 && lab->plan.shape.width % (2 * tile) == 0)
         tile *= 2;
     return tile;
 }
@@ -62,9 +62,9 @@ static int64_t tile_of(const struct strait_lab *lab) {
       k->gain_rows_back(s, t[0], t[1], t[2], t[3], t[4], t[5]))                                    \
     X(part, "part_rows", "1and 1and 1fn1 1and 1and", NULL,                                         \
       k->part_rows(s, t[0], t[1], t[2], t[3], t[4], 1e-6f))                                        \
-    X(window, "window", "1fnw 1fnK", NULL, k->window(s, t[0], t[1], lab->recipe.shape.context))    \
+    X(window, "window", "1fnw 1fnK", NULL, k->window(s, t[0], t[1], lab->plan.shape.context))      \
     X(window_back, "window_back", "1fnK 1fnw", NULL,                                               \
-      k->window_back(s, t[0], t[1], lab->recipe.shape.context))                                    \
+      k->window_back(s, t[0], t[1], lab->plan.shape.context))                                      \
     X(recall, "recall", "0anu 2anw 1fn1 1fnK", NULL,                                               \
       k->recall(s, t[0], t[1], t[2], t[3], recall_of(lab)))                                        \
     X(recall_back, "recall_back", "1fnK 0anu 2anw 1fnK 1fn1", NULL,                                \

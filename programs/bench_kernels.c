@@ -19,7 +19,7 @@ static strait_err copy(struct strait_lab *lab, void *arg) {
 static strait_err square(struct strait_lab *lab, void *arg) {
     (void)arg;
     return lab->k->matmul(&lab->stream, lab->t[0], lab->t[1], lab->t[2],
-                          (strait_matmul_how){.alpha = 1, .transpose_b = 1});
+                          (strait_matmul_params){.alpha = 1, .transpose_b = 1});
 }
 
 /* n tensors of this size, each moved once. */
@@ -52,7 +52,7 @@ static strait_err find_floor(struct strait_lab *lab) {
     printf("{\"bench\": \"device\", \"device\": \"%s: %s\", \"type\": \"%s\", \"gb_per_s\": %.1f, "
            "\"tflop_per_s\": %.4f, \"rows\": %lld, \"width\": %d}\n",
            lab->backend->ops->name, lab->backend->ops->describe(lab->backend), type_of(lab),
-           lab->copy_gb_s, lab->tflop_s, (long long)lab->rows, lab->recipe.shape.width);
+           lab->copy_gb_s, lab->tflop_s, (long long)lab->rows, lab->plan.shape.width);
     return STRAIT_OK;
 }
 

@@ -17,11 +17,11 @@ enum {
 
 strait_err strait_lab_open(struct strait_lab *lab, const strait_run *run, int repeats) {
     *lab = (struct strait_lab){.repeats = repeats};
-    STRAIT_TRY(strait_recipe_make(run, run->model.vocab, &lab->recipe));
-    STRAIT_TRY(strait_backend_open(strait_recipe_backend(run), &lab->backend));
+    STRAIT_TRY(strait_run_plan_init(run, run->model.vocab, &lab->plan));
+    STRAIT_TRY(strait_backend_open(strait_run_plan_backend(run), &lab->backend));
     lab->k = lab->backend->kernels;
-    lab->rows = lab->recipe.microbatch * lab->recipe.shape.context;
-    lab->dtype = lab->recipe.shape.precision;
+    lab->rows = lab->plan.microbatch * lab->plan.shape.context;
+    lab->dtype = lab->plan.shape.precision;
     return lab->backend->ops->stream_open(lab->backend, &lab->stream);
 }
 
@@ -39,7 +39,7 @@ void strait_lab_clear(struct strait_lab *lab) {
 }
 
 int64_t strait_lab_size(const struct strait_lab *lab, char letter) {
-    const strait_shape *s = &lab->recipe.shape;
+    const strait_shape *s = &lab->plan.shape;
     const int64_t keep = s->width / 32 > 1 ? s->width / 32 - 1 : 1, pad = (keep + 7) / 8 * 8;
     const int64_t at_once = LOGIT_BYTES / s->vocab, top = s->width / 16 > 0 ? s->width / 16 : 1;
     switch (letter) {
@@ -108,25 +108,25 @@ static void make_up(void *to, strait_dtype dtype, int64_t vocab) {
     }
 }
 
-static strait_err fill_tensor(struct strait_lab *lab, strait_tensor t, void *room) {
+static strait_err fill_tensor(struct strait_lab *lab, strait_tensor t, void *capacity) {
     const struct strait_backend_ops *ops = lab->backend->ops;
     const size_t all = strait_tensor_bytes(t), chunk = CHUNK * strait_dtype_bytes(t.dtype);
     if (t.dtype == STRAIT_I8) return STRAIT_OK; // bytes on the wire: a kernel makes them
-    make_up(room, t.dtype, lab->recipe.shape.vocab);
+    make_up(capacity, t.dtype, lab->plan.shape.vocab);
     for (size_t at = 0; at < all; at += chunk)
-        STRAIT_TRY(ops->upload(&lab->stream, (char *)t.data + at, room,
+        STRAIT_TRY(ops->upload(&lab->stream, (char *)t.data + at, capacity,
                                all - at < chunk ? all - at : chunk));
     return ops->wait(&lab->stream); // before the room is used again
 }
 
 strait_err strait_lab_make(struct strait_lab *lab) {
-    void *room = NULL;
+    void *capacity = NULL;
     STRAIT_TRY(strait_slab_commit(&lab->slab, lab->backend));
-    STRAIT_TRY(strait_alloc(CHUNK, sizeof(float), "made up values", &room));
+    STRAIT_TRY(strait_alloc(CHUNK, sizeof(float), "made up values", &capacity));
     strait_err err = STRAIT_OK;
     for (int i = 0; i < lab->n && err == STRAIT_OK; i++)
-        err = fill_tensor(lab, lab->t[i], room);
-    strait_alloc_free(room);
+        err = fill_tensor(lab, lab->t[i], capacity);
+    strait_alloc_free(capacity);
     return err;
 }
 

@@ -3,22 +3,22 @@
 #include "bench.h"
 
 static const strait_tensor none = {0};
-static const strait_matmul_how abt = {.alpha = 1, .transpose_b = 1};
-static const strait_matmul_how ab = {.alpha = 1};
-static const strait_matmul_how add_atb = {.alpha = 1, .beta = 1, .transpose_a = 1};
+static const strait_matmul_params abt = {.alpha = 1, .transpose_b = 1};
+static const strait_matmul_params ab = {.alpha = 1};
+static const strait_matmul_params add_atb = {.alpha = 1, .beta = 1, .transpose_a = 1};
 
 static strait_heads heads_of(const struct strait_lab *lab) {
-    const strait_shape *s = &lab->recipe.shape;
+    const strait_shape *s = &lab->plan.shape;
     return (strait_heads){s->heads, s->kv_heads, s->head_dim, s->context, 0.1f};
 }
 
-static strait_norm_how norm_of(strait_tensor gain) {
-    return (strait_norm_how){.gain = gain, .epsilon = 1e-5f};
+static strait_norm_params norm_of(strait_tensor gain) {
+    return (strait_norm_params){.gain = gain, .epsilon = 1e-5f};
 }
 
 /* angles: cosines and sines. */
-static strait_rotate_how turn_of(const struct strait_lab *lab, const strait_tensor *angles) {
-    return (strait_rotate_how){.heads = heads_of(lab), .cos = angles[0], .sin = angles[1]};
+static strait_rotate_params turn_of(const struct strait_lab *lab, const strait_tensor *angles) {
+    return (strait_rotate_params){.heads = heads_of(lab), .cos = angles[0], .sin = angles[1]};
 }
 
 /* t[0] = t[1] times t[2], or t[1]' times t[2]. */
@@ -32,7 +32,7 @@ static double product_back(const struct strait_lab *lab) {
 
 /* Two products of a token's row with half the context. */
 static double attention(const struct strait_lab *lab) {
-    const strait_shape *s = &lab->recipe.shape;
+    const strait_shape *s = &lab->plan.shape;
     return 2.0 * (double)lab->rows * (double)s->context * (double)strait_shape_mixed(s);
 }
 
@@ -43,7 +43,7 @@ static double attention_back(const struct strait_lab *lab) {
 static strait_err update(struct strait_lab *lab, int n) {
     strait_adamw_item items[2];
     const strait_tensor *t = lab->t;
-    const strait_adamw_how how = {1e-4f, 0.9f, 0.999f, 1e-8f, 0.01f, 10, {0}};
+    const strait_adamw_params how = {1e-4f, 0.9f, 0.999f, 1e-8f, 0.01f, 10, {0}};
     for (int i = 0; i < n; i++)
         items[i] = (strait_adamw_item){t[4 * i + 1], t[4 * i + 2], t[4 * i + 3], t[4 * i + 4], how};
     if (n > 1) return lab->k->adamw_each(&lab->stream, items, n, t[0]);
@@ -70,7 +70,7 @@ static strait_err update(struct strait_lab *lab, int n) {
     X(down_x, "matmul down back x", "1anf 1and 1adf", product, k->matmul(s, t[0], t[1], t[2], ab)) \
     X(down_w, "matmul down back w", "2fdf 1and 1anf", product_back,                                \
       k->matmul(s, t[0], t[1], t[2], add_atb))                                                     \
-    X(head, "matmul head", "1alv 1ald 1avd", product, k->matmul(s, t[0], t[1], t[2], abt))         \
+    X(sender, "matmul head", "1alv 1ald 1avd", product, k->matmul(s, t[0], t[1], t[2], abt))       \
     X(squares, "sum_squares", "1f11 1fhd", NULL, k->sum_squares(s, t[0], t[1]))                    \
     X(each, "sum_squares_each", "1f21 1fhd 1fhd", NULL, k->sum_squares_each(s, t[0], t + 1, 2))    \
     X(normalise, "normalise", "1fhd 1fhd 1f11", NULL, k->normalise(s, t[0], t[1], t[2], 1.0f))     \
@@ -89,8 +89,7 @@ static strait_err update(struct strait_lab *lab, int n) {
     X(attention_back, "attention_back", "1anq 1anx 1anx 1anq 1fng", attention_back,                \
       k->attention_back(s, t[0], t[1], t[2], t[3], t[4], heads_of(lab)))                           \
     X(cached, "attention_cached", "1a1x 2asc 2asc 1a1q", NULL,                                     \
-      k->attention_cached(s, t[0], t[1], t[2], t[3], lab->recipe.shape.context - 1,                \
-                          heads_of(lab)))                                                          \
+      k->attention_cached(s, t[0], t[1], t[2], t[3], lab->plan.shape.context - 1, heads_of(lab)))  \
     X(swiglu, "swiglu", "1anf 1anj", NULL, k->swiglu(s, t[0], t[1]))                               \
     X(swiglu_back, "swiglu_back", "1anj 1anf 1anf 1anj", NULL,                                     \
       k->swiglu_back(s, t[0], t[1], t[2], t[3]))                                                   \
@@ -99,14 +98,13 @@ static strait_err update(struct strait_lab *lab, int n) {
       k->relu2_back(s, t[0], t[1], t[2], t[3]))                                                    \
     X(relu, "relu", "1and 1and", NULL, k->relu(s, t[0], t[1]))                                     \
     X(relu_back, "relu_back", "1and 1and 1and", NULL, k->relu_back(s, t[0], t[1], t[2]))           \
-    X(conv, "conv", "1and 1and 1ftd", NULL,                                                        \
-      k->conv(s, t[0], t[1], t[2], lab->recipe.shape.context))                                     \
+    X(conv, "conv", "1and 1and 1ftd", NULL, k->conv(s, t[0], t[1], t[2], lab->plan.shape.context)) \
     X(conv_back, "conv_back", "1and 2ftd 1and 1and 1ftd", NULL,                                    \
-      k->conv_back(s, t[0], t[1], t[2], t[3], t[4], lab->recipe.shape.context))                    \
+      k->conv_back(s, t[0], t[1], t[2], t[3], t[4], lab->plan.shape.context))                      \
     X(add_cols, "add_cols", "0anq 2anx", NULL, k->add_cols(s, t[0], t[1], 0))                      \
     X(cut_cols, "cut_cols", "1anx 0anq 1anx", NULL, k->cut_cols(s, t[0], t[1], 0))                 \
     X(loss, "cross_entropy", "1fl1 2alv 1il1", NULL,                                               \
-      k->cross_entropy(s, t[0], t[1], t[2], (strait_loss_how){.scale = 1e-4f}))                    \
+      k->cross_entropy(s, t[0], t[1], t[2], (strait_loss_params){.scale = 1e-4f}))                 \
     X(clip, "clip", "1f21 1fe1", NULL, k->clip(s, t[0], t[1], 1.0f))                               \
     X(adamw, "adamw", "1f11 2fhd 2fhd 2fhd 1fhd", NULL, update(lab, 1))                            \
     X(adamw_each, "adamw_each", "1f11 2fhd 2fhd 2fhd 1fhd 2fdf 2fdf 2fdf 1fdf", NULL,              \

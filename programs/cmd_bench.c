@@ -81,7 +81,7 @@ static strait_err time_steps(struct strait_trainer *trainer, double *seconds, do
 
 static void print_line(const struct strait_trainer *trainer, const strait_run *run, double *seconds,
                        double loss) {
-    strait_trainer_facts facts;
+    strait_trainer_info facts;
     struct rusage usage;
     strait_trainer_describe(trainer, &facts);
     (void)getrusage(RUSAGE_SELF, &usage);

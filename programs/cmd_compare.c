@@ -3,8 +3,8 @@
 #include "base/json.h"
 #include "commands.h"
 #include "data/tokenizer/utf8.h"
-#include "study/history.h"
-#include "study/plot.h"
+#include "report/history.h"
+#include "report/plot.h"
 
 #include <ctype.h>
 #include <math.h>

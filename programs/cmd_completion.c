@@ -2,7 +2,7 @@
  * tables that make the help. */
 #include "base/options.h"
 #include "commands.h"
-#include "pipeline/run.h"
+#include "config/run.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "data/corpus.h"
 #include "data/encoder.h"
 #include "data/text.h"
-#include "pipeline/trained.h"
+#include "infer/trained_model.h"
 #include "progress.h"
 
 #include <math.h>
@@ -70,7 +70,8 @@ static strait_err read_ids(struct strait_text *text, struct strait_encoder *enco
     }
 }
 
-static strait_err score_text(struct strait_trained *trained, strait_trained_score *out) {
+static strait_err score_text(struct strait_trained_model *trained,
+                             strait_trained_model_score *out) {
     if (trained->tokenizer == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "%s has no tokenizer.json beside it: name one with "
@@ -88,7 +89,7 @@ static strait_err score_text(struct strait_trained *trained, strait_trained_scor
     n_total = (int64_t)ids.n;
     if (err == STRAIT_OK) err = check_length(text_path);
     if (err == STRAIT_OK)
-        err = strait_trained_evaluate(trained, fetch_ids, ids.data, n_total, seen, out);
+        err = strait_trained_model_evaluate(trained, fetch_ids, ids.data, n_total, seen, out);
     strait_text_close(&text);
     strait_encoder_close(&encoder);
     strait_alloc_free(piece.text.data);
@@ -96,15 +97,16 @@ static strait_err score_text(struct strait_trained *trained, strait_trained_scor
     return err;
 }
 
-static strait_err score_data(struct strait_trained *trained, strait_trained_score *out) {
+static strait_err score_data(struct strait_trained_model *trained,
+                             strait_trained_model_score *out) {
     struct strait_corpus *corpus = NULL;
     STRAIT_TRY(strait_corpus_open(data_path, &corpus));
     n_total = corpus->n_tokens;
     const char *print = trained->fingerprint[0] != '\0' ? trained->fingerprint : NULL;
-    strait_err err = strait_corpus_expect(corpus, trained->recipe.shape.vocab, print);
+    strait_err err = strait_corpus_expect(corpus, trained->plan.shape.vocab, print);
     if (err == STRAIT_OK) err = check_length(data_path);
     if (err == STRAIT_OK)
-        err = strait_trained_evaluate(trained, fetch_corpus, corpus, n_total, seen, out);
+        err = strait_trained_model_evaluate(trained, fetch_corpus, corpus, n_total, seen, out);
     strait_corpus_close(&corpus);
     return err;
 }
@@ -115,7 +117,7 @@ static const char *real_or_null(double value, char text[32]) {
     return text;
 }
 
-static void print_score(const strait_trained_score *score, int64_t step) {
+static void print_score(const strait_trained_model_score *score, int64_t step) {
     char numbers[2][32];
     const double loss = score->loss_sum / (double)score->n_tokens;
     if (progress.is_open) strait_progress_show(&progress, 0, 1, "scored");
@@ -136,14 +138,14 @@ static strait_err run_eval(int n_words, const char **words) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "eval wants either --text FILE or --data FILE.bin");
     STRAIT_TRY(strait_args_check_threads(threads));
     strait_progress_init(&progress);
-    struct strait_trained *trained = NULL;
-    strait_trained_score score;
+    struct strait_trained_model *trained = NULL;
+    strait_trained_model_score score;
     const strait_backend_spec backend = {.name = "cpu", .n_threads = (int)threads};
-    STRAIT_TRY(strait_trained_open(words[0], tokenizer_path, backend, ROWS_TOKENS, &trained));
+    STRAIT_TRY(strait_trained_model_open(words[0], tokenizer_path, backend, ROWS_TOKENS, &trained));
     if (trained->skipped[0] != '\0') strait_progress_say(&progress, "note: %s", trained->skipped);
     strait_err err = text_path != NULL ? score_text(trained, &score) : score_data(trained, &score);
     if (err == STRAIT_OK) print_score(&score, trained->step);
-    strait_trained_close(&trained);
+    strait_trained_model_close(&trained);
     return err;
 }
 

@@ -4,8 +4,8 @@
 #include "commands.h"
 #include "data/decoder.h"
 #include "data/encoder.h"
-#include "model/choose.h"
-#include "pipeline/trained.h"
+#include "infer/trained_model.h"
+#include "model/token_sampler.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,9 +36,9 @@ static const strait_flag flags[] = {
 
 /* All that speaking needs, opened together and closed together. */
 struct speaker {
-    struct strait_trained *trained;
+    struct strait_trained_model *trained;
     struct strait_encoder *encoder;
-    struct strait_chooser *chooser;
+    struct strait_token_sampler *chooser;
     strait_decoder decoder;
     unsigned char *text; // room for what one token decodes to
     int32_t *ids;        // everything so far, to slide the window when the context is full
@@ -46,23 +46,23 @@ struct speaker {
 };
 
 static void speaker_fini(struct speaker *s) {
-    strait_chooser_close(&s->chooser);
+    strait_token_sampler_close(&s->chooser);
     strait_encoder_close(&s->encoder);
-    strait_trained_close(&s->trained);
+    strait_trained_model_close(&s->trained);
     strait_alloc_free(s->text);
     strait_alloc_free(s->ids);
 }
 
 static strait_err speaker_init(struct speaker *s, const char *folder) {
     const strait_backend_spec backend = {.name = "cpu", .n_threads = (int)threads};
-    const strait_choose_how how = {(float)temperature, top_k, (float)top_p};
-    STRAIT_TRY(strait_trained_open(folder, tokenizer_path, backend, 0, &s->trained));
+    const strait_token_sampler_params how = {(float)temperature, top_k, (float)top_p};
+    STRAIT_TRY(strait_trained_model_open(folder, tokenizer_path, backend, 0, &s->trained));
     if (s->trained->skipped[0] != '\0') fprintf(stderr, "note: %s\n", s->trained->skipped);
     if (s->trained->tokenizer == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "%s has no tokenizer.json beside it: name one with --tokenizer FILE",
                            s->trained->path);
-    STRAIT_TRY(strait_chooser_open(s->trained->recipe.shape.vocab, how, &s->chooser));
+    STRAIT_TRY(strait_token_sampler_open(s->trained->plan.shape.vocab, how, &s->chooser));
     STRAIT_TRY(strait_encoder_open(s->trained->tokenizer, &s->encoder));
     strait_decoder_init(&s->decoder, s->trained->tokenizer);
     return strait_alloc(strait_decoder_bound(s->trained->tokenizer) + 1, 1, "text",
@@ -94,15 +94,15 @@ static strait_err begin(struct speaker *s) {
 
 /* Feeds ids [from, n_ids); the logits are those after the last. A full context starts again with
  * its newer half. */
-static strait_err feed(struct speaker *s, int64_t from, const float **logits) {
-    const int64_t context = s->trained->recipe.shape.context;
-    if (s->n_ids - from + strait_chain_position(s->trained->chain) > context) {
-        strait_chain_reset(s->trained->chain);
+static strait_err loader(struct speaker *s, int64_t from, const float **logits) {
+    const int64_t context = s->trained->plan.shape.context;
+    if (s->n_ids - from + strait_staged_model_position(s->trained->chain) > context) {
+        strait_staged_model_reset(s->trained->chain);
         from = s->n_ids - (context + 1) / 2;
         if (from < 0) from = 0;
     }
     for (int64_t i = from; i < s->n_ids; i++)
-        STRAIT_TRY(strait_chain_feed(s->trained->chain, s->ids[i], logits));
+        STRAIT_TRY(strait_staged_model_feed(s->trained->chain, s->ids[i], logits));
     return STRAIT_OK;
 }
 
@@ -113,10 +113,10 @@ static strait_err generate(struct speaker *s) {
     STRAIT_TRY(begin(s));
     for (int64_t i = 0; i < n_tokens; i++) {
         const float *logits = NULL;
-        STRAIT_TRY(feed(s, fed, &logits));
+        STRAIT_TRY(loader(s, fed, &logits));
         fed = s->n_ids;
-        const int32_t id = strait_chooser_pick(s->chooser, logits,
-                                               strait_rng_uniform(rng, (uint64_t)i));
+        const int32_t id = strait_token_sampler_pick(s->chooser, logits,
+                                                     strait_rng_uniform(rng, (uint64_t)i));
         if (id == end && !keeps_going) break;
         s->ids[s->n_ids++] = id;
         STRAIT_TRY(speak(s, id, 0));

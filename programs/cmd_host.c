@@ -1,12 +1,12 @@
 /* cmd_host.c - strait host RUN.yaml */
 #include "base/file.h"
 #include "commands.h"
-#include "net/reach.h"
+#include "net/core/reachability.h"
+#include "progress_log.h"
 #include "signals.h"
-#include "swarm/host.h"
+#include "swarm/host/host.h"
+#include "swarm/host/status.h"
 #include "swarm/keys.h"
-#include "swarm/view.h"
-#include "teller.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -66,7 +66,7 @@ static const strait_flag flags[] = {
 };
 
 struct story {
-    strait_teller teller;
+    strait_progress_log progress;
     FILE *log; // every event, with its time; NULL: there was none yet
 };
 
@@ -75,7 +75,7 @@ struct story {
 static void open_log(struct story *story) {
     char path[STRAIT_PATH_MAX];
     if (story->log == NULL &&
-        strait_file_path(path, "%s/events.log", story->teller.folder) == STRAIT_OK)
+        strait_file_path(path, "%s/events.log", story->progress.folder) == STRAIT_OK)
         story->log = fopen(path, "ae");
 }
 
@@ -87,11 +87,11 @@ static void on_invited(void *user, const char *line) {
 }
 
 /* For "strait watch"; a disk that is full does not stop the run. */
-static void on_changed(void *user, const strait_host_view *now) {
-    static strait_view view; // large
+static void on_changed(void *user, const strait_host_status *now) {
+    static strait_status view; // large
     const struct story *story = user;
-    strait_view_take(now, &view);
-    (void)strait_view_save(&view, story->teller.folder);
+    strait_status_take(now, &view);
+    (void)strait_status_save(&view, story->progress.folder);
 }
 
 static void log_event(const struct story *story, const char *text) {
@@ -107,7 +107,7 @@ static void log_event(const struct story *story, const char *text) {
 
 static void on_noted(void *user, const char *text) {
     struct story *story = user;
-    strait_progress_say(&story->teller.progress, "%s", text);
+    strait_progress_say(&story->progress.progress, "%s", text);
     open_log(story);
     log_event(story, text);
 }
@@ -211,7 +211,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
     STRAIT_TRY(folder_of(run, folder));
     int is_new = 0;
     STRAIT_TRY(claim_folder(folder, &is_new));
-    strait_teller_init(&story.teller, run, folder);
+    strait_progress_log_init(&story.progress, run, folder);
     const int has_v6 = strncmp(listen_at, "[::]:", 5) == 0;
     if (announced == NULL && (has_v6 || strncmp(listen_at, "0.0.0.0:", 8) == 0))
         find_addresses(has_v6, address);
@@ -235,7 +235,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .stall_s = stall_s,
         .recut_s = recut_s,
         .store_wait_s = store_wait_s,
-        .session = strait_teller_events(&story.teller),
+        .session = strait_progress_log_events(&story.progress),
         .events = {.user = &story,
                    .invited = on_invited,
                    .noted = on_noted,
@@ -243,7 +243,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
                    .approves = must_approve ? approves : NULL}};
     strait_signals_listen(1);
     const strait_err err = strait_host(&spec);
-    if (err == STRAIT_OK) strait_progress_say(&story.teller.progress, "done: %s", folder);
+    if (err == STRAIT_OK) strait_progress_say(&story.progress.progress, "done: %s", folder);
     log_event(&story, err == STRAIT_OK ? "done" : strait_err_detail());
     if (story.log != NULL) (void)fclose(story.log);
     if (is_new) (void)rmdir(folder); // where nothing is in it
@@ -251,13 +251,13 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
 }
 
 static strait_err check_addresses(void) {
-    strait_err err = relay != NULL ? strait_reach_check(relay, 1) : STRAIT_OK;
+    strait_err err = relay != NULL ? strait_reachability_check(relay, 1) : STRAIT_OK;
     if (err != STRAIT_OK) strait_err_prefix("--relay");
     for (const char *next = announced; err == STRAIT_OK && next != NULL;) {
         char one[STRAIT_ADDRESS_MAX];
         const size_t n = strcspn(next, ",");
         (void)snprintf(one, sizeof one, "%.*s", (int)n, next);
-        err = strait_reach_check(one, 0);
+        err = strait_reachability_check(one, 0);
         if (err != STRAIT_OK) strait_err_prefix("--announce");
         next = next[n] == ',' ? next + n + 1 : NULL;
     }

@@ -3,12 +3,12 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "commands.h"
+#include "config/description.h"
 #include "data/corpus.h"
 #include "data/tokenizer.h"
-#include "pipeline/describe.h"
+#include "metrics/metrics.h"
 #include "progress.h"
 #include "store/checkpoint.h"
-#include "watch/metrics.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -56,11 +56,11 @@ static strait_err inspect_safetensors(const char *path) {
     return STRAIT_OK;
 }
 
-static strait_err print_model(const strait_recipe *recipe) {
+static strait_err print_model(const strait_run_plan *plan) {
     static strait_description words; // large
     int64_t parameters = 0;
-    STRAIT_TRY(strait_recipe_params(recipe, &parameters));
-    strait_describe(recipe, &words);
+    STRAIT_TRY(strait_run_plan_params(plan, &parameters));
+    strait_describe(plan, &words);
     printf("  model");
     for (int i = 0; i < words.n; i++)
         printf(" %s=%s", words.pairs[i].key, words.pairs[i].value);
@@ -70,14 +70,14 @@ static strait_err print_model(const strait_recipe *recipe) {
 
 static strait_err inspect_checkpoint(const char *path) {
     struct strait_checkpoint *checkpoint = NULL;
-    strait_recipe recipe;
+    strait_run_plan plan;
     STRAIT_TRY(strait_checkpoint_open(path, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
     printf("%s: checkpoint after step %lld, whole\n", strait_checkpoint_path(checkpoint),
            (long long)strait_checkpoint_step(checkpoint));
     const char *print = strait_checkpoint_tokenizer(checkpoint);
     printf("  tokenizer %s\n", print[0] != '\0' ? print : "unknown");
-    strait_err err = strait_describe_read(checkpoint, &recipe);
-    if (err == STRAIT_OK) err = print_model(&recipe);
+    strait_err err = strait_describe_read(checkpoint, &plan);
+    if (err == STRAIT_OK) err = print_model(&plan);
     const char *name = NULL;
     const struct strait_safetensors *file;
     for (int i = 0; (file = strait_checkpoint_file(checkpoint, i, &name)) != NULL; i++) {

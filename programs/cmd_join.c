@@ -1,10 +1,10 @@
 /* cmd_join.c - strait join INVITE */
 #include "base/file.h"
 #include "commands.h"
-#include "net/reach.h"
+#include "net/core/reachability.h"
 #include "signals.h"
 #include "swarm/keys.h"
-#include "swarm/lend.h"
+#include "swarm/worker/worker.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static const char *fault_text;
 
 /* For tests: where this process shall die, as if its plug were pulled. */
 static struct {
-    strait_lend_point point;
+    strait_worker_point point;
     int stage;
     int64_t step; // or the first such point after it
 } fault;
@@ -61,10 +61,10 @@ static int must_stop(void *user) {
     return strait_signals_count();
 }
 
-static void on_passed(void *user, strait_lend_point point, int stage, int64_t step) {
+static void on_passed(void *user, strait_worker_point point, int stage, int64_t step) {
     (void)user;
     if (point != fault.point || stage != fault.stage || step < fault.step) return;
-    fprintf(stderr, "dies as asked: %s, stage %d, step %lld\n", strait_lend_point_name(point),
+    fprintf(stderr, "dies as asked: %s, stage %d, step %lld\n", strait_worker_point_name(point),
             stage, (long long)step);
     (void)raise(SIGKILL);
 }
@@ -74,10 +74,10 @@ static strait_err parse_fault(void) {
     char *end = NULL;
     fault.stage = fault_text[n] == ':' ? (int)strtol(fault_text + n + 1, &end, 10) : 0;
     fault.step = end != NULL && *end == ':' ? strtoll(end + 1, &end, 10) : 0;
-    for (int i = 0; end != NULL && *end == '\0' && i < STRAIT_LEND_POINTS; i++) {
-        const char *name = strait_lend_point_name((strait_lend_point)i);
+    for (int i = 0; end != NULL && *end == '\0' && i < STRAIT_WORKER_POINTS; i++) {
+        const char *name = strait_worker_point_name((strait_worker_point)i);
         if (strlen(name) != n || strncmp(name, fault_text, n) != 0) continue;
-        fault.point = (strait_lend_point)i;
+        fault.point = (strait_worker_point)i;
         return STRAIT_OK;
     }
     return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -86,13 +86,14 @@ static strait_err parse_fault(void) {
 }
 
 static strait_err run_join(int n_words, const char **words) {
-    static strait_lend_spec spec; // large
+    static strait_worker_spec spec; // large
     struct strait_identity *identity = NULL;
     int lock = 0;
     STRAIT_TRY(strait_args_one_word(
         &strait_cmd_join, "invite, the line that \"strait host\" printed", NULL, n_words, words));
     STRAIT_TRY(strait_args_check_device(device));
-    const strait_err reach = announced != NULL ? strait_reach_check(announced, 0) : STRAIT_OK;
+    const strait_err reach = announced != NULL ? strait_reachability_check(announced, 0)
+                                               : STRAIT_OK;
     if (reach != STRAIT_OK) strait_err_prefix("--announce");
     STRAIT_TRY(reach);
     STRAIT_TRY(strait_invite_parse(words[0], &spec.invite));
@@ -112,10 +113,10 @@ static strait_err run_join(int n_words, const char **words) {
     spec.n_threads = (int)n_threads;
     spec.ordinal = (int)ordinal;
     spec.give_up_ms = (int64_t)(give_up * 1e3);
-    spec.events = (strait_lend_events){.noted = on_noted, .must_stop = must_stop};
+    spec.events = (strait_worker_events){.noted = on_noted, .must_stop = must_stop};
     if (fault_text != NULL) spec.events.passes = on_passed;
     strait_signals_listen(2); // hand over; leave at once
-    const strait_err err = strait_lend(&spec);
+    const strait_err err = strait_worker_run(&spec);
     strait_identity_close(&identity);
     strait_file_unlock(&lock);
     return err;

@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/options.h"
 #include "commands.h"
-#include "pipeline/run.h"
+#include "config/run.h"
 #include "roff.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* cmd_options.c - strait options [SECTION]: what a run file may say. */
 #include "base/options.h"
 #include "commands.h"
-#include "pipeline/run.h"
+#include "config/run.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* cmd_plan.c - strait plan RUN.yaml: memory, speed, bubbles and bytes before training. */
 #include "commands.h"
-#include "net/emulate.h"
-#include "net/frame.h"
-#include "pipeline/limits.h"
+#include "net/core/frame.h"
+#include "net/emulate/emulate.h"
 #include "plan/limit.h"
 #include "plan/window.h"
 #include "progress.h"
+#include "stage/limits.h"
 #include "stage_times.h"
 
 #include <math.h>
@@ -28,13 +28,13 @@ static const strait_flag flags[] = {
 };
 
 typedef struct outlook {
-    strait_recipe recipe;
+    strait_run_plan plan;
     strait_stage_times times;
     strait_pipe pipe;
     strait_pipe_stage stages[STRAIT_RUN_STAGES];
     strait_pipe_link links[STRAIT_RUN_STAGES];
     int windows[STRAIT_RUN_STAGES];
-    strait_worker_memory memory[STRAIT_RUN_STAGES];
+    strait_runner_memory memory[STRAIT_RUN_STAGES];
     size_t messages[STRAIT_RUN_STAGES];
     strait_simulate_stage seen[STRAIT_RUN_STAGES];
     strait_simulate_result result;
@@ -44,11 +44,11 @@ typedef struct outlook {
 } outlook;
 
 static strait_pipe_stage stage_cost(const outlook *o, int stage) {
-    const strait_part part = o->recipe.parts[stage];
+    const strait_part part = o->plan.parts[stage];
     const strait_pipe_stage b = o->times.block;
     const double n = part.last - part.first;
-    const double h = stage == o->recipe.n_stages - 1;
-    const strait_pipe_stage e = o->times.head;
+    const double h = stage == o->plan.n_stages - 1;
+    const strait_pipe_stage e = o->times.sender;
     return (strait_pipe_stage){.forward_s = n * b.forward_s + h * e.forward_s,
                                .input_s = n * b.input_s + h * e.input_s,
                                .weights_s = n * b.weights_s + h * e.weights_s,
@@ -63,7 +63,7 @@ static double on_link(const strait_codec_spec *codec, strait_direction direction
 /* Work of the slowest stage, for one microbatch. */
 static double slowest_s(const outlook *o) {
     double most = 0.0;
-    for (int i = 0; i < o->recipe.n_stages; i++) {
+    for (int i = 0; i < o->plan.n_stages; i++) {
         const strait_pipe_stage *s = &o->stages[i];
         const double work = s->forward_s + s->input_s + s->weights_s;
         if (work > most) most = work;
@@ -72,25 +72,25 @@ static double slowest_s(const outlook *o) {
 }
 
 static strait_pipe_link link_cost(const outlook *o, int link, double pace_s) {
-    const strait_codec_spec codec = strait_recipe_codec(&o->recipe, link, 1);
-    const strait_emulate_spec *e = &o->recipe.emulate;
+    const strait_codec_spec codec = strait_run_plan_codec(&o->plan, link, 1);
+    const strait_emulate_spec *e = &o->plan.emulate;
     return (strait_pipe_link){
         .forward_bytes = on_link(&codec, STRAIT_FORWARD),
         .backward_bytes = on_link(&codec, STRAIT_BACKWARD),
         .forward_bps = e->rate_bps,
         .backward_bps = e->rate_bps,
-        .delay_s = strait_limits_delay(&o->recipe, on_link(&codec, STRAIT_FORWARD),
+        .delay_s = strait_limits_delay(&o->plan, on_link(&codec, STRAIT_FORWARD),
                                        on_link(&codec, STRAIT_BACKWARD), pace_s),
         .codec_s = o->times.codec_s};
 }
 
 static void lay_links(outlook *o, double pace_s) {
-    for (int i = 0; i < o->recipe.n_stages - 1; i++)
+    for (int i = 0; i < o->plan.n_stages - 1; i++)
         o->links[i] = link_cost(o, i, pace_s);
 }
 
 static void describe(outlook *o) {
-    const strait_recipe *r = &o->recipe;
+    const strait_run_plan *r = &o->plan;
     for (int i = 0; i < r->n_stages; i++)
         o->stages[i] = stage_cost(o, i);
     lay_links(o, slowest_s(o));
@@ -104,10 +104,10 @@ static void describe(outlook *o) {
 
 /* As training will choose them; fill-drain keeps its own, whatever stages.window says. */
 static strait_err choose_windows(const strait_run *run, outlook *o) {
-    const int64_t n = o->recipe.n_microbatches;
+    const int64_t n = o->plan.n_microbatches;
     const int64_t wanted = run->stages.window < n ? run->stages.window : n;
-    STRAIT_TRY(strait_window_fit(&o->pipe, o->recipe.schedule, NULL, 0.02, o->windows));
-    if (wanted == 0 || o->recipe.schedule == STRAIT_SCHEDULE_FILL) return STRAIT_OK;
+    STRAIT_TRY(strait_window_fit(&o->pipe, o->plan.schedule, NULL, 0.02, o->windows));
+    if (wanted == 0 || o->plan.schedule == STRAIT_SCHEDULE_FILL) return STRAIT_OK;
     for (int i = 0; i < o->pipe.n_stages; i++)
         o->windows[i] = (int)wanted;
     return STRAIT_OK;
@@ -117,8 +117,8 @@ static strait_err without_links(const outlook *o, double *out) {
     static const strait_pipe_link free_links[STRAIT_RUN_STAGES];
     strait_pipe pipe = o->pipe;
     pipe.links = free_links;
-    const strait_simulate_how how = {
-        .kind = o->recipe.schedule, .windows = o->windows, .n_steps = 1};
+    const strait_simulate_params how = {
+        .kind = o->plan.schedule, .windows = o->windows, .n_steps = 1};
     strait_simulate_result result;
     STRAIT_TRY(strait_simulate(&pipe, &how, NULL, &result));
     *out = result.seconds;
@@ -128,13 +128,13 @@ static strait_err without_links(const outlook *o, double *out) {
 static strait_err on_meter(const outlook *o, double *out) {
     strait_pipe_link links[STRAIT_RUN_STAGES];
     strait_pipe pipe = o->pipe;
-    const strait_simulate_how how = {
-        .kind = o->recipe.schedule, .windows = o->windows, .n_steps = 1};
+    const strait_simulate_params how = {
+        .kind = o->plan.schedule, .windows = o->windows, .n_steps = 1};
     strait_simulate_result result;
-    if (o->recipe.meter_bps == 0.0) return STRAIT_OK;
+    if (o->plan.meter_bps == 0.0) return STRAIT_OK;
     for (int i = 0; i + 1 < pipe.n_stages; i++)
         links[i] = o->links[i];
-    strait_limits_lay_meter(&o->recipe, &pipe, links);
+    strait_limits_lay_meter(&o->plan, &pipe, links);
     STRAIT_TRY(strait_simulate(&pipe, &how, NULL, &result));
     *out = result.seconds;
     return STRAIT_OK;
@@ -144,13 +144,13 @@ static strait_err on_meter(const outlook *o, double *out) {
 static strait_err count_messages(const strait_run *run, outlook *o) {
     const int64_t tokens = (int64_t)o->pipe.microbatch_tokens;
     const int64_t valid = run->data.valid[0] != '\0' ? run->data.valid_tokens : 0;
-    strait_worker_times times[STRAIT_RUN_STAGES] = {0};
+    strait_step_times times[STRAIT_RUN_STAGES] = {0};
     for (int i = 0; i < o->pipe.n_stages; i++)
-        times[i] = (strait_worker_times){.forward = o->stages[i].forward_s,
-                                         .input = o->stages[i].input_s,
-                                         .weights = o->stages[i].weights_s,
-                                         .codec = 2 * strait_pipe_codec_s(&o->pipe, i)};
-    return strait_limits_messages(run, &o->recipe, o->windows, times, (valid + tokens - 1) / tokens,
+        times[i] = (strait_step_times){.forward = o->stages[i].forward_s,
+                                       .input = o->stages[i].input_s,
+                                       .weights = o->stages[i].weights_s,
+                                       .codec = 2 * strait_pipe_codec_s(&o->pipe, i)};
+    return strait_limits_messages(run, &o->plan, o->windows, times, (valid + tokens - 1) / tokens,
                                   o->messages);
 }
 
@@ -158,10 +158,10 @@ static strait_err foresee(const strait_run *run, outlook *o) {
     describe(o);
     STRAIT_TRY(choose_windows(run, o));
     for (int i = 0; i < o->pipe.n_stages; i++)
-        STRAIT_TRY(strait_worker_plan(&o->recipe, i, o->windows[i], &o->memory[i]));
+        STRAIT_TRY(strait_runner_plan(&o->plan, i, o->windows[i], &o->memory[i]));
     STRAIT_TRY(count_messages(run, o));
-    const strait_simulate_how how = {
-        .kind = o->recipe.schedule, .windows = o->windows, .n_steps = 1};
+    const strait_simulate_params how = {
+        .kind = o->plan.schedule, .windows = o->windows, .n_steps = 1};
     /* How late a message is depends on how soon others follow, and that on how late they are. */
     double pace_s = 1e6;
     for (int i = 0; i < PACES; i++) {
@@ -178,22 +178,22 @@ static strait_err read_run(const char *path, strait_run *run, outlook *o) {
     STRAIT_TRY(strait_run_load(path, sets.items, sets.n, run));
     int64_t vocab = run->model.vocab;
     if (vocab == 0) {
-        struct strait_feed *feed = NULL;
-        STRAIT_TRY(strait_feed_open(run, &feed));
-        vocab = strait_feed_vocab(feed);
-        strait_feed_close(&feed);
+        struct strait_loader *loader = NULL;
+        STRAIT_TRY(strait_loader_open(run, &loader));
+        vocab = strait_loader_vocab(loader);
+        strait_loader_close(&loader);
     }
-    STRAIT_TRY(strait_recipe_make(run, vocab, &o->recipe));
-    if (isfinite(gflops)) return strait_stage_times_estimate(&o->recipe, gflops * 1e9, &o->times);
+    STRAIT_TRY(strait_run_plan_init(run, vocab, &o->plan));
+    if (isfinite(gflops)) return strait_stage_times_estimate(&o->plan, gflops * 1e9, &o->times);
     strait_progress progress;
     strait_progress_init(&progress);
     strait_progress_say(&progress, "trying one block, the head and the codec here; a large model "
                                    "takes minutes on a CPU (--gflops N plans without)");
-    return strait_stage_times_measure(run, &o->recipe, &o->times);
+    return strait_stage_times_measure(run, &o->plan, &o->times);
 }
 
 static double memory_of(const outlook *o, int stage) {
-    const strait_worker_memory *m = &o->memory[stage];
+    const strait_runner_memory *m = &o->memory[stage];
     return (double)m->weights + (double)m->gradients + (double)m->optimizer +
            (double)m->activations + (double)m->codecs + (double)m->data +
            (double)o->messages[stage];
@@ -201,7 +201,7 @@ static double memory_of(const outlook *o, int stage) {
 
 /* Bytes a token that are not compressed, 2 for each value, over those on the link. */
 static double ratio(const outlook *o, double bytes) {
-    return 2.0 * o->recipe.shape.width * o->pipe.microbatch_tokens / bytes;
+    return 2.0 * o->plan.shape.width * o->pipe.microbatch_tokens / bytes;
 }
 
 static void print_stages(const outlook *o) {
@@ -210,7 +210,7 @@ static void print_stages(const outlook *o) {
         char bytes[32];
         strait_progress_bytes(memory_of(o, i), bytes);
         printf("%5d  %6d  %10s  %5d  %12.2f ms  %3.0f%%\n", i,
-               o->recipe.parts[i].last - o->recipe.parts[i].first, bytes, o->windows[i],
+               o->plan.parts[i].last - o->plan.parts[i].first, bytes, o->windows[i],
                1e3 * strait_pipe_work_s(&o->pipe, i), 100 * o->seen[i].bubble);
     }
 }
@@ -240,7 +240,7 @@ static void print_limit(const outlook *o) {
 }
 
 static void print_outlook(const char *path, const outlook *o) {
-    const strait_recipe *r = &o->recipe;
+    const strait_run_plan *r = &o->plan;
     printf("%s: %d stage%s, %s, %lld microbatch%s of %.0f tokens\n", path, r->n_stages,
            strait_progress_plural(r->n_stages), strait_schedule_name(r->schedule),
            (long long)r->n_microbatches, r->n_microbatches == 1 ? "" : "es",
@@ -264,8 +264,8 @@ static void print_json(const outlook *o) {
            o->metered_s);
     for (int i = 0; i < o->pipe.n_stages; i++)
         printf("%s{\"layers\": %d, \"memory_bytes\": %.0f, \"slots\": %d, \"idle\": %.4f}",
-               i > 0 ? ", " : "", o->recipe.parts[i].last - o->recipe.parts[i].first,
-               memory_of(o, i), o->windows[i], o->seen[i].bubble);
+               i > 0 ? ", " : "", o->plan.parts[i].last - o->plan.parts[i].first, memory_of(o, i),
+               o->windows[i], o->seen[i].bubble);
     printf("], \"links\": [");
     for (int i = 0; i < o->pipe.n_stages - 1; i++)
         printf("%s{\"forward_bytes\": %.0f, \"backward_bytes\": %.0f}", i > 0 ? ", " : "",

@@ -1,8 +1,8 @@
 /* cmd_relay.c - strait relay: pass bytes between nodes that cannot reach each other. */
 #include "commands.h"
-#include "net/identity.h"
-#include "net/relay.h"
-#include "net/relay_wire.h"
+#include "net/core/identity.h"
+#include "net/relay/relay.h"
+#include "net/relay/relay_wire.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* cmd_tokenize.c - strait tokenize: text to token shards. */
 #include "base/clock.h"
 #include "commands.h"
-#include "data/draft.h"
+#include "data/corpus_writer.h"
 #include "data/tokenize.h"
 #include "progress.h"
 #include "signals.h"
@@ -68,7 +68,7 @@ static strait_err choose_format(strait_text_format *chosen) {
 
 static strait_err refuse_input(const char *input) {
     int would = 0;
-    STRAIT_TRY(strait_draft_would_replace(out, input, &would));
+    STRAIT_TRY(strait_corpus_writer_would_replace(out, input, &would));
     if (!would) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG, "--out %s would replace %s, which is read: choose another",
                        out, input);
@@ -79,7 +79,7 @@ static strait_err refuse_existing(int n_words, const char **words) {
     STRAIT_TRY(refuse_input(tokenizer_path));
     for (int i = 0; i < n_words; i++)
         STRAIT_TRY(refuse_input(words[i]));
-    STRAIT_TRY(strait_draft_find_old(out, path));
+    STRAIT_TRY(strait_corpus_writer_find_old(out, path));
     if (is_forced || path[0] == '\0') return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG, "%s is there already; --force replaces the corpus", path);
 }

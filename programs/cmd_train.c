@@ -1,9 +1,9 @@
 /* cmd_train.c - strait train RUN.yaml */
 #include "base/file.h"
 #include "commands.h"
-#include "pipeline/session.h"
+#include "progress_log.h"
 #include "signals.h"
-#include "teller.h"
+#include "train/session.h"
 
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ static const strait_flag flags[] = {
     {0},
 };
 
-static void print_facts(const strait_run *run, const strait_trainer_facts *facts) {
+static void print_facts(const strait_run *run, const strait_trainer_info *facts) {
     char text[32];
     printf("model        %.2fM parameters: %s, %lld layer%s, width %lld, vocabulary %lld\n",
            (double)facts->parameters / 1e6,
@@ -92,16 +92,18 @@ static void print_how_to_go_on(const char *path, const char *folder) {
 static strait_err train(const char *path, const strait_run *run) {
     char folder[STRAIT_PATH_MAX];
     STRAIT_TRY(folder_of(run, folder));
-    strait_teller teller;
-    strait_teller_init(&teller, run, folder);
+    strait_progress_log log;
+    strait_progress_log_init(&log, run, folder);
     strait_signals_listen(1);
-    const strait_session_spec spec = {
-        .run = run, .folder = folder, .resumes = resumes, .events = strait_teller_events(&teller)};
+    const strait_session_spec spec = {.run = run,
+                                      .folder = folder,
+                                      .resumes = resumes,
+                                      .events = strait_progress_log_events(&log)};
     const strait_err err = strait_session_run(&spec);
     const int is_lost = strait_err_scope(err) == STRAIT_SCOPE_LINK || err == STRAIT_ETIMEDOUT;
-    if (err == STRAIT_EINTERRUPTED || (is_lost && teller.began > 0.0))
+    if (err == STRAIT_EINTERRUPTED || (is_lost && log.began > 0.0))
         print_how_to_go_on(path, folder);
-    if (err == STRAIT_OK) strait_progress_say(&teller.progress, "done: %s", folder);
+    if (err == STRAIT_OK) strait_progress_say(&log.progress, "done: %s", folder);
     return err;
 }
 
@@ -111,7 +113,7 @@ static strait_err run_train(int n_words, const char **words) {
     static strait_run run; // large, and there is one
     STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
     if (!is_dry) return train(words[0], &run);
-    strait_trainer_facts facts;
+    strait_trainer_info facts;
     char folder[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_trainer_plan(&run, &facts));
     print_facts(&run, &facts);

@@ -3,7 +3,7 @@
 #include "commands.h"
 #include "progress.h"
 #include "signals.h"
-#include "swarm/view.h"
+#include "swarm/host/status.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -47,10 +47,10 @@ static void read_tail(const char *folder, const char *name, char out[TAIL_BYTES]
 
 /* The last step that was told. */
 static void show_step(const char *folder) {
-    char tail[TAIL_BYTES];
-    read_tail(folder, "metrics.jsonl", tail);
+    char receiver[TAIL_BYTES];
+    read_tail(folder, "metrics.jsonl", receiver);
     json_t *last = NULL;
-    for (char *rest = tail, *line = NULL; (line = strtok_r(rest, "\n", &rest)) != NULL;) {
+    for (char *rest = receiver, *line = NULL; (line = strtok_r(rest, "\n", &rest)) != NULL;) {
         json_t *object = json_loads(line, 0, NULL);
         if (json_object_get(object, "loss") == NULL) {
             json_decref(object);
@@ -68,7 +68,7 @@ static void show_step(const char *folder) {
     json_decref(last);
 }
 
-static void show_member(const strait_view_member *m) {
+static void show_member(const strait_status_member *m) {
     char sent[32];
     char received[32];
     char stage[24] = "spare";
@@ -84,14 +84,14 @@ static void show_member(const strait_view_member *m) {
 }
 
 static void show_events(const char *folder) {
-    char tail[TAIL_BYTES];
-    read_tail(folder, "events.log", tail);
-    size_t n = strlen(tail);
+    char receiver[TAIL_BYTES];
+    read_tail(folder, "events.log", receiver);
+    size_t n = strlen(receiver);
     int n_lines = 0;
-    if (n > 0 && tail[n - 1] == '\n') tail[--n] = '\0';
+    if (n > 0 && receiver[n - 1] == '\n') receiver[--n] = '\0';
     while (n > 0 && n_lines < EVENTS_SHOWN)
-        if (tail[--n] == '\n') n_lines++;
-    printf("%s\n", n > 0 ? tail + n + 1 : tail);
+        if (receiver[--n] == '\n') n_lines++;
+    printf("%s\n", n > 0 ? receiver + n + 1 : receiver);
 }
 
 /* What is shown was true when it was written, each second by a host that runs. */
@@ -120,16 +120,16 @@ static strait_err check_folder(const char *folder) {
 }
 
 static strait_err show(const char *folder) {
-    static strait_view view; // large
+    static strait_status view; // large
     char ids[32];
     STRAIT_TRY(check_folder(folder));
-    STRAIT_TRY(strait_view_load(folder, &view));
+    STRAIT_TRY(strait_status_load(folder, &view));
     if (!is_once && isatty(STDOUT_FILENO)) printf("\x1b[H\x1b[J");
     strait_progress_bytes(view.ids_bytes, ids);
     printf("%s: %s, epoch %lld, %d stages, %lld steps committed; %s of token ids sent, %lld "
            "strangers refused\n",
-           folder, view.phase, (long long)view.epoch, view.n_stages, (long long)view.committed, ids,
-           (long long)view.refused);
+           folder, view.phase, (long long)view.generation, view.n_stages, (long long)view.committed,
+           ids, (long long)view.refused);
     show_step(folder);
     for (int stage = 0; stage < view.n_stages; stage++)
         for (int i = 0; i < view.n_members; i++)

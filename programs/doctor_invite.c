@@ -2,7 +2,7 @@
  * can reach this machine. Joins nothing. */
 #include "base/clock.h"
 #include "doctor.h"
-#include "net/reach.h"
+#include "net/core/reachability.h"
 #include "swarm/protocol.h"
 
 #include <arpa/inet.h>
@@ -167,10 +167,10 @@ static void dial_all(struct strait_doctor *doctor, const strait_invite *invite,
         char address[STRAIT_ADDRESS_MAX];
         const size_t n = strcspn(next, ",");
         (void)snprintf(address, sizeof address, "%.*s", (int)n, next);
-        const int before = doctor->n;
+        const int prev = doctor->n;
         dial(doctor, invite, address);
-        const int answers = doctor->n > before &&
-                            strstr(doctor->findings[before].text, "answers with") != NULL;
+        const int answers = doctor->n > prev &&
+                            strstr(doctor->findings[prev].text, "answers with") != NULL;
         if (answers && reached[0] == '\0') memcpy(reached, address, sizeof address);
         next += n + (next[n] == ',');
     }
@@ -198,7 +198,7 @@ static void look_at_address(struct strait_doctor *doctor, const char *towards) {
     char own[STRAIT_ADDRESS_MAX];
     char ours[STRAIT_ADDRESS_MAX];
     char theirs[STRAIT_ADDRESS_MAX];
-    strait_reach_address("0.0.0.0:1", "", towards, own);
+    strait_reachability_address("0.0.0.0:1", "", towards, own);
     host_part(own, ours);
     host_part(towards, theirs);
     if (is_private(ours) && !is_private(theirs) && strncmp(theirs, "127.", 4) != 0)

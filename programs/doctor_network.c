@@ -1,6 +1,6 @@
 /* doctor_network.c - what TCP may do here. */
 #include "doctor.h"
-#include "net/socket.h"
+#include "net/tls/socket.h"
 
 void strait_doctor_network(struct strait_doctor *doctor) {
     char usual[STRAIT_DOCTOR_TEXT];

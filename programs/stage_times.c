@@ -2,7 +2,7 @@
 
 #include "backend/slab.h"
 #include "base/clock.h"
-#include "pipeline/flops.h"
+#include "config/flops.h"
 
 #include <stdio.h>
 
@@ -67,13 +67,13 @@ static strait_err try_update(struct bench *b, int64_t step, double *best) {
     return STRAIT_OK;
 }
 
-static strait_err try_part(struct bench *b, const strait_recipe *recipe,
+static strait_err try_part(struct bench *b, const strait_run_plan *plan,
                            const strait_stage_spec *spec, strait_pipe_stage *out) {
     int n = 0;
     strait_pipe_stage best = {0};
     STRAIT_TRY(strait_stage_open(spec, b->backend, &b->stage));
     strait_param *params = strait_stage_params(b->stage, &n);
-    STRAIT_TRY(strait_optimizer_open(&recipe->optim, b->backend, params, n, &b->optimizer));
+    STRAIT_TRY(strait_optimizer_open(&plan->optim, b->backend, params, n, &b->optimizer));
     for (int i = 0; i < TRIES; i++) {
         STRAIT_TRY(try_forward(b, spec->part.last == spec->shape.layers, &best.forward_s));
         STRAIT_TRY(try_backward(b, spec->can_defer, &best));
@@ -85,12 +85,12 @@ static strait_err try_part(struct bench *b, const strait_recipe *recipe,
 }
 
 /* The middle of three layers, or the last of two with the head. */
-static strait_err time_part(struct bench *b, const strait_recipe *recipe, int has_head,
+static strait_err time_part(struct bench *b, const strait_run_plan *plan, int has_head,
                             strait_pipe_stage *out) {
-    strait_stage_spec spec = strait_recipe_stage(recipe, 0, 1);
+    strait_stage_spec spec = strait_run_plan_stage(plan, 0, 1);
     spec.shape.layers = has_head ? 2 : 3;
     spec.part = (strait_part){1, 2};
-    const strait_err err = try_part(b, recipe, &spec, out);
+    const strait_err err = try_part(b, plan, &spec, out);
     strait_optimizer_close(&b->optimizer);
     strait_stage_close(&b->stage);
     return err;
@@ -98,7 +98,7 @@ static strait_err time_part(struct bench *b, const strait_recipe *recipe, int ha
 
 /* Both halves of a boundary, and what they pack. */
 struct crossing_bench {
-    struct strait_codec *head, *tail;
+    struct strait_codec *sender, *receiver;
     struct strait_slab slab;
     strait_tensor x, y, wire;
     strait_crossing at;
@@ -106,8 +106,8 @@ struct crossing_bench {
 
 static strait_err try_crossing(const struct bench *b, struct crossing_bench *c, double *best) {
     const double start = strait_clock_seconds();
-    STRAIT_TRY(strait_codec_act_pack(c->head, &c->at, c->wire, c->x));
-    STRAIT_TRY(strait_codec_act_unpack(c->tail, &c->at, c->y, c->wire));
+    STRAIT_TRY(strait_codec_act_pack(c->sender, &c->at, c->wire, c->x));
+    STRAIT_TRY(strait_codec_act_unpack(c->receiver, &c->at, c->y, c->wire));
     STRAIT_TRY(b->backend->ops->wait(c->at.stream));
     keep_best(best, start);
     return STRAIT_OK;
@@ -125,15 +125,15 @@ static strait_err make_room(const struct bench *b, const strait_codec_spec *spec
 
 static strait_err open_crossing(const struct bench *b, const strait_codec_spec *spec,
                                 struct crossing_bench *c) {
-    STRAIT_TRY(strait_codec_open(spec, STRAIT_HEAD, b->backend, &c->head));
-    STRAIT_TRY(strait_codec_open(spec, STRAIT_TAIL, b->backend, &c->tail));
-    STRAIT_TRY(strait_codec_join(NULL, c->head));
-    STRAIT_TRY(strait_codec_join(c->tail, NULL));
+    STRAIT_TRY(strait_codec_open(spec, STRAIT_SENDER, b->backend, &c->sender));
+    STRAIT_TRY(strait_codec_open(spec, STRAIT_RECEIVER, b->backend, &c->receiver));
+    STRAIT_TRY(strait_codec_join(NULL, c->sender));
+    STRAIT_TRY(strait_codec_join(c->receiver, NULL));
     return make_room(b, spec, c);
 }
 
-static strait_err time_codec(const struct bench *b, const strait_recipe *recipe, double *out) {
-    strait_codec_spec spec = strait_recipe_codec(recipe, 0, 1);
+static strait_err time_codec(const struct bench *b, const strait_run_plan *plan, double *out) {
+    strait_codec_spec spec = strait_run_plan_codec(plan, 0, 1);
     spec.n_boundaries = 1; // ends of a pipeline need no other half beside them
     struct crossing_bench c = {0};
     struct strait_stream stream = {0};
@@ -144,8 +144,8 @@ static strait_err time_codec(const struct bench *b, const strait_recipe *recipe,
     for (int i = 0; i < TRIES && err == STRAIT_OK; i++)
         err = try_crossing(b, &c, &best);
     if (err == STRAIT_OK) *out = best / 2;
-    strait_codec_close(&c.head);
-    strait_codec_close(&c.tail);
+    strait_codec_close(&c.sender);
+    strait_codec_close(&c.receiver);
     strait_slab_fini(&c.slab);
     b->backend->ops->stream_close(&stream);
     return err;
@@ -155,50 +155,50 @@ static double above(double a, double b) {
     return a > b ? a - b : 0;
 }
 
-static strait_err measure(struct bench *b, const strait_run *run, const strait_recipe *recipe,
+static strait_err measure(struct bench *b, const strait_run *run, const strait_run_plan *plan,
                           strait_stage_times *out) {
     strait_stage_times t = {0};
     strait_pipe_stage last;
-    STRAIT_TRY(strait_backend_open(strait_recipe_backend(run), &b->backend));
-    b->rows = recipe->microbatch * recipe->shape.context;
+    STRAIT_TRY(strait_backend_open(strait_run_plan_backend(run), &b->backend));
+    b->rows = plan->microbatch * plan->shape.context;
     STRAIT_TRY(b->backend->ops->alloc(b->backend, (size_t)b->rows * sizeof(int32_t), &b->tokens));
-    STRAIT_TRY(time_part(b, recipe, 0, &t.block));
-    STRAIT_TRY(time_part(b, recipe, 1, &last));
-    t.head = (strait_pipe_stage){.forward_s = above(last.forward_s, t.block.forward_s),
-                                 .input_s = above(last.input_s, t.block.input_s),
-                                 .weights_s = above(last.weights_s, t.block.weights_s),
-                                 .update_s = above(last.update_s, t.block.update_s)};
-    if (recipe->n_stages > 1) STRAIT_TRY(time_codec(b, recipe, &t.codec_s));
+    STRAIT_TRY(time_part(b, plan, 0, &t.block));
+    STRAIT_TRY(time_part(b, plan, 1, &last));
+    t.sender = (strait_pipe_stage){.forward_s = above(last.forward_s, t.block.forward_s),
+                                   .input_s = above(last.input_s, t.block.input_s),
+                                   .weights_s = above(last.weights_s, t.block.weights_s),
+                                   .update_s = above(last.update_s, t.block.update_s)};
+    if (plan->n_stages > 1) STRAIT_TRY(time_codec(b, plan, &t.codec_s));
     (void)snprintf(t.device, sizeof t.device, "%s: %s", b->backend->ops->name,
                    b->backend->ops->describe(b->backend));
     *out = t;
     return STRAIT_OK;
 }
 
-strait_err strait_stage_times_measure(const strait_run *run, const strait_recipe *recipe,
+strait_err strait_stage_times_measure(const strait_run *run, const strait_run_plan *plan,
                                       strait_stage_times *out) {
     struct bench b = {0};
-    const strait_err err = measure(&b, run, recipe, out);
+    const strait_err err = measure(&b, run, plan, out);
     if (b.backend != NULL) b.backend->ops->release(b.backend, b.tokens);
     strait_backend_close(&b.backend);
     return err;
 }
 
-strait_err strait_stage_times_estimate(const strait_recipe *recipe, double flops_per_s,
+strait_err strait_stage_times_estimate(const strait_run_plan *plan, double flops_per_s,
                                        strait_stage_times *out) {
-    strait_shape one = recipe->shape;
+    strait_shape one = plan->shape;
     double crossing = 0;
-    STRAIT_TRY(strait_flops_crossing(recipe, &crossing));
+    STRAIT_TRY(strait_flops_crossing(plan, &crossing));
     one.layers = 1;
-    const double tokens = (double)(recipe->microbatch * recipe->shape.context);
-    const double head = 6.0 * (double)one.vocab * one.width;
-    const double block_s = (strait_shape_train_flops(&one) - head) / 3 * tokens / flops_per_s;
-    const double head_s = head / 3 * tokens / flops_per_s;
+    const double tokens = (double)(plan->microbatch * plan->shape.context);
+    const double sender = 6.0 * (double)one.vocab * one.width;
+    const double block_s = (strait_shape_train_flops(&one) - sender) / 3 * tokens / flops_per_s;
+    const double head_s = sender / 3 * tokens / flops_per_s;
     *out = (strait_stage_times){
         .block = {.forward_s = block_s,
-                  .input_s = recipe->recomputes ? 2 * block_s : block_s,
+                  .input_s = plan->recomputes ? 2 * block_s : block_s,
                   .weights_s = block_s},
-        .head = {.forward_s = head_s, .input_s = head_s, .weights_s = head_s},
+        .sender = {.forward_s = head_s, .input_s = head_s, .weights_s = head_s},
         .codec_s = crossing / 2 * tokens / flops_per_s};
     (void)snprintf(out->device, sizeof out->device, "%g GFLOP/s", flops_per_s / 1e9);
     return STRAIT_OK;

@@ -4,22 +4,22 @@
  * away; the best time counts. Needs no data, and memory for two blocks and the head. */
 #pragma once
 
-#include "pipeline/recipe.h"
+#include "config/run_plan.h"
 #include "plan/pipe.h"
 
 typedef struct strait_stage_times {
-    strait_pipe_stage block; // one layer
-    strait_pipe_stage head;  // final norm, head and loss
-    double codec_s;          // one end of one crossing, both halves averaged
+    strait_pipe_stage block;  // one layer
+    strait_pipe_stage sender; // final norm, head and loss
+    double codec_s;           // one end of one crossing, both halves averaged
     char device[64];
 } strait_stage_times;
 
 /* Uses the device of the run. */
-strait_err strait_stage_times_measure(const strait_run *run, const strait_recipe *recipe,
+strait_err strait_stage_times_measure(const strait_run *run, const strait_run_plan *plan,
                                       strait_stage_times *out);
 
 /* The same from a speed, in operations a second, for devices that are not here: forward a third of
  * the work of a microbatch, each half of the backward pass another. Codecs count with their
  * products. */
-strait_err strait_stage_times_estimate(const strait_recipe *recipe, double flops_per_s,
+strait_err strait_stage_times_estimate(const strait_run_plan *plan, double flops_per_s,
                                        strait_stage_times *out);

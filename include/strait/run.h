@@ -147,7 +147,7 @@ typedef struct strait_run {
         /* "{stage}" in these becomes the number of the stage. */
         char launch[STRAIT_RUN_TEXT];  // words before a stage's command; empty: none
         char address[STRAIT_RUN_TEXT]; // where a stage listens
-        char conductor[STRAIT_RUN_TEXT];
+        char coordinator[STRAIT_RUN_TEXT];
     } stages;
     struct {
         strait_run_transport transport;

@@ -45,7 +45,7 @@ enum {
     STRAIT_TRAINER_DEVICE = 128
 }; // bytes that name what a run computes on
 
-typedef struct strait_trainer_facts {
+typedef struct strait_trainer_info {
     int64_t parameters;
     int64_t vocab;
     int64_t train_tokens, valid_tokens;
@@ -57,7 +57,7 @@ typedef struct strait_trainer_facts {
     strait_trainer_memory memory;
     int n_stages;
     strait_trainer_stage stages[STRAIT_RUN_STAGES];
-} strait_trainer_facts;
+} strait_trainer_info;
 
 typedef struct strait_trainer_report {
     int64_t step; // how many steps are done, this one included
@@ -79,13 +79,13 @@ typedef struct strait_trainer_report {
 } strait_trainer_report;
 
 /* What a run would be, without making it. */
-strait_err strait_trainer_plan(const strait_run *run, strait_trainer_facts *out);
+strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out);
 
 /* Opens data and device and makes the first weights. */
 strait_err strait_trainer_open(const strait_run *run, struct strait_trainer **out);
 void strait_trainer_close(struct strait_trainer **trainer); // sets *trainer to NULL; accepts NULL
 
-void strait_trainer_describe(const struct strait_trainer *trainer, strait_trainer_facts *out);
+void strait_trainer_describe(const struct strait_trainer *trainer, strait_trainer_info *out);
 int64_t strait_trainer_step_count(const struct strait_trainer *trainer);
 
 /* One optimizer update. STRAIT_ENONFINITE when too many steps in a row had to be skipped. */

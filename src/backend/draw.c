@@ -17,14 +17,14 @@ struct piece {
 struct strait_draw {
     struct strait_stream *stream;
     struct strait_pool *pool;
-    int64_t room;                // values a piece has room for
+    int64_t capacity;            // values a piece has room for
     struct piece pieces[PIECES]; // without values where numbers are drawn in place
     int next;                    // the piece to use next
 };
 
 /* Values [first, first + count) of a tensor. */
 struct share {
-    strait_draw_how how;
+    strait_draw_params how;
     int64_t first, count, n_cols;
     float *values;
 };
@@ -45,9 +45,9 @@ static void draw_task(void *arg, int task) {
 static strait_err open_into(struct strait_draw *d, int64_t most) {
     struct strait_backend *be = d->stream->backend;
     STRAIT_TRY(strait_pool_open(most > TASK ? be->n_threads : 1, &d->pool));
-    d->room = most < PIECE ? most : PIECE;
+    d->capacity = most < PIECE ? most : PIECE;
     for (int i = 0; i < PIECES && !be->ops->is_host; i++) {
-        STRAIT_TRY(be->ops->alloc_host(be, (size_t)d->room * sizeof(float),
+        STRAIT_TRY(be->ops->alloc_host(be, (size_t)d->capacity * sizeof(float),
                                        (void **)&d->pieces[i].values));
         STRAIT_TRY(be->ops->mark_open(be, &d->pieces[i].sent));
     }
@@ -102,13 +102,13 @@ static strait_err draw_and_send(struct strait_draw *d, struct share *share, floa
     return ops->mark(d->stream, &piece->sent);
 }
 
-strait_err strait_draw_normals(struct strait_draw *d, strait_tensor to, strait_draw_how how) {
+strait_err strait_draw_normals(struct strait_draw *d, strait_tensor to, strait_draw_params how) {
     const int64_t n = to.rows * to.cols;
-    for (int64_t first = 0; first < n; first += d->room) {
+    for (int64_t first = 0; first < n; first += d->capacity) {
         float *values = (float *)to.data + first;
         struct share share = {.how = how,
                               .first = first,
-                              .count = n - first < d->room ? n - first : d->room,
+                              .count = n - first < d->capacity ? n - first : d->capacity,
                               .n_cols = to.cols,
                               .values = values};
         if (d->pieces[0].values == NULL)
@@ -119,7 +119,8 @@ strait_err strait_draw_normals(struct strait_draw *d, strait_tensor to, strait_d
     return STRAIT_OK;
 }
 
-strait_err strait_draw_once(struct strait_stream *stream, strait_tensor to, strait_draw_how how) {
+strait_err strait_draw_once(struct strait_stream *stream, strait_tensor to,
+                            strait_draw_params how) {
     struct strait_draw *d = NULL;
     STRAIT_TRY(strait_draw_open(stream, to.rows * to.cols, &d));
     const strait_err err = strait_draw_normals(d, to, how);

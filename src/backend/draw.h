@@ -10,11 +10,11 @@
 
 struct strait_draw;
 
-typedef struct strait_draw_how {
+typedef struct strait_draw_params {
     strait_rng rng;
     double deviation;
     int64_t cols; // columns from this one on stay 0; 0: there are none
-} strait_draw_how;
+} strait_draw_params;
 
 /* For tensors of at most `most` values, each, on the stream's device; uses the threads the backend
  * was opened with. Allocates; not for a training step. The stream outlives it. */
@@ -23,7 +23,7 @@ void strait_draw_close(struct strait_draw **draw); // accepts NULL
 
 /* Value i of `to`, which is f32, becomes number i of how.rng times the deviation. Blocks until all
  * are drawn; the last may still be on their way in the stream's order until close or the next. */
-strait_err strait_draw_normals(struct strait_draw *draw, strait_tensor to, strait_draw_how how);
+strait_err strait_draw_normals(struct strait_draw *draw, strait_tensor to, strait_draw_params how);
 
 /* The same for one tensor, from open to close. */
-strait_err strait_draw_once(struct strait_stream *stream, strait_tensor to, strait_draw_how how);
+strait_err strait_draw_once(struct strait_stream *stream, strait_tensor to, strait_draw_params how);

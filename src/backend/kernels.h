@@ -37,73 +37,73 @@ typedef struct strait_heads {
 } strait_heads;
 
 /* y = alpha op(a) op(b) + beta y. With beta 0 the old y is not read. */
-typedef struct strait_matmul_how {
+typedef struct strait_matmul_params {
     int transpose_a, transpose_b;
     float alpha, beta;
     int is_exact; // f32 factors are read whole, also where a device would round them to multiply
-} strait_matmul_how;
+} strait_matmul_params;
 
 /* A root-mean-square norm. */
-typedef struct strait_norm_how {
+typedef struct strait_norm_params {
     strait_tensor gain; // [1 x D], optional: without it the gain is 1
     float epsilon;
-} strait_norm_how;
+} strait_norm_params;
 
 /* How queries and keys turn, and what happens to them before. */
-typedef struct strait_rotate_how {
+typedef struct strait_rotate_params {
     strait_heads heads;
     strait_tensor cos, sin; // [seq_len x P/2], of the angle of each pair at each position
     strait_tensor gain;     // [2 x P], optional, of the norm: row 0 for queries, row 1 for keys
     float epsilon;          // of the norm
-} strait_rotate_how;
+} strait_rotate_params;
 
-typedef struct strait_adamw_how {
+typedef struct strait_adamw_params {
     float rate, beta1, beta2, epsilon, decay;
     int64_t step;       // from 1, for bias correction
     strait_tensor copy; // bf16, optional: gets the new weight, rounded
-} strait_adamw_how;
+} strait_adamw_params;
 
 /* One weight of an update, with its moments and gradient. */
 typedef struct strait_adamw_item {
     strait_tensor weight, m, v, grad;
-    strait_adamw_how how;
+    strait_adamw_params how;
 } strait_adamw_item;
 
-typedef struct strait_loss_how {
+typedef struct strait_loss_params {
     float softcap; // c: logits l become l / sqrt(1 + (l / c)^2); 0 leaves them alone
     float scale;   // of the gradient; with 0 no gradient is made and the logits stay
-} strait_loss_how;
+} strait_loss_params;
 
 /* How values become bytes. Where rounding is stochastic, value i of the tensor draws word i % 4 of
  * (seed, stream, counter i / 4): base/rng.h. */
-typedef struct strait_pack_how {
+typedef struct strait_pack_params {
     int bits; // 32, 16, 8 or 4
     int is_stochastic;
     uint64_t seed, stream;
     int64_t
         cols; // how many columns of x cross, from the first; 0: all. Restoring leaves the others
               // alone. A value's place in the tensor is counted as if they were not there.
-} strait_pack_how;
+} strait_pack_params;
 
-static inline int64_t strait_pack_cols(strait_tensor x, strait_pack_how how) {
+static inline int64_t strait_pack_cols(strait_tensor x, strait_pack_params how) {
     return how.cols > 0 ? how.cols : x.cols;
 }
 
 /* How groups of columns move: y from column `to` on, x from column `from` on. */
-typedef struct strait_regroup_how {
+typedef struct strait_regroup_params {
     int64_t n_groups;
     int64_t to, to_cols;     // to_cols, from_cols: of one group
     int64_t from, from_cols; // what a group of y has more than that of x becomes 0
     float alpha;
     int adds; // to y, instead of replacing it
-} strait_regroup_how;
+} strait_regroup_params;
 
 /* How a code is widened by those before it: taps codes of `keep` values and nothing else in their
  * columns; places in a sequence, and the epsilon of the norm. */
-typedef struct strait_recall_how {
+typedef struct strait_recall_params {
     int64_t keep, taps, seq_len;
     float epsilon;
-} strait_recall_how;
+} strait_recall_params;
 
 /* Back through h = silu(a), a = n W', where n = y rstd is a normed row: what y is to receive is
  * (rstd d_a) W + d_y. */
@@ -138,7 +138,7 @@ struct strait_kernels {
 
     /* linear algebra */
     strait_err (*matmul)(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b,
-                         strait_matmul_how how);
+                         strait_matmul_params how);
     /* total[0] = sum of x^2, added up in double precision in an order fixed by the shape. */
     strait_err (*sum_squares)(struct strait_stream *s, strait_tensor total, strait_tensor x);
     /* The same for n tensors, f32: totals [n x 1], each as sum_squares would make it. */
@@ -170,7 +170,7 @@ struct strait_kernels {
      * Without delta, sum is absent and y is made of x. sum may be x. */
     strait_err (*rmsnorm)(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
-                          strait_norm_how how);
+                          strait_norm_params how);
     /* Adds to d_x and, where there is a gain, to d_gain [1 x D]. */
     strait_err (*rmsnorm_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                                strait_tensor d_y, strait_tensor x, strait_tensor gain,
@@ -179,12 +179,12 @@ struct strait_kernels {
     /* Queries and keys: where rstd [N x (n_query + n_key)] is present an RMS norm of each head,
      * then rotation of the pairs (i, i + P/2). Values are copied. Without rstd y may be x. */
     strait_err (*rotate)(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
-                         strait_tensor x, strait_rotate_how how);
+                         strait_tensor x, strait_rotate_params how);
     /* d_x may be d_y. x and rstd are what rotate saw and made; both absent without norm. Adds to
      * d_gain where there is a gain; how.epsilon is not read. */
     strait_err (*rotate_back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                              strait_rotate_how how);
+                              strait_rotate_params how);
 
     /* Causal attention, never a matrix of seq_len x seq_len. y [N x n_query P]; lse [N x n_query],
      * the logarithm of each row's softmax denominator. */
@@ -232,7 +232,7 @@ struct strait_kernels {
     /* loss [N x 1] = -log softmax(cap(logits))[target]; 0 where the target is negative. With
      * how.scale, the logits become their own gradient times how.scale, in place. */
     strait_err (*cross_entropy)(struct strait_stream *s, strait_tensor loss, strait_tensor logits,
-                                strait_tensor targets, strait_loss_how how);
+                                strait_tensor targets, strait_loss_params how);
 
     /* update */
     /* scale[0] = min(1, max_norm / norm), scale[1] = norm, norm = sqrt(sum of totals [n x 1]),
@@ -245,7 +245,7 @@ struct strait_kernels {
      * a column from the mean of grad^2 over its rows; or [rows x 1], one a row. */
     strait_err (*adamw)(struct strait_stream *s, strait_tensor weight, strait_tensor m,
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
-                        strait_adamw_how how);
+                        strait_adamw_params how);
     /* The same for n weights, each as adamw would update it. */
     strait_err (*adamw_each)(struct strait_stream *s, const strait_adamw_item *items, int n,
                              strait_tensor scale);
@@ -263,26 +263,26 @@ struct strait_kernels {
      * stats [N x 3], optional: squared error, squared size, values that counted as not finite; of
      * a row, added to what stands there. */
     strait_err (*pack_rows)(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
-                            strait_tensor x, strait_pack_how how);
+                            strait_tensor x, strait_pack_params how);
     /* x of either type. The error of a restored row is 0 in stats. */
     strait_err (*restore_rows)(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                               strait_tensor packed, strait_pack_how how);
+                               strait_tensor packed, strait_pack_params how);
     /* The same of 4 bits a value with a scale of 4 bits, in steps of half an octave (octave.h): an
      * f32 top; a row of ceil((C + 1) / 2) bytes: the scale's code, then a code from 0 to 15 a
      * value, the low half of a byte first. Stochastic rows are covered by their scale and unbiased,
      * others are rounded to the middle of their step. how.bits is not read. What is restored is of
      * either type. */
     strait_err (*pack_octaves)(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
-                               strait_tensor x, strait_pack_how how);
+                               strait_tensor x, strait_pack_params how);
     strait_err (*restore_octaves)(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                                  strait_tensor packed, strait_pack_how how);
+                                  strait_tensor packed, strait_pack_params how);
     /* The same for rows whose error is known: x - error is what will be restored. Either type. */
     strait_err (*measure_rows)(struct strait_stream *s, strait_tensor stats, strait_tensor x,
                                strait_tensor error);
     /* The `keep` largest values of each row by size (the first of equals), in order of column:
      * bf16 values [N x keep], then their columns [N x keep] as u16, or u32 where C > 65536. */
     strait_err (*pack_top)(struct strait_stream *s, strait_tensor packed, strait_tensor x,
-                           int64_t keep, strait_pack_how how);
+                           int64_t keep, strait_pack_params how);
     /* Zero elsewhere. Columns outside the row are counted in stats. */
     strait_err (*restore_top)(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                               strait_tensor packed, int64_t keep);
@@ -300,7 +300,7 @@ struct strait_kernels {
                               int64_t seq_len);
     /* y = alpha x, some groups of columns; of y and x each of either type. */
     strait_err (*regroup_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                               strait_regroup_how how);
+                               strait_regroup_params how);
     /* delta = y - x, in its first columns where it is wider; normed = y rstd, rstd [N x 1] =
      * 1 / sqrt(mean y^2 + epsilon); normed and rstd may both be absent. Either type. */
     strait_err (*part_rows)(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
@@ -310,11 +310,11 @@ struct strait_kernels {
      * same of z rstd, rstd [N x 1] = 1 / sqrt(mean over keep of z^2 + epsilon); zeros before the
      * sequence and from keep on. both and normeds of either type. */
     strait_err (*recall)(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
-                         strait_tensor rstd, strait_tensor z, strait_recall_how how);
+                         strait_tensor rstd, strait_tensor z, strait_recall_params how);
     /* d_z of both; zeros from keep on. */
     strait_err (*recall_back)(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
                               strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
-                              strait_recall_how how);
+                              strait_recall_params how);
     /* The columns of y from `first` on = silu(x), as many as x has, and behind them those of
      * beside, f32 or of y's type, or absent; and d_x from the columns of d_y where silu(x) was.
      * Either type.

@@ -9,13 +9,13 @@ enum {
 
 static strait_err add_at(struct strait_slab *slab, size_t offset, strait_tensor shape,
                          strait_tensor *where) {
-    if (slab->n_parts == slab->n_room) {
-        const int room = slab->n_room == 0 ? FIRST_ROOM : slab->n_room * 2;
-        STRAIT_TRY(strait_alloc_grow((void **)&slab->parts, (size_t)slab->n_room, (size_t)room,
-                                     sizeof *slab->parts, "slab parts"));
-        STRAIT_TRY(strait_alloc_grow((void **)&slab->offsets, (size_t)slab->n_room, (size_t)room,
-                                     sizeof *slab->offsets, "slab offsets"));
-        slab->n_room = room;
+    if (slab->n_parts == slab->capacity) {
+        const int capacity = slab->capacity == 0 ? FIRST_ROOM : slab->capacity * 2;
+        STRAIT_TRY(strait_alloc_grow((void **)&slab->parts, (size_t)slab->capacity,
+                                     (size_t)capacity, sizeof *slab->parts, "slab parts"));
+        STRAIT_TRY(strait_alloc_grow((void **)&slab->offsets, (size_t)slab->capacity,
+                                     (size_t)capacity, sizeof *slab->offsets, "slab offsets"));
+        slab->capacity = capacity;
     }
     *where = shape;
     slab->parts[slab->n_parts] = where;

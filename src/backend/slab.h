@@ -10,7 +10,7 @@
 struct strait_slab {
     strait_tensor **parts; // whom to tell at commit; borrowed until then
     size_t *offsets;
-    int n_parts, n_room;
+    int n_parts, capacity;
     size_t bytes; // so far
     size_t next;  // where the next part may begin
     struct strait_backend *backend;

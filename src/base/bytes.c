@@ -89,9 +89,9 @@ double strait_reader_real(strait_reader *r) {
     return value;
 }
 
-void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t room) {
+void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t capacity) {
     size_t n = (size_t)strait_reader_uint(r, n_bytes);
-    if (n >= room) {
+    if (n >= capacity) {
         r->is_short = 1;
         n = 0;
     }

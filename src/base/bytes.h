@@ -26,7 +26,7 @@ float strait_reader_float(strait_reader *r);                        // by its bi
 double strait_reader_real(strait_reader *r);                        // by its bits
 /* A text behind its length in n_bytes: at most room - 1 bytes and an ending zero; a longer one is
  * short and leaves nothing. */
-void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t room);
+void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t capacity);
 
 /* Of a text that a file or a peer brought and people will see: each byte that would end the line or
  * tell a terminal what to do becomes '?'. UTF-8 stays as it is. */

@@ -45,8 +45,8 @@ void strait_names_try(strait_nearest *nearest, const char *name, size_t length) 
     strait_names_offer(nearest, name, length, distance(nearest->word, name, length));
 }
 
-void strait_names_list(char *out, size_t room, const char *name, int is_last) {
+void strait_names_list(char *out, size_t capacity, const char *name, int is_last) {
     const size_t used = strlen(out);
     const char *before = used == 0 ? "" : is_last ? " or " : ", ";
-    (void)snprintf(out + used, room - used, "%s%s", before, name);
+    (void)snprintf(out + used, capacity - used, "%s%s", before, name);
 }

@@ -38,4 +38,4 @@ void strait_names_offer(strait_nearest *nearest, const char *name, size_t length
 
 /* Appends to the text in `out`, which begins empty: "cpu", then ", cuda", or " or cuda" for the
  * last. What does not fit is left out. */
-void strait_names_list(char *out, size_t room, const char *name, int is_last);
+void strait_names_list(char *out, size_t capacity, const char *name, int is_last);

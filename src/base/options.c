@@ -1,7 +1,7 @@
 #include "base/options.h"
 
 #include "base/alloc.h"
-#include "base/options_parts.h"
+#include "base/options_internal.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -40,8 +40,8 @@ typedef struct strait_option_ints {
 typedef struct strait_option {
     const char *key;
     strait_option_kind kind;
-    size_t offset, room; // the field: where, and its bytes
-    double min, max;     // of a number, or of each number of a list; both 0: any
+    size_t offset, capacity; // the field: where, and its bytes
+    double min, max;         // of a number, or of each number of a list; both 0: any
     const char *initial;
     const char *const *choices; // ended by NULL
     const char *help;
@@ -104,4 +104,4 @@ void strait_options_describe_default(const strait_options *table, const strait_o
 /* The object as YAML that loads to the same values. Works like snprintf: writes at most `room`
  * bytes with the ending zero, returns the bytes the whole text needs without it. */
 size_t strait_options_render(const strait_options *table, const void *object, char *out,
-                             size_t room);
+                             size_t capacity);

@@ -1,5 +1,5 @@
 #include "base/names.h"
-#include "base/options_parts.h"
+#include "base/options_internal.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "base/options_parts.h"
+#include "base/options_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,18 +33,18 @@ static void show_bound(const strait_option *option, double bound,
 }
 
 void strait_options_describe(const strait_option *option, char out[STRAIT_OPTION_TEXT_MAX]) {
-    const size_t room = STRAIT_OPTION_TEXT_MAX;
-    size_t used = (size_t)snprintf(out, room, "%s", noun(option->kind));
+    const size_t capacity = STRAIT_OPTION_TEXT_MAX;
+    size_t used = (size_t)snprintf(out, capacity, "%s", noun(option->kind));
     if (option->kind == STRAIT_OPTION_CHOICE)
-        for (int i = 0; option->choices[i] != NULL && used < room; i++)
-            used += (size_t)snprintf(out + used, room - used, "%s%s", i > 0 ? ", " : "",
+        for (int i = 0; option->choices[i] != NULL && used < capacity; i++)
+            used += (size_t)snprintf(out + used, capacity - used, "%s%s", i > 0 ? ", " : "",
                                      option->choices[i]);
     if (option->min == 0 && option->max == 0) return;
     char low[STRAIT_OPTION_TEXT_MAX];
     char high[STRAIT_OPTION_TEXT_MAX];
     show_bound(option, option->min, low);
     show_bound(option, option->max, high);
-    (void)snprintf(out + used, room - used, ", %.40s to %.40s", low, high);
+    (void)snprintf(out + used, capacity - used, ", %.40s to %.40s", low, high);
 }
 
 /* What a preset sets an option to, or NULL. */
@@ -58,28 +58,29 @@ static const char *preset_value(const strait_option_preset *preset, const char *
 
 void strait_options_describe_default(const strait_options *table, const strait_option *option,
                                      char out[STRAIT_OPTION_TEXT_MAX]) {
-    const size_t room = STRAIT_OPTION_TEXT_MAX;
-    size_t used = (size_t)snprintf(out, room, "%s", option->initial);
-    for (int i = 0; i < table->n_presets && used < room; i++) {
+    const size_t capacity = STRAIT_OPTION_TEXT_MAX;
+    size_t used = (size_t)snprintf(out, capacity, "%s", option->initial);
+    for (int i = 0; i < table->n_presets && used < capacity; i++) {
         const strait_option_preset *preset = &table->presets[i];
         const char *value = preset_value(preset, option->key);
         if (value == NULL) continue;
-        used += (size_t)snprintf(
-            out + used, room - used, " (%s with %s %s%s%s%s%s)", value, preset->key, preset->choice,
-            preset->also != NULL ? ", " : "", preset->also != NULL ? preset->also : "",
-            preset->also != NULL ? " " : "", preset->also != NULL ? preset->chosen : "");
+        used += (size_t)snprintf(out + used, capacity - used, " (%s with %s %s%s%s%s%s)", value,
+                                 preset->key, preset->choice, preset->also != NULL ? ", " : "",
+                                 preset->also != NULL ? preset->also : "",
+                                 preset->also != NULL ? " " : "",
+                                 preset->also != NULL ? preset->chosen : "");
     }
 }
 
 typedef struct sink {
     char *out;
-    size_t room, used;
+    size_t capacity, used;
 } sink;
 
 __attribute__((format(printf, 2, 3))) static void put(sink *s, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    const size_t left = s->used < s->room ? s->room - s->used : 0;
+    const size_t left = s->used < s->capacity ? s->capacity - s->used : 0;
     const int n = vsnprintf(left > 0 ? s->out + s->used : NULL, left, format, args);
     va_end(args);
     if (n > 0) s->used += (size_t)n;
@@ -107,9 +108,9 @@ static const char *put_sections(sink *s, const char *before, const char *key, in
 }
 
 size_t strait_options_render(const strait_options *table, const void *object, char *out,
-                             size_t room) {
-    sink s = {out, room, 0};
-    if (room > 0) out[0] = '\0';
+                             size_t capacity) {
+    sink s = {out, capacity, 0};
+    if (capacity > 0) out[0] = '\0';
     for (int i = 0; i < table->n_rows; i++) {
         const strait_option *option = &table->rows[i];
         int depth = 0;

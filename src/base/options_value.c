@@ -1,4 +1,4 @@
-#include "base/options_parts.h"
+#include "base/options_internal.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -216,10 +216,10 @@ static strait_err append_text(const strait_option *option, const char *text, siz
                           text[0] != '/';
     const size_t used = strlen(field);
     if (is_joined && !is_printable(folder)) return wrong(folder, "a folder named in UTF-8");
-    if (used + (is_joined ? strlen(folder) + 1 : 0) + n >= option->room)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "longer than %zu bytes%s", option->room - 1,
+    if (used + (is_joined ? strlen(folder) + 1 : 0) + n >= option->capacity)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "longer than %zu bytes%s", option->capacity - 1,
                            is_joined ? " with its folder" : "");
-    (void)snprintf(field + used, option->room - used, "%s%s%.*s", is_joined ? folder : "",
+    (void)snprintf(field + used, option->capacity - used, "%s%s%.*s", is_joined ? folder : "",
                    is_joined ? "/" : "", (int)n, text);
     return STRAIT_OK;
 }
@@ -259,20 +259,20 @@ strait_err strait_option_parse(const strait_option *option, const char *text, co
 }
 
 /* The shortest decimal that reads back as the same double; no exponent for a whole number. */
-static void show_real(double value, char *out, size_t room) {
+static void show_real(double value, char *out, size_t capacity) {
     if (value == floor(value) && fabs(value) < 1e15) {
-        (void)snprintf(out, room, "%.0f", value);
+        (void)snprintf(out, capacity, "%.0f", value);
         return;
     }
     for (int digits = 1; digits <= 17; digits++) {
-        (void)snprintf(out, room, "%.*g", digits, value);
+        (void)snprintf(out, capacity, "%.*g", digits, value);
         if (strtod(out, NULL) == value) return;
     }
 }
 
 /* In the largest unit that gives a whole number and reads back as the same value; else in the unit
  * of scale one. */
-static void show_with_unit(strait_option_kind kind, double value, char *out, size_t room) {
+static void show_with_unit(strait_option_kind kind, double value, char *out, size_t capacity) {
     const unit_list list = units_of(kind);
     char number[32];
     const char *name = "";
@@ -284,44 +284,44 @@ static void show_with_unit(strait_option_kind kind, double value, char *out, siz
         name = list.units[i].name;
         if (scale != 1 || n == value) break;
     }
-    (void)snprintf(out, room, "%s%s", number, name);
+    (void)snprintf(out, capacity, "%s%s", number, name);
 }
 
-static void show_ints(const strait_option_ints *list, char *out, size_t room) {
-    size_t used = (size_t)snprintf(out, room, "[");
+static void show_ints(const strait_option_ints *list, char *out, size_t capacity) {
+    size_t used = (size_t)snprintf(out, capacity, "[");
     for (int i = 0; i < list->n; i++)
-        used += (size_t)snprintf(out + used, room - used, "%s%lld", i > 0 ? ", " : "",
+        used += (size_t)snprintf(out + used, capacity - used, "%s%lld", i > 0 ? ", " : "",
                                  (long long)list->items[i]);
-    (void)snprintf(out + used, room - used, "]");
+    (void)snprintf(out + used, capacity - used, "]");
 }
 
 void strait_options_show(const strait_option *option, const void *object,
                          char out[STRAIT_OPTION_TEXT_MAX]) {
-    const size_t room = STRAIT_OPTION_TEXT_MAX;
+    const size_t capacity = STRAIT_OPTION_TEXT_MAX;
     const void *field = (const char *)object + option->offset;
     int choice = 0;
     switch (option->kind) {
     case STRAIT_OPTION_INT:
-        (void)snprintf(out, room, "%lld", (long long)*(const int64_t *)field);
+        (void)snprintf(out, capacity, "%lld", (long long)*(const int64_t *)field);
         return;
-    case STRAIT_OPTION_REAL: show_real(*(const double *)field, out, room); return;
+    case STRAIT_OPTION_REAL: show_real(*(const double *)field, out, capacity); return;
     case STRAIT_OPTION_BOOL:
-        (void)snprintf(out, room, "%s", *(const int *)field ? "true" : "false");
+        (void)snprintf(out, capacity, "%s", *(const int *)field ? "true" : "false");
         return;
     case STRAIT_OPTION_TEXT:
     case STRAIT_OPTION_PATH:
-    case STRAIT_OPTION_PATHS: (void)snprintf(out, room, "%s", (const char *)field); return;
+    case STRAIT_OPTION_PATHS: (void)snprintf(out, capacity, "%s", (const char *)field); return;
     case STRAIT_OPTION_CHOICE:
         memcpy(&choice, field, sizeof choice);
-        (void)snprintf(out, room, "%s", option->choices[choice]);
+        (void)snprintf(out, capacity, "%s", option->choices[choice]);
         return;
-    case STRAIT_OPTION_INTS: show_ints(field, out, room); return;
+    case STRAIT_OPTION_INTS: show_ints(field, out, capacity); return;
     case STRAIT_OPTION_DURATION:
     case STRAIT_OPTION_RATE:
-        show_with_unit(option->kind, *(const double *)field, out, room);
+        show_with_unit(option->kind, *(const double *)field, out, capacity);
         return;
     case STRAIT_OPTION_BYTES:
-        show_with_unit(option->kind, (double)*(const int64_t *)field, out, room);
+        show_with_unit(option->kind, (double)*(const int64_t *)field, out, capacity);
         return;
     }
 }

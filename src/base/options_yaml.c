@@ -2,7 +2,7 @@
  * YAML is taken: one document of nested maps, no anchors, aliases or tags. The table bounds the
  * depth: a map that is no known section is refused before anything in it is read. */
 #include "base/alloc.h"
-#include "base/options_parts.h"
+#include "base/options_internal.h"
 
 #include <assert.h>
 #include <stdio.h>

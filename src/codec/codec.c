@@ -109,20 +109,20 @@ static strait_err plan_wide(struct strait_codec *c) {
     const strait_codec_spec *spec = &c->spec;
     STRAIT_TRY(
         strait_slab_add(&c->slab, STRAIT_F32, spec->rows, strait_codec_width(spec), &c->wide));
-    if ((strait_codec_traits(spec) & STRAIT_CODEC_INPUT) == 0 || c->half != STRAIT_HEAD)
+    if ((strait_codec_traits(spec) & STRAIT_CODEC_INPUT) == 0 || c->side != STRAIT_SENDER)
         return STRAIT_OK;
     return strait_slab_add(&c->slab, STRAIT_F32, spec->rows, spec->cols, &c->wide_input);
 }
 
 /* Everything up to the first tensor: checked, and every tensor planned. */
-static strait_err plan(const strait_codec_spec *spec, strait_half half, struct strait_backend *be,
-                       struct strait_codec **out) {
+static strait_err plan(const strait_codec_spec *spec, strait_codec_side side,
+                       struct strait_backend *be, struct strait_codec **out) {
     strait_codec_spec checked = *spec;
     STRAIT_TRY(strait_codec_check(&checked));
     const struct strait_codec_ops *ops = ops_of(&checked);
     struct strait_codec *c = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *c, "codec", (void **)&c));
-    *c = (struct strait_codec){.ops = ops, .spec = checked, .half = half, .backend = be};
+    *c = (struct strait_codec){.ops = ops, .spec = checked, .side = side, .backend = be};
     strait_err err = STRAIT_OK;
     if (ops->state_size > 0) err = strait_alloc(1, ops->state_size, "codec", &c->state);
     if (err == STRAIT_OK) err = ops->plan(c);
@@ -136,17 +136,18 @@ static strait_err plan(const strait_codec_spec *spec, strait_half half, struct s
     return STRAIT_OK;
 }
 
-strait_err strait_codec_plan_bytes(const strait_codec_spec *spec, strait_half half, size_t *out) {
+strait_err strait_codec_plan_bytes(const strait_codec_spec *spec, strait_codec_side side,
+                                   size_t *out) {
     struct strait_codec *c = NULL;
-    STRAIT_TRY(plan(spec, half, NULL, &c));
+    STRAIT_TRY(plan(spec, side, NULL, &c));
     *out = c->slab.bytes;
     strait_codec_close(&c);
     return STRAIT_OK;
 }
 
-strait_err strait_codec_sketch(const strait_codec_spec *spec, strait_half half,
-                               struct strait_codec **out) {
-    return plan(spec, half, NULL, out);
+strait_err strait_codec_open_dry(const strait_codec_spec *spec, strait_codec_side side,
+                                 struct strait_codec **out) {
+    return plan(spec, side, NULL, out);
 }
 
 /* Where the padded way has first values of its own. */
@@ -169,10 +170,10 @@ static strait_err start(struct strait_codec *c) {
     return err;
 }
 
-strait_err strait_codec_open(const strait_codec_spec *spec, strait_half half,
+strait_err strait_codec_open(const strait_codec_spec *spec, strait_codec_side side,
                              struct strait_backend *be, struct strait_codec **out) {
     struct strait_codec *c = NULL;
-    STRAIT_TRY(plan(spec, half, be, &c));
+    STRAIT_TRY(plan(spec, side, be, &c));
     const strait_err err = start(c);
     if (err != STRAIT_OK) {
         strait_codec_close(&c);

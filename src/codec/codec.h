@@ -44,10 +44,10 @@ enum {
     STRAIT_CODEC_STATES = 4
 };
 
-typedef enum strait_half {
-    STRAIT_HEAD,
-    STRAIT_TAIL,
-} strait_half;
+typedef enum strait_codec_side {
+    STRAIT_SENDER,
+    STRAIT_RECEIVER,
+} strait_codec_side;
 
 typedef enum strait_direction {
     STRAIT_FORWARD,
@@ -138,7 +138,7 @@ typedef struct strait_codec_state {
 typedef struct strait_codec_copy {
     const strait_tensor *value, *to;
     int64_t row;
-    strait_regroup_how how;
+    strait_regroup_params how;
 } strait_codec_copy;
 
 /* What one half saw. */
@@ -151,7 +151,7 @@ typedef struct strait_codec_metrics {
 struct strait_codec {
     const struct strait_codec_ops *ops;
     strait_codec_spec spec; // checked: every default filled in
-    strait_half half;
+    strait_codec_side side;
     struct strait_backend *backend;
     struct strait_codec *peer; // the other half on this stage, or NULL; borrowed
     struct strait_slab slab;   // every tensor of this half
@@ -231,14 +231,15 @@ int64_t strait_codec_width(const strait_codec_spec *spec); // columns of x and y
 uint64_t strait_codec_fingerprint(const strait_codec_spec *spec);
 
 /* Device memory that one half would take. */
-strait_err strait_codec_plan_bytes(const strait_codec_spec *spec, strait_half half, size_t *out);
+strait_err strait_codec_plan_bytes(const strait_codec_spec *spec, strait_codec_side side,
+                                   size_t *out);
 
 /* A half without memory, to be asked for its parameters and states and closed. */
-strait_err strait_codec_sketch(const strait_codec_spec *spec, strait_half half,
-                               struct strait_codec **out);
+strait_err strait_codec_open_dry(const strait_codec_spec *spec, strait_codec_side side,
+                                 struct strait_codec **out);
 
 /* Keeps `be` until close. First values come from the seed and the names alone. */
-strait_err strait_codec_open(const strait_codec_spec *spec, strait_half half,
+strait_err strait_codec_open(const strait_codec_spec *spec, strait_codec_side side,
                              struct strait_backend *be, struct strait_codec **out);
 void strait_codec_close(struct strait_codec **c); // sets *c to NULL; accepts NULL
 

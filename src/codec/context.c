@@ -87,12 +87,12 @@ static strait_err plan_head(struct strait_codec *c) {
                                        {&st->y, slots, d},       {&st->d_u, grads, k},
                                        {&st->d_b, grads, w},     {&st->d_delta, grads, d},
                                        {&st->u, c->spec.rows, k}};
-    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_FRAME, k, d));
+    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_ENCODER_BASIS, k, d));
     STRAIT_TRY(strait_codec_add_param(c, "A", STRAIT_ROLE_BOUNDARY, w, d));
     STRAIT_TRY(strait_codec_add_param(c, "B", STRAIT_ROLE_BOUNDARY, k, w));
     if (c->spec.boundary > 0) STRAIT_TRY(strait_codec_add_param(c, "M", STRAIT_ROLE_MIXING, k, k));
-    STRAIT_TRY(strait_context_plan_gains(c));
-    if (c->spec.is_padded) return strait_context_plan_head(c, &st->padded);
+    STRAIT_TRY(strait_context_plan_gates(c));
+    if (c->spec.is_padded) return strait_context_plan_sender(c, &st->padded);
     STRAIT_TRY(plan_look(c, c->spec.rows, d, w));
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
@@ -113,8 +113,8 @@ static strait_err plan_tail(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_BOUNDARY, d, n * k));
     STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_BOUNDARY, m, n * k));
     STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
-    STRAIT_TRY(strait_context_plan_gains(c));
-    if (spec->is_padded) return strait_context_plan_tail(c, &st->padded);
+    STRAIT_TRY(strait_context_plan_gates(c));
+    if (spec->is_padded) return strait_context_plan_receiver(c, &st->padded);
     STRAIT_TRY(plan_look(c, rows, k, m));
     const strait_codec_part past = {&st->past, n, k};
     if (spec->is_stepwise) STRAIT_TRY(strait_codec_add(c, &past, 1));
@@ -123,13 +123,13 @@ static strait_err plan_tail(struct strait_codec *c) {
 
 static strait_err plan(struct strait_codec *c) {
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, c->spec.rows));
-    return c->half == STRAIT_HEAD ? plan_head(c) : plan_tail(c);
+    return c->side == STRAIT_SENDER ? plan_head(c) : plan_tail(c);
 }
 
 /* What writes the code (E), or the part of D that reads a token's own. */
 static strait_err start_frame(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
-    const int is_head = c->half == STRAIT_HEAD;
+    const int is_head = c->side == STRAIT_SENDER;
     const strait_codec_frame frame = {"strait.frame", spec->keep, is_head ? 1 : spec->frame,
                                       is_head};
     const strait_param *param = &c->params[is_head ? E : D];
@@ -143,7 +143,7 @@ static strait_err start_frame(struct strait_codec *c, struct strait_stream *s) {
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
     STRAIT_TRY(start_frame(c, s));
-    if (c->half == STRAIT_HEAD) {
+    if (c->side == STRAIT_SENDER) {
         STRAIT_TRY(strait_codec_draw(c, s, &c->params[A], sqrt(0.33 / (double)spec->cols)));
         return spec->boundary > 0 ? strait_codec_set_identity(s, c->params[M].value) : STRAIT_OK;
     }
@@ -159,7 +159,7 @@ static strait_err look_at_output(struct strait_codec *c, const strait_crossing *
     const strait_tensor absent = {0};
     STRAIT_TRY(k->rmsnorm(at->stream, look->normed, absent, look->rstd,
                           strait_codec_slot(c, st->y, at->slot), absent,
-                          (strait_norm_how){.epsilon = STRAIT_CONTEXT_EPSILON}));
+                          (strait_norm_params){.epsilon = STRAIT_CONTEXT_EPSILON}));
     return k->matmul(at->stream, look->a, look->normed, c->params[A].value, strait_abt);
 }
 
@@ -172,7 +172,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     STRAIT_TRY(k->cast(at->stream, strait_codec_slot(c, st->y, at->slot), y));
     STRAIT_TRY(k->cast(at->stream, delta, y));
     STRAIT_TRY(k->axpy(at->stream, delta, -1.0f, at->input));
-    STRAIT_TRY(strait_context_gain(c, at, gained, delta));
+    STRAIT_TRY(strait_context_gate(c, at, gained, delta));
     STRAIT_TRY(k->matmul(at->stream, st->u, gained, c->params[E].value, strait_abt));
     STRAIT_TRY(look_at_output(c, at));
     STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
@@ -210,7 +210,7 @@ static strait_err look_at_code(struct strait_codec *c, const strait_crossing *at
     const strait_tensor absent = {0};
     const int64_t seq_len = c->spec.is_stepwise ? all.rows : c->spec.seq_len;
     STRAIT_TRY(k->rmsnorm(at->stream, look->normed, absent, look->rstd, all, absent,
-                          (strait_norm_how){.epsilon = STRAIT_CONTEXT_EPSILON}));
+                          (strait_norm_params){.epsilon = STRAIT_CONTEXT_EPSILON}));
     STRAIT_TRY(k->window(at->stream, st->codes, all, seq_len));
     STRAIT_TRY(k->window(at->stream, st->normeds, look->normed, seq_len));
     return k->matmul(at->stream, look->a, crossing_rows(c, st->normeds), c->params[V].value,
@@ -230,7 +230,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     STRAIT_TRY(
         k->matmul(at->stream, wide, crossing_rows(c, st->codes), c->params[D].value, strait_abt));
     STRAIT_TRY(k->matmul(at->stream, wide, st->look.h, c->params[W].value, strait_add_abt));
-    return strait_context_gain(c, at, x, wide);
+    return strait_context_gate(c, at, x, wide);
 }
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
@@ -248,7 +248,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     STRAIT_TRY(k->silu_back(at->stream, d_b, look->h, look->a));
     STRAIT_TRY(k->matmul(at->stream, look->normed, d_b, c->params[A].value, strait_ab));
     STRAIT_TRY(k->matmul(at->stream, d_delta, d_u, c->params[E].value, strait_ab));
-    STRAIT_TRY(strait_context_gain_back(c, at, d_delta, d_delta,
+    STRAIT_TRY(strait_context_gate_back(c, at, d_delta, d_delta,
                                         strait_codec_slot(c, st->delta, at->slot)));
     STRAIT_TRY(k->cast(at->stream, d_y, d_delta));
     return k->rmsnorm_back(at->stream, d_y, absent, look->normed,
@@ -285,7 +285,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     const struct context_state *st = c->state;
     const strait_tensor d_wide = strait_codec_grad_slot(c, st->d_wide, at->slot);
     STRAIT_TRY(
-        strait_context_gain_back(c, at, d_wide, d_x, strait_codec_slot(c, st->wide, at->slot)));
+        strait_context_gate_back(c, at, d_wide, d_x, strait_codec_slot(c, st->wide, at->slot)));
     STRAIT_TRY(code_grad(c, at, d_wide));
     if (c->peer != NULL) {
         const struct context_state *head = c->peer->state;
@@ -305,7 +305,7 @@ static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) 
     STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
     STRAIT_TRY(k->matmul(at->stream, p[E].grad, d_u, strait_codec_slot(c, st->gained, at->slot),
                          strait_add_atb));
-    STRAIT_TRY(strait_context_gain_grads(c, at, st->delta));
+    STRAIT_TRY(strait_context_gate_grads(c, at, st->delta));
     STRAIT_TRY(k->matmul(at->stream, p[A].grad, d_b, st->look.normed, strait_add_atb));
     STRAIT_TRY(k->matmul(at->stream, p[B].grad, d_u, st->look.h, strait_add_atb));
     if (c->peer == NULL) return STRAIT_OK;
@@ -320,7 +320,7 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
     const strait_param *p = c->params;
     const strait_tensor d = strait_codec_grad_slot(c, st->d_wide, at->slot);
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
-    STRAIT_TRY(strait_context_gain_grads(c, at, st->wide));
+    STRAIT_TRY(strait_context_gate_grads(c, at, st->wide));
     STRAIT_TRY(look_at_code(c, at, strait_codec_slot(c, st->z, at->slot)));
     STRAIT_TRY(k->silu(at->stream, st->look.h, st->look.a));
     STRAIT_TRY(k->matmul(at->stream, p[D].grad, d, st->codes, strait_add_atb));
@@ -329,7 +329,7 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
 }
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
-    return c->half == STRAIT_HEAD ? head_grads(c, at) : tail_grads(c, at);
+    return c->side == STRAIT_SENDER ? head_grads(c, at) : tail_grads(c, at);
 }
 
 extern const struct strait_codec_ops strait_codec_context;

@@ -2,7 +2,7 @@
  * strait_context_padded, which context_padded.c knows. */
 #pragma once
 
-#include "codec/parts.h"
+#include "codec/builder.h"
 
 #define STRAIT_CONTEXT_EPSILON 1e-6f
 
@@ -44,7 +44,7 @@ struct strait_context_padded {
     strait_tensor d_z;          // [N x K] f32
     strait_tensor dw, half_v;   // copies, T: [d x (nK + m)], [m x nK]
     /* both */
-    strait_tensor room; // f32, for gradients on their way
+    strait_tensor capacity; // f32, for gradients on their way
 };
 
 size_t strait_context_wire_bytes(const strait_codec_spec *spec, strait_direction direction);
@@ -55,16 +55,16 @@ strait_err strait_context_receive(struct strait_codec *c, const strait_crossing 
 
 /* Gains of tokens. Without spec.has_gains y is x, d_x is d_y, and there is nothing to plan or add
  * up. */
-strait_err strait_context_plan_gains(struct strait_codec *c);
-strait_err strait_context_gain(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
+strait_err strait_context_plan_gates(struct strait_codec *c);
+strait_err strait_context_gate(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
                                strait_tensor x);
 /* d_x may be d_y. x becomes what gain_grads adds up, of the slots it is among. */
-strait_err strait_context_gain_back(struct strait_codec *c, const strait_crossing *at,
+strait_err strait_context_gate_back(struct strait_codec *c, const strait_crossing *at,
                                     strait_tensor d_x, strait_tensor d_y, strait_tensor x);
-strait_err strait_context_gain_grads(struct strait_codec *c, const strait_crossing *at,
+strait_err strait_context_gate_grads(struct strait_codec *c, const strait_crossing *at,
                                      strait_tensor slots);
 
-strait_err strait_context_plan_head(struct strait_codec *c, struct strait_context_padded *st);
-strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_context_padded *st);
+strait_err strait_context_plan_sender(struct strait_codec *c, struct strait_context_padded *st);
+strait_err strait_context_plan_receiver(struct strait_codec *c, struct strait_context_padded *st);
 
 extern const struct strait_codec_ops strait_context_padded_ops; // its crossings

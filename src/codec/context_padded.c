@@ -32,16 +32,16 @@ static strait_err plan_types(struct strait_codec *c, const strait_codec_part *ty
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 /* Where B and M lie in [E, B, M]. */
-static strait_regroup_how place_in_head(const strait_codec_spec *spec, int which) {
-    strait_regroup_how how = which == B ? strait_codec_whole(spec->encoder)
-                                        : strait_codec_padded(1, spec->keep);
+static strait_regroup_params place_in_head(const strait_codec_spec *spec, int which) {
+    strait_regroup_params how = which == B ? strait_codec_whole(spec->encoder)
+                                           : strait_codec_padded(1, spec->keep);
     how.to = spec->cols + (which == B ? 0 : spec->encoder);
     return how;
 }
 
 static strait_err copy_head(struct strait_codec *c, struct strait_context_padded *st) {
     const strait_codec_spec *spec = &c->spec;
-    const strait_regroup_how whole = strait_codec_whole(spec->cols);
+    const strait_regroup_params whole = strait_codec_whole(spec->cols);
     const strait_param *p = c->params;
     STRAIT_TRY(strait_codec_add_copy(c, &p[E].value, &st->half_e, 0, whole));
     STRAIT_TRY(strait_codec_add_copy(c, &p[A].value, &st->half_a, 0, whole));
@@ -55,7 +55,7 @@ static strait_err copy_head(struct strait_codec *c, struct strait_context_padded
                                  strait_codec_padded(1, spec->keep));
 }
 
-strait_err strait_context_plan_head(struct strait_codec *c, struct strait_context_padded *st) {
+strait_err strait_context_plan_sender(struct strait_codec *c, struct strait_context_padded *st) {
     const int64_t n = c->spec.rows, d = c->spec.cols, w = c->spec.encoder, k = c->spec.keep;
     const int64_t kp = strait_codec_pad(k);
     const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
@@ -74,19 +74,19 @@ strait_err strait_context_plan_head(struct strait_codec *c, struct strait_contex
                                        {&st->half_m, kp, kp},
                                        {&st->delta, slots, d}};
     const strait_codec_part wide[] = {
-        {&st->head_rstd, slots, 1}, {&st->u, n, kp}, {&st->room, kp, d + w + kp}};
+        {&st->head_rstd, slots, 1}, {&st->u, n, kp}, {&st->capacity, kp, d + w + kp}};
     STRAIT_TRY(plan_types(c, typed, COUNT(typed) - !c->spec.has_gains, wide, COUNT(wide)));
     return copy_head(c, st);
 }
 
 /* Where W lies in [D, W]. */
-static strait_regroup_how place_of_w(const strait_codec_spec *spec) {
-    strait_regroup_how how = strait_codec_whole(spec->hidden);
+static strait_regroup_params place_of_w(const strait_codec_spec *spec) {
+    strait_regroup_params how = strait_codec_whole(spec->hidden);
     how.to = spec->context * strait_codec_pad(spec->keep);
     return how;
 }
 
-strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_context_padded *st) {
+strait_err strait_context_plan_receiver(struct strait_codec *c, struct strait_context_padded *st) {
     const strait_codec_spec *spec = &c->spec;
     const int64_t n = spec->rows, d = spec->cols, m = spec->hidden, k = spec->keep;
     const int64_t kp = strait_codec_pad(k), nk = spec->context * kp;
@@ -100,14 +100,14 @@ strait_err strait_context_plan_tail(struct strait_codec *c, struct strait_contex
     const strait_codec_part wide[] = {{&st->z, slots, kp},
                                       {&st->tail_rstd, slots, 1},
                                       {&st->d_z, n, kp},
-                                      {&st->room, larger(d, m), nk + m}};
+                                      {&st->capacity, larger(d, m), nk + m}};
     STRAIT_TRY(plan_types(c, typed, COUNT(typed), wide, COUNT(wide)));
     if (spec->has_gains)
         STRAIT_TRY(strait_codec_add_typed(c, spec->precision, gained, COUNT(gained)));
     else if (spec->can_defer)
         STRAIT_TRY(strait_codec_add_typed(c, spec->precision, &kept, 1));
     const strait_param *p = c->params;
-    const strait_regroup_how codes = strait_codec_padded(spec->context, k);
+    const strait_regroup_params codes = strait_codec_padded(spec->context, k);
     STRAIT_TRY(strait_codec_add_copy(c, &p[D].value, &st->dw, 0, codes));
     STRAIT_TRY(strait_codec_add_copy(c, &p[W].value, &st->dw, 0, place_of_w(spec)));
     return strait_codec_add_copy(c, &p[V].value, &st->half_v, 0, codes);
@@ -126,15 +126,15 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor delta = c->spec.has_gains ? strait_codec_slot(c, st->delta, at->slot)
                                                   : seen;
     STRAIT_TRY(k->part_rows(at->stream, delta, normed, rstd, y, at->input, STRAIT_CONTEXT_EPSILON));
-    if (c->spec.has_gains) STRAIT_TRY(strait_context_gain(c, at, seen, delta));
+    if (c->spec.has_gains) STRAIT_TRY(strait_context_gate(c, at, seen, delta));
     STRAIT_TRY(k->matmul(at->stream, b, normed, st->half_a, strait_abt));
     STRAIT_TRY(k->silu_cols(at->stream, seen, b, y.cols, z));
     STRAIT_TRY(k->matmul(at->stream, st->u, seen, st->ebm, strait_abt));
     return strait_context_send(c, at, wire, st->u);
 }
 
-static strait_recall_how recall_of(const strait_codec_spec *spec) {
-    return (strait_recall_how){spec->keep, spec->context, spec->seq_len, STRAIT_CONTEXT_EPSILON};
+static strait_recall_params recall_of(const strait_codec_spec *spec) {
+    return (strait_recall_params){spec->keep, spec->context, spec->seq_len, STRAIT_CONTEXT_EPSILON};
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
@@ -153,7 +153,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     if (!c->spec.has_gains) return k->matmul(at->stream, x, both, st->dw, strait_abt);
     const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot);
     STRAIT_TRY(k->matmul(at->stream, wide, both, st->dw, strait_abt));
-    return strait_context_gain(c, at, x, wide);
+    return strait_context_gate(c, at, x, wide);
 }
 
 /* d_delta = h (du E), and in delta's place what the gradient of h is the sum of. */
@@ -163,7 +163,7 @@ static strait_err delta_back(struct strait_codec *c, const strait_crossing *at, 
     STRAIT_TRY(k->matmul(at->stream, d_delta, d_u, of(c)->half_e, strait_ab));
     if (!c->spec.has_gains) return STRAIT_OK;
     const strait_tensor delta = strait_codec_slot(c, of(c)->delta, at->slot);
-    return strait_context_gain_back(c, at, d_delta, d_delta, delta);
+    return strait_context_gate_back(c, at, d_delta, d_delta, delta);
 }
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
@@ -198,7 +198,7 @@ static strait_err wide_back(struct strait_codec *c, const strait_crossing *at, s
     if (!c->spec.has_gains) return strait_codec_hold(c, at, &st->held, *d);
     const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot), d_x = *d;
     *d = strait_codec_grad_slot(c, st->d_wide, at->slot);
-    return strait_context_gain_back(c, at, *d, d_x, wide);
+    return strait_context_gate_back(c, at, *d, d_x, wide);
 }
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -225,38 +225,40 @@ static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) 
     const padded *st = of(c);
     const strait_codec_spec *spec = &c->spec;
     const strait_param *p = c->params;
-    const strait_regroup_how whole = strait_codec_whole(spec->cols);
-    STRAIT_TRY(c->backend->kernels->matmul(at->stream, st->room,
+    const strait_regroup_params whole = strait_codec_whole(spec->cols);
+    STRAIT_TRY(c->backend->kernels->matmul(at->stream, st->capacity,
                                            strait_codec_grad_slot(c, st->d_u, at->slot),
                                            strait_codec_slot(c, st->seen, at->slot), strait_atb));
-    STRAIT_TRY(strait_context_gain_grads(c, at, st->delta));
-    STRAIT_TRY(strait_codec_gather(c, at, p[E].grad, st->room, whole));
-    STRAIT_TRY(strait_codec_gather(c, at, p[B].grad, st->room, place_in_head(spec, B)));
+    STRAIT_TRY(strait_context_gate_grads(c, at, st->delta));
+    STRAIT_TRY(strait_codec_gather(c, at, p[E].grad, st->capacity, whole));
+    STRAIT_TRY(strait_codec_gather(c, at, p[B].grad, st->capacity, place_in_head(spec, B)));
     if (c->peer != NULL)
-        STRAIT_TRY(strait_codec_gather(c, at, p[M].grad, st->room, place_in_head(spec, M)));
+        STRAIT_TRY(strait_codec_gather(c, at, p[M].grad, st->capacity, place_in_head(spec, M)));
     return strait_codec_add_gradient(c, at, p[A].grad, strait_codec_grad_slot(c, st->d_b, at->slot),
-                                     strait_codec_slot(c, st->normed, at->slot), st->room, whole);
+                                     strait_codec_slot(c, st->normed, at->slot), st->capacity,
+                                     whole);
 }
 
 static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) {
     const padded *st = of(c);
     const strait_param *p = c->params;
     const strait_codec_spec *spec = &c->spec;
-    const strait_regroup_how codes = strait_codec_padded(spec->context, spec->keep);
+    const strait_regroup_params codes = strait_codec_padded(spec->context, spec->keep);
     const strait_tensor d = spec->has_gains ? strait_codec_grad_slot(c, st->d_wide, at->slot)
                                             : strait_codec_held_at(c, at, &st->held);
-    const strait_tensor product = {st->room.data, STRAIT_F32, spec->cols, st->both.cols};
-    STRAIT_TRY(strait_context_gain_grads(c, at, st->wide));
+    const strait_tensor product = {st->capacity.data, STRAIT_F32, spec->cols, st->both.cols};
+    STRAIT_TRY(strait_context_gate_grads(c, at, st->wide));
     STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d,
                                            strait_codec_slot(c, st->both, at->slot), strait_atb));
     STRAIT_TRY(strait_codec_gather(c, at, p[D].grad, product, codes));
     STRAIT_TRY(strait_codec_gather(c, at, p[W].grad, product, place_of_w(spec)));
     return strait_codec_add_gradient(c, at, p[V].grad, strait_codec_grad_slot(c, st->d_a, at->slot),
-                                     strait_codec_slot(c, st->normeds, at->slot), st->room, codes);
+                                     strait_codec_slot(c, st->normeds, at->slot), st->capacity,
+                                     codes);
 }
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
-    return c->half == STRAIT_HEAD ? head_grads(c, at) : tail_grads(c, at);
+    return c->side == STRAIT_SENDER ? head_grads(c, at) : tail_grads(c, at);
 }
 
 const struct strait_codec_ops strait_context_padded_ops = {

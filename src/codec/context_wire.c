@@ -16,16 +16,16 @@ strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at
         return strait_payload_pack(c, at, wire, x);
     return c->backend->kernels->pack_octaves(at->stream, wire,
                                              strait_codec_stats(c, at, x.rows, STRAIT_METER_PACK),
-                                             x, strait_payload_how(c, at, 4));
+                                             x, strait_payload_params(c, at, 4));
 }
 
 strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
                                   strait_tensor x, strait_tensor wire) {
     const strait_direction way = strait_codec_receives(c);
     if (strait_codec_bits(&c->spec, way) != 4) return strait_payload_unpack(c, at, x, wire);
-    const strait_pack_how how = {.is_stochastic = way == STRAIT_BACKWARD &&
-                                                  c->spec.rounding != STRAIT_ROUND_NEAREST,
-                                 .cols = c->spec.is_padded ? c->spec.keep : 0};
+    const strait_pack_params how = {.is_stochastic = way == STRAIT_BACKWARD &&
+                                                     c->spec.rounding != STRAIT_ROUND_NEAREST,
+                                    .cols = c->spec.is_padded ? c->spec.keep : 0};
     return c->backend->kernels->restore_octaves(
         at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, how);
 }

@@ -1,6 +1,6 @@
 #include "codec/feedback.h"
 
-#include "codec/parts.h"
+#include "codec/builder.h"
 
 unsigned strait_feedback_traits(const strait_codec_spec *spec) {
     return spec->has_feedback ? STRAIT_CODEC_STATEFUL : 0;

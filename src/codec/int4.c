@@ -1,7 +1,7 @@
 /* int4.c - four bits a value: each tile of a token is rotated by a Hadamard matrix, which spreads
  * single large values over the tile, and rounded on a scale of its own. */
+#include "codec/builder.h"
 #include "codec/feedback.h"
-#include "codec/parts.h"
 #include "codec/payload.h"
 
 struct int4 {
@@ -54,7 +54,7 @@ static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait
 static strait_err restore(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                           strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
-    const strait_pack_how sent = {.bits = strait_codec_bits(&c->spec, strait_codec_sends(c))};
+    const strait_pack_params sent = {.bits = strait_codec_bits(&c->spec, strait_codec_sends(c))};
     STRAIT_TRY(k->restore_rows(at->stream, tiles(c, x), (strait_tensor){0}, wire, sent));
     return k->hadamard(at->stream, x, x, c->spec.tile);
 }

@@ -3,8 +3,8 @@
  *
  *   P = orthonormal(x start);  Q = x' P;  P and Q cross;  start = orthonormal(Q) + a little of the
  *   very first start, so that a direction once empty is found again */
+#include "codec/builder.h"
 #include "codec/feedback.h"
-#include "codec/parts.h"
 #include "codec/payload.h"
 
 struct lowrank {
@@ -76,7 +76,7 @@ static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait
     const struct lowrank *st = c->state;
     const strait_tensor absent = {0};
     const int bits = strait_codec_bits(&c->spec, strait_codec_sends(c));
-    strait_pack_how how = strait_payload_how(c, at, bits);
+    strait_pack_params how = strait_payload_params(c, at, bits);
     STRAIT_TRY(factor(c, at, x));
     STRAIT_TRY(k->pack_rows(at->stream, part_of(c, wire, 0, bits), absent, st->left, how));
     STRAIT_TRY(clear_gap(c, at, wire, bits));
@@ -89,7 +89,7 @@ static strait_err multiply(struct strait_codec *c, const strait_crossing *at, st
                            strait_tensor wire, strait_direction direction, int is_metered) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct lowrank *st = c->state;
-    const strait_pack_how how = {.bits = strait_codec_bits(&c->spec, direction)};
+    const strait_pack_params how = {.bits = strait_codec_bits(&c->spec, direction)};
     for (int part = 0; part < 2; part++) {
         const strait_tensor factor = part == 0 ? st->left : st->right;
         strait_tensor stats = {0};

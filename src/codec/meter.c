@@ -20,7 +20,7 @@ strait_err strait_meter_read(struct strait_meter *meter, struct strait_stream *s
     const struct strait_kernels *k = s->backend->kernels;
     for (int i = 0; i < STRAIT_METER_KINDS; i++) {
         STRAIT_TRY(k->matmul(s, strait_tensor_rows(meter->totals, i, 1), meter->ones,
-                             meter->stats[i], (strait_matmul_how){.alpha = 1}));
+                             meter->stats[i], (strait_matmul_params){.alpha = 1}));
         STRAIT_TRY(k->fill(s, meter->stats[i], 0.0f));
     }
     STRAIT_TRY(ops->download(s, out, meter->totals.data, strait_tensor_bytes(meter->totals)));

@@ -1,5 +1,5 @@
 /* none.c - the boundary as it would be on one machine: every value, at most rounded to bfloat16. */
-#include "codec/parts.h"
+#include "codec/builder.h"
 #include "codec/payload.h"
 #include "codec/plain.h"
 

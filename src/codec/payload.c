@@ -1,6 +1,6 @@
 #include "codec/payload.h"
 
-#include "codec/parts.h"
+#include "codec/builder.h"
 
 size_t strait_payload_bytes(int64_t rows, int64_t cols, int bits) {
     if (bits >= 16) return (size_t)(rows * cols) * (size_t)bits / 8;
@@ -22,11 +22,11 @@ strait_err strait_payload_check(strait_codec_spec *spec, int otherwise) {
     return STRAIT_OK;
 }
 
-strait_pack_how strait_payload_how(const struct strait_codec *c, const strait_crossing *at,
-                                   int bits) {
+strait_pack_params strait_payload_params(const struct strait_codec *c, const strait_crossing *at,
+                                         int bits) {
     const int is_asked = c->spec.rounding == STRAIT_ROUND_STOCHASTIC ||
                          (c->spec.rounding == STRAIT_ROUND_AUTO && bits < 16);
-    strait_pack_how how = {
+    strait_pack_params how = {
         .bits = bits, .seed = c->spec.seed, .cols = c->spec.is_padded ? c->spec.keep : 0};
     how.is_stochastic = is_asked && strait_codec_sends(c) == STRAIT_BACKWARD;
     if (!how.is_stochastic) return how;
@@ -42,13 +42,13 @@ strait_err strait_payload_pack(struct strait_codec *c, const strait_crossing *at
     const int bits = strait_codec_bits(&c->spec, strait_codec_sends(c));
     return c->backend->kernels->pack_rows(at->stream, wire,
                                           strait_codec_stats(c, at, x.rows, STRAIT_METER_PACK), x,
-                                          strait_payload_how(c, at, bits));
+                                          strait_payload_params(c, at, bits));
 }
 
 strait_err strait_payload_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                                  strait_tensor wire) {
-    const strait_pack_how how = {.bits = strait_codec_bits(&c->spec, strait_codec_receives(c)),
-                                 .cols = c->spec.is_padded ? c->spec.keep : 0};
+    const strait_pack_params how = {.bits = strait_codec_bits(&c->spec, strait_codec_receives(c)),
+                                    .cols = c->spec.is_padded ? c->spec.keep : 0};
     return c->backend->kernels->restore_rows(
         at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, how);
 }

@@ -10,8 +10,8 @@ size_t strait_payload_bytes(int64_t rows, int64_t cols, int bits);
 strait_err strait_payload_check(strait_codec_spec *spec, int otherwise);
 
 /* How this half rounds at this crossing, when it sends `bits` a value. */
-strait_pack_how strait_payload_how(const struct strait_codec *c, const strait_crossing *at,
-                                   int bits);
+strait_pack_params strait_payload_params(const struct strait_codec *c, const strait_crossing *at,
+                                         int bits);
 
 /* Sends x at the bits of the spec, and meters what is lost. */
 strait_err strait_payload_pack(struct strait_codec *c, const strait_crossing *at,

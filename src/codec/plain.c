@@ -1,6 +1,6 @@
 #include "codec/plain.h"
 
-#include "codec/parts.h"
+#include "codec/builder.h"
 #include "codec/payload.h"
 
 size_t strait_plain_wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
@@ -9,7 +9,7 @@ size_t strait_plain_wire_bytes(const strait_codec_spec *spec, strait_direction d
 
 static strait_err restore(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                           strait_tensor wire) {
-    const strait_pack_how sent = {.bits = strait_codec_bits(&c->spec, strait_codec_sends(c))};
+    const strait_pack_params sent = {.bits = strait_codec_bits(&c->spec, strait_codec_sends(c))};
     return c->backend->kernels->restore_rows(at->stream, x, (strait_tensor){0}, wire, sent);
 }
 

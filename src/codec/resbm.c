@@ -63,7 +63,7 @@ static size_t wire_bytes(const strait_codec_spec *spec, strait_direction directi
 
 static strait_err plan(struct strait_codec *c) {
     struct resbm *st = c->state;
-    const int is_head = c->half == STRAIT_HEAD;
+    const int is_head = c->side == STRAIT_SENDER;
     const int64_t n = c->spec.rows, k = c->spec.keep, d = c->spec.cols, m = c->spec.hidden;
     const int64_t in = is_head ? d : k, out = is_head ? k : d;
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n));
@@ -99,7 +99,7 @@ static strait_err norm(struct strait_codec *c, const strait_crossing *at) {
     const strait_tensor absent = {0};
     return c->backend->kernels->rmsnorm(at->stream, st->normed, absent, st->rstd,
                                         strait_codec_slot(c, st->seen, at->slot), absent,
-                                        (strait_norm_how){.epsilon = STRAIT_RESBM_EPSILON});
+                                        (strait_norm_params){.epsilon = STRAIT_RESBM_EPSILON});
 }
 
 /* y = the rectangular identity of x, and the network's share: from `in`, what W1 reads. */
@@ -178,7 +178,7 @@ static strait_err param_grads(struct strait_codec *c, const strait_crossing *at)
     if (is_fused(&c->spec)) return STRAIT_OK;
     const struct strait_kernels *k = c->backend->kernels;
     const struct resbm *st = c->state;
-    const int is_head = c->half == STRAIT_HEAD;
+    const int is_head = c->side == STRAIT_SENDER;
     if (is_head) STRAIT_TRY(norm(c, at));
     const strait_tensor in = is_head ? st->normed : strait_codec_slot(c, st->seen, at->slot);
     STRAIT_TRY(k->silu(at->stream, st->h, strait_codec_slot(c, st->a, at->slot)));

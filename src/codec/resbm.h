@@ -2,7 +2,7 @@
  * which resbm_padded.c knows. */
 #pragma once
 
-#include "codec/parts.h"
+#include "codec/builder.h"
 
 #define STRAIT_RESBM_EPSILON 1e-6f
 
@@ -26,7 +26,7 @@ struct strait_resbm_padded {
     strait_tensor code;         // [N x K] f32: what crosses
     strait_tensor w1, w2;       // copies, T: head [m x d], [K x m]; tail [m x K], [d x m]
     strait_tensor w2i, unit;    // tail: [W2, I], T [d x (m + K)]; ones for it, f32 [k x k]
-    strait_tensor room;         // f32 [m x K]: a gradient on its way
+    strait_tensor capacity;     // f32 [m x K]: a gradient on its way
 };
 
 strait_err strait_resbm_plan(struct strait_codec *c, struct strait_resbm_padded *st);

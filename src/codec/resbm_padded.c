@@ -53,8 +53,8 @@ static strait_err plan_tail(struct strait_codec *c, padded *st) {
 /* The columns of [W2, I] that no parameter fills. */
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const padded *st = of(c);
-    if (c->half == STRAIT_HEAD) return STRAIT_OK;
-    strait_regroup_how behind = strait_codec_padded(1, c->spec.keep);
+    if (c->side == STRAIT_SENDER) return STRAIT_OK;
+    strait_regroup_params behind = strait_codec_padded(1, c->spec.keep);
     behind.to = c->spec.hidden;
     STRAIT_TRY(strait_codec_set_identity(s, st->unit));
     return c->backend->kernels->regroup_cols(s, strait_tensor_rows(st->w2i, 0, st->unit.rows),
@@ -67,10 +67,10 @@ strait_err strait_resbm_plan(struct strait_codec *c, struct strait_resbm_padded 
                                        {&st->d_a, strait_codec_grad_slot_rows(c), m},
                                        {&st->h, n, m},
                                        {&st->d_h, n, m}};
-    const strait_codec_part wide[] = {{&st->code, n, kp}, {&st->room, m, kp}};
+    const strait_codec_part wide[] = {{&st->code, n, kp}, {&st->capacity, m, kp}};
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed)));
     STRAIT_TRY(strait_codec_add(c, wide, COUNT(wide)));
-    return c->half == STRAIT_HEAD ? plan_head(c, st) : plan_tail(c, st);
+    return c->side == STRAIT_SENDER ? plan_head(c, st) : plan_tail(c, st);
 }
 
 /* code = the first k columns of x; its padding becomes 0. */
@@ -87,7 +87,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot), absent = {0};
     const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
     STRAIT_TRY(k->rmsnorm(at->stream, normed, absent, strait_codec_slot(c, st->rstd, at->slot), x,
-                          absent, (strait_norm_how){.epsilon = STRAIT_RESBM_EPSILON}));
+                          absent, (strait_norm_params){.epsilon = STRAIT_RESBM_EPSILON}));
     STRAIT_TRY(k->matmul(at->stream, a, normed, st->w1, strait_abt));
     STRAIT_TRY(k->silu(at->stream, st->h, a));
     STRAIT_TRY(cut(c, at, x));
@@ -124,7 +124,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
                               strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
-    const strait_tensor half = strait_codec_grad_slot(c, st->half_d_z, at->slot);
+    const strait_tensor side = strait_codec_grad_slot(c, st->half_d_z, at->slot);
     const strait_normed_silu back = {.d_a = strait_codec_grad_slot(c, st->d_a, at->slot),
                                      .scaled = st->scaled,
                                      .d_y = d_x,
@@ -132,28 +132,28 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
                                      .a = strait_codec_slot(c, st->a, at->slot),
                                      .rstd = strait_codec_slot(c, st->rstd, at->slot),
                                      .n = strait_codec_slot(c, st->normed, at->slot)};
-    STRAIT_TRY(strait_payload_unpack(c, at, half, wire));
-    STRAIT_TRY(k->matmul(at->stream, st->d_h, half, st->w2, strait_ab));
+    STRAIT_TRY(strait_payload_unpack(c, at, side, wire));
+    STRAIT_TRY(k->matmul(at->stream, st->d_h, side, st->w2, strait_ab));
     STRAIT_TRY(k->normed_silu_back(at->stream, &back));
     STRAIT_TRY(k->matmul(at->stream, d_x, st->scaled, st->w1, strait_add_ab));
-    strait_regroup_how kept = strait_codec_whole(c->spec.keep);
+    strait_regroup_params kept = strait_codec_whole(c->spec.keep);
     kept.adds = 1;
-    return k->regroup_cols(at->stream, d_x, half, kept);
+    return k->regroup_cols(at->stream, d_x, side, kept);
 }
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
-    const int is_head = c->half == STRAIT_HEAD;
+    const int is_head = c->side == STRAIT_SENDER;
     const int64_t d = c->spec.cols, m = c->spec.hidden, keep = c->spec.keep;
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
     const strait_tensor in = strait_codec_slot(c, is_head ? st->normed : st->z, at->slot);
     const strait_tensor d_out = is_head ? strait_codec_grad_slot(c, st->half_d_z, at->slot)
                                         : strait_codec_held_at(c, at, &st->held);
     STRAIT_TRY(k->silu(at->stream, st->h, strait_codec_slot(c, st->a, at->slot)));
-    STRAIT_TRY(strait_codec_add_gradient(c, at, c->params[W2].grad, d_out, st->h, st->room,
+    STRAIT_TRY(strait_codec_add_gradient(c, at, c->params[W2].grad, d_out, st->h, st->capacity,
                                          strait_codec_whole(m)));
-    return strait_codec_add_gradient(c, at, c->params[W1].grad, d_a, in, st->room,
+    return strait_codec_add_gradient(c, at, c->params[W1].grad, d_a, in, st->capacity,
                                      is_head ? strait_codec_whole(d)
                                              : strait_codec_padded(1, keep));
 }

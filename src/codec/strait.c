@@ -61,8 +61,8 @@ static strait_err plan_head(struct strait_codec *c) {
     const strait_codec_part parts[] = {{&st->delta, strait_codec_slot_rows(c), d},
                                        {&st->d_u, strait_codec_grad_slot_rows(c), k},
                                        {&st->u, c->spec.rows, k}};
-    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_FRAME, k, d));
-    if (c->spec.is_padded) return strait_padded_plan_head(c, &st->padded);
+    STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_ENCODER_BASIS, k, d));
+    if (c->spec.is_padded) return strait_padded_plan_sender(c, &st->padded);
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
@@ -87,15 +87,15 @@ static strait_err plan_tail(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_BOUNDARY, d, k));
     STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_BOUNDARY, m, k));
     STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
-    STRAIT_TRY(strait_codec_add_param(c, "T", STRAIT_ROLE_ANCHOR, spec->vocab, r));
+    STRAIT_TRY(strait_codec_add_param(c, "T", STRAIT_ROLE_TOKEN_TABLE, spec->vocab, r));
     STRAIT_TRY(strait_codec_add_param(c, "P", STRAIT_ROLE_BOUNDARY, d, r));
-    if (spec->is_padded) return strait_padded_plan_tail(c, &st->padded);
+    if (spec->is_padded) return strait_padded_plan_receiver(c, &st->padded);
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
 static strait_err plan(struct strait_codec *c) {
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, c->spec.rows));
-    return c->half == STRAIT_HEAD ? plan_head(c) : plan_tail(c);
+    return c->side == STRAIT_SENDER ? plan_head(c) : plan_tail(c);
 }
 
 /* Tied: every boundary starts from one orthonormal frame U, E = U' and D = U, so that the code is
@@ -103,8 +103,8 @@ static strait_err plan(struct strait_codec *c) {
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
     const int is_tied = strait_codec_is_variant(spec, "tied");
-    const strait_codec_frame frame = {"strait.frame", spec->keep, 1, c->half == STRAIT_HEAD};
-    if (c->half == STRAIT_HEAD)
+    const strait_codec_frame frame = {"strait.frame", spec->keep, 1, c->side == STRAIT_SENDER};
+    if (c->side == STRAIT_SENDER)
         return is_tied ? strait_codec_draw_frame(c, s, c->params[E].value, frame)
                        : strait_codec_draw(c, s, &c->params[E], sqrt(0.33 / (double)spec->cols));
     const double by_keep = 1 / sqrt((double)spec->keep);
@@ -138,7 +138,7 @@ static strait_err look(struct strait_codec *c, const strait_crossing *at) {
     const strait_tensor absent = {0};
     STRAIT_TRY(k->rmsnorm(at->stream, st->normed, absent, st->rstd,
                           strait_codec_slot(c, st->z, at->slot), absent,
-                          (strait_norm_how){.epsilon = STRAIT_STRAIT_EPSILON}));
+                          (strait_norm_params){.epsilon = STRAIT_STRAIT_EPSILON}));
     return k->matmul(at->stream, st->a, st->normed, c->params[V].value, strait_abt);
 }
 
@@ -168,7 +168,7 @@ static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, 
     const struct strait_state *st = c->state;
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
     return c->backend->kernels->matmul(at->stream, d_x, d_u, c->params[E].value,
-                                       (strait_matmul_how){.alpha = -1, .beta = 1});
+                                       (strait_matmul_params){.alpha = -1, .beta = 1});
 }
 
 /* d_z, as far as it comes through x; d_a on the way. */
@@ -234,7 +234,7 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
 }
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
-    return c->half == STRAIT_HEAD ? head_grads(c, at) : tail_grads(c, at);
+    return c->side == STRAIT_SENDER ? head_grads(c, at) : tail_grads(c, at);
 }
 
 extern const struct strait_codec_ops strait_codec_strait;

@@ -16,26 +16,26 @@ static struct strait_padded *of(const struct strait_codec *c) {
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-strait_err strait_padded_plan_head(struct strait_codec *c, struct strait_padded *st) {
+strait_err strait_padded_plan_sender(struct strait_codec *c, struct strait_padded *st) {
     const int64_t d = c->spec.cols, kp = strait_codec_pad(c->spec.keep);
     const int64_t grads = strait_codec_grad_slot_rows(c);
     const strait_codec_part typed[] = {
         {&st->delta, strait_codec_slot_rows(c), d}, {&st->half_d_u, grads, kp}, {&st->e, kp, d}};
     const strait_codec_part wide[] = {
-        {&st->d_u, grads, kp}, {&st->u, c->spec.rows, kp}, {&st->room, kp, d}};
+        {&st->d_u, grads, kp}, {&st->u, c->spec.rows, kp}, {&st->capacity, kp, d}};
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed)));
     STRAIT_TRY(strait_codec_add(c, wide, COUNT(wide)));
     return strait_codec_add_copy(c, &c->params[E].value, &st->e, 0, strait_codec_whole(d));
 }
 
 /* Where W and P lie in [D, W, P]. */
-static strait_regroup_how place_of(const strait_codec_spec *spec, int which) {
-    strait_regroup_how how = strait_codec_whole(which == W ? spec->hidden : spec->anchors);
+static strait_regroup_params place_of(const strait_codec_spec *spec, int which) {
+    strait_regroup_params how = strait_codec_whole(which == W ? spec->hidden : spec->anchors);
     how.to = strait_codec_pad(spec->keep) + (which == W ? 0 : spec->hidden);
     return how;
 }
 
-strait_err strait_padded_plan_tail(struct strait_codec *c, struct strait_padded *st) {
+strait_err strait_padded_plan_receiver(struct strait_codec *c, struct strait_padded *st) {
     const strait_codec_spec *spec = &c->spec;
     const int64_t n = spec->rows, d = spec->cols, m = spec->hidden, r = spec->anchors;
     const int64_t kp = strait_codec_pad(spec->keep), all = kp + m + r;
@@ -48,11 +48,11 @@ strait_err strait_padded_plan_tail(struct strait_codec *c, struct strait_padded 
     const strait_codec_part wide[] = {{&st->z, slots, kp},
                                       {&st->rstd, slots, 1},
                                       {&st->d_z, n, kp},
-                                      {&st->room, d > m ? d : m, all}};
+                                      {&st->capacity, d > m ? d : m, all}};
     STRAIT_TRY(strait_codec_add_typed(c, spec->precision, typed, COUNT(typed) - !spec->can_defer));
     STRAIT_TRY(strait_codec_add(c, wide, COUNT(wide)));
     const strait_param *p = c->params;
-    const strait_regroup_how code = strait_codec_padded(1, spec->keep);
+    const strait_regroup_params code = strait_codec_padded(1, spec->keep);
     STRAIT_TRY(strait_codec_add_copy(c, &p[D].value, &st->dwp, 0, code));
     STRAIT_TRY(strait_codec_add_copy(c, &p[W].value, &st->dwp, 0, place_of(spec, W)));
     STRAIT_TRY(strait_codec_add_copy(c, &p[P].value, &st->dwp, 0, place_of(spec, P)));
@@ -73,8 +73,8 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
 }
 
 /* A code alone: what is recalled is itself. */
-static strait_recall_how itself(const strait_codec_spec *spec) {
-    return (strait_recall_how){spec->keep, 1, 1, STRAIT_STRAIT_EPSILON};
+static strait_recall_params itself(const strait_codec_spec *spec) {
+    return (strait_recall_params){spec->keep, 1, 1, STRAIT_STRAIT_EPSILON};
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
@@ -99,16 +99,16 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_padded *st = of(c);
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
-    const strait_tensor half = strait_codec_grad_slot(c, st->half_d_u, at->slot);
+    const strait_tensor side = strait_codec_grad_slot(c, st->half_d_u, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, d_u, wire));
-    STRAIT_TRY(k->cast(at->stream, half, d_u));
-    return k->matmul(at->stream, d_y, half, st->e, strait_ab);
+    STRAIT_TRY(k->cast(at->stream, side, d_u));
+    return k->matmul(at->stream, d_y, side, st->e, strait_ab);
 }
 
 static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
     return c->backend->kernels->matmul(at->stream, d_x,
                                        strait_codec_grad_slot(c, of(c)->half_d_u, at->slot),
-                                       of(c)->e, (strait_matmul_how){.alpha = -1, .beta = 1});
+                                       of(c)->e, (strait_matmul_params){.alpha = -1, .beta = 1});
 }
 
 /* d_z, d_a and d_anchors of d_x. */
@@ -143,9 +143,9 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
     const struct strait_padded *st = of(c);
     const strait_codec_spec *spec = &c->spec;
     const strait_param *p = c->params;
-    const strait_regroup_how code = strait_codec_padded(1, spec->keep);
+    const strait_regroup_params code = strait_codec_padded(1, spec->keep);
     const strait_tensor d_x = strait_codec_held_at(c, at, &st->held);
-    const strait_tensor product = {st->room.data, STRAIT_F32, spec->cols, st->all.cols};
+    const strait_tensor product = {st->capacity.data, STRAIT_F32, spec->cols, st->all.cols};
     STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d_x,
                                            strait_codec_slot(c, st->all, at->slot), strait_atb));
     STRAIT_TRY(strait_codec_gather(c, at, p[D].grad, product, code));
@@ -153,17 +153,17 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
     STRAIT_TRY(strait_codec_gather(c, at, p[P].grad, product, place_of(spec, P)));
     STRAIT_TRY(
         strait_codec_add_gradient(c, at, p[V].grad, strait_codec_grad_slot(c, st->d_a, at->slot),
-                                  strait_codec_slot(c, st->normed, at->slot), st->room, code));
+                                  strait_codec_slot(c, st->normed, at->slot), st->capacity, code));
     return c->backend->kernels->embed_back(
         at->stream, p[T].grad, strait_codec_grad_slot(c, st->d_anchors, at->slot), at->tokens);
 }
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
     const struct strait_padded *st = of(c);
-    if (c->half == STRAIT_TAIL) return tail_grads(c, at);
+    if (c->side == STRAIT_RECEIVER) return tail_grads(c, at);
     return strait_codec_add_gradient(
         c, at, c->params[E].grad, strait_codec_grad_slot(c, st->half_d_u, at->slot),
-        strait_codec_slot(c, st->delta, at->slot), st->room, strait_codec_whole(c->spec.cols));
+        strait_codec_slot(c, st->delta, at->slot), st->capacity, strait_codec_whole(c->spec.cols));
 }
 
 const struct strait_codec_ops strait_padded_ops = {

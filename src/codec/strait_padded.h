@@ -2,7 +2,7 @@
  * with struct strait_padded, which strait_padded.c knows. */
 #pragma once
 
-#include "codec/parts.h"
+#include "codec/builder.h"
 
 #define STRAIT_STRAIT_EPSILON 1e-6f
 
@@ -36,10 +36,10 @@ struct strait_padded {
     strait_tensor d_z;             // [N x K] f32
     strait_tensor dwp, v;          // copies [d x (K + m + r)], [m x K]
     /* both */
-    strait_tensor room; // f32, for gradients on their way
+    strait_tensor capacity; // f32, for gradients on their way
 };
 
-strait_err strait_padded_plan_head(struct strait_codec *c, struct strait_padded *st);
-strait_err strait_padded_plan_tail(struct strait_codec *c, struct strait_padded *st);
+strait_err strait_padded_plan_sender(struct strait_codec *c, struct strait_padded *st);
+strait_err strait_padded_plan_receiver(struct strait_codec *c, struct strait_padded *st);
 
 extern const struct strait_codec_ops strait_padded_ops; // its crossings

@@ -9,7 +9,7 @@
  * keeps its stream in coordinates, and the codec only carries them. */
 #include "backend/draw.h"
 #include "codec/payload.h"
-#include "codec/subspace_parts.h"
+#include "codec/subspace_state.h"
 
 static const char *const variants[] = {"full", "factored", "code", NULL};
 
@@ -53,11 +53,11 @@ static size_t wire_bytes(const strait_codec_spec *spec, strait_direction directi
 
 /* One table a stage: the tail's, or the head's where there is no tail. */
 static int owns_fixed(const struct strait_codec *c) {
-    return !is_code(&c->spec) && (c->half == STRAIT_TAIL || c->spec.boundary == 0);
+    return !is_code(&c->spec) && (c->side == STRAIT_RECEIVER || c->spec.boundary == 0);
 }
 
 int strait_subspace_gathers(const struct strait_codec *c) {
-    return c->half == STRAIT_TAIL && c->spec.boundary == c->spec.n_boundaries - 1 &&
+    return c->side == STRAIT_RECEIVER && c->spec.boundary == c->spec.n_boundaries - 1 &&
            c->spec.grassmann_every > 0 && !is_code(&c->spec);
 }
 
@@ -70,7 +70,7 @@ static strait_err plan_padded(struct strait_codec *c) {
     struct strait_subspace *st = c->state;
     const int64_t n = c->spec.rows, d = c->spec.cols, k = c->spec.keep, kp = strait_codec_pad(k);
     const strait_codec_part typed[] = {
-        {&st->wide, n, d}, {&st->half, n, kp}, {&st->half_basis, d, kp}};
+        {&st->wide, n, d}, {&st->side, n, kp}, {&st->half_basis, d, kp}};
     const strait_codec_part parts[] = {{&st->crossing, n, kp}, {&st->half_gram, d, kp}};
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, 3));
     STRAIT_TRY(strait_codec_add(c, parts, strait_subspace_gathers(c) ? 2 : 1));
@@ -99,7 +99,7 @@ static strait_err plan(struct strait_codec *c) {
 static strait_err draw_fixed(struct strait_codec *c, struct strait_stream *s) {
     const struct strait_subspace *st = c->state;
     const strait_rng rng = {c->spec.seed, strait_rng_stream("subspace.fixed")};
-    return strait_draw_once(s, st->fixed, (strait_draw_how){.rng = rng, .deviation = 1});
+    return strait_draw_once(s, st->fixed, (strait_draw_params){.rng = rng, .deviation = 1});
 }
 
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
@@ -130,7 +130,7 @@ struct ways {
 
 static struct ways ways_of(const struct strait_codec *c) {
     const struct strait_subspace *st = c->state;
-    if (c->spec.is_padded) return (struct ways){st->half_basis, st->crossing, st->half};
+    if (c->spec.is_padded) return (struct ways){st->half_basis, st->crossing, st->side};
     return (struct ways){c->states[BASIS].tensor, st->code, st->code};
 }
 
@@ -147,8 +147,8 @@ static strait_err encode(struct strait_codec *c, const strait_crossing *at, stra
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
     STRAIT_TRY(k->embed_minus(at->stream, st->wide, st->fixed, at->tokens, x));
-    STRAIT_TRY(
-        k->matmul(at->stream, by->crossing, st->wide, by->basis, (strait_matmul_how){.alpha = -1}));
+    STRAIT_TRY(k->matmul(at->stream, by->crossing, st->wide, by->basis,
+                         (strait_matmul_params){.alpha = -1}));
     STRAIT_TRY(round_code(c, at, by));
     return k->matmul(at->stream, st->wide, by->code, by->basis, strait_add_abt);
 }
@@ -164,7 +164,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
                            c->spec.boundary);
     STRAIT_TRY(encode(c, at, x, &by));
     STRAIT_TRY(k->pack_rows(at->stream, wire, (strait_tensor){0}, by.crossing,
-                            strait_payload_how(c, at, c->spec.bits)));
+                            strait_payload_params(c, at, c->spec.bits)));
     if (at->is_evaluation) return STRAIT_OK;
     return k->measure_rows(at->stream, strait_meter_stats(&c->meter, STRAIT_METER_PACK, x.rows), x,
                            st->wide);
@@ -239,7 +239,7 @@ static strait_err metrics(struct strait_codec *c, struct strait_stream *s,
     const int leaks = seen->residual > c->spec.leak_limit && seen->spoiled == 0;
     if (strait_subspace_gathers(c) && seen->spoiled > 0)
         return c->backend->kernels->fill(s, c->states[GRAM].tensor, 0.0f);
-    if (c->half != STRAIT_HEAD || !is_full(&c->spec) || !leaks) return STRAIT_OK;
+    if (c->side != STRAIT_SENDER || !is_full(&c->spec) || !leaks) return STRAIT_OK;
     st->book[BOOK_LEAKS] = 1;
     return strait_subspace_write_book(c, s);
 }

@@ -16,7 +16,7 @@ strait_tensor strait_subspace_fixed(const struct strait_codec *c);
 
 /* Tail of the last boundary: a step of Riemannian descent on ||G - G U U'||^2 over the gradients G
  * it packed since the last turn, into out [d x k] on the host. Forgets the gradients. */
-strait_err strait_subspace_turn(struct strait_codec *tail, struct strait_stream *s, float *out);
+strait_err strait_subspace_update(struct strait_codec *tail, struct strait_stream *s, float *out);
 
 /* Takes the basis of `version`, orthonormal [d x k] on the host. STRAIT_EPROTO unless `version`
  * follows the one before; STRAIT_EDATA if the columns are not orthonormal. */

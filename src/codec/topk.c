@@ -1,6 +1,6 @@
 /* topk.c - the largest values of each token, in bfloat16, and where they belong. */
+#include "codec/builder.h"
 #include "codec/feedback.h"
-#include "codec/parts.h"
 #include "codec/payload.h"
 
 struct topk {
@@ -23,7 +23,7 @@ static size_t wire_bytes(const strait_codec_spec *spec, strait_direction directi
 static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                        strait_tensor x) {
     return c->backend->kernels->pack_top(at->stream, wire, x, c->spec.keep,
-                                         strait_payload_how(c, at, 16));
+                                         strait_payload_params(c, at, 16));
 }
 
 static strait_err restore(struct strait_codec *c, const strait_crossing *at, strait_tensor x,

@@ -19,15 +19,15 @@ typedef struct strait_ids {
 } strait_ids;
 
 /* Room for `want` items of `size` bytes; at least doubles what is there. */
-strait_err strait_buffer_room(void **memory, size_t *capacity, size_t want, size_t size);
+strait_err strait_buffer_reserve(void **memory, size_t *capacity, size_t want, size_t size);
 
 /* After it bytes->data is not NULL, whatever n is. */
 strait_err strait_buffer_append(strait_buffer *bytes, const void *data, size_t n);
 
 static inline strait_err strait_ids_append(strait_ids *ids, const int32_t *data, size_t n) {
     if (ids->n + n > ids->capacity)
-        STRAIT_TRY(
-            strait_buffer_room((void **)&ids->data, &ids->capacity, ids->n + n, sizeof *ids->data));
+        STRAIT_TRY(strait_buffer_reserve((void **)&ids->data, &ids->capacity, ids->n + n,
+                                         sizeof *ids->data));
     if (n > 0) memcpy(ids->data + ids->n, data, n * sizeof *data);
     ids->n += n;
     return STRAIT_OK;

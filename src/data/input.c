@@ -1,7 +1,7 @@
 #include "data/input.h"
 
 #include "base/alloc.h"
-#include "data/unpack.h"
+#include "data/decompress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +22,8 @@ struct strait_input {
     int is_begun;  // something of it was given out
     int64_t n_taken;
     unsigned char *raw;
-    size_t n_raw, used;                  // raw[used..n_raw) is still to be unpacked
-    const struct strait_unpack_ops *ops; // NULL: not packed
+    size_t n_raw, used;                      // raw[used..n_raw) is still to be unpacked
+    const struct strait_decompress_ops *ops; // NULL: not packed
     void *state;
 };
 
@@ -71,8 +71,8 @@ static strait_err open_file(struct strait_input *input) {
     }
     STRAIT_TRY(strait_alloc(RAW_BYTES, 1, "input", (void **)&input->raw));
     STRAIT_TRY(refill(input));
-    input->ops = strait_unpack_find(input->raw, input->n_raw);
-    const char *claimed = strait_unpack_claimed(input->path);
+    input->ops = strait_decompress_find(input->raw, input->n_raw);
+    const char *claimed = strait_decompress_claimed(input->path);
     if (input->ops == NULL && claimed != NULL)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: not %s data, although its name says so", input->path,
                            claimed);
@@ -113,11 +113,11 @@ static strait_err read_plain(struct strait_input *input, void *out, size_t n, si
 }
 
 static strait_err read_packed(struct strait_input *input, void *out, size_t n, size_t *n_read) {
-    strait_unpack_io io = {.in = input->raw + input->used,
-                           .n_in = input->n_raw - input->used,
-                           .out = out,
-                           .n_out = n,
-                           .is_last = input->is_at_end};
+    strait_decompress_io io = {.in = input->raw + input->used,
+                               .n_in = input->n_raw - input->used,
+                               .out = out,
+                               .n_out = n,
+                               .is_last = input->is_at_end};
     const strait_err err = input->ops->step(input->state, &io);
     if (err == STRAIT_EDATA) strait_err_prefix("%s", input->path);
     STRAIT_TRY(err);
@@ -130,7 +130,7 @@ static strait_err read_packed(struct strait_input *input, void *out, size_t n, s
 }
 
 static strait_err check_start(struct strait_input *input, const void *start, size_t n) {
-    const char *foreign = input->is_begun ? NULL : strait_unpack_foreign(start, n);
+    const char *foreign = input->is_begun ? NULL : strait_decompress_foreign(start, n);
     input->is_begun = input->is_begun || n > 0;
     if (foreign == NULL) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EDATA, "%s: this is %s; make plain text or JSON Lines of it first",

@@ -110,8 +110,8 @@ static strait_err read_ahead(struct strait_text *t, size_t *n_read) {
     if (t->ahead.n > DOCUMENT_MAX)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: a %s of more than %d MiB; cut it into files", t->path,
                            t->is_lines ? "line" : "document", DOCUMENT_MAX >> 20);
-    STRAIT_TRY(strait_buffer_room((void **)&t->ahead.data, &t->ahead.capacity,
-                                  t->ahead.n + READ_BYTES, 1));
+    STRAIT_TRY(strait_buffer_reserve((void **)&t->ahead.data, &t->ahead.capacity,
+                                     t->ahead.n + READ_BYTES, 1));
     STRAIT_TRY(strait_input_read(t->input, t->ahead.data + t->ahead.n, READ_BYTES, n_read));
     t->ahead.n += *n_read;
     return STRAIT_OK;

@@ -1,10 +1,10 @@
 #include "data/tokenize.h"
 
 #include "base/alloc.h"
+#include "data/chunks.h"
 #include "data/corpus.h"
-#include "data/draft.h"
+#include "data/corpus_writer.h"
 #include "data/encoder.h"
-#include "data/portions.h"
 #include "data/shard.h"
 
 enum {
@@ -13,7 +13,7 @@ enum {
 
 struct job {
     const strait_tokenize_spec *spec;
-    strait_draft draft;
+    strait_corpus_writer output;
     struct strait_encoder **encoders; // one a worker
     int n_workers;
     struct strait_shard_writer *writer; // NULL: between shards
@@ -23,21 +23,21 @@ struct job {
 };
 
 /* The ids of all pieces of a portion, with an end after each document. */
-static strait_err encode_portion(void *arg, int worker, strait_portion *portion) {
+static strait_err encode_portion(void *arg, int worker, strait_chunk *chunk) {
     struct job *job = arg;
     size_t start = 0;
-    portion->ids.n = 0;
+    chunk->ids.n = 0;
     if (strait_input_must_stop(job->spec->text.stop))
         return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped");
-    for (size_t i = 0; i < portion->n_ends; i++) {
-        const strait_portion_end *end = &portion->ends[i];
+    for (size_t i = 0; i < chunk->n_ends; i++) {
+        const strait_chunk_end *end = &chunk->ends[i];
         const int32_t *ids = NULL;
         size_t n = 0;
-        STRAIT_TRY(strait_encoder_encode(job->encoders[worker], portion->text.data + start,
+        STRAIT_TRY(strait_encoder_encode(job->encoders[worker], chunk->text.data + start,
                                          end->at - start, 0, &ids, &n));
-        STRAIT_TRY(strait_ids_append(&portion->ids, ids, n));
+        STRAIT_TRY(strait_ids_append(&chunk->ids, ids, n));
         if (end->ends_document && job->spec->end >= 0)
-            STRAIT_TRY(strait_ids_append(&portion->ids, &job->spec->end, 1));
+            STRAIT_TRY(strait_ids_append(&chunk->ids, &job->spec->end, 1));
         start = end->at;
     }
     return STRAIT_OK;
@@ -45,9 +45,9 @@ static strait_err encode_portion(void *arg, int worker, strait_portion *portion)
 
 static strait_err start_shard(struct job *job) {
     char path[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_draft_shard(&job->draft, (int64_t)job->n_shards, path));
-    STRAIT_TRY(strait_buffer_room((void **)&job->shards, &job->shard_room, job->n_shards + 1,
-                                  sizeof *job->shards));
+    STRAIT_TRY(strait_corpus_writer_shard(&job->output, (int64_t)job->n_shards, path));
+    STRAIT_TRY(strait_buffer_reserve((void **)&job->shards, &job->shard_room, job->n_shards + 1,
+                                     sizeof *job->shards));
     char *copy = NULL;
     STRAIT_TRY(strait_alloc_string(path, &copy));
     job->shards[job->n_shards++] = (strait_corpus_shard){copy, 0};
@@ -79,13 +79,13 @@ static strait_err write_ids(struct job *job, const int32_t *ids, size_t n) {
     return STRAIT_OK;
 }
 
-static strait_err write_portion(void *arg, strait_portion *portion, int64_t taken, int64_t total) {
+static strait_err write_portion(void *arg, strait_chunk *chunk, int64_t taken, int64_t total) {
     struct job *job = arg;
-    STRAIT_TRY(write_ids(job, portion->ids.data, portion->ids.n));
-    for (size_t i = 0; i < portion->n_ends; i++)
-        job->counts.documents += portion->ends[i].ends_document;
-    job->counts.bytes += (int64_t)portion->text.n;
-    job->counts.tokens += (int64_t)portion->ids.n;
+    STRAIT_TRY(write_ids(job, chunk->ids.data, chunk->ids.n));
+    for (size_t i = 0; i < chunk->n_ends; i++)
+        job->counts.documents += chunk->ends[i].ends_document;
+    job->counts.bytes += (int64_t)chunk->text.n;
+    job->counts.tokens += (int64_t)chunk->ids.n;
     job->counts.taken = taken;
     job->counts.total = total;
     if (job->spec->progress != NULL) job->spec->progress(job->spec->arg, &job->counts);
@@ -94,7 +94,7 @@ static strait_err write_portion(void *arg, strait_portion *portion, int64_t take
 
 static strait_err write_manifest(struct job *job) {
     char path[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_draft_manifest(&job->draft, path));
+    STRAIT_TRY(strait_corpus_writer_manifest(&job->output, path));
     const strait_corpus_spec spec = {job->shards,
                                      (int)job->n_shards,
                                      strait_tokenizer_vocab(job->spec->tokenizer),
@@ -105,7 +105,8 @@ static strait_err write_manifest(struct job *job) {
 }
 
 static strait_err start_job(struct job *job) {
-    STRAIT_TRY(strait_draft_init(&job->draft, job->spec->out, job->spec->shard_tokens > 0));
+    STRAIT_TRY(
+        strait_corpus_writer_init(&job->output, job->spec->out, job->spec->shard_tokens > 0));
     STRAIT_TRY(strait_alloc((size_t)job->n_workers, sizeof(struct strait_encoder *), "encoders",
                             (void **)&job->encoders));
     for (int i = 0; i < job->n_workers; i++)
@@ -116,13 +117,13 @@ static strait_err start_job(struct job *job) {
 static strait_err run_job(struct job *job) {
     const strait_tokenize_spec *spec = job->spec;
     STRAIT_TRY(start_job(job));
-    strait_portions_spec feed = {.text = spec->text,
-                                 .n_threads = job->n_workers,
-                                 .work = encode_portion,
-                                 .after = write_portion,
-                                 .arg = job};
+    strait_chunks_spec feed = {.text = spec->text,
+                               .n_threads = job->n_workers,
+                               .work = encode_portion,
+                               .after = write_portion,
+                               .arg = job};
     feed.text.piece_bytes = strait_tokenizer_may_cut_lines(spec->tokenizer) ? PIECE_BYTES : 0;
-    STRAIT_TRY(strait_portions_run(&feed));
+    STRAIT_TRY(strait_chunks_run(&feed));
     if (job->counts.tokens == 0)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: there is no text in the files given", spec->out);
     if (job->writer != NULL) STRAIT_TRY(end_shard(job));
@@ -130,11 +131,11 @@ static strait_err run_job(struct job *job) {
     for (int i = 0; i < job->n_workers; i++)
         job->counts.dropped += strait_encoder_dropped(job->encoders[i]);
     STRAIT_TRY(write_manifest(job));
-    return strait_draft_publish(&job->draft, job->counts.shards);
+    return strait_corpus_writer_publish(&job->output, job->counts.shards);
 }
 
 strait_err strait_tokenize_run(const strait_tokenize_spec *spec, strait_tokenize_counts *out) {
-    struct job job = {.spec = spec, .n_workers = strait_portions_workers(spec->n_threads)};
+    struct job job = {.spec = spec, .n_workers = strait_chunks_workers(spec->n_threads)};
     strait_err err = run_job(&job);
     if (err == STRAIT_EINTERRUPTED)
         err = STRAIT_FAIL(STRAIT_EINTERRUPTED, "%s: stopped; nothing was kept", spec->out);
@@ -146,6 +147,6 @@ strait_err strait_tokenize_run(const strait_tokenize_spec *spec, strait_tokenize
     for (size_t i = 0; i < job.n_shards; i++)
         strait_alloc_free((void *)job.shards[i].path);
     strait_alloc_free(job.shards);
-    strait_draft_fini(&job.draft);
+    strait_corpus_writer_fini(&job.output);
     return err;
 }

@@ -48,7 +48,7 @@ static strait_err put_added(strait_buffer *out, const strait_added *added) {
 static strait_err put_merges(strait_buffer *out, const struct strait_merges *merges,
                              size_t n_ranks) {
     const size_t start = out->n;
-    STRAIT_TRY(strait_buffer_room((void **)&out->data, &out->capacity, start + n_ranks * 8, 1));
+    STRAIT_TRY(strait_buffer_reserve((void **)&out->data, &out->capacity, start + n_ranks * 8, 1));
     memset(out->data + start, 0, n_ranks * 8);
     for (size_t i = 0; i < merges->n_slots; i++) {
         const strait_merge *merge = &merges->slots[i];

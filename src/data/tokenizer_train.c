@@ -1,8 +1,8 @@
 #include "data/tokenizer_train.h"
 
 #include "base/alloc.h"
+#include "data/chunks.h"
 #include "data/encoder.h"
-#include "data/portions.h"
 #include "data/tokenizer/pairs.h"
 #include "data/tokenizer/words.h"
 #include "data/tokenizer/write.h"
@@ -29,14 +29,13 @@ static strait_err count_word(void *arg, const unsigned char *word, size_t n) {
     return strait_words_add(arg, word, n, 1);
 }
 
-static strait_err count_portion(void *arg, int worker, strait_portion *portion) {
+static strait_err count_portion(void *arg, int worker, strait_chunk *chunk) {
     struct training *t = arg;
     size_t start = 0;
-    for (size_t i = 0; i < portion->n_ends; i++) {
-        STRAIT_TRY(strait_encoder_words(t->encoders[worker], portion->text.data + start,
-                                        portion->ends[i].at - start, count_word,
-                                        &t->words[worker]));
-        start = portion->ends[i].at;
+    for (size_t i = 0; i < chunk->n_ends; i++) {
+        STRAIT_TRY(strait_encoder_words(t->encoders[worker], chunk->text.data + start,
+                                        chunk->ends[i].at - start, count_word, &t->words[worker]));
+        start = chunk->ends[i].at;
     }
     return STRAIT_OK;
 }
@@ -47,8 +46,8 @@ static void report(const struct training *t, int is_learning, int64_t done, int6
     t->spec->progress(t->spec->arg, &progress);
 }
 
-static strait_err report_portion(void *arg, strait_portion *portion, int64_t taken, int64_t total) {
-    (void)portion;
+static strait_err report_portion(void *arg, strait_chunk *chunk, int64_t taken, int64_t total) {
+    (void)chunk;
     report(arg, 0, taken, total);
     return STRAIT_OK;
 }
@@ -65,14 +64,14 @@ static strait_err start_counting(struct training *t) {
 
 static strait_err count_words(struct training *t) {
     STRAIT_TRY(start_counting(t));
-    strait_portions_spec feed = {.text = t->spec->text,
-                                 .n_threads = t->n_workers,
-                                 .limit_bytes = t->spec->limit_bytes,
-                                 .work = count_portion,
-                                 .after = report_portion,
-                                 .arg = t};
+    strait_chunks_spec feed = {.text = t->spec->text,
+                               .n_threads = t->n_workers,
+                               .limit_bytes = t->spec->limit_bytes,
+                               .work = count_portion,
+                               .after = report_portion,
+                               .arg = t};
     feed.text.piece_bytes = strait_tokenizer_may_cut_lines(t->splitter) ? PIECE_BYTES : 0;
-    STRAIT_TRY(strait_portions_run(&feed));
+    STRAIT_TRY(strait_chunks_run(&feed));
     for (int i = 1; i < t->n_workers; i++) {
         STRAIT_TRY(strait_words_join(&t->words[0], &t->words[i]));
         strait_words_fini(&t->words[i]);
@@ -115,7 +114,7 @@ static strait_err train(struct training *t, const char *path) {
 
 strait_err strait_tokenizer_train(const strait_tokenizer_train_spec *spec, const char *path,
                                   int32_t *n_tokens) {
-    struct training t = {.spec = spec, .n_workers = strait_portions_workers(spec->n_threads)};
+    struct training t = {.spec = spec, .n_workers = strait_chunks_workers(spec->n_threads)};
     const strait_err err = train(&t, path);
     if (err == STRAIT_OK) *n_tokens = (int32_t)t.made.vocab.n_ids;
     strait_pairs_close(&t.pairs);

@@ -25,13 +25,13 @@ static strait_tensor joined_qkv(const strait_attention *layer, int is_grad) {
     return strait_layer_join(parts, 3);
 }
 
-static strait_rotate_how turning(const strait_work *work, const strait_attention *layer) {
-    return (strait_rotate_how){.heads = strait_shape_heads(work->shape, work->seq_len),
-                               .cos = work->cos,
-                               .sin = work->sin,
-                               .gain = layer->gain != NULL ? layer->gain->value
-                                                           : (strait_tensor){0},
-                               .epsilon = work->shape->norm_epsilon};
+static strait_rotate_params turning(const strait_work *work, const strait_attention *layer) {
+    return (strait_rotate_params){.heads = strait_shape_heads(work->shape, work->seq_len),
+                                  .cos = work->cos,
+                                  .sin = work->sin,
+                                  .gain = layer->gain != NULL ? layer->gain->value
+                                                              : (strait_tensor){0},
+                                  .epsilon = work->shape->norm_epsilon};
 }
 
 /* Columns of qkv: where the values begin. */

@@ -15,7 +15,7 @@ strait_err strait_block_plan_acts(const strait_shape *shape, strait_ends ends, i
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->mid));
     STRAIT_TRY(strait_attention_plan_acts(shape, n, slab, &out->attention));
     STRAIT_TRY(strait_mlp_plan_acts(shape, n, can_defer, slab, &out->mlp));
-    return can_defer ? strait_neck_plan_grads(shape, ends, n, slab, &out->neck) : STRAIT_OK;
+    return can_defer ? strait_bottleneck_plan_grads(shape, ends, n, slab, &out->neck) : STRAIT_OK;
 }
 
 /* A tensor of scratch, or several that share memory: no two of them are in use at once. */
@@ -83,19 +83,19 @@ strait_err strait_block_arrive(const strait_work *work, const strait_block *bloc
                                strait_tensor delta) {
     const strait_tensor stream = strait_block_input(block, acts);
     if (delta.data != NULL) STRAIT_TRY(work->kernels->add(work->stream, stream, x, delta));
-    return strait_local_forward(work, &block->local, &acts->local, acts->x, stream);
+    return strait_local_mix_forward(work, &block->local, &acts->local, acts->x, stream);
 }
 
 strait_err strait_block_arrive_back(const strait_work *work, const strait_block *block,
                                     const strait_block_acts *acts,
                                     const strait_block_scratch *scratch, strait_tensor d) {
-    return strait_local_back(work, &block->local, &acts->local, d, scratch->d_x);
+    return strait_local_mix_back(work, &block->local, &acts->local, d, scratch->d_x);
 }
 
 strait_err strait_block_enter(const strait_work *work, const strait_block *block,
                               const strait_block_acts *acts, const strait_block_scratch *scratch) {
     if (block->neck.dec == NULL) return STRAIT_OK;
-    return strait_neck_enter(work, &block->neck, &acts->neck, acts->x, scratch->wide);
+    return strait_bottleneck_enter(work, &block->neck, &acts->neck, acts->x, scratch->wide);
 }
 
 strait_err strait_block_finish(const strait_work *work, const strait_block *block,
@@ -121,7 +121,8 @@ strait_err strait_block_output(const strait_work *work, const strait_block *bloc
                                const strait_block_acts *acts, const strait_block_scratch *scratch,
                                strait_tensor out) {
     if (block->neck.enc != NULL)
-        return strait_neck_leave(work, &block->neck, &acts->neck, out, acts->mid, scratch->wide);
+        return strait_bottleneck_leave(work, &block->neck, &acts->neck, out, acts->mid,
+                                       scratch->wide);
     return work->kernels->add(work->stream, out, acts->mid, scratch->delta);
 }
 
@@ -133,9 +134,10 @@ static strait_err leave_back(const strait_work *work, const strait_block *block,
     if (defers)
         STRAIT_TRY(work->kernels->cast(work->stream, acts->neck.d_code, d.code));
     else
-        STRAIT_TRY(
-            strait_neck_leave_weights(work, &block->neck, &acts->neck, d.code, scratch->wide));
-    return strait_neck_leave_back(work, &block->neck, &acts->neck, d.stream, scratch->wide, d.code);
+        STRAIT_TRY(strait_bottleneck_leave_weights(work, &block->neck, &acts->neck, d.code,
+                                                   scratch->wide));
+    return strait_bottleneck_leave_back(work, &block->neck, &acts->neck, d.stream, scratch->wide,
+                                        d.code);
 }
 
 /* The gradients of the stream and of what attention's norm made become that of the code. */
@@ -146,9 +148,9 @@ static strait_err enter_back(const strait_work *work, const strait_block *block,
     STRAIT_TRY(work->kernels->fill(work->stream, d_u, 0.0f));
     STRAIT_TRY(strait_attention_norm_back(work, &block->attention, &acts->attention,
                                           &scratch->attention, acts->x, d_u));
-    STRAIT_TRY(strait_neck_enter_back(work, &block->neck, d.code, d.stream, d_u, acts->x));
+    STRAIT_TRY(strait_bottleneck_enter_back(work, &block->neck, d.code, d.stream, d_u, acts->x));
     if (defers) return STRAIT_OK;
-    return strait_neck_enter_weights(work, &block->neck, &acts->neck, d_u);
+    return strait_bottleneck_enter_weights(work, &block->neck, &acts->neck, d_u);
 }
 
 static void trade(strait_tensor *a, strait_tensor *b) {
@@ -198,11 +200,11 @@ strait_err strait_block_weights(const strait_work *work, const strait_block *blo
                                 const strait_block_acts *acts,
                                 const strait_block_scratch *scratch) {
     if (block->neck.enc != NULL)
-        STRAIT_TRY(strait_neck_leave_weights(work, &block->neck, &acts->neck, acts->neck.d_code,
-                                             scratch->wide));
+        STRAIT_TRY(strait_bottleneck_leave_weights(work, &block->neck, &acts->neck,
+                                                   acts->neck.d_code, scratch->wide));
     STRAIT_TRY(strait_mlp_weights(work, &block->mlp, &acts->mlp, acts->mid));
     STRAIT_TRY(strait_attention_weights(work, &block->attention, &acts->attention, acts->x,
                                         acts->attention.qkv));
     if (block->neck.dec == NULL) return STRAIT_OK;
-    return strait_neck_enter_weights(work, &block->neck, &acts->neck, acts->neck.d_u);
+    return strait_bottleneck_enter_weights(work, &block->neck, &acts->neck, acts->neck.d_u);
 }

@@ -5,15 +5,15 @@
 #pragma once
 
 #include "model/attention.h"
-#include "model/local.h"
+#include "model/bottleneck.h"
+#include "model/local_mix.h"
 #include "model/mlp.h"
-#include "model/neck.h"
 
 typedef struct strait_block {
-    strait_local local;
+    strait_local_mix local;
     strait_attention attention;
     strait_mlp mlp;
-    strait_neck neck;
+    strait_bottleneck neck;
 } strait_block;
 
 /* Which passes room is planned for, besides the forward pass. */
@@ -22,14 +22,14 @@ typedef struct strait_passes {
 } strait_passes;
 
 typedef struct strait_block_acts {
-    strait_local_acts local;
+    strait_local_mix_acts local;
     strait_tensor x;   // the stream as it enters, or what attention reads of a code that enters
     strait_tensor mid; // after attention
     /* A deferred pass leaves gradients where it has read activations for the last time: of what
      * attention wrote in x, of what the mlp wrote in mid, of qkv in attention.qkv. */
     strait_attention_acts attention;
     strait_mlp_acts mlp;
-    strait_neck_acts neck;
+    strait_bottleneck_acts neck;
 } strait_block_acts;
 
 /* Room that every block of a stage uses in turn. */

@@ -24,11 +24,11 @@ struct strait_generator {
     struct strait_stream *stream;
     const struct strait_weights *weights;
     strait_work work; // the stage's, for sequences of one token
-    struct strait_slab room;
+    struct strait_slab capacity;
     struct layer_cache *caches;
     strait_block_acts acts;
     strait_block_scratch scratch;
-    strait_head_room head;
+    strait_head_scratch head;
     strait_tensor token, output;
     strait_tensor logits;       // f32
     strait_tensor input, inner; // what enters the first block, and the others
@@ -45,32 +45,35 @@ static strait_err plan_pasts(struct strait_generator *g, const strait_shape *sha
     for (int i = 0; i < g->n_blocks; i++)
         for (int p = 0; p < n_pasts; p++)
             STRAIT_TRY(strait_layer_plan_acts(
-                shape, &g->room, (int64_t)2 * shape->conv,
+                shape, &g->capacity, (int64_t)2 * shape->conv,
                 p == QKV_PAST ? strait_shape_qkv(shape) : shape->width, &g->caches[i].pasts[p]));
-    STRAIT_TRY(strait_layer_plan_acts(shape, &g->room, 1, shape->width, &g->before));
-    return strait_layer_plan_acts(shape, &g->room, 1, shape->width, &g->entered);
+    STRAIT_TRY(strait_layer_plan_acts(shape, &g->capacity, 1, shape->width, &g->before));
+    return strait_layer_plan_acts(shape, &g->capacity, 1, shape->width, &g->entered);
 }
 
 static strait_err plan(struct strait_generator *g, const strait_shape *shape, strait_ends ends) {
     const int64_t keys = (int64_t)shape->kv_heads * shape->head_dim;
-    struct strait_slab *room = &g->room;
+    struct strait_slab *capacity = &g->capacity;
     for (int i = 0; i < g->n_blocks; i++) {
-        STRAIT_TRY(strait_layer_plan_acts(shape, room, shape->context, keys, &g->caches[i].keys));
-        STRAIT_TRY(strait_layer_plan_acts(shape, room, shape->context, keys, &g->caches[i].values));
+        STRAIT_TRY(
+            strait_layer_plan_acts(shape, capacity, shape->context, keys, &g->caches[i].keys));
+        STRAIT_TRY(
+            strait_layer_plan_acts(shape, capacity, shape->context, keys, &g->caches[i].values));
     }
-    STRAIT_TRY(strait_layer_plan_acts(shape, room, 1,
+    STRAIT_TRY(strait_layer_plan_acts(shape, capacity, 1,
                                       ends.enters ? shape->bottleneck : shape->width, &g->input));
-    STRAIT_TRY(strait_layer_plan_acts(shape, room, 1, shape->width, &g->inner));
+    STRAIT_TRY(strait_layer_plan_acts(shape, capacity, 1, shape->width, &g->inner));
     const strait_passes forward = {0};
-    STRAIT_TRY(strait_block_plan_acts(shape, ends, 1, 0, room, &g->acts));
-    STRAIT_TRY(strait_block_plan_held(shape, ends, 1, &forward, room, &g->scratch));
-    STRAIT_TRY(strait_block_plan_scratch(shape, 1, &forward, room, &g->scratch));
-    if (g->host_logits != NULL) STRAIT_TRY(strait_head_plan(shape, 1, 0, 0, room, &g->head));
-    if (g->host_logits != NULL) STRAIT_TRY(strait_layer_plan(room, 1, shape->vocab, &g->logits));
-    STRAIT_TRY(strait_layer_plan_acts(shape, room, 1,
+    STRAIT_TRY(strait_block_plan_acts(shape, ends, 1, 0, capacity, &g->acts));
+    STRAIT_TRY(strait_block_plan_held(shape, ends, 1, &forward, capacity, &g->scratch));
+    STRAIT_TRY(strait_block_plan_scratch(shape, 1, &forward, capacity, &g->scratch));
+    if (g->host_logits != NULL) STRAIT_TRY(strait_head_plan(shape, 1, 0, 0, capacity, &g->head));
+    if (g->host_logits != NULL)
+        STRAIT_TRY(strait_layer_plan(capacity, 1, shape->vocab, &g->logits));
+    STRAIT_TRY(strait_layer_plan_acts(shape, capacity, 1,
                                       ends.leaves ? shape->bottleneck : shape->width, &g->output));
     STRAIT_TRY(plan_pasts(g, shape));
-    return strait_slab_add(room, STRAIT_I32, 1, 1, &g->token);
+    return strait_slab_add(capacity, STRAIT_I32, 1, 1, &g->token);
 }
 
 static strait_err open_into(struct strait_generator *g, const strait_stage_spec *spec) {
@@ -82,7 +85,7 @@ static strait_err open_into(struct strait_generator *g, const strait_stage_spec 
         STRAIT_TRY(strait_alloc((size_t)shape->vocab, sizeof *g->host_logits, "logits",
                                 (void **)&g->host_logits));
     STRAIT_TRY(plan(g, shape, strait_part_ends(shape, spec->part)));
-    STRAIT_TRY(strait_slab_commit(&g->room, g->backend));
+    STRAIT_TRY(strait_slab_commit(&g->capacity, g->backend));
     strait_block_share(&g->acts, &g->scratch);
     g->work.tokens = g->token;
     return STRAIT_OK;
@@ -109,7 +112,7 @@ strait_err strait_generator_open(struct strait_stage *stage, struct strait_gener
 void strait_generator_close(struct strait_generator **generator) {
     struct strait_generator *g = *generator;
     if (g == NULL) return;
-    strait_slab_fini(&g->room);
+    strait_slab_fini(&g->capacity);
     strait_alloc_free(g->caches);
     strait_alloc_free(g->host_logits);
     strait_alloc_free(g);
@@ -170,8 +173,8 @@ static void take_place(struct strait_generator *g, int i) {
     const int is_mixed = block->local.conv != NULL;
     g->acts.x = i > 0 || block->neck.dec != NULL ? g->inner : is_mixed ? g->entered : g->input;
     g->acts.neck.z = g->input;
-    g->acts.local = (strait_local_acts){.before = i == 0 ? g->input : g->before,
-                                        .past = pasts[STREAM_PAST]};
+    g->acts.local = (strait_local_mix_acts){.before = i == 0 ? g->input : g->before,
+                                            .past = pasts[STREAM_PAST]};
     g->acts.attention.past = pasts[ATTENTION_PAST];
     g->acts.attention.qkv_past = pasts[QKV_PAST];
     g->acts.mlp.past = pasts[MLP_PAST];

@@ -11,17 +11,17 @@ typedef struct strait_head {
     strait_param *norm, *out; // out is the embedding table when tied
 } strait_head;
 
-typedef struct strait_head_room {
+typedef struct strait_head_scratch {
     strait_tensor x, normed, rstd; // [N x D], [N x D], [N x 1]
     strait_tensor logits;          // [chunk x V]
     strait_tensor d_normed;        // [N x D]; absent when not training
     strait_tensor losses;          // [N x 1]; f32, planned by the caller, whose it is afterwards
-} strait_head_room;
+} strait_head_scratch;
 
 /* `logit_bytes` are made at a time; 0: what suits the caches of a cpu. What is planned is used
  * within a call below, and not looked at after it. */
 strait_err strait_head_plan(const strait_shape *shape, int64_t n_tokens, size_t logit_bytes,
-                            int is_training, struct strait_slab *slab, strait_head_room *out);
+                            int is_training, struct strait_slab *slab, strait_head_scratch *out);
 
 /* What a microbatch brings to the head, and what it asks for. */
 typedef struct strait_head_pass {
@@ -33,10 +33,10 @@ typedef struct strait_head_pass {
 
 /* Makes room->losses and, with pass->scale, the gradients of the stream and of the weights. */
 strait_err strait_head_loss(const strait_work *work, const strait_head *head,
-                            const strait_head_room *room, const strait_head_pass *pass);
+                            const strait_head_scratch *capacity, const strait_head_pass *pass);
 
 /* The logits of x + delta, soft-capped or not as the kernels leave them: raw. At most as many rows
  * as room->logits has. */
 strait_err strait_head_logits(const strait_work *work, const strait_head *head,
-                              const strait_head_room *room, strait_tensor logits, strait_tensor x,
-                              strait_tensor delta);
+                              const strait_head_scratch *capacity, strait_tensor logits,
+                              strait_tensor x, strait_tensor delta);

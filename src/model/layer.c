@@ -5,20 +5,21 @@
 strait_err strait_layer_linear(const strait_work *work, strait_tensor y, strait_tensor x,
                                strait_tensor weight) {
     return work->kernels->matmul(work->stream, y, x, weight,
-                                 (strait_matmul_how){.transpose_b = 1, .alpha = 1.0f});
+                                 (strait_matmul_params){.transpose_b = 1, .alpha = 1.0f});
 }
 
 strait_err strait_layer_linear_back(const strait_work *work, strait_tensor d_x, strait_tensor d_y,
                                     strait_tensor weight) {
     return work->kernels->matmul(work->stream, d_x, d_y, weight,
-                                 (strait_matmul_how){.alpha = 1.0f});
+                                 (strait_matmul_params){.alpha = 1.0f});
 }
 
 strait_err strait_layer_linear_weight(const strait_work *work, strait_tensor d_weight,
                                       strait_tensor d_y, strait_tensor x) {
-    return work->kernels->matmul(
-        work->stream, d_weight, d_y, x,
-        (strait_matmul_how){.transpose_a = 1, .alpha = 1.0f, .beta = work->is_fresh ? 0.0f : 1.0f});
+    return work->kernels->matmul(work->stream, d_weight, d_y, x,
+                                 (strait_matmul_params){.transpose_a = 1,
+                                                        .alpha = 1.0f,
+                                                        .beta = work->is_fresh ? 0.0f : 1.0f});
 }
 
 /* Coordinates in the basis, and back. */
@@ -28,13 +29,13 @@ static strait_tensor code_rows(const strait_work *work, int64_t rows) {
 
 static strait_err narrow(const strait_work *work, strait_tensor code, strait_tensor x) {
     return work->kernels->matmul(work->stream, code, x, work->basis,
-                                 (strait_matmul_how){.alpha = 1.0f});
+                                 (strait_matmul_params){.alpha = 1.0f});
 }
 
 static strait_err widen(const strait_work *work, strait_tensor y, strait_tensor code, float beta) {
     return work->kernels->matmul(
         work->stream, y, code, work->basis,
-        (strait_matmul_how){.transpose_b = 1, .alpha = 1.0f, .beta = beta});
+        (strait_matmul_params){.transpose_b = 1, .alpha = 1.0f, .beta = beta});
 }
 
 strait_err strait_layer_write(const strait_work *work, strait_tensor y, strait_tensor x,
@@ -61,8 +62,8 @@ strait_err strait_layer_write_weight(const strait_work *work, strait_tensor d_we
     return strait_layer_linear_weight(work, d_weight, code, x);
 }
 
-strait_norm_how strait_layer_norm(const strait_work *work, const strait_param *gain) {
-    return (strait_norm_how){.gain = gain->value, .epsilon = work->shape->norm_epsilon};
+strait_norm_params strait_layer_norm(const strait_work *work, const strait_param *gain) {
+    return (strait_norm_params){.gain = gain->value, .epsilon = work->shape->norm_epsilon};
 }
 
 strait_err strait_layer_embed(const strait_work *work, strait_tensor y, strait_tensor table,

@@ -42,7 +42,7 @@ strait_err strait_layer_write_weight(const strait_work *work, strait_tensor d_we
                                      strait_tensor d_y, strait_tensor x);
 
 /* How the norm with this gain is taken. */
-strait_norm_how strait_layer_norm(const strait_work *work, const strait_param *gain);
+strait_norm_params strait_layer_norm(const strait_work *work, const strait_param *gain);
 
 /* Rows of the embedding table, or, where there is a basis, what they add to the fixed one. */
 strait_err strait_layer_embed(const strait_work *work, strait_tensor y, strait_tensor table,

@@ -11,13 +11,13 @@ static strait_err plan_slot(struct strait_stage *stage, struct slot *slot) {
     const strait_stage_spec *spec = &stage->spec;
     const strait_shape *shape = &spec->shape;
     const int64_t n = spec->n_sequences * spec->seq_len;
-    struct strait_slab *room = &stage->room;
+    struct strait_slab *capacity = &stage->capacity;
     for (int i = 0; i < stage->n_blocks; i++) {
         const strait_ends ends = strait_part_block_ends(shape, spec->part, spec->part.first + i);
-        STRAIT_TRY(strait_block_plan_input(shape, ends, n, room, &slot->acts[i]));
+        STRAIT_TRY(strait_block_plan_input(shape, ends, n, capacity, &slot->acts[i]));
         if (!spec->recomputes)
             STRAIT_TRY(
-                strait_block_plan_acts(shape, ends, n, spec->can_defer, room, &slot->acts[i]));
+                strait_block_plan_acts(shape, ends, n, spec->can_defer, capacity, &slot->acts[i]));
     }
     return STRAIT_OK;
 }
@@ -39,16 +39,16 @@ static strait_err plan_scratch(struct strait_stage *stage, strait_ends ends) {
     const strait_shape *shape = &spec->shape;
     const strait_passes passes = {.is_training = spec->is_training, .can_defer = spec->can_defer};
     const int64_t n = spec->n_sequences * spec->seq_len;
-    struct strait_slab *room = &stage->room;
-    STRAIT_TRY(strait_block_plan_held(shape, ends, n, &passes, room, &stage->scratch));
-    const size_t mark = room->next;
-    STRAIT_TRY(strait_block_plan_scratch(shape, n, &passes, room, &stage->scratch));
+    struct strait_slab *capacity = &stage->capacity;
+    STRAIT_TRY(strait_block_plan_held(shape, ends, n, &passes, capacity, &stage->scratch));
+    const size_t mark = capacity->next;
+    STRAIT_TRY(strait_block_plan_scratch(shape, n, &passes, capacity, &stage->scratch));
     if (!strait_stage_has_head(stage)) return STRAIT_OK;
-    strait_slab_overlay(room, mark);
+    strait_slab_overlay(capacity, mark);
     STRAIT_TRY(
-        strait_head_plan(shape, n, spec->logit_bytes, spec->is_training, room, &stage->head));
-    strait_slab_close_overlay(room);
-    return strait_layer_plan(room, n, 1, &stage->head.losses);
+        strait_head_plan(shape, n, spec->logit_bytes, spec->is_training, capacity, &stage->head));
+    strait_slab_close_overlay(capacity);
+    return strait_layer_plan(capacity, n, 1, &stage->head.losses);
 }
 
 /* What leaves the stage, and the gradients that come and go. */
@@ -56,14 +56,14 @@ static strait_err plan_ends(struct strait_stage *stage, strait_ends ends) {
     const strait_stage_spec *spec = &stage->spec;
     const strait_shape *shape = &spec->shape;
     const int64_t n = spec->n_sequences * spec->seq_len;
-    struct strait_slab *room = &stage->room;
+    struct strait_slab *capacity = &stage->capacity;
     if (!strait_stage_has_head(stage))
         STRAIT_TRY(strait_layer_plan_acts(
-            shape, room, n, ends.leaves ? shape->bottleneck : shape->width, &stage->output));
+            shape, capacity, n, ends.leaves ? shape->bottleneck : shape->width, &stage->output));
     if (!spec->is_training) return STRAIT_OK;
     if (ends.enters || ends.leaves)
-        STRAIT_TRY(strait_layer_plan_acts(shape, room, n, shape->bottleneck, &stage->d_code));
-    return strait_layer_plan_acts(shape, room, n, shape->width, &stage->d);
+        STRAIT_TRY(strait_layer_plan_acts(shape, capacity, n, shape->bottleneck, &stage->d_code));
+    return strait_layer_plan_acts(shape, capacity, n, shape->width, &stage->d);
 }
 
 /* Scratch for rows of tables of ids. */
@@ -72,7 +72,7 @@ static strait_err plan_looked(struct strait_stage *stage, int64_t n) {
     const int keys = shape->has_value_tables ? shape->kv_heads * shape->head_dim : 0;
     const int width = shape->has_anchors ? shape->width : 0;
     if (keys == 0 && width == 0) return STRAIT_OK;
-    return strait_layer_plan_acts(shape, &stage->room, n, keys > width ? keys : width,
+    return strait_layer_plan_acts(shape, &stage->capacity, n, keys > width ? keys : width,
                                   &stage->work.looked);
 }
 
@@ -81,20 +81,20 @@ static strait_err plan_room(struct strait_stage *stage) {
     const strait_shape *shape = &spec->shape;
     const strait_ends ends = strait_part_ends(shape, spec->part);
     const int64_t n = spec->n_sequences * spec->seq_len;
-    struct strait_slab *room = &stage->room;
+    struct strait_slab *capacity = &stage->capacity;
     for (int i = 0; i < spec->n_slots; i++)
         STRAIT_TRY(plan_slot(stage, &stage->slots[i]));
     if (spec->recomputes)
-        STRAIT_TRY(strait_block_plan_acts(shape, ends, n, 0, room, &stage->shared));
+        STRAIT_TRY(strait_block_plan_acts(shape, ends, n, 0, capacity, &stage->shared));
     STRAIT_TRY(plan_scratch(stage, ends));
     if (shape->subspace > 0 && !strait_stage_has_head(stage))
-        STRAIT_TRY(strait_layer_plan_acts(shape, room, n, shape->subspace, &stage->work.code));
+        STRAIT_TRY(strait_layer_plan_acts(shape, capacity, n, shape->subspace, &stage->work.code));
     if (shape->subspace > 0 && !strait_stage_has_head(stage) && shape->precision != STRAIT_F32)
-        STRAIT_TRY(
-            strait_layer_plan_acts(shape, room, shape->width, shape->subspace, &stage->work.basis));
+        STRAIT_TRY(strait_layer_plan_acts(shape, capacity, shape->width, shape->subspace,
+                                          &stage->work.basis));
     STRAIT_TRY(plan_looked(stage, n));
-    STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.cos));
-    STRAIT_TRY(strait_layer_plan(room, shape->context, shape->head_dim / 2, &stage->work.sin));
+    STRAIT_TRY(strait_layer_plan(capacity, shape->context, shape->head_dim / 2, &stage->work.cos));
+    STRAIT_TRY(strait_layer_plan(capacity, shape->context, shape->head_dim / 2, &stage->work.sin));
     return plan_ends(stage, ends);
 }
 
@@ -147,7 +147,7 @@ static strait_err upload_rope(struct strait_stage *stage) {
 static strait_err commit(struct strait_stage *stage) {
     STRAIT_TRY(stage->backend->ops->stream_open(stage->backend, &stage->stream));
     STRAIT_TRY(strait_weights_commit(&stage->weights, stage->backend));
-    STRAIT_TRY(strait_slab_commit(&stage->room, stage->backend));
+    STRAIT_TRY(strait_slab_commit(&stage->capacity, stage->backend));
     share_activations(stage);
     stage->work.shape = &stage->spec.shape;
     stage->work.kernels = stage->backend->kernels;
@@ -176,7 +176,7 @@ void strait_stage_close(struct strait_stage **stage) {
     struct strait_stage *s = *stage;
     if (s == NULL) return;
     if (s->stream.backend != NULL) s->backend->ops->stream_close(&s->stream); // its work is done
-    strait_slab_fini(&s->room);
+    strait_slab_fini(&s->capacity);
     strait_weights_fini(&s->weights);
     for (int i = 0; s->slots != NULL && i < s->spec.n_slots; i++) {
         strait_alloc_free(s->slots[i].acts);
@@ -195,7 +195,7 @@ strait_err strait_stage_plan(const strait_stage_spec *spec, strait_stage_memory 
         *out = (strait_stage_memory){
             .weights = stage->weights.values.bytes + stage->weights.copies.bytes,
             .gradients = stage->weights.grads.bytes + stage->weights.sums.bytes,
-            .activations = stage->room.bytes};
+            .activations = stage->capacity.bytes};
     strait_stage_close(&stage);
     return err;
 }
@@ -225,7 +225,7 @@ const strait_work *strait_stage_work(const struct strait_stage *stage) {
     return &stage->work;
 }
 
-strait_err strait_stage_lend(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed) {
+strait_err strait_stage_view(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed) {
     stage->lent = basis;
     stage->work.fixed = fixed;
     if (stage->spec.shape.precision == basis.dtype) stage->work.basis = basis;

@@ -45,7 +45,7 @@ const strait_work *strait_stage_work(const struct strait_stage *stage);
 
 /* A stage without the head of a shape with a subspace: lends it the basis [D x k] and the fixed
  * embedding [V x D], both f32 and kept until close. Before the first forward pass. */
-strait_err strait_stage_lend(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed);
+strait_err strait_stage_view(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed);
 
 /* After weights or the lent basis changed otherwise than by init or an optimizer: layers may read
  * rounded copies of them. */

@@ -14,11 +14,11 @@ struct strait_stage {
     struct strait_stream stream;
     strait_work work;
     struct strait_weights weights;
-    struct strait_slab room; // activations and scratch
+    struct strait_slab capacity; // activations and scratch
     struct slot *slots;
     strait_block_acts shared; // of the block at hand, when activations are recomputed
     strait_block_scratch scratch;
-    strait_head_room head;
+    strait_head_scratch head;
     strait_tensor output, d;
     strait_tensor d_code; // where an end is narrow
     strait_tensor lent;   // the basis, f32

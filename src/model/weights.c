@@ -14,7 +14,7 @@ enum {
 
 /* Whether one product a microbatch is all there is to a parameter's gradient. */
 static int is_product(strait_role role) {
-    return role == STRAIT_ROLE_MATRIX || role == STRAIT_ROLE_WRITES_RESIDUAL ||
+    return role == STRAIT_ROLE_MATRIX || role == STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL ||
            role == STRAIT_ROLE_HEAD;
 }
 
@@ -79,13 +79,13 @@ static strait_err add_attention(const struct listing *l, strait_attention *out) 
     STRAIT_TRY(add_behind(l, "attention.v", STRAIT_ROLE_MATRIX, keys, d, &out->v));
     if (s->has_qk_gain)
         STRAIT_TRY(add(l, "attention.qk_gain", STRAIT_ROLE_GAIN, 2, s->head_dim, &out->gain));
-    if (s->conv > 0) STRAIT_TRY(add(l, "attention.conv", STRAIT_ROLE_TAPS, s->conv, d, &out->conv));
+    if (s->conv > 0) STRAIT_TRY(add(l, "attention.conv", STRAIT_ROLE_CONV, s->conv, d, &out->conv));
     if (s->has_qkv_conv)
-        STRAIT_TRY(add(l, "attention.qkv_conv", STRAIT_ROLE_TAPS, s->conv, strait_shape_qkv(s),
+        STRAIT_TRY(add(l, "attention.qkv_conv", STRAIT_ROLE_CONV, s->conv, strait_shape_qkv(s),
                        &out->qkv_conv));
     if (s->has_value_tables && strait_shape_is_local(s, l->block))
         STRAIT_TRY(add(l, "attention.values", STRAIT_ROLE_VALUES, s->vocab, keys, &out->values));
-    return add(l, "attention.out", STRAIT_ROLE_WRITES_RESIDUAL, l->w->n_written, queries,
+    return add(l, "attention.out", STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, l->w->n_written, queries,
                &out->out);
 }
 
@@ -99,17 +99,18 @@ static strait_err add_mlp(const struct listing *l, strait_mlp *out) {
     } else {
         STRAIT_TRY(add(l, "mlp.up", STRAIT_ROLE_MATRIX, s->ffn, d, &out->up));
     }
-    if (s->conv > 0) STRAIT_TRY(add(l, "mlp.conv", STRAIT_ROLE_TAPS, s->conv, d, &out->conv));
-    return add(l, "mlp.down", STRAIT_ROLE_WRITES_RESIDUAL, l->w->n_written, s->ffn, &out->down);
+    if (s->conv > 0) STRAIT_TRY(add(l, "mlp.conv", STRAIT_ROLE_CONV, s->conv, d, &out->conv));
+    return add(l, "mlp.down", STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, l->w->n_written, s->ffn,
+               &out->down);
 }
 
-static strait_err add_local(const struct listing *l, strait_local *out) {
+static strait_err add_local(const struct listing *l, strait_local_mix *out) {
     const strait_shape *s = l->shape;
     if (!strait_shape_is_local(s, l->block)) return STRAIT_OK;
     if (s->has_anchors && l->block > 0)
-        STRAIT_TRY(add(l, "anchor", STRAIT_ROLE_ANCHOR, s->vocab, s->width, &out->anchor));
+        STRAIT_TRY(add(l, "anchor", STRAIT_ROLE_TOKEN_TABLE, s->vocab, s->width, &out->anchor));
     if (s->conv == 0) return STRAIT_OK;
-    return add(l, "conv", STRAIT_ROLE_TAPS, s->conv, s->width, &out->conv);
+    return add(l, "conv", STRAIT_ROLE_CONV, s->conv, s->width, &out->conv);
 }
 
 strait_ends strait_part_ends(const strait_shape *s, strait_part part) {
@@ -208,12 +209,13 @@ static int is_called(const strait_param *param, const char *last) {
 /* Spread of a parameter's first values; negative means "all ones". */
 static double spread(const struct strait_weights *w, const strait_shape *shape,
                      const strait_param *param) {
-    if (param->role == STRAIT_ROLE_TAPS || param->role == STRAIT_ROLE_VALUES) return 0.0;
+    if (param->role == STRAIT_ROLE_CONV || param->role == STRAIT_ROLE_VALUES) return 0.0;
     if (param->role == STRAIT_ROLE_GAIN) return -1.0;
     if (is_neck(w, param)) return 1.0 / sqrt((double)param->value.cols);
     if (shape->init == STRAIT_INIT_LLAMA) {
         const double base = 0.02;
-        return param->role == STRAIT_ROLE_WRITES_RESIDUAL ? base / sqrt(2.0 * shape->layers) : base;
+        return param->role == STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL ? base / sqrt(2.0 * shape->layers)
+                                                                : base;
     }
     if (strait_role_is_table(param->role)) return 1.0;
     if (param->role == STRAIT_ROLE_MATRIX) return sqrt(0.33 / (double)param->value.cols);
@@ -227,7 +229,7 @@ static strait_err init_one(const strait_param *param, double deviation, uint64_t
     const char *name = is_called(param, "anchor") ? "embed.table" : param->name;
     const strait_rng rng = {seed, strait_rng_stream(name)};
     return strait_draw_normals(draw, param->value,
-                               (strait_draw_how){.rng = rng, .deviation = deviation});
+                               (strait_draw_params){.rng = rng, .deviation = deviation});
 }
 
 strait_err strait_weights_init(struct strait_weights *weights, const strait_shape *shape,

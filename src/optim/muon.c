@@ -43,9 +43,10 @@ typedef struct mix_how {
 static strait_err mix(struct strait_stream *s, strait_tensor y, strait_tensor x,
                       strait_tensor factor, mix_how how) {
     const int64_t n = y.rows * y.cols;
-    return s->backend->kernels->matmul(
-        s, strait_tensor_reshape(y, 1, n), strait_tensor_rows(factor, 0, 1),
-        strait_tensor_reshape(x, 1, n), (strait_matmul_how){.alpha = how.take, .beta = how.keep});
+    return s->backend->kernels->matmul(s, strait_tensor_reshape(y, 1, n),
+                                       strait_tensor_rows(factor, 0, 1),
+                                       strait_tensor_reshape(x, 1, n),
+                                       (strait_matmul_params){.alpha = how.take, .beta = how.keep});
 }
 
 /* y = 2 x + (-1.5 A + 0.5 A A) x. A tall x is multiplied from the right: the transpose of the same
@@ -56,14 +57,14 @@ static strait_err iterate(struct strait_muon *muon, struct strait_stream *s, str
     const int is_tall = x.rows > x.cols;
     const int64_t k = is_tall ? x.cols : x.rows;
     const strait_tensor a = view(muon->a, k, k), b = view(muon->b, k, k);
-    const strait_matmul_how gram = {
+    const strait_matmul_params gram = {
         .transpose_a = is_tall, .transpose_b = !is_tall, .alpha = 1, .beta = 0};
     STRAIT_TRY(kernels->matmul(s, a, x, x, gram));
     STRAIT_TRY(kernels->cast(s, b, a));
-    STRAIT_TRY(kernels->matmul(s, b, a, a, (strait_matmul_how){.alpha = 0.5f, .beta = -1.5f}));
+    STRAIT_TRY(kernels->matmul(s, b, a, a, (strait_matmul_params){.alpha = 0.5f, .beta = -1.5f}));
     STRAIT_TRY(kernels->cast(s, y, x));
     return kernels->matmul(s, y, is_tall ? x : b, is_tall ? b : x,
-                           (strait_matmul_how){.alpha = 1, .beta = 2});
+                           (strait_matmul_params){.alpha = 1, .beta = 2});
 }
 
 /* x = N(x), with y as the second buffer. */
@@ -86,7 +87,7 @@ strait_err strait_muon_orthogonalise(struct strait_muon *muon, struct strait_str
 
 strait_err strait_muon_step(struct strait_muon *muon, struct strait_stream *s, strait_tensor weight,
                             strait_tensor m, strait_tensor grad, strait_tensor scale,
-                            strait_muon_how how) {
+                            strait_muon_params how) {
     const struct strait_kernels *kernels = s->backend->kernels;
     const strait_tensor u = view(muon->x, weight.rows, weight.cols);
     const mix_how average = {.keep = how.momentum, .take = 1 - how.momentum};

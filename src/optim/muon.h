@@ -36,11 +36,11 @@ float strait_muon_momentum(float start, float momentum, int64_t warmup, int64_t 
 strait_err strait_muon_orthogonalise(struct strait_muon *muon, struct strait_stream *s,
                                      strait_tensor x);
 
-typedef struct strait_muon_how {
+typedef struct strait_muon_params {
     float rate, decay, momentum;
-} strait_muon_how;
+} strait_muon_params;
 
 /* grad is read as grad * scale[0]. */
 strait_err strait_muon_step(struct strait_muon *muon, struct strait_stream *s, strait_tensor weight,
                             strait_tensor m, strait_tensor grad, strait_tensor scale,
-                            strait_muon_how how);
+                            strait_muon_params how);

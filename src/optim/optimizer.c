@@ -78,8 +78,8 @@ static strait_err check_memory(const strait_param *params, int n) {
 
 static int uses_muon(const strait_optim_spec *spec, const strait_param *param) {
     return spec->kind == STRAIT_OPTIM_MUON && param->value.rows > 1 && param->value.cols > 1 &&
-           (param->role == STRAIT_ROLE_MATRIX || param->role == STRAIT_ROLE_WRITES_RESIDUAL ||
-            param->role == STRAIT_ROLE_BOUNDARY || param->role == STRAIT_ROLE_FRAME);
+           (param->role == STRAIT_ROLE_MATRIX || param->role == STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL ||
+            param->role == STRAIT_ROLE_BOUNDARY || param->role == STRAIT_ROLE_ENCODER_BASIS);
 }
 
 static strait_err plan_slot(struct strait_optimizer *opt, int i) {
@@ -104,8 +104,8 @@ static strait_err plan_tensors(struct strait_optimizer *opt) {
     return strait_muon_plan(&opt->muon, &opt->slab);
 }
 
-strait_err strait_optimizer_sketch(const strait_optim_spec *spec, const strait_param *params, int n,
-                                   struct strait_optimizer **out) {
+strait_err strait_optimizer_open_dry(const strait_optim_spec *spec, const strait_param *params,
+                                     int n, struct strait_optimizer **out) {
     STRAIT_TRY(check_spec(spec));
     if (n < 1) return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: %d parameters, expected some", n);
     struct strait_optimizer *opt = NULL;
@@ -138,7 +138,7 @@ strait_err strait_optimizer_open(const strait_optim_spec *spec, struct strait_ba
                                  strait_param *params, int n, struct strait_optimizer **out) {
     struct strait_optimizer *opt = NULL;
     STRAIT_TRY(check_memory(params, n));
-    STRAIT_TRY(strait_optimizer_sketch(spec, params, n, &opt));
+    STRAIT_TRY(strait_optimizer_open_dry(spec, params, n, &opt));
     strait_err err = strait_slab_commit(&opt->slab, be);
     if (err == STRAIT_OK) err = list_tensors(opt);
     if (err == STRAIT_OK)
@@ -233,7 +233,7 @@ static strait_err update_muon(struct strait_optimizer *opt, struct strait_stream
     const strait_optim_spec *spec = &opt->spec;
     const strait_param *p = &opt->params[i];
     const strait_tensor copy = copy_of(p);
-    const strait_muon_how how = {
+    const strait_muon_params how = {
         .rate = strait_optim_rate(&spec->groups[p->role], step, rate_factor),
         .decay = spec->groups[p->role].decay,
         .momentum = strait_muon_momentum(spec->momentum_start, spec->momentum,

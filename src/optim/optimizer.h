@@ -51,8 +51,8 @@ void strait_optimizer_close(struct strait_optimizer **opt); // sets *opt to NULL
 
 /* One without memory, to be asked for its bytes and moments and closed: only shapes and roles of
  * `params` are read, values and gradients may be absent. */
-strait_err strait_optimizer_sketch(const strait_optim_spec *spec, const strait_param *params, int n,
-                                   struct strait_optimizer **out);
+strait_err strait_optimizer_open_dry(const strait_optim_spec *spec, const strait_param *params,
+                                     int n, struct strait_optimizer **out);
 
 size_t strait_optimizer_bytes(const struct strait_optimizer *opt); // of device memory
 

@@ -11,7 +11,7 @@ const char *strait_limit_name(strait_limit_kind kind) {
 /* A pipeline of which some costs are taken away. */
 struct lighter {
     const strait_pipe *pipe;
-    const strait_simulate_how *how;
+    const strait_simulate_params *how;
     strait_pipe_stage *stages;
     strait_pipe_link *links;
 };
@@ -102,10 +102,10 @@ static void choose(const strait_pipe *pipe, strait_limit *limit) {
     if (limit->kind >= STRAIT_LIMIT_SERIALISATION) limit->where = slowest_link(pipe, limit->kind);
 }
 
-strait_err strait_limit_find(const strait_pipe *pipe, const strait_simulate_how *how,
+strait_err strait_limit_find(const strait_pipe *pipe, const strait_simulate_params *how,
                              strait_limit *out) {
     STRAIT_TRY(strait_pipe_check(pipe));
-    strait_simulate_how quiet = *how;
+    strait_simulate_params quiet = *how;
     quiet.spans = NULL;
     struct lighter l = {.pipe = pipe, .how = &quiet};
     strait_limit found = {0};

@@ -33,5 +33,5 @@ typedef struct strait_limit {
 const char *strait_limit_name(strait_limit_kind kind);
 
 /* Simulates up to six times; how->spans is not written. */
-strait_err strait_limit_find(const strait_pipe *pipe, const strait_simulate_how *how,
+strait_err strait_limit_find(const strait_pipe *pipe, const strait_simulate_params *how,
                              strait_limit *out);

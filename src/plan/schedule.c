@@ -8,7 +8,7 @@ const char *strait_schedule_name(strait_schedule_kind kind) {
     return names[kind];
 }
 
-const char *strait_schedule_move_name(strait_move_kind kind) {
+const char *strait_schedule_action_name(strait_schedule_action_kind kind) {
     static const char *const names[] = {"forward", "backward", "input",
                                         "weights", "wait",     "finish"};
     return names[kind];
@@ -45,22 +45,24 @@ static int can_forward(const strait_schedule_spec *spec, const strait_schedule_s
     return state->n_forward < n_inputs && state->n_forward - state->n_weights < spec->window;
 }
 
-strait_move strait_schedule_next(const strait_schedule_spec *spec,
-                                 const strait_schedule_state *state) {
-    if (state->n_weights == spec->n_microbatches) return (strait_move){STRAIT_MOVE_FINISH, -1};
+strait_schedule_action strait_schedule_next(const strait_schedule_spec *spec,
+                                            const strait_schedule_state *state) {
+    if (state->n_weights == spec->n_microbatches)
+        return (strait_schedule_action){STRAIT_ACTION_FINISH, -1};
     if (can_backward(spec, state))
-        return (strait_move){is_split(spec) ? STRAIT_MOVE_INPUT : STRAIT_MOVE_BACKWARD,
-                             state->n_backward};
-    if (can_forward(spec, state)) return (strait_move){STRAIT_MOVE_FORWARD, state->n_forward};
+        return (strait_schedule_action){
+            is_split(spec) ? STRAIT_ACTION_INPUT : STRAIT_ACTION_BACKWARD, state->n_backward};
+    if (can_forward(spec, state))
+        return (strait_schedule_action){STRAIT_ACTION_FORWARD, state->n_forward};
     if (state->n_weights < state->n_backward)
-        return (strait_move){STRAIT_MOVE_WEIGHTS, state->n_weights};
-    return (strait_move){STRAIT_MOVE_WAIT, -1};
+        return (strait_schedule_action){STRAIT_ACTION_WEIGHTS, state->n_weights};
+    return (strait_schedule_action){STRAIT_ACTION_WAIT, -1};
 }
 
-void strait_schedule_done(strait_schedule_state *state, strait_move move) {
-    state->n_forward += move.kind == STRAIT_MOVE_FORWARD;
-    state->n_backward += move.kind == STRAIT_MOVE_BACKWARD || move.kind == STRAIT_MOVE_INPUT;
-    state->n_weights += move.kind == STRAIT_MOVE_BACKWARD || move.kind == STRAIT_MOVE_WEIGHTS;
+void strait_schedule_done(strait_schedule_state *state, strait_schedule_action move) {
+    state->n_forward += move.kind == STRAIT_ACTION_FORWARD;
+    state->n_backward += move.kind == STRAIT_ACTION_BACKWARD || move.kind == STRAIT_ACTION_INPUT;
+    state->n_weights += move.kind == STRAIT_ACTION_BACKWARD || move.kind == STRAIT_ACTION_WEIGHTS;
 }
 
 int strait_schedule_slot(const strait_schedule_spec *spec, int microbatch) {
@@ -73,25 +75,25 @@ int strait_schedule_leading(const unsigned char *arrived, int from, int n_microb
     return from;
 }
 
-strait_err strait_schedule_list(const strait_schedule_spec *spec, strait_move *moves, int room,
-                                int *n_out) {
+strait_err strait_schedule_list(const strait_schedule_spec *spec, strait_schedule_action *moves,
+                                int capacity, int *n_out) {
     STRAIT_TRY(strait_schedule_check(spec));
     strait_schedule_state state = {.n_inputs = spec->n_microbatches};
-    for (int n = 0; n < room;) {
-        const strait_move move = strait_schedule_next(spec, &state);
-        if (move.kind == STRAIT_MOVE_WAIT) {
+    for (int n = 0; n < capacity;) {
+        const strait_schedule_action move = strait_schedule_next(spec, &state);
+        if (move.kind == STRAIT_ACTION_WAIT) {
             state.n_gradients++;
             continue;
         }
         moves[n++] = move;
         strait_schedule_done(&state, move);
-        if (move.kind == STRAIT_MOVE_FINISH) {
+        if (move.kind == STRAIT_ACTION_FINISH) {
             *n_out = n;
             return STRAIT_OK;
         }
     }
-    return STRAIT_FAIL(STRAIT_EINVAL, "a list of %d moves is too short for %d microbatches", room,
-                       spec->n_microbatches);
+    return STRAIT_FAIL(STRAIT_EINVAL, "a list of %d moves is too short for %d microbatches",
+                       capacity, spec->n_microbatches);
 }
 
 static double longer(double a, double b) {

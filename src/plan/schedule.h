@@ -30,19 +30,19 @@ typedef enum strait_schedule_kind {
     STRAIT_SCHEDULE_SPLIT,  // "1f1b-split": and gradients of weights fill the waits
 } strait_schedule_kind;
 
-typedef enum strait_move_kind {
-    STRAIT_MOVE_FORWARD,
-    STRAIT_MOVE_BACKWARD, // both halves at once
-    STRAIT_MOVE_INPUT,    // down to the input's gradient, which is then sent
-    STRAIT_MOVE_WEIGHTS,  // gradients of the weights, left over by the move above
-    STRAIT_MOVE_WAIT,     // until something arrives
-    STRAIT_MOVE_FINISH,   // all microbatches of the step are done
-} strait_move_kind;
+typedef enum strait_schedule_action_kind {
+    STRAIT_ACTION_FORWARD,
+    STRAIT_ACTION_BACKWARD, // both halves at once
+    STRAIT_ACTION_INPUT,    // down to the input's gradient, which is then sent
+    STRAIT_ACTION_WEIGHTS,  // gradients of the weights, left over by the move above
+    STRAIT_ACTION_WAIT,     // until something arrives
+    STRAIT_ACTION_FINISH,   // all microbatches of the step are done
+} strait_schedule_action_kind;
 
-typedef struct strait_move {
-    strait_move_kind kind;
+typedef struct strait_schedule_action {
+    strait_schedule_action_kind kind;
     int microbatch; // of the first four
-} strait_move;
+} strait_schedule_action;
 
 /* Fixed for a step. */
 typedef struct strait_schedule_spec {
@@ -60,17 +60,17 @@ typedef struct strait_schedule_state {
 } strait_schedule_state;
 
 const char *strait_schedule_name(strait_schedule_kind kind);
-const char *strait_schedule_move_name(strait_move_kind kind);
+const char *strait_schedule_action_name(strait_schedule_action_kind kind);
 
 /* STRAIT_EINVAL names what does not fit. */
 strait_err strait_schedule_check(const strait_schedule_spec *spec);
 
 /* The next move, for a spec that passed the check. */
-strait_move strait_schedule_next(const strait_schedule_spec *spec,
-                                 const strait_schedule_state *state);
+strait_schedule_action strait_schedule_next(const strait_schedule_spec *spec,
+                                            const strait_schedule_state *state);
 
 /* Counts a move that next() asked for as done. */
-void strait_schedule_done(strait_schedule_state *state, strait_move move);
+void strait_schedule_done(strait_schedule_state *state, strait_schedule_action move);
 
 /* The slot of a microbatch, in [0, window). */
 int strait_schedule_slot(const strait_schedule_spec *spec, int microbatch);
@@ -83,8 +83,8 @@ int strait_schedule_leading(const unsigned char *arrived, int from, int n_microb
  * Stages that play such lists to the letter need windows that do not grow from stage to stage.
  * Writes at most `room` moves, and how many there are to *n_out: no more than 3 n_microbatches + 1.
  * STRAIT_EINVAL when they do not fit. */
-strait_err strait_schedule_list(const strait_schedule_spec *spec, strait_move *moves, int room,
-                                int *n_out);
+strait_err strait_schedule_list(const strait_schedule_spec *spec, strait_schedule_action *moves,
+                                int capacity, int *n_out);
 
 /* The window of every stage, from the times of stages and links: enough microbatches in flight to
  * cover the way to the last stage and back at the pace of the slowest stage or wire, without

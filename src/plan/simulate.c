@@ -9,10 +9,10 @@
 struct player {
     strait_schedule_spec spec;
     strait_schedule_state state;
-    strait_move move;  // under way, when ends_s is finite
-    double ends_s;     // of the move or update; INFINITY when idle
-    double allowed_s;  // when the update may begin; INFINITY when not known
-    double finished_s; // the step's last move
+    strait_schedule_action move; // under way, when ends_s is finite
+    double ends_s;               // of the move or update; INFINITY when idle
+    double allowed_s;            // when the update may begin; INFINITY when not known
+    double finished_s;           // the step's last move
     int step;
     int is_updating, is_waiting; // for the update to be allowed
     int n_inputs, n_gradients;   // arrived
@@ -27,7 +27,7 @@ enum {
 
 struct simulation {
     const strait_pipe *pipe;
-    const strait_simulate_how *how;
+    const strait_simulate_params *how;
     struct player *players;
     double *arrivals[2]; // when the k-th input, gradient reaches stage s: [s * total + k]
     double *wires;       // when each is free again: two a stage
@@ -38,18 +38,19 @@ struct simulation {
 };
 
 static void note(struct simulation *sim, strait_simulate_span span) {
-    if (sim->how->spans != NULL && sim->n_spans < sim->how->room)
+    if (sim->how->spans != NULL && sim->n_spans < sim->how->capacity)
         sim->how->spans[sim->n_spans] = span;
     sim->n_spans++;
 }
 
-static double move_s(const strait_pipe *pipe, int stage, strait_move_kind kind) {
+static double move_s(const strait_pipe *pipe, int stage, strait_schedule_action_kind kind) {
     const strait_pipe_stage *s = &pipe->stages[stage];
     switch (kind) {
-    case STRAIT_MOVE_FORWARD: return s->forward_s + strait_pipe_codec_s(pipe, stage);
-    case STRAIT_MOVE_BACKWARD: return s->input_s + s->weights_s + strait_pipe_codec_s(pipe, stage);
-    case STRAIT_MOVE_INPUT: return s->input_s + strait_pipe_codec_s(pipe, stage);
-    case STRAIT_MOVE_WEIGHTS: return s->weights_s;
+    case STRAIT_ACTION_FORWARD: return s->forward_s + strait_pipe_codec_s(pipe, stage);
+    case STRAIT_ACTION_BACKWARD:
+        return s->input_s + s->weights_s + strait_pipe_codec_s(pipe, stage);
+    case STRAIT_ACTION_INPUT: return s->input_s + strait_pipe_codec_s(pipe, stage);
+    case STRAIT_ACTION_WEIGHTS: return s->weights_s;
     default: return 0;
     }
 }
@@ -97,9 +98,9 @@ static int complete(struct simulation *sim) {
             continue;
         }
         strait_schedule_done(&p->state, p->move);
-        p->n_made[ACTIVATION] += p->move.kind == STRAIT_MOVE_FORWARD;
-        p->n_made[GRADIENT] += p->move.kind == STRAIT_MOVE_BACKWARD ||
-                               p->move.kind == STRAIT_MOVE_INPUT;
+        p->n_made[ACTIVATION] += p->move.kind == STRAIT_ACTION_FORWARD;
+        p->n_made[GRADIENT] += p->move.kind == STRAIT_ACTION_BACKWARD ||
+                               p->move.kind == STRAIT_ACTION_INPUT;
     }
     return n;
 }
@@ -185,9 +186,10 @@ static int count_in(const struct simulation *sim, int stage, int what) {
     if (what == ACTIVATION ? stage == 0 : stage == sim->pipe->n_stages - 1) return 0;
     if (what == ACTIVATION)
         return p->n_inputs - before - p->state.n_forward -
-               (moves && p->move.kind == STRAIT_MOVE_FORWARD);
+               (moves && p->move.kind == STRAIT_ACTION_FORWARD);
     return p->n_gradients - before - p->state.n_backward -
-           (moves && (p->move.kind == STRAIT_MOVE_BACKWARD || p->move.kind == STRAIT_MOVE_INPUT));
+           (moves &&
+            (p->move.kind == STRAIT_ACTION_BACKWARD || p->move.kind == STRAIT_ACTION_INPUT));
 }
 
 static void count_messages(struct simulation *sim) {
@@ -218,13 +220,13 @@ static int begin(struct simulation *sim, int stage) {
     p->state.n_inputs = of_step(sim, p->n_inputs, p->step);
     p->state.n_gradients = of_step(sim, p->n_gradients, p->step);
     p->move = strait_schedule_next(&p->spec, &p->state);
-    if (p->move.kind == STRAIT_MOVE_WAIT) return 0;
-    if (p->move.kind == STRAIT_MOVE_FINISH) {
+    if (p->move.kind == STRAIT_ACTION_WAIT) return 0;
+    if (p->move.kind == STRAIT_ACTION_FINISH) {
         finish_step(sim, p);
         return 1;
     }
     const int in_flight = p->state.n_forward - p->state.n_weights +
-                          (p->move.kind == STRAIT_MOVE_FORWARD);
+                          (p->move.kind == STRAIT_ACTION_FORWARD);
     if (in_flight > p->seen.most_in_flight) p->seen.most_in_flight = in_flight;
     occupy(sim, stage, move_s(sim->pipe, stage, p->move.kind), (strait_simulate_what)p->move.kind);
     return 1;
@@ -264,7 +266,7 @@ enum {
     MOST_CROSSINGS = 100000000 // more are a mistake, not a plan
 };
 
-static strait_err check(const strait_pipe *pipe, const strait_simulate_how *how) {
+static strait_err check(const strait_pipe *pipe, const strait_simulate_params *how) {
     STRAIT_TRY(strait_pipe_check(pipe));
     if (how->n_steps < 1)
         return STRAIT_FAIL(STRAIT_EINVAL, "%d steps to simulate: at least 1", how->n_steps);
@@ -313,7 +315,7 @@ static void report(struct simulation *sim, strait_simulate_stage *stages,
     }
 }
 
-strait_err strait_simulate(const strait_pipe *pipe, const strait_simulate_how *how,
+strait_err strait_simulate(const strait_pipe *pipe, const strait_simulate_params *how,
                            strait_simulate_stage *stages, strait_simulate_result *out) {
     STRAIT_TRY(check(pipe, how));
     struct simulation sim = {

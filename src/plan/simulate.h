@@ -28,13 +28,13 @@ typedef struct strait_simulate_span {
     double start_s, end_s;
 } strait_simulate_span;
 
-typedef struct strait_simulate_how {
+typedef struct strait_simulate_params {
     strait_schedule_kind kind;
     const int *windows;          // one a stage: strait_schedule_windows
     int n_steps;                 // at least 1; with more, `seconds` leaves out the first
     strait_simulate_span *spans; // the caller's, in the order of their starts; or NULL
-    int room;                    // how many fit; the rest are counted, not kept
-} strait_simulate_how;
+    int capacity;                // how many fit; the rest are counted, not kept
+} strait_simulate_params;
 
 /* One stage, over all steps. */
 typedef struct strait_simulate_stage {
@@ -57,5 +57,5 @@ typedef struct strait_simulate_result {
 
 /* `stages` receives one entry a stage, or is NULL. STRAIT_EINVAL names numbers that make no sense.
  * Allocates while it runs and keeps nothing. */
-strait_err strait_simulate(const strait_pipe *pipe, const strait_simulate_how *how,
+strait_err strait_simulate(const strait_pipe *pipe, const strait_simulate_params *how,
                            strait_simulate_stage *stages, strait_simulate_result *out);

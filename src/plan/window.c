@@ -4,7 +4,7 @@
 
 static strait_err seconds(const strait_pipe *pipe, strait_schedule_kind kind, const int *windows,
                           double *out) {
-    const strait_simulate_how how = {.kind = kind, .windows = windows, .n_steps = 1};
+    const strait_simulate_params how = {.kind = kind, .windows = windows, .n_steps = 1};
     strait_simulate_result result;
     STRAIT_TRY(strait_simulate(pipe, &how, NULL, &result));
     *out = result.seconds;

@@ -182,7 +182,7 @@ strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice c
 }
 
 strait_err strait_checkpoint_open_whole(void *errand) {
-    strait_checkpoint_errand *e = errand;
+    strait_checkpoint_request *e = errand;
     return strait_checkpoint_open(e->folder, STRAIT_CHECKPOINT_WHOLE, &e->checkpoint);
 }
 
@@ -248,10 +248,10 @@ strait_err strait_checkpoint_read(const struct strait_checkpoint *checkpoint, co
                         : fail_missing(checkpoint, name);
 }
 
-strait_err strait_checkpoint_lend(const struct strait_checkpoint *checkpoint, const char *name,
+strait_err strait_checkpoint_view(const struct strait_checkpoint *checkpoint, const char *name,
                                   strait_tensor shape, const unsigned char **out) {
     const struct strait_safetensors *file = find(checkpoint, name);
-    return file != NULL ? strait_safetensors_lend(file, name, shape, out)
+    return file != NULL ? strait_safetensors_view(file, name, shape, out)
                         : fail_missing(checkpoint, name);
 }
 

@@ -71,10 +71,10 @@ strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice c
 void strait_checkpoint_close(struct strait_checkpoint **checkpoint); // accepts NULL
 
 /* The newest that is whole, for whoever lets another thread read it: opening reads all of it. */
-typedef struct strait_checkpoint_errand {
+typedef struct strait_checkpoint_request {
     const char *folder;
     struct strait_checkpoint *checkpoint;
-} strait_checkpoint_errand;
+} strait_checkpoint_request;
 
 strait_err strait_checkpoint_open_whole(void *errand);
 
@@ -100,6 +100,6 @@ strait_err strait_checkpoint_read(const struct strait_checkpoint *checkpoint, co
 
 /* The same without a copy: lends its values, which are not aligned, until close. Only the shape and
  * type of `shape` are looked at. `rest` says that they are not needed for now. */
-strait_err strait_checkpoint_lend(const struct strait_checkpoint *checkpoint, const char *name,
+strait_err strait_checkpoint_view(const struct strait_checkpoint *checkpoint, const char *name,
                                   strait_tensor shape, const unsigned char **out);
 void strait_checkpoint_rest(const struct strait_checkpoint *checkpoint, const char *name);

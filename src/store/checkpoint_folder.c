@@ -33,15 +33,15 @@ static int by_step(const void *a, const void *b) {
 }
 
 static strait_err collect(DIR *folder, int64_t **steps, size_t *n) {
-    size_t room = 0;
+    size_t capacity = 0;
     const struct dirent *entry;
     while ((entry = readdir(folder)) != NULL) { // NOLINT(concurrency-mt-unsafe): our own handle
         const int64_t step = strait_checkpoint_step_of(entry->d_name);
         if (step < 0) continue;
-        if (*n == room) {
+        if (*n == capacity) {
             void *memory = *steps;
-            room = room * 2 + 16;
-            STRAIT_TRY(strait_alloc_grow(&memory, *n, room, sizeof **steps, "checkpoints"));
+            capacity = capacity * 2 + 16;
+            STRAIT_TRY(strait_alloc_grow(&memory, *n, capacity, sizeof **steps, "checkpoints"));
             *steps = memory;
         }
         (*steps)[(*n)++] = step;

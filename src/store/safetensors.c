@@ -67,7 +67,7 @@ static strait_err read_shape(const json_t *entry, strait_safetensor *t) {
     return STRAIT_OK;
 }
 
-static strait_err read_place(const json_t *entry, const unsigned char *data, size_t room,
+static strait_err read_place(const json_t *entry, const unsigned char *data, size_t capacity,
                              strait_safetensor *t) {
     const json_t *offsets = NULL;
     STRAIT_TRY(strait_json_array(entry, "data_offsets", &offsets));
@@ -77,11 +77,11 @@ static strait_err read_place(const json_t *entry, const unsigned char *data, siz
         return STRAIT_FAIL(STRAIT_EDATA, "\"data_offsets\" is not two whole numbers");
     const int64_t start = json_integer_value(first);
     const int64_t end = json_integer_value(second);
-    if (start < 0 || end < start || (uint64_t)end > room)
+    if (start < 0 || end < start || (uint64_t)end > capacity)
         return STRAIT_FAIL(STRAIT_EDATA,
                            "bytes %lld to %lld lie outside the %zu bytes of data; the file may be "
                            "cut short",
-                           (long long)start, (long long)end, room);
+                           (long long)start, (long long)end, capacity);
     if ((size_t)(end - start) != t->bytes)
         return STRAIT_FAIL(STRAIT_EDATA, "%lld bytes of data, but its shape and type need %zu",
                            (long long)(end - start), t->bytes);
@@ -90,12 +90,12 @@ static strait_err read_place(const json_t *entry, const unsigned char *data, siz
 }
 
 static strait_err read_tensor(const char *name, const json_t *entry, const unsigned char *data,
-                              size_t room, strait_safetensor *t) {
+                              size_t capacity, strait_safetensor *t) {
     if (!json_is_object(entry)) return STRAIT_FAIL(STRAIT_EDATA, "is not described by an object");
     t->name = name;
     STRAIT_TRY(strait_json_string(entry, "dtype", &t->dtype));
     STRAIT_TRY(read_shape(entry, t));
-    return read_place(entry, data, room, t);
+    return read_place(entry, data, capacity, t);
 }
 
 static strait_err check_metadata(const struct strait_safetensors *file, json_t *metadata) {
@@ -109,7 +109,7 @@ static strait_err check_metadata(const struct strait_safetensors *file, json_t *
 }
 
 static strait_err read_tensors(struct strait_safetensors *file, const unsigned char *data,
-                               size_t room) {
+                               size_t capacity) {
     void *memory = NULL;
     STRAIT_TRY(
         strait_alloc(json_object_size(file->header), sizeof *file->tensors, file->name, &memory));
@@ -122,7 +122,7 @@ static strait_err read_tensors(struct strait_safetensors *file, const unsigned c
             continue;
         }
         if (!is_plain(name)) return BAD(file, "a tensor's name has control characters in it");
-        const strait_err err = read_tensor(name, entry, data, room, &file->tensors[file->n]);
+        const strait_err err = read_tensor(name, entry, data, capacity, &file->tensors[file->n]);
         if (err != STRAIT_OK) {
             strait_err_prefix("%s: tensor \"%.80s\"", file->name, name);
             return err;
@@ -146,7 +146,7 @@ static int by_name(const void *a, const void *b) {
 
 /* The tensors must fill the data from end to end: then none overlap and nothing is hidden. */
 static strait_err check_places(struct strait_safetensors *file, const unsigned char *data,
-                               size_t room) {
+                               size_t capacity) {
     const size_t n = (size_t)file->n;
     if (n > 0) qsort(file->tensors, n, sizeof *file->tensors, by_place);
     size_t end = 0;
@@ -158,7 +158,7 @@ static strait_err check_places(struct strait_safetensors *file, const unsigned c
                                    : "bytes before it belong to no tensor");
         end += file->tensors[i].bytes;
     }
-    if (end != room) return BAD(file, "%zu bytes after the last tensor", room - end);
+    if (end != capacity) return BAD(file, "%zu bytes after the last tensor", capacity - end);
     if (n > 0) qsort(file->tensors, n, sizeof *file->tensors, by_name);
     return STRAIT_OK;
 }
@@ -263,15 +263,15 @@ static int is_same_shape(const strait_safetensor *t, strait_tensor into) {
            t->dims[0] == into.rows * into.cols;
 }
 
-static void show_shape(const strait_safetensor *t, char *out, size_t room) {
-    size_t used = (size_t)snprintf(out, room, "%s [", t->dtype);
-    for (int i = 0; i < t->n_dims && used < room; i++)
-        used += (size_t)snprintf(out + used, room - used, "%s%lld", i > 0 ? " x " : "",
+static void show_shape(const strait_safetensor *t, char *out, size_t capacity) {
+    size_t used = (size_t)snprintf(out, capacity, "%s [", t->dtype);
+    for (int i = 0; i < t->n_dims && used < capacity; i++)
+        used += (size_t)snprintf(out + used, capacity - used, "%s%lld", i > 0 ? " x " : "",
                                  (long long)t->dims[i]);
-    if (used < room) (void)snprintf(out + used, room - used, "]");
+    if (used < capacity) (void)snprintf(out + used, capacity - used, "]");
 }
 
-strait_err strait_safetensors_lend(const struct strait_safetensors *file, const char *name,
+strait_err strait_safetensors_view(const struct strait_safetensors *file, const char *name,
                                    strait_tensor shape, const unsigned char **out) {
     const strait_safetensor *t = strait_safetensors_find(file, name);
     if (t == NULL) return BAD(file, "tensor \"%.80s\" is missing", name);
@@ -295,7 +295,7 @@ strait_err strait_safetensors_read(const struct strait_safetensors *file, const 
                                    strait_tensor into) {
     const unsigned char *values = NULL;
     const size_t bytes = strait_tensor_bytes(into);
-    STRAIT_TRY(strait_safetensors_lend(file, name, into, &values));
+    STRAIT_TRY(strait_safetensors_view(file, name, into, &values));
     if (bytes > 0) memcpy(into.data, values, bytes);
     strait_safetensors_rest(file, name);
     return STRAIT_OK;

@@ -48,7 +48,7 @@ const char *strait_safetensors_dtype(strait_dtype dtype);
 
 /* Lends the values of a tensor, which are not aligned, until close. Type and shape must be those of
  * `shape`; one dimension of n values is the same as [1 x n] and [n x 1]. */
-strait_err strait_safetensors_lend(const struct strait_safetensors *file, const char *name,
+strait_err strait_safetensors_view(const struct strait_safetensors *file, const char *name,
                                    strait_tensor shape, const unsigned char **out);
 
 /* Its values are not needed for now: their memory may go, and comes back if they are read. */

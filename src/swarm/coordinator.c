@@ -15,7 +15,7 @@ void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_co
 }
 
 int strait_coordinator_find(const struct strait_coordinator *c, const strait_fingerprint *key) {
-    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         if (c->nodes[i].is_known && strait_fingerprint_equal(&c->nodes[i].key, key)) return i;
     return -1;
 }
@@ -23,13 +23,13 @@ int strait_coordinator_find(const struct strait_coordinator *c, const strait_fin
 /* A slot for a new key: a free one, or that of someone who has gone and owned nothing. */
 static int new_node(struct strait_coordinator *c, const strait_fingerprint *key) {
     int slot = -1;
-    for (int i = 0; i < STRAIT_SWARM_NODES && slot < 0; i++)
+    for (int i = 0; i < STRAIT_SWARM_WORKERS && slot < 0; i++)
         if (!c->nodes[i].is_known) slot = i;
-    for (int i = 0; i < STRAIT_SWARM_NODES && slot < 0; i++)
+    for (int i = 0; i < STRAIT_SWARM_WORKERS && slot < 0; i++)
         if (!c->nodes[i].is_here && c->nodes[i].stage < 0) slot = i;
     if (slot < 0) return -1;
-    c->nodes[slot] = (strait_swarm_node){.key = *key, .is_known = 1, .stage = -1};
-    c->nodes[slot].held = strait_held_nothing();
+    c->nodes[slot] = (strait_swarm_worker){.key = *key, .is_known = 1, .stage = -1};
+    c->nodes[slot].inventory = strait_snapshot_inventory_nothing();
     return slot;
 }
 
@@ -38,13 +38,14 @@ int strait_coordinator_admit(struct strait_coordinator *c, const strait_fingerpr
     return known >= 0 ? known : new_node(c, key);
 }
 
-void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_facts *facts,
+void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_durable *facts,
                                int64_t now_ns) {
-    c->epoch = facts->epoch;
+    c->generation = facts->generation;
     c->committed = facts->committed;
     c->settled = c->limit = facts->settled;
     memcpy(c->rolled, facts->rolled, sizeof c->rolled);
-    if (c->epoch >= STRAIT_SWARM_EPOCHS) c->forgotten = c->epoch - STRAIT_SWARM_EPOCHS;
+    if (c->generation >= STRAIT_SWARM_GENERATIONS)
+        c->forgotten = c->generation - STRAIT_SWARM_GENERATIONS;
     c->hold_ns = now_ns + c->config.patience_ns;
     for (int i = 0; i < c->config.n_stages; i++) {
         if (!facts->has_owner[i]) continue;
@@ -54,9 +55,9 @@ void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_
     }
 }
 
-void strait_coordinator_facts(const struct strait_coordinator *c, strait_swarm_facts *out) {
+void strait_coordinator_durable(const struct strait_coordinator *c, strait_swarm_durable *out) {
     memset(out, 0, sizeof *out);
-    out->epoch = c->epoch;
+    out->generation = c->generation;
     out->committed = c->committed;
     out->settled = c->settled;
     memcpy(out->rolled, c->rolled, sizeof out->rolled);
@@ -68,9 +69,9 @@ void strait_coordinator_facts(const struct strait_coordinator *c, strait_swarm_f
 
 int strait_coordinator_spares(const struct strait_coordinator *c) {
     int n = 0;
-    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         n += c->nodes[i].is_known && c->nodes[i].is_here && c->nodes[i].stage < 0 &&
-             !c->nodes[i].is_barred && !c->nodes[i].is_leaving;
+             !c->nodes[i].is_banned && !c->nodes[i].is_leaving;
     return n;
 }
 
@@ -96,16 +97,17 @@ static void note(const struct strait_coordinator *c, strait_swarm_actions *out, 
 }
 
 /* What it holds of steps that were rolled back since is of another past. */
-static void trim_old(const struct strait_coordinator *c, strait_swarm_holding *holding) {
+static void trim_old(const struct strait_coordinator *c, strait_snapshot_range *holding) {
     for (int i = holding->n - 1; i >= 0; i--) {
-        const int is_of_time = holding->born[i] >= c->forgotten && holding->born[i] <= c->epoch;
+        const int is_of_time = holding->born[i] >= c->forgotten &&
+                               holding->born[i] <= c->generation;
         int64_t limit = is_of_time ? INT64_MAX : -1;
         uint32_t first = holding->born[i] + 1;
-        if (c->epoch - holding->born[i] >= STRAIT_SWARM_EPOCHS)
-            first = c->epoch - STRAIT_SWARM_EPOCHS + 1; // those before came to nothing
-        for (uint32_t e = first; limit >= 0 && e <= c->epoch; e++)
-            if (c->rolled[e % STRAIT_SWARM_EPOCHS] < limit)
-                limit = c->rolled[e % STRAIT_SWARM_EPOCHS];
+        if (c->generation - holding->born[i] >= STRAIT_SWARM_GENERATIONS)
+            first = c->generation - STRAIT_SWARM_GENERATIONS + 1; // those before came to nothing
+        for (uint32_t e = first; limit >= 0 && e <= c->generation; e++)
+            if (c->rolled[e % STRAIT_SWARM_GENERATIONS] < limit)
+                limit = c->rolled[e % STRAIT_SWARM_GENERATIONS];
         if (holding->steps[i] <= limit) continue;
         holding->n--;
         holding->steps[i] = holding->steps[holding->n];
@@ -113,24 +115,24 @@ static void trim_old(const struct strait_coordinator *c, strait_swarm_holding *h
     }
 }
 
-static void take_holdings(struct strait_coordinator *c, strait_swarm_node *node,
+static void take_holdings(struct strait_coordinator *c, strait_swarm_worker *node,
                           const strait_swarm_event *e) {
-    node->held = e->held;
-    trim_old(c, &node->held.own);
-    trim_old(c, &node->held.before);
-    trim_old(c, &node->held.behind);
+    node->inventory = e->inventory;
+    trim_old(c, &node->inventory.own);
+    trim_old(c, &node->inventory.prev);
+    trim_old(c, &node->inventory.next);
 }
 
 static void join(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
                  strait_swarm_actions *out) {
     const int at = strait_coordinator_admit(c, &e->key);
     if (at < 0) return;
-    strait_swarm_node *node = &c->nodes[at];
+    strait_swarm_worker *node = &c->nodes[at];
     if (node->is_here && node->stage >= 0) // it came back before we saw it go
         strait_coordinator_fail(c, now, 0);
     node->report = *e->report;
     node->is_here = 1;
-    node->is_leaving = node->is_barred = 0;
+    node->is_leaving = node->is_banned = 0;
     node->seen_ns = node->moved_ns = now;
     node->gap_ns = node->rest_ns = 0;
     take_holdings(c, node, e);
@@ -141,7 +143,7 @@ static void join(struct strait_coordinator *c, const strait_swarm_event *e, int6
 
 static void lose(struct strait_coordinator *c, int at, int64_t now, strait_swarm_actions *out,
                  const char *words) {
-    strait_swarm_node *node = &c->nodes[at];
+    strait_swarm_worker *node = &c->nodes[at];
     if (!node->is_here) return;
     node->is_here = 0;
     note(c, out, at, words);
@@ -150,7 +152,7 @@ static void lose(struct strait_coordinator *c, int at, int64_t now, strait_swarm
 }
 
 static void leave(struct strait_coordinator *c, int at, strait_swarm_actions *out) {
-    strait_swarm_node *node = &c->nodes[at];
+    strait_swarm_worker *node = &c->nodes[at];
     if (!node->is_here || node->is_leaving) return;
     node->is_leaving = 1;
     note(c, out, at, "wants to leave");
@@ -164,9 +166,9 @@ static void leave(struct strait_coordinator *c, int at, strait_swarm_actions *ou
 
 /* Out, for good. */
 static void bar(struct strait_coordinator *c, int at, strait_swarm_actions *out) {
-    strait_swarm_node *node = &c->nodes[at];
+    strait_swarm_worker *node = &c->nodes[at];
     note(c, out, at, "is to blame again: refused for this run");
-    strait_coordinator_act(out, STRAIT_SWARM_BAR, at)->words =
+    strait_coordinator_act(out, STRAIT_SWARM_BAN, at)->words =
         "this key sent values that are no numbers or images of no such stage, or said so of "
         "others without reason";
     if (node->stage >= 0) c->owner[node->stage] = -1;
@@ -176,7 +178,7 @@ static void bar(struct strait_coordinator *c, int at, strait_swarm_actions *out)
 
 /* The step is made again, by the same machines or, the second time, without this one. */
 static void punish(struct strait_coordinator *c, int at, int64_t now, strait_swarm_actions *out) {
-    if (++c->nodes[at].n_offences >= STRAIT_SWARM_OFFENCES)
+    if (++c->nodes[at].n_violations >= STRAIT_SWARM_VIOLATIONS)
         bar(c, at, out);
     else
         note(c, out, at, "is to blame: once more, and it is refused");
@@ -187,7 +189,7 @@ static void punish(struct strait_coordinator *c, int at, int64_t now, strait_swa
  * it of another machine before. */
 static void accuse(struct strait_coordinator *c, int by, int of, int64_t now,
                    strait_swarm_actions *out) {
-    strait_swarm_node *accuser = &c->nodes[by];
+    strait_swarm_worker *accuser = &c->nodes[by];
     const strait_fingerprint *key = &c->nodes[of].key;
     const int is_first = !accuser->has_accused;
     const int is_same = !is_first && strait_fingerprint_equal(&accuser->accused, key);
@@ -203,9 +205,9 @@ static void blame(struct strait_coordinator *c, int at, int64_t now, strait_swar
 
 /* Whoever computes the same on another machine will know whether it is so. */
 static void doubt(struct strait_coordinator *c, int at, int64_t now, strait_swarm_actions *out) {
-    strait_swarm_node *node = &c->nodes[at];
+    strait_swarm_worker *node = &c->nodes[at];
     if (!node->is_here || node->stage < 0) return;
-    node->is_doubted = 1;
+    node->is_suspect = 1;
     const int may_go = strait_coordinator_spares(c) > 0;
     note(c, out, at, may_go ? "its numbers are none: another shall see" : "its numbers are none");
     if (may_go) {
@@ -231,12 +233,12 @@ static int suspect(struct strait_coordinator *c, int by) {
     int worst = by;
     for (int i = 0; i < c->config.n_stages; i++)
         n_busy += i != by && is_busy(c, i);
-    int most = c->nodes[c->owner[by]].n_vain++; // of two alike the other one goes
+    int most = c->nodes[c->owner[by]].n_timeouts++; // of two alike the other one goes
     for (int i = 0; i < c->config.n_stages; i++) {
         if (i == by || (n_busy > 0 && !is_busy(c, i))) continue;
-        const int n_vain = ++c->nodes[c->owner[i]].n_vain;
-        if (n_vain <= most) continue;
-        most = n_vain;
+        const int n_timeouts = ++c->nodes[c->owner[i]].n_timeouts;
+        if (n_timeouts <= most) continue;
+        most = n_timeouts;
         worst = i;
     }
     return worst;
@@ -247,12 +249,12 @@ static int suspect(struct strait_coordinator *c, int by) {
 static void relieve(struct strait_coordinator *c, int by, strait_swarm_actions *out) {
     const int stage = suspect(c, by);
     const int at = c->owner[stage];
-    const int heir = strait_coordinator_spare_for(c, stage, c->nodes[at].n_vain);
-    if (c->nodes[at].n_vain < STRAIT_SWARM_VAIN || heir < 0) return;
+    const int successor = strait_coordinator_spare_for(c, stage, c->nodes[at].n_timeouts);
+    if (c->nodes[at].n_timeouts < STRAIT_SWARM_TIMEOUTS || successor < 0) return;
     c->nodes[at].n_strikes++;
     note(c, out, at, "others wait in vain, for it perhaps: its stage goes to a spare");
     (void)strait_coordinator_act(out, STRAIT_SWARM_REST, at);
-    strait_coordinator_give(c, stage, heir, out);
+    strait_coordinator_give(c, stage, successor, out);
 }
 
 /* Who waits, waits for a stage beside it that has not answered either; others may say so. */
@@ -262,7 +264,7 @@ static int may_wait(const struct strait_coordinator *c, int stage) {
 }
 
 static void pulse(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now) {
-    strait_swarm_node *node = &c->nodes[e->node];
+    strait_swarm_worker *node = &c->nodes[e->node];
     if (!node->is_here) return;
     if (now - node->seen_ns > node->gap_ns) node->gap_ns = now - node->seen_ns;
     node->seen_ns = now;
@@ -280,10 +282,10 @@ static void pulse(struct strait_coordinator *c, const strait_swarm_event *e, int
 
 static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
                   strait_swarm_actions *out) {
-    strait_swarm_node *node = &c->nodes[e->node];
+    strait_swarm_worker *node = &c->nodes[e->node];
     const int stage = node->stage;
-    if (!node->is_here || stage < 0 || e->epoch != c->epoch || e->round != c->round ||
-        !c->is_awaited[stage])
+    if (!node->is_here || stage < 0 || e->generation != c->generation ||
+        e->sequence != c->sequence || !c->is_awaited[stage])
         return;
     node->seen_ns = node->moved_ns = now;
     const int is_beside = e->blamed == stage - 1 || e->blamed == stage + 1;
@@ -298,7 +300,7 @@ static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int
     const strait_scope scope = strait_err_scope(e->err);
     const int is_own_fault = scope == STRAIT_SCOPE_PROCESS || scope == STRAIT_SCOPE_CALLER;
     if (is_own_fault) {
-        node->is_barred = 1;
+        node->is_banned = 1;
         node->stage = c->owner[stage] = -1;
         (void)strait_coordinator_act(out, STRAIT_SWARM_REST, e->node);
     }
@@ -312,12 +314,12 @@ static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int
     strait_coordinator_fail(c, now, is_lost ? GRACE_NS : 0);
 }
 
-static void yield(struct strait_coordinator *c, int at, int heir, strait_swarm_actions *out) {
-    strait_swarm_node *node = &c->nodes[at];
+static void yield(struct strait_coordinator *c, int at, int successor, strait_swarm_actions *out) {
+    strait_swarm_worker *node = &c->nodes[at];
     if (c->phase != STRAIT_SWARM_READY || c->config.n_stages < 2 || node->stage < 0) return;
-    if (!strait_coordinator_can_own(c, heir) || c->nodes[heir].stage >= 0) return;
-    node->has_heir = 1;
-    node->heir = heir;
+    if (!strait_coordinator_can_own(c, successor) || c->nodes[successor].stage >= 0) return;
+    node->has_successor = 1;
+    node->successor = successor;
     note(c, out, at, "its stage shall go to a faster machine");
 }
 
@@ -327,10 +329,10 @@ static int must_hand_over(struct strait_coordinator *c) {
     int is_yielding = 0;
     for (int i = 0; i < c->config.n_stages; i++) {
         is_leaving |= c->nodes[c->owner[i]].is_leaving;
-        is_yielding |= c->nodes[c->owner[i]].has_heir;
+        is_yielding |= c->nodes[c->owner[i]].has_successor;
     }
     for (int i = 0; i < c->config.n_stages && is_leaving; i++)
-        c->nodes[c->owner[i]].has_heir = 0;
+        c->nodes[c->owner[i]].has_successor = 0;
     return is_leaving || is_yielding;
 }
 
@@ -344,8 +346,8 @@ static void begin_goal(struct strait_coordinator *c, const strait_swarm_goal *go
 }
 
 static void tick(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
-    for (int i = 0; i < STRAIT_SWARM_NODES; i++) {
-        strait_swarm_node *node = &c->nodes[i];
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
+        strait_swarm_worker *node = &c->nodes[i];
         if (!node->is_known || !node->is_here) continue;
         const char *fault = strait_coordinator_fault(c, i, now);
         if (fault == NULL) continue;
@@ -362,7 +364,7 @@ static void start(struct strait_coordinator *c, int64_t now) {
 }
 
 static void forgive_silence(struct strait_coordinator *c, int64_t now) {
-    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         c->nodes[i].seen_ns = c->nodes[i].moved_ns = now;
 }
 
@@ -373,11 +375,11 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     case STRAIT_SWARM_JOIN: join(c, e, now_ns, out); break;
     case STRAIT_SWARM_LOST: lose(c, e->node, now_ns, out, "is lost"); break;
     case STRAIT_SWARM_LEAVE: leave(c, e->node, out); break;
-    case STRAIT_SWARM_PULSE: pulse(c, e, now_ns); break;
+    case STRAIT_SWARM_HEARTBEAT: pulse(c, e, now_ns); break;
     case STRAIT_SWARM_REPLY: reply(c, e, now_ns, out); break;
     case STRAIT_SWARM_BLAME: blame(c, e->node, now_ns, out); break;
-    case STRAIT_SWARM_DOUBT: doubt(c, e->node, now_ns, out); break;
-    case STRAIT_SWARM_YIELD: yield(c, e->node, e->heir, out); break;
+    case STRAIT_SWARM_SUSPECT: doubt(c, e->node, now_ns, out); break;
+    case STRAIT_SWARM_YIELD: yield(c, e->node, e->successor, out); break;
     case STRAIT_SWARM_START: start(c, now_ns); break;
     case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;
     case STRAIT_SWARM_TICK: tick(c, now_ns, out); break;

@@ -13,16 +13,16 @@
 
 #include <strait/run.h>
 
-#include "net/handshake.h"
-#include "net/identity.h"
-#include "swarm/holding.h"
+#include "net/core/handshake.h"
+#include "net/core/identity.h"
+#include "swarm/snapshot_inventory.h"
 
 enum {
-    STRAIT_SWARM_NODES = 256,
-    STRAIT_SWARM_ACTIONS = 512, // the most that one event can ask for
-    STRAIT_SWARM_EPOCHS = 64,   // whose rollbacks are remembered
-    STRAIT_SWARM_OFFENCES = 2,  // of a machine, before it is refused for the run
-    STRAIT_SWARM_VAIN = 2       // steps that it may have broken, before its stage goes to a spare
+    STRAIT_SWARM_WORKERS = 256,
+    STRAIT_SWARM_ACTIONS = 512,    // the most that one event can ask for
+    STRAIT_SWARM_GENERATIONS = 64, // whose rollbacks are remembered
+    STRAIT_SWARM_VIOLATIONS = 2,   // of a machine, before it is refused for the run
+    STRAIT_SWARM_TIMEOUTS = 2 // steps that it may have broken, before its stage goes to a spare
 };
 
 /* What a worker says of itself when it joins. */
@@ -34,27 +34,27 @@ typedef struct strait_swarm_report {
     int is_reachable;    // others can dial it
 } strait_swarm_report;
 
-typedef struct strait_swarm_node {
+typedef struct strait_swarm_worker {
     strait_fingerprint key;
     strait_swarm_report report;
-    int is_known;       // the slot is taken
-    int is_here;        // its link is up
-    int is_leaving;     // asked to go
-    int is_barred;      // failed at what only it can be blamed for
-    int n_strikes;      // stalls, and stages it lost for n_vain: it is chosen last
-    int n_vain;         // steps in which somebody waited in vain, for it perhaps
-    int n_offences;     // it sent what is no number, or said so of too many others
-    int has_heir, heir; // a spare that takes its stage with the next step
-    int is_doubted;     // its numbers were none: chosen last of all, its images never
+    int is_known;                 // the slot is taken
+    int is_here;                  // its link is up
+    int is_leaving;               // asked to go
+    int is_banned;                // failed at what only it can be blamed for
+    int n_strikes;                // stalls, and stages it lost for n_vain: it is chosen last
+    int n_timeouts;               // steps in which somebody waited in vain, for it perhaps
+    int n_violations;             // it sent what is no number, or said so of too many others
+    int has_successor, successor; // a spare that takes its stage with the next step
+    int is_suspect;               // its numbers were none: chosen last of all, its images never
     int has_accused;
     strait_fingerprint accused; // the first one it said so of
     int stage;                  // it owns; -1: a spare
-    strait_swarm_held held;
+    strait_snapshot_inventory inventory;
     int64_t seen_ns, gap_ns;   // the latest pulse, and the longest pause between two
     int64_t moved_ns, rest_ns; // the latest progress, and the longest pause in it
     uint32_t progress;
     int is_waiting; // for a neighbour
-} strait_swarm_node;
+} strait_swarm_worker;
 
 typedef enum strait_swarm_phase {
     STRAIT_SWARM_GATHER,
@@ -70,13 +70,13 @@ typedef enum strait_swarm_phase {
 } strait_swarm_phase;
 
 typedef enum strait_swarm_event_kind {
-    STRAIT_SWARM_JOIN,  // key, report, held: its link opened and it proved its right to be here
-    STRAIT_SWARM_LOST,  // node: its link closed
-    STRAIT_SWARM_LEAVE, // node: would like to go
-    STRAIT_SWARM_PULSE, // node, held, progress, is_waiting
-    STRAIT_SWARM_REPLY, // node, epoch, round, err, blamed
-    STRAIT_SWARM_BLAME, // node: the driver itself has seen that what it sent is no use
-    STRAIT_SWARM_DOUBT, // node: says that its own numbers are none, which may be so
+    STRAIT_SWARM_JOIN,      // key, report, held: its link opened and it proved its right to be here
+    STRAIT_SWARM_LOST,      // node: its link closed
+    STRAIT_SWARM_LEAVE,     // node: would like to go
+    STRAIT_SWARM_HEARTBEAT, // node, held, progress, is_waiting
+    STRAIT_SWARM_REPLY,     // node, epoch, round, err, blamed
+    STRAIT_SWARM_BLAME,     // node: the driver itself has seen that what it sent is no use
+    STRAIT_SWARM_SUSPECT,   // node: says that its own numbers are none, which may be so
     STRAIT_SWARM_YIELD, // node, heir: the one should have the other's stage, from the next step on
     STRAIT_SWARM_START, // from now on stages may be given out
     STRAIT_SWARM_GOAL,  // goal: what the trainer wants next; only when ready
@@ -98,23 +98,23 @@ typedef struct strait_swarm_event {
     int node;
     strait_fingerprint key;
     const strait_swarm_report *report;
-    strait_swarm_held held;
+    strait_snapshot_inventory inventory;
     uint32_t progress;
     int is_waiting;
-    uint32_t epoch, round;
+    uint32_t generation, sequence;
     strait_err err;
-    int heir;
+    int successor;
     int is_blaming; // values that came from the owner of stage `blamed` were refused
     int blamed;
     strait_swarm_goal goal;
 } strait_swarm_event;
 
 typedef enum strait_swarm_action_kind {
-    STRAIT_SWARM_RECORD,  // epoch, owners, committed and settled steps: before anything behind it
-    STRAIT_SWARM_ORDER,   // of the present phase, epoch and round, to `node`, owner of `stage`
+    STRAIT_SWARM_PERSIST, // epoch, owners, committed and settled steps: before anything behind it
+    STRAIT_SWARM_COMMAND, // of the present phase, epoch and round, to `node`, owner of `stage`
     STRAIT_SWARM_REST,    // tell `node` that it owns nothing
     STRAIT_SWARM_DISMISS, // close the link of `node`; `words` say why
-    STRAIT_SWARM_BAR,     // likewise, and never let it in again: before anything behind it
+    STRAIT_SWARM_BAN,     // likewise, and never let it in again: before anything behind it
     STRAIT_SWARM_DONE,    // the goal is met
     STRAIT_SWARM_STAND,   // all stages stand at `step`; a goal that was under way is forgotten
     STRAIT_SWARM_NOTE, // for the log: `words` about `node`, which owned `stage`; -1: nobody, none
@@ -126,7 +126,7 @@ typedef struct strait_swarm_action {
     int64_t step;
     /* With an order to restore: where from, and to which neighbours to give copies. */
     strait_swarm_source source;
-    int gives_before, gives_behind;
+    int gives_prev, gives_next;
     const char *words; // static
 } strait_swarm_action;
 
@@ -145,21 +145,21 @@ typedef struct strait_swarm_config {
 } strait_swarm_config;
 
 /* What outlives the coordinator: see strait_coordinator_resume. */
-typedef struct strait_swarm_facts {
-    uint32_t epoch;
+typedef struct strait_swarm_durable {
+    uint32_t generation;
     int64_t committed; // steps that every stage has applied
     int64_t settled;   // of these, those after which everything else was done too
     strait_fingerprint owners[STRAIT_RUN_STAGES];
     int has_owner[STRAIT_RUN_STAGES];
-    int64_t rolled[STRAIT_SWARM_EPOCHS]; // step that epoch e began from, at e % EPOCHS
-} strait_swarm_facts;
+    int64_t rolled[STRAIT_SWARM_GENERATIONS]; // step that epoch e began from, at e % EPOCHS
+} strait_swarm_durable;
 
 struct strait_coordinator { // plain data; read it freely, change it through step() only
     strait_swarm_config config;
-    strait_swarm_node nodes[STRAIT_SWARM_NODES];
+    strait_swarm_worker nodes[STRAIT_SWARM_WORKERS];
     int owner[STRAIT_RUN_STAGES]; // a node; -1: none
     strait_swarm_phase phase;
-    uint32_t epoch, round;
+    uint32_t generation, sequence;
     int has_started;
     int is_awaited[STRAIT_RUN_STAGES]; // its reply has not come
     int64_t began_ns;                  // of the phase
@@ -172,16 +172,16 @@ struct strait_coordinator { // plain data; read it freely, change it through ste
     int64_t checkpoint; // step that the driver can restore any stage to; -1: none
     int64_t limit;      // of the next restore; -1: none
     int64_t committed, settled;
-    int64_t rolled[STRAIT_SWARM_EPOCHS];
+    int64_t rolled[STRAIT_SWARM_GENERATIONS];
     uint32_t forgotten; // the newest epoch that began from a step and is no longer in `rolled`
 };
 
 void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_config *config);
 
 /* Goes on with the facts of an earlier coordinator. */
-void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_facts *facts,
+void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_durable *facts,
                                int64_t now_ns);
-void strait_coordinator_facts(const struct strait_coordinator *c, strait_swarm_facts *out);
+void strait_coordinator_durable(const struct strait_coordinator *c, strait_swarm_durable *out);
 
 /* The one transition. *out is overwritten. */
 void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_event *event,

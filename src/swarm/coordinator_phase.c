@@ -12,7 +12,7 @@ enum {
 };
 
 void strait_coordinator_forget(struct strait_coordinator *c, int node) {
-    c->nodes[node].is_known = c->nodes[node].n_offences > 0;
+    c->nodes[node].is_known = c->nodes[node].n_violations > 0;
 }
 
 void strait_coordinator_fail(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns) {
@@ -20,8 +20,8 @@ void strait_coordinator_fail(struct strait_coordinator *c, int64_t now_ns, int64
     int64_t backoff = c->n_failures < 2 ? 0 : BACKOFF_NS << (c->n_failures < 8 ? c->n_failures : 8);
     if (backoff > BACKOFF_MAX_NS) backoff = BACKOFF_MAX_NS;
     c->n_failures++;
-    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
-        c->nodes[i].has_heir = 0;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        c->nodes[i].has_successor = 0;
     c->phase = STRAIT_SWARM_GATHER;
     c->began_ns = now_ns;
     c->not_before_ns = now_ns + (backoff > delay_ns ? backoff : delay_ns);
@@ -32,7 +32,7 @@ static int64_t longer(int64_t a, int64_t b) {
 }
 
 const char *strait_coordinator_fault(const struct strait_coordinator *c, int at, int64_t now_ns) {
-    const strait_swarm_node *node = &c->nodes[at];
+    const strait_swarm_worker *node = &c->nodes[at];
     const int is_awaited = node->stage >= 0 && c->phase != STRAIT_SWARM_GATHER &&
                            c->is_awaited[node->stage];
     const int is_slow = is_awaited && (c->phase != STRAIT_SWARM_WORK || c->goal.is_slow);
@@ -52,25 +52,26 @@ const char *strait_coordinator_fault(const struct strait_coordinator *c, int at,
 /* ---- gathering ---- */
 
 int strait_coordinator_can_own(const struct strait_coordinator *c, int at) {
-    const strait_swarm_node *node = &c->nodes[at];
-    return node->is_known && node->is_here && !node->is_barred && !node->is_leaving;
+    const strait_swarm_worker *node = &c->nodes[at];
+    return node->is_known && node->is_here && !node->is_banned && !node->is_leaving;
 }
 
 /* Whoever has images of the stage, fits it, never stalled and is fast. */
 static double worth(const struct strait_coordinator *c, int at, int stage) {
-    const strait_swarm_node *node = &c->nodes[at];
+    const strait_swarm_worker *node = &c->nodes[at];
     const double memory = node->report.memory_bytes;
     double worth = node->report.flops / (1.0 + node->report.flops);
-    if (node->held.own.stage == stage && node->held.own.n > 0) worth += 4.0;
+    if (node->inventory.own.stage == stage && node->inventory.own.n > 0) worth += 4.0;
     if (memory <= 0.0 || memory >= c->config.need_bytes[stage]) worth += 8.0;
-    return worth - 2.0 * node->n_strikes - 100.0 * node->is_doubted;
+    return worth - 2.0 * node->n_strikes - 100.0 * node->is_suspect;
 }
 
-int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage, int vain_below) {
+int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage,
+                                 int timeouts_below) {
     int best = -1;
-    for (int i = 0; i < STRAIT_SWARM_NODES; i++) {
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         if (c->nodes[i].stage >= 0 || !strait_coordinator_can_own(c, i)) continue;
-        if (c->nodes[i].n_vain >= vain_below) continue;
+        if (c->nodes[i].n_timeouts >= timeouts_below) continue;
         if (best < 0 || worth(c, i, stage) > worth(c, best, stage)) best = i;
     }
     return best;
@@ -98,7 +99,7 @@ void strait_coordinator_give(struct strait_coordinator *c, int stage, int node,
  * is somebody to take it. */
 static int can_stay(const struct strait_coordinator *c, int stage) {
     const int at = c->owner[stage];
-    if (at < 0 || !c->nodes[at].is_here || c->nodes[at].is_barred) return 0;
+    if (at < 0 || !c->nodes[at].is_here || c->nodes[at].is_banned) return 0;
     return !c->nodes[at].is_leaving || choose_spare(c, stage) >= 0;
 }
 
@@ -123,12 +124,12 @@ static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_a
 static void gather(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     if (!c->has_started || now < c->not_before_ns) return;
     if (!fill_stages(c, now, out)) return;
-    c->epoch++;
-    int64_t *rolled = &c->rolled[c->epoch % STRAIT_SWARM_EPOCHS];
-    if (c->epoch > STRAIT_SWARM_EPOCHS && *rolled != INT64_MAX)
-        c->forgotten = c->epoch - STRAIT_SWARM_EPOCHS;
+    c->generation++;
+    int64_t *rolled = &c->rolled[c->generation % STRAIT_SWARM_GENERATIONS];
+    if (c->generation > STRAIT_SWARM_GENERATIONS && *rolled != INT64_MAX)
+        c->forgotten = c->generation - STRAIT_SWARM_GENERATIONS;
     *rolled = INT64_MAX; // until it is known
-    (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, -1);
+    (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
     strait_coordinator_enter(c, STRAIT_SWARM_TAKE, now, out);
 }
 
@@ -137,15 +138,16 @@ static void gather(struct strait_coordinator *c, int64_t now, strait_swarm_actio
 /* From where the owner of `stage` gets its image of `step`; -1: from nowhere. One whose numbers
  * were none may have them from its own images: it gets what others hold, which was looked at. */
 static int find_source(const struct strait_coordinator *c, int stage, int64_t step) {
-    const strait_swarm_node *owner = &c->nodes[c->owner[stage]];
-    if (!owner->is_doubted && strait_holding_has(&owner->held.own, stage, step))
+    const strait_swarm_worker *owner = &c->nodes[c->owner[stage]];
+    if (!owner->is_suspect && strait_snapshot_range_has(&owner->inventory.own, stage, step))
         return STRAIT_SWARM_FROM_SELF;
     if (step == 0) return STRAIT_SWARM_FROM_SEED;
     if (stage + 1 < c->config.n_stages &&
-        strait_held_has_copy(&c->nodes[c->owner[stage + 1]].held, stage, step))
-        return STRAIT_SWARM_FROM_BEHIND;
-    if (stage > 0 && strait_held_has_copy(&c->nodes[c->owner[stage - 1]].held, stage, step))
-        return STRAIT_SWARM_FROM_BEFORE;
+        strait_snapshot_inventory_has_copy(&c->nodes[c->owner[stage + 1]].inventory, stage, step))
+        return STRAIT_SWARM_FROM_NEXT;
+    if (stage > 0 &&
+        strait_snapshot_inventory_has_copy(&c->nodes[c->owner[stage - 1]].inventory, stage, step))
+        return STRAIT_SWARM_FROM_PREV;
     return step == c->checkpoint ? STRAIT_SWARM_FROM_HOST : -1;
 }
 
@@ -163,9 +165,9 @@ static int64_t choose_step(const struct strait_coordinator *c) {
     int64_t best = 0;
     if (c->checkpoint > best) best = c->checkpoint;
     for (int i = 0; i < c->config.n_stages && i < 2; i++) {
-        const strait_swarm_node *node = &c->nodes[c->owner[i]];
-        const strait_swarm_holding *all[] = {&node->held.own, &node->held.before,
-                                             &node->held.behind};
+        const strait_swarm_worker *node = &c->nodes[c->owner[i]];
+        const strait_snapshot_range *all[] = {&node->inventory.own, &node->inventory.prev,
+                                              &node->inventory.next};
         for (int h = 0; h < 3; h++)
             for (int k = 0; k < all[h]->n; k++)
                 if (all[h]->steps[k] > best && can_restore(c, all[h]->steps[k]))
@@ -178,22 +180,21 @@ static void order_restore(struct strait_coordinator *c, int stage, strait_swarm_
     const int n = c->config.n_stages;
     action->step = c->step;
     action->source = (strait_swarm_source)find_source(c, stage, c->step);
-    action->gives_before = stage > 0 &&
-                           find_source(c, stage - 1, c->step) == STRAIT_SWARM_FROM_BEHIND;
-    action->gives_behind = stage + 1 < n &&
-                           find_source(c, stage + 1, c->step) == STRAIT_SWARM_FROM_BEFORE;
+    action->gives_prev = stage > 0 && find_source(c, stage - 1, c->step) == STRAIT_SWARM_FROM_NEXT;
+    action->gives_next = stage + 1 < n &&
+                         find_source(c, stage + 1, c->step) == STRAIT_SWARM_FROM_PREV;
 }
 
 static void begin_restore(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     c->step = choose_step(c);
-    c->rolled[c->epoch % STRAIT_SWARM_EPOCHS] = c->step;
-    (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, -1);
+    c->rolled[c->generation % STRAIT_SWARM_GENERATIONS] = c->step;
+    (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
     strait_coordinator_enter(c, STRAIT_SWARM_RESTORE, now, out);
 }
 
 static void finish_restore(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     for (int i = 0; i < c->config.n_stages; i++)
-        strait_held_trim(&c->nodes[c->owner[i]].held, c->step);
+        strait_snapshot_inventory_trim(&c->nodes[c->owner[i]].inventory, c->step);
     c->limit = -1;
     c->hold_ns = 0;
     c->phase = STRAIT_SWARM_READY;
@@ -211,7 +212,7 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
         c->step = c->goal.step + 1;
         if (c->step > c->committed) {
             c->committed = c->step;
-            (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, -1);
+            (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
         }
     }
     (void)strait_coordinator_act(out, STRAIT_SWARM_DONE, -1);
@@ -220,7 +221,8 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
 /* Whether the owner of a neighbour, who may have left just now, has a copy of the stage. */
 static int is_copied_by(const struct strait_coordinator *c, int neighbour, int stage) {
     const int owner = neighbour >= 0 && neighbour < c->config.n_stages ? c->owner[neighbour] : -1;
-    return owner >= 0 && strait_held_has_copy(&c->nodes[owner].held, stage, c->step);
+    return owner >= 0 &&
+           strait_snapshot_inventory_has_copy(&c->nodes[owner].inventory, stage, c->step);
 }
 
 static int has_copy(const struct strait_coordinator *c, int stage) {
@@ -231,25 +233,26 @@ static int has_copy(const struct strait_coordinator *c, int stage) {
  * nothing. */
 static void pass_on(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
     const int old = c->owner[stage];
-    const int heir = c->nodes[old].heir;
-    if (!strait_coordinator_can_own(c, heir) || c->nodes[heir].stage >= 0 || !has_copy(c, stage))
+    const int successor = c->nodes[old].successor;
+    if (!strait_coordinator_can_own(c, successor) || c->nodes[successor].stage >= 0 ||
+        !has_copy(c, stage))
         return;
     (void)strait_coordinator_act(out, STRAIT_SWARM_REST, old);
-    strait_coordinator_give(c, stage, heir, out);
+    strait_coordinator_give(c, stage, successor, out);
 }
 
 static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     const int is_late = now - c->began_ns > HAND_NS;
     for (int i = 0; i < c->config.n_stages; i++) {
-        const strait_swarm_node *node = &c->nodes[c->owner[i]];
-        if ((node->is_leaving || node->has_heir) && !is_late && c->config.n_stages > 1 &&
+        const strait_swarm_worker *node = &c->nodes[c->owner[i]];
+        if ((node->is_leaving || node->has_successor) && !is_late && c->config.n_stages > 1 &&
             !has_copy(c, i))
             return;
     }
     for (int i = 0; i < c->config.n_stages; i++) {
         const int old = c->owner[i];
-        strait_swarm_node *node = &c->nodes[old];
-        if (node->has_heir) pass_on(c, i, out);
+        strait_swarm_worker *node = &c->nodes[old];
+        if (node->has_successor) pass_on(c, i, out);
         if (!node->is_leaving || c->owner[i] != old) continue; // an heir has it: all is said
         strait_coordinator_act(out, STRAIT_SWARM_DISMISS, old)->words = "";
         strait_coordinator_forget(c, old);
@@ -266,11 +269,12 @@ void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase p
                               int64_t now_ns, strait_swarm_actions *out) {
     c->phase = phase;
     c->began_ns = now_ns;
-    c->round++;
+    c->sequence++;
     for (int i = 0; i < c->config.n_stages; i++) {
         c->is_awaited[i] = phase != STRAIT_SWARM_WORK || c->goal.stage < 0 || c->goal.stage == i;
         if (!c->is_awaited[i]) continue;
-        strait_swarm_action *action = strait_coordinator_act(out, STRAIT_SWARM_ORDER, c->owner[i]);
+        strait_swarm_action *action = strait_coordinator_act(out, STRAIT_SWARM_COMMAND,
+                                                             c->owner[i]);
         action->stage = i;
         action->step = c->step;
         if (phase == STRAIT_SWARM_RESTORE) order_restore(c, i, action);

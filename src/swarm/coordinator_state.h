@@ -13,7 +13,7 @@ int strait_coordinator_can_own(const struct strait_coordinator *c, int at);
 
 /* The best of those who own nothing for a stage, of those that were waited for in vain less than
  * `vain_below` times; -1: there is none. */
-int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage, int vain_below);
+int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage, int timeouts_below);
 
 /* The stage is now its, and no longer another's. */
 void strait_coordinator_give(struct strait_coordinator *c, int stage, int node,

@@ -37,7 +37,7 @@ static void encode(const unsigned char *data, size_t bytes, char *out) {
 
 /* How many bytes `n` digits make; 0 when one of them is none, or they make more than there is room
  * for. */
-static size_t decode(const char *text, size_t n, unsigned char *out, size_t room) {
+static size_t decode(const char *text, size_t n, unsigned char *out, size_t capacity) {
     uint32_t bits = 0;
     int n_bits = 0;
     size_t bytes = 0;
@@ -47,7 +47,7 @@ static size_t decode(const char *text, size_t n, unsigned char *out, size_t room
         bits = bits << 6 | (uint32_t)(digit - digits);
         n_bits += 6;
         if (n_bits < 8) continue;
-        if (bytes == room) return 0;
+        if (bytes == capacity) return 0;
         n_bits -= 8;
         out[bytes++] = (unsigned char)(bits >> n_bits);
     }

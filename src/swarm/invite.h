@@ -6,7 +6,7 @@
  * lets them. Plain data. */
 #pragma once
 
-#include "net/transport.h"
+#include "net/core/transport.h"
 
 enum {
     STRAIT_TOKEN_BYTES = 16,

@@ -12,10 +12,10 @@ enum {
 };
 
 static strait_err home_folder(char out[STRAIT_PATH_MAX]) {
-    struct passwd room;
+    struct passwd capacity;
     struct passwd *user = NULL;
     char text[STRAIT_PATH_MAX];
-    if (getpwuid_r(getuid(), &room, text, sizeof text, &user) != 0 || user == NULL ||
+    if (getpwuid_r(getuid(), &capacity, text, sizeof text, &user) != 0 || user == NULL ||
         user->pw_dir == NULL || user->pw_dir[0] == '\0')
         return STRAIT_FAIL(STRAIT_ECONFIG, "this user has no home: say --keys DIR");
     return strait_file_path(out, "%s/.config/strait", user->pw_dir);

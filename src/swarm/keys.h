@@ -6,7 +6,7 @@
  * `folder` NULL is the user's: .config/strait in the home folder. */
 #pragma once
 
-#include "net/identity.h"
+#include "net/core/identity.h"
 
 strait_err strait_keys_open_host(const char *folder, struct strait_identity **out);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    HOLDING_BYTES = 2 + 1 + STRAIT_SWARM_IMAGES * (8 + 4),
+    HOLDING_BYTES = 2 + 1 + STRAIT_SWARM_SNAPSHOTS * (8 + 4),
     JOIN_FIXED = 2 + STRAIT_TOKEN_BYTES + 8 + 8 + 1 + 3 * HOLDING_BYTES + 1 + 1,
     TASK_FIXED = 1 + 2 + 8 + 1 + 1 + 8 + 2 * (1 + STRAIT_FINGERPRINT_BYTES + 1) + 4,
     PULSE_BYTES = 3 * HOLDING_BYTES + 4 + 1,
@@ -24,44 +24,44 @@ static double get_amount(strait_reader *r) {
 }
 
 /* Printable, whatever was sent: it ends up on terminals. */
-static void get_text(strait_reader *r, char *out, size_t room) {
-    strait_reader_text(r, 1, out, room);
+static void get_text(strait_reader *r, char *out, size_t capacity) {
+    strait_reader_text(r, 1, out, capacity);
     for (char *c = out; *c != '\0'; c++)
         if (*c < ' ' || *c > '~') *c = '.';
 }
 
-static void put_holding(strait_writer *w, const strait_swarm_holding *h) {
+static void put_holding(strait_writer *w, const strait_snapshot_range *h) {
     strait_writer_uint(w, (uint16_t)h->stage, 2);
     strait_writer_uint(w, (uint64_t)h->n, 1);
-    for (int i = 0; i < STRAIT_SWARM_IMAGES; i++) {
+    for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++) {
         strait_writer_uint(w, i < h->n ? (uint64_t)h->steps[i] : 0, 8);
         strait_writer_uint(w, i < h->n ? h->born[i] : 0, 4);
     }
 }
 
-static void get_holding(strait_reader *r, strait_swarm_holding *h) {
+static void get_holding(strait_reader *r, strait_snapshot_range *h) {
     memset(h, 0, sizeof *h);
     h->stage = (int16_t)strait_reader_uint(r, 2);
     h->n = (int)strait_reader_uint(r, 1);
-    for (int i = 0; i < STRAIT_SWARM_IMAGES; i++) {
+    for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++) {
         h->steps[i] = (int64_t)strait_reader_uint(r, 8);
         h->born[i] = (uint32_t)strait_reader_uint(r, 4);
         if (h->steps[i] < 0) r->is_short = 1;
     }
-    if (h->n > STRAIT_SWARM_IMAGES || h->stage < -1 || h->stage >= STRAIT_RUN_STAGES)
+    if (h->n > STRAIT_SWARM_SNAPSHOTS || h->stage < -1 || h->stage >= STRAIT_RUN_STAGES)
         r->is_short = 1;
 }
 
-static void put_held(strait_writer *w, const strait_swarm_held *held) {
-    put_holding(w, &held->own);
-    put_holding(w, &held->before);
-    put_holding(w, &held->behind);
+static void put_held(strait_writer *w, const strait_snapshot_inventory *inventory) {
+    put_holding(w, &inventory->own);
+    put_holding(w, &inventory->prev);
+    put_holding(w, &inventory->next);
 }
 
-static void get_held(strait_reader *r, strait_swarm_held *held) {
-    get_holding(r, &held->own);
-    get_holding(r, &held->before);
-    get_holding(r, &held->behind);
+static void get_held(strait_reader *r, strait_snapshot_inventory *inventory) {
+    get_holding(r, &inventory->own);
+    get_holding(r, &inventory->prev);
+    get_holding(r, &inventory->next);
 }
 
 strait_err strait_join_pack(struct strait_msg_pool *pool, const strait_join *join,
@@ -75,7 +75,7 @@ strait_err strait_join_pack(struct strait_msg_pool *pool, const strait_join *joi
     strait_writer_real(&w, report->memory_bytes);
     strait_writer_real(&w, report->flops);
     strait_writer_uint(&w, report->is_reachable != 0, 1);
-    put_held(&w, &join->held);
+    put_held(&w, &join->inventory);
     strait_writer_text(&w, 1, report->name);
     strait_writer_text(&w, 1, report->device);
     return STRAIT_OK;
@@ -92,7 +92,7 @@ strait_err strait_join_unpack(const struct strait_msg *msg, strait_join *out) {
     out->report.memory_bytes = get_amount(&r);
     out->report.flops = get_amount(&r);
     out->report.is_reachable = strait_reader_uint(&r, 1) != 0;
-    get_held(&r, &out->held);
+    get_held(&r, &out->inventory);
     get_text(&r, out->report.name, sizeof out->report.name);
     get_text(&r, out->report.device, sizeof out->report.device);
     return r.is_short || r.left != 0 ? senseless("a request to join") : STRAIT_OK;
@@ -117,19 +117,18 @@ strait_err strait_task_pack(struct strait_msg_pool *pool, const strait_task *tas
     const size_t text = strlen(task->text);
     STRAIT_TRY(strait_msg_open(
         pool, STRAIT_MSG_TASK,
-        TASK_FIXED + strlen(task->before.address) + strlen(task->behind.address) + text, out));
-    (*out)->step = task->epoch;
-    (*out)->microbatch = task->round;
+        TASK_FIXED + strlen(task->prev.address) + strlen(task->next.address) + text, out));
+    (*out)->step = task->generation;
+    (*out)->microbatch = task->sequence;
     strait_writer w = {(*out)->body, (*out)->size, 0};
     strait_writer_uint(&w, (uint64_t)task->kind, 1);
     strait_writer_uint(&w, (uint64_t)task->stage, 2);
     strait_writer_uint(&w, (uint64_t)task->step, 8);
     strait_writer_uint(&w, (uint64_t)task->source, 1);
-    strait_writer_uint(&w, (uint64_t)((task->gives_before != 0) | (task->gives_behind != 0) << 1),
-                       1);
+    strait_writer_uint(&w, (uint64_t)((task->gives_prev != 0) | (task->gives_next != 0) << 1), 1);
     strait_writer_uint(&w, (uint64_t)task->valid_windows, 8);
-    put_peer(&w, &task->before);
-    put_peer(&w, &task->behind);
+    put_peer(&w, &task->prev);
+    put_peer(&w, &task->next);
     strait_writer_uint(&w, text, 4);
     strait_writer_copy(&w, task->text, text);
     return STRAIT_OK;
@@ -139,18 +138,18 @@ strait_err strait_task_unpack(const struct strait_msg *msg, strait_task *out) {
     strait_reader r = {msg->body, msg->size, 0};
     const uint64_t kind = strait_reader_uint(&r, 1);
     out->kind = (strait_task_kind)kind;
-    out->epoch = msg->step;
-    out->round = msg->microbatch;
+    out->generation = msg->step;
+    out->sequence = msg->microbatch;
     out->stage = (int)strait_reader_uint(&r, 2);
     out->step = (int64_t)strait_reader_uint(&r, 8);
     const uint64_t source = strait_reader_uint(&r, 1);
     out->source = (strait_swarm_source)source;
     const uint64_t gives = strait_reader_uint(&r, 1);
-    out->gives_before = (gives & 1) != 0;
-    out->gives_behind = (gives & 2) != 0;
+    out->gives_prev = (gives & 1) != 0;
+    out->gives_next = (gives & 2) != 0;
     out->valid_windows = (int64_t)strait_reader_uint(&r, 8);
-    get_peer(&r, &out->before);
-    get_peer(&r, &out->behind);
+    get_peer(&r, &out->prev);
+    get_peer(&r, &out->next);
     size_t text = (size_t)strait_reader_uint(&r, 4);
     if (text >= sizeof out->text || text != r.left) {
         r.is_short = 1;
@@ -165,19 +164,19 @@ strait_err strait_task_unpack(const struct strait_msg *msg, strait_task *out) {
     return STRAIT_OK;
 }
 
-strait_err strait_pulse_pack(struct strait_msg_pool *pool, const strait_pulse *pulse,
-                             struct strait_msg **out) {
-    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_PULSE, PULSE_BYTES, out));
+strait_err strait_heartbeat_pack(struct strait_msg_pool *pool, const strait_heartbeat *pulse,
+                                 struct strait_msg **out) {
+    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_HEARTBEAT, PULSE_BYTES, out));
     strait_writer w = {(*out)->body, (*out)->size, 0};
-    put_held(&w, &pulse->held);
+    put_held(&w, &pulse->inventory);
     strait_writer_uint(&w, pulse->progress, 4);
     strait_writer_uint(&w, pulse->is_waiting != 0, 1);
     return STRAIT_OK;
 }
 
-strait_err strait_pulse_unpack(const struct strait_msg *msg, strait_pulse *out) {
+strait_err strait_heartbeat_unpack(const struct strait_msg *msg, strait_heartbeat *out) {
     strait_reader r = {msg->body, msg->size, 0};
-    get_held(&r, &out->held);
+    get_held(&r, &out->inventory);
     out->progress = (uint32_t)strait_reader_uint(&r, 4);
     out->is_waiting = strait_reader_uint(&r, 1) != 0;
     return r.is_short || r.left != 0 ? senseless("a pulse") : STRAIT_OK;
@@ -215,7 +214,7 @@ strait_err strait_ids_pack(struct strait_msg_pool *pool, const strait_ids *ids,
     return STRAIT_OK;
 }
 
-strait_err strait_ids_unpack(const struct strait_msg *msg, int32_t *room, int64_t n,
+strait_err strait_ids_unpack(const struct strait_msg *msg, int32_t *capacity, int64_t n,
                              strait_ids *out) {
     const int has_tokens = (msg->flags & STRAIT_IDS_TOKENS) != 0;
     const int has_targets = (msg->flags & STRAIT_IDS_TARGETS) != 0;
@@ -224,22 +223,22 @@ strait_err strait_ids_unpack(const struct strait_msg *msg, int32_t *room, int64_
     *out = (strait_ids){.is_valid = (msg->flags & STRAIT_IDS_VALID) != 0,
                         .n = n,
                         .is_wide = width == 4,
-                        .tokens = has_tokens ? room : NULL,
-                        .targets = has_targets ? room + n : NULL};
+                        .tokens = has_tokens ? capacity : NULL,
+                        .targets = has_targets ? capacity + n : NULL};
     out->step = (int64_t)strait_reader_uint(&r, 8);
     out->batch = (int64_t)strait_reader_uint(&r, 4);
     if (r.is_short || r.left != (size_t)n * (size_t)(width * (has_tokens + has_targets)))
         return senseless("ids of a microbatch");
-    if (has_tokens) get_ids(&r, room, n, width);
-    if (has_targets) get_ids(&r, room + n, n, width);
+    if (has_tokens) get_ids(&r, capacity, n, width);
+    if (has_targets) get_ids(&r, capacity + n, n, width);
     return STRAIT_OK;
 }
 
 strait_err strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
                              struct strait_msg **out) {
-    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_IMAGE, PIECE_FIXED + piece->bytes, out));
+    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_SNAPSHOT, PIECE_FIXED + piece->bytes, out));
     (*out)->priority = STRAIT_PRIORITY_ACTIVATION;
-    (*out)->flags = piece->must_keep ? STRAIT_IMAGE_KEEP : 0;
+    (*out)->flags = piece->must_keep ? STRAIT_SNAPSHOT_KEEP : 0;
     (*out)->boundary = (uint16_t)piece->stage;
     strait_writer w = {(*out)->body, (*out)->size, 0};
     strait_writer_uint(&w, (uint64_t)piece->step, 8);
@@ -253,7 +252,7 @@ strait_err strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *p
 strait_err strait_piece_unpack(const struct strait_msg *msg, strait_piece *out) {
     strait_reader r = {msg->body, msg->size, 0};
     *out = (strait_piece){.stage = msg->boundary,
-                          .must_keep = (msg->flags & STRAIT_IMAGE_KEEP) != 0};
+                          .must_keep = (msg->flags & STRAIT_SNAPSHOT_KEEP) != 0};
     out->step = (int64_t)strait_reader_uint(&r, 8);
     out->offset = strait_reader_uint(&r, 8);
     out->total = strait_reader_uint(&r, 8);

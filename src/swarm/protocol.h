@@ -6,18 +6,18 @@
  * docs/swarm.md has the bytes. */
 #pragma once
 
-#include "net/mesh.h"
+#include "net/core/mesh.h"
 #include "swarm/coordinator.h"
 #include "swarm/invite.h"
 
 enum {
-    STRAIT_MSG_JOIN = STRAIT_MSG_FIRST + 3,  // worker: the first message on a link
-    STRAIT_MSG_TASK = STRAIT_MSG_FIRST + 4,  // coordinator
-    STRAIT_MSG_PULSE = STRAIT_MSG_FIRST + 5, // worker
-    STRAIT_MSG_IDS = STRAIT_MSG_FIRST + 6,   // coordinator: tokens of a microbatch
-    STRAIT_MSG_IMAGE = STRAIT_MSG_FIRST + 7, // anyone: a piece of an image
-    STRAIT_MSG_WANT = STRAIT_MSG_FIRST + 8,  // worker: the tensors that it has to restore
-    STRAIT_MSG_LEAVE = STRAIT_MSG_FIRST + 9, // worker
+    STRAIT_MSG_JOIN = STRAIT_MSG_FIRST + 3,      // worker: the first message on a link
+    STRAIT_MSG_TASK = STRAIT_MSG_FIRST + 4,      // coordinator
+    STRAIT_MSG_HEARTBEAT = STRAIT_MSG_FIRST + 5, // worker
+    STRAIT_MSG_IDS = STRAIT_MSG_FIRST + 6,       // coordinator: tokens of a microbatch
+    STRAIT_MSG_SNAPSHOT = STRAIT_MSG_FIRST + 7,  // anyone: a piece of an image
+    STRAIT_MSG_WANT = STRAIT_MSG_FIRST + 8,      // worker: the tensors that it has to restore
+    STRAIT_MSG_LEAVE = STRAIT_MSG_FIRST + 9,     // worker
     /* Who has not joined: bytes to time, not heard; the invite's token alone asks for as many back,
      * once. */
     STRAIT_MSG_PROBE = STRAIT_MSG_FIRST + 10,
@@ -29,18 +29,18 @@ enum {
     STRAIT_PROBE_BYTES = 64 * 1024,  // of a probe
     STRAIT_PROBES = 40,              // each way: a coordinator stays patient for that long
 
-    /* Flags of STRAIT_MSG_IDS and of STRAIT_MSG_IMAGE. */
+    /* Flags of STRAIT_MSG_IDS and of STRAIT_MSG_SNAPSHOT. */
     STRAIT_IDS_VALID = 1,
     STRAIT_IDS_TOKENS = 2,
     STRAIT_IDS_TARGETS = 4,
-    STRAIT_IDS_WIDE = 8,  // four bytes an id, not two
-    STRAIT_IMAGE_KEEP = 1 // to be kept as a copy, not restored
+    STRAIT_IDS_WIDE = 8,     // four bytes an id, not two
+    STRAIT_SNAPSHOT_KEEP = 1 // to be kept as a copy, not restored
 };
 
 typedef struct strait_join {
     unsigned char token[STRAIT_TOKEN_BYTES];
     strait_swarm_report report;
-    strait_swarm_held held;
+    strait_snapshot_inventory inventory;
 } strait_join;
 
 typedef enum strait_task_kind {
@@ -63,22 +63,22 @@ typedef struct strait_task_peer {
 
 typedef struct strait_task {
     strait_task_kind kind;
-    uint32_t epoch;
-    uint16_t round;
+    uint32_t generation;
+    uint16_t sequence;
     int stage;
     int64_t step;
     strait_swarm_source source;
-    int gives_before, gives_behind;
+    int gives_prev, gives_next;
     int64_t valid_windows;
-    strait_task_peer before, behind;
+    strait_task_peer prev, next;
     char text[STRAIT_TASK_TEXT];
 } strait_task;
 
-typedef struct strait_pulse {
-    strait_swarm_held held;
+typedef struct strait_heartbeat {
+    strait_snapshot_inventory inventory;
     uint32_t progress;
     int is_waiting;
-} strait_pulse;
+} strait_heartbeat;
 
 /* One microbatch. Arrays are the caller's; absent ones are NULL. */
 typedef struct strait_ids {
@@ -110,14 +110,14 @@ strait_err strait_task_pack(struct strait_msg_pool *pool, const strait_task *tas
                             struct strait_msg **out);
 strait_err strait_task_unpack(const struct strait_msg *msg, strait_task *out);
 
-strait_err strait_pulse_pack(struct strait_msg_pool *pool, const strait_pulse *pulse,
-                             struct strait_msg **out);
-strait_err strait_pulse_unpack(const struct strait_msg *msg, strait_pulse *out);
+strait_err strait_heartbeat_pack(struct strait_msg_pool *pool, const strait_heartbeat *pulse,
+                                 struct strait_msg **out);
+strait_err strait_heartbeat_unpack(const struct strait_msg *msg, strait_heartbeat *out);
 
 strait_err strait_ids_pack(struct strait_msg_pool *pool, const strait_ids *ids,
                            struct strait_msg **out);
 /* `room` has 2 * n places, for tokens and targets of the n ids that a microbatch has. */
-strait_err strait_ids_unpack(const struct strait_msg *msg, int32_t *room, int64_t n,
+strait_err strait_ids_unpack(const struct strait_msg *msg, int32_t *capacity, int64_t n,
                              strait_ids *out);
 
 /* The message has room for piece->bytes, which are copied where piece->data is not NULL. */

@@ -16,10 +16,10 @@
  * It is the worker of this project; the linker puts the functions below in the place of its own.
  * Ends with 6 when the coordinator refuses it. */
 #include "codec/codec.h"
-#include "swarm/image.h"
 #include "swarm/keys.h"
-#include "swarm/lend_state.h"
-#include "swarm/survey.h"
+#include "swarm/snapshot.h"
+#include "swarm/worker/capability.h"
+#include "swarm/worker/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,37 +47,37 @@ strait_err __real_strait_codec_read_metrics(struct strait_codec *c, struct strai
                                             strait_codec_metrics *out);
 strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,
                                             strait_codec_metrics *out);
-strait_err __real_strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
-                                    struct strait_image *image);
-strait_err __wrap_strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
-                                    struct strait_image *image);
+strait_err __real_strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t born,
+                                       struct strait_snapshot *snapshot);
+strait_err __wrap_strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t born,
+                                       struct strait_snapshot *snapshot);
 
-strait_err __real_strait_image_list(struct strait_worker *worker, struct strait_image *list,
-                                    size_t *whole_bytes);
-strait_err __wrap_strait_image_list(struct strait_worker *worker, struct strait_image *list,
-                                    size_t *whole_bytes);
+strait_err __real_strait_snapshot_header(struct strait_runner *worker, struct strait_snapshot *list,
+                                         size_t *whole_bytes);
+strait_err __wrap_strait_snapshot_header(struct strait_runner *worker, struct strait_snapshot *list,
+                                         size_t *whole_bytes);
 strait_err __real_strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
                                     struct strait_msg **out);
 strait_err __wrap_strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
                                     struct strait_msg **out);
-strait_err __real_strait_survey(const char *device, int ordinal, int n_threads,
-                                strait_swarm_report *out);
-strait_err __wrap_strait_survey(const char *device, int ordinal, int n_threads,
-                                strait_swarm_report *out);
+strait_err __real_strait_capability_measure(const char *device, int ordinal, int n_threads,
+                                            strait_swarm_report *out);
+strait_err __wrap_strait_capability_measure(const char *device, int ordinal, int n_threads,
+                                            strait_swarm_report *out);
 strait_err __real_strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens);
 strait_err __wrap_strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens);
 strait_err __real_strait_mesh_send_wait(struct strait_mesh *mesh, int peer, int timeout_ms,
                                         struct strait_msg **msg);
 strait_err __wrap_strait_mesh_send_wait(struct strait_mesh *mesh, int peer, int timeout_ms,
                                         struct strait_msg **msg);
-strait_err __real_strait_pulse_pack(struct strait_msg_pool *pool, const strait_pulse *pulse,
-                                    struct strait_msg **out);
-strait_err __wrap_strait_pulse_pack(struct strait_msg_pool *pool, const strait_pulse *pulse,
-                                    struct strait_msg **out);
-strait_err __real_strait_lend_answer(struct lend *l, int kind, uint16_t round, strait_err err,
-                                     strait_reply *reply);
-strait_err __wrap_strait_lend_answer(struct lend *l, int kind, uint16_t round, strait_err err,
-                                     strait_reply *reply);
+strait_err __real_strait_heartbeat_pack(struct strait_msg_pool *pool, const strait_heartbeat *pulse,
+                                        struct strait_msg **out);
+strait_err __wrap_strait_heartbeat_pack(struct strait_msg_pool *pool, const strait_heartbeat *pulse,
+                                        struct strait_msg **out);
+strait_err __real_strait_worker_reply(struct lend *l, int kind, uint16_t sequence, strait_err err,
+                                      strait_reply *reply);
+strait_err __wrap_strait_worker_reply(struct lend *l, int kind, uint16_t sequence, strait_err err,
+                                      strait_reply *reply);
 
 static int is_at(const char *what) {
     return strcmp(mode, what) == 0 && --n_honest < 0;
@@ -113,23 +113,23 @@ strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strai
     return err;
 }
 
-strait_err __wrap_strait_image_take(struct strait_worker *worker, int64_t step, uint32_t born,
-                                    struct strait_image *image) {
-    const strait_err err = __real_strait_image_take(worker, step, born, image);
-    if (err == STRAIT_OK && is_at("rot")) memset(image->data + image->bytes - 4, 0xff, 4);
+strait_err __wrap_strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t born,
+                                       struct strait_snapshot *snapshot) {
+    const strait_err err = __real_strait_snapshot_take(worker, step, born, snapshot);
+    if (err == STRAIT_OK && is_at("rot")) memset(snapshot->data + snapshot->bytes - 4, 0xff, 4);
     return err;
 }
 
 /* The list, with zeros behind it; from the second time on its first name is another. */
-strait_err __wrap_strait_image_list(struct strait_worker *worker, struct strait_image *list,
-                                    size_t *whole_bytes) {
-    struct strait_image more = {0};
-    STRAIT_TRY(__real_strait_image_list(worker, list, whole_bytes));
+strait_err __wrap_strait_snapshot_header(struct strait_runner *worker, struct strait_snapshot *list,
+                                         size_t *whole_bytes) {
+    struct strait_snapshot more = {0};
+    STRAIT_TRY(__real_strait_snapshot_header(worker, list, whole_bytes));
     if (!is_at("greedy")) return STRAIT_OK;
     const strait_piece piece = {
         .total = list->bytes + FIRST_NAME, .data = list->data, .bytes = list->bytes};
-    STRAIT_TRY(strait_image_add(&more, &piece, piece.total));
-    strait_image_fini(list);
+    STRAIT_TRY(strait_snapshot_add(&more, &piece, piece.total));
+    strait_snapshot_fini(list);
     *list = more;
     list->filled = list->bytes;
     if (n_honest < -1) list->data[FIRST_NAME]++;
@@ -147,9 +147,9 @@ strait_err __wrap_strait_piece_pack(struct strait_msg_pool *pool, const strait_p
     return err;
 }
 
-strait_err __wrap_strait_survey(const char *device, int ordinal, int n_threads,
-                                strait_swarm_report *out) {
-    const strait_err err = __real_strait_survey(device, ordinal, n_threads, out);
+strait_err __wrap_strait_capability_measure(const char *device, int ordinal, int n_threads,
+                                            strait_swarm_report *out) {
+    const strait_err err = __real_strait_capability_measure(device, ordinal, n_threads, out);
     if (strcmp(mode, "slow") == 0) out->flops = 1e3;
     return err;
 }
@@ -172,20 +172,20 @@ static int is_mute(void) {
     return strcmp(mode, "mute") == 0 && n_honest < 0;
 }
 
-strait_err __wrap_strait_pulse_pack(struct strait_msg_pool *pool, const strait_pulse *pulse,
-                                    struct strait_msg **out) {
+strait_err __wrap_strait_heartbeat_pack(struct strait_msg_pool *pool, const strait_heartbeat *pulse,
+                                        struct strait_msg **out) {
     static uint32_t n;
-    strait_pulse told = *pulse;
+    strait_heartbeat told = *pulse;
     if (is_mute()) told.is_waiting = 0;
     if (is_mute()) told.progress += ++n;
-    return __real_strait_pulse_pack(pool, &told, out);
+    return __real_strait_heartbeat_pack(pool, &told, out);
 }
 
 /* That it waits in vain itself it does not tell. */
-strait_err __wrap_strait_lend_answer(struct lend *l, int kind, uint16_t round, strait_err err,
-                                     strait_reply *reply) {
+strait_err __wrap_strait_worker_reply(struct lend *l, int kind, uint16_t sequence, strait_err err,
+                                      strait_reply *reply) {
     if (err != STRAIT_OK && is_mute()) return STRAIT_OK;
-    return __real_strait_lend_answer(l, kind, round, err, reply);
+    return __real_strait_worker_reply(l, kind, sequence, err, reply);
 }
 
 /* NOLINTEND(*-naming,*-reserved-identifier,cert-dcl*) */
@@ -196,12 +196,12 @@ static int go_on(void *user) {
 }
 
 int main(int argc, char **argv) {
-    static strait_lend_spec spec = {.name = "hostile",
-                                    .listen = "127.0.0.1:0",
-                                    .device = "cpu",
-                                    .n_threads = 1,
-                                    .give_up_ms = 60000,
-                                    .events = {.must_stop = go_on}};
+    static strait_worker_spec spec = {.name = "hostile",
+                                      .listen = "127.0.0.1:0",
+                                      .device = "cpu",
+                                      .n_threads = 1,
+                                      .give_up_ms = 60000,
+                                      .events = {.must_stop = go_on}};
     struct strait_identity *identity = NULL;
     int lock = -1;
     if (argc < 5 || strait_invite_parse(argv[2], &spec.invite) != STRAIT_OK) return 2;
@@ -209,7 +209,7 @@ int main(int argc, char **argv) {
     n_honest = (int)strtol(argv[4], NULL, 10);
     strait_err err = strait_keys_open_worker(argv[3], &lock, &identity);
     spec.identity = identity;
-    if (err == STRAIT_OK) err = strait_lend(&spec);
+    if (err == STRAIT_OK) err = strait_worker_run(&spec);
     printf("%s: %s\n", strait_err_text(err), err == STRAIT_OK ? "" : strait_err_detail());
     strait_identity_close(&identity);
     return err == STRAIT_OK ? 0 : err == STRAIT_EAUTH ? REFUSED : 1;

@@ -59,7 +59,8 @@ static int await_end(struct strait_mesh *mesh) {
 
 static strait_err make_words(struct strait_msg_pool *pool, const char *mode,
                              const strait_invite *invite, struct strait_msg **out) {
-    strait_join join = {.report = {.name = "stranger"}, .held = strait_held_nothing()};
+    strait_join join = {.report = {.name = "stranger"},
+                        .inventory = strait_snapshot_inventory_nothing()};
     static const unsigned char byte[1] = {0};
     const strait_piece piece = {.total = UINT64_C(1) << 60, .data = byte, .bytes = 1};
     memcpy(join.token, invite->token, sizeof join.token);
@@ -191,7 +192,7 @@ static int hold_links(const strait_invite *invite, int n) {
     if (strait_transport_open("tls", &events, &links, &config, &t) != STRAIT_OK) return 1;
     for (int i = 0; i < n; i++) {
         struct strait_link *link = NULL;
-        const strait_dial_how how = {.expected = &invite->key};
+        const strait_dial_params how = {.expected = &invite->key};
         (void)strait_transport_dial(t, invite->address, how, &link);
         (void)t->ops->progress(t, 10); // no faster than an address may
     }

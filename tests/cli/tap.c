@@ -42,7 +42,7 @@ struct chunk {
 
 struct way {              // from fd[i] to fd[1 - i]
     struct chunk *chunks; // a ring
-    unsigned head, tail;
+    unsigned sender, receiver;
 };
 
 /* Client and target; -1: hung up. */
@@ -148,13 +148,13 @@ static void accept_call(int at) {
 
 static int can_read(const struct call *c, int i) {
     const struct way *way = &c->ways[i];
-    return c->fd[i] >= 0 && way->head - way->tail < CHUNKS;
+    return c->fd[i] >= 0 && way->sender - way->receiver < CHUNKS;
 }
 
 /* 0 when the call is over. */
 static int read_some(struct call *c, int i) {
     struct way *way = &c->ways[i];
-    struct chunk *chunk = &way->chunks[way->head % CHUNKS];
+    struct chunk *chunk = &way->chunks[way->sender % CHUNKS];
     const ssize_t n = read(c->fd[i], chunk->data, sizeof chunk->data);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
     if (n == 0) return 0;
@@ -163,7 +163,7 @@ static int read_some(struct call *c, int i) {
     chunk->end = (size_t)n;
     chunk->due_ns = strait_clock_ns() +
                     (lines[c->line].weather == SLOW ? lines[c->line].delay_ns : 0);
-    way->head++;
+    way->sender++;
     if (i == 0 && c->record != NULL) {
         (void)fwrite(chunk->data, 1, (size_t)n, c->record);
         (void)fflush(c->record);
@@ -174,15 +174,15 @@ static int read_some(struct call *c, int i) {
 /* What is due goes on; 0 when the call is over. */
 static int write_some(struct call *c, int i) {
     struct way *way = &c->ways[i];
-    while (way->head != way->tail && c->fd[1 - i] >= 0) {
-        struct chunk *chunk = &way->chunks[way->tail % CHUNKS];
+    while (way->sender != way->receiver && c->fd[1 - i] >= 0) {
+        struct chunk *chunk = &way->chunks[way->receiver % CHUNKS];
         if (chunk->due_ns > strait_clock_ns()) return 1;
         const ssize_t n = send(c->fd[1 - i], chunk->data + chunk->first, chunk->end - chunk->first,
                                MSG_NOSIGNAL);
         if (n < 0) return errno == EAGAIN || errno == EINTR || errno == ENOTCONN;
         chunk->first += (size_t)n;
         if (chunk->first < chunk->end) return 1;
-        way->tail++;
+        way->receiver++;
     }
     return 1;
 }

@@ -44,7 +44,7 @@ static const int all_bits[] = {32, 16, 8, 4};
 /* variant: which bits, then stochastic, then spoiled; inner: where the bytes lie */
 static void run_payload(struct rig *rig, shape s) {
     const int bits = all_bits[s.variant % 4];
-    const strait_pack_how how = {bits, s.variant / 4 % 2, 3, 1234567, 0};
+    const strait_pack_params how = {bits, s.variant / 4 % 2, 3, 1234567, 0};
     const strait_tensor x = make_rows(rig, s, s.variant / 8);
     const strait_tensor stats = rig_zeros(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     const int64_t bytes = bits >= 16 ? s.rows * s.cols * bits / 8
@@ -84,11 +84,11 @@ static void run_padded(struct rig *rig, shape s) {
     const strait_tensor narrow = make_rows(rig, s, s.variant / 8);
     const strait_tensor x = rig_input(rig, s.rows, s.cols + 3, 2);
     const strait_tensor y = rig_output(rig, s.rows, s.cols + 3);
-    const strait_tensor half = rig_act_output(rig, s.rows, s.cols + 3);
-    const strait_regroup_how how_wide = {
+    const strait_tensor side = rig_act_output(rig, s.rows, s.cols + 3);
+    const strait_regroup_params how_wide = {
         .n_groups = 1, .to_cols = s.cols, .from_cols = s.cols, .alpha = 1};
     CHECK_OK(rig->k->regroup_cols(&rig->stream, x, narrow, how_wide));
-    const strait_pack_how how = {all_bits[s.variant % 4], s.variant / 4 % 2, 3, 77, s.cols};
+    const strait_pack_params how = {all_bits[s.variant % 4], s.variant / 4 % 2, 3, 77, s.cols};
     const int64_t bytes = how.bits >= 16 ? s.rows * s.cols * how.bits / 8
                                          : 4 + s.rows * (1 + (s.cols * how.bits + 7) / 8);
     const strait_tensor packed = rig_bytes(rig, bytes), same = rig_bytes(rig, bytes);
@@ -96,13 +96,13 @@ static void run_padded(struct rig *rig, shape s) {
     CHECK_OK(rig->k->pack_rows(&rig->stream, packed, stats, x, how));
     CHECK_OK(rig->k->pack_rows(&rig->stream, same, (strait_tensor){0}, narrow, how));
     CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, how));
-    CHECK_OK(rig->k->restore_rows(&rig->stream, half, (strait_tensor){0}, packed, how));
+    CHECK_OK(rig->k->restore_rows(&rig->stream, side, (strait_tensor){0}, packed, how));
     rig_keep_bytes(rig, packed);
     rig_keep_bytes(rig, same);
     for (int64_t i = 0; i < bytes; i++)
         CHECK(rig->kept[i] == rig->kept[bytes + i]);
     rig_keep(rig, y);
-    rig_keep(rig, half);
+    rig_keep(rig, side);
     rig_keep(rig, stats);
 }
 
@@ -118,7 +118,7 @@ static void padded_payloads(void **state) {
 /* Bytes that no one packed. variant: which bits, and which bytes */
 static void run_garbage(struct rig *rig, shape s) {
     const int bits = all_bits[s.variant % 4];
-    const strait_pack_how how = {.bits = bits};
+    const strait_pack_params how = {.bits = bits};
     const int64_t bytes = bits >= 16 ? s.rows * s.cols * bits / 8
                                      : 4 + s.rows * (1 + (s.cols * bits + 7) / 8);
     const strait_tensor packed = rig_bytes(rig, bytes);
@@ -157,7 +157,7 @@ static void run_top(struct rig *rig, shape s) {
     const strait_tensor packed = make_bytes_at(rig, s.rows * keep * bytes, s.inner);
     const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_zeros(rig, s.rows, 3);
     CHECK_OK(rig->k->pack_top(&rig->stream, packed, x, keep,
-                              (strait_pack_how){16, s.variant & 1, 9, 10, 0}));
+                              (strait_pack_params){16, s.variant & 1, 9, 10, 0}));
     rig_keep_bytes(rig, packed);
     CHECK_OK(rig->k->restore_top(&rig->stream, y, stats, packed, keep));
     rig_keep(rig, y);

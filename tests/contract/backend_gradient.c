@@ -11,7 +11,7 @@ struct norm_call {
 static void forward_rmsnorm(struct rig *rig, void *arg) {
     const struct norm_call *c = arg;
     CHECK_OK(rig->k->rmsnorm(&rig->stream, c->y, c->sum, c->rstd, c->x, c->delta,
-                             (strait_norm_how){c->gain, 1e-2f}));
+                             (strait_norm_params){c->gain, 1e-2f}));
 }
 
 static strait_tensor zeros(struct rig *rig, strait_tensor like) {
@@ -50,7 +50,7 @@ static void rmsnorm(void) {
 
 struct rotate_call {
     strait_tensor y, rstd, x;
-    strait_rotate_how how;
+    strait_rotate_params how;
 };
 
 static void forward_rotate(struct rig *rig, void *arg) {
@@ -223,7 +223,7 @@ struct loss_call {
 static void forward_loss(struct rig *rig, void *arg) {
     const struct loss_call *c = arg;
     CHECK_OK(rig->k->cross_entropy(&rig->stream, c->loss, c->logits, c->targets,
-                                   (strait_loss_how){.softcap = c->softcap}));
+                                   (strait_loss_params){.softcap = c->softcap}));
 }
 
 static void one_loss(int64_t rows, int64_t cols, float softcap) {
@@ -237,7 +237,7 @@ static void one_loss(int64_t rows, int64_t cols, float softcap) {
     const gradient g = {
         .rig = rig, .forward = forward_loss, .arg = &c, .outputs = {c.loss}, .d_outputs = {ones}};
     CHECK_OK(rig->k->cross_entropy(&rig->stream, rig_output(rig, rows, 1), d_logits, c.targets,
-                                   (strait_loss_how){.softcap = softcap, .scale = 0.5f}));
+                                   (strait_loss_params){.softcap = softcap, .scale = 0.5f}));
     check_gradient(&g, c.logits, d_logits, "cross entropy");
 }
 
@@ -249,7 +249,7 @@ static void cross_entropy(void) {
 
 struct matmul_call {
     strait_tensor y, a, b;
-    strait_matmul_how how;
+    strait_matmul_params how;
 };
 
 static void forward_matmul(struct rig *rig, void *arg) {
@@ -268,9 +268,9 @@ static void linear_layer(void) {
     const gradient g = {
         .rig = rig, .forward = forward_matmul, .arg = &c, .outputs = {c.y}, .d_outputs = {d_y}};
     const strait_tensor d_a = rig_output(rig, 5, 7), d_b = rig_output(rig, 3, 7);
-    CHECK_OK(rig->k->matmul(&rig->stream, d_a, d_y, c.b, (strait_matmul_how){.alpha = 1}));
+    CHECK_OK(rig->k->matmul(&rig->stream, d_a, d_y, c.b, (strait_matmul_params){.alpha = 1}));
     CHECK_OK(rig->k->matmul(&rig->stream, d_b, d_y, c.a,
-                            (strait_matmul_how){.transpose_a = 1, .alpha = 1}));
+                            (strait_matmul_params){.transpose_a = 1, .alpha = 1}));
     check_gradient(&g, c.a, d_a, "input of a linear layer");
     check_gradient(&g, c.b, d_b, "weight of a linear layer");
 }

@@ -25,7 +25,8 @@ static void run_rmsnorm(struct rig *rig, shape s) {
                               : is_over  ? x
                                          : rig_act_output(rig, s.rows, s.cols);
     const strait_tensor y = rig_act_output(rig, s.rows, s.cols), rstd = rig_output(rig, s.rows, 1);
-    CHECK_OK(rig->k->rmsnorm(&rig->stream, y, sum, rstd, x, delta, (strait_norm_how){gain, 1e-5f}));
+    CHECK_OK(
+        rig->k->rmsnorm(&rig->stream, y, sum, rstd, x, delta, (strait_norm_params){gain, 1e-5f}));
     rig_keep(rig, y);
     rig_keep(rig, rstd);
     if (has_delta) rig_keep(rig, sum);
@@ -57,7 +58,7 @@ static void run_zeros(struct rig *rig, shape s) {
     const strait_tensor rstd = rig_output(rig, s.rows, 1);
     CHECK_OK(rig->k->fill(&rig->stream, x, 0));
     CHECK_OK(rig->k->rmsnorm(&rig->stream, y, absent, rstd, x, absent,
-                             (strait_norm_how){absent, 1e-5f}));
+                             (strait_norm_params){absent, 1e-5f}));
     rig_keep(rig, y);
     rig_keep(rig, rstd);
 }
@@ -74,7 +75,7 @@ static void run_rotate(struct rig *rig, shape s) {
     const int is_over = (s.variant & 4) && !has_norm;
     const int64_t n_rows = s.rows * heads.seq_len;
     const int64_t cols = (int64_t)(heads.n_query + 2 * heads.n_key) * heads.head_dim;
-    strait_rotate_how how = {.heads = heads, .epsilon = 1e-5f};
+    strait_rotate_params how = {.heads = heads, .epsilon = 1e-5f};
     rig_angles(rig, heads, &how.cos, &how.sin);
     const strait_tensor x = rig_act(rig, n_rows, cols, 1);
     const strait_tensor y = is_over ? x : rig_act_output(rig, n_rows, cols);

@@ -28,10 +28,10 @@ static void run_elementwise(struct rig *rig, shape s) {
     rig_keep(rig, y);
     CHECK_OK(rig->k->cast(&rig->stream, y, a));
     rig_keep(rig, y);
-    strait_tensor half = rig_output(rig, s.rows, s.cols);
-    half.dtype = STRAIT_BF16;
-    CHECK_OK(rig->k->cast(&rig->stream, half, b));
-    CHECK_OK(rig->k->cast(&rig->stream, y, half));
+    strait_tensor side = rig_output(rig, s.rows, s.cols);
+    side.dtype = STRAIT_BF16;
+    CHECK_OK(rig->k->cast(&rig->stream, side, b));
+    CHECK_OK(rig->k->cast(&rig->stream, y, side));
     rig_keep(rig, y);
 }
 
@@ -45,11 +45,11 @@ static void run_cast_edges(struct rig *rig, shape s) {
     const float values[] = {0.0f,       -0.0f,       1.0f,          1.00390625f, 1.01171875f,
                             INFINITY,   -INFINITY,   3.4028235e38f, 1e-40f,      NAN,
                             0x1.fffp0f, -0x1.fefp0f, 0x1.008p3f,    0x1.018p3f,  0x1.0080002p3f};
-    strait_tensor half = rig_output(rig, 1, COUNT(values));
+    strait_tensor side = rig_output(rig, 1, COUNT(values));
     const strait_tensor y = rig_output(rig, 1, COUNT(values));
-    half.dtype = STRAIT_BF16;
-    CHECK_OK(rig->k->cast(&rig->stream, half, rig_values(rig, 1, COUNT(values), values)));
-    CHECK_OK(rig->k->cast(&rig->stream, y, half));
+    side.dtype = STRAIT_BF16;
+    CHECK_OK(rig->k->cast(&rig->stream, side, rig_values(rig, 1, COUNT(values), values)));
+    CHECK_OK(rig->k->cast(&rig->stream, y, side));
     rig_keep(rig, y);
 }
 
@@ -78,10 +78,10 @@ static void run_matmul(struct rig *rig, shape s) {
                                : rig_input(rig, s.inner, s.cols, 2);
     const strait_tensor y = adds ? rig_input(rig, s.rows, s.cols, 3)
                                  : rig_output(rig, s.rows, s.cols);
-    const strait_matmul_how how = {.transpose_a = ta,
-                                   .transpose_b = tb,
-                                   .alpha = adds ? -0.7f : 1.0f,
-                                   .beta = adds ? 0.5f : 0.0f};
+    const strait_matmul_params how = {.transpose_a = ta,
+                                      .transpose_b = tb,
+                                      .alpha = adds ? -0.7f : 1.0f,
+                                      .beta = adds ? 0.5f : 0.0f};
     CHECK_OK(rig->k->matmul(&rig->stream, y, a, b, how));
     rig_keep(rig, y);
 }

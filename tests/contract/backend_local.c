@@ -73,10 +73,10 @@ static void pieces_of_columns(void **state) {
     static const int64_t firsts[] = {0, 3, 16};
     for (size_t f = 0; f < COUNT(firsts); f++)
         for (size_t c = 0; c < COUNT(widths); c++)
-            for (int behind = 0; behind < 9; behind += 8)
+            for (int next = 0; next < 9; next += 8)
                 check_one_of_many(
                     run_cols,
-                    (shape){.rows = 17, .cols = widths[c], .inner = firsts[f], .variant = behind},
+                    (shape){.rows = 17, .cols = widths[c], .inner = firsts[f], .variant = next},
                     1e-6);
 }
 
@@ -146,7 +146,7 @@ static strait_tensor make_rows(struct rig *rig, int64_t rows, int64_t cols, int 
 
 /* variant: bit 0 stochastic, bit 1 spoiled */
 static void run_octaves(struct rig *rig, shape s) {
-    const strait_pack_how how = {.is_stochastic = s.variant & 1, .seed = 3, .stream = 77};
+    const strait_pack_params how = {.is_stochastic = s.variant & 1, .seed = 3, .stream = 77};
     const strait_tensor x = make_rows(rig, s.rows, s.cols, s.variant & 2);
     const strait_tensor packed = rig_bytes(rig, octave_bytes(s.rows, s.cols));
     const strait_tensor stats = rig_zeros(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
@@ -165,8 +165,9 @@ static void run_padded(struct rig *rig, shape s) {
     const strait_tensor y = rig_output(rig, s.rows, s.cols + 3);
     CHECK_OK(rig->k->regroup_cols(
         &rig->stream, x, narrow,
-        (strait_regroup_how){.n_groups = 1, .to_cols = s.cols, .from_cols = s.cols, .alpha = 1}));
-    const strait_pack_how how = {
+        (strait_regroup_params){
+            .n_groups = 1, .to_cols = s.cols, .from_cols = s.cols, .alpha = 1}));
+    const strait_pack_params how = {
         .is_stochastic = s.variant & 1, .seed = 3, .stream = 77, .cols = s.cols};
     const int64_t bytes = octave_bytes(s.rows, s.cols);
     const strait_tensor packed = rig_bytes(rig, bytes), same = rig_bytes(rig, bytes);
@@ -174,14 +175,14 @@ static void run_padded(struct rig *rig, shape s) {
     CHECK_OK(rig->k->pack_octaves(&rig->stream, packed, stats, x, how));
     CHECK_OK(rig->k->pack_octaves(&rig->stream, same, (strait_tensor){0}, narrow, how));
     CHECK_OK(rig->k->restore_octaves(&rig->stream, y, stats, packed, how));
-    const strait_tensor half = rig_act_output(rig, y.rows, y.cols);
-    CHECK_OK(rig->k->restore_octaves(&rig->stream, half, (strait_tensor){0}, packed, how));
+    const strait_tensor side = rig_act_output(rig, y.rows, y.cols);
+    CHECK_OK(rig->k->restore_octaves(&rig->stream, side, (strait_tensor){0}, packed, how));
     rig_keep_bytes(rig, packed);
     rig_keep_bytes(rig, same);
     for (int64_t i = 0; i < bytes; i++)
         CHECK(rig->kept[i] == rig->kept[bytes + i]);
     rig_keep(rig, y);
-    rig_keep(rig, half);
+    rig_keep(rig, side);
     rig_keep(rig, stats);
 }
 
@@ -216,7 +217,7 @@ static void run_garbage(struct rig *rig, shape s) {
     rig_write(rig, packed, (const float *)(const void *)noise);
     free(noise);
     CHECK_OK(rig->k->restore_octaves(&rig->stream, y, stats, packed,
-                                     (strait_pack_how){.is_stochastic = s.variant & 1}));
+                                     (strait_pack_params){.is_stochastic = s.variant & 1}));
     rig_keep(rig, y);
     for (size_t i = 0; i < rig->n_kept; i++)
         CHECK(isfinite(rig->kept[i]));
@@ -258,9 +259,9 @@ static void octaves_are_what_they_say(void) {
     rig_read(rig, x, values);
     const double most = largest_of(values, ROWS * COLS);
     CHECK_OK(
-        rig->k->pack_octaves(&rig->stream, packed, (strait_tensor){0}, x, (strait_pack_how){0}));
-    CHECK_OK(
-        rig->k->restore_octaves(&rig->stream, y, (strait_tensor){0}, packed, (strait_pack_how){0}));
+        rig->k->pack_octaves(&rig->stream, packed, (strait_tensor){0}, x, (strait_pack_params){0}));
+    CHECK_OK(rig->k->restore_octaves(&rig->stream, y, (strait_tensor){0}, packed,
+                                     (strait_pack_params){0}));
     rig_read(rig, y, got);
     for (int n = 0; n < ROWS; n++) {
         const double a = largest_of(values + (ptrdiff_t)n * COLS, COLS);
@@ -285,7 +286,7 @@ static void chance_is_fair(void) {
     rig_read(rig, x, values);
     const double step = exp2(ceil(2 * log2(largest_of(values, COLS))) / 2) / 7.5;
     for (int t = 0; t < times; t++) {
-        const strait_pack_how how = {.is_stochastic = 1, .seed = 5, .stream = (uint64_t)t};
+        const strait_pack_params how = {.is_stochastic = 1, .seed = 5, .stream = (uint64_t)t};
         CHECK_OK(rig->k->pack_octaves(&rig->stream, packed, (strait_tensor){0}, x, how));
         CHECK_OK(rig->k->restore_octaves(&rig->stream, y, (strait_tensor){0}, packed, how));
         rig_read(rig, y, got);

@@ -21,16 +21,16 @@ static void run_regroup(struct rig *rig, shape s) {
                                           : rig_input(rig, s.rows, x_cols, 1);
     const strait_tensor y = s.variant & 1 ? rig_act(rig, s.rows, y_cols, 2)
                                           : rig_input(rig, s.rows, y_cols, 2);
-    const strait_regroup_how how = {.n_groups = groups,
-                                    .to = to,
-                                    .to_cols = pad,
-                                    .from = from,
-                                    .from_cols = s.cols,
-                                    .alpha = 0.75f,
-                                    .adds = s.variant >> 2};
+    const strait_regroup_params how = {.n_groups = groups,
+                                       .to = to,
+                                       .to_cols = pad,
+                                       .from = from,
+                                       .from_cols = s.cols,
+                                       .alpha = 0.75f,
+                                       .adds = s.variant >> 2};
     CHECK_OK(rig->k->regroup_cols(&rig->stream, y, x, how));
     rig_keep(rig, y);
-    const strait_regroup_how back = {
+    const strait_regroup_params back = {
         .n_groups = groups, .to_cols = s.cols, .from = to, .from_cols = pad, .alpha = 1};
     const strait_tensor z = rig_output(rig, s.rows, groups * s.cols);
     CHECK_OK(rig->k->regroup_cols(&rig->stream, z, y, back));
@@ -118,10 +118,10 @@ static void run_silu_cols(struct rig *rig, shape s) {
     CHECK_OK(rig->k->silu_cols_back(&rig->stream, d_x, y, x, first));
     CHECK_OK(rig->k->silu_cols(&rig->stream, y, x, first, (strait_tensor){0}));
     rig_keep(rig, y);
-    const int64_t behind = s.rows % 2 ? 8 : 3;
-    const strait_tensor wide = rig_input(rig, s.rows, behind, 3);
-    const strait_tensor alike = rig_act(rig, s.rows, behind, 4);
-    const strait_tensor more = rig_act(rig, s.rows, all + behind, 5);
+    const int64_t next = s.rows % 2 ? 8 : 3;
+    const strait_tensor wide = rig_input(rig, s.rows, next, 3);
+    const strait_tensor alike = rig_act(rig, s.rows, next, 4);
+    const strait_tensor more = rig_act(rig, s.rows, all + next, 5);
     CHECK_OK(rig->k->silu_cols(&rig->stream, more, x, first, wide));
     rig_keep(rig, more);
     CHECK_OK(rig->k->silu_cols(&rig->stream, more, x, first, alike));
@@ -167,11 +167,11 @@ static void normed_silu(void **state) {
 /* inner: codes; what is beyond keep is no number, and is not looked at */
 static void run_recall(struct rig *rig, shape s) {
     const int64_t keep = s.cols, cols = (keep + 7) / 8 * 8, taps = s.inner;
-    const strait_recall_how how = {keep, taps, s.heads.seq_len, 1e-6f};
+    const strait_recall_params how = {keep, taps, s.heads.seq_len, 1e-6f};
     const strait_tensor codes = rig_input(rig, s.rows, keep, 1), z = rig_output(rig, s.rows, cols);
     CHECK_OK(rig->k->regroup_cols(
         &rig->stream, z, codes,
-        (strait_regroup_how){.n_groups = 1, .to_cols = keep, .from_cols = keep, .alpha = 1}));
+        (strait_regroup_params){.n_groups = 1, .to_cols = keep, .from_cols = keep, .alpha = 1}));
     const int64_t beside = s.rows % 2 ? 9 : 16; // in pieces or not
     const strait_tensor both = rig_act(rig, s.rows, taps * cols + beside, 2);
     const strait_tensor normeds = rig_act_output(rig, s.rows, taps * cols);
@@ -200,7 +200,7 @@ static void recalled_codes(void **state) {
 
 struct recall_case {
     strait_tensor both, normeds, rstd, z;
-    strait_recall_how how;
+    strait_recall_params how;
 };
 
 static void recall_forward(struct rig *rig, void *arg) {

@@ -11,8 +11,8 @@ static void run_loss(struct rig *rig, shape s) {
     const strait_tensor targets = rig_ints(rig, s.rows, values);
     free(values);
     const strait_tensor loss = rig_output(rig, s.rows, 1);
-    const strait_loss_how how = {.softcap = s.variant & 2 ? 6.0f : 0.0f,
-                                 .scale = s.variant & 1 ? 0.25f : 0.0f};
+    const strait_loss_params how = {.softcap = s.variant & 2 ? 6.0f : 0.0f,
+                                    .scale = s.variant & 1 ? 0.25f : 0.0f};
     CHECK_OK(rig->k->cross_entropy(&rig->stream, loss, logits, targets, how));
     rig_keep(rig, loss);
     rig_keep(rig, logits);
@@ -48,7 +48,7 @@ static void run_loss_edges(struct rig *rig, shape s) {
     const strait_tensor logits = rig_act_values(rig, 4, 37, values[0]);
     const strait_tensor loss = rig_output(rig, 4, 1);
     CHECK_OK(rig->k->cross_entropy(&rig->stream, loss, logits, rig_ints(rig, 4, wanted),
-                                   (strait_loss_how){.scale = 1}));
+                                   (strait_loss_params){.scale = 1}));
     rig_keep(rig, loss);
     rig_keep(rig, logits);
 }
@@ -107,12 +107,12 @@ static void run_adamw(struct rig *rig, shape s) {
     const float by[] = {0.3f, 1};
     const strait_tensor scale = s.variant & 4 ? rig_values(rig, 2, 1, by) : absent;
     for (int step = 1; step <= 3; step++) {
-        const strait_adamw_how how = {.rate = 0.1f,
-                                      .beta1 = 0.9f,
-                                      .beta2 = 0.95f,
-                                      .epsilon = 1e-8f,
-                                      .decay = 0.1f,
-                                      .step = step};
+        const strait_adamw_params how = {.rate = 0.1f,
+                                         .beta1 = 0.9f,
+                                         .beta2 = 0.95f,
+                                         .epsilon = 1e-8f,
+                                         .decay = 0.1f,
+                                         .step = step};
         const strait_tensor grad = rig_input(rig, s.rows, s.cols, 10 + step);
         CHECK_OK(rig->k->adamw(&rig->stream, weight, m, v, grad, scale, how));
     }
@@ -216,12 +216,12 @@ static void first_step_of_adamw(void **state) {
     const strait_tensor w = rig_values(rig, 1, 3, weights), absent = {0};
     CHECK_OK(rig->k->adamw(&rig->stream, w, rig_values(rig, 1, 3, zeros),
                            rig_values(rig, 1, 3, zeros), rig_values(rig, 1, 3, grads), absent,
-                           (strait_adamw_how){.rate = 0.1f,
-                                              .beta1 = 0.9f,
-                                              .beta2 = 0.99f,
-                                              .epsilon = 1e-12f,
-                                              .decay = 0.5f,
-                                              .step = 1}));
+                           (strait_adamw_params){.rate = 0.1f,
+                                                 .beta1 = 0.9f,
+                                                 .beta2 = 0.99f,
+                                                 .epsilon = 1e-12f,
+                                                 .decay = 0.5f,
+                                                 .step = 1}));
     rig_keep(rig, w);
     CHECK_NEAR(rig->kept[0], 0.95 * 1 - 0.1, 1e-6);
     CHECK_NEAR(rig->kept[1], 0.95 * 2 + 0.1, 1e-6);
@@ -238,7 +238,7 @@ static void run_silenced(struct rig *rig, shape s) {
     const strait_tensor v = rig_values(rig, 1, s.variant ? 1 : 3, moments);
     CHECK_OK(rig->k->adamw(
         &rig->stream, w, m, v, rig_values(rig, 1, 3, grads), rig_values(rig, 2, 1, zero),
-        (strait_adamw_how){
+        (strait_adamw_params){
             .rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .step = 2}));
     rig_keep(rig, w);
     rig_keep(rig, m);

@@ -22,10 +22,10 @@ static void lossless_is_bit_exact(void **state) {
         if (!(strait_codec_traits(&spec) & STRAIT_CODEC_LOSSLESS)) continue;
         chain_open(&chain, reference_rig(), which);
         const strait_crossing at = chain_at(&chain, 0);
-        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.v));
-        CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]));
-        CHECK_OK(strait_codec_grad_pack(chain.tail[0], &at, chain.wire[0][1], chain.v));
-        CHECK_OK(strait_codec_grad_unpack(chain.head[0], &at, chain.d, chain.wire[0][1]));
+        CHECK_OK(strait_codec_act_pack(chain.sender[0], &at, chain.wire[0][0], chain.v));
+        CHECK_OK(strait_codec_act_unpack(chain.receiver[0], &at, chain.y, chain.wire[0][0]));
+        CHECK_OK(strait_codec_grad_pack(chain.receiver[0], &at, chain.wire[0][1], chain.v));
+        CHECK_OK(strait_codec_grad_unpack(chain.sender[0], &at, chain.d, chain.wire[0][1]));
         unsigned char *v = read_bytes(chain.rig, chain.v), *y = read_bytes(chain.rig, chain.y),
                       *d = read_bytes(chain.rig, chain.d);
         assert_memory_equal(v, y, strait_tensor_bytes(chain.v));
@@ -61,12 +61,12 @@ static void linear_has_its_adjoint(void **state) {
         const strait_crossing at = chain_at(&chain, 1);
         const strait_tensor x = chain.x[0][0], zero = chain.x[0][1], y0 = chain.x[0][2];
         CHECK_OK(chain.rig->k->fill(&chain.rig->stream, zero, 0));
-        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], zero));
-        CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, y0, chain.wire[0][0]));
-        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], x));
-        CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]));
-        CHECK_OK(strait_codec_grad_pack(chain.tail[0], &at, chain.wire[0][1], chain.v));
-        CHECK_OK(strait_codec_grad_unpack(chain.head[0], &at, chain.d, chain.wire[0][1]));
+        CHECK_OK(strait_codec_act_pack(chain.sender[0], &at, chain.wire[0][0], zero));
+        CHECK_OK(strait_codec_act_unpack(chain.receiver[0], &at, y0, chain.wire[0][0]));
+        CHECK_OK(strait_codec_act_pack(chain.sender[0], &at, chain.wire[0][0], x));
+        CHECK_OK(strait_codec_act_unpack(chain.receiver[0], &at, chain.y, chain.wire[0][0]));
+        CHECK_OK(strait_codec_grad_pack(chain.receiver[0], &at, chain.wire[0][1], chain.v));
+        CHECK_OK(strait_codec_grad_unpack(chain.sender[0], &at, chain.d, chain.wire[0][1]));
         const double size = sqrt(dot(x, x) * dot(chain.v, chain.v));
         CHECK_NEAR((dot(chain.y, chain.v) - dot(y0, chain.v)) / size, dot(x, chain.d) / size,
                    which->tolerance);
@@ -123,7 +123,7 @@ static void same_input_gives_same_bytes(void **state) {
 }
 
 /* ||a - b|| / ||a|| */
-static double apart(const float *a, const float *b, int64_t n) {
+static double remote(const float *a, const float *b, int64_t n) {
     double off = 0, size = 0;
     for (int64_t i = 0; i < n; i++) {
         off += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
@@ -153,9 +153,9 @@ static void devices_agree(void **state) {
                                                                                            : 0.1;
             chain_close(&chain);
             rig_close(&rig);
-            if (i >= 0 && !(apart(y[0], y[1], n) < limit && apart(d[0], d[1], n) < limit))
+            if (i >= 0 && !(remote(y[0], y[1], n) < limit && remote(d[0], d[1], n) < limit))
                 fail_msg("%s: %s is %g forward, %g backward from the plain loops", which->label,
-                         name, apart(y[0], y[1], n), apart(d[0], d[1], n));
+                         name, remote(y[0], y[1], n), remote(d[0], d[1], n));
         }
     }
 }
@@ -205,9 +205,9 @@ static void padded_computes_the_same(void **state) {
     int n_half = 0, n_cases = 0;
     EACH_CASE(which) {
         if (!which->spec.is_padded || which->spec.bits != 32) continue;
-        codec_case plain = *which, half = *which;
+        codec_case plain = *which, side = *which;
         plain.spec.is_padded = 0;
-        half.spec.precision = STRAIT_BF16;
+        side.spec.precision = STRAIT_BF16;
         for (int i = -1; i < 0 || strait_backends[i] != NULL; i++) {
             const int is_half = i >= 0;
             struct rig rigs[2];
@@ -218,8 +218,8 @@ static void padded_computes_the_same(void **state) {
                      (strait_backend_spec){.name = is_half ? strait_backends[i]->name : "cpu",
                                            .precision = is_half ? STRAIT_BF16 : STRAIT_F32});
             const int64_t n = numbers_of_run(&rigs[0], &plain, want);
-            assert_int_equal(n, numbers_of_run(&rigs[1], is_half ? &half : which, got));
-            const double off = apart(want, got, n), limit = is_half ? 3e-2 : 1e-5;
+            assert_int_equal(n, numbers_of_run(&rigs[1], is_half ? &side : which, got));
+            const double off = remote(want, got, n), limit = is_half ? 3e-2 : 1e-5;
             if (!(off < limit))
                 fail_msg("%s: %g from the plain way%s", which->label, off,
                          is_half ? " in bf16" : "");
@@ -239,16 +239,16 @@ static void half_repeats(void **state) {
     (void)state;
     static float once[RUN_MAX], again[RUN_MAX];
     EACH_CASE(which) {
-        codec_case half = *which;
-        half.spec.precision = STRAIT_BF16;
+        codec_case side = *which;
+        side.spec.precision = STRAIT_BF16;
         for (int i = 0; strait_backends[i] != NULL; i++) {
             if (!computes_in_bf16(i)) continue;
             struct rig rig;
             rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name,
                                                  .precision = STRAIT_BF16});
-            const int64_t n = numbers_of_run(&rig, &half, once);
+            const int64_t n = numbers_of_run(&rig, &side, once);
             rig_clear(&rig);
-            assert_int_equal(n, numbers_of_run(&rig, &half, again));
+            assert_int_equal(n, numbers_of_run(&rig, &side, again));
             if (memcmp(once, again, (size_t)n * sizeof *once) != 0)
                 fail_msg("%s: other bits in a second run in bf16", which->label);
             for (int64_t j = 0; j < n; j++)
@@ -328,11 +328,12 @@ static void evaluation_leaves_no_trace(void **state) {
             at.input = chain.x[0][1];
             at.is_evaluation = 1;
             for (int b = 0; evaluates && b < CHAIN_BOUNDARIES; b++) {
-                CHECK_OK(strait_codec_act_pack(chain.head[b], &at, chain.wire[b][0], other));
-                CHECK_OK(strait_codec_act_unpack(chain.tail[b], &at, chain.y, chain.wire[b][0]));
+                CHECK_OK(strait_codec_act_pack(chain.sender[b], &at, chain.wire[b][0], other));
+                CHECK_OK(
+                    strait_codec_act_unpack(chain.receiver[b], &at, chain.y, chain.wire[b][0]));
             }
-            CHECK_OK(
-                strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics[evaluates]));
+            CHECK_OK(strait_codec_read_metrics(chain.sender[0], &chain.rig->stream,
+                                               &metrics[evaluates]));
             chain_run(&chain, 2);
             seen[evaluates] = record(&chain, &bytes[evaluates]);
             chain_close(&chain);
@@ -352,7 +353,7 @@ static void residual_is_measured(void **state) {
         chain_open(&chain, reference_rig(), which);
         strait_codec_metrics metrics;
         chain_forward(&chain, 0);
-        CHECK_OK(strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics));
+        CHECK_OK(strait_codec_read_metrics(chain.sender[0], &chain.rig->stream, &metrics));
         const unsigned traits = strait_codec_traits(&chain.spec[0]);
         const int is_exact = chain.spec[0].bits == 32 &&
                              traits & (STRAIT_CODEC_LOSSLESS | STRAIT_CODEC_TRAINED);
@@ -361,7 +362,7 @@ static void residual_is_measured(void **state) {
         else
             CHECK(metrics.residual > 1e-5 && metrics.residual < 1.5);
         CHECK(metrics.spoiled == 0);
-        CHECK_OK(strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics));
+        CHECK_OK(strait_codec_read_metrics(chain.sender[0], &chain.rig->stream, &metrics));
         CHECK(metrics.residual == 0); // forgotten once read
         chain_close(&chain);
     }

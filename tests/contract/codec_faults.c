@@ -14,27 +14,27 @@ static void other_sizes_are_refused(void **state) {
         strait_tensor wire = chain.wire[0][0], narrow = chain.y;
         wire.cols--;
         narrow.rows--;
-        CHECK_FAILS(strait_codec_act_pack(chain.head[0], &at, wire, chain.y), STRAIT_EPROTO,
+        CHECK_FAILS(strait_codec_act_pack(chain.sender[0], &at, wire, chain.y), STRAIT_EPROTO,
                     "bytes crossed");
-        CHECK_FAILS(strait_codec_act_unpack(chain.tail[0], &at, chain.y, wire), STRAIT_EPROTO,
+        CHECK_FAILS(strait_codec_act_unpack(chain.receiver[0], &at, chain.y, wire), STRAIT_EPROTO,
                     "bytes crossed");
-        CHECK_FAILS(strait_codec_act_unpack(chain.tail[0], &at, narrow, chain.wire[0][0]),
+        CHECK_FAILS(strait_codec_act_unpack(chain.receiver[0], &at, narrow, chain.wire[0][0]),
                     STRAIT_EINVAL, "5 x");
-        CHECK_FAILS(strait_codec_act_pack(chain.tail[0], &at, chain.wire[0][0], chain.y),
+        CHECK_FAILS(strait_codec_act_pack(chain.receiver[0], &at, chain.wire[0][0], chain.y),
                     STRAIT_EINVAL, "wrong half");
         at.slot = CHAIN_SLOTS;
-        CHECK_FAILS(strait_codec_grad_pack(chain.tail[0], &at, chain.wire[0][1], chain.y),
+        CHECK_FAILS(strait_codec_grad_pack(chain.receiver[0], &at, chain.wire[0][1], chain.y),
                     STRAIT_EINVAL, "slot 2 of 2");
         at.slot = 0;
         at.tokens.data = NULL;
         at.input.data = NULL;
         const unsigned traits = strait_codec_traits(&chain.spec[0]);
         if (traits & STRAIT_CODEC_TOKENS)
-            CHECK_FAILS(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]),
+            CHECK_FAILS(strait_codec_act_unpack(chain.receiver[0], &at, chain.y, chain.wire[0][0]),
                         STRAIT_EINVAL, "token ids");
         at.tokens = chain.tokens;
         if (traits & STRAIT_CODEC_INPUT)
-            CHECK_FAILS(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.y),
+            CHECK_FAILS(strait_codec_act_pack(chain.sender[0], &at, chain.wire[0][0], chain.y),
                         STRAIT_EINVAL, "input of the stage");
         chain_close(&chain);
     }
@@ -67,13 +67,13 @@ static void garbage_stays_finite(void **state) {
                 rig_write(chain.rig, wire, (float *)(void *)bytes);
                 free(bytes);
             }
-            CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]));
-            CHECK_OK(strait_codec_grad_unpack(chain.head[0], &at, chain.d, chain.wire[0][1]));
+            CHECK_OK(strait_codec_act_unpack(chain.receiver[0], &at, chain.y, chain.wire[0][0]));
+            CHECK_OK(strait_codec_grad_unpack(chain.sender[0], &at, chain.d, chain.wire[0][1]));
             check_finite(chain.y, which->label);
             check_finite(chain.d, which->label);
         }
         strait_codec_metrics metrics;
-        CHECK_OK(strait_codec_read_metrics(chain.tail[0], &chain.rig->stream, &metrics));
+        CHECK_OK(strait_codec_read_metrics(chain.receiver[0], &chain.rig->stream, &metrics));
         CHECK(metrics.refused > 0);
         chain_close(&chain);
     }
@@ -84,14 +84,14 @@ static void nothing_is_allocated_after_open(void **state) {
     EACH_CASE(which) {
         chain_open(&chain, reference_rig(), which);
         strait_codec_metrics metrics;
-        const int64_t before = strait_alloc_count();
+        const int64_t prev = strait_alloc_count();
         chain_run(&chain, 2);
         for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
-            struct strait_codec *half = chain_half(&chain, i);
-            CHECK_OK(strait_codec_read_metrics(half, &chain.rig->stream, &metrics));
-            CHECK_OK(strait_codec_zero_gradients(half, &chain.rig->stream));
+            struct strait_codec *side = chain_half(&chain, i);
+            CHECK_OK(strait_codec_read_metrics(side, &chain.rig->stream, &metrics));
+            CHECK_OK(strait_codec_zero_gradients(side, &chain.rig->stream));
         }
-        assert_int_equal(strait_alloc_count(), before);
+        assert_int_equal(strait_alloc_count(), prev);
         chain_close(&chain);
     }
 }
@@ -100,15 +100,15 @@ static void open_survives_any_failing_allocation(void **state) {
     (void)state;
     EACH_CASE(which) {
         const strait_codec_spec spec = case_spec(which, 0);
-        for (int half = 0; half < 2; half++) {
+        for (int side = 0; side < 2; side++) {
             struct strait_codec *c = NULL;
             size_t planned = 0;
-            CHECK_OK(strait_codec_plan_bytes(&spec, (strait_half)half, &planned));
+            CHECK_OK(strait_codec_plan_bytes(&spec, (strait_codec_side)side, &planned));
             CHECK(planned > 0);
             for (int64_t n = 1; c == NULL; n++) {
                 CHECK(n < 100);
                 strait_alloc_fail_at(n);
-                const strait_err err = strait_codec_open(&spec, (strait_half)half,
+                const strait_err err = strait_codec_open(&spec, (strait_codec_side)side,
                                                          reference_rig()->be, &c);
                 strait_alloc_fail_at(0);
                 assert_int_equal(err, c == NULL ? STRAIT_ENOMEM : STRAIT_OK);
@@ -132,14 +132,14 @@ static void spoiled_values_are_counted(void **state) {
         values[3] = NAN;
         values[chain.cols * 2] = INFINITY;
         rig_write(chain.rig, chain.y, values);
-        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.y));
-        CHECK_OK(strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics));
+        CHECK_OK(strait_codec_act_pack(chain.sender[0], &at, chain.wire[0][0], chain.y));
+        CHECK_OK(strait_codec_read_metrics(chain.sender[0], &chain.rig->stream, &metrics));
         CHECK(metrics.spoiled > 0);
-        CHECK_OK(strait_codec_act_unpack(chain.tail[0], &at, chain.y, chain.wire[0][0]));
+        CHECK_OK(strait_codec_act_unpack(chain.receiver[0], &at, chain.y, chain.wire[0][0]));
         check_finite(chain.y, which->label);
         /* The next crossing is as good as if nothing had happened. */
-        CHECK_OK(strait_codec_act_pack(chain.head[0], &at, chain.wire[0][0], chain.v));
-        CHECK_OK(strait_codec_read_metrics(chain.head[0], &chain.rig->stream, &metrics));
+        CHECK_OK(strait_codec_act_pack(chain.sender[0], &at, chain.wire[0][0], chain.v));
+        CHECK_OK(strait_codec_read_metrics(chain.sender[0], &chain.rig->stream, &metrics));
         CHECK(metrics.spoiled == 0 && metrics.residual < 1);
         chain_close(&chain);
     }

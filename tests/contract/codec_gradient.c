@@ -60,10 +60,11 @@ static void exchange(struct chain *exact, int b) {
     const strait_tensor sent = chain.wire[b][STRAIT_FORWARD], absent = {0};
     struct strait_stream *stream = &exact->rig->stream;
     if (strcmp(exact->spec[b].variant, "context") == 0)
-        CHECK_OK(exact->rig->k->restore_octaves(stream, code, absent, sent, (strait_pack_how){0}));
-    else
         CHECK_OK(
-            exact->rig->k->restore_rows(stream, code, absent, sent, (strait_pack_how){.bits = 4}));
+            exact->rig->k->restore_octaves(stream, code, absent, sent, (strait_pack_params){0}));
+    else
+        CHECK_OK(exact->rig->k->restore_rows(stream, code, absent, sent,
+                                             (strait_pack_params){.bits = 4}));
 }
 
 static void check_same(strait_tensor a, struct rig *other, strait_tensor b) {

@@ -125,22 +125,22 @@ strait_codec_spec case_spec(const codec_case *which, int b) {
 }
 
 struct strait_codec *chain_half(struct chain *chain, int i) {
-    return i % 2 == 0 ? chain->head[i / 2] : chain->tail[i / 2];
+    return i % 2 == 0 ? chain->sender[i / 2] : chain->receiver[i / 2];
 }
 
 void chain_open_specs(struct chain *chain, struct rig *rig, const strait_codec_spec *specs) {
     *chain = (struct chain){.rig = rig, .cols = strait_codec_width(&specs[0]), .step = 3};
     for (int b = 0; b < CHAIN_BOUNDARIES; b++) {
         chain->spec[b] = specs[b];
-        CHECK_OK(strait_codec_open(&specs[b], STRAIT_HEAD, rig->be, &chain->head[b]));
-        CHECK_OK(strait_codec_open(&specs[b], STRAIT_TAIL, rig->be, &chain->tail[b]));
+        CHECK_OK(strait_codec_open(&specs[b], STRAIT_SENDER, rig->be, &chain->sender[b]));
+        CHECK_OK(strait_codec_open(&specs[b], STRAIT_RECEIVER, rig->be, &chain->receiver[b]));
         for (int way = 0; way < 2; way++)
             chain->wire[b][way] = rig_bytes(
                 rig, (int64_t)strait_codec_wire_bytes(&specs[b], (strait_direction)way));
     }
-    CHECK_OK(strait_codec_join(NULL, chain->head[0]));
-    CHECK_OK(strait_codec_join(chain->tail[0], chain->head[1]));
-    CHECK_OK(strait_codec_join(chain->tail[1], NULL));
+    CHECK_OK(strait_codec_join(NULL, chain->sender[0]));
+    CHECK_OK(strait_codec_join(chain->receiver[0], chain->sender[1]));
+    CHECK_OK(strait_codec_join(chain->receiver[1], NULL));
     CHECK(specs[0].precision == rig->be->precision);
     for (int slot = 0; slot < CHAIN_SLOTS; slot++)
         for (int stage = 0; stage < CHAIN_STAGES; stage++)
@@ -161,8 +161,8 @@ void chain_open(struct chain *chain, struct rig *rig, const codec_case *which) {
 
 void chain_close(struct chain *chain) {
     for (int b = 0; b < CHAIN_BOUNDARIES; b++) {
-        strait_codec_close(&chain->head[b]);
-        strait_codec_close(&chain->tail[b]);
+        strait_codec_close(&chain->sender[b]);
+        strait_codec_close(&chain->receiver[b]);
     }
     rig_check(chain->rig);
 }
@@ -204,9 +204,10 @@ void chain_forward(struct chain *chain, int slot) {
         if (stage == CHAIN_BOUNDARIES) break;
         const strait_tensor wire = chain->wire[stage][STRAIT_FORWARD];
         at.input = chain->x[slot][stage];
-        CHECK_OK(strait_codec_act_pack(chain->head[stage], &at, wire, chain->y));
+        CHECK_OK(strait_codec_act_pack(chain->sender[stage], &at, wire, chain->y));
         if (chain->on_wire != NULL) chain->on_wire(chain, stage);
-        CHECK_OK(strait_codec_act_unpack(chain->tail[stage], &at, chain->x[slot][stage + 1], wire));
+        CHECK_OK(
+            strait_codec_act_unpack(chain->receiver[stage], &at, chain->x[slot][stage + 1], wire));
     }
 }
 
@@ -219,10 +220,10 @@ void chain_backward(struct chain *chain, int slot) {
     for (int b = CHAIN_BOUNDARIES - 1; b >= 0; b--) {
         const strait_tensor wire = chain->wire[b][STRAIT_BACKWARD];
         CHECK_OK(chain->rig->k->cast(&chain->rig->stream, chain->d_sent[b], chain->d));
-        CHECK_OK(strait_codec_grad_pack(chain->tail[b], &at, wire, chain->d_sent[b]));
-        CHECK_OK(strait_codec_grad_unpack(chain->head[b], &at, chain->d, wire));
+        CHECK_OK(strait_codec_grad_pack(chain->receiver[b], &at, wire, chain->d_sent[b]));
+        CHECK_OK(strait_codec_grad_unpack(chain->sender[b], &at, chain->d, wire));
         stage_backward(chain, chain->x[slot][b]);
-        CHECK_OK(strait_codec_input_grad(chain->head[b], &at, chain->d));
+        CHECK_OK(strait_codec_input_grad(chain->sender[b], &at, chain->d));
     }
 }
 

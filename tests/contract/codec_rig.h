@@ -35,7 +35,7 @@ struct chain {
     struct rig *rig;
     int64_t cols; // of x: less than CHAIN_COLS where the model makes the code
     strait_codec_spec spec[CHAIN_BOUNDARIES];
-    struct strait_codec *head[CHAIN_BOUNDARIES], *tail[CHAIN_BOUNDARIES];
+    struct strait_codec *sender[CHAIN_BOUNDARIES], *receiver[CHAIN_BOUNDARIES];
     strait_tensor x[CHAIN_SLOTS][CHAIN_STAGES]; // what enters a stage
     strait_tensor y;                            // what left the last stage that ran
     strait_tensor d;                            // the running gradient

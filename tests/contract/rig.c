@@ -145,8 +145,8 @@ static float *copy_kept(const struct rig *rig) {
 }
 
 /* The same bits as before: of the same rig, or of the same kernels on fewer threads. */
-static void check_bits(const struct rig *rig, const float *before, shape s) {
-    if (before != NULL && memcmp(before, rig->kept, rig->n_kept * sizeof *before) == 0) return;
+static void check_bits(const struct rig *rig, const float *prev, shape s) {
+    if (prev != NULL && memcmp(prev, rig->kept, rig->n_kept * sizeof *prev) == 0) return;
     char text[160];
     describe_shape(text, s);
     fail_msg("%s (%s): other bits than before", rig->be->ops->describe(rig->be), text);
@@ -163,7 +163,7 @@ static void run_counted(struct rig *rig, rig_case run, shape s, int is_first) {
 }
 
 static void check_rigs(rig_case run, shape s, strait_dtype precision, double tolerance) {
-    float *before = NULL;
+    float *prev = NULL;
     reference.is_rounding = precision == STRAIT_BF16;
     run_once(&reference, run, s);
     CHECK(reference.n_kept > 0);
@@ -173,14 +173,14 @@ static void check_rigs(rig_case run, shape s, strait_dtype precision, double tol
         run_counted(rig, run, s, 1);
         check_near(rig, s, tolerance);
         if (rig->is_alone) {
-            free(before);
-            before = copy_kept(rig);
+            free(prev);
+            prev = copy_kept(rig);
             if (!rig_is_quick()) run_counted(rig, run, s, 0);
         }
-        check_bits(rig, before, s);
+        check_bits(rig, prev, s);
         rig_clear(rig);
     }
-    free(before);
+    free(prev);
     reference.is_rounding = 0;
 }
 

@@ -50,7 +50,7 @@ struct rig {
     int is_rounding; // activations hold what bf16 can say, in f32
     int n_acts;      // how many of its tensors are activations
     float *kept;
-    size_t n_kept, n_room;
+    size_t n_kept, capacity;
     size_t ends[RIG_TENSORS]; // where each kept tensor ends
     int n_ends;
     int n_spoilt; // guards that were found written and are not yet told

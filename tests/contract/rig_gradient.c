@@ -35,17 +35,17 @@ void check_gradient(const gradient *g, strait_tensor x, strait_tensor d_x, const
     float *values = rig_floats(n), *made = rig_floats(n);
     rig_read(g->rig, x, values);
     rig_read(g->rig, d_x, made);
-    double apart = 0, size = 0;
+    double remote = 0, size = 0;
     for (int64_t i = 0; i < n; i += step) {
         const double near = loss_at(g, x, values, i, h) - loss_at(g, x, values, i, -h);
         const double far = loss_at(g, x, values, i, 2 * h) - loss_at(g, x, values, i, -2 * h);
         const double slope = (8 * near - far) / (12 * (double)h);
-        apart += (slope - (double)made[i]) * (slope - (double)made[i]);
+        remote += (slope - (double)made[i]) * (slope - (double)made[i]);
         size += slope * slope;
     }
     free(values);
     free(made);
     if (!(size > 0)) fail_msg("%s: the loss does not depend on it", what);
-    if (!(sqrt(apart) <= 1e-3 * sqrt(size)))
-        fail_msg("%s: gradient is off by %.3g of its norm", what, sqrt(apart / size));
+    if (!(sqrt(remote) <= 1e-3 * sqrt(size)))
+        fail_msg("%s: gradient is off by %.3g of its norm", what, sqrt(remote / size));
 }

@@ -14,8 +14,8 @@ static uint16_t half_of(float value) {
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-static float float_of(uint16_t half) {
-    const uint32_t bits = (uint32_t)half << 16;
+static float float_of(uint16_t side) {
+    const uint32_t bits = (uint32_t)side << 16;
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
@@ -121,16 +121,16 @@ strait_tensor rig_tokens(struct rig *rig, int64_t rows, int64_t below, int seed)
 
 void rig_angles(struct rig *rig, strait_heads heads, strait_tensor *cos_out,
                 strait_tensor *sin_out) {
-    const int half = heads.head_dim / 2;
-    float *c = rig_floats(heads.seq_len * half), *s = rig_floats(heads.seq_len * half);
-    for (int64_t i = 0; i < heads.seq_len * half; i++) {
-        const int64_t place = i / half;
-        const double angle = (double)place * pow(100, -(double)(i % half) / half);
+    const int side = heads.head_dim / 2;
+    float *c = rig_floats(heads.seq_len * side), *s = rig_floats(heads.seq_len * side);
+    for (int64_t i = 0; i < heads.seq_len * side; i++) {
+        const int64_t place = i / side;
+        const double angle = (double)place * pow(100, -(double)(i % side) / side);
         c[i] = (float)cos(angle);
         s[i] = (float)sin(angle);
     }
-    *cos_out = rig_values(rig, heads.seq_len, half, c);
-    *sin_out = rig_values(rig, heads.seq_len, half, s);
+    *cos_out = rig_values(rig, heads.seq_len, side, c);
+    *sin_out = rig_values(rig, heads.seq_len, side, s);
     free(c);
     free(s);
 }
@@ -140,29 +140,29 @@ void rig_read(struct rig *rig, strait_tensor t, float *out) {
     CHECK_OK(rig->be->ops->wait(&rig->stream));
     if (t.dtype != STRAIT_BF16) return;
     for (int64_t i = t.rows * t.cols - 1; i >= 0; i--) { // from the end: they share the memory
-        uint16_t half;
-        memcpy(&half, (const char *)out + i * 2, sizeof half);
-        out[i] = float_of(half);
+        uint16_t side;
+        memcpy(&side, (const char *)out + i * 2, sizeof side);
+        out[i] = float_of(side);
     }
 }
 
 void rig_write(struct rig *rig, strait_tensor t, const float *values) {
     const size_t n = (size_t)(t.rows * t.cols);
-    uint16_t *halves = malloc(n * sizeof *halves + 1);
-    assert_non_null(halves);
+    uint16_t *sides = malloc(n * sizeof *sides + 1);
+    assert_non_null(sides);
     for (size_t i = 0; t.dtype == STRAIT_BF16 && i < n; i++)
-        halves[i] = half_of(values[i]);
-    const void *from = t.dtype == STRAIT_BF16 ? (const void *)halves : values;
+        sides[i] = half_of(values[i]);
+    const void *from = t.dtype == STRAIT_BF16 ? (const void *)sides : values;
     CHECK_OK(rig->be->ops->upload(&rig->stream, t.data, from, strait_tensor_bytes(t)));
     CHECK_OK(rig->be->ops->wait(&rig->stream));
-    free(halves);
+    free(sides);
 }
 
 void rig_keep(struct rig *rig, strait_tensor t) {
     const size_t n = (size_t)(t.rows * t.cols);
-    if (rig->n_kept + n > rig->n_room) {
-        rig->n_room = 2 * (rig->n_kept + n);
-        rig->kept = realloc(rig->kept, rig->n_room * sizeof(float));
+    if (rig->n_kept + n > rig->capacity) {
+        rig->capacity = 2 * (rig->n_kept + n);
+        rig->kept = realloc(rig->kept, rig->capacity * sizeof(float));
         assert_non_null(rig->kept);
     }
     rig_read(rig, t, rig->kept + rig->n_kept);

@@ -38,8 +38,8 @@ static void test_nobody_answers(void **state) {
     rig_start(&r);
     const char *nobody = strcmp(*state, "inproc") == 0 ? "nobody" : "127.0.0.1:1";
     struct strait_link *link = NULL;
-    const strait_err err = strait_transport_dial(r.a.t, nobody, (strait_dial_how){.expected = NULL},
-                                                 &link);
+    const strait_err err = strait_transport_dial(r.a.t, nobody,
+                                                 (strait_dial_params){.expected = NULL}, &link);
     if (err == STRAIT_OK) {
         CHECK(rig_drive(&r, rig_a_closed, 60000));
         CHECK(r.a.why == STRAIT_ECLOSED && strstr(r.a.words, "cannot connect") != NULL);
@@ -327,9 +327,9 @@ static void test_no_allocation(void **state) {
     rig_connect(&r);
     CHECK_OK(strait_msg_pool_reserve(r.pool, 30000, 8));
     CHECK_OK(strait_msg_pool_reserve(r.pool, 8, 8)); // beats
-    int64_t before = 0;
+    int64_t prev = 0;
     for (uint32_t i = 0; i < 200; i++) {
-        if (i == 100) before = strait_alloc_count();
+        if (i == 100) prev = strait_alloc_count();
         struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, i, 30000);
         CHECK_OK(strait_link_send(r.a.link, &msg));
         const int64_t until = strait_clock_ns() + (int64_t)60 * 1000000000;
@@ -337,7 +337,7 @@ static void test_no_allocation(void **state) {
             rig_rest(&r, 0);
         CHECK(r.b.n_got == (int)i + 1);
     }
-    CHECK(strait_alloc_count() == before);
+    CHECK(strait_alloc_count() == prev);
 }
 
 /* What one has sent the other has received, and there is nothing more. */

@@ -67,7 +67,7 @@ void rig_open(struct rig *r, const char *scheme) {
     memset(r, 0, sizeof *r);
     r->scheme = scheme;
     CHECK_OK(strait_msg_pool_open(&r->pool));
-    CHECK_OK(strait_inproc_hub_open(&r->hub));
+    CHECK_OK(strait_inproc_network_open(&r->hub));
     CHECK_OK(strait_identity_make(&r->a.identity));
     CHECK_OK(strait_identity_make(&r->b.identity));
     r->config = (strait_transport_config){
@@ -90,7 +90,7 @@ void rig_start(struct rig *r) {
 }
 
 struct strait_link *rig_dial(struct rig *r) {
-    const strait_dial_how how = {.expected = strait_identity_fingerprint(r->b.identity)};
+    const strait_dial_params how = {.expected = strait_identity_fingerprint(r->b.identity)};
     struct strait_link *link = NULL;
     CHECK_OK(strait_transport_dial(r->a.t, r->b.address, how, &link));
     return link;
@@ -110,7 +110,7 @@ void rig_close(struct rig *r) {
     strait_msg_close(&r->b.kept);
     strait_identity_close(&r->a.identity);
     strait_identity_close(&r->b.identity);
-    strait_inproc_hub_close(&r->hub);
+    strait_inproc_network_close(&r->hub);
     strait_msg_pool_close(&r->pool);
 }
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "check.h"
-#include "net/hub.h"
-#include "net/transport.h"
+#include "net/core/transport.h"
+#include "net/inproc/mailbox.h"
 
 enum {
     RIG_ARRIVALS_MAX = 8192
@@ -34,7 +34,7 @@ struct rig_node {
 struct rig {
     const char *scheme;
     struct strait_msg_pool *pool;
-    struct strait_inproc_hub *hub;
+    struct strait_inproc_network *hub;
     strait_transport_config config; // of both; may be changed before rig_start
     struct rig_node a, b;           // b listens
     int are_apart;                  // a has another run's id than b

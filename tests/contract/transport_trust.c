@@ -32,7 +32,7 @@ static void test_other_key_answers(void **state) {
     (void)state;
     rig_start(&r);
     struct strait_link *link = NULL;
-    const strait_dial_how how = {.expected = strait_identity_fingerprint(r.a.identity)};
+    const strait_dial_params how = {.expected = strait_identity_fingerprint(r.a.identity)};
     CHECK_OK(strait_transport_dial(r.a.t, r.b.address, how, &link));
     CHECK(rig_drive(&r, rig_a_closed, 10000));
     rig_rest(&r, 100);
@@ -80,7 +80,7 @@ static void test_memory_runs_out(void **state) {
         r.a.on_open = send_greeting;
         rig_start(&r);
         strait_alloc_fail_at(n);
-        const strait_dial_how how = {.expected = strait_identity_fingerprint(r.b.identity)};
+        const strait_dial_params how = {.expected = strait_identity_fingerprint(r.b.identity)};
         struct strait_link *link = NULL;
         if (strait_transport_dial(r.a.t, r.b.address, how, &link) == STRAIT_OK)
             (void)rig_drive(&r, is_settled, 1000);

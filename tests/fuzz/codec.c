@@ -55,8 +55,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
         spec.cols = COLS;
         spec.vocab = VOCAB;
         spec.n_slots = spec.n_boundaries = 1;
-        if (strait_codec_open(&spec, STRAIT_HEAD, be, &heads[i]) != STRAIT_OK ||
-            strait_codec_open(&spec, STRAIT_TAIL, be, &tails[i]) != STRAIT_OK ||
+        if (strait_codec_open(&spec, STRAIT_SENDER, be, &heads[i]) != STRAIT_OK ||
+            strait_codec_open(&spec, STRAIT_RECEIVER, be, &tails[i]) != STRAIT_OK ||
             strait_codec_join(NULL, heads[i]) != STRAIT_OK ||
             strait_codec_join(tails[i], NULL) != STRAIT_OK)
             return 1;

@@ -1,6 +1,6 @@
 /* Answers of an etcd gateway. */
 #include "base/json.h"
-#include "swarm/etcd_json.h"
+#include "metastore/etcd_json.h"
 
 #include <stdlib.h>
 #include <string.h>

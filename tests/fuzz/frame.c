@@ -1,8 +1,8 @@
 /* Whatever bytes arrive, in whatever pieces, the frame reader refuses them or hands out messages
  * that keep its promises. The first byte of the input says how the rest is cut up. */
-#include "net/frame.h"
+#include "net/core/frame.h"
 
-#include "net/handshake.h"
+#include "net/core/handshake.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,11 +29,11 @@ static void check(const struct strait_msg *msg) {
 static void check_round_trip(struct strait_msg_pool *pool, const struct strait_msg *msg) {
     struct strait_frame_reader reader = {.pool = pool, .limit = LIMIT};
     struct strait_msg *back = NULL;
-    size_t room = 0;
-    strait_frame_write(msg, 0, strait_frame_space(&reader, &room));
+    size_t capacity = 0;
+    strait_frame_write(msg, 0, strait_frame_space(&reader, &capacity));
     if (strait_frame_filled(&reader, STRAIT_FRAME_HEADER, &back) != STRAIT_OK) abort();
     if (back == NULL) {
-        memcpy(strait_frame_space(&reader, &room), msg->body, msg->size);
+        memcpy(strait_frame_space(&reader, &capacity), msg->body, msg->size);
         if (strait_frame_filled(&reader, msg->size, &back) != STRAIT_OK || back == NULL) abort();
     }
     if (back->size != msg->size || back->step != msg->step || back->type != msg->type) abort();

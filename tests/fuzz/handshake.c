@@ -5,10 +5,10 @@
  *         on untouched, flipped, dropped or doubled, and then arbitrary plain text follows.
  *
  * Neither may crash, hang, or end with a key that the other end does not hold. */
-#include "net/handshake.h"
+#include "net/core/handshake.h"
 
-#include "net/frame.h"
-#include "net/tls.h"
+#include "net/core/frame.h"
+#include "net/tls/tls.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,9 +78,9 @@ static void read_frames(struct strait_tls *tls) {
     strait_err err = STRAIT_OK;
     size_t n = 1;
     while (err == STRAIT_OK && n > 0) {
-        size_t room = 0;
-        unsigned char *space = strait_frame_space(&reader, &room);
-        err = strait_tls_read(tls, space, room, &n);
+        size_t capacity = 0;
+        unsigned char *space = strait_frame_space(&reader, &capacity);
+        err = strait_tls_read(tls, space, capacity, &n);
         struct strait_msg *msg = NULL;
         if (err == STRAIT_OK && n > 0) err = strait_frame_filled(&reader, n, &msg);
         strait_hello hello;

@@ -1,7 +1,7 @@
 /* Journals from outside: as they come, and with checksums made right so that records are reached.
  */
 #include "base/bytes.h"
-#include "swarm/journal_format.h"
+#include "metastore/journal_format.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +26,15 @@ static void seal(unsigned char *record, size_t payload, uint64_t salt, uint64_t 
 
 /* Every record: two bytes of length, then its payload. */
 static size_t wrap(const unsigned char *data, size_t bytes, unsigned char *out) {
-    const struct strait_journal_image image = {.run = "fuzz", .salt = 5};
+    const struct strait_journal_contents snapshot = {.run = "fuzz", .salt = 5};
     size_t n = STRAIT_JOURNAL_HEADER;
-    strait_journal_header_pack(&image, out);
+    strait_journal_header_pack(&snapshot, out);
     for (uint64_t sequence = 0; bytes > 2; sequence++) {
         size_t payload = strait_get_u16(data);
         if (payload > bytes - 2) payload = bytes - 2;
         if (n + STRAIT_JOURNAL_PREFIX + payload > BYTES_MAX) break;
         memcpy(out + n + STRAIT_JOURNAL_PREFIX, data + 2, payload);
-        seal(out + n, payload, image.salt, sequence);
+        seal(out + n, payload, snapshot.salt, sequence);
         n += STRAIT_JOURNAL_PREFIX + payload;
         data += 2 + payload;
         bytes -= 2 + payload;
@@ -45,16 +45,16 @@ static size_t wrap(const unsigned char *data, size_t bytes, unsigned char *out) 
 
 /* What was read must be what its own bytes say again. */
 static void check(const unsigned char *data, size_t bytes) {
-    struct strait_journal_image image = {.salt = 0}, again = {.salt = 0};
-    if (strait_journal_parse(data, bytes, &image) == STRAIT_OK) {
-        if (image.whole_bytes > bytes) abort();
-        if (strait_journal_parse(data, image.whole_bytes, &again) != STRAIT_OK) abort();
-        if (again.whole_bytes != image.whole_bytes || again.version != image.version ||
-            again.facts.n_bytes != image.facts.n_bytes)
+    struct strait_journal_contents snapshot = {.salt = 0}, again = {.salt = 0};
+    if (strait_journal_parse(data, bytes, &snapshot) == STRAIT_OK) {
+        if (snapshot.whole_bytes > bytes) abort();
+        if (strait_journal_parse(data, snapshot.whole_bytes, &again) != STRAIT_OK) abort();
+        if (again.whole_bytes != snapshot.whole_bytes || again.version != snapshot.version ||
+            again.facts.n_bytes != snapshot.facts.n_bytes)
             abort();
     }
-    strait_journal_image_fini(&image);
-    strait_journal_image_fini(&again);
+    strait_journal_contents_fini(&snapshot);
+    strait_journal_contents_fini(&again);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes) {

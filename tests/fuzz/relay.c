@@ -1,5 +1,5 @@
 /* What a relay hears from nodes, what nodes hear from a relay, and addresses that people paste. */
-#include "net/relay_wire.h"
+#include "net/relay/relay_wire.h"
 
 #include <stdlib.h>
 #include <string.h>

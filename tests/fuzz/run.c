@@ -1,5 +1,5 @@
 /* run.c - whatever is in a run file, it is refused in one line or saved and loaded to the same. */
-#include "pipeline/run.h"
+#include "config/run.h"
 
 #include <stdlib.h>
 #include <string.h>

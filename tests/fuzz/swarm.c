@@ -1,11 +1,11 @@
 /* What an attacker can make of the control plane's messages. The first byte of the input chooses
  * the message, the second its flags, the rest is its body. Whatever is accepted must be packed
  * again into the same bytes where it has one form only. */
-#include "pipeline/orders.h"
-#include "swarm/image.h"
-#include "swarm/image_list.h"
+#include "stage/commands.h"
 #include "swarm/invite.h"
 #include "swarm/protocol.h"
+#include "swarm/snapshot.h"
+#include "swarm/snapshot_header.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,29 +29,28 @@ static void try_task(const struct strait_msg *msg) {
     struct strait_msg *made = NULL;
     if (strait_task_unpack(msg, &task) != STRAIT_OK) return;
     if (strlen(task.text) + 1 > sizeof task.text) abort();
-    if (strlen(task.text) + strlen(task.before.address) + strlen(task.behind.address) + 100 <
-        msg->size)
+    if (strlen(task.text) + strlen(task.prev.address) + strlen(task.next.address) + 100 < msg->size)
         return; // texts with zeros inside
     if (strait_task_pack(pool, &task, &made) != STRAIT_OK) abort();
     strait_msg_close(&made);
 }
 
 static void try_ids(const struct strait_msg *msg) {
-    int32_t room[2 * IDS];
+    int32_t capacity[2 * IDS];
     strait_ids ids;
     struct strait_msg *made = NULL;
-    if (strait_ids_unpack(msg, room, IDS, &ids) != STRAIT_OK) return;
+    if (strait_ids_unpack(msg, capacity, IDS, &ids) != STRAIT_OK) return;
     if (strait_ids_pack(pool, &ids, &made) != STRAIT_OK) abort();
     same(&made, msg);
 }
 
 static void try_piece(const struct strait_msg *msg) {
     strait_piece piece;
-    struct strait_image image = {0};
+    struct strait_snapshot snapshot = {0};
     struct strait_msg *made = NULL;
     if (strait_piece_unpack(msg, &piece) != STRAIT_OK) return;
-    (void)strait_image_add(&image, &piece, 4096);
-    strait_image_fini(&image);
+    (void)strait_snapshot_add(&snapshot, &piece, 4096);
+    strait_snapshot_fini(&snapshot);
     if (strait_piece_pack(pool, &piece, &made) != STRAIT_OK) abort();
     same(&made, msg);
 }
@@ -63,13 +62,13 @@ static const unsigned char ours[] = {
 
 /* Lists of tensors: one that is accepted fits the limit. */
 static void try_image(const unsigned char *data, size_t size) {
-    struct strait_image image = {.data = malloc(size + 1), .bytes = size, .filled = size};
-    if (image.data == NULL) return;
-    memcpy(image.data, data, size);
-    (void)strait_image_check(&image);
-    (void)strait_image_list_match(image.data, size, ours, sizeof ours);
-    (void)strait_image_write(&image, "/nowhere/at/all", 1);
-    free(image.data);
+    struct strait_snapshot snapshot = {.data = malloc(size + 1), .bytes = size, .filled = size};
+    if (snapshot.data == NULL) return;
+    memcpy(snapshot.data, data, size);
+    (void)strait_snapshot_check(&snapshot);
+    (void)strait_snapshot_header_match(snapshot.data, size, ours, sizeof ours);
+    (void)strait_snapshot_write(&snapshot, "/nowhere/at/all", 1);
+    free(snapshot.data);
 }
 
 static void try_invite(const unsigned char *data, size_t size) {
@@ -84,11 +83,11 @@ static void try_invite(const unsigned char *data, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
-    static strait_order order;
+    static strait_stage_command order;
     static strait_reply reply;
     float values[ROOM];
     strait_join join;
-    strait_pulse pulse;
+    strait_heartbeat pulse;
     struct strait_msg *msg = NULL;
     if (pool == NULL && strait_msg_pool_open(&pool) != STRAIT_OK) abort();
     if (size < 2) return 0;
@@ -98,12 +97,12 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     switch (data[0] % 9) {
     case 0: (void)strait_join_unpack(msg, &join); break;
     case 1: try_task(msg); break;
-    case 2: (void)strait_pulse_unpack(msg, &pulse); break;
+    case 2: (void)strait_heartbeat_unpack(msg, &pulse); break;
     case 3: try_ids(msg); break;
     case 4: try_piece(msg); break;
     case 5: try_image(data + 2, size - 2); break;
     case 6: try_invite(data + 2, size - 2); break;
-    case 7: (void)strait_order_unpack(msg, values, ROOM, &order); break;
+    case 7: (void)strait_stage_command_unpack(msg, values, ROOM, &order); break;
     default: (void)strait_reply_unpack(msg, values, ROOM, &reply); break;
     }
     strait_msg_close(&msg);

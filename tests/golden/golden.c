@@ -2,8 +2,8 @@
  * precision there, in single precision here, on the plain kernels and on the fast ones. */
 #include "model/generator.h"
 #include "model/stage.h"
+#include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
-#include "optim/rate.h"
 #include "reader.h"
 
 #include <stdio.h>
@@ -96,11 +96,12 @@ static void tear_down(struct setup *setup) {
 
 /* Token ids or targets of a step, copied: the file is mapped read-only. */
 static strait_tensor ids_of(const struct setup *setup, const char *name, int64_t step,
-                            int32_t room[TOKENS_MAX]) {
+                            int32_t capacity[TOKENS_MAX]) {
     const strait_tensor all = golden_tensor(setup->golden, name);
     assert_int_equal(all.cols, setup->n);
-    memcpy(room, (const int32_t *)all.data + step * all.cols, (size_t)all.cols * sizeof *room);
-    return (strait_tensor){room, STRAIT_I32, setup->n, 1};
+    memcpy(capacity, (const int32_t *)all.data + step * all.cols,
+           (size_t)all.cols * sizeof *capacity);
+    return (strait_tensor){capacity, STRAIT_I32, setup->n, 1};
 }
 
 /* Every stride-th of ours against theirs. */
@@ -167,8 +168,8 @@ static void check_losses_of_all_targets(const struct setup *setup) {
     static float ours[TOKENS_MAX * VOCAB_MAX], theirs[TOKENS_MAX * VOCAB_MAX];
     const int64_t n = setup->n, vocab = setup->shape.vocab;
     const float *logits = golden_tensor(setup->golden, "logits").data;
-    int32_t room[TOKENS_MAX];
-    CHECK_OK(strait_stage_forward(setup->stage, 0, ids_of(setup, "tokens", 0, room)));
+    int32_t capacity[TOKENS_MAX];
+    CHECK_OK(strait_stage_forward(setup->stage, 0, ids_of(setup, "tokens", 0, capacity)));
     for (int32_t target = 0; target < vocab; target++) {
         int32_t targets[TOKENS_MAX];
         strait_tensor losses;
@@ -190,15 +191,15 @@ static void check_logits(const variant *v) {
     static float ours[TOKENS_MAX * VOCAB_MAX];
     struct setup setup;
     struct strait_generator *generator = NULL;
-    int32_t room[TOKENS_MAX];
+    int32_t capacity[TOKENS_MAX];
     set_up(&setup, v);
     check_losses_of_all_targets(&setup);
-    (void)ids_of(&setup, "tokens", 0, room);
+    (void)ids_of(&setup, "tokens", 0, capacity);
     CHECK_OK(strait_generator_open(setup.stage, &generator));
     for (int64_t i = 0; i < setup.n; i++) {
         const float *logits = NULL;
         if (i % setup.shape.context == 0) strait_generator_reset(generator);
-        CHECK_OK(strait_generator_feed(generator, room[i], &logits));
+        CHECK_OK(strait_generator_feed(generator, capacity[i], &logits));
         memcpy(ours + i * setup.shape.vocab, logits, (size_t)setup.shape.vocab * sizeof *ours);
     }
     check_near("generator's", "logits",
@@ -245,8 +246,8 @@ static strait_optim_spec read_optimizer(const struct strait_safetensors *g, cons
 /* Ten steps; the losses and norms in `curve`, one after the other. */
 static void train(const struct setup *setup, struct strait_optimizer *opt, float *curve) {
     const struct strait_safetensors *g = setup->golden;
-    const strait_rate rate = {
-        .shape = STRAIT_RATE_LINEAR,
+    const strait_lr_schedule rate = {
+        .shape = STRAIT_LR_LINEAR,
         .steps = (int64_t)golden_number(g, "steps"),
         .warmup = (int64_t)golden_number(g, "warmup"),
         .final = (float)golden_number(g, "final_rate"),
@@ -256,7 +257,8 @@ static void train(const struct setup *setup, struct strait_optimizer *opt, float
         curve[step] = (float)run_batch(setup, step);
         CHECK_OK(strait_optimizer_clip(opt, stream, step + 1));
         curve[rate.steps + step] = ((const float *)strait_optimizer_scale(opt).data)[1];
-        CHECK_OK(strait_optimizer_step(opt, stream, step + 1, strait_rate_factor(&rate, step)));
+        CHECK_OK(
+            strait_optimizer_step(opt, stream, step + 1, strait_lr_schedule_factor(&rate, step)));
     }
 }
 

@@ -4,7 +4,7 @@
  * and wanlink.c. Nothing outside of them is touched; without root it says so and is skipped. */
 #include "base/clock.h"
 #include "check.h"
-#include "net/mesh.h"
+#include "net/core/mesh.h"
 #include "net/wanlink.h"
 
 #include <arpa/inet.h>

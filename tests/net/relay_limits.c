@@ -207,7 +207,7 @@ static void test_a_silent_crowd(void **state) {
     const pid_t relay = start_relay(ends[1], &config);
     CHECK(read(ends[0], where, sizeof where) == sizeof where);
     CHECK_OK(strait_relay_address_print(where, &token, address, sizeof address));
-    const int64_t before = resident_kb(relay);
+    const int64_t prev = resident_kb(relay);
     struct relay_node a = {.peer = 0}, b = {.peer = 0};
     relay_rig_pair(&a, &b, address, address, 1);
     CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
@@ -218,9 +218,9 @@ static void test_a_silent_crowd(void **state) {
     }
     const int64_t after = resident_kb(relay);
     print_message("%d silent connections: the relay grew by %lld KiB\n", n_connected,
-                  (long long)(after - before));
+                  (long long)(after - prev));
     CHECK(n_connected > CROWD / 2);
-    CHECK(after - before < GROWTH_KB);
+    CHECK(after - prev < GROWTH_KB);
     relay_node_close(&a); // and who comes now is still served
     relay_node_close(&b);
     relay_rig_pair(&a, &b, address, address, 1);

@@ -1,6 +1,6 @@
 #include "relay_rig.h"
 
-#include "net/address.h"
+#include "net/core/address.h"
 
 #include <arpa/inet.h>
 #include <poll.h>

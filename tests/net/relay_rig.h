@@ -3,9 +3,9 @@
 #pragma once
 
 #include "check.h"
-#include "net/mesh.h"
-#include "net/relay.h"
-#include "net/relay_wire.h"
+#include "net/core/mesh.h"
+#include "net/relay/relay.h"
+#include "net/relay/relay_wire.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

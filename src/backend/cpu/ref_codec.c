@@ -6,7 +6,7 @@
 #include <string.h>
 
 static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
-                           int64_t keep, strait_pack_how how) {
+                           int64_t keep, strait_pack_params how) {
     (void)s;
     assert(keep > 0 && keep <= x.cols);
     assert(strait_tensor_bytes(packed) ==

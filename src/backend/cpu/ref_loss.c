@@ -25,7 +25,7 @@ static double log_sum(const float *logits, int64_t cols, double cap) {
 }
 
 static strait_err cross_entropy(struct strait_stream *s, strait_tensor loss, strait_tensor logits,
-                                strait_tensor targets, strait_loss_how how) {
+                                strait_tensor targets, strait_loss_params how) {
     (void)s;
     assert(loss.rows == logits.rows && targets.rows == logits.rows);
     const double cap = (double)how.softcap;

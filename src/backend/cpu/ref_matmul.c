@@ -4,7 +4,7 @@
 #include <math.h>
 
 static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b,
-                         strait_matmul_how how) {
+                         strait_matmul_params how) {
     (void)s;
     const int64_t inner = how.transpose_a ? a.rows : a.cols;
     assert(inner == (how.transpose_b ? b.cols : b.rows));

@@ -37,7 +37,7 @@ static void move_shared(strait_tensor v, strait_tensor grad, double by, double b
 
 static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_tensor m,
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
-                        strait_adamw_how how) {
+                        strait_adamw_params how) {
     (void)s;
     const int is_own = strait_cpu_same_shape(v, weight); // a second moment for every weight
     assert(strait_cpu_same_shape(weight, m) && strait_cpu_same_shape(weight, grad));

@@ -5,7 +5,7 @@
 #include <math.h>
 
 static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                               strait_regroup_how how) {
+                               strait_regroup_params how) {
     (void)s;
     assert(y.rows == x.rows && how.to + how.n_groups * how.to_cols <= y.cols);
     assert(how.from + (how.n_groups - 1) * how.from_cols < x.cols);
@@ -29,11 +29,11 @@ static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait
                                                                       strait_cpu_f32(x)[i];
     if (normed.data == NULL) return STRAIT_OK;
     return s->backend->kernels->rmsnorm(s, normed, absent, rstd, y, absent,
-                                        (strait_norm_how){.epsilon = epsilon});
+                                        (strait_norm_params){.epsilon = epsilon});
 }
 
 static void check_recall(strait_tensor both, strait_tensor normeds, strait_tensor z,
-                         strait_recall_how how) {
+                         strait_recall_params how) {
     assert(how.keep <= z.cols && both.rows == z.rows && normeds.rows == z.rows);
     assert(normeds.cols == how.taps * z.cols && both.cols >= normeds.cols);
     assert(z.rows % how.seq_len == 0);
@@ -41,7 +41,7 @@ static void check_recall(strait_tensor both, strait_tensor normeds, strait_tenso
 }
 
 static strait_err recall(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
-                         strait_tensor rstd, strait_tensor z, strait_recall_how how) {
+                         strait_tensor rstd, strait_tensor z, strait_recall_params how) {
     (void)s;
     check_recall(both, normeds, z, how);
     for (int64_t n = 0; n < z.rows; n++) {
@@ -65,7 +65,7 @@ static strait_err recall(struct strait_stream *s, strait_tensor both, strait_ten
 
 /* What value c of code n receives from the places of t that it went to. */
 static double gathered(strait_tensor t, strait_tensor z, int64_t n, int64_t c,
-                       strait_recall_how how) {
+                       strait_recall_params how) {
     double sum = 0;
     for (int64_t j = 0; j < how.taps && n % how.seq_len + j < how.seq_len; j++)
         sum += (double)strait_cpu_f32(t)[(n + j) * t.cols + j * z.cols + c];
@@ -74,7 +74,7 @@ static double gathered(strait_tensor t, strait_tensor z, int64_t n, int64_t c,
 
 static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
                               strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
-                              strait_recall_how how) {
+                              strait_recall_params how) {
     (void)s;
     check_recall(d_both, d_normeds, z, how);
     assert(strait_cpu_same_shape(d_z, z));

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
-                      strait_pack_how how) {
+                      strait_pack_params how) {
     const int64_t cols = strait_pack_cols(x, how);
     for (int64_t n = 0; n < x.rows; n++) {
         double numbers[3] = {0};
@@ -29,7 +29,7 @@ static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
     }
 }
 
-static int code_of(float value, float inverse, strait_pack_how how, int64_t i) {
+static int code_of(float value, float inverse, strait_pack_params how, int64_t i) {
     const int most = strait_scale_codes(how.bits);
     const float scaled = value * inverse;
     const float rounded = how.is_stochastic ? floorf(scaled + strait_wire_uniform(how, i))
@@ -39,7 +39,7 @@ static int code_of(float value, float inverse, strait_pack_how how, int64_t i) {
 
 /* Codes of row n into `to`. */
 static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, int64_t n,
-                     float scale, strait_pack_how how) {
+                     float scale, strait_pack_params how) {
     double numbers[3] = {0};
     const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
     const int64_t cols = strait_pack_cols(x, how);
@@ -60,7 +60,7 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
 }
 
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
-                            strait_tensor x, strait_pack_how how) {
+                            strait_tensor x, strait_pack_params how) {
     (void)s;
     assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how));
     assert(stats.data == NULL || (stats.rows == x.rows && stats.cols == 3));
@@ -94,7 +94,7 @@ static float restored(const unsigned char *from, int64_t i, int bits) {
 }
 
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                               strait_tensor packed, strait_pack_how how) {
+                               strait_tensor packed, strait_pack_params how) {
     (void)s;
     assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how));
     const unsigned char *from = packed.data;

@@ -26,20 +26,20 @@ static float norm_head(float *y, const float *x, const float *gain, int64_t dim,
 }
 
 /* The gain of head h of queries and keys; NULL where there is none. */
-static const float *gain_of(const strait_rotate_how *how, int h) {
+static const float *gain_of(const strait_rotate_params *how, int h) {
     const float *gain = strait_cpu_f32(how->gain);
     return gain != NULL && h >= how->heads.n_query ? gain + how->heads.head_dim : gain;
 }
 
 /* Turns one head of row n; `out`, `in` and `way` as above. */
-static void turn_head(float *out, const float *in, const strait_rotate_how *how, int64_t n,
+static void turn_head(float *out, const float *in, const strait_rotate_params *how, int64_t n,
                       float way) {
     const int64_t half = how->heads.head_dim / 2, angle = n % how->heads.seq_len * half;
     turn(out, in, strait_cpu_f32(how->cos) + angle, strait_cpu_f32(how->sin) + angle, half, way);
 }
 
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
-                         strait_tensor x, strait_rotate_how how) {
+                         strait_tensor x, strait_rotate_params how) {
     (void)s;
     const strait_heads heads = how.heads;
     const int64_t dim = heads.head_dim;
@@ -96,7 +96,7 @@ static void gain_back(float *d_gain, const float *d, strait_tensor x, strait_ten
 
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                              strait_rotate_how how) {
+                              strait_rotate_params how) {
     (void)s;
     const strait_heads heads = how.heads;
     const int64_t dim = heads.head_dim;

@@ -138,13 +138,13 @@ static void restore_top_task(void *arg, int task) {
     }
 }
 
-static strait_top top_of(strait_tensor packed, int64_t rows, int64_t keep, strait_pack_how how) {
+static strait_top top_of(strait_tensor packed, int64_t rows, int64_t keep, strait_pack_params how) {
     unsigned char *bytes = packed.data;
     return (strait_top){bytes, bytes + rows * keep * 2, keep, how};
 }
 
 static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
-                           int64_t keep, strait_pack_how how) {
+                           int64_t keep, strait_pack_params how) {
     assert(keep > 0 && keep <= x.cols);
     return run_rows(s, pack_top_task,
                     (struct job){.x = strait_cpu_f32(x),
@@ -160,7 +160,7 @@ static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_t
                                  .stats = stats,
                                  .n_rows = x.rows,
                                  .cols = x.cols,
-                                 .top = top_of(packed, x.rows, keep, (strait_pack_how){0})});
+                                 .top = top_of(packed, x.rows, keep, (strait_pack_params){0})});
 }
 
 void SIMD(codec)(struct strait_kernels *k) {

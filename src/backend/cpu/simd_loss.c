@@ -9,7 +9,7 @@ struct loss_rows {
     float *loss, *logits;
     const int32_t *targets;
     int64_t n_rows, cols, rows; // rows of a task
-    strait_loss_how how;
+    strait_loss_params how;
 };
 
 /* Capped logits, and the slope of the cap. */
@@ -79,7 +79,8 @@ static double row_sum_keep(float *row, int64_t cols, float max) {
 }
 
 /* Capped logits become the gradient of the loss, times how.scale. */
-static void row_back(float *row, int64_t cols, int32_t target, strait_loss_how how, float log_sum) {
+static void row_back(float *row, int64_t cols, int32_t target, strait_loss_params how,
+                     float log_sum) {
     vec slope;
     (void)capped(splat(row[target]), how.softcap, &slope);
     const float at_target = slope[0] * how.scale;
@@ -91,7 +92,7 @@ static void row_back(float *row, int64_t cols, int32_t target, strait_loss_how h
 }
 
 /* The loss of one row; its logits become their gradient where that is asked for. */
-static float row_loss(float *row, int64_t cols, int32_t target, strait_loss_how how) {
+static float row_loss(float *row, int64_t cols, int32_t target, strait_loss_params how) {
     vec slope;
     const double logit = (double)capped(splat(row[target]), how.softcap, &slope)[0];
     const float max = row_max(row, cols, how.softcap);
@@ -127,7 +128,7 @@ static void loss_task(void *arg, int task) {
 }
 
 static strait_err cross_entropy(struct strait_stream *s, strait_tensor loss, strait_tensor logits,
-                                strait_tensor targets, strait_loss_how how) {
+                                strait_tensor targets, strait_loss_params how) {
     assert(loss.rows == logits.rows && targets.rows == logits.rows);
     struct loss_rows l = {.loss = strait_cpu_f32(loss),
                           .logits = strait_cpu_f32(logits),

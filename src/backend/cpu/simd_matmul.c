@@ -168,7 +168,7 @@ static void sweep_task(void *arg, int task) {
 }
 
 static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b,
-                         strait_matmul_how how) {
+                         strait_matmul_params how) {
     const struct strait_cpu *cpu = s->backend->state;
     const struct product p = {.a = strait_cpu_f32(a),
                               .b = strait_cpu_f32(b),

@@ -17,7 +17,7 @@ struct adamw {
     step_by by;
 };
 
-static step_by step_of(strait_adamw_how how, float grad) {
+static step_by step_of(strait_adamw_params how, float grad) {
     const double whole1 = 1 - pow((double)how.beta1, (double)how.step);
     const double whole2 = 1 - pow((double)how.beta2, (double)how.step);
     return (step_by){.grad = grad,
@@ -102,7 +102,7 @@ static void column_task(void *arg, int task) {
 
 static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_tensor m,
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
-                        strait_adamw_how how) {
+                        strait_adamw_params how) {
     assert(strait_cpu_same_shape(weight, m) && strait_cpu_same_shape(weight, grad));
     assert(how.step >= 1);
     if (strait_cpu_is_spoiled(scale)) return STRAIT_OK;

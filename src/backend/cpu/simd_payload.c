@@ -16,7 +16,7 @@ struct payload {
     const float *error;
     int64_t n_rows, cols, rows; // cols that cross, rows of a task
     int64_t stride;             // columns of x
-    strait_pack_how how;
+    strait_pack_params how;
     float base;
     float largest[BLOCKS_MAX]; // by task
 };
@@ -64,7 +64,7 @@ static void largest_task(void *arg, int task) {
 }
 
 /* Random words for values [first, first + n) of the tensor, as numbers in [0, 1). */
-static void draw(float *to, strait_pack_how how, int64_t first, int n) {
+static void draw(float *to, strait_pack_params how, int64_t first, int n) {
     uint32_t words[CHUNK];
     strait_rng_words((strait_rng){how.seed, how.stream}, (uint64_t)first, words, (size_t)n);
     for (int i = 0; i < n; i++)
@@ -160,7 +160,7 @@ static void pack_task(void *arg, int task) {
 }
 
 static struct payload payload_of(strait_tensor x, strait_tensor packed, strait_tensor stats,
-                                 strait_pack_how how) {
+                                 strait_pack_params how) {
     assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how));
     return (struct payload){.x = strait_cpu_f32(x),
                             .bytes = packed.data,
@@ -172,7 +172,7 @@ static struct payload payload_of(strait_tensor x, strait_tensor packed, strait_t
 }
 
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
-                            strait_tensor x, strait_pack_how how) {
+                            strait_tensor x, strait_pack_params how) {
     struct payload p = payload_of(x, packed, stats, how);
     if (how.bits < 16) {
         run_rows(s, largest_task, &p);
@@ -236,7 +236,7 @@ static void restore_task(void *arg, int task) {
 }
 
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                               strait_tensor packed, strait_pack_how how) {
+                               strait_tensor packed, strait_pack_params how) {
     struct payload p = payload_of(x, packed, stats, how);
     if (how.bits < 16) memcpy(&p.base, p.bytes, 4);
     run_rows(s, restore_task, &p);

@@ -54,7 +54,7 @@ static void rotate_task(void *arg, int task) {
 }
 
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
-                         strait_tensor x, strait_rotate_how how) {
+                         strait_tensor x, strait_rotate_params how) {
     const strait_heads heads = how.heads;
     assert(heads.head_dim % 2 == 0 && x.cols == strait_cpu_qkv_cols(heads));
     assert(strait_cpu_same_shape(y, x) && how.cos.cols == heads.head_dim / 2);
@@ -108,7 +108,7 @@ static void rotate_back_task(void *arg, int task) {
 
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                              strait_rotate_how how) {
+                              strait_rotate_params how) {
     assert(d_x.cols == strait_cpu_qkv_cols(how.heads) && strait_cpu_same_shape(d_x, d_y));
     assert((x.data == NULL) == (rstd.data == NULL));
     assert(how.gain.data == NULL || d_gain.data != NULL);

@@ -41,7 +41,7 @@ static inline size_t strait_top_index_bytes(int64_t cols) {
 typedef struct strait_top {
     unsigned char *values, *columns;
     int64_t keep;
-    strait_pack_how how;
+    strait_pack_params how;
 } strait_top;
 
 static inline void strait_top_pack(const strait_top *to, const float *row, int64_t cols,

@@ -15,14 +15,14 @@ static inline float strait_wire_value(float value, double *bad) {
 }
 
 /* In [0, 1), for value i of the tensor. */
-static inline float strait_wire_uniform(strait_pack_how how, int64_t i) {
+static inline float strait_wire_uniform(strait_pack_params how, int64_t i) {
     uint32_t words[4];
     strait_rng_draw((strait_rng){how.seed, how.stream}, (uint64_t)i / 4, words);
     return (float)(words[i % 4] >> 8) * 0x1p-24f;
 }
 
 /* To nearest, half to even; or up with a chance that makes the mean right. */
-static inline uint16_t strait_wire_bf16(float value, strait_pack_how how, int64_t i) {
+static inline uint16_t strait_wire_bf16(float value, strait_pack_params how, int64_t i) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     const uint32_t up = how.is_stochastic ? (uint32_t)(strait_wire_uniform(how, i) * 0x1p16f)
@@ -49,7 +49,7 @@ static inline int64_t strait_wire_codes(int64_t rows, int64_t cols, int bits, in
     return 4 + rows + n * ((cols * bits + 7) / 8);
 }
 
-static inline int64_t strait_wire_bytes(strait_tensor x, strait_pack_how how) {
+static inline int64_t strait_wire_bytes(strait_tensor x, strait_pack_params how) {
     const int64_t cols = strait_pack_cols(x, how);
     return how.bits >= 16 ? x.rows * cols * how.bits / 8
                           : strait_wire_codes(x.rows, cols, how.bits, x.rows);
@@ -65,7 +65,7 @@ static inline float strait_wire_largest(const float *values, int64_t n) {
     return largest;
 }
 
-static inline float strait_wire_largest_of(strait_tensor x, strait_pack_how how) {
+static inline float strait_wire_largest_of(strait_tensor x, strait_pack_params how) {
     float largest = 0;
     for (int64_t n = 0; n < x.rows; n++)
         largest = fmaxf(largest, strait_wire_largest((const float *)x.data + n * x.cols,

@@ -16,7 +16,7 @@ static int index_bytes(int64_t cols) {
 }
 
 static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
-                           int64_t keep, strait_pack_how how) {
+                           int64_t keep, strait_pack_params how) {
     assert(keep > 0 && keep <= x.cols && x.dtype == STRAIT_F32);
     int n_index = index_bytes(x.cols);
     assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (size_t)(2 + n_index));
@@ -55,17 +55,17 @@ static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_t
 }
 
 /* One round of q = q R^-1; `room` holds the products of n_parts parts, the factor, its inverse. */
-static strait_err straighten(struct strait_stream *s, strait_tensor q, double *room,
+static strait_err straighten(struct strait_stream *s, strait_tensor q, double *capacity,
                              int64_t n_parts) {
     int64_t r = q.cols, rows_of_part = strait_cuda_pieces(q.rows, n_parts);
-    double *g = room + n_parts * r * r, *inverse = g + r * r;
-    void *products[] = {&room, &q.data, &q.rows, &r, &rows_of_part};
+    double *g = capacity + n_parts * r * r, *inverse = g + r * r;
+    void *products[] = {&capacity, &q.data, &q.rows, &r, &rows_of_part};
     const int64_t tiles = strait_cuda_pieces(r, 16);
     STRAIT_TRY(strait_cuda_launch(
         s, "gram",
         (strait_cuda_grid){.x = tiles, .y = tiles, .z = n_parts, .threads = 16, .threads_y = 16},
         products));
-    void *factors[] = {&g, &inverse, &room, &r, &n_parts};
+    void *factors[] = {&g, &inverse, &capacity, &r, &n_parts};
     STRAIT_TRY(
         strait_cuda_launch(s, "factor", (strait_cuda_grid){.x = 1, .threads = 256}, factors));
     void *rest[] = {&q.data, &inverse, &q.rows, &r};
@@ -84,10 +84,11 @@ static strait_err orthonormalise(struct strait_stream *s, strait_tensor q) {
     int64_t n_parts = strait_cuda_pieces(q.rows, BASIS_ROWS);
     if (n_parts > BASIS_PARTS) n_parts = BASIS_PARTS;
     if (n_parts > room_for) n_parts = room_for > 0 ? room_for : 1;
-    void *room = NULL;
-    STRAIT_TRY(strait_cuda_scratch(s, (size_t)((n_parts + 2) * square) * sizeof(double), &room));
-    STRAIT_TRY(straighten(s, q, room, n_parts));
-    return straighten(s, q, room, n_parts); // takes away what rounding left
+    void *capacity = NULL;
+    STRAIT_TRY(
+        strait_cuda_scratch(s, (size_t)((n_parts + 2) * square) * sizeof(double), &capacity));
+    STRAIT_TRY(straighten(s, q, capacity, n_parts));
+    return straighten(s, q, capacity, n_parts); // takes away what rounding left
 }
 
 void strait_cuda_codec(struct strait_kernels *k) {

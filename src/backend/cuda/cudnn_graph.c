@@ -269,14 +269,14 @@ static int realize(const struct strait_cudnn_graph *g, void *config, void **plan
     return status;
 }
 
-int strait_cudnn_graph_plan(struct strait_cudnn_graph *g, int64_t room, void **plan,
+int strait_cudnn_graph_plan(struct strait_cudnn_graph *g, int64_t capacity, void **plan,
                             int64_t *workspace) {
     void *configs[STRAIT_CUDNN_PROPOSALS] = {0};
     const int n = propose(g, configs);
     *plan = NULL;
     for (int i = 0; i < n; i++) {
         const int status = realize(g, configs[i], plan, workspace);
-        if (status == 0 && *workspace <= room) {
+        if (status == 0 && *workspace <= capacity) {
             g->status = 0;
             return 0;
         }

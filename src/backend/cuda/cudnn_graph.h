@@ -11,20 +11,20 @@
 #include <stdint.h>
 
 /* Every function that is used, by the name its library exports: result, name, parameters. */
-#define STRAIT_CUDNN(X)                                                               \
-    X(size_t, cudnnGetVersion, (void))                                                \
-    X(const char *, cudnnGetErrorString, (int status))                                \
-    X(void, cudnnGetLastErrorString, (char *out, size_t bytes))                       \
-    X(int, cudnnCreate, (void **handle))                                              \
-    X(int, cudnnDestroy, (void *handle))                                              \
-    X(int, cudnnSetStream, (void *handle, void *stream))                              \
-    X(int, cudnnBackendCreateDescriptor, (int kind, void **out))                      \
-    X(int, cudnnBackendDestroyDescriptor, (void *descriptor))                         \
-    X(int, cudnnBackendFinalize, (void *descriptor))                                  \
-    X(int, cudnnBackendSetAttribute,                                                  \
-      (void *descriptor, int name, int type, int64_t n, const void *values))          \
-    X(int, cudnnBackendGetAttribute,                                                  \
-      (void *descriptor, int name, int type, int64_t room, int64_t *n, void *values)) \
+#define STRAIT_CUDNN(X)                                                                   \
+    X(size_t, cudnnGetVersion, (void))                                                    \
+    X(const char *, cudnnGetErrorString, (int status))                                    \
+    X(void, cudnnGetLastErrorString, (char *out, size_t bytes))                           \
+    X(int, cudnnCreate, (void **handle))                                                  \
+    X(int, cudnnDestroy, (void *handle))                                                  \
+    X(int, cudnnSetStream, (void *handle, void *stream))                                  \
+    X(int, cudnnBackendCreateDescriptor, (int kind, void **out))                          \
+    X(int, cudnnBackendDestroyDescriptor, (void *descriptor))                             \
+    X(int, cudnnBackendFinalize, (void *descriptor))                                      \
+    X(int, cudnnBackendSetAttribute,                                                      \
+      (void *descriptor, int name, int type, int64_t n, const void *values))              \
+    X(int, cudnnBackendGetAttribute,                                                      \
+      (void *descriptor, int name, int type, int64_t capacity, int64_t *n, void *values)) \
     X(int, cudnnBackendExecute, (void *handle, void *plan, void *pack))
 
 struct strait_cudnn_table {
@@ -110,7 +110,7 @@ void strait_cudnn_matmul_op(struct strait_cudnn_graph *g, void *y, void *a, void
 /* The first of cuDNN's proposals for the graph that becomes a plan and needs at most `room` bytes
  * of workspace. The plan outlives the graph: whoever asks destroys it. Not 0, with the graph's
  * status and words, when there is none. */
-int strait_cudnn_graph_plan(struct strait_cudnn_graph *g, int64_t room, void **plan,
+int strait_cudnn_graph_plan(struct strait_cudnn_graph *g, int64_t capacity, void **plan,
                             int64_t *workspace);
 
 /* What a run reads and writes: the address of each real tensor, and of each number. */

@@ -35,19 +35,19 @@ __device__ __forceinline__ int count_own(const own_columns &own, uint32_t least)
 }
 
 /* Sum over the block, and over the threads before this one. `room` is 33 ints of shared memory. */
-__device__ __forceinline__ int block_count(int n, int *before, int *room) {
+__device__ __forceinline__ int block_count(int n, int *before, int *capacity) {
     const int lane = (int)threadIdx.x % 32, n_warps = (int)blockDim.x / 32;
     int up_to = n;
     for (int by = 1; by < 32; by *= 2) {
         const int other = __shfl_up_sync(0xffffffffu, up_to, by);
         if (lane >= by) up_to += other;
     }
-    if (lane == 31) room[threadIdx.x / 32] = up_to;
+    if (lane == 31) capacity[threadIdx.x / 32] = up_to;
     __syncthreads();
     int total = 0, earlier = 0;
     for (int w = 0; w < n_warps; w++) {
-        if (w < (int)threadIdx.x / 32) earlier += room[w];
-        total += room[w];
+        if (w < (int)threadIdx.x / 32) earlier += capacity[w];
+        total += capacity[w];
     }
     __syncthreads();
     *before = earlier + up_to - n;
@@ -55,12 +55,12 @@ __device__ __forceinline__ int block_count(int n, int *before, int *room) {
 }
 
 /* The largest size that at least `keep` values of the row reach. */
-__device__ __forceinline__ uint32_t threshold(const own_columns &own, int64_t keep, int *room) {
+__device__ __forceinline__ uint32_t threshold(const own_columns &own, int64_t keep, int *capacity) {
     uint32_t low = 0, high = 0x7fffffffu;
     int before;
     while (low < high) {
         const uint32_t middle = low + (high - low + 1) / 2;
-        if (block_count(count_own(own, middle), &before, room) >= keep)
+        if (block_count(count_own(own, middle), &before, capacity) >= keep)
             low = middle;
         else
             high = middle - 1;
@@ -71,22 +71,22 @@ __device__ __forceinline__ uint32_t threshold(const own_columns &own, int64_t ke
 /* A block a row. bytes: values [rows x keep] as bf16, then columns of n_index bytes each. */
 extern "C" __global__ void __launch_bounds__(1024)
     pack_top(unsigned char *bytes, const float *x, int64_t rows, int64_t cols, int64_t keep,
-             int n_index, strait_pack_how how) {
-    __shared__ int room[32];
+             int n_index, strait_pack_params how) {
+    __shared__ int capacity[32];
     const int64_t each = (cols + blockDim.x - 1) / blockDim.x, from = threadIdx.x * each;
     own_columns own = {x + blockIdx.x * cols,
                        from < cols ? from : cols,
                        from + each < cols ? from + each : cols,
                        {}};
     hold(own);
-    const uint32_t least = threshold(own, keep, room);
+    const uint32_t least = threshold(own, keep, capacity);
     const int mine = count_own(own, least + 1);
     int larger_before, equal_before;
-    const int64_t equals = keep - block_count(mine, &larger_before, room);
+    const int64_t equals = keep - block_count(mine, &larger_before, capacity);
     int same = 0;
     for (int64_t c = own.first; c < own.end; c++)
         same += size_of(own.row[c]) == least;
-    block_count(same, &equal_before, room);
+    block_count(same, &equal_before, capacity);
     unsigned char *columns = bytes + rows * keep * 2;
     int64_t at = blockIdx.x * keep + larger_before +
                  (equal_before < equals ? equal_before : equals);
@@ -192,10 +192,10 @@ __device__ __forceinline__ void turn_in_warp(float v[4], int64_t tile) {
 /* A block takes `span` of the n values: whole tiles. Tiles up to 128 values stay in registers. */
 extern "C" __global__ void __launch_bounds__(256)
     hadamard(float *y, const float *x, int64_t n, int64_t tile, int64_t span) {
-    __shared__ __align__(16) float room[SPAN];
+    __shared__ __align__(16) float capacity[SPAN];
     const int64_t first = blockIdx.x * span, here = n - first < span ? n - first : span;
     const float norm = 1.0f / sqrtf((float)tile);
-    float *v = span <= SPAN ? room : y + first;
+    float *v = span <= SPAN ? capacity : y + first;
     const bool is_small = tile <= 128;
     for (int64_t base = 0; base < here; base += 1024) { // alike in all lanes of a warp
         const int64_t at = base + threadIdx.x * 4;

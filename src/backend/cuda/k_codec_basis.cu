@@ -23,15 +23,15 @@ extern "C" __global__ void __launch_bounds__(TILE *TILE)
 }
 
 /* Sum over the block of whole warps; in every thread. */
-__device__ __forceinline__ double block_sum(double value, double *room) {
+__device__ __forceinline__ double block_sum(double value, double *capacity) {
     const int lane = (int)threadIdx.x % 32, n_warps = (int)blockDim.x / 32;
     for (int by = 16; by > 0; by /= 2)
         value += __shfl_xor_sync(0xffffffffu, value, by);
-    if (lane == 0) room[threadIdx.x / 32] = value;
+    if (lane == 0) capacity[threadIdx.x / 32] = value;
     __syncthreads();
     double sum = 0;
     for (int w = 0; w < n_warps; w++)
-        sum += room[w];
+        sum += capacity[w];
     __syncthreads();
     return sum;
 }
@@ -40,7 +40,7 @@ __device__ __forceinline__ double block_sum(double value, double *room) {
  * each that depends on those before; `inverse` becomes that of L, zero rows likewise. */
 extern "C" __global__ void __launch_bounds__(256)
     factor(double *g, double *inverse, const double *part, int64_t r, int64_t n_parts) {
-    __shared__ double room[32];
+    __shared__ double capacity[32];
     for (int64_t i = threadIdx.x; i < r * r; i += blockDim.x) {
         double sum = 0;
         for (int64_t p = 0; p < n_parts && i % r <= i / r; p++)
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256)
         double taken = 0;
         for (int64_t b = threadIdx.x; b < c; b += blockDim.x)
             taken += g[c * r + b] * g[c * r + b];
-        const double after = before - block_sum(taken, room);
+        const double after = before - block_sum(taken, capacity);
         const double by = after > before * 1e-10 && after > 1e-60 ? 1 / sqrt(after) : 0;
         for (int64_t a = c + 1 + threadIdx.x; a < r; a += blockDim.x) {
             double dot = g[a * r + c];
@@ -79,17 +79,17 @@ constexpr int WIDEST = 1024; // columns that fit into a row's room
 /* q [rows x r] times the transpose of `inverse`, in place; a warp a row. */
 extern "C" __global__ void __launch_bounds__(256)
     apply_inverse(float *q, const double *inverse, int64_t rows, int64_t r) {
-    __shared__ float room[8][WIDEST];
+    __shared__ float capacity[8][WIDEST];
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int64_t row = (int64_t)blockIdx.x * 8 + warp;
     if (row >= rows) return;
     for (int64_t c = lane; c < r; c += 32)
-        room[warp][c] = q[row * r + c];
+        capacity[warp][c] = q[row * r + c];
     __syncwarp();
     for (int64_t c = lane; c < r; c += 32) {
         double sum = 0;
         for (int64_t b = 0; b <= c; b++)
-            sum += (double)room[warp][b] * inverse[c * r + b];
+            sum += (double)capacity[warp][b] * inverse[c * r + b];
         q[row * r + c] = (float)sum;
     }
 }

@@ -81,7 +81,7 @@ __device__ __forceinline__ mass warp_join(mass all) {
 /* The mass of a whole row; in every thread. */
 template <typename T, int W>
 __device__ __forceinline__ mass row_mass(const T *row, int cols, float per_cap) {
-    __shared__ mass room[32];
+    __shared__ mass capacity[32];
     const int n_warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
     mass all = {-INFINITY, 0.0f};
     round_of<T, W> round;
@@ -92,9 +92,9 @@ __device__ __forceinline__ mass row_mass(const T *row, int cols, float per_cap) 
             if (c + j * round.step() < cols) all = add_piece<T, W>(all, round.in[j], per_cap);
     }
     all = warp_join(all);
-    if (lane == 0) room[threadIdx.x / 32] = all;
+    if (lane == 0) capacity[threadIdx.x / 32] = all;
     __syncthreads();
-    return warp_join(lane < n_warps ? room[lane] : mass{-INFINITY, 0.0f});
+    return warp_join(lane < n_warps ? capacity[lane] : mass{-INFINITY, 0.0f});
 }
 
 /* What a row's logits become gradients by. */

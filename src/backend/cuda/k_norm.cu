@@ -57,7 +57,7 @@ __device__ __forceinline__ float norm_squares(float sum, lanes<T, W> in) {
 }
 
 template <typename T, int W> __device__ __forceinline__ void norm_row(const norm_args<T> &a) {
-    __shared__ float room[32];
+    __shared__ float capacity[32];
     constexpr int PIECES = held_pieces<W>;
     const int64_t row = blockIdx.x, first = row * a.cols;
     const int step = (int)blockDim.x * W, own = (int)threadIdx.x * W;
@@ -71,7 +71,7 @@ template <typename T, int W> __device__ __forceinline__ void norm_row(const norm
     }
     for (int c = PIECES * step + own; c < a.cols; c += step)
         squares = norm_squares<T, W>(squares, norm_input<T, W>(a, first + c));
-    const float scale = 1.0f / sqrtf(block_sum(squares, room) / (float)a.cols + a.epsilon);
+    const float scale = 1.0f / sqrtf(block_sum(squares, capacity) / (float)a.cols + a.epsilon);
     if (threadIdx.x == 0) a.rstd[row] = scale;
 #pragma unroll
     for (int j = 0; j < PIECES; j++) {
@@ -169,15 +169,15 @@ __device__ __forceinline__ void meet_team(int team) {
 }
 
 /* The sum over a team, in every thread of it. */
-__device__ __forceinline__ float team_sum(float value, int team, float *room) {
+__device__ __forceinline__ float team_sum(float value, int team, float *capacity) {
     value = warp_sum(value);
     if (team == 32) return value;
     const int warp = (int)threadIdx.x / 32, first = warp / (team / 32) * (team / 32);
-    if (threadIdx.x % 32 == 0) room[warp] = value;
+    if (threadIdx.x % 32 == 0) capacity[warp] = value;
     meet_team(team);
     float sum = 0;
     for (int i = 0; i < team / 32; i++)
-        sum += room[first + i];
+        sum += capacity[first + i];
     meet_team(team);
     return sum;
 }
@@ -185,7 +185,7 @@ __device__ __forceinline__ float team_sum(float value, int team, float *room) {
 /* A team's row of the gradient, its pieces held all at once; d_gain grows on the way. */
 template <typename T, int W>
 __device__ __forceinline__ void norm_back_row(const norm_back_args<T> &a, int64_t row,
-                                              float d_gain[team_pieces<W>][W], float *room) {
+                                              float d_gain[team_pieces<W>][W], float *capacity) {
     constexpr int PIECES = team_pieces<W>;
     const int step = a.team * W, own = (int)threadIdx.x % a.team * W;
     const int cols = row < a.rows ? a.cols : 0; // a team without a row only keeps step
@@ -206,7 +206,7 @@ __device__ __forceinline__ void norm_back_row(const norm_back_args<T> &a, int64_
         if (c < cols) dot += norm_dot<T, W>(a, d_gain[j], d[j], x[j], c, scale);
     }
     if (PIECES * step < cols) dot += norm_dot_rest<T, W>(a, row, PIECES * step + own, step, scale);
-    const float shift = team_sum(dot, a.team, room) * scale * scale / (float)a.cols;
+    const float shift = team_sum(dot, a.team, capacity) * scale * scale / (float)a.cols;
     const norm_line line = {first, scale, shift};
 #pragma unroll
     for (int j = 0; j < PIECES; j++) {
@@ -250,13 +250,13 @@ __device__ __forceinline__ void put_d_gain(const norm_back_args<T> &a,
 /* The teams of a block take rows side by side, and then those that lie a grid of teams further. */
 template <typename T, int W>
 __device__ __forceinline__ void norm_back_rows(const norm_back_args<T> &a) {
-    __shared__ float room[32];
+    __shared__ float capacity[32];
     const int n_teams = (int)blockDim.x / a.team;
     float d_gain[team_pieces<W>][W] = {};
 #pragma unroll 1
     for (int64_t base = (int64_t)blockIdx.x * n_teams; base < a.rows;
          base += (int64_t)gridDim.x * n_teams)
-        norm_back_row<T, W>(a, base + (int)threadIdx.x / a.team, d_gain, room);
+        norm_back_row<T, W>(a, base + (int)threadIdx.x / a.team, d_gain, capacity);
     if (a.gain != nullptr) put_d_gain<T, W>(a, d_gain);
 }
 

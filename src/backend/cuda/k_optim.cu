@@ -95,7 +95,7 @@ __device__ __forceinline__ void update_row(const adamw_args &a, int64_t row, flo
 
 /* One second moment a row, and a block a row. */
 extern "C" __global__ void __launch_bounds__(256) adamw_row(adamw_args a) {
-    __shared__ double room[32];
+    __shared__ double capacity[32];
     if (is_spoiled(a)) return;
     const float by = scale_of(a);
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
@@ -105,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(256) adamw_row(adamw_args a) {
             squares += g * g;
         }
         const float old = a.v[row]; // read by all before the barriers of the sum
-        const float v = moved(old, block_sum(squares, room), a.cols, a.beta2);
+        const float v = moved(old, block_sum(squares, capacity), a.cols, a.beta2);
         if (threadIdx.x == 0) a.v[row] = v;
         if (is_wide(a) && a.cols % 4 == 0)
             update_row<4>(a, row, v);

@@ -23,7 +23,7 @@ template <typename T, int W> __device__ __forceinline__ void push(T *to, const f
 
 template <typename Y, typename X, int W>
 __device__ __forceinline__ void regroup_pieces(Y *y, const X *x, int64_t rows, int64_t y_cols,
-                                               int64_t x_cols, const strait_regroup_how &how) {
+                                               int64_t x_cols, const strait_regroup_params &how) {
     const uint32_t group = (uint32_t)how.to_cols;
     over_rows<W>(rows, how.n_groups * how.to_cols, [=](int64_t row, int64_t at) {
         const uint32_t g = (uint32_t)at / group, c = (uint32_t)at % group;
@@ -41,7 +41,7 @@ __device__ __forceinline__ void regroup_pieces(Y *y, const X *x, int64_t rows, i
 
 template <typename Y, typename X>
 __device__ __forceinline__ void regroup(Y *y, const X *x, int64_t rows, int64_t y_cols,
-                                        int64_t x_cols, const strait_regroup_how &how) {
+                                        int64_t x_cols, const strait_regroup_params &how) {
     const int64_t all = y_cols | x_cols | how.to | how.to_cols | how.from | how.from_cols;
     if (all % 8 == 0 && at16(y, x))
         regroup_pieces<Y, X, 8>(y, x, rows, y_cols, x_cols, how);
@@ -49,10 +49,11 @@ __device__ __forceinline__ void regroup(Y *y, const X *x, int64_t rows, int64_t 
         regroup_pieces<Y, X, 1>(y, x, rows, y_cols, x_cols, how);
 }
 
-#define REGROUP_KERNEL(Y, X, name)                                                                \
-    extern "C" __global__ void __launch_bounds__(THREADS) regroup_##name(                         \
-        Y *y, const X *x, int64_t rows, int64_t y_cols, int64_t x_cols, strait_regroup_how how) { \
-        regroup(y, x, rows, y_cols, x_cols, how);                                                 \
+#define REGROUP_KERNEL(Y, X, name)                                                     \
+    extern "C" __global__ void __launch_bounds__(THREADS)                              \
+        regroup_##name(Y *y, const X *x, int64_t rows, int64_t y_cols, int64_t x_cols, \
+                       strait_regroup_params how) {                                    \
+        regroup(y, x, rows, y_cols, x_cols, how);                                      \
     }
 
 REGROUP_KERNEL(float, float, f32_f32)
@@ -97,7 +98,7 @@ __device__ __forceinline__ void part_norm(const part_args<T> &a, int64_t at, lan
 
 /* A block a row. Each thread holds some of it between the two passes; the rest is read twice. */
 template <typename T, int W> __device__ __forceinline__ void part_row(const part_args<T> &a) {
-    __shared__ float room[32];
+    __shared__ float capacity[32];
     constexpr int PIECES = W == 1 ? 4 : 16 / W;
     const int64_t row = blockIdx.x, first = row * a.cols;
     const int step = (int)blockDim.x * W, own = (int)threadIdx.x * W;
@@ -113,7 +114,7 @@ template <typename T, int W> __device__ __forceinline__ void part_row(const part
     for (int c = PIECES * step + own; c < a.cols; c += step)
         squares += part_piece<T, W>(a, row, c, load<T, W>(a.y + first + c));
     if (a.normed == nullptr) return; // alike in the whole grid
-    const float scale = 1.0f / sqrtf(block_sum(squares, room) / (float)a.cols + a.epsilon);
+    const float scale = 1.0f / sqrtf(block_sum(squares, capacity) / (float)a.cols + a.epsilon);
     if (threadIdx.x == 0) a.rstd[row] = scale;
 #pragma unroll
     for (int j = 0; j < PIECES; j++)

@@ -40,18 +40,18 @@ __device__ __forceinline__ void put_four(bf16 *row, const float in[4], int64_t c
         if (c + i < cols) put<bf16, 1>(row + c + i, in + i);
 }
 
-__device__ __forceinline__ float block_max(float value, float *room) {
+__device__ __forceinline__ float block_max(float value, float *capacity) {
     value = warp_max(value);
-    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = value;
+    if (threadIdx.x % 32 == 0) capacity[threadIdx.x / 32] = value;
     __syncthreads();
-    return warp_max(threadIdx.x % 32 < WARPS ? room[threadIdx.x % 32] : 0.0f);
+    return warp_max(threadIdx.x % 32 < WARPS ? capacity[threadIdx.x % 32] : 0.0f);
 }
 
 /* The largest size of each row, and of each block's rows. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     largest_of_rows(float *of_block, float *of_row, const float *x, int64_t rows, int64_t cols,
                     int64_t stride, int n_lanes) {
-    __shared__ float room[WARPS];
+    __shared__ float capacity[WARPS];
     const row_place at = place_of(rows, n_lanes);
     const int64_t step = (int64_t)gridDim.x * THREADS / n_lanes;
     float all = 0, bad = 0;
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if (at.lane == 0 && n < rows) of_row[n] = largest;
         all = fmaxf(all, largest);
     }
-    all = block_max(all, room);
+    all = block_max(all, capacity);
     if (threadIdx.x == 0) of_block[blockIdx.x] = all;
 }
 
@@ -85,7 +85,7 @@ __device__ __forceinline__ int code_of(float value, float inverse, int most, boo
 
 /* Four cleaned values become codes in `word`, and what these stand for in `sent`. */
 __device__ __forceinline__ uint32_t pack_codes(float sent[4], const float v[4], float scale,
-                                               const strait_pack_how &how,
+                                               const strait_pack_params &how,
                                                const uint32_t words[4]) {
     const float inverse = scale > 0.0f ? __fdiv_rn(1.0f, scale) : 0.0f;
     const int most = strait_scale_codes(how.bits);
@@ -102,7 +102,7 @@ __device__ __forceinline__ uint32_t pack_codes(float sent[4], const float v[4], 
 
 /* The first n of four cleaned values of a row into the bytes at `to`. */
 __device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, const float v[4], int n,
-                                          float scale, const strait_pack_how &how,
+                                          float scale, const strait_pack_params &how,
                                           const uint32_t words[4]) {
     if (how.bits < 16) {
         const uint32_t word = pack_codes(sent, v, scale, how, words);
@@ -124,7 +124,7 @@ __device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, cons
 /* x is the row itself; its number counts for stats and chance. */
 __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const float *x,
                                          const row_place &at, int64_t cols, float scale,
-                                         const strait_pack_how &how) {
+                                         const strait_pack_params &how) {
     float error = 0, size = 0, bad = 0;
     for (int64_t c = at.lane * 4; at.row < at.rows && c < cols; c += 4 * at.n_lanes) {
         float v[4], sent[4];
@@ -149,9 +149,9 @@ __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const 
  * Columns that cross are in how. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     pack_rows(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
-              strait_pack_how how, const float *of_block, const float *of_row, int n_parts,
+              strait_pack_params how, const float *of_block, const float *of_row, int n_parts,
               int n_lanes) {
-    __shared__ float room[WARPS];
+    __shared__ float capacity[WARPS];
     const int64_t cols = how.cols;
     const row_place at = place_of(rows, n_lanes);
     const int64_t row_bytes = (cols * how.bits + 7) / 8;
@@ -160,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (how.bits < 16) {
         for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
             largest = fmaxf(largest, of_block[i]);
-        const float base = strait_scale_base(block_max(largest, room), how.bits);
+        const float base = strait_scale_base(block_max(largest, capacity), how.bits);
         if (blockIdx.x == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(base), 4);
         const int code = at.row < rows ? strait_scale_code(base, of_row[at.row], how.bits) : 0;
         if (at.lane == 0 && at.row < rows) to[4 + at.row] = (unsigned char)code;

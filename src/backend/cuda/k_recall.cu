@@ -14,7 +14,7 @@ template <typename T> struct recall_args {
     float *rstd;
     const float *z;
     int64_t rows, cols, both_cols;
-    strait_recall_how how;
+    strait_recall_params how;
 };
 
 template <typename T> struct recall_gradient {
@@ -22,7 +22,7 @@ template <typename T> struct recall_gradient {
     const T *d_both, *d_normeds;
     const float *z, *rstd;
     int64_t rows, cols, both_cols;
-    strait_recall_how how;
+    strait_recall_params how;
 };
 
 /* Eight values of either type. */
@@ -38,7 +38,7 @@ template <typename T> __device__ __forceinline__ void put_piece(T *to, const flo
         put<T, wide<T>>(to + i, in + i);
 }
 
-__device__ __forceinline__ float rstd_of(float squares, const strait_recall_how &how) {
+__device__ __forceinline__ float rstd_of(float squares, const strait_recall_params &how) {
     return 1.0f / sqrtf(squares / (float)how.keep + how.epsilon);
 }
 
@@ -162,19 +162,19 @@ template <typename T> __device__ __forceinline__ void recall_row_back(const reca
     }
 }
 
-#define RECALL_KERNELS(T, name)                                                              \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                    \
-        recall_##name(T *both, T *normeds, float *rstd, const float *z, int64_t rows,        \
-                      int64_t cols, int64_t both_cols, strait_recall_how how, int n_lanes) { \
-        const recall_args<T> g = {both, normeds, rstd, z, rows, cols, both_cols, how};       \
-        n_lanes > 0 ? recall_pieces<T>(g, n_lanes) : recall_row<T>(g);                       \
-    }                                                                                        \
-    extern "C" __global__ void __launch_bounds__(THREADS) recall_back_##name(                \
-        float *d_z, const T *d_both, const T *d_normeds, const float *z, const float *rstd,  \
-        int64_t rows, int64_t cols, int64_t both_cols, strait_recall_how how, int n_lanes) { \
-        const recall_gradient<T> g = {                                                       \
-            d_z, d_both, d_normeds, z, rstd, rows, cols, both_cols, how};                    \
-        n_lanes > 0 ? recall_pieces_back<T>(g, n_lanes) : recall_row_back<T>(g);             \
+#define RECALL_KERNELS(T, name)                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                       \
+        recall_##name(T *both, T *normeds, float *rstd, const float *z, int64_t rows,           \
+                      int64_t cols, int64_t both_cols, strait_recall_params how, int n_lanes) { \
+        const recall_args<T> g = {both, normeds, rstd, z, rows, cols, both_cols, how};          \
+        n_lanes > 0 ? recall_pieces<T>(g, n_lanes) : recall_row<T>(g);                          \
+    }                                                                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS) recall_back_##name(                   \
+        float *d_z, const T *d_both, const T *d_normeds, const float *z, const float *rstd,     \
+        int64_t rows, int64_t cols, int64_t both_cols, strait_recall_params how, int n_lanes) { \
+        const recall_gradient<T> g = {                                                          \
+            d_z, d_both, d_normeds, z, rstd, rows, cols, both_cols, how};                       \
+        n_lanes > 0 ? recall_pieces_back<T>(g, n_lanes) : recall_row_back<T>(g);                \
     }
 
 RECALL_KERNELS(float, f32)

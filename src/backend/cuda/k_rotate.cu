@@ -199,10 +199,10 @@ __device__ __forceinline__ void rotate_head_back(const back_args<T> &a, const tu
  * groups x 2 dim floats. */
 template <int W>
 __device__ __forceinline__ void put_gain(float *to, const turn_how &how, const part<W> sums[2],
-                                         float *room) {
+                                         float *capacity) {
     const int mine = (int)threadIdx.x / how.group, groups = (int)blockDim.x / how.group;
     const int cols = 2 * how.dim;
-    float *own = room + mine * cols;
+    float *own = capacity + mine * cols;
     for (int is_key = 0; is_key < 2; is_key++)
 #pragma unroll
         for (int k = 0; k < pieces<W>; k++) {
@@ -218,20 +218,20 @@ __device__ __forceinline__ void put_gain(float *to, const turn_how &how, const p
     for (int c = (int)threadIdx.x; c < cols; c += (int)blockDim.x) {
         float sum = 0;
         for (int g = 0; g < groups; g++)
-            sum += room[g * cols + c];
+            sum += capacity[g * cols + c];
         to[(int64_t)blockIdx.x * cols + c] = sum;
     }
 }
 
 template <typename T, int W>
 __device__ __forceinline__ void rotate_back_tokens(const back_args<T> &a, const turn_how &how,
-                                                   float *room) {
+                                                   float *capacity) {
     const int n_heads = how.n_query + 2 * how.n_key, groups = (int)blockDim.x / how.group;
     part<W> sums[2] = {};
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x)
         for (int base = 0; base < n_heads; base += groups)
             rotate_head_back<T, W>(a, how, row, base + (int)threadIdx.x / how.group, sums);
-    if (how.gain != nullptr) put_gain<W>(a.partial, how, sums, room);
+    if (how.gain != nullptr) put_gain<W>(a.partial, how, sums, capacity);
 }
 
 #define ROTATIONS(T, suffix)                                                                       \
@@ -252,12 +252,12 @@ __device__ __forceinline__ void rotate_back_tokens(const back_args<T> &a, const 
     extern "C" __global__ void __launch_bounds__(256)                                              \
         rotate_back_##suffix(T *d_x, float *partial, const T *d_y, const T *x, const float *rstd,  \
                              int64_t rows, turn_how how, int is_wide) {                            \
-        __shared__ float room[8192];                                                               \
+        __shared__ float capacity[8192];                                                           \
         const back_args<T> a = {d_x, partial, d_y, x, rstd, rows};                                 \
         if (is_wide)                                                                               \
-            rotate_back_tokens<T, wide<T>>(a, how, room);                                          \
+            rotate_back_tokens<T, wide<T>>(a, how, capacity);                                      \
         else                                                                                       \
-            rotate_back_tokens<T, 1>(a, how, room);                                                \
+            rotate_back_tokens<T, 1>(a, how, capacity);                                            \
     }
 
 ROTATIONS(float, f32)

@@ -23,7 +23,7 @@ __device__ __forceinline__ double squares_of(const T *x, int64_t begin, int64_t 
 /* partials[block] = the squares of its share of its tensor. */
 template <typename T>
 __device__ __forceinline__ void squares(double *partials, const strait_cuda_squares &all) {
-    __shared__ double room[32];
+    __shared__ double capacity[32];
     const int own = tensor_of_block(all.first, all.count);
     const T *x = (const T *)all.x[own];
     const int64_t begin = ((int64_t)blockIdx.x - all.first[own]) * SHARE;
@@ -31,7 +31,7 @@ __device__ __forceinline__ void squares(double *partials, const strait_cuda_squa
     const int64_t even = at16(x) ? end - end % wide<T> : begin;
     double sum = squares_of<T, wide<T>>(x, begin, even);
     sum += squares_of<T, 1>(x, even, end);
-    sum = block_sum(sum, room);
+    sum = block_sum(sum, capacity);
     if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
@@ -47,11 +47,11 @@ extern "C" __global__ void __launch_bounds__(256)
 
 /* One block; of each thread, the sum of its share of n values. */
 template <typename T> __device__ __forceinline__ double total_of(const T *values, int64_t n) {
-    __shared__ double room[32];
+    __shared__ double capacity[32];
     double sum = 0;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
         sum += (double)values[i];
-    return block_sum(sum, room);
+    return block_sum(sum, capacity);
 }
 
 /* A block a tensor. */
@@ -65,14 +65,14 @@ extern "C" __global__ void __launch_bounds__(256)
 
 /* The sum of n values from the first to the last, in thread 0; one block. */
 __device__ __forceinline__ double sum_in_order(const float *values, int64_t n) {
-    __shared__ float room[256];
+    __shared__ float capacity[256];
     double sum = 0;
     for (int64_t first = 0; first < n; first += 256) {
-        if (first + threadIdx.x < n) room[threadIdx.x] = values[first + threadIdx.x];
+        if (first + threadIdx.x < n) capacity[threadIdx.x] = values[first + threadIdx.x];
         __syncthreads();
         const int count = n - first < 256 ? (int)(n - first) : 256;
         for (int i = 0; i < count && threadIdx.x == 0; i++)
-            sum += (double)room[i];
+            sum += (double)capacity[i];
         __syncthreads();
     }
     return sum;

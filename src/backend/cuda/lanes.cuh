@@ -141,13 +141,13 @@ __device__ __forceinline__ float warp_max(float value) {
 
 /* The sum over a block of whole warps, at most 32; in every thread. `room` is 32 floats of shared
  * memory that no one else uses between this call and the next barrier. */
-__device__ __forceinline__ float block_sum(float value, float *room) {
+__device__ __forceinline__ float block_sum(float value, float *capacity) {
     const int n_warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
     value = warp_sum(value);
     if (n_warps == 1) return value;
-    if (lane == 0) room[threadIdx.x / 32] = value;
+    if (lane == 0) capacity[threadIdx.x / 32] = value;
     __syncthreads();
-    value = warp_sum(lane < n_warps ? room[lane] : 0.0f);
+    value = warp_sum(lane < n_warps ? capacity[lane] : 0.0f);
     __syncthreads();
     return value;
 }

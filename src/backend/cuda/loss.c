@@ -3,7 +3,7 @@
 #include "backend/cuda/rows.h"
 
 static strait_err cross_entropy(struct strait_stream *s, strait_tensor loss, strait_tensor logits,
-                                strait_tensor targets, strait_loss_how how) {
+                                strait_tensor targets, strait_loss_params how) {
     assert(loss.rows == logits.rows && targets.rows == logits.rows);
     assert(loss.dtype == STRAIT_F32 && targets.dtype == STRAIT_I32);
     int cols = (int)logits.cols;

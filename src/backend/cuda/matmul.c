@@ -10,7 +10,7 @@ static int64_t alignment(strait_tensor t) {
 }
 
 static strait_cuda_product product_of(const struct strait_backend *be, strait_tensor y,
-                                      strait_tensor a, strait_tensor b, strait_matmul_how how) {
+                                      strait_tensor a, strait_tensor b, strait_matmul_params how) {
     const int64_t k = how.transpose_a ? a.rows : a.cols;
     assert(a.dtype == b.dtype);
     assert(k == (how.transpose_b ? b.cols : b.rows) && k > 0);
@@ -32,7 +32,7 @@ static strait_cuda_product product_of(const struct strait_backend *be, strait_te
 }
 
 static strait_err multiply_plainly(struct strait_stream *s, strait_tensor y, strait_tensor a,
-                                   strait_tensor b, strait_matmul_how how) {
+                                   strait_tensor b, strait_matmul_params how) {
     strait_cuda_matmul_args args = {.y = y.data,
                                     .a = a.data,
                                     .b = b.data,
@@ -55,7 +55,7 @@ static strait_err multiply_plainly(struct strait_stream *s, strait_tensor y, str
 }
 
 static strait_err multiply(struct strait_stream *s, strait_tensor y, strait_tensor a,
-                           strait_tensor b, strait_matmul_how how) {
+                           strait_tensor b, strait_matmul_params how) {
     const strait_cuda_product product = product_of(s->backend, y, a, b, how);
     const strait_cuda_factors factors = {y.data, a.data, b.data, how.alpha, how.beta};
     const struct strait_cuda_plan *plan = NULL;
@@ -67,7 +67,7 @@ static strait_err multiply(struct strait_stream *s, strait_tensor y, strait_tens
 
 /* cublasLt makes no bf16 of f32 factors: the product is made in f32, then rounded. */
 static strait_err multiply_and_round(struct strait_stream *s, strait_tensor y, strait_tensor a,
-                                     strait_tensor b, strait_matmul_how how) {
+                                     strait_tensor b, strait_matmul_params how) {
     const struct strait_kernels *k = s->backend->kernels;
     strait_tensor wide = {.dtype = STRAIT_F32, .rows = y.rows, .cols = y.cols};
     void *space = NULL;
@@ -79,7 +79,7 @@ static strait_err multiply_and_round(struct strait_stream *s, strait_tensor y, s
 }
 
 static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b,
-                         strait_matmul_how how) {
+                         strait_matmul_params how) {
     if (strait_cuda_count(y) == 0) return STRAIT_OK;
     if (a.dtype == STRAIT_F32 && y.dtype == STRAIT_BF16) return multiply_and_round(s, y, a, b, how);
     return multiply(s, y, a, b, how);

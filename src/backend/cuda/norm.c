@@ -25,7 +25,7 @@ static int team_of(strait_tensor x) {
 
 static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
-                          strait_norm_how how) {
+                          strait_norm_params how) {
     assert(strait_cuda_same_shape(y, x) && rstd.rows == x.rows && y.dtype == x.dtype);
     assert((sum.data == NULL) == (delta.data == NULL));
     int cols = (int)x.cols;

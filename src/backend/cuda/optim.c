@@ -11,7 +11,7 @@ enum {
     COLUMN_ROWS = 32    // of a piece, at least
 };
 
-static void take_numbers(strait_cuda_adamw *a, strait_adamw_how how) {
+static void take_numbers(strait_cuda_adamw *a, strait_adamw_params how) {
     const double whole1 = 1 - pow((double)how.beta1, (double)how.step);
     const double whole2 = 1 - pow((double)how.beta2, (double)how.step);
     a->beta1 = how.beta1;
@@ -106,7 +106,7 @@ static strait_err adamw_each(struct strait_stream *s, const strait_adamw_item *i
 
 static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_tensor m,
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
-                        strait_adamw_how how) {
+                        strait_adamw_params how) {
     const strait_adamw_item item = {weight, m, v, grad, how};
     return adamw_each(s, &item, 1, scale);
 }

@@ -13,7 +13,7 @@ static strait_cuda_grid warp_a_row(int64_t rows) {
 }
 
 static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                               strait_regroup_how how) {
+                               strait_regroup_params how) {
     assert(y.rows == x.rows && how.to + how.n_groups * how.to_cols <= y.cols);
     assert(how.from + (how.n_groups - 1) * how.from_cols < x.cols);
     const char *kernel = y.dtype == STRAIT_F32 ? STRAIT_CUDA_OF(x.dtype, "regroup_f32")
@@ -61,7 +61,7 @@ static strait_cuda_grid by_codes(int64_t rows, int64_t codes, int n_lanes) {
 }
 
 static strait_err recall(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
-                         strait_tensor rstd, strait_tensor z, strait_recall_how how) {
+                         strait_tensor rstd, strait_tensor z, strait_recall_params how) {
     assert(how.keep <= z.cols && normeds.cols == how.taps * z.cols && both.cols >= normeds.cols);
     assert(both.dtype == normeds.dtype && z.dtype == STRAIT_F32 && z.rows % how.seq_len == 0);
     int n_lanes = code_lanes(z, both, normeds.data, NULL);
@@ -73,7 +73,7 @@ static strait_err recall(struct strait_stream *s, strait_tensor both, strait_ten
 
 static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
                               strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
-                              strait_recall_how how) {
+                              strait_recall_params how) {
     assert(strait_cuda_same_shape(d_z, z) && how.keep <= z.cols && d_z.dtype == STRAIT_F32);
     assert(d_normeds.cols == how.taps * z.cols && d_both.cols >= d_normeds.cols);
     assert(d_both.dtype == d_normeds.dtype && z.rows % how.seq_len == 0);

@@ -11,10 +11,10 @@ strait_err strait_cuda_find_largest(struct strait_stream *s, strait_tensor x, in
                                     strait_cuda_largest *out) {
     int n_lanes = strait_cuda_row_lanes(cols);
     const int64_t blocks = strait_cuda_by_lanes(x.rows, n_lanes).x;
-    void *room = NULL;
-    STRAIT_TRY(strait_cuda_scratch(s, (size_t)(PARTS_MAX + x.rows) * sizeof(float), &room));
+    void *capacity = NULL;
+    STRAIT_TRY(strait_cuda_scratch(s, (size_t)(PARTS_MAX + x.rows) * sizeof(float), &capacity));
     out->n_parts = (int)(blocks < PARTS_MAX ? blocks : PARTS_MAX);
-    out->of_block = room;
+    out->of_block = capacity;
     out->of_row = out->of_block + PARTS_MAX;
     void *args[] = {&out->of_block, &out->of_row, &x.data, &x.rows, &cols, &x.cols, &n_lanes};
     return strait_cuda_launch(s, "largest_of_rows",
@@ -23,7 +23,7 @@ strait_err strait_cuda_find_largest(struct strait_stream *s, strait_tensor x, in
 }
 
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
-                            strait_tensor x, strait_pack_how how) {
+                            strait_tensor x, strait_pack_params how) {
     assert(x.dtype == STRAIT_F32);
     assert(stats.data == NULL || (stats.rows == x.rows && stats.cols == 3));
     strait_cuda_largest largest = {0};
@@ -38,7 +38,7 @@ static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strai
 }
 
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                               strait_tensor packed, strait_pack_how how) {
+                               strait_tensor packed, strait_pack_params how) {
     how.cols = strait_pack_cols(x, how);
     int n_lanes = strait_cuda_row_lanes(how.cols);
     void *args[] = {&x.data,   &stats.data, &packed.data, &x.rows,

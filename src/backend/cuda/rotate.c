@@ -19,7 +19,7 @@ static int lies_at16(const void *a, const void *b, const void *c) {
 }
 
 /* `is_even`: do the tensors of activations lie at 16 bytes? */
-static layout lay_out(strait_dtype dtype, int is_even, strait_rotate_how how) {
+static layout lay_out(strait_dtype dtype, int is_even, strait_rotate_params how) {
     const strait_heads heads = how.heads;
     const int half = heads.head_dim / 2, wide = (int)strait_cuda_wide(dtype);
     const int is_wide = is_even && half % wide == 0 &&
@@ -62,7 +62,7 @@ static strait_err turn(struct strait_stream *s, strait_tensor y, strait_tensor x
 }
 
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
-                         strait_tensor x, strait_rotate_how how) {
+                         strait_tensor x, strait_rotate_params how) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
     STRAIT_TRY(refuse_wide(how.heads));
     layout l = lay_out(x.dtype, lies_at16(y.data, x.data, NULL), how);
@@ -74,7 +74,7 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
 
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                              strait_rotate_how how) {
+                              strait_rotate_params how) {
     assert(strait_cuda_same_shape(d_x, d_y) && d_x.dtype == d_y.dtype);
     assert((x.data == NULL) == (rstd.data == NULL));
     const int has_gain = how.gain.data != NULL;

@@ -15,7 +15,7 @@ __device__ __forceinline__ float wire_value(float value, float *bad) {
 }
 
 /* Four words of (seed, stream, counter): Philox as in base/rng.c. */
-__device__ __forceinline__ void wire_draw(uint32_t out[4], const strait_pack_how &how,
+__device__ __forceinline__ void wire_draw(uint32_t out[4], const strait_pack_params &how,
                                           uint64_t counter) {
     uint32_t key[2] = {(uint32_t)how.seed, (uint32_t)(how.seed >> 32)};
     uint32_t x[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)how.stream,
@@ -36,7 +36,8 @@ __device__ __forceinline__ void wire_draw(uint32_t out[4], const strait_pack_how
 }
 
 /* The words of values i to i + 3 of the tensor. */
-__device__ __forceinline__ void wire_words(uint32_t out[4], const strait_pack_how &how, int64_t i) {
+__device__ __forceinline__ void wire_words(uint32_t out[4], const strait_pack_params &how,
+                                           int64_t i) {
     uint32_t w[7];
     wire_draw(w, how, (uint64_t)i / 4);
     if ((i & 3) != 0) {

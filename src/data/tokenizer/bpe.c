@@ -59,8 +59,8 @@ static void sift_down(strait_bpe_entry *heap, size_t n, size_t at) {
 }
 
 static strait_err push(struct strait_bpe *bpe, strait_bpe_entry entry) {
-    STRAIT_TRY(strait_buffer_room((void **)&bpe->heap, &bpe->heap_room, bpe->n_heap + 1,
-                                  sizeof *bpe->heap));
+    STRAIT_TRY(strait_buffer_reserve((void **)&bpe->heap, &bpe->heap_room, bpe->n_heap + 1,
+                                     sizeof *bpe->heap));
     size_t at = bpe->n_heap++;
     while (at > 0 && bpe->heap[(at - 1) / 2].order > entry.order) {
         bpe->heap[at] = bpe->heap[(at - 1) / 2];
@@ -122,7 +122,7 @@ strait_err strait_bpe_merge(struct strait_bpe *bpe, const struct strait_merges *
         return STRAIT_OK;
     }
     STRAIT_TRY(
-        strait_buffer_room((void **)&bpe->symbols, &bpe->symbol_room, *n, sizeof *bpe->symbols));
+        strait_buffer_reserve((void **)&bpe->symbols, &bpe->symbol_room, *n, sizeof *bpe->symbols));
     for (size_t i = 0; i < *n; i++)
         bpe->symbols[i] = (strait_bpe_symbol){ids[i], (int32_t)i - 1,
                                               i + 1 < *n ? (int32_t)i + 1 : -1};

@@ -36,8 +36,8 @@ static strait_err normalize_run(strait_form form, const unsigned char *text, siz
         if (count < 0)
             return STRAIT_FAIL(STRAIT_EDATA, "cannot normalise text: %s", utf8proc_errmsg(count));
         if ((size_t)count <= scratch->capacity) break;
-        STRAIT_TRY(strait_buffer_room((void **)&scratch->data, &scratch->capacity, (size_t)count,
-                                      sizeof *scratch->data));
+        STRAIT_TRY(strait_buffer_reserve((void **)&scratch->data, &scratch->capacity, (size_t)count,
+                                         sizeof *scratch->data));
     }
     count = utf8proc_normalize_utf32(scratch->data, count, options);
     for (utf8proc_ssize_t i = 0; i < count; i++) {

@@ -69,8 +69,8 @@ static strait_err find(struct strait_pairs *p, uint64_t key, uint32_t *out) {
         *out = p->slots[at] - 1;
         if (p->entries[*out].key == key) return STRAIT_OK;
     }
-    STRAIT_TRY(strait_buffer_room((void **)&p->entries, &p->entry_room, p->n_entries + 1,
-                                  sizeof *p->entries));
+    STRAIT_TRY(strait_buffer_reserve((void **)&p->entries, &p->entry_room, p->n_entries + 1,
+                                     sizeof *p->entries));
     *out = (uint32_t)p->n_entries++;
     p->entries[*out] = (entry){.key = key};
     p->slots[at] = *out + 1;
@@ -84,7 +84,7 @@ static int is_before(const candidate *a, const candidate *b) {
 
 static strait_err push(struct strait_pairs *p, candidate c) {
     STRAIT_TRY(
-        strait_buffer_room((void **)&p->heap, &p->heap_room, p->n_heap + 1, sizeof *p->heap));
+        strait_buffer_reserve((void **)&p->heap, &p->heap_room, p->n_heap + 1, sizeof *p->heap));
     size_t at = p->n_heap++;
     while (at > 0 && is_before(&c, &p->heap[(at - 1) / 2])) {
         p->heap[at] = p->heap[(at - 1) / 2];
@@ -116,16 +116,16 @@ static strait_err raise_count(struct strait_pairs *p, uint64_t key, uint32_t wor
     e->count += p->words[word].count;
     if (e->n_words == 0 || e->words[e->n_words - 1] != word) {
         if (e->n_words == e->word_room) {
-            const size_t room = e->word_room == 0 ? 16 : e->word_room * 2;
-            STRAIT_TRY(strait_alloc_grow((void **)&e->words, e->n_words, room, sizeof *e->words,
+            const size_t capacity = e->word_room == 0 ? 16 : e->word_room * 2;
+            STRAIT_TRY(strait_alloc_grow((void **)&e->words, e->n_words, capacity, sizeof *e->words,
                                          "pair places"));
-            e->word_room = room;
+            e->word_room = capacity;
         }
         e->words[e->n_words++] = word;
     }
     if (e->is_raised) return STRAIT_OK;
-    STRAIT_TRY(strait_buffer_room((void **)&p->raised, &p->raised_room, p->n_raised + 1,
-                                  sizeof *p->raised));
+    STRAIT_TRY(strait_buffer_reserve((void **)&p->raised, &p->raised_room, p->n_raised + 1,
+                                     sizeof *p->raised));
     e->is_raised = 1;
     p->raised[p->n_raised++] = index;
     return STRAIT_OK;

@@ -54,7 +54,7 @@ static strait_err make_byte(struct reading *r, const void *arg, const unsigned c
 static strait_err make_decoded(struct reading *r, const void *arg, const unsigned char *old,
                                size_t n) {
     (void)arg;
-    STRAIT_TRY(strait_buffer_room((void **)&r->bytes.data, &r->bytes.capacity, n + 1, 1));
+    STRAIT_TRY(strait_buffer_reserve((void **)&r->bytes.data, &r->bytes.capacity, n + 1, 1));
     const int64_t count = strait_alphabet_decode((const char *)old, n, r->bytes.data);
     if (count < 0) return strait_buffer_append(&r->bytes, old, n);
     r->bytes.n = (size_t)count;

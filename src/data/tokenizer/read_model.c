@@ -12,7 +12,7 @@ static strait_err key_of(const struct strait_tokenizer *t, const char *text, siz
     out->n = 0;
     *is_reachable = 1;
     if (!t->is_byte_level) return strait_buffer_append(out, text, n);
-    STRAIT_TRY(strait_buffer_room((void **)&out->data, &out->capacity, n + 1, 1));
+    STRAIT_TRY(strait_buffer_reserve((void **)&out->data, &out->capacity, n + 1, 1));
     const int64_t count = strait_alphabet_decode(text, n, out->data);
     if (count < 0) *is_reachable = 0;
     out->n = count < 0 ? 0 : (size_t)count;

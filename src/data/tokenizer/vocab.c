@@ -40,8 +40,8 @@ strait_err strait_vocab_add_hidden(struct strait_vocab *vocab, int64_t id, const
         return STRAIT_FAIL(STRAIT_EDATA, "token \"%.*s\" has id %lld; expected 0 to %d", (int)n,
                            (const char *)key, (long long)id, STRAIT_VOCAB_MAX - 1);
     const size_t index = (size_t)id;
-    STRAIT_TRY(strait_buffer_room((void **)&vocab->tokens, &vocab->capacity, index + 1,
-                                  sizeof *vocab->tokens));
+    STRAIT_TRY(strait_buffer_reserve((void **)&vocab->tokens, &vocab->capacity, index + 1,
+                                     sizeof *vocab->tokens));
     strait_token *token = &vocab->tokens[index];
     if ((token->flags & STRAIT_TOKEN_PRESENT) != 0)
         return STRAIT_FAIL(STRAIT_EDATA, "token \"%.*s\" has id %lld, which another has too",

@@ -87,8 +87,8 @@ strait_err strait_new_tokenizer_merge(struct strait_new_tokenizer *made, int32_t
 /* A token as the file writes it, ended by a zero. */
 static strait_err spell(const struct strait_new_tokenizer *made, int32_t id, strait_buffer *out) {
     const strait_span key = made->vocab.tokens[id].key;
-    STRAIT_TRY(
-        strait_buffer_room((void **)&out->data, &out->capacity, out->n + 2 * (size_t)key.n + 1, 1));
+    STRAIT_TRY(strait_buffer_reserve((void **)&out->data, &out->capacity,
+                                     out->n + 2 * (size_t)key.n + 1, 1));
     out->n += strait_alphabet_encode(strait_vocab_at(&made->vocab, key), key.n,
                                      (char *)out->data + out->n);
     out->data[out->n] = '\0';

@@ -106,12 +106,12 @@ static int set(void *descriptor, int name, int type, int64_t n, const void *valu
     return 0;
 }
 
-static int get(void *descriptor, int name, int type, int64_t room, int64_t *n, void *values) {
+static int get(void *descriptor, int name, int type, int64_t capacity, int64_t *n, void *values) {
     const struct note *d = descriptor;
     (void)type;
     if (called() != 0) return NOT_SUPPORTED;
     if (name == HEURISTIC_RESULTS) {
-        CHECK(room >= fake.n_proposals);
+        CHECK(capacity >= fake.n_proposals);
         for (int i = 0; i < fake.n_proposals; i++) {
             struct note *config = ((struct note **)values)[i];
             config->proposal = i;

@@ -80,7 +80,7 @@ static float *make(int64_t n) {
     return values;
 }
 
-static const strait_draw_how plain = {.rng = {3, 4}, .deviation = 0.02};
+static const strait_draw_params plain = {.rng = {3, 4}, .deviation = 0.02};
 
 static void check_plain(const float *values, int64_t n) {
     float *want = make(n);
@@ -136,7 +136,7 @@ static void columns_can_stay_zero(void **state) {
         N = ROWS * COLS
     };
     float *all = make(N), *kept = make(N);
-    strait_draw_how how = plain;
+    strait_draw_params how = plain;
     how.cols = COLS;
     CHECK_OK(strait_draw_once(&s, (strait_tensor){all, STRAIT_F32, ROWS, COLS}, how));
     check_plain(all, N);

@@ -5,15 +5,15 @@
 
 static void numbers_travel_by_their_bits(void **state) {
     (void)state;
-    unsigned char room[12];
-    strait_writer w = {room, sizeof room, 0};
+    unsigned char capacity[12];
+    strait_writer w = {capacity, sizeof capacity, 0};
     strait_writer_float(&w, -1.5f);
     strait_writer_real(&w, 0x1.8p-1030);
     assert_false(w.is_short);
     assert_int_equal(w.left, 0);
     const unsigned char first[] = {0, 0, 0xc0, 0xbf};
-    assert_memory_equal(room, first, sizeof first);
-    strait_reader r = {room, sizeof room, 0};
+    assert_memory_equal(capacity, first, sizeof first);
+    strait_reader r = {capacity, sizeof capacity, 0};
     assert_true(strait_reader_float(&r) == -1.5f);
     assert_true(strait_reader_real(&r) == 0x1.8p-1030);
     assert_false(r.is_short);
@@ -23,15 +23,15 @@ static void numbers_travel_by_their_bits(void **state) {
 
 static void texts_stand_behind_their_length(void **state) {
     (void)state;
-    unsigned char room[8];
+    unsigned char capacity[8];
     char out[4];
-    strait_writer w = {room, sizeof room, 0};
+    strait_writer w = {capacity, sizeof capacity, 0};
     strait_writer_text(&w, 2, "abc");
     strait_writer_text(&w, 1, "d");
     assert_false(w.is_short);
     const unsigned char want[] = {3, 0, 'a', 'b', 'c', 1, 'd'};
-    assert_memory_equal(room, want, sizeof want);
-    strait_reader r = {room, sizeof want, 0};
+    assert_memory_equal(capacity, want, sizeof want);
+    strait_reader r = {capacity, sizeof want, 0};
     strait_reader_text(&r, 2, out, sizeof out);
     assert_string_equal(out, "abc");
     strait_reader_text(&r, 1, out, sizeof out);

@@ -44,8 +44,8 @@ static inline void pair_open_on(struct pair *p, int is_reference, strait_codec_s
     CHECK_OK(strait_backend_open(device, &p->be));
     CHECK_OK(p->be->ops->stream_open(p->be, &p->stream));
     CHECK_OK(strait_codec_check(&spec));
-    CHECK_OK(strait_codec_open(&spec, STRAIT_HEAD, p->be, &p->head));
-    CHECK_OK(strait_codec_open(&spec, STRAIT_TAIL, p->be, &p->tail));
+    CHECK_OK(strait_codec_open(&spec, STRAIT_SENDER, p->be, &p->head));
+    CHECK_OK(strait_codec_open(&spec, STRAIT_RECEIVER, p->be, &p->tail));
     if (spec.boundary == 0) CHECK_OK(strait_codec_join(NULL, p->head));
     if (spec.boundary == spec.n_boundaries - 1) CHECK_OK(strait_codec_join(p->tail, NULL));
     for (int way = 0; way < 2; way++) {

@@ -60,7 +60,7 @@ static void toy_open(struct toy *toy, strait_optim_kind kind, strait_codec_spec 
         const char *name;
         strait_role role;
         int64_t rows, cols;
-    } shapes[3] = {{"out", STRAIT_ROLE_WRITES_RESIDUAL, D, INPUTS},
+    } shapes[3] = {{"out", STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, D, INPUTS},
                    {"table", STRAIT_ROLE_EMBEDDING, VOCAB, D},
                    {"inner", STRAIT_ROLE_MATRIX, D, INPUTS}};
     pair_open(&toy->p, spec);
@@ -98,7 +98,7 @@ static void toy_forward(struct toy *toy, int step) {
     strait_rng_normals((strait_rng){31, (uint64_t)step}, 0, toy->a.data, N * INPUTS);
     CHECK_OK(k->embed(s, toy->x, toy->params[1].value, toy->p.tokens));
     CHECK_OK(k->matmul(s, toy->x, toy->a, toy->params[0].value,
-                       (strait_matmul_how){.alpha = 1, .beta = 1, .transpose_b = 1}));
+                       (strait_matmul_params){.alpha = 1, .beta = 1, .transpose_b = 1}));
     const strait_tensor y = pair_tensor(N, D);
     pair_forward(&toy->p, y, toy->x);
     free(y.data);
@@ -115,7 +115,7 @@ static void toy_step(struct toy *toy, int step) {
         CHECK_OK(k->fill(s, toy->params[i].grad, 0));
     for (int i = 0; i < 3; i += 2)
         CHECK_OK(k->matmul(s, toy->params[i].grad, g, toy->a,
-                           (strait_matmul_how){.alpha = 1, .transpose_a = 1}));
+                           (strait_matmul_params){.alpha = 1, .transpose_a = 1}));
     CHECK_OK(k->embed_back(s, toy->params[1].grad, g, toy->p.tokens));
     free(g.data);
     CHECK_OK(strait_codec_project_gradients(toy->p.head, s, toy->params, 3));
@@ -208,7 +208,7 @@ static void weights_of_other_shapes_are_refused(void **state) {
     (void)state;
     struct pair p;
     pair_open(&p, spec_of("full"));
-    strait_param param = {.name = "w", .role = STRAIT_ROLE_WRITES_RESIDUAL};
+    strait_param param = {.name = "w", .role = STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL};
     param.grad = pair_tensor(D, INPUTS + 1);
     CHECK_FAILS(strait_codec_project_gradients(p.head, &p.stream, &param, 1), STRAIT_EINVAL,
                 "34 inputs, widest is 33");

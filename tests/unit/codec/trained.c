@@ -104,7 +104,7 @@ static void strait_starts_from_one_frame(void **state) {
     CHECK_NEAR(size_of(param_of(p.tail, "boundary.0.tail.V").value), 1 / sqrt(K), 0.1);
     assert_memory_not_equal(param_of(p.tail, "boundary.0.tail.T").value.data,
                             param_of(q.tail, "boundary.3.tail.T").value.data, 400);
-    assert_int_equal(param_of(p.tail, "boundary.0.tail.T").role, STRAIT_ROLE_ANCHOR);
+    assert_int_equal(param_of(p.tail, "boundary.0.tail.T").role, STRAIT_ROLE_TOKEN_TABLE);
     pair_close(&p);
     pair_close(&q);
     pair_open(&p, strait_spec("free", 0));
@@ -145,7 +145,7 @@ static void context_starts_linear(void **state) {
     for (int64_t i = 0; i < 31 * 31; i++)
         assert_true(f32(m)[i] == (i % 32 == 0 ? 1.0f : 0.0f));
     assert_int_equal(param_of(q.head, "boundary.2.head.M").role, STRAIT_ROLE_MIXING);
-    assert_int_equal(param_of(q.head, "boundary.2.head.E").role, STRAIT_ROLE_FRAME);
+    assert_int_equal(param_of(q.head, "boundary.2.head.E").role, STRAIT_ROLE_ENCODER_BASIS);
     assert_int_equal(param_of(q.head, "boundary.2.head.A").role, STRAIT_ROLE_BOUNDARY);
     assert_int_equal(strait_codec_wire_bytes(&p.head->spec, STRAIT_FORWARD), 4 + 16 * N);
     assert_int_equal(strait_codec_wire_bytes(&p.head->spec, STRAIT_BACKWARD), 4 + 16 * N);

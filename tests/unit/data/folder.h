@@ -31,9 +31,9 @@ static inline const char *in_folder(const char *name) {
 }
 
 /* Appends to a string in `room` bytes. */
-static inline void add_text(char *text, size_t room, const char *more) {
+static inline void add_text(char *text, size_t capacity, const char *more) {
     const size_t n = strlen(text);
-    CHECK((size_t)snprintf(text + n, room - n, "%s", more) < room - n);
+    CHECK((size_t)snprintf(text + n, capacity - n, "%s", more) < capacity - n);
 }
 
 static inline void put_file(const char *path, const void *data, size_t bytes) {

@@ -124,35 +124,35 @@ static void test_cuts(void **state) {
 
 static unsigned char packed[2 * BIG];
 
-static size_t pack_gzip(const char *text, size_t n, unsigned char *out, size_t room) {
+static size_t pack_gzip(const char *text, size_t n, unsigned char *out, size_t capacity) {
     z_stream z = {0};
     CHECK(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
     z.next_in = (const unsigned char *)text;
     z.avail_in = (unsigned)n;
     z.next_out = out;
-    z.avail_out = (unsigned)room;
+    z.avail_out = (unsigned)capacity;
     CHECK(deflate(&z, Z_FINISH) == Z_STREAM_END);
     const size_t made = z.total_out;
     (void)deflateEnd(&z);
     return made;
 }
 
-static size_t pack_xz(const char *text, size_t n, unsigned char *out, size_t room) {
+static size_t pack_xz(const char *text, size_t n, unsigned char *out, size_t capacity) {
     size_t made = 0;
     CHECK(lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, NULL, (const uint8_t *)text, n, out, &made,
-                                  room) == LZMA_OK);
+                                  capacity) == LZMA_OK);
     return made;
 }
 
 static int window_log; // of pack_zstd; 0: its own choice
 
-static size_t pack_zstd(const char *text, size_t n, unsigned char *out, size_t room) {
+static size_t pack_zstd(const char *text, size_t n, unsigned char *out, size_t capacity) {
     ZSTD_CCtx *context = ZSTD_createCCtx();
     CHECK(context != NULL);
     CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1)));
     CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, window_log)));
     CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, window_log == 0)));
-    const size_t made = ZSTD_compress2(context, out, room, text, n);
+    const size_t made = ZSTD_compress2(context, out, capacity, text, n);
     CHECK(!ZSTD_isError(made));
     (void)ZSTD_freeCCtx(context);
     return made;

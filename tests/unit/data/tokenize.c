@@ -1,7 +1,7 @@
 #include "data/tokenize.h"
 
 #include "data/corpus.h"
-#include "data/draft.h"
+#include "data/corpus_writer.h"
 #include "data/text.h"
 #include "data/tokenizer_train.h"
 #include "folder.h"
@@ -174,11 +174,11 @@ static void note_tokens(void *arg, const strait_tokenize_counts *counts) {
 
 static void remove_corpus(const char *name) {
     char path[STRAIT_PATH_MAX];
-    CHECK_OK(strait_draft_find_old(in_folder(name), path));
+    CHECK_OK(strait_corpus_writer_find_old(in_folder(name), path));
     CHECK(path[0] != '\0');
     while (path[0] != '\0') {
         assert_int_equal(unlink(path), 0);
-        CHECK_OK(strait_draft_find_old(in_folder(name), path));
+        CHECK_OK(strait_corpus_writer_find_old(in_folder(name), path));
     }
 }
 

@@ -40,7 +40,7 @@ static void widen(const strait_param *narrow, strait_param *whole) {
 }
 
 static int is_written(const strait_param *param) {
-    return param->role == STRAIT_ROLE_WRITES_RESIDUAL || param->role == STRAIT_ROLE_EMBEDDING;
+    return param->role == STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL || param->role == STRAIT_ROLE_EMBEDDING;
 }
 
 static void convert(struct strait_stage *narrow, struct strait_stage *whole) {
@@ -94,7 +94,7 @@ static void test_coordinates_say_what_the_whole_says(void **state) {
     int n = 0;
     CHECK_OK(strait_basis_draw((strait_rng){3, 4}, 15, KEEP, basis));
     strait_rng_normals((strait_rng){5, 6}, 0, fixed, sizeof fixed / sizeof *fixed);
-    assert_int_equal(strait_stage_lend(narrow, (strait_tensor){basis, STRAIT_F32, 15, KEEP},
+    assert_int_equal(strait_stage_view(narrow, (strait_tensor){basis, STRAIT_F32, 15, KEEP},
                                        (strait_tensor){fixed, STRAIT_F32, 37, 15}),
                      STRAIT_OK);
     tiny_randomise(narrow, 11);

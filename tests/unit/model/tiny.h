@@ -94,7 +94,7 @@ static inline void tiny_randomise(struct strait_stage *stage, uint64_t seed) {
         const int is_near_one = params[i].role == STRAIT_ROLE_GAIN &&
                                 strstr(params[i].name, "conv") == NULL;
         const int is_stream = params[i].role == STRAIT_ROLE_EMBEDDING ||
-                              params[i].role == STRAIT_ROLE_ANCHOR;
+                              params[i].role == STRAIT_ROLE_TOKEN_TABLE;
         const float scale = is_stream ? 1.0f : 0.3f;
         for (int64_t j = 0; j < count; j++)
             values[j] = values[j] * scale + (is_near_one ? 1.0f : 0.0f);

@@ -54,7 +54,7 @@ static void test_local_parts_start_as_nothing(void **state) {
     const strait_param *table = find(stage, "embed.table"),
                        *anchor = find(stage, "blocks.2.anchor");
     assert_memory_equal(table->value.data, anchor->value.data, strait_tensor_bytes(table->value));
-    assert_int_equal(anchor->role, STRAIT_ROLE_ANCHOR);
+    assert_int_equal(anchor->role, STRAIT_ROLE_TOKEN_TABLE);
     CHECK_NEAR(deviation(find(stage, "blocks.0.conv")), 0.0, 0.0);
     CHECK_NEAR(deviation(find(stage, "blocks.1.attention.conv")), 0.0, 0.0);
     CHECK_NEAR(deviation(find(stage, "blocks.1.mlp.conv")), 0.0, 0.0);

@@ -1,5 +1,5 @@
 /* The addresses of a name. */
-#include "net/address.h"
+#include "net/core/address.h"
 
 #include "check.h"
 

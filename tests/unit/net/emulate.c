@@ -1,8 +1,8 @@
 /* The emulator, the meter and the delay line, in simulated time. */
-#include "net/emulate.h"
+#include "net/emulate/emulate.h"
 
 #include "check.h"
-#include "net/line.h"
+#include "net/emulate/delay_line.h"
 
 static const int64_t MS = 1000000;
 
@@ -17,7 +17,7 @@ static void test_rate_and_delay(void **state) {
     CHECK(e.free_ns == 10 * MS + 2 * 151400);
     /* A wire that has been idle owes nothing to the past. */
     CHECK(strait_emulate_send(&e, 50 * MS, 1) == 50 * MS + 6700 + 30 * MS);
-    CHECK(strait_emulate_room_ns(&e) == 50 * MS + 6700 - 10 * MS);
+    CHECK(strait_emulate_capacity_ns(&e) == 50 * MS + 6700 - 10 * MS);
     CHECK(strait_emulate_in_flight(&spec) >= 600000);
 }
 
@@ -40,7 +40,7 @@ static void test_off_and_delay_alone(void **state) {
     struct strait_emulate e;
     strait_emulate_init(&e, &spec, 0);
     CHECK(strait_emulate_send(&e, 3 * MS, 1000000) == 10 * MS);
-    CHECK(strait_emulate_room_ns(&e) == INT64_MIN);
+    CHECK(strait_emulate_capacity_ns(&e) == INT64_MIN);
 }
 
 static void test_jitter_keeps_order(void **state) {
@@ -89,26 +89,26 @@ static void test_cuts(void **state) {
     CHECK(strait_emulate_send(&e, 0, 1) == INT64_MAX);
 }
 
-static void put(struct strait_line *line, const char *text, int64_t due) {
+static void put(struct strait_delay_line *line, const char *text, int64_t due) {
     for (size_t n = strlen(text); n > 0;) {
-        size_t room = 0;
-        unsigned char *space = strait_line_space(line, &room);
-        CHECK(room > 0);
-        if (room > n) room = n;
-        memcpy(space, text, room);
-        strait_line_added(line, room, due);
-        text += room;
-        n -= room;
+        size_t capacity = 0;
+        unsigned char *space = strait_delay_line_space(line, &capacity);
+        CHECK(capacity > 0);
+        if (capacity > n) capacity = n;
+        memcpy(space, text, capacity);
+        strait_delay_line_added(line, capacity, due);
+        text += capacity;
+        n -= capacity;
     }
 }
 
-static void expect(struct strait_line *line, const char *text) {
+static void expect(struct strait_delay_line *line, const char *text) {
     for (size_t n = strlen(text); n > 0;) {
         size_t ready = 0;
-        const unsigned char *bytes = strait_line_ready(line, &ready);
+        const unsigned char *bytes = strait_delay_line_ready(line, &ready);
         CHECK(ready > 0 && ready <= n);
         assert_memory_equal(bytes, text, ready);
-        strait_line_sent(line, ready);
+        strait_delay_line_sent(line, ready);
         text += ready;
         n -= ready;
     }
@@ -116,28 +116,28 @@ static void expect(struct strait_line *line, const char *text) {
 
 static void test_line(void **state) {
     (void)state;
-    struct strait_line line = {0};
-    CHECK_OK(strait_line_reserve(&line, 1));
-    CHECK(line.capacity == 65536 && strait_line_is_empty(&line));
+    struct strait_delay_line line = {0};
+    CHECK_OK(strait_delay_line_reserve(&line, 1));
+    CHECK(line.capacity == 65536 && strait_delay_line_is_empty(&line));
     for (int i = 0; i < 20000; i++) { // round the ring several times
         put(&line, "early", 10 + i);
         put(&line, "later!", 20 + i);
         size_t ready = 1;
-        CHECK(strait_line_release(&line, 9 + i) == 10 + i);
-        (void)strait_line_ready(&line, &ready);
+        CHECK(strait_delay_line_release(&line, 9 + i) == 10 + i);
+        (void)strait_delay_line_ready(&line, &ready);
         CHECK(ready == 0);
-        CHECK(strait_line_release(&line, 10 + i) == 20 + i);
+        CHECK(strait_delay_line_release(&line, 10 + i) == 20 + i);
         expect(&line, "early");
-        if (i == 7777) CHECK_OK(strait_line_reserve(&line, 100000)); // keeps what is inside
-        CHECK(strait_line_release(&line, 20 + i) == INT64_MAX);
+        if (i == 7777) CHECK_OK(strait_delay_line_reserve(&line, 100000)); // keeps what is inside
+        CHECK(strait_delay_line_release(&line, 20 + i) == INT64_MAX);
         expect(&line, "later!");
-        CHECK(strait_line_is_empty(&line));
+        CHECK(strait_delay_line_is_empty(&line));
     }
     CHECK(line.capacity == 131072);
     for (int64_t i = 0; i < 128; i++) // one mark each
         put(&line, "x", 100000 + i);
-    CHECK(strait_line_room(&line) == 0);
-    strait_line_fini(&line);
+    CHECK(strait_delay_line_capacity(&line) == 0);
+    strait_delay_line_fini(&line);
 }
 
 int main(void) {

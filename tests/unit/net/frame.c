@@ -1,5 +1,5 @@
 /* Frames: the bytes of docs/wire.md, and everything a hostile or broken peer may send. */
-#include "net/frame.h"
+#include "net/core/frame.h"
 
 #include "base/alloc.h"
 #include "check.h"
@@ -57,10 +57,10 @@ static strait_err feed(struct strait_frame_reader *reader, const unsigned char *
                        size_t piece, struct strait_msg **out) {
     *out = NULL;
     while (n > 0) {
-        size_t room = 0;
-        unsigned char *space = strait_frame_space(reader, &room);
-        CHECK(room > 0);
-        size_t take = piece < room ? piece : room;
+        size_t capacity = 0;
+        unsigned char *space = strait_frame_space(reader, &capacity);
+        CHECK(capacity > 0);
+        size_t take = piece < capacity ? piece : capacity;
         if (take > n) take = n;
         memcpy(space, bytes, take);
         bytes += take;

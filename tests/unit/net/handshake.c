@@ -1,8 +1,8 @@
 /* HELLO, BYE, keys and fingerprints. */
-#include "net/handshake.h"
+#include "net/core/handshake.h"
 
 #include "check.h"
-#include "net/identity.h"
+#include "net/core/identity.h"
 
 #include <stdio.h>
 #include <stdlib.h>

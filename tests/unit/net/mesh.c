@@ -1,11 +1,11 @@
 /* The mesh: threads that send and receive, peers that come back, refusals, counts. */
-#include "net/mesh.h"
+#include "net/core/mesh.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "contract/transport_rig.h"
-#include "net/hub.h"
-#include "net/lanes.h"
+#include "net/core/priority_queue.h"
+#include "net/inproc/mailbox.h"
 #include "port.h"
 
 #include <pthread.h>
@@ -18,12 +18,12 @@ struct node {
     int peer; // the other
 };
 
-static struct strait_inproc_hub *hub;
+static struct strait_inproc_network *hub;
 static struct node a, b;
 static strait_mesh_config config;
 
 static int set_up(void **state) {
-    CHECK_OK(strait_inproc_hub_open(&hub));
+    CHECK_OK(strait_inproc_network_open(&hub));
     CHECK_OK(strait_identity_make(&a.identity));
     CHECK_OK(strait_identity_make(&b.identity));
     config = (strait_mesh_config){.scheme = *state, .transport = {.hub = hub, .run = {7}}};
@@ -63,7 +63,7 @@ static int tear_down(void **state) {
     strait_mesh_close(&b.mesh);
     strait_identity_close(&a.identity);
     strait_identity_close(&b.identity);
-    strait_inproc_hub_close(&hub);
+    strait_inproc_network_close(&hub);
     return 0;
 }
 
@@ -199,11 +199,13 @@ static void test_back_pressure_and_priority(void **state) {
 /* Messages without a body take memory too: an inbox is over by their number as well. */
 static void test_what_is_too_much(void **state) {
     (void)state;
-    const struct strait_lanes bytes = {.n_messages = 1, .n_bytes = 101};
-    const struct strait_lanes many = {.n_messages = 40000}, more = {.n_messages = 70000};
-    CHECK(strait_lanes_is_over(&bytes, 100, 1) && !strait_lanes_is_over(&bytes, 101, 2));
-    CHECK(!strait_lanes_is_over(&many, 100, 1) && strait_lanes_is_over(&many, 100, 2));
-    CHECK(strait_lanes_is_over(&more, 100, 1));
+    const struct strait_priority_queue bytes = {.n_messages = 1, .n_bytes = 101};
+    const struct strait_priority_queue many = {.n_messages = 40000}, more = {.n_messages = 70000};
+    CHECK(strait_priority_queue_is_over(&bytes, 100, 1) &&
+          !strait_priority_queue_is_over(&bytes, 101, 2));
+    CHECK(!strait_priority_queue_is_over(&many, 100, 1) &&
+          strait_priority_queue_is_over(&many, 100, 2));
+    CHECK(strait_priority_queue_is_over(&more, 100, 1));
 }
 
 static void test_bad_arguments(void **state) {

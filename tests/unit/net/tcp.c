@@ -2,8 +2,8 @@
  * a hostile client is told. */
 #include "base/clock.h"
 #include "contract/transport_rig.h"
-#include "net/frame.h"
-#include "net/tls.h"
+#include "net/core/frame.h"
+#include "net/tls/tls.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -183,7 +183,7 @@ static void test_names_are_looked_up(void **state) {
     char named[STRAIT_ADDRESS_MAX];
     (void)snprintf(named, sizeof named, "localhost%s", colon);
     struct strait_link *link = NULL;
-    const strait_dial_how how = {.expected = strait_identity_fingerprint(r.b.identity)};
+    const strait_dial_params how = {.expected = strait_identity_fingerprint(r.b.identity)};
     CHECK_OK(strait_transport_dial(r.a.t, named, how, &link));
     CHECK(rig_drive(&r, rig_both_open, 60000));
     CHECK_FAILS(strait_transport_dial(r.a.t, "nowhere", how, &link), STRAIT_EINVAL,

@@ -19,7 +19,7 @@ static strait_optim_spec make_spec(strait_optim_kind kind) {
 }
 
 static const rig_shape five[] = {
-    {STRAIT_ROLE_MATRIX, 7, 5},     {STRAIT_ROLE_WRITES_RESIDUAL, 5, 13},
+    {STRAIT_ROLE_MATRIX, 7, 5},     {STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, 5, 13},
     {STRAIT_ROLE_EMBEDDING, 11, 5}, {STRAIT_ROLE_HEAD, 11, 5},
     {STRAIT_ROLE_GAIN, 1, 5},
 };
@@ -53,9 +53,9 @@ static void a_group_may_end_before_the_run(void **state) {
     CHECK_NEAR((double)strait_optim_rate(&group, 3, 1), 0.25, 0);
     CHECK_NEAR((double)strait_optim_rate(&group, 3, 0.125f), 0.0625, 0);
     CHECK_NEAR((double)strait_optim_rate(&group, 4, 1), 0.125, 0);
-    rig_open(&rig, 1, (rig_shape[]){{STRAIT_ROLE_ANCHOR, 3, 2}}, 1);
+    rig_open(&rig, 1, (rig_shape[]){{STRAIT_ROLE_TOKEN_TABLE, 3, 2}}, 1);
     strait_optim_spec spec = make_spec(STRAIT_OPTIM_ADAMW);
-    spec.groups[STRAIT_ROLE_ANCHOR] = group;
+    spec.groups[STRAIT_ROLE_TOKEN_TABLE] = group;
     CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 1, &opt));
     for (int step = 1; step <= 7; step++) {
         float before[6];
@@ -73,16 +73,17 @@ static void a_group_may_end_before_the_run(void **state) {
  * weights of the two in `out`, the last norm in *norm. */
 static void train_beside(strait_optim_kind kind, const strait_optim_group *still, float out[40],
                          float *norm) {
-    const rig_shape shapes[] = {{STRAIT_ROLE_WRITES_RESIDUAL, 7, 5},
+    const rig_shape shapes[] = {{STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, 7, 5},
                                 {STRAIT_ROLE_GAIN, 1, 5},
                                 {STRAIT_ROLE_MATRIX, 6, 5},
-                                {STRAIT_ROLE_ANCHOR, 11, 5}};
+                                {STRAIT_ROLE_TOKEN_TABLE, 11, 5}};
     struct rig rig;
     struct strait_optimizer *opt = NULL;
     strait_optim_spec spec = make_spec(kind);
     const int n = still != NULL ? 4 : 2;
     spec.max_norm = 1;
-    if (still != NULL) spec.groups[STRAIT_ROLE_ANCHOR] = spec.groups[STRAIT_ROLE_MATRIX] = *still;
+    if (still != NULL)
+        spec.groups[STRAIT_ROLE_TOKEN_TABLE] = spec.groups[STRAIT_ROLE_MATRIX] = *still;
     rig_open(&rig, 1, shapes, n);
     CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, n, &opt));
     for (int step = 10; step < 14; step++) {
@@ -263,7 +264,7 @@ static void moments_have_stable_names(void **state) {
 /* Five steps; the weights in `out`. */
 static void train(strait_optim_kind kind, int n_threads, float out[512]) {
     static const rig_shape shapes[] = {{STRAIT_ROLE_MATRIX, 131, 67},
-                                       {STRAIT_ROLE_WRITES_RESIDUAL, 67, 257},
+                                       {STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, 67, 257},
                                        {STRAIT_ROLE_EMBEDDING, 300, 67},
                                        {STRAIT_ROLE_GAIN, 1, 67}};
     struct rig rig;
@@ -313,7 +314,7 @@ static void a_sketch_says_what_open_takes(void **state) {
         struct strait_optimizer *opt = NULL;
         strait_optim_state m;
         const strait_optim_spec spec = make_spec(cases[i].kind);
-        CHECK_OK(strait_optimizer_sketch(&spec, &p, 1, &opt));
+        CHECK_OK(strait_optimizer_open_dry(&spec, &p, 1, &opt));
         assert_int_equal(strait_optimizer_bytes(opt), cases[i].bytes);
         assert_int_equal(strait_optimizer_states(opt), cases[i].n_moments);
         CHECK_OK(strait_optimizer_state(opt, 0, &m));
@@ -341,10 +342,10 @@ static void bad_settings_are_named(void **state) {
     CHECK_FAILS(strait_optimizer_open(&spec, rig.backend, rig.params, 5, &opt), STRAIT_ECONFIG,
                 "momentum_warmup is -2");
     spec.momentum_warmup = 0;
-    spec.groups[STRAIT_ROLE_ANCHOR].steps = -1;
+    spec.groups[STRAIT_ROLE_TOKEN_TABLE].steps = -1;
     CHECK_FAILS(strait_optimizer_open(&spec, rig.backend, rig.params, 5, &opt), STRAIT_ECONFIG,
                 "a group of -1 steps");
-    spec.groups[STRAIT_ROLE_ANCHOR].steps = 0;
+    spec.groups[STRAIT_ROLE_TOKEN_TABLE].steps = 0;
     CHECK_FAILS(strait_optimizer_open(&spec, rig.backend, rig.params, 0, &opt), STRAIT_EINVAL,
                 "0 parameters");
     rig.params[3].grad.data = NULL;

@@ -5,7 +5,7 @@
 
 static strait_limit limit_of(rig *r, strait_schedule_kind kind) {
     CHECK_OK(strait_schedule_windows(&r->pipe, kind, NULL, r->windows));
-    const strait_simulate_how how = {.kind = kind, .windows = r->windows, .n_steps = 1};
+    const strait_simulate_params how = {.kind = kind, .windows = r->windows, .n_steps = 1};
     strait_limit limit;
     CHECK_OK(strait_limit_find(&r->pipe, &how, &limit));
     return limit;

@@ -63,7 +63,7 @@ static void fitted_windows_are_wide_enough(void **state) {
                                                     : STRAIT_SCHEDULE_SPLIT;
         CHECK_OK(strait_window_fit(&r.pipe, kind, NULL, 0.02, r.windows));
         const double fitted = rig_run(&r, kind, NULL).seconds;
-        const strait_simulate_how how = {.kind = kind, .windows = widest, .n_steps = 1};
+        const strait_simulate_params how = {.kind = kind, .windows = widest, .n_steps = 1};
         strait_simulate_result best;
         CHECK_OK(strait_simulate(&r.pipe, &how, NULL, &best));
         CHECK(fitted <= best.seconds * 1.02 + 1e-12);
@@ -180,7 +180,7 @@ static void any_pipeline(void **state) {
         }
         const strait_schedule_kind kind = (strait_schedule_kind)dice_roll(&d, 4);
         CHECK_OK(strait_schedule_windows(&r.pipe, kind, NULL, r.windows));
-        const strait_simulate_how how = {kind, r.windows, 1, spans, MOST_SPANS};
+        const strait_simulate_params how = {kind, r.windows, 1, spans, MOST_SPANS};
         strait_simulate_result result;
         strait_simulate_stage stages[MOST_STAGES];
         CHECK_OK(strait_simulate(&r.pipe, &how, stages, &result));

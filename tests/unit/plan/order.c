@@ -13,7 +13,7 @@ typedef struct actor {
     unsigned char inputs[MOST_MICROBATCHES], gradients[MOST_MICROBATCHES]; // arrived
     int slots[MOST_MICROBATCHES];                                          // microbatch, or -1
     int n_done[4];                                                         // by kind of move
-    strait_move last;
+    strait_schedule_action last;
 } actor;
 
 typedef struct world {
@@ -44,32 +44,32 @@ static void deliver_any(world *w) {
 }
 
 /* What the model and the arithmetic ask of every move. */
-static void check_move(actor *a, strait_move move) {
+static void check_move(actor *a, strait_schedule_action move) {
     const int m = move.microbatch, is_last = a->spec.stage == a->spec.n_stages - 1;
     int *slot = &a->slots[strait_schedule_slot(&a->spec, m)];
-    const int n_forward = a->n_done[STRAIT_MOVE_FORWARD];
-    const int n_backward = a->n_done[STRAIT_MOVE_BACKWARD] + a->n_done[STRAIT_MOVE_INPUT];
-    const int n_weights = a->n_done[STRAIT_MOVE_BACKWARD] + a->n_done[STRAIT_MOVE_WEIGHTS];
+    const int n_forward = a->n_done[STRAIT_ACTION_FORWARD];
+    const int n_backward = a->n_done[STRAIT_ACTION_BACKWARD] + a->n_done[STRAIT_ACTION_INPUT];
+    const int n_weights = a->n_done[STRAIT_ACTION_BACKWARD] + a->n_done[STRAIT_ACTION_WEIGHTS];
     switch (move.kind) {
-    case STRAIT_MOVE_FORWARD:
+    case STRAIT_ACTION_FORWARD:
         CHECK(m == n_forward && *slot == -1);
         CHECK(a->spec.stage == 0 || a->inputs[m]);
         CHECK(n_forward - n_weights < a->spec.window);
         *slot = m;
         break;
-    case STRAIT_MOVE_BACKWARD:
-    case STRAIT_MOVE_INPUT:
+    case STRAIT_ACTION_BACKWARD:
+    case STRAIT_ACTION_INPUT:
         CHECK(m == n_backward && m < n_forward && *slot == m);
         CHECK(is_last || a->gradients[m]);
-        if (is_last) CHECK(a->last.kind == STRAIT_MOVE_FORWARD && a->last.microbatch == m);
-        if (move.kind == STRAIT_MOVE_BACKWARD) *slot = -1;
+        if (is_last) CHECK(a->last.kind == STRAIT_ACTION_FORWARD && a->last.microbatch == m);
+        if (move.kind == STRAIT_ACTION_BACKWARD) *slot = -1;
         CHECK(n_backward - n_weights < a->spec.window); // gradients of weights left for later
         break;
-    case STRAIT_MOVE_WEIGHTS:
+    case STRAIT_ACTION_WEIGHTS:
         CHECK(m == n_weights && m < n_backward && *slot == m);
         *slot = -1;
         break;
-    default: fail_msg("%s is no move to make", strait_schedule_move_name(move.kind));
+    default: fail_msg("%s is no move to make", strait_schedule_action_name(move.kind));
     }
     a->n_done[move.kind]++;
     a->last = move;
@@ -81,12 +81,12 @@ static int act(world *w, int stage) {
     const int n = w->n_microbatches;
     a->state.n_inputs = strait_schedule_leading(a->inputs, a->state.n_inputs, n);
     a->state.n_gradients = strait_schedule_leading(a->gradients, a->state.n_gradients, n);
-    const strait_move move = strait_schedule_next(&a->spec, &a->state);
-    if (move.kind == STRAIT_MOVE_WAIT || move.kind == STRAIT_MOVE_FINISH) return 0;
+    const strait_schedule_action move = strait_schedule_next(&a->spec, &a->state);
+    if (move.kind == STRAIT_ACTION_WAIT || move.kind == STRAIT_ACTION_FINISH) return 0;
     check_move(a, move);
     strait_schedule_done(&a->state, move);
-    if (move.kind == STRAIT_MOVE_FORWARD) post(w, stage + 1, 0, move.microbatch);
-    if (move.kind == STRAIT_MOVE_BACKWARD || move.kind == STRAIT_MOVE_INPUT)
+    if (move.kind == STRAIT_ACTION_FORWARD) post(w, stage + 1, 0, move.microbatch);
+    if (move.kind == STRAIT_ACTION_BACKWARD || move.kind == STRAIT_ACTION_INPUT)
         post(w, stage - 1, 1, move.microbatch);
     return 1;
 }
@@ -103,7 +103,7 @@ static void make_world(world *w, uint64_t seed) {
                                ? w->n_microbatches
                                : 1 + dice_roll(&w->dice, w->n_microbatches);
         a->spec = (strait_schedule_spec){kind, w->n_stages, i, w->n_microbatches, window};
-        a->last.kind = STRAIT_MOVE_WAIT;
+        a->last.kind = STRAIT_ACTION_WAIT;
         CHECK_OK(strait_schedule_check(&a->spec));
         for (int k = 0; k < MOST_MICROBATCHES; k++)
             a->slots[k] = -1;
@@ -132,13 +132,13 @@ static void any_arrivals_any_window(void **state) {
         play(&w);
         for (int i = 0; i < w.n_stages; i++) {
             const actor *a = &w.actors[i];
-            if (strait_schedule_next(&a->spec, &a->state).kind != STRAIT_MOVE_FINISH)
+            if (strait_schedule_next(&a->spec, &a->state).kind != STRAIT_ACTION_FINISH)
                 fail_msg("seed %llu: stage %d of %d never finished", (unsigned long long)seed, i,
                          w.n_stages);
-            CHECK(a->n_done[STRAIT_MOVE_FORWARD] == w.n_microbatches);
-            CHECK(a->n_done[STRAIT_MOVE_BACKWARD] + a->n_done[STRAIT_MOVE_INPUT] ==
+            CHECK(a->n_done[STRAIT_ACTION_FORWARD] == w.n_microbatches);
+            CHECK(a->n_done[STRAIT_ACTION_BACKWARD] + a->n_done[STRAIT_ACTION_INPUT] ==
                   w.n_microbatches);
-            CHECK(a->n_done[STRAIT_MOVE_BACKWARD] + a->n_done[STRAIT_MOVE_WEIGHTS] ==
+            CHECK(a->n_done[STRAIT_ACTION_BACKWARD] + a->n_done[STRAIT_ACTION_WEIGHTS] ==
                   w.n_microbatches);
         }
     }

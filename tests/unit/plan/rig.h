@@ -31,7 +31,7 @@ static inline void rig_make(rig *r, int n_stages, int n_microbatches, strait_pip
 
 static inline strait_simulate_result rig_run(rig *r, strait_schedule_kind kind,
                                              strait_simulate_stage *stages) {
-    const strait_simulate_how how = {.kind = kind, .windows = r->windows, .n_steps = 1};
+    const strait_simulate_params how = {.kind = kind, .windows = r->windows, .n_steps = 1};
     strait_simulate_result result;
     CHECK_OK(strait_simulate(&r->pipe, &how, stages, &result));
     return result;

@@ -7,14 +7,14 @@
 static const char *list(strait_schedule_kind kind, int n_stages, int stage, int n_microbatches,
                         int window) {
     static char text[512];
-    strait_move moves[100];
+    strait_schedule_action moves[100];
     int n = 0, at = 0;
     const strait_schedule_spec spec = {kind, n_stages, stage, n_microbatches, window};
     CHECK_OK(strait_schedule_list(&spec, moves, 100, &n));
     for (int i = 0; i < n - 1; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, "%c%d ", "FBIW"[moves[i].kind],
                        moves[i].microbatch);
-    CHECK(moves[n - 1].kind == STRAIT_MOVE_FINISH);
+    CHECK(moves[n - 1].kind == STRAIT_ACTION_FINISH);
     snprintf(text + at, sizeof text - (size_t)at, ".");
     return text;
 }
@@ -43,18 +43,18 @@ static void compute_goes_before_waiting(void **state) {
     (void)state;
     const strait_schedule_spec spec = {STRAIT_SCHEDULE_SPLIT, 3, 1, 8, 3};
     strait_schedule_state s = {.n_inputs = 3, .n_gradients = 1, .n_forward = 2};
-    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_MOVE_INPUT);
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_INPUT);
     s.n_backward = 1;
-    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_MOVE_FORWARD);
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_FORWARD);
     CHECK(strait_schedule_next(&spec, &s).microbatch == 2);
     s.n_forward = 3; // no slot is free
     s.n_inputs = 4;
-    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_MOVE_WEIGHTS);
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_WEIGHTS);
     s.n_weights = 1; // one is, for microbatch 3
-    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_MOVE_FORWARD);
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_FORWARD);
     CHECK(strait_schedule_slot(&spec, 3) == strait_schedule_slot(&spec, 0));
     s.n_forward = 4;
-    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_MOVE_WAIT);
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_WAIT);
 }
 
 static void leading_counts_without_gaps(void **state) {
@@ -78,7 +78,7 @@ static void specs_are_checked(void **state) {
     spec.window = 3;
     CHECK_FAILS(strait_schedule_check(&spec), STRAIT_EINVAL, "fill-drain needs at least 4");
     spec.window = 4;
-    strait_move moves[8];
+    strait_schedule_action moves[8];
     int n;
     CHECK_FAILS(strait_schedule_list(&spec, moves, 8, &n), STRAIT_EINVAL, "too short");
 }

@@ -19,7 +19,7 @@ static void two_stages_two_microbatches(void **state) {
     rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_1F1B, NULL, r.windows));
     strait_simulate_span spans[16], moves[16] = {0};
-    const strait_simulate_how how = {STRAIT_SCHEDULE_1F1B, r.windows, 1, spans, 16};
+    const strait_simulate_params how = {STRAIT_SCHEDULE_1F1B, r.windows, 1, spans, 16};
     strait_simulate_result result;
     strait_simulate_stage stages[2];
     CHECK_OK(strait_simulate(&r.pipe, &how, stages, &result));
@@ -131,7 +131,7 @@ static void steps_follow_each_other(void **state) {
     rig_make(&r, 2, 3, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     r.stages[1].update_s = 4; // from 10 to 14; stage 0 ends at 12 and its next forward at 13
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 14, 0);
-    strait_simulate_how how = {STRAIT_SCHEDULE_1F1B, r.windows, 2, NULL, 0};
+    strait_simulate_params how = {STRAIT_SCHEDULE_1F1B, r.windows, 2, NULL, 0};
     strait_simulate_result result;
     CHECK_OK(strait_simulate(&r.pipe, &how, NULL, &result));
     CHECK_NEAR(result.seconds, 13, 0); // 14 to 27
@@ -147,7 +147,7 @@ static void nonsense_is_refused(void **state) {
     strait_simulate_result result;
     rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     rig_seconds(&r, STRAIT_SCHEDULE_1F1B);
-    strait_simulate_how how = {STRAIT_SCHEDULE_1F1B, r.windows, 0, NULL, 0};
+    strait_simulate_params how = {STRAIT_SCHEDULE_1F1B, r.windows, 0, NULL, 0};
     CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "0 steps");
     how.n_steps = 100000000;
     CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "fewer steps");
@@ -171,7 +171,7 @@ static void memory_may_run_out(void **state) {
     strait_simulate_result result;
     rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_WINDOW, NULL, r.windows));
-    const strait_simulate_how how = {STRAIT_SCHEDULE_WINDOW, r.windows, 1, NULL, 0};
+    const strait_simulate_params how = {STRAIT_SCHEDULE_WINDOW, r.windows, 1, NULL, 0};
     for (int n = 1; n <= 4; n++) {
         strait_alloc_fail_at(n);
         CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_ENOMEM, "simulation");

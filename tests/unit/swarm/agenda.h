@@ -25,7 +25,7 @@ typedef struct happening {
     strait_swarm_phase phase;
     strait_swarm_action action;
     strait_swarm_goal goal;
-    uint32_t epoch, round;
+    uint32_t generation, sequence;
     strait_err err;
 } happening;
 

@@ -6,8 +6,8 @@ static void accuse(int stage, int blamed) {
     goal(0, 0);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
                               .node = c.owner[stage],
-                              .epoch = c.epoch,
-                              .round = c.round,
+                              .generation = c.generation,
+                              .sequence = c.sequence,
                               .is_blaming = 1,
                               .blamed = blamed});
 }
@@ -18,20 +18,20 @@ static void what_is_no_number_is_forgiven_once(void **state) {
     const int culprit = c.owner[0];
     const strait_fingerprint key = c.nodes[culprit].key;
     accuse(1, 0);
-    assert_null(find(STRAIT_SWARM_BAR, -1));
+    assert_null(find(STRAIT_SWARM_BAN, -1));
     assert_int_not_equal(c.phase, STRAIT_SWARM_WORK); // the step is made again
     bring_back();
     assert_int_equal(c.owner[0], culprit);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = culprit});
-    join(0, strait_held_nothing()); // a new link is no new start
+    join(0, strait_snapshot_inventory_nothing()); // a new link is no new start
     bring_back();
     const int again = strait_coordinator_find(&c, &key);
     const int stage = c.nodes[again].stage;
     assert_true(stage >= 0);
     accuse(1 - stage, stage);
-    assert_int_equal(find(STRAIT_SWARM_BAR, -1)->node, again);
+    assert_int_equal(find(STRAIT_SWARM_BAN, -1)->node, again);
     assert_int_equal(strait_coordinator_find(&c, &key), -1);
-    join(9, strait_held_nothing());
+    join(9, strait_snapshot_inventory_nothing());
     bring_back();
 }
 
@@ -42,14 +42,14 @@ static void who_blames_one_after_another_is_to_blame(void **state) {
     for (int i = 0; i < 2; i++) { // two accusations, and the first neighbour is gone
         const int neighbour = c.owner[0];
         accuse(1, 0);
-        assert_int_equal(find(STRAIT_SWARM_BAR, neighbour) != NULL, i == 1);
+        assert_int_equal(find(STRAIT_SWARM_BAN, neighbour) != NULL, i == 1);
         bring_back();
     }
     for (int i = 0; i < 2; i++) { // the next two strike whoever makes them
         const int neighbour = c.owner[0];
         accuse(1, 0);
-        assert_null(find(STRAIT_SWARM_BAR, neighbour));
-        assert_int_equal(find(STRAIT_SWARM_BAR, liar) != NULL, i == 1);
+        assert_null(find(STRAIT_SWARM_BAN, neighbour));
+        assert_int_equal(find(STRAIT_SWARM_BAN, liar) != NULL, i == 1);
         if (i == 0) bring_back();
     }
     assert_int_not_equal(c.owner[1], liar);
@@ -65,14 +65,14 @@ static void blame_reaches_neighbours_only(void **state) {
         assert_int_equal(c.phase, STRAIT_SWARM_WORK);
         get_ready();
     }
-    assert_int_equal(c.epoch, 1);
+    assert_int_equal(c.generation, 1);
 }
 
 static void the_coordinator_sees_for_itself(void **state) {
     (void)state;
     begin(3);
     const int culprit = c.owner[1];
-    for (int i = 0; i < STRAIT_SWARM_OFFENCES; i++) {
+    for (int i = 0; i < STRAIT_SWARM_VIOLATIONS; i++) {
         tell((strait_swarm_event){.kind = STRAIT_SWARM_BLAME, .node = culprit});
         bring_back();
     }
@@ -83,20 +83,20 @@ static void the_coordinator_sees_for_itself(void **state) {
 static void a_doubt_moves_the_stage_if_it_can(void **state) {
     (void)state;
     begin(2);
-    const int doubted = c.owner[1];
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_DOUBT, .node = doubted});
+    const int suspects = c.owner[1];
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_SUSPECT, .node = suspects});
     assert_null(find(STRAIT_SWARM_REST, -1)); // there is nobody else
     bring_back();
-    assert_int_equal(c.owner[1], doubted);
-    assert_int_equal(c.epoch, 2);
-    join(2, strait_held_nothing());
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_DOUBT, .node = doubted});
-    assert_int_equal(find(STRAIT_SWARM_REST, -1)->node, doubted);
+    assert_int_equal(c.owner[1], suspects);
+    assert_int_equal(c.generation, 2);
+    join(2, strait_snapshot_inventory_nothing());
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_SUSPECT, .node = suspects});
+    assert_int_equal(find(STRAIT_SWARM_REST, -1)->node, suspects);
     bring_back();
-    assert_int_not_equal(c.owner[1], doubted);
+    assert_int_not_equal(c.owner[1], suspects);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
     bring_back(); // it is still good enough when nobody else is there
-    assert_int_equal(c.owner[0], doubted);
+    assert_int_equal(c.owner[0], suspects);
 }
 
 /* What made its numbers none may lie in its own images: it gets its neighbour's copy, or what the
@@ -106,19 +106,19 @@ static void who_is_doubted_is_restored_by_others(void **state) {
     begin(2);
     make_step(0, 1);
     make_step(1, 1);
-    const int doubted = c.owner[1];
-    strait_swarm_held held = c.nodes[c.owner[0]].held;
-    held.own = (strait_swarm_holding){0, 2, {1, 2}, {1, 1}};
-    held.behind = (strait_swarm_holding){1, 1, {1}, {1}};
-    pulse(c.owner[0], held, 0, 0);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_DOUBT, .node = doubted});
+    const int suspects = c.owner[1];
+    strait_snapshot_inventory inventory = c.nodes[c.owner[0]].inventory;
+    inventory.own = (strait_snapshot_range){0, 2, {1, 2}, {1, 1}};
+    inventory.next = (strait_snapshot_range){1, 1, {1}, {1}};
+    pulse(c.owner[0], inventory, 0, 0);
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_SUSPECT, .node = suspects});
     get_ready();
-    assert_int_equal(c.owner[1], doubted); // there is nobody else
-    assert_int_equal(c.step, 1);           // not 2, which it has itself
-    held.behind = strait_held_nothing().behind;
-    pulse(c.owner[0], held, 0, 0);
+    assert_int_equal(c.owner[1], suspects); // there is nobody else
+    assert_int_equal(c.step, 1);            // not 2, which it has itself
+    inventory.next = strait_snapshot_inventory_nothing().next;
+    pulse(c.owner[0], inventory, 0, 0);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
-    join(0, held);
+    join(0, inventory);
     get_ready();
     assert_int_equal(c.step, 0); // from the seed
 }
@@ -130,16 +130,16 @@ static void an_image_of_no_use_costs_no_place(void **state) {
     make_step(0, 1);
     const int owner = c.owner[1];
     tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
-    join(0, strait_held_nothing());
+    join(0, strait_snapshot_inventory_nothing());
     while (c.phase != STRAIT_SWARM_RESTORE)
         for (int i = 0; i < 2; i++)
             if (c.is_awaited[i]) reply(c.owner[i], STRAIT_OK);
-    pulse(owner, strait_held_nothing(), 0, 0);
+    pulse(owner, strait_snapshot_inventory_nothing(), 0, 0);
     reply(owner, STRAIT_ENONFINITE);
     assert_int_equal(c.phase, STRAIT_SWARM_TAKE); // at once
     get_ready();
     assert_int_equal(c.owner[1], owner);
-    assert_int_equal(c.nodes[owner].n_offences, 0);
+    assert_int_equal(c.nodes[owner].n_violations, 0);
     assert_int_equal(c.step, 0);
 }
 

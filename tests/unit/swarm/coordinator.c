@@ -6,11 +6,11 @@ static void nothing_begins_before_there_are_enough(void **state) {
     begin(1);
     assert_int_equal(c.phase, STRAIT_SWARM_GATHER);
     assert_string_equal(find(STRAIT_SWARM_NOTE, -1)->words, "waiting for machines");
-    join(1, strait_held_nothing());
+    join(1, strait_snapshot_inventory_nothing());
     assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
-    assert_int_equal(c.epoch, 1);
-    assert_non_null(find(STRAIT_SWARM_RECORD, -1)); // before the orders
-    assert_true(find(STRAIT_SWARM_RECORD, -1) < find(STRAIT_SWARM_ORDER, -1));
+    assert_int_equal(c.generation, 1);
+    assert_non_null(find(STRAIT_SWARM_PERSIST, -1)); // before the orders
+    assert_true(find(STRAIT_SWARM_PERSIST, -1) < find(STRAIT_SWARM_COMMAND, -1));
     get_ready();
     assert_int_equal(find(STRAIT_SWARM_STAND, -1)->step, 0);
 }
@@ -26,7 +26,7 @@ static void a_step_counts_when_all_have_applied_it(void **state) {
     assert_null(find(STRAIT_SWARM_DONE, -1));
     reply(c.owner[1], STRAIT_OK);
     assert_int_equal(c.committed, 1);
-    assert_true(find(STRAIT_SWARM_RECORD, -1) < find(STRAIT_SWARM_DONE, -1));
+    assert_true(find(STRAIT_SWARM_PERSIST, -1) < find(STRAIT_SWARM_DONE, -1));
 }
 
 /* All have an image of a step that one of them never said it had made: it did not happen. */
@@ -38,9 +38,9 @@ static void what_was_not_committed_is_not_restored(void **state) {
     get_ready();
     goal(1, 1);
     for (int i = 0; i < 2; i++) {
-        strait_swarm_held held = strait_held_nothing();
-        held.own = (strait_swarm_holding){i, 2, {1, 2}, {1, 1}};
-        pulse(c.owner[i], held, 0, 0);
+        strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
+        inventory.own = (strait_snapshot_range){i, 2, {1, 2}, {1, 1}};
+        pulse(c.owner[i], inventory, 0, 0);
     }
     reply(c.owner[0], STRAIT_OK);
     reply(c.owner[1], STRAIT_ECLOSED);
@@ -57,20 +57,20 @@ static void a_spare_takes_over_from_a_copy(void **state) {
     make_step(0, 1);
     const int lost = c.owner[0];
     const int other = c.owner[1];
-    strait_swarm_held held = c.nodes[other].held;
-    held.before = (strait_swarm_holding){0, 1, {1}, {1}};
-    pulse(other, held, 0, 0);
+    strait_snapshot_inventory inventory = c.nodes[other].inventory;
+    inventory.prev = (strait_snapshot_range){0, 1, {1}, {1}};
+    pulse(other, inventory, 0, 0);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = lost});
-    assert_int_equal(c.epoch, 2);
+    assert_int_equal(c.generation, 2);
     assert_int_not_equal(c.owner[0], lost);
     while (c.phase != STRAIT_SWARM_RESTORE)
         for (int i = 0; i < 2; i++)
             if (c.is_awaited[i]) reply(c.owner[i], STRAIT_OK);
-    const strait_swarm_action *order = find(STRAIT_SWARM_ORDER, c.owner[0]);
-    assert_int_equal(order->step, 1);
-    assert_int_equal(order->source, STRAIT_SWARM_FROM_BEHIND);
-    assert_int_equal(find(STRAIT_SWARM_ORDER, other)->gives_before, 1);
-    assert_int_equal(find(STRAIT_SWARM_ORDER, other)->source, STRAIT_SWARM_FROM_SELF);
+    const strait_swarm_action *command = find(STRAIT_SWARM_COMMAND, c.owner[0]);
+    assert_int_equal(command->step, 1);
+    assert_int_equal(command->source, STRAIT_SWARM_FROM_NEXT);
+    assert_int_equal(find(STRAIT_SWARM_COMMAND, other)->gives_prev, 1);
+    assert_int_equal(find(STRAIT_SWARM_COMMAND, other)->source, STRAIT_SWARM_FROM_SELF);
 }
 
 /* All live and none makes progress, but one says it waits: who is sent away? */
@@ -78,7 +78,7 @@ static int sent_away(int waiting) {
     for (int i = 0; i < 40 && c.phase == STRAIT_SWARM_WORK; i++) {
         now += S;
         for (int n = 0; n < 3; n++)
-            pulse(n, strait_held_nothing(), 7, n == waiting);
+            pulse(n, strait_snapshot_inventory_nothing(), 7, n == waiting);
         tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     }
     const strait_swarm_action *away = find(STRAIT_SWARM_DISMISS, -1);
@@ -113,7 +113,7 @@ static void silence_ends_a_lease(void **state) {
     const int silent = c.owner[0];
     for (int i = 0; i < 9; i++) {
         now += S;
-        pulse(c.owner[1], strait_held_nothing(), 1, 0);
+        pulse(c.owner[1], strait_snapshot_inventory_nothing(), 1, 0);
         tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
         assert_null(find(STRAIT_SWARM_DISMISS, -1));
     }
@@ -121,7 +121,7 @@ static void silence_ends_a_lease(void **state) {
     tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     assert_int_equal(find(STRAIT_SWARM_DISMISS, -1)->node, silent);
     assert_string_equal(find(STRAIT_SWARM_DISMISS, -1)->words, "is silent: its lease is over");
-    join(silent, strait_held_nothing()); // it wakes
+    join(silent, strait_snapshot_inventory_nothing()); // it wakes
     assert_non_null(find(STRAIT_SWARM_REST, -1));
     assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
 }
@@ -152,10 +152,10 @@ static void who_leaves_hands_over_first(void **state) {
     reply(leaver, STRAIT_OK);
     reply(other, STRAIT_OK);
     assert_int_equal(c.phase, STRAIT_SWARM_HAND);
-    strait_swarm_held held = strait_held_nothing();
-    held.own = (strait_swarm_holding){1, 1, {1}, {1}};
-    held.before = (strait_swarm_holding){0, 1, {1}, {1}};
-    pulse(other, held, 0, 0);
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
+    inventory.own = (strait_snapshot_range){1, 1, {1}, {1}};
+    inventory.prev = (strait_snapshot_range){0, 1, {1}, {1}};
+    pulse(other, inventory, 0, 0);
     assert_int_equal(find(STRAIT_SWARM_DISMISS, -1)->node, leaver);
     assert_string_equal(find(STRAIT_SWARM_DISMISS, -1)->words, "");
     get_ready();
@@ -173,11 +173,11 @@ static void old_images_are_not_trusted(void **state) {
     tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = lost}); // and no copies of it
     get_ready();
     assert_int_equal(c.step, 0);
-    strait_swarm_held held = strait_held_nothing();
-    held.own = (strait_swarm_holding){1, 1, {4}, {1}};
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
+    inventory.own = (strait_snapshot_range){1, 1, {4}, {1}};
     tell((strait_swarm_event){
-        .kind = STRAIT_SWARM_JOIN, .key = key, .report = &report, .held = held});
-    assert_int_equal(c.nodes[strait_coordinator_find(&c, &key)].held.own.n, 0);
+        .kind = STRAIT_SWARM_JOIN, .key = key, .report = &report, .inventory = inventory});
+    assert_int_equal(c.nodes[strait_coordinator_find(&c, &key)].inventory.own.n, 0);
 }
 
 /* Epochs that came to nothing made no other past, however many there were. */
@@ -189,16 +189,17 @@ static void epochs_that_fail_cost_no_images(void **state) {
     const int stayed = c.owner[0];
     const int lost = c.owner[1];
     const strait_fingerprint key = c.nodes[lost].key;
-    const strait_swarm_held held[] = {c.nodes[stayed].held, c.nodes[lost].held};
-    for (int i = 0; i < 2 * STRAIT_SWARM_EPOCHS; i++) {
+    const strait_snapshot_inventory inventory[] = {c.nodes[stayed].inventory,
+                                                   c.nodes[lost].inventory};
+    for (int i = 0; i < 2 * STRAIT_SWARM_GENERATIONS; i++) {
         tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = lost});
         now += 10 * S;
-        pulse(stayed, held[0], (uint32_t)i + 1, 0);
+        pulse(stayed, inventory[0], (uint32_t)i + 1, 0);
         tell((strait_swarm_event){
-            .kind = STRAIT_SWARM_JOIN, .key = key, .report = &report, .held = held[1]});
+            .kind = STRAIT_SWARM_JOIN, .key = key, .report = &report, .inventory = inventory[1]});
         tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     }
-    assert_true(c.epoch > 2 * STRAIT_SWARM_EPOCHS);
+    assert_true(c.generation > 2 * STRAIT_SWARM_GENERATIONS);
     get_ready();
     assert_int_equal(c.step, 3);
 }
@@ -208,24 +209,24 @@ static void a_restarted_coordinator_waits_for_the_owners(void **state) {
     begin(2);
     make_step(0, 1);
     make_step(1, 1);
-    strait_swarm_facts facts;
-    strait_coordinator_facts(&c, &facts);
-    strait_swarm_held held[2];
+    strait_swarm_durable facts;
+    strait_coordinator_durable(&c, &facts);
+    strait_snapshot_inventory inventory[2];
     for (int i = 0; i < 2; i++) {
-        held[i] = strait_held_nothing();
-        held[i].own = (strait_swarm_holding){i, 2, {1, 2}, {1, 1}};
+        inventory[i] = strait_snapshot_inventory_nothing();
+        inventory[i].own = (strait_snapshot_range){i, 2, {1, 2}, {1, 1}};
     }
     const strait_swarm_config config = c.config;
     strait_coordinator_init(&c, &config);
     strait_coordinator_resume(&c, &facts, now);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
-    join(5, strait_held_nothing()); // a spare is faster
-    join(0, held[0]);
+    join(5, strait_snapshot_inventory_nothing()); // a spare is faster
+    join(0, inventory[0]);
     assert_int_equal(c.phase, STRAIT_SWARM_GATHER);
     now += S;
-    join(1, held[1]);
+    join(1, inventory[1]);
     get_ready();
-    assert_int_equal(c.epoch, 2);
+    assert_int_equal(c.generation, 2);
     assert_int_equal(c.committed, 2);
     assert_int_equal(c.step, 1); // what came after step 2, a validation perhaps, is not known
 }
@@ -234,18 +235,18 @@ static void who_cannot_serve_is_not_asked_again(void **state) {
     (void)state;
     begin(2);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
-    join(7, strait_held_nothing());
+    join(7, strait_snapshot_inventory_nothing());
     const int small = c.owner[0];
     reply(small, STRAIT_ENOMEM);
     assert_int_equal(c.phase, STRAIT_SWARM_GATHER);
-    assert_int_equal(c.nodes[small].is_barred, 1);
+    assert_int_equal(c.nodes[small].is_banned, 1);
     now += 10 * S;
     for (int i = 0; i < 2; i++)
-        pulse(i, strait_held_nothing(), 1, 0);
-    pulse(small, strait_held_nothing(), 1, 0);
+        pulse(i, strait_snapshot_inventory_nothing(), 1, 0);
+    pulse(small, strait_snapshot_inventory_nothing(), 1, 0);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     assert_int_equal(c.phase, STRAIT_SWARM_GATHER); // it is the only spare, and of no use
-    join(8, strait_held_nothing());
+    join(8, strait_snapshot_inventory_nothing());
     assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
 }
 
@@ -256,22 +257,22 @@ static void who_yields_hands_over_and_stays(void **state) {
     make_step(0, 0);
     const int slow = c.owner[0];
     const int other = c.owner[1];
-    const int heir = 3 - slow - other;
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .heir = other});
-    assert_int_equal(c.nodes[slow].has_heir, 0); // which has a stage of its own
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .heir = heir});
+    const int successor = 3 - slow - other;
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .successor = other});
+    assert_int_equal(c.nodes[slow].has_successor, 0); // which has a stage of its own
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .successor = successor});
     goal(1, 0);
     assert_int_equal(c.phase, STRAIT_SWARM_KEEP);
     reply(slow, STRAIT_OK);
     reply(other, STRAIT_OK);
     assert_int_equal(c.phase, STRAIT_SWARM_HAND);
-    strait_swarm_held held = strait_held_nothing();
-    held.own = (strait_swarm_holding){1, 1, {1}, {1}};
-    held.before = (strait_swarm_holding){0, 1, {1}, {1}};
-    pulse(other, held, 0, 0);
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
+    inventory.own = (strait_snapshot_range){1, 1, {1}, {1}};
+    inventory.prev = (strait_snapshot_range){0, 1, {1}, {1}};
+    pulse(other, inventory, 0, 0);
     assert_int_equal(find(STRAIT_SWARM_REST, -1)->node, slow);
     assert_null(find(STRAIT_SWARM_DISMISS, -1));
-    assert_int_equal(c.owner[0], heir);
+    assert_int_equal(c.owner[0], successor);
     assert_int_equal(strait_coordinator_spares(&c), 1);
     get_ready();
     assert_int_equal(c.step, 1);
@@ -286,7 +287,7 @@ static void who_has_nobody_to_yield_to_goes_on(void **state) {
         const int slow = c.owner[0];
         const int other = c.owner[1];
         tell((strait_swarm_event){
-            .kind = STRAIT_SWARM_YIELD, .node = slow, .heir = 3 - slow - other});
+            .kind = STRAIT_SWARM_YIELD, .node = slow, .successor = 3 - slow - other});
         goal(1, 0);
         if (!is_late)
             tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = 3 - slow - other});
@@ -294,20 +295,21 @@ static void who_has_nobody_to_yield_to_goes_on(void **state) {
         reply(other, STRAIT_OK);
         for (int i = 0; i < 70; i++) {
             now += S;
-            strait_swarm_held held = strait_held_nothing();
-            held.own = (strait_swarm_holding){0, 1, {1}, {1}};
-            pulse(slow, held, (uint32_t)i, 0);
-            held.own.stage = 1;
-            if (!is_late) held.before = (strait_swarm_holding){0, 1, {1}, {1}};
-            pulse(other, held, (uint32_t)i, 0);
-            if (is_late) pulse(3 - slow - other, strait_held_nothing(), (uint32_t)i, 0);
+            strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
+            inventory.own = (strait_snapshot_range){0, 1, {1}, {1}};
+            pulse(slow, inventory, (uint32_t)i, 0);
+            inventory.own.stage = 1;
+            if (!is_late) inventory.prev = (strait_snapshot_range){0, 1, {1}, {1}};
+            pulse(other, inventory, (uint32_t)i, 0);
+            if (is_late)
+                pulse(3 - slow - other, strait_snapshot_inventory_nothing(), (uint32_t)i, 0);
             tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
         }
         get_ready();
         assert_int_equal(c.owner[0], slow);
         assert_int_equal(c.owner[1], other);
         assert_int_equal(c.step, 1);
-        assert_int_equal(c.epoch, 2);
+        assert_int_equal(c.generation, 2);
     }
 }
 
@@ -319,22 +321,22 @@ static void who_leaves_goes_before_who_yields(void **state) {
     make_step(0, 0);
     const int leaver = c.owner[0];
     const int slow = c.owner[1];
-    const int heir = 3 - slow - leaver;
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .heir = heir});
+    const int successor = 3 - slow - leaver;
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .successor = successor});
     goal(1, 0);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .node = leaver});
     reply(leaver, STRAIT_OK);
     reply(slow, STRAIT_OK);
-    strait_swarm_held held = strait_held_nothing();
-    held.own = (strait_swarm_holding){0, 1, {1}, {1}};
-    held.behind = (strait_swarm_holding){1, 1, {1}, {1}};
-    pulse(leaver, held, 0, 0);
-    held.own = (strait_swarm_holding){1, 1, {1}, {1}};
-    held.before = (strait_swarm_holding){0, 1, {1}, {1}};
-    pulse(slow, held, 0, 0);
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
+    inventory.own = (strait_snapshot_range){0, 1, {1}, {1}};
+    inventory.next = (strait_snapshot_range){1, 1, {1}, {1}};
+    pulse(leaver, inventory, 0, 0);
+    inventory.own = (strait_snapshot_range){1, 1, {1}, {1}};
+    inventory.prev = (strait_snapshot_range){0, 1, {1}, {1}};
+    pulse(slow, inventory, 0, 0);
     assert_int_equal(find(STRAIT_SWARM_DISMISS, -1)->node, leaver);
     get_ready();
-    assert_int_equal(c.owner[0], heir);
+    assert_int_equal(c.owner[0], successor);
     assert_int_equal(c.owner[1], slow);
     assert_int_equal(c.step, 1);
 }

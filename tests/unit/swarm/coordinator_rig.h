@@ -31,22 +31,26 @@ static inline const strait_swarm_action *find(strait_swarm_action_kind kind, int
     return NULL;
 }
 
-static inline void join(int i, strait_swarm_held held) {
+static inline void join(int i, strait_snapshot_inventory inventory) {
     tell((strait_swarm_event){
-        .kind = STRAIT_SWARM_JOIN, .key = key_of(i), .report = &report, .held = held});
+        .kind = STRAIT_SWARM_JOIN, .key = key_of(i), .report = &report, .inventory = inventory});
 }
 
-static inline void pulse(int node, strait_swarm_held held, uint32_t progress, int is_waiting) {
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_PULSE,
+static inline void pulse(int node, strait_snapshot_inventory inventory, uint32_t progress,
+                         int is_waiting) {
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
                               .node = node,
-                              .held = held,
+                              .inventory = inventory,
                               .progress = progress,
                               .is_waiting = is_waiting});
 }
 
 static inline void reply(int node, strait_err err) {
-    tell((strait_swarm_event){
-        .kind = STRAIT_SWARM_REPLY, .node = node, .epoch = c.epoch, .round = c.round, .err = err});
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
+                              .node = node,
+                              .generation = c.generation,
+                              .sequence = c.sequence,
+                              .err = err});
 }
 
 /* All owners reply well until the stages stand. */
@@ -69,9 +73,9 @@ static inline void make_step(int64_t step, int keeps) {
     get_ready();
     goal(step, 1);
     for (int i = 0; i < c.config.n_stages; i++) {
-        strait_swarm_held held = c.nodes[c.owner[i]].held;
-        if (keeps) held.own = (strait_swarm_holding){i, 1, {step + 1}, {c.epoch}};
-        pulse(c.owner[i], held, 0, 0);
+        strait_snapshot_inventory inventory = c.nodes[c.owner[i]].inventory;
+        if (keeps) inventory.own = (strait_snapshot_range){i, 1, {step + 1}, {c.generation}};
+        pulse(c.owner[i], inventory, 0, 0);
     }
     get_ready();
 }
@@ -85,7 +89,7 @@ static inline void begin_stages(int n_stages, int n) {
     strait_coordinator_init(&c, &config);
     now = 1000 * S;
     for (int i = 0; i < n; i++)
-        join(i, strait_held_nothing());
+        join(i, strait_snapshot_inventory_nothing());
     tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
     if (n >= n_stages) get_ready();
 }
@@ -98,8 +102,8 @@ static inline void begin(int n) {
 /* Time passes, all who are here show that they live, and the stages stand again. */
 static inline void bring_back(void) {
     now += 10 * S;
-    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
-        if (c.nodes[i].is_here) pulse(i, strait_held_nothing(), 1, 0);
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        if (c.nodes[i].is_here) pulse(i, strait_snapshot_inventory_nothing(), 1, 0);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     get_ready();
 }

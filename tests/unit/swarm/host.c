@@ -1,11 +1,11 @@
 /* A host and a worker in one process: what befalls the files they rely on. */
-#include "swarm/host.h"
+#include "swarm/host/host.h"
 
+#include "metastore/metastore.h"
+#include "metrics/metrics.h"
 #include "port.h"
-#include "swarm/lend.h"
-#include "swarm/record.h"
-#include "unit/pipeline/tiny_run.h"
-#include "watch/metrics.h"
+#include "swarm/worker/worker.h"
+#include "unit/config/tiny_run.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,7 +15,7 @@ static struct {
     strait_run run;
     struct strait_identity *host_key, *worker_key;
     char listen[STRAIT_ADDRESS_MAX];
-    strait_lend_spec lend;
+    strait_worker_spec lend;
     pthread_t worker;
     int has_worker;       // in this start of the host
     atomic_int has_ended; // it has, with:
@@ -27,17 +27,17 @@ static struct {
 } play;
 
 /* Names that the linker makes. NOLINTBEGIN(*-naming,*-reserved-identifier,cert-dcl*) */
-strait_err __real_strait_record_put(struct strait_record *record, const char *key, const void *data,
-                                    size_t bytes);
-strait_err __wrap_strait_record_put(struct strait_record *record, const char *key, const void *data,
-                                    size_t bytes);
+strait_err __real_strait_metastore_put(struct strait_metastore *metastore, const char *key,
+                                       const void *data, size_t bytes);
+strait_err __wrap_strait_metastore_put(struct strait_metastore *metastore, const char *key,
+                                       const void *data, size_t bytes);
 
 /* The store of the host: it fails as a full disk does. */
-strait_err __wrap_strait_record_put(struct strait_record *record, const char *key, const void *data,
-                                    size_t bytes) {
+strait_err __wrap_strait_metastore_put(struct strait_metastore *metastore, const char *key,
+                                       const void *data, size_t bytes) {
     if (strncmp(key, "member/", 7) == 0 && atomic_fetch_sub(&play.n_failing, 1) > 0)
         return STRAIT_FAIL(STRAIT_EIO, "the store: no space");
-    return __real_strait_record_put(record, key, data, bytes);
+    return __real_strait_metastore_put(metastore, key, data, bytes);
 }
 /* NOLINTEND(*-naming,*-reserved-identifier,cert-dcl*) */
 
@@ -48,7 +48,7 @@ static int goes_on(void *user) {
 
 static void *work(void *arg) {
     (void)arg;
-    play.ended = strait_lend(&play.lend);
+    play.ended = strait_worker_run(&play.lend);
     atomic_store(&play.has_ended, 1);
     return NULL;
 }
@@ -117,13 +117,13 @@ static int set_up(void **state) {
     CHECK_OK(strait_identity_make(&play.host_key));
     CHECK_OK(strait_identity_make(&play.worker_key));
     (void)snprintf(play.listen, sizeof play.listen, "127.0.0.1:%d", port_choose());
-    play.lend = (strait_lend_spec){.identity = play.worker_key,
-                                   .name = "worker",
-                                   .listen = "127.0.0.1:0",
-                                   .device = "cpu",
-                                   .n_threads = 1,
-                                   .give_up_ms = 60000,
-                                   .events = {.must_stop = goes_on}};
+    play.lend = (strait_worker_spec){.identity = play.worker_key,
+                                     .name = "worker",
+                                     .listen = "127.0.0.1:0",
+                                     .device = "cpu",
+                                     .n_threads = 1,
+                                     .give_up_ms = 60000,
+                                     .events = {.must_stop = goes_on}};
     return 0;
 }
 
@@ -176,24 +176,24 @@ static void read_file(const char *path, char **out, size_t *bytes) {
     CHECK_OK(strait_file_read(path, 1 << 24, out, bytes));
 }
 
-static void is_as_before(const char *path, const char *before, size_t bytes) {
+static void is_as_before(const char *path, const char *prev, size_t bytes) {
     char *after = NULL;
     size_t n = 0;
     read_file(path, &after, &n);
     assert_int_equal(n, bytes);
-    assert_memory_equal(after, before, bytes);
+    assert_memory_equal(after, prev, bytes);
     strait_alloc_free(after);
 }
 
 /* The losses in its log are those of before, each once. */
-static void check_losses(const strait_metrics_point *before, int n) {
+static void check_losses(const strait_metrics_point *prev, int n) {
     strait_metrics_point *after = NULL;
     int n_after = 0;
     CHECK_OK(strait_metrics_read(scratch_at(&play.folder, "run/metrics.jsonl"), &after, &n_after));
     assert_int_equal(n_after, n);
     for (int i = 0; i < n; i++) {
-        assert_int_equal(after[i].step, before[i].step);
-        CHECK(after[i].loss == before[i].loss);
+        assert_int_equal(after[i].step, prev[i].step);
+        CHECK(after[i].loss == prev[i].loss);
     }
     strait_alloc_free(after);
 }

@@ -21,10 +21,10 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static const strait_swarm_holding own = {3, 2, {40, 20}, {7, 6}};
-static const strait_swarm_holding none = {.stage = -1};
+static const strait_snapshot_range own = {3, 2, {40, 20}, {7, 6}};
+static const strait_snapshot_range none = {.stage = -1};
 
-static void same_holding(const strait_swarm_holding *a, const strait_swarm_holding *b) {
+static void same_holding(const strait_snapshot_range *a, const strait_snapshot_range *b) {
     assert_int_equal(a->stage, b->stage);
     assert_int_equal(a->n, b->n);
     for (int i = 0; i < a->n; i++) {
@@ -52,7 +52,7 @@ static void joins(void **state) {
                                    .memory_bytes = 8e9,
                                    .flops = 3e11,
                                    .is_reachable = 1},
-                        .held = {own, none, own}};
+                        .inventory = {own, none, own}};
     strait_join back;
     memset(join.token, 0xab, sizeof join.token);
     CHECK_OK(strait_join_pack(pool, &join, &msg));
@@ -62,9 +62,9 @@ static void joins(void **state) {
     assert_string_equal(back.report.device, "8 threads, avx2");
     assert_true(back.report.memory_bytes == 8e9 && back.report.flops == 3e11);
     assert_int_equal(back.report.is_reachable, 1);
-    same_holding(&back.held.own, &own);
-    same_holding(&back.held.before, &none);
-    same_holding(&back.held.behind, &own);
+    same_holding(&back.inventory.own, &own);
+    same_holding(&back.inventory.prev, &none);
+    same_holding(&back.inventory.next, &own);
     REFUSES_CUTS(msg, strait_join_unpack(msg, &back));
     msg->body[0]++;
     CHECK_FAILS(strait_join_unpack(msg, &back), STRAIT_EPROTO, "version 2, expected 1");
@@ -73,7 +73,7 @@ static void joins(void **state) {
     msg->body[2 + 16 + 6] = 0xf8;
     CHECK_OK(strait_join_unpack(msg, &back));
     assert_true(back.report.memory_bytes == 0.0);
-    msg->body[2 + 16 + 8 + 8 + 1 + 2] = STRAIT_SWARM_IMAGES + 1;
+    msg->body[2 + 16 + 8 + 8 + 1 + 2] = STRAIT_SWARM_SNAPSHOTS + 1;
     assert_int_equal(strait_join_unpack(msg, &back), STRAIT_EPROTO);
     strait_msg_close(&msg);
 }
@@ -83,30 +83,30 @@ static void tasks(void **state) {
     static strait_task task, back;
     struct strait_msg *msg = NULL;
     task = (strait_task){.kind = STRAIT_TASK_RESTORE,
-                         .epoch = 70000,
-                         .round = 9,
+                         .generation = 70000,
+                         .sequence = 9,
                          .stage = 5,
                          .step = 1234567890123,
-                         .source = STRAIT_SWARM_FROM_BEHIND,
-                         .gives_behind = 1,
+                         .source = STRAIT_SWARM_FROM_NEXT,
+                         .gives_next = 1,
                          .valid_windows = 17,
                          .text = "model: {width: 8}\n"};
-    task.before.is_there = 1;
-    memset(task.before.key.bytes, 1, sizeof task.before.key.bytes);
-    (void)snprintf(task.before.address, sizeof task.before.address, "10.0.0.1:99");
+    task.prev.is_there = 1;
+    memset(task.prev.key.bytes, 1, sizeof task.prev.key.bytes);
+    (void)snprintf(task.prev.address, sizeof task.prev.address, "10.0.0.1:99");
     CHECK_OK(strait_task_pack(pool, &task, &msg));
     CHECK_OK(strait_task_unpack(msg, &back));
     assert_int_equal(back.kind, task.kind);
-    assert_int_equal(back.epoch, 70000);
-    assert_int_equal(back.round, 9);
+    assert_int_equal(back.generation, 70000);
+    assert_int_equal(back.sequence, 9);
     assert_int_equal(back.stage, 5);
     assert_true(back.step == task.step);
     assert_int_equal(back.source, task.source);
-    assert_int_equal(back.gives_before, 0);
-    assert_int_equal(back.gives_behind, 1);
+    assert_int_equal(back.gives_prev, 0);
+    assert_int_equal(back.gives_next, 1);
     assert_int_equal(back.valid_windows, 17);
-    assert_memory_equal(&back.before, &task.before, sizeof back.before);
-    assert_int_equal(back.behind.is_there, 0);
+    assert_memory_equal(&back.prev, &task.prev, sizeof back.prev);
+    assert_int_equal(back.next.is_there, 0);
     assert_string_equal(back.text, task.text);
     REFUSES_CUTS(msg, strait_task_unpack(msg, &back));
     msg->body[0] = STRAIT_TASK_END + 1;
@@ -120,17 +120,17 @@ static void tasks(void **state) {
 static void pulses(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
-    const strait_pulse pulse = {
-        .held = {none, own, none}, .progress = 4000000000u, .is_waiting = 1};
-    strait_pulse back;
-    CHECK_OK(strait_pulse_pack(pool, &pulse, &msg));
-    CHECK_OK(strait_pulse_unpack(msg, &back));
-    same_holding(&back.held.own, &none);
-    same_holding(&back.held.before, &own);
-    same_holding(&back.held.behind, &none);
+    const strait_heartbeat pulse = {
+        .inventory = {none, own, none}, .progress = 4000000000u, .is_waiting = 1};
+    strait_heartbeat back;
+    CHECK_OK(strait_heartbeat_pack(pool, &pulse, &msg));
+    CHECK_OK(strait_heartbeat_unpack(msg, &back));
+    same_holding(&back.inventory.own, &none);
+    same_holding(&back.inventory.prev, &own);
+    same_holding(&back.inventory.next, &none);
     assert_true(back.progress == pulse.progress);
     assert_int_equal(back.is_waiting, 1);
-    REFUSES_CUTS(msg, strait_pulse_unpack(msg, &back));
+    REFUSES_CUTS(msg, strait_heartbeat_unpack(msg, &back));
     strait_msg_close(&msg);
 }
 
@@ -140,7 +140,7 @@ static void ids_in_two_and_four_bytes(void **state) {
     static const int32_t targets[] = {-1, 1, 65534};
     for (int is_wide = 0; is_wide < 2; is_wide++) {
         struct strait_msg *msg = NULL;
-        int32_t room[6];
+        int32_t capacity[6];
         const strait_ids ids = {.step = 9,
                                 .batch = 70000,
                                 .is_valid = 1,
@@ -151,22 +151,22 @@ static void ids_in_two_and_four_bytes(void **state) {
         strait_ids back;
         CHECK_OK(strait_ids_pack(pool, &ids, &msg));
         assert_int_equal(msg->size, 12 + (is_wide ? 24 : 12));
-        CHECK_OK(strait_ids_unpack(msg, room, 3, &back));
+        CHECK_OK(strait_ids_unpack(msg, capacity, 3, &back));
         assert_int_equal(back.step, 9);
         assert_int_equal(back.batch, 70000);
         assert_int_equal(back.is_valid, 1);
         assert_memory_equal(back.tokens, tokens, sizeof tokens);
         assert_memory_equal(back.targets, targets, sizeof targets);
-        REFUSES_CUTS(msg, strait_ids_unpack(msg, room, 3, &back));
-        assert_int_equal(strait_ids_unpack(msg, room, 2, &back), STRAIT_EPROTO);
+        REFUSES_CUTS(msg, strait_ids_unpack(msg, capacity, 3, &back));
+        assert_int_equal(strait_ids_unpack(msg, capacity, 2, &back), STRAIT_EPROTO);
         strait_msg_close(&msg);
     }
     struct strait_msg *msg = NULL;
-    int32_t room[6];
+    int32_t capacity[6];
     const strait_ids ids = {.tokens = tokens, .n = 3};
     strait_ids back;
     CHECK_OK(strait_ids_pack(pool, &ids, &msg));
-    CHECK_OK(strait_ids_unpack(msg, room, 3, &back));
+    CHECK_OK(strait_ids_unpack(msg, capacity, 3, &back));
     assert_null(back.targets);
     assert_memory_equal(back.tokens, tokens, sizeof tokens);
     strait_msg_close(&msg);

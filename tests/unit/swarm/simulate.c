@@ -13,14 +13,15 @@ static void tell(const strait_swarm_event *event);
 
 /* Now and then a spare is found to be faster than an owner. */
 static void move_a_stage(void) {
-    const int heir = (int)draw(STRAIT_SWARM_NODES);
-    tell(&(strait_swarm_event){
-        .kind = STRAIT_SWARM_YIELD, .node = world.machine.owner[draw(STAGES)], .heir = heir});
+    const int successor = (int)draw(STRAIT_SWARM_WORKERS);
+    tell(&(strait_swarm_event){.kind = STRAIT_SWARM_YIELD,
+                               .node = world.coordinator.owner[draw(STAGES)],
+                               .successor = successor});
     world.n_moves++;
 }
 
 static void trainer_goes_on(void) {
-    if (world.machine.phase != STRAIT_SWARM_READY) return;
+    if (world.coordinator.phase != STRAIT_SWARM_READY) return;
     if (!world.is_update && draw(40) == 0) move_a_stage();
     tell(&(strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
                                .goal = {.stage = -1,
@@ -32,16 +33,16 @@ static void trainer_goes_on(void) {
 static void carry_out(const strait_swarm_action *a) {
     const int worker = a->node >= 0 ? world.worker_of[a->node] : -1;
     switch (a->kind) {
-    case STRAIT_SWARM_RECORD: strait_coordinator_facts(&world.machine, &world.facts); break;
-    case STRAIT_SWARM_ORDER:
-        EXPECT(world.facts.epoch == world.machine.epoch);
+    case STRAIT_SWARM_PERSIST: strait_coordinator_durable(&world.coordinator, &world.facts); break;
+    case STRAIT_SWARM_COMMAND:
+        EXPECT(world.facts.generation == world.coordinator.generation);
         put((happening){.kind = ARRIVE,
                         .worker = worker,
-                        .phase = world.machine.phase,
+                        .phase = world.coordinator.phase,
                         .action = *a,
-                        .goal = world.machine.goal,
-                        .epoch = world.machine.epoch,
-                        .round = world.machine.round},
+                        .goal = world.coordinator.goal,
+                        .generation = world.coordinator.generation,
+                        .sequence = world.coordinator.sequence},
             (5 + draw(60)) * MS);
         break;
     case STRAIT_SWARM_DISMISS:
@@ -57,7 +58,7 @@ static void carry_out(const strait_swarm_action *a) {
     case STRAIT_SWARM_DONE:
         if (world.is_update) check_commit(++world.step);
         if (world.is_update && world.step % SAVE_EVERY == 0)
-            world.saved = world.machine.checkpoint = world.step;
+            world.saved = world.coordinator.checkpoint = world.step;
         world.is_update = !world.is_update;
         break;
     default: break;
@@ -69,7 +70,7 @@ static void tell(const strait_swarm_event *event) {
     static int depth;
     EXPECT(depth < 4);
     strait_swarm_actions *out = &actions[depth++];
-    strait_coordinator_step(&world.machine, event, world.now, out);
+    strait_coordinator_step(&world.coordinator, event, world.now, out);
     for (int i = 0; i < out->n; i++)
         carry_out(&out->items[i]);
     depth--;
@@ -78,23 +79,23 @@ static void tell(const strait_swarm_event *event) {
 
 /* ---- the workers' side ---- */
 
-static void hold(strait_swarm_holding *h, int stage, int64_t step, uint32_t epoch) {
-    if (h->stage != stage) *h = (strait_swarm_holding){.stage = stage};
-    if (strait_holding_has(h, stage, step)) return;
+static void hold(strait_snapshot_range *h, int stage, int64_t step, uint32_t generation) {
+    if (h->stage != stage) *h = (strait_snapshot_range){.stage = stage};
+    if (strait_snapshot_range_has(h, stage, step)) return;
     if (h->n == 2) {
         h->steps[0] = h->steps[1];
         h->born[0] = h->born[1];
         h->n = 1;
     }
     h->steps[h->n] = step;
-    h->born[h->n++] = epoch;
+    h->born[h->n++] = generation;
 }
 
 /* Where the neighbours of a stage are: the workers the machine gave them to. */
 static struct worker *neighbour(const struct worker *w, int side) {
     const int stage = w->stage + side;
-    if (stage < 0 || stage >= STAGES || world.machine.owner[stage] < 0) return NULL;
-    return &world.workers[world.worker_of[world.machine.owner[stage]]];
+    if (stage < 0 || stage >= STAGES || world.coordinator.owner[stage] < 0) return NULL;
+    return &world.workers[world.worker_of[world.coordinator.owner[stage]]];
 }
 
 static int is_well(const struct worker *w) {
@@ -102,36 +103,37 @@ static int is_well(const struct worker *w) {
 }
 
 static void keep_image(struct worker *w) {
-    hold(&w->held.own, w->stage, w->at, w->epoch);
+    hold(&w->inventory.own, w->stage, w->at, w->generation);
     struct worker *buddy = neighbour(w, w->stage + 1 < STAGES ? 1 : -1);
     /* The background copy arrives more often than not. */
-    if (buddy != NULL && buddy->epoch == w->epoch && is_well(buddy) && draw(10) < 8)
-        hold(buddy->stage > w->stage ? &buddy->held.before : &buddy->held.behind, w->stage, w->at,
-             w->epoch);
+    if (buddy != NULL && buddy->generation == w->generation && is_well(buddy) && draw(10) < 8)
+        hold(buddy->stage > w->stage ? &buddy->inventory.prev : &buddy->inventory.next, w->stage,
+             w->at, w->generation);
 }
 
 static strait_err restore(struct worker *w, const strait_swarm_action *a) {
     const struct worker *giver = NULL;
-    if (a->source == STRAIT_SWARM_FROM_BEFORE) giver = neighbour(w, -1);
-    if (a->source == STRAIT_SWARM_FROM_BEHIND) giver = neighbour(w, 1);
+    if (a->source == STRAIT_SWARM_FROM_PREV) giver = neighbour(w, -1);
+    if (a->source == STRAIT_SWARM_FROM_NEXT) giver = neighbour(w, 1);
     if (!is_well(giver)) return STRAIT_ECLOSED;
     if (a->source == STRAIT_SWARM_FROM_SELF)
-        EXPECT(strait_holding_has(&w->held.own, w->stage, a->step));
-    if (giver != NULL && giver->epoch == w->epoch)
-        EXPECT(strait_held_has_copy(&giver->held, w->stage, a->step));
+        EXPECT(strait_snapshot_range_has(&w->inventory.own, w->stage, a->step));
+    if (giver != NULL && giver->generation == w->generation)
+        EXPECT(strait_snapshot_inventory_has_copy(&giver->inventory, w->stage, a->step));
     if (a->source == STRAIT_SWARM_FROM_SEED) EXPECT(a->step == 0);
     if (a->source == STRAIT_SWARM_FROM_HOST) EXPECT(a->step == world.saved);
     w->at = a->step;
-    strait_held_trim(&w->held, a->step);
+    strait_snapshot_inventory_trim(&w->inventory, a->step);
     return STRAIT_OK;
 }
 
 static strait_err obey(struct worker *w, const happening *h) {
     switch (h->phase) {
     case STRAIT_SWARM_TAKE:
-        w->epoch = h->epoch;
+        w->generation = h->generation;
         w->stage = h->action.stage;
-        if (w->held.own.stage != w->stage) w->held.own = (strait_swarm_holding){.stage = w->stage};
+        if (w->inventory.own.stage != w->stage)
+            w->inventory.own = (strait_snapshot_range){.stage = w->stage};
         return STRAIT_OK;
     case STRAIT_SWARM_MEET: return STRAIT_OK;
     case STRAIT_SWARM_DIAL:
@@ -153,8 +155,8 @@ static strait_err obey(struct worker *w, const happening *h) {
 
 static void arrive(const happening *h) {
     struct worker *w = &world.workers[h->worker];
-    if (!w->has_link || h->epoch < w->epoch) return; // an order of the past
-    if (h->epoch > w->epoch && h->phase != STRAIT_SWARM_TAKE) return;
+    if (!w->has_link || h->generation < w->generation) return; // an order of the past
+    if (h->generation > w->generation && h->phase != STRAIT_SWARM_TAKE) return;
     happening answer = *h;
     answer.kind = ANSWER;
     answer.err = obey(w, h);
@@ -164,9 +166,9 @@ static void arrive(const happening *h) {
 static void beat(const happening *h, int is_first) {
     const struct worker *w = &world.workers[h->worker];
     if (w->has_link)
-        tell(&(strait_swarm_event){.kind = STRAIT_SWARM_PULSE,
+        tell(&(strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
                                    .node = w->node,
-                                   .held = w->held,
+                                   .inventory = w->inventory,
                                    .progress = (uint32_t)world.n_happened});
     if (is_first) put((happening){.kind = BEAT, .worker = h->worker}, 1000 * MS + draw(500) * MS);
 }
@@ -178,8 +180,8 @@ static void answer(const happening *h) {
     if (!w->has_link) return;
     tell(&(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
                                .node = w->node,
-                               .epoch = h->epoch,
-                               .round = h->round,
+                               .generation = h->generation,
+                               .sequence = h->sequence,
                                .err = h->err});
 }
 
@@ -187,17 +189,18 @@ static void connect_worker(int i) {
     static const strait_swarm_report report = {.flops = 1e9};
     struct worker *w = &world.workers[i];
     if (!w->is_alive || w->has_link) return;
-    strait_swarm_event e = {.kind = STRAIT_SWARM_JOIN, .report = &report, .held = w->held};
+    strait_swarm_event e = {
+        .kind = STRAIT_SWARM_JOIN, .report = &report, .inventory = w->inventory};
     e.key.bytes[0] = (unsigned char)i;
     e.key.bytes[1] = 1;
     w->has_link = 1;
     w->life++;
     /* The slot must be known before orders come for it. */
-    for (int n = 0; n < STRAIT_SWARM_NODES; n++)
+    for (int n = 0; n < STRAIT_SWARM_WORKERS; n++)
         if (world.worker_of[n] == i) world.worker_of[n] = -1;
     static strait_swarm_actions actions;
-    strait_coordinator_step(&world.machine, &e, world.now, &actions);
-    w->node = strait_coordinator_find(&world.machine, &e.key);
+    strait_coordinator_step(&world.coordinator, &e, world.now, &actions);
+    w->node = strait_coordinator_find(&world.coordinator, &e.key);
     EXPECT(w->node >= 0);
     world.worker_of[w->node] = i;
     for (int k = 0; k < actions.n; k++)
@@ -219,20 +222,20 @@ static void kill_worker(int i) {
     if (!w->is_alive) return;
     world.n_deaths++;
     w->is_alive = 0;
-    w->held = strait_held_nothing();
-    w->epoch = 0;
+    w->inventory = strait_snapshot_inventory_nothing();
+    w->generation = 0;
     w->stage = -1;
     disconnect(i);
     put((happening){.kind = WAKE, .worker = i}, (int64_t)(1 + draw(60)) * S);
 }
 
 static void restart_coordinator(void) {
-    const strait_swarm_config config = world.machine.config;
+    const strait_swarm_config config = world.coordinator.config;
     world.n_restarts++;
-    strait_coordinator_init(&world.machine, &config);
-    strait_coordinator_resume(&world.machine, &world.facts, world.now);
-    world.machine.checkpoint = world.saved;
-    EXPECT(world.machine.committed == world.committed);
+    strait_coordinator_init(&world.coordinator, &config);
+    strait_coordinator_resume(&world.coordinator, &world.facts, world.now);
+    world.coordinator.checkpoint = world.saved;
+    EXPECT(world.coordinator.committed == world.committed);
     for (int i = 0; i < world.n_workers; i++) {
         if (!world.workers[i].has_link) continue;
         world.workers[i].has_link = 0;
@@ -245,8 +248,8 @@ static void break_something(void) {
     /* Half of the faults hit an owner. */
     int i = (int)draw((uint32_t)world.n_workers);
     const int stage = (int)draw(STAGES);
-    if (draw(2) == 0 && world.machine.owner[stage] >= 0)
-        i = world.worker_of[world.machine.owner[stage]];
+    if (draw(2) == 0 && world.coordinator.owner[stage] >= 0)
+        i = world.worker_of[world.coordinator.owner[stage]];
     if (i < 0) return;
     struct worker *w = &world.workers[i];
     const uint32_t kind = draw(100);
@@ -320,13 +323,13 @@ static void begin(uint64_t seed, int n_workers, uint32_t pace, uint32_t fault_ms
                                         .stall_ns = 20 * S,
                                         .slow_ns = 30 * S,
                                         .patience_ns = 5 * S};
-    strait_coordinator_init(&world.machine, &config);
-    for (int n = 0; n < STRAIT_SWARM_NODES; n++)
+    strait_coordinator_init(&world.coordinator, &config);
+    for (int n = 0; n < STRAIT_SWARM_WORKERS; n++)
         world.worker_of[n] = -1;
     for (int i = 0; i < world.n_workers; i++) {
         struct worker *w = &world.workers[i];
         *w = (struct worker){.is_alive = 1, .stage = -1, .is_small = draw(20) == 0};
-        w->held = strait_held_nothing();
+        w->inventory = strait_snapshot_inventory_nothing();
         put((happening){.kind = CONNECT, .worker = i}, draw(20000) * MS);
         put((happening){.kind = BEAT, .worker = i}, draw(1000) * MS);
     }
@@ -342,18 +345,18 @@ static void a_swarm_survives_ten_thousand_faults(void **state) {
     begin(seed, WORKERS, 1, 800);
     for (int n = CALM_EVERY; n <= FAULTS; n += CALM_EVERY) {
         run_until(INT64_MAX, n);
-        const int64_t before = world.committed;
+        const int64_t prev = world.committed;
         world.is_calm = 1;
         run_until(world.now + 240 * S, INT32_MAX); // back after 60 s, and 60 more to hand over
         world.is_calm = 0;
-        EXPECT(world.committed > before + 20); // who is left alone makes progress
+        EXPECT(world.committed > prev + 20); // who is left alone makes progress
     }
     printf(
         "seed %llu: %.1f hours, %llu events, %d deaths, %d cuts, %d stalls, %d leaves (%d handed "
         "over), %d restarts; epoch %u, %d steps\n",
         (unsigned long long)seed, (double)world.now / 3.6e12, (unsigned long long)world.n_happened,
         world.n_deaths, world.n_cuts, world.n_stalls, world.n_leaves, world.n_handed,
-        world.n_restarts, world.machine.epoch, world.n_commits);
+        world.n_restarts, world.coordinator.generation, world.n_commits);
     EXPECT(world.n_restarts > 50 && world.n_deaths > 1000 && world.n_commits > 1000);
 }
 
@@ -368,16 +371,17 @@ static void a_swarm_lives_a_day(void **state) {
     const int64_t n_allocated = strait_alloc_count();
     begin(seed, 2 * STAGES, 4, 30000);
     for (int hour = 1; hour <= HOURS; hour++) {
-        const int64_t before = world.committed;
+        const int64_t prev = world.committed;
         world.n_ahead = 0;
         run_until(hour * 3600 * S, INT32_MAX);
-        EXPECT(world.committed > before + 50);
+        EXPECT(world.committed > prev + 50);
         if (hour <= HOURS / 4 && world.n_ahead > n_early) n_early = world.n_ahead;
         EXPECT(hour <= HOURS / 4 || world.n_ahead <= n_early + n_early / 2);
     }
     printf("seed %llu: %.1f hours, %d faults, %llu events, epoch %u, %d steps, %d ahead at most\n",
            (unsigned long long)seed, (double)world.now / 3.6e12, world.n_faults,
-           (unsigned long long)world.n_happened, world.machine.epoch, world.n_commits, n_early);
+           (unsigned long long)world.n_happened, world.coordinator.generation, world.n_commits,
+           n_early);
     EXPECT(world.now >= HOURS * 3600 * S && strait_alloc_count() == n_allocated);
 }
 

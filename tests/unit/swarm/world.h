@@ -21,9 +21,9 @@ struct worker {
     int is_alive, has_link, node, life;
     int64_t stopped_until, sleeps; // SIGSTOP
     int stage;
-    uint32_t epoch;
+    uint32_t generation;
     int64_t at; // steps applied
-    strait_swarm_held held;
+    strait_snapshot_inventory inventory;
     int is_small; // cannot make a stage
 };
 
@@ -35,9 +35,9 @@ static struct {
     uint32_t pace, fault_ms; // times the work takes; at most between two faults
     int n_ahead;             // the most that was on the agenda
     struct worker workers[WORKERS];
-    struct strait_coordinator machine;
-    strait_swarm_facts facts;
-    int worker_of[STRAIT_SWARM_NODES];
+    struct strait_coordinator coordinator;
+    strait_swarm_durable facts;
+    int worker_of[STRAIT_SWARM_WORKERS];
     int64_t committed, best_step, saved;
     int is_update; // the trainer's next half step
     int64_t step;
@@ -65,7 +65,7 @@ static inline void put(happening h, int64_t delay) {
 /* ---- invariants ---- */
 
 static inline void check_world(void) {
-    const struct strait_coordinator *m = &world.machine;
+    const struct strait_coordinator *m = &world.coordinator;
     int owned = 0;
     for (int i = 0; i < STAGES; i++) {
         if (m->owner[i] < 0) continue;
@@ -73,18 +73,18 @@ static inline void check_world(void) {
         EXPECT(m->nodes[m->owner[i]].is_known);
         owned++;
     }
-    for (int i = 0; i < STRAIT_SWARM_NODES; i++)
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         owned -= m->nodes[i].is_known && m->nodes[i].stage >= 0;
     EXPECT(owned == 0); // one owner a stage, one stage an owner
     EXPECT(m->committed >= world.committed);
     world.committed = m->committed;
-    EXPECT(world.facts.epoch >= m->epoch || m->phase == STRAIT_SWARM_GATHER);
+    EXPECT(world.facts.generation >= m->generation || m->phase == STRAIT_SWARM_GATHER);
 }
 
 static inline void check_commit(int64_t step) {
     for (int i = 0; i < STAGES; i++) {
-        const struct worker *w = &world.workers[world.worker_of[world.machine.owner[i]]];
-        EXPECT(w->stage == i && w->epoch == world.machine.epoch && w->at == step);
+        const struct worker *w = &world.workers[world.worker_of[world.coordinator.owner[i]]];
+        EXPECT(w->stage == i && w->generation == world.coordinator.generation && w->at == step);
     }
     EXPECT(world.facts.committed >= step); // recorded before anybody hears of it
     if (step > world.best_step) {

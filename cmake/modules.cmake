@@ -1,0 +1,105 @@
+# rooms.cmake - the helpers that keep every CMakeLists.txt to a list of names.
+
+add_library(strait_flags INTERFACE)
+target_compile_definitions(strait_flags INTERFACE _XOPEN_SOURCE=700)
+target_compile_options(strait_flags INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
+    -Wundef -fvisibility=hidden -fno-math-errno -fno-trapping-math
+    -ffile-prefix-map=${CMAKE_SOURCE_DIR}/src/= -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=
+    $<$<BOOL:${STRAIT_WERROR}>:-Werror>)
+if(STRAIT_SANITIZE)
+    target_compile_options(strait_flags INTERFACE
+        -fsanitize=${STRAIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(strait_flags INTERFACE -fsanitize=${STRAIT_SANITIZE})
+endif()
+if(STRAIT_COVERAGE)
+    target_compile_options(strait_flags INTERFACE --coverage -fprofile-update=atomic)
+    target_link_options(strait_flags INTERFACE --coverage)
+endif()
+
+# strait_package(TARGET NAME): links a pkg-config package. With STRAIT_STATIC all of it is linked in,
+# but for what comes with libc and so is on every Linux.
+function(strait_package target name)
+    if(name STREQUAL libcurl) # headers only: opened when a run asks for it, with all it needs
+        pkg_check_modules(libcurl REQUIRED libcurl)
+        target_include_directories(${target} SYSTEM PUBLIC ${libcurl_INCLUDE_DIRS})
+        return()
+    endif()
+    if(NOT STRAIT_STATIC)
+        pkg_check_modules(${name} REQUIRED IMPORTED_TARGET ${name})
+        target_link_libraries(${target} PUBLIC PkgConfig::${name})
+        return()
+    endif()
+    set(package ${name})
+    if(name STREQUAL libuv)
+        set(package libuv-static)
+    endif()
+    pkg_check_modules(${package} REQUIRED ${package})
+    target_include_directories(${target} SYSTEM PUBLIC ${${package}_STATIC_INCLUDE_DIRS})
+    foreach(library ${${package}_STATIC_LIBRARIES})
+        if(NOT library MATCHES "^(pthread|dl|rt|m)$")
+            find_library(STRAIT_ARCHIVE_${library} lib${library}.a
+                HINTS ${${package}_STATIC_LIBRARY_DIRS} REQUIRED)
+            set(library ${STRAIT_ARCHIVE_${library}})
+        endif()
+        target_link_libraries(${target} PUBLIC ${library})
+    endforeach()
+endfunction()
+
+# strait_module(NAME SOURCES a.c b.c DEPENDS lower rooms PACKAGES pkg-config names)
+function(strait_module name)
+    cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
+    add_library(strait_${name} STATIC ${arg_SOURCES})
+    target_include_directories(strait_${name}
+        PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(strait_${name} PUBLIC strait_flags)
+    foreach(room ${arg_DEPENDS})
+        target_link_libraries(strait_${name} PUBLIC strait_${room})
+    endforeach()
+    foreach(package ${arg_PACKAGES})
+        strait_package(strait_${name} ${package})
+    endforeach()
+endfunction()
+
+# Threads leave nothing in the heap when they end (tests/leaks.c).
+set(STRAIT_TEST_ENVIRONMENT GLIBC_TUNABLES=glibc.pthread.stack_cache_size=0)
+
+# strait_test(NAME SOURCE file.c MODULES rooms it looks into [LABELS fast|slow|root])
+function(strait_test name)
+    cmake_parse_arguments(arg "" "SOURCE" "MODULES;LABELS" ${ARGN})
+    add_executable(test_${name} ${arg_SOURCE})
+    foreach(room ${arg_MODULES})
+        target_link_libraries(test_${name} PRIVATE strait_${room})
+    endforeach()
+    target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_link_libraries(test_${name} PRIVATE strait_flags cmocka)
+    add_test(NAME ${name} COMMAND test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    if(NOT arg_LABELS)
+        set(arg_LABELS fast)
+    endif()
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1200
+        SKIP_RETURN_CODE 77)
+    if(TARGET test_leaks)
+        target_link_libraries(test_${name} PRIVATE test_leaks)
+        set_tests_properties(${name} PROPERTIES ENVIRONMENT "${STRAIT_TEST_ENVIRONMENT}")
+    endif()
+    if("slow" IN_LIST arg_LABELS) # long ones begin first
+        set_tests_properties(${name} PROPERTIES COST 200)
+    endif()
+endfunction()
+
+# strait_fuzz(NAME SOURCE file.c MODULES ...): a libFuzzer target; its corpus is tests/fuzz/corpus/NAME
+function(strait_fuzz name)
+    cmake_parse_arguments(arg "" "SOURCE" "MODULES" ${ARGN})
+    if(NOT TARGET fuzz_all)
+        add_custom_target(fuzz_all)
+    endif()
+    add_executable(fuzz_${name} ${arg_SOURCE})
+    add_dependencies(fuzz_all fuzz_${name})
+    foreach(room ${arg_MODULES})
+        target_link_libraries(fuzz_${name} PRIVATE strait_${room})
+    endforeach()
+    target_link_libraries(fuzz_${name} PRIVATE strait_flags)
+    target_compile_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+endfunction()

@@ -1,0 +1,200 @@
+/* k_octave.cu - rows at 4 bits a value and 4 bits a scale, to the same bytes as on any other
+ * device.
+ *
+ * So many lanes of a warp a row as it has words of four bytes, n_lanes, a power of two. Nibble 0 of
+ * a row is the scale's code, nibble i + 1 is value i. */
+#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/wire.cuh"
+#include "backend/log_scale.h"
+
+constexpr int THREADS = 256;
+constexpr int WARPS = THREADS / 32;
+
+/* The scale of a row's codes. */
+struct row_scale {
+    float unit, inverse;
+};
+
+__device__ __forceinline__ row_scale scale_of(float top, int code, int is_covered) {
+    const float scale = __fdiv_rn((code & 1) != 0 ? __fmul_rn(top, STRAIT_LOG_SCALE_HALF) : top,
+                                  (float)(1 << (code >> 1)));
+    const float unit = __fdiv_rn(scale, is_covered ? 7.5f : 8.0f);
+    return {unit, unit > 0.0f ? __fdiv_rn(1.0f, unit) : 0.0f};
+}
+
+/* strait_log_scale_code by the lanes of a row: how many codes its search goes past. Scales fall, so
+ * that it goes past all before one that it goes past. */
+__device__ __forceinline__ int octave_code(float top, float largest, int is_covered,
+                                           const row_place &at) {
+    float passed = 0;
+    for (int c = at.lane; c < STRAIT_LOG_SCALE_LAST; c += at.n_lanes)
+        if (is_covered ? largest <= strait_log_scale_scale(top, c + 1)
+                       : largest < strait_log_scale_scale(top, c) * STRAIT_LOG_SCALE_QUARTER)
+            passed += 1.0f;
+    return (int)warp_sum(passed, at.n_lanes);
+}
+
+/* Random words of four values in a row of the tensor, drawn when the first of them is asked for. */
+struct row_words {
+    int64_t drawn;
+    uint32_t words[4];
+
+    __device__ __forceinline__ uint32_t of(const strait_pack_params &how, int64_t i) {
+        if (i / 4 != drawn) wire_draw(words, how, (uint64_t)(drawn = i / 4));
+        const uint32_t even = (i & 2) != 0 ? words[2] : words[0],
+                       odd = (i & 2) != 0 ? words[3] : words[1];
+        return (i & 1) != 0 ? odd : even;
+    }
+};
+
+__device__ __forceinline__ int code_of(float value, float inverse, const strait_pack_params &how,
+                                       int64_t i, row_words *chances) {
+    const float scaled = __fmul_rn(value, inverse);
+    float code = __fadd_rn(floorf(scaled), 8.0f);
+    if (how.is_stochastic) {
+        const float chance = __fmul_rn((float)(chances->of(how, i) >> 8), 0x1p-24f);
+        code = floorf(__fadd_rn(scaled, __fadd_rn(7.5f, chance)));
+    }
+    return (int)fminf(fmaxf(code, 0.0f), 15.0f);
+}
+
+__device__ __forceinline__ float restored(int code, float unit) {
+    return __fmul_rn((float)code - 7.5f, unit);
+}
+
+/* What a lane adds up over its part of a row. */
+struct row_sums {
+    float error, size, bad;
+};
+
+/* The top of the crossing, from the largest of its parts; in every thread. */
+__device__ __forceinline__ float top_of(const float *of_block, int n_parts, float *capacity) {
+    float largest = 0;
+    for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
+        largest = fmaxf(largest, of_block[i]);
+    largest = warp_max(largest);
+    if (threadIdx.x % 32 == 0) capacity[threadIdx.x / 32] = largest;
+    __syncthreads();
+    return strait_log_scale_top(
+        warp_max(threadIdx.x % 32 < WARPS ? capacity[threadIdx.x % 32] : 0.0f));
+}
+
+/* Values 8 w - 1 to 8 w + 6 of a row of so many columns; zeros where there are none. */
+__device__ __forceinline__ void take_eight(float out[8], const float *row, int64_t w,
+                                           int64_t cols) {
+    const int64_t c = 8 * w - 1;
+    out[0] = c >= 0 ? row[c] : 0.0f;
+    if (c + 9 <= cols && at16(row + c + 1)) {
+        float rest[8];
+        take_floats<8>(rest, row + c + 1);
+#pragma unroll
+        for (int i = 1; i < 8; i++)
+            out[i] = rest[i - 1];
+        return;
+    }
+#pragma unroll
+    for (int i = 1; i < 8; i++)
+        out[i] = c + i < cols ? row[c + i] : 0.0f;
+}
+
+/* Nibbles 8 w to 8 w + 7 of a row: the values among them as codes. */
+__device__ __forceinline__ uint32_t pack_word(const float v[8], int64_t w, int64_t first_value,
+                                              const row_scale &scale, const strait_pack_params &how,
+                                              row_sums *sums) {
+    uint32_t word = 0;
+    row_words chances = {-1, {}};
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int64_t c = 8 * w + i - 1;
+        if (c < 0 || c >= how.cols) continue;
+        const float value = wire_value(v[i], &sums->bad);
+        const int code = code_of(value, scale.inverse, how, first_value + c, &chances);
+        const float error = value - restored(code, scale.unit);
+        sums->error += error * error;
+        sums->size += value * value;
+        word |= (uint32_t)code << (4 * i);
+    }
+    return word;
+}
+
+/* of_block and of_row are what largest_of_rows found, in n_parts blocks. Columns that cross are in
+ * how. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    pack_octaves(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
+                 strait_pack_params how, const float *of_block, const float *of_row, int n_parts,
+                 int n_lanes) {
+    __shared__ float capacity[WARPS];
+    const row_place at = place_of(rows, n_lanes);
+    const bool is_row = at.row < rows;
+    const float top = top_of(of_block, n_parts, capacity);
+    if (blockIdx.x == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(top), 4);
+    const int first = octave_code(top, is_row ? of_row[at.row] : 0.0f, how.is_stochastic, at);
+    const row_scale scale = scale_of(top, first, how.is_stochastic);
+    const int64_t n_bytes = (how.cols + 2) / 2;
+    row_sums sums = {};
+    for (int64_t w = at.lane; is_row && 4 * w < n_bytes; w += n_lanes) {
+        float v[8];
+        take_eight(v, x + at.row * stride, w, stride);
+        uint32_t word = pack_word(v, w, at.row * how.cols, scale, how, &sums);
+        if (w == 0) word |= (uint32_t)first;
+        const int64_t left = n_bytes - 4 * w;
+        put_bytes(to + 4 + at.row * n_bytes + 4 * w, word, left < 4 ? (int)left : 4);
+    }
+    put_stats(stats, at, sums.error, sums.size, sums.bad);
+}
+
+/* The first n of eight values from column c on. */
+template <typename T>
+__device__ __forceinline__ void put_eight(T *row, const float in[8], int64_t c, int64_t n) {
+    if (n >= 8 && at16(row + c)) {
+#pragma unroll
+        for (int i = 0; i < 8; i += wide<T>)
+            put<T, wide<T>>(row + c + i, in + i);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        if (i < n) put<T, 1>(row + c + i, in + i);
+}
+
+/* Values from c on are nibbles from c + 1 on: those of a word but its first, and one behind it. */
+__device__ __forceinline__ uint32_t take_codes(const unsigned char *bytes, int64_t c,
+                                               int64_t n_bytes) {
+    const int64_t b = c / 2, left = n_bytes - b;
+    const uint32_t word = take_bytes(bytes + b, left < 4 ? (int)left : 4) >> 4;
+    return left > 4 ? word | (uint32_t)bytes[b + 4] << 28 : word;
+}
+
+template <typename T>
+__device__ __forceinline__ void restore(T *x, float *stats, const unsigned char *from,
+                                        const row_place &at, int64_t cols, int is_covered) {
+    const bool is_row = at.row < at.rows;
+    const int64_t n_bytes = (cols + 2) / 2;
+    const float top = __uint_as_float(take_bytes(from, 4)), trusted = strait_scale_trust(top);
+    const unsigned char *bytes = from + 4 + (is_row ? at.row : 0) * n_bytes;
+    const float unit = scale_of(trusted, bytes[0] & 15, is_covered).unit;
+    row_sums sums = {};
+    for (int64_t c = 8 * at.lane; is_row && c < cols; c += 8 * at.n_lanes) {
+        const uint32_t codes = take_codes(bytes, c, n_bytes);
+        float v[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            v[i] = c + i < cols ? restored((int)(codes >> (4 * i) & 15u), unit) : 0.0f;
+            sums.size += v[i] * v[i];
+            if (top != trusted && c + i < cols) sums.bad += 1.0f; // bits that are no top at all
+        }
+        put_eight<T>(x, v, c, cols - c);
+    }
+    put_stats(stats, at, 0.0f, sums.size, sums.bad);
+}
+
+#define RESTORE_KERNEL(T, name)                                                             \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                   \
+        restore_octaves_##name(T *x, float *stats, const unsigned char *from, int64_t rows, \
+                               int64_t cols, int is_covered, int64_t stride, int n_lanes) { \
+        const row_place at = place_of(rows, n_lanes);                                       \
+        restore<T>(x + at.row * stride, stats, from, at, cols, is_covered);                 \
+    }
+
+RESTORE_KERNEL(float, f32)
+RESTORE_KERNEL(bf16, bf16)

@@ -1,0 +1,200 @@
+#include "codec/builder.h"
+
+#include "backend/draw.h"
+#include "base/alloc.h"
+#include "tensor/basis.h"
+
+#include <stdio.h>
+#include <string.h>
+
+strait_err strait_codec_add_typed(struct strait_codec *c, strait_dtype dtype,
+                                  const strait_codec_part *parts, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        STRAIT_TRY(strait_slab_add(&c->slab, dtype, parts[i].rows, parts[i].cols, parts[i].where));
+    return STRAIT_OK;
+}
+
+strait_err strait_codec_add(struct strait_codec *c, const strait_codec_part *parts, size_t n) {
+    return strait_codec_add_typed(c, STRAIT_F32, parts, n);
+}
+
+int64_t strait_codec_slot_rows(const struct strait_codec *c) {
+    return c->spec.rows * c->spec.n_slots;
+}
+
+int64_t strait_codec_grad_slot_rows(const struct strait_codec *c) {
+    return c->spec.can_defer ? strait_codec_slot_rows(c) : c->spec.rows;
+}
+
+strait_tensor strait_codec_slot(const struct strait_codec *c, strait_tensor slots, int slot) {
+    return strait_tensor_rows(slots, slot * c->spec.rows, c->spec.rows);
+}
+
+strait_tensor strait_codec_grad_slot(const struct strait_codec *c, strait_tensor slots, int slot) {
+    return strait_codec_slot(c, slots, c->spec.can_defer ? slot : 0);
+}
+
+static void full_name(const struct strait_codec *c, const char *name, char out[STRAIT_PARAM_NAME]) {
+    (void)snprintf(out, STRAIT_PARAM_NAME, "boundary.%d.%s.%s", c->spec.boundary,
+                   c->side == STRAIT_SENDER ? "head" : "tail", name);
+}
+
+strait_err strait_codec_add_param(struct strait_codec *c, const char *name, strait_role role,
+                                  int64_t rows, int64_t cols) {
+    if (c->n_params == STRAIT_CODEC_PARAMS)
+        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: no room for parameter %s", c->ops->name, name);
+    strait_param *p = &c->params[c->n_params++];
+    full_name(c, name, p->name);
+    p->role = role;
+    const strait_codec_part parts[] = {{&p->value, rows, cols}, {&p->grad, rows, cols}};
+    return strait_codec_add(c, parts, 2);
+}
+
+strait_err strait_codec_add_state(struct strait_codec *c, const char *name, strait_dtype dtype,
+                                  int64_t rows, int64_t cols) {
+    if (c->n_states == STRAIT_CODEC_STATES)
+        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: no room for state %s", c->ops->name, name);
+    strait_codec_state *state = &c->states[c->n_states++];
+    full_name(c, name, state->name);
+    return strait_slab_add(&c->slab, dtype, rows, cols, &state->tensor);
+}
+
+static strait_err upload(struct strait_stream *s, strait_tensor t, const float *values) {
+    const struct strait_backend_ops *ops = s->backend->ops;
+    STRAIT_TRY(ops->upload(s, t.data, values, strait_tensor_bytes(t)));
+    return ops->wait(s); // the values are about to go
+}
+
+strait_err strait_codec_draw(struct strait_codec *c, struct strait_stream *s,
+                             const strait_param *param, double std) {
+    return strait_codec_draw_cols(c, s, param, std, param->value.cols);
+}
+
+strait_err strait_codec_draw_cols(struct strait_codec *c, struct strait_stream *s,
+                                  const strait_param *param, double std, int64_t cols) {
+    const strait_rng rng = {c->spec.seed, strait_rng_stream(param->name)};
+    return strait_draw_once(
+        s, param->value, (strait_draw_params){.rng = rng, .deviation = (float)std, .cols = cols});
+}
+
+strait_err strait_codec_set_identity(struct strait_stream *s, strait_tensor t) {
+    float *values = NULL; // zeroed
+    STRAIT_TRY(
+        strait_alloc((size_t)(t.rows * t.cols), sizeof *values, "first values", (void **)&values));
+    for (int64_t i = 0; i < t.rows; i++)
+        values[i * t.cols + i] = 1.0f;
+    const strait_err err = upload(s, t, values);
+    strait_alloc_free(values);
+    return err;
+}
+
+strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream *s, strait_tensor t,
+                                   strait_codec_frame how) {
+    const int64_t d = how.is_transposed ? t.cols : t.rows, k = how.k;
+    const strait_rng rng = {c->spec.seed, strait_rng_stream(how.name)};
+    float *frame = NULL, *values = NULL; // zeroed
+    STRAIT_TRY(strait_alloc((size_t)(d * k), sizeof *frame, "frame", (void **)&frame));
+    strait_err err = strait_alloc((size_t)(t.rows * t.cols), sizeof *values, "frame",
+                                  (void **)&values);
+    if (err == STRAIT_OK) err = strait_basis_draw(rng, d, k, frame);
+    for (int64_t i = 0; err == STRAIT_OK && i < d * k; i++)
+        values[how.is_transposed ? i % k * d + i / k : i / k * t.cols + i % k] =
+            (float)(how.gain * (double)frame[i]);
+    if (err == STRAIT_OK) err = upload(s, t, values);
+    strait_alloc_free(frame);
+    strait_alloc_free(values);
+    return err;
+}
+
+strait_tensor strait_codec_stats(const struct strait_codec *c, const strait_crossing *at,
+                                 int64_t rows, int which) {
+    if (at->is_evaluation && which == STRAIT_METER_PACK) return (strait_tensor){0};
+    return strait_meter_stats(&c->meter, which, rows);
+}
+
+strait_err strait_codec_add_copy(struct strait_codec *c, const strait_tensor *value,
+                                 const strait_tensor *to, int64_t row, strait_regroup_params how) {
+    if (c->n_copies == STRAIT_CODEC_PARAMS)
+        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: no room for another copy", c->ops->name);
+    c->copies[c->n_copies++] = (strait_codec_copy){value, to, row, how};
+    return STRAIT_OK;
+}
+
+strait_err strait_codec_hold(struct strait_codec *c, const strait_crossing *at,
+                             strait_codec_held *held, strait_tensor d) {
+    held->lent = d;
+    if (!c->spec.can_defer) return STRAIT_OK;
+    return c->backend->kernels->cast(at->stream, strait_codec_grad_slot(c, held->kept, at->slot),
+                                     d);
+}
+
+strait_tensor strait_codec_held_at(const struct strait_codec *c, const strait_crossing *at,
+                                   const strait_codec_held *held) {
+    return c->spec.can_defer ? strait_codec_grad_slot(c, held->kept, at->slot) : held->lent;
+}
+
+/* From the columns of a copy back to those of what it is a copy of. */
+static strait_regroup_params reversed(strait_regroup_params how) {
+    return (strait_regroup_params){.n_groups = how.n_groups,
+                                   .to = how.from,
+                                   .to_cols = how.from_cols,
+                                   .from = how.to,
+                                   .from_cols = how.to_cols,
+                                   .alpha = 1,
+                                   .adds = 1};
+}
+
+strait_err strait_codec_gather(struct strait_codec *c, const strait_crossing *at,
+                               strait_tensor grad, strait_tensor product,
+                               strait_regroup_params how) {
+    return c->backend->kernels->regroup_cols(
+        at->stream, grad, strait_tensor_rows(product, 0, grad.rows), reversed(how));
+}
+
+strait_err strait_codec_add_gradient(struct strait_codec *c, const strait_crossing *at,
+                                     strait_tensor grad, strait_tensor a, strait_tensor b,
+                                     strait_tensor capacity, strait_regroup_params how) {
+    const struct strait_kernels *k = c->backend->kernels;
+    if (grad.rows == a.cols && grad.cols == b.cols)
+        return k->matmul(at->stream, grad, a, b, strait_add_atb);
+    const strait_tensor product = {capacity.data, STRAIT_F32, a.cols, b.cols};
+    STRAIT_TRY(k->matmul(at->stream, product, a, b, strait_atb));
+    return strait_codec_gather(c, at, grad, product, how);
+}
+
+strait_err strait_codec_join_codes(struct strait_codec *c) {
+    const strait_codec_spec *spec = &c->spec;
+    const int at_end = c->side == STRAIT_SENDER ? spec->boundary == 0
+                                                : spec->boundary == spec->n_boundaries - 1;
+    if (c->peer == NULL && !at_end)
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "boundary %d: codec %s needs both halves of a middle stage",
+                           spec->boundary, spec->name);
+    if (c->peer != NULL && (c->peer->ops != c->ops || c->peer->spec.keep != spec->keep))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "boundaries %d and %d: codec %s needs the same keep at both",
+                           spec->boundary, c->peer->spec.boundary, spec->name);
+    return STRAIT_OK;
+}
+
+int strait_codec_is_variant(const strait_codec_spec *spec, const char *variant) {
+    return strcmp(spec->variant, variant) == 0;
+}
+
+strait_err strait_codec_need(const strait_codec_spec *spec, const char *key, int64_t *value,
+                             int64_t otherwise, int64_t most) {
+    if (*value == 0) *value = otherwise < most ? otherwise : most;
+    if (*value < 1 || *value > most)
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG, "codec %s: %s is %lld, but must be from 1 to %lld for width %lld",
+            spec->name, key, (long long)*value, (long long)most, (long long)spec->cols);
+    return STRAIT_OK;
+}
+
+strait_err strait_codec_need_vocab(const strait_codec_spec *spec) {
+    if (spec->vocab < 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "codec %s: vocab is %lld, but it needs the size of the vocabulary",
+                           spec->name, (long long)spec->vocab);
+    return STRAIT_OK;
+}

@@ -1,0 +1,238 @@
+#include "config/description.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum field_kind {
+    FIELD_INT,
+    FIELD_INT64,
+    FIELD_FLOAT,
+    FIELD_DOUBLE,
+    FIELD_WORD // char[STRAIT_CODEC_NAME]
+};
+
+typedef struct field {
+    const char *key;
+    size_t offset; // in a recipe
+    enum field_kind kind;
+    int is_shape; // makes weights fit or misfit
+    int is_late;  // a manifest from before it was known means 0
+} field;
+
+#define SHAPE(k, name, member) \
+    { .key = (name), .offset = offsetof(strait_run_plan, shape.member), .kind = (k), .is_shape = 1 }
+#define LATE(k, name, member)                                                                  \
+    {                                                                                          \
+        .key = (name), .offset = offsetof(strait_run_plan, member), .kind = (k), .is_late = 1, \
+        .is_shape = offsetof(strait_run_plan, member) < offsetof(strait_run_plan, codec)       \
+    }
+#define CODEC(k, name, member) \
+    { .key = (name), .offset = offsetof(strait_run_plan, codec.member), .kind = (k) }
+
+/* By the names a run file gives them. */
+static const field fields[] = {
+    SHAPE(FIELD_INT64, "vocab", vocab),
+    SHAPE(FIELD_INT64, "context", context),
+    SHAPE(FIELD_INT, "layers", layers),
+    SHAPE(FIELD_INT, "width", width),
+    SHAPE(FIELD_INT, "heads", heads),
+    SHAPE(FIELD_INT, "kv_heads", kv_heads),
+    SHAPE(FIELD_INT, "head_dim", head_dim),
+    SHAPE(FIELD_INT, "ffn", ffn),
+    SHAPE(FIELD_INT, "activation", activation),
+    SHAPE(FIELD_INT, "rope", rope),
+    SHAPE(FIELD_FLOAT, "rope_theta", rope_theta),
+    SHAPE(FIELD_INT, "qk_norm", has_qk_norm),
+    SHAPE(FIELD_INT, "qk_gain", has_qk_gain),
+    SHAPE(FIELD_FLOAT, "attention_scale", attention_scale),
+    SHAPE(FIELD_FLOAT, "softcap", softcap),
+    SHAPE(FIELD_INT, "tied", is_tied),
+    SHAPE(FIELD_FLOAT, "norm_epsilon", norm_epsilon),
+    SHAPE(FIELD_INT, "subspace", subspace),
+    LATE(FIELD_INT, "conv", shape.conv),
+    LATE(FIELD_INT, "qkv_conv", shape.has_qkv_conv),
+    LATE(FIELD_INT, "anchors", shape.has_anchors),
+    LATE(FIELD_INT, "value_tables", shape.has_value_tables),
+    LATE(FIELD_INT, "local_every", shape.local_every),
+    CODEC(FIELD_WORD, "codec.name", name),
+    CODEC(FIELD_WORD, "codec.variant", variant),
+    CODEC(FIELD_INT64, "codec.keep", keep),
+    CODEC(FIELD_INT64, "codec.rank", rank),
+    CODEC(FIELD_INT64, "codec.tile", tile),
+    CODEC(FIELD_INT64, "codec.hidden", hidden),
+    CODEC(FIELD_INT64, "codec.anchors", anchors),
+    LATE(FIELD_INT64, "codec.context", codec.context),
+    LATE(FIELD_INT64, "codec.encoder", codec.encoder),
+    LATE(FIELD_INT, "codec.gains", codec.has_gains),
+    CODEC(FIELD_INT, "codec.bits", bits),
+    CODEC(FIELD_INT, "codec.grad_bits", grad_bits),
+    CODEC(FIELD_INT64, "codec.seed", seed),
+};
+enum {
+    N_FIELDS = sizeof fields / sizeof *fields
+};
+_Static_assert((int)N_FIELDS + 1 <= (int)STRAIT_DESCRIBE_PAIRS, "every field has its pair");
+_Static_assert(sizeof(strait_activation) == sizeof(int), "choices are read as int");
+
+static void print_field(const field *f, const strait_run_plan *plan, char *text) {
+    const void *at = (const char *)plan + f->offset;
+    const size_t capacity = STRAIT_DESCRIBE_TEXT;
+    switch (f->kind) {
+    case FIELD_INT: (void)snprintf(text, capacity, "%d", *(const int *)at); break;
+    case FIELD_INT64:
+        (void)snprintf(text, capacity, "%lld", (long long)*(const int64_t *)at);
+        break;
+    case FIELD_FLOAT: (void)snprintf(text, capacity, "%.9g", (double)*(const float *)at); break;
+    case FIELD_DOUBLE: (void)snprintf(text, capacity, "%.17g", *(const double *)at); break;
+    case FIELD_WORD: (void)snprintf(text, capacity, "%s", (const char *)at); break;
+    }
+}
+
+/* "3,3,1,1": layers of each stage. */
+static void print_stages(const strait_run_plan *plan, char *text) {
+    int n = 0;
+    for (int i = 0; i < plan->n_stages; i++)
+        n += snprintf(text + n, STRAIT_DESCRIBE_TEXT - (size_t)n, "%s%d", i == 0 ? "" : ",",
+                      plan->parts[i].last - plan->parts[i].first);
+}
+
+void strait_describe(const strait_run_plan *plan, strait_description *out) {
+    out->n = 0;
+    for (int i = 0; i < N_FIELDS; i++) {
+        if (!fields[i].is_shape && plan->n_stages == 1) continue;
+        print_field(&fields[i], plan, out->texts[out->n]);
+        out->pairs[out->n] = (strait_safetensors_pair){fields[i].key, out->texts[out->n]};
+        out->n++;
+    }
+    print_stages(plan, out->texts[out->n]);
+    out->pairs[out->n] = (strait_safetensors_pair){"stages", out->texts[out->n]};
+    out->n++;
+}
+
+static strait_err unusable(const struct strait_checkpoint *checkpoint, const char *key) {
+    return STRAIT_FAIL(STRAIT_EDATA, "%s: its manifest has no usable model.%s",
+                       strait_checkpoint_path(checkpoint), key);
+}
+
+static strait_err read_field(const struct strait_checkpoint *checkpoint, const field *f,
+                             strait_run_plan *plan) {
+    const char *text = strait_checkpoint_model(checkpoint, f->key);
+    void *at = (char *)plan + f->offset;
+    char *end = NULL;
+    if (text == NULL && f->is_late) return STRAIT_OK;
+    if (text == NULL) return unusable(checkpoint, f->key);
+    if (f->kind == FIELD_WORD) {
+        const int n = snprintf(at, STRAIT_CODEC_NAME, "%s", text);
+        return n < STRAIT_CODEC_NAME ? STRAIT_OK : unusable(checkpoint, f->key);
+    }
+    errno = 0;
+    const double number = strtod(text, &end);
+    const double most = f->kind == FIELD_INT ? 2147483647.0 : 9007199254740992.0;
+    if (errno != 0 || end == text || *end != '\0' || !(number >= 0.0 && number <= most))
+        return unusable(checkpoint, f->key);
+    switch (f->kind) {
+    case FIELD_INT: *(int *)at = (int)number; break;
+    case FIELD_INT64: *(int64_t *)at = (int64_t)number; break;
+    case FIELD_FLOAT: *(float *)at = (float)number; break;
+    default: *(double *)at = number; break;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err read_stages(const struct strait_checkpoint *checkpoint, strait_run_plan *plan) {
+    const char *text = strait_checkpoint_model(checkpoint, "stages");
+    int first = 0;
+    plan->n_stages = 0;
+    while (text != NULL && *text != '\0') {
+        char *end = NULL;
+        const long n = strtol(text, &end, 10);
+        if (end == text || n < 1 || n > plan->shape.layers - first ||
+            plan->n_stages == STRAIT_RUN_STAGES)
+            return unusable(checkpoint, "stages");
+        plan->parts[plan->n_stages++] = (strait_part){first, first + (int)n};
+        first += (int)n;
+        text = *end == ',' ? end + 1 : end;
+        if (*end != ',' && *end != '\0') return unusable(checkpoint, "stages");
+    }
+    return first == plan->shape.layers ? STRAIT_OK : unusable(checkpoint, "stages");
+}
+
+strait_err strait_describe_read(const struct strait_checkpoint *checkpoint, strait_run_plan *out) {
+    strait_run_plan plan = {0};
+    for (int i = 0; i < N_FIELDS; i++)
+        if (fields[i].is_shape) STRAIT_TRY(read_field(checkpoint, &fields[i], &plan));
+    STRAIT_TRY(strait_shape_check(&plan.shape));
+    STRAIT_TRY(read_stages(checkpoint, &plan));
+    for (int i = 0; i < N_FIELDS && plan.n_stages > 1; i++)
+        if (!fields[i].is_shape) STRAIT_TRY(read_field(checkpoint, &fields[i], &plan));
+    plan.codec.cols = plan.shape.width;
+    plan.codec.vocab = plan.shape.vocab;
+    plan.codec.n_boundaries = plan.n_stages - 1;
+    plan.codec.n_slots = 1;
+    STRAIT_TRY(strait_run_plan_fit_codec(&plan));
+    *out = plan;
+    return STRAIT_OK;
+}
+
+/* Whether the stages compute something else than the plain model would. */
+static int has_code(const strait_run_plan *plan) {
+    const unsigned part_of_model = STRAIT_CODEC_TRAINED | STRAIT_CODEC_CONFINES |
+                                   STRAIT_CODEC_TOKENS | STRAIT_CODEC_CODE;
+    return plan->n_stages > 1 && (strait_codec_traits(&plan->codec) & part_of_model) != 0;
+}
+
+static int is_late(const char *key) {
+    for (int i = 0; i < N_FIELDS; i++)
+        if (strcmp(fields[i].key, key) == 0) return fields[i].is_late;
+    return 0;
+}
+
+static strait_err check_pair(const struct strait_checkpoint *checkpoint,
+                             const strait_safetensors_pair *ours) {
+    const char *theirs = strait_checkpoint_model(checkpoint, ours->key);
+    const char *part = strncmp(ours->key, "codec.", 6) == 0 ? "link" : "model";
+    if (theirs == NULL) theirs = is_late(ours->key) ? "0" : "unknown";
+    if (strcmp(theirs, ours->value) == 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s was saved with %s.%s %s, the run has %s: use the run file it was "
+                       "trained with, or another folder",
+                       strait_checkpoint_path(checkpoint), part, ours->key, theirs, ours->value);
+}
+
+/* A variant brings a model of its own: told first, for what follows from it says less. */
+static strait_err check_variant(const struct strait_checkpoint *checkpoint,
+                                const strait_run_plan *saved, const strait_run_plan *plan) {
+    const strait_codec_spec *theirs = &saved->codec, *ours = &plan->codec;
+    if (saved->n_stages == 1 || plan->n_stages == 1 || strcmp(theirs->name, ours->name) != 0 ||
+        strcmp(theirs->variant, ours->variant) == 0)
+        return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s was saved with variant %s of codec %s, the run has %s: to go on set "
+                       "link.codec.variant to %s, or use another folder",
+                       strait_checkpoint_path(checkpoint), theirs->variant, theirs->name,
+                       ours->variant, theirs->variant);
+}
+
+strait_err strait_describe_check(const struct strait_checkpoint *checkpoint,
+                                 const strait_run_plan *plan, const char *tokenizer) {
+    static _Thread_local strait_description ours; // large
+    strait_run_plan saved;
+    STRAIT_TRY(strait_describe_read(checkpoint, &saved));
+    const int is_same_cut = has_code(plan) || has_code(&saved);
+    if (is_same_cut) STRAIT_TRY(check_variant(checkpoint, &saved, plan));
+    strait_describe(plan, &ours);
+    for (int i = 0; i < ours.n; i++) {
+        const int is_cut = strncmp(ours.pairs[i].key, "codec.", 6) == 0 ||
+                           strcmp(ours.pairs[i].key, "stages") == 0;
+        if (!is_cut || is_same_cut) STRAIT_TRY(check_pair(checkpoint, &ours.pairs[i]));
+    }
+    const char *print = strait_checkpoint_tokenizer(checkpoint);
+    if (print[0] != '\0' && tokenizer[0] != '\0' && strcmp(print, tokenizer) != 0)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s was trained with the tokenizer %s, the data were made with %s",
+                           strait_checkpoint_path(checkpoint), print, tokenizer);
+    return STRAIT_OK;
+}

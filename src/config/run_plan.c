@@ -1,0 +1,381 @@
+#include "config/run_plan.h"
+
+#include "plan/split.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    /* Where the run file leaves the microbatch out: enough tokens for matrix products to run at
+     * full speed, few enough for their activations to stay near the processor. */
+    MICROBATCH_TOKENS = 2048,
+    ROWS_ENOUGH = 65536,      // for any codec, where rows do not matter
+    MICROBATCHES_A_STAGE = 4, // so that filling and draining a pipeline is a small part of a step
+    MICROBATCHES_MAX = 65535, // a frame has two bytes for their number
+    DEVICE_MICROBATCH_TOKENS = 16384, // the same for a device with thousands of lanes
+    DEVICE_LOGIT_BYTES = 512 << 20
+};
+
+static strait_shape make_shape(const strait_run *run, int64_t vocab) {
+    const int has_local = run->model.conv > 0 || run->model.has_anchors ||
+                          run->model.has_value_tables;
+    return (strait_shape){
+        .vocab = run->model.vocab > 0 ? run->model.vocab : vocab,
+        .context = run->model.context,
+        .layers = (int)run->model.layers,
+        .width = (int)run->model.width,
+        .heads = (int)run->model.heads,
+        .kv_heads = (int)run->model.kv_heads,
+        .head_dim = (int)run->model.head_dim,
+        .ffn = (int)run->model.ffn,
+        .activation = run->model.activation == STRAIT_RUN_SWIGLU ? STRAIT_SWIGLU : STRAIT_RELU2,
+        .rope = run->model.rope == STRAIT_RUN_ROPE_FULL ? STRAIT_ROPE_FULL : STRAIT_ROPE_HALF,
+        .rope_theta = (float)run->model.rope_theta,
+        .has_qk_norm = run->model.has_qk_norm,
+        .has_qk_gain = run->model.has_qk_gain,
+        .attention_scale = (float)run->model.attention_scale,
+        .softcap = (float)run->model.softcap,
+        .is_tied = run->model.is_tied,
+        .norm_epsilon = (float)run->model.norm_epsilon,
+        .init = run->model.init == STRAIT_RUN_INIT_LLAMA ? STRAIT_INIT_LLAMA
+                                                         : STRAIT_INIT_YARDSTICK,
+        .conv = (int)run->model.conv,
+        .has_qkv_conv = run->model.has_qkv_conv && run->model.conv > 0,
+        .has_anchors = run->model.has_anchors,
+        .has_value_tables = run->model.has_value_tables,
+        .local_every = has_local ? (int)run->model.local_every : 0,
+    };
+}
+
+/* Matrices decay alike, whatever their own rate. */
+static strait_optim_group matrices_at(const strait_run *run, double rate) {
+    if (rate == 0) return (strait_optim_group){0};
+    return (strait_optim_group){.rate = (float)rate,
+                                .decay = (float)(run->train.decay * (run->train.rate / rate))};
+}
+
+static strait_optim_spec make_optim(const strait_run *run) {
+    static const strait_optim_kind kinds[] = {[STRAIT_RUN_ADAMW] = STRAIT_OPTIM_ADAMW,
+                                              [STRAIT_RUN_ADAMW_ROWS] = STRAIT_OPTIM_ADAMW_ROWS,
+                                              [STRAIT_RUN_MUON] = STRAIT_OPTIM_MUON};
+    const float table_decay = (float)run->train.embedding_decay;
+    return (strait_optim_spec){
+        .kind = kinds[run->train.optimizer],
+        .beta1 = (float)run->train.beta1,
+        .beta2 = (float)run->train.beta2,
+        .epsilon = (float)run->train.epsilon,
+        .momentum = (float)run->train.momentum,
+        .momentum_start = (float)run->train.momentum_start,
+        .momentum_warmup = run->train.momentum_warmup,
+        .max_norm = run->train.clip,
+        .groups = {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.rate),
+                   [STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL] = matrices_at(run, run->train.writer_rate),
+                   [STRAIT_ROLE_BOUNDARY] = matrices_at(run, run->train.boundary_rate),
+                   [STRAIT_ROLE_ENCODER_BASIS] = matrices_at(run, run->train.frame_rate),
+                   [STRAIT_ROLE_VALUES] = {.rate = (float)run->train.value_rate,
+                                           .decay = table_decay},
+                   [STRAIT_ROLE_TOKEN_TABLE] = {.rate = (float)run->train.anchor_rate,
+                                                .decay = table_decay,
+                                                .steps = run->train.anchor_steps},
+                   [STRAIT_ROLE_EMBEDDING] = {.rate = (float)run->train.embedding_rate,
+                                              .decay = table_decay},
+                   [STRAIT_ROLE_HEAD] = {.rate = (float)run->train.head_rate, .decay = table_decay},
+                   [STRAIT_ROLE_GAIN] = {.rate = (float)run->train.gain_rate},
+                   [STRAIT_ROLE_CONV] = {.rate = (float)run->train.conv_rate},
+                   [STRAIT_ROLE_MIXING] = {.rate = (float)run->train.mixing_rate}},
+    };
+}
+
+static strait_lr_schedule make_rate(const strait_run *run) {
+    static const strait_lr_shape shapes[] = {[STRAIT_RUN_LINEAR] = STRAIT_LR_LINEAR,
+                                             [STRAIT_RUN_COSINE] = STRAIT_LR_COSINE,
+                                             [STRAIT_RUN_CONSTANT] = STRAIT_LR_CONSTANT};
+    return (strait_lr_schedule){.shape = shapes[run->train.schedule],
+                                .steps = run->train.steps,
+                                .warmup = run->train.warmup,
+                                .decay_steps = run->train.decay_steps,
+                                .final = (float)run->train.final_rate};
+}
+
+static int is_on_cpu(const strait_run *run) {
+    return strcmp(run->device.kind, "cpu") == 0;
+}
+
+/* The largest divisor of `sequences` that keeps a microbatch within what suits the device and,
+ * where it can, gives every stage of a pipeline several to work on. */
+static int64_t choose_microbatch(const strait_run *run, int64_t sequences) {
+    const int64_t n_stages = run->stages.count, context = run->model.context;
+    const int64_t most = is_on_cpu(run) ? MICROBATCH_TOKENS : DEVICE_MICROBATCH_TOKENS;
+    const int64_t wanted = n_stages > 1 ? MICROBATCHES_A_STAGE * n_stages : 1;
+    int64_t best = 1;
+    for (int64_t n = 1; n <= sequences && n * context <= most; n++)
+        if (sequences % n == 0 && sequences / n >= wanted) best = n;
+    return best;
+}
+
+/* What a stage's ends cost, in layers: an embedding is a look-up, a head a product. */
+static strait_err make_parts(const strait_run *run, strait_run_plan *plan) {
+    int counts[STRAIT_RUN_STAGES] = {0};
+    const strait_shape *shape = &plan->shape;
+    const double layer = (double)strait_shape_block_params(shape);
+    const strait_split_spec split = {.n_layers = shape->layers,
+                                     .n_stages = plan->n_stages,
+                                     .stride = shape->local_every,
+                                     .head_cost = (double)(shape->vocab * shape->width) / layer};
+    for (int i = 0; i < run->stages.split.n; i++)
+        counts[i] = (int)run->stages.split.items[i];
+    if (run->stages.split.n > 0)
+        STRAIT_TRY(strait_split_check(shape->layers, plan->n_stages, counts, run->stages.split.n));
+    else
+        STRAIT_TRY(strait_split_auto(&split, counts));
+    for (int i = 0, first = 0; i < plan->n_stages; first += counts[i++])
+        plan->parts[i] = (strait_part){first, first + counts[i]};
+    return STRAIT_OK;
+}
+
+static strait_schedule_kind make_schedule(const strait_run *run) {
+    switch (run->stages.schedule) {
+    case STRAIT_RUN_FILL_DRAIN: return STRAIT_SCHEDULE_FILL;
+    case STRAIT_RUN_1F1B: return STRAIT_SCHEDULE_1F1B;
+    case STRAIT_RUN_1F1B_WINDOW: return STRAIT_SCHEDULE_WINDOW;
+    case STRAIT_RUN_1F1B_SPLIT: return STRAIT_SCHEDULE_SPLIT;
+    case STRAIT_RUN_PIPELINE_AUTO: break;
+    }
+    return run->train.is_recomputed ? STRAIT_SCHEDULE_WINDOW : STRAIT_SCHEDULE_SPLIT;
+}
+
+static int has_codec(const strait_run_plan *plan, const char *name, const char *variant) {
+    return plan->n_stages > 1 && strcmp(plan->codec.name, name) == 0 &&
+           strcmp(plan->codec.variant, variant) == 0;
+}
+
+strait_err strait_run_plan_fit_codec(strait_run_plan *plan) {
+    if (has_codec(plan, "subspace", "code"))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "link.codec.variant \"code\" of subspace wants a model that keeps its "
+                           "stream in coordinates, and no model here does: \"factored\" computes "
+                           "the same and sends the same bytes");
+    const int keep = (int)plan->codec.keep;
+    plan->shape.subspace = has_codec(plan, "subspace", "factored") ? keep : 0;
+    plan->shape.bottleneck = has_codec(plan, "resbm", "b") ? keep : 0;
+    if (has_codec(plan, "subspace", "full") && (plan->shape.conv > 0 || plan->shape.has_anchors))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "codec subspace keeps the stream in a subspace, which model.conv and "
+                           "model.anchors would leave");
+    return strait_shape_check(&plan->shape);
+}
+
+static strait_err make_codec(const strait_run *run, strait_run_plan *plan) {
+    static const strait_codec_rounding roundings[] = {
+        [STRAIT_RUN_ROUND_AUTO] = STRAIT_ROUND_AUTO,
+        [STRAIT_RUN_ROUND_NEAREST] = STRAIT_ROUND_NEAREST,
+        [STRAIT_RUN_ROUND_STOCHASTIC] = STRAIT_ROUND_STOCHASTIC};
+    strait_codec_spec codec = {
+        .rows = plan->microbatch * plan->shape.context,
+        .cols = plan->shape.width,
+        .vocab = plan->shape.vocab,
+        .keep = run->link.codec.keep,
+        .rank = run->link.codec.rank,
+        .tile = run->link.codec.tile,
+        .hidden = run->link.codec.hidden,
+        .anchors = run->link.codec.anchors,
+        .context = run->link.codec.context,
+        .encoder = run->link.codec.encoder,
+        .frame = run->link.codec.frame,
+        .has_gains = run->link.codec.has_gains,
+        .seq_len = plan->shape.context,
+        .bits = (int)run->link.codec.bits,
+        .grad_bits = (int)run->link.codec.grad_bits,
+        .rounding = roundings[run->link.codec.rounding],
+        .has_feedback = run->link.codec.has_feedback,
+        .confine_every = run->link.codec.confine_every,
+        .leak_limit = run->link.codec.leak_limit,
+        .grassmann_every = run->link.codec.grassmann_every,
+        .grassmann_rate = run->link.codec.grassmann_rate,
+        .widest = plan->shape.ffn > strait_shape_mixed(&plan->shape)
+                      ? plan->shape.ffn
+                      : strait_shape_mixed(&plan->shape),
+        .n_boundaries = plan->n_stages - 1,
+        .n_slots = 1,
+        .precision = plan->shape.precision,
+        .can_defer = plan->schedule == STRAIT_SCHEDULE_SPLIT,
+        .seed = (uint64_t)run->train.seed,
+    };
+    (void)snprintf(codec.name, sizeof codec.name, "%s", run->link.codec.name);
+    (void)snprintf(codec.variant, sizeof codec.variant, "%s", run->link.codec.variant);
+    if (plan->n_stages > 1) STRAIT_TRY(strait_codec_check(&codec));
+    plan->codec = codec;
+    return strait_run_plan_fit_codec(plan);
+}
+
+static strait_emulate_spec make_emulate(const strait_run *run) {
+    return (strait_emulate_spec){.rate_bps = run->link.emulate.rate,
+                                 .delay_ns = (int64_t)(run->link.emulate.delay * 1e9),
+                                 .jitter_ns = (int64_t)(run->link.emulate.jitter * 1e9),
+                                 .loss = run->link.emulate.loss,
+                                 .cut_after_ns = (int64_t)(run->link.emulate.cut_after * 1e9),
+                                 .seed = (uint64_t)run->train.seed};
+}
+
+/* What only a pipeline asks for. */
+static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
+    if (plan->n_stages > plan->shape.layers)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.count (%d) is more than model.layers (%d): a stage holds at "
+                           "least one layer",
+                           plan->n_stages, plan->shape.layers);
+    if (plan->n_stages > 1 && plan->shape.is_tied)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "model.tied wants stages.count 1: the table would have to cross the "
+                           "links in every step");
+    if (plan->schedule == STRAIT_SCHEDULE_SPLIT && plan->recomputes)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.schedule 1f1b-split keeps what train.recompute forgets: choose "
+                           "1f1b-window");
+    if (plan->n_microbatches > MICROBATCHES_MAX)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "%lld microbatches in a step are more than %d: raise stages.microbatch",
+                           (long long)plan->n_microbatches, MICROBATCHES_MAX);
+    STRAIT_TRY(make_parts(run, plan));
+    return make_codec(run, plan);
+}
+
+static strait_dtype precision_of(const strait_run *run) {
+    const char *why = NULL;
+    if (run->device.precision == STRAIT_RUN_PRECISION_AUTO)
+        return strait_backend_precision(run->device.kind, (int)run->device.ordinal, &why);
+    return run->device.precision == STRAIT_RUN_BF16 ? STRAIT_BF16 : STRAIT_F32;
+}
+
+static size_t room_of(const strait_run *run) {
+    for (int i = 0; strait_backends[i] != NULL; i++)
+        if (strcmp(strait_backends[i]->name, run->device.kind) == 0)
+            return strait_backends[i]->stream_bytes;
+    return 0;
+}
+
+strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run_plan *out) {
+    strait_run_plan plan = {
+        .shape = make_shape(run, vocab),
+        .optim = make_optim(run),
+        .rate = make_rate(run),
+        .sequences = run->train.batch_tokens / run->model.context,
+        .n_stages = (int)run->stages.count,
+        .schedule = make_schedule(run),
+        .emulate = make_emulate(run),
+        .meter_bps = run->link.meter.rate,
+        .meter_delay_s = run->link.meter.delay,
+        .recomputes = run->train.is_recomputed,
+        .logit_bytes = is_on_cpu(run) ? 0 : DEVICE_LOGIT_BYTES,
+        .scratch_bytes = room_of(run),
+    };
+    plan.shape.precision = precision_of(run);
+    STRAIT_TRY(strait_shape_check(&plan.shape));
+    STRAIT_TRY(strait_lr_schedule_check(&plan.rate));
+    if (plan.sequences < 1 || run->train.batch_tokens % run->model.context != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.batch_tokens (%lld) must be a multiple of model.context (%lld)",
+                           (long long)run->train.batch_tokens, (long long)run->model.context);
+    plan.microbatch = run->stages.microbatch > 0 ? run->stages.microbatch
+                                                 : choose_microbatch(run, plan.sequences);
+    if (plan.sequences % plan.microbatch != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.microbatch (%lld) must divide the %lld sequences of a step",
+                           (long long)plan.microbatch, (long long)plan.sequences);
+    plan.n_microbatches = plan.sequences / plan.microbatch;
+    STRAIT_TRY(make_pipeline(run, &plan));
+    *out = plan;
+    return STRAIT_OK;
+}
+
+static int64_t count(const strait_param *params, int n) {
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += params[i].value.rows * params[i].value.cols;
+    return sum;
+}
+
+strait_err strait_run_plan_codec_dry(const strait_run_plan *plan, int stage, strait_codec_side side,
+                                     struct strait_codec **out) {
+    const int boundary = side == STRAIT_SENDER ? stage : stage - 1;
+    *out = NULL;
+    if (boundary < 0 || boundary >= plan->n_stages - 1) return STRAIT_OK;
+    strait_codec_spec spec = strait_run_plan_codec(plan, boundary, 1);
+    if (spec.rows == 0) spec.rows = ROWS_ENOUGH; // of a model that is only looked at
+    return strait_codec_open_dry(&spec, side, out);
+}
+
+strait_err strait_run_plan_codec_params(const strait_run_plan *plan, int stage,
+                                        strait_codec_side side,
+                                        strait_param out[STRAIT_CODEC_PARAMS], int *n) {
+    struct strait_codec *codec = NULL;
+    STRAIT_TRY(strait_run_plan_codec_dry(plan, stage, side, &codec));
+    *n = codec != NULL ? codec->n_params : 0;
+    for (int i = 0; i < *n; i++)
+        out[i] = codec->params[i];
+    strait_codec_close(&codec);
+    return STRAIT_OK;
+}
+
+static strait_err count_stage(const strait_run_plan *plan, int stage, int64_t *sum) {
+    struct strait_weights weights = {0};
+    const strait_err err = strait_weights_plan(&plan->shape, plan->parts[stage], 0, &weights);
+    if (err == STRAIT_OK) *sum += count(weights.params, weights.n_params);
+    strait_weights_fini(&weights);
+    return err;
+}
+
+strait_err strait_run_plan_params(const strait_run_plan *plan, int64_t *out) {
+    int64_t sum = 0;
+    for (int stage = 0; stage < plan->n_stages; stage++) {
+        STRAIT_TRY(count_stage(plan, stage, &sum));
+        for (int side = 0; side < 2; side++) {
+            strait_param params[STRAIT_CODEC_PARAMS];
+            int n = 0;
+            STRAIT_TRY(
+                strait_run_plan_codec_params(plan, stage, (strait_codec_side)side, params, &n));
+            sum += count(params, n);
+        }
+    }
+    *out = sum;
+    return STRAIT_OK;
+}
+
+strait_backend_spec strait_run_plan_backend(const strait_run *run) {
+    return (strait_backend_spec){.name = run->device.kind,
+                                 .ordinal = (int)run->device.ordinal,
+                                 .n_threads = (int)run->device.threads,
+                                 .precision = precision_of(run)};
+}
+
+strait_optim_spec strait_run_plan_optim(const strait_run_plan *plan, int stage) {
+    strait_optim_spec optim = plan->optim;
+    if (stage == plan->n_stages - 1)
+        optim.groups[STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL] = optim.groups[STRAIT_ROLE_MATRIX];
+    return optim;
+}
+
+int strait_run_plan_needs_tokens(const strait_run_plan *plan, int stage) {
+    return stage == 0 || plan->shape.has_anchors || plan->shape.has_value_tables ||
+           (plan->n_stages > 1 && (strait_codec_traits(&plan->codec) & STRAIT_CODEC_TOKENS) != 0);
+}
+
+strait_stage_spec strait_run_plan_stage(const strait_run_plan *plan, int stage, int n_slots) {
+    return (strait_stage_spec){.shape = plan->shape,
+                               .part = plan->parts[stage],
+                               .n_sequences = plan->microbatch,
+                               .seq_len = plan->shape.context,
+                               .n_slots = n_slots,
+                               .is_training = 1,
+                               .recomputes = plan->recomputes,
+                               .logit_bytes = plan->logit_bytes,
+                               .can_defer = plan->n_stages > 1 &&
+                                            plan->schedule == STRAIT_SCHEDULE_SPLIT};
+}
+
+strait_codec_spec strait_run_plan_codec(const strait_run_plan *plan, int boundary, int n_slots) {
+    strait_codec_spec codec = plan->codec;
+    codec.boundary = boundary;
+    codec.n_slots = n_slots;
+    return codec;
+}

@@ -1,0 +1,190 @@
+#include "infer/trained_model.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "config/description.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The tokenizer.json beside the checkpoints, for a run's folder or one checkpoint's. */
+static strait_err find_tokenizer(const char *checkpoint, char out[STRAIT_PATH_MAX]) {
+    STRAIT_TRY(strait_file_path(out, "%s/../../tokenizer.json", checkpoint));
+    if (!strait_file_exists(out)) out[0] = '\0';
+    return STRAIT_OK;
+}
+
+static strait_err open_tokenizer(struct strait_trained_model *t, const char *asked,
+                                 const struct strait_checkpoint *checkpoint) {
+    char path[STRAIT_PATH_MAX];
+    if (asked != NULL)
+        STRAIT_TRY(strait_file_path(path, "%s", asked));
+    else
+        STRAIT_TRY(find_tokenizer(t->path, path));
+    if (path[0] == '\0') return STRAIT_OK;
+    STRAIT_TRY(strait_tokenizer_open(path, &t->tokenizer));
+    STRAIT_TRY(
+        strait_describe_check(checkpoint, &t->plan, strait_tokenizer_fingerprint(t->tokenizer)));
+    if (strait_tokenizer_vocab(t->tokenizer) > t->plan.shape.vocab)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s has %d tokens, more than the model's %lld", path,
+                           (int)strait_tokenizer_vocab(t->tokenizer),
+                           (long long)t->plan.shape.vocab);
+    return STRAIT_OK;
+}
+
+static strait_err open_chain(struct strait_trained_model *t, strait_backend_spec backend,
+                             int64_t n_tokens, struct strait_checkpoint *checkpoint) {
+    const int64_t whole = n_tokens / t->plan.shape.context;
+    t->n_sequences = n_tokens == 0 ? 0 : whole > 0 ? whole : 1;
+    STRAIT_TRY(strait_backend_open(backend, &t->backend));
+    t->plan.shape.precision = backend.precision;
+    t->plan.codec.precision = backend.precision;
+    STRAIT_TRY(strait_staged_model_open(&t->plan, t->backend, t->n_sequences, &t->chain));
+    return strait_staged_model_load(t->chain, checkpoint);
+}
+
+static void note_fingerprint(struct strait_trained_model *t,
+                             const struct strait_checkpoint *checkpoint) {
+    const char *print = strait_checkpoint_tokenizer(checkpoint);
+    if (print[0] == '\0' && t->tokenizer != NULL)
+        print = strait_tokenizer_fingerprint(t->tokenizer);
+    (void)snprintf(t->fingerprint, sizeof t->fingerprint, "%s", print);
+}
+
+strait_err strait_trained_model_open(const char *folder, const char *tokenizer,
+                                     strait_backend_spec backend, int64_t n_tokens,
+                                     struct strait_trained_model **out) {
+    struct strait_trained_model *t = NULL;
+    struct strait_checkpoint *checkpoint = NULL;
+    strait_err err;
+    STRAIT_TRY(strait_alloc(1, sizeof *t, "trained model", (void **)&t));
+    STRAIT_TRY_GOTO(err, fail,
+                    strait_checkpoint_open(folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint));
+    STRAIT_TRY_GOTO(err, fail, strait_file_path(t->path, "%s", strait_checkpoint_path(checkpoint)));
+    t->step = strait_checkpoint_step(checkpoint);
+    const char *skipped = strait_checkpoint_skipped(checkpoint);
+    if (skipped != NULL) (void)snprintf(t->skipped, sizeof t->skipped, "%s", skipped);
+    STRAIT_TRY_GOTO(err, fail, strait_describe_read(checkpoint, &t->plan));
+    STRAIT_TRY_GOTO(err, fail, open_tokenizer(t, tokenizer, checkpoint));
+    note_fingerprint(t, checkpoint);
+    STRAIT_TRY_GOTO(err, fail, open_chain(t, backend, n_tokens, checkpoint));
+    strait_checkpoint_close(&checkpoint);
+    *out = t;
+    return STRAIT_OK;
+fail:
+    strait_checkpoint_close(&checkpoint);
+    strait_trained_model_close(&t);
+    return err;
+}
+
+void strait_trained_model_close(struct strait_trained_model **trained) {
+    struct strait_trained_model *t = *trained;
+    if (t == NULL) return;
+    strait_staged_model_close(&t->chain);
+    strait_tokenizer_close(&t->tokenizer);
+    strait_backend_close(&t->backend);
+    strait_alloc_free(t);
+    *trained = NULL;
+}
+
+/* Room for one microbatch of ids and losses, on the host and on the device. */
+struct desk {
+    int32_t *tokens, *targets, *window;
+    float *losses;
+    struct strait_slab capacity;
+    strait_tensor d_tokens, d_targets;
+};
+
+static strait_err desk_init(struct desk *desk, struct strait_trained_model *t) {
+    const int64_t context = t->plan.shape.context;
+    const size_t n = (size_t)(t->n_sequences * context);
+    STRAIT_TRY(strait_alloc(n, sizeof *desk->tokens, "ids", (void **)&desk->tokens));
+    STRAIT_TRY(strait_alloc(n, sizeof *desk->targets, "ids", (void **)&desk->targets));
+    STRAIT_TRY(
+        strait_alloc((size_t)context + 1, sizeof *desk->window, "ids", (void **)&desk->window));
+    STRAIT_TRY(strait_alloc(n, sizeof *desk->losses, "losses", (void **)&desk->losses));
+    STRAIT_TRY(strait_slab_add(&desk->capacity, STRAIT_I32, (int64_t)n, 1, &desk->d_tokens));
+    STRAIT_TRY(strait_slab_add(&desk->capacity, STRAIT_I32, (int64_t)n, 1, &desk->d_targets));
+    return strait_slab_commit(&desk->capacity, t->backend);
+}
+
+static void desk_fini(struct desk *desk) {
+    strait_slab_fini(&desk->capacity);
+    strait_alloc_free(desk->tokens);
+    strait_alloc_free(desk->targets);
+    strait_alloc_free(desk->window);
+    strait_alloc_free(desk->losses);
+}
+
+/* The text to score. */
+struct text {
+    strait_trained_model_fetch fetch;
+    void *user;
+    int64_t n_tokens;
+};
+
+/* Fetches n + 1 ids from `first` on into the window. */
+static strait_err fill_window(struct desk *desk, const struct text *text, int64_t first, int64_t n,
+                              int64_t vocab) {
+    STRAIT_TRY(text->fetch(text->user, first, n + 1, desk->window));
+    for (int64_t i = 0; i <= n; i++)
+        if (desk->window[i] < 0 || desk->window[i] >= vocab)
+            return STRAIT_FAIL(STRAIT_EDATA,
+                               "token %d at place %lld is outside the model's vocabulary of %lld",
+                               (int)desk->window[i], (long long)(first + i), (long long)vocab);
+    return STRAIT_OK;
+}
+
+/* Fills row `row` of the desk with the window that starts at `first`, and adds to *n_scored how
+ * many of its tokens have a target: none past the end. */
+static strait_err fill_row(struct desk *desk, const struct text *text, const strait_shape *shape,
+                           int64_t row, int64_t first, int64_t *n_scored) {
+    const int64_t context = shape->context, left = text->n_tokens - 1 - first;
+    const int64_t n = left < 0 ? 0 : left < context ? left : context;
+    if (n > 0) STRAIT_TRY(fill_window(desk, text, first, n, shape->vocab));
+    for (int64_t i = 0; i < context; i++) {
+        desk->tokens[row * context + i] = i < n ? desk->window[i] : 0;
+        desk->targets[row * context + i] = i < n ? desk->window[i + 1] : -1;
+    }
+    *n_scored += n;
+    return STRAIT_OK;
+}
+
+static strait_err score_desk(struct strait_trained_model *t, struct desk *desk, double *loss_sum) {
+    const struct strait_backend_ops *ops = t->backend->ops;
+    struct strait_stream *stream = strait_staged_model_stream(t->chain);
+    const size_t bytes = strait_tensor_bytes(desk->d_tokens);
+    strait_tensor losses;
+    STRAIT_TRY(ops->upload(stream, desk->d_tokens.data, desk->tokens, bytes));
+    STRAIT_TRY(ops->upload(stream, desk->d_targets.data, desk->targets, bytes));
+    STRAIT_TRY(strait_staged_model_score(t->chain, desk->d_tokens, desk->d_targets, &losses));
+    STRAIT_TRY(ops->download(stream, desk->losses, losses.data, strait_tensor_bytes(losses)));
+    STRAIT_TRY(ops->wait(stream));
+    for (int64_t i = 0; i < losses.rows; i++)
+        *loss_sum += (double)desk->losses[i];
+    return STRAIT_OK;
+}
+
+strait_err strait_trained_model_evaluate(struct strait_trained_model *t,
+                                         strait_trained_model_fetch fetch, void *user,
+                                         int64_t n_tokens, void (*seen)(int64_t n),
+                                         strait_trained_model_score *out) {
+    if (n_tokens < 2)
+        return STRAIT_FAIL(STRAIT_EDATA, "there are only %lld tokens: at least 2 are needed",
+                           (long long)n_tokens);
+    const int64_t rows = t->n_sequences;
+    const int64_t context = t->plan.shape.context;
+    strait_trained_model_score score = {0};
+    const struct text text = {.fetch = fetch, .user = user, .n_tokens = n_tokens};
+    struct desk desk = {0};
+    strait_err err = desk_init(&desk, t);
+    for (int64_t at = 0; err == STRAIT_OK && at < n_tokens - 1; at += rows * context) {
+        for (int64_t row = 0; err == STRAIT_OK && row < rows; row++)
+            err = fill_row(&desk, &text, &t->plan.shape, row, at + row * context, &score.n_tokens);
+        if (err == STRAIT_OK) err = score_desk(t, &desk, &score.loss_sum);
+        if (err == STRAIT_OK && seen != NULL) seen(score.n_tokens);
+    }
+    desk_fini(&desk);
+    if (err == STRAIT_OK) *out = score;
+    return err;
+}

@@ -1,0 +1,156 @@
+/* record_memory.c - the memory store: one hub, its records, and time that a test moves. */
+#include "base/alloc.h"
+#include "metastore/memory_hub.h"
+#include "metastore/metastore_ops.h"
+#include "metastore/table.h"
+
+#include <stdio.h>
+
+struct strait_metastore_hub {
+    struct strait_metastore_table facts;
+    uint64_t version, term;
+    const struct strait_metastore *leader; // NULL: nobody
+    int64_t now_ms, until_ms;              // the lease runs out at until_ms
+    strait_err broken;
+    int is_late;
+};
+
+strait_err strait_metastore_hub_open(struct strait_metastore_hub **out) {
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_metastore_hub), "hub of records", &memory));
+    *out = memory;
+    return STRAIT_OK;
+}
+
+void strait_metastore_hub_close(struct strait_metastore_hub **hub) {
+    if (*hub == NULL) return;
+    strait_metastore_table_fini(&(*hub)->facts);
+    strait_alloc_free(*hub);
+    *hub = NULL;
+}
+
+void strait_metastore_hub_pass(struct strait_metastore_hub *hub, int64_t ms) {
+    hub->now_ms += ms;
+    if (hub->now_ms >= hub->until_ms) hub->leader = NULL;
+}
+
+void strait_metastore_hub_break(struct strait_metastore_hub *hub, strait_err err, int is_late) {
+    hub->broken = err;
+    hub->is_late = is_late;
+}
+
+static strait_err reach(const struct strait_metastore_hub *hub) {
+    if (hub->broken == STRAIT_OK) return STRAIT_OK;
+    return STRAIT_FAIL(hub->broken, "the store of record is out of reach, as the test asked");
+}
+
+static strait_err init(struct strait_metastore *store, const char *where) {
+    (void)where;
+    if (store->config.hub == NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "store of record 'memory' is for tests: it wants a hub");
+    return STRAIT_OK;
+}
+
+static void fini(struct strait_metastore *store) {
+    struct strait_metastore_hub *hub = store->config.hub;
+    if (hub != NULL && hub->leader == store) hub->leader = NULL;
+}
+
+static strait_err claim(struct strait_metastore *store) {
+    struct strait_metastore_hub *hub = store->config.hub;
+    STRAIT_TRY(reach(hub));
+    if (hub->leader != NULL && hub->leader != store)
+        return STRAIT_FAIL(STRAIT_EAGAIN, "run '%s' is led by '%s'", store->config.run,
+                           hub->leader->config.owner);
+    hub->leader = store;
+    hub->until_ms = hub->now_ms + store->config.ttl_ms;
+    store->term = ++hub->term;
+    return STRAIT_OK;
+}
+
+/* A record that was deposed and whose place is free again is still deposed: terms tell. */
+static strait_err fence(const struct strait_metastore *store) {
+    const struct strait_metastore_hub *hub = store->config.hub;
+    if (hub->leader == store && hub->term == store->term) return STRAIT_OK;
+    return strait_metastore_fail_deposed(store);
+}
+
+static strait_err check_lead(const struct strait_metastore *store) {
+    STRAIT_TRY(reach(store->config.hub));
+    return fence(store);
+}
+
+static strait_err renew(struct strait_metastore *store) {
+    struct strait_metastore_hub *hub = store->config.hub;
+    STRAIT_TRY(check_lead(store));
+    hub->until_ms = hub->now_ms + store->config.ttl_ms;
+    return STRAIT_OK;
+}
+
+static strait_err resign(struct strait_metastore *store) {
+    STRAIT_TRY(check_lead(store));
+    store->config.hub->leader = NULL;
+    return STRAIT_OK;
+}
+
+static int64_t sure_ms(const struct strait_metastore *store) {
+    const struct strait_metastore_hub *hub = store->config.hub;
+    return hub->leader == store ? hub->until_ms - hub->now_ms : 0;
+}
+
+/* Time stands still meanwhile, so there is no use in waiting. */
+static strait_err await(struct strait_metastore *store, int wait_ms) {
+    const struct strait_metastore_hub *hub = store->config.hub;
+    STRAIT_TRY(reach(hub));
+    if (hub->leader == NULL) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ETIMEDOUT, "run '%s' is still led by '%s' after %d ms",
+                       store->config.run, hub->leader->config.owner, wait_ms);
+}
+
+static strait_err who(struct strait_metastore *store, strait_metastore_leader *out) {
+    const struct strait_metastore_hub *hub = store->config.hub;
+    STRAIT_TRY(reach(hub));
+    *out = (strait_metastore_leader){.term = 0};
+    if (hub->leader == NULL) return STRAIT_OK;
+    out->term = hub->term;
+    (void)snprintf(out->owner, sizeof out->owner, "%s", hub->leader->config.owner);
+    return STRAIT_OK;
+}
+
+static strait_err commit(struct strait_metastore *store, const strait_metastore_change *changes,
+                         int n_changes, uint64_t *out_version) {
+    struct strait_metastore_hub *hub = store->config.hub;
+    struct strait_metastore_batch batch = {.n_rows = 0};
+    if (!hub->is_late) STRAIT_TRY(reach(hub));
+    STRAIT_TRY(fence(store));
+    STRAIT_TRY(strait_metastore_table_check(&hub->facts, changes, n_changes));
+    strait_err err = STRAIT_OK;
+    for (int i = 0; i < n_changes && err == STRAIT_OK; i++)
+        err = strait_metastore_table_prepare(&hub->facts, &batch, &changes[i]);
+    if (err == STRAIT_OK) {
+        strait_metastore_table_apply(&hub->facts, &batch, ++hub->version);
+        *out_version = hub->version;
+    }
+    strait_metastore_batch_drop(&batch);
+    return err == STRAIT_OK ? reach(hub) : err;
+}
+
+static strait_err read_facts(struct strait_metastore *store, const char *prefix,
+                             strait_metastore_visit *visit, void *user) {
+    STRAIT_TRY(reach(store->config.hub));
+    return strait_metastore_table_read(&store->config.hub->facts, prefix, visit, user);
+}
+
+const struct strait_metastore_ops strait_metastore_memory = {
+    .scheme = "memory",
+    .init = init,
+    .fini = fini,
+    .claim = claim,
+    .renew = renew,
+    .resign = resign,
+    .sure_ms = sure_ms,
+    .await = await,
+    .who = who,
+    .commit = commit,
+    .read = read_facts,
+};

@@ -1,0 +1,202 @@
+#include "metrics/metrics.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    LINE_MAX_BYTES = 4096,
+    WAITING_MAX = 16 * LINE_MAX_BYTES,
+    LIMIT_MAX = 64
+};
+
+struct strait_metrics {
+    int fd; // -1 when not open
+    char *path;
+    size_t n_waiting;
+    char waiting[WAITING_MAX]; // what the disk had no room for yet
+};
+
+static strait_err failed(const char *path, const char *what) {
+    char why[128] = "";
+    (void)strerror_r(errno, why, sizeof why);
+    return STRAIT_FAIL(STRAIT_EIO, "%s: cannot %s: %s", path, what, why);
+}
+
+typedef struct kept {
+    int64_t resume_step;
+    char *text; // as large as the file
+    size_t used;
+    int damaged; // the first damaged line; 0: none so far
+} kept;
+
+/* Damage is what a power cut does to the end of a file, unless lines to keep come after it. */
+static strait_err keep(void *arg, const strait_metrics_line *line) {
+    kept *k = arg;
+    if (line->err != STRAIT_OK && k->damaged == 0) k->damaged = line->number;
+    if (line->err != STRAIT_OK || line->point.step > k->resume_step) return STRAIT_OK;
+    if (k->damaged > 0)
+        return STRAIT_FAIL(STRAIT_EDATA, "is whole, but line %d before it is not; remove that one",
+                           k->damaged);
+    memcpy(k->text + k->used, line->text, line->bytes);
+    k->used += line->bytes;
+    return STRAIT_OK;
+}
+
+static strait_err rewrite(const char *path, int64_t resume_step) {
+    struct stat info;
+    if (stat(path, &info) != 0) return failed(path, "look at");
+    void *text = NULL;
+    STRAIT_TRY(strait_alloc((size_t)info.st_size, 1, path, &text));
+    kept k = {resume_step, text, 0, 0};
+    strait_err err = strait_metrics_walk(path, keep, &k);
+    if (err == STRAIT_OK) err = strait_file_replace(path, k.text, k.used);
+    strait_alloc_free(text);
+    return err;
+}
+
+strait_err strait_metrics_open(const char *path, int64_t resume_step, struct strait_metrics **out) {
+    if (resume_step > 0 && strait_file_exists(path))
+        STRAIT_TRY(rewrite(path, resume_step));
+    else
+        STRAIT_TRY(strait_file_replace(path, "", 0));
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_metrics), path, &memory));
+    struct strait_metrics *metrics = memory;
+    metrics->fd = -1;
+    strait_err err = strait_alloc_string(path, &metrics->path);
+    if (err == STRAIT_OK) {
+        metrics->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+        if (metrics->fd < 0) err = failed(path, "open");
+    }
+    if (err != STRAIT_OK)
+        strait_metrics_close(&metrics);
+    else
+        *out = metrics;
+    return err;
+}
+
+static strait_err flush(struct strait_metrics *metrics) {
+    size_t done = 0;
+    strait_err err = STRAIT_OK;
+    while (done < metrics->n_waiting && err == STRAIT_OK) {
+        const ssize_t n = write(metrics->fd, metrics->waiting + done, metrics->n_waiting - done);
+        if (n >= 0)
+            done += (size_t)n;
+        else if (errno != EINTR)
+            err = failed(metrics->path, "write");
+    }
+    metrics->n_waiting -= done;
+    memmove(metrics->waiting, metrics->waiting + done, metrics->n_waiting);
+    return err;
+}
+
+void strait_metrics_close(struct strait_metrics **metrics) {
+    if (*metrics == NULL) return;
+    if ((*metrics)->fd >= 0) {
+        (void)flush(*metrics);
+        (void)close((*metrics)->fd);
+    }
+    strait_alloc_free((*metrics)->path);
+    strait_alloc_free(*metrics);
+    *metrics = NULL;
+}
+
+typedef struct line {
+    char text[LINE_MAX_BYTES];
+    size_t used;
+} line;
+
+__attribute__((format(printf, 2, 3))) static void put(line *l, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(l->text + l->used, sizeof l->text - l->used, format, args);
+    va_end(args);
+    if (n > 0) l->used += (size_t)n;
+    if (l->used >= sizeof l->text) l->used = sizeof l->text - 1; // cut, as the text is
+}
+
+/* JSON has no infinity and no NaN. */
+static void put_real(line *l, const char *key, int digits, double value) {
+    if (isfinite(value))
+        put(l, ",\"%s\":%.*g", key, digits, value);
+    else
+        put(l, ",\"%s\":null", key);
+}
+
+static void put_text(line *l, const char *key, const char *text) {
+    put(l, ",\"%s\":\"", key);
+    for (int i = 0; text[i] != '\0' && i < LIMIT_MAX; i++)
+        if ((unsigned char)text[i] >= 0x20)
+            put(l, "%s%c", text[i] == '"' || text[i] == '\\' ? "\\" : "", text[i]);
+    put(l, "\"");
+}
+
+static void put_element(line *l, int is_next, double value) {
+    if (isfinite(value))
+        put(l, "%s%.4g", is_next ? "," : "", value);
+    else
+        put(l, "%snull", is_next ? "," : "");
+}
+
+static void put_reals(line *l, const char *key, const double *values, int n) {
+    if (n == 0) return;
+    put(l, ",\"%s\":[", key);
+    for (int i = 0; i < n; i++)
+        put_element(l, i > 0, values[i]);
+    put(l, "]");
+}
+
+/* What a short write left over goes before the next line, so that lines stay whole. A line that
+ * finds no room to wait in is lost as a whole. */
+static strait_err append(struct strait_metrics *metrics, line *l) {
+    put(l, "}\n");
+    if (l->used <= sizeof metrics->waiting - metrics->n_waiting) {
+        memcpy(metrics->waiting + metrics->n_waiting, l->text, l->used);
+        metrics->n_waiting += l->used;
+    }
+    return flush(metrics);
+}
+
+strait_err strait_metrics_put_step(struct strait_metrics *metrics,
+                                   const strait_metrics_step *step) {
+    line l = {.used = 0};
+    put(&l, "{\"step\":%lld", (long long)step->step);
+    put_real(&l, "loss", 9, step->loss);
+    put_real(&l, "rate", 9, step->rate);
+    put_real(&l, "grad_norm", 9, step->grad_norm);
+    put_real(&l, "tokens_per_s", 6, step->tokens_per_s);
+    put_real(&l, "forward_bytes_per_token", 6, step->forward_bytes_per_token);
+    put_real(&l, "backward_bytes_per_token", 6, step->backward_bytes_per_token);
+    put_real(&l, "ratio_forward", 6, step->ratio_forward);
+    put_real(&l, "ratio_backward", 6, step->ratio_backward);
+    put_real(&l, "bubble", 6, step->bubble);
+    put_text(&l, "limit", step->limit);
+    put_real(&l, "seconds", 6, step->seconds);
+    if (step->meter_seconds > 0.0) put_real(&l, "meter_seconds", 6, step->meter_seconds);
+    put_reals(&l, "residual_forward", step->residual_forward, step->n_boundaries);
+    put_reals(&l, "residual_backward", step->residual_backward, step->n_boundaries);
+    return append(metrics, &l);
+}
+
+strait_err strait_metrics_put_valid(struct strait_metrics *metrics, int64_t step,
+                                    double valid_loss) {
+    line l = {.used = 0};
+    put(&l, "{\"step\":%lld", (long long)step);
+    put_real(&l, "valid_loss", 9, valid_loss);
+    return append(metrics, &l);
+}
+
+strait_err strait_metrics_sync(struct strait_metrics *metrics) {
+    STRAIT_TRY(flush(metrics));
+    if (fsync(metrics->fd) != 0) return failed(metrics->path, "sync");
+    return STRAIT_OK;
+}

@@ -1,0 +1,69 @@
+#include "net/core/address.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+strait_err strait_address_split(const char *address, char host[STRAIT_ADDRESS_MAX], int *port) {
+    const char *colon = strrchr(address, ':');
+    const char *from = address, *to = colon;
+    if (colon != NULL && address[0] == '[' && colon > address + 1 && colon[-1] == ']') {
+        from = address + 1;
+        to = colon - 1;
+    }
+    char *end = NULL;
+    const long number = colon != NULL && colon[1] != 0 ? strtol(colon + 1, &end, 10) : -1;
+    if (number < 0 || number > 65535 || *end != 0 || to == from || to - from >= STRAIT_ADDRESS_MAX)
+        return STRAIT_FAIL(STRAIT_EINVAL, "address '%.80s': expected host:port, a port up to 65535",
+                           address);
+    memcpy(host, from, (size_t)(to - from));
+    host[to - from] = 0;
+    *port = (int)number;
+    return STRAIT_OK;
+}
+
+int strait_address_numeric(const char *host, int port, struct sockaddr_storage *out) {
+    return uv_ip4_addr(host, port, (struct sockaddr_in *)out) == 0 ||
+           uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;
+}
+
+void strait_address_bound(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]) {
+    struct sockaddr_storage name;
+    int size = sizeof name;
+    char host[STRAIT_ADDRESS_MAX / 2] = "";
+    memset(&name, 0, sizeof name);
+    (void)uv_tcp_getsockname(tcp, (struct sockaddr *)&name, &size);
+    (void)uv_ip_name((struct sockaddr *)&name, host, sizeof host);
+    const int port = ntohs(name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
+                                                      : ((struct sockaddr_in *)&name)->sin_port);
+    (void)snprintf(out, STRAIT_ADDRESS_MAX, name.ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d", host,
+                   port);
+}
+
+const struct sockaddr *strait_address_pick(const struct addrinfo *found, unsigned turn) {
+    unsigned n = 0;
+    for (const struct addrinfo *at = found; at != NULL; at = at->ai_next)
+        n++;
+    for (turn %= n; turn > 0; turn--)
+        found = found->ai_next;
+    return found->ai_addr;
+}
+
+strait_err strait_address_listen(uv_tcp_t *listener, const char *address, int backlog,
+                                 uv_connection_cb on_connection, char out[STRAIT_ADDRESS_MAX]) {
+    char host[STRAIT_ADDRESS_MAX];
+    int port = 0;
+    struct sockaddr_storage where;
+    memset(&where, 0, sizeof where);
+    STRAIT_TRY(strait_address_split(address, host, &port));
+    if (!strait_address_numeric(host, port, &where))
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "cannot listen at '%s': expected a numeric address such as 0.0.0.0:7000",
+                           address);
+    int status = uv_tcp_bind(listener, (struct sockaddr *)&where, 0);
+    if (status == 0) status = uv_listen((uv_stream_t *)listener, backlog, on_connection);
+    if (status != 0)
+        return STRAIT_FAIL(STRAIT_EINVAL, "cannot listen at %s: %s", address, uv_strerror(status));
+    strait_address_bound(listener, out);
+    return STRAIT_OK;
+}

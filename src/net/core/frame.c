@@ -1,0 +1,120 @@
+#include "net/core/frame.h"
+
+#include "base/bytes.h"
+
+#include <xxhash.h>
+
+/* The fields in the order of docs/wire.md. */
+enum {
+    AT_MAGIC = 0,
+    AT_VERSION = 2,
+    AT_TYPE = 3,
+    AT_PRIORITY = 4,
+    AT_FLAGS = 5,
+    AT_BOUNDARY = 6,
+    AT_RUN = 8,
+    AT_STEP = 12,
+    AT_MICROBATCH = 16,
+    AT_BASIS = 18,
+    AT_LENGTH = 20,
+    AT_SEQUENCE = 24,
+    AT_CHECKSUM = 28,
+    MAGIC = 0x7453 // "St"
+};
+
+/* The header seeds the hash of the body, so that one number guards both. */
+static uint32_t checksum(const unsigned char *header, const void *body, size_t bytes) {
+    return (uint32_t)XXH3_64bits_withSeed(body, bytes, XXH3_64bits(header, AT_CHECKSUM));
+}
+
+void strait_frame_write(const struct strait_msg *msg, uint32_t run,
+                        unsigned char out[STRAIT_FRAME_HEADER]) {
+    strait_put_u16(out + AT_MAGIC, MAGIC);
+    out[AT_VERSION] = STRAIT_FRAME_VERSION;
+    out[AT_TYPE] = msg->type;
+    out[AT_PRIORITY] = msg->priority;
+    out[AT_FLAGS] = msg->flags;
+    strait_put_u16(out + AT_BOUNDARY, msg->boundary);
+    strait_put_u32(out + AT_RUN, run);
+    strait_put_u32(out + AT_STEP, msg->step);
+    strait_put_u16(out + AT_MICROBATCH, msg->microbatch);
+    strait_put_u16(out + AT_BASIS, msg->basis);
+    strait_put_u32(out + AT_LENGTH, (uint32_t)msg->size);
+    strait_put_u32(out + AT_SEQUENCE, msg->sequence);
+    strait_put_u32(out + AT_CHECKSUM, checksum(out, msg->body, msg->size));
+}
+
+static strait_err check_header(const struct strait_frame_reader *reader) {
+    const unsigned char *h = reader->header;
+    if (strait_get_u16(h + AT_MAGIC) != MAGIC)
+        return STRAIT_FAIL(STRAIT_EPROTO, "frame starts with %02x%02x, expected 5374: not a peer",
+                           h[0], h[1]);
+    const int is_bye = h[AT_TYPE] == STRAIT_MSG_BYE;
+    if (h[AT_VERSION] != STRAIT_FRAME_VERSION && !is_bye)
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "protocol version %d, expected %d: install the same release on both",
+                           h[AT_VERSION], STRAIT_FRAME_VERSION);
+    if (h[AT_PRIORITY] >= STRAIT_N_PRIORITIES)
+        return STRAIT_FAIL(STRAIT_EPROTO, "frame of priority %d, expected 0 to %d", h[AT_PRIORITY],
+                           STRAIT_N_PRIORITIES - 1);
+    const uint32_t run = strait_get_u32(h + AT_RUN);
+    if (run != reader->run && !is_bye && h[AT_TYPE] != STRAIT_MSG_HELLO)
+        return STRAIT_FAIL(STRAIT_EPROTO, "frame of run %08x, expected %08x", run, reader->run);
+    const uint32_t length = strait_get_u32(h + AT_LENGTH);
+    if (length > reader->limit)
+        return STRAIT_FAIL(STRAIT_EPROTO, "frame of %u bytes, expected at most %zu", length,
+                           reader->limit);
+    return STRAIT_OK;
+}
+
+static strait_err begin_body(struct strait_frame_reader *reader) {
+    STRAIT_TRY(check_header(reader));
+    const unsigned char *h = reader->header;
+    STRAIT_TRY(
+        strait_msg_open(reader->pool, h[AT_TYPE], strait_get_u32(h + AT_LENGTH), &reader->msg));
+    struct strait_msg *msg = reader->msg;
+    msg->priority = h[AT_PRIORITY];
+    msg->flags = h[AT_FLAGS];
+    msg->boundary = strait_get_u16(h + AT_BOUNDARY);
+    msg->step = strait_get_u32(h + AT_STEP);
+    msg->microbatch = strait_get_u16(h + AT_MICROBATCH);
+    msg->basis = strait_get_u16(h + AT_BASIS);
+    msg->sequence = strait_get_u32(h + AT_SEQUENCE);
+    reader->filled = 0;
+    return STRAIT_OK;
+}
+
+unsigned char *strait_frame_space(struct strait_frame_reader *reader, size_t *out_room) {
+    if (reader->msg == NULL) {
+        *out_room = STRAIT_FRAME_HEADER - reader->filled;
+        return reader->header + reader->filled;
+    }
+    *out_room = reader->msg->size - reader->filled;
+    return reader->msg->body + reader->filled;
+}
+
+strait_err strait_frame_filled(struct strait_frame_reader *reader, size_t bytes,
+                               struct strait_msg **out) {
+    *out = NULL;
+    reader->filled += bytes;
+    if (reader->msg == NULL) {
+        if (reader->filled < STRAIT_FRAME_HEADER) return STRAIT_OK;
+        STRAIT_TRY(begin_body(reader));
+    }
+    struct strait_msg *msg = reader->msg;
+    if (reader->filled < msg->size) return STRAIT_OK;
+    const uint32_t expected = strait_get_u32(reader->header + AT_CHECKSUM);
+    const uint32_t found = checksum(reader->header, msg->body, msg->size);
+    if (found != expected)
+        return STRAIT_FAIL(STRAIT_EPROTO, "frame with checksum %08x, expected %08x: damaged", found,
+                           expected);
+    reader->msg = NULL;
+    reader->filled = 0;
+    *out = msg;
+    return STRAIT_OK;
+}
+
+void strait_frame_reader_fini(struct strait_frame_reader *reader) {
+    strait_msg_close(&reader->msg);
+    reader->filled = 0;
+}

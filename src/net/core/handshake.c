@@ -1,0 +1,98 @@
+#include "net/core/handshake.h"
+
+#include "base/bytes.h"
+
+#include <string.h>
+
+enum {
+    HELLO_MIN = STRAIT_RUN_BYTES + 8 + 1 + 1 + 1, // the fields before the name
+    RUN_TEXT = 2 * STRAIT_RUN_BYTES + 1
+};
+
+uint32_t strait_hello_run(const strait_hello *hello) {
+    return strait_get_u32(hello->run);
+}
+
+strait_err strait_hello_pack(struct strait_msg_pool *pool, const strait_hello *hello,
+                             struct strait_msg **out) {
+    const size_t name_bytes = strnlen(hello->name, STRAIT_NAME_MAX - 1);
+    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_HELLO, HELLO_MIN + name_bytes, out));
+    strait_writer w = {.at = (*out)->body, .left = (*out)->size};
+    strait_writer_copy(&w, hello->run, sizeof hello->run);
+    strait_writer_uint(&w, hello->link, 8);
+    strait_writer_uint(&w, hello->stream, 1);
+    strait_writer_uint(&w, hello->n_streams, 1);
+    strait_writer_uint(&w, name_bytes, 1);
+    strait_writer_copy(&w, hello->name, name_bytes);
+    return STRAIT_OK;
+}
+
+/* What a peer wrote is shown to people: nothing that could move their cursor. */
+static void make_printable(char *text) {
+    for (; *text != 0; text++)
+        if ((unsigned char)*text < ' ' || (unsigned char)*text > '~') *text = '.';
+}
+
+strait_err strait_hello_unpack(const struct strait_msg *msg, strait_hello *out) {
+    if (msg->type != STRAIT_MSG_HELLO)
+        return STRAIT_FAIL(STRAIT_EPROTO, "first frame of type %d, expected a HELLO", msg->type);
+    strait_reader r = {.at = msg->body, .left = msg->size};
+    strait_hello h = {.run = {0}};
+    strait_reader_copy(&r, h.run, sizeof h.run);
+    h.link = strait_reader_uint(&r, 8);
+    h.stream = (uint8_t)strait_reader_uint(&r, 1);
+    h.n_streams = (uint8_t)strait_reader_uint(&r, 1);
+    const size_t name_bytes = (size_t)strait_reader_uint(&r, 1);
+    if (r.is_short || name_bytes != r.left || name_bytes >= STRAIT_NAME_MAX)
+        return STRAIT_FAIL(STRAIT_EPROTO, "HELLO of %zu bytes does not fit its fields", msg->size);
+    strait_reader_copy(&r, h.name, name_bytes);
+    make_printable(h.name);
+    if (h.n_streams < 1 || h.n_streams > STRAIT_STREAMS_MAX || h.stream >= h.n_streams)
+        return STRAIT_FAIL(STRAIT_EPROTO, "HELLO for stream %d of %d, expected at most %d",
+                           h.stream, h.n_streams, STRAIT_STREAMS_MAX);
+    *out = h;
+    return STRAIT_OK;
+}
+
+static void run_text(const strait_hello *hello, char out[RUN_TEXT]) {
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < STRAIT_RUN_BYTES; i++) {
+        out[2 * i] = digits[hello->run[i] >> 4];
+        out[2 * i + 1] = digits[hello->run[i] & 15];
+    }
+    out[RUN_TEXT - 1] = 0;
+}
+
+strait_err strait_hello_match(const strait_hello *ours, const strait_hello *theirs) {
+    if (memcmp(ours->run, theirs->run, sizeof ours->run) == 0) return STRAIT_OK;
+    char our_run[RUN_TEXT], their_run[RUN_TEXT];
+    run_text(ours, our_run);
+    run_text(theirs, their_run);
+    return STRAIT_FAIL(STRAIT_EAUTH, "'%s' belongs to run %s, '%s' to run %s", theirs->name,
+                       their_run, ours->name, our_run);
+}
+
+strait_err strait_bye_pack(struct strait_msg_pool *pool, const strait_bye *bye,
+                           struct strait_msg **out) {
+    const size_t words = strnlen(bye->words, STRAIT_WORDS_MAX - 1);
+    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_BYE, 2 + words, out));
+    strait_put_u16((*out)->body, (uint16_t)bye->why);
+    memcpy((*out)->body + 2, bye->words, words);
+    return STRAIT_OK;
+}
+
+void strait_bye_unpack(const struct strait_msg *msg, strait_bye *out) {
+    *out = (strait_bye){.why = STRAIT_ECLOSED};
+    if (msg->size < 2) return;
+    switch (strait_get_u16(msg->body)) {
+    case STRAIT_OK: out->why = STRAIT_OK; break;
+    case STRAIT_EPROTO: out->why = STRAIT_EPROTO; break;
+    case STRAIT_EAUTH: out->why = STRAIT_EAUTH; break;
+    case STRAIT_ETIMEDOUT: out->why = STRAIT_ETIMEDOUT; break;
+    default: break;
+    }
+    size_t words = msg->size - 2;
+    if (words > STRAIT_WORDS_MAX - 1) words = STRAIT_WORDS_MAX - 1;
+    memcpy(out->words, msg->body + 2, words);
+    make_printable(out->words);
+}

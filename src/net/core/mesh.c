@@ -1,0 +1,323 @@
+#include "net/core/mesh.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "net/core/mesh_state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    INBOX_BYTES = 256 * 1024 * 1024
+};
+
+static void init_condition(pthread_cond_t *condition) {
+    pthread_condattr_t how;
+    pthread_condattr_init(&how);
+    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &how);
+    pthread_condattr_destroy(&how);
+}
+
+static void set_config(struct strait_mesh *mesh, const strait_mesh_config *config) {
+    mesh->config = *config;
+    mesh->config.transport.pool = mesh->pool;
+    if (mesh->config.queue_bytes == 0) mesh->config.queue_bytes = STRAIT_MESH_QUEUE;
+    if (mesh->config.inbox_bytes == 0) mesh->config.inbox_bytes = INBOX_BYTES;
+    if (mesh->config.redial_ms == 0) mesh->config.redial_ms = 50;
+    if (mesh->config.redial_max_ms == 0) mesh->config.redial_max_ms = 2000;
+}
+
+strait_err strait_mesh_open(const strait_mesh_config *config, struct strait_mesh **out) {
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_mesh), "mesh", &memory));
+    struct strait_mesh *mesh = memory;
+    pthread_mutex_init(&mesh->mutex, NULL);
+    init_condition(&mesh->arrived);
+    init_condition(&mesh->changed);
+    strait_err err = STRAIT_OK;
+    STRAIT_TRY_GOTO(err, fail, strait_msg_pool_open(&mesh->pool));
+    set_config(mesh, config);
+    STRAIT_TRY_GOTO(err, fail,
+                    strait_transport_open(config->scheme, &strait_mesh_events, mesh,
+                                          &mesh->config.transport, &mesh->t));
+    mesh->config.transport = mesh->t->config; // with its defaults
+    if (pthread_create(&mesh->thread, NULL, strait_mesh_thread, mesh) != 0) {
+        err = STRAIT_FAIL(STRAIT_ENOMEM, "no thread for the network can be started");
+        goto fail;
+    }
+    mesh->has_thread = 1;
+    *out = mesh;
+    return STRAIT_OK;
+fail:
+    strait_mesh_close(&mesh);
+    return err;
+}
+
+/* Call with the mesh locked: the transport lives until is_stopping is set. */
+static void wake(struct strait_mesh *mesh) {
+    if (!mesh->is_stopping) mesh->t->ops->wake(mesh->t);
+}
+
+void strait_mesh_close(struct strait_mesh **mesh) {
+    struct strait_mesh *self = *mesh;
+    if (self == NULL) return;
+    if (self->has_thread) {
+        pthread_mutex_lock(&self->mutex);
+        wake(self);
+        self->is_stopping = 1;
+        pthread_mutex_unlock(&self->mutex);
+        pthread_join(self->thread, NULL);
+    }
+    strait_transport_close(&self->t);
+    for (int i = 0; i < self->n_members; i++) {
+        strait_priority_queue_clear(&self->members[i]->out);
+        strait_alloc_free(self->members[i]);
+    }
+    strait_priority_queue_clear(&self->inbox);
+    strait_msg_pool_close(&self->pool);
+    pthread_cond_destroy(&self->arrived);
+    pthread_cond_destroy(&self->changed);
+    pthread_mutex_destroy(&self->mutex);
+    strait_alloc_free(self);
+    *mesh = NULL;
+}
+
+struct strait_msg_pool *strait_mesh_pool(struct strait_mesh *mesh) {
+    return mesh->pool;
+}
+
+/* Has the net thread do something and waits for it. */
+static strait_err call(struct strait_mesh *mesh, strait_err (*run)(struct strait_mesh *, void *),
+                       void *arg) {
+    struct strait_mesh_call request = {.run = run, .arg = arg};
+    pthread_mutex_lock(&mesh->mutex);
+    request.next = mesh->calls;
+    mesh->calls = &request;
+    wake(mesh);
+    while (!request.is_done)
+        pthread_cond_wait(&mesh->changed, &mesh->mutex);
+    pthread_mutex_unlock(&mesh->mutex);
+    if (request.err != STRAIT_OK) strait_err_note(__FILE__, __LINE__, "%s", request.words);
+    return request.err;
+}
+
+struct listen_args {
+    const char *address;
+    char out[STRAIT_ADDRESS_MAX];
+};
+
+static strait_err run_listen(struct strait_mesh *mesh, void *arg) {
+    struct listen_args *a = arg;
+    return strait_transport_listen(mesh->t, a->address, a->out);
+}
+
+strait_err strait_mesh_listen(struct strait_mesh *mesh, const char *address,
+                              char out[STRAIT_ADDRESS_MAX]) {
+    struct listen_args args = {.address = address};
+    STRAIT_TRY(call(mesh, run_listen, &args));
+    memcpy(out, args.out, sizeof args.out);
+    return STRAIT_OK;
+}
+
+/* Call with the mesh locked. */
+static strait_err insert(struct strait_mesh *mesh, struct strait_mesh_member *m) {
+    if (mesh->n_members == STRAIT_PEERS_MAX)
+        return STRAIT_FAIL(STRAIT_EINVAL, "more than %d peers", STRAIT_PEERS_MAX);
+    for (int i = 0; i < mesh->n_members; i++)
+        if (strait_fingerprint_equal(&mesh->members[i]->key, &m->key))
+            return STRAIT_FAIL(STRAIT_EINVAL, "'%s' has the key of '%s'", m->name,
+                               mesh->members[i]->name);
+    m->index = mesh->n_members;
+    mesh->members[mesh->n_members++] = m;
+    wake(mesh);
+    return STRAIT_OK;
+}
+
+strait_err strait_mesh_add(struct strait_mesh *mesh, const strait_mesh_peer *peer, int *out) {
+    if (peer->address != NULL && strlen(peer->address) >= STRAIT_ADDRESS_MAX)
+        return STRAIT_FAIL(STRAIT_EINVAL, "address '%.60s...' of '%s' is too long", peer->address,
+                           peer->name);
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_mesh_member), "peer", &memory));
+    struct strait_mesh_member *m = memory;
+    memcpy(m->name, peer->name, sizeof m->name);
+    m->name[sizeof m->name - 1] = 0;
+    m->key = peer->key;
+    if (peer->address != NULL) (void)snprintf(m->address, sizeof m->address, "%s", peer->address);
+    m->has_emulate = peer->emulate != NULL;
+    if (peer->emulate != NULL) m->emulate = *peer->emulate;
+    m->why = STRAIT_ECLOSED;
+    (void)snprintf(m->words, sizeof m->words, "%s: has not %s yet", m->name,
+                   peer->address != NULL ? "answered" : "dialled");
+    m->redial_ms = mesh->config.redial_ms;
+    pthread_mutex_lock(&mesh->mutex);
+    const strait_err err = insert(mesh, m);
+    const int index = m->index;
+    pthread_mutex_unlock(&mesh->mutex);
+    if (err != STRAIT_OK) {
+        strait_alloc_free(m);
+        return err;
+    }
+    *out = index;
+    return STRAIT_OK;
+}
+
+/* Waits on `condition`; 0 when the time is over. Call with the mesh locked. */
+static int wait_until(struct strait_mesh *mesh, pthread_cond_t *condition, int64_t until_ns) {
+    if (until_ns == INT64_MAX) return pthread_cond_wait(condition, &mesh->mutex) == 0;
+    const struct timespec until = {.tv_sec = until_ns / 1000000000,
+                                   .tv_nsec = until_ns % 1000000000};
+    return pthread_cond_timedwait(condition, &mesh->mutex, &until) != ETIMEDOUT;
+}
+
+static int64_t deadline(int timeout_ms) {
+    return timeout_ms < 0 ? INT64_MAX : strait_clock_ns() + (int64_t)timeout_ms * 1000000;
+}
+
+/* Call with the mesh locked. */
+static strait_err find(struct strait_mesh *mesh, int peer, struct strait_mesh_member **out) {
+    if (peer < 0 || peer >= mesh->n_members)
+        return STRAIT_FAIL(STRAIT_EINVAL, "peer %d, expected 0 to %d", peer, mesh->n_members - 1);
+    *out = mesh->members[peer];
+    return STRAIT_OK;
+}
+
+/* Call with the mesh locked. */
+static strait_err wait_up(struct strait_mesh *mesh, int peer, int timeout_ms) {
+    struct strait_mesh_member *m = NULL;
+    STRAIT_TRY(find(mesh, peer, &m));
+    const int64_t until = deadline(timeout_ms);
+    while (!m->is_up) {
+        if (m->why == STRAIT_EAUTH || m->why == STRAIT_EPROTO)
+            return STRAIT_FAIL(m->why, "%s", m->words);
+        if (!wait_until(mesh, &mesh->changed, until))
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "no link within %d ms: %s", timeout_ms, m->words);
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_mesh_wait_up(struct strait_mesh *mesh, int peer, int timeout_ms) {
+    pthread_mutex_lock(&mesh->mutex);
+    const strait_err err = wait_up(mesh, peer, timeout_ms);
+    pthread_mutex_unlock(&mesh->mutex);
+    return err;
+}
+
+int strait_mesh_is_up(struct strait_mesh *mesh, int peer) {
+    pthread_mutex_lock(&mesh->mutex);
+    const int is_up = peer >= 0 && peer < mesh->n_members && mesh->members[peer]->is_up;
+    pthread_mutex_unlock(&mesh->mutex);
+    return is_up;
+}
+
+static strait_err check_message(const struct strait_mesh *mesh, const struct strait_msg *msg) {
+    const size_t size_max = mesh->config.transport.message_max;
+    if (msg->size > size_max)
+        return STRAIT_FAIL(STRAIT_EINVAL, "message of %zu bytes, expected at most %zu", msg->size,
+                           size_max);
+    if (msg->type < STRAIT_MSG_FIRST)
+        return STRAIT_FAIL(STRAIT_EINVAL, "message of type %d, expected %d to 255", msg->type,
+                           STRAIT_MSG_FIRST);
+    if (msg->priority >= STRAIT_N_PRIORITIES || msg->size > msg->capacity)
+        return STRAIT_FAIL(STRAIT_EINVAL, "message of priority %d and %zu of %zu bytes",
+                           msg->priority, msg->size, msg->capacity);
+    return STRAIT_OK;
+}
+
+/* Call with the mesh locked. */
+static strait_err enqueue(struct strait_mesh *mesh, int peer, int64_t until_ns,
+                          struct strait_msg **msg) {
+    struct strait_mesh_member *m = NULL;
+    STRAIT_TRY(check_message(mesh, *msg));
+    STRAIT_TRY(find(mesh, peer, &m));
+    while (strait_priority_queue_is_full(&m->out, *msg, mesh->config.queue_bytes))
+        if (until_ns == 0 || !wait_until(mesh, &mesh->changed, until_ns)) return STRAIT_EAGAIN;
+    (*msg)->queued_ns = strait_clock_ns();
+    strait_priority_queue_push(&m->out, msg);
+    wake(mesh);
+    return STRAIT_OK;
+}
+
+strait_err strait_mesh_send(struct strait_mesh *mesh, int peer, struct strait_msg **msg) {
+    pthread_mutex_lock(&mesh->mutex);
+    const strait_err err = enqueue(mesh, peer, 0, msg);
+    pthread_mutex_unlock(&mesh->mutex);
+    return err;
+}
+
+strait_err strait_mesh_send_wait(struct strait_mesh *mesh, int peer, int timeout_ms,
+                                 struct strait_msg **msg) {
+    pthread_mutex_lock(&mesh->mutex);
+    strait_err err = enqueue(mesh, peer, deadline(timeout_ms), msg);
+    if (err == STRAIT_EAGAIN)
+        err = STRAIT_FAIL(STRAIT_ETIMEDOUT, "'%s' took nothing for %d ms",
+                          mesh->members[peer]->name, timeout_ms);
+    pthread_mutex_unlock(&mesh->mutex);
+    return err;
+}
+
+strait_err strait_mesh_receive(struct strait_mesh *mesh, int timeout_ms, struct strait_msg **out) {
+    const int64_t until = deadline(timeout_ms);
+    pthread_mutex_lock(&mesh->mutex);
+    struct strait_msg *msg = strait_priority_queue_pop(&mesh->inbox);
+    while (msg == NULL && wait_until(mesh, &mesh->arrived, until))
+        msg = strait_priority_queue_pop(&mesh->inbox);
+    if (mesh->is_holding &&
+        !strait_priority_queue_is_over(&mesh->inbox, mesh->config.inbox_bytes / 2, 2))
+        wake(mesh);
+    pthread_mutex_unlock(&mesh->mutex);
+    if (msg == NULL) return STRAIT_FAIL(STRAIT_ETIMEDOUT, "no message within %d ms", timeout_ms);
+    *out = msg;
+    return STRAIT_OK;
+}
+
+struct stats_args {
+    int peer;
+    strait_link_stats *out;
+};
+
+static strait_err run_stats(struct strait_mesh *mesh, void *arg) {
+    const struct stats_args *a = arg;
+    struct strait_mesh_member *m = NULL;
+    pthread_mutex_lock(&mesh->mutex);
+    const strait_err err = find(mesh, a->peer, &m);
+    strait_link_stats past = {0};
+    size_t queued = 0;
+    if (err == STRAIT_OK) {
+        past = m->past;
+        queued = m->out.n_bytes;
+    }
+    pthread_mutex_unlock(&mesh->mutex);
+    if (err != STRAIT_OK) return err;
+    strait_link_stats now = {0};
+    if (m->link != NULL) mesh->t->ops->stats(m->link, &now);
+    strait_stats_add(&now, &past);
+    now.queued_bytes += queued;
+    *a->out = now;
+    return STRAIT_OK;
+}
+
+strait_err strait_mesh_stats(struct strait_mesh *mesh, int peer, strait_link_stats *out) {
+    struct stats_args args = {.peer = peer, .out = out};
+    return call(mesh, run_stats, &args);
+}
+
+strait_err strait_mesh_dialled(struct strait_mesh *mesh, int peer, char out[STRAIT_ADDRESS_MAX]) {
+    struct strait_mesh_member *m = NULL;
+    pthread_mutex_lock(&mesh->mutex);
+    const strait_err err = find(mesh, peer, &m);
+    if (err == STRAIT_OK) memcpy(out, m->dialled, sizeof m->dialled);
+    pthread_mutex_unlock(&mesh->mutex);
+    return err;
+}
+
+int64_t strait_mesh_refusals(struct strait_mesh *mesh, char out[STRAIT_WORDS_MAX]) {
+    pthread_mutex_lock(&mesh->mutex);
+    const int64_t n = mesh->n_refused;
+    memcpy(out, mesh->refused, STRAIT_WORDS_MAX);
+    pthread_mutex_unlock(&mesh->mutex);
+    return n;
+}

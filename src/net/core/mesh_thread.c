@@ -1,0 +1,262 @@
+/* mesh_net.c - the net thread of a mesh: it alone touches the transport. */
+#include "base/clock.h"
+#include "net/core/mesh_state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    NS_PER_MS = 1000000,
+    DRAIN_MAX = 64 // messages sent in one go before the loop turns to what arrives
+};
+
+/* ---- what the transport tells ---- */
+
+/* Call with the mesh locked. */
+static struct strait_mesh_member *find_member(struct strait_mesh *mesh,
+                                              const strait_fingerprint *key) {
+    for (int i = 0; i < mesh->n_members; i++)
+        if (strait_fingerprint_equal(&mesh->members[i]->key, key)) return mesh->members[i];
+    return NULL;
+}
+
+static strait_err admit(void *user, const strait_fingerprint *peer, strait_emulate_spec *emulate) {
+    struct strait_mesh *mesh = user;
+    pthread_mutex_lock(&mesh->mutex);
+    const struct strait_mesh_member *m = find_member(mesh, peer);
+    if (m != NULL && m->has_emulate) *emulate = m->emulate;
+    pthread_mutex_unlock(&mesh->mutex);
+    if (m != NULL) return STRAIT_OK;
+    char key[STRAIT_FINGERPRINT_TEXT];
+    strait_fingerprint_text(peer, key);
+    return STRAIT_FAIL(STRAIT_EAUTH, "key %s is unknown to '%s'", key, mesh->config.transport.name);
+}
+
+static void refused(void *user, strait_err why) {
+    struct strait_mesh *mesh = user;
+    pthread_mutex_lock(&mesh->mutex);
+    mesh->n_refused++;
+    (void)snprintf(mesh->refused, sizeof mesh->refused, "%s: %s", strait_err_text(why),
+                   strait_err_detail());
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
+/* Tells the readers of the inbox. Call with the mesh locked. */
+static void announce(struct strait_mesh *mesh, const struct strait_mesh_member *m, uint8_t type) {
+    struct strait_msg *msg = NULL;
+    const size_t words = type == STRAIT_MSG_DOWN ? strlen(m->words) + 1 : 0;
+    if (strait_msg_open(mesh->pool, type, words, &msg) != STRAIT_OK) return; // is_up still tells
+    memcpy(msg->body, m->words, words);
+    msg->peer = m->index;
+    msg->why = type == STRAIT_MSG_DOWN ? m->why : STRAIT_OK;
+    strait_priority_queue_push(&mesh->inbox, &msg);
+    pthread_cond_signal(&mesh->arrived);
+    pthread_cond_broadcast(&mesh->changed);
+}
+
+/* Gives the link what it takes. */
+static void drain(struct strait_mesh *mesh, struct strait_mesh_member *m) {
+    strait_err err = STRAIT_OK;
+    for (int n = 0; m->link != NULL && err == STRAIT_OK; n++) {
+        if (n == DRAIN_MAX) {
+            mesh->t->ops->wake(mesh->t); // there is more
+            return;
+        }
+        pthread_mutex_lock(&mesh->mutex);
+        struct strait_msg *msg = m->is_up ? strait_priority_queue_pop(&m->out) : NULL;
+        pthread_mutex_unlock(&mesh->mutex);
+        if (msg == NULL) return;
+        err = strait_link_send(m->link, &msg);
+        pthread_mutex_lock(&mesh->mutex);
+        if (msg != NULL) strait_priority_queue_push_front(&m->out, &msg);
+        pthread_cond_broadcast(&mesh->changed);
+        pthread_mutex_unlock(&mesh->mutex);
+    }
+}
+
+static void opened(void *user, struct strait_link *link) {
+    struct strait_mesh *mesh = user;
+    pthread_mutex_lock(&mesh->mutex);
+    struct strait_mesh_member *m = find_member(mesh, &link->peer);
+    pthread_mutex_unlock(&mesh->mutex);
+    if (m == NULL) { // admitted, so there is one
+        strait_link_close(link, STRAIT_FAIL(STRAIT_EAUTH, "no peer has this key"));
+        return;
+    }
+    if (m->link != NULL && m->link != link) { // it came back before we saw it go
+        m->link->user = NULL;
+        strait_link_close(m->link, STRAIT_FAIL(STRAIT_ECLOSED, "replaced by a newer link"));
+    }
+    m->link = link;
+    m->n_final = 0;
+    m->redial_ms = mesh->config.redial_ms;
+    link->user = m;
+    pthread_mutex_lock(&mesh->mutex);
+    m->is_up = 1;
+    m->why = STRAIT_OK;
+    const int must_hold = mesh->is_holding;
+    announce(mesh, m, STRAIT_MSG_UP);
+    pthread_mutex_unlock(&mesh->mutex);
+    if (must_hold) link->transport->ops->hold(link, 1);
+    drain(mesh, m);
+}
+
+static void received(void *user, struct strait_link *link, struct strait_msg **msg) {
+    struct strait_mesh *mesh = user;
+    const struct strait_mesh_member *m = link->user;
+    if (m == NULL) return;
+    (*msg)->peer = m->index;
+    pthread_mutex_lock(&mesh->mutex);
+    strait_priority_queue_push(&mesh->inbox, msg);
+    const int must_hold = strait_priority_queue_is_over(&mesh->inbox, mesh->config.inbox_bytes,
+                                                        1) &&
+                          !mesh->is_holding;
+    if (must_hold) mesh->is_holding = 1;
+    pthread_cond_signal(&mesh->arrived);
+    const int n_members = mesh->n_members;
+    pthread_mutex_unlock(&mesh->mutex);
+    for (int i = 0; must_hold && i < n_members; i++)
+        if (mesh->members[i]->link != NULL) link->transport->ops->hold(mesh->members[i]->link, 1);
+}
+
+static void writable(void *user, struct strait_link *link) {
+    if (link->user != NULL) drain(user, link->user);
+}
+
+static int count_addresses(const struct strait_mesh_member *m) {
+    int n = 1;
+    for (const char *c = m->address; *c != '\0'; c++)
+        n += *c == ',';
+    return n;
+}
+
+/* Someone else may sit at one of several addresses: a refusal counts when all have refused. */
+static strait_err weigh(struct strait_mesh_member *m, strait_err why) {
+    if (why == STRAIT_OK) return STRAIT_ECLOSED;
+    if (why != STRAIT_EAUTH && why != STRAIT_EPROTO) return why;
+    return ++m->n_final < count_addresses(m) ? STRAIT_ECLOSED : why;
+}
+
+static void closed(void *user, struct strait_link *link, strait_err why) {
+    struct strait_mesh *mesh = user;
+    struct strait_mesh_member *m = link->user;
+    if (m == NULL || m->link != link) return; // replaced by a newer one
+    strait_link_stats stats;
+    link->transport->ops->stats(link, &stats);
+    m->link = NULL;
+    m->redial_ns = strait_clock_ns() + (int64_t)m->redial_ms * NS_PER_MS;
+    m->redial_ms = m->redial_ms * 2 < mesh->config.redial_max_ms ? m->redial_ms * 2
+                                                                 : mesh->config.redial_max_ms;
+    const strait_err weighed = weigh(m, why);
+    pthread_mutex_lock(&mesh->mutex);
+    const int is_final = weighed == STRAIT_EAUTH || weighed == STRAIT_EPROTO;
+    const int must_tell = m->is_up || is_final;
+    strait_stats_add(&m->past, &stats);
+    if (!m->is_up) m->turn++;
+    m->is_up = 0;
+    m->why = weighed;
+    (void)snprintf(m->words, sizeof m->words, "%s: %.180s", m->name, strait_err_detail());
+    if (must_tell) announce(mesh, m, STRAIT_MSG_DOWN);
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
+const struct strait_transport_events strait_mesh_events = {
+    .admit = admit,
+    .refused = refused,
+    .opened = opened,
+    .received = received,
+    .writable = writable,
+    .closed = closed,
+};
+
+/* ---- the loop ---- */
+
+static void run_calls(struct strait_mesh *mesh) {
+    for (;;) {
+        pthread_mutex_lock(&mesh->mutex);
+        struct strait_mesh_call *call = mesh->calls;
+        if (call != NULL) mesh->calls = call->next;
+        pthread_mutex_unlock(&mesh->mutex);
+        if (call == NULL) return;
+        const strait_err err = call->run(mesh, call->arg);
+        pthread_mutex_lock(&mesh->mutex);
+        call->err = err;
+        if (err != STRAIT_OK)
+            (void)snprintf(call->words, sizeof call->words, "%.250s", strait_err_detail());
+        call->is_done = 1;
+        pthread_cond_broadcast(&mesh->changed);
+        pthread_mutex_unlock(&mesh->mutex);
+    }
+}
+
+/* The one whose turn it is. */
+static void choose_address(struct strait_mesh *mesh, struct strait_mesh_member *m) {
+    const char *part = m->address;
+    for (int i = m->turn % count_addresses(m); i > 0; i--)
+        part = strchr(part, ',') + 1;
+    pthread_mutex_lock(&mesh->mutex);
+    (void)snprintf(m->dialled, sizeof m->dialled, "%.*s", (int)strcspn(part, ","), part);
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
+static void dial(struct strait_mesh *mesh, struct strait_mesh_member *m) {
+    const strait_dial_params how = {
+        .expected = &m->key, .emulate = m->has_emulate ? &m->emulate : NULL, .user = m};
+    choose_address(mesh, m);
+    const strait_err err = strait_transport_dial(mesh->t, m->dialled, how, &m->link);
+    if (err == STRAIT_OK) return;
+    m->turn++;
+    m->redial_ns = strait_clock_ns() + (int64_t)m->redial_ms * NS_PER_MS;
+    pthread_mutex_lock(&mesh->mutex);
+    m->why = err;
+    (void)snprintf(m->words, sizeof m->words, "%s: %.180s", m->name, strait_err_detail());
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
+/* Dials whom it is time to dial and sends what waits; says how long nothing else is to be done. */
+static int serve_members(struct strait_mesh *mesh, int *out_queued) {
+    pthread_mutex_lock(&mesh->mutex);
+    const int n_members = mesh->n_members;
+    const int is_stopping = mesh->is_stopping;
+    const int must_release = mesh->is_holding && !strait_priority_queue_is_over(
+                                                     &mesh->inbox, mesh->config.inbox_bytes / 2, 2);
+    if (must_release) mesh->is_holding = 0;
+    pthread_mutex_unlock(&mesh->mutex);
+
+    int64_t wait_ns = INT64_MAX;
+    *out_queued = 0;
+    for (int i = 0; i < n_members; i++) {
+        struct strait_mesh_member *m = mesh->members[i];
+        if (must_release && m->link != NULL) mesh->t->ops->hold(m->link, 0);
+        drain(mesh, m);
+        pthread_mutex_lock(&mesh->mutex);
+        const int is_final = m->why == STRAIT_EAUTH || m->why == STRAIT_EPROTO;
+        if (m->is_up && m->out.n_messages > 0) *out_queued = 1;
+        pthread_mutex_unlock(&mesh->mutex);
+        if (m->link != NULL || m->address[0] == 0 || is_final || is_stopping) continue;
+        const int64_t left_ns = m->redial_ns - strait_clock_ns();
+        if (left_ns <= 0) dial(mesh, m);
+        const int64_t next_ns = left_ns > 0 ? left_ns : (int64_t)m->redial_ms * NS_PER_MS;
+        if (next_ns < wait_ns) wait_ns = next_ns;
+    }
+    return wait_ns == INT64_MAX ? -1 : (int)(wait_ns / NS_PER_MS) + 1;
+}
+
+void *strait_mesh_thread(void *arg) {
+    struct strait_mesh *mesh = arg;
+    int64_t stop_ns = INT64_MAX;
+    int is_queued = 0;
+    while (strait_clock_ns() < stop_ns) {
+        run_calls(mesh);
+        const int timeout_ms = serve_members(mesh, &is_queued);
+        pthread_mutex_lock(&mesh->mutex);
+        const int is_stopping = mesh->is_stopping;
+        pthread_mutex_unlock(&mesh->mutex);
+        if (is_stopping && !is_queued) break;
+        if (is_stopping && stop_ns == INT64_MAX)
+            stop_ns = strait_clock_ns() + (int64_t)mesh->t->config.linger_ms * NS_PER_MS;
+        (void)mesh->t->ops->progress(mesh->t, is_stopping ? 10 : timeout_ms);
+    }
+    strait_transport_close(&mesh->t);
+    return NULL;
+}

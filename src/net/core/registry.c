@@ -1,0 +1,9 @@
+#include "net/core/transport.h"
+
+extern const struct strait_transport_ops strait_transport_inproc, strait_transport_tls;
+
+const struct strait_transport_ops *const strait_transports[] = {
+    &strait_transport_inproc,
+    &strait_transport_tls,
+    NULL,
+};

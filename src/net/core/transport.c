@@ -1,0 +1,120 @@
+#include "net/core/transport.h"
+
+#include "base/alloc.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    MESSAGE_MAX = 64 * 1024 * 1024,
+    QUEUE_BYTES = 1024 * 1024
+};
+
+static void set_defaults(strait_transport_config *c) {
+    if (c->dead_ms == 0) c->dead_ms = 10000;
+    if (c->beat_ms == 0) c->beat_ms = c->dead_ms < 3000 ? c->dead_ms / 3 + 1 : 1000;
+    if (c->handshake_ms == 0) c->handshake_ms = 10000;
+    if (c->linger_ms == 0) c->linger_ms = 2000;
+    if (c->message_max == 0) c->message_max = MESSAGE_MAX;
+    if (c->queue_bytes == 0) c->queue_bytes = QUEUE_BYTES;
+}
+
+static strait_err check_config(const strait_transport_config *c) {
+    if (c->pool == NULL || c->identity == NULL)
+        return STRAIT_FAIL(STRAIT_EINVAL, "a transport needs a message pool and an identity");
+    if (c->n_streams < 0 || c->n_streams > STRAIT_STREAMS_MAX)
+        return STRAIT_FAIL(STRAIT_EINVAL, "%d streams a link, expected 1 to %d", c->n_streams,
+                           STRAIT_STREAMS_MAX);
+    return STRAIT_OK;
+}
+
+strait_err strait_transport_open(const char *scheme, const struct strait_transport_events *events,
+                                 void *user, const strait_transport_config *config,
+                                 struct strait_transport **out) {
+    const struct strait_transport_ops *ops = NULL;
+    for (int i = 0; strait_transports[i] != NULL; i++)
+        if (strcmp(strait_transports[i]->scheme, scheme) == 0) ops = strait_transports[i];
+    if (ops == NULL)
+        return STRAIT_FAIL(STRAIT_EINVAL, "no transport is called '%s'; there are inproc and tls",
+                           scheme);
+    STRAIT_TRY(check_config(config));
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_transport) + ops->state_size, scheme, &memory));
+    struct strait_transport *t = memory;
+    *t = (struct strait_transport){
+        .ops = ops, .events = events, .user = user, .config = *config, .state = t + 1};
+    set_defaults(&t->config);
+    const strait_err err = ops->init(t);
+    if (err != STRAIT_OK) {
+        strait_transport_close(&t);
+        return err;
+    }
+    *out = t;
+    return STRAIT_OK;
+}
+
+void strait_transport_close(struct strait_transport **t) {
+    if (*t == NULL) return;
+    (*t)->ops->fini(*t);
+    strait_alloc_free(*t);
+    *t = NULL;
+}
+
+strait_err strait_link_new(struct strait_transport *t, struct strait_link **out) {
+    static atomic_uint_least64_t next_id = 1;
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_link) + t->ops->link_size, "link", &memory));
+    struct strait_link *link = memory;
+    link->transport = t;
+    link->id = atomic_fetch_add(&next_id, 1);
+    link->emulate = t->config.emulate;
+    link->state = link + 1;
+    *out = link;
+    return STRAIT_OK;
+}
+
+void strait_link_free(struct strait_link *link) {
+    strait_alloc_free(link);
+}
+
+strait_err strait_transport_listen(struct strait_transport *t, const char *address,
+                                   char out[STRAIT_ADDRESS_MAX]) {
+    return t->ops->listen(t, address, out);
+}
+
+strait_err strait_transport_dial(struct strait_transport *t, const char *address,
+                                 strait_dial_params how, struct strait_link **out) {
+    struct strait_link *link = NULL;
+    STRAIT_TRY(strait_link_new(t, &link));
+    link->is_dialled = 1;
+    link->user = how.user;
+    if (how.emulate != NULL) link->emulate = *how.emulate;
+    link->has_expected = how.expected != NULL;
+    if (how.expected != NULL) link->expected = *how.expected;
+    const strait_err err = t->ops->dial(link, address);
+    if (err != STRAIT_OK) {
+        strait_link_free(link);
+        return err;
+    }
+    *out = link;
+    return STRAIT_OK;
+}
+
+strait_err strait_link_send(struct strait_link *link, struct strait_msg **msg) {
+    return link->transport->ops->send(link, msg);
+}
+
+void strait_link_close(struct strait_link *link, strait_err why) {
+    link->transport->ops->close(link, why);
+}
+
+strait_err strait_transport_judge(struct strait_transport *t, const struct strait_link *link,
+                                  const strait_fingerprint *peer, strait_emulate_spec *emulate) {
+    if (link == NULL || !link->has_expected) return t->events->admit(t->user, peer, emulate);
+    if (strait_fingerprint_equal(&link->expected, peer)) return STRAIT_OK;
+    char expected[STRAIT_FINGERPRINT_TEXT], found[STRAIT_FINGERPRINT_TEXT];
+    strait_fingerprint_text(&link->expected, expected);
+    strait_fingerprint_text(peer, found);
+    return STRAIT_FAIL(STRAIT_EAUTH, "key %.16s... answered where %.16s... was expected", found,
+                       expected);
+}

@@ -1,0 +1,379 @@
+/* inproc.c - peers in one process: whole messages go from box to box, shaped like any link.
+ *
+ * There is nothing to encrypt, but peers show their keys and runs all the same, so that a run in
+ * one process is refused for the same reasons as one over many. */
+#include "base/clock.h"
+#include "net/core/frame.h"
+#include "net/core/priority_queue.h"
+#include "net/core/transport.h"
+#include "net/inproc/mailbox.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct inproc_link {
+    struct strait_link *next; // in the transport's list
+    struct strait_mailbox *peer_box;
+    uint64_t peer_id; // 0 until opened
+    int is_open, is_closing, is_starved, is_held;
+    struct strait_emulate shape;
+    struct strait_priority_queue out, held;
+    size_t in_flight; // bytes the peer has not confirmed
+    int64_t heard_ns, beat_ns, start_ns;
+    strait_link_stats stats;
+};
+
+struct inproc {
+    struct strait_inproc_network *hub;
+    struct strait_mailbox *box;
+    struct strait_link *links;
+};
+
+static struct inproc_link *state_of(struct strait_link *link) {
+    return link->state;
+}
+
+static strait_err init(struct strait_transport *t) {
+    struct inproc *self = t->state;
+    self->hub = t->config.hub;
+    if (self->hub == NULL) return STRAIT_FAIL(STRAIT_EINVAL, "inproc needs a hub in its config");
+    return strait_mailbox_open(self->hub, &self->box);
+}
+
+static strait_err listen_at(struct strait_transport *t, const char *address,
+                            char out[STRAIT_ADDRESS_MAX]) {
+    STRAIT_TRY(strait_mailbox_name(((struct inproc *)t->state)->box, address));
+    (void)snprintf(out, STRAIT_ADDRESS_MAX, "%s", address);
+    return STRAIT_OK;
+}
+
+/* ---- sending ---- */
+
+static int64_t due_of(struct inproc_link *l, int64_t ready_ns, size_t bytes) {
+    if (!strait_emulate_is_on(&l->shape.spec)) return 0;
+    return strait_emulate_send(&l->shape, ready_ns, bytes);
+}
+
+static strait_err post(struct strait_link *link, struct strait_mail letter) {
+    struct inproc *self = link->transport->state;
+    letter.to = state_of(link)->peer_id;
+    return strait_mailbox_post(self->hub, state_of(link)->peer_box, &letter);
+}
+
+static void post_hello(struct strait_link *link, strait_mail_kind kind) {
+    struct inproc *self = link->transport->state;
+    const strait_transport_config *config = &link->transport->config;
+    struct strait_mail letter = {.kind = kind, .from = link->id, .reply_to = self->box};
+    letter.key = *strait_identity_fingerprint(config->identity);
+    letter.hello.n_streams = 1;
+    memcpy(letter.hello.run, config->run, sizeof letter.hello.run);
+    memcpy(letter.hello.name, config->name, sizeof letter.hello.name);
+    letter.due_ns = due_of(state_of(link), strait_clock_ns(), STRAIT_FRAME_HEADER);
+    (void)post(link, letter); // whoever has gone will not answer
+}
+
+static strait_err send_one(struct strait_link *link, struct strait_msg *msg) {
+    struct inproc_link *l = link->state;
+    const size_t bytes = STRAIT_FRAME_HEADER + msg->size;
+    struct strait_mail letter = {.kind = STRAIT_MAIL_MESSAGE, .msg = msg};
+    letter.due_ns = due_of(l, msg->queued_ns, bytes);
+    l->in_flight += bytes;
+    l->stats.sent_bytes += bytes;
+    l->stats.sent_payload += msg->size;
+    l->stats.sent_messages++;
+    const strait_err err = post(link, letter);
+    if (err != STRAIT_OK) strait_msg_close(&msg);
+    return err;
+}
+
+/* Sends what the peer and the wire have room for; says when to try again. */
+static int64_t pump(struct strait_link *link) {
+    struct inproc_link *l = link->state;
+    const size_t window = link->transport->config.queue_bytes +
+                          strait_emulate_in_flight(&l->shape.spec);
+    while (l->is_open && l->out.n_messages > 0 && l->in_flight < window) {
+        const int64_t capacity_ns = strait_emulate_capacity_ns(&l->shape);
+        if (capacity_ns > strait_clock_ns()) return capacity_ns;
+        if (send_one(link, strait_priority_queue_pop(&l->out)) != STRAIT_OK)
+            break; // a GOODBYE will come
+    }
+    return INT64_MAX;
+}
+
+static strait_err send_msg(struct strait_link *link, struct strait_msg **msg) {
+    struct inproc_link *l = link->state;
+    const strait_transport_config *config = &link->transport->config;
+    if (!l->is_open || l->is_closing)
+        return STRAIT_FAIL(STRAIT_ECLOSED, "the link to '%s' is not open", link->peer_name);
+    if ((*msg)->size > config->message_max)
+        return STRAIT_FAIL(STRAIT_EINVAL, "message of %zu bytes, expected at most %zu",
+                           (*msg)->size, config->message_max);
+    if (strait_priority_queue_is_full(&l->out, *msg, config->queue_bytes)) {
+        l->is_starved = 1;
+        return STRAIT_EAGAIN;
+    }
+    if ((*msg)->queued_ns == 0) (*msg)->queued_ns = strait_clock_ns();
+    strait_priority_queue_push(&l->out, msg);
+    (void)pump(link);
+    return STRAIT_OK;
+}
+
+/* ---- links ---- */
+
+static void adopt(struct strait_link *link, struct strait_mailbox *peer_box) {
+    struct inproc *self = link->transport->state;
+    struct inproc_link *l = link->state;
+    l->peer_box = peer_box;
+    l->start_ns = l->heard_ns = strait_clock_ns();
+    strait_emulate_init(&l->shape, &link->emulate, l->start_ns);
+    l->next = self->links;
+    self->links = link;
+}
+
+static strait_err dial(struct strait_link *link, const char *address) {
+    struct inproc *self = link->transport->state;
+    struct strait_mailbox *box = NULL;
+    STRAIT_TRY(strait_mailbox_find(self->hub, address, &box));
+    adopt(link, box);
+    post_hello(link, STRAIT_MAIL_CONNECT);
+    return STRAIT_OK;
+}
+
+static void set_bye(strait_bye *bye, strait_err why) {
+    bye->why = why;
+    (void)snprintf(bye->words, sizeof bye->words, "%s",
+                   why == STRAIT_OK ? "closed as asked" : strait_err_detail());
+}
+
+static void close_link(struct strait_link *link, strait_err why) {
+    struct inproc *self = link->transport->state;
+    struct inproc_link *l = link->state;
+    if (l->is_closing) return;
+    l->is_closing = 1;
+    struct strait_mail letter = {.kind = STRAIT_MAIL_GOODBYE, .to = link->id};
+    set_bye(&letter.bye, why);
+    while (why == STRAIT_OK && l->is_open && l->out.n_messages > 0)
+        (void)send_one(link, strait_priority_queue_pop(&l->out));
+    struct strait_mail theirs = letter;
+    theirs.due_ns = due_of(l, strait_clock_ns(), STRAIT_FRAME_HEADER);
+    if (l->peer_id != 0) (void)post(link, theirs);
+    letter.from = link->id; // marks it as our own
+    (void)strait_mailbox_post(self->hub, self->box, &letter);
+}
+
+static void retire(struct strait_link *link, strait_err why) {
+    struct strait_transport *t = link->transport;
+    struct inproc *self = t->state;
+    struct strait_link **at = &self->links;
+    while (*at != link)
+        at = &state_of(*at)->next;
+    *at = state_of(link)->next;
+    strait_priority_queue_clear(&state_of(link)->out);
+    strait_priority_queue_clear(&state_of(link)->held);
+    t->events->closed(t->user, link, why);
+    strait_link_free(link);
+}
+
+static void fini(struct strait_transport *t) {
+    struct inproc *self = t->state;
+    while (self->links != NULL) {
+        struct strait_link *link = self->links;
+        close_link(link, STRAIT_OK);
+        strait_err_note(__FILE__, __LINE__, "the transport was closed");
+        retire(link, STRAIT_OK);
+    }
+    strait_mailbox_close(&self->box);
+}
+
+static void hold(struct strait_link *link, int is_held) {
+    state_of(link)->is_held = is_held; // progress() delivers what was held
+    if (!is_held) strait_mailbox_wake(((struct inproc *)link->transport->state)->box);
+}
+
+static void stats(struct strait_link *link, strait_link_stats *out) {
+    *out = state_of(link)->stats;
+    out->queued_bytes = state_of(link)->out.n_bytes;
+}
+
+/* ---- receiving ---- */
+
+static strait_err judge(struct strait_transport *t, const struct strait_link *link,
+                        const struct strait_mail *letter, strait_emulate_spec *emulate) {
+    strait_hello ours = {.run = {0}};
+    STRAIT_TRY(strait_transport_judge(t, link, &letter->key, emulate));
+    memcpy(ours.run, t->config.run, sizeof ours.run);
+    memcpy(ours.name, t->config.name, sizeof ours.name);
+    return strait_hello_match(&ours, &letter->hello);
+}
+
+static void open_link(struct strait_link *link, const struct strait_mail *letter) {
+    struct strait_transport *t = link->transport;
+    link->peer = letter->key;
+    memcpy(link->peer_name, letter->hello.name, sizeof link->peer_name);
+    state_of(link)->peer_id = letter->from;
+    state_of(link)->is_open = 1;
+    t->events->opened(t->user, link);
+}
+
+static void accept_peer(struct strait_transport *t, const struct strait_mail *letter) {
+    struct inproc *self = t->state;
+    struct strait_link *link = NULL;
+    strait_emulate_spec emulate = t->config.emulate;
+    strait_err err = judge(t, NULL, letter, &emulate);
+    if (err == STRAIT_OK) err = strait_link_new(t, &link);
+    if (err != STRAIT_OK) {
+        struct strait_mail no = {.kind = STRAIT_MAIL_GOODBYE, .to = letter->from};
+        set_bye(&no.bye, err);
+        (void)strait_mailbox_post(self->hub, letter->reply_to, &no);
+        t->events->refused(t->user, err);
+        return;
+    }
+    link->emulate = emulate;
+    adopt(link, letter->reply_to);
+    state_of(link)->peer_id = letter->from;
+    post_hello(link, STRAIT_MAIL_ACCEPT);
+    open_link(link, letter);
+}
+
+static void finish_dial(struct strait_link *link, const struct strait_mail *letter) {
+    strait_emulate_spec emulate = link->emulate;
+    const strait_err err = judge(link->transport, link, letter, &emulate);
+    state_of(link)->peer_id = letter->from;
+    if (err != STRAIT_OK)
+        close_link(link, err);
+    else
+        open_link(link, letter);
+}
+
+static void receive(struct strait_link *link, struct strait_msg **msg) {
+    struct strait_transport *t = link->transport;
+    struct inproc_link *l = link->state;
+    const size_t bytes = STRAIT_FRAME_HEADER + (*msg)->size;
+    l->stats.received_bytes += bytes;
+    l->stats.received_payload += (*msg)->size;
+    l->stats.received_messages++;
+    (void)post(link, (struct strait_mail){.kind = STRAIT_MAIL_CREDIT, .number = bytes});
+    (*msg)->queued_ns = strait_clock_ns();
+    t->events->received(t->user, link, msg);
+}
+
+static void part(struct strait_link *link, const struct strait_mail *letter) {
+    const struct inproc_link *l = link->state;
+    strait_err why = letter->bye.why;
+    if (letter->from == link->id) {
+        strait_err_note(__FILE__, __LINE__, "%s", letter->bye.words);
+    } else if (!l->is_open) {
+        strait_err_note(__FILE__, __LINE__, "refused by peer: %s", letter->bye.words);
+    } else {
+        strait_err_note(__FILE__, __LINE__, "peer closed the link%s%s",
+                        why == STRAIT_OK ? "" : ": ", why == STRAIT_OK ? "" : letter->bye.words);
+        why = STRAIT_ECLOSED;
+    }
+    retire(link, why);
+}
+
+static void open_letter(struct strait_transport *t, struct strait_mail *letter) {
+    struct inproc *self = t->state;
+    struct strait_link *link = self->links;
+    while (link != NULL && link->id != letter->to)
+        link = state_of(link)->next;
+    if (letter->kind == STRAIT_MAIL_CONNECT) accept_peer(t, letter);
+    if (link == NULL) return; // it closed before its letter came
+    struct inproc_link *l = link->state;
+    const int64_t now = strait_clock_ns();
+    l->heard_ns = now;
+    switch (letter->kind) {
+    case STRAIT_MAIL_CONNECT: break;
+    case STRAIT_MAIL_ACCEPT: finish_dial(link, letter); break;
+    case STRAIT_MAIL_MESSAGE:
+        if (l->is_closing) break;
+        if (l->is_held || l->held.n_messages > 0)
+            strait_priority_queue_push(&l->held, &letter->msg);
+        else
+            receive(link, &letter->msg);
+        break;
+    case STRAIT_MAIL_CREDIT: l->in_flight -= letter->number; break;
+    case STRAIT_MAIL_BEAT:
+        letter->kind = STRAIT_MAIL_ECHO;
+        letter->due_ns = due_of(l, now, STRAIT_FRAME_HEADER);
+        (void)post(link, *letter);
+        break;
+    case STRAIT_MAIL_ECHO: strait_stats_learn_rtt(&l->stats, now - (int64_t)letter->number); break;
+    case STRAIT_MAIL_GOODBYE: part(link, letter); break;
+    }
+}
+
+/* ---- the loop ---- */
+
+static void tick_link(struct strait_link *link, int64_t now_ns) {
+    struct inproc_link *l = link->state;
+    const strait_transport_config *config = &link->transport->config;
+    const int limit_ms = l->is_open ? config->dead_ms : config->handshake_ms;
+    if (l->is_closing) return;
+    if (!l->is_held && now_ns - l->heard_ns > (int64_t)limit_ms * 1000000) {
+        close_link(link, STRAIT_FAIL(STRAIT_ETIMEDOUT, "no sign of life from '%s' for %d ms",
+                                     link->peer_name, limit_ms));
+        return;
+    }
+    if (!l->is_open || now_ns - l->beat_ns < (int64_t)config->beat_ms * 1000000) return;
+    l->beat_ns = now_ns;
+    struct strait_mail beat = {.kind = STRAIT_MAIL_BEAT, .number = (uint64_t)now_ns};
+    beat.due_ns = due_of(l, now_ns, STRAIT_FRAME_HEADER);
+    (void)post(link, beat);
+}
+
+/* What a link has to do on its own; says when it next will. It may be gone afterwards. */
+static int64_t serve_link(struct strait_link *link, int64_t now_ns) {
+    struct strait_transport *t = link->transport;
+    struct inproc_link *l = link->state;
+    tick_link(link, now_ns);
+    while (!l->is_held && !l->is_closing && l->held.n_messages > 0) {
+        struct strait_msg *msg = strait_priority_queue_pop(&l->held);
+        receive(link, &msg);
+        strait_msg_close(&msg);
+    }
+    const int64_t pump_ns = pump(link);
+    if (l->is_starved && !l->is_closing && l->out.n_bytes <= t->config.queue_bytes / 2) {
+        l->is_starved = 0;
+        t->events->writable(t->user, link);
+        return now_ns; // its handler may have changed anything
+    }
+    const int64_t tick_ns = now_ns + (int64_t)t->config.beat_ms * 1000000 / 2;
+    return pump_ns < tick_ns ? pump_ns : tick_ns;
+}
+
+static strait_err progress(struct strait_transport *t, int timeout_ms) {
+    struct inproc *self = t->state;
+    const int64_t now = strait_clock_ns();
+    int64_t until = timeout_ms < 0 ? INT64_MAX : now + (int64_t)timeout_ms * 1000000;
+    for (struct strait_link *link = self->links; link != NULL; link = state_of(link)->next) {
+        const int64_t next_ns = serve_link(link, now);
+        if (next_ns < until) until = next_ns;
+    }
+    struct strait_mail letter;
+    if (strait_mailbox_take(self->box, until, &letter)) {
+        open_letter(t, &letter);
+        strait_msg_close(&letter.msg);
+    }
+    return STRAIT_OK;
+}
+
+static void wake(struct strait_transport *t) {
+    strait_mailbox_wake(((struct inproc *)t->state)->box);
+}
+
+const struct strait_transport_ops strait_transport_inproc = {
+    .scheme = "inproc",
+    .state_size = sizeof(struct inproc),
+    .link_size = sizeof(struct inproc_link),
+    .init = init,
+    .fini = fini,
+    .listen = listen_at,
+    .dial = dial,
+    .send = send_msg,
+    .close = close_link,
+    .hold = hold,
+    .stats = stats,
+    .progress = progress,
+    .wake = wake,
+};

@@ -1,0 +1,180 @@
+/* conn_send.c - how a conn gets messages onto its wire. */
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "net/tls/conn.h"
+
+#include <string.h>
+
+enum {
+    SEALED_IN_HAND = 64 * 1024
+};
+
+static struct strait_msg *next_message(struct strait_conn *c) {
+    struct strait_msg *msg = NULL;
+    const int owner_may = c->state == STRAIT_CONN_OPEN || c->is_flushing;
+    if (c->is_flushing) msg = c->events->next(c); // its BYE comes last
+    if (msg == NULL) msg = strait_priority_queue_pop(&c->own_words);
+    if (msg == NULL && owner_may && !c->is_flushing) msg = c->events->next(c);
+    return msg;
+}
+
+/* Copies the next part of header and body; frees the message after its last. */
+static size_t stage_part(struct strait_conn *c, unsigned char *out, size_t capacity) {
+    struct strait_msg *msg = c->sending;
+    const size_t total = STRAIT_FRAME_HEADER + msg->size;
+    const unsigned char *from = c->header + c->n_sent;
+    size_t n = STRAIT_FRAME_HEADER - c->n_sent;
+    if (c->n_sent >= STRAIT_FRAME_HEADER) {
+        from = msg->body + (c->n_sent - STRAIT_FRAME_HEADER);
+        n = total - c->n_sent;
+    }
+    if (n > capacity) n = capacity;
+    memcpy(out, from, n);
+    c->n_sent += n;
+    if (c->n_sent == total) strait_msg_close(&c->sending);
+    return n;
+}
+
+/* Gathers a record's worth of frames: small messages share one. *ready_ns is when the last of them
+ * was handed to us, which is when a real wire could have begun with it. */
+static size_t stage(struct strait_conn *c, int64_t *ready_ns) {
+    size_t n = 0;
+    *ready_ns = 0;
+    while (n < sizeof c->staging) {
+        if (c->sending == NULL) {
+            c->sending = next_message(c);
+            if (c->sending == NULL) break;
+            strait_frame_write(c->sending, strait_get_u32(c->t->config.run), c->header);
+            c->n_sent = 0;
+        }
+        if (c->sending->queued_ns > *ready_ns) *ready_ns = c->sending->queued_ns;
+        n += stage_part(c, c->staging + n, sizeof c->staging - n);
+    }
+    return n;
+}
+
+/* Moves ciphertext from tls to the line, each piece with the time it may arrive. */
+void strait_conn_collect(struct strait_conn *c, int64_t ready_ns) {
+    const int is_shaped = strait_emulate_is_on(&c->shape->spec);
+    for (;;) {
+        size_t capacity = 0;
+        unsigned char *space = strait_delay_line_space(&c->line, &capacity);
+        const size_t n = capacity > 0 ? strait_tls_take(c->tls, space, capacity) : 0;
+        if (n == 0) return;
+        strait_delay_line_added(&c->line, n,
+                                is_shaped ? strait_emulate_send(c->shape, ready_ns, n) : 0);
+    }
+}
+
+/* Sealed bytes can no longer be overtaken: without a wire to emulate only a few are kept. */
+static int has_room(const struct strait_conn *c) {
+    const size_t used = (size_t)(c->line.tail - c->line.head);
+    if (!strait_emulate_is_on(&c->shape->spec) && used >= SEALED_IN_HAND) return 0;
+    return strait_delay_line_capacity(&c->line) >= STRAIT_TLS_SEALED;
+}
+
+static int fill(struct strait_conn *c) {
+    int has_moved = 0;
+    const int64_t now = strait_clock_ns();
+    while (has_room(c)) {
+        const int64_t capacity_ns = strait_emulate_capacity_ns(c->shape);
+        if (capacity_ns > now) {
+            if (capacity_ns < c->wake_ns) c->wake_ns = capacity_ns;
+            break;
+        }
+        int64_t ready_ns = 0;
+        const size_t n = stage(c, &ready_ns);
+        if (n == 0) break;
+        const strait_err err = strait_tls_write(c->tls, c->staging, n);
+        if (err != STRAIT_OK) {
+            strait_conn_kill(c, err);
+            return 0;
+        }
+        strait_conn_collect(c, ready_ns);
+        has_moved = 1;
+    }
+    return has_moved;
+}
+
+static void wrote(struct strait_conn *c, size_t bytes) {
+    strait_delay_line_sent(&c->line, bytes);
+    c->sent_bytes += bytes;
+}
+
+static void lost(struct strait_conn *c, int status) {
+    strait_conn_kill(c, STRAIT_FAIL(STRAIT_ECLOSED, "connection lost: %s", uv_strerror(status)));
+}
+
+static void on_written(uv_write_t *request, int status) {
+    struct strait_conn *c = request->handle->data;
+    const size_t n = c->n_writing;
+    c->n_writing = 0;
+    if (c->state == STRAIT_CONN_CLOSED) return;
+    if (status != 0) {
+        lost(c, status);
+        return;
+    }
+    wrote(c, n);
+    strait_conn_pump(c);
+}
+
+/* Gives the socket what is due. A full socket gets the rest by uv_write, which waits for room. */
+static int flush(struct strait_conn *c) {
+    int has_moved = 0;
+    while (c->n_writing == 0 && c->state != STRAIT_CONN_CLOSED) {
+        const int64_t due = strait_delay_line_release(&c->line, strait_clock_ns());
+        size_t n = 0;
+        unsigned char *bytes = strait_delay_line_ready(&c->line, &n);
+        if (n == 0) {
+            if (due < c->wake_ns) c->wake_ns = due;
+            return has_moved;
+        }
+        uv_buf_t buffer = uv_buf_init((char *)bytes, (unsigned)n);
+        const int took = uv_try_write((uv_stream_t *)&c->tcp, &buffer, 1);
+        if (took > 0) {
+            wrote(c, (size_t)took);
+            has_moved = 1;
+            continue;
+        }
+        const int status = took == UV_EAGAIN
+                               ? uv_write(&c->write, (uv_stream_t *)&c->tcp, &buffer, 1, on_written)
+                               : took;
+        if (status != 0) {
+            lost(c, status);
+            return 0;
+        }
+        c->n_writing = n;
+    }
+    return has_moved;
+}
+
+static void on_shutdown(uv_shutdown_t *request, int status) {
+    (void)request;
+    (void)status; // whether it worked or not, the peer hangs up or the deadline comes
+}
+
+/* All last words are out: half-close, and let the peer read them before the socket goes. */
+static void drain_when_said(struct strait_conn *c) {
+    if (c->state != STRAIT_CONN_PARTING || c->sending != NULL || c->own_words.n_messages > 0 ||
+        c->n_writing > 0 || !strait_delay_line_is_empty(&c->line))
+        return;
+    c->state = STRAIT_CONN_DRAINING;
+    if (uv_shutdown(&c->shutdown, (uv_stream_t *)&c->tcp, on_shutdown) != 0)
+        strait_conn_kill(c, STRAIT_ECLOSED);
+}
+
+void strait_conn_pump(struct strait_conn *c) {
+    if (c->state < STRAIT_CONN_SHAKING || c->state > STRAIT_CONN_PARTING) return;
+    if (c->wanted_line > 0 && c->n_writing == 0) {
+        const size_t wanted = c->wanted_line;
+        c->wanted_line = 0;
+        (void)strait_delay_line_reserve(&c->line, wanted); // without it the link is only slower
+    }
+    c->wake_ns = INT64_MAX;
+    int has_moved = 1; // sealing makes bytes to write, writing makes room to seal
+    while (has_moved && c->state <= STRAIT_CONN_PARTING) {
+        has_moved = c->state >= STRAIT_CONN_GREETING && fill(c);
+        has_moved |= flush(c);
+    }
+    drain_when_said(c);
+}

@@ -1,0 +1,128 @@
+#include "report/history.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What every step has of its own. */
+typedef struct times {
+    double seconds, meter_seconds, tokens_per_s;
+} times;
+
+typedef struct reading {
+    strait_history *out;
+    times *steps;
+    size_t n_steps, steps_room, valid_room;
+} reading;
+
+static double number(const json_t *object, const char *key) {
+    return json_number_value(json_object_get(object, key)); // 0 when there is none
+}
+
+static strait_err make_room(void **items, size_t n, size_t *capacity, size_t bytes) {
+    if (n < *capacity) return STRAIT_OK;
+    *capacity = 2 * *capacity + 256;
+    return strait_alloc_grow(items, n, *capacity, bytes, "history");
+}
+
+static strait_err take_valid(reading *r, const strait_metrics_point *point) {
+    strait_history *h = r->out;
+    void *memory = h->valid;
+    STRAIT_TRY(make_room(&memory, (size_t)h->n_valid, &r->valid_room, sizeof *h->valid));
+    h->valid = memory;
+    h->valid[h->n_valid++] = *point;
+    return STRAIT_OK;
+}
+
+static strait_err take_step(reading *r, const strait_metrics_line *line) {
+    strait_history *h = r->out;
+    void *memory = r->steps;
+    STRAIT_TRY(make_room(&memory, r->n_steps, &r->steps_room, sizeof *r->steps));
+    r->steps = memory;
+    json_t *object = NULL;
+    STRAIT_TRY(strait_json_parse(line->text, line->bytes - 1, &object));
+    r->steps[r->n_steps++] = (times){.seconds = number(object, "seconds"),
+                                     .meter_seconds = number(object, "meter_seconds"),
+                                     .tokens_per_s = number(object, "tokens_per_s")};
+    h->steps = line->point.step;
+    h->forward_bytes = number(object, "forward_bytes_per_token");
+    h->backward_bytes = number(object, "backward_bytes_per_token");
+    h->ratio_forward = number(object, "ratio_forward");
+    h->ratio_backward = number(object, "ratio_backward");
+    json_decref(object);
+    return STRAIT_OK;
+}
+
+static strait_err take_line(void *arg, const strait_metrics_line *line) {
+    if (line->err != STRAIT_OK) return line->err;
+    if (line->point.is_valid_loss) return take_valid(arg, &line->point);
+    return take_step(arg, line);
+}
+
+static int by_seconds(const void *a, const void *b) {
+    const double x = ((const times *)a)->seconds;
+    const double y = ((const times *)b)->seconds;
+    return (x > y) - (x < y);
+}
+
+/* The first steps measure links and fill caches; the later half is what a run is like. */
+static void take_median(reading *r) {
+    const size_t n = (r->n_steps + 1) / 2;
+    times *later = r->steps + (r->n_steps - n);
+    qsort(later, n, sizeof *later, by_seconds);
+    const times *middle = &later[n / 2];
+    r->out->seconds = middle->seconds;
+    r->out->meter_seconds = middle->meter_seconds;
+    r->out->tokens_per_s = middle->tokens_per_s;
+}
+
+static strait_err read_file(const char *path, reading *r) {
+    STRAIT_TRY(strait_metrics_walk(path, take_line, r));
+    if (r->n_steps == 0) return STRAIT_FAIL(STRAIT_EDATA, "%s: no step yet", path);
+    if (r->out->n_valid == 0)
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: no validation yet; train.valid_every makes them",
+                           path);
+    take_median(r);
+    return STRAIT_OK;
+}
+
+strait_err strait_history_read(const char *path, strait_history *out) {
+    char file[STRAIT_PATH_MAX];
+    STRAIT_TRY(
+        strait_file_path(file, strait_file_is_folder(path) ? "%s/metrics.jsonl" : "%s", path));
+    if (strait_file_is_folder(path) && !strait_file_exists(file))
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: holds no metrics.jsonl; name the folder of a run",
+                           path);
+    *out = (strait_history){0};
+    reading r = {.out = out};
+    const strait_err err = read_file(file, &r);
+    strait_alloc_free(r.steps);
+    if (err != STRAIT_OK) strait_history_close(out);
+    return err;
+}
+
+void strait_history_close(strait_history *history) {
+    strait_alloc_free(history->valid);
+    *history = (strait_history){0};
+}
+
+double strait_history_loss(const strait_history *history) {
+    return history->valid[history->n_valid - 1].loss;
+}
+
+double strait_history_steps_to(const strait_history *history, double loss) {
+    for (int i = 0; i < history->n_valid; i++) {
+        const strait_metrics_point *now = &history->valid[i];
+        if (!(now->loss <= loss)) continue;
+        if (i == 0) return (double)now->step;
+        const strait_metrics_point *before = now - 1;
+        const double share = (before->loss - loss) / (before->loss - now->loss);
+        if (!isfinite(share)) return (double)now->step; // before was no number
+        return (double)before->step + share * (double)(now->step - before->step);
+    }
+    return (double)NAN;
+}

@@ -1,0 +1,64 @@
+/* turn.c - the shared basis of the subspace codec turns, and everything written in it with it. */
+#include "base/alloc.h"
+#include "codec/subspace.h"
+#include "stage/runner.h"
+
+#include <string.h>
+
+int strait_run_plan_updates_basis(const strait_run_plan *plan, int64_t step) {
+    const int64_t every = plan->codec.grassmann_every;
+    return plan->n_stages > 1 && strcmp(plan->codec.name, "subspace") == 0 && every > 0 &&
+           step % every == 0;
+}
+
+strait_err strait_runner_propose_basis(struct strait_runner *w, float *out) {
+    if (w->receiver == NULL) return STRAIT_FAIL(STRAIT_EINVAL, "the first stage turns no basis");
+    return strait_subspace_update(strait_boundary_codec(w->receiver), strait_stage_stream(w->model),
+                                  out);
+}
+
+/* The moment of parameter i that ends in `which`, m or v; absent where it has none. */
+static strait_tensor moment_of(struct strait_runner *w, const char *name, char which) {
+    const size_t n = strlen(name);
+    for (int i = 0; i < strait_optimizer_states(w->optimizer); i++) {
+        strait_optim_state state;
+        if (strait_optimizer_state(w->optimizer, i, &state) != STRAIT_OK) break;
+        if (strncmp(state.name, name, n) == 0 && state.name[n] == '.' && state.name[n + 1] == which)
+            return state.tensor;
+    }
+    return (strait_tensor){0};
+}
+
+/* Weights and first moments are carried over; second moments belong to the old directions. */
+static strait_err carry(struct strait_runner *w, struct strait_codec *codec,
+                        const strait_param *param) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    const strait_tensor m = moment_of(w, param->name, 'm');
+    const strait_tensor v = moment_of(w, param->name, 'v');
+    if (param->role != STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL && param->role != STRAIT_ROLE_EMBEDDING)
+        return STRAIT_OK;
+    STRAIT_TRY(
+        strait_subspace_rotate(codec, stream, param->role, STRAIT_SUBSPACE_WEIGHT, param->value));
+    if (m.data != NULL)
+        STRAIT_TRY(strait_subspace_rotate(codec, stream, param->role, STRAIT_SUBSPACE_MOMENT, m));
+    if (v.data != NULL) STRAIT_TRY(w->backend->kernels->fill(stream, v, 0.0f));
+    return STRAIT_OK;
+}
+
+strait_err strait_runner_adopt_basis(struct strait_runner *w, const float *basis,
+                                     uint32_t version) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    int n = 0;
+    const strait_param *params = strait_stage_params(w->model, &n);
+    w->is_untouched = 0;
+    if (w->receiver != NULL)
+        STRAIT_TRY(
+            strait_subspace_adopt(strait_boundary_codec(w->receiver), stream, basis, version));
+    if (w->sender == NULL) return w->backend->ops->wait(stream); // the last stage is free
+    struct strait_codec *sender = strait_boundary_codec(w->sender);
+    STRAIT_TRY(strait_subspace_adopt(sender, stream, basis, version));
+    for (int i = 0; i < n; i++)
+        STRAIT_TRY(carry(w, sender, &params[i]));
+    STRAIT_TRY(strait_stage_refresh(w->model));
+    return w->backend->ops->wait(stream);
+}

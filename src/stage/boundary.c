@@ -1,0 +1,348 @@
+#include "stage/boundary.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "net/core/frame.h"
+#include "plan/schedule.h"
+#include "stage/staging.h"
+
+#include <assert.h>
+
+enum {
+    STEPS_HELD = 2, // the current one, and the next for a neighbour that is ahead
+    SEND_MS = 600000,
+    LOOK_MS = 50
+};
+
+struct strait_boundary {
+    strait_boundary_spec spec;
+    struct strait_backend *backend;
+    struct strait_codec *codec;
+    struct strait_mesh *mesh;
+    int peer;
+    int64_t step;
+    strait_direction out, in; // what we send and what we receive
+    /* One place a microbatch, for each of the steps held. */
+    struct strait_msg **inbox[STEPS_HELD];
+    unsigned char *arrived[STEPS_HELD];
+    int n_leading;                      // of the current step
+    struct strait_msg *first, *last;    // of a validation, in order
+    int64_t n_waiting;                  // of these
+    struct strait_staging staging;      // where the device is not the host
+    double codec_seconds, post_seconds; // since they were last taken
+    uint64_t crossed_bytes;             // likewise
+    strait_err (*look)(void *user);     // NULL: nobody wants to
+    void *user;
+};
+
+static strait_err open_into(struct strait_boundary *b) {
+    const size_t n = (size_t)b->spec.n_microbatches;
+    STRAIT_TRY(strait_codec_check(&b->spec.codec));
+    for (int i = 0; i < STEPS_HELD; i++) {
+        STRAIT_TRY(strait_alloc(n, sizeof **b->inbox, "inbox", (void **)&b->inbox[i]));
+        STRAIT_TRY(strait_alloc(n, 1, "arrivals", (void **)&b->arrived[i]));
+    }
+    STRAIT_TRY(strait_codec_open(&b->spec.codec, b->spec.side, b->backend, &b->codec));
+    if (b->backend->ops->is_host) return STRAIT_OK;
+    return strait_staging_init(&b->staging, b->backend,
+                               strait_codec_wire_bytes(&b->spec.codec, b->out),
+                               strait_codec_wire_bytes(&b->spec.codec, b->in));
+}
+
+strait_err strait_boundary_open(const strait_boundary_spec *spec, struct strait_backend *backend,
+                                struct strait_boundary **out) {
+    struct strait_boundary *b = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *b, "boundary", (void **)&b));
+    b->spec = *spec;
+    b->backend = backend;
+    b->peer = -1;
+    b->out = spec->side == STRAIT_SENDER ? STRAIT_FORWARD : STRAIT_BACKWARD;
+    b->in = spec->side == STRAIT_SENDER ? STRAIT_BACKWARD : STRAIT_FORWARD;
+    const strait_err err = open_into(b);
+    if (err != STRAIT_OK) {
+        strait_boundary_close(&b);
+        return err;
+    }
+    *out = b;
+    return STRAIT_OK;
+}
+
+static void drop_step(struct strait_boundary *b, int which) {
+    for (int m = 0; b->inbox[which] != NULL && m < b->spec.n_microbatches; m++) {
+        strait_msg_close(&b->inbox[which][m]);
+        if (b->arrived[which] != NULL) b->arrived[which][m] = 0;
+    }
+}
+
+static void drop_valid(struct strait_boundary *b) {
+    struct strait_msg *msg = b->first;
+    b->first = msg->next;
+    b->n_waiting--;
+    strait_msg_close(&msg);
+}
+
+void strait_boundary_close(struct strait_boundary **boundary) {
+    struct strait_boundary *b = *boundary;
+    if (b == NULL) return;
+    for (int i = 0; i < STEPS_HELD; i++) {
+        drop_step(b, i);
+        strait_alloc_free(b->inbox[i]);
+        strait_alloc_free(b->arrived[i]);
+    }
+    while (b->first != NULL)
+        drop_valid(b);
+    strait_codec_close(&b->codec);
+    strait_staging_fini(&b->staging);
+    strait_alloc_free(b);
+    *boundary = NULL;
+}
+
+size_t strait_boundary_bytes(const struct strait_boundary *boundary) {
+    return boundary->codec->slab.bytes + boundary->staging.wires.bytes;
+}
+
+void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mesh *mesh, int peer) {
+    boundary->mesh = mesh;
+    boundary->peer = peer;
+}
+
+void strait_boundary_set_events(struct strait_boundary *boundary, strait_err (*look)(void *user),
+                                void *user) {
+    boundary->look = look;
+    boundary->user = user;
+}
+
+int strait_boundary_peer(const struct strait_boundary *boundary) {
+    return boundary->peer;
+}
+
+struct strait_codec *strait_boundary_codec(struct strait_boundary *boundary) {
+    return boundary->codec;
+}
+
+static int held(const struct strait_boundary *b) {
+    return (int)(b->step % STEPS_HELD);
+}
+
+void strait_boundary_begin(struct strait_boundary *b, int64_t step) {
+    if (step != b->step) drop_step(b, held(b));
+    b->step = step;
+    b->n_leading = strait_schedule_leading(b->arrived[held(b)], 0, b->spec.n_microbatches);
+    b->codec_seconds = b->post_seconds = 0.0; // a validation's are no step's
+}
+
+void strait_boundary_reset(struct strait_boundary *b, int64_t step) {
+    for (int i = 0; i < STEPS_HELD; i++)
+        drop_step(b, i);
+    while (b->first != NULL)
+        drop_valid(b);
+    strait_staging_drop(&b->staging);
+    b->step = step;
+    b->n_leading = 0;
+    b->crossed_bytes = 0; // of a step that was broken off
+}
+
+static strait_tensor bytes_of(struct strait_msg *msg) {
+    return (strait_tensor){msg->body, STRAIT_I8, 1, (int64_t)msg->size};
+}
+
+static strait_err pack(struct strait_boundary *b, const strait_crossing *at, strait_tensor wire,
+                       strait_tensor x) {
+    if (b->out == STRAIT_FORWARD) return strait_codec_act_pack(b->codec, at, wire, x);
+    return strait_codec_grad_pack(b->codec, at, wire, x);
+}
+
+static strait_err unpack(struct strait_boundary *b, const strait_crossing *at, strait_tensor x,
+                         strait_tensor wire) {
+    if (b->in == STRAIT_FORWARD) return strait_codec_act_unpack(b->codec, at, x, wire);
+    return strait_codec_grad_unpack(b->codec, at, x, wire);
+}
+
+static strait_err open_message(struct strait_boundary *b, const strait_crossing *at,
+                               struct strait_msg **out) {
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(strait_msg_open(strait_mesh_pool(b->mesh), STRAIT_MSG_CROSSING,
+                               strait_codec_wire_bytes(&b->spec.codec, b->out), &msg));
+    msg->priority = b->out == STRAIT_FORWARD ? STRAIT_PRIORITY_ACTIVATION
+                                             : STRAIT_PRIORITY_GRADIENT;
+    msg->flags = at->is_evaluation ? STRAIT_CROSSING_IS_VALID : 0;
+    msg->boundary = (uint16_t)b->spec.codec.boundary;
+    msg->microbatch = (uint16_t)at->microbatch;
+    msg->basis = (uint16_t)strait_codec_version(b->codec);
+    msg->step = (uint32_t)at->step;
+    *out = msg;
+    return STRAIT_OK;
+}
+
+/* Waits for room in the peer's queue, and looks up meanwhile. */
+static strait_err wait_and_post(struct strait_boundary *b, struct strait_msg **msg) {
+    for (int waited_ms = 0;; waited_ms += LOOK_MS) {
+        const strait_err err = strait_mesh_send_wait(b->mesh, b->peer, LOOK_MS, msg);
+        if (err != STRAIT_ETIMEDOUT) return err;
+        if (waited_ms >= SEND_MS)
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                               "boundary %d: its other side took nothing for %d s",
+                               b->spec.codec.boundary, SEND_MS / 1000);
+        if (b->look != NULL) STRAIT_TRY(b->look(b->user));
+    }
+}
+
+static strait_err post(struct strait_boundary *b, struct strait_msg **msg) {
+    const double began = strait_clock_seconds();
+    const strait_err err = wait_and_post(b, msg);
+    b->post_seconds += strait_clock_seconds() - began;
+    return err;
+}
+
+strait_err strait_boundary_flush(struct strait_boundary *b, int waits) {
+    while (b->staging.n_out > 0) {
+        struct strait_msg *msg = NULL;
+        STRAIT_TRY(strait_staging_land(&b->staging, waits, &msg));
+        if (msg == NULL) return STRAIT_OK;
+        const strait_err err = post(b, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(err);
+    }
+    return STRAIT_OK;
+}
+
+/* On the host the codec packs into the message itself. */
+static strait_err send_host(struct strait_boundary *b, const strait_crossing *at,
+                            struct strait_msg **msg, strait_tensor x) {
+    const double began = strait_clock_seconds();
+    STRAIT_TRY(pack(b, at, bytes_of(*msg), x));
+    b->codec_seconds += strait_clock_seconds() - began;
+    return post(b, msg);
+}
+
+/* A device packs in its own time; flush sends what has come of it. */
+static strait_err send_device(struct strait_boundary *b, const strait_crossing *at,
+                              struct strait_msg **msg, strait_tensor x) {
+    STRAIT_TRY(strait_boundary_flush(b, strait_staging_is_full(&b->staging)));
+    const double began = strait_clock_seconds();
+    STRAIT_TRY(pack(b, at, strait_staging_buffer_of(&b->staging), x));
+    STRAIT_TRY(strait_staging_leave(&b->staging, at->stream, msg));
+    b->codec_seconds += strait_clock_seconds() - began;
+    return STRAIT_OK;
+}
+
+strait_err strait_boundary_send(struct strait_boundary *b, const strait_crossing *at,
+                                strait_tensor x) {
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(open_message(b, at, &msg));
+    const strait_err err = b->backend->ops->is_host ? send_host(b, at, &msg, x)
+                                                    : send_device(b, at, &msg, x);
+    strait_msg_close(&msg);
+    return err;
+}
+
+static strait_err refuse(const struct strait_boundary *b, const struct strait_msg *m) {
+    return STRAIT_FAIL(STRAIT_EPROTO,
+                       "boundary %d, at step %lld: unexpected crossing of boundary %d, step %u, "
+                       "microbatch %d, %zu bytes",
+                       b->spec.codec.boundary, (long long)b->step, m->boundary, (unsigned)m->step,
+                       m->microbatch, m->size);
+}
+
+static strait_err file_valid(struct strait_boundary *b, struct strait_msg *msg) {
+    if (b->in != STRAIT_FORWARD) return refuse(b, msg); // validations send no gradients
+    if (b->n_waiting == b->spec.n_valid) return refuse(b, msg);
+    b->n_waiting++;
+    msg->next = NULL;
+    if (b->first == NULL)
+        b->first = msg;
+    else
+        b->last->next = msg;
+    b->last = msg;
+    return STRAIT_OK;
+}
+
+static strait_err file_crossing(struct strait_boundary *b, struct strait_msg *msg) {
+    const int64_t ahead = (int64_t)msg->step - b->step;
+    if (ahead < 0 || ahead >= STEPS_HELD || msg->microbatch >= b->spec.n_microbatches)
+        return refuse(b, msg);
+    const int which = (int)(msg->step % STEPS_HELD);
+    if (b->arrived[which][msg->microbatch]) return refuse(b, msg);
+    b->inbox[which][msg->microbatch] = msg;
+    b->arrived[which][msg->microbatch] = 1;
+    b->n_leading = strait_schedule_leading(b->arrived[held(b)], b->n_leading,
+                                           b->spec.n_microbatches);
+    return STRAIT_OK;
+}
+
+strait_err strait_boundary_deliver(struct strait_boundary *b, struct strait_msg **msg) {
+    if ((*msg)->boundary != b->spec.codec.boundary ||
+        (*msg)->size != strait_codec_wire_bytes(&b->spec.codec, b->in))
+        return refuse(b, *msg);
+    const int is_valid = ((*msg)->flags & STRAIT_CROSSING_IS_VALID) != 0;
+    const size_t bytes = STRAIT_FRAME_HEADER + (*msg)->size;
+    STRAIT_TRY(is_valid ? file_valid(b, *msg) : file_crossing(b, *msg));
+    if (!is_valid) b->crossed_bytes += bytes;
+    *msg = NULL;
+    return STRAIT_OK;
+}
+
+int strait_boundary_arrived(const struct strait_boundary *boundary) {
+    return boundary->n_leading;
+}
+
+int strait_boundary_has_valid(const struct strait_boundary *boundary) {
+    return boundary->first != NULL;
+}
+
+static strait_err unpack_on_device(struct strait_boundary *b, const strait_crossing *at,
+                                   const struct strait_msg *msg, strait_tensor x) {
+    strait_tensor wire;
+    STRAIT_TRY(strait_staging_bring(&b->staging, at->stream, msg, &wire));
+    STRAIT_TRY(unpack(b, at, x, wire));
+    return strait_staging_done(&b->staging, at->stream);
+}
+
+/* Unpacks one message, which may go then. */
+static strait_err read_message(struct strait_boundary *b, const strait_crossing *at,
+                               struct strait_msg *msg, strait_tensor x) {
+    const double began = strait_clock_seconds();
+    STRAIT_TRY(strait_codec_check_version(b->codec, msg->basis));
+    if (b->backend->ops->is_host)
+        STRAIT_TRY(unpack(b, at, x, bytes_of(msg)));
+    else
+        STRAIT_TRY(unpack_on_device(b, at, msg, x));
+    b->codec_seconds += strait_clock_seconds() - began;
+    return STRAIT_OK;
+}
+
+strait_err strait_boundary_receive(struct strait_boundary *b, const strait_crossing *at,
+                                   strait_tensor x) {
+    struct strait_msg **msg = &b->inbox[held(b)][at->microbatch];
+    assert(*msg != NULL);
+    const strait_err err = read_message(b, at, *msg, x);
+    strait_msg_close(msg);
+    return err;
+}
+
+strait_err strait_boundary_receive_valid(struct strait_boundary *b, const strait_crossing *at,
+                                         strait_tensor x) {
+    assert(b->first != NULL);
+    const int is_next = b->first->microbatch == (uint16_t)at->microbatch;
+    const strait_err err = is_next ? read_message(b, at, b->first, x) : refuse(b, b->first);
+    drop_valid(b);
+    return err;
+}
+
+double strait_boundary_codec_seconds(struct strait_boundary *boundary) {
+    const double seconds = boundary->codec_seconds;
+    boundary->codec_seconds = 0.0;
+    return seconds;
+}
+
+double strait_boundary_post_seconds(struct strait_boundary *boundary) {
+    const double seconds = boundary->post_seconds;
+    boundary->post_seconds = 0.0;
+    return seconds;
+}
+
+uint64_t strait_boundary_crossed_bytes(struct strait_boundary *boundary) {
+    const uint64_t bytes = boundary->crossed_bytes;
+    boundary->crossed_bytes = 0;
+    return bytes;
+}

@@ -1,0 +1,220 @@
+#include "stage/runner_state.h"
+
+#include "base/alloc.h"
+#include "config/dry_run.h"
+
+#include <stdio.h>
+
+/* Lists of what goes into the two files of a stage. Tensors of a device that is not the host are
+ * copied into `copies`. */
+struct listing {
+    strait_safetensors_item *items;
+    char (*names)[STRAIT_PARAM_NAME + 2];
+    void **copies;
+    int n, capacity;
+};
+
+static void listing_fini(struct listing *list) {
+    for (int i = 0; list->copies != NULL && i < list->n; i++)
+        strait_alloc_free(list->copies[i]);
+    strait_alloc_free(list->items);
+    strait_alloc_free(list->names);
+    strait_alloc_free(list->copies);
+}
+
+static strait_err listing_init(struct listing *list, int capacity) {
+    const size_t n = (size_t)capacity;
+    list->capacity = capacity;
+    STRAIT_TRY(strait_alloc(n, sizeof *list->items, "list of tensors", (void **)&list->items));
+    STRAIT_TRY(strait_alloc(n, sizeof *list->names, "list of names", (void **)&list->names));
+    return strait_alloc(n, sizeof *list->copies, "list of copies", (void **)&list->copies);
+}
+
+static strait_err listing_add(struct listing *list, struct strait_stream *stream, const char *name,
+                              strait_tensor tensor, int is_vector) {
+    const struct strait_backend_ops *ops = stream->backend->ops;
+    const int i = list->n++;
+    if (!ops->is_host) {
+        const size_t bytes = strait_tensor_bytes(tensor);
+        STRAIT_TRY(strait_alloc(1, bytes, name, &list->copies[i]));
+        STRAIT_TRY(ops->download(stream, list->copies[i], tensor.data, bytes));
+        tensor.data = list->copies[i];
+    }
+    (void)snprintf(list->names[i], sizeof list->names[i], "%s", name);
+    list->items[i] = (strait_safetensors_item){list->names[i], tensor, is_vector};
+    return STRAIT_OK;
+}
+
+static strait_err list_weights(struct strait_runner *w, struct listing *list) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    STRAIT_TRY(listing_init(list, w->n_params));
+    for (int i = 0; i < w->n_params; i++)
+        STRAIT_TRY(listing_add(list, stream, w->params[i].name, w->params[i].value,
+                               w->params[i].value.rows == 1));
+    return STRAIT_OK;
+}
+
+/* Calls `with` for every tensor that a worker needs besides its weights: the optimizer's moments
+ * and what its codecs remember. */
+typedef strait_err (*tensor_fn)(void *user, struct strait_stream *stream, const char *name,
+                                strait_tensor tensor);
+
+/* Whose tensors: those of a worker, or, without a stream and memory, of a sketch. */
+struct holder {
+    struct strait_stream *stream;
+    const strait_param *params;
+    int n_params;
+    const struct strait_optimizer *optimizer;
+    const struct strait_codec *receiver, *sender;
+};
+
+static const struct strait_codec *codec_of(struct strait_boundary *boundary) {
+    return boundary != NULL ? strait_boundary_codec(boundary) : NULL;
+}
+
+static struct holder holder_of(const struct strait_runner *w) {
+    return (struct holder){.stream = strait_stage_stream(w->model),
+                           .params = w->params,
+                           .n_params = w->n_params,
+                           .optimizer = w->optimizer,
+                           .receiver = codec_of(w->receiver),
+                           .sender = codec_of(w->sender)};
+}
+
+static strait_err each_codec_state(const struct strait_codec *codec, struct strait_stream *stream,
+                                   tensor_fn with, void *user) {
+    for (int i = 0; codec != NULL && i < codec->n_states; i++)
+        STRAIT_TRY(with(user, stream, codec->states[i].name, codec->states[i].tensor));
+    return STRAIT_OK;
+}
+
+static strait_err each_state(const struct holder *h, tensor_fn with, void *user) {
+    for (int i = 0; i < strait_optimizer_states(h->optimizer); i++) {
+        strait_optim_state state;
+        STRAIT_TRY(strait_optimizer_state(h->optimizer, i, &state));
+        STRAIT_TRY(with(user, h->stream, state.name, state.tensor));
+    }
+    STRAIT_TRY(each_codec_state(h->receiver, h->stream, with, user));
+    return each_codec_state(h->sender, h->stream, with, user);
+}
+
+static strait_err list_one(void *user, struct strait_stream *stream, const char *name,
+                           strait_tensor tensor) {
+    return listing_add(user, stream, name, tensor, 0);
+}
+
+static strait_err list_states(struct strait_runner *w, struct listing *list) {
+    const struct holder h = holder_of(w);
+    STRAIT_TRY(listing_init(list, strait_optimizer_states(w->optimizer) + 2 * STRAIT_CODEC_STATES));
+    return each_state(&h, list_one, list);
+}
+
+strait_err strait_runner_state_write(struct strait_runner *w, const char *folder, int64_t step) {
+    struct listing weights = {0};
+    struct listing states = {0};
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    strait_err err = list_weights(w, &weights);
+    if (err == STRAIT_OK) err = list_states(w, &states);
+    if (err == STRAIT_OK) err = w->backend->ops->wait(stream);
+    const strait_checkpoint_part parts[] = {{w->stage, 0, weights.items, weights.n},
+                                            {w->stage, 1, states.items, states.n}};
+    for (int i = 0; i < 2 && err == STRAIT_OK; i++)
+        err = strait_checkpoint_write(folder, step, &parts[i]);
+    listing_fini(&weights);
+    listing_fini(&states);
+    return err;
+}
+
+static strait_err load_one(void *user, struct strait_stream *stream, const char *name,
+                           strait_tensor tensor) {
+    const struct strait_checkpoint *checkpoint = user;
+    const struct strait_backend_ops *ops = stream->backend->ops;
+    if (ops->is_host) return strait_checkpoint_read(checkpoint, name, tensor);
+    strait_tensor copy = tensor;
+    const size_t bytes = strait_tensor_bytes(tensor);
+    STRAIT_TRY(strait_alloc(1, bytes, name, &copy.data));
+    strait_err err = strait_checkpoint_read(checkpoint, name, copy);
+    if (err == STRAIT_OK) err = ops->upload(stream, tensor.data, copy.data, bytes);
+    if (err == STRAIT_OK) err = ops->wait(stream);
+    strait_alloc_free(copy.data);
+    return err;
+}
+
+static strait_err load_params(struct strait_checkpoint *checkpoint, struct strait_stream *stream,
+                              const strait_param *params, int n) {
+    for (int i = 0; i < n; i++)
+        STRAIT_TRY(load_one(checkpoint, stream, params[i].name, params[i].value));
+    return STRAIT_OK;
+}
+
+strait_err strait_runner_state_read(struct strait_checkpoint *checkpoint, struct strait_runner *w) {
+    const struct holder h = holder_of(w);
+    w->is_untouched = 0;
+    STRAIT_TRY(load_params(checkpoint, h.stream, h.params, h.n_params));
+    STRAIT_TRY(each_state(&h, load_one, checkpoint));
+    return strait_runner_state_restored(w);
+}
+
+struct state_visit {
+    strait_runner_state_visit *visit;
+    void *user;
+};
+
+static strait_err visit_state(void *user, struct strait_stream *stream, const char *name,
+                              strait_tensor tensor) {
+    const struct state_visit *v = user;
+    return v->visit(v->user, stream, name, tensor, 1);
+}
+
+static strait_err each_tensor(const struct holder *h, strait_runner_state_visit *visit,
+                              void *user) {
+    struct state_visit states = {visit, user};
+    for (int i = 0; i < h->n_params; i++)
+        STRAIT_TRY(visit(user, h->stream, h->params[i].name, h->params[i].value, 0));
+    return each_state(h, visit_state, &states);
+}
+
+strait_err strait_runner_state_each(struct strait_runner *w, strait_runner_state_visit *visit,
+                                    void *user) {
+    const struct holder h = holder_of(w);
+    return each_tensor(&h, visit, user);
+}
+
+strait_err strait_runner_state_expect(const strait_run_plan *plan, int stage,
+                                      strait_runner_state_visit *visit, void *user) {
+    struct strait_dry_run dry_run;
+    STRAIT_TRY(strait_dry_run_init(&dry_run, plan, stage));
+    const struct holder h = {.params = dry_run.params,
+                             .n_params = dry_run.n_params,
+                             .optimizer = dry_run.optimizer,
+                             .receiver = dry_run.receiver,
+                             .sender = dry_run.sender};
+    const strait_err err = each_tensor(&h, visit, user);
+    strait_dry_run_fini(&dry_run);
+    return err;
+}
+
+strait_err strait_runner_state_restored(struct strait_runner *w) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    if (w->receiver != NULL)
+        STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->receiver), stream));
+    if (w->sender != NULL)
+        STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->sender), stream));
+    return strait_stage_refresh(w->model);
+}
+
+strait_err strait_runner_state_read_stage(struct strait_checkpoint *checkpoint,
+                                          struct strait_stage *stage) {
+    int n = 0;
+    const strait_param *params = strait_stage_params(stage, &n);
+    return load_params(checkpoint, strait_stage_stream(stage), params, n);
+}
+
+strait_err strait_runner_state_read_codec(struct strait_checkpoint *checkpoint,
+                                          struct strait_codec *codec,
+                                          struct strait_stream *stream) {
+    STRAIT_TRY(load_params(checkpoint, stream, codec->params, codec->n_params));
+    for (int i = 0; i < codec->n_states; i++)
+        STRAIT_TRY(load_one(checkpoint, stream, codec->states[i].name, codec->states[i].tensor));
+    return strait_codec_restored(codec, stream);
+}

@@ -1,0 +1,93 @@
+/* host_save.c - checkpoints of a swarm: stage by stage, from the images that their owners send. */
+#include "base/alloc.h"
+#include "base/file.h"
+#include "swarm/host/state.h"
+
+enum {
+    WRITE_MS = 5
+};
+
+struct writing {
+    struct strait_snapshot snapshot;
+    const char *folder;
+    int64_t step;
+};
+
+static strait_err write_image(void *arg) {
+    const struct writing *w = arg;
+    return strait_snapshot_write(&w->snapshot, w->folder, w->step);
+}
+
+static strait_err pump(struct host *h) {
+    return strait_host_pump(h, WRITE_MS);
+}
+
+static strait_err write_stage(struct strait_executor *executor, int stage, const char *folder,
+                              int64_t step) {
+    static _Thread_local strait_stage_command command;
+    struct host *h = executor->user;
+    command = (strait_stage_command){.kind = STRAIT_COMMAND_SAVE, .step = step};
+    STRAIT_TRY(strait_host_carry(executor, stage, &command));
+    struct connection *connection = strait_host_connection(h, h->coordinator.owner[stage]);
+    if (connection == NULL) return STRAIT_EAGAIN;
+    struct writing w = {.snapshot = connection->snapshot, .folder = folder, .step = step};
+    connection->snapshot = (struct strait_snapshot){0}; // the guest may go before it is written
+    w.snapshot.stage = stage;
+    strait_err err = strait_snapshot_match(&w.snapshot, &executor->plan);
+    if (err == STRAIT_OK) err = strait_snapshot_check(&w.snapshot);
+    if (err == STRAIT_ENONFINITE || err == STRAIT_EDATA || err == STRAIT_EPROTO) {
+        strait_host_note(h, "%s", strait_err_detail());
+        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_BLAME,
+                                                              .node = h->coordinator.owner[stage]});
+        err = STRAIT_EAGAIN;
+    }
+    if (err == STRAIT_OK) err = strait_host_run_async(h, write_image, &w, pump);
+    strait_snapshot_fini(&w.snapshot);
+    return err;
+}
+
+strait_err strait_host_write(struct strait_executor *executor, const char *folder, int64_t step) {
+    struct host *h = executor->user;
+    for (int i = 0; i < executor->plan.n_stages;) {
+        STRAIT_TRY(strait_host_bring_to(executor, step));
+        const strait_err err = write_stage(executor, i, folder, step);
+        if (err != STRAIT_OK && err != STRAIT_EAGAIN) return err;
+        i = err == STRAIT_OK ? i + 1 : 0;
+    }
+    h->saved = step;
+    return STRAIT_OK;
+}
+
+void strait_host_see_checkpoint(struct host *h) {
+    char path[STRAIT_PATH_MAX];
+    if (h->saved < 0) return;
+    if (strait_file_path(path, "%s/checkpoints/%08lld/manifest.json", h->spec->folder,
+                         (long long)h->saved) == STRAIT_OK &&
+        strait_file_exists(path))
+        h->coordinator.checkpoint = h->saved;
+    h->saved = -1;
+}
+
+strait_err strait_host_open_checkpoint(struct host *h, struct strait_checkpoint **out) {
+    strait_checkpoint_request o = {.folder = h->spec->folder};
+    const strait_err err = strait_host_run_async(h, strait_checkpoint_open_whole, &o,
+                                                 strait_host_hold_on);
+    if (err != STRAIT_OK) strait_checkpoint_close(&o.checkpoint);
+    *out = o.checkpoint;
+    return err;
+}
+
+strait_err strait_host_find_checkpoint(struct host *h) {
+    struct strait_checkpoint *checkpoint = NULL;
+    int64_t *steps = NULL;
+    int n = 0;
+    STRAIT_TRY(strait_checkpoint_list(h->spec->folder, &steps, &n));
+    strait_alloc_free(steps);
+    if (n == 0) return STRAIT_OK;
+    STRAIT_TRY(strait_host_open_checkpoint(h, &checkpoint));
+    h->coordinator.checkpoint = strait_checkpoint_step(checkpoint);
+    if (h->coordinator.checkpoint > h->coordinator.committed)
+        h->coordinator.committed = h->coordinator.checkpoint;
+    strait_checkpoint_close(&checkpoint);
+    return STRAIT_OK;
+}

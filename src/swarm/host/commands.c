@@ -1,0 +1,317 @@
+/* host_order.c - what goes out to a worker when the machine has an order for it. */
+#include "base/clock.h"
+#include "net/relay/relay_wire.h"
+#include "swarm/host/state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    VOCAB_NARROW = 65535,         // ids below this take two bytes
+    GIFT_AHEAD = 8 * 1024 * 1024, // bytes of an image that wait for a link
+    OTHERS_MAX = 16 * 1024 * 1024 // and of what else may
+};
+
+static void send_task(struct host *h, int node, strait_task *task) {
+    struct strait_msg *msg = NULL;
+    task->generation = h->coordinator.generation;
+    task->sequence = (uint16_t)h->coordinator.sequence;
+    if (strait_task_pack(h->pool, task, &msg) == STRAIT_OK)
+        strait_host_send(h, strait_host_connection(h, node), &msg);
+}
+
+void strait_host_rest(struct host *h, int node, strait_task_kind kind) {
+    memset(&h->task, 0, sizeof h->task);
+    h->task.kind = kind;
+    send_task(h, node, &h->task);
+}
+
+void strait_host_refuse(struct host *h, struct connection *connection, const char *words) {
+    struct strait_msg *msg = NULL;
+    memset(&h->task, 0, sizeof h->task);
+    h->task.kind = STRAIT_TASK_REFUSE;
+    (void)snprintf(h->task.text, sizeof h->task.text, "%s", words);
+    if (strait_task_pack(h->pool, &h->task, &msg) == STRAIT_OK)
+        strait_host_send(h, connection, &msg);
+    strait_host_dismiss(h, connection, STRAIT_OK, words);
+}
+
+/* Who reaches whom over boundary `i`, between stages i and i + 1. */
+enum way {
+    BEFORE_DIALS,
+    BEHIND_DIALS,
+    BY_RELAY,
+    N_WAYS
+};
+
+static int can_dial(struct host *h, int stage) {
+    const struct connection *connection = strait_host_connection(h, h->coordinator.owner[stage]);
+    return connection != NULL && connection->address[0] != '\0';
+}
+
+/* The first that is possible; after each time that they did not meet, the one after it. */
+static enum way choose_way(struct host *h, int i) {
+    for (int k = 0; k < N_WAYS; k++) {
+        const enum way way = (enum way)((h->n_missed[i] + k) % N_WAYS);
+        if (way == BEFORE_DIALS && can_dial(h, i + 1)) return way;
+        if (way == BEHIND_DIALS && can_dial(h, i)) return way;
+        if (way == BY_RELAY && h->spec->relay != NULL) return way;
+    }
+    strait_host_note(h, "stages %d and %d cannot reach each other: start the host with --relay", i,
+                     i + 1);
+    return BEFORE_DIALS;
+}
+
+/* A meeting place that nobody can guess, known to the two sides and the relay. */
+static void draw_relayed(struct host *h, int i) {
+    strait_relay_token token;
+    h->relayed[i][0] = '\0';
+    if (strait_identity_draw(token.bytes, sizeof token.bytes) == STRAIT_OK)
+        (void)strait_relay_address_print(h->spec->relay, &token, h->relayed[i],
+                                         sizeof h->relayed[i]);
+}
+
+/* The other side of boundary `i`, as seen from before it (is_behind) or behind it. Orders go out by
+ * stage, so the side before comes first. */
+static void fill_peer(struct host *h, int i, int is_behind, strait_task_peer *peer) {
+    const int node = h->coordinator.owner[i + (is_behind != 0)];
+    const struct connection *connection = strait_host_connection(h, node);
+    const int is_new = is_behind && h->coordinator.phase == STRAIT_SWARM_MEET;
+    if (is_new) h->ways[i] = (int)choose_way(h, i);
+    if (is_new && h->ways[i] == BY_RELAY) draw_relayed(h, i);
+    const enum way way = (enum way)h->ways[i];
+    peer->is_there = 1;
+    peer->key = h->coordinator.nodes[node].key;
+    peer->must_listen = way == BY_RELAY && !is_behind;
+    if (way == BY_RELAY)
+        memcpy(peer->address, h->relayed[i], sizeof peer->address);
+    else if (connection != NULL && way == (is_behind ? BEFORE_DIALS : BEHIND_DIALS))
+        memcpy(peer->address, connection->address, sizeof peer->address);
+}
+
+static void send_meet(struct host *h, const strait_swarm_action *a) {
+    memset(&h->task, 0, sizeof h->task);
+    h->task.kind = h->coordinator.phase == STRAIT_SWARM_MEET ? STRAIT_TASK_MEET : STRAIT_TASK_DIAL;
+    h->task.stage = a->stage;
+    if (a->stage > 0) fill_peer(h, a->stage - 1, 0, &h->task.prev);
+    if (a->stage + 1 < h->coordinator.config.n_stages) fill_peer(h, a->stage, 1, &h->task.next);
+    send_task(h, a->node, &h->task);
+}
+
+static void send_take(struct host *h, const strait_swarm_action *a) {
+    struct connection *connection = strait_host_connection(h, a->node);
+    memset(&h->task, 0, sizeof h->task);
+    h->task.kind = STRAIT_TASK_TAKE;
+    h->task.stage = a->stage;
+    h->task.valid_windows = strait_loader_valid_windows(h->executor->loader);
+    memcpy(h->task.text, h->task_text, sizeof h->task.text);
+    if (connection != NULL) connection->has_valid = 0;
+    send_task(h, a->node, &h->task);
+}
+
+static void send_order(struct host *h, int node, const strait_stage_command *command) {
+    struct strait_msg *msg = NULL;
+    if (strait_stage_command_pack(h->pool, command, &msg) != STRAIT_OK) return;
+    msg->step = h->coordinator.generation;
+    msg->microbatch = (uint16_t)h->coordinator.sequence;
+    strait_host_send(h, strait_host_connection(h, node), &msg);
+}
+
+/* ---- token ids ---- */
+
+static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_ids ids) {
+    struct strait_msg *msg = NULL;
+    const strait_run_plan *plan = &h->executor->plan;
+    ids.n = plan->microbatch * plan->shape.context;
+    ids.is_wide = plan->shape.vocab >= VOCAB_NARROW;
+    int32_t *targets = h->ids + ids.n;
+    STRAIT_TRY(ids.is_valid
+                   ? strait_loader_draw_valid(h->executor->loader, ids.batch, h->ids, targets)
+                   : strait_loader_draw(h->executor->loader, ids.step, ids.batch, h->ids, targets));
+    ids.tokens = strait_run_plan_needs_tokens(plan, a->stage) ? h->ids : NULL;
+    ids.targets = a->stage == plan->n_stages - 1 ? targets : NULL;
+    if (ids.tokens == NULL && ids.targets == NULL) return STRAIT_OK;
+    STRAIT_TRY(strait_ids_pack(h->pool, &ids, &msg));
+    h->ids_bytes += msg->size;
+    strait_host_send(h, strait_host_connection(h, a->node), &msg);
+    return STRAIT_OK;
+}
+
+/* All ids of a validation wait for a link at once. */
+strait_err strait_host_check_valid(const struct strait_loader *loader,
+                                   const strait_run_plan *plan) {
+    const int64_t context = plan->shape.context, n_windows = strait_loader_valid_windows(loader);
+    const int64_t id_bytes = plan->shape.vocab >= VOCAB_NARROW ? 4 : 2;
+    int64_t most = (STRAIT_HOST_OUT_MAX - OTHERS_MAX) / (2 * id_bytes * context);
+    if (most > STRAIT_VALID_MAX) most = STRAIT_VALID_MAX;
+    if (n_windows <= most) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "data.valid: a swarm validates on %lld tokens at most, and there are %lld: "
+                       "set data.valid_tokens",
+                       (long long)(most * context), (long long)(n_windows * context));
+}
+
+static strait_err send_all_ids(struct host *h, const strait_swarm_action *a) {
+    struct connection *connection = strait_host_connection(h, a->node);
+    if (h->command->kind == STRAIT_COMMAND_GRADIENTS)
+        for (int64_t i = 0; i < h->executor->plan.n_microbatches; i++)
+            STRAIT_TRY(send_ids(h, a, (strait_ids){.step = h->command->step, .batch = i}));
+    if (h->command->kind != STRAIT_COMMAND_VALIDATE || connection == NULL || connection->has_valid)
+        return STRAIT_OK;
+    for (int64_t i = 0; i < strait_loader_valid_batches(h->executor->loader); i++)
+        STRAIT_TRY(send_ids(h, a, (strait_ids){.is_valid = 1, .batch = i}));
+    connection->has_valid = 1;
+    return STRAIT_OK;
+}
+
+static void fail(struct host *h, strait_err err) {
+    if (h->fatal != STRAIT_OK) return;
+    h->fatal = err;
+    (void)snprintf(h->words, sizeof h->words, "%s", strait_err_detail());
+}
+
+static void send_work(struct host *h, const strait_swarm_action *a) {
+    static _Thread_local strait_stage_command command; // large
+    const strait_err err = send_all_ids(h, a);
+    if (err != STRAIT_OK) fail(h, err);
+    command = *h->command;
+    command.text[0] = '\0'; // paths of ours are nobody else's
+    if (command.kind == STRAIT_COMMAND_OPEN && command.number == 0)
+        command.number = h->executor->windows[a->stage];
+    if (command.kind == STRAIT_COMMAND_UPDATE)
+        command.number = (command.step + 1) % h->keep_every == 0 &&
+                         !strait_run_plan_updates_basis(&h->executor->plan, command.step + 1);
+    send_order(h, a->node, &command);
+}
+
+static void offer(struct host *h, int node) {
+    struct connection *connection = strait_host_connection(h, node);
+    if (connection != NULL) connection->offered = h->coordinator.generation;
+}
+
+void strait_host_command(struct host *h, const strait_swarm_action *a) {
+    static _Thread_local strait_stage_command command;
+    switch (h->coordinator.phase) {
+    case STRAIT_SWARM_TAKE:
+        h->formed_ns = strait_clock_ns();
+        send_take(h, a);
+        break;
+    case STRAIT_SWARM_MEET:
+    case STRAIT_SWARM_DIAL: send_meet(h, a); break;
+    case STRAIT_SWARM_OPEN:
+        command = (strait_stage_command){.kind = STRAIT_COMMAND_OPEN,
+                                         .number = h->windows[a->stage] > 0 ? h->windows[a->stage]
+                                                                            : 1};
+        send_order(h, a->node, &command);
+        break;
+    case STRAIT_SWARM_RESTORE:
+    case STRAIT_SWARM_KEEP:
+        memset(&h->task, 0, sizeof h->task);
+        h->task.kind = h->coordinator.phase == STRAIT_SWARM_KEEP ? STRAIT_TASK_KEEP
+                                                                 : STRAIT_TASK_RESTORE;
+        h->task.stage = a->stage;
+        h->task.step = a->step;
+        h->task.source = a->source;
+        h->task.gives_prev = a->gives_prev;
+        h->task.gives_next = a->gives_next;
+        if (h->task.kind == STRAIT_TASK_RESTORE && a->source == STRAIT_SWARM_FROM_HOST)
+            offer(h, a->node);
+        send_task(h, a->node, &h->task);
+        break;
+    case STRAIT_SWARM_WORK: send_work(h, a); break;
+    default: break;
+    }
+}
+
+/* ---- restoring from a checkpoint ---- */
+
+/* An image may be larger than all that may wait for a link. */
+strait_err strait_host_give_more(struct host *h, struct connection *connection) {
+    struct strait_snapshot_reader *gift = &connection->gift;
+    while (!strait_snapshot_reader_is_over(gift) && connection->out.n_bytes < GIFT_AHEAD) {
+        struct strait_msg *msg = NULL;
+        strait_piece piece;
+        if (connection->given != h->coordinator.generation || connection->link == NULL ||
+            connection->must_close)
+            break;
+        STRAIT_TRY(strait_snapshot_reader_next(gift, &piece));
+        STRAIT_TRY(strait_piece_pack(h->pool, &piece, &msg));
+        msg->priority = STRAIT_PRIORITY_CONTROL;
+        strait_host_send(h, connection, &msg);
+    }
+    if (strait_snapshot_reader_is_over(gift) || connection->given != h->coordinator.generation)
+        strait_snapshot_reader_fini(gift);
+    return STRAIT_OK;
+}
+
+/* The checkpoint of the step that the stages go back to: open as long as some of it is to be given,
+ * because opening reads all of it. */
+static strait_err open_giving(struct host *h) {
+    for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
+        if (h->connections[i].given != h->coordinator.generation)
+            strait_snapshot_reader_fini(&h->connections[i].gift);
+    if (h->giving != NULL && strait_checkpoint_step(h->giving) == h->coordinator.step)
+        return STRAIT_OK;
+    strait_checkpoint_close(&h->giving);
+    STRAIT_TRY(strait_host_open_checkpoint(h, &h->giving));
+    if (strait_checkpoint_step(h->giving) == h->coordinator.step) return STRAIT_OK;
+    strait_checkpoint_close(&h->giving);
+    return STRAIT_FAIL(STRAIT_EDATA, "%s: the checkpoint of step %lld is gone", h->spec->folder,
+                       (long long)h->coordinator.step);
+}
+
+void strait_host_close_given(struct host *h) {
+    for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
+        if (h->connections[i].gift.checkpoint != NULL) return;
+    strait_checkpoint_close(&h->giving);
+}
+
+/* A guest that wants other tensors than its stage has could not serve it. */
+static strait_err check_wish(const struct host *h, int stage, const struct strait_msg *list) {
+    struct strait_snapshot wanted = {0};
+    strait_err err = strait_snapshot_expect(&h->executor->plan, stage, &wanted);
+    if (err == STRAIT_OK)
+        err = strait_snapshot_header_match(list->body, list->size, wanted.data, wanted.bytes);
+    if (err == STRAIT_OK && list->size != wanted.bytes) err = strait_snapshot_header_wrong();
+    strait_snapshot_fini(&wanted);
+    return err;
+}
+
+static void blame(struct host *h, int node, int stage) {
+    strait_host_note(h, "%s, stage %d: what it wants is not its stage: %s",
+                     h->coordinator.nodes[node].report.name, stage, strait_err_detail());
+    strait_host_feed_coordinator(h,
+                                 &(strait_swarm_event){.kind = STRAIT_SWARM_BLAME, .node = node});
+}
+
+strait_err strait_host_give(struct host *h, struct connection *connection,
+                            const struct strait_msg *list) {
+    struct strait_snapshot_reader *gift = &connection->gift;
+    const int stage = h->coordinator.nodes[connection->node].stage;
+    if (h->coordinator.phase != STRAIT_SWARM_RESTORE || list->step != h->coordinator.generation ||
+        stage < 0 || connection->given == h->coordinator.generation || h->executor == NULL)
+        return STRAIT_OK; // late, or had already
+    strait_err err = STRAIT_OK;
+    if (connection->offered == h->coordinator.generation)
+        err = check_wish(h, stage, list);
+    else
+        err = STRAIT_FAIL(STRAIT_EPROTO, "nobody sent it to the checkpoint");
+    if (err == STRAIT_EDATA || err == STRAIT_EPROTO) {
+        blame(h, connection->node, stage);
+        return STRAIT_OK;
+    }
+    if (err == STRAIT_OK) err = open_giving(h);
+    if (err == STRAIT_OK)
+        err = strait_snapshot_reader_init(gift, h->giving, list->body, list->size,
+                                          (size_t)h->coordinator.config.need_bytes[stage] +
+                                              (1 << 20));
+    if (err == STRAIT_EDATA || err == STRAIT_EIO) {
+        fail(h, err); // the checkpoint is no use, and no guest can help it
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(err);
+    connection->given = gift->born = h->coordinator.generation;
+    gift->stage = stage;
+    gift->step = h->coordinator.step;
+    return strait_host_give_more(h, connection);
+}

@@ -1,0 +1,313 @@
+/* host_crew.c - the workers of a swarm as a crew: what a trainer asks for is done, however often
+ * the stages have to go back and come again. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "config/run.h"
+#include "swarm/host/state.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    WAIT_MS = 100,
+    KEEP_MAX = 1000000
+};
+
+static const double keep_share = 0.02; // of the time, for images and sealing their copies
+
+static struct host *host_of(struct strait_executor *executor) {
+    return executor->user;
+}
+
+/* Until the stages stand ready; their step is then h->at. */
+static strait_err wait_ready(struct host *h) {
+    while (h->coordinator.phase != STRAIT_SWARM_READY) {
+        STRAIT_TRY(strait_host_pump(h, WAIT_MS));
+        if (h->spec->session.must_stop(h->spec->session.user) &&
+            h->coordinator.phase == STRAIT_SWARM_GATHER)
+            return STRAIT_FAIL(STRAIT_EINTERRUPTED,
+                               "stopped while waiting for machines; what was committed is kept");
+    }
+    return STRAIT_OK;
+}
+
+static int is_slow(strait_stage_command_kind kind) {
+    return kind == STRAIT_COMMAND_OPEN || kind == STRAIT_COMMAND_TIME_PASSES ||
+           kind == STRAIT_COMMAND_SAVE;
+}
+
+strait_err strait_host_carry(struct strait_executor *executor, int stage,
+                             const strait_stage_command *command) {
+    struct host *h = host_of(executor);
+    STRAIT_TRY(wait_ready(h));
+    if (h->has_rolled) return STRAIT_EAGAIN;
+    h->command = command;
+    h->is_done = 0;
+    strait_host_feed_coordinator(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                                 .goal = {.stage = stage,
+                                          .step = command->step,
+                                          .is_update = command->kind == STRAIT_COMMAND_UPDATE,
+                                          .is_begin = command->kind == STRAIT_COMMAND_GRADIENTS,
+                                          .is_slow = is_slow(command->kind)}});
+    strait_err err = STRAIT_OK;
+    while (err == STRAIT_OK && !h->is_done && h->coordinator.phase == STRAIT_SWARM_WORK)
+        err = strait_host_pump(h, WAIT_MS);
+    h->command = NULL;
+    STRAIT_TRY(err);
+    if (h->is_done) return STRAIT_OK;
+    STRAIT_TRY(wait_ready(h));
+    return STRAIT_EAGAIN;
+}
+
+/* What the step that was just made took. */
+static void see_times(struct strait_executor *executor, double began) {
+    struct host *h = host_of(executor);
+    const struct remote *a = executor->state;
+    h->step_s = strait_clock_seconds() - began;
+    for (int i = 0; i < executor->plan.n_stages; i++) {
+        const strait_step_times *t = &a->replies[i].times;
+        h->busy_s[i] = t->forward + t->input + t->weights + t->codec;
+    }
+}
+
+/* How often an image is worth its time, how much work may be lost, and how long the copies take: a
+ * copy that comes when all others have gone on to newer images helps nobody. */
+static void choose_cadence(struct host *h) {
+    const struct remote *a = h->executor->state;
+    double copy_s = 0.0;
+    for (int i = 0; i < h->executor->plan.n_stages; i++) {
+        if (a->replies[i].times.wall > h->snapshot_s) h->snapshot_s = a->replies[i].times.wall;
+        if (a->replies[i].delay > copy_s) copy_s = a->replies[i].delay;
+    }
+    if (copy_s > 0.0) h->copy_s = copy_s; // there are images
+    if (h->step_s <= 0.0) return;
+    const double worth = ceil(h->snapshot_s / keep_share / h->step_s);
+    const double most = floor(h->spec->lose_s / h->step_s);
+    double every = worth < most ? worth : most;
+    if (every < 1.0) every = 1.0;
+    if (every < ceil(h->copy_s / h->step_s)) every = ceil(h->copy_s / h->step_s);
+    h->keep_every = every > KEEP_MAX ? KEEP_MAX : (int)every;
+}
+
+static strait_err make_step(struct strait_executor *executor, int64_t step);
+
+strait_err strait_host_bring_to(struct strait_executor *executor, int64_t step) {
+    struct host *h = host_of(executor);
+    do {
+        STRAIT_TRY(wait_ready(h));
+        h->has_rolled = 0;
+        while (h->at < step && !h->has_rolled) {
+            const strait_err err = make_step(executor, h->at);
+            if (err != STRAIT_OK && err != STRAIT_EAGAIN) return err;
+        }
+    } while (h->has_rolled);
+    return STRAIT_OK;
+}
+
+/* The stage where numbers ceased to be any; -1: they are still. */
+static int find_spoiled(const struct strait_executor *executor) {
+    const struct remote *a = executor->state;
+    for (int i = 0; i < executor->plan.n_stages; i++) {
+        const strait_reply *reply = &a->replies[i];
+        const float *squares = a->squares + (size_t)i * (size_t)a->capacity;
+        if (!(reply->spoiled == 0.0) || !isfinite(reply->loss_sum)) return i;
+        for (int k = 0; k < reply->n_values; k++)
+            if (!isfinite(squares[k])) return i;
+    }
+    return -1;
+}
+
+/* Where a step is among those whose numbers were none; NULL: it is not. */
+static int64_t *find_doubted(struct host *h, int64_t step) {
+    for (int i = 0; i < STRAIT_HOST_SUSPECTS; i++)
+        if (h->suspects[i] == step) return &h->suspects[i];
+    return NULL;
+}
+
+/* A step whose numbers are none is made once more, on another machine if there is one, before that
+ * is believed, also of those that are made again on the way there. STRAIT_EAGAIN: it has to be. */
+static strait_err doubt(struct strait_executor *executor, int64_t step) {
+    struct host *h = host_of(executor);
+    const int stage = find_spoiled(executor);
+    int64_t *suspects = find_doubted(h, step);
+    if (suspects != NULL && stage < 0) *suspects = -1; // it was not so
+    if (suspects != NULL || stage < 0) return STRAIT_OK;
+    h->suspects[h->n_doubted++ % STRAIT_HOST_SUSPECTS] = step;
+    strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_SUSPECT,
+                                                          .node = h->coordinator.owner[stage]});
+    STRAIT_TRY(wait_ready(h));
+    return STRAIT_EAGAIN;
+}
+
+/* A step that was made before, again. */
+static strait_err make_step(struct strait_executor *executor, int64_t step) {
+    struct host *h = host_of(executor);
+    strait_executor_report report;
+    STRAIT_TRY(strait_remote_executor.gradients(executor, step, &report));
+    STRAIT_TRY(doubt(executor, step));
+    const double loss = report.loss_sum / (double)executor->run.train.batch_tokens;
+    if (isfinite(loss) && isfinite(report.norm))
+        STRAIT_TRY(strait_remote_executor.update(
+            executor, step, strait_executor_factor(executor->run.train.clip, report.norm)));
+    h->at = step + 1;
+    return STRAIT_OK;
+}
+
+static strait_err gradients(struct strait_executor *executor, int64_t step,
+                            strait_executor_report *out) {
+    struct host *h = host_of(executor);
+    strait_err err = STRAIT_EAGAIN;
+    strait_host_see_checkpoint(h);
+    while (err == STRAIT_EAGAIN) {
+        STRAIT_TRY(strait_host_bring_to(executor, step));
+        strait_host_rebalance(h, step);
+        const double began = strait_clock_seconds();
+        err = strait_remote_executor.gradients(executor, step, out);
+        if (err == STRAIT_OK) see_times(executor, began);
+        if (err == STRAIT_OK) err = doubt(executor, step);
+    }
+    /* The trainer will not update by what is no number. */
+    if (err == STRAIT_OK && !(isfinite(out->loss_sum) && isfinite(out->norm))) h->at = step + 1;
+    return err;
+}
+
+static strait_err update(struct strait_executor *executor, int64_t step, float factor) {
+    struct host *h = host_of(executor);
+    strait_err err = strait_remote_executor.update(executor, step, factor);
+    if (err == STRAIT_EAGAIN) return strait_host_bring_to(executor, step + 1); // to the same bits
+    if (err != STRAIT_OK) return err;
+    h->at = step + 1;
+    choose_cadence(h);
+    return STRAIT_OK;
+}
+
+static strait_err validate(struct strait_executor *executor, int64_t step, double *loss_sum) {
+    for (;;) {
+        STRAIT_TRY(strait_host_bring_to(executor, step));
+        const strait_err err = strait_remote_executor.validate(executor, step, loss_sum);
+        if (err != STRAIT_EAGAIN) return err;
+    }
+}
+
+/* The machine has seen to it: stages were restored from the checkpoint, or from something newer. */
+static strait_err read_files(struct strait_executor *executor,
+                             struct strait_checkpoint *checkpoint) {
+    (void)executor;
+    (void)checkpoint;
+    return STRAIT_OK;
+}
+
+static strait_err trace(struct strait_executor *executor, const char *path) {
+    (void)executor;
+    (void)path;
+    return STRAIT_FAIL(STRAIT_ENOTSUP, "a swarm writes no traces");
+}
+
+/* ---- opening ---- */
+
+/* The run as workers see it: complete, and without our paths and devices. */
+static strait_err describe_run(struct host *h, const struct strait_executor *executor) {
+    static _Thread_local strait_run run; // large
+    run = executor->run;
+    run.data.train[0] = run.data.valid[0] = run.data.tokenizer[0] = '\0';
+    run.stages.launch[0] = '\0';
+    (void)snprintf(run.device.kind, sizeof run.device.kind, "cpu");
+    run.device.ordinal = run.device.threads = 0;
+    run.model.vocab = executor->plan.shape.vocab;
+    run.stages.microbatch = executor->plan.microbatch;
+    run.stages.split.n = executor->plan.n_stages;
+    for (int i = 0; i < executor->plan.n_stages; i++)
+        run.stages.split.items[i] = executor->plan.parts[i].last - executor->plan.parts[i].first;
+    const size_t bytes = strait_options_render(strait_run_options(), &run, h->task_text,
+                                               sizeof h->task_text);
+    return bytes < sizeof h->task_text
+               ? STRAIT_OK
+               : STRAIT_FAIL(STRAIT_EINVAL, "the run's description has %zu bytes", bytes);
+}
+
+/* What a stage and its images take. */
+static strait_err find_needs(struct host *h, const struct strait_executor *executor) {
+    for (int i = 0; i < executor->plan.n_stages; i++) {
+        strait_runner_memory m;
+        STRAIT_TRY(strait_runner_plan(&executor->plan, i, 1, &m));
+        h->coordinator.config.need_bytes[i] = strait_snapshot_need(&m);
+    }
+    return STRAIT_OK;
+}
+
+/* Times the stages and gives them the slots they want. */
+static strait_err rehearse(struct strait_executor *executor) {
+    struct host *h = host_of(executor);
+    strait_err err = STRAIT_EAGAIN;
+    while (err == STRAIT_EAGAIN) {
+        STRAIT_TRY(strait_host_bring_to(executor, 0));
+        err = strait_remote_open_stages(executor);
+    }
+    STRAIT_TRY(err);
+    memcpy(h->windows, executor->windows, sizeof h->windows);
+    return strait_host_save_run(h);
+}
+
+static void default_windows(struct host *h, const struct strait_executor *executor) {
+    for (int i = 0; i < executor->plan.n_stages; i++) {
+        const int64_t ahead = executor->plan.n_stages - i;
+        if (h->windows[i] > 0) continue;
+        h->windows[i] = (int)(ahead < executor->plan.n_microbatches
+                                  ? ahead
+                                  : executor->plan.n_microbatches);
+    }
+}
+
+static strait_err open_swarm(struct strait_executor *executor) {
+    struct host *h = host_of(executor);
+    struct remote *a = executor->state;
+    const size_t n = (size_t)(executor->plan.microbatch * executor->plan.shape.context);
+    a->carry = strait_host_carry;
+    h->executor = executor;
+    STRAIT_TRY(strait_remote_allocate(executor));
+    STRAIT_TRY(strait_alloc(2 * n, sizeof *h->ids, "ids", (void **)&h->ids));
+    STRAIT_TRY(describe_run(h, executor));
+    STRAIT_TRY(find_needs(h, executor));
+    STRAIT_TRY(strait_host_find_checkpoint(h));
+    const int is_new = h->coordinator.committed == 0 && executor->plan.n_stages > 1;
+    if (!is_new) default_windows(h, executor);
+    strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_START});
+    STRAIT_TRY(wait_ready(h));
+    if (is_new && h->at == 0 && h->windows[0] == 0) STRAIT_TRY(rehearse(executor));
+    memcpy(executor->windows, h->windows, sizeof executor->windows);
+    (void)snprintf(executor->device, sizeof executor->device, "%d machines",
+                   executor->plan.n_stages);
+    executor->step = h->at;
+    h->has_rolled = 0;
+    return STRAIT_OK;
+}
+
+static void close_swarm(struct strait_executor *executor) {
+    struct host *h = host_of(executor);
+    struct remote *a = executor->state;
+    h->executor = NULL;
+    strait_alloc_free(h->ids);
+    h->ids = NULL;
+    strait_alloc_free(a->squares);
+    strait_alloc_free(a->joined);
+}
+
+static strait_err beside(struct strait_executor *executor, strait_err (*run)(void *arg),
+                         void *arg) {
+    return strait_host_run_async(executor->user, run, arg, strait_host_hold_on);
+}
+
+const struct strait_executor_ops strait_swarm_executor = {
+    .state_size = sizeof(struct remote),
+    .open = open_swarm,
+    .close = close_swarm,
+    .gradients = gradients,
+    .update = update,
+    .validate = validate,
+    .write = strait_host_write,
+    .read = read_files,
+    .trace = trace,
+    .run_async = beside,
+};

@@ -1,0 +1,367 @@
+#include "swarm/host/host.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "net/core/reachability.h"
+#include "swarm/assign.h"
+#include "swarm/host/state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    TICK_MS = 200,
+    VIEW_MS = 1000,
+    AWAY_MS = 2000,
+    MESSAGE_MAX = 1 << 20, // of a worker's; replies may have a basis besides
+    DEAD_MS = 5000,        // silence of a worker's link
+    END_MS = 1500,         // for the last words to arrive
+    LINGER_MS = 500
+};
+
+static const double slow_s = 600.0;   // to make or restore a stage
+static const double patience_s = 5.0; // for the owners of before, after a restart
+
+void strait_host_note(struct host *h, const char *format, ...) {
+    char text[512];
+    va_list args;
+    if (h->spec->events.noted == NULL) return;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    h->spec->events.noted(h->spec->events.user, text);
+}
+
+/* ---- the machine's actions ---- */
+
+static void fail(struct host *h, strait_err err) {
+    if (h->fatal != STRAIT_OK) return;
+    h->fatal = err;
+    (void)snprintf(h->words, sizeof h->words, "%s", strait_err_detail());
+}
+
+static void note_action(struct host *h, const strait_swarm_action *a) {
+    char key[STRAIT_FINGERPRINT_TEXT];
+    if (a->node < 0) {
+        strait_host_note(h, "%s", a->words);
+        return;
+    }
+    const strait_swarm_worker *node = &h->coordinator.nodes[a->node];
+    strait_fingerprint_text(&node->key, key);
+    if (a->stage >= 0)
+        strait_host_note(h, "%s (%.8s), stage %d: %s", node->report.name, key, a->stage, a->words);
+    else
+        strait_host_note(h, "%s (%.8s): %s", node->report.name, key, a->words);
+}
+
+/* Facts that cannot be written stop the run before anything relies on them. */
+static void record(struct host *h) {
+    const strait_err err = strait_host_save_state(h);
+    if (err != STRAIT_OK) fail(h, err);
+}
+
+static void bar(struct host *h, const strait_swarm_action *a, struct connection *connection) {
+    const strait_err err = strait_host_ban(h, &h->coordinator.nodes[a->node].key);
+    if (err != STRAIT_OK) fail(h, err);
+    h->connection_of[a->node] = -1;
+    if (connection == NULL) return;
+    connection->node = -1;
+    strait_host_refuse(h, connection, a->words);
+}
+
+static void carry_out(struct host *h, const strait_swarm_action *a) {
+    struct connection *connection = strait_host_connection(h, a->node);
+    if (h->fatal != STRAIT_OK) return;
+    switch (a->kind) {
+    case STRAIT_SWARM_PERSIST: record(h); break;
+    case STRAIT_SWARM_COMMAND: strait_host_command(h, a); break;
+    case STRAIT_SWARM_REST: strait_host_rest(h, a->node, STRAIT_TASK_REST); break;
+    case STRAIT_SWARM_DISMISS:
+        h->connection_of[a->node] = -1;
+        if (connection == NULL) break;
+        connection->node = -1;
+        strait_host_dismiss(h, connection, a->words[0] == '\0' ? STRAIT_OK : STRAIT_ECLOSED,
+                            a->words);
+        break;
+    case STRAIT_SWARM_BAN: bar(h, a, connection); break;
+    case STRAIT_SWARM_DONE: h->is_done = 1; break;
+    case STRAIT_SWARM_STAND:
+        h->at = a->step;
+        h->has_rolled = 1;
+        h->stood_ns = strait_clock_ns();
+        strait_host_note(h, "epoch %u: all stages stand at step %lld", h->coordinator.generation,
+                         (long long)a->step);
+        break;
+    case STRAIT_SWARM_NOTE: note_action(h, a); break;
+    }
+}
+
+void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *event) {
+    strait_swarm_actions *actions = &h->actions;
+    if (h->is_ending) return;
+    strait_coordinator_step(&h->coordinator, event, strait_clock_ns(), actions);
+    /* Sending may find a link full and dismiss its guest; nothing here tells the machine anew, so
+     * the list stays as it is. */
+    for (int i = 0; i < actions->n; i++)
+        carry_out(h, &actions->items[i]);
+}
+
+/* ---- time ---- */
+
+void strait_host_show(struct host *h) {
+    if (h->spec->events.changed == NULL) return;
+    h->view_ns = strait_clock_ns();
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
+        const struct connection *connection = strait_host_connection(h, i);
+        memset(&h->links[i], 0, sizeof h->links[i]);
+        if (connection != NULL) h->t->ops->stats(connection->link, &h->links[i]);
+    }
+    const strait_host_status view = {.coordinator = &h->coordinator,
+                                     .links = h->links,
+                                     .n_refused = h->n_refused,
+                                     .ids_bytes = h->ids_bytes,
+                                     .is_paused = h->is_paused};
+    h->spec->events.changed(h->spec->events.user, &view);
+}
+
+void strait_host_show_due(struct host *h, int64_t now_ns) {
+    if (now_ns - h->view_ns > VIEW_MS * INT64_C(1000000)) strait_host_show(h);
+}
+
+strait_err strait_host_pump(struct host *h, int timeout_ms) {
+    const int64_t began = h->pumped_ns != 0 ? h->pumped_ns : strait_clock_ns();
+    (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
+    const int64_t now = h->pumped_ns = strait_clock_ns();
+    if (now - began > AWAY_MS * INT64_C(1000000)) // a pause of ours, or we were stopped
+        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_AWAKE});
+    strait_host_dispatch(h);
+    if (now - h->tick_ns > TICK_MS * INT64_C(1000000)) {
+        h->tick_ns = now;
+        strait_host_sweep(h, now);
+        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        const strait_err err = strait_host_renew(h, now);
+        if (err != STRAIT_OK) fail(h, err);
+    }
+    strait_host_show_due(h, now);
+    if (h->fatal == STRAIT_OK) return STRAIT_OK;
+    return STRAIT_FAIL(h->fatal, "%s", h->words);
+}
+
+/* ---- beginning ---- */
+
+/* What the invite names: each that is announced, complete with its port. */
+static void name_addresses(struct host *h, const char *bound) {
+    const char *next = h->spec->announce != NULL ? h->spec->announce : "";
+    size_t used = 0;
+    do {
+        char wanted[STRAIT_ADDRESS_MAX];
+        char made[STRAIT_ADDRESS_MAX];
+        const size_t n = strcspn(next, ",");
+        (void)snprintf(wanted, sizeof wanted, "%.*s", (int)n, next);
+        strait_reachability_address(bound, wanted, "", made);
+        const int put = snprintf(h->invite.address + used, sizeof h->invite.address - used, "%s%s",
+                                 used > 0 ? "," : "", made);
+        used += put > 0 ? (size_t)put : 0;
+        next += n + (next[n] == ',');
+    } while (*next != '\0' && used < sizeof h->invite.address);
+}
+
+static strait_err open_desk(struct host *h, const strait_run_plan *plan) {
+    const size_t basis = sizeof(float) * (size_t)(plan->codec.cols * plan->codec.keep);
+    char address[STRAIT_ADDRESS_MAX];
+    char line[STRAIT_INVITE_TEXT];
+    strait_transport_config config = {.identity = h->spec->identity,
+                                      .name = "coordinator",
+                                      .n_streams = 1,
+                                      .max_streams = 1,
+                                      .dead_ms = DEAD_MS,
+                                      .message_max = MESSAGE_MAX + basis,
+                                      .linger_ms = LINGER_MS};
+    STRAIT_TRY(strait_msg_pool_open(&h->pool));
+    config.pool = h->pool;
+    memcpy(config.run, h->invite.run, STRAIT_RUN_BYTES);
+    STRAIT_TRY(strait_transport_open("tls", &strait_host_connections, h, &config, &h->t));
+    /* After a restart the port must be the one that the invite names. */
+    const char *port = strrchr(h->spec->listen, ':');
+    const int is_any = port != NULL && strcmp(port, ":0") == 0;
+    const char *old_port = strrchr(h->invite.address, ':');
+    char listen[STRAIT_ADDRESS_MAX];
+    if (is_any && h->was_begun && old_port != NULL)
+        (void)snprintf(listen, sizeof listen, "%.*s%s", (int)(port - h->spec->listen),
+                       h->spec->listen, old_port);
+    else
+        (void)snprintf(listen, sizeof listen, "%s", h->spec->listen);
+    STRAIT_TRY(strait_transport_listen(h->t, listen, address));
+    name_addresses(h, address);
+    h->invite.key = *strait_identity_fingerprint(h->spec->identity);
+    STRAIT_TRY(strait_host_save_run(h)); // and until when the invite is good
+    STRAIT_TRY(strait_invite_format(&h->invite, line));
+    h->is_open = 1;
+    if (h->spec->events.invited != NULL) h->spec->events.invited(h->spec->events.user, line);
+    return STRAIT_OK;
+}
+
+/* Memory of the whole model and its images, shared out among the layers. */
+static strait_err plan_layers(const strait_run_plan *plan, double *layer_bytes, double *head_cost) {
+    double sum = 0.0;
+    for (int i = 0; i < plan->n_stages; i++) {
+        strait_runner_memory m;
+        STRAIT_TRY(strait_runner_plan(plan, i, 1, &m));
+        sum += strait_snapshot_need(&m);
+    }
+    *layer_bytes = sum / (double)plan->shape.layers;
+    *head_cost = (double)(plan->shape.vocab * plan->shape.width) /
+                 (double)strait_shape_block_params(&plan->shape);
+    return STRAIT_OK;
+}
+
+static strait_err assign(struct host *h, strait_assign_spec *spec, int split[STRAIT_RUN_STAGES]) {
+    strait_assign_node nodes[STRAIT_SWARM_WORKERS];
+    int chosen[STRAIT_RUN_STAGES];
+    spec->n_nodes = 0;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
+        const strait_swarm_worker *node = &h->coordinator.nodes[i];
+        if (!node->is_known || !node->is_here) continue;
+        nodes[spec->n_nodes++] = (strait_assign_node){node->report.memory_bytes,
+                                                      node->report.flops};
+    }
+    spec->nodes = nodes;
+    return strait_assign(spec, chosen, split);
+}
+
+/* Waits for enough machines and cuts the model for them. */
+static strait_err choose_split(struct host *h, const strait_run_plan *plan) {
+    int wanted[STRAIT_RUN_STAGES];
+    int split[STRAIT_RUN_STAGES];
+    char words[256] = "";
+    strait_assign_spec spec = {.n_stages = plan->n_stages,
+                               .n_layers = plan->shape.layers,
+                               .stride = plan->shape.local_every};
+    STRAIT_TRY(plan_layers(plan, &spec.layer_bytes, &spec.head_cost));
+    for (int i = 0; i < h->run.stages.split.n; i++)
+        wanted[i] = (int)h->run.stages.split.items[i];
+    if (h->run.stages.split.n > 0) spec.split = wanted;
+    for (;;) {
+        const strait_err err = assign(h, &spec, split);
+        if (err == STRAIT_OK) break;
+        if (err != STRAIT_EAGAIN) return err;
+        if (strcmp(words, strait_err_detail()) != 0) {
+            (void)snprintf(words, sizeof words, "%.255s", strait_err_detail());
+            strait_host_note(h, "waiting: %s", words);
+        }
+        STRAIT_TRY(strait_host_pump(h, TICK_MS));
+        if (h->spec->session.must_stop(h->spec->session.user))
+            return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped before enough machines had come");
+    }
+    h->run.stages.split.n = plan->n_stages;
+    for (int i = 0; i < plan->n_stages; i++)
+        h->run.stages.split.items[i] = split[i];
+    return strait_host_save_run(h);
+}
+
+/* A run that has its last checkpoint needs no machines. Where that was damaged since, what is told
+ * names the file, and the run goes on from the newest that is whole. */
+static strait_err look_for_end(struct host *h, int *is_over) {
+    struct strait_checkpoint *checkpoint = NULL;
+    int64_t *steps = NULL;
+    int n = 0;
+    STRAIT_TRY(strait_checkpoint_list(h->spec->folder, &steps, &n));
+    const int may_be = h->spec->resumes + h->was_begun > 0 && n > 0 &&
+                       steps[n - 1] >= h->run.train.steps;
+    strait_alloc_free(steps);
+    if (!may_be) return STRAIT_OK;
+    STRAIT_TRY(strait_host_open_checkpoint(h, &checkpoint));
+    const char *skipped = strait_checkpoint_skipped(checkpoint);
+    if (skipped != NULL) strait_host_note(h, "%s", skipped);
+    *is_over = strait_checkpoint_step(checkpoint) >= h->run.train.steps;
+    strait_checkpoint_close(&checkpoint);
+    return STRAIT_OK;
+}
+
+static strait_err prepare(struct host *h, int *is_over) {
+    struct strait_loader *loader = NULL;
+    strait_run_plan plan;
+    STRAIT_TRY(strait_loader_open(&h->run, &loader));
+    strait_err err = strait_run_plan_init(&h->run, strait_loader_vocab(loader), &plan);
+    if (err == STRAIT_OK) err = strait_loader_cut(loader, &plan);
+    if (err == STRAIT_OK) err = strait_host_check_valid(loader, &plan);
+    strait_loader_close(&loader);
+    if (err == STRAIT_OK) err = strait_host_open_metastore(h);
+    /* A run of "strait train" is not taken over unasked, nor found out when machines have come. */
+    if (err == STRAIT_OK)
+        err = strait_session_check_folder(h->spec->folder, h->spec->resumes || h->was_begun);
+    if (err == STRAIT_OK) err = look_for_end(h, is_over);
+    if (err != STRAIT_OK || *is_over) return err;
+    err = open_desk(h, &plan);
+    /* A cut that is on record stays: images and checkpoints are of it. */
+    if (err == STRAIT_OK && !(h->was_begun && h->run.stages.split.n > 0))
+        err = choose_split(h, &plan);
+    return err;
+}
+
+/* ---- ending ---- */
+
+/* Those who are here hear that it is over; their links close by themselves. */
+static void say_goodbye(struct host *h) {
+    const int64_t until = strait_clock_ns() + END_MS * INT64_C(1000000);
+    h->is_ending = 1;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        if (strait_host_connection(h, i) != NULL) strait_host_rest(h, i, STRAIT_TASK_END);
+    for (int n_left = 1; n_left > 0 && strait_clock_ns() < until;) {
+        (void)h->t->ops->progress(h->t, 50);
+        n_left = 0;
+        for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
+            n_left += h->connections[i].link != NULL;
+    }
+}
+
+static void close_host(struct host *h) {
+    h->is_ending = 1;
+    strait_transport_close(&h->t);
+    for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
+        strait_host_forget(&h->connections[i]);
+    strait_checkpoint_close(&h->giving);
+    strait_msg_pool_close(&h->pool);
+    if (h->metastore != NULL) strait_metastore_discard(h->metastore); // of a run that never began
+    strait_metastore_close(&h->metastore);
+    strait_alloc_free(h);
+}
+
+strait_err strait_host(const strait_host_spec *spec) {
+    struct host *h = NULL;
+    const strait_swarm_config config = {.n_stages = (int)spec->run->stages.count,
+                                        .lease_ns = (int64_t)(spec->lease_s * 1e9),
+                                        .stall_ns = (int64_t)(spec->stall_s * 1e9),
+                                        .slow_ns = (int64_t)(slow_s * 1e9),
+                                        .patience_ns = (int64_t)(patience_s * 1e9)};
+    STRAIT_TRY(strait_alloc(1, sizeof *h, "host", (void **)&h));
+    h->spec = spec;
+    h->run = *spec->run;
+    h->keep_every = 1;
+    h->saved = -1;
+    for (int i = 0; i < STRAIT_HOST_SUSPECTS; i++)
+        h->suspects[i] = -1;
+    h->invite.uses = spec->uses;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        h->connection_of[i] = -1;
+    strait_coordinator_init(&h->coordinator, &config);
+    int is_over = 0;
+    strait_err err = prepare(h, &is_over);
+    if (err == STRAIT_OK && !is_over) {
+        const strait_session_spec session = {.run = &h->run,
+                                             .folder = spec->folder,
+                                             .resumes = spec->resumes || h->was_begun,
+                                             .waits_for_disk = 1, // others rely on its steps
+                                             .events = spec->session,
+                                             .executor = {&strait_swarm_executor, h}};
+        err = strait_session_run(&session);
+    }
+    if (h->is_open) strait_host_show(h); // how it ended
+    if (err == STRAIT_OK && h->t != NULL) say_goodbye(h);
+    char words[512]; // of the error; what happens while closing has words of its own
+    (void)snprintf(words, sizeof words, "%s", strait_err_detail());
+    close_host(h);
+    return err == STRAIT_OK ? STRAIT_OK : STRAIT_FAIL(err, "%s", words);
+}

@@ -1,0 +1,54 @@
+/* host.h - coordinating a run: `strait host`.
+ *
+ * The caller's thread does everything: it listens, admits workers, drives the coordinator's machine
+ * (coordinator.h) and the run's session (pipeline/session.h), whose crew the workers are. Facts
+ * that must survive are in the record (record.h); a host that is started again on the same folder
+ * goes on with the same invite. */
+#pragma once
+
+#include "swarm/coordinator.h"
+#include "swarm/invite.h"
+#include "train/session.h"
+
+/* What can be seen of a swarm at a moment. */
+typedef struct strait_host_status {
+    const struct strait_coordinator *coordinator; // borrowed
+    const strait_link_stats *links;               // of each node to the host; borrowed
+    int64_t n_refused;                            // strangers turned away
+    uint64_t ids_bytes;                           // of token ids sent to workers
+    int is_paused;                                // the store of record is out of reach
+} strait_host_status;
+
+/* All may be NULL. Called from the host's thread. */
+typedef struct strait_host_events {
+    void *user;
+    void (*invited)(void *user, const char *line);
+    void (*noted)(void *user, const char *text);                 // one line
+    void (*changed)(void *user, const strait_host_status *view); // about once a second
+    /* A key that is not known asks to join: 1 admits it, 0 lets it wait. NULL: the token is enough
+     */
+    int (*approves)(void *user, const strait_fingerprint *key, const char *name);
+} strait_host_events;
+
+typedef struct strait_host_spec {
+    const strait_run *run;
+    const char *folder; // the run's
+    int resumes;
+    const struct strait_identity *identity; // borrowed
+    const char *listen;   // numeric host:port; port 0: any, the same after a restart
+    const char *announce; // for the invite, several with commas between; NULL: as listen
+    const char *relay;    // host:port, for neighbours that cannot reach each other; NULL: none
+    const char *store;    // of record; NULL: a journal in the folder
+    const char *store_ca, *store_cert, *store_key; // PEM files for etcd over https; may be NULL
+    double store_wait_s; // how long the run waits for one that is out of reach
+    uint32_t uses;       // see invite.h
+    uint64_t valid_s;    // for so long from the start of the run; 0: always
+    double lose_s;       // work that a failure may cost, in seconds
+    double lease_s, stall_s;
+    double recut_s; // between two moves of stages to faster machines; 0: none are made
+    strait_session_events session;
+    strait_host_events events;
+} strait_host_spec;
+
+/* To the end of the run, as strait_session_run. */
+strait_err strait_host(const strait_host_spec *spec);

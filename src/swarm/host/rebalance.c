@@ -1,0 +1,54 @@
+/* host_recut.c - machines that came late and are faster than those at work. */
+#include "swarm/rebalance.h"
+
+#include "base/clock.h"
+#include "swarm/host/state.h"
+
+static int may_serve(const strait_swarm_worker *node) {
+    return node->is_known && node->is_here && node->stage < 0 && !node->is_leaving &&
+           !node->is_banned && !node->is_suspect && node->n_strikes == 0 && node->n_violations == 0;
+}
+
+/* What a new epoch costs, as the last one did, and the copies before it. */
+static double cost(const struct host *h) {
+    return (double)(h->stood_ns - h->formed_ns) * 1e-9 + 2.0 * h->snapshot_s;
+}
+
+void strait_host_rebalance(struct host *h, int64_t step) {
+    const struct strait_coordinator *m = &h->coordinator;
+    strait_assign_node spares[STRAIT_SWARM_WORKERS];
+    int nodes[STRAIT_SWARM_WORKERS];
+    double speeds[STRAIT_RUN_STAGES] = {0};
+    int successors[STRAIT_RUN_STAGES];
+    const int64_t pause_ns = (int64_t)(h->spec->recut_s * 1e9);
+    if (h->spec->recut_s <= 0.0 || m->phase != STRAIT_SWARM_READY || h->step_s <= 0.0 ||
+        strait_clock_ns() - h->stood_ns < pause_ns || strait_coordinator_spares(m) == 0)
+        return;
+    strait_rebalance_spec spec = {.n_stages = m->config.n_stages,
+                                  .wall_s = h->step_s,
+                                  .busy_s = h->busy_s,
+                                  .speeds = speeds,
+                                  .need_bytes = m->config.need_bytes,
+                                  .spares = spares,
+                                  .left_s = (double)(h->run.train.steps - step) * h->step_s,
+                                  .cost_s = cost(h)};
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
+        const strait_swarm_worker *node = &m->nodes[i];
+        if (!may_serve(node)) continue;
+        nodes[spec.n_spares] = i;
+        spares[spec.n_spares++] = (strait_assign_node){node->report.memory_bytes,
+                                                       node->report.flops};
+    }
+    for (int i = 0; i < spec.n_stages; i++)
+        speeds[i] = m->nodes[m->owner[i]].report.flops;
+    const double gain = strait_rebalance(&spec, successors);
+    if (gain <= 1.0) return;
+    strait_host_note(h, "step %lld: a step would be %.2g times as fast on machines that wait",
+                     (long long)step, gain);
+    for (int i = 0; i < spec.n_stages; i++)
+        if (successors[i] >= 0)
+            strait_host_feed_coordinator(h,
+                                         &(strait_swarm_event){.kind = STRAIT_SWARM_YIELD,
+                                                               .node = m->owner[i],
+                                                               .successor = nodes[successors[i]]});
+}

@@ -1,0 +1,117 @@
+#include "swarm/host/status.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FILE_MAX = 1 << 20
+};
+
+static void take_member(const strait_host_status *from, int node, strait_status_member *out) {
+    const strait_swarm_worker *n = &from->coordinator->nodes[node];
+    const strait_link_stats *link = &from->links[node];
+    char key[STRAIT_FINGERPRINT_TEXT];
+    strait_fingerprint_text(&n->key, key);
+    *out = (strait_status_member){.stage = n->stage,
+                                  .is_here = n->is_here,
+                                  .flops = n->report.flops,
+                                  .memory_bytes = n->report.memory_bytes,
+                                  .silence_s = (double)(strait_clock_ns() - n->seen_ns) * 1e-9,
+                                  .rtt_s = link->rtt_s,
+                                  .up_bps = link->delivery_bps,
+                                  .sent_bytes = (double)link->sent_bytes,
+                                  .received_bytes = (double)link->received_bytes};
+    memcpy(out->name, n->report.name, sizeof out->name);
+    memcpy(out->device, n->report.device, sizeof out->device);
+    (void)snprintf(out->key, sizeof out->key, "%.8s", key);
+}
+
+void strait_status_take(const strait_host_status *from, strait_status *out) {
+    const struct strait_coordinator *c = from->coordinator;
+    memset(out, 0, sizeof *out);
+    (void)snprintf(out->phase, sizeof out->phase, "%s",
+                   from->is_paused ? "paused" : strait_coordinator_phase_name(c->phase));
+    out->generation = c->generation;
+    out->step = c->step;
+    out->committed = c->committed;
+    out->n_stages = c->config.n_stages;
+    out->refused = from->n_refused;
+    out->ids_bytes = (double)from->ids_bytes;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        if (c->nodes[i].is_known && (c->nodes[i].is_here || c->nodes[i].stage >= 0))
+            take_member(from, i, &out->members[out->n_members++]);
+}
+
+static json_t *pack_member(const strait_status_member *m) {
+    return json_pack("{ss ss ss si sb sf sf sf sf sf sf sf}", "name", m->name, "key", m->key,
+                     "device", m->device, "stage", m->stage, "here", m->is_here, "flops", m->flops,
+                     "memory", m->memory_bytes, "silence", m->silence_s, "rtt", m->rtt_s, "rate",
+                     m->up_bps, "sent", m->sent_bytes, "received", m->received_bytes);
+}
+
+strait_err strait_status_save(const strait_status *view, const char *folder) {
+    char path[STRAIT_PATH_MAX];
+    json_t *members = json_array();
+    for (int i = 0; i < view->n_members; i++)
+        (void)json_array_append_new(members, pack_member(&view->members[i]));
+    json_t *document = json_pack("{ss sI sI sI si sI sf so}", "phase", view->phase, "epoch",
+                                 (json_int_t)view->generation, "step", (json_int_t)view->step,
+                                 "committed", (json_int_t)view->committed, "stages", view->n_stages,
+                                 "refused", (json_int_t)view->refused, "ids_bytes", view->ids_bytes,
+                                 "members", members);
+    if (document == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a view of the swarm");
+    strait_err err = strait_file_path(path, "%s/swarm.json", folder);
+    if (err == STRAIT_OK) err = strait_json_replace(path, document);
+    json_decref(document);
+    return err;
+}
+
+static void read_text(const json_t *object, const char *key, char *out, size_t capacity) {
+    const char *text = json_string_value(json_object_get(object, key));
+    (void)snprintf(out, capacity, "%s", text != NULL ? text : "");
+}
+
+static double read_real(const json_t *object, const char *key) {
+    return json_number_value(json_object_get(object, key));
+}
+
+static void read_member(const json_t *object, strait_status_member *out) {
+    *out = (strait_status_member){
+        .stage = (int)json_integer_value(json_object_get(object, "stage")),
+        .is_here = json_is_true(json_object_get(object, "here")),
+        .flops = read_real(object, "flops"),
+        .memory_bytes = read_real(object, "memory"),
+        .silence_s = read_real(object, "silence"),
+        .rtt_s = read_real(object, "rtt"),
+        .up_bps = read_real(object, "rate"),
+        .sent_bytes = read_real(object, "sent"),
+        .received_bytes = read_real(object, "received"),
+    };
+    read_text(object, "name", out->name, sizeof out->name);
+    read_text(object, "device", out->device, sizeof out->device);
+    read_text(object, "key", out->key, sizeof out->key);
+}
+
+strait_err strait_status_load(const char *folder, strait_status *out) {
+    char path[STRAIT_PATH_MAX];
+    json_t *document = NULL;
+    STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
+    STRAIT_TRY(strait_json_load(path, FILE_MAX, &document));
+    const json_t *members = json_object_get(document, "members");
+    memset(out, 0, sizeof *out);
+    read_text(document, "phase", out->phase, sizeof out->phase);
+    out->generation = (int64_t)read_real(document, "epoch");
+    out->step = (int64_t)read_real(document, "step");
+    out->committed = (int64_t)read_real(document, "committed");
+    out->n_stages = (int)read_real(document, "stages");
+    out->refused = (int64_t)read_real(document, "refused");
+    out->ids_bytes = read_real(document, "ids_bytes");
+    for (size_t i = 0; i < json_array_size(members) && i < STRAIT_STATUS_MEMBERS; i++)
+        read_member(json_array_get(members, i), &out->members[out->n_members++]);
+    json_decref(document);
+    return STRAIT_OK;
+}

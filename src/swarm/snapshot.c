@@ -1,0 +1,293 @@
+#include "swarm/snapshot.h"
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "stage/runner_state.h"
+#include "swarm/snapshot_header.h"
+
+#include <string.h>
+
+enum {
+    HEAD_BYTES = 8,
+    ROW_BYTES = 1 + 1 + 1 + 8 + 8 // of a tensor in the list, besides its name
+};
+
+double strait_snapshot_need(const strait_runner_memory *m) {
+    const double snapshots = STRAIT_SWARM_SNAPSHOTS + 4.0; // its own, and two of each neighbour
+    return (double)(m->weights + m->gradients + m->optimizer + m->activations + m->codecs +
+                    m->data) +
+           snapshots * (double)(m->weights + m->optimizer);
+}
+
+void strait_snapshot_fini(struct strait_snapshot *snapshot) {
+    strait_alloc_free(snapshot->data);
+    *snapshot = (struct strait_snapshot){0};
+}
+
+int strait_snapshot_is_whole(const struct strait_snapshot *snapshot) {
+    return snapshot->bytes > 0 && snapshot->filled == snapshot->bytes;
+}
+
+/* Makes room; what is inside is lost. */
+static strait_err reserve(struct strait_snapshot *snapshot, size_t bytes) {
+    snapshot->filled = snapshot->bytes = 0;
+    if (snapshot->capacity < bytes) {
+        strait_snapshot_fini(snapshot);
+        STRAIT_TRY(strait_alloc(bytes, 1, "image of a stage", (void **)&snapshot->data));
+        snapshot->capacity = bytes;
+    }
+    snapshot->bytes = bytes;
+    return STRAIT_OK;
+}
+
+/* ---- from and to a worker ---- */
+
+/* Over the tensors of a worker, or of a stage that nobody serves here. Visits come in the order of
+ * the list: first they count, then they copy. */
+struct walk {
+    struct strait_runner *worker; // NULL: of `stage` of `recipe`
+    const strait_run_plan *plan;
+    int stage;
+    strait_writer list;
+    unsigned char *values;
+    size_t list_bytes, value_bytes;
+    uint32_t n;
+    int is_counting, must_load;
+};
+
+static strait_err visit(void *user, struct strait_stream *stream, const char *name,
+                        strait_tensor tensor, int is_state) {
+    struct walk *walk = user;
+    const size_t bytes = strait_tensor_bytes(tensor);
+    if (walk->is_counting) {
+        walk->list_bytes += ROW_BYTES + strlen(name);
+        walk->value_bytes += bytes;
+        walk->n++;
+        return STRAIT_OK;
+    }
+    strait_writer_uint(&walk->list, strlen(name), 1);
+    strait_writer_copy(&walk->list, name, strlen(name));
+    strait_writer_uint(&walk->list, (uint64_t)tensor.dtype, 1);
+    strait_writer_uint(&walk->list, (uint64_t)is_state, 1);
+    strait_writer_uint(&walk->list, (uint64_t)tensor.rows, 8);
+    strait_writer_uint(&walk->list, (uint64_t)tensor.cols, 8);
+    if (walk->values == NULL) return STRAIT_OK;
+    unsigned char *at = walk->values;
+    walk->values += bytes;
+    const struct strait_backend_ops *ops = stream->backend->ops;
+    return walk->must_load ? ops->upload(stream, tensor.data, at, bytes)
+                           : ops->download(stream, at, tensor.data, bytes);
+}
+
+static strait_err go_over(struct walk *walk) {
+    return walk->worker != NULL ? strait_runner_state_each(walk->worker, visit, walk)
+                                : strait_runner_state_expect(walk->plan, walk->stage, visit, walk);
+}
+
+static strait_err measure(struct walk *walk) {
+    walk->is_counting = 1;
+    walk->list_bytes = HEAD_BYTES;
+    STRAIT_TRY(go_over(walk));
+    walk->is_counting = 0;
+    return STRAIT_OK;
+}
+
+static strait_err write_list(struct walk *walk, unsigned char *out) {
+    walk->list.at = out;
+    walk->list.left = walk->list_bytes;
+    strait_writer_copy(&walk->list, strait_snapshot_magic, sizeof strait_snapshot_magic);
+    strait_writer_uint(&walk->list, walk->n, 4);
+    return go_over(walk);
+}
+
+static strait_err settle(struct strait_runner *worker) {
+    return worker->backend->ops->wait(strait_stage_stream(worker->model));
+}
+
+strait_err strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t born,
+                                struct strait_snapshot *snapshot) {
+    struct walk walk = {.worker = worker};
+    STRAIT_TRY(measure(&walk));
+    STRAIT_TRY(reserve(snapshot, walk.list_bytes + walk.value_bytes));
+    walk.values = snapshot->data + walk.list_bytes;
+    STRAIT_TRY(write_list(&walk, snapshot->data));
+    STRAIT_TRY(settle(worker));
+    snapshot->stage = worker->stage;
+    snapshot->step = step;
+    snapshot->born = born;
+    snapshot->filled = snapshot->bytes;
+    return STRAIT_OK;
+}
+
+static strait_err list_only(struct walk *walk, struct strait_snapshot *list) {
+    STRAIT_TRY(measure(walk));
+    STRAIT_TRY(reserve(list, walk->list_bytes));
+    STRAIT_TRY(write_list(walk, list->data));
+    list->filled = list->bytes;
+    return STRAIT_OK;
+}
+
+strait_err strait_snapshot_header(struct strait_runner *worker, struct strait_snapshot *list,
+                                  size_t *whole_bytes) {
+    struct walk walk = {.worker = worker};
+    STRAIT_TRY(list_only(&walk, list));
+    *whole_bytes = walk.list_bytes + walk.value_bytes;
+    return STRAIT_OK;
+}
+
+strait_err strait_snapshot_expect(const strait_run_plan *plan, int stage,
+                                  struct strait_snapshot *list) {
+    struct walk walk = {.plan = plan, .stage = stage};
+    return list_only(&walk, list);
+}
+
+/* What the list of a whole image adds up to: the image, and nothing else. */
+static strait_err sum_whole(const struct strait_snapshot *snapshot, strait_snapshot_sum *out) {
+    if (!strait_snapshot_is_whole(snapshot)) return strait_snapshot_header_wrong();
+    STRAIT_TRY(strait_snapshot_header_sum(snapshot->data, snapshot->bytes, snapshot->bytes, out));
+    return out->list_bytes + out->value_bytes == snapshot->bytes ? STRAIT_OK
+                                                                 : strait_snapshot_header_wrong();
+}
+
+static strait_err match_list(const struct strait_snapshot *snapshot,
+                             const struct strait_snapshot *list) {
+    strait_snapshot_sum sum = {0};
+    strait_err err = sum_whole(snapshot, &sum);
+    if (err == STRAIT_OK)
+        err = strait_snapshot_header_match(snapshot->data, snapshot->bytes, list->data,
+                                           list->bytes);
+    if (err != STRAIT_OK)
+        strait_err_prefix("the image of stage %d at step %lld", snapshot->stage,
+                          (long long)snapshot->step);
+    return err;
+}
+
+strait_err strait_snapshot_match(const struct strait_snapshot *snapshot,
+                                 const strait_run_plan *plan) {
+    struct strait_snapshot list = {0};
+    if (snapshot->stage < 0 || snapshot->stage >= plan->n_stages)
+        return STRAIT_FAIL(STRAIT_EDATA, "an image of stage %d, of %d stages", snapshot->stage,
+                           plan->n_stages);
+    strait_err err = strait_snapshot_expect(plan, snapshot->stage, &list);
+    if (err == STRAIT_OK) err = match_list(snapshot, &list);
+    strait_snapshot_fini(&list);
+    return err;
+}
+
+strait_err strait_snapshot_put(const struct strait_snapshot *snapshot,
+                               struct strait_runner *worker) {
+    struct strait_snapshot list = {0};
+    struct walk walk = {.worker = worker, .must_load = 1};
+    strait_err err = list_only(&walk, &list);
+    if (err == STRAIT_OK) err = match_list(snapshot, &list);
+    if (err == STRAIT_OK) {
+        worker->is_untouched = 0;
+        walk.values = snapshot->data + list.bytes;
+        err = write_list(&walk, list.data);
+    }
+    if (err == STRAIT_OK) err = settle(worker);
+    if (err == STRAIT_OK) err = strait_runner_state_restored(worker);
+    strait_snapshot_fini(&list);
+    return err;
+}
+
+/* Whether no exponent has all its bits set, as those of infinities and of what is no number. */
+static int is_finite_row(const strait_snapshot_row *row, const unsigned char *at) {
+    const size_t width = strait_dtype_bytes(row->dtype);
+    int n_bad = 0;
+    if (row->dtype != STRAIT_F32 && row->dtype != STRAIT_BF16) return 1;
+    for (size_t i = width; i <= row->bytes; i += width) // the exponent is in the last two bytes
+        n_bad |= (strait_get_u16(at + i - 2) & 0x7f80) == 0x7f80;
+    return n_bad == 0;
+}
+
+strait_err strait_snapshot_check(const struct strait_snapshot *snapshot) {
+    strait_snapshot_sum sum = {0};
+    int n = 0;
+    STRAIT_TRY(sum_whole(snapshot, &sum));
+    strait_reader r = {snapshot->data, sum.list_bytes, 0};
+    const unsigned char *at = snapshot->data + sum.list_bytes;
+    STRAIT_TRY(strait_snapshot_header_head(&r, &n));
+    for (int i = 0; i < n; i++) {
+        strait_snapshot_row row;
+        STRAIT_TRY(strait_snapshot_header_row(&r, &row));
+        if (!is_finite_row(&row, at))
+            return STRAIT_FAIL(STRAIT_ENONFINITE,
+                               "the image of stage %d at step %lld: %s has values that are no "
+                               "finite numbers",
+                               snapshot->stage, (long long)snapshot->step, row.name);
+        at += row.bytes;
+    }
+    return STRAIT_OK;
+}
+
+/* The weights, or the state, of an image as one file of a checkpoint. */
+static strait_err write_part(const struct strait_snapshot *snapshot, int is_state, int n,
+                             size_t offset, const char *folder, int64_t step) {
+    strait_safetensors_item *items = NULL;
+    strait_snapshot_row *rows = NULL;
+    strait_reader r = {snapshot->data, snapshot->bytes, 0};
+    strait_checkpoint_part part = {.stage = snapshot->stage, .is_state = is_state};
+    strait_err err = strait_alloc((size_t)n, sizeof *items, "list of tensors", (void **)&items);
+    if (err == STRAIT_OK)
+        err = strait_alloc((size_t)n, sizeof *rows, "list of names", (void **)&rows);
+    if (err == STRAIT_OK) err = strait_snapshot_header_head(&r, &n);
+    for (int i = 0; err == STRAIT_OK && i < n; i++) {
+        strait_snapshot_row *row = &rows[i];
+        err = strait_snapshot_header_row(&r, row);
+        if (err != STRAIT_OK) break;
+        if (row->is_state == is_state)
+            items[part.n_items++] = (strait_safetensors_item){
+                row->name,
+                {snapshot->data + offset, row->dtype, row->rows, row->cols},
+                !is_state && row->rows == 1};
+        offset += row->bytes;
+    }
+    part.items = items;
+    if (err == STRAIT_OK) err = strait_checkpoint_write(folder, step, &part);
+    strait_alloc_free(items);
+    strait_alloc_free(rows);
+    return err;
+}
+
+strait_err strait_snapshot_write(const struct strait_snapshot *snapshot, const char *folder,
+                                 int64_t step) {
+    strait_snapshot_sum sum = {0};
+    STRAIT_TRY(sum_whole(snapshot, &sum));
+    STRAIT_TRY(write_part(snapshot, 0, sum.n, sum.list_bytes, folder, step));
+    return write_part(snapshot, 1, sum.n, sum.list_bytes, folder, step);
+}
+
+/* ---- pieces ---- */
+
+strait_err strait_snapshot_add(struct strait_snapshot *snapshot, const strait_piece *piece,
+                               size_t limit) {
+    const int is_first = piece->offset == 0;
+    if (piece->total > limit)
+        return STRAIT_FAIL(STRAIT_EPROTO, "an image of %llu bytes, expected at most %zu",
+                           (unsigned long long)piece->total, limit);
+    if (is_first) {
+        STRAIT_TRY(reserve(snapshot, (size_t)piece->total));
+        snapshot->stage = piece->stage;
+        snapshot->step = piece->step;
+        snapshot->born = piece->born;
+    }
+    if (snapshot->bytes != piece->total || snapshot->filled != piece->offset ||
+        snapshot->step != piece->step || snapshot->stage != piece->stage)
+        return STRAIT_FAIL(STRAIT_EPROTO, "a piece of an image out of turn");
+    memcpy(snapshot->data + snapshot->filled, piece->data, piece->bytes);
+    snapshot->filled += piece->bytes;
+    return STRAIT_OK;
+}
+
+void strait_snapshot_next(const struct strait_snapshot *snapshot, size_t *at, strait_piece *piece) {
+    const size_t left = snapshot->bytes - *at;
+    *piece = (strait_piece){.stage = snapshot->stage,
+                            .step = snapshot->step,
+                            .born = snapshot->born,
+                            .offset = *at,
+                            .total = snapshot->bytes,
+                            .data = snapshot->data + *at,
+                            .bytes = left < STRAIT_PIECE_BYTES ? left : STRAIT_PIECE_BYTES};
+    *at += piece->bytes;
+}

@@ -1,0 +1,47 @@
+#include "train/executor.h"
+
+#include "base/alloc.h"
+
+#include <math.h>
+
+strait_err strait_executor_open(strait_executor_choice choice, const strait_run *run,
+                                const strait_run_plan *plan, struct strait_loader *loader,
+                                struct strait_executor **out) {
+    struct strait_executor *executor = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *executor, "crew", (void **)&executor));
+    executor->ops = choice.ops;
+    if (executor->ops == NULL)
+        executor->ops = plan->n_stages > 1 ? &strait_remote_executor : &strait_local_executor;
+    executor->user = choice.user;
+    executor->run = *run;
+    executor->plan = *plan;
+    executor->loader = loader;
+    strait_err err = strait_alloc(1, executor->ops->state_size, "crew", &executor->state);
+    if (err == STRAIT_OK) err = executor->ops->open(executor);
+    if (err != STRAIT_OK) {
+        strait_executor_close(&executor);
+        return err;
+    }
+    *out = executor;
+    return STRAIT_OK;
+}
+
+void strait_executor_close(struct strait_executor **executor) {
+    struct strait_executor *c = *executor;
+    if (c == NULL) return;
+    if (c->state != NULL) c->ops->close(c);
+    strait_alloc_free(c->state);
+    strait_alloc_free(c);
+    *executor = NULL;
+}
+
+double strait_executor_norm(const float *squares, int n) {
+    double sum = 0.0;
+    for (int i = 0; i < n; i++)
+        sum += (double)squares[i];
+    return sqrt(sum);
+}
+
+float strait_executor_factor(double limit, double norm) {
+    return limit > 0.0 && norm > limit ? (float)(limit / norm) : 1.0f;
+}

@@ -1,0 +1,163 @@
+#include "train/launch.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum {
+    WORDS_MAX = 32
+};
+
+static void close_fd(int *fd) {
+    if (*fd > 0) (void)close(*fd);
+    *fd = 0;
+}
+
+static void *thread_main(void *arg) {
+    struct strait_launched *l = arg;
+    (void)strait_service_run(l->ends[0], l->ends[1],
+                             l->hub); // errors reach the conductor as replies
+    close_fd(&l->ends[0]);
+    close_fd(&l->ends[1]);
+    return NULL;
+}
+
+/* Two pipes; ours are closed on exec, so that stages do not hold each other's open. */
+static strait_err make_pipes(struct strait_launched *l) {
+    int down[2];
+    int up[2];
+    if (pipe(down) != 0) return STRAIT_FAIL(STRAIT_ENOMEM, "no pipe for stage %d", l->stage);
+    if (pipe(up) != 0) {
+        (void)close(down[0]);
+        (void)close(down[1]);
+        return STRAIT_FAIL(STRAIT_ENOMEM, "no pipe for stage %d", l->stage);
+    }
+    l->to = down[1];
+    l->from = up[0];
+    l->ends[0] = down[0];
+    l->ends[1] = up[1];
+    const int all[] = {down[0], down[1], up[0], up[1]};
+    for (int i = 0; i < 4; i++)
+        (void)fcntl(all[i], F_SETFD, FD_CLOEXEC);
+    return STRAIT_OK;
+}
+
+/* The words of `line`, cut at spaces in place, then this program and its command. */
+static strait_err make_words(char *line, char *program, char **argv) {
+    static char command[] = "stage";
+    int n = 0;
+    char *rest = NULL;
+    for (char *word = strtok_r(line, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+        if (n == WORDS_MAX) return STRAIT_FAIL(STRAIT_ECONFIG, "stages.launch: too many words");
+        argv[n++] = word;
+    }
+    argv[n++] = program;
+    argv[n++] = command;
+    argv[n] = NULL;
+    return STRAIT_OK;
+}
+
+static strait_err start_process(struct strait_launched *l, const char *words) {
+    char line[4 * STRAIT_RUN_TEXT];
+    char program[4096];
+    char *argv[WORDS_MAX + 3];
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length < 0) return STRAIT_FAIL(STRAIT_EIO, "/proc/self/exe: cannot be read");
+    program[length] = '\0';
+    STRAIT_TRY(strait_startup_expand(words, l->stage, line, sizeof line));
+    STRAIT_TRY(make_words(line, program, argv));
+    posix_spawn_file_actions_t actions;
+    if (posix_spawn_file_actions_init(&actions) != 0)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "stage %d cannot be started", l->stage);
+    (void)posix_spawn_file_actions_adddup2(&actions, l->ends[0], STDIN_FILENO);
+    (void)posix_spawn_file_actions_adddup2(&actions, l->ends[1], STDOUT_FILENO);
+    const int failed = posix_spawnp(&l->pid, argv[0], &actions, NULL, argv, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    close_fd(&l->ends[0]);
+    close_fd(&l->ends[1]);
+    if (failed == 0) return STRAIT_OK;
+    l->pid = 0;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "stage %d: %s cannot be started", l->stage, argv[0]);
+}
+
+strait_err strait_launch(int stage, const char *words, struct strait_inproc_network *hub,
+                         struct strait_launched *out) {
+    out->stage = stage;
+    out->hub = hub;
+    STRAIT_TRY(make_pipes(out));
+    if (hub == NULL) return start_process(out, words);
+    out->has_thread = pthread_create(&out->thread, NULL, thread_main, out) == 0;
+    if (!out->has_thread)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "the thread of stage %d cannot be started", stage);
+    return STRAIT_OK;
+}
+
+static strait_err say(const struct strait_launched *l, const char *line) {
+    if (strait_service_write_line(l->to, line) == STRAIT_OK) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it had begun", l->stage);
+}
+
+strait_err strait_launch_meet(struct strait_launched *l, const strait_startup *start,
+                              strait_fingerprint *key, char address[STRAIT_ADDRESS_MAX]) {
+    char line[STRAIT_SERVICE_LINE];
+    STRAIT_TRY(strait_service_format_start(start, line));
+    STRAIT_TRY(say(l, line));
+    STRAIT_TRY(strait_service_read_line(l->from, line));
+    return strait_service_parse_answer(line, key, address);
+}
+
+strait_err strait_launch_go(struct strait_launched *l) {
+    const strait_err err = say(l, "go\n");
+    close_fd(&l->to);
+    close_fd(&l->from);
+    return err;
+}
+
+static void pause_ms(long ms) {
+    const struct timespec nap = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    (void)nanosleep(&nap, NULL);
+}
+
+const char *strait_launch_ended(struct strait_launched *l, int wait_ms) {
+    static _Thread_local char words[64];
+    const int64_t until = strait_clock_ns() + (int64_t)wait_ms * 1000000;
+    if (l->pid == 0) return NULL;
+    for (;;) {
+        int status = 0;
+        const pid_t ended = waitpid(l->pid, &status, WNOHANG);
+        if (ended == l->pid) {
+            l->pid = 0;
+            if (WIFSIGNALED(status))
+                (void)snprintf(words, sizeof words, "was killed by signal %d", WTERMSIG(status));
+            else
+                (void)snprintf(words, sizeof words, "ended with code %d", WEXITSTATUS(status));
+            return words;
+        }
+        if (strait_clock_ns() >= until) return NULL;
+        pause_ms(5);
+    }
+}
+
+void strait_launch_fini(struct strait_launched *l, int wait_ms) {
+    close_fd(&l->to);
+    close_fd(&l->from);
+    if (l->pid != 0 && strait_launch_ended(l, wait_ms) == NULL) {
+        (void)kill(l->pid, SIGKILL);
+        (void)waitpid(l->pid, NULL, 0);
+        l->pid = 0;
+    }
+    if (l->has_thread) (void)pthread_join(l->thread, NULL);
+    l->has_thread = 0;
+    close_fd(&l->ends[0]);
+    close_fd(&l->ends[1]);
+}

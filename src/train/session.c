@@ -1,0 +1,275 @@
+#include "train/session.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "metrics/metrics.h"
+#include "store/checkpoint.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    FULL_MS = 500 // between looks at a full disk
+};
+
+/* What is in a run's folder; the checkpoints' come first, the metrics last. */
+static const char checkpoints_name[] = "checkpoints", metrics_name[] = "metrics.jsonl",
+                  lock_name[] = ".lock";
+static const char *const copies[] = {"run.yaml", "tokenizer.json"};
+
+struct session {
+    const strait_session_spec *spec;
+    const strait_run *run;
+    const char *folder;
+    struct strait_trainer *trainer;
+    struct strait_metrics *metrics;
+    int lock;           // file descriptor that holds the folder; 0: none
+    int is_new;         // the folder was made by us
+    int held_none;      // it held no run
+    int is_ours;        // it is not refused: what a run has there is ours
+    int64_t saved_step; // of the newest checkpoint; -1: none
+    int is_astray;      // the last step had no finite gradient
+};
+
+static void note(const struct session *s, const char *text) {
+    if (s->spec->events.noted != NULL) s->spec->events.noted(s->spec->events.user, text);
+}
+
+/* A fault the run survives: told, not returned. */
+static void note_fault(const struct session *s, strait_err err) {
+    if (err != STRAIT_OK) note(s, strait_err_detail());
+}
+
+static strait_err wait_for_room(void *arg) {
+    struct session *s = arg;
+    const struct timespec nap = {.tv_nsec = FULL_MS * 1000000L};
+    strait_err err = STRAIT_EIO;
+    while (err == STRAIT_EIO && !s->spec->events.must_stop(s->spec->events.user)) {
+        (void)nanosleep(&nap, NULL);
+        err = strait_metrics_sync(s->metrics);
+    }
+    return STRAIT_OK;
+}
+
+/* A line of metrics was put down, or was not: the disk is full. Who cannot make the step again
+ * later waits for room; those who work for it hear from it meanwhile. What else befalls them then
+ * is the next step's to say. */
+static void see_written(struct session *s, strait_err err) {
+    char words[512];
+    if (err != STRAIT_EIO || !s->spec->waits_for_disk) {
+        note_fault(s, err);
+        return;
+    }
+    (void)snprintf(words, sizeof words, "waiting: %s", strait_err_detail());
+    note(s, words);
+    (void)strait_trainer_run_async(s->trainer, wait_for_room, s);
+}
+
+static strait_err path_in(const char *folder, const char *name, char out[STRAIT_PATH_MAX]) {
+    return strait_file_path(out, "%s/%s", folder, name);
+}
+
+static int has(const char *folder, const char *name) {
+    char path[STRAIT_PATH_MAX];
+    return path_in(folder, name, path) == STRAIT_OK && strait_file_exists(path);
+}
+
+static int holds_run(const char *folder) {
+    return has(folder, metrics_name) || has(folder, checkpoints_name);
+}
+
+strait_err strait_session_check_folder(const char *folder, int resumes) {
+    if (holds_run(folder) && !resumes)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "%s already holds a run: --resume goes on with it, --out DIR starts "
+                           "another",
+                           folder);
+    for (size_t i = 0; !holds_run(folder) && i < sizeof copies / sizeof *copies; i++)
+        if (has(folder, copies[i]))
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "%s/%s would be overwritten, and is not of a run: --out DIR chooses "
+                               "another folder",
+                               folder, copies[i]);
+    return STRAIT_OK;
+}
+
+static strait_err copy_tokenizer(const struct session *s) {
+    enum {
+        TOKENIZER_MAX = 1 << 28
+    };
+    char path[STRAIT_PATH_MAX];
+    char *text = NULL;
+    size_t bytes = 0;
+    if (s->run->data.tokenizer[0] == '\0') return STRAIT_OK;
+    STRAIT_TRY(path_in(s->folder, copies[1], path));
+    STRAIT_TRY(strait_file_read(s->run->data.tokenizer, TOKENIZER_MAX, &text, &bytes));
+    const strait_err err = strait_file_replace(path, text, bytes);
+    strait_alloc_free(text);
+    return err;
+}
+
+/* Before the trainer takes memory and time: is the folder ours to write? */
+static strait_err claim_folder(struct session *s) {
+    char path[STRAIT_PATH_MAX];
+    s->is_new = !strait_file_exists(s->folder);
+    STRAIT_TRY(strait_file_make_folders(s->folder));
+    STRAIT_TRY(path_in(s->folder, lock_name, path));
+    STRAIT_TRY(strait_file_lock(path, &s->lock));
+    s->held_none = !holds_run(s->folder);
+    STRAIT_TRY(strait_session_check_folder(s->folder, s->spec->resumes));
+    s->is_ours = 1;
+    return STRAIT_OK;
+}
+
+static strait_err load_checkpoint(struct session *s) {
+    int64_t *steps = NULL;
+    int n = 0;
+    const char *skipped = NULL;
+    STRAIT_TRY(strait_checkpoint_list(s->folder, &steps, &n));
+    strait_alloc_free(steps);
+    if (n == 0) {
+        note(s, "no checkpoint yet: starting from the first step");
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(strait_trainer_load(s->trainer, s->folder, &skipped));
+    if (skipped != NULL) note(s, skipped);
+    s->saved_step = strait_trainer_step_count(s->trainer);
+    return STRAIT_OK;
+}
+
+static strait_err open_files(struct session *s) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_checkpoint_prepare(s->folder));
+    STRAIT_TRY(path_in(s->folder, copies[0], path));
+    STRAIT_TRY(strait_run_save(s->run, path));
+    STRAIT_TRY(copy_tokenizer(s));
+    STRAIT_TRY(path_in(s->folder, metrics_name, path));
+    return strait_metrics_open(path, strait_trainer_step_count(s->trainer), &s->metrics);
+}
+
+static strait_err open_session(struct session *s) {
+    STRAIT_TRY(claim_folder(s));
+    STRAIT_TRY(strait_trainer_open_with(s->run, s->spec->executor, &s->trainer));
+    if (s->spec->resumes) STRAIT_TRY(load_checkpoint(s));
+    STRAIT_TRY(open_files(s));
+    strait_trainer_info facts;
+    strait_trainer_describe(s->trainer, &facts);
+    if (s->spec->events.opened != NULL)
+        s->spec->events.opened(s->spec->events.user, &facts, strait_trainer_step_count(s->trainer));
+    return STRAIT_OK;
+}
+
+static void remove_in(const char *folder, const char *name) {
+    char path[STRAIT_PATH_MAX];
+    if (path_in(folder, name, path) == STRAIT_OK) (void)remove(path); // a folder only if empty
+}
+
+/* A run that could not begin leaves nothing that was not there. */
+static void leave_folder(struct session *s) {
+    char path[STRAIT_PATH_MAX];
+    if (s->lock == 0 || !s->held_none) return;
+    strait_metrics_close(&s->metrics);
+    for (size_t i = 0; s->is_ours && i < sizeof copies / sizeof *copies; i++)
+        remove_in(s->folder, copies[i]);
+    remove_in(s->folder, checkpoints_name);
+    remove_in(s->folder, metrics_name);
+    if (path_in(s->folder, lock_name, path) == STRAIT_OK) strait_file_remove_lock(path, &s->lock);
+    if (s->is_new) (void)rmdir(s->folder); // unless something is in it by now
+}
+
+static void close_session(struct session *s) {
+    strait_metrics_close(&s->metrics);
+    strait_trainer_close(&s->trainer);
+    strait_file_unlock(&s->lock);
+}
+
+/* The lines first: a run that goes on from the checkpoint keeps those before it. */
+static strait_err save(struct session *s) {
+    see_written(s, strait_metrics_sync(s->metrics));
+    STRAIT_TRY(strait_trainer_save(s->trainer, s->folder));
+    s->saved_step = strait_trainer_step_count(s->trainer);
+    if (s->spec->events.saved != NULL) s->spec->events.saved(s->spec->events.user, s->saved_step);
+    return STRAIT_OK;
+}
+
+static strait_err validate(struct session *s) {
+    const int64_t step = strait_trainer_step_count(s->trainer);
+    double loss = 0.0;
+    STRAIT_TRY(strait_trainer_validate(s->trainer, &loss));
+    see_written(s, strait_metrics_put_valid(s->metrics, step, loss));
+    if (s->spec->events.validated != NULL)
+        s->spec->events.validated(s->spec->events.user, step, loss);
+    return STRAIT_OK;
+}
+
+static strait_err take_step(struct session *s) {
+    strait_trainer_report report;
+    STRAIT_TRY(strait_trainer_step(s->trainer, &report));
+    const strait_metrics_step line = {.step = report.step,
+                                      .loss = report.loss,
+                                      .rate = report.rate,
+                                      .grad_norm = report.grad_norm,
+                                      .tokens_per_s = report.tokens_per_s,
+                                      .forward_bytes_per_token = report.forward_bytes_per_token,
+                                      .backward_bytes_per_token = report.backward_bytes_per_token,
+                                      .ratio_forward = report.ratio_forward,
+                                      .ratio_backward = report.ratio_backward,
+                                      .bubble = report.bubble,
+                                      .limit = report.limit,
+                                      .seconds = report.seconds,
+                                      .meter_seconds = report.meter_seconds,
+                                      .n_boundaries = report.n_boundaries,
+                                      .residual_forward = report.residual_forward,
+                                      .residual_backward = report.residual_backward};
+    s->is_astray = !isfinite(report.loss) || !isfinite(report.grad_norm);
+    see_written(s, strait_metrics_put_step(s->metrics, &line));
+    if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);
+    if (report.alarm != NULL) note(s, report.alarm);
+    return STRAIT_OK;
+}
+
+static int is_due(int64_t step, int64_t every) {
+    return every > 0 && step % every == 0;
+}
+
+static strait_err run_steps(struct session *s) {
+    const int64_t n_steps = s->run->train.steps;
+    const int validates = s->run->data.valid[0] != '\0';
+    for (;;) {
+        const int64_t step = strait_trainer_step_count(s->trainer);
+        if (step >= n_steps) break;
+        STRAIT_TRY(take_step(s));
+        const int is_last = step + 1 == n_steps;
+        if (validates && (is_last || is_due(step + 1, s->run->train.valid_every)))
+            STRAIT_TRY(validate(s));
+        if (s->spec->events.must_stop(s->spec->events.user) && !is_last) {
+            STRAIT_TRY(save(s));
+            return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped after step %lld of %lld, saved in %s",
+                               (long long)(step + 1), (long long)n_steps, s->folder);
+        }
+        /* A checkpoint without a way on would push out those that have one. */
+        if (!is_last && !s->is_astray && is_due(step + 1, s->run->train.save_every))
+            note_fault(s, save(s));
+    }
+    if (s->saved_step == strait_trainer_step_count(s->trainer)) return STRAIT_OK;
+    return save(s);
+}
+
+static void tell_end(struct session *s) {
+    strait_trainer_info facts;
+    if (s->spec->events.ended == NULL) return;
+    strait_trainer_describe(s->trainer, &facts);
+    s->spec->events.ended(s->spec->events.user, &facts);
+}
+
+strait_err strait_session_run(const strait_session_spec *spec) {
+    struct session s = {.spec = spec, .run = spec->run, .folder = spec->folder, .saved_step = -1};
+    strait_err err = open_session(&s);
+    if (err != STRAIT_OK) leave_folder(&s);
+    if (err == STRAIT_OK) err = run_steps(&s);
+    if (err == STRAIT_OK) tell_end(&s);
+    close_session(&s);
+    return err;
+}

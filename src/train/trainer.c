@@ -1,0 +1,329 @@
+#include <strait/trainer.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "config/description.h"
+#include "config/flops.h"
+#include "stage/limits.h"
+#include "train/executor.h"
+#include "train/residual_monitor.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SKIPS_MAX = 20, // non-finite gradients in a row before giving up
+    NOTE_BYTES = 1024,
+    /* The program, its libraries, thread stacks and matrix buffers, measured: 13 MiB with small
+     * matrices, 19 with large ones. */
+    PROGRAM_BYTES = 16 << 20
+};
+
+struct strait_trainer {
+    strait_run run;
+    strait_run_plan plan;
+    struct strait_loader *loader;
+    struct strait_executor *executor;
+    int64_t step;  // steps done
+    int n_skipped; // in a row
+    char note[NOTE_BYTES];
+    strait_executor_report made; // by the last step
+    strait_residual_monitors alarms;
+    char alarm[NOTE_BYTES];
+};
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Pages of the shards that a run touches stay in memory as long as there is room. */
+static size_t shard_bytes(const strait_run *run, const struct strait_loader *loader) {
+    const size_t whole = (size_t)strait_loader_train_tokens(loader) * sizeof(uint16_t);
+    const size_t valid = (size_t)strait_loader_valid_tokens(loader) * sizeof(uint16_t);
+    return valid +
+           smaller(whole, (size_t)(run->train.steps * run->train.batch_tokens) * sizeof(uint16_t));
+}
+
+/* All stages together, and each. Messages lie on the host, wherever it computes. */
+static strait_err plan_memory(const strait_run_plan *plan, const int *windows,
+                              const size_t *messages, strait_trainer_stage *stages,
+                              strait_runner_memory *out) {
+    strait_runner_memory sum = {0};
+    for (int i = 0; i < plan->n_stages; i++) {
+        strait_runner_memory stage;
+        STRAIT_TRY(strait_runner_plan(plan, i, windows[i], &stage));
+        stages[i] = (strait_trainer_stage){.layers = plan->parts[i].last - plan->parts[i].first,
+                                           .slots = windows[i],
+                                           .planned = stage.device};
+        if (plan->scratch_bytes == 0) stages[i].planned += messages[i];
+        sum.weights += stage.weights;
+        sum.gradients += stage.gradients;
+        sum.optimizer += stage.optimizer;
+        sum.activations += stage.activations;
+        sum.codecs += stage.codecs;
+        sum.data += stage.data;
+    }
+    *out = sum;
+    return STRAIT_OK;
+}
+
+static void describe_precision(const strait_run *run, const strait_run_plan *plan, char *out,
+                               size_t capacity) {
+    const char *why = NULL;
+    if (run->device.precision == STRAIT_RUN_PRECISION_AUTO)
+        (void)strait_backend_precision(run->device.kind, (int)run->device.ordinal, &why);
+    (void)snprintf(out, capacity, "%s%s%s", plan->shape.precision == STRAIT_BF16 ? "bf16" : "fp32",
+                   why != NULL ? ": " : "", why != NULL ? why : "");
+}
+
+static strait_err describe(const strait_run *run, const strait_run_plan *plan, const int *windows,
+                           const struct strait_loader *loader, strait_trainer_info *out) {
+    strait_runner_memory memory;
+    int64_t parameters = 0;
+    double flops = 0;
+    strait_trainer_stage stages[STRAIT_RUN_STAGES] = {0};
+    size_t messages[STRAIT_RUN_STAGES], all_messages = 0;
+    STRAIT_TRY(strait_limits_messages(run, plan, windows, NULL, strait_loader_valid_batches(loader),
+                                      messages));
+    STRAIT_TRY(plan_memory(plan, windows, messages, stages, &memory));
+    for (int i = 0; i < plan->n_stages; i++)
+        all_messages += messages[i];
+    STRAIT_TRY(strait_run_plan_params(plan, &parameters));
+    STRAIT_TRY(strait_flops_train(plan, &flops));
+    memory.data += shard_bytes(run, loader);
+    *out = (strait_trainer_info){
+        .n_stages = plan->n_stages,
+        .parameters = parameters,
+        .vocab = plan->shape.vocab,
+        .train_tokens = strait_loader_train_tokens(loader),
+        .microbatch = plan->microbatch,
+        .n_microbatches = plan->n_microbatches,
+        .flops_per_token = flops,
+        .memory = {.weights = memory.weights,
+                   .gradients = memory.gradients,
+                   .optimizer = memory.optimizer,
+                   .activations = memory.activations,
+                   .data = memory.data,
+                   .codecs = memory.codecs,
+                   .messages = all_messages,
+                   .program = (size_t)(plan->n_stages > 1 ? plan->n_stages + 1 : 1) *
+                              PROGRAM_BYTES},
+    };
+    out->memory.total = memory.weights + memory.gradients + memory.optimizer + memory.activations +
+                        memory.data + memory.codecs + all_messages + out->memory.program;
+    memcpy(out->stages, stages, sizeof out->stages);
+    describe_precision(run, plan, out->precision, sizeof out->precision);
+    return STRAIT_OK;
+}
+
+strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out) {
+    struct strait_loader *loader = NULL;
+    strait_run_plan plan;
+    STRAIT_TRY(strait_loader_open(run, &loader));
+    strait_err err = strait_run_plan_init(run, strait_loader_vocab(loader), &plan);
+    if (err == STRAIT_OK) err = strait_loader_cut(loader, &plan);
+    int windows[STRAIT_RUN_STAGES] = {1};
+    if (err == STRAIT_OK && plan.n_stages > 1)
+        err = strait_limits_expect(&plan, (int)run->stages.window, windows);
+    if (err == STRAIT_OK) err = describe(run, &plan, windows, loader, out);
+    strait_loader_close(&loader);
+    return err;
+}
+
+static strait_err open_into(struct strait_trainer *t, strait_executor_choice choice) {
+    STRAIT_TRY(strait_loader_open(&t->run, &t->loader));
+    STRAIT_TRY(strait_run_plan_init(&t->run, strait_loader_vocab(t->loader), &t->plan));
+    STRAIT_TRY(strait_loader_cut(t->loader, &t->plan));
+    STRAIT_TRY(strait_executor_open(choice, &t->run, &t->plan, t->loader, &t->executor));
+    t->step = t->executor->step;
+    return STRAIT_OK;
+}
+
+strait_err strait_trainer_open(const strait_run *run, struct strait_trainer **out) {
+    return strait_trainer_open_with(run, (strait_executor_choice){0}, out);
+}
+
+strait_err strait_trainer_open_with(const strait_run *run, strait_executor_choice choice,
+                                    struct strait_trainer **out) {
+    struct strait_trainer *t = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *t, "trainer", (void **)&t));
+    t->run = *run;
+    const strait_err err = open_into(t, choice);
+    if (err == STRAIT_ENOMEM)
+        strait_err_prefix("not enough memory (--dry-run lists it; train.recompute, a smaller "
+                          "stages.microbatch or model needs less)");
+    if (err != STRAIT_OK) {
+        strait_trainer_close(&t);
+        return err;
+    }
+    *out = t;
+    return STRAIT_OK;
+}
+
+void strait_trainer_close(struct strait_trainer **trainer) {
+    struct strait_trainer *t = *trainer;
+    if (t == NULL) return;
+    strait_executor_close(&t->executor);
+    strait_loader_close(&t->loader);
+    strait_alloc_free(t);
+    *trainer = NULL;
+}
+
+void strait_trainer_describe(const struct strait_trainer *t, strait_trainer_info *out) {
+    *out = (strait_trainer_info){0};
+    (void)describe(&t->run, &t->plan, t->executor->windows, t->loader, out);
+    out->valid_tokens = strait_loader_valid_tokens(t->loader);
+    (void)snprintf(out->device, sizeof out->device, "%s", t->executor->device);
+    for (int i = 0; i < out->n_stages; i++) {
+        out->stages[i].used = (size_t)t->executor->device_bytes[i];
+        out->device_bytes += out->stages[i].used;
+    }
+}
+
+int64_t strait_trainer_step_count(const struct strait_trainer *trainer) {
+    return trainer->step;
+}
+
+static strait_err update(struct strait_trainer *t, strait_trainer_report *report) {
+    const double limit = t->run.train.clip;
+    report->is_skipped = !isfinite(report->grad_norm) ||
+                         (!t->made.is_updated && !isfinite(report->loss));
+    if (report->is_skipped) {
+        if (++t->n_skipped < SKIPS_MAX) return STRAIT_OK;
+        return STRAIT_FAIL(STRAIT_ENONFINITE,
+                           "step %lld: %d gradients in a row were not finite: lower train.rate or "
+                           "raise train.warmup, and resume",
+                           (long long)report->step, t->n_skipped);
+    }
+    t->n_skipped = 0;
+    if (t->made.is_updated) return STRAIT_OK;
+    return t->executor->ops->update(t->executor, t->step,
+                                    strait_executor_factor(limit, report->grad_norm));
+}
+
+/* Bytes a token of plain bf16 activations, over what the socket carried. */
+static double ratio(const struct strait_trainer *t, double bytes_per_token) {
+    return bytes_per_token > 0.0 ? 2.0 * t->plan.shape.width / bytes_per_token : 0.0;
+}
+
+static const char *watch(struct strait_trainer *t) {
+    const double *const residuals[2] = {t->made.residual_forward, t->made.residual_backward};
+    const int is_raised = strait_residual_monitors_watch(
+        &t->alarms, residuals, t->plan.n_stages - 1, t->alarm, sizeof t->alarm);
+    return is_raised ? t->alarm : NULL;
+}
+
+strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *out) {
+    const double began = strait_clock_seconds();
+    const double n_tokens = (double)t->run.train.batch_tokens;
+    const strait_executor_report *made = &t->made;
+    STRAIT_TRY(t->executor->ops->gradients(t->executor, t->step, &t->made));
+    strait_trainer_report report = {
+        .step = t->step + 1,
+        .loss = made->loss_sum / n_tokens,
+        .rate = t->run.train.rate * (double)strait_lr_schedule_factor(&t->plan.rate, t->step),
+        .grad_norm = made->norm,
+        .forward_bytes_per_token = made->forward_bytes / n_tokens,
+        .backward_bytes_per_token = made->backward_bytes / n_tokens,
+        .bubble = made->bubble,
+        .n_boundaries = t->plan.n_stages - 1,
+        .residual_forward = made->residual_forward,
+        .residual_backward = made->residual_backward,
+        .alarm = watch(t),
+        .limit = made->limit,
+    };
+    report.ratio_forward = ratio(t, report.forward_bytes_per_token);
+    report.ratio_backward = ratio(t, report.backward_bytes_per_token);
+    const double updates = strait_clock_seconds();
+    STRAIT_TRY(update(t, &report));
+    t->step++;
+    const double ended = strait_clock_seconds();
+    if (made->metered_s > 0.0) report.meter_seconds = made->metered_s + ended - updates;
+    report.seconds = ended - began;
+    report.tokens_per_s = n_tokens / report.seconds;
+    *out = report;
+    return STRAIT_OK;
+}
+
+strait_err strait_trainer_validate(struct strait_trainer *t, double *loss) {
+    double sum = 0.0;
+    if (strait_loader_valid_tokens(t->loader) == 0)
+        return STRAIT_FAIL(STRAIT_EINVAL, "the run has no validation data");
+    STRAIT_TRY(t->executor->ops->validate(t->executor, t->step, &sum));
+    *loss = sum / (double)strait_loader_valid_tokens(t->loader);
+    return STRAIT_OK;
+}
+
+strait_err strait_trainer_run_async(struct strait_trainer *t, strait_err (*run)(void *arg),
+                                    void *arg) {
+    return t->executor->ops->run_async != NULL ? t->executor->ops->run_async(t->executor, run, arg)
+                                               : run(arg);
+}
+
+struct committing {
+    const char *folder;
+    const strait_checkpoint_plan *plan;
+};
+
+/* Hashes all that was written. */
+static strait_err run_commit(void *arg) {
+    const struct committing *c = arg;
+    return strait_checkpoint_commit(c->folder, c->plan);
+}
+
+/* Two files a stage: weights, and what the optimizer and the codecs remember. */
+static strait_err commit(struct strait_trainer *t, const char *folder) {
+    strait_checkpoint_part parts[2 * STRAIT_RUN_STAGES];
+    static _Thread_local strait_description words; // large
+    strait_describe(&t->plan, &words);
+    for (int i = 0; i < 2 * t->plan.n_stages; i++)
+        parts[i] = (strait_checkpoint_part){.stage = i / 2, .is_state = i % 2};
+    const strait_checkpoint_plan plan = {.step = t->step,
+                                         .tokenizer = strait_loader_tokenizer(t->loader),
+                                         .model = words.pairs,
+                                         .n_model = words.n,
+                                         .parts = parts,
+                                         .n_parts = 2 * t->plan.n_stages,
+                                         .keep = (int)t->run.train.keep};
+    return strait_trainer_run_async(t, run_commit, &(struct committing){folder, &plan});
+}
+
+strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
+    strait_err err = strait_checkpoint_begin(folder, t->step);
+    if (err == STRAIT_OK) err = t->executor->ops->write(t->executor, folder, t->step);
+    if (err == STRAIT_OK) return commit(t, folder);
+    strait_checkpoint_abandon(folder, t->step);
+    return err;
+}
+
+static strait_err load_from(struct strait_trainer *t, struct strait_checkpoint *checkpoint) {
+    STRAIT_TRY(strait_describe_check(checkpoint, &t->plan, strait_loader_tokenizer(t->loader)));
+    STRAIT_TRY(t->executor->ops->read(t->executor, checkpoint));
+    /* A crew may hold more than its checkpoint. */
+    t->step = t->executor->step > strait_checkpoint_step(checkpoint)
+                  ? t->executor->step
+                  : strait_checkpoint_step(checkpoint);
+    return STRAIT_OK;
+}
+
+strait_err strait_trainer_load(struct strait_trainer *t, const char *folder, const char **note) {
+    strait_checkpoint_request o = {.folder = folder};
+    strait_err err = strait_trainer_run_async(t, strait_checkpoint_open_whole, &o);
+    if (err == STRAIT_OK) {
+        const char *skipped = strait_checkpoint_skipped(o.checkpoint);
+        if (skipped != NULL) (void)snprintf(t->note, sizeof t->note, "%s", skipped);
+        *note = skipped != NULL ? t->note : NULL;
+        err = load_from(t, o.checkpoint);
+    }
+    strait_checkpoint_close(&o.checkpoint);
+    return err;
+}
+
+strait_err strait_trainer_trace_begin(struct strait_trainer *trainer) {
+    return trainer->executor->ops->trace(trainer->executor, NULL);
+}
+
+strait_err strait_trainer_trace_end(struct strait_trainer *trainer, const char *path) {
+    return trainer->executor->ops->trace(trainer->executor, path);
+}

@@ -1,0 +1,302 @@
+#include "config/run.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "check.h"
+#include "scratch.h"
+
+#include <stdio.h>
+
+static strait_run run;
+
+static strait_err parse(const char *text) {
+    return strait_run_parse("R.yaml", text, strlen(text), NULL, 0, &run);
+}
+
+static strait_err parse_set(const char *set) {
+    return strait_run_parse("R.yaml", "", 0, &set, 1, &run);
+}
+
+static void test_the_table_is_sound(void **state) {
+    (void)state;
+    const strait_options *table = strait_run_options();
+    for (int i = 0; i < table->n_rows; i++) {
+        const strait_option *row = &table->rows[i];
+        assert_ptr_equal(strait_options_find(table, row->key), row);
+        CHECK(row->help[0] != '\0' && row->capacity > 0);
+        CHECK(row->offset + row->capacity <= sizeof(strait_run));
+        CHECK((row->kind == STRAIT_OPTION_CHOICE) == (row->choices != NULL));
+        const int is_number = row->kind == STRAIT_OPTION_INT || row->kind == STRAIT_OPTION_REAL;
+        CHECK(!is_number || row->min < row->max);
+        for (int k = 0; k < i; k++)
+            CHECK(row->offset >= table->rows[k].offset + table->rows[k].capacity ||
+                  table->rows[k].offset >= row->offset + row->capacity);
+    }
+}
+
+static void test_llama_is_the_default(void **state) {
+    (void)state;
+    CHECK_OK(parse(""));
+    assert_string_equal(run.name, "R");
+    CHECK(run.model.family == STRAIT_RUN_LLAMA && run.model.activation == STRAIT_RUN_SWIGLU);
+    CHECK(run.model.rope == STRAIT_RUN_ROPE_FULL && run.model.rope_theta == 10000);
+    CHECK(!run.model.has_qk_norm && !run.model.has_qk_gain && run.model.softcap == 0);
+    CHECK(!run.model.is_tied && run.model.norm_epsilon == 1e-5);
+    CHECK(run.model.init == STRAIT_RUN_INIT_LLAMA);
+    CHECK(run.model.kv_heads == 4 && run.model.head_dim == 64 && run.model.ffn == 688);
+    CHECK(run.model.attention_scale == 0.125 && run.model.vocab == 0);
+    CHECK(run.train.optimizer == STRAIT_RUN_ADAMW && run.train.rate == 0.001);
+    CHECK(run.train.embedding_rate == 0.001 && run.train.head_rate == 0.001);
+    CHECK(run.train.gain_rate == 0.001 && run.train.embedding_decay == 0.1);
+    CHECK(run.train.warmup == 50 && run.train.schedule == STRAIT_RUN_COSINE);
+    assert_string_equal(run.device.kind, "cpu");
+    CHECK_OK(parse_set("train.steps=1000000"));
+    assert_int_equal(run.train.warmup, 1000);
+}
+
+static const char *const families[] = {
+    "model: {family: yardstick, width: 1024, heads: 8, softcap: 30}\ntrain: {optimizer: muon}",
+    "train: {optimizer: muon}\nmodel: {softcap: 30, heads: 8, width: 1024, family: yardstick}"};
+
+static void test_presets_hold_wherever_they_are_chosen(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(parse(families[i]));
+        CHECK(run.model.softcap == 30 && run.model.activation == STRAIT_RUN_RELU2);
+        CHECK(run.model.rope == STRAIT_RUN_ROPE_HALF && run.model.has_qk_norm);
+        CHECK(run.model.attention_scale == 0.12 && run.model.norm_epsilon == 1e-6);
+        CHECK(run.model.init == STRAIT_RUN_INIT_YARDSTICK && run.model.ffn == 4096);
+        CHECK(run.train.rate == 0.02 && run.train.decay == 0.05 && run.train.clip == 0);
+        CHECK_NEAR(run.train.embedding_rate, 0.3, 1e-15);
+        CHECK_NEAR(run.train.head_rate, 0.003, 1e-17);
+        CHECK_NEAR(run.train.gain_rate, 0.01, 1e-16);
+        CHECK(run.train.embedding_decay == 0.001 && run.train.beta1 == 0.8);
+        CHECK(run.train.beta2 == 0.95 && run.train.epsilon == 1e-10 && run.train.warmup == 0);
+        CHECK(run.train.schedule == STRAIT_RUN_LINEAR && run.train.final_rate == 0);
+    }
+    CHECK_OK(parse_set("model.family=yardstick"));
+    CHECK(run.model.softcap == 15);
+}
+
+/* Strait's own variant brings what a named one does, however the file comes to leave it out. */
+static void test_the_variant_left_out_brings_its_defaults(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "train: {optimizer: muon}\nlink: {codec: {name: strait, variant: context}}",
+        "train: {optimizer: muon}\nlink: {codec: {name: strait}}",
+        "link: {codec: {variant: \"\", name: strait}}\ntrain: {optimizer: muon}",
+        "link: {codec: {variant: fp32}}"};
+    const char *const sets[] = {"train.optimizer=muon", "link.codec.name=strait",
+                                "link.codec.variant="};
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(
+            strait_run_parse("R.yaml", texts[i], strlen(texts[i]), sets, i == 3 ? 3 : 0, &run));
+        assert_string_equal(run.link.codec.variant, "context");
+        CHECK(run.train.rate == 0.045 && run.train.writer_rate == 0.0045);
+        CHECK(run.train.boundary_rate == 0.004 && run.train.value_rate == 0.03);
+        CHECK(run.train.embedding_rate == 0.3 && run.train.head_rate == 0.003);
+        CHECK(run.train.conv_rate == 0.02 && run.train.mixing_rate == 0.001);
+        CHECK(run.train.frame_rate == 0.004 && run.link.codec.frame == 0);
+        CHECK(run.train.gain_rate == 0.01 && run.train.decay == 0.05 && run.model.conv == 4);
+        CHECK(run.model.has_anchors && run.model.has_value_tables && run.model.has_qkv_conv);
+        CHECK(run.link.codec.has_gains);
+    }
+    CHECK_OK(parse("link: {codec: {name: strait}}")); // AdamW keeps its own
+    CHECK(run.train.rate == 0.001 && run.train.writer_rate == 0.001 && run.model.conv == 4);
+    CHECK_OK(parse("link: {codec: {name: strait}}\nmodel: {conv: 2, anchors: false}"));
+    CHECK(run.model.conv == 2 && !run.model.has_anchors && run.model.has_value_tables);
+}
+
+static void test_other_variants_bring_nothing(void **state) {
+    (void)state;
+    static const char *const texts[] = {"link: {codec: {name: strait, variant: tied}}",
+                                        "link: {codec: {name: strait, variant: free}}", "",
+                                        "link: {codec: {name: resbm}}"};
+    static const char *const variants[] = {"tied", "free", "", ""};
+    const char *const muon = "train.optimizer=muon";
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(strait_run_parse("R.yaml", texts[i], strlen(texts[i]), &muon, 1, &run));
+        assert_string_equal(run.link.codec.variant, variants[i]);
+        CHECK(run.train.rate == 0.02 && run.train.writer_rate == 0.02 && run.model.conv == 0);
+        CHECK(!run.model.has_anchors && !run.model.has_value_tables && !run.model.has_qkv_conv);
+        CHECK(!run.link.codec.has_gains);
+    }
+}
+
+static void test_what_is_given_is_not_derived(void **state) {
+    (void)state;
+    CHECK_OK(parse("name: big one\n"
+                   "model: {width: 100, heads: 6, kv_heads: 2, head_dim: 18, ffn: 7, vocab: 300,\n"
+                   "        attention_scale: 0.5, context: 8, qk_norm: true, qk_gain: true}\n"
+                   "train: {batch_tokens: 64, embedding_rate: 0.5, head_rate: 0.25,\n"
+                   "        gain_rate: 0.125, embedding_decay: 0, warmup: 0, schedule: constant,\n"
+                   "        decay_steps: 1000, optimizer: adamw-rows, recompute: true}\n"
+                   "stages: {microbatch: 2}\n"));
+    assert_string_equal(run.name, "big one");
+    CHECK(run.model.kv_heads == 2 && run.model.head_dim == 18 && run.model.ffn == 7);
+    CHECK(run.model.attention_scale == 0.5 && run.model.has_qk_gain && run.model.vocab == 300);
+    CHECK(run.train.embedding_rate == 0.5 && run.train.head_rate == 0.25);
+    CHECK(run.train.gain_rate == 0.125 && run.train.embedding_decay == 0);
+    CHECK(run.train.warmup == 0 && run.train.decay_steps == 1000);
+    CHECK(run.train.optimizer == STRAIT_RUN_ADAMW_ROWS && run.train.is_recomputed);
+    CHECK(run.stages.microbatch == 2);
+}
+
+#define REFUSES(text, words) CHECK_FAILS(parse(text), STRAIT_ECONFIG, "R.yaml: " words)
+
+static void test_keys_must_fit_together(void **state) {
+    (void)state;
+    REFUSES("model: {heads: 3}", "model.heads: 3 does not divide model.width 256");
+    REFUSES("model: {head_dim: 7}", "model.head_dim: 7 is not a multiple of 2");
+    REFUSES("model: {head_dim: 6, rope: half}",
+            "model.head_dim: 6 is not a multiple of 4, which model.rope needs");
+    REFUSES("model: {kv_heads: 3}", "model.kv_heads: 3 does not divide model.heads 4");
+    REFUSES("model: {kv_heads: 8}", "model.kv_heads: 8 does not divide model.heads 4");
+    REFUSES("model: {qk_gain: true}", "model.qk_gain: needs model.qk_norm");
+    REFUSES("train: {batch_tokens: 1000}",
+            "train.batch_tokens: 1000 is not a multiple of model.context 256; try 1024");
+    REFUSES("stages: {microbatch: 3}", "stages.microbatch: 3 sequences of model.context 256 do not "
+                                       "divide train.batch_tokens 8192");
+    REFUSES("train: {anchor_rate: -0.5}", "train.anchor_rate: -0.5 is neither -1 nor 0 or more");
+    REFUSES("train: {embedding_decay: -0.1}", "train.embedding_decay: -0.1 is neither -1 nor 0");
+    REFUSES("train: {decay_steps: 5}", "train.decay_steps: only train.schedule constant has them");
+    REFUSES("train: {steps: 10, warmup: 11}", "train.warmup 11 and train.decay_steps 0 do not fit");
+    REFUSES("train: {steps: 10, warmup: 6, decay_steps: 5, schedule: constant}",
+            "train.warmup 6 and train.decay_steps 5 do not fit into train.steps 10");
+    REFUSES("data: {valid_tokens: 256}",
+            "data.valid_tokens: 256 is not more than model.context 256");
+    REFUSES("name: a/b", "name: \"a/b\" cannot name a folder");
+    REFUSES("name: .hidden", "name: \".hidden\" cannot name a folder");
+    REFUSES("device: {kind: gpu}", "device.kind: \"gpu\" is no device; expected cpu or cuda");
+    REFUSES("link: {codec: {name: zip}}", "codec 'zip': there is none of that name; choose one of");
+    CHECK_FAILS(parse("train: {rate: fast}"), STRAIT_ECONFIG,
+                "R.yaml:1:15: train.rate: \"fast\" is not a number");
+    CHECK_FAILS(parse_set("train.rate=fast"), STRAIT_ECONFIG,
+                "--set train.rate=fast: \"fast\" is not a number");
+}
+
+static void test_an_error_leaves_the_run_alone(void **state) {
+    (void)state;
+    CHECK_OK(parse("model: {width: 512}"));
+    CHECK(parse("model: {width: 768}\ntrain: {batch_tokens: 1}") == STRAIT_ECONFIG);
+    assert_int_equal(run.model.width, 512);
+}
+
+static void test_files_give_names_and_folders(void **state) {
+    (void)state;
+    scratch dir = scratch_open();
+    static const char text[] = "data: {train: a/t.bin, valid: /v.bin}\n";
+    const char *path = scratch_at(&dir, "small.run.yaml");
+    CHECK_OK(strait_file_write(path, text, sizeof text - 1));
+    const char *const sets[] = {"data.tokenizer=tok.json"};
+    CHECK_OK(strait_run_load(path, sets, 1, &run));
+    assert_string_equal(run.name, "small.run");
+    assert_string_equal(run.data.train, scratch_at(&dir, "a/t.bin"));
+    assert_string_equal(run.data.valid, "/v.bin");
+    char here[STRAIT_PATH_MAX];
+    char expected[2 * STRAIT_PATH_MAX];
+    CHECK(getcwd(here, sizeof here) != NULL);
+    (void)snprintf(expected, sizeof expected, "%s/tok.json", here);
+    assert_string_equal(run.data.tokenizer, expected);
+    CHECK(chdir(dir.path) == 0);
+    CHECK_OK(strait_run_load("small.run.yaml", NULL, 0, &run));
+    assert_string_equal(run.data.train, scratch_at(&dir, "a/t.bin"));
+    CHECK_OK(strait_run_load("./small.run.yaml", NULL, 0, &run));
+    assert_string_equal(run.data.train, scratch_at(&dir, "./a/t.bin"));
+    CHECK(chdir(here) == 0);
+    CHECK_FAILS(strait_run_load(scratch_at(&dir, "none.yaml"), NULL, 0, &run), STRAIT_ECONFIG,
+                "none.yaml: cannot open: No such file");
+    CHECK_FAILS(strait_run_load(dir.path, NULL, 0, &run), STRAIT_ECONFIG, "not a regular file");
+    CHECK_FAILS(strait_run_parse("a123456789b123456789c123456789d123456789e123456789f1234567890123"
+                                 ".yaml",
+                                 "", 0, NULL, 0, &run),
+                STRAIT_ECONFIG, "name: the file's name is longer than 63 bytes");
+    scratch_close(&dir);
+}
+
+static void check_saves(const char *text) {
+    scratch dir = scratch_open();
+    strait_run again;
+    memset(&run, 0, sizeof run);
+    memset(&again, 0, sizeof again);
+    CHECK_OK(strait_file_write(scratch_at(&dir, "r.yaml"), text, strlen(text)));
+    CHECK_OK(strait_run_load(scratch_at(&dir, "r.yaml"), NULL, 0, &run));
+    CHECK_OK(strait_file_make_folders(scratch_at(&dir, "out")));
+    CHECK_OK(strait_run_save(&run, scratch_at(&dir, "out/run.yaml")));
+    CHECK_OK(strait_run_load(scratch_at(&dir, "out/run.yaml"), NULL, 0, &again));
+    assert_memory_equal(&run, &again, sizeof run);
+    scratch_close(&dir);
+}
+
+static void test_a_saved_run_loads_to_the_same(void **state) {
+    (void)state;
+    check_saves("");
+    check_saves(families[0]);
+    check_saves("name: 'x: \"y\" # z'\nmodel: {width: 96, heads: 3, rope_theta: 123456.789}\n"
+                "data: {train: a b/\xc3\xa9.bin}\ntrain: {rate: 0.1, seed: 9007199254740992}\n");
+    check_saves("link: {codec: {name: strait}}\ntrain: {optimizer: muon}\n");
+    check_saves("model: {width: 65536, heads: 1}\ntrain: {optimizer: muon, rate: 100}\n");
+    CHECK_OK(parse(""));
+    CHECK_FAILS(strait_run_save(&run, "/nowhere/at/all/run.yaml"), STRAIT_EIO,
+                "/nowhere/at/all/run.yaml");
+}
+
+static void survives_failing_allocations(const char *text, int n_expected) {
+    scratch dir = scratch_open();
+    const char *path = scratch_at(&dir, "r.yaml");
+    CHECK_OK(strait_file_write(path, text, strlen(text)));
+    int n_failed = 0;
+    for (int n = 1;; n++, n_failed++) {
+        strait_alloc_fail_at(n);
+        strait_err err = strait_run_load(path, NULL, 0, &run);
+        if (err == STRAIT_OK) err = strait_run_save(&run, scratch_at(&dir, "out.yaml"));
+        strait_alloc_fail_at(0);
+        if (err == STRAIT_OK) break;
+        assert_int_equal(err, STRAIT_ENOMEM);
+    }
+    assert_int_equal(n_failed, n_expected);
+    scratch_close(&dir);
+}
+
+static void test_survives_any_failing_allocation(void **state) {
+    (void)state;
+    survives_failing_allocations("train: {rate: 0.1}\n", 5);
+    survives_failing_allocations("link: {codec: {name: strait}}\n", 8);
+}
+
+/* docs/run-file.md has one row for each option, as `strait options --markdown` prints it. */
+static void test_the_document_lists_every_option(void **state) {
+    (void)state;
+    const strait_options *table = strait_run_options();
+    char *text = NULL;
+    CHECK_OK(strait_file_read("docs/run-file.md", 1 << 20, &text, NULL));
+    for (int i = 0; i < table->n_rows; i++) {
+        char what[STRAIT_OPTION_TEXT_MAX];
+        char initial[STRAIT_OPTION_TEXT_MAX];
+        char row[3 * STRAIT_OPTION_TEXT_MAX];
+        strait_options_describe(&table->rows[i], what);
+        strait_options_describe_default(table, &table->rows[i], initial);
+        (void)snprintf(row, sizeof row, "\n| `%s` | %s | %s | %s |\n", table->rows[i].key, what,
+                       initial, table->rows[i].help);
+        if (strstr(text, row) == NULL) fail_msg("docs/run-file.md lacks this row: %s", row);
+    }
+    strait_alloc_free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_table_is_sound),
+        cmocka_unit_test(test_llama_is_the_default),
+        cmocka_unit_test(test_presets_hold_wherever_they_are_chosen),
+        cmocka_unit_test(test_the_variant_left_out_brings_its_defaults),
+        cmocka_unit_test(test_other_variants_bring_nothing),
+        cmocka_unit_test(test_what_is_given_is_not_derived),
+        cmocka_unit_test(test_keys_must_fit_together),
+        cmocka_unit_test(test_an_error_leaves_the_run_alone),
+        cmocka_unit_test(test_files_give_names_and_folders),
+        cmocka_unit_test(test_a_saved_run_loads_to_the_same),
+        cmocka_unit_test(test_survives_any_failing_allocation),
+        cmocka_unit_test(test_the_document_lists_every_option),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

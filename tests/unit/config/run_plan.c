@@ -1,0 +1,273 @@
+/* From the words of a run file to sizes, cuts and schedules. */
+#include "config/run_plan.h"
+
+#include "run_plan_rig.h"
+#include "stage/runner.h"
+
+static void layers_are_shared_out(void **state) {
+    (void)state;
+    for (int count = 1; count <= 8; count++) {
+        char set[32];
+        (void)snprintf(set, sizeof set, "stages.count=%d", count);
+        CHECK_OK(make(set, NULL, NULL));
+        assert_int_equal(plan.n_stages, count);
+        assert_int_equal(plan.parts[0].first, 0);
+        assert_int_equal(plan.parts[count - 1].last, 8);
+        for (int i = 0; i < count; i++) {
+            assert_true(plan.parts[i].last > plan.parts[i].first);
+            if (i > 0) assert_int_equal(plan.parts[i].first, plan.parts[i - 1].last);
+        }
+    }
+    CHECK_OK(make("stages.count=3", "model.conv=2", "model.local_every=2"));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(plan.parts[i].first % 2, 0); // with a local block
+    CHECK_OK(make("stages.count=3", "stages.split=[1,5,2]", NULL));
+    assert_int_equal(plan.parts[1].first, 1);
+    assert_int_equal(plan.parts[1].last, 6);
+    assert_int_equal(plan.shape.vocab, 64); // the file's, not the data's
+}
+
+static void microbatches_suit_the_pipeline(void **state) {
+    (void)state;
+    CHECK_OK(make(NULL, NULL, NULL));
+    assert_int_equal(plan.sequences, 32);
+    assert_int_equal(plan.microbatch, 32); // one, as 512 tokens are few
+    CHECK_OK(make("stages.count=4", NULL, NULL));
+    assert_int_equal(plan.n_microbatches, 16); // four for each stage
+    CHECK_OK(make("stages.count=8", "train.batch_tokens=160", NULL));
+    assert_int_equal(plan.microbatch, 1); // as many as there are
+    CHECK_OK(make("stages.microbatch=4", NULL, NULL));
+    assert_int_equal(plan.n_microbatches, 8);
+}
+
+static void schedules_have_their_kinds(void **state) {
+    (void)state;
+    static const struct {
+        const char *set;
+        strait_schedule_kind kind;
+    } cases[] = {{"stages.schedule=auto", STRAIT_SCHEDULE_SPLIT},
+                 {"stages.schedule=fill-drain", STRAIT_SCHEDULE_FILL},
+                 {"stages.schedule=1f1b", STRAIT_SCHEDULE_1F1B},
+                 {"stages.schedule=1f1b-window", STRAIT_SCHEDULE_WINDOW},
+                 {"train.recompute=true", STRAIT_SCHEDULE_WINDOW}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_OK(make(cases[i].set, NULL, NULL));
+        assert_int_equal(plan.schedule, cases[i].kind);
+        const strait_stage_spec stage = strait_run_plan_stage(&plan, 0, 3);
+        assert_int_equal(stage.n_slots, 3);
+        assert_int_equal(stage.can_defer, 0); // one stage defers nothing
+    }
+    CHECK_OK(make("stages.count=2", NULL, NULL));
+    assert_int_equal(strait_run_plan_stage(&plan, 1, 2).can_defer, 1);
+}
+
+static void what_does_not_fit_is_refused(void **state) {
+    (void)state;
+    CHECK_FAILS(make("stages.count=9", NULL, NULL), STRAIT_ECONFIG, "more than model.layers (8)");
+    CHECK_FAILS(make("stages.count=2", "model.tied=true", NULL), STRAIT_ECONFIG, "model.tied");
+    CHECK_FAILS(make("train.recompute=true", "stages.schedule=1f1b-split", "stages.count=2"),
+                STRAIT_ECONFIG, "choose 1f1b-window");
+    CHECK_FAILS(make("stages.count=2", "stages.split=[4,3]", NULL), STRAIT_ECONFIG, "split");
+    CHECK_FAILS(make("stages.count=2", "stages.split=[4,3,1]", NULL), STRAIT_ECONFIG, "split");
+    CHECK_FAILS(make("train.batch_tokens=1048576", "stages.microbatch=1", "model.context=8"),
+                STRAIT_ECONFIG, "raise stages.microbatch");
+    CHECK_OK(make(NULL, NULL, NULL));
+    run.train.batch_tokens = 500; // what the run file's own checks would have refused
+    CHECK_FAILS(strait_run_plan_init(&run, 0, &plan), STRAIT_ECONFIG, "multiple of model.context");
+    CHECK_OK(make("stages.count=2", NULL, NULL));
+    (void)snprintf(run.link.codec.name, sizeof run.link.codec.name, "morse");
+    CHECK_FAILS(strait_run_plan_init(&run, 0, &plan), STRAIT_ECONFIG, "morse");
+    run.train.batch_tokens = 512;
+    run.stages.microbatch = 5;
+    CHECK_FAILS(strait_run_plan_init(&run, 0, &plan), STRAIT_ECONFIG, "must divide the 32");
+}
+
+static void codecs_differ_in_place_and_slots_only(void **state) {
+    (void)state;
+    CHECK_OK(make("stages.count=4", "link.codec.name=int8", "link.codec.feedback=true"));
+    const strait_codec_spec first = strait_run_plan_codec(&plan, 0, 2);
+    strait_codec_spec last = strait_run_plan_codec(&plan, 2, 5);
+    assert_int_equal(last.boundary, 2);
+    assert_int_equal(last.n_slots, 5);
+    assert_int_equal(last.has_feedback, 1);
+    assert_int_equal(last.rows, plan.microbatch * 16);
+    last.boundary = 0;
+    last.n_slots = 2;
+    assert_memory_equal(&first, &last, sizeof first);
+}
+
+/* The same model in `n_stages`, over a codec. */
+static strait_err make_with(const char *codec, int n_stages) {
+    char text[400];
+    const int n = snprintf(
+        text, sizeof text,
+        "model: {width: 32, layers: 8, heads: 2, ffn: 48, context: 16, vocab: 64}\n"
+        "train: {batch_tokens: 512}\nstages: {count: %d}\nlink: {codec: {%s}}\n",
+        n_stages, codec);
+    CHECK_OK(strait_run_parse("r.yaml", text, (size_t)n, NULL, 0, &run));
+    return strait_run_plan_init(&run, 100, &plan);
+}
+
+static void shapes_fit_their_codecs(void **state) {
+    (void)state;
+    CHECK_OK(make_with("name: resbm, keep: 4", 4));
+    assert_int_equal(plan.shape.bottleneck, 0);
+    CHECK_OK(make_with("name: resbm, variant: b, keep: 4", 4));
+    assert_int_equal(plan.shape.bottleneck, 4);
+    assert_int_equal(plan.shape.subspace, 0);
+    CHECK_OK(make_with("name: resbm, variant: b, keep: 4", 1));
+    assert_int_equal(plan.shape.bottleneck, 0); // one stage has no cut
+    CHECK_OK(make_with("name: subspace, variant: factored, keep: 4", 2));
+    assert_int_equal(plan.shape.subspace, 4);
+    CHECK_FAILS(make_with("name: subspace, variant: code", 2), STRAIT_ECONFIG,
+                "\"factored\" computes the same");
+}
+
+/* The model that strait's variant context was found with, unless the file says otherwise. */
+static void context_brings_its_model(void **state) {
+    (void)state;
+    CHECK_OK(make_with("name: strait", 4));
+    assert_string_equal(plan.codec.variant, "context");
+    assert_int_equal(plan.shape.conv, 4);
+    assert_true(plan.shape.has_anchors && plan.shape.has_value_tables);
+    assert_true(plan.shape.has_qkv_conv && plan.codec.has_gains);
+    run.model.conv = 0; // taps of none
+    CHECK_OK(strait_run_plan_init(&run, 0, &plan));
+    assert_false(plan.shape.has_qkv_conv);
+    CHECK_OK(make_with("name: strait", 4));
+    assert_int_equal(plan.shape.local_every, 1);
+    assert_int_equal(plan.codec.keep, 31);
+    assert_int_equal(plan.codec.seq_len, 16);
+    assert_true(strait_run_plan_needs_tokens(&plan, 2)); // for the model's tables
+    CHECK_OK(make_with("name: strait, variant: tied", 4));
+    assert_int_equal(plan.codec.keep, 32);
+    assert_int_equal(plan.shape.conv, 0);
+    assert_int_equal(plan.shape.local_every, 0);
+    CHECK_OK(
+        make("model.conv=2", "model.anchors=true", "model.local_every=4")); // dense has them too
+    assert_int_equal(plan.shape.conv, 2);
+    assert_int_equal(plan.shape.local_every, 4);
+    CHECK_OK(make("stages.count=2", NULL, NULL));
+    assert_false(strait_run_plan_needs_tokens(&plan, 1));
+    run.model.has_anchors = 1;
+    (void)snprintf(run.link.codec.name, sizeof run.link.codec.name, "subspace");
+    CHECK_FAILS(strait_run_plan_init(&run, 0, &plan), STRAIT_ECONFIG, "model.anchors would leave");
+    (void)snprintf(run.link.codec.variant, sizeof run.link.codec.variant, "factored");
+    CHECK_FAILS(strait_run_plan_init(&run, 0, &plan), STRAIT_ECONFIG, "model.anchors change");
+}
+
+static void check_group(strait_optim_spec optim, strait_role role, double rate, double decay) {
+    CHECK_NEAR((double)optim.groups[role].rate, rate, 1e-6 * rate);
+    CHECK_NEAR((double)optim.groups[role].rate * (double)optim.groups[role].decay, decay,
+               1e-6 * decay);
+}
+
+/* Rates of their own for what writes the stream and for codecs; decay is the same for all. */
+static void rates_are_split(void **state) {
+    (void)state;
+    CHECK_OK(make_with("name: strait", 4)); // AdamW: one rate
+    check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, 1e-3, 1e-4);
+    check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_BOUNDARY, 1e-3, 1e-4);
+    check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_ENCODER_BASIS, 1e-3, 1e-4);
+    run.train.rate = 0.06;
+    run.train.decay = 0.05;
+    run.train.writer_rate = 0.009;
+    run.train.boundary_rate = 0.03;
+    run.train.value_rate = 0.03;
+    CHECK_OK(strait_run_plan_init(&run, 0, &plan));
+    for (int stage = 0; stage < 4; stage++) {
+        const strait_optim_spec optim = strait_run_plan_optim(&plan, stage);
+        check_group(optim, STRAIT_ROLE_MATRIX, 0.06, 0.003);
+        check_group(optim, STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, stage < 3 ? 0.009 : 0.06, 0.003);
+        check_group(optim, STRAIT_ROLE_BOUNDARY, 0.03, 0.003);
+        CHECK_NEAR((double)optim.groups[STRAIT_ROLE_VALUES].rate, 0.03, 1e-8);
+        CHECK_NEAR((double)optim.groups[STRAIT_ROLE_TOKEN_TABLE].rate, 1e-3, 1e-10);
+    }
+    run.train.anchor_rate = 0;
+    run.train.anchor_steps = 375;
+    run.train.frame_rate = run.train.mixing_rate = 0;
+    CHECK_OK(strait_run_plan_init(&run, 0, &plan));
+    const strait_optim_group anchors = strait_run_plan_optim(&plan, 1)
+                                           .groups[STRAIT_ROLE_TOKEN_TABLE];
+    CHECK(anchors.rate == 0 && anchors.steps == 375);
+    check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_ENCODER_BASIS, 0, 0);
+    check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_MIXING, 0, 0);
+}
+
+/* Convolutions and the matrices that carry a code go by the gains' rate until they have their own;
+ * none of the three decays. */
+static void small_parts_have_rates(void **state) {
+    (void)state;
+    static const strait_role roles[] = {STRAIT_ROLE_GAIN, STRAIT_ROLE_CONV, STRAIT_ROLE_MIXING};
+    CHECK_OK(make_with("name: strait", 4));
+    for (int i = 0; i < 3; i++)
+        check_group(strait_run_plan_optim(&plan, 1), roles[i], 1e-3, 0);
+    run.train.conv_rate = 3e-3;
+    run.train.mixing_rate = 2e-4;
+    CHECK_OK(strait_run_plan_init(&run, 0, &plan));
+    static const double rates[] = {1e-3, 3e-3, 2e-4};
+    for (int i = 0; i < 3; i++)
+        check_group(strait_run_plan_optim(&plan, 1), roles[i], rates[i], 0);
+}
+
+/* AdamW has two moments for each number that is trained, wherever it lives. */
+static void parameters_and_moments_are_counted(void **state) {
+    (void)state;
+    static const struct {
+        const char *codec;
+        int more; // a cut
+    } cases[] = {{"name: none", 0},
+                 {"name: resbm, variant: a, keep: 4", 2 * (256 * 32 + 4 * 256)},
+                 {"name: resbm, variant: b, keep: 4", 2 * 32 * 4},
+                 {"name: strait, variant: tied, keep: 4, hidden: 16, anchors: 8",
+                  2 * 4 * 32 + 16 * 4 + 32 * 16 + 64 * 8 + 32 * 8},
+                 {"name: strait, keep: 3, hidden: 16, encoder: 9, context: 5",
+                  3 * 32 + 9 * 32 + 3 * 9 + 6 + 15 * 32 + 16 * 15 + 32 * 16 +
+                      2 * 64 * 32}}; // M: 9 at two of 3; G
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t n = 0;
+        size_t moments = 0;
+        CHECK_OK(make_with(cases[i].codec, 4));
+        CHECK_OK(strait_run_plan_params(&plan, &n));
+        assert_int_equal(n, strait_shape_params(&plan.shape) + (int64_t)3 * cases[i].more);
+        for (int stage = 0; stage < 4; stage++) {
+            strait_runner_memory memory;
+            CHECK_OK(strait_runner_plan(&plan, stage, 2, &memory));
+            moments += memory.optimizer;
+        }
+        CHECK_NEAR((double)moments, 8.0 * (double)n, 0.05 * 8.0 * (double)n);
+        assert_true(moments >= 8 * (size_t)n);
+    }
+}
+
+/* A device keeps room for its kernels, which the plan counts. */
+static void room_of_the_device_is_counted(void **state) {
+    (void)state;
+    strait_runner_memory cpu, cuda;
+    CHECK_OK(make("device.kind=cpu", NULL, NULL));
+    CHECK_OK(strait_runner_plan(&plan, 0, 1, &cpu));
+    assert_int_equal(plan.scratch_bytes, 0);
+    CHECK_OK(make("device.kind=cuda", "device.precision=fp32", NULL));
+    const size_t capacity = plan.scratch_bytes; // none in a build without CUDA
+    CHECK_OK(strait_runner_plan(&plan, 0, 1, &cuda));
+    plan.scratch_bytes = 0;
+    CHECK_OK(strait_runner_plan(&plan, 0, 1, &cpu));
+    assert_int_equal(cuda.activations, cpu.activations + capacity);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_are_shared_out),
+        cmocka_unit_test(microbatches_suit_the_pipeline),
+        cmocka_unit_test(schedules_have_their_kinds),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(codecs_differ_in_place_and_slots_only),
+        cmocka_unit_test(shapes_fit_their_codecs),
+        cmocka_unit_test(context_brings_its_model),
+        cmocka_unit_test(rates_are_split),
+        cmocka_unit_test(small_parts_have_rates),
+        cmocka_unit_test(parameters_and_moments_are_counted),
+        cmocka_unit_test(room_of_the_device_is_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

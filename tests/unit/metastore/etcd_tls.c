@@ -1,0 +1,74 @@
+/* The store of record in etcd members that show certificates and ask for ours. */
+#include "base/clock.h"
+#include "etcd_cluster.h"
+#include "metastore_rig.h"
+
+#include <unistd.h>
+
+static struct cluster cluster;
+
+static strait_err try_claim(const strait_metastore_config *config) {
+    struct strait_metastore *store = NULL;
+    uint64_t term = 0;
+    CHECK_OK(strait_metastore_open(config, &store));
+    const strait_err err = strait_metastore_claim(store, &term);
+    char words[512];
+    (void)snprintf(words, sizeof words, "%s", strait_err_detail());
+    strait_metastore_close(&store);
+    return err == STRAIT_OK ? err : STRAIT_FAIL(err, "%s", words);
+}
+
+static void test_both_sides_show_certificates(void **state) {
+    (void)state;
+    const strait_metastore_config config = {.store = cluster.store,
+                                            .run = "tls",
+                                            .ca_file = cluster.ca,
+                                            .cert_file = cluster.cert,
+                                            .key_file = cluster.key,
+                                            .timeout_ms = 20000};
+    const struct record_world world = {.config = config};
+    struct strait_metastore *a = record_rig_open(&world, "alice");
+    struct strait_metastore *b = record_rig_open(&world, "bob");
+    (void)record_rig_claim(a);
+    record_rig_put(a, "k", "sealed");
+    record_rig_expect(b, "", "k=sealed ");
+    CHECK_FAILS(strait_metastore_await(b, 100), STRAIT_ETIMEDOUT, "alice");
+    CHECK_OK(strait_metastore_renew(a));
+    strait_metastore_close(&a);
+    strait_metastore_close(&b);
+}
+
+static void test_without_the_right_ones_there_is_no_answer(void **state) {
+    (void)state;
+    strait_metastore_config config = {.store = cluster.store,
+                                      .run = "tls",
+                                      .owner = "mallory",
+                                      .ca_file = cluster.ca,
+                                      .timeout_ms = 1500};
+    /* We show none: a member says so in an alert, or the line is gone before the alert is read. */
+    CHECK_FAILS(try_claim(&config), STRAIT_ETIMEDOUT, "none of 3 members");
+    config.cert_file = cluster.cert;
+    config.key_file = cluster.key;
+    config.ca_file = NULL; // the system's authorities do not know ours; to read them takes a while
+    config.timeout_ms = 8000;
+    CHECK_FAILS(try_claim(&config), STRAIT_ETIMEDOUT, "certificate problem");
+    config.timeout_ms = 1500;
+    config.ca_file = "/nowhere/ca.pem";
+    CHECK_FAILS(try_claim(&config), STRAIT_ETIMEDOUT, "/nowhere/ca.pem");
+}
+
+int main(void) {
+    if (!cluster_is_installed() || access("/usr/bin/openssl", X_OK) != 0) {
+        print_message("skipped: no /usr/bin/etcd or no /usr/bin/openssl here\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_both_sides_show_certificates),
+        cmocka_unit_test(test_without_the_right_ones_there_is_no_answer),
+    };
+    cluster_open(&cluster, 1);
+    cluster_await(&cluster);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    cluster_close(&cluster);
+    return failed;
+}

@@ -1,0 +1,125 @@
+#include "report/plot.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "check.h"
+#include "scratch.h"
+
+#include <stdlib.h>
+
+static char *drawn(const strait_plot *plot) {
+    scratch dir = scratch_open();
+    char *text = NULL;
+    CHECK_OK(strait_plot_write(scratch_at(&dir, "plot.svg"), plot));
+    CHECK_OK(strait_file_read(scratch_at(&dir, "plot.svg"), 1 << 20, &text, NULL));
+    scratch_close(&dir);
+    return text;
+}
+
+static void test_a_line_goes_where_its_numbers_are(void **state) {
+    (void)state;
+    const double x[] = {0, 50, 75, 100};
+    const double y[] = {4, 3, (double)NAN, 2};
+    const strait_plot_line line = {"a < b & c", x, y, 4};
+    const strait_plot plot = {
+        .title = "t", .x_label = "x", .y_label = "y", .lines = &line, .n_lines = 1};
+    char *svg = drawn(&plot);
+    CHECK(strstr(svg, "a &lt; b &amp; c</text>") != NULL);
+    const char *at = strstr(svg, "points=\"");
+    CHECK(at != NULL);
+    double left[3];
+    double top[3];
+    char *next = NULL;
+    at += 8;
+    for (int i = 0; i < 3; i++) {
+        left[i] = strtod(at, &next);
+        top[i] = strtod(next + 1, &next);
+        at = next;
+    }
+    CHECK(strncmp(at, " \"/>", 4) == 0); // three points: the one that is no number is not there
+    CHECK_NEAR(left[1] - left[0], left[2] - left[1], 0.2);
+    CHECK_NEAR(top[1] - top[0], top[2] - top[1], 0.2);
+    CHECK(left[0] < left[1] && top[0] < top[1]); // losses fall: down the page
+    strait_alloc_free(svg);
+}
+
+static void test_powers_of_two_stand_at_even_distances(void **state) {
+    (void)state;
+    const double x[] = {16, 128, 1024};
+    const double y[] = {4, 4, 4};
+    const strait_plot_line lines[] = {
+        {"one", x, y, 1}, {"two", x + 1, y, 1}, {"three", x + 2, y, 1}};
+    const strait_plot plot = {
+        .title = "t", .x_label = "x", .y_label = "y", .is_log_x = 1, .lines = lines, .n_lines = 3};
+    char *svg = drawn(&plot);
+    double left[3];
+    const char *at = svg;
+    for (int i = 0; i < 3; i++) {
+        at = strstr(at, "<circle cx=\"");
+        CHECK(at != NULL);
+        at += 12;
+        left[i] = strtod(at, NULL);
+    }
+    CHECK_NEAR(left[1] - left[0], left[2] - left[1], 0.2);
+    CHECK(strstr(svg, ">256</text>") != NULL);
+    strait_alloc_free(svg);
+}
+
+static void test_many_lines_have_names_and_looks_of_their_own(void **state) {
+    (void)state;
+    enum {
+        N = 40
+    };
+    static strait_plot_line lines[N];
+    const double x[] = {0, 1}, y[] = {1, 2};
+    for (int i = 0; i < N; i++)
+        lines[i] = (strait_plot_line){"name", x, y, 2};
+    const strait_plot plot = {
+        .title = "t", .x_label = "x", .y_label = "y", .lines = lines, .n_lines = N};
+    char *svg = drawn(&plot);
+    const double height = strtod(strstr(svg, "viewBox=\"0 0 760 ") + 17, NULL);
+    double lowest = 0.0;
+    for (const char *at = svg; (at = strstr(at, "<text x=\"572.0\" y=\"")) != NULL; at++)
+        lowest = strtod(at + 19, NULL);
+    CHECK(lowest > 700.0 && lowest < height);
+    const char *first = strstr(svg, "#1b6ca8"), *dash = strstr(svg, "stroke-dasharray");
+    CHECK(dash != NULL && dash > first); // the ninth has the colour of the first, and dashes
+    strait_alloc_free(svg);
+}
+
+static void test_a_narrow_axis_of_powers_has_ticks(void **state) {
+    (void)state;
+    const double x[] = {18, 21};
+    const double y[] = {4, 3};
+    const strait_plot_line line = {"a", x, y, 2};
+    const strait_plot plot = {
+        .title = "t", .x_label = "x", .y_label = "y", .is_log_x = 1, .lines = &line, .n_lines = 1};
+    char *svg = drawn(&plot);
+    int n = 0;
+    for (const char *at = svg; (at = strstr(at, "y=\"423.0\"")) != NULL; at++)
+        n++;
+    CHECK(n >= 2);
+    strait_alloc_free(svg);
+}
+
+static void test_nothing_to_draw(void **state) {
+    (void)state;
+    const double x = 1;
+    const double y = (double)INFINITY;
+    const strait_plot_line line = {"a", &x, &y, 1};
+    const strait_plot plot = {
+        .title = "t", .x_label = "x", .y_label = "y", .lines = &line, .n_lines = 1};
+    CHECK_FAILS(strait_plot_write("unused.svg", &plot), STRAIT_EDATA, "nothing to draw");
+    CHECK(!strait_file_exists("unused.svg"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_line_goes_where_its_numbers_are),
+        cmocka_unit_test(test_powers_of_two_stand_at_even_distances),
+        cmocka_unit_test(test_many_lines_have_names_and_looks_of_their_own),
+        cmocka_unit_test(test_a_narrow_axis_of_powers_has_ticks),
+        cmocka_unit_test(test_nothing_to_draw),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

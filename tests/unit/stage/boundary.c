@@ -1,0 +1,236 @@
+/* A boundary: what one half sends the other receives, in its place; nothing else is taken. */
+#include "stage/boundary.h"
+
+#include "pair.h"
+
+enum {
+    ROWS = 3,
+    COLS = 8,
+    N_MICROBATCHES = 4
+};
+
+static struct pair pair;
+static struct strait_backend *backend;
+static struct strait_stream stream;
+static struct strait_boundary *sender, *receiver;
+
+static int set_up(void **state) {
+    (void)state;
+    pair_open(&pair);
+    CHECK_OK(strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = 1}, &backend));
+    CHECK_OK(backend->ops->stream_open(backend, &stream));
+    strait_boundary_spec spec = {.codec = {.name = "none",
+                                           .variant = "fp32",
+                                           .rows = ROWS,
+                                           .cols = COLS,
+                                           .boundary = 2,
+                                           .n_boundaries = 3,
+                                           .n_slots = 2},
+                                 .side = STRAIT_SENDER,
+                                 .n_microbatches = N_MICROBATCHES,
+                                 .n_valid = 3};
+    CHECK_OK(strait_boundary_open(&spec, backend, &sender));
+    spec.side = STRAIT_RECEIVER;
+    CHECK_OK(strait_boundary_open(&spec, backend, &receiver));
+    assert_int_equal(strait_boundary_peer(sender), -1);
+    strait_boundary_connect(sender, pair.meshes[0], pair.peers[0]);
+    strait_boundary_connect(receiver, pair.meshes[1], pair.peers[1]);
+    assert_int_equal(strait_boundary_peer(receiver), pair.peers[1]);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    strait_boundary_close(&sender);
+    strait_boundary_close(&receiver);
+    backend->ops->stream_close(&stream);
+    strait_backend_close(&backend);
+    pair_close(&pair);
+    return 0;
+}
+
+static strait_crossing crossing(int64_t step, int64_t microbatch) {
+    return (strait_crossing){.stream = &stream, .step = step, .microbatch = microbatch};
+}
+
+/* Values that tell step, microbatch and place. */
+static strait_tensor filled(float *values, int64_t step, int64_t microbatch) {
+    for (int i = 0; i < ROWS * COLS; i++)
+        values[i] = (float)(step * 1000 + microbatch * 100 + i) + 0.5f;
+    return (strait_tensor){values, STRAIT_F32, ROWS, COLS};
+}
+
+/* Sends from the head and returns what arrives at the tail's side. */
+static struct strait_msg *sent(int64_t step, int64_t microbatch, int is_valid) {
+    float values[ROWS * COLS];
+    strait_crossing at = crossing(step, microbatch);
+    at.is_evaluation = is_valid;
+    CHECK_OK(strait_boundary_send(sender, &at, filled(values, step, microbatch)));
+    return pair_take(&pair, 1);
+}
+
+static void pass(int64_t step, int64_t microbatch) {
+    struct strait_msg *msg = sent(step, microbatch, 0);
+    CHECK_OK(strait_boundary_deliver(receiver, &msg));
+    assert_null(msg);
+}
+
+static void check_received(int64_t step, int64_t microbatch) {
+    float wanted[ROWS * COLS];
+    float values[ROWS * COLS] = {0};
+    const strait_crossing at = crossing(step, microbatch);
+    CHECK_OK(
+        strait_boundary_receive(receiver, &at, (strait_tensor){values, STRAIT_F32, ROWS, COLS}));
+    (void)filled(wanted, step, microbatch);
+    assert_memory_equal(values, wanted, sizeof wanted);
+}
+
+static void microbatches_find_their_place(void **state) {
+    (void)state;
+    strait_boundary_begin(sender, 5);
+    strait_boundary_begin(receiver, 5);
+    pass(5, 1);
+    assert_int_equal(strait_boundary_arrived(receiver), 0); // the first is still missing
+    pass(5, 0);
+    assert_int_equal(strait_boundary_arrived(receiver), 2);
+    pass(6, 0); // the neighbour is a step ahead
+    pass(5, 2);
+    pass(5, 3);
+    assert_int_equal(strait_boundary_arrived(receiver), N_MICROBATCHES);
+    for (int m = 0; m < N_MICROBATCHES; m++)
+        check_received(5, m);
+    strait_boundary_begin(receiver, 6);
+    assert_int_equal(strait_boundary_arrived(receiver), 1);
+    check_received(6, 0);
+    assert_true(strait_boundary_codec_seconds(receiver) > 0.0);
+    assert_true(strait_boundary_codec_seconds(receiver) == 0.0);
+    assert_true(strait_boundary_crossed_bytes(receiver) > 0);
+    assert_true(strait_boundary_crossed_bytes(receiver) == 0);
+}
+
+static void gradients_go_the_other_way(void **state) {
+    (void)state;
+    float values[ROWS * COLS];
+    float back[ROWS * COLS] = {0};
+    const strait_crossing at = crossing(0, 0);
+    CHECK_OK(strait_boundary_send(receiver, &at, filled(values, 0, 0)));
+    struct strait_msg *msg = pair_take(&pair, 0);
+    assert_int_equal(msg->priority, STRAIT_PRIORITY_GRADIENT);
+    CHECK_OK(strait_boundary_deliver(sender, &msg));
+    CHECK_OK(strait_boundary_receive(sender, &at, (strait_tensor){back, STRAIT_F32, ROWS, COLS}));
+    assert_memory_equal(values, back, sizeof values);
+}
+
+/* `msg`, changed by the caller, is not taken. */
+static void refused(struct strait_msg *msg, const char *words) {
+    CHECK_FAILS(strait_boundary_deliver(receiver, &msg), STRAIT_EPROTO, words);
+    assert_non_null(msg);
+    strait_msg_close(&msg);
+}
+
+static void what_cannot_be_ours_is_refused(void **state) {
+    (void)state;
+    strait_boundary_begin(receiver, 5);
+    refused(sent(4, 0, 0), "boundary 2, at step 5: unexpected crossing of boundary 2, step 4");
+    refused(sent(7, 0, 0), "step 7");
+    refused(sent(5, N_MICROBATCHES, 0), "microbatch 4");
+    struct strait_msg *msg = sent(5, 0, 0);
+    msg->boundary = 1;
+    refused(msg, "crossing of boundary 1");
+    msg = sent(5, 0, 0);
+    msg->size--;
+    refused(msg, "95 bytes");
+    pass(5, 1);
+    refused(sent(5, 1, 0), "microbatch 1"); // twice
+    assert_int_equal(strait_boundary_arrived(receiver), 0);
+    strait_boundary_begin(receiver, 7);
+    strait_boundary_begin(receiver, 5); // what was dropped may come again
+    pass(5, 1);
+}
+
+static void validations_come_in_order(void **state) {
+    (void)state;
+    float values[ROWS * COLS];
+    const strait_tensor into = {values, STRAIT_F32, ROWS, COLS};
+    assert_false(strait_boundary_has_valid(receiver));
+    for (int m = 0; m < 3; m++) {
+        struct strait_msg *msg = sent(9, m, 1);
+        CHECK_OK(strait_boundary_deliver(receiver, &msg));
+    }
+    refused(sent(9, 3, 1), "microbatch 3"); // more than there are
+    strait_crossing at = crossing(9, 0);
+    CHECK_OK(strait_boundary_receive_valid(receiver, &at, into));
+    assert_true(values[1] == 9001.5f);
+    at.microbatch = 2;
+    CHECK_FAILS(strait_boundary_receive_valid(receiver, &at, into), STRAIT_EPROTO, "microbatch 1");
+    CHECK_OK(strait_boundary_receive_valid(receiver, &at, into));
+    assert_false(strait_boundary_has_valid(receiver));
+    struct strait_msg *msg = sent(9, 0, 1); // a head is sent no validations
+    CHECK_FAILS(strait_boundary_deliver(sender, &msg), STRAIT_EPROTO, "unexpected");
+    strait_msg_close(&msg);
+    msg = sent(9, 3, 1); // left behind: close lets it go
+    CHECK_OK(strait_boundary_deliver(receiver, &msg));
+    strait_boundary_begin(receiver, 10);
+    strait_boundary_begin(sender, 10);
+    assert_true(strait_boundary_codec_seconds(receiver) == 0.0); // no step's
+    assert_true(strait_boundary_codec_seconds(sender) == 0.0);
+    assert_true(strait_boundary_post_seconds(sender) == 0.0);
+}
+
+static strait_err look(void *user) {
+    int *n_looks = user;
+    return ++*n_looks < 3 ? STRAIT_OK : STRAIT_FAIL(STRAIT_EINTERRUPTED, "something newer");
+}
+
+/* Whoever sends to a neighbour that takes nothing still hears the coordinator. */
+static void a_sender_looks_up_while_it_waits(void **state) {
+    (void)state;
+    float values[ROWS * COLS];
+    int n_looks = 0;
+    int peer = 0;
+    struct strait_mesh *mesh = NULL;
+    struct strait_identity *nobody = NULL;
+    CHECK_OK(strait_identity_make(&nobody));
+    const strait_mesh_config config = {
+        .scheme = "inproc",
+        .queue_bytes = 100, // one crossing
+        .transport = {.hub = pair.hub, .identity = pair.identities[0], .run = {7}}};
+    const strait_mesh_peer absent = {.name = "nobody", .key = *strait_identity_fingerprint(nobody)};
+    CHECK_OK(strait_mesh_open(&config, &mesh));
+    CHECK_OK(strait_mesh_add(mesh, &absent, &peer));
+    strait_boundary_connect(sender, mesh, peer);
+    strait_boundary_set_events(sender, look, &n_looks);
+    const strait_crossing at = crossing(0, 0);
+    CHECK_OK(strait_boundary_send(sender, &at, filled(values, 0, 0)));
+    assert_int_equal(n_looks, 0);
+    (void)strait_boundary_post_seconds(sender);
+    CHECK_FAILS(strait_boundary_send(sender, &at, filled(values, 0, 0)), STRAIT_EINTERRUPTED,
+                "something newer");
+    assert_int_equal(n_looks, 3);
+    assert_true(strait_boundary_post_seconds(sender) > 0.02); // two looks apart
+    strait_mesh_close(&mesh);
+    strait_identity_close(&nobody);
+}
+
+static void a_codec_that_does_not_exist_is_refused(void **state) {
+    (void)state;
+    struct strait_boundary *none = NULL;
+    const strait_boundary_spec spec = {.codec = {.name = "morse", .rows = 1, .cols = 1},
+                                       .n_microbatches = 1};
+    CHECK_FAILS(strait_boundary_open(&spec, backend, &none), STRAIT_ECONFIG, "morse");
+    assert_null(none);
+}
+
+#define BOUNDARY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        BOUNDARY_TEST(microbatches_find_their_place),
+        BOUNDARY_TEST(gradients_go_the_other_way),
+        BOUNDARY_TEST(what_cannot_be_ours_is_refused),
+        BOUNDARY_TEST(validations_come_in_order),
+        BOUNDARY_TEST(a_sender_looks_up_while_it_waits),
+        BOUNDARY_TEST(a_codec_that_does_not_exist_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

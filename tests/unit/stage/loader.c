@@ -1,0 +1,176 @@
+/* Token ids, brought to the device as the sampler says. */
+#include "stage/loader.h"
+
+#include "../config/tiny_run.h"
+#include "base/alloc.h"
+#include "base/file.h"
+
+static strait_run run;
+static scratch folder;
+static strait_run_plan plan;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = scratch_open();
+    tiny_run(&folder, &run);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    scratch_close(&folder);
+    return 0;
+}
+
+static struct strait_loader *open_feed(struct strait_backend *backend) {
+    struct strait_loader *loader = NULL;
+    CHECK_OK(strait_loader_open(&run, &loader));
+    CHECK_OK(strait_run_plan_init(&run, strait_loader_vocab(loader), &plan));
+    CHECK_OK(strait_loader_cut(loader, &plan));
+    CHECK_OK(strait_loader_prepare(loader, backend, 2));
+    return loader;
+}
+
+/* Each target is the token after its input, within a row. */
+static void check_shifted(const struct strait_loader *loader, int slot) {
+    const int32_t *tokens = strait_loader_tokens(loader, slot).data;
+    const int32_t *targets = strait_loader_targets(loader, slot).data;
+    const int64_t context = run.model.context;
+    assert_int_equal(strait_loader_tokens(loader, slot).rows, plan.microbatch * context);
+    for (int64_t i = 0; i < plan.microbatch * context; i++)
+        if (i % context != context - 1) assert_int_equal(targets[i], tokens[i + 1]);
+}
+
+static void slots_hold_what_step_and_microbatch_say(void **state) {
+    (void)state;
+    struct strait_backend *backend = NULL;
+    struct strait_stream stream;
+    CHECK_OK(strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = 1}, &backend));
+    CHECK_OK(backend->ops->stream_open(backend, &stream));
+    struct strait_loader *loader = open_feed(backend);
+    assert_int_equal(strait_loader_vocab(loader), TINY_VOCAB);
+    assert_int_equal(strait_loader_train_tokens(loader), 5000);
+    const size_t bytes = strait_tensor_bytes(strait_loader_tokens(loader, 0));
+    assert_int_equal(strait_loader_bytes(&plan, 2), 8 * bytes);
+    const int64_t prev = strait_alloc_count();
+    CHECK_OK(strait_loader_load(loader, &stream, 0, 3, 0));
+    CHECK_OK(strait_loader_load(loader, &stream, 1, 3, 1));
+    check_shifted(loader, 0);
+    check_shifted(loader, 1);
+    int32_t first[64];
+    assert_int_equal(bytes, sizeof first);
+    memcpy(first, strait_loader_tokens(loader, 0).data, bytes);
+    assert_memory_not_equal(first, strait_loader_tokens(loader, 1).data, bytes);
+    CHECK_OK(strait_loader_load(loader, &stream, 1, 3, 0)); // the same, whatever came between
+    assert_memory_equal(first, strait_loader_tokens(loader, 1).data, bytes);
+    /* 31 windows in microbatches of 4: the last has one row that counts for nothing. */
+    assert_int_equal(strait_loader_valid_batches(loader), 8);
+    assert_int_equal(strait_loader_valid_tokens(loader), 31 * 16);
+    CHECK_OK(strait_loader_load_valid(loader, &stream, 0, 7));
+    const int32_t *targets = strait_loader_targets(loader, 0).data;
+    assert_true(targets[3 * 16 - 1] >= 0);
+    for (int i = 3 * 16; i < 4 * 16; i++)
+        assert_int_equal(targets[i], -1);
+    assert_int_equal(strait_alloc_count(), prev);
+    strait_loader_release(loader);
+    strait_loader_close(&loader);
+    backend->ops->stream_close(&stream);
+    strait_backend_close(&backend);
+}
+
+static void less_is_validated_when_asked(void **state) {
+    (void)state;
+    struct strait_loader *loader = NULL;
+    strait_run one = run;
+    one.data.valid_tokens = 33; // three windows of 16, the least that holds them
+    CHECK_OK(strait_loader_open(&one, &loader));
+    CHECK_OK(strait_run_plan_init(&one, strait_loader_vocab(loader), &plan));
+    CHECK_OK(strait_loader_cut(loader, &plan));
+    assert_int_equal(strait_loader_valid_tokens(loader), 48);
+    strait_loader_close(&loader);
+    one.data.valid[0] = '\0';
+    CHECK_OK(strait_loader_open(&one, &loader));
+    CHECK_OK(strait_loader_cut(loader, &plan));
+    assert_int_equal(strait_loader_valid_tokens(loader), 0);
+    assert_int_equal(strait_loader_valid_batches(loader), 0);
+    strait_loader_close(&loader);
+}
+
+static void shards_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    struct strait_loader *loader = NULL;
+    strait_run one = run;
+    tiny_shard(scratch_at(&folder, "wide.bin"), 500, 3, 99);
+    (void)snprintf(one.data.valid, sizeof one.data.valid, "%s", scratch_at(&folder, "wide.bin"));
+    CHECK_FAILS(strait_loader_open(&one, &loader), STRAIT_EDATA, "wide.bin");
+    one = run;
+    one.model.vocab = TINY_VOCAB - 1;
+    CHECK_FAILS(strait_loader_open(&one, &loader), STRAIT_EDATA, "vocabulary");
+    (void)snprintf(one.data.tokenizer, sizeof one.data.tokenizer, "%s/none.json", folder.path);
+    CHECK_FAILS(strait_loader_open(&one, &loader), STRAIT_EIO, "none.json");
+    one = run;
+    tiny_shard(scratch_at(&folder, "short.bin"), 10, 3, TINY_VOCAB);
+    (void)snprintf(one.data.train, sizeof one.data.train, "%s", scratch_at(&folder, "short.bin"));
+    CHECK_OK(strait_loader_open(&one, &loader));
+    CHECK_FAILS(strait_loader_cut(loader, &plan), STRAIT_EDATA, "short.bin");
+    strait_loader_close(&loader);
+    strait_loader_close(&loader);
+}
+
+static void failed_allocations_leave_nothing(void **state) {
+    (void)state;
+    strait_err err = STRAIT_ENOMEM;
+    int n = 0;
+    while (err == STRAIT_ENOMEM) {
+        struct strait_loader *loader = NULL;
+        strait_alloc_fail_at(++n);
+        err = strait_loader_open(&run, &loader);
+        strait_alloc_fail_at(0);
+        strait_loader_close(&loader);
+    }
+    assert_int_equal(err, STRAIT_OK);
+    assert_true(n > 2);
+}
+
+/* A feed without shards holds what it is given, and refuses what is no id. */
+static void given_ids_are_held_and_checked(void **state) {
+    (void)state;
+    struct strait_loader *loader = NULL;
+    struct strait_loader *other = NULL;
+    CHECK_OK(strait_loader_open(&run, &loader));
+    CHECK_OK(strait_run_plan_init(&run, strait_loader_vocab(loader), &plan));
+    CHECK_OK(strait_loader_cut(loader, &plan));
+    const int64_t windows = strait_loader_valid_windows(loader);
+    CHECK_OK(strait_loader_open_given(TINY_VOCAB, windows, &other));
+    CHECK_OK(strait_loader_cut(other, &plan));
+    assert_int_equal(strait_loader_valid_batches(other), strait_loader_valid_batches(loader));
+    int32_t ids[2][64];
+    int32_t seen[2][64];
+    assert_int_equal(plan.microbatch * run.model.context, 64);
+    CHECK_OK(strait_loader_draw(loader, 5, 1, ids[0], ids[1]));
+    CHECK_FAILS(strait_loader_draw(other, 5, 1, seen[0], seen[1]), STRAIT_EPROTO, "step 6");
+    CHECK_OK(strait_loader_give(other, 5, 1, ids[0], ids[1]));
+    CHECK_OK(strait_loader_draw(other, 5, 1, seen[0], seen[1]));
+    assert_memory_equal(ids, seen, sizeof ids);
+    CHECK_FAILS(strait_loader_draw(other, 5, 0, seen[0], seen[1]), STRAIT_EPROTO, "microbatch 0");
+    CHECK_FAILS(strait_loader_give(other, 5, 2, ids[0], ids[1]), STRAIT_EPROTO, "microbatch 2");
+    ids[1][63] = -1; // no target
+    CHECK_OK(strait_loader_give_valid(other, 0, ids[0], ids[1]));
+    ids[0][63] = -1;
+    CHECK_FAILS(strait_loader_give_valid(other, 0, ids[0], ids[1]), STRAIT_EPROTO, "vocabulary");
+    ids[0][63] = TINY_VOCAB;
+    CHECK_FAILS(strait_loader_give(other, 6, 0, ids[0], NULL), STRAIT_EPROTO, "vocabulary");
+    strait_loader_close(&loader);
+    strait_loader_close(&other);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots_hold_what_step_and_microbatch_say),
+        cmocka_unit_test(less_is_validated_when_asked),
+        cmocka_unit_test(shards_that_do_not_fit_are_refused),
+        cmocka_unit_test(given_ids_are_held_and_checked),
+        cmocka_unit_test(failed_allocations_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,336 @@
+/* Stages as images: taken, sent in pieces, put back; lists of strangers. */
+#include "swarm/snapshot.h"
+
+#include "../config/tiny_run.h"
+#include "base/alloc.h"
+#include "swarm/snapshot_header.h"
+#include "swarm/snapshot_reader.h"
+
+static strait_run run;
+static scratch folder;
+static strait_run_plan plan;
+static struct strait_loader *feeds[2];
+static struct strait_runner *workers[2]; // of the same stage, in different states
+
+static int set_up(void **state) {
+    (void)state;
+    folder = scratch_open();
+    tiny_run(&folder, &run);
+    run.stages.count = 2;
+    CHECK_OK(strait_run_plan_init(&run, TINY_VOCAB, &plan));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(strait_loader_open(&run, &feeds[i]));
+        CHECK_OK(strait_loader_cut(feeds[i], &plan));
+        CHECK_OK(strait_runner_open(&run, &plan, 1, 1, feeds[i], &workers[i]));
+        CHECK_OK(strait_runner_init_weights(workers[i], (uint64_t)(10 + i)));
+    }
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        strait_runner_close(&workers[i]);
+        strait_loader_close(&feeds[i]);
+    }
+    scratch_close(&folder);
+    return 0;
+}
+
+static void images_are_put_back(void **state) {
+    (void)state;
+    struct strait_snapshot a = {0};
+    struct strait_snapshot b = {0};
+    struct strait_snapshot c = {0};
+    CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &a));
+    CHECK_OK(strait_snapshot_take(workers[1], 7, 3, &b));
+    assert_int_equal(a.bytes, b.bytes);
+    assert_true(memcmp(a.data, b.data, a.bytes) != 0);
+    for (size_t at = 0; at < a.bytes;) { // through pieces
+        strait_piece piece;
+        strait_snapshot_next(&a, &at, &piece);
+        assert_false(strait_snapshot_is_whole(&c));
+        CHECK_OK(strait_snapshot_add(&c, &piece, a.bytes));
+    }
+    assert_true(strait_snapshot_is_whole(&c));
+    CHECK_OK(strait_snapshot_put(&c, workers[1]));
+    CHECK_OK(strait_snapshot_take(workers[1], 7, 3, &b));
+    assert_memory_equal(a.data, b.data, a.bytes);
+    c.data[9]++; // another name
+    CHECK_FAILS(strait_snapshot_put(&c, workers[1]), STRAIT_EDATA, "is missing");
+    CHECK_OK(strait_snapshot_take(workers[1], 7, 3, &b));
+    assert_memory_equal(a.data, b.data, a.bytes);
+    strait_snapshot_fini(&a);
+    strait_snapshot_fini(&b);
+    strait_snapshot_fini(&c);
+}
+
+static void pieces_come_in_turn(void **state) {
+    (void)state;
+    struct strait_snapshot snapshot = {0};
+    unsigned char data[16] = {0};
+    strait_piece piece = {.stage = 1, .step = 2, .total = 32, .data = data, .bytes = 16};
+    CHECK_FAILS(strait_snapshot_add(&snapshot, &piece, 31), STRAIT_EPROTO, "expected at most 31");
+    CHECK_OK(strait_snapshot_add(&snapshot, &piece, 32));
+    piece.offset = 8;
+    CHECK_FAILS(strait_snapshot_add(&snapshot, &piece, 32), STRAIT_EPROTO, "out of turn");
+    piece.offset = 16;
+    piece.step = 3;
+    CHECK_FAILS(strait_snapshot_add(&snapshot, &piece, 32), STRAIT_EPROTO, "out of turn");
+    piece.step = 2;
+    CHECK_OK(strait_snapshot_add(&snapshot, &piece, 32));
+    assert_true(strait_snapshot_is_whole(&snapshot));
+    assert_int_equal(strait_snapshot_add(&snapshot, &piece, 32), STRAIT_EPROTO);
+    strait_snapshot_fini(&snapshot);
+}
+
+/* An image that is to be given takes no room but that of its list. */
+static void open_gift(struct strait_snapshot_reader *gift,
+                      const struct strait_checkpoint *checkpoint,
+                      const struct strait_snapshot *list, size_t whole) {
+    const int64_t prev = strait_alloc_count();
+    CHECK_OK(strait_snapshot_reader_init(gift, checkpoint, list->data, list->bytes, whole));
+    assert_int_equal(strait_alloc_count(), prev + 1);
+    assert_int_equal(gift->bytes, whole);
+    gift->stage = 1;
+    gift->step = 7;
+    gift->born = 9;
+}
+
+static void checkpoints_hold_what_images_hold(void **state) {
+    (void)state;
+    struct strait_snapshot snapshot = {0};
+    struct strait_snapshot list = {0};
+    struct strait_snapshot filled = {0};
+    struct strait_snapshot_reader gift = {0};
+    struct strait_checkpoint *checkpoint = NULL;
+    size_t whole = 0;
+    CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &snapshot));
+    CHECK_OK(strait_checkpoint_prepare(folder.path));
+    CHECK_OK(strait_checkpoint_begin(folder.path, 7));
+    CHECK_OK(strait_snapshot_write(&snapshot, folder.path, 7));
+    const strait_checkpoint_part parts[] = {{.stage = 1}, {.stage = 1, .is_state = 1}};
+    const strait_checkpoint_plan commit = {
+        .step = 7, .tokenizer = "", .parts = parts, .n_parts = 2, .keep = 1};
+    CHECK_OK(strait_checkpoint_commit(folder.path, &commit));
+    CHECK_OK(strait_checkpoint_open(folder.path, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
+    CHECK_OK(strait_snapshot_header(workers[0], &list, &whole));
+    assert_int_equal(whole, snapshot.bytes);
+    CHECK_FAILS(strait_snapshot_reader_init(&gift, checkpoint, list.data, list.bytes, whole - 1),
+                STRAIT_EPROTO, "no sense");
+    open_gift(&gift, checkpoint, &list, whole);
+    while (!strait_snapshot_reader_is_over(&gift)) {
+        strait_piece piece;
+        const int64_t prev = strait_alloc_count();
+        CHECK_OK(strait_snapshot_reader_next(&gift, &piece));
+        assert_int_equal(strait_alloc_count(), prev);
+        CHECK_OK(strait_snapshot_add(&filled, &piece, whole));
+    }
+    strait_snapshot_reader_fini(&gift);
+    assert_true(strait_snapshot_is_whole(&filled));
+    assert_true(filled.stage == 1 && filled.step == 7 && filled.born == 9);
+    assert_int_equal(filled.bytes, snapshot.bytes);
+    assert_memory_equal(filled.data, snapshot.data, snapshot.bytes);
+    for (size_t n = 0; n < list.bytes; n++) // cut anywhere
+        assert_int_equal(strait_snapshot_reader_init(&gift, checkpoint, list.data, n, whole),
+                         STRAIT_EPROTO);
+    list.data[9] = '/'; // a tensor that is not there
+    assert_int_equal(strait_snapshot_reader_init(&gift, checkpoint, list.data, list.bytes, whole),
+                     STRAIT_EDATA);
+    strait_put_u32(list.data + 4, UINT32_MAX);
+    assert_int_equal(strait_snapshot_reader_init(&gift, checkpoint, list.data, list.bytes, whole),
+                     STRAIT_EPROTO);
+    snapshot.bytes--;
+    snapshot.filled--;
+    assert_int_equal(strait_snapshot_write(&snapshot, folder.path, 8), STRAIT_EPROTO);
+    strait_checkpoint_close(&checkpoint);
+    strait_snapshot_fini(&snapshot);
+    strait_snapshot_fini(&list);
+    strait_snapshot_fini(&filled);
+}
+
+static void what_is_no_number_is_found(void **state) {
+    (void)state;
+    struct strait_snapshot snapshot = {0};
+    CHECK_FAILS(strait_snapshot_check(&snapshot), STRAIT_EPROTO, "no sense");
+    CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &snapshot));
+    CHECK_OK(strait_snapshot_check(&snapshot));
+    unsigned char *last = snapshot.data + snapshot.bytes - 4;
+    static const uint32_t bad[] = {0x7fc00000, 0xff800000, 0x7f800001, 0xffffffff};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        strait_put_u32(last, bad[i]);
+        CHECK_FAILS(strait_snapshot_check(&snapshot), STRAIT_ENONFINITE, "stage 1 at step 7: ");
+    }
+    strait_put_u32(last, 0xff7fffff); // the largest that is one
+    CHECK_OK(strait_snapshot_check(&snapshot));
+    snapshot.bytes--;
+    snapshot.filled--;
+    CHECK_FAILS(strait_snapshot_check(&snapshot), STRAIT_EPROTO, "no sense");
+    strait_snapshot_fini(&snapshot);
+}
+
+/* ---- images of other stages ---- */
+
+typedef struct change {
+    int at;                    // a tensor, from 0
+    int is_out, is_twice;      // it is left out; it stands there twice
+    int more_rows, other_kind; // it has one more row; it is state
+    char first;                // its name begins so; 0: as ever
+    const char *words;         // of the error, with the tensor's name
+} change;
+
+static void put_row(strait_writer *w, const strait_snapshot_row *row) {
+    strait_writer_uint(w, strlen(row->name), 1);
+    strait_writer_copy(w, row->name, strlen(row->name));
+    strait_writer_uint(w, (uint64_t)row->dtype, 1);
+    strait_writer_uint(w, (uint64_t)row->is_state, 1);
+    strait_writer_uint(w, (uint64_t)row->rows, 8);
+    strait_writer_uint(w, (uint64_t)row->cols, 8);
+}
+
+/* The image changed so, its values 0; the tensor as it was in *row. */
+static void make_changed(const struct strait_snapshot *from, const change *how,
+                         struct strait_snapshot *out, strait_snapshot_row *row) {
+    static unsigned char data[1 << 20];
+    strait_reader r = {from->data, from->bytes, 0};
+    strait_writer w = {.at = data, .left = sizeof data};
+    size_t values = 0;
+    int n = 0;
+    CHECK_OK(strait_snapshot_header_head(&r, &n));
+    strait_writer_copy(&w, from->data, 4);
+    const int n_after = n - how->is_out + how->is_twice;
+    strait_writer_uint(&w, (uint64_t)n_after, 4);
+    for (int i = 0; i < n; i++) {
+        strait_snapshot_row each;
+        CHECK_OK(strait_snapshot_header_row(&r, &each));
+        const size_t row_bytes = each.bytes / (size_t)each.rows;
+        if (i == how->at) {
+            *row = each;
+            each.rows += how->more_rows;
+            each.is_state ^= how->other_kind;
+            if (how->first != 0) each.name[0] = how->first;
+        }
+        for (int k = i == how->at ? how->is_out : 0; k <= (i == how->at && how->is_twice); k++) {
+            put_row(&w, &each);
+            values += row_bytes * (size_t)each.rows;
+        }
+    }
+    const size_t list_bytes = sizeof data - w.left;
+    assert_true(list_bytes + values < sizeof data);
+    memset(data + list_bytes, 0, values);
+    strait_piece piece = {.stage = from->stage, .step = from->step, .total = list_bytes + values};
+    while (piece.offset < piece.total) {
+        piece.data = data + piece.offset;
+        piece.bytes = piece.total - piece.offset < STRAIT_PIECE_BYTES ? piece.total - piece.offset
+                                                                      : STRAIT_PIECE_BYTES;
+        CHECK_OK(strait_snapshot_add(out, &piece, piece.total));
+        piece.offset += piece.bytes;
+    }
+}
+
+/* An image is held against what its stage has, tensor by tensor; one that is not that is refused,
+ * and the worker is as it was. */
+static void images_of_other_stages_are_refused(void **state) {
+    (void)state;
+    static const change changes[] = {
+        {.at = 0, .is_out = 1, .words = "stage 1 at step 7: tensor \"%s\" (F32 %d x %d"},
+        {.at = 5, .is_out = 1, .words = "tensor \"%s\" (F32 %d x %d"},
+        {.at = 3, .is_twice = 1, .words = "tensor \"%s\" stands where"},
+        {.at = 3, .first = '~', .words = "tensor \"%s\" (F32 %d x %d"},
+        {.at = 2, .more_rows = 1, .words = "tensor \"%s\" is F32"},
+        {.at = 2, .other_kind = 1, .words = "tensor \"%s\" is F32 %d x %d, state, expected F32"},
+    };
+    struct strait_snapshot whole = {0};
+    struct strait_snapshot after = {0};
+    CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &whole));
+    CHECK_OK(strait_snapshot_match(&whole, &plan));
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        struct strait_snapshot other = {0};
+        strait_snapshot_row row;
+        char words[200];
+        make_changed(&whole, &changes[i], &other, &row);
+        (void)snprintf(words, sizeof words, changes[i].words, row.name, (int)row.rows,
+                       (int)row.cols);
+        CHECK_OK(strait_snapshot_check(&other)); // it makes sense, and its values are numbers
+        CHECK_FAILS(strait_snapshot_match(&other, &plan), STRAIT_EDATA, words);
+        CHECK_FAILS(strait_snapshot_put(&other, workers[0]), STRAIT_EDATA, words);
+        CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &after));
+        assert_memory_equal(whole.data, after.data, whole.bytes);
+        strait_snapshot_fini(&other);
+    }
+    strait_snapshot_fini(&whole);
+    strait_snapshot_fini(&after);
+}
+
+/* One behind the last, too. */
+static void a_tensor_too_many_is_named(void **state) {
+    (void)state;
+    struct strait_snapshot whole = {0};
+    struct strait_snapshot other = {0};
+    strait_snapshot_row last;
+    CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &whole));
+    const int n = (int)strait_get_u32(whole.data + 4);
+    make_changed(&whole, &(change){.at = n - 1, .is_twice = 1}, &other, &last);
+    CHECK_FAILS(strait_snapshot_match(&other, &plan), STRAIT_EDATA, "one that this stage does not");
+    assert_non_null(strstr(strait_err_detail(), last.name));
+    strait_snapshot_fini(&other);
+    make_changed(&whole, &(change){.at = n - 1, .is_out = 1}, &other, &last);
+    CHECK_FAILS(strait_snapshot_match(&other, &plan), STRAIT_EDATA, "is missing");
+    assert_non_null(strstr(strait_err_detail(), last.name));
+    whole.stage = 0; // as if it were of the other stage
+    CHECK_FAILS(strait_snapshot_match(&whole, &plan), STRAIT_EDATA, "image of stage 0 at step 7: ");
+    whole.stage = 2; // as if there were one more
+    CHECK_FAILS(strait_snapshot_match(&whole, &plan), STRAIT_EDATA, "stage 2, of 2 stages");
+    strait_snapshot_fini(&other);
+    strait_snapshot_fini(&whole);
+}
+
+/* What is expected of a stage is what its worker has, with every codec and optimizer. */
+static void what_is_expected_is_what_there_is(void **state) {
+    (void)state;
+    static const char *const codecs[] = {"none",    "int8",     "int4",  "topk",
+                                         "lowrank", "subspace", "resbm", "strait"};
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        strait_run other = run;
+        strait_run_plan made;
+        (void)snprintf(other.link.codec.name, sizeof other.link.codec.name, "%s", codecs[i]);
+        other.link.codec.variant[0] = '\0';
+        other.link.codec.has_feedback = strcmp(codecs[i], "topk") == 0;
+        other.link.codec.keep = 8;
+        other.stages.count = 2 + (int64_t)(i % 2);
+        other.model.layers = 3;
+        other.train.optimizer = (strait_run_optimizer)(i % 3);
+        CHECK_OK(strait_run_plan_init(&other, TINY_VOCAB, &made));
+        for (int stage = 0; stage < made.n_stages; stage++) {
+            struct strait_loader *loader = NULL;
+            struct strait_runner *worker = NULL;
+            struct strait_snapshot list = {0};
+            struct strait_snapshot expected = {0};
+            size_t whole = 0;
+            CHECK_OK(strait_loader_open(&other, &loader));
+            CHECK_OK(strait_loader_cut(loader, &made));
+            CHECK_OK(strait_runner_open(&other, &made, stage, 2, loader, &worker));
+            CHECK_OK(strait_snapshot_header(worker, &list, &whole));
+            CHECK_OK(strait_snapshot_expect(&made, stage, &expected));
+            assert_int_equal(list.bytes, expected.bytes);
+            assert_memory_equal(list.data, expected.data, list.bytes);
+            strait_snapshot_fini(&list);
+            strait_snapshot_fini(&expected);
+            strait_runner_close(&worker);
+            strait_loader_close(&loader);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(images_are_put_back),
+        cmocka_unit_test(pieces_come_in_turn),
+        cmocka_unit_test(checkpoints_hold_what_images_hold),
+        cmocka_unit_test(what_is_no_number_is_found),
+        cmocka_unit_test(images_of_other_stages_are_refused),
+        cmocka_unit_test(a_tensor_too_many_is_named),
+        cmocka_unit_test(what_is_expected_is_what_there_is),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

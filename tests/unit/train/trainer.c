@@ -1,0 +1,195 @@
+#include <strait/trainer.h>
+
+#include "../config/tiny_run.h"
+#include "base/alloc.h"
+
+#include <malloc.h>
+
+static strait_run run;
+static scratch folder;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = scratch_open();
+    tiny_run(&folder, &run);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    scratch_close(&folder);
+    return 0;
+}
+
+static struct strait_trainer *open_trainer(const strait_run *of) {
+    struct strait_trainer *trainer = NULL;
+    CHECK_OK(strait_trainer_open(of, &trainer));
+    return trainer;
+}
+
+static void steps(struct strait_trainer *trainer, int n, double *losses) {
+    for (int i = 0; i < n; i++) {
+        strait_trainer_report report;
+        CHECK_OK(strait_trainer_step(trainer, &report));
+        assert_int_equal(report.is_skipped, 0);
+        assert_true(report.grad_norm > 0.0);
+        losses[i] = report.loss;
+    }
+}
+
+static void test_loss_falls(void **state) {
+    (void)state;
+    double losses[60];
+    double prev = 0.0;
+    double after = 0.0;
+    strait_run longer = run;
+    longer.train.steps = 60;
+    struct strait_trainer *trainer = open_trainer(&longer);
+    CHECK_OK(strait_trainer_validate(trainer, &prev));
+    CHECK_NEAR(prev, log(TINY_VOCAB), 0.05); // knows nothing yet
+    steps(trainer, 60, losses);
+    CHECK_OK(strait_trainer_validate(trainer, &after));
+    assert_true(after < 0.5 * prev);
+    assert_int_equal(strait_trainer_step_count(trainer), 60);
+    strait_trainer_close(&trainer);
+}
+
+static void test_saved_and_loaded_goes_on_bit_for_bit(void **state) {
+    (void)state;
+    static const strait_run_optimizer kinds[] = {STRAIT_RUN_ADAMW, STRAIT_RUN_ADAMW_ROWS,
+                                                 STRAIT_RUN_MUON};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        double straight[10];
+        double resumed[10];
+        const char *skipped = NULL;
+        strait_run one = run;
+        one.train.optimizer = kinds[i];
+        struct strait_trainer *trainer = open_trainer(&one);
+        steps(trainer, 5, straight);
+        CHECK_OK(strait_trainer_save(trainer, folder.path));
+        steps(trainer, 5, straight + 5);
+        strait_trainer_close(&trainer);
+        one.device.threads = 1; // and on another number of threads
+        trainer = open_trainer(&one);
+        CHECK_OK(strait_trainer_load(trainer, folder.path, &skipped));
+        assert_null(skipped);
+        assert_int_equal(strait_trainer_step_count(trainer), 5);
+        steps(trainer, 5, resumed + 5);
+        assert_memory_equal(straight + 5, resumed + 5, 5 * sizeof(double));
+        strait_trainer_close(&trainer);
+    }
+}
+
+static void test_microbatches_and_recomputation_agree(void **state) {
+    (void)state;
+    double whole[6];
+    double pieces[6];
+    double again[6];
+    strait_run one = run;
+    one.stages.microbatch = 8;
+    struct strait_trainer *trainer = open_trainer(&one);
+    steps(trainer, 6, whole);
+    strait_trainer_close(&trainer);
+    one.stages.microbatch = 2;
+    trainer = open_trainer(&one);
+    steps(trainer, 6, pieces);
+    strait_trainer_close(&trainer);
+    one.train.is_recomputed = 1;
+    trainer = open_trainer(&one);
+    steps(trainer, 6, again);
+    strait_trainer_close(&trainer);
+    for (int i = 0; i < 6; i++)
+        CHECK_NEAR(whole[i], pieces[i], 1e-5);
+    assert_memory_equal(pieces, again, sizeof pieces); // the same sums in the same order
+}
+
+/* Counts what every library asks of malloc, not only our own allocator. */
+static void test_a_step_allocates_nothing(void **state) {
+    (void)state;
+    double losses[4];
+    strait_run one = run;
+    one.device.threads = 1;
+    struct strait_trainer *trainer = open_trainer(&one);
+    steps(trainer, 2, losses);
+    const int64_t prev = strait_alloc_count();
+    const struct mallinfo2 heap = mallinfo2();
+    steps(trainer, 2, losses);
+    const struct mallinfo2 later = mallinfo2();
+    assert_int_equal(strait_alloc_count(), prev);
+    assert_int_equal(later.uordblks + later.hblkhd, heap.uordblks + heap.hblkhd);
+    strait_trainer_close(&trainer);
+}
+
+static void test_another_shape_or_no_data_is_refused(void **state) {
+    (void)state;
+    double losses[1];
+    const char *skipped = NULL;
+    struct strait_trainer *trainer = open_trainer(&run);
+    steps(trainer, 1, losses);
+    CHECK_OK(strait_trainer_save(trainer, folder.path));
+    strait_trainer_close(&trainer);
+    strait_run other = run;
+    other.model.ffn = 48;
+    trainer = open_trainer(&other);
+    CHECK_FAILS(strait_trainer_load(trainer, folder.path, &skipped), STRAIT_EDATA, "model.ffn 40");
+    strait_trainer_close(&trainer);
+    other = run;
+    other.data.train[0] = '\0';
+    CHECK_FAILS(strait_trainer_open(&other, &trainer), STRAIT_ECONFIG, "data.train");
+    other = run;
+    other.model.vocab = 50; // smaller than the shards' 61
+    CHECK_FAILS(strait_trainer_open(&other, &trainer), STRAIT_EDATA, "vocabulary");
+    other = run;
+    (void)snprintf(other.device.kind, sizeof other.device.kind, "abacus");
+    CHECK_FAILS(strait_trainer_open(&other, &trainer), STRAIT_ECONFIG, "abacus");
+    assert_null(trainer);
+}
+
+static void test_steps_that_are_not_finite_are_skipped_then_refused(void **state) {
+    (void)state;
+    strait_run wild = run;
+    wild.train.rate = 100.0;
+    wild.train.embedding_rate = wild.train.head_rate = wild.train.gain_rate = 1e30;
+    wild.train.clip = 0.0;
+    wild.train.warmup = 0;
+    struct strait_trainer *trainer = open_trainer(&wild);
+    strait_err err = STRAIT_OK;
+    int n_skipped = 0;
+    for (int i = 0; i < 60 && err == STRAIT_OK; i++) {
+        strait_trainer_report report;
+        err = strait_trainer_step(trainer, &report);
+        if (err == STRAIT_OK) n_skipped += report.is_skipped;
+    }
+    assert_int_equal(err, STRAIT_ENONFINITE);
+    assert_true(n_skipped > 0);
+    assert_non_null(strstr(strait_err_detail(), "train.rate"));
+    strait_trainer_close(&trainer);
+}
+
+static void test_plan_matches_what_is_opened(void **state) {
+    (void)state;
+    strait_trainer_info planned;
+    strait_trainer_info real;
+    CHECK_OK(strait_trainer_plan(&run, &planned));
+    struct strait_trainer *trainer = open_trainer(&run);
+    strait_trainer_describe(trainer, &real);
+    assert_int_equal(planned.memory.total, real.memory.total);
+    assert_int_equal(planned.parameters, real.parameters);
+    assert_int_equal(real.n_microbatches, 2);
+    assert_int_equal(real.valid_tokens, 31 * 16);
+    assert_true(strlen(real.device) > 0);
+    strait_trainer_close(&trainer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loss_falls),
+        cmocka_unit_test(test_saved_and_loaded_goes_on_bit_for_bit),
+        cmocka_unit_test(test_microbatches_and_recomputation_agree),
+        cmocka_unit_test(test_a_step_allocates_nothing),
+        cmocka_unit_test(test_another_shape_or_no_data_is_refused),
+        cmocka_unit_test(test_steps_that_are_not_finite_are_skipped_then_refused),
+        cmocka_unit_test(test_plan_matches_what_is_opened),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
