@@ -82,7 +82,7 @@ static strait_err project_rows(struct strait_codec *c, struct strait_stream *s, 
 
 strait_err strait_subspace_project(struct strait_codec *c, struct strait_stream *s,
                                    strait_role role, strait_subspace_kind kind, strait_tensor t) {
-    if (role == STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL) return project_matrix(c, s, t);
+    if (role == STRAIT_ROLE_RESIDUAL_OUT) return project_matrix(c, s, t);
     return role == STRAIT_ROLE_EMBEDDING ? project_rows(c, s, t, kind) : STRAIT_OK;
 }
 
@@ -91,7 +91,7 @@ static strait_err rotate_code(struct strait_codec *c, struct strait_stream *s, s
                               strait_tensor t) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    if (role == STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL) {
+    if (role == STRAIT_ROLE_RESIDUAL_OUT) {
         strait_tensor narrow;
         STRAIT_TRY(narrow_for(c, t, &narrow));
         STRAIT_TRY(k->matmul(s, narrow, st->turn, t, exact(strait_atb)));
@@ -109,8 +109,7 @@ static strait_err rotate_code(struct strait_codec *c, struct strait_stream *s, s
 
 strait_err strait_subspace_rotate(struct strait_codec *c, struct strait_stream *s, strait_role role,
                                   strait_subspace_kind kind, strait_tensor t) {
-    if (role != STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL && role != STRAIT_ROLE_EMBEDDING)
-        return STRAIT_OK;
+    if (role != STRAIT_ROLE_RESIDUAL_OUT && role != STRAIT_ROLE_EMBEDDING) return STRAIT_OK;
     if (strait_codec_is_variant(&c->spec, "full"))
         return strait_subspace_project(c, s, role, kind, t);
     return rotate_code(c, s, role, t);

@@ -69,7 +69,7 @@ static strait_optim_spec make_optim(const strait_run *run) {
         .momentum_warmup = run->train.momentum_warmup,
         .max_norm = run->train.clip,
         .groups = {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.rate),
-                   [STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL] = matrices_at(run, run->train.writer_rate),
+                   [STRAIT_ROLE_RESIDUAL_OUT] = matrices_at(run, run->train.writer_rate),
                    [STRAIT_ROLE_BOUNDARY] = matrices_at(run, run->train.boundary_rate),
                    [STRAIT_ROLE_ENCODER_BASIS] = matrices_at(run, run->train.frame_rate),
                    [STRAIT_ROLE_VALUES] = {.rate = (float)run->train.value_rate,
@@ -351,7 +351,7 @@ strait_backend_spec strait_run_plan_backend(const strait_run *run) {
 strait_optim_spec strait_run_plan_optim(const strait_run_plan *plan, int stage) {
     strait_optim_spec optim = plan->optim;
     if (stage == plan->n_stages - 1)
-        optim.groups[STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL] = optim.groups[STRAIT_ROLE_MATRIX];
+        optim.groups[STRAIT_ROLE_RESIDUAL_OUT] = optim.groups[STRAIT_ROLE_MATRIX];
     return optim;
 }
 

@@ -14,7 +14,7 @@ enum {
 
 /* Whether one product a microbatch is all there is to a parameter's gradient. */
 static int is_product(strait_role role) {
-    return role == STRAIT_ROLE_MATRIX || role == STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL ||
+    return role == STRAIT_ROLE_MATRIX || role == STRAIT_ROLE_RESIDUAL_OUT ||
            role == STRAIT_ROLE_HEAD;
 }
 
@@ -85,8 +85,7 @@ static strait_err add_attention(const struct listing *l, strait_attention *out) 
                        &out->qkv_conv));
     if (s->has_value_tables && strait_shape_is_local(s, l->block))
         STRAIT_TRY(add(l, "attention.values", STRAIT_ROLE_VALUES, s->vocab, keys, &out->values));
-    return add(l, "attention.out", STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, l->w->n_written, queries,
-               &out->out);
+    return add(l, "attention.out", STRAIT_ROLE_RESIDUAL_OUT, l->w->n_written, queries, &out->out);
 }
 
 static strait_err add_mlp(const struct listing *l, strait_mlp *out) {
@@ -100,8 +99,7 @@ static strait_err add_mlp(const struct listing *l, strait_mlp *out) {
         STRAIT_TRY(add(l, "mlp.up", STRAIT_ROLE_MATRIX, s->ffn, d, &out->up));
     }
     if (s->conv > 0) STRAIT_TRY(add(l, "mlp.conv", STRAIT_ROLE_CONV, s->conv, d, &out->conv));
-    return add(l, "mlp.down", STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, l->w->n_written, s->ffn,
-               &out->down);
+    return add(l, "mlp.down", STRAIT_ROLE_RESIDUAL_OUT, l->w->n_written, s->ffn, &out->down);
 }
 
 static strait_err add_local(const struct listing *l, strait_local_mix *out) {
@@ -214,8 +212,7 @@ static double spread(const struct strait_weights *w, const strait_shape *shape,
     if (is_neck(w, param)) return 1.0 / sqrt((double)param->value.cols);
     if (shape->init == STRAIT_INIT_LLAMA) {
         const double base = 0.02;
-        return param->role == STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL ? base / sqrt(2.0 * shape->layers)
-                                                                : base;
+        return param->role == STRAIT_ROLE_RESIDUAL_OUT ? base / sqrt(2.0 * shape->layers) : base;
     }
     if (strait_role_is_table(param->role)) return 1.0;
     if (param->role == STRAIT_ROLE_MATRIX) return sqrt(0.33 / (double)param->value.cols);

@@ -78,7 +78,7 @@ static strait_err check_memory(const strait_param *params, int n) {
 
 static int uses_muon(const strait_optim_spec *spec, const strait_param *param) {
     return spec->kind == STRAIT_OPTIM_MUON && param->value.rows > 1 && param->value.cols > 1 &&
-           (param->role == STRAIT_ROLE_MATRIX || param->role == STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL ||
+           (param->role == STRAIT_ROLE_MATRIX || param->role == STRAIT_ROLE_RESIDUAL_OUT ||
             param->role == STRAIT_ROLE_BOUNDARY || param->role == STRAIT_ROLE_ENCODER_BASIS);
 }
 

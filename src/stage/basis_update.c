@@ -35,7 +35,7 @@ static strait_err carry(struct strait_runner *w, struct strait_codec *codec,
     struct strait_stream *stream = strait_stage_stream(w->model);
     const strait_tensor m = moment_of(w, param->name, 'm');
     const strait_tensor v = moment_of(w, param->name, 'v');
-    if (param->role != STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL && param->role != STRAIT_ROLE_EMBEDDING)
+    if (param->role != STRAIT_ROLE_RESIDUAL_OUT && param->role != STRAIT_ROLE_EMBEDDING)
         return STRAIT_OK;
     STRAIT_TRY(
         strait_subspace_rotate(codec, stream, param->role, STRAIT_SUBSPACE_WEIGHT, param->value));

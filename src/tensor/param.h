@@ -7,14 +7,14 @@
 #include "tensor/tensor.h"
 
 typedef enum strait_role {
-    STRAIT_ROLE_MATRIX,                // reads the residual stream, or lies inside a layer
-    STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, // output of attention and of the mlp: what a subspace codec
-                                       // confines
-    STRAIT_ROLE_EMBEDDING,             // one row a token
-    STRAIT_ROLE_HEAD,                  // the matrix that makes logits; a tied one is an EMBEDDING
-    STRAIT_ROLE_GAIN,                  // a vector: no weight decay
-    STRAIT_ROLE_CONV,                  // of a convolution, a row each: no weight decay
-    STRAIT_ROLE_MIXING,                // k x k, carries a code through a stage: no weight decay
+    STRAIT_ROLE_MATRIX,        // reads the residual stream, or lies inside a layer
+    STRAIT_ROLE_RESIDUAL_OUT,  // output of attention and of the mlp: what a subspace codec
+                               // confines
+    STRAIT_ROLE_EMBEDDING,     // one row a token
+    STRAIT_ROLE_HEAD,          // the matrix that makes logits; a tied one is an EMBEDDING
+    STRAIT_ROLE_GAIN,          // a vector: no weight decay
+    STRAIT_ROLE_CONV,          // of a convolution, a row each: no weight decay
+    STRAIT_ROLE_MIXING,        // k x k, carries a code through a stage: no weight decay
     STRAIT_ROLE_VALUES,        // one row a token, added to attention's values, or a gain of what
                                // crosses a boundary
     STRAIT_ROLE_TOKEN_TABLE,   // one row a token, added to the stream where a stage begins

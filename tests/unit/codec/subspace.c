@@ -60,7 +60,7 @@ static void toy_open(struct toy *toy, strait_optim_kind kind, strait_codec_spec 
         const char *name;
         strait_role role;
         int64_t rows, cols;
-    } shapes[3] = {{"out", STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, D, INPUTS},
+    } shapes[3] = {{"out", STRAIT_ROLE_RESIDUAL_OUT, D, INPUTS},
                    {"table", STRAIT_ROLE_EMBEDDING, VOCAB, D},
                    {"inner", STRAIT_ROLE_MATRIX, D, INPUTS}};
     pair_open(&toy->p, spec);
@@ -208,7 +208,7 @@ static void weights_of_other_shapes_are_refused(void **state) {
     (void)state;
     struct pair p;
     pair_open(&p, spec_of("full"));
-    strait_param param = {.name = "w", .role = STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL};
+    strait_param param = {.name = "w", .role = STRAIT_ROLE_RESIDUAL_OUT};
     param.grad = pair_tensor(D, INPUTS + 1);
     CHECK_FAILS(strait_codec_project_gradients(p.head, &p.stream, &param, 1), STRAIT_EINVAL,
                 "34 inputs, widest is 33");

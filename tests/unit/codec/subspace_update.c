@@ -88,14 +88,14 @@ static void turning_projects_what_is_represented(void **state) {
     /* What must come out: everything projected on the new basis. */
     const strait_tensor across = transposed(w), seen = projected(across, next),
                         expected_w = transposed(seen), expected_table = projected(table, next);
-    CHECK_OK(strait_subspace_rotate(full.head, &full.stream, STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL,
+    CHECK_OK(strait_subspace_rotate(full.head, &full.stream, STRAIT_ROLE_RESIDUAL_OUT,
                                     STRAIT_SUBSPACE_WEIGHT, w));
     CHECK_OK(strait_subspace_rotate(full.head, &full.stream, STRAIT_ROLE_EMBEDDING,
                                     STRAIT_SUBSPACE_MOMENT, table));
     CHECK(apart(expected_w, w) < 1e-6);
     CHECK(apart(expected_table, table) < 1e-6);
-    CHECK_OK(strait_subspace_rotate(factored.head, &factored.stream,
-                                    STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, STRAIT_SUBSPACE_WEIGHT, z));
+    CHECK_OK(strait_subspace_rotate(factored.head, &factored.stream, STRAIT_ROLE_RESIDUAL_OUT,
+                                    STRAIT_SUBSPACE_WEIGHT, z));
     CHECK_OK(strait_subspace_rotate(factored.head, &factored.stream, STRAIT_ROLE_EMBEDDING,
                                     STRAIT_SUBSPACE_WEIGHT, e));
     const strait_tensor next_back = transposed(next), from_z = product(next, z),

@@ -166,7 +166,7 @@ static void check_group(strait_optim_spec optim, strait_role role, double rate, 
 static void rates_are_split(void **state) {
     (void)state;
     CHECK_OK(make_with("name: strait", 4)); // AdamW: one rate
-    check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, 1e-3, 1e-4);
+    check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_RESIDUAL_OUT, 1e-3, 1e-4);
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_BOUNDARY, 1e-3, 1e-4);
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_ENCODER_BASIS, 1e-3, 1e-4);
     run.train.rate = 0.06;
@@ -178,7 +178,7 @@ static void rates_are_split(void **state) {
     for (int stage = 0; stage < 4; stage++) {
         const strait_optim_spec optim = strait_run_plan_optim(&plan, stage);
         check_group(optim, STRAIT_ROLE_MATRIX, 0.06, 0.003);
-        check_group(optim, STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, stage < 3 ? 0.009 : 0.06, 0.003);
+        check_group(optim, STRAIT_ROLE_RESIDUAL_OUT, stage < 3 ? 0.009 : 0.06, 0.003);
         check_group(optim, STRAIT_ROLE_BOUNDARY, 0.03, 0.003);
         CHECK_NEAR((double)optim.groups[STRAIT_ROLE_VALUES].rate, 0.03, 1e-8);
         CHECK_NEAR((double)optim.groups[STRAIT_ROLE_TOKEN_TABLE].rate, 1e-3, 1e-10);

@@ -40,7 +40,7 @@ static void widen(const strait_param *narrow, strait_param *whole) {
 }
 
 static int is_written(const strait_param *param) {
-    return param->role == STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL || param->role == STRAIT_ROLE_EMBEDDING;
+    return param->role == STRAIT_ROLE_RESIDUAL_OUT || param->role == STRAIT_ROLE_EMBEDDING;
 }
 
 static void convert(struct strait_stage *narrow, struct strait_stage *whole) {

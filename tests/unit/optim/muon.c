@@ -224,7 +224,7 @@ static void follow_the_definition(strait_role role) {
 
 static void steps_follow_the_definition(void **state) {
     (void)state;
-    static const strait_role matrices[] = {STRAIT_ROLE_MATRIX, STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL,
+    static const strait_role matrices[] = {STRAIT_ROLE_MATRIX, STRAIT_ROLE_RESIDUAL_OUT,
                                            STRAIT_ROLE_BOUNDARY, STRAIT_ROLE_ENCODER_BASIS};
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
         follow_the_definition(matrices[i]);

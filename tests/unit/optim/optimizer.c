@@ -19,9 +19,8 @@ static strait_optim_spec make_spec(strait_optim_kind kind) {
 }
 
 static const rig_shape five[] = {
-    {STRAIT_ROLE_MATRIX, 7, 5},     {STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, 5, 13},
-    {STRAIT_ROLE_EMBEDDING, 11, 5}, {STRAIT_ROLE_HEAD, 11, 5},
-    {STRAIT_ROLE_GAIN, 1, 5},
+    {STRAIT_ROLE_MATRIX, 7, 5}, {STRAIT_ROLE_RESIDUAL_OUT, 5, 13}, {STRAIT_ROLE_EMBEDDING, 11, 5},
+    {STRAIT_ROLE_HEAD, 11, 5},  {STRAIT_ROLE_GAIN, 1, 5},
 };
 
 static void first_step_by_hand(void **state) {
@@ -73,7 +72,7 @@ static void a_group_may_end_before_the_run(void **state) {
  * weights of the two in `out`, the last norm in *norm. */
 static void train_beside(strait_optim_kind kind, const strait_optim_group *still, float out[40],
                          float *norm) {
-    const rig_shape shapes[] = {{STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, 7, 5},
+    const rig_shape shapes[] = {{STRAIT_ROLE_RESIDUAL_OUT, 7, 5},
                                 {STRAIT_ROLE_GAIN, 1, 5},
                                 {STRAIT_ROLE_MATRIX, 6, 5},
                                 {STRAIT_ROLE_TOKEN_TABLE, 11, 5}};
@@ -264,7 +263,7 @@ static void moments_have_stable_names(void **state) {
 /* Five steps; the weights in `out`. */
 static void train(strait_optim_kind kind, int n_threads, float out[512]) {
     static const rig_shape shapes[] = {{STRAIT_ROLE_MATRIX, 131, 67},
-                                       {STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, 67, 257},
+                                       {STRAIT_ROLE_RESIDUAL_OUT, 67, 257},
                                        {STRAIT_ROLE_EMBEDDING, 300, 67},
                                        {STRAIT_ROLE_GAIN, 1, 67}};
     struct rig rig;

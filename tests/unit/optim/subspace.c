@@ -60,7 +60,7 @@ static double all_outside(strait_tensor t, int is_embedding, int remove) {
 }
 
 static double drift(strait_optim_kind kind) {
-    static const rig_shape shapes[] = {{STRAIT_ROLE_RESIDUAL_OUT_RESIDUAL, WIDTH, INPUTS},
+    static const rig_shape shapes[] = {{STRAIT_ROLE_RESIDUAL_OUT, WIDTH, INPUTS},
                                        {STRAIT_ROLE_EMBEDDING, TOKENS, WIDTH}};
     struct rig rig;
     struct strait_optimizer *opt = NULL;
