@@ -48,10 +48,10 @@ static strait_err check_flags(strait_relay_config *out) {
         if (limits[i] < 0 || limits[i] > 1000000)
             return STRAIT_FAIL(STRAIT_ECONFIG, "relay: %lld is no limit: expected 0 to 1000000",
                                (long long)limits[i]);
-    *out = (strait_relay_config){.connections = (int)n_connections,
-                                 .per_host = (int)n_per_host,
-                                 .per_host_rate = (int)n_per_second,
-                                 .idle_ms = (int)idle_s * 1000,
+    *out = (strait_relay_config){.max_connections = (int)n_connections,
+                                 .max_per_address = (int)n_per_host,
+                                 .max_new_per_s = (int)n_per_second,
+                                 .idle_timeout_ms = (int)idle_s * 1000,
                                  .bytes_per_s = rate_mbit * 125000};
     return STRAIT_OK;
 }
@@ -60,7 +60,7 @@ static strait_err check_flags(strait_relay_config *out) {
 static strait_err announce(const char *where) {
     strait_relay_token token;
     char address[512];
-    STRAIT_TRY(strait_identity_draw(token.bytes, sizeof token.bytes));
+    STRAIT_TRY(strait_identity_random(token.bytes, sizeof token.bytes));
     STRAIT_TRY(strait_relay_address_print(where, &token, address, sizeof address));
     printf("relay at %s\n", where);
     printf("two nodes meet at %s (any other token does as well)\n", address);
@@ -77,9 +77,9 @@ static strait_err serve(void) {
     heed_signals();
     strait_relay_run(relay);
     strait_relay_stats stats;
-    strait_relay_count(relay, &stats);
+    strait_relay_read_stats(relay, &stats);
     printf("%lld connections, %lld refused, %lld pairs, %lld bytes passed\n",
-           (long long)stats.n_accepted, (long long)stats.n_refused, (long long)stats.n_joined,
+           (long long)stats.n_accepted, (long long)stats.n_refused, (long long)stats.n_paired,
            (long long)stats.bytes);
     return STRAIT_OK;
 }

@@ -141,10 +141,10 @@ static void dial(struct strait_doctor *doctor, const strait_invite *invite, cons
     struct strait_identity *identity = NULL;
     struct strait_mesh *mesh = NULL;
     int peer = 0;
-    strait_err err = strait_identity_make(&identity);
+    strait_err err = strait_identity_generate(&identity);
     strait_mesh_config config = {
         .scheme = "tls",
-        .transport = {.identity = identity, .name = "doctor", .n_streams = 1, .beat_ms = BEAT_MS}};
+        .transport = {.identity = identity, .name = "doctor", .n_streams = 1, .ping_ms = BEAT_MS}};
     memcpy(config.transport.run, invite->run, STRAIT_RUN_BYTES);
     const strait_mesh_peer host = {.name = "coordinator", .key = invite->key, .address = address};
     if (err == STRAIT_OK) err = strait_mesh_open(&config, &mesh);

@@ -213,7 +213,7 @@ static strait_emulate_spec make_emulate(const strait_run *run) {
                                  .delay_ns = (int64_t)(run->link.emulate.delay * 1e9),
                                  .jitter_ns = (int64_t)(run->link.emulate.jitter * 1e9),
                                  .loss = run->link.emulate.loss,
-                                 .cut_after_ns = (int64_t)(run->link.emulate.cut_after * 1e9),
+                                 .drop_after_ns = (int64_t)(run->link.emulate.cut_after * 1e9),
                                  .seed = (uint64_t)run->train.seed};
 }
 

@@ -122,7 +122,7 @@ strait_err strait_etcd_commit(struct strait_metastore *store,
     struct strait_etcd *self = store->state;
     unsigned char nonce[NONCE];
     uint64_t version = 0;
-    STRAIT_TRY(strait_identity_draw(nonce, sizeof nonce));
+    STRAIT_TRY(strait_identity_random(nonce, sizeof nonce));
     for (int i = 0; i < CHAIN_TRIES && version == 0; i++) {
         const strait_err err = try_commit(store, changes, n_changes, nonce, &version);
         if (err == STRAIT_ETIMEDOUT) self->has_doubt = 1;

@@ -35,7 +35,7 @@ static strait_err begin_new(struct strait_metastore *store) {
     j->image.term = 1;
     (void)snprintf(j->image.run, sizeof j->image.run, "%s", store->config.run);
     (void)snprintf(j->image.owner, sizeof j->image.owner, "%s", store->config.owner);
-    STRAIT_TRY(strait_identity_draw(&j->image.salt, sizeof j->image.salt));
+    STRAIT_TRY(strait_identity_random(&j->image.salt, sizeof j->image.salt));
     return strait_journal_file_rewrite(j);
 }
 

@@ -35,12 +35,12 @@ static strait_err introduce(struct strait_service *s, int in, int out,
     STRAIT_TRY(strait_service_read_line(in, line));
     STRAIT_TRY(strait_service_parse_start(line, &s->start));
     STRAIT_TRY(strait_run_load(s->start.run_path, NULL, 0, &s->run));
-    STRAIT_TRY(strait_identity_make(&s->identity));
+    STRAIT_TRY(strait_identity_generate(&s->identity));
     strait_mesh_config config = {.scheme = s->start.scheme,
                                  .transport = {.identity = s->identity,
                                                .n_streams = (int)s->run.link.streams,
-                                               .dead_ms = (int)(s->run.link.deadline * 1e3),
-                                               .hub = hub}};
+                                               .peer_timeout_ms = (int)(s->run.link.deadline * 1e3),
+                                               .network = hub}};
     memcpy(config.transport.run, s->start.run_id, STRAIT_RUN_BYTES);
     (void)snprintf(config.transport.name, sizeof config.transport.name, "stage %d", s->start.stage);
     STRAIT_TRY(strait_mesh_open(&config, &s->mesh));

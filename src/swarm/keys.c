@@ -34,7 +34,7 @@ static strait_err find_folder(const char *folder, char out[STRAIT_PATH_MAX]) {
 static strait_err open_key(const char *path, struct strait_identity **out) {
     struct strait_identity *identity = NULL;
     if (strait_file_exists(path)) return strait_identity_load(path, out);
-    STRAIT_TRY(strait_identity_make(&identity));
+    STRAIT_TRY(strait_identity_generate(&identity));
     const strait_err err = strait_identity_save(identity, path);
     strait_identity_close(&identity);
     if (err != STRAIT_OK && !strait_file_exists(path)) return err;

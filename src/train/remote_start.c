@@ -36,16 +36,17 @@ void strait_remote_remove_run(struct remote *a) {
 
 static strait_err open_mesh(struct strait_executor *executor, strait_startup *start) {
     struct remote *a = executor->state;
-    STRAIT_TRY(strait_identity_draw(start->run_id, sizeof start->run_id));
-    STRAIT_TRY(strait_identity_make(&a->identity));
+    STRAIT_TRY(strait_identity_random(start->run_id, sizeof start->run_id));
+    STRAIT_TRY(strait_identity_generate(&a->identity));
     const int is_inproc = executor->run.link.transport == STRAIT_RUN_INPROC;
     if (is_inproc) STRAIT_TRY(strait_inproc_network_open(&a->hub));
-    strait_mesh_config config = {.scheme = is_inproc ? "inproc" : "tls",
-                                 .transport = {.identity = a->identity,
-                                               .name = "conductor",
-                                               .n_streams = 1,
-                                               .dead_ms = (int)(executor->run.link.deadline * 1e3),
-                                               .hub = a->hub}};
+    strait_mesh_config config = {
+        .scheme = is_inproc ? "inproc" : "tls",
+        .transport = {.identity = a->identity,
+                      .name = "conductor",
+                      .n_streams = 1,
+                      .peer_timeout_ms = (int)(executor->run.link.deadline * 1e3),
+                      .network = a->hub}};
     memcpy(config.transport.run, start->run_id, sizeof start->run_id);
     STRAIT_TRY(strait_mesh_open(&config, &a->mesh));
     start->coordinator = *strait_identity_fingerprint(a->identity);

@@ -90,7 +90,7 @@ static int knock(const char *mode, strait_invite *invite) {
     int peer = 0;
     int result = 1;
     if (strcmp(mode, "other") == 0) invite->run[0] ^= 1;
-    if (strait_identity_make(&identity) != STRAIT_OK) return 1;
+    if (strait_identity_generate(&identity) != STRAIT_OK) return 1;
     strait_mesh_config config = {.scheme = "tls",
                                  .transport = {.identity = identity, .name = "stranger"}};
     memcpy(config.transport.run, invite->run, STRAIT_RUN_BYTES);
@@ -186,7 +186,7 @@ static int hold_links(const strait_invite *invite, int n) {
     strait_transport_config config = {.name = "stranger", .n_streams = 1};
     struct strait_identity *identity = NULL;
     if (strait_msg_pool_open(&config.pool) != STRAIT_OK) return 1;
-    if (strait_identity_make(&identity) != STRAIT_OK) return 1;
+    if (strait_identity_generate(&identity) != STRAIT_OK) return 1;
     config.identity = identity;
     memcpy(config.run, invite->run, STRAIT_RUN_BYTES);
     if (strait_transport_open("tls", &events, &links, &config, &t) != STRAIT_OK) return 1;

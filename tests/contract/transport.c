@@ -42,7 +42,7 @@ static void test_nobody_answers(void **state) {
                                                  (strait_dial_params){.expected = NULL}, &link);
     if (err == STRAIT_OK) {
         CHECK(rig_drive(&r, rig_a_closed, 60000));
-        CHECK(r.a.why == STRAIT_ECLOSED && strstr(r.a.words, "cannot connect") != NULL);
+        CHECK(r.a.why == STRAIT_ECLOSED && strstr(r.a.reason, "cannot connect") != NULL);
     } else {
         CHECK(err == STRAIT_ECLOSED && strstr(strait_err_detail(), "cannot connect") != NULL);
         CHECK(link == NULL);
@@ -108,16 +108,16 @@ static void send_many(int n_streams) {
     int n_declined = 0;
     const int64_t until = strait_clock_ns() + (int64_t)60 * 1000000000;
     strait_link_stats full = {0};
-    r.b.t->ops->hold(r.b.link, 1);
+    r.b.t->ops->pause(r.b.link, 1);
     while (next < MANY) {
         CHECK(strait_clock_ns() < until);
         n_declined += send_some(&next);
         r.a.t->ops->stats(r.a.link, &full);
         CHECK(full.queued_bytes <= 4096 + 100); // beats are let in
-        if (n_declined == 20) r.b.t->ops->hold(r.b.link, 0);
+        if (n_declined == 20) r.b.t->ops->pause(r.b.link, 0);
         rig_rest(&r, 1);
     }
-    if (n_declined < 20) r.b.t->ops->hold(r.b.link, 0);
+    if (n_declined < 20) r.b.t->ops->pause(r.b.link, 0);
     CHECK(rig_drive(&r, b_has_many, 60000));
     for (uint32_t i = 0; i < MANY; i++)
         CHECK(r.b.steps[i] == i);
@@ -139,7 +139,7 @@ static void test_back_pressure(void **state) {
     (void)state;
     r.config.queue_bytes = 64 * 1024;
     rig_connect(&r);
-    r.b.t->ops->hold(r.b.link, 1);
+    r.b.t->ops->pause(r.b.link, 1);
     int n_sent = 0, n_idle = 0;
     while (n_idle < 50) { // the system's own buffers may take some megabytes
         struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, 0, 50000);
@@ -155,7 +155,7 @@ static void test_back_pressure(void **state) {
     CHECK(r.b.n_got == 0 && r.a.n_writable == 0);
     struct strait_msg *urgent = rig_message(&r, STRAIT_PRIORITY_CONTROL, 1, 100);
     CHECK_OK(strait_link_send(r.a.link, &urgent)); // less urgent ones do not keep it out
-    r.b.t->ops->hold(r.b.link, 0);
+    r.b.t->ops->pause(r.b.link, 0);
     const int64_t until = strait_clock_ns() + (int64_t)60 * 1000000000;
     while (r.b.n_got < n_sent + 1 && strait_clock_ns() < until)
         rig_rest(&r, 1);
@@ -204,7 +204,7 @@ static void test_orderly_close(void **state) {
     strait_msg_close(&late);
     CHECK(rig_drive(&r, rig_both_closed, 60000));
     CHECK(r.b.n_got == 40 && r.a.why == STRAIT_OK && r.b.why == STRAIT_ECLOSED);
-    CHECK(strcmp(r.b.words, "peer closed the link") == 0);
+    CHECK(strcmp(r.b.reason, "peer closed the link") == 0);
     rig_rest(&r, 50);
     CHECK(r.a.n_closed == 1 && r.b.n_closed == 1);
 }
@@ -215,8 +215,8 @@ static void test_close_with_reason(void **state) {
     strait_link_close(r.a.link, STRAIT_FAIL(STRAIT_EPROTO, "step 7 came after 9"));
     CHECK(rig_drive(&r, rig_both_closed, 60000));
     CHECK(r.a.why == STRAIT_EPROTO && r.b.why == STRAIT_ECLOSED);
-    CHECK(strcmp(r.a.words, "step 7 came after 9") == 0);
-    CHECK(strcmp(r.b.words, "peer closed the link: step 7 came after 9") == 0);
+    CHECK(strcmp(r.a.reason, "step 7 came after 9") == 0);
+    CHECK(strcmp(r.b.reason, "peer closed the link: step 7 came after 9") == 0);
 }
 
 static void test_transport_goes(void **state) {
@@ -241,8 +241,8 @@ static void idle_links_live(const char *scheme) {
     do {
         rig_close(&r);
         rig_open(&r, scheme);
-        r.config.dead_ms = 600;
-        r.config.emulate = (strait_emulate_spec){.cut_after_bytes = 300000};
+        r.config.peer_timeout_ms = 600;
+        r.config.emulate = (strait_emulate_spec){.drop_after_bytes = 300000};
         rig_connect(&r);
         rig_rest(&r, 900);
     } while (stood_still());
@@ -256,7 +256,7 @@ static void test_cut(void **state) {
     CHECK_OK(strait_link_send(r.a.link, &msg));
     CHECK(rig_drive(&r, rig_both_closed, 60000));
     CHECK(r.b.n_got == 0 && r.b.why == STRAIT_ETIMEDOUT);
-    CHECK(strstr(r.b.words, "no sign of life from 'alice' for 600 ms") != NULL);
+    CHECK(strstr(r.b.reason, "no sign of life from 'alice' for 600 ms") != NULL);
     CHECK(r.a.why == STRAIT_ETIMEDOUT || r.a.why == STRAIT_ECLOSED);
 }
 
@@ -299,7 +299,7 @@ static void answer(struct rig_node *node, struct strait_msg *msg) {
 static void test_emulated_wire(void **state) {
     (void)state;
     r.config.emulate = (strait_emulate_spec){.rate_bps = 40e6, .delay_ns = 40000000};
-    r.config.beat_ms = 50;
+    r.config.ping_ms = 50;
     rig_connect(&r);
     r.b.on_message = answer;
     double best = 1e9;

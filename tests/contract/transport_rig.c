@@ -15,7 +15,8 @@ static void refused(void *user, strait_err why) {
     struct rig_node *node = user;
     node->n_refused++;
     node->why_refused = why;
-    (void)snprintf(node->words_refused, sizeof node->words_refused, "%.200s", strait_err_detail());
+    (void)snprintf(node->reason_refused, sizeof node->reason_refused, "%.200s",
+                   strait_err_detail());
 }
 
 static void opened(void *user, struct strait_link *link) {
@@ -51,7 +52,7 @@ static void closed(void *user, struct strait_link *link, strait_err why) {
     node->link = NULL;
     node->n_closed++;
     node->why = why;
-    (void)snprintf(node->words, sizeof node->words, "%.200s", strait_err_detail());
+    (void)snprintf(node->reason, sizeof node->reason, "%.200s", strait_err_detail());
 }
 
 static const struct strait_transport_events events = {
@@ -67,11 +68,11 @@ void rig_open(struct rig *r, const char *scheme) {
     memset(r, 0, sizeof *r);
     r->scheme = scheme;
     CHECK_OK(strait_msg_pool_open(&r->pool));
-    CHECK_OK(strait_inproc_network_open(&r->hub));
-    CHECK_OK(strait_identity_make(&r->a.identity));
-    CHECK_OK(strait_identity_make(&r->b.identity));
+    CHECK_OK(strait_inproc_network_open(&r->network));
+    CHECK_OK(strait_identity_generate(&r->a.identity));
+    CHECK_OK(strait_identity_generate(&r->b.identity));
     r->config = (strait_transport_config){
-        .pool = r->pool, .hub = r->hub, .run = {1, 2, 3, 4, 5}, .linger_ms = 200};
+        .pool = r->pool, .network = r->network, .run = {1, 2, 3, 4, 5}, .linger_ms = 200};
 }
 
 static void start(struct rig *r, struct rig_node *node, const char *name) {
@@ -90,9 +91,9 @@ void rig_start(struct rig *r) {
 }
 
 struct strait_link *rig_dial(struct rig *r) {
-    const strait_dial_params how = {.expected = strait_identity_fingerprint(r->b.identity)};
+    const strait_dial_params params = {.expected = strait_identity_fingerprint(r->b.identity)};
     struct strait_link *link = NULL;
-    CHECK_OK(strait_transport_dial(r->a.t, r->b.address, how, &link));
+    CHECK_OK(strait_transport_dial(r->a.t, r->b.address, params, &link));
     return link;
 }
 
@@ -100,7 +101,7 @@ void rig_connect(struct rig *r) {
     rig_start(r);
     (void)rig_dial(r);
     if (!rig_drive(r, rig_both_open, 60000))
-        fail_msg("no link: '%s', '%s'", r->a.words, r->b.words_refused);
+        fail_msg("no link: '%s', '%s'", r->a.reason, r->b.reason_refused);
 }
 
 void rig_close(struct rig *r) {
@@ -110,7 +111,7 @@ void rig_close(struct rig *r) {
     strait_msg_close(&r->b.kept);
     strait_identity_close(&r->a.identity);
     strait_identity_close(&r->b.identity);
-    strait_inproc_network_close(&r->hub);
+    strait_inproc_network_close(&r->network);
     strait_msg_pool_close(&r->pool);
 }
 

@@ -21,7 +21,7 @@ struct rig_node {
     struct strait_link *link;
     int n_opened, n_closed, n_refused, n_writable;
     strait_err why, why_refused;
-    char words[STRAIT_WORDS_MAX], words_refused[STRAIT_WORDS_MAX];
+    char reason[STRAIT_REASON_MAX], reason_refused[STRAIT_REASON_MAX];
 
     int n_got;
     uint32_t steps[RIG_ARRIVALS_MAX]; // of the messages, as they came
@@ -34,7 +34,7 @@ struct rig_node {
 struct rig {
     const char *scheme;
     struct strait_msg_pool *pool;
-    struct strait_inproc_network *hub;
+    struct strait_inproc_network *network;
     strait_transport_config config; // of both; may be changed before rig_start
     struct rig_node a, b;           // b listens
     int are_apart;                  // a has another run's id than b

@@ -24,21 +24,21 @@ static void test_unknown_key(void **state) {
     CHECK(rig_drive(&r, rig_b_refused, 10000));
     CHECK(r.a.n_opened == 0 && r.b.n_opened == 0 && r.a.n_closed == 1);
     CHECK(r.a.why == STRAIT_EAUTH && r.b.why_refused == STRAIT_EAUTH);
-    CHECK(strcmp(r.a.words, "refused by peer: this key is not on the list") == 0);
-    CHECK(strcmp(r.b.words_refused, "this key is not on the list") == 0);
+    CHECK(strcmp(r.a.reason, "refused by peer: this key is not on the list") == 0);
+    CHECK(strcmp(r.b.reason_refused, "this key is not on the list") == 0);
 }
 
 static void test_other_key_answers(void **state) {
     (void)state;
     rig_start(&r);
     struct strait_link *link = NULL;
-    const strait_dial_params how = {.expected = strait_identity_fingerprint(r.a.identity)};
-    CHECK_OK(strait_transport_dial(r.a.t, r.b.address, how, &link));
+    const strait_dial_params params = {.expected = strait_identity_fingerprint(r.a.identity)};
+    CHECK_OK(strait_transport_dial(r.a.t, r.b.address, params, &link));
     CHECK(rig_drive(&r, rig_a_closed, 10000));
     rig_rest(&r, 100);
     CHECK(r.a.n_opened == 0 && r.a.why == STRAIT_EAUTH);
-    CHECK(strstr(r.a.words, "answered where") != NULL);
-    const char *told = r.b.n_refused > 0 ? r.b.words_refused : r.b.words;
+    CHECK(strstr(r.a.reason, "answered where") != NULL);
+    const char *told = r.b.n_refused > 0 ? r.b.reason_refused : r.b.reason;
     CHECK(strstr(told, "answered where") != NULL);
 }
 
@@ -51,8 +51,8 @@ static void test_other_run(void **state) {
     rig_rest(&r, 100);
     CHECK(r.a.n_opened == 0 && r.b.n_opened == 0);
     CHECK(r.a.why == STRAIT_EAUTH && r.b.why_refused == STRAIT_EAUTH);
-    CHECK(strstr(r.a.words, "belongs to run 01020304050000000000000000000") != NULL);
-    CHECK(strstr(r.b.words_refused, "belongs to run 0102030405") != NULL);
+    CHECK(strstr(r.a.reason, "belongs to run 01020304050000000000000000000") != NULL);
+    CHECK(strstr(r.b.reason_refused, "belongs to run 0102030405") != NULL);
 }
 
 static int is_settled(const struct rig *x) {
@@ -74,15 +74,15 @@ static void test_memory_runs_out(void **state) {
         CHECK(n < 200);
         if (n > 1) rig_open(&r, *state);
         r.config.handshake_ms = 150;
-        r.config.dead_ms = 150;
-        r.config.beat_ms = 20;
+        r.config.peer_timeout_ms = 150;
+        r.config.ping_ms = 20;
         r.config.linger_ms = 50;
         r.a.on_open = send_greeting;
         rig_start(&r);
         strait_alloc_fail_at(n);
-        const strait_dial_params how = {.expected = strait_identity_fingerprint(r.b.identity)};
+        const strait_dial_params params = {.expected = strait_identity_fingerprint(r.b.identity)};
         struct strait_link *link = NULL;
-        if (strait_transport_dial(r.a.t, r.b.address, how, &link) == STRAIT_OK)
+        if (strait_transport_dial(r.a.t, r.b.address, params, &link) == STRAIT_OK)
             (void)rig_drive(&r, is_settled, 1000);
         is_complete = r.b.n_got > 0 && r.a.n_closed == 0;
         strait_alloc_fail_at(0);

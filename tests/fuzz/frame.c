@@ -22,7 +22,7 @@ static void check(const struct strait_msg *msg) {
         abort();
     strait_bye bye;
     strait_bye_unpack(msg, &bye);
-    if (strnlen(bye.words, sizeof bye.words) == sizeof bye.words) abort();
+    if (strnlen(bye.reason, sizeof bye.reason) == sizeof bye.reason) abort();
 }
 
 /* A frame that is written reads as it was written. */

@@ -26,7 +26,8 @@ static struct strait_identity *alice, *bob;
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
-    return strait_identity_make(&alice) != STRAIT_OK || strait_identity_make(&bob) != STRAIT_OK;
+    return strait_identity_generate(&alice) != STRAIT_OK ||
+           strait_identity_generate(&bob) != STRAIT_OK;
 }
 
 static void feed_server(const unsigned char *data, size_t size) {

@@ -9,9 +9,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 static void check_greeting(const unsigned char *data) {
     strait_relay_role role;
     strait_relay_token token;
-    unsigned char again[STRAIT_RELAY_GREETING];
-    if (strait_relay_greeting_unpack(data, &role, &token) != STRAIT_OK) return;
-    strait_relay_greeting_pack(role, &token, again);
+    unsigned char again[STRAIT_RELAY_REQUEST];
+    if (strait_relay_request_unpack(data, &role, &token) != STRAIT_OK) return;
+    strait_relay_request_pack(role, &token, again);
     if (memcmp(data, again, sizeof again) != 0) abort(); // there is one way to say it
 }
 
@@ -27,7 +27,7 @@ static void check_address(const unsigned char *data, size_t bytes) {
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes) {
-    if (bytes >= STRAIT_RELAY_GREETING) check_greeting(data);
+    if (bytes >= STRAIT_RELAY_REQUEST) check_greeting(data);
     if (bytes >= STRAIT_RELAY_REPLY) (void)strait_relay_reply_unpack(data);
     check_address(data, bytes);
     return 0;

@@ -92,7 +92,7 @@ struct entry {
     struct node *node;
     const char *address; // NULL: stay where we are
     int tun;
-    char words[STRAIT_WORDS_MAX];
+    char reason[STRAIT_REASON_MAX];
 };
 
 static void open_node(struct node *n, const char *host, const strait_emulate_spec *emulate) {
@@ -109,7 +109,7 @@ static void *open_far_node(void *arg) {
     struct entry *e = arg;
     e->tun = enter_network(e->address);
     if (e->tun < 0)
-        (void)snprintf(e->words, sizeof e->words, "cannot make a network namespace: %s",
+        (void)snprintf(e->reason, sizeof e->reason, "cannot make a network namespace: %s",
                        uv_strerror(-errno));
     else
         open_node(e->node, e->address, NULL);
@@ -245,7 +245,7 @@ static int attempt(void) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, open_far_node, &entries[i]) == 0);
         pthread_join(thread, NULL);
-        if (entries[i].words[0] != 0) fail_msg("%s", entries[i].words);
+        if (entries[i].reason[0] != 0) fail_msg("%s", entries[i].reason);
     }
     const wanlink_spec spec = {.rate_bps = rate_bps, .delay_ns = delay_ns, .queue_ns = 100000000};
     struct wanlink *wan = wanlink_open(entries[0].tun, entries[1].tun, spec);
@@ -279,8 +279,8 @@ int main(void) {
         (void)printf("skipped: needs root and /dev/net/tun to make a wide-area link\n");
         return SKIPPED;
     }
-    if (strait_identity_make(&a.identity) != STRAIT_OK ||
-        strait_identity_make(&b.identity) != STRAIT_OK)
+    if (strait_identity_generate(&a.identity) != STRAIT_OK ||
+        strait_identity_generate(&b.identity) != STRAIT_OK)
         return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_emulator_is_honest)};
     const int result = cmocka_run_group_tests(tests, NULL, NULL);

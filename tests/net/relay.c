@@ -14,25 +14,25 @@ static void test_golden_bytes(void **state) {
     (void)state;
     strait_relay_token token, back;
     strait_relay_role role = STRAIT_RELAY_DIALS;
-    unsigned char greeting[STRAIT_RELAY_GREETING], reply[STRAIT_RELAY_REPLY];
+    unsigned char greeting[STRAIT_RELAY_REQUEST], reply[STRAIT_RELAY_REPLY];
     for (int i = 0; i < STRAIT_RELAY_TOKEN; i++)
         token.bytes[i] = (unsigned char)(i + 1);
-    strait_relay_greeting_pack(STRAIT_RELAY_LISTENS, &token, greeting);
+    strait_relay_request_pack(STRAIT_RELAY_LISTENS, &token, greeting);
     assert_memory_equal(greeting, "StRl\1\1\0\0\1\2\3", 11);
-    CHECK_OK(strait_relay_greeting_unpack(greeting, &role, &back));
+    CHECK_OK(strait_relay_request_unpack(greeting, &role, &back));
     CHECK(role == STRAIT_RELAY_LISTENS && strait_relay_token_equal(&token, &back));
     for (int i = 0; i < 8; i++) { // no bit of its first bytes is free
         for (int bit = 0; bit < 8; bit++) {
             greeting[i] ^= (unsigned char)(1 << bit);
-            const strait_err err = strait_relay_greeting_unpack(greeting, &role, &back);
+            const strait_err err = strait_relay_request_unpack(greeting, &role, &back);
             assert_int_equal(err, i == 5 && bit == 0 ? STRAIT_OK : STRAIT_EPROTO);
             greeting[i] ^= (unsigned char)(1 << bit);
         }
     }
-    strait_relay_reply_pack(STRAIT_RELAY_MET, reply);
+    strait_relay_reply_pack(STRAIT_RELAY_OK, reply);
     assert_memory_equal(reply, "StRl\1\0\0\0", 8);
     CHECK_OK(strait_relay_reply_unpack(reply));
-    strait_relay_reply_pack(STRAIT_RELAY_ALONE, reply);
+    strait_relay_reply_pack(STRAIT_RELAY_NO_PEER, reply);
     CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_EAGAIN, "nobody else came");
     strait_relay_reply_pack(STRAIT_RELAY_FULL, reply);
     CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_ECLOSED, "too many connections");
@@ -64,14 +64,14 @@ static void meet_and_talk(const char *where, int n_streams, int n_messages, size
     struct relay_rig r;
     struct relay_node a = {.peer = 0}, b = {.peer = 0};
     strait_relay_stats stats;
-    relay_rig_open(&r, &(strait_relay_config){.per_host = 0}, where);
+    relay_rig_open(&r, &(strait_relay_config){.max_per_address = 0}, where);
     relay_rig_pair(&a, &b, r.address, r.address, n_streams);
     CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
     relay_rig_exchange(&a, &b, n_messages, largest);
     relay_node_close(&a);
     relay_node_close(&b);
     relay_rig_stop(&r, &stats);
-    assert_int_equal(stats.n_joined, n_streams);
+    assert_int_equal(stats.n_paired, n_streams);
     CHECK(stats.bytes > 1000);
     assert_int_equal(stats.n_refused, 0);
 }
@@ -103,19 +103,19 @@ static void test_whoever_comes_first_waits(void **state) {
     char where[STRAIT_ADDRESS_MAX];
     /* No relay yet: both keep trying. */
     (void)snprintf(where, sizeof where, "127.0.0.1:%d", port_choose());
-    relay_rig_open(&r, &(strait_relay_config){.per_host = 0}, where);
+    relay_rig_open(&r, &(strait_relay_config){.max_per_address = 0}, where);
     relay_rig_stop(&r, NULL);
     relay_rig_pair(&a, &b, r.address, r.address, 1);
     CHECK_FAILS(strait_mesh_wait_up(a.mesh, a.peer, 300), STRAIT_ETIMEDOUT, "");
     struct relay_rig again;
-    relay_rig_open(&again, &(strait_relay_config){.per_host = 0}, where);
+    relay_rig_open(&again, &(strait_relay_config){.max_per_address = 0}, where);
     CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
     relay_rig_exchange(&a, &b, 20, 1000);
     /* The relay dies and comes back: so does the link. */
     relay_rig_stop(&again, NULL);
     while (strait_mesh_is_up(a.mesh, a.peer) || strait_mesh_is_up(b.mesh, b.peer))
         relay_rig_rest(10);
-    relay_rig_open(&again, &(strait_relay_config){.per_host = 0}, where);
+    relay_rig_open(&again, &(strait_relay_config){.max_per_address = 0}, where);
     CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
     CHECK_OK(strait_mesh_wait_up(b.mesh, b.peer, 60000));
     relay_rig_exchange(&a, &b, 20, 1000);
@@ -151,7 +151,7 @@ static void test_a_spoiled_byte_ends_the_link_only(void **state) {
     (void)state;
     static const int64_t places[] = {12, 60, 300, 900, 1500, 3000, 20000};
     struct relay_rig r;
-    relay_rig_open(&r, &(strait_relay_config){.waiting_ms = 500}, "127.0.0.1:0");
+    relay_rig_open(&r, &(strait_relay_config){.waiting_timeout_ms = 500}, "127.0.0.1:0");
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         struct relay_node a = {.peer = 0}, b = {.peer = 0};
         struct relay_meddler m;
@@ -168,7 +168,7 @@ static void test_a_spoiled_byte_ends_the_link_only(void **state) {
     }
     strait_relay_stats stats;
     relay_rig_stop(&r, &stats);
-    CHECK(stats.n_joined >= 13); // seven links, six of them twice
+    CHECK(stats.n_paired >= 13); // seven links, six of them twice
 }
 
 /* Somebody else has learned the token. He meets a node, and that is all. */
@@ -176,7 +176,7 @@ static void test_a_token_opens_nothing(void **state) {
     (void)state;
     struct relay_rig r;
     struct relay_node a = {.peer = 0}, b = {.peer = 0}, mallory = {.peer = 0}, nobody = {.peer = 0};
-    relay_rig_open(&r, &(strait_relay_config){.per_host = 0}, "127.0.0.1:0");
+    relay_rig_open(&r, &(strait_relay_config){.max_per_address = 0}, "127.0.0.1:0");
     relay_rig_pair(&a, &b, r.address, r.address, 1);
     CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
     relay_rig_pair(&mallory, &nobody, "127.0.0.1:1",
@@ -189,8 +189,8 @@ static void test_a_token_opens_nothing(void **state) {
     CHECK_OK(strait_mesh_add(mallory.mesh, &bob, &peer));
     CHECK_FAILS(strait_mesh_wait_up(mallory.mesh, peer, 60000), STRAIT_EAUTH, "unknown to 'bob'");
     relay_rig_exchange(&a, &b, 20, 1000);
-    char words[STRAIT_WORDS_MAX];
-    assert_int_equal(strait_mesh_refusals(b.mesh, words), 1);
+    char reason[STRAIT_REASON_MAX];
+    assert_int_equal(strait_mesh_refusals(b.mesh, reason), 1);
     relay_node_close(&mallory);
     relay_node_close(&nobody);
     relay_node_close(&a);

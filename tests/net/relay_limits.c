@@ -14,10 +14,10 @@
 
 static int greet(const char *where, int from, strait_relay_role role,
                  const strait_relay_token *token) {
-    unsigned char greeting[STRAIT_RELAY_GREETING];
+    unsigned char greeting[STRAIT_RELAY_REQUEST];
     const int fd = relay_rig_connect(where, from);
     CHECK(fd >= 0);
-    strait_relay_greeting_pack(role, token, greeting);
+    strait_relay_request_pack(role, token, greeting);
     CHECK(send(fd, greeting, sizeof greeting, MSG_NOSIGNAL) == sizeof greeting);
     return fd;
 }
@@ -37,7 +37,7 @@ static strait_err hear(int fd) {
 
 /* Nonsense, to which the relay answers; by then it has heard those who came before. */
 static void talk_nonsense(const char *where) {
-    static const unsigned char request[STRAIT_RELAY_GREETING] = "GET / HTTP/1.1\r\n\r\n";
+    static const unsigned char request[STRAIT_RELAY_REQUEST] = "GET / HTTP/1.1\r\n\r\n";
     const int fd = relay_rig_connect(where, 1);
     CHECK(send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
     CHECK_FAILS(hear(fd), STRAIT_EPROTO, "does not understand");
@@ -49,7 +49,7 @@ static void test_pairs_are_opposites_with_one_token(void **state) {
     struct relay_rig r;
     strait_relay_token other;
     char got[8] = "";
-    relay_rig_open(&r, &(strait_relay_config){.waiting_ms = 4000}, "127.0.0.1:0");
+    relay_rig_open(&r, &(strait_relay_config){.waiting_timeout_ms = 4000}, "127.0.0.1:0");
     other = r.token;
     other.bytes[31] ^= 1;
     const int wrong = greet(r.where, 1, STRAIT_RELAY_LISTENS, &other);
@@ -78,7 +78,8 @@ static void test_pairs_are_opposites_with_one_token(void **state) {
 static void test_nonsense_and_silence_end(void **state) {
     (void)state;
     struct relay_rig r;
-    relay_rig_open(&r, &(strait_relay_config){.greeting_ms = 3000, .idle_ms = 2000}, "127.0.0.1:0");
+    relay_rig_open(&r, &(strait_relay_config){.request_timeout_ms = 3000, .idle_timeout_ms = 2000},
+                   "127.0.0.1:0");
     talk_nonsense(r.where);
     const int silent = relay_rig_connect(r.where, 1);
     const int eager = greet(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
@@ -101,7 +102,7 @@ static void test_one_address_has_its_share(void **state) {
     (void)state;
     struct relay_rig r;
     int fds[12];
-    relay_rig_open(&r, &(strait_relay_config){.per_host = 8}, "127.0.0.1:0");
+    relay_rig_open(&r, &(strait_relay_config){.max_per_address = 8}, "127.0.0.1:0");
     for (int i = 0; i < 12; i++)
         fds[i] = relay_rig_connect(r.where, 2);
     for (int i = 8; i < 12; i++)
@@ -203,7 +204,7 @@ static void test_a_silent_crowd(void **state) {
     (void)setrlimit(RLIMIT_NOFILE, &files);
     if (files.rlim_cur < CROWD + 100) skip();
     CHECK(pipe(ends) == 0);
-    const strait_relay_config config = {.per_host = 1000, .per_host_rate = 100000};
+    const strait_relay_config config = {.max_per_address = 1000, .max_new_per_s = 100000};
     const pid_t relay = start_relay(ends[1], &config);
     CHECK(read(ends[0], where, sizeof where) == sizeof where);
     CHECK_OK(strait_relay_address_print(where, &token, address, sizeof address));

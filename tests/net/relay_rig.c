@@ -18,7 +18,7 @@ static void *run_relay(void *arg) {
 
 void relay_rig_open(struct relay_rig *r, const strait_relay_config *config, const char *where) {
     *r = (struct relay_rig){.is_running = 1};
-    CHECK_OK(strait_identity_draw(r->token.bytes, sizeof r->token.bytes));
+    CHECK_OK(strait_identity_random(r->token.bytes, sizeof r->token.bytes));
     CHECK_OK(strait_relay_open(config, &r->relay));
     CHECK_OK(strait_relay_listen(r->relay, where, r->where, sizeof r->where));
     CHECK_OK(strait_relay_address_print(r->where, &r->token, r->address, sizeof r->address));
@@ -30,7 +30,7 @@ void relay_rig_stop(struct relay_rig *r, strait_relay_stats *out) {
     strait_relay_stop(r->relay);
     CHECK(pthread_join(r->thread, NULL) == 0);
     r->is_running = 0;
-    if (out != NULL) strait_relay_count(r->relay, out);
+    if (out != NULL) strait_relay_read_stats(r->relay, out);
     strait_relay_close(&r->relay);
 }
 
@@ -50,8 +50,8 @@ static void open_node(struct relay_node *node, const char *name, int n_streams) 
 void relay_rig_pair(struct relay_node *a, struct relay_node *b, const char *address_a,
                     const char *address_b, int n_streams) {
     char bound[STRAIT_ADDRESS_MAX];
-    CHECK_OK(strait_identity_make(&a->identity));
-    CHECK_OK(strait_identity_make(&b->identity));
+    CHECK_OK(strait_identity_generate(&a->identity));
+    CHECK_OK(strait_identity_generate(&b->identity));
     open_node(a, "alice", n_streams);
     open_node(b, "bob", n_streams);
     const strait_mesh_peer bob = {

@@ -40,11 +40,11 @@ void strait_address_bound(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]) {
                    port);
 }
 
-const struct sockaddr *strait_address_pick(const struct addrinfo *found, unsigned turn) {
+const struct sockaddr *strait_address_pick(const struct addrinfo *found, unsigned n_tries) {
     unsigned n = 0;
     for (const struct addrinfo *at = found; at != NULL; at = at->ai_next)
         n++;
-    for (turn %= n; turn > 0; turn--)
+    for (n_tries %= n; n_tries > 0; n_tries--)
         found = found->ai_next;
     return found->ai_addr;
 }

@@ -12,7 +12,7 @@ strait_err strait_address_split(const char *address, char host[STRAIT_ADDRESS_MA
 int strait_address_numeric(const char *host, int port, struct sockaddr_storage *out);
 
 /* Of the addresses of a name, one after the other, from the first on. */
-const struct sockaddr *strait_address_pick(const struct addrinfo *found, unsigned turn);
+const struct sockaddr *strait_address_pick(const struct addrinfo *found, unsigned n_tries);
 
 /* The address that `tcp` is bound to, numeric. */
 void strait_address_bound(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]);

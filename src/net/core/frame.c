@@ -84,12 +84,12 @@ static strait_err begin_body(struct strait_frame_reader *reader) {
     return STRAIT_OK;
 }
 
-unsigned char *strait_frame_space(struct strait_frame_reader *reader, size_t *out_room) {
+unsigned char *strait_frame_space(struct strait_frame_reader *reader, size_t *out_capacity) {
     if (reader->msg == NULL) {
-        *out_room = STRAIT_FRAME_HEADER - reader->filled;
+        *out_capacity = STRAIT_FRAME_HEADER - reader->filled;
         return reader->header + reader->filled;
     }
-    *out_room = reader->msg->size - reader->filled;
+    *out_capacity = reader->msg->size - reader->filled;
     return reader->msg->body + reader->filled;
 }
 

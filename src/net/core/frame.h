@@ -27,7 +27,7 @@ struct strait_frame_reader {
 };
 
 /* Where the next bytes belong, and how many at most; never 0. */
-unsigned char *strait_frame_space(struct strait_frame_reader *reader, size_t *out_room);
+unsigned char *strait_frame_space(struct strait_frame_reader *reader, size_t *out_capacity);
 
 /* `bytes` were put there. *out is the message when that completed one, else NULL. STRAIT_EPROTO
  * when the peer broke the protocol: no more may then be read. A BYE is read whatever its version,

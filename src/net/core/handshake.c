@@ -74,10 +74,10 @@ strait_err strait_hello_match(const strait_hello *ours, const strait_hello *thei
 
 strait_err strait_bye_pack(struct strait_msg_pool *pool, const strait_bye *bye,
                            struct strait_msg **out) {
-    const size_t words = strnlen(bye->words, STRAIT_WORDS_MAX - 1);
-    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_BYE, 2 + words, out));
+    const size_t reason = strnlen(bye->reason, STRAIT_REASON_MAX - 1);
+    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_BYE, 2 + reason, out));
     strait_put_u16((*out)->body, (uint16_t)bye->why);
-    memcpy((*out)->body + 2, bye->words, words);
+    memcpy((*out)->body + 2, bye->reason, reason);
     return STRAIT_OK;
 }
 
@@ -91,8 +91,8 @@ void strait_bye_unpack(const struct strait_msg *msg, strait_bye *out) {
     case STRAIT_ETIMEDOUT: out->why = STRAIT_ETIMEDOUT; break;
     default: break;
     }
-    size_t words = msg->size - 2;
-    if (words > STRAIT_WORDS_MAX - 1) words = STRAIT_WORDS_MAX - 1;
-    memcpy(out->words, msg->body + 2, words);
-    make_printable(out->words);
+    size_t reason = msg->size - 2;
+    if (reason > STRAIT_REASON_MAX - 1) reason = STRAIT_REASON_MAX - 1;
+    memcpy(out->reason, msg->body + 2, reason);
+    make_printable(out->reason);
 }

@@ -10,7 +10,7 @@ enum {
     STRAIT_RUN_BYTES = 16,
     STRAIT_NAME_MAX = 64,    // with its ending zero
     STRAIT_STREAMS_MAX = 16, // TCP streams of one link
-    STRAIT_WORDS_MAX = 256   // of a BYE, with the ending zero
+    STRAIT_REASON_MAX = 256  // of a BYE, with the ending zero
 };
 
 typedef struct strait_hello {
@@ -32,7 +32,7 @@ strait_err strait_hello_match(const strait_hello *ours, const strait_hello *thei
 
 typedef struct strait_bye {
     strait_err why; // STRAIT_OK: nothing is wrong, the work is done
-    char words[STRAIT_WORDS_MAX];
+    char reason[STRAIT_REASON_MAX];
 } strait_bye;
 
 strait_err strait_bye_pack(struct strait_msg_pool *pool, const strait_bye *bye,

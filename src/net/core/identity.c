@@ -112,7 +112,7 @@ fail:
     return err;
 }
 
-strait_err strait_identity_make(struct strait_identity **out) {
+strait_err strait_identity_generate(struct strait_identity **out) {
     EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
     if (key == NULL) {
         ERR_clear_error();
@@ -193,7 +193,7 @@ X509 *strait_identity_certificate(const struct strait_identity *identity) {
     return identity->certificate;
 }
 
-strait_err strait_identity_draw(void *out, size_t bytes) {
+strait_err strait_identity_random(void *out, size_t bytes) {
     if (bytes > INT_MAX || RAND_bytes(out, (int)bytes) != 1)
         return STRAIT_FAIL(STRAIT_EDEVICE, "the system gives no random numbers");
     return STRAIT_OK;

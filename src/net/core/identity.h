@@ -26,7 +26,7 @@ strait_err strait_fingerprint_parse(const char *text, strait_fingerprint *out);
 struct strait_identity;
 
 /* A new key from the system's random numbers. */
-strait_err strait_identity_make(struct strait_identity **out);
+strait_err strait_identity_generate(struct strait_identity **out);
 
 /* The key in `path`, PEM, PKCS #8. Refuses a file that others may read (STRAIT_ECONFIG). */
 strait_err strait_identity_load(const char *path, struct strait_identity **out);
@@ -39,7 +39,7 @@ void strait_identity_close(struct strait_identity **identity); // accepts NULL
 const strait_fingerprint *strait_identity_fingerprint(const struct strait_identity *identity);
 
 /* Random bytes that nobody can guess, for ids and tokens. */
-strait_err strait_identity_draw(void *out, size_t bytes);
+strait_err strait_identity_random(void *out, size_t bytes);
 
 /* For tls.c: the parts OpenSSL wants, borrowed. */
 EVP_PKEY *strait_identity_key(const struct strait_identity *identity);

@@ -14,11 +14,11 @@ enum {
 };
 
 static void init_condition(pthread_cond_t *condition) {
-    pthread_condattr_t how;
-    pthread_condattr_init(&how);
-    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &how);
-    pthread_condattr_destroy(&how);
+    pthread_condattr_t params;
+    pthread_condattr_init(&params);
+    pthread_condattr_setclock(&params, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &params);
+    pthread_condattr_destroy(&params);
 }
 
 static void set_config(struct strait_mesh *mesh, const strait_mesh_config *config) {
@@ -100,7 +100,7 @@ static strait_err call(struct strait_mesh *mesh, strait_err (*run)(struct strait
     while (!request.is_done)
         pthread_cond_wait(&mesh->changed, &mesh->mutex);
     pthread_mutex_unlock(&mesh->mutex);
-    if (request.err != STRAIT_OK) strait_err_note(__FILE__, __LINE__, "%s", request.words);
+    if (request.err != STRAIT_OK) strait_err_note(__FILE__, __LINE__, "%s", request.reason);
     return request.err;
 }
 
@@ -150,7 +150,7 @@ strait_err strait_mesh_add(struct strait_mesh *mesh, const strait_mesh_peer *pee
     m->has_emulate = peer->emulate != NULL;
     if (peer->emulate != NULL) m->emulate = *peer->emulate;
     m->why = STRAIT_ECLOSED;
-    (void)snprintf(m->words, sizeof m->words, "%s: has not %s yet", m->name,
+    (void)snprintf(m->reason, sizeof m->reason, "%s: has not %s yet", m->name,
                    peer->address != NULL ? "answered" : "dialled");
     m->redial_ms = mesh->config.redial_ms;
     pthread_mutex_lock(&mesh->mutex);
@@ -192,9 +192,9 @@ static strait_err wait_up(struct strait_mesh *mesh, int peer, int timeout_ms) {
     const int64_t until = deadline(timeout_ms);
     while (!m->is_up) {
         if (m->why == STRAIT_EAUTH || m->why == STRAIT_EPROTO)
-            return STRAIT_FAIL(m->why, "%s", m->words);
+            return STRAIT_FAIL(m->why, "%s", m->reason);
         if (!wait_until(mesh, &mesh->changed, until))
-            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "no link within %d ms: %s", timeout_ms, m->words);
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "no link within %d ms: %s", timeout_ms, m->reason);
     }
     return STRAIT_OK;
 }
@@ -265,7 +265,7 @@ strait_err strait_mesh_receive(struct strait_mesh *mesh, int timeout_ms, struct 
     struct strait_msg *msg = strait_priority_queue_pop(&mesh->inbox);
     while (msg == NULL && wait_until(mesh, &mesh->arrived, until))
         msg = strait_priority_queue_pop(&mesh->inbox);
-    if (mesh->is_holding &&
+    if (mesh->is_paused &&
         !strait_priority_queue_is_over(&mesh->inbox, mesh->config.inbox_bytes / 2, 2))
         wake(mesh);
     pthread_mutex_unlock(&mesh->mutex);
@@ -305,7 +305,8 @@ strait_err strait_mesh_stats(struct strait_mesh *mesh, int peer, strait_link_sta
     return call(mesh, run_stats, &args);
 }
 
-strait_err strait_mesh_dialled(struct strait_mesh *mesh, int peer, char out[STRAIT_ADDRESS_MAX]) {
+strait_err strait_mesh_last_address(struct strait_mesh *mesh, int peer,
+                                    char out[STRAIT_ADDRESS_MAX]) {
     struct strait_mesh_member *m = NULL;
     pthread_mutex_lock(&mesh->mutex);
     const strait_err err = find(mesh, peer, &m);
@@ -314,10 +315,10 @@ strait_err strait_mesh_dialled(struct strait_mesh *mesh, int peer, char out[STRA
     return err;
 }
 
-int64_t strait_mesh_refusals(struct strait_mesh *mesh, char out[STRAIT_WORDS_MAX]) {
+int64_t strait_mesh_refusals(struct strait_mesh *mesh, char out[STRAIT_REASON_MAX]) {
     pthread_mutex_lock(&mesh->mutex);
     const int64_t n = mesh->n_refused;
-    memcpy(out, mesh->refused, STRAIT_WORDS_MAX);
+    memcpy(out, mesh->refused, STRAIT_REASON_MAX);
     pthread_mutex_unlock(&mesh->mutex);
     return n;
 }

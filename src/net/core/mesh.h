@@ -71,7 +71,8 @@ strait_err strait_mesh_receive(struct strait_mesh *mesh, int timeout_ms, struct 
 strait_err strait_mesh_stats(struct strait_mesh *mesh, int peer, strait_link_stats *out);
 
 /* Of its addresses the one that was dialled last; empty: none was yet. */
-strait_err strait_mesh_dialled(struct strait_mesh *mesh, int peer, char out[STRAIT_ADDRESS_MAX]);
+strait_err strait_mesh_last_address(struct strait_mesh *mesh, int peer,
+                                    char out[STRAIT_ADDRESS_MAX]);
 
 /* How many strangers were turned away so far, and the words of the latest. */
-int64_t strait_mesh_refusals(struct strait_mesh *mesh, char out[STRAIT_WORDS_MAX]);
+int64_t strait_mesh_refusals(struct strait_mesh *mesh, char out[STRAIT_REASON_MAX]);

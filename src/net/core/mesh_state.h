@@ -14,7 +14,7 @@ struct strait_mesh_call { // work that only the net thread may do, for a thread 
     void *arg;
     int is_done;
     strait_err err;
-    char words[STRAIT_WORDS_MAX];
+    char reason[STRAIT_REASON_MAX];
 };
 
 struct strait_mesh_member { // guarded by mesh->mutex, but for `link` and what follows
@@ -28,14 +28,14 @@ struct strait_mesh_member { // guarded by mesh->mutex, but for `link` and what f
     struct strait_priority_queue out;
     int is_up;
     strait_err why; // why it is not up; STRAIT_EAUTH and STRAIT_EPROTO are final
-    char words[STRAIT_WORDS_MAX];
+    char reason[STRAIT_REASON_MAX];
     strait_link_stats past; // of links that have ended
 
     struct strait_link *link; // net thread only
     int64_t redial_ns;        // net thread only: not before
     int redial_ms;            // net thread only: the next pause
-    int turn;                 // net thread only: which address is next
-    int n_final;              // net thread only: addresses in a row where we were refused
+    int next_address;         // net thread only: which address is next
+    int n_rejected;           // net thread only: addresses in a row where we were refused
 };
 
 struct strait_mesh {
@@ -51,11 +51,11 @@ struct strait_mesh {
     struct strait_mesh_member *members[STRAIT_PEERS_MAX]; // guarded by mutex
     int n_members;                                        // guarded by mutex
     struct strait_priority_queue inbox;                   // guarded by mutex
-    int is_holding;                                       // guarded by mutex: inbox too full
+    int is_paused;                                        // guarded by mutex: inbox too full
     int is_stopping;                                      // guarded by mutex
     struct strait_mesh_call *calls;                       // guarded by mutex
     int64_t n_refused;                                    // guarded by mutex
-    char refused[STRAIT_WORDS_MAX];                       // guarded by mutex
+    char refused[STRAIT_REASON_MAX];                      // guarded by mutex
 };
 
 extern const struct strait_transport_events strait_mesh_events;

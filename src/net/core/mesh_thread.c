@@ -42,11 +42,11 @@ static void refused(void *user, strait_err why) {
 }
 
 /* Tells the readers of the inbox. Call with the mesh locked. */
-static void announce(struct strait_mesh *mesh, const struct strait_mesh_member *m, uint8_t type) {
+static void notify(struct strait_mesh *mesh, const struct strait_mesh_member *m, uint8_t type) {
     struct strait_msg *msg = NULL;
-    const size_t words = type == STRAIT_MSG_DOWN ? strlen(m->words) + 1 : 0;
-    if (strait_msg_open(mesh->pool, type, words, &msg) != STRAIT_OK) return; // is_up still tells
-    memcpy(msg->body, m->words, words);
+    const size_t reason = type == STRAIT_MSG_DOWN ? strlen(m->reason) + 1 : 0;
+    if (strait_msg_open(mesh->pool, type, reason, &msg) != STRAIT_OK) return; // is_up still tells
+    memcpy(msg->body, m->reason, reason);
     msg->peer = m->index;
     msg->why = type == STRAIT_MSG_DOWN ? m->why : STRAIT_OK;
     strait_priority_queue_push(&mesh->inbox, &msg);
@@ -88,16 +88,16 @@ static void opened(void *user, struct strait_link *link) {
         strait_link_close(m->link, STRAIT_FAIL(STRAIT_ECLOSED, "replaced by a newer link"));
     }
     m->link = link;
-    m->n_final = 0;
+    m->n_rejected = 0;
     m->redial_ms = mesh->config.redial_ms;
     link->user = m;
     pthread_mutex_lock(&mesh->mutex);
     m->is_up = 1;
     m->why = STRAIT_OK;
-    const int must_hold = mesh->is_holding;
-    announce(mesh, m, STRAIT_MSG_UP);
+    const int must_pause = mesh->is_paused;
+    notify(mesh, m, STRAIT_MSG_UP);
     pthread_mutex_unlock(&mesh->mutex);
-    if (must_hold) link->transport->ops->hold(link, 1);
+    if (must_pause) link->transport->ops->pause(link, 1);
     drain(mesh, m);
 }
 
@@ -108,15 +108,15 @@ static void received(void *user, struct strait_link *link, struct strait_msg **m
     (*msg)->peer = m->index;
     pthread_mutex_lock(&mesh->mutex);
     strait_priority_queue_push(&mesh->inbox, msg);
-    const int must_hold = strait_priority_queue_is_over(&mesh->inbox, mesh->config.inbox_bytes,
-                                                        1) &&
-                          !mesh->is_holding;
-    if (must_hold) mesh->is_holding = 1;
+    const int must_pause = strait_priority_queue_is_over(&mesh->inbox, mesh->config.inbox_bytes,
+                                                         1) &&
+                           !mesh->is_paused;
+    if (must_pause) mesh->is_paused = 1;
     pthread_cond_signal(&mesh->arrived);
     const int n_members = mesh->n_members;
     pthread_mutex_unlock(&mesh->mutex);
-    for (int i = 0; must_hold && i < n_members; i++)
-        if (mesh->members[i]->link != NULL) link->transport->ops->hold(mesh->members[i]->link, 1);
+    for (int i = 0; must_pause && i < n_members; i++)
+        if (mesh->members[i]->link != NULL) link->transport->ops->pause(mesh->members[i]->link, 1);
 }
 
 static void writable(void *user, struct strait_link *link) {
@@ -131,10 +131,10 @@ static int count_addresses(const struct strait_mesh_member *m) {
 }
 
 /* Someone else may sit at one of several addresses: a refusal counts when all have refused. */
-static strait_err weigh(struct strait_mesh_member *m, strait_err why) {
+static strait_err final_error(struct strait_mesh_member *m, strait_err why) {
     if (why == STRAIT_OK) return STRAIT_ECLOSED;
     if (why != STRAIT_EAUTH && why != STRAIT_EPROTO) return why;
-    return ++m->n_final < count_addresses(m) ? STRAIT_ECLOSED : why;
+    return ++m->n_rejected < count_addresses(m) ? STRAIT_ECLOSED : why;
 }
 
 static void closed(void *user, struct strait_link *link, strait_err why) {
@@ -147,16 +147,16 @@ static void closed(void *user, struct strait_link *link, strait_err why) {
     m->redial_ns = strait_clock_ns() + (int64_t)m->redial_ms * NS_PER_MS;
     m->redial_ms = m->redial_ms * 2 < mesh->config.redial_max_ms ? m->redial_ms * 2
                                                                  : mesh->config.redial_max_ms;
-    const strait_err weighed = weigh(m, why);
+    const strait_err outcome = final_error(m, why);
     pthread_mutex_lock(&mesh->mutex);
-    const int is_final = weighed == STRAIT_EAUTH || weighed == STRAIT_EPROTO;
+    const int is_final = outcome == STRAIT_EAUTH || outcome == STRAIT_EPROTO;
     const int must_tell = m->is_up || is_final;
     strait_stats_add(&m->past, &stats);
-    if (!m->is_up) m->turn++;
+    if (!m->is_up) m->next_address++;
     m->is_up = 0;
-    m->why = weighed;
-    (void)snprintf(m->words, sizeof m->words, "%s: %.180s", m->name, strait_err_detail());
-    if (must_tell) announce(mesh, m, STRAIT_MSG_DOWN);
+    m->why = outcome;
+    (void)snprintf(m->reason, sizeof m->reason, "%s: %.180s", m->name, strait_err_detail());
+    if (must_tell) notify(mesh, m, STRAIT_MSG_DOWN);
     pthread_mutex_unlock(&mesh->mutex);
 }
 
@@ -182,7 +182,7 @@ static void run_calls(struct strait_mesh *mesh) {
         pthread_mutex_lock(&mesh->mutex);
         call->err = err;
         if (err != STRAIT_OK)
-            (void)snprintf(call->words, sizeof call->words, "%.250s", strait_err_detail());
+            (void)snprintf(call->reason, sizeof call->reason, "%.250s", strait_err_detail());
         call->is_done = 1;
         pthread_cond_broadcast(&mesh->changed);
         pthread_mutex_unlock(&mesh->mutex);
@@ -192,7 +192,7 @@ static void run_calls(struct strait_mesh *mesh) {
 /* The one whose turn it is. */
 static void choose_address(struct strait_mesh *mesh, struct strait_mesh_member *m) {
     const char *part = m->address;
-    for (int i = m->turn % count_addresses(m); i > 0; i--)
+    for (int i = m->next_address % count_addresses(m); i > 0; i--)
         part = strchr(part, ',') + 1;
     pthread_mutex_lock(&mesh->mutex);
     (void)snprintf(m->dialled, sizeof m->dialled, "%.*s", (int)strcspn(part, ","), part);
@@ -200,16 +200,16 @@ static void choose_address(struct strait_mesh *mesh, struct strait_mesh_member *
 }
 
 static void dial(struct strait_mesh *mesh, struct strait_mesh_member *m) {
-    const strait_dial_params how = {
+    const strait_dial_params params = {
         .expected = &m->key, .emulate = m->has_emulate ? &m->emulate : NULL, .user = m};
     choose_address(mesh, m);
-    const strait_err err = strait_transport_dial(mesh->t, m->dialled, how, &m->link);
+    const strait_err err = strait_transport_dial(mesh->t, m->dialled, params, &m->link);
     if (err == STRAIT_OK) return;
-    m->turn++;
+    m->next_address++;
     m->redial_ns = strait_clock_ns() + (int64_t)m->redial_ms * NS_PER_MS;
     pthread_mutex_lock(&mesh->mutex);
     m->why = err;
-    (void)snprintf(m->words, sizeof m->words, "%s: %.180s", m->name, strait_err_detail());
+    (void)snprintf(m->reason, sizeof m->reason, "%s: %.180s", m->name, strait_err_detail());
     pthread_mutex_unlock(&mesh->mutex);
 }
 
@@ -218,16 +218,16 @@ static int serve_members(struct strait_mesh *mesh, int *out_queued) {
     pthread_mutex_lock(&mesh->mutex);
     const int n_members = mesh->n_members;
     const int is_stopping = mesh->is_stopping;
-    const int must_release = mesh->is_holding && !strait_priority_queue_is_over(
-                                                     &mesh->inbox, mesh->config.inbox_bytes / 2, 2);
-    if (must_release) mesh->is_holding = 0;
+    const int must_resume = mesh->is_paused && !strait_priority_queue_is_over(
+                                                   &mesh->inbox, mesh->config.inbox_bytes / 2, 2);
+    if (must_resume) mesh->is_paused = 0;
     pthread_mutex_unlock(&mesh->mutex);
 
     int64_t wait_ns = INT64_MAX;
     *out_queued = 0;
     for (int i = 0; i < n_members; i++) {
         struct strait_mesh_member *m = mesh->members[i];
-        if (must_release && m->link != NULL) mesh->t->ops->hold(m->link, 0);
+        if (must_resume && m->link != NULL) mesh->t->ops->pause(m->link, 0);
         drain(mesh, m);
         pthread_mutex_lock(&mesh->mutex);
         const int is_final = m->why == STRAIT_EAUTH || m->why == STRAIT_EPROTO;

@@ -22,8 +22,8 @@ typedef enum strait_priority {
 enum strait_msg_type {
     STRAIT_MSG_HELLO = 1, // first on every stream
     STRAIT_MSG_BYE = 2,   // last: why the sender refuses or closes
-    STRAIT_MSG_BEAT = 3,  // I am alive; answer with an echo
-    STRAIT_MSG_ECHO = 4,
+    STRAIT_MSG_PING = 3,  // I am alive; answer with an echo
+    STRAIT_MSG_PONG = 4,
     STRAIT_MSG_UP = 5,    // made by the mesh, never on the wire: the link to `peer` opened
     STRAIT_MSG_DOWN = 6,  // likewise: it closed; `why` and the body, a text, say the reason
     STRAIT_MSG_FIRST = 16 // the first type free for others, up to 255

@@ -11,8 +11,8 @@ enum {
 };
 
 static void set_defaults(strait_transport_config *c) {
-    if (c->dead_ms == 0) c->dead_ms = 10000;
-    if (c->beat_ms == 0) c->beat_ms = c->dead_ms < 3000 ? c->dead_ms / 3 + 1 : 1000;
+    if (c->peer_timeout_ms == 0) c->peer_timeout_ms = 10000;
+    if (c->ping_ms == 0) c->ping_ms = c->peer_timeout_ms < 3000 ? c->peer_timeout_ms / 3 + 1 : 1000;
     if (c->handshake_ms == 0) c->handshake_ms = 10000;
     if (c->linger_ms == 0) c->linger_ms = 2000;
     if (c->message_max == 0) c->message_max = MESSAGE_MAX;
@@ -83,14 +83,14 @@ strait_err strait_transport_listen(struct strait_transport *t, const char *addre
 }
 
 strait_err strait_transport_dial(struct strait_transport *t, const char *address,
-                                 strait_dial_params how, struct strait_link **out) {
+                                 strait_dial_params params, struct strait_link **out) {
     struct strait_link *link = NULL;
     STRAIT_TRY(strait_link_new(t, &link));
     link->is_dialled = 1;
-    link->user = how.user;
-    if (how.emulate != NULL) link->emulate = *how.emulate;
-    link->has_expected = how.expected != NULL;
-    if (how.expected != NULL) link->expected = *how.expected;
+    link->user = params.user;
+    if (params.emulate != NULL) link->emulate = *params.emulate;
+    link->has_expected = params.expected != NULL;
+    if (params.expected != NULL) link->expected = *params.expected;
     const strait_err err = t->ops->dial(link, address);
     if (err != STRAIT_OK) {
         strait_link_free(link);
@@ -108,8 +108,9 @@ void strait_link_close(struct strait_link *link, strait_err why) {
     link->transport->ops->close(link, why);
 }
 
-strait_err strait_transport_judge(struct strait_transport *t, const struct strait_link *link,
-                                  const strait_fingerprint *peer, strait_emulate_spec *emulate) {
+strait_err strait_transport_authorize(struct strait_transport *t, const struct strait_link *link,
+                                      const strait_fingerprint *peer,
+                                      strait_emulate_spec *emulate) {
     if (link == NULL || !link->has_expected) return t->events->admit(t->user, peer, emulate);
     if (strait_fingerprint_equal(&link->expected, peer)) return STRAIT_OK;
     char expected[STRAIT_FINGERPRINT_TEXT], found[STRAIT_FINGERPRINT_TEXT];

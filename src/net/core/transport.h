@@ -35,13 +35,13 @@ typedef struct strait_transport_config {
     strait_emulate_spec emulate;            // of links that admit() and dial() leave alone
     int n_streams;                          // TCP streams of a link we dial; 0: 1 with BBR, else 4
     int max_streams;                        // most of a link that comes in; 0: what the wire knows
-    int beat_ms;                            // between signs of life; 1000, or a third of dead_ms
-    int dead_ms;                            // silence after which a peer counts as dead; 10000
+    int ping_ms;                            // between signs of life; 1000, or a third of dead_ms
+    int peer_timeout_ms;                    // silence after which a peer counts as dead; 10000
     int handshake_ms;                       // for dialling and greeting together; 10000
     int linger_ms;                          // for the last words of a link that closes; 2000
     size_t message_max;                     // largest body accepted; 64 MiB
     size_t queue_bytes;                     // bodies a link queues before send() declines; 1 MiB
-    struct strait_inproc_network *hub;      // inproc only: where the transports meet
+    struct strait_inproc_network *network;  // inproc only: where the transports meet
 } strait_transport_config;
 
 struct strait_transport {
@@ -61,7 +61,8 @@ struct strait_link {
     int has_expected;            // only `expected` may answer
     strait_fingerprint expected; // whom we dialled
     strait_fingerprint peer;     // who is there; proved, from opened() on
-    unsigned char from[8];       // of one that dialled us: its address, or its network; else zeros
+    unsigned char
+        source_address[8]; // of one that dialled us: its address, or its network; else zeros
     char peer_name[STRAIT_NAME_MAX];
     strait_emulate_spec emulate;
     void *state; // ops->link_size bytes, zeroed before dial or accept
@@ -105,7 +106,7 @@ struct strait_transport_ops {
      */
     void (*close)(struct strait_link *link, strait_err why);
     /* While held, nothing is received and the peer is made to wait. */
-    void (*hold)(struct strait_link *link, int is_held);
+    void (*pause)(struct strait_link *link, int is_paused);
     void (*stats)(struct strait_link *link, strait_link_stats *out);
 
     /* Moves bytes and delivers events, waiting up to timeout_ms for something to do; -1: for ever.
@@ -132,7 +133,7 @@ typedef struct strait_dial_params {
 } strait_dial_params;
 
 strait_err strait_transport_dial(struct strait_transport *t, const char *address,
-                                 strait_dial_params how, struct strait_link **out);
+                                 strait_dial_params params, struct strait_link **out);
 
 strait_err strait_link_send(struct strait_link *link, struct strait_msg **msg);
 void strait_link_close(struct strait_link *link, strait_err why);
@@ -142,7 +143,7 @@ strait_err strait_link_new(struct strait_transport *t, struct strait_link **out)
 void strait_link_free(struct strait_link *link);
 
 /* For transports: may this key be at the other end of `link` (NULL: someone dialled us)? */
-strait_err strait_transport_judge(struct strait_transport *t, const struct strait_link *link,
-                                  const strait_fingerprint *peer, strait_emulate_spec *emulate);
+strait_err strait_transport_authorize(struct strait_transport *t, const struct strait_link *link,
+                                      const strait_fingerprint *peer, strait_emulate_spec *emulate);
 
 extern const struct strait_transport_ops *const strait_transports[]; // ends with NULL

@@ -70,9 +70,9 @@ int strait_delay_line_is_empty(const struct strait_delay_line *line) {
     return line->tail == line->head;
 }
 
-unsigned char *strait_delay_line_space(struct strait_delay_line *line, size_t *out_room) {
+unsigned char *strait_delay_line_space(struct strait_delay_line *line, size_t *out_capacity) {
     const size_t at = (size_t)(line->tail & (line->capacity - 1));
-    *out_room = smaller(strait_delay_line_capacity(line), line->capacity - at);
+    *out_capacity = smaller(strait_delay_line_capacity(line), line->capacity - at);
     return line->ring + at;
 }
 

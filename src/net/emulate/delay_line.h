@@ -32,7 +32,7 @@ size_t strait_delay_line_capacity(
 int strait_delay_line_is_empty(const struct strait_delay_line *line);
 
 /* Where bytes can be put, in one piece; *out_room may be less than all the room there is. */
-unsigned char *strait_delay_line_space(struct strait_delay_line *line, size_t *out_room);
+unsigned char *strait_delay_line_space(struct strait_delay_line *line, size_t *out_capacity);
 /* `bytes` were put there and are due at `due_ns`, never before those added earlier. */
 void strait_delay_line_added(struct strait_delay_line *line, size_t bytes, int64_t due_ns);
 

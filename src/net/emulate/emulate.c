@@ -11,7 +11,7 @@ enum {
 
 int strait_emulate_is_on(const strait_emulate_spec *spec) {
     return spec->rate_bps > 0 || spec->delay_ns > 0 || spec->jitter_ns > 0 || spec->loss > 0 ||
-           spec->cut_after_ns > 0 || spec->cut_after_bytes > 0;
+           spec->drop_after_ns > 0 || spec->drop_after_bytes > 0;
 }
 
 void strait_emulate_init(struct strait_emulate *e, const strait_emulate_spec *spec,
@@ -21,8 +21,8 @@ void strait_emulate_init(struct strait_emulate *e, const strait_emulate_spec *sp
 
 static int is_cut(const struct strait_emulate *e, int64_t ready_ns) {
     const strait_emulate_spec *s = &e->spec;
-    if (s->cut_after_ns > 0 && ready_ns - e->start_ns >= s->cut_after_ns) return 1;
-    return s->cut_after_bytes > 0 && e->n_bytes > s->cut_after_bytes;
+    if (s->drop_after_ns > 0 && ready_ns - e->start_ns >= s->drop_after_ns) return 1;
+    return s->drop_after_bytes > 0 && e->n_bytes > s->drop_after_bytes;
 }
 
 static float draw(const struct strait_emulate *e, const char *what, uint64_t counter) {
@@ -59,7 +59,7 @@ int64_t strait_emulate_send(struct strait_emulate *e, int64_t ready_ns, size_t b
     return e->due_ns;
 }
 
-int64_t strait_emulate_capacity_ns(const struct strait_emulate *e) {
+int64_t strait_emulate_next_send_ns(const struct strait_emulate *e) {
     if (e->spec.rate_bps <= 0) return INT64_MIN;
     const int64_t lead = (int64_t)(LEAD_BYTES * 8e9 / e->spec.rate_bps);
     return e->free_ns - (lead > LEAD_NS ? lead : LEAD_NS);

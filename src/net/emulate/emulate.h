@@ -24,14 +24,14 @@ typedef struct strait_emulate_spec {
     double rate_bps;             // bits per second; 0 is unlimited
     int64_t delay_ns, jitter_ns; // one way; jitter is uniform in [0, jitter_ns)
     double loss;                 // share of packets, 0 <= loss < 1
-    int64_t cut_after_ns;        // 0 is never
-    uint64_t cut_after_bytes;    // 0 is never
+    int64_t drop_after_ns;       // 0 is never
+    uint64_t drop_after_bytes;   // 0 is never
     uint64_t seed;               // of jitter and loss
 } strait_emulate_spec;
 
 struct strait_emulate {
     strait_emulate_spec spec;
-    int64_t start_ns;   // when the link began; cut_after_ns counts from here
+    int64_t start_ns;   // when the link began; drop_after_ns counts from here
     int64_t free_ns;    // when the wire has sent all it was given
     int64_t due_ns;     // of the latest bytes
     uint64_t n_bytes;   // so far
@@ -46,7 +46,7 @@ int64_t strait_emulate_send(struct strait_emulate *e, int64_t ready_ns, size_t b
 
 /* When the sender should hand over more: early enough that the wire never idles, late enough that
  * a more urgent message can still go first. */
-int64_t strait_emulate_capacity_ns(const struct strait_emulate *e);
+int64_t strait_emulate_next_send_ns(const struct strait_emulate *e);
 
 /* Bytes that can be under way at once, with some to spare; at least 256 KiB. */
 size_t strait_emulate_in_flight(const strait_emulate_spec *spec);

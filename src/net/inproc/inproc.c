@@ -13,19 +13,19 @@
 
 struct inproc_link {
     struct strait_link *next; // in the transport's list
-    struct strait_mailbox *peer_box;
+    struct strait_mailbox *peer_mailbox;
     uint64_t peer_id; // 0 until opened
-    int is_open, is_closing, is_starved, is_held;
-    struct strait_emulate shape;
+    int is_open, is_closing, wants_writable, is_paused;
+    struct strait_emulate shaper;
     struct strait_priority_queue out, held;
     size_t in_flight; // bytes the peer has not confirmed
-    int64_t heard_ns, beat_ns, start_ns;
+    int64_t received_ns, pinged_ns, start_ns;
     strait_link_stats stats;
 };
 
 struct inproc {
-    struct strait_inproc_network *hub;
-    struct strait_mailbox *box;
+    struct strait_inproc_network *network;
+    struct strait_mailbox *mailbox;
     struct strait_link *links;
 };
 
@@ -35,14 +35,15 @@ static struct inproc_link *state_of(struct strait_link *link) {
 
 static strait_err init(struct strait_transport *t) {
     struct inproc *self = t->state;
-    self->hub = t->config.hub;
-    if (self->hub == NULL) return STRAIT_FAIL(STRAIT_EINVAL, "inproc needs a hub in its config");
-    return strait_mailbox_open(self->hub, &self->box);
+    self->network = t->config.network;
+    if (self->network == NULL)
+        return STRAIT_FAIL(STRAIT_EINVAL, "inproc needs a hub in its config");
+    return strait_mailbox_open(self->network, &self->mailbox);
 }
 
 static strait_err listen_at(struct strait_transport *t, const char *address,
                             char out[STRAIT_ADDRESS_MAX]) {
-    STRAIT_TRY(strait_mailbox_name(((struct inproc *)t->state)->box, address));
+    STRAIT_TRY(strait_mailbox_bind(((struct inproc *)t->state)->mailbox, address));
     (void)snprintf(out, STRAIT_ADDRESS_MAX, "%s", address);
     return STRAIT_OK;
 }
@@ -50,38 +51,38 @@ static strait_err listen_at(struct strait_transport *t, const char *address,
 /* ---- sending ---- */
 
 static int64_t due_of(struct inproc_link *l, int64_t ready_ns, size_t bytes) {
-    if (!strait_emulate_is_on(&l->shape.spec)) return 0;
-    return strait_emulate_send(&l->shape, ready_ns, bytes);
+    if (!strait_emulate_is_on(&l->shaper.spec)) return 0;
+    return strait_emulate_send(&l->shaper, ready_ns, bytes);
 }
 
-static strait_err post(struct strait_link *link, struct strait_mail letter) {
+static strait_err send_mail(struct strait_link *link, struct strait_mail mail) {
     struct inproc *self = link->transport->state;
-    letter.to = state_of(link)->peer_id;
-    return strait_mailbox_post(self->hub, state_of(link)->peer_box, &letter);
+    mail.to = state_of(link)->peer_id;
+    return strait_mailbox_send(self->network, state_of(link)->peer_mailbox, &mail);
 }
 
-static void post_hello(struct strait_link *link, strait_mail_kind kind) {
+static void send_hello(struct strait_link *link, strait_mail_kind kind) {
     struct inproc *self = link->transport->state;
     const strait_transport_config *config = &link->transport->config;
-    struct strait_mail letter = {.kind = kind, .from = link->id, .reply_to = self->box};
-    letter.key = *strait_identity_fingerprint(config->identity);
-    letter.hello.n_streams = 1;
-    memcpy(letter.hello.run, config->run, sizeof letter.hello.run);
-    memcpy(letter.hello.name, config->name, sizeof letter.hello.name);
-    letter.due_ns = due_of(state_of(link), strait_clock_ns(), STRAIT_FRAME_HEADER);
-    (void)post(link, letter); // whoever has gone will not answer
+    struct strait_mail mail = {.kind = kind, .from = link->id, .reply_to = self->mailbox};
+    mail.key = *strait_identity_fingerprint(config->identity);
+    mail.hello.n_streams = 1;
+    memcpy(mail.hello.run, config->run, sizeof mail.hello.run);
+    memcpy(mail.hello.name, config->name, sizeof mail.hello.name);
+    mail.due_ns = due_of(state_of(link), strait_clock_ns(), STRAIT_FRAME_HEADER);
+    (void)send_mail(link, mail); // whoever has gone will not answer
 }
 
 static strait_err send_one(struct strait_link *link, struct strait_msg *msg) {
     struct inproc_link *l = link->state;
     const size_t bytes = STRAIT_FRAME_HEADER + msg->size;
-    struct strait_mail letter = {.kind = STRAIT_MAIL_MESSAGE, .msg = msg};
-    letter.due_ns = due_of(l, msg->queued_ns, bytes);
+    struct strait_mail mail = {.kind = STRAIT_MAIL_MESSAGE, .msg = msg};
+    mail.due_ns = due_of(l, msg->queued_ns, bytes);
     l->in_flight += bytes;
     l->stats.sent_bytes += bytes;
     l->stats.sent_payload += msg->size;
     l->stats.sent_messages++;
-    const strait_err err = post(link, letter);
+    const strait_err err = send_mail(link, mail);
     if (err != STRAIT_OK) strait_msg_close(&msg);
     return err;
 }
@@ -90,9 +91,9 @@ static strait_err send_one(struct strait_link *link, struct strait_msg *msg) {
 static int64_t pump(struct strait_link *link) {
     struct inproc_link *l = link->state;
     const size_t window = link->transport->config.queue_bytes +
-                          strait_emulate_in_flight(&l->shape.spec);
+                          strait_emulate_in_flight(&l->shaper.spec);
     while (l->is_open && l->out.n_messages > 0 && l->in_flight < window) {
-        const int64_t capacity_ns = strait_emulate_capacity_ns(&l->shape);
+        const int64_t capacity_ns = strait_emulate_next_send_ns(&l->shaper);
         if (capacity_ns > strait_clock_ns()) return capacity_ns;
         if (send_one(link, strait_priority_queue_pop(&l->out)) != STRAIT_OK)
             break; // a GOODBYE will come
@@ -109,7 +110,7 @@ static strait_err send_msg(struct strait_link *link, struct strait_msg **msg) {
         return STRAIT_FAIL(STRAIT_EINVAL, "message of %zu bytes, expected at most %zu",
                            (*msg)->size, config->message_max);
     if (strait_priority_queue_is_full(&l->out, *msg, config->queue_bytes)) {
-        l->is_starved = 1;
+        l->wants_writable = 1;
         return STRAIT_EAGAIN;
     }
     if ((*msg)->queued_ns == 0) (*msg)->queued_ns = strait_clock_ns();
@@ -120,28 +121,28 @@ static strait_err send_msg(struct strait_link *link, struct strait_msg **msg) {
 
 /* ---- links ---- */
 
-static void adopt(struct strait_link *link, struct strait_mailbox *peer_box) {
+static void adopt(struct strait_link *link, struct strait_mailbox *peer_mailbox) {
     struct inproc *self = link->transport->state;
     struct inproc_link *l = link->state;
-    l->peer_box = peer_box;
-    l->start_ns = l->heard_ns = strait_clock_ns();
-    strait_emulate_init(&l->shape, &link->emulate, l->start_ns);
+    l->peer_mailbox = peer_mailbox;
+    l->start_ns = l->received_ns = strait_clock_ns();
+    strait_emulate_init(&l->shaper, &link->emulate, l->start_ns);
     l->next = self->links;
     self->links = link;
 }
 
 static strait_err dial(struct strait_link *link, const char *address) {
     struct inproc *self = link->transport->state;
-    struct strait_mailbox *box = NULL;
-    STRAIT_TRY(strait_mailbox_find(self->hub, address, &box));
-    adopt(link, box);
-    post_hello(link, STRAIT_MAIL_CONNECT);
+    struct strait_mailbox *mailbox = NULL;
+    STRAIT_TRY(strait_mailbox_find(self->network, address, &mailbox));
+    adopt(link, mailbox);
+    send_hello(link, STRAIT_MAIL_CONNECT);
     return STRAIT_OK;
 }
 
 static void set_bye(strait_bye *bye, strait_err why) {
     bye->why = why;
-    (void)snprintf(bye->words, sizeof bye->words, "%s",
+    (void)snprintf(bye->reason, sizeof bye->reason, "%s",
                    why == STRAIT_OK ? "closed as asked" : strait_err_detail());
 }
 
@@ -150,15 +151,15 @@ static void close_link(struct strait_link *link, strait_err why) {
     struct inproc_link *l = link->state;
     if (l->is_closing) return;
     l->is_closing = 1;
-    struct strait_mail letter = {.kind = STRAIT_MAIL_GOODBYE, .to = link->id};
-    set_bye(&letter.bye, why);
+    struct strait_mail mail = {.kind = STRAIT_MAIL_BYE, .to = link->id};
+    set_bye(&mail.bye, why);
     while (why == STRAIT_OK && l->is_open && l->out.n_messages > 0)
         (void)send_one(link, strait_priority_queue_pop(&l->out));
-    struct strait_mail theirs = letter;
+    struct strait_mail theirs = mail;
     theirs.due_ns = due_of(l, strait_clock_ns(), STRAIT_FRAME_HEADER);
-    if (l->peer_id != 0) (void)post(link, theirs);
-    letter.from = link->id; // marks it as our own
-    (void)strait_mailbox_post(self->hub, self->box, &letter);
+    if (l->peer_id != 0) (void)send_mail(link, theirs);
+    mail.from = link->id; // marks it as our own
+    (void)strait_mailbox_send(self->network, self->mailbox, &mail);
 }
 
 static void retire(struct strait_link *link, strait_err why) {
@@ -182,12 +183,12 @@ static void fini(struct strait_transport *t) {
         strait_err_note(__FILE__, __LINE__, "the transport was closed");
         retire(link, STRAIT_OK);
     }
-    strait_mailbox_close(&self->box);
+    strait_mailbox_close(&self->mailbox);
 }
 
-static void hold(struct strait_link *link, int is_held) {
-    state_of(link)->is_held = is_held; // progress() delivers what was held
-    if (!is_held) strait_mailbox_wake(((struct inproc *)link->transport->state)->box);
+static void pause_link(struct strait_link *link, int is_paused) {
+    state_of(link)->is_paused = is_paused; // progress() delivers what was held
+    if (!is_paused) strait_mailbox_wake(((struct inproc *)link->transport->state)->mailbox);
 }
 
 static void stats(struct strait_link *link, strait_link_stats *out) {
@@ -197,52 +198,52 @@ static void stats(struct strait_link *link, strait_link_stats *out) {
 
 /* ---- receiving ---- */
 
-static strait_err judge(struct strait_transport *t, const struct strait_link *link,
-                        const struct strait_mail *letter, strait_emulate_spec *emulate) {
+static strait_err authorize(struct strait_transport *t, const struct strait_link *link,
+                            const struct strait_mail *mail, strait_emulate_spec *emulate) {
     strait_hello ours = {.run = {0}};
-    STRAIT_TRY(strait_transport_judge(t, link, &letter->key, emulate));
+    STRAIT_TRY(strait_transport_authorize(t, link, &mail->key, emulate));
     memcpy(ours.run, t->config.run, sizeof ours.run);
     memcpy(ours.name, t->config.name, sizeof ours.name);
-    return strait_hello_match(&ours, &letter->hello);
+    return strait_hello_match(&ours, &mail->hello);
 }
 
-static void open_link(struct strait_link *link, const struct strait_mail *letter) {
+static void open_link(struct strait_link *link, const struct strait_mail *mail) {
     struct strait_transport *t = link->transport;
-    link->peer = letter->key;
-    memcpy(link->peer_name, letter->hello.name, sizeof link->peer_name);
-    state_of(link)->peer_id = letter->from;
+    link->peer = mail->key;
+    memcpy(link->peer_name, mail->hello.name, sizeof link->peer_name);
+    state_of(link)->peer_id = mail->from;
     state_of(link)->is_open = 1;
     t->events->opened(t->user, link);
 }
 
-static void accept_peer(struct strait_transport *t, const struct strait_mail *letter) {
+static void accept_peer(struct strait_transport *t, const struct strait_mail *mail) {
     struct inproc *self = t->state;
     struct strait_link *link = NULL;
     strait_emulate_spec emulate = t->config.emulate;
-    strait_err err = judge(t, NULL, letter, &emulate);
+    strait_err err = authorize(t, NULL, mail, &emulate);
     if (err == STRAIT_OK) err = strait_link_new(t, &link);
     if (err != STRAIT_OK) {
-        struct strait_mail no = {.kind = STRAIT_MAIL_GOODBYE, .to = letter->from};
+        struct strait_mail no = {.kind = STRAIT_MAIL_BYE, .to = mail->from};
         set_bye(&no.bye, err);
-        (void)strait_mailbox_post(self->hub, letter->reply_to, &no);
+        (void)strait_mailbox_send(self->network, mail->reply_to, &no);
         t->events->refused(t->user, err);
         return;
     }
     link->emulate = emulate;
-    adopt(link, letter->reply_to);
-    state_of(link)->peer_id = letter->from;
-    post_hello(link, STRAIT_MAIL_ACCEPT);
-    open_link(link, letter);
+    adopt(link, mail->reply_to);
+    state_of(link)->peer_id = mail->from;
+    send_hello(link, STRAIT_MAIL_ACCEPT);
+    open_link(link, mail);
 }
 
-static void finish_dial(struct strait_link *link, const struct strait_mail *letter) {
+static void finish_dial(struct strait_link *link, const struct strait_mail *mail) {
     strait_emulate_spec emulate = link->emulate;
-    const strait_err err = judge(link->transport, link, letter, &emulate);
-    state_of(link)->peer_id = letter->from;
+    const strait_err err = authorize(link->transport, link, mail, &emulate);
+    state_of(link)->peer_id = mail->from;
     if (err != STRAIT_OK)
         close_link(link, err);
     else
-        open_link(link, letter);
+        open_link(link, mail);
 }
 
 static void receive(struct strait_link *link, struct strait_msg **msg) {
@@ -252,54 +253,54 @@ static void receive(struct strait_link *link, struct strait_msg **msg) {
     l->stats.received_bytes += bytes;
     l->stats.received_payload += (*msg)->size;
     l->stats.received_messages++;
-    (void)post(link, (struct strait_mail){.kind = STRAIT_MAIL_CREDIT, .number = bytes});
+    (void)send_mail(link, (struct strait_mail){.kind = STRAIT_MAIL_CREDIT, .number = bytes});
     (*msg)->queued_ns = strait_clock_ns();
     t->events->received(t->user, link, msg);
 }
 
-static void part(struct strait_link *link, const struct strait_mail *letter) {
+static void part(struct strait_link *link, const struct strait_mail *mail) {
     const struct inproc_link *l = link->state;
-    strait_err why = letter->bye.why;
-    if (letter->from == link->id) {
-        strait_err_note(__FILE__, __LINE__, "%s", letter->bye.words);
+    strait_err why = mail->bye.why;
+    if (mail->from == link->id) {
+        strait_err_note(__FILE__, __LINE__, "%s", mail->bye.reason);
     } else if (!l->is_open) {
-        strait_err_note(__FILE__, __LINE__, "refused by peer: %s", letter->bye.words);
+        strait_err_note(__FILE__, __LINE__, "refused by peer: %s", mail->bye.reason);
     } else {
         strait_err_note(__FILE__, __LINE__, "peer closed the link%s%s",
-                        why == STRAIT_OK ? "" : ": ", why == STRAIT_OK ? "" : letter->bye.words);
+                        why == STRAIT_OK ? "" : ": ", why == STRAIT_OK ? "" : mail->bye.reason);
         why = STRAIT_ECLOSED;
     }
     retire(link, why);
 }
 
-static void open_letter(struct strait_transport *t, struct strait_mail *letter) {
+static void dispatch(struct strait_transport *t, struct strait_mail *mail) {
     struct inproc *self = t->state;
     struct strait_link *link = self->links;
-    while (link != NULL && link->id != letter->to)
+    while (link != NULL && link->id != mail->to)
         link = state_of(link)->next;
-    if (letter->kind == STRAIT_MAIL_CONNECT) accept_peer(t, letter);
+    if (mail->kind == STRAIT_MAIL_CONNECT) accept_peer(t, mail);
     if (link == NULL) return; // it closed before its letter came
     struct inproc_link *l = link->state;
     const int64_t now = strait_clock_ns();
-    l->heard_ns = now;
-    switch (letter->kind) {
+    l->received_ns = now;
+    switch (mail->kind) {
     case STRAIT_MAIL_CONNECT: break;
-    case STRAIT_MAIL_ACCEPT: finish_dial(link, letter); break;
+    case STRAIT_MAIL_ACCEPT: finish_dial(link, mail); break;
     case STRAIT_MAIL_MESSAGE:
         if (l->is_closing) break;
-        if (l->is_held || l->held.n_messages > 0)
-            strait_priority_queue_push(&l->held, &letter->msg);
+        if (l->is_paused || l->held.n_messages > 0)
+            strait_priority_queue_push(&l->held, &mail->msg);
         else
-            receive(link, &letter->msg);
+            receive(link, &mail->msg);
         break;
-    case STRAIT_MAIL_CREDIT: l->in_flight -= letter->number; break;
-    case STRAIT_MAIL_BEAT:
-        letter->kind = STRAIT_MAIL_ECHO;
-        letter->due_ns = due_of(l, now, STRAIT_FRAME_HEADER);
-        (void)post(link, *letter);
+    case STRAIT_MAIL_CREDIT: l->in_flight -= mail->number; break;
+    case STRAIT_MAIL_PING:
+        mail->kind = STRAIT_MAIL_PONG;
+        mail->due_ns = due_of(l, now, STRAIT_FRAME_HEADER);
+        (void)send_mail(link, *mail);
         break;
-    case STRAIT_MAIL_ECHO: strait_stats_learn_rtt(&l->stats, now - (int64_t)letter->number); break;
-    case STRAIT_MAIL_GOODBYE: part(link, letter); break;
+    case STRAIT_MAIL_PONG: strait_stats_learn_rtt(&l->stats, now - (int64_t)mail->number); break;
+    case STRAIT_MAIL_BYE: part(link, mail); break;
     }
 }
 
@@ -308,18 +309,18 @@ static void open_letter(struct strait_transport *t, struct strait_mail *letter) 
 static void tick_link(struct strait_link *link, int64_t now_ns) {
     struct inproc_link *l = link->state;
     const strait_transport_config *config = &link->transport->config;
-    const int limit_ms = l->is_open ? config->dead_ms : config->handshake_ms;
+    const int limit_ms = l->is_open ? config->peer_timeout_ms : config->handshake_ms;
     if (l->is_closing) return;
-    if (!l->is_held && now_ns - l->heard_ns > (int64_t)limit_ms * 1000000) {
+    if (!l->is_paused && now_ns - l->received_ns > (int64_t)limit_ms * 1000000) {
         close_link(link, STRAIT_FAIL(STRAIT_ETIMEDOUT, "no sign of life from '%s' for %d ms",
                                      link->peer_name, limit_ms));
         return;
     }
-    if (!l->is_open || now_ns - l->beat_ns < (int64_t)config->beat_ms * 1000000) return;
-    l->beat_ns = now_ns;
-    struct strait_mail beat = {.kind = STRAIT_MAIL_BEAT, .number = (uint64_t)now_ns};
+    if (!l->is_open || now_ns - l->pinged_ns < (int64_t)config->ping_ms * 1000000) return;
+    l->pinged_ns = now_ns;
+    struct strait_mail beat = {.kind = STRAIT_MAIL_PING, .number = (uint64_t)now_ns};
     beat.due_ns = due_of(l, now_ns, STRAIT_FRAME_HEADER);
-    (void)post(link, beat);
+    (void)send_mail(link, beat);
 }
 
 /* What a link has to do on its own; says when it next will. It may be gone afterwards. */
@@ -327,18 +328,18 @@ static int64_t serve_link(struct strait_link *link, int64_t now_ns) {
     struct strait_transport *t = link->transport;
     struct inproc_link *l = link->state;
     tick_link(link, now_ns);
-    while (!l->is_held && !l->is_closing && l->held.n_messages > 0) {
+    while (!l->is_paused && !l->is_closing && l->held.n_messages > 0) {
         struct strait_msg *msg = strait_priority_queue_pop(&l->held);
         receive(link, &msg);
         strait_msg_close(&msg);
     }
     const int64_t pump_ns = pump(link);
-    if (l->is_starved && !l->is_closing && l->out.n_bytes <= t->config.queue_bytes / 2) {
-        l->is_starved = 0;
+    if (l->wants_writable && !l->is_closing && l->out.n_bytes <= t->config.queue_bytes / 2) {
+        l->wants_writable = 0;
         t->events->writable(t->user, link);
         return now_ns; // its handler may have changed anything
     }
-    const int64_t tick_ns = now_ns + (int64_t)t->config.beat_ms * 1000000 / 2;
+    const int64_t tick_ns = now_ns + (int64_t)t->config.ping_ms * 1000000 / 2;
     return pump_ns < tick_ns ? pump_ns : tick_ns;
 }
 
@@ -350,16 +351,16 @@ static strait_err progress(struct strait_transport *t, int timeout_ms) {
         const int64_t next_ns = serve_link(link, now);
         if (next_ns < until) until = next_ns;
     }
-    struct strait_mail letter;
-    if (strait_mailbox_take(self->box, until, &letter)) {
-        open_letter(t, &letter);
-        strait_msg_close(&letter.msg);
+    struct strait_mail mail;
+    if (strait_mailbox_receive(self->mailbox, until, &mail)) {
+        dispatch(t, &mail);
+        strait_msg_close(&mail.msg);
     }
     return STRAIT_OK;
 }
 
 static void wake(struct strait_transport *t) {
-    strait_mailbox_wake(((struct inproc *)t->state)->box);
+    strait_mailbox_wake(((struct inproc *)t->state)->mailbox);
 }
 
 const struct strait_transport_ops strait_transport_inproc = {
@@ -372,7 +373,7 @@ const struct strait_transport_ops strait_transport_inproc = {
     .dial = dial,
     .send = send_msg,
     .close = close_link,
-    .hold = hold,
+    .pause = pause_link,
     .stats = stats,
     .progress = progress,
     .wake = wake,

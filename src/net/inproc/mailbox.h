@@ -12,16 +12,16 @@ struct strait_inproc_network;
 
 strait_err strait_inproc_network_open(struct strait_inproc_network **out);
 void strait_inproc_network_close(
-    struct strait_inproc_network **hub); // after its transports; accepts NULL
+    struct strait_inproc_network **network); // after its transports; accepts NULL
 
 typedef enum strait_mail_kind {
     STRAIT_MAIL_CONNECT,
     STRAIT_MAIL_ACCEPT,
     STRAIT_MAIL_MESSAGE,
     STRAIT_MAIL_CREDIT, // a message was received: its bytes are free again
-    STRAIT_MAIL_BEAT,
-    STRAIT_MAIL_ECHO,
-    STRAIT_MAIL_GOODBYE
+    STRAIT_MAIL_PING,
+    STRAIT_MAIL_PONG,
+    STRAIT_MAIL_BYE
 } strait_mail_kind;
 
 struct strait_mailbox;
@@ -39,21 +39,22 @@ struct strait_mail {
     strait_bye bye;                  // GOODBYE
 };
 
-strait_err strait_mailbox_open(struct strait_inproc_network *hub, struct strait_mailbox **out);
-void strait_mailbox_close(struct strait_mailbox **box); // with all letters in it; accepts NULL
+strait_err strait_mailbox_open(struct strait_inproc_network *network, struct strait_mailbox **out);
+void strait_mailbox_close(struct strait_mailbox **mailbox); // with all letters in it; accepts NULL
 
 /* STRAIT_EINVAL when another box has this name. */
-strait_err strait_mailbox_name(struct strait_mailbox *box, const char *name);
+strait_err strait_mailbox_bind(struct strait_mailbox *mailbox, const char *name);
 /* STRAIT_ECLOSED when nobody has. Borrowed; post() finds out whether it still exists. */
-strait_err strait_mailbox_find(struct strait_inproc_network *hub, const char *name,
+strait_err strait_mailbox_find(struct strait_inproc_network *network, const char *name,
                                struct strait_mailbox **out);
 
 /* Copies the letter into box `to`; takes its message on success. STRAIT_ECLOSED when the box is
  * gone. A letter due at INT64_MAX is lost on the way. */
-strait_err strait_mailbox_post(struct strait_inproc_network *hub, struct strait_mailbox *to,
-                               struct strait_mail *letter);
+strait_err strait_mailbox_send(struct strait_inproc_network *network, struct strait_mailbox *to,
+                               struct strait_mail *mail);
 
 /* Waits until `until_ns` for a letter that is due and copies it to *out; 0 when none came. A call
  * to strait_mailbox_wake ends the wait. */
-int strait_mailbox_take(struct strait_mailbox *box, int64_t until_ns, struct strait_mail *out);
-void strait_mailbox_wake(struct strait_mailbox *box);
+int strait_mailbox_receive(struct strait_mailbox *mailbox, int64_t until_ns,
+                           struct strait_mail *out);
+void strait_mailbox_wake(struct strait_mailbox *mailbox);

@@ -18,22 +18,22 @@
 
 /* Zeros mean the default. */
 typedef struct strait_relay_config {
-    int connections;     // at once; 4096, or what the process may open if that is less
-    int strangers;       // of them, those that have not greeted; the oldest goes first; 256
-    int waiting;         // of them, those that wait for another; the oldest goes first; 1024
-    int per_host;        // at once from one address (IPv6: one /64 network); 64
-    int per_host_rate;   // new ones in a second from one address, on average; 32
-    int greeting_ms;     // for the greeting; 5000
-    int waiting_ms;      // for the other side to come; 30000
-    int idle_ms;         // a joined pair that is silent for so long is parted; 60000
-    int64_t bytes_per_s; // of each joined pair, each way; 0: no limit
+    int max_connections;    // at once; 4096, or what the process may open if that is less
+    int max_new;            // of them, those that have not greeted; the oldest goes first; 256
+    int max_waiting;        // of them, those that wait for another; the oldest goes first; 1024
+    int max_per_address;    // at once from one address (IPv6: one /64 network); 64
+    int max_new_per_s;      // new ones in a second from one address, on average; 32
+    int request_timeout_ms; // for the greeting; 5000
+    int waiting_timeout_ms; // for the other side to come; 30000
+    int idle_timeout_ms;    // a joined pair that is silent for so long is parted; 60000
+    int64_t bytes_per_s;    // of each joined pair, each way; 0: no limit
 } strait_relay_config;
 
 typedef struct strait_relay_stats {
     int64_t n_accepted, n_refused; // refused: over a limit, silent, or unclear
-    int64_t n_joined;              // pairs so far
+    int64_t n_paired;              // pairs so far
     int64_t bytes;                 // passed so far
-    int strangers, waiting, pairs; // now
+    int n_new, n_waiting, n_pairs; // now
 } strait_relay_stats;
 
 struct strait_relay;
@@ -51,4 +51,4 @@ void strait_relay_run(struct strait_relay *relay);
 void strait_relay_stop(struct strait_relay *relay);
 
 /* Only while run() is not at work. */
-void strait_relay_count(const struct strait_relay *relay, strait_relay_stats *out);
+void strait_relay_read_stats(const struct strait_relay *relay, strait_relay_stats *out);

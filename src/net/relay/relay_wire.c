@@ -16,17 +16,17 @@ int strait_relay_token_equal(const strait_relay_token *a, const strait_relay_tok
     return CRYPTO_memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
-void strait_relay_greeting_pack(strait_relay_role role, const strait_relay_token *token,
-                                unsigned char out[STRAIT_RELAY_GREETING]) {
-    memset(out, 0, STRAIT_RELAY_GREETING);
+void strait_relay_request_pack(strait_relay_role role, const strait_relay_token *token,
+                               unsigned char out[STRAIT_RELAY_REQUEST]) {
+    memset(out, 0, STRAIT_RELAY_REQUEST);
     memcpy(out, magic, sizeof magic);
     out[4] = VERSION;
     out[5] = (unsigned char)role;
     memcpy(out + 8, token->bytes, sizeof token->bytes);
 }
 
-strait_err strait_relay_greeting_unpack(const unsigned char in[STRAIT_RELAY_GREETING],
-                                        strait_relay_role *role, strait_relay_token *token) {
+strait_err strait_relay_request_unpack(const unsigned char in[STRAIT_RELAY_REQUEST],
+                                       strait_relay_role *role, strait_relay_token *token) {
     if (memcmp(in, magic, sizeof magic) != 0 || in[4] != VERSION || in[5] > 1 || in[6] != 0 ||
         in[7] != 0)
         return STRAIT_FAIL(STRAIT_EPROTO, "a greeting that makes no sense to a relay");
@@ -43,15 +43,15 @@ void strait_relay_reply_pack(strait_relay_status status, unsigned char out[STRAI
 }
 
 strait_err strait_relay_reply_unpack(const unsigned char in[STRAIT_RELAY_REPLY]) {
-    static const char *const words[STRAIT_RELAY_N_STATUSES] = {
+    static const char *const reason[STRAIT_RELAY_N_STATUSES] = {
         "", "nobody else came to the relay with this token",
         "the relay has too many connections, or too many from here",
         "the relay does not understand us: another version?"};
     if (memcmp(in, magic, sizeof magic) != 0 || in[5] >= STRAIT_RELAY_N_STATUSES)
         return STRAIT_FAIL(STRAIT_EPROTO, "what answers there is no relay");
-    if (in[5] == STRAIT_RELAY_UNCLEAR) return STRAIT_FAIL(STRAIT_EPROTO, "%s", words[in[5]]);
-    if (in[5] == STRAIT_RELAY_ALONE) return STRAIT_FAIL(STRAIT_EAGAIN, "%s", words[in[5]]);
-    if (in[5] != STRAIT_RELAY_MET) return STRAIT_FAIL(STRAIT_ECLOSED, "%s", words[in[5]]);
+    if (in[5] == STRAIT_RELAY_BAD_REQUEST) return STRAIT_FAIL(STRAIT_EPROTO, "%s", reason[in[5]]);
+    if (in[5] == STRAIT_RELAY_NO_PEER) return STRAIT_FAIL(STRAIT_EAGAIN, "%s", reason[in[5]]);
+    if (in[5] != STRAIT_RELAY_OK) return STRAIT_FAIL(STRAIT_ECLOSED, "%s", reason[in[5]]);
     return STRAIT_OK;
 }
 

@@ -11,7 +11,7 @@
 
 enum {
     STRAIT_RELAY_TOKEN = 32,
-    STRAIT_RELAY_GREETING = 40,
+    STRAIT_RELAY_REQUEST = 40,
     STRAIT_RELAY_REPLY = 8
 };
 
@@ -21,10 +21,10 @@ typedef enum strait_relay_role {
 } strait_relay_role;
 
 typedef enum strait_relay_status {
-    STRAIT_RELAY_MET = 0, // the other side is there
-    STRAIT_RELAY_ALONE,   // nobody came in time; come again
-    STRAIT_RELAY_FULL,    // too many connections, here or from this address
-    STRAIT_RELAY_UNCLEAR, // the greeting makes no sense
+    STRAIT_RELAY_OK = 0,      // the other side is there
+    STRAIT_RELAY_NO_PEER,     // nobody came in time; come again
+    STRAIT_RELAY_FULL,        // too many connections, here or from this address
+    STRAIT_RELAY_BAD_REQUEST, // the greeting makes no sense
     STRAIT_RELAY_N_STATUSES
 } strait_relay_status;
 
@@ -35,11 +35,11 @@ typedef struct strait_relay_token {
 /* Takes the same time wherever they differ. */
 int strait_relay_token_equal(const strait_relay_token *a, const strait_relay_token *b);
 
-void strait_relay_greeting_pack(strait_relay_role role, const strait_relay_token *token,
-                                unsigned char out[STRAIT_RELAY_GREETING]);
+void strait_relay_request_pack(strait_relay_role role, const strait_relay_token *token,
+                               unsigned char out[STRAIT_RELAY_REQUEST]);
 /* STRAIT_EPROTO unless every byte is as it should be. */
-strait_err strait_relay_greeting_unpack(const unsigned char in[STRAIT_RELAY_GREETING],
-                                        strait_relay_role *role, strait_relay_token *token);
+strait_err strait_relay_request_unpack(const unsigned char in[STRAIT_RELAY_REQUEST],
+                                       strait_relay_role *role, strait_relay_token *token);
 
 void strait_relay_reply_pack(strait_relay_status status, unsigned char out[STRAIT_RELAY_REPLY]);
 /* STRAIT_OK when the other side is there, STRAIT_EAGAIN when it did not come; else STRAIT_ECLOSED,

@@ -6,14 +6,14 @@
 #include <string.h>
 
 enum {
-    SEALED_IN_HAND = 64 * 1024
+    ENCRYPTED_AHEAD_MAX = 64 * 1024
 };
 
 static struct strait_msg *next_message(struct strait_conn *c) {
     struct strait_msg *msg = NULL;
     const int owner_may = c->state == STRAIT_CONN_OPEN || c->is_flushing;
     if (c->is_flushing) msg = c->events->next(c); // its BYE comes last
-    if (msg == NULL) msg = strait_priority_queue_pop(&c->own_words);
+    if (msg == NULL) msg = strait_priority_queue_pop(&c->control);
     if (msg == NULL && owner_may && !c->is_flushing) msg = c->events->next(c);
     return msg;
 }
@@ -54,32 +54,32 @@ static size_t stage(struct strait_conn *c, int64_t *ready_ns) {
 }
 
 /* Moves ciphertext from tls to the line, each piece with the time it may arrive. */
-void strait_conn_collect(struct strait_conn *c, int64_t ready_ns) {
-    const int is_shaped = strait_emulate_is_on(&c->shape->spec);
+void strait_conn_collect_ciphertext(struct strait_conn *c, int64_t ready_ns) {
+    const int is_shaped = strait_emulate_is_on(&c->shaper->spec);
     for (;;) {
         size_t capacity = 0;
         unsigned char *space = strait_delay_line_space(&c->line, &capacity);
         const size_t n = capacity > 0 ? strait_tls_take(c->tls, space, capacity) : 0;
         if (n == 0) return;
         strait_delay_line_added(&c->line, n,
-                                is_shaped ? strait_emulate_send(c->shape, ready_ns, n) : 0);
+                                is_shaped ? strait_emulate_send(c->shaper, ready_ns, n) : 0);
     }
 }
 
 /* Sealed bytes can no longer be overtaken: without a wire to emulate only a few are kept. */
-static int has_room(const struct strait_conn *c) {
+static int can_accept_record(const struct strait_conn *c) {
     const size_t used = (size_t)(c->line.tail - c->line.head);
-    if (!strait_emulate_is_on(&c->shape->spec) && used >= SEALED_IN_HAND) return 0;
+    if (!strait_emulate_is_on(&c->shaper->spec) && used >= ENCRYPTED_AHEAD_MAX) return 0;
     return strait_delay_line_capacity(&c->line) >= STRAIT_TLS_SEALED;
 }
 
 static int fill(struct strait_conn *c) {
     int has_moved = 0;
     const int64_t now = strait_clock_ns();
-    while (has_room(c)) {
-        const int64_t capacity_ns = strait_emulate_capacity_ns(c->shape);
+    while (can_accept_record(c)) {
+        const int64_t capacity_ns = strait_emulate_next_send_ns(c->shaper);
         if (capacity_ns > now) {
-            if (capacity_ns < c->wake_ns) c->wake_ns = capacity_ns;
+            if (capacity_ns < c->next_pump_ns) c->next_pump_ns = capacity_ns;
             break;
         }
         int64_t ready_ns = 0;
@@ -87,10 +87,10 @@ static int fill(struct strait_conn *c) {
         if (n == 0) break;
         const strait_err err = strait_tls_write(c->tls, c->staging, n);
         if (err != STRAIT_OK) {
-            strait_conn_kill(c, err);
+            strait_conn_abort(c, err);
             return 0;
         }
-        strait_conn_collect(c, ready_ns);
+        strait_conn_collect_ciphertext(c, ready_ns);
         has_moved = 1;
     }
     return has_moved;
@@ -102,7 +102,7 @@ static void wrote(struct strait_conn *c, size_t bytes) {
 }
 
 static void lost(struct strait_conn *c, int status) {
-    strait_conn_kill(c, STRAIT_FAIL(STRAIT_ECLOSED, "connection lost: %s", uv_strerror(status)));
+    strait_conn_abort(c, STRAIT_FAIL(STRAIT_ECLOSED, "connection lost: %s", uv_strerror(status)));
 }
 
 static void on_written(uv_write_t *request, int status) {
@@ -126,7 +126,7 @@ static int flush(struct strait_conn *c) {
         size_t n = 0;
         unsigned char *bytes = strait_delay_line_ready(&c->line, &n);
         if (n == 0) {
-            if (due < c->wake_ns) c->wake_ns = due;
+            if (due < c->next_pump_ns) c->next_pump_ns = due;
             return has_moved;
         }
         uv_buf_t buffer = uv_buf_init((char *)bytes, (unsigned)n);
@@ -154,27 +154,27 @@ static void on_shutdown(uv_shutdown_t *request, int status) {
 }
 
 /* All last words are out: half-close, and let the peer read them before the socket goes. */
-static void drain_when_said(struct strait_conn *c) {
-    if (c->state != STRAIT_CONN_PARTING || c->sending != NULL || c->own_words.n_messages > 0 ||
+static void shut_down_when_flushed(struct strait_conn *c) {
+    if (c->state != STRAIT_CONN_CLOSING || c->sending != NULL || c->control.n_messages > 0 ||
         c->n_writing > 0 || !strait_delay_line_is_empty(&c->line))
         return;
     c->state = STRAIT_CONN_DRAINING;
     if (uv_shutdown(&c->shutdown, (uv_stream_t *)&c->tcp, on_shutdown) != 0)
-        strait_conn_kill(c, STRAIT_ECLOSED);
+        strait_conn_abort(c, STRAIT_ECLOSED);
 }
 
 void strait_conn_pump(struct strait_conn *c) {
-    if (c->state < STRAIT_CONN_SHAKING || c->state > STRAIT_CONN_PARTING) return;
-    if (c->wanted_line > 0 && c->n_writing == 0) {
-        const size_t wanted = c->wanted_line;
-        c->wanted_line = 0;
+    if (c->state < STRAIT_CONN_TLS_HANDSHAKE || c->state > STRAIT_CONN_CLOSING) return;
+    if (c->wanted_buffer > 0 && c->n_writing == 0) {
+        const size_t wanted = c->wanted_buffer;
+        c->wanted_buffer = 0;
         (void)strait_delay_line_reserve(&c->line, wanted); // without it the link is only slower
     }
-    c->wake_ns = INT64_MAX;
+    c->next_pump_ns = INT64_MAX;
     int has_moved = 1; // sealing makes bytes to write, writing makes room to seal
-    while (has_moved && c->state <= STRAIT_CONN_PARTING) {
-        has_moved = c->state >= STRAIT_CONN_GREETING && fill(c);
+    while (has_moved && c->state <= STRAIT_CONN_CLOSING) {
+        has_moved = c->state >= STRAIT_CONN_HELLO && fill(c);
         has_moved |= flush(c);
     }
-    drain_when_said(c);
+    shut_down_when_flushed(c);
 }

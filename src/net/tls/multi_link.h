@@ -9,43 +9,43 @@
 struct strait_multi_link { // the state of a link of tcp.c
     struct strait_link *next;
     struct strait_conn *streams[STRAIT_STREAMS_MAX];
-    int n_streams, n_greeted, n_live;
+    int n_streams, n_ready, n_live;
     int first_stream; // who is asked first to take a message; goes round
     uint64_t nonce;   // the dialler's HELLO.link
     int is_resolving; // a name is being looked up
-    int is_open, is_closing, is_starved, is_held;
+    int is_open, is_closing, wants_writable, is_paused;
     strait_err why;
-    char words[STRAIT_WORDS_MAX];
+    char reason[STRAIT_REASON_MAX];
 
-    struct strait_emulate shape; // our direction of the wire, shared by the streams
+    struct strait_emulate shaper; // our direction of the wire, shared by the streams
     struct strait_priority_queue out;
     uint32_t next_out[STRAIT_N_PRIORITIES], next_in[STRAIT_N_PRIORITIES];
-    struct strait_msg *early[STRAIT_N_PRIORITIES]; // came before their turn, in order
-    size_t early_bytes;
+    struct strait_msg *out_of_order[STRAIT_N_PRIORITIES]; // came before their turn, in order
+    size_t out_of_order_bytes;
 
-    int64_t beat_ns; // when the latest was queued
-    int has_beat;    // one is in `out`
+    int64_t pinged_ns;  // when the latest was queued
+    int is_ping_queued; // one is in `out`
     strait_link_stats stats;
 };
 
 struct strait_multi_link_list { // all of a transport; the first part of its state
     struct strait_link *first;
-    struct strait_conn *strangers; // accepted, not yet part of a link
-    int n_strangers;
+    struct strait_conn *pending; // accepted, not yet part of a link
+    int n_pending;
     int64_t tick_ns; // the last look at who is alive
 };
 
 extern const struct strait_conn_events strait_multi_link_conn_events;
 
 /* Adds `link` to the transport, with the wire it says. */
-void strait_multi_link_begin(struct strait_link *link, int n_streams, uint64_t nonce);
+void strait_multi_link_init(struct strait_link *link, int n_streams, uint64_t nonce);
 
 strait_err strait_multi_link_send(struct strait_link *link, struct strait_msg **msg);
 void strait_multi_link_close(struct strait_link *link, strait_err why);
 /* Ends the link without a word to the peer, which is out of reach. */
-void strait_multi_link_lose(struct strait_link *link, strait_err why);
-void strait_multi_link_beat(struct strait_link *link, int64_t now_ns);
-void strait_multi_link_hold(struct strait_link *link, int is_held);
+void strait_multi_link_abort(struct strait_link *link, strait_err why);
+void strait_multi_link_ping(struct strait_link *link, int64_t now_ns);
+void strait_multi_link_pause(struct strait_link *link, int is_paused);
 void strait_multi_link_stats(struct strait_link *link, strait_link_stats *out);
 
 /* Deadlines and signs of life of all links and strangers. */

@@ -1,59 +1,60 @@
 /* bundles.c - what is done for all links of a transport in turn. */
 #include "net/tls/multi_link.h"
 
-#define AWAY_NS INT64_C(1000000000) // a tick may take, though they come far more often
+#define LONGEST_TICK_NS INT64_C(1000000000) // a tick may take, though they come far more often
 
 static void tick_link(struct strait_link *link, int64_t now_ns) {
     struct strait_multi_link *b = link->state;
     const strait_transport_config *config = &link->transport->config;
-    int64_t heard_ns = b->shape.start_ns;
+    int64_t received_ns = b->shaper.start_ns;
     for (int i = 0; i < b->n_streams; i++) {
         struct strait_conn *c = b->streams[i];
         if (c == NULL) continue;
-        if (c->heard_ns > heard_ns) heard_ns = c->heard_ns;
+        if (c->received_ns > received_ns) received_ns = c->received_ns;
         strait_conn_tick(c, now_ns);
     }
     if (b->is_closing || b->is_resolving) return;
-    const int limit_ms = b->is_open ? config->dead_ms : config->handshake_ms;
-    const int64_t since_ns = b->is_open ? heard_ns : b->shape.start_ns;
-    if (!b->is_held && now_ns - since_ns > (int64_t)limit_ms * 1000000) {
-        strait_multi_link_lose(link,
-                               STRAIT_FAIL(STRAIT_ETIMEDOUT, "no sign of life from '%s' for %d ms",
-                                           link->peer_name, limit_ms));
+    const int limit_ms = b->is_open ? config->peer_timeout_ms : config->handshake_ms;
+    const int64_t since_ns = b->is_open ? received_ns : b->shaper.start_ns;
+    if (!b->is_paused && now_ns - since_ns > (int64_t)limit_ms * 1000000) {
+        strait_multi_link_abort(link,
+                                STRAIT_FAIL(STRAIT_ETIMEDOUT, "no sign of life from '%s' for %d ms",
+                                            link->peer_name, limit_ms));
         return;
     }
-    if (!b->is_open || b->has_beat || now_ns - b->beat_ns < (int64_t)config->beat_ms * 1000000)
+    if (!b->is_open || b->is_ping_queued ||
+        now_ns - b->pinged_ns < (int64_t)config->ping_ms * 1000000)
         return;
-    strait_multi_link_beat(link, now_ns);
+    strait_multi_link_ping(link, now_ns);
 }
 
 /* Who was busy elsewhere has heard nobody, and what came meanwhile is read after this tick: that
  * time counts as the longest that a tick may take, and no more. */
-static void excuse_all(struct strait_multi_link_list *all, int64_t away_ns) {
+static void extend_deadlines(struct strait_multi_link_list *all, int64_t blocked_ns) {
     for (struct strait_link *link = all->first; link != NULL;) {
         const struct strait_multi_link *b = link->state;
         for (int i = 0; i < b->n_streams; i++)
-            if (b->streams[i] != NULL) b->streams[i]->heard_ns += away_ns;
+            if (b->streams[i] != NULL) b->streams[i]->received_ns += blocked_ns;
         link = b->next;
     }
 }
 
 void strait_multi_link_list_tick(struct strait_transport *t, int64_t now_ns) {
     struct strait_multi_link_list *all = t->state;
-    const int64_t away_ns = all->tick_ns > 0 ? now_ns - all->tick_ns - AWAY_NS : 0;
-    if (away_ns > 0) excuse_all(all, away_ns);
+    const int64_t blocked_ns = all->tick_ns > 0 ? now_ns - all->tick_ns - LONGEST_TICK_NS : 0;
+    if (blocked_ns > 0) extend_deadlines(all, blocked_ns);
     all->tick_ns = now_ns;
     for (struct strait_link *link = all->first; link != NULL;
          link = ((struct strait_multi_link *)link->state)->next)
         tick_link(link, now_ns);
-    for (struct strait_conn *c = all->strangers; c != NULL; c = c->next)
+    for (struct strait_conn *c = all->pending; c != NULL; c = c->next)
         strait_conn_tick(c, now_ns);
 }
 
 static int64_t pump_if_due(struct strait_conn *c, int64_t now_ns) {
     if (c == NULL) return INT64_MAX;
-    if (c->wake_ns <= now_ns) strait_conn_pump(c);
-    return c->wake_ns;
+    if (c->next_pump_ns <= now_ns) strait_conn_pump(c);
+    return c->next_pump_ns;
 }
 
 int64_t strait_multi_link_list_pump_due(struct strait_transport *t, int64_t now_ns) {
@@ -62,14 +63,14 @@ int64_t strait_multi_link_list_pump_due(struct strait_transport *t, int64_t now_
     for (struct strait_link *link = all->first; link != NULL;) {
         const struct strait_multi_link *b = link->state;
         for (int i = 0; i < b->n_streams; i++) {
-            const int64_t wake_ns = pump_if_due(b->streams[i], now_ns);
-            if (wake_ns < soonest) soonest = wake_ns;
+            const int64_t next_pump_ns = pump_if_due(b->streams[i], now_ns);
+            if (next_pump_ns < soonest) soonest = next_pump_ns;
         }
         link = b->next;
     }
-    for (struct strait_conn *c = all->strangers; c != NULL; c = c->next) {
-        const int64_t wake_ns = pump_if_due(c, now_ns);
-        if (wake_ns < soonest) soonest = wake_ns;
+    for (struct strait_conn *c = all->pending; c != NULL; c = c->next) {
+        const int64_t next_pump_ns = pump_if_due(c, now_ns);
+        if (next_pump_ns < soonest) soonest = next_pump_ns;
     }
     return soonest;
 }
@@ -82,13 +83,13 @@ static void retire(struct strait_link **at) {
     *at = b->next;
     strait_priority_queue_clear(&b->out);
     for (int p = 0; p < STRAIT_N_PRIORITIES; p++) {
-        while (b->early[p] != NULL) {
-            struct strait_msg *m = b->early[p];
-            b->early[p] = m->next;
+        while (b->out_of_order[p] != NULL) {
+            struct strait_msg *m = b->out_of_order[p];
+            b->out_of_order[p] = m->next;
             strait_msg_close(&m);
         }
     }
-    strait_err_note(__FILE__, __LINE__, "%s", b->words);
+    strait_err_note(__FILE__, __LINE__, "%s", b->reason);
     t->events->closed(t->user, link, b->why);
     strait_link_free(link);
 }
@@ -103,8 +104,8 @@ int strait_multi_link_list_sweep(struct strait_transport *t) {
             n_events++;
             continue;
         }
-        if (b->is_starved && !b->is_closing && b->out.n_bytes <= t->config.queue_bytes / 2) {
-            b->is_starved = 0;
+        if (b->wants_writable && !b->is_closing && b->out.n_bytes <= t->config.queue_bytes / 2) {
+            b->wants_writable = 0;
             t->events->writable(t->user, *at);
             n_events++;
         }

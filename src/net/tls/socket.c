@@ -23,10 +23,10 @@ static int set_bbr(int fd) {
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1) == 0;
 }
 
-void strait_socket_tune(int fd, int dead_ms, int is_far) {
+void strait_socket_tune(int fd, int peer_timeout_ms, int is_far) {
     set_int(fd, TCP_NODELAY, 1);
     set_int(fd, TCP_NOTSENT_LOWAT, UNSENT_MAX);
-    set_int(fd, TCP_USER_TIMEOUT, dead_ms);
+    set_int(fd, TCP_USER_TIMEOUT, peer_timeout_ms);
     if (is_far) (void)set_bbr(fd);
 }
 

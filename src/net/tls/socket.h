@@ -6,7 +6,7 @@
 /* Small messages leave at once; unsent bytes stay with us, where priorities are still decided;
  * unacknowledged bytes for longer than `dead_ms` end the connection. With `is_far`, BBR if the
  * system allows it. None of these can fail in a way worth stopping for. */
-void strait_socket_tune(int fd, int dead_ms, int is_far);
+void strait_socket_tune(int fd, int peer_timeout_ms, int is_far);
 
 /* Whether a socket may use BBR here. */
 int strait_socket_can_bbr(void);

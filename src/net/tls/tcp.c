@@ -2,8 +2,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "net/core/address.h"
-#include "net/relay/relay_listener.h"
 #include "net/tls/multi_link.h"
+#include "net/tls/relay_listener.h"
 #include "net/tls/socket.h"
 
 #include <openssl/rand.h>
@@ -14,18 +14,18 @@
 
 enum {
     BACKLOG = 256,
-    STRANGERS_MAX = 64, // streams that may be greeting at once
-    STRANGERS_ALL = 96, // with those that are being let go, which still take memory
-    CALLER_MAX = 48,    // of them, from one address
-    CALLER_PER_S = 100, // new connections from one address
-    POSTPONED_MAX = 8,  // listeners that wait for these to go
+    PENDING_MAX = 64,             // streams that may be greeting at once
+    PENDING_AND_CLOSING_MAX = 96, // with those that are being let go, which still take memory
+    PENDING_PER_ADDRESS_MAX = 48, // of them, from one address
+    CONNECTIONS_PER_S = 100,      // new connections from one address
+    DEFERRED_MAX = 8,             // listeners that wait for these to go
     TICKS_PER_DEADLINE = 8
 };
 
 #define SWEEP_NS INT64_C(1000000000) // between looks at who may be forgotten
 
 struct tcp {
-    struct strait_multi_link_list bundles; // first: bundle.c knows only this part
+    struct strait_multi_link_list links; // first: bundle.c knows only this part
     uv_loop_t loop;
     int has_loop;
     uv_async_t wake;
@@ -36,20 +36,20 @@ struct tcp {
     int64_t alarm_ns; // what it is set to
     int n_streams;
     unsigned n_lookups; // every other dial of a name goes to another of its addresses
-    struct strait_relay_listeners posts;
-    uv_tcp_t dump; // takes connections there is no memory for
-    int is_dumping;
-    struct strait_rate_limiter callers;
+    struct strait_relay_listeners listeners;
+    uv_tcp_t discard; // takes connections there is no memory for
+    int is_discarding;
+    struct strait_rate_limiter limiter;
     int64_t swept_ns;
-    uv_stream_t *postponed[POSTPONED_MAX]; // someone waits there to be accepted
-    int n_postponed;
+    uv_stream_t *deferred[DEFERRED_MAX]; // someone waits there to be accepted
+    int n_deferred;
 };
 
 struct tcp_link {
-    struct strait_multi_link bundle; // first, as above
+    struct strait_multi_link multi; // first, as above
     uv_getaddrinfo_t lookup;
     int is_relayed;
-    struct strait_conn_greeting meeting; // if so
+    struct strait_relay_rendezvous rendezvous; // if so
 };
 
 static void do_nothing_async(uv_async_t *handle) {
@@ -75,8 +75,8 @@ static void on_alarm(uv_poll_t *handle, int status, int events) {
 
 /* Often enough to notice any deadline within an eighth of it. */
 static uint64_t tick_ms(const strait_transport_config *config) {
-    int shortest = config->dead_ms;
-    if (config->beat_ms < shortest) shortest = config->beat_ms;
+    int shortest = config->peer_timeout_ms;
+    if (config->ping_ms < shortest) shortest = config->ping_ms;
     if (config->handshake_ms < shortest) shortest = config->handshake_ms;
     if (config->linger_ms < shortest) shortest = config->linger_ms;
     const int ms = shortest / TICKS_PER_DEADLINE;
@@ -87,8 +87,8 @@ static strait_err init(struct strait_transport *t) {
     struct tcp *self = t->state;
     self->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     self->alarm_ns = INT64_MAX;
-    self->callers.n_max = CALLER_MAX;
-    self->callers.per_s = CALLER_PER_S;
+    self->limiter.max_open = PENDING_PER_ADDRESS_MAX;
+    self->limiter.max_per_s = CONNECTIONS_PER_S;
     self->n_streams = strait_socket_streams(t->config.n_streams);
     self->has_loop = uv_loop_init(&self->loop) == 0;
     if (self->alarm_fd < 0 || !self->has_loop ||
@@ -125,101 +125,100 @@ static strait_err progress(struct strait_transport *t, int timeout_ms);
 
 static void fini(struct strait_transport *t) {
     struct tcp *self = t->state;
-    self->posts.is_closed = 1;
+    self->listeners.is_closed = 1;
     if (self->has_loop) {
         uv_walk(&self->loop, close_listener, t);
-        for (struct strait_link *link = self->bundles.first; link != NULL;
+        for (struct strait_link *link = self->links.first; link != NULL;
              link = ((struct strait_multi_link *)link->state)->next)
             strait_multi_link_close(link, STRAIT_OK);
-        for (struct strait_conn *c = self->bundles.strangers; c != NULL; c = c->next)
-            strait_conn_kill(c, STRAIT_OK);
-        while (self->bundles.first != NULL || self->bundles.strangers != NULL)
+        for (struct strait_conn *c = self->links.pending; c != NULL; c = c->next)
+            strait_conn_abort(c, STRAIT_OK);
+        while (self->links.first != NULL || self->links.pending != NULL)
             (void)progress(t, 100); // every link has a deadline for parting
         uv_walk(&self->loop, close_handle, NULL);
         while (uv_run(&self->loop, UV_RUN_DEFAULT) != 0) {
         }
         (void)uv_loop_close(&self->loop);
     }
-    strait_relay_listeners_fini(&self->posts);
-    strait_rate_limiter_fini(&self->callers);
+    strait_relay_listeners_fini(&self->listeners);
+    strait_rate_limiter_fini(&self->limiter);
     if (self->alarm_fd > 0) (void)close(self->alarm_fd);
 }
 
 /* ---- listening ---- */
 
-static void on_dumped(uv_handle_t *handle) {
-    ((struct tcp *)handle->data)->is_dumping = 0;
+static void on_discarded(uv_handle_t *handle) {
+    ((struct tcp *)handle->data)->is_discarding = 0;
 }
 
 /* A connection that nobody accepts would stop the listener for good. */
-static void dump(struct tcp *self, uv_stream_t *listener) {
-    if (self->is_dumping || uv_tcp_init(&self->loop, &self->dump) != 0) return;
-    self->is_dumping = 1;
-    self->dump.data = self;
-    (void)uv_accept(listener, (uv_stream_t *)&self->dump);
-    uv_close((uv_handle_t *)&self->dump, on_dumped);
+static void discard(struct tcp *self, uv_stream_t *listener) {
+    if (self->is_discarding || uv_tcp_init(&self->loop, &self->discard) != 0) return;
+    self->is_discarding = 1;
+    self->discard.data = self;
+    (void)uv_accept(listener, (uv_stream_t *)&self->discard);
+    uv_close((uv_handle_t *)&self->discard, on_discarded);
 }
 
 /* Those who only sit there make room for those who come: a peer that means it greets at once. The
  * oldest of whoever has most, so that no address can drive others out. */
-static struct strait_conn *one_too_many(const struct tcp *self) {
-    struct strait_conn *oldest = self->bundles.strangers;
+static struct strait_conn *choose_eviction(const struct tcp *self) {
+    struct strait_conn *oldest = self->links.pending;
     for (struct strait_conn *c = oldest; c != NULL; c = c->next) { // newest first
-        if (c->state == STRAIT_CONN_CLOSED || c->caller == NULL) continue;
-        if (oldest->caller == NULL || c->caller->n_open >= oldest->caller->n_open) oldest = c;
+        if (c->state == STRAIT_CONN_CLOSED || c->source == NULL) continue;
+        if (oldest->source == NULL || c->source->n_open >= oldest->source->n_open) oldest = c;
     }
     return oldest;
 }
 
 /* One more from where it comes. */
-static strait_err count_caller(struct tcp *self, struct strait_conn *c) {
+static strait_err apply_rate_limit(struct tcp *self, struct strait_conn *c) {
     struct sockaddr_storage from;
     int size = (int)sizeof from;
     const int64_t now = strait_clock_ns();
     if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&from, &size) != 0)
         return STRAIT_FAIL(STRAIT_ECLOSED, "it has gone already");
     if (now - self->swept_ns > SWEEP_NS) {
-        strait_rate_limiter_sweep(&self->callers, now);
+        strait_rate_limiter_sweep(&self->limiter, now);
         self->swept_ns = now;
     }
-    if (strait_rate_limiter_come(&self->callers, (struct sockaddr *)&from, now, &c->caller) !=
+    if (strait_rate_limiter_acquire(&self->limiter, (struct sockaddr *)&from, now, &c->source) !=
         STRAIT_OK)
         return STRAIT_EAUTH; // it may try again; the words say why
-    memcpy(c->from, c->caller->address, sizeof c->from);
+    memcpy(c->source_address, c->source->address, sizeof c->source_address);
     return STRAIT_OK;
 }
 
-static void on_stranger(uv_stream_t *listener, int status) {
+static void on_connection(uv_stream_t *listener, int status) {
     struct strait_transport *t = listener->data;
     struct tcp *self = t->state;
     struct strait_conn *c = NULL;
     if (status != 0) return;
     /* The kernel keeps who comes next until this one was accepted. */
-    if (self->bundles.n_strangers >= STRANGERS_ALL && self->n_postponed < POSTPONED_MAX) {
-        self->postponed[self->n_postponed++] = listener;
+    if (self->links.n_pending >= PENDING_AND_CLOSING_MAX && self->n_deferred < DEFERRED_MAX) {
+        self->deferred[self->n_deferred++] = listener;
         return;
     }
     if (strait_conn_open(&self->loop, t, &strait_multi_link_conn_events, 1, NULL, &c) !=
         STRAIT_OK) {
-        dump(self, listener);
+        discard(self, listener);
         return;
     }
-    c->next = self->bundles.strangers;
-    self->bundles.strangers = c;
-    self->bundles.n_strangers++;
+    c->next = self->links.pending;
+    self->links.pending = c;
+    self->links.n_pending++;
     strait_err err = strait_conn_accept(c, listener);
-    if (err == STRAIT_OK) err = count_caller(self, c);
+    if (err == STRAIT_OK) err = apply_rate_limit(self, c);
     if (err != STRAIT_OK)
-        strait_conn_kill(c, err);
-    else if (self->bundles.n_strangers > STRANGERS_MAX)
-        strait_conn_kill(
-            one_too_many(self),
-            STRAIT_FAIL(STRAIT_EAUTH, "more than %d strangers at once", STRANGERS_MAX));
+        strait_conn_abort(c, err);
+    else if (self->links.n_pending > PENDING_MAX)
+        strait_conn_abort(choose_eviction(self),
+                          STRAIT_FAIL(STRAIT_EAUTH, "more than %d strangers at once", PENDING_MAX));
 }
 
-static void accept_postponed(struct tcp *self) {
-    while (self->n_postponed > 0 && self->bundles.n_strangers < STRANGERS_ALL)
-        on_stranger(self->postponed[--self->n_postponed], 0);
+static void accept_deferred(struct tcp *self) {
+    while (self->n_deferred > 0 && self->links.n_pending < PENDING_AND_CLOSING_MAX)
+        on_connection(self->deferred[--self->n_deferred], 0);
 }
 
 static strait_err listen_at(struct strait_transport *t, const char *address,
@@ -227,7 +226,7 @@ static strait_err listen_at(struct strait_transport *t, const char *address,
     struct tcp *self = t->state;
     void *memory = NULL;
     if (strait_relay_is_address(address)) {
-        STRAIT_TRY(strait_relay_listener_open(&self->posts, t, &self->loop, address));
+        STRAIT_TRY(strait_relay_listener_open(&self->listeners, t, &self->loop, address));
         (void)snprintf(out, STRAIT_ADDRESS_MAX, "%s", address); // what others dial, too
         return STRAIT_OK;
     }
@@ -239,7 +238,7 @@ static strait_err listen_at(struct strait_transport *t, const char *address,
         return STRAIT_FAIL(STRAIT_ENOMEM, "listener: %s", uv_strerror(status));
     }
     listener->data = t;
-    const strait_err err = strait_address_listen(listener, address, BACKLOG, on_stranger, out);
+    const strait_err err = strait_address_listen(listener, address, BACKLOG, on_connection, out);
     if (err != STRAIT_OK) uv_close((uv_handle_t *)listener, free_listener);
     return err;
 }
@@ -250,15 +249,15 @@ static strait_err listen_at(struct strait_transport *t, const char *address,
 static strait_err connect_streams(struct strait_link *link, const struct sockaddr *where) {
     struct tcp *self = link->transport->state;
     struct tcp_link *l = link->state;
-    struct strait_multi_link *b = &l->bundle;
+    struct strait_multi_link *b = &l->multi;
     for (int i = 0; i < b->n_streams; i++) {
         struct strait_conn *c = NULL;
         STRAIT_TRY(strait_conn_open(&self->loop, link->transport, &strait_multi_link_conn_events, 0,
-                                    &b->shape, &c));
+                                    &b->shaper, &c));
         c->link = link;
         b->streams[i] = c;
         b->n_live++;
-        if (l->is_relayed) strait_conn_handshake(c, &l->meeting);
+        if (l->is_relayed) strait_conn_use_relay(c, &l->rendezvous);
         const strait_err err = strait_conn_connect(c, where);
         if (err != STRAIT_OK) return err;
     }
@@ -270,7 +269,7 @@ static void on_looked_up(uv_getaddrinfo_t *request, int status, struct addrinfo 
     struct tcp *self = link->transport->state;
     struct strait_multi_link *b = link->state;
     b->is_resolving = 0;
-    strait_emulate_init(&b->shape, &link->emulate, strait_clock_ns());
+    strait_emulate_init(&b->shaper, &link->emulate, strait_clock_ns());
     if (!b->is_closing) {
         strait_err err = STRAIT_OK;
         if (status == 0)
@@ -291,12 +290,12 @@ static strait_err dial(struct strait_link *link, const char *address) {
     memset(&where, 0, sizeof where);
     l->is_relayed = strait_relay_is_address(address); // as a dialler, which is role 0
     if (l->is_relayed)
-        STRAIT_TRY(strait_relay_address_parse(address, there, sizeof there, &l->meeting.token));
+        STRAIT_TRY(strait_relay_address_parse(address, there, sizeof there, &l->rendezvous.token));
     STRAIT_TRY(strait_address_split(l->is_relayed ? there : address, host, &port));
     uint64_t nonce = 0;
     if (RAND_bytes((unsigned char *)&nonce, sizeof nonce) != 1)
         return STRAIT_FAIL(STRAIT_EAUTH, "no random numbers to be had");
-    strait_multi_link_begin(link, self->n_streams, nonce);
+    strait_multi_link_init(link, self->n_streams, nonce);
     if (strait_address_numeric(host, port, &where)) {
         const strait_err err = connect_streams(link, (struct sockaddr *)&where);
         if (err != STRAIT_OK) strait_multi_link_close(link, err); // closed() tells
@@ -306,7 +305,7 @@ static strait_err dial(struct strait_link *link, const char *address) {
     (void)snprintf(service, sizeof service, "%d", port);
     l->lookup.data = link;
     const int status = uv_getaddrinfo(&self->loop, &l->lookup, on_looked_up, host, service, &hints);
-    l->bundle.is_resolving = status == 0;
+    l->multi.is_resolving = status == 0;
     if (status != 0)
         strait_multi_link_close(link, STRAIT_FAIL(STRAIT_ECLOSED, "cannot look up '%s': %s", host,
                                                   uv_strerror(status)));
@@ -328,7 +327,7 @@ static void set_alarm(struct tcp *self, int64_t when_ns) {
 
 static strait_err progress(struct strait_transport *t, int timeout_ms) {
     struct tcp *self = t->state;
-    strait_relay_listeners_serve(&self->posts, strait_clock_ns());
+    strait_relay_listeners_serve(&self->listeners, strait_clock_ns());
     set_alarm(self, strait_multi_link_list_pump_due(t, strait_clock_ns()));
     const int n_before = strait_multi_link_list_sweep(t);
     const int must_wait = timeout_ms != 0 && n_before == 0;
@@ -338,7 +337,7 @@ static strait_err progress(struct strait_transport *t, int timeout_ms) {
     }
     (void)uv_run(&self->loop, must_wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
     (void)uv_timer_stop(&self->timeout);
-    accept_postponed(self);
+    accept_deferred(self);
     (void)strait_multi_link_list_sweep(t);
     return STRAIT_OK;
 }
@@ -357,7 +356,7 @@ const struct strait_transport_ops strait_transport_tls = {
     .dial = dial,
     .send = strait_multi_link_send,
     .close = strait_multi_link_close,
-    .hold = strait_multi_link_hold,
+    .pause = strait_multi_link_pause,
     .stats = strait_multi_link_stats,
     .progress = progress,
     .wake = wake,

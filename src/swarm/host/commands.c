@@ -66,7 +66,7 @@ static enum way choose_way(struct host *h, int i) {
 static void draw_relayed(struct host *h, int i) {
     strait_relay_token token;
     h->relayed[i][0] = '\0';
-    if (strait_identity_draw(token.bytes, sizeof token.bytes) == STRAIT_OK)
+    if (strait_identity_random(token.bytes, sizeof token.bytes) == STRAIT_OK)
         (void)strait_relay_address_print(h->spec->relay, &token, h->relayed[i],
                                          sizeof h->relayed[i]);
 }

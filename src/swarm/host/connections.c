@@ -86,8 +86,8 @@ static int count_alike(const struct host *h, const struct connection *connection
     int n = 0;
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
         n += is_newcomer(&h->connections[i]) &&
-             memcmp(h->connections[i].link->from, connection->link->from,
-                    sizeof connection->link->from) == 0;
+             memcmp(h->connections[i].link->source_address, connection->link->source_address,
+                    sizeof connection->link->source_address) == 0;
     return n;
 }
 
@@ -171,7 +171,7 @@ static void received(void *user, struct strait_link *link, struct strait_msg **m
     const size_t most = connection->node < 0 ? IN_EARLY : IN_MAX;
     if (connection->in.n_bytes <= most || connection->is_held) return;
     connection->is_held = 1;
-    h->t->ops->hold(link, 1);
+    h->t->ops->pause(link, 1);
 }
 
 const struct strait_transport_events strait_host_connections = {

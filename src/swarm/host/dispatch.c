@@ -186,7 +186,7 @@ static int must_wait(struct connection *connection, strait_err err, struct strai
 /* Who may not join hears why, and that it is for good; what may pass only ends its link. */
 static void send_away(struct host *h, struct connection *connection, int is_joining,
                       strait_err err) {
-    char words[STRAIT_WORDS_MAX];
+    char words[STRAIT_REASON_MAX];
     (void)snprintf(words, sizeof words, "%.255s", strait_err_detail());
     strait_host_note(h, "'%s' is sent away: %s",
                      connection->link != NULL ? connection->link->peer_name : "one that has left",
@@ -236,7 +236,7 @@ void strait_host_dispatch(struct host *h) {
         }
         if (connection->is_held) {
             connection->is_held = 0;
-            if (connection->link != NULL) h->t->ops->hold(connection->link, 0);
+            if (connection->link != NULL) h->t->ops->pause(connection->link, 0);
         }
         if (strait_host_give_more(h, connection) != STRAIT_OK)
             strait_host_dismiss(h, connection, STRAIT_ECLOSED,

@@ -176,7 +176,7 @@ static strait_err open_desk(struct host *h, const strait_run_plan *plan) {
                                       .name = "coordinator",
                                       .n_streams = 1,
                                       .max_streams = 1,
-                                      .dead_ms = DEAD_MS,
+                                      .peer_timeout_ms = DEAD_MS,
                                       .message_max = MESSAGE_MAX + basis,
                                       .linger_ms = LINGER_MS};
     STRAIT_TRY(strait_msg_pool_open(&h->pool));

@@ -321,6 +321,6 @@ strait_err strait_host_open_metastore(struct host *h) {
     if (reading.has_state)
         strait_coordinator_resume(&h->coordinator, &reading.facts, strait_clock_ns());
     if (h->was_begun) return STRAIT_OK;
-    STRAIT_TRY(strait_identity_draw(h->invite.run, sizeof h->invite.run));
-    return strait_identity_draw(h->invite.token, sizeof h->invite.token);
+    STRAIT_TRY(strait_identity_random(h->invite.run, sizeof h->invite.run));
+    return strait_identity_random(h->invite.token, sizeof h->invite.token);
 }

@@ -87,11 +87,12 @@ static int silence_ms(double deadline_s) {
 /* A mesh of this epoch alone: its run id is the run's and the epoch's. */
 static strait_err open_mesh(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
     struct strait_service *s = &l->server;
-    strait_mesh_config config = {.scheme = "tls",
-                                 .transport = {.identity = l->spec->identity,
-                                               .n_streams = (int)s->run.link.streams,
-                                               .linger_ms = LINGER_MS,
-                                               .dead_ms = silence_ms(s->run.link.deadline)}};
+    strait_mesh_config config = {
+        .scheme = "tls",
+        .transport = {.identity = l->spec->identity,
+                      .n_streams = (int)s->run.link.streams,
+                      .linger_ms = LINGER_MS,
+                      .peer_timeout_ms = silence_ms(s->run.link.deadline)}};
     memcpy(config.transport.run, l->spec->invite.run, STRAIT_RUN_BYTES);
     strait_put_u32(config.transport.run, strait_get_u32(config.transport.run) ^ l->generation);
     (void)snprintf(config.transport.name, sizeof config.transport.name, "stage %d", l->task.stage);
@@ -103,7 +104,7 @@ static strait_err open_mesh(struct lend *l, char address[STRAIT_ADDRESS_MAX]) {
     char bound[STRAIT_ADDRESS_MAX];
     char host[STRAIT_ADDRESS_MAX]; // the coordinator's, as it is reached from here
     STRAIT_TRY(strait_mesh_listen(s->mesh, l->spec->listen, bound));
-    STRAIT_TRY(strait_mesh_dialled(l->control, 0, host));
+    STRAIT_TRY(strait_mesh_last_address(l->control, 0, host));
     strait_reachability_address(bound, l->spec->announce, host, address);
     return STRAIT_OK;
 }

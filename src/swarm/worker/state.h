@@ -17,7 +17,7 @@ struct lend {
     int is_joined;               // has asked to be let in on this link
     int64_t down_ns;             // since when the link has been down; 0: it is up
     strait_err refusal;          // the coordinator will not have us; with its words
-    char refusal_words[STRAIT_WORDS_MAX];
+    char refusal_words[STRAIT_REASON_MAX];
 
     strait_task task; // the one at hand, or the last
     uint32_t generation;

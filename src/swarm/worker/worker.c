@@ -357,7 +357,7 @@ static strait_err open_control(struct lend *l) {
                                  .transport = {.identity = l->spec->identity,
                                                .n_streams = 1,
                                                .handshake_ms = DIAL_MS,
-                                               .dead_ms = DEAD_MS}};
+                                               .peer_timeout_ms = DEAD_MS}};
     memcpy(config.transport.run, l->spec->invite.run, STRAIT_RUN_BYTES);
     (void)snprintf(config.transport.name, sizeof config.transport.name, "%s", l->spec->name);
     STRAIT_TRY(strait_mesh_open(&config, &l->control));

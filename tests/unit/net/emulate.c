@@ -17,7 +17,7 @@ static void test_rate_and_delay(void **state) {
     CHECK(e.free_ns == 10 * MS + 2 * 151400);
     /* A wire that has been idle owes nothing to the past. */
     CHECK(strait_emulate_send(&e, 50 * MS, 1) == 50 * MS + 6700 + 30 * MS);
-    CHECK(strait_emulate_capacity_ns(&e) == 50 * MS + 6700 - 10 * MS);
+    CHECK(strait_emulate_next_send_ns(&e) == 50 * MS + 6700 - 10 * MS);
     CHECK(strait_emulate_in_flight(&spec) >= 600000);
 }
 
@@ -40,7 +40,7 @@ static void test_off_and_delay_alone(void **state) {
     struct strait_emulate e;
     strait_emulate_init(&e, &spec, 0);
     CHECK(strait_emulate_send(&e, 3 * MS, 1000000) == 10 * MS);
-    CHECK(strait_emulate_capacity_ns(&e) == INT64_MIN);
+    CHECK(strait_emulate_next_send_ns(&e) == INT64_MIN);
 }
 
 static void test_jitter_keeps_order(void **state) {
@@ -81,10 +81,10 @@ static void test_loss_costs_round_trips(void **state) {
 static void test_cuts(void **state) {
     (void)state;
     struct strait_emulate e;
-    strait_emulate_init(&e, &(strait_emulate_spec){.cut_after_ns = 100 * MS}, 50 * MS);
+    strait_emulate_init(&e, &(strait_emulate_spec){.drop_after_ns = 100 * MS}, 50 * MS);
     CHECK(strait_emulate_send(&e, 149 * MS, 10) == 149 * MS);
     CHECK(strait_emulate_send(&e, 150 * MS, 10) == INT64_MAX);
-    strait_emulate_init(&e, &(strait_emulate_spec){.cut_after_bytes = 1000}, 0);
+    strait_emulate_init(&e, &(strait_emulate_spec){.drop_after_bytes = 1000}, 0);
     CHECK(strait_emulate_send(&e, 0, 1000) == 0);
     CHECK(strait_emulate_send(&e, 0, 1) == INT64_MAX);
 }

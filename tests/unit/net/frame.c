@@ -105,13 +105,13 @@ static void test_every_flipped_bit(void **state) {
     }
 }
 
-static void refuse(size_t at, unsigned char value, const char *words) {
+static void refuse(size_t at, unsigned char value, const char *reason) {
     unsigned char bytes[sizeof golden];
     memcpy(bytes, golden, sizeof bytes);
     bytes[at] = value;
     struct strait_frame_reader reader = new_reader();
     struct strait_msg *msg = NULL;
-    CHECK_FAILS(feed(&reader, bytes, STRAIT_FRAME_HEADER, 64, &msg), STRAIT_EPROTO, words);
+    CHECK_FAILS(feed(&reader, bytes, STRAIT_FRAME_HEADER, 64, &msg), STRAIT_EPROTO, reason);
     strait_frame_reader_fini(&reader);
 }
 

@@ -44,12 +44,12 @@ static void test_hello_bytes(void **state) {
     strait_msg_close(&msg);
 }
 
-static void refuse(const strait_hello *hello, long cut, const char *words) {
+static void refuse(const strait_hello *hello, long cut, const char *reason) {
     struct strait_msg *msg = NULL;
     CHECK_OK(strait_hello_pack(pool, hello, &msg));
     msg->size = (size_t)((long)msg->size - cut);
     strait_hello back;
-    CHECK_FAILS(strait_hello_unpack(msg, &back), STRAIT_EPROTO, words);
+    CHECK_FAILS(strait_hello_unpack(msg, &back), STRAIT_EPROTO, reason);
     strait_msg_close(&msg);
 }
 
@@ -79,32 +79,32 @@ static void test_hello_match(void **state) {
 
 static void test_bye(void **state) {
     (void)state;
-    const strait_bye bye = {.why = STRAIT_EAUTH, .words = "no\nbell\a"};
+    const strait_bye bye = {.why = STRAIT_EAUTH, .reason = "no\nbell\a"};
     struct strait_msg *msg = NULL;
     CHECK_OK(strait_bye_pack(pool, &bye, &msg));
     CHECK(msg->size == 10 && msg->body[0] == 22 && msg->body[1] == 0);
     strait_bye back;
     strait_bye_unpack(msg, &back);
-    CHECK(back.why == STRAIT_EAUTH && strcmp(back.words, "no.bell.") == 0);
+    CHECK(back.why == STRAIT_EAUTH && strcmp(back.reason, "no.bell.") == 0);
     msg->body[0] = 200; // a reason of some later version
     strait_bye_unpack(msg, &back);
     CHECK(back.why == STRAIT_ECLOSED);
     msg->size = 1;
     strait_bye_unpack(msg, &back);
-    CHECK(back.why == STRAIT_ECLOSED && back.words[0] == 0);
+    CHECK(back.why == STRAIT_ECLOSED && back.reason[0] == 0);
     strait_msg_close(&msg);
     CHECK_OK(strait_msg_open(pool, STRAIT_MSG_BYE, 1000, &msg));
     memset(msg->body, 'x', 1000);
     strait_bye_unpack(msg, &back);
-    CHECK(strlen(back.words) == STRAIT_WORDS_MAX - 1);
+    CHECK(strlen(back.reason) == STRAIT_REASON_MAX - 1);
     strait_msg_close(&msg);
 }
 
 static void test_fingerprints(void **state) {
     (void)state;
     struct strait_identity *a = NULL, *b = NULL;
-    CHECK_OK(strait_identity_make(&a));
-    CHECK_OK(strait_identity_make(&b));
+    CHECK_OK(strait_identity_generate(&a));
+    CHECK_OK(strait_identity_generate(&b));
     const strait_fingerprint *f = strait_identity_fingerprint(a);
     CHECK(!strait_fingerprint_equal(f, strait_identity_fingerprint(b)));
     char text[STRAIT_FINGERPRINT_TEXT];
@@ -134,7 +134,7 @@ static void test_keys_in_files(void **state) {
     const int fd = mkstemp(path);
     CHECK(fd >= 0 && close(fd) == 0);
     struct strait_identity *a = NULL, *b = NULL;
-    CHECK_OK(strait_identity_make(&a));
+    CHECK_OK(strait_identity_generate(&a));
     CHECK_FAILS(strait_identity_save(a, path), STRAIT_EIO, "file already exists");
     CHECK(unlink(path) == 0);
     CHECK_OK(strait_identity_save(a, path));

@@ -18,15 +18,15 @@ struct node {
     int peer; // the other
 };
 
-static struct strait_inproc_network *hub;
+static struct strait_inproc_network *network;
 static struct node a, b;
 static strait_mesh_config config;
 
 static int set_up(void **state) {
-    CHECK_OK(strait_inproc_network_open(&hub));
-    CHECK_OK(strait_identity_make(&a.identity));
-    CHECK_OK(strait_identity_make(&b.identity));
-    config = (strait_mesh_config){.scheme = *state, .transport = {.hub = hub, .run = {7}}};
+    CHECK_OK(strait_inproc_network_open(&network));
+    CHECK_OK(strait_identity_generate(&a.identity));
+    CHECK_OK(strait_identity_generate(&b.identity));
+    config = (strait_mesh_config){.scheme = *state, .transport = {.network = network, .run = {7}}};
     return 0;
 }
 
@@ -63,7 +63,7 @@ static int tear_down(void **state) {
     strait_mesh_close(&b.mesh);
     strait_identity_close(&a.identity);
     strait_identity_close(&b.identity);
-    strait_inproc_network_close(&hub);
+    strait_inproc_network_close(&network);
     return 0;
 }
 
@@ -275,13 +275,13 @@ static void test_refusal(void **state) {
     add(&a, &b, "stage-1", b.address); // b does not know a
     CHECK_FAILS(strait_mesh_wait_up(a.mesh, a.peer, 60000), STRAIT_EAUTH,
                 "stage-1: refused by peer: key ");
-    char words[STRAIT_WORDS_MAX], key[STRAIT_FINGERPRINT_TEXT];
+    char reason[STRAIT_REASON_MAX], key[STRAIT_FINGERPRINT_TEXT];
     const int64_t until = strait_clock_ns() + (int64_t)60 * 1000000000;
-    while (strait_mesh_refusals(b.mesh, words) == 0 && strait_clock_ns() < until) {
+    while (strait_mesh_refusals(b.mesh, reason) == 0 && strait_clock_ns() < until) {
     }
     strait_fingerprint_text(strait_identity_fingerprint(a.identity), key);
-    CHECK(strait_mesh_refusals(b.mesh, words) == 1); // and a does not try again
-    CHECK(strstr(words, key) != NULL && strstr(words, "is unknown to 'stage-1'") != NULL);
+    CHECK(strait_mesh_refusals(b.mesh, reason) == 1); // and a does not try again
+    CHECK(strstr(reason, key) != NULL && strstr(reason, "is unknown to 'stage-1'") != NULL);
     struct strait_msg *msg = take_news(&a, STRAIT_MSG_DOWN);
     CHECK(msg->why == STRAIT_EAUTH);
     strait_msg_close(&msg);

@@ -1,6 +1,6 @@
 /* How many connections an address may have, and how fast it may make them: the table, and a
  * listener that is flooded. */
-#include "net/tls/rate_limiter.h"
+#include "net/core/rate_limiter.h"
 
 #include "contract/transport_rig.h"
 
@@ -31,64 +31,64 @@ static struct sockaddr_storage from(const char *text) {
     return where;
 }
 
-static strait_err come(struct strait_rate_limiter *callers, const char *text, int64_t now,
+static strait_err come(struct strait_rate_limiter *limiter, const char *text, int64_t now,
                        struct strait_rate_limiter_entry **out) {
     const struct sockaddr_storage where = from(text);
-    return strait_rate_limiter_come(callers, (const struct sockaddr *)&where, now, out);
+    return strait_rate_limiter_acquire(limiter, (const struct sockaddr *)&where, now, out);
 }
 
 static void an_address_has_its_share(void **state) {
     (void)state;
-    struct strait_rate_limiter callers = {.n_max = 3, .per_s = 10};
+    struct strait_rate_limiter limiter = {.max_open = 3, .max_per_s = 10};
     struct strait_rate_limiter_entry *a = NULL;
     struct strait_rate_limiter_entry *b = NULL;
     for (int i = 0; i < 3; i++)
-        CHECK_OK(come(&callers, "10.0.0.1", 0, &a));
-    CHECK_FAILS(come(&callers, "10.0.0.1", 0, &b), STRAIT_EAGAIN, "too many connections");
-    CHECK_OK(come(&callers, "10.0.0.2", 0, &b));
+        CHECK_OK(come(&limiter, "10.0.0.1", 0, &a));
+    CHECK_FAILS(come(&limiter, "10.0.0.1", 0, &b), STRAIT_EAGAIN, "too many connections");
+    CHECK_OK(come(&limiter, "10.0.0.2", 0, &b));
     assert_ptr_not_equal(a, b);
-    strait_rate_limiter_left(a);
-    CHECK_OK(come(&callers, "::ffff:10.0.0.1", 0, &b)); // the same, seen through another socket
+    strait_rate_limiter_release(a);
+    CHECK_OK(come(&limiter, "::ffff:10.0.0.1", 0, &b)); // the same, seen through another socket
     assert_ptr_equal(a, b);
-    strait_rate_limiter_fini(&callers);
+    strait_rate_limiter_fini(&limiter);
 }
 
 static void it_may_not_hurry(void **state) {
     (void)state;
-    struct strait_rate_limiter callers = {.n_max = 1000, .per_s = 10};
+    struct strait_rate_limiter limiter = {.max_open = 1000, .max_per_s = 10};
     struct strait_rate_limiter_entry *a = NULL;
     for (int i = 0; i < 20; i++) { // two seconds' worth at once
-        CHECK_OK(come(&callers, "10.0.0.1", 0, &a));
-        strait_rate_limiter_left(a);
+        CHECK_OK(come(&limiter, "10.0.0.1", 0, &a));
+        strait_rate_limiter_release(a);
     }
-    assert_int_equal(come(&callers, "10.0.0.1", 0, &a), STRAIT_EAGAIN);
+    assert_int_equal(come(&limiter, "10.0.0.1", 0, &a), STRAIT_EAGAIN);
     for (int i = 0; i < 10; i++) {
-        CHECK_OK(come(&callers, "10.0.0.1", S, &a));
-        strait_rate_limiter_left(a);
+        CHECK_OK(come(&limiter, "10.0.0.1", S, &a));
+        strait_rate_limiter_release(a);
     }
-    assert_int_equal(come(&callers, "10.0.0.1", S, &a), STRAIT_EAGAIN);
-    strait_rate_limiter_sweep(&callers, 2 * S);
-    assert_int_equal(callers.n_known, 1); // it is not yet forgiven
-    strait_rate_limiter_sweep(&callers, 4 * S);
-    assert_int_equal(callers.n_known, 0);
-    strait_rate_limiter_fini(&callers);
+    assert_int_equal(come(&limiter, "10.0.0.1", S, &a), STRAIT_EAGAIN);
+    strait_rate_limiter_sweep(&limiter, 2 * S);
+    assert_int_equal(limiter.n_entries, 1); // it is not yet forgiven
+    strait_rate_limiter_sweep(&limiter, 4 * S);
+    assert_int_equal(limiter.n_entries, 0);
+    strait_rate_limiter_fini(&limiter);
 }
 
 /* All hosts of an IPv6 network are one caller, and their number is bounded. */
 static void networks_and_the_table_are_bounded(void **state) {
     (void)state;
-    struct strait_rate_limiter callers = {.n_max = 1, .per_s = 10};
+    struct strait_rate_limiter limiter = {.max_open = 1, .max_per_s = 10};
     struct strait_rate_limiter_entry *a = NULL;
-    CHECK_OK(come(&callers, "2001:db8:0:1::1", 0, &a));
-    assert_int_equal(come(&callers, "2001:db8:0:1:ffff::2", 0, &a), STRAIT_EAGAIN);
-    CHECK_OK(come(&callers, "2001:db8:0:2::1", 0, &a));
+    CHECK_OK(come(&limiter, "2001:db8:0:1::1", 0, &a));
+    assert_int_equal(come(&limiter, "2001:db8:0:1:ffff::2", 0, &a), STRAIT_EAGAIN);
+    CHECK_OK(come(&limiter, "2001:db8:0:2::1", 0, &a));
     for (int i = 2; i < STRAIT_RATE_LIMITER_MAX; i++) {
         char text[32];
         (void)snprintf(text, sizeof text, "10.%d.%d.1", i / 256, i % 256);
-        CHECK_OK(come(&callers, text, 0, &a));
+        CHECK_OK(come(&limiter, text, 0, &a));
     }
-    CHECK_FAILS(come(&callers, "192.0.2.1", 0, &a), STRAIT_EAGAIN, "too many addresses");
-    strait_rate_limiter_fini(&callers);
+    CHECK_FAILS(come(&limiter, "192.0.2.1", 0, &a), STRAIT_EAGAIN, "too many addresses");
+    strait_rate_limiter_fini(&limiter);
 }
 
 /* ---- a flood ---- */
@@ -141,7 +141,7 @@ static void silence_keeps_nobody_out(void **state) {
     CHECK(rig_drive(&r, are_refused, 60000));
     rig_rest(&r, 50);
     assert_int_equal(r.b.n_refused, n_expected);
-    assert_non_null(strstr(r.b.words_refused, "from one address"));
+    assert_non_null(strstr(r.b.reason_refused, "from one address"));
     flood("127.0.0.3", 2 * MOST, fds + 4 * MOST);
     n_expected += MOST + 2 * MOST - ALL; // the two share what there is
     CHECK(rig_drive(&r, are_refused, 60000));
@@ -161,7 +161,7 @@ static void no_more_streams_than_are_taken(void **state) {
     CHECK(rig_drive(&r, rig_b_refused, 10000));
     assert_int_equal(r.b.n_opened, 0);
     assert_int_equal(r.b.why_refused, STRAIT_EPROTO);
-    CHECK(strstr(r.b.words_refused, "comes with 2 streams, but 1 is the most here") != NULL);
+    CHECK(strstr(r.b.reason_refused, "comes with 2 streams, but 1 is the most here") != NULL);
 }
 
 int main(void) {

@@ -110,7 +110,7 @@ static void test_counts_are_exact(void **state) {
     (void)state;
     struct relay relay = {0};
     r.config.n_streams = 1;
-    r.config.beat_ms = 100000; // no beats between the two looks
+    r.config.ping_ms = 100000; // no beats between the two looks
     rig_start(&r);
     start_relay(&relay);
     (void)rig_dial(&r);
@@ -144,7 +144,7 @@ static void test_counts_are_exact(void **state) {
 /* A microbatch of 2,048 tokens of 16 bytes: framing and encryption cost less than one percent. */
 static void test_overhead_of_a_crossing(void **state) {
     (void)state;
-    r.config.beat_ms = 100000;
+    r.config.ping_ms = 100000;
     rig_connect(&r);
     rig_rest(&r, 50);
     strait_link_stats before, after;
@@ -172,7 +172,7 @@ static void test_death_in_mid_frame(void **state) {
     CHECK_OK(strait_link_send(r.a.link, &msg));
     CHECK(rig_drive(&r, rig_both_closed, 60000));
     CHECK(r.b.n_got == 0 && r.b.why == STRAIT_ECLOSED && r.a.why == STRAIT_ECLOSED);
-    CHECK(strstr(r.b.words, "mid-frame") != NULL || strstr(r.b.words, "reset") != NULL);
+    CHECK(strstr(r.b.reason, "mid-frame") != NULL || strstr(r.b.reason, "reset") != NULL);
     stop_relay(&relay);
 }
 
@@ -183,12 +183,13 @@ static void test_names_are_looked_up(void **state) {
     char named[STRAIT_ADDRESS_MAX];
     (void)snprintf(named, sizeof named, "localhost%s", colon);
     struct strait_link *link = NULL;
-    const strait_dial_params how = {.expected = strait_identity_fingerprint(r.b.identity)};
-    CHECK_OK(strait_transport_dial(r.a.t, named, how, &link));
+    const strait_dial_params params = {.expected = strait_identity_fingerprint(r.b.identity)};
+    CHECK_OK(strait_transport_dial(r.a.t, named, params, &link));
     CHECK(rig_drive(&r, rig_both_open, 60000));
-    CHECK_FAILS(strait_transport_dial(r.a.t, "nowhere", how, &link), STRAIT_EINVAL,
+    CHECK_FAILS(strait_transport_dial(r.a.t, "nowhere", params, &link), STRAIT_EINVAL,
                 "address 'nowhere': expected host:port");
-    CHECK_FAILS(strait_transport_dial(r.a.t, "host:99999", how, &link), STRAIT_EINVAL, "host:port");
+    CHECK_FAILS(strait_transport_dial(r.a.t, "host:99999", params, &link), STRAIT_EINVAL,
+                "host:port");
     CHECK_FAILS(strait_transport_listen(r.a.t, "localhost:0", named), STRAIT_EINVAL,
                 "expected a numeric address such as 0.0.0.0:7000");
 }
@@ -210,7 +211,7 @@ static void test_not_tls(void **state) {
     static const char request[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     CHECK(write(fd, request, sizeof request - 1) == sizeof request - 1);
     CHECK(rig_drive(&r, b_refused_one, 60000));
-    CHECK(r.b.why_refused == STRAIT_EPROTO && strstr(r.b.words_refused, "tls handshake") != NULL);
+    CHECK(r.b.why_refused == STRAIT_EPROTO && strstr(r.b.reason_refused, "tls handshake") != NULL);
     (void)close(fd);
 }
 
@@ -221,7 +222,7 @@ static void test_silent_stranger(void **state) {
     const int fd = connect_to(r.b.address);
     CHECK(rig_drive(&r, b_refused_one, 60000));
     CHECK(r.b.why_refused == STRAIT_ETIMEDOUT);
-    CHECK(strstr(r.b.words_refused, "no handshake within 100 ms") != NULL);
+    CHECK(strstr(r.b.reason_refused, "no handshake within 100 ms") != NULL);
     (void)close(fd);
 }
 
@@ -282,10 +283,10 @@ static void hostile_close(struct hostile *h) {
     rig_rest(&r, 20);
 }
 
-static int was_told(const struct hostile *h, const char *words) {
-    const size_t n = strlen(words);
+static int was_told(const struct hostile *h, const char *reason) {
+    const size_t n = strlen(reason);
     for (size_t i = 0; i + n <= h->n_heard; i++)
-        if (memcmp(h->heard + i, words, n) == 0) return 1;
+        if (memcmp(h->heard + i, reason, n) == 0) return 1;
     return 0;
 }
 
@@ -314,7 +315,7 @@ static void test_old_version(void **state) {
     hostile_say(&h, bytes, n);
     CHECK(h.is_over && r.b.n_opened == 0 && r.b.n_refused == 1);
     CHECK(r.b.why_refused == STRAIT_EPROTO);
-    CHECK(strstr(r.b.words_refused, "protocol version 0, expected 1") != NULL);
+    CHECK(strstr(r.b.reason_refused, "protocol version 0, expected 1") != NULL);
     CHECK(was_told(&h, "protocol version 0, expected 1: install the same release on both"));
     hostile_close(&h);
 }
@@ -327,13 +328,13 @@ static void test_first_frame_is_no_hello(void **state) {
     struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_CONTROL, 0, 10);
     hostile_say(&h, bytes, frame_of(&msg, 0x04030201, bytes));
     CHECK(h.is_over && r.b.n_opened == 0);
-    CHECK(strstr(r.b.words_refused, "type 20, expected a HELLO") != NULL);
+    CHECK(strstr(r.b.reason_refused, "type 20, expected a HELLO") != NULL);
     CHECK(was_told(&h, "expected a HELLO"));
     hostile_close(&h);
 }
 
 /* Greets well, then sends one bad frame. */
-static void misbehave(void (*spoil)(unsigned char *frame), uint32_t sequence, const char *words) {
+static void misbehave(void (*spoil)(unsigned char *frame), uint32_t sequence, const char *reason) {
     struct hostile h;
     unsigned char bytes[512];
     hostile_open(&h);
@@ -346,8 +347,8 @@ static void misbehave(void (*spoil)(unsigned char *frame), uint32_t sequence, co
     hostile_say(&h, bytes, n);
     CHECK(h.is_over && r.b.n_opened == 1 && r.b.n_closed == 1 && r.b.n_got == 0);
     CHECK(r.b.why == STRAIT_EPROTO);
-    if (strstr(r.b.words, words) == NULL) fail_msg("'%s' lacks '%s'", r.b.words, words);
-    CHECK(was_told(&h, words));
+    if (strstr(r.b.reason, reason) == NULL) fail_msg("'%s' lacks '%s'", r.b.reason, reason);
+    CHECK(was_told(&h, reason));
     hostile_close(&h);
 }
 

@@ -190,11 +190,11 @@ static void a_sender_looks_up_while_it_waits(void **state) {
     int peer = 0;
     struct strait_mesh *mesh = NULL;
     struct strait_identity *nobody = NULL;
-    CHECK_OK(strait_identity_make(&nobody));
+    CHECK_OK(strait_identity_generate(&nobody));
     const strait_mesh_config config = {
         .scheme = "inproc",
         .queue_bytes = 100, // one crossing
-        .transport = {.hub = pair.hub, .identity = pair.identities[0], .run = {7}}};
+        .transport = {.network = pair.hub, .identity = pair.identities[0], .run = {7}}};
     const strait_mesh_peer absent = {.name = "nobody", .key = *strait_identity_fingerprint(nobody)};
     CHECK_OK(strait_mesh_open(&config, &mesh));
     CHECK_OK(strait_mesh_add(mesh, &absent, &peer));

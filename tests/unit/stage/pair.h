@@ -19,10 +19,10 @@ static inline void pair_open(struct pair *pair) {
     *pair = (struct pair){0};
     CHECK_OK(strait_inproc_network_open(&pair->hub));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(strait_identity_make(&pair->identities[i]));
+        CHECK_OK(strait_identity_generate(&pair->identities[i]));
         strait_mesh_config config = {
             .scheme = "inproc",
-            .transport = {.hub = pair->hub, .identity = pair->identities[i], .run = {7}}};
+            .transport = {.network = pair->hub, .identity = pair->identities[i], .run = {7}}};
         (void)snprintf(config.transport.name, sizeof config.transport.name, "stage %d", i);
         CHECK_OK(strait_mesh_open(&config, &pair->meshes[i]));
     }

@@ -114,8 +114,8 @@ static int set_up(void **state) {
     play.folder = scratch_open();
     tiny_run(&play.folder, &play.run);
     play.run.device.threads = 1;
-    CHECK_OK(strait_identity_make(&play.host_key));
-    CHECK_OK(strait_identity_make(&play.worker_key));
+    CHECK_OK(strait_identity_generate(&play.host_key));
+    CHECK_OK(strait_identity_generate(&play.worker_key));
     (void)snprintf(play.listen, sizeof play.listen, "127.0.0.1:%d", port_choose());
     play.lend = (strait_worker_spec){.identity = play.worker_key,
                                      .name = "worker",

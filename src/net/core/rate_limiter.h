@@ -11,7 +11,7 @@
 
 enum {
     STRAIT_RATE_LIMITER_MAX = 8192,
-    STRAIT_RATE_LIMITER_BINS = 1024
+    STRAIT_RATE_LIMITER_BUCKETS = 1024
 };
 
 struct strait_rate_limiter_entry {
@@ -19,22 +19,22 @@ struct strait_rate_limiter_entry {
     unsigned char address[8];               // IPv4, or the network part of IPv6
     int n_open;
     double allowance; // new connections it may make
-    int64_t seen_ns;
+    int64_t refilled_ns;
 };
 
 struct strait_rate_limiter {
-    struct strait_rate_limiter_entry *bins[STRAIT_RATE_LIMITER_BINS];
-    int n_known;
-    int n_max, per_s; // for each; set by the owner
+    struct strait_rate_limiter_entry *buckets[STRAIT_RATE_LIMITER_BUCKETS];
+    int n_entries;
+    int max_open, max_per_s; // for each; set by the owner
 };
 
 /* Counts one more connection from there; STRAIT_EAGAIN when that is one too many. *out is valid
  * until left(). */
-strait_err strait_rate_limiter_come(struct strait_rate_limiter *callers,
-                                    const struct sockaddr *from, int64_t now_ns,
-                                    struct strait_rate_limiter_entry **out);
-void strait_rate_limiter_left(struct strait_rate_limiter_entry *caller);
+strait_err strait_rate_limiter_acquire(struct strait_rate_limiter *limiter,
+                                       const struct sockaddr *from, int64_t now_ns,
+                                       struct strait_rate_limiter_entry **out);
+void strait_rate_limiter_release(struct strait_rate_limiter_entry *source);
 
 /* Forgets those of whom nothing need be remembered. */
-void strait_rate_limiter_sweep(struct strait_rate_limiter *callers, int64_t now_ns);
-void strait_rate_limiter_fini(struct strait_rate_limiter *callers);
+void strait_rate_limiter_sweep(struct strait_rate_limiter *limiter, int64_t now_ns);
+void strait_rate_limiter_fini(struct strait_rate_limiter *limiter);

@@ -9,13 +9,13 @@
 
 struct strait_relay_listener {
     struct strait_relay_listener *next;
-    struct strait_relay_listeners *posts;
+    struct strait_relay_listeners *listeners;
     struct strait_transport *t;
     uv_loop_t *loop;
     char host[STRAIT_ADDRESS_MAX];
     int port;
-    struct strait_conn_greeting meeting;
-    int n_lost, n_met; // of the meeting, as far as seen
+    struct strait_relay_rendezvous rendezvous;
+    int n_lost, n_paired; // of the meeting, as far as seen
     uv_getaddrinfo_t lookup;
     int is_looking_up;
     unsigned n_lookups;
@@ -29,12 +29,12 @@ struct strait_relay_listeners {
 };
 
 /* `address` is relay://HOST:PORT/TOKEN. */
-strait_err strait_relay_listener_open(struct strait_relay_listeners *posts,
+strait_err strait_relay_listener_open(struct strait_relay_listeners *listeners,
                                       struct strait_transport *t, uv_loop_t *loop,
                                       const char *address);
 
 /* Sends out those that should be waiting and are not. Call often. */
-void strait_relay_listeners_serve(struct strait_relay_listeners *posts, int64_t now_ns);
+void strait_relay_listeners_serve(struct strait_relay_listeners *listeners, int64_t now_ns);
 
 /* After their streams and the loop have ended. */
-void strait_relay_listeners_fini(struct strait_relay_listeners *posts);
+void strait_relay_listeners_fini(struct strait_relay_listeners *listeners);
