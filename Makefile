@@ -1,40 +1,60 @@
-# The front door. `make` builds build/strait; `make test`, `make demo`, `make check`, `make bench`.
-# What is missing is installed through apt. The work itself is CMake's (CMakePresets.json).
+# The entry points of the project. `make help` lists them; CMake does the work (CMakePresets.json).
+#
+# `make` only builds, and names the packages that are missing. `make deps` installs them through apt;
+# `make demo`, `make test` and the checks call it first, so that each works on a bare Debian machine.
 
-.PHONY: all packages build install test demo dist check format tidy layers asan tsan fuzz coverage bench clean help
+JOBS ?= $(shell nproc)
+# Most tests wait for links, timers and child processes, so several of them share a core.
+TEST_JOBS ?= $(shell expr 4 \* $(JOBS))
+PREFIX ?= /usr/local
+TARGET ?= $(shell uname -m)
+FUZZ_SECONDS ?= 20
+
+.PHONY: all help deps build install test soak demo dist check format layers tidy asan tsan fuzz coverage bench clean
 
 all: build
 
 help:
-	@echo "make           install what is missing, build build/strait"
-	@echo "make test      and run every test"
-	@echo "make demo      and train a small model, then let it speak"
-	@echo "make install   the program, its manual pages and its completion under PREFIX (/usr/local)"
-	@echo "make dist      a tarball for other machines; TARGET=x86_64: for those, from any machine"
-	@echo "make check     format, tidy, layers, tests under ASan+UBSan and TSan, short fuzzing"
-	@echo "make coverage  line coverage of src/ by the tests"
-	@echo "make bench     time training steps here"
+	@echo "make           build build/strait and the library"
+	@echo "make deps      install what building and testing need (Debian packages, through apt)"
+	@echo "make demo      train a small model over emulated slow links, then sample text from it"
+	@echo "make test      run one short case of everything (minutes)"
+	@echo "make soak      run many seeds, long fuzzing and the slow engines (an hour or more)"
+	@echo "make check     format, layers, tidy, ASan+UBSan, TSan, short fuzzing"
+	@echo "make install   install program, library, headers, manual pages and completions under PREFIX ($(PREFIX))"
+	@echo "make dist      build a tarball for other machines; TARGET=x86_64 cross-builds one"
+	@echo "make coverage  measure line coverage of src/ by the tests"
+	@echo "make bench     time training steps on this machine"
 	@echo "make clean     remove build/ and dist/"
+	@echo "JOBS=$(JOBS) compilers and TEST_JOBS=$(TEST_JOBS) tests run at a time."
 
-packages:
+deps:
 	@tools/install-packages build test
 
-build: packages
-	@cmake --preset release -DSTRAIT_WERROR=OFF >/dev/null
-	@cmake --build --preset release
+build:
+	@tools/install-packages --check build
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release --target program -j $(JOBS)
 
-PREFIX ?= /usr/local
 install: build
 	@cmake --install build --prefix $(PREFIX)
 
-test: build
-	@ctest --preset release
+test: deps
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+	@ctest --preset release -j $(TEST_JOBS) -LE soak
 
-demo: build
+soak: deps
+	@tools/install-packages check
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+	@tools/soak build
+
+demo: deps
 	@tools/install-packages demo
+	@$(MAKE) --no-print-directory build
 	@tools/demo build/strait
 
-TARGET ?= $(shell uname -m)
 dist:
 	@tools/make-dist $(TARGET)
 	@tools/check-dist dist/strait-*-$(TARGET)-linux.tar.gz
@@ -48,29 +68,28 @@ format:
 layers:
 	@tools/check-layers
 
-tidy: packages
+tidy: deps
 	@tools/install-packages check
 	@cmake --preset dev >/dev/null
-	@tools/check-tidy build
+	@tools/check-tidy build/dev
 
 # Tests under a sanitizer: make asan, make tsan.
-asan tsan: packages
+asan tsan: deps
 	@cmake --preset $@ >/dev/null
-	@cmake --build --preset $@
-	@ctest --preset $@ -LE 'slow|root'
+	@cmake --build --preset $@ -j $(JOBS)
+	@ctest --preset $@ -j $(TEST_JOBS) -LE 'slow|root|soak'
 
-FUZZ_SECONDS ?= 20
-fuzz: packages
+fuzz: deps
 	@tools/install-packages check
 	@cmake --preset fuzz >/dev/null
-	@cmake --build --preset fuzz --target fuzz_all
+	@cmake --build --preset fuzz --target fuzz_all -j $(JOBS)
 	@tools/run-fuzz build/fuzz $(FUZZ_SECONDS)
 
-coverage: packages
+coverage: deps
 	@tools/install-packages check
 	@cmake --preset coverage >/dev/null
-	@cmake --build --preset coverage
-	@ctest --preset coverage -LE root
+	@cmake --build --preset coverage -j $(JOBS)
+	@ctest --preset coverage -j $(TEST_JOBS) -LE 'root|soak'
 	@gcovr --root . --filter src/ --object-directory build/coverage --exclude-throw-branches \
 	    --print-summary -o build/coverage/report.txt && tail -n 3 build/coverage/report.txt
 

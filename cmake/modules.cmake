@@ -1,4 +1,4 @@
-# rooms.cmake - the helpers that keep every CMakeLists.txt to a list of names.
+# modules.cmake - the functions that keep every CMakeLists.txt to a list of names.
 
 add_library(strait_flags INTERFACE)
 target_compile_definitions(strait_flags INTERFACE _XOPEN_SOURCE=700)
@@ -7,6 +7,24 @@ target_compile_options(strait_flags INTERFACE
     -Wundef -fvisibility=hidden -fno-math-errno -fno-trapping-math
     -ffile-prefix-map=${CMAKE_SOURCE_DIR}/src/= -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=
     $<$<BOOL:${STRAIT_WERROR}>:-Werror>)
+
+# Whoever sends us bytes may be lying: a memory error must end the process, not be exploited. Sanitizers
+# bring their own checks, which _FORTIFY_SOURCE would hide.
+include(CheckPIESupported)
+check_pie_supported()
+target_compile_options(strait_flags INTERFACE -fstack-protector-strong
+    $<$<C_COMPILER_ID:GNU>:-fstack-clash-protection>)
+if(NOT STRAIT_SANITIZE)
+    target_compile_options(strait_flags INTERFACE
+        $<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE> $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=3>)
+endif()
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_compile_options(strait_flags INTERFACE -fcf-protection=full)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+    target_compile_options(strait_flags INTERFACE -mbranch-protection=standard) # BTI and signed returns
+endif()
+target_link_options(strait_flags INTERFACE LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
+
 if(STRAIT_SANITIZE)
     target_compile_options(strait_flags INTERFACE
         -fsanitize=${STRAIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
@@ -17,10 +35,10 @@ if(STRAIT_COVERAGE)
     target_link_options(strait_flags INTERFACE --coverage)
 endif()
 
-# strait_package(TARGET NAME): links a pkg-config package. With STRAIT_STATIC all of it is linked in,
-# but for what comes with libc and so is on every Linux.
+# strait_package(TARGET NAME): links a pkg-config package. With STRAIT_STATIC its archives are linked in,
+# except for the libraries that come with libc, which every Linux has.
 function(strait_package target name)
-    if(name STREQUAL libcurl) # headers only: opened when a run asks for it, with all it needs
+    if(name STREQUAL libcurl) # headers only: metastore/etcd_curl.c opens the library at run time
         pkg_check_modules(libcurl REQUIRED libcurl)
         target_include_directories(${target} SYSTEM PUBLIC ${libcurl_INCLUDE_DIRS})
         return()
@@ -46,30 +64,30 @@ function(strait_package target name)
     endforeach()
 endfunction()
 
-# strait_module(NAME SOURCES a.c b.c DEPENDS lower rooms PACKAGES pkg-config names)
+# strait_module(NAME SOURCES a.c b.c DEPENDS lower modules PACKAGES pkg-config names)
 function(strait_module name)
     cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
     add_library(strait_${name} STATIC ${arg_SOURCES})
     target_include_directories(strait_${name}
         PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
     target_link_libraries(strait_${name} PUBLIC strait_flags)
-    foreach(room ${arg_DEPENDS})
-        target_link_libraries(strait_${name} PUBLIC strait_${room})
+    foreach(module ${arg_DEPENDS})
+        target_link_libraries(strait_${name} PUBLIC strait_${module})
     endforeach()
     foreach(package ${arg_PACKAGES})
         strait_package(strait_${name} ${package})
     endforeach()
 endfunction()
 
-# Threads leave nothing in the heap when they end (tests/leaks.c).
+# Without a cache of thread stacks, tests/leaks.c sees no memory after the last thread has ended.
 set(STRAIT_TEST_ENVIRONMENT GLIBC_TUNABLES=glibc.pthread.stack_cache_size=0)
 
-# strait_test(NAME SOURCE file.c MODULES rooms it looks into [LABELS fast|slow|root])
+# strait_test(NAME SOURCE file.c MODULES modules it tests [LABELS fast|slow|root|soak])
 function(strait_test name)
     cmake_parse_arguments(arg "" "SOURCE" "MODULES;LABELS" ${ARGN})
     add_executable(test_${name} ${arg_SOURCE})
-    foreach(room ${arg_MODULES})
-        target_link_libraries(test_${name} PRIVATE strait_${room})
+    foreach(module ${arg_MODULES})
+        target_link_libraries(test_${name} PRIVATE strait_${module})
     endforeach()
     target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     target_link_libraries(test_${name} PRIVATE strait_flags cmocka)
@@ -83,7 +101,7 @@ function(strait_test name)
         target_link_libraries(test_${name} PRIVATE test_leaks)
         set_tests_properties(${name} PROPERTIES ENVIRONMENT "${STRAIT_TEST_ENVIRONMENT}")
     endif()
-    if("slow" IN_LIST arg_LABELS) # long ones begin first
+    if("slow" IN_LIST arg_LABELS) # start long tests first
         set_tests_properties(${name} PROPERTIES COST 200)
     endif()
 endfunction()
@@ -96,8 +114,8 @@ function(strait_fuzz name)
     endif()
     add_executable(fuzz_${name} ${arg_SOURCE})
     add_dependencies(fuzz_all fuzz_${name})
-    foreach(room ${arg_MODULES})
-        target_link_libraries(fuzz_${name} PRIVATE strait_${room})
+    foreach(module ${arg_MODULES})
+        target_link_libraries(fuzz_${name} PRIVATE strait_${module})
     endforeach()
     target_link_libraries(fuzz_${name} PRIVATE strait_flags)
     target_compile_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
