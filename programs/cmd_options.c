@@ -64,6 +64,12 @@ static void print_markdown(const strait_options *table, int i) {
     printf("| `%s` | %s | %s | %s |\n", option->key, what, initial, option->help);
 }
 
+static void print_renames(const strait_options *table) {
+    printf("\n### Renamed keys\n\n| old key | new key |\n| --- | --- |\n");
+    for (int i = 0; i < table->n_renames; i++)
+        printf("| `%s` | `%s` |\n", table->renames[i].old_key, table->renames[i].key);
+}
+
 static void print_sections(FILE *to) {
     const strait_options *table = strait_run_options();
     for (int i = 0; i < table->n_rows; i++)
@@ -73,6 +79,9 @@ static void print_sections(FILE *to) {
 
 static strait_err refuse_section(const strait_options *table, const char *section) {
     size_t length = 0;
+    const char *renamed = strait_options_renamed(table, section);
+    if (renamed != NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "options: %s was renamed: use %s", section, renamed);
     const char *nearest = strait_options_nearest(table, section, &length);
     if (nearest == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -95,6 +104,7 @@ static strait_err run(int n_words, const char **words) {
             print_plain(table, i);
         n++;
     }
+    if (is_markdown && section == NULL) print_renames(table);
     return n > 0 ? STRAIT_OK : refuse_section(table, section);
 }
 

@@ -119,23 +119,25 @@ typedef struct strait_run {
     struct {
         int64_t steps, batch_tokens;
         strait_run_optimizer optimizer;
-        double rate, embedding_rate, head_rate, gain_rate;
-        double conv_rate, mixing_rate, frame_rate;
-        double writer_rate, boundary_rate, value_rate, anchor_rate;
+        double learning_rate, embedding_learning_rate, head_learning_rate, gain_learning_rate;
+        double conv_learning_rate, mixing_learning_rate, encoder_basis_learning_rate;
+        double residual_out_learning_rate, boundary_learning_rate, value_learning_rate,
+            anchor_learning_rate;
         int64_t anchor_steps;
-        double decay, embedding_decay; // the second for embedding and head; gains have none
+        double weight_decay,
+            embedding_weight_decay; // the second for embedding and head; gains have none
         double beta1, beta2, epsilon;
         double momentum, momentum_start;
         int64_t momentum_warmup; // steps
         double clip;             // 0: never
         int64_t warmup;          // steps
         strait_run_schedule schedule;
-        int64_t decay_steps; // with STRAIT_RUN_CONSTANT
-        double final_rate;   // as a fraction of the rate
+        int64_t decay_steps;        // with STRAIT_RUN_CONSTANT
+        double final_learning_rate; // as a fraction of the rate
         int64_t seed;
         int is_recomputed;
         int64_t valid_every, save_every; // 0: only at the end
-        int64_t keep;                    // checkpoints
+        int64_t keep_checkpoints;
         int64_t log_every;
     } train;
     struct {
@@ -156,7 +158,7 @@ typedef struct strait_run {
             char variant[STRAIT_RUN_WORD]; // empty: the codec's own default, as 0 is below
             int64_t keep, bits, grad_bits, hidden, anchors, rank, tile;
             int64_t context, encoder; // of strait's variant context
-            double frame;             // the same
+            double encoder_basis;     // the same
             int has_gains;            // the same
             strait_run_rounding rounding;
             int has_feedback;
@@ -169,7 +171,7 @@ typedef struct strait_run {
             double rate;          // bits a second, each way; 0: as fast as it goes
             double delay, jitter; // seconds, one way
             double loss;          // share of packets
-            double cut_after;     // seconds; 0: never
+            double drop_after;    // seconds; 0: never
         } emulate;
         struct {
             double rate;  // bits a second; 0: no meter
@@ -186,9 +188,10 @@ typedef struct strait_run {
     } device;
 } strait_run;
 
-/* Reads a run file and then the overrides, "train.rate=0.1". Relative paths in the file start at
- * its folder, those in overrides at the current folder. STRAIT_ECONFIG names the file, line and
- * column, or the override, or the keys that do not fit together; *out is then untouched. */
+/* Reads a run file and then the overrides, "train.learning_rate=0.1". Relative paths in the file
+ * start at its folder, those in overrides at the current folder. STRAIT_ECONFIG names the file,
+ * line and column, or the override, or the keys that do not fit together; *out is then untouched.
+ */
 strait_err strait_run_load(const char *path, const char *const *sets, int n_sets, strait_run *out);
 
 /* The same from memory; `name` stands for the file in errors and relative paths stay relative. */

@@ -94,7 +94,8 @@ strait_err strait_trainer_step(struct strait_trainer *trainer, strait_trainer_re
 /* Mean loss over the validation data. */
 strait_err strait_trainer_validate(struct strait_trainer *trainer, double *loss);
 
-/* Saves a checkpoint into FOLDER/checkpoints and drops old ones beyond run.train.keep. */
+/* Saves a checkpoint into FOLDER/checkpoints and drops old ones beyond run.train.keep_checkpoints.
+ */
 strait_err strait_trainer_save(struct strait_trainer *trainer, const char *folder);
 
 /* Goes on from the newest checkpoint in FOLDER. *note is NULL, or says in words which damaged

@@ -5,7 +5,8 @@
  *
  * A row names a dotted key and the field of a plain struct it fills. Nested maps of a YAML file
  * and `--set a.b=c` reach the same rows. Every error is STRAIT_ECONFIG and names the place:
- * "RUN.yaml:4:12: train.rate: "fast" is not a number". Rows of one section stand together. */
+ * "RUN.yaml:4:12: train.learning_rate: "fast" is not a number". Rows of one section stand together.
+ */
 #pragma once
 
 #include "base/error.h"
@@ -58,11 +59,19 @@ typedef struct strait_option_preset {
     const char *also, *chosen;   // only where this option is so, too; NULL: always
 } strait_option_preset;
 
+/* A key that had another name in earlier versions. The old name is not read: the error for it says
+ * which key to use, so that a file means the same in every version that accepts it. */
+typedef struct strait_option_rename {
+    const char *old_key, *key;
+} strait_option_rename;
+
 typedef struct strait_options {
     const strait_option *rows;
     int n_rows;
     const strait_option_preset *presets;
     int n_presets;
+    const strait_option_rename *renames;
+    int n_renames;
 } strait_options;
 
 /* What the user wrote. Everything is lent for the call. */
@@ -70,8 +79,9 @@ typedef struct strait_options_source {
     const char *name; // of the file, for errors
     const char *text; // YAML; may be empty
     size_t bytes;
-    const char *folder;      // where relative paths of the file start; NULL leaves them as they are
-    const char *const *sets; // "train.rate=0.1", each stronger than the file and the ones before
+    const char *folder; // where relative paths of the file start; NULL leaves them as they are
+    const char *const
+        *sets; // "train.learning_rate=0.1", each stronger than the file and the ones before
     int n_sets;
     const char *set_folder; // where relative paths of the sets start; NULL leaves them
 } strait_options_source;
@@ -85,6 +95,9 @@ strait_err strait_options_load(const strait_options *table, const strait_options
  * NULL: none is near. The right last word in another section is near. */
 const char *strait_options_nearest(const strait_options *table, const char *key,
                                    size_t *out_length);
+
+/* The new name of a key that was renamed, or NULL. */
+const char *strait_options_renamed(const strait_options *table, const char *old_key);
 
 /* The row of a key, or NULL. */
 const strait_option *strait_options_find(const strait_options *table, const char *key);

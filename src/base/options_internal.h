@@ -29,7 +29,7 @@ enum {
 };
 const char *strait_option_quote(const char *text, char out[STRAIT_OPTION_QUOTE]);
 
-/* options_key.c: notes that `key` is unknown, and the nearest one that is known. */
+/* options_key.c: the error for an unknown `key`: names its new name or the nearest known key. */
 strait_err strait_option_unknown(const strait_options *table, const char *key);
 
 /* The first row of a section, "train", or NULL. */

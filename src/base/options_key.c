@@ -46,9 +46,17 @@ const char *strait_options_nearest(const strait_options *table, const char *key,
     return nearest.name;
 }
 
+const char *strait_options_renamed(const strait_options *table, const char *old_key) {
+    for (int i = 0; i < table->n_renames; i++)
+        if (strcmp(table->renames[i].old_key, old_key) == 0) return table->renames[i].key;
+    return NULL;
+}
+
 strait_err strait_option_unknown(const strait_options *table, const char *key) {
     char quote[STRAIT_OPTION_QUOTE];
     size_t length = 0;
+    const char *renamed = strait_options_renamed(table, key);
+    if (renamed != NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "%s was renamed: use %s", key, renamed);
     const char *nearest = strait_options_nearest(table, key, &length);
     (void)strait_option_quote(key, quote);
     if (nearest == NULL)

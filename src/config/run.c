@@ -81,19 +81,27 @@ static strait_err derive(const char *key, double *value, double other) {
 
 static strait_err resolve_train(strait_run *run) {
     const int is_muon = run->train.optimizer == STRAIT_RUN_MUON;
-    const double rate = run->train.rate;
-    if (run->train.embedding_rate == 0) run->train.embedding_rate = is_muon ? 15 * rate : rate;
-    if (run->train.head_rate == 0) run->train.head_rate = is_muon ? 0.15 * rate : rate;
-    if (run->train.gain_rate == 0) run->train.gain_rate = is_muon ? 0.5 * rate : rate;
-    if (run->train.conv_rate == 0) run->train.conv_rate = run->train.gain_rate;
-    STRAIT_TRY(derive("train.mixing_rate", &run->train.mixing_rate, run->train.gain_rate));
-    if (run->train.writer_rate == 0) run->train.writer_rate = rate;
-    if (run->train.boundary_rate == 0) run->train.boundary_rate = rate;
-    STRAIT_TRY(derive("train.frame_rate", &run->train.frame_rate, run->train.boundary_rate));
-    if (run->train.value_rate == 0)
-        run->train.value_rate = is_muon ? 0.1 * run->train.embedding_rate : rate;
-    STRAIT_TRY(derive("train.anchor_rate", &run->train.anchor_rate, run->train.embedding_rate));
-    STRAIT_TRY(derive("train.embedding_decay", &run->train.embedding_decay, run->train.decay));
+    const double rate = run->train.learning_rate;
+    if (run->train.embedding_learning_rate == 0)
+        run->train.embedding_learning_rate = is_muon ? 15 * rate : rate;
+    if (run->train.head_learning_rate == 0)
+        run->train.head_learning_rate = is_muon ? 0.15 * rate : rate;
+    if (run->train.gain_learning_rate == 0)
+        run->train.gain_learning_rate = is_muon ? 0.5 * rate : rate;
+    if (run->train.conv_learning_rate == 0)
+        run->train.conv_learning_rate = run->train.gain_learning_rate;
+    STRAIT_TRY(derive("train.mixing_learning_rate", &run->train.mixing_learning_rate,
+                      run->train.gain_learning_rate));
+    if (run->train.residual_out_learning_rate == 0) run->train.residual_out_learning_rate = rate;
+    if (run->train.boundary_learning_rate == 0) run->train.boundary_learning_rate = rate;
+    STRAIT_TRY(derive("train.encoder_basis_learning_rate", &run->train.encoder_basis_learning_rate,
+                      run->train.boundary_learning_rate));
+    if (run->train.value_learning_rate == 0)
+        run->train.value_learning_rate = is_muon ? 0.1 * run->train.embedding_learning_rate : rate;
+    STRAIT_TRY(derive("train.anchor_learning_rate", &run->train.anchor_learning_rate,
+                      run->train.embedding_learning_rate));
+    STRAIT_TRY(derive("train.embedding_weight_decay", &run->train.embedding_weight_decay,
+                      run->train.weight_decay));
     if (run->train.warmup < 0)
         run->train.warmup = run->train.steps / 20 < 1000 ? run->train.steps / 20 : 1000;
     return STRAIT_OK;

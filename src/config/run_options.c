@@ -92,33 +92,37 @@ static const strait_option rows[] = {
      "tokens of a step: a multiple of model.context"},
     {"train.optimizer", CHOICE(train.optimizer), 0, 0, "adamw", optimizers,
      "sets the defaults of the keys below that belong to it"},
-    {"train.rate", REAL(train.rate), 1e-12, 100, "0.001", NULL, "learning rate of matrices"},
-    {"train.embedding_rate", REAL(train.embedding_rate), 0, 10000, "0", NULL,
+    {"train.learning_rate", REAL(train.learning_rate), 1e-12, 100, "0.001", NULL,
+     "learning rate of matrices"},
+    {"train.embedding_learning_rate", REAL(train.embedding_learning_rate), 0, 10000, "0", NULL,
      "of the embedding; 0: rate (muon: 15 rate)"},
-    {"train.head_rate", REAL(train.head_rate), 0, 10000, "0", NULL,
+    {"train.head_learning_rate", REAL(train.head_learning_rate), 0, 10000, "0", NULL,
      "of the head; 0: rate (muon: 0.15 rate)"},
-    {"train.gain_rate", REAL(train.gain_rate), 0, 10000, "0", NULL,
+    {"train.gain_learning_rate", REAL(train.gain_learning_rate), 0, 10000, "0", NULL,
      "of the norms' gains; 0: rate (muon: 0.5 rate)"},
-    {"train.conv_rate", REAL(train.conv_rate), 0, 10000, "0", NULL,
-     "of convolutions; 0: gain_rate"},
-    {"train.mixing_rate", REAL(train.mixing_rate), -1, 10000, "-1", NULL,
-     "of the matrices that carry strait's code; 0: they stay the identity; -1: gain_rate"},
-    {"train.writer_rate", REAL(train.writer_rate), 0, 100, "0", NULL,
+    {"train.conv_learning_rate", REAL(train.conv_learning_rate), 0, 10000, "0", NULL,
+     "of convolutions; 0: gain_learning_rate"},
+    {"train.mixing_learning_rate", REAL(train.mixing_learning_rate), -1, 10000, "-1", NULL,
+     "of the matrices that carry strait's code; 0: they stay the identity; -1: gain_learning_rate"},
+    {"train.residual_out_learning_rate", REAL(train.residual_out_learning_rate), 0, 100, "0", NULL,
      "of what writes the stream, in stages before the last; 0: rate"},
-    {"train.boundary_rate", REAL(train.boundary_rate), 0, 100, "0", NULL,
+    {"train.boundary_learning_rate", REAL(train.boundary_learning_rate), 0, 100, "0", NULL,
      "of the codecs' matrices; 0: rate"},
-    {"train.frame_rate", REAL(train.frame_rate), -1, 100, "-1", NULL,
-     "of the matrices that strait writes its code by; 0: they stay as drawn; -1: boundary_rate"},
-    {"train.value_rate", REAL(train.value_rate), 0, 10000, "0", NULL,
-     "of value tables and of a codec's gains; 0: rate (muon: a tenth of embedding_rate)"},
-    {"train.anchor_rate", REAL(train.anchor_rate), -1, 10000, "-1", NULL,
-     "of anchors; 0: they stay as drawn; -1: embedding_rate"},
+    {"train.encoder_basis_learning_rate", REAL(train.encoder_basis_learning_rate), -1, 100, "-1",
+     NULL,
+     "of the matrices that strait writes its code by; 0: they stay as drawn; -1: "
+     "boundary_learning_rate"},
+    {"train.value_learning_rate", REAL(train.value_learning_rate), 0, 10000, "0", NULL,
+     "of value tables and of a codec's gains; 0: rate (muon: a tenth of embedding_learning_rate)"},
+    {"train.anchor_learning_rate", REAL(train.anchor_learning_rate), -1, 10000, "-1", NULL,
+     "of anchors; 0: they stay as drawn; -1: embedding_learning_rate"},
     {"train.anchor_steps", INT(train.anchor_steps), 0, 1e9, "0", NULL,
      "steps over which the anchors' rate falls to nothing, for good, such as one pass over the "
      "data takes; 0: only the schedule's way"},
-    {"train.decay", REAL(train.decay), 0, 10, "0.1", NULL,
-     "weight decay of matrices, times train.rate, also for those with a rate of their own"},
-    {"train.embedding_decay", REAL(train.embedding_decay), -1, 10, "-1", NULL,
+    {"train.weight_decay", REAL(train.weight_decay), 0, 10, "0.1", NULL,
+     "weight decay of matrices, times train.learning_rate, also for those with a rate of their "
+     "own"},
+    {"train.embedding_weight_decay", REAL(train.embedding_weight_decay), -1, 10, "-1", NULL,
      "weight decay of embedding, head, anchors, value tables and a codec's gains, times their "
      "rates; -1: decay"},
     {"train.beta1", REAL(train.beta1), 0, 0.999999, "0.9", NULL, "AdamW, first moment"},
@@ -138,7 +142,7 @@ static const strait_option rows[] = {
      "of the rate after the warm-up"},
     {"train.decay_steps", INT(train.decay_steps), 0, 1e9, "0", NULL,
      "last steps of the constant schedule, in which the rate falls; 0: it never does"},
-    {"train.final_rate", REAL(train.final_rate), 0, 1, "0.1", NULL,
+    {"train.final_learning_rate", REAL(train.final_learning_rate), 0, 1, "0.1", NULL,
      "where the rate ends, as a fraction of it"},
     {"train.seed", INT(train.seed), 0, 9007199254740992.0, "1", NULL,
      "of first weights and of the order of the data"},
@@ -148,7 +152,7 @@ static const strait_option rows[] = {
      "steps between validations; 0: only at the end"},
     {"train.save_every", INT(train.save_every), 0, 1e9, "200", NULL,
      "steps between checkpoints; 0: only at the end"},
-    {"train.keep", INT(train.keep), 1, 1e6, "2", NULL, "checkpoints kept"},
+    {"train.keep_checkpoints", INT(train.keep_checkpoints), 1, 1e6, "2", NULL, "checkpoints kept"},
     {"train.log_every", INT(train.log_every), 1, 1e9, "1", NULL, "steps between progress lines"},
 
     {"stages.count", INT(stages.count), 1, STRAIT_RUN_STAGES, "1", NULL,
@@ -169,8 +173,8 @@ static const strait_option rows[] = {
      "words before the command of a stage, \"ip netns exec s{stage}\"; empty: none"},
     {"stages.address", TEXT(stages.address), 0, 0, "127.0.0.1", NULL,
      "where a stage listens for its neighbour, \"10.0.{stage}.1\""},
-    {"stages.conductor", TEXT(stages.coordinator), 0, 0, "127.0.0.1", NULL,
-     "where the conductor listens for its stages"},
+    {"stages.coordinator", TEXT(stages.coordinator), 0, 0, "127.0.0.1", NULL,
+     "where the coordinator listens for its stages"},
 
     {"link.transport", CHOICE(link.transport), 0, 0, "tls", transports,
      "tls: stages are processes; inproc: threads of one process"},
@@ -192,7 +196,7 @@ static const strait_option rows[] = {
      "tokens whose codes strait's variant context reads; 0: 4"},
     {"link.codec.encoder", INT(link.codec.encoder), 0, 65536, "0", NULL,
      "inner width of the encoder of strait's variant context; 0: 256"},
-    {"link.codec.frame", REAL(link.codec.frame), 0, 1000, "0", NULL,
+    {"link.codec.encoder_basis", REAL(link.codec.encoder_basis), 0, 1000, "0", NULL,
      "gain of one frame that strait's variant context starts every boundary from; 0: each from "
      "its own numbers"},
     {"link.codec.gains", BOOL(link.codec.has_gains), 0, 0, "false", NULL,
@@ -219,7 +223,7 @@ static const strait_option rows[] = {
      "added to the delay, between nothing and this"},
     {"link.emulate.loss", REAL(link.emulate.loss), 0, 0.5, "0", NULL,
      "share of packets that are sent twice"},
-    {"link.emulate.cut_after", DURATION(link.emulate.cut_after), 0, 1e6, "0", NULL,
+    {"link.emulate.drop_after", DURATION(link.emulate.drop_after), 0, 1e6, "0", NULL,
      "pull the cable after this long; 0: never"},
     {"link.meter.rate", BITRATE(link.meter.rate), 0, 1e13, "0", NULL,
      "also count every step on the meter of Protocol NanoGPT at this rate, \"200mbit\"; 0: no"},
@@ -240,26 +244,27 @@ static const char *const yardstick[] = {"model.activation=relu2",     "model.rop
                                         "model.qk_norm=true",         "model.softcap=15",
                                         "model.attention_scale=0.12", "model.init=yardstick",
                                         "model.norm_epsilon=1e-06",   NULL};
-static const char *const muon[] = {"train.rate=0.02",
-                                   "train.decay=0.05",
-                                   "train.embedding_decay=0.001",
+static const char *const muon[] = {"train.learning_rate=0.02",
+                                   "train.weight_decay=0.05",
+                                   "train.embedding_weight_decay=0.001",
                                    "train.beta1=0.8",
                                    "train.epsilon=1e-10",
                                    "train.clip=0",
                                    "train.warmup=0",
                                    "train.schedule=linear",
-                                   "train.final_rate=0",
+                                   "train.final_learning_rate=0",
                                    NULL};
 
 /* What strait's variant context was found with (docs/research). */
 static const char *const context[] = {"model.conv=4",          "model.qkv_conv=true",
                                       "model.anchors=true",    "model.value_tables=true",
                                       "link.codec.gains=true", NULL};
-static const char *const context_rates[] = {"train.rate=0.045",          "train.writer_rate=0.0045",
-                                            "train.boundary_rate=0.004", "train.value_rate=0.03",
-                                            "train.embedding_rate=0.3",  "train.head_rate=0.003",
-                                            "train.gain_rate=0.01",      "train.conv_rate=0.02",
-                                            "train.mixing_rate=0.001",   NULL};
+static const char *const context_rates[] = {
+    "train.learning_rate=0.045",          "train.residual_out_learning_rate=0.0045",
+    "train.boundary_learning_rate=0.004", "train.value_learning_rate=0.03",
+    "train.embedding_learning_rate=0.3",  "train.head_learning_rate=0.003",
+    "train.gain_learning_rate=0.01",      "train.conv_learning_rate=0.02",
+    "train.mixing_learning_rate=0.001",   NULL};
 
 static const strait_option_preset presets[] = {
     {"model.family", "yardstick", yardstick, NULL, NULL},
@@ -268,8 +273,36 @@ static const strait_option_preset presets[] = {
     {"link.codec.variant", "context", context_rates, "train.optimizer", "muon"},
 };
 
-static const strait_options table = {rows, sizeof rows / sizeof *rows, presets,
-                                     sizeof presets / sizeof *presets};
+/* Keys of earlier versions. An error names the new key; nothing reads the old one. */
+static const strait_option_rename renames[] = {
+    {"train.rate", "train.learning_rate"},
+    {"train.embedding_rate", "train.embedding_learning_rate"},
+    {"train.head_rate", "train.head_learning_rate"},
+    {"train.gain_rate", "train.gain_learning_rate"},
+    {"train.conv_rate", "train.conv_learning_rate"},
+    {"train.mixing_rate", "train.mixing_learning_rate"},
+    {"train.writer_rate", "train.residual_out_learning_rate"},
+    {"train.boundary_rate", "train.boundary_learning_rate"},
+    {"train.frame_rate", "train.encoder_basis_learning_rate"},
+    {"train.value_rate", "train.value_learning_rate"},
+    {"train.anchor_rate", "train.anchor_learning_rate"},
+    {"train.final_rate", "train.final_learning_rate"},
+    {"train.decay", "train.weight_decay"},
+    {"train.embedding_decay", "train.embedding_weight_decay"},
+    {"train.keep", "train.keep_checkpoints"},
+    {"stages.conductor", "stages.coordinator"},
+    {"link.codec.frame", "link.codec.encoder_basis"},
+    {"link.emulate.cut_after", "link.emulate.drop_after"},
+};
+
+static const strait_options table = {
+    .rows = rows,
+    .n_rows = sizeof rows / sizeof *rows,
+    .presets = presets,
+    .n_presets = sizeof presets / sizeof *presets,
+    .renames = renames,
+    .n_renames = sizeof renames / sizeof *renames,
+};
 
 const strait_options *strait_run_options(void) {
     return &table;

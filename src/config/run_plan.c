@@ -50,15 +50,16 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
 /* Matrices decay alike, whatever their own rate. */
 static strait_optim_group matrices_at(const strait_run *run, double rate) {
     if (rate == 0) return (strait_optim_group){0};
-    return (strait_optim_group){.rate = (float)rate,
-                                .decay = (float)(run->train.decay * (run->train.rate / rate))};
+    return (strait_optim_group){
+        .rate = (float)rate,
+        .decay = (float)(run->train.weight_decay * (run->train.learning_rate / rate))};
 }
 
 static strait_optim_spec make_optim(const strait_run *run) {
     static const strait_optim_kind kinds[] = {[STRAIT_RUN_ADAMW] = STRAIT_OPTIM_ADAMW,
                                               [STRAIT_RUN_ADAMW_ROWS] = STRAIT_OPTIM_ADAMW_ROWS,
                                               [STRAIT_RUN_MUON] = STRAIT_OPTIM_MUON};
-    const float table_decay = (float)run->train.embedding_decay;
+    const float table_decay = (float)run->train.embedding_weight_decay;
     return (strait_optim_spec){
         .kind = kinds[run->train.optimizer],
         .beta1 = (float)run->train.beta1,
@@ -68,21 +69,24 @@ static strait_optim_spec make_optim(const strait_run *run) {
         .momentum_start = (float)run->train.momentum_start,
         .momentum_warmup = run->train.momentum_warmup,
         .max_norm = run->train.clip,
-        .groups = {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.rate),
-                   [STRAIT_ROLE_RESIDUAL_OUT] = matrices_at(run, run->train.writer_rate),
-                   [STRAIT_ROLE_BOUNDARY] = matrices_at(run, run->train.boundary_rate),
-                   [STRAIT_ROLE_ENCODER_BASIS] = matrices_at(run, run->train.frame_rate),
-                   [STRAIT_ROLE_VALUES] = {.rate = (float)run->train.value_rate,
+        .groups = {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.learning_rate),
+                   [STRAIT_ROLE_RESIDUAL_OUT] = matrices_at(run,
+                                                            run->train.residual_out_learning_rate),
+                   [STRAIT_ROLE_BOUNDARY] = matrices_at(run, run->train.boundary_learning_rate),
+                   [STRAIT_ROLE_ENCODER_BASIS] = matrices_at(
+                       run, run->train.encoder_basis_learning_rate),
+                   [STRAIT_ROLE_VALUES] = {.rate = (float)run->train.value_learning_rate,
                                            .decay = table_decay},
-                   [STRAIT_ROLE_TOKEN_TABLE] = {.rate = (float)run->train.anchor_rate,
+                   [STRAIT_ROLE_TOKEN_TABLE] = {.rate = (float)run->train.anchor_learning_rate,
                                                 .decay = table_decay,
                                                 .steps = run->train.anchor_steps},
-                   [STRAIT_ROLE_EMBEDDING] = {.rate = (float)run->train.embedding_rate,
+                   [STRAIT_ROLE_EMBEDDING] = {.rate = (float)run->train.embedding_learning_rate,
                                               .decay = table_decay},
-                   [STRAIT_ROLE_HEAD] = {.rate = (float)run->train.head_rate, .decay = table_decay},
-                   [STRAIT_ROLE_GAIN] = {.rate = (float)run->train.gain_rate},
-                   [STRAIT_ROLE_CONV] = {.rate = (float)run->train.conv_rate},
-                   [STRAIT_ROLE_MIXING] = {.rate = (float)run->train.mixing_rate}},
+                   [STRAIT_ROLE_HEAD] = {.rate = (float)run->train.head_learning_rate,
+                                         .decay = table_decay},
+                   [STRAIT_ROLE_GAIN] = {.rate = (float)run->train.gain_learning_rate},
+                   [STRAIT_ROLE_CONV] = {.rate = (float)run->train.conv_learning_rate},
+                   [STRAIT_ROLE_MIXING] = {.rate = (float)run->train.mixing_learning_rate}},
     };
 }
 
@@ -94,7 +98,7 @@ static strait_lr_schedule make_rate(const strait_run *run) {
                                 .steps = run->train.steps,
                                 .warmup = run->train.warmup,
                                 .decay_steps = run->train.decay_steps,
-                                .final = (float)run->train.final_rate};
+                                .final = (float)run->train.final_learning_rate};
 }
 
 static int is_on_cpu(const strait_run *run) {
@@ -181,7 +185,7 @@ static strait_err make_codec(const strait_run *run, strait_run_plan *plan) {
         .anchors = run->link.codec.anchors,
         .context = run->link.codec.context,
         .encoder = run->link.codec.encoder,
-        .frame = run->link.codec.frame,
+        .frame = run->link.codec.encoder_basis,
         .has_gains = run->link.codec.has_gains,
         .seq_len = plan->shape.context,
         .bits = (int)run->link.codec.bits,
@@ -213,7 +217,7 @@ static strait_emulate_spec make_emulate(const strait_run *run) {
                                  .delay_ns = (int64_t)(run->link.emulate.delay * 1e9),
                                  .jitter_ns = (int64_t)(run->link.emulate.jitter * 1e9),
                                  .loss = run->link.emulate.loss,
-                                 .drop_after_ns = (int64_t)(run->link.emulate.cut_after * 1e9),
+                                 .drop_after_ns = (int64_t)(run->link.emulate.drop_after * 1e9),
                                  .seed = (uint64_t)run->train.seed};
 }
 

@@ -191,10 +191,11 @@ static strait_err update(struct strait_trainer *t, strait_trainer_report *report
                          (!t->made.is_updated && !isfinite(report->loss));
     if (report->is_skipped) {
         if (++t->n_skipped < SKIPS_MAX) return STRAIT_OK;
-        return STRAIT_FAIL(STRAIT_ENONFINITE,
-                           "step %lld: %d gradients in a row were not finite: lower train.rate or "
-                           "raise train.warmup, and resume",
-                           (long long)report->step, t->n_skipped);
+        return STRAIT_FAIL(
+            STRAIT_ENONFINITE,
+            "step %lld: %d gradients in a row were not finite: lower train.learning_rate or "
+            "raise train.warmup, and resume",
+            (long long)report->step, t->n_skipped);
     }
     t->n_skipped = 0;
     if (t->made.is_updated) return STRAIT_OK;
@@ -222,7 +223,8 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
     strait_trainer_report report = {
         .step = t->step + 1,
         .loss = made->loss_sum / n_tokens,
-        .rate = t->run.train.rate * (double)strait_lr_schedule_factor(&t->plan.rate, t->step),
+        .rate = t->run.train.learning_rate *
+                (double)strait_lr_schedule_factor(&t->plan.rate, t->step),
         .grad_norm = made->norm,
         .forward_bytes_per_token = made->forward_bytes / n_tokens,
         .backward_bytes_per_token = made->backward_bytes / n_tokens,
@@ -285,7 +287,7 @@ static strait_err commit(struct strait_trainer *t, const char *folder) {
                                          .n_model = words.n,
                                          .parts = parts,
                                          .n_parts = 2 * t->plan.n_stages,
-                                         .keep = (int)t->run.train.keep};
+                                         .keep = (int)t->run.train.keep_checkpoints};
     return strait_trainer_run_async(t, run_commit, &(struct committing){folder, &plan});
 }
 

@@ -108,8 +108,8 @@ printf 'model:\n  width: 32\n  width: 48\n' >wrong.yaml
 refuses 2 'wrong.yaml:3:3: .*width' train wrong.yaml --out fresh
 printf 'model: {layers: two}\n' >wrong.yaml
 refuses 2 'wrong.yaml:1:17: .*model.layers' train wrong.yaml --out fresh
-printf 'train: {rate: [1, 2]}\n' >wrong.yaml
-refuses 2 'wrong.yaml:1:15: .*train.rate' train wrong.yaml --out fresh
+printf 'train: {learning_rate: [1, 2]}\n' >wrong.yaml
+refuses 2 'wrong.yaml:1:24: .*train.learning_rate' train wrong.yaml --out fresh
 printf 'train: {steps: -5}\n' >wrong.yaml
 refuses 2 'wrong.yaml:1:16: .*train.steps' train wrong.yaml --out fresh
 printf 'train: {optimizer: adam}\n' >wrong.yaml

@@ -33,8 +33,8 @@ grep -q 'model.width' "$OUT" && fail "options train lists other sections"
 runs options link.codec
 says "$OUT" 'link.codec.keep'
 grep -q 'link.meter' "$OUT" && fail "options link.codec lists other keys"
-runs options train.rate
-[ "$(grep -c '^  [a-z]' "$OUT")" -eq 1 ] || fail "options train.rate is not one key"
+runs options train.learning_rate
+[ "$(grep -c '^  [a-z]' "$OUT")" -eq 1 ] || fail "options train.learning_rate is not one key"
 runs options --markdown
 says "$OUT" '^\| `train.steps` \|'
 
@@ -94,8 +94,8 @@ refuses 2 "no codec of this bench has that in its name" \
 refuses 2 'must lie between 1 and' bench kernels run.yaml --repeats 0
 
 # A run, looked into.
-runs train run.yaml --out run --set train.rate=0.02
-runs train run.yaml --out cut --set train.rate=0.02 --set stages.count=2
+runs train run.yaml --out run --set train.learning_rate=0.02
+runs train run.yaml --out cut --set train.learning_rate=0.02 --set stages.count=2
 runs inspect run
 says "$OUT" '^run: run' 'training loss: 1:5\.' 'validation loss: 5:' 'checkpoints: 28 30'
 runs inspect run/checkpoints/00000030

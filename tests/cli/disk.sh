@@ -49,7 +49,7 @@ mkdir mnt
 if mount -t tmpfs -o size=640k tmpfs mnt 2>/dev/null; then
     trap 'umount "$SCRATCH/mnt"; clean_up' EXIT
     refuses 3 'mnt/run/checkpoints.*[Nn]o space' train run.yaml --out mnt/run \
-        --set train.save_every=1 --set train.keep=10
+        --set train.save_every=1 --set train.keep_checkpoints=10
     saved=$(find mnt/run/checkpoints -name '0*' | sort | tail -n 1)
     runs inspect "$saved"
     mount -o remount,size=16m mnt || fail "the disk cannot be made larger"

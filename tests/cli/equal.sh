@@ -23,7 +23,7 @@ same_metrics muon-one muon-cut
 same_weights muon-one muon-cut
 
 # Anchors that never learn, and such that stop in the middle: the norm counts them on no stage.
-for still in anchor_rate=0 anchor_steps=3; do
+for still in anchor_learning_rate=0 anchor_steps=3; do
     anchors="--set model.anchors=true --set model.local_every=2 --set train.clip=0.1 --set train.$still"
     runs train run.yaml --out "$still-one" $anchors
     runs train run.yaml --out "$still-cut" $anchors --set stages.count=4

@@ -144,7 +144,7 @@ wait $cheat || fail "mute: the cheat ended with $?, expected 0"
 says mute/events.log 'hostile .*stage [01]: others wait in vain.*: its stage goes to a spare'
 
 # A run that diverges ends as it does elsewhere, each step that is skipped doubted only once.
-wild="$sets --set train.rate=100 --set train.clip=0"
+wild="$sets --set train.learning_rate=100 --set train.clip=0"
 refuses 3 '20 gradients in a row' train run.yaml --out wild $wild
 host_begin wilder run.yaml $wild
 join_begin wilder 1

@@ -8,7 +8,7 @@ make_corpus
 make_run run.yaml 1 16
 # 26 million parameters and two moments of each: 307 MB.
 sets="--set model.vocab=200000 --set model.width=64 --set train.batch_tokens=16 --set train.save_every=8
-    --set train.valid_every=0 --set train.keep=1"
+    --set train.valid_every=0 --set train.keep_checkpoints=1"
 runs train run.yaml --out straight $sets
 
 host_begin swarm run.yaml $sets

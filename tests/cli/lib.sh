@@ -93,7 +93,7 @@ make_run() {
     cat >"$1" <<END
 model: {width: 32, layers: ${2:-2}, heads: 2, ffn: 48, context: 16}
 data: {train: train.bin, valid: train.bin, tokenizer: tokenizer.json, valid_tokens: 64}
-train: {steps: ${3:-10}, batch_tokens: 128, rate: 0.005, save_every: 4, valid_every: 5}
+train: {steps: ${3:-10}, batch_tokens: 128, learning_rate: 0.005, save_every: 4, valid_every: 5}
 stages: {microbatch: 1}
 link: {codec: {variant: fp32}, deadline: 20s}
 device: {threads: 1}

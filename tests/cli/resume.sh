@@ -55,7 +55,7 @@ same_metrics straight killed
 same_weights straight killed
 
 # A checkpoint a step: nearly every kill falls into the writing of one.
-disturbed writing --set train.save_every=1 --set train.keep=3
+disturbed writing --set train.save_every=1 --set train.keep_checkpoints=3
 same_metrics straight writing
 same_weights straight writing
 
@@ -107,7 +107,7 @@ runs train run.yaml --out killed --resume
 
 # Steps whose gradients are no numbers save nothing: what was saved before them is the way on.
 refuses 3 'gradients in a row were not finite' train run.yaml --out astray --set stages.count=1 \
-    --set train.rate=100 --set train.warmup=0 --set train.clip=0 --set train.save_every=1 --set train.keep=2
+    --set train.learning_rate=100 --set train.warmup=0 --set train.clip=0 --set train.save_every=1 --set train.keep_checkpoints=2
 newest=$(ls astray/checkpoints | tail -n 1)
 first=$(grep -n '"grad_norm":null' astray/metrics.jsonl | head -n 1 | cut -d: -f1)
 [ -n "$first" ] && [ "${newest#"${newest%%[!0]*}"}" -lt "$first" ] || fail "step $newest was saved, $first went astray"

@@ -71,7 +71,7 @@ folder=cut
 for after in 2 6 12; do # seconds; a busy machine may take some to make the link that shall be cut
     rm -rf $folder
     begin train run.yaml --out $folder $slow --set link.deadline=5s \
-        --set link.emulate.delay=$((after * 50))ms --set link.emulate.cut_after=${after}s
+        --set link.emulate.delay=$((after * 50))ms --set link.emulate.drop_after=${after}s
     lost
     grep -q 'no link within' "$ERR" || break
 done

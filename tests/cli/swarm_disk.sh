@@ -10,7 +10,7 @@ trap 'for pid in $(marked); do kill -9 $pid; done; umount -l "$SCRATCH/small"; c
 
 make_corpus
 make_run run.yaml 2 60
-sets="--set stages.count=2 --set link.emulate.delay=25ms --set train.keep=1"
+sets="--set stages.count=2 --set link.emulate.delay=25ms --set train.keep_checkpoints=1"
 runs train run.yaml --out straight $sets
 host_begin small/run run.yaml $sets
 for i in 1 2; do join_begin small/run $i; done

@@ -87,7 +87,7 @@ compare() {
     before=$(speed emulated $links "$@")
     [ "${before%%.*}" = 0 ] || return 3
     over_tcp=$(speed real --set "stages.launch=ip netns exec $tag-{stage}" \
-        --set "stages.address=10.198.{stage}.1" --set stages.conductor=10.199.0.1 "$@")
+        --set "stages.address=10.198.{stage}.1" --set stages.coordinator=10.199.0.1 "$@")
     after=$(speed emulated $links "$@")
     echo "$before $over_tcp $after" | awk -v l="$label" '{
         others = $1 > $5 ? $1 : $5; ratio = ($2 + $6) / 2 / $4; drift = $6 / $2

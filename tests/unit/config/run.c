@@ -45,9 +45,9 @@ static void test_llama_is_the_default(void **state) {
     CHECK(run.model.init == STRAIT_RUN_INIT_LLAMA);
     CHECK(run.model.kv_heads == 4 && run.model.head_dim == 64 && run.model.ffn == 688);
     CHECK(run.model.attention_scale == 0.125 && run.model.vocab == 0);
-    CHECK(run.train.optimizer == STRAIT_RUN_ADAMW && run.train.rate == 0.001);
-    CHECK(run.train.embedding_rate == 0.001 && run.train.head_rate == 0.001);
-    CHECK(run.train.gain_rate == 0.001 && run.train.embedding_decay == 0.1);
+    CHECK(run.train.optimizer == STRAIT_RUN_ADAMW && run.train.learning_rate == 0.001);
+    CHECK(run.train.embedding_learning_rate == 0.001 && run.train.head_learning_rate == 0.001);
+    CHECK(run.train.gain_learning_rate == 0.001 && run.train.embedding_weight_decay == 0.1);
     CHECK(run.train.warmup == 50 && run.train.schedule == STRAIT_RUN_COSINE);
     assert_string_equal(run.device.kind, "cpu");
     CHECK_OK(parse_set("train.steps=1000000"));
@@ -66,13 +66,14 @@ static void test_presets_hold_wherever_they_are_chosen(void **state) {
         CHECK(run.model.rope == STRAIT_RUN_ROPE_HALF && run.model.has_qk_norm);
         CHECK(run.model.attention_scale == 0.12 && run.model.norm_epsilon == 1e-6);
         CHECK(run.model.init == STRAIT_RUN_INIT_YARDSTICK && run.model.ffn == 4096);
-        CHECK(run.train.rate == 0.02 && run.train.decay == 0.05 && run.train.clip == 0);
-        CHECK_NEAR(run.train.embedding_rate, 0.3, 1e-15);
-        CHECK_NEAR(run.train.head_rate, 0.003, 1e-17);
-        CHECK_NEAR(run.train.gain_rate, 0.01, 1e-16);
-        CHECK(run.train.embedding_decay == 0.001 && run.train.beta1 == 0.8);
+        CHECK(run.train.learning_rate == 0.02 && run.train.weight_decay == 0.05 &&
+              run.train.clip == 0);
+        CHECK_NEAR(run.train.embedding_learning_rate, 0.3, 1e-15);
+        CHECK_NEAR(run.train.head_learning_rate, 0.003, 1e-17);
+        CHECK_NEAR(run.train.gain_learning_rate, 0.01, 1e-16);
+        CHECK(run.train.embedding_weight_decay == 0.001 && run.train.beta1 == 0.8);
         CHECK(run.train.beta2 == 0.95 && run.train.epsilon == 1e-10 && run.train.warmup == 0);
-        CHECK(run.train.schedule == STRAIT_RUN_LINEAR && run.train.final_rate == 0);
+        CHECK(run.train.schedule == STRAIT_RUN_LINEAR && run.train.final_learning_rate == 0);
     }
     CHECK_OK(parse_set("model.family=yardstick"));
     CHECK(run.model.softcap == 15);
@@ -92,17 +93,19 @@ static void test_the_variant_left_out_brings_its_defaults(void **state) {
         CHECK_OK(
             strait_run_parse("R.yaml", texts[i], strlen(texts[i]), sets, i == 3 ? 3 : 0, &run));
         assert_string_equal(run.link.codec.variant, "context");
-        CHECK(run.train.rate == 0.045 && run.train.writer_rate == 0.0045);
-        CHECK(run.train.boundary_rate == 0.004 && run.train.value_rate == 0.03);
-        CHECK(run.train.embedding_rate == 0.3 && run.train.head_rate == 0.003);
-        CHECK(run.train.conv_rate == 0.02 && run.train.mixing_rate == 0.001);
-        CHECK(run.train.frame_rate == 0.004 && run.link.codec.frame == 0);
-        CHECK(run.train.gain_rate == 0.01 && run.train.decay == 0.05 && run.model.conv == 4);
+        CHECK(run.train.learning_rate == 0.045 && run.train.residual_out_learning_rate == 0.0045);
+        CHECK(run.train.boundary_learning_rate == 0.004 && run.train.value_learning_rate == 0.03);
+        CHECK(run.train.embedding_learning_rate == 0.3 && run.train.head_learning_rate == 0.003);
+        CHECK(run.train.conv_learning_rate == 0.02 && run.train.mixing_learning_rate == 0.001);
+        CHECK(run.train.encoder_basis_learning_rate == 0.004 && run.link.codec.encoder_basis == 0);
+        CHECK(run.train.gain_learning_rate == 0.01 && run.train.weight_decay == 0.05 &&
+              run.model.conv == 4);
         CHECK(run.model.has_anchors && run.model.has_value_tables && run.model.has_qkv_conv);
         CHECK(run.link.codec.has_gains);
     }
     CHECK_OK(parse("link: {codec: {name: strait}}")); // AdamW keeps its own
-    CHECK(run.train.rate == 0.001 && run.train.writer_rate == 0.001 && run.model.conv == 4);
+    CHECK(run.train.learning_rate == 0.001 && run.train.residual_out_learning_rate == 0.001 &&
+          run.model.conv == 4);
     CHECK_OK(parse("link: {codec: {name: strait}}\nmodel: {conv: 2, anchors: false}"));
     CHECK(run.model.conv == 2 && !run.model.has_anchors && run.model.has_value_tables);
 }
@@ -117,7 +120,8 @@ static void test_other_variants_bring_nothing(void **state) {
     for (int i = 0; i < 4; i++) {
         CHECK_OK(strait_run_parse("R.yaml", texts[i], strlen(texts[i]), &muon, 1, &run));
         assert_string_equal(run.link.codec.variant, variants[i]);
-        CHECK(run.train.rate == 0.02 && run.train.writer_rate == 0.02 && run.model.conv == 0);
+        CHECK(run.train.learning_rate == 0.02 && run.train.residual_out_learning_rate == 0.02 &&
+              run.model.conv == 0);
         CHECK(!run.model.has_anchors && !run.model.has_value_tables && !run.model.has_qkv_conv);
         CHECK(!run.link.codec.has_gains);
     }
@@ -125,18 +129,20 @@ static void test_other_variants_bring_nothing(void **state) {
 
 static void test_what_is_given_is_not_derived(void **state) {
     (void)state;
-    CHECK_OK(parse("name: big one\n"
-                   "model: {width: 100, heads: 6, kv_heads: 2, head_dim: 18, ffn: 7, vocab: 300,\n"
-                   "        attention_scale: 0.5, context: 8, qk_norm: true, qk_gain: true}\n"
-                   "train: {batch_tokens: 64, embedding_rate: 0.5, head_rate: 0.25,\n"
-                   "        gain_rate: 0.125, embedding_decay: 0, warmup: 0, schedule: constant,\n"
-                   "        decay_steps: 1000, optimizer: adamw-rows, recompute: true}\n"
-                   "stages: {microbatch: 2}\n"));
+    CHECK_OK(
+        parse("name: big one\n"
+              "model: {width: 100, heads: 6, kv_heads: 2, head_dim: 18, ffn: 7, vocab: 300,\n"
+              "        attention_scale: 0.5, context: 8, qk_norm: true, qk_gain: true}\n"
+              "train: {batch_tokens: 64, embedding_learning_rate: 0.5, head_learning_rate: 0.25,\n"
+              "        gain_learning_rate: 0.125, embedding_weight_decay: 0, warmup: 0, schedule: "
+              "constant,\n"
+              "        decay_steps: 1000, optimizer: adamw-rows, recompute: true}\n"
+              "stages: {microbatch: 2}\n"));
     assert_string_equal(run.name, "big one");
     CHECK(run.model.kv_heads == 2 && run.model.head_dim == 18 && run.model.ffn == 7);
     CHECK(run.model.attention_scale == 0.5 && run.model.has_qk_gain && run.model.vocab == 300);
-    CHECK(run.train.embedding_rate == 0.5 && run.train.head_rate == 0.25);
-    CHECK(run.train.gain_rate == 0.125 && run.train.embedding_decay == 0);
+    CHECK(run.train.embedding_learning_rate == 0.5 && run.train.head_learning_rate == 0.25);
+    CHECK(run.train.gain_learning_rate == 0.125 && run.train.embedding_weight_decay == 0);
     CHECK(run.train.warmup == 0 && run.train.decay_steps == 1000);
     CHECK(run.train.optimizer == STRAIT_RUN_ADAMW_ROWS && run.train.is_recomputed);
     CHECK(run.stages.microbatch == 2);
@@ -157,8 +163,10 @@ static void test_keys_must_fit_together(void **state) {
             "train.batch_tokens: 1000 is not a multiple of model.context 256; try 1024");
     REFUSES("stages: {microbatch: 3}", "stages.microbatch: 3 sequences of model.context 256 do not "
                                        "divide train.batch_tokens 8192");
-    REFUSES("train: {anchor_rate: -0.5}", "train.anchor_rate: -0.5 is neither -1 nor 0 or more");
-    REFUSES("train: {embedding_decay: -0.1}", "train.embedding_decay: -0.1 is neither -1 nor 0");
+    REFUSES("train: {anchor_learning_rate: -0.5}",
+            "train.anchor_learning_rate: -0.5 is neither -1 nor 0 or more");
+    REFUSES("train: {embedding_weight_decay: -0.1}",
+            "train.embedding_weight_decay: -0.1 is neither -1 nor 0");
     REFUSES("train: {decay_steps: 5}", "train.decay_steps: only train.schedule constant has them");
     REFUSES("train: {steps: 10, warmup: 11}", "train.warmup 11 and train.decay_steps 0 do not fit");
     REFUSES("train: {steps: 10, warmup: 6, decay_steps: 5, schedule: constant}",
@@ -169,10 +177,32 @@ static void test_keys_must_fit_together(void **state) {
     REFUSES("name: .hidden", "name: \".hidden\" cannot name a folder");
     REFUSES("device: {kind: gpu}", "device.kind: \"gpu\" is no device; expected cpu or cuda");
     REFUSES("link: {codec: {name: zip}}", "codec 'zip': there is none of that name; choose one of");
-    CHECK_FAILS(parse("train: {rate: fast}"), STRAIT_ECONFIG,
-                "R.yaml:1:15: train.rate: \"fast\" is not a number");
-    CHECK_FAILS(parse_set("train.rate=fast"), STRAIT_ECONFIG,
-                "--set train.rate=fast: \"fast\" is not a number");
+    CHECK_FAILS(parse("train: {learning_rate: fast}"), STRAIT_ECONFIG,
+                "R.yaml:1:24: train.learning_rate: \"fast\" is not a number");
+    CHECK_FAILS(parse_set("train.learning_rate=fast"), STRAIT_ECONFIG,
+                "--set train.learning_rate=fast: \"fast\" is not a number");
+}
+
+/* An old key is refused wherever it is given, and the error names a key that exists. */
+static void test_a_renamed_key_is_refused_with_its_new_name(void **state) {
+    (void)state;
+    const strait_options *table = strait_run_options();
+    CHECK(table->n_renames > 0);
+    for (int i = 0; i < table->n_renames; i++) {
+        char set[STRAIT_RUN_TEXT];
+        char expected[2 * STRAIT_RUN_TEXT];
+        const strait_option_rename *rename = &table->renames[i];
+        CHECK(strait_options_find(table, rename->old_key) == NULL);
+        CHECK(strait_options_find(table, rename->key) != NULL);
+        (void)snprintf(set, sizeof set, "%s=1", rename->old_key);
+        (void)snprintf(expected, sizeof expected, "--set %s: %s was renamed: use %s", set,
+                       rename->old_key, rename->key);
+        CHECK_FAILS(parse_set(set), STRAIT_ECONFIG, expected);
+    }
+    CHECK_FAILS(parse("train:\n  steps: 5\n  rate: 0.1\n"), STRAIT_ECONFIG,
+                "R.yaml:3:3: train.rate was renamed: use train.learning_rate");
+    CHECK_FAILS(parse("link: {emulate: {cut_after: 1s}}"), STRAIT_ECONFIG,
+                "R.yaml:1:18: link.emulate.cut_after was renamed: use link.emulate.drop_after");
 }
 
 static void test_an_error_leaves_the_run_alone(void **state) {
@@ -232,10 +262,11 @@ static void test_a_saved_run_loads_to_the_same(void **state) {
     (void)state;
     check_saves("");
     check_saves(families[0]);
-    check_saves("name: 'x: \"y\" # z'\nmodel: {width: 96, heads: 3, rope_theta: 123456.789}\n"
-                "data: {train: a b/\xc3\xa9.bin}\ntrain: {rate: 0.1, seed: 9007199254740992}\n");
+    check_saves(
+        "name: 'x: \"y\" # z'\nmodel: {width: 96, heads: 3, rope_theta: 123456.789}\n"
+        "data: {train: a b/\xc3\xa9.bin}\ntrain: {learning_rate: 0.1, seed: 9007199254740992}\n");
     check_saves("link: {codec: {name: strait}}\ntrain: {optimizer: muon}\n");
-    check_saves("model: {width: 65536, heads: 1}\ntrain: {optimizer: muon, rate: 100}\n");
+    check_saves("model: {width: 65536, heads: 1}\ntrain: {optimizer: muon, learning_rate: 100}\n");
     CHECK_OK(parse(""));
     CHECK_FAILS(strait_run_save(&run, "/nowhere/at/all/run.yaml"), STRAIT_EIO,
                 "/nowhere/at/all/run.yaml");
@@ -260,7 +291,7 @@ static void survives_failing_allocations(const char *text, int n_expected) {
 
 static void test_survives_any_failing_allocation(void **state) {
     (void)state;
-    survives_failing_allocations("train: {rate: 0.1}\n", 5);
+    survives_failing_allocations("train: {learning_rate: 0.1}\n", 5);
     survives_failing_allocations("link: {codec: {name: strait}}\n", 8);
 }
 
@@ -292,6 +323,7 @@ int main(void) {
         cmocka_unit_test(test_other_variants_bring_nothing),
         cmocka_unit_test(test_what_is_given_is_not_derived),
         cmocka_unit_test(test_keys_must_fit_together),
+        cmocka_unit_test(test_a_renamed_key_is_refused_with_its_new_name),
         cmocka_unit_test(test_an_error_leaves_the_run_alone),
         cmocka_unit_test(test_files_give_names_and_folders),
         cmocka_unit_test(test_a_saved_run_loads_to_the_same),

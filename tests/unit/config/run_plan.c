@@ -169,11 +169,11 @@ static void rates_are_split(void **state) {
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_RESIDUAL_OUT, 1e-3, 1e-4);
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_BOUNDARY, 1e-3, 1e-4);
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_ENCODER_BASIS, 1e-3, 1e-4);
-    run.train.rate = 0.06;
-    run.train.decay = 0.05;
-    run.train.writer_rate = 0.009;
-    run.train.boundary_rate = 0.03;
-    run.train.value_rate = 0.03;
+    run.train.learning_rate = 0.06;
+    run.train.weight_decay = 0.05;
+    run.train.residual_out_learning_rate = 0.009;
+    run.train.boundary_learning_rate = 0.03;
+    run.train.value_learning_rate = 0.03;
     CHECK_OK(strait_run_plan_init(&run, 0, &plan));
     for (int stage = 0; stage < 4; stage++) {
         const strait_optim_spec optim = strait_run_plan_optim(&plan, stage);
@@ -183,9 +183,9 @@ static void rates_are_split(void **state) {
         CHECK_NEAR((double)optim.groups[STRAIT_ROLE_VALUES].rate, 0.03, 1e-8);
         CHECK_NEAR((double)optim.groups[STRAIT_ROLE_TOKEN_TABLE].rate, 1e-3, 1e-10);
     }
-    run.train.anchor_rate = 0;
+    run.train.anchor_learning_rate = 0;
     run.train.anchor_steps = 375;
-    run.train.frame_rate = run.train.mixing_rate = 0;
+    run.train.encoder_basis_learning_rate = run.train.mixing_learning_rate = 0;
     CHECK_OK(strait_run_plan_init(&run, 0, &plan));
     const strait_optim_group anchors = strait_run_plan_optim(&plan, 1)
                                            .groups[STRAIT_ROLE_TOKEN_TABLE];
@@ -202,8 +202,8 @@ static void small_parts_have_rates(void **state) {
     CHECK_OK(make_with("name: strait", 4));
     for (int i = 0; i < 3; i++)
         check_group(strait_run_plan_optim(&plan, 1), roles[i], 1e-3, 0);
-    run.train.conv_rate = 3e-3;
-    run.train.mixing_rate = 2e-4;
+    run.train.conv_learning_rate = 3e-3;
+    run.train.mixing_learning_rate = 2e-4;
     CHECK_OK(strait_run_plan_init(&run, 0, &plan));
     static const double rates[] = {1e-3, 3e-3, 2e-4};
     for (int i = 0; i < 3; i++)

@@ -32,8 +32,9 @@ static inline void tiny_run(const scratch *folder, strait_run *out) {
     static const char text[] =
         "name: tiny\n"
         "model: {width: 24, layers: 2, heads: 3, kv_heads: 3, ffn: 40, context: 16}\n"
-        "train: {steps: 12, batch_tokens: 128, rate: 0.01, valid_every: 4, save_every: 4,\n"
-        "        warmup: 2, keep: 3}\n"
+        "train: {steps: 12, batch_tokens: 128, learning_rate: 0.01, valid_every: 4, save_every: "
+        "4,\n"
+        "        warmup: 2, keep_checkpoints: 3}\n"
         "stages: {microbatch: 4}\n"
         "device: {threads: 2}\n";
     tiny_shard(scratch_at(folder, "train.bin"), 5000, 1, TINY_VOCAB);

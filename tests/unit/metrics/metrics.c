@@ -70,12 +70,12 @@ static void test_lines_are_what_scripts_expect(void **state) {
     strait_metrics_close(&m);
     char *text = read_all(path);
     assert_string_equal(
-        text, "{\"step\":3,\"loss\":2.3456789,\"rate\":0.02,\"grad_norm\":1.25,"
+        text, "{\"step\":3,\"loss\":2.3456789,\"learning_rate\":0.02,\"grad_norm\":1.25,"
               "\"tokens_per_s\":12345.7,\"forward_bytes_per_token\":16.5,"
               "\"backward_bytes_per_token\":17,\"ratio_forward\":124.12,\"ratio_backward\":120,"
               "\"bubble\":0.02,\"limit\":\"compute\",\"seconds\":0.5}\n"
               "{\"step\":3,\"valid_loss\":0.333333333}\n"
-              "{\"step\":3,\"loss\":null,\"rate\":0.02,\"grad_norm\":null,"
+              "{\"step\":3,\"loss\":null,\"learning_rate\":0.02,\"grad_norm\":null,"
               "\"tokens_per_s\":12345.7,\"forward_bytes_per_token\":16.5,"
               "\"backward_bytes_per_token\":17,\"ratio_forward\":124.12,\"ratio_backward\":120,"
               "\"bubble\":0.02,\"limit\":\"link \\\"a\\\"\\\\b\",\"seconds\":0.5,"

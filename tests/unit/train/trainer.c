@@ -148,8 +148,9 @@ static void test_another_shape_or_no_data_is_refused(void **state) {
 static void test_steps_that_are_not_finite_are_skipped_then_refused(void **state) {
     (void)state;
     strait_run wild = run;
-    wild.train.rate = 100.0;
-    wild.train.embedding_rate = wild.train.head_rate = wild.train.gain_rate = 1e30;
+    wild.train.learning_rate = 100.0;
+    wild.train.embedding_learning_rate = wild.train.head_learning_rate =
+        wild.train.gain_learning_rate = 1e30;
     wild.train.clip = 0.0;
     wild.train.warmup = 0;
     struct strait_trainer *trainer = open_trainer(&wild);
@@ -162,7 +163,7 @@ static void test_steps_that_are_not_finite_are_skipped_then_refused(void **state
     }
     assert_int_equal(err, STRAIT_ENONFINITE);
     assert_true(n_skipped > 0);
-    assert_non_null(strstr(strait_err_detail(), "train.rate"));
+    assert_non_null(strstr(strait_err_detail(), "train.learning_rate"));
     strait_trainer_close(&trainer);
 }
 
