@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 # Every key that was renamed: its names, the newest first. Runs below use the first name; a program is
-# given the first one that its "strait options" lists. Names not decided yet are listed as candidates.
+# given the first one that its "strait options" lists.
 RENAMED_KEYS='
 train.learning_rate train.rate
 train.embedding_learning_rate train.embedding_rate
@@ -10,21 +10,18 @@ train.head_learning_rate train.head_rate
 train.gain_learning_rate train.gain_rate
 train.conv_learning_rate train.conv_rate
 train.mixing_learning_rate train.mixing_rate
-train.residual_out_learning_rate train.residual_out_rate train.writer_learning_rate train.writer_rate
-train.boundary_learning_rate train.codec_learning_rate train.boundary_rate
-train.encoder_basis_learning_rate train.basis_learning_rate train.frame_learning_rate train.frame_rate
-train.value_learning_rate train.value_table_learning_rate train.value_rate
-train.token_table_learning_rate train.anchor_learning_rate train.anchors_learning_rate train.anchor_rate
-train.token_table_steps train.anchor_steps train.anchors_steps
+train.residual_out_learning_rate train.writer_rate
+train.boundary_learning_rate train.boundary_rate
+train.encoder_basis_learning_rate train.frame_rate
+train.value_learning_rate train.value_rate
+train.anchor_learning_rate train.anchor_rate
 train.final_learning_rate train.final_rate
 train.weight_decay train.decay
 train.embedding_weight_decay train.embedding_decay
 train.keep_checkpoints train.keep
-link.codec.encoder_basis link.codec.basis link.codec.frame
-link.codec.token_gates link.codec.gains
-link.codec.token_tables link.codec.anchors
-link.codec.project_every link.codec.confine_every
+link.codec.encoder_basis link.codec.frame
 link.emulate.drop_after link.emulate.cut_after
+stages.coordinator stages.conductor
 '
 
 # ---- the runs ----
@@ -62,7 +59,7 @@ add_cpu_runs() {
     add weight-decay train - train.weight_decay=0.5 train.embedding_weight_decay=0.3 train.clip=0.1
     local rates='train.embedding_learning_rate=0.1 train.head_learning_rate=0.002
         train.gain_learning_rate=0.003 train.conv_learning_rate=0.004 train.value_learning_rate=0.006
-        train.token_table_learning_rate=0.007 train.token_table_steps=6'
+        train.anchor_learning_rate=0.007 train.anchor_steps=6'
     local additions='model.anchors=true model.value_tables=true model.conv=4 model.qkv_conv=true'
     add learning-rates train - $additions $rates
     add learning-rates-muon train - $additions $rates train.optimizer=muon train.momentum=0.9 \
@@ -109,7 +106,7 @@ add_cpu_runs() {
     codec lowrank-feedback link.codec.rank=4 link.codec.feedback=true
     codec subspace link.codec.keep=8 train.optimizer=adamw-rows
     codec subspace-basis link.codec.keep=8 train.optimizer=adamw-rows link.codec.grassmann_every=2
-    codec subspace-project link.codec.keep=8 link.codec.project_every=1
+    codec subspace-project link.codec.keep=8 link.codec.confine_every=1
     codec subspace-leak link.codec.keep=8 link.codec.leak_limit=0.01
     codec subspace-factored link.codec.keep=8 link.codec.variant=factored
     codec subspace-factored-basis link.codec.keep=8 link.codec.variant=factored \
@@ -127,8 +124,8 @@ add_cpu_runs() {
     codec strait-context-muon train.optimizer=muon train.learning_rate=0.045 model.family=yardstick
     codec strait-context-basis link.codec.encoder_basis=0.5 train.encoder_basis_learning_rate=0 \
         train.mixing_learning_rate=0.01 train.residual_out_learning_rate=0.002 link.codec.encoder=48 \
-        link.codec.hidden=40 link.codec.token_tables=24
-    codec strait-context-bare link.codec.token_gates=false model.conv=0 model.qkv_conv=false \
+        link.codec.hidden=40 link.codec.anchors=24
+    codec strait-context-bare link.codec.gains=false model.conv=0 model.qkv_conv=false \
         model.anchors=false model.value_tables=false link.codec.keep=8 link.codec.context=2
     codec strait-context-recompute train.recompute=true model.local_every=2 stages.count=2 \
         train.optimizer=muon
