@@ -98,9 +98,10 @@ static strait_err update(struct strait_lab *lab, int n) {
       k->relu2_back(s, t[0], t[1], t[2], t[3]))                                                    \
     X(relu, "relu", "1and 1and", NULL, k->relu(s, t[0], t[1]))                                     \
     X(relu_back, "relu_back", "1and 1and 1and", NULL, k->relu_back(s, t[0], t[1], t[2]))           \
-    X(conv, "conv", "1and 1and 1ftd", NULL, k->conv(s, t[0], t[1], t[2], lab->plan.shape.context)) \
+    X(conv, "conv", "1and 1and 1ftd", NULL,                                                        \
+      k->conv->forward(s, t[0], t[1], t[2], lab->plan.shape.context))                              \
     X(conv_back, "conv_back", "1and 2ftd 1and 1and 1ftd", NULL,                                    \
-      k->conv_back(s, t[0], t[1], t[2], t[3], t[4], lab->plan.shape.context))                      \
+      k->conv->back(s, t[0], t[1], t[2], t[3], t[4], lab->plan.shape.context))                     \
     X(add_cols, "add_cols", "0anq 2anx", NULL, k->add_cols(s, t[0], t[1], 0))                      \
     X(cut_cols, "cut_cols", "1anx 0anq 1anx", NULL, k->cut_cols(s, t[0], t[1], 0))                 \
     X(loss, "cross_entropy", "1fl1 2alv 1il1", NULL,                                               \

@@ -46,6 +46,32 @@ strait_dtype strait_backend_precision(const char *name, int ordinal, const char 
     return ops != NULL && ops->precision != NULL ? ops->precision(ordinal, why) : STRAIT_F32;
 }
 
+strait_err strait_backend_require(const struct strait_backend *be, unsigned needs,
+                                  const char *user) {
+    const struct strait_kernels *k = be->kernels;
+    const struct {
+        unsigned need;
+        const void *table;
+        const char *name;
+    } tables[] = {
+        {STRAIT_NEEDS_CONV, k->conv, "convolution"},
+        {STRAIT_NEEDS_TOPK, k->topk, "top-k"},
+        {STRAIT_NEEDS_LOG_SCALE, k->log_scale, "log-scale payload"},
+        {STRAIT_NEEDS_HADAMARD, k->hadamard, "Hadamard"},
+        {STRAIT_NEEDS_LOWRANK, k->lowrank, "low-rank"},
+        {STRAIT_NEEDS_SUBSPACE, k->subspace, "subspace"},
+        {STRAIT_NEEDS_TOKEN_GATES, k->token_gates, "token gate"},
+        {STRAIT_NEEDS_AUTOENCODER, k->autoencoder, "autoencoder"},
+    };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if ((needs & tables[i].need) != 0 && tables[i].table == NULL)
+            return STRAIT_FAIL(STRAIT_ENOTSUP,
+                               "device %s has no %s kernels, which %s needs: choose another device "
+                               "kind, or run without %s",
+                               be->ops->name, tables[i].name, user, user);
+    return STRAIT_OK;
+}
+
 void strait_backend_close(struct strait_backend **be) {
     struct strait_backend *b = *be;
     if (b == NULL) return;

@@ -110,6 +110,12 @@ void strait_backend_close(struct strait_backend **be); // sets *be to NULL; acce
 /* ops->precision of the backend of this name; f32 where there is none. */
 strait_dtype strait_backend_precision(const char *name, int ordinal, const char **why);
 
+/* Checks that an open backend has every optional kernel table in `needs` (enum
+ * strait_kernel_need). Otherwise STRAIT_ENOTSUP; the text names the backend, what it lacks and
+ * `user`, a codec or model part such as "codec topk". */
+strait_err strait_backend_require(const struct strait_backend *be, unsigned needs,
+                                  const char *user);
+
 /* The registry, ended by NULL. */
 extern const struct strait_backend_ops *const strait_backends[];
 

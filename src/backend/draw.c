@@ -24,7 +24,7 @@ struct strait_draw {
 
 /* Values [first, first + count) of a tensor. */
 struct share {
-    strait_draw_params how;
+    strait_draw_params params;
     int64_t first, count, n_cols;
     float *values;
 };
@@ -34,12 +34,12 @@ static void draw_task(void *arg, int task) {
     const int64_t from = (int64_t)task * TASK;
     const int64_t count = s->count - from < TASK ? s->count - from : TASK;
     float *values = s->values + from;
-    strait_rng_normals(s->how.rng, (uint64_t)(s->first + from), values, (size_t)count);
+    strait_rng_normals(s->params.rng, (uint64_t)(s->first + from), values, (size_t)count);
     for (int64_t i = 0; i < count; i++)
-        values[i] = (float)((double)values[i] * s->how.deviation);
-    const int is_part = s->how.cols > 0 && s->how.cols < s->n_cols;
+        values[i] = (float)((double)values[i] * s->params.deviation);
+    const int is_part = s->params.cols > 0 && s->params.cols < s->n_cols;
     for (int64_t i = 0; is_part && i < count; i++)
-        if ((s->first + from + i) % s->n_cols >= s->how.cols) values[i] = 0.0f;
+        if ((s->first + from + i) % s->n_cols >= s->params.cols) values[i] = 0.0f;
 }
 
 static strait_err open_into(struct strait_draw *d, int64_t most) {
@@ -102,11 +102,11 @@ static strait_err draw_and_send(struct strait_draw *d, struct share *share, floa
     return ops->mark(d->stream, &piece->sent);
 }
 
-strait_err strait_draw_normals(struct strait_draw *d, strait_tensor to, strait_draw_params how) {
+strait_err strait_draw_normals(struct strait_draw *d, strait_tensor to, strait_draw_params params) {
     const int64_t n = to.rows * to.cols;
     for (int64_t first = 0; first < n; first += d->capacity) {
         float *values = (float *)to.data + first;
-        struct share share = {.how = how,
+        struct share share = {.params = params,
                               .first = first,
                               .count = n - first < d->capacity ? n - first : d->capacity,
                               .n_cols = to.cols,
@@ -120,10 +120,10 @@ strait_err strait_draw_normals(struct strait_draw *d, strait_tensor to, strait_d
 }
 
 strait_err strait_draw_once(struct strait_stream *stream, strait_tensor to,
-                            strait_draw_params how) {
+                            strait_draw_params params) {
     struct strait_draw *d = NULL;
     STRAIT_TRY(strait_draw_open(stream, to.rows * to.cols, &d));
-    const strait_err err = strait_draw_normals(d, to, how);
+    const strait_err err = strait_draw_normals(d, to, params);
     strait_draw_close(&d);
     return err;
 }

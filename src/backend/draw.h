@@ -21,9 +21,12 @@ typedef struct strait_draw_params {
 strait_err strait_draw_open(struct strait_stream *stream, int64_t most, struct strait_draw **out);
 void strait_draw_close(struct strait_draw **draw); // accepts NULL
 
-/* Value i of `to`, which is f32, becomes number i of how.rng times the deviation. Blocks until all
- * are drawn; the last may still be on their way in the stream's order until close or the next. */
-strait_err strait_draw_normals(struct strait_draw *draw, strait_tensor to, strait_draw_params how);
+/* Value i of `to`, which is f32, becomes number i of params.rng times the deviation. Blocks until
+ * all are drawn; the last may still be on their way in the stream's order until close or the next.
+ */
+strait_err strait_draw_normals(struct strait_draw *draw, strait_tensor to,
+                               strait_draw_params params);
 
 /* The same for one tensor, from open to close. */
-strait_err strait_draw_once(struct strait_stream *stream, strait_tensor to, strait_draw_params how);
+strait_err strait_draw_once(struct strait_stream *stream, strait_tensor to,
+                            strait_draw_params params);

@@ -170,11 +170,19 @@ static strait_err start(struct strait_codec *c) {
     return err;
 }
 
+/* Refuses a backend that lacks kernels this codec calls. */
+static strait_err require_kernels(const struct strait_codec *c) {
+    char user[STRAIT_CODEC_NAME + 8];
+    (void)snprintf(user, sizeof user, "codec %s", c->ops->name);
+    return strait_backend_require(c->backend, c->ops->needs, user);
+}
+
 strait_err strait_codec_open(const strait_codec_spec *spec, strait_codec_side side,
                              struct strait_backend *be, struct strait_codec **out) {
     struct strait_codec *c = NULL;
     STRAIT_TRY(plan(spec, side, be, &c));
-    const strait_err err = start(c);
+    strait_err err = require_kernels(c);
+    if (err == STRAIT_OK) err = start(c);
     if (err != STRAIT_OK) {
         strait_codec_close(&c);
         return err;

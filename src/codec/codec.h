@@ -179,6 +179,7 @@ struct strait_codec_ops {
     const char *name;            // tables of one name share out its variants; the first of them
     const char *const *variants; // has the default, first in this list, which NULL ends
     size_t state_size;
+    unsigned needs; // optional kernel tables: enum strait_kernel_need
 
     /* Fills in defaults and refuses with STRAIT_ECONFIG what this codec cannot do. */
     strait_err (*check)(strait_codec_spec *spec);

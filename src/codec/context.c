@@ -211,8 +211,8 @@ static strait_err look_at_code(struct strait_codec *c, const strait_crossing *at
     const int64_t seq_len = c->spec.is_stepwise ? all.rows : c->spec.seq_len;
     STRAIT_TRY(k->rmsnorm(at->stream, look->normed, absent, look->rstd, all, absent,
                           (strait_norm_params){.epsilon = STRAIT_CONTEXT_EPSILON}));
-    STRAIT_TRY(k->window(at->stream, st->codes, all, seq_len));
-    STRAIT_TRY(k->window(at->stream, st->normeds, look->normed, seq_len));
+    STRAIT_TRY(k->autoencoder->window(at->stream, st->codes, all, seq_len));
+    STRAIT_TRY(k->autoencoder->window(at->stream, st->normeds, look->normed, seq_len));
     return k->matmul(at->stream, look->a, crossing_rows(c, st->normeds), c->params[V].value,
                      strait_abt);
 }
@@ -273,9 +273,9 @@ static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, s
     STRAIT_TRY(k->matmul(at->stream, look->h, d, c->params[W].value, strait_ab));
     STRAIT_TRY(k->silu_back(at->stream, d_a, look->h, look->a));
     STRAIT_TRY(k->matmul(at->stream, st->normeds, d_a, c->params[V].value, strait_ab));
-    STRAIT_TRY(k->window_back(at->stream, look->normed, st->normeds, c->spec.seq_len));
+    STRAIT_TRY(k->autoencoder->window_back(at->stream, look->normed, st->normeds, c->spec.seq_len));
     STRAIT_TRY(k->matmul(at->stream, st->codes, d, c->params[D].value, strait_ab));
-    STRAIT_TRY(k->window_back(at->stream, st->d_z, st->codes, c->spec.seq_len));
+    STRAIT_TRY(k->autoencoder->window_back(at->stream, st->d_z, st->codes, c->spec.seq_len));
     return k->rmsnorm_back(at->stream, st->d_z, absent, look->normed, z, absent, look->rstd);
 }
 
@@ -338,6 +338,7 @@ const struct strait_codec_ops strait_codec_context = {
     .name = "strait",
     .variants = variants,
     .state_size = sizeof(struct context_state),
+    .needs = STRAIT_NEEDS_AUTOENCODER | STRAIT_NEEDS_LOG_SCALE | STRAIT_NEEDS_TOKEN_GATES,
     .check = check,
     .traits = traits,
     .can_pad = can_pad,

@@ -15,14 +15,14 @@ strait_err strait_context_gate(struct strait_codec *c, const strait_crossing *at
                                strait_tensor x) {
     const struct strait_kernels *k = c->backend->kernels;
     if (!c->spec.has_gains) return k->cast(at->stream, y, x);
-    return k->gain_rows(at->stream, y, x, gains_of(c).value, at->tokens);
+    return k->token_gates->apply(at->stream, y, x, gains_of(c).value, at->tokens);
 }
 
 strait_err strait_context_gate_back(struct strait_codec *c, const strait_crossing *at,
                                     strait_tensor d_x, strait_tensor d_y, strait_tensor x) {
     const struct strait_kernels *k = c->backend->kernels;
     if (!c->spec.has_gains) return d_x.data == d_y.data ? STRAIT_OK : k->cast(at->stream, d_x, d_y);
-    return k->gain_rows_back(at->stream, d_x, x, d_y, x, gains_of(c).value, at->tokens);
+    return k->token_gates->apply_back(at->stream, d_x, x, d_y, x, gains_of(c).value, at->tokens);
 }
 
 strait_err strait_context_gate_grads(struct strait_codec *c, const strait_crossing *at,

@@ -125,16 +125,17 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor rstd = strait_codec_slot(c, st->head_rstd, at->slot);
     const strait_tensor delta = c->spec.has_gains ? strait_codec_slot(c, st->delta, at->slot)
                                                   : seen;
-    STRAIT_TRY(k->part_rows(at->stream, delta, normed, rstd, y, at->input, STRAIT_CONTEXT_EPSILON));
+    STRAIT_TRY(k->autoencoder->subtract_norm(at->stream, delta, normed, rstd, y, at->input,
+                                             STRAIT_CONTEXT_EPSILON));
     if (c->spec.has_gains) STRAIT_TRY(strait_context_gate(c, at, seen, delta));
     STRAIT_TRY(k->matmul(at->stream, b, normed, st->half_a, strait_abt));
-    STRAIT_TRY(k->silu_cols(at->stream, seen, b, y.cols, z));
+    STRAIT_TRY(k->autoencoder->silu_cols(at->stream, seen, b, y.cols, z));
     STRAIT_TRY(k->matmul(at->stream, st->u, seen, st->ebm, strait_abt));
     return strait_context_send(c, at, wire, st->u);
 }
 
-static strait_recall_params recall_of(const strait_codec_spec *spec) {
-    return (strait_recall_params){spec->keep, spec->context, spec->seq_len, STRAIT_CONTEXT_EPSILON};
+static strait_window_params window_of(const strait_codec_spec *spec) {
+    return (strait_window_params){spec->keep, spec->context, spec->seq_len, STRAIT_CONTEXT_EPSILON};
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
@@ -146,10 +147,11 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     const strait_tensor normeds = strait_codec_slot(c, st->normeds, at->slot);
     const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
     STRAIT_TRY(strait_context_receive(c, at, z, wire));
-    STRAIT_TRY(k->recall(at->stream, both, normeds, strait_codec_slot(c, st->tail_rstd, at->slot),
-                         z, recall_of(&c->spec)));
+    STRAIT_TRY(k->autoencoder->window_norm(at->stream, both, normeds,
+                                           strait_codec_slot(c, st->tail_rstd, at->slot), z,
+                                           window_of(&c->spec)));
     STRAIT_TRY(k->matmul(at->stream, a, normeds, st->half_v, strait_abt));
-    STRAIT_TRY(k->silu_cols(at->stream, both, a, normeds.cols, (strait_tensor){0}));
+    STRAIT_TRY(k->autoencoder->silu_cols(at->stream, both, a, normeds.cols, (strait_tensor){0}));
     if (!c->spec.has_gains) return k->matmul(at->stream, x, both, st->dw, strait_abt);
     const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot);
     STRAIT_TRY(k->matmul(at->stream, wide, both, st->dw, strait_abt));
@@ -172,18 +174,18 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     const padded *st = of(c);
     const strait_tensor d_delta = strait_codec_grad_slot(c, st->d_delta, at->slot);
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
-    const strait_normed_silu back = {.d_a = strait_codec_grad_slot(c, st->d_b, at->slot),
-                                     .scaled = st->scaled,
-                                     .d_y = d_y,
-                                     .d_h = st->d_h,
-                                     .a = strait_codec_slot(c, st->b, at->slot),
-                                     .rstd = strait_codec_slot(c, st->head_rstd, at->slot),
-                                     .n = strait_codec_slot(c, st->normed, at->slot),
-                                     .plus = d_delta};
+    const strait_norm_silu_grads back = {.d_a = strait_codec_grad_slot(c, st->d_b, at->slot),
+                                         .scaled = st->scaled,
+                                         .d_y = d_y,
+                                         .d_h = st->d_h,
+                                         .a = strait_codec_slot(c, st->b, at->slot),
+                                         .rstd = strait_codec_slot(c, st->head_rstd, at->slot),
+                                         .n = strait_codec_slot(c, st->normed, at->slot),
+                                         .plus = d_delta};
     STRAIT_TRY(strait_context_receive(c, at, d_u, wire));
     STRAIT_TRY(delta_back(c, at, d_u, d_delta));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, d_u, st->half_b, strait_ab));
-    STRAIT_TRY(k->normed_silu_back(at->stream, &back));
+    STRAIT_TRY(k->autoencoder->norm_silu_back(at->stream, &back));
     return k->matmul(at->stream, d_y, st->scaled, st->half_a, strait_add_ab);
 }
 
@@ -208,12 +210,12 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
     STRAIT_TRY(wide_back(c, at, &d));
     STRAIT_TRY(k->matmul(at->stream, st->d_both, d, st->dw, strait_ab));
-    STRAIT_TRY(k->silu_cols_back(at->stream, d_a, st->d_both, strait_codec_slot(c, st->a, at->slot),
-                                 st->normeds.cols));
+    STRAIT_TRY(k->autoencoder->silu_cols_back(
+        at->stream, d_a, st->d_both, strait_codec_slot(c, st->a, at->slot), st->normeds.cols));
     STRAIT_TRY(k->matmul(at->stream, st->d_normeds, d_a, st->half_v, strait_ab));
-    STRAIT_TRY(k->recall_back(at->stream, st->d_z, st->d_both, st->d_normeds,
-                              strait_codec_slot(c, st->z, at->slot),
-                              strait_codec_slot(c, st->tail_rstd, at->slot), recall_of(&c->spec)));
+    STRAIT_TRY(k->autoencoder->window_norm_back(
+        at->stream, st->d_z, st->d_both, st->d_normeds, strait_codec_slot(c, st->z, at->slot),
+        strait_codec_slot(c, st->tail_rstd, at->slot), window_of(&c->spec)));
     if (c->peer != NULL)
         STRAIT_TRY(k->matmul(at->stream, st->d_z,
                              strait_codec_grad_slot(c->peer, of(c->peer)->d_u, at->slot),

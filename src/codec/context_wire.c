@@ -14,9 +14,9 @@ strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at
                                strait_tensor wire, strait_tensor x) {
     if (strait_codec_bits(&c->spec, strait_codec_sends(c)) != 4)
         return strait_payload_pack(c, at, wire, x);
-    return c->backend->kernels->pack_octaves(at->stream, wire,
-                                             strait_codec_stats(c, at, x.rows, STRAIT_METER_PACK),
-                                             x, strait_payload_params(c, at, 4));
+    return c->backend->kernels->log_scale->pack(
+        at->stream, wire, strait_codec_stats(c, at, x.rows, STRAIT_METER_PACK), x,
+        strait_payload_params(c, at, 4));
 }
 
 strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
@@ -26,6 +26,6 @@ strait_err strait_context_receive(struct strait_codec *c, const strait_crossing 
     const strait_pack_params how = {.is_stochastic = way == STRAIT_BACKWARD &&
                                                      c->spec.rounding != STRAIT_ROUND_NEAREST,
                                     .cols = c->spec.is_padded ? c->spec.keep : 0};
-    return c->backend->kernels->restore_octaves(
+    return c->backend->kernels->log_scale->restore(
         at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, how);
 }

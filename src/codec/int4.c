@@ -47,7 +47,7 @@ static strait_tensor tiles(const struct strait_codec *c, strait_tensor x) {
 static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                        strait_tensor x) {
     const struct int4 *st = c->state;
-    STRAIT_TRY(c->backend->kernels->hadamard(at->stream, st->rotated, x, c->spec.tile));
+    STRAIT_TRY(c->backend->kernels->hadamard->transform(at->stream, st->rotated, x, c->spec.tile));
     return strait_payload_pack(c, at, wire, tiles(c, st->rotated));
 }
 
@@ -56,7 +56,7 @@ static strait_err restore(struct strait_codec *c, const strait_crossing *at, str
     const struct strait_kernels *k = c->backend->kernels;
     const strait_pack_params sent = {.bits = strait_codec_bits(&c->spec, strait_codec_sends(c))};
     STRAIT_TRY(k->restore_rows(at->stream, tiles(c, x), (strait_tensor){0}, wire, sent));
-    return k->hadamard(at->stream, x, x, c->spec.tile);
+    return k->hadamard->transform(at->stream, x, x, c->spec.tile);
 }
 
 static const strait_lossy how = {.pack = pack, .restore = restore, .is_metered = 1};
@@ -78,7 +78,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                              strait_tensor wire) {
     STRAIT_TRY(strait_payload_unpack(c, at, tiles(c, x), wire));
-    return c->backend->kernels->hadamard(at->stream, x, x, c->spec.tile);
+    return c->backend->kernels->hadamard->transform(at->stream, x, x, c->spec.tile);
 }
 
 extern const struct strait_codec_ops strait_codec_int4;
@@ -86,6 +86,7 @@ extern const struct strait_codec_ops strait_codec_int4;
 const struct strait_codec_ops strait_codec_int4 = {
     .name = "int4",
     .state_size = sizeof(struct int4),
+    .needs = STRAIT_NEEDS_HADAMARD,
     .check = check,
     .traits = strait_feedback_traits,
     .wire_bytes = wire_bytes,

@@ -62,11 +62,11 @@ static strait_err factor(struct strait_codec *c, const strait_crossing *at, stra
     const struct lowrank *st = c->state;
     const strait_tensor warm = c->states[st->warm].tensor;
     STRAIT_TRY(k->matmul(at->stream, st->left, x, warm, strait_ab));
-    STRAIT_TRY(k->orthonormalise(at->stream, st->left));
+    STRAIT_TRY(k->lowrank->orthonormalise(at->stream, st->left));
     STRAIT_TRY(k->matmul(at->stream, st->right, x, st->left, strait_atb));
     if (at->is_evaluation) return STRAIT_OK;
     STRAIT_TRY(k->cast(at->stream, warm, st->right));
-    STRAIT_TRY(k->orthonormalise(at->stream, warm));
+    STRAIT_TRY(k->lowrank->orthonormalise(at->stream, warm));
     return k->axpy(at->stream, warm, ANEW, st->first);
 }
 
@@ -149,6 +149,7 @@ extern const struct strait_codec_ops strait_codec_lowrank;
 const struct strait_codec_ops strait_codec_lowrank = {
     .name = "lowrank",
     .state_size = sizeof(struct lowrank),
+    .needs = STRAIT_NEEDS_LOWRANK,
     .check = check,
     .traits = traits,
     .wire_bytes = wire_bytes,

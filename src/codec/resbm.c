@@ -194,6 +194,7 @@ const struct strait_codec_ops strait_codec_resbm = {
     .name = "resbm",
     .variants = variants,
     .state_size = sizeof(struct resbm),
+    .needs = STRAIT_NEEDS_AUTOENCODER,
     .check = check,
     .traits = traits,
     .can_pad = can_pad,

@@ -103,7 +103,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
     STRAIT_TRY(k->matmul(at->stream, a, z, st->w1, strait_abt));
-    STRAIT_TRY(k->silu_cols(at->stream, st->both, a, 0, z));
+    STRAIT_TRY(k->autoencoder->silu_cols(at->stream, st->both, a, 0, z));
     return k->matmul(at->stream, x, st->both, st->w2i, strait_abt);
 }
 
@@ -125,16 +125,16 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     const struct strait_kernels *k = c->backend->kernels;
     const padded *st = of(c);
     const strait_tensor side = strait_codec_grad_slot(c, st->half_d_z, at->slot);
-    const strait_normed_silu back = {.d_a = strait_codec_grad_slot(c, st->d_a, at->slot),
-                                     .scaled = st->scaled,
-                                     .d_y = d_x,
-                                     .d_h = st->d_h,
-                                     .a = strait_codec_slot(c, st->a, at->slot),
-                                     .rstd = strait_codec_slot(c, st->rstd, at->slot),
-                                     .n = strait_codec_slot(c, st->normed, at->slot)};
+    const strait_norm_silu_grads back = {.d_a = strait_codec_grad_slot(c, st->d_a, at->slot),
+                                         .scaled = st->scaled,
+                                         .d_y = d_x,
+                                         .d_h = st->d_h,
+                                         .a = strait_codec_slot(c, st->a, at->slot),
+                                         .rstd = strait_codec_slot(c, st->rstd, at->slot),
+                                         .n = strait_codec_slot(c, st->normed, at->slot)};
     STRAIT_TRY(strait_payload_unpack(c, at, side, wire));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, side, st->w2, strait_ab));
-    STRAIT_TRY(k->normed_silu_back(at->stream, &back));
+    STRAIT_TRY(k->autoencoder->norm_silu_back(at->stream, &back));
     STRAIT_TRY(k->matmul(at->stream, d_x, st->scaled, st->w1, strait_add_ab));
     strait_regroup_params kept = strait_codec_whole(c->spec.keep);
     kept.adds = 1;

@@ -243,6 +243,7 @@ const struct strait_codec_ops strait_codec_strait = {
     .name = "strait",
     .variants = variants,
     .state_size = sizeof(struct strait_state),
+    .needs = STRAIT_NEEDS_AUTOENCODER,
     .check = check,
     .traits = traits,
     .can_pad = can_pad,

@@ -64,7 +64,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_padded *st = of(c);
     const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot), absent = {0};
-    STRAIT_TRY(k->part_rows(at->stream, delta, absent, absent, y, at->input, 0));
+    STRAIT_TRY(k->autoencoder->subtract_norm(at->stream, delta, absent, absent, y, at->input, 0));
     STRAIT_TRY(k->matmul(at->stream, st->u, delta, st->e, strait_abt));
     if (c->peer != NULL)
         STRAIT_TRY(
@@ -73,8 +73,8 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
 }
 
 /* A code alone: what is recalled is itself. */
-static strait_recall_params itself(const strait_codec_spec *spec) {
-    return (strait_recall_params){spec->keep, 1, 1, STRAIT_STRAIT_EPSILON};
+static strait_window_params itself(const strait_codec_spec *spec) {
+    return (strait_window_params){spec->keep, 1, 1, STRAIT_STRAIT_EPSILON};
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
@@ -86,11 +86,11 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot);
     const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
-    STRAIT_TRY(k->recall(at->stream, all, normed, strait_codec_slot(c, st->rstd, at->slot), z,
-                         itself(&c->spec)));
+    STRAIT_TRY(k->autoencoder->window_norm(
+        at->stream, all, normed, strait_codec_slot(c, st->rstd, at->slot), z, itself(&c->spec)));
     STRAIT_TRY(k->matmul(at->stream, a, normed, st->v, strait_abt));
     STRAIT_TRY(k->embed(at->stream, st->anchors, c->params[T].value, at->tokens));
-    STRAIT_TRY(k->silu_cols(at->stream, all, a, normed.cols, st->anchors));
+    STRAIT_TRY(k->autoencoder->silu_cols(at->stream, all, a, normed.cols, st->anchors));
     return k->matmul(at->stream, x, all, st->dwp, strait_abt);
 }
 
@@ -119,12 +119,12 @@ static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, s
     const strait_tensor d_anchors = strait_codec_grad_slot(c, st->d_anchors, at->slot);
     STRAIT_TRY(k->matmul(at->stream, st->d_all, d_x, st->dwp, strait_ab));
     STRAIT_TRY(k->cut_cols(at->stream, d_anchors, st->d_all, place_of(&c->spec, P).to));
-    STRAIT_TRY(k->silu_cols_back(at->stream, d_a, st->d_all, strait_codec_slot(c, st->a, at->slot),
-                                 st->normed.cols));
+    STRAIT_TRY(k->autoencoder->silu_cols_back(
+        at->stream, d_a, st->d_all, strait_codec_slot(c, st->a, at->slot), st->normed.cols));
     STRAIT_TRY(k->matmul(at->stream, st->d_normed, d_a, st->v, strait_ab));
-    return k->recall_back(at->stream, st->d_z, st->d_all, st->d_normed,
-                          strait_codec_slot(c, st->z, at->slot),
-                          strait_codec_slot(c, st->rstd, at->slot), itself(&c->spec));
+    return k->autoencoder->window_norm_back(
+        at->stream, st->d_z, st->d_all, st->d_normed, strait_codec_slot(c, st->z, at->slot),
+        strait_codec_slot(c, st->rstd, at->slot), itself(&c->spec));
 }
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,

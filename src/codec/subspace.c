@@ -146,7 +146,7 @@ static strait_err encode(struct strait_codec *c, const strait_crossing *at, stra
                          const struct ways *by) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    STRAIT_TRY(k->embed_minus(at->stream, st->wide, st->fixed, at->tokens, x));
+    STRAIT_TRY(k->subspace->embed_minus(at->stream, st->wide, st->fixed, at->tokens, x));
     STRAIT_TRY(k->matmul(at->stream, by->crossing, st->wide, by->basis,
                          (strait_matmul_params){.alpha = -1}));
     STRAIT_TRY(round_code(c, at, by));
@@ -261,6 +261,7 @@ const struct strait_codec_ops strait_codec_subspace = {
     .name = "subspace",
     .variants = variants,
     .state_size = sizeof(struct strait_subspace),
+    .needs = STRAIT_NEEDS_SUBSPACE,
     .check = check,
     .traits = traits,
     .padded = &strait_codec_subspace, // the same crossings

@@ -22,13 +22,14 @@ static size_t wire_bytes(const strait_codec_spec *spec, strait_direction directi
 
 static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                        strait_tensor x) {
-    return c->backend->kernels->pack_top(at->stream, wire, x, c->spec.keep,
-                                         strait_payload_params(c, at, 16));
+    return c->backend->kernels->topk->pack(at->stream, wire, x, c->spec.keep,
+                                           strait_payload_params(c, at, 16));
 }
 
 static strait_err restore(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                           strait_tensor wire) {
-    return c->backend->kernels->restore_top(at->stream, x, (strait_tensor){0}, wire, c->spec.keep);
+    return c->backend->kernels->topk->restore(at->stream, x, (strait_tensor){0}, wire,
+                                              c->spec.keep);
 }
 
 static const strait_lossy how = {.pack = pack, .restore = restore};
@@ -47,7 +48,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                              strait_tensor wire) {
-    return c->backend->kernels->restore_top(
+    return c->backend->kernels->topk->restore(
         at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, c->spec.keep);
 }
 
@@ -56,6 +57,7 @@ extern const struct strait_codec_ops strait_codec_topk;
 const struct strait_codec_ops strait_codec_topk = {
     .name = "topk",
     .state_size = sizeof(struct topk),
+    .needs = STRAIT_NEEDS_TOPK,
     .check = check,
     .traits = strait_feedback_traits,
     .wire_bytes = wire_bytes,

@@ -103,14 +103,14 @@ strait_err strait_attention_back(const strait_work *work, const strait_attention
                                  acts->lse, heads));
     STRAIT_TRY(turn_back(work, layer, acts, d_qkv));
     if (layer->qkv_conv != NULL)
-        STRAIT_TRY(k->conv_back(work->stream, d_projected, layer->qkv_conv->grad, d_qkv,
-                                acts->projected, layer->qkv_conv->value, work->seq_len));
+        STRAIT_TRY(k->conv->back(work->stream, d_projected, layer->qkv_conv->grad, d_qkv,
+                                 acts->projected, layer->qkv_conv->value, work->seq_len));
     if (!defers) STRAIT_TRY(strait_attention_weights(work, layer, acts, d_branch, d_qkv));
     STRAIT_TRY(
         strait_layer_linear_back(work, scratch->d_normed, d_projected, joined_qkv(layer, 0)));
     if (layer->conv == NULL) return STRAIT_OK;
-    return k->conv_back(work->stream, scratch->d_plain, layer->conv->grad, scratch->d_normed,
-                        acts->plain, layer->conv->value, work->seq_len);
+    return k->conv->back(work->stream, scratch->d_plain, layer->conv->grad, scratch->d_normed,
+                         acts->plain, layer->conv->value, work->seq_len);
 }
 
 strait_err strait_attention_norm_back(const strait_work *work, const strait_attention *layer,

@@ -103,10 +103,10 @@ strait_err strait_layer_conv(const strait_work *work, strait_tensor y, strait_te
                              strait_tensor taps, strait_tensor past) {
     const struct strait_kernels *k = work->kernels;
     const int64_t n = taps.rows;
-    if (past.data == NULL) return k->conv(work->stream, y, x, taps, work->seq_len);
+    if (past.data == NULL) return k->conv->forward(work->stream, y, x, taps, work->seq_len);
     STRAIT_TRY(remember(work, past, n, x));
-    STRAIT_TRY(k->conv(work->stream, strait_tensor_rows(past, n, n), strait_tensor_rows(past, 0, n),
-                       taps, n));
+    STRAIT_TRY(k->conv->forward(work->stream, strait_tensor_rows(past, n, n),
+                                strait_tensor_rows(past, 0, n), taps, n));
     return k->cast(work->stream, y, strait_tensor_rows(past, 2 * n - 1, 1));
 }
 

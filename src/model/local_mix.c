@@ -17,8 +17,8 @@ strait_err strait_local_mix_back(const strait_work *work, const strait_local_mix
                                  strait_tensor capacity) {
     const struct strait_kernels *k = work->kernels;
     if (local->conv != NULL) {
-        STRAIT_TRY(k->conv_back(work->stream, capacity, local->conv->grad, d, acts->before,
-                                local->conv->value, work->seq_len));
+        STRAIT_TRY(k->conv->back(work->stream, capacity, local->conv->grad, d, acts->before,
+                                 local->conv->value, work->seq_len));
         STRAIT_TRY(k->cast(work->stream, d, capacity));
     }
     if (local->anchor == NULL) return STRAIT_OK;

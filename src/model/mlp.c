@@ -50,8 +50,8 @@ strait_err strait_mlp_back(const strait_work *work, const strait_mlp *layer,
     STRAIT_TRY(
         strait_layer_linear_back(work, scratch->d_normed, acts->wide, first_matrix(layer, 0)));
     if (layer->conv == NULL) return STRAIT_OK;
-    return k->conv_back(work->stream, scratch->d_plain, layer->conv->grad, scratch->d_normed,
-                        acts->plain, layer->conv->value, work->seq_len);
+    return k->conv->back(work->stream, scratch->d_plain, layer->conv->grad, scratch->d_normed,
+                         acts->plain, layer->conv->value, work->seq_len);
 }
 
 strait_err strait_mlp_norm_back(const strait_work *work, const strait_mlp *layer,

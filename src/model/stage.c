@@ -145,6 +145,8 @@ static strait_err upload_rope(struct strait_stage *stage) {
 }
 
 static strait_err commit(struct strait_stage *stage) {
+    if (stage->spec.shape.conv > 0)
+        STRAIT_TRY(strait_backend_require(stage->backend, STRAIT_NEEDS_CONV, "model.conv"));
     STRAIT_TRY(stage->backend->ops->stream_open(stage->backend, &stage->stream));
     STRAIT_TRY(strait_weights_commit(&stage->weights, stage->backend));
     STRAIT_TRY(strait_slab_commit(&stage->capacity, stage->backend));

@@ -13,11 +13,11 @@ strait_tensor strait_adamw_second(strait_optim_kind kind, const strait_param *pa
 strait_adamw_params strait_adamw_at(const strait_optim_spec *spec, strait_role role, int64_t step,
                                     float rate_factor) {
     return (strait_adamw_params){
-        .rate = strait_optim_rate(&spec->groups[role], step, rate_factor),
+        .learning_rate = strait_optim_rate(&spec->groups[role], step, rate_factor),
         .beta1 = spec->beta1,
         .beta2 = spec->beta2,
         .epsilon = spec->epsilon,
-        .decay = spec->groups[role].decay,
+        .weight_decay = spec->groups[role].decay,
         .step = step,
     };
 }

@@ -223,8 +223,8 @@ static strait_adamw_item item_of(const struct strait_optimizer *opt, int i, int6
                               .m = opt->slots[i].m,
                               .v = opt->slots[i].v,
                               .grad = p->grad,
-                              .how = strait_adamw_at(&opt->spec, p->role, step, rate_factor)};
-    item.how.copy = copy_of(p);
+                              .params = strait_adamw_at(&opt->spec, p->role, step, rate_factor)};
+    item.params.copy = copy_of(p);
     return item;
 }
 

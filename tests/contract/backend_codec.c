@@ -44,19 +44,19 @@ static const int all_bits[] = {32, 16, 8, 4};
 /* variant: which bits, then stochastic, then spoiled; inner: where the bytes lie */
 static void run_payload(struct rig *rig, shape s) {
     const int bits = all_bits[s.variant % 4];
-    const strait_pack_params how = {bits, s.variant / 4 % 2, 3, 1234567, 0};
+    const strait_pack_params params = {bits, s.variant / 4 % 2, 3, 1234567, 0};
     const strait_tensor x = make_rows(rig, s, s.variant / 8);
     const strait_tensor stats = rig_zeros(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     const int64_t bytes = bits >= 16 ? s.rows * s.cols * bits / 8
                                      : 4 + s.rows * (1 + (s.cols * bits + 7) / 8);
     const strait_tensor packed = make_bytes_at(rig, bytes, s.inner);
-    CHECK_OK(rig->k->pack_rows(&rig->stream, packed, stats, x, how));
+    CHECK_OK(rig->k->pack_rows(&rig->stream, packed, stats, x, params));
     rig_keep_bytes(rig, packed);
     rig_keep(rig, stats);
-    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, how));
+    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, params));
     rig_keep(rig, y);
     rig_keep(rig, stats);
-    CHECK_OK(rig->k->restore_rows(&rig->stream, y, (strait_tensor){0}, packed, how));
+    CHECK_OK(rig->k->restore_rows(&rig->stream, y, (strait_tensor){0}, packed, params));
     CHECK_OK(rig->k->measure_rows(&rig->stream, stats, x, y));
     rig_keep(rig, stats);
 }
@@ -88,15 +88,15 @@ static void run_padded(struct rig *rig, shape s) {
     const strait_regroup_params how_wide = {
         .n_groups = 1, .to_cols = s.cols, .from_cols = s.cols, .alpha = 1};
     CHECK_OK(rig->k->regroup_cols(&rig->stream, x, narrow, how_wide));
-    const strait_pack_params how = {all_bits[s.variant % 4], s.variant / 4 % 2, 3, 77, s.cols};
-    const int64_t bytes = how.bits >= 16 ? s.rows * s.cols * how.bits / 8
-                                         : 4 + s.rows * (1 + (s.cols * how.bits + 7) / 8);
+    const strait_pack_params params = {all_bits[s.variant % 4], s.variant / 4 % 2, 3, 77, s.cols};
+    const int64_t bytes = params.bits >= 16 ? s.rows * s.cols * params.bits / 8
+                                            : 4 + s.rows * (1 + (s.cols * params.bits + 7) / 8);
     const strait_tensor packed = rig_bytes(rig, bytes), same = rig_bytes(rig, bytes);
     const strait_tensor stats = rig_zeros(rig, s.rows, 3);
-    CHECK_OK(rig->k->pack_rows(&rig->stream, packed, stats, x, how));
-    CHECK_OK(rig->k->pack_rows(&rig->stream, same, (strait_tensor){0}, narrow, how));
-    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, how));
-    CHECK_OK(rig->k->restore_rows(&rig->stream, side, (strait_tensor){0}, packed, how));
+    CHECK_OK(rig->k->pack_rows(&rig->stream, packed, stats, x, params));
+    CHECK_OK(rig->k->pack_rows(&rig->stream, same, (strait_tensor){0}, narrow, params));
+    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, params));
+    CHECK_OK(rig->k->restore_rows(&rig->stream, side, (strait_tensor){0}, packed, params));
     rig_keep_bytes(rig, packed);
     rig_keep_bytes(rig, same);
     for (int64_t i = 0; i < bytes; i++)
@@ -118,7 +118,7 @@ static void padded_payloads(void **state) {
 /* Bytes that no one packed. variant: which bits, and which bytes */
 static void run_garbage(struct rig *rig, shape s) {
     const int bits = all_bits[s.variant % 4];
-    const strait_pack_params how = {.bits = bits};
+    const strait_pack_params params = {.bits = bits};
     const int64_t bytes = bits >= 16 ? s.rows * s.cols * bits / 8
                                      : 4 + s.rows * (1 + (s.cols * bits + 7) / 8);
     const strait_tensor packed = rig_bytes(rig, bytes);
@@ -129,7 +129,7 @@ static void run_garbage(struct rig *rig, shape s) {
         noise[i] = (unsigned char)(s.variant < 4 ? 255 : i * 7919 * (s.variant + 1) >> 3);
     rig_write(rig, packed, (const float *)(const void *)noise);
     free(noise);
-    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, how));
+    CHECK_OK(rig->k->restore_rows(&rig->stream, y, stats, packed, params));
     rig_keep(rig, y);
     for (size_t i = 0; i < rig->n_kept; i++)
         CHECK(isfinite(rig->kept[i]));
@@ -156,10 +156,10 @@ static void run_top(struct rig *rig, shape s) {
     const int64_t keep = (s.cols + 2) / 3, bytes = s.cols > 65536 ? 6 : 4;
     const strait_tensor packed = make_bytes_at(rig, s.rows * keep * bytes, s.inner);
     const strait_tensor y = rig_output(rig, s.rows, s.cols), stats = rig_zeros(rig, s.rows, 3);
-    CHECK_OK(rig->k->pack_top(&rig->stream, packed, x, keep,
-                              (strait_pack_params){16, s.variant & 1, 9, 10, 0}));
+    CHECK_OK(rig->k->topk->pack(&rig->stream, packed, x, keep,
+                                (strait_pack_params){16, s.variant & 1, 9, 10, 0}));
     rig_keep_bytes(rig, packed);
-    CHECK_OK(rig->k->restore_top(&rig->stream, y, stats, packed, keep));
+    CHECK_OK(rig->k->topk->restore(&rig->stream, y, stats, packed, keep));
     rig_keep(rig, y);
     rig_keep(rig, stats);
 }
@@ -183,7 +183,7 @@ static void run_top_garbage(struct rig *rig, shape s) {
         noise[i] = (unsigned char)(i < packed.cols / 2 ? i * 37 >> 1 : i % 2 ? 0 : i * 7919 >> 2);
     rig_write(rig, packed, (const float *)(const void *)noise);
     free(noise);
-    CHECK_OK(rig->k->restore_top(&rig->stream, y, stats, packed, keep));
+    CHECK_OK(rig->k->topk->restore(&rig->stream, y, stats, packed, keep));
     rig_keep(rig, y);
     rig_keep(rig, stats);
 }
@@ -197,9 +197,9 @@ static void garbage_of_top_values(void **state) {
 static void run_hadamard(struct rig *rig, shape s) {
     const strait_tensor x = rig_input(rig, s.rows, s.cols, 1);
     const strait_tensor y = rig_output(rig, s.rows, s.cols);
-    CHECK_OK(rig->k->hadamard(&rig->stream, y, x, s.inner));
+    CHECK_OK(rig->k->hadamard->transform(&rig->stream, y, x, s.inner));
     rig_keep(rig, y);
-    CHECK_OK(rig->k->hadamard(&rig->stream, y, y, s.inner));
+    CHECK_OK(rig->k->hadamard->transform(&rig->stream, y, y, s.inner));
     float *once = malloc((size_t)(s.rows * s.cols) * 2 * sizeof *once);
     assert_non_null(once);
     float *twice = once + s.rows * s.cols;
@@ -285,7 +285,7 @@ static void run_orthonormalise(struct rig *rig, shape s) {
     for (int64_t n = 0; s.variant && n < s.rows; n++)
         values[n * s.cols + 1] = -2 * values[n * s.cols];
     rig_write(rig, q, values);
-    CHECK_OK(rig->k->orthonormalise(&rig->stream, q));
+    CHECK_OK(rig->k->lowrank->orthonormalise(&rig->stream, q));
     rig_keep(rig, q);
     rig_read(rig, q, values);
     for (int64_t a = 0; a < s.cols; a++)

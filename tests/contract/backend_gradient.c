@@ -50,12 +50,12 @@ static void rmsnorm(void) {
 
 struct rotate_call {
     strait_tensor y, rstd, x;
-    strait_rotate_params how;
+    strait_rotate_params params;
 };
 
 static void forward_rotate(struct rig *rig, void *arg) {
     const struct rotate_call *c = arg;
-    CHECK_OK(rig->k->rotate(&rig->stream, c->y, c->rstd, c->x, c->how));
+    CHECK_OK(rig->k->rotate(&rig->stream, c->y, c->rstd, c->x, c->params));
 }
 
 static void one_rotate(strait_heads heads, int has_norm, int has_gain) {
@@ -66,9 +66,9 @@ static void one_rotate(strait_heads heads, int has_norm, int has_gain) {
                             .y = rig_output(rig, rows, cols),
                             .rstd = has_norm ? rig_output(rig, rows, heads.n_query + heads.n_key)
                                              : absent,
-                            .how = {.heads = heads, .epsilon = 1e-2f}};
-    rig_angles(rig, heads, &c.how.cos, &c.how.sin);
-    if (has_gain) c.how.gain = rig_input(rig, 2, heads.head_dim, 2);
+                            .params = {.heads = heads, .epsilon = 1e-2f}};
+    rig_angles(rig, heads, &c.params.cos, &c.params.sin);
+    if (has_gain) c.params.gain = rig_input(rig, 2, heads.head_dim, 2);
     const gradient g = {.rig = rig,
                         .forward = forward_rotate,
                         .arg = &c,
@@ -76,11 +76,11 @@ static void one_rotate(strait_heads heads, int has_norm, int has_gain) {
                         .d_outputs = {rig_input(rig, rows, cols, 3)}};
     forward_rotate(rig, &c);
     const strait_tensor d_x = rig_output(rig, rows, cols);
-    const strait_tensor d_gain = has_gain ? zeros(rig, c.how.gain) : absent;
+    const strait_tensor d_gain = has_gain ? zeros(rig, c.params.gain) : absent;
     CHECK_OK(rig->k->rotate_back(&rig->stream, d_x, d_gain, g.d_outputs[0], has_norm ? c.x : absent,
-                                 c.rstd, c.how));
+                                 c.rstd, c.params));
     check_gradient(&g, c.x, d_x, "rotate x");
-    if (has_gain) check_gradient(&g, c.how.gain, d_gain, "rotate gain");
+    if (has_gain) check_gradient(&g, c.params.gain, d_gain, "rotate gain");
 }
 
 static void rotation(void) {
@@ -249,12 +249,12 @@ static void cross_entropy(void) {
 
 struct matmul_call {
     strait_tensor y, a, b;
-    strait_matmul_params how;
+    strait_matmul_params params;
 };
 
 static void forward_matmul(struct rig *rig, void *arg) {
     const struct matmul_call *c = arg;
-    CHECK_OK(rig->k->matmul(&rig->stream, c->y, c->a, c->b, c->how));
+    CHECK_OK(rig->k->matmul(&rig->stream, c->y, c->a, c->b, c->params));
 }
 
 /* A linear layer y = x W^T: d_x = d_y W and d_W = d_y^T x, as models call it. */
@@ -263,7 +263,7 @@ static void linear_layer(void) {
     struct matmul_call c = {.a = rig_input(rig, 5, 7, 1),
                             .b = rig_input(rig, 3, 7, 2),
                             .y = rig_output(rig, 5, 3),
-                            .how = {.transpose_b = 1, .alpha = 1}};
+                            .params = {.transpose_b = 1, .alpha = 1}};
     const strait_tensor d_y = rig_input(rig, 5, 3, 3);
     const gradient g = {
         .rig = rig, .forward = forward_matmul, .arg = &c, .outputs = {c.y}, .d_outputs = {d_y}};

@@ -95,11 +95,11 @@ static void run_matmul(struct rig *rig, shape s) {
                                                   : rig_output(rig, s.rows, s.cols))
                             : adds        ? rig_act(rig, s.rows, s.cols, 3)
                                           : rig_act_output(rig, s.rows, s.cols);
-    const strait_matmul_params how = {.transpose_a = ta,
-                                      .transpose_b = tb,
-                                      .alpha = adds ? -0.7f : 1.0f,
-                                      .beta = adds ? 0.5f : 0.0f};
-    CHECK_OK(rig->k->matmul(&rig->stream, y, a, b, how));
+    const strait_matmul_params params = {.transpose_a = ta,
+                                         .transpose_b = tb,
+                                         .alpha = adds ? -0.7f : 1.0f,
+                                         .beta = adds ? 0.5f : 0.0f};
+    CHECK_OK(rig->k->matmul(&rig->stream, y, a, b, params));
     rig_keep(rig, y);
 }
 
@@ -135,15 +135,15 @@ static void run_copy(struct rig *rig, shape s) {
     strait_tensor copy = rig_act_output(rig, s.rows, s.cols);
     CHECK_OK(rig->k->fill(&rig->stream, v, 0.5f));
     const int copies = copy.dtype == STRAIT_BF16;
-    const strait_adamw_params how = {.rate = 0.1f,
-                                     .beta1 = 0.9f,
-                                     .beta2 = 0.95f,
-                                     .epsilon = 1e-8f,
-                                     .decay = 0.1f,
-                                     .step = 3,
-                                     .copy = copies ? copy : absent};
-    CHECK_OK(
-        rig->k->adamw(&rig->stream, weight, m, v, rig_input(rig, s.rows, s.cols, 3), absent, how));
+    const strait_adamw_params params = {.learning_rate = 0.1f,
+                                        .beta1 = 0.9f,
+                                        .beta2 = 0.95f,
+                                        .epsilon = 1e-8f,
+                                        .weight_decay = 0.1f,
+                                        .step = 3,
+                                        .copy = copies ? copy : absent};
+    CHECK_OK(rig->k->adamw(&rig->stream, weight, m, v, rig_input(rig, s.rows, s.cols, 3), absent,
+                           params));
     if (!copies) CHECK_OK(rig->k->cast(&rig->stream, copy, weight));
     rig_keep(rig, copy);
 }

@@ -75,20 +75,21 @@ static void run_rotate(struct rig *rig, shape s) {
     const int is_over = (s.variant & 4) && !has_norm;
     const int64_t n_rows = s.rows * heads.seq_len;
     const int64_t cols = (int64_t)(heads.n_query + 2 * heads.n_key) * heads.head_dim;
-    strait_rotate_params how = {.heads = heads, .epsilon = 1e-5f};
-    rig_angles(rig, heads, &how.cos, &how.sin);
+    strait_rotate_params params = {.heads = heads, .epsilon = 1e-5f};
+    rig_angles(rig, heads, &params.cos, &params.sin);
     const strait_tensor x = rig_act(rig, n_rows, cols, 1);
     const strait_tensor y = is_over ? x : rig_act_output(rig, n_rows, cols);
     const strait_tensor rstd = has_norm ? rig_output(rig, n_rows, heads.n_query + heads.n_key)
                                         : absent;
-    if (has_gain) how.gain = rig_input(rig, 2, heads.head_dim, 2);
-    CHECK_OK(rig->k->rotate(&rig->stream, y, rstd, x, how));
+    if (has_gain) params.gain = rig_input(rig, 2, heads.head_dim, 2);
+    CHECK_OK(rig->k->rotate(&rig->stream, y, rstd, x, params));
     rig_keep(rig, y);
     if (has_norm) rig_keep(rig, rstd);
     const strait_tensor d_y = rig_act(rig, n_rows, cols, 3);
     const strait_tensor d_x = s.variant & 4 ? d_y : rig_act_output(rig, n_rows, cols);
     const strait_tensor d_gain = has_gain ? rig_input(rig, 2, heads.head_dim, 4) : absent;
-    CHECK_OK(rig->k->rotate_back(&rig->stream, d_x, d_gain, d_y, has_norm ? x : absent, rstd, how));
+    CHECK_OK(
+        rig->k->rotate_back(&rig->stream, d_x, d_gain, d_y, has_norm ? x : absent, rstd, params));
     rig_keep(rig, d_x);
     if (has_gain) rig_keep(rig, d_gain);
 }

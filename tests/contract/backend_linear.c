@@ -78,11 +78,11 @@ static void run_matmul(struct rig *rig, shape s) {
                                : rig_input(rig, s.inner, s.cols, 2);
     const strait_tensor y = adds ? rig_input(rig, s.rows, s.cols, 3)
                                  : rig_output(rig, s.rows, s.cols);
-    const strait_matmul_params how = {.transpose_a = ta,
-                                      .transpose_b = tb,
-                                      .alpha = adds ? -0.7f : 1.0f,
-                                      .beta = adds ? 0.5f : 0.0f};
-    CHECK_OK(rig->k->matmul(&rig->stream, y, a, b, how));
+    const strait_matmul_params params = {.transpose_a = ta,
+                                         .transpose_b = tb,
+                                         .alpha = adds ? -0.7f : 1.0f,
+                                         .beta = adds ? 0.5f : 0.0f};
+    CHECK_OK(rig->k->matmul(&rig->stream, y, a, b, params));
     rig_keep(rig, y);
 }
 

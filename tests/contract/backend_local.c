@@ -9,12 +9,12 @@ static void run_conv(struct rig *rig, shape s) {
     const strait_tensor x = rig_act(rig, s.rows * s.inner, s.cols, 1);
     const strait_tensor w = rig_input(rig, s.variant, s.cols, 2);
     const strait_tensor y = rig_act_output(rig, x.rows, x.cols);
-    CHECK_OK(rig->k->conv(&rig->stream, y, x, w, s.inner));
+    CHECK_OK(rig->k->conv->forward(&rig->stream, y, x, w, s.inner));
     rig_keep(rig, y);
     const strait_tensor d_y = rig_act(rig, x.rows, x.cols, 3);
     const strait_tensor d_x = rig_act_output(rig, x.rows, x.cols);
     const strait_tensor d_w = rig_input(rig, s.variant, s.cols, 4);
-    CHECK_OK(rig->k->conv_back(&rig->stream, d_x, d_w, d_y, x, w, s.inner));
+    CHECK_OK(rig->k->conv->back(&rig->stream, d_x, d_w, d_y, x, w, s.inner));
     rig_keep(rig, d_x);
     rig_keep(rig, d_w);
 }
@@ -45,10 +45,10 @@ static void convolutions(void **state) {
 static void run_window(struct rig *rig, shape s) {
     const strait_tensor x = rig_input(rig, s.rows * s.inner, s.cols, 1);
     const strait_tensor y = rig_output(rig, x.rows, x.cols * s.variant);
-    CHECK_OK(rig->k->window(&rig->stream, y, x, s.inner));
+    CHECK_OK(rig->k->autoencoder->window(&rig->stream, y, x, s.inner));
     rig_keep(rig, y);
     const strait_tensor d_x = rig_output(rig, x.rows, x.cols);
-    CHECK_OK(rig->k->window_back(&rig->stream, d_x, y, s.inner));
+    CHECK_OK(rig->k->autoencoder->window_back(&rig->stream, d_x, y, s.inner));
     rig_keep(rig, d_x);
 }
 
@@ -87,7 +87,8 @@ static void convolution_is_what_it_says(void) {
     const float expected[] = {1.5f, 15 + 3, 150 + 30 - 1, 1500, 3 + 3000, 30 + 6 - 1000};
     float got[6];
     const strait_tensor y = rig_output(rig, 6, 1);
-    CHECK_OK(rig->k->conv(&rig->stream, y, rig_values(rig, 6, 1, x), rig_values(rig, 3, 1, w), 3));
+    CHECK_OK(rig->k->conv->forward(&rig->stream, y, rig_values(rig, 6, 1, x),
+                                   rig_values(rig, 3, 1, w), 3));
     rig_read(rig, y, got);
     for (int i = 0; i < 6; i++)
         CHECK_NEAR((double)got[i], (double)expected[i], 1e-4);
@@ -100,12 +101,12 @@ struct conv_call {
 
 static void forward_conv(struct rig *rig, void *arg) {
     const struct conv_call *c = arg;
-    CHECK_OK(rig->k->conv(&rig->stream, c->y, c->x, c->w, c->seq_len));
+    CHECK_OK(rig->k->conv->forward(&rig->stream, c->y, c->x, c->w, c->seq_len));
 }
 
 static void forward_window(struct rig *rig, void *arg) {
     const struct conv_call *c = arg;
-    CHECK_OK(rig->k->window(&rig->stream, c->y, c->x, c->seq_len));
+    CHECK_OK(rig->k->autoencoder->window(&rig->stream, c->y, c->x, c->seq_len));
 }
 
 static void gradients(void) {
@@ -117,12 +118,12 @@ static void gradients(void) {
     gradient g = {rig, forward_conv, &c, {c.y}, {rig_input(rig, 12, 5, 3)}};
     const strait_tensor d_x = rig_output(rig, 12, 5), d_w = rig_output(rig, 4, 5);
     CHECK_OK(rig->k->fill(&rig->stream, d_w, 0));
-    CHECK_OK(rig->k->conv_back(&rig->stream, d_x, d_w, g.d_outputs[0], c.x, c.w, c.seq_len));
+    CHECK_OK(rig->k->conv->back(&rig->stream, d_x, d_w, g.d_outputs[0], c.x, c.w, c.seq_len));
     check_gradient(&g, c.x, d_x, "conv x");
     check_gradient(&g, c.w, d_w, "conv w");
     c.y = rig_output(rig, 12, 20);
     g = (gradient){rig, forward_window, &c, {c.y}, {rig_input(rig, 12, 20, 4)}};
-    CHECK_OK(rig->k->window_back(&rig->stream, d_x, g.d_outputs[0], c.seq_len));
+    CHECK_OK(rig->k->autoencoder->window_back(&rig->stream, d_x, g.d_outputs[0], c.seq_len));
     check_gradient(&g, c.x, d_x, "window x");
 }
 
@@ -146,14 +147,14 @@ static strait_tensor make_rows(struct rig *rig, int64_t rows, int64_t cols, int 
 
 /* variant: bit 0 stochastic, bit 1 spoiled */
 static void run_octaves(struct rig *rig, shape s) {
-    const strait_pack_params how = {.is_stochastic = s.variant & 1, .seed = 3, .stream = 77};
+    const strait_pack_params params = {.is_stochastic = s.variant & 1, .seed = 3, .stream = 77};
     const strait_tensor x = make_rows(rig, s.rows, s.cols, s.variant & 2);
     const strait_tensor packed = rig_bytes(rig, octave_bytes(s.rows, s.cols));
     const strait_tensor stats = rig_zeros(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
-    CHECK_OK(rig->k->pack_octaves(&rig->stream, packed, stats, x, how));
+    CHECK_OK(rig->k->log_scale->pack(&rig->stream, packed, stats, x, params));
     rig_keep_bytes(rig, packed);
     rig_keep(rig, stats);
-    CHECK_OK(rig->k->restore_octaves(&rig->stream, y, stats, packed, how));
+    CHECK_OK(rig->k->log_scale->restore(&rig->stream, y, stats, packed, params));
     rig_keep(rig, y);
     rig_keep(rig, stats);
 }
@@ -167,16 +168,16 @@ static void run_padded(struct rig *rig, shape s) {
         &rig->stream, x, narrow,
         (strait_regroup_params){
             .n_groups = 1, .to_cols = s.cols, .from_cols = s.cols, .alpha = 1}));
-    const strait_pack_params how = {
+    const strait_pack_params params = {
         .is_stochastic = s.variant & 1, .seed = 3, .stream = 77, .cols = s.cols};
     const int64_t bytes = octave_bytes(s.rows, s.cols);
     const strait_tensor packed = rig_bytes(rig, bytes), same = rig_bytes(rig, bytes);
     const strait_tensor stats = rig_zeros(rig, s.rows, 3);
-    CHECK_OK(rig->k->pack_octaves(&rig->stream, packed, stats, x, how));
-    CHECK_OK(rig->k->pack_octaves(&rig->stream, same, (strait_tensor){0}, narrow, how));
-    CHECK_OK(rig->k->restore_octaves(&rig->stream, y, stats, packed, how));
+    CHECK_OK(rig->k->log_scale->pack(&rig->stream, packed, stats, x, params));
+    CHECK_OK(rig->k->log_scale->pack(&rig->stream, same, (strait_tensor){0}, narrow, params));
+    CHECK_OK(rig->k->log_scale->restore(&rig->stream, y, stats, packed, params));
     const strait_tensor side = rig_act_output(rig, y.rows, y.cols);
-    CHECK_OK(rig->k->restore_octaves(&rig->stream, side, (strait_tensor){0}, packed, how));
+    CHECK_OK(rig->k->log_scale->restore(&rig->stream, side, (strait_tensor){0}, packed, params));
     rig_keep_bytes(rig, packed);
     rig_keep_bytes(rig, same);
     for (int64_t i = 0; i < bytes; i++)
@@ -216,8 +217,8 @@ static void run_garbage(struct rig *rig, shape s) {
         noise[i] = (unsigned char)(s.variant == 0 ? 255 : i * 7919 * s.variant >> 3);
     rig_write(rig, packed, (const float *)(const void *)noise);
     free(noise);
-    CHECK_OK(rig->k->restore_octaves(&rig->stream, y, stats, packed,
-                                     (strait_pack_params){.is_stochastic = s.variant & 1}));
+    CHECK_OK(rig->k->log_scale->restore(&rig->stream, y, stats, packed,
+                                        (strait_pack_params){.is_stochastic = s.variant & 1}));
     rig_keep(rig, y);
     for (size_t i = 0; i < rig->n_kept; i++)
         CHECK(isfinite(rig->kept[i]));
@@ -258,10 +259,10 @@ static void octaves_are_what_they_say(void) {
     assert_int_equal(packed.cols, 4 + 16 * ROWS);
     rig_read(rig, x, values);
     const double most = largest_of(values, ROWS * COLS);
-    CHECK_OK(
-        rig->k->pack_octaves(&rig->stream, packed, (strait_tensor){0}, x, (strait_pack_params){0}));
-    CHECK_OK(rig->k->restore_octaves(&rig->stream, y, (strait_tensor){0}, packed,
+    CHECK_OK(rig->k->log_scale->pack(&rig->stream, packed, (strait_tensor){0}, x,
                                      (strait_pack_params){0}));
+    CHECK_OK(rig->k->log_scale->restore(&rig->stream, y, (strait_tensor){0}, packed,
+                                        (strait_pack_params){0}));
     rig_read(rig, y, got);
     for (int n = 0; n < ROWS; n++) {
         const double a = largest_of(values + (ptrdiff_t)n * COLS, COLS);
@@ -286,9 +287,9 @@ static void chance_is_fair(void) {
     rig_read(rig, x, values);
     const double step = exp2(ceil(2 * log2(largest_of(values, COLS))) / 2) / 7.5;
     for (int t = 0; t < times; t++) {
-        const strait_pack_params how = {.is_stochastic = 1, .seed = 5, .stream = (uint64_t)t};
-        CHECK_OK(rig->k->pack_octaves(&rig->stream, packed, (strait_tensor){0}, x, how));
-        CHECK_OK(rig->k->restore_octaves(&rig->stream, y, (strait_tensor){0}, packed, how));
+        const strait_pack_params params = {.is_stochastic = 1, .seed = 5, .stream = (uint64_t)t};
+        CHECK_OK(rig->k->log_scale->pack(&rig->stream, packed, (strait_tensor){0}, x, params));
+        CHECK_OK(rig->k->log_scale->restore(&rig->stream, y, (strait_tensor){0}, packed, params));
         rig_read(rig, y, got);
         for (int c = 0; c < COLS; c++) {
             CHECK(fabs((double)got[c] - (double)values[c]) <= step * 1.0001);

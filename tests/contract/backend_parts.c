@@ -21,14 +21,14 @@ static void run_regroup(struct rig *rig, shape s) {
                                           : rig_input(rig, s.rows, x_cols, 1);
     const strait_tensor y = s.variant & 1 ? rig_act(rig, s.rows, y_cols, 2)
                                           : rig_input(rig, s.rows, y_cols, 2);
-    const strait_regroup_params how = {.n_groups = groups,
-                                       .to = to,
-                                       .to_cols = pad,
-                                       .from = from,
-                                       .from_cols = s.cols,
-                                       .alpha = 0.75f,
-                                       .adds = s.variant >> 2};
-    CHECK_OK(rig->k->regroup_cols(&rig->stream, y, x, how));
+    const strait_regroup_params params = {.n_groups = groups,
+                                          .to = to,
+                                          .to_cols = pad,
+                                          .from = from,
+                                          .from_cols = s.cols,
+                                          .alpha = 0.75f,
+                                          .adds = s.variant >> 2};
+    CHECK_OK(rig->k->regroup_cols(&rig->stream, y, x, params));
     rig_keep(rig, y);
     const strait_regroup_params back = {
         .n_groups = groups, .to_cols = s.cols, .from = to, .from_cols = pad, .alpha = 1};
@@ -54,14 +54,14 @@ static void run_part(struct rig *rig, shape s) {
     const strait_tensor normed = rig_act_output(rig, s.rows, s.cols);
     const strait_tensor rstd = rig_output(rig, s.rows, 1);
     const strait_tensor wider = rig_act(rig, s.rows, s.cols + (s.rows % 2 ? 16 : 3), 3);
-    CHECK_OK(rig->k->part_rows(&rig->stream, wider, normed, rstd, y, x, 1e-6f));
+    CHECK_OK(rig->k->autoencoder->subtract_norm(&rig->stream, wider, normed, rstd, y, x, 1e-6f));
     rig_keep(rig, wider);
-    CHECK_OK(rig->k->part_rows(&rig->stream, delta, normed, rstd, y, x, 1e-6f));
+    CHECK_OK(rig->k->autoencoder->subtract_norm(&rig->stream, delta, normed, rstd, y, x, 1e-6f));
     rig_keep(rig, delta);
     rig_keep(rig, normed);
     rig_keep(rig, rstd);
-    CHECK_OK(rig->k->part_rows(&rig->stream, delta, (strait_tensor){0}, (strait_tensor){0}, x, y,
-                               1e-6f));
+    CHECK_OK(rig->k->autoencoder->subtract_norm(&rig->stream, delta, (strait_tensor){0},
+                                                (strait_tensor){0}, x, y, 1e-6f));
     rig_keep(rig, delta);
 }
 
@@ -73,7 +73,8 @@ static void parted_rows(void **state) {
 static void run_embed_minus(struct rig *rig, shape s) {
     const strait_tensor table = rig_input(rig, 11, s.cols, 1), x = rig_act(rig, s.rows, s.cols, 2);
     const strait_tensor y = rig_act_output(rig, s.rows, s.cols);
-    CHECK_OK(rig->k->embed_minus(&rig->stream, y, table, rig_tokens(rig, s.rows, 11, 3), x));
+    CHECK_OK(
+        rig->k->subspace->embed_minus(&rig->stream, y, table, rig_tokens(rig, s.rows, 11, 3), x));
     rig_keep(rig, y);
 }
 
@@ -89,18 +90,18 @@ static void run_gains(struct rig *rig, shape s) {
     const strait_tensor ids = rig_tokens(rig, s.rows, 11, 3);
     const strait_tensor y = rig_act_output(rig, s.rows, s.cols);
     const strait_tensor wider = rig_act(rig, s.rows, s.cols + more, 4);
-    CHECK_OK(rig->k->gain_rows(&rig->stream, y, x, table, ids));
-    CHECK_OK(rig->k->gain_rows(&rig->stream, wider, x, table, ids));
+    CHECK_OK(rig->k->token_gates->apply(&rig->stream, y, x, table, ids));
+    CHECK_OK(rig->k->token_gates->apply(&rig->stream, wider, x, table, ids));
     rig_keep(rig, y);
     rig_keep(rig, wider);
-    CHECK_OK(rig->k->gain_rows(&rig->stream, wider, wider, table, ids));
+    CHECK_OK(rig->k->token_gates->apply(&rig->stream, wider, wider, table, ids));
     rig_keep(rig, wider);
     const strait_tensor d_y = rig_act(rig, s.rows, s.cols, 5);
     const strait_tensor d_rows = rig_act_output(rig, s.rows, s.cols);
-    CHECK_OK(rig->k->gain_rows_back(&rig->stream, y, d_rows, d_y, x, table, ids));
+    CHECK_OK(rig->k->token_gates->apply_back(&rig->stream, y, d_rows, d_y, x, table, ids));
     rig_keep(rig, y);
     rig_keep(rig, d_rows);
-    CHECK_OK(rig->k->gain_rows_back(&rig->stream, d_y, x, d_y, x, table, ids));
+    CHECK_OK(rig->k->token_gates->apply_back(&rig->stream, d_y, x, d_y, x, table, ids));
     rig_keep(rig, d_y);
     rig_keep(rig, x);
 }
@@ -115,16 +116,16 @@ static void run_silu_cols(struct rig *rig, shape s) {
     const int64_t first = s.rows % 2 ? 16 : 5, all = first + s.cols + (s.rows % 2 ? 0 : 2);
     const strait_tensor x = rig_act(rig, s.rows, s.cols, 1), y = rig_act(rig, s.rows, all, 2);
     const strait_tensor d_x = rig_act_output(rig, s.rows, s.cols);
-    CHECK_OK(rig->k->silu_cols_back(&rig->stream, d_x, y, x, first));
-    CHECK_OK(rig->k->silu_cols(&rig->stream, y, x, first, (strait_tensor){0}));
+    CHECK_OK(rig->k->autoencoder->silu_cols_back(&rig->stream, d_x, y, x, first));
+    CHECK_OK(rig->k->autoencoder->silu_cols(&rig->stream, y, x, first, (strait_tensor){0}));
     rig_keep(rig, y);
     const int64_t next = s.rows % 2 ? 8 : 3;
     const strait_tensor wide = rig_input(rig, s.rows, next, 3);
     const strait_tensor alike = rig_act(rig, s.rows, next, 4);
     const strait_tensor more = rig_act(rig, s.rows, all + next, 5);
-    CHECK_OK(rig->k->silu_cols(&rig->stream, more, x, first, wide));
+    CHECK_OK(rig->k->autoencoder->silu_cols(&rig->stream, more, x, first, wide));
     rig_keep(rig, more);
-    CHECK_OK(rig->k->silu_cols(&rig->stream, more, x, first, alike));
+    CHECK_OK(rig->k->autoencoder->silu_cols(&rig->stream, more, x, first, alike));
     rig_keep(rig, more);
     rig_keep(rig, d_x);
 }
@@ -138,16 +139,16 @@ static void silu_columns(void **state) {
 static void run_normed_silu(struct rig *rig, shape s) {
     const int64_t wide = s.cols == 40 ? 2312 : 3 * s.cols; // more than a warp holds, too
     const strait_tensor rstd = rig_input(rig, s.rows, 1, 4);
-    const strait_normed_silu at = {.d_a = rig_act_output(rig, s.rows, s.cols),
-                                   .scaled = rig_act_output(rig, s.rows, s.cols),
-                                   .d_y = rig_act_output(rig, s.rows, wide),
-                                   .d_h = rig_act(rig, s.rows, s.cols, 1),
-                                   .a = rig_act(rig, s.rows, s.cols, 2),
-                                   .rstd = rstd,
-                                   .n = rig_act(rig, s.rows, wide, 5),
-                                   .plus = s.variant ? rig_act(rig, s.rows, wide, 3)
-                                                     : (strait_tensor){0}};
-    CHECK_OK(rig->k->normed_silu_back(&rig->stream, &at));
+    const strait_norm_silu_grads at = {.d_a = rig_act_output(rig, s.rows, s.cols),
+                                       .scaled = rig_act_output(rig, s.rows, s.cols),
+                                       .d_y = rig_act_output(rig, s.rows, wide),
+                                       .d_h = rig_act(rig, s.rows, s.cols, 1),
+                                       .a = rig_act(rig, s.rows, s.cols, 2),
+                                       .rstd = rstd,
+                                       .n = rig_act(rig, s.rows, wide, 5),
+                                       .plus = s.variant ? rig_act(rig, s.rows, wide, 3)
+                                                         : (strait_tensor){0}};
+    CHECK_OK(rig->k->autoencoder->norm_silu_back(&rig->stream, &at));
     rig_keep(rig, at.d_a);
     rig_keep(rig, at.scaled);
     rig_keep(rig, at.d_y);
@@ -167,7 +168,7 @@ static void normed_silu(void **state) {
 /* inner: codes; what is beyond keep is no number, and is not looked at */
 static void run_recall(struct rig *rig, shape s) {
     const int64_t keep = s.cols, cols = (keep + 7) / 8 * 8, taps = s.inner;
-    const strait_recall_params how = {keep, taps, s.heads.seq_len, 1e-6f};
+    const strait_window_params params = {keep, taps, s.heads.seq_len, 1e-6f};
     const strait_tensor codes = rig_input(rig, s.rows, keep, 1), z = rig_output(rig, s.rows, cols);
     CHECK_OK(rig->k->regroup_cols(
         &rig->stream, z, codes,
@@ -178,8 +179,9 @@ static void run_recall(struct rig *rig, shape s) {
     const strait_tensor d_both = rig_act(rig, s.rows, taps * cols + beside, 3);
     const strait_tensor d_normeds = rig_act(rig, s.rows, taps * cols, 4);
     const strait_tensor rstd = rig_output(rig, s.rows, 1), d_z = rig_output(rig, s.rows, cols);
-    CHECK_OK(rig->k->recall(&rig->stream, both, normeds, rstd, z, how));
-    CHECK_OK(rig->k->recall_back(&rig->stream, d_z, d_both, d_normeds, z, rstd, how));
+    CHECK_OK(rig->k->autoencoder->window_norm(&rig->stream, both, normeds, rstd, z, params));
+    CHECK_OK(rig->k->autoencoder->window_norm_back(&rig->stream, d_z, d_both, d_normeds, z, rstd,
+                                                   params));
     rig_keep(rig, both);
     rig_keep(rig, normeds);
     rig_keep(rig, rstd);
@@ -200,12 +202,13 @@ static void recalled_codes(void **state) {
 
 struct recall_case {
     strait_tensor both, normeds, rstd, z;
-    strait_recall_params how;
+    strait_window_params params;
 };
 
 static void recall_forward(struct rig *rig, void *arg) {
     const struct recall_case *c = arg;
-    CHECK_OK(rig->k->recall(&rig->stream, c->both, c->normeds, c->rstd, c->z, c->how));
+    CHECK_OK(rig->k->autoencoder->window_norm(&rig->stream, c->both, c->normeds, c->rstd, c->z,
+                                              c->params));
 }
 
 struct gain_case {
@@ -214,7 +217,7 @@ struct gain_case {
 
 static void gain_forward(struct rig *rig, void *arg) {
     const struct gain_case *c = arg;
-    CHECK_OK(rig->k->gain_rows(&rig->stream, c->y, c->x, c->table, c->ids));
+    CHECK_OK(rig->k->token_gates->apply(&rig->stream, c->y, c->x, c->table, c->ids));
 }
 
 static void gains_have_their_gradients(void **state) {
@@ -225,8 +228,8 @@ static void gains_have_their_gradients(void **state) {
     const gradient g = {rig, gain_forward, &c, {c.y}, {rig_input(rig, 9, 6, 4)}};
     const strait_tensor d_x = rig_output(rig, 9, 6), d_rows = rig_output(rig, 9, 6);
     const strait_tensor d_table = rig_zeros(rig, 4, 6);
-    CHECK_OK(
-        rig->k->gain_rows_back(&rig->stream, d_x, d_rows, g.d_outputs[0], c.x, c.table, c.ids));
+    CHECK_OK(rig->k->token_gates->apply_back(&rig->stream, d_x, d_rows, g.d_outputs[0], c.x,
+                                             c.table, c.ids));
     CHECK_OK(rig->k->embed_back(&rig->stream, d_table, d_rows, c.ids));
     check_gradient(&g, c.x, d_x, "gain of x");
     check_gradient(&g, c.table, d_table, "gain's table");
@@ -248,8 +251,8 @@ static void recall_has_its_gradient(void **state) {
                         {rig_input(rig, 8, 24, 2), rig_input(rig, 8, 24, 3)}};
     const strait_tensor d_z = rig_output(rig, 8, 8);
     recall_forward(rig, &c);
-    CHECK_OK(
-        rig->k->recall_back(&rig->stream, d_z, g.d_outputs[0], g.d_outputs[1], c.z, c.rstd, c.how));
+    CHECK_OK(rig->k->autoencoder->window_norm_back(&rig->stream, d_z, g.d_outputs[0],
+                                                   g.d_outputs[1], c.z, c.rstd, c.params));
     check_gradient(&g, c.z, d_z, "recall");
     rig_check(rig);
 }

@@ -11,9 +11,9 @@ static void run_loss(struct rig *rig, shape s) {
     const strait_tensor targets = rig_ints(rig, s.rows, values);
     free(values);
     const strait_tensor loss = rig_output(rig, s.rows, 1);
-    const strait_loss_params how = {.softcap = s.variant & 2 ? 6.0f : 0.0f,
-                                    .scale = s.variant & 1 ? 0.25f : 0.0f};
-    CHECK_OK(rig->k->cross_entropy(&rig->stream, loss, logits, targets, how));
+    const strait_loss_params params = {.softcap = s.variant & 2 ? 6.0f : 0.0f,
+                                       .scale = s.variant & 1 ? 0.25f : 0.0f};
+    CHECK_OK(rig->k->cross_entropy(&rig->stream, loss, logits, targets, params));
     rig_keep(rig, loss);
     rig_keep(rig, logits);
 }
@@ -107,14 +107,14 @@ static void run_adamw(struct rig *rig, shape s) {
     const float by[] = {0.3f, 1};
     const strait_tensor scale = s.variant & 4 ? rig_values(rig, 2, 1, by) : absent;
     for (int step = 1; step <= 3; step++) {
-        const strait_adamw_params how = {.rate = 0.1f,
-                                         .beta1 = 0.9f,
-                                         .beta2 = 0.95f,
-                                         .epsilon = 1e-8f,
-                                         .decay = 0.1f,
-                                         .step = step};
+        const strait_adamw_params params = {.learning_rate = 0.1f,
+                                            .beta1 = 0.9f,
+                                            .beta2 = 0.95f,
+                                            .epsilon = 1e-8f,
+                                            .weight_decay = 0.1f,
+                                            .step = step};
         const strait_tensor grad = rig_input(rig, s.rows, s.cols, 10 + step);
-        CHECK_OK(rig->k->adamw(&rig->stream, weight, m, v, grad, scale, how));
+        CHECK_OK(rig->k->adamw(&rig->stream, weight, m, v, grad, scale, params));
     }
     rig_keep(rig, weight);
     rig_keep(rig, m);
@@ -187,11 +187,11 @@ static void run_adamw_each(struct rig *rig, shape s) {
                                        part_of(m, at, 3, cols),
                                        part_of(v, at, i % 3 == 0 ? 1 : 3, i % 5 == 4 ? 1 : cols),
                                        part_of(grad, at, 3, cols),
-                                       {.rate = 0.01f * (float)(1 + i % 4),
+                                       {.learning_rate = 0.01f * (float)(1 + i % 4),
                                         .beta1 = 0.9f,
                                         .beta2 = 0.95f,
                                         .epsilon = 1e-8f,
-                                        .decay = 0.1f * (float)(i % 2),
+                                        .weight_decay = 0.1f * (float)(i % 2),
                                         .step = 3}};
         if (i % 15 == 9) items[i].v = part_of(v, at, 3, 1);
     }
@@ -216,11 +216,11 @@ static void first_step_of_adamw(void **state) {
     const strait_tensor w = rig_values(rig, 1, 3, weights), absent = {0};
     CHECK_OK(rig->k->adamw(&rig->stream, w, rig_values(rig, 1, 3, zeros),
                            rig_values(rig, 1, 3, zeros), rig_values(rig, 1, 3, grads), absent,
-                           (strait_adamw_params){.rate = 0.1f,
+                           (strait_adamw_params){.learning_rate = 0.1f,
                                                  .beta1 = 0.9f,
                                                  .beta2 = 0.99f,
                                                  .epsilon = 1e-12f,
-                                                 .decay = 0.5f,
+                                                 .weight_decay = 0.5f,
                                                  .step = 1}));
     rig_keep(rig, w);
     CHECK_NEAR(rig->kept[0], 0.95 * 1 - 0.1, 1e-6);
@@ -239,7 +239,7 @@ static void run_silenced(struct rig *rig, shape s) {
     CHECK_OK(rig->k->adamw(
         &rig->stream, w, m, v, rig_values(rig, 1, 3, grads), rig_values(rig, 2, 1, zero),
         (strait_adamw_params){
-            .rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .step = 2}));
+            .learning_rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .step = 2}));
     rig_keep(rig, w);
     rig_keep(rig, m);
     rig_keep(rig, v);

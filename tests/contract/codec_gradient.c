@@ -61,7 +61,7 @@ static void exchange(struct chain *exact, int b) {
     struct strait_stream *stream = &exact->rig->stream;
     if (strcmp(exact->spec[b].variant, "context") == 0)
         CHECK_OK(
-            exact->rig->k->restore_octaves(stream, code, absent, sent, (strait_pack_params){0}));
+            exact->rig->k->log_scale->restore(stream, code, absent, sent, (strait_pack_params){0}));
     else
         CHECK_OK(exact->rig->k->restore_rows(stream, code, absent, sent,
                                              (strait_pack_params){.bits = 4}));

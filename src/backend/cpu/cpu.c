@@ -10,21 +10,21 @@ static struct strait_cpu *state_of(const struct strait_backend *be) {
     return be->state;
 }
 
-static void take_reference(struct strait_kernels *k) {
-    strait_ref_elementwise(k);
-    strait_ref_matmul(k);
-    strait_ref_embed(k);
-    strait_ref_norm(k);
-    strait_ref_rotate(k);
-    strait_ref_attention(k);
-    strait_ref_mlp(k);
-    strait_ref_loss(k);
-    strait_ref_optim(k);
-    strait_ref_payload(k);
-    strait_ref_codec(k);
-    strait_ref_local(k);
-    strait_ref_octave(k);
-    strait_ref_parts(k);
+static void take_reference(struct strait_kernel_set *set) {
+    strait_ref_elementwise(set);
+    strait_ref_matmul(set);
+    strait_ref_embed(set);
+    strait_ref_norm(set);
+    strait_ref_rotate(set);
+    strait_ref_attention(set);
+    strait_ref_mlp(set);
+    strait_ref_loss(set);
+    strait_ref_optim(set);
+    strait_ref_payload(set);
+    strait_ref_codec(set);
+    strait_ref_local(set);
+    strait_ref_octave(set);
+    strait_ref_parts(set);
 }
 
 /* The fastest kernels this processor can run; NULL when it can run none of them. */
@@ -45,7 +45,8 @@ static strait_err init(struct strait_backend *be) {
     STRAIT_TRY(strait_pool_open(be->n_threads, &cpu->pool));
     be->n_threads = strait_pool_threads(cpu->pool);
     take_reference(&cpu->kernels);
-    be->kernels = &cpu->kernels;
+    strait_kernel_set_link(&cpu->kernels);
+    be->kernels = &cpu->kernels.base;
     const struct strait_isa *isa = be->is_reference ? NULL : best_isa();
     (void)snprintf(cpu->description, sizeof cpu->description, "%d thread%s, %s", be->n_threads,
                    be->n_threads == 1 ? "" : "s", isa != NULL ? isa->name : "plain loops");

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/kernel_set.h"
 #include "base/pool.h"
 
 #include <assert.h>
@@ -23,7 +24,7 @@ struct strait_cpu {
     struct strait_pool *pool;
     float *left, *right;
     float *scratch; // STRAIT_CPU_SCRATCH a thread
-    struct strait_kernels kernels;
+    struct strait_kernel_set kernels;
     char description[64];
 };
 
@@ -31,27 +32,27 @@ struct strait_cpu {
 struct strait_isa {
     const char *name;
     int (*is_here)(void); // does this processor have it
-    void (*fill)(struct strait_kernels *k);
+    void (*fill)(struct strait_kernel_set *set);
 };
 
 /* Those this build has code for, the best last, ended by one without a name. */
 extern const struct strait_isa strait_isas[];
 
 /* Plain loops, one thread, sums in double precision: the meaning of every kernel. */
-void strait_ref_elementwise(struct strait_kernels *k);
-void strait_ref_matmul(struct strait_kernels *k);
-void strait_ref_embed(struct strait_kernels *k);
-void strait_ref_norm(struct strait_kernels *k);
-void strait_ref_rotate(struct strait_kernels *k);
-void strait_ref_attention(struct strait_kernels *k);
-void strait_ref_mlp(struct strait_kernels *k);
-void strait_ref_loss(struct strait_kernels *k);
-void strait_ref_optim(struct strait_kernels *k);
-void strait_ref_payload(struct strait_kernels *k);
-void strait_ref_codec(struct strait_kernels *k);
-void strait_ref_local(struct strait_kernels *k);
-void strait_ref_octave(struct strait_kernels *k);
-void strait_ref_parts(struct strait_kernels *k);
+void strait_ref_elementwise(struct strait_kernel_set *set);
+void strait_ref_matmul(struct strait_kernel_set *set);
+void strait_ref_embed(struct strait_kernel_set *set);
+void strait_ref_norm(struct strait_kernel_set *set);
+void strait_ref_rotate(struct strait_kernel_set *set);
+void strait_ref_attention(struct strait_kernel_set *set);
+void strait_ref_mlp(struct strait_kernel_set *set);
+void strait_ref_loss(struct strait_kernel_set *set);
+void strait_ref_optim(struct strait_kernel_set *set);
+void strait_ref_payload(struct strait_kernel_set *set);
+void strait_ref_codec(struct strait_kernel_set *set);
+void strait_ref_local(struct strait_kernel_set *set);
+void strait_ref_octave(struct strait_kernel_set *set);
+void strait_ref_parts(struct strait_kernel_set *set);
 
 /* The values of an f32 tensor; NULL when it is absent. */
 static inline float *strait_cpu_f32(strait_tensor t) {

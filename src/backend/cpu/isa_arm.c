@@ -1,7 +1,7 @@
 /* isa_arm.c - what aarch64 processors can do: all of them have neon. */
 #include "backend/cpu/cpu.h"
 
-void strait_simd_table_neon(struct strait_kernels *k);
+void strait_simd_table_neon(struct strait_kernel_set *set);
 
 static int always(void) {
     return 1;

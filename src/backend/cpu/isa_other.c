@@ -1,7 +1,7 @@
 /* isa_other.c - a processor we know nothing of: vectors of four, as the compiler sees fit. */
 #include "backend/cpu/cpu.h"
 
-void strait_simd_table_portable(struct strait_kernels *k);
+void strait_simd_table_portable(struct strait_kernel_set *set);
 
 static int always(void) {
     return 1;

@@ -2,9 +2,9 @@
 #include "backend/cpu/cpu.h"
 #include "base/x86.h"
 
-void strait_simd_table_sse2(struct strait_kernels *k);
-void strait_simd_table_avx2(struct strait_kernels *k);
-void strait_simd_table_avx512(struct strait_kernels *k);
+void strait_simd_table_sse2(struct strait_kernel_set *set);
+void strait_simd_table_avx2(struct strait_kernel_set *set);
+void strait_simd_table_avx512(struct strait_kernel_set *set);
 
 const struct strait_isa strait_isas[] = {
     {.name = "sse2", .is_here = strait_x86_always, .fill = strait_simd_table_sse2},

@@ -6,13 +6,13 @@
 #include <string.h>
 
 static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
-                           int64_t keep, strait_pack_params how) {
+                           int64_t keep, strait_pack_params params) {
     (void)s;
     assert(keep > 0 && keep <= x.cols);
     assert(strait_tensor_bytes(packed) ==
            (size_t)(x.rows * keep) * (2 + strait_top_index_bytes(x.cols)));
     unsigned char *bytes = packed.data;
-    const strait_top to = {bytes, bytes + x.rows * keep * 2, keep, how};
+    const strait_top to = {bytes, bytes + x.rows * keep * 2, keep, params};
     for (int64_t n = 0; n < x.rows; n++)
         strait_top_pack(&to, strait_cpu_f32(x) + n * x.cols, x.cols, n);
     return STRAIT_OK;
@@ -122,12 +122,12 @@ static strait_err orthonormalise(struct strait_stream *s, strait_tensor q) {
     return STRAIT_OK;
 }
 
-void strait_ref_codec(struct strait_kernels *k) {
-    k->pack_top = pack_top;
-    k->restore_top = restore_top;
-    k->hadamard = hadamard;
-    k->resize_cols = resize_cols;
-    k->silu = silu;
-    k->silu_back = silu_back;
-    k->orthonormalise = orthonormalise;
+void strait_ref_codec(struct strait_kernel_set *set) {
+    set->topk.pack = pack_top;
+    set->topk.restore = restore_top;
+    set->hadamard.transform = hadamard;
+    set->base.resize_cols = resize_cols;
+    set->base.silu = silu;
+    set->base.silu_back = silu_back;
+    set->lowrank.orthonormalise = orthonormalise;
 }

@@ -66,10 +66,10 @@ static strait_err gain_rows_back(struct strait_stream *s, strait_tensor d_x, str
     return STRAIT_OK;
 }
 
-void strait_ref_embed(struct strait_kernels *k) {
-    k->embed = embed;
-    k->embed_minus = embed_minus;
-    k->embed_back = embed_back;
-    k->gain_rows = gain_rows;
-    k->gain_rows_back = gain_rows_back;
+void strait_ref_embed(struct strait_kernel_set *set) {
+    set->base.embed = embed;
+    set->subspace.embed_minus = embed_minus;
+    set->base.embed_back = embed_back;
+    set->token_gates.apply = gain_rows;
+    set->token_gates.apply_back = gain_rows_back;
 }

@@ -101,11 +101,11 @@ static strait_err window_back(struct strait_stream *s, strait_tensor d_x, strait
     return STRAIT_OK;
 }
 
-void strait_ref_local(struct strait_kernels *k) {
-    k->conv = conv;
-    k->conv_back = conv_back;
-    k->add_cols = add_cols;
-    k->cut_cols = cut_cols;
-    k->window = window;
-    k->window_back = window_back;
+void strait_ref_local(struct strait_kernel_set *set) {
+    set->conv.forward = conv;
+    set->conv.back = conv_back;
+    set->base.add_cols = add_cols;
+    set->base.cut_cols = cut_cols;
+    set->autoencoder.window = window;
+    set->autoencoder.window_back = window_back;
 }

@@ -18,22 +18,23 @@ static int nibble_of(const unsigned char *row, int64_t i) {
     return i % 2 == 0 ? row[i / 2] & 15 : row[i / 2] >> 4;
 }
 
-static int code_of(float value, float inverse, strait_pack_params how, int64_t i) {
+static int code_of(float value, float inverse, strait_pack_params params, int64_t i) {
     const float scaled = value * inverse;
-    const float code = how.is_stochastic ? floorf(scaled + (7.5f + strait_wire_uniform(how, i)))
-                                         : floorf(scaled) + 8.0f;
+    const float code = params.is_stochastic
+                           ? floorf(scaled + (7.5f + strait_wire_uniform(params, i)))
+                           : floorf(scaled) + 8.0f;
     return (int)fminf(fmaxf(code, 0.0f), 15.0f);
 }
 
 /* Row n of x into `to`, on a scale of `unit` a step. */
 static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, int64_t n, float unit,
-                     strait_pack_params how) {
+                     strait_pack_params params) {
     double numbers[3] = {0};
     const float inverse = unit > 0 ? 1.0f / unit : 0.0f;
-    const int64_t cols = strait_pack_cols(x, how);
+    const int64_t cols = strait_pack_cols(x, params);
     for (int64_t c = 0; c < cols; c++) {
         const float value = strait_wire_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
-        const int code = code_of(value, inverse, how, n * cols + c);
+        const int code = code_of(value, inverse, params, n * cols + c);
         put_nibble(to, c + 1, code);
         const double error = (double)value - (double)(((float)code - 7.5f) * unit);
         numbers[0] += error * error;
@@ -43,28 +44,28 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
 }
 
 static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
-                               strait_tensor x, strait_pack_params how) {
+                               strait_tensor x, strait_pack_params params) {
     (void)s;
-    const int64_t cols = strait_pack_cols(x, how);
+    const int64_t cols = strait_pack_cols(x, params);
     assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * row_bytes(cols));
     unsigned char *to = packed.data;
-    const float top = strait_log_scale_top(strait_wire_largest_of(x, how));
+    const float top = strait_log_scale_top(strait_wire_largest_of(x, params));
     memcpy(to, &top, 4);
     for (int64_t n = 0; n < x.rows; n++) {
         unsigned char *row = to + 4 + n * row_bytes(cols);
         const float largest = strait_wire_largest(strait_cpu_f32(x) + n * x.cols, cols);
-        const int code = strait_log_scale_code(top, largest, how.is_stochastic);
+        const int code = strait_log_scale_code(top, largest, params.is_stochastic);
         const float scale = strait_log_scale_scale(top, code);
         put_nibble(row, 0, code);
-        pack_row(row, stats, x, n, strait_log_scale_unit(scale, how.is_stochastic), how);
+        pack_row(row, stats, x, n, strait_log_scale_unit(scale, params.is_stochastic), params);
     }
     return STRAIT_OK;
 }
 
 static strait_err restore_octaves(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                                  strait_tensor packed, strait_pack_params how) {
+                                  strait_tensor packed, strait_pack_params params) {
     (void)s;
-    const int64_t cols = strait_pack_cols(x, how);
+    const int64_t cols = strait_pack_cols(x, params);
     assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * row_bytes(cols));
     const unsigned char *from = packed.data;
     float top;
@@ -74,7 +75,7 @@ static strait_err restore_octaves(struct strait_stream *s, strait_tensor x, stra
         double numbers[3] = {0};
         const unsigned char *row = from + 4 + n * row_bytes(cols);
         const float scale = strait_log_scale_scale(trusted, nibble_of(row, 0));
-        const float unit = strait_log_scale_unit(scale, how.is_stochastic);
+        const float unit = strait_log_scale_unit(scale, params.is_stochastic);
         for (int64_t c = 0; c < cols; c++) {
             const float value = ((float)nibble_of(row, c + 1) - 7.5f) * unit;
             strait_cpu_f32(x)[n * x.cols + c] = value;
@@ -86,7 +87,7 @@ static strait_err restore_octaves(struct strait_stream *s, strait_tensor x, stra
     return STRAIT_OK;
 }
 
-void strait_ref_octave(struct strait_kernels *k) {
-    k->pack_octaves = pack_octaves;
-    k->restore_octaves = restore_octaves;
+void strait_ref_octave(struct strait_kernel_set *set) {
+    set->log_scale.pack = pack_octaves;
+    set->log_scale.restore = restore_octaves;
 }

@@ -25,10 +25,10 @@ static double log_sum(const float *logits, int64_t cols, double cap) {
 }
 
 static strait_err cross_entropy(struct strait_stream *s, strait_tensor loss, strait_tensor logits,
-                                strait_tensor targets, strait_loss_params how) {
+                                strait_tensor targets, strait_loss_params params) {
     (void)s;
     assert(loss.rows == logits.rows && targets.rows == logits.rows);
-    const double cap = (double)how.softcap;
+    const double cap = (double)params.softcap;
     const int64_t cols = logits.cols;
     for (int64_t n = 0; n < logits.rows; n++) {
         float *row = strait_cpu_f32(logits) + n * cols;
@@ -36,21 +36,21 @@ static strait_err cross_entropy(struct strait_stream *s, strait_tensor loss, str
         assert(target < cols);
         if (target < 0) {
             strait_cpu_f32(loss)[n] = 0;
-            if (how.scale != 0.0f) memset(row, 0, (size_t)cols * sizeof *row);
+            if (params.scale != 0.0f) memset(row, 0, (size_t)cols * sizeof *row);
             continue;
         }
         const double whole = log_sum(row, cols, cap);
         strait_cpu_f32(loss)[n] = (float)(whole - capped((double)row[target], cap));
-        if (how.scale == 0.0f) continue;
+        if (params.scale == 0.0f) continue;
         for (int64_t c = 0; c < cols; c++) {
             const double logit = (double)row[c];
             const double d = exp(capped(logit, cap) - whole) - (c == target);
-            row[c] = (float)(d * capped_slope(logit, cap) * (double)how.scale);
+            row[c] = (float)(d * capped_slope(logit, cap) * (double)params.scale);
         }
     }
     return STRAIT_OK;
 }
 
-void strait_ref_loss(struct strait_kernels *k) {
-    k->cross_entropy = cross_entropy;
+void strait_ref_loss(struct strait_kernel_set *set) {
+    set->base.cross_entropy = cross_entropy;
 }

@@ -4,14 +4,14 @@
 #include <math.h>
 
 static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b,
-                         strait_matmul_params how) {
+                         strait_matmul_params params) {
     (void)s;
-    const int64_t inner = how.transpose_a ? a.rows : a.cols;
-    assert(inner == (how.transpose_b ? b.cols : b.rows));
-    assert(y.rows == (how.transpose_a ? a.cols : a.rows));
-    assert(y.cols == (how.transpose_b ? b.rows : b.cols));
-    const int64_t a_row = how.transpose_a ? 1 : a.cols, a_col = how.transpose_a ? a.cols : 1;
-    const int64_t b_row = how.transpose_b ? 1 : b.cols, b_col = how.transpose_b ? b.cols : 1;
+    const int64_t inner = params.transpose_a ? a.rows : a.cols;
+    assert(inner == (params.transpose_b ? b.cols : b.rows));
+    assert(y.rows == (params.transpose_a ? a.cols : a.rows));
+    assert(y.cols == (params.transpose_b ? b.rows : b.cols));
+    const int64_t a_row = params.transpose_a ? 1 : a.cols, a_col = params.transpose_a ? a.cols : 1;
+    const int64_t b_row = params.transpose_b ? 1 : b.cols, b_col = params.transpose_b ? b.cols : 1;
     const float *left = strait_cpu_f32(a), *right = strait_cpu_f32(b);
     float *to = strait_cpu_f32(y);
     for (int64_t i = 0; i < y.rows; i++) {
@@ -19,8 +19,8 @@ static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor
             double sum = 0;
             for (int64_t k = 0; k < inner; k++)
                 sum += (double)left[i * a_row + k * a_col] * (double)right[k * b_row + j * b_col];
-            sum *= (double)how.alpha;
-            if (how.beta != 0.0f) sum += (double)how.beta * (double)*to;
+            sum *= (double)params.alpha;
+            if (params.beta != 0.0f) sum += (double)params.beta * (double)*to;
             *to = (float)sum;
         }
     }
@@ -49,8 +49,8 @@ static strait_err normalise(struct strait_stream *s, strait_tensor y, strait_ten
     return STRAIT_OK;
 }
 
-void strait_ref_matmul(struct strait_kernels *k) {
-    k->matmul = matmul;
-    k->sum_squares = sum_squares;
-    k->normalise = normalise;
+void strait_ref_matmul(struct strait_kernel_set *set) {
+    set->base.matmul = matmul;
+    set->base.sum_squares = sum_squares;
+    set->base.normalise = normalise;
 }

@@ -82,11 +82,11 @@ static strait_err relu_back(struct strait_stream *s, strait_tensor d_x, strait_t
     return STRAIT_OK;
 }
 
-void strait_ref_mlp(struct strait_kernels *k) {
-    k->swiglu = swiglu;
-    k->swiglu_back = swiglu_back;
-    k->relu2 = relu2;
-    k->relu2_back = relu2_back;
-    k->relu = relu;
-    k->relu_back = relu_back;
+void strait_ref_mlp(struct strait_kernel_set *set) {
+    set->base.swiglu = swiglu;
+    set->base.swiglu_back = swiglu_back;
+    set->base.relu2 = relu2;
+    set->base.relu2_back = relu2_back;
+    set->base.relu = relu;
+    set->base.relu_back = relu_back;
 }

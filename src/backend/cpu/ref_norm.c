@@ -5,12 +5,12 @@
 
 static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
-                          strait_norm_params how) {
+                          strait_norm_params params) {
     (void)s;
     assert(strait_cpu_same_shape(y, x) && rstd.rows == x.rows);
     assert((sum.data == NULL) == (delta.data == NULL));
     const int64_t cols = x.cols;
-    const float *gain = strait_cpu_f32(how.gain);
+    const float *gain = strait_cpu_f32(params.gain);
     for (int64_t n = 0; n < x.rows; n++) {
         const float *from = strait_cpu_f32(x) + n * cols;
         if (delta.data != NULL) {
@@ -22,7 +22,7 @@ static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tenso
         double squares = 0;
         for (int64_t c = 0; c < cols; c++)
             squares += (double)from[c] * (double)from[c];
-        const double scale = 1 / sqrt(squares / (double)cols + (double)how.epsilon);
+        const double scale = 1 / sqrt(squares / (double)cols + (double)params.epsilon);
         strait_cpu_f32(rstd)[n] = (float)scale;
         for (int64_t c = 0; c < cols; c++) {
             const double g = gain != NULL ? (double)gain[c] : 1;
@@ -62,7 +62,7 @@ static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strai
     return STRAIT_OK;
 }
 
-void strait_ref_norm(struct strait_kernels *k) {
-    k->rmsnorm = rmsnorm;
-    k->rmsnorm_back = rmsnorm_back;
+void strait_ref_norm(struct strait_kernel_set *set) {
+    set->base.rmsnorm = rmsnorm;
+    set->base.rmsnorm_back = rmsnorm_back;
 }

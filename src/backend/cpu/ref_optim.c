@@ -37,17 +37,18 @@ static void move_shared(strait_tensor v, strait_tensor grad, double by, double b
 
 static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_tensor m,
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
-                        strait_adamw_params how) {
+                        strait_adamw_params params) {
     (void)s;
     const int is_own = strait_cpu_same_shape(v, weight); // a second moment for every weight
     assert(strait_cpu_same_shape(weight, m) && strait_cpu_same_shape(weight, grad));
     assert(is_own || (v.rows == 1 && v.cols == weight.cols) ||
            (v.cols == 1 && v.rows == weight.rows));
-    assert(how.step >= 1);
+    assert(params.step >= 1);
     if (strait_cpu_is_spoiled(scale)) return STRAIT_OK;
-    const double beta1 = (double)how.beta1, beta2 = (double)how.beta2, rate = (double)how.rate;
-    const double whole1 = 1 - pow(beta1, (double)how.step); // of 1, what m has seen so far
-    const double whole2 = 1 - pow(beta2, (double)how.step);
+    const double beta1 = (double)params.beta1, beta2 = (double)params.beta2,
+                 rate = (double)params.learning_rate;
+    const double whole1 = 1 - pow(beta1, (double)params.step); // of 1, what m has seen so far
+    const double whole2 = 1 - pow(beta2, (double)params.step);
     const double by = scale.data != NULL ? (double)strait_cpu_f32(scale)[0] : 1;
     float *w = strait_cpu_f32(weight), *first = strait_cpu_f32(m), *second = strait_cpu_f32(v);
     if (!is_own) move_shared(v, grad, by, beta2);
@@ -58,8 +59,8 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
         first[i] = (float)(beta1 * (double)first[i] + (1 - beta1) * g);
         if (is_own) *square = (float)(beta2 * (double)*square + (1 - beta2) * g * g);
         const double move = (double)first[i] / whole1 /
-                            (sqrt((double)*square / whole2) + (double)how.epsilon);
-        w[i] = (float)((double)w[i] * (1 - rate * (double)how.decay) - rate * move);
+                            (sqrt((double)*square / whole2) + (double)params.epsilon);
+        w[i] = (float)((double)w[i] * (1 - rate * (double)params.weight_decay) - rate * move);
     }
     return STRAIT_OK;
 }
@@ -76,13 +77,13 @@ static strait_err adamw_each(struct strait_stream *s, const strait_adamw_item *i
                              strait_tensor scale) {
     for (int i = 0; i < n; i++)
         STRAIT_TRY(s->backend->kernels->adamw(s, items[i].weight, items[i].m, items[i].v,
-                                              items[i].grad, scale, items[i].how));
+                                              items[i].grad, scale, items[i].params));
     return STRAIT_OK;
 }
 
-void strait_ref_optim(struct strait_kernels *k) {
-    k->clip = clip;
-    k->adamw = adamw;
-    k->sum_squares_each = sum_squares_each;
-    k->adamw_each = adamw_each;
+void strait_ref_optim(struct strait_kernel_set *set) {
+    set->base.clip = clip;
+    set->base.adamw = adamw;
+    set->base.sum_squares_each = sum_squares_each;
+    set->base.adamw_each = adamw_each;
 }

@@ -5,17 +5,17 @@
 #include <math.h>
 
 static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                               strait_regroup_params how) {
+                               strait_regroup_params params) {
     (void)s;
-    assert(y.rows == x.rows && how.to + how.n_groups * how.to_cols <= y.cols);
-    assert(how.from + (how.n_groups - 1) * how.from_cols < x.cols);
-    for (int64_t i = 0; i < y.rows * how.n_groups * how.to_cols; i++) {
-        const int64_t c = i % how.to_cols, g = i / how.to_cols % how.n_groups;
-        const int64_t n = i / how.to_cols / how.n_groups;
-        const float *from = strait_cpu_f32(x) + n * x.cols + how.from + g * how.from_cols;
-        float *to = strait_cpu_f32(y) + n * y.cols + how.to + g * how.to_cols + c;
-        const float value = c < how.from_cols ? how.alpha * from[c] : 0.0f;
-        *to = how.adds ? *to + value : value;
+    assert(y.rows == x.rows && params.to + params.n_groups * params.to_cols <= y.cols);
+    assert(params.from + (params.n_groups - 1) * params.from_cols < x.cols);
+    for (int64_t i = 0; i < y.rows * params.n_groups * params.to_cols; i++) {
+        const int64_t c = i % params.to_cols, g = i / params.to_cols % params.n_groups;
+        const int64_t n = i / params.to_cols / params.n_groups;
+        const float *from = strait_cpu_f32(x) + n * x.cols + params.from + g * params.from_cols;
+        float *to = strait_cpu_f32(y) + n * y.cols + params.to + g * params.to_cols + c;
+        const float value = c < params.from_cols ? params.alpha * from[c] : 0.0f;
+        *to = params.adds ? *to + value : value;
     }
     return STRAIT_OK;
 }
@@ -33,28 +33,28 @@ static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait
 }
 
 static void check_recall(strait_tensor both, strait_tensor normeds, strait_tensor z,
-                         strait_recall_params how) {
-    assert(how.keep <= z.cols && both.rows == z.rows && normeds.rows == z.rows);
-    assert(normeds.cols == how.taps * z.cols && both.cols >= normeds.cols);
-    assert(z.rows % how.seq_len == 0);
-    (void)both, (void)normeds, (void)z, (void)how;
+                         strait_window_params params) {
+    assert(params.keep <= z.cols && both.rows == z.rows && normeds.rows == z.rows);
+    assert(normeds.cols == params.taps * z.cols && both.cols >= normeds.cols);
+    assert(z.rows % params.seq_len == 0);
+    (void)both, (void)normeds, (void)z, (void)params;
 }
 
 static strait_err recall(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
-                         strait_tensor rstd, strait_tensor z, strait_recall_params how) {
+                         strait_tensor rstd, strait_tensor z, strait_window_params params) {
     (void)s;
-    check_recall(both, normeds, z, how);
+    check_recall(both, normeds, z, params);
     for (int64_t n = 0; n < z.rows; n++) {
         const float *row = strait_cpu_f32(z) + n * z.cols;
         double squares = 0;
-        for (int64_t c = 0; c < how.keep; c++)
+        for (int64_t c = 0; c < params.keep; c++)
             squares += (double)row[c] * (double)row[c];
-        strait_cpu_f32(rstd)[n] = (float)(1 /
-                                          sqrt(squares / (double)how.keep + (double)how.epsilon));
+        strait_cpu_f32(
+            rstd)[n] = (float)(1 / sqrt(squares / (double)params.keep + (double)params.epsilon));
     }
     for (int64_t i = 0; i < strait_cpu_count(normeds); i++) {
         const int64_t n = i / normeds.cols, j = i % normeds.cols / z.cols, c = i % z.cols;
-        const int is_there = j <= n % how.seq_len && c < how.keep;
+        const int is_there = j <= n % params.seq_len && c < params.keep;
         const float value = is_there ? strait_cpu_f32(z)[(n - j) * z.cols + c] : 0.0f;
         const float scale = is_there ? strait_cpu_f32(rstd)[n - j] : 0.0f;
         strait_cpu_f32(both)[n * both.cols + i % normeds.cols] = value;
@@ -65,31 +65,31 @@ static strait_err recall(struct strait_stream *s, strait_tensor both, strait_ten
 
 /* What value c of code n receives from the places of t that it went to. */
 static double gathered(strait_tensor t, strait_tensor z, int64_t n, int64_t c,
-                       strait_recall_params how) {
+                       strait_window_params params) {
     double sum = 0;
-    for (int64_t j = 0; j < how.taps && n % how.seq_len + j < how.seq_len; j++)
+    for (int64_t j = 0; j < params.taps && n % params.seq_len + j < params.seq_len; j++)
         sum += (double)strait_cpu_f32(t)[(n + j) * t.cols + j * z.cols + c];
     return sum;
 }
 
 static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
                               strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
-                              strait_recall_params how) {
+                              strait_window_params params) {
     (void)s;
-    check_recall(d_both, d_normeds, z, how);
+    check_recall(d_both, d_normeds, z, params);
     assert(strait_cpu_same_shape(d_z, z));
     for (int64_t n = 0; n < z.rows; n++) {
         const float *row = strait_cpu_f32(z) + n * z.cols;
         const double scale = (double)strait_cpu_f32(rstd)[n];
         double dot = 0;
-        for (int64_t c = 0; c < how.keep; c++)
-            dot += gathered(d_normeds, z, n, c, how) * (double)row[c] * scale;
-        dot /= (double)how.keep;
+        for (int64_t c = 0; c < params.keep; c++)
+            dot += gathered(d_normeds, z, n, c, params) * (double)row[c] * scale;
+        dot /= (double)params.keep;
         for (int64_t c = 0; c < z.cols; c++) {
-            const double through = c < how.keep ? gathered(d_normeds, z, n, c, how) -
-                                                      (double)row[c] * scale * dot
-                                                : 0;
-            const double direct = c < how.keep ? gathered(d_both, z, n, c, how) : 0;
+            const double through = c < params.keep ? gathered(d_normeds, z, n, c, params) -
+                                                         (double)row[c] * scale * dot
+                                                   : 0;
+            const double direct = c < params.keep ? gathered(d_both, z, n, c, params) : 0;
             strait_cpu_f32(d_z)[n * z.cols + c] = (float)(direct + scale * through);
         }
     }
@@ -132,7 +132,7 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
     return STRAIT_OK;
 }
 
-static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_silu *at) {
+static strait_err normed_silu_back(struct strait_stream *s, const strait_norm_silu_grads *at) {
     (void)s;
     const int64_t cols = at->a.cols;
     const float *plus = at->plus.data;
@@ -159,12 +159,12 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
     return STRAIT_OK;
 }
 
-void strait_ref_parts(struct strait_kernels *k) {
-    k->regroup_cols = regroup_cols;
-    k->part_rows = part_rows;
-    k->recall = recall;
-    k->recall_back = recall_back;
-    k->silu_cols = silu_cols;
-    k->silu_cols_back = silu_cols_back;
-    k->normed_silu_back = normed_silu_back;
+void strait_ref_parts(struct strait_kernel_set *set) {
+    set->base.regroup_cols = regroup_cols;
+    set->autoencoder.subtract_norm = part_rows;
+    set->autoencoder.window_norm = recall;
+    set->autoencoder.window_norm_back = recall_back;
+    set->autoencoder.silu_cols = silu_cols;
+    set->autoencoder.silu_cols_back = silu_cols_back;
+    set->autoencoder.norm_silu_back = normed_silu_back;
 }

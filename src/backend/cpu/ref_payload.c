@@ -7,17 +7,17 @@
 #include <string.h>
 
 static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
-                      strait_pack_params how) {
-    const int64_t cols = strait_pack_cols(x, how);
+                      strait_pack_params params) {
+    const int64_t cols = strait_pack_cols(x, params);
     for (int64_t n = 0; n < x.rows; n++) {
         double numbers[3] = {0};
         for (int64_t c = 0, i = n * cols; c < cols; c++, i++) {
             const float value = strait_wire_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
             float sent = value;
-            if (how.bits == 32) {
+            if (params.bits == 32) {
                 memcpy(to + i * 4, &value, 4);
             } else {
-                const uint16_t half = strait_wire_bf16(value, how, i);
+                const uint16_t half = strait_wire_bf16(value, params, i);
                 memcpy(to + i * 2, &half, 2);
                 sent = strait_wire_f32(half);
             }
@@ -29,24 +29,24 @@ static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
     }
 }
 
-static int code_of(float value, float inverse, strait_pack_params how, int64_t i) {
-    const int most = strait_scale_codes(how.bits);
+static int code_of(float value, float inverse, strait_pack_params params, int64_t i) {
+    const int most = strait_scale_codes(params.bits);
     const float scaled = value * inverse;
-    const float rounded = how.is_stochastic ? floorf(scaled + strait_wire_uniform(how, i))
-                                            : rintf(scaled);
+    const float rounded = params.is_stochastic ? floorf(scaled + strait_wire_uniform(params, i))
+                                               : rintf(scaled);
     return (int)fminf(fmaxf(rounded, (float)-most), (float)most);
 }
 
 /* Codes of row n into `to`. */
 static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, int64_t n,
-                     float scale, strait_pack_params how) {
+                     float scale, strait_pack_params params) {
     double numbers[3] = {0};
     const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
-    const int64_t cols = strait_pack_cols(x, how);
+    const int64_t cols = strait_pack_cols(x, params);
     for (int64_t c = 0; c < cols; c++) {
         const float value = strait_wire_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
-        const int code = code_of(value, inverse, how, n * cols + c);
-        if (how.bits == 8)
+        const int code = code_of(value, inverse, params, n * cols + c);
+        if (params.bits == 8)
             to[c] = (unsigned char)code;
         else if (c % 2 == 0)
             to[c / 2] = (unsigned char)(code & 15);
@@ -60,24 +60,24 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
 }
 
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
-                            strait_tensor x, strait_pack_params how) {
+                            strait_tensor x, strait_pack_params params) {
     (void)s;
-    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how));
+    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, params));
     assert(stats.data == NULL || (stats.rows == x.rows && stats.cols == 3));
     unsigned char *to = packed.data;
-    if (how.bits >= 16) {
-        pack_wide(to, stats, x, how);
+    if (params.bits >= 16) {
+        pack_wide(to, stats, x, params);
         return STRAIT_OK;
     }
-    const int64_t cols = strait_pack_cols(x, how);
-    const float base = strait_scale_base(strait_wire_largest_of(x, how), how.bits);
+    const int64_t cols = strait_pack_cols(x, params);
+    const float base = strait_scale_base(strait_wire_largest_of(x, params), params.bits);
     memcpy(to, &base, 4);
     for (int64_t n = 0; n < x.rows; n++) {
         const float largest = strait_wire_largest(strait_cpu_f32(x) + n * x.cols, cols);
-        const int code = strait_scale_code(base, largest, how.bits);
+        const int code = strait_scale_code(base, largest, params.bits);
         to[4 + n] = (unsigned char)code;
-        pack_row(to + strait_wire_codes(x.rows, cols, how.bits, n), stats, x, n,
-                 strait_scale_of(base, code), how);
+        pack_row(to + strait_wire_codes(x.rows, cols, params.bits, n), stats, x, n,
+                 strait_scale_of(base, code), params);
     }
     return STRAIT_OK;
 }
@@ -94,12 +94,12 @@ static float restored(const unsigned char *from, int64_t i, int bits) {
 }
 
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                               strait_tensor packed, strait_pack_params how) {
+                               strait_tensor packed, strait_pack_params params) {
     (void)s;
-    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how));
+    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, params));
     const unsigned char *from = packed.data;
-    const int64_t cols = strait_pack_cols(x, how);
-    const int bits = how.bits;
+    const int64_t cols = strait_pack_cols(x, params);
+    const int bits = params.bits;
     float base = 0;
     if (bits < 16) memcpy(&base, from, 4);
     const float trusted = strait_scale_trust(base);
@@ -138,8 +138,8 @@ static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, str
     return STRAIT_OK;
 }
 
-void strait_ref_payload(struct strait_kernels *k) {
-    k->pack_rows = pack_rows;
-    k->restore_rows = restore_rows;
-    k->measure_rows = measure_rows;
+void strait_ref_payload(struct strait_kernel_set *set) {
+    set->base.pack_rows = pack_rows;
+    set->base.restore_rows = restore_rows;
+    set->base.measure_rows = measure_rows;
 }

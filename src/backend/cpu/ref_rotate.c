@@ -26,27 +26,28 @@ static float norm_head(float *y, const float *x, const float *gain, int64_t dim,
 }
 
 /* The gain of head h of queries and keys; NULL where there is none. */
-static const float *gain_of(const strait_rotate_params *how, int h) {
-    const float *gain = strait_cpu_f32(how->gain);
-    return gain != NULL && h >= how->heads.n_query ? gain + how->heads.head_dim : gain;
+static const float *gain_of(const strait_rotate_params *params, int h) {
+    const float *gain = strait_cpu_f32(params->gain);
+    return gain != NULL && h >= params->heads.n_query ? gain + params->heads.head_dim : gain;
 }
 
 /* Turns one head of row n; `out`, `in` and `way` as above. */
-static void turn_head(float *out, const float *in, const strait_rotate_params *how, int64_t n,
+static void turn_head(float *out, const float *in, const strait_rotate_params *params, int64_t n,
                       float way) {
-    const int64_t half = how->heads.head_dim / 2, angle = n % how->heads.seq_len * half;
-    turn(out, in, strait_cpu_f32(how->cos) + angle, strait_cpu_f32(how->sin) + angle, half, way);
+    const int64_t half = params->heads.head_dim / 2, angle = n % params->heads.seq_len * half;
+    turn(out, in, strait_cpu_f32(params->cos) + angle, strait_cpu_f32(params->sin) + angle, half,
+         way);
 }
 
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
-                         strait_tensor x, strait_rotate_params how) {
+                         strait_tensor x, strait_rotate_params params) {
     (void)s;
-    const strait_heads heads = how.heads;
+    const strait_heads heads = params.heads;
     const int64_t dim = heads.head_dim;
     const int n_heads = heads.n_query + heads.n_key;
     assert(dim % 2 == 0 && x.cols == strait_cpu_qkv_cols(heads) && strait_cpu_same_shape(y, x));
-    assert(how.cos.cols == dim / 2 && how.cos.rows >= heads.seq_len);
-    assert(strait_cpu_same_shape(how.cos, how.sin));
+    assert(params.cos.cols == dim / 2 && params.cos.rows >= heads.seq_len);
+    assert(strait_cpu_same_shape(params.cos, params.sin));
     for (int64_t n = 0; n < x.rows; n++) {
         const float *in = strait_cpu_f32(x) + n * x.cols;
         float *out = strait_cpu_f32(y) + n * x.cols;
@@ -54,10 +55,10 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
             const float *from = in + h * dim;
             if (rstd.data != NULL) {
                 strait_cpu_f32(rstd)[n * n_heads + h] = norm_head(
-                    out + h * dim, from, gain_of(&how, h), dim, how.epsilon);
+                    out + h * dim, from, gain_of(&params, h), dim, params.epsilon);
                 from = out + h * dim;
             }
-            turn_head(out + h * dim, from, &how, n, 1);
+            turn_head(out + h * dim, from, &params, n, 1);
         }
         if (out != in)
             memcpy(out + n_heads * dim, in + n_heads * dim,
@@ -96,36 +97,36 @@ static void gain_back(float *d_gain, const float *d, strait_tensor x, strait_ten
 
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                              strait_rotate_params how) {
+                              strait_rotate_params params) {
     (void)s;
-    const strait_heads heads = how.heads;
+    const strait_heads heads = params.heads;
     const int64_t dim = heads.head_dim;
     const int n_heads = heads.n_query + heads.n_key;
     assert(d_x.cols == strait_cpu_qkv_cols(heads) && strait_cpu_same_shape(d_x, d_y));
     assert((x.data == NULL) == (rstd.data == NULL));
-    assert(how.gain.data == NULL || d_gain.data != NULL);
+    assert(params.gain.data == NULL || d_gain.data != NULL);
     if (d_x.data != d_y.data) memcpy(d_x.data, d_y.data, strait_tensor_bytes(d_y));
     float *d = strait_cpu_f32(d_x);
     for (int64_t n = 0; n < d_x.rows; n++)
         for (int h = 0; h < n_heads; h++) {
             const int64_t at = n * d_x.cols + h * dim;
-            turn_head(d + at, d + at, &how, n, -1);
+            turn_head(d + at, d + at, &params, n, -1);
         }
     if (rstd.data == NULL) return STRAIT_OK;
-    if (how.gain.data != NULL) {
+    if (params.gain.data != NULL) {
         gain_back(strait_cpu_f32(d_gain), d, x, rstd, 0, heads.n_query, dim);
         gain_back(strait_cpu_f32(d_gain) + dim, d, x, rstd, heads.n_query, n_heads, dim);
     }
     for (int64_t n = 0; n < d_x.rows; n++)
         for (int h = 0; h < n_heads; h++) {
             const int64_t at = n * d_x.cols + h * dim;
-            norm_head_back(d + at, strait_cpu_f32(x) + at, gain_of(&how, h),
+            norm_head_back(d + at, strait_cpu_f32(x) + at, gain_of(&params, h),
                            (double)strait_cpu_f32(rstd)[n * n_heads + h], dim);
         }
     return STRAIT_OK;
 }
 
-void strait_ref_rotate(struct strait_kernels *k) {
-    k->rotate = rotate;
-    k->rotate_back = rotate_back;
+void strait_ref_rotate(struct strait_kernel_set *set) {
+    set->base.rotate = rotate;
+    set->base.rotate_back = rotate_back;
 }

@@ -214,17 +214,17 @@ static inline void add_blocks(float *to, const float *blocks, int64_t n_blocks, 
 }
 
 /* One family's fast kernels, written over the plain ones. */
-void SIMD(matmul)(struct strait_kernels *k);
-void SIMD(attention)(struct strait_kernels *k);
-void SIMD(attention_back)(struct strait_kernels *k);
-void SIMD(elementwise)(struct strait_kernels *k);
-void SIMD(cast)(struct strait_kernels *k);
-void SIMD(embed)(struct strait_kernels *k);
-void SIMD(norm)(struct strait_kernels *k);
-void SIMD(rotate)(struct strait_kernels *k);
-void SIMD(mlp)(struct strait_kernels *k);
-void SIMD(loss)(struct strait_kernels *k);
-void SIMD(optim)(struct strait_kernels *k);
-void SIMD(payload)(struct strait_kernels *k);
-void SIMD(codec)(struct strait_kernels *k);
-void SIMD(local)(struct strait_kernels *k);
+void SIMD(matmul)(struct strait_kernel_set *set);
+void SIMD(attention)(struct strait_kernel_set *set);
+void SIMD(attention_back)(struct strait_kernel_set *set);
+void SIMD(elementwise)(struct strait_kernel_set *set);
+void SIMD(cast)(struct strait_kernel_set *set);
+void SIMD(embed)(struct strait_kernel_set *set);
+void SIMD(norm)(struct strait_kernel_set *set);
+void SIMD(rotate)(struct strait_kernel_set *set);
+void SIMD(mlp)(struct strait_kernel_set *set);
+void SIMD(loss)(struct strait_kernel_set *set);
+void SIMD(optim)(struct strait_kernel_set *set);
+void SIMD(payload)(struct strait_kernel_set *set);
+void SIMD(codec)(struct strait_kernel_set *set);
+void SIMD(local)(struct strait_kernel_set *set);

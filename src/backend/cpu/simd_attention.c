@@ -217,7 +217,7 @@ static strait_err attention_cached(struct strait_stream *s, strait_tensor y, str
     return STRAIT_OK;
 }
 
-void SIMD(attention)(struct strait_kernels *k) {
-    k->attention = attention;
-    k->attention_cached = attention_cached;
+void SIMD(attention)(struct strait_kernel_set *set) {
+    set->base.attention = attention;
+    set->base.attention_cached = attention_cached;
 }

@@ -122,11 +122,11 @@ static void add_to_keys(const struct flash_job *job, int64_t to, const float *le
             const int64_t q = first_panel(at, k), depth = at.n_queries - q;
             const float *left = lefts + k * at.n_queries + q * TILE_ROWS;
             const float *right = rights + p * at.n_queries + q * TILE_COLS;
-            const tile_how how = {job->d_qkv + to + k * job->cols + p, job->cols, 1, 1};
+            const tile_how params = {job->d_qkv + to + k * job->cols + p, job->cols, 1, 1};
             if (at.n_keys - k >= TILE_ROWS && dim - p >= TILE_COLS)
-                multiply_tile(how, left, right, depth);
+                multiply_tile(params, left, right, depth);
             else
-                multiply_edge(how, left, right, depth, smaller(TILE_ROWS, at.n_keys - k),
+                multiply_edge(params, left, right, depth, smaller(TILE_ROWS, at.n_keys - k),
                               smaller(TILE_COLS, dim - p));
         }
     }
@@ -203,6 +203,6 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
     return STRAIT_OK;
 }
 
-void SIMD(attention_back)(struct strait_kernels *k) {
-    k->attention_back = attention_back;
+void SIMD(attention_back)(struct strait_kernel_set *set) {
+    set->base.attention_back = attention_back;
 }

@@ -57,6 +57,6 @@ static strait_err cast(struct strait_stream *s, strait_tensor y, strait_tensor x
     return STRAIT_OK;
 }
 
-void SIMD(cast)(struct strait_kernels *k) {
-    k->cast = cast;
+void SIMD(cast)(struct strait_kernel_set *set) {
+    set->base.cast = cast;
 }

@@ -138,19 +138,20 @@ static void restore_top_task(void *arg, int task) {
     }
 }
 
-static strait_top top_of(strait_tensor packed, int64_t rows, int64_t keep, strait_pack_params how) {
+static strait_top top_of(strait_tensor packed, int64_t rows, int64_t keep,
+                         strait_pack_params params) {
     unsigned char *bytes = packed.data;
-    return (strait_top){bytes, bytes + rows * keep * 2, keep, how};
+    return (strait_top){bytes, bytes + rows * keep * 2, keep, params};
 }
 
 static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
-                           int64_t keep, strait_pack_params how) {
+                           int64_t keep, strait_pack_params params) {
     assert(keep > 0 && keep <= x.cols);
     return run_rows(s, pack_top_task,
                     (struct job){.x = strait_cpu_f32(x),
                                  .n_rows = x.rows,
                                  .cols = x.cols,
-                                 .top = top_of(packed, x.rows, keep, how)});
+                                 .top = top_of(packed, x.rows, keep, params)});
 }
 
 static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_tensor stats,
@@ -163,11 +164,11 @@ static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_t
                                  .top = top_of(packed, x.rows, keep, (strait_pack_params){0})});
 }
 
-void SIMD(codec)(struct strait_kernels *k) {
-    k->silu = silu;
-    k->silu_back = silu_back;
-    k->hadamard = hadamard;
-    k->resize_cols = resize_cols;
-    k->pack_top = pack_top;
-    k->restore_top = restore_top;
+void SIMD(codec)(struct strait_kernel_set *set) {
+    set->base.silu = silu;
+    set->base.silu_back = silu_back;
+    set->hadamard.transform = hadamard;
+    set->base.resize_cols = resize_cols;
+    set->topk.pack = pack_top;
+    set->topk.restore = restore_top;
 }

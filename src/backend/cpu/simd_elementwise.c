@@ -224,15 +224,15 @@ static strait_err sum_squares(struct strait_stream *s, strait_tensor total, stra
     return STRAIT_OK;
 }
 
-void SIMD(elementwise)(struct strait_kernels *k) {
-    k->fill = fill;
-    k->add = add;
-    k->axpy = axpy;
-    k->lerp = lerp;
-    k->sum_squares = sum_squares;
-    k->normalise = normalise;
-    k->relu2 = relu2;
-    k->relu2_back = relu2_back;
-    k->relu = relu;
-    k->relu_back = relu_back;
+void SIMD(elementwise)(struct strait_kernel_set *set) {
+    set->base.fill = fill;
+    set->base.add = add;
+    set->base.axpy = axpy;
+    set->base.lerp = lerp;
+    set->base.sum_squares = sum_squares;
+    set->base.normalise = normalise;
+    set->base.relu2 = relu2;
+    set->base.relu2_back = relu2_back;
+    set->base.relu = relu;
+    set->base.relu_back = relu_back;
 }

@@ -129,9 +129,9 @@ static strait_err gain_rows_back(struct strait_stream *s, strait_tensor d_x, str
                    table, tokens);
 }
 
-void SIMD(embed)(struct strait_kernels *k) {
-    k->embed = embed;
-    k->embed_back = embed_back;
-    k->gain_rows = gain_rows;
-    k->gain_rows_back = gain_rows_back;
+void SIMD(embed)(struct strait_kernel_set *set) {
+    set->base.embed = embed;
+    set->base.embed_back = embed_back;
+    set->token_gates.apply = gain_rows;
+    set->token_gates.apply_back = gain_rows_back;
 }

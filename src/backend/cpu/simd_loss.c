@@ -9,7 +9,7 @@ struct loss_rows {
     float *loss, *logits;
     const int32_t *targets;
     int64_t n_rows, cols, rows; // rows of a task
-    strait_loss_params how;
+    strait_loss_params params;
 };
 
 /* Capped logits, and the slope of the cap. */
@@ -78,35 +78,35 @@ static double row_sum_keep(float *row, int64_t cols, float max) {
     return sum;
 }
 
-/* Capped logits become the gradient of the loss, times how.scale. */
-static void row_back(float *row, int64_t cols, int32_t target, strait_loss_params how,
+/* Capped logits become the gradient of the loss, times params.scale. */
+static void row_back(float *row, int64_t cols, int32_t target, strait_loss_params params,
                      float log_sum) {
     vec slope;
-    (void)capped(splat(row[target]), how.softcap, &slope);
-    const float at_target = slope[0] * how.scale;
+    (void)capped(splat(row[target]), params.softcap, &slope);
+    const float at_target = slope[0] * params.scale;
     for (int64_t c = 0; c < cols; c += LANES) {
-        const vec share = vec_exp(logits_at(row, c, cols, how.softcap, &slope) - log_sum);
-        store_some(row + c, share * slope * how.scale, cols - c);
+        const vec share = vec_exp(logits_at(row, c, cols, params.softcap, &slope) - log_sum);
+        store_some(row + c, share * slope * params.scale, cols - c);
     }
     row[target] -= at_target;
 }
 
 /* The loss of one row; its logits become their gradient where that is asked for. */
-static float row_loss(float *row, int64_t cols, int32_t target, strait_loss_params how) {
+static float row_loss(float *row, int64_t cols, int32_t target, strait_loss_params params) {
     vec slope;
-    const double logit = (double)capped(splat(row[target]), how.softcap, &slope)[0];
-    const float max = row_max(row, cols, how.softcap);
-    const int is_kept = how.scale != 0.0f && how.softcap == 0.0f;
+    const double logit = (double)capped(splat(row[target]), params.softcap, &slope)[0];
+    const float max = row_max(row, cols, params.softcap);
+    const int is_kept = params.scale != 0.0f && params.softcap == 0.0f;
     const double sum = is_kept ? row_sum_keep(row, cols, max)
-                               : row_sum(row, cols, how.softcap, max);
+                               : row_sum(row, cols, params.softcap, max);
     const double log_sum = (double)max + log(sum);
     if (is_kept) {
-        const float by = (float)((double)how.scale / sum);
+        const float by = (float)((double)params.scale / sum);
         for (int64_t c = 0; c < cols; c++)
             row[c] *= by;
-        row[target] -= how.scale;
-    } else if (how.scale != 0.0f) {
-        row_back(row, cols, target, how, (float)log_sum);
+        row[target] -= params.scale;
+    } else if (params.scale != 0.0f) {
+        row_back(row, cols, target, params, (float)log_sum);
     }
     return (float)(log_sum - logit);
 }
@@ -120,15 +120,15 @@ static void loss_task(void *arg, int task) {
         assert(target < l->cols);
         l->loss[n] = 0;
         if (target < 0) {
-            if (l->how.scale != 0.0f) memset(row, 0, (size_t)l->cols * sizeof *row);
+            if (l->params.scale != 0.0f) memset(row, 0, (size_t)l->cols * sizeof *row);
             continue;
         }
-        l->loss[n] = row_loss(row, l->cols, target, l->how);
+        l->loss[n] = row_loss(row, l->cols, target, l->params);
     }
 }
 
 static strait_err cross_entropy(struct strait_stream *s, strait_tensor loss, strait_tensor logits,
-                                strait_tensor targets, strait_loss_params how) {
+                                strait_tensor targets, strait_loss_params params) {
     assert(loss.rows == logits.rows && targets.rows == logits.rows);
     struct loss_rows l = {.loss = strait_cpu_f32(loss),
                           .logits = strait_cpu_f32(logits),
@@ -136,11 +136,11 @@ static strait_err cross_entropy(struct strait_stream *s, strait_tensor loss, str
                           .n_rows = logits.rows,
                           .cols = logits.cols,
                           .rows = task_rows(logits.cols),
-                          .how = how};
+                          .params = params};
     strait_pool_run(strait_cpu_pool(s), (int)pieces(l.n_rows, l.rows), loss_task, &l);
     return STRAIT_OK;
 }
 
-void SIMD(loss)(struct strait_kernels *k) {
-    k->cross_entropy = cross_entropy;
+void SIMD(loss)(struct strait_kernel_set *set) {
+    set->base.cross_entropy = cross_entropy;
 }

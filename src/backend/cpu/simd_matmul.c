@@ -70,12 +70,12 @@ static void pack_task(void *arg, int task) {
 static void multiply_panels(const struct product *p, int64_t i, int64_t j, int64_t k0) {
     const float *left = left_panel(p, i, k0), *right = right_panel(p, j, k0);
     const int64_t depth = smaller(TILE_DEPTH, p->depth - k0);
-    const tile_how how = {p->y + i * p->ld + j, p->ld, p->alpha, k0 == 0 ? p->beta : 1.0f};
+    const tile_how params = {p->y + i * p->ld + j, p->ld, p->alpha, k0 == 0 ? p->beta : 1.0f};
     const int64_t n_rows = p->rows - i, n_cols = p->cols - j;
     if (n_rows >= TILE_ROWS && n_cols >= TILE_COLS)
-        multiply_tile(how, left, right, depth);
+        multiply_tile(params, left, right, depth);
     else
-        multiply_edge(how, left, right, depth, smaller(n_rows, TILE_ROWS),
+        multiply_edge(params, left, right, depth, smaller(n_rows, TILE_ROWS),
                       smaller(n_cols, TILE_COLS));
 }
 
@@ -168,34 +168,34 @@ static void sweep_task(void *arg, int task) {
 }
 
 static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b,
-                         strait_matmul_params how) {
+                         strait_matmul_params params) {
     const struct strait_cpu *cpu = s->backend->state;
     const struct product p = {.a = strait_cpu_f32(a),
                               .b = strait_cpu_f32(b),
-                              .a_row = how.transpose_a ? 1 : a.cols,
-                              .a_depth = how.transpose_a ? a.cols : 1,
-                              .b_col = how.transpose_b ? b.cols : 1,
-                              .b_depth = how.transpose_b ? 1 : b.cols,
+                              .a_row = params.transpose_a ? 1 : a.cols,
+                              .a_depth = params.transpose_a ? a.cols : 1,
+                              .b_col = params.transpose_b ? b.cols : 1,
+                              .b_depth = params.transpose_b ? 1 : b.cols,
                               .y = strait_cpu_f32(y),
                               .rows = y.rows,
                               .cols = y.cols,
-                              .depth = how.transpose_a ? a.rows : a.cols,
+                              .depth = params.transpose_a ? a.rows : a.cols,
                               .ld = y.cols,
-                              .alpha = how.alpha,
-                              .beta = how.beta};
-    assert(p.depth > 0 && p.depth == (how.transpose_b ? b.cols : b.rows));
-    assert(y.rows == (how.transpose_a ? a.cols : a.rows));
-    assert(y.cols == (how.transpose_b ? b.rows : b.cols));
+                              .alpha = params.alpha,
+                              .beta = params.beta};
+    assert(p.depth > 0 && p.depth == (params.transpose_b ? b.cols : b.rows));
+    assert(y.rows == (params.transpose_a ? a.cols : a.rows));
+    assert(y.cols == (params.transpose_b ? b.rows : b.cols));
     const int is_thin = y.rows < THIN;
-    if (is_thin && !how.transpose_b)
+    if (is_thin && !params.transpose_b)
         strait_pool_run(cpu->pool, (int)pieces(y.cols, SWEEP_COLS), sweep_task, (void *)&p);
-    else if (is_thin && (!how.transpose_a || y.rows == 1))
+    else if (is_thin && (!params.transpose_a || y.rows == 1))
         strait_pool_run(cpu->pool, (int)pieces(y.cols, DOT_COLS), dot_task, (void *)&p);
     else
         multiply(cpu, &p);
     return STRAIT_OK;
 }
 
-void SIMD(matmul)(struct strait_kernels *k) {
-    k->matmul = matmul;
+void SIMD(matmul)(struct strait_kernel_set *set) {
+    set->base.matmul = matmul;
 }

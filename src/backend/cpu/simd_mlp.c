@@ -79,7 +79,7 @@ static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, 
     return STRAIT_OK;
 }
 
-void SIMD(mlp)(struct strait_kernels *k) {
-    k->swiglu = swiglu;
-    k->swiglu_back = swiglu_back;
+void SIMD(mlp)(struct strait_kernel_set *set) {
+    set->base.swiglu = swiglu;
+    set->base.swiglu_back = swiglu_back;
 }

@@ -30,7 +30,7 @@ static void norm_task(void *arg, int task) {
 
 static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
-                          strait_norm_params how) {
+                          strait_norm_params params) {
     assert(strait_cpu_same_shape(y, x) && rstd.rows == x.rows);
     assert((sum.data == NULL) == (delta.data == NULL));
     struct norm r = {.y = strait_cpu_f32(y),
@@ -38,11 +38,11 @@ static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tenso
                      .rstd = strait_cpu_f32(rstd),
                      .x = strait_cpu_f32(x),
                      .delta = strait_cpu_f32(delta),
-                     .gain = strait_cpu_f32(how.gain),
+                     .gain = strait_cpu_f32(params.gain),
                      .n_rows = x.rows,
                      .cols = x.cols,
                      .rows = task_rows(x.cols),
-                     .epsilon = how.epsilon};
+                     .epsilon = params.epsilon};
     strait_pool_run(strait_cpu_pool(s), (int)pieces(r.n_rows, r.rows), norm_task, &r);
     return STRAIT_OK;
 }
@@ -91,7 +91,7 @@ static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strai
     return STRAIT_OK;
 }
 
-void SIMD(norm)(struct strait_kernels *k) {
-    k->rmsnorm = rmsnorm;
-    k->rmsnorm_back = rmsnorm_back;
+void SIMD(norm)(struct strait_kernel_set *set) {
+    set->base.rmsnorm = rmsnorm;
+    set->base.rmsnorm_back = rmsnorm_back;
 }

@@ -17,16 +17,17 @@ struct adamw {
     step_by by;
 };
 
-static step_by step_of(strait_adamw_params how, float grad) {
-    const double whole1 = 1 - pow((double)how.beta1, (double)how.step);
-    const double whole2 = 1 - pow((double)how.beta2, (double)how.step);
-    return (step_by){.grad = grad,
-                     .beta1 = how.beta1,
-                     .beta2 = how.beta2,
-                     .keep = (float)(1 - (double)how.rate * (double)how.decay),
-                     .rate = (float)((double)how.rate / whole1),
-                     .root = (float)(1 / sqrt(whole2)),
-                     .epsilon = how.epsilon};
+static step_by step_of(strait_adamw_params params, float grad) {
+    const double whole1 = 1 - pow((double)params.beta1, (double)params.step);
+    const double whole2 = 1 - pow((double)params.beta2, (double)params.step);
+    return (step_by){
+        .grad = grad,
+        .beta1 = params.beta1,
+        .beta2 = params.beta2,
+        .keep = (float)(1 - (double)params.learning_rate * (double)params.weight_decay),
+        .rate = (float)((double)params.learning_rate / whole1),
+        .root = (float)(1 / sqrt(whole2)),
+        .epsilon = params.epsilon};
 }
 
 /* A gradient as it counts; with a scale of 0 even one that is not finite is silent. */
@@ -102,9 +103,9 @@ static void column_task(void *arg, int task) {
 
 static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_tensor m,
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
-                        strait_adamw_params how) {
+                        strait_adamw_params params) {
     assert(strait_cpu_same_shape(weight, m) && strait_cpu_same_shape(weight, grad));
-    assert(how.step >= 1);
+    assert(params.step >= 1);
     if (strait_cpu_is_spoiled(scale)) return STRAIT_OK;
     struct adamw a = {.weight = strait_cpu_f32(weight),
                       .m = strait_cpu_f32(m),
@@ -113,7 +114,7 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
                       .n_rows = weight.rows,
                       .cols = weight.cols,
                       .rows = task_rows(weight.cols),
-                      .by = step_of(how, scale.data != NULL ? strait_cpu_f32(scale)[0] : 1.0f)};
+                      .by = step_of(params, scale.data != NULL ? strait_cpu_f32(scale)[0] : 1.0f)};
     struct strait_pool *pool = strait_cpu_pool(s);
     if (strait_cpu_same_shape(v, weight)) {
         a.cols = strait_cpu_count(weight);
@@ -128,6 +129,6 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
     return STRAIT_OK;
 }
 
-void SIMD(optim)(struct strait_kernels *k) {
-    k->adamw = adamw;
+void SIMD(optim)(struct strait_kernel_set *set) {
+    set->base.adamw = adamw;
 }

@@ -16,7 +16,7 @@ struct payload {
     const float *error;
     int64_t n_rows, cols, rows; // cols that cross, rows of a task
     int64_t stride;             // columns of x
-    strait_pack_params how;
+    strait_pack_params params;
     float base;
     float largest[BLOCKS_MAX]; // by task
 };
@@ -64,9 +64,9 @@ static void largest_task(void *arg, int task) {
 }
 
 /* Random words for values [first, first + n) of the tensor, as numbers in [0, 1). */
-static void draw(float *to, strait_pack_params how, int64_t first, int n) {
+static void draw(float *to, strait_pack_params params, int64_t first, int n) {
     uint32_t words[CHUNK];
-    strait_rng_words((strait_rng){how.seed, how.stream}, (uint64_t)first, words, (size_t)n);
+    strait_rng_words((strait_rng){params.seed, params.stream}, (uint64_t)first, words, (size_t)n);
     for (int i = 0; i < n; i++)
         to[i] = (float)(words[i] >> 8) * 0x1p-24f;
 }
@@ -120,13 +120,13 @@ static float distance(const float *a, const float *b, int n) {
 
 static void pack_row(const struct payload *p, int64_t n, unsigned char *to, float scale) {
     float value[CHUNK], sent[CHUNK], random[CHUNK];
-    const int bits = p->how.bits;
+    const int bits = p->params.bits;
     double numbers[3] = {0};
     for (int64_t c = 0; c < p->cols; c += CHUNK) {
         const int64_t at = n * p->cols + c;
         const int count = (int)smaller(CHUNK, p->cols - c);
-        const float *u = p->how.is_stochastic && bits < 32 ? random : NULL;
-        if (u != NULL) draw(random, p->how, at, count);
+        const float *u = p->params.is_stochastic && bits < 32 ? random : NULL;
+        if (u != NULL) draw(random, p->params, at, count);
         numbers[2] += clean(value, p->x + n * p->stride + c, count);
         if (bits == 32)
             memcpy(to + c * 4, value, (size_t)count * 4);
@@ -144,7 +144,7 @@ static void pack_row(const struct payload *p, int64_t n, unsigned char *to, floa
 
 static void pack_task(void *arg, int task) {
     const struct payload *p = arg;
-    const int bits = p->how.bits;
+    const int bits = p->params.bits;
     const int64_t end = smaller(p->n_rows, (task + 1) * p->rows);
     for (int64_t n = task * p->rows; n < end; n++) {
         if (bits >= 16) {
@@ -160,26 +160,26 @@ static void pack_task(void *arg, int task) {
 }
 
 static struct payload payload_of(strait_tensor x, strait_tensor packed, strait_tensor stats,
-                                 strait_pack_params how) {
-    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, how));
+                                 strait_pack_params params) {
+    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, params));
     return (struct payload){.x = strait_cpu_f32(x),
                             .bytes = packed.data,
                             .stats = strait_cpu_f32(stats),
                             .n_rows = x.rows,
-                            .cols = strait_pack_cols(x, how),
+                            .cols = strait_pack_cols(x, params),
                             .stride = x.cols,
-                            .how = how};
+                            .params = params};
 }
 
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
-                            strait_tensor x, strait_pack_params how) {
-    struct payload p = payload_of(x, packed, stats, how);
-    if (how.bits < 16) {
+                            strait_tensor x, strait_pack_params params) {
+    struct payload p = payload_of(x, packed, stats, params);
+    if (params.bits < 16) {
         run_rows(s, largest_task, &p);
         float largest = 0;
         for (int64_t i = 0; i < pieces(p.n_rows, p.rows); i++)
             largest = p.largest[i] > largest ? p.largest[i] : largest;
-        p.base = strait_scale_base(largest, how.bits);
+        p.base = strait_scale_base(largest, params.bits);
         memcpy(p.bytes, &p.base, 4);
     }
     run_rows(s, pack_task, &p);
@@ -218,7 +218,7 @@ static void restore_codes(float *restrict to, const unsigned char *restrict from
 
 static void restore_task(void *arg, int task) {
     const struct payload *p = arg;
-    const int bits = p->how.bits;
+    const int bits = p->params.bits;
     const float base = strait_scale_trust(p->base);
     const int64_t end = smaller(p->n_rows, (task + 1) * p->rows);
     for (int64_t n = task * p->rows; n < end; n++) {
@@ -236,9 +236,9 @@ static void restore_task(void *arg, int task) {
 }
 
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                               strait_tensor packed, strait_pack_params how) {
-    struct payload p = payload_of(x, packed, stats, how);
-    if (how.bits < 16) memcpy(&p.base, p.bytes, 4);
+                               strait_tensor packed, strait_pack_params params) {
+    struct payload p = payload_of(x, packed, stats, params);
+    if (params.bits < 16) memcpy(&p.base, p.bytes, 4);
     run_rows(s, restore_task, &p);
     return STRAIT_OK;
 }
@@ -274,8 +274,8 @@ static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, str
     return STRAIT_OK;
 }
 
-void SIMD(payload)(struct strait_kernels *k) {
-    k->pack_rows = pack_rows;
-    k->restore_rows = restore_rows;
-    k->measure_rows = measure_rows;
+void SIMD(payload)(struct strait_kernel_set *set) {
+    set->base.pack_rows = pack_rows;
+    set->base.restore_rows = restore_rows;
+    set->base.measure_rows = measure_rows;
 }

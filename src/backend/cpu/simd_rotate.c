@@ -54,22 +54,22 @@ static void rotate_task(void *arg, int task) {
 }
 
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
-                         strait_tensor x, strait_rotate_params how) {
-    const strait_heads heads = how.heads;
+                         strait_tensor x, strait_rotate_params params) {
+    const strait_heads heads = params.heads;
     assert(heads.head_dim % 2 == 0 && x.cols == strait_cpu_qkv_cols(heads));
-    assert(strait_cpu_same_shape(y, x) && how.cos.cols == heads.head_dim / 2);
-    assert(how.cos.rows >= heads.seq_len && strait_cpu_same_shape(how.cos, how.sin));
+    assert(strait_cpu_same_shape(y, x) && params.cos.cols == heads.head_dim / 2);
+    assert(params.cos.rows >= heads.seq_len && strait_cpu_same_shape(params.cos, params.sin));
     struct rotate r = {.out = strait_cpu_f32(y),
                        .rstd = strait_cpu_f32(rstd),
                        .in = strait_cpu_f32(x),
-                       .gain = strait_cpu_f32(how.gain),
-                       .cos = strait_cpu_f32(how.cos),
-                       .sin = strait_cpu_f32(how.sin),
+                       .gain = strait_cpu_f32(params.gain),
+                       .cos = strait_cpu_f32(params.cos),
+                       .sin = strait_cpu_f32(params.sin),
                        .n_rows = x.rows,
                        .cols = x.cols,
                        .rows = task_rows(x.cols),
                        .heads = heads,
-                       .epsilon = how.epsilon};
+                       .epsilon = params.epsilon};
     strait_pool_run(strait_cpu_pool(s), (int)pieces(r.n_rows, r.rows), rotate_task, &r);
     return STRAIT_OK;
 }
@@ -108,31 +108,32 @@ static void rotate_back_task(void *arg, int task) {
 
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                              strait_rotate_params how) {
-    assert(d_x.cols == strait_cpu_qkv_cols(how.heads) && strait_cpu_same_shape(d_x, d_y));
+                              strait_rotate_params params) {
+    assert(d_x.cols == strait_cpu_qkv_cols(params.heads) && strait_cpu_same_shape(d_x, d_y));
     assert((x.data == NULL) == (rstd.data == NULL));
-    assert(how.gain.data == NULL || d_gain.data != NULL);
+    assert(params.gain.data == NULL || d_gain.data != NULL);
     const struct strait_cpu *cpu = s->backend->state;
-    const int64_t gain_values = 2 * (int64_t)how.heads.head_dim;
+    const int64_t gain_values = 2 * (int64_t)params.heads.head_dim;
     struct rotate r = {.out = strait_cpu_f32(d_x),
                        .d_gain = cpu->left, // two rows of sums a task
                        .in = strait_cpu_f32(d_y),
                        .x = strait_cpu_f32(x),
-                       .gain = strait_cpu_f32(how.gain),
-                       .cos = strait_cpu_f32(how.cos),
-                       .sin = strait_cpu_f32(how.sin),
+                       .gain = strait_cpu_f32(params.gain),
+                       .cos = strait_cpu_f32(params.cos),
+                       .sin = strait_cpu_f32(params.sin),
                        .scales = strait_cpu_f32(rstd),
                        .n_rows = d_x.rows,
                        .cols = d_x.cols,
                        .rows = block_rows(d_x.rows, gain_values),
-                       .heads = how.heads};
+                       .heads = params.heads};
     const int64_t n_blocks = pieces(r.n_rows, r.rows);
     strait_pool_run(cpu->pool, (int)n_blocks, rotate_back_task, &r);
-    if (how.gain.data != NULL) add_blocks(strait_cpu_f32(d_gain), cpu->left, n_blocks, gain_values);
+    if (params.gain.data != NULL)
+        add_blocks(strait_cpu_f32(d_gain), cpu->left, n_blocks, gain_values);
     return STRAIT_OK;
 }
 
-void SIMD(rotate)(struct strait_kernels *k) {
-    k->rotate = rotate;
-    k->rotate_back = rotate_back;
+void SIMD(rotate)(struct strait_kernel_set *set) {
+    set->base.rotate = rotate;
+    set->base.rotate_back = rotate_back;
 }

@@ -46,10 +46,10 @@ static inline void pack_right(float *panel, const float *from, int64_t line_step
 }
 
 /* One whole tile of y from a left and a right panel. */
-static inline void multiply_tile(tile_how how, const float *left, const float *right,
+static inline void multiply_tile(tile_how params, const float *left, const float *right,
                                  int64_t depth) {
     for (int i = 0; i < TILE_ROWS; i++) // y is on its way while the sums are made
-        __builtin_prefetch(how.y + i * how.ld, 1);
+        __builtin_prefetch(params.y + i * params.ld, 1);
     vec sum[TILE_ROWS][TILE_VECTORS] = {0};
     for (int64_t k = 0; k < depth; k++, left += TILE_ROWS, right += TILE_COLS) {
         vec b[TILE_VECTORS];
@@ -78,20 +78,20 @@ static inline void multiply_tile(tile_how how, const float *left, const float *r
     for (int i = 0; i < TILE_ROWS; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < TILE_VECTORS; j++) {
-            float *y = how.y + i * how.ld + j * LANES;
-            store(y, how.beta == 0.0f ? sum[i][j] * how.alpha
-                                      : sum[i][j] * how.alpha + load(y) * how.beta);
+            float *y = params.y + i * params.ld + j * LANES;
+            store(y, params.beta == 0.0f ? sum[i][j] * params.alpha
+                                         : sum[i][j] * params.alpha + load(y) * params.beta);
         }
 }
 
 /* The same for a tile of which only n_rows x n_cols lie inside y. */
-static inline void multiply_edge(tile_how how, const float *left, const float *right, int64_t depth,
-                                 int64_t n_rows, int64_t n_cols) {
+static inline void multiply_edge(tile_how params, const float *left, const float *right,
+                                 int64_t depth, int64_t n_rows, int64_t n_cols) {
     float whole[TILE_ROWS * TILE_COLS] = {0};
-    if (how.beta != 0.0f)
+    if (params.beta != 0.0f)
         for (int64_t i = 0; i < n_rows; i++)
-            memcpy(whole + i * TILE_COLS, how.y + i * how.ld, (size_t)n_cols * sizeof *whole);
-    multiply_tile((tile_how){whole, TILE_COLS, how.alpha, how.beta}, left, right, depth);
+            memcpy(whole + i * TILE_COLS, params.y + i * params.ld, (size_t)n_cols * sizeof *whole);
+    multiply_tile((tile_how){whole, TILE_COLS, params.alpha, params.beta}, left, right, depth);
     for (int64_t i = 0; i < n_rows; i++)
-        memcpy(how.y + i * how.ld, whole + i * TILE_COLS, (size_t)n_cols * sizeof *whole);
+        memcpy(params.y + i * params.ld, whole + i * TILE_COLS, (size_t)n_cols * sizeof *whole);
 }

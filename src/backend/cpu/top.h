@@ -41,7 +41,7 @@ static inline size_t strait_top_index_bytes(int64_t cols) {
 typedef struct strait_top {
     unsigned char *values, *columns;
     int64_t keep;
-    strait_pack_params how;
+    strait_pack_params params;
 } strait_top;
 
 static inline void strait_top_pack(const strait_top *to, const float *row, int64_t cols,
@@ -53,7 +53,7 @@ static inline void strait_top_pack(const strait_top *to, const float *row, int64
         const uint32_t size = strait_top_size(row[c]), column = (uint32_t)c;
         if (size < least || (size == least && equals-- <= 0)) continue;
         double bad = 0;
-        const uint16_t half = strait_wire_bf16(strait_wire_value(row[c], &bad), to->how, i);
+        const uint16_t half = strait_wire_bf16(strait_wire_value(row[c], &bad), to->params, i);
         memcpy(to->values + i * 2, &half, 2);
         for (size_t b = 0; b < bytes; b++)
             to->columns[(size_t)i * bytes + b] = (unsigned char)(column >> (8 * b));

@@ -15,18 +15,18 @@ static inline float strait_wire_value(float value, double *bad) {
 }
 
 /* In [0, 1), for value i of the tensor. */
-static inline float strait_wire_uniform(strait_pack_params how, int64_t i) {
+static inline float strait_wire_uniform(strait_pack_params params, int64_t i) {
     uint32_t words[4];
-    strait_rng_draw((strait_rng){how.seed, how.stream}, (uint64_t)i / 4, words);
+    strait_rng_draw((strait_rng){params.seed, params.stream}, (uint64_t)i / 4, words);
     return (float)(words[i % 4] >> 8) * 0x1p-24f;
 }
 
 /* To nearest, half to even; or up with a chance that makes the mean right. */
-static inline uint16_t strait_wire_bf16(float value, strait_pack_params how, int64_t i) {
+static inline uint16_t strait_wire_bf16(float value, strait_pack_params params, int64_t i) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    const uint32_t up = how.is_stochastic ? (uint32_t)(strait_wire_uniform(how, i) * 0x1p16f)
-                                          : 0x7fffu + (bits >> 16 & 1u);
+    const uint32_t up = params.is_stochastic ? (uint32_t)(strait_wire_uniform(params, i) * 0x1p16f)
+                                             : 0x7fffu + (bits >> 16 & 1u);
     return (uint16_t)((bits + up) >> 16);
 }
 
@@ -49,10 +49,10 @@ static inline int64_t strait_wire_codes(int64_t rows, int64_t cols, int bits, in
     return 4 + rows + n * ((cols * bits + 7) / 8);
 }
 
-static inline int64_t strait_wire_bytes(strait_tensor x, strait_pack_params how) {
-    const int64_t cols = strait_pack_cols(x, how);
-    return how.bits >= 16 ? x.rows * cols * how.bits / 8
-                          : strait_wire_codes(x.rows, cols, how.bits, x.rows);
+static inline int64_t strait_wire_bytes(strait_tensor x, strait_pack_params params) {
+    const int64_t cols = strait_pack_cols(x, params);
+    return params.bits >= 16 ? x.rows * cols * params.bits / 8
+                             : strait_wire_codes(x.rows, cols, params.bits, x.rows);
 }
 
 /* The largest size in values[0..n) among those that are fit for the wire; and in the columns of x
@@ -65,11 +65,11 @@ static inline float strait_wire_largest(const float *values, int64_t n) {
     return largest;
 }
 
-static inline float strait_wire_largest_of(strait_tensor x, strait_pack_params how) {
+static inline float strait_wire_largest_of(strait_tensor x, strait_pack_params params) {
     float largest = 0;
     for (int64_t n = 0; n < x.rows; n++)
         largest = fmaxf(largest, strait_wire_largest((const float *)x.data + n * x.cols,
-                                                     strait_pack_cols(x, how)));
+                                                     strait_pack_cols(x, params)));
     return largest;
 }
 

@@ -229,8 +229,8 @@ static strait_err attention_cached(struct strait_stream *s, strait_tensor y, str
                               (void *[]){&a});
 }
 
-void strait_cuda_attention(struct strait_kernels *k) {
-    k->attention = attention;
-    k->attention_back = attention_back;
-    k->attention_cached = attention_cached;
+void strait_cuda_attention(struct strait_kernel_set *set) {
+    set->base.attention = attention;
+    set->base.attention_back = attention_back;
+    set->base.attention_cached = attention_cached;
 }

@@ -12,11 +12,12 @@ __device__ __forceinline__ uint64_t tile_name(uint32_t at) {
 #define ACCUMULATOR                                                                               \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
     "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-#define ACCUMULATOR_ROW(how, n) how(c[n][0]), how(c[n][1]), how(c[n][2]), how(c[n][3])
-#define ACCUMULATOR_ROWS(how)                                                      \
-    ACCUMULATOR_ROW(how, 0), ACCUMULATOR_ROW(how, 1), ACCUMULATOR_ROW(how, 2),     \
-        ACCUMULATOR_ROW(how, 3), ACCUMULATOR_ROW(how, 4), ACCUMULATOR_ROW(how, 5), \
-        ACCUMULATOR_ROW(how, 6), ACCUMULATOR_ROW(how, 7)
+#define ACCUMULATOR_ROW(params, n) \
+    params(c[n][0]), params(c[n][1]), params(c[n][2]), params(c[n][3])
+#define ACCUMULATOR_ROWS(params)                                                            \
+    ACCUMULATOR_ROW(params, 0), ACCUMULATOR_ROW(params, 1), ACCUMULATOR_ROW(params, 2),     \
+        ACCUMULATOR_ROW(params, 3), ACCUMULATOR_ROW(params, 4), ACCUMULATOR_ROW(params, 5), \
+        ACCUMULATOR_ROW(params, 6), ACCUMULATOR_ROW(params, 7)
 
 /* The instruction with what follows the accumulator; `adds` is an immediate. */
 #define GROUP_PRODUCT(adds, operands)                 \

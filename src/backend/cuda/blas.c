@@ -85,13 +85,13 @@ static cublasStatus_t describe(const struct strait_backend *be, struct strait_cu
                                                             : CUBLAS_COMPUTE_32F;
     const cublasOperation_t op_a = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t op_b = tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasStatus_t status = table->cublasLtMatmulDescInit_internal(&plan->how, sizeof plan->how,
-                                                                   compute, CUDA_R_32F);
+    cublasStatus_t status = table->cublasLtMatmulDescInit_internal(
+        &plan->params, sizeof plan->params, compute, CUDA_R_32F);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = table->cublasLtMatmulDescSetAttribute(&plan->how, CUBLASLT_MATMUL_DESC_TRANSA,
+        status = table->cublasLtMatmulDescSetAttribute(&plan->params, CUBLASLT_MATMUL_DESC_TRANSA,
                                                        &op_b, sizeof op_b);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = table->cublasLtMatmulDescSetAttribute(&plan->how, CUBLASLT_MATMUL_DESC_TRANSB,
+        status = table->cublasLtMatmulDescSetAttribute(&plan->params, CUBLASLT_MATMUL_DESC_TRANSB,
                                                        &op_a, sizeof op_a);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = lay_out(blas, &plan->a, from, ta ? k : m, ta ? m : k);
@@ -156,7 +156,7 @@ static strait_err make(struct strait_stream *s, struct strait_cuda_plan *plan,
     STRAIT_TRY(
         strait_cuda_blas_check(be, prefer(&blas->table, &preference, &plan->product), "matmul"));
     const cublasStatus_t status = blas->table.cublasLtMatmulAlgoGetHeuristic(
-        blas->handle, &plan->how, &plan->b, &plan->a, &plan->y, &plan->y, &preference,
+        blas->handle, &plan->params, &plan->b, &plan->a, &plan->y, &plan->y, &preference,
         blas->tune != NULL ? STRAIT_CUDA_BLAS_PROPOSALS : 1, proposals, &n);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED)
         STRAIT_TRY(strait_cuda_blas_check(be, status, "matmul"));

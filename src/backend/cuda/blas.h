@@ -62,7 +62,7 @@ struct strait_cuda_plan {
     strait_cuda_product product;
     int is_set;
     int is_plain; // cublasLt knows no way: the fields below are not set
-    cublasLtMatmulDescOpaque_t how;
+    cublasLtMatmulDescOpaque_t params;
     cublasLtMatrixLayoutOpaque_t a, b, y;
     cublasLtMatmulAlgo_t algorithm;
 };

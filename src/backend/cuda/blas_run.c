@@ -17,7 +17,7 @@ strait_err strait_cuda_blas_run(struct strait_stream *s, const struct strait_cud
     STRAIT_TRY(strait_cuda_enter(s, &stream));
     STRAIT_TRY(strait_cuda_scratch(s, STRAIT_CUDA_BLAS_SPACE, &space));
     const cublasStatus_t status = blas->table.cublasLtMatmul(
-        blas->handle, (cublasLtMatmulDesc_t)&plan->how, &f.alpha, f.b,
+        blas->handle, (cublasLtMatmulDesc_t)&plan->params, &f.alpha, f.b,
         (cublasLtMatrixLayout_t)&plan->b, f.a, (cublasLtMatrixLayout_t)&plan->a, &f.beta, f.y,
         (cublasLtMatrixLayout_t)&plan->y, f.y, (cublasLtMatrixLayout_t)&plan->y, algorithm, space,
         STRAIT_CUDA_BLAS_SPACE, stream);

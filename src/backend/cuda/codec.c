@@ -16,11 +16,11 @@ static int index_bytes(int64_t cols) {
 }
 
 static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
-                           int64_t keep, strait_pack_params how) {
+                           int64_t keep, strait_pack_params params) {
     assert(keep > 0 && keep <= x.cols && x.dtype == STRAIT_F32);
     int n_index = index_bytes(x.cols);
     assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (size_t)(2 + n_index));
-    void *args[] = {&packed.data, &x.data, &x.rows, &x.cols, &keep, &n_index, &how};
+    void *args[] = {&packed.data, &x.data, &x.rows, &x.cols, &keep, &n_index, &params};
     const unsigned threads = strait_cuda_threads(strait_cuda_pieces(x.cols, TOP_HELD), 1024);
     return strait_cuda_launch(s, "pack_top", (strait_cuda_grid){.x = x.rows, .threads = threads},
                               args);
@@ -91,10 +91,10 @@ static strait_err orthonormalise(struct strait_stream *s, strait_tensor q) {
     return straighten(s, q, capacity, n_parts); // takes away what rounding left
 }
 
-void strait_cuda_codec(struct strait_kernels *k) {
-    k->pack_top = pack_top;
-    k->restore_top = restore_top;
-    k->hadamard = hadamard;
-    k->resize_cols = resize_cols;
-    k->orthonormalise = orthonormalise;
+void strait_cuda_codec(struct strait_kernel_set *set) {
+    set->topk.pack = pack_top;
+    set->topk.restore = restore_top;
+    set->hadamard.transform = hadamard;
+    set->base.resize_cols = resize_cols;
+    set->lowrank.orthonormalise = orthonormalise;
 }

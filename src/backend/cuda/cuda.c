@@ -111,7 +111,8 @@ static strait_err init(struct strait_backend *be) {
     STRAIT_TRY(strait_cuda_attention_open(be));
     STRAIT_TRY(write_description(be));
     strait_cuda_table(&cuda->kernels);
-    be->kernels = &cuda->kernels;
+    strait_kernel_set_link(&cuda->kernels);
+    be->kernels = &cuda->kernels.base;
     return STRAIT_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "backend/cuda/driver.h"
 #include "backend/cuda/info.h"
 #include "backend/cuda/launch.h"
+#include "backend/kernel_set.h"
 
 #include <string.h>
 
@@ -37,7 +38,7 @@ struct strait_cuda {
     size_t taken, most_taken; // device memory, now and at most: bytes
     struct strait_cuda_blas *blas;
     struct strait_cudnn *cudnn; // NULL where attention does without
-    struct strait_kernels kernels;
+    struct strait_kernel_set kernels;
     char module[STRAIT_CUDA_PATH];
     char description[192];
 };
@@ -91,21 +92,21 @@ void strait_cuda_attention_close(struct strait_cuda *cuda);
  * cores), "group" (those of sm_90), "cudnn+group" or "cudnn+tiled". */
 const char *strait_cuda_attention_kind(const struct strait_backend *be);
 
-/* Every entry of the table: what no family fills says so when it is called. */
-void strait_cuda_table(struct strait_kernels *k);
+/* Fills every entry of every table, optional ones included. */
+void strait_cuda_table(struct strait_kernel_set *set);
 
-void strait_cuda_elementwise(struct strait_kernels *k);
-void strait_cuda_sums(struct strait_kernels *k);
-void strait_cuda_matmul(struct strait_kernels *k);
-void strait_cuda_optim(struct strait_kernels *k);
-void strait_cuda_norm(struct strait_kernels *k);
-void strait_cuda_rotate(struct strait_kernels *k);
-void strait_cuda_mlp(struct strait_kernels *k);
-void strait_cuda_embed(struct strait_kernels *k);
-void strait_cuda_loss(struct strait_kernels *k);
-void strait_cuda_attention(struct strait_kernels *k);
-void strait_cuda_payload(struct strait_kernels *k);
-void strait_cuda_codec(struct strait_kernels *k);
-void strait_cuda_local(struct strait_kernels *k);
-void strait_cuda_octave(struct strait_kernels *k);
-void strait_cuda_parts(struct strait_kernels *k);
+void strait_cuda_elementwise(struct strait_kernel_set *set);
+void strait_cuda_sums(struct strait_kernel_set *set);
+void strait_cuda_matmul(struct strait_kernel_set *set);
+void strait_cuda_optim(struct strait_kernel_set *set);
+void strait_cuda_norm(struct strait_kernel_set *set);
+void strait_cuda_rotate(struct strait_kernel_set *set);
+void strait_cuda_mlp(struct strait_kernel_set *set);
+void strait_cuda_embed(struct strait_kernel_set *set);
+void strait_cuda_loss(struct strait_kernel_set *set);
+void strait_cuda_attention(struct strait_kernel_set *set);
+void strait_cuda_payload(struct strait_kernel_set *set);
+void strait_cuda_codec(struct strait_kernel_set *set);
+void strait_cuda_local(struct strait_kernel_set *set);
+void strait_cuda_octave(struct strait_kernel_set *set);
+void strait_cuda_parts(struct strait_kernel_set *set);

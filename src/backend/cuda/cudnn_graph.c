@@ -175,14 +175,14 @@ void *strait_cudnn_virtual(struct strait_cudnn_graph *g, strait_cudnn_type type,
 /* How a pointwise operation computes; an axis only where one is meant. */
 static void *pointwise_how(struct strait_cudnn_graph *g, strait_cudnn_pointwise mode,
                            const int64_t *axis) {
-    void *how = make(g, POINTWISE);
+    void *params = make(g, POINTWISE);
     const int mode_value = (int)mode;
     const int precision = mode == STRAIT_CUDNN_GREATER_EQUAL ? STRAIT_CUDNN_BOOL : in_f32;
-    set(g, how, POINTWISE_MODE, TYPE_POINTWISE, 1, &mode_value);
-    set(g, how, POINTWISE_PRECISION, TYPE_DATA_TYPE, 1, &precision);
-    if (axis != NULL) set(g, how, POINTWISE_AXIS, TYPE_INT64, 1, axis);
-    finish(g, how);
-    return how;
+    set(g, params, POINTWISE_MODE, TYPE_POINTWISE, 1, &mode_value);
+    set(g, params, POINTWISE_PRECISION, TYPE_DATA_TYPE, 1, &precision);
+    if (axis != NULL) set(g, params, POINTWISE_AXIS, TYPE_INT64, 1, axis);
+    finish(g, params);
+    return params;
 }
 
 /* An operation of its parts; those that are NULL are none. */
@@ -208,27 +208,27 @@ void strait_cudnn_pointwise_op(struct strait_cudnn_graph *g, strait_cudnn_pointw
 }
 
 void strait_cudnn_index_op(struct strait_cudnn_graph *g, int64_t axis, void *y, void *x) {
-    void *how = pointwise_how(g, STRAIT_CUDNN_INDEX, &axis);
-    pointwise(g, (void *const[]){how, y, x, NULL, NULL});
+    void *params = pointwise_how(g, STRAIT_CUDNN_INDEX, &axis);
+    pointwise(g, (void *const[]){params, y, x, NULL, NULL});
 }
 
 void strait_cudnn_reduce_op(struct strait_cudnn_graph *g, strait_cudnn_reduction mode, void *y,
                             void *x) {
     static const int parts_of[] = {OP_REDUCTION_HOW, OP_REDUCTION_Y, OP_REDUCTION_X};
-    void *how = make(g, REDUCTION);
+    void *params = make(g, REDUCTION);
     const int mode_value = (int)mode;
-    set(g, how, REDUCTION_MODE, TYPE_REDUCTION, 1, &mode_value);
-    set(g, how, REDUCTION_PRECISION, TYPE_DATA_TYPE, 1, &in_f32);
-    finish(g, how);
-    operate(g, OP_REDUCTION, parts_of, (void *const[]){how, y, x}, 3);
+    set(g, params, REDUCTION_MODE, TYPE_REDUCTION, 1, &mode_value);
+    set(g, params, REDUCTION_PRECISION, TYPE_DATA_TYPE, 1, &in_f32);
+    finish(g, params);
+    operate(g, OP_REDUCTION, parts_of, (void *const[]){params, y, x}, 3);
 }
 
 void strait_cudnn_matmul_op(struct strait_cudnn_graph *g, void *y, void *a, void *b) {
     static const int parts_of[] = {OP_MATMUL_HOW, OP_MATMUL_Y, OP_MATMUL_A, OP_MATMUL_B};
-    void *how = make(g, MATMUL);
-    set(g, how, MATMUL_PRECISION, TYPE_DATA_TYPE, 1, &in_f32);
-    finish(g, how);
-    operate(g, OP_MATMUL, parts_of, (void *const[]){how, y, a, b}, 4);
+    void *params = make(g, MATMUL);
+    set(g, params, MATMUL_PRECISION, TYPE_DATA_TYPE, 1, &in_f32);
+    finish(g, params);
+    operate(g, OP_MATMUL, parts_of, (void *const[]){params, y, a, b}, 4);
 }
 
 /* Fills `configs`, which the graph owns, with proposals; how many there are. */

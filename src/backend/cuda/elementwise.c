@@ -73,10 +73,10 @@ static strait_err lerp(struct strait_stream *s, strait_tensor y, strait_tensor x
     return move(s, STRAIT_CUDA_OF(y.dtype, "lerp"), y, x, t);
 }
 
-void strait_cuda_elementwise(struct strait_kernels *k) {
-    k->fill = fill;
-    k->cast = cast;
-    k->add = add;
-    k->axpy = axpy;
-    k->lerp = lerp;
+void strait_cuda_elementwise(struct strait_kernel_set *set) {
+    set->base.fill = fill;
+    set->base.cast = cast;
+    set->base.add = add;
+    set->base.axpy = axpy;
+    set->base.lerp = lerp;
 }

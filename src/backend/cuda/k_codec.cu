@@ -71,7 +71,7 @@ __device__ __forceinline__ uint32_t threshold(const own_columns &own, int64_t ke
 /* A block a row. bytes: values [rows x keep] as bf16, then columns of n_index bytes each. */
 extern "C" __global__ void __launch_bounds__(1024)
     pack_top(unsigned char *bytes, const float *x, int64_t rows, int64_t cols, int64_t keep,
-             int n_index, strait_pack_params how) {
+             int n_index, strait_pack_params params) {
     __shared__ int capacity[32];
     const int64_t each = (cols + blockDim.x - 1) / blockDim.x, from = threadIdx.x * each;
     own_columns own = {x + blockIdx.x * cols,
@@ -96,10 +96,10 @@ extern "C" __global__ void __launch_bounds__(1024)
         if (size < least || (size == least && equal_before++ >= equals)) continue;
         uint32_t words[4] = {};
         float bad = 0;
-        if (how.is_stochastic) wire_draw(words, how, (uint64_t)at / 4);
+        if (params.is_stochastic) wire_draw(words, params, (uint64_t)at / 4);
         const uint32_t even = (at & 2) != 0 ? words[2] : words[0];
         const uint32_t odd = (at & 2) != 0 ? words[3] : words[1];
-        const uint32_t half = wire_half(wire_value(value, &bad), how.is_stochastic,
+        const uint32_t half = wire_half(wire_value(value, &bad), params.is_stochastic,
                                         (at & 1) != 0 ? odd : even);
         put_bytes(bytes + at * 2, half, 2);
         put_bytes(columns + at * n_index, (uint32_t)c, n_index);

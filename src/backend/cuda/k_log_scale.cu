@@ -39,20 +39,20 @@ struct row_words {
     int64_t drawn;
     uint32_t words[4];
 
-    __device__ __forceinline__ uint32_t of(const strait_pack_params &how, int64_t i) {
-        if (i / 4 != drawn) wire_draw(words, how, (uint64_t)(drawn = i / 4));
+    __device__ __forceinline__ uint32_t of(const strait_pack_params &params, int64_t i) {
+        if (i / 4 != drawn) wire_draw(words, params, (uint64_t)(drawn = i / 4));
         const uint32_t even = (i & 2) != 0 ? words[2] : words[0],
                        odd = (i & 2) != 0 ? words[3] : words[1];
         return (i & 1) != 0 ? odd : even;
     }
 };
 
-__device__ __forceinline__ int code_of(float value, float inverse, const strait_pack_params &how,
+__device__ __forceinline__ int code_of(float value, float inverse, const strait_pack_params &params,
                                        int64_t i, row_words *chances) {
     const float scaled = __fmul_rn(value, inverse);
     float code = __fadd_rn(floorf(scaled), 8.0f);
-    if (how.is_stochastic) {
-        const float chance = __fmul_rn((float)(chances->of(how, i) >> 8), 0x1p-24f);
+    if (params.is_stochastic) {
+        const float chance = __fmul_rn((float)(chances->of(params, i) >> 8), 0x1p-24f);
         code = floorf(__fadd_rn(scaled, __fadd_rn(7.5f, chance)));
     }
     return (int)fminf(fmaxf(code, 0.0f), 15.0f);
@@ -99,16 +99,16 @@ __device__ __forceinline__ void take_eight(float out[8], const float *row, int64
 
 /* Nibbles 8 w to 8 w + 7 of a row: the values among them as codes. */
 __device__ __forceinline__ uint32_t pack_word(const float v[8], int64_t w, int64_t first_value,
-                                              const row_scale &scale, const strait_pack_params &how,
-                                              row_sums *sums) {
+                                              const row_scale &scale,
+                                              const strait_pack_params &params, row_sums *sums) {
     uint32_t word = 0;
     row_words chances = {-1, {}};
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         const int64_t c = 8 * w + i - 1;
-        if (c < 0 || c >= how.cols) continue;
+        if (c < 0 || c >= params.cols) continue;
         const float value = wire_value(v[i], &sums->bad);
-        const int code = code_of(value, scale.inverse, how, first_value + c, &chances);
+        const int code = code_of(value, scale.inverse, params, first_value + c, &chances);
         const float error = value - restored(code, scale.unit);
         sums->error += error * error;
         sums->size += value * value;
@@ -121,21 +121,21 @@ __device__ __forceinline__ uint32_t pack_word(const float v[8], int64_t w, int64
  * how. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     pack_octaves(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
-                 strait_pack_params how, const float *of_block, const float *of_row, int n_parts,
+                 strait_pack_params params, const float *of_block, const float *of_row, int n_parts,
                  int n_lanes) {
     __shared__ float capacity[WARPS];
     const row_place at = place_of(rows, n_lanes);
     const bool is_row = at.row < rows;
     const float top = top_of(of_block, n_parts, capacity);
     if (blockIdx.x == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(top), 4);
-    const int first = octave_code(top, is_row ? of_row[at.row] : 0.0f, how.is_stochastic, at);
-    const row_scale scale = scale_of(top, first, how.is_stochastic);
-    const int64_t n_bytes = (how.cols + 2) / 2;
+    const int first = octave_code(top, is_row ? of_row[at.row] : 0.0f, params.is_stochastic, at);
+    const row_scale scale = scale_of(top, first, params.is_stochastic);
+    const int64_t n_bytes = (params.cols + 2) / 2;
     row_sums sums = {};
     for (int64_t w = at.lane; is_row && 4 * w < n_bytes; w += n_lanes) {
         float v[8];
         take_eight(v, x + at.row * stride, w, stride);
-        uint32_t word = pack_word(v, w, at.row * how.cols, scale, how, &sums);
+        uint32_t word = pack_word(v, w, at.row * params.cols, scale, params, &sums);
         if (w == 0) word |= (uint32_t)first;
         const int64_t left = n_bytes - 4 * w;
         put_bytes(to + 4 + at.row * n_bytes + 4 * w, word, left < 4 ? (int)left : 4);

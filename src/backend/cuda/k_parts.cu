@@ -23,37 +23,39 @@ template <typename T, int W> __device__ __forceinline__ void push(T *to, const f
 
 template <typename Y, typename X, int W>
 __device__ __forceinline__ void regroup_pieces(Y *y, const X *x, int64_t rows, int64_t y_cols,
-                                               int64_t x_cols, const strait_regroup_params &how) {
-    const uint32_t group = (uint32_t)how.to_cols;
-    over_rows<W>(rows, how.n_groups * how.to_cols, [=](int64_t row, int64_t at) {
+                                               int64_t x_cols,
+                                               const strait_regroup_params &params) {
+    const uint32_t group = (uint32_t)params.to_cols;
+    over_rows<W>(rows, params.n_groups * params.to_cols, [=](int64_t row, int64_t at) {
         const uint32_t g = (uint32_t)at / group, c = (uint32_t)at % group;
         float value[W] = {}, old[W];
-        Y *to = y + row * y_cols + how.to + at;
-        if (c < how.from_cols)
-            pull<X, W>(value, x + row * x_cols + how.from + g * how.from_cols + c);
-        if (how.adds) pull<Y, W>(old, to);
+        Y *to = y + row * y_cols + params.to + at;
+        if (c < params.from_cols)
+            pull<X, W>(value, x + row * x_cols + params.from + g * params.from_cols + c);
+        if (params.adds) pull<Y, W>(old, to);
 #pragma unroll
         for (int i = 0; i < W; i++)
-            value[i] = how.adds ? old[i] + value[i] * how.alpha : value[i] * how.alpha;
+            value[i] = params.adds ? old[i] + value[i] * params.alpha : value[i] * params.alpha;
         push<Y, W>(to, value);
     });
 }
 
 template <typename Y, typename X>
 __device__ __forceinline__ void regroup(Y *y, const X *x, int64_t rows, int64_t y_cols,
-                                        int64_t x_cols, const strait_regroup_params &how) {
-    const int64_t all = y_cols | x_cols | how.to | how.to_cols | how.from | how.from_cols;
+                                        int64_t x_cols, const strait_regroup_params &params) {
+    const int64_t all = y_cols | x_cols | params.to | params.to_cols | params.from |
+                        params.from_cols;
     if (all % 8 == 0 && at16(y, x))
-        regroup_pieces<Y, X, 8>(y, x, rows, y_cols, x_cols, how);
+        regroup_pieces<Y, X, 8>(y, x, rows, y_cols, x_cols, params);
     else
-        regroup_pieces<Y, X, 1>(y, x, rows, y_cols, x_cols, how);
+        regroup_pieces<Y, X, 1>(y, x, rows, y_cols, x_cols, params);
 }
 
 #define REGROUP_KERNEL(Y, X, name)                                                     \
     extern "C" __global__ void __launch_bounds__(THREADS)                              \
         regroup_##name(Y *y, const X *x, int64_t rows, int64_t y_cols, int64_t x_cols, \
-                       strait_regroup_params how) {                                    \
-        regroup(y, x, rows, y_cols, x_cols, how);                                      \
+                       strait_regroup_params params) {                                 \
+        regroup(y, x, rows, y_cols, x_cols, params);                                   \
     }
 
 REGROUP_KERNEL(float, float, f32_f32)

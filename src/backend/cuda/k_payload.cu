@@ -85,16 +85,16 @@ __device__ __forceinline__ int code_of(float value, float inverse, int most, boo
 
 /* Four cleaned values become codes in `word`, and what these stand for in `sent`. */
 __device__ __forceinline__ uint32_t pack_codes(float sent[4], const float v[4], float scale,
-                                               const strait_pack_params &how,
+                                               const strait_pack_params &params,
                                                const uint32_t words[4]) {
     const float inverse = scale > 0.0f ? __fdiv_rn(1.0f, scale) : 0.0f;
-    const int most = strait_scale_codes(how.bits);
-    const uint32_t mask = (1u << how.bits) - 1u;
+    const int most = strait_scale_codes(params.bits);
+    const uint32_t mask = (1u << params.bits) - 1u;
     uint32_t word = 0;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const int code = code_of(v[i], inverse, most, how.is_stochastic, words[i]);
-        word |= ((uint32_t)code & mask) << (i * how.bits);
+        const int code = code_of(v[i], inverse, most, params.is_stochastic, words[i]);
+        word |= ((uint32_t)code & mask) << (i * params.bits);
         sent[i] = __fmul_rn((float)code, scale);
     }
     return word;
@@ -102,19 +102,19 @@ __device__ __forceinline__ uint32_t pack_codes(float sent[4], const float v[4], 
 
 /* The first n of four cleaned values of a row into the bytes at `to`. */
 __device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, const float v[4], int n,
-                                          float scale, const strait_pack_params &how,
+                                          float scale, const strait_pack_params &params,
                                           const uint32_t words[4]) {
-    if (how.bits < 16) {
-        const uint32_t word = pack_codes(sent, v, scale, how, words);
-        put_bytes(to, word, (n * how.bits + 7) / 8);
+    if (params.bits < 16) {
+        const uint32_t word = pack_codes(sent, v, scale, params, words);
+        put_bytes(to, word, (n * params.bits + 7) / 8);
         return;
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const uint32_t half = wire_half(v[i], how.is_stochastic, words[i]);
-        sent[i] = how.bits == 32 ? v[i] : wire_float(half);
+        const uint32_t half = wire_half(v[i], params.is_stochastic, words[i]);
+        sent[i] = params.bits == 32 ? v[i] : wire_float(half);
         if (i >= n) continue;
-        if (how.bits == 32)
+        if (params.bits == 32)
             put_bytes(to + i * 4, __float_as_uint(v[i]), 4);
         else
             put_bytes(to + i * 2, half, 2);
@@ -124,18 +124,18 @@ __device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, cons
 /* x is the row itself; its number counts for stats and chance. */
 __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const float *x,
                                          const row_place &at, int64_t cols, float scale,
-                                         const strait_pack_params &how) {
+                                         const strait_pack_params &params) {
     float error = 0, size = 0, bad = 0;
     for (int64_t c = at.lane * 4; at.row < at.rows && c < cols; c += 4 * at.n_lanes) {
         float v[4], sent[4];
         uint32_t words[4] = {};
         take_four(v, x, c, cols);
-        if (how.is_stochastic && how.bits < 32) wire_words(words, how, at.row * cols + c);
+        if (params.is_stochastic && params.bits < 32) wire_words(words, params, at.row * cols + c);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             v[i] = wire_value(v[i], &bad);
         const int n = cols - c < 4 ? (int)(cols - c) : 4;
-        pack_four(sent, to + c * how.bits / 8, v, n, scale, how, words);
+        pack_four(sent, to + c * params.bits / 8, v, n, scale, params, words);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             error += (v[i] - sent[i]) * (v[i] - sent[i]);
@@ -149,25 +149,25 @@ __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const 
  * Columns that cross are in how. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     pack_rows(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
-              strait_pack_params how, const float *of_block, const float *of_row, int n_parts,
+              strait_pack_params params, const float *of_block, const float *of_row, int n_parts,
               int n_lanes) {
     __shared__ float capacity[WARPS];
-    const int64_t cols = how.cols;
+    const int64_t cols = params.cols;
     const row_place at = place_of(rows, n_lanes);
-    const int64_t row_bytes = (cols * how.bits + 7) / 8;
+    const int64_t row_bytes = (cols * params.bits + 7) / 8;
     float scale = 0, largest = 0;
     int64_t start = at.row * row_bytes;
-    if (how.bits < 16) {
+    if (params.bits < 16) {
         for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
             largest = fmaxf(largest, of_block[i]);
-        const float base = strait_scale_base(block_max(largest, capacity), how.bits);
+        const float base = strait_scale_base(block_max(largest, capacity), params.bits);
         if (blockIdx.x == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(base), 4);
-        const int code = at.row < rows ? strait_scale_code(base, of_row[at.row], how.bits) : 0;
+        const int code = at.row < rows ? strait_scale_code(base, of_row[at.row], params.bits) : 0;
         if (at.lane == 0 && at.row < rows) to[4 + at.row] = (unsigned char)code;
         scale = strait_scale_of(base, code);
         start += 4 + rows;
     }
-    pack_row(to + start, stats, x + at.row * stride, at, cols, scale, how);
+    pack_row(to + start, stats, x + at.row * stride, at, cols, scale, params);
 }
 
 /* Up to four values at value c of a row from its bytes. */

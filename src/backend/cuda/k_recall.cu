@@ -14,7 +14,7 @@ template <typename T> struct recall_args {
     float *rstd;
     const float *z;
     int64_t rows, cols, both_cols;
-    strait_recall_params how;
+    strait_window_params params;
 };
 
 template <typename T> struct recall_gradient {
@@ -22,7 +22,7 @@ template <typename T> struct recall_gradient {
     const T *d_both, *d_normeds;
     const float *z, *rstd;
     int64_t rows, cols, both_cols;
-    strait_recall_params how;
+    strait_window_params params;
 };
 
 /* Eight values of either type. */
@@ -38,28 +38,28 @@ template <typename T> __device__ __forceinline__ void put_piece(T *to, const flo
         put<T, wide<T>>(to + i, in + i);
 }
 
-__device__ __forceinline__ float rstd_of(float squares, const strait_recall_params &how) {
-    return 1.0f / sqrtf(squares / (float)how.keep + how.epsilon);
+__device__ __forceinline__ float rstd_of(float squares, const strait_window_params &params) {
+    return 1.0f / sqrtf(squares / (float)params.keep + params.epsilon);
 }
 
 /* The norms of the codes before a row are made again, which costs less than to wait for them. */
 template <typename T>
 __device__ __forceinline__ void recall_pieces(const recall_args<T> &g, int n_lanes) {
-    const uint32_t taps = (uint32_t)g.how.taps;
+    const uint32_t taps = (uint32_t)g.params.taps;
     const uint32_t lane = threadIdx.x % (uint32_t)n_lanes;
     const int64_t code = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / n_lanes;
-    const bool is_row = code < g.rows * g.how.taps;
+    const bool is_row = code < g.rows * g.params.taps;
     const int64_t n = is_row ? code / taps : 0, j = is_row ? code % taps : 0;
     const int64_t first = (int64_t)lane * PIECE;
-    const bool is_there = is_row && j <= n % g.how.seq_len;
+    const bool is_there = is_row && j <= n % g.params.seq_len;
     float v[PIECE] = {}, squares = 0;
     if (is_there) take_piece<float>(v, g.z + (n - j) * g.cols + first);
 #pragma unroll
     for (int i = 0; i < PIECE; i++) {
-        v[i] = first + i < g.how.keep ? v[i] : 0.0f;
+        v[i] = first + i < g.params.keep ? v[i] : 0.0f;
         squares += v[i] * v[i];
     }
-    const float scale = rstd_of(warp_sum(squares, n_lanes), g.how);
+    const float scale = rstd_of(warp_sum(squares, n_lanes), g.params);
     if (!is_row) return;
     if (j == 0 && lane == 0) g.rstd[n] = scale;
     put_piece<T>(g.both + n * g.both_cols + j * g.cols + first, v);
@@ -73,17 +73,17 @@ template <typename T> __device__ __forceinline__ void recall_row(const recall_ar
     const int lane = (int)threadIdx.x % 32;
     const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (n >= g.rows) return;
-    const int64_t place = n % g.how.seq_len, narrow_cols = g.how.taps * g.cols;
-    for (int64_t j = 0; j < g.how.taps; j++) {
+    const int64_t place = n % g.params.seq_len, narrow_cols = g.params.taps * g.cols;
+    for (int64_t j = 0; j < g.params.taps; j++) {
         const bool is_there = j <= place;
         const float *row = g.z + (n - (is_there ? j : 0)) * g.cols;
         float squares = 0;
-        for (int64_t c = lane; c < g.how.keep; c += 32)
+        for (int64_t c = lane; c < g.params.keep; c += 32)
             squares += row[c] * row[c];
-        const float scale = is_there ? rstd_of(warp_sum(squares), g.how) : 0.0f;
+        const float scale = is_there ? rstd_of(warp_sum(squares), g.params) : 0.0f;
         if (j == 0 && lane == 0) g.rstd[n] = scale;
         for (int64_t c = lane; c < g.cols; c += 32) {
-            float value = is_there && c < g.how.keep ? row[c] : 0.0f;
+            float value = is_there && c < g.params.keep ? row[c] : 0.0f;
             put<T, 1>(g.both + n * g.both_cols + j * g.cols + c, &value);
             value *= scale;
             put<T, 1>(g.normeds + n * narrow_cols + j * g.cols + c, &value);
@@ -105,24 +105,25 @@ __device__ __forceinline__ void recall_pieces_back(const recall_gradient<T> &g, 
     const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / n_lanes;
     const bool is_row = at < g.rows;
     const int64_t n = is_row ? at : 0, first = (int64_t)(threadIdx.x % n_lanes) * PIECE;
-    const int64_t left = g.how.seq_len - n % g.how.seq_len;
-    const int taps = is_row ? (int)(g.how.taps < left ? g.how.taps : left) : 0;
+    const int64_t left = g.params.seq_len - n % g.params.seq_len;
+    const int taps = is_row ? (int)(g.params.taps < left ? g.params.taps : left) : 0;
     float through[PIECE] = {}, direct[PIECE] = {}, z[PIECE], dot = 0;
     take_piece<float>(z, g.z + n * g.cols + first);
     const float scale = g.rstd[n];
 #pragma unroll 4
     for (int j = 0; j < taps; j++) {
-        add_piece<T>(through, g.d_normeds + ((n + j) * g.how.taps + j) * g.cols + first);
+        add_piece<T>(through, g.d_normeds + ((n + j) * g.params.taps + j) * g.cols + first);
         add_piece<T>(direct, g.d_both + (n + j) * g.both_cols + j * g.cols + first);
     }
 #pragma unroll
     for (int i = 0; i < PIECE; i++)
-        dot += first + i < g.how.keep ? through[i] * z[i] : 0.0f;
-    dot = warp_sum(dot, n_lanes) * scale / (float)g.how.keep;
+        dot += first + i < g.params.keep ? through[i] * z[i] : 0.0f;
+    dot = warp_sum(dot, n_lanes) * scale / (float)g.params.keep;
 #pragma unroll
     for (int i = 0; i < PIECE; i++)
-        direct[i] = first + i < g.how.keep ? direct[i] + scale * (through[i] - z[i] * scale * dot)
-                                           : 0.0f;
+        direct[i] = first + i < g.params.keep
+                        ? direct[i] + scale * (through[i] - z[i] * scale * dot)
+                        : 0.0f;
     if (is_row) put_piece<float>(g.d_z + n * g.cols + first, direct);
 }
 
@@ -143,17 +144,18 @@ template <typename T> __device__ __forceinline__ void recall_row_back(const reca
     const int lane = (int)threadIdx.x % 32;
     const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (n >= g.rows) return;
-    const int64_t left = g.how.seq_len - n % g.how.seq_len;
-    const int64_t taps = g.how.taps < left ? g.how.taps : left, narrow_cols = g.how.taps * g.cols;
+    const int64_t left = g.params.seq_len - n % g.params.seq_len;
+    const int64_t taps = g.params.taps < left ? g.params.taps : left,
+                  narrow_cols = g.params.taps * g.cols;
     const float *row = g.z + n * g.cols;
     const float scale = g.rstd[n];
     float dot = 0;
-    for (int64_t c = lane; c < g.how.keep; c += 32)
+    for (int64_t c = lane; c < g.params.keep; c += 32)
         dot += gathered(g.d_normeds, narrow_cols, g.cols, n, c, taps) * row[c];
-    dot = warp_sum(dot) * scale / (float)g.how.keep;
+    dot = warp_sum(dot) * scale / (float)g.params.keep;
     for (int64_t c = lane; c < g.cols; c += 32) {
         float value = 0;
-        if (c < g.how.keep) {
+        if (c < g.params.keep) {
             const float d = gathered(g.d_normeds, narrow_cols, g.cols, n, c, taps);
             value = gathered(g.d_both, g.both_cols, g.cols, n, c, taps) +
                     scale * (d - row[c] * scale * dot);
@@ -162,19 +164,19 @@ template <typename T> __device__ __forceinline__ void recall_row_back(const reca
     }
 }
 
-#define RECALL_KERNELS(T, name)                                                                 \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                       \
-        recall_##name(T *both, T *normeds, float *rstd, const float *z, int64_t rows,           \
-                      int64_t cols, int64_t both_cols, strait_recall_params how, int n_lanes) { \
-        const recall_args<T> g = {both, normeds, rstd, z, rows, cols, both_cols, how};          \
-        n_lanes > 0 ? recall_pieces<T>(g, n_lanes) : recall_row<T>(g);                          \
-    }                                                                                           \
-    extern "C" __global__ void __launch_bounds__(THREADS) recall_back_##name(                   \
-        float *d_z, const T *d_both, const T *d_normeds, const float *z, const float *rstd,     \
-        int64_t rows, int64_t cols, int64_t both_cols, strait_recall_params how, int n_lanes) { \
-        const recall_gradient<T> g = {                                                          \
-            d_z, d_both, d_normeds, z, rstd, rows, cols, both_cols, how};                       \
-        n_lanes > 0 ? recall_pieces_back<T>(g, n_lanes) : recall_row_back<T>(g);                \
+#define RECALL_KERNELS(T, name)                                                                    \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                          \
+        recall_##name(T *both, T *normeds, float *rstd, const float *z, int64_t rows,              \
+                      int64_t cols, int64_t both_cols, strait_window_params params, int n_lanes) { \
+        const recall_args<T> g = {both, normeds, rstd, z, rows, cols, both_cols, params};          \
+        n_lanes > 0 ? recall_pieces<T>(g, n_lanes) : recall_row<T>(g);                             \
+    }                                                                                              \
+    extern "C" __global__ void __launch_bounds__(THREADS) recall_back_##name(                      \
+        float *d_z, const T *d_both, const T *d_normeds, const float *z, const float *rstd,        \
+        int64_t rows, int64_t cols, int64_t both_cols, strait_window_params params, int n_lanes) { \
+        const recall_gradient<T> g = {d_z,  d_both, d_normeds, z,     rstd,                        \
+                                      rows, cols,   both_cols, params};                            \
+        n_lanes > 0 ? recall_pieces_back<T>(g, n_lanes) : recall_row_back<T>(g);                   \
     }
 
 RECALL_KERNELS(float, f32)

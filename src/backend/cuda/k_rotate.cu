@@ -13,16 +13,16 @@ using turn_how = strait_cuda_turn;
 /* One lane's part of a head. */
 template <int W> struct part { float low[pieces<W>][W], high[pieces<W>][W]; };
 
-template <int W> __device__ __forceinline__ int pair_at(const turn_how &how, int k) {
-    return (k * how.group + (int)threadIdx.x % how.group) * W;
+template <int W> __device__ __forceinline__ int pair_at(const turn_how &params, int k) {
+    return (k * params.group + (int)threadIdx.x % params.group) * W;
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void take_part(part<W> &p, const T *head, const turn_how &how) {
-    const int half = how.dim / 2;
+__device__ __forceinline__ void take_part(part<W> &p, const T *head, const turn_how &params) {
+    const int half = params.dim / 2;
 #pragma unroll
     for (int k = 0; k < pieces<W>; k++) {
-        const int i = pair_at<W>(how, k);
+        const int i = pair_at<W>(params, k);
         if (i < half) {
             take<T, W>(p.low[k], head + i);
             take<T, W>(p.high[k], head + half + i);
@@ -35,11 +35,11 @@ __device__ __forceinline__ void take_part(part<W> &p, const T *head, const turn_
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void put_part(T *head, const part<W> &p, const turn_how &how) {
-    const int half = how.dim / 2;
+__device__ __forceinline__ void put_part(T *head, const part<W> &p, const turn_how &params) {
+    const int half = params.dim / 2;
 #pragma unroll
     for (int k = 0; k < pieces<W>; k++) {
-        const int i = pair_at<W>(how, k);
+        const int i = pair_at<W>(params, k);
         if (i >= half) continue;
         put<T, W>(head + i, p.low[k]);
         put<T, W>(head + half + i, p.high[k]);
@@ -48,15 +48,16 @@ __device__ __forceinline__ void put_part(T *head, const part<W> &p, const turn_h
 
 /* Turns by the angles of `position`; back where `way` is -1. */
 template <int W>
-__device__ __forceinline__ void turn(part<W> &p, const turn_how &how, int64_t position, float way) {
-    const int half = how.dim / 2;
+__device__ __forceinline__ void turn(part<W> &p, const turn_how &params, int64_t position,
+                                     float way) {
+    const int half = params.dim / 2;
 #pragma unroll
     for (int k = 0; k < pieces<W>; k++) {
-        const int i = pair_at<W>(how, k);
+        const int i = pair_at<W>(params, k);
         float c[W], s[W];
         if (i >= half) continue;
-        take_floats<W>(c, how.cos + position * half + i);
-        take_floats<W>(s, how.sin + position * half + i);
+        take_floats<W>(c, params.cos + position * half + i);
+        take_floats<W>(s, params.sin + position * half + i);
 #pragma unroll
         for (int w = 0; w < W; w++) {
             const float a = p.low[k][w], b = p.high[k][w], sine = way * s[w];
@@ -68,13 +69,13 @@ __device__ __forceinline__ void turn(part<W> &p, const turn_how &how, int64_t po
 
 /* p times the gain of its head, where there is one. */
 template <int W>
-__device__ __forceinline__ void times_gain(part<W> &p, const turn_how &how, bool is_key) {
-    const int half = how.dim / 2;
-    if (how.gain == nullptr) return;
-    const float *gain = how.gain + (is_key ? how.dim : 0);
+__device__ __forceinline__ void times_gain(part<W> &p, const turn_how &params, bool is_key) {
+    const int half = params.dim / 2;
+    if (params.gain == nullptr) return;
+    const float *gain = params.gain + (is_key ? params.dim : 0);
 #pragma unroll
     for (int k = 0; k < pieces<W>; k++) {
-        const int i = pair_at<W>(how, k);
+        const int i = pair_at<W>(params, k);
         float low[W], high[W];
         if (i >= half) continue;
         take_floats<W>(low, gain + i);
@@ -113,42 +114,43 @@ __device__ __forceinline__ void blend(part<W> &p, float by, float shift, const p
 
 /* Turns the heads of a token, without a norm; back where `way` is -1. */
 template <typename T, int W>
-__device__ __forceinline__ void turn_token(T *y, const T *x, const turn_how &how, float way) {
-    const int n_turned = how.n_query + how.n_key;
-    const int n_heads = n_turned + how.n_key, n_touched = y == x ? n_turned : n_heads;
-    const int64_t first = (int64_t)blockIdx.x * n_heads * how.dim;
-    const int64_t position = blockIdx.x % (unsigned)how.seq_len;
-    for (int h = (int)threadIdx.x / how.group; h < n_touched; h += (int)blockDim.x / how.group) {
-        const int64_t at = first + (int64_t)h * how.dim;
+__device__ __forceinline__ void turn_token(T *y, const T *x, const turn_how &params, float way) {
+    const int n_turned = params.n_query + params.n_key;
+    const int n_heads = n_turned + params.n_key, n_touched = y == x ? n_turned : n_heads;
+    const int64_t first = (int64_t)blockIdx.x * n_heads * params.dim;
+    const int64_t position = blockIdx.x % (unsigned)params.seq_len;
+    for (int h = (int)threadIdx.x / params.group; h < n_touched;
+         h += (int)blockDim.x / params.group) {
+        const int64_t at = first + (int64_t)h * params.dim;
         part<W> p;
-        take_part<T, W>(p, x + at, how);
-        if (h < n_turned) turn<W>(p, how, position, way);
-        put_part<T, W>(y + at, p, how);
+        take_part<T, W>(p, x + at, params);
+        if (h < n_turned) turn<W>(p, params, position, way);
+        put_part<T, W>(y + at, p, params);
     }
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void rotate_token(T *y, float *rstd, const T *x, const turn_how &how,
+__device__ __forceinline__ void rotate_token(T *y, float *rstd, const T *x, const turn_how &params,
                                              float epsilon) {
-    const int n_turned = how.n_query + how.n_key, n_heads = n_turned + how.n_key;
-    const int groups = (int)blockDim.x / how.group;
-    const int64_t row = blockIdx.x, first = row * n_heads * how.dim;
-    const int64_t position = (unsigned)row % (unsigned)how.seq_len;
+    const int n_turned = params.n_query + params.n_key, n_heads = n_turned + params.n_key;
+    const int groups = (int)blockDim.x / params.group;
+    const int64_t row = blockIdx.x, first = row * n_heads * params.dim;
+    const int64_t position = (unsigned)row % (unsigned)params.seq_len;
     /* Every lane of a warp makes the same number of rounds: shuffles need them all. */
     for (int base = 0; base < n_heads; base += groups) {
-        const int h = base + (int)threadIdx.x / how.group;
-        const int64_t at = first + (int64_t)(h < n_heads ? h : 0) * how.dim;
+        const int h = base + (int)threadIdx.x / params.group;
+        const int64_t at = first + (int64_t)(h < n_heads ? h : 0) * params.dim;
         part<W> p;
-        take_part<T, W>(p, x + at, how);
-        const float sum = dot_parts<W>(p, p, how.group);
-        const float scale = 1.0f / sqrtf(sum / (float)how.dim + epsilon);
+        take_part<T, W>(p, x + at, params);
+        const float sum = dot_parts<W>(p, p, params.group);
+        const float scale = 1.0f / sqrtf(sum / (float)params.dim + epsilon);
         if (h < n_turned) {
             blend<W>(p, scale, 0.0f, p);
-            times_gain<W>(p, how, h >= how.n_query);
-            turn<W>(p, how, position, 1.0f);
-            if (threadIdx.x % how.group == 0) rstd[row * n_turned + h] = scale;
+            times_gain<W>(p, params, h >= params.n_query);
+            turn<W>(p, params, position, 1.0f);
+            if (threadIdx.x % params.group == 0) rstd[row * n_turned + h] = scale;
         }
-        if (h < n_heads) put_part<T, W>(y + at, p, how);
+        if (h < n_heads) put_part<T, W>(y + at, p, params);
     }
 }
 
@@ -174,44 +176,44 @@ template <typename T> struct back_args {
 };
 
 template <typename T, int W>
-__device__ __forceinline__ void rotate_head_back(const back_args<T> &a, const turn_how &how,
+__device__ __forceinline__ void rotate_head_back(const back_args<T> &a, const turn_how &params,
                                                  int64_t row, int h, part<W> sums[2]) {
-    const int n_turned = how.n_query + how.n_key, n_heads = n_turned + how.n_key;
-    const bool is_key = h >= how.n_query, is_turned = h < n_turned;
-    const int64_t at = (row * n_heads + (h < n_heads ? h : 0)) * how.dim;
-    const int64_t position = (unsigned)row % (unsigned)how.seq_len;
+    const int n_turned = params.n_query + params.n_key, n_heads = n_turned + params.n_key;
+    const bool is_key = h >= params.n_query, is_turned = h < n_turned;
+    const int64_t at = (row * n_heads + (h < n_heads ? h : 0)) * params.dim;
+    const int64_t position = (unsigned)row % (unsigned)params.seq_len;
     part<W> d, x;
-    take_part<T, W>(d, a.d_y + at, how);
-    take_part<T, W>(x, a.x + at, how);
+    take_part<T, W>(d, a.d_y + at, params);
+    take_part<T, W>(x, a.x + at, params);
     const float scale = is_turned ? a.rstd[row * n_turned + h] : 0.0f;
     if (is_turned) {
-        turn<W>(d, how, position, -1.0f);
-        if (how.gain != nullptr && is_key) add_gain<W>(sums[1], d, x, scale);
-        if (how.gain != nullptr && !is_key) add_gain<W>(sums[0], d, x, scale);
-        times_gain<W>(d, how, is_key);
+        turn<W>(d, params, position, -1.0f);
+        if (params.gain != nullptr && is_key) add_gain<W>(sums[1], d, x, scale);
+        if (params.gain != nullptr && !is_key) add_gain<W>(sums[0], d, x, scale);
+        times_gain<W>(d, params, is_key);
     }
-    const float dot = dot_parts<W>(d, x, how.group) * scale / (float)how.dim;
+    const float dot = dot_parts<W>(d, x, params.group) * scale / (float)params.dim;
     if (is_turned) blend<W>(d, scale, -scale * scale * dot, x);
-    if (is_turned || (h < n_heads && a.d_x != a.d_y)) put_part<T, W>(a.d_x + at, d, how);
+    if (is_turned || (h < n_heads && a.d_x != a.d_y)) put_part<T, W>(a.d_x + at, d, params);
 }
 
 /* Writes what the block's groups owe the gain, added up from the first group; `room` is for
  * groups x 2 dim floats. */
 template <int W>
-__device__ __forceinline__ void put_gain(float *to, const turn_how &how, const part<W> sums[2],
+__device__ __forceinline__ void put_gain(float *to, const turn_how &params, const part<W> sums[2],
                                          float *capacity) {
-    const int mine = (int)threadIdx.x / how.group, groups = (int)blockDim.x / how.group;
-    const int cols = 2 * how.dim;
+    const int mine = (int)threadIdx.x / params.group, groups = (int)blockDim.x / params.group;
+    const int cols = 2 * params.dim;
     float *own = capacity + mine * cols;
     for (int is_key = 0; is_key < 2; is_key++)
 #pragma unroll
         for (int k = 0; k < pieces<W>; k++) {
-            const int i = pair_at<W>(how, k), half = how.dim / 2;
+            const int i = pair_at<W>(params, k), half = params.dim / 2;
             if (i >= half) continue;
 #pragma unroll
             for (int w = 0; w < W; w++) {
-                own[is_key * how.dim + i + w] = sums[is_key].low[k][w];
-                own[is_key * how.dim + half + i + w] = sums[is_key].high[k][w];
+                own[is_key * params.dim + i + w] = sums[is_key].low[k][w];
+                own[is_key * params.dim + half + i + w] = sums[is_key].high[k][w];
             }
         }
     __syncthreads();
@@ -224,40 +226,40 @@ __device__ __forceinline__ void put_gain(float *to, const turn_how &how, const p
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void rotate_back_tokens(const back_args<T> &a, const turn_how &how,
+__device__ __forceinline__ void rotate_back_tokens(const back_args<T> &a, const turn_how &params,
                                                    float *capacity) {
-    const int n_heads = how.n_query + 2 * how.n_key, groups = (int)blockDim.x / how.group;
+    const int n_heads = params.n_query + 2 * params.n_key, groups = (int)blockDim.x / params.group;
     part<W> sums[2] = {};
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x)
         for (int base = 0; base < n_heads; base += groups)
-            rotate_head_back<T, W>(a, how, row, base + (int)threadIdx.x / how.group, sums);
-    if (how.gain != nullptr) put_gain<W>(a.partial, how, sums, capacity);
+            rotate_head_back<T, W>(a, params, row, base + (int)threadIdx.x / params.group, sums);
+    if (params.gain != nullptr) put_gain<W>(a.partial, params, sums, capacity);
 }
 
-#define ROTATIONS(T, suffix)                                                                       \
-    extern "C" __global__ void __launch_bounds__(256)                                              \
-        turn_##suffix(T *y, const T *x, turn_how how, float way, int is_wide) {                    \
-        if (is_wide)                                                                               \
-            turn_token<T, wide<T>>(y, x, how, way);                                                \
-        else                                                                                       \
-            turn_token<T, 1>(y, x, how, way);                                                      \
-    }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(256)                                              \
-        rotate_##suffix(T *y, float *rstd, const T *x, turn_how how, float epsilon, int is_wide) { \
-        if (is_wide)                                                                               \
-            rotate_token<T, wide<T>>(y, rstd, x, how, epsilon);                                    \
-        else                                                                                       \
-            rotate_token<T, 1>(y, rstd, x, how, epsilon);                                          \
-    }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(256)                                              \
-        rotate_back_##suffix(T *d_x, float *partial, const T *d_y, const T *x, const float *rstd,  \
-                             int64_t rows, turn_how how, int is_wide) {                            \
-        __shared__ float capacity[8192];                                                           \
-        const back_args<T> a = {d_x, partial, d_y, x, rstd, rows};                                 \
-        if (is_wide)                                                                               \
-            rotate_back_tokens<T, wide<T>>(a, how, capacity);                                      \
-        else                                                                                       \
-            rotate_back_tokens<T, 1>(a, how, capacity);                                            \
+#define ROTATIONS(T, suffix)                                                                      \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        turn_##suffix(T *y, const T *x, turn_how params, float way, int is_wide) {                \
+        if (is_wide)                                                                              \
+            turn_token<T, wide<T>>(y, x, params, way);                                            \
+        else                                                                                      \
+            turn_token<T, 1>(y, x, params, way);                                                  \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256) rotate_##suffix(                            \
+        T *y, float *rstd, const T *x, turn_how params, float epsilon, int is_wide) {             \
+        if (is_wide)                                                                              \
+            rotate_token<T, wide<T>>(y, rstd, x, params, epsilon);                                \
+        else                                                                                      \
+            rotate_token<T, 1>(y, rstd, x, params, epsilon);                                      \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        rotate_back_##suffix(T *d_x, float *partial, const T *d_y, const T *x, const float *rstd, \
+                             int64_t rows, turn_how params, int is_wide) {                        \
+        __shared__ float capacity[8192];                                                          \
+        const back_args<T> a = {d_x, partial, d_y, x, rstd, rows};                                \
+        if (is_wide)                                                                              \
+            rotate_back_tokens<T, wide<T>>(a, params, capacity);                                  \
+        else                                                                                      \
+            rotate_back_tokens<T, 1>(a, params, capacity);                                        \
     }
 
 ROTATIONS(float, f32)

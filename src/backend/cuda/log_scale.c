@@ -13,30 +13,30 @@ static strait_cuda_grid by_lanes(int64_t rows, int n_lanes) {
 }
 
 static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
-                               strait_tensor x, strait_pack_params how) {
-    how.cols = strait_pack_cols(x, how);
+                               strait_tensor x, strait_pack_params params) {
+    params.cols = strait_pack_cols(x, params);
     assert(x.dtype == STRAIT_F32 && x.rows > 0);
-    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((how.cols + 2) / 2));
+    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((params.cols + 2) / 2));
     strait_cuda_largest largest = {0};
-    STRAIT_TRY(strait_cuda_find_largest(s, x, how.cols, &largest));
-    int n_lanes = lanes_of(how.cols);
+    STRAIT_TRY(strait_cuda_find_largest(s, x, params.cols, &largest));
+    int n_lanes = lanes_of(params.cols);
     void *args[] = {&packed.data, &stats.data,       &x.data,         &x.rows,          &x.cols,
-                    &how,         &largest.of_block, &largest.of_row, &largest.n_parts, &n_lanes};
+                    &params,      &largest.of_block, &largest.of_row, &largest.n_parts, &n_lanes};
     return strait_cuda_launch(s, "pack_octaves", by_lanes(x.rows, n_lanes), args);
 }
 
 static strait_err restore_octaves(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                                  strait_tensor packed, strait_pack_params how) {
-    how.cols = strait_pack_cols(x, how);
-    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((how.cols + 2) / 2));
-    int n_lanes = lanes_of(how.cols);
-    void *args[] = {&x.data,   &stats.data,        &packed.data, &x.rows,
-                    &how.cols, &how.is_stochastic, &x.cols,      &n_lanes};
+                                  strait_tensor packed, strait_pack_params params) {
+    params.cols = strait_pack_cols(x, params);
+    assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((params.cols + 2) / 2));
+    int n_lanes = lanes_of(params.cols);
+    void *args[] = {&x.data,      &stats.data,           &packed.data, &x.rows,
+                    &params.cols, &params.is_stochastic, &x.cols,      &n_lanes};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "restore_octaves"),
                               by_lanes(x.rows, n_lanes), args);
 }
 
-void strait_cuda_octave(struct strait_kernels *k) {
-    k->pack_octaves = pack_octaves;
-    k->restore_octaves = restore_octaves;
+void strait_cuda_octave(struct strait_kernel_set *set) {
+    set->log_scale.pack = pack_octaves;
+    set->log_scale.restore = restore_octaves;
 }

@@ -10,41 +10,42 @@ static int64_t alignment(strait_tensor t) {
 }
 
 static strait_cuda_product product_of(const struct strait_backend *be, strait_tensor y,
-                                      strait_tensor a, strait_tensor b, strait_matmul_params how) {
-    const int64_t k = how.transpose_a ? a.rows : a.cols;
+                                      strait_tensor a, strait_tensor b,
+                                      strait_matmul_params params) {
+    const int64_t k = params.transpose_a ? a.rows : a.cols;
     assert(a.dtype == b.dtype);
-    assert(k == (how.transpose_b ? b.cols : b.rows) && k > 0);
-    assert(y.rows == (how.transpose_a ? a.cols : a.rows));
-    assert(y.cols == (how.transpose_b ? b.rows : b.cols));
-    const int is_tf32 = a.dtype == STRAIT_F32 && be->precision == STRAIT_BF16 && !how.is_exact;
+    assert(k == (params.transpose_b ? b.cols : b.rows) && k > 0);
+    assert(y.rows == (params.transpose_a ? a.cols : a.rows));
+    assert(y.cols == (params.transpose_b ? b.rows : b.cols));
+    const int is_tf32 = a.dtype == STRAIT_F32 && be->precision == STRAIT_BF16 && !params.is_exact;
     return (strait_cuda_product){.at = {[STRAIT_CUDA_M] = y.rows,
                                         [STRAIT_CUDA_N] = y.cols,
                                         [STRAIT_CUDA_K] = k,
                                         [STRAIT_CUDA_FROM] = a.dtype,
                                         [STRAIT_CUDA_TO] = y.dtype,
                                         [STRAIT_CUDA_TF32] = is_tf32,
-                                        [STRAIT_CUDA_TRANSPOSE_A] = how.transpose_a != 0,
-                                        [STRAIT_CUDA_TRANSPOSE_B] = how.transpose_b != 0,
-                                        [STRAIT_CUDA_ADDS] = how.beta != 0.0f,
+                                        [STRAIT_CUDA_TRANSPOSE_A] = params.transpose_a != 0,
+                                        [STRAIT_CUDA_TRANSPOSE_B] = params.transpose_b != 0,
+                                        [STRAIT_CUDA_ADDS] = params.beta != 0.0f,
                                         [STRAIT_CUDA_ALIGN_A] = alignment(a),
                                         [STRAIT_CUDA_ALIGN_B] = alignment(b),
                                         [STRAIT_CUDA_ALIGN_Y] = alignment(y)}};
 }
 
 static strait_err multiply_plainly(struct strait_stream *s, strait_tensor y, strait_tensor a,
-                                   strait_tensor b, strait_matmul_params how) {
+                                   strait_tensor b, strait_matmul_params params) {
     strait_cuda_matmul_args args = {.y = y.data,
                                     .a = a.data,
                                     .b = b.data,
                                     .m = y.rows,
                                     .n = y.cols,
-                                    .k = how.transpose_a ? a.rows : a.cols,
-                                    .a_row = how.transpose_a ? 1 : a.cols,
-                                    .a_col = how.transpose_a ? a.cols : 1,
-                                    .b_row = how.transpose_b ? 1 : b.cols,
-                                    .b_col = how.transpose_b ? b.cols : 1,
-                                    .alpha = how.alpha,
-                                    .beta = how.beta};
+                                    .k = params.transpose_a ? a.rows : a.cols,
+                                    .a_row = params.transpose_a ? 1 : a.cols,
+                                    .a_col = params.transpose_a ? a.cols : 1,
+                                    .b_row = params.transpose_b ? 1 : b.cols,
+                                    .b_col = params.transpose_b ? b.cols : 1,
+                                    .alpha = params.alpha,
+                                    .beta = params.beta};
     const char *kernel = a.dtype == STRAIT_F32 ? "matmul_f32_f32"
                                                : STRAIT_CUDA_OF(y.dtype, "matmul_bf16");
     const int64_t tile = STRAIT_CUDA_MATMUL_TILE;
@@ -55,36 +56,37 @@ static strait_err multiply_plainly(struct strait_stream *s, strait_tensor y, str
 }
 
 static strait_err multiply(struct strait_stream *s, strait_tensor y, strait_tensor a,
-                           strait_tensor b, strait_matmul_params how) {
-    const strait_cuda_product product = product_of(s->backend, y, a, b, how);
-    const strait_cuda_factors factors = {y.data, a.data, b.data, how.alpha, how.beta};
+                           strait_tensor b, strait_matmul_params params) {
+    const strait_cuda_product product = product_of(s->backend, y, a, b, params);
+    const strait_cuda_factors factors = {y.data, a.data, b.data, params.alpha, params.beta};
     const struct strait_cuda_plan *plan = NULL;
     STRAIT_TRY(strait_cuda_use(s->backend));
     STRAIT_TRY(strait_cuda_blas_plan(s, &product, factors, &plan));
-    if (plan->is_plain) return multiply_plainly(s, y, a, b, how);
+    if (plan->is_plain) return multiply_plainly(s, y, a, b, params);
     return strait_cuda_blas_run(s, plan, &plan->algorithm, factors);
 }
 
 /* cublasLt makes no bf16 of f32 factors: the product is made in f32, then rounded. */
 static strait_err multiply_and_round(struct strait_stream *s, strait_tensor y, strait_tensor a,
-                                     strait_tensor b, strait_matmul_params how) {
+                                     strait_tensor b, strait_matmul_params params) {
     const struct strait_kernels *k = s->backend->kernels;
     strait_tensor wide = {.dtype = STRAIT_F32, .rows = y.rows, .cols = y.cols};
     void *space = NULL;
     STRAIT_TRY(strait_cuda_scratch(s, STRAIT_CUDA_BLAS_SPACE + strait_tensor_bytes(wide), &space));
     wide.data = (char *)space + STRAIT_CUDA_BLAS_SPACE; // the workspace lies before it
-    if (how.beta != 0.0f) STRAIT_TRY(k->cast(s, wide, y));
-    STRAIT_TRY(multiply(s, wide, a, b, how));
+    if (params.beta != 0.0f) STRAIT_TRY(k->cast(s, wide, y));
+    STRAIT_TRY(multiply(s, wide, a, b, params));
     return k->cast(s, y, wide);
 }
 
 static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b,
-                         strait_matmul_params how) {
+                         strait_matmul_params params) {
     if (strait_cuda_count(y) == 0) return STRAIT_OK;
-    if (a.dtype == STRAIT_F32 && y.dtype == STRAIT_BF16) return multiply_and_round(s, y, a, b, how);
-    return multiply(s, y, a, b, how);
+    if (a.dtype == STRAIT_F32 && y.dtype == STRAIT_BF16)
+        return multiply_and_round(s, y, a, b, params);
+    return multiply(s, y, a, b, params);
 }
 
-void strait_cuda_matmul(struct strait_kernels *k) {
-    k->matmul = matmul;
+void strait_cuda_matmul(struct strait_kernel_set *set) {
+    set->base.matmul = matmul;
 }

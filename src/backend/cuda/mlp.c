@@ -74,13 +74,13 @@ static strait_err silu_back(struct strait_stream *s, strait_tensor d_x, strait_t
     return each_back(s, STRAIT_CUDA_OF(x.dtype, "silu_back"), d_x, d_y, x);
 }
 
-void strait_cuda_mlp(struct strait_kernels *k) {
-    k->swiglu = swiglu;
-    k->swiglu_back = swiglu_back;
-    k->relu2 = relu2;
-    k->relu2_back = relu2_back;
-    k->relu = relu;
-    k->relu_back = relu_back;
-    k->silu = silu;
-    k->silu_back = silu_back;
+void strait_cuda_mlp(struct strait_kernel_set *set) {
+    set->base.swiglu = swiglu;
+    set->base.swiglu_back = swiglu_back;
+    set->base.relu2 = relu2;
+    set->base.relu2_back = relu2_back;
+    set->base.relu = relu;
+    set->base.relu_back = relu_back;
+    set->base.silu = silu;
+    set->base.silu_back = silu_back;
 }

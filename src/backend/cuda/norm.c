@@ -25,12 +25,12 @@ static int team_of(strait_tensor x) {
 
 static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
-                          strait_norm_params how) {
+                          strait_norm_params params) {
     assert(strait_cuda_same_shape(y, x) && rstd.rows == x.rows && y.dtype == x.dtype);
     assert((sum.data == NULL) == (delta.data == NULL));
     int cols = (int)x.cols;
-    void *args[] = {&y.data,     &sum.data,      &rstd.data, &x.data,
-                    &delta.data, &how.gain.data, &cols,      &how.epsilon};
+    void *args[] = {&y.data,     &sum.data,         &rstd.data, &x.data,
+                    &delta.data, &params.gain.data, &cols,      &params.epsilon};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rmsnorm"),
                               (strait_cuda_grid){.x = x.rows, .threads = threads_of(x)}, args);
 }
@@ -58,7 +58,7 @@ static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strai
                              : strait_cuda_add_columns(s, d_gain.data, partial, blocks, cols);
 }
 
-void strait_cuda_norm(struct strait_kernels *k) {
-    k->rmsnorm = rmsnorm;
-    k->rmsnorm_back = rmsnorm_back;
+void strait_cuda_norm(struct strait_kernel_set *set) {
+    set->base.rmsnorm = rmsnorm;
+    set->base.rmsnorm_back = rmsnorm_back;
 }

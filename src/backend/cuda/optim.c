@@ -11,15 +11,15 @@ enum {
     COLUMN_ROWS = 32    // of a piece, at least
 };
 
-static void take_numbers(strait_cuda_adamw *a, strait_adamw_params how) {
-    const double whole1 = 1 - pow((double)how.beta1, (double)how.step);
-    const double whole2 = 1 - pow((double)how.beta2, (double)how.step);
-    a->beta1 = how.beta1;
-    a->beta2 = how.beta2;
-    a->keep = (float)(1 - (double)how.rate * (double)how.decay);
-    a->rate = (float)((double)how.rate / whole1);
+static void take_numbers(strait_cuda_adamw *a, strait_adamw_params params) {
+    const double whole1 = 1 - pow((double)params.beta1, (double)params.step);
+    const double whole2 = 1 - pow((double)params.beta2, (double)params.step);
+    a->beta1 = params.beta1;
+    a->beta2 = params.beta2;
+    a->keep = (float)(1 - (double)params.learning_rate * (double)params.weight_decay);
+    a->rate = (float)((double)params.learning_rate / whole1);
     a->root = (float)(1 / sqrt(whole2));
-    a->epsilon = how.epsilon;
+    a->epsilon = params.epsilon;
 }
 
 /* A block a row, as far as blocks go. */
@@ -45,10 +45,10 @@ static strait_err move_columns(struct strait_stream *s, strait_cuda_adamw *a) {
 }
 
 static strait_cuda_adamw args_of(const strait_adamw_item *item, strait_tensor scale) {
-    const strait_tensor weight = item->weight, copy = item->how.copy;
+    const strait_tensor weight = item->weight, copy = item->params.copy;
     assert(strait_cuda_same_shape(weight, item->m) && strait_cuda_same_shape(weight, item->grad));
     assert(weight.dtype == STRAIT_F32 && item->v.dtype == STRAIT_F32);
-    assert(item->grad.dtype == STRAIT_F32 && item->how.step >= 1);
+    assert(item->grad.dtype == STRAIT_F32 && item->params.step >= 1);
     assert(copy.data == NULL ||
            (copy.dtype == STRAIT_BF16 && strait_cuda_count(copy) == strait_cuda_count(weight)));
     strait_cuda_adamw a = {.weight = weight.data,
@@ -60,7 +60,7 @@ static strait_cuda_adamw args_of(const strait_adamw_item *item, strait_tensor sc
                            .copy = copy.data,
                            .rows = weight.rows,
                            .cols = weight.cols};
-    take_numbers(&a, item->how);
+    take_numbers(&a, item->params);
     return a;
 }
 
@@ -106,12 +106,12 @@ static strait_err adamw_each(struct strait_stream *s, const strait_adamw_item *i
 
 static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_tensor m,
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
-                        strait_adamw_params how) {
-    const strait_adamw_item item = {weight, m, v, grad, how};
+                        strait_adamw_params params) {
+    const strait_adamw_item item = {weight, m, v, grad, params};
     return adamw_each(s, &item, 1, scale);
 }
 
-void strait_cuda_optim(struct strait_kernels *k) {
-    k->adamw = adamw;
-    k->adamw_each = adamw_each;
+void strait_cuda_optim(struct strait_kernel_set *set) {
+    set->base.adamw = adamw;
+    set->base.adamw_each = adamw_each;
 }

@@ -13,16 +13,17 @@ static strait_cuda_grid warp_a_row(int64_t rows) {
 }
 
 static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                               strait_regroup_params how) {
-    assert(y.rows == x.rows && how.to + how.n_groups * how.to_cols <= y.cols);
-    assert(how.from + (how.n_groups - 1) * how.from_cols < x.cols);
+                               strait_regroup_params params) {
+    assert(y.rows == x.rows && params.to + params.n_groups * params.to_cols <= y.cols);
+    assert(params.from + (params.n_groups - 1) * params.from_cols < x.cols);
     const char *kernel = y.dtype == STRAIT_F32 ? STRAIT_CUDA_OF(x.dtype, "regroup_f32")
                                                : STRAIT_CUDA_OF(x.dtype, "regroup_bf16");
-    const int64_t all = y.cols | x.cols | how.to | how.to_cols | how.from | how.from_cols;
+    const int64_t all = y.cols | x.cols | params.to | params.to_cols | params.from |
+                        params.from_cols;
     const int64_t width = all % 8 == 0 ? 8 : 1; // as the kernel takes them where addresses allow
-    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &how};
-    return strait_cuda_launch(s, kernel,
-                              strait_cuda_by_rows(y.rows, how.n_groups * how.to_cols, width), args);
+    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &params};
+    return strait_cuda_launch(
+        s, kernel, strait_cuda_by_rows(y.rows, params.n_groups * params.to_cols, width), args);
 }
 
 static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
@@ -61,25 +62,26 @@ static strait_cuda_grid by_codes(int64_t rows, int64_t codes, int n_lanes) {
 }
 
 static strait_err recall(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
-                         strait_tensor rstd, strait_tensor z, strait_recall_params how) {
-    assert(how.keep <= z.cols && normeds.cols == how.taps * z.cols && both.cols >= normeds.cols);
-    assert(both.dtype == normeds.dtype && z.dtype == STRAIT_F32 && z.rows % how.seq_len == 0);
+                         strait_tensor rstd, strait_tensor z, strait_window_params params) {
+    assert(params.keep <= z.cols && normeds.cols == params.taps * z.cols &&
+           both.cols >= normeds.cols);
+    assert(both.dtype == normeds.dtype && z.dtype == STRAIT_F32 && z.rows % params.seq_len == 0);
     int n_lanes = code_lanes(z, both, normeds.data, NULL);
     void *args[] = {&both.data, &normeds.data, &rstd.data, &z.data, &z.rows,
-                    &z.cols,    &both.cols,    &how,       &n_lanes};
+                    &z.cols,    &both.cols,    &params,    &n_lanes};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(both.dtype, "recall"),
-                              by_codes(z.rows, z.rows * how.taps, n_lanes), args);
+                              by_codes(z.rows, z.rows * params.taps, n_lanes), args);
 }
 
 static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
                               strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
-                              strait_recall_params how) {
-    assert(strait_cuda_same_shape(d_z, z) && how.keep <= z.cols && d_z.dtype == STRAIT_F32);
-    assert(d_normeds.cols == how.taps * z.cols && d_both.cols >= d_normeds.cols);
-    assert(d_both.dtype == d_normeds.dtype && z.rows % how.seq_len == 0);
+                              strait_window_params params) {
+    assert(strait_cuda_same_shape(d_z, z) && params.keep <= z.cols && d_z.dtype == STRAIT_F32);
+    assert(d_normeds.cols == params.taps * z.cols && d_both.cols >= d_normeds.cols);
+    assert(d_both.dtype == d_normeds.dtype && z.rows % params.seq_len == 0);
     int n_lanes = code_lanes(z, d_both, d_normeds.data, d_z.data);
     void *args[] = {&d_z.data, &d_both.data, &d_normeds.data, &z.data, &rstd.data,
-                    &z.rows,   &z.cols,      &d_both.cols,    &how,    &n_lanes};
+                    &z.rows,   &z.cols,      &d_both.cols,    &params, &n_lanes};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(d_both.dtype, "recall_back"),
                               by_codes(z.rows, z.rows, n_lanes), args);
 }
@@ -111,8 +113,8 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
                               strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
 }
 
-static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_silu *at) {
-    strait_normed_silu g = *at;
+static strait_err normed_silu_back(struct strait_stream *s, const strait_norm_silu_grads *at) {
+    strait_norm_silu_grads g = *at;
     assert(strait_cuda_same_shape(g.d_a, g.a) && strait_cuda_same_shape(g.d_h, g.a));
     assert(strait_cuda_same_shape(g.scaled, g.a));
     assert(g.plus.data == NULL || strait_cuda_same_shape(g.plus, g.n));
@@ -129,12 +131,12 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_normed_
                               warp_a_row(g.a.rows), (void *[]){&args});
 }
 
-void strait_cuda_parts(struct strait_kernels *k) {
-    k->regroup_cols = regroup_cols;
-    k->part_rows = part_rows;
-    k->recall = recall;
-    k->recall_back = recall_back;
-    k->silu_cols = silu_cols;
-    k->silu_cols_back = silu_cols_back;
-    k->normed_silu_back = normed_silu_back;
+void strait_cuda_parts(struct strait_kernel_set *set) {
+    set->base.regroup_cols = regroup_cols;
+    set->autoencoder.subtract_norm = part_rows;
+    set->autoencoder.window_norm = recall;
+    set->autoencoder.window_norm_back = recall_back;
+    set->autoencoder.silu_cols = silu_cols;
+    set->autoencoder.silu_cols_back = silu_cols_back;
+    set->autoencoder.norm_silu_back = normed_silu_back;
 }

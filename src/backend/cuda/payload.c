@@ -23,26 +23,26 @@ strait_err strait_cuda_find_largest(struct strait_stream *s, strait_tensor x, in
 }
 
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
-                            strait_tensor x, strait_pack_params how) {
+                            strait_tensor x, strait_pack_params params) {
     assert(x.dtype == STRAIT_F32);
     assert(stats.data == NULL || (stats.rows == x.rows && stats.cols == 3));
     strait_cuda_largest largest = {0};
-    how.cols = strait_pack_cols(x, how);
-    int n_lanes = strait_cuda_row_lanes(how.cols);
-    if (how.bits < 16) STRAIT_TRY(strait_cuda_find_largest(s, x, how.cols, &largest));
+    params.cols = strait_pack_cols(x, params);
+    int n_lanes = strait_cuda_row_lanes(params.cols);
+    if (params.bits < 16) STRAIT_TRY(strait_cuda_find_largest(s, x, params.cols, &largest));
     strait_cuda_grid grid = strait_cuda_by_lanes(x.rows, n_lanes);
-    if (how.bits < 16 && grid.x == 0) grid.x = 1; // the base is there even without rows
+    if (params.bits < 16 && grid.x == 0) grid.x = 1; // the base is there even without rows
     void *args[] = {&packed.data, &stats.data,       &x.data,         &x.rows,          &x.cols,
-                    &how,         &largest.of_block, &largest.of_row, &largest.n_parts, &n_lanes};
+                    &params,      &largest.of_block, &largest.of_row, &largest.n_parts, &n_lanes};
     return strait_cuda_launch(s, "pack_rows", grid, args);
 }
 
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                               strait_tensor packed, strait_pack_params how) {
-    how.cols = strait_pack_cols(x, how);
-    int n_lanes = strait_cuda_row_lanes(how.cols);
-    void *args[] = {&x.data,   &stats.data, &packed.data, &x.rows,
-                    &how.cols, &how.bits,   &x.cols,      &n_lanes};
+                               strait_tensor packed, strait_pack_params params) {
+    params.cols = strait_pack_cols(x, params);
+    int n_lanes = strait_cuda_row_lanes(params.cols);
+    void *args[] = {&x.data,      &stats.data,  &packed.data, &x.rows,
+                    &params.cols, &params.bits, &x.cols,      &n_lanes};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "restore_rows"),
                               strait_cuda_by_lanes(x.rows, n_lanes), args);
 }
@@ -56,8 +56,8 @@ static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, str
                               strait_cuda_by_lanes(x.rows, 32), args);
 }
 
-void strait_cuda_payload(struct strait_kernels *k) {
-    k->pack_rows = pack_rows;
-    k->restore_rows = restore_rows;
-    k->measure_rows = measure_rows;
+void strait_cuda_payload(struct strait_kernel_set *set) {
+    set->base.pack_rows = pack_rows;
+    set->base.restore_rows = restore_rows;
+    set->base.measure_rows = measure_rows;
 }

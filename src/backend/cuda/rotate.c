@@ -9,7 +9,7 @@ enum {
 
 /* A call of either kernel: how heads turn, and how threads are shared out among them. */
 typedef struct layout {
-    strait_cuda_turn how;
+    strait_cuda_turn params;
     int is_wide; // pairs can be taken 16 bytes at a time
     unsigned threads;
 } layout;
@@ -19,25 +19,25 @@ static int lies_at16(const void *a, const void *b, const void *c) {
 }
 
 /* `is_even`: do the tensors of activations lie at 16 bytes? */
-static layout lay_out(strait_dtype dtype, int is_even, strait_rotate_params how) {
-    const strait_heads heads = how.heads;
+static layout lay_out(strait_dtype dtype, int is_even, strait_rotate_params params) {
+    const strait_heads heads = params.heads;
     const int half = heads.head_dim / 2, wide = (int)strait_cuda_wide(dtype);
     const int is_wide = is_even && half % wide == 0 &&
-                        lies_at16(how.gain.data, how.cos.data, how.sin.data);
+                        lies_at16(params.gain.data, params.cos.data, params.sin.data);
     const int n_pieces = is_wide ? half / wide : half;
-    assert(heads.head_dim % 2 == 0 && how.cos.cols == half && how.cos.rows >= heads.seq_len);
+    assert(heads.head_dim % 2 == 0 && params.cos.cols == half && params.cos.rows >= heads.seq_len);
     int group = 1;
     while (group < n_pieces && group < 32)
         group *= 2;
     return (layout){
-        .how = {.gain = how.gain.data,
-                .cos = how.cos.data,
-                .sin = how.sin.data,
-                .n_query = heads.n_query,
-                .n_key = heads.n_key,
-                .dim = heads.head_dim,
-                .seq_len = (int)heads.seq_len,
-                .group = group},
+        .params = {.gain = params.gain.data,
+                   .cos = params.cos.data,
+                   .sin = params.sin.data,
+                   .n_query = heads.n_query,
+                   .n_key = heads.n_key,
+                   .dim = heads.head_dim,
+                   .seq_len = (int)heads.seq_len,
+                   .group = group},
         .is_wide = is_wide,
         .threads = strait_cuda_threads((int64_t)(heads.n_query + 2 * heads.n_key) * group, 256)};
 }
@@ -51,50 +51,51 @@ static strait_err refuse_wide(strait_heads heads) {
 /* Rotation alone, which is its own gradient the other way; in place, values stay as they are. */
 static strait_err turn(struct strait_stream *s, strait_tensor y, strait_tensor x, layout *l,
                        float way) {
-    const int n_turned = l->how.n_query + l->how.n_key;
-    const int n_touched = y.data == x.data ? n_turned : n_turned + l->how.n_key;
-    void *args[] = {&y.data, &x.data, &l->how, &way, &l->is_wide};
+    const int n_turned = l->params.n_query + l->params.n_key;
+    const int n_touched = y.data == x.data ? n_turned : n_turned + l->params.n_key;
+    void *args[] = {&y.data, &x.data, &l->params, &way, &l->is_wide};
     return strait_cuda_launch(
         s, STRAIT_CUDA_OF(x.dtype, "turn"),
-        (strait_cuda_grid){.x = x.rows,
-                           .threads = strait_cuda_threads((int64_t)n_touched * l->how.group, 256)},
+        (strait_cuda_grid){
+            .x = x.rows, .threads = strait_cuda_threads((int64_t)n_touched * l->params.group, 256)},
         args);
 }
 
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
-                         strait_tensor x, strait_rotate_params how) {
+                         strait_tensor x, strait_rotate_params params) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
-    STRAIT_TRY(refuse_wide(how.heads));
-    layout l = lay_out(x.dtype, lies_at16(y.data, x.data, NULL), how);
+    STRAIT_TRY(refuse_wide(params.heads));
+    layout l = lay_out(x.dtype, lies_at16(y.data, x.data, NULL), params);
     if (rstd.data == NULL) return turn(s, y, x, &l, 1);
-    void *args[] = {&y.data, &rstd.data, &x.data, &l.how, &how.epsilon, &l.is_wide};
+    void *args[] = {&y.data, &rstd.data, &x.data, &l.params, &params.epsilon, &l.is_wide};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rotate"),
                               (strait_cuda_grid){.x = x.rows, .threads = l.threads}, args);
 }
 
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                              strait_rotate_params how) {
+                              strait_rotate_params params) {
     assert(strait_cuda_same_shape(d_x, d_y) && d_x.dtype == d_y.dtype);
     assert((x.data == NULL) == (rstd.data == NULL));
-    const int has_gain = how.gain.data != NULL;
+    const int has_gain = params.gain.data != NULL;
     assert(!has_gain || d_gain.data != NULL);
-    STRAIT_TRY(refuse_wide(how.heads));
-    layout l = lay_out(d_y.dtype, lies_at16(d_x.data, d_y.data, x.data), how);
+    STRAIT_TRY(refuse_wide(params.heads));
+    layout l = lay_out(d_y.dtype, lies_at16(d_x.data, d_y.data, x.data), params);
     if (rstd.data == NULL) return turn(s, d_x, d_y, &l, -1);
-    int64_t rows = d_y.rows, cols = 2 * (int64_t)how.heads.head_dim;
+    int64_t rows = d_y.rows, cols = 2 * (int64_t)params.heads.head_dim;
     const int64_t blocks = has_gain ? strait_cuda_shares(rows) : rows;
     void *partial = NULL;
     if (has_gain)
         STRAIT_TRY(strait_cuda_scratch(s, (size_t)(blocks * cols) * sizeof(float), &partial));
-    void *args[] = {&d_x.data, &partial, &d_y.data, &x.data, &rstd.data, &rows, &l.how, &l.is_wide};
+    void *args[] = {&d_x.data,  &partial, &d_y.data, &x.data,
+                    &rstd.data, &rows,    &l.params, &l.is_wide};
     STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(d_y.dtype, "rotate_back"),
                                   (strait_cuda_grid){.x = blocks, .threads = l.threads}, args));
     if (!has_gain) return STRAIT_OK;
     return strait_cuda_add_columns(s, d_gain.data, partial, blocks, cols);
 }
 
-void strait_cuda_rotate(struct strait_kernels *k) {
-    k->rotate = rotate;
-    k->rotate_back = rotate_back;
+void strait_cuda_rotate(struct strait_kernel_set *set) {
+    set->base.rotate = rotate;
+    set->base.rotate_back = rotate_back;
 }

@@ -62,9 +62,9 @@ static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tens
     return strait_cuda_launch(s, "clip", (strait_cuda_grid){.x = 1, .threads = THREADS}, args);
 }
 
-void strait_cuda_sums(struct strait_kernels *k) {
-    k->sum_squares = sum_squares;
-    k->sum_squares_each = sum_squares_each;
-    k->normalise = normalise;
-    k->clip = clip;
+void strait_cuda_sums(struct strait_kernel_set *set) {
+    set->base.sum_squares = sum_squares;
+    set->base.sum_squares_each = sum_squares_each;
+    set->base.normalise = normalise;
+    set->base.clip = clip;
 }

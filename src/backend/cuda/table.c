@@ -1,20 +1,20 @@
 /* table.c - the table of kernels, family by family. */
 #include "backend/cuda/cuda.h"
 
-void strait_cuda_table(struct strait_kernels *k) {
-    strait_cuda_elementwise(k);
-    strait_cuda_sums(k);
-    strait_cuda_matmul(k);
-    strait_cuda_optim(k);
-    strait_cuda_embed(k);
-    strait_cuda_norm(k);
-    strait_cuda_rotate(k);
-    strait_cuda_attention(k);
-    strait_cuda_mlp(k);
-    strait_cuda_loss(k);
-    strait_cuda_payload(k);
-    strait_cuda_codec(k);
-    strait_cuda_local(k);
-    strait_cuda_octave(k);
-    strait_cuda_parts(k);
+void strait_cuda_table(struct strait_kernel_set *set) {
+    strait_cuda_elementwise(set);
+    strait_cuda_sums(set);
+    strait_cuda_matmul(set);
+    strait_cuda_optim(set);
+    strait_cuda_embed(set);
+    strait_cuda_norm(set);
+    strait_cuda_rotate(set);
+    strait_cuda_attention(set);
+    strait_cuda_mlp(set);
+    strait_cuda_loss(set);
+    strait_cuda_payload(set);
+    strait_cuda_codec(set);
+    strait_cuda_local(set);
+    strait_cuda_octave(set);
+    strait_cuda_parts(set);
 }

@@ -15,11 +15,11 @@ __device__ __forceinline__ float wire_value(float value, float *bad) {
 }
 
 /* Four words of (seed, stream, counter): Philox as in base/rng.c. */
-__device__ __forceinline__ void wire_draw(uint32_t out[4], const strait_pack_params &how,
+__device__ __forceinline__ void wire_draw(uint32_t out[4], const strait_pack_params &params,
                                           uint64_t counter) {
-    uint32_t key[2] = {(uint32_t)how.seed, (uint32_t)(how.seed >> 32)};
-    uint32_t x[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)how.stream,
-                     (uint32_t)(how.stream >> 32)};
+    uint32_t key[2] = {(uint32_t)params.seed, (uint32_t)(params.seed >> 32)};
+    uint32_t x[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)params.stream,
+                     (uint32_t)(params.stream >> 32)};
 #pragma unroll
     for (int round = 0; round < 10; round++) {
         const uint64_t a = (uint64_t)0xD2511F53u * x[0], b = (uint64_t)0xCD9E8D57u * x[2];
@@ -36,13 +36,13 @@ __device__ __forceinline__ void wire_draw(uint32_t out[4], const strait_pack_par
 }
 
 /* The words of values i to i + 3 of the tensor. */
-__device__ __forceinline__ void wire_words(uint32_t out[4], const strait_pack_params &how,
+__device__ __forceinline__ void wire_words(uint32_t out[4], const strait_pack_params &params,
                                            int64_t i) {
     uint32_t w[7];
-    wire_draw(w, how, (uint64_t)i / 4);
+    wire_draw(w, params, (uint64_t)i / 4);
     if ((i & 3) != 0) {
         uint32_t next[4];
-        wire_draw(next, how, (uint64_t)i / 4 + 1);
+        wire_draw(next, params, (uint64_t)i / 4 + 1);
         w[4] = next[0];
         w[5] = next[1];
         w[6] = next[2];

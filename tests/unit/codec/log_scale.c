@@ -147,7 +147,7 @@ static void check_crossing(const crossing *c, int is_reference) {
     const strait_direction way = c->shape.way;
     const strait_pack_params how = strait_payload_params(way == STRAIT_FORWARD ? p.head : p.tail,
                                                          &at, 4);
-    CHECK_OK(p.be->kernels->pack_octaves(at.stream, p.wire[way], stats, x, how));
+    CHECK_OK(p.be->kernels->log_scale->pack(at.stream, p.wire[way], stats, x, how));
     check_bytes(p.wire[way], (keep + 2) / 2, c->bytes);
     for (int64_t i = 0; i < rows; i++)
         n_spoiled -= f32(stats)[i * 3 + 2];

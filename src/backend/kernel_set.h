@@ -1,0 +1,31 @@
+/* kernel_set.h - storage for all kernels of one backend, which the files of that backend fill.
+ *
+ * Users of kernels see only struct strait_kernels. A backend keeps one set in its state, lets each
+ * family of kernels write its entries, and then calls strait_kernel_set_link. */
+#pragma once
+
+#include "backend/kernels.h"
+
+struct strait_kernel_set {
+    struct strait_kernels base; // what users get; its optional pointers are set by link
+    struct strait_conv_kernels conv;
+    struct strait_topk_kernels topk;
+    struct strait_log_scale_kernels log_scale;
+    struct strait_hadamard_kernels hadamard;
+    struct strait_lowrank_kernels lowrank;
+    struct strait_subspace_kernels subspace;
+    struct strait_token_gate_kernels token_gates;
+    struct strait_autoencoder_kernels autoencoder;
+};
+
+/* Points set->base to every optional table of the set. The set must not move afterwards. */
+static inline void strait_kernel_set_link(struct strait_kernel_set *set) {
+    set->base.conv = &set->conv;
+    set->base.topk = &set->topk;
+    set->base.log_scale = &set->log_scale;
+    set->base.hadamard = &set->hadamard;
+    set->base.lowrank = &set->lowrank;
+    set->base.subspace = &set->subspace;
+    set->base.token_gates = &set->token_gates;
+    set->base.autoencoder = &set->autoencoder;
+}
