@@ -41,12 +41,6 @@ typedef enum strait_run_init {
     STRAIT_RUN_INIT_YARDSTICK,
 } strait_run_init;
 
-typedef enum strait_run_optimizer {
-    STRAIT_RUN_ADAMW,
-    STRAIT_RUN_ADAMW_ROWS,
-    STRAIT_RUN_MUON,
-} strait_run_optimizer;
-
 typedef enum strait_run_schedule {
     STRAIT_RUN_LINEAR,
     STRAIT_RUN_COSINE,
@@ -118,7 +112,7 @@ typedef struct strait_run {
     } data;
     struct {
         int64_t steps, batch_tokens;
-        strait_run_optimizer optimizer;
+        int optimizer; // index of its name in the choices of train.optimizer; 0: adamw
         double learning_rate, embedding_learning_rate, head_learning_rate, gain_learning_rate;
         double conv_learning_rate, mixing_learning_rate, encoder_basis_learning_rate;
         double residual_out_learning_rate, boundary_learning_rate, value_learning_rate,

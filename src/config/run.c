@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "codec/codec.h"
+#include "optim/optimizer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -79,15 +80,21 @@ static strait_err derive(const char *key, double *value, double other) {
     return STRAIT_OK;
 }
 
+/* What the optimizer proposes for a role whose learning rate the run file leaves out. */
+static double default_rate(const strait_run *run, strait_role role) {
+    return strait_optimizer_default_rate(strait_optimizers[run->train.optimizer], role,
+                                         run->train.learning_rate,
+                                         run->train.embedding_learning_rate);
+}
+
 static strait_err resolve_train(strait_run *run) {
-    const int is_muon = run->train.optimizer == STRAIT_RUN_MUON;
     const double rate = run->train.learning_rate;
     if (run->train.embedding_learning_rate == 0)
-        run->train.embedding_learning_rate = is_muon ? 15 * rate : rate;
+        run->train.embedding_learning_rate = default_rate(run, STRAIT_ROLE_EMBEDDING);
     if (run->train.head_learning_rate == 0)
-        run->train.head_learning_rate = is_muon ? 0.15 * rate : rate;
+        run->train.head_learning_rate = default_rate(run, STRAIT_ROLE_HEAD);
     if (run->train.gain_learning_rate == 0)
-        run->train.gain_learning_rate = is_muon ? 0.5 * rate : rate;
+        run->train.gain_learning_rate = default_rate(run, STRAIT_ROLE_GAIN);
     if (run->train.conv_learning_rate == 0)
         run->train.conv_learning_rate = run->train.gain_learning_rate;
     STRAIT_TRY(derive("train.mixing_learning_rate", &run->train.mixing_learning_rate,
@@ -97,7 +104,7 @@ static strait_err resolve_train(strait_run *run) {
     STRAIT_TRY(derive("train.encoder_basis_learning_rate", &run->train.encoder_basis_learning_rate,
                       run->train.boundary_learning_rate));
     if (run->train.value_learning_rate == 0)
-        run->train.value_learning_rate = is_muon ? 0.1 * run->train.embedding_learning_rate : rate;
+        run->train.value_learning_rate = default_rate(run, STRAIT_ROLE_VALUES);
     STRAIT_TRY(derive("train.anchor_learning_rate", &run->train.anchor_learning_rate,
                       run->train.embedding_learning_rate));
     STRAIT_TRY(derive("train.embedding_weight_decay", &run->train.embedding_weight_decay,

@@ -2,6 +2,7 @@
  * derives from other options must lie within the bounds of its own. */
 #include "backend/kernels.h"
 #include "config/run.h"
+#include "optim/optimizer.h"
 
 #include <assert.h>
 
@@ -26,7 +27,6 @@ static const char *const families[] = {"llama", "yardstick", NULL};
 static const char *const activations[] = {"swiglu", "relu2", NULL};
 static const char *const ropes[] = {"full", "half", NULL};
 static const char *const inits[] = {"llama", "yardstick", NULL};
-static const char *const optimizers[] = {"adamw", "adamw-rows", "muon", NULL};
 static const char *const schedules[] = {"linear", "cosine", "constant", NULL};
 
 static const char *const pipelines[] = {"auto",        "fill-drain", "1f1b",
@@ -90,7 +90,7 @@ static const strait_option rows[] = {
     {"train.steps", INT(train.steps), 1, 1e9, "1000", NULL, "optimizer updates"},
     {"train.batch_tokens", INT(train.batch_tokens), 1, 1073741824, "8192", NULL,
      "tokens of a step: a multiple of model.context"},
-    {"train.optimizer", CHOICE(train.optimizer), 0, 0, "adamw", optimizers,
+    {"train.optimizer", CHOICE(train.optimizer), 0, 0, "adamw", strait_optimizer_names,
      "sets the defaults of the keys below that belong to it"},
     {"train.learning_rate", REAL(train.learning_rate), 1e-12, 100, "0.001", NULL,
      "learning rate of matrices"},

@@ -51,17 +51,14 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
 static strait_optim_group matrices_at(const strait_run *run, double rate) {
     if (rate == 0) return (strait_optim_group){0};
     return (strait_optim_group){
-        .rate = (float)rate,
-        .decay = (float)(run->train.weight_decay * (run->train.learning_rate / rate))};
+        .learning_rate = (float)rate,
+        .weight_decay = (float)(run->train.weight_decay * (run->train.learning_rate / rate))};
 }
 
 static strait_optim_spec make_optim(const strait_run *run) {
-    static const strait_optim_kind kinds[] = {[STRAIT_RUN_ADAMW] = STRAIT_OPTIM_ADAMW,
-                                              [STRAIT_RUN_ADAMW_ROWS] = STRAIT_OPTIM_ADAMW_ROWS,
-                                              [STRAIT_RUN_MUON] = STRAIT_OPTIM_MUON};
     const float table_decay = (float)run->train.embedding_weight_decay;
     return (strait_optim_spec){
-        .kind = kinds[run->train.optimizer],
+        .ops = strait_optimizers[run->train.optimizer],
         .beta1 = (float)run->train.beta1,
         .beta2 = (float)run->train.beta2,
         .epsilon = (float)run->train.epsilon,
@@ -69,24 +66,23 @@ static strait_optim_spec make_optim(const strait_run *run) {
         .momentum_start = (float)run->train.momentum_start,
         .momentum_warmup = run->train.momentum_warmup,
         .max_norm = run->train.clip,
-        .groups = {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.learning_rate),
-                   [STRAIT_ROLE_RESIDUAL_OUT] = matrices_at(run,
-                                                            run->train.residual_out_learning_rate),
-                   [STRAIT_ROLE_BOUNDARY] = matrices_at(run, run->train.boundary_learning_rate),
-                   [STRAIT_ROLE_ENCODER_BASIS] = matrices_at(
-                       run, run->train.encoder_basis_learning_rate),
-                   [STRAIT_ROLE_VALUES] = {.rate = (float)run->train.value_learning_rate,
-                                           .decay = table_decay},
-                   [STRAIT_ROLE_TOKEN_TABLE] = {.rate = (float)run->train.anchor_learning_rate,
-                                                .decay = table_decay,
-                                                .steps = run->train.anchor_steps},
-                   [STRAIT_ROLE_EMBEDDING] = {.rate = (float)run->train.embedding_learning_rate,
-                                              .decay = table_decay},
-                   [STRAIT_ROLE_HEAD] = {.rate = (float)run->train.head_learning_rate,
-                                         .decay = table_decay},
-                   [STRAIT_ROLE_GAIN] = {.rate = (float)run->train.gain_learning_rate},
-                   [STRAIT_ROLE_CONV] = {.rate = (float)run->train.conv_learning_rate},
-                   [STRAIT_ROLE_MIXING] = {.rate = (float)run->train.mixing_learning_rate}},
+        .groups =
+            {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.learning_rate),
+             [STRAIT_ROLE_RESIDUAL_OUT] = matrices_at(run, run->train.residual_out_learning_rate),
+             [STRAIT_ROLE_BOUNDARY] = matrices_at(run, run->train.boundary_learning_rate),
+             [STRAIT_ROLE_ENCODER_BASIS] = matrices_at(run, run->train.encoder_basis_learning_rate),
+             [STRAIT_ROLE_VALUES] = {.learning_rate = (float)run->train.value_learning_rate,
+                                     .weight_decay = table_decay},
+             [STRAIT_ROLE_TOKEN_TABLE] = {.learning_rate = (float)run->train.anchor_learning_rate,
+                                          .weight_decay = table_decay,
+                                          .steps = run->train.anchor_steps},
+             [STRAIT_ROLE_EMBEDDING] = {.learning_rate = (float)run->train.embedding_learning_rate,
+                                        .weight_decay = table_decay},
+             [STRAIT_ROLE_HEAD] = {.learning_rate = (float)run->train.head_learning_rate,
+                                   .weight_decay = table_decay},
+             [STRAIT_ROLE_GAIN] = {.learning_rate = (float)run->train.gain_learning_rate},
+             [STRAIT_ROLE_CONV] = {.learning_rate = (float)run->train.conv_learning_rate},
+             [STRAIT_ROLE_MIXING] = {.learning_rate = (float)run->train.mixing_learning_rate}},
     };
 }
 

@@ -1,102 +1,102 @@
-#include "optim/muon.h"
+/* muon.c - momentum, orthogonalised, for matrices; AdamW for everything else.
+ *
+ *   m = b m + (1 - b) g             g: the clipped gradient
+ *   u = N(b m + (1 - b) g)          Nesterov's look-ahead; N of newton_schulz.h
+ *   w = (1 - rate decay) w - rate sqrt(max(1, rows / cols)) u
+ *
+ * b rises linearly from momentum_start to momentum over momentum_warmup steps. */
+#include "optim/adamw.h"
+#include "optim/axpby.h"
+#include "optim/newton_schulz.h"
+#include "optim/optimizer_ops.h"
 
 #include <math.h>
 
-enum {
-    N_ITERATIONS = 8 // even: the result is back in the first of two buffers
+struct muon {
+    struct strait_newton_schulz ns;
+    strait_tensor u;   // the update; as large as the largest matrix
+    strait_tensor one; // [1 x 1]: a factor of 1 for axpby
 };
 
-static const float norm_epsilon = 1e-7f;
-
-void strait_muon_reserve(struct strait_muon *muon, int64_t rows, int64_t cols) {
-    const int64_t k = rows < cols ? rows : cols;
-    if (rows * cols > muon->n_max) muon->n_max = rows * cols;
-    if (k > muon->k_max) muon->k_max = k;
+/* Tables, the head and gains are left to AdamW, as Muon's authors do. So is a single row or column:
+ * it has one singular value, and orthogonalising it would only normalise it. */
+static int accepts(const strait_param *param) {
+    const strait_role role = param->role;
+    return param->value.rows > 1 && param->value.cols > 1 &&
+           (role == STRAIT_ROLE_MATRIX || role == STRAIT_ROLE_RESIDUAL_OUT ||
+            role == STRAIT_ROLE_BOUNDARY || role == STRAIT_ROLE_ENCODER_BASIS);
 }
 
-strait_err strait_muon_plan(struct strait_muon *muon, struct strait_slab *slab) {
-    if (muon->n_max == 0) return STRAIT_OK;
-    STRAIT_TRY(strait_slab_add(slab, STRAIT_F32, 1, muon->n_max, &muon->x));
-    STRAIT_TRY(strait_slab_add(slab, STRAIT_F32, 1, muon->n_max, &muon->y));
-    STRAIT_TRY(strait_slab_add(slab, STRAIT_F32, muon->k_max, muon->k_max, &muon->a));
-    STRAIT_TRY(strait_slab_add(slab, STRAIT_F32, muon->k_max, muon->k_max, &muon->b));
-    STRAIT_TRY(strait_slab_add(slab, STRAIT_F32, 1, 1, &muon->total));
+/* Muon's update has a fixed size per singular value and AdamW's per weight, so that the learning
+ * rates of what AdamW updates differ from those of matrices in scale. */
+static double default_learning_rate(strait_role role, double matrix, double embedding) {
+    switch (role) {
+    case STRAIT_ROLE_EMBEDDING: return 15 * matrix;
+    case STRAIT_ROLE_HEAD: return 0.15 * matrix;
+    case STRAIT_ROLE_GAIN: return 0.5 * matrix;
+    case STRAIT_ROLE_VALUES: return 0.1 * embedding;
+    default: return matrix;
+    }
+}
+
+static int describe_states(const strait_param *param,
+                           strait_optim_state_spec out[STRAIT_OPTIM_STATES]) {
+    const strait_tensor w = param->value;
+    out[0] = (strait_optim_state_spec){'m', STRAIT_F32, w.rows, w.cols, .is_linear = 1};
+    return 1;
+}
+
+static strait_err plan(void *scratch, const strait_optim_update *updates, int n,
+                       struct strait_slab *slab) {
+    struct muon *muon = scratch;
+    for (int i = 0; i < n; i++)
+        strait_newton_schulz_reserve(&muon->ns, updates[i].weight.rows, updates[i].weight.cols);
+    STRAIT_TRY(strait_slab_add(slab, STRAIT_F32, 1, muon->ns.n_max, &muon->u));
+    STRAIT_TRY(strait_newton_schulz_plan(&muon->ns, slab));
     return strait_slab_add(slab, STRAIT_F32, 1, 1, &muon->one);
 }
 
-float strait_muon_momentum(float start, float momentum, int64_t warmup, int64_t step) {
-    if (step > warmup) return momentum;
-    return (float)(start + ((double)momentum - start) * (double)(step - 1) / (double)warmup);
+/* b at a step, from 1. */
+static float momentum_at(const strait_optim_spec *spec, int64_t step) {
+    if (step > spec->momentum_warmup) return spec->momentum;
+    return (float)(spec->momentum_start + ((double)spec->momentum - spec->momentum_start) *
+                                              (double)(step - 1) / (double)spec->momentum_warmup);
 }
 
-/* The beginning of a scratch tensor as a matrix of another shape. */
-static strait_tensor view(strait_tensor scratch, int64_t rows, int64_t cols) {
-    return (strait_tensor){scratch.data, scratch.dtype, rows, cols};
-}
-
-typedef struct mix_how {
-    float keep, take;
-} mix_how;
-
-/* y = keep y + take factor[0] x. The factor lies on the device and scaling by it must not wait for
- * a download: a product with a matrix of one value does it. */
-static strait_err mix(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                      strait_tensor factor, mix_how how) {
-    const int64_t n = y.rows * y.cols;
-    return s->backend->kernels->matmul(s, strait_tensor_reshape(y, 1, n),
-                                       strait_tensor_rows(factor, 0, 1),
-                                       strait_tensor_reshape(x, 1, n),
-                                       (strait_matmul_params){.alpha = how.take, .beta = how.keep});
-}
-
-/* y = 2 x + (-1.5 A + 0.5 A A) x. A tall x is multiplied from the right: the transpose of the same
- * product, as A is symmetric. */
-static strait_err iterate(struct strait_muon *muon, struct strait_stream *s, strait_tensor y,
-                          strait_tensor x) {
+static strait_err update(struct muon *muon, const strait_optim_step *at,
+                         const strait_optim_update *p, float momentum) {
+    struct strait_stream *s = at->stream;
     const struct strait_kernels *kernels = s->backend->kernels;
-    const int is_tall = x.rows > x.cols;
-    const int64_t k = is_tall ? x.cols : x.rows;
-    const strait_tensor a = view(muon->a, k, k), b = view(muon->b, k, k);
-    const strait_matmul_params gram = {
-        .transpose_a = is_tall, .transpose_b = !is_tall, .alpha = 1, .beta = 0};
-    STRAIT_TRY(kernels->matmul(s, a, x, x, gram));
-    STRAIT_TRY(kernels->cast(s, b, a));
-    STRAIT_TRY(kernels->matmul(s, b, a, a, (strait_matmul_params){.alpha = 0.5f, .beta = -1.5f}));
-    STRAIT_TRY(kernels->cast(s, y, x));
-    return kernels->matmul(s, y, is_tall ? x : b, is_tall ? b : x,
-                           (strait_matmul_params){.alpha = 1, .beta = 2});
+    const strait_tensor m = p->states[0];
+    const strait_tensor u = {muon->u.data, muon->u.dtype, p->weight.rows, p->weight.cols};
+    const strait_axpby_params average = {.alpha = 1 - momentum, .beta = momentum};
+    STRAIT_TRY(strait_axpby(s, m, p->grad, at->scale, average));
+    STRAIT_TRY(kernels->cast(s, u, m));
+    STRAIT_TRY(strait_axpby(s, u, p->grad, at->scale, average));
+    STRAIT_TRY(strait_newton_schulz(&muon->ns, s, u));
+    const float stretch = sqrtf(fmaxf(1, (float)p->weight.rows / (float)p->weight.cols));
+    STRAIT_TRY(kernels->fill(s, muon->one, 1));
+    STRAIT_TRY(strait_axpby(s, p->weight, u, muon->one,
+                            (strait_axpby_params){.alpha = -p->learning_rate * stretch,
+                                                  .beta = 1 - p->learning_rate * p->weight_decay}));
+    return p->copy.data != NULL ? kernels->cast(s, p->copy, p->weight) : STRAIT_OK;
 }
 
-/* x = N(x), with y as the second buffer. */
-static strait_err orthogonalise(struct strait_muon *muon, struct strait_stream *s, strait_tensor x,
-                                strait_tensor y) {
-    const struct strait_kernels *kernels = s->backend->kernels;
-    STRAIT_TRY(kernels->sum_squares(s, muon->total, x));
-    STRAIT_TRY(kernels->normalise(s, x, x, muon->total, norm_epsilon));
-    for (int i = 0; i < N_ITERATIONS; i += 2) {
-        STRAIT_TRY(iterate(muon, s, y, x));
-        STRAIT_TRY(iterate(muon, s, x, y));
-    }
+static strait_err step(void *scratch, const strait_optim_step *at,
+                       const strait_optim_update *updates, int n) {
+    const float momentum = momentum_at(at->spec, at->step);
+    for (int i = 0; i < n; i++)
+        STRAIT_TRY(update(scratch, at, &updates[i], momentum));
     return STRAIT_OK;
 }
 
-strait_err strait_muon_orthogonalise(struct strait_muon *muon, struct strait_stream *s,
-                                     strait_tensor x) {
-    return orthogonalise(muon, s, x, view(muon->y, x.rows, x.cols));
-}
-
-strait_err strait_muon_step(struct strait_muon *muon, struct strait_stream *s, strait_tensor weight,
-                            strait_tensor m, strait_tensor grad, strait_tensor scale,
-                            strait_muon_params how) {
-    const struct strait_kernels *kernels = s->backend->kernels;
-    const strait_tensor u = view(muon->x, weight.rows, weight.cols);
-    const mix_how average = {.keep = how.momentum, .take = 1 - how.momentum};
-    STRAIT_TRY(mix(s, m, grad, scale, average));
-    STRAIT_TRY(kernels->cast(s, u, m));
-    STRAIT_TRY(mix(s, u, grad, scale, average));
-    STRAIT_TRY(strait_muon_orthogonalise(muon, s, u));
-    const float stretch = sqrtf(fmaxf(1, (float)weight.rows / (float)weight.cols));
-    STRAIT_TRY(kernels->fill(s, muon->one, 1));
-    return mix(s, weight, u, muon->one,
-               (mix_how){.keep = 1 - how.rate * how.decay, .take = -how.rate * stretch});
-}
+const struct strait_optimizer_ops strait_optimizer_muon = {
+    .name = "muon",
+    .default_learning_rate = default_learning_rate,
+    .accepts = accepts,
+    .fallback = &strait_optimizer_adamw,
+    .states = describe_states,
+    .scratch_size = sizeof(struct muon),
+    .plan = plan,
+    .step = step,
+};

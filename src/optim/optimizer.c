@@ -2,28 +2,43 @@
 
 #include "backend/slab.h"
 #include "base/alloc.h"
-#include "optim/adamw.h"
-#include "optim/muon.h"
+#include "optim/optimizer_ops.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-/* The moments of one parameter. */
+enum {
+    N_RULES = 2 // the chosen optimizer, and its fallback if it has one
+};
+
+/* One optimizer and the parameters that it updates. */
+struct rule {
+    const struct strait_optimizer_ops *ops; // NULL: no fallback
+    void *scratch;                          // ops->scratch_size bytes
+    strait_optim_update *updates; // filled anew by every step; capacity for all parameters
+    int n;                        // filled in so far
+};
+
+/* The state of one parameter. */
 struct slot {
-    int is_muon; // then there is no v
-    strait_tensor m, v;
+    int rule; // index of the rule that updates it
+    int n_states;
+    strait_optim_state_spec specs[STRAIT_OPTIM_STATES];
+    strait_tensor states[STRAIT_OPTIM_STATES];
 };
 
 struct strait_optimizer {
     strait_optim_spec spec;
     const strait_param *params; // borrowed
-    struct slot *slots;         // one a parameter
-    strait_tensor *grads;       // one a parameter, once there is memory
-    strait_adamw_item *items;   // of one step, room for all parameters
+    struct slot *slots;         // one per parameter
+    strait_tensor *grads;       // one per parameter; NULL in a dry run
     int n;
-    strait_tensor totals, scale;
-    struct strait_muon muon;
-    struct strait_slab slab; // holds every tensor above
+    struct rule rules[N_RULES];
+    strait_tensor squared_norms; // [n x 1]
+    strait_tensor scale;         // [2 x 1]: factor of the gradients, norm
+    struct strait_slab slab;     // holds every tensor above and the rules' scratch
 };
 
 typedef struct bound {
@@ -53,13 +68,14 @@ static strait_err check_spec(const strait_optim_spec *spec) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "optimizer: momentum_warmup is %lld, expected 0 or more",
                            (long long)spec->momentum_warmup);
     for (int role = 0; role < STRAIT_ROLE_COUNT; role++) {
-        const bound group[] = {{"rate", spec->groups[role].rate, INFINITY},
-                               {"decay", spec->groups[role].decay, INFINITY}};
-        STRAIT_TRY(check_bounds(group, 2));
-        if (spec->groups[role].steps < 0)
+        const strait_optim_group *group = &spec->groups[role];
+        const bound limits[] = {{"learning rate", group->learning_rate, INFINITY},
+                                {"weight decay", group->weight_decay, INFINITY}};
+        STRAIT_TRY(check_bounds(limits, 2));
+        if (group->steps < 0)
             return STRAIT_FAIL(STRAIT_ECONFIG,
-                               "optimizer: a group of %lld steps, expected 0 or more",
-                               (long long)spec->groups[role].steps);
+                               "optimizer: a parameter group has %lld steps, expected 0 or more",
+                               (long long)group->steps);
     }
     return STRAIT_OK;
 }
@@ -76,38 +92,72 @@ static strait_err check_memory(const strait_param *params, int n) {
     return STRAIT_OK;
 }
 
-static int uses_muon(const strait_optim_spec *spec, const strait_param *param) {
-    return spec->kind == STRAIT_OPTIM_MUON && param->value.rows > 1 && param->value.cols > 1 &&
-           (param->role == STRAIT_ROLE_MATRIX || param->role == STRAIT_ROLE_RESIDUAL_OUT ||
-            param->role == STRAIT_ROLE_BOUNDARY || param->role == STRAIT_ROLE_ENCODER_BASIS);
+/* The bf16 copy that layers read, absent where they read the f32 weights themselves. */
+static strait_tensor copy_of(const strait_param *p) {
+    return p->compute.data != p->value.data ? p->compute : (strait_tensor){0};
+}
+
+/* Appends parameter i to the updates of its rule. */
+static strait_optim_update *append_update(struct strait_optimizer *opt, int i) {
+    const strait_param *p = &opt->params[i];
+    const struct slot *slot = &opt->slots[i];
+    struct rule *rule = &opt->rules[slot->rule];
+    strait_optim_update *update = &rule->updates[rule->n++];
+    *update = (strait_optim_update){.weight = p->value, .grad = p->grad, .copy = copy_of(p)};
+    memcpy(update->states, slot->states, sizeof update->states);
+    return update;
 }
 
 static strait_err plan_slot(struct strait_optimizer *opt, int i) {
     const strait_param *param = &opt->params[i];
     struct slot *slot = &opt->slots[i];
-    const strait_tensor w = param->value;
-    STRAIT_TRY(strait_slab_add(&opt->slab, STRAIT_F32, w.rows, w.cols, &slot->m));
-    slot->is_muon = uses_muon(&opt->spec, param);
-    if (slot->is_muon) {
-        strait_muon_reserve(&opt->muon, w.rows, w.cols);
-        return STRAIT_OK;
+    const struct strait_optimizer_ops *ops = opt->spec.ops;
+    slot->rule = ops->accepts != NULL && !ops->accepts(param) ? 1 : 0;
+    slot->n_states = opt->rules[slot->rule].ops->states(param, slot->specs);
+    assert(slot->n_states <= STRAIT_OPTIM_STATES);
+    for (int k = 0; k < slot->n_states; k++) {
+        const strait_optim_state_spec *spec = &slot->specs[k];
+        STRAIT_TRY(
+            strait_slab_add(&opt->slab, spec->dtype, spec->rows, spec->cols, &slot->states[k]));
     }
-    const strait_tensor v = strait_adamw_second(opt->spec.kind, param);
-    return strait_slab_add(&opt->slab, STRAIT_F32, v.rows, v.cols, &slot->v);
+    (void)append_update(opt, i);
+    return STRAIT_OK;
+}
+
+static strait_err open_rules(struct strait_optimizer *opt) {
+    opt->rules[0].ops = opt->spec.ops;
+    opt->rules[1].ops = opt->spec.ops->fallback;
+    for (int r = 0; r < N_RULES; r++) {
+        struct rule *rule = &opt->rules[r];
+        if (rule->ops == NULL) continue;
+        assert(r == 0 || rule->ops->accepts == NULL); // a fallback takes every parameter
+        STRAIT_TRY(strait_alloc((size_t)opt->n, sizeof *rule->updates, "updates of the optimizer",
+                                (void **)&rule->updates));
+        if (rule->ops->scratch_size > 0)
+            STRAIT_TRY(strait_alloc(1, rule->ops->scratch_size, "scratch of the optimizer",
+                                    &rule->scratch));
+    }
+    return STRAIT_OK;
 }
 
 static strait_err plan_tensors(struct strait_optimizer *opt) {
-    STRAIT_TRY(strait_slab_add(&opt->slab, STRAIT_F32, opt->n, 1, &opt->totals));
+    STRAIT_TRY(strait_slab_add(&opt->slab, STRAIT_F32, opt->n, 1, &opt->squared_norms));
     STRAIT_TRY(strait_slab_add(&opt->slab, STRAIT_F32, 2, 1, &opt->scale));
     for (int i = 0; i < opt->n; i++)
         STRAIT_TRY(plan_slot(opt, i));
-    return strait_muon_plan(&opt->muon, &opt->slab);
+    for (int r = 0; r < N_RULES; r++) {
+        const struct rule *rule = &opt->rules[r];
+        if (rule->n > 0 && rule->ops->plan != NULL)
+            STRAIT_TRY(rule->ops->plan(rule->scratch, rule->updates, rule->n, &opt->slab));
+    }
+    return STRAIT_OK;
 }
 
 strait_err strait_optimizer_open_dry(const strait_optim_spec *spec, const strait_param *params,
                                      int n, struct strait_optimizer **out) {
     STRAIT_TRY(check_spec(spec));
-    if (n < 1) return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: %d parameters, expected some", n);
+    if (n < 1)
+        return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: %d parameters, expected at least 1", n);
     struct strait_optimizer *opt = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *opt, "optimizer", (void **)&opt));
     opt->spec = *spec;
@@ -115,6 +165,7 @@ strait_err strait_optimizer_open_dry(const strait_optim_spec *spec, const strait
     opt->n = n;
     strait_err err = strait_alloc((size_t)n, sizeof *opt->slots, "optimizer slots",
                                   (void **)&opt->slots);
+    if (err == STRAIT_OK) err = open_rules(opt);
     if (err == STRAIT_OK) err = plan_tensors(opt);
     if (err == STRAIT_OK)
         *out = opt;
@@ -123,12 +174,10 @@ strait_err strait_optimizer_open_dry(const strait_optim_spec *spec, const strait
     return err;
 }
 
-/* What a step hands to the kernels as a whole. */
-static strait_err list_tensors(struct strait_optimizer *opt) {
+/* The kernel that measures gradients takes them as one list. */
+static strait_err list_gradients(struct strait_optimizer *opt) {
     STRAIT_TRY(strait_alloc((size_t)opt->n, sizeof *opt->grads, "gradients of the optimizer",
                             (void **)&opt->grads));
-    STRAIT_TRY(strait_alloc((size_t)opt->n, sizeof *opt->items, "updates of the optimizer",
-                            (void **)&opt->items));
     for (int i = 0; i < opt->n; i++)
         opt->grads[i] = opt->params[i].grad;
     return STRAIT_OK;
@@ -140,7 +189,7 @@ strait_err strait_optimizer_open(const strait_optim_spec *spec, struct strait_ba
     STRAIT_TRY(check_memory(params, n));
     STRAIT_TRY(strait_optimizer_open_dry(spec, params, n, &opt));
     strait_err err = strait_slab_commit(&opt->slab, be);
-    if (err == STRAIT_OK) err = list_tensors(opt);
+    if (err == STRAIT_OK) err = list_gradients(opt);
     if (err == STRAIT_OK)
         *out = opt;
     else
@@ -149,12 +198,18 @@ strait_err strait_optimizer_open(const strait_optim_spec *spec, struct strait_ba
 }
 
 void strait_optimizer_close(struct strait_optimizer **opt) {
-    if (*opt == NULL) return;
-    strait_slab_fini(&(*opt)->slab);
-    strait_alloc_free((*opt)->slots);
-    strait_alloc_free((*opt)->grads);
-    strait_alloc_free((*opt)->items);
-    strait_alloc_free(*opt);
+    struct strait_optimizer *o = *opt;
+    if (o == NULL) return;
+    strait_slab_fini(&o->slab);
+    for (int r = 0; r < N_RULES; r++) {
+        struct rule *rule = &o->rules[r];
+        if (rule->scratch != NULL && rule->ops->release != NULL) rule->ops->release(rule->scratch);
+        strait_alloc_free(rule->scratch);
+        strait_alloc_free(rule->updates);
+    }
+    strait_alloc_free(o->slots);
+    strait_alloc_free(o->grads);
+    strait_alloc_free(o);
     *opt = NULL;
 }
 
@@ -162,18 +217,18 @@ size_t strait_optimizer_bytes(const struct strait_optimizer *opt) {
     return opt->slab.bytes;
 }
 
-int strait_optim_is_still(const strait_optim_group *group, int64_t step) {
-    return group->rate == 0 || (group->steps > 0 && step > group->steps);
+int strait_optim_is_frozen(const strait_optim_group *group, int64_t step) {
+    return group->learning_rate == 0 || (group->steps > 0 && step > group->steps);
 }
 
-static int is_still(const struct strait_optimizer *opt, int i, int64_t step) {
-    return strait_optim_is_still(&opt->spec.groups[opt->params[i].role], step);
+static int is_frozen(const struct strait_optimizer *opt, int i, int64_t step) {
+    return strait_optim_is_frozen(&opt->spec.groups[opt->params[i].role], step);
 }
 
-/* How many parameters from `first` on are still, or are not, as it is. */
+/* The number of consecutive parameters, from `first`, that are frozen like it or learn like it. */
 static int count_alike(const struct strait_optimizer *opt, int first, int64_t step) {
     int n = 1;
-    while (first + n < opt->n && is_still(opt, first + n, step) == is_still(opt, first, step))
+    while (first + n < opt->n && is_frozen(opt, first + n, step) == is_frozen(opt, first, step))
         n++;
     return n;
 }
@@ -183,16 +238,16 @@ strait_err strait_optimizer_measure(struct strait_optimizer *opt, struct strait_
     const struct strait_kernels *kernels = s->backend->kernels;
     for (int i = 0, n = 0; i < opt->n; i += n) {
         n = count_alike(opt, i, step);
-        const strait_tensor totals = strait_tensor_rows(opt->totals, i, n);
-        STRAIT_TRY(is_still(opt, i, step)
-                       ? kernels->fill(s, totals, 0)
-                       : kernels->sum_squares_each(s, totals, opt->grads + i, n));
+        const strait_tensor norms = strait_tensor_rows(opt->squared_norms, i, n);
+        STRAIT_TRY(is_frozen(opt, i, step)
+                       ? kernels->fill(s, norms, 0)
+                       : kernels->sum_squares_each(s, norms, opt->grads + i, n));
     }
     return STRAIT_OK;
 }
 
-strait_tensor strait_optimizer_totals(const struct strait_optimizer *opt) {
-    return opt->totals;
+strait_tensor strait_optimizer_squared_norms(const struct strait_optimizer *opt) {
+    return opt->squared_norms;
 }
 
 strait_tensor strait_optimizer_scale(const struct strait_optimizer *opt) {
@@ -202,90 +257,62 @@ strait_tensor strait_optimizer_scale(const struct strait_optimizer *opt) {
 strait_err strait_optimizer_clip(struct strait_optimizer *opt, struct strait_stream *s,
                                  int64_t step) {
     STRAIT_TRY(strait_optimizer_measure(opt, s, step));
-    return s->backend->kernels->clip(s, opt->scale, opt->totals, opt->spec.max_norm);
+    return s->backend->kernels->clip(s, opt->scale, opt->squared_norms, opt->spec.max_norm);
 }
 
-/* The bf16 weights that the model computes with, where they are not the weights themselves. */
-static strait_tensor copy_of(const strait_param *p) {
-    return p->compute.data != p->value.data ? p->compute : (strait_tensor){0};
-}
-
-float strait_optim_rate(const strait_optim_group *group, int64_t step, float rate_factor) {
-    if (group->steps == 0) return group->rate * rate_factor;
-    const float left = step > group->steps ? 0 : 1 - (float)(step - 1) / (float)group->steps;
-    return group->rate * (left < rate_factor ? left : rate_factor);
-}
-
-static strait_adamw_item item_of(const struct strait_optimizer *opt, int i, int64_t step,
-                                 float rate_factor) {
-    const strait_param *p = &opt->params[i];
-    strait_adamw_item item = {.weight = p->value,
-                              .m = opt->slots[i].m,
-                              .v = opt->slots[i].v,
-                              .grad = p->grad,
-                              .params = strait_adamw_at(&opt->spec, p->role, step, rate_factor)};
-    item.params.copy = copy_of(p);
-    return item;
-}
-
-static strait_err update_muon(struct strait_optimizer *opt, struct strait_stream *s, int i,
-                              int64_t step, float rate_factor) {
-    const strait_optim_spec *spec = &opt->spec;
-    const strait_param *p = &opt->params[i];
-    const strait_tensor copy = copy_of(p);
-    const strait_muon_params how = {
-        .rate = strait_optim_rate(&spec->groups[p->role], step, rate_factor),
-        .decay = spec->groups[p->role].decay,
-        .momentum = strait_muon_momentum(spec->momentum_start, spec->momentum,
-                                         spec->momentum_warmup, step),
-    };
-    STRAIT_TRY(
-        strait_muon_step(&opt->muon, s, p->value, opt->slots[i].m, p->grad, opt->scale, how));
-    return copy.data != NULL ? s->backend->kernels->cast(s, copy, p->value) : STRAIT_OK;
-}
-
-int strait_optimizer_is_guarded(const struct strait_optimizer *opt) {
+int strait_optimizer_checks_norm(const struct strait_optimizer *opt) {
     for (int i = 0; i < opt->n; i++)
-        if (opt->slots[i].is_muon) return 0;
+        if (!opt->rules[opt->slots[i].rule].ops->checks_norm) return 0;
     return 1;
 }
 
+float strait_optim_learning_rate(const strait_optim_group *group, int64_t step, float factor) {
+    if (group->steps == 0) return group->learning_rate * factor;
+    const float left = step > group->steps ? 0 : 1 - (float)(step - 1) / (float)group->steps;
+    return group->learning_rate * (left < factor ? left : factor);
+}
+
 strait_err strait_optimizer_step(struct strait_optimizer *opt, struct strait_stream *s,
-                                 int64_t step, float rate_factor) {
-    int n_items = 0;
+                                 int64_t step, float factor) {
     if (step < 1)
         return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: step %lld, expected 1 or more",
                            (long long)step);
+    for (int r = 0; r < N_RULES; r++)
+        opt->rules[r].n = 0;
     for (int i = 0; i < opt->n; i++) {
-        if (is_still(opt, i, step)) continue;
-        if (opt->slots[i].is_muon)
-            STRAIT_TRY(update_muon(opt, s, i, step, rate_factor));
-        else
-            opt->items[n_items++] = item_of(opt, i, step, rate_factor);
+        if (is_frozen(opt, i, step)) continue;
+        const strait_optim_group *group = &opt->spec.groups[opt->params[i].role];
+        strait_optim_update *update = append_update(opt, i);
+        update->learning_rate = strait_optim_learning_rate(group, step, factor);
+        update->weight_decay = group->weight_decay;
     }
-    return s->backend->kernels->adamw_each(s, opt->items, n_items, opt->scale);
+    const strait_optim_step at = {s, &opt->spec, step, opt->scale};
+    for (int r = 0; r < N_RULES; r++) {
+        const struct rule *rule = &opt->rules[r];
+        if (rule->n > 0) STRAIT_TRY(rule->ops->step(rule->scratch, &at, rule->updates, rule->n));
+    }
+    return STRAIT_OK;
 }
 
-int strait_optimizer_states(const struct strait_optimizer *opt) {
+int strait_optimizer_n_states(const struct strait_optimizer *opt) {
     int n = 0;
     for (int p = 0; p < opt->n; p++)
-        n += opt->slots[p].is_muon ? 1 : 2;
+        n += opt->slots[p].n_states;
     return n;
 }
 
 strait_err strait_optimizer_state(const struct strait_optimizer *opt, int i,
                                   strait_optim_state *out) {
-    int left = i;
-    for (int p = 0; p < opt->n && left >= 0; p++) {
+    int k = i; // of the states of the parameters from p on
+    for (int p = 0; p < opt->n && k >= 0; k -= opt->slots[p++].n_states) {
         const struct slot *slot = &opt->slots[p];
-        const int n_moments = slot->is_muon ? 1 : 2;
-        if (left < n_moments) {
-            out->tensor = left == 0 ? slot->m : slot->v;
-            (void)snprintf(out->name, sizeof out->name, "%s.%c", opt->params[p].name,
-                           left == 0 ? 'm' : 'v');
-            return STRAIT_OK;
-        }
-        left -= n_moments;
+        if (k >= slot->n_states) continue;
+        *out = (strait_optim_state){.param = &opt->params[p],
+                                    .tensor = slot->states[k],
+                                    .is_linear = slot->specs[k].is_linear};
+        (void)snprintf(out->name, sizeof out->name, "%s.%c", out->param->name,
+                       slot->specs[k].letter);
+        return STRAIT_OK;
     }
-    return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: there is no moment %d", i);
+    return STRAIT_FAIL(STRAIT_EINVAL, "optimizer: no state tensor %d", i);
 }

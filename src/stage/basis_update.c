@@ -17,32 +17,31 @@ strait_err strait_runner_propose_basis(struct strait_runner *w, float *out) {
                                   out);
 }
 
-/* The moment of parameter i that ends in `which`, m or v; absent where it has none. */
-static strait_tensor moment_of(struct strait_runner *w, const char *name, char which) {
-    const size_t n = strlen(name);
-    for (int i = 0; i < strait_optimizer_states(w->optimizer); i++) {
+/* Rewrites the optimizer's state of a parameter: what is linear in the gradients is rotated, the
+ * rest (second moments) belongs to the old directions and is reset. */
+static strait_err rotate_states(struct strait_runner *w, struct strait_codec *codec,
+                                const strait_param *param) {
+    struct strait_stream *stream = strait_stage_stream(w->model);
+    for (int i = 0; i < strait_optimizer_n_states(w->optimizer); i++) {
         strait_optim_state state;
-        if (strait_optimizer_state(w->optimizer, i, &state) != STRAIT_OK) break;
-        if (strncmp(state.name, name, n) == 0 && state.name[n] == '.' && state.name[n + 1] == which)
-            return state.tensor;
+        STRAIT_TRY(strait_optimizer_state(w->optimizer, i, &state));
+        if (strcmp(state.param->name, param->name) != 0) continue;
+        STRAIT_TRY(state.is_linear ? strait_subspace_rotate(codec, stream, param->role,
+                                                            STRAIT_SUBSPACE_MOMENT, state.tensor)
+                                   : w->backend->kernels->fill(stream, state.tensor, 0.0f));
     }
-    return (strait_tensor){0};
+    return STRAIT_OK;
 }
 
-/* Weights and first moments are carried over; second moments belong to the old directions. */
+/* Rewrites a weight that is stored in coordinates of the basis, and its optimizer state. */
 static strait_err carry(struct strait_runner *w, struct strait_codec *codec,
                         const strait_param *param) {
     struct strait_stream *stream = strait_stage_stream(w->model);
-    const strait_tensor m = moment_of(w, param->name, 'm');
-    const strait_tensor v = moment_of(w, param->name, 'v');
     if (param->role != STRAIT_ROLE_RESIDUAL_OUT && param->role != STRAIT_ROLE_EMBEDDING)
         return STRAIT_OK;
     STRAIT_TRY(
         strait_subspace_rotate(codec, stream, param->role, STRAIT_SUBSPACE_WEIGHT, param->value));
-    if (m.data != NULL)
-        STRAIT_TRY(strait_subspace_rotate(codec, stream, param->role, STRAIT_SUBSPACE_MOMENT, m));
-    if (v.data != NULL) STRAIT_TRY(w->backend->kernels->fill(stream, v, 0.0f));
-    return STRAIT_OK;
+    return rotate_states(w, codec, param);
 }
 
 strait_err strait_runner_adopt_basis(struct strait_runner *w, const float *basis,

@@ -216,7 +216,7 @@ const float *strait_runner_squares(const struct strait_runner *worker, int *n) {
 
 int strait_runner_updates_itself(const struct strait_runner *worker) {
     return worker->plan.n_stages == 1 && !worker->backend->ops->is_host &&
-           strait_optimizer_is_guarded(worker->optimizer);
+           strait_optimizer_checks_norm(worker->optimizer);
 }
 
 strait_err strait_runner_update_by_scale(struct strait_runner *w, int64_t step) {

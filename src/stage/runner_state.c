@@ -89,7 +89,7 @@ static strait_err each_codec_state(const struct strait_codec *codec, struct stra
 }
 
 static strait_err each_state(const struct holder *h, tensor_fn with, void *user) {
-    for (int i = 0; i < strait_optimizer_states(h->optimizer); i++) {
+    for (int i = 0; i < strait_optimizer_n_states(h->optimizer); i++) {
         strait_optim_state state;
         STRAIT_TRY(strait_optimizer_state(h->optimizer, i, &state));
         STRAIT_TRY(with(user, h->stream, state.name, state.tensor));
@@ -105,7 +105,7 @@ static strait_err list_one(void *user, struct strait_stream *stream, const char 
 
 static strait_err list_states(struct strait_runner *w, struct listing *list) {
     const struct holder h = holder_of(w);
-    STRAIT_TRY(listing_init(list, strait_optimizer_states(w->optimizer) + 2 * STRAIT_CODEC_STATES));
+    STRAIT_TRY(listing_init(list, strait_optimizer_n_states(w->optimizer) + 2 * STRAIT_CODEC_STATES));
     return each_state(&h, list_one, list);
 }
 

@@ -268,7 +268,7 @@ static strait_err measure(struct strait_runner *w, int64_t step) {
     if (w->sender != NULL)
         STRAIT_TRY(strait_codec_project_gradients(codec_of(w->sender), stream, params, n));
     STRAIT_TRY(strait_optimizer_clip(w->optimizer, stream, step + 1));
-    const strait_tensor totals = strait_optimizer_totals(w->optimizer);
+    const strait_tensor totals = strait_optimizer_squared_norms(w->optimizer);
     STRAIT_TRY(ops->download(stream, w->squares, totals.data, strait_tensor_bytes(totals)));
     STRAIT_TRY(ops->mark(stream, &w->measured));
     if (strait_runner_updates_itself(w)) STRAIT_TRY(strait_runner_update_by_scale(w, step));

@@ -217,10 +217,10 @@ static float setting(const struct strait_safetensors *g, const char *kind, const
 
 static strait_optim_spec read_optimizer(const struct strait_safetensors *g, const char *kind) {
     const int is_muon = strcmp(kind, "muon") == 0;
-    const strait_optim_group matrix = {.rate = setting(g, kind, "rate"),
-                                       .decay = setting(g, kind, "decay")};
+    const strait_optim_group matrix = {.learning_rate = setting(g, kind, "rate"),
+                                       .weight_decay = setting(g, kind, "decay")};
     strait_optim_spec spec = {
-        .kind = is_muon ? STRAIT_OPTIM_MUON : STRAIT_OPTIM_ADAMW,
+        .ops = strait_optimizer_find(kind),
         .beta1 = setting(g, kind, "beta1"),
         .beta2 = setting(g, kind, "beta2"),
         .epsilon = setting(g, kind, "epsilon"),
@@ -228,15 +228,15 @@ static strait_optim_spec read_optimizer(const struct strait_safetensors *g, cons
     };
     for (int role = 0; role < STRAIT_ROLE_COUNT; role++)
         spec.groups[role] = matrix;
-    spec.groups[STRAIT_ROLE_GAIN].decay = 0;
+    spec.groups[STRAIT_ROLE_GAIN].weight_decay = 0;
     if (!is_muon) return spec;
     const float decay = setting(g, kind, "other_decay");
     spec.groups[STRAIT_ROLE_EMBEDDING] = (strait_optim_group){
-        .rate = setting(g, kind, "embedding_rate"), .decay = decay};
-    spec.groups[STRAIT_ROLE_HEAD] = (strait_optim_group){.rate = setting(g, kind, "head_rate"),
-                                                         .decay = decay};
-    spec.groups[STRAIT_ROLE_GAIN] = (strait_optim_group){.rate = setting(g, kind, "gain_rate"),
-                                                         .decay = decay};
+        .learning_rate = setting(g, kind, "embedding_rate"), .weight_decay = decay};
+    spec.groups[STRAIT_ROLE_HEAD] = (strait_optim_group){
+        .learning_rate = setting(g, kind, "head_rate"), .weight_decay = decay};
+    spec.groups[STRAIT_ROLE_GAIN] = (strait_optim_group){
+        .learning_rate = setting(g, kind, "gain_rate"), .weight_decay = decay};
     spec.momentum = setting(g, kind, "momentum");
     spec.momentum_start = setting(g, kind, "momentum_start");
     spec.momentum_warmup = (int64_t)setting(g, kind, "momentum_warmup");

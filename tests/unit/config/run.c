@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "check.h"
+#include "optim/optimizer.h"
 #include "scratch.h"
 
 #include <stdio.h>
@@ -45,7 +46,8 @@ static void test_llama_is_the_default(void **state) {
     CHECK(run.model.init == STRAIT_RUN_INIT_LLAMA);
     CHECK(run.model.kv_heads == 4 && run.model.head_dim == 64 && run.model.ffn == 688);
     CHECK(run.model.attention_scale == 0.125 && run.model.vocab == 0);
-    CHECK(run.train.optimizer == STRAIT_RUN_ADAMW && run.train.learning_rate == 0.001);
+    CHECK(strcmp(strait_optimizer_names[run.train.optimizer], "adamw") == 0 &&
+          run.train.learning_rate == 0.001);
     CHECK(run.train.embedding_learning_rate == 0.001 && run.train.head_learning_rate == 0.001);
     CHECK(run.train.gain_learning_rate == 0.001 && run.train.embedding_weight_decay == 0.1);
     CHECK(run.train.warmup == 50 && run.train.schedule == STRAIT_RUN_COSINE);
@@ -144,7 +146,8 @@ static void test_what_is_given_is_not_derived(void **state) {
     CHECK(run.train.embedding_learning_rate == 0.5 && run.train.head_learning_rate == 0.25);
     CHECK(run.train.gain_learning_rate == 0.125 && run.train.embedding_weight_decay == 0);
     CHECK(run.train.warmup == 0 && run.train.decay_steps == 1000);
-    CHECK(run.train.optimizer == STRAIT_RUN_ADAMW_ROWS && run.train.is_recomputed);
+    CHECK(strcmp(strait_optimizer_names[run.train.optimizer], "adamw-rows") == 0 &&
+          run.train.is_recomputed);
     CHECK(run.stages.microbatch == 2);
 }
 

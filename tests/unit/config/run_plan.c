@@ -157,9 +157,9 @@ static void context_brings_its_model(void **state) {
 }
 
 static void check_group(strait_optim_spec optim, strait_role role, double rate, double decay) {
-    CHECK_NEAR((double)optim.groups[role].rate, rate, 1e-6 * rate);
-    CHECK_NEAR((double)optim.groups[role].rate * (double)optim.groups[role].decay, decay,
-               1e-6 * decay);
+    CHECK_NEAR((double)optim.groups[role].learning_rate, rate, 1e-6 * rate);
+    CHECK_NEAR((double)optim.groups[role].learning_rate * (double)optim.groups[role].weight_decay,
+               decay, 1e-6 * decay);
 }
 
 /* Rates of their own for what writes the stream and for codecs; decay is the same for all. */
@@ -180,8 +180,8 @@ static void rates_are_split(void **state) {
         check_group(optim, STRAIT_ROLE_MATRIX, 0.06, 0.003);
         check_group(optim, STRAIT_ROLE_RESIDUAL_OUT, stage < 3 ? 0.009 : 0.06, 0.003);
         check_group(optim, STRAIT_ROLE_BOUNDARY, 0.03, 0.003);
-        CHECK_NEAR((double)optim.groups[STRAIT_ROLE_VALUES].rate, 0.03, 1e-8);
-        CHECK_NEAR((double)optim.groups[STRAIT_ROLE_TOKEN_TABLE].rate, 1e-3, 1e-10);
+        CHECK_NEAR((double)optim.groups[STRAIT_ROLE_VALUES].learning_rate, 0.03, 1e-8);
+        CHECK_NEAR((double)optim.groups[STRAIT_ROLE_TOKEN_TABLE].learning_rate, 1e-3, 1e-10);
     }
     run.train.anchor_learning_rate = 0;
     run.train.anchor_steps = 375;
@@ -189,7 +189,7 @@ static void rates_are_split(void **state) {
     CHECK_OK(strait_run_plan_init(&run, 0, &plan));
     const strait_optim_group anchors = strait_run_plan_optim(&plan, 1)
                                            .groups[STRAIT_ROLE_TOKEN_TABLE];
-    CHECK(anchors.rate == 0 && anchors.steps == 375);
+    CHECK(anchors.learning_rate == 0 && anchors.steps == 375);
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_ENCODER_BASIS, 0, 0);
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_MIXING, 0, 0);
 }

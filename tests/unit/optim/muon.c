@@ -1,138 +1,5 @@
-/* muon.c - orthogonalised momentum against known singular vectors and a loop in double precision.
- */
-#include "optim/muon.h"
-
-#include "base/alloc.h"
+/* muon.c - steps against a loop in double precision, momentum, default learning rates. */
 #include "rig.h"
-
-#include <stdlib.h>
-
-enum {
-    SIDE = 64, // of the largest matrix here
-    FULL = SIDE * SIDE
-};
-
-/* Orthonormal rows [k x n], k <= n, by Gram-Schmidt twice. */
-static void make_frame(double *rows, int k, int n, uint64_t seed) {
-    float draw[SIDE];
-    for (int r = 0; r < k; r++) {
-        strait_rng_normals((strait_rng){seed, (uint64_t)r}, 0, draw, (size_t)n);
-        double *row = rows + (ptrdiff_t)r * n;
-        for (int i = 0; i < n; i++)
-            row[i] = (double)draw[i];
-        for (int pass = 0; pass < 2 * r; pass++) {
-            const double *other = rows + (ptrdiff_t)(pass % r) * n;
-            double dot = 0;
-            for (int i = 0; i < n; i++)
-                dot += row[i] * other[i];
-            for (int i = 0; i < n; i++)
-                row[i] -= dot * other[i];
-        }
-        double squares = 0;
-        for (int i = 0; i < n; i++)
-            squares += row[i] * row[i];
-        for (int i = 0; i < n; i++)
-            row[i] /= sqrt(squares);
-    }
-}
-
-/* Where eight iterations take a singular value. */
-static double iterated(double s) {
-    for (int i = 0; i < 8; i++)
-        s = 2 * s - 1.5 * pow(s, 3) + 0.5 * pow(s, 5);
-    return s;
-}
-
-/* out [rows x cols] = sum over i of values[i] left[i]^T right[i]. */
-static void compose(float *out, const double *left, const double *right, const double *values,
-                    int rows, int cols) {
-    const int k = rows < cols ? rows : cols;
-    for (int r = 0; r < rows; r++) {
-        for (int c = 0; c < cols; c++) {
-            double sum = 0;
-            for (int i = 0; i < k; i++)
-                sum += values[i] * left[i * rows + r] * right[i * cols + c];
-            out[r * cols + c] = (float)sum;
-        }
-    }
-}
-
-static void open_muon(struct rig *rig, struct strait_muon *muon, struct strait_slab *slab) {
-    rig_open(rig, 1, (rig_shape[]){{STRAIT_ROLE_MATRIX, SIDE, SIDE}}, 1);
-    strait_muon_reserve(muon, SIDE, SIDE);
-    CHECK_OK(strait_muon_plan(muon, slab));
-    CHECK_OK(strait_slab_commit(slab, rig->backend));
-}
-
-/* A matrix with k known singular values, the last `n_zero` of them 0. */
-static void check_singular(int rows, int cols, int n_zero, double smallest) {
-    static double left[FULL], right[FULL], values[SIDE];
-    static float x[FULL], expected[FULL];
-    struct rig rig;
-    struct strait_muon muon = {0};
-    struct strait_slab slab = {0};
-    open_muon(&rig, &muon, &slab);
-    const int k = rows < cols ? rows : cols;
-    double squares = 0;
-    for (int i = 0; i < k; i++) {
-        values[i] = i >= k - n_zero ? 0 : 3 - (3 - smallest) * i / k;
-        squares += values[i] * values[i];
-    }
-    make_frame(left, k, rows, 1);
-    make_frame(right, k, cols, 2);
-    compose(x, left, right, values, rows, cols);
-    for (int i = 0; i < k; i++) {
-        values[i] = iterated(values[i] / (sqrt(squares) + 1e-7));
-        if (i < k - n_zero) assert_true(values[i] > 0.9 && values[i] < 1.01);
-    }
-    compose(expected, left, right, values, rows, cols);
-    CHECK_OK(
-        strait_muon_orthogonalise(&muon, &rig.stream, (strait_tensor){x, STRAIT_F32, rows, cols}));
-    for (int i = 0; i < rows * cols; i++)
-        CHECK_NEAR((double)x[i], (double)expected[i], 2e-5);
-    strait_slab_fini(&slab);
-    rig_close(&rig);
-}
-
-static void singular_values_go_to_one(void **state) {
-    (void)state;
-    check_singular(5, 9, 0, 0.5);
-    check_singular(9, 5, 0, 0.5);
-    check_singular(17, 17, 0, 1);
-    check_singular(64, 33, 0, 1.5);
-    check_singular(2, 64, 0, 0.1);
-    check_singular(1, 7, 0, 1);
-    check_singular(7, 1, 0, 1);
-}
-
-static void missing_rank_stays_missing(void **state) {
-    (void)state;
-    check_singular(12, 7, 3, 0.5);
-    check_singular(7, 12, 6, 0.5);
-}
-
-static void zero_stays_zero(void **state) {
-    (void)state;
-    struct rig rig;
-    struct strait_muon muon = {0};
-    struct strait_slab slab = {0};
-    float x[12] = {0};
-    open_muon(&rig, &muon, &slab);
-    CHECK_OK(strait_muon_orthogonalise(&muon, &rig.stream, (strait_tensor){x, STRAIT_F32, 3, 4}));
-    for (int i = 0; i < 12; i++)
-        assert_true(x[i] == 0);
-    strait_slab_fini(&slab);
-    rig_close(&rig);
-}
-
-static void momentum_warms_up(void **state) {
-    (void)state;
-    CHECK_NEAR((double)strait_muon_momentum(0.85f, 0.95f, 300, 1), 0.85, 1e-7);
-    CHECK_NEAR((double)strait_muon_momentum(0.85f, 0.95f, 300, 151), 0.9, 1e-7);
-    CHECK_NEAR((double)strait_muon_momentum(0.85f, 0.95f, 300, 301), 0.95, 1e-7);
-    CHECK_NEAR((double)strait_muon_momentum(0.85f, 0.95f, 300, 9000), 0.95, 1e-7);
-    CHECK_NEAR((double)strait_muon_momentum(0.85f, 0.95f, 0, 1), 0.95, 1e-7);
-}
 
 /* y [n x n] = a b, or a b^T. */
 static void multiply(double *y, const double *a, const double *b, int n, int transpose) {
@@ -152,7 +19,7 @@ enum {
 };
 
 /* N(x) of x [ROWS x COLS], taken as the corner of a square with zeros around it. */
-static void orthogonalise_slowly(double *x) {
+static void reference_orthogonalise(double *x) {
     static double square[ROWS * ROWS], a[ROWS * ROWS], b[ROWS * ROWS], next[ROWS * ROWS];
     double norm = 0;
     for (int i = 0; i < N; i++)
@@ -174,8 +41,8 @@ static void orthogonalise_slowly(double *x) {
         x[i] = square[i / COLS * ROWS + i % COLS];
 }
 
-/* The definition in muon.h, word for word, one step. */
-static void step_slowly(double *w, double *m, const float *grad, double scale, int step) {
+/* One step of the definition in muon.c, in double precision. */
+static void reference_step(double *w, double *m, const float *grad, double scale, int step) {
     double u[N];
     const double warm = (step - 1) / 4.0, b = 0.5 + 0.4 * (warm < 1 ? warm : 1);
     const double rate = 0.02 / step, decay = 0.1;
@@ -184,19 +51,20 @@ static void step_slowly(double *w, double *m, const float *grad, double scale, i
         m[i] += (1 - b) * (g - m[i]);
         u[i] = g + b * (m[i] - g);
     }
-    orthogonalise_slowly(u);
+    reference_orthogonalise(u);
     for (int i = 0; i < N; i++)
         w[i] = w[i] * (1 - rate * decay) - rate * sqrt((double)ROWS / COLS) * u[i];
 }
 
-static void follow_the_definition(strait_role role) {
+static void check_role(strait_role role) {
     struct rig rig;
     rig_open(&rig, 1, (rig_shape[]){{role, ROWS, COLS}}, 1);
-    strait_optim_spec spec = {.kind = STRAIT_OPTIM_MUON, .epsilon = 1e-8f, .momentum = 0.9f};
+    strait_optim_spec spec = {
+        .ops = strait_optimizer_find("muon"), .epsilon = 1e-8f, .momentum = 0.9f};
     spec.momentum_start = 0.5f;
     spec.momentum_warmup = 4;
     spec.max_norm = 0.25f;
-    spec.groups[role] = (strait_optim_group){.rate = 0.02f, .decay = 0.1f};
+    spec.groups[role] = (strait_optim_group){.learning_rate = 0.02f, .weight_decay = 0.1f};
     struct strait_optimizer *opt = NULL;
     CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 1, &opt));
     double w[N], m[N] = {0};
@@ -208,8 +76,8 @@ static void follow_the_definition(strait_role role) {
         double squares = 0;
         for (int i = 0; i < N; i++)
             squares += (double)grad[i] * (double)grad[i];
-        assert_true(sqrt(squares) > 0.25); // so that clipping is at work
-        step_slowly(w, m, grad, 0.25 / sqrt(squares), step);
+        assert_true(sqrt(squares) > 0.25); // clipping is active
+        reference_step(w, m, grad, 0.25 / sqrt(squares), step);
         rig_step(&rig, opt, step, 1.0f / (float)step);
         strait_optim_state moment;
         CHECK_OK(strait_optimizer_state(opt, 0, &moment));
@@ -222,21 +90,59 @@ static void follow_the_definition(strait_role role) {
     rig_close(&rig);
 }
 
-static void steps_follow_the_definition(void **state) {
+static void steps_match_the_definition(void **state) {
     (void)state;
     static const strait_role matrices[] = {STRAIT_ROLE_MATRIX, STRAIT_ROLE_RESIDUAL_OUT,
                                            STRAIT_ROLE_BOUNDARY, STRAIT_ROLE_ENCODER_BASIS};
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
-        follow_the_definition(matrices[i]);
+        check_role(matrices[i]);
+}
+
+/* From a state of zero, one step leaves m = (1 - b) g: the momentum b at that step. */
+static double momentum_at(int64_t warmup, int64_t step) {
+    struct rig rig;
+    struct strait_optimizer *opt = NULL;
+    strait_optim_state m;
+    rig_open(&rig, 1, (rig_shape[]){{STRAIT_ROLE_MATRIX, 2, 2}}, 1);
+    strait_optim_spec spec = {.ops = strait_optimizer_find("muon"), .momentum = 0.95f};
+    spec.momentum_start = 0.85f;
+    spec.momentum_warmup = warmup;
+    spec.groups[STRAIT_ROLE_MATRIX].learning_rate = 0.01f;
+    CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 1, &opt));
+    rig_gradients(&rig, step);
+    rig_step(&rig, opt, step, 1);
+    CHECK_OK(strait_optimizer_state(opt, 0, &m));
+    const double b = 1 - (double)rig_f32(m.tensor)[0] / (double)rig_f32(rig.params[0].grad)[0];
+    strait_optimizer_close(&opt);
+    rig_close(&rig);
+    return b;
+}
+
+static void momentum_rises_linearly_over_the_warmup(void **state) {
+    (void)state;
+    CHECK_NEAR(momentum_at(300, 1), 0.85, 1e-6);
+    CHECK_NEAR(momentum_at(300, 151), 0.9, 1e-6);
+    CHECK_NEAR(momentum_at(300, 301), 0.95, 1e-6);
+    CHECK_NEAR(momentum_at(300, 9000), 0.95, 1e-6);
+    CHECK_NEAR(momentum_at(0, 1), 0.95, 1e-6);
+}
+
+/* Learning rates of roles that the run file leaves out. */
+static void default_rates_depend_on_the_role(void **state) {
+    (void)state;
+    const struct strait_optimizer_ops *muon = strait_optimizer_find("muon");
+    CHECK_NEAR(strait_optimizer_default_rate(muon, STRAIT_ROLE_EMBEDDING, 0.02, 0), 0.3, 1e-15);
+    CHECK_NEAR(strait_optimizer_default_rate(muon, STRAIT_ROLE_HEAD, 0.02, 0), 0.003, 1e-15);
+    CHECK_NEAR(strait_optimizer_default_rate(muon, STRAIT_ROLE_GAIN, 0.02, 0), 0.01, 1e-15);
+    CHECK_NEAR(strait_optimizer_default_rate(muon, STRAIT_ROLE_VALUES, 0.02, 7), 0.7, 1e-15);
+    CHECK_NEAR(strait_optimizer_default_rate(muon, STRAIT_ROLE_MATRIX, 0.02, 7), 0.02, 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(singular_values_go_to_one),
-        cmocka_unit_test(missing_rank_stays_missing),
-        cmocka_unit_test(zero_stays_zero),
-        cmocka_unit_test(momentum_warms_up),
-        cmocka_unit_test(steps_follow_the_definition),
+        cmocka_unit_test(steps_match_the_definition),
+        cmocka_unit_test(momentum_rises_linearly_over_the_warmup),
+        cmocka_unit_test(default_rates_depend_on_the_role),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* rig.h - a device, a stream and a handful of parameters for the tests of this room. */
+/* rig.h - a device, a stream and a few parameters, for the tests of this module. */
 #pragma once
 
 #include "backend/slab.h"
@@ -24,6 +24,27 @@ typedef struct rig_shape {
     strait_role role;
     int64_t rows, cols;
 } rig_shape;
+
+/* One parameter of each of five roles. */
+static const rig_shape rig_five[] = {
+    {STRAIT_ROLE_MATRIX, 7, 5}, {STRAIT_ROLE_RESIDUAL_OUT, 5, 13}, {STRAIT_ROLE_EMBEDDING, 11, 5},
+    {STRAIT_ROLE_HEAD, 11, 5},  {STRAIT_ROLE_GAIN, 1, 5},
+};
+
+/* Settings for an optimizer of the registry; every role has its own learning rate and decay. */
+static inline strait_optim_spec rig_spec(const char *name) {
+    strait_optim_spec spec = {.ops = strait_optimizer_find(name),
+                              .beta1 = 0.9f,
+                              .beta2 = 0.99f,
+                              .epsilon = 1e-8f,
+                              .momentum = 0.95f,
+                              .momentum_start = 0.85f,
+                              .momentum_warmup = 5};
+    for (int role = 0; role < STRAIT_ROLE_COUNT; role++)
+        spec.groups[role] = (strait_optim_group){.learning_rate = 0.01f * (float)(role + 1),
+                                                 .weight_decay = 0.1f * (float)role};
+    return spec;
+}
 
 /* Values and gradients are on the cpu, so tests read and write them in place. */
 static inline float *rig_f32(strait_tensor t) {
@@ -64,12 +85,13 @@ static inline void rig_close(struct rig *rig) {
     strait_backend_close(&rig->backend);
 }
 
-/* New gradients, the same for the same step. */
+/* Draws new gradients, which depend on the step only. */
 static inline void rig_gradients(struct rig *rig, int64_t step) {
     for (int i = 0; i < rig->n; i++)
         rig_random(rig->params[i].grad, (uint64_t)(1000 * step + i), 0.3f);
 }
 
+/* Clips and updates once, and waits. */
 static inline void rig_step(struct rig *rig, struct strait_optimizer *opt, int64_t step,
                             float factor) {
     CHECK_OK(strait_optimizer_clip(opt, &rig->stream, step));

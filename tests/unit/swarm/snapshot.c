@@ -299,7 +299,7 @@ static void what_is_expected_is_what_there_is(void **state) {
         other.link.codec.keep = 8;
         other.stages.count = 2 + (int64_t)(i % 2);
         other.model.layers = 3;
-        other.train.optimizer = (strait_run_optimizer)(i % 3);
+        other.train.optimizer = (int)(i % 3);
         CHECK_OK(strait_run_plan_init(&other, TINY_VOCAB, &made));
         for (int stage = 0; stage < made.n_stages; stage++) {
             struct strait_loader *loader = NULL;
