@@ -8,10 +8,10 @@
 #include <string.h>
 
 /* Once a run: the driver takes a moment. */
-static const struct strait_cuda_survey *survey(void) {
-    static struct strait_cuda_survey found;
+static const struct strait_cuda_info *survey(void) {
+    static struct strait_cuda_info found;
     static int is_known;
-    if (!is_known && strait_cuda_survey(&found) != STRAIT_OK)
+    if (!is_known && strait_cuda_get_info(&found) != STRAIT_OK)
         (void)snprintf(found.problem, sizeof found.problem, "%s", strait_err_detail());
     is_known = 1;
     return &found;
@@ -38,7 +38,7 @@ static void look_at_file(struct strait_doctor *doctor, const char *name, const c
 }
 
 void strait_doctor_cuda(struct strait_doctor *doctor) {
-    const struct strait_cuda_survey *s = survey();
+    const struct strait_cuda_info *s = survey();
     if (s->has_driver) {
         strait_doctor_fact(doctor, "driver", "for CUDA up to %d.%d", s->driver_version / 1000,
                            s->driver_version % 1000 / 10);
@@ -71,7 +71,7 @@ static int is_usable(struct strait_doctor *doctor, const char *kind, strait_dtyp
 }
 
 void strait_doctor_use(struct strait_doctor *doctor) {
-    const struct strait_cuda_survey *s = survey();
+    const struct strait_cuda_info *s = survey();
     const int is_cpu = doctor->device != NULL && strcmp(doctor->device, "cpu") == 0;
     const int has_cuda = !is_cpu && s->n_devices > 0 && s->problem[0] == '\0';
     const char *why = NULL;

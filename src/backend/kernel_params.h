@@ -5,6 +5,7 @@
 
 #include "tensor/tensor.h"
 
+#include <assert.h>
 #include <stdint.h>
 
 /* How the columns of a [N x (n_query + 2 n_key) P] tensor split into queries, keys and values. */
@@ -100,3 +101,8 @@ typedef struct strait_norm_silu_grads {
     strait_tensor n;      // [N x D]
     strait_tensor plus;   // [N x D], or absent
 } strait_norm_silu_grads;
+
+/* CUDA kernels take these by value: the host passes their bytes to the device. */
+static_assert(sizeof(strait_pack_params) == 32, "host and device layouts agree");
+static_assert(sizeof(strait_regroup_params) == 48, "host and device layouts agree");
+static_assert(sizeof(strait_window_params) == 32, "host and device layouts agree");

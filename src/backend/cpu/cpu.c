@@ -22,9 +22,10 @@ static void take_reference(struct strait_kernel_set *set) {
     strait_ref_optim(set);
     strait_ref_payload(set);
     strait_ref_codec(set);
-    strait_ref_local(set);
-    strait_ref_octave(set);
-    strait_ref_parts(set);
+    strait_ref_conv(set);
+    strait_ref_columns(set);
+    strait_ref_log_scale(set);
+    strait_ref_autoencoder(set);
 }
 
 /* The fastest kernels this processor can run; NULL when it can run none of them. */

@@ -50,9 +50,10 @@ void strait_ref_loss(struct strait_kernel_set *set);
 void strait_ref_optim(struct strait_kernel_set *set);
 void strait_ref_payload(struct strait_kernel_set *set);
 void strait_ref_codec(struct strait_kernel_set *set);
-void strait_ref_local(struct strait_kernel_set *set);
-void strait_ref_octave(struct strait_kernel_set *set);
-void strait_ref_parts(struct strait_kernel_set *set);
+void strait_ref_conv(struct strait_kernel_set *set);
+void strait_ref_columns(struct strait_kernel_set *set);
+void strait_ref_log_scale(struct strait_kernel_set *set);
+void strait_ref_autoencoder(struct strait_kernel_set *set);
 
 /* The values of an f32 tensor; NULL when it is absent. */
 static inline float *strait_cpu_f32(strait_tensor t) {

@@ -5,7 +5,7 @@
  * is already packed for the next product. */
 #pragma once
 
-#include "backend/cpu/tile.h"
+#include "backend/cpu/matmul_tile.h"
 
 #include <stdatomic.h>
 

@@ -1,34 +1,35 @@
-/* ref_codec.c - what codecs need besides packed rows: top values, rotations, resizing, silu. */
+/* ref_codec.c - kernels of transparent codecs: top-k payloads, Hadamard transform, orthonormal
+ * columns. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/top.h"
+#include "backend/cpu/topk_row.h"
 
 #include <math.h>
 #include <string.h>
 
-static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
-                           int64_t keep, strait_pack_params params) {
+static strait_err topk_pack(struct strait_stream *s, strait_tensor packed, strait_tensor x,
+                            int64_t keep, strait_pack_params params) {
     (void)s;
     assert(keep > 0 && keep <= x.cols);
     assert(strait_tensor_bytes(packed) ==
-           (size_t)(x.rows * keep) * (2 + strait_top_index_bytes(x.cols)));
+           (size_t)(x.rows * keep) * (2 + strait_topk_index_bytes(x.cols)));
     unsigned char *bytes = packed.data;
-    const strait_top to = {bytes, bytes + x.rows * keep * 2, keep, params};
+    const strait_topk_row to = {bytes, bytes + x.rows * keep * 2, keep, params};
     for (int64_t n = 0; n < x.rows; n++)
-        strait_top_pack(&to, strait_cpu_f32(x) + n * x.cols, x.cols, n);
+        strait_topk_pack(&to, strait_cpu_f32(x) + n * x.cols, x.cols, n);
     return STRAIT_OK;
 }
 
-static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                              strait_tensor packed, int64_t keep) {
+static strait_err topk_restore(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                               strait_tensor packed, int64_t keep) {
     (void)s;
     assert(strait_tensor_bytes(packed) ==
-           (size_t)(x.rows * keep) * (2 + strait_top_index_bytes(x.cols)));
+           (size_t)(x.rows * keep) * (2 + strait_topk_index_bytes(x.cols)));
     unsigned char *bytes = packed.data;
-    const strait_top from = {bytes, bytes + x.rows * keep * 2, keep, {0}};
+    const strait_topk_row from = {bytes, bytes + x.rows * keep * 2, keep, {0}};
     for (int64_t n = 0; n < x.rows; n++) {
         double numbers[3];
-        strait_top_restore(&from, strait_cpu_f32(x) + n * x.cols, x.cols, n, numbers);
-        strait_wire_note(stats, n, numbers);
+        strait_topk_restore(&from, strait_cpu_f32(x) + n * x.cols, x.cols, n, numbers);
+        strait_payload_note(stats, n, numbers);
     }
     return STRAIT_OK;
 }
@@ -51,44 +52,6 @@ static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tens
             }
         for (int64_t i = 0; i < tile; i++)
             v[i] *= norm;
-    }
-    return STRAIT_OK;
-}
-
-static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
-    (void)s;
-    assert(y.rows == x.rows);
-    const int64_t shared = y.cols < x.cols ? y.cols : x.cols;
-    for (int64_t n = 0; n < y.rows; n++) {
-        float *to = strait_cpu_f32(y) + n * y.cols;
-        memcpy(to, strait_cpu_f32(x) + n * x.cols, (size_t)shared * sizeof(float));
-        memset(to + shared, 0, (size_t)(y.cols - shared) * sizeof(float));
-    }
-    return STRAIT_OK;
-}
-
-static double sigmoid(double x) {
-    return 1 / (1 + exp(-x));
-}
-
-static strait_err silu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
-    (void)s;
-    assert(strait_cpu_same_shape(y, x));
-    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
-        const double value = (double)strait_cpu_f32(x)[i];
-        strait_cpu_f32(y)[i] = (float)(value * sigmoid(value));
-    }
-    return STRAIT_OK;
-}
-
-static strait_err silu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
-                            strait_tensor x) {
-    (void)s;
-    assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
-    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
-        const double value = (double)strait_cpu_f32(x)[i], gate = sigmoid(value);
-        const double slope = gate * (1 + value * (1 - gate));
-        strait_cpu_f32(d_x)[i] = (float)((double)strait_cpu_f32(d_y)[i] * slope);
     }
     return STRAIT_OK;
 }
@@ -123,11 +86,8 @@ static strait_err orthonormalise(struct strait_stream *s, strait_tensor q) {
 }
 
 void strait_ref_codec(struct strait_kernel_set *set) {
-    set->topk.pack = pack_top;
-    set->topk.restore = restore_top;
+    set->topk.pack = topk_pack;
+    set->topk.restore = topk_restore;
     set->hadamard.transform = hadamard;
-    set->base.resize_cols = resize_cols;
-    set->base.silu = silu;
-    set->base.silu_back = silu_back;
     set->lowrank.orthonormalise = orthonormalise;
 }

@@ -38,7 +38,7 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
     return STRAIT_OK;
 }
 
-static strait_err gain_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
+static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor table, strait_tensor tokens) {
     (void)s;
     assert(y.rows == tokens.rows && x.rows == tokens.rows);
@@ -51,7 +51,7 @@ static strait_err gain_rows(struct strait_stream *s, strait_tensor y, strait_ten
     return STRAIT_OK;
 }
 
-static strait_err gain_rows_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_rows,
+static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_rows,
                                  strait_tensor d_y, strait_tensor x, strait_tensor table,
                                  strait_tensor tokens) {
     (void)s;
@@ -70,6 +70,6 @@ void strait_ref_embed(struct strait_kernel_set *set) {
     set->base.embed = embed;
     set->subspace.embed_minus = embed_minus;
     set->base.embed_back = embed_back;
-    set->token_gates.apply = gain_rows;
-    set->token_gates.apply_back = gain_rows_back;
+    set->token_gates.apply = gate_rows;
+    set->token_gates.apply_back = gate_rows_back;
 }

@@ -1,6 +1,6 @@
-/* ref_octave.c - rows at 4 bits a value and 4 bits a scale: pack_octaves, restore_octaves. */
+/* ref_octave.c - rows at 4 bits a value and 4 bits a scale: log_scale_pack, log_scale_restore. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/wire.h"
+#include "backend/cpu/payload_value.h"
 #include "backend/log_scale.h"
 
 static int64_t row_bytes(int64_t cols) {
@@ -21,7 +21,7 @@ static int nibble_of(const unsigned char *row, int64_t i) {
 static int code_of(float value, float inverse, strait_pack_params params, int64_t i) {
     const float scaled = value * inverse;
     const float code = params.is_stochastic
-                           ? floorf(scaled + (7.5f + strait_wire_uniform(params, i)))
+                           ? floorf(scaled + (7.5f + strait_payload_uniform(params, i)))
                            : floorf(scaled) + 8.0f;
     return (int)fminf(fmaxf(code, 0.0f), 15.0f);
 }
@@ -33,27 +33,27 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
     const float inverse = unit > 0 ? 1.0f / unit : 0.0f;
     const int64_t cols = strait_pack_cols(x, params);
     for (int64_t c = 0; c < cols; c++) {
-        const float value = strait_wire_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
+        const float value = strait_payload_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
         const int code = code_of(value, inverse, params, n * cols + c);
         put_nibble(to, c + 1, code);
         const double error = (double)value - (double)(((float)code - 7.5f) * unit);
         numbers[0] += error * error;
         numbers[1] += (double)value * (double)value;
     }
-    strait_wire_note(stats, n, numbers);
+    strait_payload_note(stats, n, numbers);
 }
 
-static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
-                               strait_tensor x, strait_pack_params params) {
+static strait_err log_scale_pack(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
+                                 strait_tensor x, strait_pack_params params) {
     (void)s;
     const int64_t cols = strait_pack_cols(x, params);
     assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * row_bytes(cols));
     unsigned char *to = packed.data;
-    const float top = strait_log_scale_top(strait_wire_largest_of(x, params));
+    const float top = strait_log_scale_top(strait_payload_largest_of(x, params));
     memcpy(to, &top, 4);
     for (int64_t n = 0; n < x.rows; n++) {
         unsigned char *row = to + 4 + n * row_bytes(cols);
-        const float largest = strait_wire_largest(strait_cpu_f32(x) + n * x.cols, cols);
+        const float largest = strait_payload_largest(strait_cpu_f32(x) + n * x.cols, cols);
         const int code = strait_log_scale_code(top, largest, params.is_stochastic);
         const float scale = strait_log_scale_scale(top, code);
         put_nibble(row, 0, code);
@@ -62,8 +62,8 @@ static strait_err pack_octaves(struct strait_stream *s, strait_tensor packed, st
     return STRAIT_OK;
 }
 
-static strait_err restore_octaves(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                                  strait_tensor packed, strait_pack_params params) {
+static strait_err log_scale_restore(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                                    strait_tensor packed, strait_pack_params params) {
     (void)s;
     const int64_t cols = strait_pack_cols(x, params);
     assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * row_bytes(cols));
@@ -82,12 +82,12 @@ static strait_err restore_octaves(struct strait_stream *s, strait_tensor x, stra
             numbers[1] += (double)value * (double)value;
         }
         if (top != trusted) numbers[2] = (double)cols; // NOLINT: bits that are no top at all
-        strait_wire_note(stats, n, numbers);
+        strait_payload_note(stats, n, numbers);
     }
     return STRAIT_OK;
 }
 
-void strait_ref_octave(struct strait_kernel_set *set) {
-    set->log_scale.pack = pack_octaves;
-    set->log_scale.restore = restore_octaves;
+void strait_ref_log_scale(struct strait_kernel_set *set) {
+    set->log_scale.pack = log_scale_pack;
+    set->log_scale.restore = log_scale_restore;
 }

@@ -82,6 +82,28 @@ static strait_err relu_back(struct strait_stream *s, strait_tensor d_x, strait_t
     return STRAIT_OK;
 }
 
+static strait_err silu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    (void)s;
+    assert(strait_cpu_same_shape(y, x));
+    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
+        const double value = (double)strait_cpu_f32(x)[i];
+        strait_cpu_f32(y)[i] = (float)(value * sigmoid(value));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err silu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                            strait_tensor x) {
+    (void)s;
+    assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
+    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
+        const double value = (double)strait_cpu_f32(x)[i], gate = sigmoid(value);
+        const double slope = gate * (1 + value * (1 - gate));
+        strait_cpu_f32(d_x)[i] = (float)((double)strait_cpu_f32(d_y)[i] * slope);
+    }
+    return STRAIT_OK;
+}
+
 void strait_ref_mlp(struct strait_kernel_set *set) {
     set->base.swiglu = swiglu;
     set->base.swiglu_back = swiglu_back;
@@ -89,4 +111,6 @@ void strait_ref_mlp(struct strait_kernel_set *set) {
     set->base.relu2_back = relu2_back;
     set->base.relu = relu;
     set->base.relu_back = relu_back;
+    set->base.silu = silu;
+    set->base.silu_back = silu_back;
 }

@@ -1,6 +1,6 @@
 /* ref_payload.c - rows as bytes for the wire: pack_rows, restore_rows, measure_rows. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/wire.h"
+#include "backend/cpu/payload_value.h"
 #include "backend/scale.h"
 
 #include <math.h>
@@ -12,27 +12,28 @@ static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
     for (int64_t n = 0; n < x.rows; n++) {
         double numbers[3] = {0};
         for (int64_t c = 0, i = n * cols; c < cols; c++, i++) {
-            const float value = strait_wire_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
+            const float value = strait_payload_value(strait_cpu_f32(x)[n * x.cols + c],
+                                                     &numbers[2]);
             float sent = value;
             if (params.bits == 32) {
                 memcpy(to + i * 4, &value, 4);
             } else {
-                const uint16_t half = strait_wire_bf16(value, params, i);
+                const uint16_t half = strait_payload_bf16(value, params, i);
                 memcpy(to + i * 2, &half, 2);
-                sent = strait_wire_f32(half);
+                sent = strait_payload_f32(half);
             }
             const double error = (double)value - (double)sent;
             numbers[0] += error * error;
             numbers[1] += (double)value * (double)value;
         }
-        strait_wire_note(stats, n, numbers);
+        strait_payload_note(stats, n, numbers);
     }
 }
 
 static int code_of(float value, float inverse, strait_pack_params params, int64_t i) {
     const int most = strait_scale_codes(params.bits);
     const float scaled = value * inverse;
-    const float rounded = params.is_stochastic ? floorf(scaled + strait_wire_uniform(params, i))
+    const float rounded = params.is_stochastic ? floorf(scaled + strait_payload_uniform(params, i))
                                                : rintf(scaled);
     return (int)fminf(fmaxf(rounded, (float)-most), (float)most);
 }
@@ -44,7 +45,7 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
     const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
     const int64_t cols = strait_pack_cols(x, params);
     for (int64_t c = 0; c < cols; c++) {
-        const float value = strait_wire_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
+        const float value = strait_payload_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
         const int code = code_of(value, inverse, params, n * cols + c);
         if (params.bits == 8)
             to[c] = (unsigned char)code;
@@ -56,13 +57,13 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
         numbers[0] += error * error;
         numbers[1] += (double)value * (double)value;
     }
-    strait_wire_note(stats, n, numbers);
+    strait_payload_note(stats, n, numbers);
 }
 
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                             strait_tensor x, strait_pack_params params) {
     (void)s;
-    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, params));
+    assert((int64_t)strait_tensor_bytes(packed) == strait_payload_bytes(x, params));
     assert(stats.data == NULL || (stats.rows == x.rows && stats.cols == 3));
     unsigned char *to = packed.data;
     if (params.bits >= 16) {
@@ -70,13 +71,13 @@ static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strai
         return STRAIT_OK;
     }
     const int64_t cols = strait_pack_cols(x, params);
-    const float base = strait_scale_base(strait_wire_largest_of(x, params), params.bits);
+    const float base = strait_scale_base(strait_payload_largest_of(x, params), params.bits);
     memcpy(to, &base, 4);
     for (int64_t n = 0; n < x.rows; n++) {
-        const float largest = strait_wire_largest(strait_cpu_f32(x) + n * x.cols, cols);
+        const float largest = strait_payload_largest(strait_cpu_f32(x) + n * x.cols, cols);
         const int code = strait_scale_code(base, largest, params.bits);
         to[4 + n] = (unsigned char)code;
-        pack_row(to + strait_wire_codes(x.rows, cols, params.bits, n), stats, x, n,
+        pack_row(to + strait_payload_codes(x.rows, cols, params.bits, n), stats, x, n,
                  strait_scale_of(base, code), params);
     }
     return STRAIT_OK;
@@ -90,13 +91,13 @@ static float restored(const unsigned char *from, int64_t i, int bits) {
         return value;
     }
     memcpy(&half, from + i * 2, 2);
-    return strait_wire_f32(half);
+    return strait_payload_f32(half);
 }
 
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                                strait_tensor packed, strait_pack_params params) {
     (void)s;
-    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, params));
+    assert((int64_t)strait_tensor_bytes(packed) == strait_payload_bytes(x, params));
     const unsigned char *from = packed.data;
     const int64_t cols = strait_pack_cols(x, params);
     const int bits = params.bits;
@@ -106,17 +107,17 @@ static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_
     for (int64_t n = 0; n < x.rows; n++) {
         double numbers[3] = {0};
         const float scale = bits < 16 ? strait_scale_of(trusted, from[4 + n]) : 0;
-        const unsigned char *codes = bits < 16 ? from + strait_wire_codes(x.rows, cols, bits, n)
+        const unsigned char *codes = bits < 16 ? from + strait_payload_codes(x.rows, cols, bits, n)
                                                : from;
         for (int64_t c = 0; c < cols; c++) {
-            const float value = bits < 16 ? (float)strait_wire_code(codes, c, bits) * scale
-                                          : strait_wire_value(restored(from, n * cols + c, bits),
-                                                              &numbers[2]);
+            const float value = bits < 16 ? (float)strait_payload_code(codes, c, bits) * scale
+                                          : strait_payload_value(restored(from, n * cols + c, bits),
+                                                                 &numbers[2]);
             strait_cpu_f32(x)[n * x.cols + c] = value;
             numbers[1] += (double)value * (double)value;
         }
         if (base != trusted) numbers[2] = (double)cols; // NOLINT: bits that are no base at all
-        strait_wire_note(stats, n, numbers);
+        strait_payload_note(stats, n, numbers);
     }
     return STRAIT_OK;
 }
@@ -128,12 +129,12 @@ static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, str
     for (int64_t n = 0; n < x.rows; n++) {
         double numbers[3] = {0};
         for (int64_t i = n * x.cols; i < (n + 1) * x.cols; i++) {
-            const double value = (double)strait_wire_value(strait_cpu_f32(x)[i], &numbers[2]);
+            const double value = (double)strait_payload_value(strait_cpu_f32(x)[i], &numbers[2]);
             const double off = (double)strait_cpu_f32(error)[i];
             numbers[0] += off * off;
             numbers[1] += value * value;
         }
-        strait_wire_note(stats, n, numbers);
+        strait_payload_note(stats, n, numbers);
     }
     return STRAIT_OK;
 }

@@ -227,4 +227,4 @@ void SIMD(loss)(struct strait_kernel_set *set);
 void SIMD(optim)(struct strait_kernel_set *set);
 void SIMD(payload)(struct strait_kernel_set *set);
 void SIMD(codec)(struct strait_kernel_set *set);
-void SIMD(local)(struct strait_kernel_set *set);
+void SIMD(conv)(struct strait_kernel_set *set);

@@ -1,6 +1,6 @@
 /* simd_codec.c - what codecs need besides packed rows, shared out by rows. */
 #include "backend/cpu/simd.h"
-#include "backend/cpu/top.h"
+#include "backend/cpu/topk_row.h"
 
 struct job {
     float *y;
@@ -8,7 +8,7 @@ struct job {
     const float *x, *d_y;
     int64_t n_rows, cols, from_cols, rows; // rows of a task
     int64_t tile;
-    strait_top top;
+    strait_topk_row top;
 };
 
 static strait_err run_rows(const struct strait_stream *s, strait_pool_task task, struct job j) {
@@ -123,40 +123,40 @@ static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_t
                                  .from_cols = x.cols});
 }
 
-static void pack_top_task(void *arg, int task) {
+static void topk_pack_task(void *arg, int task) {
     const struct job *j = arg;
     for (int64_t n = first_row(j, task); n < end_row(j, task); n++)
-        strait_top_pack(&j->top, j->x + n * j->cols, j->cols, n);
+        strait_topk_pack(&j->top, j->x + n * j->cols, j->cols, n);
 }
 
-static void restore_top_task(void *arg, int task) {
+static void topk_restore_task(void *arg, int task) {
     const struct job *j = arg;
     for (int64_t n = first_row(j, task); n < end_row(j, task); n++) {
         double numbers[3];
-        strait_top_restore(&j->top, j->y + n * j->cols, j->cols, n, numbers);
-        strait_wire_note(j->stats, n, numbers);
+        strait_topk_restore(&j->top, j->y + n * j->cols, j->cols, n, numbers);
+        strait_payload_note(j->stats, n, numbers);
     }
 }
 
-static strait_top top_of(strait_tensor packed, int64_t rows, int64_t keep,
-                         strait_pack_params params) {
+static strait_topk_row top_of(strait_tensor packed, int64_t rows, int64_t keep,
+                              strait_pack_params params) {
     unsigned char *bytes = packed.data;
-    return (strait_top){bytes, bytes + rows * keep * 2, keep, params};
+    return (strait_topk_row){bytes, bytes + rows * keep * 2, keep, params};
 }
 
-static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
-                           int64_t keep, strait_pack_params params) {
+static strait_err topk_pack(struct strait_stream *s, strait_tensor packed, strait_tensor x,
+                            int64_t keep, strait_pack_params params) {
     assert(keep > 0 && keep <= x.cols);
-    return run_rows(s, pack_top_task,
+    return run_rows(s, topk_pack_task,
                     (struct job){.x = strait_cpu_f32(x),
                                  .n_rows = x.rows,
                                  .cols = x.cols,
                                  .top = top_of(packed, x.rows, keep, params)});
 }
 
-static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                              strait_tensor packed, int64_t keep) {
-    return run_rows(s, restore_top_task,
+static strait_err topk_restore(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                               strait_tensor packed, int64_t keep) {
+    return run_rows(s, topk_restore_task,
                     (struct job){.y = strait_cpu_f32(x),
                                  .stats = stats,
                                  .n_rows = x.rows,
@@ -169,6 +169,6 @@ void SIMD(codec)(struct strait_kernel_set *set) {
     set->base.silu_back = silu_back;
     set->hadamard.transform = hadamard;
     set->base.resize_cols = resize_cols;
-    set->topk.pack = pack_top;
-    set->topk.restore = restore_top;
+    set->topk.pack = topk_pack;
+    set->topk.restore = topk_restore;
 }

@@ -103,7 +103,7 @@ static strait_err gain_by(const struct strait_stream *s, struct gain g, strait_t
     return STRAIT_OK;
 }
 
-static strait_err gain_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
+static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor table, strait_tensor tokens) {
     assert(y.rows == tokens.rows && x.rows == tokens.rows);
     assert(y.cols >= table.cols && x.cols >= table.cols);
@@ -114,7 +114,7 @@ static strait_err gain_rows(struct strait_stream *s, strait_tensor y, strait_ten
         table, tokens);
 }
 
-static strait_err gain_rows_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_rows,
+static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_rows,
                                  strait_tensor d_y, strait_tensor x, strait_tensor table,
                                  strait_tensor tokens) {
     assert(strait_cpu_same_shape(d_x, d_y) && strait_cpu_same_shape(d_rows, x));
@@ -132,6 +132,6 @@ static strait_err gain_rows_back(struct strait_stream *s, strait_tensor d_x, str
 void SIMD(embed)(struct strait_kernel_set *set) {
     set->base.embed = embed;
     set->base.embed_back = embed_back;
-    set->token_gates.apply = gain_rows;
-    set->token_gates.apply_back = gain_rows_back;
+    set->token_gates.apply = gate_rows;
+    set->token_gates.apply_back = gate_rows_back;
 }

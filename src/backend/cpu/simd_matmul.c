@@ -2,7 +2,7 @@
  *
  * Both sides are packed by all threads, then all threads take blocks of the result. A chunk of each
  * side fits the memory made when the device was opened; larger products go chunk by chunk. */
-#include "backend/cpu/tile.h"
+#include "backend/cpu/matmul_tile.h"
 
 enum {
     BLOCK_PANELS = 8,   // panels a side of one task

@@ -1,8 +1,8 @@
 /* simd_payload.c - rows as bytes for the wire, to the same bytes as the plain loops.
  *
  * Built without fused products: floor(x / scale + u) must round like everyone else's. */
+#include "backend/cpu/payload_value.h"
 #include "backend/cpu/simd.h"
-#include "backend/cpu/wire.h"
 #include "backend/scale.h"
 
 enum {
@@ -154,14 +154,14 @@ static void pack_task(void *arg, int task) {
         const float largest = largest_of(p->x + n * p->stride, p->cols);
         const int code = strait_scale_code(p->base, largest, bits);
         p->bytes[4 + n] = (unsigned char)code;
-        pack_row(p, n, p->bytes + strait_wire_codes(p->n_rows, p->cols, bits, n),
+        pack_row(p, n, p->bytes + strait_payload_codes(p->n_rows, p->cols, bits, n),
                  strait_scale_of(p->base, code));
     }
 }
 
 static struct payload payload_of(strait_tensor x, strait_tensor packed, strait_tensor stats,
                                  strait_pack_params params) {
-    assert((int64_t)strait_tensor_bytes(packed) == strait_wire_bytes(x, params));
+    assert((int64_t)strait_tensor_bytes(packed) == strait_payload_bytes(x, params));
     return (struct payload){.x = strait_cpu_f32(x),
                             .bytes = packed.data,
                             .stats = strait_cpu_f32(stats),
@@ -195,7 +195,7 @@ static int restore_wide(float *to, const unsigned char *from, int64_t cols, int 
         for (int i = 0; bits == 16 && i < n; i++) {
             uint16_t half;
             memcpy(&half, from + (c + i) * 2, 2);
-            value[i] = strait_wire_f32(half);
+            value[i] = strait_payload_f32(half);
         }
         bad += clean(to + c, value, n);
     }
@@ -213,7 +213,7 @@ static void restore_codes(float *restrict to, const unsigned char *restrict from
         to[c] = (float)((int8_t)(unsigned char)(from[c / 2] << 4) >> 4) * scale;
         to[c + 1] = (float)((int8_t)from[c / 2] >> 4) * scale;
     }
-    if (cols % 2 != 0) to[cols - 1] = (float)strait_wire_code(from, cols - 1, 4) * scale;
+    if (cols % 2 != 0) to[cols - 1] = (float)strait_payload_code(from, cols - 1, 4) * scale;
 }
 
 static void restore_task(void *arg, int task) {
@@ -227,7 +227,7 @@ static void restore_task(void *arg, int task) {
         if (bits >= 16)
             bad = restore_wide(to, p->bytes + n * p->cols * bits / 8, p->cols, bits);
         else
-            restore_codes(to, p->bytes + strait_wire_codes(p->n_rows, p->cols, bits, n), p->cols,
+            restore_codes(to, p->bytes + strait_payload_codes(p->n_rows, p->cols, bits, n), p->cols,
                           bits, strait_scale_of(base, p->bytes[4 + n]));
         if (p->stats == NULL) continue;
         p->stats[n * 3 + 1] += dot(to, to, p->cols);

@@ -17,5 +17,5 @@ void SIMD(table)(struct strait_kernel_set *set) {
     SIMD(optim)(set);
     SIMD(payload)(set);
     SIMD(codec)(set);
-    SIMD(local)(set);
+    SIMD(conv)(set);
 }

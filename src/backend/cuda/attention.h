@@ -1,6 +1,7 @@
 /* attention.h - what the attention kernels are told; read by the host and by the device. */
 #pragma once
 
+#include <assert.h>
 #include <stdint.h>
 
 enum {
@@ -31,3 +32,6 @@ struct strait_attention_cached_args {
     int32_t past;
     float scale;
 };
+
+static_assert(sizeof(struct strait_attention_args) == 80, "host and device layouts agree");
+static_assert(sizeof(struct strait_attention_cached_args) == 56, "host and device layouts agree");

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "backend/cuda/attention_ptx.cuh"
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;

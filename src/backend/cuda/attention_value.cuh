@@ -1,7 +1,7 @@
 /* attention_value.cuh - single values of either type, for kernels that take any width of head. */
 #pragma once
 
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 
 template <typename T> __device__ __forceinline__ float value_at(const T *from) {
     float v[1];

@@ -1,9 +1,9 @@
 /* codec.c - what codecs need besides packed rows: top values, rotations, resizing, bases. */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/rows.h"
+#include "backend/cuda/grid.h"
 
 enum {
-    TOP_HELD = 16,        // columns a thread of pack_top holds
+    TOP_HELD = 16,        // columns a thread of topk_pack holds
     SPAN = 4096,          // values of a block of hadamard, unless one tile is larger
     BASIS_MAX = 1024,     // columns that orthonormalise takes
     BASIS_ROWS = 64,      // of the smallest part whose products are added up apart
@@ -15,25 +15,25 @@ static int index_bytes(int64_t cols) {
     return cols > 65536 ? 4 : 2;
 }
 
-static strait_err pack_top(struct strait_stream *s, strait_tensor packed, strait_tensor x,
-                           int64_t keep, strait_pack_params params) {
+static strait_err topk_pack(struct strait_stream *s, strait_tensor packed, strait_tensor x,
+                            int64_t keep, strait_pack_params params) {
     assert(keep > 0 && keep <= x.cols && x.dtype == STRAIT_F32);
     int n_index = index_bytes(x.cols);
     assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (size_t)(2 + n_index));
     void *args[] = {&packed.data, &x.data, &x.rows, &x.cols, &keep, &n_index, &params};
     const unsigned threads = strait_cuda_threads(strait_cuda_pieces(x.cols, TOP_HELD), 1024);
-    return strait_cuda_launch(s, "pack_top", (strait_cuda_grid){.x = x.rows, .threads = threads},
+    return strait_cuda_launch(s, "topk_pack", (strait_cuda_grid){.x = x.rows, .threads = threads},
                               args);
 }
 
-static strait_err restore_top(struct strait_stream *s, strait_tensor x, strait_tensor stats,
-                              strait_tensor packed, int64_t keep) {
+static strait_err topk_restore(struct strait_stream *s, strait_tensor x, strait_tensor stats,
+                               strait_tensor packed, int64_t keep) {
     assert(x.dtype == STRAIT_F32);
     int n_index = index_bytes(x.cols);
     assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (size_t)(2 + n_index));
     void *args[] = {&x.data, &stats.data, &packed.data, &x.rows, &x.cols, &keep, &n_index};
     return strait_cuda_launch(
-        s, "restore_top", (strait_cuda_grid){.x = strait_cuda_pieces(x.rows, 8), .threads = 256},
+        s, "topk_restore", (strait_cuda_grid){.x = strait_cuda_pieces(x.rows, 8), .threads = 256},
         args);
 }
 
@@ -45,13 +45,6 @@ static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tens
     void *args[] = {&y.data, &x.data, &n, &tile, &span};
     return strait_cuda_launch(
         s, "hadamard", (strait_cuda_grid){.x = strait_cuda_pieces(n, span), .threads = 256}, args);
-}
-
-static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
-    assert(y.rows == x.rows && x.dtype == y.dtype);
-    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "resize_cols"),
-                              strait_cuda_over_rows(y.rows, y.cols, 1), args);
 }
 
 /* One round of q = q R^-1; `room` holds the products of n_parts parts, the factor, its inverse. */
@@ -92,9 +85,8 @@ static strait_err orthonormalise(struct strait_stream *s, strait_tensor q) {
 }
 
 void strait_cuda_codec(struct strait_kernel_set *set) {
-    set->topk.pack = pack_top;
-    set->topk.restore = restore_top;
+    set->topk.pack = topk_pack;
+    set->topk.restore = topk_restore;
     set->hadamard.transform = hadamard;
-    set->base.resize_cols = resize_cols;
     set->lowrank.orthonormalise = orthonormalise;
 }

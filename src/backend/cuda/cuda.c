@@ -33,11 +33,6 @@ int strait_cuda_processors(const struct strait_stream *s) {
     return strait_cuda_of(s->backend)->n_processors;
 }
 
-int strait_cuda_capability(const struct strait_stream *s) {
-    const struct strait_cuda *cuda = strait_cuda_of(s->backend);
-    return cuda->major * 10 + cuda->minor;
-}
-
 static strait_err ask(const struct strait_backend *be, CUdevice_attribute what, int *out) {
     const struct strait_cuda *cuda = strait_cuda_of(be);
     return strait_cuda_check(be, cuda->driver->cuDeviceGetAttribute(out, what, cuda->device),

@@ -1,7 +1,6 @@
 /* elementwise.c - fill, cast, add, axpy, lerp. */
-#include "backend/cuda/elementwise.h"
-
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/grid.h"
 
 #include <string.h>
 

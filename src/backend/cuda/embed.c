@@ -1,7 +1,7 @@
 /* embed.c - rows of the embedding table by token. */
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/grid.h"
 #include "backend/cuda/k_embed.h"
-#include "backend/cuda/rows.h"
 
 enum {
     PLACE_THREADS = 256, // k_embed_back.cu
@@ -102,18 +102,18 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
     return strait_cuda_launch(s, "embed_join", by_token, joins);
 }
 
-static strait_err gain_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
+static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor table, strait_tensor tokens) {
     assert(y.rows == tokens.rows && x.rows == tokens.rows && y.dtype == x.dtype);
     assert(y.cols >= table.cols && x.cols >= table.cols && table.dtype == STRAIT_F32);
     void *args[] = {&y.data, &x.data, &table.data, &tokens.data,
                     &x.rows, &y.cols, &x.cols,     &table.cols};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "gain_rows"),
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "gate_rows"),
                               strait_cuda_by_rows(x.rows, table.cols, strait_cuda_wide(x.dtype)),
                               args);
 }
 
-static strait_err gain_rows_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_rows,
+static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_rows,
                                  strait_tensor d_y, strait_tensor x, strait_tensor table,
                                  strait_tensor tokens) {
     assert(strait_cuda_same_shape(d_x, d_y) && strait_cuda_same_shape(d_rows, x));
@@ -121,7 +121,7 @@ static strait_err gain_rows_back(struct strait_stream *s, strait_tensor d_x, str
     assert(d_x.dtype == x.dtype && d_rows.dtype == x.dtype && d_y.dtype == x.dtype);
     void *args[] = {&d_x.data,   &d_rows.data, &d_y.data, &x.data,
                     &table.data, &tokens.data, &x.rows,   &x.cols};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "gain_rows_back"),
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "gate_rows_back"),
                               strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
 }
 
@@ -129,6 +129,6 @@ void strait_cuda_embed(struct strait_kernel_set *set) {
     set->base.embed = embed;
     set->subspace.embed_minus = embed_minus;
     set->base.embed_back = embed_back;
-    set->token_gates.apply = gain_rows;
-    set->token_gates.apply_back = gain_rows_back;
+    set->token_gates.apply = gate_rows;
+    set->token_gates.apply_back = gate_rows_back;
 }

@@ -22,7 +22,7 @@ typedef struct strait_cuda_device_info {
     int major, minor;    // compute capability
 } strait_cuda_device_info;
 
-struct strait_cuda_survey {
+struct strait_cuda_info {
     int has_driver;
     int driver_version; // 13000 is CUDA 13.0: the newest the driver can run
     int n_devices;      // described below
@@ -35,7 +35,7 @@ struct strait_cuda_survey {
 /* Looks for driver, devices, libraries and module, and makes a context on each device for as long
  * as it takes to ask for free memory. What is absent is no error: fields stay empty and `problem`
  * says what to do. Any thread. */
-strait_err strait_cuda_survey(struct strait_cuda_survey *out);
+strait_err strait_cuda_get_info(struct strait_cuda_info *out);
 
 #ifdef __cplusplus
 }

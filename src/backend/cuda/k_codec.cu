@@ -1,6 +1,6 @@
 /* k_codec.cu - what codecs need besides packed rows: top values, rotations, resizing. */
-#include "backend/cuda/lanes.cuh"
-#include "backend/cuda/wire.cuh"
+#include "backend/cuda/payload.cuh"
+#include "backend/cuda/vector.cuh"
 
 /* Sizes of floats compare like their bits without the sign; what is not fit for the wire is 0. */
 __device__ __forceinline__ uint32_t size_of(float value) {
@@ -70,8 +70,8 @@ __device__ __forceinline__ uint32_t threshold(const own_columns &own, int64_t ke
 
 /* A block a row. bytes: values [rows x keep] as bf16, then columns of n_index bytes each. */
 extern "C" __global__ void __launch_bounds__(1024)
-    pack_top(unsigned char *bytes, const float *x, int64_t rows, int64_t cols, int64_t keep,
-             int n_index, strait_pack_params params) {
+    topk_pack(unsigned char *bytes, const float *x, int64_t rows, int64_t cols, int64_t keep,
+              int n_index, strait_pack_params params) {
     __shared__ int capacity[32];
     const int64_t each = (cols + blockDim.x - 1) / blockDim.x, from = threadIdx.x * each;
     own_columns own = {x + blockIdx.x * cols,
@@ -119,8 +119,8 @@ __device__ __forceinline__ bool goes_up(const unsigned char *columns, int64_t ke
 /* A warp a row. Columns that do not go up may repeat: one lane then takes them all in their order,
  * so that the last of equals stands, every time. */
 extern "C" __global__ void __launch_bounds__(256)
-    restore_top(float *x, float *stats, const unsigned char *bytes, int64_t rows, int64_t cols,
-                int64_t keep, int n_index) {
+    topk_restore(float *x, float *stats, const unsigned char *bytes, int64_t rows, int64_t cols,
+                 int64_t keep, int n_index) {
     const int lane = (int)threadIdx.x % 32;
     const int64_t row = (int64_t)blockIdx.x * 8 + threadIdx.x / 32;
     if (row >= rows) return;
@@ -222,23 +222,4 @@ extern "C" __global__ void __launch_bounds__(256)
     __syncthreads();
     for (int64_t i = threadIdx.x; i < here; i += blockDim.x)
         y[first + i] = v[i] * norm;
-}
-
-template <typename T>
-__device__ __forceinline__ void resize(T *y, const T *x, int64_t rows, int64_t to_cols,
-                                       int64_t from_cols) {
-    const int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y)
-        for (int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; c < to_cols; c += step)
-            y[row * to_cols + c] = c < from_cols ? x[row * from_cols + c] : T{0};
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    resize_cols_f32(float *y, const float *x, int64_t rows, int64_t to_cols, int64_t from_cols) {
-    resize(y, x, rows, to_cols, from_cols);
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    resize_cols_bf16(bf16 *y, const bf16 *x, int64_t rows, int64_t to_cols, int64_t from_cols) {
-    resize(y, x, rows, to_cols, from_cols);
 }

@@ -4,7 +4,7 @@
  * from the first to the last; a pivot too small for its column marks one that depends on those
  * before it, and it becomes 0. In double precision, and twice: the second time takes away what
  * rounding left. */
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 
 constexpr int TILE = 16;
 

@@ -1,7 +1,7 @@
 /* k_elementwise.cu - cast, add, axpy, lerp, normalise: value by value.
  *
  * Where all addresses lie at 16 bytes, threads take W values at a time and the rest one by one. */
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 
 /* Which pieces of n values a thread makes: first, first + step, ... */
 struct share {

@@ -1,5 +1,5 @@
 /* k_embed.cu - rows of a table by token. */
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 
 /* W values of one row of the table, as the type that is wanted. */
 template <typename T, typename F, int W>
@@ -108,7 +108,7 @@ __device__ __forceinline__ void gain_back(T *d_x, T *d_rows, const T *d_y, const
 
 #define GAIN_ROWS(T, suffix)                                                                     \
     extern "C" __global__ void __launch_bounds__(256)                                            \
-        gain_rows_##suffix(T *y, const T *x, const float *table, const int32_t *tokens,          \
+        gate_rows_##suffix(T *y, const T *x, const float *table, const int32_t *tokens,          \
                            int64_t rows, int64_t y_cols, int64_t x_cols, int64_t cols) {         \
         const gain_args<T> args = {y, x, table, tokens, rows, y_cols, x_cols, cols};             \
         if ((cols | y_cols | x_cols) % wide<T> == 0 && at16(y, x, table))                        \
@@ -117,7 +117,7 @@ __device__ __forceinline__ void gain_back(T *d_x, T *d_rows, const T *d_y, const
             gain<T, 1>(args);                                                                    \
     }                                                                                            \
     extern "C" __global__ void __launch_bounds__(256)                                            \
-        gain_rows_back_##suffix(T *d_x, T *d_rows, const T *d_y, const T *x, const float *table, \
+        gate_rows_back_##suffix(T *d_x, T *d_rows, const T *d_y, const T *x, const float *table, \
                                 const int32_t *tokens, int64_t rows, int64_t cols) {             \
         if (cols % wide<T> == 0 && at16(d_x, d_rows, d_y, x, table))                             \
             gain_back<T, wide<T>>(d_x, d_rows, d_y, x, table, tokens, rows, cols);               \

@@ -2,6 +2,7 @@
  * fills it. */
 #pragma once
 
+#include <assert.h>
 #include <stdint.h>
 
 enum {
@@ -34,3 +35,8 @@ typedef struct strait_cuda_places {
     int32_t *found, *list;  // places by token: as they were counted; in order
     float *partials;        // [rows x cols of the table]
 } strait_cuda_places;
+
+static_assert(sizeof(strait_cuda_piece) == 16, "host and device layouts agree");
+static_assert(sizeof(strait_cuda_common) == 12, "host and device layouts agree");
+static_assert(sizeof(strait_cuda_given) == 16, "host and device layouts agree");
+static_assert(sizeof(strait_cuda_places) == 72, "host and device layouts agree");

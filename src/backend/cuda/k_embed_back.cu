@@ -6,7 +6,7 @@
  * for room, but inside one the places are in order, and pieces are counted from its beginning: so
  * the sums are the same every time. */
 #include "backend/cuda/k_embed.h"
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 
 constexpr int THREADS = 256;     // of the kernels that list places
 constexpr int SUM_THREADS = 128; // of those that add rows

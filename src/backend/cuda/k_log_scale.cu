@@ -3,8 +3,8 @@
  *
  * So many lanes of a warp a row as it has words of four bytes, n_lanes, a power of two. Nibble 0 of
  * a row is the scale's code, nibble i + 1 is value i. */
-#include "backend/cuda/lanes.cuh"
-#include "backend/cuda/wire.cuh"
+#include "backend/cuda/payload.cuh"
+#include "backend/cuda/vector.cuh"
 #include "backend/log_scale.h"
 
 constexpr int THREADS = 256;
@@ -120,9 +120,9 @@ __device__ __forceinline__ uint32_t pack_word(const float v[8], int64_t w, int64
 /* of_block and of_row are what largest_of_rows found, in n_parts blocks. Columns that cross are in
  * how. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    pack_octaves(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
-                 strait_pack_params params, const float *of_block, const float *of_row, int n_parts,
-                 int n_lanes) {
+    log_scale_pack(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
+                   strait_pack_params params, const float *of_block, const float *of_row,
+                   int n_parts, int n_lanes) {
     __shared__ float capacity[WARPS];
     const row_place at = place_of(rows, n_lanes);
     const bool is_row = at.row < rows;
@@ -188,12 +188,12 @@ __device__ __forceinline__ void restore(T *x, float *stats, const unsigned char 
     put_stats(stats, at, 0.0f, sums.size, sums.bad);
 }
 
-#define RESTORE_KERNEL(T, name)                                                             \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                   \
-        restore_octaves_##name(T *x, float *stats, const unsigned char *from, int64_t rows, \
-                               int64_t cols, int is_covered, int64_t stride, int n_lanes) { \
-        const row_place at = place_of(rows, n_lanes);                                       \
-        restore<T>(x + at.row * stride, stats, from, at, cols, is_covered);                 \
+#define RESTORE_KERNEL(T, name)                                                               \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                     \
+        log_scale_restore_##name(T *x, float *stats, const unsigned char *from, int64_t rows, \
+                                 int64_t cols, int is_covered, int64_t stride, int n_lanes) { \
+        const row_place at = place_of(rows, n_lanes);                                         \
+        restore<T>(x + at.row * stride, stats, from, at, cols, is_covered);                   \
     }
 
 RESTORE_KERNEL(float, f32)

@@ -3,7 +3,7 @@
  * A block a row. Largest logit and sum of exponentials come from one pass over memory; the gradient
  * is made by a second look at a row that is still in the cache, and nothing as wide as the
  * vocabulary is stored besides. */
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 
 constexpr int THREADS = 512;
 

@@ -1,6 +1,6 @@
 /* k_matmul.cu - matrix products of shapes and addresses for which the library has no algorithm. */
 #include "backend/cuda/k_matmul.h"
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 
 constexpr int TILE = STRAIT_CUDA_MATMUL_TILE;
 

@@ -1,6 +1,7 @@
 /* k_matmul.h - a matrix product, as host and device share it. */
 #pragma once
 
+#include <assert.h>
 #include <stdint.h>
 
 enum {
@@ -16,3 +17,5 @@ typedef struct strait_cuda_matmul_args {
     int64_t a_row, a_col, b_row, b_col;
     float alpha, beta; // with beta 0 the old y is not read
 } strait_cuda_matmul_args;
+
+static_assert(sizeof(strait_cuda_matmul_args) == 88, "host and device layouts agree");

@@ -1,5 +1,5 @@
 /* k_mlp.cu - the nonlinearities: gated silu, relu, squared relu, plain silu. */
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 
 template <typename T, int W>
 __device__ __forceinline__ void swiglu(T *y, const T *gate_up, int64_t row, int64_t c,

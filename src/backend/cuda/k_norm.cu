@@ -2,7 +2,7 @@
  *
  * A block a row, or in the gradient a team of its threads: each thread holds some values of the row
  * between the two passes; what is left of a very wide row is read twice. */
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 
 /* Pieces of W values that a thread holds. */
 template <int W> constexpr int held_pieces = W == 1 ? 4 : 16 / W;

@@ -1,9 +1,9 @@
 /* k_optim.cu - AdamW in one pass over weight, gradient and moments; where second moments are shared
  * by a row or a column, their mean squares first. */
-#include "backend/cuda/batch.cuh"
 #include "backend/cuda/double_sum.cuh"
 #include "backend/cuda/k_optim.h"
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/tensor_batch.cuh"
+#include "backend/cuda/vector.cuh"
 
 typedef strait_cuda_adamw adamw_args;
 

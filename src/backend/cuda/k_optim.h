@@ -28,4 +28,5 @@ typedef struct strait_cuda_updates {
     int count;
 } strait_cuda_updates;
 
-static_assert(sizeof(strait_cuda_updates) <= 4096, "arguments of a kernel");
+static_assert(sizeof(strait_cuda_adamw) == 96, "host and device layouts agree");
+static_assert(sizeof(strait_cuda_updates) <= 4096, "kernel arguments take at most 4 KiB");

@@ -2,8 +2,8 @@
  *
  * So many lanes of a warp a row as it has fours, n_lanes, a power of two; a lane takes four values
  * at a time, which one draw of random words serves. */
-#include "backend/cuda/lanes.cuh"
-#include "backend/cuda/wire.cuh"
+#include "backend/cuda/payload.cuh"
+#include "backend/cuda/vector.cuh"
 #include "backend/scale.h"
 
 constexpr int THREADS = 256;

@@ -4,7 +4,7 @@
  * number is its own modulo the group: both values of a pair, so that it can turn them alone. One
  * piece is enough where they are wide; four single pairs are where they are not. */
 #include "backend/cuda/k_rotate.h"
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 
 template <int W> constexpr int pieces = W == 1 ? 4 : 1;
 

@@ -1,8 +1,8 @@
 /* k_sums.cu - sums over whole tensors, in double precision and in an order fixed by the shape. */
-#include "backend/cuda/batch.cuh"
 #include "backend/cuda/double_sum.cuh"
 #include "backend/cuda/k_sums.h"
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/tensor_batch.cuh"
+#include "backend/cuda/vector.cuh"
 
 constexpr int64_t SHARE = STRAIT_CUDA_SQUARES_SHARE;
 

@@ -1,6 +1,7 @@
 /* k_sums.h - tensors whose squares are added up, as host and device share them. */
 #pragma once
 
+#include <assert.h>
 #include <stdint.h>
 
 enum {
@@ -14,3 +15,5 @@ typedef struct strait_cuda_squares {
     int64_t first[STRAIT_CUDA_SQUARES]; // block
     int count;
 } strait_cuda_squares;
+
+static_assert(sizeof(strait_cuda_squares) == 2888, "host and device layouts agree");

@@ -50,9 +50,6 @@ strait_err strait_cuda_enter(const struct strait_stream *s, CUstream *out);
 
 int strait_cuda_processors(const struct strait_stream *s); // multiprocessors of the device
 
-/* Compute capability: 90 for sm_90. */
-int strait_cuda_capability(const struct strait_stream *s);
-
 static inline int64_t strait_cuda_count(strait_tensor t) {
     return t.rows * t.cols;
 }

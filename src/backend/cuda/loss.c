@@ -1,6 +1,6 @@
 /* loss.c - cross-entropy of logits and its gradient in their place. */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/rows.h"
+#include "backend/cuda/grid.h"
 
 static strait_err cross_entropy(struct strait_stream *s, strait_tensor loss, strait_tensor logits,
                                 strait_tensor targets, strait_loss_params params) {

@@ -1,6 +1,6 @@
 /* mlp.c - the nonlinearities: gated silu, relu, squared relu, plain silu. */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/rows.h"
+#include "backend/cuda/grid.h"
 
 static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor gate_up) {
     assert(gate_up.cols == 2 * y.cols && gate_up.rows == y.rows && gate_up.dtype == y.dtype);

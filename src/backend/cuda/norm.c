@@ -1,6 +1,6 @@
 /* norm.c - root-mean-square norm with the residual sum before it. */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/rows.h"
+#include "backend/cuda/grid.h"
 
 /* Enough threads that each holds its part of a row in registers, as k_norm.cu wants it. */
 static unsigned threads_of(strait_tensor x) {

@@ -1,7 +1,7 @@
 /* payload.c - rows as bytes for the wire: pack_rows, restore_rows, measure_rows. */
 #include "backend/cuda/payload.h"
 
-#include "backend/cuda/rows.h"
+#include "backend/cuda/grid.h"
 
 enum {
     PARTS_MAX = 512 // blocks that look for the largest value

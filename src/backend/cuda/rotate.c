@@ -1,7 +1,7 @@
 /* rotate.c - norm and rotation of queries and keys. */
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/grid.h"
 #include "backend/cuda/k_rotate.h"
-#include "backend/cuda/rows.h"
 
 enum {
     HEAD_MAX = 256 // values of the widest head

@@ -1,6 +1,6 @@
 /* sums.c - sum_squares, normalise, clip. */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/elementwise.h"
+#include "backend/cuda/grid.h"
 #include "backend/cuda/k_sums.h"
 
 enum {

@@ -14,7 +14,8 @@ void strait_cuda_table(struct strait_kernel_set *set) {
     strait_cuda_loss(set);
     strait_cuda_payload(set);
     strait_cuda_codec(set);
-    strait_cuda_local(set);
-    strait_cuda_octave(set);
-    strait_cuda_parts(set);
+    strait_cuda_conv(set);
+    strait_cuda_columns(set);
+    strait_cuda_log_scale(set);
+    strait_cuda_autoencoder(set);
 }

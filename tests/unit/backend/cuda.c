@@ -3,12 +3,12 @@
 #include "backend/cuda/info.h"
 #include "check.h"
 
-static struct strait_cuda_survey survey;
+static struct strait_cuda_info survey;
 
 static void survey_is_never_an_error(void **state) {
     (void)state;
     memset(&survey, 0x55, sizeof survey);
-    CHECK_OK(strait_cuda_survey(&survey));
+    CHECK_OK(strait_cuda_get_info(&survey));
     CHECK(survey.n_devices >= 0 && survey.n_devices <= STRAIT_CUDA_DEVICES);
     if (survey.has_driver) {
         CHECK(survey.driver_version >= 1000);
@@ -23,7 +23,7 @@ static void survey_is_never_an_error(void **state) {
 
 static void without_a_driver_it_says_so(void **state) {
     (void)state;
-    CHECK_OK(strait_cuda_survey(&survey));
+    CHECK_OK(strait_cuda_get_info(&survey));
     if (survey.has_driver) skip();
     struct strait_backend *be = NULL;
     for (int i = 0; i < 2; i++) // the second time nothing is looked for again

@@ -32,8 +32,8 @@ const struct strait_backend_ops strait_backend_cuda = {
     .fini = fini,
 };
 
-strait_err strait_cuda_survey(struct strait_cuda_survey *out) {
-    *out = (struct strait_cuda_survey){0};
+strait_err strait_cuda_get_info(struct strait_cuda_info *out) {
+    *out = (struct strait_cuda_info){0};
     (void)snprintf(out->problem, sizeof out->problem, "%s", words);
     return STRAIT_OK;
 }

@@ -1,7 +1,8 @@
 /* parts.c - the pieces that codecs of devices are made of: regrouped columns, parted rows, codes
  * with those before them, gradients through a norm and a silu at once. */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/rows.h"
+#include "backend/cuda/grid.h"
+#include "backend/cuda/k_autoencoder.h"
 
 enum {
     ROWS = 8, // of a block: a warp each
@@ -12,35 +13,24 @@ static strait_cuda_grid warp_a_row(int64_t rows) {
     return (strait_cuda_grid){.x = strait_cuda_pieces(rows, ROWS), .threads = THREADS};
 }
 
-static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                               strait_regroup_params params) {
-    assert(y.rows == x.rows && params.to + params.n_groups * params.to_cols <= y.cols);
-    assert(params.from + (params.n_groups - 1) * params.from_cols < x.cols);
-    const char *kernel = y.dtype == STRAIT_F32 ? STRAIT_CUDA_OF(x.dtype, "regroup_f32")
-                                               : STRAIT_CUDA_OF(x.dtype, "regroup_bf16");
-    const int64_t all = y.cols | x.cols | params.to | params.to_cols | params.from |
-                        params.from_cols;
-    const int64_t width = all % 8 == 0 ? 8 : 1; // as the kernel takes them where addresses allow
-    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &params};
-    return strait_cuda_launch(
-        s, kernel, strait_cuda_by_rows(y.rows, params.n_groups * params.to_cols, width), args);
-}
-
-static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
-                            strait_tensor rstd, strait_tensor y, strait_tensor x, float epsilon) {
+static strait_err subtract_norm(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
+                                strait_tensor rstd, strait_tensor y, strait_tensor x,
+                                float epsilon) {
     assert(delta.rows == y.rows && delta.cols >= y.cols && strait_cuda_same_shape(x, y));
     assert(normed.data == NULL || (strait_cuda_same_shape(normed, y) && normed.dtype == y.dtype));
     assert(normed.data == NULL || rstd.rows == y.rows);
     assert(delta.dtype == y.dtype && x.dtype == y.dtype);
     const int64_t held = (y.cols | delta.cols) % strait_cuda_wide(y.dtype) == 0 ? 16 : 4;
     const unsigned threads = strait_cuda_threads(strait_cuda_pieces(y.cols, held), 512);
-    struct { // as in k_parts.cu
-        void *delta, *normed, *rstd, *y, *x;
-        int cols, delta_cols;
-        float epsilon;
-    } args = {delta.data, normed.data, rstd.data,       y.data,
-              x.data,     (int)y.cols, (int)delta.cols, epsilon};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "part_rows"),
+    strait_cuda_subtract_norm_args args = {.delta = delta.data,
+                                           .normed = normed.data,
+                                           .rstd = rstd.data,
+                                           .y = y.data,
+                                           .x = x.data,
+                                           .cols = (int32_t)y.cols,
+                                           .delta_cols = (int32_t)delta.cols,
+                                           .epsilon = epsilon};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "subtract_norm"),
                               (strait_cuda_grid){.x = y.rows, .threads = threads},
                               (void *[]){&args});
 }
@@ -61,28 +51,28 @@ static strait_cuda_grid by_codes(int64_t rows, int64_t codes, int n_lanes) {
                               .threads = THREADS};
 }
 
-static strait_err recall(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
-                         strait_tensor rstd, strait_tensor z, strait_window_params params) {
+static strait_err window_norm(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
+                              strait_tensor rstd, strait_tensor z, strait_window_params params) {
     assert(params.keep <= z.cols && normeds.cols == params.taps * z.cols &&
            both.cols >= normeds.cols);
     assert(both.dtype == normeds.dtype && z.dtype == STRAIT_F32 && z.rows % params.seq_len == 0);
     int n_lanes = code_lanes(z, both, normeds.data, NULL);
     void *args[] = {&both.data, &normeds.data, &rstd.data, &z.data, &z.rows,
                     &z.cols,    &both.cols,    &params,    &n_lanes};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(both.dtype, "recall"),
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(both.dtype, "window_norm"),
                               by_codes(z.rows, z.rows * params.taps, n_lanes), args);
 }
 
-static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
-                              strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
-                              strait_window_params params) {
+static strait_err window_norm_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
+                                   strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
+                                   strait_window_params params) {
     assert(strait_cuda_same_shape(d_z, z) && params.keep <= z.cols && d_z.dtype == STRAIT_F32);
     assert(d_normeds.cols == params.taps * z.cols && d_both.cols >= d_normeds.cols);
     assert(d_both.dtype == d_normeds.dtype && z.rows % params.seq_len == 0);
     int n_lanes = code_lanes(z, d_both, d_normeds.data, d_z.data);
     void *args[] = {&d_z.data, &d_both.data, &d_normeds.data, &z.data, &rstd.data,
                     &z.rows,   &z.cols,      &d_both.cols,    &params, &n_lanes};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(d_both.dtype, "recall_back"),
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(d_both.dtype, "window_norm_back"),
                               by_codes(z.rows, z.rows, n_lanes), args);
 }
 
@@ -92,13 +82,15 @@ static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_ten
     assert(y.rows == x.rows && first >= 0 && first + cols <= y.cols && y.dtype == x.dtype);
     assert(beside.data == NULL || beside.rows == y.rows);
     assert(beside.data == NULL || beside.dtype == y.dtype || beside.dtype == STRAIT_F32);
-    struct { // as in k_parts.cu
-        void *y, *x, *beside;
-        int64_t rows, y_cols, cols, first, beside_cols;
-        int is_beside_float;
-    } args = {y.data, x.data,      beside.data,
-              y.rows, y.cols,      x.cols,
-              first,  beside.cols, beside.dtype == STRAIT_F32};
+    strait_cuda_silu_cols_args args = {.y = y.data,
+                                       .x = x.data,
+                                       .beside = beside.data,
+                                       .rows = y.rows,
+                                       .y_cols = y.cols,
+                                       .cols = x.cols,
+                                       .first = first,
+                                       .beside_cols = beside.cols,
+                                       .is_beside_f32 = beside.dtype == STRAIT_F32};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "silu_cols"),
                               strait_cuda_by_rows(x.rows, cols, strait_cuda_wide(x.dtype)),
                               (void *[]){&args});
@@ -113,7 +105,7 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
                               strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
 }
 
-static strait_err normed_silu_back(struct strait_stream *s, const strait_norm_silu_grads *at) {
+static strait_err norm_silu_back(struct strait_stream *s, const strait_norm_silu_grads *at) {
     strait_norm_silu_grads g = *at;
     assert(strait_cuda_same_shape(g.d_a, g.a) && strait_cuda_same_shape(g.d_h, g.a));
     assert(strait_cuda_same_shape(g.scaled, g.a));
@@ -122,21 +114,44 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_norm_si
     assert(strait_cuda_same_shape(g.d_y, g.n) && g.n.rows == g.a.rows);
     assert(g.n.dtype == g.a.dtype && g.d_y.dtype == g.a.dtype);
     assert(g.plus.data == NULL || g.plus.dtype == g.a.dtype);
-    struct { // as in k_parts.cu
-        void *scaled, *d_a, *d_y, *d_h, *a, *n, *rstd, *plus;
-        int64_t rows, cols, width;
-    } args = {g.scaled.data, g.d_a.data,  g.d_y.data, g.d_h.data, g.a.data, g.n.data,
-              g.rstd.data,   g.plus.data, g.a.rows,   g.a.cols,   g.n.cols};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(g.a.dtype, "normed_silu_back"),
-                              warp_a_row(g.a.rows), (void *[]){&args});
+    strait_cuda_norm_silu_args args = {.scaled = g.scaled.data,
+                                       .d_a = g.d_a.data,
+                                       .d_y = g.d_y.data,
+                                       .d_h = g.d_h.data,
+                                       .a = g.a.data,
+                                       .n = g.n.data,
+                                       .rstd = g.rstd.data,
+                                       .plus = g.plus.data,
+                                       .rows = g.a.rows,
+                                       .cols = g.a.cols,
+                                       .width = g.n.cols};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(g.a.dtype, "norm_silu_back"), warp_a_row(g.a.rows),
+                              (void *[]){&args});
 }
 
-void strait_cuda_parts(struct strait_kernel_set *set) {
-    set->base.regroup_cols = regroup_cols;
-    set->autoencoder.subtract_norm = part_rows;
-    set->autoencoder.window_norm = recall;
-    set->autoencoder.window_norm_back = recall_back;
+static strait_err window(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                         int64_t seq_len) {
+    assert(y.rows == x.rows && y.cols % x.cols == 0 && x.rows % seq_len == 0);
+    assert(y.dtype == STRAIT_F32 && x.dtype == STRAIT_F32);
+    void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &seq_len};
+    return strait_cuda_launch(s, "window", strait_cuda_over_rows(y.rows, y.cols, 1), args);
+}
+
+static strait_err window_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                              int64_t seq_len) {
+    assert(d_y.rows == d_x.rows && d_y.cols % d_x.cols == 0 && d_x.rows % seq_len == 0);
+    assert(d_y.dtype == STRAIT_F32 && d_x.dtype == STRAIT_F32);
+    void *args[] = {&d_x.data, &d_y.data, &d_x.rows, &d_x.cols, &d_y.cols, &seq_len};
+    return strait_cuda_launch(s, "window_back", strait_cuda_over_rows(d_x.rows, d_x.cols, 1), args);
+}
+
+void strait_cuda_autoencoder(struct strait_kernel_set *set) {
+    set->autoencoder.window = window;
+    set->autoencoder.window_back = window_back;
+    set->autoencoder.subtract_norm = subtract_norm;
+    set->autoencoder.window_norm = window_norm;
+    set->autoencoder.window_norm_back = window_norm_back;
     set->autoencoder.silu_cols = silu_cols;
     set->autoencoder.silu_cols_back = silu_cols_back;
-    set->autoencoder.norm_silu_back = normed_silu_back;
+    set->autoencoder.norm_silu_back = norm_silu_back;
 }

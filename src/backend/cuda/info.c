@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 /* Keeps the words of the first fault. */
-static void note(struct strait_cuda_survey *out, strait_err err) {
+static void note(struct strait_cuda_info *out, strait_err err) {
     if (err == STRAIT_OK || out->problem[0] != '\0') return;
     (void)snprintf(out->problem, sizeof out->problem, "%s", strait_err_detail());
 }
@@ -35,7 +35,7 @@ static void describe_device(const struct strait_cuda_driver *driver, int ordinal
     out->free = free_memory(driver, device);
 }
 
-static strait_err survey_devices(struct strait_cuda_survey *out) {
+static strait_err describe_devices(struct strait_cuda_info *out) {
     const struct strait_cuda_driver *driver = NULL;
     STRAIT_TRY(strait_cuda_driver(&driver));
     out->has_driver = 1;
@@ -50,9 +50,9 @@ static strait_err survey_devices(struct strait_cuda_survey *out) {
     return STRAIT_OK;
 }
 
-strait_err strait_cuda_survey(struct strait_cuda_survey *out) {
-    *out = (struct strait_cuda_survey){0};
-    note(out, survey_devices(out));
+strait_err strait_cuda_get_info(struct strait_cuda_info *out) {
+    *out = (struct strait_cuda_info){0};
+    note(out, describe_devices(out));
     note(out, strait_cuda_blas_find(out->cublas));
     if (strait_cuda_module_path(out->module) != STRAIT_OK) {
         out->module[0] = '\0';

@@ -1,10 +1,11 @@
-/* wire.cuh - values on their way to packed bytes and back, on the device: cpu/wire.h's twin.
+/* payload.cuh - values on their way to packed bytes and back, on the device: cpu/payload_value.h's
+ * twin.
  *
  * Packed bytes are a format. Nothing here may be fused: sums and products are rounded one by one,
  * as everywhere else. */
 #pragma once
 
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 #include "backend/kernels.h"
 
 /* The value if it is fit for the wire, else 0, and one more in *bad. */

@@ -1,8 +1,8 @@
-/* k_local.cu - what looks at the rows just before a row, and at some of its columns.
+/* k_conv.cu - causal convolution over the rows of a sequence, each column by itself.
  *
  * Convolutions: a block takes a share of neighbouring rows, a thread W columns of them, with the
  * taps and the last rows in registers, so that every value is read once. */
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 #include "backend/kernels.h"
 
 constexpr int TAPS = STRAIT_CONV_TAPS;
@@ -217,89 +217,4 @@ extern "C" __global__ void __launch_bounds__(128)
     conv_back_bf16(bf16 *d_x, float *part, const bf16 *d_y, const bf16 *x, const float *w,
                    int64_t rows, int64_t cols, int taps, int64_t seq_len) {
     conv_back_any<bf16>({d_x, part, d_y, x, w, rows, cols, seq_len, taps});
-}
-
-/* Pieces of W columns of every row: op(place in the narrow one, place in the wide one). */
-template <int W, typename Op>
-__device__ __forceinline__ void each_piece(int64_t rows, int64_t narrow, int64_t broad,
-                                           int64_t first, Op op) {
-    over_rows<W>(rows, narrow,
-                 [=](int64_t row, int64_t c) { op(row * narrow + c, row * broad + first + c); });
-}
-
-template <typename T, int W>
-__device__ __forceinline__ void add_pieces(T *y, const T *x, int64_t rows, int64_t y_cols,
-                                           int64_t x_cols, int64_t first) {
-    each_piece<W>(rows, x_cols, y_cols, first, [=](int64_t from, int64_t to) {
-        float sum[W], more[W];
-        take<T, W>(sum, y + to);
-        take<T, W>(more, x + from);
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            sum[i] += more[i];
-        put<T, W>(y + to, sum);
-    });
-}
-
-template <typename T, int W>
-__device__ __forceinline__ void cut_pieces(T *y, const T *x, int64_t rows, int64_t y_cols,
-                                           int64_t x_cols, int64_t first) {
-    each_piece<W>(rows, y_cols, x_cols, first, [=](int64_t to, int64_t from) {
-        float value[W];
-        take<T, W>(value, x + from);
-        put<T, W>(y + to, value);
-    });
-}
-
-template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64_t b, int64_t c) {
-    return (a | b | c) % wide<T> == 0;
-}
-
-#define COLS_KERNELS(T, name)                                                            \
-    extern "C" __global__ void __launch_bounds__(256) add_cols_##name(                   \
-        T *y, const T *x, int64_t rows, int64_t y_cols, int64_t x_cols, int64_t first) { \
-        if (in_pieces<T>(y_cols, x_cols, first) && at16(y, x))                           \
-            add_pieces<T, wide<T>>(y, x, rows, y_cols, x_cols, first);                   \
-        else                                                                             \
-            add_pieces<T, 1>(y, x, rows, y_cols, x_cols, first);                         \
-    }                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) cut_cols_##name(                   \
-        T *y, const T *x, int64_t rows, int64_t y_cols, int64_t x_cols, int64_t first) { \
-        if (in_pieces<T>(y_cols, x_cols, first) && at16(y, x))                           \
-            cut_pieces<T, wide<T>>(y, x, rows, y_cols, x_cols, first);                   \
-        else                                                                             \
-            cut_pieces<T, 1>(y, x, rows, y_cols, x_cols, first);                         \
-    }
-
-COLS_KERNELS(float, f32)
-COLS_KERNELS(bf16, bf16)
-
-/* Rows by blocks, columns by threads: 64-bit divisions would cost more than the copy. */
-extern "C" __global__ void __launch_bounds__(256)
-    window_rows(float *y, const float *x, int64_t rows, int64_t y_cols, int64_t x_cols,
-                int64_t seq_len) {
-    for (int64_t n = blockIdx.y; n < rows; n += gridDim.y) {
-        const uint32_t place = (uint32_t)(n % seq_len);
-        for (uint32_t c = blockIdx.x * blockDim.x + threadIdx.x; c < y_cols;
-             c += gridDim.x * blockDim.x) {
-            const uint32_t j = c / (uint32_t)x_cols;
-            y[n * y_cols + c] = j <= place ? x[(n - j) * x_cols + c % (uint32_t)x_cols] : 0.0f;
-        }
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    window_rows_back(float *d_x, const float *d_y, int64_t rows, int64_t x_cols, int64_t y_cols,
-                     int64_t seq_len) {
-    const uint32_t taps = (uint32_t)y_cols / (uint32_t)x_cols;
-    for (int64_t n = blockIdx.y; n < rows; n += gridDim.y) {
-        const int64_t left = seq_len - n % seq_len;
-        for (uint32_t c = blockIdx.x * blockDim.x + threadIdx.x; c < x_cols;
-             c += gridDim.x * blockDim.x) {
-            float sum = 0;
-            for (uint32_t j = 0; j < taps && j < left; j++)
-                sum += d_y[(n + j) * y_cols + j * x_cols + c];
-            d_x[n * x_cols + c] = sum;
-        }
-    }
 }

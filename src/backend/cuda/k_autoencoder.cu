@@ -1,69 +1,13 @@
-/* k_parts.cu - the pieces that codecs of devices are made of: regrouped columns, parted rows,
- * gradients through a norm and a silu at once. */
-#include "backend/cuda/lanes.cuh"
-#include "backend/kernels.h"
+/* k_autoencoder.cu - kernels of trained codecs: difference and norm, silu into columns, gradients
+ * through a norm and a silu at once. */
+#include "backend/cuda/k_autoencoder.h"
+#include "backend/cuda/vector.cuh"
 
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / 32;
 
-/* W values of either type. */
-template <typename T, int W> __device__ __forceinline__ void pull(float out[W], const T *from) {
-    if constexpr (sizeof(T) == sizeof(float))
-        take_floats<W>(out, (const float *)from);
-    else
-        take<T, W>(out, from);
-}
-
-template <typename T, int W> __device__ __forceinline__ void push(T *to, const float in[W]) {
-    if constexpr (sizeof(T) == sizeof(float))
-        put_floats<W>((float *)to, in);
-    else
-        put<T, W>(to, in);
-}
-
-template <typename Y, typename X, int W>
-__device__ __forceinline__ void regroup_pieces(Y *y, const X *x, int64_t rows, int64_t y_cols,
-                                               int64_t x_cols,
-                                               const strait_regroup_params &params) {
-    const uint32_t group = (uint32_t)params.to_cols;
-    over_rows<W>(rows, params.n_groups * params.to_cols, [=](int64_t row, int64_t at) {
-        const uint32_t g = (uint32_t)at / group, c = (uint32_t)at % group;
-        float value[W] = {}, old[W];
-        Y *to = y + row * y_cols + params.to + at;
-        if (c < params.from_cols)
-            pull<X, W>(value, x + row * x_cols + params.from + g * params.from_cols + c);
-        if (params.adds) pull<Y, W>(old, to);
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            value[i] = params.adds ? old[i] + value[i] * params.alpha : value[i] * params.alpha;
-        push<Y, W>(to, value);
-    });
-}
-
-template <typename Y, typename X>
-__device__ __forceinline__ void regroup(Y *y, const X *x, int64_t rows, int64_t y_cols,
-                                        int64_t x_cols, const strait_regroup_params &params) {
-    const int64_t all = y_cols | x_cols | params.to | params.to_cols | params.from |
-                        params.from_cols;
-    if (all % 8 == 0 && at16(y, x))
-        regroup_pieces<Y, X, 8>(y, x, rows, y_cols, x_cols, params);
-    else
-        regroup_pieces<Y, X, 1>(y, x, rows, y_cols, x_cols, params);
-}
-
-#define REGROUP_KERNEL(Y, X, name)                                                     \
-    extern "C" __global__ void __launch_bounds__(THREADS)                              \
-        regroup_##name(Y *y, const X *x, int64_t rows, int64_t y_cols, int64_t x_cols, \
-                       strait_regroup_params params) {                                 \
-        regroup(y, x, rows, y_cols, x_cols, params);                                   \
-    }
-
-REGROUP_KERNEL(float, float, f32_f32)
-REGROUP_KERNEL(float, bf16, f32_bf16)
-REGROUP_KERNEL(bf16, float, bf16_f32)
-REGROUP_KERNEL(bf16, bf16, bf16_bf16)
-
-template <typename T> struct part_args {
+/* strait_cuda_subtract_norm_args with typed pointers. */
+template <typename T> struct subtract_norm_args {
     T *delta, *normed;
     float *rstd;
     const T *y, *x;
@@ -73,8 +17,8 @@ template <typename T> struct part_args {
 
 /* Piece c of a row: its share of delta is made, its squares are returned. */
 template <typename T, int W>
-__device__ __forceinline__ float part_piece(const part_args<T> &a, int64_t row, int c,
-                                            lanes<T, W> y) {
+__device__ __forceinline__ float subtract_piece(const subtract_norm_args<T> &a, int64_t row, int c,
+                                                lanes<T, W> y) {
     float v[W], x[W], squares = 0;
     widen(v, y);
     take<T, W>(x, a.x + row * a.cols + c);
@@ -88,8 +32,8 @@ __device__ __forceinline__ float part_piece(const part_args<T> &a, int64_t row, 
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void part_norm(const part_args<T> &a, int64_t at, lanes<T, W> y,
-                                          float scale) {
+__device__ __forceinline__ void scale_piece(const subtract_norm_args<T> &a, int64_t at,
+                                            lanes<T, W> y, float scale) {
     float v[W];
     widen(v, y);
 #pragma unroll
@@ -99,7 +43,8 @@ __device__ __forceinline__ void part_norm(const part_args<T> &a, int64_t at, lan
 }
 
 /* A block a row. Each thread holds some of it between the two passes; the rest is read twice. */
-template <typename T, int W> __device__ __forceinline__ void part_row(const part_args<T> &a) {
+template <typename T, int W>
+__device__ __forceinline__ void subtract_norm_row(const subtract_norm_args<T> &a) {
     __shared__ float capacity[32];
     constexpr int PIECES = W == 1 ? 4 : 16 / W;
     const int64_t row = blockIdx.x, first = row * a.cols;
@@ -111,33 +56,35 @@ template <typename T, int W> __device__ __forceinline__ void part_row(const part
         const int c = j * step + own;
         if (c >= a.cols) continue;
         held[j] = load<T, W>(a.y + first + c);
-        squares += part_piece<T, W>(a, row, c, held[j]);
+        squares += subtract_piece<T, W>(a, row, c, held[j]);
     }
     for (int c = PIECES * step + own; c < a.cols; c += step)
-        squares += part_piece<T, W>(a, row, c, load<T, W>(a.y + first + c));
+        squares += subtract_piece<T, W>(a, row, c, load<T, W>(a.y + first + c));
     if (a.normed == nullptr) return; // alike in the whole grid
     const float scale = 1.0f / sqrtf(block_sum(squares, capacity) / (float)a.cols + a.epsilon);
     if (threadIdx.x == 0) a.rstd[row] = scale;
 #pragma unroll
     for (int j = 0; j < PIECES; j++)
-        if (j * step + own < a.cols) part_norm<T, W>(a, first + j * step + own, held[j], scale);
+        if (j * step + own < a.cols) scale_piece<T, W>(a, first + j * step + own, held[j], scale);
     for (int c = PIECES * step + own; c < a.cols; c += step)
-        part_norm<T, W>(a, first + c, load<T, W>(a.y + first + c), scale);
+        scale_piece<T, W>(a, first + c, load<T, W>(a.y + first + c), scale);
 }
 
-template <typename T> __device__ __forceinline__ void part(const part_args<T> &a) {
+template <typename T>
+__device__ __forceinline__ void subtract_norm(const subtract_norm_args<T> &a) {
     if ((a.cols | a.delta_cols) % wide<T> == 0 && at16(a.delta, a.normed, a.y, a.x))
-        part_row<T, wide<T>>(a);
+        subtract_norm_row<T, wide<T>>(a);
     else
-        part_row<T, 1>(a);
+        subtract_norm_row<T, 1>(a);
 }
 
+/* strait_cuda_silu_cols_args with typed pointers. */
 template <typename T> struct silu_args {
     T *y;
     const T *x;
     const void *beside;
     int64_t rows, y_cols, cols, first, beside_cols;
-    int is_beside_float;
+    int is_beside_f32;
 };
 
 /* Piece c of a row: silu(x), then what stands beside it. */
@@ -150,7 +97,7 @@ __device__ __forceinline__ void silu_piece(const silu_args<T> &a, int64_t row, i
 #pragma unroll
         for (int i = 0; i < W; i++)
             v[i] *= sigmoid(v[i]);
-    } else if (a.is_beside_float) {
+    } else if (a.is_beside_f32) {
         take_floats<W>(v, (const float *)a.beside + behind);
     } else {
         take<T, W>(v, (const T *)a.beside + behind);
@@ -187,7 +134,8 @@ __device__ __forceinline__ void silu_pieces_back(T *d_x, const T *d_y, const T *
     });
 }
 
-template <typename T> struct normed_silu_args {
+/* strait_cuda_norm_silu_args with typed pointers. */
+template <typename T> struct norm_silu_args {
     T *scaled, *d_a, *d_y;
     const T *d_h, *a, *n;
     const float *rstd;
@@ -235,7 +183,7 @@ template <typename T, int W> struct held_row {
 
 /* A warp a row: d_a and scaled are made; a . d_a is returned, in every lane. */
 template <typename T, int W>
-__device__ __forceinline__ float normed_silu_row(const normed_silu_args<T> &g, int64_t row) {
+__device__ __forceinline__ float norm_silu_row(const norm_silu_args<T> &g, int64_t row) {
     const int lane = (int)threadIdx.x % 32;
     const float scale = g.rstd[row];
     float dot = 0;
@@ -258,14 +206,14 @@ __device__ __forceinline__ float normed_silu_row(const normed_silu_args<T> &g, i
 }
 
 template <typename T>
-__device__ __forceinline__ float silu_dot(const normed_silu_args<T> &g, int64_t row) {
+__device__ __forceinline__ float silu_dot(const norm_silu_args<T> &g, int64_t row) {
     if (g.cols % wide<T> == 0 && at16(g.scaled, g.d_a, g.d_h, g.a))
-        return normed_silu_row<T, wide<T>>(g, row);
-    return normed_silu_row<T, 1>(g, row);
+        return norm_silu_row<T, wide<T>>(g, row);
+    return norm_silu_row<T, 1>(g, row);
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void normed_silu_wide(const normed_silu_args<T> &g, int64_t row) {
+__device__ __forceinline__ void norm_silu_wide(const norm_silu_args<T> &g, int64_t row) {
     held_row<T, W> held;
     const int64_t at = row * g.width;
     held.ask(g.n + at, g.width);
@@ -273,38 +221,43 @@ __device__ __forceinline__ void normed_silu_wide(const normed_silu_args<T> &g, i
     held.put_times(g.d_y + at, g.n + at, g.plus != nullptr ? g.plus + at : nullptr, g.width, shift);
 }
 
-template <typename T> __device__ __forceinline__ void normed_silu(const normed_silu_args<T> &g) {
+template <typename T> __device__ __forceinline__ void norm_silu(const norm_silu_args<T> &g) {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= g.rows) return;
     if (g.width % wide<T> == 0 && at16(g.d_y, g.n, g.plus))
-        normed_silu_wide<T, wide<T>>(g, row);
+        norm_silu_wide<T, wide<T>>(g, row);
     else
-        normed_silu_wide<T, 1>(g, row);
+        norm_silu_wide<T, 1>(g, row);
 }
 
 template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64_t b, int64_t c) {
     return (a | b | c) % wide<T> == 0;
 }
 
-#define PART_KERNELS(T, name)                                                                 \
-    extern "C" __global__ void __launch_bounds__(512) part_rows_##name(part_args<T> a) {      \
-        part<T>(a);                                                                           \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(THREADS) silu_cols_##name(silu_args<T> a) {  \
-        silu_columns<T>(a);                                                                   \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                     \
-        silu_cols_back_##name(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t y_cols, \
-                              int64_t cols, int64_t first) {                                  \
-        if (in_pieces<T>(y_cols, cols, first) && at16(d_x, d_y, x))                           \
-            silu_pieces_back<T, wide<T>>(d_x, d_y, x, rows, y_cols, cols, first);             \
-        else                                                                                  \
-            silu_pieces_back<T, 1>(d_x, d_y, x, rows, y_cols, cols, first);                   \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(THREADS, 3)                                  \
-        normed_silu_back_##name(normed_silu_args<T> g) {                                      \
-        normed_silu<T>(g);                                                                    \
+#define AUTOENCODER_KERNELS(T, name)                                                            \
+    extern "C" __global__ void __launch_bounds__(512)                                           \
+        subtract_norm_##name(strait_cuda_subtract_norm_args a) {                                \
+        subtract_norm<T>({(T *)a.delta, (T *)a.normed, a.rstd, (const T *)a.y, (const T *)a.x,  \
+                          a.cols, a.delta_cols, a.epsilon});                                    \
+    }                                                                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                       \
+        silu_cols_##name(strait_cuda_silu_cols_args a) {                                        \
+        silu_columns<T>({(T *)a.y, (const T *)a.x, a.beside, a.rows, a.y_cols, a.cols, a.first, \
+                         a.beside_cols, a.is_beside_f32});                                      \
+    }                                                                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                       \
+        silu_cols_back_##name(T *d_x, const T *d_y, const T *x, int64_t rows, int64_t y_cols,   \
+                              int64_t cols, int64_t first) {                                    \
+        if (in_pieces<T>(y_cols, cols, first) && at16(d_x, d_y, x))                             \
+            silu_pieces_back<T, wide<T>>(d_x, d_y, x, rows, y_cols, cols, first);               \
+        else                                                                                    \
+            silu_pieces_back<T, 1>(d_x, d_y, x, rows, y_cols, cols, first);                     \
+    }                                                                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS, 3)                                    \
+        norm_silu_back_##name(strait_cuda_norm_silu_args g) {                                   \
+        norm_silu<T>({(T *)g.scaled, (T *)g.d_a, (T *)g.d_y, (const T *)g.d_h, (const T *)g.a,  \
+                      (const T *)g.n, g.rstd, (const T *)g.plus, g.rows, g.cols, g.width});     \
     }
 
-PART_KERNELS(float, f32)
-PART_KERNELS(bf16, bf16)
+AUTOENCODER_KERNELS(float, f32)
+AUTOENCODER_KERNELS(bf16, bf16)

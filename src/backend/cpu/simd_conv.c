@@ -87,7 +87,7 @@ static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_t
     return STRAIT_OK;
 }
 
-void SIMD(local)(struct strait_kernel_set *set) {
+void SIMD(conv)(struct strait_kernel_set *set) {
     set->conv.forward = conv;
     set->conv.back = conv_back;
 }

@@ -1,4 +1,4 @@
-/* rows.h - how kernels that work by rows are laid out. */
+/* grid.h - how kernels are laid out over rows, and over values one by one. */
 #pragma once
 
 #include "backend/cuda/launch.h"
@@ -34,7 +34,7 @@ static inline strait_cuda_grid strait_cuda_over_rows(int64_t rows, int64_t cols,
                               .threads = strait_cuda_threads(n, 256)};
 }
 
-/* The same for kernels whose loop is over_rows in lanes.cuh: where rows are narrow, a block takes
+/* The same for kernels whose loop is over_rows in vector.cuh: where rows are narrow, a block takes
  * several of them at a time. */
 static inline strait_cuda_grid strait_cuda_by_rows(int64_t rows, int64_t cols, int64_t width) {
     strait_cuda_grid grid = strait_cuda_over_rows(rows, cols, width);
@@ -55,4 +55,17 @@ static inline strait_err strait_cuda_add_columns(struct strait_stream *s, void *
         s, "add_columns",
         (strait_cuda_grid){.x = strait_cuda_pieces(cols, 32), .threads = 32, .threads_y = 32},
         args);
+}
+
+enum {
+    STRAIT_CUDA_EACH_THREADS = 256,
+    STRAIT_CUDA_EACH_VALUES = 4 // of a thread at a time, at least
+};
+
+/* Enough threads for n values, four each, and not more than keep the device busy. */
+static inline strait_cuda_grid strait_cuda_each(const struct strait_stream *s, int64_t n) {
+    const int64_t want = strait_cuda_pieces(n, (int64_t)STRAIT_CUDA_EACH_THREADS *
+                                                   STRAIT_CUDA_EACH_VALUES);
+    const int64_t most = (int64_t)strait_cuda_processors(s) * 32;
+    return (strait_cuda_grid){.x = want < most ? want : most, .threads = STRAIT_CUDA_EACH_THREADS};
 }

@@ -1,27 +1,12 @@
-/* ref_parts.c - the pieces that codecs of devices are made of: regrouped columns, parted rows,
- * codes with those before them, gradients through a norm and a silu at once. */
+/* ref_autoencoder.c - kernels of trained codecs: windows of codes, norms, silu, and gradients
+ * through both at once. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
 
-static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                               strait_regroup_params params) {
-    (void)s;
-    assert(y.rows == x.rows && params.to + params.n_groups * params.to_cols <= y.cols);
-    assert(params.from + (params.n_groups - 1) * params.from_cols < x.cols);
-    for (int64_t i = 0; i < y.rows * params.n_groups * params.to_cols; i++) {
-        const int64_t c = i % params.to_cols, g = i / params.to_cols % params.n_groups;
-        const int64_t n = i / params.to_cols / params.n_groups;
-        const float *from = strait_cpu_f32(x) + n * x.cols + params.from + g * params.from_cols;
-        float *to = strait_cpu_f32(y) + n * y.cols + params.to + g * params.to_cols + c;
-        const float value = c < params.from_cols ? params.alpha * from[c] : 0.0f;
-        *to = params.adds ? *to + value : value;
-    }
-    return STRAIT_OK;
-}
-
-static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
-                            strait_tensor rstd, strait_tensor y, strait_tensor x, float epsilon) {
+static strait_err subtract_norm(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
+                                strait_tensor rstd, strait_tensor y, strait_tensor x,
+                                float epsilon) {
     const strait_tensor absent = {0};
     assert(delta.rows == y.rows && delta.cols >= y.cols && strait_cpu_same_shape(x, y));
     for (int64_t i = 0; i < strait_cpu_count(y); i++)
@@ -32,7 +17,7 @@ static strait_err part_rows(struct strait_stream *s, strait_tensor delta, strait
                                         (strait_norm_params){.epsilon = epsilon});
 }
 
-static void check_recall(strait_tensor both, strait_tensor normeds, strait_tensor z,
+static void check_window(strait_tensor both, strait_tensor normeds, strait_tensor z,
                          strait_window_params params) {
     assert(params.keep <= z.cols && both.rows == z.rows && normeds.rows == z.rows);
     assert(normeds.cols == params.taps * z.cols && both.cols >= normeds.cols);
@@ -40,10 +25,10 @@ static void check_recall(strait_tensor both, strait_tensor normeds, strait_tenso
     (void)both, (void)normeds, (void)z, (void)params;
 }
 
-static strait_err recall(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
-                         strait_tensor rstd, strait_tensor z, strait_window_params params) {
+static strait_err window_norm(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
+                              strait_tensor rstd, strait_tensor z, strait_window_params params) {
     (void)s;
-    check_recall(both, normeds, z, params);
+    check_window(both, normeds, z, params);
     for (int64_t n = 0; n < z.rows; n++) {
         const float *row = strait_cpu_f32(z) + n * z.cols;
         double squares = 0;
@@ -72,11 +57,11 @@ static double gathered(strait_tensor t, strait_tensor z, int64_t n, int64_t c,
     return sum;
 }
 
-static strait_err recall_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
-                              strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
-                              strait_window_params params) {
+static strait_err window_norm_back(struct strait_stream *s, strait_tensor d_z, strait_tensor d_both,
+                                   strait_tensor d_normeds, strait_tensor z, strait_tensor rstd,
+                                   strait_window_params params) {
     (void)s;
-    check_recall(d_both, d_normeds, z, params);
+    check_window(d_both, d_normeds, z, params);
     assert(strait_cpu_same_shape(d_z, z));
     for (int64_t n = 0; n < z.rows; n++) {
         const float *row = strait_cpu_f32(z) + n * z.cols;
@@ -132,7 +117,7 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
     return STRAIT_OK;
 }
 
-static strait_err normed_silu_back(struct strait_stream *s, const strait_norm_silu_grads *at) {
+static strait_err norm_silu_back(struct strait_stream *s, const strait_norm_silu_grads *at) {
     (void)s;
     const int64_t cols = at->a.cols;
     const float *plus = at->plus.data;
@@ -159,12 +144,46 @@ static strait_err normed_silu_back(struct strait_stream *s, const strait_norm_si
     return STRAIT_OK;
 }
 
-void strait_ref_parts(struct strait_kernel_set *set) {
-    set->base.regroup_cols = regroup_cols;
-    set->autoencoder.subtract_norm = part_rows;
-    set->autoencoder.window_norm = recall;
-    set->autoencoder.window_norm_back = recall_back;
+static strait_err window(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                         int64_t seq_len) {
+    (void)s;
+    assert(y.rows == x.rows && y.cols % x.cols == 0 && x.rows % seq_len == 0);
+    const int64_t taps = y.cols / x.cols;
+    const size_t bytes = (size_t)x.cols * sizeof(float);
+    for (int64_t n = 0; n < x.rows; n++) {
+        for (int64_t j = 0; j < taps; j++) {
+            float *to = strait_cpu_f32(y) + n * y.cols + j * x.cols;
+            if (j <= n % seq_len)
+                memcpy(to, strait_cpu_f32(x) + (n - j) * x.cols, bytes);
+            else
+                memset(to, 0, bytes);
+        }
+    }
+    return STRAIT_OK;
+}
+
+static strait_err window_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                              int64_t seq_len) {
+    (void)s;
+    assert(d_y.rows == d_x.rows && d_y.cols % d_x.cols == 0 && d_x.rows % seq_len == 0);
+    const int64_t taps = d_y.cols / d_x.cols;
+    for (int64_t i = 0; i < strait_cpu_count(d_x); i++) {
+        const int64_t n = i / d_x.cols, c = i % d_x.cols;
+        double sum = 0;
+        for (int64_t j = 0; j < taps && n % seq_len + j < seq_len; j++)
+            sum += (double)strait_cpu_f32(d_y)[(n + j) * d_y.cols + j * d_x.cols + c];
+        strait_cpu_f32(d_x)[i] = (float)sum;
+    }
+    return STRAIT_OK;
+}
+
+void strait_ref_autoencoder(struct strait_kernel_set *set) {
+    set->autoencoder.window = window;
+    set->autoencoder.window_back = window_back;
+    set->autoencoder.subtract_norm = subtract_norm;
+    set->autoencoder.window_norm = window_norm;
+    set->autoencoder.window_norm_back = window_norm_back;
     set->autoencoder.silu_cols = silu_cols;
     set->autoencoder.silu_cols_back = silu_cols_back;
-    set->autoencoder.norm_silu_back = normed_silu_back;
+    set->autoencoder.norm_silu_back = norm_silu_back;
 }

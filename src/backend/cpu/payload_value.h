@@ -8,29 +8,30 @@
 #include <string.h>
 
 /* The value if it is fit for the wire, else 0, and one more in *bad. */
-static inline float strait_wire_value(float value, double *bad) {
+static inline float strait_payload_value(float value, double *bad) {
     if (fabsf(value) <= STRAIT_WIRE_LIMIT) return value;
     *bad += 1;
     return 0.0f;
 }
 
 /* In [0, 1), for value i of the tensor. */
-static inline float strait_wire_uniform(strait_pack_params params, int64_t i) {
+static inline float strait_payload_uniform(strait_pack_params params, int64_t i) {
     uint32_t words[4];
     strait_rng_draw((strait_rng){params.seed, params.stream}, (uint64_t)i / 4, words);
     return (float)(words[i % 4] >> 8) * 0x1p-24f;
 }
 
 /* To nearest, half to even; or up with a chance that makes the mean right. */
-static inline uint16_t strait_wire_bf16(float value, strait_pack_params params, int64_t i) {
+static inline uint16_t strait_payload_bf16(float value, strait_pack_params params, int64_t i) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    const uint32_t up = params.is_stochastic ? (uint32_t)(strait_wire_uniform(params, i) * 0x1p16f)
-                                             : 0x7fffu + (bits >> 16 & 1u);
+    const uint32_t up = params.is_stochastic
+                            ? (uint32_t)(strait_payload_uniform(params, i) * 0x1p16f)
+                            : 0x7fffu + (bits >> 16 & 1u);
     return (uint16_t)((bits + up) >> 16);
 }
 
-static inline float strait_wire_f32(uint16_t half) {
+static inline float strait_payload_f32(uint16_t half) {
     const uint32_t bits = (uint32_t)half << 16;
     float value;
     memcpy(&value, &bits, sizeof value);
@@ -38,43 +39,43 @@ static inline float strait_wire_f32(uint16_t half) {
 }
 
 /* Code c of a packed row. */
-static inline int strait_wire_code(const unsigned char *codes, int64_t c, int bits) {
+static inline int strait_payload_code(const unsigned char *codes, int64_t c, int bits) {
     if (bits == 8) return (int8_t)codes[c];
     const int nibble = c % 2 == 0 ? codes[c / 2] & 15 : codes[c / 2] >> 4;
     return nibble < 8 ? nibble : nibble - 16;
 }
 
 /* Where the codes of row n of `rows` start. */
-static inline int64_t strait_wire_codes(int64_t rows, int64_t cols, int bits, int64_t n) {
+static inline int64_t strait_payload_codes(int64_t rows, int64_t cols, int bits, int64_t n) {
     return 4 + rows + n * ((cols * bits + 7) / 8);
 }
 
-static inline int64_t strait_wire_bytes(strait_tensor x, strait_pack_params params) {
+static inline int64_t strait_payload_bytes(strait_tensor x, strait_pack_params params) {
     const int64_t cols = strait_pack_cols(x, params);
     return params.bits >= 16 ? x.rows * cols * params.bits / 8
-                             : strait_wire_codes(x.rows, cols, params.bits, x.rows);
+                             : strait_payload_codes(x.rows, cols, params.bits, x.rows);
 }
 
 /* The largest size in values[0..n) among those that are fit for the wire; and in the columns of x
  * that cross. */
-static inline float strait_wire_largest(const float *values, int64_t n) {
+static inline float strait_payload_largest(const float *values, int64_t n) {
     double bad = 0;
     float largest = 0;
     for (int64_t i = 0; i < n; i++)
-        largest = fmaxf(largest, fabsf(strait_wire_value(values[i], &bad)));
+        largest = fmaxf(largest, fabsf(strait_payload_value(values[i], &bad)));
     return largest;
 }
 
-static inline float strait_wire_largest_of(strait_tensor x, strait_pack_params params) {
+static inline float strait_payload_largest_of(strait_tensor x, strait_pack_params params) {
     float largest = 0;
     for (int64_t n = 0; n < x.rows; n++)
-        largest = fmaxf(largest, strait_wire_largest((const float *)x.data + n * x.cols,
-                                                     strait_pack_cols(x, params)));
+        largest = fmaxf(largest, strait_payload_largest((const float *)x.data + n * x.cols,
+                                                        strait_pack_cols(x, params)));
     return largest;
 }
 
 /* What a kernel saw of a row: squared error, squared size, values that were not finite. */
-static inline void strait_wire_note(strait_tensor stats, int64_t row, const double numbers[3]) {
+static inline void strait_payload_note(strait_tensor stats, int64_t row, const double numbers[3]) {
     for (int i = 0; stats.data != NULL && i < 3; i++)
         ((float *)stats.data)[row * 3 + i] += (float)numbers[i];
 }

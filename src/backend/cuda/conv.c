@@ -1,6 +1,6 @@
 /* local.c - what looks at the rows just before a row, and at some of its columns. */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/rows.h"
+#include "backend/cuda/grid.h"
 
 enum {
     ROWS = 16 // of a block of conv, which reads a few before them too
@@ -40,44 +40,7 @@ static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_t
     return strait_cuda_add_columns(s, d_w.data, part, shares, w.rows * w.cols);
 }
 
-static strait_err add_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                           int64_t first) {
-    assert(y.rows == x.rows && y.dtype == x.dtype && first >= 0 && first + x.cols <= y.cols);
-    void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &first};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "add_cols"),
-                              strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
-}
-
-static strait_err cut_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                           int64_t first) {
-    assert(y.rows == x.rows && y.dtype == x.dtype && first >= 0 && first + y.cols <= x.cols);
-    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &first};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "cut_cols"),
-                              strait_cuda_by_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)), args);
-}
-
-static strait_err window(struct strait_stream *s, strait_tensor y, strait_tensor x,
-                         int64_t seq_len) {
-    assert(y.rows == x.rows && y.cols % x.cols == 0 && x.rows % seq_len == 0);
-    assert(y.dtype == STRAIT_F32 && x.dtype == STRAIT_F32);
-    void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &seq_len};
-    return strait_cuda_launch(s, "window_rows", strait_cuda_over_rows(y.rows, y.cols, 1), args);
-}
-
-static strait_err window_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
-                              int64_t seq_len) {
-    assert(d_y.rows == d_x.rows && d_y.cols % d_x.cols == 0 && d_x.rows % seq_len == 0);
-    assert(d_y.dtype == STRAIT_F32 && d_x.dtype == STRAIT_F32);
-    void *args[] = {&d_x.data, &d_y.data, &d_x.rows, &d_x.cols, &d_y.cols, &seq_len};
-    return strait_cuda_launch(s, "window_rows_back", strait_cuda_over_rows(d_x.rows, d_x.cols, 1),
-                              args);
-}
-
-void strait_cuda_local(struct strait_kernel_set *set) {
+void strait_cuda_conv(struct strait_kernel_set *set) {
     set->conv.forward = conv;
     set->conv.back = conv_back;
-    set->base.add_cols = add_cols;
-    set->base.cut_cols = cut_cols;
-    set->autoencoder.window = window;
-    set->autoencoder.window_back = window_back;
 }

@@ -1,15 +1,15 @@
-/* k_recall.cu - codes with those before them, and the way back.
+/* k_window.cu - codes joined by those of earlier tokens, and gradients of that.
  *
  * Where a code is 8, 16, ... or 256 columns that start at 16 bytes, a lane takes 8 of them, and
  * n_lanes of a warp one code in one place. Else a warp takes a row, a column a lane. */
-#include "backend/cuda/lanes.cuh"
+#include "backend/cuda/vector.cuh"
 #include "backend/kernels.h"
 
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / 32;
 constexpr int PIECE = 8;
 
-template <typename T> struct recall_args {
+template <typename T> struct window_norm_args {
     T *both, *normeds;
     float *rstd;
     const float *z;
@@ -17,7 +17,7 @@ template <typename T> struct recall_args {
     strait_window_params params;
 };
 
-template <typename T> struct recall_gradient {
+template <typename T> struct window_norm_grads {
     float *d_z;
     const T *d_both, *d_normeds;
     const float *z, *rstd;
@@ -44,7 +44,7 @@ __device__ __forceinline__ float rstd_of(float squares, const strait_window_para
 
 /* The norms of the codes before a row are made again, which costs less than to wait for them. */
 template <typename T>
-__device__ __forceinline__ void recall_pieces(const recall_args<T> &g, int n_lanes) {
+__device__ __forceinline__ void window_norm_pieces(const window_norm_args<T> &g, int n_lanes) {
     const uint32_t taps = (uint32_t)g.params.taps;
     const uint32_t lane = threadIdx.x % (uint32_t)n_lanes;
     const int64_t code = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / n_lanes;
@@ -69,7 +69,8 @@ __device__ __forceinline__ void recall_pieces(const recall_args<T> &g, int n_lan
     put_piece<T>(g.normeds + (n * taps + j) * g.cols + first, v);
 }
 
-template <typename T> __device__ __forceinline__ void recall_row(const recall_args<T> &g) {
+template <typename T>
+__device__ __forceinline__ void window_norm_row(const window_norm_args<T> &g) {
     const int lane = (int)threadIdx.x % 32;
     const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (n >= g.rows) return;
@@ -101,7 +102,8 @@ template <typename T> __device__ __forceinline__ void add_piece(float to[PIECE],
 
 /* What code n receives from the places it went to, in order of places. */
 template <typename T>
-__device__ __forceinline__ void recall_pieces_back(const recall_gradient<T> &g, int n_lanes) {
+__device__ __forceinline__ void window_norm_pieces_back(const window_norm_grads<T> &g,
+                                                        int n_lanes) {
     const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / n_lanes;
     const bool is_row = at < g.rows;
     const int64_t n = is_row ? at : 0, first = (int64_t)(threadIdx.x % n_lanes) * PIECE;
@@ -140,7 +142,8 @@ __device__ __forceinline__ float gathered(const T *t, int64_t t_cols, int64_t co
     return sum;
 }
 
-template <typename T> __device__ __forceinline__ void recall_row_back(const recall_gradient<T> &g) {
+template <typename T>
+__device__ __forceinline__ void window_norm_row_back(const window_norm_grads<T> &g) {
     const int lane = (int)threadIdx.x % 32;
     const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (n >= g.rows) return;
@@ -164,20 +167,50 @@ template <typename T> __device__ __forceinline__ void recall_row_back(const reca
     }
 }
 
-#define RECALL_KERNELS(T, name)                                                                    \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                          \
-        recall_##name(T *both, T *normeds, float *rstd, const float *z, int64_t rows,              \
-                      int64_t cols, int64_t both_cols, strait_window_params params, int n_lanes) { \
-        const recall_args<T> g = {both, normeds, rstd, z, rows, cols, both_cols, params};          \
-        n_lanes > 0 ? recall_pieces<T>(g, n_lanes) : recall_row<T>(g);                             \
+#define WINDOW_NORM_KERNELS(T, name)                                                               \
+    extern "C" __global__ void __launch_bounds__(THREADS) window_norm_##name(                      \
+        T *both, T *normeds, float *rstd, const float *z, int64_t rows, int64_t cols,              \
+        int64_t both_cols, strait_window_params params, int n_lanes) {                             \
+        const window_norm_args<T> g = {both, normeds, rstd, z, rows, cols, both_cols, params};     \
+        n_lanes > 0 ? window_norm_pieces<T>(g, n_lanes) : window_norm_row<T>(g);                   \
     }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(THREADS) recall_back_##name(                      \
+    extern "C" __global__ void __launch_bounds__(THREADS) window_norm_back_##name(                 \
         float *d_z, const T *d_both, const T *d_normeds, const float *z, const float *rstd,        \
         int64_t rows, int64_t cols, int64_t both_cols, strait_window_params params, int n_lanes) { \
-        const recall_gradient<T> g = {d_z,  d_both, d_normeds, z,     rstd,                        \
-                                      rows, cols,   both_cols, params};                            \
-        n_lanes > 0 ? recall_pieces_back<T>(g, n_lanes) : recall_row_back<T>(g);                   \
+        const window_norm_grads<T> g = {d_z,  d_both, d_normeds, z,     rstd,                      \
+                                        rows, cols,   both_cols, params};                          \
+        n_lanes > 0 ? window_norm_pieces_back<T>(g, n_lanes) : window_norm_row_back<T>(g);         \
     }
 
-RECALL_KERNELS(float, f32)
-RECALL_KERNELS(bf16, bf16)
+WINDOW_NORM_KERNELS(float, f32)
+WINDOW_NORM_KERNELS(bf16, bf16)
+
+/* Rows by blocks, columns by threads: 64-bit divisions would cost more than the copy. */
+extern "C" __global__ void __launch_bounds__(256)
+    window(float *y, const float *x, int64_t rows, int64_t y_cols, int64_t x_cols,
+           int64_t seq_len) {
+    for (int64_t n = blockIdx.y; n < rows; n += gridDim.y) {
+        const uint32_t place = (uint32_t)(n % seq_len);
+        for (uint32_t c = blockIdx.x * blockDim.x + threadIdx.x; c < y_cols;
+             c += gridDim.x * blockDim.x) {
+            const uint32_t j = c / (uint32_t)x_cols;
+            y[n * y_cols + c] = j <= place ? x[(n - j) * x_cols + c % (uint32_t)x_cols] : 0.0f;
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    window_back(float *d_x, const float *d_y, int64_t rows, int64_t x_cols, int64_t y_cols,
+                int64_t seq_len) {
+    const uint32_t taps = (uint32_t)y_cols / (uint32_t)x_cols;
+    for (int64_t n = blockIdx.y; n < rows; n += gridDim.y) {
+        const int64_t left = seq_len - n % seq_len;
+        for (uint32_t c = blockIdx.x * blockDim.x + threadIdx.x; c < x_cols;
+             c += gridDim.x * blockDim.x) {
+            float sum = 0;
+            for (uint32_t j = 0; j < taps && j < left; j++)
+                sum += d_y[(n + j) * y_cols + j * x_cols + c];
+            d_x[n * x_cols + c] = sum;
+        }
+    }
+}

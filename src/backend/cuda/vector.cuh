@@ -1,4 +1,4 @@
-/* lanes.cuh - values in memory, f32 or bf16, taken in pieces of up to 16 bytes; sums of threads.
+/* vector.cuh - values in memory, f32 or bf16, taken in pieces of up to 16 bytes; sums of threads.
  *
  * A kernel's body is written once for a type T and a width W: W is 16 / sizeof(T) where every row
  * starts at 16 bytes, else 1; each kernel looks at its addresses, alike in the whole grid. */

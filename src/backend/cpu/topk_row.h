@@ -1,10 +1,10 @@
 /* top.h - the largest values of one row: what the plain loop and its threaded twin share. */
 #pragma once
 
-#include "backend/cpu/wire.h"
+#include "backend/cpu/payload_value.h"
 
 /* Sizes of floats compare like their bits without the sign; what is not fit for the wire is 0. */
-static inline uint32_t strait_top_size(float value) {
+static inline uint32_t strait_topk_size(float value) {
     const float limit = STRAIT_WIRE_LIMIT;
     uint32_t bits, most;
     memcpy(&bits, &value, sizeof bits);
@@ -13,19 +13,19 @@ static inline uint32_t strait_top_size(float value) {
     return bits <= most ? bits : 0;
 }
 
-static inline int32_t strait_top_count(const float *row, int64_t cols, uint32_t least) {
+static inline int32_t strait_topk_count(const float *row, int64_t cols, uint32_t least) {
     int32_t n = 0;
     for (int64_t c = 0; c < cols; c++)
-        n += strait_top_size(row[c]) >= least;
+        n += strait_topk_size(row[c]) >= least;
     return n;
 }
 
 /* The largest size that at least `keep` values of the row reach. */
-static inline uint32_t strait_top_threshold(const float *row, int64_t cols, int64_t keep) {
+static inline uint32_t strait_topk_threshold(const float *row, int64_t cols, int64_t keep) {
     uint32_t low = 0, high = 0x7fffffffu;
     while (low < high) {
         const uint32_t middle = low + (high - low + 1) / 2;
-        if (strait_top_count(row, cols, middle) >= keep)
+        if (strait_topk_count(row, cols, middle) >= keep)
             low = middle;
         else
             high = middle - 1;
@@ -33,27 +33,28 @@ static inline uint32_t strait_top_threshold(const float *row, int64_t cols, int6
     return low;
 }
 
-static inline size_t strait_top_index_bytes(int64_t cols) {
+static inline size_t strait_topk_index_bytes(int64_t cols) {
     return cols > 65536 ? 4 : 2;
 }
 
 /* Where the kept values [first, first + keep) of the tensor go, and their columns. */
-typedef struct strait_top {
+typedef struct strait_topk_row {
     unsigned char *values, *columns;
     int64_t keep;
     strait_pack_params params;
-} strait_top;
+} strait_topk_row;
 
-static inline void strait_top_pack(const strait_top *to, const float *row, int64_t cols,
-                                   int64_t n) {
-    const uint32_t least = strait_top_threshold(row, cols, to->keep);
-    const size_t bytes = strait_top_index_bytes(cols);
-    int64_t equals = to->keep - strait_top_count(row, cols, least + 1);
+static inline void strait_topk_pack(const strait_topk_row *to, const float *row, int64_t cols,
+                                    int64_t n) {
+    const uint32_t least = strait_topk_threshold(row, cols, to->keep);
+    const size_t bytes = strait_topk_index_bytes(cols);
+    int64_t equals = to->keep - strait_topk_count(row, cols, least + 1);
     for (int64_t c = 0, i = n * to->keep; c < cols && i < (n + 1) * to->keep; c++) {
-        const uint32_t size = strait_top_size(row[c]), column = (uint32_t)c;
+        const uint32_t size = strait_topk_size(row[c]), column = (uint32_t)c;
         if (size < least || (size == least && equals-- <= 0)) continue;
         double bad = 0;
-        const uint16_t half = strait_wire_bf16(strait_wire_value(row[c], &bad), to->params, i);
+        const uint16_t half = strait_payload_bf16(strait_payload_value(row[c], &bad), to->params,
+                                                  i);
         memcpy(to->values + i * 2, &half, 2);
         for (size_t b = 0; b < bytes; b++)
             to->columns[(size_t)i * bytes + b] = (unsigned char)(column >> (8 * b));
@@ -62,9 +63,9 @@ static inline void strait_top_pack(const strait_top *to, const float *row, int64
 }
 
 /* Row n, zeros but for what was kept; numbers: error 0, squared size, what made no sense. */
-static inline void strait_top_restore(const strait_top *from, float *row, int64_t cols, int64_t n,
-                                      double numbers[3]) {
-    const size_t bytes = strait_top_index_bytes(cols);
+static inline void strait_topk_restore(const strait_topk_row *from, float *row, int64_t cols,
+                                       int64_t n, double numbers[3]) {
+    const size_t bytes = strait_topk_index_bytes(cols);
     double bad = 0, squares = 0;
     memset(row, 0, (size_t)cols * sizeof *row);
     for (int64_t i = n * from->keep; i < (n + 1) * from->keep; i++) {
@@ -73,7 +74,7 @@ static inline void strait_top_restore(const strait_top *from, float *row, int64_
         memcpy(&half, from->values + i * 2, 2);
         for (size_t b = 0; b < bytes; b++)
             column |= (int64_t)from->columns[(size_t)i * bytes + b] << (8 * b);
-        const float value = strait_wire_value(strait_wire_f32(half), &bad);
+        const float value = strait_payload_value(strait_payload_f32(half), &bad);
         if (column < cols)
             row[column] = value;
         else

@@ -1,0 +1,56 @@
+/* ref_columns.c - copies between columns: add_cols, cut_cols, resize_cols, regroup_cols. */
+#include "backend/cpu/cpu.h"
+
+static strait_err add_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           int64_t first) {
+    (void)s;
+    assert(y.rows == x.rows && first >= 0 && first + x.cols <= y.cols);
+    for (int64_t i = 0; i < strait_cpu_count(x); i++)
+        strait_cpu_f32(y)[i / x.cols * y.cols + first + i % x.cols] += strait_cpu_f32(x)[i];
+    return STRAIT_OK;
+}
+
+static strait_err cut_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           int64_t first) {
+    (void)s;
+    assert(y.rows == x.rows && first >= 0 && first + y.cols <= x.cols);
+    for (int64_t n = 0; n < y.rows; n++)
+        memcpy(strait_cpu_f32(y) + n * y.cols, strait_cpu_f32(x) + n * x.cols + first,
+               (size_t)y.cols * sizeof(float));
+    return STRAIT_OK;
+}
+
+static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    (void)s;
+    assert(y.rows == x.rows);
+    const int64_t shared = y.cols < x.cols ? y.cols : x.cols;
+    for (int64_t n = 0; n < y.rows; n++) {
+        float *to = strait_cpu_f32(y) + n * y.cols;
+        memcpy(to, strait_cpu_f32(x) + n * x.cols, (size_t)shared * sizeof(float));
+        memset(to + shared, 0, (size_t)(y.cols - shared) * sizeof(float));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                               strait_regroup_params params) {
+    (void)s;
+    assert(y.rows == x.rows && params.to + params.n_groups * params.to_cols <= y.cols);
+    assert(params.from + (params.n_groups - 1) * params.from_cols < x.cols);
+    for (int64_t i = 0; i < y.rows * params.n_groups * params.to_cols; i++) {
+        const int64_t c = i % params.to_cols, g = i / params.to_cols % params.n_groups;
+        const int64_t n = i / params.to_cols / params.n_groups;
+        const float *from = strait_cpu_f32(x) + n * x.cols + params.from + g * params.from_cols;
+        float *to = strait_cpu_f32(y) + n * y.cols + params.to + g * params.to_cols + c;
+        const float value = c < params.from_cols ? params.alpha * from[c] : 0.0f;
+        *to = params.adds ? *to + value : value;
+    }
+    return STRAIT_OK;
+}
+
+void strait_ref_columns(struct strait_kernel_set *set) {
+    set->base.add_cols = add_cols;
+    set->base.cut_cols = cut_cols;
+    set->base.resize_cols = resize_cols;
+    set->base.regroup_cols = regroup_cols;
+}

@@ -1,0 +1,55 @@
+/* ref_conv.c - causal convolution over the rows of a sequence, each column by itself. */
+#include "backend/cpu/cpu.h"
+
+static void check_conv(strait_tensor x, strait_tensor w, int64_t seq_len) {
+    assert(w.cols == x.cols && w.rows <= STRAIT_CONV_TAPS && x.rows % seq_len == 0);
+    (void)x, (void)w, (void)seq_len;
+}
+
+static strait_err conv(struct strait_stream *s, strait_tensor y, strait_tensor x, strait_tensor w,
+                       int64_t seq_len) {
+    (void)s;
+    assert(strait_cpu_same_shape(y, x));
+    check_conv(x, w, seq_len);
+    const int64_t cols = x.cols;
+    const float *from = strait_cpu_f32(x);
+    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
+        const int64_t place = i / cols % seq_len;
+        double sum = (double)from[i];
+        for (int64_t j = 0; j < w.rows && j <= place; j++)
+            sum += (double)strait_cpu_f32(w)[j * cols + i % cols] * (double)from[i - j * cols];
+        strait_cpu_f32(y)[i] = (float)sum;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_w,
+                            strait_tensor d_y, strait_tensor x, strait_tensor w, int64_t seq_len) {
+    (void)s;
+    assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
+    assert(strait_cpu_same_shape(d_w, w));
+    check_conv(x, w, seq_len);
+    const int64_t cols = x.cols;
+    const float *d = strait_cpu_f32(d_y);
+    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
+        const int64_t left = seq_len - i / cols % seq_len; // rows of the sequence from here on
+        double sum = (double)d[i];
+        for (int64_t j = 0; j < w.rows && j < left; j++)
+            sum += (double)strait_cpu_f32(w)[j * cols + i % cols] * (double)d[i + j * cols];
+        strait_cpu_f32(d_x)[i] = (float)sum;
+    }
+    for (int64_t at = 0; at < strait_cpu_count(w); at++) {
+        const int64_t j = at / cols, c = at % cols;
+        double sum = 0;
+        for (int64_t n = 0; n < x.rows; n++)
+            if (n % seq_len >= j)
+                sum += (double)d[n * cols + c] * (double)strait_cpu_f32(x)[(n - j) * cols + c];
+        strait_cpu_f32(d_w)[at] += (float)sum;
+    }
+    return STRAIT_OK;
+}
+
+void strait_ref_conv(struct strait_kernel_set *set) {
+    set->conv.forward = conv;
+    set->conv.back = conv_back;
+}

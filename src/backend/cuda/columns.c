@@ -1,0 +1,47 @@
+/* columns.c - copies between columns: add_cols, cut_cols, resize_cols, regroup_cols. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/grid.h"
+
+static strait_err add_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           int64_t first) {
+    assert(y.rows == x.rows && y.dtype == x.dtype && first >= 0 && first + x.cols <= y.cols);
+    void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &first};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "add_cols"),
+                              strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
+}
+
+static strait_err cut_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                           int64_t first) {
+    assert(y.rows == x.rows && y.dtype == x.dtype && first >= 0 && first + y.cols <= x.cols);
+    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &first};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "cut_cols"),
+                              strait_cuda_by_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)), args);
+}
+
+static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
+    assert(y.rows == x.rows && x.dtype == y.dtype);
+    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols};
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "resize_cols"),
+                              strait_cuda_over_rows(y.rows, y.cols, 1), args);
+}
+
+static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                               strait_regroup_params params) {
+    assert(y.rows == x.rows && params.to + params.n_groups * params.to_cols <= y.cols);
+    assert(params.from + (params.n_groups - 1) * params.from_cols < x.cols);
+    const char *kernel = y.dtype == STRAIT_F32 ? STRAIT_CUDA_OF(x.dtype, "regroup_f32")
+                                               : STRAIT_CUDA_OF(x.dtype, "regroup_bf16");
+    const int64_t all = y.cols | x.cols | params.to | params.to_cols | params.from |
+                        params.from_cols;
+    const int64_t width = all % 8 == 0 ? 8 : 1; // as the kernel takes them where addresses allow
+    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &params};
+    return strait_cuda_launch(
+        s, kernel, strait_cuda_by_rows(y.rows, params.n_groups * params.to_cols, width), args);
+}
+
+void strait_cuda_columns(struct strait_kernel_set *set) {
+    set->base.add_cols = add_cols;
+    set->base.cut_cols = cut_cols;
+    set->base.resize_cols = resize_cols;
+    set->base.regroup_cols = regroup_cols;
+}
