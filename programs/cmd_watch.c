@@ -113,7 +113,7 @@ static strait_err check_folder(const char *folder) {
     STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
     if (strait_file_exists(path)) return STRAIT_OK;
     if (!strait_file_exists(folder))
-        return STRAIT_FAIL(STRAIT_EIO, "%s: there is no such folder", folder);
+        return STRAIT_FAIL(STRAIT_EIO, "%s: no such folder", folder);
     return STRAIT_FAIL(STRAIT_EIO,
                        "%s: holds no run of \"strait host\"; strait inspect looks into others",
                        folder);

@@ -22,7 +22,7 @@ struct strait_metrics {
     int fd; // -1 when not open
     char *path;
     size_t n_waiting;
-    char waiting[WAITING_MAX]; // what the disk had no room for yet
+    char waiting[WAITING_MAX]; // lines that could not be written yet
 };
 
 static strait_err failed(const char *path, const char *what) {
@@ -31,20 +31,22 @@ static strait_err failed(const char *path, const char *what) {
     return STRAIT_FAIL(STRAIT_EIO, "%s: cannot %s: %s", path, what, why);
 }
 
+/* The lines that a resumed run keeps. */
 typedef struct kept {
     int64_t resume_step;
-    char *text; // as large as the file
+    char *text; // capacity: the size of the file
     size_t used;
     int damaged; // the first damaged line; 0: none so far
 } kept;
 
-/* Damage is what a power cut does to the end of a file, unless lines to keep come after it. */
+/* Copies lines up to the resumed step. A damaged line at the end is what a power cut leaves; one
+ * that well-formed lines follow means that someone edited the file, which the user must resolve. */
 static strait_err keep(void *arg, const strait_metrics_line *line) {
     kept *k = arg;
     if (line->err != STRAIT_OK && k->damaged == 0) k->damaged = line->number;
     if (line->err != STRAIT_OK || line->point.step > k->resume_step) return STRAIT_OK;
     if (k->damaged > 0)
-        return STRAIT_FAIL(STRAIT_EDATA, "is whole, but line %d before it is not; remove that one",
+        return STRAIT_FAIL(STRAIT_EDATA, "follows the damaged line %d; repair or remove that line",
                            k->damaged);
     memcpy(k->text + k->used, line->text, line->bytes);
     k->used += line->bytes;
@@ -53,7 +55,7 @@ static strait_err keep(void *arg, const strait_metrics_line *line) {
 
 static strait_err rewrite(const char *path, int64_t resume_step) {
     struct stat info;
-    if (stat(path, &info) != 0) return failed(path, "look at");
+    if (stat(path, &info) != 0) return failed(path, "stat");
     void *text = NULL;
     STRAIT_TRY(strait_alloc((size_t)info.st_size, 1, path, &text));
     kept k = {resume_step, text, 0, 0};
@@ -84,6 +86,7 @@ strait_err strait_metrics_open(const char *path, int64_t resume_step, struct str
     return err;
 }
 
+/* Writes what is waiting. What a failed or short write leaves stays for the next call. */
 static strait_err flush(struct strait_metrics *metrics) {
     size_t done = 0;
     strait_err err = STRAIT_OK;
@@ -121,10 +124,11 @@ __attribute__((format(printf, 2, 3))) static void put(line *l, const char *forma
     const int n = vsnprintf(l->text + l->used, sizeof l->text - l->used, format, args);
     va_end(args);
     if (n > 0) l->used += (size_t)n;
-    if (l->used >= sizeof l->text) l->used = sizeof l->text - 1; // cut, as the text is
+    if (l->used >= sizeof l->text)
+        l->used = sizeof l->text - 1; // truncated, as vsnprintf truncated the text
 }
 
-/* JSON has no infinity and no NaN. */
+/* JSON has no infinity or NaN: those become null. */
 static void put_real(line *l, const char *key, int digits, double value) {
     if (isfinite(value))
         put(l, ",\"%s\":%.*g", key, digits, value);
@@ -155,8 +159,8 @@ static void put_reals(line *l, const char *key, const double *values, int n) {
     put(l, "]");
 }
 
-/* What a short write left over goes before the next line, so that lines stay whole. A line that
- * finds no room to wait in is lost as a whole. */
+/* Queues the line behind what a short write left, so that lines are never interleaved, then writes.
+ * If the queue is full the whole line is dropped, never a part of it. */
 static strait_err append(struct strait_metrics *metrics, line *l) {
     put(l, "}\n");
     if (l->used <= sizeof metrics->waiting - metrics->n_waiting) {

@@ -35,7 +35,7 @@ strait_err strait_metrics_walk(const char *path,
     for (int number = 1; err == STRAIT_OK && start < map.bytes; number++) {
         const char *text = (const char *)map.data + start;
         const char *stop = memchr(text, '\n', map.bytes - start);
-        if (stop == NULL) break; // cut short
+        if (stop == NULL) break; // a truncated last line
         strait_metrics_line line = {.number = number, .text = text};
         line.bytes = (size_t)(stop - text) + 1;
         line.err = parse(text, line.bytes - 1, &line.point);

@@ -75,11 +75,11 @@ strait_err strait_trace_check(const strait_trace_span *s) {
     return STRAIT_OK;
 }
 
-/* A writer that names each stage and lane before its first span. */
+/* A writer that emits the names of a stage and lane before its first span. */
 struct writer {
     FILE *file;
     const char *separator;
-    unsigned char is_named[MOST_STAGES]; // a bit for each lane
+    unsigned char is_named[MOST_STAGES]; // one bit per lane
 };
 
 static void put_name(struct writer *w, const char *what, const strait_trace_span *s,
@@ -116,7 +116,7 @@ static strait_err put_span(struct writer *w, const strait_trace_span *s) {
     return STRAIT_OK;
 }
 
-/* Spans of two arrays, one after the other: a ring in order is that. */
+/* Writes two arrays of spans in turn: a ring buffer in order is its end followed by its start. */
 struct run {
     const strait_trace_span *spans;
     int n;

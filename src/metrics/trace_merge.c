@@ -1,4 +1,4 @@
-/* Reads traces back, to make one of several. */
+/* trace_merge.c - reads traces back and merges them into one. */
 #include "base/alloc.h"
 #include "base/json.h"
 #include "metrics/trace.h"
@@ -10,7 +10,7 @@
 static const size_t largest_file = (size_t)1 << 28;
 
 struct merger {
-    json_t *documents; // an array of what the files hold; names of spans are borrowed from it
+    json_t *documents; // the parsed files; span names are borrowed from them
     strait_trace_span *spans;
     size_t n_spans, capacity;
 };
@@ -59,7 +59,8 @@ static strait_err read_span(const json_t *event, int64_t offset_ns, strait_trace
     STRAIT_TRY(get_ns(event, "dur", &ns));
     STRAIT_TRY(read_args(event, out));
     out->end_ns = out->start_ns + ns;
-    if (strait_trace_check(out) != STRAIT_OK) return STRAIT_EDATA; // the words are noted
+    if (strait_trace_check(out) != STRAIT_OK)
+        return STRAIT_EDATA; // strait_err_detail has the reason
     out->start_ns += offset_ns;
     out->end_ns += offset_ns;
     return STRAIT_OK;
@@ -74,7 +75,8 @@ static strait_err read_events(struct merger *m, const json_t *events, int64_t of
     for (size_t i = 0; i < n; i++) {
         const json_t *event = json_array_get(events, i);
         const char *kind = json_string_value(json_object_get(event, "ph"));
-        if (kind != NULL && strcmp(kind, "M") == 0) continue; // names, which we write anew
+        if (kind != NULL && strcmp(kind, "M") == 0)
+            continue; // metadata events, which are written anew
         strait_err err = STRAIT_OK;
         if (kind == NULL || strcmp(kind, "X") != 0)
             err = STRAIT_FAIL(STRAIT_EDATA, "\"ph\" is not \"X\"");

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What every step has of its own. */
+/* The times of one step. */
 typedef struct times {
     double seconds, meter_seconds, tokens_per_s;
 } times;
@@ -16,14 +16,14 @@ typedef struct times {
 typedef struct reading {
     strait_history *out;
     times *steps;
-    size_t n_steps, steps_room, valid_room;
+    size_t n_steps, steps_capacity, valid_capacity;
 } reading;
 
 static double number(const json_t *object, const char *key) {
-    return json_number_value(json_object_get(object, key)); // 0 when there is none
+    return json_number_value(json_object_get(object, key)); // 0 if the key is missing
 }
 
-static strait_err make_room(void **items, size_t n, size_t *capacity, size_t bytes) {
+static strait_err reserve(void **items, size_t n, size_t *capacity, size_t bytes) {
     if (n < *capacity) return STRAIT_OK;
     *capacity = 2 * *capacity + 256;
     return strait_alloc_grow(items, n, *capacity, bytes, "history");
@@ -32,7 +32,7 @@ static strait_err make_room(void **items, size_t n, size_t *capacity, size_t byt
 static strait_err take_valid(reading *r, const strait_metrics_point *point) {
     strait_history *h = r->out;
     void *memory = h->valid;
-    STRAIT_TRY(make_room(&memory, (size_t)h->n_valid, &r->valid_room, sizeof *h->valid));
+    STRAIT_TRY(reserve(&memory, (size_t)h->n_valid, &r->valid_capacity, sizeof *h->valid));
     h->valid = memory;
     h->valid[h->n_valid++] = *point;
     return STRAIT_OK;
@@ -41,7 +41,7 @@ static strait_err take_valid(reading *r, const strait_metrics_point *point) {
 static strait_err take_step(reading *r, const strait_metrics_line *line) {
     strait_history *h = r->out;
     void *memory = r->steps;
-    STRAIT_TRY(make_room(&memory, r->n_steps, &r->steps_room, sizeof *r->steps));
+    STRAIT_TRY(reserve(&memory, r->n_steps, &r->steps_capacity, sizeof *r->steps));
     r->steps = memory;
     json_t *object = NULL;
     STRAIT_TRY(strait_json_parse(line->text, line->bytes - 1, &object));
@@ -69,7 +69,7 @@ static int by_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The first steps measure links and fill caches; the later half is what a run is like. */
+/* Takes the median of the later half of the steps: early steps measure links and fill caches. */
 static void take_median(reading *r) {
     const size_t n = (r->n_steps + 1) / 2;
     times *later = r->steps + (r->n_steps - n);
@@ -82,10 +82,9 @@ static void take_median(reading *r) {
 
 static strait_err read_file(const char *path, reading *r) {
     STRAIT_TRY(strait_metrics_walk(path, take_line, r));
-    if (r->n_steps == 0) return STRAIT_FAIL(STRAIT_EDATA, "%s: no step yet", path);
+    if (r->n_steps == 0) return STRAIT_FAIL(STRAIT_EDATA, "%s: has no training step yet", path);
     if (r->out->n_valid == 0)
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: no validation yet; train.valid_every makes them",
-                           path);
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: has no validation yet; set train.valid_every", path);
     take_median(r);
     return STRAIT_OK;
 }
@@ -95,7 +94,7 @@ strait_err strait_history_read(const char *path, strait_history *out) {
     STRAIT_TRY(
         strait_file_path(file, strait_file_is_folder(path) ? "%s/metrics.jsonl" : "%s", path));
     if (strait_file_is_folder(path) && !strait_file_exists(file))
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: holds no metrics.jsonl; name the folder of a run",
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: has no metrics.jsonl; name the folder of a run",
                            path);
     *out = (strait_history){0};
     reading r = {.out = out};
@@ -121,7 +120,7 @@ double strait_history_steps_to(const strait_history *history, double loss) {
         if (i == 0) return (double)now->step;
         const strait_metrics_point *before = now - 1;
         const double share = (before->loss - loss) / (before->loss - now->loss);
-        if (!isfinite(share)) return (double)now->step; // before was no number
+        if (!isfinite(share)) return (double)now->step; // the previous loss was not finite
         return (double)before->step + share * (double)(now->step - before->step);
     }
     return (double)NAN;

@@ -11,14 +11,14 @@ enum {
     WIDTH = 760,
     HEIGHT = 460,
     LEFT = 70,
-    RIGHT = 200, // names of lines stand there
+    RIGHT = 200, // the names of the lines
     TOP = 40,
     BOTTOM = 55,
     TICKS = 6,
     LINE_HEIGHT = 18
 };
 
-/* Colours come again, then with dashes of another kind. */
+/* After the last colour the colours repeat with another dash pattern. */
 static const char *const dashes[] = {"", "6 3", "2 3", "9 3 2 3"};
 
 static const char *const colours[] = {"#1b6ca8", "#d1495b", "#2e933c", "#8f5db7",
@@ -36,8 +36,8 @@ typedef struct range {
 typedef struct canvas {
     FILE *file;
     const strait_plot *plot;
-    int height; // more than HEIGHT where there are many names
-    range x, y; // of x on a logarithmic axis the logarithms
+    int height; // larger than HEIGHT when there are many names
+    range x, y; // x holds logarithms when the axis is logarithmic
 } canvas;
 
 static double x_of(const strait_plot *plot, double x) {
@@ -62,7 +62,7 @@ static strait_err measure(canvas *c) {
             n++;
         }
     }
-    if (n == 0) return STRAIT_FAIL(STRAIT_EDATA, "nothing to draw: no point has finite numbers");
+    if (n == 0) return STRAIT_FAIL(STRAIT_EDATA, "nothing to plot: no point is finite");
     const double spare_x = c->x.high > c->x.low ? 0.03 * (c->x.high - c->x.low) : 1.0;
     const double spare_y = c->y.high > c->y.low ? 0.06 * (c->y.high - c->y.low) : 1.0;
     c->x = (range){c->x.low - spare_x, c->x.high + spare_x};
@@ -97,7 +97,7 @@ static void put_rule(const canvas *c, double x1, double y1, double x2, double y2
             x1, y1, x2, y2);
 }
 
-/* The distance of ticks: 1, 2 or 5 times a power of ten, TICKS of them or fewer. */
+/* The distance between ticks: 1, 2 or 5 times a power of ten, giving at most TICKS ticks. */
 static double tick_step(range r) {
     const double rough = (r.high - r.low) / TICKS;
     const double power = pow(10.0, floor(log10(rough)));
@@ -106,35 +106,35 @@ static double tick_step(range r) {
 }
 
 static void put_ticks_of_y(const canvas *c) {
-    char words[32];
+    char label[32];
     const double step = tick_step(c->y);
     const double first = ceil(c->y.low / step) * step;
     const int n = (int)floor((c->y.high - first) / step) + 1;
     for (int i = 0; i < n; i++) {
         const double y = first + i * step;
-        (void)snprintf(words, sizeof words, "%.6g", fabs(y) < step * 1e-6 ? 0.0 : y);
+        (void)snprintf(label, sizeof label, "%.6g", fabs(y) < step * 1e-6 ? 0.0 : y);
         put_rule(c, LEFT, top_of(c, y), WIDTH - RIGHT, top_of(c, y));
-        put_text(c, LEFT - 8, top_of(c, y) + 4, "text-anchor=\"end\"", words);
+        put_text(c, LEFT - 8, top_of(c, y) + 4, "text-anchor=\"end\"", label);
     }
 }
 
 static void put_ticks_of_x(const canvas *c) {
-    char words[32];
-    /* Whole powers of two, unless there is less than a few octaves between the ends. */
+    char label[32];
+    /* On a logarithmic axis ticks are powers of two, unless it spans less than a factor of 8. */
     const double fit = tick_step(c->x);
     const double step = c->plot->is_log_x && c->x.high - c->x.low > 3.0 ? fmax(1.0, fit) : fit;
     const double first = ceil(c->x.low / step) * step;
     const int n = (int)floor((c->x.high - first) / step) + 1;
     for (int i = 0; i < n; i++) {
         const double x = first + i * step;
-        (void)snprintf(words, sizeof words, "%.6g", c->plot->is_log_x ? exp2(x) : x);
+        (void)snprintf(label, sizeof label, "%.6g", c->plot->is_log_x ? exp2(x) : x);
         put_rule(c, left_of(c, x), TOP, left_of(c, x), c->height - BOTTOM);
-        put_text(c, left_of(c, x), c->height - BOTTOM + 18, "text-anchor=\"middle\"", words);
+        put_text(c, left_of(c, x), c->height - BOTTOM + 18, "text-anchor=\"middle\"", label);
     }
 }
 
 static void put_frame(const canvas *c) {
-    char turned[80];
+    char rotated[80];
     const double middle = (TOP + c->height - BOTTOM) / 2.0;
     fprintf(c->file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
@@ -146,9 +146,9 @@ static void put_frame(const canvas *c) {
     put_text(c, LEFT, TOP - 16, "font-size=\"14\"", c->plot->title);
     put_text(c, (LEFT + WIDTH - RIGHT) / 2.0, c->height - 14, "text-anchor=\"middle\"",
              c->plot->x_label);
-    (void)snprintf(turned, sizeof turned,
+    (void)snprintf(rotated, sizeof rotated,
                    "text-anchor=\"middle\" transform=\"rotate(-90 16 %.0f)\"", middle);
-    put_text(c, 16, middle, turned, c->plot->y_label);
+    put_text(c, 16, middle, rotated, c->plot->y_label);
 }
 
 static void put_line(const canvas *c, int which) {
@@ -170,7 +170,7 @@ static void put_line(const canvas *c, int which) {
         fprintf(c->file, "%.1f,%.1f ", left, top);
     }
     fputs("\"/>\n", c->file);
-    if (left == 0.0) return; // no point of it is finite
+    if (left == 0.0) return; // the line has no finite point
     fprintf(c->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" %s/>\n", left, top, fill);
     if (line->n == 1)
         put_text(c, left + 7, top + 4, fill, line->name);

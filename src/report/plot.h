@@ -1,9 +1,9 @@
-/* plot.h - lines of numbers as a picture: one SVG file that every browser shows. */
+/* plot.h - line plots as SVG files. */
 #pragma once
 
 #include "base/error.h"
 
-/* A line; one point alone is a dot with its name beside it. Borrowed. */
+/* One line of a plot; a single point is drawn as a dot with its name beside it. All borrowed. */
 typedef struct strait_plot_line {
     const char *name;
     const double *x, *y;
@@ -12,10 +12,11 @@ typedef struct strait_plot_line {
 
 typedef struct strait_plot {
     const char *title, *x_label, *y_label;
-    int is_log_x; // powers of two; every x must be above zero
+    int is_log_x; // logarithmic to base 2; every x must be positive
     const strait_plot_line *lines;
     int n_lines;
 } strait_plot;
 
-/* Replaces `path`. Points that are not finite are left out; STRAIT_EDATA when none remains. */
+/* Replaces the file `path`. Non-finite points are omitted; STRAIT_EDATA: no finite point remains.
+ */
 strait_err strait_plot_write(const char *path, const strait_plot *plot);

@@ -26,7 +26,8 @@ struct strait_checkpoint {
     char skipped[2 * SKIPPED_MAX];
 };
 
-/* A name from a manifest must be one of a file in its folder and nothing else. */
+/* Whether a name from a manifest is a plain file name. A manifest may come from elsewhere: it must
+ * not make us open files outside its own folder. */
 static int is_plain_name(const char *name) {
     return name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL;
 }
@@ -45,7 +46,7 @@ static strait_err check_bytes(const char *path, const char *name, int64_t bytes,
     return STRAIT_OK;
 }
 
-/* Compares size and hash, then opens. The error lacks the checkpoint's path. */
+/* Checks the size and hash of a file, then opens it. The caller adds the path to an error. */
 static strait_err open_file(struct strait_checkpoint *c, int i) {
     const json_t *entry = json_array_get(c->files, (size_t)i);
     const char *name = NULL;
@@ -62,16 +63,18 @@ static strait_err open_file(struct strait_checkpoint *c, int i) {
     return strait_safetensors_open(path, &c->opened[i]);
 }
 
-/* The step must be the folder's, if that is named after one: a manifest has no hash of its own. */
+/* Checks format and step. The manifest has no hash of its own, so the folder's name, which holds
+ * the step, guards against a manifest copied from another checkpoint. */
 static strait_err check_head(const struct strait_checkpoint *c) {
     int64_t format = 0;
     STRAIT_TRY(strait_json_int(c->manifest, "format", &format));
     if (format != STRAIT_CHECKPOINT_FORMAT)
-        return STRAIT_FAIL(STRAIT_EDATA, "format %lld is not the %d this version reads",
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "format %lld is not supported; this version reads format %d",
                            (long long)format, STRAIT_CHECKPOINT_FORMAT);
     const int64_t named = strait_checkpoint_step_of(c->path);
     if (c->step < 0 || (named >= 0 && named != c->step))
-        return STRAIT_FAIL(STRAIT_EDATA, "\"step\" %lld is not that of its folder",
+        return STRAIT_FAIL(STRAIT_EDATA, "\"step\" %lld is not the step in the folder's name",
                            (long long)c->step);
     return STRAIT_OK;
 }
@@ -90,7 +93,7 @@ static strait_err read_manifest(struct strait_checkpoint *c) {
     return STRAIT_OK;
 }
 
-/* Reads the checkpoint in `path`. STRAIT_EDATA starts with the path. */
+/* Opens the checkpoint in `path`. The message of STRAIT_EDATA starts with the path. */
 static strait_err open_folder(const char *path, struct strait_checkpoint **out) {
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_checkpoint), "checkpoint", &memory));
@@ -116,7 +119,8 @@ static strait_err open_folder(const char *path, struct strait_checkpoint **out) 
     return err;
 }
 
-/* From the newest to the oldest, until one is whole. */
+/* Tries checkpoints from the newest to the oldest until one is undamaged, collecting the reasons.
+ */
 static strait_err open_newest(const char *run_folder, const int64_t *steps, int n,
                               strait_checkpoint_choice choice, struct strait_checkpoint **out) {
     char skipped[SKIPPED_MAX] = "";
@@ -126,17 +130,18 @@ static strait_err open_newest(const char *run_folder, const int64_t *steps, int 
         const strait_err err = open_folder(path, out);
         if (err == STRAIT_OK && skipped[0] != '\0')
             (void)snprintf((*out)->skipped, sizeof(*out)->skipped,
-                           "step %lld is taken, the newest that is whole: %s", (long long)steps[i],
-                           skipped);
+                           "using step %lld, the newest undamaged checkpoint: %s",
+                           (long long)steps[i], skipped);
         if (err != STRAIT_EDATA || choice == STRAIT_CHECKPOINT_NEWEST) return err;
         const size_t used = strlen(skipped);
         (void)snprintf(skipped + used, sizeof skipped - used, "%s%s", used > 0 ? "; " : "",
                        strait_err_detail());
     }
-    return STRAIT_FAIL(STRAIT_EDATA, "no checkpoint of %s is whole: %.300s", run_folder, skipped);
+    return STRAIT_FAIL(STRAIT_EDATA, "every checkpoint of %s is damaged: %.300s", run_folder,
+                       skipped);
 }
 
-/* The last step that is there, or -1. */
+/* The newest step in a run, or -1 if it has no checkpoint. */
 static int64_t newest_of(const char *folder) {
     int64_t *steps = NULL;
     int n = 0;
@@ -155,10 +160,11 @@ static strait_err open_listed(const char *folder, strait_checkpoint_choice choic
     strait_err err = STRAIT_OK;
     if (n == 0)
         err = strait_file_exists(folder)
-                  ? STRAIT_FAIL(STRAIT_EDATA,
-                                "%s: holds no checkpoint; name the folder of a run that has saved",
-                                folder)
-                  : STRAIT_FAIL(STRAIT_EDATA, "%s: there is no such folder", folder);
+                  ? STRAIT_FAIL(
+                        STRAIT_EDATA,
+                        "%s: contains no checkpoint; name the folder of a run that has saved one",
+                        folder)
+                  : STRAIT_FAIL(STRAIT_EDATA, "%s: no such folder", folder);
     else
         err = open_newest(folder, steps, n, choice, out);
     strait_alloc_free(steps);
@@ -171,19 +177,20 @@ strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice c
     STRAIT_TRY(strait_file_path(manifest, "%s/manifest.json", folder));
     if (strait_file_exists(manifest)) return open_folder(folder, out);
     if (strait_file_exists(folder) && !strait_file_is_folder(folder))
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: no folder; name that of a run or of a checkpoint",
-                           folder);
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: not a folder; name the folder of a run or of a checkpoint", folder);
     int64_t newest = -1;
     strait_err err;
-    do { // a run that goes on saving may remove what was listed: once more, if it has saved since
+    do { // a running job may delete a checkpoint after we listed it; retry if it has saved a newer
+         // one
         err = open_listed(folder, choice, &newest, out);
     } while (err == STRAIT_EDATA && newest_of(folder) > newest);
     return err;
 }
 
-strait_err strait_checkpoint_open_whole(void *errand) {
-    strait_checkpoint_request *e = errand;
-    return strait_checkpoint_open(e->folder, STRAIT_CHECKPOINT_WHOLE, &e->checkpoint);
+strait_err strait_checkpoint_open_whole(void *request) {
+    strait_checkpoint_request *r = request;
+    return strait_checkpoint_open(r->folder, STRAIT_CHECKPOINT_WHOLE, &r->checkpoint);
 }
 
 void strait_checkpoint_close(struct strait_checkpoint **checkpoint) {
@@ -225,7 +232,7 @@ const struct strait_safetensors *strait_checkpoint_file(const struct strait_chec
     return checkpoint->opened[i];
 }
 
-/* Which file has it; NULL: none. */
+/* The file that has the tensor, or NULL. */
 static const struct strait_safetensors *find(const struct strait_checkpoint *checkpoint,
                                              const char *name) {
     for (int i = 0; i < checkpoint->n_files; i++)
@@ -235,10 +242,11 @@ static const struct strait_safetensors *find(const struct strait_checkpoint *che
 }
 
 static strait_err fail_missing(const struct strait_checkpoint *checkpoint, const char *name) {
-    return STRAIT_FAIL(STRAIT_EDATA,
-                       "%s: tensor \"%.80s\" is missing; was it made by another model, optimizer "
-                       "or codec?",
-                       checkpoint->path, name);
+    return STRAIT_FAIL(
+        STRAIT_EDATA,
+        "%s: tensor \"%.80s\" is missing; was it saved with another model, optimizer "
+        "or codec?",
+        checkpoint->path, name);
 }
 
 strait_err strait_checkpoint_read(const struct strait_checkpoint *checkpoint, const char *name,

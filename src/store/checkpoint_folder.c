@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    DIGITS_MAX = 18
+    DIGITS_MAX = 18 // fit into int64_t
 };
 
 strait_err strait_checkpoint_folder(const char *run_folder, int64_t step, const char *suffix,
@@ -71,8 +71,9 @@ strait_err strait_checkpoint_list(const char *run_folder, int64_t **out, int *n)
     return STRAIT_OK;
 }
 
-/* A leftover: "00000200.tmp" was being written, "00000200.old.tmp" was about to be replaced or
- * removed. The latter is put back when nothing has taken its place. */
+/* Removes one leftover of an interrupted save. "00000200.tmp" was being written. "00000200.old.tmp"
+ * was set aside while its successor was moved into place: if the successor never arrived, the old
+ * checkpoint is moved back. */
 static strait_err clear(const char *folder, const char *name) {
     static const char old[] = ".old.tmp";
     const size_t length = strlen(name);
@@ -85,7 +86,7 @@ static strait_err clear(const char *folder, const char *name) {
             strait_file_path(place, "%s/%.*s", folder, (int)(length - (sizeof old - 1)), name));
         if (!strait_file_exists(place) && rename(path, place) == 0) return STRAIT_OK;
     }
-    (void)strait_file_remove_folder(path); // or it stays: nothing looks for checkpoints there
+    (void)strait_file_remove_folder(path); // on failure it stays: no reader looks at .tmp folders
     return STRAIT_OK;
 }
 

@@ -1,3 +1,7 @@
+/* checkpoint_save.c - writing checkpoints so that a crash at any point leaves a complete one.
+ *
+ * The order is: write files into STEP.tmp, sync each, write and sync the manifest, rename STEP.tmp
+ * to STEP, sync the parent folder, and only then remove older checkpoints. */
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -10,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* "stage-0.safetensors" or "stage-0.state.safetensors". */
+/* The file name of a part: "stage-0.safetensors" or "stage-0.state.safetensors". */
 static void name_part(const strait_checkpoint_part *part, char out[64]) {
     (void)snprintf(out, 64, "stage-%d%s.safetensors", part->stage, part->is_state ? ".state" : "");
 }
@@ -30,7 +34,7 @@ strait_err strait_checkpoint_write(const char *run_folder, int64_t step,
     return strait_safetensors_write(path, &content);
 }
 
-/* The manifest's entry for a file that stands in the folder. */
+/* Appends the manifest's entry for a file that was written to the folder. */
 static strait_err list_part(const char *folder, const strait_checkpoint_part *part, json_t *files) {
     char name[64];
     char path[STRAIT_PATH_MAX];
@@ -38,7 +42,9 @@ static strait_err list_part(const char *folder, const strait_checkpoint_part *pa
     struct stat info;
     name_part(part, name);
     STRAIT_TRY(strait_file_path(path, "%s/%s", folder, name));
-    if (stat(path, &info) != 0) return STRAIT_FAIL(STRAIT_EIO, "%s: is gone", path);
+    if (stat(path, &info) != 0)
+        return STRAIT_FAIL(STRAIT_EIO, "%s: was deleted while the checkpoint was being saved",
+                           path);
     STRAIT_TRY(strait_hash_file(path, hash));
     json_t *entry = json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)info.st_size,
                               "hash", hash);
@@ -47,7 +53,7 @@ static strait_err list_part(const char *folder, const strait_checkpoint_part *pa
     return STRAIT_OK;
 }
 
-/* The manifest with no files yet; NULL for want of memory, or for text that is not UTF-8. */
+/* The manifest without its files; NULL if memory runs out or a text is not UTF-8. */
 static json_t *describe(const strait_checkpoint_plan *plan) {
     json_t *model = json_object();
     for (int i = 0; i < plan->n_model; i++)
@@ -72,8 +78,8 @@ static strait_err fill(const char *folder, const strait_checkpoint_plan *plan, j
 static strait_err write_manifest(const char *folder, const strait_checkpoint_plan *plan) {
     json_t *manifest = describe(plan);
     if (manifest == NULL)
-        return STRAIT_FAIL(STRAIT_EINVAL, "%s/manifest.json: the model is not described in UTF-8",
-                           folder);
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "%s/manifest.json: the model description is not valid UTF-8", folder);
     const strait_err err = fill(folder, plan, manifest);
     json_decref(manifest);
     return err;
@@ -86,8 +92,8 @@ static strait_err move(const char *from, const char *to) {
     return STRAIT_FAIL(STRAIT_EIO, "%s: cannot be renamed to %s: %s", from, to, why);
 }
 
-/* Removes a checkpoint so that a kill in the middle leaves no half of it under its name. What
- * someone else put inside stays, aside, where nothing looks for checkpoints. */
+/* Removes a checkpoint. It is renamed first, so that a kill in the middle leaves no partial
+ * checkpoint under a valid name. Files that someone else put inside stay in the renamed folder. */
 static strait_err retire(const char *run_folder, int64_t step) {
     char place[STRAIT_PATH_MAX];
     char gone[STRAIT_PATH_MAX];
@@ -99,8 +105,8 @@ static strait_err retire(const char *run_folder, int64_t step) {
     return STRAIT_OK;
 }
 
-/* Puts the finished folder into its place; one of the same step is set aside first and comes back
- * if that fails. */
+/* Moves the finished folder into place. A checkpoint of the same step is set aside first, and moved
+ * back if that fails. */
 static strait_err swap_in(const char *folder, const char *place, const char *old) {
     const int is_replaced = strait_file_exists(place);
     if (is_replaced) STRAIT_TRY(move(place, old));
@@ -118,11 +124,13 @@ static strait_err install(const char *run_folder, int64_t step, const char *fold
     STRAIT_TRY(strait_file_path(parent, "%s/checkpoints", run_folder));
     STRAIT_TRY(swap_in(folder, place, old));
     STRAIT_TRY(strait_file_sync_folder(parent));
-    (void)strait_file_remove_folder(old); // the new one is saved, whatever becomes of the old
+    (void)strait_file_remove_folder(
+        old); // the new one is saved; failing to delete the old one is harmless
     return STRAIT_OK;
 }
 
-/* Later steps are left alone: they belong to a history that someone may still want. */
+/* Removes checkpoints older than the newest plan->keep. Later steps, left by an earlier run that
+ * was resumed from here, are kept: the user may still want them. */
 static strait_err prune(const char *run_folder, const strait_checkpoint_plan *plan) {
     int64_t *steps = NULL;
     int n = 0;
@@ -150,7 +158,7 @@ void strait_checkpoint_abandon(const char *run_folder, int64_t step) {
                       (long long)step);
     (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
     if (strait_checkpoint_folder(run_folder, step, ".tmp", folder) == STRAIT_OK)
-        (void)strait_file_remove_folder(folder); // its own failure must not hide the first
+        (void)strait_file_remove_folder(folder); // a failure here must not hide the first error
     strait_err_note(__FILE__, __LINE__, "%s", detail);
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    HEADER_MAX = 100000000 // the bound of the safetensors package
+    HEADER_MAX = 100000000 // the limit of the safetensors package
 };
 
 static const struct {
@@ -22,12 +22,13 @@ static const struct {
 
 struct strait_safetensors {
     char *name;
-    strait_file_map map; // of the file; empty when the memory is lent
-    json_t *header;      // holds all names and metadata
+    strait_file_map map; // of the file; empty when the caller owns the memory
+    json_t *header;      // owns the names and metadata that tensors point to
     strait_safetensor *tensors;
     int n;
 };
 
+/* Notes an error about `file` and yields STRAIT_EDATA. */
 #define BAD(file, ...)                                                                        \
     (strait_err_note(__FILE__, __LINE__, __VA_ARGS__), strait_err_prefix("%s", (file)->name), \
      STRAIT_EDATA)
@@ -38,14 +39,14 @@ static size_t dtype_bytes(const char *name) {
     return 0;
 }
 
-/* Names end up in messages of one line. */
+/* Whether a name has no control characters: names appear in one-line messages. */
 static int is_plain(const char *name) {
     for (; *name != '\0'; name++)
         if (iscntrl((unsigned char)*name)) return 0;
     return 1;
 }
 
-/* Reads the shape and works out the bytes it needs. */
+/* Reads the shape and computes its size in bytes, guarding against overflow. */
 static strait_err read_shape(const json_t *entry, strait_safetensor *t) {
     const json_t *shape = NULL;
     STRAIT_TRY(strait_json_array(entry, "shape", &shape));
@@ -54,19 +55,21 @@ static strait_err read_shape(const json_t *entry, strait_safetensor *t) {
                            json_array_size(shape), STRAIT_SAFETENSORS_DIMS);
     t->n_dims = (int)json_array_size(shape);
     t->bytes = dtype_bytes(t->dtype);
-    if (t->bytes == 0) return STRAIT_FAIL(STRAIT_EDATA, "type \"%.16s\" is not known", t->dtype);
+    if (t->bytes == 0)
+        return STRAIT_FAIL(STRAIT_EDATA, "dtype \"%.16s\" is not supported", t->dtype);
     for (int i = 0; i < t->n_dims; i++) {
         const json_t *dim = json_array_get(shape, (size_t)i);
         t->dims[i] = json_integer_value(dim);
         if (!json_is_integer(dim) || t->dims[i] < 0)
-            return STRAIT_FAIL(STRAIT_EDATA, "a dimension is not a whole number");
+            return STRAIT_FAIL(STRAIT_EDATA, "a dimension is not a non-negative integer");
         if (t->dims[i] > 0 && t->bytes > (size_t)INT64_MAX / (size_t)t->dims[i])
-            return STRAIT_FAIL(STRAIT_EDATA, "its shape is impossibly large");
+            return STRAIT_FAIL(STRAIT_EDATA, "the shape is too large");
         t->bytes *= (size_t)t->dims[i];
     }
     return STRAIT_OK;
 }
 
+/* Reads where the data lies and checks it against the file and the shape. */
 static strait_err read_place(const json_t *entry, const unsigned char *data, size_t capacity,
                              strait_safetensor *t) {
     const json_t *offsets = NULL;
@@ -74,13 +77,13 @@ static strait_err read_place(const json_t *entry, const unsigned char *data, siz
     const json_t *first = json_array_get(offsets, 0);
     const json_t *second = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(second))
-        return STRAIT_FAIL(STRAIT_EDATA, "\"data_offsets\" is not two whole numbers");
+        return STRAIT_FAIL(STRAIT_EDATA, "\"data_offsets\" is not a pair of integers");
     const int64_t start = json_integer_value(first);
     const int64_t end = json_integer_value(second);
     if (start < 0 || end < start || (uint64_t)end > capacity)
         return STRAIT_FAIL(STRAIT_EDATA,
-                           "bytes %lld to %lld lie outside the %zu bytes of data; the file may be "
-                           "cut short",
+                           "bytes %lld to %lld are outside the %zu bytes of data; the file may be "
+                           "truncated",
                            (long long)start, (long long)end, capacity);
     if ((size_t)(end - start) != t->bytes)
         return STRAIT_FAIL(STRAIT_EDATA, "%lld bytes of data, but its shape and type need %zu",
@@ -91,7 +94,8 @@ static strait_err read_place(const json_t *entry, const unsigned char *data, siz
 
 static strait_err read_tensor(const char *name, const json_t *entry, const unsigned char *data,
                               size_t capacity, strait_safetensor *t) {
-    if (!json_is_object(entry)) return STRAIT_FAIL(STRAIT_EDATA, "is not described by an object");
+    if (!json_is_object(entry))
+        return STRAIT_FAIL(STRAIT_EDATA, "its description is not a JSON object");
     t->name = name;
     STRAIT_TRY(strait_json_string(entry, "dtype", &t->dtype));
     STRAIT_TRY(read_shape(entry, t));
@@ -103,7 +107,8 @@ static strait_err check_metadata(const struct strait_safetensors *file, json_t *
     const char *key;
     json_t *value;
     json_object_foreach(metadata, key, value) {
-        if (!json_is_string(value)) return BAD(file, "__metadata__: \"%.80s\" is not text", key);
+        if (!json_is_string(value))
+            return BAD(file, "__metadata__: \"%.80s\" is not a string", key);
     }
     return STRAIT_OK;
 }
@@ -121,7 +126,7 @@ static strait_err read_tensors(struct strait_safetensors *file, const unsigned c
             STRAIT_TRY(check_metadata(file, entry));
             continue;
         }
-        if (!is_plain(name)) return BAD(file, "a tensor's name has control characters in it");
+        if (!is_plain(name)) return BAD(file, "a tensor name contains control characters");
         const strait_err err = read_tensor(name, entry, data, capacity, &file->tensors[file->n]);
         if (err != STRAIT_OK) {
             strait_err_prefix("%s: tensor \"%.80s\"", file->name, name);
@@ -132,7 +137,7 @@ static strait_err read_tensors(struct strait_safetensors *file, const unsigned c
     return STRAIT_OK;
 }
 
-/* Empty tensors come before the one that starts where they do. */
+/* Orders by offset; an empty tensor comes before the tensor that starts at the same offset. */
 static int by_place(const void *a, const void *b) {
     const strait_safetensor *x = a;
     const strait_safetensor *y = b;
@@ -144,7 +149,8 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const strait_safetensor *)a)->name, ((const strait_safetensor *)b)->name);
 }
 
-/* The tensors must fill the data from end to end: then none overlap and nothing is hidden. */
+/* Checks that the tensors cover the data section exactly, so that none overlap and no bytes are
+ * hidden between them. Leaves the tensors sorted by name, for bsearch. */
 static strait_err check_places(struct strait_safetensors *file, const unsigned char *data,
                                size_t capacity) {
     const size_t n = (size_t)file->n;
@@ -154,8 +160,8 @@ static strait_err check_places(struct strait_safetensors *file, const unsigned c
         const size_t start = (size_t)(file->tensors[i].data - data);
         if (start != end)
             return BAD(file, "tensor \"%.80s\": %s", file->tensors[i].name,
-                       start < end ? "overlaps the one before it"
-                                   : "bytes before it belong to no tensor");
+                       start < end ? "overlaps the previous tensor"
+                                   : "the bytes before it belong to no tensor");
         end += file->tensors[i].bytes;
     }
     if (end != capacity) return BAD(file, "%zu bytes after the last tensor", capacity - end);
@@ -171,7 +177,7 @@ static strait_err read_header(struct strait_safetensors *file, const unsigned ch
         length = length << 8 | data[i];
     if (length > HEADER_MAX || length > bytes - 8)
         return BAD(file,
-                   "a header of %llu bytes does not fit: not a safetensors file, or cut short",
+                   "a header of %llu bytes does not fit: not a safetensors file, or truncated",
                    (unsigned long long)length);
     if (length == 0 || data[8] != '{') return BAD(file, "not a safetensors file");
     const strait_err err = strait_json_parse((const char *)data + 8, (size_t)length, &file->header);
@@ -185,6 +191,7 @@ static strait_err read_header(struct strait_safetensors *file, const unsigned ch
     return check_places(file, data, bytes);
 }
 
+/* Allocates a file without contents. */
 static strait_err make(const char *name, struct strait_safetensors **out) {
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof **out, name, &memory));

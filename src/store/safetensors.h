@@ -1,8 +1,10 @@
-/* safetensors.h - named tensors in one file: eight bytes of header length, a JSON header, the data.
+/* safetensors.h - the safetensors file format: header length (8 bytes), JSON header, tensor data.
  *
- * Files are those of the safetensors package. A reader trusts nothing: the header is bounded and
- * checked, every tensor lies inside the file, none overlap, sizes follow from shape and type.
- * Whatever is wrong is STRAIT_EDATA in one line with the file and the tensor. */
+ * Files are compatible with Hugging Face's safetensors package. The reader does not trust its
+ * input: it bounds and checks the header, and verifies that every tensor lies inside the file, that
+ * none overlap, and that sizes follow from shape and dtype. Any violation is STRAIT_EDATA, with a
+ * one-line message that names the file and the tensor. An open file may be read by several threads.
+ */
 #pragma once
 
 #include "base/error.h"
@@ -15,52 +17,56 @@ enum {
     STRAIT_SAFETENSORS_DIMS = 8
 };
 
-/* A tensor in an open file. Everything is borrowed from the file. */
+/* A tensor in an open file. All pointers are borrowed from the file. */
 typedef struct strait_safetensor {
     const char *name;
     const char *dtype; // as the file spells it: "F32", "BF16", "I64"
     int n_dims;
     int64_t dims[STRAIT_SAFETENSORS_DIMS];
-    const unsigned char *data; // not aligned
+    const unsigned char *data; // unaligned
     size_t bytes;
 } strait_safetensor;
 
 struct strait_safetensors;
 
+/* Maps a file into memory and checks it. */
 strait_err strait_safetensors_open(const char *path, struct strait_safetensors **out);
 
-/* The same from memory, which is lent until close; `name` stands for the file in errors. */
+/* The same for a file in memory, which is borrowed until close. `name` is used in error messages.
+ */
 strait_err strait_safetensors_parse(const char *name, const void *data, size_t bytes,
                                     struct strait_safetensors **out);
 void strait_safetensors_close(struct strait_safetensors **file); // accepts NULL
 
-/* Tensors in the order of their names. */
+/* The tensors, sorted by name. */
 int strait_safetensors_count(const struct strait_safetensors *file);
 const strait_safetensor *strait_safetensors_at(const struct strait_safetensors *file, int i);
 
+/* The tensor, or the metadata value, with this name; NULL if there is none. Borrowed until close.
+ */
 const strait_safetensor *strait_safetensors_find(const struct strait_safetensors *file,
-                                                 const char *name); // NULL: not there
-const char *strait_safetensors_metadata(const struct strait_safetensors *file,
-                                        const char *key); // NULL: not there
+                                                 const char *name);
+const char *strait_safetensors_metadata(const struct strait_safetensors *file, const char *key);
 
-/* How files spell a type: "F32". */
+/* The name of a dtype in safetensors files, for example "F32". */
 const char *strait_safetensors_dtype(strait_dtype dtype);
 
-/* Lends the values of a tensor, which are not aligned, until close. Type and shape must be those of
- * `shape`; one dimension of n values is the same as [1 x n] and [n x 1]. */
+/* Points *out to the values of a tensor, unaligned and valid until close. Dtype and shape must
+ * equal those of `shape`; a file's vector of n values matches [1 x n] and [n x 1]. */
 strait_err strait_safetensors_view(const struct strait_safetensors *file, const char *name,
                                    strait_tensor shape, const unsigned char **out);
 
-/* Its values are not needed for now: their memory may go, and comes back if they are read. */
+/* Tells the kernel that the tensor's pages are not needed for now. They are read again on access.
+ */
 void strait_safetensors_rest(const struct strait_safetensors *file, const char *name);
 
-/* Copies a tensor into `into` on the host, which has its type and shape, as above. */
+/* Copies a tensor into `into`, host memory of the same dtype and shape (as above). */
 strait_err strait_safetensors_read(const struct strait_safetensors *file, const char *name,
                                    strait_tensor into);
 
 typedef struct strait_safetensors_item {
     const char *name;
-    strait_tensor tensor; // on the host; lent for the call
+    strait_tensor tensor; // in host memory; borrowed for the call
     int is_vector;        // written with one dimension
 } strait_safetensors_item;
 
@@ -75,6 +81,6 @@ typedef struct strait_safetensors_content {
     int n_metadata;
 } strait_safetensors_content;
 
-/* Writes a new file and syncs it. On error what was written so far is left for the caller to
- * remove. Data lies at a multiple of 8 bytes. */
+/* Writes a new file and syncs it. The data section starts at a multiple of 8 bytes. On error a
+ * partial file may remain, which the caller removes. */
 strait_err strait_safetensors_write(const char *path, const strait_safetensors_content *content);

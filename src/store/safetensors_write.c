@@ -24,7 +24,7 @@ static json_t *metadata_of(const strait_safetensors_content *content) {
     return metadata;
 }
 
-/* One member of the header; jansson refuses names that are not UTF-8. */
+/* Adds one member to the header, taking over `value`. jansson rejects names that are not UTF-8. */
 static strait_err add(json_t *header, const char *name, json_t *value) {
     if (value != NULL && json_object_get(header, name) != NULL) {
         json_decref(value);
@@ -35,6 +35,7 @@ static strait_err add(json_t *header, const char *name, json_t *value) {
     return STRAIT_OK;
 }
 
+/* Fills the header: dtype, shape and offsets of every tensor, in the order of the data. */
 static strait_err describe(const strait_safetensors_content *content, json_t *header) {
     if (content->n_metadata > 0) STRAIT_TRY(add(header, "__metadata__", metadata_of(content)));
     size_t end = 0;
@@ -50,7 +51,8 @@ static strait_err describe(const strait_safetensors_content *content, json_t *he
     return STRAIT_OK;
 }
 
-/* The length, the header, and spaces up to a multiple of eight. */
+/* Writes the length and the header, padded with spaces so that the data starts at a multiple of 8.
+ */
 static void write_header(FILE *file, const char *text) {
     const size_t bytes = strlen(text);
     const size_t padded = (bytes + 7) / 8 * 8;
@@ -63,7 +65,7 @@ static void write_header(FILE *file, const char *text) {
         (void)putc(' ', file);
 }
 
-/* Stops at the first write that fails; finishing the file then reports it. */
+/* Stops at the first failed write; strait_file_finish then reports it. */
 static strait_err write_file(const char *path, const char *header,
                              const strait_safetensors_content *content) {
     FILE *file = fopen(path, "wbe");

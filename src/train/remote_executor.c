@@ -280,7 +280,7 @@ static strait_err write_files(struct strait_executor *executor, const char *fold
     static _Thread_local strait_stage_command command;
     char real[STRAIT_PATH_MAX];
     if (realpath(folder, real) == NULL)
-        return STRAIT_FAIL(STRAIT_EIO, "%s: there is no such folder", folder);
+        return STRAIT_FAIL(STRAIT_EIO, "%s: no such folder", folder);
     command = (strait_stage_command){.kind = STRAIT_COMMAND_SAVE, .step = step};
     (void)snprintf(command.text, sizeof command.text, "%s", real);
     STRAIT_TRY(strait_remote_command_all(executor, &command));

@@ -36,7 +36,7 @@ refuses 2 'generate wants one run or checkpoint folder, but also got "the sea"; 
 refuses 2 'eval wants one run or checkpoint folder, but also got "text.txt"; --text' eval good text.txt
 refuses 2 'join wants one invite, the line that "strait host" printed: strait join INVITE' join
 refuses 2 'help wants one command, but also got "eval"' help train eval
-refuses 3 'run.yaml: no folder; name that of a run or of a checkpoint' generate run.yaml
+refuses 3 'run.yaml: not a folder; name the folder of a run or of a checkpoint' generate run.yaml
 refuses 3 '--out nowhere/x.bin: nowhere is no folder' tokenize --tokenizer tokenizer.json --out nowhere/x.bin \
     text.txt
 refuses 2 '--tokens: "many" is not a whole number' generate good --tokens many
@@ -51,7 +51,7 @@ refuses 2 '--store-ca is for --store etcd:' host run.yaml --out fresh --store-ca
 refuses 3 '--store-ca nothere.pem: no file that can be read' host run.yaml --out fresh \
     --store etcd:https://127.0.0.1:1 --store-ca nothere.pem
 refuses 3 'good: holds no run of "strait host"; strait inspect' watch good --once
-refuses 3 'nothere: there is no such folder' watch nothere --once
+refuses 3 'nothere: no such folder' watch nothere --once
 refuses 2 '--uses -1' host run.yaml --out fresh --uses -1
 refuses 2 '--lease 0' host run.yaml --out fresh --lease 0
 refuses 2 'tokenizer decode: no ids' tokenizer decode --tokenizer tokenizer.json
@@ -251,9 +251,9 @@ refuses 2 'inspect knows' inspect text.txt
 
 # Checkpoints.
 refuses 3 'model.ffn 48.* 64' train run.yaml --out good --resume --set model.ffn=64
-refuses 3 'nothere: there is no such folder' eval nothere --text text.txt
-refuses 3 'nothere: there is no such folder' generate nothere
-refuses 3 'bad: holds no checkpoint; name the folder of a run' generate bad
+refuses 3 'nothere: no such folder' eval nothere --text text.txt
+refuses 3 'nothere: no such folder' generate nothere
+refuses 3 'bad: contains no checkpoint; name the folder of a run' generate bad
 for file in stage-0.safetensors stage-0.state.safetensors manifest.json; do
     rm -rf bad/run
     cp -r good bad/run
@@ -265,7 +265,7 @@ for file in stage-0.safetensors stage-0.state.safetensors manifest.json; do
     # By its name it is refused; of the run an older one is taken, the same by all, and never silently.
     refuses 3 "00000010[:/].*$file" generate bad/run/checkpoints/00000010 --prompt the
     damaged=$(sum_of bad/run/checkpoints/00000010)
-    passed="^note: step 8 is taken, the newest that is whole: bad/run/checkpoints/00000010[:/].*$file"
+    passed="^note: using step 8, the newest undamaged checkpoint: bad/run/checkpoints/00000010[:/].*$file"
     runs generate good/checkpoints/00000008 --prompt the
     cp "$OUT" spoken
     runs generate bad/run --prompt the
@@ -282,7 +282,7 @@ for file in stage-0.safetensors stage-0.state.safetensors manifest.json; do
     ! grep -q '^note:' "$ERR" || fail "a note about nothing"
 done
 for step in 00000008 00000010; do : >bad/run/checkpoints/$step/stage-0.safetensors; done
-refuses 3 'no checkpoint of bad/run is whole: .*00000010.*00000008' generate bad/run --prompt the
+refuses 3 'every checkpoint of bad/run is damaged: .*00000010.*00000008' generate bad/run --prompt the
 head -c 100 good/checkpoints/00000010/stage-0.safetensors >bad/cut.safetensors
 refuses 3 'bad/cut.safetensors' inspect bad/cut.safetensors
 

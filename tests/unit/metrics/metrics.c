@@ -109,7 +109,7 @@ static void test_resume_keeps_whole_lines_up_to_the_step(void **state) {
     const char *path = scratch_at(&dir, "metrics.jsonl");
     fill(path);
     char *before = read_all(path);
-    add(path, "{\"step\":2,\"loss\":7}", 19); // has no ending: cut short
+    add(path, "{\"step\":2,\"loss\":7}", 19); // has no newline: truncated
     struct strait_metrics *m = NULL;
     CHECK_OK(strait_metrics_open(path, 2, &m));
     for (int64_t step = 3; step <= 4; step++) {
@@ -152,7 +152,7 @@ static void test_damage_at_the_end_is_dropped_and_elsewhere_named(void **state) 
     strait_alloc_free(points);
     add(path, "what\n{\"step\":3,\"loss\":1}\n", 26);
     CHECK_FAILS(strait_metrics_open(path, 3, &m), STRAIT_EDATA,
-                "metrics.jsonl: line 6: is whole, but line 5 before it is not");
+                "metrics.jsonl: line 6: follows the damaged line 5");
     CHECK_FAILS(strait_metrics_read(path, &points, &n), STRAIT_EDATA,
                 "metrics.jsonl: line 5: line 1, column");
     CHECK_OK(strait_file_write(path, "{\"step\":1}\n", 11));

@@ -84,9 +84,9 @@ static void test_runs_without_numbers(void **state) {
     const char *path = scratch_at(&dir, "metrics.jsonl");
     CHECK_FAILS(strait_history_read(path, &h), STRAIT_EIO, "metrics.jsonl");
     CHECK_FAILS(strait_history_read(scratch_at(&dir, "."), &h), STRAIT_EDATA,
-                "holds no metrics.jsonl");
+                "has no metrics.jsonl");
     CHECK_OK(strait_file_write(path, "", 0));
-    CHECK_FAILS(strait_history_read(path, &h), STRAIT_EDATA, "no step yet");
+    CHECK_FAILS(strait_history_read(path, &h), STRAIT_EDATA, "no training step yet");
     static const char step[] = "{\"step\":1,\"loss\":2,\"seconds\":1}\n";
     CHECK_OK(strait_file_write(path, step, sizeof step - 1));
     CHECK_FAILS(strait_history_read(path, &h), STRAIT_EDATA, "no validation yet");

@@ -109,7 +109,7 @@ static void test_nothing_to_draw(void **state) {
     const strait_plot_line line = {"a", &x, &y, 1};
     const strait_plot plot = {
         .title = "t", .x_label = "x", .y_label = "y", .lines = &line, .n_lines = 1};
-    CHECK_FAILS(strait_plot_write("unused.svg", &plot), STRAIT_EDATA, "nothing to draw");
+    CHECK_FAILS(strait_plot_write("unused.svg", &plot), STRAIT_EDATA, "nothing to plot");
     CHECK(!strait_file_exists("unused.svg"));
 }
 

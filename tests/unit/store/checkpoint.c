@@ -158,13 +158,13 @@ static void test_a_damaged_one_is_never_passed_over_silently(void **state) {
     assert_int_equal(strait_checkpoint_step(c), 1);
     const char *skipped = strait_checkpoint_skipped(c);
     CHECK(strstr(skipped, "00000003: stage-1.safetensors has changed") != NULL);
-    CHECK(strncmp(skipped, "step 1 is taken, the newest that is whole: ", 43) == 0);
+    CHECK(strncmp(skipped, "using step 1, the newest undamaged checkpoint: ", 47) == 0);
     CHECK(strstr(skipped, "; ") != NULL);
     CHECK(strstr(skipped, "00000002: stage-0.safetensors has 0 bytes instead of") != NULL);
     strait_checkpoint_close(&c);
     (void)unlink(scratch_at(&dir, "checkpoints/00000001/stage-0.state.safetensors"));
     CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_WHOLE, &c), STRAIT_EDATA,
-                "is whole: ");
+                "is damaged: ");
     (void)unlink(scratch_at(&dir, "checkpoints/00000003/manifest.json"));
     CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_NEWEST, &c), STRAIT_EDATA,
                 "00000003: has no manifest.json");
@@ -191,9 +191,9 @@ static void test_refuses_broken_manifests(void **state) {
     CHECK_FAILS(open_with(&dir, "{"), STRAIT_EDATA, "00000004/manifest.json: line 1");
     CHECK_FAILS(open_with(&dir, "{}"), STRAIT_EDATA, "manifest.json: \"step\" is missing");
     CHECK_FAILS(open_with(&dir, "{\"step\":4,\"format\":2}"), STRAIT_EDATA,
-                "manifest.json: format 2 is not the 1 this version reads");
+                "manifest.json: format 2 is not supported; this version reads format 1");
     CHECK_FAILS(open_with(&dir, "{\"step\":5,\"format\":1}"), STRAIT_EDATA,
-                "\"step\" 5 is not that of its folder");
+                "\"step\" 5 is not the step in the folder's name");
     CHECK_FAILS(open_with(&dir, "{\"format\":1," HEAD "[3]}"), STRAIT_EDATA, "\"name\" is missing");
     CHECK_FAILS(open_with(&dir, "{\"format\":1," HEAD FILE_ENTRY("../../run.yaml") "}"),
                 STRAIT_EDATA, "\"../../run.yaml\" is not a file of this folder");
@@ -227,7 +227,7 @@ static void test_says_when_there_is_none(void **state) {
     scratch dir = scratch_open();
     struct strait_checkpoint *c = NULL;
     CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_WHOLE, &c), STRAIT_EDATA,
-                "holds no checkpoint");
+                "contains no checkpoint");
     CHECK_OK(strait_file_write(scratch_at(&dir, "checkpoints"), "", 0));
     CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_WHOLE, &c), STRAIT_EIO,
                 "checkpoints: cannot be listed");

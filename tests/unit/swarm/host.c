@@ -239,7 +239,7 @@ static void an_end_that_was_damaged_is_made_again(void **state) {
         assert_true(play.has_worker);
         assert_int_equal(play.ended, STRAIT_OK);
         assert_int_equal(play.n_saved, 1);
-        assert_int_equal(count_notes("step 8 is taken, the newest that is whole"), 1);
+        assert_int_equal(count_notes("using step 8, the newest undamaged checkpoint"), 1);
         assert_int_equal(count_notes("checkpoints/00000012"), 1);
         assert_int_equal(count_notes(names[i]), 1);
         is_as_before(checkpoint_file(12, names[i]), whole, n_whole);
@@ -260,7 +260,7 @@ static void without_a_whole_one_nothing_is_touched(void **state) {
     for (int step = 4; step <= 12; step += 4)
         flip_a_bit(checkpoint_file(step, "stage-0.safetensors"));
     read_file(checkpoint_file(12, "stage-0.safetensors"), &damaged, &bytes);
-    CHECK_FAILS(host(), STRAIT_EDATA, "is whole");
+    CHECK_FAILS(host(), STRAIT_EDATA, "is damaged");
     assert_non_null(strstr(strait_err_detail(), "00000012: stage-0.safetensors"));
     assert_false(play.has_worker); // nobody is asked for
     is_as_before(checkpoint_file(12, "stage-0.safetensors"), damaged, bytes);

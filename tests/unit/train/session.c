@@ -174,7 +174,7 @@ static void test_damaged_newest_checkpoint_is_told_and_passed_over(void **state)
     CHECK_OK(go(&run, scratch_at(&folder, "out"), 1, &diary));
     assert_int_equal(diary.opened_at, 8);
     assert_int_equal(diary.n_notes, 1);
-    assert_non_null(strstr(diary.note, "step 8 is taken"));
+    assert_non_null(strstr(diary.note, "using step 8"));
     scratch_close(&folder);
 }
 
