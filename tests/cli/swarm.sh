@@ -64,7 +64,7 @@ printf x >>plain/checkpoints/00000060/stage-1.safetensors
 host_begin plain run.yaml $sets
 for i in 1 2; do join_begin plain $i; done
 alike plain
-says plain/events.log 'step 56 is taken, the newest that is whole: .*/00000060: stage-1.safetensors'
+says plain/events.log 'using step 56, the newest undamaged checkpoint: .*/00000060: stage-1.safetensors'
 
 # A checkpoint without what its stages need, here another optimizer's: the host says what, blames nobody
 # and leaves everything as it was.
