@@ -17,7 +17,7 @@ strait_err strait_backend_check_name(const char *name) {
     for (int i = 0; strait_backends[i] != NULL; i++)
         strait_names_list(known, sizeof known, strait_backends[i]->name,
                           strait_backends[i + 1] == NULL);
-    return STRAIT_FAIL(STRAIT_ECONFIG, "\"%.32s\" is no device; expected %s", name, known);
+    return STRAIT_FAIL(STRAIT_ECONFIG, "\"%.32s\" is not a device kind; expected %s", name, known);
 }
 
 strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend **out) {

@@ -1,6 +1,6 @@
 #include "codec/builder.h"
 
-#include "backend/draw.h"
+#include "backend/random_fill.h"
 #include "base/alloc.h"
 #include "tensor/basis.h"
 
@@ -73,8 +73,8 @@ strait_err strait_codec_draw(struct strait_codec *c, struct strait_stream *s,
 strait_err strait_codec_draw_cols(struct strait_codec *c, struct strait_stream *s,
                                   const strait_param *param, double std, int64_t cols) {
     const strait_rng rng = {c->spec.seed, strait_rng_stream(param->name)};
-    return strait_draw_once(
-        s, param->value, (strait_draw_params){.rng = rng, .deviation = (float)std, .cols = cols});
+    return strait_random_fill_once(
+        s, param->value, (strait_random_fill_params){.rng = rng, .deviation = (float)std, .cols = cols});
 }
 
 strait_err strait_codec_set_identity(struct strait_stream *s, strait_tensor t) {

@@ -7,7 +7,7 @@
  * stream must keep. Variant full: the codec projects gradients and, when it sees a leak, weights.
  * Variant factored: the model stores those weights in coordinates. Variant code: the model also
  * keeps its stream in coordinates, and the codec only carries them. */
-#include "backend/draw.h"
+#include "backend/random_fill.h"
 #include "codec/payload.h"
 #include "codec/subspace_state.h"
 
@@ -99,7 +99,7 @@ static strait_err plan(struct strait_codec *c) {
 static strait_err draw_fixed(struct strait_codec *c, struct strait_stream *s) {
     const struct strait_subspace *st = c->state;
     const strait_rng rng = {c->spec.seed, strait_rng_stream("subspace.fixed")};
-    return strait_draw_once(s, st->fixed, (strait_draw_params){.rng = rng, .deviation = 1});
+    return strait_random_fill_once(s, st->fixed, (strait_random_fill_params){.rng = rng, .deviation = 1});
 }
 
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {

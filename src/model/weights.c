@@ -1,6 +1,6 @@
 #include "model/weights.h"
 
-#include "backend/draw.h"
+#include "backend/random_fill.h"
 #include "base/alloc.h"
 
 #include <math.h>
@@ -220,28 +220,28 @@ static double spread(const struct strait_weights *w, const strait_shape *shape,
 }
 
 static strait_err init_one(const strait_param *param, double deviation, uint64_t seed,
-                           struct strait_draw *draw, struct strait_stream *stream) {
+                           struct strait_random_fill *draw, struct strait_stream *stream) {
     const struct strait_kernels *k = stream->backend->kernels;
     if (deviation <= 0.0) return k->fill(stream, param->value, deviation < 0.0 ? 1.0f : 0.0f);
     const char *name = is_called(param, "anchor") ? "embed.table" : param->name;
     const strait_rng rng = {seed, strait_rng_stream(name)};
-    return strait_draw_normals(draw, param->value,
-                               (strait_draw_params){.rng = rng, .deviation = deviation});
+    return strait_random_fill_normals(draw, param->value,
+                               (strait_random_fill_params){.rng = rng, .deviation = deviation});
 }
 
 strait_err strait_weights_init(struct strait_weights *weights, const strait_shape *shape,
                                uint64_t seed, struct strait_stream *stream) {
-    struct strait_draw *draw = NULL;
+    struct strait_random_fill *draw = NULL;
     int64_t most = 0;
     for (int i = 0; i < weights->n_params; i++) {
         const strait_tensor value = weights->params[i].value;
         if (value.rows * value.cols > most) most = value.rows * value.cols;
     }
-    STRAIT_TRY(strait_draw_open(stream, most, &draw));
+    STRAIT_TRY(strait_random_fill_open(stream, most, &draw));
     strait_err err = STRAIT_OK;
     for (int i = 0; i < weights->n_params && err == STRAIT_OK; i++)
         err = init_one(&weights->params[i], spread(weights, shape, &weights->params[i]), seed, draw,
                        stream);
-    strait_draw_close(&draw);
+    strait_random_fill_close(&draw);
     return err == STRAIT_OK ? strait_weights_refresh(weights, stream) : err;
 }

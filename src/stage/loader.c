@@ -21,7 +21,7 @@ enum {
 
 struct desk {
     int32_t *tokens, *targets;
-    struct strait_mark copied; // the last copy from here
+    struct strait_event copied; // the last copy from here
 };
 
 struct strait_loader {
@@ -150,7 +150,7 @@ void strait_loader_release(struct strait_loader *loader) {
     loader->tokens = loader->targets = NULL;
     for (int i = 0; i < DESKS; i++) {
         struct desk *desk = &loader->desks[i];
-        if (desk->copied.backend != NULL) loader->backend->ops->mark_close(&desk->copied);
+        if (desk->copied.backend != NULL) loader->backend->ops->event_close(&desk->copied);
         if (desk->tokens != NULL) loader->backend->ops->release_host(loader->backend, desk->tokens);
         *desk = (struct desk){0};
     }
@@ -264,7 +264,7 @@ strait_err strait_loader_prepare(struct strait_loader *loader, struct strait_bac
         STRAIT_TRY(backend->ops->alloc_host(backend, (size_t)(2 * n) * sizeof(int32_t),
                                             (void **)&desk->tokens));
         desk->targets = desk->tokens + n;
-        STRAIT_TRY(backend->ops->mark_open(backend, &desk->copied));
+        STRAIT_TRY(backend->ops->event_open(backend, &desk->copied));
     }
     for (int i = 0; i < n_slots; i++) {
         STRAIT_TRY(strait_slab_add(&loader->capacity, STRAIT_I32, n, 1, &loader->tokens[i]));
@@ -278,7 +278,7 @@ static strait_err clear_desk(struct strait_loader *loader, struct desk **out) {
     int is_reached = 0;
     loader->desk = (loader->desk + 1) % DESKS;
     *out = &loader->desks[loader->desk];
-    return loader->backend->ops->reach(&(*out)->copied, 1, &is_reached);
+    return loader->backend->ops->event_query(&(*out)->copied, 1, &is_reached);
 }
 
 static strait_err bring(struct strait_loader *loader, struct strait_stream *stream, int slot,
@@ -287,7 +287,7 @@ static strait_err bring(struct strait_loader *loader, struct strait_stream *stre
     const size_t bytes = strait_tensor_bytes(loader->tokens[slot]);
     STRAIT_TRY(ops->upload(stream, loader->tokens[slot].data, desk->tokens, bytes));
     STRAIT_TRY(ops->upload(stream, loader->targets[slot].data, desk->targets, bytes));
-    return ops->mark(stream, &desk->copied);
+    return ops->event_record(stream, &desk->copied);
 }
 
 strait_err strait_loader_draw(struct strait_loader *loader, int64_t step, int64_t microbatch,

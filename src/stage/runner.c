@@ -127,7 +127,7 @@ static strait_err open_into(struct strait_runner *w, const strait_run *run) {
             (void **)&w->losses));
     STRAIT_TRY(w->backend->ops->alloc_host(w->backend, (size_t)w->n_params * sizeof *w->squares,
                                            (void **)&w->squares));
-    return w->backend->ops->mark_open(w->backend, &w->measured);
+    return w->backend->ops->event_open(w->backend, &w->measured);
 }
 
 strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan, int stage,
@@ -169,7 +169,7 @@ void strait_runner_close(struct strait_runner **worker) {
     strait_stage_close(&w->model);
     strait_alloc_free(w->params);
     if (w->losses != NULL) w->backend->ops->release_host(w->backend, w->losses);
-    if (w->measured.backend != NULL) w->backend->ops->mark_close(&w->measured);
+    if (w->measured.backend != NULL) w->backend->ops->event_close(&w->measured);
     if (w->squares != NULL) w->backend->ops->release_host(w->backend, w->squares);
     strait_loader_release(w->loader); // its room lies on our device
     strait_backend_close(&w->backend);
@@ -201,12 +201,12 @@ const char *strait_runner_device(const struct strait_runner *worker) {
 
 size_t strait_runner_device_bytes(const struct strait_runner *worker) {
     const struct strait_backend_ops *ops = worker->backend->ops;
-    return ops->used != NULL ? ops->used(worker->backend) : 0;
+    return ops->peak_bytes != NULL ? ops->peak_bytes(worker->backend) : 0;
 }
 
 size_t strait_runner_device_spare(const struct strait_runner *worker) {
     const struct strait_backend_ops *ops = worker->backend->ops;
-    return ops->spare != NULL ? ops->spare(worker->backend) : 0;
+    return ops->free_bytes != NULL ? ops->free_bytes(worker->backend) : 0;
 }
 
 const float *strait_runner_squares(const struct strait_runner *worker, int *n) {

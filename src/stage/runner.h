@@ -32,11 +32,11 @@ struct strait_runner {
     int n_params;
     struct strait_loader *loader; // borrowed
     int needs_tokens;
-    float *losses;               // of a step's tokens, on the host; last stage only
-    float *squares;              // one a parameter, on the host
-    struct strait_mark measured; // losses and squares are on the host
-    int64_t updated_step;        // whose update is queued already; -1: none
-    struct strait_mesh *mesh;    // borrowed; NULL when there is one stage
+    float *losses;                // of a step's tokens, on the host; last stage only
+    float *squares;               // one a parameter, on the host
+    struct strait_event measured; // losses and squares are on the host
+    int64_t updated_step;         // whose update is queued already; -1: none
+    struct strait_mesh *mesh;     // borrowed; NULL when there is one stage
     int deadline_ms;
     strait_step_times times;
     double *bill;               // which of them the last move counts for

@@ -24,7 +24,7 @@ size_t strait_staging_bytes(size_t out_bytes, size_t in_bytes) {
 static strait_err open_berth(struct strait_staging *staging, struct strait_staging_buffer *buffer) {
     const struct strait_backend_ops *ops = staging->backend->ops;
     STRAIT_TRY(ops->alloc_host(staging->backend, strait_tensor_bytes(buffer->wire), &buffer->host));
-    return ops->mark_open(staging->backend, &buffer->free);
+    return ops->event_open(staging->backend, &buffer->free);
 }
 
 strait_err strait_staging_init(struct strait_staging *staging, struct strait_backend *backend,
@@ -42,7 +42,7 @@ strait_err strait_staging_init(struct strait_staging *staging, struct strait_bac
 }
 
 static void close_berth(struct strait_backend *backend, struct strait_staging_buffer *buffer) {
-    if (buffer->free.backend != NULL) backend->ops->mark_close(&buffer->free);
+    if (buffer->free.backend != NULL) backend->ops->event_close(&buffer->free);
     if (buffer->host != NULL) backend->ops->release_host(backend, buffer->host);
 }
 
@@ -81,7 +81,7 @@ strait_err strait_staging_leave(struct strait_staging *staging, struct strait_st
     assert((*msg)->size == strait_tensor_bytes(buffer->wire));
     STRAIT_TRY(ops->order(stream, &staging->down));
     STRAIT_TRY(ops->download(&staging->down, buffer->host, buffer->wire.data, (*msg)->size));
-    STRAIT_TRY(ops->mark(&staging->down, &buffer->free));
+    STRAIT_TRY(ops->event_record(&staging->down, &buffer->free));
     buffer->message = *msg;
     *msg = NULL;
     staging->n_out++;
@@ -93,7 +93,7 @@ strait_err strait_staging_land(struct strait_staging *staging, int waits, struct
     int is_reached = 0;
     *out = NULL;
     if (staging->n_out == 0) return STRAIT_OK;
-    STRAIT_TRY(staging->backend->ops->reach(&buffer->free, waits, &is_reached));
+    STRAIT_TRY(staging->backend->ops->event_query(&buffer->free, waits, &is_reached));
     if (!is_reached) return STRAIT_OK;
     memcpy(buffer->message->body, buffer->host, buffer->message->size);
     *out = buffer->message;
@@ -110,7 +110,7 @@ strait_err strait_staging_bring(struct strait_staging *staging, struct strait_st
     staging->last_in = (staging->last_in + 1) % STRAIT_STAGING_BUFFERS;
     struct strait_staging_buffer *buffer = &staging->in[staging->last_in];
     assert(msg->size == strait_tensor_bytes(buffer->wire));
-    STRAIT_TRY(ops->reach(&buffer->free, 1, &is_reached));
+    STRAIT_TRY(ops->event_query(&buffer->free, 1, &is_reached));
     memcpy(buffer->host, msg->body, msg->size);
     STRAIT_TRY(ops->upload(&staging->up, buffer->wire.data, buffer->host, msg->size));
     STRAIT_TRY(ops->order(&staging->up, stream));
@@ -119,7 +119,7 @@ strait_err strait_staging_bring(struct strait_staging *staging, struct strait_st
 }
 
 strait_err strait_staging_done(struct strait_staging *staging, struct strait_stream *stream) {
-    return staging->backend->ops->mark(stream, &staging->in[staging->last_in].free);
+    return staging->backend->ops->event_record(stream, &staging->in[staging->last_in].free);
 }
 
 void strait_staging_drop(struct strait_staging *staging) {

@@ -15,7 +15,7 @@ enum {
 struct strait_staging_buffer {
     strait_tensor wire;         // on the device
     void *host;                 // pinned
-    struct strait_mark free;    // reached when nothing reads or writes the berth
+    struct strait_event free;   // reached when nothing reads or writes the berth
     struct strait_msg *message; // out only: waits for its bytes
 };
 

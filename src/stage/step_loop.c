@@ -270,9 +270,9 @@ static strait_err measure(struct strait_runner *w, int64_t step) {
     STRAIT_TRY(strait_optimizer_clip(w->optimizer, stream, step + 1));
     const strait_tensor totals = strait_optimizer_squared_norms(w->optimizer);
     STRAIT_TRY(ops->download(stream, w->squares, totals.data, strait_tensor_bytes(totals)));
-    STRAIT_TRY(ops->mark(stream, &w->measured));
+    STRAIT_TRY(ops->event_record(stream, &w->measured));
     if (strait_runner_updates_itself(w)) STRAIT_TRY(strait_runner_update_by_scale(w, step));
-    return ops->reach(&w->measured, 1, &is_reached);
+    return ops->event_query(&w->measured, 1, &is_reached);
 }
 
 strait_err strait_runner_gradients(struct strait_runner *w, int64_t step, double *loss_sum) {

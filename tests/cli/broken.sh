@@ -127,7 +127,7 @@ refuses 2 'model.tied wants stages.count 1' train run.yaml --out fresh --set sta
     --set model.tied=true
 refuses 2 'split' train run.yaml --out fresh --set stages.count=2 --set 'stages.split=[2,1]'
 refuses 2 'abacus.*expected cpu or cuda' train run.yaml --dry-run --set device.kind=abacus
-refuses 2 '--device: "abacus" is no device; expected cpu or cuda' join strait1:AQ --device abacus
+refuses 2 '--device: "abacus" is not a device kind; expected cpu or cuda' join strait1:AQ --device abacus
 refuses 2 'codec .morse.*choose one of none' train run.yaml --dry-run --set link.codec.name=morse
 refuses 2 'morse' train run.yaml --out fresh --set stages.count=2 --set link.codec.name=morse
 refuses 2 'variant "code" of subspace.*factored' train run.yaml --out fresh \

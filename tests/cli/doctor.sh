@@ -30,7 +30,7 @@ else
     refuses 5 'cuda: problem: device cuda: ' doctor --device cuda
     says "$OUT" '^! problem '
 fi
-refuses 2 '--device: "gpu" is no device; expected cpu or cuda' doctor --device gpu
+refuses 2 '--device: "gpu" is not a device kind; expected cpu or cuda' doctor --device gpu
 refuses 2 'the invite does not begin with' doctor now
 
 # A folder that cannot be written to is an error of the disk; root may write everywhere.

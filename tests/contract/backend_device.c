@@ -88,31 +88,31 @@ static void marks_are_reached_in_order(void **state) {
         if (!rig_is_here(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
-        struct strait_mark mark, never;
+        struct strait_event mark, never;
         int is_reached = 0;
         float *host = NULL;
-        CHECK_OK(rig.be->ops->mark_open(rig.be, &mark));
-        CHECK_OK(rig.be->ops->mark_open(rig.be, &never));
-        CHECK_OK(rig.be->ops->reach(&never, 0, &is_reached));
+        CHECK_OK(rig.be->ops->event_open(rig.be, &mark));
+        CHECK_OK(rig.be->ops->event_open(rig.be, &never));
+        CHECK_OK(rig.be->ops->event_query(&never, 0, &is_reached));
         assert_true(is_reached);
         const strait_tensor x = rig_output(&rig, 300, 300);
         CHECK_OK(rig.be->ops->alloc_host(rig.be, strait_tensor_bytes(x), (void **)&host));
         for (int round = 1; round <= 3; round++) {
             CHECK_OK(rig.k->fill(&rig.stream, x, (float)round));
             CHECK_OK(rig.be->ops->download(&rig.stream, host, x.data, strait_tensor_bytes(x)));
-            CHECK_OK(rig.be->ops->mark(&rig.stream, &mark));
-            CHECK_OK(rig.be->ops->reach(&mark, 0, &is_reached)); // maybe, maybe not
-            CHECK_OK(rig.be->ops->reach(&mark, 1, &is_reached));
+            CHECK_OK(rig.be->ops->event_record(&rig.stream, &mark));
+            CHECK_OK(rig.be->ops->event_query(&mark, 0, &is_reached)); // maybe, maybe not
+            CHECK_OK(rig.be->ops->event_query(&mark, 1, &is_reached));
             assert_true(is_reached);
-            CHECK_OK(rig.be->ops->reach(&mark, 0, &is_reached));
+            CHECK_OK(rig.be->ops->event_query(&mark, 0, &is_reached));
             assert_true(is_reached);
             CHECK_NEAR(host[0], (float)round, 0);
             CHECK_NEAR(host[300 * 300 - 1], (float)round, 0);
         }
         rig.be->ops->release_host(rig.be, host);
-        rig.be->ops->mark_close(&mark);
-        rig.be->ops->mark_close(&never);
-        rig.be->ops->mark_close(&never);
+        rig.be->ops->event_close(&mark);
+        rig.be->ops->event_close(&never);
+        rig.be->ops->event_close(&never);
         rig_close(&rig);
     }
 }

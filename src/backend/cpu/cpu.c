@@ -110,23 +110,23 @@ static strait_err wait_idle(struct strait_stream *s) {
     return STRAIT_OK;
 }
 
-static strait_err mark_open(struct strait_backend *be, struct strait_mark *m) {
-    *m = (struct strait_mark){.backend = be};
+static strait_err event_open(struct strait_backend *be, struct strait_event *e) {
+    *e = (struct strait_event){.backend = be};
     return STRAIT_OK;
 }
 
-static void mark_close(struct strait_mark *m) {
-    *m = (struct strait_mark){0};
+static void event_close(struct strait_event *e) {
+    *e = (struct strait_event){0};
 }
 
-static strait_err mark(struct strait_stream *s, struct strait_mark *m) {
+static strait_err event_record(struct strait_stream *s, struct strait_event *e) {
     (void)s;
-    (void)m;
+    (void)e;
     return STRAIT_OK;
 }
 
-static strait_err reach(struct strait_mark *m, int waits, int *is_reached) {
-    (void)m;
+static strait_err event_query(struct strait_event *e, int waits, int *is_reached) {
+    (void)e;
     (void)waits;
     *is_reached = 1;
     return STRAIT_OK;
@@ -153,10 +153,10 @@ const struct strait_backend_ops strait_backend_cpu = {
     .upload = upload,
     .download = download,
     .order = order,
-    .mark_open = mark_open,
-    .mark_close = mark_close,
-    .mark = mark,
-    .reach = reach,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_query = event_query,
     .wait = wait_idle,
     .describe = describe,
 };

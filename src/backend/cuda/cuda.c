@@ -154,15 +154,15 @@ void strait_cuda_give_back(const struct strait_backend *be, CUdeviceptr memory) 
     (void)cuda->driver->cuMemFree_v2(memory);
 }
 
-static size_t used(const struct strait_backend *be) {
+static size_t peak_bytes(const struct strait_backend *be) {
     return strait_cuda_of(be)->most_taken;
 }
 
-static size_t spare(const struct strait_backend *be) {
-    size_t free_bytes = 0, all = 0;
+static size_t free_bytes(const struct strait_backend *be) {
+    size_t available = 0, all = 0;
     if (strait_cuda_use(be) != STRAIT_OK) return 0;
-    (void)strait_cuda_of(be)->driver->cuMemGetInfo_v2(&free_bytes, &all);
-    return free_bytes;
+    (void)strait_cuda_of(be)->driver->cuMemGetInfo_v2(&available, &all);
+    return available;
 }
 
 static strait_err take(struct strait_backend *be, size_t bytes, void **out) {
@@ -279,38 +279,38 @@ static strait_err order(struct strait_stream *s, struct strait_stream *waiter) {
     return strait_cuda_check(s->backend, result, "ordering streams");
 }
 
-static void mark_close(struct strait_mark *m) {
-    if (m->native != NULL && strait_cuda_use(m->backend) == STRAIT_OK)
-        (void)strait_cuda_of(m->backend)->driver->cuEventDestroy_v2(m->native);
-    *m = (struct strait_mark){0};
+static void event_close(struct strait_event *e) {
+    if (e->native != NULL && strait_cuda_use(e->backend) == STRAIT_OK)
+        (void)strait_cuda_of(e->backend)->driver->cuEventDestroy_v2(e->native);
+    *e = (struct strait_event){0};
 }
 
-static strait_err mark_open(struct strait_backend *be, struct strait_mark *m) {
+static strait_err event_open(struct strait_backend *be, struct strait_event *e) {
     CUevent event = NULL;
     STRAIT_TRY(strait_cuda_use(be));
     STRAIT_TRY(strait_cuda_check(
         be, strait_cuda_of(be)->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
         "making a mark"));
-    *m = (struct strait_mark){.backend = be, .native = event};
+    *e = (struct strait_event){.backend = be, .native = event};
     return STRAIT_OK;
 }
 
-static strait_err mark(struct strait_stream *s, struct strait_mark *m) {
+static strait_err event_record(struct strait_stream *s, struct strait_event *e) {
     CUstream stream = NULL;
     STRAIT_TRY(strait_cuda_enter(s, &stream));
     return strait_cuda_check(s->backend,
-                             strait_cuda_of(s->backend)->driver->cuEventRecord(m->native, stream),
+                             strait_cuda_of(s->backend)->driver->cuEventRecord(e->native, stream),
                              "marking a place");
 }
 
-static strait_err reach(struct strait_mark *m, int waits, int *is_reached) {
-    const struct strait_cuda_driver *driver = strait_cuda_of(m->backend)->driver;
-    STRAIT_TRY(strait_cuda_use(m->backend));
-    const CUresult result = waits ? driver->cuEventSynchronize(m->native)
-                                  : driver->cuEventQuery(m->native);
+static strait_err event_query(struct strait_event *e, int waits, int *is_reached) {
+    const struct strait_cuda_driver *driver = strait_cuda_of(e->backend)->driver;
+    STRAIT_TRY(strait_cuda_use(e->backend));
+    const CUresult result = waits ? driver->cuEventSynchronize(e->native)
+                                  : driver->cuEventQuery(e->native);
     *is_reached = result == CUDA_SUCCESS;
     if (result == CUDA_ERROR_NOT_READY) return STRAIT_OK;
-    return strait_cuda_check(m->backend, result, "finishing queued work");
+    return strait_cuda_check(e->backend, result, "finishing queued work");
 }
 
 static strait_err wait_idle(struct strait_stream *s) {
@@ -343,12 +343,12 @@ const struct strait_backend_ops strait_backend_cuda = {
     .upload = upload,
     .download = download,
     .order = order,
-    .mark_open = mark_open,
-    .mark_close = mark_close,
-    .mark = mark,
-    .reach = reach,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_query = event_query,
     .wait = wait_idle,
-    .used = used,
-    .spare = spare,
+    .peak_bytes = peak_bytes,
+    .free_bytes = free_bytes,
     .describe = describe,
 };

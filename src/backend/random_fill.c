@@ -1,4 +1,4 @@
-#include "backend/draw.h"
+#include "backend/random_fill.h"
 
 #include "base/alloc.h"
 #include "base/pool.h"
@@ -11,10 +11,10 @@ enum {
 
 struct piece {
     float *values;
-    struct strait_mark sent;
+    struct strait_event sent;
 };
 
-struct strait_draw {
+struct strait_random_fill {
     struct strait_stream *stream;
     struct strait_pool *pool;
     int64_t capacity;            // values a piece has room for
@@ -24,7 +24,7 @@ struct strait_draw {
 
 /* Values [first, first + count) of a tensor. */
 struct share {
-    strait_draw_params params;
+    strait_random_fill_params params;
     int64_t first, count, n_cols;
     float *values;
 };
@@ -42,41 +42,41 @@ static void draw_task(void *arg, int task) {
         if ((s->first + from + i) % s->n_cols >= s->params.cols) values[i] = 0.0f;
 }
 
-static strait_err open_into(struct strait_draw *d, int64_t most) {
+static strait_err open_into(struct strait_random_fill *d, int64_t most) {
     struct strait_backend *be = d->stream->backend;
     STRAIT_TRY(strait_pool_open(most > TASK ? be->n_threads : 1, &d->pool));
     d->capacity = most < PIECE ? most : PIECE;
     for (int i = 0; i < PIECES && !be->ops->is_host; i++) {
         STRAIT_TRY(be->ops->alloc_host(be, (size_t)d->capacity * sizeof(float),
                                        (void **)&d->pieces[i].values));
-        STRAIT_TRY(be->ops->mark_open(be, &d->pieces[i].sent));
+        STRAIT_TRY(be->ops->event_open(be, &d->pieces[i].sent));
     }
     return STRAIT_OK;
 }
 
-strait_err strait_draw_open(struct strait_stream *stream, int64_t most, struct strait_draw **out) {
-    struct strait_draw *d = NULL;
+strait_err strait_random_fill_open(struct strait_stream *stream, int64_t most, struct strait_random_fill **out) {
+    struct strait_random_fill *d = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *d, "first values", (void **)&d));
     d->stream = stream;
     const strait_err err = open_into(d, most);
     if (err != STRAIT_OK) {
-        strait_draw_close(&d);
+        strait_random_fill_close(&d);
         return err;
     }
     *out = d;
     return STRAIT_OK;
 }
 
-void strait_draw_close(struct strait_draw **draw) {
-    struct strait_draw *d = *draw;
+void strait_random_fill_close(struct strait_random_fill **draw) {
+    struct strait_random_fill *d = *draw;
     if (d == NULL) return;
     struct strait_backend *be = d->stream->backend;
     for (int i = 0; i < PIECES; i++) {
         struct piece *piece = &d->pieces[i];
         int is_reached = 0;
         if (piece->sent.backend != NULL) {
-            (void)be->ops->reach(&piece->sent, 1, &is_reached);
-            be->ops->mark_close(&piece->sent);
+            (void)be->ops->event_query(&piece->sent, 1, &is_reached);
+            be->ops->event_close(&piece->sent);
         }
         if (piece->values != NULL) be->ops->release_host(be, piece->values);
     }
@@ -85,24 +85,24 @@ void strait_draw_close(struct strait_draw **draw) {
     *draw = NULL;
 }
 
-static void draw(struct strait_draw *d, struct share *share) {
+static void draw(struct strait_random_fill *d, struct share *share) {
     strait_pool_run(d->pool, (int)((share->count + TASK - 1) / TASK), draw_task, share);
 }
 
 /* Draws into a piece that has arrived, and sends it. */
-static strait_err draw_and_send(struct strait_draw *d, struct share *share, float *to) {
+static strait_err draw_and_send(struct strait_random_fill *d, struct share *share, float *to) {
     const struct strait_backend_ops *ops = d->stream->backend->ops;
     struct piece *piece = &d->pieces[d->next];
     int is_reached = 0;
     d->next = (d->next + 1) % PIECES;
-    STRAIT_TRY(ops->reach(&piece->sent, 1, &is_reached));
+    STRAIT_TRY(ops->event_query(&piece->sent, 1, &is_reached));
     share->values = piece->values;
     draw(d, share);
     STRAIT_TRY(ops->upload(d->stream, to, piece->values, (size_t)share->count * sizeof *to));
-    return ops->mark(d->stream, &piece->sent);
+    return ops->event_record(d->stream, &piece->sent);
 }
 
-strait_err strait_draw_normals(struct strait_draw *d, strait_tensor to, strait_draw_params params) {
+strait_err strait_random_fill_normals(struct strait_random_fill *d, strait_tensor to, strait_random_fill_params params) {
     const int64_t n = to.rows * to.cols;
     for (int64_t first = 0; first < n; first += d->capacity) {
         float *values = (float *)to.data + first;
@@ -119,11 +119,11 @@ strait_err strait_draw_normals(struct strait_draw *d, strait_tensor to, strait_d
     return STRAIT_OK;
 }
 
-strait_err strait_draw_once(struct strait_stream *stream, strait_tensor to,
-                            strait_draw_params params) {
-    struct strait_draw *d = NULL;
-    STRAIT_TRY(strait_draw_open(stream, to.rows * to.cols, &d));
-    const strait_err err = strait_draw_normals(d, to, params);
-    strait_draw_close(&d);
+strait_err strait_random_fill_once(struct strait_stream *stream, strait_tensor to,
+                            strait_random_fill_params params) {
+    struct strait_random_fill *d = NULL;
+    STRAIT_TRY(strait_random_fill_open(stream, to.rows * to.cols, &d));
+    const strait_err err = strait_random_fill_normals(d, to, params);
+    strait_random_fill_close(&d);
     return err;
 }

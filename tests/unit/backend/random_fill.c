@@ -1,5 +1,5 @@
 /* First values, drawn by many threads and sent in pieces, are those of one thread. */
-#include "backend/draw.h"
+#include "backend/random_fill.h"
 
 #include "check.h"
 
@@ -27,8 +27,8 @@ static strait_err upload_later(struct strait_stream *s, void *device, const void
     return STRAIT_OK;
 }
 
-static strait_err reach_now(struct strait_mark *m, int waits, int *is_reached) {
-    (void)m;
+static strait_err query_now(struct strait_event *e, int waits, int *is_reached) {
+    (void)e;
     CHECK(waits);
     for (int i = 0; i < n_pending; i++)
         memcpy(pending[i].to, pending[i].from, pending[i].bytes);
@@ -62,7 +62,7 @@ static struct strait_backend *open_apart(int n_threads, struct strait_backend_op
     *ops = *host;
     ops->is_host = 0;
     ops->upload = upload_later;
-    ops->reach = reach_now;
+    ops->event_query = query_now;
     ops->alloc_host = pin;
     ops->release_host = unpin;
     be->ops = ops;
@@ -80,7 +80,7 @@ static float *make(int64_t n) {
     return values;
 }
 
-static const strait_draw_params plain = {.rng = {3, 4}, .deviation = 0.02};
+static const strait_random_fill_params plain = {.rng = {3, 4}, .deviation = 0.02};
 
 static void check_plain(const float *values, int64_t n) {
     float *want = make(n);
@@ -98,7 +98,7 @@ static void threads_change_no_bit(void **state) {
         struct strait_backend *be = open_host(n_threads);
         struct strait_stream s = {.backend = be};
         memset(values, 0, LARGE * sizeof *values);
-        CHECK_OK(strait_draw_once(&s, (strait_tensor){values, STRAIT_F32, 1, LARGE}, plain));
+        CHECK_OK(strait_random_fill_once(&s, (strait_tensor){values, STRAIT_F32, 1, LARGE}, plain));
         check_plain(values, LARGE);
         strait_backend_close(&be);
     }
@@ -110,12 +110,12 @@ static void pieces_arrive_whole(void **state) {
     struct strait_backend_ops ops;
     struct strait_backend *be = open_apart(3, &ops);
     struct strait_stream s = {.backend = be};
-    struct strait_draw *draw = NULL;
+    struct strait_random_fill *draw = NULL;
     float *large = make(LARGE), *small = make(7);
-    CHECK_OK(strait_draw_open(&s, LARGE, &draw));
-    CHECK_OK(strait_draw_normals(draw, (strait_tensor){large, STRAIT_F32, 1, LARGE}, plain));
-    CHECK_OK(strait_draw_normals(draw, (strait_tensor){small, STRAIT_F32, 7, 1}, plain));
-    strait_draw_close(&draw);
+    CHECK_OK(strait_random_fill_open(&s, LARGE, &draw));
+    CHECK_OK(strait_random_fill_normals(draw, (strait_tensor){large, STRAIT_F32, 1, LARGE}, plain));
+    CHECK_OK(strait_random_fill_normals(draw, (strait_tensor){small, STRAIT_F32, 7, 1}, plain));
+    strait_random_fill_close(&draw);
     assert_null(draw);
     assert_int_equal(n_pinned, 0);
     check_plain(large, LARGE);
@@ -136,12 +136,12 @@ static void columns_can_stay_zero(void **state) {
         N = ROWS * COLS
     };
     float *all = make(N), *kept = make(N);
-    strait_draw_params how = plain;
+    strait_random_fill_params how = plain;
     how.cols = COLS;
-    CHECK_OK(strait_draw_once(&s, (strait_tensor){all, STRAIT_F32, ROWS, COLS}, how));
+    CHECK_OK(strait_random_fill_once(&s, (strait_tensor){all, STRAIT_F32, ROWS, COLS}, how));
     check_plain(all, N);
     how.cols = KEPT;
-    CHECK_OK(strait_draw_once(&s, (strait_tensor){kept, STRAIT_F32, ROWS, COLS}, how));
+    CHECK_OK(strait_random_fill_once(&s, (strait_tensor){kept, STRAIT_F32, ROWS, COLS}, how));
     for (int64_t i = 0; i < N; i++)
         CHECK(kept[i] == (i % COLS < KEPT ? all[i] : 0.0f));
     strait_alloc_free(all);
@@ -159,12 +159,12 @@ static void failures_leave_nothing(void **state) {
     const int64_t live = strait_alloc_live();
     for (int n = 1; n <= 4; n++) { // the object, its threads, two pieces
         strait_alloc_fail_at(n);
-        assert_int_equal(strait_draw_once(&s, one, plain), STRAIT_ENOMEM);
+        assert_int_equal(strait_random_fill_once(&s, one, plain), STRAIT_ENOMEM);
         assert_int_equal(strait_alloc_live(), live);
         assert_int_equal(n_pinned, 0);
     }
     strait_alloc_fail_at(0);
-    CHECK_OK(strait_draw_once(&s, one, plain));
+    CHECK_OK(strait_random_fill_once(&s, one, plain));
     check_plain(&value, 1);
     close_apart(&be);
 }

@@ -1,133 +1,10 @@
-/* Convolutions, windows of rows, pieces of columns, and rows at half-octave scales: against the
- * plain loops, against their own differences, and against the formulas written out once more. */
+/* Log-scale payloads: compared with the reference loops, and with the formulas of docs/codecs.md
+ * written out once more. */
 #include "rig.h"
 
 #include <math.h>
 
-/* rows: sequences times `inner` tokens; variant: taps */
-static void run_conv(struct rig *rig, shape s) {
-    const strait_tensor x = rig_act(rig, s.rows * s.inner, s.cols, 1);
-    const strait_tensor w = rig_input(rig, s.variant, s.cols, 2);
-    const strait_tensor y = rig_act_output(rig, x.rows, x.cols);
-    CHECK_OK(rig->k->conv->forward(&rig->stream, y, x, w, s.inner));
-    rig_keep(rig, y);
-    const strait_tensor d_y = rig_act(rig, x.rows, x.cols, 3);
-    const strait_tensor d_x = rig_act_output(rig, x.rows, x.cols);
-    const strait_tensor d_w = rig_input(rig, s.variant, s.cols, 4);
-    CHECK_OK(rig->k->conv->back(&rig->stream, d_x, d_w, d_y, x, w, s.inner));
-    rig_keep(rig, d_x);
-    rig_keep(rig, d_w);
-}
-
-static const int64_t sequences[] = {1, 2, 7}, lengths[] = {1, 2, 3, 5, 31}, widths[] = {1, 8, 133};
-
-static void over_sequences(rig_case run, int least, int most, double tolerance) {
-    for (size_t n = 0; n < COUNT(sequences); n++)
-        for (size_t l = 0; l < COUNT(lengths); l++)
-            for (size_t c = 0; c < COUNT(widths); c++)
-                for (int variant = least; variant <= most; variant++)
-                    check_one_of_many(run,
-                                      (shape){.rows = sequences[n],
-                                              .inner = lengths[l],
-                                              .cols = widths[c],
-                                              .variant = variant},
-                                      tolerance);
-}
-
-static void convolutions(void **state) {
-    (void)state;
-    over_sequences(run_conv, 1, STRAIT_CONV_TAPS, 1e-5);
-    /* More rows than a device has shares of, and shares that begin inside a sequence. */
-    check_case(run_conv, (shape){.rows = 3, .inner = 705, .cols = 24, .variant = 4}, 1e-5);
-}
-
-/* variant: how many rows a window has */
-static void run_window(struct rig *rig, shape s) {
-    const strait_tensor x = rig_input(rig, s.rows * s.inner, s.cols, 1);
-    const strait_tensor y = rig_output(rig, x.rows, x.cols * s.variant);
-    CHECK_OK(rig->k->autoencoder->window(&rig->stream, y, x, s.inner));
-    rig_keep(rig, y);
-    const strait_tensor d_x = rig_output(rig, x.rows, x.cols);
-    CHECK_OK(rig->k->autoencoder->window_back(&rig->stream, d_x, y, s.inner));
-    rig_keep(rig, d_x);
-}
-
-static void windows(void **state) {
-    (void)state;
-    over_sequences(run_window, 1, 5, 1e-6);
-}
-
-/* inner: the first column of the piece */
-static void run_cols(struct rig *rig, shape s) {
-    const int64_t broad = s.cols + s.inner + s.variant;
-    const strait_tensor y = rig_act(rig, s.rows, broad, 1), x = rig_act(rig, s.rows, s.cols, 2);
-    const strait_tensor piece = rig_act_output(rig, s.rows, s.cols);
-    CHECK_OK(rig->k->add_cols(&rig->stream, y, x, s.inner));
-    CHECK_OK(rig->k->cut_cols(&rig->stream, piece, y, s.inner));
-    rig_keep(rig, y);
-    rig_keep(rig, piece);
-}
-
-static void pieces_of_columns(void **state) {
-    (void)state;
-    static const int64_t firsts[] = {0, 3, 16};
-    for (size_t f = 0; f < COUNT(firsts); f++)
-        for (size_t c = 0; c < COUNT(widths); c++)
-            for (int next = 0; next < 9; next += 8)
-                check_one_of_many(
-                    run_cols,
-                    (shape){.rows = 17, .cols = widths[c], .inner = firsts[f], .variant = next},
-                    1e-6);
-}
-
-/* A formula in words a reader can check: every row sees itself and two before it, if there are. */
-static void convolution_is_what_it_says(void) {
-    struct rig *rig = rig_under_test();
-    const float x[] = {1, 10, 100, 1000, 2, 20}, w[] = {0.5f, 3, -1};
-    const float expected[] = {1.5f, 15 + 3, 150 + 30 - 1, 1500, 3 + 3000, 30 + 6 - 1000};
-    float got[6];
-    const strait_tensor y = rig_output(rig, 6, 1);
-    CHECK_OK(rig->k->conv->forward(&rig->stream, y, rig_values(rig, 6, 1, x),
-                                   rig_values(rig, 3, 1, w), 3));
-    rig_read(rig, y, got);
-    for (int i = 0; i < 6; i++)
-        CHECK_NEAR((double)got[i], (double)expected[i], 1e-4);
-}
-
-struct conv_call {
-    strait_tensor y, x, w;
-    int64_t seq_len;
-};
-
-static void forward_conv(struct rig *rig, void *arg) {
-    const struct conv_call *c = arg;
-    CHECK_OK(rig->k->conv->forward(&rig->stream, c->y, c->x, c->w, c->seq_len));
-}
-
-static void forward_window(struct rig *rig, void *arg) {
-    const struct conv_call *c = arg;
-    CHECK_OK(rig->k->autoencoder->window(&rig->stream, c->y, c->x, c->seq_len));
-}
-
-static void gradients(void) {
-    struct rig *rig = rig_under_test();
-    struct conv_call c = {.y = rig_output(rig, 12, 5),
-                          .x = rig_input(rig, 12, 5, 1),
-                          .w = rig_input(rig, 4, 5, 2),
-                          .seq_len = 6};
-    gradient g = {rig, forward_conv, &c, {c.y}, {rig_input(rig, 12, 5, 3)}};
-    const strait_tensor d_x = rig_output(rig, 12, 5), d_w = rig_output(rig, 4, 5);
-    CHECK_OK(rig->k->fill(&rig->stream, d_w, 0));
-    CHECK_OK(rig->k->conv->back(&rig->stream, d_x, d_w, g.d_outputs[0], c.x, c.w, c.seq_len));
-    check_gradient(&g, c.x, d_x, "conv x");
-    check_gradient(&g, c.w, d_w, "conv w");
-    c.y = rig_output(rig, 12, 20);
-    g = (gradient){rig, forward_window, &c, {c.y}, {rig_input(rig, 12, 20, 4)}};
-    CHECK_OK(rig->k->autoencoder->window_back(&rig->stream, d_x, g.d_outputs[0], c.seq_len));
-    check_gradient(&g, c.x, d_x, "window x");
-}
-
-static int64_t octave_bytes(int64_t rows, int64_t cols) {
+static int64_t log_scale_bytes(int64_t rows, int64_t cols) {
     return 4 + rows * ((4 * cols + 4 + 7) / 8);
 }
 
@@ -146,10 +23,10 @@ static strait_tensor make_rows(struct rig *rig, int64_t rows, int64_t cols, int 
 }
 
 /* variant: bit 0 stochastic, bit 1 spoiled */
-static void run_octaves(struct rig *rig, shape s) {
+static void run_log_scale(struct rig *rig, shape s) {
     const strait_pack_params params = {.is_stochastic = s.variant & 1, .seed = 3, .stream = 77};
     const strait_tensor x = make_rows(rig, s.rows, s.cols, s.variant & 2);
-    const strait_tensor packed = rig_bytes(rig, octave_bytes(s.rows, s.cols));
+    const strait_tensor packed = rig_bytes(rig, log_scale_bytes(s.rows, s.cols));
     const strait_tensor stats = rig_zeros(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     CHECK_OK(rig->k->log_scale->pack(&rig->stream, packed, stats, x, params));
     rig_keep_bytes(rig, packed);
@@ -170,7 +47,7 @@ static void run_padded(struct rig *rig, shape s) {
             .n_groups = 1, .to_cols = s.cols, .from_cols = s.cols, .alpha = 1}));
     const strait_pack_params params = {
         .is_stochastic = s.variant & 1, .seed = 3, .stream = 77, .cols = s.cols};
-    const int64_t bytes = octave_bytes(s.rows, s.cols);
+    const int64_t bytes = log_scale_bytes(s.rows, s.cols);
     const strait_tensor packed = rig_bytes(rig, bytes), same = rig_bytes(rig, bytes);
     const strait_tensor stats = rig_zeros(rig, s.rows, 3);
     CHECK_OK(rig->k->log_scale->pack(&rig->stream, packed, stats, x, params));
@@ -187,7 +64,7 @@ static void run_padded(struct rig *rig, shape s) {
     rig_keep(rig, stats);
 }
 
-static void padded_octaves(void **state) {
+static void ignores_columns_that_are_not_packed(void **state) {
     (void)state;
     for (int variant = 0; variant < 4; variant++) {
         check_one_of_many(run_padded, (shape){.rows = 9, .cols = 31, .variant = variant}, 1e-5);
@@ -195,20 +72,20 @@ static void padded_octaves(void **state) {
     }
 }
 
-static void octaves(void **state) {
+static void matches_reference_bytes(void **state) {
     (void)state;
     static const int64_t rows[] = {1, 9, 130}, cols[] = {1, 5, 31, 32, 63, 64, 133, 300};
     for (int variant = 0; variant < 4; variant++)
         for (size_t r = 0; r < COUNT(rows); r++)
             for (size_t c = 0; c < COUNT(cols); c++)
-                check_one_of_many(run_octaves,
+                check_one_of_many(run_log_scale,
                                   (shape){.rows = rows[r], .cols = cols[c], .variant = variant},
                                   1e-5);
 }
 
 /* Bytes that no one packed: finite numbers, and a top that is none is counted. variant: which */
 static void run_garbage(struct rig *rig, shape s) {
-    const int64_t n = octave_bytes(s.rows, s.cols);
+    const int64_t n = log_scale_bytes(s.rows, s.cols);
     const strait_tensor packed = rig_bytes(rig, n);
     const strait_tensor stats = rig_zeros(rig, s.rows, 3), y = rig_output(rig, s.rows, s.cols);
     unsigned char *noise = malloc((size_t)n + 4);
@@ -225,7 +102,7 @@ static void run_garbage(struct rig *rig, shape s) {
     rig_keep(rig, stats);
 }
 
-static void garbage(void **state) {
+static void restores_finite_values_from_any_bytes(void **state) {
     (void)state;
     for (int variant = 0; variant < 20; variant++)
         check_one_of_many(run_garbage, (shape){.rows = 5, .cols = 31, .variant = variant}, 1e-5);
@@ -247,7 +124,7 @@ static double largest_of(const float *values, int n) {
     return largest;
 }
 
-static void octaves_are_what_they_say(void) {
+static void check_log_scale_formula(void) {
     enum {
         ROWS = 19,
         COLS = 31
@@ -255,7 +132,7 @@ static void octaves_are_what_they_say(void) {
     struct rig *rig = rig_under_test();
     float values[ROWS * COLS], got[ROWS * COLS];
     const strait_tensor x = make_rows(rig, ROWS, COLS, 0), y = rig_output(rig, ROWS, COLS);
-    const strait_tensor packed = rig_bytes(rig, octave_bytes(ROWS, COLS));
+    const strait_tensor packed = rig_bytes(rig, log_scale_bytes(ROWS, COLS));
     assert_int_equal(packed.cols, 4 + 16 * ROWS);
     rig_read(rig, x, values);
     const double most = largest_of(values, ROWS * COLS);
@@ -274,7 +151,7 @@ static void octaves_are_what_they_say(void) {
 }
 
 /* Unbiased, and within a step of the value, both ways. */
-static void chance_is_fair(void) {
+static void check_rounding(void) {
     enum {
         COLS = 31
     };
@@ -283,7 +160,7 @@ static void chance_is_fair(void) {
     float values[COLS], got[COLS];
     double mean[COLS] = {0};
     const strait_tensor x = rig_input(rig, 1, COLS, 8), y = rig_output(rig, 1, COLS);
-    const strait_tensor packed = rig_bytes(rig, octave_bytes(1, COLS));
+    const strait_tensor packed = rig_bytes(rig, log_scale_bytes(1, COLS));
     rig_read(rig, x, values);
     const double step = exp2(ceil(2 * log2(largest_of(values, COLS))) / 2) / 7.5;
     for (int t = 0; t < times; t++) {
@@ -300,24 +177,23 @@ static void chance_is_fair(void) {
         CHECK_NEAR(mean[c], (double)values[c], 5 * step / 2 / sqrt(times));
 }
 
-static void formulas(void **state) {
+static void packs_by_formula(void **state) {
     (void)state;
-    on_every_device(convolution_is_what_it_says);
-    on_every_device(gradients);
-    on_every_device(octaves_are_what_they_say);
+    on_every_device(check_log_scale_formula);
 }
 
-static void rounding_is_fair(void **state) {
+static void rounds_without_bias(void **state) {
     (void)state;
-    on_every_device(chance_is_fair);
+    on_every_device(check_rounding);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions),      cmocka_unit_test(windows),
-        cmocka_unit_test(pieces_of_columns), cmocka_unit_test(octaves),
-        cmocka_unit_test(padded_octaves),    cmocka_unit_test(garbage),
-        cmocka_unit_test(formulas),          cmocka_unit_test(rounding_is_fair),
+        cmocka_unit_test(matches_reference_bytes),
+        cmocka_unit_test(ignores_columns_that_are_not_packed),
+        cmocka_unit_test(restores_finite_values_from_any_bytes),
+        cmocka_unit_test(packs_by_formula),
+        cmocka_unit_test(rounds_without_bias),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

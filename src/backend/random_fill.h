@@ -8,25 +8,25 @@
 #include "backend/backend.h"
 #include "base/rng.h"
 
-struct strait_draw;
+struct strait_random_fill;
 
-typedef struct strait_draw_params {
+typedef struct strait_random_fill_params {
     strait_rng rng;
     double deviation;
     int64_t cols; // columns from this one on stay 0; 0: there are none
-} strait_draw_params;
+} strait_random_fill_params;
 
 /* For tensors of at most `most` values, each, on the stream's device; uses the threads the backend
  * was opened with. Allocates; not for a training step. The stream outlives it. */
-strait_err strait_draw_open(struct strait_stream *stream, int64_t most, struct strait_draw **out);
-void strait_draw_close(struct strait_draw **draw); // accepts NULL
+strait_err strait_random_fill_open(struct strait_stream *stream, int64_t most, struct strait_random_fill **out);
+void strait_random_fill_close(struct strait_random_fill **draw); // accepts NULL
 
 /* Value i of `to`, which is f32, becomes number i of params.rng times the deviation. Blocks until
  * all are drawn; the last may still be on their way in the stream's order until close or the next.
  */
-strait_err strait_draw_normals(struct strait_draw *draw, strait_tensor to,
-                               strait_draw_params params);
+strait_err strait_random_fill_normals(struct strait_random_fill *draw, strait_tensor to,
+                               strait_random_fill_params params);
 
 /* The same for one tensor, from open to close. */
-strait_err strait_draw_once(struct strait_stream *stream, strait_tensor to,
-                            strait_draw_params params);
+strait_err strait_random_fill_once(struct strait_stream *stream, strait_tensor to,
+                            strait_random_fill_params params);
