@@ -1,4 +1,4 @@
-/* cmd_relay.c - strait relay: pass bytes between nodes that cannot reach each other. */
+/* cmd_relay.c - strait relay: forwards bytes between machines that cannot reach each other. */
 #include "commands.h"
 #include "net/core/identity.h"
 #include "net/relay/relay.h"
@@ -13,19 +13,21 @@ static int64_t n_connections, n_per_host, n_per_second, idle_s, rate_mbit;
 
 static const strait_flag flags[] = {
     {"listen", 'l', STRAIT_FLAG_TEXT, &listen_at, "ADDRESS",
-     "where nodes dial it (default 0.0.0.0:7071; [::]:7071 for IPv6 too)"},
-    {"connections", 0, STRAIT_FLAG_INT, &n_connections, "N", "at once, in all (default 4096)"},
-    {"per-host", 0, STRAIT_FLAG_INT, &n_per_host, "N", "at once from one address (default 64)"},
+     "where to listen (default 0.0.0.0:7071; [::]:7071 for IPv6 too)"},
+    {"connections", 0, STRAIT_FLAG_INT, &n_connections, "N",
+     "most connections at once (default 4096)"},
+    {"per-host", 0, STRAIT_FLAG_INT, &n_per_host, "N",
+     "most connections at once from one address (default 64)"},
     {"per-second", 0, STRAIT_FLAG_INT, &n_per_second, "N",
-     "new ones from one address in a second (default 32)"},
+     "most new connections per second from one address (default 32)"},
     {"idle", 0, STRAIT_FLAG_INT, &idle_s, "S",
-     "seconds of silence after which a pair is parted (default 60)"},
+     "seconds without traffic after which a pair is closed (default 60)"},
     {"rate", 0, STRAIT_FLAG_INT, &rate_mbit, "MBIT",
-     "most that one pair may pass each way, in Mb/s (default: no limit)"},
+     "most that a pair may send in each direction, in Mb/s (default: no limit)"},
     {0},
 };
 
-static struct strait_relay *relay; // for the handler
+static struct strait_relay *relay; // static for the signal handler
 
 static void interrupted(int number) {
     (void)number;
@@ -36,49 +38,56 @@ static void heed_signals(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = interrupted;
-    action.sa_flags = (int)SA_RESETHAND; // a second one takes its ordinary course
+    action.sa_flags = (int)SA_RESETHAND; // a second signal ends the process
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static void on_version_refused(void *unused) {
+    (void)unused;
+    fprintf(stderr, "strait relay: refused: %s\n", strait_err_detail());
 }
 
 static strait_err check_flags(strait_relay_config *out) {
     const int64_t limits[] = {n_connections, n_per_host, n_per_second, idle_s, rate_mbit};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i] < 0 || limits[i] > 1000000)
-            return STRAIT_FAIL(STRAIT_ECONFIG, "relay: %lld is no limit: expected 0 to 1000000",
+            return STRAIT_FAIL(STRAIT_ECONFIG, "relay: limit %lld: expected 0 (default) to 1000000",
                                (long long)limits[i]);
     *out = (strait_relay_config){.max_connections = (int)n_connections,
                                  .max_per_address = (int)n_per_host,
                                  .max_new_per_s = (int)n_per_second,
                                  .idle_timeout_ms = (int)idle_s * 1000,
-                                 .bytes_per_s = rate_mbit * 125000};
+                                 .bytes_per_s = rate_mbit * 125000,
+                                 .version_refused = on_version_refused};
     return STRAIT_OK;
 }
 
-/* Where it is, and an address that two nodes could use: with a token that nobody can guess. */
+/* Prints where the relay listens, and an example address with a random token that nobody can guess.
+ */
 static strait_err announce(const char *where) {
     strait_relay_token token;
     char address[512];
     STRAIT_TRY(strait_identity_random(token.bytes, sizeof token.bytes));
     STRAIT_TRY(strait_relay_address_print(where, &token, address, sizeof address));
     printf("relay at %s\n", where);
-    printf("two nodes meet at %s (any other token does as well)\n", address);
-    if (fflush(stdout) != 0) return STRAIT_FAIL(STRAIT_EIO, "standard output could not be written");
+    printf("use %s on both machines (any other random token works as well)\n", address);
+    if (fflush(stdout) != 0) return STRAIT_FAIL(STRAIT_EIO, "cannot write to standard output");
     return STRAIT_OK;
 }
 
 static strait_err serve(void) {
     char where[256];
     const strait_err err = strait_relay_listen(relay, listen_at, where, sizeof where);
-    if (err == STRAIT_EINVAL) return STRAIT_ECONFIG; // it came from the command line
+    if (err == STRAIT_EINVAL) return STRAIT_ECONFIG; // the address is from the command line
     STRAIT_TRY(err);
     STRAIT_TRY(announce(where));
     heed_signals();
     strait_relay_run(relay);
     strait_relay_stats stats;
     strait_relay_read_stats(relay, &stats);
-    printf("%lld connections, %lld refused, %lld pairs, %lld bytes passed\n",
+    printf("%lld connections, %lld refused, %lld pairs, %lld bytes forwarded\n",
            (long long)stats.n_accepted, (long long)stats.n_refused, (long long)stats.n_paired,
            (long long)stats.bytes);
     return STRAIT_OK;
@@ -97,11 +106,11 @@ static strait_err run_relay(int n_words, const char **words) {
 const strait_command strait_cmd_relay = {
     .name = "relay",
     .usage = "[flags]",
-    .summary = "pass bytes between nodes that cannot reach each other",
-    .about = "Two nodes that accept no connections both dial the relay, at the same address\n"
-             "relay://HOST:PORT/TOKEN, and it passes what one sends to the other. They speak TLS\n"
-             "through it and know each other's keys: the relay can read and alter nothing.\n"
-             "Runs until it is interrupted.",
+    .summary = "forward bytes between machines that cannot reach each other",
+    .about = "Two machines that accept no connections both connect to the relay, with the same\n"
+             "address relay://HOST:PORT/TOKEN, and it forwards what one sends to the other. They\n"
+             "use TLS through it and know each other's keys, so the relay can neither read nor\n"
+             "change anything. Runs until it is interrupted.",
     .flags = flags,
     .run = run_relay,
 };

@@ -52,7 +52,7 @@ static void closed(void *user, struct strait_link *link, strait_err why) {
     node->link = NULL;
     node->n_closed++;
     node->why = why;
-    (void)snprintf(node->reason, sizeof node->reason, "%.200s", strait_err_detail());
+    (void)snprintf(node->reason, sizeof node->reason, "%s", strait_err_detail());
 }
 
 static const struct strait_transport_events events = {

@@ -1,6 +1,7 @@
-/* transport_rig.h - two peers and what happened to them, for tests of transports.
+/* transport_rig.h - two peers and a record of their events, for tests of transports.
  *
- * Both are driven by the test's own thread, in turns, so nothing races but the bytes. */
+ * The test's own thread drives both in turn, so the order of events is deterministic except for the
+ * network. */
 #pragma once
 
 #include "check.h"
@@ -15,8 +16,8 @@ struct rig_node {
     struct strait_transport *t;
     struct strait_identity *identity;
     char address[STRAIT_ADDRESS_MAX];
-    const strait_fingerprint *trusted;   // NULL: everybody
-    const strait_emulate_spec *admitted; // the wire of whom it lets in; NULL: as configured
+    const strait_fingerprint *trusted;   // NULL: admits every key
+    const strait_emulate_spec *admitted; // emulation of admitted links; NULL: as configured
 
     struct strait_link *link;
     int n_opened, n_closed, n_refused, n_writable;
@@ -24,7 +25,7 @@ struct rig_node {
     char reason[STRAIT_REASON_MAX], reason_refused[STRAIT_REASON_MAX];
 
     int n_got;
-    uint32_t steps[RIG_ARRIVALS_MAX]; // of the messages, as they came
+    uint32_t steps[RIG_ARRIVALS_MAX]; // of the messages, in order of arrival
     struct strait_msg *kept;          // the latest, when must_keep
     int must_keep;
     void (*on_open)(struct rig_node *node);
@@ -37,8 +38,8 @@ struct rig {
     struct strait_inproc_network *network;
     strait_transport_config config; // of both; may be changed before rig_start
     struct rig_node a, b;           // b listens
-    int are_apart;                  // a has another run's id than b
-    int64_t seen_ns, longest_ns;    // when both were last driven; the longest they were not
+    int are_apart;                  // a belongs to another run than b
+    int64_t seen_ns, longest_ns;    // when both were last driven; the longest pause
 };
 
 void rig_open(struct rig *r, const char *scheme);
@@ -47,11 +48,11 @@ struct strait_link *rig_dial(struct rig *r); // a dials b, expecting b's key
 void rig_connect(struct rig *r);             // rig_start, dial, and both are open
 void rig_close(struct rig *r);
 
-/* Drives both until `done` or for `timeout_ms`; 0 when the time was over. */
+/* Drives both until `done`; returns 0 when timeout_ms passed first. */
 int rig_drive(struct rig *r, int (*done)(const struct rig *r), int timeout_ms);
 void rig_rest(struct rig *r, int ms); // drives both for that long
 
-/* Seconds until b's on_message has answered a message of a's, and until b has n of a's. */
+/* Seconds until b has answered a message of a, and until b has received n messages of a. */
 double rig_ping(struct rig *r);
 double rig_bulk(struct rig *r, int n, size_t bytes);
 
@@ -60,11 +61,11 @@ int rig_both_closed(const struct rig *r);
 int rig_a_closed(const struct rig *r);
 int rig_b_refused(const struct rig *r);
 
-/* A message of type 20 whose step is `step`, its body a pattern of it. */
+/* A message of type 20 whose body is a pattern derived from `step`. */
 struct strait_msg *rig_message(struct rig *r, strait_priority priority, uint32_t step, size_t size);
 int rig_is_intact(const struct strait_msg *msg);
 
-/* A test of one scheme, which is its initial state; needs set_up and tear_down. */
+/* A test of one scheme, passed as its initial state; needs set_up and tear_down. */
 #define ON(scheme, test)                                                         \
     {                                                                            \
         .name = scheme " " #test, .test_func = test, .setup_func = set_up,       \

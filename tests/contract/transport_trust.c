@@ -1,5 +1,5 @@
-/* transport_trust.c - whom every transport turns away, that both sides are told why, and what
- * happens when memory runs out at any point. */
+/* transport_trust.c - which peers every transport refuses, that both sides learn the reason, and
+ * that any allocation may fail. */
 #include "base/alloc.h"
 #include "contract/transport_rig.h"
 
@@ -16,7 +16,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void test_unknown_key(void **state) {
+static void refuses_an_unknown_key(void **state) {
     (void)state;
     r.b.trusted = strait_identity_fingerprint(r.b.identity); // not a's
     rig_start(&r);
@@ -24,11 +24,11 @@ static void test_unknown_key(void **state) {
     CHECK(rig_drive(&r, rig_b_refused, 10000));
     CHECK(r.a.n_opened == 0 && r.b.n_opened == 0 && r.a.n_closed == 1);
     CHECK(r.a.why == STRAIT_EAUTH && r.b.why_refused == STRAIT_EAUTH);
-    CHECK(strcmp(r.a.reason, "refused by peer: this key is not on the list") == 0);
-    CHECK(strcmp(r.b.reason_refused, "this key is not on the list") == 0);
+    CHECK(strstr(r.a.reason, "): refused by peer: this key is not on the list") != NULL);
+    CHECK(strstr(r.b.reason_refused, "): this key is not on the list") != NULL);
 }
 
-static void test_other_key_answers(void **state) {
+static void refuses_a_key_other_than_the_dialled_one(void **state) {
     (void)state;
     rig_start(&r);
     struct strait_link *link = NULL;
@@ -38,11 +38,11 @@ static void test_other_key_answers(void **state) {
     rig_rest(&r, 100);
     CHECK(r.a.n_opened == 0 && r.a.why == STRAIT_EAUTH);
     CHECK(strstr(r.a.reason, "answered where") != NULL);
-    const char *told = r.b.n_refused > 0 ? r.b.reason_refused : r.b.reason;
-    CHECK(strstr(told, "answered where") != NULL);
+    const char *reason = r.b.n_refused > 0 ? r.b.reason_refused : r.b.reason;
+    CHECK(strstr(reason, "answered where") != NULL);
 }
 
-static void test_other_run(void **state) {
+static void refuses_a_peer_of_another_run(void **state) {
     (void)state;
     r.are_apart = 1;
     rig_start(&r);
@@ -59,7 +59,7 @@ static int is_settled(const struct rig *x) {
     return x->b.n_got > 0 || x->a.n_closed > 0 || x->b.n_closed > 0 || x->b.n_refused > 0;
 }
 
-static void send_greeting(struct rig_node *node) {
+static void send_first_message(struct rig_node *node) {
     struct strait_msg *msg = NULL;
     if (strait_msg_open(node->t->config.pool, 20, 300000, &msg) != STRAIT_OK) return;
     memset(msg->body, 7, msg->size);
@@ -67,8 +67,8 @@ static void send_greeting(struct rig_node *node) {
     strait_msg_close(&msg);
 }
 
-/* Whichever allocation fails, both sides end tidily; the sanitizers look for what is left. */
-static void test_memory_runs_out(void **state) {
+/* Whichever allocation fails, both sides close and free everything; sanitizers check for leaks. */
+static void survives_failure_of_any_allocation(void **state) {
     int is_complete = 0;
     for (int n = 1; !is_complete; n++) {
         CHECK(n < 200);
@@ -77,7 +77,7 @@ static void test_memory_runs_out(void **state) {
         r.config.peer_timeout_ms = 150;
         r.config.ping_ms = 20;
         r.config.linger_ms = 50;
-        r.a.on_open = send_greeting;
+        r.a.on_open = send_first_message;
         rig_start(&r);
         strait_alloc_fail_at(n);
         const strait_dial_params params = {.expected = strait_identity_fingerprint(r.b.identity)};
@@ -91,9 +91,9 @@ static void test_memory_runs_out(void **state) {
     rig_open(&r, *state); // for tear_down
 }
 
-#define ALL(scheme)                                                                               \
-    ON(scheme, test_unknown_key), ON(scheme, test_other_key_answers), ON(scheme, test_other_run), \
-        ON(scheme, test_memory_runs_out)
+#define ALL(scheme)                                                                           \
+    ON(scheme, refuses_an_unknown_key), ON(scheme, refuses_a_key_other_than_the_dialled_one), \
+        ON(scheme, refuses_a_peer_of_another_run), ON(scheme, survives_failure_of_any_allocation)
 
 int main(void) {
     const struct CMUnitTest tests[] = {ALL("inproc"), ALL("tls")};

@@ -1,5 +1,5 @@
-/* Whatever bytes arrive, in whatever pieces, the frame reader refuses them or hands out messages
- * that keep its promises. The first byte of the input says how the rest is cut up. */
+/* Arbitrary bytes in pieces of any size: the frame reader refuses them or returns valid messages.
+ * The first byte of the input is the size of the pieces. */
 #include "net/core/frame.h"
 
 #include "net/core/handshake.h"
@@ -25,7 +25,7 @@ static void check(const struct strait_msg *msg) {
     if (strnlen(bye.reason, sizeof bye.reason) == sizeof bye.reason) abort();
 }
 
-/* A frame that is written reads as it was written. */
+/* A message that is written and read again is unchanged. */
 static void check_round_trip(struct strait_msg_pool *pool, const struct strait_msg *msg) {
     struct strait_frame_reader reader = {.pool = pool, .limit = LIMIT};
     struct strait_msg *back = NULL;

@@ -1,8 +1,8 @@
-/* What an attacker can make of the first bytes of a stream. The first byte of the input chooses:
+/* Hostile first bytes of a stream. The first byte of the input selects:
  *
- *   even: the rest is fed to a server's TLS as it came from the socket;
- *   odd:  the rest is a script against a real handshake between two ends: runs of bytes are passed
- *         on untouched, flipped, dropped or doubled, and then arbitrary plain text follows.
+ *   even: the rest is fed to a server's TLS as if read from the socket;
+ *   odd:  the rest is a script against a real handshake between two ends: ciphertext is passed on
+ *         unchanged, flipped, dropped or duplicated, and then arbitrary plain text follows.
  *
  * Neither may crash, hang, or end with a key that the other end does not hold. */
 #include "net/core/handshake.h"
@@ -17,7 +17,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 enum {
-    ROUNDS = 24,
+    EXCHANGES = 24,
     WIRE_MAX = 8192
 };
 
@@ -44,7 +44,7 @@ static void feed_server(const unsigned char *data, size_t size) {
         }
         if (n == 0) break;
     }
-    if (err == STRAIT_OK) abort(); // nobody signed anything
+    if (err == STRAIT_OK) abort(); // impossible: the input contains no signature
     strait_tls_close(&server);
 }
 
@@ -59,17 +59,17 @@ static unsigned char next_byte(struct script *s) {
     return *s->at++;
 }
 
-/* Carries ciphertext from one end to the other, as the script likes. */
-static void carry(struct strait_tls *from, struct strait_tls *to, struct script *s) {
+/* Moves ciphertext from one end to the other as the script says. */
+static void transfer(struct strait_tls *from, struct strait_tls *to, struct script *s) {
     unsigned char wire[WIRE_MAX];
     const size_t n = strait_tls_take(from, wire, sizeof wire);
     if (n == 0) return;
-    const unsigned char order = next_byte(s);
-    if (order % 8 == 1)
-        wire[(next_byte(s) * 256u + next_byte(s)) % n] ^= (unsigned char)(1 << order / 32);
-    const size_t keep = order % 8 == 2 ? n * next_byte(s) / 256 : n;
+    const unsigned char action = next_byte(s);
+    if (action % 8 == 1)
+        wire[(next_byte(s) * 256u + next_byte(s)) % n] ^= (unsigned char)(1 << action / 32);
+    const size_t keep = action % 8 == 2 ? n * next_byte(s) / 256 : n;
     (void)strait_tls_feed(to, wire, keep);
-    if (order % 8 == 3) (void)strait_tls_feed(to, wire, n);
+    if (action % 8 == 3) (void)strait_tls_feed(to, wire, n);
 }
 
 static void read_frames(struct strait_tls *tls) {
@@ -97,11 +97,11 @@ static void disturb_handshake(struct script s) {
     strait_err c = strait_tls_open(alice, 0, &client), d = strait_tls_open(bob, 1, &server);
     if (c != STRAIT_OK || d != STRAIT_OK) abort();
     c = d = STRAIT_EAGAIN;
-    for (int i = 0; i < ROUNDS && (c == STRAIT_EAGAIN || d == STRAIT_EAGAIN); i++) {
+    for (int i = 0; i < EXCHANGES && (c == STRAIT_EAGAIN || d == STRAIT_EAGAIN); i++) {
         if (c == STRAIT_EAGAIN) c = strait_tls_handshake(client);
-        carry(client, server, &s);
+        transfer(client, server, &s);
         if (d == STRAIT_EAGAIN) d = strait_tls_handshake(server);
-        carry(server, client, &s);
+        transfer(server, client, &s);
     }
     if (c == STRAIT_OK &&
         !strait_fingerprint_equal(strait_tls_peer(client), strait_identity_fingerprint(bob)))
@@ -113,7 +113,7 @@ static void disturb_handshake(struct script s) {
         const size_t n = s.left < STRAIT_TLS_RECORD ? s.left : STRAIT_TLS_RECORD;
         if (strait_tls_write(client, s.at, n) == STRAIT_OK) {
             s = (struct script){0};
-            carry(client, server, &s);
+            transfer(client, server, &s);
             read_frames(server);
         }
     }

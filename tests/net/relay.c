@@ -1,4 +1,4 @@
-/* Nodes that meet at a relay, and what the relay cannot do to them. */
+/* Machines that connect through a relay, and what a hostile relay or third party cannot do. */
 #include "port.h"
 #include "relay_rig.h"
 
@@ -10,37 +10,42 @@
 
 /* ---- bytes ---- */
 
-static void test_golden_bytes(void **state) {
+static void messages_have_the_documented_bytes(void **state) {
     (void)state;
     strait_relay_token token, back;
     strait_relay_role role = STRAIT_RELAY_DIALS;
-    unsigned char greeting[STRAIT_RELAY_REQUEST], reply[STRAIT_RELAY_REPLY];
+    unsigned char request[STRAIT_RELAY_REQUEST], reply[STRAIT_RELAY_REPLY];
     for (int i = 0; i < STRAIT_RELAY_TOKEN; i++)
         token.bytes[i] = (unsigned char)(i + 1);
-    strait_relay_request_pack(STRAIT_RELAY_LISTENS, &token, greeting);
-    assert_memory_equal(greeting, "StRl\1\1\0\0\1\2\3", 11);
-    CHECK_OK(strait_relay_request_unpack(greeting, &role, &back));
+    strait_relay_request_pack(STRAIT_RELAY_LISTENS, &token, request);
+    assert_memory_equal(request, "StRl\1\1\0\0\1\2\3", 11);
+    CHECK_OK(strait_relay_request_unpack(request, &role, &back));
     CHECK(role == STRAIT_RELAY_LISTENS && strait_relay_token_equal(&token, &back));
-    for (int i = 0; i < 8; i++) { // no bit of its first bytes is free
+    for (int i = 0; i < 8; i++) { // every bit of the first eight bytes is checked
         for (int bit = 0; bit < 8; bit++) {
-            greeting[i] ^= (unsigned char)(1 << bit);
-            const strait_err err = strait_relay_request_unpack(greeting, &role, &back);
-            assert_int_equal(err, i == 5 && bit == 0 ? STRAIT_OK : STRAIT_EPROTO);
-            greeting[i] ^= (unsigned char)(1 << bit);
+            request[i] ^= (unsigned char)(1 << bit);
+            const strait_err err = strait_relay_request_unpack(request, &role, &back);
+            const strait_err refusal = i == 4 ? STRAIT_ENOTSUP : STRAIT_EPROTO; // 4: version
+            assert_int_equal(err, i == 5 && bit == 0 ? STRAIT_OK : refusal);
+            request[i] ^= (unsigned char)(1 << bit);
         }
     }
     strait_relay_reply_pack(STRAIT_RELAY_OK, reply);
     assert_memory_equal(reply, "StRl\1\0\0\0", 8);
     CHECK_OK(strait_relay_reply_unpack(reply));
     strait_relay_reply_pack(STRAIT_RELAY_NO_PEER, reply);
-    CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_EAGAIN, "nobody else came");
+    CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_EAGAIN, "no peer came");
     strait_relay_reply_pack(STRAIT_RELAY_FULL, reply);
     CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_ECLOSED, "too many connections");
+    reply[4] = 9;
+    CHECK_FAILS(
+        strait_relay_reply_unpack(reply), STRAIT_EPROTO,
+        "the relay uses relay protocol version 9, this program version 1: install the same");
     CHECK_FAILS(strait_relay_reply_unpack((const unsigned char *)"HTTP/1.1"), STRAIT_EPROTO,
-                "no relay");
+                "not a relay");
 }
 
-static void test_addresses(void **state) {
+static void addresses_round_trip(void **state) {
     (void)state;
     char where[64], text[STRAIT_ADDRESS_MAX];
     strait_relay_token token = {{0}};
@@ -60,7 +65,7 @@ static void test_addresses(void **state) {
 
 /* ---- nodes ---- */
 
-static void meet_and_talk(const char *where, int n_streams, int n_messages, size_t largest) {
+static void connect_and_exchange(const char *where, int n_streams, int n_messages, size_t largest) {
     struct relay_rig r;
     struct relay_node a = {.peer = 0}, b = {.peer = 0};
     strait_relay_stats stats;
@@ -76,32 +81,32 @@ static void meet_and_talk(const char *where, int n_streams, int n_messages, size
     assert_int_equal(stats.n_refused, 0);
 }
 
-static void test_two_nodes_talk(void **state) {
+static void pairs_two_machines(void **state) {
     (void)state;
-    meet_and_talk("127.0.0.1:0", 1, 300, 3000);
+    connect_and_exchange("127.0.0.1:0", 1, 300, 3000);
 }
 
-static void test_over_ipv6(void **state) {
+static void works_over_ipv6(void **state) {
     (void)state;
     const int fd = socket(AF_INET6, SOCK_STREAM, 0);
     const struct sockaddr_in6 own = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     const int has_it = bind(fd, (const struct sockaddr *)&own, sizeof own) == 0;
     (void)close(fd);
     if (!has_it) skip(); // there is no IPv6 on this machine
-    meet_and_talk("[::1]:0", 1, 20, 3000);
+    connect_and_exchange("[::1]:0", 1, 20, 3000);
 }
 
-static void test_several_streams_of_large_messages(void **state) {
+static void carries_large_messages_over_several_streams(void **state) {
     (void)state;
-    meet_and_talk("127.0.0.1:0", 4, 40, 1500000);
+    connect_and_exchange("127.0.0.1:0", 4, 40, 1500000);
 }
 
-static void test_whoever_comes_first_waits(void **state) {
+static void peers_wait_for_the_relay_and_survive_its_restart(void **state) {
     (void)state;
     struct relay_rig r;
     struct relay_node a = {.peer = 0}, b = {.peer = 0};
     char where[STRAIT_ADDRESS_MAX];
-    /* No relay yet: both keep trying. */
+    /* Without a relay both keep trying. */
     (void)snprintf(where, sizeof where, "127.0.0.1:%d", port_choose());
     relay_rig_open(&r, &(strait_relay_config){.max_per_address = 0}, where);
     relay_rig_stop(&r, NULL);
@@ -111,7 +116,7 @@ static void test_whoever_comes_first_waits(void **state) {
     relay_rig_open(&again, &(strait_relay_config){.max_per_address = 0}, where);
     CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
     relay_rig_exchange(&a, &b, 20, 1000);
-    /* The relay dies and comes back: so does the link. */
+    /* The relay is restarted: the link is restored. */
     relay_rig_stop(&again, NULL);
     while (strait_mesh_is_up(a.mesh, a.peer) || strait_mesh_is_up(b.mesh, b.peer))
         relay_rig_rest(10);
@@ -124,11 +129,11 @@ static void test_whoever_comes_first_waits(void **state) {
     relay_rig_stop(&again, NULL);
 }
 
-/* Alice talks until Bob has heard something; with `must_end`, on a link that came after one that
- * was lost. What is lost is lost, what arrives is as it was sent. */
-static void say_until_heard(struct relay_node *a, struct relay_node *b, int must_end) {
-    int has_ended = !must_end, has_heard = 0;
-    while (!has_heard) {
+/* Alice sends until Bob has received a message; with `must_end`, on a link that replaced a lost
+ * one. Messages may be lost with a link, but those that arrive are intact. */
+static void send_until_received(struct relay_node *a, struct relay_node *b, int must_end) {
+    int has_ended = !must_end, has_received = 0;
+    while (!has_received) {
         struct strait_msg *msg = NULL;
         CHECK_OK(strait_msg_open(strait_mesh_pool(a->mesh), 20, 500, &msg));
         memset(msg->body, 0x5a, msg->size);
@@ -139,40 +144,40 @@ static void say_until_heard(struct relay_node *a, struct relay_node *b, int must
         if (msg->type == 20) {
             for (size_t i = 0; i < msg->size; i++)
                 CHECK(msg->body[i] == 0x5a);
-            has_heard = has_ended;
+            has_received = has_ended;
         }
         strait_msg_close(&msg);
     }
 }
 
-/* A byte spoiled in the greetings, in the handshake, in what is said: the link ends, is made again,
- * and neither the relay nor what the nodes say suffers. */
-static void test_a_spoiled_byte_ends_the_link_only(void **state) {
+/* A byte is corrupted in the request, the handshakes or a message: the link closes and is restored,
+ * and neither the relay nor any message is damaged. */
+static void a_corrupted_byte_only_closes_the_link(void **state) {
     (void)state;
     static const int64_t places[] = {12, 60, 300, 900, 1500, 3000, 20000};
     struct relay_rig r;
     relay_rig_open(&r, &(strait_relay_config){.waiting_timeout_ms = 500}, "127.0.0.1:0");
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         struct relay_node a = {.peer = 0}, b = {.peer = 0};
-        struct relay_meddler m;
+        struct relay_corrupter m;
         char address[STRAIT_ADDRESS_MAX];
-        relay_meddler_open(&m, r.where, places[i]);
+        relay_corrupter_open(&m, r.where, places[i]);
         CHECK_OK(strait_relay_address_print(m.where, &r.token, address, sizeof address));
         relay_rig_pair(&a, &b, address, r.address, 1);
         CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
-        say_until_heard(&a, &b, m.n_spoiled == 0);
-        assert_int_equal(m.n_spoiled, 1);
+        send_until_received(&a, &b, m.n_corrupted == 0);
+        assert_int_equal(m.n_corrupted, 1);
         relay_node_close(&a);
         relay_node_close(&b);
-        relay_meddler_close(&m);
+        relay_corrupter_close(&m);
     }
     strait_relay_stats stats;
     relay_rig_stop(&r, &stats);
     CHECK(stats.n_paired >= 13); // seven links, six of them twice
 }
 
-/* Somebody else has learned the token. He meets a node, and that is all. */
-static void test_a_token_opens_nothing(void **state) {
+/* A third party that has learned the token is paired with a machine, which refuses its key. */
+static void a_stolen_token_is_useless_without_the_key(void **state) {
     (void)state;
     struct relay_rig r;
     struct relay_node a = {.peer = 0}, b = {.peer = 0}, mallory = {.peer = 0}, nobody = {.peer = 0};
@@ -200,14 +205,14 @@ static void test_a_token_opens_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_bytes),
-        cmocka_unit_test(test_addresses),
-        cmocka_unit_test(test_two_nodes_talk),
-        cmocka_unit_test(test_over_ipv6),
-        cmocka_unit_test(test_several_streams_of_large_messages),
-        cmocka_unit_test(test_whoever_comes_first_waits),
-        cmocka_unit_test(test_a_spoiled_byte_ends_the_link_only),
-        cmocka_unit_test(test_a_token_opens_nothing),
+        cmocka_unit_test(messages_have_the_documented_bytes),
+        cmocka_unit_test(addresses_round_trip),
+        cmocka_unit_test(pairs_two_machines),
+        cmocka_unit_test(works_over_ipv6),
+        cmocka_unit_test(carries_large_messages_over_several_streams),
+        cmocka_unit_test(peers_wait_for_the_relay_and_survive_its_restart),
+        cmocka_unit_test(a_corrupted_byte_only_closes_the_link),
+        cmocka_unit_test(a_stolen_token_is_useless_without_the_key),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

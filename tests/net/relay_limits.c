@@ -1,4 +1,4 @@
-/* What strangers cannot do to a relay: its bounds, each of them reached. */
+/* The limits of a relay, each of them reached. */
 #include "base/clock.h"
 #include "relay_rig.h"
 
@@ -12,39 +12,39 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int greet(const char *where, int from, strait_relay_role role,
-                 const strait_relay_token *token) {
-    unsigned char greeting[STRAIT_RELAY_REQUEST];
+static int send_request(const char *where, int from, strait_relay_role role,
+                        const strait_relay_token *token) {
+    unsigned char request[STRAIT_RELAY_REQUEST];
     const int fd = relay_rig_connect(where, from);
     CHECK(fd >= 0);
-    strait_relay_request_pack(role, token, greeting);
-    CHECK(send(fd, greeting, sizeof greeting, MSG_NOSIGNAL) == sizeof greeting);
+    strait_relay_request_pack(role, token, request);
+    CHECK(send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
     return fd;
 }
 
-/* The relay's answer; an error when it hung up without one. */
-static strait_err hear(int fd) {
+/* Reads the relay's reply; STRAIT_EINVAL when it closed without one. */
+static strait_err read_reply(int fd) {
     unsigned char reply[STRAIT_RELAY_REPLY];
     const struct timeval limit = {.tv_sec = 60};
     CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
     ssize_t n = 0;
     do
         n = recv(fd, reply, sizeof reply, MSG_WAITALL);
-    while (n < 0 && errno == EINTR); // the system may do work of the relay's thread in this one
-    if (n != sizeof reply) return STRAIT_FAIL(STRAIT_EINVAL, "hung up");
+    while (n < 0 && errno == EINTR); // sanitizers may interrupt system calls
+    if (n != sizeof reply) return STRAIT_FAIL(STRAIT_EINVAL, "closed without a reply");
     return strait_relay_reply_unpack(reply);
 }
 
-/* Nonsense, to which the relay answers; by then it has heard those who came before. */
-static void talk_nonsense(const char *where) {
+/* Sends a bad request and waits for the reply; by then the relay has read all earlier requests. */
+static void send_bad_request(const char *where) {
     static const unsigned char request[STRAIT_RELAY_REQUEST] = "GET / HTTP/1.1\r\n\r\n";
     const int fd = relay_rig_connect(where, 1);
     CHECK(send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
-    CHECK_FAILS(hear(fd), STRAIT_EPROTO, "does not understand");
+    CHECK_FAILS(read_reply(fd), STRAIT_EPROTO, "rejected our request");
     (void)close(fd);
 }
 
-static void test_pairs_are_opposites_with_one_token(void **state) {
+static void pairs_opposite_roles_with_the_same_token(void **state) {
     (void)state;
     struct relay_rig r;
     strait_relay_token other;
@@ -52,22 +52,22 @@ static void test_pairs_are_opposites_with_one_token(void **state) {
     relay_rig_open(&r, &(strait_relay_config){.waiting_timeout_ms = 4000}, "127.0.0.1:0");
     other = r.token;
     other.bytes[31] ^= 1;
-    const int wrong = greet(r.where, 1, STRAIT_RELAY_LISTENS, &other);
-    const int twin = greet(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
-    talk_nonsense(r.where); // the later of two is the one that meets
-    const int dials = greet(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
-    talk_nonsense(r.where);
-    const int listens = greet(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
-    CHECK_OK(hear(listens));
-    CHECK_OK(hear(dials));
+    const int wrong = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &other);
+    const int twin = send_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
+    send_bad_request(r.where); // of two that wait, the later one is paired
+    const int dials = send_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
+    send_bad_request(r.where);
+    const int listens = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
+    CHECK_OK(read_reply(listens));
+    CHECK_OK(read_reply(dials));
     CHECK(send(dials, "ping", 4, 0) == 4 && recv(listens, got, 4, MSG_WAITALL) == 4);
     assert_string_equal(got, "ping");
-    CHECK(shutdown(listens, SHUT_WR) == 0); // one way ends, the other goes on
+    CHECK(shutdown(listens, SHUT_WR) == 0); // one direction ends, the other continues
     CHECK(recv(dials, got, 1, 0) == 0);
     CHECK(send(dials, "pong", 4, 0) == 4 && recv(listens, got, 4, MSG_WAITALL) == 4);
     assert_string_equal(got, "pong");
-    CHECK_FAILS(hear(twin), STRAIT_EAGAIN, "nobody else came");
-    CHECK_FAILS(hear(wrong), STRAIT_EAGAIN, "nobody else came");
+    CHECK_FAILS(read_reply(twin), STRAIT_EAGAIN, "no peer came");
+    CHECK_FAILS(read_reply(wrong), STRAIT_EAGAIN, "no peer came");
     (void)close(wrong);
     (void)close(twin);
     (void)close(dials);
@@ -75,22 +75,22 @@ static void test_pairs_are_opposites_with_one_token(void **state) {
     relay_rig_stop(&r, NULL);
 }
 
-static void test_nonsense_and_silence_end(void **state) {
+static void closes_bad_requests_and_silent_connections(void **state) {
     (void)state;
     struct relay_rig r;
     relay_rig_open(&r, &(strait_relay_config){.request_timeout_ms = 3000, .idle_timeout_ms = 2000},
                    "127.0.0.1:0");
-    talk_nonsense(r.where);
+    send_bad_request(r.where);
     const int silent = relay_rig_connect(r.where, 1);
-    const int eager = greet(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
-    CHECK(send(eager, "before its turn", 15, 0) == 15);
-    CHECK_FAILS(hear(eager), STRAIT_EINVAL, "hung up");
-    CHECK_FAILS(hear(silent), STRAIT_EAGAIN, "nobody else came"); // a lost greeting may come again
-    const int a = greet(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
-    const int b = greet(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
-    CHECK_OK(hear(a));
-    CHECK_OK(hear(b));
-    CHECK_FAILS(hear(a), STRAIT_EINVAL, "hung up"); // a silent pair is parted
+    const int eager = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
+    CHECK(send(eager, "too early bytes", 15, 0) == 15);
+    CHECK_FAILS(read_reply(eager), STRAIT_EINVAL, "closed without a reply");
+    CHECK_FAILS(read_reply(silent), STRAIT_EAGAIN, "no peer came"); // a lost request may come again
+    const int a = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
+    const int b = send_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
+    CHECK_OK(read_reply(a));
+    CHECK_OK(read_reply(b));
+    CHECK_FAILS(read_reply(a), STRAIT_EINVAL, "closed without a reply"); // an idle pair is closed
     (void)close(silent);
     (void)close(eager);
     (void)close(a);
@@ -98,7 +98,37 @@ static void test_nonsense_and_silence_end(void **state) {
     relay_rig_stop(&r, NULL);
 }
 
-static void test_one_address_has_its_share(void **state) {
+static atomic_int n_versions_refused;
+static char version_reason[256];
+
+static void on_version_refused(void *unused) {
+    (void)unused;
+    (void)snprintf(version_reason, sizeof version_reason, "%.255s", strait_err_detail());
+    n_versions_refused++;
+}
+
+/* A machine of another version is refused on both sides with a reason that names both versions. */
+static void reports_each_refused_version_once(void **state) {
+    (void)state;
+    struct relay_rig r;
+    unsigned char request[STRAIT_RELAY_REQUEST];
+    relay_rig_open(&r, &(strait_relay_config){.version_refused = on_version_refused},
+                   "127.0.0.1:0");
+    strait_relay_request_pack(STRAIT_RELAY_DIALS, &r.token, request);
+    request[4] = 7;
+    for (int i = 0; i < 2; i++) {
+        const int fd = relay_rig_connect(r.where, 1);
+        CHECK(send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
+        CHECK_FAILS(read_reply(fd), STRAIT_EPROTO, "rejected our request");
+        (void)close(fd);
+    }
+    relay_rig_stop(&r, NULL);
+    assert_int_equal(n_versions_refused, 1);
+    CHECK(strstr(version_reason, "relay protocol version 7, this relay version 1: install") !=
+          NULL);
+}
+
+static void limits_connections_per_address(void **state) {
     (void)state;
     struct relay_rig r;
     int fds[12];
@@ -106,11 +136,11 @@ static void test_one_address_has_its_share(void **state) {
     for (int i = 0; i < 12; i++)
         fds[i] = relay_rig_connect(r.where, 2);
     for (int i = 8; i < 12; i++)
-        CHECK_FAILS(hear(fds[i]), STRAIT_ECLOSED, "too many from here");
-    const int other = greet(r.where, 3, STRAIT_RELAY_DIALS, &r.token);
-    const int mate = greet(r.where, 4, STRAIT_RELAY_LISTENS, &r.token);
-    CHECK_OK(hear(other));
-    CHECK_OK(hear(mate));
+        CHECK_FAILS(read_reply(fds[i]), STRAIT_ECLOSED, "too many connections");
+    const int other = send_request(r.where, 3, STRAIT_RELAY_DIALS, &r.token);
+    const int mate = send_request(r.where, 4, STRAIT_RELAY_LISTENS, &r.token);
+    CHECK_OK(read_reply(other));
+    CHECK_OK(read_reply(mate));
     for (int i = 0; i < 12; i++)
         (void)close(fds[i]);
     (void)close(other);
@@ -118,7 +148,7 @@ static void test_one_address_has_its_share(void **state) {
     relay_rig_stop(&r, NULL);
 }
 
-static void test_a_limited_pair_is_slowed(void **state) {
+static void enforces_the_rate_limit(void **state) {
     (void)state;
     enum {
         RATE = 1000000,
@@ -127,10 +157,10 @@ static void test_a_limited_pair_is_slowed(void **state) {
     struct relay_rig r;
     static unsigned char bytes[BYTES];
     relay_rig_open(&r, &(strait_relay_config){.bytes_per_s = RATE}, "127.0.0.1:0");
-    const int a = greet(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
-    const int b = greet(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
-    CHECK_OK(hear(a));
-    CHECK_OK(hear(b));
+    const int a = send_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
+    const int b = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
+    CHECK_OK(read_reply(a));
+    CHECK_OK(read_reply(b));
     const int64_t start = strait_clock_ns();
     size_t n_sent = 0, n_got = 0;
     while (n_got < BYTES) {
@@ -141,14 +171,14 @@ static void test_a_limited_pair_is_slowed(void **state) {
         if (sent <= 0 && got <= 0) relay_rig_rest(1);
     }
     const double seconds = (double)(strait_clock_ns() - start) * 1e-9;
-    print_message("%d bytes at %d a second took %.2f s\n", BYTES, RATE, seconds);
+    print_message("%d bytes at %d per second took %.2f s\n", BYTES, RATE, seconds);
     CHECK(seconds > 0.5 && seconds < 60);
     (void)close(a);
     (void)close(b);
     relay_rig_stop(&r, NULL);
 }
 
-/* ---- crowds ---- */
+/* ---- many connections ---- */
 
 static int64_t resident_kb(pid_t pid) {
     char path[64], line[256];
@@ -177,7 +207,7 @@ static pid_t start_relay(int out, const strait_relay_config *config) {
     _exit(0);
 }
 
-/* Sanitizers keep what was freed for a while. */
+/* Sanitizers keep freed memory for a while. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum {
     GROWTH_KB = 65536
@@ -188,8 +218,8 @@ enum {
 };
 #endif
 
-/* Ten thousand that say nothing, from forty addresses, and two that have something to say. */
-static void test_a_silent_crowd(void **state) {
+/* Ten thousand connections from forty addresses that send nothing, and a pair that works. */
+static void survives_ten_thousand_silent_connections(void **state) {
     (void)state;
     enum {
         CROWD = 10000
@@ -208,7 +238,7 @@ static void test_a_silent_crowd(void **state) {
     const pid_t relay = start_relay(ends[1], &config);
     CHECK(read(ends[0], where, sizeof where) == sizeof where);
     CHECK_OK(strait_relay_address_print(where, &token, address, sizeof address));
-    const int64_t prev = resident_kb(relay);
+    const int64_t before = resident_kb(relay);
     struct relay_node a = {.peer = 0}, b = {.peer = 0};
     relay_rig_pair(&a, &b, address, address, 1);
     CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
@@ -219,10 +249,10 @@ static void test_a_silent_crowd(void **state) {
     }
     const int64_t after = resident_kb(relay);
     print_message("%d silent connections: the relay grew by %lld KiB\n", n_connected,
-                  (long long)(after - prev));
+                  (long long)(after - before));
     CHECK(n_connected > CROWD / 2);
-    CHECK(after - prev < GROWTH_KB);
-    relay_node_close(&a); // and who comes now is still served
+    CHECK(after - before < GROWTH_KB);
+    relay_node_close(&a); // new pairs are still served
     relay_node_close(&b);
     relay_rig_pair(&a, &b, address, address, 1);
     CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
@@ -238,11 +268,13 @@ static void test_a_silent_crowd(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_silent_crowd), // it forks: before there are threads
-        cmocka_unit_test(test_pairs_are_opposites_with_one_token),
-        cmocka_unit_test(test_nonsense_and_silence_end),
-        cmocka_unit_test(test_one_address_has_its_share),
-        cmocka_unit_test(test_a_limited_pair_is_slowed),
+        cmocka_unit_test(
+            survives_ten_thousand_silent_connections), // forks, so it runs before there are threads
+        cmocka_unit_test(pairs_opposite_roles_with_the_same_token),
+        cmocka_unit_test(closes_bad_requests_and_silent_connections),
+        cmocka_unit_test(reports_each_refused_version_once),
+        cmocka_unit_test(limits_connections_per_address),
+        cmocka_unit_test(enforces_the_rate_limit),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,7 @@ void relay_rig_stop(struct relay_rig *r, strait_relay_stats *out) {
     strait_relay_close(&r->relay);
 }
 
-/* ---- nodes ---- */
+/* ---- machines ---- */
 
 static void open_node(struct relay_node *node, const char *name, int n_streams) {
     strait_mesh_config config = {.scheme = "tls"};
@@ -87,7 +87,7 @@ static void send_one(struct relay_node *node, int k, size_t largest) {
     CHECK_OK(strait_mesh_send_wait(node->mesh, node->peer, 60000, &msg));
 }
 
-/* The next message that is not about the link. */
+/* Receives the next message that is not an UP or DOWN notice. */
 static void receive_one(struct relay_node *node, int k, size_t largest) {
     struct strait_msg *msg = NULL;
     do {
@@ -104,7 +104,7 @@ static void receive_one(struct relay_node *node, int k, size_t largest) {
 void relay_rig_exchange(struct relay_node *a, struct relay_node *b, int n_messages,
                         size_t largest) {
     enum {
-        AHEAD = 8 // messages under way at once
+        AHEAD = 8 // messages in flight at once
     };
     for (int k = 0; k < n_messages + AHEAD; k++) {
         if (k < n_messages) {
@@ -146,62 +146,62 @@ int relay_rig_connect(const char *where, int from) {
     return -1;
 }
 
-/* ---- the meddler ---- */
+/* ---- the proxy that corrupts ---- */
 
-/* Moves what there is from one to the other; 0 when it is over. */
-static int move(struct relay_meddler *m, int from, int to, int64_t *n_passed) {
+/* Forwards available bytes; returns 0 when the connection is closed. */
+static int forward(struct relay_corrupter *m, int from, int to, int64_t *n_passed) {
     unsigned char bytes[4096];
     const ssize_t n = recv(from, bytes, sizeof bytes, 0);
     if (n <= 0) return 0;
-    const int64_t at = n_passed != NULL ? m->spoil - *n_passed : -1;
+    const int64_t at = n_passed != NULL ? m->corrupt_at - *n_passed : -1;
     if (at >= 0 && at < n) {
         bytes[at] ^= 0x10;
-        m->n_spoiled++;
+        m->n_corrupted++;
     }
     if (n_passed != NULL) *n_passed += n;
     return send(to, bytes, (size_t)n, MSG_NOSIGNAL) == n;
 }
 
-static void meddle(struct relay_meddler *m, int fd) {
+static void corrupt_connection(struct relay_corrupter *m, int fd) {
     const int out = relay_rig_connect(m->target, 1);
     int64_t n_passed = 0;
-    int goes_on = out >= 0;
-    while (goes_on && !m->is_over) {
+    int is_open = out >= 0;
+    while (is_open && !m->is_over) {
         struct pollfd both[] = {{.fd = fd, .events = POLLIN}, {.fd = out, .events = POLLIN}};
         (void)poll(both, 2, 20);
-        if (both[0].revents != 0) goes_on = move(m, fd, out, &n_passed);
-        if (goes_on && both[1].revents != 0) goes_on = move(m, out, fd, NULL);
+        if (both[0].revents != 0) is_open = forward(m, fd, out, &n_passed);
+        if (is_open && both[1].revents != 0) is_open = forward(m, out, fd, NULL);
     }
     if (out >= 0) (void)close(out);
     (void)close(fd);
 }
 
-static void *run_meddler(void *arg) {
-    struct relay_meddler *m = arg;
+static void *run_corrupter(void *arg) {
+    struct relay_corrupter *m = arg;
     while (!m->is_over) {
         struct pollfd one = {.fd = m->listener, .events = POLLIN};
         if (poll(&one, 1, 20) <= 0) continue;
         const int fd = accept(m->listener, NULL, NULL);
-        if (fd >= 0) meddle(m, fd);
-        m->spoil = -1;
+        if (fd >= 0) corrupt_connection(m, fd);
+        m->corrupt_at = -1;
     }
     return NULL;
 }
 
-void relay_meddler_open(struct relay_meddler *m, const char *target, int64_t spoil) {
+void relay_corrupter_open(struct relay_corrupter *m, const char *target, int64_t corrupt_at) {
     struct sockaddr_in own = {.sin_family = AF_INET,
                               .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
     socklen_t size = sizeof own;
-    *m = (struct relay_meddler){.spoil = spoil};
+    *m = (struct relay_corrupter){.corrupt_at = corrupt_at};
     (void)snprintf(m->target, sizeof m->target, "%s", target);
     m->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(bind(m->listener, (struct sockaddr *)&own, size) == 0 && listen(m->listener, 16) == 0);
     CHECK(getsockname(m->listener, (struct sockaddr *)&own, &size) == 0);
     (void)snprintf(m->where, sizeof m->where, "127.0.0.1:%d", ntohs(own.sin_port));
-    CHECK(pthread_create(&m->thread, NULL, run_meddler, m) == 0);
+    CHECK(pthread_create(&m->thread, NULL, run_corrupter, m) == 0);
 }
 
-void relay_meddler_close(struct relay_meddler *m) {
+void relay_corrupter_close(struct relay_corrupter *m) {
     m->is_over = 1;
     CHECK(pthread_join(m->thread, NULL) == 0);
     (void)close(m->listener);

@@ -1,5 +1,4 @@
-/* relay_rig.h - a relay in a thread, nodes that meet there, and someone between them who meddles.
- */
+/* relay_rig.h - a relay in a thread, machines that use it, and a proxy that corrupts a byte. */
 #pragma once
 
 #include "check.h"
@@ -19,9 +18,10 @@ struct relay_rig {
     strait_relay_token token;
 };
 
-/* Starts one at `where`, for example 127.0.0.1:0. */
+/* Starts a relay at `where`, for example 127.0.0.1:0. */
 void relay_rig_open(struct relay_rig *r, const strait_relay_config *config, const char *where);
-void relay_rig_stop(struct relay_rig *r, strait_relay_stats *out); // and close; may be called twice
+void relay_rig_stop(struct relay_rig *r,
+                    strait_relay_stats *out); // stops and closes it; may be called twice
 
 struct relay_node {
     struct strait_identity *identity;
@@ -34,7 +34,7 @@ void relay_rig_pair(struct relay_node *a, struct relay_node *b, const char *addr
                     const char *address_b, int n_streams);
 void relay_node_close(struct relay_node *node);
 
-/* Sends messages of awkward sizes both ways and compares every byte. */
+/* Sends messages of irregular sizes in both directions and compares every byte. */
 void relay_rig_exchange(struct relay_node *a, struct relay_node *b, int n_messages, size_t largest);
 
 void relay_rig_rest(int ms);
@@ -42,15 +42,15 @@ void relay_rig_rest(int ms);
 /* A plain connection to host:port from a loopback address, 127.0.0.`from`; -1 on failure. */
 int relay_rig_connect(const char *where, int from);
 
-/* Passes bytes between whoever connects and `where`, and spoils byte number `spoil` of those that
- * go there on the first connection; -1: none. */
-struct relay_meddler {
-    char where[STRAIT_ADDRESS_MAX]; // to dial instead
+/* Forwards bytes between its clients and `target`, and flips a bit of byte number `corrupt_at` that
+ * the first client sends; -1: none. */
+struct relay_corrupter {
+    char where[STRAIT_ADDRESS_MAX]; // dial this instead of the target
     char target[STRAIT_ADDRESS_MAX];
     int listener;
-    int64_t spoil; // its thread only
-    atomic_int n_spoiled, is_over;
+    int64_t corrupt_at; // its thread only
+    atomic_int n_corrupted, is_over;
     pthread_t thread;
 };
-void relay_meddler_open(struct relay_meddler *m, const char *target, int64_t spoil);
-void relay_meddler_close(struct relay_meddler *m);
+void relay_corrupter_open(struct relay_corrupter *m, const char *target, int64_t corrupt_at);
+void relay_corrupter_close(struct relay_corrupter *m);

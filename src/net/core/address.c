@@ -6,7 +6,7 @@
 
 strait_err strait_address_split(const char *address, char host[STRAIT_ADDRESS_MAX], int *port) {
     const char *colon = strrchr(address, ':');
-    const char *from = address, *to = colon;
+    const char *from = address, *to = colon; // the host
     if (colon != NULL && address[0] == '[' && colon > address + 1 && colon[-1] == ']') {
         from = address + 1;
         to = colon - 1;
@@ -14,7 +14,8 @@ strait_err strait_address_split(const char *address, char host[STRAIT_ADDRESS_MA
     char *end = NULL;
     const long number = colon != NULL && colon[1] != 0 ? strtol(colon + 1, &end, 10) : -1;
     if (number < 0 || number > 65535 || *end != 0 || to == from || to - from >= STRAIT_ADDRESS_MAX)
-        return STRAIT_FAIL(STRAIT_EINVAL, "address '%.80s': expected host:port, a port up to 65535",
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "address '%.80s': expected host:port with a port from 0 to 65535",
                            address);
     memcpy(host, from, (size_t)(to - from));
     host[to - from] = 0;
@@ -27,17 +28,32 @@ int strait_address_numeric(const char *host, int port, struct sockaddr_storage *
            uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;
 }
 
+static void format(const struct sockaddr_storage *name, char out[STRAIT_ADDRESS_MAX]) {
+    char host[STRAIT_ADDRESS_MAX / 2] = "";
+    (void)uv_ip_name((const struct sockaddr *)name, host, sizeof host);
+    /* The brackets keep the colons of an IPv6 address apart from that of the port. */
+    const int is_v6 = name->ss_family == AF_INET6;
+    const int port = ntohs(is_v6 ? ((const struct sockaddr_in6 *)name)->sin6_port
+                                 : ((const struct sockaddr_in *)name)->sin_port);
+    (void)snprintf(out, STRAIT_ADDRESS_MAX, is_v6 ? "[%s]:%d" : "%s:%d", host, port);
+}
+
 void strait_address_bound(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]) {
     struct sockaddr_storage name;
     int size = sizeof name;
-    char host[STRAIT_ADDRESS_MAX / 2] = "";
     memset(&name, 0, sizeof name);
     (void)uv_tcp_getsockname(tcp, (struct sockaddr *)&name, &size);
-    (void)uv_ip_name((struct sockaddr *)&name, host, sizeof host);
-    const int port = ntohs(name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
-                                                      : ((struct sockaddr_in *)&name)->sin_port);
-    (void)snprintf(out, STRAIT_ADDRESS_MAX, name.ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d", host,
-                   port);
+    format(&name, out);
+}
+
+void strait_address_remote(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]) {
+    struct sockaddr_storage name;
+    int size = sizeof name;
+    memset(&name, 0, sizeof name);
+    if (uv_tcp_getpeername(tcp, (struct sockaddr *)&name, &size) == 0)
+        format(&name, out);
+    else
+        (void)snprintf(out, STRAIT_ADDRESS_MAX, "unknown address");
 }
 
 const struct sockaddr *strait_address_pick(const struct addrinfo *found, unsigned n_tries) {
@@ -56,6 +72,7 @@ strait_err strait_address_listen(uv_tcp_t *listener, const char *address, int ba
     struct sockaddr_storage where;
     memset(&where, 0, sizeof where);
     STRAIT_TRY(strait_address_split(address, host, &port));
+    /* Only numeric addresses: which interface a name stands for depends on the resolver. */
     if (!strait_address_numeric(host, port, &where))
         return STRAIT_FAIL(STRAIT_EINVAL,
                            "cannot listen at '%s': expected a numeric address such as 0.0.0.0:7000",
@@ -63,7 +80,10 @@ strait_err strait_address_listen(uv_tcp_t *listener, const char *address, int ba
     int status = uv_tcp_bind(listener, (struct sockaddr *)&where, 0);
     if (status == 0) status = uv_listen((uv_stream_t *)listener, backlog, on_connection);
     if (status != 0)
-        return STRAIT_FAIL(STRAIT_EINVAL, "cannot listen at %s: %s", address, uv_strerror(status));
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "cannot listen at %s: %s; choose another port or stop the program that "
+                           "uses it",
+                           address, uv_strerror(status));
     strait_address_bound(listener, out);
     return STRAIT_OK;
 }

@@ -4,7 +4,7 @@
 
 #include <xxhash.h>
 
-/* The fields in the order of docs/wire.md. */
+/* Offsets of the fields, in the order of docs/wire.md. */
 enum {
     AT_MAGIC = 0,
     AT_VERSION = 2,
@@ -22,7 +22,7 @@ enum {
     MAGIC = 0x7453 // "St"
 };
 
-/* The header seeds the hash of the body, so that one number guards both. */
+/* The hash of the header seeds that of the body, so that one number protects both. */
 static uint32_t checksum(const unsigned char *header, const void *body, size_t bytes) {
     return (uint32_t)XXH3_64bits_withSeed(body, bytes, XXH3_64bits(header, AT_CHECKSUM));
 }
@@ -47,19 +47,21 @@ void strait_frame_write(const struct strait_msg *msg, uint32_t run,
 static strait_err check_header(const struct strait_frame_reader *reader) {
     const unsigned char *h = reader->header;
     if (strait_get_u16(h + AT_MAGIC) != MAGIC)
-        return STRAIT_FAIL(STRAIT_EPROTO, "frame starts with %02x%02x, expected 5374: not a peer",
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "frame starts with %02x%02x, expected 5374: the other end is not strait",
                            h[0], h[1]);
+    /* A BYE keeps its layout in all versions: the peer may be telling us that ours is wrong. */
     const int is_bye = h[AT_TYPE] == STRAIT_MSG_BYE;
     if (h[AT_VERSION] != STRAIT_FRAME_VERSION && !is_bye)
-        return STRAIT_FAIL(STRAIT_EPROTO,
-                           "protocol version %d, expected %d: install the same release on both",
-                           h[AT_VERSION], STRAIT_FRAME_VERSION);
+        return strait_frame_refuse_version(h[AT_VERSION]);
     if (h[AT_PRIORITY] >= STRAIT_N_PRIORITIES)
         return STRAIT_FAIL(STRAIT_EPROTO, "frame of priority %d, expected 0 to %d", h[AT_PRIORITY],
                            STRAIT_N_PRIORITIES - 1);
+    /* A HELLO of another run is let through: strait_hello_match names both runs in full. */
     const uint32_t run = strait_get_u32(h + AT_RUN);
     if (run != reader->run && !is_bye && h[AT_TYPE] != STRAIT_MSG_HELLO)
-        return STRAIT_FAIL(STRAIT_EPROTO, "frame of run %08x, expected %08x", run, reader->run);
+        return STRAIT_FAIL(STRAIT_EPROTO, "frame of run %08x, expected run %08x", run, reader->run);
+    /* Checked before the body is allocated, so that a header alone cannot exhaust memory. */
     const uint32_t length = strait_get_u32(h + AT_LENGTH);
     if (length > reader->limit)
         return STRAIT_FAIL(STRAIT_EPROTO, "frame of %u bytes, expected at most %zu", length,
@@ -67,6 +69,18 @@ static strait_err check_header(const struct strait_frame_reader *reader) {
     return STRAIT_OK;
 }
 
+int strait_frame_version(const struct strait_frame_reader *reader) {
+    return reader->header[AT_VERSION];
+}
+
+strait_err strait_frame_refuse_version(int theirs) {
+    return STRAIT_FAIL(STRAIT_EPROTO,
+                       "the peer uses protocol version %d, this program version %d: install the "
+                       "same release of strait on both machines",
+                       theirs, STRAIT_FRAME_VERSION);
+}
+
+/* Opens the message that a complete header describes. */
 static strait_err begin_body(struct strait_frame_reader *reader) {
     STRAIT_TRY(check_header(reader));
     const unsigned char *h = reader->header;
@@ -106,8 +120,10 @@ strait_err strait_frame_filled(struct strait_frame_reader *reader, size_t bytes,
     const uint32_t expected = strait_get_u32(reader->header + AT_CHECKSUM);
     const uint32_t found = checksum(reader->header, msg->body, msg->size);
     if (found != expected)
-        return STRAIT_FAIL(STRAIT_EPROTO, "frame with checksum %08x, expected %08x: damaged", found,
-                           expected);
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "frame with checksum %08x, expected %08x: it was damaged on the way or "
+                           "by the sender",
+                           found, expected);
     reader->msg = NULL;
     reader->filled = 0;
     *out = msg;

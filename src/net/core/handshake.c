@@ -27,7 +27,7 @@ strait_err strait_hello_pack(struct strait_msg_pool *pool, const strait_hello *h
     return STRAIT_OK;
 }
 
-/* What a peer wrote is shown to people: nothing that could move their cursor. */
+/* A peer's text is shown on terminals and in logs: replace control characters and escapes. */
 static void make_printable(char *text) {
     for (; *text != 0; text++)
         if ((unsigned char)*text < ' ' || (unsigned char)*text > '~') *text = '.';
@@ -35,7 +35,8 @@ static void make_printable(char *text) {
 
 strait_err strait_hello_unpack(const struct strait_msg *msg, strait_hello *out) {
     if (msg->type != STRAIT_MSG_HELLO)
-        return STRAIT_FAIL(STRAIT_EPROTO, "first frame of type %d, expected a HELLO", msg->type);
+        return STRAIT_FAIL(STRAIT_EPROTO, "the first frame has type %d, expected a HELLO",
+                           msg->type);
     strait_reader r = {.at = msg->body, .left = msg->size};
     strait_hello h = {.run = {0}};
     strait_reader_copy(&r, h.run, sizeof h.run);
@@ -43,8 +44,10 @@ strait_err strait_hello_unpack(const struct strait_msg *msg, strait_hello *out) 
     h.stream = (uint8_t)strait_reader_uint(&r, 1);
     h.n_streams = (uint8_t)strait_reader_uint(&r, 1);
     const size_t name_bytes = (size_t)strait_reader_uint(&r, 1);
+    /* The name takes the rest exactly: no byte of a HELLO goes unchecked. */
     if (r.is_short || name_bytes != r.left || name_bytes >= STRAIT_NAME_MAX)
-        return STRAIT_FAIL(STRAIT_EPROTO, "HELLO of %zu bytes does not fit its fields", msg->size);
+        return STRAIT_FAIL(STRAIT_EPROTO, "HELLO of %zu bytes does not match its fields",
+                           msg->size);
     strait_reader_copy(&r, h.name, name_bytes);
     make_printable(h.name);
     if (h.n_streams < 1 || h.n_streams > STRAIT_STREAMS_MAX || h.stream >= h.n_streams)
@@ -68,22 +71,25 @@ strait_err strait_hello_match(const strait_hello *ours, const strait_hello *thei
     char our_run[RUN_TEXT], their_run[RUN_TEXT];
     run_text(ours, our_run);
     run_text(theirs, their_run);
-    return STRAIT_FAIL(STRAIT_EAUTH, "'%s' belongs to run %s, '%s' to run %s", theirs->name,
-                       their_run, ours->name, our_run);
+    return STRAIT_FAIL(STRAIT_EAUTH,
+                       "'%s' belongs to run %s, '%s' to run %s: check the address, or start both "
+                       "from the same run",
+                       theirs->name, their_run, ours->name, our_run);
 }
 
 strait_err strait_bye_pack(struct strait_msg_pool *pool, const strait_bye *bye,
                            struct strait_msg **out) {
-    const size_t reason = strnlen(bye->reason, STRAIT_REASON_MAX - 1);
-    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_BYE, 2 + reason, out));
+    const size_t bytes = strnlen(bye->reason, STRAIT_BYE_REASON_MAX - 1);
+    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_BYE, 2 + bytes, out));
     strait_put_u16((*out)->body, (uint16_t)bye->why);
-    memcpy((*out)->body + 2, bye->reason, reason);
+    memcpy((*out)->body + 2, bye->reason, bytes);
     return STRAIT_OK;
 }
 
 void strait_bye_unpack(const struct strait_msg *msg, strait_bye *out) {
     *out = (strait_bye){.why = STRAIT_ECLOSED};
     if (msg->size < 2) return;
+    /* Only errors that a peer may report about us: others would trigger the wrong recovery. */
     switch (strait_get_u16(msg->body)) {
     case STRAIT_OK: out->why = STRAIT_OK; break;
     case STRAIT_EPROTO: out->why = STRAIT_EPROTO; break;
@@ -91,8 +97,8 @@ void strait_bye_unpack(const struct strait_msg *msg, strait_bye *out) {
     case STRAIT_ETIMEDOUT: out->why = STRAIT_ETIMEDOUT; break;
     default: break;
     }
-    size_t reason = msg->size - 2;
-    if (reason > STRAIT_REASON_MAX - 1) reason = STRAIT_REASON_MAX - 1;
-    memcpy(out->reason, msg->body + 2, reason);
+    size_t bytes = msg->size - 2;
+    if (bytes > STRAIT_BYE_REASON_MAX - 1) bytes = STRAIT_BYE_REASON_MAX - 1;
+    memcpy(out->reason, msg->body + 2, bytes);
     make_printable(out->reason);
 }

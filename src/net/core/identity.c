@@ -75,7 +75,8 @@ strait_err strait_identity_of_key(EVP_PKEY *key, strait_fingerprint *out) {
     return STRAIT_OK;
 }
 
-/* Valid for ever: clocks of homes are often wrong, and the key is pinned anyway. */
+/* Never expires: clocks of private machines are often wrong, and peers pin the key, not the date.
+ */
 static int fill_certificate(X509 *x, EVP_PKEY *key) {
     X509_NAME *name = X509_get_subject_name(x);
     return X509_set_version(x, X509_VERSION_3) == 1 &&
@@ -88,7 +89,7 @@ static int fill_certificate(X509 *x, EVP_PKEY *key) {
            X509_sign(x, key, NULL) > 0;
 }
 
-/* Takes `key`, also on error. */
+/* Builds an identity around `key`, which it owns from here on, also after an error. */
 static strait_err from_key(EVP_PKEY *key, struct strait_identity **out) {
     void *memory = NULL;
     strait_err err = strait_alloc(1, sizeof(struct strait_identity), "identity", &memory);
@@ -102,7 +103,7 @@ static strait_err from_key(EVP_PKEY *key, struct strait_identity **out) {
     self->certificate = X509_new();
     if (self->certificate == NULL || !fill_certificate(self->certificate, key)) {
         ERR_clear_error();
-        err = STRAIT_FAIL(STRAIT_ENOMEM, "certificate could not be made from the key");
+        err = STRAIT_FAIL(STRAIT_ENOMEM, "cannot create a certificate for the key");
         goto fail;
     }
     *out = self;
@@ -116,7 +117,8 @@ strait_err strait_identity_generate(struct strait_identity **out) {
     EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
     if (key == NULL) {
         ERR_clear_error();
-        return STRAIT_FAIL(STRAIT_EAUTH, "no Ed25519 key could be made: OpenSSL lacks it");
+        return STRAIT_FAIL(STRAIT_EAUTH,
+                           "cannot generate an Ed25519 key: this OpenSSL does not support it");
     }
     return from_key(key, out);
 }
@@ -124,11 +126,12 @@ strait_err strait_identity_generate(struct strait_identity **out) {
 strait_err strait_identity_load(const char *path, struct strait_identity **out) {
     FILE *file = fopen(path, "re");
     if (file == NULL) return STRAIT_FAIL(STRAIT_EIO, "%s: %s", path, uv_strerror(-errno));
-    struct stat facts;
-    if (fstat(fileno(file), &facts) != 0 || (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    /* fstat of the open file, not stat of the path, which could be exchanged in between. */
+    struct stat status;
+    if (fstat(fileno(file), &status) != 0 || (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         (void)fclose(file);
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "%s: others may read this private key; run chmod 600 on it", path);
+                           "%s: other users may read this private key; run chmod 600 on it", path);
     }
     EVP_PKEY *key = PEM_read_PrivateKey(file, NULL, NULL, NULL);
     (void)fclose(file);
@@ -141,7 +144,7 @@ strait_err strait_identity_load(const char *path, struct strait_identity **out) 
     return err;
 }
 
-/* A new file, which only its owner may read, with the key on the disk. */
+/* Writes the key to a new temporary file with mode 600 and syncs it to disk. */
 static strait_err write_key(const struct strait_identity *identity, char *path) {
     const int fd = mkstemp(path);
     if (fd < 0) return STRAIT_FAIL(STRAIT_EIO, "%s: %s", path, uv_strerror(-errno));
@@ -156,20 +159,22 @@ static strait_err write_key(const struct strait_identity *identity, char *path) 
     is_good = fclose(file) == 0 && is_good;
     if (is_good) return STRAIT_OK;
     ERR_clear_error();
-    return STRAIT_FAIL(STRAIT_EIO, "%s: the key could not be written", path);
+    return STRAIT_FAIL(STRAIT_EIO, "%s: cannot write the key; check that the disk is not full",
+                       path);
 }
 
-/* The name comes last: whoever sees it finds a whole key behind it, of one maker. */
+/* Writes a temporary file and links it to `path`: a reader of `path` sees the whole key or no file,
+ * and of two processes that save at once one fails instead of replacing the other's key. */
 strait_err strait_identity_save(const struct strait_identity *identity, const char *path) {
-    char made[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_file_path(made, "%s.XXXXXX", path));
-    strait_err err = write_key(identity, made);
-    if (err == STRAIT_OK && link(made, path) != 0) {
-        const int has_links = errno == EEXIST || access(path, F_OK) == 0;
-        if (has_links || rename(made, path) != 0) // where there are none: nearly as good
+    char temporary[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(temporary, "%s.XXXXXX", path));
+    strait_err err = write_key(identity, temporary);
+    if (err == STRAIT_OK && link(temporary, path) != 0) {
+        const int exists = errno == EEXIST || access(path, F_OK) == 0;
+        if (exists || rename(temporary, path) != 0) // a file system without hard links
             err = STRAIT_FAIL(STRAIT_EIO, "%s: %s", path, uv_strerror(-errno));
     }
-    (void)unlink(made);
+    (void)unlink(temporary);
     return err;
 }
 
@@ -195,6 +200,6 @@ X509 *strait_identity_certificate(const struct strait_identity *identity) {
 
 strait_err strait_identity_random(void *out, size_t bytes) {
     if (bytes > INT_MAX || RAND_bytes(out, (int)bytes) != 1)
-        return STRAIT_FAIL(STRAIT_EDEVICE, "the system gives no random numbers");
+        return STRAIT_FAIL(STRAIT_EDEVICE, "the system's random number generator failed");
     return STRAIT_OK;
 }

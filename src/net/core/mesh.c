@@ -13,12 +13,13 @@ enum {
     INBOX_BYTES = 256 * 1024 * 1024
 };
 
+/* Deadlines are monotonic: a change of the system's time must not end or extend a wait. */
 static void init_condition(pthread_cond_t *condition) {
-    pthread_condattr_t params;
-    pthread_condattr_init(&params);
-    pthread_condattr_setclock(&params, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &params);
-    pthread_condattr_destroy(&params);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
 }
 
 static void set_config(struct strait_mesh *mesh, const strait_mesh_config *config) {
@@ -43,9 +44,10 @@ strait_err strait_mesh_open(const strait_mesh_config *config, struct strait_mesh
     STRAIT_TRY_GOTO(err, fail,
                     strait_transport_open(config->scheme, &strait_mesh_events, mesh,
                                           &mesh->config.transport, &mesh->t));
-    mesh->config.transport = mesh->t->config; // with its defaults
+    mesh->config.transport = mesh->t->config; // with the defaults filled in
     if (pthread_create(&mesh->thread, NULL, strait_mesh_thread, mesh) != 0) {
-        err = STRAIT_FAIL(STRAIT_ENOMEM, "no thread for the network can be started");
+        err = STRAIT_FAIL(STRAIT_ENOMEM,
+                          "cannot start the network thread: too many threads or too little memory");
         goto fail;
     }
     mesh->has_thread = 1;
@@ -56,7 +58,7 @@ fail:
     return err;
 }
 
-/* Call with the mesh locked: the transport lives until is_stopping is set. */
+/* Call with the mesh locked: the net thread closes the transport once is_stopping is set. */
 static void wake(struct strait_mesh *mesh) {
     if (!mesh->is_stopping) mesh->t->ops->wake(mesh->t);
 }
@@ -71,7 +73,7 @@ void strait_mesh_close(struct strait_mesh **mesh) {
         pthread_mutex_unlock(&self->mutex);
         pthread_join(self->thread, NULL);
     }
-    strait_transport_close(&self->t);
+    strait_transport_close(&self->t); // still open only if the thread never started
     for (int i = 0; i < self->n_members; i++) {
         strait_priority_queue_clear(&self->members[i]->out);
         strait_alloc_free(self->members[i]);
@@ -89,7 +91,8 @@ struct strait_msg_pool *strait_mesh_pool(struct strait_mesh *mesh) {
     return mesh->pool;
 }
 
-/* Has the net thread do something and waits for it. */
+/* Runs a function on the net thread and waits for it. The transport is not locked, so only the net
+ * thread may touch it. */
 static strait_err call(struct strait_mesh *mesh, strait_err (*run)(struct strait_mesh *, void *),
                        void *arg) {
     struct strait_mesh_call request = {.run = run, .arg = arg};
@@ -125,11 +128,12 @@ strait_err strait_mesh_listen(struct strait_mesh *mesh, const char *address,
 /* Call with the mesh locked. */
 static strait_err insert(struct strait_mesh *mesh, struct strait_mesh_member *m) {
     if (mesh->n_members == STRAIT_PEERS_MAX)
-        return STRAIT_FAIL(STRAIT_EINVAL, "more than %d peers", STRAIT_PEERS_MAX);
+        return STRAIT_FAIL(STRAIT_EINVAL, "cannot add '%s': a mesh has at most %d peers", m->name,
+                           STRAIT_PEERS_MAX);
     for (int i = 0; i < mesh->n_members; i++)
         if (strait_fingerprint_equal(&mesh->members[i]->key, &m->key))
-            return STRAIT_FAIL(STRAIT_EINVAL, "'%s' has the key of '%s'", m->name,
-                               mesh->members[i]->name);
+            return STRAIT_FAIL(STRAIT_EINVAL, "cannot add '%s': it has the same key as '%s'",
+                               m->name, mesh->members[i]->name);
     m->index = mesh->n_members;
     mesh->members[mesh->n_members++] = m;
     wake(mesh);
@@ -138,8 +142,8 @@ static strait_err insert(struct strait_mesh *mesh, struct strait_mesh_member *m)
 
 strait_err strait_mesh_add(struct strait_mesh *mesh, const strait_mesh_peer *peer, int *out) {
     if (peer->address != NULL && strlen(peer->address) >= STRAIT_ADDRESS_MAX)
-        return STRAIT_FAIL(STRAIT_EINVAL, "address '%.60s...' of '%s' is too long", peer->address,
-                           peer->name);
+        return STRAIT_FAIL(STRAIT_EINVAL, "address '%.60s...' of '%s': longer than %d characters",
+                           peer->address, peer->name, STRAIT_ADDRESS_MAX - 1);
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_mesh_member), "peer", &memory));
     struct strait_mesh_member *m = memory;
@@ -150,8 +154,15 @@ strait_err strait_mesh_add(struct strait_mesh *mesh, const strait_mesh_peer *pee
     m->has_emulate = peer->emulate != NULL;
     if (peer->emulate != NULL) m->emulate = *peer->emulate;
     m->why = STRAIT_ECLOSED;
-    (void)snprintf(m->reason, sizeof m->reason, "%s: has not %s yet", m->name,
-                   peer->address != NULL ? "answered" : "dialled");
+    if (peer->address != NULL)
+        (void)snprintf(m->reason, sizeof m->reason, "%s at %s: has not answered yet", m->name,
+                       m->address);
+    else
+        (void)snprintf(
+            m->reason, sizeof m->reason,
+            "%s: has not connected to this machine yet; check that it runs and can reach "
+            "the address we listen at",
+            m->name);
     m->redial_ms = mesh->config.redial_ms;
     pthread_mutex_lock(&mesh->mutex);
     const strait_err err = insert(mesh, m);
@@ -165,7 +176,7 @@ strait_err strait_mesh_add(struct strait_mesh *mesh, const strait_mesh_peer *pee
     return STRAIT_OK;
 }
 
-/* Waits on `condition`; 0 when the time is over. Call with the mesh locked. */
+/* Waits on `condition`; returns 0 when the deadline has passed. Call with the mesh locked. */
 static int wait_until(struct strait_mesh *mesh, pthread_cond_t *condition, int64_t until_ns) {
     if (until_ns == INT64_MAX) return pthread_cond_wait(condition, &mesh->mutex) == 0;
     const struct timespec until = {.tv_sec = until_ns / 1000000000,
@@ -180,9 +191,21 @@ static int64_t deadline(int timeout_ms) {
 /* Call with the mesh locked. */
 static strait_err find(struct strait_mesh *mesh, int peer, struct strait_mesh_member **out) {
     if (peer < 0 || peer >= mesh->n_members)
-        return STRAIT_FAIL(STRAIT_EINVAL, "peer %d, expected 0 to %d", peer, mesh->n_members - 1);
+        return STRAIT_FAIL(STRAIT_EINVAL, "unknown peer number %d, expected 0 to %d", peer,
+                           mesh->n_members - 1);
     *out = mesh->members[peer];
     return STRAIT_OK;
+}
+
+/* Describes why the link to `m` is not up. A peer that dials us has failed before it could be told
+ * apart from others, for example by its protocol version, so the latest refusal is named too. */
+static strait_err no_link(const struct strait_mesh *mesh, const struct strait_mesh_member *m,
+                          int timeout_ms) {
+    if (m->address[0] == 0 && mesh->n_refused > 0)
+        return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                           "no link within %d ms: %.200s; latest refused connection: %.250s",
+                           timeout_ms, m->reason, mesh->refused);
+    return STRAIT_FAIL(STRAIT_ETIMEDOUT, "no link within %d ms: %s", timeout_ms, m->reason);
 }
 
 /* Call with the mesh locked. */
@@ -191,10 +214,10 @@ static strait_err wait_up(struct strait_mesh *mesh, int peer, int timeout_ms) {
     STRAIT_TRY(find(mesh, peer, &m));
     const int64_t until = deadline(timeout_ms);
     while (!m->is_up) {
+        /* Refusals are final: dialling again would be refused again. */
         if (m->why == STRAIT_EAUTH || m->why == STRAIT_EPROTO)
             return STRAIT_FAIL(m->why, "%s", m->reason);
-        if (!wait_until(mesh, &mesh->changed, until))
-            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "no link within %d ms: %s", timeout_ms, m->reason);
+        if (!wait_until(mesh, &mesh->changed, until)) return no_link(mesh, m, timeout_ms);
     }
     return STRAIT_OK;
 }
@@ -216,18 +239,22 @@ int strait_mesh_is_up(struct strait_mesh *mesh, int peer) {
 static strait_err check_message(const struct strait_mesh *mesh, const struct strait_msg *msg) {
     const size_t size_max = mesh->config.transport.message_max;
     if (msg->size > size_max)
-        return STRAIT_FAIL(STRAIT_EINVAL, "message of %zu bytes, expected at most %zu", msg->size,
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "cannot send a message of %zu bytes, expected at most %zu", msg->size,
                            size_max);
     if (msg->type < STRAIT_MSG_FIRST)
-        return STRAIT_FAIL(STRAIT_EINVAL, "message of type %d, expected %d to 255", msg->type,
-                           STRAIT_MSG_FIRST);
+        return STRAIT_FAIL(STRAIT_EINVAL, "cannot send a message of type %d, expected %d to 255",
+                           msg->type, STRAIT_MSG_FIRST);
     if (msg->priority >= STRAIT_N_PRIORITIES || msg->size > msg->capacity)
-        return STRAIT_FAIL(STRAIT_EINVAL, "message of priority %d and %zu of %zu bytes",
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "cannot send a message of priority %d with %zu of %zu bytes",
                            msg->priority, msg->size, msg->capacity);
     return STRAIT_OK;
 }
 
-/* Call with the mesh locked. */
+/* Queues *msg, waiting until `until_ns` for capacity; 0: without waiting. Call with the mesh
+ * locked.
+ */
 static strait_err enqueue(struct strait_mesh *mesh, int peer, int64_t until_ns,
                           struct strait_msg **msg) {
     struct strait_mesh_member *m = NULL;
@@ -253,8 +280,11 @@ strait_err strait_mesh_send_wait(struct strait_mesh *mesh, int peer, int timeout
     pthread_mutex_lock(&mesh->mutex);
     strait_err err = enqueue(mesh, peer, deadline(timeout_ms), msg);
     if (err == STRAIT_EAGAIN)
-        err = STRAIT_FAIL(STRAIT_ETIMEDOUT, "'%s' took nothing for %d ms",
-                          mesh->members[peer]->name, timeout_ms);
+        err = STRAIT_FAIL(
+            STRAIT_ETIMEDOUT,
+            "%s: its send queue stayed full for %d ms: the peer or the network is too "
+            "slow, or the link is down",
+            mesh->members[peer]->name, timeout_ms);
     pthread_mutex_unlock(&mesh->mutex);
     return err;
 }
@@ -265,6 +295,7 @@ strait_err strait_mesh_receive(struct strait_mesh *mesh, int timeout_ms, struct 
     struct strait_msg *msg = strait_priority_queue_pop(&mesh->inbox);
     while (msg == NULL && wait_until(mesh, &mesh->arrived, until))
         msg = strait_priority_queue_pop(&mesh->inbox);
+    /* Resume at half of the limit, so that links are not paused and resumed for every message. */
     if (mesh->is_paused &&
         !strait_priority_queue_is_over(&mesh->inbox, mesh->config.inbox_bytes / 2, 2))
         wake(mesh);
@@ -282,7 +313,7 @@ struct stats_args {
 static strait_err run_stats(struct strait_mesh *mesh, void *arg) {
     const struct stats_args *a = arg;
     struct strait_mesh_member *m = NULL;
-    pthread_mutex_lock(&mesh->mutex);
+    pthread_mutex_lock(&mesh->mutex); // not held while the transport is asked below
     const strait_err err = find(mesh, a->peer, &m);
     strait_link_stats past = {0};
     size_t queued = 0;

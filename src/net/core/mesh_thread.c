@@ -1,4 +1,4 @@
-/* mesh_net.c - the net thread of a mesh: it alone touches the transport. */
+/* mesh_thread.c - the net thread of a mesh, the only thread that calls the transport. */
 #include "base/clock.h"
 #include "net/core/mesh_state.h"
 
@@ -7,10 +7,10 @@
 
 enum {
     NS_PER_MS = 1000000,
-    DRAIN_MAX = 64 // messages sent in one go before the loop turns to what arrives
+    DRAIN_MAX = 64 // messages handed to a link at once before the loop reads what has arrived
 };
 
-/* ---- what the transport tells ---- */
+/* ---- events of the transport ---- */
 
 /* Call with the mesh locked. */
 static struct strait_mesh_member *find_member(struct strait_mesh *mesh,
@@ -29,24 +29,28 @@ static strait_err admit(void *user, const strait_fingerprint *peer, strait_emula
     if (m != NULL) return STRAIT_OK;
     char key[STRAIT_FINGERPRINT_TEXT];
     strait_fingerprint_text(peer, key);
-    return STRAIT_FAIL(STRAIT_EAUTH, "key %s is unknown to '%s'", key, mesh->config.transport.name);
+    return STRAIT_FAIL(STRAIT_EAUTH,
+                       "key %s is unknown to '%s': another run or program is connecting to this "
+                       "address",
+                       key, mesh->config.transport.name);
 }
 
 static void refused(void *user, strait_err why) {
     struct strait_mesh *mesh = user;
     pthread_mutex_lock(&mesh->mutex);
     mesh->n_refused++;
-    (void)snprintf(mesh->refused, sizeof mesh->refused, "%s: %s", strait_err_text(why),
+    (void)snprintf(mesh->refused, sizeof mesh->refused, "%s: %.440s", strait_err_text(why),
                    strait_err_detail());
     pthread_mutex_unlock(&mesh->mutex);
 }
 
-/* Tells the readers of the inbox. Call with the mesh locked. */
+/* Puts UP or DOWN into the inbox. Call with the mesh locked. */
 static void notify(struct strait_mesh *mesh, const struct strait_mesh_member *m, uint8_t type) {
     struct strait_msg *msg = NULL;
-    const size_t reason = type == STRAIT_MSG_DOWN ? strlen(m->reason) + 1 : 0;
-    if (strait_msg_open(mesh->pool, type, reason, &msg) != STRAIT_OK) return; // is_up still tells
-    memcpy(msg->body, m->reason, reason);
+    const size_t bytes = type == STRAIT_MSG_DOWN ? strlen(m->reason) + 1 : 0;
+    /* Without memory the notice is lost; strait_mesh_is_up still tells the truth. */
+    if (strait_msg_open(mesh->pool, type, bytes, &msg) != STRAIT_OK) return;
+    memcpy(msg->body, m->reason, bytes);
     msg->peer = m->index;
     msg->why = type == STRAIT_MSG_DOWN ? m->why : STRAIT_OK;
     strait_priority_queue_push(&mesh->inbox, &msg);
@@ -54,12 +58,13 @@ static void notify(struct strait_mesh *mesh, const struct strait_mesh_member *m,
     pthread_cond_broadcast(&mesh->changed);
 }
 
-/* Gives the link what it takes. */
+/* Moves queued messages to the link until it is full. The mutex is released around every send,
+ * because send() may deliver events that take it. */
 static void drain(struct strait_mesh *mesh, struct strait_mesh_member *m) {
     strait_err err = STRAIT_OK;
     for (int n = 0; m->link != NULL && err == STRAIT_OK; n++) {
         if (n == DRAIN_MAX) {
-            mesh->t->ops->wake(mesh->t); // there is more
+            mesh->t->ops->wake(mesh->t); // come back after reading
             return;
         }
         pthread_mutex_lock(&mesh->mutex);
@@ -79,13 +84,14 @@ static void opened(void *user, struct strait_link *link) {
     pthread_mutex_lock(&mesh->mutex);
     struct strait_mesh_member *m = find_member(mesh, &link->peer);
     pthread_mutex_unlock(&mesh->mutex);
-    if (m == NULL) { // admitted, so there is one
-        strait_link_close(link, STRAIT_FAIL(STRAIT_EAUTH, "no peer has this key"));
+    if (m == NULL) { // cannot happen: admit() or the dialled key named a member
+        strait_link_close(link, STRAIT_FAIL(STRAIT_EAUTH, "no peer of this mesh has this key"));
         return;
     }
-    if (m->link != NULL && m->link != link) { // it came back before we saw it go
+    if (m->link != NULL && m->link != link) { // the peer reconnected before we noticed the loss
         m->link->user = NULL;
-        strait_link_close(m->link, STRAIT_FAIL(STRAIT_ECLOSED, "replaced by a newer link"));
+        strait_link_close(m->link, STRAIT_FAIL(STRAIT_ECLOSED,
+                                               "replaced by a newer connection of the same peer"));
     }
     m->link = link;
     m->n_rejected = 0;
@@ -130,7 +136,8 @@ static int count_addresses(const struct strait_mesh_member *m) {
     return n;
 }
 
-/* Someone else may sit at one of several addresses: a refusal counts when all have refused. */
+/* Decides whether a refusal is final. Another machine may answer at one of several addresses, so it
+ * is final only after every address has refused us in a row. */
 static strait_err final_error(struct strait_mesh_member *m, strait_err why) {
     if (why == STRAIT_OK) return STRAIT_ECLOSED;
     if (why != STRAIT_EAUTH && why != STRAIT_EPROTO) return why;
@@ -140,7 +147,7 @@ static strait_err final_error(struct strait_mesh_member *m, strait_err why) {
 static void closed(void *user, struct strait_link *link, strait_err why) {
     struct strait_mesh *mesh = user;
     struct strait_mesh_member *m = link->user;
-    if (m == NULL || m->link != link) return; // replaced by a newer one
+    if (m == NULL || m->link != link) return; // replaced by a newer link
     strait_link_stats stats;
     link->transport->ops->stats(link, &stats);
     m->link = NULL;
@@ -150,13 +157,13 @@ static void closed(void *user, struct strait_link *link, strait_err why) {
     const strait_err outcome = final_error(m, why);
     pthread_mutex_lock(&mesh->mutex);
     const int is_final = outcome == STRAIT_EAUTH || outcome == STRAIT_EPROTO;
-    const int must_tell = m->is_up || is_final;
+    const int must_notify = m->is_up || is_final;
     strait_stats_add(&m->past, &stats);
-    if (!m->is_up) m->next_address++;
+    if (!m->is_up) m->next_address++; // a link that was up is dialled at the same address again
     m->is_up = 0;
     m->why = outcome;
-    (void)snprintf(m->reason, sizeof m->reason, "%s: %.180s", m->name, strait_err_detail());
-    if (must_tell) notify(mesh, m, STRAIT_MSG_DOWN);
+    (void)snprintf(m->reason, sizeof m->reason, "%s at %.440s", m->name, strait_err_detail());
+    if (must_notify) notify(mesh, m, STRAIT_MSG_DOWN);
     pthread_mutex_unlock(&mesh->mutex);
 }
 
@@ -182,14 +189,14 @@ static void run_calls(struct strait_mesh *mesh) {
         pthread_mutex_lock(&mesh->mutex);
         call->err = err;
         if (err != STRAIT_OK)
-            (void)snprintf(call->reason, sizeof call->reason, "%.250s", strait_err_detail());
+            (void)snprintf(call->reason, sizeof call->reason, "%s", strait_err_detail());
         call->is_done = 1;
         pthread_cond_broadcast(&mesh->changed);
         pthread_mutex_unlock(&mesh->mutex);
     }
 }
 
-/* The one whose turn it is. */
+/* Copies the address that is next in turn to m->dialled. */
 static void choose_address(struct strait_mesh *mesh, struct strait_mesh_member *m) {
     const char *part = m->address;
     for (int i = m->next_address % count_addresses(m); i > 0; i--)
@@ -209,11 +216,12 @@ static void dial(struct strait_mesh *mesh, struct strait_mesh_member *m) {
     m->redial_ns = strait_clock_ns() + (int64_t)m->redial_ms * NS_PER_MS;
     pthread_mutex_lock(&mesh->mutex);
     m->why = err;
-    (void)snprintf(m->reason, sizeof m->reason, "%s: %.180s", m->name, strait_err_detail());
+    (void)snprintf(m->reason, sizeof m->reason, "%s at %.440s", m->name, strait_err_detail());
     pthread_mutex_unlock(&mesh->mutex);
 }
 
-/* Dials whom it is time to dial and sends what waits; says how long nothing else is to be done. */
+/* Dials peers whose pause is over and sends what is queued. Returns the milliseconds until the next
+ * dial, -1 when none is planned; *out_queued tells whether messages for open links remain. */
 static int serve_members(struct strait_mesh *mesh, int *out_queued) {
     pthread_mutex_lock(&mesh->mutex);
     const int n_members = mesh->n_members;
@@ -257,6 +265,8 @@ void *strait_mesh_thread(void *arg) {
             stop_ns = strait_clock_ns() + (int64_t)mesh->t->config.linger_ms * NS_PER_MS;
         (void)mesh->t->ops->progress(mesh->t, is_stopping ? 10 : timeout_ms);
     }
+    /* Here rather than in strait_mesh_close: closing delivers events, which belong to this thread.
+     */
     strait_transport_close(&mesh->t);
     return NULL;
 }

@@ -5,14 +5,16 @@
 #include <pthread.h>
 
 enum {
-    SMALLEST_BITS = 8, // bodies are powers of two from 256 bytes
+    SMALLEST_BITS = 8, // capacities are powers of two from 256 bytes
     N_SIZES = 32
 };
 
+/* Closed messages wait in `spare`, one list per power of two. Memory is returned to the system only
+ * with the pool: a training run needs the same sizes in every step. */
 struct strait_msg_pool {
     pthread_mutex_t mutex;
     struct strait_msg *spare[N_SIZES]; // guarded by mutex
-    int64_t n_out;                     // messages not in `spare`; guarded by mutex
+    int64_t n_out;                     // open messages; guarded by mutex
     int is_closed;                     // guarded by mutex
 };
 
@@ -62,7 +64,7 @@ strait_err strait_msg_open(struct strait_msg_pool *pool, uint8_t type, size_t si
                            struct strait_msg **out) {
     const int which = size_class(size);
     if (which >= N_SIZES)
-        return STRAIT_FAIL(STRAIT_EINVAL, "a message of %zu bytes is too large", size);
+        return STRAIT_FAIL(STRAIT_EINVAL, "cannot open a message of %zu bytes: too large", size);
     pthread_mutex_lock(&pool->mutex);
     struct strait_msg *msg = pool->spare[which];
     if (msg != NULL) pool->spare[which] = msg->next;
@@ -95,12 +97,14 @@ void strait_msg_close(struct strait_msg **msg) {
     pthread_mutex_lock(&pool->mutex);
     m->next = pool->spare[which];
     pool->spare[which] = m;
+    /* Messages may outlive their pool's owner; the last one frees the pool. */
     const int is_last = --pool->n_out == 0 && pool->is_closed;
     pthread_mutex_unlock(&pool->mutex);
     if (is_last) destroy(pool);
 }
 
 strait_err strait_msg_pool_reserve(struct strait_msg_pool *pool, size_t size, int n) {
+    /* All are open at the same time, so that none is reused for the next. */
     struct strait_msg *all = NULL, *msg = NULL;
     strait_err err = STRAIT_OK;
     for (int i = 0; i < n && err == STRAIT_OK; i++) {

@@ -1,7 +1,7 @@
 #include "net/core/priority_queue.h"
 
 enum {
-    MESSAGES_MAX = 65536 // messages without a body fill no queue
+    MESSAGES_MAX = 65536 // bounds the memory of messages without a body
 };
 
 static void count_in(struct strait_priority_queue *queue, const struct strait_msg *msg) {
@@ -56,8 +56,8 @@ void strait_priority_queue_clear(struct strait_priority_queue *queue) {
 }
 
 int strait_priority_queue_is_over(const struct strait_priority_queue *queue, size_t limit,
-                                  int share) {
-    return queue->n_bytes > limit || queue->n_messages > (size_t)(MESSAGES_MAX / share);
+                                  int divisor) {
+    return queue->n_bytes > limit || queue->n_messages > (size_t)(MESSAGES_MAX / divisor);
 }
 
 int strait_priority_queue_is_full(const struct strait_priority_queue *queue,

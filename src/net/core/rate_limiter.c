@@ -6,10 +6,11 @@
 #include <string.h>
 
 enum {
-    BURST_S = 2 // so many seconds' worth of connections may come at once
+    BURST_S = 2 // seconds' worth of connections that may be opened at once
 };
 
-/* A whole /64 belongs to one customer: its hosts count as one. */
+/* An IPv6 customer is assigned a whole /64, so its addresses count as one; an IPv4 address that was
+ * mapped into IPv6 counts as the IPv4 address. */
 static void key_of(const struct sockaddr *from, unsigned char out[8]) {
     memset(out, 0, 8);
     if (from->sa_family == AF_INET6) {
@@ -31,37 +32,40 @@ static unsigned bucket_of(const unsigned char address[8]) {
     return (hash ^ hash >> 16) % STRAIT_RATE_LIMITER_BUCKETS;
 }
 
-static double full(const struct strait_rate_limiter *limiter) {
+/* The capacity of the token bucket. */
+static double burst(const struct strait_rate_limiter *limiter) {
     return (double)limiter->max_per_s * BURST_S;
 }
 
-static void refill(const struct strait_rate_limiter *limiter, struct strait_rate_limiter_entry *h,
-                   int64_t now_ns) {
-    h->allowance += (double)(now_ns - h->refilled_ns) * 1e-9 * limiter->max_per_s;
-    if (h->allowance > full(limiter)) h->allowance = full(limiter);
-    h->refilled_ns = now_ns;
+static void refill(const struct strait_rate_limiter *limiter,
+                   struct strait_rate_limiter_entry *entry, int64_t now_ns) {
+    entry->allowance += (double)(now_ns - entry->refilled_ns) * 1e-9 * limiter->max_per_s;
+    if (entry->allowance > burst(limiter)) entry->allowance = burst(limiter);
+    entry->refilled_ns = now_ns;
 }
 
 static strait_err find(struct strait_rate_limiter *limiter, const unsigned char address[8],
                        int64_t now_ns, struct strait_rate_limiter_entry **out) {
     struct strait_rate_limiter_entry **bucket = &limiter->buckets[bucket_of(address)];
-    for (struct strait_rate_limiter_entry *h = *bucket; h != NULL; h = h->next) {
-        if (memcmp(h->address, address, 8) != 0) continue;
-        *out = h;
+    for (struct strait_rate_limiter_entry *entry = *bucket; entry != NULL; entry = entry->next) {
+        if (memcmp(entry->address, address, 8) != 0) continue;
+        *out = entry;
         return STRAIT_OK;
     }
     void *memory = NULL;
     if (limiter->n_entries >= STRAIT_RATE_LIMITER_MAX)
-        return STRAIT_FAIL(STRAIT_EAGAIN, "connections from too many addresses");
+        return STRAIT_FAIL(STRAIT_EAGAIN,
+                           "refused: connections from more than %d addresses are open",
+                           STRAIT_RATE_LIMITER_MAX);
     STRAIT_TRY(strait_alloc(1, sizeof **out, "address", &memory));
-    struct strait_rate_limiter_entry *h = memory;
-    memcpy(h->address, address, 8);
-    h->allowance = full(limiter);
-    h->refilled_ns = now_ns;
-    h->next = *bucket;
-    *bucket = h;
+    struct strait_rate_limiter_entry *entry = memory;
+    memcpy(entry->address, address, 8);
+    entry->allowance = burst(limiter);
+    entry->refilled_ns = now_ns;
+    entry->next = *bucket;
+    *bucket = entry;
     limiter->n_entries++;
-    *out = h;
+    *out = entry;
     return STRAIT_OK;
 }
 
@@ -69,34 +73,39 @@ strait_err strait_rate_limiter_acquire(struct strait_rate_limiter *limiter,
                                        const struct sockaddr *from, int64_t now_ns,
                                        struct strait_rate_limiter_entry **out) {
     unsigned char address[8];
-    struct strait_rate_limiter_entry *h = NULL;
+    struct strait_rate_limiter_entry *entry = NULL;
     key_of(from, address);
-    STRAIT_TRY(find(limiter, address, now_ns, &h));
-    refill(limiter, h, now_ns);
-    if (h->n_open >= limiter->max_open || h->allowance < 1)
-        return STRAIT_FAIL(STRAIT_EAGAIN, "too many connections from one address");
-    h->allowance -= 1;
-    h->n_open++;
-    *out = h;
+    STRAIT_TRY(find(limiter, address, now_ns, &entry));
+    refill(limiter, entry, now_ns);
+    if (entry->n_open >= limiter->max_open || entry->allowance < 1)
+        return STRAIT_FAIL(
+            STRAIT_EAGAIN,
+            "refused: too many connections from one address (at most %d at once, %d per "
+            "second)",
+            limiter->max_open, limiter->max_per_s);
+    entry->allowance -= 1;
+    entry->n_open++;
+    *out = entry;
     return STRAIT_OK;
 }
 
-void strait_rate_limiter_release(struct strait_rate_limiter_entry *source) {
-    source->n_open--;
+void strait_rate_limiter_release(struct strait_rate_limiter_entry *entry) {
+    entry->n_open--;
 }
 
 void strait_rate_limiter_sweep(struct strait_rate_limiter *limiter, int64_t now_ns) {
     for (int i = 0; i < STRAIT_RATE_LIMITER_BUCKETS; i++) {
         for (struct strait_rate_limiter_entry **at = &limiter->buckets[i]; *at != NULL;) {
-            struct strait_rate_limiter_entry *h = *at;
-            refill(limiter, h, now_ns);
-            if (h->n_open > 0 || h->allowance < full(limiter)) {
-                at = &h->next;
+            struct strait_rate_limiter_entry *entry = *at;
+            refill(limiter, entry, now_ns);
+            /* Forgetting it earlier would give a fast caller a fresh allowance. */
+            if (entry->n_open > 0 || entry->allowance < burst(limiter)) {
+                at = &entry->next;
                 continue;
             }
-            *at = h->next;
+            *at = entry->next;
             limiter->n_entries--;
-            strait_alloc_free(h);
+            strait_alloc_free(entry);
         }
     }
 }
@@ -104,9 +113,9 @@ void strait_rate_limiter_sweep(struct strait_rate_limiter *limiter, int64_t now_
 void strait_rate_limiter_fini(struct strait_rate_limiter *limiter) {
     for (int i = 0; i < STRAIT_RATE_LIMITER_BUCKETS; i++) {
         while (limiter->buckets[i] != NULL) {
-            struct strait_rate_limiter_entry *h = limiter->buckets[i];
-            limiter->buckets[i] = h->next;
-            strait_alloc_free(h);
+            struct strait_rate_limiter_entry *entry = limiter->buckets[i];
+            limiter->buckets[i] = entry->next;
+            strait_alloc_free(entry);
         }
     }
     limiter->n_entries = 0;

@@ -8,7 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Nothing is sent: a datagram socket only learns its own address when it is connected. */
+/* Finds the local address that the system would use towards `to`. Connecting a datagram socket
+ * sends nothing; it only makes the kernel choose the route and with it the source address. */
 static int find_source(const struct addrinfo *to, char *out, size_t capacity) {
     struct sockaddr_storage own;
     socklen_t size = sizeof own;
@@ -22,6 +23,7 @@ static int find_source(const struct addrinfo *to, char *out, size_t capacity) {
     return is_found;
 }
 
+/* Resolves `towards` and finds the local address used to reach it; 0 when that fails. */
 static int find_own(const char *towards, char *out, size_t capacity) {
     char host[STRAIT_ADDRESS_MAX];
     char service[8];
@@ -36,17 +38,18 @@ static int find_own(const char *towards, char *out, size_t capacity) {
     return is_found;
 }
 
+/* Formats host:port, with brackets around an IPv6 address. */
 static void join(const char *host, int port, char out[STRAIT_ADDRESS_MAX]) {
     const int is_v6 = strchr(host, ':') != NULL && host[0] != '[';
     (void)snprintf(out, STRAIT_ADDRESS_MAX, is_v6 ? "[%.200s]:%d" : "%.200s:%d", host, port);
 }
 
-/* "::1" has colons of its own, and no port. */
+/* An IPv6 address without brackets, such as "::1": its colons do not separate a port. */
 static int is_bare_v6(const char *address) {
     return address[0] != '[' && strchr(address, ':') != strrchr(address, ':');
 }
 
-/* "[::1]" has none either. */
+/* Whether `text` is a host name or a numeric address without a port; "[::1]" is one too. */
 static int is_host(const char *text) {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                   ".-_%";
@@ -68,7 +71,7 @@ strait_err strait_reachability_check(const char *address, int needs_port) {
             port > 0 && is_host(host))
             return STRAIT_OK;
     }
-    return STRAIT_FAIL(STRAIT_ECONFIG, "'%.80s': expected %s", address,
+    return STRAIT_FAIL(STRAIT_ECONFIG, "address '%.80s': expected %s", address,
                        needs_port ? "HOST:PORT" : "HOST or HOST:PORT");
 }
 

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -12,6 +13,7 @@ enum {
 
 static void set_defaults(strait_transport_config *c) {
     if (c->peer_timeout_ms == 0) c->peer_timeout_ms = 10000;
+    /* Three pings fit into a timeout, so that one lost or late ping does not end a link. */
     if (c->ping_ms == 0) c->ping_ms = c->peer_timeout_ms < 3000 ? c->peer_timeout_ms / 3 + 1 : 1000;
     if (c->handshake_ms == 0) c->handshake_ms = 10000;
     if (c->linger_ms == 0) c->linger_ms = 2000;
@@ -23,8 +25,8 @@ static strait_err check_config(const strait_transport_config *c) {
     if (c->pool == NULL || c->identity == NULL)
         return STRAIT_FAIL(STRAIT_EINVAL, "a transport needs a message pool and an identity");
     if (c->n_streams < 0 || c->n_streams > STRAIT_STREAMS_MAX)
-        return STRAIT_FAIL(STRAIT_EINVAL, "%d streams a link, expected 1 to %d", c->n_streams,
-                           STRAIT_STREAMS_MAX);
+        return STRAIT_FAIL(STRAIT_EINVAL, "%d streams per link, expected 0 (automatic) to %d",
+                           c->n_streams, STRAIT_STREAMS_MAX);
     return STRAIT_OK;
 }
 
@@ -35,10 +37,10 @@ strait_err strait_transport_open(const char *scheme, const struct strait_transpo
     for (int i = 0; strait_transports[i] != NULL; i++)
         if (strcmp(strait_transports[i]->scheme, scheme) == 0) ops = strait_transports[i];
     if (ops == NULL)
-        return STRAIT_FAIL(STRAIT_EINVAL, "no transport is called '%s'; there are inproc and tls",
-                           scheme);
+        return STRAIT_FAIL(STRAIT_EINVAL, "unknown transport '%s': expected inproc or tls", scheme);
     STRAIT_TRY(check_config(config));
     void *memory = NULL;
+    /* One zeroed allocation holds the transport and its private state. */
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_transport) + ops->state_size, scheme, &memory));
     struct strait_transport *t = memory;
     *t = (struct strait_transport){
@@ -61,7 +63,7 @@ void strait_transport_close(struct strait_transport **t) {
 }
 
 strait_err strait_link_new(struct strait_transport *t, struct strait_link **out) {
-    static atomic_uint_least64_t next_id = 1;
+    static atomic_uint_least64_t next_id = 1; // shared: in-process transports address links by id
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_link) + t->ops->link_size, "link", &memory));
     struct strait_link *link = memory;
@@ -91,8 +93,10 @@ strait_err strait_transport_dial(struct strait_transport *t, const char *address
     if (params.emulate != NULL) link->emulate = *params.emulate;
     link->has_expected = params.expected != NULL;
     if (params.expected != NULL) link->expected = *params.expected;
+    (void)snprintf(link->address, sizeof link->address, "%s", address);
     const strait_err err = t->ops->dial(link, address);
     if (err != STRAIT_OK) {
+        strait_link_prefix_error(link);
         strait_link_free(link);
         return err;
     }
@@ -108,6 +112,28 @@ void strait_link_close(struct strait_link *link, strait_err why) {
     link->transport->ops->close(link, why);
 }
 
+void strait_peer_describe(const char *address, const strait_fingerprint *key,
+                          char out[STRAIT_PEER_TEXT]) {
+    static const char relay[] = "relay://";
+    size_t length = strlen(address);
+    if (strncmp(address, relay, sizeof relay - 1) == 0)
+        length = sizeof relay - 1 + strcspn(address + sizeof relay - 1, "/");
+    char digits[STRAIT_FINGERPRINT_TEXT] = "";
+    if (key != NULL) strait_fingerprint_text(key, digits);
+    (void)snprintf(out, STRAIT_PEER_TEXT, key != NULL ? "%.*s (key %.8s)" : "%.*s",
+                   length < 120 ? (int)length : 120, address, digits);
+}
+
+void strait_link_prefix_error(const struct strait_link *link) {
+    static const strait_fingerprint none;
+    /* A dialled link knows whom it expects before the peer has proven its key. */
+    const strait_fingerprint *key = &link->peer;
+    if (strait_fingerprint_equal(key, &none)) key = link->has_expected ? &link->expected : NULL;
+    char text[STRAIT_PEER_TEXT];
+    strait_peer_describe(link->address, key, text);
+    strait_err_prefix("%s", text);
+}
+
 strait_err strait_transport_authorize(struct strait_transport *t, const struct strait_link *link,
                                       const strait_fingerprint *peer,
                                       strait_emulate_spec *emulate) {
@@ -116,6 +142,9 @@ strait_err strait_transport_authorize(struct strait_transport *t, const struct s
     char expected[STRAIT_FINGERPRINT_TEXT], found[STRAIT_FINGERPRINT_TEXT];
     strait_fingerprint_text(&link->expected, expected);
     strait_fingerprint_text(peer, found);
-    return STRAIT_FAIL(STRAIT_EAUTH, "key %.16s... answered where %.16s... was expected", found,
-                       expected);
+    return STRAIT_FAIL(
+        STRAIT_EAUTH,
+        "key %.16s... answered where %.16s... was expected: another program listens at "
+        "this address, or the peer has a new key file",
+        found, expected);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    BYTES_PER_MARK = 1024,
+    BYTES_PER_MARK = 1024, // one due time per kilobyte on average; equal times share one
     SMALLEST = 64 * 1024
 };
 
@@ -13,7 +13,7 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Copies the bytes between two positions into another ring, where they keep their positions. */
+/* Copies the content into a larger ring. Positions count since the start, so they stay valid. */
 static void move_bytes(const struct strait_delay_line *from, unsigned char *ring, size_t capacity) {
     for (uint64_t at = from->head; at < from->tail; at++)
         ring[at & (capacity - 1)] = from->ring[at & (from->capacity - 1)];

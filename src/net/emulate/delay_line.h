@@ -1,5 +1,10 @@
-/* line.h - a ring of bytes that may leave only when they are due: the delay of an emulated link,
- * and the send buffer of any other. One thread. Allocates when opened or enlarged only. */
+/* delay_line.h - a ring of bytes each of which may leave only when it is due.
+ *
+ * It delays the bytes of an emulated link. A link without emulation uses it too, as its send
+ * buffer: all bytes are then due at once, and there is one code path for both (tls/conn_send.c).
+ *
+ * Bytes pass three positions: added at `tail`, released when due, sent from `head`. One thread.
+ * Allocates only when it is opened or enlarged. */
 #pragma once
 
 #include "base/error.h"
@@ -9,7 +14,7 @@
 
 struct strait_delay_line_mark {
     int64_t due_ns;
-    uint64_t end; // the bytes before this position are due
+    uint64_t end; // bytes before this position are due at due_ns
 };
 
 struct strait_delay_line { // zeroed is closed
@@ -21,24 +26,27 @@ struct strait_delay_line { // zeroed is closed
     size_t n_marks;
 };
 
-/* Makes room for at least `bytes`; keeps what is inside. Moves the ring: not while someone holds
- * pointers into it. */
+/* Enlarges the capacity to at least `bytes`; keeps the content. Moves the ring, so nobody may hold
+ * a pointer into it. STRAIT_ENOMEM leaves it as it was. */
 strait_err strait_delay_line_reserve(struct strait_delay_line *line, size_t bytes);
-size_t strait_delay_line_bytes(size_t bytes); // of memory that a line takes with room for so many
+/* The memory that a delay line with a capacity of `bytes` takes. */
+size_t strait_delay_line_bytes(size_t bytes);
 void strait_delay_line_fini(struct strait_delay_line *line);
 
-size_t strait_delay_line_capacity(
-    const struct strait_delay_line *line); // bytes that can be added now
+/* Bytes that can be added now. */
+size_t strait_delay_line_capacity(const struct strait_delay_line *line);
 int strait_delay_line_is_empty(const struct strait_delay_line *line);
 
-/* Where bytes can be put, in one piece; *out_room may be less than all the room there is. */
+/* Returns where bytes can be written, in one piece; *out_capacity may be less than the whole
+ * capacity, because the ring wraps. */
 unsigned char *strait_delay_line_space(struct strait_delay_line *line, size_t *out_capacity);
-/* `bytes` were put there and are due at `due_ns`, never before those added earlier. */
+/* Reports that `bytes` were written there, due at `due_ns`, not before those added earlier. */
 void strait_delay_line_added(struct strait_delay_line *line, size_t bytes, int64_t due_ns);
 
-/* Lets go what is due by now; says when the next is, INT64_MAX when nothing waits. */
+/* Releases the bytes that are due; returns when the next are, INT64_MAX when there are none. */
 int64_t strait_delay_line_release(struct strait_delay_line *line, int64_t now_ns);
 
-/* What has been let go and not been sent, in one piece; may be less than all. */
+/* Returns released bytes that were not sent, in one piece; may be fewer than all. */
 unsigned char *strait_delay_line_ready(const struct strait_delay_line *line, size_t *out_bytes);
+/* Reports that the first `bytes` of them were sent. */
 void strait_delay_line_sent(struct strait_delay_line *line, size_t bytes);

@@ -1,7 +1,8 @@
-/* inproc.c - peers in one process: whole messages go from box to box, shaped like any link.
+/* inproc.c - the transport between threads of one process: whole messages go from mailbox to
+ * mailbox, delayed by the emulator like those of any link.
  *
- * There is nothing to encrypt, but peers show their keys and runs all the same, so that a run in
- * one process is refused for the same reasons as one over many. */
+ * Nothing is encrypted, but peers exchange keys and run ids all the same, so that links are refused
+ * for the same reasons as over the network. */
 #include "base/clock.h"
 #include "net/core/frame.h"
 #include "net/core/priority_queue.h"
@@ -12,13 +13,14 @@
 #include <string.h>
 
 struct inproc_link {
-    struct strait_link *next; // in the transport's list
-    struct strait_mailbox *peer_mailbox;
-    uint64_t peer_id; // 0 until opened
+    struct strait_link *next;            // in the transport's list
+    struct strait_mailbox *peer_mailbox; // may be gone: strait_mailbox_send checks
+    uint64_t peer_id;                    // 0 until opened
     int is_open, is_closing, wants_writable, is_paused;
     struct strait_emulate shaper;
-    struct strait_priority_queue out, held;
-    size_t in_flight; // bytes the peer has not confirmed
+    struct strait_priority_queue out;
+    struct strait_priority_queue held; // received while paused
+    size_t in_flight;                  // bytes for which the peer has returned no credit
     int64_t received_ns, pinged_ns, start_ns;
     strait_link_stats stats;
 };
@@ -37,7 +39,7 @@ static strait_err init(struct strait_transport *t) {
     struct inproc *self = t->state;
     self->network = t->config.network;
     if (self->network == NULL)
-        return STRAIT_FAIL(STRAIT_EINVAL, "inproc needs a hub in its config");
+        return STRAIT_FAIL(STRAIT_EINVAL, "the inproc transport needs config.network");
     return strait_mailbox_open(self->network, &self->mailbox);
 }
 
@@ -70,7 +72,7 @@ static void send_hello(struct strait_link *link, strait_mail_kind kind) {
     memcpy(mail.hello.run, config->run, sizeof mail.hello.run);
     memcpy(mail.hello.name, config->name, sizeof mail.hello.name);
     mail.due_ns = due_of(state_of(link), strait_clock_ns(), STRAIT_FRAME_HEADER);
-    (void)send_mail(link, mail); // whoever has gone will not answer
+    (void)send_mail(link, mail); // a peer that has gone is noticed by the handshake timeout
 }
 
 static strait_err send_one(struct strait_link *link, struct strait_msg *msg) {
@@ -87,16 +89,16 @@ static strait_err send_one(struct strait_link *link, struct strait_msg *msg) {
     return err;
 }
 
-/* Sends what the peer and the wire have room for; says when to try again. */
+/* Sends as much as the peer's credit and the emulated wire allow; returns when to try again. */
 static int64_t pump(struct strait_link *link) {
     struct inproc_link *l = link->state;
     const size_t window = link->transport->config.queue_bytes +
                           strait_emulate_in_flight(&l->shaper.spec);
     while (l->is_open && l->out.n_messages > 0 && l->in_flight < window) {
-        const int64_t capacity_ns = strait_emulate_next_send_ns(&l->shaper);
-        if (capacity_ns > strait_clock_ns()) return capacity_ns;
+        const int64_t send_ns = strait_emulate_next_send_ns(&l->shaper);
+        if (send_ns > strait_clock_ns()) return send_ns;
         if (send_one(link, strait_priority_queue_pop(&l->out)) != STRAIT_OK)
-            break; // a GOODBYE will come
+            break; // the peer has gone: its BYE is on the way
     }
     return INT64_MAX;
 }
@@ -105,10 +107,12 @@ static strait_err send_msg(struct strait_link *link, struct strait_msg **msg) {
     struct inproc_link *l = link->state;
     const strait_transport_config *config = &link->transport->config;
     if (!l->is_open || l->is_closing)
-        return STRAIT_FAIL(STRAIT_ECLOSED, "the link to '%s' is not open", link->peer_name);
+        return STRAIT_FAIL(STRAIT_ECLOSED, "cannot send to '%s' at %s: the link is not open",
+                           link->peer_name, link->address);
     if ((*msg)->size > config->message_max)
-        return STRAIT_FAIL(STRAIT_EINVAL, "message of %zu bytes, expected at most %zu",
-                           (*msg)->size, config->message_max);
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "cannot send a message of %zu bytes to '%s', expected at most %zu",
+                           (*msg)->size, link->peer_name, config->message_max);
     if (strait_priority_queue_is_full(&l->out, *msg, config->queue_bytes)) {
         l->wants_writable = 1;
         return STRAIT_EAGAIN;
@@ -121,7 +125,7 @@ static strait_err send_msg(struct strait_link *link, struct strait_msg **msg) {
 
 /* ---- links ---- */
 
-static void adopt(struct strait_link *link, struct strait_mailbox *peer_mailbox) {
+static void add_link(struct strait_link *link, struct strait_mailbox *peer_mailbox) {
     struct inproc *self = link->transport->state;
     struct inproc_link *l = link->state;
     l->peer_mailbox = peer_mailbox;
@@ -135,17 +139,19 @@ static strait_err dial(struct strait_link *link, const char *address) {
     struct inproc *self = link->transport->state;
     struct strait_mailbox *mailbox = NULL;
     STRAIT_TRY(strait_mailbox_find(self->network, address, &mailbox));
-    adopt(link, mailbox);
+    add_link(link, mailbox);
     send_hello(link, STRAIT_MAIL_CONNECT);
     return STRAIT_OK;
 }
 
 static void set_bye(strait_bye *bye, strait_err why) {
     bye->why = why;
-    (void)snprintf(bye->reason, sizeof bye->reason, "%s",
-                   why == STRAIT_OK ? "closed as asked" : strait_err_detail());
+    (void)snprintf(bye->reason, sizeof bye->reason, "%.*s", (int)sizeof bye->reason - 1,
+                   why == STRAIT_OK ? "closed by this program" : strait_err_detail());
 }
 
+/* Sends a BYE to the peer, and one to our own mailbox: closed() must be delivered from progress().
+ */
 static void close_link(struct strait_link *link, strait_err why) {
     struct inproc *self = link->transport->state;
     struct inproc_link *l = link->state;
@@ -158,7 +164,7 @@ static void close_link(struct strait_link *link, strait_err why) {
     struct strait_mail theirs = mail;
     theirs.due_ns = due_of(l, strait_clock_ns(), STRAIT_FRAME_HEADER);
     if (l->peer_id != 0) (void)send_mail(link, theirs);
-    mail.from = link->id; // marks it as our own
+    mail.from = link->id; // equal to `to`: it is our own
     (void)strait_mailbox_send(self->network, self->mailbox, &mail);
 }
 
@@ -180,14 +186,14 @@ static void fini(struct strait_transport *t) {
     while (self->links != NULL) {
         struct strait_link *link = self->links;
         close_link(link, STRAIT_OK);
-        strait_err_note(__FILE__, __LINE__, "the transport was closed");
+        strait_err_note(__FILE__, __LINE__, "closed by this program");
         retire(link, STRAIT_OK);
     }
     strait_mailbox_close(&self->mailbox);
 }
 
 static void pause_link(struct strait_link *link, int is_paused) {
-    state_of(link)->is_paused = is_paused; // progress() delivers what was held
+    state_of(link)->is_paused = is_paused; // progress() delivers what was received meanwhile
     if (!is_paused) strait_mailbox_wake(((struct inproc *)link->transport->state)->mailbox);
 }
 
@@ -223,14 +229,19 @@ static void accept_peer(struct strait_transport *t, const struct strait_mail *ma
     strait_err err = authorize(t, NULL, mail, &emulate);
     if (err == STRAIT_OK) err = strait_link_new(t, &link);
     if (err != STRAIT_OK) {
-        struct strait_mail no = {.kind = STRAIT_MAIL_BYE, .to = mail->from};
-        set_bye(&no.bye, err);
-        (void)strait_mailbox_send(self->network, mail->reply_to, &no);
+        struct strait_mail refusal = {.kind = STRAIT_MAIL_BYE, .to = mail->from};
+        set_bye(&refusal.bye, err);
+        (void)strait_mailbox_send(self->network, mail->reply_to, &refusal);
+        char peer[STRAIT_PEER_TEXT];
+        strait_peer_describe("inproc", &mail->key, peer);
+        strait_err_prefix("%s", peer);
         t->events->refused(t->user, err);
         return;
     }
     link->emulate = emulate;
-    adopt(link, mail->reply_to);
+    (void)snprintf(link->address, sizeof link->address, "inproc");
+    link->peer = mail->key;
+    add_link(link, mail->reply_to);
     state_of(link)->peer_id = mail->from;
     send_hello(link, STRAIT_MAIL_ACCEPT);
     open_link(link, mail);
@@ -258,7 +269,8 @@ static void receive(struct strait_link *link, struct strait_msg **msg) {
     t->events->received(t->user, link, msg);
 }
 
-static void part(struct strait_link *link, const struct strait_mail *mail) {
+/* Closes the link for the reason that its BYE gives. */
+static void on_bye(struct strait_link *link, const struct strait_mail *mail) {
     const struct inproc_link *l = link->state;
     strait_err why = mail->bye.why;
     if (mail->from == link->id) {
@@ -270,6 +282,7 @@ static void part(struct strait_link *link, const struct strait_mail *mail) {
                         why == STRAIT_OK ? "" : ": ", why == STRAIT_OK ? "" : mail->bye.reason);
         why = STRAIT_ECLOSED;
     }
+    strait_link_prefix_error(link);
     retire(link, why);
 }
 
@@ -279,7 +292,7 @@ static void dispatch(struct strait_transport *t, struct strait_mail *mail) {
     while (link != NULL && link->id != mail->to)
         link = state_of(link)->next;
     if (mail->kind == STRAIT_MAIL_CONNECT) accept_peer(t, mail);
-    if (link == NULL) return; // it closed before its letter came
+    if (link == NULL) return; // it closed before this mail was due
     struct inproc_link *l = link->state;
     const int64_t now = strait_clock_ns();
     l->received_ns = now;
@@ -300,7 +313,7 @@ static void dispatch(struct strait_transport *t, struct strait_mail *mail) {
         (void)send_mail(link, *mail);
         break;
     case STRAIT_MAIL_PONG: strait_stats_learn_rtt(&l->stats, now - (int64_t)mail->number); break;
-    case STRAIT_MAIL_BYE: part(link, mail); break;
+    case STRAIT_MAIL_BYE: on_bye(link, mail); break;
     }
 }
 
@@ -312,18 +325,20 @@ static void tick_link(struct strait_link *link, int64_t now_ns) {
     const int limit_ms = l->is_open ? config->peer_timeout_ms : config->handshake_ms;
     if (l->is_closing) return;
     if (!l->is_paused && now_ns - l->received_ns > (int64_t)limit_ms * 1000000) {
-        close_link(link, STRAIT_FAIL(STRAIT_ETIMEDOUT, "no sign of life from '%s' for %d ms",
+        close_link(link, STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                                     "no data received from '%s' for %d ms: its thread has "
+                                     "stopped or the emulated link drops everything",
                                      link->peer_name, limit_ms));
         return;
     }
     if (!l->is_open || now_ns - l->pinged_ns < (int64_t)config->ping_ms * 1000000) return;
     l->pinged_ns = now_ns;
-    struct strait_mail beat = {.kind = STRAIT_MAIL_PING, .number = (uint64_t)now_ns};
-    beat.due_ns = due_of(l, now_ns, STRAIT_FRAME_HEADER);
-    (void)send_mail(link, beat);
+    struct strait_mail ping = {.kind = STRAIT_MAIL_PING, .number = (uint64_t)now_ns};
+    ping.due_ns = due_of(l, now_ns, STRAIT_FRAME_HEADER);
+    (void)send_mail(link, ping);
 }
 
-/* What a link has to do on its own; says when it next will. It may be gone afterwards. */
+/* Deadlines, held messages and sending of one link; returns when it next has something to do. */
 static int64_t serve_link(struct strait_link *link, int64_t now_ns) {
     struct strait_transport *t = link->transport;
     struct inproc_link *l = link->state;
@@ -337,7 +352,7 @@ static int64_t serve_link(struct strait_link *link, int64_t now_ns) {
     if (l->wants_writable && !l->is_closing && l->out.n_bytes <= t->config.queue_bytes / 2) {
         l->wants_writable = 0;
         t->events->writable(t->user, link);
-        return now_ns; // its handler may have changed anything
+        return now_ns; // the handler may have sent or closed: look again at once
     }
     const int64_t tick_ns = now_ns + (int64_t)t->config.ping_ms * 1000000 / 2;
     return pump_ns < tick_ns ? pump_ns : tick_ns;

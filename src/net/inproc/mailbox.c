@@ -1,3 +1,5 @@
+/* mailbox.c - see mailbox.h. One mutex per network guards all mailboxes: mails are moved, not their
+ * messages copied, so it is held only for moments. */
 #include "net/inproc/mailbox.h"
 
 #include "base/alloc.h"
@@ -8,16 +10,16 @@
 #include <time.h>
 
 enum {
-    SPARE_MAILS = 16
-}; // as many as a quiet link has on the way, so that none is made later
+    SPARE_MAILS = 16 // allocated per mailbox: as many as an idle link has in flight
+};
 
 struct strait_mailbox { // guarded by hub->mutex
     struct strait_mailbox *next;
     struct strait_inproc_network *network;
     char name[STRAIT_NAME_MAX];
-    struct strait_mail *first; // in the order they are due
-    struct strait_mail *last;  // where most of them go
-    int is_awake;
+    struct strait_mail *first; // sorted by due time
+    struct strait_mail *last;  // most mails are appended
+    int is_woken;
     pthread_cond_t arrived;
 };
 
@@ -29,7 +31,7 @@ struct strait_inproc_network {
 
 strait_err strait_inproc_network_open(struct strait_inproc_network **out) {
     void *memory = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_inproc_network), "inproc hub", &memory));
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_inproc_network), "inproc network", &memory));
     struct strait_inproc_network *network = memory;
     pthread_mutex_init(&network->mutex, NULL);
     *out = network;
@@ -56,7 +58,7 @@ void strait_inproc_network_close(struct strait_inproc_network **network) {
 static strait_err add_spare_mails(struct strait_inproc_network *network, int n) {
     for (int i = 0; i < n; i++) {
         void *memory = NULL;
-        STRAIT_TRY(strait_alloc(1, sizeof(struct strait_mail), "inproc letter", &memory));
+        STRAIT_TRY(strait_alloc(1, sizeof(struct strait_mail), "inproc mail", &memory));
         struct strait_mail *mail = memory;
         pthread_mutex_lock(&network->mutex);
         mail->next = network->spare;
@@ -69,14 +71,14 @@ static strait_err add_spare_mails(struct strait_inproc_network *network, int n) 
 strait_err strait_mailbox_open(struct strait_inproc_network *network, struct strait_mailbox **out) {
     STRAIT_TRY(add_spare_mails(network, SPARE_MAILS));
     void *memory = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_mailbox), "inproc box", &memory));
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_mailbox), "inproc mailbox", &memory));
     struct strait_mailbox *mailbox = memory;
     mailbox->network = network;
-    pthread_condattr_t params;
-    pthread_condattr_init(&params);
-    pthread_condattr_setclock(&params, CLOCK_MONOTONIC);
-    pthread_cond_init(&mailbox->arrived, &params);
-    pthread_condattr_destroy(&params);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&mailbox->arrived, &attributes);
+    pthread_condattr_destroy(&attributes);
     pthread_mutex_lock(&network->mutex);
     mailbox->next = network->mailboxes;
     network->mailboxes = mailbox;
@@ -100,7 +102,7 @@ void strait_mailbox_close(struct strait_mailbox **mailbox) {
     *mailbox = NULL;
 }
 
-/* Call with the hub locked. */
+/* Call with the network locked. */
 static struct strait_mailbox *find(const struct strait_inproc_network *network, const char *name) {
     struct strait_mailbox *mailbox = network->mailboxes;
     while (mailbox != NULL && strcmp(mailbox->name, name) != 0)
@@ -111,13 +113,16 @@ static struct strait_mailbox *find(const struct strait_inproc_network *network, 
 strait_err strait_mailbox_bind(struct strait_mailbox *mailbox, const char *name) {
     const size_t bytes = strlen(name) + 1;
     if (bytes == 1 || bytes > sizeof mailbox->name)
-        return STRAIT_FAIL(STRAIT_EINVAL, "inproc name '%.80s': expected 1 to %zu characters", name,
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "cannot listen at '%.80s': an inproc name has 1 to %zu characters", name,
                            sizeof mailbox->name - 1);
     pthread_mutex_lock(&mailbox->network->mutex);
     const int is_taken = find(mailbox->network, name) != NULL;
     if (!is_taken) memcpy(mailbox->name, name, bytes);
     pthread_mutex_unlock(&mailbox->network->mutex);
-    if (is_taken) return STRAIT_FAIL(STRAIT_EINVAL, "cannot listen at %s: the name is taken", name);
+    if (is_taken)
+        return STRAIT_FAIL(STRAIT_EINVAL, "cannot listen at %s: another transport listens there",
+                           name);
     return STRAIT_OK;
 }
 
@@ -127,12 +132,12 @@ strait_err strait_mailbox_find(struct strait_inproc_network *network, const char
     struct strait_mailbox *mailbox = name[0] != 0 ? find(network, name) : NULL;
     pthread_mutex_unlock(&network->mutex);
     if (mailbox == NULL)
-        return STRAIT_FAIL(STRAIT_ECLOSED, "cannot connect: nobody is at %s", name);
+        return STRAIT_FAIL(STRAIT_ECLOSED, "cannot connect: no transport listens at %s", name);
     *out = mailbox;
     return STRAIT_OK;
 }
 
-/* Call with the hub locked. */
+/* Call with the network locked. */
 static int mailbox_exists(const struct strait_inproc_network *network,
                           const struct strait_mailbox *mailbox) {
     for (const struct strait_mailbox *b = network->mailboxes; b != NULL; b = b->next)
@@ -140,21 +145,23 @@ static int mailbox_exists(const struct strait_inproc_network *network,
     return 0;
 }
 
-/* Call with the hub locked. */
+/* Call with the network locked. */
 static strait_err insert(struct strait_inproc_network *network, struct strait_mailbox *to,
                          const struct strait_mail *content) {
-    if (!mailbox_exists(network, to)) return STRAIT_FAIL(STRAIT_ECLOSED, "inproc peer has gone");
+    /* Checked under the mutex: the peer's thread may have freed its mailbox. */
+    if (!mailbox_exists(network, to))
+        return STRAIT_FAIL(STRAIT_ECLOSED, "the inproc peer has closed");
     struct strait_mail *mail = network->spare;
     if (mail != NULL) {
         network->spare = mail->next;
     } else {
         void *memory = NULL;
-        STRAIT_TRY(strait_alloc(1, sizeof *mail, "inproc letter", &memory));
+        STRAIT_TRY(strait_alloc(1, sizeof *mail, "inproc mail", &memory));
         mail = memory;
     }
     *mail = *content;
-    const int is_late = to->last != NULL && to->last->due_ns <= mail->due_ns;
-    struct strait_mail **at = is_late ? &to->last->next : &to->first;
+    const int is_latest = to->last != NULL && to->last->due_ns <= mail->due_ns;
+    struct strait_mail **at = is_latest ? &to->last->next : &to->first;
     while (*at != NULL && (*at)->due_ns <= mail->due_ns)
         at = &(*at)->next;
     mail->next = *at;
@@ -177,9 +184,9 @@ strait_err strait_mailbox_send(struct strait_inproc_network *network, struct str
     return err;
 }
 
-/* Call with the hub locked. */
+/* Call with the network locked. */
 static void wait_for_mail(struct strait_mailbox *mailbox, int64_t until_ns) {
-    while (!mailbox->is_awake) {
+    while (!mailbox->is_woken) {
         int64_t wait_ns = until_ns;
         if (mailbox->first != NULL && mailbox->first->due_ns < wait_ns)
             wait_ns = mailbox->first->due_ns;
@@ -199,10 +206,10 @@ int strait_mailbox_receive(struct strait_mailbox *mailbox, int64_t until_ns,
     struct strait_inproc_network *network = mailbox->network;
     pthread_mutex_lock(&network->mutex);
     wait_for_mail(mailbox, until_ns);
-    mailbox->is_awake = 0;
+    mailbox->is_woken = 0;
     struct strait_mail *mail = mailbox->first;
-    const int has_one = mail != NULL && mail->due_ns <= strait_clock_ns();
-    if (has_one) {
+    const int has_mail = mail != NULL && mail->due_ns <= strait_clock_ns();
+    if (has_mail) {
         *out = *mail;
         mailbox->first = mail->next;
         if (mailbox->first == NULL) mailbox->last = NULL;
@@ -211,12 +218,12 @@ int strait_mailbox_receive(struct strait_mailbox *mailbox, int64_t until_ns,
         network->spare = mail;
     }
     pthread_mutex_unlock(&network->mutex);
-    return has_one;
+    return has_mail;
 }
 
 void strait_mailbox_wake(struct strait_mailbox *mailbox) {
     pthread_mutex_lock(&mailbox->network->mutex);
-    mailbox->is_awake = 1;
+    mailbox->is_woken = 1;
     pthread_cond_signal(&mailbox->arrived);
     pthread_mutex_unlock(&mailbox->network->mutex);
 }

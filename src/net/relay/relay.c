@@ -1,4 +1,4 @@
-/* relay.c - the relay: who comes, who waits, and the clocks of both. */
+/* relay.c - accepts connections, reads their requests, lets them wait, and enforces all limits. */
 #include "net/relay/relay.h"
 
 #include "base/alloc.h"
@@ -12,13 +12,13 @@
 enum {
     BACKLOG = 512,
     TICK_MS = 50,
-    OTHER_FILES = 32, // that the process has open beside its connections
+    OTHER_FILES = 32, // file descriptors of the process besides its connections
     NS_PER_MS = 1000000
 };
 
 /* ---- lists ---- */
 
-static void unlink(struct strait_relay_conn *conn) {
+static void remove_from_list(struct strait_relay_conn *conn) {
     struct strait_relay_list *list = &conn->relay->lists[conn->state];
     if (conn->prev != NULL)
         conn->prev->next = conn->next;
@@ -46,26 +46,27 @@ static void append(struct strait_relay_conn *conn, enum strait_relay_state state
 }
 
 void strait_relay_set_state(struct strait_relay_conn *conn, enum strait_relay_state state) {
-    unlink(conn);
+    remove_from_list(conn);
     append(conn, state);
 }
 
-/* ---- endings ---- */
+/* ---- closing ---- */
 
-static void release(struct strait_relay_conn *conn) {
+static void free_conn(struct strait_relay_conn *conn) {
     strait_alloc_free(conn->buffer);
     strait_alloc_free(conn);
 }
 
-/* libuv holds pointers to a buffer until it has let go of the side that it is written to. */
+/* A buffer is in use until the handle of the peer, to which it is written, is closed too: the
+ * second of a pair to close frees both. */
 static void on_closed(uv_handle_t *handle) {
     struct strait_relay_conn *conn = handle->data;
-    unlink(conn);
+    remove_from_list(conn);
     if (conn->source != NULL) strait_rate_limiter_release(conn->source);
     conn->is_handle_closed = 1;
     if (conn->paired_with != NULL && !conn->paired_with->is_handle_closed) return;
-    if (conn->paired_with != NULL) release(conn->paired_with);
-    release(conn);
+    if (conn->paired_with != NULL) free_conn(conn->paired_with);
+    free_conn(conn);
 }
 
 static void close_one(struct strait_relay_conn *conn) {
@@ -93,22 +94,34 @@ void strait_relay_refuse(struct strait_relay_conn *conn, strait_relay_status sta
     strait_relay_close_conn(conn);
 }
 
-/* ---- greetings ---- */
+/* ---- requests ---- */
 
-/* Looks at every one that waits, whether or not it has been found: the time tells nothing. */
+/* Compares with every waiting connection even after a match, so that the time does not reveal which
+ * tokens are waiting. */
 static struct strait_relay_conn *find_peer(const struct strait_relay_conn *conn) {
     struct strait_relay_conn *found = NULL;
     for (struct strait_relay_conn *s = conn->relay->lists[STRAIT_RELAY_WAITING].first; s != NULL;
          s = s->next) {
         const int is_same = strait_relay_token_equal(&s->token, &conn->token);
-        if (is_same && s->role != conn->role) found = s; // the latest is the likeliest alive
+        if (is_same && s->role != conn->role) found = s; // the latest is most likely to be alive
     }
     return found;
 }
 
-static void hello_received(struct strait_relay_conn *conn) {
+/* Reports each refused version once: anyone can send requests, and the log must stay readable. */
+static void report_version(struct strait_relay *relay, unsigned char version) {
+    unsigned char *bits = &relay->refused_versions[version / 8];
+    const int is_known = (*bits >> version % 8 & 1) != 0;
+    *bits |= (unsigned char)(1 << version % 8);
+    if (!is_known && relay->config.version_refused != NULL)
+        relay->config.version_refused(relay->config.user);
+}
+
+static void request_received(struct strait_relay_conn *conn) {
     struct strait_relay *relay = conn->relay;
-    if (strait_relay_request_unpack(conn->request, &conn->role, &conn->token) != STRAIT_OK) {
+    const strait_err err = strait_relay_request_unpack(conn->request, &conn->role, &conn->token);
+    if (err == STRAIT_ENOTSUP) report_version(relay, strait_relay_request_version(conn->request));
+    if (err != STRAIT_OK) {
         strait_relay_refuse(conn, STRAIT_RELAY_BAD_REQUEST);
         return;
     }
@@ -124,7 +137,7 @@ static void hello_received(struct strait_relay_conn *conn) {
 
 static void provide_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
     struct strait_relay_conn *conn = handle->data;
-    static char nowhere[64]; // for bytes that nobody may send; never looked at
+    static char unused[64]; // for bytes sent while waiting, which close the connection
     (void)suggested;
     if (conn->state == STRAIT_RELAY_PAIRED) {
         int64_t capacity = STRAIT_RELAY_BUFFER;
@@ -135,7 +148,7 @@ static void provide_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
         *out = uv_buf_init((char *)conn->request + conn->n_request,
                            (unsigned)(sizeof conn->request - conn->n_request));
     } else {
-        *out = uv_buf_init(nowhere, sizeof nowhere);
+        *out = uv_buf_init(unused, sizeof unused);
     }
 }
 
@@ -146,10 +159,10 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer) {
     if (conn->state == STRAIT_RELAY_PAIRED) {
         strait_relay_forward(conn, n);
     } else if (n < 0 || conn->state == STRAIT_RELAY_WAITING) {
-        strait_relay_close_conn(conn); // left, or spoke before its turn
+        strait_relay_close_conn(conn); // it left, or sent bytes before it was paired
     } else {
         conn->n_request += (size_t)n;
-        if (conn->n_request == sizeof conn->request) hello_received(conn);
+        if (conn->n_request == sizeof conn->request) request_received(conn);
     }
 }
 
@@ -157,7 +170,7 @@ int strait_relay_read(struct strait_relay_conn *conn) {
     return uv_read_start((uv_stream_t *)&conn->tcp, provide_buffer, on_read);
 }
 
-/* ---- arrivals ---- */
+/* ---- connections ---- */
 
 static int n_connections(const struct strait_relay *relay) {
     int n = 0;
@@ -171,9 +184,9 @@ static strait_err apply_limits(struct strait_relay_conn *conn) {
     int size = sizeof from;
     memset(&from, 0, sizeof from);
     if (n_connections(conn->relay) > conn->relay->config.max_connections)
-        return STRAIT_FAIL(STRAIT_EAGAIN, "too many connections");
+        return STRAIT_FAIL(STRAIT_EAGAIN, "refused: too many connections in all");
     if (uv_tcp_getpeername(&conn->tcp, (struct sockaddr *)&from, &size) != 0)
-        return STRAIT_FAIL(STRAIT_ECLOSED, "gone already");
+        return STRAIT_FAIL(STRAIT_ECLOSED, "the connection closed before it was accepted");
     return strait_rate_limiter_acquire(&conn->relay->limiter, (struct sockaddr *)&from,
                                        strait_clock_ns(), &conn->source);
 }
@@ -184,7 +197,8 @@ static void on_connection(uv_stream_t *listener, int status) {
     if (status != 0) return;
     relay->has_deferred = strait_alloc(1, sizeof(struct strait_relay_conn), "connection",
                                        &memory) != STRAIT_OK;
-    if (relay->has_deferred) return; // libuv offers no other before this one: on_tick tries again
+    if (relay->has_deferred)
+        return; // libuv reports no other before this one is accepted: on_tick retries
     struct strait_relay_conn *conn = memory;
     conn->relay = relay;
     (void)uv_tcp_init(&relay->loop, &conn->tcp);
@@ -200,25 +214,27 @@ static void on_connection(uv_stream_t *listener, int status) {
         (void)uv_tcp_keepalive(&conn->tcp, 1, 20);
         if (strait_relay_read(conn) != 0) strait_relay_close_conn(conn);
     }
-    struct strait_relay_list *pending = &relay->lists[STRAIT_RELAY_NEW];
-    if (pending->n > relay->config.max_new) strait_relay_refuse(pending->first, STRAIT_RELAY_FULL);
+    struct strait_relay_list *new_ones = &relay->lists[STRAIT_RELAY_NEW];
+    if (new_ones->n > relay->config.max_new)
+        strait_relay_refuse(new_ones->first, STRAIT_RELAY_FULL);
 }
 
 strait_err strait_relay_listen(struct strait_relay *relay, const char *address, char *out,
                                size_t capacity) {
     char bound[STRAIT_ADDRESS_MAX];
-    if (relay->is_listening) return STRAIT_FAIL(STRAIT_EINVAL, "the relay listens already");
+    if (relay->is_listening) return STRAIT_FAIL(STRAIT_EINVAL, "this relay listens already");
     STRAIT_TRY(strait_address_listen(&relay->listener, address, BACKLOG, on_connection, bound));
     relay->is_listening = 1;
-    if (strlen(bound) >= capacity) return STRAIT_FAIL(STRAIT_EINVAL, "no room for an address");
+    if (strlen(bound) >= capacity)
+        return STRAIT_FAIL(STRAIT_EINVAL, "the buffer for the address is too small");
     memcpy(out, bound, strlen(bound) + 1);
     return STRAIT_OK;
 }
 
-/* ---- clocks ---- */
+/* ---- timers ---- */
 
-/* Refuses those at the front of a list that have been there for too long. A greeting that did not
- * come may still be on its way: whoever sent it is to come again. */
+/* Refuses the connections at the front of a list, the oldest, that have been in it for too long. A
+ * request that did not arrive may have been lost, so NO_PEER tells its sender to connect again. */
 static void expire(struct strait_relay *relay, enum strait_relay_state state, int limit_ms,
                    strait_relay_status status, int64_t now_ns) {
     struct strait_relay_list *list = &relay->lists[state];
@@ -238,24 +254,26 @@ static void on_tick(uv_timer_t *timer) {
     for (struct strait_relay_conn *s = relay->lists[STRAIT_RELAY_PAIRED].first; s != NULL;) {
         struct strait_relay_conn *next = s->next;
         strait_relay_tick_pair(s, now_ns, share);
-        if (next != NULL && next->state != STRAIT_RELAY_PAIRED) break; // parted: the rest later
+        if (next != NULL && next->state != STRAIT_RELAY_PAIRED)
+            break; // closing a pair removes two: the rest next time
         s = next;
     }
     strait_rate_limiter_sweep(&relay->limiter, now_ns);
     if (relay->has_deferred) on_connection((uv_stream_t *)&relay->listener, 0);
 }
 
-/* ---- life ---- */
+/* ---- opening and closing ---- */
 
-static void set_default(int *value, int otherwise) {
-    if (*value <= 0) *value = otherwise;
+static void set_default(int *value, int fallback) {
+    if (*value <= 0) *value = fallback;
 }
 
 static void set_limit(int *value, int64_t most) {
     if (*value > most) *value = most > 1 ? (int)most : 1;
 }
 
-/* Whoever waits must go before the process has no descriptors left: newcomers would be dropped. */
+/* Raises the limit of open files, or lowers our limits to it: without a free descriptor the oldest
+ * waiting connection could not be evicted in favour of a new one. */
 static void fit_to_file_limit(strait_relay_config *c) {
     struct rlimit limit;
     const rlim_t wanted = (rlim_t)c->max_connections + OTHER_FILES;
@@ -301,7 +319,9 @@ strait_err strait_relay_open(const strait_relay_config *config, struct strait_re
         uv_timer_init(&relay->loop, &relay->tick) != 0 ||
         uv_tcp_init(&relay->loop, &relay->listener) != 0) {
         strait_relay_close(&relay);
-        return STRAIT_FAIL(STRAIT_ENOMEM, "no event loop can be made: out of file descriptors?");
+        return STRAIT_FAIL(
+            STRAIT_ENOMEM,
+            "cannot create an event loop: out of memory or file descriptors; raise ulimit -n");
     }
     relay->tick.data = relay->listener.data = relay;
     (void)uv_timer_start(&relay->tick, on_tick, TICK_MS, TICK_MS);

@@ -1,14 +1,14 @@
-/* relay.h - a relay: passes bytes between two nodes that cannot accept connections.
+/* relay.h - a relay: forwards bytes between two machines that cannot accept connections.
  *
- * Both dial the relay and show the same token of 32 bytes; it joins them and from then on copies
- * what one sends to the other, without looking. The nodes speak TLS through it and know each
- * other's keys, so the relay can read nothing, alter nothing unnoticed, and pose as nobody; all it
- * can do is to stop.
+ * Both connect to the relay and present the same token of 32 bytes; the relay pairs them and from
+ * then on copies what one sends to the other, unread. The machines use TLS through it and know each
+ * other's keys, so the relay can neither read nor change anything unnoticed, nor pose as a peer;
+ * all it can do is to delay or stop the traffic.
  *
- * Everything is bounded: connections in all and for each address, those that have said nothing,
- * those that wait, the time for each of these, and memory: a connection that only waits takes
- * less than a kilobyte, a joined one 64 KiB more. One thread, the one in run(), does everything.
- * The process has to ignore SIGPIPE. */
+ * Everything is bounded: connections in all and per address, those that have sent no request, those
+ * that wait, the time for each of these, and memory: a waiting connection takes less than a
+ * kilobyte, a paired one 64 KiB more. One thread, the one in run(), does everything. The process
+ * has to ignore SIGPIPE. */
 #pragma once
 
 #include "base/error.h"
@@ -16,39 +16,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeros mean the default. */
+/* Limits. Zero means the default. */
 typedef struct strait_relay_config {
-    int max_connections;    // at once; 4096, or what the process may open if that is less
-    int max_new;            // of them, those that have not greeted; the oldest goes first; 256
-    int max_waiting;        // of them, those that wait for another; the oldest goes first; 1024
+    int max_connections;    // at once; 4096, or the limit of open files if that is less
+    int max_new;            // without a request yet; the oldest is evicted first; 256
+    int max_waiting;        // waiting for a peer; the oldest is evicted first; 1024
     int max_per_address;    // at once from one address (IPv6: one /64 network); 64
-    int max_new_per_s;      // new ones in a second from one address, on average; 32
-    int request_timeout_ms; // for the greeting; 5000
-    int waiting_timeout_ms; // for the other side to come; 30000
-    int idle_timeout_ms;    // a joined pair that is silent for so long is parted; 60000
-    int64_t bytes_per_s;    // of each joined pair, each way; 0: no limit
+    int max_new_per_s;      // opened per second from one address, on average; 32
+    int request_timeout_ms; // for the request to arrive; 5000
+    int waiting_timeout_ms; // for the peer to come; 30000
+    int idle_timeout_ms;    // a pair that sends nothing for this long is closed; 60000
+    int64_t bytes_per_s;    // of each pair and direction; 0: unlimited
+    /* A machine of another relay protocol version was refused; strait_err_detail() names both
+     * versions. Called once per version, so that it cannot flood a log. May be NULL. */
+    void (*version_refused)(void *user);
+    void *user;
 } strait_relay_config;
 
 typedef struct strait_relay_stats {
-    int64_t n_accepted, n_refused; // refused: over a limit, silent, or unclear
+    int64_t n_accepted;
+    int64_t n_refused;             // over a limit or with an invalid request
     int64_t n_paired;              // pairs so far
-    int64_t bytes;                 // passed so far
+    int64_t bytes;                 // forwarded so far
     int n_new, n_waiting, n_pairs; // now
 } strait_relay_stats;
 
 struct strait_relay;
 
+/* Creates a relay that does not listen yet. STRAIT_ENOMEM. */
 strait_err strait_relay_open(const strait_relay_config *config, struct strait_relay **out);
-void strait_relay_close(struct strait_relay **relay); // hangs up on everybody; accepts NULL
+void strait_relay_close(struct strait_relay **relay); // closes all connections; accepts NULL
 
-/* `address` is numeric, host:port; writes the one that was bound. STRAIT_EINVAL. */
+/* Listens at the numeric `address`, host:port, and writes the one that was bound. STRAIT_EINVAL. */
 strait_err strait_relay_listen(struct strait_relay *relay, const char *address, char *out,
                                size_t capacity);
 
-/* Works until stop(). */
+/* Serves connections until stop() is called. */
 void strait_relay_run(struct strait_relay *relay);
-/* From any thread and from signal handlers. */
+/* May be called from any thread and from signal handlers. */
 void strait_relay_stop(struct strait_relay *relay);
 
-/* Only while run() is not at work. */
+/* Reads the counters. Only while run() is not active. */
 void strait_relay_read_stats(const struct strait_relay *relay, strait_relay_stats *out);

@@ -1,4 +1,7 @@
-/* relay_pair.c - two connections joined: what one sends, the other gets, and nobody looks. */
+/* relay_pair.c - forwards bytes between two paired connections, unread.
+ *
+ * Each connection has one buffer. Nothing more is read from it until the peer's socket has accepted
+ * the whole buffer, so a slow receiver slows its sender down through TCP. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "net/relay/relay_state.h"
@@ -33,7 +36,7 @@ void strait_relay_pair(struct strait_relay_conn *a, struct strait_relay_conn *b)
     if (!send_ok(a) || !send_ok(b)) strait_relay_close_conn(a);
 }
 
-/* ---- reading goes on when the other has taken what came, and the rate allows ---- */
+/* ---- reading is paused while the peer's socket is full or the rate limit is reached ---- */
 
 static void pause_reading(struct strait_relay_conn *conn) {
     conn->is_paused = 1;
@@ -48,7 +51,7 @@ static void resume_reading(struct strait_relay_conn *conn) {
 }
 
 static void on_written(uv_write_t *request, int status) {
-    struct strait_relay_conn *conn = request->data; // whose bytes they were
+    struct strait_relay_conn *conn = request->data; // the conn whose buffer was written
     conn->n_unwritten = 0;
     if (conn->state != STRAIT_RELAY_PAIRED) return;
     if (status != 0)
@@ -59,10 +62,10 @@ static void on_written(uv_write_t *request, int status) {
 
 static void on_shutdown(uv_shutdown_t *request, int status) {
     (void)request;
-    (void)status; // the clock ends what this does not
+    (void)status; // if it failed, the idle timeout closes the pair
 }
 
-/* One side has said its last: the other hears of it, and may still answer. */
+/* One direction has ended: passes that on, while the other direction may continue. */
 static void forward_eof(struct strait_relay_conn *conn) {
     conn->is_eof = 1;
     pause_reading(conn);
@@ -111,6 +114,7 @@ void strait_relay_tick_pair(struct strait_relay_conn *conn, int64_t now_ns, int6
         strait_relay_close_conn(conn);
         return;
     }
+    /* Unused budget accumulates to one buffer at most, so that a burst stays short. */
     conn->read_budget += share;
     if (conn->read_budget > STRAIT_RELAY_BUFFER && conn->read_budget > share)
         conn->read_budget = share > STRAIT_RELAY_BUFFER ? share : STRAIT_RELAY_BUFFER;

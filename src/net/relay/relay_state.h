@@ -1,4 +1,5 @@
-/* relay_state.h - what relay.c, who comes and waits, and relay_pair.c, who is joined, share. */
+/* relay_state.h - the state shared by relay.c, which accepts connections and lets them wait, and
+ * relay_pair.c, which forwards bytes between two of them. */
 #pragma once
 
 #include "net/core/rate_limiter.h"
@@ -8,23 +9,23 @@
 #include <uv.h>
 
 enum {
-    STRAIT_RELAY_BUFFER = 65536
+    STRAIT_RELAY_BUFFER = 65536 // bytes buffered per direction of a pair
 };
 
 enum strait_relay_state {
-    STRAIT_RELAY_NEW,     // has not greeted
-    STRAIT_RELAY_WAITING, // has, and waits for the other
+    STRAIT_RELAY_NEW,     // its request has not arrived
+    STRAIT_RELAY_WAITING, // waits for the peer with the same token
     STRAIT_RELAY_PAIRED,
-    STRAIT_RELAY_CLOSED, // waiting for libuv to let go
+    STRAIT_RELAY_CLOSED, // waiting for libuv to close the handle
     STRAIT_RELAY_N_STATES
 };
 
-struct strait_relay_conn { // one connection
+struct strait_relay_conn { // one connection of a machine
     struct strait_relay *relay;
     struct strait_relay_conn *prev, *next; // in the list of its state, oldest first
     enum strait_relay_state state;
     struct strait_rate_limiter_entry *source; // NULL: not counted
-    int64_t since_ns;                         // when it came into this state
+    int64_t since_ns;                         // when it entered this state
     uv_tcp_t tcp;
 
     unsigned char request[STRAIT_RELAY_REQUEST];
@@ -32,16 +33,18 @@ struct strait_relay_conn { // one connection
     strait_relay_role role;
     strait_relay_token token;
 
-    struct strait_relay_conn *peer;        // while joined
-    struct strait_relay_conn *paired_with; // the same for ever: freed together, as writes cross
+    struct strait_relay_conn *peer;        // while paired
+    struct strait_relay_conn *paired_with; // never reset: both are freed together, because each
+                                           // writes from the other's buffer
     int is_handle_closed;
-    unsigned char *buffer;  // what came from here on its way to the other
-    size_t n_unwritten;     // of it, what the other has not taken
-    uv_write_t write;       // to the other
-    uv_shutdown_t shutdown; // of this one
-    int is_eof, is_paused;  // nothing more comes; nothing is read for now
+    unsigned char *buffer;  // received here, to be sent to the peer
+    size_t n_unwritten;     // bytes of it that the peer's socket has not accepted
+    uv_write_t write;       // to the peer's socket
+    uv_shutdown_t shutdown; // of this socket
+    int is_eof;             // the machine has closed its direction
+    int is_paused;          // reading is stopped
     int64_t received_ns;
-    int64_t read_budget; // bytes that may be read until the next tick
+    int64_t read_budget; // bytes that may be read until the next tick, under a rate limit
 };
 
 struct strait_relay_list {
@@ -56,25 +59,27 @@ struct strait_relay {
     uv_async_t wake;
     uv_timer_t tick;
     uv_tcp_t listener;
-    int is_listening, has_deferred; // one that there was no memory for
+    int is_listening;
+    int has_deferred;                   // a connection could not be accepted for lack of memory
+    unsigned char refused_versions[32]; // bit set: versions reported to config.version_refused
     struct strait_relay_list lists[STRAIT_RELAY_N_STATES];
     struct strait_rate_limiter limiter;
     int64_t ticked_ns;
     strait_relay_stats stats;
 };
 
-/* Moves it to the end of the list of `state`. */
+/* Moves `conn` to the end of the list of `state`. */
 void strait_relay_set_state(struct strait_relay_conn *conn, enum strait_relay_state state);
-/* Hangs up on it, and on whom it is joined with. */
+/* Closes `conn` and the peer it is paired with. */
 void strait_relay_close_conn(struct strait_relay_conn *conn);
-/* Says why, and hangs up. */
+/* Sends a reply that says why, and closes `conn`. */
 void strait_relay_refuse(struct strait_relay_conn *conn, strait_relay_status status);
-/* Starts reading; before it is joined, greetings. */
+/* Starts reading: the request, or once paired, bytes to forward. Returns a libuv status. */
 int strait_relay_read(struct strait_relay_conn *conn);
 
-/* Joins two that have greeted; ends both when there is no memory for it. */
+/* Pairs two waiting connections; refuses both when there is no memory for their buffers. */
 void strait_relay_pair(struct strait_relay_conn *a, struct strait_relay_conn *b);
-/* Bytes for the other side, or the end of them (n < 0). */
+/* Forwards the `n` bytes in the buffer of `conn`, or handles the end of its stream (n < 0). */
 void strait_relay_forward(struct strait_relay_conn *conn, ssize_t n);
-/* Gives it its next share of bytes, and parts it when it has been silent for too long. */
+/* Adds `share` bytes to the read budget of `conn`; closes the pair when both were idle too long. */
 void strait_relay_tick_pair(struct strait_relay_conn *conn, int64_t now_ns, int64_t share);

@@ -1,7 +1,8 @@
-#include "net/tls/conn.h"
-
+/* conn.c - connecting, receiving, states and deadlines of a conn. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "net/core/address.h"
+#include "net/tls/conn_internal.h"
 #include "net/tls/socket.h"
 
 #include <netinet/in.h>
@@ -10,38 +11,6 @@
 
 static int64_t after_ms(int ms) {
     return strait_clock_ns() + (int64_t)ms * 1000000;
-}
-
-/* The first reason counts; what follows from it does not. */
-static void set_reason(struct strait_conn *c, strait_err why) {
-    if (c->reason[0] != 0) return;
-    c->why = why;
-    (void)snprintf(c->reason, sizeof c->reason, "%s",
-                   why == STRAIT_OK ? "closed as asked" : strait_err_detail());
-}
-
-static void on_closed(uv_handle_t *handle) {
-    struct strait_conn *c = handle->data;
-    if (c->rendezvous != NULL) {
-        c->rendezvous->n_waiting--;
-        c->rendezvous->n_lost++;
-    }
-    strait_err_note(__FILE__, __LINE__, "%s", c->reason);
-    c->events->closed(c, c->why);
-    strait_priority_queue_clear(&c->control);
-    strait_msg_close(&c->sending);
-    strait_frame_reader_fini(&c->reader);
-    strait_delay_line_fini(&c->line);
-    strait_tls_close(&c->tls);
-    strait_alloc_free(c);
-}
-
-void strait_conn_abort(struct strait_conn *c, strait_err why) {
-    if (c->state == STRAIT_CONN_CLOSED) return;
-    set_reason(c, why);
-    c->state = STRAIT_CONN_CLOSED;
-    c->next_pump_ns = INT64_MAX;
-    uv_close((uv_handle_t *)&c->tcp, on_closed);
 }
 
 strait_err strait_conn_open(uv_loop_t *loop, struct strait_transport *t,
@@ -64,7 +33,8 @@ strait_err strait_conn_open(uv_loop_t *loop, struct strait_transport *t,
     if (err == STRAIT_OK)
         err = strait_delay_line_reserve(&c->line, strait_emulate_in_flight(&c->shaper->spec));
     if (err == STRAIT_OK && uv_tcp_init(loop, &c->tcp) != 0)
-        err = STRAIT_FAIL(STRAIT_ENOMEM, "no socket can be made");
+        err = STRAIT_FAIL(STRAIT_ENOMEM,
+                          "cannot create a socket: out of memory or file descriptors");
     if (err != STRAIT_OK) {
         strait_delay_line_fini(&c->line);
         strait_tls_close(&c->tls);
@@ -72,6 +42,7 @@ strait_err strait_conn_open(uv_loop_t *loop, struct strait_transport *t,
         return err;
     }
     c->tcp.data = c;
+    (void)snprintf(c->remote, sizeof c->remote, "unknown address");
     *out = c;
     return STRAIT_OK;
 }
@@ -80,40 +51,49 @@ void strait_conn_attach(struct strait_conn *c, struct strait_link *link,
                         struct strait_emulate *shaper) {
     c->link = link;
     c->shaper = shaper;
+    /* libuv may be writing from the buffer, which growing moves: strait_conn_pump grows it later.
+     */
     c->wanted_buffer = strait_emulate_in_flight(&shaper->spec);
 }
 
 void strait_conn_close(struct strait_conn *c, strait_err why, int is_flushing) {
     if (c->state >= STRAIT_CONN_CLOSING) return;
-    set_reason(c, why);
-    if (c->state <= STRAIT_CONN_RENDEZVOUS) {
+    strait_conn_set_reason(c, why);
+    if (c->state <= STRAIT_CONN_RENDEZVOUS) { // there is no peer to tell
         strait_conn_abort(c, why);
         return;
     }
     c->is_flushing = is_flushing && c->state == STRAIT_CONN_OPEN;
-    if (c->state >= STRAIT_CONN_HELLO) {
+    if (c->state >= STRAIT_CONN_HELLO) { // before, the stream cannot carry frames
         strait_bye bye = {.why = why};
         struct strait_msg *msg = NULL;
-        if (why != STRAIT_OK) memcpy(bye.reason, c->reason, sizeof bye.reason);
+        if (why != STRAIT_OK)
+            (void)snprintf(bye.reason, sizeof bye.reason, "%.*s", (int)sizeof bye.reason - 1,
+                           c->reason);
         if (strait_bye_pack(c->t->config.pool, &bye, &msg) == STRAIT_OK)
             strait_priority_queue_push(&c->control, &msg);
     }
-    strait_conn_collect_ciphertext(c, strait_clock_ns()); // a TLS alert, if that is what went wrong
+    strait_conn_collect_ciphertext(c, strait_clock_ns()); // a TLS alert, if the handshake failed
     c->state = STRAIT_CONN_CLOSING;
     c->deadline_ns = after_ms(c->t->config.linger_ms);
-    if (c->is_paused) strait_conn_pause(c, 0);
+    if (c->is_paused) strait_conn_pause(c, 0); // else the peer's close would never be read
     strait_conn_pump(c);
 }
 
 void strait_conn_tick(struct strait_conn *c, int64_t now_ns) {
     if (now_ns < c->deadline_ns || c->state == STRAIT_CONN_OPEN) return;
     if (c->state == STRAIT_CONN_RENDEZVOUS)
-        strait_conn_abort(
-            c, STRAIT_FAIL(STRAIT_ETIMEDOUT, "the other side did not come to the relay"));
+        strait_conn_abort(c,
+                          STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                                      "the peer did not connect to the relay in time; check that "
+                                      "it runs and uses the same relay address"));
     else if (c->state < STRAIT_CONN_OPEN)
         strait_conn_close(
             c,
-            STRAIT_FAIL(STRAIT_ETIMEDOUT, "no handshake within %d ms", c->t->config.handshake_ms),
+            STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                        "no complete handshake within %d ms: the other end is not strait, is "
+                        "overloaded, or the network drops packets",
+                        c->t->config.handshake_ms),
             0);
     else
         strait_conn_abort(c, c->why);
@@ -121,9 +101,13 @@ void strait_conn_tick(struct strait_conn *c, int64_t now_ns) {
 
 /* ---- receiving ---- */
 
-static strait_err refused(struct strait_conn *c, const struct strait_msg *msg) {
+/* Turns the peer's BYE into an error. */
+static strait_err error_of_bye(struct strait_conn *c, const struct strait_msg *msg) {
     strait_bye bye;
     strait_bye_unpack(msg, &bye);
+    /* The peer's text is written from its point of view, so the mismatch is described again. */
+    const int version = strait_frame_version(&c->reader);
+    if (version != STRAIT_FRAME_VERSION) return strait_frame_refuse_version(version);
     if (c->state == STRAIT_CONN_HELLO)
         return STRAIT_FAIL(bye.why == STRAIT_OK ? STRAIT_ECLOSED : bye.why, "refused by peer: %s",
                            bye.reason);
@@ -131,9 +115,10 @@ static strait_err refused(struct strait_conn *c, const struct strait_msg *msg) {
     return STRAIT_FAIL(STRAIT_ECLOSED, "peer closed the link: %s", bye.reason);
 }
 
+/* Acts on a whole message. */
 static strait_err handle(struct strait_conn *c, struct strait_msg **msg) {
     if ((*msg)->type == STRAIT_MSG_BYE) {
-        strait_conn_abort(c, refused(c, *msg));
+        strait_conn_abort(c, error_of_bye(c, *msg));
         return STRAIT_OK;
     }
     if (c->state == STRAIT_CONN_OPEN) return c->events->received(c, msg);
@@ -144,9 +129,11 @@ static strait_err handle(struct strait_conn *c, struct strait_msg **msg) {
     return STRAIT_OK;
 }
 
+/* The TLS handshake is complete: the owner checks the key, and we introduce ourselves. */
 static strait_err send_hello(struct strait_conn *c) {
     strait_hello ours = {.run = {0}};
     c->peer = *strait_tls_peer(c->tls);
+    c->has_peer = 1;
     c->state = STRAIT_CONN_HELLO;
     STRAIT_TRY(c->events->authenticated(c, &c->peer, &ours));
     c->reader.run = strait_hello_run(&ours);
@@ -157,7 +144,8 @@ static strait_err send_hello(struct strait_conn *c) {
     return STRAIT_OK;
 }
 
-/* Anybody on the way can spoil bytes: that is no breach of the peer's, and dialling again helps. */
+/* Anyone on the path can corrupt bytes below TLS. On a stream of a link this must not count as a
+ * protocol violation of the peer, which would be final: dialling again may help. */
 static strait_err as_path_error(const struct strait_conn *c, strait_err err) {
     return err == STRAIT_EPROTO && c->link != NULL ? STRAIT_ECLOSED : err;
 }
@@ -168,7 +156,7 @@ static strait_err continue_handshake(struct strait_conn *c) {
     return err == STRAIT_OK ? send_hello(c) : as_path_error(c, err);
 }
 
-/* Takes the next piece of a frame from tls; *out_bytes is 0 when there is none. */
+/* Decrypts the next part of a frame; *out_bytes is 0 when TLS has no more plain text. */
 static strait_err read_part(struct strait_conn *c, size_t *out_bytes) {
     size_t capacity = 0;
     unsigned char *space = strait_frame_space(&c->reader, &capacity);
@@ -181,7 +169,7 @@ static strait_err read_part(struct strait_conn *c, size_t *out_bytes) {
     return err;
 }
 
-/* Goes as far as the bytes that tls has. */
+/* Advances the handshake or reads messages as far as the bytes that TLS holds allow. */
 static strait_err advance(struct strait_conn *c) {
     if (c->state == STRAIT_CONN_TLS_HANDSHAKE) STRAIT_TRY(continue_handshake(c));
     size_t n = c->state > STRAIT_CONN_TLS_HANDSHAKE;
@@ -190,7 +178,8 @@ static strait_err advance(struct strait_conn *c) {
     return STRAIT_OK;
 }
 
-/* Works through what was read from the socket, as far as the owner wants it. */
+/* Passes what was read from the socket through TLS to the owner, until it is used up or the owner
+ * pauses. The rest stays in `incoming` and is processed when it resumes. */
 static void process_input(struct strait_conn *c) {
     strait_err err = STRAIT_OK;
     size_t fed = 1;
@@ -200,7 +189,7 @@ static void process_input(struct strait_conn *c) {
         err = advance(c);
     }
     if (c->state >= STRAIT_CONN_CLOSING) {
-        c->read_at = c->read_end; // too late to matter
+        c->read_at = c->read_end; // closing: nothing more is delivered
         return;
     }
     if (err != STRAIT_OK) {
@@ -212,7 +201,7 @@ static void process_input(struct strait_conn *c) {
     strait_conn_pump(c);
 }
 
-/* Goes on with what came from a relay. */
+/* Handles bytes from a relay: first its reply, then the TLS handshake with the peer. */
 static void continue_rendezvous(struct strait_conn *c) {
     const strait_err err = strait_conn_read_relay_reply(c);
     if (err == STRAIT_OK) {
@@ -235,10 +224,15 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer) {
     if (n == 0 || c->state == STRAIT_CONN_CLOSED) return;
     if (n < 0) {
         if (n == UV_EOF)
-            (void)STRAIT_FAIL(STRAIT_ECLOSED, "peer vanished%s, without a goodbye",
-                              c->reader.filled > 0 ? " in mid-frame" : "");
+            (void)STRAIT_FAIL(
+                STRAIT_ECLOSED,
+                "the peer closed the connection%s without a BYE: its process ended or "
+                "was killed; see its log",
+                c->reader.filled > 0 ? " in mid-frame" : "");
         else
-            (void)STRAIT_FAIL(STRAIT_ECLOSED, "connection lost: %s", uv_strerror((int)n));
+            (void)STRAIT_FAIL(STRAIT_ECLOSED,
+                              "connection lost: %s; see the peer's log if it does not come back",
+                              uv_strerror((int)n));
         strait_conn_abort(c, STRAIT_ECLOSED);
         return;
     }
@@ -259,14 +253,15 @@ void strait_conn_pause(struct strait_conn *c, int is_paused) {
         (void)uv_read_stop((uv_stream_t *)&c->tcp);
         return;
     }
-    c->received_ns = strait_clock_ns();
-    process_input(c); // what had been read before
+    c->received_ns = strait_clock_ns(); // silence while paused is not the peer's fault
+    process_input(c);                   // what was read before the pause
     if (c->is_paused || c->state == STRAIT_CONN_CLOSED) return;
     (void)uv_read_start((uv_stream_t *)&c->tcp, provide_buffer, on_read);
 }
 
 /* ---- connecting ---- */
 
+/* BBR is meant for long paths; on the loopback the default is faster. */
 static int is_loopback(const struct strait_conn *c) {
     struct sockaddr_storage name;
     int size = sizeof name;
@@ -277,10 +272,12 @@ static int is_loopback(const struct strait_conn *c) {
            IN6_IS_ADDR_LOOPBACK(&((struct sockaddr_in6 *)&name)->sin6_addr);
 }
 
+/* The socket is connected: begins with the relay or with TLS. */
 static void start(struct strait_conn *c) {
     uv_os_fd_t fd = -1;
     if (uv_fileno((uv_handle_t *)&c->tcp, &fd) == 0)
         strait_socket_tune(fd, c->t->config.peer_timeout_ms, !is_loopback(c));
+    strait_address_remote(&c->tcp, c->remote);
     c->state = c->rendezvous != NULL ? STRAIT_CONN_RENDEZVOUS : STRAIT_CONN_TLS_HANDSHAKE;
     c->received_ns = strait_clock_ns();
     const strait_err err = c->rendezvous != NULL ? strait_conn_send_relay_request(c) : STRAIT_OK;
@@ -289,15 +286,22 @@ static void start(struct strait_conn *c) {
         return;
     }
     (void)uv_read_start((uv_stream_t *)&c->tcp, provide_buffer, on_read);
-    if (c->rendezvous == NULL) process_input(c); // the dialler speaks first
+    if (c->rendezvous == NULL) process_input(c); // the dialling side sends the first TLS record
+}
+
+static strait_err connect_error(int status) {
+    return STRAIT_FAIL(
+        STRAIT_ECLOSED,
+        "cannot connect: %s; check that the peer is running and that its address and "
+        "firewall allow connections",
+        uv_strerror(status));
 }
 
 static void on_connect(uv_connect_t *request, int status) {
     struct strait_conn *c = request->handle->data;
     if (c->state == STRAIT_CONN_CLOSED) return;
     if (status != 0)
-        strait_conn_abort(c,
-                          STRAIT_FAIL(STRAIT_ECLOSED, "cannot connect: %s", uv_strerror(status)));
+        strait_conn_abort(c, connect_error(status));
     else
         start(c);
 }
@@ -305,12 +309,13 @@ static void on_connect(uv_connect_t *request, int status) {
 strait_err strait_conn_connect(struct strait_conn *c, const struct sockaddr *address) {
     const int status = uv_tcp_connect(&c->connect, &c->tcp, address, on_connect);
     if (status == 0) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECLOSED, "cannot connect: %s", uv_strerror(status));
+    return connect_error(status);
 }
 
 strait_err strait_conn_accept(struct strait_conn *c, uv_stream_t *listener) {
     const int status = uv_accept(listener, (uv_stream_t *)&c->tcp);
-    if (status != 0) return STRAIT_FAIL(STRAIT_ECLOSED, "cannot accept: %s", uv_strerror(status));
+    if (status != 0)
+        return STRAIT_FAIL(STRAIT_ECLOSED, "cannot accept a connection: %s", uv_strerror(status));
     start(c);
     return STRAIT_OK;
 }

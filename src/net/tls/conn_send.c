@@ -1,24 +1,29 @@
-/* conn_send.c - how a conn gets messages onto its wire. */
+/* conn_send.c - sending: messages become frames, frames TLS records, records bytes of the socket.
+ *
+ *     owner's queue -> staging (plain text) -> TLS -> send buffer (ciphertext) -> socket
+ *
+ * Each arrow moves only as much as the next stage can take, so that a message stays in the owner's
+ * queue, where a more urgent one can still overtake it, as long as possible. */
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "net/tls/conn.h"
+#include "net/tls/conn_internal.h"
 
 #include <string.h>
 
 enum {
-    ENCRYPTED_AHEAD_MAX = 64 * 1024
+    ENCRYPTED_AHEAD_MAX = 64 * 1024 // ciphertext that waits for the socket, without emulation
 };
 
 static struct strait_msg *next_message(struct strait_conn *c) {
     struct strait_msg *msg = NULL;
     const int owner_may = c->state == STRAIT_CONN_OPEN || c->is_flushing;
-    if (c->is_flushing) msg = c->events->next(c); // its BYE comes last
+    if (c->is_flushing) msg = c->events->next(c); // our BYE comes after the owner's messages
     if (msg == NULL) msg = strait_priority_queue_pop(&c->control);
     if (msg == NULL && owner_may && !c->is_flushing) msg = c->events->next(c);
     return msg;
 }
 
-/* Copies the next part of header and body; frees the message after its last. */
+/* Copies the next part of the header or body; closes the message after its last byte. */
 static size_t stage_part(struct strait_conn *c, unsigned char *out, size_t capacity) {
     struct strait_msg *msg = c->sending;
     const size_t total = STRAIT_FRAME_HEADER + msg->size;
@@ -35,8 +40,8 @@ static size_t stage_part(struct strait_conn *c, unsigned char *out, size_t capac
     return n;
 }
 
-/* Gathers a record's worth of frames: small messages share one. *ready_ns is when the last of them
- * was handed to us, which is when a real wire could have begun with it. */
+/* Gathers one TLS record of frames; small messages share a record. *ready_ns is when the last of
+ * them was queued, which is when a real wire could have started to send it. */
 static size_t stage(struct strait_conn *c, int64_t *ready_ns) {
     size_t n = 0;
     *ready_ns = 0;
@@ -53,7 +58,6 @@ static size_t stage(struct strait_conn *c, int64_t *ready_ns) {
     return n;
 }
 
-/* Moves ciphertext from tls to the line, each piece with the time it may arrive. */
 void strait_conn_collect_ciphertext(struct strait_conn *c, int64_t ready_ns) {
     const int is_shaped = strait_emulate_is_on(&c->shaper->spec);
     for (;;) {
@@ -66,20 +70,22 @@ void strait_conn_collect_ciphertext(struct strait_conn *c, int64_t ready_ns) {
     }
 }
 
-/* Sealed bytes can no longer be overtaken: without a wire to emulate only a few are kept. */
+/* Encrypted bytes can no longer be overtaken, so only a few are kept ahead of the socket. An
+ * emulated wire needs all bytes in flight in the buffer: it decides when they leave. */
 static int can_accept_record(const struct strait_conn *c) {
     const size_t used = (size_t)(c->line.tail - c->line.head);
     if (!strait_emulate_is_on(&c->shaper->spec) && used >= ENCRYPTED_AHEAD_MAX) return 0;
     return strait_delay_line_capacity(&c->line) >= STRAIT_TLS_SEALED;
 }
 
+/* Encrypts messages into the send buffer. Returns whether it made progress. */
 static int fill(struct strait_conn *c) {
     int has_moved = 0;
     const int64_t now = strait_clock_ns();
     while (can_accept_record(c)) {
-        const int64_t capacity_ns = strait_emulate_next_send_ns(c->shaper);
-        if (capacity_ns > now) {
-            if (capacity_ns < c->next_pump_ns) c->next_pump_ns = capacity_ns;
+        const int64_t send_ns = strait_emulate_next_send_ns(c->shaper);
+        if (send_ns > now) {
+            if (send_ns < c->next_pump_ns) c->next_pump_ns = send_ns;
             break;
         }
         int64_t ready_ns = 0;
@@ -102,7 +108,10 @@ static void wrote(struct strait_conn *c, size_t bytes) {
 }
 
 static void lost(struct strait_conn *c, int status) {
-    strait_conn_abort(c, STRAIT_FAIL(STRAIT_ECLOSED, "connection lost: %s", uv_strerror(status)));
+    strait_conn_abort(
+        c, STRAIT_FAIL(STRAIT_ECLOSED,
+                       "connection lost: %s; see the peer's log if it does not come back",
+                       uv_strerror(status)));
 }
 
 static void on_written(uv_write_t *request, int status) {
@@ -118,7 +127,9 @@ static void on_written(uv_write_t *request, int status) {
     strait_conn_pump(c);
 }
 
-/* Gives the socket what is due. A full socket gets the rest by uv_write, which waits for room. */
+/* Writes to the socket what is due. When the socket is full, uv_write takes the rest and calls back
+ * once it has been written; until then the send buffer must not move (n_writing). Returns whether
+ * it made progress. */
 static int flush(struct strait_conn *c) {
     int has_moved = 0;
     while (c->n_writing == 0 && c->state != STRAIT_CONN_CLOSED) {
@@ -150,10 +161,11 @@ static int flush(struct strait_conn *c) {
 
 static void on_shutdown(uv_shutdown_t *request, int status) {
     (void)request;
-    (void)status; // whether it worked or not, the peer hangs up or the deadline comes
+    (void)status; // either way the peer closes its side, or the deadline passes
 }
 
-/* All last words are out: half-close, and let the peer read them before the socket goes. */
+/* Everything including BYE is sent: close our direction only. Closing the socket at once could
+ * reset the connection and destroy what the peer has not read yet. */
 static void shut_down_when_flushed(struct strait_conn *c) {
     if (c->state != STRAIT_CONN_CLOSING || c->sending != NULL || c->control.n_messages > 0 ||
         c->n_writing > 0 || !strait_delay_line_is_empty(&c->line))
@@ -168,10 +180,10 @@ void strait_conn_pump(struct strait_conn *c) {
     if (c->wanted_buffer > 0 && c->n_writing == 0) {
         const size_t wanted = c->wanted_buffer;
         c->wanted_buffer = 0;
-        (void)strait_delay_line_reserve(&c->line, wanted); // without it the link is only slower
+        (void)strait_delay_line_reserve(&c->line, wanted); // if it fails, the link is only slower
     }
     c->next_pump_ns = INT64_MAX;
-    int has_moved = 1; // sealing makes bytes to write, writing makes room to seal
+    int has_moved = 1; // encrypting yields bytes to write, and writing frees capacity to encrypt
     while (has_moved && c->state <= STRAIT_CONN_CLOSING) {
         has_moved = c->state >= STRAIT_CONN_HELLO && fill(c);
         has_moved |= flush(c);

@@ -1,56 +1,68 @@
-/* bundle.h - a link made of one or more TCP streams: order, signs of life, one ending.
+/* multi_link.h - a link of the tls transport: one or more TCP streams with one order and one end.
  *
- * Each message goes whole over whichever stream has room; sequence numbers, counted for every
- * priority apart, put them in order again. When one stream ends they all do. Net thread only. */
+ * Several streams fill a long path that the congestion control of one stream would leave half empty
+ * (socket.h). Each message is sent whole on whichever stream has capacity; sequence numbers, one
+ * series per priority, restore the order. When one stream closes they all do. Net thread only. */
 #pragma once
 
 #include "net/tls/conn.h"
 
-struct strait_multi_link { // the state of a link of tcp.c
+struct strait_multi_link { // link->state of the tls transport
     struct strait_link *next;
-    struct strait_conn *streams[STRAIT_STREAMS_MAX];
-    int n_streams, n_ready, n_live;
-    int first_stream; // who is asked first to take a message; goes round
-    uint64_t nonce;   // the dialler's HELLO.link
-    int is_resolving; // a name is being looked up
-    int is_open, is_closing, wants_writable, is_paused;
+    struct strait_conn *streams[STRAIT_STREAMS_MAX]; // NULL: not connected yet, or closed
+    int n_streams;
+    int n_ready;      // streams that have received the peer's HELLO
+    int n_live;       // streams that exist
+    int first_stream; // the stream that is offered a message first; rotates
+    uint64_t nonce;   // the dialler's HELLO.link: tells which streams belong together
+    int is_resolving; // a host name is being resolved; the link must not be freed meanwhile
+    int is_open, is_closing, is_paused;
+    int wants_writable; // send() declined: writable() is owed
     strait_err why;
-    char reason[STRAIT_REASON_MAX];
+    char reason[STRAIT_REASON_MAX]; // the first error, without address and key
 
-    struct strait_emulate shaper; // our direction of the wire, shared by the streams
+    struct strait_emulate shaper; // the emulated wire of our direction, shared by the streams
     struct strait_priority_queue out;
-    uint32_t next_out[STRAIT_N_PRIORITIES], next_in[STRAIT_N_PRIORITIES];
-    struct strait_msg *out_of_order[STRAIT_N_PRIORITIES]; // came before their turn, in order
+    uint32_t next_out[STRAIT_N_PRIORITIES], next_in[STRAIT_N_PRIORITIES]; // sequence numbers
+    struct strait_msg *out_of_order[STRAIT_N_PRIORITIES]; // arrived early, sorted by sequence
     size_t out_of_order_bytes;
 
-    int64_t pinged_ns;  // when the latest was queued
-    int is_ping_queued; // one is in `out`
+    int64_t pinged_ns;  // when the latest PING was queued
+    int is_ping_queued; // it is still in `out`; another one would tell the peer nothing more
     strait_link_stats stats;
 };
 
-struct strait_multi_link_list { // all of a transport; the first part of its state
+/* All links of a transport. It is the first member of the transport's state (tcp.c asserts it), and
+ * the only part of it that multi_link.c and relay_listener.c know. */
+struct strait_multi_link_list {
     struct strait_link *first;
-    struct strait_conn *pending; // accepted, not yet part of a link
+    struct strait_conn *pending; // accepted streams whose HELLO has not arrived, newest first
     int n_pending;
-    int64_t tick_ns; // the last look at who is alive
+    int64_t tick_ns; // when strait_multi_link_list_tick last ran
 };
 
 extern const struct strait_conn_events strait_multi_link_conn_events;
 
-/* Adds `link` to the transport, with the wire it says. */
+/* Initialises the state of `link` and adds it to its transport's list. */
 void strait_multi_link_init(struct strait_link *link, int n_streams, uint64_t nonce);
 
+/* The operations of transport.h. */
 strait_err strait_multi_link_send(struct strait_link *link, struct strait_msg **msg);
 void strait_multi_link_close(struct strait_link *link, strait_err why);
-/* Ends the link without a word to the peer, which is out of reach. */
-void strait_multi_link_abort(struct strait_link *link, strait_err why);
-void strait_multi_link_ping(struct strait_link *link, int64_t now_ns);
 void strait_multi_link_pause(struct strait_link *link, int is_paused);
 void strait_multi_link_stats(struct strait_link *link, strait_link_stats *out);
 
-/* Deadlines and signs of life of all links and strangers. */
+/* Closes the link without a BYE, because the peer cannot be reached. */
+void strait_multi_link_abort(struct strait_link *link, strait_err why);
+/* Queues a PING. */
+void strait_multi_link_ping(struct strait_link *link, int64_t now_ns);
+
+/* Adds an accepted stream to the list of pending ones. */
+void strait_multi_link_list_add_pending(struct strait_multi_link_list *all, struct strait_conn *c);
+
+/* Checks the deadlines of all links and pending streams and sends PINGs. Call it often. */
 void strait_multi_link_list_tick(struct strait_transport *t, int64_t now_ns);
-/* Pumps the streams whose time has come; returns when the next one's will, or INT64_MAX. */
+/* Pumps the streams that are due; returns when the next one will be, or INT64_MAX. */
 int64_t strait_multi_link_list_pump_due(struct strait_transport *t, int64_t now_ns);
-/* Delivers writable() and closed() where they are due; returns how many. */
+/* Delivers outstanding writable() and closed() events; returns how many. */
 int strait_multi_link_list_sweep(struct strait_transport *t);

@@ -1,41 +1,44 @@
-/* bundles.c - what is done for all links of a transport in turn. */
+/* multi_link_list.c - what the transport does for all its links: deadlines, pumping, closing. */
 #include "net/tls/multi_link.h"
 
-#define LONGEST_TICK_NS INT64_C(1000000000) // a tick may take, though they come far more often
+#define LONGEST_TICK_NS INT64_C(1000000000) // between ticks unless the event loop was blocked
 
 static void tick_link(struct strait_link *link, int64_t now_ns) {
-    struct strait_multi_link *b = link->state;
+    struct strait_multi_link *ml = link->state;
     const strait_transport_config *config = &link->transport->config;
-    int64_t received_ns = b->shaper.start_ns;
-    for (int i = 0; i < b->n_streams; i++) {
-        struct strait_conn *c = b->streams[i];
+    int64_t received_ns = ml->shaper.start_ns;
+    for (int i = 0; i < ml->n_streams; i++) {
+        struct strait_conn *c = ml->streams[i];
         if (c == NULL) continue;
         if (c->received_ns > received_ns) received_ns = c->received_ns;
         strait_conn_tick(c, now_ns);
     }
-    if (b->is_closing || b->is_resolving) return;
-    const int limit_ms = b->is_open ? config->peer_timeout_ms : config->handshake_ms;
-    const int64_t since_ns = b->is_open ? received_ns : b->shaper.start_ns;
-    if (!b->is_paused && now_ns - since_ns > (int64_t)limit_ms * 1000000) {
+    if (ml->is_closing || ml->is_resolving) return;
+    const int limit_ms = ml->is_open ? config->peer_timeout_ms : config->handshake_ms;
+    /* Until it is open, the whole handshake counts: bytes of some streams do not extend it. */
+    const int64_t since_ns = ml->is_open ? received_ns : ml->shaper.start_ns;
+    if (!ml->is_paused && now_ns - since_ns > (int64_t)limit_ms * 1000000) {
         strait_multi_link_abort(link,
-                                STRAIT_FAIL(STRAIT_ETIMEDOUT, "no sign of life from '%s' for %d ms",
+                                STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                                            "no data received from '%s' for %d ms: its process has "
+                                            "stopped or the network is down",
                                             link->peer_name, limit_ms));
         return;
     }
-    if (!b->is_open || b->is_ping_queued ||
-        now_ns - b->pinged_ns < (int64_t)config->ping_ms * 1000000)
+    if (!ml->is_open || ml->is_ping_queued ||
+        now_ns - ml->pinged_ns < (int64_t)config->ping_ms * 1000000)
         return;
     strait_multi_link_ping(link, now_ns);
 }
 
-/* Who was busy elsewhere has heard nobody, and what came meanwhile is read after this tick: that
- * time counts as the longest that a tick may take, and no more. */
+/* After the event loop has been blocked, extends every peer's liveness deadline by that time: bytes
+ * that arrived meanwhile are read only after this tick. */
 static void extend_deadlines(struct strait_multi_link_list *all, int64_t blocked_ns) {
     for (struct strait_link *link = all->first; link != NULL;) {
-        const struct strait_multi_link *b = link->state;
-        for (int i = 0; i < b->n_streams; i++)
-            if (b->streams[i] != NULL) b->streams[i]->received_ns += blocked_ns;
-        link = b->next;
+        const struct strait_multi_link *ml = link->state;
+        for (int i = 0; i < ml->n_streams; i++)
+            if (ml->streams[i] != NULL) ml->streams[i]->received_ns += blocked_ns;
+        link = ml->next;
     }
 }
 
@@ -61,12 +64,12 @@ int64_t strait_multi_link_list_pump_due(struct strait_transport *t, int64_t now_
     const struct strait_multi_link_list *all = t->state;
     int64_t soonest = INT64_MAX;
     for (struct strait_link *link = all->first; link != NULL;) {
-        const struct strait_multi_link *b = link->state;
-        for (int i = 0; i < b->n_streams; i++) {
-            const int64_t next_pump_ns = pump_if_due(b->streams[i], now_ns);
+        const struct strait_multi_link *ml = link->state;
+        for (int i = 0; i < ml->n_streams; i++) {
+            const int64_t next_pump_ns = pump_if_due(ml->streams[i], now_ns);
             if (next_pump_ns < soonest) soonest = next_pump_ns;
         }
-        link = b->next;
+        link = ml->next;
     }
     for (struct strait_conn *c = all->pending; c != NULL; c = c->next) {
         const int64_t next_pump_ns = pump_if_due(c, now_ns);
@@ -75,22 +78,23 @@ int64_t strait_multi_link_list_pump_due(struct strait_transport *t, int64_t now_
     return soonest;
 }
 
-/* The one place where a link ends. */
+/* Frees a link after its closed() event; the only place that does. */
 static void retire(struct strait_link **at) {
     struct strait_link *link = *at;
     struct strait_transport *t = link->transport;
-    struct strait_multi_link *b = link->state;
-    *at = b->next;
-    strait_priority_queue_clear(&b->out);
+    struct strait_multi_link *ml = link->state;
+    *at = ml->next;
+    strait_priority_queue_clear(&ml->out);
     for (int p = 0; p < STRAIT_N_PRIORITIES; p++) {
-        while (b->out_of_order[p] != NULL) {
-            struct strait_msg *m = b->out_of_order[p];
-            b->out_of_order[p] = m->next;
+        while (ml->out_of_order[p] != NULL) {
+            struct strait_msg *m = ml->out_of_order[p];
+            ml->out_of_order[p] = m->next;
             strait_msg_close(&m);
         }
     }
-    strait_err_note(__FILE__, __LINE__, "%s", b->reason);
-    t->events->closed(t->user, link, b->why);
+    strait_err_note(__FILE__, __LINE__, "%s", ml->reason);
+    strait_link_prefix_error(link);
+    t->events->closed(t->user, link, ml->why);
     strait_link_free(link);
 }
 
@@ -98,18 +102,19 @@ int strait_multi_link_list_sweep(struct strait_transport *t) {
     struct strait_multi_link_list *all = t->state;
     int n_events = 0;
     for (struct strait_link **at = &all->first; *at != NULL;) {
-        struct strait_multi_link *b = (*at)->state;
-        if (b->is_closing && b->n_live == 0 && !b->is_resolving) {
+        struct strait_multi_link *ml = (*at)->state;
+        if (ml->is_closing && ml->n_live == 0 && !ml->is_resolving) {
             retire(at);
             n_events++;
             continue;
         }
-        if (b->wants_writable && !b->is_closing && b->out.n_bytes <= t->config.queue_bytes / 2) {
-            b->wants_writable = 0;
+        /* Half empty, so that the owner is not called for every message sent. */
+        if (ml->wants_writable && !ml->is_closing && ml->out.n_bytes <= t->config.queue_bytes / 2) {
+            ml->wants_writable = 0;
             t->events->writable(t->user, *at);
             n_events++;
         }
-        at = &b->next;
+        at = &ml->next;
     }
     return n_events;
 }

@@ -1,3 +1,4 @@
+/* relay_listener.c - keeps one connection waiting at each relay that we listen at. */
 #include "net/tls/relay_listener.h"
 
 #include "base/alloc.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 
 enum {
-    PAUSE_MS = 50,
+    PAUSE_MS = 50, // before the first redial; doubles up to the maximum
     PAUSE_MAX_MS = 2000,
     NS_PER_MS = 1000000
 };
@@ -18,93 +19,94 @@ strait_err strait_relay_listener_open(struct strait_relay_listeners *listeners,
                                       struct strait_transport *t, uv_loop_t *loop,
                                       const char *address) {
     char where[STRAIT_ADDRESS_MAX];
-    struct strait_relay_listener send_mail = {
+    struct strait_relay_listener listener = {
         .listeners = listeners, .t = t, .loop = loop, .pause_ms = PAUSE_MS};
-    send_mail.rendezvous.role = STRAIT_RELAY_LISTENS;
+    listener.rendezvous.role = STRAIT_RELAY_LISTENS;
     STRAIT_TRY(
-        strait_relay_address_parse(address, where, sizeof where, &send_mail.rendezvous.token));
-    STRAIT_TRY(strait_address_split(where, send_mail.host, &send_mail.port));
+        strait_relay_address_parse(address, where, sizeof where, &listener.rendezvous.token));
+    STRAIT_TRY(strait_address_split(where, listener.host, &listener.port));
     void *memory = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof send_mail, "post at a relay", &memory));
-    send_mail.next = listeners->first;
-    *(struct strait_relay_listener *)memory = send_mail;
+    STRAIT_TRY(strait_alloc(1, sizeof listener, "relay listener", &memory));
+    listener.next = listeners->first;
+    *(struct strait_relay_listener *)memory = listener;
     listeners->first = memory;
     return STRAIT_OK;
 }
 
 void strait_relay_listeners_fini(struct strait_relay_listeners *listeners) {
     while (listeners->first != NULL) {
-        struct strait_relay_listener *send_mail = listeners->first;
-        listeners->first = send_mail->next;
-        strait_alloc_free(send_mail);
+        struct strait_relay_listener *listener = listeners->first;
+        listeners->first = listener->next;
+        strait_alloc_free(listener);
     }
 }
 
-static void wait_a_little(struct strait_relay_listener *send_mail, int64_t now_ns) {
-    send_mail->not_before_ns = now_ns + (int64_t)send_mail->pause_ms * NS_PER_MS;
-    send_mail->pause_ms = 2 * send_mail->pause_ms < PAUSE_MAX_MS ? 2 * send_mail->pause_ms
-                                                                 : PAUSE_MAX_MS;
+static void back_off(struct strait_relay_listener *listener, int64_t now_ns) {
+    listener->not_before_ns = now_ns + (int64_t)listener->pause_ms * NS_PER_MS;
+    listener->pause_ms = 2 * listener->pause_ms < PAUSE_MAX_MS ? 2 * listener->pause_ms
+                                                               : PAUSE_MAX_MS;
 }
 
-static void go_to(struct strait_relay_listener *send_mail, const struct sockaddr *where) {
-    struct strait_multi_link_list *all = send_mail->t->state;
+static void connect_to(struct strait_relay_listener *listener, const struct sockaddr *where) {
+    struct strait_multi_link_list *all = listener->t->state;
     struct strait_conn *c = NULL;
-    if (strait_conn_open(send_mail->loop, send_mail->t, &strait_multi_link_conn_events, 1, NULL,
+    if (strait_conn_open(listener->loop, listener->t, &strait_multi_link_conn_events, 1, NULL,
                          &c) != STRAIT_OK) {
-        wait_a_little(send_mail, strait_clock_ns());
+        back_off(listener, strait_clock_ns());
         return;
     }
-    c->next = all->pending;
-    all->pending = c;
-    all->n_pending++;
-    strait_conn_use_relay(c, &send_mail->rendezvous);
+    strait_multi_link_list_add_pending(all, c);
+    strait_conn_use_relay(c, &listener->rendezvous);
     const strait_err err = strait_conn_connect(c, where);
     if (err != STRAIT_OK) strait_conn_abort(c, err);
 }
 
 static void on_looked_up(uv_getaddrinfo_t *request, int status, struct addrinfo *found) {
-    struct strait_relay_listener *send_mail = request->data;
-    send_mail->is_looking_up = 0;
-    if (!send_mail->listeners->is_closed) {
+    struct strait_relay_listener *listener = request->data;
+    listener->is_looking_up = 0;
+    if (!listener->listeners->is_closed) {
         if (status == 0)
-            go_to(send_mail, strait_address_pick(found, send_mail->n_lookups++));
+            connect_to(listener, strait_address_pick(found, listener->n_lookups++));
         else
-            wait_a_little(send_mail, strait_clock_ns());
+            back_off(listener, strait_clock_ns());
     }
     uv_freeaddrinfo(found);
 }
 
-static void go(struct strait_relay_listener *send_mail) {
+static void dial(struct strait_relay_listener *listener) {
     struct sockaddr_storage where;
     char service[8];
     memset(&where, 0, sizeof where);
-    if (strait_address_numeric(send_mail->host, send_mail->port, &where)) {
-        go_to(send_mail, (struct sockaddr *)&where);
+    if (strait_address_numeric(listener->host, listener->port, &where)) {
+        connect_to(listener, (struct sockaddr *)&where);
         return;
     }
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    (void)snprintf(service, sizeof service, "%d", send_mail->port);
-    send_mail->lookup.data = send_mail;
-    send_mail->is_looking_up = uv_getaddrinfo(send_mail->loop, &send_mail->lookup, on_looked_up,
-                                              send_mail->host, service, &hints) == 0;
-    if (!send_mail->is_looking_up) wait_a_little(send_mail, strait_clock_ns());
+    (void)snprintf(service, sizeof service, "%d", listener->port);
+    listener->lookup.data = listener;
+    listener->is_looking_up = uv_getaddrinfo(listener->loop, &listener->lookup, on_looked_up,
+                                             listener->host, service, &hints) == 0;
+    if (!listener->is_looking_up) back_off(listener, strait_clock_ns());
 }
 
-static void serve(struct strait_relay_listener *send_mail, int64_t now_ns) {
-    if (send_mail->rendezvous.n_paired != send_mail->n_paired) { // the relay is well
-        send_mail->pause_ms = PAUSE_MS;
-        send_mail->not_before_ns = 0;
+/* The conns count their outcomes in the rendezvous; changes since the last call are acted on here.
+ */
+static void serve(struct strait_relay_listener *listener, int64_t now_ns) {
+    if (listener->rendezvous.n_paired !=
+        listener->n_paired) { // the relay works: no back-off is needed
+        listener->pause_ms = PAUSE_MS;
+        listener->not_before_ns = 0;
     }
-    if (send_mail->rendezvous.n_lost != send_mail->n_lost) wait_a_little(send_mail, now_ns);
-    send_mail->n_paired = send_mail->rendezvous.n_paired;
-    send_mail->n_lost = send_mail->rendezvous.n_lost;
-    if (send_mail->rendezvous.n_waiting == 0 && !send_mail->is_looking_up &&
-        now_ns >= send_mail->not_before_ns)
-        go(send_mail);
+    if (listener->rendezvous.n_lost != listener->n_lost) back_off(listener, now_ns);
+    listener->n_paired = listener->rendezvous.n_paired;
+    listener->n_lost = listener->rendezvous.n_lost;
+    if (listener->rendezvous.n_waiting == 0 && !listener->is_looking_up &&
+        now_ns >= listener->not_before_ns)
+        dial(listener);
 }
 
 void strait_relay_listeners_serve(struct strait_relay_listeners *listeners, int64_t now_ns) {
-    for (struct strait_relay_listener *send_mail = listeners->first;
-         send_mail != NULL && !listeners->is_closed; send_mail = send_mail->next)
-        serve(send_mail, now_ns);
+    for (struct strait_relay_listener *listener = listeners->first;
+         listener != NULL && !listeners->is_closed; listener = listener->next)
+        serve(listener, now_ns);
 }

@@ -1,25 +1,27 @@
-/* relay_post.h - listening at a relay: always one connection of ours waits there. Net thread only.
+/* relay_listener.h - listening at a relay: the tls transport of a machine that accepts no
+ * connections.
  *
- * When somebody is joined with it, it becomes a stream like one that was accepted, and the next one
- * goes to wait. When the relay is out of reach, or hangs up because nobody came, it is dialled
- * again, with growing pauses. */
+ * One of our connections always waits at the relay. When the relay pairs it with a peer's, it
+ * becomes a pending stream like an accepted one, and the next connection goes to wait. When the
+ * relay cannot be reached, or closes the connection because no peer came, it is dialled again, with
+ * growing pauses. Net thread only. */
 #pragma once
 
 #include "net/tls/conn.h"
 
 struct strait_relay_listener {
     struct strait_relay_listener *next;
-    struct strait_relay_listeners *listeners;
+    struct strait_relay_listeners *listeners; // the list it is in
     struct strait_transport *t;
     uv_loop_t *loop;
-    char host[STRAIT_ADDRESS_MAX];
+    char host[STRAIT_ADDRESS_MAX]; // of the relay
     int port;
     struct strait_relay_rendezvous rendezvous;
-    int n_lost, n_paired; // of the meeting, as far as seen
+    int n_lost, n_paired; // of the rendezvous, as of the last call of serve
     uv_getaddrinfo_t lookup;
     int is_looking_up;
-    unsigned n_lookups;
-    int pause_ms;
+    unsigned n_lookups; // so that the addresses of a name are tried in turn
+    int pause_ms;       // the next pause
     int64_t not_before_ns;
 };
 
@@ -28,13 +30,13 @@ struct strait_relay_listeners {
     int is_closed; // no more dialling
 };
 
-/* `address` is relay://HOST:PORT/TOKEN. */
+/* Starts listening at `address`, relay://HOST:PORT/TOKEN. STRAIT_EINVAL when it is malformed. */
 strait_err strait_relay_listener_open(struct strait_relay_listeners *listeners,
                                       struct strait_transport *t, uv_loop_t *loop,
                                       const char *address);
 
-/* Sends out those that should be waiting and are not. Call often. */
+/* Dials every relay at which no connection waits. Call often. */
 void strait_relay_listeners_serve(struct strait_relay_listeners *listeners, int64_t now_ns);
 
-/* After their streams and the loop have ended. */
+/* Frees the listeners. Call after their streams and the loop have closed. */
 void strait_relay_listeners_fini(struct strait_relay_listeners *listeners);

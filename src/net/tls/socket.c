@@ -7,10 +7,7 @@
 #include <unistd.h>
 
 enum {
-    UNSENT_MAX = 128 * 1024
-};
-
-enum {
+    UNSENT_MAX = 128 * 1024, // bytes the kernel may hold unsent: these can no longer be overtaken
     STREAMS_WITHOUT_BBR = 4
 };
 

@@ -5,8 +5,8 @@
 #include <openssl/err.h>
 
 enum {
-    WIRE_BUFFER = 64 * 1024, // ciphertext held each way inside the BIO pair
-    CERTIFICATES_MAX = 4096  // ours has about 300 bytes
+    WIRE_BUFFER = 64 * 1024, // ciphertext held per direction inside the BIO pair
+    CERTIFICATES_MAX = 4096  // bounds what a peer can make us parse; ours has about 300 bytes
 };
 
 struct strait_tls {
@@ -17,8 +17,8 @@ struct strait_tls {
     int is_ready;
 };
 
-/* Any well-formed certificate will do here: TLS proves that the peer holds the key, and the caller
- * judges the key when the handshake is over and it can answer in words. */
+/* Accepts any well-formed certificate: TLS proves that the peer holds its key, and the caller
+ * checks the key after the handshake, when it can send the peer a reason for a refusal. */
 static int accept_any(X509_STORE_CTX *store, void *unused) {
     (void)unused;
     X509_STORE_CTX_set_error(store, X509_V_OK);
@@ -36,6 +36,7 @@ static int set_up_context(SSL_CTX *context, const struct strait_identity *identi
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_cert_verify_callback(context, accept_any, NULL);
     SSL_CTX_set_max_cert_list(context, CERTIFICATES_MAX);
+    /* No sessions: every connection proves the key anew. */
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     return SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) == 1 &&
@@ -69,7 +70,7 @@ strait_err strait_tls_open(const struct strait_identity *identity, int is_server
     if (tls->context == NULL || !set_up_context(tls->context, identity) ||
         !set_up_stream(tls, is_server)) {
         strait_tls_close(&tls);
-        return openssl_failure(STRAIT_ENOMEM, "tls could not be set up");
+        return openssl_failure(STRAIT_ENOMEM, "cannot set up TLS");
     }
     *out = tls;
     return STRAIT_OK;
@@ -91,10 +92,10 @@ strait_err strait_tls_handshake(struct strait_tls *tls) {
     if (result != 1) {
         const int why = SSL_get_error(tls->ssl, result);
         if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE) return STRAIT_EAGAIN;
-        return openssl_failure(STRAIT_EPROTO, "tls handshake");
+        return openssl_failure(STRAIT_EPROTO, "TLS handshake failed");
     }
     X509 *certificate = SSL_get0_peer_certificate(tls->ssl);
-    if (certificate == NULL) return STRAIT_FAIL(STRAIT_EAUTH, "peer showed no certificate");
+    if (certificate == NULL) return STRAIT_FAIL(STRAIT_EAUTH, "the peer sent no certificate");
     STRAIT_TRY(strait_identity_of_key(X509_get0_pubkey(certificate), &tls->peer));
     tls->is_ready = 1;
     return STRAIT_OK;
@@ -105,12 +106,13 @@ const strait_fingerprint *strait_tls_peer(const struct strait_tls *tls) {
 }
 
 strait_err strait_tls_write(struct strait_tls *tls, const void *data, size_t bytes) {
-    /* Only when a whole record fits does OpenSSL never keep part of one back. */
+    /* OpenSSL keeps part of a record when the BIO is full and then expects the same call again;
+     * with space for a whole record that never happens. */
     if (WIRE_BUFFER - BIO_ctrl_pending(tls->wire) < STRAIT_TLS_SEALED) return STRAIT_EAGAIN;
     ERR_clear_error();
     const int n = SSL_write(tls->ssl, data, (int)bytes);
     if (n == (int)bytes) return STRAIT_OK;
-    return openssl_failure(STRAIT_EPROTO, "tls write");
+    return openssl_failure(STRAIT_EPROTO, "TLS write failed");
 }
 
 strait_err strait_tls_read(struct strait_tls *tls, void *out, size_t capacity, size_t *out_bytes) {
@@ -124,8 +126,9 @@ strait_err strait_tls_read(struct strait_tls *tls, void *out, size_t capacity, s
     switch (SSL_get_error(tls->ssl, n)) {
     case SSL_ERROR_WANT_READ:
     case SSL_ERROR_WANT_WRITE: return STRAIT_OK;
-    case SSL_ERROR_ZERO_RETURN: return STRAIT_FAIL(STRAIT_ECLOSED, "peer ended the stream");
-    default: return openssl_failure(STRAIT_EPROTO, "tls read");
+    case SSL_ERROR_ZERO_RETURN:
+        return STRAIT_FAIL(STRAIT_ECLOSED, "the peer closed the TLS stream");
+    default: return openssl_failure(STRAIT_EPROTO, "TLS read failed");
     }
 }
 

@@ -1,9 +1,9 @@
-/* The addresses of a name. */
+/* Picking one of the addresses that a host name resolved to. */
 #include "net/core/address.h"
 
 #include "check.h"
 
-static void addresses_of_a_name_take_turns(void **state) {
+static void picks_addresses_of_a_name_in_turn(void **state) {
     (void)state;
     struct sockaddr one;
     struct sockaddr two;
@@ -13,6 +13,6 @@ static void addresses_of_a_name_take_turns(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(addresses_of_a_name_take_turns)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(picks_addresses_of_a_name_in_turn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
+/* Little-endian numbers and bounded readers and writers, as all wire formats use them. */
 #include "base/bytes.h"
 
 #include "check.h"
 
-static void test_numbers(void **state) {
+static void writes_numbers_little_endian(void **state) {
     (void)state;
     unsigned char raw[8];
     strait_put_u16(raw, 0x1234);
@@ -13,7 +14,7 @@ static void test_numbers(void **state) {
     CHECK(raw[0] == 8 && raw[7] == 1 && strait_get_u64(raw) == 0x0102030405060708);
 }
 
-static void test_bounds(void **state) {
+static void flags_reads_and_writes_past_the_end(void **state) {
     (void)state;
     unsigned char raw[7];
     strait_writer w = {.at = raw, .left = sizeof raw};
@@ -32,7 +33,7 @@ static void test_bounds(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers),
-                                       cmocka_unit_test(test_bounds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(writes_numbers_little_endian),
+                                       cmocka_unit_test(flags_reads_and_writes_past_the_end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

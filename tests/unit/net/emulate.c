@@ -1,4 +1,4 @@
-/* The emulator, the meter and the delay line, in simulated time. */
+/* The emulator and the delay line, in simulated time. */
 #include "net/emulate/emulate.h"
 
 #include "check.h"
@@ -6,22 +6,22 @@
 
 static const int64_t MS = 1000000;
 
-static void test_rate_and_delay(void **state) {
+static void adds_serialisation_time_and_delay(void **state) {
     (void)state;
     const strait_emulate_spec spec = {.rate_bps = 80e6, .delay_ns = 30 * MS};
     struct strait_emulate e;
     strait_emulate_init(&e, &spec, 5 * MS);
-    /* 1448 bytes and 66 of headers at 10 bytes a microsecond. */
+    /* 1448 bytes and 66 of headers at 10 bytes per microsecond. */
     CHECK(strait_emulate_send(&e, 10 * MS, 1448) == 10 * MS + 151400 + 30 * MS);
     CHECK(strait_emulate_send(&e, 10 * MS, 1448) == 10 * MS + 2 * 151400 + 30 * MS);
     CHECK(e.free_ns == 10 * MS + 2 * 151400);
-    /* A wire that has been idle owes nothing to the past. */
+    /* An idle wire starts at once; idle time does not accumulate. */
     CHECK(strait_emulate_send(&e, 50 * MS, 1) == 50 * MS + 6700 + 30 * MS);
     CHECK(strait_emulate_next_send_ns(&e) == 50 * MS + 6700 - 10 * MS);
     CHECK(strait_emulate_in_flight(&spec) >= 600000);
 }
 
-static void test_bulk_takes_what_arithmetic_says(void **state) {
+static void sends_bulk_at_the_configured_rate(void **state) {
     (void)state;
     const strait_emulate_spec spec = {.rate_bps = 80e6, .delay_ns = 30 * MS};
     struct strait_emulate e;
@@ -32,7 +32,7 @@ static void test_bulk_takes_what_arithmetic_says(void **state) {
     CHECK_NEAR((double)due * 1e-9, 1000 * 16406 * 8 / 80e6 * (1 + 12 * 66.0 / 16406) + 0.03, 1e-6);
 }
 
-static void test_off_and_delay_alone(void **state) {
+static void applies_delay_without_a_rate(void **state) {
     (void)state;
     CHECK(!strait_emulate_is_on(&(strait_emulate_spec){.seed = 3}));
     const strait_emulate_spec spec = {.delay_ns = 7 * MS};
@@ -43,7 +43,7 @@ static void test_off_and_delay_alone(void **state) {
     CHECK(strait_emulate_next_send_ns(&e) == INT64_MIN);
 }
 
-static void test_jitter_keeps_order(void **state) {
+static void keeps_order_under_jitter(void **state) {
     (void)state;
     const strait_emulate_spec spec = {.delay_ns = 10 * MS, .jitter_ns = 20 * MS, .seed = 4};
     struct strait_emulate e;
@@ -60,7 +60,7 @@ static void test_jitter_keeps_order(void **state) {
     CHECK(most > 29 * MS && least < 11 * MS);
 }
 
-static void test_loss_costs_round_trips(void **state) {
+static void delays_lost_packets_by_round_trips(void **state) {
     (void)state;
     const strait_emulate_spec spec = {.delay_ns = 30 * MS, .loss = 0.01, .seed = 1};
     struct strait_emulate e;
@@ -75,10 +75,10 @@ static void test_loss_costs_round_trips(void **state) {
         CHECK(took == 30 * MS || (took - 30 * MS) % (60 * MS) == 0);
     }
     CHECK(n_late > 140 && n_late < 260);               // 200 +- 4 sigma
-    CHECK(longest >= 150 * MS && longest <= 400 * MS); // some repairs were lost too
+    CHECK(longest >= 150 * MS && longest <= 400 * MS); // some retransmissions were lost too
 }
 
-static void test_cuts(void **state) {
+static void drops_everything_after_the_limit(void **state) {
     (void)state;
     struct strait_emulate e;
     strait_emulate_init(&e, &(strait_emulate_spec){.drop_after_ns = 100 * MS}, 50 * MS);
@@ -114,12 +114,12 @@ static void expect(struct strait_delay_line *line, const char *text) {
     }
 }
 
-static void test_line(void **state) {
+static void delay_line_releases_bytes_when_due(void **state) {
     (void)state;
     struct strait_delay_line line = {0};
     CHECK_OK(strait_delay_line_reserve(&line, 1));
     CHECK(line.capacity == 65536 && strait_delay_line_is_empty(&line));
-    for (int i = 0; i < 20000; i++) { // round the ring several times
+    for (int i = 0; i < 20000; i++) { // wraps the ring several times
         put(&line, "early", 10 + i);
         put(&line, "later!", 20 + i);
         size_t ready = 1;
@@ -128,7 +128,7 @@ static void test_line(void **state) {
         CHECK(ready == 0);
         CHECK(strait_delay_line_release(&line, 10 + i) == 20 + i);
         expect(&line, "early");
-        if (i == 7777) CHECK_OK(strait_delay_line_reserve(&line, 100000)); // keeps what is inside
+        if (i == 7777) CHECK_OK(strait_delay_line_reserve(&line, 100000)); // keeps its content
         CHECK(strait_delay_line_release(&line, 20 + i) == INT64_MAX);
         expect(&line, "later!");
         CHECK(strait_delay_line_is_empty(&line));
@@ -142,13 +142,13 @@ static void test_line(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rate_and_delay),
-        cmocka_unit_test(test_bulk_takes_what_arithmetic_says),
-        cmocka_unit_test(test_off_and_delay_alone),
-        cmocka_unit_test(test_jitter_keeps_order),
-        cmocka_unit_test(test_loss_costs_round_trips),
-        cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_line),
+        cmocka_unit_test(adds_serialisation_time_and_delay),
+        cmocka_unit_test(sends_bulk_at_the_configured_rate),
+        cmocka_unit_test(applies_delay_without_a_rate),
+        cmocka_unit_test(keeps_order_under_jitter),
+        cmocka_unit_test(delays_lost_packets_by_round_trips),
+        cmocka_unit_test(drops_everything_after_the_limit),
+        cmocka_unit_test(delay_line_releases_bytes_when_due),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

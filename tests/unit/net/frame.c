@@ -1,4 +1,4 @@
-/* Frames: the bytes of docs/wire.md, and everything a hostile or broken peer may send. */
+/* Frames: the bytes of docs/wire.md, and what a hostile or broken peer may send. */
 #include "net/core/frame.h"
 
 #include "base/alloc.h"
@@ -39,7 +39,7 @@ static struct strait_msg *golden_message(void) {
     return msg;
 }
 
-static void test_golden_bytes(void **state) {
+static void writes_the_documented_bytes(void **state) {
     (void)state;
     struct strait_msg *msg = golden_message();
     unsigned char header[STRAIT_FRAME_HEADER];
@@ -52,7 +52,7 @@ static struct strait_frame_reader new_reader(void) {
     return (struct strait_frame_reader){.pool = pool, .run = 0x0a0b0c0d, .limit = 4096};
 }
 
-/* Feeds bytes in pieces of `piece`; the last message or error. */
+/* Feeds bytes in pieces of `piece`; returns the last message or the first error. */
 static strait_err feed(struct strait_frame_reader *reader, const unsigned char *bytes, size_t n,
                        size_t piece, struct strait_msg **out) {
     *out = NULL;
@@ -74,7 +74,7 @@ static strait_err feed(struct strait_frame_reader *reader, const unsigned char *
     return STRAIT_OK;
 }
 
-static void test_read_in_pieces(void **state) {
+static void reads_frames_in_pieces_of_any_size(void **state) {
     (void)state;
     for (size_t piece = 1; piece < 50; piece++) {
         struct strait_frame_reader reader = new_reader();
@@ -89,8 +89,8 @@ static void test_read_in_pieces(void **state) {
     }
 }
 
-/* One flipped bit anywhere is noticed; nothing of the message is handed out. */
-static void test_every_flipped_bit(void **state) {
+/* One flipped bit anywhere is an error, or makes the reader wait for a longer body; no message. */
+static void detects_every_flipped_bit(void **state) {
     (void)state;
     for (size_t bit = 0; bit < sizeof golden * 8; bit++) {
         unsigned char bytes[sizeof golden];
@@ -105,7 +105,7 @@ static void test_every_flipped_bit(void **state) {
     }
 }
 
-static void refuse(size_t at, unsigned char value, const char *reason) {
+static void expect_refusal(size_t at, unsigned char value, const char *reason) {
     unsigned char bytes[sizeof golden];
     memcpy(bytes, golden, sizeof bytes);
     bytes[at] = value;
@@ -115,26 +115,27 @@ static void refuse(size_t at, unsigned char value, const char *reason) {
     strait_frame_reader_fini(&reader);
 }
 
-static void test_refusals(void **state) {
+static void refuses_invalid_headers(void **state) {
     (void)state;
-    refuse(0, 'G', "frame starts with 4774, expected 5374");
-    refuse(2, 0, "protocol version 0, expected 1: install the same release on both");
-    refuse(2, 2, "protocol version 2, expected 1");
-    refuse(4, 3, "priority 3, expected 0 to 2");
-    refuse(8, 0x0e, "frame of run 0a0b0c0e, expected 0a0b0c0d");
+    expect_refusal(0, 'G', "frame starts with 4774, expected 5374");
+    expect_refusal(
+        2, 0, "the peer uses protocol version 0, this program version 1: install the same release");
+    expect_refusal(2, 2, "the peer uses protocol version 2, this program version 1");
+    expect_refusal(4, 3, "priority 3, expected 0 to 2");
+    expect_refusal(8, 0x0e, "frame of run 0a0b0c0e, expected run 0a0b0c0d");
     const int64_t before = strait_alloc_count();
-    refuse(21, 0x10, "frame of 4102 bytes, expected at most 4096");
-    refuse(23, 0xff, "expected at most 4096");
-    CHECK(strait_alloc_count() == before); // refused before anything is allocated for it
+    expect_refusal(21, 0x10, "frame of 4102 bytes, expected at most 4096");
+    expect_refusal(23, 0xff, "expected at most 4096");
+    CHECK(strait_alloc_count() == before); // refused before its body is allocated
 }
 
-static void test_bye_of_another_version(void **state) {
+static void accepts_bye_of_another_version(void **state) {
     (void)state;
     struct strait_msg *bye = NULL;
     CHECK_OK(strait_msg_open(pool, STRAIT_MSG_BYE, 3, &bye));
     memcpy(bye->body, "\x15\0x", 3);
     unsigned char header[STRAIT_FRAME_HEADER];
-    strait_frame_write(bye, 1, header); // of another run, too
+    strait_frame_write(bye, 1, header); // of another run too
     strait_msg_close(&bye);
     struct strait_frame_reader reader = new_reader();
     struct strait_msg *msg = NULL;
@@ -144,7 +145,7 @@ static void test_bye_of_another_version(void **state) {
     strait_msg_close(&msg);
 }
 
-static void test_pool_reuses_and_outlives(void **state) {
+static void pool_reuses_messages_and_outlives_its_owner(void **state) {
     (void)state;
     struct strait_msg_pool *other = NULL;
     struct strait_msg *a = NULL, *b = NULL;
@@ -158,8 +159,8 @@ static void test_pool_reuses_and_outlives(void **state) {
     CHECK(b == first && b->type == 21 && b->size == 513 && b->step == 0);
     CHECK(strait_alloc_count() == before);
     strait_msg_pool_close(&other);
-    memset(b->body, 1, 513); // still valid
-    strait_msg_close(&b);    // and the pool goes with it: a leak check would tell
+    memset(b->body, 1, 513); // valid after its pool was closed
+    strait_msg_close(&b);    // frees the pool too, which the leak checker verifies
     strait_alloc_fail_at(1);
     CHECK_FAILS(strait_msg_open(pool, 20, 1 << 20, &a), STRAIT_ENOMEM, "message");
     strait_alloc_fail_at(0);
@@ -167,12 +168,12 @@ static void test_pool_reuses_and_outlives(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_bytes),
-        cmocka_unit_test(test_read_in_pieces),
-        cmocka_unit_test(test_every_flipped_bit),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_bye_of_another_version),
-        cmocka_unit_test(test_pool_reuses_and_outlives),
+        cmocka_unit_test(writes_the_documented_bytes),
+        cmocka_unit_test(reads_frames_in_pieces_of_any_size),
+        cmocka_unit_test(detects_every_flipped_bit),
+        cmocka_unit_test(refuses_invalid_headers),
+        cmocka_unit_test(accepts_bye_of_another_version),
+        cmocka_unit_test(pool_reuses_messages_and_outlives_its_owner),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -22,7 +22,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void test_hello_bytes(void **state) {
+static void hello_has_the_documented_bytes(void **state) {
     (void)state;
     const strait_hello hello = {.run = {1, 2, 3, 4, [15] = 16},
                                 .link = 0x1122334455667788,
@@ -44,7 +44,7 @@ static void test_hello_bytes(void **state) {
     strait_msg_close(&msg);
 }
 
-static void refuse(const strait_hello *hello, long cut, const char *reason) {
+static void expect_refusal(const strait_hello *hello, long cut, const char *reason) {
     struct strait_msg *msg = NULL;
     CHECK_OK(strait_hello_pack(pool, hello, &msg));
     msg->size = (size_t)((long)msg->size - cut);
@@ -53,15 +53,15 @@ static void refuse(const strait_hello *hello, long cut, const char *reason) {
     strait_msg_close(&msg);
 }
 
-static void test_hello_refusals(void **state) {
+static void refuses_malformed_hello(void **state) {
     (void)state;
     const strait_hello good = {.n_streams = 1, .name = "x"};
-    refuse(&good, 1, "HELLO of 27 bytes does not fit its fields");
-    refuse(&good, 28, "HELLO of 0 bytes");
-    refuse(&good, -1, "HELLO of 29 bytes");
-    refuse(&(strait_hello){.n_streams = 0}, 0, "stream 0 of 0");
-    refuse(&(strait_hello){.n_streams = 17}, 0, "stream 0 of 17, expected at most 16");
-    refuse(&(strait_hello){.n_streams = 2, .stream = 2}, 0, "stream 2 of 2");
+    expect_refusal(&good, 1, "HELLO of 27 bytes does not match its fields");
+    expect_refusal(&good, 28, "HELLO of 0 bytes");
+    expect_refusal(&good, -1, "HELLO of 29 bytes");
+    expect_refusal(&(strait_hello){.n_streams = 0}, 0, "stream 0 of 0");
+    expect_refusal(&(strait_hello){.n_streams = 17}, 0, "stream 0 of 17, expected at most 16");
+    expect_refusal(&(strait_hello){.n_streams = 2, .stream = 2}, 0, "stream 2 of 2");
     struct strait_msg *msg = NULL;
     CHECK_OK(strait_msg_open(pool, 20, 40, &msg));
     strait_hello back;
@@ -69,7 +69,7 @@ static void test_hello_refusals(void **state) {
     strait_msg_close(&msg);
 }
 
-static void test_hello_match(void **state) {
+static void refuses_hello_of_another_run(void **state) {
     (void)state;
     const strait_hello a = {.run = {1}, .name = "alice"}, b = {.run = {2}, .name = "bob"};
     CHECK_OK(strait_hello_match(&a, &a));
@@ -77,7 +77,7 @@ static void test_hello_match(void **state) {
                 "'bob' belongs to run 02000000000000000000000000000000, 'alice' to run 01");
 }
 
-static void test_bye(void **state) {
+static void reads_any_bye_safely(void **state) {
     (void)state;
     const strait_bye bye = {.why = STRAIT_EAUTH, .reason = "no\nbell\a"};
     struct strait_msg *msg = NULL;
@@ -86,7 +86,7 @@ static void test_bye(void **state) {
     strait_bye back;
     strait_bye_unpack(msg, &back);
     CHECK(back.why == STRAIT_EAUTH && strcmp(back.reason, "no.bell.") == 0);
-    msg->body[0] = 200; // a reason of some later version
+    msg->body[0] = 200; // an error code of a later version
     strait_bye_unpack(msg, &back);
     CHECK(back.why == STRAIT_ECLOSED);
     msg->size = 1;
@@ -96,11 +96,11 @@ static void test_bye(void **state) {
     CHECK_OK(strait_msg_open(pool, STRAIT_MSG_BYE, 1000, &msg));
     memset(msg->body, 'x', 1000);
     strait_bye_unpack(msg, &back);
-    CHECK(strlen(back.reason) == STRAIT_REASON_MAX - 1);
+    CHECK(strlen(back.reason) == STRAIT_BYE_REASON_MAX - 1);
     strait_msg_close(&msg);
 }
 
-static void test_fingerprints(void **state) {
+static void fingerprints_round_trip_as_text(void **state) {
     (void)state;
     struct strait_identity *a = NULL, *b = NULL;
     CHECK_OK(strait_identity_generate(&a));
@@ -128,7 +128,7 @@ static void write_text(const char *path, const char *text) {
     CHECK(fclose(file) == 0);
 }
 
-static void test_keys_in_files(void **state) {
+static void saves_and_loads_private_keys(void **state) {
     (void)state;
     char path[] = "/tmp/strait-key-XXXXXX";
     const int fd = mkstemp(path);
@@ -138,8 +138,8 @@ static void test_keys_in_files(void **state) {
     CHECK_FAILS(strait_identity_save(a, path), STRAIT_EIO, "file already exists");
     CHECK(unlink(path) == 0);
     CHECK_OK(strait_identity_save(a, path));
-    struct stat facts;
-    CHECK(stat(path, &facts) == 0 && (facts.st_mode & 0777) == 0600);
+    struct stat status;
+    CHECK(stat(path, &status) == 0 && (status.st_mode & 0777) == 0600);
     CHECK_OK(strait_identity_load(path, &b));
     CHECK(strait_fingerprint_equal(strait_identity_fingerprint(a), strait_identity_fingerprint(b)));
     strait_identity_close(&b);
@@ -155,9 +155,12 @@ static void test_keys_in_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hello_bytes),  cmocka_unit_test(test_hello_refusals),
-        cmocka_unit_test(test_hello_match),  cmocka_unit_test(test_bye),
-        cmocka_unit_test(test_fingerprints), cmocka_unit_test(test_keys_in_files),
+        cmocka_unit_test(hello_has_the_documented_bytes),
+        cmocka_unit_test(refuses_malformed_hello),
+        cmocka_unit_test(refuses_hello_of_another_run),
+        cmocka_unit_test(reads_any_bye_safely),
+        cmocka_unit_test(fingerprints_round_trip_as_text),
+        cmocka_unit_test(saves_and_loads_private_keys),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,4 +1,4 @@
-/* The mesh: threads that send and receive, peers that come back, refusals, counts. */
+/* The mesh: several threads, peers that return, refusals and counters. */
 #include "net/core/mesh.h"
 
 #include "base/alloc.h"
@@ -76,8 +76,8 @@ static struct strait_msg *message(const struct node *n, uint32_t step, size_t si
     return msg;
 }
 
-/* The next message that is not an announcement. */
-static struct strait_msg *take(const struct node *n) {
+/* Receives the next message that is not an UP or DOWN notice. */
+static struct strait_msg *receive_message(const struct node *n) {
     for (;;) {
         struct strait_msg *msg = NULL;
         CHECK_OK(strait_mesh_receive(n->mesh, 60000, &msg));
@@ -86,8 +86,8 @@ static struct strait_msg *take(const struct node *n) {
     }
 }
 
-/* The next announcement. */
-static struct strait_msg *take_news(const struct node *n, uint8_t type) {
+/* Receives the next notice of this type. */
+static struct strait_msg *receive_notice(const struct node *n, uint8_t type) {
     for (;;) {
         struct strait_msg *msg = NULL;
         CHECK_OK(strait_mesh_receive(n->mesh, 60000, &msg));
@@ -113,7 +113,7 @@ static void *send_all(void *arg) {
 static void *receive_all(void *arg) {
     const struct node *n = arg;
     for (uint32_t i = 0; i < EACH_WAY; i++) {
-        struct strait_msg *msg = take(n);
+        struct strait_msg *msg = receive_message(n);
         const int is_good = msg->step == i && msg->peer == n->peer && msg->size == i * 13 % 5000 &&
                             (msg->size == 0 || msg->body[msg->size - 1] == (i & 255));
         strait_msg_close(&msg);
@@ -122,7 +122,7 @@ static void *receive_all(void *arg) {
     return arg;
 }
 
-static void test_both_ways_at_once(void **state) {
+static void sends_in_both_directions_from_four_threads(void **state) {
     (void)state;
     config.queue_bytes = 20000;
     config.transport.queue_bytes = 10000;
@@ -145,31 +145,31 @@ static void test_both_ways_at_once(void **state) {
     CHECK(sent.sent_payload == got.received_payload && sent.queued_bytes == 0);
 }
 
-static void test_no_allocation(void **state) {
+static void allocates_nothing_after_warm_up(void **state) {
     (void)state;
     connect_nodes();
     CHECK_OK(strait_msg_pool_reserve(strait_mesh_pool(a.mesh), 40000, 4));
     CHECK_OK(strait_msg_pool_reserve(strait_mesh_pool(b.mesh), 40000, 4));
-    CHECK_OK(strait_msg_pool_reserve(strait_mesh_pool(a.mesh), 8, 8)); // beats
+    CHECK_OK(strait_msg_pool_reserve(strait_mesh_pool(a.mesh), 8, 8)); // PINGs
     CHECK_OK(strait_msg_pool_reserve(strait_mesh_pool(b.mesh), 8, 8));
     int64_t before = 0;
     for (uint32_t i = 0; i < 300; i++) {
         if (i == 200) before = strait_alloc_count();
         struct strait_msg *msg = message(&a, i, 40000);
         CHECK_OK(strait_mesh_send(a.mesh, a.peer, &msg));
-        msg = take(&b);
+        msg = receive_message(&b);
         CHECK(msg->step == i);
         strait_msg_close(&msg);
     }
     CHECK(strait_alloc_count() == before);
 }
 
-static void test_back_pressure_and_priority(void **state) {
+static void declines_when_full_and_sends_urgent_first(void **state) {
     (void)state;
     config.queue_bytes = 100000;
     open_node(&a, "stage-0");
     open_node(&b, "stage-1");
-    add(&a, &b, "stage-1", NULL); // nobody dials yet: messages wait
+    add(&a, &b, "stage-1", NULL); // the peer does not dial yet: messages wait
     uint32_t n = 0;
     struct strait_msg *msg = NULL;
     strait_err err = STRAIT_OK;
@@ -180,24 +180,24 @@ static void test_back_pressure_and_priority(void **state) {
     }
     CHECK(err == STRAIT_EAGAIN && n == 3 && msg != NULL);
     CHECK_FAILS(strait_mesh_send_wait(a.mesh, a.peer, 20, &msg), STRAIT_ETIMEDOUT,
-                "'stage-1' took nothing for 20 ms");
+                "stage-1: its send queue stayed full for 20 ms");
     strait_msg_close(&msg);
     msg = message(&a, 99, 30000);
     msg->priority = STRAIT_PRIORITY_GRADIENT;
     CHECK_OK(strait_mesh_send(a.mesh, a.peer, &msg));
     add(&b, &a, "stage-0", a.address);
-    msg = take(&b);
+    msg = receive_message(&b);
     CHECK(msg->step == 99); // it overtook the rest
     strait_msg_close(&msg);
     for (uint32_t i = 0; i < 3; i++) {
-        msg = take(&b);
+        msg = receive_message(&b);
         CHECK(msg->step == i);
         strait_msg_close(&msg);
     }
 }
 
-/* Messages without a body take memory too: an inbox is over by their number as well. */
-static void test_what_is_too_much(void **state) {
+/* Messages without a body take memory too, so their number is limited as well. */
+static void queue_limit_counts_bytes_and_messages(void **state) {
     (void)state;
     const struct strait_priority_queue bytes = {.n_messages = 1, .n_bytes = 101};
     const struct strait_priority_queue many = {.n_messages = 40000}, more = {.n_messages = 70000};
@@ -208,11 +208,12 @@ static void test_what_is_too_much(void **state) {
     CHECK(strait_priority_queue_is_over(&more, 100, 1));
 }
 
-static void test_bad_arguments(void **state) {
+static void rejects_bad_arguments(void **state) {
     (void)state;
     connect_nodes();
     struct strait_msg *msg = message(&a, 0, 1);
-    CHECK_FAILS(strait_mesh_send(a.mesh, 5, &msg), STRAIT_EINVAL, "peer 5, expected 0 to 0");
+    CHECK_FAILS(strait_mesh_send(a.mesh, 5, &msg), STRAIT_EINVAL,
+                "unknown peer number 5, expected 0 to 0");
     msg->type = STRAIT_MSG_BYE;
     CHECK_FAILS(strait_mesh_send(a.mesh, 0, &msg), STRAIT_EINVAL, "type 2, expected 16 to 255");
     msg->type = 20;
@@ -222,36 +223,41 @@ static void test_bad_arguments(void **state) {
     msg = message(&a, 0, ((size_t)64 << 20) + 1);
     CHECK_FAILS(strait_mesh_send(a.mesh, 0, &msg), STRAIT_EINVAL, "expected at most 67108864");
     strait_msg_close(&msg);
-    msg = take_news(&a, STRAIT_MSG_UP);
+    msg = receive_notice(&a, STRAIT_MSG_UP);
     CHECK(msg->peer == a.peer);
     strait_msg_close(&msg);
     CHECK_FAILS(strait_mesh_receive(a.mesh, 10, &msg), STRAIT_ETIMEDOUT, "no message within 10 ms");
     strait_link_stats stats;
-    CHECK_FAILS(strait_mesh_stats(a.mesh, -1, &stats), STRAIT_EINVAL, "peer -1");
+    CHECK_FAILS(strait_mesh_stats(a.mesh, -1, &stats), STRAIT_EINVAL, "unknown peer number -1");
     strait_mesh_peer again = {.name = "twin", .key = *strait_identity_fingerprint(b.identity)};
     int peer = 0;
     CHECK_FAILS(strait_mesh_add(a.mesh, &again, &peer), STRAIT_EINVAL,
-                "'twin' has the key of 'stage-1'");
+                "cannot add 'twin': it has the same key as 'stage-1'");
 }
 
-/* The peer goes, which is announced, and comes back, to which we dial again. */
-static void test_redial(void **state) {
+/* The peer closes, which is notified with its name, address and key, and returns, whereupon the
+ * link is dialled again. */
+static void redials_a_peer_that_returns(void **state) {
     (void)state;
     connect_nodes();
     char where[STRAIT_ADDRESS_MAX];
     memcpy(where, b.address, sizeof where);
     struct strait_msg *msg = message(&a, 1, 10);
     CHECK_OK(strait_mesh_send(a.mesh, a.peer, &msg));
-    msg = take(&b);
+    msg = receive_message(&b);
     strait_msg_close(&msg);
     strait_mesh_close(&b.mesh);
-    msg = take_news(&a, STRAIT_MSG_DOWN);
+    msg = receive_notice(&a, STRAIT_MSG_DOWN);
     CHECK(msg->peer == a.peer && msg->why == STRAIT_ECLOSED);
-    assert_string_equal((const char *)msg->body, "stage-1: peer closed the link");
+    char expected[STRAIT_REASON_MAX], key[STRAIT_FINGERPRINT_TEXT];
+    strait_fingerprint_text(strait_identity_fingerprint(b.identity), key);
+    (void)snprintf(expected, sizeof expected, "stage-1 at %s (key %.8s): peer closed the link",
+                   where, key);
+    assert_string_equal((const char *)msg->body, expected);
     strait_msg_close(&msg);
     CHECK(!strait_mesh_is_up(a.mesh, a.peer));
-    CHECK_FAILS(strait_mesh_wait_up(a.mesh, a.peer, 100), STRAIT_ETIMEDOUT, "stage-1: ");
-    msg = message(&a, 2, 10); // waits for the link
+    CHECK_FAILS(strait_mesh_wait_up(a.mesh, a.peer, 100), STRAIT_ETIMEDOUT, "stage-1 at ");
+    msg = message(&a, 2, 10); // queued until the link is up
     CHECK_OK(strait_mesh_send(a.mesh, a.peer, &msg));
 
     strait_mesh_config c = config;
@@ -260,35 +266,35 @@ static void test_redial(void **state) {
     CHECK_OK(strait_mesh_listen(b.mesh, where, b.address));
     add(&b, &a, "stage-0", NULL);
     CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
-    msg = take(&b);
+    msg = receive_message(&b);
     CHECK(msg->step == 2);
     strait_msg_close(&msg);
     strait_link_stats stats;
     CHECK_OK(strait_mesh_stats(a.mesh, a.peer, &stats));
-    CHECK(stats.sent_messages == 2); // of both links
+    CHECK(stats.sent_messages == 2); // sum of both links
 }
 
-static void test_refusal(void **state) {
+static void does_not_redial_after_refusal(void **state) {
     (void)state;
     open_node(&a, "stage-0");
     open_node(&b, "stage-1");
     add(&a, &b, "stage-1", b.address); // b does not know a
     CHECK_FAILS(strait_mesh_wait_up(a.mesh, a.peer, 60000), STRAIT_EAUTH,
-                "stage-1: refused by peer: key ");
+                "): refused by peer: key ");
     char reason[STRAIT_REASON_MAX], key[STRAIT_FINGERPRINT_TEXT];
     const int64_t until = strait_clock_ns() + (int64_t)60 * 1000000000;
     while (strait_mesh_refusals(b.mesh, reason) == 0 && strait_clock_ns() < until) {
     }
     strait_fingerprint_text(strait_identity_fingerprint(a.identity), key);
-    CHECK(strait_mesh_refusals(b.mesh, reason) == 1); // and a does not try again
+    CHECK(strait_mesh_refusals(b.mesh, reason) == 1); // a does not dial again
     CHECK(strstr(reason, key) != NULL && strstr(reason, "is unknown to 'stage-1'") != NULL);
-    struct strait_msg *msg = take_news(&a, STRAIT_MSG_DOWN);
+    struct strait_msg *msg = receive_notice(&a, STRAIT_MSG_DOWN);
     CHECK(msg->why == STRAIT_EAUTH);
     strait_msg_close(&msg);
 }
 
-/* What is queued when a mesh closes still arrives. */
-static void test_close_flushes(void **state) {
+/* Messages queued when a mesh closes still arrive. */
+static void close_sends_what_is_queued(void **state) {
     (void)state;
     connect_nodes();
     for (uint32_t i = 0; i < 50; i++) {
@@ -307,11 +313,13 @@ static void test_close_flushes(void **state) {
     }
 }
 
-#define ALL(scheme)                                                                           \
-    ON(scheme, test_both_ways_at_once), ON(scheme, test_no_allocation),                       \
-        ON(scheme, test_back_pressure_and_priority), ON(scheme, test_bad_arguments),          \
-        ON(scheme, test_what_is_too_much), ON(scheme, test_redial), ON(scheme, test_refusal), \
-        ON(scheme, test_close_flushes)
+#define ALL(scheme)                                                                               \
+    ON(scheme, sends_in_both_directions_from_four_threads),                                       \
+        ON(scheme, allocates_nothing_after_warm_up),                                              \
+        ON(scheme, declines_when_full_and_sends_urgent_first), ON(scheme, rejects_bad_arguments), \
+        ON(scheme, queue_limit_counts_bytes_and_messages),                                        \
+        ON(scheme, redials_a_peer_that_returns), ON(scheme, does_not_redial_after_refusal),       \
+        ON(scheme, close_sends_what_is_queued)
 
 int main(void) {
     const struct CMUnitTest tests[] = {ALL("inproc"), ALL("tls")};

@@ -1,18 +1,19 @@
-/* Which address a worker tells its neighbours. */
+/* The address that a worker announces to its neighbours. */
 #include "net/core/reachability.h"
 
 #include "check.h"
 
-static void expect(const char *bound, const char *wanted, const char *towards, const char *said) {
+static void expect(const char *bound, const char *wanted, const char *towards,
+                   const char *expected) {
     char out[STRAIT_ADDRESS_MAX];
     strait_reachability_address(bound, wanted, towards, out);
-    assert_string_equal(out, said);
+    assert_string_equal(out, expected);
 }
 
-static void addresses(void **state) {
+static void completes_the_announced_address(void **state) {
     (void)state;
     expect("10.1.2.3:7000", "", "127.0.0.1:1", "10.1.2.3:7000");
-    expect("0.0.0.0:7000", "", "127.0.0.1:1", "127.0.0.1:7000"); // as seen on the way there
+    expect("0.0.0.0:7000", "", "127.0.0.1:1", "127.0.0.1:7000"); // the source address towards it
     expect("0.0.0.0:7000", "attic.example.org", "127.0.0.1:1", "attic.example.org:7000");
     expect("0.0.0.0:7000", "attic.example.org:99", "127.0.0.1:1", "attic.example.org:99");
     expect("[::]:7000", "2001:db8::1", "127.0.0.1:1", "[2001:db8::1]:7000");
@@ -21,7 +22,7 @@ static void addresses(void **state) {
     expect("relay://x:1/abc", "", "127.0.0.1:1", "relay://x:1/abc");
 }
 
-static void addresses_are_told_from_other_words(void **state) {
+static void rejects_malformed_addresses(void **state) {
     (void)state;
     static const char *const good[] = {"10.0.0.1:7070", "[::1]:7070", "a-b.example:1", "h_1:65535"};
     static const char *const hosts[] = {"10.0.0.1", "::1", "fe80::1%eth0", "[2001:db8::5]",
@@ -47,7 +48,7 @@ static void addresses_are_told_from_other_words(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(addresses_are_told_from_other_words),
-                                       cmocka_unit_test(addresses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rejects_malformed_addresses),
+                                       cmocka_unit_test(completes_the_announced_address)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

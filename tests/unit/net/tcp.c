@@ -1,5 +1,4 @@
-/* The tls transport over real sockets: what a relay in the middle counts, sees and breaks, and what
- * a hostile client is told. */
+/* The tls transport over real sockets: a proxy that counts and breaks, and hostile clients. */
 #include "base/clock.h"
 #include "contract/transport_rig.h"
 #include "net/core/frame.h"
@@ -15,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 static struct rig r;
 
@@ -46,17 +46,17 @@ static int connect_to(const char *text) {
     return fd;
 }
 
-/* ---- a relay that counts ---- */
+/* ---- a proxy that counts ---- */
 
-struct relay {
+struct proxy {
     int listener;
     char target[STRAIT_ADDRESS_MAX];
-    atomic_ullong n_forward, n_backward; // bytes passed on
-    unsigned long long cut_after;        // of n_forward; 0: never
+    atomic_ullong n_forward, n_backward; // bytes forwarded
+    unsigned long long close_after;      // of n_forward; 0: never
     pthread_t thread;
 };
 
-static int pass_on(int from, int to, atomic_ullong *count, unsigned long long limit) {
+static int forward(int from, int to, atomic_ullong *count, unsigned long long limit) {
     unsigned char buffer[4096];
     const ssize_t n = read(from, buffer, sizeof buffer);
     if (n <= 0) return 0;
@@ -68,51 +68,51 @@ static int pass_on(int from, int to, atomic_ullong *count, unsigned long long li
     return atomic_fetch_add(count, (unsigned long long)n) + (unsigned long long)n < limit;
 }
 
-static void *run_relay(void *arg) {
-    struct relay *relay = arg;
-    const int a = accept(relay->listener, NULL, NULL);
-    const int b = connect_to(relay->target);
+static void *run_proxy(void *arg) {
+    struct proxy *proxy = arg;
+    const int a = accept(proxy->listener, NULL, NULL);
+    const int b = connect_to(proxy->target);
     struct pollfd fds[2] = {{.fd = a, .events = POLLIN}, {.fd = b, .events = POLLIN}};
-    const unsigned long long limit = relay->cut_after > 0 ? relay->cut_after : ~0ULL;
+    const unsigned long long limit = proxy->close_after > 0 ? proxy->close_after : ~0ULL;
     int is_good = 1;
     while (is_good && poll(fds, 2, 60000) > 0) {
-        if (fds[0].revents != 0) is_good = pass_on(a, b, &relay->n_forward, limit);
-        if (is_good && fds[1].revents != 0) is_good = pass_on(b, a, &relay->n_backward, ~0ULL);
+        if (fds[0].revents != 0) is_good = forward(a, b, &proxy->n_forward, limit);
+        if (is_good && fds[1].revents != 0) is_good = forward(b, a, &proxy->n_backward, ~0ULL);
     }
     (void)close(a);
     (void)close(b);
     return NULL;
 }
 
-/* Puts a relay before b. */
-static void start_relay(struct relay *relay) {
+/* Puts a proxy before b. */
+static void start_proxy(struct proxy *proxy) {
     struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t size = sizeof where;
-    relay->listener = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(bind(relay->listener, (struct sockaddr *)&where, sizeof where) == 0);
-    CHECK(listen(relay->listener, 1) == 0);
-    CHECK(getsockname(relay->listener, (struct sockaddr *)&where, &size) == 0);
-    memcpy(relay->target, r.b.address, sizeof relay->target);
+    proxy->listener = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(bind(proxy->listener, (struct sockaddr *)&where, sizeof where) == 0);
+    CHECK(listen(proxy->listener, 1) == 0);
+    CHECK(getsockname(proxy->listener, (struct sockaddr *)&where, &size) == 0);
+    memcpy(proxy->target, r.b.address, sizeof proxy->target);
     (void)snprintf(r.b.address, sizeof r.b.address, "127.0.0.1:%d", ntohs(where.sin_port));
-    CHECK(pthread_create(&relay->thread, NULL, run_relay, relay) == 0);
+    CHECK(pthread_create(&proxy->thread, NULL, run_proxy, proxy) == 0);
 }
 
-static void stop_relay(struct relay *relay) {
-    pthread_join(relay->thread, NULL);
-    (void)close(relay->listener);
+static void stop_proxy(struct proxy *proxy) {
+    pthread_join(proxy->thread, NULL);
+    (void)close(proxy->listener);
 }
 
-static int b_has_fifty(const struct rig *x) {
+static int b_received_fifty(const struct rig *x) {
     return x->b.n_got >= 50;
 }
 
-static void test_counts_are_exact(void **state) {
+static void counts_bytes_exactly(void **state) {
     (void)state;
-    struct relay relay = {0};
+    struct proxy proxy = {0};
     r.config.n_streams = 1;
-    r.config.ping_ms = 100000; // no beats between the two looks
+    r.config.ping_ms = 100000; // no PINGs between the two measurements
     rig_start(&r);
-    start_relay(&relay);
+    start_proxy(&proxy);
     (void)rig_dial(&r);
     CHECK(rig_drive(&r, rig_both_open, 60000));
     for (uint32_t i = 0; i < 50; i++) {
@@ -120,29 +120,29 @@ static void test_counts_are_exact(void **state) {
         while (strait_link_send(r.a.link, &msg) == STRAIT_EAGAIN)
             rig_rest(&r, 1);
     }
-    CHECK(rig_drive(&r, b_has_fifty, 60000));
+    CHECK(rig_drive(&r, b_received_fifty, 60000));
     strait_link_stats a, b;
     const int64_t until = strait_clock_ns() + (int64_t)60 * 1000000000;
-    do { // what is under way arrives
+    do { // until what is in flight has arrived
         rig_rest(&r, 20);
         r.a.t->ops->stats(r.a.link, &a);
         r.b.t->ops->stats(r.b.link, &b);
     } while (strait_clock_ns() < until &&
              (b.received_bytes != a.sent_bytes || a.received_bytes != b.sent_bytes));
-    CHECK(a.sent_bytes == atomic_load(&relay.n_forward) && b.received_bytes == a.sent_bytes);
-    CHECK(b.sent_bytes == atomic_load(&relay.n_backward) && a.received_bytes == b.sent_bytes);
+    CHECK(a.sent_bytes == atomic_load(&proxy.n_forward) && b.received_bytes == a.sent_bytes);
+    CHECK(b.sent_bytes == atomic_load(&proxy.n_backward) && a.received_bytes == b.sent_bytes);
     const uint64_t payload = 997ULL * 49 * 50 / 2;
     CHECK(a.sent_payload == payload);
-    /* 32 bytes a frame, 22 a record, and a handshake. */
+    /* 32 bytes per frame, 22 per TLS record, and a handshake. */
     CHECK(a.sent_bytes > payload + 50 * 32 && a.sent_bytes < payload + 50 * 32 + 200 * 22 + 2000);
     CHECK(a.n_streams == 1 && a.tcp_rtt_s > 0 && a.congestion[0] != 0);
     strait_link_close(r.a.link, STRAIT_OK);
     CHECK(rig_drive(&r, rig_both_closed, 60000));
-    stop_relay(&relay);
+    stop_proxy(&proxy);
 }
 
-/* A microbatch of 2,048 tokens of 16 bytes: framing and encryption cost less than one percent. */
-static void test_overhead_of_a_crossing(void **state) {
+/* A microbatch of 2,048 tokens of 16 bytes. */
+static void framing_and_tls_cost_under_one_percent(void **state) {
     (void)state;
     r.config.ping_ms = 100000;
     rig_connect(&r);
@@ -154,18 +154,18 @@ static void test_overhead_of_a_crossing(void **state) {
         while (strait_link_send(r.a.link, &msg) == STRAIT_EAGAIN)
             rig_rest(&r, 1);
     }
-    CHECK(rig_drive(&r, b_has_fifty, 60000));
+    CHECK(rig_drive(&r, b_received_fifty, 60000));
     rig_rest(&r, 50);
     r.a.t->ops->stats(r.a.link, &after);
     const double per_token = (double)(after.sent_bytes - before.sent_bytes) / (50 * 2048);
     CHECK(per_token > 16 && per_token < 16.06);
 }
 
-static void test_death_in_mid_frame(void **state) {
+static void reports_a_connection_lost_in_mid_frame(void **state) {
     (void)state;
-    struct relay relay = {.cut_after = 200000};
+    struct proxy proxy = {.close_after = 200000};
     rig_start(&r);
-    start_relay(&relay);
+    start_proxy(&proxy);
     (void)rig_dial(&r);
     CHECK(rig_drive(&r, rig_both_open, 60000));
     struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_ACTIVATION, 1, 4000000);
@@ -173,10 +173,10 @@ static void test_death_in_mid_frame(void **state) {
     CHECK(rig_drive(&r, rig_both_closed, 60000));
     CHECK(r.b.n_got == 0 && r.b.why == STRAIT_ECLOSED && r.a.why == STRAIT_ECLOSED);
     CHECK(strstr(r.b.reason, "mid-frame") != NULL || strstr(r.b.reason, "reset") != NULL);
-    stop_relay(&relay);
+    stop_proxy(&proxy);
 }
 
-static void test_names_are_looked_up(void **state) {
+static void resolves_host_names(void **state) {
     (void)state;
     rig_start(&r);
     const char *colon = strrchr(r.b.address, ':');
@@ -196,42 +196,43 @@ static void test_names_are_looked_up(void **state) {
 
 /* ---- hostile clients ---- */
 
-static int b_refused_one(const struct rig *x) {
+static int b_has_refused(const struct rig *x) {
     return x->b.n_refused > 0;
 }
 
-static int b_is_rid_of_us(const struct rig *x) {
+static int b_closed_or_refused(const struct rig *x) {
     return x->b.n_refused + x->b.n_closed > 0;
 }
 
-static void test_not_tls(void **state) {
+static void refuses_a_client_without_tls(void **state) {
     (void)state;
     rig_start(&r);
     const int fd = connect_to(r.b.address);
     static const char request[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     CHECK(write(fd, request, sizeof request - 1) == sizeof request - 1);
-    CHECK(rig_drive(&r, b_refused_one, 60000));
-    CHECK(r.b.why_refused == STRAIT_EPROTO && strstr(r.b.reason_refused, "tls handshake") != NULL);
+    CHECK(rig_drive(&r, b_has_refused, 60000));
+    CHECK(r.b.why_refused == STRAIT_EPROTO &&
+          strstr(r.b.reason_refused, "TLS handshake failed") != NULL);
     (void)close(fd);
 }
 
-static void test_silent_stranger(void **state) {
+static void refuses_a_silent_client(void **state) {
     (void)state;
     r.config.handshake_ms = 100;
     rig_start(&r);
     const int fd = connect_to(r.b.address);
-    CHECK(rig_drive(&r, b_refused_one, 60000));
+    CHECK(rig_drive(&r, b_has_refused, 60000));
     CHECK(r.b.why_refused == STRAIT_ETIMEDOUT);
-    CHECK(strstr(r.b.reason_refused, "no handshake within 100 ms") != NULL);
+    CHECK(strstr(r.b.reason_refused, "no complete handshake within 100 ms") != NULL);
     (void)close(fd);
 }
 
-/* A client that does TLS by the book and then sends whatever it likes. */
+/* A peer that performs TLS correctly and then sends arbitrary bytes. */
 struct hostile {
     int fd;
     struct strait_tls *tls;
-    unsigned char heard[4096];
-    size_t n_heard;
+    unsigned char received[4096];
+    size_t n_received;
     int is_over;
 };
 
@@ -260,20 +261,20 @@ static void hostile_open(struct hostile *h) {
                                    strait_identity_fingerprint(r.b.identity)));
 }
 
-/* Sends raw bytes and listens until b hangs up. */
-static void hostile_say(struct hostile *h, const void *bytes, size_t n) {
+/* Sends raw bytes and reads until b closes. */
+static void hostile_send(struct hostile *h, const void *bytes, size_t n) {
     if (n > 0) CHECK_OK(strait_tls_write(h->tls, bytes, n));
     const int64_t until = strait_clock_ns() + (int64_t)60 * 1000000000;
     while (!h->is_over && strait_clock_ns() < until) {
         exchange(h);
         size_t got = 0;
-        if (h->n_heard < sizeof h->heard &&
-            strait_tls_read(h->tls, h->heard + h->n_heard, sizeof h->heard - h->n_heard, &got) ==
-                STRAIT_OK)
-            h->n_heard += got;
+        if (h->n_received < sizeof h->received &&
+            strait_tls_read(h->tls, h->received + h->n_received, sizeof h->received - h->n_received,
+                            &got) == STRAIT_OK)
+            h->n_received += got;
     }
     CHECK(shutdown(h->fd, SHUT_RDWR) == 0 || errno == ENOTCONN);
-    CHECK(rig_drive(&r, b_is_rid_of_us, 60000)); // it notices that we hung up
+    CHECK(rig_drive(&r, b_closed_or_refused, 60000)); // it notices that we closed
     rig_rest(&r, 20);
 }
 
@@ -283,10 +284,10 @@ static void hostile_close(struct hostile *h) {
     rig_rest(&r, 20);
 }
 
-static int was_told(const struct hostile *h, const char *reason) {
+static int was_sent(const struct hostile *h, const char *reason) {
     const size_t n = strlen(reason);
-    for (size_t i = 0; i + n <= h->n_heard; i++)
-        if (memcmp(h->heard + i, reason, n) == 0) return 1;
+    for (size_t i = 0; i + n <= h->n_received; i++)
+        if (memcmp(h->received + i, reason, n) == 0) return 1;
     return 0;
 }
 
@@ -305,36 +306,81 @@ static size_t hello_frame(unsigned char *out) {
     return frame_of(&msg, 0x04030201, out);
 }
 
-static void test_old_version(void **state) {
+static void refuses_another_version_and_names_both(void **state) {
     (void)state;
     struct hostile h;
     unsigned char bytes[256];
     hostile_open(&h);
     const size_t n = hello_frame(bytes);
     bytes[2] = 0;
-    hostile_say(&h, bytes, n);
+    hostile_send(&h, bytes, n);
     CHECK(h.is_over && r.b.n_opened == 0 && r.b.n_refused == 1);
     CHECK(r.b.why_refused == STRAIT_EPROTO);
-    CHECK(strstr(r.b.reason_refused, "protocol version 0, expected 1") != NULL);
-    CHECK(was_told(&h, "protocol version 0, expected 1: install the same release on both"));
+    CHECK(strstr(r.b.reason_refused, "the peer uses protocol version 0, this program version 1: "
+                                     "install the same release") != NULL);
+    CHECK(strncmp(r.b.reason_refused, "127.0.0.1:", 10) == 0); // names its address and key
+    CHECK(strstr(r.b.reason_refused, " (key ") != NULL);
+    CHECK(was_sent(&h, "the peer uses protocol version 0, this program version 1"));
     hostile_close(&h);
 }
 
-static void test_first_frame_is_no_hello(void **state) {
+/* The other side of a mismatch: a server of version 9 answers our HELLO with its BYE. */
+static void names_both_versions_when_refused(void **state) {
+    (void)state;
+    struct hostile h = {0};
+    struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof where;
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    rig_start(&r);
+    CHECK(bind(listener, (struct sockaddr *)&where, size) == 0 && listen(listener, 1) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&where, &size) == 0);
+    (void)snprintf(r.b.address, sizeof r.b.address, "127.0.0.1:%d", ntohs(where.sin_port));
+    r.config.n_streams = 1;
+    (void)rig_dial(&r);
+    rig_rest(&r, 20);
+    h.fd = accept(listener, NULL, NULL);
+    CHECK_OK(strait_tls_open(r.b.identity, 1, &h.tls));
+    while (strait_tls_handshake(h.tls) == STRAIT_EAGAIN) {
+        exchange(&h);
+        rig_rest(&r, 1);
+    }
+    struct strait_msg *msg = NULL;
+    const strait_bye bye = {.why = STRAIT_EPROTO, .reason = "written by version 9"};
+    CHECK_OK(strait_bye_pack(r.pool, &bye, &msg));
+    unsigned char bytes[256];
+    const size_t n = frame_of(&msg, 0, bytes);
+    bytes[2] = 9;
+    const uint32_t sum = (uint32_t)XXH3_64bits_withSeed(
+        bytes + STRAIT_FRAME_HEADER, n - STRAIT_FRAME_HEADER, XXH3_64bits(bytes, 28));
+    memcpy(bytes + 28, &sum, sizeof sum);
+    CHECK_OK(strait_tls_write(h.tls, bytes, n));
+    while (r.a.n_closed == 0) {
+        exchange(&h);
+        rig_rest(&r, 1);
+    }
+    CHECK(r.a.why == STRAIT_EPROTO && r.a.n_opened == 0);
+    CHECK(strstr(r.a.reason, "the peer uses protocol version 9, this program version 1: install "
+                             "the same release") != NULL);
+    hostile_close(&h);
+    (void)close(listener);
+}
+
+static void refuses_a_first_frame_other_than_hello(void **state) {
     (void)state;
     struct hostile h;
     unsigned char bytes[256];
     hostile_open(&h);
     struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_CONTROL, 0, 10);
-    hostile_say(&h, bytes, frame_of(&msg, 0x04030201, bytes));
+    hostile_send(&h, bytes, frame_of(&msg, 0x04030201, bytes));
     CHECK(h.is_over && r.b.n_opened == 0);
     CHECK(strstr(r.b.reason_refused, "type 20, expected a HELLO") != NULL);
-    CHECK(was_told(&h, "expected a HELLO"));
+    CHECK(was_sent(&h, "expected a HELLO"));
     hostile_close(&h);
 }
 
-/* Greets well, then sends one bad frame. */
-static void misbehave(void (*spoil)(unsigned char *frame), uint32_t sequence, const char *reason) {
+/* Sends a valid HELLO, then one bad frame. */
+static void expect_close_after(void (*corrupt)(unsigned char *frame), uint32_t sequence,
+                               const char *reason) {
     struct hostile h;
     unsigned char bytes[512];
     hostile_open(&h);
@@ -343,52 +389,53 @@ static void misbehave(void (*spoil)(unsigned char *frame), uint32_t sequence, co
     msg->sequence = sequence;
     unsigned char *bad = bytes + n;
     n += frame_of(&msg, 0x04030201, bad);
-    if (spoil != NULL) spoil(bad);
-    hostile_say(&h, bytes, n);
+    if (corrupt != NULL) corrupt(bad);
+    hostile_send(&h, bytes, n);
     CHECK(h.is_over && r.b.n_opened == 1 && r.b.n_closed == 1 && r.b.n_got == 0);
     CHECK(r.b.why == STRAIT_EPROTO);
     if (strstr(r.b.reason, reason) == NULL) fail_msg("'%s' lacks '%s'", r.b.reason, reason);
-    CHECK(was_told(&h, reason));
+    CHECK(was_sent(&h, reason));
     hostile_close(&h);
 }
 
-static void spoil_body(unsigned char *frame) {
+static void corrupt_body(unsigned char *frame) {
     frame[STRAIT_FRAME_HEADER + 3] ^= 1;
 }
 
-static void spoil_length(unsigned char *frame) {
+static void corrupt_length(unsigned char *frame) {
     frame[23] = 0x7f;
 }
 
-static void test_bad_checksum(void **state) {
+static void closes_after_a_bad_checksum(void **state) {
     (void)state;
-    misbehave(spoil_body, 0, "damaged");
+    expect_close_after(corrupt_body, 0, "damaged");
 }
 
-static void test_enormous_frame(void **state) {
+static void closes_after_an_enormous_frame(void **state) {
     (void)state;
-    misbehave(spoil_length, 0, "expected at most 67108864");
+    expect_close_after(corrupt_length, 0, "expected at most 67108864");
 }
 
-static void test_wrong_sequence(void **state) {
+static void closes_after_a_wrong_sequence_number(void **state) {
     (void)state;
-    misbehave(NULL, 5, "frame number 5 of priority 0, expected 0");
+    expect_close_after(NULL, 5, "sequence number 5 of priority 0, expected 0");
 }
 
 int main(void) {
 #define WITH_RIG(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_RIG(test_counts_are_exact),
-        WITH_RIG(test_overhead_of_a_crossing),
-        WITH_RIG(test_death_in_mid_frame),
-        WITH_RIG(test_names_are_looked_up),
-        WITH_RIG(test_not_tls),
-        WITH_RIG(test_silent_stranger),
-        WITH_RIG(test_old_version),
-        WITH_RIG(test_first_frame_is_no_hello),
-        WITH_RIG(test_bad_checksum),
-        WITH_RIG(test_enormous_frame),
-        WITH_RIG(test_wrong_sequence),
+        WITH_RIG(counts_bytes_exactly),
+        WITH_RIG(framing_and_tls_cost_under_one_percent),
+        WITH_RIG(reports_a_connection_lost_in_mid_frame),
+        WITH_RIG(resolves_host_names),
+        WITH_RIG(refuses_a_client_without_tls),
+        WITH_RIG(refuses_a_silent_client),
+        WITH_RIG(refuses_another_version_and_names_both),
+        WITH_RIG(names_both_versions_when_refused),
+        WITH_RIG(refuses_a_first_frame_other_than_hello),
+        WITH_RIG(closes_after_a_bad_checksum),
+        WITH_RIG(closes_after_an_enormous_frame),
+        WITH_RIG(closes_after_a_wrong_sequence_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
