@@ -15,7 +15,7 @@ runs doctor "$invite"
 says "$OUT" '127.0.0.1:9,127.0.0.1:[0-9]+,nowhere.invalid:7' \
     '^\? coordinator .*127.0.0.1:9: .*connection refused' '-> is "strait host" running' \
     '^  coordinator .*127.0.0.1:[0-9]+ answers with the key .*round trip [0-9.]+ ms, takes [0-9]+ Mb/s, sends [1-9][0-9]* Mb/s' \
-    '^\? coordinator .*nowhere.invalid:7: .*cannot find the address'
+    '^\? coordinator .*nowhere.invalid:7: .*cannot resolve the host name'
 for i in 1 2; do join_begin several $i; done
 host_ends 0 several
 same_metrics straight several
