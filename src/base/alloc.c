@@ -9,7 +9,7 @@ enum {
 };
 
 static _Atomic int64_t n_made, n_live;
-static _Atomic int64_t fail_at; // counts down to the allocation that fails; 0 is off
+static _Atomic int64_t fail_at; // counts down to the allocation that fails; 0: off
 
 static int must_fail(void) {
     int64_t left = atomic_load(&fail_at);

@@ -1,8 +1,8 @@
 /* alloc.h - counted allocation.
  *
- * Every allocation of the library goes through here, so that a test can assert that a training
- * step makes none, and can make any of them fail. Memory comes zeroed, unless one asks otherwise:
- * zeroed is closed. */
+ * Every allocation of the library goes through these functions, so that tests can assert that a
+ * training step allocates nothing, and can make any allocation fail. Memory is zeroed by default,
+ * because a zeroed struct counts as closed everywhere. All functions are thread-safe. */
 #pragma once
 
 #include "base/error.h"
@@ -10,33 +10,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed memory for `count` items of `size` bytes, aligned to 64 bytes. STRAIT_ENOMEM names `what`
- * and the size. The caller releases it with strait_alloc_free. */
+/* Allocates zeroed memory for `count` items of `size` bytes, aligned to 64 bytes. STRAIT_ENOMEM:
+ * the message names `what` and the size. The caller frees it with strait_alloc_free. */
 strait_err strait_alloc(size_t count, size_t size, const char *what, void **out);
 
-/* The same with whatever was there before: for large room that is written before it is read, whose
- * pages are then taken from the system only as far as they are used. */
+/* The same without zeroing, for large buffers that are written before they are read: the kernel
+ * then commits only the pages that are used. */
 strait_err strait_alloc_unset(size_t count, size_t size, const char *what, void **out);
 
-/* Grows *memory from `count` to `want` items, the new ones zeroed; *memory is untouched on error.
- */
+/* Grows *memory from `count` to `want` items and zeroes the new ones. On error *memory is
+ * unchanged. */
 strait_err strait_alloc_grow(void **memory, size_t count, size_t want, size_t size,
                              const char *what);
 
-/* Counts memory that is about to come from elsewhere, a device's, among the allocations;
- * STRAIT_ENOMEM when a test makes this one fail. */
+/* Counts an allocation that another allocator, for example a GPU's, is about to make.
+ * STRAIT_ENOMEM: a test wants this allocation to fail. */
 strait_err strait_alloc_admit(const char *what, size_t bytes);
 
-/* A copy of a string, up to and with its ending zero. */
+/* Allocates a copy of a string, including its terminating zero. */
 strait_err strait_alloc_string(const char *text, char **out);
 
 void strait_alloc_free(void *memory); // accepts NULL
 
-/* How many allocations were made so far, in all threads. */
+/* The number of allocations made so far, by all threads. */
 int64_t strait_alloc_count(void);
 
-/* How many of them are not freed, memory from elsewhere left aside. */
+/* The number of allocations not freed yet, without those counted for other allocators. */
 int64_t strait_alloc_live(void);
 
-/* For tests: the n-th allocation from now fails, counting from 1; 0 switches it off. */
+/* For tests: makes the n-th allocation from now fail, counting from 1; 0 turns this off. */
 void strait_alloc_fail_at(int64_t n);

@@ -102,7 +102,8 @@ void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t capacit
 void strait_text_tame(char *text) {
     for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
         if (*c < ' ' || *c == 0x7f) *c = '?';
-        if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) *c = c[1] = '?'; // controls in UTF-8
+        if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+            *c = c[1] = '?'; // C1 control characters in UTF-8
     }
 }
 

@@ -1,7 +1,7 @@
-/* bytes.h - numbers and texts as little-endian bytes, and bounded reading and writing of them.
+/* bytes.h - bounded reading and writing of little-endian numbers and texts.
  *
- * A reader or writer that would pass its end stops there and remembers it: check is_short once at
- * the end instead of after every field. Both work on the caller's memory. */
+ * A reader or writer that would pass the end of its buffer stops and sets is_short, so that callers
+ * check once at the end instead of after every field. Both work on the caller's memory. */
 #pragma once
 
 #include <stddef.h>
@@ -17,30 +17,30 @@ uint64_t strait_get_u64(const unsigned char *in);
 typedef struct strait_reader {
     const unsigned char *at;
     size_t left;
-    int is_short; // something was asked for that was not there
+    int is_short; // a read went past the end
 } strait_reader;
 
 uint64_t strait_reader_uint(strait_reader *r, int n_bytes);         // 0 when short; n_bytes 1 to 8
 void strait_reader_copy(strait_reader *r, void *out, size_t bytes); // zeros when short
-float strait_reader_float(strait_reader *r);                        // by its bits
-double strait_reader_real(strait_reader *r);                        // by its bits
-/* A text behind its length in n_bytes: at most room - 1 bytes and an ending zero; a longer one is
- * short and leaves nothing. */
+float strait_reader_float(strait_reader *r);                        // the IEEE 754 bits
+double strait_reader_real(strait_reader *r);                        // the IEEE 754 bits
+/* Reads a text that follows its length in n_bytes, and terminates it with a zero. A text of more
+ * than capacity - 1 bytes sets is_short and leaves `out` empty. */
 void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t capacity);
 
-/* Of a text that a file or a peer brought and people will see: each byte that would end the line or
- * tell a terminal what to do becomes '?'. UTF-8 stays as it is. */
+/* Replaces control characters by '?' in a text that came from a file or a peer and will be shown to
+ * people, so that it can neither break a log line nor control a terminal. UTF-8 is unchanged. */
 void strait_text_tame(char *text);
 
 typedef struct strait_writer {
     unsigned char *at;
     size_t left;
-    int is_short; // something did not fit
+    int is_short; // a write did not fit
 } strait_writer;
 
 void strait_writer_uint(strait_writer *w, uint64_t value, int n_bytes);
 void strait_writer_copy(strait_writer *w, const void *data, size_t bytes);
 void strait_writer_float(strait_writer *w, float value);
 void strait_writer_real(strait_writer *w, double value);
-/* The length in n_bytes, then the text without its zero. */
+/* Writes the length in n_bytes, then the text without its terminating zero. */
 void strait_writer_text(strait_writer *w, int n_bytes, const char *text);

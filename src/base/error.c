@@ -43,7 +43,7 @@ void strait_err_note(const char *file, int line, const char *format, ...) {
     va_start(args, format);
     (void)vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
-    strait_text_tame(detail); // it quotes what files and peers said
+    strait_text_tame(detail); // the detail may quote files and peers
 }
 
 void strait_err_prefix(const char *format, ...) {

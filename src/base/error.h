@@ -1,8 +1,8 @@
-/* error.h - how the library's own code makes and forwards errors.
+/* error.h - how the library creates and forwards errors.
  *
- * Whoever first notices a fault describes it with STRAIT_FAIL, for the reader of the message: name
- * the file, key or peer, what was expected, what to do. Everyone above only forwards it with
- * STRAIT_TRY. */
+ * The function that first detects an error describes it with STRAIT_FAIL for the reader of the
+ * message: it names the file, key or peer, what was expected, and what to do. Callers only forward
+ * it with STRAIT_TRY. The description is kept per thread. */
 #pragma once
 
 #include <strait/error.h>
@@ -10,11 +10,11 @@
 void strait_err_note(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts "context: " before the detail already noted, for a caller that knows the file or key. */
+/* Prepends "context: " to the noted detail, for a caller that knows the file or key. */
 void strait_err_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Notes the detail and yields `err`. A comma expression, so that compiler and analyser see the
- * constant. */
+/* Notes the detail and yields `err`. It is a comma expression, so that the compiler and the
+ * analyser see the constant. */
 #define STRAIT_FAIL(err, ...) (strait_err_note(__FILE__, __LINE__, __VA_ARGS__), (err))
 
 #define STRAIT_TRY(call)                          \

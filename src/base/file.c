@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The system's word for errno, safe in any thread. */
+/* The text of an errno value; thread-safe. */
 static const char *reason(int number) {
     static _Thread_local char text[128];
     if (strerror_r(number, text, sizeof text) != 0)
@@ -46,7 +46,7 @@ strait_err strait_file_map_open(const char *path, strait_file_map *out) {
 }
 
 void strait_file_map_close(strait_file_map *map) {
-    /* munmap wants a pointer to what may be changed, which nobody did. */
+    /* munmap takes a non-const pointer, although the mapping is read-only. */
     if (map->data != NULL)
         (void)munmap((void *)(uintptr_t)map->data, map->bytes); // NOLINT(performance-no-int-to-ptr)
     *map = (strait_file_map){NULL, 0};
@@ -101,7 +101,7 @@ strait_err strait_file_write(const char *path, const void *data, size_t bytes) {
     return err;
 }
 
-/* The folder a path lies in: "." for a bare name. */
+/* The folder of a path; "." for a name without one. */
 static strait_err parent_of(const char *path, char out[STRAIT_PATH_MAX]) {
     const char *slash = strrchr(path, '/');
     if (slash == NULL) return strait_file_path(out, ".");
@@ -118,7 +118,7 @@ strait_err strait_file_move(const char *from, const char *to) {
 
 strait_err strait_file_replace(const char *path, const void *data, size_t bytes) {
     char beside[STRAIT_PATH_MAX];
-    char *target = realpath(path, NULL); // NULL: nothing is there yet
+    char *target = realpath(path, NULL); // NULL: the file does not exist yet
     strait_err err = strait_file_path(beside, "%s.tmp", target != NULL ? target : path);
     if (err == STRAIT_OK) {
         err = strait_file_write(beside, data, bytes);
@@ -190,10 +190,10 @@ strait_err strait_file_lock(const char *path, int *out) {
         struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
         if (fcntl(fd, F_SETLK, &whole) != 0) {
             const int is_held = errno == EACCES || errno == EAGAIN;
-            const strait_err err = is_held
-                                       ? STRAIT_FAIL(STRAIT_EIO,
-                                                     "%s: another process is at work there", path)
-                                       : FAIL_ON(path, "lock");
+            const strait_err err = is_held ? STRAIT_FAIL(STRAIT_EIO,
+                                                         "%s: another process is using this folder",
+                                                         path)
+                                           : FAIL_ON(path, "lock");
             (void)close(fd);
             return err;
         }
@@ -201,7 +201,7 @@ strait_err strait_file_lock(const char *path, int *out) {
             *out = fd;
             return STRAIT_OK;
         }
-        (void)close(fd); // its holder removed it between our two calls
+        (void)close(fd); // its holder removed it between open and lock: try again
     }
 }
 

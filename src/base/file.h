@@ -1,6 +1,7 @@
-/* file.h - whole files, read safely and written so that a crash leaves the old or the new one.
+/* file.h - reading files within limits, and replacing them atomically.
  *
- * Every error names the path and what the system said. */
+ * A crash during a write leaves either the old or the new file, never a mixture. Every error names
+ * the path and the reason given by the system. */
 #pragma once
 
 #include "base/error.h"
@@ -18,46 +19,49 @@ typedef struct strait_file_map {
 strait_err strait_file_map_open(const char *path, strait_file_map *out);
 void strait_file_map_close(strait_file_map *map); // accepts a zeroed map
 
-/* These bytes of the map are not needed for now: their memory may go, and comes back if read. */
+/* Tells the kernel that these bytes are not needed for now: it may drop the pages, which are read
+ * again on access. */
 void strait_file_map_rest(const strait_file_map *map, const unsigned char *data, size_t bytes);
 
-/* The whole file with a zero after its last byte. More than `limit` bytes is refused. */
+/* Reads a whole file and appends a zero byte. STRAIT_EDATA: the file has more than `limit` bytes.
+ */
 strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *out_bytes);
 
-/* Replaces `path` in one move: written beside it, synced, renamed. A link stays, and what it leads
- * to is replaced. */
+/* Replaces `path` atomically: writes a temporary file beside it, syncs it, and renames it. If
+ * `path` is a symbolic link, its target is replaced. */
 strait_err strait_file_replace(const char *path, const void *data, size_t bytes);
 
-/* Renames within one file system, replacing `to`, and syncs the folder. */
+/* Renames a file within one file system, replacing `to`, and syncs the folder. */
 strait_err strait_file_move(const char *from, const char *to);
 
-/* Writes and syncs a new file or truncates an old one. For files inside a folder that is itself
- * renamed into place. */
+/* Writes and syncs a file in place, truncating an old one. For files in a folder that is itself
+ * renamed into place later. */
 strait_err strait_file_write(const char *path, const void *data, size_t bytes);
 
-/* Flushes, syncs and closes; reports a full disk that fwrite did not. *file becomes NULL. */
+/* Flushes, syncs and closes *file, and sets it to NULL. Reports write errors, such as a full disk,
+ * that earlier fwrite calls buffered. */
 strait_err strait_file_finish(FILE **file, const char *path);
 
 strait_err strait_file_sync_folder(const char *path);
 strait_err strait_file_make_folders(const char *path);  // like mkdir -p
-strait_err strait_file_remove_folder(const char *path); // with the files in it, one level deep
+strait_err strait_file_remove_folder(const char *path); // and the files in it, one level deep
 
-/* Makes `path` and holds it until unlock or the end of the process, however it ends; STRAIT_EIO
- * when another process holds it. */
+/* Creates the lock file `path` and holds it until unlock or the end of the process, even by a
+ * crash. STRAIT_EIO: another process holds it. */
 strait_err strait_file_lock(const char *path, int *out);
 void strait_file_unlock(int *lock); // accepts 0
-/* Lets go, and leaves no file: for a folder that shall be as it was before. Accepts 0. */
+/* Releases the lock and removes its file, to leave the folder as it was. Accepts 0. */
 void strait_file_remove_lock(const char *path, int *lock);
 
 int strait_file_exists(const char *path);
-int strait_file_is_named(const char *path, int fd); // it is the open file, not another by that name
-int strait_file_is_same(const char *a, const char *b); // two names of one file
+int strait_file_is_named(const char *path, int fd);    // whether `path` still names the open file
+int strait_file_is_same(const char *a, const char *b); // whether both name the same file
 int strait_file_is_regular(const char *path);
 int strait_file_is_folder(const char *path);
 
 enum {
     STRAIT_PATH_MAX = 4096
 };
-/* Formats a path; STRAIT_EINVAL when it does not fit. */
+/* Formats a path. STRAIT_EINVAL: it is longer than STRAIT_PATH_MAX - 1 bytes. */
 strait_err strait_file_path(char out[STRAIT_PATH_MAX], const char *format, ...)
     __attribute__((format(printf, 2, 3)));

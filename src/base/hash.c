@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define XXH_STATIC_LINKING_ONLY // for a state on the stack
+#define XXH_STATIC_LINKING_ONLY // allows a state on the stack
 #include <xxhash.h>
 
 static void write_text(XXH128_hash_t hash, char out[STRAIT_HASH_TEXT]) {
@@ -20,7 +20,8 @@ void strait_hash_text(const void *data, size_t bytes, char out[STRAIT_HASH_TEXT]
     write_text(XXH3_128bits(data, bytes), out);
 }
 
-/* In pieces: a mapped file would count as memory of the process, twice a model's after a save. */
+/* Reads in chunks: a mapped file would count as memory of the process, and a save would seem to
+ * double the model's memory. */
 strait_err strait_hash_file(const char *path, char out[STRAIT_HASH_TEXT]) {
     unsigned char piece[1 << 16];
     XXH3_state_t state;
@@ -36,7 +37,9 @@ strait_err strait_hash_file(const char *path, char out[STRAIT_HASH_TEXT]) {
         (void)XXH3_128bits_update(&state, piece, n);
     const int failed = ferror(file);
     (void)fclose(file);
-    if (failed) return STRAIT_FAIL(STRAIT_EIO, "%s: cannot be read to its end", path);
+    if (failed)
+        return STRAIT_FAIL(STRAIT_EIO, "%s: a read error occurred before the end of the file",
+                           path);
     write_text(XXH3_128bits_digest(&state), out);
     return STRAIT_OK;
 }

@@ -48,7 +48,7 @@ strait_err strait_json_string(const json_t *object, const char *key, const char 
 
 strait_err strait_json_int(const json_t *object, const char *key, int64_t *out) {
     const json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value)) return wrong(value, key, "a whole number");
+    if (!json_is_integer(value)) return wrong(value, key, "an integer");
     *out = json_integer_value(value);
     return STRAIT_OK;
 }

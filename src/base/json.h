@@ -1,6 +1,6 @@
-/* json.h - JSON documents through jansson, with our errors.
+/* json.h - reading and writing JSON through jansson, with errors of this library.
  *
- * Readers name the key that is missing or of the wrong kind. A document is a json_t that the
+ * An error names the key that is missing or has the wrong type. A document is a json_t, which the
  * caller releases with json_decref. */
 #pragma once
 
@@ -10,14 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parses `path`; syntax errors come with line and column. Files over `limit` bytes are refused. */
+/* Parses a file. STRAIT_EDATA: it has more than `limit` bytes, or a syntax error, which is reported
+ * with line and column. */
 strait_err strait_json_load(const char *path, size_t limit, json_t **out);
 strait_err strait_json_parse(const char *text, size_t bytes, json_t **out);
 
-/* Replaces `path` with the document, in one move, keys in the order they were set. */
+/* Replaces `path` with the document atomically; keys are in insertion order. */
 strait_err strait_json_replace(const char *path, const json_t *document);
 
-/* Members of an object. Strings are borrowed from the document. */
+/* Read members of an object. STRAIT_EDATA: the key is missing or has another type. Strings are
+ * borrowed from the document. */
 strait_err strait_json_string(const json_t *object, const char *key, const char **out);
 strait_err strait_json_int(const json_t *object, const char *key, int64_t *out);
 strait_err strait_json_array(const json_t *object, const char *key, const json_t **out);

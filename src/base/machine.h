@@ -1,5 +1,6 @@
-/* machine.h - what the machine at hand has to spare. */
+/* machine.h - the free resources of this machine. */
 #pragma once
 
-/* Bytes of memory that could be had now: what the kernel would give up of its caches included. */
+/* Bytes of memory that are available now, including caches that the kernel would drop. 0: unknown.
+ */
 double strait_machine_spare_bytes(void);

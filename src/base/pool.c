@@ -11,8 +11,9 @@
 
 enum {
     THREADS_MAX = 256,
-    SPIN_NS = 20000, // kernels follow each other closely: asleep costs more than a short spin
-    SPIN_LOOK = 64   // turns between looks at the clock
+    SPIN_NS =
+        20000, // kernels follow each other closely, so spinning briefly is cheaper than sleeping
+    SPIN_LOOK = 64 // iterations between readings of the clock
 };
 
 struct strait_pool {

@@ -1,7 +1,7 @@
-/* pool.h - a fixed set of threads that share out numbered tasks.
+/* pool.h - a thread pool that runs numbered tasks.
  *
- * The cut into tasks is the caller's and must follow from the shape of the work alone, never from
- * the number of threads: then the results have the same bits on one thread and on many. */
+ * The caller splits work into tasks by its shape alone, never by the number of threads. Results
+ * then have the same bits for any number of threads. */
 #pragma once
 
 #include "base/error.h"
@@ -16,6 +16,6 @@ void strait_pool_close(struct strait_pool **pool); // accepts NULL
 
 int strait_pool_threads(const struct strait_pool *pool);
 
-/* Calls task(arg, 0) to task(arg, n_tasks - 1), in any order, on all threads; returns when all are
- * done. One caller at a time; tasks do not call it. Does not allocate. */
+/* Calls task(arg, 0) to task(arg, n_tasks - 1) on all threads in any order, and returns when all
+ * have finished. One caller at a time; a task must not call it. Does not allocate. */
 void strait_pool_run(struct strait_pool *pool, int n_tasks, strait_pool_task task, void *arg);

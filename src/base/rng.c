@@ -43,17 +43,17 @@ float strait_rng_uniform(strait_rng rng, uint64_t counter) {
     return (float)(strait_rng_u64(rng, counter) >> 40) * 0x1p-24f;
 }
 
-/* The newest set that this processor has: asked each time, for it is a look at a few bits. */
+/* The newest instruction set that this processor has. Not cached: the check tests a few bits. */
 static const struct strait_rng_set *best_set(void) {
     const struct strait_rng_set *best = strait_rng_sets;
     for (const struct strait_rng_set *set = best; set->name != NULL; set++)
-        if (set->is_here()) best = set;
+        if (set->is_supported()) best = set;
     return best;
 }
 
 void strait_rng_normals(strait_rng rng, uint64_t first, float *out, size_t n) {
     const struct strait_rng_set *set = best_set();
-    float part[BLOCK]; // of which we want some, before and behind whole blocks
+    float part[BLOCK]; // a partial block at the start or the end
     size_t done = 0;
     if (first % 4 != 0 || n < BLOCK) {
         const size_t from = (size_t)(first % 4), left = BLOCK - from;

@@ -1,9 +1,9 @@
-/* rng_set.c - normal numbers by Box-Muller, with logarithm, sine and cosine of our own.
+/* rng_set.c - normal numbers by Box-Muller, with our own logarithm, sine and cosine.
  *
- * A library's differ from one machine to the next in the last bit, and take one number at a time.
- * These are polynomials whose greatest relative error over their range is least (under 1e-13), in
- * doubles, so that nearly every result is the float nearest to the true one. Loops run over arrays
- * of one length, lanes are all 64 bits wide: compilers make vectors of any width of them. */
+ * Those of the C library differ between machines in the last bit and are scalar. These are minimax
+ * polynomials in double precision (relative error below 1e-13), so that nearly every result is the
+ * float nearest to the exact value. Loops run over arrays of one length with 64-bit lanes, which
+ * compilers vectorise for any vector width. */
 #include "base/rng_set.h"
 
 #include <math.h>
@@ -29,8 +29,8 @@ static inline double of_bits(uint64_t bits) {
     return value;
 }
 
-/* `whole` - `less`, exactly, for whole < 2^52: no instruction set but the newest converts 64 bits.
- */
+/* `whole` - `less` as a double, exactly, for whole < 2^52. Only the newest instruction sets convert
+ * 64-bit integers, so this works on the bits. */
 static inline double minus(uint64_t whole, double less) {
     return of_bits(whole | bits_of(0x1p52)) - (0x1p52 + less);
 }
@@ -53,7 +53,7 @@ static inline double radius_of(uint64_t word) {
     return sqrt(ln * -2.0);
 }
 
-/* The angle 2 pi word / 2^32, as quarter turns and a rest of at most an eighth of a turn. */
+/* The angle 2 pi word / 2^32 as quarter turns and a remainder of at most an eighth of a turn. */
 struct direction {
     double cos, sin;
 };
@@ -84,7 +84,7 @@ static inline void pair_of(uint32_t radius_word, uint32_t angle_word, float *x, 
     *y = (float)(radius * to.sin);
 }
 
-/* Two pairs a turn: neither waits for the other's division and root. */
+/* Two pairs per iteration: neither waits for the other's division and square root. */
 static inline void normals_of(uint32_t words[4][GROUPS], float out[4][GROUPS]) {
     for (int g = 0; g < GROUPS; g++) {
         pair_of(words[0][g], words[1][g], &out[0][g], &out[1][g]);

@@ -1,29 +1,30 @@
-/* rng_set.h - drawing many random numbers at once, by the instruction sets of the processor.
+/* rng_set.h - drawing many random numbers at once, compiled per instruction set.
  *
- * rng_set.c is compiled once for each instruction set, with STRAIT_ISA naming it. Everything here
- * is static, so that no code of a newer set leaks into an older one. All sets give the same bits:
- * they only add, multiply, divide, take roots and convert, each rounded as IEEE 754 says, and
- * nothing is fused. */
+ * rng_set.c is compiled once per instruction set, which STRAIT_ISA names. Everything here is
+ * static, so that the linker cannot mix code of a newer set into an older one. All sets give the
+ * same bits: they only add, multiply, divide, take square roots and convert, each rounded by IEEE
+ * 754, and the compiler may not fuse operations. */
 #pragma once
 
 #include "base/rng.h"
 
 enum {
-    STRAIT_RNG_GROUPS = 16,                  // counters drawn side by side
-    STRAIT_RNG_BLOCK = 4 * STRAIT_RNG_GROUPS // numbers they give
+    STRAIT_RNG_GROUPS = 16,                  // counters drawn in parallel
+    STRAIT_RNG_BLOCK = 4 * STRAIT_RNG_GROUPS // numbers that they give
 };
 
 struct strait_rng_set {
     const char *name;
-    int (*is_here)(void); // whether this processor has it
-    /* n_blocks * STRAIT_RNG_BLOCK normal numbers, four a counter, from counter `first` on. */
+    int (*is_supported)(void); // whether this processor supports it
+    /* Writes n_blocks * STRAIT_RNG_BLOCK normal numbers, four per counter, from counter `first` on.
+     */
     void (*normals)(strait_rng rng, uint64_t first, float *out, size_t n_blocks);
 };
 
-/* Slowest first, ended by one without a name. The first is always here. */
+/* All sets, slowest first, terminated by one without a name. The first is always supported. */
 extern const struct strait_rng_set strait_rng_sets[];
 
-/* Philox: what the n <= STRAIT_RNG_GROUPS counters from `first` on draw, word by word. */
+/* Philox for the n <= STRAIT_RNG_GROUPS counters from `first` on; outputs are grouped by word. */
 static inline void strait_rng_groups(strait_rng rng, uint64_t first, uint32_t n,
                                      uint32_t out[4][STRAIT_RNG_GROUPS]) {
     uint32_t key[2] = {(uint32_t)rng.seed, (uint32_t)(rng.seed >> 32)};

@@ -1,4 +1,4 @@
-/* rng_sets_one.c - drawing numbers where one instruction set is all there is to choose from. */
+/* rng_sets_one.c - the table of instruction sets on machines that have only one. */
 #include "base/rng_set.h"
 
 void strait_rng_normals_plain(strait_rng rng, uint64_t first, float *out, size_t n_blocks);
@@ -8,6 +8,6 @@ static int always(void) {
 }
 
 const struct strait_rng_set strait_rng_sets[] = {
-    {.name = "plain", .is_here = always, .normals = strait_rng_normals_plain},
+    {.name = "plain", .is_supported = always, .normals = strait_rng_normals_plain},
     {0},
 };

@@ -1,4 +1,4 @@
-/* rng_sets_x86.c - drawing numbers on x86-64. */
+/* rng_sets_x86.c - the table of instruction sets on x86-64. */
 #include "base/rng_set.h"
 #include "base/x86.h"
 
@@ -7,8 +7,8 @@ void strait_rng_normals_avx2(strait_rng rng, uint64_t first, float *out, size_t 
 void strait_rng_normals_avx512(strait_rng rng, uint64_t first, float *out, size_t n_blocks);
 
 const struct strait_rng_set strait_rng_sets[] = {
-    {.name = "sse2", .is_here = strait_x86_always, .normals = strait_rng_normals_sse2},
-    {.name = "avx2", .is_here = strait_x86_has_avx2, .normals = strait_rng_normals_avx2},
-    {.name = "avx512", .is_here = strait_x86_has_avx512, .normals = strait_rng_normals_avx512},
+    {.name = "sse2", .is_supported = strait_x86_always, .normals = strait_rng_normals_sse2},
+    {.name = "avx2", .is_supported = strait_x86_has_avx2, .normals = strait_rng_normals_avx2},
+    {.name = "avx512", .is_supported = strait_x86_has_avx512, .normals = strait_rng_normals_avx512},
     {0},
 };

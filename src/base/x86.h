@@ -1,4 +1,4 @@
-/* x86.h - what x86-64 processors can do, asked of the one at hand. Only for files of x86-64. */
+/* x86.h - which instruction sets this x86-64 processor supports. Include it on x86-64 only. */
 #pragma once
 
 static inline int strait_x86_always(void) {
