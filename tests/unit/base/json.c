@@ -23,7 +23,7 @@ static void members_have_their_kinds(void **state) {
     CHECK_OK(strait_json_object(document, "o", &value));
     CHECK_OK(strait_json_int(value, "k", &number));
     CHECK_FAILS(strait_json_string(document, "i", &string), STRAIT_EDATA, "\"i\" is not a string");
-    CHECK_FAILS(strait_json_int(document, "r", &number), STRAIT_EDATA, "not a whole number");
+    CHECK_FAILS(strait_json_int(document, "r", &number), STRAIT_EDATA, "not an integer");
     CHECK_FAILS(strait_json_array(document, "o", &value), STRAIT_EDATA, "\"o\" is not an array");
     CHECK_FAILS(strait_json_object(document, "a", &value), STRAIT_EDATA, "not an object");
     CHECK_FAILS(strait_json_object(document, "z", &value), STRAIT_EDATA, "\"z\" is missing");

@@ -53,7 +53,7 @@ static void test_unknown_kinds_are_named(void **state) {
         {{.vocab = "{}"}, "\"vocab\" is empty"},
         {{.vocab = "{\"a\":0,\"b\":0}"}, "id 0, which another has"},
         {{.vocab = "{\"a\":-1}"}, "has id -1"},
-        {{.vocab = "{\"a\":\"x\"}"}, "not a whole number"},
+        {{.vocab = "{\"a\":\"x\"}"}, "not an integer"},
         {{.vocab = "{\"a\":99999999999}"}, "has id 99999999999"},
         {{.added = "[{\"id\":5,\"content\":\"<x>\"}]"}, "id 5 is \"ab\""},
         {{.added = "[{\"id\":-5,\"content\":\"<x>\"}]"}, "item 0: id -5"},
