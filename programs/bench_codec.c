@@ -13,7 +13,7 @@ typedef struct candidate {
     const char *label, *name, *variant;
     int bits;
     int64_t times;
-    int has_gains;
+    int has_gates;
 } candidate;
 
 static const candidate candidates[] = {
@@ -83,22 +83,13 @@ static strait_err call_weights(struct strait_lab *lab, void *arg) {
     return strait_codec_param_grads(m->receiver, &m->at);
 }
 
-/* How many values cross, so that a token's bytes are the stream's divided by `times`. */
-static int64_t keep_of(const candidate *which, int64_t width) {
-    const int64_t bytes = 2 * width / which->times;
-    if (which->bits == 16) return bytes / 2 > 0 ? bytes / 2 : 1;
-    const int64_t keep = strcmp(which->variant, "context") == 0 ? 2 * bytes - 1 : 2 * bytes - 2;
-    return keep > 0 ? keep : 1;
-}
-
 static strait_codec_spec spec_of(const struct strait_lab *lab, const candidate *which) {
     const strait_shape *s = &lab->plan.shape;
     strait_codec_spec spec = {.rows = lab->rows,
                               .cols = s->width,
                               .vocab = s->vocab,
-                              .keep = keep_of(which, s->width),
                               .bits = which->bits,
-                              .has_gains = which->has_gains,
+                              .has_gates = which->has_gates,
                               .seq_len = s->context,
                               .widest = strait_shape_hidden(s),
                               .n_boundaries = 3,
@@ -110,8 +101,21 @@ static strait_codec_spec spec_of(const struct strait_lab *lab, const candidate *
     return spec;
 }
 
+/* Sets the largest keep, at least 1, with which a token takes the bytes of a bf16 stream divided by
+ * `times`. The scale of a whole message, a few bytes, is not counted. */
+static strait_err fit_keep(strait_codec_spec *spec, int64_t times) {
+    const size_t bytes = (size_t)(2 * spec->cols / times * spec->rows) + sizeof(float);
+    const strait_codec_spec base = *spec;
+    for (int64_t keep = base.cols; keep > 0; keep--) {
+        *spec = base;
+        spec->keep = keep;
+        STRAIT_TRY(strait_codec_check(spec));
+        if (strait_codec_wire_bytes(spec, STRAIT_FORWARD) <= bytes) break;
+    }
+    return STRAIT_OK;
+}
+
 static strait_err open_middle(struct strait_lab *lab, strait_codec_spec *spec, struct middle *m) {
-    STRAIT_TRY(strait_codec_check(spec));
     STRAIT_TRY(strait_codec_open(spec, STRAIT_RECEIVER, lab->backend, &m->receiver));
     spec->boundary = 1;
     STRAIT_TRY(strait_codec_open(spec, STRAIT_SENDER, lab->backend, &m->sender));
@@ -165,7 +169,8 @@ static strait_err bench_one(struct strait_lab *lab, const candidate *which, doub
     struct middle m = {0};
     costs seen = {0};
     strait_codec_spec spec = spec_of(lab, which);
-    strait_err err = open_middle(lab, &spec, &m);
+    strait_err err = fit_keep(&spec, which->times);
+    if (err == STRAIT_OK) err = open_middle(lab, &spec, &m);
     if (err == STRAIT_OK) err = measure(lab, &m, &seen);
     if (err == STRAIT_OK) print_line(lab, which, &spec, &seen, stage_s);
     strait_codec_close(&m.sender);

@@ -1,3 +1,4 @@
+/* builder.c - planning and initial values, shared by all codecs. */
 #include "codec/builder.h"
 
 #include "backend/random_fill.h"
@@ -34,6 +35,8 @@ strait_tensor strait_codec_grad_slot(const struct strait_codec *c, strait_tensor
     return strait_codec_slot(c, slots, c->spec.can_defer ? slot : 0);
 }
 
+/* "head" and "tail" are older words for sender and receiver. They stay: initial values are drawn
+ * from the parameter's name, and checkpoints store tensors under it. */
 static void full_name(const struct strait_codec *c, const char *name, char out[STRAIT_PARAM_NAME]) {
     (void)snprintf(out, STRAIT_PARAM_NAME, "boundary.%d.%s.%s", c->spec.boundary,
                    c->side == STRAIT_SENDER ? "head" : "tail", name);
@@ -42,7 +45,8 @@ static void full_name(const struct strait_codec *c, const char *name, char out[S
 strait_err strait_codec_add_param(struct strait_codec *c, const char *name, strait_role role,
                                   int64_t rows, int64_t cols) {
     if (c->n_params == STRAIT_CODEC_PARAMS)
-        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: no room for parameter %s", c->ops->name, name);
+        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: parameter %s is one more than %d",
+                           c->ops->name, name, STRAIT_CODEC_PARAMS);
     strait_param *p = &c->params[c->n_params++];
     full_name(c, name, p->name);
     p->role = role;
@@ -53,7 +57,8 @@ strait_err strait_codec_add_param(struct strait_codec *c, const char *name, stra
 strait_err strait_codec_add_state(struct strait_codec *c, const char *name, strait_dtype dtype,
                                   int64_t rows, int64_t cols) {
     if (c->n_states == STRAIT_CODEC_STATES)
-        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: no room for state %s", c->ops->name, name);
+        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: state %s is one more than %d", c->ops->name,
+                           name, STRAIT_CODEC_STATES);
     strait_codec_state *state = &c->states[c->n_states++];
     full_name(c, name, state->name);
     return strait_slab_add(&c->slab, dtype, rows, cols, &state->tensor);
@@ -62,7 +67,7 @@ strait_err strait_codec_add_state(struct strait_codec *c, const char *name, stra
 static strait_err upload(struct strait_stream *s, strait_tensor t, const float *values) {
     const struct strait_backend_ops *ops = s->backend->ops;
     STRAIT_TRY(ops->upload(s, t.data, values, strait_tensor_bytes(t)));
-    return ops->wait(s); // the values are about to go
+    return ops->wait(s); // the caller frees the values next
 }
 
 strait_err strait_codec_draw(struct strait_codec *c, struct strait_stream *s,
@@ -79,8 +84,8 @@ strait_err strait_codec_draw_cols(struct strait_codec *c, struct strait_stream *
 
 strait_err strait_codec_set_identity(struct strait_stream *s, strait_tensor t) {
     float *values = NULL; // zeroed
-    STRAIT_TRY(
-        strait_alloc((size_t)(t.rows * t.cols), sizeof *values, "first values", (void **)&values));
+    STRAIT_TRY(strait_alloc((size_t)(t.rows * t.cols), sizeof *values, "initial values",
+                            (void **)&values));
     for (int64_t i = 0; i < t.rows; i++)
         values[i * t.cols + i] = 1.0f;
     const strait_err err = upload(s, t, values);
@@ -88,20 +93,20 @@ strait_err strait_codec_set_identity(struct strait_stream *s, strait_tensor t) {
     return err;
 }
 
-strait_err strait_codec_draw_frame(struct strait_codec *c, struct strait_stream *s, strait_tensor t,
-                                   strait_codec_frame how) {
-    const int64_t d = how.is_transposed ? t.cols : t.rows, k = how.k;
-    const strait_rng rng = {c->spec.seed, strait_rng_stream(how.name)};
-    float *frame = NULL, *values = NULL; // zeroed
-    STRAIT_TRY(strait_alloc((size_t)(d * k), sizeof *frame, "frame", (void **)&frame));
-    strait_err err = strait_alloc((size_t)(t.rows * t.cols), sizeof *values, "frame",
+strait_err strait_codec_draw_basis(struct strait_codec *c, struct strait_stream *s, strait_tensor t,
+                                   strait_codec_basis_init init) {
+    const int64_t d = init.is_transposed ? t.cols : t.rows, k = init.k;
+    const strait_rng rng = {c->spec.seed, strait_rng_stream(init.name)};
+    float *basis = NULL, *values = NULL; // zeroed
+    STRAIT_TRY(strait_alloc((size_t)(d * k), sizeof *basis, "basis", (void **)&basis));
+    strait_err err = strait_alloc((size_t)(t.rows * t.cols), sizeof *values, "basis",
                                   (void **)&values);
-    if (err == STRAIT_OK) err = strait_basis_draw(rng, d, k, frame);
+    if (err == STRAIT_OK) err = strait_basis_draw(rng, d, k, basis);
     for (int64_t i = 0; err == STRAIT_OK && i < d * k; i++)
-        values[how.is_transposed ? i % k * d + i / k : i / k * t.cols + i % k] =
-            (float)(how.gain * (double)frame[i]);
+        values[init.is_transposed ? i % k * d + i / k : i / k * t.cols + i % k] =
+            (float)(init.gain * (double)basis[i]);
     if (err == STRAIT_OK) err = upload(s, t, values);
-    strait_alloc_free(frame);
+    strait_alloc_free(basis);
     strait_alloc_free(values);
     return err;
 }
@@ -113,67 +118,73 @@ strait_tensor strait_codec_stats(const struct strait_codec *c, const strait_cros
 }
 
 strait_err strait_codec_add_copy(struct strait_codec *c, const strait_tensor *value,
-                                 const strait_tensor *to, int64_t row, strait_regroup_params how) {
+                                 const strait_tensor *to, int64_t row,
+                                 strait_regroup_params layout) {
     if (c->n_copies == STRAIT_CODEC_PARAMS)
-        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: no room for another copy", c->ops->name);
-    c->copies[c->n_copies++] = (strait_codec_copy){value, to, row, how};
+        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: more than %d copies of parameters",
+                           c->ops->name, STRAIT_CODEC_PARAMS);
+    c->copies[c->n_copies++] = (strait_codec_copy){value, to, row, layout};
     return STRAIT_OK;
 }
 
 strait_err strait_codec_hold(struct strait_codec *c, const strait_crossing *at,
                              strait_codec_held *held, strait_tensor d) {
-    held->lent = d;
+    held->borrowed = d;
     if (!c->spec.can_defer) return STRAIT_OK;
-    return c->backend->kernels->cast(at->stream, strait_codec_grad_slot(c, held->kept, at->slot),
+    return c->backend->kernels->cast(at->stream, strait_codec_grad_slot(c, held->saved, at->slot),
                                      d);
 }
 
 strait_tensor strait_codec_held_at(const struct strait_codec *c, const strait_crossing *at,
                                    const strait_codec_held *held) {
-    return c->spec.can_defer ? strait_codec_grad_slot(c, held->kept, at->slot) : held->lent;
+    return c->spec.can_defer ? strait_codec_grad_slot(c, held->saved, at->slot) : held->borrowed;
 }
 
-/* From the columns of a copy back to those of what it is a copy of. */
-static strait_regroup_params reversed(strait_regroup_params how) {
-    return (strait_regroup_params){.n_groups = how.n_groups,
-                                   .to = how.from,
-                                   .to_cols = how.from_cols,
-                                   .from = how.to,
-                                   .from_cols = how.to_cols,
+/* From the columns of a copy back to those of its original, adding to them. */
+static strait_regroup_params reversed(strait_regroup_params layout) {
+    return (strait_regroup_params){.n_groups = layout.n_groups,
+                                   .to = layout.from,
+                                   .to_cols = layout.from_cols,
+                                   .from = layout.to,
+                                   .from_cols = layout.to_cols,
                                    .alpha = 1,
                                    .adds = 1};
 }
 
 strait_err strait_codec_gather(struct strait_codec *c, const strait_crossing *at,
                                strait_tensor grad, strait_tensor product,
-                               strait_regroup_params how) {
+                               strait_regroup_params layout) {
     return c->backend->kernels->regroup_cols(
-        at->stream, grad, strait_tensor_rows(product, 0, grad.rows), reversed(how));
+        at->stream, grad, strait_tensor_rows(product, 0, grad.rows), reversed(layout));
 }
 
 strait_err strait_codec_add_gradient(struct strait_codec *c, const strait_crossing *at,
                                      strait_tensor grad, strait_tensor a, strait_tensor b,
-                                     strait_tensor capacity, strait_regroup_params how) {
+                                     strait_tensor scratch, strait_regroup_params layout) {
     const struct strait_kernels *k = c->backend->kernels;
     if (grad.rows == a.cols && grad.cols == b.cols)
         return k->matmul(at->stream, grad, a, b, strait_add_atb);
-    const strait_tensor product = {capacity.data, STRAIT_F32, a.cols, b.cols};
+    const strait_tensor product = {scratch.data, STRAIT_F32, a.cols, b.cols};
     STRAIT_TRY(k->matmul(at->stream, product, a, b, strait_atb));
-    return strait_codec_gather(c, at, grad, product, how);
+    return strait_codec_gather(c, at, grad, product, layout);
 }
 
 strait_err strait_codec_join_codes(struct strait_codec *c) {
     const strait_codec_spec *spec = &c->spec;
+    const struct strait_codec *peer = c->peer;
     const int at_end = c->side == STRAIT_SENDER ? spec->boundary == 0
                                                 : spec->boundary == spec->n_boundaries - 1;
-    if (c->peer == NULL && !at_end)
+    if (peer == NULL && !at_end)
         return STRAIT_FAIL(STRAIT_EINVAL,
-                           "boundary %d: codec %s needs both halves of a middle stage",
+                           "boundary %d: codec %s needs both sides on a middle stage",
                            spec->boundary, spec->name);
-    if (c->peer != NULL && (c->peer->ops != c->ops || c->peer->spec.keep != spec->keep))
+    /* Each side reads the other's tensors, whose widths depend on keep and padding. */
+    if (peer != NULL && (peer->ops != c->ops || peer->spec.keep != spec->keep ||
+                         peer->spec.is_padded != spec->is_padded))
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "boundaries %d and %d: codec %s needs the same keep at both",
-                           spec->boundary, c->peer->spec.boundary, spec->name);
+                           "boundaries %d and %d: codec %s needs the same variant, keep and "
+                           "precision at both",
+                           spec->boundary, peer->spec.boundary, spec->name);
     return STRAIT_OK;
 }
 
@@ -193,8 +204,17 @@ strait_err strait_codec_need(const strait_codec_spec *spec, const char *key, int
 
 strait_err strait_codec_need_vocab(const strait_codec_spec *spec) {
     if (spec->vocab < 1)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "codec %s: vocab is %lld, but it needs the size of the vocabulary",
-                           spec->name, (long long)spec->vocab);
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "codec %s: vocab is %lld, but the codec needs the size of the vocabulary", spec->name,
+            (long long)spec->vocab);
     return STRAIT_OK;
+}
+
+strait_err strait_codec_refuse_feedback(const strait_codec_spec *spec) {
+    if (!spec->has_feedback) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "codec %s: feedback works with transparent codecs only; set "
+                       "link.codec.feedback to false",
+                       spec->name);
 }

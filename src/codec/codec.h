@@ -1,31 +1,35 @@
-/* codec.h - what crosses a pipeline boundary, and how it is made smaller.
+/* codec.h - what crosses a pipeline boundary, and how it is compressed.
  *
- * A boundary has two halves. The head sits at the end of stage i, the tail at the start of stage
- * i + 1. Activations cross forward, gradients cross back:
+ * A boundary joins two stages and has two sides. The sender sits at the end of stage i, the
+ * receiver at the start of stage i + 1. Activations cross forward, gradients cross backward:
  *
- *        head (stage i)                              tail (stage i + 1)
+ *      sender (stage i)                            receiver (stage i + 1)
  *     x ---- act_pack ----> wire bytes ----> act_unpack ---- y      forward
  *   d_x <-- grad_unpack <-- wire bytes <---- grad_pack <---- d_y    backward
  *
- * A transparent codec (none, int8, int4, topk, lowrank) has only the act pair: gradients cross by
- * the same route. A codec that is part of the model (subspace, resbm, strait) has its own grad
- * pair, the adjoint of the act pair; rounding on the wire is passed straight through.
+ * A transparent codec (none, int8, int4, topk, lowrank) has only the act pair: gradients cross
+ * through the same functions. A codec that is part of the model (subspace, resbm, strait) has its
+ * own grad pair, the adjoint of the act pair; rounding on the wire is treated as the identity in
+ * the backward pass (straight-through).
  *
- * The life of one microbatch (slot) on a stage, in this order; what a codec does not need costs
- * nothing:
+ * The calls for one microbatch (slot) on a stage, in this order; a codec that does not need a call
+ * leaves it out of its table, and the call then does nothing:
  *
- *   tail act_unpack -> the stage forward -> head act_pack
- *   head grad_unpack -> the stage backward -> head input_grad -> tail grad_pack
- *   head param_grads, tail param_grads: any time later, before the update
+ *   receiver act_unpack -> the stage's forward pass -> sender act_pack
+ *   sender grad_unpack -> the stage's backward pass -> sender input_grad -> receiver grad_pack
+ *   sender param_grads, receiver param_grads: at any time later, before the update
  *
- * and of one step: project_gradients, the optimizer, after_update, metrics.
+ * and for one step: project_gradients, the optimizer, after_update, read_metrics.
  *
  * Every codec is fixed-rate: the bytes per crossing follow from the spec alone. Codecs are written
  * once, over backend kernels on the stream of the crossing, and run on every device. Nothing
- * allocates after open. One thread uses a codec, and the same one the half it is joined with.
+ * allocates memory after open. One thread uses a codec, and the same thread uses the other codec
+ * side on its stage.
  *
- * To add a codec: write codec/NAME.c with one exported table, add its line to registry.c, and
- * pass tests/contract/codec*.c. docs/codecs.md has the equations. */
+ * To add a codec, write codec/NAME.c with one exported table, add it to registry.c and to
+ * CMakeLists.txt, and describe it in docs/codecs.md. The contract tests read the registry. The
+ * table says everything the rest of the program must know: nothing outside this module compares
+ * codec names. */
 #pragma once
 
 #include "backend/backend.h"
@@ -39,9 +43,9 @@
 #include <stdint.h>
 
 enum {
-    STRAIT_CODEC_NAME = 16,
-    STRAIT_CODEC_PARAMS = 8,
-    STRAIT_CODEC_STATES = 4
+    STRAIT_CODEC_NAME = 16,  // bytes of a name or variant, with its terminating zero
+    STRAIT_CODEC_PARAMS = 8, // most parameters, and most copies of parameters, on one side
+    STRAIT_CODEC_STATES = 4  // most state tensors on one side
 };
 
 typedef enum strait_codec_side {
@@ -50,68 +54,80 @@ typedef enum strait_codec_side {
 } strait_codec_side;
 
 typedef enum strait_direction {
-    STRAIT_FORWARD,
-    STRAIT_BACKWARD,
+    STRAIT_FORWARD,  // activations, from sender to receiver
+    STRAIT_BACKWARD, // gradients, from receiver to sender
 } strait_direction;
 
 /* How gradients are rounded to 8 or 4 bits. Activations are always rounded to nearest. */
 typedef enum strait_codec_rounding {
-    STRAIT_ROUND_AUTO, // stochastic at 8 and 4 bits, else nearest
+    STRAIT_ROUND_AUTO, // stochastic at 8 and 4 bits, otherwise nearest
     STRAIT_ROUND_NEAREST,
-    STRAIT_ROUND_STOCHASTIC, // unbiased; bits follow from seed, boundary, step and microbatch
+    STRAIT_ROUND_STOCHASTIC, // unbiased; a function of seed, boundary, step and microbatch
 } strait_codec_rounding;
 
-/* Agreed by both halves; equal specs give equal codecs. 0 or "" asks for the codec's default. */
+/* Everything both sides of a boundary agree on; equal specs give equal codecs. A field of 0 or ""
+ * asks for the codec's default. */
 typedef struct strait_codec_spec {
     char name[STRAIT_CODEC_NAME];    // "strait"
     char variant[STRAIT_CODEC_NAME]; // one of the codec's variants
     int64_t rows;                    // tokens in a microbatch
-    int64_t cols;                    // width of the residual stream
+    int64_t cols;                    // d: width of the residual stream
     int64_t vocab;                   // codecs with STRAIT_CODEC_TOKENS
     int64_t keep;                    // k: values kept per token; topk, subspace, resbm, strait
     int64_t rank;                    // lowrank
     int64_t tile;                    // int4: values that share a scale, a power of two
     int64_t hidden;                  // m: inner width of resbm and strait
-    int64_t anchors;                 // r: width of the token table of strait
-    int64_t context;                 // strait, context: codes the widening reads
+    int64_t table_width;             // strait: width of the token table; link.codec.anchors
+    int64_t context;                 // strait, context: tokens whose codes the decoder reads
     int64_t encoder;                 // strait, context: inner width of the encoder
-    double frame;                    // strait, context: gain of a shared start; 0: none
-    int has_gains;                   // strait, context: gains of tokens, on both sides
+    double basis_gain;               // strait, context: scale of the encoder basis that all
+                                     // boundaries start from; 0: each draws its own
+    int has_gates;                   // strait, context: token gates on both sides; link.codec.gains
     int64_t seq_len;                 // tokens of a sequence, which divide the rows; 0: all rows
     int is_stepwise;                 // rows is 1, and a sequence crosses token by token
-    int bits;                        // a value on the wire: 32, 16, 8 or 4
+    int bits;                        // per value on the wire: 32, 16, 8 or 4
     int grad_bits;                   // the same backward; 0: bits
     strait_codec_rounding rounding;
-    int has_feedback;        // transparent codecs: what was lost is added to the next crossing
-    int64_t widest;          // subspace: most inputs of a weight that writes the stream
+    int has_feedback;        // transparent codecs: add what was lost to the next crossing
+    int64_t widest;          // subspace: most inputs of a residual output projection
     int64_t confine_every;   // subspace, full: project weights every so many steps; 0: on a leak
     double leak_limit;       // subspace, full: a leak above this is corrected
-    int64_t grassmann_every; // subspace: steps between turns of the basis; 0: never
-    double grassmann_rate;   // subspace: how far a turn goes
-    int boundary;            // which one, from 0
+    int64_t grassmann_every; // subspace: steps between basis updates; 0: never
+    double grassmann_rate;   // subspace: step size of a basis update
+    int boundary;            // index, from 0
     int n_boundaries;        // in the run
     int n_slots;             // most microbatches in flight at once
-    strait_dtype precision; // of the stream: where a codec does not compute in bf16, it becomes f32
-                            // before it is packed, and back
-    int is_padded; // computes in the stream's type, on copies of the parameters, with codes
-                   // padded to whole 16 bytes: always in bf16 where the codec knows how;
-                   // in f32 only if asked, to test it
+    strait_dtype precision;  // of the stream. A codec that computes in f32 only gets a bf16 stream
+                             // converted to f32 before packing, and back after unpacking
+    int is_padded; // compute in the stream's type, on copies of the parameters whose codes are
+                   // padded to 16 bytes. Set by check for bf16 where the codec can; in f32 only
+                   // on request, so that tests can compare the two
     int can_defer; // param_grads may come after the gradient crossing of another slot
-    uint64_t seed; // of the run: both halves draw the same numbers
+    uint64_t seed; // of the run: both sides draw the same numbers from it
 } strait_codec_spec;
 
-/* What the rest of the system must do for a codec, and what the contract test may ask of it. */
+/* What the caller of a codec must do, and what the contract tests may expect. */
 enum strait_codec_trait {
     STRAIT_CODEC_LOSSLESS = 1 << 0, // y equals x, bit for bit
-    STRAIT_CODEC_LINEAR = 1 << 1,   // <act(x), v> = <x, grad(v)>, once the value at x = 0 is taken
-                                    // away and rounding is left aside
-    STRAIT_CODEC_STATEFUL = 1 << 2, // has state: goes into checkpoints beside the parameters
+    STRAIT_CODEC_LINEAR = 1 << 1,   // <act(x) - act(0), v> = <x, grad(v)>, apart from rounding
+    STRAIT_CODEC_STATEFUL = 1 << 2, // has state that checkpoints keep beside the parameters
     STRAIT_CODEC_TRAINED = 1 << 3,  // has parameters for the optimizer
-    STRAIT_CODEC_CONFINES = 1 << 4, // the head needs project_gradients and after_update
+    STRAIT_CODEC_CONFINES = 1 << 4, // the sender needs project_gradients and after_update
     STRAIT_CODEC_TOKENS = 1 << 5,   // crossings need the token ids of the microbatch
-    STRAIT_CODEC_INPUT = 1 << 6,    // the head needs the stage's input, and input_grad
-    STRAIT_CODEC_CODE = 1 << 7,     // x and y are [rows x keep]: the model makes the code itself
+    STRAIT_CODEC_INPUT = 1 << 6,    // the sender needs the stage's input, and input_grad
+    STRAIT_CODEC_CODE = 1 << 7,     // x and y are [rows x keep]: the model computes the code
 };
+
+/* What a codec requires of the model that it is part of. All zero: any model will do. */
+typedef struct strait_codec_requirements {
+    int64_t subspace;    // above 0: residual output projections and embedding are stored as this
+                         // many coordinates in the basis that the codec lends (codec/basis.h)
+    int64_t bottleneck;  // above 0: the blocks beside a boundary narrow the stream to this width
+                         // and widen it again, and the codec carries [rows x bottleneck]
+    int has_code_stream; // the stream inside the stages is the code itself, [rows x keep]
+    int is_closed; // only parameters of the roles RESIDUAL_OUT and EMBEDDING may write the residual
+                   // stream: the codec projects those, and would lose what others add
+} strait_codec_requirements;
 
 /* One passage over the boundary. */
 typedef struct strait_crossing {
@@ -119,12 +135,11 @@ typedef struct strait_crossing {
     int64_t step;
     int64_t microbatch;   // of the step, from 0
     int slot;             // in [0, n_slots): where to keep what the backward pass will need
-    strait_tensor tokens; // [rows x 1] i32, STRAIT_CODEC_TOKENS; all below vocab
-    strait_tensor input;  // [rows x cols], STRAIT_CODEC_INPUT, act_pack only: what entered the
+    strait_tensor tokens; // [rows x 1] i32, for STRAIT_CODEC_TOKENS; all below vocab
+    strait_tensor input;  // [rows x cols], for STRAIT_CODEC_INPUT, act_pack only: the input of the
                           // first block of this stage
-    int is_evaluation;    // forward only: leaves no trace in states or metrics, but for `refused`
-    int64_t past;         // with is_stepwise: tokens of the sequence that crossed before, 0 at its
-                          // start
+    int is_evaluation;    // forward only: changes no state and no metric except `rejected`
+    int64_t past;         // with is_stepwise: tokens of the sequence that crossed before this one
 } strait_crossing;
 
 /* A tensor to save and restore, with a name that is unique in the run: "boundary.3.head.warm". */
@@ -133,19 +148,19 @@ typedef struct strait_codec_state {
     strait_tensor tensor;
 } strait_codec_state;
 
-/* What a padded codec computes with: rows of *to from `row` on are *value, its columns regrouped.
- */
+/* A copy of a parameter in the stream's type, with padded columns: the rows of *to from `row` on
+ * hold *value. strait_codec_refresh writes it. */
 typedef struct strait_codec_copy {
     const strait_tensor *value, *to;
     int64_t row;
-    strait_regroup_params how;
+    strait_regroup_params layout;
 } strait_codec_copy;
 
-/* What one half saw. */
+/* What one side measured since the last read. */
 typedef struct strait_codec_metrics {
-    double residual; // size of what packing lost, as a share of the size of what was packed
-    double spoiled;  // values that were not finite when packed
-    double refused;  // values on the wire that were no finite number
+    double residual;   // ||packed - restored|| / ||packed||
+    double non_finite; // values that were not finite when packed
+    double rejected;   // values on the wire that were not finite; they were read as 0
 } strait_codec_metrics;
 
 struct strait_codec {
@@ -153,8 +168,8 @@ struct strait_codec {
     strait_codec_spec spec; // checked: every default filled in
     strait_codec_side side;
     struct strait_backend *backend;
-    struct strait_codec *peer; // the other half on this stage, or NULL; borrowed
-    struct strait_slab slab;   // every tensor of this half
+    struct strait_codec *peer; // the other codec side on this stage, or NULL; borrowed
+    struct strait_slab slab;   // owns every tensor of this side
     strait_param params[STRAIT_CODEC_PARAMS];
     int n_params;
     strait_codec_state states[STRAIT_CODEC_STATES];
@@ -162,8 +177,9 @@ struct strait_codec {
     strait_codec_copy copies[STRAIT_CODEC_PARAMS];
     int n_copies;
     struct strait_meter meter;
-    strait_tensor wide, wide_input; // f32, where the stream is bf16
+    strait_tensor wide, wide_input; // f32 versions of a bf16 stream, for codecs without padding
     void *state;                    // ops->state_size bytes, zeroed before plan
+    void *padded_state;             // ops->padded->state_size bytes where is_padded, else NULL
 };
 
 /* Packing reads `x` and fills `wire`; unpacking reads `wire` and fills `x`. */
@@ -174,84 +190,117 @@ typedef strait_err (*strait_codec_unpack_fn)(struct strait_codec *c, const strai
 typedef strait_err (*strait_codec_weights_fn)(struct strait_codec *c, struct strait_stream *s,
                                               strait_param *params, int n);
 
-/* A codec. Everything but name, wire_bytes, plan and the act pair is optional. */
+/* A codec. Only name, wire_bytes, plan, act_pack and act_unpack are mandatory; a NULL entry has
+ * the default that its comment names, or does nothing. */
 struct strait_codec_ops {
-    const char *name;            // tables of one name share out its variants; the first of them
-    const char *const *variants; // has the default, first in this list, which NULL ends
-    size_t state_size;
-    unsigned needs; // optional kernel tables: enum strait_kernel_need
+    const char *name;            // several tables may share a name and divide its variants
+    const char *const *variants; // ended by NULL; the first variant of the name's first table is
+                                 // the default. NULL: there are no variants
+    size_t state_size;           // of strait_codec.state
+    unsigned needs;              // optional kernel tables it calls: enum strait_kernel_need
 
-    /* Fills in defaults and refuses with STRAIT_ECONFIG what this codec cannot do. */
+    /* Fills in defaults; STRAIT_ECONFIG for what this codec cannot do. */
     strait_err (*check)(strait_codec_spec *spec);
-    unsigned (*traits)(const strait_codec_spec *spec); // enum strait_codec_trait
-    /* Where spec.is_padded: crossings and param_grads from this table, and its start after the
-     * codec's own; its other slots are not looked at. plan then plans for them. can_pad: whether
-     * this spec can be; NULL for any. */
+    unsigned (*traits)(const strait_codec_spec *spec); // enum strait_codec_trait; default 0
+    /* What the model must provide, into a zeroed *out. The spec need not be checked, but its name,
+     * variant and keep are set. Default: nothing. */
+    void (*requirements)(const strait_codec_spec *spec, strait_codec_requirements *out);
+    /* FLOPs per token in one direction, besides the products with parameters, which the caller
+     * counts from their shapes. Default: 0. */
+    double (*fixed_flops)(const strait_codec_spec *spec, strait_direction direction);
+    /* Changes a spec of one row, to generate text token by token; it may name another codec.
+     * Default: the codec itself processes one row at a time. */
+    void (*for_generation)(strait_codec_spec *spec);
+    /* A basis that all stages share and that follows the gradients. Default: there is none. */
+    const struct strait_codec_basis_ops *basis;
+    /* Where spec.is_padded: state_size, plan and start of this table come after the codec's own,
+     * and crossings and param_grads come from it alone; its other entries are not read. A codec
+     * may name its own table: then only the crossings apply, and they handle both cases. */
     const struct strait_codec_ops *padded;
-    int (*can_pad)(const strait_codec_spec *spec);
+    int (*can_pad)(const strait_codec_spec *spec); // default: always, where padded is not NULL
     size_t (*wire_bytes)(const strait_codec_spec *spec, strait_direction direction);
 
-    /* Adds every tensor, parameter and state with the calls in parts.h; must plan the meter. */
+    /* Adds every tensor, parameter and state with the calls in builder.h; must plan the meter. */
     strait_err (*plan)(struct strait_codec *c);
-    /* The tensors now exist, zeroed: gives them their first values. */
+    /* The tensors now exist, zeroed: writes their initial values. */
     strait_err (*start)(struct strait_codec *c, struct strait_stream *s);
-    strait_err (*join)(struct strait_codec *c); // c->peer is set, or NULL
+    strait_err (*join)(struct strait_codec *c); // c->peer is set, or NULL at the ends
 
-    strait_codec_pack_fn act_pack;      // head
-    strait_codec_unpack_fn act_unpack;  // tail
-    strait_codec_pack_fn grad_pack;     // tail; NULL: act_pack
-    strait_codec_unpack_fn grad_unpack; // head; NULL: act_unpack
+    strait_codec_pack_fn act_pack;      // sender
+    strait_codec_unpack_fn act_unpack;  // receiver
+    strait_codec_pack_fn grad_pack;     // receiver; default: act_pack
+    strait_codec_unpack_fn grad_unpack; // sender; default: act_unpack
     strait_err (*input_grad)(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x);
     strait_err (*param_grads)(struct strait_codec *c, const strait_crossing *at);
 
-    strait_codec_weights_fn project_gradients, after_update; // head
-    /* Told what a step measured: to put right what it can. */
+    strait_codec_weights_fn project_gradients, after_update; // sender
+    /* Gets what a step measured, to correct what it can. */
     strait_err (*metrics)(struct strait_codec *c, struct strait_stream *s,
                           const strait_codec_metrics *seen);
+    /* A checkpoint has overwritten the states. */
     strait_err (*restored)(struct strait_codec *c, struct strait_stream *s);
-    uint32_t (*version)(const struct strait_codec *c);
+    uint32_t (*version)(const struct strait_codec *c); // default 0
 };
 
-/* STRAIT_ECONFIG, with what there is, for a name that no codec has, or a variant that it has not;
- * "" is a variant of all. */
+/* The table of a codec; "" finds the table of its default variant. NULL if there is none. */
+const struct strait_codec_ops *strait_codec_find(const char *name, const char *variant);
+
+/* STRAIT_ECONFIG, with the choices, for an unknown name or variant. "" is a variant of every codec:
+ * its default. */
 strait_err strait_codec_check_name(const char *name, const char *variant);
 
-/* The variant of a codec for which a spec names none; "" if it has none, or is unknown. */
-const char *strait_codec_own_variant(const char *name);
+/* The default variant of a codec; "" if it has no variants or the name is unknown. */
+const char *strait_codec_default_variant(const char *name);
 
-/* Fills in what the spec leaves to the codec and refuses with STRAIT_ECONFIG what cannot be. Needs
- * rows, cols, boundary, n_boundaries and n_slots, and vocab where the codec wants tokens. */
+/* Fills in what the spec leaves to the codec; STRAIT_ECONFIG for what cannot work. Needs rows,
+ * cols, boundary, n_boundaries and n_slots, and vocab where the codec wants tokens. Checking a
+ * checked spec changes nothing. */
 strait_err strait_codec_check(strait_codec_spec *spec);
 
-/* Of a checked spec. */
+/* Properties of a checked spec. */
 unsigned strait_codec_traits(const strait_codec_spec *spec);
 size_t strait_codec_wire_bytes(const strait_codec_spec *spec, strait_direction direction);
 int64_t strait_codec_width(const strait_codec_spec *spec); // columns of x and y
+double strait_codec_fixed_flops(const strait_codec_spec *spec, strait_direction direction);
 
-/* A number that two halves of one boundary compare in their handshake. */
-uint64_t strait_codec_fingerprint(const strait_codec_spec *spec);
+/* What the codec requires of the model. Needs name, variant and keep only, as a checkpoint has
+ * them; STRAIT_ECONFIG for an unknown name or variant. */
+strait_err strait_codec_get_requirements(const strait_codec_spec *spec,
+                                         strait_codec_requirements *out);
 
-/* Device memory that one half would take. */
+/* The spec with which a trained model generates text, one token of one sequence per crossing. Not
+ * checked yet. */
+strait_codec_spec strait_codec_for_generation(const strait_codec_spec *spec);
+
+/* A number that is equal on both sides of a boundary exactly if they would understand each other;
+ * boundaries compare it when they connect. It covers name, variant, dimensions, bits, rounding,
+ * every other setting that changes values or bytes, and the name, role and shape of each parameter
+ * and state of both sides. It leaves out what may differ between two machines: n_slots, precision,
+ * is_padded, can_defer and is_stepwise. Takes a checked spec. Allocates; STRAIT_ENOMEM. */
+strait_err strait_codec_fingerprint(const strait_codec_spec *spec, uint64_t *out);
+
+/* Device memory that one side would take. */
 strait_err strait_codec_plan_bytes(const strait_codec_spec *spec, strait_codec_side side,
                                    size_t *out);
 
-/* A half without memory, to be asked for its parameters and states and closed. */
+/* A side without device memory, to read its parameters and states from. The caller closes it. */
 strait_err strait_codec_open_dry(const strait_codec_spec *spec, strait_codec_side side,
                                  struct strait_codec **out);
 
-/* Keeps `be` until close. First values come from the seed and the names alone. */
+/* Opens one side, which keeps `be` until close. Initial values depend on the seed and the names of
+ * the parameters alone, so that stages need not exchange them. The caller closes it. */
 strait_err strait_codec_open(const strait_codec_spec *spec, strait_codec_side side,
                              struct strait_backend *be, struct strait_codec **out);
 void strait_codec_close(struct strait_codec **c); // sets *c to NULL; accepts NULL
 
-/* Tells the two halves that sit on one stage of each other: the tail of the boundary before it
- * (NULL on the first stage) and the head of the boundary behind it (NULL on the last). Once, after
- * open and before the first crossing; each keeps the other until close. */
-strait_err strait_codec_join(struct strait_codec *tail, struct strait_codec *head);
+/* Introduces the two sides on one stage to each other: the receiver of the previous boundary (NULL
+ * on the first stage) and the sender of the next one (NULL on the last). Once, after open and
+ * before the first crossing; each borrows the other until close. */
+strait_err strait_codec_join(struct strait_codec *receiver, struct strait_codec *sender);
 
-/* The four crossings. Each checks shapes, slot and wire bytes (STRAIT_EPROTO), then queues work.
- * What came over the wire is never trusted: bytes that make no number count as 0, and are counted
- * in the metrics. */
+/* The four crossings. Each checks shapes, slot (STRAIT_EINVAL) and wire bytes (STRAIT_EPROTO), then
+ * queues work on the stream. Bytes from the wire are not trusted: values that are not finite are
+ * read as 0 and counted as `rejected`. */
 strait_err strait_codec_act_pack(struct strait_codec *c, const strait_crossing *at,
                                  strait_tensor wire, strait_tensor x);
 strait_err strait_codec_act_unpack(struct strait_codec *c, const strait_crossing *at,
@@ -261,18 +310,20 @@ strait_err strait_codec_grad_pack(struct strait_codec *c, const strait_crossing 
 strait_err strait_codec_grad_unpack(struct strait_codec *c, const strait_crossing *at,
                                     strait_tensor d_x, strait_tensor wire);
 
-/* Head, after the stage's blocks ran backward: adds to d_x, the gradient of the stage's input, what
- * the head itself took from that input. Before the tail's grad_pack or the embedding's gradient. */
+/* Sender, after the stage's backward pass: adds to d_x, the gradient of the stage's input, the part
+ * that flows through the sender itself, which reads that input too. Call it before the receiver's
+ * grad_pack, or before the embedding's gradient on the first stage. */
 strait_err strait_codec_input_grad(struct strait_codec *c, const strait_crossing *at,
                                    strait_tensor d_x);
 
-/* Adds this slot's share to the parameter gradients. Once per slot, after its gradient crossing
- * (on the head after input_grad) and before the update; without spec.can_defer, before the next
- * gradient crossing of any slot, and the d_y of the tail's grad_pack must still be there. */
+/* Adds this slot's share to the parameter gradients. Once per slot, after its gradient crossing (on
+ * the sender after input_grad) and before the update. Without spec.can_defer it must come before
+ * the next gradient crossing of any slot, and the d_y of the receiver's grad_pack must still be
+ * valid. */
 strait_err strait_codec_param_grads(struct strait_codec *c, const strait_crossing *at);
 
-/* After parameters changed, by an update or otherwise: before the next crossing. open, restored and
- * adopting a basis do it themselves. */
+/* Updates the padded copies after the parameters changed, before the next crossing. open, restored
+ * and adopting a basis call it themselves. */
 strait_err strait_codec_refresh(struct strait_codec *c, struct strait_stream *s);
 
 /* The i-th parameter, or STRAIT_EINVAL past the last. Matrices are [outputs x inputs]. */
@@ -284,19 +335,20 @@ strait_err strait_codec_zero_gradients(struct strait_codec *c, struct strait_str
 strait_err strait_codec_get_state(const struct strait_codec *c, int i, strait_codec_state *out);
 strait_err strait_codec_restored(struct strait_codec *c, struct strait_stream *s);
 
-/* Head, with the weights of its stage, chosen by role. Before the optimizer; after it, and once
- * after the first values of the weights were made. */
+/* Sender, with the weights of its stage, which it selects by role: before the optimizer; and after
+ * it, and once after the weights were initialised. */
 strait_err strait_codec_project_gradients(struct strait_codec *c, struct strait_stream *s,
                                           strait_param *params, int n);
 strait_err strait_codec_after_update(struct strait_codec *c, struct strait_stream *s,
                                      strait_param *params, int n);
 
-/* Which shared basis packed bytes belong to; 0 for codecs without one. It travels in every frame;
- * STRAIT_EPROTO for a frame of another version. */
+/* The version of the shared basis that packed bytes belong to; 0 for codecs without one. It travels
+ * in every frame; STRAIT_EPROTO for a frame of another version. */
 uint32_t strait_codec_version(const struct strait_codec *c);
 strait_err strait_codec_check_version(const struct strait_codec *c, uint32_t version);
 
-/* What this half saw since the last call. Waits for the stream: once a step, not per crossing. */
+/* What this side measured since the last call. Waits for the stream: call it once per step, not per
+ * crossing. */
 strait_err strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,
                                      strait_codec_metrics *out);
 

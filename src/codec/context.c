@@ -9,7 +9,7 @@
  *   tail   dv = g dx;  da = (dv W) silu'(a);  dz = du M + back(dv D) + rms_back(back(da V))
  *
  * g and h are 1 + the token's row of a table, column by column: what a code means, and what of a
- * stage's work is coded, depends on the token, which both sides know. Without spec.has_gains 1.
+ * stage's work is coded, depends on the token, which both sides know. Without spec.has_gates 1.
  *
  * back() returns to each code what later tokens took of it. Matrices are [outputs x inputs]. On the
  * first stage there is no tail, z is 0 and there is no M; on the last there is no head and du is 0.
@@ -27,7 +27,6 @@ struct look {
 };
 
 struct context_state {
-    struct strait_context_padded padded; // instead of all below
     struct look look;
     /* head */
     strait_tensor delta, gained, y; // slots [d]: y - x, h (y - x), y
@@ -50,15 +49,14 @@ static strait_err check(strait_codec_spec *spec) {
     STRAIT_TRY(strait_codec_need(spec, "hidden", &spec->hidden, 512, INT32_MAX));
     STRAIT_TRY(strait_codec_need(spec, "encoder", &spec->encoder, 256, INT32_MAX));
     STRAIT_TRY(strait_codec_need(spec, "context", &spec->context, 4, 64));
-    spec->anchors = 0; // the model's
+    spec->table_width = 0; // the model's
     if (spec->seq_len == 0) spec->seq_len = spec->rows;
     if (spec->rows % spec->seq_len != 0 || (spec->is_stepwise && spec->rows != 1))
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "codec strait: %lld rows are not whole sequences of %lld tokens",
                            (long long)spec->rows, (long long)spec->seq_len);
-    if (spec->has_gains) STRAIT_TRY(strait_codec_need_vocab(spec));
-    if (spec->has_feedback)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "codec strait: feedback is for transparent codecs");
+    if (spec->has_gates) STRAIT_TRY(strait_codec_need_vocab(spec));
+    STRAIT_TRY(strait_codec_refuse_feedback(spec));
     return strait_payload_check(spec, 4);
 }
 
@@ -67,7 +65,7 @@ static int can_pad(const strait_codec_spec *spec) {
 }
 
 static unsigned traits(const strait_codec_spec *spec) {
-    return STRAIT_CODEC_TRAINED | STRAIT_CODEC_INPUT | (spec->has_gains ? STRAIT_CODEC_TOKENS : 0u);
+    return STRAIT_CODEC_TRAINED | STRAIT_CODEC_INPUT | (spec->has_gates ? STRAIT_CODEC_TOKENS : 0u);
 }
 
 static strait_err plan_look(struct strait_codec *c, int64_t rows, int64_t inputs, int64_t width) {
@@ -92,7 +90,7 @@ static strait_err plan_head(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "B", STRAIT_ROLE_BOUNDARY, k, w));
     if (c->spec.boundary > 0) STRAIT_TRY(strait_codec_add_param(c, "M", STRAIT_ROLE_MIXING, k, k));
     STRAIT_TRY(strait_context_plan_gates(c));
-    if (c->spec.is_padded) return strait_context_plan_sender(c, &st->padded);
+    if (c->spec.is_padded) return STRAIT_OK; // context_padded.c plans its own tensors
     STRAIT_TRY(plan_look(c, c->spec.rows, d, w));
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
@@ -114,7 +112,7 @@ static strait_err plan_tail(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_BOUNDARY, m, n * k));
     STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
     STRAIT_TRY(strait_context_plan_gates(c));
-    if (spec->is_padded) return strait_context_plan_receiver(c, &st->padded);
+    if (spec->is_padded) return STRAIT_OK;
     STRAIT_TRY(plan_look(c, rows, k, m));
     const strait_codec_part past = {&st->past, n, k};
     if (spec->is_stepwise) STRAIT_TRY(strait_codec_add(c, &past, 1));
@@ -130,10 +128,10 @@ static strait_err plan(struct strait_codec *c) {
 static strait_err start_frame(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
     const int is_head = c->side == STRAIT_SENDER;
-    const strait_codec_frame frame = {"strait.frame", spec->keep, is_head ? 1 : spec->frame,
-                                      is_head};
+    const strait_codec_basis_init frame = {"strait.frame", spec->keep,
+                                           is_head ? 1 : spec->basis_gain, is_head};
     const strait_param *param = &c->params[is_head ? E : D];
-    if (spec->frame > 0) return strait_codec_draw_frame(c, s, param->value, frame);
+    if (spec->basis_gain > 0) return strait_codec_draw_basis(c, s, param->value, frame);
     if (is_head) return strait_codec_draw(c, s, param, sqrt(0.33 / (double)spec->cols));
     return strait_codec_draw_cols(c, s, param, 1 / sqrt((double)spec->keep), spec->keep);
 }

@@ -13,10 +13,38 @@
 #include "codec/context.h"
 #include "codec/payload.h"
 
-typedef struct strait_context_padded padded;
+/* The padded way: K is k padded, T the type of the stream. Sides of matrices that meet the same
+ * rows are one matrix: [E, B, M] and [D, W]. */
+typedef struct padded {
+    /* head */
+    strait_tensor seen;           // slots T [d + w + K]: h (y - x), silu(b), z
+    strait_tensor delta;          // slots T [d]: y - x, where there are gains
+    strait_tensor normed, b;      // slots T [d], [w]: rms(y), rms(y) A'
+    strait_tensor head_rstd;      // slots f32 [1]
+    strait_tensor d_u, d_b;       // gradient slots T [K], [w]
+    strait_tensor d_delta;        // gradient slots T [d]
+    strait_tensor u;              // [N x K] f32
+    strait_tensor d_h, scaled;    // [N x w] T
+    strait_tensor ebm;            // copy, T [K x (d + w + K)]
+    strait_tensor half_e, half_a; // copies, T: [K x d], [w x d]
+    strait_tensor half_b, half_m; // copies, T: [K x w], [K x K]
+    /* tail */
+    strait_tensor z, tail_rstd; // slots f32 [K], [1]
+    strait_tensor both;         // slots T [nK + m]: last(z) and silu(a)
+    strait_tensor normeds, a;   // slots T [nK], [m]: last(rms z) and what V makes of it
+    strait_tensor d_both;       // [N x (nK + m)] T
+    strait_tensor d_normeds;    // [N x nK] T
+    strait_tensor d_a;          // gradient slots T [m]
+    strait_tensor wide, d_wide; // slots and gradient slots T [d]: x before its gains; with them
+    strait_codec_held held;     // the gradient of x; without
+    strait_tensor d_z;          // [N x K] f32
+    strait_tensor dw, half_v;   // copies, T: [d x (nK + m)], [m x nK]
+    /* both */
+    strait_tensor capacity; // f32, for gradients on their way
+} padded;
 
 static padded *of(const struct strait_codec *c) {
-    return c->state;
+    return c->padded_state;
 }
 
 static int64_t larger(int64_t a, int64_t b) {
@@ -39,7 +67,7 @@ static strait_regroup_params place_in_head(const strait_codec_spec *spec, int wh
     return how;
 }
 
-static strait_err copy_head(struct strait_codec *c, struct strait_context_padded *st) {
+static strait_err copy_head(struct strait_codec *c, padded *st) {
     const strait_codec_spec *spec = &c->spec;
     const strait_regroup_params whole = strait_codec_whole(spec->cols);
     const strait_param *p = c->params;
@@ -55,7 +83,8 @@ static strait_err copy_head(struct strait_codec *c, struct strait_context_padded
                                  strait_codec_padded(1, spec->keep));
 }
 
-strait_err strait_context_plan_sender(struct strait_codec *c, struct strait_context_padded *st) {
+static strait_err plan_sender(struct strait_codec *c) {
+    padded *st = of(c);
     const int64_t n = c->spec.rows, d = c->spec.cols, w = c->spec.encoder, k = c->spec.keep;
     const int64_t kp = strait_codec_pad(k);
     const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
@@ -75,7 +104,7 @@ strait_err strait_context_plan_sender(struct strait_codec *c, struct strait_cont
                                        {&st->delta, slots, d}};
     const strait_codec_part wide[] = {
         {&st->head_rstd, slots, 1}, {&st->u, n, kp}, {&st->capacity, kp, d + w + kp}};
-    STRAIT_TRY(plan_types(c, typed, COUNT(typed) - !c->spec.has_gains, wide, COUNT(wide)));
+    STRAIT_TRY(plan_types(c, typed, COUNT(typed) - !c->spec.has_gates, wide, COUNT(wide)));
     return copy_head(c, st);
 }
 
@@ -86,7 +115,8 @@ static strait_regroup_params place_of_w(const strait_codec_spec *spec) {
     return how;
 }
 
-strait_err strait_context_plan_receiver(struct strait_codec *c, struct strait_context_padded *st) {
+static strait_err plan_receiver(struct strait_codec *c) {
+    padded *st = of(c);
     const strait_codec_spec *spec = &c->spec;
     const int64_t n = spec->rows, d = spec->cols, m = spec->hidden, k = spec->keep;
     const int64_t kp = strait_codec_pad(k), nk = spec->context * kp;
@@ -96,13 +126,13 @@ strait_err strait_context_plan_receiver(struct strait_codec *c, struct strait_co
                                        {&st->a, slots, m},         {&st->d_a, grads, m},
                                        {&st->dw, d, nk + m},       {&st->half_v, m, nk}};
     const strait_codec_part gained[] = {{&st->wide, slots, d}, {&st->d_wide, grads, d}};
-    const strait_codec_part kept = {&st->held.kept, grads, d};
+    const strait_codec_part kept = {&st->held.saved, grads, d};
     const strait_codec_part wide[] = {{&st->z, slots, kp},
                                       {&st->tail_rstd, slots, 1},
                                       {&st->d_z, n, kp},
                                       {&st->capacity, larger(d, m), nk + m}};
     STRAIT_TRY(plan_types(c, typed, COUNT(typed), wide, COUNT(wide)));
-    if (spec->has_gains)
+    if (spec->has_gates)
         STRAIT_TRY(strait_codec_add_typed(c, spec->precision, gained, COUNT(gained)));
     else if (spec->can_defer)
         STRAIT_TRY(strait_codec_add_typed(c, spec->precision, &kept, 1));
@@ -111,6 +141,10 @@ strait_err strait_context_plan_receiver(struct strait_codec *c, struct strait_co
     STRAIT_TRY(strait_codec_add_copy(c, &p[D].value, &st->dw, 0, codes));
     STRAIT_TRY(strait_codec_add_copy(c, &p[W].value, &st->dw, 0, place_of_w(spec)));
     return strait_codec_add_copy(c, &p[V].value, &st->half_v, 0, codes);
+}
+
+static strait_err plan(struct strait_codec *c) {
+    return c->side == STRAIT_SENDER ? plan_sender(c) : plan_receiver(c);
 }
 
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -123,11 +157,11 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     strait_tensor z = {0};
     if (c->peer != NULL) z = strait_codec_slot(c->peer, of(c->peer)->z, at->slot);
     const strait_tensor rstd = strait_codec_slot(c, st->head_rstd, at->slot);
-    const strait_tensor delta = c->spec.has_gains ? strait_codec_slot(c, st->delta, at->slot)
+    const strait_tensor delta = c->spec.has_gates ? strait_codec_slot(c, st->delta, at->slot)
                                                   : seen;
     STRAIT_TRY(k->autoencoder->subtract_norm(at->stream, delta, normed, rstd, y, at->input,
                                              STRAIT_CONTEXT_EPSILON));
-    if (c->spec.has_gains) STRAIT_TRY(strait_context_gate(c, at, seen, delta));
+    if (c->spec.has_gates) STRAIT_TRY(strait_context_gate(c, at, seen, delta));
     STRAIT_TRY(k->matmul(at->stream, b, normed, st->half_a, strait_abt));
     STRAIT_TRY(k->autoencoder->silu_cols(at->stream, seen, b, y.cols, z));
     STRAIT_TRY(k->matmul(at->stream, st->u, seen, st->ebm, strait_abt));
@@ -152,7 +186,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
                                            window_of(&c->spec)));
     STRAIT_TRY(k->matmul(at->stream, a, normeds, st->half_v, strait_abt));
     STRAIT_TRY(k->autoencoder->silu_cols(at->stream, both, a, normeds.cols, (strait_tensor){0}));
-    if (!c->spec.has_gains) return k->matmul(at->stream, x, both, st->dw, strait_abt);
+    if (!c->spec.has_gates) return k->matmul(at->stream, x, both, st->dw, strait_abt);
     const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot);
     STRAIT_TRY(k->matmul(at->stream, wide, both, st->dw, strait_abt));
     return strait_context_gate(c, at, x, wide);
@@ -163,7 +197,7 @@ static strait_err delta_back(struct strait_codec *c, const strait_crossing *at, 
                              strait_tensor d_delta) {
     const struct strait_kernels *k = c->backend->kernels;
     STRAIT_TRY(k->matmul(at->stream, d_delta, d_u, of(c)->half_e, strait_ab));
-    if (!c->spec.has_gains) return STRAIT_OK;
+    if (!c->spec.has_gates) return STRAIT_OK;
     const strait_tensor delta = strait_codec_slot(c, of(c)->delta, at->slot);
     return strait_context_gate_back(c, at, d_delta, d_delta, delta);
 }
@@ -197,7 +231,7 @@ static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, 
 /* *d, the gradient of x, becomes that of x before its gains; it is there until param_grads. */
 static strait_err wide_back(struct strait_codec *c, const strait_crossing *at, strait_tensor *d) {
     padded *st = of(c);
-    if (!c->spec.has_gains) return strait_codec_hold(c, at, &st->held, *d);
+    if (!c->spec.has_gates) return strait_codec_hold(c, at, &st->held, *d);
     const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot), d_x = *d;
     *d = strait_codec_grad_slot(c, st->d_wide, at->slot);
     return strait_context_gate_back(c, at, *d, d_x, wide);
@@ -246,7 +280,7 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
     const strait_param *p = c->params;
     const strait_codec_spec *spec = &c->spec;
     const strait_regroup_params codes = strait_codec_padded(spec->context, spec->keep);
-    const strait_tensor d = spec->has_gains ? strait_codec_grad_slot(c, st->d_wide, at->slot)
+    const strait_tensor d = spec->has_gates ? strait_codec_grad_slot(c, st->d_wide, at->slot)
                                             : strait_codec_held_at(c, at, &st->held);
     const strait_tensor product = {st->capacity.data, STRAIT_F32, spec->cols, st->both.cols};
     STRAIT_TRY(strait_context_gate_grads(c, at, st->wide));
@@ -265,6 +299,8 @@ static strait_err param_grads(struct strait_codec *c, const strait_crossing *at)
 
 const struct strait_codec_ops strait_context_padded_ops = {
     .name = "strait",
+    .state_size = sizeof(padded),
+    .plan = plan,
     .act_pack = act_pack,
     .act_unpack = act_unpack,
     .grad_pack = grad_pack,

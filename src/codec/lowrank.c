@@ -28,6 +28,23 @@ static unsigned traits(const strait_codec_spec *spec) {
     return STRAIT_CODEC_STATEFUL;
 }
 
+/* Two products for the factors, one to multiply them. */
+static double fixed_flops(const strait_codec_spec *spec, strait_direction direction) {
+    (void)direction;
+    return 2.0 * 3.0 * (double)spec->rank * (double)spec->cols;
+}
+
+/* A single row has rank 1, and its factors would be longer than itself: it crosses whole. */
+static void for_generation(strait_codec_spec *spec) {
+    *spec = (strait_codec_spec){.name = "none",
+                                .variant = "fp32",
+                                .rows = 1,
+                                .cols = spec->cols,
+                                .precision = spec->precision,
+                                .n_boundaries = spec->n_boundaries,
+                                .n_slots = 1};
+}
+
 /* Where Q starts in the bytes of a crossing: P's, made even with four. */
 static size_t right_at(const strait_codec_spec *spec, int bits) {
     return (strait_payload_bytes(spec->rows, spec->rank, bits) + 3) / 4 * 4;
@@ -120,8 +137,8 @@ static strait_err plan(struct strait_codec *c) {
 
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const struct lowrank *st = c->state;
-    STRAIT_TRY(strait_codec_draw_frame(
-        c, s, st->first, (strait_codec_frame){"lowrank.first", st->first.cols, 1, 0}));
+    STRAIT_TRY(strait_codec_draw_basis(
+        c, s, st->first, (strait_codec_basis_init){"lowrank.first", st->first.cols, 1, 0}));
     return c->backend->kernels->cast(s, c->states[st->warm].tensor, st->first);
 }
 
@@ -140,7 +157,7 @@ static strait_err metrics(struct strait_codec *c, struct strait_stream *s,
                           const strait_codec_metrics *seen) {
     const struct lowrank *st = c->state;
     STRAIT_TRY(strait_feedback_metrics(c, s, seen));
-    if (seen->spoiled == 0) return STRAIT_OK;
+    if (seen->non_finite == 0) return STRAIT_OK;
     return c->backend->kernels->cast(s, c->states[st->warm].tensor, st->first);
 }
 
@@ -152,6 +169,8 @@ const struct strait_codec_ops strait_codec_lowrank = {
     .needs = STRAIT_NEEDS_LOWRANK,
     .check = check,
     .traits = traits,
+    .fixed_flops = fixed_flops,
+    .for_generation = for_generation,
     .wire_bytes = wire_bytes,
     .plan = plan,
     .start = start,

@@ -21,15 +21,14 @@
 #define VARIANCE 0.33 // of first values, times the inputs of their matrix
 
 struct resbm {
-    struct strait_resbm_padded padded; // instead of all below
-    strait_tensor seen;                // slots: x on the head [d], z on the tail [k]
-    strait_tensor a;                   // slots [m]
-    strait_tensor d_out;               // gradient slots: dz on the head [k], g on the tail [d]
-    strait_tensor d_a;                 // gradient slots [m]
-    strait_tensor normed, rstd;        // head: [N x d], [N x 1]
-    strait_tensor d_normed;            // head: [N x d]
-    strait_tensor h;                   // [N x m]
-    strait_tensor code;                // [N x k]: z or dz on its way to the wire
+    strait_tensor seen;         // slots: x on the head [d], z on the tail [k]
+    strait_tensor a;            // slots [m]
+    strait_tensor d_out;        // gradient slots: dz on the head [k], g on the tail [d]
+    strait_tensor d_a;          // gradient slots [m]
+    strait_tensor normed, rstd; // head: [N x d], [N x 1]
+    strait_tensor d_normed;     // head: [N x d]
+    strait_tensor h;            // [N x m]
+    strait_tensor code;         // [N x k]: z or dz on its way to the wire
 };
 
 static const char *const variants[] = {"a", "b", NULL};
@@ -46,8 +45,7 @@ static strait_err check(strait_codec_spec *spec) {
     STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, 32, spec->cols));
     const int64_t hidden = 4 * spec->keep > 256 ? 4 * spec->keep : 256;
     STRAIT_TRY(strait_codec_need(spec, "hidden", &spec->hidden, hidden, INT32_MAX));
-    if (spec->has_feedback)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "codec resbm: feedback is for transparent codecs");
+    STRAIT_TRY(strait_codec_refuse_feedback(spec));
     return strait_payload_check(spec, 16);
 }
 
@@ -55,6 +53,10 @@ static unsigned traits(const strait_codec_spec *spec) {
     if (!is_fused(spec)) return STRAIT_CODEC_TRAINED;
     const int is_exact = spec->bits == 32 && spec->grad_bits == 32;
     return STRAIT_CODEC_CODE | (unsigned)(is_exact ? STRAIT_CODEC_LOSSLESS : 0);
+}
+
+static void requirements(const strait_codec_spec *spec, strait_codec_requirements *out) {
+    if (is_fused(spec)) out->bottleneck = spec->keep;
 }
 
 static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
@@ -70,7 +72,7 @@ static strait_err plan(struct strait_codec *c) {
     if (is_fused(&c->spec)) return STRAIT_OK;
     STRAIT_TRY(strait_codec_add_param(c, "W1", STRAIT_ROLE_BOUNDARY, m, in));
     STRAIT_TRY(strait_codec_add_param(c, "W2", STRAIT_ROLE_BOUNDARY, out, m));
-    if (c->spec.is_padded) return strait_resbm_plan(c, &st->padded);
+    if (c->spec.is_padded) return STRAIT_OK; // resbm_padded.c plans its own tensors
     const strait_codec_part parts[] = {
         {&st->seen, strait_codec_slot_rows(c), in},
         {&st->a, strait_codec_slot_rows(c), m},
@@ -197,6 +199,7 @@ const struct strait_codec_ops strait_codec_resbm = {
     .needs = STRAIT_NEEDS_AUTOENCODER,
     .check = check,
     .traits = traits,
+    .requirements = requirements,
     .can_pad = can_pad,
     .padded = &strait_resbm_padded_ops,
     .wire_bytes = wire_bytes,

@@ -8,10 +8,25 @@
 #include "codec/payload.h"
 #include "codec/resbm.h"
 
-typedef struct strait_resbm_padded padded;
+/* The padded way: K is k padded, T the type of the stream. */
+typedef struct padded {
+    strait_tensor a;            // slots T [m]
+    strait_tensor normed, rstd; // head: slots T [d], f32 [1]
+    strait_tensor z;            // tail: slots T [K]
+    strait_tensor d_a;          // gradient slots T [m]
+    strait_tensor half_d_z;     // head: gradient slots T [K]
+    strait_codec_held held;     // the gradient of x
+    strait_tensor h, d_h;       // [N x m] T
+    strait_tensor scaled;       // head: [N x m] T
+    strait_tensor both;         // tail: [N x (m + K)] T: silu(a) and z
+    strait_tensor code;         // [N x K] f32: what crosses
+    strait_tensor w1, w2;       // copies, T: head [m x d], [K x m]; tail [m x K], [d x m]
+    strait_tensor w2i, unit;    // tail: [W2, I], T [d x (m + K)]; ones for it, f32 [k x k]
+    strait_tensor capacity;     // f32 [m x K]: a gradient on its way
+} padded;
 
 static padded *of(const struct strait_codec *c) {
-    return c->state;
+    return c->padded_state;
 }
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -39,7 +54,7 @@ static strait_err plan_tail(struct strait_codec *c, padded *st) {
                                        {&st->w1, m, kp},
                                        {&st->w2, d, m},
                                        {&st->w2i, d, m + kp},
-                                       {&st->held.kept, strait_codec_grad_slot_rows(c), d}};
+                                       {&st->held.saved, strait_codec_grad_slot_rows(c), d}};
     const strait_codec_part unit = {&st->unit, k, k};
     STRAIT_TRY(
         strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed) - !c->spec.can_defer));
@@ -61,7 +76,8 @@ static strait_err start(struct strait_codec *c, struct strait_stream *s) {
                                              st->unit, behind);
 }
 
-strait_err strait_resbm_plan(struct strait_codec *c, struct strait_resbm_padded *st) {
+static strait_err plan(struct strait_codec *c) {
+    padded *st = of(c);
     const int64_t n = c->spec.rows, m = c->spec.hidden, kp = strait_codec_pad(c->spec.keep);
     const strait_codec_part typed[] = {{&st->a, strait_codec_slot_rows(c), m},
                                        {&st->d_a, strait_codec_grad_slot_rows(c), m},
@@ -160,6 +176,8 @@ static strait_err param_grads(struct strait_codec *c, const strait_crossing *at)
 
 const struct strait_codec_ops strait_resbm_padded_ops = {
     .name = "resbm",
+    .state_size = sizeof(padded),
+    .plan = plan,
     .start = start,
     .act_pack = act_pack,
     .act_unpack = act_unpack,

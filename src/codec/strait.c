@@ -9,13 +9,13 @@
  * Matrices are [outputs x inputs]. The tail and the head of one stage are joined: the head needs z,
  * the tail needs du. On the first stage there is no tail and z is 0; on the last there is no head
  * and du is 0. Rounding of u and dz on the wire is passed straight through. */
+#include "codec/strait.h"
+
 #include "codec/payload.h"
-#include "codec/strait_padded.h"
 
 #include <math.h>
 
 struct strait_state {
-    struct strait_padded padded; // instead of all below
     /* head */
     strait_tensor delta; // slots [d]: y - x
     strait_tensor d_u;   // gradient slots [k]
@@ -36,9 +36,8 @@ static strait_err check(strait_codec_spec *spec) {
     STRAIT_TRY(strait_codec_need_vocab(spec));
     STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, 32, spec->cols));
     STRAIT_TRY(strait_codec_need(spec, "hidden", &spec->hidden, 8 * spec->keep, INT32_MAX));
-    STRAIT_TRY(strait_codec_need(spec, "anchors", &spec->anchors, 128, spec->cols));
-    if (spec->has_feedback)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "codec strait: feedback is for transparent codecs");
+    STRAIT_TRY(strait_codec_need(spec, "anchors", &spec->table_width, 128, spec->cols));
+    STRAIT_TRY(strait_codec_refuse_feedback(spec));
     return strait_payload_check(spec, 4);
 }
 
@@ -62,7 +61,7 @@ static strait_err plan_head(struct strait_codec *c) {
                                        {&st->d_u, strait_codec_grad_slot_rows(c), k},
                                        {&st->u, c->spec.rows, k}};
     STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_ENCODER_BASIS, k, d));
-    if (c->spec.is_padded) return strait_padded_plan_sender(c, &st->padded);
+    if (c->spec.is_padded) return STRAIT_OK; // strait_padded.c plans its own tensors
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
@@ -70,7 +69,7 @@ static strait_err plan_tail(struct strait_codec *c) {
     struct strait_state *st = c->state;
     const strait_codec_spec *spec = &c->spec;
     const int64_t n = spec->rows, k = spec->keep, d = spec->cols, m = spec->hidden,
-                  r = spec->anchors;
+                  r = spec->table_width;
     const int64_t grads = strait_codec_grad_slot_rows(c);
     const strait_codec_part parts[] = {
         {&st->z, strait_codec_slot_rows(c), k},
@@ -89,7 +88,7 @@ static strait_err plan_tail(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
     STRAIT_TRY(strait_codec_add_param(c, "T", STRAIT_ROLE_TOKEN_TABLE, spec->vocab, r));
     STRAIT_TRY(strait_codec_add_param(c, "P", STRAIT_ROLE_BOUNDARY, d, r));
-    if (spec->is_padded) return strait_padded_plan_receiver(c, &st->padded);
+    if (spec->is_padded) return STRAIT_OK;
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
@@ -103,16 +102,16 @@ static strait_err plan(struct strait_codec *c) {
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
     const int is_tied = strait_codec_is_variant(spec, "tied");
-    const strait_codec_frame frame = {"strait.frame", spec->keep, 1, c->side == STRAIT_SENDER};
+    const strait_codec_basis_init frame = {"strait.frame", spec->keep, 1, c->side == STRAIT_SENDER};
     if (c->side == STRAIT_SENDER)
-        return is_tied ? strait_codec_draw_frame(c, s, c->params[E].value, frame)
+        return is_tied ? strait_codec_draw_basis(c, s, c->params[E].value, frame)
                        : strait_codec_draw(c, s, &c->params[E], sqrt(0.33 / (double)spec->cols));
     const double by_keep = 1 / sqrt((double)spec->keep);
-    STRAIT_TRY(is_tied ? strait_codec_draw_frame(c, s, c->params[D].value, frame)
+    STRAIT_TRY(is_tied ? strait_codec_draw_basis(c, s, c->params[D].value, frame)
                        : strait_codec_draw(c, s, &c->params[D], by_keep));
     STRAIT_TRY(strait_codec_draw(c, s, &c->params[V], by_keep));
     STRAIT_TRY(strait_codec_draw(c, s, &c->params[T], 1));
-    return strait_codec_draw(c, s, &c->params[P], 1 / sqrt((double)spec->anchors));
+    return strait_codec_draw(c, s, &c->params[P], 1 / sqrt((double)spec->table_width));
 }
 
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,

@@ -6,17 +6,40 @@
  *   head   u = z + (y - x) E'
  *   head   dy = du E;  dx -= du E
  *   tail   [dz, dh, dt] = dx [D, W, P];  da = dh silu'(a);  dz += du + rms_back(da V) */
-#include "codec/strait_padded.h"
-
 #include "codec/payload.h"
+#include "codec/strait.h"
 
-static struct strait_padded *of(const struct strait_codec *c) {
-    return c->state;
+/* The padded way: K is k padded, and what is not said to be f32 is of the stream's type. The sides
+ * that make x are one matrix: [D, W, P]. */
+typedef struct padded {
+    /* head */
+    strait_tensor delta;    // slots [d]: y - x
+    strait_tensor d_u;      // gradient slots f32 [K]
+    strait_tensor half_d_u; // gradient slots [K]
+    strait_tensor u;        // [N x K] f32
+    strait_tensor e;        // copy [K x d]
+    /* tail */
+    strait_tensor z, rstd;         // slots f32 [K], [1]
+    strait_tensor all;             // slots [K + m + r]: z, silu(a), T[t]
+    strait_tensor normed, a;       // slots [K], [m]
+    strait_tensor d_all, d_normed; // [N x (K + m + r)], [N x K]
+    strait_tensor d_a, d_anchors;  // gradient slots [m], [r]
+    strait_tensor anchors;         // [N x r]
+    strait_codec_held held;        // the gradient of x
+    strait_tensor d_z;             // [N x K] f32
+    strait_tensor dwp, v;          // copies [d x (K + m + r)], [m x K]
+    /* both */
+    strait_tensor capacity; // f32, for gradients on their way
+} padded;
+
+static padded *of(const struct strait_codec *c) {
+    return c->padded_state;
 }
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-strait_err strait_padded_plan_sender(struct strait_codec *c, struct strait_padded *st) {
+static strait_err plan_sender(struct strait_codec *c) {
+    padded *st = of(c);
     const int64_t d = c->spec.cols, kp = strait_codec_pad(c->spec.keep);
     const int64_t grads = strait_codec_grad_slot_rows(c);
     const strait_codec_part typed[] = {
@@ -30,21 +53,22 @@ strait_err strait_padded_plan_sender(struct strait_codec *c, struct strait_padde
 
 /* Where W and P lie in [D, W, P]. */
 static strait_regroup_params place_of(const strait_codec_spec *spec, int which) {
-    strait_regroup_params how = strait_codec_whole(which == W ? spec->hidden : spec->anchors);
+    strait_regroup_params how = strait_codec_whole(which == W ? spec->hidden : spec->table_width);
     how.to = strait_codec_pad(spec->keep) + (which == W ? 0 : spec->hidden);
     return how;
 }
 
-strait_err strait_padded_plan_receiver(struct strait_codec *c, struct strait_padded *st) {
+static strait_err plan_receiver(struct strait_codec *c) {
+    padded *st = of(c);
     const strait_codec_spec *spec = &c->spec;
-    const int64_t n = spec->rows, d = spec->cols, m = spec->hidden, r = spec->anchors;
+    const int64_t n = spec->rows, d = spec->cols, m = spec->hidden, r = spec->table_width;
     const int64_t kp = strait_codec_pad(spec->keep), all = kp + m + r;
     const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
     const strait_codec_part typed[] = {
         {&st->all, slots, all}, {&st->normed, slots, kp},   {&st->a, slots, m},
         {&st->d_all, n, all},   {&st->d_normed, n, kp},     {&st->d_a, grads, m},
         {&st->anchors, n, r},   {&st->d_anchors, grads, r}, {&st->dwp, d, all},
-        {&st->v, m, kp},        {&st->held.kept, grads, d}};
+        {&st->v, m, kp},        {&st->held.saved, grads, d}};
     const strait_codec_part wide[] = {{&st->z, slots, kp},
                                       {&st->rstd, slots, 1},
                                       {&st->d_z, n, kp},
@@ -59,10 +83,14 @@ strait_err strait_padded_plan_receiver(struct strait_codec *c, struct strait_pad
     return strait_codec_add_copy(c, &p[V].value, &st->v, 0, code);
 }
 
+static strait_err plan(struct strait_codec *c) {
+    return c->side == STRAIT_SENDER ? plan_sender(c) : plan_receiver(c);
+}
+
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor y) {
     const struct strait_kernels *k = c->backend->kernels;
-    const struct strait_padded *st = of(c);
+    const padded *st = of(c);
     const strait_tensor delta = strait_codec_slot(c, st->delta, at->slot), absent = {0};
     STRAIT_TRY(k->autoencoder->subtract_norm(at->stream, delta, absent, absent, y, at->input, 0));
     STRAIT_TRY(k->matmul(at->stream, st->u, delta, st->e, strait_abt));
@@ -80,7 +108,7 @@ static strait_window_params itself(const strait_codec_spec *spec) {
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                              strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
-    const struct strait_padded *st = of(c);
+    const padded *st = of(c);
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
     const strait_tensor all = strait_codec_slot(c, st->all, at->slot);
     const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot);
@@ -97,7 +125,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
                               strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
-    const struct strait_padded *st = of(c);
+    const padded *st = of(c);
     const strait_tensor d_u = strait_codec_grad_slot(c, st->d_u, at->slot);
     const strait_tensor side = strait_codec_grad_slot(c, st->half_d_u, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, d_u, wire));
@@ -114,7 +142,7 @@ static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, 
 /* d_z, d_a and d_anchors of d_x. */
 static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
     const struct strait_kernels *k = c->backend->kernels;
-    const struct strait_padded *st = of(c);
+    const padded *st = of(c);
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
     const strait_tensor d_anchors = strait_codec_grad_slot(c, st->d_anchors, at->slot);
     STRAIT_TRY(k->matmul(at->stream, st->d_all, d_x, st->dwp, strait_ab));
@@ -130,7 +158,7 @@ static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, s
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                             strait_tensor d_x) {
     const struct strait_kernels *k = c->backend->kernels;
-    struct strait_padded *st = of(c);
+    padded *st = of(c);
     STRAIT_TRY(strait_codec_hold(c, at, &st->held, d_x));
     STRAIT_TRY(code_grad(c, at, d_x));
     if (c->peer != NULL)
@@ -140,7 +168,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
 }
 
 static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) {
-    const struct strait_padded *st = of(c);
+    const padded *st = of(c);
     const strait_codec_spec *spec = &c->spec;
     const strait_param *p = c->params;
     const strait_regroup_params code = strait_codec_padded(1, spec->keep);
@@ -159,7 +187,7 @@ static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) 
 }
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
-    const struct strait_padded *st = of(c);
+    const padded *st = of(c);
     if (c->side == STRAIT_RECEIVER) return tail_grads(c, at);
     return strait_codec_add_gradient(
         c, at, c->params[E].grad, strait_codec_grad_slot(c, st->half_d_u, at->slot),
@@ -168,6 +196,8 @@ static strait_err param_grads(struct strait_codec *c, const strait_crossing *at)
 
 const struct strait_codec_ops strait_padded_ops = {
     .name = "strait",
+    .state_size = sizeof(padded),
+    .plan = plan,
     .act_pack = act_pack,
     .act_unpack = act_unpack,
     .grad_pack = grad_pack,

@@ -7,9 +7,10 @@
  * stream must keep. Variant full: the codec projects gradients and, when it sees a leak, weights.
  * Variant factored: the model stores those weights in coordinates. Variant code: the model also
  * keeps its stream in coordinates, and the codec only carries them. */
+#include "codec/subspace.h"
+
 #include "backend/random_fill.h"
 #include "codec/payload.h"
-#include "codec/subspace_state.h"
 
 static const char *const variants[] = {"full", "factored", "code", NULL};
 
@@ -32,8 +33,7 @@ static strait_err check(strait_codec_spec *spec) {
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "codec subspace: leak_limit, grassmann_rate, "
                            "confine_every and grassmann_every must not be negative");
-    if (spec->has_feedback)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "codec subspace: feedback is for transparent codecs");
+    STRAIT_TRY(strait_codec_refuse_feedback(spec));
     return strait_payload_check(spec, 16);
 }
 
@@ -47,6 +47,21 @@ static unsigned traits(const strait_codec_spec *spec) {
     return both | (unsigned)(is_full(spec) ? STRAIT_CODEC_CONFINES : 0);
 }
 
+/* Variant factored stores weights as coordinates; variant full projects the weights themselves,
+ * which works only as long as nothing else writes the stream. */
+static void requirements(const strait_codec_spec *spec, strait_codec_requirements *out) {
+    out->has_code_stream = is_code(spec);
+    out->is_closed = is_full(spec);
+    out->subspace = is_code(spec) || is_full(spec) ? 0 : spec->keep;
+}
+
+/* Products with the basis: one to encode and one to decode, and forward another one, with which the
+ * sender measures what is lost. */
+static double fixed_flops(const strait_codec_spec *spec, strait_direction direction) {
+    const double products = direction == STRAIT_FORWARD ? 3 : 2;
+    return 2.0 * products * (double)spec->keep * (double)spec->cols;
+}
+
 static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
     return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
 }
@@ -56,7 +71,9 @@ static int owns_fixed(const struct strait_codec *c) {
     return !is_code(&c->spec) && (c->side == STRAIT_RECEIVER || c->spec.boundary == 0);
 }
 
-int strait_subspace_gathers(const struct strait_codec *c) {
+/* One side per run collects gradients: it has seen them before any other boundary compressed
+ * them. */
+static int has_gram(const struct strait_codec *c) {
     return c->side == STRAIT_RECEIVER && c->spec.boundary == c->spec.n_boundaries - 1 &&
            c->spec.grassmann_every > 0 && !is_code(&c->spec);
 }
@@ -70,27 +87,28 @@ static strait_err plan_padded(struct strait_codec *c) {
     struct strait_subspace *st = c->state;
     const int64_t n = c->spec.rows, d = c->spec.cols, k = c->spec.keep, kp = strait_codec_pad(k);
     const strait_codec_part typed[] = {
-        {&st->wide, n, d}, {&st->side, n, kp}, {&st->half_basis, d, kp}};
+        {&st->wide, n, d}, {&st->rounded, n, kp}, {&st->half_basis, d, kp}};
     const strait_codec_part parts[] = {{&st->crossing, n, kp}, {&st->half_gram, d, kp}};
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, 3));
-    STRAIT_TRY(strait_codec_add(c, parts, strait_subspace_gathers(c) ? 2 : 1));
-    return strait_codec_add_copy(c, &c->states[BASIS].tensor, &st->half_basis, 0,
+    STRAIT_TRY(strait_codec_add(c, parts, st->has_gram ? 2 : 1));
+    return strait_codec_add_copy(c, &c->states[SUBSPACE_BASIS].tensor, &st->half_basis, 0,
                                  strait_codec_padded(1, k));
 }
 
 static strait_err plan(struct strait_codec *c) {
     struct strait_subspace *st = c->state;
     const int64_t n = c->spec.rows, d = c->spec.cols, k = c->spec.keep;
+    st->has_gram = has_gram(c);
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n));
     STRAIT_TRY(strait_codec_add_state(c, "basis", STRAIT_F32, d, k));
-    STRAIT_TRY(strait_codec_add_state(c, "book", STRAIT_I32, 1, BOOK_ENTRIES));
-    if (strait_subspace_gathers(c)) STRAIT_TRY(strait_codec_add_state(c, "gram", STRAIT_F32, d, k));
+    STRAIT_TRY(strait_codec_add_state(c, "book", STRAIT_I32, 1, COUNTER_ENTRIES));
+    if (st->has_gram) STRAIT_TRY(strait_codec_add_state(c, "gram", STRAIT_F32, d, k));
     if (c->spec.is_padded) STRAIT_TRY(plan_padded(c));
     const strait_codec_part wide = {&st->wide, n, d};
     STRAIT_TRY(strait_codec_add(c, &wide, !c->spec.is_padded));
     const strait_codec_part parts[] = {{&st->code, n, k},
                                        {&st->narrow, k, c->spec.widest},
-                                       {&st->turn, k, k},
+                                       {&st->rotation, k, k},
                                        {&st->fixed, c->spec.vocab, d}};
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0] - !owns_fixed(c));
 }
@@ -103,9 +121,9 @@ static strait_err draw_fixed(struct strait_codec *c, struct strait_stream *s) {
 }
 
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
-    STRAIT_TRY(strait_codec_draw_frame(
-        c, s, c->states[BASIS].tensor,
-        (strait_codec_frame){"subspace.basis", c->states[BASIS].tensor.cols, 1, 0}));
+    STRAIT_TRY(strait_codec_draw_basis(
+        c, s, c->states[SUBSPACE_BASIS].tensor,
+        (strait_codec_basis_init){"subspace.basis", c->states[SUBSPACE_BASIS].tensor.cols, 1, 0}));
     return owns_fixed(c) ? draw_fixed(c, s) : STRAIT_OK;
 }
 
@@ -130,8 +148,8 @@ struct ways {
 
 static struct ways ways_of(const struct strait_codec *c) {
     const struct strait_subspace *st = c->state;
-    if (c->spec.is_padded) return (struct ways){st->half_basis, st->crossing, st->side};
-    return (struct ways){c->states[BASIS].tensor, st->code, st->code};
+    if (c->spec.is_padded) return (struct ways){st->half_basis, st->crossing, st->rounded};
+    return (struct ways){c->states[SUBSPACE_BASIS].tensor, st->code, st->code};
 }
 
 /* code, rounded, of crossing. */
@@ -185,10 +203,10 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
 static strait_err gather(struct strait_codec *c, const strait_crossing *at, strait_tensor g,
                          const struct ways *by) {
     const struct strait_subspace *st = c->state;
-    if (!strait_subspace_gathers(c)) return STRAIT_OK;
+    if (!st->has_gram) return STRAIT_OK;
     STRAIT_TRY(round_code(c, at, by));
-    return strait_codec_add_gradient(c, at, c->states[GRAM].tensor, g, by->code, st->half_gram,
-                                     strait_codec_padded(1, c->spec.keep));
+    return strait_codec_add_gradient(c, at, c->states[SUBSPACE_GRAM].tensor, g, by->code,
+                                     st->half_gram, strait_codec_padded(1, c->spec.keep));
 }
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -212,7 +230,7 @@ static strait_err project_gradients(struct strait_codec *c, struct strait_stream
                                     strait_param *params, int n) {
     for (int i = 0; is_full(&c->spec) && i < n; i++)
         STRAIT_TRY(
-            strait_subspace_project(c, s, params[i].role, STRAIT_SUBSPACE_MOMENT, params[i].grad));
+            strait_subspace_project(c, s, params[i].role, STRAIT_BASIS_MOMENT, params[i].grad));
     return STRAIT_OK;
 }
 
@@ -221,39 +239,62 @@ static strait_err after_update(struct strait_codec *c, struct strait_stream *s,
                                strait_param *params, int n) {
     struct strait_subspace *st = c->state;
     if (!is_full(&c->spec)) return STRAIT_OK;
-    const int64_t every = c->spec.confine_every, updates = st->book[BOOK_UPDATES];
-    const int is_due = updates == 0 || st->book[BOOK_LEAKS] || (every > 0 && updates % every == 0);
+    const int64_t every = c->spec.confine_every, updates = st->counters[COUNTER_UPDATES];
+    const int is_due = updates == 0 || st->counters[COUNTER_LEAKS] ||
+                       (every > 0 && updates % every == 0);
     for (int i = 0; i < n; i++)
         if (is_due || params[i].role == STRAIT_ROLE_EMBEDDING)
-            STRAIT_TRY(strait_subspace_project(c, s, params[i].role, STRAIT_SUBSPACE_WEIGHT,
+            STRAIT_TRY(strait_subspace_project(c, s, params[i].role, STRAIT_BASIS_WEIGHT,
                                                params[i].value));
-    st->book[BOOK_UPDATES]++;
-    st->book[BOOK_CORRECTIONS] += st->book[BOOK_LEAKS];
-    st->book[BOOK_LEAKS] = 0;
-    return strait_subspace_write_book(c, s);
+    st->counters[COUNTER_UPDATES]++;
+    st->counters[COUNTER_CORRECTIONS] += st->counters[COUNTER_LEAKS];
+    st->counters[COUNTER_LEAKS] = 0;
+    return strait_subspace_write_counters(c, s);
 }
 
 static strait_err metrics(struct strait_codec *c, struct strait_stream *s,
                           const strait_codec_metrics *seen) {
     struct strait_subspace *st = c->state;
-    const int leaks = seen->residual > c->spec.leak_limit && seen->spoiled == 0;
-    if (strait_subspace_gathers(c) && seen->spoiled > 0)
-        return c->backend->kernels->fill(s, c->states[GRAM].tensor, 0.0f);
+    const int leaks = seen->residual > c->spec.leak_limit && seen->non_finite == 0;
+    if (st->has_gram && seen->non_finite > 0)
+        return c->backend->kernels->fill(s, c->states[SUBSPACE_GRAM].tensor, 0.0f);
     if (c->side != STRAIT_SENDER || !is_full(&c->spec) || !leaks) return STRAIT_OK;
-    st->book[BOOK_LEAKS] = 1;
-    return strait_subspace_write_book(c, s);
+    st->counters[COUNTER_LEAKS] = 1;
+    return strait_subspace_write_counters(c, s);
 }
 
 static strait_err restored(struct strait_codec *c, struct strait_stream *s) {
     struct strait_subspace *st = c->state;
     const struct strait_backend_ops *ops = c->backend->ops;
-    STRAIT_TRY(ops->download(s, st->book, c->states[BOOK].tensor.data, sizeof st->book));
+    STRAIT_TRY(ops->download(s, st->counters, c->states[SUBSPACE_COUNTERS].tensor.data,
+                             sizeof st->counters));
     return ops->wait(s);
 }
 
 static uint32_t version(const struct strait_codec *c) {
-    return (uint32_t)((const struct strait_subspace *)c->state)->book[BOOK_VERSION];
+    return (uint32_t)((const struct strait_subspace *)c->state)->counters[COUNTER_VERSION];
 }
+
+static int64_t update_every(const strait_codec_spec *spec) {
+    return spec->grassmann_every;
+}
+
+static strait_tensor basis(const struct strait_codec *c) {
+    return c->states[SUBSPACE_BASIS].tensor;
+}
+
+static strait_tensor fixed(const struct strait_codec *c) {
+    return ((const struct strait_subspace *)c->state)->fixed;
+}
+
+static const struct strait_codec_basis_ops basis_ops = {
+    .update_every = update_every,
+    .basis = basis,
+    .fixed = fixed,
+    .propose = strait_subspace_propose,
+    .adopt = strait_subspace_adopt,
+    .carry_over = strait_subspace_carry_over,
+};
 
 extern const struct strait_codec_ops strait_codec_subspace;
 
@@ -264,6 +305,9 @@ const struct strait_codec_ops strait_codec_subspace = {
     .needs = STRAIT_NEEDS_SUBSPACE,
     .check = check,
     .traits = traits,
+    .requirements = requirements,
+    .fixed_flops = fixed_flops,
+    .basis = &basis_ops,
     .padded = &strait_codec_subspace, // the same crossings
     .can_pad = can_pad,
     .wire_bytes = wire_bytes,

@@ -1,44 +1,57 @@
-/* subspace.h - what a trainer does with the shared basis of the subspace codec, beyond crossings.
+/* subspace.h - what the files of the subspace codec share: its state, and the operations on weights
+ * and basis.
  *
- * All halves of a run hold one basis U [d x k] and its version. Every spec.grassmann_every steps
- * the trainer asks the tail of the last boundary where to turn it, tells every half of every stage,
- * and carries over the tensors that are written in the old basis. Between steps, with no microbatch
- * in flight. These calls allocate; they are rare. */
+ * subspace.c has the table and the crossings, subspace_project.c keeps weights in the subspace,
+ * subspace_update.c moves the subspace towards the gradients. The first calls the other two. */
 #pragma once
 
-#include "codec/codec.h"
+#include "codec/basis.h"
+#include "codec/builder.h"
 
-/* The basis [d x k] on the device, to be read. */
-strait_tensor strait_subspace_basis(const struct strait_codec *c);
+/* The states that checkpoints keep, in this order. */
+enum {
+    SUBSPACE_BASIS,    // U [d x k]
+    SUBSPACE_COUNTERS, // i32 [1 x COUNTER_ENTRIES]; "book" in checkpoints
+    SUBSPACE_GRAM      // receiver of the last boundary: sum of G^T G U [d x k]
+};
+enum {
+    COUNTER_VERSION,     // of the basis
+    COUNTER_LEAKS,       // 1: the last measured leak was over the limit
+    COUNTER_UPDATES,     // calls of after_update
+    COUNTER_CORRECTIONS, // how many of them corrected a leak
+    COUNTER_ENTRIES
+};
 
-/* T_fixed [vocab x d] on the device, to be read. After join. */
-strait_tensor strait_subspace_fixed(const struct strait_codec *c);
+struct strait_subspace {
+    int32_t counters[COUNTER_ENTRIES]; // the valid copy; the state on the device follows it
+    int has_gram;                      // whether this side collects gradients for basis updates
+    strait_tensor fixed;  // T_fixed [vocab x d]; a sender on a middle stage borrows its receiver's
+    strait_tensor wide;   // [N x d], of the stream's type where padded
+    strait_tensor code;   // [N x k]
+    strait_tensor narrow; // [k x widest]
+    strait_tensor rotation; // R = U^T U_new [k x k]
+    /* Padded: K is k padded, T the type of the stream. */
+    strait_tensor crossing;   // [N x K] f32: what is packed
+    strait_tensor rounded;    // [N x K] T: crossing in the stream's type
+    strait_tensor half_basis; // [d x K] T: a copy of the basis
+    strait_tensor half_gram;  // [d x K] f32: product before it is added to SUBSPACE_GRAM
+};
 
-/* Tail of the last boundary: a step of Riemannian descent on ||G - G U U'||^2 over the gradients G
- * it packed since the last turn, into out [d x k] on the host. Forgets the gradients. */
-strait_err strait_subspace_update(struct strait_codec *tail, struct strait_stream *s, float *out);
+/* Variant full: projects a tensor of a parameter with this role on the subspace, in place: a
+ * residual output projection [d x inputs], or an embedding [vocab x d], whose weights keep their
+ * fixed part. Other roles are left alone. */
+strait_err strait_subspace_project(struct strait_codec *c, struct strait_stream *s,
+                                   strait_role role, strait_codec_basis_kind kind, strait_tensor t);
 
-/* Takes the basis of `version`, orthonormal [d x k] on the host. STRAIT_EPROTO unless `version`
- * follows the one before; STRAIT_EDATA if the columns are not orthonormal. */
+/* Entries of the basis table; see codec/basis.h. Variant full projects the tensor on the new
+ * subspace; the others hold coordinates, [k x inputs] or [vocab x k], and rotate them. */
+strait_err strait_subspace_carry_over(struct strait_codec *c, struct strait_stream *s,
+                                      strait_role role, strait_codec_basis_kind kind,
+                                      strait_tensor t);
+strait_err strait_subspace_propose(struct strait_codec *receiver, struct strait_stream *s,
+                                   float *out);
 strait_err strait_subspace_adopt(struct strait_codec *c, struct strait_stream *s,
                                  const float *basis, uint32_t version);
 
-typedef enum strait_subspace_kind {
-    STRAIT_SUBSPACE_WEIGHT,
-    STRAIT_SUBSPACE_MOMENT, // or gradient: lies in the subspace whole, also for an embedding
-} strait_subspace_kind;
-
-/* After adopt: carries a tensor of a parameter with this role into the new basis, in place, which
- * projects it on the new subspace. Variant full: weights [d x inputs], embeddings [vocab x d];
- * otherwise coordinates: [k x inputs], [vocab x k]. Other roles are left alone. Second moments
- * belong to the old directions: set them to zero. */
-strait_err strait_subspace_rotate(struct strait_codec *c, struct strait_stream *s, strait_role role,
-                                  strait_subspace_kind kind, strait_tensor t);
-
-/* Variant full: projects one tensor of a parameter with this role on the subspace, in place. What
- * after_update does to weights when it corrects a leak, a trainer does to first moments. */
-strait_err strait_subspace_project(struct strait_codec *c, struct strait_stream *s,
-                                   strait_role role, strait_subspace_kind kind, strait_tensor t);
-
-/* How often a leak was corrected, since the first step of the run. */
-int64_t strait_subspace_corrections(const struct strait_codec *c);
+/* Writes the counters to the device, so that checkpoints see them. */
+strait_err strait_subspace_write_counters(struct strait_codec *c, struct strait_stream *s);

@@ -166,7 +166,7 @@ static strait_err resolve_and_check(const char *path, strait_run *run) {
  */
 static const char *silent_variant(const strait_run *run) {
     const strait_options *table = strait_run_options();
-    const char *own = strait_codec_own_variant(run->link.codec.name);
+    const char *own = strait_codec_default_variant(run->link.codec.name);
     for (int i = 0; run->link.codec.variant[0] == '\0' && i < table->n_presets; i++)
         if (strcmp(table->presets[i].key, "link.codec.variant") == 0 &&
             strcmp(table->presets[i].choice, own) == 0)

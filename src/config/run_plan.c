@@ -144,24 +144,23 @@ static strait_schedule_kind make_schedule(const strait_run *run) {
     return run->train.is_recomputed ? STRAIT_SCHEDULE_WINDOW : STRAIT_SCHEDULE_SPLIT;
 }
 
-static int has_codec(const strait_run_plan *plan, const char *name, const char *variant) {
-    return plan->n_stages > 1 && strcmp(plan->codec.name, name) == 0 &&
-           strcmp(plan->codec.variant, variant) == 0;
-}
-
 strait_err strait_run_plan_fit_codec(strait_run_plan *plan) {
-    if (has_codec(plan, "subspace", "code"))
+    const strait_codec_spec *codec = &plan->codec;
+    strait_codec_requirements needs = {0};
+    if (plan->n_stages > 1) STRAIT_TRY(strait_codec_get_requirements(codec, &needs));
+    if (needs.has_code_stream)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "link.codec.variant \"code\" of subspace wants a model that keeps its "
-                           "stream in coordinates, and no model here does: \"factored\" computes "
-                           "the same and sends the same bytes");
-    const int keep = (int)plan->codec.keep;
-    plan->shape.subspace = has_codec(plan, "subspace", "factored") ? keep : 0;
-    plan->shape.bottleneck = has_codec(plan, "resbm", "b") ? keep : 0;
-    if (has_codec(plan, "subspace", "full") && (plan->shape.conv > 0 || plan->shape.has_anchors))
+                           "link.codec.variant \"%s\" of %s needs a model that keeps its residual "
+                           "stream in coordinates, and no model of this program does; choose "
+                           "another variant",
+                           codec->variant, codec->name);
+    plan->shape.subspace = (int)needs.subspace;
+    plan->shape.bottleneck = (int)needs.bottleneck;
+    if (needs.is_closed && (plan->shape.conv > 0 || plan->shape.has_anchors))
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "codec subspace keeps the stream in a subspace, which model.conv and "
-                           "model.anchors would leave");
+                           "codec %s keeps the residual stream in a subspace, which model.conv and "
+                           "model.anchors would leave; turn them off or choose another codec",
+                           codec->name);
     return strait_shape_check(&plan->shape);
 }
 
@@ -178,11 +177,11 @@ static strait_err make_codec(const strait_run *run, strait_run_plan *plan) {
         .rank = run->link.codec.rank,
         .tile = run->link.codec.tile,
         .hidden = run->link.codec.hidden,
-        .anchors = run->link.codec.anchors,
+        .table_width = run->link.codec.anchors,
         .context = run->link.codec.context,
         .encoder = run->link.codec.encoder,
-        .frame = run->link.codec.encoder_basis,
-        .has_gains = run->link.codec.has_gains,
+        .basis_gain = run->link.codec.encoder_basis,
+        .has_gates = run->link.codec.has_gains,
         .seq_len = plan->shape.context,
         .bits = (int)run->link.codec.bits,
         .grad_bits = (int)run->link.codec.grad_bits,

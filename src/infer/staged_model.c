@@ -1,10 +1,8 @@
 #include "infer/staged_model.h"
 
 #include "base/alloc.h"
-#include "codec/subspace.h"
+#include "codec/basis.h"
 #include "stage/runner_state.h"
-
-#include <string.h>
 
 struct link {
     struct strait_stage *stage;
@@ -43,26 +41,20 @@ static strait_err open_link(struct strait_staged_model *c, int i, int64_t n_sequ
     STRAIT_TRY(open_codec(c, i, STRAIT_SENDER, &link->sender));
     if (link->receiver != NULL || link->sender != NULL)
         STRAIT_TRY(strait_codec_join(link->receiver, link->sender));
-    if (link->sender != NULL && c->plan.shape.subspace > 0)
-        STRAIT_TRY(strait_stage_view(link->stage, strait_subspace_basis(link->sender),
-                                     strait_subspace_fixed(link->sender)));
+    if (link->sender != NULL && c->plan.shape.subspace > 0) {
+        strait_tensor basis, fixed;
+        STRAIT_TRY(strait_codec_basis_view(link->sender, &basis, &fixed));
+        STRAIT_TRY(strait_stage_view(link->stage, basis, fixed));
+    }
     if (!c->generates) return STRAIT_OK;
     return strait_generator_open(link->stage, &link->generator);
 }
 
 static strait_err open_into(struct strait_staged_model *c, int64_t n_sequences) {
-    c->plan.codec.rows = c->generates ? 1 : n_sequences * c->plan.shape.context;
-    c->plan.codec.seq_len = c->generates ? 1 : c->plan.shape.context;
-    c->plan.codec.is_stepwise = c->generates;
-    /* One row is of rank 1: a low-rank codec passes it whole. */
-    if (c->generates && strcmp(c->plan.codec.name, "lowrank") == 0)
-        c->plan.codec = (strait_codec_spec){.name = "none",
-                                            .variant = "fp32",
-                                            .rows = 1,
-                                            .cols = c->plan.shape.width,
-                                            .precision = c->plan.shape.precision,
-                                            .n_boundaries = c->plan.n_stages - 1,
-                                            .n_slots = 1};
+    c->plan.codec.rows = n_sequences * c->plan.shape.context;
+    c->plan.codec.seq_len = c->plan.shape.context;
+    c->plan.codec.is_stepwise = 0;
+    if (c->generates) c->plan.codec = strait_codec_for_generation(&c->plan.codec);
     if (c->plan.n_stages > 1) {
         STRAIT_TRY(strait_codec_check(&c->plan.codec));
         const size_t bytes = strait_codec_wire_bytes(&c->plan.codec, STRAIT_FORWARD);

@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "codec/subspace.h"
+#include "codec/basis.h"
 #include "config/dry_run.h"
 #include "stage/staging.h"
 
@@ -114,9 +114,11 @@ static strait_err open_into(struct strait_runner *w, const strait_run *run) {
     STRAIT_TRY(open_boundary(w, STRAIT_SENDER, &w->sender));
     if (w->receiver != NULL || w->sender != NULL)
         STRAIT_TRY(strait_codec_join(codec_of(w->receiver), codec_of(w->sender)));
-    if (w->sender != NULL && w->plan.shape.subspace > 0)
-        STRAIT_TRY(strait_stage_view(w->model, strait_subspace_basis(codec_of(w->sender)),
-                                     strait_subspace_fixed(codec_of(w->sender))));
+    if (w->sender != NULL && w->plan.shape.subspace > 0) {
+        strait_tensor basis, fixed;
+        STRAIT_TRY(strait_codec_basis_view(codec_of(w->sender), &basis, &fixed));
+        STRAIT_TRY(strait_stage_view(w->model, basis, fixed));
+    }
     STRAIT_TRY(list_params(w));
     const strait_optim_spec optim = strait_run_plan_optim(&w->plan, w->stage);
     STRAIT_TRY(strait_optimizer_open(&optim, w->backend, w->params, w->n_params, &w->optimizer));

@@ -147,8 +147,8 @@ static strait_err read_codec(struct strait_service *s, struct strait_boundary *b
     STRAIT_TRY(strait_codec_read_metrics(strait_boundary_codec(boundary),
                                          strait_stage_stream(s->worker->model), &metrics));
     reply->residual[strait_boundary_codec(boundary)->side] = metrics.residual;
-    reply->refused[strait_boundary_codec(boundary)->side] = metrics.refused;
-    reply->spoiled += metrics.spoiled;
+    reply->refused[strait_boundary_codec(boundary)->side] = metrics.rejected;
+    reply->spoiled += metrics.non_finite;
     return STRAIT_OK;
 }
 

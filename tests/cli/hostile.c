@@ -108,8 +108,8 @@ strait_err __wrap_strait_codec_grad_pack(struct strait_codec *c, const strait_cr
 strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,
                                             strait_codec_metrics *out) {
     const strait_err err = __real_strait_codec_read_metrics(c, s, out);
-    if (is_at("liar")) out->refused = 1;
-    if (is_at("spoil")) out->spoiled = 1;
+    if (is_at("liar")) out->rejected = 1;
+    if (is_at("spoil")) out->non_finite = 1;
     return err;
 }
 

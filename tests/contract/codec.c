@@ -36,7 +36,7 @@ static void lossless_is_bit_exact(void **state) {
         chain_close(&chain);
         n++;
     }
-    assert_int_equal(n, 3);
+    CHECK(n >= 3);
 }
 
 static double dot(strait_tensor a, strait_tensor b) {
@@ -69,8 +69,7 @@ static void linear_has_its_adjoint(void **state) {
         CHECK_OK(strait_codec_grad_unpack(chain.sender[0], &at, chain.d, chain.wire[0][1]));
         const double size = sqrt(dot(x, x) * dot(chain.v, chain.v));
         CHECK_NEAR((dot(chain.y, chain.v) - dot(y0, chain.v)) / size, dot(x, chain.d) / size,
-                   which->tolerance);
-        CHECK(which->tolerance > 0);
+                   case_tolerance(which));
         chain_close(&chain);
         n++;
     }
@@ -229,7 +228,7 @@ static void padded_computes_the_same(void **state) {
         }
         n_cases++;
     }
-    assert_int_equal(n_cases, 9);
+    CHECK(n_cases >= 9);
     print_message("%d cases in bf16\n", n_half);
 }
 
@@ -361,7 +360,7 @@ static void residual_is_measured(void **state) {
             CHECK(metrics.residual == 0);
         else
             CHECK(metrics.residual > 1e-5 && metrics.residual < 1.5);
-        CHECK(metrics.spoiled == 0);
+        CHECK(metrics.non_finite == 0);
         CHECK_OK(strait_codec_read_metrics(chain.sender[0], &chain.rig->stream, &metrics));
         CHECK(metrics.residual == 0); // forgotten once read
         chain_close(&chain);

@@ -74,7 +74,7 @@ static void garbage_stays_finite(void **state) {
         }
         strait_codec_metrics metrics;
         CHECK_OK(strait_codec_read_metrics(chain.receiver[0], &chain.rig->stream, &metrics));
-        CHECK(metrics.refused > 0);
+        CHECK(metrics.rejected > 0);
         chain_close(&chain);
     }
 }
@@ -134,13 +134,13 @@ static void spoiled_values_are_counted(void **state) {
         rig_write(chain.rig, chain.y, values);
         CHECK_OK(strait_codec_act_pack(chain.sender[0], &at, chain.wire[0][0], chain.y));
         CHECK_OK(strait_codec_read_metrics(chain.sender[0], &chain.rig->stream, &metrics));
-        CHECK(metrics.spoiled > 0);
+        CHECK(metrics.non_finite > 0);
         CHECK_OK(strait_codec_act_unpack(chain.receiver[0], &at, chain.y, chain.wire[0][0]));
         check_finite(chain.y, which->label);
         /* The next crossing is as good as if nothing had happened. */
         CHECK_OK(strait_codec_act_pack(chain.sender[0], &at, chain.wire[0][0], chain.v));
         CHECK_OK(strait_codec_read_metrics(chain.sender[0], &chain.rig->stream, &metrics));
-        CHECK(metrics.spoiled == 0 && metrics.residual < 1);
+        CHECK(metrics.non_finite == 0 && metrics.residual < 1);
         chain_close(&chain);
     }
 }

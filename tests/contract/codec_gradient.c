@@ -1,4 +1,5 @@
 /* codec_gradient.c - gradients of every codec that is part of the model, over a chain of stages. */
+#include "codec/payload.h"
 #include "codec_rig.h"
 
 static struct chain chain;
@@ -53,13 +54,23 @@ static strait_codec_spec at_bits(const codec_case *which, int b, int bits, int g
     return case_spec(&other, b);
 }
 
+static int has_log_scale(const strait_codec_spec *spec) {
+    return strcmp(spec->variant, "context") == 0;
+}
+
+/* Whether exchange can read what this spec sends: a codec with a format of its own is left out. */
+static int has_known_payload(const strait_codec_spec *spec) {
+    return has_log_scale(spec) || strait_codec_wire_bytes(spec, STRAIT_FORWARD) ==
+                                      strait_payload_bytes(spec->rows, spec->keep, spec->bits);
+}
+
 /* Replaces an exact code by what the coarse chain sent. */
 static void exchange(struct chain *exact, int b) {
     const strait_tensor wire = exact->wire[b][STRAIT_FORWARD];
     const strait_tensor code = {wire.data, STRAIT_F32, CHAIN_ROWS, wire.cols / 4 / CHAIN_ROWS};
     const strait_tensor sent = chain.wire[b][STRAIT_FORWARD], absent = {0};
     struct strait_stream *stream = &exact->rig->stream;
-    if (strcmp(exact->spec[b].variant, "context") == 0)
+    if (has_log_scale(&exact->spec[b]))
         CHECK_OK(
             exact->rig->k->log_scale->restore(stream, code, absent, sent, (strait_pack_params){0}));
     else
@@ -85,6 +96,7 @@ static void rounding_is_straight_through(void **state) {
             continue;
         struct chain exact;
         const strait_codec_spec coarse[2] = {at_bits(which, 0, 4, 32), at_bits(which, 1, 4, 32)};
+        if (!has_known_payload(&coarse[0])) continue;
         const strait_codec_spec fine[2] = {at_bits(which, 0, 32, 32), at_bits(which, 1, 32, 32)};
         struct rig other;
         rig_open(&other, (strait_backend_spec){.name = "cpu", .n_threads = 1, .is_reference = 1});

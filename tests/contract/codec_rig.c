@@ -2,7 +2,7 @@
 
 #include "base/rng.h"
 
-const codec_case codec_cases[] = {
+static const codec_case listed[] = {
     {"none fp32", {.name = "none", .variant = "fp32"}, 1e-6},
     {"none bf16", {.name = "none"}, 2e-2},
     {"none bf16 feedback", {.name = "none", .has_feedback = 1}, 0},
@@ -49,12 +49,12 @@ const codec_case codec_cases[] = {
      0},
     {"context", {.name = "strait", .variant = "context", .seq_len = 3}, 0},
     {"context gains",
-     {.name = "strait", .variant = "context", .bits = 32, .seq_len = 3, .has_gains = 1},
+     {.name = "strait", .variant = "context", .bits = 32, .seq_len = 3, .has_gates = 1},
      0},
     {"context gains deferred",
-     {.name = "strait", .variant = "context", .bits = 32, .can_defer = 1, .has_gains = 1},
+     {.name = "strait", .variant = "context", .bits = 32, .can_defer = 1, .has_gates = 1},
      0},
-    {"context gains 4", {.name = "strait", .variant = "context", .has_gains = 1}, 0},
+    {"context gains 4", {.name = "strait", .variant = "context", .has_gates = 1}, 0},
     {"subspace padded",
      {.name = "subspace", .bits = 32, .grassmann_every = 10, .is_padded = 1},
      1e-6},
@@ -85,7 +85,7 @@ const codec_case codec_cases[] = {
       .variant = "context",
       .bits = 32,
       .seq_len = 3,
-      .has_gains = 1,
+      .has_gates = 1,
       .is_padded = 1},
      0},
     {"context padded gains deferred",
@@ -93,33 +93,103 @@ const codec_case codec_cases[] = {
       .variant = "context",
       .bits = 32,
       .can_defer = 1,
-      .has_gains = 1,
+      .has_gates = 1,
       .is_padded = 1},
      0},
     {"context padded gains 4",
-     {.name = "strait", .variant = "context", .keep = 8, .has_gains = 1, .is_padded = 1},
+     {.name = "strait", .variant = "context", .keep = 8, .has_gates = 1, .is_padded = 1},
      0},
     {"context padded 8",
      {.name = "strait", .variant = "context", .bits = 8, .context = 2, .is_padded = 1},
      0},
-    {NULL, {.name = ""}, 0},
 };
+
+enum {
+    N_LISTED = COUNT(listed),
+    CASES_MAX = 128,
+    LABEL_MAX = 64
+};
+
+static codec_case cases[CASES_MAX]; // ended by a label of NULL
+static char labels[CASES_MAX][LABEL_MAX];
+static int n_cases;
+
+static int is_listed(const char *name, const char *variant) {
+    for (int i = 0; i < N_LISTED; i++) {
+        const strait_codec_spec *spec = &listed[i].spec;
+        const char *own = spec->variant[0] != '\0' ? spec->variant
+                                                   : strait_codec_default_variant(spec->name);
+        if (strcmp(spec->name, name) == 0 && strcmp(own, variant) == 0) return 1;
+    }
+    return 0;
+}
+
+static void place(strait_codec_spec *spec, int b) {
+    spec->rows = CHAIN_ROWS;
+    spec->cols = CHAIN_COLS;
+    spec->vocab = CHAIN_VOCAB;
+    spec->n_slots = CHAIN_SLOTS;
+    spec->n_boundaries = CHAIN_BOUNDARIES;
+    spec->boundary = b;
+    spec->seed = 7;
+    if (spec->keep == 0) spec->keep = 5;
+    if (spec->hidden == 0) spec->hidden = 7;
+    if (spec->table_width == 0) spec->table_width = 3;
+    if (spec->encoder == 0) spec->encoder = 9;
+    if (spec->rank == 0) spec->rank = 3;
+    if (spec->tile == 0) spec->tile = 8;
+}
+
+/* Adds the case if the codec accepts it. */
+static void add_case(strait_codec_spec spec, const char *label) {
+    strait_codec_spec placed = spec;
+    place(&placed, 0);
+    if (strait_codec_check(&placed) != STRAIT_OK || placed.is_padded != spec.is_padded) return;
+    CHECK(n_cases < CASES_MAX - 1);
+    (void)snprintf(labels[n_cases], LABEL_MAX, "%s %s %s", spec.name, spec.variant, label);
+    cases[n_cases] = (codec_case){labels[n_cases], spec, 0};
+    n_cases++;
+}
+
+static void add_variant(const char *name, const char *variant) {
+    if (is_listed(name, variant)) return;
+    strait_codec_spec spec = {.name = ""};
+    (void)snprintf(spec.name, sizeof spec.name, "%s", name);
+    (void)snprintf(spec.variant, sizeof spec.variant, "%s", variant);
+    add_case(spec, "default");
+    spec.bits = 32;
+    add_case(spec, "exact");
+    spec.can_defer = 1;
+    add_case(spec, "deferred");
+    spec.is_padded = 1;
+    add_case(spec, "padded deferred");
+    spec.can_defer = 0;
+    add_case(spec, "padded");
+}
+
+const codec_case *codec_cases(void) {
+    if (n_cases > 0) return cases;
+    memcpy(cases, listed, sizeof listed);
+    n_cases = N_LISTED;
+    for (int i = 0; strait_codecs[i] != NULL; i++) {
+        const char *const *variants = strait_codecs[i]->variants;
+        if (variants == NULL) add_variant(strait_codecs[i]->name, "");
+        for (int j = 0; variants != NULL && variants[j] != NULL; j++)
+            add_variant(strait_codecs[i]->name, variants[j]);
+    }
+    return cases;
+}
+
+double case_tolerance(const codec_case *which) {
+    const strait_codec_spec spec = case_spec(which, 0);
+    const int bits = spec.bits < spec.grad_bits ? spec.bits : spec.grad_bits;
+    if (which->tolerance > 0) return which->tolerance;
+    return bits == 32 ? 1e-6 : bits == 16 ? 2e-2 : bits == 8 ? 5e-2 : 0.3;
+}
 
 strait_codec_spec case_spec(const codec_case *which, int b) {
     strait_codec_spec spec = which->spec;
-    spec.rows = CHAIN_ROWS;
-    spec.cols = CHAIN_COLS;
-    spec.vocab = CHAIN_VOCAB;
-    spec.n_slots = CHAIN_SLOTS;
-    spec.n_boundaries = CHAIN_BOUNDARIES;
-    spec.boundary = b;
-    spec.seed = 7;
-    if (spec.keep == 0) spec.keep = 5;
-    if (spec.hidden == 0) spec.hidden = 7;
-    if (spec.anchors == 0) spec.anchors = 3;
-    if (spec.encoder == 0) spec.encoder = 9;
-    if (spec.rank == 0) spec.rank = 3;
-    if (spec.tile == 0) spec.tile = 8;
+    place(&spec, b);
     CHECK_OK(strait_codec_check(&spec));
     return spec;
 }

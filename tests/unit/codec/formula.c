@@ -19,7 +19,7 @@ static strait_codec_spec spec_of(const char *name, const char *variant, int b) {
                               .vocab = VOCAB,
                               .keep = K,
                               .hidden = M,
-                              .anchors = R,
+                              .table_width = R,
                               .bits = 32,
                               .n_boundaries = 2,
                               .boundary = b,
@@ -132,7 +132,7 @@ static void check_context_head(const strait_tensor w[4], const double *z, const 
         CHECK_NEAR(u[i], times(z, w[3], i) + times(delta, w[0], i) + times(h, w[2], i), 1e-4);
 }
 
-static void check_context(int has_gains) {
+static void check_context(int has_gates) {
     enum {
         ROWS = 2 * SEQ_LEN
     };
@@ -142,7 +142,7 @@ static void check_context(int has_gains) {
     spec.context = CONTEXT;
     spec.seq_len = SEQ_LEN;
     spec.encoder = WIDE;
-    spec.has_gains = has_gains;
+    spec.has_gates = has_gates;
     pair_open(&in, spec);
     spec.boundary = 1;
     pair_open(&out, spec);
@@ -150,8 +150,8 @@ static void check_context(int has_gains) {
     const strait_tensor d = weight(in.tail, 0), v = weight(in.tail, 1), w = weight(in.tail, 2);
     const strait_tensor head[] = {weight(out.head, 0), weight(out.head, 1), weight(out.head, 2),
                                   weight(out.head, 3)};
-    const strait_tensor g = has_gains ? weight(in.tail, 3) : (strait_tensor){0};
-    const strait_tensor gains = has_gains ? weight(out.head, 4) : (strait_tensor){0};
+    const strait_tensor g = has_gates ? weight(in.tail, 3) : (strait_tensor){0};
+    const strait_tensor gains = has_gates ? weight(out.head, 4) : (strait_tensor){0};
     const strait_tensor z = pair_normals(ROWS, K, 1), x = pair_tensor(ROWS, D),
                         y = pair_normals(ROWS, D, 3);
     strait_crossing at = pair_at(&in);

@@ -11,7 +11,7 @@ static void fixed_row(int t, float out[D]) {
 /* C U' + T_fixed[t], with random C. */
 static strait_tensor confined_stream(const struct pair *p) {
     const strait_tensor c = pair_normals(N, K, 6);
-    const strait_tensor back = transposed(strait_subspace_basis(p->head)), x = product(c, back);
+    const strait_tensor back = transposed(basis_of(p->head)), x = product(c, back);
     for (int n = 0; n < N; n++) {
         float fixed[D];
         fixed_row(((const int32_t *)p->tokens.data)[n], fixed);
@@ -36,7 +36,7 @@ static void reconstruction_is_exact(void **state) {
         CHECK_OK(strait_codec_read_metrics(p.head, &p.stream, &metrics));
         CHECK(metrics.residual < 3e-7);
         const strait_tensor g = pair_normals(N, D, 9);
-        const strait_tensor expected = projected(g, strait_subspace_basis(p.head));
+        const strait_tensor expected = projected(g, basis_of(p.head));
         pair_backward(&p, y, g);
         CHECK(apart(expected, y) < 3e-7);
         free(x.data);
@@ -133,6 +133,13 @@ static double leak_of(struct toy *toy) {
     return metrics.residual;
 }
 
+/* How often a leak was corrected since the first step. */
+static int64_t corrections_of(const struct strait_codec *c) {
+    strait_codec_state counters;
+    CHECK_OK(strait_codec_get_state(c, SUBSPACE_COUNTERS, &counters));
+    return ((const int32_t *)counters.tensor.data)[COUNTER_CORRECTIONS];
+}
+
 static double leak_after(const char *optimizer, int steps, strait_codec_spec spec,
                          int64_t *out_corrections) {
     struct toy toy = {0};
@@ -146,7 +153,7 @@ static double leak_after(const char *optimizer, int steps, strait_codec_spec spe
     }
     CHECK(f32(free_one)[0] != before); // NOLINT: it trains too
     const double leak = leak_of(&toy);
-    *out_corrections = strait_subspace_corrections(toy.p.head);
+    *out_corrections = corrections_of(toy.p.head);
     toy_close(&toy);
     return leak;
 }
@@ -184,7 +191,7 @@ static void factored_weights_convert_to_full_ones(void **state) {
     (void)state;
     struct toy toy = {0};
     toy_open(&toy, "adamw-rows", spec_of("full"));
-    const strait_tensor u = strait_subspace_basis(toy.p.head), back = transposed(u);
+    const strait_tensor u = basis_of(toy.p.head), back = transposed(u);
     const strait_tensor z = pair_normals(K, INPUTS, 1), e = pair_normals(VOCAB, K, 2);
     const strait_tensor w = product(u, z), table = product(e, back);
     for (int t = 0; t < VOCAB; t++) {

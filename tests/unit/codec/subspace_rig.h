@@ -27,6 +27,13 @@ static inline strait_codec_spec spec_of(const char *variant) {
     return spec;
 }
 
+/* U [d x k], to read. */
+static inline strait_tensor basis_of(const struct strait_codec *c) {
+    strait_tensor basis, fixed;
+    CHECK_OK(strait_codec_basis_view(c, &basis, &fixed));
+    return basis;
+}
+
 static inline strait_tensor product(strait_tensor a, strait_tensor b) {
     strait_tensor y = pair_tensor(a.rows, b.cols);
     for (int64_t i = 0; i < y.rows * y.cols; i++) {

@@ -61,7 +61,7 @@ static strait_codec_spec strait_spec(const char *variant, int b) {
                               .cols = D,
                               .vocab = 30,
                               .keep = K,
-                              .anchors = 4,
+                              .table_width = 4,
                               .hidden = 12,
                               .bits = 32,
                               .n_boundaries = BOUNDARIES,
@@ -120,7 +120,7 @@ static void context_starts_linear(void **state) {
     spec.keep = spec.hidden = 0;
     spec.bits = 0;
     spec.cols = 1024;
-    spec.has_gains = 1;
+    spec.has_gates = 1;
     pair_open(&p, spec);
     spec.boundary = 2;
     pair_open(&q, spec);
@@ -159,7 +159,7 @@ static void context_starts_from_a_frame(void **state) {
     (void)state;
     struct pair p, q;
     strait_codec_spec spec = strait_spec("context", 1);
-    spec.frame = 3;
+    spec.basis_gain = 3;
     pair_open(&p, spec);
     pair_open(&q, strait_spec("tied", 2));
     const strait_tensor e = param_of(p.head, "boundary.1.head.E").value;
@@ -210,8 +210,8 @@ static void strait_needs_both_halves_of_a_stage(void **state) {
     strait_codec_spec other = strait_spec("tied", 2);
     other.keep = K - 1;
     pair_open(&q, other);
-    CHECK_FAILS(strait_codec_join(NULL, p.head), STRAIT_EINVAL, "needs both halves");
-    CHECK_FAILS(strait_codec_join(p.tail, q.head), STRAIT_ECONFIG, "the same keep");
+    CHECK_FAILS(strait_codec_join(NULL, p.head), STRAIT_EINVAL, "needs both sides");
+    CHECK_FAILS(strait_codec_join(p.tail, q.head), STRAIT_ECONFIG, "the same variant, keep and");
     CHECK_FAILS(strait_codec_join(q.tail, p.head), STRAIT_EINVAL, "do not enclose a stage");
     pair_close(&p);
     pair_close(&q);

@@ -179,7 +179,7 @@ static void test_keys_must_fit_together(void **state) {
     REFUSES("name: a/b", "name: \"a/b\" cannot name a folder");
     REFUSES("name: .hidden", "name: \".hidden\" cannot name a folder");
     REFUSES("device: {kind: gpu}", "device.kind: \"gpu\" is not a device kind; expected cpu or cuda");
-    REFUSES("link: {codec: {name: zip}}", "codec 'zip': there is none of that name; choose one of");
+    REFUSES("link: {codec: {name: zip}}", "there is no codec 'zip'; choose one of");
     CHECK_FAILS(parse("train: {learning_rate: fast}"), STRAIT_ECONFIG,
                 "R.yaml:1:24: train.learning_rate: \"fast\" is not a number");
     CHECK_FAILS(parse_set("train.learning_rate=fast"), STRAIT_ECONFIG,

@@ -36,7 +36,7 @@ static strait_codec_spec codec_spec(const strait_shape *shape, int boundary, int
                               .rows = rows,
                               .cols = shape->width,
                               .vocab = shape->vocab,
-                              .has_gains = 1,
+                              .has_gates = 1,
                               .keep = 5,
                               .hidden = 7,
                               .encoder = 9,
