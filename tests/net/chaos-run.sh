@@ -1,9 +1,9 @@
 #!/bin/sh
-# chaos-run.sh STRAIT HELPER WAN - four machines with addresses and lines of their own (machines.sh), one
-# of them the coordinator's: faults of the network, drawn from a seed, and the same numbers as if nothing
-# had happened. chaos.sh has all other kinds. Needs root, ip and TUN; says so otherwise.
+# chaos-run.sh STRAIT HELPER WAN - a swarm on four machines (machines.sh), one of them the
+# coordinator's, under random network faults drawn from a seed: losses and weights must be the same as
+# without faults. tests/cli/chaos.sh covers all other faults. Needs root, ip and TUN; skips otherwise.
 #
-#   SEED=1 FAULTS=5 LONGEST=8    LONGEST: seconds that a fault lasts
+#   SEED=1 FAULTS=5 LONGEST=8    LONGEST: longest fault in seconds
 . "$(dirname "$0")/../cli/lib.sh"
 . "$(dirname "$0")/../cli/swarm_lib.sh"
 . "$(dirname "$0")/machines.sh"
@@ -14,68 +14,68 @@ LONGEST=${LONGEST:-8}
 RUN=chaos
 draw_from "$SEED"
 
-# last KIND MS: until there is progress and the fault is over; the run goes on meanwhile, where it can.
+# last KIND MS: waits until the run makes progress again and the fault is over.
 last() {
     recovers $RUN "$1" "$began" "$before" || return
     left=$((began + $2 - $(now_ms)))
     [ $left -le 0 ] || nap $left
 }
 
-# Nothing passes, and nobody is told.
+# The link drops everything in both directions.
 fault_silent() {
     pid=$(cat "wan-$1.pid")
     kill -STOP "$pid"
     (nap "$2"; kill -CONT "$pid") &
-    mender=$!
+    repair=$!
     last silent "$2"
-    wait $mender
+    wait $repair
 }
 
-# The machine's own end is down: what it sends fails at once.
+# The machine's interface is down: its sends fail at once.
 fault_down() {
     ip -n "$tag-m$1" link set wan0 down
     (nap "$2"; ip -n "$tag-m$1" link set wan0 up; ip -n "$tag-m$1" route add default via "10.10$1.0.2") &
-    mender=$!
+    repair=$!
     last down "$2"
-    wait $mender
+    wait $repair
 }
 
-# It is heard, and hears nothing.
-fault_deaf() {
+# The machine can send but receives nothing.
+fault_receive_nothing() {
     ip -n "$tag-g$1" route add blackhole "10.10$1.0.1/32"
     (nap "$2"; ip -n "$tag-g$1" route del blackhole "10.10$1.0.1/32") &
-    mender=$!
-    last deaf "$2"
-    wait $mender
+    repair=$!
+    last receive_nothing "$2"
+    wait $repair
 }
 
-# It hears, and nobody hears it.
-fault_mute() {
+# The machine receives but what it sends is dropped.
+fault_send_nothing() {
     routes_to_others "$1" blackhole
     (nap "$2"; routes_to_others "$1" via) &
-    mender=$!
-    last mute "$2"
-    wait $mender
+    repair=$!
+    last send_nothing "$2"
+    wait $repair
 }
 
-# The line stops and goes, a quarter of a second each.
+# The link alternates between working and not, a quarter of a second each.
 fault_slow() {
     pid=$(cat "wan-$1.pid")
     (for _ in $(seq $(($2 / 500 + 1))); do kill -STOP "$pid"; nap 250; kill -CONT "$pid"; nap 250; done) &
-    mender=$!
+    repair=$!
     last slow "$2"
-    wait $mender
+    wait $repair
 }
 
 machines_begin 4
 make_corpus
 : >times
 
-# The plan: kinds in turn from a place that is drawn, machines and times drawn.
+# The plan: the kinds of faults in turn, starting at a random one, with random machines and durations.
 draw 5
 first=$drawn
 for n in $(seq "$FAULTS"); do
-    kind=$(echo "silent down deaf mute slow" | cut -d ' ' -f $(((first + n) % 5 + 1)))
+    kind=$(echo "silent down receive_nothing send_nothing slow" | cut -d ' ' -f $(((first + n) % 5 + 1)))
     draw 4
     machine=$drawn
     draw 1001
@@ -96,8 +96,8 @@ while read -r kind machine ms <&5; do
     began=$(now_ms)
     "fault_$kind" "$machine" "$ms" 5<&-
 done 5<plan
-[ $n -gt $((FAULTS / 2)) ] || fail "the run was over after $n faults"
-host_ends 0 "lines of all weathers"
+[ $n -gt $((FAULTS / 2)) ] || fail "the run ended after $n faults, too few"
+host_ends 0 "after network faults"
 same_metrics straight $RUN
 same_weights straight $RUN
 none_left

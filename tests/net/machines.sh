@@ -1,8 +1,9 @@
 # machines.sh - machines for the scripts of this folder: network namespaces with addresses of their own,
-# each behind a line of 80 Mb/s and 30 ms that wan.c makes. Needs root, ip and TUN; says so otherwise.
+# each behind a link of 80 Mb/s and 30 ms that wan.c emulates. Needs root, ip and TUN; skips otherwise.
 #
-# Machine i, from 0, is namespace m-i with address 10.(100+i).0.1; its line ends in g-i, which routes;
-# the g's meet on a bridge in the namespace sky. Read after lib.sh; WAN is the program.
+# Machine i, from 0, is namespace m-i with address 10.(100+i).0.1; its link ends in g-i, its gateway;
+# the gateways are connected by a bridge in the namespace backbone. Source it after lib.sh; WAN is the
+# path of wan.c's program.
 tag=sw$$
 MACHINES=
 
@@ -12,18 +13,18 @@ clean_net() {
         ip netns del "$tag-m$i" 2>/dev/null
         ip netns del "$tag-g$i" 2>/dev/null
     done
-    ip netns del "$tag-sky" 2>/dev/null
+    ip netns del "$tag-backbone" 2>/dev/null
     clean_up
 }
 
-# Machine I and its line, which is up some moments later.
+# machine_begin I: creates machine I and starts its link, which is up some moments later.
 machine_begin() {
     ip netns add "$tag-m$1"
     ip netns add "$tag-g$1"
     ip -n "$tag-m$1" link set lo up
-    ip -n "$tag-g$1" link add up0 type veth peer name "down$1" netns "$tag-sky"
-    ip -n "$tag-sky" link set "down$1" master roof
-    ip -n "$tag-sky" link set "down$1" up
+    ip -n "$tag-g$1" link add up0 type veth peer name "down$1" netns "$tag-backbone"
+    ip -n "$tag-backbone" link set "down$1" master bridge0
+    ip -n "$tag-backbone" link set "down$1" up
     ip -n "$tag-g$1" addr add "10.99.0.$(($1 + 1))/24" dev up0
     ip -n "$tag-g$1" link set up0 up
     ip netns exec "$tag-g$1" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
@@ -38,11 +39,11 @@ machines_begin() {
     [ -c /dev/net/tun ] || { echo "skipped: needs /dev/net/tun"; exit 77; }
     trap clean_net EXIT
     mkfifo hold
-    exec 3<>hold # the lines last as long as this is open
-    ip netns add "$tag-sky" && ip netns exec "$tag-sky" true ||
-        { echo "skipped: cannot make network namespaces and enter them"; exit 77; }
-    ip -n "$tag-sky" link add roof type bridge
-    ip -n "$tag-sky" link set roof up
+    exec 3<>hold # the links last as long as this is open
+    ip netns add "$tag-backbone" && ip netns exec "$tag-backbone" true ||
+        { echo "skipped: cannot create and enter network namespaces"; exit 77; }
+    ip -n "$tag-backbone" link add bridge0 type bridge
+    ip -n "$tag-backbone" link set bridge0 up
     for i in $(seq 0 $(($1 - 1))); do
         MACHINES="$MACHINES $i"
         machine_begin "$i"
@@ -58,7 +59,7 @@ machines_begin() {
     done
 }
 
-# routes_to_others I via|blackhole: where the line of machine I ends, for what comes from there.
+# routes_to_others I via|blackhole: what the gateway of machine I does with packets to the others.
 routes_to_others() {
     for other in $MACHINES; do
         [ "$1" = "$other" ] && continue
@@ -70,14 +71,14 @@ routes_to_others() {
     done
 }
 
-# on I ARGS...: strait on machine I, as a user would type it there.
+# on I ARGS...: runs strait on machine I.
 on() {
     machine=$1
     shift
     ip netns exec "$tag-m$machine" env STRAIT_CLI="$SCRATCH" "$STRAIT" "$@"
 }
 
-# swarm_begin FOLDER WORKER...: machine 0 hosts, and the others join by the pasted invite.
+# swarm_begin FOLDER WORKER...: starts a host on machine 0 and a worker with its invite on each other.
 swarm_begin() {
     folder=$1
     shift

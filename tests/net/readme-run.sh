@@ -1,8 +1,8 @@
 #!/bin/sh
-# readme-run.sh STRAIT HELPER WAN - "Two machines in two minutes" of README.md, word by word: its
-# blocks of commands are typed on two machines, network namespaces with a line of 80 Mb/s and 30 ms
-# each, which have nothing but what the text says. Only the invite is pasted where "strait1:AQ..."
-# stands, and the run has fewer steps. Needs root, ip and TUN; says so otherwise.
+# readme-run.sh STRAIT HELPER WAN - runs the commands of "Two machines in two minutes" in README.md as
+# they are written, on two machines (machines.sh) that have nothing but what the text provides. Only
+# the placeholder "strait1:AQ..." is replaced by the invite, and the run has fewer steps. Needs root,
+# ip and TUN; skips otherwise.
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/../cli/lib.sh"
 . "$(dirname "$0")/../cli/swarm_lib.sh"
@@ -30,7 +30,7 @@ cp tokenizer.json A/corpus
 cp train.bin A/corpus
 cp train.bin A/corpus/valid.bin
 
-# typed MACHINE COMMAND LOG: in the folder of that machine.
+# typed MACHINE COMMAND LOG: runs a command in the folder of that machine.
 typed() {
     number=0
     [ "$1" = B ] && number=1
@@ -38,7 +38,7 @@ typed() {
         PATH="$SCRATCH/bin:$PATH" sh -c "$2") >"$3" 2>&1 </dev/null
 }
 
-# ends_well PID LOG
+# ends_well PID LOG: waits for a command and fails unless it succeeded.
 ends_well() {
     wait "$1" && return
     ERR=$2
@@ -90,5 +90,5 @@ while read -r where command; do
         ;;
     esac
 done <commands
-[ "$(grep -c '"loss"' A/runs/two/metrics.jsonl)" -eq 12 ] || fail "the run was not made"
+[ "$(grep -c '"loss"' A/runs/two/metrics.jsonl)" -eq 12 ] || fail "the run did not finish its 12 steps"
 [ "$(ls -A B)" = home ] || fail "something was written on B: $(ls -A B)"

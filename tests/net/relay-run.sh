@@ -1,6 +1,6 @@
 #!/bin/sh
-# relay-run.sh - two machines that accept no connections train through a relay, to the same numbers
-# as on one machine; the relay is killed in the middle and started again.
+# relay-run.sh - two workers that accept no connections train through a relay; losses and weights must
+# be the same as on one machine. The relay is killed and restarted in the middle.
 . "$(dirname "$0")/../cli/lib.sh"
 . "$(dirname "$0")/../cli/swarm_lib.sh"
 
@@ -9,7 +9,7 @@ make_run run.yaml 2 60
 sets="--set stages.count=2 --set link.emulate.delay=25ms"
 runs train run.yaml --out straight $sets
 
-# relay_begin ADDRESS: starts a relay there and waits until it says where it is, in $where.
+# relay_begin ADDRESS: starts a relay and waits until it prints its address, stored in $where.
 relay_begin() {
     : >relay.out
     env STRAIT_CLI="$SCRATCH" "$STRAIT" relay --listen "$1" >relay.out 2>relay.err </dev/null &
@@ -20,7 +20,7 @@ relay_begin() {
         sleep 0.025
     done
     ERR=relay.err
-    fail "the relay does not say where it is"
+    fail "the relay did not print its address"
 }
 
 choose_port
@@ -28,7 +28,7 @@ relay_begin "127.0.0.1:$port"
 host_begin swarm run.yaml $sets --relay "$where"
 for i in 1 2; do join_begin swarm $i --no-listen; done
 wait_steps swarm 12
-is_running || fail "was done before the relay could be killed"
+is_running || fail "the run ended before the relay could be killed"
 kill -9 "$relay"
 wait "$relay" 2>/dev/null # its port is free then
 relay_begin "$where"

@@ -1,7 +1,7 @@
 /* wan.c - wan RATE_BPS DELAY_MS NAMESPACE ADDRESS NAMESPACE ADDRESS
  *
- * A wide-area link between two named network namespaces, until its standard input ends. Each gets
- * a TUN device wan0 with its address in a network of 16 bits. Says "up" when it is. */
+ * Connects two named network namespaces by a wide-area link until its standard input ends. Each
+ * gets a TUN device wan0 with its address in a /16 network. Prints "up" when the link is ready. */
 #include "net/wanlink.h"
 
 #include <arpa/inet.h>
@@ -31,7 +31,7 @@ static int set_up(int fd, const char *address) {
     return ioctl(fd, SIOCSIFFLAGS, &request) == 0;
 }
 
-/* A TUN device inside a namespace; it stays open when this thread leaves again. */
+/* Opens a TUN device inside a namespace; it stays open when this thread leaves the namespace. */
 static int open_end(const char *namespace, const char *address) {
     char path[256];
     (void)snprintf(path, sizeof path, "/run/netns/%s", namespace);

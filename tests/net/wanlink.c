@@ -48,7 +48,7 @@ static double draw(struct direction *d) {
     return (double)(d->random >> 11) * 0x1p-53;
 }
 
-/* Reads one packet into the next slot, or loses it; 0 when there is none to read. */
+/* Reads one packet into the next slot, or drops it; returns 0 when there is none to read. */
 static int take_packet(struct direction *d) {
     struct packet *p = &d->slots[d->end % SLOTS];
     const ssize_t n = read(d->from, p->data, sizeof p->data);
@@ -68,7 +68,7 @@ static void deliver_due(struct direction *d) {
     const int64_t now = now_ns();
     while (d->first < d->end && d->slots[d->first % SLOTS].due_ns <= now) {
         const struct packet *p = &d->slots[d->first++ % SLOTS];
-        if (write(d->to, p->data, p->bytes) < 0) continue; // like any lost packet
+        if (write(d->to, p->data, p->bytes) < 0) continue; // counts as a lost packet
     }
 }
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# honest-run.sh STRAIT WAN - a pipelined run over emulated links against the same run over real TCP.
+# emulator-run.sh STRAIT WAN - compares a pipelined run over emulated links with the same run over TCP.
 #
-# Two stages train a small model at 80 Mb/s and 30 ms each way, once on this machine with the
-# emulator, once with each stage in a network namespace of its own and wan.c between them. Tokens a
-# second must agree within 5%, compressed and uncompressed. Needs root and ip; says so otherwise.
+# Two stages train a small model at 80 Mb/s and 30 ms in each direction, once on this machine with the
+# emulator, once with each stage in a network namespace of its own and wan.c between them. Tokens per
+# second must agree within 5%, compressed and uncompressed. Needs root and ip; skipped otherwise.
 set -eu
 strait=$1 wan=$2
 [ "$(id -u)" = 0 ] || { echo "skipped: needs root"; exit 77; }
@@ -22,10 +22,10 @@ clean() {
 }
 trap clean EXIT
 
-# A network for control between this namespace and each stage's, and the wide-area link.
+# A control network between this namespace and each stage's, and the wide-area link between stages.
 for i in 0 1; do
     ip netns add "$tag-$i" && ip netns exec "$tag-$i" true ||
-        { echo "skipped: cannot make network namespaces and enter them"; exit 77; }
+        { echo "skipped: cannot create and enter network namespaces"; exit 77; }
     ip link add "$tag-$i" type veth peer name control netns "$tag-$i"
     ip addr add "10.199.$i.1/24" dev "$tag-$i"
     ip link set "$tag-$i" up
@@ -42,8 +42,8 @@ read -r answer <"$work/up" && [ "$answer" = up ] || { echo "skipped: no wide-are
 awk 'BEGIN { srand(1); for (i = 0; i < 40000; i++) printf "%s ", substr("the and of to in that his was with for it as had you not be her is on at by which have or from this him but all she they were my are me one their so an said them we who would been will no when there if more out up into do any your what has man could other than our some very time upon about may its only now like little then can made should did us such great before must two these see know over much down after first mr good men own never most old shall day where those came come himself way work life without go make well through being long say might how am too def again back here think every people went same last thought away under take found hand eyes still while place against", 1 + 6 * int(rand() * 100), 6) }' >"$work/text"
 "$strait" tokenizer train --vocab 512 --out "$work/tokenizer.json" "$work/text" 2>/dev/null
 "$strait" tokenize --tokenizer "$work/tokenizer.json" --out "$work/train.bin" "$work/text" 2>/dev/null
-# Little to compute for what crosses: the link limits, on slow processors too, which the real link and
-# its TCP share with the stages.
+# Little computation per byte sent, so that the link is the bottleneck on slow processors too, which
+# the real link and its TCP share with the stages.
 cat >"$work/run.yaml" <<'YAML'
 model: {width: 128, layers: 2, heads: 2, ffn: 64, context: 128}
 data: {train: train.bin, tokenizer: tokenizer.json}
@@ -52,13 +52,13 @@ stages: {count: 2, microbatch: 8, schedule: 1f1b-window}
 device: {threads: 1}
 YAML
 
-# busy - hundredths of a second that all processors have worked so far.
+# busy - prints the CPU time used by all processes so far, in hundredths of a second.
 busy() {
     awk '/^cpu / { print $2 + $3 + $4 + $7 + $8 + $9 }' /proc/stat
 }
 
-# speed NAME SETTINGS... - median tokens a second of a run, its first step left out; and how many
-# processors others kept busy meanwhile.
+# speed NAME SETTINGS... - prints how many processors other programs kept busy, and the median tokens
+# per second of a run without its first step.
 speed() {
     name=$1
     shift
@@ -69,17 +69,17 @@ speed() {
         { cat "$work/log" >&2; exit 1; }
     worked=$(($(busy) - worked))
     took=$((($(date +%s%N) - began) / 10000000))
-    times >"$work/times" # our own
+    times >"$work/times" # CPU time of this script and its children
     tail -n 1 "$work/times" | tr ms '  ' | awk -v worked="$worked" -v took="$took" \
         '{ others = (worked - 100 * (60 * $1 + $2 + 60 * $3 + $4)) / took
-           printf "%.2f ", (others > 0 ? others : 0) }' # clocks that tick apart may make it less
+           printf "%.2f ", (others > 0 ? others : 0) }' # differing clocks may yield a negative value
     sed -n 's/.*"tokens_per_s":\([0-9.e+]*\).*/\1/p' "$work/$name/metrics.jsonl" | sed 1d |
         sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }
 
-# compare LABEL SETTINGS... - 0: they agree, 1: they do not, 2: the machine is too busy to tell: others
-# took a third of a processor or more, or the emulated run itself, before and after, differs by more
-# than 3%; 3: others took a whole one.
+# compare LABEL SETTINGS... - returns 0 when the runs agree, 1 when they do not, 2 when the machine is
+# too busy to tell (others used a third of a processor, or the emulated runs before and after differ
+# by more than 3%), 3 when others used a whole processor.
 compare() {
     label=$1
     shift
@@ -97,7 +97,8 @@ compare() {
         exit drift > 0.97 && drift < 1.03 && others < 0.33 ? 1 : 2 }'
 }
 
-# agrees LABEL SETTINGS... - once in three times; three times not, on a machine that is ours, is a fault.
+# agrees LABEL SETTINGS... - passes when one of three attempts agrees; fails when three attempts on an
+# idle machine disagree; skips otherwise.
 agrees() {
     n_wrong=0
     for attempt in 1 2 3; do

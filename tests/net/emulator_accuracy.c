@@ -1,7 +1,8 @@
-/* honest.c - the emulated link against real TCP over a wide-area link of the same rate and delay.
+/* emulator_accuracy.c - compares an emulated link with real TCP over a wide-area link of the same
+ * rate and delay.
  *
- * Needs root: it makes two network namespaces, one for each of two threads, joined by TUN devices
- * and wanlink.c. Nothing outside of them is touched; without root it says so and is skipped. */
+ * Needs root: it creates two network namespaces, one for each of two threads, connected by TUN
+ * devices and wanlink.c. Nothing outside of them is changed; without root the test is skipped. */
 #include "base/clock.h"
 #include "check.h"
 #include "net/core/mesh.h"
@@ -23,8 +24,8 @@
 
 enum {
     BULK_BYTES = 1 << 20,
-    N_WARM = 16, // while TCP finds the rate
-    N_BULK = 40, // then counted
+    N_WARM = 16, // until TCP has found the rate
+    N_BULK = 40, // then measured
     SMALL_BYTES = 2048 * 16,
     N_SMALL = 120,
     SMALL_EVERY_MS = 12, // about a quarter of the rate
@@ -36,20 +37,20 @@ enum {
 static const double rate_bps = 80e6;
 static const int64_t delay_ns = 30000000;
 
-struct node {
+struct machine {
     struct strait_identity *identity;
     struct strait_mesh *mesh;
     char address[STRAIT_ADDRESS_MAX];
     int peer;
 };
 
-typedef struct figures {
-    double bulk_bps;   // bodies, once TCP is warm
-    double crossing_s; // one-way time of a microbatch's message
+typedef struct measurements {
+    double bulk_bps;  // bodies, once TCP is warm
+    double one_way_s; // one-way time of a microbatch's message
     double round_trip_s;
     char congestion[16];
     uint64_t retransmits;
-} figures;
+} measurements;
 
 /* ---- namespaces ---- */
 
@@ -71,7 +72,7 @@ static int set_interface(int socket_fd, const char *name, const char *address) {
     return ioctl(socket_fd, SIOCSIFFLAGS, &request) == 0;
 }
 
-/* Puts this thread, and those it starts, into a network of its own with one TUN device. */
+/* Moves this thread, and those it starts, into a new network namespace with one TUN device. */
 static int enter_network(const char *address) {
     if (unshare(CLONE_NEWNET) != 0) return -1;
     const int tun = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
@@ -89,13 +90,13 @@ static int enter_network(const char *address) {
 }
 
 struct entry {
-    struct node *node;
-    const char *address; // NULL: stay where we are
+    struct machine *machine;
+    const char *address; // NULL: stay in this namespace
     int tun;
     char reason[STRAIT_REASON_MAX];
 };
 
-static void open_node(struct node *n, const char *host, const strait_emulate_spec *emulate) {
+static void open_machine(struct machine *n, const char *host, const strait_emulate_spec *emulate) {
     strait_mesh_config config = {.scheme = "tls", .transport = {.identity = n->identity}};
     char where[64];
     if (emulate != NULL) config.transport.emulate = *emulate;
@@ -104,21 +105,21 @@ static void open_node(struct node *n, const char *host, const strait_emulate_spe
     CHECK_OK(strait_mesh_listen(n->mesh, where, n->address));
 }
 
-/* Opens a node inside a network of its own; its net thread lives there too. */
-static void *open_far_node(void *arg) {
+/* Opens a machine in a namespace of its own; its net thread runs there too. */
+static void *open_remote_machine(void *arg) {
     struct entry *e = arg;
     e->tun = enter_network(e->address);
     if (e->tun < 0)
-        (void)snprintf(e->reason, sizeof e->reason, "cannot make a network namespace: %s",
+        (void)snprintf(e->reason, sizeof e->reason, "cannot create a network namespace: %s",
                        uv_strerror(-errno));
     else
-        open_node(e->node, e->address, NULL);
+        open_machine(e->machine, e->address, NULL);
     return NULL;
 }
 
 /* ---- measuring ---- */
 
-static void join_nodes(struct node *a, struct node *b) {
+static void connect_machines(struct machine *a, struct machine *b) {
     strait_mesh_peer peer = {.name = "a", .key = *strait_identity_fingerprint(a->identity)};
     CHECK_OK(strait_mesh_add(b->mesh, &peer, &b->peer));
     peer = (strait_mesh_peer){
@@ -128,7 +129,7 @@ static void join_nodes(struct node *a, struct node *b) {
     CHECK_OK(strait_mesh_wait_up(b->mesh, b->peer, 10000));
 }
 
-static void send_to(const struct node *n, size_t bytes, uint32_t step) {
+static void send_to(const struct machine *n, size_t bytes, uint32_t step) {
     struct strait_msg *msg = NULL;
     CHECK_OK(strait_msg_open(strait_mesh_pool(n->mesh), 20, bytes, &msg));
     msg->priority = STRAIT_PRIORITY_ACTIVATION;
@@ -137,14 +138,14 @@ static void send_to(const struct node *n, size_t bytes, uint32_t step) {
     CHECK_OK(strait_mesh_send_wait(n->mesh, n->peer, 60000, &msg));
 }
 
-/* When the next message arrived. */
-static int64_t receive_at(const struct node *n) {
+/* Receives the next message; returns when it arrived. */
+static int64_t receive_at(const struct machine *n) {
     struct strait_msg *msg = NULL;
     int64_t when = 0;
-    int is_news = 1;
-    while (is_news) {
+    int is_notice = 1;
+    while (is_notice) {
         CHECK_OK(strait_mesh_receive(n->mesh, 60000, &msg));
-        is_news = msg->type < STRAIT_MSG_FIRST;
+        is_notice = msg->type < STRAIT_MSG_FIRST;
         CHECK(msg->type != STRAIT_MSG_DOWN);
         when = msg->queued_ns;
         strait_msg_close(&msg);
@@ -152,7 +153,7 @@ static int64_t receive_at(const struct node *n) {
     return when;
 }
 
-static double bulk_rate(const struct node *a, const struct node *b) {
+static double bulk_rate(const struct machine *a, const struct machine *b) {
     for (uint32_t i = 0; i < N_WARM + N_BULK; i++)
         send_to(a, BULK_BYTES, i);
     int64_t first = 0, last = 0;
@@ -168,7 +169,7 @@ static int compare(const void *x, const void *y) {
     return (a > b) - (a < b);
 }
 
-/* The first decile: what the link does when the machine does not make a message wait. */
+/* The first decile: the time of the link itself, without delays by a busy machine. */
 static double decile(double *values, size_t n) {
     qsort(values, n, sizeof *values, compare);
     return values[n / 10];
@@ -179,8 +180,8 @@ static void sleep_ms(int ms) {
     (void)nanosleep(&t, NULL);
 }
 
-/* Sends one message every SMALL_EVERY_MS, as a pipeline does, and times each on its own. */
-static double crossing(const struct node *a, const struct node *b) {
+/* Sends one message every SMALL_EVERY_MS, as a pipeline does, and times each of them. */
+static double one_way(const struct machine *a, const struct machine *b) {
     static double took[N_SMALL];
     static int64_t sent[N_SMALL];
     const int64_t start = strait_clock_ns();
@@ -196,7 +197,7 @@ static double crossing(const struct node *a, const struct node *b) {
     return decile(took + N_SMALL / 4, N_SMALL - N_SMALL / 4);
 }
 
-static double round_trip(const struct node *a, const struct node *b) {
+static double round_trip(const struct machine *a, const struct machine *b) {
     double took[N_PINGS];
     for (uint32_t i = 0; i < N_PINGS; i++) {
         const int64_t start = strait_clock_ns();
@@ -208,12 +209,12 @@ static double round_trip(const struct node *a, const struct node *b) {
     return decile(took, N_PINGS);
 }
 
-static figures measure(struct node *a, struct node *b) {
-    figures f = {0};
-    join_nodes(a, b);
+static measurements measure(struct machine *a, struct machine *b) {
+    measurements f = {0};
+    connect_machines(a, b);
     f.bulk_bps = bulk_rate(a, b);
     sleep_ms(200);
-    f.crossing_s = crossing(a, b);
+    f.one_way_s = one_way(a, b);
     f.round_trip_s = round_trip(a, b);
     strait_link_stats stats;
     CHECK_OK(strait_mesh_stats(a->mesh, a->peer, &stats));
@@ -224,65 +225,65 @@ static figures measure(struct node *a, struct node *b) {
     return f;
 }
 
-static void print(const char *what, const figures *f) {
-    (void)printf("%-9s bulk %.2f Mb/s, %d bytes cross in %.2f ms, round trip %.2f ms, %s, %llu "
+static void print(const char *what, const measurements *f) {
+    (void)printf("%-9s bulk %.2f Mb/s, %d bytes one way in %.2f ms, round trip %.2f ms, %s, %llu "
                  "retransmits\n",
-                 what, f->bulk_bps * 1e-6, SMALL_BYTES, f->crossing_s * 1e3, f->round_trip_s * 1e3,
+                 what, f->bulk_bps * 1e-6, SMALL_BYTES, f->one_way_s * 1e3, f->round_trip_s * 1e3,
                  f->congestion, (unsigned long long)f->retransmits);
 }
 
-static struct node a, b;
+static struct machine a, b;
 
-static int is_near(double x, double y) {
+static int is_close(double x, double y) {
     return fabs(x / y - 1) <= 0.05;
 }
 
-/* Measures both links; whether they agree. */
+/* Measures both links; returns whether they agree within 5%. */
 static int attempt(void) {
-    struct entry entries[2] = {{.node = &a, .address = "10.77.0.1"},
-                               {.node = &b, .address = "10.77.0.2"}};
+    struct entry entries[2] = {{.machine = &a, .address = "10.77.0.1"},
+                               {.machine = &b, .address = "10.77.0.2"}};
     for (int i = 0; i < 2; i++) {
         pthread_t thread;
-        CHECK(pthread_create(&thread, NULL, open_far_node, &entries[i]) == 0);
+        CHECK(pthread_create(&thread, NULL, open_remote_machine, &entries[i]) == 0);
         pthread_join(thread, NULL);
         if (entries[i].reason[0] != 0) fail_msg("%s", entries[i].reason);
     }
     const wanlink_spec spec = {.rate_bps = rate_bps, .delay_ns = delay_ns, .queue_ns = 100000000};
     struct wanlink *wan = wanlink_open(entries[0].tun, entries[1].tun, spec);
     CHECK(wan != NULL);
-    const figures real = measure(&a, &b);
+    const measurements real = measure(&a, &b);
     wanlink_close(wan);
     (void)close(entries[0].tun);
     (void)close(entries[1].tun);
 
     const strait_emulate_spec emulate = {.rate_bps = rate_bps, .delay_ns = delay_ns};
-    open_node(&a, "127.0.0.1", &emulate);
-    open_node(&b, "127.0.0.1", &emulate);
-    const figures emulated = measure(&a, &b);
+    open_machine(&a, "127.0.0.1", &emulate);
+    open_machine(&b, "127.0.0.1", &emulate);
+    const measurements emulated = measure(&a, &b);
     print("real", &real);
     print("emulated", &emulated);
-    return is_near(emulated.bulk_bps, real.bulk_bps) &&
-           is_near(emulated.crossing_s, real.crossing_s) &&
-           is_near(emulated.round_trip_s, real.round_trip_s);
+    return is_close(emulated.bulk_bps, real.bulk_bps) &&
+           is_close(emulated.one_way_s, real.one_way_s) &&
+           is_close(emulated.round_trip_s, real.round_trip_s);
 }
 
-static void test_emulator_is_honest(void **state) {
+static void emulated_link_matches_real_tcp(void **state) {
     (void)state;
-    int is_honest = 0; // other work on the machine spoils an attempt; a wrong emulator spoils all
-    for (int i = 0; i < ATTEMPTS && !is_honest; i++)
-        is_honest = attempt();
-    CHECK(is_honest);
+    int is_accurate = 0; // a busy machine can fail an attempt; a wrong emulator fails all
+    for (int i = 0; i < ATTEMPTS && !is_accurate; i++)
+        is_accurate = attempt();
+    CHECK(is_accurate);
 }
 
 int main(void) {
     if (geteuid() != 0 || access("/dev/net/tun", R_OK | W_OK) != 0) {
-        (void)printf("skipped: needs root and /dev/net/tun to make a wide-area link\n");
+        (void)printf("skipped: needs root and /dev/net/tun to create a wide-area link\n");
         return SKIPPED;
     }
     if (strait_identity_generate(&a.identity) != STRAIT_OK ||
         strait_identity_generate(&b.identity) != STRAIT_OK)
         return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_emulator_is_honest)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(emulated_link_matches_real_tcp)};
     const int result = cmocka_run_group_tests(tests, NULL, NULL);
     strait_identity_close(&a.identity);
     strait_identity_close(&b.identity);
