@@ -1,3 +1,4 @@
+/* address.c - parsing, formatting and listening; the syntax is defined in address.h. */
 #include "net/core/address.h"
 
 #include <stdio.h>
@@ -5,6 +6,7 @@
 #include <string.h>
 
 strait_err strait_address_split(const char *address, char host[STRAIT_ADDRESS_MAX], int *port) {
+    /* The last colon: an IPv6 address has others, which the brackets enclose. */
     const char *colon = strrchr(address, ':');
     const char *from = address, *to = colon; // the host
     if (colon != NULL && address[0] == '[' && colon > address + 1 && colon[-1] == ']') {
@@ -23,6 +25,7 @@ strait_err strait_address_split(const char *address, char host[STRAIT_ADDRESS_MA
     return STRAIT_OK;
 }
 
+/* uv_ip4_addr and uv_ip6_addr never resolve names, so this cannot block. */
 int strait_address_numeric(const char *host, int port, struct sockaddr_storage *out) {
     return uv_ip4_addr(host, port, (struct sockaddr_in *)out) == 0 ||
            uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;

@@ -1,3 +1,4 @@
+/* frame.c - writing and checking the header of docs/wire.md. */
 #include "net/core/frame.h"
 
 #include "base/bytes.h"
@@ -44,6 +45,7 @@ void strait_frame_write(const struct strait_msg *msg, uint32_t run,
     strait_put_u32(out + AT_CHECKSUM, checksum(out, msg->body, msg->size));
 }
 
+/* Checks a complete header, before anything is allocated for its body. */
 static strait_err check_header(const struct strait_frame_reader *reader) {
     const unsigned char *h = reader->header;
     if (strait_get_u16(h + AT_MAGIC) != MAGIC)
@@ -98,6 +100,7 @@ static strait_err begin_body(struct strait_frame_reader *reader) {
     return STRAIT_OK;
 }
 
+/* Bytes are read straight into the message, so that a large body is not copied twice. */
 unsigned char *strait_frame_space(struct strait_frame_reader *reader, size_t *out_capacity) {
     if (reader->msg == NULL) {
         *out_capacity = STRAIT_FRAME_HEADER - reader->filled;
@@ -116,7 +119,7 @@ strait_err strait_frame_filled(struct strait_frame_reader *reader, size_t bytes,
         STRAIT_TRY(begin_body(reader));
     }
     struct strait_msg *msg = reader->msg;
-    if (reader->filled < msg->size) return STRAIT_OK;
+    if (reader->filled < msg->size) return STRAIT_OK; // a body of 0 bytes is complete at once
     const uint32_t expected = strait_get_u32(reader->header + AT_CHECKSUM);
     const uint32_t found = checksum(reader->header, msg->body, msg->size);
     if (found != expected)

@@ -1,3 +1,4 @@
+/* handshake.c - packing and checking HELLO and BYE. */
 #include "net/core/handshake.h"
 
 #include "base/bytes.h"
@@ -57,6 +58,7 @@ strait_err strait_hello_unpack(const struct strait_msg *msg, strait_hello *out) 
     return STRAIT_OK;
 }
 
+/* The id of a run in hexadecimal, as programs print it elsewhere. */
 static void run_text(const strait_hello *hello, char out[RUN_TEXT]) {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < STRAIT_RUN_BYTES; i++) {

@@ -1,3 +1,5 @@
+/* identity.c - keys, fingerprints and key files. OpenSSL reports errors in a queue of the thread:
+ * it is cleared after every failure, so that an old entry is not reported for a later call. */
 #include "net/core/identity.h"
 
 #include "base/alloc.h"
@@ -63,6 +65,7 @@ strait_err strait_fingerprint_parse(const char *text, strait_fingerprint *out) {
     return STRAIT_OK;
 }
 
+/* Hashes the raw public key and not the certificate, so that the fingerprint survives a new one. */
 strait_err strait_identity_of_key(EVP_PKEY *key, strait_fingerprint *out) {
     unsigned char raw[PUBLIC_KEY_BYTES];
     size_t bytes = sizeof raw;
@@ -148,12 +151,13 @@ strait_err strait_identity_load(const char *path, struct strait_identity **out) 
 static strait_err write_key(const struct strait_identity *identity, char *path) {
     const int fd = mkstemp(path);
     if (fd < 0) return STRAIT_FAIL(STRAIT_EIO, "%s: %s", path, uv_strerror(-errno));
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC); // child processes must not inherit a private key
     FILE *file = fdopen(fd, "w");
     if (file == NULL) {
         (void)close(fd);
         return STRAIT_FAIL(STRAIT_EIO, "%s: %s", path, uv_strerror(-errno));
     }
+    /* Every step runs even after a failure: the file must be flushed and closed in any case. */
     int is_good = PEM_write_PKCS8PrivateKey(file, identity->key, NULL, NULL, 0, NULL, NULL) == 1;
     is_good = fflush(file) == 0 && fsync(fd) == 0 && is_good;
     is_good = fclose(file) == 0 && is_good;

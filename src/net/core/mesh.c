@@ -1,3 +1,4 @@
+/* mesh.c - the functions of mesh.h, which any thread but the net thread may call. */
 #include "net/core/mesh.h"
 
 #include "base/alloc.h"
@@ -50,7 +51,7 @@ strait_err strait_mesh_open(const strait_mesh_config *config, struct strait_mesh
                           "cannot start the network thread: too many threads or too little memory");
         goto fail;
     }
-    mesh->has_thread = 1;
+    mesh->has_thread = 1; // strait_mesh_close joins it
     *out = mesh;
     return STRAIT_OK;
 fail:
@@ -100,6 +101,7 @@ static strait_err call(struct strait_mesh *mesh, strait_err (*run)(struct strait
     request.next = mesh->calls;
     mesh->calls = &request;
     wake(mesh);
+    /* `changed` is broadcast for many reasons; only is_done ends the wait. */
     while (!request.is_done)
         pthread_cond_wait(&mesh->changed, &mesh->mutex);
     pthread_mutex_unlock(&mesh->mutex);
@@ -134,6 +136,7 @@ static strait_err insert(struct strait_mesh *mesh, struct strait_mesh_member *m)
         if (strait_fingerprint_equal(&mesh->members[i]->key, &m->key))
             return STRAIT_FAIL(STRAIT_EINVAL, "cannot add '%s': it has the same key as '%s'",
                                m->name, mesh->members[i]->name);
+    /* Members are never removed, so the net thread may use a pointer without the mutex. */
     m->index = mesh->n_members;
     mesh->members[mesh->n_members++] = m;
     wake(mesh);
@@ -236,6 +239,7 @@ int strait_mesh_is_up(struct strait_mesh *mesh, int peer) {
     return is_up;
 }
 
+/* Checked here, in the caller's thread: the net thread could only close the link. */
 static strait_err check_message(const struct strait_mesh *mesh, const struct strait_msg *msg) {
     const size_t size_max = mesh->config.transport.message_max;
     if (msg->size > size_max)
@@ -262,7 +266,7 @@ static strait_err enqueue(struct strait_mesh *mesh, int peer, int64_t until_ns,
     STRAIT_TRY(find(mesh, peer, &m));
     while (strait_priority_queue_is_full(&m->out, *msg, mesh->config.queue_bytes))
         if (until_ns == 0 || !wait_until(mesh, &mesh->changed, until_ns)) return STRAIT_EAGAIN;
-    (*msg)->queued_ns = strait_clock_ns();
+    (*msg)->queued_ns = strait_clock_ns(); // the emulated wire starts from here
     strait_priority_queue_push(&m->out, msg);
     wake(mesh);
     return STRAIT_OK;

@@ -20,6 +20,7 @@ static struct strait_mesh_member *find_member(struct strait_mesh *mesh,
     return NULL;
 }
 
+/* Admits the keys of members only. */
 static strait_err admit(void *user, const strait_fingerprint *peer, strait_emulate_spec *emulate) {
     struct strait_mesh *mesh = user;
     pthread_mutex_lock(&mesh->mutex);
@@ -73,12 +74,14 @@ static void drain(struct strait_mesh *mesh, struct strait_mesh_member *m) {
         if (msg == NULL) return;
         err = strait_link_send(m->link, &msg);
         pthread_mutex_lock(&mesh->mutex);
-        if (msg != NULL) strait_priority_queue_push_front(&m->out, &msg);
+        if (msg != NULL)
+            strait_priority_queue_push_front(&m->out, &msg); // declined: keep its place
         pthread_cond_broadcast(&mesh->changed);
         pthread_mutex_unlock(&mesh->mutex);
     }
 }
 
+/* A member's link is ready: replaces an older link and sends what is queued. */
 static void opened(void *user, struct strait_link *link) {
     struct strait_mesh *mesh = user;
     pthread_mutex_lock(&mesh->mutex);
@@ -107,6 +110,7 @@ static void opened(void *user, struct strait_link *link) {
     drain(mesh, m);
 }
 
+/* Queues a message in the inbox; pauses all links when the inbox is too full. */
 static void received(void *user, struct strait_link *link, struct strait_msg **msg) {
     struct strait_mesh *mesh = user;
     const struct strait_mesh_member *m = link->user;
@@ -144,6 +148,8 @@ static strait_err final_error(struct strait_mesh_member *m, strait_err why) {
     return ++m->n_rejected < count_addresses(m) ? STRAIT_ECLOSED : why;
 }
 
+/* Notifies readers of the loss and plans the next dial. The pause doubles with every failure and is
+ * reset when a link opens. */
 static void closed(void *user, struct strait_link *link, strait_err why) {
     struct strait_mesh *mesh = user;
     struct strait_mesh_member *m = link->user;
@@ -178,6 +184,7 @@ const struct strait_transport_events strait_mesh_events = {
 
 /* ---- the loop ---- */
 
+/* Runs the functions that other threads wait for (mesh.c, call). */
 static void run_calls(struct strait_mesh *mesh) {
     for (;;) {
         pthread_mutex_lock(&mesh->mutex);

@@ -1,3 +1,4 @@
+/* msg.c - the pool of messages. */
 #include "net/core/msg.h"
 
 #include "base/alloc.h"
@@ -68,7 +69,7 @@ strait_err strait_msg_open(struct strait_msg_pool *pool, uint8_t type, size_t si
     pthread_mutex_lock(&pool->mutex);
     struct strait_msg *msg = pool->spare[which];
     if (msg != NULL) pool->spare[which] = msg->next;
-    pool->n_out++;
+    pool->n_out++; // before the allocation, so that a close meanwhile does not free the pool
     pthread_mutex_unlock(&pool->mutex);
 
     const size_t capacity = (size_t)1 << (which + SMALLEST_BITS);

@@ -1,3 +1,4 @@
+/* priority_queue.c - one linked list per priority; pop takes the first of the most urgent. */
 #include "net/core/priority_queue.h"
 
 enum {
@@ -62,7 +63,7 @@ int strait_priority_queue_is_over(const struct strait_priority_queue *queue, siz
 
 int strait_priority_queue_is_full(const struct strait_priority_queue *queue,
                                   const struct strait_msg *msg, size_t limit) {
-    size_t ahead = 0;
+    size_t ahead = 0; // bytes that would be sent before `msg`
     for (int p = 0; p <= msg->priority; p++)
         ahead += queue->bytes[p];
     return queue->n_messages >= MESSAGES_MAX || (ahead > 0 && ahead + msg->size > limit);

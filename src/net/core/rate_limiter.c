@@ -1,3 +1,4 @@
+/* rate_limiter.c - a hash table of source addresses, each with a token bucket. */
 #include "net/core/rate_limiter.h"
 
 #include "base/alloc.h"
@@ -25,6 +26,7 @@ static void key_of(const struct sockaddr *from, unsigned char out[8]) {
     memcpy(out + 4, &((const struct sockaddr_in *)from)->sin_addr, 4);
 }
 
+/* FNV-1a. An attacker who fills one bucket is bounded by STRAIT_RATE_LIMITER_MAX entries. */
 static unsigned bucket_of(const unsigned char address[8]) {
     uint32_t hash = 2166136261u;
     for (int i = 0; i < 8; i++)
@@ -37,6 +39,7 @@ static double burst(const struct strait_rate_limiter *limiter) {
     return (double)limiter->max_per_s * BURST_S;
 }
 
+/* Adds the allowance earned since the last call. */
 static void refill(const struct strait_rate_limiter *limiter,
                    struct strait_rate_limiter_entry *entry, int64_t now_ns) {
     entry->allowance += (double)(now_ns - entry->refilled_ns) * 1e-9 * limiter->max_per_s;

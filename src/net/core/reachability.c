@@ -1,3 +1,4 @@
+/* reachability.c - see reachability.h. Uses blocking calls: only called while a worker starts. */
 #include "net/core/reachability.h"
 
 #include "net/core/address.h"
@@ -51,6 +52,7 @@ static int is_bare_v6(const char *address) {
 
 /* Whether `text` is a host name or a numeric address without a port; "[::1]" is one too. */
 static int is_host(const char *text) {
+    /* A strict set: the address is shown to people and sent to other machines. */
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                   ".-_%";
     const size_t length = strlen(text);

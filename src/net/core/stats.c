@@ -1,3 +1,4 @@
+/* stats.c - see stats.h. */
 #include "net/core/stats.h"
 
 static const int64_t longest_ns = (int64_t)3600 * 1000000000; // a longer round trip is not credible

@@ -1,3 +1,4 @@
+/* transport.c - opening transports and links; everything else is passed on to the table. */
 #include "net/core/transport.h"
 
 #include "base/alloc.h"
@@ -47,7 +48,7 @@ strait_err strait_transport_open(const char *scheme, const struct strait_transpo
         .ops = ops, .events = events, .user = user, .config = *config, .state = t + 1};
     set_defaults(&t->config);
     const strait_err err = ops->init(t);
-    if (err != STRAIT_OK) {
+    if (err != STRAIT_OK) { // fini tolerates what init left
         strait_transport_close(&t);
         return err;
     }

@@ -1,3 +1,5 @@
+/* delay_line.c - positions count bytes since the start and never wrap; `position & (capacity - 1)`
+ * is the place in the ring. Marks give the due time of ranges of bytes. */
 #include "net/emulate/delay_line.h"
 
 #include "base/alloc.h"
@@ -34,6 +36,7 @@ size_t strait_delay_line_bytes(size_t bytes) {
 strait_err strait_delay_line_reserve(struct strait_delay_line *line, size_t bytes) {
     const size_t capacity = capacity_for(bytes, line->capacity > 0 ? line->capacity : SMALLEST);
     if (capacity == line->capacity) return STRAIT_OK;
+    /* Both are allocated before anything changes, so that a failure leaves the line usable. */
     const size_t n_marks = capacity / BYTES_PER_MARK;
     void *ring = NULL, *marks = NULL;
     STRAIT_TRY(strait_alloc(capacity, 1, "link send buffer", &ring));
@@ -62,6 +65,7 @@ void strait_delay_line_fini(struct strait_delay_line *line) {
 }
 
 size_t strait_delay_line_capacity(const struct strait_delay_line *line) {
+    /* Without a free mark no due time can be recorded: the line counts as full. */
     if (line->end_mark - line->first_mark == line->n_marks) return 0;
     return line->capacity - (size_t)(line->tail - line->head);
 }
@@ -80,7 +84,7 @@ void strait_delay_line_added(struct strait_delay_line *line, size_t bytes, int64
     line->tail += bytes;
     if (line->end_mark > line->first_mark) {
         struct strait_delay_line_mark *latest = &line->marks[(line->end_mark - 1) % line->n_marks];
-        if (latest->due_ns == due_ns) {
+        if (latest->due_ns == due_ns) { // always so without emulation: one mark suffices
             latest->end = line->tail;
             return;
         }

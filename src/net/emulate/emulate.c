@@ -1,3 +1,4 @@
+/* emulate.c - see emulate.h for the model. */
 #include "net/emulate/emulate.h"
 
 #include "base/rng.h"

@@ -52,6 +52,7 @@ static strait_err listen_at(struct strait_transport *t, const char *address,
 
 /* ---- sending ---- */
 
+/* When bytes that are ready now may be received; 0 without emulation: at once. */
 static int64_t due_of(struct inproc_link *l, int64_t ready_ns, size_t bytes) {
     if (!strait_emulate_is_on(&l->shaper.spec)) return 0;
     return strait_emulate_send(&l->shaper, ready_ns, bytes);
@@ -222,6 +223,7 @@ static void open_link(struct strait_link *link, const struct strait_mail *mail) 
     t->events->opened(t->user, link);
 }
 
+/* A peer dials: opens a link, or answers with a BYE that gives the reason. */
 static void accept_peer(struct strait_transport *t, const struct strait_mail *mail) {
     struct inproc *self = t->state;
     struct strait_link *link = NULL;
@@ -247,6 +249,7 @@ static void accept_peer(struct strait_transport *t, const struct strait_mail *ma
     open_link(link, mail);
 }
 
+/* The peer has accepted: checks its key and run as it has checked ours. */
 static void finish_dial(struct strait_link *link, const struct strait_mail *mail) {
     strait_emulate_spec emulate = link->emulate;
     const strait_err err = authorize(link->transport, link, mail, &emulate);
@@ -264,6 +267,7 @@ static void receive(struct strait_link *link, struct strait_msg **msg) {
     l->stats.received_bytes += bytes;
     l->stats.received_payload += (*msg)->size;
     l->stats.received_messages++;
+    /* Credit travels outside the emulated wire, as TCP acknowledgements cost next to nothing. */
     (void)send_mail(link, (struct strait_mail){.kind = STRAIT_MAIL_CREDIT, .number = bytes});
     (*msg)->queued_ns = strait_clock_ns();
     t->events->received(t->user, link, msg);
@@ -301,7 +305,7 @@ static void dispatch(struct strait_transport *t, struct strait_mail *mail) {
     case STRAIT_MAIL_ACCEPT: finish_dial(link, mail); break;
     case STRAIT_MAIL_MESSAGE:
         if (l->is_closing) break;
-        if (l->is_paused || l->held.n_messages > 0)
+        if (l->is_paused || l->held.n_messages > 0) // behind others that are held: keep the order
             strait_priority_queue_push(&l->held, &mail->msg);
         else
             receive(link, &mail->msg);

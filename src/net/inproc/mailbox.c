@@ -13,7 +13,7 @@ enum {
     SPARE_MAILS = 16 // allocated per mailbox: as many as an idle link has in flight
 };
 
-struct strait_mailbox { // guarded by hub->mutex
+struct strait_mailbox { // guarded by network->mutex
     struct strait_mailbox *next;
     struct strait_inproc_network *network;
     char name[STRAIT_NAME_MAX];
@@ -160,6 +160,7 @@ static strait_err insert(struct strait_inproc_network *network, struct strait_ma
         mail = memory;
     }
     *mail = *content;
+    /* Mails of one link are due in order; only those of faster links have to be sorted in. */
     const int is_latest = to->last != NULL && to->last->due_ns <= mail->due_ns;
     struct strait_mail **at = is_latest ? &to->last->next : &to->first;
     while (*at != NULL && (*at)->due_ns <= mail->due_ns)
@@ -173,7 +174,7 @@ static strait_err insert(struct strait_inproc_network *network, struct strait_ma
 
 strait_err strait_mailbox_send(struct strait_inproc_network *network, struct strait_mailbox *to,
                                struct strait_mail *mail) {
-    if (mail->due_ns == INT64_MAX) {
+    if (mail->due_ns == INT64_MAX) { // dropped by the emulated link
         strait_msg_close(&mail->msg);
         return STRAIT_OK;
     }
@@ -187,6 +188,7 @@ strait_err strait_mailbox_send(struct strait_inproc_network *network, struct str
 /* Call with the network locked. */
 static void wait_for_mail(struct strait_mailbox *mailbox, int64_t until_ns) {
     while (!mailbox->is_woken) {
+        /* An earlier mail may have arrived meanwhile: compute the deadline anew. */
         int64_t wait_ns = until_ns;
         if (mailbox->first != NULL && mailbox->first->due_ns < wait_ns)
             wait_ns = mailbox->first->due_ns;

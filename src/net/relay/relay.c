@@ -69,6 +69,7 @@ static void on_closed(uv_handle_t *handle) {
     free_conn(conn);
 }
 
+/* Closing is asynchronous: the conn counts towards the limits until on_closed frees it. */
 static void close_one(struct strait_relay_conn *conn) {
     if (conn->state == STRAIT_RELAY_CLOSED) return;
     strait_relay_set_state(conn, STRAIT_RELAY_CLOSED);
@@ -89,7 +90,7 @@ void strait_relay_refuse(struct strait_relay_conn *conn, strait_relay_status sta
     unsigned char reply[STRAIT_RELAY_REPLY];
     strait_relay_reply_pack(status, reply);
     uv_buf_t buffer = uv_buf_init((char *)reply, sizeof reply);
-    (void)uv_try_write((uv_stream_t *)&conn->tcp, &buffer, 1);
+    (void)uv_try_write((uv_stream_t *)&conn->tcp, &buffer, 1); // best effort: it is closed anyway
     conn->relay->stats.n_refused += status != STRAIT_RELAY_NO_PEER;
     strait_relay_close_conn(conn);
 }
@@ -143,6 +144,8 @@ static void provide_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
         int64_t capacity = STRAIT_RELAY_BUFFER;
         if (conn->relay->config.bytes_per_s > 0 && conn->read_budget < capacity)
             capacity = conn->read_budget;
+        /* libuv treats an empty buffer as an error; reading is paused when the budget is used up.
+         */
         *out = uv_buf_init((char *)conn->buffer, (unsigned)(capacity > 0 ? capacity : 1));
     } else if (conn->state == STRAIT_RELAY_NEW) {
         *out = uv_buf_init((char *)conn->request + conn->n_request,
@@ -172,6 +175,7 @@ int strait_relay_read(struct strait_relay_conn *conn) {
 
 /* ---- connections ---- */
 
+/* Includes connections that are closing, because they still hold file descriptors. */
 static int n_connections(const struct strait_relay *relay) {
     int n = 0;
     for (int i = 0; i < STRAIT_RELAY_N_STATES; i++)
@@ -179,6 +183,7 @@ static int n_connections(const struct strait_relay *relay) {
     return n;
 }
 
+/* Refuses a connection that exceeds the limits in all or of its address. */
 static strait_err apply_limits(struct strait_relay_conn *conn) {
     struct sockaddr_storage from;
     int size = sizeof from;
@@ -245,6 +250,7 @@ static void expire(struct strait_relay *relay, enum strait_relay_state state, in
 static void on_tick(uv_timer_t *timer) {
     struct strait_relay *relay = timer->data;
     const int64_t now_ns = strait_clock_ns();
+    /* Computed from the clock: ticks may be late. */
     const double passed_s = (double)(now_ns - relay->ticked_ns) * 1e-9;
     const int64_t share = (int64_t)((double)relay->config.bytes_per_s * passed_s);
     relay->ticked_ns = now_ns;

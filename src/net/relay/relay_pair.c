@@ -33,7 +33,7 @@ void strait_relay_pair(struct strait_relay_conn *a, struct strait_relay_conn *b)
     strait_relay_set_state(a, STRAIT_RELAY_PAIRED);
     strait_relay_set_state(b, STRAIT_RELAY_PAIRED);
     a->relay->stats.n_paired++;
-    if (!send_ok(a) || !send_ok(b)) strait_relay_close_conn(a);
+    if (!send_ok(a) || !send_ok(b)) strait_relay_close_conn(a); // closes both
 }
 
 /* ---- reading is paused while the peer's socket is full or the rate limit is reached ---- */
@@ -43,6 +43,7 @@ static void pause_reading(struct strait_relay_conn *conn) {
     (void)uv_read_stop((uv_stream_t *)&conn->tcp);
 }
 
+/* Does nothing unless every reason for the pause is over. */
 static void resume_reading(struct strait_relay_conn *conn) {
     const int is_limited = conn->relay->config.bytes_per_s > 0 && conn->read_budget <= 0;
     if (!conn->is_paused || conn->n_unwritten > 0 || is_limited || conn->is_eof) return;
@@ -87,6 +88,7 @@ void strait_relay_forward(struct strait_relay_conn *conn, ssize_t n) {
     conn->relay->stats.bytes += n;
     conn->read_budget -= n;
     uv_buf_t buffer = uv_buf_init((char *)conn->buffer, (unsigned)n);
+    /* Usually the socket accepts everything at once, which saves a callback. */
     const int took = uv_try_write((uv_stream_t *)&conn->peer->tcp, &buffer, 1);
     if (took < 0 && took != UV_EAGAIN) {
         strait_relay_close_conn(conn);

@@ -15,7 +15,7 @@ enum {
     AT_TOKEN = 8
 };
 static const unsigned char magic[4] = {'S', 't', 'R', 'l'};
-static const char scheme[] = "relay://";
+static const char scheme[] = "relay://"; // of addresses that people paste
 
 int strait_relay_token_equal(const strait_relay_token *a, const strait_relay_token *b) {
     return CRYPTO_memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;

@@ -140,7 +140,7 @@ static strait_err deliver(struct strait_link *link, struct strait_msg **msg) {
     if (m->type >= STRAIT_MSG_FIRST) {
         ml->stats.received_payload += m->size;
         ml->stats.received_messages++;
-        m->queued_ns = strait_clock_ns();
+        m->queued_ns = strait_clock_ns(); // on receipt: the time of arrival
         t->events->received(t->user, link, msg);
         return STRAIT_OK;
     }
@@ -196,6 +196,8 @@ static strait_err deliver_in_order(struct strait_link *link, int p) {
 
 /* ---- events of the streams ---- */
 
+/* Checks the peer's key and fills in our HELLO, which tells the listening side the link and stream.
+ */
 static strait_err authenticated(struct strait_conn *c, const strait_fingerprint *peer,
                                 strait_hello *out) {
     struct strait_transport *t = c->t;
@@ -229,6 +231,7 @@ void strait_multi_link_list_add_pending(struct strait_multi_link_list *all, stru
     all->n_pending++;
 }
 
+/* Finds the accepted link that a stream belongs to. */
 static struct strait_link *find_link(const struct strait_multi_link_list *all,
                                      const struct strait_conn *c, uint64_t nonce) {
     for (struct strait_link *link = all->first; link != NULL;) {
@@ -273,6 +276,7 @@ static strait_err join_link(struct strait_conn *c, const strait_hello *theirs) {
     return STRAIT_OK;
 }
 
+/* The peer belongs to our run: attaches the stream; the last stream opens the link. */
 static strait_err hello_received(struct strait_conn *c, const strait_hello *theirs) {
     struct strait_transport *t = c->t;
     strait_hello ours = {.run = {0}};
@@ -298,7 +302,7 @@ static struct strait_msg *next(struct strait_conn *c) {
     if (!ml->is_open) return NULL;
     struct strait_msg *msg = strait_priority_queue_pop(&ml->out);
     if (msg == NULL) return NULL;
-    msg->sequence = ml->next_out[msg->priority]++;
+    msg->sequence = ml->next_out[msg->priority]++; // in the order in which streams take messages
     if (msg->type >= STRAIT_MSG_FIRST) {
         ml->stats.sent_payload += msg->size;
         ml->stats.sent_messages++;
@@ -339,7 +343,7 @@ static void closed(struct strait_conn *c, strait_err why) {
     for (int i = 0; i < ml->n_streams; i++)
         if (ml->streams[i] == c) ml->streams[i] = NULL;
     ml->n_live--;
-    add_stream(c, &ml->stats);
+    add_stream(c, &ml->stats); // keep its counters
     strait_multi_link_abort(c->link, why);
 }
 

@@ -3,6 +3,7 @@
 
 #define LONGEST_TICK_NS INT64_C(1000000000) // between ticks unless the event loop was blocked
 
+/* Checks the deadlines of one link. A link is alive if any of its streams is. */
 static void tick_link(struct strait_link *link, int64_t now_ns) {
     struct strait_multi_link *ml = link->state;
     const strait_transport_config *config = &link->transport->config;
@@ -54,6 +55,7 @@ void strait_multi_link_list_tick(struct strait_transport *t, int64_t now_ns) {
         strait_conn_tick(c, now_ns);
 }
 
+/* Returns when the stream has to be pumped next. */
 static int64_t pump_if_due(struct strait_conn *c, int64_t now_ns) {
     if (c == NULL) return INT64_MAX;
     if (c->next_pump_ns <= now_ns) strait_conn_pump(c);

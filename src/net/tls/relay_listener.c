@@ -41,12 +41,14 @@ void strait_relay_listeners_fini(struct strait_relay_listeners *listeners) {
     }
 }
 
+/* Plans the next attempt; the pause doubles with every failure. */
 static void back_off(struct strait_relay_listener *listener, int64_t now_ns) {
     listener->not_before_ns = now_ns + (int64_t)listener->pause_ms * NS_PER_MS;
     listener->pause_ms = 2 * listener->pause_ms < PAUSE_MAX_MS ? 2 * listener->pause_ms
                                                                : PAUSE_MAX_MS;
 }
 
+/* Opens the connection that waits at the relay; it is a TLS server, since the peer dials. */
 static void connect_to(struct strait_relay_listener *listener, const struct sockaddr *where) {
     struct strait_multi_link_list *all = listener->t->state;
     struct strait_conn *c = NULL;

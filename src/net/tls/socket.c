@@ -1,3 +1,4 @@
+/* socket.c - see socket.h. */
 #include "net/tls/socket.h"
 
 #include <linux/tcp.h>
@@ -28,6 +29,7 @@ void strait_socket_tune(int fd, int peer_timeout_ms, int is_far) {
 }
 
 int strait_socket_can_bbr(void) {
+    /* The list of allowed algorithms differs between kernels and containers, so try it. */
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return 0;
     const int can = set_bbr(fd);

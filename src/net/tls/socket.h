@@ -13,7 +13,7 @@ void strait_socket_tune(int fd, int peer_timeout_ms, int is_far);
 int strait_socket_can_bbr(void);
 
 /* The number of TCP streams of a link: `asked`, or if that is 0, one with BBR and four without.
- * Loss- based congestion control leaves a long path half empty; several streams make up for it. */
+ * Loss-based congestion control leaves a long path half empty; several streams make up for it. */
 int strait_socket_streams(int asked);
 
 /* Adds this socket's part to n_streams, tcp_rtt_s (a sum), delivery_bps and retransmits. */

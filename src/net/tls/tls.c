@@ -1,3 +1,4 @@
+/* tls.c - OpenSSL between two memory buffers (a BIO pair). */
 #include "net/tls/tls.h"
 
 #include "base/alloc.h"
@@ -25,6 +26,7 @@ static int accept_any(X509_STORE_CTX *store, void *unused) {
     return 1;
 }
 
+/* Turns OpenSSL's latest error into ours. */
 static strait_err openssl_failure(strait_err err, const char *what) {
     const unsigned long code = ERR_peek_last_error();
     const char *reason = code != 0 ? ERR_reason_error_string(code) : NULL;
@@ -94,6 +96,7 @@ strait_err strait_tls_handshake(struct strait_tls *tls) {
         if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE) return STRAIT_EAGAIN;
         return openssl_failure(STRAIT_EPROTO, "TLS handshake failed");
     }
+    /* Only the key of the certificate is used; names and dates are not looked at. */
     X509 *certificate = SSL_get0_peer_certificate(tls->ssl);
     if (certificate == NULL) return STRAIT_FAIL(STRAIT_EAUTH, "the peer sent no certificate");
     STRAIT_TRY(strait_identity_of_key(X509_get0_pubkey(certificate), &tls->peer));
