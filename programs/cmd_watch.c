@@ -75,7 +75,7 @@ static void show_member(const strait_status_member *m) {
     strait_progress_bytes(m->sent_bytes, sent);
     strait_progress_bytes(m->received_bytes, received);
     if (m->stage >= 0) (void)snprintf(stage, sizeof stage, "stage %d", m->stage);
-    if (m->is_here)
+    if (m->is_connected)
         printf("  %-16.16s %s  %-8s  %6.1f GFLOP/s  rtt %6.1f ms  %8.1f Mb/s  sent %s  got %s\n",
                m->name, m->key, stage, m->flops / 1e9, 1e3 * m->rtt_s, m->up_bps / 1e6, sent,
                received);

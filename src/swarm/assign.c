@@ -15,20 +15,23 @@ static const double alike = 1.3; // speeds within this factor are the same
 static void fill_speeds(const strait_assign_spec *spec, double *speeds) {
     double known[NODES_MAX];
     int n = 0;
-    for (int i = 0; i < spec->n_nodes; i++) {
-        const double speed = spec->nodes[i].flops;
+    for (int i = 0; i < spec->n_workers; i++) {
+        const double speed = spec->workers[i].flops;
         if (!(speed > 0.0)) continue;
         int at = n++;
         for (; at > 0 && known[at - 1] > speed; at--)
             known[at] = known[at - 1];
         known[at] = speed;
     }
-    for (int i = 0; i < spec->n_nodes; i++)
-        speeds[i] = spec->nodes[i].flops > 0.0 ? spec->nodes[i].flops : n > 0 ? known[n / 2] : 1.0;
+    for (int i = 0; i < spec->n_workers; i++)
+        speeds[i] = spec->workers[i].flops > 0.0 ? spec->workers[i].flops
+                    : n > 0                      ? known[n / 2]
+                                                 : 1.0;
 }
 
 static int fits_a_layer(const strait_assign_spec *spec, int i) {
-    return spec->nodes[i].memory_bytes <= 0.0 || spec->nodes[i].memory_bytes >= spec->layer_bytes;
+    return spec->workers[i].memory_bytes <= 0.0 ||
+           spec->workers[i].memory_bytes >= spec->layer_bytes;
 }
 
 /* Marks the fastest machines that hold a layer; how many there are of the wanted. */
@@ -36,7 +39,7 @@ static int choose(const strait_assign_spec *spec, const double *speeds, unsigned
     int n = 0;
     for (; n < spec->n_stages; n++) {
         int best = -1;
-        for (int i = 0; i < spec->n_nodes; i++)
+        for (int i = 0; i < spec->n_workers; i++)
             if (!is_taken[i] && fits_a_layer(spec, i) && (best < 0 || speeds[i] > speeds[best]))
                 best = i;
         if (best < 0) return n;
@@ -57,17 +60,17 @@ static void even_out(double *speeds, int n) {
         speeds[i] = most <= alike * least ? 1.0 : exp2(round(4.0 * log2(speeds[i] / least)) / 4.0);
 }
 
-static double layers_in(const strait_assign_spec *spec, int node) {
-    const double memory = spec->nodes[node].memory_bytes;
+static double layers_in(const strait_assign_spec *spec, int worker) {
+    const double memory = spec->workers[worker].memory_bytes;
     return memory > 0.0 && spec->layer_bytes > 0.0 ? memory / spec->layer_bytes : 1e9;
 }
 
-static strait_err check_memory(const strait_assign_spec *spec, const int *nodes,
+static strait_err check_memory(const strait_assign_spec *spec, const int *workers,
                                const int *counts) {
     for (int i = 0; i < spec->n_stages; i++) {
         const double need = counts[i] * spec->layer_bytes + (i == 0 ? spec->embed_bytes : 0.0) +
                             (i == spec->n_stages - 1 ? spec->head_bytes : 0.0);
-        const double has = spec->nodes[nodes[i]].memory_bytes;
+        const double has = spec->workers[workers[i]].memory_bytes;
         if (has > 0.0 && has < need)
             return STRAIT_FAIL(STRAIT_EAGAIN,
                                "stage %d needs %.0f MB and its machine has %.0f MB free", i,
@@ -76,28 +79,28 @@ static strait_err check_memory(const strait_assign_spec *spec, const int *nodes,
     return STRAIT_OK;
 }
 
-strait_err strait_assign(const strait_assign_spec *spec, int nodes[STRAIT_RUN_STAGES],
+strait_err strait_assign(const strait_assign_spec *spec, int workers[STRAIT_RUN_STAGES],
                          int counts[STRAIT_RUN_STAGES]) {
     double speeds[NODES_MAX];
     double chosen[STRAIT_RUN_STAGES] = {0};
     double memories[STRAIT_RUN_STAGES] = {0};
     unsigned char is_taken[NODES_MAX] = {0};
-    if (spec->n_nodes > NODES_MAX)
+    if (spec->n_workers > NODES_MAX)
         return STRAIT_FAIL(STRAIT_EINVAL, "more than %d machines", NODES_MAX);
     fill_speeds(spec, speeds);
     const int n = choose(spec, speeds, is_taken);
     if (n < spec->n_stages)
         return STRAIT_FAIL(STRAIT_EAGAIN, "%d of %d machines are here", n, spec->n_stages);
-    for (int i = 0, stage = 0; i < spec->n_nodes; i++) {
+    for (int i = 0, stage = 0; i < spec->n_workers; i++) {
         if (!is_taken[i]) continue;
-        nodes[stage] = i;
+        workers[stage] = i;
         chosen[stage] = speeds[i];
         memories[stage++] = layers_in(spec, i);
     }
     even_out(chosen, spec->n_stages);
     if (spec->split != NULL) {
         memcpy(counts, spec->split, (size_t)spec->n_stages * sizeof *counts);
-        return check_memory(spec, nodes, counts);
+        return check_memory(spec, workers, counts);
     }
     const double layer = spec->layer_bytes > 0.0 ? spec->layer_bytes : 1.0;
     const strait_split_spec split = {.n_layers = spec->n_layers,

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 
-typedef struct strait_assign_node {
+typedef struct strait_assign_worker {
     double memory_bytes; // free for a stage; 0: unknown, taken as enough
     double flops;        // a second; 0: unknown, taken as the median of the others
-} strait_assign_node;
+} strait_assign_worker;
 
 typedef struct strait_assign_spec {
     int n_stages, n_layers;
@@ -19,13 +19,13 @@ typedef struct strait_assign_spec {
     double head_bytes;  // memory of the head, on the last stage
     double embed_bytes; // memory of the embedding, on the first
     const int *split;   // layers of each stage as the run file wants them; NULL: choose
-    const strait_assign_node *nodes;
-    int n_nodes;
+    const strait_assign_worker *workers;
+    int n_workers;
 } strait_assign_spec;
 
-/* Writes the node and the layers of each stage. The fastest n_stages machines are taken, in the
+/* Writes the worker and the layers of each stage. The fastest n_stages machines are taken, in the
  * order in which they came; the others are spares. Machines within 30% of each other count as
  * equally fast, so that noise in a measurement does not change the cut. STRAIT_EAGAIN when there
  * are too few machines, or too small ones: more may come. */
-strait_err strait_assign(const strait_assign_spec *spec, int nodes[STRAIT_RUN_STAGES],
+strait_err strait_assign(const strait_assign_spec *spec, int workers[STRAIT_RUN_STAGES],
                          int counts[STRAIT_RUN_STAGES]);

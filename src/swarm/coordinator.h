@@ -38,10 +38,10 @@ typedef struct strait_swarm_worker {
     strait_fingerprint key;
     strait_swarm_report report;
     int is_known;                 // the slot is taken
-    int is_here;                  // its link is up
+    int is_connected;             // its link is up
     int is_leaving;               // asked to go
-    int is_banned;                // failed at what only it can be blamed for
-    int n_strikes;                // stalls, and stages it lost for n_vain: it is chosen last
+    int is_unfit;                 // failed at what only it can be blamed for
+    int n_penalties;              // stalls, and stages it lost for n_vain: it is chosen last
     int n_timeouts;               // steps in which somebody waited in vain, for it perhaps
     int n_violations;             // it sent what is no number, or said so of too many others
     int has_successor, successor; // a spare that takes its stage with the next step
@@ -57,31 +57,32 @@ typedef struct strait_swarm_worker {
 } strait_swarm_worker;
 
 typedef enum strait_swarm_phase {
-    STRAIT_SWARM_GATHER,
-    STRAIT_SWARM_TAKE,
-    STRAIT_SWARM_MEET, // expect those who will dial
-    STRAIT_SWARM_DIAL, // and dial the others
-    STRAIT_SWARM_OPEN,
-    STRAIT_SWARM_RESTORE,
-    STRAIT_SWARM_READY,
-    STRAIT_SWARM_WORK,
-    STRAIT_SWARM_KEEP, // images of this very step, for owners that leave
-    STRAIT_SWARM_HAND, // until their neighbours have copies
+    STRAIT_PHASE_WAITING,
+    STRAIT_PHASE_ASSIGN,
+    STRAIT_PHASE_LISTEN,  // expect those who will dial
+    STRAIT_PHASE_CONNECT, // and dial the others
+    STRAIT_PHASE_OPEN,
+    STRAIT_PHASE_RESTORE,
+    STRAIT_PHASE_READY,
+    STRAIT_PHASE_WORK,
+    STRAIT_PHASE_SNAPSHOT, // images of this very step, for owners that leave
+    STRAIT_PHASE_HANDOVER, // until their neighbours have copies
 } strait_swarm_phase;
 
 typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_JOIN,      // key, report, held: its link opened and it proved its right to be here
-    STRAIT_SWARM_LOST,      // node: its link closed
-    STRAIT_SWARM_LEAVE,     // node: would like to go
-    STRAIT_SWARM_HEARTBEAT, // node, held, progress, is_waiting
-    STRAIT_SWARM_REPLY,     // node, epoch, round, err, blamed
-    STRAIT_SWARM_BLAME,     // node: the driver itself has seen that what it sent is no use
-    STRAIT_SWARM_SUSPECT,   // node: says that its own numbers are none, which may be so
-    STRAIT_SWARM_YIELD, // node, heir: the one should have the other's stage, from the next step on
-    STRAIT_SWARM_START, // from now on stages may be given out
-    STRAIT_SWARM_GOAL,  // goal: what the trainer wants next; only when ready
-    STRAIT_SWARM_TICK,  // time has passed
-    STRAIT_SWARM_AWAKE, // the driver was not listening: nobody's silence until now counts
+    STRAIT_SWARM_LOST,      // worker: its link closed
+    STRAIT_SWARM_LEAVE,     // worker: would like to go
+    STRAIT_SWARM_HEARTBEAT, // worker, held, progress, is_waiting
+    STRAIT_SWARM_REPLY,     // worker, epoch, round, err, blamed
+    STRAIT_SWARM_INVALID_DATA, // worker: the driver itself has seen that what it sent is no use
+    STRAIT_SWARM_NONFINITE,    // worker: says that its own numbers are none, which may be so
+    STRAIT_SWARM_REASSIGN,     // worker, heir: the one should have the other's stage, from the next
+                               // step on
+    STRAIT_SWARM_START,        // from now on stages may be given out
+    STRAIT_SWARM_GOAL,         // goal: what the trainer wants next; only when ready
+    STRAIT_SWARM_TICK,         // time has passed
+    STRAIT_SWARM_RESUMED,      // the driver was not listening: nobody's silence until now counts
 } strait_swarm_event_kind;
 
 /* An order that the trainer gives to one stage or to all. */
@@ -95,7 +96,7 @@ typedef struct strait_swarm_goal {
 
 typedef struct strait_swarm_event {
     strait_swarm_event_kind kind;
-    int node;
+    int worker;
     strait_fingerprint key;
     const strait_swarm_report *report;
     strait_snapshot_inventory inventory;
@@ -111,23 +112,23 @@ typedef struct strait_swarm_event {
 
 typedef enum strait_swarm_action_kind {
     STRAIT_SWARM_PERSIST, // epoch, owners, committed and settled steps: before anything behind it
-    STRAIT_SWARM_COMMAND, // of the present phase, epoch and round, to `node`, owner of `stage`
-    STRAIT_SWARM_REST,    // tell `node` that it owns nothing
-    STRAIT_SWARM_DISMISS, // close the link of `node`; `words` say why
-    STRAIT_SWARM_BAN,     // likewise, and never let it in again: before anything behind it
-    STRAIT_SWARM_DONE,    // the goal is met
-    STRAIT_SWARM_STAND,   // all stages stand at `step`; a goal that was under way is forgotten
-    STRAIT_SWARM_NOTE, // for the log: `words` about `node`, which owned `stage`; -1: nobody, none
+    STRAIT_SWARM_COMMAND, // of the present phase, epoch and round, to `worker`, owner of `stage`
+    STRAIT_SWARM_RELEASE, // tell `worker` that it owns nothing
+    STRAIT_SWARM_DISCONNECT, // close the link of `worker`; `reason` say why
+    STRAIT_SWARM_BAN,        // likewise, and never let it in again: before anything behind it
+    STRAIT_SWARM_DONE,       // the goal is met
+    STRAIT_SWARM_RESTORED,   // all stages stand at `step`; a goal that was under way is forgotten
+    STRAIT_SWARM_LOG, // for the log: `reason` about `worker`, which owned `stage`; -1: nobody, none
 } strait_swarm_action_kind;
 
 typedef struct strait_swarm_action {
     strait_swarm_action_kind kind;
-    int node, stage;
+    int worker, stage;
     int64_t step;
     /* With an order to restore: where from, and to which neighbours to give copies. */
     strait_swarm_source source;
     int gives_prev, gives_next;
-    const char *words; // static
+    const char *reason; // static
 } strait_swarm_action;
 
 typedef struct strait_swarm_actions {
@@ -137,10 +138,10 @@ typedef struct strait_swarm_actions {
 
 typedef struct strait_swarm_config {
     int n_stages;
-    int64_t lease_ns;    // silence of a worker's computing thread; grows with its pauses
-    int64_t stall_ns;    // without progress and without a neighbour to wait for; likewise
-    int64_t slow_ns;     // for an order that makes a stage
-    int64_t patience_ns; // after a restart, for the owners of before
+    int64_t lease_ns;         // silence of a worker's computing thread; grows with its pauses
+    int64_t stall_timeout_ns; // without progress and without a neighbour to wait for; likewise
+    int64_t setup_timeout_ns; // for an order that makes a stage
+    int64_t owner_wait_ns;    // after a restart, for the owners of before
     double need_bytes[STRAIT_RUN_STAGES]; // of each stage; 0: unknown
 } strait_swarm_config;
 
@@ -156,8 +157,8 @@ typedef struct strait_swarm_durable {
 
 struct strait_coordinator { // plain data; read it freely, change it through step() only
     strait_swarm_config config;
-    strait_swarm_worker nodes[STRAIT_SWARM_WORKERS];
-    int owner[STRAIT_RUN_STAGES]; // a node; -1: none
+    strait_swarm_worker workers[STRAIT_SWARM_WORKERS];
+    int owner[STRAIT_RUN_STAGES]; // a worker; -1: none
     strait_swarm_phase phase;
     uint32_t generation, sequence;
     int has_started;
@@ -187,13 +188,13 @@ void strait_coordinator_durable(const struct strait_coordinator *c, strait_swarm
 void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_event *event,
                              int64_t now_ns, strait_swarm_actions *out);
 
-/* The node with this key; -1: none. */
+/* The worker with this key; -1: none. */
 int strait_coordinator_find(const struct strait_coordinator *c, const strait_fingerprint *key);
 
 /* The place of this key, made if there is none yet; -1: the swarm is full. */
 int strait_coordinator_admit(struct strait_coordinator *c, const strait_fingerprint *key);
 
 /* How many workers are here and own nothing. */
-int strait_coordinator_spares(const struct strait_coordinator *c);
+int strait_coordinator_count_spares(const struct strait_coordinator *c);
 
 const char *strait_coordinator_phase_name(strait_swarm_phase phase);

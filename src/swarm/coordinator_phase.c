@@ -11,18 +11,18 @@ enum {
     PATIENCE = 8 // times the longest pause seen
 };
 
-void strait_coordinator_forget(struct strait_coordinator *c, int node) {
-    c->nodes[node].is_known = c->nodes[node].n_violations > 0;
+void strait_coordinator_forget(struct strait_coordinator *c, int worker) {
+    c->workers[worker].is_known = c->workers[worker].n_violations > 0;
 }
 
 void strait_coordinator_fail(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns) {
-    if (c->phase == STRAIT_SWARM_GATHER) return;
+    if (c->phase == STRAIT_PHASE_WAITING) return;
     int64_t backoff = c->n_failures < 2 ? 0 : BACKOFF_NS << (c->n_failures < 8 ? c->n_failures : 8);
     if (backoff > BACKOFF_MAX_NS) backoff = BACKOFF_MAX_NS;
     c->n_failures++;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        c->nodes[i].has_successor = 0;
-    c->phase = STRAIT_SWARM_GATHER;
+        c->workers[i].has_successor = 0;
+    c->phase = STRAIT_PHASE_WAITING;
     c->began_ns = now_ns;
     c->not_before_ns = now_ns + (backoff > delay_ns ? backoff : delay_ns);
 }
@@ -32,19 +32,19 @@ static int64_t longer(int64_t a, int64_t b) {
 }
 
 const char *strait_coordinator_fault(const struct strait_coordinator *c, int at, int64_t now_ns) {
-    const strait_swarm_worker *node = &c->nodes[at];
-    const int is_awaited = node->stage >= 0 && c->phase != STRAIT_SWARM_GATHER &&
-                           c->is_awaited[node->stage];
-    const int is_slow = is_awaited && (c->phase != STRAIT_SWARM_WORK || c->goal.is_slow);
+    const strait_swarm_worker *worker = &c->workers[at];
+    const int is_awaited = worker->stage >= 0 && c->phase != STRAIT_PHASE_WAITING &&
+                           c->is_awaited[worker->stage];
+    const int is_slow = is_awaited && (c->phase != STRAIT_PHASE_WORK || c->goal.is_slow);
     if (is_slow)
-        return now_ns - longer(c->began_ns, node->moved_ns) > c->config.slow_ns
+        return now_ns - longer(c->began_ns, worker->moved_ns) > c->config.setup_timeout_ns
                    ? "did not get ready in time"
                    : NULL;
-    if (now_ns - node->seen_ns > longer(c->config.lease_ns, PATIENCE * node->gap_ns))
+    if (now_ns - worker->seen_ns > longer(c->config.lease_ns, PATIENCE * worker->gap_ns))
         return "is silent: its lease is over";
-    if (!is_awaited || node->is_waiting) return NULL;
-    const int64_t since = longer(node->moved_ns, c->began_ns);
-    return now_ns - since > longer(c->config.stall_ns, PATIENCE * node->rest_ns)
+    if (!is_awaited || worker->is_waiting) return NULL;
+    const int64_t since = longer(worker->moved_ns, c->began_ns);
+    return now_ns - since > longer(c->config.stall_timeout_ns, PATIENCE * worker->rest_ns)
                ? "answers but makes no progress"
                : NULL;
 }
@@ -52,26 +52,26 @@ const char *strait_coordinator_fault(const struct strait_coordinator *c, int at,
 /* ---- gathering ---- */
 
 int strait_coordinator_can_own(const struct strait_coordinator *c, int at) {
-    const strait_swarm_worker *node = &c->nodes[at];
-    return node->is_known && node->is_here && !node->is_banned && !node->is_leaving;
+    const strait_swarm_worker *worker = &c->workers[at];
+    return worker->is_known && worker->is_connected && !worker->is_unfit && !worker->is_leaving;
 }
 
 /* Whoever has images of the stage, fits it, never stalled and is fast. */
 static double worth(const struct strait_coordinator *c, int at, int stage) {
-    const strait_swarm_worker *node = &c->nodes[at];
-    const double memory = node->report.memory_bytes;
-    double worth = node->report.flops / (1.0 + node->report.flops);
-    if (node->inventory.own.stage == stage && node->inventory.own.n > 0) worth += 4.0;
+    const strait_swarm_worker *worker = &c->workers[at];
+    const double memory = worker->report.memory_bytes;
+    double worth = worker->report.flops / (1.0 + worker->report.flops);
+    if (worker->inventory.own.stage == stage && worker->inventory.own.n > 0) worth += 4.0;
     if (memory <= 0.0 || memory >= c->config.need_bytes[stage]) worth += 8.0;
-    return worth - 2.0 * node->n_strikes - 100.0 * node->is_suspect;
+    return worth - 2.0 * worker->n_penalties - 100.0 * worker->is_suspect;
 }
 
 int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage,
                                  int timeouts_below) {
     int best = -1;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
-        if (c->nodes[i].stage >= 0 || !strait_coordinator_can_own(c, i)) continue;
-        if (c->nodes[i].n_timeouts >= timeouts_below) continue;
+        if (c->workers[i].stage >= 0 || !strait_coordinator_can_own(c, i)) continue;
+        if (c->workers[i].n_timeouts >= timeouts_below) continue;
         if (best < 0 || worth(c, i, stage) > worth(c, best, stage)) best = i;
     }
     return best;
@@ -81,26 +81,26 @@ static int choose_spare(const struct strait_coordinator *c, int stage) {
     return strait_coordinator_spare_for(c, stage, INT_MAX);
 }
 
-void strait_coordinator_give(struct strait_coordinator *c, int stage, int node,
+void strait_coordinator_give(struct strait_coordinator *c, int stage, int worker,
                              strait_swarm_actions *out) {
     const int old = c->owner[stage];
-    c->owner[stage] = node;
-    c->nodes[node].stage = stage;
+    c->owner[stage] = worker;
+    c->workers[worker].stage = stage;
     if (old < 0) return;
-    c->nodes[old].stage = -1;
-    if (c->nodes[old].is_here && c->nodes[old].is_leaving) {
-        (void)strait_coordinator_act(out, STRAIT_SWARM_DISMISS, old);
-        c->nodes[old].is_here = 0;
+    c->workers[old].stage = -1;
+    if (c->workers[old].is_connected && c->workers[old].is_leaving) {
+        (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, old);
+        c->workers[old].is_connected = 0;
     }
-    if (!c->nodes[old].is_here) strait_coordinator_forget(c, old);
+    if (!c->workers[old].is_connected) strait_coordinator_forget(c, old);
 }
 
 /* One that wants to leave hands over what it alone may hold when the stages stand again, if there
  * is somebody to take it. */
 static int can_stay(const struct strait_coordinator *c, int stage) {
     const int at = c->owner[stage];
-    if (at < 0 || !c->nodes[at].is_here || c->nodes[at].is_banned) return 0;
-    return !c->nodes[at].is_leaving || choose_spare(c, stage) >= 0;
+    if (at < 0 || !c->workers[at].is_connected || c->workers[at].is_unfit) return 0;
+    return !c->workers[at].is_leaving || choose_spare(c, stage) >= 0;
 }
 
 /* Whether every stage has an owner that is here, after vacant ones went to spares. */
@@ -116,7 +116,7 @@ static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_a
             is_full = 0;
     }
     if (!is_full && !c->is_short)
-        strait_coordinator_act(out, STRAIT_SWARM_NOTE, -1)->words = "waiting for machines";
+        strait_coordinator_act(out, STRAIT_SWARM_LOG, -1)->reason = "waiting for machines";
     c->is_short = !is_full;
     return is_full;
 }
@@ -130,7 +130,7 @@ static void gather(struct strait_coordinator *c, int64_t now, strait_swarm_actio
         c->forgotten = c->generation - STRAIT_SWARM_GENERATIONS;
     *rolled = INT64_MAX; // until it is known
     (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
-    strait_coordinator_enter(c, STRAIT_SWARM_TAKE, now, out);
+    strait_coordinator_enter(c, STRAIT_PHASE_ASSIGN, now, out);
 }
 
 /* ---- restoring ---- */
@@ -138,15 +138,15 @@ static void gather(struct strait_coordinator *c, int64_t now, strait_swarm_actio
 /* From where the owner of `stage` gets its image of `step`; -1: from nowhere. One whose numbers
  * were none may have them from its own images: it gets what others hold, which was looked at. */
 static int find_source(const struct strait_coordinator *c, int stage, int64_t step) {
-    const strait_swarm_worker *owner = &c->nodes[c->owner[stage]];
-    if (!owner->is_suspect && strait_snapshot_range_has(&owner->inventory.own, stage, step))
+    const strait_swarm_worker *owner = &c->workers[c->owner[stage]];
+    if (!owner->is_suspect && strait_snapshot_set_has(&owner->inventory.own, stage, step))
         return STRAIT_SWARM_FROM_SELF;
     if (step == 0) return STRAIT_SWARM_FROM_SEED;
     if (stage + 1 < c->config.n_stages &&
-        strait_snapshot_inventory_has_copy(&c->nodes[c->owner[stage + 1]].inventory, stage, step))
+        strait_snapshot_inventory_has_copy(&c->workers[c->owner[stage + 1]].inventory, stage, step))
         return STRAIT_SWARM_FROM_NEXT;
     if (stage > 0 &&
-        strait_snapshot_inventory_has_copy(&c->nodes[c->owner[stage - 1]].inventory, stage, step))
+        strait_snapshot_inventory_has_copy(&c->workers[c->owner[stage - 1]].inventory, stage, step))
         return STRAIT_SWARM_FROM_PREV;
     return step == c->checkpoint ? STRAIT_SWARM_FROM_HOST : -1;
 }
@@ -165,9 +165,9 @@ static int64_t choose_step(const struct strait_coordinator *c) {
     int64_t best = 0;
     if (c->checkpoint > best) best = c->checkpoint;
     for (int i = 0; i < c->config.n_stages && i < 2; i++) {
-        const strait_swarm_worker *node = &c->nodes[c->owner[i]];
-        const strait_snapshot_range *all[] = {&node->inventory.own, &node->inventory.prev,
-                                              &node->inventory.next};
+        const strait_swarm_worker *worker = &c->workers[c->owner[i]];
+        const strait_snapshot_set *all[] = {&worker->inventory.own, &worker->inventory.prev,
+                                            &worker->inventory.next};
         for (int h = 0; h < 3; h++)
             for (int k = 0; k < all[h]->n; k++)
                 if (all[h]->steps[k] > best && can_restore(c, all[h]->steps[k]))
@@ -189,23 +189,23 @@ static void begin_restore(struct strait_coordinator *c, int64_t now, strait_swar
     c->step = choose_step(c);
     c->rolled[c->generation % STRAIT_SWARM_GENERATIONS] = c->step;
     (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
-    strait_coordinator_enter(c, STRAIT_SWARM_RESTORE, now, out);
+    strait_coordinator_enter(c, STRAIT_PHASE_RESTORE, now, out);
 }
 
 static void finish_restore(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     for (int i = 0; i < c->config.n_stages; i++)
-        strait_snapshot_inventory_trim(&c->nodes[c->owner[i]].inventory, c->step);
+        strait_snapshot_inventory_trim(&c->workers[c->owner[i]].inventory, c->step);
     c->limit = -1;
     c->hold_ns = 0;
-    c->phase = STRAIT_SWARM_READY;
+    c->phase = STRAIT_PHASE_READY;
     c->began_ns = now;
-    strait_coordinator_act(out, STRAIT_SWARM_STAND, -1)->step = c->step;
+    strait_coordinator_act(out, STRAIT_SWARM_RESTORED, -1)->step = c->step;
 }
 
 /* ---- working and handing over ---- */
 
 static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
-    c->phase = STRAIT_SWARM_READY;
+    c->phase = STRAIT_PHASE_READY;
     c->began_ns = now;
     c->n_failures = 0;
     if (c->goal.is_update) {
@@ -222,7 +222,7 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
 static int is_copied_by(const struct strait_coordinator *c, int neighbour, int stage) {
     const int owner = neighbour >= 0 && neighbour < c->config.n_stages ? c->owner[neighbour] : -1;
     return owner >= 0 &&
-           strait_snapshot_inventory_has_copy(&c->nodes[owner].inventory, stage, c->step);
+           strait_snapshot_inventory_has_copy(&c->workers[owner].inventory, stage, c->step);
 }
 
 static int has_copy(const struct strait_coordinator *c, int stage) {
@@ -233,31 +233,31 @@ static int has_copy(const struct strait_coordinator *c, int stage) {
  * nothing. */
 static void pass_on(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
     const int old = c->owner[stage];
-    const int successor = c->nodes[old].successor;
-    if (!strait_coordinator_can_own(c, successor) || c->nodes[successor].stage >= 0 ||
+    const int successor = c->workers[old].successor;
+    if (!strait_coordinator_can_own(c, successor) || c->workers[successor].stage >= 0 ||
         !has_copy(c, stage))
         return;
-    (void)strait_coordinator_act(out, STRAIT_SWARM_REST, old);
+    (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, old);
     strait_coordinator_give(c, stage, successor, out);
 }
 
 static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     const int is_late = now - c->began_ns > HAND_NS;
     for (int i = 0; i < c->config.n_stages; i++) {
-        const strait_swarm_worker *node = &c->nodes[c->owner[i]];
-        if ((node->is_leaving || node->has_successor) && !is_late && c->config.n_stages > 1 &&
+        const strait_swarm_worker *worker = &c->workers[c->owner[i]];
+        if ((worker->is_leaving || worker->has_successor) && !is_late && c->config.n_stages > 1 &&
             !has_copy(c, i))
             return;
     }
     for (int i = 0; i < c->config.n_stages; i++) {
         const int old = c->owner[i];
-        strait_swarm_worker *node = &c->nodes[old];
-        if (node->has_successor) pass_on(c, i, out);
-        if (!node->is_leaving || c->owner[i] != old) continue; // an heir has it: all is said
-        strait_coordinator_act(out, STRAIT_SWARM_DISMISS, old)->words = "";
+        strait_swarm_worker *worker = &c->workers[old];
+        if (worker->has_successor) pass_on(c, i, out);
+        if (!worker->is_leaving || c->owner[i] != old) continue; // an heir has it: all is said
+        strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, old)->reason = "";
         strait_coordinator_forget(c, old);
-        node->is_here = 0;
-        node->stage = -1;
+        worker->is_connected = 0;
+        worker->stage = -1;
         c->owner[i] = -1;
     }
     strait_coordinator_fail(c, now, 0);
@@ -271,13 +271,13 @@ void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase p
     c->began_ns = now_ns;
     c->sequence++;
     for (int i = 0; i < c->config.n_stages; i++) {
-        c->is_awaited[i] = phase != STRAIT_SWARM_WORK || c->goal.stage < 0 || c->goal.stage == i;
+        c->is_awaited[i] = phase != STRAIT_PHASE_WORK || c->goal.stage < 0 || c->goal.stage == i;
         if (!c->is_awaited[i]) continue;
         strait_swarm_action *action = strait_coordinator_act(out, STRAIT_SWARM_COMMAND,
                                                              c->owner[i]);
         action->stage = i;
         action->step = c->step;
-        if (phase == STRAIT_SWARM_RESTORE) order_restore(c, i, action);
+        if (phase == STRAIT_PHASE_RESTORE) order_restore(c, i, action);
     }
 }
 
@@ -289,23 +289,23 @@ static int is_barrier_passed(const struct strait_coordinator *c) {
 
 void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
                                 strait_swarm_actions *out) {
-    if (c->phase == STRAIT_SWARM_HAND) hand_over(c, now_ns, out);
-    if (c->phase == STRAIT_SWARM_GATHER) gather(c, now_ns, out);
-    if (c->phase == STRAIT_SWARM_GATHER || c->phase == STRAIT_SWARM_READY ||
-        c->phase == STRAIT_SWARM_HAND || !is_barrier_passed(c))
+    if (c->phase == STRAIT_PHASE_HANDOVER) hand_over(c, now_ns, out);
+    if (c->phase == STRAIT_PHASE_WAITING) gather(c, now_ns, out);
+    if (c->phase == STRAIT_PHASE_WAITING || c->phase == STRAIT_PHASE_READY ||
+        c->phase == STRAIT_PHASE_HANDOVER || !is_barrier_passed(c))
         return;
     switch (c->phase) {
-    case STRAIT_SWARM_TAKE: strait_coordinator_enter(c, STRAIT_SWARM_MEET, now_ns, out); break;
-    case STRAIT_SWARM_MEET: strait_coordinator_enter(c, STRAIT_SWARM_DIAL, now_ns, out); break;
-    case STRAIT_SWARM_DIAL: strait_coordinator_enter(c, STRAIT_SWARM_OPEN, now_ns, out); break;
-    case STRAIT_SWARM_OPEN: begin_restore(c, now_ns, out); break;
-    case STRAIT_SWARM_RESTORE: finish_restore(c, now_ns, out); break;
-    case STRAIT_SWARM_WORK: finish_work(c, now_ns, out); break;
-    case STRAIT_SWARM_KEEP:
-        c->phase = STRAIT_SWARM_HAND;
+    case STRAIT_PHASE_ASSIGN: strait_coordinator_enter(c, STRAIT_PHASE_LISTEN, now_ns, out); break;
+    case STRAIT_PHASE_LISTEN: strait_coordinator_enter(c, STRAIT_PHASE_CONNECT, now_ns, out); break;
+    case STRAIT_PHASE_CONNECT: strait_coordinator_enter(c, STRAIT_PHASE_OPEN, now_ns, out); break;
+    case STRAIT_PHASE_OPEN: begin_restore(c, now_ns, out); break;
+    case STRAIT_PHASE_RESTORE: finish_restore(c, now_ns, out); break;
+    case STRAIT_PHASE_WORK: finish_work(c, now_ns, out); break;
+    case STRAIT_PHASE_SNAPSHOT:
+        c->phase = STRAIT_PHASE_HANDOVER;
         c->began_ns = now_ns;
         hand_over(c, now_ns, out);
-        if (c->phase == STRAIT_SWARM_GATHER) gather(c, now_ns, out);
+        if (c->phase == STRAIT_PHASE_WAITING) gather(c, now_ns, out);
         break;
     default: break;
     }

@@ -30,22 +30,22 @@ static void get_text(strait_reader *r, char *out, size_t capacity) {
         if (*c < ' ' || *c > '~') *c = '.';
 }
 
-static void put_holding(strait_writer *w, const strait_snapshot_range *h) {
+static void put_holding(strait_writer *w, const strait_snapshot_set *h) {
     strait_writer_uint(w, (uint16_t)h->stage, 2);
     strait_writer_uint(w, (uint64_t)h->n, 1);
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++) {
         strait_writer_uint(w, i < h->n ? (uint64_t)h->steps[i] : 0, 8);
-        strait_writer_uint(w, i < h->n ? h->born[i] : 0, 4);
+        strait_writer_uint(w, i < h->n ? h->generations[i] : 0, 4);
     }
 }
 
-static void get_holding(strait_reader *r, strait_snapshot_range *h) {
+static void get_holding(strait_reader *r, strait_snapshot_set *h) {
     memset(h, 0, sizeof *h);
     h->stage = (int16_t)strait_reader_uint(r, 2);
     h->n = (int)strait_reader_uint(r, 1);
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++) {
         h->steps[i] = (int64_t)strait_reader_uint(r, 8);
-        h->born[i] = (uint32_t)strait_reader_uint(r, 4);
+        h->generations[i] = (uint32_t)strait_reader_uint(r, 4);
         if (h->steps[i] < 0) r->is_short = 1;
     }
     if (h->n > STRAIT_SWARM_SNAPSHOTS || h->stage < -1 || h->stage >= STRAIT_RUN_STAGES)
@@ -244,7 +244,7 @@ strait_err strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *p
     strait_writer_uint(&w, (uint64_t)piece->step, 8);
     strait_writer_uint(&w, piece->offset, 8);
     strait_writer_uint(&w, piece->total, 8);
-    strait_writer_uint(&w, piece->born, 4);
+    strait_writer_uint(&w, piece->generation, 4);
     if (piece->data != NULL) strait_writer_copy(&w, piece->data, piece->bytes);
     return STRAIT_OK;
 }
@@ -256,7 +256,7 @@ strait_err strait_piece_unpack(const struct strait_msg *msg, strait_piece *out) 
     out->step = (int64_t)strait_reader_uint(&r, 8);
     out->offset = strait_reader_uint(&r, 8);
     out->total = strait_reader_uint(&r, 8);
-    out->born = (uint32_t)strait_reader_uint(&r, 4);
+    out->generation = (uint32_t)strait_reader_uint(&r, 4);
     out->data = r.at;
     out->bytes = r.left;
     if (r.is_short || out->stage >= STRAIT_RUN_STAGES || out->step < 0 || out->bytes == 0 ||

@@ -94,7 +94,7 @@ typedef struct strait_ids {
 typedef struct strait_piece {
     int stage;
     int64_t step;
-    uint32_t born;
+    uint32_t generation;
     int must_keep;
     uint64_t offset, total;
     const unsigned char *data; // borrowed from the message

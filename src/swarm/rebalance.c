@@ -16,7 +16,7 @@ static int busiest(const double *busy, int n) {
     return best;
 }
 
-static int fits(const strait_assign_node *spare, double need_bytes) {
+static int fits(const strait_assign_worker *spare, double need_bytes) {
     return spare->memory_bytes <= 0.0 || spare->memory_bytes >= need_bytes;
 }
 
@@ -24,7 +24,7 @@ static int fits(const strait_assign_node *spare, double need_bytes) {
 static int find_heir(const strait_rebalance_spec *spec, const unsigned char *is_taken, int stage) {
     int best = -1;
     for (int i = 0; i < spec->n_spares && i < SPARES_MAX; i++) {
-        const strait_assign_node *spare = &spec->spares[i];
+        const strait_assign_worker *spare = &spec->spares[i];
         if (is_taken[i] || !fits(spare, spec->need_bytes[stage]) ||
             spare->flops < faster * spec->speeds[stage])
             continue;

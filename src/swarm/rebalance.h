@@ -13,7 +13,7 @@ typedef struct strait_rebalance_spec {
     const double *busy_s;     // of it, what each stage computed
     const double *speeds;     // of the stages' machines, as they reported; 0: unknown
     const double *need_bytes; // of the stages; 0: unknown
-    const strait_assign_node *spares;
+    const strait_assign_worker *spares;
     int n_spares;
     double left_s; // of the run, at this pace
     double cost_s; // of handing stages over

@@ -104,7 +104,7 @@ static strait_err settle(struct strait_runner *worker) {
     return worker->backend->ops->wait(strait_stage_stream(worker->model));
 }
 
-strait_err strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t born,
+strait_err strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t generation,
                                 struct strait_snapshot *snapshot) {
     struct walk walk = {.worker = worker};
     STRAIT_TRY(measure(&walk));
@@ -114,7 +114,7 @@ strait_err strait_snapshot_take(struct strait_runner *worker, int64_t step, uint
     STRAIT_TRY(settle(worker));
     snapshot->stage = worker->stage;
     snapshot->step = step;
-    snapshot->born = born;
+    snapshot->generation = generation;
     snapshot->filled = snapshot->bytes;
     return STRAIT_OK;
 }
@@ -270,7 +270,7 @@ strait_err strait_snapshot_add(struct strait_snapshot *snapshot, const strait_pi
         STRAIT_TRY(reserve(snapshot, (size_t)piece->total));
         snapshot->stage = piece->stage;
         snapshot->step = piece->step;
-        snapshot->born = piece->born;
+        snapshot->generation = piece->generation;
     }
     if (snapshot->bytes != piece->total || snapshot->filled != piece->offset ||
         snapshot->step != piece->step || snapshot->stage != piece->stage)
@@ -284,7 +284,7 @@ void strait_snapshot_next(const struct strait_snapshot *snapshot, size_t *at, st
     const size_t left = snapshot->bytes - *at;
     *piece = (strait_piece){.stage = snapshot->stage,
                             .step = snapshot->step,
-                            .born = snapshot->born,
+                            .generation = snapshot->generation,
                             .offset = *at,
                             .total = snapshot->bytes,
                             .data = snapshot->data + *at,

@@ -13,8 +13,8 @@
 
 struct strait_snapshot { // zeroed is empty
     int stage;
-    int64_t step;  // steps that were done
-    uint32_t born; // epoch in which it was made
+    int64_t step;        // steps that were done
+    uint32_t generation; // epoch in which it was made
     unsigned char *data;
     size_t bytes, capacity;
     size_t filled; // of bytes; less while pieces are still coming
@@ -28,7 +28,7 @@ int strait_snapshot_is_whole(const struct strait_snapshot *snapshot);
 
 /* Copies the state of a worker that has done `step` steps. Allocates when the image is too small.
  */
-strait_err strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t born,
+strait_err strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t generation,
                                 struct strait_snapshot *snapshot);
 
 /* Puts it back, whole or not at all: STRAIT_EDATA, as below, when it is not of this very stage. */

@@ -1,35 +1,35 @@
 #include "swarm/snapshot_inventory.h"
 
-int strait_snapshot_range_has(const strait_snapshot_range *holding, int stage, int64_t step) {
+int strait_snapshot_set_has(const strait_snapshot_set *holding, int stage, int64_t step) {
     if (holding->stage != stage) return 0;
     for (int i = 0; i < holding->n; i++)
         if (holding->steps[i] == step) return 1;
     return 0;
 }
 
-void strait_snapshot_range_trim(strait_snapshot_range *holding, int64_t step) {
+void strait_snapshot_set_trim(strait_snapshot_set *holding, int64_t step) {
     int n = 0;
     for (int i = 0; i < holding->n; i++) {
         if (holding->steps[i] > step) continue;
         holding->steps[n] = holding->steps[i];
-        holding->born[n++] = holding->born[i];
+        holding->generations[n++] = holding->generations[i];
     }
     holding->n = n;
 }
 
-strait_snapshot_inventory strait_snapshot_inventory_nothing(void) {
-    const strait_snapshot_range none = {.stage = -1};
+strait_snapshot_inventory strait_snapshot_inventory_empty(void) {
+    const strait_snapshot_set none = {.stage = -1};
     return (strait_snapshot_inventory){none, none, none};
 }
 
 int strait_snapshot_inventory_has_copy(const strait_snapshot_inventory *inventory, int stage,
                                        int64_t step) {
-    return strait_snapshot_range_has(&inventory->prev, stage, step) ||
-           strait_snapshot_range_has(&inventory->next, stage, step);
+    return strait_snapshot_set_has(&inventory->prev, stage, step) ||
+           strait_snapshot_set_has(&inventory->next, stage, step);
 }
 
 void strait_snapshot_inventory_trim(strait_snapshot_inventory *inventory, int64_t step) {
-    strait_snapshot_range_trim(&inventory->own, step);
-    strait_snapshot_range_trim(&inventory->prev, step);
-    strait_snapshot_range_trim(&inventory->next, step);
+    strait_snapshot_set_trim(&inventory->own, step);
+    strait_snapshot_set_trim(&inventory->prev, step);
+    strait_snapshot_set_trim(&inventory->next, step);
 }

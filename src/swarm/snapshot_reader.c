@@ -71,7 +71,7 @@ strait_err strait_snapshot_reader_next(struct strait_snapshot_reader *gift, stra
     const size_t bytes = left < STRAIT_PIECE_BYTES ? left : STRAIT_PIECE_BYTES;
     *piece = (strait_piece){.stage = gift->stage,
                             .step = gift->step,
-                            .born = gift->born,
+                            .generation = gift->generation,
                             .offset = gift->at,
                             .total = gift->bytes,
                             .data = is_list ? gift->list + gift->at

@@ -10,7 +10,7 @@ struct strait_snapshot_reader {                 // zeroed is empty
     const struct strait_checkpoint *checkpoint; // borrowed; NULL: there is no gift
     int stage;
     int64_t step;
-    uint32_t born;
+    uint32_t generation;
     unsigned char *list;
     size_t list_bytes, bytes; // of the list, and of all
     size_t at;                // bytes that were given

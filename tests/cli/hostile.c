@@ -47,10 +47,10 @@ strait_err __real_strait_codec_read_metrics(struct strait_codec *c, struct strai
                                             strait_codec_metrics *out);
 strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,
                                             strait_codec_metrics *out);
-strait_err __real_strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t born,
-                                       struct strait_snapshot *snapshot);
-strait_err __wrap_strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t born,
-                                       struct strait_snapshot *snapshot);
+strait_err __real_strait_snapshot_take(struct strait_runner *worker, int64_t step,
+                                       uint32_t generation, struct strait_snapshot *snapshot);
+strait_err __wrap_strait_snapshot_take(struct strait_runner *worker, int64_t step,
+                                       uint32_t generation, struct strait_snapshot *snapshot);
 
 strait_err __real_strait_snapshot_header(struct strait_runner *worker, struct strait_snapshot *list,
                                          size_t *whole_bytes);
@@ -113,9 +113,9 @@ strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strai
     return err;
 }
 
-strait_err __wrap_strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t born,
-                                       struct strait_snapshot *snapshot) {
-    const strait_err err = __real_strait_snapshot_take(worker, step, born, snapshot);
+strait_err __wrap_strait_snapshot_take(struct strait_runner *worker, int64_t step,
+                                       uint32_t generation, struct strait_snapshot *snapshot) {
+    const strait_err err = __real_strait_snapshot_take(worker, step, generation, snapshot);
     if (err == STRAIT_OK && is_at("rot")) memset(snapshot->data + snapshot->bytes - 4, 0xff, 4);
     return err;
 }

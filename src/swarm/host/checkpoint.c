@@ -37,8 +37,9 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
     if (err == STRAIT_OK) err = strait_snapshot_check(&w.snapshot);
     if (err == STRAIT_ENONFINITE || err == STRAIT_EDATA || err == STRAIT_EPROTO) {
         strait_host_note(h, "%s", strait_err_detail());
-        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_BLAME,
-                                                              .node = h->coordinator.owner[stage]});
+        strait_host_feed_coordinator(h,
+                                     &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA,
+                                                           .worker = h->coordinator.owner[stage]});
         err = STRAIT_EAGAIN;
     }
     if (err == STRAIT_OK) err = strait_host_run_async(h, write_image, &w, pump);

@@ -12,18 +12,18 @@ enum {
     OTHERS_MAX = 16 * 1024 * 1024 // and of what else may
 };
 
-static void send_task(struct host *h, int node, strait_task *task) {
+static void send_task(struct host *h, int worker, strait_task *task) {
     struct strait_msg *msg = NULL;
     task->generation = h->coordinator.generation;
     task->sequence = (uint16_t)h->coordinator.sequence;
     if (strait_task_pack(h->pool, task, &msg) == STRAIT_OK)
-        strait_host_send(h, strait_host_connection(h, node), &msg);
+        strait_host_send(h, strait_host_connection(h, worker), &msg);
 }
 
-void strait_host_rest(struct host *h, int node, strait_task_kind kind) {
+void strait_host_rest(struct host *h, int worker, strait_task_kind kind) {
     memset(&h->task, 0, sizeof h->task);
     h->task.kind = kind;
-    send_task(h, node, &h->task);
+    send_task(h, worker, &h->task);
 }
 
 void strait_host_refuse(struct host *h, struct connection *connection, const char *words) {
@@ -74,14 +74,14 @@ static void draw_relayed(struct host *h, int i) {
 /* The other side of boundary `i`, as seen from before it (is_behind) or behind it. Orders go out by
  * stage, so the side before comes first. */
 static void fill_peer(struct host *h, int i, int is_behind, strait_task_peer *peer) {
-    const int node = h->coordinator.owner[i + (is_behind != 0)];
-    const struct connection *connection = strait_host_connection(h, node);
-    const int is_new = is_behind && h->coordinator.phase == STRAIT_SWARM_MEET;
+    const int worker = h->coordinator.owner[i + (is_behind != 0)];
+    const struct connection *connection = strait_host_connection(h, worker);
+    const int is_new = is_behind && h->coordinator.phase == STRAIT_PHASE_LISTEN;
     if (is_new) h->ways[i] = (int)choose_way(h, i);
     if (is_new && h->ways[i] == BY_RELAY) draw_relayed(h, i);
     const enum way way = (enum way)h->ways[i];
     peer->is_there = 1;
-    peer->key = h->coordinator.nodes[node].key;
+    peer->key = h->coordinator.workers[worker].key;
     peer->must_listen = way == BY_RELAY && !is_behind;
     if (way == BY_RELAY)
         memcpy(peer->address, h->relayed[i], sizeof peer->address);
@@ -91,30 +91,31 @@ static void fill_peer(struct host *h, int i, int is_behind, strait_task_peer *pe
 
 static void send_meet(struct host *h, const strait_swarm_action *a) {
     memset(&h->task, 0, sizeof h->task);
-    h->task.kind = h->coordinator.phase == STRAIT_SWARM_MEET ? STRAIT_TASK_MEET : STRAIT_TASK_DIAL;
+    h->task.kind = h->coordinator.phase == STRAIT_PHASE_LISTEN ? STRAIT_TASK_MEET
+                                                               : STRAIT_TASK_DIAL;
     h->task.stage = a->stage;
     if (a->stage > 0) fill_peer(h, a->stage - 1, 0, &h->task.prev);
     if (a->stage + 1 < h->coordinator.config.n_stages) fill_peer(h, a->stage, 1, &h->task.next);
-    send_task(h, a->node, &h->task);
+    send_task(h, a->worker, &h->task);
 }
 
 static void send_take(struct host *h, const strait_swarm_action *a) {
-    struct connection *connection = strait_host_connection(h, a->node);
+    struct connection *connection = strait_host_connection(h, a->worker);
     memset(&h->task, 0, sizeof h->task);
     h->task.kind = STRAIT_TASK_TAKE;
     h->task.stage = a->stage;
     h->task.valid_windows = strait_loader_valid_windows(h->executor->loader);
     memcpy(h->task.text, h->task_text, sizeof h->task.text);
     if (connection != NULL) connection->has_valid = 0;
-    send_task(h, a->node, &h->task);
+    send_task(h, a->worker, &h->task);
 }
 
-static void send_order(struct host *h, int node, const strait_stage_command *command) {
+static void send_order(struct host *h, int worker, const strait_stage_command *command) {
     struct strait_msg *msg = NULL;
     if (strait_stage_command_pack(h->pool, command, &msg) != STRAIT_OK) return;
     msg->step = h->coordinator.generation;
     msg->microbatch = (uint16_t)h->coordinator.sequence;
-    strait_host_send(h, strait_host_connection(h, node), &msg);
+    strait_host_send(h, strait_host_connection(h, worker), &msg);
 }
 
 /* ---- token ids ---- */
@@ -133,7 +134,7 @@ static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_
     if (ids.tokens == NULL && ids.targets == NULL) return STRAIT_OK;
     STRAIT_TRY(strait_ids_pack(h->pool, &ids, &msg));
     h->ids_bytes += msg->size;
-    strait_host_send(h, strait_host_connection(h, a->node), &msg);
+    strait_host_send(h, strait_host_connection(h, a->worker), &msg);
     return STRAIT_OK;
 }
 
@@ -152,7 +153,7 @@ strait_err strait_host_check_valid(const struct strait_loader *loader,
 }
 
 static strait_err send_all_ids(struct host *h, const strait_swarm_action *a) {
-    struct connection *connection = strait_host_connection(h, a->node);
+    struct connection *connection = strait_host_connection(h, a->worker);
     if (h->command->kind == STRAIT_COMMAND_GRADIENTS)
         for (int64_t i = 0; i < h->executor->plan.n_microbatches; i++)
             STRAIT_TRY(send_ids(h, a, (strait_ids){.step = h->command->step, .batch = i}));
@@ -181,44 +182,44 @@ static void send_work(struct host *h, const strait_swarm_action *a) {
     if (command.kind == STRAIT_COMMAND_UPDATE)
         command.number = (command.step + 1) % h->keep_every == 0 &&
                          !strait_run_plan_updates_basis(&h->executor->plan, command.step + 1);
-    send_order(h, a->node, &command);
+    send_order(h, a->worker, &command);
 }
 
-static void offer(struct host *h, int node) {
-    struct connection *connection = strait_host_connection(h, node);
+static void offer(struct host *h, int worker) {
+    struct connection *connection = strait_host_connection(h, worker);
     if (connection != NULL) connection->offered = h->coordinator.generation;
 }
 
 void strait_host_command(struct host *h, const strait_swarm_action *a) {
     static _Thread_local strait_stage_command command;
     switch (h->coordinator.phase) {
-    case STRAIT_SWARM_TAKE:
+    case STRAIT_PHASE_ASSIGN:
         h->formed_ns = strait_clock_ns();
         send_take(h, a);
         break;
-    case STRAIT_SWARM_MEET:
-    case STRAIT_SWARM_DIAL: send_meet(h, a); break;
-    case STRAIT_SWARM_OPEN:
+    case STRAIT_PHASE_LISTEN:
+    case STRAIT_PHASE_CONNECT: send_meet(h, a); break;
+    case STRAIT_PHASE_OPEN:
         command = (strait_stage_command){.kind = STRAIT_COMMAND_OPEN,
                                          .number = h->windows[a->stage] > 0 ? h->windows[a->stage]
                                                                             : 1};
-        send_order(h, a->node, &command);
+        send_order(h, a->worker, &command);
         break;
-    case STRAIT_SWARM_RESTORE:
-    case STRAIT_SWARM_KEEP:
+    case STRAIT_PHASE_RESTORE:
+    case STRAIT_PHASE_SNAPSHOT:
         memset(&h->task, 0, sizeof h->task);
-        h->task.kind = h->coordinator.phase == STRAIT_SWARM_KEEP ? STRAIT_TASK_KEEP
-                                                                 : STRAIT_TASK_RESTORE;
+        h->task.kind = h->coordinator.phase == STRAIT_PHASE_SNAPSHOT ? STRAIT_TASK_KEEP
+                                                                     : STRAIT_TASK_RESTORE;
         h->task.stage = a->stage;
         h->task.step = a->step;
         h->task.source = a->source;
         h->task.gives_prev = a->gives_prev;
         h->task.gives_next = a->gives_next;
         if (h->task.kind == STRAIT_TASK_RESTORE && a->source == STRAIT_SWARM_FROM_HOST)
-            offer(h, a->node);
-        send_task(h, a->node, &h->task);
+            offer(h, a->worker);
+        send_task(h, a->worker, &h->task);
         break;
-    case STRAIT_SWARM_WORK: send_work(h, a); break;
+    case STRAIT_PHASE_WORK: send_work(h, a); break;
     default: break;
     }
 }
@@ -277,18 +278,18 @@ static strait_err check_wish(const struct host *h, int stage, const struct strai
     return err;
 }
 
-static void blame(struct host *h, int node, int stage) {
+static void blame(struct host *h, int worker, int stage) {
     strait_host_note(h, "%s, stage %d: what it wants is not its stage: %s",
-                     h->coordinator.nodes[node].report.name, stage, strait_err_detail());
-    strait_host_feed_coordinator(h,
-                                 &(strait_swarm_event){.kind = STRAIT_SWARM_BLAME, .node = node});
+                     h->coordinator.workers[worker].report.name, stage, strait_err_detail());
+    strait_host_feed_coordinator(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = worker});
 }
 
 strait_err strait_host_give(struct host *h, struct connection *connection,
                             const struct strait_msg *list) {
     struct strait_snapshot_reader *gift = &connection->gift;
-    const int stage = h->coordinator.nodes[connection->node].stage;
-    if (h->coordinator.phase != STRAIT_SWARM_RESTORE || list->step != h->coordinator.generation ||
+    const int stage = h->coordinator.workers[connection->worker].stage;
+    if (h->coordinator.phase != STRAIT_PHASE_RESTORE || list->step != h->coordinator.generation ||
         stage < 0 || connection->given == h->coordinator.generation || h->executor == NULL)
         return STRAIT_OK; // late, or had already
     strait_err err = STRAIT_OK;
@@ -297,7 +298,7 @@ strait_err strait_host_give(struct host *h, struct connection *connection,
     else
         err = STRAIT_FAIL(STRAIT_EPROTO, "nobody sent it to the checkpoint");
     if (err == STRAIT_EDATA || err == STRAIT_EPROTO) {
-        blame(h, connection->node, stage);
+        blame(h, connection->worker, stage);
         return STRAIT_OK;
     }
     if (err == STRAIT_OK) err = open_giving(h);
@@ -310,7 +311,7 @@ strait_err strait_host_give(struct host *h, struct connection *connection,
         return STRAIT_OK;
     }
     STRAIT_TRY(err);
-    connection->given = gift->born = h->coordinator.generation;
+    connection->given = gift->generation = h->coordinator.generation;
     gift->stage = stage;
     gift->step = h->coordinator.step;
     return strait_host_give_more(h, connection);

@@ -18,9 +18,9 @@ enum {
     IN_EARLY = 64 * 1024      // before it has joined
 };
 
-struct connection *strait_host_connection(struct host *h, int node) {
-    if (node < 0 || h->connection_of[node] < 0) return NULL;
-    struct connection *connection = &h->connections[h->connection_of[node]];
+struct connection *strait_host_connection(struct host *h, int worker) {
+    if (worker < 0 || h->connection_of[worker] < 0) return NULL;
+    struct connection *connection = &h->connections[h->connection_of[worker]];
     return connection->link != NULL && !connection->must_close ? connection : NULL;
 }
 
@@ -79,7 +79,7 @@ static void refused(void *user, strait_err why) {
 }
 
 static int is_newcomer(const struct connection *connection) {
-    return connection->link != NULL && connection->node < 0 && !connection->must_close;
+    return connection->link != NULL && connection->worker < 0 && !connection->must_close;
 }
 
 static int count_alike(const struct host *h, const struct connection *connection) {
@@ -119,7 +119,7 @@ static void opened(void *user, struct strait_link *link) {
         if (connection->link != NULL || connection->has_ended) continue;
         const int64_t now = strait_clock_ns();
         *connection = (struct connection){
-            .link = link, .node = -1, .since_ns = now, .heard_ns = now, .allowance = WORDS_MAX};
+            .link = link, .worker = -1, .since_ns = now, .heard_ns = now, .allowance = WORDS_MAX};
         link->user = connection;
         make_room(h);
         return;
@@ -168,7 +168,7 @@ static void received(void *user, struct strait_link *link, struct strait_msg **m
         return;
     }
     strait_priority_queue_push(&connection->in, msg);
-    const size_t most = connection->node < 0 ? IN_EARLY : IN_MAX;
+    const size_t most = connection->worker < 0 ? IN_EARLY : IN_MAX;
     if (connection->in.n_bytes <= most || connection->is_held) return;
     connection->is_held = 1;
     h->t->ops->pause(link, 1);

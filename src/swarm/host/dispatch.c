@@ -21,13 +21,13 @@ static strait_err check_token(struct host *h, const strait_join *join,
 }
 
 /* Two machines with one key take each other's place for ever: whoever looks should hear of it. */
-static void count_replaced(struct host *h, int node, const char *name) {
+static void count_replaced(struct host *h, int worker, const char *name) {
     const int64_t now = strait_clock_ns();
-    if (now - h->replaced_ns[node] > REPLACED_NS) {
-        h->replaced_ns[node] = now;
-        h->n_replaced[node] = 0;
+    if (now - h->replaced_ns[worker] > REPLACED_NS) {
+        h->replaced_ns[worker] = now;
+        h->n_replaced[worker] = 0;
     }
-    if (++h->n_replaced[node] == REPLACED_MANY)
+    if (++h->n_replaced[worker] == REPLACED_MANY)
         strait_host_note(
             h,
             "%s joins again and again while its older link is alive: if another "
@@ -38,7 +38,7 @@ static void count_replaced(struct host *h, int node, const char *name) {
 static strait_err on_join(struct host *h, struct connection *connection,
                           const struct strait_msg *msg) {
     strait_join join;
-    if (connection->node >= 0)
+    if (connection->worker >= 0)
         return STRAIT_OK; // said on a link that broke under it, and again on this
     STRAIT_TRY(strait_join_unpack(msg, &join));
     const strait_fingerprint key = connection->link
@@ -60,9 +60,9 @@ static strait_err on_join(struct host *h, struct connection *connection,
     strait_swarm_event event = {
         .kind = STRAIT_SWARM_JOIN, .key = key, .report = &join.report, .inventory = join.inventory};
     /* The machine's first words to it come with this event, so its place must be known by then. */
-    connection->node = strait_coordinator_admit(&h->coordinator, &key);
-    if (connection->node < 0) return STRAIT_FAIL(STRAIT_ECLOSED, "the swarm is full");
-    h->connection_of[connection->node] = (int)(connection - h->connections);
+    connection->worker = strait_coordinator_admit(&h->coordinator, &key);
+    if (connection->worker < 0) return STRAIT_FAIL(STRAIT_ECLOSED, "the swarm is full");
+    h->connection_of[connection->worker] = (int)(connection - h->connections);
     strait_host_feed_coordinator(h, &event);
     return STRAIT_OK;
 }
@@ -72,7 +72,7 @@ static strait_err on_pulse(struct host *h, struct connection *connection,
     strait_heartbeat pulse;
     STRAIT_TRY(strait_heartbeat_unpack(msg, &pulse));
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
-                                                          .node = connection->node,
+                                                          .worker = connection->worker,
                                                           .inventory = pulse.inventory,
                                                           .progress = pulse.progress,
                                                           .is_waiting = pulse.is_waiting});
@@ -83,7 +83,7 @@ static strait_err on_pulse(struct host *h, struct connection *connection,
 static strait_err on_reply(struct host *h, struct connection *connection,
                            const struct strait_msg *msg) {
     const struct strait_coordinator *m = &h->coordinator;
-    const int stage = m->nodes[connection->node].stage;
+    const int stage = m->workers[connection->worker].stage;
     static _Thread_local strait_reply reply;
     if (stage < 0 || h->executor == NULL || msg->step != m->generation ||
         msg->microbatch != (uint16_t)m->sequence)
@@ -92,27 +92,27 @@ static strait_err on_reply(struct host *h, struct connection *connection,
     STRAIT_TRY(strait_reply_unpack(msg, a->squares + (size_t)stage * (size_t)a->capacity,
                                    a->capacity, &reply));
     if (reply.err != STRAIT_OK)
-        strait_host_note(h, "%s, stage %d: %.300s", m->nodes[connection->node].report.name, stage,
-                         reply.text);
-    if (m->phase == STRAIT_SWARM_TAKE)
+        strait_host_note(h, "%s, stage %d: %.300s", m->workers[connection->worker].report.name,
+                         stage, reply.text);
+    if (m->phase == STRAIT_PHASE_ASSIGN)
         (void)snprintf(connection->address, sizeof connection->address, "%.255s", reply.text);
-    if (m->phase == STRAIT_SWARM_DIAL && reply.err != STRAIT_OK && reply.delay >= 0.0 &&
+    if (m->phase == STRAIT_PHASE_CONNECT && reply.err != STRAIT_OK && reply.delay >= 0.0 &&
         reply.delay < STRAIT_RUN_STAGES)
         h->n_missed[(int)reply.delay]++;
-    if (m->phase == STRAIT_SWARM_WORK && reply.spoiled > 0.0)
+    if (m->phase == STRAIT_PHASE_WORK && reply.spoiled > 0.0)
         strait_host_note(h, "%s, stage %d: %.0f of its values were no finite numbers",
-                         m->nodes[connection->node].report.name, stage, reply.spoiled);
-    if (m->phase == STRAIT_SWARM_WORK) a->replies[stage] = reply;
+                         m->workers[connection->worker].report.name, stage, reply.spoiled);
+    if (m->phase == STRAIT_PHASE_WORK) a->replies[stage] = reply;
     const int is_behind = reply.refused[STRAIT_SENDER] > 0.0;
     const int is_blaming = is_behind || reply.refused[STRAIT_RECEIVER] > 0.0;
     if (is_blaming)
         strait_host_note(h, "%s, stage %d: %.0f values or copies from stage %d are no use",
-                         m->nodes[connection->node].report.name, stage,
+                         m->workers[connection->worker].report.name, stage,
                          reply.refused[is_behind ? STRAIT_SENDER : STRAIT_RECEIVER],
                          is_behind ? stage + 1 : stage - 1);
     strait_host_feed_coordinator(
         h, &(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
-                                 .node = connection->node,
+                                 .worker = connection->worker,
                                  .generation = m->generation,
                                  .sequence = m->sequence,
                                  .err = reply.err,
@@ -125,7 +125,7 @@ static strait_err on_reply(struct host *h, struct connection *connection,
 static strait_err on_piece(struct host *h, struct connection *connection,
                            const struct strait_msg *msg) {
     strait_piece piece;
-    const int stage = h->coordinator.nodes[connection->node].stage;
+    const int stage = h->coordinator.workers[connection->worker].stage;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
     if (h->command == NULL || h->command->kind != STRAIT_COMMAND_SAVE || piece.stage != stage)
         return STRAIT_OK; // late
@@ -156,7 +156,7 @@ static strait_err hear(struct host *h, struct connection *connection,
     if (msg->type == STRAIT_MSG_JOIN) return on_join(h, connection, msg);
     if (is_probed_for(h, connection, msg)) return probe(h, connection);
     if (connection->asked != NULL) return STRAIT_OK; // what it says has to wait
-    if (connection->node < 0) {                      // a few words may be left from a link before
+    if (connection->worker < 0) {                    // a few words may be left from a link before
         if (++connection->n_early <= EARLY_MAX) return STRAIT_OK;
         return STRAIT_FAIL(STRAIT_EPROTO, "it talks before it has joined");
     }
@@ -167,7 +167,7 @@ static strait_err hear(struct host *h, struct connection *connection,
     case STRAIT_MSG_WANT: return strait_host_give(h, connection, msg);
     case STRAIT_MSG_LEAVE:
         strait_host_feed_coordinator(
-            h, &(strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .node = connection->node});
+            h, &(strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = connection->worker});
         return STRAIT_OK;
     default: return STRAIT_FAIL(STRAIT_EPROTO, "a message of type %d", msg->type);
     }
@@ -213,17 +213,18 @@ void strait_host_forget(struct connection *connection) {
     strait_snapshot_fini(&connection->snapshot);
     strait_snapshot_reader_fini(&connection->gift);
     strait_msg_close(&connection->asked);
-    *connection = (struct connection){.node = -1};
+    *connection = (struct connection){.worker = -1};
 }
 
 /* All that an ended guest said has been heard. */
 static void part(struct host *h, struct connection *connection) {
-    const int node = connection->node;
+    const int worker = connection->worker;
     strait_host_forget(connection);
-    if (node < 0 || h->connection_of[node] != (int)(connection - h->connections))
+    if (worker < 0 || h->connection_of[worker] != (int)(connection - h->connections))
         return; // a newer link is there
-    h->connection_of[node] = -1;
-    strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = node});
+    h->connection_of[worker] = -1;
+    strait_host_feed_coordinator(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = worker});
 }
 
 void strait_host_dispatch(struct host *h) {
@@ -256,7 +257,7 @@ static void ask_again(struct host *h, struct connection *connection) {
 void strait_host_sweep(struct host *h, int64_t now_ns) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++) {
         struct connection *connection = &h->connections[i];
-        if (connection->link == NULL || connection->node >= 0 || connection->must_close) continue;
+        if (connection->link == NULL || connection->worker >= 0 || connection->must_close) continue;
         if (connection->asked != NULL) {
             ask_again(h, connection);
             continue;

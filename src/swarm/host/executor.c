@@ -22,10 +22,10 @@ static struct host *host_of(struct strait_executor *executor) {
 
 /* Until the stages stand ready; their step is then h->at. */
 static strait_err wait_ready(struct host *h) {
-    while (h->coordinator.phase != STRAIT_SWARM_READY) {
+    while (h->coordinator.phase != STRAIT_PHASE_READY) {
         STRAIT_TRY(strait_host_pump(h, WAIT_MS));
         if (h->spec->session.must_stop(h->spec->session.user) &&
-            h->coordinator.phase == STRAIT_SWARM_GATHER)
+            h->coordinator.phase == STRAIT_PHASE_WAITING)
             return STRAIT_FAIL(STRAIT_EINTERRUPTED,
                                "stopped while waiting for machines; what was committed is kept");
     }
@@ -52,7 +52,7 @@ strait_err strait_host_carry(struct strait_executor *executor, int stage,
                                           .is_begin = command->kind == STRAIT_COMMAND_GRADIENTS,
                                           .is_slow = is_slow(command->kind)}});
     strait_err err = STRAIT_OK;
-    while (err == STRAIT_OK && !h->is_done && h->coordinator.phase == STRAIT_SWARM_WORK)
+    while (err == STRAIT_OK && !h->is_done && h->coordinator.phase == STRAIT_PHASE_WORK)
         err = strait_host_pump(h, WAIT_MS);
     h->command = NULL;
     STRAIT_TRY(err);
@@ -135,8 +135,8 @@ static strait_err doubt(struct strait_executor *executor, int64_t step) {
     if (suspects != NULL && stage < 0) *suspects = -1; // it was not so
     if (suspects != NULL || stage < 0) return STRAIT_OK;
     h->suspects[h->n_doubted++ % STRAIT_HOST_SUSPECTS] = step;
-    strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_SUSPECT,
-                                                          .node = h->coordinator.owner[stage]});
+    strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE,
+                                                          .worker = h->coordinator.owner[stage]});
     STRAIT_TRY(wait_ready(h));
     return STRAIT_EAGAIN;
 }

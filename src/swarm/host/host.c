@@ -44,16 +44,17 @@ static void fail(struct host *h, strait_err err) {
 
 static void note_action(struct host *h, const strait_swarm_action *a) {
     char key[STRAIT_FINGERPRINT_TEXT];
-    if (a->node < 0) {
-        strait_host_note(h, "%s", a->words);
+    if (a->worker < 0) {
+        strait_host_note(h, "%s", a->reason);
         return;
     }
-    const strait_swarm_worker *node = &h->coordinator.nodes[a->node];
-    strait_fingerprint_text(&node->key, key);
+    const strait_swarm_worker *worker = &h->coordinator.workers[a->worker];
+    strait_fingerprint_text(&worker->key, key);
     if (a->stage >= 0)
-        strait_host_note(h, "%s (%.8s), stage %d: %s", node->report.name, key, a->stage, a->words);
+        strait_host_note(h, "%s (%.8s), stage %d: %s", worker->report.name, key, a->stage,
+                         a->reason);
     else
-        strait_host_note(h, "%s (%.8s): %s", node->report.name, key, a->words);
+        strait_host_note(h, "%s (%.8s): %s", worker->report.name, key, a->reason);
 }
 
 /* Facts that cannot be written stop the run before anything relies on them. */
@@ -63,38 +64,38 @@ static void record(struct host *h) {
 }
 
 static void bar(struct host *h, const strait_swarm_action *a, struct connection *connection) {
-    const strait_err err = strait_host_ban(h, &h->coordinator.nodes[a->node].key);
+    const strait_err err = strait_host_ban(h, &h->coordinator.workers[a->worker].key);
     if (err != STRAIT_OK) fail(h, err);
-    h->connection_of[a->node] = -1;
+    h->connection_of[a->worker] = -1;
     if (connection == NULL) return;
-    connection->node = -1;
-    strait_host_refuse(h, connection, a->words);
+    connection->worker = -1;
+    strait_host_refuse(h, connection, a->reason);
 }
 
 static void carry_out(struct host *h, const strait_swarm_action *a) {
-    struct connection *connection = strait_host_connection(h, a->node);
+    struct connection *connection = strait_host_connection(h, a->worker);
     if (h->fatal != STRAIT_OK) return;
     switch (a->kind) {
     case STRAIT_SWARM_PERSIST: record(h); break;
     case STRAIT_SWARM_COMMAND: strait_host_command(h, a); break;
-    case STRAIT_SWARM_REST: strait_host_rest(h, a->node, STRAIT_TASK_REST); break;
-    case STRAIT_SWARM_DISMISS:
-        h->connection_of[a->node] = -1;
+    case STRAIT_SWARM_RELEASE: strait_host_rest(h, a->worker, STRAIT_TASK_REST); break;
+    case STRAIT_SWARM_DISCONNECT:
+        h->connection_of[a->worker] = -1;
         if (connection == NULL) break;
-        connection->node = -1;
-        strait_host_dismiss(h, connection, a->words[0] == '\0' ? STRAIT_OK : STRAIT_ECLOSED,
-                            a->words);
+        connection->worker = -1;
+        strait_host_dismiss(h, connection, a->reason[0] == '\0' ? STRAIT_OK : STRAIT_ECLOSED,
+                            a->reason);
         break;
     case STRAIT_SWARM_BAN: bar(h, a, connection); break;
     case STRAIT_SWARM_DONE: h->is_done = 1; break;
-    case STRAIT_SWARM_STAND:
+    case STRAIT_SWARM_RESTORED:
         h->at = a->step;
         h->has_rolled = 1;
         h->stood_ns = strait_clock_ns();
         strait_host_note(h, "epoch %u: all stages stand at step %lld", h->coordinator.generation,
                          (long long)a->step);
         break;
-    case STRAIT_SWARM_NOTE: note_action(h, a); break;
+    case STRAIT_SWARM_LOG: note_action(h, a); break;
     }
 }
 
@@ -135,7 +136,7 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
     (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
     const int64_t now = h->pumped_ns = strait_clock_ns();
     if (now - began > AWAY_MS * INT64_C(1000000)) // a pause of ours, or we were stopped
-        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_AWAKE});
+        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_RESUMED});
     strait_host_dispatch(h);
     if (now - h->tick_ns > TICK_MS * INT64_C(1000000)) {
         h->tick_ns = now;
@@ -218,16 +219,16 @@ static strait_err plan_layers(const strait_run_plan *plan, double *layer_bytes, 
 }
 
 static strait_err assign(struct host *h, strait_assign_spec *spec, int split[STRAIT_RUN_STAGES]) {
-    strait_assign_node nodes[STRAIT_SWARM_WORKERS];
+    strait_assign_worker workers[STRAIT_SWARM_WORKERS];
     int chosen[STRAIT_RUN_STAGES];
-    spec->n_nodes = 0;
+    spec->n_workers = 0;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
-        const strait_swarm_worker *node = &h->coordinator.nodes[i];
-        if (!node->is_known || !node->is_here) continue;
-        nodes[spec->n_nodes++] = (strait_assign_node){node->report.memory_bytes,
-                                                      node->report.flops};
+        const strait_swarm_worker *worker = &h->coordinator.workers[i];
+        if (!worker->is_known || !worker->is_connected) continue;
+        workers[spec->n_workers++] = (strait_assign_worker){worker->report.memory_bytes,
+                                                            worker->report.flops};
     }
-    spec->nodes = nodes;
+    spec->workers = workers;
     return strait_assign(spec, chosen, split);
 }
 
@@ -333,9 +334,9 @@ strait_err strait_host(const strait_host_spec *spec) {
     struct host *h = NULL;
     const strait_swarm_config config = {.n_stages = (int)spec->run->stages.count,
                                         .lease_ns = (int64_t)(spec->lease_s * 1e9),
-                                        .stall_ns = (int64_t)(spec->stall_s * 1e9),
-                                        .slow_ns = (int64_t)(slow_s * 1e9),
-                                        .patience_ns = (int64_t)(patience_s * 1e9)};
+                                        .stall_timeout_ns = (int64_t)(spec->stall_s * 1e9),
+                                        .setup_timeout_ns = (int64_t)(slow_s * 1e9),
+                                        .owner_wait_ns = (int64_t)(patience_s * 1e9)};
     STRAIT_TRY(strait_alloc(1, sizeof *h, "host", (void **)&h));
     h->spec = spec;
     h->run = *spec->run;

@@ -13,7 +13,7 @@
 /* What can be seen of a swarm at a moment. */
 typedef struct strait_host_status {
     const struct strait_coordinator *coordinator; // borrowed
-    const strait_link_stats *links;               // of each node to the host; borrowed
+    const strait_link_stats *links;               // of each worker to the host; borrowed
     int64_t n_refused;                            // strangers turned away
     uint64_t ids_bytes;                           // of token ids sent to workers
     int is_paused;                                // the store of record is out of reach

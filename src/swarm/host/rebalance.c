@@ -4,9 +4,10 @@
 #include "base/clock.h"
 #include "swarm/host/state.h"
 
-static int may_serve(const strait_swarm_worker *node) {
-    return node->is_known && node->is_here && node->stage < 0 && !node->is_leaving &&
-           !node->is_banned && !node->is_suspect && node->n_strikes == 0 && node->n_violations == 0;
+static int may_serve(const strait_swarm_worker *worker) {
+    return worker->is_known && worker->is_connected && worker->stage < 0 && !worker->is_leaving &&
+           !worker->is_unfit && !worker->is_suspect && worker->n_penalties == 0 &&
+           worker->n_violations == 0;
 }
 
 /* What a new epoch costs, as the last one did, and the copies before it. */
@@ -16,13 +17,13 @@ static double cost(const struct host *h) {
 
 void strait_host_rebalance(struct host *h, int64_t step) {
     const struct strait_coordinator *m = &h->coordinator;
-    strait_assign_node spares[STRAIT_SWARM_WORKERS];
-    int nodes[STRAIT_SWARM_WORKERS];
+    strait_assign_worker spares[STRAIT_SWARM_WORKERS];
+    int workers[STRAIT_SWARM_WORKERS];
     double speeds[STRAIT_RUN_STAGES] = {0};
     int successors[STRAIT_RUN_STAGES];
     const int64_t pause_ns = (int64_t)(h->spec->recut_s * 1e9);
-    if (h->spec->recut_s <= 0.0 || m->phase != STRAIT_SWARM_READY || h->step_s <= 0.0 ||
-        strait_clock_ns() - h->stood_ns < pause_ns || strait_coordinator_spares(m) == 0)
+    if (h->spec->recut_s <= 0.0 || m->phase != STRAIT_PHASE_READY || h->step_s <= 0.0 ||
+        strait_clock_ns() - h->stood_ns < pause_ns || strait_coordinator_count_spares(m) == 0)
         return;
     strait_rebalance_spec spec = {.n_stages = m->config.n_stages,
                                   .wall_s = h->step_s,
@@ -33,22 +34,22 @@ void strait_host_rebalance(struct host *h, int64_t step) {
                                   .left_s = (double)(h->run.train.steps - step) * h->step_s,
                                   .cost_s = cost(h)};
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
-        const strait_swarm_worker *node = &m->nodes[i];
-        if (!may_serve(node)) continue;
-        nodes[spec.n_spares] = i;
-        spares[spec.n_spares++] = (strait_assign_node){node->report.memory_bytes,
-                                                       node->report.flops};
+        const strait_swarm_worker *worker = &m->workers[i];
+        if (!may_serve(worker)) continue;
+        workers[spec.n_spares] = i;
+        spares[spec.n_spares++] = (strait_assign_worker){worker->report.memory_bytes,
+                                                         worker->report.flops};
     }
     for (int i = 0; i < spec.n_stages; i++)
-        speeds[i] = m->nodes[m->owner[i]].report.flops;
+        speeds[i] = m->workers[m->owner[i]].report.flops;
     const double gain = strait_rebalance(&spec, successors);
     if (gain <= 1.0) return;
     strait_host_note(h, "step %lld: a step would be %.2g times as fast on machines that wait",
                      (long long)step, gain);
     for (int i = 0; i < spec.n_stages; i++)
         if (successors[i] >= 0)
-            strait_host_feed_coordinator(h,
-                                         &(strait_swarm_event){.kind = STRAIT_SWARM_YIELD,
-                                                               .node = m->owner[i],
-                                                               .successor = nodes[successors[i]]});
+            strait_host_feed_coordinator(
+                h, &(strait_swarm_event){.kind = STRAIT_SWARM_REASSIGN,
+                                         .worker = m->owner[i],
+                                         .successor = workers[successors[i]]});
 }

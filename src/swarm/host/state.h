@@ -20,7 +20,7 @@ enum {
 struct connection {           // one link; its user
     struct strait_link *link; // NULL: gone, or the place is free
     int has_ended;            // gone, and what it said has not all been heard
-    int node;                 // -1: has not joined
+    int worker;               // -1: has not joined
     int64_t since_ns;
     struct strait_priority_queue in, out; // wait for us, and for the link
     int is_held;                          // it has to wait until we have heard what came
@@ -108,7 +108,7 @@ strait_err strait_host_pump(struct host *h, int timeout_ms);
 /* ---- host_desk.c: links ---- */
 extern const struct strait_transport_events strait_host_connections;
 void strait_host_send(struct host *h, struct connection *connection, struct strait_msg **msg);
-struct connection *strait_host_connection(struct host *h, int node); // NULL: gone
+struct connection *strait_host_connection(struct host *h, int worker); // NULL: gone
 void strait_host_dismiss(struct host *h, struct connection *connection, strait_err why,
                          const char *words);
 void strait_host_forget(struct connection *connection); // frees what it has, and its place
@@ -121,7 +121,7 @@ void strait_host_sweep(struct host *h, int64_t now_ns);
 
 /* ---- host_order.c: what goes out with an order of the machine ---- */
 void strait_host_command(struct host *h, const strait_swarm_action *action);
-void strait_host_rest(struct host *h, int node, strait_task_kind kind);
+void strait_host_rest(struct host *h, int worker, strait_task_kind kind);
 /* Tells a guest that it is not welcome, and why, and hangs up. */
 void strait_host_refuse(struct host *h, struct connection *connection, const char *words);
 /* STRAIT_ECONFIG when a validation has more ids than can be sent to a worker. */

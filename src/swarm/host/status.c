@@ -11,13 +11,13 @@ enum {
     FILE_MAX = 1 << 20
 };
 
-static void take_member(const strait_host_status *from, int node, strait_status_member *out) {
-    const strait_swarm_worker *n = &from->coordinator->nodes[node];
-    const strait_link_stats *link = &from->links[node];
+static void take_member(const strait_host_status *from, int worker, strait_status_member *out) {
+    const strait_swarm_worker *n = &from->coordinator->workers[worker];
+    const strait_link_stats *link = &from->links[worker];
     char key[STRAIT_FINGERPRINT_TEXT];
     strait_fingerprint_text(&n->key, key);
     *out = (strait_status_member){.stage = n->stage,
-                                  .is_here = n->is_here,
+                                  .is_connected = n->is_connected,
                                   .flops = n->report.flops,
                                   .memory_bytes = n->report.memory_bytes,
                                   .silence_s = (double)(strait_clock_ns() - n->seen_ns) * 1e-9,
@@ -42,15 +42,15 @@ void strait_status_take(const strait_host_status *from, strait_status *out) {
     out->refused = from->n_refused;
     out->ids_bytes = (double)from->ids_bytes;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        if (c->nodes[i].is_known && (c->nodes[i].is_here || c->nodes[i].stage >= 0))
+        if (c->workers[i].is_known && (c->workers[i].is_connected || c->workers[i].stage >= 0))
             take_member(from, i, &out->members[out->n_members++]);
 }
 
 static json_t *pack_member(const strait_status_member *m) {
     return json_pack("{ss ss ss si sb sf sf sf sf sf sf sf}", "name", m->name, "key", m->key,
-                     "device", m->device, "stage", m->stage, "here", m->is_here, "flops", m->flops,
-                     "memory", m->memory_bytes, "silence", m->silence_s, "rtt", m->rtt_s, "rate",
-                     m->up_bps, "sent", m->sent_bytes, "received", m->received_bytes);
+                     "device", m->device, "stage", m->stage, "connected", m->is_connected, "flops",
+                     m->flops, "memory", m->memory_bytes, "silence", m->silence_s, "rtt", m->rtt_s,
+                     "rate", m->up_bps, "sent", m->sent_bytes, "received", m->received_bytes);
 }
 
 strait_err strait_status_save(const strait_status *view, const char *folder) {
@@ -58,11 +58,11 @@ strait_err strait_status_save(const strait_status *view, const char *folder) {
     json_t *members = json_array();
     for (int i = 0; i < view->n_members; i++)
         (void)json_array_append_new(members, pack_member(&view->members[i]));
-    json_t *document = json_pack("{ss sI sI sI si sI sf so}", "phase", view->phase, "epoch",
+    json_t *document = json_pack("{ss sI sI sI si sI sf so}", "phase", view->phase, "generation",
                                  (json_int_t)view->generation, "step", (json_int_t)view->step,
                                  "committed", (json_int_t)view->committed, "stages", view->n_stages,
                                  "refused", (json_int_t)view->refused, "ids_bytes", view->ids_bytes,
-                                 "members", members);
+                                 "workers", members);
     if (document == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a view of the swarm");
     strait_err err = strait_file_path(path, "%s/swarm.json", folder);
     if (err == STRAIT_OK) err = strait_json_replace(path, document);
@@ -82,7 +82,7 @@ static double read_real(const json_t *object, const char *key) {
 static void read_member(const json_t *object, strait_status_member *out) {
     *out = (strait_status_member){
         .stage = (int)json_integer_value(json_object_get(object, "stage")),
-        .is_here = json_is_true(json_object_get(object, "here")),
+        .is_connected = json_is_true(json_object_get(object, "connected")),
         .flops = read_real(object, "flops"),
         .memory_bytes = read_real(object, "memory"),
         .silence_s = read_real(object, "silence"),
@@ -101,10 +101,10 @@ strait_err strait_status_load(const char *folder, strait_status *out) {
     json_t *document = NULL;
     STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
     STRAIT_TRY(strait_json_load(path, FILE_MAX, &document));
-    const json_t *members = json_object_get(document, "members");
+    const json_t *members = json_object_get(document, "workers");
     memset(out, 0, sizeof *out);
     read_text(document, "phase", out->phase, sizeof out->phase);
-    out->generation = (int64_t)read_real(document, "epoch");
+    out->generation = (int64_t)read_real(document, "generation");
     out->step = (int64_t)read_real(document, "step");
     out->committed = (int64_t)read_real(document, "committed");
     out->n_stages = (int)read_real(document, "stages");

@@ -11,8 +11,8 @@ enum {
 
 typedef struct strait_status_member {
     char name[STRAIT_NAME_MAX], device[64], key[9];
-    int stage;   // -1: a spare
-    int is_here; // its link is up
+    int stage;        // -1: a spare
+    int is_connected; // its link is up
     double flops, memory_bytes;
     double silence_s;     // since its last pulse
     double rtt_s, up_bps; // of its link to the coordinator

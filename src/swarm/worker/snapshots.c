@@ -39,13 +39,13 @@ struct strait_snapshot *strait_worker_place(struct lend *l) {
     return place;
 }
 
-static void list(const struct strait_snapshot *snapshots, int n, strait_snapshot_range *out) {
-    *out = (strait_snapshot_range){.stage = -1};
+static void list(const struct strait_snapshot *snapshots, int n, strait_snapshot_set *out) {
+    *out = (strait_snapshot_set){.stage = -1};
     for (int i = 0; i < n; i++) {
         if (!strait_snapshot_is_whole(&snapshots[i])) continue;
         out->stage = snapshots[i].stage;
         out->steps[out->n] = snapshots[i].step;
-        out->born[out->n++] = snapshots[i].born;
+        out->generations[out->n++] = snapshots[i].generation;
     }
 }
 

@@ -223,7 +223,7 @@ static strait_err receive(struct lend *l) {
     *place = l->incoming;
     place->stage = l->server.start.stage;
     place->step = l->task.step;
-    place->born = l->generation;
+    place->generation = l->generation;
     l->incoming = keep;
     l->incoming.bytes = l->incoming.filled = 0;
     return STRAIT_OK;

@@ -5,7 +5,7 @@
 static void accuse(int stage, int blamed) {
     goal(0, 0);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
-                              .node = c.owner[stage],
+                              .worker = c.owner[stage],
                               .generation = c.generation,
                               .sequence = c.sequence,
                               .is_blaming = 1,
@@ -16,22 +16,22 @@ static void what_is_no_number_is_forgiven_once(void **state) {
     (void)state;
     begin(2);
     const int culprit = c.owner[0];
-    const strait_fingerprint key = c.nodes[culprit].key;
+    const strait_fingerprint key = c.workers[culprit].key;
     accuse(1, 0);
     assert_null(find(STRAIT_SWARM_BAN, -1));
-    assert_int_not_equal(c.phase, STRAIT_SWARM_WORK); // the step is made again
+    assert_int_not_equal(c.phase, STRAIT_PHASE_WORK); // the step is made again
     bring_back();
     assert_int_equal(c.owner[0], culprit);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = culprit});
-    join(0, strait_snapshot_inventory_nothing()); // a new link is no new start
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = culprit});
+    join(0, strait_snapshot_inventory_empty()); // a new link is no new start
     bring_back();
     const int again = strait_coordinator_find(&c, &key);
-    const int stage = c.nodes[again].stage;
+    const int stage = c.workers[again].stage;
     assert_true(stage >= 0);
     accuse(1 - stage, stage);
-    assert_int_equal(find(STRAIT_SWARM_BAN, -1)->node, again);
+    assert_int_equal(find(STRAIT_SWARM_BAN, -1)->worker, again);
     assert_int_equal(strait_coordinator_find(&c, &key), -1);
-    join(9, strait_snapshot_inventory_nothing());
+    join(9, strait_snapshot_inventory_empty());
     bring_back();
 }
 
@@ -62,7 +62,7 @@ static void blame_reaches_neighbours_only(void **state) {
     static const int wrong[] = {-1, 1, 2, 100, STRAIT_RUN_STAGES};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         accuse(1, wrong[i]);
-        assert_int_equal(c.phase, STRAIT_SWARM_WORK);
+        assert_int_equal(c.phase, STRAIT_PHASE_WORK);
         get_ready();
     }
     assert_int_equal(c.generation, 1);
@@ -73,28 +73,28 @@ static void the_coordinator_sees_for_itself(void **state) {
     begin(3);
     const int culprit = c.owner[1];
     for (int i = 0; i < STRAIT_SWARM_VIOLATIONS; i++) {
-        tell((strait_swarm_event){.kind = STRAIT_SWARM_BLAME, .node = culprit});
+        tell((strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = culprit});
         bring_back();
     }
     assert_int_not_equal(c.owner[1], culprit);
-    assert_int_equal(c.nodes[culprit].is_known, 0);
+    assert_int_equal(c.workers[culprit].is_known, 0);
 }
 
 static void a_doubt_moves_the_stage_if_it_can(void **state) {
     (void)state;
     begin(2);
     const int suspects = c.owner[1];
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_SUSPECT, .node = suspects});
-    assert_null(find(STRAIT_SWARM_REST, -1)); // there is nobody else
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = suspects});
+    assert_null(find(STRAIT_SWARM_RELEASE, -1)); // there is nobody else
     bring_back();
     assert_int_equal(c.owner[1], suspects);
     assert_int_equal(c.generation, 2);
-    join(2, strait_snapshot_inventory_nothing());
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_SUSPECT, .node = suspects});
-    assert_int_equal(find(STRAIT_SWARM_REST, -1)->node, suspects);
+    join(2, strait_snapshot_inventory_empty());
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = suspects});
+    assert_int_equal(find(STRAIT_SWARM_RELEASE, -1)->worker, suspects);
     bring_back();
     assert_int_not_equal(c.owner[1], suspects);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = c.owner[0]});
     bring_back(); // it is still good enough when nobody else is there
     assert_int_equal(c.owner[0], suspects);
 }
@@ -107,17 +107,17 @@ static void who_is_doubted_is_restored_by_others(void **state) {
     make_step(0, 1);
     make_step(1, 1);
     const int suspects = c.owner[1];
-    strait_snapshot_inventory inventory = c.nodes[c.owner[0]].inventory;
-    inventory.own = (strait_snapshot_range){0, 2, {1, 2}, {1, 1}};
-    inventory.next = (strait_snapshot_range){1, 1, {1}, {1}};
+    strait_snapshot_inventory inventory = c.workers[c.owner[0]].inventory;
+    inventory.own = (strait_snapshot_set){0, 2, {1, 2}, {1, 1}};
+    inventory.next = (strait_snapshot_set){1, 1, {1}, {1}};
     pulse(c.owner[0], inventory, 0, 0);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_SUSPECT, .node = suspects});
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = suspects});
     get_ready();
     assert_int_equal(c.owner[1], suspects); // there is nobody else
     assert_int_equal(c.step, 1);            // not 2, which it has itself
-    inventory.next = strait_snapshot_inventory_nothing().next;
+    inventory.next = strait_snapshot_inventory_empty().next;
     pulse(c.owner[0], inventory, 0, 0);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = c.owner[0]});
     join(0, inventory);
     get_ready();
     assert_int_equal(c.step, 0); // from the seed
@@ -129,17 +129,17 @@ static void an_image_of_no_use_costs_no_place(void **state) {
     begin(2);
     make_step(0, 1);
     const int owner = c.owner[1];
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
-    join(0, strait_snapshot_inventory_nothing());
-    while (c.phase != STRAIT_SWARM_RESTORE)
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = c.owner[0]});
+    join(0, strait_snapshot_inventory_empty());
+    while (c.phase != STRAIT_PHASE_RESTORE)
         for (int i = 0; i < 2; i++)
             if (c.is_awaited[i]) reply(c.owner[i], STRAIT_OK);
-    pulse(owner, strait_snapshot_inventory_nothing(), 0, 0);
+    pulse(owner, strait_snapshot_inventory_empty(), 0, 0);
     reply(owner, STRAIT_ENONFINITE);
-    assert_int_equal(c.phase, STRAIT_SWARM_TAKE); // at once
+    assert_int_equal(c.phase, STRAIT_PHASE_ASSIGN); // at once
     get_ready();
     assert_int_equal(c.owner[1], owner);
-    assert_int_equal(c.nodes[owner].n_violations, 0);
+    assert_int_equal(c.workers[owner].n_violations, 0);
     assert_int_equal(c.step, 0);
 }
 

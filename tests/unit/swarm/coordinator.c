@@ -4,15 +4,15 @@
 static void nothing_begins_before_there_are_enough(void **state) {
     (void)state;
     begin(1);
-    assert_int_equal(c.phase, STRAIT_SWARM_GATHER);
-    assert_string_equal(find(STRAIT_SWARM_NOTE, -1)->words, "waiting for machines");
-    join(1, strait_snapshot_inventory_nothing());
-    assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
+    assert_int_equal(c.phase, STRAIT_PHASE_WAITING);
+    assert_string_equal(find(STRAIT_SWARM_LOG, -1)->reason, "waiting for machines");
+    join(1, strait_snapshot_inventory_empty());
+    assert_int_equal(c.phase, STRAIT_PHASE_ASSIGN);
     assert_int_equal(c.generation, 1);
     assert_non_null(find(STRAIT_SWARM_PERSIST, -1)); // before the orders
     assert_true(find(STRAIT_SWARM_PERSIST, -1) < find(STRAIT_SWARM_COMMAND, -1));
     get_ready();
-    assert_int_equal(find(STRAIT_SWARM_STAND, -1)->step, 0);
+    assert_int_equal(find(STRAIT_SWARM_RESTORED, -1)->step, 0);
 }
 
 static void a_step_counts_when_all_have_applied_it(void **state) {
@@ -38,13 +38,13 @@ static void what_was_not_committed_is_not_restored(void **state) {
     get_ready();
     goal(1, 1);
     for (int i = 0; i < 2; i++) {
-        strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
-        inventory.own = (strait_snapshot_range){i, 2, {1, 2}, {1, 1}};
+        strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+        inventory.own = (strait_snapshot_set){i, 2, {1, 2}, {1, 1}};
         pulse(c.owner[i], inventory, 0, 0);
     }
     reply(c.owner[0], STRAIT_OK);
     reply(c.owner[1], STRAIT_ECLOSED);
-    assert_int_equal(c.phase, STRAIT_SWARM_GATHER);
+    assert_int_equal(c.phase, STRAIT_PHASE_WAITING);
     now += S;
     tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     get_ready();
@@ -57,13 +57,13 @@ static void a_spare_takes_over_from_a_copy(void **state) {
     make_step(0, 1);
     const int lost = c.owner[0];
     const int other = c.owner[1];
-    strait_snapshot_inventory inventory = c.nodes[other].inventory;
-    inventory.prev = (strait_snapshot_range){0, 1, {1}, {1}};
+    strait_snapshot_inventory inventory = c.workers[other].inventory;
+    inventory.prev = (strait_snapshot_set){0, 1, {1}, {1}};
     pulse(other, inventory, 0, 0);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = lost});
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = lost});
     assert_int_equal(c.generation, 2);
     assert_int_not_equal(c.owner[0], lost);
-    while (c.phase != STRAIT_SWARM_RESTORE)
+    while (c.phase != STRAIT_PHASE_RESTORE)
         for (int i = 0; i < 2; i++)
             if (c.is_awaited[i]) reply(c.owner[i], STRAIT_OK);
     const strait_swarm_action *command = find(STRAIT_SWARM_COMMAND, c.owner[0]);
@@ -75,16 +75,16 @@ static void a_spare_takes_over_from_a_copy(void **state) {
 
 /* All live and none makes progress, but one says it waits: who is sent away? */
 static int sent_away(int waiting) {
-    for (int i = 0; i < 40 && c.phase == STRAIT_SWARM_WORK; i++) {
+    for (int i = 0; i < 40 && c.phase == STRAIT_PHASE_WORK; i++) {
         now += S;
         for (int n = 0; n < 3; n++)
-            pulse(n, strait_snapshot_inventory_nothing(), 7, n == waiting);
+            pulse(n, strait_snapshot_inventory_empty(), 7, n == waiting);
         tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     }
-    const strait_swarm_action *away = find(STRAIT_SWARM_DISMISS, -1);
+    const strait_swarm_action *away = find(STRAIT_SWARM_DISCONNECT, -1);
     assert_non_null(away);
-    assert_string_equal(away->words, "answers but makes no progress");
-    return away->node;
+    assert_string_equal(away->reason, "answers but makes no progress");
+    return away->worker;
 }
 
 static void the_stalled_is_named_and_the_waiting_is_not(void **state) {
@@ -113,17 +113,17 @@ static void silence_ends_a_lease(void **state) {
     const int silent = c.owner[0];
     for (int i = 0; i < 9; i++) {
         now += S;
-        pulse(c.owner[1], strait_snapshot_inventory_nothing(), 1, 0);
+        pulse(c.owner[1], strait_snapshot_inventory_empty(), 1, 0);
         tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-        assert_null(find(STRAIT_SWARM_DISMISS, -1));
+        assert_null(find(STRAIT_SWARM_DISCONNECT, -1));
     }
     now += 2 * S;
     tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    assert_int_equal(find(STRAIT_SWARM_DISMISS, -1)->node, silent);
-    assert_string_equal(find(STRAIT_SWARM_DISMISS, -1)->words, "is silent: its lease is over");
-    join(silent, strait_snapshot_inventory_nothing()); // it wakes
-    assert_non_null(find(STRAIT_SWARM_REST, -1));
-    assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
+    assert_int_equal(find(STRAIT_SWARM_DISCONNECT, -1)->worker, silent);
+    assert_string_equal(find(STRAIT_SWARM_DISCONNECT, -1)->reason, "is silent: its lease is over");
+    join(silent, strait_snapshot_inventory_empty()); // it wakes
+    assert_non_null(find(STRAIT_SWARM_RELEASE, -1));
+    assert_int_equal(c.phase, STRAIT_PHASE_ASSIGN);
 }
 
 /* A coordinator that paused has heard nobody, which is not their fault. */
@@ -131,12 +131,12 @@ static void silence_of_a_pause_is_forgiven(void **state) {
     (void)state;
     begin(2);
     now += 100 * S;
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_AWAKE});
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_RESUMED});
     tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    assert_null(find(STRAIT_SWARM_DISMISS, -1));
+    assert_null(find(STRAIT_SWARM_DISCONNECT, -1));
     now += 11 * S;
     tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    assert_non_null(find(STRAIT_SWARM_DISMISS, -1));
+    assert_non_null(find(STRAIT_SWARM_DISCONNECT, -1));
 }
 
 static void who_leaves_hands_over_first(void **state) {
@@ -145,19 +145,19 @@ static void who_leaves_hands_over_first(void **state) {
     make_step(0, 0);
     const int leaver = c.owner[0];
     const int other = c.owner[1];
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .node = leaver});
-    assert_null(find(STRAIT_SWARM_DISMISS, -1));
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = leaver});
+    assert_null(find(STRAIT_SWARM_DISCONNECT, -1));
     goal(1, 0);
-    assert_int_equal(c.phase, STRAIT_SWARM_KEEP);
+    assert_int_equal(c.phase, STRAIT_PHASE_SNAPSHOT);
     reply(leaver, STRAIT_OK);
     reply(other, STRAIT_OK);
-    assert_int_equal(c.phase, STRAIT_SWARM_HAND);
-    strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
-    inventory.own = (strait_snapshot_range){1, 1, {1}, {1}};
-    inventory.prev = (strait_snapshot_range){0, 1, {1}, {1}};
+    assert_int_equal(c.phase, STRAIT_PHASE_HANDOVER);
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+    inventory.own = (strait_snapshot_set){1, 1, {1}, {1}};
+    inventory.prev = (strait_snapshot_set){0, 1, {1}, {1}};
     pulse(other, inventory, 0, 0);
-    assert_int_equal(find(STRAIT_SWARM_DISMISS, -1)->node, leaver);
-    assert_string_equal(find(STRAIT_SWARM_DISMISS, -1)->words, "");
+    assert_int_equal(find(STRAIT_SWARM_DISCONNECT, -1)->worker, leaver);
+    assert_string_equal(find(STRAIT_SWARM_DISCONNECT, -1)->reason, "");
     get_ready();
     assert_int_equal(c.step, 1); // nothing was lost
 }
@@ -169,15 +169,15 @@ static void old_images_are_not_trusted(void **state) {
     for (int64_t step = 0; step < 5; step++)
         make_step(step, step % 2 == 1);
     const int lost = c.owner[1];
-    const strait_fingerprint key = c.nodes[lost].key;
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = lost}); // and no copies of it
+    const strait_fingerprint key = c.workers[lost].key;
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = lost}); // and no copies of it
     get_ready();
     assert_int_equal(c.step, 0);
-    strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
-    inventory.own = (strait_snapshot_range){1, 1, {4}, {1}};
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+    inventory.own = (strait_snapshot_set){1, 1, {4}, {1}};
     tell((strait_swarm_event){
         .kind = STRAIT_SWARM_JOIN, .key = key, .report = &report, .inventory = inventory});
-    assert_int_equal(c.nodes[strait_coordinator_find(&c, &key)].inventory.own.n, 0);
+    assert_int_equal(c.workers[strait_coordinator_find(&c, &key)].inventory.own.n, 0);
 }
 
 /* Epochs that came to nothing made no other past, however many there were. */
@@ -188,11 +188,11 @@ static void epochs_that_fail_cost_no_images(void **state) {
         make_step(step, 1);
     const int stayed = c.owner[0];
     const int lost = c.owner[1];
-    const strait_fingerprint key = c.nodes[lost].key;
-    const strait_snapshot_inventory inventory[] = {c.nodes[stayed].inventory,
-                                                   c.nodes[lost].inventory};
+    const strait_fingerprint key = c.workers[lost].key;
+    const strait_snapshot_inventory inventory[] = {c.workers[stayed].inventory,
+                                                   c.workers[lost].inventory};
     for (int i = 0; i < 2 * STRAIT_SWARM_GENERATIONS; i++) {
-        tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = lost});
+        tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = lost});
         now += 10 * S;
         pulse(stayed, inventory[0], (uint32_t)i + 1, 0);
         tell((strait_swarm_event){
@@ -213,16 +213,16 @@ static void a_restarted_coordinator_waits_for_the_owners(void **state) {
     strait_coordinator_durable(&c, &facts);
     strait_snapshot_inventory inventory[2];
     for (int i = 0; i < 2; i++) {
-        inventory[i] = strait_snapshot_inventory_nothing();
-        inventory[i].own = (strait_snapshot_range){i, 2, {1, 2}, {1, 1}};
+        inventory[i] = strait_snapshot_inventory_empty();
+        inventory[i].own = (strait_snapshot_set){i, 2, {1, 2}, {1, 1}};
     }
     const strait_swarm_config config = c.config;
     strait_coordinator_init(&c, &config);
     strait_coordinator_resume(&c, &facts, now);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
-    join(5, strait_snapshot_inventory_nothing()); // a spare is faster
+    join(5, strait_snapshot_inventory_empty()); // a spare is faster
     join(0, inventory[0]);
-    assert_int_equal(c.phase, STRAIT_SWARM_GATHER);
+    assert_int_equal(c.phase, STRAIT_PHASE_WAITING);
     now += S;
     join(1, inventory[1]);
     get_ready();
@@ -234,20 +234,20 @@ static void a_restarted_coordinator_waits_for_the_owners(void **state) {
 static void who_cannot_serve_is_not_asked_again(void **state) {
     (void)state;
     begin(2);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = c.owner[0]});
-    join(7, strait_snapshot_inventory_nothing());
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = c.owner[0]});
+    join(7, strait_snapshot_inventory_empty());
     const int small = c.owner[0];
     reply(small, STRAIT_ENOMEM);
-    assert_int_equal(c.phase, STRAIT_SWARM_GATHER);
-    assert_int_equal(c.nodes[small].is_banned, 1);
+    assert_int_equal(c.phase, STRAIT_PHASE_WAITING);
+    assert_int_equal(c.workers[small].is_unfit, 1);
     now += 10 * S;
     for (int i = 0; i < 2; i++)
-        pulse(i, strait_snapshot_inventory_nothing(), 1, 0);
-    pulse(small, strait_snapshot_inventory_nothing(), 1, 0);
+        pulse(i, strait_snapshot_inventory_empty(), 1, 0);
+    pulse(small, strait_snapshot_inventory_empty(), 1, 0);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    assert_int_equal(c.phase, STRAIT_SWARM_GATHER); // it is the only spare, and of no use
-    join(8, strait_snapshot_inventory_nothing());
-    assert_int_equal(c.phase, STRAIT_SWARM_TAKE);
+    assert_int_equal(c.phase, STRAIT_PHASE_WAITING); // it is the only spare, and of no use
+    join(8, strait_snapshot_inventory_empty());
+    assert_int_equal(c.phase, STRAIT_PHASE_ASSIGN);
 }
 
 /* A spare that is faster gets a stage between two steps, and nothing is lost. */
@@ -258,22 +258,23 @@ static void who_yields_hands_over_and_stays(void **state) {
     const int slow = c.owner[0];
     const int other = c.owner[1];
     const int successor = 3 - slow - other;
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .successor = other});
-    assert_int_equal(c.nodes[slow].has_successor, 0); // which has a stage of its own
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .successor = successor});
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_REASSIGN, .worker = slow, .successor = other});
+    assert_int_equal(c.workers[slow].has_successor, 0); // which has a stage of its own
+    tell((strait_swarm_event){
+        .kind = STRAIT_SWARM_REASSIGN, .worker = slow, .successor = successor});
     goal(1, 0);
-    assert_int_equal(c.phase, STRAIT_SWARM_KEEP);
+    assert_int_equal(c.phase, STRAIT_PHASE_SNAPSHOT);
     reply(slow, STRAIT_OK);
     reply(other, STRAIT_OK);
-    assert_int_equal(c.phase, STRAIT_SWARM_HAND);
-    strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
-    inventory.own = (strait_snapshot_range){1, 1, {1}, {1}};
-    inventory.prev = (strait_snapshot_range){0, 1, {1}, {1}};
+    assert_int_equal(c.phase, STRAIT_PHASE_HANDOVER);
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+    inventory.own = (strait_snapshot_set){1, 1, {1}, {1}};
+    inventory.prev = (strait_snapshot_set){0, 1, {1}, {1}};
     pulse(other, inventory, 0, 0);
-    assert_int_equal(find(STRAIT_SWARM_REST, -1)->node, slow);
-    assert_null(find(STRAIT_SWARM_DISMISS, -1));
+    assert_int_equal(find(STRAIT_SWARM_RELEASE, -1)->worker, slow);
+    assert_null(find(STRAIT_SWARM_DISCONNECT, -1));
     assert_int_equal(c.owner[0], successor);
-    assert_int_equal(strait_coordinator_spares(&c), 1);
+    assert_int_equal(strait_coordinator_count_spares(&c), 1);
     get_ready();
     assert_int_equal(c.step, 1);
 }
@@ -287,22 +288,21 @@ static void who_has_nobody_to_yield_to_goes_on(void **state) {
         const int slow = c.owner[0];
         const int other = c.owner[1];
         tell((strait_swarm_event){
-            .kind = STRAIT_SWARM_YIELD, .node = slow, .successor = 3 - slow - other});
+            .kind = STRAIT_SWARM_REASSIGN, .worker = slow, .successor = 3 - slow - other});
         goal(1, 0);
         if (!is_late)
-            tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = 3 - slow - other});
+            tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = 3 - slow - other});
         reply(slow, STRAIT_OK);
         reply(other, STRAIT_OK);
         for (int i = 0; i < 70; i++) {
             now += S;
-            strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
-            inventory.own = (strait_snapshot_range){0, 1, {1}, {1}};
+            strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+            inventory.own = (strait_snapshot_set){0, 1, {1}, {1}};
             pulse(slow, inventory, (uint32_t)i, 0);
             inventory.own.stage = 1;
-            if (!is_late) inventory.prev = (strait_snapshot_range){0, 1, {1}, {1}};
+            if (!is_late) inventory.prev = (strait_snapshot_set){0, 1, {1}, {1}};
             pulse(other, inventory, (uint32_t)i, 0);
-            if (is_late)
-                pulse(3 - slow - other, strait_snapshot_inventory_nothing(), (uint32_t)i, 0);
+            if (is_late) pulse(3 - slow - other, strait_snapshot_inventory_empty(), (uint32_t)i, 0);
             tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
         }
         get_ready();
@@ -322,19 +322,20 @@ static void who_leaves_goes_before_who_yields(void **state) {
     const int leaver = c.owner[0];
     const int slow = c.owner[1];
     const int successor = 3 - slow - leaver;
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_YIELD, .node = slow, .successor = successor});
+    tell((strait_swarm_event){
+        .kind = STRAIT_SWARM_REASSIGN, .worker = slow, .successor = successor});
     goal(1, 0);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .node = leaver});
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = leaver});
     reply(leaver, STRAIT_OK);
     reply(slow, STRAIT_OK);
-    strait_snapshot_inventory inventory = strait_snapshot_inventory_nothing();
-    inventory.own = (strait_snapshot_range){0, 1, {1}, {1}};
-    inventory.next = (strait_snapshot_range){1, 1, {1}, {1}};
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+    inventory.own = (strait_snapshot_set){0, 1, {1}, {1}};
+    inventory.next = (strait_snapshot_set){1, 1, {1}, {1}};
     pulse(leaver, inventory, 0, 0);
-    inventory.own = (strait_snapshot_range){1, 1, {1}, {1}};
-    inventory.prev = (strait_snapshot_range){0, 1, {1}, {1}};
+    inventory.own = (strait_snapshot_set){1, 1, {1}, {1}};
+    inventory.prev = (strait_snapshot_set){0, 1, {1}, {1}};
     pulse(slow, inventory, 0, 0);
-    assert_int_equal(find(STRAIT_SWARM_DISMISS, -1)->node, leaver);
+    assert_int_equal(find(STRAIT_SWARM_DISCONNECT, -1)->worker, leaver);
     get_ready();
     assert_int_equal(c.owner[0], successor);
     assert_int_equal(c.owner[1], slow);

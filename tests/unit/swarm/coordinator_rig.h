@@ -23,10 +23,10 @@ static inline void tell(strait_swarm_event event) {
     strait_coordinator_step(&c, &event, now, &actions);
 }
 
-/* The first action of a kind about a node (-1: any); NULL: there is none. */
-static inline const strait_swarm_action *find(strait_swarm_action_kind kind, int node) {
+/* The first action of a kind about a worker (-1: any); NULL: there is none. */
+static inline const strait_swarm_action *find(strait_swarm_action_kind kind, int worker) {
     for (int i = 0; i < actions.n; i++)
-        if (actions.items[i].kind == kind && (node < 0 || actions.items[i].node == node))
+        if (actions.items[i].kind == kind && (worker < 0 || actions.items[i].worker == worker))
             return &actions.items[i];
     return NULL;
 }
@@ -36,18 +36,18 @@ static inline void join(int i, strait_snapshot_inventory inventory) {
         .kind = STRAIT_SWARM_JOIN, .key = key_of(i), .report = &report, .inventory = inventory});
 }
 
-static inline void pulse(int node, strait_snapshot_inventory inventory, uint32_t progress,
+static inline void pulse(int worker, strait_snapshot_inventory inventory, uint32_t progress,
                          int is_waiting) {
     tell((strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
-                              .node = node,
+                              .worker = worker,
                               .inventory = inventory,
                               .progress = progress,
                               .is_waiting = is_waiting});
 }
 
-static inline void reply(int node, strait_err err) {
+static inline void reply(int worker, strait_err err) {
     tell((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
-                              .node = node,
+                              .worker = worker,
                               .generation = c.generation,
                               .sequence = c.sequence,
                               .err = err});
@@ -55,10 +55,10 @@ static inline void reply(int node, strait_err err) {
 
 /* All owners reply well until the stages stand. */
 static inline void get_ready(void) {
-    for (int n = 0; n < 16 && c.phase != STRAIT_SWARM_READY; n++)
+    for (int n = 0; n < 16 && c.phase != STRAIT_PHASE_READY; n++)
         for (int i = 0; i < c.config.n_stages; i++)
             if (c.is_awaited[i]) reply(c.owner[i], STRAIT_OK);
-    assert_int_equal(c.phase, STRAIT_SWARM_READY);
+    assert_int_equal(c.phase, STRAIT_PHASE_READY);
 }
 
 static inline void goal(int64_t step, int is_update) {
@@ -73,8 +73,8 @@ static inline void make_step(int64_t step, int keeps) {
     get_ready();
     goal(step, 1);
     for (int i = 0; i < c.config.n_stages; i++) {
-        strait_snapshot_inventory inventory = c.nodes[c.owner[i]].inventory;
-        if (keeps) inventory.own = (strait_snapshot_range){i, 1, {step + 1}, {c.generation}};
+        strait_snapshot_inventory inventory = c.workers[c.owner[i]].inventory;
+        if (keeps) inventory.own = (strait_snapshot_set){i, 1, {step + 1}, {c.generation}};
         pulse(c.owner[i], inventory, 0, 0);
     }
     get_ready();
@@ -83,13 +83,13 @@ static inline void make_step(int64_t step, int keeps) {
 static inline void begin_stages(int n_stages, int n) {
     const strait_swarm_config config = {.n_stages = n_stages,
                                         .lease_ns = 10 * S,
-                                        .stall_ns = 30 * S,
-                                        .slow_ns = 100 * S,
-                                        .patience_ns = 5 * S};
+                                        .stall_timeout_ns = 30 * S,
+                                        .setup_timeout_ns = 100 * S,
+                                        .owner_wait_ns = 5 * S};
     strait_coordinator_init(&c, &config);
     now = 1000 * S;
     for (int i = 0; i < n; i++)
-        join(i, strait_snapshot_inventory_nothing());
+        join(i, strait_snapshot_inventory_empty());
     tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
     if (n >= n_stages) get_ready();
 }
@@ -103,7 +103,7 @@ static inline void begin(int n) {
 static inline void bring_back(void) {
     now += 10 * S;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        if (c.nodes[i].is_here) pulse(i, strait_snapshot_inventory_nothing(), 1, 0);
+        if (c.workers[i].is_connected) pulse(i, strait_snapshot_inventory_empty(), 1, 0);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     get_ready();
 }

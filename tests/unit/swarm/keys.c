@@ -67,7 +67,7 @@ static void workers_do_not(void **state) {
     const strait_fingerprint third = key_of_worker(place);
     assert_true(strait_fingerprint_equal(&first, &third)); // it is free again
     struct stat facts;
-    assert_int_equal(stat(scratch_at(&folder, "keys/node-2.pem"), &facts), 0);
+    assert_int_equal(stat(scratch_at(&folder, "keys/worker-2.pem"), &facts), 0);
     assert_int_equal(facts.st_mode & 0777, 0600);
     scratch_close(&folder);
 }

@@ -21,15 +21,15 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static const strait_snapshot_range own = {3, 2, {40, 20}, {7, 6}};
-static const strait_snapshot_range none = {.stage = -1};
+static const strait_snapshot_set own = {3, 2, {40, 20}, {7, 6}};
+static const strait_snapshot_set none = {.stage = -1};
 
-static void same_holding(const strait_snapshot_range *a, const strait_snapshot_range *b) {
+static void same_holding(const strait_snapshot_set *a, const strait_snapshot_set *b) {
     assert_int_equal(a->stage, b->stage);
     assert_int_equal(a->n, b->n);
     for (int i = 0; i < a->n; i++) {
         assert_int_equal(a->steps[i], b->steps[i]);
-        assert_int_equal(a->born[i], b->born[i]);
+        assert_int_equal(a->generations[i], b->generations[i]);
     }
 }
 
@@ -177,7 +177,7 @@ static void pieces(void **state) {
     struct strait_msg *msg = NULL;
     const strait_piece piece = {.stage = 2,
                                 .step = 50,
-                                .born = 3,
+                                .generation = 3,
                                 .must_keep = 1,
                                 .offset = 10,
                                 .total = 15,
@@ -188,7 +188,7 @@ static void pieces(void **state) {
     CHECK_OK(strait_piece_unpack(msg, &back));
     assert_int_equal(back.stage, 2);
     assert_int_equal(back.step, 50);
-    assert_int_equal(back.born, 3);
+    assert_int_equal(back.generation, 3);
     assert_int_equal(back.must_keep, 1);
     assert_int_equal(back.offset, 10);
     assert_int_equal(back.total, 15);

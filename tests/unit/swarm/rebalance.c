@@ -4,7 +4,7 @@
 #include "check.h"
 
 static double busy[4], speeds[4], needs[4];
-static strait_assign_node spares[3];
+static strait_assign_worker spares[3];
 static strait_rebalance_spec spec;
 static int successors[STRAIT_RUN_STAGES];
 
@@ -16,7 +16,7 @@ static int set_up(void **state) {
         speeds[i] = i == 2 ? 1e9 : 2e9;
         needs[i] = 1e9;
     }
-    spares[0] = (strait_assign_node){4e9, 2e9};
+    spares[0] = (strait_assign_worker){4e9, 2e9};
     spec = (strait_rebalance_spec){.n_stages = 4,
                                    .wall_s = 1.0,
                                    .busy_s = busy,
@@ -60,7 +60,7 @@ static void not_by_those_that_are_too_small(void **state) {
     (void)state;
     spares[0].memory_bytes = 0.9e9;
     assert_true(strait_rebalance(&spec, successors) == 1.0);
-    spares[1] = (strait_assign_node){0, 1.5e9}; // unknown is enough
+    spares[1] = (strait_assign_worker){0, 1.5e9}; // unknown is enough
     spec.n_spares = 2;
     assert_true(strait_rebalance(&spec, successors) > 1.1);
     expect(-1, -1, 1, -1);
@@ -89,7 +89,7 @@ static void neighbours_move_one_after_the_other(void **state) {
         speeds[i] = 1e9;
     }
     for (int i = 0; i < 3; i++)
-        spares[i] = (strait_assign_node){0, (2 + i) * 1e9};
+        spares[i] = (strait_assign_worker){0, (2 + i) * 1e9};
     spec.n_spares = 3;
     assert_true(strait_rebalance(&spec, successors) ==
                 1.0); // one would stay slow: 0.88 to 0.8 of 1.0

@@ -14,14 +14,14 @@ static void tell(const strait_swarm_event *event);
 /* Now and then a spare is found to be faster than an owner. */
 static void move_a_stage(void) {
     const int successor = (int)draw(STRAIT_SWARM_WORKERS);
-    tell(&(strait_swarm_event){.kind = STRAIT_SWARM_YIELD,
-                               .node = world.coordinator.owner[draw(STAGES)],
+    tell(&(strait_swarm_event){.kind = STRAIT_SWARM_REASSIGN,
+                               .worker = world.coordinator.owner[draw(STAGES)],
                                .successor = successor});
     world.n_moves++;
 }
 
 static void trainer_goes_on(void) {
-    if (world.coordinator.phase != STRAIT_SWARM_READY) return;
+    if (world.coordinator.phase != STRAIT_PHASE_READY) return;
     if (!world.is_update && draw(40) == 0) move_a_stage();
     tell(&(strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
                                .goal = {.stage = -1,
@@ -31,7 +31,7 @@ static void trainer_goes_on(void) {
 }
 
 static void carry_out(const strait_swarm_action *a) {
-    const int worker = a->node >= 0 ? world.worker_of[a->node] : -1;
+    const int worker = a->worker >= 0 ? world.worker_of[a->worker] : -1;
     switch (a->kind) {
     case STRAIT_SWARM_PERSIST: strait_coordinator_durable(&world.coordinator, &world.facts); break;
     case STRAIT_SWARM_COMMAND:
@@ -45,12 +45,12 @@ static void carry_out(const strait_swarm_action *a) {
                         .sequence = world.coordinator.sequence},
             (5 + draw(60)) * MS);
         break;
-    case STRAIT_SWARM_DISMISS:
+    case STRAIT_SWARM_DISCONNECT:
         world.workers[worker].has_link = 0;
         put((happening){.kind = CONNECT, .worker = worker}, (1 + draw(20)) * S);
-        world.n_handed += a->words[0] == '\0';
+        world.n_handed += a->reason[0] == '\0';
         break;
-    case STRAIT_SWARM_STAND:
+    case STRAIT_SWARM_RESTORED:
         world.step = a->step;
         world.is_update = 0;
         EXPECT(a->step <= world.best_step);
@@ -79,16 +79,16 @@ static void tell(const strait_swarm_event *event) {
 
 /* ---- the workers' side ---- */
 
-static void hold(strait_snapshot_range *h, int stage, int64_t step, uint32_t generation) {
-    if (h->stage != stage) *h = (strait_snapshot_range){.stage = stage};
-    if (strait_snapshot_range_has(h, stage, step)) return;
+static void hold(strait_snapshot_set *h, int stage, int64_t step, uint32_t generation) {
+    if (h->stage != stage) *h = (strait_snapshot_set){.stage = stage};
+    if (strait_snapshot_set_has(h, stage, step)) return;
     if (h->n == 2) {
         h->steps[0] = h->steps[1];
-        h->born[0] = h->born[1];
+        h->generations[0] = h->generations[1];
         h->n = 1;
     }
     h->steps[h->n] = step;
-    h->born[h->n++] = generation;
+    h->generations[h->n++] = generation;
 }
 
 /* Where the neighbours of a stage are: the workers the machine gave them to. */
@@ -117,7 +117,7 @@ static strait_err restore(struct worker *w, const strait_swarm_action *a) {
     if (a->source == STRAIT_SWARM_FROM_NEXT) giver = neighbour(w, 1);
     if (!is_well(giver)) return STRAIT_ECLOSED;
     if (a->source == STRAIT_SWARM_FROM_SELF)
-        EXPECT(strait_snapshot_range_has(&w->inventory.own, w->stage, a->step));
+        EXPECT(strait_snapshot_set_has(&w->inventory.own, w->stage, a->step));
     if (giver != NULL && giver->generation == w->generation)
         EXPECT(strait_snapshot_inventory_has_copy(&giver->inventory, w->stage, a->step));
     if (a->source == STRAIT_SWARM_FROM_SEED) EXPECT(a->step == 0);
@@ -129,19 +129,19 @@ static strait_err restore(struct worker *w, const strait_swarm_action *a) {
 
 static strait_err obey(struct worker *w, const happening *h) {
     switch (h->phase) {
-    case STRAIT_SWARM_TAKE:
+    case STRAIT_PHASE_ASSIGN:
         w->generation = h->generation;
         w->stage = h->action.stage;
         if (w->inventory.own.stage != w->stage)
-            w->inventory.own = (strait_snapshot_range){.stage = w->stage};
+            w->inventory.own = (strait_snapshot_set){.stage = w->stage};
         return STRAIT_OK;
-    case STRAIT_SWARM_MEET: return STRAIT_OK;
-    case STRAIT_SWARM_DIAL:
+    case STRAIT_PHASE_LISTEN: return STRAIT_OK;
+    case STRAIT_PHASE_CONNECT:
         return is_well(neighbour(w, -1)) && is_well(neighbour(w, 1)) ? STRAIT_OK : STRAIT_ETIMEDOUT;
-    case STRAIT_SWARM_OPEN: return w->is_small ? STRAIT_ENOMEM : STRAIT_OK;
-    case STRAIT_SWARM_RESTORE: return restore(w, &h->action);
-    case STRAIT_SWARM_KEEP: keep_image(w); return STRAIT_OK;
-    case STRAIT_SWARM_WORK:
+    case STRAIT_PHASE_OPEN: return w->is_small ? STRAIT_ENOMEM : STRAIT_OK;
+    case STRAIT_PHASE_RESTORE: return restore(w, &h->action);
+    case STRAIT_PHASE_SNAPSHOT: keep_image(w); return STRAIT_OK;
+    case STRAIT_PHASE_WORK:
         if (!h->goal.is_update)
             return is_well(neighbour(w, -1)) && is_well(neighbour(w, 1)) ? STRAIT_OK
                                                                          : STRAIT_ECLOSED;
@@ -156,7 +156,7 @@ static strait_err obey(struct worker *w, const happening *h) {
 static void arrive(const happening *h) {
     struct worker *w = &world.workers[h->worker];
     if (!w->has_link || h->generation < w->generation) return; // an order of the past
-    if (h->generation > w->generation && h->phase != STRAIT_SWARM_TAKE) return;
+    if (h->generation > w->generation && h->phase != STRAIT_PHASE_ASSIGN) return;
     happening answer = *h;
     answer.kind = ANSWER;
     answer.err = obey(w, h);
@@ -167,7 +167,7 @@ static void beat(const happening *h, int is_first) {
     const struct worker *w = &world.workers[h->worker];
     if (w->has_link)
         tell(&(strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
-                                   .node = w->node,
+                                   .worker = w->slot,
                                    .inventory = w->inventory,
                                    .progress = (uint32_t)world.n_happened});
     if (is_first) put((happening){.kind = BEAT, .worker = h->worker}, 1000 * MS + draw(500) * MS);
@@ -179,7 +179,7 @@ static void answer(const happening *h) {
     beat(h, 0); // what it holds now, before the reply that says so
     if (!w->has_link) return;
     tell(&(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
-                               .node = w->node,
+                               .worker = w->slot,
                                .generation = h->generation,
                                .sequence = h->sequence,
                                .err = h->err});
@@ -200,9 +200,9 @@ static void connect_worker(int i) {
         if (world.worker_of[n] == i) world.worker_of[n] = -1;
     static strait_swarm_actions actions;
     strait_coordinator_step(&world.coordinator, &e, world.now, &actions);
-    w->node = strait_coordinator_find(&world.coordinator, &e.key);
-    EXPECT(w->node >= 0);
-    world.worker_of[w->node] = i;
+    w->slot = strait_coordinator_find(&world.coordinator, &e.key);
+    EXPECT(w->slot >= 0);
+    world.worker_of[w->slot] = i;
     for (int k = 0; k < actions.n; k++)
         carry_out(&actions.items[k]);
     trainer_goes_on();
@@ -212,7 +212,7 @@ static void disconnect(int i) {
     struct worker *w = &world.workers[i];
     if (!w->has_link) return;
     w->has_link = 0;
-    tell(&(strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = w->node});
+    tell(&(strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = w->slot});
 }
 
 /* ---- faults ---- */
@@ -222,7 +222,7 @@ static void kill_worker(int i) {
     if (!w->is_alive) return;
     world.n_deaths++;
     w->is_alive = 0;
-    w->inventory = strait_snapshot_inventory_nothing();
+    w->inventory = strait_snapshot_inventory_empty();
     w->generation = 0;
     w->stage = -1;
     disconnect(i);
@@ -264,7 +264,7 @@ static void break_something(void) {
         w->stopped_until = world.now + (int64_t)(1 + draw(40)) * S;
     } else if (kind < 98) {
         world.n_leaves++;
-        if (w->has_link) tell(&(strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .node = w->node});
+        if (w->has_link) tell(&(strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = w->slot});
     } else {
         restart_coordinator();
     }
@@ -320,16 +320,16 @@ static void begin(uint64_t seed, int n_workers, uint32_t pace, uint32_t fault_ms
     world.fault_ms = fault_ms;
     const strait_swarm_config config = {.n_stages = STAGES,
                                         .lease_ns = 8 * S,
-                                        .stall_ns = 20 * S,
-                                        .slow_ns = 30 * S,
-                                        .patience_ns = 5 * S};
+                                        .stall_timeout_ns = 20 * S,
+                                        .setup_timeout_ns = 30 * S,
+                                        .owner_wait_ns = 5 * S};
     strait_coordinator_init(&world.coordinator, &config);
     for (int n = 0; n < STRAIT_SWARM_WORKERS; n++)
         world.worker_of[n] = -1;
     for (int i = 0; i < world.n_workers; i++) {
         struct worker *w = &world.workers[i];
         *w = (struct worker){.is_alive = 1, .stage = -1, .is_small = draw(20) == 0};
-        w->inventory = strait_snapshot_inventory_nothing();
+        w->inventory = strait_snapshot_inventory_empty();
         put((happening){.kind = CONNECT, .worker = i}, draw(20000) * MS);
         put((happening){.kind = BEAT, .worker = i}, draw(1000) * MS);
     }

@@ -94,7 +94,7 @@ static void open_gift(struct strait_snapshot_reader *gift,
     assert_int_equal(gift->bytes, whole);
     gift->stage = 1;
     gift->step = 7;
-    gift->born = 9;
+    gift->generation = 9;
 }
 
 static void checkpoints_hold_what_images_hold(void **state) {
@@ -128,7 +128,7 @@ static void checkpoints_hold_what_images_hold(void **state) {
     }
     strait_snapshot_reader_fini(&gift);
     assert_true(strait_snapshot_is_whole(&filled));
-    assert_true(filled.stage == 1 && filled.step == 7 && filled.born == 9);
+    assert_true(filled.stage == 1 && filled.step == 7 && filled.generation == 9);
     assert_int_equal(filled.bytes, snapshot.bytes);
     assert_memory_equal(filled.data, snapshot.data, snapshot.bytes);
     for (size_t n = 0; n < list.bytes; n++) // cut anywhere

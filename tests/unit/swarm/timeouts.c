@@ -13,13 +13,13 @@ static strait_fingerprint cheat;
 
 static int stage_of_cheat(void) {
     const int at = strait_coordinator_find(&c, &cheat);
-    return at >= 0 ? c.nodes[at].stage : -1;
+    return at >= 0 ? c.workers[at].stage : -1;
 }
 
 /* `n_stages` stages and `n` machines; the cheat owns `stage`. */
 static void begin_with(int n_stages, int n, int stage) {
     begin_stages(n_stages, n);
-    cheat = c.nodes[c.owner[stage]].key;
+    cheat = c.workers[c.owner[stage]].key;
 }
 
 /* A step that the cheat lets nobody finish. The owner of `complains` is the first to say so; -1:
@@ -30,8 +30,8 @@ static void break_step(enum claim claim, int complains) {
     for (int i = 0; i < 3; i++) {
         now += S;
         for (int k = 0; k < c.config.n_stages; k++)
-            pulse(c.owner[k], strait_snapshot_inventory_nothing(),
-                  c.nodes[c.owner[k]].progress + (k == stage),
+            pulse(c.owner[k], strait_snapshot_inventory_empty(),
+                  c.workers[c.owner[k]].progress + (k == stage),
                   k != stage || claim == WAITING || claim == ACCUSING);
     }
     if (claim == DONE) reply(c.owner[stage], STRAIT_OK);
@@ -47,18 +47,18 @@ static void who_is_busy_for_ever_loses_its_stage(void **state) {
     const int at = c.owner[1];
     const int honest = c.owner[0];
     break_step(BUSY, -1);
-    assert_null(find(STRAIT_SWARM_REST, -1)); // once may be chance
+    assert_null(find(STRAIT_SWARM_RELEASE, -1)); // once may be chance
     bring_back();
     assert_int_equal(c.owner[1], at);
     break_step(BUSY, -1);
-    assert_int_equal(find(STRAIT_SWARM_REST, -1)->node, at);
-    assert_null(find(STRAIT_SWARM_DISMISS, -1));
+    assert_int_equal(find(STRAIT_SWARM_RELEASE, -1)->worker, at);
+    assert_null(find(STRAIT_SWARM_DISCONNECT, -1));
     assert_null(find(STRAIT_SWARM_BAN, -1));
     bring_back();
     assert_int_not_equal(c.owner[1], at);
     assert_int_equal(c.owner[0], honest);
     make_step(0, 0);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .node = honest});
+    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = honest});
     bring_back(); // it is still good enough when nobody else is there
     assert_int_equal(c.owner[0], at);
 }
@@ -69,15 +69,15 @@ static void without_a_spare_nothing_moves(void **state) {
     const int at = c.owner[0];
     for (int i = 0; i < 10; i++) {
         break_step(BUSY, -1);
-        assert_null(find(STRAIT_SWARM_REST, -1));
+        assert_null(find(STRAIT_SWARM_RELEASE, -1));
         bring_back();
         assert_int_equal(c.owner[0], at);
     }
-    join(2, strait_snapshot_inventory_nothing());
+    join(2, strait_snapshot_inventory_empty());
     break_step(BUSY, -1);
-    assert_int_equal(find(STRAIT_SWARM_REST, -1)->node, at);
+    assert_int_equal(find(STRAIT_SWARM_RELEASE, -1)->worker, at);
     bring_back();
-    assert_int_equal(c.nodes[at].stage, -1);
+    assert_int_equal(c.workers[at].stage, -1);
 }
 
 /* Whatever it says, wherever it is, and whoever is the first to complain: one spare is enough. */
@@ -125,14 +125,14 @@ static void other_delays_are_no_suspicion(void **state) {
     for (int i = 0; i < 2 * STRAIT_SWARM_TIMEOUTS; i++) {
         tell((strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = {.stage = -1, .is_slow = 1}});
         reply(c.owner[1], STRAIT_ETIMEDOUT);
-        assert_null(find(STRAIT_SWARM_REST, -1));
+        assert_null(find(STRAIT_SWARM_RELEASE, -1));
         bring_back();
         goal(0, 0);
         reply(c.owner[1], STRAIT_ECLOSED);
-        assert_null(find(STRAIT_SWARM_REST, -1));
+        assert_null(find(STRAIT_SWARM_RELEASE, -1));
         bring_back();
     }
-    assert_int_equal(c.nodes[c.owner[0]].n_timeouts, 0);
+    assert_int_equal(c.workers[c.owner[0]].n_timeouts, 0);
 }
 
 int main(void) {

@@ -18,7 +18,7 @@ enum {
 #define S  INT64_C(1000000000)
 
 struct worker {
-    int is_alive, has_link, node, life;
+    int is_alive, has_link, slot, life;
     int64_t stopped_until, sleeps; // SIGSTOP
     int stage;
     uint32_t generation;
@@ -69,16 +69,16 @@ static inline void check_world(void) {
     int owned = 0;
     for (int i = 0; i < STAGES; i++) {
         if (m->owner[i] < 0) continue;
-        EXPECT(m->nodes[m->owner[i]].stage == i);
-        EXPECT(m->nodes[m->owner[i]].is_known);
+        EXPECT(m->workers[m->owner[i]].stage == i);
+        EXPECT(m->workers[m->owner[i]].is_known);
         owned++;
     }
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        owned -= m->nodes[i].is_known && m->nodes[i].stage >= 0;
+        owned -= m->workers[i].is_known && m->workers[i].stage >= 0;
     EXPECT(owned == 0); // one owner a stage, one stage an owner
     EXPECT(m->committed >= world.committed);
     world.committed = m->committed;
-    EXPECT(world.facts.generation >= m->generation || m->phase == STRAIT_SWARM_GATHER);
+    EXPECT(world.facts.generation >= m->generation || m->phase == STRAIT_PHASE_WAITING);
 }
 
 static inline void check_commit(int64_t step) {
