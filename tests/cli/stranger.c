@@ -60,7 +60,7 @@ static int await_end(struct strait_mesh *mesh) {
 static strait_err make_words(struct strait_msg_pool *pool, const char *mode,
                              const strait_invite *invite, struct strait_msg **out) {
     strait_join join = {.report = {.name = "stranger"},
-                        .inventory = strait_snapshot_inventory_nothing()};
+                        .inventory = strait_snapshot_inventory_empty()};
     static const unsigned char byte[1] = {0};
     const strait_piece piece = {.total = UINT64_C(1) << 60, .data = byte, .bytes = 1};
     memcpy(join.token, invite->token, sizeof join.token);
