@@ -1,4 +1,6 @@
 /* strait.c - the command line: one program, one table of commands. */
+#include <strait/program.h>
+
 #include "commands.h"
 
 #include <fcntl.h>
@@ -100,9 +102,19 @@ static void hold_standard_files(void) {
     if (fd > STDERR_FILENO) (void)close(fd);
 }
 
+/* Stages are processes of this very file, whatever is installed elsewhere. */
+static void set_own_program(void) {
+    char path[4096];
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n < 0) return; // the library then looks for an installed one
+    path[n] = '\0';
+    (void)strait_set_program(path);
+}
+
 int main(int argc, char **argv) {
     const char **words = (const char **)argv;
     hold_standard_files();
+    set_own_program();
     if (argc < 2) {
         strait_help_overview(stderr);
         return exit_code(STRAIT_ECONFIG);

@@ -1,8 +1,11 @@
 /* error.h - one error type for the whole library.
  *
- * A function that can fail returns strait_err. The library never prints and never exits: whoever
- * calls it reads strait_err_detail() and decides what to do. */
+ * A function that can fail returns strait_err. The library never prints and never exits: the caller
+ * reads strait_err_detail() and decides what to do. Details are kept per thread, so every function
+ * here may be called from any thread. */
 #pragma once
+
+#include <strait/api.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,7 +36,7 @@ typedef enum strait_err {
 #undef X
 } strait_err;
 
-/* The largest thing an error has spoiled, and so what recovery has to replace. */
+/* How much an error has made unusable, and so what recovery has to replace. */
 typedef enum strait_scope {
     STRAIT_SCOPE_NONE,    // nothing is wrong
     STRAIT_SCOPE_RETRY,   // call again later
@@ -43,15 +46,34 @@ typedef enum strait_scope {
     STRAIT_SCOPE_PROCESS, // restart this worker from its last checkpoint
 } strait_scope;
 
-const char *strait_err_text(strait_err err);
-strait_scope strait_err_scope(strait_err err);
+/* What an error code means in general: "out of memory". Static, never NULL. */
+STRAIT_API const char *strait_err_text(strait_err err);
 
-/* What happened, in this thread, in one line: "corpus/train.bin: cut short at 1024 bytes".
- * Borrowed; valid until this thread fails again. Never NULL. */
-const char *strait_err_detail(void);
+/* What has to be replaced after this error. */
+STRAIT_API strait_scope strait_err_scope(strait_err err);
 
-/* Where in the source it was noticed: "data/shard.c:41". Same lifetime. */
-const char *strait_err_where(void);
+/* What happened, in one line: "corpus/train.bin: cut short at 1024 bytes". Borrowed; valid until a
+ * function fails in this thread again. Never NULL. */
+STRAIT_API const char *strait_err_detail(void);
+
+/* Where in the source the error was noticed: "data/shard.c:41". Same lifetime. */
+STRAIT_API const char *strait_err_where(void);
+
+/* Sets the detail of this thread, as printf does. Callbacks that return an error call it, through
+ * STRAIT_FAIL, so that the caller of the library learns why. Control characters are replaced. */
+STRAIT_API void strait_err_note(const char *file, int line, const char *format, ...)
+    STRAIT_PRINTF(3, 4);
+
+/* Notes the detail and yields `err`. A comma expression, so that compiler and analyser see the
+ * constant. */
+#define STRAIT_FAIL(err, ...) (strait_err_note(__FILE__, __LINE__, __VA_ARGS__), (err))
+
+/* Returns the error of `call` from the current function, if there is one. */
+#define STRAIT_TRY(call)                          \
+    do {                                          \
+        const strait_err try_err = (call);        \
+        if (try_err != STRAIT_OK) return try_err; \
+    } while (0)
 
 #ifdef __cplusplus
 }

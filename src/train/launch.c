@@ -1,6 +1,7 @@
 #include "train/launch.h"
 
 #include "base/clock.h"
+#include "base/program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,7 +53,7 @@ static strait_err make_pipes(struct strait_launched *l) {
     return STRAIT_OK;
 }
 
-/* The words of `line`, cut at spaces in place, then this program and its command. */
+/* The words of `line`, cut at spaces in place, then the strait program and its command. */
 static strait_err make_words(char *line, char *program, char **argv) {
     static char command[] = "stage";
     int n = 0;
@@ -69,11 +70,9 @@ static strait_err make_words(char *line, char *program, char **argv) {
 
 static strait_err start_process(struct strait_launched *l, const char *words) {
     char line[4 * STRAIT_RUN_TEXT];
-    char program[4096];
+    char program[STRAIT_PATH_MAX];
     char *argv[WORDS_MAX + 3];
-    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length < 0) return STRAIT_FAIL(STRAIT_EIO, "/proc/self/exe: cannot be read");
-    program[length] = '\0';
+    STRAIT_TRY(strait_program_path(program));
     STRAIT_TRY(strait_startup_expand(words, l->stage, line, sizeof line));
     STRAIT_TRY(make_words(line, program, argv));
     posix_spawn_file_actions_t actions;

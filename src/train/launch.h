@@ -17,8 +17,8 @@ struct strait_launched {
     struct strait_inproc_network *hub;
 };
 
-/* Starts a process of this program with the hidden command "stage", or, with `hub`, a thread.
- * `words` stand before that command; empty: none. */
+/* Starts a process of the strait program (base/program.h) with the hidden command "stage", or, with
+ * `hub`, a thread. `words` stand before that command; empty: none. */
 strait_err strait_launch(int stage, const char *words, struct strait_inproc_network *hub,
                          struct strait_launched *out);
 

@@ -1,6 +1,8 @@
 /* library.c - where CUDA's libraries and the file of kernels lie. */
 #include "backend/cuda/library.h"
 
+#include "base/program.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -33,17 +35,9 @@ static void *open_in_list(const char *folders, const char *name) {
     return library;
 }
 
-/* The folder of the running program, without a slash at its end; empty when it is not known. */
-static void program_folder(char out[STRAIT_CUDA_PATH]) {
-    const ssize_t n = readlink("/proc/self/exe", out, STRAIT_CUDA_PATH - 1);
-    out[n < 0 ? 0 : n] = '\0';
-    char *slash = strrchr(out, '/');
-    if (slash != NULL) *slash = '\0';
-}
-
 static void *open_anywhere(const char *name) {
-    char folder[STRAIT_CUDA_PATH];
-    program_folder(folder);
+    char folder[STRAIT_PATH_MAX];
+    strait_program_folder(folder);
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) library = open_in_list(environment("STRAIT_CUDA_LIBS"), name);
     if (library == NULL) library = open_in(folder, strlen(folder), name);
@@ -78,7 +72,8 @@ strait_err strait_cuda_library_table(void *library, const char *const *names, si
 }
 
 strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]) {
-    static const char *const places[] = {"strait.cuda", "../lib/strait/strait.cuda"};
+    static const char *const places[] = {"strait.cuda", "../lib/strait/strait.cuda",
+                                         "../bin/strait.cuda", "../../bin/strait.cuda"};
     const char *named = environment("STRAIT_CUDA_MODULE");
     if (*named != '\0') {
         if (access(named, R_OK) != 0)
@@ -89,15 +84,15 @@ strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]) {
         (void)snprintf(path, STRAIT_CUDA_PATH, "%s", named);
         return STRAIT_OK;
     }
-    char folder[STRAIT_CUDA_PATH];
-    program_folder(folder);
+    char folder[STRAIT_PATH_MAX];
+    strait_program_folder(folder);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         const int n = snprintf(path, STRAIT_CUDA_PATH, "%s/%s", folder, places[i]);
         if (n > 0 && n < STRAIT_CUDA_PATH && access(path, R_OK) == 0) return STRAIT_OK;
     }
     return STRAIT_FAIL(STRAIT_ENOTSUP,
-                       "device cuda: no file of kernels: expected strait.cuda in %s or its "
-                       "../lib/strait, or its path in STRAIT_CUDA_MODULE",
+                       "device cuda: no file of kernels: expected strait.cuda in %s, its "
+                       "../lib/strait or ../bin, or its path in STRAIT_CUDA_MODULE",
                        folder);
 }
 

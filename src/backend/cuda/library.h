@@ -14,8 +14,8 @@ strait_err strait_cuda_library_open(const char *name, char path[STRAIT_CUDA_PATH
 strait_err strait_cuda_library_table(void *library, const char *const *names, size_t n,
                                      void *table);
 
-/* The file of kernels: $STRAIT_CUDA_MODULE, or strait.cuda beside the program, or in ../lib/strait
- * from there. STRAIT_ENOTSUP names the places. */
+/* The file of kernels: $STRAIT_CUDA_MODULE, or strait.cuda beside the program or the library, or in
+ * ../lib/strait, ../bin or ../../bin from there. STRAIT_ENOTSUP names the places. */
 strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]);
 
 /* The file that STRAIT_CUDA_TUNE names, for a record of timed products; empty when it names none.
