@@ -8,7 +8,7 @@
  * `--name value`, `--name=value` and `-n value` all work; `--` ends the flags. */
 #pragma once
 
-#include "base/error.h"
+#include <strait/error.h>
 
 #include <stdint.h>
 #include <stdio.h>

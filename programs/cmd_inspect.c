@@ -1,29 +1,28 @@
-/* cmd_inspect.c - strait inspect PATH...: what is this run, checkpoint, shard, tokenizer or file?
- */
-#include "base/alloc.h"
-#include "base/file.h"
+/* cmd_inspect.c - strait inspect PATH...: describe a run, checkpoint, shard, tokenizer or file. */
+#include <strait/checkpoint.h>
+#include <strait/corpus.h>
+#include <strait/metrics.h>
+#include <strait/program.h>
+#include <strait/tokenizer.h>
+
 #include "commands.h"
-#include "config/description.h"
-#include "data/corpus.h"
-#include "data/tokenizer.h"
-#include "metrics/metrics.h"
+#include "files.h"
 #include "progress.h"
-#include "store/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
     TENSORS_SHOWN = 24,
-    POINTS_SHOWN = 12,
-    JSON_MAX = 1 << 28
+    POINTS_SHOWN = 12
 };
 
 static int shows_all, verifies;
 
 static const strait_flag flags[] = {
     {"all", 'a', STRAIT_FLAG_SWITCH, &shows_all, NULL, "list every tensor and every loss"},
-    {"verify", 0, STRAIT_FLAG_SWITCH, &verifies, NULL, "read shards whole: hashes and every id"},
+    {"verify", 0, STRAIT_FLAG_SWITCH, &verifies, NULL,
+     "read shards completely and check hashes and every id"},
     {0},
 };
 
@@ -56,34 +55,36 @@ static strait_err inspect_safetensors(const char *path) {
     return STRAIT_OK;
 }
 
-static strait_err print_model(const strait_run_plan *plan) {
-    static strait_description words; // large
-    int64_t parameters = 0;
-    STRAIT_TRY(strait_run_plan_params(plan, &parameters));
-    strait_describe(plan, &words);
-    printf("  model");
-    for (int i = 0; i < words.n; i++)
-        printf(" %s=%s", words.pairs[i].key, words.pairs[i].value);
-    printf("\n  parameters %.3fM\n", (double)parameters / 1e6);
-    return STRAIT_OK;
+static void print_property(void *user, const char *key, const char *value) {
+    (void)user;
+    printf(" %s=%s", key, value);
 }
 
-static strait_err inspect_checkpoint(const char *path) {
-    struct strait_checkpoint *checkpoint = NULL;
-    strait_run_plan plan;
-    STRAIT_TRY(strait_checkpoint_open(path, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
+static strait_err print_checkpoint(const struct strait_checkpoint *checkpoint) {
+    const char *fingerprint = strait_checkpoint_tokenizer(checkpoint);
+    const struct strait_safetensors *file;
+    const char *name = NULL;
+    int64_t parameters = 0;
     printf("%s: checkpoint after step %lld, whole\n", strait_checkpoint_path(checkpoint),
            (long long)strait_checkpoint_step(checkpoint));
-    const char *print = strait_checkpoint_tokenizer(checkpoint);
-    printf("  tokenizer %s\n", print[0] != '\0' ? print : "unknown");
-    strait_err err = strait_describe_read(checkpoint, &plan);
-    if (err == STRAIT_OK) err = print_model(&plan);
-    const char *name = NULL;
-    const struct strait_safetensors *file;
+    printf("  tokenizer %s\n  model", fingerprint[0] != '\0' ? fingerprint : "unknown");
+    const strait_err err = strait_checkpoint_describe(checkpoint, print_property, NULL,
+                                                      &parameters);
+    if (err != STRAIT_OK)
+        printf(" unknown\n");
+    else
+        printf("\n  parameters %.3fM\n", (double)parameters / 1e6);
     for (int i = 0; (file = strait_checkpoint_file(checkpoint, i, &name)) != NULL; i++) {
         printf("  %s\n", name);
         print_tensors(file);
     }
+    return err;
+}
+
+static strait_err inspect_checkpoint(const char *path) {
+    struct strait_checkpoint *checkpoint = NULL;
+    STRAIT_TRY(strait_checkpoint_open(path, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
+    const strait_err err = print_checkpoint(checkpoint);
     strait_checkpoint_close(&checkpoint);
     return err;
 }
@@ -109,7 +110,8 @@ static void print_losses(const strait_metrics_point *points, int n, int is_valid
     printf("\n");
 }
 
-/* Each by its step; which are damaged, and how the last of those is, as the error. */
+/* Prints the step of each checkpoint and whether it is damaged. Returns the error of the last
+ * damaged one, so that the exit code shows it. */
 static strait_err print_checkpoints(const char *path) {
     int64_t *steps = NULL;
     int n = 0;
@@ -117,10 +119,10 @@ static strait_err print_checkpoints(const char *path) {
     STRAIT_TRY(strait_checkpoint_list(path, &steps, &n));
     printf("  checkpoints:%s", n == 0 ? " none" : "");
     for (int i = 0; i < n; i++) {
-        char folder[STRAIT_PATH_MAX];
+        char folder[STRAIT_FILES_PATH];
         struct strait_checkpoint *checkpoint = NULL;
-        strait_err one = strait_file_path(folder, "%s/checkpoints/%08lld", path,
-                                          (long long)steps[i]);
+        strait_err one = strait_files_path(folder, "%s/checkpoints/%08lld", path,
+                                           (long long)steps[i]);
         if (one == STRAIT_OK)
             one = strait_checkpoint_open(folder, STRAIT_CHECKPOINT_NEWEST, &checkpoint);
         strait_checkpoint_close(&checkpoint);
@@ -128,35 +130,36 @@ static strait_err print_checkpoints(const char *path) {
         if (one != STRAIT_OK) err = one;
     }
     printf("\n");
-    strait_alloc_free(steps);
+    strait_free(steps);
     return err;
 }
 
-/* A run that has just begun may have no more than its run file. */
+/* A run that has just begun may have nothing but its run file. */
 static int is_run(const char *path) {
     static const char *const signs[] = {"run.yaml", "metrics.jsonl", "checkpoints"};
-    char file[STRAIT_PATH_MAX];
+    char file[STRAIT_FILES_PATH];
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        if (strait_file_path(file, "%s/%s", path, signs[i]) == STRAIT_OK &&
-            strait_file_exists(file))
+        if (strait_files_path(file, "%s/%s", path, signs[i]) == STRAIT_OK &&
+            strait_files_exists(file))
             return 1;
     return 0;
 }
 
 static strait_err inspect_run(const char *path) {
-    char file[STRAIT_PATH_MAX];
+    char file[STRAIT_FILES_PATH];
     if (!is_run(path))
-        return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s: holds neither a run nor a checkpoint; a run's folder is runs/NAME",
-                           path);
+        return STRAIT_FAIL(
+            STRAIT_EDATA,
+            "%s: neither a run nor a checkpoint; the folder of a run is runs/NAME by default",
+            path);
     strait_metrics_point *points = NULL;
     int n = 0;
-    STRAIT_TRY(strait_file_path(file, "%s/metrics.jsonl", path));
-    if (strait_file_exists(file)) STRAIT_TRY(strait_metrics_read(file, &points, &n));
+    STRAIT_TRY(strait_files_path(file, "%s/metrics.jsonl", path));
+    if (strait_files_exists(file)) STRAIT_TRY(strait_metrics_read(file, &points, &n));
     printf("%s: run\n", path);
     print_losses(points, n, 0);
     print_losses(points, n, 1);
-    strait_alloc_free(points);
+    strait_free(points);
     return print_checkpoints(path);
 }
 
@@ -166,21 +169,30 @@ static int ends_with(const char *text, const char *ending) {
     return n >= m && strcmp(text + n - m, ending) == 0;
 }
 
+static strait_err verify_corpus(const struct strait_corpus *corpus, const char *path) {
+    if (!verifies) return STRAIT_OK;
+    STRAIT_TRY(strait_corpus_verify(corpus));
+    printf(ends_with(path, ".bin") ? "  every id verified; its hash is in the manifest beside it\n"
+                                   : "  verified\n");
+    return STRAIT_OK;
+}
+
 static strait_err inspect_corpus(const char *path) {
     struct strait_corpus *corpus = NULL;
+    strait_corpus_info info;
     STRAIT_TRY(strait_corpus_open(path, &corpus));
-    printf("%s: %lld tokens in %d shard%s\n", path, (long long)corpus->n_tokens, corpus->n_shards,
-           strait_progress_plural(corpus->n_shards));
-    printf("  vocabulary %lld\n  tokenizer %s\n", (long long)corpus->vocab,
-           corpus->tokenizer[0] != '\0' ? corpus->tokenizer : "unknown");
-    for (int i = 0; i < corpus->n_shards; i++)
-        printf("  %s: %lld tokens of %d bytes\n", corpus->paths[i],
-               (long long)corpus->shards[i].n_tokens, corpus->shards[i].id_bytes);
-    const strait_err err = verifies ? strait_corpus_verify(corpus) : STRAIT_OK;
-    if (err == STRAIT_OK && verifies)
-        printf(ends_with(path, ".bin")
-                   ? "  every id verified; its hash is in the manifest beside it\n"
-                   : "  verified\n");
+    strait_corpus_describe(corpus, &info);
+    printf("%s: %lld tokens in %d shard%s\n", path, (long long)info.n_tokens, info.n_shards,
+           strait_progress_plural(info.n_shards));
+    printf("  vocabulary %lld\n  tokenizer %s\n", (long long)info.vocab,
+           info.tokenizer[0] != '\0' ? info.tokenizer : "unknown");
+    for (int i = 0; i < info.n_shards; i++) {
+        strait_corpus_shard_info shard;
+        strait_corpus_describe_shard(corpus, i, &shard);
+        printf("  %s: %lld tokens of %d bytes\n", shard.path, (long long)shard.n_tokens,
+               shard.id_bytes);
+    }
+    const strait_err err = verify_corpus(corpus, path);
     strait_corpus_close(&corpus);
     return err;
 }
@@ -195,34 +207,31 @@ static strait_err inspect_tokenizer(const char *path) {
     return STRAIT_OK;
 }
 
-/* A .json is a manifest of shards, which says so, or a tokenizer. */
+/* A .json file is a manifest of shards, which states its format, or a tokenizer. */
 static strait_err inspect_json(const char *path) {
-    char *text = NULL;
-    size_t bytes = 0;
-    STRAIT_TRY(strait_file_read(path, JSON_MAX, &text, &bytes));
-    const int is_corpus = strstr(text, "\"strait-corpus\"") != NULL;
-    strait_alloc_free(text);
-    return is_corpus ? inspect_corpus(path) : inspect_tokenizer(path);
+    return strait_files_mentions(path, "\"strait-corpus\"") ? inspect_corpus(path)
+                                                            : inspect_tokenizer(path);
 }
 
 static strait_err inspect(const char *path) {
-    char manifest[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_file_path(manifest, "%s/manifest.json", path));
-    if (!strait_file_exists(path))
-        return STRAIT_FAIL(STRAIT_EIO, "%s: there is no such file or folder", path);
-    if (strait_file_is_folder(path))
-        return strait_file_exists(manifest) ? inspect_checkpoint(path) : inspect_run(path);
+    char manifest[STRAIT_FILES_PATH];
+    STRAIT_TRY(strait_files_path(manifest, "%s/manifest.json", path));
+    if (!strait_files_exists(path))
+        return STRAIT_FAIL(STRAIT_EIO, "%s: no such file or folder", path);
+    if (strait_files_is_folder(path))
+        return strait_files_exists(manifest) ? inspect_checkpoint(path) : inspect_run(path);
     if (ends_with(path, ".safetensors")) return inspect_safetensors(path);
     if (ends_with(path, ".bin")) return inspect_corpus(path);
     if (ends_with(path, ".json")) return inspect_json(path);
     return STRAIT_FAIL(STRAIT_ECONFIG,
-                       "%s: inspect knows run and checkpoint folders, .bin, .json, .safetensors",
+                       "%s: not a run or checkpoint folder, .bin, .json or .safetensors file",
                        path);
 }
 
 static strait_err run_inspect(int n_words, const char **words) {
     if (n_words < 1)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "inspect wants a run, checkpoint, shard or tokenizer");
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "inspect needs the path of a run, checkpoint, shard or tokenizer");
     for (int i = 0; i < n_words; i++)
         STRAIT_TRY(inspect(words[i]));
     return STRAIT_OK;
@@ -231,9 +240,9 @@ static strait_err run_inspect(int n_words, const char **words) {
 const strait_command strait_cmd_inspect = {
     .name = "inspect",
     .usage = "PATH... [flags]",
-    .summary = "look into runs, checkpoints, shards and tokenizers",
-    .about = "Says what a run folder, a checkpoint folder, a .bin shard, a shard manifest, a\n"
-             "tokenizer.json or a .safetensors file holds, and whether it is whole.",
+    .summary = "describe runs, checkpoints, shards and tokenizers",
+    .about = "Describes a run folder, a checkpoint folder, a .bin shard, a shard manifest, a\n"
+             "tokenizer.json or a .safetensors file, and checks whether it is complete.",
     .flags = flags,
     .run = run_inspect,
 };

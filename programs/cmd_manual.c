@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "commands.h"
 #include "config/run.h"
+#include "option_text.h"
 #include "roff.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "base/options.h"
 #include "commands.h"
 #include "config/run.h"
+#include "option_text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* cmd_tokenize.c - strait tokenize: text to token shards. */
-#include "base/clock.h"
+#include <strait/corpus.h>
+
 #include "commands.h"
-#include "data/corpus_writer.h"
-#include "data/tokenize.h"
+#include "files.h"
 #include "progress.h"
 #include "signals.h"
 
@@ -22,11 +22,11 @@ static const strait_flag flags[] = {
      "text, jsonl or auto (default): jsonl with --field, else by the file's name"},
     {"threads", 0, STRAIT_FLAG_INT, &n_threads, "N", "threads (default: one per core)"},
     {"shard-tokens", 0, STRAIT_FLAG_INT, &shard_tokens, "N",
-     "cut into NAME-00000.bin and on, N tokens each"},
+     "split into NAME-00000.bin and so on, N tokens each"},
     {"no-eot", 0, STRAIT_FLAG_SWITCH, &has_no_end, NULL,
      "no end-of-text token after each document"},
     {"force", 'f', STRAIT_FLAG_SWITCH, &is_forced, NULL,
-     "replace what is there, once the new is whole"},
+     "replace an existing corpus, once the new one is complete"},
     {0},
 };
 
@@ -38,7 +38,7 @@ typedef struct display {
 
 static void show(void *arg, const strait_tokenize_counts *counts) {
     display *d = arg;
-    const double seconds = strait_clock_seconds() - d->start + 1e-9;
+    const double seconds = strait_files_seconds() - d->start + 1e-9;
     const double part = counts->total > 0 ? (double)counts->taken / (double)counts->total : 0.0;
     const int tenth = (int)(part * 10.0);
     char bar[32] = "";
@@ -66,30 +66,13 @@ static strait_err choose_format(strait_text_format *chosen) {
     return STRAIT_FAIL(STRAIT_ECONFIG, "--format %s: expected auto, text or jsonl", format);
 }
 
-static strait_err refuse_input(const char *input) {
-    int would = 0;
-    STRAIT_TRY(strait_corpus_writer_would_replace(out, input, &would));
-    if (!would) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG, "--out %s would replace %s, which is read: choose another",
-                       out, input);
-}
-
-static strait_err refuse_existing(int n_words, const char **words) {
-    char path[STRAIT_PATH_MAX];
-    STRAIT_TRY(refuse_input(tokenizer_path));
-    for (int i = 0; i < n_words; i++)
-        STRAIT_TRY(refuse_input(words[i]));
-    STRAIT_TRY(strait_corpus_writer_find_old(out, path));
-    if (is_forced || path[0] == '\0') return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG, "%s is there already; --force replaces the corpus", path);
-}
-
 static strait_err check_flags(int n_words) {
     if (tokenizer_path == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: --tokenizer FILE is missing");
     if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: --out NAME.bin is missing");
     STRAIT_TRY(strait_args_check_output("out", out));
-    if (n_words == 0) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: no files; - is standard input");
+    if (n_words == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: no files given; - is standard input");
     STRAIT_TRY(strait_args_check_threads(n_threads));
     if (shard_tokens < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--shard-tokens %lld: expected 1 or more",
@@ -98,7 +81,7 @@ static strait_err check_flags(int n_words) {
 }
 
 static void say_counts(display *d, const strait_tokenize_counts *counts) {
-    const double seconds = strait_clock_seconds() - d->start;
+    const double seconds = strait_files_seconds() - d->start;
     strait_progress_say(&d->progress,
                         "%s: %lld tokens of %lld document%s, %.2f bytes each, in %lld shard%s; "
                         "%.1f s, %.1f MB/s",
@@ -109,7 +92,7 @@ static void say_counts(display *d, const strait_tokenize_counts *counts) {
                         (double)counts->bytes / 1e6 / seconds);
     if (counts->dropped > 0)
         strait_progress_say(&d->progress,
-                            "warning: %lld characters have no token in %s and were left out",
+                            "warning: %lld characters have no token in %s and were dropped",
                             (long long)counts->dropped, tokenizer_path);
 }
 
@@ -117,7 +100,7 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_words
                            const char **words) {
     display d = {.last_tenth = 0};
     strait_progress_init(&d.progress);
-    d.start = strait_clock_seconds();
+    d.start = strait_files_seconds();
     strait_tokenize_spec spec = {
         .tokenizer = tokenizer,
         .text = {.paths = words, .n_paths = n_words, .field = field, .stop = {must_stop, NULL}},
@@ -125,12 +108,14 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_words
         .shard_tokens = shard_tokens,
         .n_threads = (int)n_threads,
         .end = has_no_end ? -1 : strait_tokenizer_end(tokenizer),
+        .keeps_old = !is_forced,
+        .tokenizer_path = tokenizer_path,
         .progress = show,
         .arg = &d};
     STRAIT_TRY(choose_format(&spec.text.format));
-    STRAIT_TRY(refuse_existing(n_words, words));
     if (!has_no_end && spec.end < 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s has no end-of-text token; --no-eot does without one",
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "%s has no end-of-text token: --no-eot tokenizes without one",
                            tokenizer_path);
     strait_tokenize_counts counts = {0};
     strait_signals_listen(1);
@@ -153,10 +138,10 @@ const strait_command strait_cmd_tokenize = {
     .usage = "--tokenizer tokenizer.json --out NAME.bin FILES...",
     .summary = "turn text into token shards",
     .about =
-        "Reads plain text (a file is a document) and JSON Lines (a line is a document), packed\n"
-        "by gzip, xz or zstd or not, and writes a token shard and its manifest. \"-\" is\n"
-        "standard input. The corpus comes to its place when it is whole: until then it lies in\n"
-        "NAME.bin.tmp, and Ctrl-C leaves nothing of it.",
+        "Reads plain text (a file is a document) and JSON Lines (a line is a document),\n"
+        "compressed by gzip, xz or zstd or not, and writes a token shard and its manifest. \"-\"\n"
+        "is standard input. Output is written to NAME.bin.tmp and moved into place when it is\n"
+        "complete; Ctrl-C removes it.",
     .flags = flags,
     .run = run,
 };

@@ -1,18 +1,14 @@
 /* cmd_tokenizer.c - strait tokenizer: learn a tokenizer, look at one, try one. */
-#include "base/alloc.h"
-#include "base/clock.h"
-#include "base/file.h"
+#include <strait/program.h>
+#include <strait/tokenizer.h>
+
 #include "commands.h"
-#include "data/decoder.h"
-#include "data/encoder.h"
-#include "data/text.h"
-#include "data/tokenizer_train.h"
+#include "files.h"
 #include "progress.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const char *tokenizer_path, *out, *pattern = "gpt2", *field;
 static int64_t vocab, n_threads, limit_mb;
@@ -23,20 +19,20 @@ static const strait_flag flags[] = {
     {"vocab", 0, STRAIT_FLAG_INT, &vocab, "N", "train: how many tokens"},
     {"out", 'o', STRAIT_FLAG_TEXT, &out, "FILE", "train: the tokenizer.json to write"},
     {"pattern", 0, STRAIT_FLAG_TEXT, &pattern, "NAME",
-     "train: how text is cut into words: gpt2 (default) or llama3"},
+     "train: how text is split into words: gpt2 (default) or llama3"},
     {"special", 0, STRAIT_FLAG_LIST, &specials, "TEXT",
      "train: a special token (default <|endoftext|>); repeat"},
     {"limit-mb", 0, STRAIT_FLAG_INT, &limit_mb, "N", "train: learn from the first N MB only"},
     {"threads", 0, STRAIT_FLAG_INT, &n_threads, "N", "train: threads (default: one per core)"},
-    {"force", 'f', STRAIT_FLAG_SWITCH, &is_forced, NULL, "train: overwrite what is there"},
+    {"force", 'f', STRAIT_FLAG_SWITCH, &is_forced, NULL, "train: overwrite an existing file"},
     {"tokenizer", 't', STRAIT_FLAG_TEXT, &tokenizer_path, "FILE",
      "encode, decode, info: the tokenizer.json"},
     {"field", 0, STRAIT_FLAG_TEXT, &field, "KEY",
      "train, encode: the key of the text in JSON Lines"},
     {"template", 0, STRAIT_FLAG_SWITCH, &has_template, NULL,
-     "encode: with the tokens the file puts around a text"},
+     "encode: add the tokens that the file's template puts around a text"},
     {"stats", 0, STRAIT_FLAG_SWITCH, &has_stats, NULL,
-     "encode: a JSON line about speed, to standard error"},
+     "encode: print a JSON line about speed to standard error"},
     {0},
 };
 
@@ -70,16 +66,16 @@ static strait_err check_training(int n_words, const char **words) {
                            1 << 20);
     if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: --out FILE is missing");
     if (n_words == 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: no files; - is standard input");
+        return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: no files given; - is standard input");
     STRAIT_TRY(strait_args_check_threads(n_threads));
     if (limit_mb < 0 || limit_mb > 1 << 30)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--limit-mb %lld: expected 1 or more",
                            (long long)limit_mb);
     STRAIT_TRY(strait_args_check_output("out", out));
-    if (!is_forced && strait_file_exists(out))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s is there already; --force overwrites it", out);
+    if (!is_forced && strait_files_exists(out))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s already exists: --force overwrites it", out);
     for (int i = 0; i < n_words; i++)
-        if (strait_file_is_same(out, words[i]))
+        if (strait_files_is_same(out, words[i]))
             return STRAIT_FAIL(STRAIT_ECONFIG, "--out %s is one of the texts: choose another", out);
     return STRAIT_OK;
 }
@@ -89,7 +85,7 @@ static strait_err train(int n_words, const char **words) {
     if (specials.n == 0) specials = (strait_flag_list){{"<|endoftext|>"}, 1};
     display d = {.last_tenth = 0};
     strait_progress_init(&d.progress);
-    const double start = strait_clock_seconds();
+    const double start = strait_files_seconds();
     const strait_tokenizer_train_spec spec = {
         .text = {.paths = words, .n_paths = n_words, .field = field},
         .vocab = (int32_t)vocab,
@@ -103,12 +99,13 @@ static strait_err train(int n_words, const char **words) {
     int32_t n_tokens = 0;
     STRAIT_TRY(strait_tokenizer_train(&spec, out, &n_tokens));
     strait_progress_say(&d.progress, "%s: %d tokens, learned in %.1f s", out, n_tokens,
-                        strait_clock_seconds() - start);
+                        strait_files_seconds() - start);
     if (n_tokens < vocab)
-        strait_progress_say(&d.progress,
-                            "warning: the text has no pair of tokens left that occurs twice; %lld "
-                            "were asked for",
-                            (long long)vocab);
+        strait_progress_say(
+            &d.progress,
+            "warning: no pair of tokens in the text occurs twice any more, so there "
+            "are fewer than the %lld requested",
+            (long long)vocab);
     return STRAIT_OK;
 }
 
@@ -119,54 +116,42 @@ static strait_err open_chosen(const char *command, struct strait_tokenizer **tok
     return strait_tokenizer_open(tokenizer_path, tokenizer);
 }
 
-typedef struct encode_counts {
+/* Encodes documents and counts. Only encoding is timed, not reading and printing. */
+typedef struct encoding {
+    struct strait_encoder *encoder;
     size_t bytes, tokens;
     double seconds;
-} encode_counts;
+} encoding;
 
-static strait_err encode_all(struct strait_encoder *encoder, struct strait_text *text,
-                             encode_counts *counts) {
-    strait_text_piece piece = {.is_over = 0};
-    strait_err err = STRAIT_OK;
-    for (;;) {
-        const int32_t *ids = NULL;
-        size_t n = 0;
-        piece.text.n = 0;
-        err = strait_text_next(text, &piece);
-        if (err != STRAIT_OK || piece.is_over) break;
-        const double start = strait_clock_seconds();
-        err = strait_encoder_encode(encoder, piece.text.data, piece.text.n,
-                                    has_template ? STRAIT_ENCODE_TEMPLATE : 0, &ids, &n);
-        if (err != STRAIT_OK) break;
-        counts->seconds += strait_clock_seconds() - start;
-        counts->bytes += piece.text.n;
-        counts->tokens += n;
-        for (size_t i = 0; i < n; i++)
-            printf(i + 1 < n ? "%d " : "%d\n", ids[i]);
-    }
-    strait_alloc_free(piece.text.data);
-    return err;
+static strait_err encode_document(void *user, const void *text, size_t n) {
+    encoding *e = user;
+    const int32_t *ids = NULL;
+    size_t n_ids = 0;
+    const double start = strait_files_seconds();
+    STRAIT_TRY(strait_encoder_encode(e->encoder, text, n, has_template ? STRAIT_ENCODE_TEMPLATE : 0,
+                                     &ids, &n_ids));
+    e->seconds += strait_files_seconds() - start;
+    e->bytes += n;
+    e->tokens += n_ids;
+    for (size_t i = 0; i < n_ids; i++)
+        printf(i + 1 < n_ids ? "%d " : "%d\n", ids[i]);
+    return STRAIT_OK;
 }
 
 static strait_err encode(int n_words, const char **words) {
-    struct strait_tokenizer *tokenizer = NULL;
-    struct strait_encoder *encoder = NULL;
-    struct strait_text *text = NULL;
-    encode_counts counts = {0};
     static const char *input[] = {"-"};
     const strait_text_spec spec = {
         .paths = n_words > 0 ? words : input, .n_paths = n_words > 0 ? n_words : 1, .field = field};
+    struct strait_tokenizer *tokenizer = NULL;
+    encoding e = {.bytes = 0};
     strait_err err = open_chosen("encode", &tokenizer);
-    if (err == STRAIT_OK) err = strait_encoder_open(tokenizer, &encoder);
-    if (err == STRAIT_OK) err = strait_text_open(&spec, &text);
-    if (err == STRAIT_OK) err = encode_all(encoder, text, &counts);
+    if (err == STRAIT_OK) err = strait_encoder_open(tokenizer, &e.encoder);
+    if (err == STRAIT_OK) err = strait_text_visit(&spec, encode_document, &e);
     if (err == STRAIT_OK && has_stats)
         fprintf(stderr,
                 "{\"bytes\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"mb_per_s\": %.3f}\n",
-                counts.bytes, counts.tokens, counts.seconds,
-                (double)counts.bytes / 1e6 / (counts.seconds + 1e-12));
-    strait_text_close(&text);
-    strait_encoder_close(&encoder);
+                e.bytes, e.tokens, e.seconds, (double)e.bytes / 1e6 / (e.seconds + 1e-12));
+    strait_encoder_close(&e.encoder);
     strait_tokenizer_close(&tokenizer);
     return err;
 }
@@ -185,25 +170,24 @@ static strait_err read_id(const struct strait_tokenizer *tokenizer, const char *
 
 static strait_err decode_words(const struct strait_tokenizer *tokenizer, int n_words,
                                const char **words) {
-    strait_decoder decoder;
-    unsigned char *text = NULL;
-    strait_err err = strait_alloc(strait_decoder_bound(tokenizer), 1, "text", (void **)&text);
-    strait_decoder_init(&decoder, tokenizer);
-    for (int i = 0; err == STRAIT_OK && i < n_words; i++) {
-        int32_t id = 0;
-        err = read_id(tokenizer, words[i], &id);
-        if (err == STRAIT_OK)
-            (void)fwrite(text, 1, strait_decoder_push(&decoder, id, text), stdout);
-    }
-    if (err == STRAIT_OK) (void)fwrite(text, 1, strait_decoder_finish(&decoder, text), stdout);
-    strait_alloc_free(text);
+    int32_t *ids = calloc((size_t)n_words, sizeof *ids);
+    char *text = NULL;
+    size_t n_bytes = 0;
+    strait_err err = ids != NULL ? STRAIT_OK : STRAIT_FAIL(STRAIT_ENOMEM, "no memory for the ids");
+    for (int i = 0; err == STRAIT_OK && i < n_words; i++)
+        err = read_id(tokenizer, words[i], &ids[i]);
+    if (err == STRAIT_OK)
+        err = strait_tokenizer_decode(tokenizer, ids, (size_t)n_words, &text, &n_bytes);
+    if (err == STRAIT_OK) (void)fwrite(text, 1, n_bytes, stdout);
+    strait_free(text);
+    free(ids);
     return err;
 }
 
 static strait_err decode(int n_words, const char **words) {
     struct strait_tokenizer *tokenizer = NULL;
     if (n_words == 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer decode: no ids; they stand behind the flags");
+        return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer decode: no ids given; they follow the flags");
     STRAIT_TRY(open_chosen("decode", &tokenizer));
     const strait_err err = decode_words(tokenizer, n_words, words);
     strait_tokenizer_close(&tokenizer);
@@ -216,7 +200,7 @@ static strait_err info(int n_words, const char **words) {
         tokenizer_path = *words++;
         n_words--;
     }
-    STRAIT_TRY(strait_args_no_words("tokenizer info behind its file", n_words, words));
+    STRAIT_TRY(strait_args_no_words("tokenizer info after its file", n_words, words));
     STRAIT_TRY(open_chosen("info", &tokenizer));
     printf("tokens       %d\nvocabulary   %d\nfingerprint  %s\nend of text  %d\nlong texts   %s\n",
            strait_tokenizer_count(tokenizer), strait_tokenizer_vocab(tokenizer),
@@ -237,7 +221,7 @@ static const strait_action actions[] = {
 
 const strait_command strait_cmd_tokenizer = {
     .name = "tokenizer",
-    .summary = "learn a tokenizer, or try one",
+    .summary = "train a tokenizer, or try one",
     .about =
         "train learns byte-level byte-pair encoding from text and writes a tokenizer.json that\n"
         "Hugging Face tokenizers read too. encode prints the ids of each document on a line;\n"

@@ -1,11 +1,13 @@
 /* cmd_train.c - strait train RUN.yaml */
-#include "base/file.h"
+#include <strait/session.h>
+
 #include "commands.h"
+#include "files.h"
 #include "progress_log.h"
 #include "signals.h"
-#include "train/session.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const char *out_folder;
 static int resumes, is_dry;
@@ -54,9 +56,9 @@ static void print_facts(const strait_run *run, const strait_trainer_info *facts)
     }
 }
 
-static strait_err folder_of(const strait_run *run, char out[STRAIT_PATH_MAX]) {
-    if (out_folder != NULL) return strait_file_path(out, "%s", out_folder);
-    return strait_file_path(out, "runs/%s", run->name);
+static strait_err folder_of(const strait_run *run, char out[STRAIT_FILES_PATH]) {
+    if (out_folder != NULL) return strait_files_path(out, "%s", out_folder);
+    return strait_files_path(out, "runs/%s", run->name);
 }
 
 /* A word as a shell reads it again. */
@@ -90,7 +92,7 @@ static void print_how_to_go_on(const char *path, const char *folder) {
 }
 
 static strait_err train(const char *path, const strait_run *run) {
-    char folder[STRAIT_PATH_MAX];
+    char folder[STRAIT_FILES_PATH];
     STRAIT_TRY(folder_of(run, folder));
     strait_progress_log log;
     strait_progress_log_init(&log, run, folder);
@@ -114,7 +116,7 @@ static strait_err run_train(int n_words, const char **words) {
     STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
     if (!is_dry) return train(words[0], &run);
     strait_trainer_info facts;
-    char folder[STRAIT_PATH_MAX];
+    char folder[STRAIT_FILES_PATH];
     STRAIT_TRY(strait_trainer_plan(&run, &facts));
     print_facts(&run, &facts);
     STRAIT_TRY(folder_of(&run, folder));

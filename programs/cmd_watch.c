@@ -112,8 +112,7 @@ static strait_err check_folder(const char *folder) {
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
     if (strait_file_exists(path)) return STRAIT_OK;
-    if (!strait_file_exists(folder))
-        return STRAIT_FAIL(STRAIT_EIO, "%s: no such folder", folder);
+    if (!strait_file_exists(folder)) return STRAIT_FAIL(STRAIT_EIO, "%s: no such folder", folder);
     return STRAIT_FAIL(STRAIT_EIO,
                        "%s: holds no run of \"strait host\"; strait inspect looks into others",
                        folder);

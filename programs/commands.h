@@ -2,7 +2,6 @@
 #pragma once
 
 #include "args.h"
-#include "base/options.h"
 
 #include <stdio.h>
 
@@ -38,14 +37,6 @@ typedef struct strait_exit {
     const char *means; // NULL: past the last
 } strait_exit;
 extern const strait_exit strait_exits[];
-
-/* cmd_options.c: what a key may be, and what it is by default: "whole number, 1 to 64; default 4".
- */
-enum {
-    STRAIT_OPTION_VALUE_MAX = 2 * STRAIT_OPTION_TEXT_MAX + 16
-};
-void strait_cmd_options_value(const strait_options *table, const strait_option *option,
-                              char out[STRAIT_OPTION_VALUE_MAX]);
 
 /* cmd_help.c: what the program is, and where to begin; all commands, each in a line; one of them by
  * its name, or STRAIT_ECONFIG with the name that was probably meant. */

@@ -5,7 +5,7 @@
  * about them. Nothing here prints; the command does. */
 #pragma once
 
-#include "base/error.h"
+#include <strait/error.h>
 
 typedef enum strait_finding_state {
     STRAIT_FINDING_GOOD,

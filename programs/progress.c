@@ -1,6 +1,6 @@
 #include "progress.h"
 
-#include "base/clock.h"
+#include "files.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void keep_to_width(char line[ROOM]) {
 
 void strait_progress_show(strait_progress *progress, int is_due, int is_final, const char *format,
                           ...) {
-    const double now = strait_clock_seconds();
+    const double now = strait_files_seconds();
     if (progress->is_terminal ? !is_final && now - progress->last < show_seconds : !is_due) return;
     progress->last = now;
     char line[ROOM] = "";

@@ -1,6 +1,6 @@
 #include "progress_log.h"
 
-#include "base/clock.h"
+#include "files.h"
 #include "signals.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ static void on_opened(void *user, const strait_trainer_info *facts, int64_t step
                         t->folder, (double)facts->parameters / 1e6, facts->device, text,
                         (long long)t->run->train.steps, (long long)t->run->train.batch_tokens);
     if (step > 0) strait_progress_say(&t->progress, "going on after step %lld", (long long)step);
-    t->began = strait_clock_seconds();
+    t->began = strait_files_seconds();
     t->first_step = step;
 }
 
@@ -31,7 +31,7 @@ static void describe_links(const strait_trainer_report *report, char *out, size_
 static void on_stepped(void *user, const strait_trainer_report *report) {
     strait_progress_log *t = user;
     const int64_t n_steps = t->run->train.steps;
-    const double elapsed = strait_clock_seconds() - t->began;
+    const double elapsed = strait_files_seconds() - t->began;
     const double done = (double)(report->step - t->first_step);
     char left[32];
     char valid[48] = "";
@@ -43,7 +43,7 @@ static void on_stepped(void *user, const strait_trainer_report *report) {
     strait_progress_show(
         &t->progress, is_due, report->step == n_steps,
         "step %lld/%lld  loss %.4f%s  rate %.3g  norm %.3g  %.0f tok/s  left %s%s%s",
-        (long long)report->step, (long long)n_steps, report->loss, valid, report->rate,
+        (long long)report->step, (long long)n_steps, report->loss, valid, report->learning_rate,
         report->grad_norm, report->tokens_per_s, left, links,
         report->is_skipped ? "  skipped: not finite" : "");
 }

@@ -1,8 +1,9 @@
 /* teller.h - the story of a training run, told on standard error as it happens. */
 #pragma once
 
+#include <strait/session.h>
+
 #include "progress.h"
-#include "train/session.h"
 
 typedef struct strait_progress_log {
     strait_progress progress;

@@ -5,7 +5,7 @@
 #pragma once
 
 #if defined(__GNUC__)
-    #define STRAIT_API                   __attribute__((visibility("default")))
+    #define STRAIT_API               __attribute__((visibility("default")))
     #define STRAIT_PRINTF(at, first) __attribute__((format(printf, at, first)))
 #else
     #define STRAIT_API

@@ -1,16 +1,22 @@
-/* trainer.h - train a run in this process, one step at a time.
+/* trainer.h - train a run from this process, one step at a time.
  *
- *     strait_run run;
+ *     struct strait_run *run = NULL;
  *     struct strait_trainer *trainer = NULL;
+ *     strait_trainer_report report;
  *     strait_run_load("run.yaml", NULL, 0, &run);
- *     strait_trainer_open(&run, &trainer);
- *     while (strait_trainer_step_count(trainer) < run.train.steps)
+ *     strait_trainer_open(run, &trainer);
+ *     for (int i = 0; i < 100; i++)
  *         strait_trainer_step(trainer, &report);
  *     strait_trainer_save(trainer, "runs/mine");
  *     strait_trainer_close(&trainer);
+ *     strait_run_close(&run);
  *
- * One thread uses a trainer. The same run gives the same bits, step by step, also across
- * save and load. */
+ * session.h trains a whole run in its folder instead, with metrics, validation and checkpoints.
+ *
+ * One stage runs in the calling thread and its pool; several run in processes (program.h) or, with
+ * link.transport inproc, in threads. One thread at a time uses a trainer. The same run computes the
+ * same bits, step by step, also across save and load. After an error of any function but save, a
+ * trainer can only be closed. */
 #pragma once
 
 #include <strait/error.h>
@@ -25,88 +31,105 @@ extern "C" {
 
 struct strait_trainer;
 
-/* Bytes a run will take, before it takes them. */
+/* Bytes of memory that a run needs, computed before they are allocated. */
 typedef struct strait_trainer_memory {
     size_t weights, gradients, optimizer, activations, data;
-    size_t codecs;   // weights, gradients and rooms of the boundaries
-    size_t messages; // between stages, waiting for a link or for their turn
-    size_t program;  // what its processes need apart from all that
+    size_t codecs;   // weights, gradients and scratch of the boundaries
+    size_t messages; // between stages: queued for a link, or received and not yet used
+    size_t program;  // code, stacks and libraries of all processes
     size_t total;
 } strait_trainer_memory;
 
-/* One stage, and what it takes on its device, which is the host's memory where that computes. */
+/* One stage and its memory on its device; for the cpu backend that is host memory. */
 typedef struct strait_trainer_stage {
-    int layers, slots; // slots: microbatches in flight; before open, as far as one can tell
-    size_t planned;    // bytes
-    size_t used;       // on a device that is not the host, once it has made a step; 0 otherwise
+    int layers;
+    int slots;      // microbatches in flight; an estimate before open
+    size_t planned; // bytes
+    size_t used;    // bytes, on a device other than the host and after a step; 0 otherwise
 } strait_trainer_stage;
 
 enum {
-    STRAIT_TRAINER_DEVICE = 128
-}; // bytes that name what a run computes on
+    STRAIT_TRAINER_DEVICE = 128, // bytes for the name of a device
+    STRAIT_TRAINER_PRECISION = 64
+};
 
 typedef struct strait_trainer_info {
-    int64_t parameters;
+    int64_t parameters; // trained ones, those of codecs included
     int64_t vocab;
-    int64_t train_tokens, valid_tokens;
-    int64_t microbatch, n_microbatches; // sequences in one, and how many in a step
-    double flops_per_token;             // products and attention, those of the codecs included
-    char device[STRAIT_TRAINER_DEVICE]; // empty before open
-    char precision[64];  // "bf16", or "fp32", with the reason where one would expect bf16
-    size_t device_bytes; // taken where that is not the host, by all stages; 0 otherwise
+    int64_t train_tokens, valid_tokens;       // of the data
+    int64_t microbatch, n_microbatches;       // sequences per microbatch, microbatches per step
+    double flops_per_token;                   // matrix products and attention, codecs included
+    char device[STRAIT_TRAINER_DEVICE];       // empty before open
+    char precision[STRAIT_TRAINER_PRECISION]; // "bf16" or "fp32", with the reason if unexpected
+    size_t device_bytes;                      // sum of stages[].used
     strait_trainer_memory memory;
     int n_stages;
     strait_trainer_stage stages[STRAIT_RUN_STAGES];
 } strait_trainer_info;
 
+/* What one step computed and how fast. Pointers are borrowed until the next step. */
 typedef struct strait_trainer_report {
-    int64_t step; // how many steps are done, this one included
-    double loss, rate, grad_norm;
+    int64_t step; // steps done, this one included
+    double loss, learning_rate, grad_norm;
     double seconds, tokens_per_s;
-    /* At the socket, worst boundary, and how much less that is than plain 16-bit activations; all
-     * zero with one stage. */
+    /* At the socket, of the busiest boundary, and 16-bit activations divided by that; all zero with
+     * one stage. */
     double forward_bytes_per_token, backward_bytes_per_token;
     double ratio_forward, ratio_backward;
-    double bubble; // share of the step in which the stages waited
-    /* What the codec of each boundary lost, as a share of what it packed: of activations, of
-     * gradients. Borrowed until the next step. */
+    double bubble; // share of the step in which stages were idle, mean over stages
+    /* Per boundary, the share of activations and of gradients that its codec lost. */
     int n_boundaries;
     const double *residual_forward, *residual_backward;
-    const char *alarm;    // NULL, or words on a boundary that loses more than it used to; borrowed
-    const char *limit;    // what held the step up: "compute", "bubble", "serialisation", ...
+    const char *warning;  // a boundary that loses more than it used to; NULL: there is none
+    const char *limit;    // the bottleneck: "compute", "bubble", "serialisation", ...
     double meter_seconds; // the step on the meter of Protocol NanoGPT; 0: link.meter.rate is 0
-    int is_skipped;       // the gradient was not finite: the weights were left as they were
+    int is_skipped;       // the gradient was not finite: weights were left unchanged
 } strait_trainer_report;
 
-/* What a run would be, without making it. */
-strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out);
+/* Computes sizes and memory of a run without allocating it. Opens the data. STRAIT_ECONFIG: the run
+ * cannot be trained; the detail names the key. */
+STRAIT_API strait_err strait_trainer_plan(const struct strait_run *run, strait_trainer_info *out);
 
-/* Opens data and device and makes the first weights. */
-strait_err strait_trainer_open(const strait_run *run, struct strait_trainer **out);
-void strait_trainer_close(struct strait_trainer **trainer); // sets *trainer to NULL; accepts NULL
+/* Opens data and device, initialises the weights and starts the stages. The run is copied.
+ * STRAIT_ECONFIG, STRAIT_EDATA, STRAIT_EDEVICE, STRAIT_ENOMEM: the detail names the key, file or
+ * device. */
+STRAIT_API strait_err strait_trainer_open(const struct strait_run *run,
+                                          struct strait_trainer **out);
 
-void strait_trainer_describe(const struct strait_trainer *trainer, strait_trainer_info *out);
-int64_t strait_trainer_step_count(const struct strait_trainer *trainer);
+/* Ends the stages and releases the trainer, without saving. Sets *trainer to NULL; accepts NULL in
+ * it. */
+STRAIT_API void strait_trainer_close(struct strait_trainer **trainer);
 
-/* One optimizer update. STRAIT_ENONFINITE when too many steps in a row had to be skipped. */
-strait_err strait_trainer_step(struct strait_trainer *trainer, strait_trainer_report *out);
+/* Describes an open trainer: as strait_trainer_plan, with the device and the memory in use. */
+STRAIT_API void strait_trainer_describe(const struct strait_trainer *trainer,
+                                        strait_trainer_info *out);
 
-/* Mean loss over the validation data. */
-strait_err strait_trainer_validate(struct strait_trainer *trainer, double *loss);
+/* How many steps are done, those before a load included. */
+STRAIT_API int64_t strait_trainer_step_count(const struct strait_trainer *trainer);
 
-/* Saves a checkpoint into FOLDER/checkpoints and drops old ones beyond run.train.keep_checkpoints.
- */
-strait_err strait_trainer_save(struct strait_trainer *trainer, const char *folder);
+/* Trains one step: one optimizer update over train.batch_tokens tokens. STRAIT_ENONFINITE: too many
+ * steps in a row were skipped because their gradient was not finite. STRAIT_ECLOSED,
+ * STRAIT_ETIMEDOUT: a stage was lost. */
+STRAIT_API strait_err strait_trainer_step(struct strait_trainer *trainer,
+                                          strait_trainer_report *out);
 
-/* Goes on from the newest checkpoint in FOLDER. *note is NULL, or says in words which damaged
- * newer ones were passed over; borrowed until the next load. */
-strait_err strait_trainer_load(struct strait_trainer *trainer, const char *folder,
-                               const char **note);
+/* Computes the mean loss over the validation data. STRAIT_EINVAL: the run has none. */
+STRAIT_API strait_err strait_trainer_validate(struct strait_trainer *trainer, double *loss);
 
-/* Keeps what every stage does from now on; then writes it as one Chrome trace, with a process for
- * each stage. */
-strait_err strait_trainer_trace_begin(struct strait_trainer *trainer);
-strait_err strait_trainer_trace_end(struct strait_trainer *trainer, const char *path);
+/* Saves a checkpoint into FOLDER/checkpoints and removes old ones beyond train.keep_checkpoints. On
+ * error (STRAIT_EIO: a full disk) older checkpoints are unchanged and training may continue. */
+STRAIT_API strait_err strait_trainer_save(struct strait_trainer *trainer, const char *folder);
+
+/* Continues from the newest undamaged checkpoint in FOLDER. *note is NULL, or says which damaged
+ * newer ones were skipped, for people; borrowed until the next load. STRAIT_EDATA: there is none,
+ * or it is of another model. */
+STRAIT_API strait_err strait_trainer_load(struct strait_trainer *trainer, const char *folder,
+                                          const char **note);
+
+/* Begins to record what every stage does, and writes the record as a Chrome trace with one process
+ * per stage. */
+STRAIT_API strait_err strait_trainer_trace_begin(struct strait_trainer *trainer);
+STRAIT_API strait_err strait_trainer_trace_end(struct strait_trainer *trainer, const char *path);
 
 #ifdef __cplusplus
 }

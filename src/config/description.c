@@ -1,5 +1,7 @@
 #include "config/description.h"
 
+#include "base/alloc.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -234,5 +236,21 @@ strait_err strait_describe_check(const struct strait_checkpoint *checkpoint,
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s was trained with the tokenizer %s, the data were made with %s",
                            strait_checkpoint_path(checkpoint), print, tokenizer);
+    return STRAIT_OK;
+}
+
+strait_err strait_checkpoint_describe(const struct strait_checkpoint *checkpoint,
+                                      void (*visit)(void *user, const char *key, const char *value),
+                                      void *user, int64_t *parameters) {
+    strait_run_plan plan;
+    strait_description *description = NULL;
+    STRAIT_TRY(strait_describe_read(checkpoint, &plan));
+    STRAIT_TRY(strait_run_plan_params(&plan, parameters));
+    if (visit == NULL) return STRAIT_OK;
+    STRAIT_TRY(strait_alloc(1, sizeof *description, "description", (void **)&description));
+    strait_describe(&plan, description);
+    for (int i = 0; i < description->n; i++)
+        visit(user, description->pairs[i].key, description->pairs[i].value);
+    strait_alloc_free(description);
     return STRAIT_OK;
 }

@@ -104,7 +104,7 @@ static strait_err conclude(struct feed *feed, struct batch *batch) {
 
 static strait_err start(struct feed *feed, int n_workers) {
     STRAIT_TRY(strait_alloc(2, sizeof *feed->batches, "text", (void **)&feed->batches));
-    STRAIT_TRY(strait_text_open(&feed->spec->text, &feed->text));
+    STRAIT_TRY(strait_text_open(&feed->spec->text, feed->spec->piece_bytes, &feed->text));
     STRAIT_TRY(strait_pool_open(n_workers, &feed->pool));
     feed->current = &feed->batches[0];
     feed->next = &feed->batches[1];

@@ -25,6 +25,7 @@ typedef struct strait_chunk {
 
 typedef struct strait_chunks_spec {
     strait_text_spec text;
+    size_t piece_bytes;  // split long plain documents (data/text.h); 0: never
     int n_threads;       // 0: one per core
     int64_t limit_bytes; // stop reading after about so much text; 0: never
 

@@ -163,3 +163,17 @@ strait_err strait_corpus_verify(const struct strait_corpus *corpus) {
     }
     return STRAIT_OK;
 }
+
+void strait_corpus_describe(const struct strait_corpus *corpus, strait_corpus_info *out) {
+    *out = (strait_corpus_info){.n_tokens = corpus->n_tokens,
+                                .vocab = corpus->vocab,
+                                .tokenizer = corpus->tokenizer,
+                                .n_shards = corpus->n_shards};
+}
+
+void strait_corpus_describe_shard(const struct strait_corpus *corpus, int i,
+                                  strait_corpus_shard_info *out) {
+    *out = (strait_corpus_shard_info){.path = corpus->paths[i],
+                                      .n_tokens = corpus->shards[i].n_tokens,
+                                      .id_bytes = corpus->shards[i].id_bytes};
+}

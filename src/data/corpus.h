@@ -5,6 +5,8 @@
  * All shards must agree on vocabulary and tokenizer where they state them. */
 #pragma once
 
+#include <strait/corpus.h>
+
 #include "base/error.h"
 #include "data/shard.h"
 
@@ -21,20 +23,9 @@ struct strait_corpus {
     char tokenizer[STRAIT_HASH_TEXT]; // fingerprint; empty: unknown
 };
 
-/* Opens and checks all headers; reads no token. After it, any number of threads may read. */
-strait_err strait_corpus_open(const char *path, struct strait_corpus **out);
-void strait_corpus_close(struct strait_corpus **corpus); // accepts NULL
-
 /* Ids must lie below `vocab` from now on. STRAIT_EDATA when the shards were made for a larger
  * vocabulary or, `tokenizer` not being NULL, with a tokenizer of another fingerprint. */
 strait_err strait_corpus_expect(struct strait_corpus *corpus, int64_t vocab, const char *tokenizer);
-
-/* Copies tokens [first, first + n) of all shards laid end to end. */
-strait_err strait_corpus_read(const struct strait_corpus *corpus, int64_t first, int64_t n,
-                              int32_t *out);
-
-/* Reads everything: hashes against the manifest, ids against the vocabulary. */
-strait_err strait_corpus_verify(const struct strait_corpus *corpus);
 
 /* What a manifest says. */
 typedef struct strait_corpus_shard {

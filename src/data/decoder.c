@@ -1,5 +1,7 @@
 #include "data/decoder.h"
 
+#include "base/alloc.h"
+#include "data/buffer.h"
 #include "data/tokenizer/parts.h"
 #include "data/tokenizer/utf8.h"
 
@@ -35,4 +37,26 @@ size_t strait_decoder_finish(strait_decoder *decoder, unsigned char *out) {
     memcpy(out, decoder->held, n);
     decoder->n_held = 0;
     return n;
+}
+
+strait_err strait_tokenizer_decode(const struct strait_tokenizer *tokenizer, const int32_t *ids,
+                                   size_t n, char **out, size_t *n_bytes) {
+    const size_t bound = strait_decoder_bound(tokenizer);
+    strait_buffer text = {0};
+    strait_decoder decoder;
+    strait_decoder_init(&decoder, tokenizer);
+    for (size_t i = 0; i <= n; i++) { // the last turn writes what waits, and has space for the zero
+        const strait_err err = strait_buffer_reserve((void **)&text.data, &text.capacity,
+                                                     text.n + bound + 1, 1);
+        if (err != STRAIT_OK) {
+            strait_alloc_free(text.data);
+            return err;
+        }
+        text.n += i < n ? strait_decoder_push(&decoder, ids[i], text.data + text.n)
+                        : strait_decoder_finish(&decoder, text.data + text.n);
+    }
+    text.data[text.n] = '\0';
+    *out = (char *)text.data;
+    *n_bytes = text.n;
+    return STRAIT_OK;
 }

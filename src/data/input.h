@@ -4,20 +4,14 @@
  * .xz or .zst that is none is refused. */
 #pragma once
 
+#include <strait/text.h>
+
 #include "base/error.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 struct strait_input;
-
-/* Asks whether reading shall end, also while it waits for bytes; any thread. Zeroed: it never
- * shall.
- */
-typedef struct strait_input_stop {
-    int (*is_asked)(void *arg);
-    void *arg;
-} strait_input_stop;
 
 int strait_input_must_stop(strait_input_stop stop);
 

@@ -17,6 +17,7 @@ enum {
 
 struct strait_text {
     strait_text_spec spec;
+    size_t piece_bytes; // 0: documents are not split
     int next_path;
     const char *path;           // of `input`
     struct strait_input *input; // NULL: between files
@@ -36,10 +37,12 @@ static int is_missing(const char *path) {
     return strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT;
 }
 
-strait_err strait_text_open(const strait_text_spec *spec, struct strait_text **out) {
+strait_err strait_text_open(const strait_text_spec *spec, size_t piece_bytes,
+                            struct strait_text **out) {
     struct strait_text *text = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *text, "text", (void **)&text));
     text->spec = *spec;
+    text->piece_bytes = piece_bytes;
     for (int i = 0; i < spec->n_paths; i++) {
         if (is_missing(spec->paths[i])) { // before hours of work on those before it
             const strait_err err = STRAIT_FAIL(STRAIT_EIO, "%s: there is no such file",
@@ -134,7 +137,7 @@ size_t strait_text_cut(const unsigned char *text, size_t n) {
 }
 
 static strait_err next_plain(struct strait_text *t, strait_text_piece *piece) {
-    const size_t want = t->spec.piece_bytes;
+    const size_t want = t->piece_bytes;
     size_t looked = 0; // no cut before it
     for (;;) {
         const size_t have = t->ahead.n - t->used;
@@ -226,4 +229,20 @@ strait_err strait_text_next(struct strait_text *text, strait_text_piece *piece) 
         if (is_end) end_file(text);
     } while (piece->text.n == before);
     return STRAIT_OK;
+}
+
+strait_err strait_text_visit(const strait_text_spec *spec, strait_text_visitor visit, void *user) {
+    struct strait_text *text = NULL;
+    strait_text_piece piece = {.is_over = 0};
+    STRAIT_TRY(strait_text_open(spec, 0, &text));
+    strait_err err = STRAIT_OK;
+    while (err == STRAIT_OK) {
+        piece.text.n = 0;
+        err = strait_text_next(text, &piece);
+        if (err != STRAIT_OK || piece.is_over) break;
+        err = visit(user, piece.text.data, piece.text.n);
+    }
+    strait_alloc_free(piece.text.data);
+    strait_text_close(&text);
+    return err;
 }

@@ -11,21 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum strait_text_format {
-    STRAIT_TEXT_AUTO, // by the file's name; standard input is plain unless `field` is set
-    STRAIT_TEXT_PLAIN,
-    STRAIT_TEXT_JSONL,
-} strait_text_format;
-
-typedef struct strait_text_spec {
-    const char *const *paths;
-    int n_paths;
-    strait_text_format format;
-    const char *field;  // of JSON Lines; NULL: "text"
-    size_t piece_bytes; // cut plain documents after lines into pieces of about this; 0: never
-    strait_input_stop stop;
-} strait_text_spec;
-
 struct strait_text;
 
 /* A document or a part of one. The memory is the caller's, reused between calls. */
@@ -35,8 +20,10 @@ typedef struct strait_text_piece {
     int is_over; // there was nothing more: text is empty
 } strait_text_piece;
 
-/* Keeps the paths and the field. Files are opened when their turn comes. */
-strait_err strait_text_open(const strait_text_spec *spec, struct strait_text **out);
+/* Opens each file when the ones before it are read. Borrows the paths and the field until close.
+ * Plain documents are split after lines into pieces of about piece_bytes; 0: never. */
+strait_err strait_text_open(const strait_text_spec *spec, size_t piece_bytes,
+                            struct strait_text **out);
 void strait_text_close(struct strait_text **text); // accepts NULL
 
 /* Appends the next piece to piece->text; documents without text are passed over. Errors name the

@@ -1,4 +1,4 @@
-#include "data/tokenize.h"
+#include <strait/corpus.h>
 
 #include "base/alloc.h"
 #include "data/chunks.h"
@@ -104,6 +104,29 @@ static strait_err write_manifest(struct job *job) {
     return strait_corpus_write_manifest(path, &spec);
 }
 
+/* Refuses to overwrite what is read, or a corpus that should be kept, before hours of work. */
+static strait_err check_input(const strait_tokenize_spec *spec, const char *input) {
+    int would = 0;
+    if (input == NULL) return STRAIT_OK;
+    STRAIT_TRY(strait_corpus_writer_would_replace(spec->out, input, &would));
+    if (!would) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "output %s would replace %s, which is read: choose another name", spec->out,
+                       input);
+}
+
+static strait_err check_output(const strait_tokenize_spec *spec) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(check_input(spec, spec->tokenizer_path));
+    for (int i = 0; i < spec->text.n_paths; i++)
+        STRAIT_TRY(check_input(spec, spec->text.paths[i]));
+    STRAIT_TRY(strait_corpus_writer_find_old(spec->out, path));
+    if (!spec->keeps_old || path[0] == '\0') return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "%s already exists: choose another name, or replace the corpus (--force)",
+                       path);
+}
+
 static strait_err start_job(struct job *job) {
     STRAIT_TRY(
         strait_corpus_writer_init(&job->output, job->spec->out, job->spec->shard_tokens > 0));
@@ -116,13 +139,14 @@ static strait_err start_job(struct job *job) {
 
 static strait_err run_job(struct job *job) {
     const strait_tokenize_spec *spec = job->spec;
+    STRAIT_TRY(check_output(spec));
     STRAIT_TRY(start_job(job));
     strait_chunks_spec feed = {.text = spec->text,
                                .n_threads = job->n_workers,
                                .work = encode_portion,
                                .after = write_portion,
                                .arg = job};
-    feed.text.piece_bytes = strait_tokenizer_may_cut_lines(spec->tokenizer) ? PIECE_BYTES : 0;
+    feed.piece_bytes = strait_tokenizer_may_cut_lines(spec->tokenizer) ? PIECE_BYTES : 0;
     STRAIT_TRY(strait_chunks_run(&feed));
     if (job->counts.tokens == 0)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: there is no text in the files given", spec->out);

@@ -1,4 +1,4 @@
-#include "data/tokenizer_train.h"
+#include <strait/tokenizer.h>
 
 #include "base/alloc.h"
 #include "data/chunks.h"
@@ -70,7 +70,7 @@ static strait_err count_words(struct training *t) {
                                .work = count_portion,
                                .after = report_portion,
                                .arg = t};
-    feed.text.piece_bytes = strait_tokenizer_may_cut_lines(t->splitter) ? PIECE_BYTES : 0;
+    feed.piece_bytes = strait_tokenizer_may_cut_lines(t->splitter) ? PIECE_BYTES : 0;
     STRAIT_TRY(strait_chunks_run(&feed));
     for (int i = 1; i < t->n_workers; i++) {
         STRAIT_TRY(strait_words_join(&t->words[0], &t->words[i]));

@@ -32,15 +32,16 @@ static strait_err open_tokenizer(struct strait_trained_model *t, const char *ask
     return STRAIT_OK;
 }
 
-static strait_err open_chain(struct strait_trained_model *t, strait_backend_spec backend,
-                             int64_t n_tokens, struct strait_checkpoint *checkpoint) {
+strait_err strait_trained_model_prepare(struct strait_trained_model *t, int64_t n_tokens) {
     const int64_t whole = n_tokens / t->plan.shape.context;
-    t->n_sequences = n_tokens == 0 ? 0 : whole > 0 ? whole : 1;
-    STRAIT_TRY(strait_backend_open(backend, &t->backend));
-    t->plan.shape.precision = backend.precision;
-    t->plan.codec.precision = backend.precision;
-    STRAIT_TRY(strait_staged_model_open(&t->plan, t->backend, t->n_sequences, &t->chain));
-    return strait_staged_model_load(t->chain, checkpoint);
+    const int64_t n_sequences = n_tokens == 0 ? 0 : whole > 0 ? whole : 1;
+    if (t->chain != NULL && t->n_sequences == n_sequences) return STRAIT_OK;
+    strait_staged_model_close(&t->chain); // first, so that weights are never in memory twice
+    STRAIT_TRY(strait_staged_model_open(&t->plan, t->backend, n_sequences, &t->chain));
+    t->n_sequences = n_sequences;
+    const strait_err err = strait_staged_model_load(t->chain, t->checkpoint);
+    if (err != STRAIT_OK) strait_staged_model_close(&t->chain);
+    return err;
 }
 
 static void note_fingerprint(struct strait_trained_model *t,
@@ -51,30 +52,36 @@ static void note_fingerprint(struct strait_trained_model *t,
     (void)snprintf(t->fingerprint, sizeof t->fingerprint, "%s", print);
 }
 
+static strait_err open_parts(struct strait_trained_model *t, const char *folder,
+                             const char *tokenizer, strait_backend_spec backend) {
+    STRAIT_TRY(strait_checkpoint_open(folder, STRAIT_CHECKPOINT_WHOLE, &t->checkpoint));
+    STRAIT_TRY(strait_file_path(t->path, "%s", strait_checkpoint_path(t->checkpoint)));
+    t->step = strait_checkpoint_step(t->checkpoint);
+    const char *skipped = strait_checkpoint_skipped(t->checkpoint);
+    if (skipped != NULL) (void)snprintf(t->skipped, sizeof t->skipped, "%s", skipped);
+    STRAIT_TRY(strait_describe_read(t->checkpoint, &t->plan));
+    STRAIT_TRY(open_tokenizer(t, tokenizer, t->checkpoint));
+    note_fingerprint(t, t->checkpoint);
+    t->plan.shape.precision = backend.precision;
+    t->plan.codec.precision = backend.precision;
+    return strait_backend_open(backend, &t->backend);
+}
+
 strait_err strait_trained_model_open(const char *folder, const char *tokenizer,
                                      strait_backend_spec backend, int64_t n_tokens,
                                      struct strait_trained_model **out) {
     struct strait_trained_model *t = NULL;
-    struct strait_checkpoint *checkpoint = NULL;
-    strait_err err;
     STRAIT_TRY(strait_alloc(1, sizeof *t, "trained model", (void **)&t));
-    STRAIT_TRY_GOTO(err, fail,
-                    strait_checkpoint_open(folder, STRAIT_CHECKPOINT_WHOLE, &checkpoint));
-    STRAIT_TRY_GOTO(err, fail, strait_file_path(t->path, "%s", strait_checkpoint_path(checkpoint)));
-    t->step = strait_checkpoint_step(checkpoint);
-    const char *skipped = strait_checkpoint_skipped(checkpoint);
-    if (skipped != NULL) (void)snprintf(t->skipped, sizeof t->skipped, "%s", skipped);
-    STRAIT_TRY_GOTO(err, fail, strait_describe_read(checkpoint, &t->plan));
-    STRAIT_TRY_GOTO(err, fail, open_tokenizer(t, tokenizer, checkpoint));
-    note_fingerprint(t, checkpoint);
-    STRAIT_TRY_GOTO(err, fail, open_chain(t, backend, n_tokens, checkpoint));
-    strait_checkpoint_close(&checkpoint);
+    t->n_sequences = -1;
+    strait_err err = open_parts(t, folder, tokenizer, backend);
+    if (err == STRAIT_OK && n_tokens != STRAIT_TRAINED_MODEL_LATER)
+        err = strait_trained_model_prepare(t, n_tokens);
+    if (err != STRAIT_OK) {
+        strait_trained_model_close(&t);
+        return err;
+    }
     *out = t;
     return STRAIT_OK;
-fail:
-    strait_checkpoint_close(&checkpoint);
-    strait_trained_model_close(&t);
-    return err;
 }
 
 void strait_trained_model_close(struct strait_trained_model **trained) {
@@ -83,6 +90,7 @@ void strait_trained_model_close(struct strait_trained_model **trained) {
     strait_staged_model_close(&t->chain);
     strait_tokenizer_close(&t->tokenizer);
     strait_backend_close(&t->backend);
+    strait_checkpoint_close(&t->checkpoint);
     strait_alloc_free(t);
     *trained = NULL;
 }
@@ -167,14 +175,14 @@ static strait_err score_desk(struct strait_trained_model *t, struct desk *desk, 
 
 strait_err strait_trained_model_evaluate(struct strait_trained_model *t,
                                          strait_trained_model_fetch fetch, void *user,
-                                         int64_t n_tokens, void (*seen)(int64_t n),
-                                         strait_trained_model_score *out) {
+                                         int64_t n_tokens, strait_trained_model_progress progress,
+                                         strait_model_score *out) {
     if (n_tokens < 2)
         return STRAIT_FAIL(STRAIT_EDATA, "there are only %lld tokens: at least 2 are needed",
                            (long long)n_tokens);
     const int64_t rows = t->n_sequences;
     const int64_t context = t->plan.shape.context;
-    strait_trained_model_score score = {0};
+    strait_model_score score = {0};
     const struct text text = {.fetch = fetch, .user = user, .n_tokens = n_tokens};
     struct desk desk = {0};
     strait_err err = desk_init(&desk, t);
@@ -182,7 +190,8 @@ strait_err strait_trained_model_evaluate(struct strait_trained_model *t,
         for (int64_t row = 0; err == STRAIT_OK && row < rows; row++)
             err = fill_row(&desk, &text, &t->plan.shape, row, at + row * context, &score.n_tokens);
         if (err == STRAIT_OK) err = score_desk(t, &desk, &score.loss_sum);
-        if (err == STRAIT_OK && seen != NULL) seen(score.n_tokens);
+        if (err == STRAIT_OK && progress.report != NULL)
+            progress.report(progress.arg, score.n_tokens);
     }
     desk_fini(&desk);
     if (err == STRAIT_OK) *out = score;

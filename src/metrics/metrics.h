@@ -5,6 +5,8 @@
  * bit. */
 #pragma once
 
+#include <strait/metrics.h>
+
 #include "base/error.h"
 
 #include <stddef.h>
@@ -42,16 +44,6 @@ strait_err strait_metrics_put_valid(struct strait_metrics *metrics, int64_t step
 /* Syncs all lines to disk. Called before a checkpoint is saved, so that a run resumed from it finds
  * the lines up to its step. */
 strait_err strait_metrics_sync(struct strait_metrics *metrics);
-
-typedef struct strait_metrics_point {
-    int64_t step;
-    double loss; // of training or validation; NaN where the file has null
-    int is_valid_loss;
-} strait_metrics_point;
-
-/* Reads the losses of a file in order. A truncated last line is skipped; any other malformed line
- * is STRAIT_EDATA with its number. The caller frees *out with strait_alloc_free. */
-strait_err strait_metrics_read(const char *path, strait_metrics_point **out, int *n);
 
 /* One line of a file, well-formed or not. */
 typedef struct strait_metrics_line {

@@ -11,6 +11,8 @@
  * into a run; any process may read. */
 #pragma once
 
+#include <strait/checkpoint.h>
+
 #include "base/error.h"
 #include "store/safetensors.h"
 
@@ -54,24 +56,6 @@ strait_err strait_checkpoint_write(const char *run_folder, int64_t step,
 strait_err strait_checkpoint_commit(const char *run_folder, const strait_checkpoint_plan *plan);
 void strait_checkpoint_abandon(const char *run_folder, int64_t step);
 
-/* Lists the steps of the checkpoints in a run, oldest first, without checking whether they are
- * complete. A folder that does not exist has none. The caller frees *out with strait_alloc_free. */
-strait_err strait_checkpoint_list(const char *run_folder, int64_t **out, int *n);
-
-/* An open checkpoint. */
-struct strait_checkpoint;
-
-typedef enum strait_checkpoint_choice {
-    STRAIT_CHECKPOINT_NEWEST, // the newest one; an error if it is damaged
-    STRAIT_CHECKPOINT_WHOLE,  // the newest undamaged one; see strait_checkpoint_skipped
-} strait_checkpoint_choice;
-
-/* Opens a checkpoint after checking every size and hash. `folder` is a run, or a single checkpoint.
- * STRAIT_EDATA: the checkpoint is damaged, or there is none; the message names the file. */
-strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice choice,
-                                  struct strait_checkpoint **out);
-void strait_checkpoint_close(struct strait_checkpoint **checkpoint); // accepts NULL
-
 /* Arguments and result of strait_checkpoint_open_whole, which opens the newest undamaged
  * checkpoint. It has the signature of a task because opening hashes every byte and may be run on
  * another thread. */
@@ -81,23 +65,6 @@ typedef struct strait_checkpoint_request {
 } strait_checkpoint_request;
 
 strait_err strait_checkpoint_open_whole(void *request);
-
-/* Its folder, its step, and the fingerprint of its tokenizer. Borrowed until close. */
-const char *strait_checkpoint_path(const struct strait_checkpoint *checkpoint);
-int64_t strait_checkpoint_step(const struct strait_checkpoint *checkpoint);
-const char *strait_checkpoint_tokenizer(const struct strait_checkpoint *checkpoint);
-
-/* A message for the user that says why newer, damaged checkpoints were skipped; NULL if none were.
- * Borrowed until close. */
-const char *strait_checkpoint_skipped(const struct strait_checkpoint *checkpoint);
-
-/* The saved value of a property of the model; NULL if it was not saved. Borrowed until close. */
-const char *strait_checkpoint_model(const struct strait_checkpoint *checkpoint, const char *key);
-
-/* The i-th file, or NULL past the last. If out_name is not NULL it receives the file's name, for
- * example "stage-0.safetensors". Borrowed until close. */
-const struct strait_safetensors *strait_checkpoint_file(const struct strait_checkpoint *checkpoint,
-                                                        int i, const char **out_name);
 
 /* Copies a tensor from whichever file has it into `into`, which is host memory. STRAIT_EDATA: the
  * tensor is missing or has another shape; the message names the tensor and both shapes. */

@@ -7,46 +7,19 @@
  */
 #pragma once
 
+#include <strait/safetensors.h>
+
 #include "base/error.h"
 #include "tensor/tensor.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    STRAIT_SAFETENSORS_DIMS = 8
-};
-
-/* A tensor in an open file. All pointers are borrowed from the file. */
-typedef struct strait_safetensor {
-    const char *name;
-    const char *dtype; // as the file spells it: "F32", "BF16", "I64"
-    int n_dims;
-    int64_t dims[STRAIT_SAFETENSORS_DIMS];
-    const unsigned char *data; // unaligned
-    size_t bytes;
-} strait_safetensor;
-
-struct strait_safetensors;
-
-/* Maps a file into memory and checks it. */
-strait_err strait_safetensors_open(const char *path, struct strait_safetensors **out);
-
-/* The same for a file in memory, which is borrowed until close. `name` is used in error messages.
+/* Like strait_safetensors_open, for a file in memory, which is borrowed until close. `name` is used
+ * in error messages.
  */
 strait_err strait_safetensors_parse(const char *name, const void *data, size_t bytes,
                                     struct strait_safetensors **out);
-void strait_safetensors_close(struct strait_safetensors **file); // accepts NULL
-
-/* The tensors, sorted by name. */
-int strait_safetensors_count(const struct strait_safetensors *file);
-const strait_safetensor *strait_safetensors_at(const struct strait_safetensors *file, int i);
-
-/* The tensor, or the metadata value, with this name; NULL if there is none. Borrowed until close.
- */
-const strait_safetensor *strait_safetensors_find(const struct strait_safetensors *file,
-                                                 const char *name);
-const char *strait_safetensors_metadata(const struct strait_safetensors *file, const char *key);
 
 /* The name of a dtype in safetensors files, for example "F32". */
 const char *strait_safetensors_dtype(strait_dtype dtype);

@@ -21,6 +21,7 @@ static const char *const copies[] = {"run.yaml", "tokenizer.json"};
 
 struct session {
     const strait_session_spec *spec;
+    strait_executor_choice executor;
     const strait_run *run;
     const char *folder;
     struct strait_trainer *trainer;
@@ -42,11 +43,15 @@ static void note_fault(const struct session *s, strait_err err) {
     if (err != STRAIT_OK) note(s, strait_err_detail());
 }
 
+static int must_stop(const struct session *s) {
+    return s->spec->events.must_stop != NULL && s->spec->events.must_stop(s->spec->events.user);
+}
+
 static strait_err wait_for_room(void *arg) {
     struct session *s = arg;
     const struct timespec nap = {.tv_nsec = FULL_MS * 1000000L};
     strait_err err = STRAIT_EIO;
-    while (err == STRAIT_EIO && !s->spec->events.must_stop(s->spec->events.user)) {
+    while (err == STRAIT_EIO && !must_stop(s)) {
         (void)nanosleep(&nap, NULL);
         err = strait_metrics_sync(s->metrics);
     }
@@ -151,7 +156,7 @@ static strait_err open_files(struct session *s) {
 
 static strait_err open_session(struct session *s) {
     STRAIT_TRY(claim_folder(s));
-    STRAIT_TRY(strait_trainer_open_with(s->run, s->spec->executor, &s->trainer));
+    STRAIT_TRY(strait_trainer_open_with(s->run, s->executor, &s->trainer));
     if (s->spec->resumes) STRAIT_TRY(load_checkpoint(s));
     STRAIT_TRY(open_files(s));
     strait_trainer_info facts;
@@ -209,7 +214,7 @@ static strait_err take_step(struct session *s) {
     STRAIT_TRY(strait_trainer_step(s->trainer, &report));
     const strait_metrics_step line = {.step = report.step,
                                       .loss = report.loss,
-                                      .rate = report.rate,
+                                      .rate = report.learning_rate,
                                       .grad_norm = report.grad_norm,
                                       .tokens_per_s = report.tokens_per_s,
                                       .forward_bytes_per_token = report.forward_bytes_per_token,
@@ -226,7 +231,7 @@ static strait_err take_step(struct session *s) {
     s->is_astray = !isfinite(report.loss) || !isfinite(report.grad_norm);
     see_written(s, strait_metrics_put_step(s->metrics, &line));
     if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);
-    if (report.alarm != NULL) note(s, report.alarm);
+    if (report.warning != NULL) note(s, report.warning);
     return STRAIT_OK;
 }
 
@@ -244,7 +249,7 @@ static strait_err run_steps(struct session *s) {
         const int is_last = step + 1 == n_steps;
         if (validates && (is_last || is_due(step + 1, s->run->train.valid_every)))
             STRAIT_TRY(validate(s));
-        if (s->spec->events.must_stop(s->spec->events.user) && !is_last) {
+        if (must_stop(s) && !is_last) {
             STRAIT_TRY(save(s));
             return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped after step %lld of %lld, saved in %s",
                                (long long)(step + 1), (long long)n_steps, s->folder);
@@ -264,12 +269,21 @@ static void tell_end(struct session *s) {
     s->spec->events.ended(s->spec->events.user, &facts);
 }
 
-strait_err strait_session_run(const strait_session_spec *spec) {
-    struct session s = {.spec = spec, .run = spec->run, .folder = spec->folder, .saved_step = -1};
+strait_err strait_session_run_with(const strait_session_spec *spec,
+                                   strait_executor_choice executor) {
+    struct session s = {.spec = spec,
+                        .executor = executor,
+                        .run = spec->run,
+                        .folder = spec->folder,
+                        .saved_step = -1};
     strait_err err = open_session(&s);
     if (err != STRAIT_OK) leave_folder(&s);
     if (err == STRAIT_OK) err = run_steps(&s);
     if (err == STRAIT_OK) tell_end(&s);
     close_session(&s);
     return err;
+}
+
+strait_err strait_session_run(const strait_session_spec *spec) {
+    return strait_session_run_with(spec, (strait_executor_choice){0});
 }

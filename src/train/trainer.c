@@ -223,8 +223,8 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
     strait_trainer_report report = {
         .step = t->step + 1,
         .loss = made->loss_sum / n_tokens,
-        .rate = t->run.train.learning_rate *
-                (double)strait_lr_schedule_factor(&t->plan.rate, t->step),
+        .learning_rate = t->run.train.learning_rate *
+                         (double)strait_lr_schedule_factor(&t->plan.rate, t->step),
         .grad_norm = made->norm,
         .forward_bytes_per_token = made->forward_bytes / n_tokens,
         .backward_bytes_per_token = made->backward_bytes / n_tokens,
@@ -232,7 +232,7 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
         .n_boundaries = t->plan.n_stages - 1,
         .residual_forward = made->residual_forward,
         .residual_backward = made->residual_backward,
-        .alarm = watch(t),
+        .warning = watch(t),
         .limit = made->limit,
     };
     report.ratio_forward = ratio(t, report.forward_bytes_per_token);

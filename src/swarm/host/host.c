@@ -355,9 +355,9 @@ strait_err strait_host(const strait_host_spec *spec) {
                                              .folder = spec->folder,
                                              .resumes = spec->resumes || h->was_begun,
                                              .waits_for_disk = 1, // others rely on its steps
-                                             .events = spec->session,
-                                             .executor = {&strait_swarm_executor, h}};
-        err = strait_session_run(&session);
+                                             .events = spec->session};
+        err = strait_session_run_with(&session,
+                                      (strait_executor_choice){&strait_swarm_executor, h});
     }
     if (h->is_open) strait_host_show(h); // how it ended
     if (err == STRAIT_OK && h->t != NULL) say_goodbye(h);

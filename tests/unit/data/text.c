@@ -16,12 +16,12 @@ enum {
 static char big[BIG + 1];
 
 /* All pieces with | after each and ! after each document. */
-static const char *read_all(const strait_text_spec *spec, strait_err *err) {
+static const char *read_all(const strait_text_spec *spec, size_t piece_bytes, strait_err *err) {
     static char out[2 * BIG];
     struct strait_text *text = NULL;
     strait_text_piece piece = {.is_over = 0};
     size_t at = 0;
-    CHECK_OK(strait_text_open(spec, &text));
+    CHECK_OK(strait_text_open(spec, piece_bytes, &text));
     for (;;) {
         piece.text.n = 0;
         *err = strait_text_next(text, &piece);
@@ -39,7 +39,7 @@ static const char *read_all(const strait_text_spec *spec, strait_err *err) {
 static const char *read_one(const char *path, const char *field) {
     strait_err err = STRAIT_OK;
     const char *paths[] = {path};
-    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 1, .field = field},
+    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 1, .field = field}, 0,
                                &err);
     CHECK_OK(err);
     return all;
@@ -48,7 +48,7 @@ static const char *read_one(const char *path, const char *field) {
 static void check_fails(const char *path, strait_err expected, const char *words) {
     strait_err err = STRAIT_OK;
     const char *paths[] = {path};
-    (void)read_all(&(strait_text_spec){.paths = paths, .n_paths = 1}, &err);
+    (void)read_all(&(strait_text_spec){.paths = paths, .n_paths = 1}, 0, &err);
     CHECK_FAILS(err, expected, words);
 }
 
@@ -66,7 +66,7 @@ static void test_plain_and_lines(void **state) {
     strait_err err = STRAIT_OK;
     const char *paths[] = {in_folder("a.txt"), in_folder("empty.txt"), in_folder("b.jsonl"),
                            in_folder("a.txt")};
-    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 4}, &err);
+    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 4}, 0, &err);
     CHECK_OK(err);
     assert_memory_equal(all, "one\ntwo\n!x\0y!z!one\ntwo\n!", 25);
     assert_string_equal(read_one(in_folder("c.ndjson"), "body"), "q!");
@@ -87,7 +87,7 @@ static void test_missing_files(void **state) {
     struct strait_text *text = NULL;
     put_text("a.txt", "one");
     const char *paths[] = {in_folder("a.txt"), in_folder("none.txt")};
-    CHECK_FAILS(strait_text_open(&(strait_text_spec){.paths = paths, .n_paths = 2}, &text),
+    CHECK_FAILS(strait_text_open(&(strait_text_spec){.paths = paths, .n_paths = 2}, 0, &text),
                 STRAIT_EIO, "none.txt: there is no such file");
 }
 
@@ -99,7 +99,7 @@ static void test_nothing_before_much(void **state) {
     memset(big, 'x', BIG);
     put_file(in_folder("much.txt"), big, BIG);
     const char *paths[] = {in_folder("empty.txt"), in_folder("much.txt")};
-    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 2}, &err);
+    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 2}, 0, &err);
     CHECK_OK(err);
     const char *end = strchr(all, '!');
     CHECK(end != NULL && end[1] == '\0');
@@ -116,8 +116,7 @@ static void test_cuts(void **state) {
     put_text("cut.txt", "ab\ncd\n ef\n\ngh\r\nij.\n'k\n");
     strait_err err = STRAIT_OK;
     const char *paths[] = {in_folder("cut.txt")};
-    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 1, .piece_bytes = 4},
-                               &err);
+    const char *all = read_all(&(strait_text_spec){.paths = paths, .n_paths = 1}, 4, &err);
     CHECK_OK(err);
     assert_string_equal(all, "ab\ncd\n ef\n\ngh\r\nij.\n|'k\n!");
 }
@@ -176,7 +175,7 @@ static void check_packed(const char *name, const char *format,
     struct strait_text *text = NULL;
     strait_text_piece piece = {.is_over = 0};
     const char *paths[] = {path};
-    CHECK_OK(strait_text_open(&(strait_text_spec){.paths = paths, .n_paths = 1}, &text));
+    CHECK_OK(strait_text_open(&(strait_text_spec){.paths = paths, .n_paths = 1}, 0, &text));
     assert_int_equal(strait_text_total(text), n);
     CHECK_OK(strait_text_next(text, &piece));
     assert_int_equal(piece.text.n, BIG);

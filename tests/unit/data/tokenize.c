@@ -1,9 +1,9 @@
-#include "data/tokenize.h"
+#include <strait/corpus.h>
+#include <strait/tokenizer.h>
 
 #include "data/corpus.h"
 #include "data/corpus_writer.h"
 #include "data/text.h"
-#include "data/tokenizer_train.h"
 #include "folder.h"
 #include "mixed.h"
 #include "tokenizers.h"

@@ -1,5 +1,6 @@
+#include <strait/tokenizer.h>
+
 #include "base/json.h"
-#include "data/tokenizer_train.h"
 #include "folder.h"
 #include "mixed.h"
 #include "tokenizers.h"

@@ -43,21 +43,24 @@ static strait_err fetch(void *user, int64_t first, int64_t n, int32_t *out) {
     return STRAIT_OK;
 }
 
+static const strait_trained_model_progress silent = {NULL, NULL};
 static int64_t seen_last;
 
-static void seen(int64_t n) {
+static void seen(void *arg, int64_t n) {
+    (void)arg;
     assert_true(n > seen_last);
     seen_last = n;
 }
 
-static strait_trained_model_score score(const char *path, int64_t at_a_time, int64_t n) {
+static strait_model_score score(const char *path, int64_t at_a_time, int64_t n) {
     struct strait_trained_model *trained = NULL;
-    strait_trained_model_score out;
+    strait_model_score out;
     CHECK_OK(strait_trained_model_open(path, NULL, cpu, at_a_time, &trained));
     assert_int_equal(trained->step, 3);
     assert_null(trained->tokenizer);
     seen_last = 0;
-    CHECK_OK(strait_trained_model_evaluate(trained, fetch, ids, n, seen, &out));
+    CHECK_OK(strait_trained_model_evaluate(trained, fetch, ids, n,
+                                           (strait_trained_model_progress){seen, NULL}, &out));
     assert_int_equal(seen_last, out.n_tokens);
     strait_trained_model_close(&trained);
     return out;
@@ -65,10 +68,9 @@ static strait_trained_model_score score(const char *path, int64_t at_a_time, int
 
 static void windows_may_be_scored_several_at_a_time(void **state) {
     (void)state;
-    const strait_trained_model_score one = score(folder.path, 16, N_IDS);
-    const strait_trained_model_score four = score(folder.path, 64, N_IDS);
-    const strait_trained_model_score all = score(scratch_at(&folder, "checkpoints/00000003"), 4096,
-                                                 N_IDS);
+    const strait_model_score one = score(folder.path, 16, N_IDS);
+    const strait_model_score four = score(folder.path, 64, N_IDS);
+    const strait_model_score all = score(scratch_at(&folder, "checkpoints/00000003"), 4096, N_IDS);
     assert_int_equal(one.n_tokens, N_IDS - 1);
     assert_int_equal(four.n_tokens, N_IDS - 1);
     assert_int_equal(all.n_tokens, N_IDS - 1);
@@ -82,15 +84,15 @@ static void windows_may_be_scored_several_at_a_time(void **state) {
 static void ids_outside_the_vocabulary_are_refused(void **state) {
     (void)state;
     struct strait_trained_model *trained = NULL;
-    strait_trained_model_score out;
+    strait_model_score out;
     CHECK_OK(strait_trained_model_open(folder.path, NULL, cpu, 16, &trained));
-    CHECK_FAILS(strait_trained_model_evaluate(trained, fetch, ids, 1, NULL, &out), STRAIT_EDATA,
+    CHECK_FAILS(strait_trained_model_evaluate(trained, fetch, ids, 1, silent, &out), STRAIT_EDATA,
                 "at least 2");
     static const int32_t bad[] = {-1, TINY_VOCAB};
     for (int i = 0; i < 2; i++) {
         const int32_t kept = ids[37];
         ids[37] = bad[i];
-        CHECK_FAILS(strait_trained_model_evaluate(trained, fetch, ids, N_IDS, NULL, &out),
+        CHECK_FAILS(strait_trained_model_evaluate(trained, fetch, ids, N_IDS, silent, &out),
                     STRAIT_EDATA, "at place 37");
         ids[37] = kept;
     }

@@ -1,0 +1,84 @@
+/* corpus.h - token shards: write them from text, and read them.
+ *
+ * A corpus is what a run file names under `data:`: one shard (train.bin), several with commas
+ * between them (a.bin,b.bin), or the manifest that strait_tokenize_run writes beside its shards
+ * (train.json). */
+#pragma once
+
+#include <strait/error.h>
+#include <strait/text.h>
+#include <strait/tokenizer.h>
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What tokenizing has read and written so far. */
+typedef struct strait_tokenize_counts {
+    int64_t documents, bytes, tokens, shards;
+    int64_t dropped;      // characters without a token; known at the end
+    int64_t taken, total; // bytes of the files read, and of all; total 0: unknown
+} strait_tokenize_counts;
+
+typedef struct strait_tokenize_spec {
+    const struct strait_tokenizer *tokenizer;
+    strait_text_spec text;
+    const char *out;            // NAME.bin; its manifest is NAME.json
+    int64_t shard_tokens;       // 0: all tokens in NAME.bin; otherwise NAME-00000.bin and so on
+    int n_threads;              // 0: one per core
+    int32_t end;                // the token to put after every document; -1: none
+    int keeps_old;              // refuse to replace a corpus of that name
+    const char *tokenizer_path; // a file that must not be overwritten; NULL: none
+    void (*progress)(void *arg, const strait_tokenize_counts *counts); // may be NULL
+    void *arg;
+} strait_tokenize_spec;
+
+/* Tokenizes text into shards and a manifest. They are written to NAME.bin.tmp/ and moved into place
+ * together at the end. The ids are the same for any number of threads. On error, or when
+ * spec->text.stop asks for an end (STRAIT_EINTERRUPTED), nothing is left and existing files are
+ * untouched. STRAIT_ECONFIG: the corpus exists and keeps_old is set, or writing it would replace an
+ * input. `progress` is called from the calling thread. */
+STRAIT_API strait_err strait_tokenize_run(const strait_tokenize_spec *spec,
+                                          strait_tokenize_counts *out);
+
+struct strait_corpus;
+
+/* What a corpus holds. Strings are borrowed until close. */
+typedef struct strait_corpus_info {
+    int64_t n_tokens;
+    int64_t vocab;         // ids are smaller; 0: unknown
+    const char *tokenizer; // fingerprint; empty: unknown
+    int n_shards;
+} strait_corpus_info;
+
+typedef struct strait_corpus_shard_info {
+    const char *path; // borrowed until close
+    int64_t n_tokens;
+    int id_bytes; // per token: 2 or 4
+} strait_corpus_shard_info;
+
+/* Opens a corpus and checks the headers of all shards; reads no token. All shards must agree on
+ * vocabulary and tokenizer where they state them. STRAIT_EDATA: a file is damaged or not a shard.
+ * Afterwards any number of threads may read. */
+STRAIT_API strait_err strait_corpus_open(const char *path, struct strait_corpus **out);
+STRAIT_API void strait_corpus_close(struct strait_corpus **corpus); // accepts NULL in *corpus
+
+/* Describes the corpus, and its i-th shard with 0 <= i < n_shards. */
+STRAIT_API void strait_corpus_describe(const struct strait_corpus *corpus, strait_corpus_info *out);
+STRAIT_API void strait_corpus_describe_shard(const struct strait_corpus *corpus, int i,
+                                             strait_corpus_shard_info *out);
+
+/* Copies tokens [first, first + n) of all shards laid end to end. STRAIT_EINVAL: they are outside
+ * the corpus. STRAIT_EDATA: an id is outside the vocabulary. */
+STRAIT_API strait_err strait_corpus_read(const struct strait_corpus *corpus, int64_t first,
+                                         int64_t n, int32_t *out);
+
+/* Reads everything and compares hashes with the manifest and ids with the vocabulary. STRAIT_EDATA
+ * names the first file that differs. */
+STRAIT_API strait_err strait_corpus_verify(const struct strait_corpus *corpus);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,96 @@
+/* model.h - use a trained model: compute its loss on text or tokens, and sample text from it.
+ *
+ *     struct strait_model *model = NULL;
+ *     strait_model_open("runs/mine", NULL, &model);
+ *     strait_model_generate(model, &(strait_generate_params){.prompt = "Once", .n_tokens = 100,
+ *                           .temperature = 0.8, .top_p = 1.0, .seed = 1, .on_text = print});
+ *     strait_model_close(&model);
+ *
+ * The model computes what its pipeline computed, codecs between the stages included, in this
+ * process and on the CPU. One thread at a time uses a model. */
+#pragma once
+
+#include <strait/error.h>
+#include <strait/text.h>
+#include <strait/tokenizer.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct strait_model;
+
+/* Everything may be zero. */
+typedef struct strait_model_params {
+    const char *tokenizer; // path of a tokenizer.json; NULL: the copy in the run's folder
+    int n_threads;         // 0: one per core
+} strait_model_params;
+
+/* Opens a trained model. `folder` is a run, whose newest undamaged checkpoint is used, or a single
+ * checkpoint, which must be undamaged. A run without a tokenizer opens too, but only for tokens.
+ * STRAIT_EDATA: there is no such checkpoint, or the tokenizer is not the one that the model was
+ * trained with. `params` may be NULL. */
+STRAIT_API strait_err strait_model_open(const char *folder, const strait_model_params *params,
+                                        struct strait_model **out);
+
+/* Releases the model. Sets *model to NULL; accepts NULL in it. */
+STRAIT_API void strait_model_close(struct strait_model **model);
+
+/* Pointers are borrowed until close. */
+typedef struct strait_model_info {
+    const char *checkpoint; // the folder of the checkpoint in use
+    const char *note;       // why newer checkpoints were skipped, for people; NULL: none were
+    int64_t step;           // steps trained
+    int64_t vocab, context;
+    const struct strait_tokenizer *tokenizer; // NULL: there is none
+} strait_model_info;
+
+STRAIT_API void strait_model_describe(const struct strait_model *model, strait_model_info *out);
+
+/* Called while tokens are scored, from the calling thread. */
+typedef void (*strait_model_progress)(void *user, int64_t n_done, int64_t n_total);
+
+typedef struct strait_model_score {
+    double loss_sum;  // cross entropy in nats, over all predicted tokens
+    int64_t n_tokens; // predicted: all but the first of each window
+} strait_model_score;
+
+/* Compute the loss over windows of the model's context, each on its own. The text's documents are
+ * joined by end-of-text tokens; `path` is a corpus (corpus.h). `progress` may be NULL.
+ * STRAIT_EDATA: there are fewer than two tokens, or the corpus was written with another tokenizer.
+ * STRAIT_ECONFIG: text needs a tokenizer and the model has none. */
+STRAIT_API strait_err strait_model_evaluate_text(struct strait_model *model,
+                                                 const strait_text_spec *text,
+                                                 strait_model_progress progress, void *user,
+                                                 strait_model_score *out);
+STRAIT_API strait_err strait_model_evaluate_corpus(struct strait_model *model, const char *path,
+                                                   strait_model_progress progress, void *user,
+                                                   strait_model_score *out);
+
+/* How to sample text. */
+typedef struct strait_generate_params {
+    const char *prompt; // NULL or empty: start after an end of text
+    int64_t n_tokens;   // to add, at most
+    double temperature; // 0: always the most likely token
+    int64_t top_k;      // sample from the k most likely tokens; 0: from all
+    double top_p;       // sample from the most likely tokens that together reach it; 1: from all
+    int64_t seed;       // the same seed gives the same text
+    int ignores_end;    // go on after an end-of-text token
+    /* Receives the text of every token, first those of the prompt; n may be 0 while a character is
+     * incomplete. The text is valid during the call. An error stops the generation. */
+    strait_err (*on_text)(void *user, const char *text, size_t n, int is_prompt);
+    void *user;
+} strait_generate_params;
+
+/* Samples text until n_tokens are added or the end of text is sampled. When the context is full,
+ * its older half is dropped. STRAIT_ECONFIG: a parameter is out of its bounds, or the model has no
+ * tokenizer. */
+STRAIT_API strait_err strait_model_generate(struct strait_model *model,
+                                            const strait_generate_params *params);
+
+#ifdef __cplusplus
+}
+#endif

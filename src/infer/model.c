@@ -1,0 +1,138 @@
+#include "infer/model.h"
+
+#include "base/alloc.h"
+#include "data/corpus.h"
+#include "data/encoder.h"
+#include "data/text.h"
+
+#include <string.h>
+
+enum {
+    SCORED_TOKENS = 2048 // at a time, in whole contexts
+};
+
+strait_err strait_model_open(const char *folder, const strait_model_params *params,
+                             struct strait_model **out) {
+    static const strait_model_params none = {0};
+    if (params == NULL) params = &none;
+    const strait_backend_spec backend = {.name = "cpu", .n_threads = params->n_threads};
+    struct strait_model *model = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *model, "model", (void **)&model));
+    const strait_err err = strait_trained_model_open(folder, params->tokenizer, backend,
+                                                     STRAIT_TRAINED_MODEL_LATER, &model->trained);
+    if (err != STRAIT_OK) {
+        strait_model_close(&model);
+        return err;
+    }
+    *out = model;
+    return STRAIT_OK;
+}
+
+void strait_model_close(struct strait_model **model) {
+    if (*model == NULL) return;
+    strait_trained_model_close(&(*model)->trained);
+    strait_alloc_free(*model);
+    *model = NULL;
+}
+
+void strait_model_describe(const struct strait_model *model, strait_model_info *out) {
+    const struct strait_trained_model *t = model->trained;
+    *out = (strait_model_info){.checkpoint = t->path,
+                               .note = t->skipped[0] != '\0' ? t->skipped : NULL,
+                               .step = t->step,
+                               .vocab = t->plan.shape.vocab,
+                               .context = t->plan.shape.context,
+                               .tokenizer = t->tokenizer};
+}
+
+strait_err strait_model_need_tokenizer(const struct strait_model *model) {
+    if (model->trained->tokenizer != NULL) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "%s has no tokenizer.json beside it: name one with --tokenizer FILE",
+                       model->trained->path);
+}
+
+/* Where progress goes, with the total that the evaluation itself does not know. */
+struct audience {
+    strait_model_progress progress;
+    void *user;
+    int64_t n_total;
+};
+
+static void report(void *arg, int64_t n) {
+    const struct audience *a = arg;
+    if (a->progress != NULL) a->progress(a->user, n, a->n_total);
+}
+
+static strait_err evaluate(struct strait_model *model, strait_trained_model_fetch fetch, void *from,
+                           struct audience audience, strait_model_score *out) {
+    STRAIT_TRY(strait_trained_model_prepare(model->trained, SCORED_TOKENS));
+    const strait_trained_model_progress progress = {report, &audience};
+    return strait_trained_model_evaluate(model->trained, fetch, from, audience.n_total, progress,
+                                         out);
+}
+
+static strait_err check_length(const char *path, int64_t n_tokens) {
+    if (n_tokens >= 2) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s: too short: %lld tokens, but the first that is scored is the second",
+                       path, (long long)n_tokens);
+}
+
+/* The ids of all documents, gathered before any is scored: windows cross documents. */
+struct gathered {
+    struct strait_encoder *encoder;
+    int32_t end; // the end-of-text token between two documents; -1: none
+    strait_ids ids;
+};
+
+static strait_err gather(void *user, const void *text, size_t n) {
+    struct gathered *g = user;
+    const int32_t *ids = NULL;
+    size_t n_ids = 0;
+    if (g->ids.n > 0 && g->end >= 0) STRAIT_TRY(strait_ids_append(&g->ids, &g->end, 1));
+    STRAIT_TRY(strait_encoder_encode(g->encoder, text, n, 0, &ids, &n_ids));
+    return strait_ids_append(&g->ids, ids, n_ids);
+}
+
+static strait_err fetch_ids(void *user, int64_t first, int64_t n, int32_t *out) {
+    memcpy(out, (const int32_t *)user + first, (size_t)n * sizeof *out);
+    return STRAIT_OK;
+}
+
+strait_err strait_model_evaluate_text(struct strait_model *model, const strait_text_spec *text,
+                                      strait_model_progress progress, void *user,
+                                      strait_model_score *out) {
+    STRAIT_TRY(strait_model_need_tokenizer(model));
+    const struct strait_tokenizer *tokenizer = model->trained->tokenizer;
+    struct gathered g = {.end = strait_tokenizer_end(tokenizer)};
+    strait_err err = strait_encoder_open(tokenizer, &g.encoder);
+    if (err == STRAIT_OK) err = strait_text_visit(text, gather, &g);
+    const int64_t n = (int64_t)g.ids.n;
+    if (err == STRAIT_OK) err = check_length(text->n_paths > 0 ? text->paths[0] : "text", n);
+    if (err == STRAIT_OK)
+        err = evaluate(model, fetch_ids, g.ids.data, (struct audience){progress, user, n}, out);
+    strait_encoder_close(&g.encoder);
+    strait_alloc_free(g.ids.data);
+    return err;
+}
+
+static strait_err fetch_corpus(void *user, int64_t first, int64_t n, int32_t *out) {
+    return strait_corpus_read(user, first, n, out);
+}
+
+strait_err strait_model_evaluate_corpus(struct strait_model *model, const char *path,
+                                        strait_model_progress progress, void *user,
+                                        strait_model_score *out) {
+    const struct strait_trained_model *t = model->trained;
+    struct strait_corpus *corpus = NULL;
+    STRAIT_TRY(strait_corpus_open(path, &corpus));
+    const int64_t n = corpus->n_tokens;
+    strait_err err = strait_corpus_expect(corpus, t->plan.shape.vocab,
+                                          t->fingerprint[0] != '\0' ? t->fingerprint : NULL);
+    if (err == STRAIT_OK) err = check_length(path, n);
+    if (err == STRAIT_OK)
+        err = evaluate(model, fetch_corpus, corpus, (struct audience){progress, user, n}, out);
+    strait_corpus_close(&corpus);
+    return err;
+}
