@@ -112,7 +112,7 @@ static strait_err take_flag(const strait_command *command, int argc, const char 
     }
     if (equals != NULL) return store(flag, equals + 1);
     if (*at + 1 >= argc)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "--%s wants a value: --%s %s", flag->name, flag->name,
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--%s needs a value: --%s %s", flag->name, flag->name,
                            flag->unit);
     return store(flag, argv[++*at]);
 }
@@ -163,14 +163,14 @@ strait_err strait_args_run(const strait_command *command, int n_words, const cha
 strait_err strait_args_one_word(const strait_command *command, const char *what, const char *hint,
                                 int n_words, const char **words) {
     if (n_words == 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s wants one %s: strait %s %s", command->name, what,
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s needs one %s: strait %s %s", command->name, what,
                            command->name, command->usage);
     if (n_words > 1)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s wants one %s, but also got \"%s\"%s%s",
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s needs one %s, but also got \"%s\"%s%s",
                            command->name, what, words[1], hint != NULL ? "; " : "",
                            hint != NULL ? hint : "");
     if (words[0][0] == '\0')
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s wants one %s, but its name is empty", command->name,
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s needs one %s, but its name is empty", command->name,
                            what);
     return STRAIT_OK;
 }

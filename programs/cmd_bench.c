@@ -139,7 +139,7 @@ static strait_err check_flags(void) {
 static strait_err load(const char *action, int n_words, const char **words, strait_run *run) {
     STRAIT_TRY(check_flags());
     if (n_words != 1)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "bench %s wants one run file: strait bench %s RUN.yaml",
+        return STRAIT_FAIL(STRAIT_ECONFIG, "bench %s needs one run file: strait bench %s RUN.yaml",
                            action, action);
     STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, run));
     if (run->model.vocab == 0) run->model.vocab = BENCH_VOCAB;

@@ -123,7 +123,7 @@ static strait_err first_fault(const struct strait_doctor *doctor) {
 static strait_err run_doctor(int n_words, const char **words) {
     static struct strait_doctor doctor; // large
     if (n_words > 1)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "doctor wants one invite at most, but also got \"%s\"",
+        return STRAIT_FAIL(STRAIT_ECONFIG, "doctor needs one invite at most, but also got \"%s\"",
                            words[1]);
     if (device != NULL) STRAIT_TRY(strait_args_check_device(device));
     doctor.device = device;

@@ -158,7 +158,7 @@ static strait_err write_page(const char *name, int section) {
 
 static strait_err run_manual(int n_words, const char **words) {
     if (n_words > 1 || (n_words == 1 && out != NULL))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "manual wants one command, or --out DIR for all pages");
+        return STRAIT_FAIL(STRAIT_ECONFIG, "manual needs one command, or --out DIR for all pages");
     if (out == NULL) return put_page(stdout, n_words == 1 ? words[0] : "");
     STRAIT_TRY(write_page("", 1));
     STRAIT_TRY(write_page(run_page, 5));

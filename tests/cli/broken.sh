@@ -24,18 +24,18 @@ refuses 2 'unknown command "zzz"; "strait help"' zzz
 refuses 2 'train: unknown flag --outt; did you mean --out\?' train run.yaml --outt x
 refuses 2 'train: unknown flag --elsewhere; "strait help train"' train run.yaml --elsewhere
 refuses 2 'unknown flag -x' train run.yaml -x
-refuses 2 '--out wants a value' train run.yaml --out
+refuses 2 '--out needs a value' train run.yaml --out
 refuses 2 '--resume takes no value' train run.yaml --resume=yes
 refuses 2 'train: unknown flag --steps; did you mean --set train.steps=VALUE\?' train run.yaml --steps 5
 refuses 2 'eval: unknown flag --steps; "strait help eval"' eval good --steps 5
 refuses 2 '--out: the value is empty, expected DIR' train run.yaml --out ''
-refuses 2 'train wants one run file: strait train RUN.yaml' train
-refuses 2 'train wants one run file, but also got "train.steps=5"; --set KEY=VALUE' train run.yaml train.steps=5
-refuses 2 'train wants one run file, but its name is empty' train ''
-refuses 2 'generate wants one run or checkpoint folder, but also got "the sea"; --prompt' generate good 'the sea'
-refuses 2 'eval wants one run or checkpoint folder, but also got "text.txt"; --text' eval good text.txt
-refuses 2 'join wants one invite, the line that "strait host" printed: strait join INVITE' join
-refuses 2 'help wants one command, but also got "eval"' help train eval
+refuses 2 'train needs one run file: strait train RUN.yaml' train
+refuses 2 'train needs one run file, but also got "train.steps=5"; --set KEY=VALUE' train run.yaml train.steps=5
+refuses 2 'train needs one run file, but its name is empty' train ''
+refuses 2 'generate needs one run or checkpoint folder, but also got "the sea"; .*--prompt' generate good 'the sea'
+refuses 2 'eval needs one run or checkpoint folder, but also got "text.txt"; .*--text' eval good text.txt
+refuses 2 'join needs one invite, the line that "strait host" printed: strait join INVITE' join
+refuses 2 'help needs one command, but also got "eval"' help train eval
 refuses 3 'run.yaml: not a folder; name the folder of a run or of a checkpoint' generate run.yaml
 refuses 3 '--out nowhere/x.bin: nowhere is no folder' tokenize --tokenizer tokenizer.json --out nowhere/x.bin \
     text.txt
@@ -65,7 +65,7 @@ mkfifo pipe
 refuses 3 '--plot pipe: that is no regular file' compare good --plot pipe
 [ -p pipe ] || fail "a pipe became a file"
 cp tokenizer.json read.json
-refuses 2 '--out read.bin would replace read.json, which is read' tokenize --force \
+refuses 2 'read.bin would replace read.json, which is read' tokenize --force \
     --tokenizer read.json --out read.bin text.txt
 cmp -s tokenizer.json read.json || fail "a tokenizer was replaced by a manifest"
 refuses 2 '--out text.txt is one of the texts' tokenizer train --vocab 300 --force --out text.txt text.txt
@@ -84,7 +84,7 @@ refuses 2 'unknown command "hlep"; did you mean help\?' hlep
 refuses 2 'unknown command "trian"; did you mean train\?' help trian
 refuses 2 'bench: expected step, kernels or codec, not "walk"$' bench walk run.yaml
 refuses 2 'bench: expected step, kernels or codec; "strait help bench"' bench
-refuses 2 'bench step wants one run file: strait bench step RUN.yaml' bench step
+refuses 2 'bench step needs one run file: strait bench step RUN.yaml' bench step
 refuses 2 'tokenizer: .* or info, not "trian"; did you mean train\?' tokenizer trian
 refuses 2 'version takes no words, but got "now"$' version now
 refuses 2 'relay takes no words, but got "now"$' relay now
@@ -92,10 +92,10 @@ refuses 2 'takes no words, but got "b.json"$' tokenizer info tokenizer.json b.js
 refuses 2 'no section or key "modle"; did you mean model\?' options modle
 refuses 2 'no section or key "steps"; did you mean train.steps\?' options steps
 refuses 2 'no section or key "zzz"; "strait options" lists all' options zzz
-refuses 2 'inspect wants' inspect
+refuses 2 'inspect needs' inspect
 refuses 2 'stages are started by' stage now
 refuses 2 '--tokenizer FILE is missing' tokenize --out x.bin text.txt
-refuses 2 'train.bin is there already; --force' tokenize --tokenizer tokenizer.json --out train.bin \
+refuses 2 'train.bin already exists: .*--force' tokenize --tokenizer tokenizer.json --out train.bin \
     text.txt
 
 # The run file: where, what, and what else it could be.

@@ -67,6 +67,6 @@ has "$pages/man5/strait-run.5" "KEYS $(grep -vE '^[a-z]+:$' "$OUT" | flat) SEE A
 # Nothing beside that, and nothing for what people do not call.
 [ "$(find "$pages" -name '*.[15]' | wc -l)" -eq $(($(echo $commands | wc -w) + 2)) ] || fail "there are other pages"
 refuses 2 'unknown command "trian"; did you mean train\?' manual trian
-refuses 2 'manual wants one command' manual train --out elsewhere
+refuses 2 'manual needs one command' manual train --out elsewhere
 refuses 2 'stage has no manual page' manual stage
 refuses 3 '/dev/null/man1' manual --out /dev/null

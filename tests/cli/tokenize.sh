@@ -69,9 +69,9 @@ runs inspect --verify there/x.json
 
 # What is there is refused; forced, it stays as it is until the new is whole, then none of it does.
 whole=$(sum_of there)
-refuses 2 'x-00000.bin is there already; --force' tokenize --tokenizer tokenizer.json --out there/x.bin \
+refuses 2 'x-00000.bin already exists: .*--force' tokenize --tokenizer tokenizer.json --out there/x.bin \
     --shard-tokens 5000 text.txt
-refuses 2 'x-00000.bin is there already; --force' tokenize --tokenizer tokenizer.json --out there/x.bin text.txt
+refuses 2 'x-00000.bin already exists: .*--force' tokenize --tokenizer tokenizer.json --out there/x.bin text.txt
 refuses 3 'nothere.txt' tokenize --tokenizer tokenizer.json --out there/x.bin --shard-tokens 100 --force \
     text.txt nothere.txt
 [ "$whole" = "$(sum_of there)" ] || fail "refused, and yet it changes something: $(left)"
