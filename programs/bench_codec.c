@@ -91,7 +91,7 @@ static strait_codec_spec spec_of(const struct strait_lab *lab, const candidate *
                               .bits = which->bits,
                               .has_gates = which->has_gates,
                               .seq_len = s->context,
-                              .widest = strait_shape_hidden(s),
+                              .widest = strait_shape_mlp_cols(s),
                               .n_boundaries = 3,
                               .n_slots = 2,
                               .precision = s->precision,

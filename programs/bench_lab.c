@@ -46,9 +46,9 @@ int64_t strait_lab_size(const struct strait_lab *lab, char letter) {
     case 'n': return lab->rows;
     case 'l': return lab->rows < at_once ? lab->rows : at_once;
     case 'd': return s->width;
-    case 'q': return strait_shape_qkv(s);
-    case 'x': return strait_shape_mixed(s);
-    case 'h': return strait_shape_hidden(s);
+    case 'q': return strait_shape_qkv_cols(s);
+    case 'x': return strait_shape_attention_cols(s);
+    case 'h': return strait_shape_mlp_cols(s);
     case 'c': return (int64_t)s->kv_heads * s->head_dim;
     case 'f': return s->ffn;
     case 'j': return 2 * (int64_t)s->ffn;

@@ -33,7 +33,7 @@ static double product_back(const struct strait_lab *lab) {
 /* Two products of a token's row with half the context. */
 static double attention(const struct strait_lab *lab) {
     const strait_shape *s = &lab->plan.shape;
-    return 2.0 * (double)lab->rows * (double)s->context * (double)strait_shape_mixed(s);
+    return 2.0 * (double)lab->rows * (double)s->context * (double)strait_shape_attention_cols(s);
 }
 
 static double attention_back(const struct strait_lab *lab) {

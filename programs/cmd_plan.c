@@ -44,7 +44,7 @@ typedef struct outlook {
 } outlook;
 
 static strait_pipe_stage stage_cost(const outlook *o, int stage) {
-    const strait_part part = o->plan.parts[stage];
+    const strait_layer_range part = o->plan.parts[stage];
     const strait_pipe_stage b = o->times.block;
     const double n = part.last - part.first;
     const double h = stage == o->plan.n_stages - 1;

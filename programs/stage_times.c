@@ -46,7 +46,7 @@ static strait_err try_forward(struct bench *b, int has_head, double *best) {
 static strait_err try_backward(struct bench *b, int defers, strait_pipe_stage *best) {
     double start = strait_clock_seconds();
     STRAIT_TRY(strait_stage_backward(b->stage, 0, defers));
-    STRAIT_TRY(strait_stage_backward_entry(b->stage, 0));
+    STRAIT_TRY(strait_stage_backward_input(b->stage, 0));
     STRAIT_TRY(wait_for(b));
     keep_best(&best->input_s, start);
     if (!defers) return STRAIT_OK;
@@ -75,7 +75,7 @@ static strait_err try_part(struct bench *b, const strait_run_plan *plan,
     strait_param *params = strait_stage_params(b->stage, &n);
     STRAIT_TRY(strait_optimizer_open(&plan->optim, b->backend, params, n, &b->optimizer));
     for (int i = 0; i < TRIES; i++) {
-        STRAIT_TRY(try_forward(b, spec->part.last == spec->shape.layers, &best.forward_s));
+        STRAIT_TRY(try_forward(b, spec->layers.last == spec->shape.layers, &best.forward_s));
         STRAIT_TRY(try_backward(b, spec->can_defer, &best));
         STRAIT_TRY(try_update(b, i + 1, &best.update_s));
     }
@@ -89,7 +89,7 @@ static strait_err time_part(struct bench *b, const strait_run_plan *plan, int ha
                             strait_pipe_stage *out) {
     strait_stage_spec spec = strait_run_plan_stage(plan, 0, 1);
     spec.shape.layers = has_head ? 2 : 3;
-    spec.part = (strait_part){1, 2};
+    spec.layers = (strait_layer_range){1, 2};
     const strait_err err = try_part(b, plan, &spec, out);
     strait_optimizer_close(&b->optimizer);
     strait_stage_close(&b->stage);

@@ -56,7 +56,7 @@ static const field fields[] = {
     SHAPE(FIELD_INT, "subspace", subspace),
     LATE(FIELD_INT, "conv", shape.conv),
     LATE(FIELD_INT, "qkv_conv", shape.has_qkv_conv),
-    LATE(FIELD_INT, "anchors", shape.has_anchors),
+    LATE(FIELD_INT, "anchors", shape.has_token_tables),
     LATE(FIELD_INT, "value_tables", shape.has_value_tables),
     LATE(FIELD_INT, "local_every", shape.local_every),
     CODEC(FIELD_WORD, "codec.name", name),
@@ -154,7 +154,7 @@ static strait_err read_stages(const struct strait_checkpoint *checkpoint, strait
         if (end == text || n < 1 || n > plan->shape.layers - first ||
             plan->n_stages == STRAIT_RUN_STAGES)
             return unusable(checkpoint, "stages");
-        plan->parts[plan->n_stages++] = (strait_part){first, first + (int)n};
+        plan->parts[plan->n_stages++] = (strait_layer_range){first, first + (int)n};
         first += (int)n;
         text = *end == ',' ? end + 1 : end;
         if (*end != ',' && *end != '\0') return unusable(checkpoint, "stages");

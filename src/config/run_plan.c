@@ -41,7 +41,7 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
                                                          : STRAIT_INIT_YARDSTICK,
         .conv = (int)run->model.conv,
         .has_qkv_conv = run->model.has_qkv_conv && run->model.conv > 0,
-        .has_anchors = run->model.has_anchors,
+        .has_token_tables = run->model.has_anchors,
         .has_value_tables = run->model.has_value_tables,
         .local_every = has_local ? (int)run->model.local_every : 0,
     };
@@ -129,7 +129,7 @@ static strait_err make_parts(const strait_run *run, strait_run_plan *plan) {
     else
         STRAIT_TRY(strait_split_auto(&split, counts));
     for (int i = 0, first = 0; i < plan->n_stages; first += counts[i++])
-        plan->parts[i] = (strait_part){first, first + counts[i]};
+        plan->parts[i] = (strait_layer_range){first, first + counts[i]};
     return STRAIT_OK;
 }
 
@@ -156,7 +156,7 @@ strait_err strait_run_plan_fit_codec(strait_run_plan *plan) {
                            codec->variant, codec->name);
     plan->shape.subspace = (int)needs.subspace;
     plan->shape.bottleneck = (int)needs.bottleneck;
-    if (needs.is_closed && (plan->shape.conv > 0 || plan->shape.has_anchors))
+    if (needs.is_closed && (plan->shape.conv > 0 || plan->shape.has_token_tables))
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "codec %s keeps the residual stream in a subspace, which model.conv and "
                            "model.anchors would leave; turn them off or choose another codec",
@@ -191,9 +191,9 @@ static strait_err make_codec(const strait_run *run, strait_run_plan *plan) {
         .leak_limit = run->link.codec.leak_limit,
         .grassmann_every = run->link.codec.grassmann_every,
         .grassmann_rate = run->link.codec.grassmann_rate,
-        .widest = plan->shape.ffn > strait_shape_mixed(&plan->shape)
+        .widest = plan->shape.ffn > strait_shape_attention_cols(&plan->shape)
                       ? plan->shape.ffn
-                      : strait_shape_mixed(&plan->shape),
+                      : strait_shape_attention_cols(&plan->shape),
         .n_boundaries = plan->n_stages - 1,
         .n_slots = 1,
         .precision = plan->shape.precision,
@@ -355,13 +355,13 @@ strait_optim_spec strait_run_plan_optim(const strait_run_plan *plan, int stage) 
 }
 
 int strait_run_plan_needs_tokens(const strait_run_plan *plan, int stage) {
-    return stage == 0 || plan->shape.has_anchors || plan->shape.has_value_tables ||
+    return stage == 0 || plan->shape.has_token_tables || plan->shape.has_value_tables ||
            (plan->n_stages > 1 && (strait_codec_traits(&plan->codec) & STRAIT_CODEC_TOKENS) != 0);
 }
 
 strait_stage_spec strait_run_plan_stage(const strait_run_plan *plan, int stage, int n_slots) {
     return (strait_stage_spec){.shape = plan->shape,
-                               .part = plan->parts[stage],
+                               .layers = plan->parts[stage],
                                .n_sequences = plan->microbatch,
                                .seq_len = plan->shape.context,
                                .n_slots = n_slots,

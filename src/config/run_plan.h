@@ -19,7 +19,7 @@ typedef struct strait_run_plan {
     int64_t microbatch; // sequences in a microbatch
     int64_t n_microbatches;
     int n_stages;
-    strait_part parts[STRAIT_RUN_STAGES]; // of each stage
+    strait_layer_range parts[STRAIT_RUN_STAGES]; // of each stage
     strait_schedule_kind schedule;
     strait_codec_spec codec; // of boundary 0 with one slot; the others differ in those two only
     strait_emulate_spec emulate;

@@ -30,7 +30,7 @@ static strait_err open_codec(struct strait_staged_model *c, int boundary, strait
 static strait_err open_link(struct strait_staged_model *c, int i, int64_t n_sequences) {
     struct link *link = &c->links[i];
     const strait_stage_spec spec = {.shape = c->plan.shape,
-                                    .part = c->plan.parts[i],
+                                    .layers = c->plan.parts[i],
                                     .n_sequences = c->generates ? 1 : n_sequences,
                                     .seq_len = c->generates ? 1 : c->plan.shape.context,
                                     .n_slots = 1,
@@ -44,7 +44,7 @@ static strait_err open_link(struct strait_staged_model *c, int i, int64_t n_sequ
     if (link->sender != NULL && c->plan.shape.subspace > 0) {
         strait_tensor basis, fixed;
         STRAIT_TRY(strait_codec_basis_view(link->sender, &basis, &fixed));
-        STRAIT_TRY(strait_stage_view(link->stage, basis, fixed));
+        STRAIT_TRY(strait_stage_set_basis(link->stage, basis, fixed));
     }
     if (!c->generates) return STRAIT_OK;
     return strait_generator_open(link->stage, &link->generator);
@@ -141,7 +141,7 @@ strait_err strait_staged_model_score(struct strait_staged_model *c, strait_tenso
         STRAIT_TRY(strait_stage_forward(stage, 0, tokens));
         if (i == last) return strait_stage_loss(stage, targets, 0.0f, losses);
         STRAIT_TRY(strait_stage_output(stage, &made));
-        STRAIT_TRY(cross(c, i, tokens, made, strait_stage_entered(stage, 0),
+        STRAIT_TRY(cross(c, i, tokens, made, strait_stage_first_block_input(stage, 0),
                          strait_stage_input(c->links[i + 1].stage, 0)));
     }
     return STRAIT_OK;
@@ -157,7 +157,8 @@ strait_err strait_staged_model_feed(struct strait_staged_model *c, int32_t token
         STRAIT_TRY(strait_generator_run(g));
         if (i == last) return strait_generator_logits(g, logits);
         STRAIT_TRY(strait_generator_output(g, &made));
-        STRAIT_TRY(cross(c, i, strait_generator_token(g), made, strait_generator_entered(g),
+        STRAIT_TRY(cross(c, i, strait_generator_token(g), made,
+                         strait_generator_first_block_input(g),
                          strait_generator_input(c->links[i + 1].generator)));
     }
     return STRAIT_OK;

@@ -1,105 +1,135 @@
-/* block.h - attention and mlp with their residuals: one layer of the transformer.
+/* block.h - one layer of the transformer: attention and mlp with their residual connections, and
+ * the optional parts around them. block.c is the only file that knows the order of the parts.
  *
- * A block hands its input on as a pair (mid, delta) whose sum is the stream: the next reader adds
- * them while it normalises, so that the sum costs no pass over memory of its own. */
+ * A block passes its output on as a pair (mid, delta) whose sum is the residual stream: the next
+ * reader adds them while it normalises, which saves a pass over memory for the addition. */
 #pragma once
 
 #include "model/attention.h"
 #include "model/bottleneck.h"
-#include "model/local_mix.h"
+#include "model/local_conv.h"
 #include "model/mlp.h"
+#include "model/token_table.h"
 
+/* The parts of a block, in the order of the forward pass. */
 typedef struct strait_block {
-    strait_local_mix local;
+    strait_token_table token_table;
+    strait_local_conv conv;
     strait_attention attention;
     strait_mlp mlp;
-    strait_bottleneck neck;
+    strait_bottleneck bottleneck; // decodes before attention, encodes after the mlp
 } strait_block;
 
-/* Which passes room is planned for, besides the forward pass. */
+/* Which optional memory a block needs, or any block of a range. */
+typedef struct strait_block_spec {
+    strait_bottleneck_ends bottleneck;
+    int has_conv; // a convolution of the stream
+} strait_block_spec;
+
+strait_block_spec strait_block_spec_of_range(const strait_shape *shape, strait_layer_range range);
+/* Of block i of the model, which is in the range. */
+strait_block_spec strait_block_spec_at(const strait_shape *shape, strait_layer_range range, int i);
+
+/* For which passes memory is planned, besides the forward pass. */
 typedef struct strait_passes {
     int is_training, can_defer;
 } strait_passes;
 
 typedef struct strait_block_acts {
-    strait_local_mix_acts local;
-    strait_tensor x;   // the stream as it enters, or what attention reads of a code that enters
-    strait_tensor mid; // after attention
-    /* A deferred pass leaves gradients where it has read activations for the last time: of what
-     * attention wrote in x, of what the mlp wrote in mid, of qkv in attention.qkv. */
+    strait_local_conv_acts conv;
+    strait_tensor x;   // the input of attention: the residual stream, or u of a decoded code
+    strait_tensor mid; // the residual stream after attention
+    /* A deferred backward pass leaves gradients in activations that it has read for the last time:
+     * that of attention's branch in x, of the mlp's branch in mid, of qkv in attention.qkv. */
     strait_attention_acts attention;
     strait_mlp_acts mlp;
-    strait_bottleneck_acts neck;
+    strait_bottleneck_acts bottleneck;
 } strait_block_acts;
 
-/* Room that every block of a stage uses in turn. */
+/* Memory that all blocks of a stage use in turn. */
 typedef struct strait_block_scratch {
-    strait_tensor branch; // attention's output
-    strait_tensor delta;  // the mlp's output: lives until the next block has read it
-    strait_tensor wide;   // [N x D], of narrow ends
-    strait_tensor d_x;    // [N x D], of the stream's convolution
-    strait_tensor spare;  // [N x D], changes places with activations that a deferred pass has read
+    strait_tensor branch;     // attention's output
+    strait_tensor delta;      // the mlp's output: kept until the next block has read it
+    strait_tensor bottleneck; // [N x D]: pad(z) in forward, gradients in backward
+    strait_tensor d_x;        // [N x D], of the stream's convolution
+    strait_tensor spare;      // [N x D], swapped with activations that a deferred pass has read
     strait_attention_scratch attention;
     strait_mlp_scratch mlp;
 } strait_block_scratch;
 
-/* What enters outlives the rest when activations are recomputed. The rest is what the backward pass
- * needs and cannot make again on its way; with can_defer all that the weights' gradients need. */
-strait_err strait_block_plan_input(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
-                                   struct strait_slab *slab, strait_block_acts *out);
-strait_err strait_block_plan_acts(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
-                                  int can_defer, struct strait_slab *slab, strait_block_acts *out);
+/* Lists the parameters of block list->block. */
+strait_err strait_block_add_params(struct strait_param_list *list, const strait_block_spec *spec,
+                                   strait_block *out);
 
-/* Scratch, first what may not be written between a forward pass and the use of what it made, nor
- * between two passes: whoever uses memory only then may share that of the second. */
-strait_err strait_block_plan_held(const strait_shape *shape, strait_ends ends, int64_t n_tokens,
-                                  const strait_passes *passes, struct strait_slab *slab,
-                                  strait_block_scratch *out);
+/* Plans the input, which is kept also when activations are recomputed; and the other activations:
+ * what the backward pass cannot compute again by itself, with can_defer everything that the weight
+ * gradients need. */
+strait_err strait_block_plan_input(const strait_shape *shape, const strait_block_spec *spec,
+                                   int64_t n_tokens, struct strait_slab *slab,
+                                   strait_block_acts *out);
+strait_err strait_block_plan_acts(const strait_shape *shape, const strait_block_spec *spec,
+                                  int64_t n_tokens, int can_defer, struct strait_slab *slab,
+                                  strait_block_acts *out);
+
+/* Plans scratch in two groups. The first is retained: it must not change between a forward pass and
+ * the use of its output, nor between two passes. The second is free between passes, so that others
+ * (the head) may share its memory. */
+strait_err strait_block_plan_retained(const strait_shape *shape, const strait_block_spec *spec,
+                                      int64_t n_tokens, const strait_passes *passes,
+                                      struct strait_slab *slab, strait_block_scratch *out);
 strait_err strait_block_plan_scratch(const strait_shape *shape, int64_t n_tokens,
                                      const strait_passes *passes, struct strait_slab *slab,
                                      strait_block_scratch *out);
 
-/* Once both have memory: what the activations do not keep is the scratch's. */
-void strait_block_share(strait_block_acts *acts, const strait_block_scratch *scratch);
+/* After the commit of both: points activations that are not kept to the scratch. */
+void strait_block_use_scratch(strait_block_acts *acts, const strait_block_scratch *scratch);
 
-/* Whatever stands before a block (local.h): makes acts->x of the stream x + delta, or, without
- * delta, of what stands where strait_block_input says. Once a microbatch; is_local tells whether
- * there is any of it. And from the gradient of acts->x back to that of the stream, in d. */
-int strait_block_is_local(const strait_block *block);
+/* Where the caller writes the input of a block that it does not pass as x + delta. */
 strait_tensor strait_block_input(const strait_block *block, const strait_block_acts *acts);
-strait_err strait_block_arrive(const strait_work *work, const strait_block *block,
-                               const strait_block_acts *acts, strait_tensor x, strait_tensor delta);
-strait_err strait_block_arrive_back(const strait_work *work, const strait_block *block,
-                                    const strait_block_acts *acts,
-                                    const strait_block_scratch *scratch, strait_tensor d);
 
-/* The stream enters as x + delta; without delta it already stands in acts->x, or the code in
- * acts->neck.z. What leaves is made by the next block, the head, or strait_block_output. */
+/* Applies the parts that change the stream before the block (token table, convolution), once per
+ * microbatch: computes acts->x from x + delta or, without delta, from strait_block_input.
+ * needs_prepare tells whether there are any. The backward function turns d, the gradient of
+ * acts->x, into that of the stream. */
+int strait_block_needs_prepare(const strait_block *block);
+strait_err strait_block_prepare(const strait_work *work, const strait_block *block,
+                                const strait_block_acts *acts, strait_tensor x,
+                                strait_tensor delta);
+strait_err strait_block_prepare_backward(const strait_work *work, const strait_block *block,
+                                         const strait_block_acts *acts,
+                                         const strait_block_scratch *scratch, strait_tensor d);
+
+/* The input is x + delta; without delta it is already in acts->x, or its code in
+ * acts->bottleneck.code. The output is acts->mid + scratch->delta: the next block, the head or
+ * strait_block_output adds them. */
 strait_err strait_block_forward(const strait_work *work, const strait_block *block,
                                 strait_block_acts *acts, const strait_block_scratch *scratch,
                                 strait_tensor x, strait_tensor delta);
 
-/* The first half of it for a code: makes acts->x. And the second half: from attention's branch. */
-strait_err strait_block_enter(const strait_work *work, const strait_block *block,
-                              const strait_block_acts *acts, const strait_block_scratch *scratch);
-strait_err strait_block_finish(const strait_work *work, const strait_block *block,
-                               strait_block_acts *acts, const strait_block_scratch *scratch);
+/* The steps of forward around attention, for generation, which has its own attention:
+ * decode_input computes acts->x from a code; forward_mlp continues from scratch->branch. */
+strait_err strait_block_decode_input(const strait_work *work, const strait_block *block,
+                                     const strait_block_acts *acts,
+                                     const strait_block_scratch *scratch);
+strait_err strait_block_forward_mlp(const strait_work *work, const strait_block *block,
+                                    strait_block_acts *acts, const strait_block_scratch *scratch);
 
-/* What left a block, whole: the stream acts->mid + scratch->delta, or the code made of it. */
+/* The output of a block in one tensor: the sum of the pair, or the code computed from it. */
 strait_err strait_block_output(const strait_work *work, const strait_block *block,
                                const strait_block_acts *acts, const strait_block_scratch *scratch,
                                strait_tensor out);
 
-/* The gradient of what left a block, and then of what entered it: of the stream, of a code. */
-typedef struct strait_block_d {
+/* Gradients of the residual stream and of the code: of the output, then of the input. */
+typedef struct strait_block_grads {
     strait_tensor stream, code;
-} strait_block_d;
+} strait_block_grads;
 
-/* Turns the gradient of what left into that of what entered, and uses up the activations. With
- * `defers` the matrices' gradients are left to strait_block_weights, which may come any time later;
- * tensors of acts and scratch then have changed places. */
-strait_err strait_block_back(const strait_work *work, const strait_block *block,
-                             strait_block_acts *acts, strait_block_scratch *scratch,
-                             strait_block_d d, int defers);
-strait_err strait_block_weights(const strait_work *work, const strait_block *block,
-                                const strait_block_acts *acts, const strait_block_scratch *scratch);
+/* Turns the gradient of the output into that of the input and overwrites activations. With `defers`
+ * the gradients of matrices are left to weight_grads, which may come any time later; tensors of
+ * acts and scratch have then been swapped. */
+strait_err strait_block_backward(const strait_work *work, const strait_block *block,
+                                 strait_block_acts *acts, strait_block_scratch *scratch,
+                                 strait_block_grads d, int defers);
+strait_err strait_block_weight_grads(const strait_work *work, const strait_block *block,
+                                     const strait_block_acts *acts,
+                                     const strait_block_scratch *scratch);

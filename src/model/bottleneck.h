@@ -1,59 +1,67 @@
-/* neck.h - the narrow ends of blocks beside a cut. In a shape with a bottleneck of k what crosses a
- * cut is a code z of k values a token, which the blocks on both sides make and read themselves
- * (docs/codecs.md, resbm b):
+/* bottleneck.h - the encoder and decoder of the blocks beside a boundary (codec resbm, variant b;
+ * docs/codecs.md). In a shape with a bottleneck of k, what crosses a boundary is a code z of k
+ * values per token, which the blocks on both sides compute and read themselves:
  *
- *   the last block before it   mid as ever, o what its mlp writes;  z = mid[:k] + silu(o) enc'
- *   the first block behind it  u = relu(z dec');  attention reads u and adds to pad(z)
+ *   last block of a stage    mid: the stream after attention, o: the mlp's output
+ *                            encode: z = mid[:k] + silu(o) enc^T
+ *   first block of the next  decode: u = relu(z dec^T); attention reads u and adds to pad(z)
  *
- * so that the first k channels go straight through every cut. */
+ * so that the first k channels of the residual stream pass through every boundary unchanged. A
+ * block has the encoder, the decoder, both or neither; each has its own set of functions. */
 #pragma once
 
-#include "model/layer.h"
+#include "model/part.h"
 
-/* Which ends of a block, or of a stage, are narrow; and whether a convolution of the stream stands
- * before it. */
-typedef struct strait_ends {
-    int enters, leaves;
-    int is_mixed;
-} strait_ends;
+/* Which of the two a block, or a range of blocks, has. */
+typedef struct strait_bottleneck_ends {
+    int decodes_input, encodes_output;
+} strait_bottleneck_ends;
 
 typedef struct strait_bottleneck {
-    strait_param *dec; // [D x k]; NULL unless a code enters the block
-    strait_param *enc; // [k x D]; NULL unless a code leaves it
+    strait_param *dec; // [D x k]; NULL unless the block decodes its input
+    strait_param *enc; // [k x D]; NULL unless the block encodes its output
 } strait_bottleneck;
 
 typedef struct strait_bottleneck_acts {
-    strait_tensor z; // [N x k], the code that came; outlives the rest, as a block's input does
-    strait_tensor o; // [N x D]
-    /* What a deferred weight pass needs: the gradients of the code that left, and of z dec'. */
+    strait_tensor code;    // [N x k], z received; kept like a block's input
+    strait_tensor mlp_out; // [N x D], o
+    /* For deferred weight gradients: the gradients of the code sent and of z dec^T. */
     strait_tensor d_code, d_u; // [N x k], [N x D]
 } strait_bottleneck_acts;
 
-strait_err strait_bottleneck_plan_grads(const strait_shape *shape, strait_ends ends,
-                                        int64_t n_tokens, struct strait_slab *slab,
-                                        strait_bottleneck_acts *out);
+strait_err strait_bottleneck_add_decoder(struct strait_param_list *list, strait_bottleneck *out);
+strait_err strait_bottleneck_add_encoder(struct strait_param_list *list, strait_bottleneck *out);
 
-/* Makes u, and the stream pad(z), of acts->z. */
-strait_err strait_bottleneck_enter(const strait_work *work, const strait_bottleneck *neck,
-                                   const strait_bottleneck_acts *acts, strait_tensor u,
-                                   strait_tensor stream);
-/* Makes the code of mid and acts->o; `wide` [N x D] is scratch, here and below. */
-strait_err strait_bottleneck_leave(const strait_work *work, const strait_bottleneck *neck,
-                                   const strait_bottleneck_acts *acts, strait_tensor code,
-                                   strait_tensor mid, strait_tensor wide);
+/* Plans d_code and d_u. The block plans `code` and `mlp_out`, which live as long as its own. */
+strait_err strait_bottleneck_plan_deferred(const strait_shape *shape, int64_t n_tokens,
+                                           const strait_bottleneck_ends *ends,
+                                           struct strait_slab *slab, strait_bottleneck_acts *out);
 
-/* From the gradient of the code that left: of mid into d_mid, of o into d_o. */
-strait_err strait_bottleneck_leave_back(const strait_work *work, const strait_bottleneck *neck,
-                                        const strait_bottleneck_acts *acts, strait_tensor d_mid,
-                                        strait_tensor d_o, strait_tensor d_code);
-/* From the gradients of the stream and of u, which is overwritten: of the code that came. */
-strait_err strait_bottleneck_enter_back(const strait_work *work, const strait_bottleneck *neck,
-                                        strait_tensor d_code, strait_tensor d_stream,
-                                        strait_tensor d_u, strait_tensor u);
+/* Decoder: computes u, and the stream pad(z), from acts->code. */
+strait_err strait_bottleneck_decode(const strait_work *work, const strait_bottleneck *part,
+                                    const strait_bottleneck_acts *acts, strait_tensor u,
+                                    strait_tensor stream);
+/* From the gradients of the stream and of u, which is overwritten, to that of the code. */
+strait_err strait_bottleneck_decode_backward(const strait_work *work, const strait_bottleneck *part,
+                                             strait_tensor d_code, strait_tensor d_stream,
+                                             strait_tensor d_u, strait_tensor u);
+/* The gradient of dec, from what decode_backward left in d_u. */
+strait_err strait_bottleneck_decode_weight_grads(const strait_work *work,
+                                                 const strait_bottleneck *part,
+                                                 const strait_bottleneck_acts *acts,
+                                                 strait_tensor d_u);
 
-/* The matrices' gradients: of enc from the code's, of dec from what enter_back left in d_u. */
-strait_err strait_bottleneck_leave_weights(const strait_work *work, const strait_bottleneck *neck,
-                                           const strait_bottleneck_acts *acts, strait_tensor d_code,
-                                           strait_tensor wide);
-strait_err strait_bottleneck_enter_weights(const strait_work *work, const strait_bottleneck *neck,
-                                           const strait_bottleneck_acts *acts, strait_tensor d_u);
+/* Encoder: computes the code from mid and acts->mlp_out; `scratch` [N x D], also below. */
+strait_err strait_bottleneck_encode(const strait_work *work, const strait_bottleneck *part,
+                                    const strait_bottleneck_acts *acts, strait_tensor code,
+                                    strait_tensor mid, strait_tensor scratch);
+/* From the gradient of the code to those of mid and of the mlp's output. */
+strait_err strait_bottleneck_encode_backward(const strait_work *work, const strait_bottleneck *part,
+                                             const strait_bottleneck_acts *acts,
+                                             strait_tensor d_mid, strait_tensor d_mlp_out,
+                                             strait_tensor d_code);
+/* The gradient of enc, from that of the code. */
+strait_err strait_bottleneck_encode_weight_grads(const strait_work *work,
+                                                 const strait_bottleneck *part,
+                                                 const strait_bottleneck_acts *acts,
+                                                 strait_tensor d_code, strait_tensor scratch);

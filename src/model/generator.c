@@ -24,7 +24,7 @@ struct strait_generator {
     struct strait_stream *stream;
     const struct strait_weights *weights;
     strait_work work; // the stage's, for sequences of one token
-    struct strait_slab capacity;
+    struct strait_slab slab;
     struct layer_cache *caches;
     strait_block_acts acts;
     strait_block_scratch scratch;
@@ -44,49 +44,53 @@ static strait_err plan_pasts(struct strait_generator *g, const strait_shape *sha
     const int n_pasts = shape->has_qkv_conv ? N_PASTS : QKV_PAST;
     for (int i = 0; i < g->n_blocks; i++)
         for (int p = 0; p < n_pasts; p++)
-            STRAIT_TRY(strait_layer_plan_acts(
-                shape, &g->capacity, (int64_t)2 * shape->conv,
-                p == QKV_PAST ? strait_shape_qkv(shape) : shape->width, &g->caches[i].pasts[p]));
-    STRAIT_TRY(strait_layer_plan_acts(shape, &g->capacity, 1, shape->width, &g->before));
-    return strait_layer_plan_acts(shape, &g->capacity, 1, shape->width, &g->entered);
+            STRAIT_TRY(
+                strait_layer_plan_acts(shape, &g->slab, (int64_t)2 * shape->conv,
+                                       p == QKV_PAST ? strait_shape_qkv_cols(shape) : shape->width,
+                                       &g->caches[i].pasts[p]));
+    STRAIT_TRY(strait_layer_plan_acts(shape, &g->slab, 1, shape->width, &g->before));
+    return strait_layer_plan_acts(shape, &g->slab, 1, shape->width, &g->entered);
 }
 
-static strait_err plan(struct strait_generator *g, const strait_shape *shape, strait_ends ends) {
+static strait_err plan(struct strait_generator *g, const strait_shape *shape,
+                       const strait_block_spec *spec) {
     const int64_t keys = (int64_t)shape->kv_heads * shape->head_dim;
-    struct strait_slab *capacity = &g->capacity;
+    struct strait_slab *slab = &g->slab;
     for (int i = 0; i < g->n_blocks; i++) {
-        STRAIT_TRY(
-            strait_layer_plan_acts(shape, capacity, shape->context, keys, &g->caches[i].keys));
-        STRAIT_TRY(
-            strait_layer_plan_acts(shape, capacity, shape->context, keys, &g->caches[i].values));
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, shape->context, keys, &g->caches[i].keys));
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, shape->context, keys, &g->caches[i].values));
     }
-    STRAIT_TRY(strait_layer_plan_acts(shape, capacity, 1,
-                                      ends.enters ? shape->bottleneck : shape->width, &g->input));
-    STRAIT_TRY(strait_layer_plan_acts(shape, capacity, 1, shape->width, &g->inner));
+    STRAIT_TRY(strait_layer_plan_acts(
+        shape, slab, 1, spec->bottleneck.decodes_input ? shape->bottleneck : shape->width,
+        &g->input));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, 1, shape->width, &g->inner));
     const strait_passes forward = {0};
-    STRAIT_TRY(strait_block_plan_acts(shape, ends, 1, 0, capacity, &g->acts));
-    STRAIT_TRY(strait_block_plan_held(shape, ends, 1, &forward, capacity, &g->scratch));
-    STRAIT_TRY(strait_block_plan_scratch(shape, 1, &forward, capacity, &g->scratch));
-    if (g->host_logits != NULL) STRAIT_TRY(strait_head_plan(shape, 1, 0, 0, capacity, &g->head));
+    STRAIT_TRY(strait_block_plan_acts(shape, spec, 1, 0, slab, &g->acts));
+    STRAIT_TRY(strait_block_plan_retained(shape, spec, 1, &forward, slab, &g->scratch));
+    STRAIT_TRY(strait_block_plan_scratch(shape, 1, &forward, slab, &g->scratch));
     if (g->host_logits != NULL)
-        STRAIT_TRY(strait_layer_plan(capacity, 1, shape->vocab, &g->logits));
-    STRAIT_TRY(strait_layer_plan_acts(shape, capacity, 1,
-                                      ends.leaves ? shape->bottleneck : shape->width, &g->output));
+        STRAIT_TRY(strait_head_plan_scratch(shape, 1, 0, 0, slab, &g->head));
+    if (g->host_logits != NULL)
+        STRAIT_TRY(strait_layer_plan_f32(slab, 1, shape->vocab, &g->logits));
+    STRAIT_TRY(strait_layer_plan_acts(
+        shape, slab, 1, spec->bottleneck.encodes_output ? shape->bottleneck : shape->width,
+        &g->output));
     STRAIT_TRY(plan_pasts(g, shape));
-    return strait_slab_add(capacity, STRAIT_I32, 1, 1, &g->token);
+    return strait_slab_add(slab, STRAIT_I32, 1, 1, &g->token);
 }
 
 static strait_err open_into(struct strait_generator *g, const strait_stage_spec *spec) {
     const strait_shape *shape = &spec->shape;
-    g->n_blocks = spec->part.last - spec->part.first;
+    g->n_blocks = spec->layers.last - spec->layers.first;
     STRAIT_TRY(strait_alloc((size_t)g->n_blocks, sizeof *g->caches, "key and value caches",
                             (void **)&g->caches));
-    if (spec->part.last == shape->layers)
+    if (spec->layers.last == shape->layers)
         STRAIT_TRY(strait_alloc((size_t)shape->vocab, sizeof *g->host_logits, "logits",
                                 (void **)&g->host_logits));
-    STRAIT_TRY(plan(g, shape, strait_part_ends(shape, spec->part)));
-    STRAIT_TRY(strait_slab_commit(&g->capacity, g->backend));
-    strait_block_share(&g->acts, &g->scratch);
+    const strait_block_spec block = strait_block_spec_of_range(shape, spec->layers);
+    STRAIT_TRY(plan(g, shape, &block));
+    STRAIT_TRY(strait_slab_commit(&g->slab, g->backend));
+    strait_block_use_scratch(&g->acts, &g->scratch);
     g->work.tokens = g->token;
     return STRAIT_OK;
 }
@@ -112,7 +116,7 @@ strait_err strait_generator_open(struct strait_stage *stage, struct strait_gener
 void strait_generator_close(struct strait_generator **generator) {
     struct strait_generator *g = *generator;
     if (g == NULL) return;
-    strait_slab_fini(&g->capacity);
+    strait_slab_fini(&g->slab);
     strait_alloc_free(g->caches);
     strait_alloc_free(g->host_logits);
     strait_alloc_free(g);
@@ -139,9 +143,9 @@ static strait_err attend(struct strait_generator *g, const strait_attention *lay
     STRAIT_TRY(strait_attention_project(&work, layer, acts, (strait_tensor){0}, g->acts.x,
                                         (strait_tensor){0}));
     heads.seq_len = shape->context;
-    STRAIT_TRY(work.kernels->attention_cached(g->stream, acts->mixed, cache->keys, cache->values,
+    STRAIT_TRY(work.kernels->attention_cached(g->stream, acts->attended, cache->keys, cache->values,
                                               acts->qkv, g->position, heads));
-    return strait_layer_write(&work, g->scratch.branch, acts->mixed, layer->out->compute);
+    return strait_layer_residual_out(&work, g->scratch.branch, acts->attended, layer->out->compute);
 }
 
 strait_err strait_generator_embed(struct strait_generator *g, int32_t token) {
@@ -150,16 +154,16 @@ strait_err strait_generator_embed(struct strait_generator *g, int32_t token) {
         return STRAIT_FAIL(STRAIT_EDATA, "token %d is outside the model's vocabulary of %lld",
                            (int)token, (long long)shape->vocab);
     STRAIT_TRY(g->backend->ops->upload(g->stream, g->token.data, &token, sizeof token));
-    if (strait_stage_get_spec(g->stage)->part.first > 0) return STRAIT_OK;
-    return strait_layer_embed(&g->work, g->input, g->weights->table->compute, g->token);
+    if (strait_stage_get_spec(g->stage)->layers.first > 0) return STRAIT_OK;
+    return strait_embedding_forward(&g->work, &g->weights->embedding, g->input, g->token);
 }
 
 strait_tensor strait_generator_input(struct strait_generator *g) {
     return g->input;
 }
 
-strait_tensor strait_generator_entered(struct strait_generator *g) {
-    return g->weights->blocks[0].local.conv != NULL ? g->entered : g->input;
+strait_tensor strait_generator_first_block_input(struct strait_generator *g) {
+    return g->weights->blocks[0].conv.taps != NULL ? g->entered : g->input;
 }
 
 strait_tensor strait_generator_token(struct strait_generator *g) {
@@ -170,10 +174,12 @@ strait_tensor strait_generator_token(struct strait_generator *g) {
 static void take_place(struct strait_generator *g, int i) {
     const strait_block *block = &g->weights->blocks[i];
     const strait_tensor *pasts = g->caches[i].pasts;
-    const int is_mixed = block->local.conv != NULL;
-    g->acts.x = i > 0 || block->neck.dec != NULL ? g->inner : is_mixed ? g->entered : g->input;
-    g->acts.neck.z = g->input;
-    g->acts.local = (strait_local_mix_acts){.before = i == 0 ? g->input : g->before,
+    const int has_conv = block->conv.taps != NULL;
+    g->acts.x = i > 0 || block->bottleneck.dec != NULL ? g->inner
+                : has_conv                             ? g->entered
+                                                       : g->input;
+    g->acts.bottleneck.code = g->input;
+    g->acts.conv = (strait_local_conv_acts){.input = i == 0 ? g->input : g->before,
                                             .past = pasts[STREAM_PAST]};
     g->acts.attention.past = pasts[ATTENTION_PAST];
     g->acts.attention.qkv_past = pasts[QKV_PAST];
@@ -197,8 +203,8 @@ static strait_err arrive(struct strait_generator *g, int i) {
     const strait_tensor left = g->acts.mid;
     take_place(g, i);
     if (i > 0) mid = left, delta = g->scratch.delta;
-    if (strait_block_is_local(block))
-        return strait_block_arrive(&g->work, block, &g->acts, mid, delta);
+    if (strait_block_needs_prepare(block))
+        return strait_block_prepare(&g->work, block, &g->acts, mid, delta);
     return i == 0 ? STRAIT_OK : g->work.kernels->add(g->stream, g->acts.x, mid, delta);
 }
 
@@ -210,9 +216,9 @@ strait_err strait_generator_run(struct strait_generator *g) {
     for (int i = 0; i < g->n_blocks; i++) {
         const strait_block *block = &g->weights->blocks[i];
         STRAIT_TRY(arrive(g, i));
-        STRAIT_TRY(strait_block_enter(&g->work, block, &g->acts, &g->scratch));
+        STRAIT_TRY(strait_block_decode_input(&g->work, block, &g->acts, &g->scratch));
         STRAIT_TRY(attend(g, &block->attention, &g->caches[i]));
-        STRAIT_TRY(strait_block_finish(&g->work, block, &g->acts, &g->scratch));
+        STRAIT_TRY(strait_block_forward_mlp(&g->work, block, &g->acts, &g->scratch));
     }
     g->position++;
     return STRAIT_OK;

@@ -22,9 +22,10 @@ int64_t strait_generator_position(const struct strait_generator *g);
  * blocks; then read the output, or the logits (last part). STRAIT_EINVAL when the context is full.
  */
 strait_err strait_generator_embed(struct strait_generator *g, int32_t token);
-strait_tensor strait_generator_input(struct strait_generator *g);   // [1 x D], or a code
-strait_tensor strait_generator_entered(struct strait_generator *g); // as of a stage, after run
-strait_tensor strait_generator_token(struct strait_generator *g);   // [1 x 1] i32
+strait_tensor strait_generator_input(struct strait_generator *g); // [1 x D], or a code
+strait_tensor strait_generator_first_block_input(
+    struct strait_generator *g);                                  // as of a stage, after run
+strait_tensor strait_generator_token(struct strait_generator *g); // [1 x 1] i32
 strait_err strait_generator_run(struct strait_generator *g);
 strait_err strait_generator_output(struct strait_generator *g, strait_tensor *out);
 

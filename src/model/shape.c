@@ -12,7 +12,7 @@ static strait_err check_heads(const strait_shape *s) {
                            s->head_dim);
     if (s->rope == STRAIT_ROPE_HALF && s->head_dim % 4 != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "model.rope half wants a model.head_dim (%d) that is a multiple of 4",
+                           "model.rope half needs model.head_dim (%d) to be a multiple of 4",
                            s->head_dim);
     return STRAIT_OK;
 }
@@ -26,10 +26,10 @@ static strait_err check_local(const strait_shape *s) {
     if (s->local_every < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "model.local_every (%d) must not be negative",
                            s->local_every);
-    if ((s->conv > 0 || s->has_anchors) && (s->subspace > 0 || s->bottleneck > 0))
+    if ((s->conv > 0 || s->has_token_tables) && (s->subspace > 0 || s->bottleneck > 0))
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "model.conv and model.anchors change the stream itself: codecs subspace "
-                           "and resbm b have no place for that");
+                           "model.conv and model.anchors change the residual stream: codecs "
+                           "subspace and resbm b cannot be used with them");
     return STRAIT_OK;
 }
 
@@ -51,38 +51,38 @@ strait_err strait_shape_check(const strait_shape *s) {
     return check_heads(s);
 }
 
-int strait_shape_is_local(const strait_shape *s, int i) {
+int strait_shape_has_local(const strait_shape *s, int i) {
     return i % (s->local_every > 0 ? s->local_every : 1) == 0;
 }
 
-int64_t strait_shape_qkv(const strait_shape *s) {
+int64_t strait_shape_qkv_cols(const strait_shape *s) {
     return (int64_t)(s->heads + 2 * s->kv_heads) * s->head_dim;
 }
 
-int64_t strait_shape_mixed(const strait_shape *s) {
+int64_t strait_shape_attention_cols(const strait_shape *s) {
     return (int64_t)s->heads * s->head_dim;
 }
 
-int64_t strait_shape_hidden(const strait_shape *s) {
+int64_t strait_shape_mlp_cols(const strait_shape *s) {
     return s->activation == STRAIT_SWIGLU ? 2 * (int64_t)s->ffn : s->ffn;
 }
 
-/* Weights of one block that take part in matrix products. */
+/* Weights of one block that are factors of matrix products. */
 static int64_t block_matrix_params(const strait_shape *s) {
-    return s->width *
-           (strait_shape_qkv(s) + strait_shape_mixed(s) + strait_shape_hidden(s) + (int64_t)s->ffn);
+    return s->width * (strait_shape_qkv_cols(s) + strait_shape_attention_cols(s) +
+                       strait_shape_mlp_cols(s) + (int64_t)s->ffn);
 }
 
 int64_t strait_shape_block_params(const strait_shape *s) {
     return block_matrix_params(s) + (int64_t)(2 + 2 * s->conv) * s->width +
-           (s->has_qkv_conv ? s->conv * strait_shape_qkv(s) : 0) +
+           (s->has_qkv_conv ? s->conv * strait_shape_qkv_cols(s) : 0) +
            (s->has_qk_gain ? 2 * (int64_t)s->head_dim : 0);
 }
 
-/* What stands only in some blocks. */
+/* Parameters that only some blocks have. */
 static int64_t local_params(const strait_shape *s, int i) {
-    if (!strait_shape_is_local(s, i)) return 0;
-    return (int64_t)s->conv * s->width + (s->has_anchors && i > 0 ? s->vocab * s->width : 0) +
+    if (!strait_shape_has_local(s, i)) return 0;
+    return (int64_t)s->conv * s->width + (s->has_token_tables && i > 0 ? s->vocab * s->width : 0) +
            (s->has_value_tables ? s->vocab * s->kv_heads * s->head_dim : 0);
 }
 
@@ -97,12 +97,13 @@ int64_t strait_shape_params(const strait_shape *s) {
 
 double strait_shape_train_flops(const strait_shape *s) {
     const double products = (double)(s->layers * block_matrix_params(s) + s->vocab * s->width);
-    /* Scores and mixing are two products of context x head_dim a token, halved by causality. */
-    const double attention = 0.5 * 2.0 * (double)(s->layers * s->context * strait_shape_mixed(s));
+    /* Scores and mixing are two products of context x head_dim per token, halved by causality. */
+    const double attention = 0.5 * 2.0 *
+                             (double)(s->layers * s->context * strait_shape_attention_cols(s));
     return 6.0 * (products + attention);
 }
 
-int64_t strait_shape_written(const strait_shape *s, int has_head) {
+int64_t strait_shape_residual_out_rows(const strait_shape *s, int has_head) {
     return s->subspace > 0 && !has_head ? s->subspace : s->width;
 }
 

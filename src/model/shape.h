@@ -1,4 +1,5 @@
-/* shape.h - the sizes and choices that make one decoder transformer. */
+/* shape.h - the sizes and choices that define one decoder-only transformer, with parameter counts
+ * and training FLOPs. */
 #pragma once
 
 #include "backend/kernels.h"
@@ -12,62 +13,70 @@ typedef enum strait_activation {
 } strait_activation;
 
 typedef enum strait_rope {
-    STRAIT_ROPE_FULL, // every pair turns, at theta^(-2i / head_dim)
-    STRAIT_ROPE_HALF, // the first half of the pairs turns, at 1024^(-i / (pairs/2 - 1)); the rest
-                      // stand
+    STRAIT_ROPE_FULL, // every pair rotates, by theta^(-2i / head_dim) per position
+    STRAIT_ROPE_HALF, // the first half of the pairs rotates, by 1024^(-i / (pairs/2 - 1)); the
+                      // others do not
 } strait_rope;
 
 typedef enum strait_init {
-    STRAIT_INIT_LLAMA,     // small normal numbers everywhere
-    STRAIT_INIT_YARDSTICK, // unit embeddings, zero output projections and head
+    STRAIT_INIT_LLAMA,     // normal, deviation 0.02; smaller for residual output projections
+    STRAIT_INIT_YARDSTICK, // unit embeddings, zero residual output projections and head
 } strait_init;
 
 typedef struct strait_shape {
     int64_t vocab;
-    int64_t context; // longest sequence
+    int64_t context; // longest sequence, in tokens
     int layers, width, heads, kv_heads, head_dim, ffn;
     strait_activation activation;
     strait_rope rope;
     float rope_theta;
     int has_qk_norm, has_qk_gain;
     float attention_scale; // 0: 1 / sqrt(head_dim)
-    float softcap;         // of the logits; 0: none
+    float softcap;         // of the logits; 0: not applied
     int is_tied;           // the head is the embedding table
     float norm_epsilon;
     strait_init init;
-    /* k > 0: in blocks that do not share a stage with the head, what writes the residual stream is
-     * stored as coordinates in a subspace of k dimensions, whose basis is lent to the stage, and so
-     * is what the embedding adds to a table that never changes. */
+    /* k > 0: in stages without the head, residual output projections are stored as coordinates in a
+     * subspace of k dimensions, whose basis the codec lends to the stage; and so is what the
+     * embedding adds to a fixed table. */
     int subspace;
-    int bottleneck; // k > 0: what crosses a cut between stages is a code of k values (neck.h)
-    /* What lets a token see the few before it, and its own id, at little cost (local.h). */
+    int bottleneck; // k > 0: what crosses a boundary is a code of k values (bottleneck.h)
+    /* Local parts: they let a token see the few before it, and its own id, at little cost. */
     int conv;             // taps of causal convolutions; 0: none
-    int has_qkv_conv;     // one of queries, keys and values too, of as many taps
-    int has_anchors;      // a row of the token's is added to the stream
-    int has_value_tables; // and one to attention's values
-    int local_every;      // anchors, value tables and the stream's convolution stand in block 0 and
-                          // every so many from there; 0: in every block
-    strait_dtype precision; // of activations, and of the weights as products read them
+    int has_qkv_conv;     // also of queries, keys and values, with as many taps
+    int has_token_tables; // model.anchors: a row per token id is added to the stream
+    int has_value_tables; // a row per token id is added to attention's values
+    int local_every;      // token tables, value tables and the stream's convolution are in block 0
+                          // and every so many blocks from there; 0: in every block
+    strait_dtype precision; // of activations and of the weight copies that layers read
 } strait_shape;
 
-/* Refuses sizes that do not fit together, naming them. */
+/* A range of blocks [first, last): with the embedding if first is 0, with the head if last is the
+ * number of layers. */
+typedef struct strait_layer_range {
+    int first, last;
+} strait_layer_range;
+
+/* STRAIT_ECONFIG names the options whose values do not fit together. */
 strait_err strait_shape_check(const strait_shape *shape);
 
-/* Whether block i begins with what stands only in some blocks. */
-int strait_shape_is_local(const strait_shape *shape, int i);
+/* Whether block i is one of those that have local parts (local_every). */
+int strait_shape_has_local(const strait_shape *shape, int i);
 
-int64_t strait_shape_qkv(const strait_shape *shape);    // columns of queries, keys and values
-int64_t strait_shape_mixed(const strait_shape *shape);  // columns of attention's result
-int64_t strait_shape_hidden(const strait_shape *shape); // columns of the mlp's first product
+int64_t strait_shape_qkv_cols(const strait_shape *shape);       // queries, keys and values
+int64_t strait_shape_attention_cols(const strait_shape *shape); // attention's output, all heads
+int64_t strait_shape_mlp_cols(const strait_shape *shape); // the mlp's up projection, with gate
 
+/* Parameters of a block without local parts, and of the whole model; codecs not included. */
 int64_t strait_shape_block_params(const strait_shape *shape);
 int64_t strait_shape_params(const strait_shape *shape);
 
-/* Floating-point operations to train on one token: forward and backward, causal attention. Without
- * codecs and what they add to blocks (pipeline/flops.h). */
+/* Floating-point operations to train on one token: forward and backward, causal attention. Codecs
+ * and what they add to blocks are not included (config/flops.h). */
 double strait_shape_train_flops(const strait_shape *shape);
 
-/* Rows of what writes the residual stream, in a part with or without the head. */
-int64_t strait_shape_written(const strait_shape *shape, int has_head);
+/* Rows of residual output projections in a stage with or without the head. */
+int64_t strait_shape_residual_out_rows(const strait_shape *shape, int has_head);
 
+/* Arguments of the attention kernels. */
 strait_heads strait_shape_heads(const strait_shape *shape, int64_t seq_len);

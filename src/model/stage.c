@@ -1,28 +1,29 @@
-/* stage.c - what a stage holds: its plan, its memory, its life. stage_pass.c computes with it. */
+/* stage.c - plans, allocates and releases the memory of a stage; stage_pass.c runs the passes. */
 #include "base/alloc.h"
 #include "model/rope.h"
 #include "model/stage_state.h"
 
 int strait_stage_has_head(const struct strait_stage *stage) {
-    return stage->spec.part.last == stage->spec.shape.layers;
+    return stage->spec.layers.last == stage->spec.shape.layers;
 }
 
 static strait_err plan_slot(struct strait_stage *stage, struct slot *slot) {
     const strait_stage_spec *spec = &stage->spec;
     const strait_shape *shape = &spec->shape;
     const int64_t n = spec->n_sequences * spec->seq_len;
-    struct strait_slab *capacity = &stage->capacity;
+    struct strait_slab *slab = &stage->slab;
     for (int i = 0; i < stage->n_blocks; i++) {
-        const strait_ends ends = strait_part_block_ends(shape, spec->part, spec->part.first + i);
-        STRAIT_TRY(strait_block_plan_input(shape, ends, n, capacity, &slot->acts[i]));
+        const strait_block_spec block = strait_block_spec_at(shape, spec->layers,
+                                                             spec->layers.first + i);
+        STRAIT_TRY(strait_block_plan_input(shape, &block, n, slab, &slot->acts[i]));
         if (!spec->recomputes)
             STRAIT_TRY(
-                strait_block_plan_acts(shape, ends, n, spec->can_defer, capacity, &slot->acts[i]));
+                strait_block_plan_acts(shape, &block, n, spec->can_defer, slab, &slot->acts[i]));
     }
     return STRAIT_OK;
 }
 
-static strait_err make_slots(struct strait_stage *stage) {
+static strait_err alloc_slots(struct strait_stage *stage) {
     const size_t n_slots = (size_t)stage->spec.n_slots;
     const size_t n_blocks = (size_t)stage->n_blocks;
     STRAIT_TRY(strait_alloc(n_slots, sizeof *stage->slots, "slots", (void **)&stage->slots));
@@ -33,91 +34,95 @@ static strait_err make_slots(struct strait_stage *stage) {
     return STRAIT_OK;
 }
 
-/* What every block uses in turn, and the head over it, which has its turn in between. */
-static strait_err plan_scratch(struct strait_stage *stage, strait_ends ends) {
+/* Scratch that all blocks use in turn. The head runs between forward and backward, when the second
+ * group of the blocks' scratch is free: it shares that memory. */
+static strait_err plan_scratch(struct strait_stage *stage, const strait_block_spec *block) {
     const strait_stage_spec *spec = &stage->spec;
     const strait_shape *shape = &spec->shape;
     const strait_passes passes = {.is_training = spec->is_training, .can_defer = spec->can_defer};
     const int64_t n = spec->n_sequences * spec->seq_len;
-    struct strait_slab *capacity = &stage->capacity;
-    STRAIT_TRY(strait_block_plan_held(shape, ends, n, &passes, capacity, &stage->scratch));
-    const size_t mark = capacity->next;
-    STRAIT_TRY(strait_block_plan_scratch(shape, n, &passes, capacity, &stage->scratch));
+    struct strait_slab *slab = &stage->slab;
+    STRAIT_TRY(strait_block_plan_retained(shape, block, n, &passes, slab, &stage->scratch));
+    const size_t mark = slab->next;
+    STRAIT_TRY(strait_block_plan_scratch(shape, n, &passes, slab, &stage->scratch));
     if (!strait_stage_has_head(stage)) return STRAIT_OK;
-    strait_slab_overlay(capacity, mark);
-    STRAIT_TRY(
-        strait_head_plan(shape, n, spec->logit_bytes, spec->is_training, capacity, &stage->head));
-    strait_slab_close_overlay(capacity);
-    return strait_layer_plan(capacity, n, 1, &stage->head.losses);
+    strait_slab_overlay(slab, mark);
+    STRAIT_TRY(strait_head_plan_scratch(shape, n, spec->logit_bytes, spec->is_training, slab,
+                                        &stage->head));
+    strait_slab_close_overlay(slab);
+    return strait_layer_plan_f32(slab, n, 1, &stage->head.losses);
 }
 
-/* What leaves the stage, and the gradients that come and go. */
-static strait_err plan_ends(struct strait_stage *stage, strait_ends ends) {
+/* The output of the stage and the gradients at its two ends. */
+static strait_err plan_boundaries(struct strait_stage *stage, const strait_block_spec *block) {
     const strait_stage_spec *spec = &stage->spec;
     const strait_shape *shape = &spec->shape;
     const int64_t n = spec->n_sequences * spec->seq_len;
-    struct strait_slab *capacity = &stage->capacity;
+    struct strait_slab *slab = &stage->slab;
     if (!strait_stage_has_head(stage))
         STRAIT_TRY(strait_layer_plan_acts(
-            shape, capacity, n, ends.leaves ? shape->bottleneck : shape->width, &stage->output));
+            shape, slab, n, block->bottleneck.encodes_output ? shape->bottleneck : shape->width,
+            &stage->output));
     if (!spec->is_training) return STRAIT_OK;
-    if (ends.enters || ends.leaves)
-        STRAIT_TRY(strait_layer_plan_acts(shape, capacity, n, shape->bottleneck, &stage->d_code));
-    return strait_layer_plan_acts(shape, capacity, n, shape->width, &stage->d);
+    if (block->bottleneck.decodes_input || block->bottleneck.encodes_output)
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->bottleneck, &stage->d_code));
+    return strait_layer_plan_acts(shape, slab, n, shape->width, &stage->d);
 }
 
-/* Scratch for rows of tables of ids. */
-static strait_err plan_looked(struct strait_stage *stage, int64_t n) {
+/* Scratch for rows looked up in token and value tables. */
+static strait_err plan_table_rows(struct strait_stage *stage, int64_t n) {
     const strait_shape *shape = &stage->spec.shape;
     const int keys = shape->has_value_tables ? shape->kv_heads * shape->head_dim : 0;
-    const int width = shape->has_anchors ? shape->width : 0;
+    const int width = shape->has_token_tables ? shape->width : 0;
     if (keys == 0 && width == 0) return STRAIT_OK;
-    return strait_layer_plan_acts(shape, &stage->capacity, n, keys > width ? keys : width,
-                                  &stage->work.looked);
+    return strait_layer_plan_acts(shape, &stage->slab, n, keys > width ? keys : width,
+                                  &stage->work.table_rows);
 }
 
-static strait_err plan_room(struct strait_stage *stage) {
+static strait_err plan_slab(struct strait_stage *stage) {
     const strait_stage_spec *spec = &stage->spec;
     const strait_shape *shape = &spec->shape;
-    const strait_ends ends = strait_part_ends(shape, spec->part);
+    const strait_block_spec block = strait_block_spec_of_range(shape, spec->layers);
     const int64_t n = spec->n_sequences * spec->seq_len;
-    struct strait_slab *capacity = &stage->capacity;
+    struct strait_slab *slab = &stage->slab;
     for (int i = 0; i < spec->n_slots; i++)
         STRAIT_TRY(plan_slot(stage, &stage->slots[i]));
     if (spec->recomputes)
-        STRAIT_TRY(strait_block_plan_acts(shape, ends, n, 0, capacity, &stage->shared));
-    STRAIT_TRY(plan_scratch(stage, ends));
+        STRAIT_TRY(strait_block_plan_acts(shape, &block, n, 0, slab, &stage->shared));
+    STRAIT_TRY(plan_scratch(stage, &block));
     if (shape->subspace > 0 && !strait_stage_has_head(stage))
-        STRAIT_TRY(strait_layer_plan_acts(shape, capacity, n, shape->subspace, &stage->work.code));
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->subspace, &stage->work.code));
     if (shape->subspace > 0 && !strait_stage_has_head(stage) && shape->precision != STRAIT_F32)
-        STRAIT_TRY(strait_layer_plan_acts(shape, capacity, shape->width, shape->subspace,
-                                          &stage->work.basis));
-    STRAIT_TRY(plan_looked(stage, n));
-    STRAIT_TRY(strait_layer_plan(capacity, shape->context, shape->head_dim / 2, &stage->work.cos));
-    STRAIT_TRY(strait_layer_plan(capacity, shape->context, shape->head_dim / 2, &stage->work.sin));
-    return plan_ends(stage, ends);
+        STRAIT_TRY(
+            strait_layer_plan_acts(shape, slab, shape->width, shape->subspace, &stage->work.basis));
+    STRAIT_TRY(plan_table_rows(stage, n));
+    STRAIT_TRY(strait_layer_plan_f32(slab, shape->context, shape->head_dim / 2, &stage->work.cos));
+    STRAIT_TRY(strait_layer_plan_f32(slab, shape->context, shape->head_dim / 2, &stage->work.sin));
+    return plan_boundaries(stage, &block);
 }
 
-/* Everything but the memory itself. */
+/* Plans everything; nothing is allocated on the device yet. */
 static strait_err plan(struct strait_stage *stage) {
     const strait_stage_spec *spec = &stage->spec;
     STRAIT_TRY(strait_shape_check(&spec->shape));
     if (spec->recomputes && spec->can_defer)
-        return STRAIT_FAIL(STRAIT_EINVAL, "a stage that recomputes cannot defer weight gradients");
-    stage->n_blocks = spec->part.last - spec->part.first;
+        return STRAIT_FAIL(
+            STRAIT_EINVAL,
+            "stage: recomputing activations and deferring weight gradients exclude each other");
+    stage->n_blocks = spec->layers.last - spec->layers.first;
     stage->last_slot = -1;
-    STRAIT_TRY(make_slots(stage));
-    STRAIT_TRY(strait_weights_plan(&spec->shape, spec->part, spec->is_training, &stage->weights));
-    return plan_room(stage);
+    STRAIT_TRY(alloc_slots(stage));
+    STRAIT_TRY(strait_weights_plan(&spec->shape, spec->layers, spec->is_training, &stage->weights));
+    return plan_slab(stage);
 }
 
-/* With recomputation every block of every slot uses the same activations, but for its input. */
+/* With recomputation all blocks of all slots use the same activations, except for their inputs. */
 static void share_recomputed(const struct strait_stage *stage, strait_block_acts *acts) {
-    const strait_tensor x = acts->x, z = acts->neck.z, before = acts->local.before;
+    const strait_tensor x = acts->x, code = acts->bottleneck.code, input = acts->conv.input;
     *acts = stage->shared;
     acts->x = x;
-    acts->local.before = before;
-    acts->neck.z = z;
+    acts->conv.input = input;
+    acts->bottleneck.code = code;
 }
 
 static void share_activations(struct strait_stage *stage) {
@@ -125,7 +130,7 @@ static void share_activations(struct strait_stage *stage) {
         for (int b = 0; b < stage->n_blocks; b++) {
             strait_block_acts *acts = &stage->slots[i].acts[b];
             if (stage->spec.recomputes) share_recomputed(stage, acts);
-            strait_block_share(acts, &stage->scratch);
+            strait_block_use_scratch(acts, &stage->scratch);
         }
     }
 }
@@ -149,7 +154,7 @@ static strait_err commit(struct strait_stage *stage) {
         STRAIT_TRY(strait_backend_require(stage->backend, STRAIT_NEEDS_CONV, "model.conv"));
     STRAIT_TRY(stage->backend->ops->stream_open(stage->backend, &stage->stream));
     STRAIT_TRY(strait_weights_commit(&stage->weights, stage->backend));
-    STRAIT_TRY(strait_slab_commit(&stage->capacity, stage->backend));
+    STRAIT_TRY(strait_slab_commit(&stage->slab, stage->backend));
     share_activations(stage);
     stage->work.shape = &stage->spec.shape;
     stage->work.kernels = stage->backend->kernels;
@@ -177,8 +182,9 @@ fail:
 void strait_stage_close(struct strait_stage **stage) {
     struct strait_stage *s = *stage;
     if (s == NULL) return;
-    if (s->stream.backend != NULL) s->backend->ops->stream_close(&s->stream); // its work is done
-    strait_slab_fini(&s->capacity);
+    if (s->stream.backend != NULL)
+        s->backend->ops->stream_close(&s->stream); // waits for queued work
+    strait_slab_fini(&s->slab);
     strait_weights_fini(&s->weights);
     for (int i = 0; s->slots != NULL && i < s->spec.n_slots; i++) {
         strait_alloc_free(s->slots[i].acts);
@@ -197,7 +203,7 @@ strait_err strait_stage_plan(const strait_stage_spec *spec, strait_stage_memory 
         *out = (strait_stage_memory){
             .weights = stage->weights.values.bytes + stage->weights.copies.bytes,
             .gradients = stage->weights.grads.bytes + stage->weights.sums.bytes,
-            .activations = stage->capacity.bytes};
+            .activations = stage->slab.bytes};
     strait_stage_close(&stage);
     return err;
 }
@@ -227,16 +233,17 @@ const strait_work *strait_stage_work(const struct strait_stage *stage) {
     return &stage->work;
 }
 
-strait_err strait_stage_view(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed) {
-    stage->lent = basis;
-    stage->work.fixed = fixed;
+strait_err strait_stage_set_basis(struct strait_stage *stage, strait_tensor basis,
+                                  strait_tensor fixed_embedding) {
+    stage->basis_f32 = basis;
+    stage->work.fixed_embedding = fixed_embedding;
     if (stage->spec.shape.precision == basis.dtype) stage->work.basis = basis;
     return strait_stage_refresh(stage);
 }
 
 strait_err strait_stage_refresh(struct strait_stage *stage) {
     const strait_tensor basis = stage->work.basis;
-    if (stage->lent.data != NULL && basis.data != stage->lent.data)
-        STRAIT_TRY(stage->work.kernels->cast(&stage->stream, basis, stage->lent));
+    if (stage->basis_f32.data != NULL && basis.data != stage->basis_f32.data)
+        STRAIT_TRY(stage->work.kernels->cast(&stage->stream, basis, stage->basis_f32));
     return strait_weights_refresh(&stage->weights, &stage->stream);
 }

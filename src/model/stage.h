@@ -1,93 +1,98 @@
-/* stage.h - a run of blocks, with the embedding at one end and the head at the other: what one
- * worker holds, up to the whole model.
+/* stage.h - the model of one pipeline stage: a range of blocks, with the embedding at one end and
+ * the head at the other, up to the whole model.
  *
  * Up to n_slots microbatches may be in flight; each forward pass of a slot is followed by one
- * backward pass of it. One thread uses a stage. Nothing here allocates after open. */
+ * backward pass of the same slot. One thread uses a stage. Passes only queue work on the stage's
+ * stream, and nothing allocates after open. */
 #pragma once
 
 #include "model/weights.h"
 
 typedef struct strait_stage_spec {
     strait_shape shape;
-    strait_part part;
-    int64_t n_sequences; // in a microbatch
+    strait_layer_range layers; // of the model that this stage holds
+    int64_t n_sequences;       // per microbatch
     int64_t seq_len;
-    int n_slots;
+    int n_slots; // microbatches in flight
     int is_training;
     int recomputes;     // keep only each block's input and run the block again in the backward pass
-    int can_defer;      // room to hold back weight gradients (excludes recomputes)
-    size_t logit_bytes; // made at a time; 0: what suits the caches of a cpu
+    int can_defer;      // plan memory to defer weight gradients; not together with recomputes
+    size_t logit_bytes; // computed at a time; 0: what suits the caches of a cpu
 } strait_stage_spec;
 
 struct strait_stage;
 
-/* Memory in bytes, as it will be taken. */
+/* Device memory in bytes. */
 typedef struct strait_stage_memory {
     size_t weights, gradients, activations;
 } strait_stage_memory;
 
+/* Computes the memory of a stage without allocating it. Errors as in open. */
 strait_err strait_stage_plan(const strait_stage_spec *spec, strait_stage_memory *out);
 
-/* Weights are zero until strait_stage_init or a checkpoint fills them. Keeps the backend. */
+/* Weights are zero until strait_stage_init or a checkpoint fills them. Keeps `backend` until close.
+ * STRAIT_ECONFIG for a shape that does not fit together, STRAIT_ENOMEM if memory is short. */
 strait_err strait_stage_open(const strait_stage_spec *spec, struct strait_backend *backend,
                              struct strait_stage **out);
-void strait_stage_close(struct strait_stage **stage); // accepts NULL
+void strait_stage_close(struct strait_stage **stage); // waits for queued work; accepts NULL
 
+/* Initial weights, which depend on the seed and the names of the parameters only. */
 strait_err strait_stage_init(struct strait_stage *stage, uint64_t seed);
 
+/* Borrowed until close. */
 const strait_stage_spec *strait_stage_get_spec(const struct strait_stage *stage);
 strait_param *strait_stage_params(struct strait_stage *stage, int *n);
 struct strait_stream *strait_stage_stream(struct strait_stage *stage);
-
-/* The parts themselves, for other readers of the same weights. Borrowed. */
 const struct strait_weights *strait_stage_weights(const struct strait_stage *stage);
 const strait_work *strait_stage_work(const struct strait_stage *stage);
 
-/* A stage without the head of a shape with a subspace: lends it the basis [D x k] and the fixed
- * embedding [V x D], both f32 and kept until close. Before the first forward pass. */
-strait_err strait_stage_view(struct strait_stage *stage, strait_tensor basis, strait_tensor fixed);
+/* For a stage without the head, in a shape with a subspace: lends it the basis [D x k] and the
+ * fixed embedding [V x D], both f32, which must live until close. Before the first forward pass. */
+strait_err strait_stage_set_basis(struct strait_stage *stage, strait_tensor basis,
+                                  strait_tensor fixed_embedding);
 
-/* After weights or the lent basis changed otherwise than by init or an optimizer: layers may read
- * rounded copies of them. */
+/* Updates the rounded copies that layers may read. Call it after weights or the basis changed
+ * otherwise than by init or an optimizer. */
 strait_err strait_stage_refresh(struct strait_stage *stage);
 
-/* Where the activations of a slot go before its forward pass, on every stage but the first:
- * [N x D], or [N x k] where the shape has a bottleneck. So is the output, and so are gradients. To
- * be asked anew for every microbatch: a deferred backward pass moves it. */
+/* Where the caller writes the input of a slot before its forward pass, on all stages but the first:
+ * [N x D], or [N x k] if the shape has a bottleneck; output and gradients have the same shape. Ask
+ * again for every microbatch: a deferred backward pass swaps the memory. */
 strait_tensor strait_stage_input(struct strait_stage *stage, int slot);
 
-/* What the first block reads, once the forward pass is under way and until the backward pass, which
- * uses it up: the input itself, unless something stands before the block (local.h). */
-strait_tensor strait_stage_entered(struct strait_stage *stage, int slot);
+/* What the first block reads: the input itself, or what token table and convolution made of it.
+ * Valid from the forward to the backward pass of the slot, which overwrites it. */
+strait_tensor strait_stage_first_block_input(struct strait_stage *stage, int slot);
 
-/* tokens [N x 1] i32 on the device, kept until the slot's last pass; used by the first stage, and
- * by all where the shape has tables of ids. */
+/* `tokens` [N x 1] i32 on the device must live until the slot's last pass. The first stage reads
+ * them, and every stage of a shape with token or value tables. */
 strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens);
 
-/* What the last forward pass made, on every stage but the last: valid until the next one. */
+/* The output of the last forward pass, on all stages but the last; valid until the next one. */
 strait_err strait_stage_output(struct strait_stage *stage, strait_tensor *out);
 
-/* Last stage, right after the forward pass: losses [N x 1]. With scale also the gradients of the
- * head, and the backward pass of the same slot must come next. */
+/* Last stage, directly after the forward pass: computes the losses [N x 1]. With a scale other than
+ * 0 also the head's gradients; the backward pass of the same slot must then follow next. */
 strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, float scale,
                              strait_tensor *losses);
 
-/* Write the gradient of the output here before a backward pass (the last stage's loss has done so);
- * read the gradient of the input after it, before anything else happens: the two may be one. */
+/* Write the gradient of the output here before a backward pass (on the last stage, loss did it).
+ * Read the gradient of the input directly after it: the two may be the same memory. */
 strait_tensor strait_stage_output_gradient(struct strait_stage *stage);
 strait_tensor strait_stage_input_gradient(struct strait_stage *stage);
 
-/* The blocks, last to first, down to the gradient of what entered the first. Adds to the gradients
- * of their weights, unless `defers`: then strait_stage_backward_weights does. Then, once whoever
- * read strait_stage_entered has added its share, backward_entry goes on to the gradient of the
- * input. On the first stage the embedding's gradient follows. */
+/* The backward pass, in this order:
+ * 1. backward: the blocks, last to first, down to the gradient of strait_stage_first_block_input,
+ *    to which the caller may then add. Adds the weight gradients too, unless `defers`.
+ * 2. backward_input: from there to the gradient of the input.
+ * 3. backward_embedding: on the first stage, the gradient of the embedding.
+ * 4. backward_weights: after a backward that deferred them, at any later time, the weight
+ *    gradients of the blocks. */
 strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defers);
-strait_err strait_stage_backward_entry(struct strait_stage *stage, int slot);
-strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot);
+strait_err strait_stage_backward_input(struct strait_stage *stage, int slot);
 strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_tensor tokens);
+strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot);
 
-/* Lets the gradients of all weights begin anew: sums are zero, products are made by the next pass
- * that has some, whatever stood there. Until each had one, gradients of matrices are not to be
- * read.
- */
+/* Starts a new sum of gradients. Gradients of matrices are not zeroed: the next product overwrites
+ * them, so they must not be read before each has had one. */
 strait_err strait_stage_zero_gradients(struct strait_stage *stage);

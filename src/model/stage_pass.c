@@ -1,4 +1,4 @@
-/* stage_pass.c - a microbatch's way through a stage, forward and back. */
+/* stage_pass.c - forward and backward passes of a microbatch through a stage. */
 #include "model/stage_state.h"
 
 #include <assert.h>
@@ -11,32 +11,32 @@ strait_tensor strait_stage_input(struct strait_stage *stage, int slot) {
     return strait_block_input(&stage->weights.blocks[0], &stage->slots[slot].acts[0]);
 }
 
-strait_tensor strait_stage_entered(struct strait_stage *stage, int slot) {
+strait_tensor strait_stage_first_block_input(struct strait_stage *stage, int slot) {
     const strait_block_acts *acts = &stage->slots[slot].acts[0];
-    return stage->weights.blocks[0].neck.dec != NULL ? acts->neck.z : acts->x;
+    return stage->weights.blocks[0].bottleneck.dec != NULL ? acts->bottleneck.code : acts->x;
 }
 
 strait_tensor strait_stage_output_gradient(struct strait_stage *stage) {
-    return last_block(stage)->neck.enc != NULL ? stage->d_code : stage->d;
+    return last_block(stage)->bottleneck.enc != NULL ? stage->d_code : stage->d;
 }
 
 strait_tensor strait_stage_input_gradient(struct strait_stage *stage) {
-    return stage->weights.blocks[0].neck.dec != NULL ? stage->d_code : stage->d;
+    return stage->weights.blocks[0].bottleneck.dec != NULL ? stage->d_code : stage->d;
 }
 
 strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens) {
     assert(slot >= 0 && slot < stage->spec.n_slots);
     strait_block_acts *acts = stage->slots[slot].acts;
     stage->slots[slot].tokens = stage->work.tokens = tokens;
-    if (stage->spec.part.first == 0)
-        STRAIT_TRY(strait_layer_embed(&stage->work, strait_stage_input(stage, slot),
-                                      stage->weights.table->compute, tokens));
+    if (stage->spec.layers.first == 0)
+        STRAIT_TRY(strait_embedding_forward(&stage->work, &stage->weights.embedding,
+                                            strait_stage_input(stage, slot), tokens));
     strait_tensor x = {0};
     strait_tensor delta = {0};
     for (int i = 0; i < stage->n_blocks; i++) {
         const strait_block *block = &stage->weights.blocks[i];
-        if (strait_block_is_local(block)) {
-            STRAIT_TRY(strait_block_arrive(&stage->work, block, &acts[i], x, delta));
+        if (strait_block_needs_prepare(block)) {
+            STRAIT_TRY(strait_block_prepare(&stage->work, block, &acts[i], x, delta));
             x = delta = (strait_tensor){0};
         }
         STRAIT_TRY(strait_block_forward(&stage->work, block, &acts[i], &stage->scratch, x, delta));
@@ -61,14 +61,14 @@ strait_err strait_stage_output(struct strait_stage *stage, strait_tensor *out) {
 strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, float scale,
                              strait_tensor *losses) {
     assert(strait_stage_has_head(stage));
-    stage->work.is_fresh = stage->is_head_fresh;
+    stage->work.overwrites_grads = stage->overwrites_head_grads;
     const strait_head_pass pass = {.x = last_acts(stage)->mid,
                                    .delta = stage->scratch.delta,
                                    .targets = targets,
                                    .scale = scale,
                                    .d = stage->d};
     STRAIT_TRY(strait_head_loss(&stage->work, &stage->weights.head, &stage->head, &pass));
-    if (scale != 0.0f) stage->is_head_fresh = 0;
+    if (scale != 0.0f) stage->overwrites_head_grads = 0;
     *losses = stage->head.losses;
     return STRAIT_OK;
 }
@@ -77,42 +77,42 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defer
     const struct slot *at = &stage->slots[slot];
     assert(!defers || stage->spec.can_defer);
     stage->work.tokens = at->tokens;
-    stage->work.is_fresh = stage->are_blocks_fresh;
+    stage->work.overwrites_grads = stage->overwrites_block_grads;
     for (int i = stage->n_blocks - 1; i >= 0; i--) {
         const strait_block *block = &stage->weights.blocks[i];
         if (stage->spec.recomputes)
             STRAIT_TRY(strait_block_forward(&stage->work, block, &at->acts[i], &stage->scratch,
                                             (strait_tensor){0}, (strait_tensor){0}));
-        STRAIT_TRY(strait_block_back(&stage->work, block, &at->acts[i], &stage->scratch,
-                                     (strait_block_d){stage->d, stage->d_code}, defers));
+        STRAIT_TRY(strait_block_backward(&stage->work, block, &at->acts[i], &stage->scratch,
+                                         (strait_block_grads){stage->d, stage->d_code}, defers));
         if (i > 0)
-            STRAIT_TRY(strait_block_arrive_back(&stage->work, block, &at->acts[i], &stage->scratch,
-                                                stage->d));
+            STRAIT_TRY(strait_block_prepare_backward(&stage->work, block, &at->acts[i],
+                                                     &stage->scratch, stage->d));
     }
-    if (!defers) stage->are_blocks_fresh = 0;
+    if (!defers) stage->overwrites_block_grads = 0;
     return STRAIT_OK;
 }
 
-strait_err strait_stage_backward_entry(struct strait_stage *stage, int slot) {
+strait_err strait_stage_backward_input(struct strait_stage *stage, int slot) {
     const struct slot *at = &stage->slots[slot];
     stage->work.tokens = at->tokens;
-    return strait_block_arrive_back(&stage->work, &stage->weights.blocks[0], &at->acts[0],
-                                    &stage->scratch, stage->d);
+    return strait_block_prepare_backward(&stage->work, &stage->weights.blocks[0], &at->acts[0],
+                                         &stage->scratch, stage->d);
 }
 
 strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_tensor tokens) {
-    assert(stage->spec.part.first == 0);
-    return strait_layer_embed_back(&stage->work, stage->weights.table->grad, stage->d, tokens);
+    assert(stage->spec.layers.first == 0);
+    return strait_embedding_weight_grads(&stage->work, &stage->weights.embedding, stage->d, tokens);
 }
 
 strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
     const struct slot *at = &stage->slots[slot];
     stage->work.tokens = at->tokens;
-    stage->work.is_fresh = stage->are_blocks_fresh;
+    stage->work.overwrites_grads = stage->overwrites_block_grads;
     for (int i = stage->n_blocks - 1; i >= 0; i--)
-        STRAIT_TRY(strait_block_weights(&stage->work, &stage->weights.blocks[i], &at->acts[i],
-                                        &stage->scratch));
-    stage->are_blocks_fresh = 0;
+        STRAIT_TRY(strait_block_weight_grads(&stage->work, &stage->weights.blocks[i], &at->acts[i],
+                                             &stage->scratch));
+    stage->overwrites_block_grads = 0;
     return STRAIT_OK;
 }
 
@@ -122,7 +122,7 @@ strait_err strait_stage_zero_gradients(struct strait_stage *stage) {
                                .dtype = STRAIT_F32,
                                .rows = 1,
                                .cols = (int64_t)(sums->bytes / sizeof(float))};
-    stage->are_blocks_fresh = 1;
-    stage->is_head_fresh = !stage->spec.shape.is_tied; // a tied table's gradient is a sum
+    stage->overwrites_block_grads = 1;
+    stage->overwrites_head_grads = !stage->spec.shape.is_tied; // a tied table's gradient is a sum
     return all.data != NULL ? stage->work.kernels->fill(&stage->stream, all, 0.0f) : STRAIT_OK;
 }

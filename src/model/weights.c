@@ -4,166 +4,50 @@
 #include "base/alloc.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum {
-    BLOCK_PARAMS_MAX = 18,
-    OTHER_PARAMS = 3
+    BLOCK_PARAMS_MAX = 18, // of one block, all parts together; param_list.c asserts it
+    OTHER_PARAMS = 3       // embedding, last norm, head
 };
 
-/* Whether one product a microbatch is all there is to a parameter's gradient. */
-static int is_product(strait_role role) {
-    return role == STRAIT_ROLE_MATRIX || role == STRAIT_ROLE_RESIDUAL_OUT ||
-           role == STRAIT_ROLE_HEAD;
-}
-
-/* Parameters on their way into the list. */
-struct listing {
-    struct strait_weights *w;
-    const strait_shape *shape;
-    int is_training; // gradients too
-    int block;       // of the model, at hand; -1 outside
-};
-
-typedef strait_err (*plan_fn)(struct strait_slab *, strait_dtype, int64_t, int64_t,
-                              strait_tensor *);
-
-/* Lists a parameter and plans its value, its gradient and the copy that layers read. */
-static strait_err add_by(const struct listing *l, plan_fn plan, strait_param param,
-                         strait_param **out) {
-    struct strait_weights *w = l->w;
-    const strait_tensor shape = param.value;
-    strait_param *slot = &w->params[w->n_params++];
-    *slot = param;
-    STRAIT_TRY(plan(&w->values, STRAIT_F32, shape.rows, shape.cols, &slot->value));
-    if (l->is_training)
-        STRAIT_TRY(plan(is_product(param.role) ? &w->grads : &w->sums, STRAIT_F32, shape.rows,
-                        shape.cols, &slot->grad));
-    if (!strait_role_is_gain(param.role) && w->precision != STRAIT_F32)
-        STRAIT_TRY(plan(&w->copies, w->precision, shape.rows, shape.cols, &slot->compute));
-    *out = slot;
-    return STRAIT_OK;
-}
-
-/* A parameter [rows x cols]; in a block its name is "blocks.N." and `name`. */
-static strait_param described(const struct listing *l, const char *name, strait_role role,
-                              int64_t rows, int64_t cols) {
-    strait_param param = {.role = role, .value = {.rows = rows, .cols = cols}};
-    if (l->block < 0)
-        (void)snprintf(param.name, sizeof param.name, "%s", name);
-    else
-        (void)snprintf(param.name, sizeof param.name, "blocks.%d.%s", l->block, name);
-    return param;
-}
-
-static strait_err add(const struct listing *l, const char *name, strait_role role, int64_t rows,
-                      int64_t cols, strait_param **out) {
-    return add_by(l, strait_slab_add, described(l, name, role, rows, cols), out);
-}
-
-/* The same, in memory right behind the last: the two can be read as one matrix. */
-static strait_err add_behind(const struct listing *l, const char *name, strait_role role,
-                             int64_t rows, int64_t cols, strait_param **out) {
-    return add_by(l, strait_slab_add_adjacent, described(l, name, role, rows, cols), out);
-}
-
-static strait_err add_attention(const struct listing *l, strait_attention *out) {
-    const strait_shape *s = l->shape;
-    const int64_t d = s->width;
-    const int64_t queries = strait_shape_mixed(s);
-    const int64_t keys = (int64_t)s->kv_heads * s->head_dim;
-    STRAIT_TRY(add(l, "attention.norm", STRAIT_ROLE_GAIN, 1, d, &out->norm));
-    STRAIT_TRY(add(l, "attention.q", STRAIT_ROLE_MATRIX, queries, d, &out->q));
-    STRAIT_TRY(add_behind(l, "attention.k", STRAIT_ROLE_MATRIX, keys, d, &out->k));
-    STRAIT_TRY(add_behind(l, "attention.v", STRAIT_ROLE_MATRIX, keys, d, &out->v));
-    if (s->has_qk_gain)
-        STRAIT_TRY(add(l, "attention.qk_gain", STRAIT_ROLE_GAIN, 2, s->head_dim, &out->gain));
-    if (s->conv > 0) STRAIT_TRY(add(l, "attention.conv", STRAIT_ROLE_CONV, s->conv, d, &out->conv));
-    if (s->has_qkv_conv)
-        STRAIT_TRY(add(l, "attention.qkv_conv", STRAIT_ROLE_CONV, s->conv, strait_shape_qkv(s),
-                       &out->qkv_conv));
-    if (s->has_value_tables && strait_shape_is_local(s, l->block))
-        STRAIT_TRY(add(l, "attention.values", STRAIT_ROLE_VALUES, s->vocab, keys, &out->values));
-    return add(l, "attention.out", STRAIT_ROLE_RESIDUAL_OUT, l->w->n_written, queries, &out->out);
-}
-
-static strait_err add_mlp(const struct listing *l, strait_mlp *out) {
-    const strait_shape *s = l->shape;
-    const int64_t d = s->width;
-    STRAIT_TRY(add(l, "mlp.norm", STRAIT_ROLE_GAIN, 1, d, &out->norm));
-    if (s->activation == STRAIT_SWIGLU) {
-        STRAIT_TRY(add(l, "mlp.gate", STRAIT_ROLE_MATRIX, s->ffn, d, &out->gate));
-        STRAIT_TRY(add_behind(l, "mlp.up", STRAIT_ROLE_MATRIX, s->ffn, d, &out->up));
-    } else {
-        STRAIT_TRY(add(l, "mlp.up", STRAIT_ROLE_MATRIX, s->ffn, d, &out->up));
+static strait_err add_all(struct strait_param_list *list, struct strait_weights *w,
+                          strait_layer_range range) {
+    const strait_shape *s = list->shape;
+    const int has_head = range.last == s->layers;
+    list->block = -1;
+    if (range.first == 0 || (has_head && s->is_tied))
+        STRAIT_TRY(strait_embedding_add_params(list, &w->embedding));
+    for (int i = range.first; i < range.last; i++) {
+        const strait_block_spec spec = strait_block_spec_at(s, range, i);
+        list->block = i;
+        STRAIT_TRY(strait_block_add_params(list, &spec, &w->blocks[i - range.first]));
     }
-    if (s->conv > 0) STRAIT_TRY(add(l, "mlp.conv", STRAIT_ROLE_CONV, s->conv, d, &out->conv));
-    return add(l, "mlp.down", STRAIT_ROLE_RESIDUAL_OUT, l->w->n_written, s->ffn, &out->down);
-}
-
-static strait_err add_local(const struct listing *l, strait_local_mix *out) {
-    const strait_shape *s = l->shape;
-    if (!strait_shape_is_local(s, l->block)) return STRAIT_OK;
-    if (s->has_anchors && l->block > 0)
-        STRAIT_TRY(add(l, "anchor", STRAIT_ROLE_TOKEN_TABLE, s->vocab, s->width, &out->anchor));
-    if (s->conv == 0) return STRAIT_OK;
-    return add(l, "conv", STRAIT_ROLE_CONV, s->conv, s->width, &out->conv);
-}
-
-strait_ends strait_part_ends(const strait_shape *s, strait_part part) {
-    const int is_narrow = s->bottleneck > 0, is_last = part.last == s->layers;
-    return (strait_ends){.enters = is_narrow && part.first > 0,
-                         .leaves = is_narrow && !is_last,
-                         .is_mixed = s->conv != 0};
-}
-
-strait_ends strait_part_block_ends(const strait_shape *s, strait_part part, int i) {
-    const strait_ends ends = strait_part_ends(s, part);
-    return (strait_ends){.enters = ends.enters && i == part.first,
-                         .leaves = ends.leaves && i == part.last - 1,
-                         .is_mixed = ends.is_mixed && strait_shape_is_local(s, i)};
-}
-
-static strait_err add_block(const struct listing *l, strait_ends ends, strait_block *out) {
-    const int64_t d = l->shape->width, k = l->shape->bottleneck;
-    if (ends.enters) STRAIT_TRY(add(l, "dec", STRAIT_ROLE_MATRIX, d, k, &out->neck.dec));
-    STRAIT_TRY(add_local(l, &out->local));
-    STRAIT_TRY(add_attention(l, &out->attention));
-    STRAIT_TRY(add_mlp(l, &out->mlp));
-    if (!ends.leaves) return STRAIT_OK;
-    return add(l, "enc", STRAIT_ROLE_MATRIX, k, d, &out->neck.enc);
-}
-
-static strait_err add_all(struct strait_weights *w, const strait_shape *s, strait_part part,
-                          int is_training) {
-    const int has_head = part.last == s->layers;
-    struct listing l = {.w = w, .shape = s, .is_training = is_training, .block = -1};
-    w->n_written = strait_shape_written(s, has_head);
-    if (part.first == 0 || (has_head && s->is_tied))
-        STRAIT_TRY(
-            add(&l, "embed.table", STRAIT_ROLE_EMBEDDING, s->vocab, w->n_written, &w->table));
-    for (l.block = part.first; l.block < part.last; l.block++)
-        STRAIT_TRY(add_block(&l, strait_part_block_ends(s, part, l.block),
-                             &w->blocks[l.block - part.first]));
+    list->block = -1;
     if (!has_head) return STRAIT_OK;
-    l.block = -1;
-    STRAIT_TRY(add(&l, "head.norm", STRAIT_ROLE_GAIN, 1, s->width, &w->head.norm));
-    w->head.out = w->table;
-    if (s->is_tied) return STRAIT_OK;
-    return add(&l, "head.out", STRAIT_ROLE_HEAD, s->vocab, s->width, &w->head.out);
+    return strait_head_add_params(list, s->is_tied ? w->embedding.table : NULL, &w->head);
 }
 
-strait_err strait_weights_plan(const strait_shape *shape, strait_part part, int is_training,
-                               struct strait_weights *out) {
-    const size_t n_blocks = (size_t)(part.last - part.first);
-    struct strait_weights *w = out;
-    w->n_blocks = part.last - part.first;
-    w->precision = shape->precision;
-    STRAIT_TRY(strait_alloc(n_blocks * BLOCK_PARAMS_MAX + OTHER_PARAMS, sizeof *w->params,
-                            "parameter list", (void **)&w->params));
+strait_err strait_weights_plan(const strait_shape *shape, strait_layer_range range, int is_training,
+                               struct strait_weights *w) {
+    const size_t n_blocks = (size_t)(range.last - range.first);
+    const size_t capacity = n_blocks * BLOCK_PARAMS_MAX + OTHER_PARAMS;
+    w->n_blocks = range.last - range.first;
+    STRAIT_TRY(strait_alloc(capacity, sizeof *w->params, "parameter list", (void **)&w->params));
     STRAIT_TRY(strait_alloc(n_blocks, sizeof *w->blocks, "blocks", (void **)&w->blocks));
-    return add_all(w, shape, part, is_training);
+    struct strait_param_list list = {
+        .params = w->params,
+        .capacity = (int)capacity,
+        .shape = shape,
+        .is_training = is_training,
+        .residual_out_rows = strait_shape_residual_out_rows(shape, range.last == shape->layers),
+        .values = &w->values,
+        .grads = &w->grads,
+        .sums = &w->sums,
+        .copies = &w->copies};
+    STRAIT_TRY(add_all(&list, w, range));
+    w->n_params = list.n;
+    return STRAIT_OK;
 }
 
 strait_err strait_weights_commit(struct strait_weights *w, struct strait_backend *backend) {
@@ -195,23 +79,24 @@ void strait_weights_fini(struct strait_weights *weights) {
     *weights = (struct strait_weights){0};
 }
 
-static int is_neck(const struct strait_weights *w, const strait_param *param) {
-    return param == w->blocks[0].neck.dec || param == w->blocks[w->n_blocks - 1].neck.enc;
+static int is_bottleneck(const struct strait_weights *w, const strait_param *param) {
+    return param == w->blocks[0].bottleneck.dec ||
+           param == w->blocks[w->n_blocks - 1].bottleneck.enc;
 }
 
-static int is_called(const strait_param *param, const char *last) {
+static int has_suffix(const strait_param *param, const char *suffix) {
     const char *dot = strrchr(param->name, '.');
-    return dot != NULL && strcmp(dot + 1, last) == 0;
+    return dot != NULL && strcmp(dot + 1, suffix) == 0;
 }
 
-/* Spread of a parameter's first values; negative means "all ones". */
-static double spread(const struct strait_weights *w, const strait_shape *shape,
-                     const strait_param *param) {
+/* Standard deviation of a parameter's initial values; 0: all zeros, negative: all ones. */
+static double deviation_of(const struct strait_weights *w, const strait_shape *shape,
+                           const strait_param *param) {
     if (param->role == STRAIT_ROLE_CONV || param->role == STRAIT_ROLE_VALUES) return 0.0;
     if (param->role == STRAIT_ROLE_GAIN) return -1.0;
-    if (is_neck(w, param)) return 1.0 / sqrt((double)param->value.cols);
+    if (is_bottleneck(w, param)) return 1.0 / sqrt((double)param->value.cols);
     if (shape->init == STRAIT_INIT_LLAMA) {
-        const double base = 0.02;
+        const double base = 0.02; // Llama's; residual branches are scaled down by the depth
         return param->role == STRAIT_ROLE_RESIDUAL_OUT ? base / sqrt(2.0 * shape->layers) : base;
     }
     if (strait_role_is_table(param->role)) return 1.0;
@@ -220,28 +105,29 @@ static double spread(const struct strait_weights *w, const strait_shape *shape,
 }
 
 static strait_err init_one(const strait_param *param, double deviation, uint64_t seed,
-                           struct strait_random_fill *draw, struct strait_stream *stream) {
+                           struct strait_random_fill *fill, struct strait_stream *stream) {
     const struct strait_kernels *k = stream->backend->kernels;
     if (deviation <= 0.0) return k->fill(stream, param->value, deviation < 0.0 ? 1.0f : 0.0f);
-    const char *name = is_called(param, "anchor") ? "embed.table" : param->name;
+    /* A token table starts as a copy of the embedding: it draws the same numbers. */
+    const char *name = has_suffix(param, "anchor") ? "embed.table" : param->name;
     const strait_rng rng = {seed, strait_rng_stream(name)};
-    return strait_random_fill_normals(draw, param->value,
-                               (strait_random_fill_params){.rng = rng, .deviation = deviation});
+    return strait_random_fill_normals(
+        fill, param->value, (strait_random_fill_params){.rng = rng, .deviation = deviation});
 }
 
 strait_err strait_weights_init(struct strait_weights *weights, const strait_shape *shape,
                                uint64_t seed, struct strait_stream *stream) {
-    struct strait_random_fill *draw = NULL;
-    int64_t most = 0;
+    struct strait_random_fill *fill = NULL;
+    int64_t most = 0; // values of the largest parameter
     for (int i = 0; i < weights->n_params; i++) {
         const strait_tensor value = weights->params[i].value;
         if (value.rows * value.cols > most) most = value.rows * value.cols;
     }
-    STRAIT_TRY(strait_random_fill_open(stream, most, &draw));
+    STRAIT_TRY(strait_random_fill_open(stream, most, &fill));
     strait_err err = STRAIT_OK;
     for (int i = 0; i < weights->n_params && err == STRAIT_OK; i++)
-        err = init_one(&weights->params[i], spread(weights, shape, &weights->params[i]), seed, draw,
-                       stream);
-    strait_random_fill_close(&draw);
+        err = init_one(&weights->params[i], deviation_of(weights, shape, &weights->params[i]), seed,
+                       fill, stream);
+    strait_random_fill_close(&fill);
     return err == STRAIT_OK ? strait_weights_refresh(weights, stream) : err;
 }

@@ -1,44 +1,38 @@
-/* weights.h - the parameters of a run of blocks: their names, roles, shapes and first values. */
+/* weights.h - the parameters of a range of blocks: their names, roles, shapes and initial values.
+ *
+ * Gradients are kept apart by how a step uses them: those of matrices are products, which the first
+ * microbatch of a step overwrites; all others are sums, zeroed at the start of a step. */
 #pragma once
 
 #include "model/block.h"
+#include "model/embedding.h"
 #include "model/head.h"
 
-/* Which part of the model: blocks [first, last), with the embedding if first is 0 and the head if
- * last is the number of layers. */
-typedef struct strait_part {
-    int first, last;
-} strait_part;
-
-/* Which ends of a part are narrow, and of its block i, counted in the model. */
-strait_ends strait_part_ends(const strait_shape *shape, strait_part part);
-strait_ends strait_part_block_ends(const strait_shape *shape, strait_part part, int i);
-
 struct strait_weights {
-    strait_param *params; // in an order that does not depend on the cut
+    strait_param *params; // in an order that does not depend on how the model is split into stages
     int n_params;
-    strait_param *table;  // the embedding; NULL where neither embedding nor tied head is held
-    strait_block *blocks; // blocks[i] is block first + i
+    strait_embedding embedding; // also where only a tied head reads its table
+    strait_block *blocks;       // blocks[i] is block first + i of the model
     int n_blocks;
-    strait_head head;       // NULLs where there is none
-    int64_t n_written;      // rows of the matrices that write the residual stream
-    strait_dtype precision; // of what layers read
+    strait_head head; // NULLs where the range has no head
     struct strait_slab values;
-    struct strait_slab grads;  // of matrices: one product a microbatch makes or adds to each
-    struct strait_slab sums;   // the other gradients, which are only ever added to
-    struct strait_slab copies; // empty where layers read the values
+    struct strait_slab grads;  // of matrices
+    struct strait_slab sums;   // all other gradients
+    struct strait_slab copies; // in the precision of activations; empty if that is f32
 };
 
-/* Lists and plans the parameters; commit before use. Gradients only when training. */
-strait_err strait_weights_plan(const strait_shape *shape, strait_part part, int is_training,
+/* Lists and plans the parameters; gradients only when training. Call commit before use. `out` is
+ * zeroed before and must not move until commit; on error the caller calls fini. */
+strait_err strait_weights_plan(const strait_shape *shape, strait_layer_range range, int is_training,
                                struct strait_weights *out);
 strait_err strait_weights_commit(struct strait_weights *weights, struct strait_backend *backend);
 void strait_weights_fini(struct strait_weights *weights); // accepts a zeroed one
 
-/* First values, from the seed and each parameter's name alone, so that no one has to send them. */
+/* Initial values. They depend on the seed and each parameter's name alone, so that every stage can
+ * compute its own and none has to be sent. */
 strait_err strait_weights_init(struct strait_weights *weights, const strait_shape *shape,
                                uint64_t seed, struct strait_stream *stream);
 
-/* Rounds the values into the copies that layers read, if there are any: after whatever changed the
- * values, but for an optimizer, which does it as it goes. */
+/* Rounds the values into the copies that layers read, if there are any. Call it after any change of
+ * the values except by an optimizer, which updates the copies itself. */
 strait_err strait_weights_refresh(struct strait_weights *weights, struct strait_stream *stream);

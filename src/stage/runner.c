@@ -117,7 +117,7 @@ static strait_err open_into(struct strait_runner *w, const strait_run *run) {
     if (w->sender != NULL && w->plan.shape.subspace > 0) {
         strait_tensor basis, fixed;
         STRAIT_TRY(strait_codec_basis_view(codec_of(w->sender), &basis, &fixed));
-        STRAIT_TRY(strait_stage_view(w->model, basis, fixed));
+        STRAIT_TRY(strait_stage_set_basis(w->model, basis, fixed));
     }
     STRAIT_TRY(list_params(w));
     const strait_optim_spec optim = strait_run_plan_optim(&w->plan, w->stage);

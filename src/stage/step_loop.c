@@ -20,7 +20,7 @@ static strait_crossing crossing_of(struct strait_runner *w, int64_t step, int64_
                              .microbatch = microbatch,
                              .slot = slot,
                              .tokens = strait_loader_tokens(w->loader, slot),
-                             .input = strait_stage_entered(w->model, slot)};
+                             .input = strait_stage_first_block_input(w->model, slot)};
 }
 
 static int64_t tokens_of(const struct strait_runner *w) {
@@ -66,7 +66,7 @@ static strait_err backward(struct strait_runner *w, const strait_crossing *at, i
         STRAIT_TRY(strait_boundary_receive(w->sender, at, strait_stage_output_gradient(w->model)));
     STRAIT_TRY(strait_stage_backward(w->model, at->slot, defers));
     if (w->sender != NULL) STRAIT_TRY(strait_codec_input_grad(codec_of(w->sender), at, d));
-    STRAIT_TRY(strait_stage_backward_entry(w->model, at->slot));
+    STRAIT_TRY(strait_stage_backward_input(w->model, at->slot));
     if (w->receiver == NULL) return strait_stage_backward_embedding(w->model, at->tokens);
     return strait_boundary_send(w->receiver, at, d);
 }
@@ -351,7 +351,7 @@ strait_err strait_runner_time_passes(struct strait_runner *w, int n, strait_step
         STRAIT_TRY(w->backend->ops->wait(at.stream));
         const double forwarded = strait_clock_seconds();
         STRAIT_TRY(strait_stage_backward(w->model, 0, defers));
-        STRAIT_TRY(strait_stage_backward_entry(w->model, 0));
+        STRAIT_TRY(strait_stage_backward_input(w->model, 0));
         STRAIT_TRY(w->backend->ops->wait(at.stream));
         const double backed = strait_clock_seconds();
         if (defers) STRAIT_TRY(strait_stage_backward_weights(w->model, 0));

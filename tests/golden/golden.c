@@ -66,7 +66,7 @@ static void set_up(struct setup *setup, const variant *v) {
     setup->shape = read_shape(setup->golden);
     const strait_stage_spec spec = {
         .shape = setup->shape,
-        .part = {0, setup->shape.layers},
+        .layers = {0, setup->shape.layers},
         .n_sequences = (int64_t)golden_number(setup->golden, "batch"),
         .seq_len = setup->shape.context,
         .n_slots = 1,

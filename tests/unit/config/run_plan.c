@@ -129,7 +129,7 @@ static void context_brings_its_model(void **state) {
     CHECK_OK(make_with("name: strait", 4));
     assert_string_equal(plan.codec.variant, "context");
     assert_int_equal(plan.shape.conv, 4);
-    assert_true(plan.shape.has_anchors && plan.shape.has_value_tables);
+    assert_true(plan.shape.has_token_tables && plan.shape.has_value_tables);
     assert_true(plan.shape.has_qkv_conv && plan.codec.has_gates);
     run.model.conv = 0; // taps of none
     CHECK_OK(strait_run_plan_init(&run, 0, &plan));

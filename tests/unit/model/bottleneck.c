@@ -30,11 +30,11 @@ static strait_shape narrow(strait_shape shape) {
 static void open_chain(struct chain *c, strait_stage_spec spec, const int *layers) {
     *c = (struct chain){.backend = tiny_backend(0)};
     for (int first = 0; first < spec.shape.layers; c->n++) {
-        spec.part = (strait_part){first, first + layers[c->n]};
+        spec.layers = (strait_layer_range){first, first + layers[c->n]};
         CHECK_OK(strait_stage_open(&spec, c->backend, &c->stages[c->n]));
         tiny_randomise(c->stages[c->n], 11);
         CHECK_OK(strait_stage_zero_gradients(c->stages[c->n]));
-        first = spec.part.last;
+        first = spec.layers.last;
     }
     tiny_fill(&c->batch, &spec.shape, 3);
 }
@@ -254,7 +254,7 @@ static void test_blocks_compute_the_formula(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
     strait_stage_spec spec = tiny_spec(narrow(tiny_llama()), 3, 1);
-    spec.part = (strait_part){1, 2};
+    spec.layers = (strait_layer_range){1, 2};
     struct strait_stage *stage = NULL;
     CHECK_OK(strait_stage_open(&spec, backend, &stage));
     tiny_randomise(stage, 17);

@@ -60,7 +60,7 @@ static void test_local(void **state) {
     check_generating(tiny_local(tiny_yardstick(), 1));
     check_generating(tiny_local(tiny_yardstick(), 2));
     strait_shape shape = tiny_llama();
-    shape.has_anchors = 1;
+    shape.has_token_tables = 1;
     check_generating(shape);
 }
 
@@ -71,12 +71,12 @@ static void test_parts_make_the_whole(void **state) {
     const strait_shape shape = tiny_local(tiny_llama(), 2);
     struct strait_stage *stages[3] = {NULL};
     struct strait_generator *generators[3] = {NULL};
-    const strait_part parts[] = {{0, 3}, {0, 1}, {1, 3}};
+    const strait_layer_range parts[] = {{0, 3}, {0, 1}, {1, 3}};
     const float *whole = NULL;
     const float *joined = NULL;
     for (int i = 0; i < 3; i++) {
         strait_stage_spec spec = tiny_spec(shape, 1, 2);
-        spec.part = parts[i];
+        spec.layers = parts[i];
         CHECK_OK(strait_stage_open(&spec, backend, &stages[i]));
         tiny_randomise(stages[i], 4);
         CHECK_OK(strait_generator_open(stages[i], &generators[i]));

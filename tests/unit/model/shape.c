@@ -7,8 +7,8 @@ static void test_counts_match_a_hand_count(void **state) {
     const int64_t block = 24 * 15 + 2 * 12 * 15 + 15 * 24 + 3 * 21 * 15 + 30;
     assert_int_equal(strait_shape_block_params(&s), block);
     assert_int_equal(strait_shape_params(&s), 3 * block + 2 * 37 * 15 + 15);
-    assert_int_equal(strait_shape_qkv(&s), 48);
-    assert_int_equal(strait_shape_mixed(&s), 24);
+    assert_int_equal(strait_shape_qkv_cols(&s), 48);
+    assert_int_equal(strait_shape_attention_cols(&s), 24);
 }
 
 static void test_public_yardstick_has_its_published_size(void **state) {

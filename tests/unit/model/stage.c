@@ -29,7 +29,7 @@ static void collect(struct strait_stage *stage, outcome *out) {
 static struct strait_stage *open_part(struct strait_backend *backend, strait_stage_spec spec,
                                       int first, int last) {
     struct strait_stage *stage = NULL;
-    spec.part = (strait_part){first, last};
+    spec.layers = (strait_layer_range){first, last};
     CHECK_OK(strait_stage_open(&spec, backend, &stage));
     tiny_randomise(stage, 11);
     return stage;
@@ -68,11 +68,11 @@ static outcome run_cut(struct strait_backend *backend, strait_stage_spec spec, t
     CHECK_OK(strait_stage_forward(back, 0, tokens));
     CHECK_OK(strait_stage_loss(back, tiny_ids(batch->targets, n), 1.0f / (float)n, &losses));
     CHECK_OK(strait_stage_backward(back, 0, defers));
-    CHECK_OK(strait_stage_backward_entry(back, 0));
+    CHECK_OK(strait_stage_backward_input(back, 0));
     memcpy(strait_stage_output_gradient(front).data, strait_stage_input_gradient(back).data,
            strait_tensor_bytes(crossing));
     CHECK_OK(strait_stage_backward(front, 0, defers));
-    CHECK_OK(strait_stage_backward_entry(front, 0));
+    CHECK_OK(strait_stage_backward_input(front, 0));
     CHECK_OK(strait_stage_backward_embedding(front, tokens));
     if (defers) {
         CHECK_OK(strait_stage_backward_weights(front, 0));
@@ -224,7 +224,7 @@ static void test_plan_tells_the_memory(void **state) {
     CHECK_OK(strait_stage_plan(&spec, &less));
     assert_true(less.activations < memory.activations);
     spec.can_defer = 1;
-    CHECK_FAILS(strait_stage_plan(&spec, &less), STRAIT_EINVAL, "cannot defer");
+    CHECK_FAILS(strait_stage_plan(&spec, &less), STRAIT_EINVAL, "exclude each other");
 }
 
 /* What a stage does with microbatches, each a letter and a number: F forward, B backward, I and W
@@ -260,7 +260,7 @@ static outcome play(struct strait_backend *backend, strait_stage_spec spec, move
         } else {
             write_noise(strait_stage_output_gradient(stage), (uint64_t)microbatch + 10);
             CHECK_OK(strait_stage_backward(stage, slot, *at == 'I'));
-            CHECK_OK(strait_stage_backward_entry(stage, slot));
+            CHECK_OK(strait_stage_backward_input(stage, slot));
             memcpy(d_inputs + microbatch * d.rows * d.cols, d.data, strait_tensor_bytes(d));
         }
     }

@@ -16,7 +16,7 @@ static struct strait_stage *open_front(struct strait_backend *backend, int keep)
     strait_stage_spec spec = tiny_spec(tiny_llama(), SEQUENCES, SEQ_LEN);
     struct strait_stage *stage = NULL;
     spec.shape.subspace = keep;
-    spec.part.last = 2;
+    spec.layers.last = 2;
     CHECK_OK(strait_stage_open(&spec, backend, &stage));
     return stage;
 }
@@ -94,8 +94,8 @@ static void test_coordinates_say_what_the_whole_says(void **state) {
     int n = 0;
     CHECK_OK(strait_basis_draw((strait_rng){3, 4}, 15, KEEP, basis));
     strait_rng_normals((strait_rng){5, 6}, 0, fixed, sizeof fixed / sizeof *fixed);
-    assert_int_equal(strait_stage_view(narrow, (strait_tensor){basis, STRAIT_F32, 15, KEEP},
-                                       (strait_tensor){fixed, STRAIT_F32, 37, 15}),
+    assert_int_equal(strait_stage_set_basis(narrow, (strait_tensor){basis, STRAIT_F32, 15, KEEP},
+                                            (strait_tensor){fixed, STRAIT_F32, 37, 15}),
                      STRAIT_OK);
     tiny_randomise(narrow, 11);
     convert(narrow, whole);

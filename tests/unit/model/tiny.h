@@ -46,7 +46,7 @@ static inline strait_shape tiny_yardstick(void) {
 static inline strait_shape tiny_local(strait_shape shape, int every) {
     shape.conv = 4;
     shape.has_qkv_conv = every > 1;
-    shape.has_anchors = 1;
+    shape.has_token_tables = 1;
     shape.has_value_tables = 1;
     shape.local_every = every;
     return shape;
@@ -63,7 +63,7 @@ static inline struct strait_backend *tiny_backend(int is_reference) {
 static inline strait_stage_spec tiny_spec(strait_shape shape, int64_t n_sequences,
                                           int64_t seq_len) {
     return (strait_stage_spec){.shape = shape,
-                               .part = {0, shape.layers},
+                               .layers = {0, shape.layers},
                                .n_sequences = n_sequences,
                                .seq_len = seq_len,
                                .n_slots = 1,
@@ -111,7 +111,7 @@ static inline double tiny_loss(struct strait_stage *stage, tiny_batch *batch, in
                                with_gradients ? 1.0f / (float)n : 0.0f, &losses));
     if (with_gradients) {
         CHECK_OK(strait_stage_backward(stage, 0, 0));
-        CHECK_OK(strait_stage_backward_entry(stage, 0));
+        CHECK_OK(strait_stage_backward_input(stage, 0));
         CHECK_OK(strait_stage_backward_embedding(stage, tiny_ids(batch->tokens, n)));
     }
     double sum = 0.0;

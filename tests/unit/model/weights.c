@@ -13,7 +13,7 @@ static struct strait_stage *open_init(struct strait_backend *backend, strait_sha
                                       int last, uint64_t seed) {
     strait_stage_spec spec = tiny_spec(shape, 1, 2);
     struct strait_stage *stage = NULL;
-    spec.part = (strait_part){first, last};
+    spec.layers = (strait_layer_range){first, last};
     CHECK_OK(strait_stage_open(&spec, backend, &stage));
     CHECK_OK(strait_stage_init(stage, seed));
     return stage;

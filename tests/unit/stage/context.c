@@ -85,7 +85,7 @@ static void line_open(struct line *l, strait_shape shape, int bits, int is_stepw
     for (int i = 0; i < STAGES; i++) {
         strait_stage_spec spec = tiny_spec(shape, is_stepwise ? 1 : SEQUENCES,
                                            is_stepwise ? 1 : SEQ_LEN);
-        spec.part = (strait_part){i, i + 1};
+        spec.layers = (strait_layer_range){i, i + 1};
         CHECK_OK(strait_stage_open(&spec, l->backend, &l->stages[i]));
         tiny_randomise(l->stages[i], 11);
         if (is_stepwise) CHECK_OK(strait_generator_open(l->stages[i], &l->generators[i]));
@@ -108,7 +108,7 @@ static void line_close(struct line *l) {
 static strait_crossing at_stage(struct line *l, int i) {
     return (strait_crossing){.stream = strait_stage_stream(l->stages[i]),
                              .tokens = tiny_ids(l->batch.tokens, TOKENS),
-                             .input = strait_stage_entered(l->stages[i], 0)};
+                             .input = strait_stage_first_block_input(l->stages[i], 0)};
 }
 
 /* Losses of the whole line. */
@@ -147,7 +147,7 @@ static void backward(struct line *l) {
                                               l->wires[i][1]));
         CHECK_OK(strait_stage_backward(stage, 0, 0));
         if (l->heads[i] != NULL) CHECK_OK(strait_codec_input_grad(l->heads[i], &at, d));
-        CHECK_OK(strait_stage_backward_entry(stage, 0));
+        CHECK_OK(strait_stage_backward_input(stage, 0));
         if (i > 0)
             CHECK_OK(strait_codec_grad_pack(l->tails[i], &at, l->wires[i - 1][1], d));
         else
@@ -198,7 +198,7 @@ static const float *step(struct line *l, int64_t place, int32_t token) {
         if (i == STAGES - 1) break;
         const strait_crossing at = {.stream = strait_stage_stream(l->stages[i]),
                                     .tokens = tiny_ids(&token, 1),
-                                    .input = strait_generator_entered(g),
+                                    .input = strait_generator_first_block_input(g),
                                     .past = place};
         CHECK_OK(strait_generator_output(g, &made));
         CHECK_OK(strait_codec_act_pack(l->heads[i], &at, l->wires[i][0], made));

@@ -1,0 +1,53 @@
+#include "model/param_list.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+/* Whether the gradient is one matrix product per microbatch: the first can overwrite it. */
+static int is_product(strait_role role) {
+    return role == STRAIT_ROLE_MATRIX || role == STRAIT_ROLE_RESIDUAL_OUT ||
+           role == STRAIT_ROLE_HEAD;
+}
+
+typedef strait_err (*plan_fn)(struct strait_slab *, strait_dtype, int64_t, int64_t,
+                              strait_tensor *);
+
+static strait_err add_with(struct strait_param_list *list, plan_fn plan, const strait_param *param,
+                           strait_param **out) {
+    const strait_dtype precision = list->shape->precision;
+    const int64_t rows = param->value.rows, cols = param->value.cols;
+    assert(list->n < list->capacity);
+    strait_param *slot = &list->params[list->n++];
+    *slot = *param;
+    STRAIT_TRY(plan(list->values, STRAIT_F32, rows, cols, &slot->value));
+    if (list->is_training)
+        STRAIT_TRY(plan(is_product(param->role) ? list->grads : list->sums, STRAIT_F32, rows, cols,
+                        &slot->grad));
+    if (!strait_role_is_gain(param->role) && precision != STRAIT_F32)
+        STRAIT_TRY(plan(list->copies, precision, rows, cols, &slot->compute));
+    *out = slot;
+    return STRAIT_OK;
+}
+
+static strait_param describe(const struct strait_param_list *list, const char *name,
+                             strait_role role, int64_t rows, int64_t cols) {
+    strait_param param = {.role = role, .value = {.rows = rows, .cols = cols}};
+    if (list->block < 0)
+        (void)snprintf(param.name, sizeof param.name, "%s", name);
+    else
+        (void)snprintf(param.name, sizeof param.name, "blocks.%d.%s", list->block, name);
+    return param;
+}
+
+strait_err strait_param_list_add(struct strait_param_list *list, const char *name, strait_role role,
+                                 int64_t rows, int64_t cols, strait_param **out) {
+    const strait_param param = describe(list, name, role, rows, cols);
+    return add_with(list, strait_slab_add, &param, out);
+}
+
+strait_err strait_param_list_add_adjacent(struct strait_param_list *list, const char *name,
+                                          strait_role role, int64_t rows, int64_t cols,
+                                          strait_param **out) {
+    const strait_param param = describe(list, name, role, rows, cols);
+    return add_with(list, strait_slab_add_adjacent, &param, out);
+}
