@@ -60,8 +60,8 @@ void strait_address_remote(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]) {
 }
 
 const struct sockaddr *strait_address_pick(const struct addrinfo *found, unsigned n_tries) {
-    unsigned n = 0;
-    for (const struct addrinfo *at = found; at != NULL; at = at->ai_next)
+    unsigned n = 1; // a successful lookup returns at least one address
+    for (const struct addrinfo *at = found->ai_next; at != NULL; at = at->ai_next)
         n++;
     for (n_tries %= n; n_tries > 0; n_tries--)
         found = found->ai_next;

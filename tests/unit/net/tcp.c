@@ -331,11 +331,11 @@ static void names_both_versions_when_refused(void **state) {
     struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t size = sizeof where;
     const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    r.config.n_streams = 1;
     rig_start(&r);
     CHECK(bind(listener, (struct sockaddr *)&where, size) == 0 && listen(listener, 1) == 0);
     CHECK(getsockname(listener, (struct sockaddr *)&where, &size) == 0);
     (void)snprintf(r.b.address, sizeof r.b.address, "127.0.0.1:%d", ntohs(where.sin_port));
-    r.config.n_streams = 1;
     (void)rig_dial(&r);
     rig_rest(&r, 20);
     h.fd = accept(listener, NULL, NULL);
