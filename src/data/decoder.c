@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "data/buffer.h"
-#include "data/tokenizer/parts.h"
+#include "data/tokenizer/internal.h"
 #include "data/tokenizer/utf8.h"
 
 #include <string.h>

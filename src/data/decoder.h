@@ -1,7 +1,7 @@
 /* decoder.h - token ids to text, one at a time. */
 #pragma once
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <stddef.h>
 #include <stdint.h>

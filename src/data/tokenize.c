@@ -1,11 +1,11 @@
 #include <strait/corpus.h>
 
 #include "base/alloc.h"
-#include "data/chunks.h"
 #include "data/corpus.h"
 #include "data/corpus_writer.h"
-#include "data/encoder.h"
 #include "data/shard.h"
+#include "data/text/chunks.h"
+#include "data/tokenizer/encoder.h"
 
 enum {
     PIECE_BYTES = 1 << 17

@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "data/decoder.h"
-#include "data/encoder.h"
+#include "data/tokenizer/encoder.h"
 #include "infer/model.h"
 #include "model/token_sampler.h"
 

@@ -2,8 +2,8 @@
 
 #include "base/alloc.h"
 #include "data/corpus.h"
-#include "data/encoder.h"
-#include "data/text.h"
+#include "data/text/text.h"
+#include "data/tokenizer/encoder.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include <strait/model.h>
 
 #include "backend/backend.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "infer/staged_model.h"
 
 struct strait_trained_model {

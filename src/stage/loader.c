@@ -2,7 +2,7 @@
 
 #include "backend/slab.h"
 #include "base/alloc.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <string.h>
 

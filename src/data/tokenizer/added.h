@@ -1,7 +1,7 @@
 /* added.h - finding added tokens in text. */
 #pragma once
 
-#include "data/tokenizer/parts.h"
+#include "data/tokenizer/internal.h"
 
 typedef struct strait_added_match {
     size_t start, end; // with the white space that the token swallows

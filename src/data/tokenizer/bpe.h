@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "data/buffer.h"
-#include "data/tokenizer/parts.h"
+#include "data/tokenizer/internal.h"
 
 typedef struct strait_bpe_symbol {
     int32_t id;

@@ -12,7 +12,7 @@
  *
  * Unicode composition does not reach across a line feed. Tokens looked for in the text must not
  * hold a line feed nor swallow or examine white space beside them. Anything else is not cut. */
-#include "data/tokenizer/parts.h"
+#include "data/tokenizer/internal.h"
 
 #include <string.h>
 

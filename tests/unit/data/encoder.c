@@ -1,4 +1,4 @@
-#include "data/encoder.h"
+#include "data/tokenizer/encoder.h"
 
 #include "folder.h"
 #include "tokenizers.h"

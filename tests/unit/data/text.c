@@ -1,6 +1,6 @@
 #define ZLIB_CONST
 
-#include "data/text.h"
+#include "data/text/text.h"
 
 #include "base/alloc.h"
 #include "folder.h"

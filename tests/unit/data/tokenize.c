@@ -3,7 +3,7 @@
 
 #include "data/corpus.h"
 #include "data/corpus_writer.h"
-#include "data/text.h"
+#include "data/text/text.h"
 #include "folder.h"
 #include "mixed.h"
 #include "tokenizers.h"

@@ -4,8 +4,8 @@
 #include "base/alloc.h"
 #include "check.h"
 #include "data/decoder.h"
-#include "data/encoder.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/encoder.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-#include "data/tokenizer/parts.h"
+#include "data/tokenizer/internal.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "data/chunks.h"
+#include "data/text/chunks.h"
 
 #include "base/alloc.h"
 #include "base/pool.h"

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "data/buffer.h"
-#include "data/input.h"
+#include "data/text/input.h"
 
 #include <stddef.h>
 #include <stdint.h>

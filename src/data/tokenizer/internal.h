@@ -3,9 +3,9 @@
 
 #include "base/hash.h"
 #include "base/json.h"
-#include "data/tokenizer.h"
 #include "data/tokenizer/merges.h"
 #include "data/tokenizer/step.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/vocab.h"
 
 #include <stdint.h>

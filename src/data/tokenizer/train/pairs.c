@@ -1,4 +1,4 @@
-#include "data/tokenizer/pairs.h"
+#include "data/tokenizer/train/pairs.h"
 
 #include "base/alloc.h"
 

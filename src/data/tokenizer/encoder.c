@@ -1,10 +1,10 @@
-#include "data/encoder.h"
+#include "data/tokenizer/encoder.h"
 
 #include "base/alloc.h"
 #include "data/tokenizer/added.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/cache.h"
-#include "data/tokenizer/parts.h"
+#include "data/tokenizer/internal.h"
 #include "data/tokenizer/utf8.h"
 
 #include <string.h>

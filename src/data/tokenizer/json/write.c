@@ -1,9 +1,9 @@
-#include "data/tokenizer/write.h"
+#include "data/tokenizer/json/write.h"
 
 #include "base/alloc.h"
 #include "base/json.h"
 #include "data/tokenizer/alphabet.h"
-#include "data/tokenizer/parts.h"
+#include "data/tokenizer/internal.h"
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>

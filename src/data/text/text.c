@@ -1,8 +1,8 @@
-#include "data/text.h"
+#include "data/text/text.h"
 
 #include "base/alloc.h"
 #include "base/json.h"
-#include "data/input.h"
+#include "data/text/input.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #define ZLIB_CONST
 
-#include "data/decompress.h"
+#include "data/text/decompress.h"
 
 #include "base/alloc.h"
 

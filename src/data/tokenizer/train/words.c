@@ -1,4 +1,4 @@
-#include "data/tokenizer/words.h"
+#include "data/tokenizer/train/words.h"
 
 #include "base/alloc.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/vocab.h"
 
 #include <stdint.h>

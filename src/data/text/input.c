@@ -1,7 +1,7 @@
-#include "data/input.h"
+#include "data/text/input.h"
 
 #include "base/alloc.h"
-#include "data/decompress.h"
+#include "data/text/decompress.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 #include <strait/tokenizer.h>
 
 #include "base/alloc.h"
-#include "data/chunks.h"
-#include "data/encoder.h"
-#include "data/tokenizer/pairs.h"
-#include "data/tokenizer/words.h"
-#include "data/tokenizer/write.h"
+#include "data/text/chunks.h"
+#include "data/tokenizer/encoder.h"
+#include "data/tokenizer/json/write.h"
+#include "data/tokenizer/train/pairs.h"
+#include "data/tokenizer/train/words.h"
 
 #include <string.h>
 

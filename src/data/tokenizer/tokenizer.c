@@ -1,8 +1,8 @@
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include "base/alloc.h"
 #include "base/bytes.h"
-#include "data/tokenizer/parts.h"
+#include "data/tokenizer/internal.h"
 
 #include <string.h>
 

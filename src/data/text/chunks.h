@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "data/buffer.h"
-#include "data/text.h"
+#include "data/text/text.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 #include "base/alloc.h"
 #include "data/tokenizer/alphabet.h"
-#include "data/tokenizer/parts.h"
+#include "data/tokenizer/internal.h"
 
 #include <string.h>
 

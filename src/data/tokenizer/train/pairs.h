@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "data/tokenizer/words.h"
+#include "data/tokenizer/train/words.h"
 
 #include <stddef.h>
 #include <stdint.h>
