@@ -79,7 +79,8 @@ strait_err strait_codec_draw_cols(struct strait_codec *c, struct strait_stream *
                                   const strait_param *param, double std, int64_t cols) {
     const strait_rng rng = {c->spec.seed, strait_rng_stream(param->name)};
     return strait_random_fill_once(
-        s, param->value, (strait_random_fill_params){.rng = rng, .deviation = (float)std, .cols = cols});
+        s, param->value,
+        (strait_random_fill_params){.rng = rng, .deviation = (float)std, .cols = cols});
 }
 
 strait_err strait_codec_set_identity(struct strait_stream *s, strait_tensor t) {

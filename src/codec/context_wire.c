@@ -1,11 +1,13 @@
-/* context_wire.c - codes of strait's variant context as bytes: at 4 bits a value the scale of a
- * token takes as many (octave.h), else as other codecs have them. */
+/* context_wire.c - the wire format of the strait codec's variant context: a log-scale payload at 4
+ * bits per value, otherwise the payload of other codecs. A log-scale payload saves half a byte per
+ * token: its scale takes 4 bits, like a value, so that k = 31 values and their scale are 16 bytes.
+ */
 #include "codec/context.h"
 #include "codec/payload.h"
 
-/* At 4 bits a scale takes 4 bits too. */
 size_t strait_context_wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
     const int bits = strait_codec_bits(spec, direction);
+    /* One f32 per message, and per token the scale and k values at half a byte each, rounded up. */
     if (bits == 4) return sizeof(float) + (size_t)spec->rows * (((size_t)spec->keep + 2) / 2);
     return strait_payload_bytes(spec->rows, spec->keep, bits);
 }
@@ -21,11 +23,11 @@ strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at
 
 strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
                                   strait_tensor x, strait_tensor wire) {
-    const strait_direction way = strait_codec_receives(c);
-    if (strait_codec_bits(&c->spec, way) != 4) return strait_payload_unpack(c, at, x, wire);
-    const strait_pack_params how = {.is_stochastic = way == STRAIT_BACKWARD &&
-                                                     c->spec.rounding != STRAIT_ROUND_NEAREST,
-                                    .cols = c->spec.is_padded ? c->spec.keep : 0};
+    const strait_direction direction = strait_codec_receives(c);
+    if (strait_codec_bits(&c->spec, direction) != 4) return strait_payload_unpack(c, at, x, wire);
+    const strait_pack_params params = {.is_stochastic = direction == STRAIT_BACKWARD &&
+                                                        c->spec.rounding != STRAIT_ROUND_NEAREST,
+                                       .cols = c->spec.is_padded ? c->spec.keep : 0};
     return c->backend->kernels->log_scale->restore(
-        at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, how);
+        at->stream, x, strait_codec_stats(c, at, x.rows, STRAIT_METER_UNPACK), wire, params);
 }

@@ -1,35 +1,37 @@
-/* cross.c - the calls of a microbatch: shapes, slot and bytes are checked, then the table called.
- */
+/* crossing.c - the calls for one microbatch: checks shapes, slot and bytes, converts the stream to
+ * f32 where the codec needs it, and calls the codec's table. */
 #include "codec/codec.h"
 
 static strait_err check(const struct strait_codec *c, strait_codec_side side,
                         const strait_crossing *at, strait_tensor x) {
     const strait_codec_spec *spec = &c->spec;
     if (c->side != side)
-        return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: called on the wrong half", spec->boundary);
+        return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: codec %s was called on the wrong side",
+                           spec->boundary, spec->name);
     if (at->slot < 0 || at->slot >= spec->n_slots)
-        return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: slot %d of %d", spec->boundary, at->slot,
-                           spec->n_slots);
+        return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: slot %d of %d does not exist",
+                           spec->boundary, at->slot, spec->n_slots);
     const int64_t cols = strait_codec_width(spec);
     if (x.rows != spec->rows || x.cols != cols || x.dtype != spec->precision)
-        return STRAIT_FAIL(
-            STRAIT_EINVAL,
-            "boundary %d: tensor is %lld x %lld, codec %s takes %lld x %lld of the stream's type",
-            spec->boundary, (long long)x.rows, (long long)x.cols, spec->name, (long long)spec->rows,
-            (long long)cols);
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "boundary %d: tensor is %lld x %lld, codec %s takes %lld x %lld of the "
+                           "spec's precision",
+                           spec->boundary, (long long)x.rows, (long long)x.cols, spec->name,
+                           (long long)spec->rows, (long long)cols);
     const unsigned traits = strait_codec_traits(spec);
     if (traits & STRAIT_CODEC_TOKENS && (at->tokens.data == NULL || at->tokens.rows != spec->rows))
-        return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: codec %s needs the token ids",
+        return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: codec %s needs one token id per row",
                            spec->boundary, spec->name);
     return STRAIT_OK;
 }
 
-/* The wire as the bytes it is, whatever the caller's view of it. */
+/* Views the wire as one row of bytes, whatever shape the caller gave it. A wrong size comes from a
+ * peer, or from a spec that differs from the peer's. */
 static strait_err check_wire(const struct strait_codec *c, strait_direction direction,
                              strait_tensor *wire) {
     const size_t bytes = strait_codec_wire_bytes(&c->spec, direction);
     if (strait_tensor_bytes(*wire) != bytes)
-        return STRAIT_FAIL(STRAIT_EPROTO, "boundary %d: %zu bytes crossed, codec %s sends %zu",
+        return STRAIT_FAIL(STRAIT_EPROTO, "boundary %d: %zu bytes on the wire, codec %s uses %zu",
                            c->spec.boundary, strait_tensor_bytes(*wire), c->spec.name, bytes);
     *wire = (strait_tensor){wire->data, STRAIT_I8, 1, (int64_t)bytes};
     return STRAIT_OK;
@@ -40,16 +42,18 @@ static strait_err cast(const struct strait_codec *c, const strait_crossing *at, 
     return c->backend->kernels->cast(at->stream, y, x);
 }
 
-/* Whose crossings these are. */
-static const struct strait_codec_ops *ways(const struct strait_codec *c) {
+/* The table whose crossings this side uses. */
+static const struct strait_codec_ops *crossings_of(const struct strait_codec *c) {
     return c->spec.is_padded && c->ops->padded != NULL ? c->ops->padded : c->ops;
 }
 
+/* Whether the codec computes on x as it is. A bf16 stream of a codec without padding is converted
+ * through c->wide. */
 static int takes(const struct strait_codec *c, strait_tensor x) {
     return x.dtype == STRAIT_F32 || c->spec.is_padded;
 }
 
-/* x as the codec reads it, and where the codec may write what x will get. */
+/* Replaces *x by its f32 version, which the codec may also write to. */
 static strait_err widen(struct strait_codec *c, const strait_crossing *at, strait_tensor *x) {
     if (takes(c, *x)) return STRAIT_OK;
     STRAIT_TRY(cast(c, at, c->wide, *x));
@@ -78,14 +82,14 @@ strait_err strait_codec_act_pack(struct strait_codec *c, const strait_crossing *
         wide.input = c->wide_input;
     }
     STRAIT_TRY(widen(c, at, &x));
-    return ways(c)->act_pack(c, &wide, wire, x);
+    return crossings_of(c)->act_pack(c, &wide, wire, x);
 }
 
 strait_err strait_codec_act_unpack(struct strait_codec *c, const strait_crossing *at,
                                    strait_tensor y, strait_tensor wire) {
     STRAIT_TRY(check(c, STRAIT_RECEIVER, at, y));
     STRAIT_TRY(check_wire(c, STRAIT_FORWARD, &wire));
-    return unpack(c, at, y, wire, ways(c)->act_unpack);
+    return unpack(c, at, y, wire, crossings_of(c)->act_unpack);
 }
 
 strait_err strait_codec_grad_pack(struct strait_codec *c, const strait_crossing *at,
@@ -93,7 +97,7 @@ strait_err strait_codec_grad_pack(struct strait_codec *c, const strait_crossing 
     STRAIT_TRY(check(c, STRAIT_RECEIVER, at, d_y));
     STRAIT_TRY(check_wire(c, STRAIT_BACKWARD, &wire));
     STRAIT_TRY(widen(c, at, &d_y));
-    const struct strait_codec_ops *ops = ways(c);
+    const struct strait_codec_ops *ops = crossings_of(c);
     return (ops->grad_pack != NULL ? ops->grad_pack : ops->act_pack)(c, at, wire, d_y);
 }
 
@@ -101,22 +105,22 @@ strait_err strait_codec_grad_unpack(struct strait_codec *c, const strait_crossin
                                     strait_tensor d_x, strait_tensor wire) {
     STRAIT_TRY(check(c, STRAIT_SENDER, at, d_x));
     STRAIT_TRY(check_wire(c, STRAIT_BACKWARD, &wire));
-    const struct strait_codec_ops *ops = ways(c);
+    const struct strait_codec_ops *ops = crossings_of(c);
     return unpack(c, at, d_x, wire, ops->grad_unpack != NULL ? ops->grad_unpack : ops->act_unpack);
 }
 
 strait_err strait_codec_input_grad(struct strait_codec *c, const strait_crossing *at,
                                    strait_tensor d_x) {
-    if (ways(c)->input_grad == NULL) return STRAIT_OK;
+    if (crossings_of(c)->input_grad == NULL) return STRAIT_OK;
     STRAIT_TRY(check(c, STRAIT_SENDER, at, d_x));
     const strait_tensor narrow = d_x;
     STRAIT_TRY(widen(c, at, &d_x));
-    STRAIT_TRY(ways(c)->input_grad(c, at, d_x));
+    STRAIT_TRY(crossings_of(c)->input_grad(c, at, d_x));
     return narrow.data != d_x.data ? cast(c, at, narrow, d_x) : STRAIT_OK;
 }
 
 strait_err strait_codec_param_grads(struct strait_codec *c, const strait_crossing *at) {
-    return ways(c)->param_grads != NULL ? ways(c)->param_grads(c, at) : STRAIT_OK;
+    return crossings_of(c)->param_grads != NULL ? crossings_of(c)->param_grads(c, at) : STRAIT_OK;
 }
 
 strait_err strait_codec_project_gradients(struct strait_codec *c, struct strait_stream *s,

@@ -1,5 +1,5 @@
-/* int4.c - four bits a value: each tile of a token is rotated by a Hadamard matrix, which spreads
- * single large values over the tile, and rounded on a scale of its own. */
+/* int4.c - four bits per value. Each tile of a token is rotated by a Hadamard matrix, which spreads
+ * single large values over the tile, and then rounded with its own scale. */
 #include "codec/builder.h"
 #include "codec/feedback.h"
 #include "codec/payload.h"
@@ -10,7 +10,7 @@ struct int4 {
 };
 
 enum {
-    TILE = 128
+    TILE = 128 // default: one scale byte per 64 bytes of codes
 };
 
 /* The largest power of two up to TILE that divides the width. */
@@ -39,7 +39,7 @@ static size_t wire_bytes(const strait_codec_spec *spec, strait_direction directi
                                 strait_codec_bits(spec, direction));
 }
 
-/* A row for each tile. */
+/* The same tensor with one row per tile, so that each tile gets its own scale. */
 static strait_tensor tiles(const struct strait_codec *c, strait_tensor x) {
     return strait_tensor_reshape(x, x.rows * (x.cols / c->spec.tile), c->spec.tile);
 }
@@ -54,25 +54,26 @@ static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait
 static strait_err restore(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                           strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
+    /* The bits that this side sent at: it restores its own payload to see what was lost. */
     const strait_pack_params sent = {.bits = strait_codec_bits(&c->spec, strait_codec_sends(c))};
     STRAIT_TRY(k->restore_rows(at->stream, tiles(c, x), (strait_tensor){0}, wire, sent));
     return k->hadamard->transform(at->stream, x, x, c->spec.tile);
 }
 
-static const strait_lossy how = {.pack = pack, .restore = restore, .is_metered = 1};
+static const strait_lossy lossy = {.pack = pack, .restore = restore, .is_metered = 1};
 
 static strait_err plan(struct strait_codec *c) {
     struct int4 *st = c->state;
     const int64_t n = c->spec.rows, d = c->spec.cols;
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n * (d / c->spec.tile)));
     STRAIT_TRY(strait_codec_add(c, &(strait_codec_part){&st->rotated, n, d}, 1));
-    return strait_feedback_plan(&st->feedback, c, &how);
+    return strait_feedback_plan(&st->feedback, c, &lossy);
 }
 
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor x) {
     struct int4 *st = c->state;
-    return strait_feedback_send(&st->feedback, c, at, wire, x, &how);
+    return strait_feedback_send(&st->feedback, c, at, wire, x, &lossy);
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,

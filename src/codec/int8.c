@@ -1,4 +1,4 @@
-/* int8.c - a quarter of fp32: eight bits a value and a scale for each token. */
+/* int8.c - eight bits per value, and one scale per token. */
 #include "codec/payload.h"
 #include "codec/plain.h"
 

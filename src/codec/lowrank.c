@@ -1,8 +1,9 @@
-/* lowrank.c - a microbatch as two thin factors, x = P Q' with P [N x r] orthonormal, found by one
- * step of power iteration from the factor of the crossing before:
+/* lowrank.c - a microbatch as the product of two thin factors, x = P Q^T with P [N x r]
+ * orthonormal, found by one step of power iteration that starts from the factor of the previous
+ * crossing:
  *
- *   P = orthonormal(x start);  Q = x' P;  P and Q cross;  start = orthonormal(Q) + a little of the
- *   very first start, so that a direction once empty is found again */
+ *   P = orthonormal(x start);  Q = x^T P;  P and Q cross;  start = orthonormal(Q) + a little of the
+ *   initial start, so that a direction that was once empty can be found again */
 #include "codec/builder.h"
 #include "codec/feedback.h"
 #include "codec/payload.h"
@@ -11,11 +12,11 @@ struct lowrank {
     struct strait_feedback feedback;
     strait_tensor left;  // P [N x r]
     strait_tensor right; // Q [D x r]
-    strait_tensor first; // the start of the first crossing [D x r]
-    int warm;            // which state is the start of the next crossing
+    strait_tensor first; // the start of the first crossing [D x r], from the seed
+    int warm;            // index of the state that holds the start of the next crossing
 };
 
-#define ANEW 1e-4f // share of the first start in every other
+#define RESTART 1e-4f // share of the initial start that every later start contains
 
 static strait_err check(strait_codec_spec *spec) {
     const int64_t most = spec->rows < spec->cols ? spec->rows : spec->cols;
@@ -45,7 +46,8 @@ static void for_generation(strait_codec_spec *spec) {
                                 .n_slots = 1};
 }
 
-/* Where Q starts in the bytes of a crossing: P's, made even with four. */
+/* Offset of Q in the message: behind P, at a multiple of four bytes, because its first bytes are a
+ * float. */
 static size_t right_at(const strait_codec_spec *spec, int bits) {
     return (strait_payload_bytes(spec->rows, spec->rank, bits) + 3) / 4 * 4;
 }
@@ -63,7 +65,8 @@ static strait_tensor part_of(const struct strait_codec *c, strait_tensor wire, i
                            (int64_t)strait_payload_bytes(rows, c->spec.rank, bits)};
 }
 
-/* No old bytes between P and Q. */
+/* Zeroes the bytes between P and Q: a message must not carry old memory, and equal inputs must give
+ * equal bytes. */
 static strait_err clear_gap(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                             int bits) {
     static const char zeros[4];
@@ -73,7 +76,7 @@ static strait_err clear_gap(struct strait_codec *c, const strait_crossing *at, s
     return c->backend->ops->upload(at->stream, (char *)wire.data + end, zeros, gap);
 }
 
-/* left and right of x, and where the next crossing starts. */
+/* Computes left and right from x, and the start of the next crossing. */
 static strait_err factor(struct strait_codec *c, const strait_crossing *at, strait_tensor x) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct lowrank *st = c->state;
@@ -84,7 +87,7 @@ static strait_err factor(struct strait_codec *c, const strait_crossing *at, stra
     if (at->is_evaluation) return STRAIT_OK;
     STRAIT_TRY(k->cast(at->stream, warm, st->right));
     STRAIT_TRY(k->lowrank->orthonormalise(at->stream, warm));
-    return k->axpy(at->stream, warm, ANEW, st->first);
+    return k->axpy(at->stream, warm, RESTART, st->first);
 }
 
 static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -93,26 +96,26 @@ static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait
     const struct lowrank *st = c->state;
     const strait_tensor absent = {0};
     const int bits = strait_codec_bits(&c->spec, strait_codec_sends(c));
-    strait_pack_params how = strait_payload_params(c, at, bits);
+    strait_pack_params params = strait_payload_params(c, at, bits);
     STRAIT_TRY(factor(c, at, x));
-    STRAIT_TRY(k->pack_rows(at->stream, part_of(c, wire, 0, bits), absent, st->left, how));
+    STRAIT_TRY(k->pack_rows(at->stream, part_of(c, wire, 0, bits), absent, st->left, params));
     STRAIT_TRY(clear_gap(c, at, wire, bits));
-    how.stream++; // other random bits for the other factor
-    return k->pack_rows(at->stream, part_of(c, wire, 1, bits), absent, st->right, how);
+    params.stream++; // the factors must not share random bits
+    return k->pack_rows(at->stream, part_of(c, wire, 1, bits), absent, st->right, params);
 }
 
-/* x = P Q' from the wire; stats of P's rows and of Q's go to the meter if asked for. */
+/* x = P Q^T from the wire; counts rejected values of both factors if is_metered. */
 static strait_err multiply(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                            strait_tensor wire, strait_direction direction, int is_metered) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct lowrank *st = c->state;
-    const strait_pack_params how = {.bits = strait_codec_bits(&c->spec, direction)};
+    const strait_pack_params params = {.bits = strait_codec_bits(&c->spec, direction)};
     for (int part = 0; part < 2; part++) {
         const strait_tensor factor = part == 0 ? st->left : st->right;
         strait_tensor stats = {0};
         if (is_metered) stats = strait_codec_stats(c, at, factor.rows, STRAIT_METER_UNPACK);
-        STRAIT_TRY(
-            k->restore_rows(at->stream, factor, stats, part_of(c, wire, part, how.bits), how));
+        STRAIT_TRY(k->restore_rows(at->stream, factor, stats, part_of(c, wire, part, params.bits),
+                                   params));
     }
     return k->matmul(at->stream, x, st->left, st->right, strait_abt);
 }
@@ -122,7 +125,7 @@ static strait_err restore(struct strait_codec *c, const strait_crossing *at, str
     return multiply(c, at, x, wire, strait_codec_sends(c), 0);
 }
 
-static const strait_lossy how_lossy = {.pack = pack, .restore = restore};
+static const strait_lossy lossy = {.pack = pack, .restore = restore};
 
 static strait_err plan(struct strait_codec *c) {
     struct lowrank *st = c->state;
@@ -130,7 +133,7 @@ static strait_err plan(struct strait_codec *c) {
     const strait_codec_part parts[] = {{&st->left, n, r}, {&st->right, d, r}, {&st->first, d, r}};
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n > d ? n : d));
     STRAIT_TRY(strait_codec_add(c, parts, sizeof parts / sizeof parts[0]));
-    STRAIT_TRY(strait_feedback_plan(&st->feedback, c, &how_lossy));
+    STRAIT_TRY(strait_feedback_plan(&st->feedback, c, &lossy));
     st->warm = c->n_states;
     return strait_codec_add_state(c, "warm", STRAIT_F32, d, r);
 }
@@ -145,7 +148,7 @@ static strait_err start(struct strait_codec *c, struct strait_stream *s) {
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor x) {
     struct lowrank *st = c->state;
-    return strait_feedback_send(&st->feedback, c, at, wire, x, &how_lossy);
+    return strait_feedback_send(&st->feedback, c, at, wire, x, &lossy);
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
@@ -158,6 +161,7 @@ static strait_err metrics(struct strait_codec *c, struct strait_stream *s,
     const struct lowrank *st = c->state;
     STRAIT_TRY(strait_feedback_metrics(c, s, seen));
     if (seen->non_finite == 0) return STRAIT_OK;
+    /* The start was computed from non-finite values: begin again. */
     return c->backend->kernels->cast(s, c->states[st->warm].tensor, st->first);
 }
 

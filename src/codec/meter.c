@@ -19,6 +19,7 @@ strait_err strait_meter_read(struct strait_meter *meter, struct strait_stream *s
     const struct strait_backend_ops *ops = s->backend->ops;
     const struct strait_kernels *k = s->backend->kernels;
     for (int i = 0; i < STRAIT_METER_KINDS; i++) {
+        /* The sum over rows as a product with ones, which every backend has. */
         STRAIT_TRY(k->matmul(s, strait_tensor_rows(meter->totals, i, 1), meter->ones,
                              meter->stats[i], (strait_matmul_params){.alpha = 1}));
         STRAIT_TRY(k->fill(s, meter->stats[i], 0.0f));

@@ -1,16 +1,16 @@
-/* meter.h - how much crossings lose, added up on the device until someone asks.
+/* meter.h - measures how much crossings lose, on the device.
  *
- * Kernels that pack or unpack add three numbers a row to stats: squared error, squared size, values
- * that were not finite. The rows are added up when they are read: a crossing pays nothing for it.
- */
+ * Kernels that pack or unpack add three numbers per row to stats: squared error, squared size, and
+ * how many values were not finite. Rows are summed only when someone reads the meter, so that a
+ * crossing needs no reduction over the device. */
 #pragma once
 
 #include "backend/backend.h"
 #include "backend/slab.h"
 
 enum {
-    STRAIT_METER_PACK,
-    STRAIT_METER_UNPACK,
+    STRAIT_METER_PACK,   // error of packing; values that were not finite before
+    STRAIT_METER_UNPACK, // only the count of values on the wire that were not finite
     STRAIT_METER_KINDS
 };
 
@@ -20,12 +20,13 @@ struct strait_meter {
     strait_tensor totals;                    // [STRAIT_METER_KINDS x 3]
 };
 
-/* `rows`: the most rows any kernel call will measure. */
+/* Plans the tensors in the slab. `rows` is the most rows that one kernel call measures. */
 strait_err strait_meter_plan(struct strait_meter *meter, struct strait_slab *slab, int64_t rows);
+/* Writes the constant tensors, once memory is committed. */
 strait_err strait_meter_start(struct strait_meter *meter, struct strait_stream *s);
 
-/* Where a kernel adds its numbers of `rows` rows. */
+/* Where a kernel adds its measurements of `rows` rows. `which` is one of the kinds above. */
 strait_tensor strait_meter_stats(const struct strait_meter *meter, int which, int64_t rows);
 
-/* The totals, row by row; then sets all to zero. Waits for the stream. */
+/* Reads the three totals of each kind, in order, and resets them. Waits for the stream. */
 strait_err strait_meter_read(struct strait_meter *meter, struct strait_stream *s, float out[6]);

@@ -1,4 +1,4 @@
-/* none.c - the boundary as it would be on one machine: every value, at most rounded to bfloat16. */
+/* none.c - no compression: every value, exact in variant fp32, rounded to bfloat16 by default. */
 #include "codec/builder.h"
 #include "codec/payload.h"
 #include "codec/plain.h"

@@ -1,22 +1,26 @@
-/* payload.h - a tensor on the wire at 32, 16, 8 or 4 bits a value: what every codec sends in the
- * end. At 8 and 4 bits each row has a scale of its own; kernels.h has the layout. */
+/* payload.h - a tensor on the wire at 32, 16, 8 or 4 bits per value: the format in which most
+ * codecs send what they computed. At 8 and 4 bits each row has its own scale; docs/codecs.md has
+ * the layout byte for byte. */
 #pragma once
 
 #include "codec/codec.h"
 
+/* Bytes of a payload, scales included. */
 size_t strait_payload_bytes(int64_t rows, int64_t cols, int bits);
 
-/* For check: fills in bits (with `otherwise`) and grad_bits, refuses what is not 32, 16, 8 or 4. */
+/* For ops->check: fills in bits (with `otherwise`) and grad_bits; STRAIT_ECONFIG unless both are
+ * 32, 16, 8 or 4. */
 strait_err strait_payload_check(strait_codec_spec *spec, int otherwise);
 
-/* How this half rounds at this crossing, when it sends `bits` a value. */
+/* How this side rounds at this crossing, when it sends `bits` per value: to nearest or
+ * stochastically, and then from which random stream. */
 strait_pack_params strait_payload_params(const struct strait_codec *c, const strait_crossing *at,
                                          int bits);
 
-/* Sends x at the bits of the spec, and meters what is lost. */
+/* Packs x at the bits of the spec, and measures what is lost. */
 strait_err strait_payload_pack(struct strait_codec *c, const strait_crossing *at,
                                strait_tensor wire, strait_tensor x);
 
-/* Receives x, and meters what was no number. */
+/* Unpacks x, and counts values that are not finite, which become 0. */
 strait_err strait_payload_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                                  strait_tensor wire);

@@ -13,16 +13,17 @@ static strait_err restore(struct strait_codec *c, const strait_crossing *at, str
     return c->backend->kernels->restore_rows(at->stream, x, (strait_tensor){0}, wire, sent);
 }
 
-static const strait_lossy how = {.pack = strait_payload_pack, .restore = restore, .is_metered = 1};
+static const strait_lossy lossy = {
+    .pack = strait_payload_pack, .restore = restore, .is_metered = 1};
 
 strait_err strait_plain_plan(struct strait_codec *c) {
     struct strait_plain *plain = c->state;
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, c->spec.rows));
-    return strait_feedback_plan(&plain->feedback, c, &how);
+    return strait_feedback_plan(&plain->feedback, c, &lossy);
 }
 
 strait_err strait_plain_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                              strait_tensor x) {
     struct strait_plain *plain = c->state;
-    return strait_feedback_send(&plain->feedback, c, at, wire, x, &how);
+    return strait_feedback_send(&plain->feedback, c, at, wire, x, &lossy);
 }

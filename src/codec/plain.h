@@ -1,4 +1,5 @@
-/* plain.h - every value of the stream on the wire, at the bits of the spec: none and int8. */
+/* plain.h - codecs that send every value of the stream as a payload: none and int8 share these
+ * entries of their tables. */
 #pragma once
 
 #include "codec/feedback.h"

@@ -1,34 +1,35 @@
-/* resbm.c - a trained residual bottleneck: the first k channels cross as they are, a small network
- * on each side adds what the others can tell.
+/* resbm.c - a trained residual bottleneck: residual bottleneck models (ResBM), arXiv 2604.11947.
+ * The first k channels cross as they are; a small network on each side adds what it can infer about
+ * the others.
  *
  * Variant a:
- *   head   n = rms(x);  a = n W1';  z = x[:k] + silu(a) W2'              sends z
- *   tail   a = z W1';  x' = pad(z) + silu(a) W2'
- *   tail   da = (g W2) silu'(a);  dz = g[:k] + da W1                     sends dz
- *   head   da = (dz W2) silu'(a);  dx = pad(dz) + rms_back(da W1)
+ *   sender     n = rms(x);  a = n W1^T;  z = x[:k] + silu(a) W2^T           sends z
+ *   receiver   a = z W1^T;  x' = pad(z) + silu(a) W2^T
+ *   receiver   da = (g W2) silu'(a);  dz = g[:k] + da W1                    sends dz
+ *   sender     da = (dz W2) silu'(a);  dx = pad(dz) + rms_back(da W1)
  *
- * Variant b: both networks live in the blocks next to the boundary, so the model itself makes z and
- * reads it; the codec only carries [N x k].
+ * Variant b: both networks are part of the blocks next to the boundary, so the model itself
+ * computes z and reads it; the codec only carries [N x k].
  *
- * Matrices are [outputs x inputs]; the head's W1 is [m x d], W2 [k x m]; the tail's W1 [m x k],
- * W2 [d x m]. */
+ * Matrices are [outputs x inputs]. The sender has W1 [m x d] and W2 [k x m], the receiver W1 [m x
+ * k] and W2 [d x m]. */
 #include "codec/resbm.h"
 
 #include "codec/payload.h"
 
 #include <math.h>
 
-#define VARIANCE 0.33 // of first values, times the inputs of their matrix
+#define VARIANCE 0.33 // of initial values, times the inputs of their matrix
 
 struct resbm {
-    strait_tensor seen;         // slots: x on the head [d], z on the tail [k]
+    strait_tensor seen;         // slots: x on the sender [d], z on the receiver [k]
     strait_tensor a;            // slots [m]
-    strait_tensor d_out;        // gradient slots: dz on the head [k], g on the tail [d]
+    strait_tensor d_out;        // gradient slots: dz on the sender [k], g on the receiver [d]
     strait_tensor d_a;          // gradient slots [m]
-    strait_tensor normed, rstd; // head: [N x d], [N x 1]
-    strait_tensor d_normed;     // head: [N x d]
+    strait_tensor normed, rstd; // sender: [N x d], [N x 1]
+    strait_tensor d_normed;     // sender: [N x d]
     strait_tensor h;            // [N x m]
-    strait_tensor code;         // [N x k]: z or dz on its way to the wire
+    strait_tensor code;         // [N x k]: z or dz before it is packed
 };
 
 static const char *const variants[] = {"a", "b", NULL};
@@ -65,9 +66,9 @@ static size_t wire_bytes(const strait_codec_spec *spec, strait_direction directi
 
 static strait_err plan(struct strait_codec *c) {
     struct resbm *st = c->state;
-    const int is_head = c->side == STRAIT_SENDER;
+    const int is_sender = c->side == STRAIT_SENDER;
     const int64_t n = c->spec.rows, k = c->spec.keep, d = c->spec.cols, m = c->spec.hidden;
-    const int64_t in = is_head ? d : k, out = is_head ? k : d;
+    const int64_t in = is_sender ? d : k, out = is_sender ? k : d;
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n));
     if (is_fused(&c->spec)) return STRAIT_OK;
     STRAIT_TRY(strait_codec_add_param(c, "W1", STRAIT_ROLE_BOUNDARY, m, in));
@@ -80,12 +81,12 @@ static strait_err plan(struct strait_codec *c) {
         {&st->d_a, strait_codec_grad_slot_rows(c), m},
         {&st->h, n, m},
         {&st->code, n, k},
-        {&st->normed, n, d}, // from here on for the head
+        {&st->normed, n, d}, // from here on for the sender only
         {&st->d_normed, n, d},
         {&st->rstd, n, 1},
     };
     const size_t n_parts = sizeof parts / sizeof parts[0];
-    return strait_codec_add(c, parts, is_head ? n_parts : n_parts - 3);
+    return strait_codec_add(c, parts, is_sender ? n_parts : n_parts - 3);
 }
 
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
@@ -95,7 +96,7 @@ static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     return strait_codec_draw(c, s, &p[W2], sqrt(VARIANCE / (double)p[W2].value.cols));
 }
 
-/* The norm of a slot's x, on the head. */
+/* Sender: recomputes the norm of a slot's x. It is cheaper than keeping [N x d] per slot. */
 static strait_err norm(struct strait_codec *c, const strait_crossing *at) {
     const struct resbm *st = c->state;
     const strait_tensor absent = {0};
@@ -104,8 +105,9 @@ static strait_err norm(struct strait_codec *c, const strait_crossing *at) {
                                         (strait_norm_params){.epsilon = STRAIT_RESBM_EPSILON});
 }
 
-/* y = the rectangular identity of x, and the network's share: from `in`, what W1 reads. */
-static strait_err widen(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
+/* y = the rectangular identity of x (the first channels, cut or padded) plus the output of the
+ * network, whose input is `in`. */
+static strait_err apply(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
                         strait_tensor x, strait_tensor in) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct resbm *st = c->state;
@@ -123,7 +125,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor kept = strait_codec_slot(c, st->seen, at->slot);
     STRAIT_TRY(c->backend->kernels->cast(at->stream, kept, x));
     STRAIT_TRY(norm(c, at));
-    STRAIT_TRY(widen(c, at, st->code, kept, st->normed));
+    STRAIT_TRY(apply(c, at, st->code, kept, st->normed));
     return strait_payload_pack(c, at, wire, st->code);
 }
 
@@ -133,10 +135,10 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     const struct resbm *st = c->state;
     const strait_tensor z = strait_codec_slot(c, st->seen, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
-    return widen(c, at, x, z, z);
+    return apply(c, at, x, z, z);
 }
 
-/* d_a of a slot, from d_out: what the network's output is to receive. */
+/* Computes d_a of a slot from d_out, the gradient of the network's output. */
 static strait_err inner_grad(struct strait_codec *c, const strait_crossing *at,
                              strait_tensor d_out) {
     const struct strait_kernels *k = c->backend->kernels;
@@ -180,9 +182,9 @@ static strait_err param_grads(struct strait_codec *c, const strait_crossing *at)
     if (is_fused(&c->spec)) return STRAIT_OK;
     const struct strait_kernels *k = c->backend->kernels;
     const struct resbm *st = c->state;
-    const int is_head = c->side == STRAIT_SENDER;
-    if (is_head) STRAIT_TRY(norm(c, at));
-    const strait_tensor in = is_head ? st->normed : strait_codec_slot(c, st->seen, at->slot);
+    const int is_sender = c->side == STRAIT_SENDER;
+    if (is_sender) STRAIT_TRY(norm(c, at));
+    const strait_tensor in = is_sender ? st->normed : strait_codec_slot(c, st->seen, at->slot);
     STRAIT_TRY(k->silu(at->stream, st->h, strait_codec_slot(c, st->a, at->slot)));
     STRAIT_TRY(k->matmul(at->stream, c->params[W2].grad,
                          strait_codec_grad_slot(c, st->d_out, at->slot), st->h, strait_add_atb));

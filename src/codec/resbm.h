@@ -5,7 +5,7 @@
 
 #define STRAIT_RESBM_EPSILON 1e-6f
 
-/* Which parameter is which. */
+/* Indices into strait_codec.params. */
 enum {
     W1,
     W2

@@ -1,37 +1,35 @@
-/* resbm_padded.c - resbm's variant a where the stream is bf16: the function of resbm.c, computed in
- * the stream's type on padded copies of the parameters, with codes and sums in f32.
+/* resbm_padded.c - the resbm codec's variant a for a bf16 stream: the function of resbm.c, computed
+ * in the stream's type on padded copies of the parameters, with codes and sums in f32.
  *
- *   head   n = rms(x);  a = n W1';  z = x[:k] + silu(a) W2'
- *   tail   a = z W1';  x' = [silu(a), z] [W2, I]'
- *   tail   da = (g W2) silu'(a);  dz = g[:k] + da W1
- *   head   da = (dz W2) silu'(a);  dx = pad(dz) + (rstd da) W1 - (rstd (a . da) / d) n */
+ *   sender     n = rms(x);  a = n W1^T;  z = x[:k] + silu(a) W2^T
+ *   receiver   a = z W1^T;  x' = [silu(a), z] [W2, I]^T
+ *   receiver   da = (g W2) silu'(a);  dz = g[:k] + da W1
+ *   sender     da = (dz W2) silu'(a);  dx = pad(dz) + (rstd da) W1 - (rstd (a . da) / d) n */
 #include "codec/payload.h"
 #include "codec/resbm.h"
 
-/* The padded way: K is k padded, T the type of the stream. */
+/* K is k padded, T the type of the stream. */
 typedef struct padded {
     strait_tensor a;            // slots T [m]
-    strait_tensor normed, rstd; // head: slots T [d], f32 [1]
-    strait_tensor z;            // tail: slots T [K]
+    strait_tensor normed, rstd; // sender: slots T [d], f32 [1]
+    strait_tensor z;            // receiver: slots T [K]
     strait_tensor d_a;          // gradient slots T [m]
-    strait_tensor half_d_z;     // head: gradient slots T [K]
-    strait_codec_held held;     // the gradient of x
+    strait_tensor half_d_z;     // sender: gradient slots T [K]
+    strait_codec_held held;     // receiver: the gradient of x
     strait_tensor h, d_h;       // [N x m] T
-    strait_tensor scaled;       // head: [N x m] T
-    strait_tensor both;         // tail: [N x (m + K)] T: silu(a) and z
-    strait_tensor code;         // [N x K] f32: what crosses
-    strait_tensor w1, w2;       // copies, T: head [m x d], [K x m]; tail [m x K], [d x m]
-    strait_tensor w2i, unit;    // tail: [W2, I], T [d x (m + K)]; ones for it, f32 [k x k]
-    strait_tensor capacity;     // f32 [m x K]: a gradient on its way
+    strait_tensor scaled;       // sender: [N x m] T
+    strait_tensor both;         // receiver: [N x (m + K)] T: silu(a) and z
+    strait_tensor code;         // [N x K] f32: what is packed
+    strait_tensor w1, w2;       // copies, T: sender [m x d], [K x m]; receiver [m x K], [d x m]
+    strait_tensor w2i, unit;    // receiver: [W2, I], T [d x (m + K)]; ones for it, f32 [k x k]
+    strait_tensor scratch;      // f32 [m x K]: a product that a gradient is gathered from
 } padded;
 
-static padded *of(const struct strait_codec *c) {
+static padded *padded_of(const struct strait_codec *c) {
     return c->padded_state;
 }
 
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-
-static strait_err plan_head(struct strait_codec *c, padded *st) {
+static strait_err plan_sender(struct strait_codec *c, padded *st) {
     const int64_t n = c->spec.rows, d = c->spec.cols, m = c->spec.hidden;
     const int64_t kp = strait_codec_pad(c->spec.keep), slots = strait_codec_slot_rows(c);
     const strait_codec_part typed[] = {{&st->normed, slots, d},
@@ -40,13 +38,13 @@ static strait_err plan_head(struct strait_codec *c, padded *st) {
                                        {&st->w1, m, d},
                                        {&st->w2, kp, m}};
     const strait_codec_part wide[] = {{&st->rstd, slots, 1}};
-    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed)));
-    STRAIT_TRY(strait_codec_add(c, wide, COUNT(wide)));
+    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, STRAIT_COUNT(typed)));
+    STRAIT_TRY(strait_codec_add(c, wide, STRAIT_COUNT(wide)));
     STRAIT_TRY(strait_codec_add_copy(c, &c->params[W1].value, &st->w1, 0, strait_codec_whole(d)));
     return strait_codec_add_copy(c, &c->params[W2].value, &st->w2, 0, strait_codec_whole(m));
 }
 
-static strait_err plan_tail(struct strait_codec *c, padded *st) {
+static strait_err plan_receiver(struct strait_codec *c, padded *st) {
     const int64_t n = c->spec.rows, d = c->spec.cols, m = c->spec.hidden, k = c->spec.keep;
     const int64_t kp = strait_codec_pad(k);
     const strait_codec_part typed[] = {{&st->z, strait_codec_slot_rows(c), kp},
@@ -56,8 +54,8 @@ static strait_err plan_tail(struct strait_codec *c, padded *st) {
                                        {&st->w2i, d, m + kp},
                                        {&st->held.saved, strait_codec_grad_slot_rows(c), d}};
     const strait_codec_part unit = {&st->unit, k, k};
-    STRAIT_TRY(
-        strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed) - !c->spec.can_defer));
+    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed,
+                                      STRAIT_COUNT(typed) - !c->spec.can_defer));
     STRAIT_TRY(strait_codec_add(c, &unit, 1));
     STRAIT_TRY(
         strait_codec_add_copy(c, &c->params[W1].value, &st->w1, 0, strait_codec_padded(1, k)));
@@ -65,33 +63,33 @@ static strait_err plan_tail(struct strait_codec *c, padded *st) {
     return strait_codec_add_copy(c, &c->params[W2].value, &st->w2i, 0, strait_codec_whole(m));
 }
 
-/* The columns of [W2, I] that no parameter fills. */
+/* Writes the identity part of [W2, I], which no parameter refreshes. */
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
-    const padded *st = of(c);
+    const padded *st = padded_of(c);
     if (c->side == STRAIT_SENDER) return STRAIT_OK;
-    strait_regroup_params behind = strait_codec_padded(1, c->spec.keep);
-    behind.to = c->spec.hidden;
+    strait_regroup_params place = strait_codec_padded(1, c->spec.keep);
+    place.to = c->spec.hidden;
     STRAIT_TRY(strait_codec_set_identity(s, st->unit));
     return c->backend->kernels->regroup_cols(s, strait_tensor_rows(st->w2i, 0, st->unit.rows),
-                                             st->unit, behind);
+                                             st->unit, place);
 }
 
 static strait_err plan(struct strait_codec *c) {
-    padded *st = of(c);
+    padded *st = padded_of(c);
     const int64_t n = c->spec.rows, m = c->spec.hidden, kp = strait_codec_pad(c->spec.keep);
     const strait_codec_part typed[] = {{&st->a, strait_codec_slot_rows(c), m},
                                        {&st->d_a, strait_codec_grad_slot_rows(c), m},
                                        {&st->h, n, m},
                                        {&st->d_h, n, m}};
-    const strait_codec_part wide[] = {{&st->code, n, kp}, {&st->capacity, m, kp}};
-    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, COUNT(typed)));
-    STRAIT_TRY(strait_codec_add(c, wide, COUNT(wide)));
-    return c->side == STRAIT_SENDER ? plan_head(c, st) : plan_tail(c, st);
+    const strait_codec_part wide[] = {{&st->code, n, kp}, {&st->scratch, m, kp}};
+    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, STRAIT_COUNT(typed)));
+    STRAIT_TRY(strait_codec_add(c, wide, STRAIT_COUNT(wide)));
+    return c->side == STRAIT_SENDER ? plan_sender(c, st) : plan_receiver(c, st);
 }
 
-/* code = the first k columns of x; its padding becomes 0. */
+/* code = the first k columns of x, with zeros as padding. */
 static strait_err cut(struct strait_codec *c, const strait_crossing *at, strait_tensor x) {
-    const strait_tensor code = of(c)->code;
+    const strait_tensor code = padded_of(c)->code;
     return c->backend->kernels->regroup_cols(at->stream, code, x,
                                              strait_codec_padded(1, c->spec.keep));
 }
@@ -99,7 +97,7 @@ static strait_err cut(struct strait_codec *c, const strait_crossing *at, strait_
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor x) {
     const struct strait_kernels *k = c->backend->kernels;
-    const padded *st = of(c);
+    const padded *st = padded_of(c);
     const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot), absent = {0};
     const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
     STRAIT_TRY(k->rmsnorm(at->stream, normed, absent, strait_codec_slot(c, st->rstd, at->slot), x,
@@ -114,7 +112,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                              strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
-    const padded *st = of(c);
+    const padded *st = padded_of(c);
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
     const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
@@ -126,7 +124,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                             strait_tensor g) {
     const struct strait_kernels *k = c->backend->kernels;
-    padded *st = of(c);
+    padded *st = padded_of(c);
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
     STRAIT_TRY(strait_codec_hold(c, at, &st->held, g));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, g, st->w2, strait_ab));
@@ -139,8 +137,8 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x,
                               strait_tensor wire) {
     const struct strait_kernels *k = c->backend->kernels;
-    const padded *st = of(c);
-    const strait_tensor side = strait_codec_grad_slot(c, st->half_d_z, at->slot);
+    const padded *st = padded_of(c);
+    const strait_tensor d_z = strait_codec_grad_slot(c, st->half_d_z, at->slot);
     const strait_norm_silu_grads back = {.d_a = strait_codec_grad_slot(c, st->d_a, at->slot),
                                          .scaled = st->scaled,
                                          .d_y = d_x,
@@ -148,30 +146,30 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
                                          .a = strait_codec_slot(c, st->a, at->slot),
                                          .rstd = strait_codec_slot(c, st->rstd, at->slot),
                                          .n = strait_codec_slot(c, st->normed, at->slot)};
-    STRAIT_TRY(strait_payload_unpack(c, at, side, wire));
-    STRAIT_TRY(k->matmul(at->stream, st->d_h, side, st->w2, strait_ab));
+    STRAIT_TRY(strait_payload_unpack(c, at, d_z, wire));
+    STRAIT_TRY(k->matmul(at->stream, st->d_h, d_z, st->w2, strait_ab));
     STRAIT_TRY(k->autoencoder->norm_silu_back(at->stream, &back));
     STRAIT_TRY(k->matmul(at->stream, d_x, st->scaled, st->w1, strait_add_ab));
     strait_regroup_params kept = strait_codec_whole(c->spec.keep);
     kept.adds = 1;
-    return k->regroup_cols(at->stream, d_x, side, kept);
+    return k->regroup_cols(at->stream, d_x, d_z, kept);
 }
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
     const struct strait_kernels *k = c->backend->kernels;
-    const padded *st = of(c);
-    const int is_head = c->side == STRAIT_SENDER;
+    const padded *st = padded_of(c);
+    const int is_sender = c->side == STRAIT_SENDER;
     const int64_t d = c->spec.cols, m = c->spec.hidden, keep = c->spec.keep;
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
-    const strait_tensor in = strait_codec_slot(c, is_head ? st->normed : st->z, at->slot);
-    const strait_tensor d_out = is_head ? strait_codec_grad_slot(c, st->half_d_z, at->slot)
-                                        : strait_codec_held_at(c, at, &st->held);
+    const strait_tensor in = strait_codec_slot(c, is_sender ? st->normed : st->z, at->slot);
+    const strait_tensor d_out = is_sender ? strait_codec_grad_slot(c, st->half_d_z, at->slot)
+                                          : strait_codec_held_at(c, at, &st->held);
     STRAIT_TRY(k->silu(at->stream, st->h, strait_codec_slot(c, st->a, at->slot)));
-    STRAIT_TRY(strait_codec_add_gradient(c, at, c->params[W2].grad, d_out, st->h, st->capacity,
+    STRAIT_TRY(strait_codec_add_gradient(c, at, c->params[W2].grad, d_out, st->h, st->scratch,
                                          strait_codec_whole(m)));
-    return strait_codec_add_gradient(c, at, c->params[W1].grad, d_a, in, st->capacity,
-                                     is_head ? strait_codec_whole(d)
-                                             : strait_codec_padded(1, keep));
+    return strait_codec_add_gradient(c, at, c->params[W1].grad, d_a, in, st->scratch,
+                                     is_sender ? strait_codec_whole(d)
+                                               : strait_codec_padded(1, keep));
 }
 
 const struct strait_codec_ops strait_resbm_padded_ops = {

@@ -1,14 +1,18 @@
-/* strait.c - a residual stream in code space: each boundary carries a k-wide code z, each stage
- * widens it with what it can compute alone from the token ids, and adds its own share to it.
+/* strait.c - the strait codec's variants tied and free: a residual stream in code space. Each
+ * boundary carries a k-wide code z; each stage decodes it together with what it knows from the
+ * token ids, and adds its own contribution to the code.
  *
- *   tail   n = rms(z);  a = n V';  h = silu(a);  x = z D' + h W' + T[t] P'
- *   head   u = z + (y - x) E'                             y is what the stage made of x
- *   head   g = du E;  the stage's blocks turn g into dx;  dx -= g
- *   tail   da = (dx W) silu'(a);  dz = du + dx D + rms_back(da V)
+ *   receiver   n = rms(z);  a = n V^T;  h = silu(a);  x = z D^T + h W^T + T[t] P^T
+ *   sender     u = z + (y - x) E^T                          y is the stage's output for x
+ *   sender     g = du E;  the stage's blocks turn g into dx;  dx -= g
+ *   receiver   da = (dx W) silu'(a);  dz = du + dx D + rms_back(da V)
  *
- * Matrices are [outputs x inputs]. The tail and the head of one stage are joined: the head needs z,
- * the tail needs du. On the first stage there is no tail and z is 0; on the last there is no head
- * and du is 0. Rounding of u and dz on the wire is passed straight through. */
+ * T is the token table: one trained row per token id, which needs no bytes on the wire. E is the
+ * encoder basis: it projects what the stage added to the stream on the code.
+ *
+ * Matrices are [outputs x inputs]. The two sides on one stage are joined: the sender needs z, the
+ * receiver needs du. On the first stage there is no receiver and z is 0; on the last there is no
+ * sender and du is 0. Rounding of u and dz on the wire counts as the identity backward. */
 #include "codec/strait.h"
 
 #include "codec/payload.h"
@@ -16,18 +20,18 @@
 #include <math.h>
 
 struct strait_state {
-    /* head */
+    /* sender */
     strait_tensor delta; // slots [d]: y - x
     strait_tensor d_u;   // gradient slots [k]
     strait_tensor u;     // [N x k]
-    /* tail */
-    strait_tensor z;                  // slots [k]
-    strait_tensor d_x;                // gradient slots [d]
-    strait_tensor d_a;                // gradient slots [m]
-    strait_tensor normed, rstd;       // [N x k], [N x 1]
-    strait_tensor a, h;               // [N x m]
-    strait_tensor anchors, d_anchors; // [N x r]
-    strait_tensor d_z;                // [N x k]
+    /* receiver */
+    strait_tensor z;            // slots [k]
+    strait_tensor d_x;          // gradient slots [d]
+    strait_tensor d_a;          // gradient slots [m]
+    strait_tensor normed, rstd; // [N x k], [N x 1]
+    strait_tensor a, h;         // [N x m]
+    strait_tensor rows, d_rows; // [N x r]: of the token table
+    strait_tensor d_z;          // [N x k]
 };
 
 static const char *const variants[] = {"tied", "free", NULL};
@@ -54,7 +58,7 @@ static size_t wire_bytes(const strait_codec_spec *spec, strait_direction directi
     return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
 }
 
-static strait_err plan_head(struct strait_codec *c) {
+static strait_err plan_sender(struct strait_codec *c) {
     struct strait_state *st = c->state;
     const int64_t k = c->spec.keep, d = c->spec.cols;
     const strait_codec_part parts[] = {{&st->delta, strait_codec_slot_rows(c), d},
@@ -65,7 +69,7 @@ static strait_err plan_head(struct strait_codec *c) {
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
 }
 
-static strait_err plan_tail(struct strait_codec *c) {
+static strait_err plan_receiver(struct strait_codec *c) {
     struct strait_state *st = c->state;
     const strait_codec_spec *spec = &c->spec;
     const int64_t n = spec->rows, k = spec->keep, d = spec->cols, m = spec->hidden,
@@ -79,8 +83,8 @@ static strait_err plan_tail(struct strait_codec *c) {
         {&st->rstd, n, 1},
         {&st->a, n, m},
         {&st->h, n, m},
-        {&st->anchors, n, r},
-        {&st->d_anchors, n, r},
+        {&st->rows, n, r},
+        {&st->d_rows, n, r},
         {&st->d_z, n, k},
     };
     STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_BOUNDARY, d, k));
@@ -94,20 +98,21 @@ static strait_err plan_tail(struct strait_codec *c) {
 
 static strait_err plan(struct strait_codec *c) {
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, c->spec.rows));
-    return c->side == STRAIT_SENDER ? plan_head(c) : plan_tail(c);
+    return c->side == STRAIT_SENDER ? plan_sender(c) : plan_receiver(c);
 }
 
-/* Tied: every boundary starts from one orthonormal frame U, E = U' and D = U, so that the code is
- * one coherent stream from the first stage to the last. W starts at 0. */
+/* Tied: every boundary starts from one orthonormal basis U, with E = U^T and D = U, so that the
+ * code is one coherent stream from the first stage to the last. W starts at 0. The random stream
+ * keeps its old name, frame: another name would change the initial values of every run. */
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
     const int is_tied = strait_codec_is_variant(spec, "tied");
-    const strait_codec_basis_init frame = {"strait.frame", spec->keep, 1, c->side == STRAIT_SENDER};
+    const strait_codec_basis_init basis = {"strait.frame", spec->keep, 1, c->side == STRAIT_SENDER};
     if (c->side == STRAIT_SENDER)
-        return is_tied ? strait_codec_draw_basis(c, s, c->params[E].value, frame)
+        return is_tied ? strait_codec_draw_basis(c, s, c->params[E].value, basis)
                        : strait_codec_draw(c, s, &c->params[E], sqrt(0.33 / (double)spec->cols));
     const double by_keep = 1 / sqrt((double)spec->keep);
-    STRAIT_TRY(is_tied ? strait_codec_draw_basis(c, s, c->params[D].value, frame)
+    STRAIT_TRY(is_tied ? strait_codec_draw_basis(c, s, c->params[D].value, basis)
                        : strait_codec_draw(c, s, &c->params[D], by_keep));
     STRAIT_TRY(strait_codec_draw(c, s, &c->params[V], by_keep));
     STRAIT_TRY(strait_codec_draw(c, s, &c->params[T], 1));
@@ -123,15 +128,16 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     STRAIT_TRY(k->axpy(at->stream, delta, -1.0f, at->input));
     STRAIT_TRY(k->matmul(at->stream, st->u, delta, c->params[E].value, strait_abt));
     if (c->peer != NULL) {
-        const struct strait_state *tail = c->peer->state;
-        const strait_tensor z = strait_codec_slot(c->peer, tail->z, at->slot);
+        const struct strait_state *receiver = c->peer->state;
+        const strait_tensor z = strait_codec_slot(c->peer, receiver->z, at->slot);
         STRAIT_TRY(k->axpy(at->stream, st->u, 1.0f, z));
     }
     return strait_payload_pack(c, at, wire, st->u);
 }
 
-/* normed, rstd and a of a slot's code. */
-static strait_err look(struct strait_codec *c, const strait_crossing *at) {
+/* Recomputes normed, rstd and a of a slot's code: [N x m] per slot would cost more memory than the
+ * product costs time. */
+static strait_err decode_inner(struct strait_codec *c, const strait_crossing *at) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_state *st = c->state;
     const strait_tensor absent = {0};
@@ -147,12 +153,12 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     const struct strait_state *st = c->state;
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
     STRAIT_TRY(strait_payload_unpack(c, at, z, wire));
-    STRAIT_TRY(look(c, at));
+    STRAIT_TRY(decode_inner(c, at));
     STRAIT_TRY(k->silu(at->stream, st->h, st->a));
     STRAIT_TRY(k->matmul(at->stream, x, z, c->params[D].value, strait_abt));
     STRAIT_TRY(k->matmul(at->stream, x, st->h, c->params[W].value, strait_add_abt));
-    STRAIT_TRY(k->embed(at->stream, st->anchors, c->params[T].value, at->tokens));
-    return k->matmul(at->stream, x, st->anchors, c->params[P].value, strait_add_abt);
+    STRAIT_TRY(k->embed(at->stream, st->rows, c->params[T].value, at->tokens));
+    return k->matmul(at->stream, x, st->rows, c->params[P].value, strait_add_abt);
 }
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_y,
@@ -170,13 +176,13 @@ static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, 
                                        (strait_matmul_params){.alpha = -1, .beta = 1});
 }
 
-/* d_z, as far as it comes through x; d_a on the way. */
+/* Computes the part of d_z that comes through x, and d_a, which param_grads needs. */
 static strait_err code_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_state *st = c->state;
     const strait_tensor absent = {0};
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
-    STRAIT_TRY(look(c, at));
+    STRAIT_TRY(decode_inner(c, at));
     STRAIT_TRY(k->matmul(at->stream, st->h, d_x, c->params[W].value, strait_ab));
     STRAIT_TRY(k->silu_back(at->stream, d_a, st->h, st->a));
     STRAIT_TRY(k->matmul(at->stream, st->normed, d_a, c->params[V].value, strait_ab));
@@ -192,48 +198,48 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_x, at->slot), d_x));
     STRAIT_TRY(code_grad(c, at, d_x));
     if (c->peer != NULL) {
-        const struct strait_state *head = c->peer->state;
-        const strait_tensor d_u = strait_codec_grad_slot(c->peer, head->d_u, at->slot);
+        const struct strait_state *sender = c->peer->state;
+        const strait_tensor d_u = strait_codec_grad_slot(c->peer, sender->d_u, at->slot);
         STRAIT_TRY(k->axpy(at->stream, st->d_z, 1.0f, d_u));
     }
     return strait_payload_pack(c, at, wire, st->d_z);
 }
 
-static strait_err head_grads(struct strait_codec *c, const strait_crossing *at) {
+static strait_err sender_grads(struct strait_codec *c, const strait_crossing *at) {
     const struct strait_state *st = c->state;
     return c->backend->kernels->matmul(at->stream, c->params[E].grad,
                                        strait_codec_grad_slot(c, st->d_u, at->slot),
                                        strait_codec_slot(c, st->delta, at->slot), strait_add_atb);
 }
 
-static strait_err anchor_grads(struct strait_codec *c, const strait_crossing *at,
-                               strait_tensor d_x) {
+static strait_err table_grads(struct strait_codec *c, const strait_crossing *at,
+                              strait_tensor d_x) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_state *st = c->state;
     const strait_param *p = c->params;
-    STRAIT_TRY(k->embed(at->stream, st->anchors, p[T].value, at->tokens));
-    STRAIT_TRY(k->matmul(at->stream, p[P].grad, d_x, st->anchors, strait_add_atb));
-    STRAIT_TRY(k->matmul(at->stream, st->d_anchors, d_x, p[P].value, strait_ab));
-    return k->embed_back(at->stream, p[T].grad, st->d_anchors, at->tokens);
+    STRAIT_TRY(k->embed(at->stream, st->rows, p[T].value, at->tokens));
+    STRAIT_TRY(k->matmul(at->stream, p[P].grad, d_x, st->rows, strait_add_atb));
+    STRAIT_TRY(k->matmul(at->stream, st->d_rows, d_x, p[P].value, strait_ab));
+    return k->embed_back(at->stream, p[T].grad, st->d_rows, at->tokens);
 }
 
-static strait_err tail_grads(struct strait_codec *c, const strait_crossing *at) {
+static strait_err receiver_grads(struct strait_codec *c, const strait_crossing *at) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_state *st = c->state;
     const strait_param *p = c->params;
     const strait_tensor d_x = strait_codec_grad_slot(c, st->d_x, at->slot);
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
-    STRAIT_TRY(look(c, at));
+    STRAIT_TRY(decode_inner(c, at));
     STRAIT_TRY(k->silu(at->stream, st->h, st->a));
     STRAIT_TRY(k->matmul(at->stream, p[D].grad, d_x, z, strait_add_atb));
     STRAIT_TRY(k->matmul(at->stream, p[W].grad, d_x, st->h, strait_add_atb));
     STRAIT_TRY(k->matmul(at->stream, p[V].grad, d_a, st->normed, strait_add_atb));
-    return anchor_grads(c, at, d_x);
+    return table_grads(c, at, d_x);
 }
 
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
-    return c->side == STRAIT_SENDER ? head_grads(c, at) : tail_grads(c, at);
+    return c->side == STRAIT_SENDER ? sender_grads(c, at) : receiver_grads(c, at);
 }
 
 extern const struct strait_codec_ops strait_codec_strait;

@@ -3,16 +3,16 @@
 
 #include "codec/builder.h"
 
-#define STRAIT_STRAIT_EPSILON 1e-6f
+#define STRAIT_STRAIT_EPSILON 1e-6f // of rms
 
-/* Which parameter is which. */
+/* Indices into strait_codec.params; sender and receiver each count from 0. */
 enum {
-    E = 0, // head [k x d]
-    D = 0, // tail [d x k]
-    V,     // tail [m x k]
-    W,     // tail [d x m]
-    T,     // tail [vocab x r]
-    P      // tail [d x r]
+    E = 0, // sender [k x d]
+    D = 0, // receiver [d x k]
+    V,     // receiver [m x k]
+    W,     // receiver [d x m]
+    T,     // receiver [vocab x r]
+    P      // receiver [d x r]
 };
 
 /* The padded implementation, in strait_padded.c. */

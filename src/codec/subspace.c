@@ -1,12 +1,14 @@
-/* subspace.c - coordinates in a subspace that all stages share.
+/* subspace.c - coordinates in a subspace that all stages share: subspace models (SM), arXiv
+ * 2506.01260.
  *
- *   forward    head: C = (X - T_fixed[t]) U        tail: X = C U' + T_fixed[t]
- *   backward   tail: G_c = G U                     head: G = G_c U'
+ *   forward    sender: C = (X - T_fixed[t]) U      receiver: X = C U^T + T_fixed[t]
+ *   backward   receiver: G_c = G U                 sender: G = G_c U^T
  *
- * Exact as long as X - T_fixed[t] lies in the span of U, which the weights that write the residual
- * stream must keep. Variant full: the codec projects gradients and, when it sees a leak, weights.
- * Variant factored: the model stores those weights in coordinates. Variant code: the model also
- * keeps its stream in coordinates, and the codec only carries them. */
+ * This is exact as long as X - T_fixed[t] lies in the span of U, and the residual output
+ * projections and the embedding must keep it there. Variant full: the codec projects their
+ * gradients and, when it measures a leak, the weights. Variant factored: the model stores these
+ * weights as coordinates. Variant code: the model also keeps its stream in coordinates, and the
+ * codec only carries them. */
 #include "codec/subspace.h"
 
 #include "backend/random_fill.h"
@@ -66,13 +68,14 @@ static size_t wire_bytes(const strait_codec_spec *spec, strait_direction directi
     return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
 }
 
-/* One table a stage: the tail's, or the head's where there is no tail. */
+/* A stage holds T_fixed once: the receiver owns it and the sender borrows it, except on the first
+ * stage, which has no receiver. */
 static int owns_fixed(const struct strait_codec *c) {
     return !is_code(&c->spec) && (c->side == STRAIT_RECEIVER || c->spec.boundary == 0);
 }
 
-/* One side per run collects gradients: it has seen them before any other boundary compressed
- * them. */
+/* Only the receiver of the last boundary sees gradients before any boundary has projected them on
+ * the span of U: it collects them for basis updates. */
 static int has_gram(const struct strait_codec *c) {
     return c->side == STRAIT_RECEIVER && c->spec.boundary == c->spec.n_boundaries - 1 &&
            c->spec.grassmann_every > 0 && !is_code(&c->spec);
@@ -82,7 +85,7 @@ static int can_pad(const strait_codec_spec *spec) {
     return !is_code(spec);
 }
 
-/* crossing is f32, and so is what the basis gathers. */
+/* Codes that cross and sums for the basis stay f32; the products read the stream's type. */
 static strait_err plan_padded(struct strait_codec *c) {
     struct strait_subspace *st = c->state;
     const int64_t n = c->spec.rows, d = c->spec.cols, k = c->spec.keep, kp = strait_codec_pad(k);
@@ -113,11 +116,12 @@ static strait_err plan(struct strait_codec *c) {
     return strait_codec_add(c, parts, sizeof parts / sizeof parts[0] - !owns_fixed(c));
 }
 
-/* T_fixed, the same on every stage. */
+/* T_fixed comes from the seed, so that every stage draws the same. */
 static strait_err draw_fixed(struct strait_codec *c, struct strait_stream *s) {
     const struct strait_subspace *st = c->state;
     const strait_rng rng = {c->spec.seed, strait_rng_stream("subspace.fixed")};
-    return strait_random_fill_once(s, st->fixed, (strait_random_fill_params){.rng = rng, .deviation = 1});
+    return strait_random_fill_once(s, st->fixed,
+                                   (strait_random_fill_params){.rng = rng, .deviation = 1});
 }
 
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
@@ -133,35 +137,36 @@ static strait_err join(struct strait_codec *c) {
     if (c->peer == NULL || c->peer->ops != c->ops || c->peer->spec.keep != c->spec.keep)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "boundary %d: codec subspace needs the same codec and keep at the "
-                           "boundary before it",
+                           "previous boundary",
                            c->spec.boundary);
     st->fixed = ((const struct strait_subspace *)c->peer->state)->fixed;
     return STRAIT_OK;
 }
 
-/* What crossings compute with, in the stream's type: where that is f32, the same tensors. */
-struct ways {
+/* The tensors that crossings compute with. Without padding, crossing and code are the same. */
+struct buffers {
     strait_tensor basis;    // [d x K]
-    strait_tensor crossing; // [N x K] f32, what is packed
-    strait_tensor code;     // [N x K], what is multiplied
+    strait_tensor crossing; // [N x K] f32: what is packed
+    strait_tensor code;     // [N x K] of the stream's type: what is multiplied
 };
 
-static struct ways ways_of(const struct strait_codec *c) {
+static struct buffers buffers_of(const struct strait_codec *c) {
     const struct strait_subspace *st = c->state;
-    if (c->spec.is_padded) return (struct ways){st->half_basis, st->crossing, st->rounded};
-    return (struct ways){c->states[SUBSPACE_BASIS].tensor, st->code, st->code};
+    if (c->spec.is_padded) return (struct buffers){st->half_basis, st->crossing, st->rounded};
+    return (struct buffers){c->states[SUBSPACE_BASIS].tensor, st->code, st->code};
 }
 
-/* code, rounded, of crossing. */
+/* Converts crossing to the stream's type, into code. */
 static strait_err round_code(struct strait_codec *c, const strait_crossing *at,
-                             const struct ways *by) {
+                             const struct buffers *by) {
     if (by->code.data == by->crossing.data) return STRAIT_OK;
     return c->backend->kernels->cast(at->stream, by->code, by->crossing);
 }
 
-/* The code of x; wide becomes T_fixed - x, then what of it lies outside the subspace. */
+/* Computes the code of x. wide becomes T_fixed - x, and then the part of it outside the subspace:
+ * the leak. */
 static strait_err encode(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
-                         const struct ways *by) {
+                         const struct buffers *by) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
     STRAIT_TRY(k->subspace->embed_minus(at->stream, st->wide, st->fixed, at->tokens, x));
@@ -176,11 +181,13 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, x);
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    const struct ways by = ways_of(c);
+    const struct buffers by = buffers_of(c);
     if (st->fixed.data == NULL)
-        return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: crossed before it was joined",
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "boundary %d: strait_codec_join must come before the first crossing",
                            c->spec.boundary);
     STRAIT_TRY(encode(c, at, x, &by));
+    /* The residual of this codec is the leak, not the rounding of the code: no stats here. */
     STRAIT_TRY(k->pack_rows(at->stream, wire, (strait_tensor){0}, by.crossing,
                             strait_payload_params(c, at, c->spec.bits)));
     if (at->is_evaluation) return STRAIT_OK;
@@ -193,15 +200,15 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     if (is_code(&c->spec)) return strait_payload_unpack(c, at, x, wire);
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    const struct ways by = ways_of(c);
+    const struct buffers by = buffers_of(c);
     STRAIT_TRY(strait_payload_unpack(c, at, by.code, wire));
     STRAIT_TRY(k->embed(at->stream, x, st->fixed, at->tokens));
     return k->matmul(at->stream, x, by.code, by.basis, strait_add_abt);
 }
 
-/* What the basis would turn by. */
+/* Adds G^T (G U) of this microbatch to the sum that a basis update needs. */
 static strait_err gather(struct strait_codec *c, const strait_crossing *at, strait_tensor g,
-                         const struct ways *by) {
+                         const struct buffers *by) {
     const struct strait_subspace *st = c->state;
     if (!st->has_gram) return STRAIT_OK;
     STRAIT_TRY(round_code(c, at, by));
@@ -212,7 +219,7 @@ static strait_err gather(struct strait_codec *c, const strait_crossing *at, stra
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                             strait_tensor g) {
     if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, g);
-    const struct ways by = ways_of(c);
+    const struct buffers by = buffers_of(c);
     STRAIT_TRY(c->backend->kernels->matmul(at->stream, by.crossing, g, by.basis, strait_ab));
     STRAIT_TRY(gather(c, at, g, &by));
     return strait_payload_pack(c, at, wire, by.crossing);
@@ -221,7 +228,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x,
                               strait_tensor wire) {
     if (is_code(&c->spec)) return strait_payload_unpack(c, at, d_x, wire);
-    const struct ways by = ways_of(c);
+    const struct buffers by = buffers_of(c);
     STRAIT_TRY(strait_payload_unpack(c, at, by.code, wire));
     return c->backend->kernels->matmul(at->stream, d_x, by.code, by.basis, strait_abt);
 }
@@ -234,7 +241,8 @@ static strait_err project_gradients(struct strait_codec *c, struct strait_stream
     return STRAIT_OK;
 }
 
-/* An embedding is confined every time: weight decay also shrinks its frozen part. */
+/* The embedding is projected every time, because weight decay also shrinks its fixed part. Other
+ * weights drift so little under row-wise AdamW that it is enough to correct measured leaks. */
 static strait_err after_update(struct strait_codec *c, struct strait_stream *s,
                                strait_param *params, int n) {
     struct strait_subspace *st = c->state;

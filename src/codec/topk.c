@@ -1,4 +1,4 @@
-/* topk.c - the largest values of each token, in bfloat16, and where they belong. */
+/* topk.c - the largest values of each token, in bfloat16, with their column indices. */
 #include "codec/builder.h"
 #include "codec/feedback.h"
 #include "codec/payload.h"
@@ -11,12 +11,13 @@ static strait_err check(strait_codec_spec *spec) {
     const int64_t keep = spec->cols >= 16 ? spec->cols / 16 : 1;
     STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, keep, spec->cols));
     if ((spec->bits != 0 && spec->bits != 16) || (spec->grad_bits != 0 && spec->grad_bits != 16))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "codec topk: values travel at 16 bits; set bits to 0");
+        return STRAIT_FAIL(STRAIT_ECONFIG, "codec topk: values are sent at 16 bits; set bits to 0");
     return strait_payload_check(spec, 16);
 }
 
 static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
     (void)direction;
+    /* Two bytes per value, and two per index while the width fits in 16 bits. */
     return (size_t)(spec->rows * spec->keep) * (spec->cols > 65536 ? 6 : 4);
 }
 
@@ -32,18 +33,18 @@ static strait_err restore(struct strait_codec *c, const strait_crossing *at, str
                                               c->spec.keep);
 }
 
-static const strait_lossy how = {.pack = pack, .restore = restore};
+static const strait_lossy lossy = {.pack = pack, .restore = restore};
 
 static strait_err plan(struct strait_codec *c) {
     struct topk *st = c->state;
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, c->spec.rows));
-    return strait_feedback_plan(&st->feedback, c, &how);
+    return strait_feedback_plan(&st->feedback, c, &lossy);
 }
 
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor x) {
     struct topk *st = c->state;
-    return strait_feedback_send(&st->feedback, c, at, wire, x, &how);
+    return strait_feedback_send(&st->feedback, c, at, wire, x, &lossy);
 }
 
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,

@@ -15,13 +15,13 @@ static void other_sizes_are_refused(void **state) {
         wire.cols--;
         narrow.rows--;
         CHECK_FAILS(strait_codec_act_pack(chain.sender[0], &at, wire, chain.y), STRAIT_EPROTO,
-                    "bytes crossed");
+                    "bytes on the wire");
         CHECK_FAILS(strait_codec_act_unpack(chain.receiver[0], &at, chain.y, wire), STRAIT_EPROTO,
-                    "bytes crossed");
+                    "bytes on the wire");
         CHECK_FAILS(strait_codec_act_unpack(chain.receiver[0], &at, narrow, chain.wire[0][0]),
                     STRAIT_EINVAL, "5 x");
         CHECK_FAILS(strait_codec_act_pack(chain.receiver[0], &at, chain.wire[0][0], chain.y),
-                    STRAIT_EINVAL, "wrong half");
+                    STRAIT_EINVAL, "wrong side");
         at.slot = CHAIN_SLOTS;
         CHECK_FAILS(strait_codec_grad_pack(chain.receiver[0], &at, chain.wire[0][1], chain.y),
                     STRAIT_EINVAL, "slot 2 of 2");
@@ -31,7 +31,7 @@ static void other_sizes_are_refused(void **state) {
         const unsigned traits = strait_codec_traits(&chain.spec[0]);
         if (traits & STRAIT_CODEC_TOKENS)
             CHECK_FAILS(strait_codec_act_unpack(chain.receiver[0], &at, chain.y, chain.wire[0][0]),
-                        STRAIT_EINVAL, "token ids");
+                        STRAIT_EINVAL, "one token id per row");
         at.tokens = chain.tokens;
         if (traits & STRAIT_CODEC_INPUT)
             CHECK_FAILS(strait_codec_act_pack(chain.sender[0], &at, chain.wire[0][0], chain.y),

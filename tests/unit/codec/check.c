@@ -72,7 +72,7 @@ static void the_impossible_is_refused(void **state) {
     (void)state;
     REFUSED("strait", keep, 65, "codec strait: keep is 65, but must be from 1 to 64");
     REFUSED("strait/tied", vocab, 0, "size of the vocabulary");
-    REFUSED("strait", bits, 5, "bits is 5, but values travel at 32, 16, 8 or 4 bits");
+    REFUSED("strait", bits, 5, "bits is 5, but must be 32, 16, 8 or 4");
     REFUSED("strait", has_feedback, 1, "transparent");
     REFUSED("strait/tied", keep, 65, "keep is 65");
     REFUSED("strait/free", has_feedback, 1, "transparent");
