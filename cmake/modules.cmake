@@ -77,6 +77,7 @@ function(strait_module name)
     foreach(package ${arg_PACKAGES})
         strait_package(strait_${name} ${package})
     endforeach()
+    set_target_properties(strait_${name} PROPERTIES STRAIT_PACKAGES "${arg_PACKAGES}") # for libstrait
 endfunction()
 
 # Without a cache of thread stacks, tests/leaks.c sees no memory after the last thread has ended.
