@@ -125,7 +125,7 @@ static strait_err show(const char *folder) {
     STRAIT_TRY(strait_status_load(folder, &view));
     if (!is_once && isatty(STDOUT_FILENO)) printf("\x1b[H\x1b[J");
     strait_progress_bytes(view.ids_bytes, ids);
-    printf("%s: %s, epoch %lld, %d stages, %lld steps committed; %s of token ids sent, %lld "
+    printf("%s: %s, generation %lld, %d stages, %lld steps committed; %s of token ids sent, %lld "
            "strangers refused\n",
            folder, view.phase, (long long)view.generation, view.n_stages, (long long)view.committed,
            ids, (long long)view.refused);

@@ -1,14 +1,20 @@
-/* coordinator.h - who serves which stage, in which epoch, and how far a run has come.
+/* coordinator.h - decides which worker serves which stage, in which generation, and how many steps
+ * of the run are committed.
  *
- * One state machine: (state, event, now) to actions. It reads no clock, allocates nothing, knows no
- * network; whoever drives it (host.c, or a test in virtual time) carries out the actions in their
- * order, records before the orders behind them, and feeds back what happens. docs/decisions/016
- * says why it is as it is.
+ * The coordinator is one state machine: (state, event, time) to a list of actions. It reads no
+ * clock, allocates nothing and knows no network. Its driver (host/host.c, or a test in virtual
+ * time) executes the actions in order and feeds back what happens. PERSIST comes before every
+ * command that relies on it, so a restarted coordinator never contradicts an earlier one.
+ * docs/decisions/016 gives the reasons.
  *
- *     gather -> take -> meet -> dial -> open -> restore -> ready <-> work
+ *     waiting -> assign -> listen -> connect -> open -> restore -> ready <-> work
  *
- * Each phase from take on is a barrier over the owners of all stages: an order to each, a reply of
- * each. Whoever is lost, late or in error before all have replied sends everyone back to gather. */
+ * Each phase from `assign` on is a barrier over the owners of all stages: one command to each, one
+ * reply from each. If an owner is lost, late or reports an error before all have replied, every
+ * stage returns to `waiting` and a new generation begins. A generation is one assignment of stages
+ * to workers; commands and replies carry its number, so late ones are recognised and ignored.
+ *
+ * One thread uses a coordinator. */
 #pragma once
 
 #include <strait/run.h>
@@ -19,116 +25,120 @@
 
 enum {
     STRAIT_SWARM_WORKERS = 256,
-    STRAIT_SWARM_ACTIONS = 512,    // the most that one event can ask for
-    STRAIT_SWARM_GENERATIONS = 64, // whose rollbacks are remembered
-    STRAIT_SWARM_VIOLATIONS = 2,   // of a machine, before it is refused for the run
-    STRAIT_SWARM_TIMEOUTS = 2 // steps that it may have broken, before its stage goes to a spare
+    STRAIT_SWARM_ACTIONS = 512,    // upper bound on the actions of one event
+    STRAIT_SWARM_GENERATIONS = 64, // generations whose start step is remembered
+    STRAIT_SWARM_VIOLATIONS = 2,   // by one worker, before it is banned from the run
+    STRAIT_SWARM_TIMEOUTS = 2,     // a worker may have caused, before its stage moves to a spare
+    STRAIT_SWARM_LINE = 256        // bytes of a log line, with its final zero
 };
 
-/* What a worker says of itself when it joins. */
+/* What a worker reports about itself when it joins. */
 typedef struct strait_swarm_report {
     char name[STRAIT_NAME_MAX];
     char device[64];
     double memory_bytes; // free for a stage; 0: unknown
-    double flops;        // a second, measured; 0: unknown
-    int is_reachable;    // others can dial it
+    double flops;        // per second, measured; 0: unknown
+    int is_reachable;    // other workers can connect to it
 } strait_swarm_report;
 
 typedef struct strait_swarm_worker {
     strait_fingerprint key;
     strait_swarm_report report;
-    int is_known;                 // the slot is taken
-    int is_connected;             // its link is up
-    int is_leaving;               // asked to go
-    int is_unfit;                 // failed at what only it can be blamed for
-    int n_penalties;              // stalls, and stages it lost for n_vain: it is chosen last
-    int n_timeouts;               // steps in which somebody waited in vain, for it perhaps
-    int n_violations;             // it sent what is no number, or said so of too many others
-    int has_successor, successor; // a spare that takes its stage with the next step
-    int is_suspect;               // its numbers were none: chosen last of all, its images never
-    int has_accused;
-    strait_fingerprint accused; // the first one it said so of
+    int is_known;     // the slot is in use
+    int is_connected; // its link to the coordinator is up
+    int is_leaving;   // it asked to leave
+    int is_unfit;     // it failed to serve a stage; not chosen again until it reconnects
+    int n_penalties;  // stalls, and stages moved away after timeouts: spares with fewer go first
+    int n_timeouts;   // timeouts that this worker may have caused
+    int n_violations; // invalid data it sent, or false reports about neighbours
+    int has_successor, successor; // a spare that takes its stage before the next step
+    int is_suspect;  // it reported non-finite values: chosen last, its own snapshots not used
+    int has_accused; // it reported invalid data from a neighbour
+    strait_fingerprint accused; // the first neighbour it reported
     int stage;                  // it owns; -1: a spare
     strait_snapshot_inventory inventory;
-    int64_t seen_ns, gap_ns;   // the latest pulse, and the longest pause between two
-    int64_t moved_ns, rest_ns; // the latest progress, and the longest pause in it
-    uint32_t progress;
-    int is_waiting; // for a neighbour
+    int64_t seen_ns, max_gap_ns;       // the latest heartbeat, and the longest gap between two
+    int64_t progress_ns, max_pause_ns; // the latest progress, and the longest pause in it
+    uint32_t progress;                 // counter of its computing thread
+    int is_waiting;                    // for data from a neighbour
 } strait_swarm_worker;
 
 typedef enum strait_swarm_phase {
-    STRAIT_PHASE_WAITING,
-    STRAIT_PHASE_ASSIGN,
-    STRAIT_PHASE_LISTEN,  // expect those who will dial
-    STRAIT_PHASE_CONNECT, // and dial the others
-    STRAIT_PHASE_OPEN,
+    STRAIT_PHASE_WAITING, // for workers
+    STRAIT_PHASE_ASSIGN,  // workers receive their stages
+    STRAIT_PHASE_LISTEN,  // owners prepare to accept their neighbours
+    STRAIT_PHASE_CONNECT, // owners connect to their neighbours
+    STRAIT_PHASE_OPEN,    // owners allocate their stages
     STRAIT_PHASE_RESTORE,
     STRAIT_PHASE_READY,
     STRAIT_PHASE_WORK,
-    STRAIT_PHASE_SNAPSHOT, // images of this very step, for owners that leave
-    STRAIT_PHASE_HANDOVER, // until their neighbours have copies
+    STRAIT_PHASE_SNAPSHOT, // all owners take a snapshot of this step before a handover
+    STRAIT_PHASE_HANDOVER, // until neighbours hold copies of the stages that move
 } strait_swarm_phase;
 
+/* Each kind is followed by the fields of strait_swarm_event that it uses. */
 typedef enum strait_swarm_event_kind {
-    STRAIT_SWARM_JOIN,      // key, report, held: its link opened and it proved its right to be here
-    STRAIT_SWARM_LOST,      // worker: its link closed
-    STRAIT_SWARM_LEAVE,     // worker: would like to go
-    STRAIT_SWARM_HEARTBEAT, // worker, held, progress, is_waiting
-    STRAIT_SWARM_REPLY,     // worker, epoch, round, err, blamed
-    STRAIT_SWARM_INVALID_DATA, // worker: the driver itself has seen that what it sent is no use
-    STRAIT_SWARM_NONFINITE,    // worker: says that its own numbers are none, which may be so
-    STRAIT_SWARM_REASSIGN,     // worker, heir: the one should have the other's stage, from the next
-                               // step on
-    STRAIT_SWARM_START,        // from now on stages may be given out
+    STRAIT_SWARM_JOIN,         // key, report, inventory: an admitted worker's link opened
+    STRAIT_SWARM_LOST,         // worker: its link closed
+    STRAIT_SWARM_LEAVE,        // worker: asked to leave
+    STRAIT_SWARM_HEARTBEAT,    // worker, inventory, progress, is_waiting
+    STRAIT_SWARM_REPLY,        // worker, generation, sequence, err, is_blaming, blamed
+    STRAIT_SWARM_INVALID_DATA, // worker: the driver itself found that it sent invalid data
+    STRAIT_SWARM_NONFINITE,    // worker: reported non-finite values of its own, not yet verified
+    STRAIT_SWARM_REASSIGN,     // worker, successor: the stage should move before the next step
+    STRAIT_SWARM_START,        // stages may be assigned from now on
     STRAIT_SWARM_GOAL,         // goal: what the trainer wants next; only when ready
     STRAIT_SWARM_TICK,         // time has passed
-    STRAIT_SWARM_RESUMED,      // the driver was not listening: nobody's silence until now counts
+    STRAIT_SWARM_RESUMED,      // the driver was blocked: silence until now does not count
 } strait_swarm_event_kind;
 
-/* An order that the trainer gives to one stage or to all. */
+/* A command that the trainer gives to one stage or to all. */
 typedef struct strait_swarm_goal {
     int stage;     // -1: all
-    int64_t step;  // at hand
-    int is_update; // it ends the step
-    int is_begin;  // it begins one: a good moment to hand stages over
-    int is_slow;   // making or timing a stage: no pulses come
+    int64_t step;  // the current step
+    int is_update; // the last command of a step: it commits the step
+    int is_begin;  // the first command of a step: stages may be handed over before it
+    int is_slow;   // it allocates or measures a stage: no heartbeats arrive meanwhile
 } strait_swarm_goal;
 
 typedef struct strait_swarm_event {
     strait_swarm_event_kind kind;
-    int worker;
+    int worker; // slot
     strait_fingerprint key;
-    const strait_swarm_report *report;
+    const strait_swarm_report *report; // borrowed during the call
     strait_snapshot_inventory inventory;
     uint32_t progress;
     int is_waiting;
-    uint32_t generation, sequence;
+    uint32_t generation, sequence; // of the command that this replies to
     strait_err err;
     int successor;
-    int is_blaming; // values that came from the owner of stage `blamed` were refused
+    int is_blaming; // the worker rejected values from the owner of stage `blamed`
     int blamed;
     strait_swarm_goal goal;
 } strait_swarm_event;
 
 typedef enum strait_swarm_action_kind {
-    STRAIT_SWARM_PERSIST, // epoch, owners, committed and settled steps: before anything behind it
-    STRAIT_SWARM_COMMAND, // of the present phase, epoch and round, to `worker`, owner of `stage`
-    STRAIT_SWARM_RELEASE, // tell `worker` that it owns nothing
-    STRAIT_SWARM_DISCONNECT, // close the link of `worker`; `reason` say why
-    STRAIT_SWARM_BAN,        // likewise, and never let it in again: before anything behind it
-    STRAIT_SWARM_DONE,       // the goal is met
-    STRAIT_SWARM_RESTORED,   // all stages stand at `step`; a goal that was under way is forgotten
-    STRAIT_SWARM_LOG, // for the log: `reason` about `worker`, which owned `stage`; -1: nobody, none
+    STRAIT_SWARM_PERSIST,    // write the durable state, before any later action is executed
+    STRAIT_SWARM_COMMAND,    // send `worker` the command of the current phase for `stage`
+    STRAIT_SWARM_RELEASE,    // tell `worker` that it owns no stage
+    STRAIT_SWARM_DISCONNECT, // close the link of `worker`; `reason` may be empty
+    STRAIT_SWARM_BAN,        // likewise, and record that it is never admitted again
+    STRAIT_SWARM_DONE,       // the goal is reached
+    STRAIT_SWARM_RESTORED,   // all stages are ready at `step`; the goal in progress is dropped
+    STRAIT_SWARM_LOG,        // an event for the operator: see strait_coordinator_describe
 } strait_swarm_action_kind;
 
 typedef struct strait_swarm_action {
     strait_swarm_action_kind kind;
-    int worker, stage;
+    int worker, stage; // -1: none
     int64_t step;
-    /* With an order to restore: where from, and to which neighbours to give copies. */
+    /* With a command to restore: the source, and the neighbours to send copies to. */
     strait_swarm_source source;
     int gives_prev, gives_next;
-    const char *reason; // static
+    const char *reason; // static text, for RELEASE, DISCONNECT, BAN and LOG
+    /* With LOG. */
+    int n_timeouts; // mentioned if above 0
+    int successor;  // the worker that takes the stage; -1: none
 } strait_swarm_action;
 
 typedef struct strait_swarm_actions {
@@ -136,65 +146,77 @@ typedef struct strait_swarm_actions {
     int n;
 } strait_swarm_actions;
 
+/* Leases and stall timeouts grow with the longest gap seen, so a slow worker is not disconnected
+ * for its own normal pauses. */
 typedef struct strait_swarm_config {
     int n_stages;
-    int64_t lease_ns;         // silence of a worker's computing thread; grows with its pauses
-    int64_t stall_timeout_ns; // without progress and without a neighbour to wait for; likewise
-    int64_t setup_timeout_ns; // for an order that makes a stage
-    int64_t owner_wait_ns;    // after a restart, for the owners of before
-    double need_bytes[STRAIT_RUN_STAGES]; // of each stage; 0: unknown
+    int64_t lease_ns;         // longest silence of a connected worker
+    int64_t stall_timeout_ns; // longest time without progress, unless it waits for a neighbour
+    int64_t setup_timeout_ns; // for a command that allocates or restores a stage
+    int64_t owner_wait_ns;    // after a restart, for the previous owners to reconnect
+    double need_bytes[STRAIT_RUN_STAGES]; // memory of each stage; 0: unknown
 } strait_swarm_config;
 
-/* What outlives the coordinator: see strait_coordinator_resume. */
+/* The durable state: what a restarted coordinator resumes from. */
 typedef struct strait_swarm_durable {
     uint32_t generation;
     int64_t committed; // steps that every stage has applied
-    int64_t settled;   // of these, those after which everything else was done too
+    int64_t settled;   // committed steps after which validation and checkpoint were done too
     strait_fingerprint owners[STRAIT_RUN_STAGES];
     int has_owner[STRAIT_RUN_STAGES];
-    int64_t rolled[STRAIT_SWARM_GENERATIONS]; // step that epoch e began from, at e % EPOCHS
+    int64_t start_steps[STRAIT_SWARM_GENERATIONS]; // step that generation g restored, at g % 64
 } strait_swarm_durable;
 
-struct strait_coordinator { // plain data; read it freely, change it through step() only
+/* Plain data. Anyone may read it; only the functions below change it, except `checkpoint`, which
+ * the driver sets. */
+struct strait_coordinator {
     strait_swarm_config config;
     strait_swarm_worker workers[STRAIT_SWARM_WORKERS];
-    int owner[STRAIT_RUN_STAGES]; // a worker; -1: none
+    int owner[STRAIT_RUN_STAGES]; // a worker's slot; -1: none
     strait_swarm_phase phase;
-    uint32_t generation, sequence;
+    uint32_t generation, sequence; // sequence: of the latest barrier
     int has_started;
-    int is_awaited[STRAIT_RUN_STAGES]; // its reply has not come
-    int64_t began_ns;                  // of the phase
-    int64_t not_before_ns;             // of the next epoch
-    int64_t hold_ns;                   // until then absent owners may come back
-    int n_failures;                    // epochs in a row that came to nothing
-    int is_short;                      // it was said that machines are missing
+    int is_awaited[STRAIT_RUN_STAGES]; // the owner's reply is outstanding
+    int64_t phase_began_ns;
+    int64_t retry_ns;        // the next generation does not begin before
+    int64_t owners_until_ns; // until then stages are kept for absent previous owners; 0: not
+    int n_failures;          // generations in a row that reached no goal
+    int has_logged_shortage; // avoids a log line per tick
     strait_swarm_goal goal;
-    int64_t step;       // where the stages stand
-    int64_t checkpoint; // step that the driver can restore any stage to; -1: none
-    int64_t limit;      // of the next restore; -1: none
+    int64_t step;          // steps that the current stages have applied
+    int64_t checkpoint;    // step of the checkpoint any stage can be restored from; -1: none
+    int64_t restore_limit; // newest step the next restore may choose; -1: no limit
     int64_t committed, settled;
-    int64_t rolled[STRAIT_SWARM_GENERATIONS];
-    uint32_t forgotten; // the newest epoch that began from a step and is no longer in `rolled`
+    int64_t start_steps[STRAIT_SWARM_GENERATIONS];
+    uint32_t forgotten; // newest generation that restored a step no longer in start_steps
 };
 
+/* Initialises *c in the caller's memory; nothing needs to be freed. */
 void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_config *config);
 
-/* Goes on with the facts of an earlier coordinator. */
-void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_durable *facts,
+/* Continues from the durable state of an earlier coordinator. Call it once, after init. */
+void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_durable *durable,
                                int64_t now_ns);
+
+/* Writes the durable state, which the driver must store on every PERSIST. */
 void strait_coordinator_durable(const struct strait_coordinator *c, strait_swarm_durable *out);
 
-/* The one transition. *out is overwritten. */
+/* The one transition. *out is overwritten; the driver executes its actions in order. */
 void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_event *event,
                              int64_t now_ns, strait_swarm_actions *out);
 
-/* The worker with this key; -1: none. */
+/* Returns the slot of the worker with this key; -1: there is none. */
 int strait_coordinator_find(const struct strait_coordinator *c, const strait_fingerprint *key);
 
-/* The place of this key, made if there is none yet; -1: the swarm is full. */
+/* Returns the slot of this key and takes a free one if it has none; -1: the swarm is full. */
 int strait_coordinator_admit(struct strait_coordinator *c, const strait_fingerprint *key);
 
-/* How many workers are here and own nothing. */
+/* Returns the number of connected workers that own no stage and may be given one. */
 int strait_coordinator_count_spares(const struct strait_coordinator *c);
 
+/* Returns a word for an operator; static text of at most 15 characters. */
 const char *strait_coordinator_phase_name(strait_swarm_phase phase);
+
+/* Writes the log line of a LOG action: which worker, which stage, what happened, what follows. */
+void strait_coordinator_describe(const struct strait_coordinator *c,
+                                 const strait_swarm_action *action, char line[STRAIT_SWARM_LINE]);

@@ -1,21 +1,22 @@
-/* coordinator_phase.c - from phase to phase: choosing owners, restoring, working, handing over. */
+/* coordinator_phase.c - moves from phase to phase: chooses owners, restores stages, commits steps
+ * and hands stages over. */
 #include "swarm/coordinator_state.h"
 
 #include <limits.h>
 
 #define BACKOFF_NS     INT64_C(100000000) // after the second failure in a row, doubling
 #define BACKOFF_MAX_NS INT64_C(5000000000)
-#define HAND_NS        INT64_C(60000000000) // for copies to arrive
+#define HANDOVER_NS    INT64_C(60000000000) // for copies to arrive
 
 enum {
-    PATIENCE = 8 // times the longest pause seen
+    LEASE_FACTOR = 8 // leases cover this many times the longest gap seen
 };
 
 void strait_coordinator_forget(struct strait_coordinator *c, int worker) {
     c->workers[worker].is_known = c->workers[worker].n_violations > 0;
 }
 
-void strait_coordinator_fail(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns) {
+void strait_coordinator_abandon(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns) {
     if (c->phase == STRAIT_PHASE_WAITING) return;
     int64_t backoff = c->n_failures < 2 ? 0 : BACKOFF_NS << (c->n_failures < 8 ? c->n_failures : 8);
     if (backoff > BACKOFF_MAX_NS) backoff = BACKOFF_MAX_NS;
@@ -23,47 +24,50 @@ void strait_coordinator_fail(struct strait_coordinator *c, int64_t now_ns, int64
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         c->workers[i].has_successor = 0;
     c->phase = STRAIT_PHASE_WAITING;
-    c->began_ns = now_ns;
-    c->not_before_ns = now_ns + (backoff > delay_ns ? backoff : delay_ns);
+    c->phase_began_ns = now_ns;
+    c->retry_ns = now_ns + (backoff > delay_ns ? backoff : delay_ns);
 }
 
 static int64_t longer(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-const char *strait_coordinator_fault(const struct strait_coordinator *c, int at, int64_t now_ns) {
-    const strait_swarm_worker *worker = &c->workers[at];
+const char *strait_coordinator_fault(const struct strait_coordinator *c, int slot, int64_t now_ns) {
+    const strait_swarm_worker *worker = &c->workers[slot];
     const int is_awaited = worker->stage >= 0 && c->phase != STRAIT_PHASE_WAITING &&
                            c->is_awaited[worker->stage];
     const int is_slow = is_awaited && (c->phase != STRAIT_PHASE_WORK || c->goal.is_slow);
+    /* While it allocates or restores a stage, the computing thread sends no heartbeats. */
     if (is_slow)
-        return now_ns - longer(c->began_ns, worker->moved_ns) > c->config.setup_timeout_ns
-                   ? "did not get ready in time"
+        return now_ns - longer(c->phase_began_ns, worker->progress_ns) > c->config.setup_timeout_ns
+                   ? "not ready within the setup timeout; disconnected"
                    : NULL;
-    if (now_ns - worker->seen_ns > longer(c->config.lease_ns, PATIENCE * worker->gap_ns))
-        return "is silent: its lease is over";
+    if (now_ns - worker->seen_ns > longer(c->config.lease_ns, LEASE_FACTOR * worker->max_gap_ns))
+        return "no heartbeat: lease expired; disconnected";
     if (!is_awaited || worker->is_waiting) return NULL;
-    const int64_t since = longer(worker->moved_ns, c->began_ns);
-    return now_ns - since > longer(c->config.stall_timeout_ns, PATIENCE * worker->rest_ns)
-               ? "answers but makes no progress"
+    const int64_t since = longer(worker->progress_ns, c->phase_began_ns);
+    return now_ns - since > longer(c->config.stall_timeout_ns, LEASE_FACTOR * worker->max_pause_ns)
+               ? "sends heartbeats but makes no progress; disconnected"
                : NULL;
 }
 
-/* ---- gathering ---- */
+/* ---- choosing owners ---- */
 
-int strait_coordinator_can_own(const struct strait_coordinator *c, int at) {
-    const strait_swarm_worker *worker = &c->workers[at];
+int strait_coordinator_can_own(const struct strait_coordinator *c, int slot) {
+    const strait_swarm_worker *worker = &c->workers[slot];
     return worker->is_known && worker->is_connected && !worker->is_unfit && !worker->is_leaving;
 }
 
-/* Whoever has images of the stage, fits it, never stalled and is fast. */
-static double worth(const struct strait_coordinator *c, int at, int stage) {
-    const strait_swarm_worker *worker = &c->workers[at];
+/* Ranks a spare for a stage: enough memory counts most, then snapshots of the stage, then speed,
+ * which is mapped to less than 1 so that it only decides between otherwise equal spares. A suspect
+ * comes after all others. */
+static double score(const struct strait_coordinator *c, int slot, int stage) {
+    const strait_swarm_worker *worker = &c->workers[slot];
     const double memory = worker->report.memory_bytes;
-    double worth = worker->report.flops / (1.0 + worker->report.flops);
-    if (worker->inventory.own.stage == stage && worker->inventory.own.n > 0) worth += 4.0;
-    if (memory <= 0.0 || memory >= c->config.need_bytes[stage]) worth += 8.0;
-    return worth - 2.0 * worker->n_penalties - 100.0 * worker->is_suspect;
+    double score = worker->report.flops / (1.0 + worker->report.flops);
+    if (worker->inventory.own.stage == stage && worker->inventory.own.n > 0) score += 4.0;
+    if (memory <= 0.0 || memory >= c->config.need_bytes[stage]) score += 8.0;
+    return score - 2.0 * worker->n_penalties - 100.0 * worker->is_suspect;
 }
 
 int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage,
@@ -72,7 +76,7 @@ int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage,
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         if (c->workers[i].stage >= 0 || !strait_coordinator_can_own(c, i)) continue;
         if (c->workers[i].n_timeouts >= timeouts_below) continue;
-        if (best < 0 || worth(c, i, stage) > worth(c, best, stage)) best = i;
+        if (best < 0 || score(c, i, stage) > score(c, best, stage)) best = i;
     }
     return best;
 }
@@ -81,8 +85,8 @@ static int choose_spare(const struct strait_coordinator *c, int stage) {
     return strait_coordinator_spare_for(c, stage, INT_MAX);
 }
 
-void strait_coordinator_give(struct strait_coordinator *c, int stage, int worker,
-                             strait_swarm_actions *out) {
+void strait_coordinator_assign(struct strait_coordinator *c, int stage, int worker,
+                               strait_swarm_actions *out) {
     const int old = c->owner[stage];
     c->owner[stage] = worker;
     c->workers[worker].stage = stage;
@@ -95,48 +99,50 @@ void strait_coordinator_give(struct strait_coordinator *c, int stage, int worker
     if (!c->workers[old].is_connected) strait_coordinator_forget(c, old);
 }
 
-/* One that wants to leave hands over what it alone may hold when the stages stand again, if there
- * is somebody to take it. */
+/* A leaving owner keeps its stage for one more generation if a spare exists: it may hold the only
+ * snapshot of the latest step, and hands it over once the stages are ready again. */
 static int can_stay(const struct strait_coordinator *c, int stage) {
-    const int at = c->owner[stage];
-    if (at < 0 || !c->workers[at].is_connected || c->workers[at].is_unfit) return 0;
-    return !c->workers[at].is_leaving || choose_spare(c, stage) >= 0;
+    const int slot = c->owner[stage];
+    if (slot < 0 || !c->workers[slot].is_connected || c->workers[slot].is_unfit) return 0;
+    return !c->workers[slot].is_leaving || choose_spare(c, stage) >= 0;
 }
 
-/* Whether every stage has an owner that is here, after vacant ones went to spares. */
+/* Assigns vacant stages to spares; returns whether every stage has a connected owner. */
 static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     int is_full = 1;
     for (int i = 0; i < c->config.n_stages; i++) {
         if (can_stay(c, i)) continue;
-        const int may_return = c->owner[i] >= 0 && now < c->hold_ns;
+        const int may_return = c->owner[i] >= 0 && now < c->owners_until_ns;
         const int spare = may_return ? -1 : choose_spare(c, i);
         if (spare >= 0)
-            strait_coordinator_give(c, i, spare, out);
+            strait_coordinator_assign(c, i, spare, out);
         else
             is_full = 0;
     }
-    if (!is_full && !c->is_short)
-        strait_coordinator_act(out, STRAIT_SWARM_LOG, -1)->reason = "waiting for machines";
-    c->is_short = !is_full;
+    if (!is_full && !c->has_logged_shortage)
+        (void)strait_coordinator_log(c, out, -1,
+                                     "not enough workers for all stages: waiting for more to join");
+    c->has_logged_shortage = !is_full;
     return is_full;
 }
 
-static void gather(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
-    if (!c->has_started || now < c->not_before_ns) return;
+static void begin_generation(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    if (!c->has_started || now < c->retry_ns) return;
     if (!fill_stages(c, now, out)) return;
     c->generation++;
-    int64_t *rolled = &c->rolled[c->generation % STRAIT_SWARM_GENERATIONS];
-    if (c->generation > STRAIT_SWARM_GENERATIONS && *rolled != INT64_MAX)
+    int64_t *start_step = &c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS];
+    if (c->generation > STRAIT_SWARM_GENERATIONS && *start_step != INT64_MAX)
         c->forgotten = c->generation - STRAIT_SWARM_GENERATIONS;
-    *rolled = INT64_MAX; // until it is known
+    *start_step = INT64_MAX; // until the step to restore is chosen
     (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
     strait_coordinator_enter(c, STRAIT_PHASE_ASSIGN, now, out);
 }
 
 /* ---- restoring ---- */
 
-/* From where the owner of `stage` gets its image of `step`; -1: from nowhere. One whose numbers
- * were none may have them from its own images: it gets what others hold, which was looked at. */
+/* Returns where the owner of `stage` can get the snapshot of `step` from; -1: from nowhere. A
+ * suspect's own snapshots may hold the non-finite values it reported, so it gets a copy that was
+ * checked on arrival. */
 static int find_source(const struct strait_coordinator *c, int stage, int64_t step) {
     const strait_swarm_worker *owner = &c->workers[c->owner[stage]];
     if (!owner->is_suspect && strait_snapshot_set_has(&owner->inventory.own, stage, step))
@@ -151,16 +157,18 @@ static int find_source(const struct strait_coordinator *c, int stage, int64_t st
     return step == c->checkpoint ? STRAIT_SWARM_FROM_HOST : -1;
 }
 
-/* A step that was not committed did not happen, even if all have applied it. */
+/* A step that was not committed is not restored, even if all owners have applied it: the
+ * coordinator never recorded that they had. */
 static int can_restore(const struct strait_coordinator *c, int64_t step) {
     if (step > c->committed) return 0;
-    if (c->limit >= 0 && step > c->limit && step != c->checkpoint) return 0;
+    if (c->restore_limit >= 0 && step > c->restore_limit && step != c->checkpoint) return 0;
     for (int i = 0; i < c->config.n_stages; i++)
         if (find_source(c, i, step) < 0) return 0;
     return 1;
 }
 
-/* Any step that all can restore is one that the first stage's owner, or its neighbour, holds. */
+/* Chooses the newest step that every stage can restore. The first stage needs a snapshot too, so
+ * only steps that its owner or the next one holds are candidates. */
 static int64_t choose_step(const struct strait_coordinator *c) {
     int64_t best = 0;
     if (c->checkpoint > best) best = c->checkpoint;
@@ -176,7 +184,7 @@ static int64_t choose_step(const struct strait_coordinator *c) {
     return best;
 }
 
-static void order_restore(struct strait_coordinator *c, int stage, strait_swarm_action *action) {
+static void fill_restore(struct strait_coordinator *c, int stage, strait_swarm_action *action) {
     const int n = c->config.n_stages;
     action->step = c->step;
     action->source = (strait_swarm_source)find_source(c, stage, c->step);
@@ -187,7 +195,7 @@ static void order_restore(struct strait_coordinator *c, int stage, strait_swarm_
 
 static void begin_restore(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     c->step = choose_step(c);
-    c->rolled[c->generation % STRAIT_SWARM_GENERATIONS] = c->step;
+    c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS] = c->step;
     (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
     strait_coordinator_enter(c, STRAIT_PHASE_RESTORE, now, out);
 }
@@ -195,10 +203,10 @@ static void begin_restore(struct strait_coordinator *c, int64_t now, strait_swar
 static void finish_restore(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     for (int i = 0; i < c->config.n_stages; i++)
         strait_snapshot_inventory_trim(&c->workers[c->owner[i]].inventory, c->step);
-    c->limit = -1;
-    c->hold_ns = 0;
+    c->restore_limit = -1;
+    c->owners_until_ns = 0;
     c->phase = STRAIT_PHASE_READY;
-    c->began_ns = now;
+    c->phase_began_ns = now;
     strait_coordinator_act(out, STRAIT_SWARM_RESTORED, -1)->step = c->step;
 }
 
@@ -206,7 +214,7 @@ static void finish_restore(struct strait_coordinator *c, int64_t now, strait_swa
 
 static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     c->phase = STRAIT_PHASE_READY;
-    c->began_ns = now;
+    c->phase_began_ns = now;
     c->n_failures = 0;
     if (c->goal.is_update) {
         c->step = c->goal.step + 1;
@@ -218,7 +226,7 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
     (void)strait_coordinator_act(out, STRAIT_SWARM_DONE, -1);
 }
 
-/* Whether the owner of a neighbour, who may have left just now, has a copy of the stage. */
+/* Returns whether the owner of a neighbouring stage, which may just have left, holds a copy. */
 static int is_copied_by(const struct strait_coordinator *c, int neighbour, int stage) {
     const int owner = neighbour >= 0 && neighbour < c->config.n_stages ? c->owner[neighbour] : -1;
     return owner >= 0 &&
@@ -229,20 +237,23 @@ static int has_copy(const struct strait_coordinator *c, int stage) {
     return is_copied_by(c, stage + 1, stage) || is_copied_by(c, stage - 1, stage);
 }
 
-/* It stays as a spare. An heir that is no longer there, or a copy that did not come, changes
- * nothing. */
-static void pass_on(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
+/* Moves a stage to the successor of its owner, which stays as a spare. If the successor is gone or
+ * no neighbour holds a copy, the stage stays where it is. */
+static void move_stage(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
     const int old = c->owner[stage];
     const int successor = c->workers[old].successor;
     if (!strait_coordinator_can_own(c, successor) || c->workers[successor].stage >= 0 ||
         !has_copy(c, stage))
         return;
     (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, old);
-    strait_coordinator_give(c, stage, successor, out);
+    strait_coordinator_assign(c, stage, successor, out);
 }
 
+/* Waits until every stage that moves has a copy at a neighbour, or the time for copies is over;
+ * then changes the owners and begins a new generation. A run with one stage has no neighbour: its
+ * stage is restored from the checkpoint. */
 static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
-    const int is_late = now - c->began_ns > HAND_NS;
+    const int is_late = now - c->phase_began_ns > HANDOVER_NS;
     for (int i = 0; i < c->config.n_stages; i++) {
         const strait_swarm_worker *worker = &c->workers[c->owner[i]];
         if ((worker->is_leaving || worker->has_successor) && !is_late && c->config.n_stages > 1 &&
@@ -252,15 +263,15 @@ static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_ac
     for (int i = 0; i < c->config.n_stages; i++) {
         const int old = c->owner[i];
         strait_swarm_worker *worker = &c->workers[old];
-        if (worker->has_successor) pass_on(c, i, out);
-        if (!worker->is_leaving || c->owner[i] != old) continue; // an heir has it: all is said
-        strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, old)->reason = "";
+        if (worker->has_successor) move_stage(c, i, out);
+        if (!worker->is_leaving || c->owner[i] != old) continue; // its successor has the stage
+        (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, old);
         strait_coordinator_forget(c, old);
         worker->is_connected = 0;
         worker->stage = -1;
         c->owner[i] = -1;
     }
-    strait_coordinator_fail(c, now, 0);
+    strait_coordinator_abandon(c, now, 0);
 }
 
 /* ---- barriers ---- */
@@ -268,7 +279,7 @@ static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_ac
 void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase phase,
                               int64_t now_ns, strait_swarm_actions *out) {
     c->phase = phase;
-    c->began_ns = now_ns;
+    c->phase_began_ns = now_ns;
     c->sequence++;
     for (int i = 0; i < c->config.n_stages; i++) {
         c->is_awaited[i] = phase != STRAIT_PHASE_WORK || c->goal.stage < 0 || c->goal.stage == i;
@@ -277,7 +288,7 @@ void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase p
                                                              c->owner[i]);
         action->stage = i;
         action->step = c->step;
-        if (phase == STRAIT_PHASE_RESTORE) order_restore(c, i, action);
+        if (phase == STRAIT_PHASE_RESTORE) fill_restore(c, i, action);
     }
 }
 
@@ -290,7 +301,7 @@ static int is_barrier_passed(const struct strait_coordinator *c) {
 void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
                                 strait_swarm_actions *out) {
     if (c->phase == STRAIT_PHASE_HANDOVER) hand_over(c, now_ns, out);
-    if (c->phase == STRAIT_PHASE_WAITING) gather(c, now_ns, out);
+    if (c->phase == STRAIT_PHASE_WAITING) begin_generation(c, now_ns, out);
     if (c->phase == STRAIT_PHASE_WAITING || c->phase == STRAIT_PHASE_READY ||
         c->phase == STRAIT_PHASE_HANDOVER || !is_barrier_passed(c))
         return;
@@ -303,9 +314,9 @@ void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
     case STRAIT_PHASE_WORK: finish_work(c, now_ns, out); break;
     case STRAIT_PHASE_SNAPSHOT:
         c->phase = STRAIT_PHASE_HANDOVER;
-        c->began_ns = now_ns;
+        c->phase_began_ns = now_ns;
         hand_over(c, now_ns, out);
-        if (c->phase == STRAIT_PHASE_WAITING) gather(c, now_ns, out);
+        if (c->phase == STRAIT_PHASE_WAITING) begin_generation(c, now_ns, out);
         break;
     default: break;
     }

@@ -1,37 +1,70 @@
-/* coordinator_state.h - what the two files of the coordinator share: events, and phases. */
+/* coordinator_state.h - functions that the files of the coordinator share: coordinator.c handles
+ * events, coordinator_suspects.c finds out who is at fault, coordinator_phase.c moves from phase to
+ * phase. */
 #pragma once
 
 #include "swarm/coordinator.h"
 
-#define GRACE_NS INT64_C(200000000) // to hear of a death after hearing of a broken link
+/* A link between neighbours often breaks because one of them died. Waiting this long lets the
+ * coordinator notice the death before it assigns the stages again. */
+#define GRACE_NS INT64_C(200000000)
 
+/* Appends an action without a stage, with an empty reason. */
 strait_swarm_action *strait_coordinator_act(strait_swarm_actions *out,
                                             strait_swarm_action_kind kind, int worker);
 
-/* Whether a stage may be given to it. */
-int strait_coordinator_can_own(const struct strait_coordinator *c, int at);
+/* Appends a log line about a worker and the stage it owns now. `reason` is static text. */
+strait_swarm_action *strait_coordinator_log(const struct strait_coordinator *c,
+                                            strait_swarm_actions *out, int worker,
+                                            const char *reason);
 
-/* The best of those who own nothing for a stage, of those that were waited for in vain less than
- * `vain_below` times; -1: there is none. */
+/* Returns whether a stage may be assigned to the worker. */
+int strait_coordinator_can_own(const struct strait_coordinator *c, int worker);
+
+/* Returns the best spare for a stage among those with fewer than `timeouts_below` timeouts; -1:
+ * there is none. */
 int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage, int timeouts_below);
 
-/* The stage is now its, and no longer another's. */
-void strait_coordinator_give(struct strait_coordinator *c, int stage, int worker,
-                             strait_swarm_actions *out);
+/* Makes `worker` the owner of the stage. The previous owner becomes a spare, or is disconnected if
+ * it asked to leave. */
+void strait_coordinator_assign(struct strait_coordinator *c, int stage, int worker,
+                               strait_swarm_actions *out);
 
-/* Its place is free for another, unless something must be remembered of it. */
+/* Frees the slot of a worker that is gone. A worker with violations keeps it: reconnecting must not
+ * clear them. */
 void strait_coordinator_forget(struct strait_coordinator *c, int worker);
 
-/* Everyone goes back to gather; the next epoch begins `delay_ns` later at the soonest. */
-void strait_coordinator_fail(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns);
+/* Abandons the current generation: all stages return to `waiting`. The next generation begins after
+ * `delay_ns` at the earliest, later after repeated failures. */
+void strait_coordinator_abandon(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns);
 
-/* Begins a phase that is a barrier: orders to those it concerns. */
+/* Begins a phase that is a barrier and sends its commands. */
 void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase phase,
                               int64_t now_ns, strait_swarm_actions *out);
 
-/* Goes on to the next phase as long as nothing is awaited. */
+/* Moves on to the next phase for as long as no reply is outstanding. */
 void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
                                 strait_swarm_actions *out);
 
-/* Why worker `at` must be given up by now; NULL: it need not. */
-const char *strait_coordinator_fault(const struct strait_coordinator *c, int at, int64_t now_ns);
+/* Returns why the worker must be disconnected now; NULL: it need not. */
+const char *strait_coordinator_fault(const struct strait_coordinator *c, int worker,
+                                     int64_t now_ns);
+
+/* ---- coordinator_suspects.c ---- */
+
+/* `accuser` rejected invalid values from `accused`: counts a violation against one of them. */
+void strait_coordinator_accuse(struct strait_coordinator *c, int accuser, int accused, int64_t now,
+                               strait_swarm_actions *out);
+
+/* The driver found invalid data from a worker: counts a violation. */
+void strait_coordinator_invalid_data(struct strait_coordinator *c, int worker, int64_t now,
+                                     strait_swarm_actions *out);
+
+/* A worker reported non-finite values: the step is recomputed, on a spare if there is one. */
+void strait_coordinator_nonfinite(struct strait_coordinator *c, int worker, int64_t now,
+                                  strait_swarm_actions *out);
+
+/* The owner of `stage` timed out waiting for a neighbour. Moves the most suspected stage to a
+ * spare. */
+void strait_coordinator_timed_out(struct strait_coordinator *c, int stage,
+                                  strait_swarm_actions *out);

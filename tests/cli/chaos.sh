@@ -251,7 +251,7 @@ strike() {
 # Stages stand at a step again after each fault; never before one they stood at already, or a step
 # would be lost twice.
 never_back() {
-    sed -n 's/.*all stages stand at step //p' $RUN/events.log |
+    sed -n 's/.*all stages ready at step //p' $RUN/events.log |
         awk -v back="$BACK" '$1 + back < best { print "stood at step " best ", then at " $1; exit 1 } { best = $1 }'
 }
 
@@ -314,7 +314,7 @@ small_disk
 for seed in $SEEDS; do
     rm -rf "$RUN" straight "$RUN.invite" fresh-* keys-*
     one_run
-    echo "seed $seed: $n faults, $(grep -c 'all stages stand' $RUN/events.log) epochs, the same bits"
+    echo "seed $seed: $n faults, $(grep -c 'all stages ready' $RUN/events.log) generations, the same bits"
 done
 
 echo "$(sort -u pairs | wc -l) of 36 points and stages"

@@ -44,7 +44,7 @@ caught() {
     done
     ERR=$1.out
     [ $verdict -eq 6 ] || fail "$1: the cheat ended with $verdict, expected 6"
-    says "$1.out" 'authentication: .*no numbers'
+    says "$1.out" 'authentication: .*non-finite values'
 }
 
 # One that sends what is no number, forward or backward, and one that sends too much of one: the
@@ -52,8 +52,8 @@ caught() {
 for mode in nan huge; do
     caught $mode 40 2
     says $last/events.log 'w1, stage [01]: [1-9][0-9]* values or copies from stage [01] are no use' \
-        'hostile .*stage [01]: is to blame: once more' \
-        'hostile .*stage [01]: is to blame again: refused for this run'
+        'hostile .*stage [01]: violation 1 of 2' \
+        'hostile .*stage [01]: violation 2 of 2; banned from this run'
 done
 
 # It comes again with the same key, also to a coordinator that was killed meanwhile.
@@ -62,7 +62,7 @@ cheat back nan 0
 joined back 1
 join_begin back 1
 wait $cheat
-says nan.out 'authentication: .*no numbers'
+says nan.out 'authentication: .*non-finite values'
 host_kill
 host_begin back run.yaml $sets
 cheat back nan 0
@@ -73,7 +73,7 @@ is_as_ever back
 
 # One that blames its neighbours: the first may be to blame, the second is not.
 caught liar 10 3
-says $last/events.log 'hostile .*: blames one machine after another'
+says $last/events.log 'hostile .*: reported invalid values from a second worker'
 
 # One that says its own numbers are none: another computes the same and finds that they are.
 # The run begins with two, and where the third came too late for that, it is begun anew.
@@ -87,12 +87,12 @@ for n in 1 2 3 4 5 6 7 8; do
     done
     host_ends 0 spoil
     wait $cheat
-    awk '/joined/ { came = NR } /its numbers are none/ && !seen { seen = NR }
+    awk '/joined/ { came = NR } /non-finite values; recomputing/ && !seen { seen = NR }
         END { exit seen < came }' spoil-$n/events.log && break
 done
 same_metrics straight spoil-$n
 same_weights straight spoil-$n
-says spoil-$n/events.log 'hostile .*: its numbers are none: another shall see'
+says spoil-$n/events.log 'hostile .*: non-finite values; recomputing the step on a spare'
 
 # One that gives away weights that are no numbers: a neighbour sees them in a copy, the coordinator in
 # what should be a checkpoint.
@@ -127,7 +127,7 @@ host_begin rot run.yaml $sets
 cheat rot rot 0
 joined rot 1
 join_begin rot 1
-wait_words rot/events.log 'hostile .*: is to blame'
+wait_words rot/events.log 'hostile .*: violation'
 join_begin rot 2
 is_as_ever rot
 
@@ -137,11 +137,11 @@ host_begin mute run.yaml $sets --set link.deadline=2s
 cheat mute mute 40
 joined mute 1
 join_begin mute 1
-wait_words mute/events.log 'w1 .*stage [01]: waits for a neighbour in vain'
+wait_words mute/events.log 'w1 .*stage [01]: timed out waiting for a neighbour'
 join_begin mute 2
 is_as_ever mute
 wait $cheat || fail "mute: the cheat ended with $?, expected 0"
-says mute/events.log 'hostile .*stage [01]: others wait in vain.*: its stage goes to a spare'
+says mute/events.log 'hostile .*stage [01]: suspected of stalling .*; moving the stage to'
 
 # A run that diverges ends as it does elsewhere, each step that is skipped doubted only once.
 wild="$sets --set train.learning_rate=100 --set train.clip=0"

@@ -26,15 +26,15 @@ moves() {
         joined $name $i
     done
     join_begin $name 1
-    wait_words $name/events.log 'epoch 1: all stages stand' # else the slow ones would get no stage
+    wait_words $name/events.log 'generation 1: all stages ready' # else the slow ones would get no stage
     for i in 2 3; do join_begin $name $i; done
     host_ends 0 $name
     same_metrics straight-$name $name
     same_weights straight-$name $name
     says $name/events.log 'times as fast on machines that wait' \
-        'hostile .*stage [012]: its stage shall go to a faster machine' \
-        'epoch [3-9]: all stages stand at step [1-9]'
-    [ "$(grep -c 'its stage shall go' $name/events.log)" -ge 2 ] || fail "$name: only one has moved"
+        'hostile .*stage [012]: a faster spare is available; moving the stage to' \
+        'generation [3-9]: all stages ready at step [1-9]'
+    [ "$(grep -c 'a faster spare is available' $name/events.log)" -ge 2 ] || fail "$name: only one has moved"
     none_left
 }
 
@@ -49,4 +49,4 @@ joined never 1
 for i in 1 2 3; do join_begin never $i; done
 host_ends 0 never
 same_metrics straight-exact never
-! grep -q 'faster machine' never/events.log || fail "a stage has moved"
+! grep -q 'faster spare' never/events.log || fail "a stage has moved"

@@ -61,7 +61,7 @@ stir $((began + SECONDS_LONG / 2))
 sample midway
 stir $((began + SECONDS_LONG))
 sample late
-echo "$n faults, $(grep -c 'all stages stand' soak/events.log) epochs"
+echo "$n faults, $(grep -c 'all stages ready' soak/events.log) generations"
 
 # flat EARLY LATE WHO
 flat() {

@@ -55,10 +55,10 @@ join_begin swarm 2
 wait_steps swarm 5
 [ "$(wc -c <said)" -gt 1000 ] || fail "only $(wc -c <said) bytes were overheard"
 joined=$(grep -c joined swarm/events.log)
-lost=$(grep -c 'is lost' swarm/events.log)
+lost=$(grep -c 'connection lost' swarm/events.log)
 turned_away replay 'refused: after its hello' "$SCRATCH/said"
 [ "$(grep -c joined swarm/events.log)" -eq "$joined" ] || fail "old words let somebody in"
-[ "$(grep -c 'is lost' swarm/events.log)" -eq "$lost" ] || fail "old words cost a worker its link"
+[ "$(grep -c 'connection lost' swarm/events.log)" -eq "$lost" ] || fail "old words cost a worker its link"
 
 # lines WORD: those of the metrics from now on are WORD's, until the next is named.
 : >marks

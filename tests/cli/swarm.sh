@@ -98,7 +98,7 @@ kill_join 3
 join_begin death 3
 join_begin death 1
 alike death
-says death/events.log 'stage [01]: is lost' 'epoch [2-9]: all stages stand at step [1-9]'
+says death/events.log 'stage [01]: connection lost' 'generation [2-9]: all stages ready at step [1-9]'
 
 # The coordinator dies, and with it, once, a worker: it goes on with the same invite, which is good for
 # no longer than it was.
@@ -116,7 +116,7 @@ host_kill
 kill_join 1
 host_begin boss run.yaml $sets --expires 24
 alike boss
-says boss/events.log 'is back'
+says boss/events.log 'reconnected'
 
 # A worker stops to run: it is named, its stage moves; when it wakes it is a spare again.
 host_begin stop run.yaml $sets
@@ -126,13 +126,13 @@ join_begin stop 3
 wait_steps stop 12
 stop_join 1
 wait_steps stop 25
-says stop/events.log 'w1 .*stage [01]: is lost'
+says stop/events.log 'w1 .*stage [01]: connection lost'
 wake_join 1
 # Another leaves politely, and nothing is lost.
 kill -INT "$(pid_of_join 2)"
 alike stop
 says join-2.err 'leaving: handing over first' 'left the run'
-says stop/events.log 'w2 .*wants to leave'
+says stop/events.log 'w2 .*asked to leave'
 
 # One that nobody can reach, then two of them with a relay between.
 host_begin shy run.yaml $sets

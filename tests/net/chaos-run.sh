@@ -101,5 +101,5 @@ host_ends 0 "after network faults"
 same_metrics straight $RUN
 same_weights straight $RUN
 none_left
-echo "seed $SEED: $n faults, $(grep -c 'all stages stand' $RUN/events.log) epochs, the same bits"
+echo "seed $SEED: $n faults, $(grep -c 'all stages ready' $RUN/events.log) generations, the same bits"
 tell_times

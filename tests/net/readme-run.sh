@@ -74,7 +74,7 @@ while read -r where command; do
         wait_lines A/runs/two 2
         sleep 1 # what is shown is a second old
         typed "$where" "$command" $n.log || fail "$(cat $n.log)"
-        says $n.log '2 stages, [1-9][0-9]* steps committed' 'epoch 1: all stages stand at step 0'
+        says $n.log '2 stages, [1-9][0-9]* steps committed' 'generation 1: all stages ready at step 0'
         cat $n.log
         ;;
     'strait generate '*)

@@ -35,6 +35,6 @@ interrupt 0 9
 host_ends 0 "interrupted links"
 same_metrics straight interrupted
 same_weights straight interrupted
-says interrupted/events.log 'is lost' 'is back|joined'
+says interrupted/events.log 'connection lost' 'reconnected|joined'
 none_left
-grep -c 'all stages stand' interrupted/events.log | sed 's/^/epochs: /'
+grep -c 'all stages ready' interrupted/events.log | sed 's/^/generations: /'

@@ -43,18 +43,9 @@ static void fail(struct host *h, strait_err err) {
 }
 
 static void note_action(struct host *h, const strait_swarm_action *a) {
-    char key[STRAIT_FINGERPRINT_TEXT];
-    if (a->worker < 0) {
-        strait_host_note(h, "%s", a->reason);
-        return;
-    }
-    const strait_swarm_worker *worker = &h->coordinator.workers[a->worker];
-    strait_fingerprint_text(&worker->key, key);
-    if (a->stage >= 0)
-        strait_host_note(h, "%s (%.8s), stage %d: %s", worker->report.name, key, a->stage,
-                         a->reason);
-    else
-        strait_host_note(h, "%s (%.8s): %s", worker->report.name, key, a->reason);
+    char line[STRAIT_SWARM_LINE];
+    strait_coordinator_describe(&h->coordinator, a, line);
+    strait_host_note(h, "%s", line);
 }
 
 /* Facts that cannot be written stop the run before anything relies on them. */
@@ -92,8 +83,8 @@ static void carry_out(struct host *h, const strait_swarm_action *a) {
         h->at = a->step;
         h->has_rolled = 1;
         h->stood_ns = strait_clock_ns();
-        strait_host_note(h, "epoch %u: all stages stand at step %lld", h->coordinator.generation,
-                         (long long)a->step);
+        strait_host_note(h, "generation %u: all stages ready at step %lld",
+                         h->coordinator.generation, (long long)a->step);
         break;
     case STRAIT_SWARM_LOG: note_action(h, a); break;
     }

@@ -94,7 +94,7 @@ strait_err strait_host_save_state(struct host *h) {
     strait_writer_uint(&w, (uint64_t)facts.committed, 8);
     strait_writer_uint(&w, (uint64_t)facts.settled, 8);
     for (int i = 0; i < STRAIT_SWARM_GENERATIONS; i++)
-        strait_writer_uint(&w, (uint64_t)facts.rolled[i], 8);
+        strait_writer_uint(&w, (uint64_t)facts.start_steps[i], 8);
     for (int i = 0; i < STRAIT_RUN_STAGES; i++) {
         strait_writer_uint(&w, (uint64_t)facts.has_owner[i], 1);
         strait_writer_copy(&w, facts.owners[i].bytes, STRAIT_FINGERPRINT_BYTES);
@@ -112,7 +112,7 @@ static strait_err read_state(strait_swarm_durable *facts, const strait_metastore
     facts->committed = (int64_t)strait_reader_uint(&r, 8);
     facts->settled = (int64_t)strait_reader_uint(&r, 8);
     for (int i = 0; i < STRAIT_SWARM_GENERATIONS; i++)
-        facts->rolled[i] = (int64_t)strait_reader_uint(&r, 8);
+        facts->start_steps[i] = (int64_t)strait_reader_uint(&r, 8);
     for (int i = 0; i < STRAIT_RUN_STAGES; i++) {
         facts->has_owner[i] = (int)strait_reader_uint(&r, 1);
         strait_reader_copy(&r, facts->owners[i].bytes, STRAIT_FINGERPRINT_BYTES);

@@ -5,7 +5,8 @@ static void nothing_begins_before_there_are_enough(void **state) {
     (void)state;
     begin(1);
     assert_int_equal(c.phase, STRAIT_PHASE_WAITING);
-    assert_string_equal(find(STRAIT_SWARM_LOG, -1)->reason, "waiting for machines");
+    assert_string_equal(find(STRAIT_SWARM_LOG, -1)->reason,
+                        "not enough workers for all stages: waiting for more to join");
     join(1, strait_snapshot_inventory_empty());
     assert_int_equal(c.phase, STRAIT_PHASE_ASSIGN);
     assert_int_equal(c.generation, 1);
@@ -83,7 +84,7 @@ static int sent_away(int waiting) {
     }
     const strait_swarm_action *away = find(STRAIT_SWARM_DISCONNECT, -1);
     assert_non_null(away);
-    assert_string_equal(away->reason, "answers but makes no progress");
+    assert_string_equal(away->reason, "sends heartbeats but makes no progress; disconnected");
     return away->worker;
 }
 
@@ -120,7 +121,8 @@ static void silence_ends_a_lease(void **state) {
     now += 2 * S;
     tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     assert_int_equal(find(STRAIT_SWARM_DISCONNECT, -1)->worker, silent);
-    assert_string_equal(find(STRAIT_SWARM_DISCONNECT, -1)->reason, "is silent: its lease is over");
+    assert_string_equal(find(STRAIT_SWARM_DISCONNECT, -1)->reason,
+                        "no heartbeat: lease expired; disconnected");
     join(silent, strait_snapshot_inventory_empty()); // it wakes
     assert_non_null(find(STRAIT_SWARM_RELEASE, -1));
     assert_int_equal(c.phase, STRAIT_PHASE_ASSIGN);
@@ -209,8 +211,8 @@ static void a_restarted_coordinator_waits_for_the_owners(void **state) {
     begin(2);
     make_step(0, 1);
     make_step(1, 1);
-    strait_swarm_durable facts;
-    strait_coordinator_durable(&c, &facts);
+    strait_swarm_durable durable;
+    strait_coordinator_durable(&c, &durable);
     strait_snapshot_inventory inventory[2];
     for (int i = 0; i < 2; i++) {
         inventory[i] = strait_snapshot_inventory_empty();
@@ -218,7 +220,7 @@ static void a_restarted_coordinator_waits_for_the_owners(void **state) {
     }
     const strait_swarm_config config = c.config;
     strait_coordinator_init(&c, &config);
-    strait_coordinator_resume(&c, &facts, now);
+    strait_coordinator_resume(&c, &durable, now);
     tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
     join(5, strait_snapshot_inventory_empty()); // a spare is faster
     join(0, inventory[0]);

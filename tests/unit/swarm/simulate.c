@@ -33,9 +33,11 @@ static void trainer_goes_on(void) {
 static void carry_out(const strait_swarm_action *a) {
     const int worker = a->worker >= 0 ? world.worker_of[a->worker] : -1;
     switch (a->kind) {
-    case STRAIT_SWARM_PERSIST: strait_coordinator_durable(&world.coordinator, &world.facts); break;
+    case STRAIT_SWARM_PERSIST:
+        strait_coordinator_durable(&world.coordinator, &world.durable);
+        break;
     case STRAIT_SWARM_COMMAND:
-        EXPECT(world.facts.generation == world.coordinator.generation);
+        EXPECT(world.durable.generation == world.coordinator.generation);
         put((happening){.kind = ARRIVE,
                         .worker = worker,
                         .phase = world.coordinator.phase,
@@ -233,7 +235,7 @@ static void restart_coordinator(void) {
     const strait_swarm_config config = world.coordinator.config;
     world.n_restarts++;
     strait_coordinator_init(&world.coordinator, &config);
-    strait_coordinator_resume(&world.coordinator, &world.facts, world.now);
+    strait_coordinator_resume(&world.coordinator, &world.durable, world.now);
     world.coordinator.checkpoint = world.saved;
     EXPECT(world.coordinator.committed == world.committed);
     for (int i = 0; i < world.n_workers; i++) {

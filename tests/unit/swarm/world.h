@@ -36,7 +36,7 @@ static struct {
     int n_ahead;             // the most that was on the agenda
     struct worker workers[WORKERS];
     struct strait_coordinator coordinator;
-    strait_swarm_durable facts;
+    strait_swarm_durable durable;
     int worker_of[STRAIT_SWARM_WORKERS];
     int64_t committed, best_step, saved;
     int is_update; // the trainer's next half step
@@ -78,7 +78,7 @@ static inline void check_world(void) {
     EXPECT(owned == 0); // one owner a stage, one stage an owner
     EXPECT(m->committed >= world.committed);
     world.committed = m->committed;
-    EXPECT(world.facts.generation >= m->generation || m->phase == STRAIT_PHASE_WAITING);
+    EXPECT(world.durable.generation >= m->generation || m->phase == STRAIT_PHASE_WAITING);
 }
 
 static inline void check_commit(int64_t step) {
@@ -86,7 +86,7 @@ static inline void check_commit(int64_t step) {
         const struct worker *w = &world.workers[world.worker_of[world.coordinator.owner[i]]];
         EXPECT(w->stage == i && w->generation == world.coordinator.generation && w->at == step);
     }
-    EXPECT(world.facts.committed >= step); // recorded before anybody hears of it
+    EXPECT(world.durable.committed >= step); // recorded before anybody hears of it
     if (step > world.best_step) {
         EXPECT(step == world.best_step + 1);
         world.best_step = step;
