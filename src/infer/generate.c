@@ -66,7 +66,7 @@ static strait_err read_prompt(struct generation *g) {
 /* Feeds ids [from, n_ids); the logits are those after the last. A full context restarts with its
  * newer half, so that most tokens cost one pass instead of a whole context. */
 static strait_err feed(struct generation *g, int64_t from, const float **logits) {
-    struct strait_staged_model *model = g->trained->chain;
+    struct strait_staged_model *model = g->trained->stages;
     const int64_t context = g->trained->plan.shape.context;
     if (g->n_ids - from + strait_staged_model_position(model) > context) {
         strait_staged_model_reset(model);
@@ -100,7 +100,7 @@ static strait_err generate(struct generation *g) {
 strait_err strait_model_generate(struct strait_model *model, const strait_generate_params *params) {
     STRAIT_TRY(strait_model_need_tokenizer(model));
     STRAIT_TRY(strait_trained_model_prepare(model->trained, 0));
-    strait_staged_model_reset(model->trained->chain); // of an earlier generation
+    strait_staged_model_reset(model->trained->stages); // of an earlier generation
     struct generation g = {.params = params, .trained = model->trained};
     strait_err err = init(&g);
     if (err == STRAIT_OK) err = generate(&g);

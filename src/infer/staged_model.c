@@ -1,106 +1,108 @@
+/* staged_model.c - opens the stages, loads them, and sends activations from one to the next. */
 #include "infer/staged_model.h"
 
 #include "base/alloc.h"
 #include "codec/basis.h"
 #include "stage/runner_state.h"
 
+/* One stage and the codec sides at its two ends. */
 struct link {
     struct strait_stage *stage;
     struct strait_generator *generator;     // only when generating
-    struct strait_codec *receiver, *sender; // NULL at the ends
+    struct strait_codec *receiver, *sender; // NULL at the ends of the model
 };
 
 struct strait_staged_model {
-    strait_run_plan plan;
+    strait_run_plan plan; // its codec spec is adapted to scoring or generating
     struct strait_backend *backend;
     struct link links[STRAIT_RUN_STAGES];
-    struct strait_slab capacity;
-    strait_tensor wire; // bytes between two stages
+    struct strait_slab slab; // owns wire
+    strait_tensor wire;      // bytes of one crossing; all boundaries use it in turn
     int generates;
-    int64_t crossing; // so many were made
+    int64_t n_crossings; // so far: each crossing counts as a microbatch of its own
 };
 
-static strait_err open_codec(struct strait_staged_model *c, int boundary, strait_codec_side side,
+static strait_err open_codec(struct strait_staged_model *m, int boundary, strait_codec_side side,
                              struct strait_codec **out) {
-    if (boundary < 0 || boundary >= c->plan.n_stages - 1) return STRAIT_OK;
-    const strait_codec_spec spec = strait_run_plan_codec(&c->plan, boundary, 1);
-    return strait_codec_open(&spec, side, c->backend, out);
+    if (boundary < 0 || boundary >= m->plan.n_stages - 1) return STRAIT_OK;
+    const strait_codec_spec spec = strait_run_plan_codec(&m->plan, boundary, 1);
+    return strait_codec_open(&spec, side, m->backend, out);
 }
 
-static strait_err open_link(struct strait_staged_model *c, int i, int64_t n_sequences) {
-    struct link *link = &c->links[i];
-    const strait_stage_spec spec = {.shape = c->plan.shape,
-                                    .layers = c->plan.parts[i],
-                                    .n_sequences = c->generates ? 1 : n_sequences,
-                                    .seq_len = c->generates ? 1 : c->plan.shape.context,
+static strait_err open_link(struct strait_staged_model *m, int i, int64_t n_sequences) {
+    struct link *link = &m->links[i];
+    const strait_stage_spec spec = {.shape = m->plan.shape,
+                                    .layers = m->plan.parts[i],
+                                    .n_sequences = m->generates ? 1 : n_sequences,
+                                    .seq_len = m->generates ? 1 : m->plan.shape.context,
                                     .n_slots = 1,
                                     .recomputes = 1,
-                                    .logit_bytes = c->plan.logit_bytes};
-    STRAIT_TRY(strait_stage_open(&spec, c->backend, &link->stage));
-    STRAIT_TRY(open_codec(c, i - 1, STRAIT_RECEIVER, &link->receiver));
-    STRAIT_TRY(open_codec(c, i, STRAIT_SENDER, &link->sender));
+                                    .logit_bytes = m->plan.logit_bytes};
+    STRAIT_TRY(strait_stage_open(&spec, m->backend, &link->stage));
+    STRAIT_TRY(open_codec(m, i - 1, STRAIT_RECEIVER, &link->receiver));
+    STRAIT_TRY(open_codec(m, i, STRAIT_SENDER, &link->sender));
     if (link->receiver != NULL || link->sender != NULL)
         STRAIT_TRY(strait_codec_join(link->receiver, link->sender));
-    if (link->sender != NULL && c->plan.shape.subspace > 0) {
+    if (link->sender != NULL && m->plan.shape.subspace > 0) {
         strait_tensor basis, fixed;
         STRAIT_TRY(strait_codec_basis_view(link->sender, &basis, &fixed));
         STRAIT_TRY(strait_stage_set_basis(link->stage, basis, fixed));
     }
-    if (!c->generates) return STRAIT_OK;
+    if (!m->generates) return STRAIT_OK;
     return strait_generator_open(link->stage, &link->generator);
 }
 
-static strait_err open_into(struct strait_staged_model *c, int64_t n_sequences) {
-    c->plan.codec.rows = n_sequences * c->plan.shape.context;
-    c->plan.codec.seq_len = c->plan.shape.context;
-    c->plan.codec.is_stepwise = 0;
-    if (c->generates) c->plan.codec = strait_codec_for_generation(&c->plan.codec);
-    if (c->plan.n_stages > 1) {
-        STRAIT_TRY(strait_codec_check(&c->plan.codec));
-        const size_t bytes = strait_codec_wire_bytes(&c->plan.codec, STRAIT_FORWARD);
-        STRAIT_TRY(strait_slab_add(&c->capacity, STRAIT_I8, 1, (int64_t)bytes, &c->wire));
-        STRAIT_TRY(strait_slab_commit(&c->capacity, c->backend));
+static strait_err open_into(struct strait_staged_model *m, int64_t n_sequences) {
+    m->plan.codec.rows = n_sequences * m->plan.shape.context;
+    m->plan.codec.seq_len = m->plan.shape.context;
+    m->plan.codec.is_stepwise = 0;
+    if (m->generates) m->plan.codec = strait_codec_for_generation(&m->plan.codec);
+    if (m->plan.n_stages > 1) {
+        STRAIT_TRY(strait_codec_check(&m->plan.codec));
+        const size_t bytes = strait_codec_wire_bytes(&m->plan.codec, STRAIT_FORWARD);
+        STRAIT_TRY(strait_slab_add(&m->slab, STRAIT_I8, 1, (int64_t)bytes, &m->wire));
+        STRAIT_TRY(strait_slab_commit(&m->slab, m->backend));
     }
-    for (int i = 0; i < c->plan.n_stages; i++)
-        STRAIT_TRY(open_link(c, i, n_sequences));
+    for (int i = 0; i < m->plan.n_stages; i++)
+        STRAIT_TRY(open_link(m, i, n_sequences));
     return STRAIT_OK;
 }
 
 strait_err strait_staged_model_open(const strait_run_plan *plan, struct strait_backend *backend,
                                     int64_t n_sequences, struct strait_staged_model **out) {
-    struct strait_staged_model *c = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof *c, "chain of stages", (void **)&c));
-    c->plan = *plan;
-    c->backend = backend;
-    c->generates = n_sequences == 0;
-    const strait_err err = open_into(c, n_sequences);
+    struct strait_staged_model *m = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *m, "staged model", (void **)&m));
+    m->plan = *plan;
+    m->backend = backend;
+    m->generates = n_sequences == 0;
+    const strait_err err = open_into(m, n_sequences);
     if (err != STRAIT_OK) {
-        strait_staged_model_close(&c);
+        strait_staged_model_close(&m);
         return err;
     }
-    *out = c;
+    *out = m;
     return STRAIT_OK;
 }
 
-void strait_staged_model_close(struct strait_staged_model **chain) {
-    struct strait_staged_model *c = *chain;
-    if (c == NULL) return;
-    for (int i = 0; i < c->plan.n_stages; i++) {
-        struct link *link = &c->links[i];
+void strait_staged_model_close(struct strait_staged_model **model) {
+    struct strait_staged_model *m = *model;
+    if (m == NULL) return;
+    for (int i = 0; i < m->plan.n_stages; i++) {
+        struct link *link = &m->links[i];
         strait_codec_close(&link->receiver);
         strait_codec_close(&link->sender);
         strait_generator_close(&link->generator);
         strait_stage_close(&link->stage);
     }
-    strait_slab_fini(&c->capacity);
-    strait_alloc_free(c);
-    *chain = NULL;
+    strait_slab_fini(&m->slab);
+    strait_alloc_free(m);
+    *model = NULL;
 }
 
-strait_err strait_staged_model_load(struct strait_staged_model *c,
+strait_err strait_staged_model_load(struct strait_staged_model *m,
                                     struct strait_checkpoint *checkpoint) {
-    for (int i = 0; i < c->plan.n_stages; i++) {
-        struct link *link = &c->links[i];
+    for (int i = 0; i < m->plan.n_stages; i++) {
+        struct link *link = &m->links[i];
         struct strait_stream *stream = strait_stage_stream(link->stage);
         STRAIT_TRY(strait_runner_state_read_stage(checkpoint, link->stage));
         if (link->receiver != NULL)
@@ -112,63 +114,65 @@ strait_err strait_staged_model_load(struct strait_staged_model *c,
     return STRAIT_OK;
 }
 
-struct strait_stream *strait_staged_model_stream(struct strait_staged_model *chain) {
-    return strait_stage_stream(chain->links[0].stage);
+struct strait_stream *strait_staged_model_stream(struct strait_staged_model *model) {
+    return strait_stage_stream(model->links[0].stage);
 }
 
-/* What stage i made goes into the input of stage i + 1, through both halves of their codec. */
-static strait_err cross(struct strait_staged_model *c, int i, strait_tensor tokens,
-                        strait_tensor made, strait_tensor input, strait_tensor next) {
+/* Sends the output of stage i to the input of stage i + 1, through both sides of their codec. */
+static strait_err cross(struct strait_staged_model *m, int i, strait_tensor tokens,
+                        strait_tensor output, strait_tensor input, strait_tensor next) {
     const strait_crossing at = {
-        .stream = strait_stage_stream(c->links[i].stage),
+        .stream = strait_stage_stream(m->links[i].stage),
         .step = 0,
-        .microbatch = c->crossing++,
+        .microbatch = m->n_crossings++,
         .tokens = tokens,
         .input = input,
-        .past = c->generates ? strait_generator_position(c->links[i].generator) - 1 : 0,
+        .past = m->generates ? strait_generator_position(m->links[i].generator) - 1 : 0,
         .is_evaluation = 1};
-    STRAIT_TRY(strait_codec_act_pack(c->links[i].sender, &at, c->wire, made));
-    STRAIT_TRY(c->backend->ops->wait(at.stream));
-    return strait_codec_act_unpack(c->links[i + 1].receiver, &at, next, c->wire);
+    STRAIT_TRY(strait_codec_act_pack(m->links[i].sender, &at, m->wire, output));
+    /* Each stage has a stream of its own: the wire must be complete before the next one reads it.
+     */
+    STRAIT_TRY(m->backend->ops->wait(at.stream));
+    return strait_codec_act_unpack(m->links[i + 1].receiver, &at, next, m->wire);
 }
 
-strait_err strait_staged_model_score(struct strait_staged_model *c, strait_tensor tokens,
+strait_err strait_staged_model_score(struct strait_staged_model *m, strait_tensor tokens,
                                      strait_tensor targets, strait_tensor *losses) {
-    const int last = c->plan.n_stages - 1;
+    const int last = m->plan.n_stages - 1;
     for (int i = 0; i <= last; i++) {
-        struct strait_stage *stage = c->links[i].stage;
-        strait_tensor made;
+        struct strait_stage *stage = m->links[i].stage;
+        strait_tensor output;
         STRAIT_TRY(strait_stage_forward(stage, 0, tokens));
         if (i == last) return strait_stage_loss(stage, targets, 0.0f, losses);
-        STRAIT_TRY(strait_stage_output(stage, &made));
-        STRAIT_TRY(cross(c, i, tokens, made, strait_stage_first_block_input(stage, 0),
-                         strait_stage_input(c->links[i + 1].stage, 0)));
+        STRAIT_TRY(strait_stage_output(stage, &output));
+        STRAIT_TRY(cross(m, i, tokens, output, strait_stage_first_block_input(stage, 0),
+                         strait_stage_input(m->links[i + 1].stage, 0)));
     }
     return STRAIT_OK;
 }
 
-strait_err strait_staged_model_feed(struct strait_staged_model *c, int32_t token,
+strait_err strait_staged_model_feed(struct strait_staged_model *m, int32_t token,
                                     const float **logits) {
-    const int last = c->plan.n_stages - 1;
+    const int last = m->plan.n_stages - 1;
     for (int i = 0; i <= last; i++) {
-        struct strait_generator *g = c->links[i].generator;
-        strait_tensor made;
+        struct strait_generator *g = m->links[i].generator;
+        strait_tensor output;
         STRAIT_TRY(strait_generator_embed(g, token));
         STRAIT_TRY(strait_generator_run(g));
         if (i == last) return strait_generator_logits(g, logits);
-        STRAIT_TRY(strait_generator_output(g, &made));
-        STRAIT_TRY(cross(c, i, strait_generator_token(g), made,
+        STRAIT_TRY(strait_generator_output(g, &output));
+        STRAIT_TRY(cross(m, i, strait_generator_token(g), output,
                          strait_generator_first_block_input(g),
-                         strait_generator_input(c->links[i + 1].generator)));
+                         strait_generator_input(m->links[i + 1].generator)));
     }
     return STRAIT_OK;
 }
 
-void strait_staged_model_reset(struct strait_staged_model *chain) {
-    for (int i = 0; i < chain->plan.n_stages; i++)
-        strait_generator_reset(chain->links[i].generator);
+void strait_staged_model_reset(struct strait_staged_model *model) {
+    for (int i = 0; i < model->plan.n_stages; i++)
+        strait_generator_reset(model->links[i].generator);
 }
 
-int64_t strait_staged_model_position(const struct strait_staged_model *chain) {
-    return strait_generator_position(chain->links[0].generator);
+int64_t strait_staged_model_position(const struct strait_staged_model *model) {
+    return strait_generator_position(model->links[0].generator);
 }

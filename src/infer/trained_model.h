@@ -12,35 +12,38 @@
 struct strait_trained_model {
     struct strait_backend *backend;
     struct strait_checkpoint *checkpoint; // its files stay mapped: prepare reads them again
-    struct strait_staged_model *chain;    // the whole model, cut as it was trained
-    struct strait_tokenizer *tokenizer;   // NULL where the folder has none
-    strait_run_plan plan;                 // of which shape, cut and codec are known
-    int64_t n_sequences;                  // scored at a time; 0: it generates; -1: not prepared
-    int64_t step;
-    char fingerprint[80]; // of the tokenizer that it was trained with; empty: unknown
-    char path[4096];      // of the checkpoint
-    char skipped[512];    // why newer ones were passed over, for the user; empty: none were
+    struct strait_staged_model
+        *stages; // the whole model, cut as it was trained; NULL: not prepared
+    struct strait_tokenizer *tokenizer; // NULL where the folder has none
+    strait_run_plan plan;               // only shape, parts and codec are set
+    int64_t n_sequences;                // scored at a time; 0: it generates; -1: not prepared
+    int64_t step;                       // of the checkpoint
+    char fingerprint[80];               // of the tokenizer that it was trained with; empty: unknown
+    char path[4096];                    // of the checkpoint
+    char
+        skipped[512]; // why newer checkpoints were not usable, for the user; empty: there were none
 };
 
 enum {
-    STRAIT_TRAINED_MODEL_LATER = -1
+    STRAIT_TRAINED_MODEL_LATER = -1 // n_tokens of open: prepare nothing yet
 };
 
-/* `folder` is a run's, whose newest whole checkpoint is taken, or one checkpoint's, which must be
- * whole. The tokenizer is the run folder's copy, or `tokenizer` where that is not NULL; one of
- * another fingerprint than the model was trained with is refused. About n_tokens, in whole
- * contexts, are scored at a time; with 0 the model generates instead; STRAIT_TRAINED_MODEL_LATER
- * leaves that to strait_trained_model_prepare. */
+/* Opens a run's folder, of which it takes the newest complete checkpoint, or the folder of one
+ * checkpoint, which must be complete. The tokenizer is the run folder's copy, or `tokenizer` unless
+ * that is NULL; STRAIT_EDATA if the model was trained with another one. The model scores about
+ * n_tokens at a time, in whole contexts; with 0 it generates instead; with
+ * STRAIT_TRAINED_MODEL_LATER the caller must call prepare first. The caller closes it. One thread
+ * uses it. */
 strait_err strait_trained_model_open(const char *folder, const char *tokenizer,
                                      strait_backend_spec backend, int64_t n_tokens,
                                      struct strait_trained_model **out);
-/* Allocates the stages for another use, as open does with n_tokens, and loads the weights; nothing
- * if they are prepared for it. */
+/* Allocates the stages for another use, as open does with n_tokens, and loads the weights. Does
+ * nothing if they are prepared for it already. */
 strait_err strait_trained_model_prepare(struct strait_trained_model *trained, int64_t n_tokens);
 
 void strait_trained_model_close(struct strait_trained_model **trained); // accepts NULL
 
-/* Gives tokens [first, first + n) of something long. */
+/* Copies tokens [first, first + n) of the text to score to `out`. */
 typedef strait_err (*strait_trained_model_fetch)(void *user, int64_t first, int64_t n,
                                                  int32_t *out);
 
@@ -50,8 +53,8 @@ typedef struct strait_trained_model_progress {
     void *arg;
 } strait_trained_model_progress;
 
-/* Scores n_tokens tokens in windows of the model's context, each on its own. The model is
- * prepared to score. */
+/* Scores n_tokens tokens in windows of the model's context; no window sees another. The model must
+ * be prepared to score. STRAIT_EDATA for fewer than 2 tokens, or a token outside the vocabulary. */
 strait_err strait_trained_model_evaluate(struct strait_trained_model *trained,
                                          strait_trained_model_fetch fetch, void *user,
                                          int64_t n_tokens, strait_trained_model_progress progress,

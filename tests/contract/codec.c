@@ -1,10 +1,10 @@
-/* codec.c - what every codec promises about bytes and numbers. */
+/* codec.c - what every codec of the registry promises about bytes and values. */
 #include "codec_rig.h"
 
 static struct chain chain;
 
-/* The wire has as many bytes as a codec said that it needs: guards around it tell of more. */
-static void bytes_are_exact(void **state) {
+/* The wire has exactly as many bytes as the codec declares; guards around it detect more. */
+static void writes_only_the_declared_bytes(void **state) {
     (void)state;
     EACH_CASE(which) {
         chain_open(&chain, reference_rig(), which);
@@ -76,7 +76,7 @@ static void linear_has_its_adjoint(void **state) {
     CHECK(n >= 2);
 }
 
-/* What crossed in both directions, and what came of it. */
+/* The bytes of both directions, and the resulting output and gradient. */
 static unsigned char *record(struct chain *c, size_t *out_bytes) {
     const strait_tensor parts[] = {c->wire[0][0], c->wire[0][1], c->wire[1][0],
                                    c->wire[1][1], c->y,          c->d};
@@ -122,7 +122,7 @@ static void same_input_gives_same_bytes(void **state) {
 }
 
 /* ||a - b|| / ||a|| */
-static double remote(const float *a, const float *b, int64_t n) {
+static double distance(const float *a, const float *b, int64_t n) {
     double off = 0, size = 0;
     for (int64_t i = 0; i < n; i++) {
         off += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
@@ -131,8 +131,7 @@ static double remote(const float *a, const float *b, int64_t n) {
     return sqrt(off / size);
 }
 
-/* Every device comes out where the plain loops do, but for values that fell on the other side of a
- * rounding. */
+/* Every device agrees with the reference loops, except for values that round differently. */
 static void devices_agree(void **state) {
     (void)state;
     EACH_CASE(which) {
@@ -152,9 +151,9 @@ static void devices_agree(void **state) {
                                                                                            : 0.1;
             chain_close(&chain);
             rig_close(&rig);
-            if (i >= 0 && !(remote(y[0], y[1], n) < limit && remote(d[0], d[1], n) < limit))
-                fail_msg("%s: %s is %g forward, %g backward from the plain loops", which->label,
-                         name, remote(y[0], y[1], n), remote(d[0], d[1], n));
+            if (i >= 0 && !(distance(y[0], y[1], n) < limit && distance(d[0], d[1], n) < limit))
+                fail_msg("%s: %s is %g forward, %g backward from the reference loops", which->label,
+                         name, distance(y[0], y[1], n), distance(d[0], d[1], n));
         }
     }
 }
@@ -163,7 +162,8 @@ enum {
     RUN_MAX = 1 << 14 // numbers of a run
 };
 
-/* What two steps of a chain come to: its ends and every parameter's gradient. */
+/* Two steps of a chain: writes its output, its input gradient and every parameter gradient to
+ * `out`. */
 static int64_t numbers_of_run(struct rig *rig, const codec_case *which, float *out) {
     chain_open(&chain, rig, which);
     chain_shake(&chain);
@@ -173,7 +173,7 @@ static int64_t numbers_of_run(struct rig *rig, const codec_case *which, float *o
     int64_t n = 2 * CHAIN_ROWS * chain.cols;
     for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
         strait_param p;
-        for (int j = 0; strait_codec_get_param(chain_half(&chain, i), j, &p) == STRAIT_OK; j++) {
+        for (int j = 0; strait_codec_get_param(chain_side(&chain, i), j, &p) == STRAIT_OK; j++) {
             rig_read(rig, p.grad, out + n);
             n += p.grad.rows * p.grad.cols;
             CHECK(n + CHAIN_ROWS * CHAIN_COLS * 64 < RUN_MAX);
@@ -183,7 +183,8 @@ static int64_t numbers_of_run(struct rig *rig, const codec_case *which, float *o
     return n;
 }
 
-/* Whether device i of the registry does; asked once, for a device is slow to open. */
+/* Whether device i of the registry computes in bf16. The answer is cached: a device is slow to
+ * open. */
 static int computes_in_bf16(int i) {
     static struct { int is_known, is_able; } answers[4];
     struct strait_backend *be = NULL;
@@ -196,58 +197,57 @@ static int computes_in_bf16(int i) {
     return answers[i].is_able;
 }
 
-/* The padded way is another way to compute the same: in f32 to rounding, and in bf16 as near as
- * that is, wherever a device computes in it. The plain loops see the same rounded stream. */
-static void padded_computes_the_same(void **state) {
+/* The padded implementation computes the same function: in f32 up to rounding, and in bf16 up to
+ * the precision of bf16. The reference loops get the same rounded stream. */
+static void padded_matches_plain(void **state) {
     (void)state;
     static float want[RUN_MAX], got[RUN_MAX];
-    int n_half = 0, n_cases = 0;
+    int n_bf16 = 0, n_cases = 0;
     EACH_CASE(which) {
         if (!which->spec.is_padded || which->spec.bits != 32) continue;
-        codec_case plain = *which, side = *which;
+        codec_case plain = *which, bf16 = *which;
         plain.spec.is_padded = 0;
-        side.spec.precision = STRAIT_BF16;
+        bf16.spec.precision = STRAIT_BF16;
         for (int i = -1; i < 0 || strait_backends[i] != NULL; i++) {
-            const int is_half = i >= 0;
+            const int is_bf16 = i >= 0;
             struct rig rigs[2];
-            if (is_half && !computes_in_bf16(i)) continue;
+            if (is_bf16 && !computes_in_bf16(i)) continue;
             rig_open(&rigs[0], (strait_backend_spec){.name = "cpu", .is_reference = 1});
-            rigs[0].is_rounding = is_half;
+            rigs[0].is_rounding = is_bf16;
             rig_open(&rigs[1],
-                     (strait_backend_spec){.name = is_half ? strait_backends[i]->name : "cpu",
-                                           .precision = is_half ? STRAIT_BF16 : STRAIT_F32});
+                     (strait_backend_spec){.name = is_bf16 ? strait_backends[i]->name : "cpu",
+                                           .precision = is_bf16 ? STRAIT_BF16 : STRAIT_F32});
             const int64_t n = numbers_of_run(&rigs[0], &plain, want);
-            assert_int_equal(n, numbers_of_run(&rigs[1], is_half ? &side : which, got));
-            const double off = remote(want, got, n), limit = is_half ? 3e-2 : 1e-5;
+            assert_int_equal(n, numbers_of_run(&rigs[1], is_bf16 ? &bf16 : which, got));
+            const double off = distance(want, got, n), limit = is_bf16 ? 3e-2 : 1e-5;
             if (!(off < limit))
-                fail_msg("%s: %g from the plain way%s", which->label, off,
-                         is_half ? " in bf16" : "");
+                fail_msg("%s: %g from the plain implementation%s", which->label, off,
+                         is_bf16 ? " in bf16" : "");
             rig_close(&rigs[0]);
             rig_close(&rigs[1]);
-            n_half += is_half;
+            n_bf16 += is_bf16;
         }
         n_cases++;
     }
     CHECK(n_cases >= 9);
-    print_message("%d cases in bf16\n", n_half);
+    print_message("%d cases in bf16\n", n_bf16);
 }
 
-/* In bf16 both ends of a boundary restore the same code, and other bits come of the same run only
- * where other values went in: the same run twice, bit for bit. */
-static void half_repeats(void **state) {
+/* Two runs in bf16 with the same inputs have the same bits. */
+static void bf16_is_deterministic(void **state) {
     (void)state;
     static float once[RUN_MAX], again[RUN_MAX];
     EACH_CASE(which) {
-        codec_case side = *which;
-        side.spec.precision = STRAIT_BF16;
+        codec_case bf16 = *which;
+        bf16.spec.precision = STRAIT_BF16;
         for (int i = 0; strait_backends[i] != NULL; i++) {
             if (!computes_in_bf16(i)) continue;
             struct rig rig;
             rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name,
                                                  .precision = STRAIT_BF16});
-            const int64_t n = numbers_of_run(&rig, &side, once);
+            const int64_t n = numbers_of_run(&rig, &bf16, once);
             rig_clear(&rig);
-            assert_int_equal(n, numbers_of_run(&rig, &side, again));
+            assert_int_equal(n, numbers_of_run(&rig, &bf16, again));
             if (memcmp(once, again, (size_t)n * sizeof *once) != 0)
                 fail_msg("%s: other bits in a second run in bf16", which->label);
             for (int64_t j = 0; j < n; j++)
@@ -264,11 +264,11 @@ static void copy_tensor(struct chain *to, strait_tensor a, const struct chain *f
     free(bytes);
 }
 
-/* As a checkpoint does: parameters and state by name, into fresh codecs. */
+/* Copies parameters and state by name into fresh codecs, as a checkpoint does. */
 static void copy_chain(struct chain *to, struct chain *from) {
     to->step = from->step;
     for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
-        struct strait_codec *a = chain_half(to, i), *b = chain_half(from, i);
+        struct strait_codec *a = chain_side(to, i), *b = chain_side(from, i);
         strait_param p, q;
         strait_codec_state s, t;
         for (int j = 0; strait_codec_get_param(b, j, &q) == STRAIT_OK; j++) {
@@ -302,7 +302,7 @@ static void restored_continues_identically(void **state) {
         chain_run(&other, 2);
         unsigned char *a = record(&chain, &bytes[0]), *b = record(&other, &bytes[1]);
         if (bytes[0] != bytes[1] || memcmp(a, b, bytes[0]) != 0)
-            fail_msg("%s: restored goes another way", which->label);
+            fail_msg("%s: a restored codec continues differently", which->label);
         free(a);
         free(b);
         chain_close(&chain);
@@ -312,7 +312,7 @@ static void restored_continues_identically(void **state) {
     }
 }
 
-/* Crossings of an evaluation in between change nothing that follows. */
+/* Evaluation crossings in between do not change later training crossings. */
 static void evaluation_leaves_no_trace(void **state) {
     (void)state;
     EACH_CASE(which) {
@@ -362,20 +362,20 @@ static void residual_is_measured(void **state) {
             CHECK(metrics.residual > 1e-5 && metrics.residual < 1.5);
         CHECK(metrics.non_finite == 0);
         CHECK_OK(strait_codec_read_metrics(chain.sender[0], &chain.rig->stream, &metrics));
-        CHECK(metrics.residual == 0); // forgotten once read
+        CHECK(metrics.residual == 0); // reading resets it
         chain_close(&chain);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_exact),
+        cmocka_unit_test(writes_only_the_declared_bytes),
         cmocka_unit_test(lossless_is_bit_exact),
         cmocka_unit_test(linear_has_its_adjoint),
         cmocka_unit_test(same_input_gives_same_bytes),
         cmocka_unit_test(devices_agree),
-        cmocka_unit_test(padded_computes_the_same),
-        cmocka_unit_test(half_repeats),
+        cmocka_unit_test(padded_matches_plain),
+        cmocka_unit_test(bf16_is_deterministic),
         cmocka_unit_test(restored_continues_identically),
         cmocka_unit_test(evaluation_leaves_no_trace),
         cmocka_unit_test(residual_is_measured),

@@ -1,11 +1,11 @@
-/* codec_faults.c - what every codec does with wrong calls, garbage and lack of memory. */
+/* codec_faults.c - how every codec handles wrong calls, garbage on the wire and lack of memory. */
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "codec_rig.h"
 
 static struct chain chain;
 
-static void other_sizes_are_refused(void **state) {
+static void rejects_other_sizes(void **state) {
     (void)state;
     EACH_CASE(which) {
         chain_open(&chain, reference_rig(), which);
@@ -54,16 +54,16 @@ static void garbage_stays_finite(void **state) {
         chain_open(&chain, reference_rig(), which);
         const strait_crossing at = chain_at(&chain, 0);
         chain_forward(&chain, 0);
-        for (int round = 0; round < 50; round++) {
+        for (int attempt = 0; attempt < 50; attempt++) {
             for (int way = 0; way < 2; way++) {
                 const strait_tensor wire = chain.wire[0][way];
                 unsigned char *bytes = malloc((size_t)wire.cols);
                 assert_non_null(bytes);
                 for (int64_t i = 0; i < wire.cols; i++)
-                    bytes[i] = round == 0
-                                   ? 0xff
-                                   : (unsigned char)strait_rng_u64(
-                                         (strait_rng){(uint64_t)round, (uint64_t)way}, (uint64_t)i);
+                    bytes[i] = attempt == 0 ? 0xff
+                                            : (unsigned char)strait_rng_u64(
+                                                  (strait_rng){(uint64_t)attempt, (uint64_t)way},
+                                                  (uint64_t)i);
                 rig_write(chain.rig, wire, (float *)(void *)bytes);
                 free(bytes);
             }
@@ -79,7 +79,7 @@ static void garbage_stays_finite(void **state) {
     }
 }
 
-static void nothing_is_allocated_after_open(void **state) {
+static void allocates_nothing_after_open(void **state) {
     (void)state;
     EACH_CASE(which) {
         chain_open(&chain, reference_rig(), which);
@@ -87,7 +87,7 @@ static void nothing_is_allocated_after_open(void **state) {
         const int64_t prev = strait_alloc_count();
         chain_run(&chain, 2);
         for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
-            struct strait_codec *side = chain_half(&chain, i);
+            struct strait_codec *side = chain_side(&chain, i);
             CHECK_OK(strait_codec_read_metrics(side, &chain.rig->stream, &metrics));
             CHECK_OK(strait_codec_zero_gradients(side, &chain.rig->stream));
         }
@@ -120,7 +120,7 @@ static void open_survives_any_failing_allocation(void **state) {
     }
 }
 
-static void spoiled_values_are_counted(void **state) {
+static void counts_non_finite_values(void **state) {
     (void)state;
     EACH_CASE(which) {
         chain_open(&chain, reference_rig(), which);
@@ -137,7 +137,7 @@ static void spoiled_values_are_counted(void **state) {
         CHECK(metrics.non_finite > 0);
         CHECK_OK(strait_codec_act_unpack(chain.receiver[0], &at, chain.y, chain.wire[0][0]));
         check_finite(chain.y, which->label);
-        /* The next crossing is as good as if nothing had happened. */
+        /* The next crossing is not affected. */
         CHECK_OK(strait_codec_act_pack(chain.sender[0], &at, chain.wire[0][0], chain.v));
         CHECK_OK(strait_codec_read_metrics(chain.sender[0], &chain.rig->stream, &metrics));
         CHECK(metrics.non_finite == 0 && metrics.residual < 1);
@@ -147,11 +147,11 @@ static void spoiled_values_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_sizes_are_refused),
+        cmocka_unit_test(rejects_other_sizes),
         cmocka_unit_test(garbage_stays_finite),
-        cmocka_unit_test(nothing_is_allocated_after_open),
+        cmocka_unit_test(allocates_nothing_after_open),
         cmocka_unit_test(open_survives_any_failing_allocation),
-        cmocka_unit_test(spoiled_values_are_counted),
+        cmocka_unit_test(counts_non_finite_values),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

@@ -1,4 +1,4 @@
-/* codec_gradient.c - gradients of every codec that is part of the model, over a chain of stages. */
+/* codec_gradient.c - gradients of every codec, through a chain of stages. */
 #include "codec/payload.h"
 #include "codec_rig.h"
 
@@ -6,8 +6,8 @@ static struct chain chain;
 
 static void forward(struct rig *rig, void *arg) {
     struct chain *c = arg;
-    for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) // a parameter was moved
-        CHECK_OK(strait_codec_refresh(chain_half(c, i), &rig->stream));
+    for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) // a parameter has changed
+        CHECK_OK(strait_codec_refresh(chain_side(c, i), &rig->stream));
     chain_forward(c, 1);
 }
 
@@ -16,7 +16,7 @@ static int is_differentiable(const strait_codec_spec *spec) {
 }
 
 /* Gradients of the input and of every parameter, with another microbatch in between. */
-static void gradients_equal_differences(void **state) {
+static void gradients_match_finite_differences(void **state) {
     (void)state;
     int n = 0;
     EACH_CASE(which) {
@@ -36,7 +36,7 @@ static void gradients_equal_differences(void **state) {
         check_gradient(&g, chain.x[1][0], d_input, which->label);
         for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
             strait_param p;
-            for (int j = 0; strait_codec_get_param(chain_half(&chain, i), j, &p) == STRAIT_OK; j++)
+            for (int j = 0; strait_codec_get_param(chain_side(&chain, i), j, &p) == STRAIT_OK; j++)
                 check_gradient(&g, p.value, p.grad, p.name);
         }
         chain_close(&chain);
@@ -85,8 +85,8 @@ static void check_same(strait_tensor a, struct rig *other, strait_tensor b) {
     free(right);
 }
 
-/* Rounding is passed straight through: a coarse codec has exactly the gradients of an exact one
- * that was handed the rounded codes. */
+/* Rounding counts as the identity backward: a coarse codec has exactly the gradients of an exact
+ * one that received the rounded codes. */
 static void rounding_is_straight_through(void **state) {
     (void)state;
     int n = 0;
@@ -121,7 +121,7 @@ static void rounding_is_straight_through(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_equal_differences),
+        cmocka_unit_test(gradients_match_finite_differences),
         cmocka_unit_test(rounding_is_straight_through),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);

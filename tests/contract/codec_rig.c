@@ -48,13 +48,13 @@ static const codec_case listed[] = {
      {.name = "strait", .variant = "context", .rounding = STRAIT_ROUND_NEAREST, .keep = 6},
      0},
     {"context", {.name = "strait", .variant = "context", .seq_len = 3}, 0},
-    {"context gains",
+    {"context gates",
      {.name = "strait", .variant = "context", .bits = 32, .seq_len = 3, .has_gates = 1},
      0},
-    {"context gains deferred",
+    {"context gates deferred",
      {.name = "strait", .variant = "context", .bits = 32, .can_defer = 1, .has_gates = 1},
      0},
-    {"context gains 4", {.name = "strait", .variant = "context", .has_gates = 1}, 0},
+    {"context gates 4", {.name = "strait", .variant = "context", .has_gates = 1}, 0},
     {"subspace padded",
      {.name = "subspace", .bits = 32, .grassmann_every = 10, .is_padded = 1},
      1e-6},
@@ -80,7 +80,7 @@ static const codec_case listed[] = {
     {"context padded 4",
      {.name = "strait", .variant = "context", .seq_len = 3, .keep = 8, .is_padded = 1},
      0},
-    {"context padded gains",
+    {"context padded gates",
      {.name = "strait",
       .variant = "context",
       .bits = 32,
@@ -88,7 +88,7 @@ static const codec_case listed[] = {
       .has_gates = 1,
       .is_padded = 1},
      0},
-    {"context padded gains deferred",
+    {"context padded gates deferred",
      {.name = "strait",
       .variant = "context",
       .bits = 32,
@@ -96,7 +96,7 @@ static const codec_case listed[] = {
       .has_gates = 1,
       .is_padded = 1},
      0},
-    {"context padded gains 4",
+    {"context padded gates 4",
      {.name = "strait", .variant = "context", .keep = 8, .has_gates = 1, .is_padded = 1},
      0},
     {"context padded 8",
@@ -194,7 +194,7 @@ strait_codec_spec case_spec(const codec_case *which, int b) {
     return spec;
 }
 
-struct strait_codec *chain_half(struct chain *chain, int i) {
+struct strait_codec *chain_side(struct chain *chain, int i) {
     return i % 2 == 0 ? chain->sender[i / 2] : chain->receiver[i / 2];
 }
 
@@ -204,9 +204,9 @@ void chain_open_specs(struct chain *chain, struct rig *rig, const strait_codec_s
         chain->spec[b] = specs[b];
         CHECK_OK(strait_codec_open(&specs[b], STRAIT_SENDER, rig->be, &chain->sender[b]));
         CHECK_OK(strait_codec_open(&specs[b], STRAIT_RECEIVER, rig->be, &chain->receiver[b]));
-        for (int way = 0; way < 2; way++)
-            chain->wire[b][way] = rig_bytes(
-                rig, (int64_t)strait_codec_wire_bytes(&specs[b], (strait_direction)way));
+        for (int direction = 0; direction < 2; direction++)
+            chain->wire[b][direction] = rig_bytes(
+                rig, (int64_t)strait_codec_wire_bytes(&specs[b], (strait_direction)direction));
     }
     CHECK_OK(strait_codec_join(NULL, chain->sender[0]));
     CHECK_OK(strait_codec_join(chain->receiver[0], chain->sender[1]));
@@ -249,7 +249,7 @@ enum {
     VALUES = CHAIN_ROWS * CHAIN_COLS
 };
 
-/* y = x + sin(x) / 2, instead of blocks. */
+/* y = x + sin(x) / 2 stands for the blocks of a stage. */
 static void stage_forward(struct chain *chain, strait_tensor x) {
     float values[VALUES];
     rig_read(chain->rig, x, values);
@@ -300,7 +300,7 @@ void chain_backward(struct chain *chain, int slot) {
 void chain_param_grads(struct chain *chain, int slot) {
     const strait_crossing at = chain_at(chain, slot);
     for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++)
-        CHECK_OK(strait_codec_param_grads(chain_half(chain, i), &at));
+        CHECK_OK(strait_codec_param_grads(chain_side(chain, i), &at));
 }
 
 void chain_run(struct chain *chain, int steps) {
@@ -317,7 +317,7 @@ void chain_run(struct chain *chain, int steps) {
 void chain_shake(struct chain *chain) {
     strait_param p;
     for (int i = 0; i < 2 * CHAIN_BOUNDARIES; i++) {
-        for (int j = 0; strait_codec_get_param(chain_half(chain, i), j, &p) == STRAIT_OK; j++) {
+        for (int j = 0; strait_codec_get_param(chain_side(chain, i), j, &p) == STRAIT_OK; j++) {
             const size_t n = (size_t)(p.value.rows * p.value.cols);
             float *values = malloc(n * sizeof *values);
             assert_non_null(values);
@@ -327,7 +327,7 @@ void chain_shake(struct chain *chain) {
             rig_write(chain->rig, p.value, values);
             free(values);
         }
-        CHECK_OK(strait_codec_refresh(chain_half(chain, i), &chain->rig->stream));
+        CHECK_OK(strait_codec_refresh(chain_side(chain, i), &chain->rig->stream));
     }
 }
 

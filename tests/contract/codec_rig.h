@@ -1,7 +1,7 @@
-/* codec_rig.h - how the contract asks every codec the same questions.
+/* codec_rig.h - runs the same tests on every codec of the registry.
  *
- * A chain is three stages joined by two boundaries, each stage a simple curve instead of blocks, so
- * that the halves that sit on one stage meet as they do in a run. */
+ * A chain is three stages joined by two boundaries, so that the two codec sides on one stage work
+ * together as in a run. Each stage is an elementwise function instead of blocks. */
 #pragma once
 
 #include "codec/codec.h"
@@ -34,27 +34,28 @@ const codec_case *codec_cases(void);
 /* How far one crossing of a LINEAR codec may be off, because of rounding. */
 double case_tolerance(const codec_case *which);
 
-/* The case in its place: boundary b of the chain, awkward sizes, checked. */
+/* The checked spec of a case for boundary b of the chain, with sizes that divide nothing evenly. */
 strait_codec_spec case_spec(const codec_case *which, int b);
 
 struct chain {
     struct rig *rig;
-    int64_t cols; // of x: less than CHAIN_COLS where the model makes the code
+    int64_t cols; // of x: less than CHAIN_COLS where the model computes the code
     strait_codec_spec spec[CHAIN_BOUNDARIES];
     struct strait_codec *sender[CHAIN_BOUNDARIES], *receiver[CHAIN_BOUNDARIES];
-    strait_tensor x[CHAIN_SLOTS][CHAIN_STAGES]; // what enters a stage
-    strait_tensor y;                            // what left the last stage that ran
+    strait_tensor x[CHAIN_SLOTS][CHAIN_STAGES]; // input of each stage
+    strait_tensor y;                            // output of the stage that ran last
     strait_tensor d;                            // the running gradient
-    strait_tensor d_sent[CHAIN_BOUNDARIES];     // what a tail packed: it stays until param_grads
-    strait_tensor v;                            // the loss is <y, v>
-    strait_tensor wire[CHAIN_BOUNDARIES][2];    // by direction
+    strait_tensor
+        d_sent[CHAIN_BOUNDARIES]; // what a receiver packed: it must stay until param_grads
+    strait_tensor v;              // the loss is <y, v>
+    strait_tensor wire[CHAIN_BOUNDARIES][2]; // by direction
     strait_tensor tokens;
     int64_t step;
-    void (*on_wire)(struct chain *chain, int b); // optional: what happens to activations on the way
+    void (*on_wire)(struct chain *chain, int b); // optional: changes activations on the wire
 };
 
-/* Of the type that the specs say. Takes a cleared rig; the chain's tensors live until it is cleared
- * again. */
+/* Opens all codecs in the precision of the specs. Takes a cleared rig; the chain's tensors live
+ * until it is cleared again. */
 void chain_open(struct chain *chain, struct rig *rig, const codec_case *which);
 void chain_open_specs(struct chain *chain, struct rig *rig, const strait_codec_spec *specs);
 void chain_close(struct chain *chain); // checks the guards of the rig
@@ -67,11 +68,11 @@ void chain_param_grads(struct chain *chain, int slot);
 /* Steps of two microbatches, forward, backward and parameter gradients. */
 void chain_run(struct chain *chain, int steps);
 
-/* Parameters become normal numbers of size 0.3: none is at a special place. */
+/* Sets parameters to normal numbers of deviation 0.3, so that none has a special value like 0. */
 void chain_shake(struct chain *chain);
 
-/* Every half in turn: 0 to 3. */
-struct strait_codec *chain_half(struct chain *chain, int i);
+/* Codec side i, from 0 to 3. */
+struct strait_codec *chain_side(struct chain *chain, int i);
 
 /* As bytes, on the host; the caller frees. */
 unsigned char *read_bytes(struct rig *rig, strait_tensor t);

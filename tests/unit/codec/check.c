@@ -1,4 +1,4 @@
-/* What strait_codec_check fills in and refuses. */
+/* What strait_codec_check fills in and rejects. */
 #include "check.h"
 
 #include "codec/codec.h"
@@ -20,7 +20,7 @@ static strait_codec_spec spec_of(const char *name) {
     return spec;
 }
 
-static void defaults_are_filled_in(void **state) {
+static void fills_in_defaults(void **state) {
     (void)state;
     strait_codec_spec spec = spec_of("strait");
     CHECK_OK(strait_codec_check(&spec));
@@ -50,7 +50,7 @@ static void defaults_are_filled_in(void **state) {
     assert_string_equal(spec.variant, "bf16");
 }
 
-static void checking_twice_changes_nothing(void **state) {
+static void check_is_idempotent(void **state) {
     (void)state;
     for (int i = 0; strait_codecs[i] != NULL; i++) {
         strait_codec_spec spec = spec_of(strait_codecs[i]->name);
@@ -61,38 +61,38 @@ static void checking_twice_changes_nothing(void **state) {
     }
 }
 
-#define REFUSED(name, field, value, words)                            \
-    do {                                                              \
-        strait_codec_spec bad = spec_of(name);                        \
-        bad.field = (value);                                          \
-        CHECK_FAILS(strait_codec_check(&bad), STRAIT_ECONFIG, words); \
+#define REJECTS(name, field, value, message)                            \
+    do {                                                                \
+        strait_codec_spec bad = spec_of(name);                          \
+        bad.field = (value);                                            \
+        CHECK_FAILS(strait_codec_check(&bad), STRAIT_ECONFIG, message); \
     } while (0)
 
-static void the_impossible_is_refused(void **state) {
+static void rejects_impossible_specs(void **state) {
     (void)state;
-    REFUSED("strait", keep, 65, "codec strait: keep is 65, but must be from 1 to 64");
-    REFUSED("strait/tied", vocab, 0, "size of the vocabulary");
-    REFUSED("strait", bits, 5, "bits is 5, but must be 32, 16, 8 or 4");
-    REFUSED("strait", has_feedback, 1, "transparent");
-    REFUSED("strait/tied", keep, 65, "keep is 65");
-    REFUSED("strait/free", has_feedback, 1, "transparent");
-    REFUSED("resbm", keep, -1, "keep is -1");
-    REFUSED("resbm", grad_bits, 2, "grad_bits is 2");
-    REFUSED("subspace", keep, 1000, "keep is 1000");
-    REFUSED("subspace", leak_limit, -1, "must not be negative");
-    REFUSED("int4", tile, 24, "power of two that divides the width 64");
-    REFUSED("int4", bits, 8, "choose int8");
-    REFUSED("int8", bits, 4, "choose int4");
-    REFUSED("topk", keep, 65, "keep is 65");
-    REFUSED("topk", bits, 8, "16 bits");
-    REFUSED("lowrank", rank, 9, "rank is 9, but must be from 1 to 8");
-    REFUSED("none", bits, 8, "bits is 8");
-    REFUSED("none", rows, 0, "is empty");
-    REFUSED("none", n_slots, 0, "n_slots is 0");
-    REFUSED("none", boundary, 3, "boundary 3 of 3 does not exist");
+    REJECTS("strait", keep, 65, "codec strait: keep is 65, but must be from 1 to 64");
+    REJECTS("strait/tied", vocab, 0, "size of the vocabulary");
+    REJECTS("strait", bits, 5, "bits is 5, but must be 32, 16, 8 or 4");
+    REJECTS("strait", has_feedback, 1, "transparent");
+    REJECTS("strait/tied", keep, 65, "keep is 65");
+    REJECTS("strait/free", has_feedback, 1, "transparent");
+    REJECTS("resbm", keep, -1, "keep is -1");
+    REJECTS("resbm", grad_bits, 2, "grad_bits is 2");
+    REJECTS("subspace", keep, 1000, "keep is 1000");
+    REJECTS("subspace", leak_limit, -1, "must not be negative");
+    REJECTS("int4", tile, 24, "power of two that divides the width 64");
+    REJECTS("int4", bits, 8, "choose int8");
+    REJECTS("int8", bits, 4, "choose int4");
+    REJECTS("topk", keep, 65, "keep is 65");
+    REJECTS("topk", bits, 8, "16 bits");
+    REJECTS("lowrank", rank, 9, "rank is 9, but must be from 1 to 8");
+    REJECTS("none", bits, 8, "bits is 8");
+    REJECTS("none", rows, 0, "is empty");
+    REJECTS("none", n_slots, 0, "n_slots is 0");
+    REJECTS("none", boundary, 3, "boundary 3 of 3 does not exist");
 }
 
-static void unknown_names_are_refused(void **state) {
+static void rejects_unknown_names(void **state) {
     (void)state;
     strait_codec_spec spec = spec_of("int3");
     CHECK_FAILS(strait_codec_check(&spec), STRAIT_ECONFIG,
@@ -106,8 +106,8 @@ static void unknown_names_are_refused(void **state) {
                 "codec strait: there is no variant 'loose'; the default is 'context'");
 }
 
-/* A name has one default, whichever of its tables a variant stands in. */
-static void a_codec_has_a_variant_of_its_own(void **state) {
+/* A name has one default, also where several tables divide its variants. */
+static void each_codec_has_one_default_variant(void **state) {
     (void)state;
     assert_string_equal(strait_codec_default_variant("strait"), "context");
     assert_string_equal(strait_codec_default_variant("resbm"), "a");
@@ -122,11 +122,11 @@ static void a_codec_has_a_variant_of_its_own(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_filled_in),
-        cmocka_unit_test(checking_twice_changes_nothing),
-        cmocka_unit_test(the_impossible_is_refused),
-        cmocka_unit_test(unknown_names_are_refused),
-        cmocka_unit_test(a_codec_has_a_variant_of_its_own),
+        cmocka_unit_test(fills_in_defaults),
+        cmocka_unit_test(check_is_idempotent),
+        cmocka_unit_test(rejects_impossible_specs),
+        cmocka_unit_test(rejects_unknown_names),
+        cmocka_unit_test(each_codec_has_one_default_variant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

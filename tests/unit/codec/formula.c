@@ -1,4 +1,4 @@
-/* The trained codecs against their equations, written out in double precision. */
+/* The trained codecs agatest their equations, written out in double precision. */
 #include "pair.h"
 
 enum {
@@ -29,7 +29,7 @@ static strait_codec_spec spec_of(const char *name, const char *variant, int b) {
     return spec;
 }
 
-/* Parameter i of a half, shaken. */
+/* Parameter i of a side, filled with random numbers. */
 static strait_tensor weight(const struct strait_codec *c, int i) {
     strait_param p;
     CHECK_OK(strait_codec_get_param(c, i, &p));
@@ -38,7 +38,7 @@ static strait_tensor weight(const struct strait_codec *c, int i) {
     return p.value;
 }
 
-/* out[i] of one row times W' */
+/* Entry i of row W^T. */
 static double times(const double *row, strait_tensor w, int64_t i) {
     double sum = 0;
     for (int64_t j = 0; j < w.cols; j++)
@@ -59,32 +59,33 @@ static double silu(double x) {
 }
 
 /* A middle stage: z comes in over boundary 0, u goes out over boundary 1. */
-static void strait_is_its_formula(void **state) {
+static void tied_matches_its_equations(void **state) {
     (void)state;
     struct pair in, out;
     pair_open(&in, spec_of("strait", "tied", 0));
     pair_open(&out, spec_of("strait", "tied", 1));
-    CHECK_OK(strait_codec_join(in.tail, out.head));
-    const strait_tensor d = weight(in.tail, 0), v = weight(in.tail, 1), w = weight(in.tail, 2),
-                        t = weight(in.tail, 3), p = weight(in.tail, 4), e = weight(out.head, 0);
+    CHECK_OK(strait_codec_join(in.receiver, out.sender));
+    const strait_tensor d = weight(in.receiver, 0), v = weight(in.receiver, 1),
+                        w = weight(in.receiver, 2), t = weight(in.receiver, 3),
+                        p = weight(in.receiver, 4), e = weight(out.sender, 0);
     const strait_tensor z = pair_normals(N, K, 1), x = pair_tensor(N, D), y = pair_normals(N, D, 3);
     strait_crossing at = pair_at(&in);
     memcpy(in.wire[0].data, z.data, strait_tensor_bytes(z));
-    CHECK_OK(strait_codec_act_unpack(in.tail, &at, x, in.wire[0]));
+    CHECK_OK(strait_codec_act_unpack(in.receiver, &at, x, in.wire[0]));
     at.input = x;
-    CHECK_OK(strait_codec_act_pack(out.head, &at, out.wire[0], y));
+    CHECK_OK(strait_codec_act_pack(out.sender, &at, out.wire[0], y));
     for (int n = 0; n < N; n++) {
-        double code[K], normed[K], h[M], anchor[R], delta[D];
+        double code[K], normed[K], h[M], row[R], delta[D];
         const int32_t token = ((const int32_t *)in.tokens.data)[n];
         for (int i = 0; i < K; i++)
             code[i] = (double)f32(z)[n * K + i];
         for (int i = 0; i < R; i++)
-            anchor[i] = (double)f32(t)[token * R + i];
+            row[i] = (double)f32(t)[token * R + i];
         norm(code, normed, K);
         for (int i = 0; i < M; i++)
             h[i] = silu(times(normed, v, i));
         for (int i = 0; i < D; i++) {
-            const double wide = times(code, d, i) + times(h, w, i) + times(anchor, p, i);
+            const double wide = times(code, d, i) + times(h, w, i) + times(row, p, i);
             CHECK_NEAR(f32(x)[n * D + i], wide, 1e-5);
             delta[i] = (double)f32(y)[n * D + i] - wide;
         }
@@ -99,8 +100,8 @@ static void strait_is_its_formula(void **state) {
     pair_close(&out);
 }
 
-/* The codes of token n and of those before it in its sequence, each normed or not. */
-static void look_back(strait_tensor z, int n, int is_normed, double out[CONTEXT * K]) {
+/* The codes of token n and of the tokens before it in its sequence, normalised or not. */
+static void window(strait_tensor z, int n, int is_normed, double out[CONTEXT * K]) {
     for (int j = 0; j < CONTEXT; j++) {
         double code[K];
         for (int i = 0; i < K; i++)
@@ -111,19 +112,19 @@ static void look_back(strait_tensor z, int n, int is_normed, double out[CONTEXT 
     }
 }
 
-/* 1 + the gain of column i for the token of row n; 1 without gains. */
-static double gain_of(strait_tensor gains, strait_tensor tokens, int n, int i) {
-    if (gains.data == NULL) return 1;
-    return 1 + (double)f32(gains)[((const int32_t *)tokens.data)[n] * D + i];
+/* 1 + the gate of column i for the token of row n; 1 without gates. */
+static double gate_of(strait_tensor gates, strait_tensor tokens, int n, int i) {
+    if (gates.data == NULL) return 1;
+    return 1 + (double)f32(gates)[((const int32_t *)tokens.data)[n] * D + i];
 }
 
-/* u of one token from its z, its y, what its stage widened and its gains. */
-static void check_context_head(const strait_tensor w[4], const double *z, const float *y,
-                               const double *x, const double *gains, const float *u) {
+/* u of one token, from its z, its y, the stage's input x and the token gates. */
+static void check_context_sender(const strait_tensor w[4], const double *z, const float *y,
+                                 const double *x, const double *gates, const float *u) {
     double delta[D], row[D], normed[D], h[WIDE];
     for (int i = 0; i < D; i++) {
         row[i] = (double)y[i];
-        delta[i] = (row[i] - x[i]) * gains[i];
+        delta[i] = (row[i] - x[i]) * gates[i];
     }
     norm(row, normed, D);
     for (int i = 0; i < WIDE; i++)
@@ -146,32 +147,33 @@ static void check_context(int has_gates) {
     pair_open(&in, spec);
     spec.boundary = 1;
     pair_open(&out, spec);
-    CHECK_OK(strait_codec_join(in.tail, out.head));
-    const strait_tensor d = weight(in.tail, 0), v = weight(in.tail, 1), w = weight(in.tail, 2);
-    const strait_tensor head[] = {weight(out.head, 0), weight(out.head, 1), weight(out.head, 2),
-                                  weight(out.head, 3)};
-    const strait_tensor g = has_gates ? weight(in.tail, 3) : (strait_tensor){0};
-    const strait_tensor gains = has_gates ? weight(out.head, 4) : (strait_tensor){0};
+    CHECK_OK(strait_codec_join(in.receiver, out.sender));
+    const strait_tensor d = weight(in.receiver, 0), v = weight(in.receiver, 1),
+                        w = weight(in.receiver, 2);
+    const strait_tensor sender[] = {weight(out.sender, 0), weight(out.sender, 1),
+                                    weight(out.sender, 2), weight(out.sender, 3)};
+    const strait_tensor g = has_gates ? weight(in.receiver, 3) : (strait_tensor){0};
+    const strait_tensor gates = has_gates ? weight(out.sender, 4) : (strait_tensor){0};
     const strait_tensor z = pair_normals(ROWS, K, 1), x = pair_tensor(ROWS, D),
                         y = pair_normals(ROWS, D, 3);
     strait_crossing at = pair_at(&in);
     memcpy(in.wire[0].data, z.data, strait_tensor_bytes(z));
-    CHECK_OK(strait_codec_act_unpack(in.tail, &at, x, in.wire[0]));
+    CHECK_OK(strait_codec_act_unpack(in.receiver, &at, x, in.wire[0]));
     at.input = x;
-    CHECK_OK(strait_codec_act_pack(out.head, &at, out.wire[0], y));
+    CHECK_OK(strait_codec_act_pack(out.sender, &at, out.wire[0], y));
     for (int n = 0; n < ROWS; n++) {
-        double codes[CONTEXT * K], normeds[CONTEXT * K], h[M], wide[D], by[D];
-        look_back(z, n, 0, codes);
-        look_back(z, n, 1, normeds);
+        double codes[CONTEXT * K], normeds[CONTEXT * K], h[M], wide[D], gate[D];
+        window(z, n, 0, codes);
+        window(z, n, 1, normeds);
         for (int i = 0; i < M; i++)
             h[i] = silu(times(normeds, v, i));
         for (int i = 0; i < D; i++) {
-            wide[i] = (times(codes, d, i) + times(h, w, i)) * gain_of(g, at.tokens, n, i);
-            by[i] = gain_of(gains, at.tokens, n, i);
+            wide[i] = (times(codes, d, i) + times(h, w, i)) * gate_of(g, at.tokens, n, i);
+            gate[i] = gate_of(gates, at.tokens, n, i);
             CHECK_NEAR(f32(x)[n * D + i], wide[i], 1e-4);
         }
-        check_context_head(head, codes, f32(y) + (ptrdiff_t)n * D, wide, by,
-                           (const float *)out.wire[0].data + (ptrdiff_t)n * K);
+        check_context_sender(sender, codes, f32(y) + (ptrdiff_t)n * D, wide, gate,
+                             (const float *)out.wire[0].data + (ptrdiff_t)n * K);
     }
     free(z.data);
     free(x.data);
@@ -180,18 +182,18 @@ static void check_context(int has_gates) {
     pair_close(&out);
 }
 
-static void context_is_its_formula(void **state) {
+static void context_matches_its_equations(void **state) {
     (void)state;
     check_context(0);
     check_context(1);
 }
 
-static void resbm_is_its_formula(void **state) {
+static void resbm_matches_its_equations(void **state) {
     (void)state;
     struct pair p;
     pair_open(&p, spec_of("resbm", "a", 0));
-    const strait_tensor enc1 = weight(p.head, 0), enc2 = weight(p.head, 1),
-                        dec1 = weight(p.tail, 0), dec2 = weight(p.tail, 1);
+    const strait_tensor enc1 = weight(p.sender, 0), enc2 = weight(p.sender, 1),
+                        dec1 = weight(p.receiver, 0), dec2 = weight(p.receiver, 1);
     const strait_tensor x = pair_normals(N, D, 1), y = pair_tensor(N, D);
     pair_forward(&p, y, x);
     for (int n = 0; n < N; n++) {
@@ -215,9 +217,9 @@ static void resbm_is_its_formula(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strait_is_its_formula),
-        cmocka_unit_test(context_is_its_formula),
-        cmocka_unit_test(resbm_is_its_formula),
+        cmocka_unit_test(tied_matches_its_equations),
+        cmocka_unit_test(context_matches_its_equations),
+        cmocka_unit_test(resbm_matches_its_equations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

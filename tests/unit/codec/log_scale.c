@@ -1,7 +1,8 @@
-/* What crosses a boundary of strait's context at 4 bits, byte for byte as docs/codecs.md has it.
+/* The log-scale payload: what variant context of the strait codec sends at 4 bits, byte for byte as
+ * docs/codecs.md describes it.
  *
- * The bytes are a format: a machine with another kind of processor makes the same. What is expected
- * here was worked out from that page by other means, never taken from this program. */
+ * The bytes are a format that every kind of processor must reproduce. The expected values were
+ * computed from that page by an independent implementation, not taken from this program. */
 #include "codec/payload.h"
 #include "pair.h"
 
@@ -10,12 +11,12 @@ enum {
     MOST_ROWS = 7
 };
 
-/* strait as it is by default: context, at 4 bits. */
+/* The default of the strait codec: variant context at 4 bits. */
 static strait_codec_spec context(int64_t rows, int64_t keep) {
     return (strait_codec_spec){.name = "strait", .rows = rows, .cols = D, .keep = keep, .seed = 1};
 }
 
-/* As the page writes them: top, and each row behind two spaces. */
+/* Formats bytes as the page does: top, then each row after two spaces. */
 static void check_bytes(strait_tensor wire, int64_t row_bytes, const char *expected) {
     char text[256];
     size_t n = 0;
@@ -29,10 +30,11 @@ static void check_bytes(strait_tensor wire, int64_t row_bytes, const char *expec
 
 static void check_rows(strait_tensor got, const float expected[2][D]) {
     for (int i = 0; i < 2 * D; i++)
-        CHECK_NEAR((double)f32(got)[i], (double)expected[i / D][i % D], 0); // to the last bit
+        CHECK_NEAR((double)f32(got)[i], (double)expected[i / D][i % D], 0); // exactly
 }
 
-/* The first parameter, E or D, becomes the identity; B and W start at 0: the stream is the code. */
+/* Sets the first parameter, E or D, to the identity. B and W start at 0, so the stream is the code.
+ */
 static void pass_through(struct strait_codec *c, struct strait_stream *stream) {
     strait_param p;
     CHECK_OK(strait_codec_get_param(c, 0, &p));
@@ -41,8 +43,8 @@ static void pass_through(struct strait_codec *c, struct strait_stream *stream) {
     CHECK_OK(strait_codec_refresh(c, stream));
 }
 
-/* Through both halves of a codec, as plain and padded ones compute, on either table of kernels. */
-static void example_is_as_documented(void **state) {
+/* Through both sides of a codec, plain and padded, with reference and fast kernels. */
+static void packs_the_documented_example(void **state) {
     (void)state;
     float values[2][D] = {{1.5f, -0.3f, 0.05f, 0}, {0.1f, 0, -0.02f, 0}};
     const float forward[2][D] = {{1.32582521f, -0.265165031f, 0.0883883461f, 0},
@@ -51,18 +53,18 @@ static void example_is_as_documented(void **state) {
                                   {0.0916666687f, -0.00833333377f, -0.0250000022f, 0}};
     const strait_tensor x = {values, STRAIT_F32, 2, D}, y = pair_tensor(2, D),
                         nothing = pair_tensor(2, D);
-    for (int way = 0; way < 4; way++) {
+    for (int mode = 0; mode < 4; mode++) {
         struct pair p;
         strait_codec_spec spec = context(2, 3);
-        spec.is_padded = way / 2;
-        spec.context = 1; // a tail reads a token's own code alone
-        pair_open_on(&p, way % 2, spec);
-        pass_through(p.head, &p.stream);
-        pass_through(p.tail, &p.stream);
+        spec.is_padded = mode / 2;
+        spec.context = 1; // the receiver reads only the token's own code
+        pair_open_on(&p, mode % 2, spec);
+        pass_through(p.sender, &p.stream);
+        pass_through(p.receiver, &p.stream);
         strait_crossing at = pair_at(&p);
         at.input = nothing;
-        CHECK_OK(strait_codec_act_pack(p.head, &at, p.wire[0], x));
-        CHECK_OK(strait_codec_act_unpack(p.tail, &at, y, p.wire[0]));
+        CHECK_OK(strait_codec_act_pack(p.sender, &at, p.wire[0], x));
+        CHECK_OK(strait_codec_act_unpack(p.receiver, &at, y, p.wire[0]));
         check_bytes(p.wire[0], 2, "00 00 00 40  f1 86  f9 68");
         check_rows(y, forward);
         pair_backward(&p, y, x);
@@ -83,11 +85,11 @@ typedef struct crossing {
     const char *bytes;
 } crossing;
 
-static const crossing awkward[] = {
-    /* Odd k: ordinary values, zeros, spoiled ones; a row that a scale just covers and one that it
-     * just does not; one below the smallest scale; and one whose codes would be others if a product
-     * were fused with its sum (second and last value), if 7.5 and r were not added first (third),
-     * or if the value were divided by its unit (fourth). */
+static const crossing edge_cases[] = {
+    /* Odd k: ordinary values, zeros, non-finite ones; a row that a scale just covers and one that
+     * it just does not; one below the smallest scale; and one whose codes would be others if a
+     * product were fused with its sum (second and last value), if 7.5 and r were not added first
+     * (third), or if the value were divided by its unit (fourth). */
     {{STRAIT_BACKWARD, 7, 5},
      {{1.9f, -1.1f, 0.3f, -0.02f, 7e-5f},
       {0, -0.0f, 0, 0, 0},
@@ -110,7 +112,7 @@ static const crossing awkward[] = {
     {{STRAIT_BACKWARD, 1, 2}, {{0x1.000002p-100f, -0x1p-101f}}, "f3 04 b5 0d  d0 05"},
     /* The smallest row that a scale is nearest to, of the first scale and of the second; between
      * them the largest of the second, with a value (third) that its unit divides and the product
-     * with 1 / unit does not; zeros; spoiled values; small ones. */
+     * with 1 / unit does not; zeros; non-finite values; small ones. */
     {{STRAIT_FORWARD, 7, 4},
      {{1.9f, -0.3f, 0.3f, -2},
       {0x1.ae89fap0f, -0.3f, 0.05f, 0},
@@ -126,7 +128,7 @@ static const crossing awkward[] = {
     {{STRAIT_FORWARD, 1, 2}, {{0x1.6a09e8p2f, -1}}, "00 00 00 41  f1 06"},
 };
 
-/* Seed and step need more than 32 bits: both words of every part of a counter matter. */
+/* Seed and step exceed 32 bits, so that both words of each part of a counter are tested. */
 static void check_crossing(const crossing *c, int is_reference) {
     const int64_t rows = c->shape.rows, keep = c->shape.keep;
     struct pair p;
@@ -138,34 +140,34 @@ static void check_crossing(const crossing *c, int is_reference) {
     p.step = ((int64_t)1 << 32) + 5;
     p.microbatch = 3;
     const strait_tensor x = pair_tensor(rows, keep), stats = pair_tensor(rows, 3);
-    float n_spoiled = 0;
+    float n_non_finite = 0;
     for (int64_t i = 0; i < rows * keep; i++) {
         f32(x)[i] = c->values[i / keep][i % keep];
-        n_spoiled += fabsf(f32(x)[i]) <= 0x1p50f ? 0.0f : 1.0f;
+        n_non_finite += fabsf(f32(x)[i]) <= 0x1p50f ? 0.0f : 1.0f;
     }
     const strait_crossing at = pair_at(&p);
     const strait_direction way = c->shape.way;
-    const strait_pack_params how = strait_payload_params(way == STRAIT_FORWARD ? p.head : p.tail,
-                                                         &at, 4);
-    CHECK_OK(p.be->kernels->log_scale->pack(at.stream, p.wire[way], stats, x, how));
+    const strait_pack_params params = strait_payload_params(
+        way == STRAIT_FORWARD ? p.sender : p.receiver, &at, 4);
+    CHECK_OK(p.be->kernels->log_scale->pack(at.stream, p.wire[way], stats, x, params));
     check_bytes(p.wire[way], (keep + 2) / 2, c->bytes);
     for (int64_t i = 0; i < rows; i++)
-        n_spoiled -= f32(stats)[i * 3 + 2];
-    assert_true(n_spoiled == 0);
+        n_non_finite -= f32(stats)[i * 3 + 2];
+    assert_true(n_non_finite == 0);
     free(x.data);
     free(stats.data);
     pair_close(&p);
 }
 
-static void awkward_bytes_are_as_documented(void **state) {
+static void packs_edge_cases_as_documented(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof awkward / sizeof awkward[0]; i++) {
-        check_crossing(&awkward[i], 0);
-        check_crossing(&awkward[i], 1);
+    for (size_t i = 0; i < sizeof edge_cases / sizeof edge_cases[0]; i++) {
+        check_crossing(&edge_cases[i], 0);
+        check_crossing(&edge_cases[i], 1);
     }
 }
 
-static void random_numbers_are_as_documented(void **state) {
+static void draws_the_documented_random_numbers(void **state) {
     (void)state;
     const double r[] = {0.28044, 0.97507, 0.11297, 0.13475, 0.18859, 0.58839};
     const float embedding[] = {-0.3005719f, -1.2338935f, 1.1469722f, 1.4232844f};
@@ -173,27 +175,27 @@ static void random_numbers_are_as_documented(void **state) {
     struct pair p;
     pair_open(&p, context(2, 3));
     const strait_crossing at = pair_at(&p);
-    const strait_pack_params how = strait_payload_params(p.tail, &at, 4);
+    const strait_pack_params params = strait_payload_params(p.receiver, &at, 4);
     uint32_t words[6];
-    strait_rng_words((strait_rng){how.seed, how.stream}, 0, words, 6);
+    strait_rng_words((strait_rng){params.seed, params.stream}, 0, words, 6);
     for (int i = 0; i < 6; i++)
         CHECK_NEAR((double)(words[i] >> 8) * 0x1p-24, r[i], 0.5e-5);
     float drawn[4];
     strait_rng_normals((strait_rng){1, strait_rng_stream("embed.table")}, 0, drawn, 4);
     assert_memory_equal(drawn, embedding, sizeof drawn);
     strait_param e;
-    CHECK_OK(strait_codec_get_param(p.head, 0, &e));
+    CHECK_OK(strait_codec_get_param(p.sender, 0, &e));
     assert_string_equal(e.name, "boundary.0.head.E");
-    for (int i = 0; i < 4; i++) // times its deviation, both as floats
+    for (int i = 0; i < 4; i++) // times its standard deviation, both as floats
         CHECK_NEAR(f32(e.value)[i], encoder[i] * (float)sqrt(0.33 / D), 0);
     pair_close(&p);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(example_is_as_documented),
-        cmocka_unit_test(awkward_bytes_are_as_documented),
-        cmocka_unit_test(random_numbers_are_as_documented),
+        cmocka_unit_test(packs_the_documented_example),
+        cmocka_unit_test(packs_edge_cases_as_documented),
+        cmocka_unit_test(draws_the_documented_random_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* pair.h - one boundary, both halves on the cpu, for tests that look at numbers. */
+/* pair.h - one boundary with both sides on the cpu, for tests that compare numbers. */
 #pragma once
 
 #include "base/rng.h"
@@ -10,7 +10,7 @@
 struct pair {
     struct strait_backend *be;
     struct strait_stream stream;
-    struct strait_codec *head, *tail;
+    struct strait_codec *sender, *receiver;
     strait_tensor wire[2]; // by direction
     strait_tensor tokens;
     int64_t step, microbatch;
@@ -33,8 +33,8 @@ static inline strait_tensor pair_normals(int64_t rows, int64_t cols, uint64_t se
     return t;
 }
 
-/* Place and slots have defaults; `spec` needs name, rows and cols. On the plain kernels, or on the
- * best of this processor. */
+/* `spec` needs name, rows and cols; boundary and slots have defaults. Uses the reference kernels,
+ * or the fastest ones of this processor. */
 static inline void pair_open_on(struct pair *p, int is_reference, strait_codec_spec spec) {
     const strait_backend_spec device = {
         .name = "cpu", .n_threads = 1, .is_reference = is_reference};
@@ -44,10 +44,10 @@ static inline void pair_open_on(struct pair *p, int is_reference, strait_codec_s
     CHECK_OK(strait_backend_open(device, &p->be));
     CHECK_OK(p->be->ops->stream_open(p->be, &p->stream));
     CHECK_OK(strait_codec_check(&spec));
-    CHECK_OK(strait_codec_open(&spec, STRAIT_SENDER, p->be, &p->head));
-    CHECK_OK(strait_codec_open(&spec, STRAIT_RECEIVER, p->be, &p->tail));
-    if (spec.boundary == 0) CHECK_OK(strait_codec_join(NULL, p->head));
-    if (spec.boundary == spec.n_boundaries - 1) CHECK_OK(strait_codec_join(p->tail, NULL));
+    CHECK_OK(strait_codec_open(&spec, STRAIT_SENDER, p->be, &p->sender));
+    CHECK_OK(strait_codec_open(&spec, STRAIT_RECEIVER, p->be, &p->receiver));
+    if (spec.boundary == 0) CHECK_OK(strait_codec_join(NULL, p->sender));
+    if (spec.boundary == spec.n_boundaries - 1) CHECK_OK(strait_codec_join(p->receiver, NULL));
     for (int way = 0; way < 2; way++) {
         const size_t bytes = strait_codec_wire_bytes(&spec, (strait_direction)way);
         p->wire[way] = (strait_tensor){malloc(bytes), STRAIT_I8, 1, (int64_t)bytes};
@@ -63,8 +63,8 @@ static inline void pair_open(struct pair *p, strait_codec_spec spec) {
 }
 
 static inline void pair_close(struct pair *p) {
-    strait_codec_close(&p->head);
-    strait_codec_close(&p->tail);
+    strait_codec_close(&p->sender);
+    strait_codec_close(&p->receiver);
     p->be->ops->stream_close(&p->stream);
     strait_backend_close(&p->be);
     free(p->wire[0].data);
@@ -77,21 +77,22 @@ static inline strait_crossing pair_at(struct pair *p) {
         .stream = &p->stream, .step = p->step, .microbatch = p->microbatch, .tokens = p->tokens};
 }
 
-/* y is what comes out of x. */
+/* Sends x and receives it as y. */
 static inline void pair_forward(struct pair *p, strait_tensor y, strait_tensor x) {
     const strait_crossing at = pair_at(p);
-    CHECK_OK(strait_codec_act_pack(p->head, &at, p->wire[0], x));
-    CHECK_OK(strait_codec_act_unpack(p->tail, &at, y, p->wire[0]));
+    CHECK_OK(strait_codec_act_pack(p->sender, &at, p->wire[0], x));
+    CHECK_OK(strait_codec_act_unpack(p->receiver, &at, y, p->wire[0]));
 }
 
+/* Sends the gradient d_y back and receives it as d_x. */
 static inline void pair_backward(struct pair *p, strait_tensor d_x, strait_tensor d_y) {
     const strait_crossing at = pair_at(p);
-    CHECK_OK(strait_codec_grad_pack(p->tail, &at, p->wire[1], d_y));
-    CHECK_OK(strait_codec_grad_unpack(p->head, &at, d_x, p->wire[1]));
+    CHECK_OK(strait_codec_grad_pack(p->receiver, &at, p->wire[1], d_y));
+    CHECK_OK(strait_codec_grad_unpack(p->sender, &at, d_x, p->wire[1]));
 }
 
 /* ||a - b|| / ||a|| */
-static inline double apart(strait_tensor a, strait_tensor b) {
+static inline double distance(strait_tensor a, strait_tensor b) {
     double off = 0, size = 0;
     for (int64_t i = 0; i < a.rows * a.cols; i++) {
         const double x = (double)f32(a)[i], y = (double)f32(b)[i];

@@ -1,4 +1,4 @@
-/* Rounding on the wire: unbiased where it is stochastic, repeatable, and as small as promised. */
+/* Rounding on the wire: unbiased where it is stochastic, repeatable, and within its bounds. */
 #include "codec/payload.h"
 
 #include "pair.h"
@@ -13,7 +13,7 @@ static strait_codec_spec code_spec(int bits) {
                                .seed = 3};
 }
 
-/* The mean over many steps comes as near to the value as chance allows. */
+/* The mean over many steps approaches the value as fast as the variance allows. */
 static void stochastic_rounding_is_unbiased(void **state) {
     (void)state;
     static const int all_bits[] = {16, 8, 4};
@@ -38,7 +38,7 @@ static void stochastic_rounding_is_unbiased(void **state) {
         int n = 0;
         for (int i = 0; i < 9 * 33; i++) {
             const double mean = sum[i] / DRAWS, spread = squares[i] / DRAWS - mean * mean;
-            if (spread < 1e-14) continue; // on a code exactly
+            if (spread < 1e-14) continue; // the value is exactly representable
             const double z = (mean - (double)f32(g)[i]) / sqrt(spread / DRAWS);
             worst = fmax(worst, fabs(z));
             chi += z * z;
@@ -55,7 +55,7 @@ static void stochastic_rounding_is_unbiased(void **state) {
     }
 }
 
-static void bits_follow_from_place_and_time(void **state) {
+static void rounding_depends_on_place_and_step_only(void **state) {
     (void)state;
     const strait_tensor g = pair_normals(9, 33, 5), d = pair_tensor(9, 33);
     unsigned char *first = NULL;
@@ -86,8 +86,8 @@ static void bits_follow_from_place_and_time(void **state) {
     free(d.data);
 }
 
-/* 31 values and their scale by default, 32 and a scale of a byte for tied. */
-static void four_bits_are_16_or_17_bytes_a_token(void **state) {
+/* Variant context: 31 values and a 4-bit scale. Variant tied: 32 values and an 8-bit scale. */
+static void four_bits_take_16_or_17_bytes_per_token(void **state) {
     (void)state;
     for (int is_tied = 0; is_tied < 2; is_tied++) {
         strait_codec_spec spec = {.name = "strait",
@@ -98,8 +98,8 @@ static void four_bits_are_16_or_17_bytes_a_token(void **state) {
                                   .n_boundaries = 1};
         if (is_tied) (void)strncpy(spec.variant, "tied", sizeof spec.variant - 1);
         CHECK_OK(strait_codec_check(&spec));
-        for (int way = 0; way < 2; way++)
-            assert_int_equal(strait_codec_wire_bytes(&spec, (strait_direction)way),
+        for (int direction = 0; direction < 2; direction++)
+            assert_int_equal(strait_codec_wire_bytes(&spec, (strait_direction)direction),
                              4 + 2048 * (is_tied ? 17 : 16));
     }
 }
@@ -135,8 +135,8 @@ static void errors_are_bounded_by_the_step(void **state) {
     }
 }
 
-/* Packed bytes are a format: docs/codecs.md and kernels.h say which. */
-static void bytes_are_as_documented(void **state) {
+/* The bytes of docs/codecs.md. */
+static void packs_the_documented_bytes(void **state) {
     (void)state;
     struct pair p;
     pair_open(&p, (strait_codec_spec){
@@ -144,7 +144,8 @@ static void bytes_are_as_documented(void **state) {
     const float values[6] = {7, -3.4f, 1, 0.5f, -0.25f, 0};
     const strait_tensor x = {(void *)values, STRAIT_F32, 2, 3}, y = pair_tensor(2, 3);
     pair_forward(&p, y, x);
-    /* base 1.0f; the second row's 0.5 / 7 is 60.9 sixteenths of an octave down: 60 reach it. */
+    /* base 1.0f; the second row's 0.5 / 7 is 60.9 steps of 2^(-1/16) below the base; 60 steps still
+     * cover it. */
     const unsigned char expected[] = {0, 0, 0x80, 0x3f, 255, 255 - 60, 0xd7, 0x01, 0xd7, 0x00};
     assert_memory_equal(p.wire[0].data, expected, sizeof expected);
     free(y.data);
@@ -154,10 +155,10 @@ static void bytes_are_as_documented(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stochastic_rounding_is_unbiased),
-        cmocka_unit_test(bits_follow_from_place_and_time),
-        cmocka_unit_test(four_bits_are_16_or_17_bytes_a_token),
+        cmocka_unit_test(rounding_depends_on_place_and_step_only),
+        cmocka_unit_test(four_bits_take_16_or_17_bytes_per_token),
         cmocka_unit_test(errors_are_bounded_by_the_step),
-        cmocka_unit_test(bytes_are_as_documented),
+        cmocka_unit_test(packs_the_documented_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

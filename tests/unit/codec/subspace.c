@@ -1,4 +1,4 @@
-/* The subspace codec: exact in its span, kept there by the row-wise optimizer. */
+/* The subspace codec: exact in its span, where the row-wise optimizer keeps the weights. */
 #include "optim/optimizer.h"
 #include "subspace_rig.h"
 
@@ -8,10 +8,10 @@ static void fixed_row(int t, float out[D]) {
                        D);
 }
 
-/* C U' + T_fixed[t], with random C. */
+/* C U^T + T_fixed[t], with random C. */
 static strait_tensor confined_stream(const struct pair *p) {
     const strait_tensor c = pair_normals(N, K, 6);
-    const strait_tensor back = transposed(basis_of(p->head)), x = product(c, back);
+    const strait_tensor back = transposed(basis_of(p->sender)), x = product(c, back);
     for (int n = 0; n < N; n++) {
         float fixed[D];
         fixed_row(((const int32_t *)p->tokens.data)[n], fixed);
@@ -31,14 +31,14 @@ static void reconstruction_is_exact(void **state) {
         pair_open(&p, spec_of(names[i]));
         const strait_tensor x = confined_stream(&p), y = pair_tensor(N, D);
         pair_forward(&p, y, x);
-        CHECK(apart(x, y) < 3e-7);
+        CHECK(distance(x, y) < 3e-7);
         strait_codec_metrics metrics;
-        CHECK_OK(strait_codec_read_metrics(p.head, &p.stream, &metrics));
+        CHECK_OK(strait_codec_read_metrics(p.sender, &p.stream, &metrics));
         CHECK(metrics.residual < 3e-7);
         const strait_tensor g = pair_normals(N, D, 9);
-        const strait_tensor expected = projected(g, basis_of(p.head));
+        const strait_tensor expected = projected(g, basis_of(p.sender));
         pair_backward(&p, y, g);
-        CHECK(apart(expected, y) < 3e-7);
+        CHECK(distance(expected, y) < 3e-7);
         free(x.data);
         free(y.data);
         free(g.data);
@@ -47,10 +47,10 @@ static void reconstruction_is_exact(void **state) {
     }
 }
 
-/* One stage of one layer: x = TE[t] + a W', trained towards noise. */
+/* One stage of one layer: x = TE[t] + a W^T, trained towards noise. */
 struct toy {
     struct pair p;
-    strait_param params[3]; // W, TE, and one that nobody confines
+    strait_param params[3]; // W, TE, and one that is not constrained
     struct strait_optimizer *opt;
     strait_tensor a, x;
 };
@@ -77,7 +77,7 @@ static void toy_open(struct toy *toy, const char *optimizer, strait_codec_spec s
         how.groups[role] = (strait_optim_group){.learning_rate = 1e-3f, .weight_decay = 0.1f};
     how.max_norm = 1;
     CHECK_OK(strait_optimizer_open(&how, toy->p.be, toy->params, 3, &toy->opt));
-    CHECK_OK(strait_codec_after_update(toy->p.head, &toy->p.stream, toy->params, 3));
+    CHECK_OK(strait_codec_after_update(toy->p.sender, &toy->p.stream, toy->params, 3));
     toy->x = pair_tensor(N, D);
     toy->a = pair_tensor(N, INPUTS);
 }
@@ -119,17 +119,17 @@ static void toy_step(struct toy *toy, int step) {
                            (strait_matmul_params){.alpha = 1, .transpose_a = 1}));
     CHECK_OK(k->embed_back(s, toy->params[1].grad, g, toy->p.tokens));
     free(g.data);
-    CHECK_OK(strait_codec_project_gradients(toy->p.head, s, toy->params, 3));
+    CHECK_OK(strait_codec_project_gradients(toy->p.sender, s, toy->params, 3));
     CHECK_OK(strait_optimizer_clip(toy->opt, s, step));
     CHECK_OK(strait_optimizer_step(toy->opt, s, step, 1));
-    CHECK_OK(strait_codec_after_update(toy->p.head, s, toy->params, 3));
+    CHECK_OK(strait_codec_after_update(toy->p.sender, s, toy->params, 3));
 }
 
 static double leak_of(struct toy *toy) {
     strait_codec_metrics metrics;
-    CHECK_OK(strait_codec_read_metrics(toy->p.head, &toy->p.stream, &metrics));
+    CHECK_OK(strait_codec_read_metrics(toy->p.sender, &toy->p.stream, &metrics));
     toy_forward(toy, 5000);
-    CHECK_OK(strait_codec_read_metrics(toy->p.head, &toy->p.stream, &metrics));
+    CHECK_OK(strait_codec_read_metrics(toy->p.sender, &toy->p.stream, &metrics));
     return metrics.residual;
 }
 
@@ -149,20 +149,20 @@ static double leak_after(const char *optimizer, int steps, strait_codec_spec spe
     const float before = f32(free_one)[0];
     for (int step = 1; step <= steps; step++) {
         toy_step(&toy, step);
-        CHECK_OK(strait_codec_read_metrics(toy.p.head, &toy.p.stream, &metrics));
+        CHECK_OK(strait_codec_read_metrics(toy.p.sender, &toy.p.stream, &metrics));
     }
     CHECK(f32(free_one)[0] != before); // NOLINT: it trains too
     const double leak = leak_of(&toy);
-    *out_corrections = corrections_of(toy.p.head);
+    *out_corrections = corrections_of(toy.p.sender);
     toy_close(&toy);
     return leak;
 }
 
-static void row_wise_adamw_stays_and_plain_leaves(void **state) {
+static void row_wise_adamw_stays_in_the_span(void **state) {
     (void)state;
     strait_codec_spec spec = spec_of("full");
     int64_t corrections;
-    spec.leak_limit = 100; // only look
+    spec.leak_limit = 100; // measure only
     const double rows = leak_after("adamw-rows", 1000, spec, &corrections);
     assert_int_equal(corrections, 0);
     const double plain = leak_after("adamw", 1000, spec, &corrections);
@@ -186,12 +186,12 @@ static void leaks_are_corrected_and_counted(void **state) {
     assert_int_equal(corrections, 0);
 }
 
-/* Form (c) into form (a): W = U Z, table = E U' + T_fixed. The same function, and no leak. */
+/* Form (c) into form (a): W = U Z, table = E U^T + T_fixed: the same function, without a leak. */
 static void factored_weights_convert_to_full_ones(void **state) {
     (void)state;
     struct toy toy = {0};
     toy_open(&toy, "adamw-rows", spec_of("full"));
-    const strait_tensor u = basis_of(toy.p.head), back = transposed(u);
+    const strait_tensor u = basis_of(toy.p.sender), back = transposed(u);
     const strait_tensor z = pair_normals(K, INPUTS, 1), e = pair_normals(VOCAB, K, 2);
     const strait_tensor w = product(u, z), table = product(e, back);
     for (int t = 0; t < VOCAB; t++) {
@@ -203,25 +203,25 @@ static void factored_weights_convert_to_full_ones(void **state) {
     memcpy(toy.params[0].value.data, w.data, strait_tensor_bytes(w));
     memcpy(toy.params[1].value.data, table.data, strait_tensor_bytes(table));
     CHECK(leak_of(&toy) < 1e-6);
-    CHECK_OK(strait_codec_after_update(toy.p.head, &toy.p.stream, toy.params, 3));
-    CHECK(apart(w, toy.params[0].value) < 1e-6);
-    CHECK(apart(table, toy.params[1].value) < 1e-6);
+    CHECK_OK(strait_codec_after_update(toy.p.sender, &toy.p.stream, toy.params, 3));
+    CHECK(distance(w, toy.params[0].value) < 1e-6);
+    CHECK(distance(table, toy.params[1].value) < 1e-6);
     const strait_tensor all[] = {back, z, e, w, table};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i].data);
     toy_close(&toy);
 }
 
-static void weights_of_other_shapes_are_refused(void **state) {
+static void rejects_weights_of_other_shapes(void **state) {
     (void)state;
     struct pair p;
     pair_open(&p, spec_of("full"));
     strait_param param = {.name = "w", .role = STRAIT_ROLE_RESIDUAL_OUT};
     param.grad = pair_tensor(D, INPUTS + 1);
-    CHECK_FAILS(strait_codec_project_gradients(p.head, &p.stream, &param, 1), STRAIT_EINVAL,
+    CHECK_FAILS(strait_codec_project_gradients(p.sender, &p.stream, &param, 1), STRAIT_EINVAL,
                 "34 inputs, widest is 33");
     param.grad.rows = D - 1;
-    CHECK_FAILS(strait_codec_project_gradients(p.head, &p.stream, &param, 1), STRAIT_EINVAL,
+    CHECK_FAILS(strait_codec_project_gradients(p.sender, &p.stream, &param, 1), STRAIT_EINVAL,
                 "23 outputs, the width is 24");
     free(param.grad.data);
     pair_close(&p);
@@ -230,10 +230,10 @@ static void weights_of_other_shapes_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reconstruction_is_exact),
-        cmocka_unit_test(row_wise_adamw_stays_and_plain_leaves),
+        cmocka_unit_test(row_wise_adamw_stays_in_the_span),
         cmocka_unit_test(leaks_are_corrected_and_counted),
         cmocka_unit_test(factored_weights_convert_to_full_ones),
-        cmocka_unit_test(weights_of_other_shapes_are_refused),
+        cmocka_unit_test(rejects_weights_of_other_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* subspace_rig.h - a small subspace codec, and the matrices to hold it against. */
+/* subspace_rig.h - a small subspace codec, and matrix functions to compute what it should do. */
 #pragma once
 
 #include "codec/subspace.h"
@@ -53,7 +53,7 @@ static inline strait_tensor transposed(strait_tensor a) {
     return y;
 }
 
-/* a U U' */
+/* a U U^T */
 static inline strait_tensor projected(strait_tensor a, strait_tensor u) {
     const strait_tensor code = product(a, u), back = transposed(u), y = product(code, back);
     free(code.data);

@@ -1,4 +1,4 @@
-/* What the transparent codecs do to numbers, beyond the contract. */
+/* What transparent codecs do to values, beyond the contract. */
 #include "pair.h"
 
 enum {
@@ -6,7 +6,7 @@ enum {
     D = 64
 };
 
-/* The mean of what arrives over many crossings of one x. */
+/* The error of the mean over many crossings of one x. */
 static double mean_error(strait_codec_spec spec, int crossings) {
     struct pair p;
     spec.rows = N;
@@ -19,7 +19,7 @@ static double mean_error(strait_codec_spec spec, int crossings) {
         for (int j = 0; j < N * D; j++)
             f32(mean)[j] += f32(y)[j] / (float)crossings;
     }
-    const double error = apart(x, mean);
+    const double error = distance(x, mean);
     free(x.data);
     free(y.data);
     free(mean.data);
@@ -27,7 +27,7 @@ static double mean_error(strait_codec_spec spec, int crossings) {
     return error;
 }
 
-static void feedback_makes_up_for_what_was_lost(void **state) {
+static void feedback_corrects_the_mean(void **state) {
     (void)state;
     static const strait_codec_spec specs[] = {{.name = "none"},
                                               {.name = "int8"},
@@ -60,13 +60,13 @@ static void rotation_spreads_outliers(void **state) {
             f32(x)[row * D + 5] *= 30;
         pair_forward(&p, y, x);
         for (int row = 0; row < N; row++)
-            f32(x)[row * D + 5] = f32(y)[row * D + 5] = 0; // how the others fared
-        error[rotates] = apart(x, y);
+            f32(x)[row * D + 5] = f32(y)[row * D + 5] = 0; // leave only the other columns
+        error[rotates] = distance(x, y);
         free(x.data);
         free(y.data);
         pair_close(&p);
     }
-    CHECK(error[0] > 0.7); // rounded to nothing
+    CHECK(error[0] > 0.7); // most of them were rounded to 0
     CHECK(error[1] < 0.6);
 }
 
@@ -94,8 +94,8 @@ static void topk_keeps_the_largest(void **state) {
     pair_close(&p);
 }
 
-/* A microbatch of rank r crosses whole; others improve as the start warms up. */
-static void lowrank_finds_the_rank(void **state) {
+/* A microbatch of rank r crosses exactly; for others the warm start reduces the error. */
+static void lowrank_is_exact_at_its_rank(void **state) {
     (void)state;
     struct pair p;
     pair_open(&p,
@@ -106,27 +106,27 @@ static void lowrank_finds_the_rank(void **state) {
         for (int r = 0; r < 3; r++)
             f32(x)[i] += f32(a)[i / D * 3 + r] * f32(b)[r * D + i % D];
     pair_forward(&p, y, x);
-    CHECK(apart(x, y) < 1e-5);
+    CHECK(distance(x, y) < 1e-5);
     for (int i = 0; i < N * D; i++)
         f32(x)[i] += 0.3f * f32(more)[i];
     pair_forward(&p, y, x);
-    const double cold = apart(x, y);
-    /* Zeros leave nothing to start from, and do no lasting harm. */
+    const double cold = distance(x, y);
+    /* A crossing of zeros leaves no direction to start from; the next ones recover. */
     const strait_tensor zeros = pair_tensor(N, D);
     pair_forward(&p, y, zeros);
     for (int i = 0; i < N * D; i++)
         CHECK(f32(y)[i] == 0);
     for (int i = 0; i < 5; i++)
         pair_forward(&p, y, x);
-    CHECK(apart(x, y) <= cold * 1.0001);
+    CHECK(distance(x, y) <= cold * 1.0001);
     const strait_tensor all[] = {a, b, x, y, more, zeros};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i].data);
     pair_close(&p);
 }
 
-/* Between the factors lie bytes that are nobody's: they must not be old ones. */
-static void lowrank_sends_no_old_bytes(void **state) {
+/* The padding between the two factors must not leak old memory. */
+static void lowrank_zeroes_its_padding(void **state) {
     (void)state;
     struct pair p;
     pair_open(&p,
@@ -144,11 +144,11 @@ static void lowrank_sends_no_old_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(feedback_makes_up_for_what_was_lost),
+        cmocka_unit_test(feedback_corrects_the_mean),
         cmocka_unit_test(rotation_spreads_outliers),
         cmocka_unit_test(topk_keeps_the_largest),
-        cmocka_unit_test(lowrank_finds_the_rank),
-        cmocka_unit_test(lowrank_sends_no_old_bytes),
+        cmocka_unit_test(lowrank_is_exact_at_its_rank),
+        cmocka_unit_test(lowrank_zeroes_its_padding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* A trained model, read back from its folder. */
+/* A trained model that is opened from its folder. */
 #include "infer/trained_model.h"
 
 #include <strait/trainer.h>
@@ -66,7 +66,7 @@ static strait_model_score score(const char *path, int64_t at_a_time, int64_t n) 
     return out;
 }
 
-static void windows_may_be_scored_several_at_a_time(void **state) {
+static void score_is_independent_of_batch_size(void **state) {
     (void)state;
     const strait_model_score one = score(folder.path, 16, N_IDS);
     const strait_model_score four = score(folder.path, 64, N_IDS);
@@ -81,7 +81,7 @@ static void windows_may_be_scored_several_at_a_time(void **state) {
     assert_int_equal(score(folder.path, 16, 17).n_tokens, 16);
 }
 
-static void ids_outside_the_vocabulary_are_refused(void **state) {
+static void rejects_ids_outside_the_vocabulary(void **state) {
     (void)state;
     struct strait_trained_model *trained = NULL;
     strait_model_score out;
@@ -93,14 +93,14 @@ static void ids_outside_the_vocabulary_are_refused(void **state) {
         const int32_t kept = ids[37];
         ids[37] = bad[i];
         CHECK_FAILS(strait_trained_model_evaluate(trained, fetch, ids, N_IDS, silent, &out),
-                    STRAIT_EDATA, "at place 37");
+                    STRAIT_EDATA, "at position 37");
         ids[37] = kept;
     }
     strait_trained_model_close(&trained);
     strait_trained_model_close(&trained);
 }
 
-static void folders_without_a_model_are_refused(void **state) {
+static void rejects_folders_without_a_model(void **state) {
     (void)state;
     struct strait_trained_model *trained = NULL;
     CHECK_FAILS(strait_trained_model_open(scratch_at(&folder, "nowhere"), NULL, cpu, 16, &trained),
@@ -114,7 +114,7 @@ static void folders_without_a_model_are_refused(void **state) {
     assert_null(trained);
 }
 
-static void failed_allocations_leave_nothing(void **state) {
+static void open_survives_failed_allocations(void **state) {
     (void)state;
     strait_err err = STRAIT_ENOMEM;
     int n = 0;
@@ -131,10 +131,10 @@ static void failed_allocations_leave_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_may_be_scored_several_at_a_time),
-        cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
-        cmocka_unit_test(folders_without_a_model_are_refused),
-        cmocka_unit_test(failed_allocations_leave_nothing),
+        cmocka_unit_test(score_is_independent_of_batch_size),
+        cmocka_unit_test(rejects_ids_outside_the_vocabulary),
+        cmocka_unit_test(rejects_folders_without_a_model),
+        cmocka_unit_test(open_survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
