@@ -130,10 +130,10 @@ static strait_err cross(struct strait_staged_model *m, int i, strait_tensor toke
         .past = m->generates ? strait_generator_position(m->links[i].generator) - 1 : 0,
         .is_evaluation = 1};
     STRAIT_TRY(strait_codec_act_pack(m->links[i].sender, &at, m->wire, output));
-    /* Each stage has a stream of its own: the wire must be complete before the next one reads it.
-     */
-    STRAIT_TRY(m->backend->ops->wait(at.stream));
-    return strait_codec_act_unpack(m->links[i + 1].receiver, &at, next, m->wire);
+    STRAIT_TRY(strait_codec_act_unpack(m->links[i + 1].receiver, &at, next, m->wire));
+    /* Stage i + 1 reads its input and the tokens on a stream of its own, which does not wait for
+     * this one. */
+    return m->backend->ops->wait(at.stream);
 }
 
 strait_err strait_staged_model_score(struct strait_staged_model *m, strait_tensor tokens,
