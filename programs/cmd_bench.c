@@ -141,7 +141,7 @@ static strait_err load(const char *action, int n_words, const char **words, stra
     if (n_words != 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "bench %s needs one run file: strait bench %s RUN.yaml",
                            action, action);
-    STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, run));
+    STRAIT_TRY(strait_run_init_file(words[0], sets.items, sets.n, run));
     if (run->model.vocab == 0) run->model.vocab = BENCH_VOCAB;
     return STRAIT_OK;
 }

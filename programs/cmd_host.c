@@ -308,7 +308,7 @@ static strait_err run_host(int n_words, const char **words) {
     STRAIT_TRY(check_flags());
     STRAIT_TRY(check_addresses());
     STRAIT_TRY(check_store_files());
-    STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
+    STRAIT_TRY(strait_run_init_file(words[0], sets.items, sets.n, &run));
     STRAIT_TRY(strait_keys_open_host(key_folder, &identity));
     const strait_err err = host(&run, identity);
     strait_identity_close(&identity);

@@ -175,7 +175,7 @@ static strait_err foresee(const strait_run *run, outlook *o) {
 }
 
 static strait_err read_run(const char *path, strait_run *run, outlook *o) {
-    STRAIT_TRY(strait_run_load(path, sets.items, sets.n, run));
+    STRAIT_TRY(strait_run_init_file(path, sets.items, sets.n, run));
     int64_t vocab = run->model.vocab;
     if (vocab == 0) {
         struct strait_loader *loader = NULL;

@@ -2,6 +2,7 @@
 #include <strait/trainer.h>
 
 #include "commands.h"
+#include "config/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static strait_err run_trace(int n_words, const char **words) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "--after must be at least 0 and --steps at least 1");
     STRAIT_TRY(strait_args_check_output("out", out_path));
     STRAIT_TRY(whole_path(path));
-    STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
+    STRAIT_TRY(strait_run_init_file(words[0], sets.items, sets.n, &run));
     struct strait_trainer *trainer = NULL;
     STRAIT_TRY(strait_trainer_open(&run, &trainer));
     const strait_err err = record(trainer, path);

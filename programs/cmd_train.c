@@ -2,6 +2,7 @@
 #include <strait/session.h>
 
 #include "commands.h"
+#include "config/run.h"
 #include "files.h"
 #include "progress_log.h"
 #include "signals.h"
@@ -113,7 +114,7 @@ static strait_err run_train(int n_words, const char **words) {
     STRAIT_TRY(strait_args_one_word(&strait_cmd_train, "run file",
                                     "--set KEY=VALUE overrides keys of the file", n_words, words));
     static strait_run run; // large, and there is one
-    STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
+    STRAIT_TRY(strait_run_init_file(words[0], sets.items, sets.n, &run));
     if (!is_dry) return train(words[0], &run);
     strait_trainer_info facts;
     char folder[STRAIT_FILES_PATH];

@@ -3,6 +3,7 @@
 
 #include <strait/session.h>
 
+#include "config/run.h"
 #include "progress.h"
 
 typedef struct strait_progress_log {

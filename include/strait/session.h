@@ -1,6 +1,6 @@
 /* session.h - train a whole run in its folder, from its first step or its last checkpoint.
  *
- *     FOLDER/run.yaml        the run, with derived values
+ *     FOLDER/run.yaml        the run; derived values as comments
  *            tokenizer.json  a copy, so that the folder alone can generate text
  *            metrics.jsonl   one line per step and per validation
  *            checkpoints/    see checkpoint.h

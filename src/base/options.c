@@ -20,18 +20,22 @@ static strait_err split_set(const strait_options *table, const char *set,
     if (option == NULL && strait_option_section(table, key) != NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s is a section; set a key of it, such as %s", key,
                            strait_option_section(table, key)->key);
-    if (option == NULL) return strait_option_unknown(table, key);
+    if (option == NULL) return strait_options_unknown(table, key);
     *out_option = option;
     *out_text = equals + 1;
     return STRAIT_OK;
 }
 
+/* Applies "a.b=c"; *out_row becomes the row it sets. */
 static strait_err apply_set(const strait_options *table, const char *set, const char *folder,
-                            void *object) {
+                            void *object, int *out_row) {
     const strait_option *option = NULL;
     const char *text = NULL;
     strait_err err = split_set(table, set, &option, &text);
-    if (err == STRAIT_OK) err = strait_option_parse(option, text, folder, object);
+    if (err == STRAIT_OK) {
+        *out_row = (int)(option - table->rows);
+        err = strait_option_parse(option, text, folder, object);
+    }
     if (err != STRAIT_OK) strait_err_prefix("--set %.80s", set);
     return err;
 }
@@ -94,7 +98,8 @@ static void apply_presets(const strait_options *table, void *object) {
         if (preset->also != NULL && !is_chosen(table, object, preset->also, preset->chosen))
             continue;
         for (int k = 0; preset->settings[k] != NULL; k++) {
-            const strait_err err = apply_set(table, preset->settings[k], NULL, object);
+            int row = 0;
+            const strait_err err = apply_set(table, preset->settings[k], NULL, object, &row);
             assert(err == STRAIT_OK);
             (void)err;
         }
@@ -102,28 +107,35 @@ static void apply_presets(const strait_options *table, void *object) {
 }
 
 static strait_err apply_user(const strait_options *table, const strait_options_source *source,
-                             const strait_settings *list, void *object) {
-    for (int i = 0; i < list->n; i++)
+                             const strait_settings *list, void *object, unsigned char *is_given) {
+    for (int i = 0; i < list->n; i++) {
         STRAIT_TRY(apply_setting(&list->items[i], source, object));
-    for (int i = 0; i < source->n_sets; i++)
-        STRAIT_TRY(apply_set(table, source->sets[i], source->set_folder, object));
+        if (is_given != NULL) is_given[list->items[i].option - table->rows] = 1;
+    }
+    for (int i = 0; i < source->n_sets; i++) {
+        int row = 0;
+        STRAIT_TRY(apply_set(table, source->sets[i], source->set_folder, object, &row));
+        if (is_given != NULL) is_given[row] = 1;
+    }
     return STRAIT_OK;
 }
 
 strait_err strait_options_load(const strait_options *table, const strait_options_source *source,
-                               void *object) {
+                               void *object, unsigned char *is_given) {
     strait_settings list = {NULL, 0};
     void *items = NULL;
     strait_err err = strait_alloc((size_t)table->n_rows, sizeof *list.items, "options", &items);
     if (err != STRAIT_OK) return err;
     list.items = items;
     STRAIT_TRY_GOTO(err, done, strait_option_read_yaml(table, source, &list));
-    /* Once to learn what the user chose, once more over the presets of those choices. */
+    if (is_given != NULL) memset(is_given, 0, (size_t)table->n_rows);
+    /* The user's settings are applied twice: first to learn which presets they choose, then over
+     * the values of those presets. */
     apply_defaults(table, object);
-    STRAIT_TRY_GOTO(err, done, apply_user(table, source, &list, object));
+    STRAIT_TRY_GOTO(err, done, apply_user(table, source, &list, object, is_given));
     if (table->n_presets > 0) {
         apply_presets(table, object);
-        err = apply_user(table, source, &list, object);
+        err = apply_user(table, source, &list, object, is_given);
     }
 done:
     for (int i = 0; i < list.n; i++)

@@ -86,15 +86,21 @@ typedef struct strait_options_source {
     const char *set_folder; // where relative paths of the sets start; NULL leaves them
 } strait_options_source;
 
-/* Fills every field the table names: defaults, then presets, then the file, then the sets.
- * STRAIT_ECONFIG at the first fault; the object is then half filled. */
+/* Fills every field the table names: defaults, then presets, then the file, then the overrides.
+ * is_given has one byte per row and becomes 1 where the file or an override sets the option, else
+ * 0; NULL: nobody wants to know. STRAIT_ECONFIG at the first error; the object is then partly
+ * filled. */
 strait_err strait_options_load(const strait_options *table, const strait_options_source *source,
-                               void *object);
+                               void *object, unsigned char *is_given);
 
 /* The known key that was probably meant by `key`, or the section: its first *out_length letters.
  * NULL: none is near. The right last word in another section is near. */
 const char *strait_options_nearest(const strait_options *table, const char *key,
                                    size_t *out_length);
+
+/* The error for a key that the table does not have: names its new name or the nearest known key.
+ * Always STRAIT_ECONFIG. */
+strait_err strait_options_unknown(const strait_options *table, const char *key);
 
 /* The new name of a key that was renamed, or NULL. */
 const char *strait_options_renamed(const strait_options *table, const char *old_key);
@@ -114,7 +120,9 @@ void strait_options_describe(const strait_option *option, char out[STRAIT_OPTION
 void strait_options_describe_default(const strait_options *table, const strait_option *option,
                                      char out[STRAIT_OPTION_TEXT_MAX]);
 
-/* The object as YAML that loads to the same values. Works like snprintf: writes at most `room`
- * bytes with the ending zero, returns the bytes the whole text needs without it. */
-size_t strait_options_render(const strait_options *table, const void *object, char *out,
-                             size_t capacity);
+/* Writes the object as YAML. Rows with is_given 0 become comments, so that they are derived again
+ * when the text is loaded; where is_given is NULL every row is written and the text loads to the
+ * same values. Works like snprintf: writes at most `capacity` bytes with the final zero and returns
+ * the bytes that the whole text needs without it. */
+size_t strait_options_render(const strait_options *table, const void *object,
+                             const unsigned char *is_given, char *out, size_t capacity);

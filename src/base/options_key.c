@@ -52,7 +52,7 @@ const char *strait_options_renamed(const strait_options *table, const char *old_
     return NULL;
 }
 
-strait_err strait_option_unknown(const strait_options *table, const char *key) {
+strait_err strait_options_unknown(const strait_options *table, const char *key) {
     char quote[STRAIT_OPTION_QUOTE];
     size_t length = 0;
     const char *renamed = strait_options_renamed(table, key);

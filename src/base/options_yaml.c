@@ -199,7 +199,7 @@ static strait_err read_key(walk *w, const char *prefix, char key[KEY_MAX]) {
     const int is_known = used < KEY_MAX && (strait_options_find(w->table, key) != NULL ||
                                             strait_option_section(w->table, key) != NULL);
     if (!is_known) {
-        const strait_err err = strait_option_unknown(w->table, key);
+        const strait_err err = strait_options_unknown(w->table, key);
         place(w, mark);
         return err;
     }

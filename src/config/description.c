@@ -13,65 +13,45 @@ enum field_kind {
     FIELD_INT64,
     FIELD_FLOAT,
     FIELD_DOUBLE,
-    FIELD_WORD // char[STRAIT_CODEC_NAME]
+    FIELD_TEXT // char[STRAIT_CODEC_NAME]
 };
 
 typedef struct field {
     const char *key;
-    size_t offset; // in a recipe
+    size_t offset; // in a strait_run_plan
     enum field_kind kind;
     int is_shape; // makes weights fit or misfit
     int is_late;  // a manifest from before it was known means 0
 } field;
 
-#define SHAPE(k, name, member) \
-    { .key = (name), .offset = offsetof(strait_run_plan, shape.member), .kind = (k), .is_shape = 1 }
-#define LATE(k, name, member)                                                                  \
-    {                                                                                          \
-        .key = (name), .offset = offsetof(strait_run_plan, member), .kind = (k), .is_late = 1, \
-        .is_shape = offsetof(strait_run_plan, member) < offsetof(strait_run_plan, codec)       \
-    }
-#define CODEC(k, name, member) \
-    { .key = (name), .offset = offsetof(strait_run_plan, codec.member), .kind = (k) }
+/* The kind of a member of a plan, by its type. Enums are unsigned ints here. */
+#define KIND(member) \
+    _Generic(((strait_run_plan *)0)->member, int               \
+             : FIELD_INT, unsigned                             \
+             : FIELD_INT, int64_t                              \
+             : FIELD_INT64, uint64_t                           \
+             : FIELD_INT64, float                              \
+             : FIELD_FLOAT, double                             \
+             : FIELD_DOUBLE, char *                            \
+             : FIELD_TEXT)
+#define FIELD(name, member, shape, late)          \
+    {.key = (name),                               \
+     .offset = offsetof(strait_run_plan, member), \
+     .kind = KIND(member),                        \
+     .is_shape = (shape),                         \
+     .is_late = (late)},
 
-/* By the names a run file gives them. */
-static const field fields[] = {
-    SHAPE(FIELD_INT64, "vocab", vocab),
-    SHAPE(FIELD_INT64, "context", context),
-    SHAPE(FIELD_INT, "layers", layers),
-    SHAPE(FIELD_INT, "width", width),
-    SHAPE(FIELD_INT, "heads", heads),
-    SHAPE(FIELD_INT, "kv_heads", kv_heads),
-    SHAPE(FIELD_INT, "head_dim", head_dim),
-    SHAPE(FIELD_INT, "ffn", ffn),
-    SHAPE(FIELD_INT, "activation", activation),
-    SHAPE(FIELD_INT, "rope", rope),
-    SHAPE(FIELD_FLOAT, "rope_theta", rope_theta),
-    SHAPE(FIELD_INT, "qk_norm", has_qk_norm),
-    SHAPE(FIELD_INT, "qk_gain", has_qk_gain),
-    SHAPE(FIELD_FLOAT, "attention_scale", attention_scale),
-    SHAPE(FIELD_FLOAT, "softcap", softcap),
-    SHAPE(FIELD_INT, "tied", is_tied),
-    SHAPE(FIELD_FLOAT, "norm_epsilon", norm_epsilon),
-    SHAPE(FIELD_INT, "subspace", subspace),
-    LATE(FIELD_INT, "conv", shape.conv),
-    LATE(FIELD_INT, "qkv_conv", shape.has_qkv_conv),
-    LATE(FIELD_INT, "anchors", shape.has_token_tables),
-    LATE(FIELD_INT, "value_tables", shape.has_value_tables),
-    LATE(FIELD_INT, "local_every", shape.local_every),
-    CODEC(FIELD_WORD, "codec.name", name),
-    CODEC(FIELD_WORD, "codec.variant", variant),
-    CODEC(FIELD_INT64, "codec.keep", keep),
-    CODEC(FIELD_INT64, "codec.rank", rank),
-    CODEC(FIELD_INT64, "codec.tile", tile),
-    CODEC(FIELD_INT64, "codec.hidden", hidden),
-    CODEC(FIELD_INT64, "codec.anchors", table_width),
-    LATE(FIELD_INT64, "codec.context", codec.context),
-    LATE(FIELD_INT64, "codec.encoder", codec.encoder),
-    LATE(FIELD_INT, "codec.gains", codec.has_gates),
-    CODEC(FIELD_INT, "codec.bits", bits),
-    CODEC(FIELD_INT, "codec.grad_bits", grad_bits),
-    CODEC(FIELD_INT64, "codec.seed", seed),
+#define FIELD_SAVED(name, member, shape) FIELD(name, member, shape, 0)
+#define FIELD_LATE(name, member, shape)  FIELD(name, member, shape, 1)
+#define FIELD_UNSAVED(name, member, shape)
+
+/* The options of the run file that the table marks as saved, by their keys, and what a plan adds to
+ * them. */
+static const field fields[] = {FIELD_SAVED("subspace", shape.subspace, 1)
+                                   FIELD_SAVED("codec.seed", codec.seed, 0)
+#define SHAPE(key, member, saved, kind, initial, help) FIELD_##saved(#key, shape.member, 1)
+#define CODEC(key, member, saved, kind, initial, help) FIELD_##saved("codec." #key, codec.member, 0)
+#include "config/run_options.def"
 };
 enum {
     N_FIELDS = sizeof fields / sizeof *fields
@@ -89,7 +69,7 @@ static void print_field(const field *f, const strait_run_plan *plan, char *text)
         break;
     case FIELD_FLOAT: (void)snprintf(text, capacity, "%.9g", (double)*(const float *)at); break;
     case FIELD_DOUBLE: (void)snprintf(text, capacity, "%.17g", *(const double *)at); break;
-    case FIELD_WORD: (void)snprintf(text, capacity, "%s", (const char *)at); break;
+    case FIELD_TEXT: (void)snprintf(text, capacity, "%s", (const char *)at); break;
     }
 }
 
@@ -126,7 +106,7 @@ static strait_err read_field(const struct strait_checkpoint *checkpoint, const f
     char *end = NULL;
     if (text == NULL && f->is_late) return STRAIT_OK;
     if (text == NULL) return unusable(checkpoint, f->key);
-    if (f->kind == FIELD_WORD) {
+    if (f->kind == FIELD_TEXT) {
         const int n = snprintf(at, STRAIT_CODEC_NAME, "%s", text);
         return n < STRAIT_CODEC_NAME ? STRAIT_OK : unusable(checkpoint, f->key);
     }

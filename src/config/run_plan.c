@@ -16,35 +16,21 @@ enum {
     DEVICE_LOGIT_BYTES = 512 << 20
 };
 
+/* Copies every option that the table names a member of the shape for. */
+static void copy_shape(const strait_run *run, strait_shape *shape) {
+#define SHAPE(key, member, saved, kind, initial, help) \
+    shape->member = (__typeof__(shape->member))run->model.key;
+#include "config/run_options.def"
+}
+
 static strait_shape make_shape(const strait_run *run, int64_t vocab) {
-    const int has_local = run->model.conv > 0 || run->model.has_anchors ||
-                          run->model.has_value_tables;
-    return (strait_shape){
-        .vocab = run->model.vocab > 0 ? run->model.vocab : vocab,
-        .context = run->model.context,
-        .layers = (int)run->model.layers,
-        .width = (int)run->model.width,
-        .heads = (int)run->model.heads,
-        .kv_heads = (int)run->model.kv_heads,
-        .head_dim = (int)run->model.head_dim,
-        .ffn = (int)run->model.ffn,
-        .activation = run->model.activation == STRAIT_RUN_SWIGLU ? STRAIT_SWIGLU : STRAIT_RELU2,
-        .rope = run->model.rope == STRAIT_RUN_ROPE_FULL ? STRAIT_ROPE_FULL : STRAIT_ROPE_HALF,
-        .rope_theta = (float)run->model.rope_theta,
-        .has_qk_norm = run->model.has_qk_norm,
-        .has_qk_gain = run->model.has_qk_gain,
-        .attention_scale = (float)run->model.attention_scale,
-        .softcap = (float)run->model.softcap,
-        .is_tied = run->model.is_tied,
-        .norm_epsilon = (float)run->model.norm_epsilon,
-        .init = run->model.init == STRAIT_RUN_INIT_LLAMA ? STRAIT_INIT_LLAMA
-                                                         : STRAIT_INIT_YARDSTICK,
-        .conv = (int)run->model.conv,
-        .has_qkv_conv = run->model.has_qkv_conv && run->model.conv > 0,
-        .has_token_tables = run->model.has_anchors,
-        .has_value_tables = run->model.has_value_tables,
-        .local_every = has_local ? (int)run->model.local_every : 0,
-    };
+    strait_shape shape = {0};
+    copy_shape(run, &shape);
+    const int has_local = shape.conv > 0 || shape.has_token_tables || shape.has_value_tables;
+    if (shape.vocab == 0) shape.vocab = vocab;
+    if (shape.conv == 0) shape.has_qkv_conv = 0;
+    if (!has_local) shape.local_every = 0;
+    return shape;
 }
 
 /* Matrices decay alike, whatever their own rate. */
@@ -87,10 +73,7 @@ static strait_optim_spec make_optim(const strait_run *run) {
 }
 
 static strait_lr_schedule make_rate(const strait_run *run) {
-    static const strait_lr_shape shapes[] = {[STRAIT_RUN_LINEAR] = STRAIT_LR_LINEAR,
-                                             [STRAIT_RUN_COSINE] = STRAIT_LR_COSINE,
-                                             [STRAIT_RUN_CONSTANT] = STRAIT_LR_CONSTANT};
-    return (strait_lr_schedule){.shape = shapes[run->train.schedule],
+    return (strait_lr_schedule){.shape = run->train.schedule,
                                 .steps = run->train.steps,
                                 .warmup = run->train.warmup,
                                 .decay_steps = run->train.decay_steps,
@@ -141,7 +124,7 @@ static strait_schedule_kind make_schedule(const strait_run *run) {
     case STRAIT_RUN_1F1B_SPLIT: return STRAIT_SCHEDULE_SPLIT;
     case STRAIT_RUN_PIPELINE_AUTO: break;
     }
-    return run->train.is_recomputed ? STRAIT_SCHEDULE_WINDOW : STRAIT_SCHEDULE_SPLIT;
+    return run->train.recompute ? STRAIT_SCHEDULE_WINDOW : STRAIT_SCHEDULE_SPLIT;
 }
 
 strait_err strait_run_plan_fit_codec(strait_run_plan *plan) {
@@ -164,33 +147,28 @@ strait_err strait_run_plan_fit_codec(strait_run_plan *plan) {
     return strait_shape_check(&plan->shape);
 }
 
+/* How an option of a kind is copied: numbers by assignment, texts byte by byte. */
+#define ASSIGN(to, from)        ((to) = (__typeof__(to))(from))
+#define PRINT(to, from)         ((void)snprintf((to), sizeof(to), "%s", (from)))
+#define COPY_INT(min, max)      ASSIGN
+#define COPY_REAL(min, max)     ASSIGN
+#define COPY_BOOL               ASSIGN
+#define COPY_CHOICE(type, name) ASSIGN
+#define COPY_TEXT(bytes)        PRINT
+
+/* Copies every option that the table names a member of the spec for. */
+static void copy_codec(const strait_run *run, strait_codec_spec *codec) {
+#define CODEC(key, member, saved, kind, initial, help) \
+    COPY_##kind(codec->member, run->link.codec.key);
+#include "config/run_options.def"
+}
+
 static strait_err make_codec(const strait_run *run, strait_run_plan *plan) {
-    static const strait_codec_rounding roundings[] = {
-        [STRAIT_RUN_ROUND_AUTO] = STRAIT_ROUND_AUTO,
-        [STRAIT_RUN_ROUND_NEAREST] = STRAIT_ROUND_NEAREST,
-        [STRAIT_RUN_ROUND_STOCHASTIC] = STRAIT_ROUND_STOCHASTIC};
     strait_codec_spec codec = {
         .rows = plan->microbatch * plan->shape.context,
         .cols = plan->shape.width,
         .vocab = plan->shape.vocab,
-        .keep = run->link.codec.keep,
-        .rank = run->link.codec.rank,
-        .tile = run->link.codec.tile,
-        .hidden = run->link.codec.hidden,
-        .table_width = run->link.codec.anchors,
-        .context = run->link.codec.context,
-        .encoder = run->link.codec.encoder,
-        .basis_gain = run->link.codec.encoder_basis,
-        .has_gates = run->link.codec.has_gains,
         .seq_len = plan->shape.context,
-        .bits = (int)run->link.codec.bits,
-        .grad_bits = (int)run->link.codec.grad_bits,
-        .rounding = roundings[run->link.codec.rounding],
-        .has_feedback = run->link.codec.has_feedback,
-        .confine_every = run->link.codec.confine_every,
-        .leak_limit = run->link.codec.leak_limit,
-        .grassmann_every = run->link.codec.grassmann_every,
-        .grassmann_rate = run->link.codec.grassmann_rate,
         .widest = plan->shape.ffn > strait_shape_attention_cols(&plan->shape)
                       ? plan->shape.ffn
                       : strait_shape_attention_cols(&plan->shape),
@@ -200,8 +178,7 @@ static strait_err make_codec(const strait_run *run, strait_run_plan *plan) {
         .can_defer = plan->schedule == STRAIT_SCHEDULE_SPLIT,
         .seed = (uint64_t)run->train.seed,
     };
-    (void)snprintf(codec.name, sizeof codec.name, "%s", run->link.codec.name);
-    (void)snprintf(codec.variant, sizeof codec.variant, "%s", run->link.codec.variant);
+    copy_codec(run, &codec);
     if (plan->n_stages > 1) STRAIT_TRY(strait_codec_check(&codec));
     plan->codec = codec;
     return strait_run_plan_fit_codec(plan);
@@ -264,7 +241,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
         .emulate = make_emulate(run),
         .meter_bps = run->link.meter.rate,
         .meter_delay_s = run->link.meter.delay,
-        .recomputes = run->train.is_recomputed,
+        .recomputes = run->train.recompute,
         .logit_bytes = is_on_cpu(run) ? 0 : DEVICE_LOGIT_BYTES,
         .scratch_bytes = room_of(run),
     };

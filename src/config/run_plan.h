@@ -1,10 +1,9 @@
 /* recipe.h - from the words of a run file to the structs of the rooms below. */
 #pragma once
 
-#include <strait/run.h>
-
 #include "backend/backend.h"
 #include "codec/codec.h"
+#include "config/run.h"
 #include "model/stage.h"
 #include "net/emulate/emulate.h"
 #include "optim/lr_schedule.h"

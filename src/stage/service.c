@@ -34,7 +34,7 @@ static strait_err introduce(struct strait_service *s, int in, int out,
     char address[STRAIT_ADDRESS_MAX];
     STRAIT_TRY(strait_service_read_line(in, line));
     STRAIT_TRY(strait_service_parse_start(line, &s->start));
-    STRAIT_TRY(strait_run_load(s->start.run_path, NULL, 0, &s->run));
+    STRAIT_TRY(strait_run_init_file(s->start.run_path, NULL, 0, &s->run));
     STRAIT_TRY(strait_identity_generate(&s->identity));
     strait_mesh_config config = {.scheme = s->start.scheme,
                                  .transport = {.identity = s->identity,

@@ -2,7 +2,7 @@
  * the machines report. */
 #pragma once
 
-#include <strait/run.h>
+#include "config/run.h"
 
 #include "base/error.h"
 

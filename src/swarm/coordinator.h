@@ -17,7 +17,7 @@
  * One thread uses a coordinator. */
 #pragma once
 
-#include <strait/run.h>
+#include "config/run.h"
 
 #include "net/core/handshake.h"
 #include "net/core/identity.h"

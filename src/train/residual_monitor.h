@@ -11,7 +11,7 @@
  * a resumed run starts watching anew. */
 #pragma once
 
-#include <strait/run.h>
+#include "config/run.h"
 
 #include "codec/codec.h"
 

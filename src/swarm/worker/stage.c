@@ -31,7 +31,7 @@ void strait_worker_drop_stage(struct lend *l) {
 /* The run as it came, but for what is ours to say: device, and no file of ours is named. */
 static strait_err read_run(struct lend *l) {
     strait_run *run = &l->server.run;
-    STRAIT_TRY(strait_run_parse("the run", l->task.text, strlen(l->task.text), NULL, 0, run));
+    STRAIT_TRY(strait_run_init_text("the run", l->task.text, strlen(l->task.text), NULL, 0, run));
     run->data.train[0] = run->data.valid[0] = run->data.tokenizer[0] = '\0';
     run->stages.launch[0] = '\0';
     (void)snprintf(run->device.kind, sizeof run->device.kind, "%s", l->spec->device);

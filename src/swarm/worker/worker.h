@@ -6,7 +6,7 @@
  * still holds. It writes no file and opens none but its key. */
 #pragma once
 
-#include <strait/run.h>
+#include "config/run.h"
 
 #include "swarm/invite.h"
 

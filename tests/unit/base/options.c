@@ -34,7 +34,7 @@ static void test_sets_reach_every_kind(void **state) {
     const strait_options_source source = {
         .name = "", .text = "", .sets = sets, .n_sets = 11, .set_folder = "/here"};
     thing t;
-    CHECK_OK(strait_options_load(&table, &source, &t));
+    CHECK_OK(strait_options_load(&table, &source, &t, NULL));
     assert_string_equal(t.title, "a=b");
     CHECK(t.size == 64 && t.share == -0.1 && t.is_fast == 1 && t.colour == 2 && t.deep == -5);
     assert_string_equal(t.file, "/here/x/y");
@@ -179,7 +179,7 @@ static void test_later_sets_win(void **state) {
     const strait_options_source source = {
         .name = "T.yaml", .text = "box: {size: 3}", .bytes = 14, .sets = sets, .n_sets = 2};
     thing t;
-    CHECK_OK(strait_options_load(&table, &source, &t));
+    CHECK_OK(strait_options_load(&table, &source, &t, NULL));
     assert_int_equal(t.size, 5);
 }
 
@@ -213,9 +213,9 @@ static void check_renders(const char *text, const char *expected) {
     memset(&again, 0, sizeof again);
     CHECK_OK(load(text, &t));
     char out[4096];
-    const size_t bytes = strait_options_render(&table, &t, out, sizeof out);
+    const size_t bytes = strait_options_render(&table, &t, NULL, out, sizeof out);
     assert_int_equal(bytes, strlen(out));
-    assert_int_equal(strait_options_render(&table, &t, NULL, 0), bytes);
+    assert_int_equal(strait_options_render(&table, &t, NULL, NULL, 0), bytes);
     CHECK(strstr(out, expected) != NULL);
     CHECK_OK(load(out, &again));
     assert_memory_equal(&t, &again, sizeof t);
@@ -249,7 +249,7 @@ static void test_render_stops_at_the_room_there_is(void **state) {
     CHECK_OK(load("", &t));
     char out[8];
     memset(out, 'x', sizeof out);
-    CHECK(strait_options_render(&table, &t, out, 6) > 100);
+    CHECK(strait_options_render(&table, &t, NULL, out, 6) > 100);
     assert_string_equal(out, "title");
     CHECK(out[6] == 'x');
 }

@@ -46,11 +46,18 @@ static const strait_option_preset presets[] = {
     {"title", "swift", when_both, "box.fast", "true"},
 };
 
-static const strait_options table = {rows, sizeof rows / sizeof *rows, presets, 3};
+static const strait_option_rename renames[] = {{"box.big", "box.size"}};
+
+static const strait_options table = {.rows = rows,
+                                     .n_rows = sizeof rows / sizeof *rows,
+                                     .presets = presets,
+                                     .n_presets = 3,
+                                     .renames = renames,
+                                     .n_renames = 1};
 
 static inline strait_err load(const char *text, thing *out) {
     const strait_options_source source = {.name = "T.yaml", .text = text, .bytes = strlen(text)};
-    return strait_options_load(&table, &source, out);
+    return strait_options_load(&table, &source, out, NULL);
 }
 
 static inline strait_err load_set(const char *text, const char *set, thing *out) {
@@ -61,5 +68,5 @@ static inline strait_err load_set(const char *text, const char *set, thing *out)
                                           .n_sets = 1,
                                           .folder = "/data",
                                           .set_folder = "/here"};
-    return strait_options_load(&table, &source, out);
+    return strait_options_load(&table, &source, out, NULL);
 }

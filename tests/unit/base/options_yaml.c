@@ -167,7 +167,7 @@ static void test_a_file_without_its_last_line_ending(void **state) {
     thing t;
     const strait_options_source source = {
         .name = "T.yaml", .text = "box: {size: 34}XX", .bytes = 15};
-    CHECK_OK(strait_options_load(&table, &source, &t));
+    CHECK_OK(strait_options_load(&table, &source, &t, NULL));
     assert_int_equal(t.size, 34);
 }
 

@@ -23,7 +23,8 @@ static void make(const char *codec, const char *variant) {
     (void)snprintf(sets[1], sizeof sets[1], "link.codec.name=%s", codec != NULL ? codec : "none");
     (void)snprintf(sets[2], sizeof sets[2], "link.codec.variant=%s", variant);
     const char *all[] = {sets[0], sets[1], sets[2]};
-    CHECK_OK(strait_run_parse("r.yaml", text, sizeof text - 1, all, codec != NULL ? 3 : 0, &run));
+    CHECK_OK(
+        strait_run_init_text("r.yaml", text, sizeof text - 1, all, codec != NULL ? 3 : 0, &run));
     CHECK_OK(strait_run_plan_init(&run, VOCAB, &plan));
 }
 

@@ -104,7 +104,7 @@ static strait_err make_with(const char *codec, int n_stages) {
         "model: {width: 32, layers: 8, heads: 2, ffn: 48, context: 16, vocab: 64}\n"
         "train: {batch_tokens: 512}\nstages: {count: %d}\nlink: {codec: {%s}}\n",
         n_stages, codec);
-    CHECK_OK(strait_run_parse("r.yaml", text, (size_t)n, NULL, 0, &run));
+    CHECK_OK(strait_run_init_text("r.yaml", text, (size_t)n, NULL, 0, &run));
     return strait_run_plan_init(&run, 100, &plan);
 }
 
@@ -149,7 +149,7 @@ static void context_brings_its_model(void **state) {
     assert_int_equal(plan.shape.local_every, 4);
     CHECK_OK(make("stages.count=2", NULL, NULL));
     assert_false(strait_run_plan_needs_tokens(&plan, 1));
-    run.model.has_anchors = 1;
+    run.model.anchors = 1;
     (void)snprintf(run.link.codec.name, sizeof run.link.codec.name, "subspace");
     CHECK_FAILS(strait_run_plan_init(&run, 0, &plan), STRAIT_ECONFIG, "model.anchors would leave");
     (void)snprintf(run.link.codec.variant, sizeof run.link.codec.variant, "factored");

@@ -16,6 +16,6 @@ static strait_err make(const char *a, const char *b, const char *c) {
     int n = 0;
     while (n < 3 && sets[n] != NULL)
         n++;
-    CHECK_OK(strait_run_parse("r.yaml", text, sizeof text - 1, sets, n, &run));
+    CHECK_OK(strait_run_init_text("r.yaml", text, sizeof text - 1, sets, n, &run));
     return strait_run_plan_init(&run, 100, &plan);
 }

@@ -2,10 +2,9 @@
  */
 #pragma once
 
-#include <strait/run.h>
-
 #include "base/rng.h"
 #include "check.h"
+#include "config/run.h"
 #include "data/shard.h"
 #include "scratch.h"
 
@@ -39,7 +38,7 @@ static inline void tiny_run(const scratch *folder, strait_run *out) {
         "device: {threads: 2}\n";
     tiny_shard(scratch_at(folder, "train.bin"), 5000, 1, TINY_VOCAB);
     tiny_shard(scratch_at(folder, "valid.bin"), 500, 2, TINY_VOCAB);
-    CHECK_OK(strait_run_parse("tiny.yaml", text, sizeof text - 1, NULL, 0, out));
+    CHECK_OK(strait_run_init_text("tiny.yaml", text, sizeof text - 1, NULL, 0, out));
     (void)snprintf(out->data.train, sizeof out->data.train, "%s/train.bin", folder->path);
     (void)snprintf(out->data.valid, sizeof out->data.valid, "%s/valid.bin", folder->path);
 }

@@ -295,7 +295,7 @@ static void what_is_expected_is_what_there_is(void **state) {
         strait_run_plan made;
         (void)snprintf(other.link.codec.name, sizeof other.link.codec.name, "%s", codecs[i]);
         other.link.codec.variant[0] = '\0';
-        other.link.codec.has_feedback = strcmp(codecs[i], "topk") == 0;
+        other.link.codec.feedback = strcmp(codecs[i], "topk") == 0;
         other.link.codec.keep = 8;
         other.stages.count = 2 + (int64_t)(i % 2);
         other.model.layers = 3;

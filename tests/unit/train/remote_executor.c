@@ -8,10 +8,10 @@
 static void crowd(strait_run *run) {
     run->model.layers = 24;
     run->model.conv = 4;
-    run->model.has_qkv_conv = run->model.has_anchors = run->model.has_value_tables = 1;
-    run->model.has_qk_norm = run->model.has_qk_gain = 1;
+    run->model.qkv_conv = run->model.anchors = run->model.value_tables = 1;
+    run->model.qk_norm = run->model.qk_gain = 1;
     run->stages.count = 2;
-    run->stages.split = (strait_run_counts){.n = 2, .items = {23, 1}};
+    run->stages.split = (strait_option_ints){.n = 2, .items = {23, 1}};
 }
 
 static void there_is_room_for_every_norm(void **state) {

@@ -123,7 +123,7 @@ static void test_runs_to_the_end(void **state) {
     assert_int_equal(diary.n_saved, 3);
     assert_int_equal(diary.n_notes, 0);
     static strait_run read_back;
-    CHECK_OK(strait_run_load(scratch_at(&folder, "out/run.yaml"), NULL, 0, &read_back));
+    CHECK_OK(strait_run_init_file(scratch_at(&folder, "out/run.yaml"), NULL, 0, &read_back));
     assert_int_equal(read_back.model.ffn, 40);
     CHECK_FAILS(go(&run, scratch_at(&folder, "out"), 0, &diary), STRAIT_ECONFIG, "--resume");
     scratch_close(&folder);

@@ -93,7 +93,7 @@ static void test_microbatches_and_recomputation_agree(void **state) {
     trainer = open_trainer(&one);
     steps(trainer, 6, pieces);
     strait_trainer_close(&trainer);
-    one.train.is_recomputed = 1;
+    one.train.recompute = 1;
     trainer = open_trainer(&one);
     steps(trainer, 6, again);
     strait_trainer_close(&trainer);
