@@ -130,7 +130,7 @@ refuses 2 'abacus.*expected cpu or cuda' train run.yaml --dry-run --set device.k
 refuses 2 '--device: "abacus" is not a device kind; expected cpu or cuda' join strait1:AQ --device abacus
 refuses 2 'codec .morse.*choose one of none' train run.yaml --dry-run --set link.codec.name=morse
 refuses 2 'morse' train run.yaml --out fresh --set stages.count=2 --set link.codec.name=morse
-refuses 2 'variant "code" of subspace.*factored' train run.yaml --out fresh \
+refuses 2 'variant "code" of subspace needs a model' train run.yaml --out fresh \
     --set stages.count=2 --set link.codec.name=subspace --set link.codec.keep=8 \
     --set link.codec.variant=code
 
