@@ -2,7 +2,6 @@
 #include <strait/trainer.h>
 
 #include "commands.h"
-#include "config/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +50,8 @@ static strait_err whole_path(char out[4096]) {
 }
 
 static strait_err run_trace(int n_words, const char **words) {
-    static strait_run run; // large, and there is one
+    struct strait_run *run = NULL;
+    struct strait_trainer *trainer = NULL;
     char path[4096];
     STRAIT_TRY(strait_args_one_word(&strait_cmd_trace, "run file",
                                     "--set KEY=VALUE overrides keys of the file", n_words, words));
@@ -59,11 +59,11 @@ static strait_err run_trace(int n_words, const char **words) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "--after must be at least 0 and --steps at least 1");
     STRAIT_TRY(strait_args_check_output("out", out_path));
     STRAIT_TRY(whole_path(path));
-    STRAIT_TRY(strait_run_init_file(words[0], sets.items, sets.n, &run));
-    struct strait_trainer *trainer = NULL;
-    STRAIT_TRY(strait_trainer_open(&run, &trainer));
-    const strait_err err = record(trainer, path);
+    STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
+    strait_err err = strait_trainer_open(run, &trainer);
+    if (err == STRAIT_OK) err = record(trainer, path);
     strait_trainer_close(&trainer);
+    strait_run_close(&run);
     if (err == STRAIT_OK) printf("%s\n", out_path);
     return err;
 }
