@@ -20,6 +20,7 @@ strait_err strait_backend_check_name(const char *name) {
     return STRAIT_FAIL(STRAIT_ECONFIG, "\"%.32s\" is not a device kind; expected %s", name, known);
 }
 
+/* Every step after the allocation can fail; close accepts what was reached. */
 strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend **out) {
     STRAIT_TRY(strait_backend_check_name(spec.name));
     const struct strait_backend_ops *ops = find(spec.name);

@@ -1,15 +1,16 @@
-/* octave.h - rows at 4 bits a value and 4 bits a scale: sixteen scales, half an octave apart, below
- * the largest of a crossing.
+/* log_scale.h - the log-scale payload: 4 bits per value and a 4-bit scale per row. The sixteen
+ * scales are half an octave apart, below the largest magnitude of the payload.
  *
- *   top = 2^(T / 2), the smallest of these that no value passes; 0 where there is none
- *   s   = top 2^(-c / 2), c from 0 to 15: the nearest to the row's largest value a, or, where rows
- *         must be covered, the smallest with s >= a
+ *   top = 2^(T / 2), T the smallest integer for which no magnitude exceeds it; 0 for all zeros
+ *   s   = top 2^(-c / 2), c from 0 to 15: nearest to the row's largest magnitude a, or, where the
+ *         scale must cover the row (stochastic rounding), the smallest with s >= a
  *
- *   to the middle   unit = s / 8     code = floor(x / unit) + 8          within [0, 15]
- *   unbiased        unit = s / 7.5   code = floor(x / unit + 7.5 + r)    r random in [0, 1)
- *   restored        (code - 7.5) unit
+ *   nearest      unit = s / 8     code = floor(x / unit) + 8          clamped to [0, 15]
+ *   stochastic   unit = s / 7.5   code = floor(x / unit + 7.5 + r)    r uniform in [0, 1)
+ *   restored     (code - 7.5) unit
  *
- * Exact arithmetic only, so that every device makes the same codes and numbers. */
+ * Only exactly specified operations, so that every device computes the same codes and values.
+ * Shared by C and CUDA. */
 #pragma once
 
 #include "backend/scale.h"
@@ -20,10 +21,11 @@ extern "C" {
 
 #define STRAIT_LOG_SCALE_LAST 15 // code of the smallest scale
 
-/* What lies behind half an octave and a quarter of one: 2^(-1/2), 2^(-1/4). */
+/* 2^(-1/2) and 2^(-1/4): half an octave and a quarter of one. */
 #define STRAIT_LOG_SCALE_HALF    0.707106781f
 #define STRAIT_LOG_SCALE_QUARTER 0.840896415f
 
+/* The top scale of a payload whose largest magnitude is `largest`. */
 STRAIT_SCALE float strait_log_scale_top(float largest) {
     int exponent = 0;
     if (!(largest > STRAIT_SCALE_LEAST)) return 0.0f;
@@ -33,11 +35,13 @@ STRAIT_SCALE float strait_log_scale_top(float largest) {
     return ldexpf(part <= STRAIT_LOG_SCALE_HALF ? STRAIT_LOG_SCALE_HALF : 1.0f, exponent);
 }
 
+/* The scale of a code: top 2^(-code / 2). */
 STRAIT_SCALE float strait_log_scale_scale(float top, int code) {
     return ((code & 1) != 0 ? top * STRAIT_LOG_SCALE_HALF : top) / (float)(1 << (code >> 1));
 }
 
-/* The scale's code for a row whose largest value is `largest`. */
+/* The scale code of a row whose largest magnitude is `largest`. "Nearest" switches a quarter octave
+ * below each scale, the geometric mean of neighbours. */
 STRAIT_SCALE int strait_log_scale_code(float top, float largest, int is_covered) {
     int code = 0;
     while (code < STRAIT_LOG_SCALE_LAST &&
@@ -47,7 +51,7 @@ STRAIT_SCALE int strait_log_scale_code(float top, float largest, int is_covered)
     return code;
 }
 
-/* One step between codes. */
+/* The difference between the values of neighbouring codes. */
 STRAIT_SCALE float strait_log_scale_unit(float scale, int is_covered) {
     return is_covered ? scale / 7.5f : scale / 8.0f;
 }

@@ -5,10 +5,11 @@
 
 enum {
     PIECES = 2,
-    PIECE = 1 << 22, // values that travel together: devices that many share are slow to take turns
-    TASK = 1 << 14   // of them drawn by one thread
+    PIECE = 1 << 22, // values per copy: large, because a shared device is slow to switch
+    TASK = 1 << 14   // values computed by one thread at a time
 };
 
+/* A pinned buffer and the event after which it may be overwritten. */
 struct piece {
     float *values;
     struct strait_event sent;
@@ -17,8 +18,8 @@ struct piece {
 struct strait_random_fill {
     struct strait_stream *stream;
     struct strait_pool *pool;
-    int64_t capacity;            // values a piece has room for
-    struct piece pieces[PIECES]; // without values where numbers are drawn in place
+    int64_t capacity;            // values that fit into a piece
+    struct piece pieces[PIECES]; // values are NULL where numbers are written in place
     int next;                    // the piece to use next
 };
 
@@ -29,6 +30,8 @@ struct share {
     float *values;
 };
 
+/* Computes one task's numbers. The deviation multiplies in double precision and rounds once, so the
+ * bits do not depend on how work is split. */
 static void draw_task(void *arg, int task) {
     const struct share *s = arg;
     const int64_t from = (int64_t)task * TASK;
@@ -37,8 +40,8 @@ static void draw_task(void *arg, int task) {
     strait_rng_normals(s->params.rng, (uint64_t)(s->first + from), values, (size_t)count);
     for (int64_t i = 0; i < count; i++)
         values[i] = (float)((double)values[i] * s->params.deviation);
-    const int is_part = s->params.cols > 0 && s->params.cols < s->n_cols;
-    for (int64_t i = 0; is_part && i < count; i++)
+    const int is_padded = s->params.cols > 0 && s->params.cols < s->n_cols;
+    for (int64_t i = 0; is_padded && i < count; i++)
         if ((s->first + from + i) % s->n_cols >= s->params.cols) values[i] = 0.0f;
 }
 
@@ -54,9 +57,10 @@ static strait_err open_into(struct strait_random_fill *d, int64_t most) {
     return STRAIT_OK;
 }
 
-strait_err strait_random_fill_open(struct strait_stream *stream, int64_t most, struct strait_random_fill **out) {
+strait_err strait_random_fill_open(struct strait_stream *stream, int64_t most,
+                                   struct strait_random_fill **out) {
     struct strait_random_fill *d = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof *d, "first values", (void **)&d));
+    STRAIT_TRY(strait_alloc(1, sizeof *d, "random fill", (void **)&d));
     d->stream = stream;
     const strait_err err = open_into(d, most);
     if (err != STRAIT_OK) {
@@ -89,7 +93,7 @@ static void draw(struct strait_random_fill *d, struct share *share) {
     strait_pool_run(d->pool, (int)((share->count + TASK - 1) / TASK), draw_task, share);
 }
 
-/* Draws into a piece that has arrived, and sends it. */
+/* Waits until a piece's last copy is done, fills it, and queues its copy. */
 static strait_err draw_and_send(struct strait_random_fill *d, struct share *share, float *to) {
     const struct strait_backend_ops *ops = d->stream->backend->ops;
     struct piece *piece = &d->pieces[d->next];
@@ -102,7 +106,8 @@ static strait_err draw_and_send(struct strait_random_fill *d, struct share *shar
     return ops->event_record(d->stream, &piece->sent);
 }
 
-strait_err strait_random_fill_normals(struct strait_random_fill *d, strait_tensor to, strait_random_fill_params params) {
+strait_err strait_random_fill_normals(struct strait_random_fill *d, strait_tensor to,
+                                      strait_random_fill_params params) {
     const int64_t n = to.rows * to.cols;
     for (int64_t first = 0; first < n; first += d->capacity) {
         float *values = (float *)to.data + first;
@@ -120,7 +125,7 @@ strait_err strait_random_fill_normals(struct strait_random_fill *d, strait_tenso
 }
 
 strait_err strait_random_fill_once(struct strait_stream *stream, strait_tensor to,
-                            strait_random_fill_params params) {
+                                   strait_random_fill_params params) {
     struct strait_random_fill *d = NULL;
     STRAIT_TRY(strait_random_fill_open(stream, to.rows * to.cols, &d));
     const strait_err err = strait_random_fill_normals(d, to, params);

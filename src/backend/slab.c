@@ -3,14 +3,15 @@
 #include "base/alloc.h"
 
 enum {
-    ALIGNMENT = 256, // what matrix libraries on every device like
-    FIRST_ROOM = 64
+    ALIGNMENT = 256, // lets matrix libraries use their widest loads on every device
+    FIRST_CAPACITY = 64
 };
 
+/* Appends one part. The slab's size is the furthest end of any part, since overlays go back. */
 static strait_err add_at(struct strait_slab *slab, size_t offset, strait_tensor shape,
                          strait_tensor *where) {
     if (slab->n_parts == slab->capacity) {
-        const int capacity = slab->capacity == 0 ? FIRST_ROOM : slab->capacity * 2;
+        const int capacity = slab->capacity == 0 ? FIRST_CAPACITY : slab->capacity * 2;
         STRAIT_TRY(strait_alloc_grow((void **)&slab->parts, (size_t)slab->capacity,
                                      (size_t)capacity, sizeof *slab->parts, "slab parts"));
         STRAIT_TRY(strait_alloc_grow((void **)&slab->offsets, (size_t)slab->capacity,

@@ -1,38 +1,41 @@
 /* slab.h - many tensors planned into one allocation.
  *
- * Add every tensor, then commit: one allocation, and each tensor's data is filled in. A slab that
- * is never committed is a memory plan. */
+ * Add every tensor, then commit: commit makes one allocation and sets each tensor's data. A slab
+ * that is never committed is a memory plan: slab->bytes says what it would take. One thread uses a
+ * slab. */
 #pragma once
 
 #include "backend/backend.h"
 #include "tensor/tensor.h"
 
 struct strait_slab {
-    strait_tensor **parts; // whom to tell at commit; borrowed until then
+    strait_tensor **parts; // tensors whose data commit sets; borrowed until then
     size_t *offsets;
     int n_parts, capacity;
-    size_t bytes; // so far
-    size_t next;  // where the next part may begin
+    size_t bytes; // size of the allocation as planned so far
+    size_t next;  // offset from which the next part may start
     struct strait_backend *backend;
     void *memory;
 };
 
-/* Plans `where` as rows x cols values. `where` must stay put until commit or fini. */
+/* Plans `where` as rows x cols values and sets all of it but data. `where` must not move until
+ * commit or fini. STRAIT_ENOMEM leaves the slab as it was. */
 strait_err strait_slab_add(struct strait_slab *slab, strait_dtype dtype, int64_t rows, int64_t cols,
                            strait_tensor *where);
 
-/* Like add, but right behind the previous part, without a gap: adjacent matrices of equal width can
- * then be used as one. */
+/* Like add, but directly after the previous part, without alignment: adjacent matrices of equal
+ * width can then be used as one. */
 strait_err strait_slab_add_adjacent(struct strait_slab *slab, strait_dtype dtype, int64_t rows,
                                     int64_t cols, strait_tensor *where);
 
-/* Lets parts that never live at the same time share memory: the next one begins where the slab
- * stood at `mark`, an earlier slab->next, over whatever came since. close_overlay goes on behind
- * all of it. */
+/* Lets parts that are never live at the same time share memory: the next part starts at `mark`, an
+ * earlier slab->next, and overlaps the parts added since. close_overlay continues after all of
+ * them. */
 void strait_slab_overlay(struct strait_slab *slab, size_t mark);
 void strait_slab_close_overlay(struct strait_slab *slab);
 
-/* Makes the memory, zeroed, and tells every part where it lies. */
+/* Allocates the memory on `backend`, zeroed, and sets the data of every part. The slab keeps the
+ * backend until fini. */
 strait_err strait_slab_commit(struct strait_slab *slab, struct strait_backend *backend);
 
 void strait_slab_fini(struct strait_slab *slab); // releases everything; accepts a zeroed slab

@@ -11,12 +11,13 @@ static double dot(const double *a, const double *b, int64_t n) {
     return sum;
 }
 
-/* `columns`: k of them, d values each, one behind the other. */
+/* Gram-Schmidt on k contiguous columns of d values each. The sums run in a fixed order: two
+ * machines that draw one basis must get the same bits. */
 static strait_err orthonormalise(double *columns, int64_t d, int64_t k) {
     for (int64_t c = 0; c < k; c++) {
         double *column = columns + c * d;
         const double before = dot(column, column, d);
-        for (int pass = 0; pass < 2; pass++) { // the second takes away what rounding left
+        for (int pass = 0; pass < 2; pass++) { // the second removes what rounding left
             for (const double *other = columns; other < column; other += d) {
                 const double factor = dot(column, other, d);
                 for (int64_t i = 0; i < d; i++)
@@ -26,7 +27,7 @@ static strait_err orthonormalise(double *columns, int64_t d, int64_t k) {
         const double after = dot(column, column, d);
         if (!(after > before * 1e-20) || !isfinite(after))
             return STRAIT_FAIL(STRAIT_EDATA,
-                               "basis: column %lld of %lld depends on those before it",
+                               "basis: column %lld of %lld depends on earlier columns",
                                (long long)c, (long long)k);
         for (int64_t i = 0; i < d; i++)
             column[i] /= sqrt(after);
@@ -34,7 +35,8 @@ static strait_err orthonormalise(double *columns, int64_t d, int64_t k) {
     return STRAIT_OK;
 }
 
-/* Turned over first: columns of a wide basis lie too far apart for a cache. */
+/* Works on a transposed copy: consecutive values of a column of a wide basis are too far apart for
+ * the cache. q is written only on success. */
 strait_err strait_basis_orthonormalise(double *q, int64_t d, int64_t k) {
     double *columns = NULL;
     STRAIT_TRY(strait_alloc((size_t)(d * k), sizeof *columns, "basis", (void **)&columns));

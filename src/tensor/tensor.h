@@ -1,4 +1,5 @@
-/* tensor.h - a borrowed view of contiguous, row-major memory on one device. */
+/* tensor.h - a borrowed view of contiguous, row-major memory on one device. All functions are pure
+ * and may be called from any thread. */
 #pragma once
 
 #include <stddef.h>
@@ -15,8 +16,8 @@ typedef enum strait_dtype {
     STRAIT_I32,
 } strait_dtype;
 
-/* Two dimensions are enough for a transformer if heads are named in the call that needs them.
- * Pass it by value: a view owns nothing. data == NULL means "absent". */
+/* Two dimensions are enough for a transformer: calls that need heads take strait_heads. Pass it by
+ * value; a view owns nothing. data == NULL means that an optional tensor is absent. */
 typedef struct strait_tensor {
     void *data;
     strait_dtype dtype;
@@ -24,13 +25,14 @@ typedef struct strait_tensor {
     int64_t cols; // features, usually
 } strait_tensor;
 
+/* Bytes of one value; and of all values of a tensor. */
 size_t strait_dtype_bytes(strait_dtype dtype);
 size_t strait_tensor_bytes(strait_tensor t);
 
-/* Rows [first, first + rows) of t. */
+/* A view of rows [first, first + rows) of t; absent where t is. */
 strait_tensor strait_tensor_rows(strait_tensor t, int64_t first, int64_t rows);
 
-/* The same memory under another shape with as many values. */
+/* The same memory with another shape; the number of values must be equal. */
 strait_tensor strait_tensor_reshape(strait_tensor t, int64_t rows, int64_t cols);
 
 #ifdef __cplusplus

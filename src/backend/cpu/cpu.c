@@ -1,4 +1,5 @@
-/* cpu.c - the host as a device: memory is the process's own, streams run at once. */
+/* cpu.c - the host as a device: device memory is host memory, and a kernel's work is done when its
+ * call returns, so streams and events have nothing to wait for. */
 #include "backend/cpu/cpu.h"
 
 #include "base/alloc.h"
@@ -10,6 +11,7 @@ static struct strait_cpu *state_of(const struct strait_backend *be) {
     return be->state;
 }
 
+/* Fills every entry with the reference loops; faster ones then replace some of them. */
 static void take_reference(struct strait_kernel_set *set) {
     strait_ref_elementwise(set);
     strait_ref_matmul(set);
@@ -28,18 +30,18 @@ static void take_reference(struct strait_kernel_set *set) {
     strait_ref_autoencoder(set);
 }
 
-/* The fastest kernels this processor can run; NULL when it can run none of them. */
+/* The last supported instruction set in the list is the fastest; NULL where none is supported. */
 static const struct strait_isa *best_isa(void) {
     const struct strait_isa *best = NULL;
     for (const struct strait_isa *isa = strait_isas; isa->name != NULL; isa++)
-        if (isa->is_here()) best = isa;
+        if (isa->is_supported()) best = isa;
     return best;
 }
 
 static strait_err init(struct strait_backend *be) {
     struct strait_cpu *cpu = state_of(be);
     if (be->ordinal != 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu:%d: there is only cpu:0", be->ordinal);
+        return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu:%d does not exist: use cpu:0", be->ordinal);
     if (be->precision != STRAIT_F32)
         return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu computes in fp32 only: set "
                                            "device.precision to fp32 or auto");
@@ -50,8 +52,10 @@ static strait_err init(struct strait_backend *be) {
     be->kernels = &cpu->kernels.base;
     const struct strait_isa *isa = be->is_reference ? NULL : best_isa();
     (void)snprintf(cpu->description, sizeof cpu->description, "%d thread%s, %s", be->n_threads,
-                   be->n_threads == 1 ? "" : "s", isa != NULL ? isa->name : "plain loops");
+                   be->n_threads == 1 ? "" : "s", isa != NULL ? isa->name : "reference loops");
     if (isa == NULL) return STRAIT_OK;
+    /* Only the fast kernels need packed panels and scratch. fini frees them, also after an error.
+     */
     isa->fill(&cpu->kernels);
     STRAIT_TRY(strait_alloc_unset(STRAIT_CPU_LEFT, sizeof *cpu->left, "packed matrices",
                                   (void **)&cpu->left));
@@ -69,7 +73,7 @@ static void fini(struct strait_backend *be) {
     strait_alloc_free(cpu->scratch);
 }
 
-static strait_err take(struct strait_backend *be, size_t bytes, void **out) {
+static strait_err alloc(struct strait_backend *be, size_t bytes, void **out) {
     (void)be;
     return strait_alloc(bytes, 1, "tensors", out);
 }
@@ -98,7 +102,7 @@ static strait_err download(struct strait_stream *s, void *host, const void *devi
     return upload(s, host, device, bytes);
 }
 
-/* Work is done when its call returns, so there is nothing to order or to wait for. */
+/* Streams are always idle: there is nothing to order or to wait for. */
 static strait_err order(struct strait_stream *s, struct strait_stream *waiter) {
     (void)s;
     (void)waiter;
@@ -125,6 +129,7 @@ static strait_err event_record(struct strait_stream *s, struct strait_event *e) 
     return STRAIT_OK;
 }
 
+/* Reached as soon as it is recorded. */
 static strait_err event_query(struct strait_event *e, int waits, int *is_reached) {
     (void)e;
     (void)waits;
@@ -144,9 +149,9 @@ const struct strait_backend_ops strait_backend_cpu = {
     .state_size = sizeof(struct strait_cpu),
     .init = init,
     .fini = fini,
-    .alloc = take,
+    .alloc = alloc,
     .release = release,
-    .alloc_host = take,
+    .alloc_host = alloc, // host memory needs no pinning
     .release_host = release,
     .stream_open = stream_open,
     .stream_close = stream_close,

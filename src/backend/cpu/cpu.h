@@ -1,7 +1,7 @@
-/* cpu.h - what the files of the cpu backend share.
+/* cpu.h - declarations that the files of the cpu backend share.
  *
- * Each ref_*.c and simd_*.c exports one function that writes its family's entries into a table of
- * kernels: the plain loops first, then the fastest twins this processor can run. */
+ * Each ref_*.c and simd_*.c exports one function that writes its family's entries into a set of
+ * kernels: the reference loops first, then the fastest versions that this processor supports. */
 #pragma once
 
 #include "backend/backend.h"
@@ -13,32 +13,32 @@
 #include <string.h>
 
 enum {
-    STRAIT_CPU_LEFT = 2 << 20, // floats of one side of a matrix product, packed
-    STRAIT_CPU_RIGHT = 1 << 20,
-    STRAIT_CPU_SCRATCH = 5 << 16, // floats of each thread, for one piece of attention
-    STRAIT_CPU_HEAD_MAX = 256     // widest head
+    STRAIT_CPU_LEFT = 2 << 20,    // floats of packed left panels of a matrix product
+    STRAIT_CPU_RIGHT = 1 << 20,   // floats of packed right panels
+    STRAIT_CPU_SCRATCH = 5 << 16, // floats per thread, for one item of attention
+    STRAIT_CPU_HEAD_MAX = 256     // widest attention head
 };
 
-/* The state of a cpu device. One call at a time: the pool and the packed panels are shared. */
+/* The state of a cpu device. Kernels run one at a time: they share the pool and the panels. */
 struct strait_cpu {
     struct strait_pool *pool;
-    float *left, *right;
-    float *scratch; // STRAIT_CPU_SCRATCH a thread
+    float *left, *right; // packed panels; left also holds partial sums of blocks of rows
+    float *scratch;      // STRAIT_CPU_SCRATCH floats per thread
     struct strait_kernel_set kernels;
     char description[64];
 };
 
-/* A set of instructions and the kernels written for it. */
+/* An instruction set and the kernels compiled for it. */
 struct strait_isa {
     const char *name;
-    int (*is_here)(void); // does this processor have it
+    int (*is_supported)(void); // by the processor we run on
     void (*fill)(struct strait_kernel_set *set);
 };
 
-/* Those this build has code for, the best last, ended by one without a name. */
+/* Instruction sets this build has code for, the fastest last, ended by an entry without a name. */
 extern const struct strait_isa strait_isas[];
 
-/* Plain loops, one thread, sums in double precision: the meaning of every kernel. */
+/* Reference loops: one thread, sums in double precision. They define what every kernel computes. */
 void strait_ref_elementwise(struct strait_kernel_set *set);
 void strait_ref_matmul(struct strait_kernel_set *set);
 void strait_ref_embed(struct strait_kernel_set *set);
@@ -70,8 +70,8 @@ static inline int64_t strait_cpu_count(strait_tensor t) {
     return t.rows * t.cols;
 }
 
-/* Whether a scale comes with a norm that is not finite: there is no gradient to follow then. */
-static inline int strait_cpu_is_spoiled(strait_tensor scale) {
+/* Whether a scale carries a non-finite gradient norm: the update must then change nothing. */
+static inline int strait_cpu_has_nonfinite_norm(strait_tensor scale) {
     return scale.data != NULL && strait_cpu_count(scale) > 1 &&
            !isfinite(((const float *)scale.data)[1]);
 }
@@ -84,15 +84,17 @@ static inline struct strait_pool *strait_cpu_pool(const struct strait_stream *s)
     return ((const struct strait_cpu *)s->backend->state)->pool;
 }
 
-/* Columns of a token's queries, keys and values together. */
+/* Columns of queries, keys and values together, per token. */
 static inline int64_t strait_cpu_qkv_cols(strait_heads h) {
     return (int64_t)(h.n_query + 2 * h.n_key) * h.head_dim;
 }
 
+/* Kernels keep one head on the stack or in scratch, so its width is bounded. */
 static inline strait_err strait_cpu_refuse_wide(strait_heads h) {
     if (h.head_dim <= STRAIT_CPU_HEAD_MAX) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ENOTSUP, "attention: heads of %d values, expected at most %d",
-                       h.head_dim, STRAIT_CPU_HEAD_MAX);
+    return STRAIT_FAIL(STRAIT_ENOTSUP,
+                       "attention on cpu: heads are %d wide, at most %d are supported", h.head_dim,
+                       STRAIT_CPU_HEAD_MAX);
 }
 
 /* Stores the key and value of each row of qkv at row `past` of its sequence's cache. */

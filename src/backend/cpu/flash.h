@@ -1,8 +1,8 @@
-/* flash.h - what tiled attention shares between its two directions.
+/* flash.h - shared by the forward and backward of tiled (flash) attention.
  *
- * Scores are made transposed, [keys][queries], in panels of TILE_COLS queries: a lane of a vector
- * is a query, so the softmax goes down the lanes without ever crossing them, and a panel of scores
- * is already packed for the next product. */
+ * Scores are computed transposed, [keys][queries], in panels of TILE_COLS queries: a lane of a
+ * vector is a query, so the softmax never crosses lanes, and a panel of scores is already packed
+ * for the next product. */
 #pragma once
 
 #include "backend/cpu/matmul_tile.h"
@@ -11,11 +11,12 @@
 
 #define QUERY_BLOCK (128 / TILE_COLS * TILE_COLS)
 #define KEY_BLOCK   (64 / TILE_ROWS * TILE_ROWS)
-#define HEAD_PAD    (STRAIT_CPU_HEAD_MAX + TILE_COLS + TILE_ROWS) // a head filled up to panels
+#define HEAD_PAD    (STRAIT_CPU_HEAD_MAX + TILE_COLS + TILE_ROWS) // a head padded to whole panels
 
-/* One call, cut into items; each thread works in its own part of the scratch memory. */
+/* One call, split into items that threads take from a counter. Which thread takes an item does not
+ * matter: an item writes only its own outputs and its thread's own scratch. */
 struct flash_job {
-    const float *qkv, *y, *lse, *d_y; // the last three for the backward only
+    const float *qkv, *y, *lse, *d_y; // y, lse and d_y in the backward pass only
     float *out, *out_lse, *d_qkv;
     int64_t cols, y_cols;
     strait_heads heads;
@@ -33,13 +34,13 @@ static inline int64_t value_column(const struct flash_job *job, int64_t kv) {
     return (job->heads.n_query + job->heads.n_key + kv) * job->heads.head_dim;
 }
 
-/* Filled up to whole panels of rows. */
+/* n rounded up to whole panels of rows. */
 static inline int64_t padded_rows(int64_t n) {
     return pieces(n, TILE_ROWS) * TILE_ROWS;
 }
 
-/* Packs n lines of `depth` values, which lie at from[line * line_step + k * depth_step], into
- * panels one behind the other. */
+/* Packs n lines of `depth` values, value (line, k) at from[line * line_step + k * depth_step], into
+ * consecutive panels. */
 static inline void pack_lefts(float *to, const float *from, int64_t line_step, int64_t depth_step,
                               int64_t n, int64_t depth) {
     for (int64_t i = 0; i < n; i += TILE_ROWS)
@@ -59,12 +60,12 @@ static inline void pack_rights(float *to, const float *from, int64_t line_step, 
 static inline void multiply_panel(float *panel, int64_t rows, const float *lefts,
                                   const float *right, int64_t depth, float alpha, float beta) {
     for (int64_t i = 0; i < rows; i += TILE_ROWS)
-        multiply_tile((tile_how){panel + i * TILE_COLS, TILE_COLS, alpha, beta}, lefts + i * depth,
-                      right, depth);
+        multiply_tile((tile_params){panel + i * TILE_COLS, TILE_COLS, alpha, beta},
+                      lefts + i * depth, right, depth);
 }
 
-/* Scores of keys that come after their query become -infinity. `ahead` is the first query's place
- * less the first key's. */
+/* Causal mask: scores of keys later than their query become -infinity. `ahead` is the position of
+ * the first query minus that of the first key. */
 static inline void mask_panel(float *panel, int64_t n_keys, int64_t ahead) {
     for (int64_t k = ahead < 0 ? 0 : ahead + 1; k < n_keys; k++)
         for (int64_t q = 0; q < smaller(k - ahead, TILE_COLS); q++)

@@ -1,4 +1,4 @@
-/* isa_arm.c - what aarch64 processors can do: all of them have neon. */
+/* isa_arm.c - instruction sets of aarch64: every such processor has neon. */
 #include "backend/cpu/cpu.h"
 
 void strait_simd_table_neon(struct strait_kernel_set *set);
@@ -8,6 +8,6 @@ static int always(void) {
 }
 
 const struct strait_isa strait_isas[] = {
-    {.name = "neon", .is_here = always, .fill = strait_simd_table_neon},
+    {.name = "neon", .is_supported = always, .fill = strait_simd_table_neon},
     {0},
 };

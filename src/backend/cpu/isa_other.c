@@ -1,4 +1,4 @@
-/* isa_other.c - a processor we know nothing of: vectors of four, as the compiler sees fit. */
+/* isa_other.c - an unknown processor: vectors of four floats, compiled to what it has. */
 #include "backend/cpu/cpu.h"
 
 void strait_simd_table_portable(struct strait_kernel_set *set);
@@ -8,6 +8,6 @@ static int always(void) {
 }
 
 const struct strait_isa strait_isas[] = {
-    {.name = "portable", .is_here = always, .fill = strait_simd_table_portable},
+    {.name = "portable", .is_supported = always, .fill = strait_simd_table_portable},
     {0},
 };

@@ -1,4 +1,4 @@
-/* isa_x86.c - what x86-64 processors can do, asked of the one at hand. */
+/* isa_x86.c - instruction sets of x86-64, detected when the backend opens. */
 #include "backend/cpu/cpu.h"
 #include "base/x86.h"
 
@@ -7,8 +7,8 @@ void strait_simd_table_avx2(struct strait_kernel_set *set);
 void strait_simd_table_avx512(struct strait_kernel_set *set);
 
 const struct strait_isa strait_isas[] = {
-    {.name = "sse2", .is_here = strait_x86_always, .fill = strait_simd_table_sse2},
-    {.name = "avx2", .is_here = strait_x86_has_avx2, .fill = strait_simd_table_avx2},
-    {.name = "avx512", .is_here = strait_x86_has_avx512, .fill = strait_simd_table_avx512},
+    {.name = "sse2", .is_supported = strait_x86_always, .fill = strait_simd_table_sse2},
+    {.name = "avx2", .is_supported = strait_x86_has_avx2, .fill = strait_simd_table_avx2},
+    {.name = "avx512", .is_supported = strait_x86_has_avx512, .fill = strait_simd_table_avx512},
     {0},
 };

@@ -1,22 +1,22 @@
-/* tile.h - the innermost part of every matrix product: panels and register tiles.
+/* matmul_tile.h - the innermost part of every matrix product: packed panels and register tiles.
  *
  * The left side is packed into panels of TILE_ROWS rows, [depth][TILE_ROWS]; the right side into
- * panels of TILE_COLS columns, [depth][TILE_COLS]; the last panel is filled up with zeros. A tile
- * of the result is one pass over one panel of each. Every value of a product is then made by the
- * same operations in the same order wherever it lies, so bits do not depend on how the work was
- * cut. */
+ * panels of TILE_COLS columns, [depth][TILE_COLS]; the last panel is padded with zeros. A tile of
+ * the result is one pass over one panel of each. Every value of a product is thus computed by the
+ * same operations in the same order wherever it is stored, so bits do not depend on how the work is
+ * split. */
 #pragma once
 
 #include "backend/cpu/simd.h"
 
 /* Where a tile goes: y = alpha * product + beta * y. With beta 0 the old y is not read. */
-typedef struct tile_how {
+typedef struct tile_params {
     float *y;
     int64_t ld; // from one row of y to the next
     float alpha, beta;
-} tile_how;
+} tile_params;
 
-/* Packs `n` <= width lines of `depth` values into a panel. Value (line, k) lies at
+/* Packs `n` <= width lines of `depth` values into a panel. Value (line, k) is
  * from[line * line_step + k * depth_step]. */
 static inline void pack_panel(float *panel, const float *from, int64_t line_step,
                               int64_t depth_step, int64_t n, int64_t depth, int64_t width) {
@@ -46,9 +46,9 @@ static inline void pack_right(float *panel, const float *from, int64_t line_step
 }
 
 /* One whole tile of y from a left and a right panel. */
-static inline void multiply_tile(tile_how params, const float *left, const float *right,
+static inline void multiply_tile(tile_params params, const float *left, const float *right,
                                  int64_t depth) {
-    for (int i = 0; i < TILE_ROWS; i++) // y is on its way while the sums are made
+    for (int i = 0; i < TILE_ROWS; i++) // y arrives in the cache while the sums run
         __builtin_prefetch(params.y + i * params.ld, 1);
     vec sum[TILE_ROWS][TILE_VECTORS] = {0};
     for (int64_t k = 0; k < depth; k++, left += TILE_ROWS, right += TILE_COLS) {
@@ -56,7 +56,7 @@ static inline void multiply_tile(tile_how params, const float *left, const float
 #pragma GCC unroll 4
         for (int j = 0; j < TILE_VECTORS; j++)
             b[j] = load(right + j * LANES);
-#if defined(__aarch64__) // multiplies by a lane of a register: fewer registers than broadcasts
+#if defined(__aarch64__) // neon multiplies by one lane of a register, which needs fewer registers
         vec a[TILE_ROWS / LANES];
     #pragma GCC unroll 4
         for (int i = 0; i < TILE_ROWS / LANES; i++)
@@ -84,14 +84,15 @@ static inline void multiply_tile(tile_how params, const float *left, const float
         }
 }
 
-/* The same for a tile of which only n_rows x n_cols lie inside y. */
-static inline void multiply_edge(tile_how params, const float *left, const float *right,
+/* The same for a tile of which only n_rows x n_cols are inside y: through a full tile on the stack,
+ * so that edges take the same operations as the rest. */
+static inline void multiply_edge(tile_params params, const float *left, const float *right,
                                  int64_t depth, int64_t n_rows, int64_t n_cols) {
     float whole[TILE_ROWS * TILE_COLS] = {0};
     if (params.beta != 0.0f)
         for (int64_t i = 0; i < n_rows; i++)
             memcpy(whole + i * TILE_COLS, params.y + i * params.ld, (size_t)n_cols * sizeof *whole);
-    multiply_tile((tile_how){whole, TILE_COLS, params.alpha, params.beta}, left, right, depth);
+    multiply_tile((tile_params){whole, TILE_COLS, params.alpha, params.beta}, left, right, depth);
     for (int64_t i = 0; i < n_rows; i++)
         memcpy(params.y + i * params.ld, whole + i * TILE_COLS, (size_t)n_cols * sizeof *whole);
 }

@@ -1,4 +1,11 @@
-/* ref_attention.c - causal attention, one row of scores at a time. */
+/* ref_attention.c - causal attention, one row of scores at a time, with the largest score
+ * subtracted before exponentials so that they cannot overflow.
+ *
+ *   y_i = sum over j <= i of p_ij v_j,  p_ij = exp(scale q_i . k_j - lse_i)
+ *
+ * Backward, with the probabilities recomputed from lse:
+ *   d_s_ij = p_ij (d_y_i . v_j - d_y_i . y_i)
+ *   d_q_i = scale sum_j d_s_ij k_j,  d_k_j = scale sum_i d_s_ij q_i,  d_v_j = sum_i p_ij d_y_i */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -11,8 +18,8 @@ static double dot(const float *a, const float *b, int n) {
     return sum;
 }
 
-/* One query over keys and values 0 to n - 1, `step` values apart; returns the logarithm of the
- * softmax denominator. */
+/* One query over keys and values 0 to n - 1, which are `step` floats apart. Returns the logarithm
+ * of the softmax denominator. */
 static double attend(float *out, const float *query, const float *keys, const float *values,
                      int64_t step, int64_t n, strait_heads heads) {
     const double scale = (double)heads.scale;
@@ -53,7 +60,7 @@ static strait_err attention(struct strait_stream *s, strait_tensor y, strait_ten
     return STRAIT_OK;
 }
 
-/* One head of one sequence, as the backward sees it: first rows of everything. */
+/* Pointers to the first row of one head of one sequence, for the backward pass. */
 struct head_back {
     const float *q, *k, *v, *y, *d_y, *lse;
     float *d_q, *d_k, *d_v;
@@ -79,7 +86,7 @@ static struct head_back head_of(strait_tensor d_qkv, strait_tensor d_y, strait_t
     return b;
 }
 
-/* The share that query i gives key j, and the gradient of their score. */
+/* The probability p_ij in *share; returns the gradient of the unscaled score, d_s_ij scale. */
 static double score_back(const struct head_back *b, int64_t i, int64_t j, double *share) {
     const int dim = b->heads.head_dim;
     const float *d_y = b->d_y + i * b->y_cols;
@@ -103,7 +110,7 @@ static void query_back(const struct head_back *b) {
     }
 }
 
-/* Adds one query head's part to d_k and d_v. */
+/* Adds one query head's part to d_k and d_v, which grouped queries share. */
 static void key_back(const struct head_back *b) {
     assert(b->d_k != NULL && b->d_v != NULL);
     const int dim = b->heads.head_dim;
@@ -144,7 +151,7 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
             b.k += at_kv, b.v += at_kv, b.d_k += at_kv, b.d_v += at_kv;
             b.y += at_y, b.d_y += at_y;
             b.lse += first * heads.n_query + h;
-            query_back(&b);
+            query_back(&b); // owns d_q of this head
             key_back(&b);
         }
     }

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+/* The norm is the backend's own rmsnorm, so that both give the same bits. */
 static strait_err subtract_norm(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
                                 strait_tensor rstd, strait_tensor y, strait_tensor x,
                                 float epsilon) {
@@ -39,16 +40,17 @@ static strait_err window_norm(struct strait_stream *s, strait_tensor both, strai
     }
     for (int64_t i = 0; i < strait_cpu_count(normeds); i++) {
         const int64_t n = i / normeds.cols, j = i % normeds.cols / z.cols, c = i % z.cols;
-        const int is_there = j <= n % params.seq_len && c < params.keep;
-        const float value = is_there ? strait_cpu_f32(z)[(n - j) * z.cols + c] : 0.0f;
-        const float scale = is_there ? strait_cpu_f32(rstd)[n - j] : 0.0f;
+        /* Tap j reads token n - j, which must belong to the same sequence. */
+        const int is_valid = j <= n % params.seq_len && c < params.keep;
+        const float value = is_valid ? strait_cpu_f32(z)[(n - j) * z.cols + c] : 0.0f;
+        const float scale = is_valid ? strait_cpu_f32(rstd)[n - j] : 0.0f;
         strait_cpu_f32(both)[n * both.cols + i % normeds.cols] = value;
         strait_cpu_f32(normeds)[i] = value * scale;
     }
     return STRAIT_OK;
 }
 
-/* What value c of code n receives from the places of t that it went to. */
+/* The gradient of value c of code n from every window that holds it: tap j of token n + j. */
 static double gathered(strait_tensor t, strait_tensor z, int64_t n, int64_t c,
                        strait_window_params params) {
     double sum = 0;
@@ -63,6 +65,7 @@ static strait_err window_norm_back(struct strait_stream *s, strait_tensor d_z, s
     (void)s;
     check_window(d_both, d_normeds, z, params);
     assert(strait_cpu_same_shape(d_z, z));
+    /* d_z = d_both + rstd (d - z rstd (d . z rstd) / keep), d the gathered d_normeds. */
     for (int64_t n = 0; n < z.rows; n++) {
         const float *row = strait_cpu_f32(z) + n * z.cols;
         const double scale = (double)strait_cpu_f32(rstd)[n];
@@ -85,6 +88,7 @@ static double sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
 
+/* silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))) */
 static double silu_slope(double x) {
     return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
 }
@@ -117,6 +121,8 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
     return STRAIT_OK;
 }
 
+/* d_a and scaled first, with a . d_a on the way; that dot product is what the norm's own gradient
+ * needs, because a = n W' makes n . d_n equal to a . d_a. */
 static strait_err norm_silu_back(struct strait_stream *s, const strait_norm_silu_grads *at) {
     (void)s;
     const int64_t cols = at->a.cols;
@@ -144,6 +150,7 @@ static strait_err norm_silu_back(struct strait_stream *s, const strait_norm_silu
     return STRAIT_OK;
 }
 
+/* y_i = [x_i, x_{i-1}, ...]; rows before the start of the sequence are zeros. */
 static strait_err window(struct strait_stream *s, strait_tensor y, strait_tensor x,
                          int64_t seq_len) {
     (void)s;
@@ -162,6 +169,7 @@ static strait_err window(struct strait_stream *s, strait_tensor y, strait_tensor
     return STRAIT_OK;
 }
 
+/* d_x_n = sum over j of tap j of d_y_{n+j}, from the smallest j: the order fixes the bits. */
 static strait_err window_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                               int64_t seq_len) {
     (void)s;

@@ -27,13 +27,15 @@ static strait_err topk_restore(struct strait_stream *s, strait_tensor x, strait_
     unsigned char *bytes = packed.data;
     const strait_topk_row from = {bytes, bytes + x.rows * keep * 2, keep, {0}};
     for (int64_t n = 0; n < x.rows; n++) {
-        double numbers[3];
-        strait_topk_restore(&from, strait_cpu_f32(x) + n * x.cols, x.cols, n, numbers);
-        strait_payload_note(stats, n, numbers);
+        double sums[3];
+        strait_topk_restore(&from, strait_cpu_f32(x) + n * x.cols, x.cols, n, sums);
+        strait_payload_add_stats(stats, n, sums);
     }
     return STRAIT_OK;
 }
 
+/* The fast transform: log2(tile) rounds of butterflies, steps 1, 2, 4, ... Every implementation
+ * uses this order, so that all give the same bits. */
 static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tensor x,
                            int64_t tile) {
     (void)s;
@@ -71,11 +73,13 @@ static void subtract_column(strait_tensor q, int64_t c, int64_t b, double factor
         v[i] = (float)(((double)v[i] - factor * (double)v[j]) * scale);
 }
 
+/* Gram-Schmidt. A column that loses almost all of its length depended on earlier columns and
+ * becomes 0 rather than amplified noise. */
 static strait_err orthonormalise(struct strait_stream *s, strait_tensor q) {
     (void)s;
     for (int64_t c = 0; c < q.cols; c++) {
         const double before = column_dot(q, c, c);
-        for (int pass = 0; pass < 2; pass++) // the second takes away what rounding left
+        for (int pass = 0; pass < 2; pass++) // the second removes what rounding left
             for (int64_t b = 0; b < c; b++)
                 subtract_column(q, c, b, column_dot(q, c, b), 1);
         const double after = column_dot(q, c, c);

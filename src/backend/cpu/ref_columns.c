@@ -1,6 +1,7 @@
 /* ref_columns.c - copies between columns: add_cols, cut_cols, resize_cols, regroup_cols. */
 #include "backend/cpu/cpu.h"
 
+/* y[:, first + c] += x[:, c] */
 static strait_err add_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
                            int64_t first) {
     (void)s;
@@ -10,6 +11,7 @@ static strait_err add_cols(struct strait_stream *s, strait_tensor y, strait_tens
     return STRAIT_OK;
 }
 
+/* y[:, c] = x[:, first + c] */
 static strait_err cut_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
                            int64_t first) {
     (void)s;
@@ -32,6 +34,7 @@ static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_t
     return STRAIT_OK;
 }
 
+/* Column c of group g of y comes from column c of group g of x; padding columns become 0. */
 static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
                                strait_regroup_params params) {
     (void)s;

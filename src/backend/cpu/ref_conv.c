@@ -6,6 +6,7 @@ static void check_conv(strait_tensor x, strait_tensor w, int64_t seq_len) {
     (void)x, (void)w, (void)seq_len;
 }
 
+/* y_i = x_i + sum over j of w_j x_{i-j}; taps that reach before the sequence are left out. */
 static strait_err conv(struct strait_stream *s, strait_tensor y, strait_tensor x, strait_tensor w,
                        int64_t seq_len) {
     (void)s;
@@ -14,15 +15,16 @@ static strait_err conv(struct strait_stream *s, strait_tensor y, strait_tensor x
     const int64_t cols = x.cols;
     const float *from = strait_cpu_f32(x);
     for (int64_t i = 0; i < strait_cpu_count(x); i++) {
-        const int64_t place = i / cols % seq_len;
+        const int64_t position = i / cols % seq_len;
         double sum = (double)from[i];
-        for (int64_t j = 0; j < w.rows && j <= place; j++)
+        for (int64_t j = 0; j < w.rows && j <= position; j++)
             sum += (double)strait_cpu_f32(w)[j * cols + i % cols] * (double)from[i - j * cols];
         strait_cpu_f32(y)[i] = (float)sum;
     }
     return STRAIT_OK;
 }
 
+/* d_x_i = d_y_i + sum over j of w_j d_y_{i+j}; d_w_j += sum over i of d_y_i x_{i-j}. */
 static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_w,
                             strait_tensor d_y, strait_tensor x, strait_tensor w, int64_t seq_len) {
     (void)s;
@@ -32,7 +34,7 @@ static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_t
     const int64_t cols = x.cols;
     const float *d = strait_cpu_f32(d_y);
     for (int64_t i = 0; i < strait_cpu_count(x); i++) {
-        const int64_t left = seq_len - i / cols % seq_len; // rows of the sequence from here on
+        const int64_t left = seq_len - i / cols % seq_len; // rows until the sequence ends
         double sum = (double)d[i];
         for (int64_t j = 0; j < w.rows && j < left; j++)
             sum += (double)strait_cpu_f32(w)[j * cols + i % cols] * (double)d[i + j * cols];

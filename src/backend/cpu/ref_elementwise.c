@@ -11,6 +11,7 @@ static strait_err fill(struct strait_stream *s, strait_tensor y, float value) {
     return STRAIT_OK;
 }
 
+/* Rounds to nearest, half to even, on the bits. */
 static uint16_t bf16_of(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -39,7 +40,8 @@ static strait_err cast(struct strait_stream *s, strait_tensor y, strait_tensor x
         for (int64_t i = 0; i < n; i++)
             ((float *)y.data)[i] = f32_of(((const uint16_t *)x.data)[i]);
     } else {
-        return STRAIT_FAIL(STRAIT_ENOTSUP, "cast: only f32 and bf16 turn into each other");
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "cast on cpu: only f32 and bf16 convert into each other");
     }
     return STRAIT_OK;
 }

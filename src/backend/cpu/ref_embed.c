@@ -1,4 +1,4 @@
-/* ref_embed.c - rows of a table by token, and the gradient of the table. */
+/* ref_embed.c - rows of a table by token id, the gradient of the table, and token gates. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -23,6 +23,7 @@ static strait_err embed_minus(struct strait_stream *s, strait_tensor y, strait_t
     return k->axpy(s, y, -1.0f, x);
 }
 
+/* Adds rows in the order of tokens: a token id that occurs several times gets one fixed sum. */
 static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
                              strait_tensor tokens) {
     (void)s;
@@ -38,6 +39,7 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
     return STRAIT_OK;
 }
 
+/* y = x (1 + table[token]): a table of zeros is the identity, which is how training starts. */
 static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor table, strait_tensor tokens) {
     (void)s;

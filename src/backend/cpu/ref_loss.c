@@ -1,9 +1,12 @@
-/* ref_loss.c - cross-entropy of logits and its gradient in their place. */
+/* ref_loss.c - cross-entropy of logits; the gradient replaces the logits.
+ *
+ *   loss = lse(cap(l)) - cap(l_target),  d_l = (softmax(cap(l)) - onehot) cap'(l) scale */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>
 
+/* cap(l) = l / sqrt(1 + (l / c)^2): smooth, with slope 1 at 0 and limits of c and -c. */
 static double capped(double logit, double cap) {
     return cap == 0 ? logit : logit / sqrt(1 + logit / cap * (logit / cap));
 }

@@ -1,4 +1,5 @@
-/* ref_matmul.c - matmul, sum_squares, normalise. */
+/* ref_matmul.c - matmul, sum_squares, normalise: sums in double precision, from the first value to
+ * the last. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -10,6 +11,7 @@ static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor
     assert(inner == (params.transpose_b ? b.cols : b.rows));
     assert(y.rows == (params.transpose_a ? a.cols : a.rows));
     assert(y.cols == (params.transpose_b ? b.rows : b.cols));
+    /* Strides replace transposes: element (i, k) of op(a) is left[i * a_row + k * a_col]. */
     const int64_t a_row = params.transpose_a ? 1 : a.cols, a_col = params.transpose_a ? a.cols : 1;
     const int64_t b_row = params.transpose_b ? 1 : b.cols, b_col = params.transpose_b ? b.cols : 1;
     const float *left = strait_cpu_f32(a), *right = strait_cpu_f32(b);

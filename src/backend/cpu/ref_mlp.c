@@ -1,4 +1,4 @@
-/* ref_mlp.c - the nonlinearities: gated silu, relu, squared relu. */
+/* ref_mlp.c - activation functions: gated silu (swiglu), squared relu, relu and silu. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -20,6 +20,9 @@ static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor
     return STRAIT_OK;
 }
 
+/* With g the gate, u the up half and sig = sigmoid(g):
+ *   d_g = d u sig (1 + g (1 - sig)),  d_u = d g sig
+ * Everything is read before it is written, because outputs may replace inputs. */
 static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor y,
                               strait_tensor d_y, strait_tensor gate_up) {
     (void)s;
@@ -40,6 +43,7 @@ static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, 
     return STRAIT_OK;
 }
 
+/* v < 0 is false for NaN, so a NaN passes through instead of becoming 0. */
 static strait_err relu2(struct strait_stream *s, strait_tensor y, strait_tensor x) {
     (void)s;
     assert(strait_cpu_same_shape(y, x));

@@ -1,4 +1,7 @@
-/* ref_norm.c - root-mean-square norm with the residual sum before it. */
+/* ref_norm.c - root-mean-square norm, with the residual sum before it.
+ *
+ * Backward, with n = x rstd and g the gain:
+ *   d_x += rstd (d_y g - n mean(d_y g n)),  d_gain += sum over rows of d_y n */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -43,7 +46,7 @@ static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strai
     const float *out = strait_cpu_f32(d_y), *in = strait_cpu_f32(x);
     for (int64_t n = 0; n < x.rows; n++) {
         const double scale = (double)scales[n];
-        double dot = 0; // of the gradient and the normed row
+        double dot = 0; // of the gradient with the normed row
         for (int64_t c = n * cols; c < (n + 1) * cols; c++)
             dot += (double)out[c] * (g ? (double)g[c - n * cols] : 1) * (double)in[c] * scale;
         dot /= (double)cols;

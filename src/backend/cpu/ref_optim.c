@@ -1,4 +1,4 @@
-/* ref_optim.c - clipping by global norm, AdamW. */
+/* ref_optim.c - gradient clipping by global norm, and AdamW. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -19,8 +19,8 @@ static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tens
     return STRAIT_OK;
 }
 
-/* Each value of v, shared by a column or a row, moves towards the mean square of what shares it. */
-static void move_shared(strait_tensor v, strait_tensor grad, double by, double beta2) {
+/* v = beta2 v + (1 - beta2) mean(g^2), where the mean is over the column or row that shares v. */
+static void update_shared_moment(strait_tensor v, strait_tensor grad, double by, double beta2) {
     const int is_column = v.cols == grad.cols;
     const int64_t n = strait_cpu_count(grad) / strait_cpu_count(v);
     for (int64_t i = 0; i < strait_cpu_count(v); i++) {
@@ -39,21 +39,23 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
                         strait_tensor v, strait_tensor grad, strait_tensor scale,
                         strait_adamw_params params) {
     (void)s;
-    const int is_own = strait_cpu_same_shape(v, weight); // a second moment for every weight
+    const int is_own = strait_cpu_same_shape(v, weight); // one second moment per weight
     assert(strait_cpu_same_shape(weight, m) && strait_cpu_same_shape(weight, grad));
     assert(is_own || (v.rows == 1 && v.cols == weight.cols) ||
            (v.cols == 1 && v.rows == weight.rows));
     assert(params.step >= 1);
-    if (strait_cpu_is_spoiled(scale)) return STRAIT_OK;
+    if (strait_cpu_has_nonfinite_norm(scale)) return STRAIT_OK;
     const double beta1 = (double)params.beta1, beta2 = (double)params.beta2,
                  rate = (double)params.learning_rate;
-    const double whole1 = 1 - pow(beta1, (double)params.step); // of 1, what m has seen so far
+    const double whole1 =
+        1 -
+        pow(beta1, (double)params.step); // bias correction: the total weight of past gradients in m
     const double whole2 = 1 - pow(beta2, (double)params.step);
     const double by = scale.data != NULL ? (double)strait_cpu_f32(scale)[0] : 1;
     float *w = strait_cpu_f32(weight), *first = strait_cpu_f32(m), *second = strait_cpu_f32(v);
-    if (!is_own) move_shared(v, grad, by, beta2);
+    if (!is_own) update_shared_moment(v, grad, by, beta2);
     for (int64_t i = 0; i < strait_cpu_count(weight); i++) {
-        /* A scale of 0 silences gradients that are not finite, too. */
+        /* 0 times a non-finite gradient would be NaN, so a scale of 0 skips the product. */
         const double g = by == 0 ? 0 : (double)strait_cpu_f32(grad)[i] * by;
         float *square = &second[is_own ? i : v.rows == 1 ? i % v.cols : i / weight.cols];
         first[i] = (float)(beta1 * (double)first[i] + (1 - beta1) * g);
@@ -65,7 +67,7 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
     return STRAIT_OK;
 }
 
-/* One by one, by the kernels that the backend has: nothing is gained from many at once here. */
+/* One tensor at a time, with the backend's own kernels: calls cost nothing on the cpu. */
 static strait_err sum_squares_each(struct strait_stream *s, strait_tensor totals,
                                    const strait_tensor *x, int n) {
     for (int i = 0; i < n; i++)

@@ -1,4 +1,5 @@
-/* ref_payload.c - rows as bytes for the wire: pack_rows, restore_rows, measure_rows. */
+/* ref_payload.c - rows as payload bytes: pack_rows, restore_rows, measure_rows (format in
+ * kernels.h). */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/payload_value.h"
 #include "backend/scale.h"
@@ -6,14 +7,14 @@
 #include <math.h>
 #include <string.h>
 
+/* 32 or 16 bits per value: no scales. */
 static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
                       strait_pack_params params) {
     const int64_t cols = strait_pack_cols(x, params);
     for (int64_t n = 0; n < x.rows; n++) {
-        double numbers[3] = {0};
+        double sums[3] = {0};
         for (int64_t c = 0, i = n * cols; c < cols; c++, i++) {
-            const float value = strait_payload_value(strait_cpu_f32(x)[n * x.cols + c],
-                                                     &numbers[2]);
+            const float value = strait_payload_value(strait_cpu_f32(x)[n * x.cols + c], &sums[2]);
             float sent = value;
             if (params.bits == 32) {
                 memcpy(to + i * 4, &value, 4);
@@ -23,10 +24,10 @@ static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
                 sent = strait_payload_f32(half);
             }
             const double error = (double)value - (double)sent;
-            numbers[0] += error * error;
-            numbers[1] += (double)value * (double)value;
+            sums[0] += error * error;
+            sums[1] += (double)value * (double)value;
         }
-        strait_payload_note(stats, n, numbers);
+        strait_payload_add_stats(stats, n, sums);
     }
 }
 
@@ -41,11 +42,11 @@ static int code_of(float value, float inverse, strait_pack_params params, int64_
 /* Codes of row n into `to`. */
 static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, int64_t n,
                      float scale, strait_pack_params params) {
-    double numbers[3] = {0};
+    double sums[3] = {0};
     const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
     const int64_t cols = strait_pack_cols(x, params);
     for (int64_t c = 0; c < cols; c++) {
-        const float value = strait_payload_value(strait_cpu_f32(x)[n * x.cols + c], &numbers[2]);
+        const float value = strait_payload_value(strait_cpu_f32(x)[n * x.cols + c], &sums[2]);
         const int code = code_of(value, inverse, params, n * cols + c);
         if (params.bits == 8)
             to[c] = (unsigned char)code;
@@ -54,10 +55,10 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
         else
             to[c / 2] |= (unsigned char)((code & 15) << 4);
         const double error = (double)value - (double)((float)code * scale);
-        numbers[0] += error * error;
-        numbers[1] += (double)value * (double)value;
+        sums[0] += error * error;
+        sums[1] += (double)value * (double)value;
     }
-    strait_payload_note(stats, n, numbers);
+    strait_payload_add_stats(stats, n, sums);
 }
 
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
@@ -105,19 +106,19 @@ static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_
     if (bits < 16) memcpy(&base, from, 4);
     const float trusted = strait_scale_trust(base);
     for (int64_t n = 0; n < x.rows; n++) {
-        double numbers[3] = {0};
+        double sums[3] = {0};
         const float scale = bits < 16 ? strait_scale_of(trusted, from[4 + n]) : 0;
         const unsigned char *codes = bits < 16 ? from + strait_payload_codes(x.rows, cols, bits, n)
                                                : from;
         for (int64_t c = 0; c < cols; c++) {
             const float value = bits < 16 ? (float)strait_payload_code(codes, c, bits) * scale
                                           : strait_payload_value(restored(from, n * cols + c, bits),
-                                                                 &numbers[2]);
+                                                                 &sums[2]);
             strait_cpu_f32(x)[n * x.cols + c] = value;
-            numbers[1] += (double)value * (double)value;
+            sums[1] += (double)value * (double)value;
         }
-        if (base != trusted) numbers[2] = (double)cols; // NOLINT: bits that are no base at all
-        strait_payload_note(stats, n, numbers);
+        if (base != trusted) sums[2] = (double)cols; // NOLINT: the received base was invalid
+        strait_payload_add_stats(stats, n, sums);
     }
     return STRAIT_OK;
 }
@@ -127,14 +128,14 @@ static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, str
     (void)s;
     assert(strait_cpu_same_shape(x, error) && stats.rows == x.rows && stats.cols == 3);
     for (int64_t n = 0; n < x.rows; n++) {
-        double numbers[3] = {0};
+        double sums[3] = {0};
         for (int64_t i = n * x.cols; i < (n + 1) * x.cols; i++) {
-            const double value = (double)strait_payload_value(strait_cpu_f32(x)[i], &numbers[2]);
+            const double value = (double)strait_payload_value(strait_cpu_f32(x)[i], &sums[2]);
             const double off = (double)strait_cpu_f32(error)[i];
-            numbers[0] += off * off;
-            numbers[1] += value * value;
+            sums[0] += off * off;
+            sums[1] += value * value;
         }
-        strait_payload_note(stats, n, numbers);
+        strait_payload_add_stats(stats, n, sums);
     }
     return STRAIT_OK;
 }

@@ -1,17 +1,17 @@
-/* ref_rotate.c - norm and rotation of queries and keys. */
+/* ref_rotate.c - rotary position embedding of queries and keys, and the optional norm before it. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Pairs (i, i + half) of `in` turn by the angles of one position; `out` may be `in`. A negative
- * `way` turns back. */
-static void turn(float *out, const float *in, const float *cos, const float *sin, int64_t half,
-                 float way) {
+/* Rotates pairs (i, i + half) of `in` by the angles of one position; `out` may be `in`. A direction
+ * of -1 rotates back, which is the gradient. */
+static void rotate_pairs(float *out, const float *in, const float *cos, const float *sin,
+                         int64_t half, float direction) {
     for (int64_t i = 0; i < half; i++) {
         const float a = in[i], b = in[i + half];
-        out[i] = a * cos[i] - way * b * sin[i];
-        out[i + half] = b * cos[i] + way * a * sin[i];
+        out[i] = a * cos[i] - direction * b * sin[i];
+        out[i + half] = b * cos[i] + direction * a * sin[i];
     }
 }
 
@@ -25,18 +25,18 @@ static float norm_head(float *y, const float *x, const float *gain, int64_t dim,
     return (float)scale;
 }
 
-/* The gain of head h of queries and keys; NULL where there is none. */
+/* The gain of head h, counted over queries and then keys; NULL without gains. */
 static const float *gain_of(const strait_rotate_params *params, int h) {
     const float *gain = strait_cpu_f32(params->gain);
     return gain != NULL && h >= params->heads.n_query ? gain + params->heads.head_dim : gain;
 }
 
-/* Turns one head of row n; `out`, `in` and `way` as above. */
-static void turn_head(float *out, const float *in, const strait_rotate_params *params, int64_t n,
-                      float way) {
+/* Rotates one head of row n; other arguments as above. */
+static void rotate_head(float *out, const float *in, const strait_rotate_params *params, int64_t n,
+                        float direction) {
     const int64_t half = params->heads.head_dim / 2, angle = n % params->heads.seq_len * half;
-    turn(out, in, strait_cpu_f32(params->cos) + angle, strait_cpu_f32(params->sin) + angle, half,
-         way);
+    rotate_pairs(out, in, strait_cpu_f32(params->cos) + angle, strait_cpu_f32(params->sin) + angle,
+                 half, direction);
 }
 
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
@@ -58,7 +58,7 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
                     out + h * dim, from, gain_of(&params, h), dim, params.epsilon);
                 from = out + h * dim;
             }
-            turn_head(out + h * dim, from, &params, n, 1);
+            rotate_head(out + h * dim, from, &params, n, 1);
         }
         if (out != in)
             memcpy(out + n_heads * dim, in + n_heads * dim,
@@ -79,8 +79,8 @@ static void norm_head_back(float *d, const float *x, const float *gain, double s
     }
 }
 
-/* Adds to d_gain[0..dim) what heads first to end - 1 owe it; d holds their gradients, turned back.
- */
+/* Adds the contribution of heads first to end - 1 to d_gain[0..dim). d holds their gradients after
+ * rotating back. */
 static void gain_back(float *d_gain, const float *d, strait_tensor x, strait_tensor rstd, int first,
                       int end, int64_t dim) {
     for (int64_t i = 0; i < dim; i++) {
@@ -110,7 +110,7 @@ static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait
     for (int64_t n = 0; n < d_x.rows; n++)
         for (int h = 0; h < n_heads; h++) {
             const int64_t at = n * d_x.cols + h * dim;
-            turn_head(d + at, d + at, &params, n, -1);
+            rotate_head(d + at, d + at, &params, n, -1);
         }
     if (rstd.data == NULL) return STRAIT_OK;
     if (params.gain.data != NULL) {

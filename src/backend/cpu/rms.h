@@ -1,9 +1,9 @@
-/* rms.h - what the norm of rows and the norm of heads share. */
+/* rms.h - RMS norm of one row and its gradient, shared by the norm of rows and of heads. */
 #pragma once
 
 #include "backend/cpu/simd.h"
 
-/* The values at c of a row of gains; ones where there is none. */
+/* Gains from column c on; ones without a gain. */
 static inline vec gain_at(const float *gain, int64_t c, int64_t left) {
     return gain != NULL ? load_some(gain + c, left) : splat(1.0f);
 }
@@ -17,6 +17,7 @@ static inline float rms_norm(float *y, const float *x, const float *gain, int64_
     return scale;
 }
 
+/* One vector of that: adds d_y x scale to d_gain and returns d_y x gain. */
 static inline vec gain_back(float *restrict d_gain, const float *restrict d_y,
                             const float *restrict x, const float *restrict gain, float scale,
                             int64_t left) {
@@ -25,8 +26,8 @@ static inline vec gain_back(float *restrict d_gain, const float *restrict d_y,
     return both * load_some(gain, left);
 }
 
-/* Adds a row's part to d_gain, where there is a gain, and returns how much of x the gradient of x
- * loses: d_x = rstd * (d_y * gain - x * shift). */
+/* Adds a row's part to d_gain, where there is a gain, and returns `shift` of
+ * d_x = rstd * (d_y * gain - x * shift). Two accumulators hide the latency of the sums. */
 static inline float rms_shift(float *d_gain, const float *d_y, const float *x, const float *gain,
                               float scale, int64_t n) {
     const float by = scale * scale / (float)n;

@@ -78,7 +78,7 @@ static void attend_block(const struct flash_job *job, const struct forward *f, i
         mask_panel(f->scores, n_seen, ahead);
         soften(f, q / TILE_COLS, n_seen, n_sums);
         for (int64_t p = 0; p < n_sums; p += TILE_ROWS)
-            multiply_tile((tile_how){f->sums + q * n_sums + p * TILE_COLS, TILE_COLS, 1, 1},
+            multiply_tile((tile_params){f->sums + q * n_sums + p * TILE_COLS, TILE_COLS, 1, 1},
                           f->values + p * n_keys, f->scores, n_seen);
     }
 }

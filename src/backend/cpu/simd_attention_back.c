@@ -103,7 +103,7 @@ static void panel_back(const struct flash_job *job, const struct backward *b, st
     mask_panel(b->shares, n_seen, ahead);
     soften_back(b, q, n_seen, job->heads.scale);
     for (int64_t p = 0; p < n_sums; p += TILE_ROWS)
-        multiply_tile((tile_how){b->d_queries + q * n_sums + p * TILE_COLS, TILE_COLS, 1, 1},
+        multiply_tile((tile_params){b->d_queries + q * n_sums + p * TILE_COLS, TILE_COLS, 1, 1},
                       b->keys_by_dim + p * at.n_keys, b->d_scores, n_seen);
     for (int64_t k = 0; k < n_seen; k += TILE_ROWS) {
         const int64_t n = smaller(TILE_ROWS, n_seen - k);
@@ -122,7 +122,7 @@ static void add_to_keys(const struct flash_job *job, int64_t to, const float *le
             const int64_t q = first_panel(at, k), depth = at.n_queries - q;
             const float *left = lefts + k * at.n_queries + q * TILE_ROWS;
             const float *right = rights + p * at.n_queries + q * TILE_COLS;
-            const tile_how params = {job->d_qkv + to + k * job->cols + p, job->cols, 1, 1};
+            const tile_params params = {job->d_qkv + to + k * job->cols + p, job->cols, 1, 1};
             if (at.n_keys - k >= TILE_ROWS && dim - p >= TILE_COLS)
                 multiply_tile(params, left, right, depth);
             else

@@ -134,7 +134,7 @@ static void topk_restore_task(void *arg, int task) {
     for (int64_t n = first_row(j, task); n < end_row(j, task); n++) {
         double numbers[3];
         strait_topk_restore(&j->top, j->y + n * j->cols, j->cols, n, numbers);
-        strait_payload_note(j->stats, n, numbers);
+        strait_payload_add_stats(j->stats, n, numbers);
     }
 }
 

@@ -70,7 +70,7 @@ static void pack_task(void *arg, int task) {
 static void multiply_panels(const struct product *p, int64_t i, int64_t j, int64_t k0) {
     const float *left = left_panel(p, i, k0), *right = right_panel(p, j, k0);
     const int64_t depth = smaller(TILE_DEPTH, p->depth - k0);
-    const tile_how params = {p->y + i * p->ld + j, p->ld, p->alpha, k0 == 0 ? p->beta : 1.0f};
+    const tile_params params = {p->y + i * p->ld + j, p->ld, p->alpha, k0 == 0 ? p->beta : 1.0f};
     const int64_t n_rows = p->rows - i, n_cols = p->cols - j;
     if (n_rows >= TILE_ROWS && n_cols >= TILE_COLS)
         multiply_tile(params, left, right, depth);

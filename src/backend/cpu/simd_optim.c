@@ -106,7 +106,7 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
                         strait_adamw_params params) {
     assert(strait_cpu_same_shape(weight, m) && strait_cpu_same_shape(weight, grad));
     assert(params.step >= 1);
-    if (strait_cpu_is_spoiled(scale)) return STRAIT_OK;
+    if (strait_cpu_has_nonfinite_norm(scale)) return STRAIT_OK;
     struct adamw a = {.weight = strait_cpu_f32(weight),
                       .m = strait_cpu_f32(m),
                       .v = strait_cpu_f32(v),

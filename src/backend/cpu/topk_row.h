@@ -1,10 +1,12 @@
-/* top.h - the largest values of one row: what the plain loop and its threaded twin share. */
+/* topk_row.h - selects and packs the largest values of one row; shared by the reference loop and
+ * its threaded version. */
 #pragma once
 
 #include "backend/cpu/payload_value.h"
 
-/* Sizes of floats compare like their bits without the sign; what is not fit for the wire is 0. */
-static inline uint32_t strait_topk_size(float value) {
+/* Magnitudes of floats compare like their bits without the sign. Values that may not be sent count
+ * as 0. */
+static inline uint32_t strait_topk_magnitude(float value) {
     const float limit = STRAIT_WIRE_LIMIT;
     uint32_t bits, most;
     memcpy(&bits, &value, sizeof bits);
@@ -16,11 +18,12 @@ static inline uint32_t strait_topk_size(float value) {
 static inline int32_t strait_topk_count(const float *row, int64_t cols, uint32_t least) {
     int32_t n = 0;
     for (int64_t c = 0; c < cols; c++)
-        n += strait_topk_size(row[c]) >= least;
+        n += strait_topk_magnitude(row[c]) >= least;
     return n;
 }
 
-/* The largest size that at least `keep` values of the row reach. */
+/* The largest magnitude that at least `keep` values of the row reach. A binary search over bits
+ * takes 31 passes, whatever the values, and needs no memory. */
 static inline uint32_t strait_topk_threshold(const float *row, int64_t cols, int64_t keep) {
     uint32_t low = 0, high = 0x7fffffffu;
     while (low < high) {
@@ -37,20 +40,22 @@ static inline size_t strait_topk_index_bytes(int64_t cols) {
     return cols > 65536 ? 4 : 2;
 }
 
-/* Where the kept values [first, first + keep) of the tensor go, and their columns. */
+/* Where the kept values of a tensor and their columns are stored. */
 typedef struct strait_topk_row {
     unsigned char *values, *columns;
     int64_t keep;
     strait_pack_params params;
 } strait_topk_row;
 
+/* Packs row n: all values above the threshold, and the first of those equal to it until `keep` are
+ * found. */
 static inline void strait_topk_pack(const strait_topk_row *to, const float *row, int64_t cols,
                                     int64_t n) {
     const uint32_t least = strait_topk_threshold(row, cols, to->keep);
     const size_t bytes = strait_topk_index_bytes(cols);
     int64_t equals = to->keep - strait_topk_count(row, cols, least + 1);
     for (int64_t c = 0, i = n * to->keep; c < cols && i < (n + 1) * to->keep; c++) {
-        const uint32_t size = strait_topk_size(row[c]), column = (uint32_t)c;
+        const uint32_t size = strait_topk_magnitude(row[c]), column = (uint32_t)c;
         if (size < least || (size == least && equals-- <= 0)) continue;
         double bad = 0;
         const uint16_t half = strait_payload_bf16(strait_payload_value(row[c], &bad), to->params,
@@ -62,9 +67,10 @@ static inline void strait_topk_pack(const strait_topk_row *to, const float *row,
     }
 }
 
-/* Row n, zeros but for what was kept; numbers: error 0, squared size, what made no sense. */
+/* Restores row n: zeros except for the kept values. sums: error 0, squared magnitude, and how many
+ * values or columns were invalid. */
 static inline void strait_topk_restore(const strait_topk_row *from, float *row, int64_t cols,
-                                       int64_t n, double numbers[3]) {
+                                       int64_t n, double sums[3]) {
     const size_t bytes = strait_topk_index_bytes(cols);
     double bad = 0, squares = 0;
     memset(row, 0, (size_t)cols * sizeof *row);
@@ -81,7 +87,7 @@ static inline void strait_topk_restore(const strait_topk_row *from, float *row, 
             bad += 1;
         squares += (double)value * (double)value;
     }
-    numbers[0] = 0;
-    numbers[1] = squares;
-    numbers[2] = bad;
+    sums[0] = 0;
+    sums[1] = squares;
+    sums[2] = bad;
 }

@@ -49,7 +49,7 @@ static void dependent_columns_are_refused(void **state) {
     (void)state;
     double q[] = {1, 2, 3, 1, 0, 1, 0, 0, 0}, nan[] = {1, NAN};
     CHECK_FAILS(strait_basis_orthonormalise(q, 3, 3), STRAIT_EDATA,
-                "column 2 of 3 depends on those before it");
+                "column 2 of 3 depends on earlier columns");
     CHECK_FAILS(strait_basis_orthonormalise(nan, 1, 2), STRAIT_EDATA, "column 1 of 2");
 }
 
