@@ -31,6 +31,7 @@ static void pack_wide(unsigned char *to, strait_tensor stats, strait_tensor x,
     }
 }
 
+/* Rounds to nearest, half to even, or stochastically; codes beyond the range saturate. */
 static int code_of(float value, float inverse, strait_pack_params params, int64_t i) {
     const int most = strait_scale_codes(params.bits);
     const float scaled = value * inverse;
@@ -39,7 +40,7 @@ static int code_of(float value, float inverse, strait_pack_params params, int64_
     return (int)fminf(fmaxf(rounded, (float)-most), (float)most);
 }
 
-/* Codes of row n into `to`. */
+/* Packs the codes of row n into `to`. */
 static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, int64_t n,
                      float scale, strait_pack_params params) {
     double sums[3] = {0};
@@ -84,6 +85,7 @@ static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strai
     return STRAIT_OK;
 }
 
+/* Value i of a payload of 32 or 16 bits per value; not yet checked. */
 static float restored(const unsigned char *from, int64_t i, int bits) {
     float value;
     uint16_t half;

@@ -1,10 +1,10 @@
-/* simd.h - vectors of whatever instruction set a file is being compiled for.
+/* simd.h - vectors of the instruction set that a file is compiled for.
  *
- * The simd_*.c files are compiled once for each instruction set in CMakeLists.txt, with STRAIT_ISA
- * naming it; everything here is static, so that no code of a newer set leaks into an older one.
+ * The simd_*.c files are compiled once per instruction set in CMakeLists.txt, with STRAIT_ISA
+ * naming it. Everything here is static: the linker must not pick a copy compiled for a newer set.
  *
- * A kernel cuts its work into tasks by shape alone and adds up in an order fixed by the shape: the
- * bits do not depend on the number of threads. */
+ * A kernel splits its work into tasks by shape alone and sums in an order fixed by the shape, so
+ * bits do not depend on the number of threads. They do depend on the instruction set. */
 #pragma once
 
 #include "backend/cpu/cpu.h"
@@ -16,17 +16,18 @@
 #define SIMD_EXPAND(name, isa) SIMD_JOIN(name, isa)
 #define SIMD(name)             SIMD_EXPAND(name, STRAIT_ISA)
 
-/* Before a loop whose every turn touches its own places, though pointers may be the same. */
+/* Before a loop whose iterations are independent although its pointers may be equal: iteration i
+ * touches only index i, so in-place use is safe to vectorise. */
 #if defined(__clang__)
-    #define SIMD_EACH_ITS_OWN // looks at run time whether they are
+    #define SIMD_EACH_ITS_OWN // clang compares the pointers at run time
 #else
     #define SIMD_EACH_ITS_OWN _Pragma("GCC ivdep")
 #endif
 
-/* LANES floats a vector. A tile of a matrix product is TILE_ROWS x (TILE_VECTORS * LANES) and fills
- * the registers: rows x vectors sums, one row of vectors, and a value of the other side. One pass
- * goes TILE_DEPTH deep, so that TILE_COLS of the right side stay in the first cache. All are 64
- * bits wide, for they go into offsets. */
+/* A vector has LANES floats. A tile of a matrix product is TILE_ROWS x (TILE_VECTORS * LANES) and
+ * fills the registers: rows x vectors sums, one row of vectors, and one value of the other side.
+ * One pass covers TILE_DEPTH of the inner dimension, so that TILE_COLS columns of the right side
+ * stay in the L1 cache. All are 64 bits wide because offsets are computed from them. */
 #if defined(__AVX512F__)
     #define LANES        INT64_C(16)
     #define TILE_ROWS    INT64_C(12)
@@ -51,15 +52,16 @@
 
 #define TILE_COLS (TILE_VECTORS * LANES)
 
-/* Of an elementwise task: long enough to be worth handing to a thread. */
+/* Values per elementwise task: enough to be worth handing to a thread. */
 #define TASK_VALUES INT64_C(16384)
 
 enum {
-    BLOCKS_MAX = 64 // tasks of a kernel that leave sums behind
+    BLOCKS_MAX = 64 // most tasks of a kernel whose tasks leave partial sums
 };
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+/* Memory need only be aligned like a float. */
 typedef float loose_vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 static inline vec load(const float *from) {
@@ -70,8 +72,8 @@ static inline void store(float *to, vec v) {
     *(loose_vec *)to = v;
 }
 
-/* The first n < LANES values; zeros behind them. Not memcpy: a call, though rare, would push every
- * constant of the loop around it out of its register. */
+/* The first n < LANES values, then zeros. Not memcpy: a call, though rare, would evict every
+ * constant of the surrounding loop from its register. */
 static inline vec load_part(const float *from, int64_t n) {
     vec v = {0};
 #pragma GCC unroll 16
@@ -86,7 +88,7 @@ static inline void store_part(float *to, vec v, int64_t n) {
         if (i < n) to[i] = v[i];
 }
 
-/* Whole vectors, but for the last of a row: `left` values from there on. */
+/* A whole vector, or the last `left` values of a row. */
 static inline vec load_some(const float *from, int64_t left) {
     return left >= LANES ? load(from) : load_part(from, left);
 }
@@ -98,10 +100,12 @@ static inline void store_some(float *to, vec v, int64_t left) {
         store_part(to, v, left);
 }
 
+/* value in every lane; value - 0 keeps the bits of every value, -0 included. */
 static inline vec splat(float value) {
     return value - (vec){0};
 }
 
+/* yes where the mask is set, else no; bit by bit, so that NaNs pass unchanged. */
 static inline vec choose(ivec mask, vec yes, vec no) {
     return (vec)((mask & (ivec)yes) | (~mask & (ivec)no));
 }
@@ -123,6 +127,7 @@ static inline vec vec_sqrt(vec v) {
     return v;
 }
 
+/* The sum of all lanes, by halves: an order that depends on LANES alone. */
 static inline float sum_lanes(vec v) {
     float sum[LANES];
     memcpy(sum, &v, sizeof v);
@@ -132,7 +137,7 @@ static inline float sum_lanes(vec v) {
     return sum[0];
 }
 
-/* The sum of a[i] * b[i]. */
+/* The sum of a[i] * b[i], in four accumulators that hide the latency of fused products. */
 static inline float dot(const float *a, const float *b, int64_t n) {
     vec sum[4] = {0};
     int64_t k = 0;
@@ -155,8 +160,8 @@ static inline float max_lanes(vec v) {
 
 /* exp(x) for -87.33 <= x <= 88.37 or NaN, to about one unit in the last place.
  *
- * x = n ln 2 + r, |r| <= ln 2 / 2; the coefficients make the relative error of the polynomial least
- * over that range (3e-9). */
+ * x = n ln 2 + r, |r| <= ln 2 / 2; the coefficients minimise the relative error of the polynomial
+ * over that range (3e-9). ln 2 is split in two constants so that r keeps its low bits. */
 static inline vec exp_inside(vec x) {
     const float magic = 0x1.8p23f; // adding it leaves the rounded integer in the low bits
     const vec shifted = x * 0x1.715476p0f + magic;
@@ -170,8 +175,8 @@ static inline vec exp_inside(vec x) {
     return p * (vec)(((ivec)shifted << 23) + 0x3f800000);
 }
 
-/* exp(x) for x <= 0 or NaN, which stays. Below -87.33 it is 0: no result is subnormal, which some
- * processors compute slowly. */
+/* exp(x) for x <= 0; NaN stays NaN. Below -87.33 it is 0, so that no result is subnormal: some
+ * processors compute those slowly. */
 static inline vec exp_down(vec x) {
     const ivec is_low = x < -87.33f;
     return (vec)(~is_low & (ivec)exp_inside(choose(is_low, splat(-87.33f), x)));
@@ -183,7 +188,7 @@ static inline vec vec_exp(vec x) {
     return choose(is_high, splat(INFINITY), exp_down(choose(is_high, splat(88.37f), x)));
 }
 
-/* Units of `size` in `n`, the last one perhaps short. */
+/* How many pieces of `size` cover n. */
 static inline int64_t pieces(int64_t n, int64_t size) {
     return (n + size - 1) / size;
 }
@@ -192,18 +197,19 @@ static inline int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Rows of `cols` values that make a task of about TASK_VALUES. */
+/* Rows per task, so that a task has about TASK_VALUES values. */
 static inline int64_t task_rows(int64_t cols) {
     return cols >= TASK_VALUES ? 1 : TASK_VALUES / (cols > 0 ? cols : 1);
 }
 
-/* Rows of a task that leaves a row of `cols` sums behind: the rows of all tasks fit cpu->left. */
+/* Rows per task where each task leaves `cols` partial sums: those of all tasks fit cpu->left. It
+ * depends on the shape alone, and so does the order of the sums. */
 static inline int64_t block_rows(int64_t rows, int64_t cols) {
     const int64_t n_blocks = smaller(BLOCKS_MAX, STRAIT_CPU_LEFT / cols);
     return pieces(rows, n_blocks > 0 ? n_blocks : 1);
 }
 
-/* Adds the rows of sums that blocks left behind, first to last. */
+/* Adds the partial sums of all blocks to `to`, from the first block to the last. */
 static inline void add_blocks(float *to, const float *blocks, int64_t n_blocks, int64_t cols) {
     for (int64_t c = 0; c < cols; c++) {
         double sum = 0;
@@ -213,7 +219,7 @@ static inline void add_blocks(float *to, const float *blocks, int64_t n_blocks, 
     }
 }
 
-/* One family's fast kernels, written over the plain ones. */
+/* Each replaces reference loops of one family in the set. */
 void SIMD(matmul)(struct strait_kernel_set *set);
 void SIMD(attention)(struct strait_kernel_set *set);
 void SIMD(attention_back)(struct strait_kernel_set *set);

@@ -1,12 +1,17 @@
-/* simd_attention.c - tiled causal attention, and attention of one token to a cache. */
+/* simd_attention.c - tiled causal attention with an online softmax, and attention of one new token
+ * to a cache.
+ *
+ * For each query the loop keeps the largest score so far (max), the sum of exp(score - max) (total)
+ * and the sum of exp(score - max) v (sums). When a block of keys raises max, total and sums are
+ * multiplied by exp(old max - new max). Blocks of keys come in order, so the bits are fixed. */
 #include "backend/cpu/flash.h"
 
-/* Where a forward item keeps its things; all packed. */
+/* Where an item keeps its packed operands and running softmax. */
 struct forward {
     float *queries, *keys, *values; // right panels, left panels by key, left panels by value
     float *scores;                  // one panel
-    float *sums;                    // [padded head][TILE_COLS] a panel of queries
-    float *max, *total;             // of each query so far
+    float *sums;                    // [padded head][TILE_COLS] per panel of queries
+    float *max, *total;             // per query
 };
 
 enum {
@@ -27,10 +32,10 @@ static struct forward lay_out(float *scratch) {
     return f;
 }
 
-/* Turns scores into shares relative to max and adds them to total. Apart, so that its constants
- * stay in registers. */
-static __attribute__((noinline)) void share_out(float *scores, int64_t n_keys, const vec *max,
-                                                vec *total) {
+/* Replaces scores by exp(score - max) and returns their sums in total. A function of its own, so
+ * that the constants of exp stay in registers. */
+static __attribute__((noinline)) void exp_scores(float *scores, int64_t n_keys, const vec *max,
+                                                 vec *total) {
     vec limit[TILE_VECTORS], sum[TILE_VECTORS] = {0};
     memcpy(limit, max, sizeof limit);
     for (int64_t k = 0; k < n_keys; k++, scores += TILE_COLS)
@@ -42,9 +47,9 @@ static __attribute__((noinline)) void share_out(float *scores, int64_t n_keys, c
     memcpy(total, sum, sizeof sum);
 }
 
-/* A panel of scores becomes shares of the softmax relative to the largest score so far, and what
- * was summed before comes to the new scale. */
-static void soften(const struct forward *f, int64_t panel, int64_t n_keys, int64_t n_sums) {
+/* One step of the online softmax for a panel of queries: updates max, replaces the panel's scores
+ * by exp(score - max), and rescales total and sums. */
+static void softmax_step(const struct forward *f, int64_t panel, int64_t n_keys, int64_t n_sums) {
     float *const scores = f->scores;
     vec old[TILE_VECTORS], max[TILE_VECTORS], total[TILE_VECTORS], shrink[TILE_VECTORS];
     memcpy(old, f->max + panel * TILE_COLS, sizeof old);
@@ -52,7 +57,7 @@ static void soften(const struct forward *f, int64_t panel, int64_t n_keys, int64
     for (int64_t k = 0; k < n_keys; k++)
         for (int v = 0; v < TILE_VECTORS; v++)
             max[v] = larger(load(scores + k * TILE_COLS + v * LANES), max[v]);
-    share_out(scores, n_keys, max, total);
+    exp_scores(scores, n_keys, max, total);
     for (int v = 0; v < TILE_VECTORS; v++) {
         float *const whole = f->total + panel * TILE_COLS + v * LANES;
         shrink[v] = exp_down(old[v] - max[v]);
@@ -65,24 +70,25 @@ static void soften(const struct forward *f, int64_t panel, int64_t n_keys, int64
             store(sums + v * LANES, load(sums + v * LANES) * shrink[v]);
 }
 
-/* All panels of queries from place q0 against the keys from place k0. */
+/* All panels of queries from position q0 against the keys from position k0. */
 static void attend_block(const struct flash_job *job, const struct forward *f, int64_t q0,
                          int64_t n_queries, int64_t k0, int64_t n_keys) {
     const int64_t dim = job->heads.head_dim, n_sums = padded_rows(dim);
     for (int64_t q = 0; q < n_queries; q += TILE_COLS) {
         const int64_t ahead = q0 + q - k0;
-        const int64_t n_seen = smaller(n_keys, ahead + TILE_COLS);
+        const int64_t n_seen = smaller(n_keys, ahead + TILE_COLS); // keys that some query may see
         if (n_seen <= 0) continue;
         multiply_panel(f->scores, padded_rows(n_seen), f->keys, f->queries + q * dim, dim,
                        job->heads.scale, 0);
         mask_panel(f->scores, n_seen, ahead);
-        soften(f, q / TILE_COLS, n_seen, n_sums);
+        softmax_step(f, q / TILE_COLS, n_seen, n_sums);
         for (int64_t p = 0; p < n_sums; p += TILE_ROWS)
             multiply_tile((tile_params){f->sums + q * n_sums + p * TILE_COLS, TILE_COLS, 1, 1},
                           f->values + p * n_keys, f->scores, n_seen);
     }
 }
 
+/* y = sums / total, and lse = max + log(total). */
 static void finish_query(const struct flash_job *job, const struct forward *f, int64_t row, int h,
                          int64_t q) {
     const int64_t dim = job->heads.head_dim, n_sums = padded_rows(dim);
@@ -95,7 +101,8 @@ static void finish_query(const struct flash_job *job, const struct forward *f, i
         job->out_lse[row * job->heads.n_query + h] = f->max[q] + logf(f->total[q]);
 }
 
-/* An item is one block of queries of one head of one sequence; long rows of keys come first. */
+/* An item is one block of queries of one head of one sequence. The last blocks, which see the most
+ * keys, come first, so that threads finish at about the same time. */
 static void forward_item(const struct flash_job *job, int item, float *scratch) {
     const strait_heads heads = job->heads;
     const int64_t dim = heads.head_dim, n_blocks = pieces(heads.seq_len, QUERY_BLOCK);
@@ -141,7 +148,7 @@ static strait_err attention(struct strait_stream *s, strait_tensor y, strait_ten
     return STRAIT_OK;
 }
 
-/* One token against a cache: memory is read once, so plain dot products are enough. */
+/* One new token against a cache: every key is read once, so packing would not pay. */
 
 struct cached {
     const float *qkv, *keys, *values;
@@ -151,10 +158,11 @@ struct cached {
 };
 
 enum {
-    CACHED_KEYS = 64 // scored at a time
+    CACHED_KEYS = 64 // keys per step of the online softmax
 };
 _Static_assert((int)CACHED_KEYS % (int)LANES == 0, "scores fill whole vectors");
 
+/* A running softmax, as above. */
 struct softmax {
     float max, total;
     float sums[STRAIT_CPU_HEAD_MAX + LANES];

@@ -1,19 +1,20 @@
-/* simd_attention_back.c - the gradient of tiled causal attention.
+/* simd_attention_back.c - the gradient of tiled causal attention (equations in ref_attention.c).
  *
- * An item is one key head of one sequence: its query heads, and in each the blocks of queries, come
- * in a fixed order, so that the sums for keys and values do too. Shares are made again from the
- * scores and lse. */
+ * An item is one key head of one sequence. Its query heads, and in each the blocks of queries, come
+ * in a fixed order, and so do the sums of d_k and d_v. Probabilities ("shares") are recomputed from
+ * scores and lse rather than stored. */
 #include "backend/cpu/flash.h"
 
-/* Where an item keeps its things. By query, key: lines along the head. By dim: lines across it. */
+/* Where an item keeps its packed operands. "by_dim" panels hold the transpose: one line per column
+ * of the head. */
 struct backward {
     float *queries, *d_ys;                  // right panels by query
     float *queries_by_dim, *d_ys_by_dim;    // right panels by dim
-    float *d_queries;                       // [padded head][TILE_COLS] a panel of queries
+    float *d_queries;                       // [padded head][TILE_COLS] per panel of queries
     float *keys, *values, *keys_by_dim;     // left panels
     float *shares, *d_scores;               // one panel, [keys][TILE_COLS]
     float *shares_by_key, *d_scores_by_key; // left panels, [queries][TILE_ROWS]
-    float *lse, *whole;                     // of each query; whole = d_y . y
+    float *lse, *whole;                     // per query; whole = d_y . y
 };
 
 enum {
@@ -40,19 +41,20 @@ static struct backward lay_out(float *scratch) {
     return b;
 }
 
-/* One block of queries of one head: from place q0 of the sequence whose first row is `first`. */
-struct place {
+/* A block of queries from position q0 and a block of keys from position k0, of head h of the
+ * sequence whose first row is `first`. */
+struct block {
     int64_t first, q0, n_queries, k0, n_keys;
     int h;
 };
 
-/* The first panel of queries of which one sees the key at k0 + k. */
-static int64_t first_panel(struct place at, int64_t k) {
+/* The first panel of queries of which one may see the key at k0 + k. */
+static int64_t first_panel(struct block at, int64_t k) {
     const int64_t q = at.k0 + k - at.q0;
     return q > 0 ? q / TILE_COLS * TILE_COLS : 0;
 }
 
-static void pack_queries(const struct flash_job *job, const struct backward *b, struct place at) {
+static void pack_queries(const struct flash_job *job, const struct backward *b, struct block at) {
     const int64_t dim = job->heads.head_dim, row = at.first + at.q0;
     const float *q = job->qkv + row * job->cols + at.h * dim;
     const float *y = job->y + row * job->y_cols + at.h * dim;
@@ -63,7 +65,7 @@ static void pack_queries(const struct flash_job *job, const struct backward *b, 
     pack_rights(b->d_ys_by_dim, d_y, 1, job->y_cols, dim, at.n_queries);
     memset(b->d_queries, 0, (size_t)(QUERY_BLOCK * padded_rows(dim)) * sizeof(float));
     for (int64_t i = 0; i < QUERY_BLOCK; i++) {
-        b->lse[i] = INFINITY; // past the end of the sequence every share is 0
+        b->lse[i] = INFINITY; // exp(score - inf) = 0: padding beyond the sequence adds nothing
         b->whole[i] = 0;
         if (i >= at.n_queries) continue;
         b->lse[i] = job->lse[(row + i) * job->heads.n_query + at.h];
@@ -72,10 +74,10 @@ static void pack_queries(const struct flash_job *job, const struct backward *b, 
     }
 }
 
-/* Scores become shares, and the gradients of shares those of scores. Apart, so that its constants
- * stay in registers. */
-static __attribute__((noinline)) void soften_back(const struct backward *b, int64_t q,
-                                                  int64_t n_keys, float scale) {
+/* shares = exp(scores - lse), and d_scores = shares (d_shares - whole) scale. A function of its
+ * own, so that the constants of exp stay in registers. */
+static __attribute__((noinline)) void softmax_back(const struct backward *b, int64_t q,
+                                                   int64_t n_keys, float scale) {
     vec lse[TILE_VECTORS], whole[TILE_VECTORS];
     for (int v = 0; v < TILE_VECTORS; v++) {
         lse[v] = load(b->lse + q + v * LANES);
@@ -91,8 +93,9 @@ static __attribute__((noinline)) void soften_back(const struct backward *b, int6
         }
 }
 
-/* The panel of queries from q on: shares, gradients of scores, and what they give d_queries. */
-static void panel_back(const struct flash_job *job, const struct backward *b, struct place at,
+/* The panel of queries from q on: computes shares and d_scores, adds to d_queries, and packs both
+ * by key for the sums of d_k and d_v. */
+static void panel_back(const struct flash_job *job, const struct backward *b, struct block at,
                        int64_t q) {
     const int64_t dim = job->heads.head_dim, ahead = at.q0 + q - at.k0;
     const int64_t n_sums = padded_rows(dim), n_depth = smaller(TILE_COLS, at.n_queries - q);
@@ -101,7 +104,7 @@ static void panel_back(const struct flash_job *job, const struct backward *b, st
                    job->heads.scale, 0);
     multiply_panel(b->d_scores, padded_rows(n_seen), b->values, b->d_ys + q * dim, dim, 1, 0);
     mask_panel(b->shares, n_seen, ahead);
-    soften_back(b, q, n_seen, job->heads.scale);
+    softmax_back(b, q, n_seen, job->heads.scale);
     for (int64_t p = 0; p < n_sums; p += TILE_ROWS)
         multiply_tile((tile_params){b->d_queries + q * n_sums + p * TILE_COLS, TILE_COLS, 1, 1},
                       b->keys_by_dim + p * at.n_keys, b->d_scores, n_seen);
@@ -113,9 +116,10 @@ static void panel_back(const struct flash_job *job, const struct backward *b, st
     }
 }
 
-/* Adds left x right to the rows of keys in d_qkv, columns of one head, from value `to` on. */
+/* Adds left x right to the rows of this block of keys in d_qkv, starting at offset `to`. Panels of
+ * queries that cannot see a key are skipped. */
 static void add_to_keys(const struct flash_job *job, int64_t to, const float *lefts,
-                        const float *rights, struct place at) {
+                        const float *rights, struct block at) {
     const int64_t dim = job->heads.head_dim;
     for (int64_t p = 0; p < dim; p += TILE_COLS) {
         for (int64_t k = 0; k < at.n_keys; k += TILE_ROWS) {
@@ -132,7 +136,7 @@ static void add_to_keys(const struct flash_job *job, int64_t to, const float *le
     }
 }
 
-static void key_block_back(const struct flash_job *job, const struct backward *b, struct place at,
+static void key_block_back(const struct flash_job *job, const struct backward *b, struct block at,
                            int64_t kv) {
     const int64_t dim = job->heads.head_dim, row = (at.first + at.k0) * job->cols;
     const float *keys = job->qkv + row + key_column(job, kv);
@@ -146,7 +150,7 @@ static void key_block_back(const struct flash_job *job, const struct backward *b
     add_to_keys(job, row + key_column(job, kv), b->d_scores_by_key, b->queries_by_dim, at);
 }
 
-static void query_block_back(const struct flash_job *job, const struct backward *b, struct place at,
+static void query_block_back(const struct flash_job *job, const struct backward *b, struct block at,
                              int64_t kv) {
     const int64_t dim = job->heads.head_dim, n_sums = padded_rows(dim);
     pack_queries(job, b, at);
@@ -175,7 +179,7 @@ static void backward_item(const struct flash_job *job, int item, float *scratch)
     for (int g = 0; g < n_group; g++)
         for (int64_t q0 = 0; q0 < heads.seq_len; q0 += QUERY_BLOCK)
             query_block_back(job, &b,
-                             (struct place){.first = first,
+                             (struct block){.first = first,
                                             .q0 = q0,
                                             .n_queries = smaller(QUERY_BLOCK, heads.seq_len - q0),
                                             .h = (int)kv * n_group + g},

@@ -1,10 +1,10 @@
-/* simd_cast.c - f32 to bf16 and back, and plain copies. */
+/* simd_cast.c - conversion between f32 and bf16, and copies; same bits as ref_elementwise.c. */
 #include "backend/cpu/simd.h"
 
 struct cast {
     void *y;
     const void *x;
-    int64_t n; // values, or bytes of a copy
+    int64_t n; // values, or bytes where types are equal
 };
 
 static void round_task(void *arg, int task) {
@@ -52,7 +52,8 @@ static strait_err cast(struct strait_stream *s, strait_tensor y, strait_tensor x
         n_tasks = pieces(c.n, TASK_VALUES * 4);
     }
     if (task == NULL)
-        return STRAIT_FAIL(STRAIT_ENOTSUP, "cast: only f32 and bf16 turn into each other");
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "cast on cpu: only f32 and bf16 convert into each other");
     strait_pool_run(strait_cpu_pool(s), (int)n_tasks, task, &c);
     return STRAIT_OK;
 }

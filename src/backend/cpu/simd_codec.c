@@ -1,7 +1,9 @@
-/* simd_codec.c - what codecs need besides packed rows, shared out by rows. */
+/* simd_codec.c - top-k payloads, Hadamard transform, resize_cols and silu, split over threads by
+ * rows. Rows are independent, so the split changes no bit. */
 #include "backend/cpu/simd.h"
 #include "backend/cpu/topk_row.h"
 
+/* One call; each kernel uses some of the fields. */
 struct job {
     float *y;
     strait_tensor stats;
@@ -67,7 +69,7 @@ static strait_err silu_back(struct strait_stream *s, strait_tensor d_x, strait_t
                                  .cols = x.cols});
 }
 
-/* Sums and differences of values `step` apart, over one tile. */
+/* One round of the fast Walsh-Hadamard transform: sums and differences of values `step` apart. */
 static void butterflies(float *v, int64_t tile, int64_t step) {
     for (int64_t first = 0; first < tile; first += 2 * step) {
         float *restrict low = v + first, *restrict high = low + step;
@@ -132,9 +134,9 @@ static void topk_pack_task(void *arg, int task) {
 static void topk_restore_task(void *arg, int task) {
     const struct job *j = arg;
     for (int64_t n = first_row(j, task); n < end_row(j, task); n++) {
-        double numbers[3];
-        strait_topk_restore(&j->top, j->y + n * j->cols, j->cols, n, numbers);
-        strait_payload_add_stats(j->stats, n, numbers);
+        double sums[3];
+        strait_topk_restore(&j->top, j->y + n * j->cols, j->cols, n, sums);
+        strait_payload_add_stats(j->stats, n, sums);
     }
 }
 

@@ -1,25 +1,26 @@
-/* simd_local.c - causal convolutions; the gradient of the taps is summed by blocks of rows. */
+/* simd_conv.c - causal convolutions (equations in ref_conv.c). The gradient of the taps is summed
+ * by blocks of rows, whose number follows from the shape. */
 #include "backend/cpu/simd.h"
 
-struct local {
-    float *y, *sums; // sums: [taps x cols] a task, of the taps' gradients
+struct conv {
+    float *y, *sums; // sums: gradients of the taps, [taps x cols] per task
     const float *x, *w, *d_y;
     int64_t n_rows, cols, taps, seq_len, rows; // rows of a task
 };
 
-static void conv_row(const struct local *p, int64_t n) {
-    const int64_t cols = p->cols, place = n % p->seq_len;
+static void conv_row(const struct conv *p, int64_t n) {
+    const int64_t cols = p->cols, position = n % p->seq_len;
     for (int64_t c = 0; c < cols; c += LANES) {
         const float *x = p->x + n * cols + c;
         vec sum = load_some(x, cols - c);
-        for (int64_t j = 0; j < p->taps && j <= place; j++)
+        for (int64_t j = 0; j < p->taps && j <= position; j++)
             sum += load_some(p->w + j * cols + c, cols - c) * load_some(x - j * cols, cols - c);
         store_some(p->y + n * cols + c, sum, cols - c);
     }
 }
 
 static void conv_task(void *arg, int task) {
-    const struct local *p = arg;
+    const struct conv *p = arg;
     const int64_t end = smaller(p->n_rows, (task + 1) * p->rows);
     for (int64_t n = task * p->rows; n < end; n++)
         conv_row(p, n);
@@ -28,20 +29,21 @@ static void conv_task(void *arg, int task) {
 static strait_err conv(struct strait_stream *s, strait_tensor y, strait_tensor x, strait_tensor w,
                        int64_t seq_len) {
     assert(strait_cpu_same_shape(y, x) && w.cols == x.cols && x.rows % seq_len == 0);
-    struct local p = {.y = strait_cpu_f32(y),
-                      .x = strait_cpu_f32(x),
-                      .w = strait_cpu_f32(w),
-                      .n_rows = x.rows,
-                      .cols = x.cols,
-                      .taps = w.rows,
-                      .seq_len = seq_len,
-                      .rows = task_rows(x.cols)};
+    struct conv p = {.y = strait_cpu_f32(y),
+                     .x = strait_cpu_f32(x),
+                     .w = strait_cpu_f32(w),
+                     .n_rows = x.rows,
+                     .cols = x.cols,
+                     .taps = w.rows,
+                     .seq_len = seq_len,
+                     .rows = task_rows(x.cols)};
     strait_pool_run(strait_cpu_pool(s), (int)pieces(p.n_rows, p.rows), conv_task, &p);
     return STRAIT_OK;
 }
 
-/* The gradient of row n of x, and its share of the taps' in `sums`. */
-static void conv_row_back(const struct local *p, int64_t n, float *sums) {
+/* The gradient of row n of x, and its part of the taps' gradient in `sums`: tap j pairs x_n with
+ * d_y_{n+j}, so one pass over d_y serves both. */
+static void conv_row_back(const struct conv *p, int64_t n, float *sums) {
     const int64_t cols = p->cols, left = p->seq_len - n % p->seq_len;
     for (int64_t c = 0; c < cols; c += LANES) {
         const float *d = p->d_y + n * cols + c;
@@ -58,7 +60,7 @@ static void conv_row_back(const struct local *p, int64_t n, float *sums) {
 }
 
 static void conv_back_task(void *arg, int task) {
-    const struct local *p = arg;
+    const struct conv *p = arg;
     const int64_t end = smaller(p->n_rows, (task + 1) * p->rows), n_sums = p->taps * p->cols;
     float *sums = p->sums + task * n_sums;
     memset(sums, 0, (size_t)n_sums * sizeof *sums);
@@ -71,16 +73,16 @@ static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_t
     assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
     assert(strait_cpu_same_shape(d_w, w) && w.cols == x.cols && x.rows % seq_len == 0);
     const struct strait_cpu *cpu = s->backend->state;
-    struct local p = {.y = strait_cpu_f32(d_x),
-                      .sums = cpu->left,
-                      .x = strait_cpu_f32(x),
-                      .w = strait_cpu_f32(w),
-                      .d_y = strait_cpu_f32(d_y),
-                      .n_rows = x.rows,
-                      .cols = x.cols,
-                      .taps = w.rows,
-                      .seq_len = seq_len,
-                      .rows = block_rows(x.rows, w.rows * x.cols)};
+    struct conv p = {.y = strait_cpu_f32(d_x),
+                     .sums = cpu->left,
+                     .x = strait_cpu_f32(x),
+                     .w = strait_cpu_f32(w),
+                     .d_y = strait_cpu_f32(d_y),
+                     .n_rows = x.rows,
+                     .cols = x.cols,
+                     .taps = w.rows,
+                     .seq_len = seq_len,
+                     .rows = block_rows(x.rows, w.rows * x.cols)};
     const int64_t n_blocks = pieces(p.n_rows, p.rows);
     strait_pool_run(cpu->pool, (int)n_blocks, conv_back_task, &p);
     add_blocks(strait_cpu_f32(d_w), cpu->left, n_blocks, w.rows * w.cols);

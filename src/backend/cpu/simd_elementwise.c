@@ -1,9 +1,10 @@
-/* simd_elementwise.c - flat loops that a compiler turns into vectors, shared out in equal runs. */
+/* simd_elementwise.c - loops over all values of a tensor, which the compiler vectorises, split over
+ * threads in equal runs. */
 #include "backend/cpu/simd.h"
 
-/* y of `n` values from a and b, with one number. */
+/* One call over n values; each kernel uses some of the fields. */
 struct flat {
-    void *y, *also; // the second result of what has two
+    void *y, *also; // also: the second output of kernels that have two
     const void *a, *b;
     float by;
     int64_t n;
@@ -81,8 +82,9 @@ static void scale_task(void *arg, int task) {
         y[i] = f->by * x[i];
 }
 
-static strait_err run_with_number(const struct strait_stream *s, strait_pool_task task,
-                                  strait_tensor y, strait_tensor x, float by) {
+/* For kernels y = f(x, by). */
+static strait_err run_scaled(const struct strait_stream *s, strait_pool_task task, strait_tensor y,
+                             strait_tensor x, float by) {
     assert(strait_cpu_same_shape(y, x));
     return run_flat(
         s, task,
@@ -91,19 +93,20 @@ static strait_err run_with_number(const struct strait_stream *s, strait_pool_tas
 }
 
 static strait_err axpy(struct strait_stream *s, strait_tensor y, float alpha, strait_tensor x) {
-    return run_with_number(s, axpy_task, y, x, alpha);
+    return run_scaled(s, axpy_task, y, x, alpha);
 }
 
 static strait_err lerp(struct strait_stream *s, strait_tensor y, strait_tensor x, float t) {
-    return run_with_number(s, lerp_task, y, x, t);
+    return run_scaled(s, lerp_task, y, x, t);
 }
 
 static strait_err normalise(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor total, float epsilon) {
     const float by = 1.0f / (sqrtf(strait_cpu_f32(total)[0]) + epsilon);
-    return run_with_number(s, scale_task, y, x, by);
+    return run_scaled(s, scale_task, y, x, by);
 }
 
+/* x < 0 is false for NaN, which therefore passes through. */
 static void relu2_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
@@ -114,7 +117,7 @@ static void relu2_task(void *arg, int task) {
 }
 
 static strait_err relu2(struct strait_stream *s, strait_tensor y, strait_tensor x) {
-    return run_with_number(s, relu2_task, y, x, 0);
+    return run_scaled(s, relu2_task, y, x, 0);
 }
 
 static void relu2_back_task(void *arg, int task) {
@@ -128,7 +131,7 @@ static void relu2_back_task(void *arg, int task) {
             d_x[i] = x[i] < 0 ? 0 : 2 * x[i] * d_y[i];
         return;
     }
-    SIMD_EACH_ITS_OWN // gradients may take the place of values
+    SIMD_EACH_ITS_OWN // outputs may replace inputs: read both first
     for (int64_t i = run.first; i < run.end; i++) {
         const float v = x[i], d = d_y[i];
         d_x[i] = v < 0 ? 0 : 2 * v * d;
@@ -168,7 +171,7 @@ static void relu_task(void *arg, int task) {
 }
 
 static strait_err relu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
-    return run_with_number(s, relu_task, y, x, 0);
+    return run_scaled(s, relu_task, y, x, 0);
 }
 
 static void relu_back_task(void *arg, int task) {
@@ -185,7 +188,8 @@ static strait_err relu_back(struct strait_stream *s, strait_tensor d_x, strait_t
     return run_back(s, relu_back_task, d_x, d_y, x);
 }
 
-/* Partial sums of squares: a few runs whose number follows from the length alone. */
+/* Sum of squares: partial sums over runs whose number follows from the length alone, added in
+ * order. In double precision, because f32 would lose small values next to large ones. */
 
 enum {
     SUMS_MAX = 256,

@@ -1,9 +1,10 @@
-/* simd_embed.c - rows of a table; its gradient is cut by columns, so that no two tasks meet and
- * every row adds up in the order of the tokens. */
+/* simd_embed.c - rows of a table by token id, and token gates. The gradient of the table is split
+ * by columns: tasks never write the same value, and every row is summed in the order of tokens, as
+ * in the reference loop. */
 #include "backend/cpu/simd.h"
 
 enum {
-    EMBED_COLS = 64 // of a task of the gradient
+    EMBED_COLS = 64 // columns per task of the gradient
 };
 
 struct embed {
@@ -58,15 +59,15 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
     return STRAIT_OK;
 }
 
-/* Rows of a task: y = x (1 + gain), and, with d_rows, d_rows = x also. */
-struct gain {
+/* Token gates: y = x (1 + gate) and, where d_rows is present (backward), d_rows = x also. */
+struct gates {
     const float *table, *x, *also;
     float *y, *d_rows;
     const int32_t *ids;
     int64_t n_ids, cols, x_cols, y_cols, rows;
 };
 
-static void gain_row(const struct gain *g, int64_t n) {
+static void gate_row(const struct gates *g, int64_t n) {
     const float *gain = g->table + g->ids[n] * g->cols, *x = g->x + n * g->x_cols;
     float *y = g->y + n * g->y_cols;
     if (g->d_rows == NULL) {
@@ -77,7 +78,7 @@ static void gain_row(const struct gain *g, int64_t n) {
     }
     const float *also = g->also + n * g->cols;
     float *d_rows = g->d_rows + n * g->cols;
-    SIMD_EACH_ITS_OWN // results may take the place of what they are made of
+    SIMD_EACH_ITS_OWN // outputs may replace inputs: read both first
     for (int64_t c = 0; c < g->cols; c++) {
         const float d = x[c], value = also[c];
         y[c] = d * (1 + gain[c]);
@@ -85,21 +86,21 @@ static void gain_row(const struct gain *g, int64_t n) {
     }
 }
 
-static void gain_task(void *arg, int task) {
-    const struct gain *g = arg;
+static void gate_task(void *arg, int task) {
+    const struct gates *g = arg;
     const int64_t end = smaller(g->n_ids, (task + 1) * g->rows);
     for (int64_t n = task * g->rows; n < end; n++)
-        gain_row(g, n);
+        gate_row(g, n);
 }
 
-static strait_err gain_by(const struct strait_stream *s, struct gain g, strait_tensor table,
-                          strait_tensor tokens) {
+static strait_err run_gates(const struct strait_stream *s, struct gates g, strait_tensor table,
+                            strait_tensor tokens) {
     g.table = strait_cpu_f32(table);
     g.ids = strait_cpu_i32(tokens);
     g.n_ids = tokens.rows;
     g.cols = table.cols;
     g.rows = task_rows(table.cols);
-    strait_pool_run(strait_cpu_pool(s), (int)pieces(g.n_ids, g.rows), gain_task, &g);
+    strait_pool_run(strait_cpu_pool(s), (int)pieces(g.n_ids, g.rows), gate_task, &g);
     return STRAIT_OK;
 }
 
@@ -107,9 +108,9 @@ static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_ten
                             strait_tensor table, strait_tensor tokens) {
     assert(y.rows == tokens.rows && x.rows == tokens.rows);
     assert(y.cols >= table.cols && x.cols >= table.cols);
-    return gain_by(
+    return run_gates(
         s,
-        (struct gain){
+        (struct gates){
             .y = strait_cpu_f32(y), .x = strait_cpu_f32(x), .y_cols = y.cols, .x_cols = x.cols},
         table, tokens);
 }
@@ -119,14 +120,14 @@ static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, str
                                  strait_tensor tokens) {
     assert(strait_cpu_same_shape(d_x, d_y) && strait_cpu_same_shape(d_rows, x));
     assert(strait_cpu_same_shape(d_y, x) && x.cols == table.cols && x.rows == tokens.rows);
-    return gain_by(s,
-                   (struct gain){.y = strait_cpu_f32(d_x),
-                                 .d_rows = strait_cpu_f32(d_rows),
-                                 .x = strait_cpu_f32(d_y),
-                                 .also = strait_cpu_f32(x),
-                                 .y_cols = x.cols,
-                                 .x_cols = x.cols},
-                   table, tokens);
+    return run_gates(s,
+                     (struct gates){.y = strait_cpu_f32(d_x),
+                                    .d_rows = strait_cpu_f32(d_rows),
+                                    .x = strait_cpu_f32(d_y),
+                                    .also = strait_cpu_f32(x),
+                                    .y_cols = x.cols,
+                                    .x_cols = x.cols},
+                     table, tokens);
 }
 
 void SIMD(embed)(struct strait_kernel_set *set) {

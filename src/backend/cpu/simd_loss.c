@@ -1,8 +1,9 @@
-/* simd_loss.c - cross-entropy, a row at a time while it is in the cache. */
+/* simd_loss.c - cross-entropy (equations in ref_loss.c). One row at a time, so that its passes
+ * (max, sum, gradient) read it from the cache. */
 #include "backend/cpu/simd.h"
 
 enum {
-    SUM_RUN = 64 * LANES // added up in single precision before the sum goes to a double
+    SUM_RUN = 64 * LANES // values summed in f32 before their sum is added to a double
 };
 
 struct loss_rows {
@@ -12,7 +13,7 @@ struct loss_rows {
     strait_loss_params params;
 };
 
-/* Capped logits, and the slope of the cap. */
+/* cap(logit), and its derivative in *slope. */
 static inline vec capped(vec logit, float softcap, vec *slope) {
     *slope = splat(1.0f);
     if (softcap == 0.0f) return logit;
@@ -22,7 +23,7 @@ static inline vec capped(vec logit, float softcap, vec *slope) {
     return logit * shrink;
 }
 
-/* LANES capped logits from c on; past the end of the row they are -infinity. */
+/* LANES capped logits from c on; beyond the row -infinity, which adds exp(-inf) = 0 to sums. */
 static inline vec logits_at(const float *row, int64_t c, int64_t cols, float softcap, vec *slope) {
     if (c + LANES <= cols) return capped(load(row + c), softcap, slope);
     return lanes_below(capped(load_part(row + c, cols - c), softcap, slope), cols - c, -INFINITY);
@@ -50,7 +51,8 @@ static double row_sum(const float *row, int64_t cols, float softcap, float max) 
     return sum;
 }
 
-/* The same of logits without a cap, which become exp(logit - max): the gradient needs no more. */
+/* The same for logits without a cap, which it replaces by exp(logit - max): the gradient is then
+ * one multiplication per value, without a second exponential. */
 static double row_sum_keep(float *row, int64_t cols, float max) {
     double sum = 0;
     int64_t c0 = 0;
@@ -78,7 +80,7 @@ static double row_sum_keep(float *row, int64_t cols, float max) {
     return sum;
 }
 
-/* Capped logits become the gradient of the loss, times params.scale. */
+/* Replaces logits by the gradient of the loss times params.scale. */
 static void row_back(float *row, int64_t cols, int32_t target, strait_loss_params params,
                      float log_sum) {
     vec slope;
@@ -91,7 +93,7 @@ static void row_back(float *row, int64_t cols, int32_t target, strait_loss_param
     row[target] -= at_target;
 }
 
-/* The loss of one row; its logits become their gradient where that is asked for. */
+/* The loss of one row. With params.scale its logits are replaced by their gradient. */
 static float row_loss(float *row, int64_t cols, int32_t target, strait_loss_params params) {
     vec slope;
     const double logit = (double)capped(splat(row[target]), params.softcap, &slope)[0];

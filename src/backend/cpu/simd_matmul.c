@@ -1,30 +1,32 @@
-/* simd_matmul.c - matrix products from packed panels.
+/* simd_matmul.c - matrix products from packed panels (matmul_tile.h).
  *
- * Both sides are packed by all threads, then all threads take blocks of the result. A chunk of each
- * side fits the memory made when the device was opened; larger products go chunk by chunk. */
+ * All threads pack both sides, then all threads take blocks of the result. A chunk of each side
+ * fits the memory allocated when the device was opened; larger products go chunk by chunk. How a
+ * product is split follows from its shape, so bits do not depend on the number of threads. */
 #include "backend/cpu/matmul_tile.h"
 
 enum {
-    BLOCK_PANELS = 8,   // panels a side of one task
-    DEPTH_CHUNK = 2048, // at most packed at once; a multiple of TILE_DEPTH
-    THIN = 4            // fewer rows than this are not worth packing for
+    BLOCK_PANELS = 8,   // panels per side of a task
+    DEPTH_CHUNK = 2048, // most depth packed at once; a multiple of TILE_DEPTH
+    THIN = 4            // with fewer rows of y packing costs more than it saves
 };
 
-/* A product as its tasks see it. Strides make transposes disappear: value (i, k) of the left side
- * is a[i * a_row + k * a_depth], value (k, j) of the right b[j * b_col + k * b_depth]. */
+/* A product, or one chunk of it. Strides replace transposes: value (i, k) of the left side is
+ * a[i * a_row + k * a_depth], value (k, j) of the right side b[j * b_col + k * b_depth]. */
 struct product {
     const float *a, *b;
     int64_t a_row, a_depth, b_col, b_depth;
     float *y;
-    int64_t rows, cols, depth; // of the whole, then of the current chunk
-    int64_t ld;
+    int64_t rows, cols, depth; // of the product, or of the chunk
+    int64_t ld;                // from one row of y to the next
     float alpha, beta;
-    float *left, *right; // packed
-    int is_left_packed, is_right_packed;
+    float *left, *right;                 // packed panels
+    int is_left_packed, is_right_packed; // by the previous chunk
 };
 
-/* Packed sides lie pass by pass, and in a pass panel by panel: a task then walks through memory
- * that is close together. `at` is the first row or column of a panel, `n` of `width` a panel. */
+/* The offset of a panel: packed sides are stored pass by pass, and within a pass panel by panel, so
+ * that a task reads nearby memory. `at` is the first row or column of the panel, `n` all of them.
+ */
 static int64_t panel_at(const struct product *p, int64_t at, int64_t k0, int64_t n, int64_t width) {
     return k0 * pieces(n, width) * width + at * smaller(TILE_DEPTH, p->depth - k0);
 }
@@ -66,7 +68,7 @@ static void pack_task(void *arg, int task) {
         pack_right_task(p, task - n_left);
 }
 
-/* Pass k0 of the panels that begin at row i and column j. */
+/* Pass k0 of the panels that start at row i and column j. Later passes add to y (beta 1). */
 static void multiply_panels(const struct product *p, int64_t i, int64_t j, int64_t k0) {
     const float *left = left_panel(p, i, k0), *right = right_panel(p, j, k0);
     const int64_t depth = smaller(TILE_DEPTH, p->depth - k0);
@@ -79,6 +81,8 @@ static void multiply_panels(const struct product *p, int64_t i, int64_t j, int64
                       smaller(n_cols, TILE_COLS));
 }
 
+/* One block of y. Depth is the outer loop: a panel of the right side stays in L1 while the left
+ * panels pass by. */
 static void block_task(void *arg, int task) {
     const struct product *p = arg;
     const int64_t n_across = pieces(p->cols, TILE_COLS * BLOCK_PANELS);
@@ -101,7 +105,7 @@ static void multiply_chunk(struct strait_pool *pool, struct product *p) {
     strait_pool_run(pool, (int)(n_down * n_across), block_task, p);
 }
 
-/* The part of p that begins at (i, j, k); later depths add to what the first has left in y. */
+/* The part of p that starts at (i, j, k). Chunks of later depth add to y. */
 static struct product chunk_at(const struct product *p, int64_t i, int64_t j, int64_t k) {
     struct product c = *p;
     c.a += i * p->a_row + k * p->a_depth;
@@ -111,6 +115,8 @@ static struct product chunk_at(const struct product *p, int64_t i, int64_t j, in
     return c;
 }
 
+/* Chunk by chunk. The right chunk is packed once for all row chunks; the left one is kept where one
+ * chunk holds all of it. */
 static void multiply(const struct strait_cpu *cpu, const struct product *p) {
     const int64_t depth = smaller(p->depth, DEPTH_CHUNK);
     const int64_t rows = STRAIT_CPU_LEFT / depth / TILE_ROWS * TILE_ROWS;
@@ -132,15 +138,15 @@ static void multiply(const struct strait_cpu *cpu, const struct product *p) {
     }
 }
 
-/* Thin products read the right side once, as it lies. */
+/* Thin products (few rows of y) read the right side once, without packing. */
 
 static void mix(float *y, float product, const struct product *p) {
     *y = p->beta == 0.0f ? p->alpha * product : p->alpha * product + p->beta * *y;
 }
 
 enum {
-    DOT_COLS = 64,   // columns of a task whose right side lies along the depth
-    SWEEP_COLS = 512 // of one whose right side lies along the columns
+    DOT_COLS = 64,   // columns per task where the right side is contiguous along the depth
+    SWEEP_COLS = 512 // and where it is contiguous along the columns
 };
 
 static void dot_task(void *arg, int task) {

@@ -1,4 +1,4 @@
-/* simd_mlp.c - gated silu, row by row. */
+/* simd_mlp.c - gated silu (swiglu), row by row (equations in ref_mlp.c). */
 #include "backend/cpu/simd.h"
 
 struct gated {
@@ -11,6 +11,7 @@ static inline vec sigmoid(vec x) {
     return 1.0f / (1.0f + vec_exp(-x));
 }
 
+/* Up to LANES values of y = silu(gate) up. */
 static inline void gate_some(float *restrict y, const float *restrict gate,
                              const float *restrict up, int64_t left) {
     const vec x = load_some(gate, left);
@@ -41,7 +42,7 @@ static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor
     return STRAIT_OK;
 }
 
-/* Everything is read before anything is written: gradients may take the place of values. */
+/* Reads everything before it writes: d_gate_up may be gate_up, and y may be d_y. */
 static inline void gate_some_back(float *d_gate, float *y, const float *d_y, const float *gate,
                                   int64_t width, int64_t left) {
     const vec x = load_some(gate, left), d = load_some(d_y, left), sig = sigmoid(x);

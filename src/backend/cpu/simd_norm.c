@@ -1,10 +1,11 @@
-/* simd_norm.c - root-mean-square norm; the gradient of the gain is summed by blocks of rows. */
+/* simd_norm.c - root-mean-square norm (equations in ref_norm.c). The gradient of the gain is summed
+ * by blocks of rows, whose number follows from the shape. */
 #include "backend/cpu/rms.h"
 
 struct norm {
     float *y, *sum, *rstd, *d_x, *d_gain;
-    const float *x, *delta, *gain, *d_y, *scales; // scales: rstd, as the backward reads it
-    int64_t n_rows, cols, rows;                   // rows of a task
+    const float *x, *delta, *gain, *d_y, *scales; // scales: rstd in the backward pass
+    int64_t n_rows, cols, rows;                   // rows per task
     float epsilon;
 };
 
@@ -47,6 +48,7 @@ static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tenso
     return STRAIT_OK;
 }
 
+/* d_gain: this task's partial sums. */
 static void norm_row_back(const struct norm *r, int64_t n, float *d_gain) {
     const float *x = r->x + n * r->cols, *d_y = r->d_y + n * r->cols;
     float *d_x = r->d_x + n * r->cols;
@@ -77,7 +79,7 @@ static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strai
     assert(gain.data == NULL || d_gain.data != NULL);
     const struct strait_cpu *cpu = s->backend->state;
     struct norm r = {.d_x = strait_cpu_f32(d_x),
-                     .d_gain = cpu->left, // one row of sums a task
+                     .d_gain = cpu->left, // one row of partial sums per task
                      .d_y = strait_cpu_f32(d_y),
                      .x = strait_cpu_f32(x),
                      .gain = strait_cpu_f32(gain),

@@ -1,13 +1,15 @@
 /* simd_optim.c - AdamW in one pass over weight, gradient and moments. */
 #include "backend/cpu/simd.h"
 
-/* The numbers of one update. */
+/* The constants of one update, with bias corrections folded in:
+ *   w = w keep - m / (sqrt(v) root + epsilon) rate */
 typedef struct step_by {
-    float grad;          // gradients are read times this
-    float beta1, beta2;  //
-    float keep;          // of a weight, after decay
-    float rate;          // over the part of 1 that m has seen
-    float root, epsilon; // the denominator is sqrt(v) * root + epsilon
+    float grad; // clipping factor of the gradients
+    float beta1, beta2;
+    float keep; // 1 - learning rate * weight decay
+    float rate; // learning rate / (1 - beta1^step)
+    float root; // 1 / sqrt(1 - beta2^step)
+    float epsilon;
 } step_by;
 
 struct adamw {
@@ -30,19 +32,21 @@ static step_by step_of(strait_adamw_params params, float grad) {
         .epsilon = params.epsilon};
 }
 
-/* A gradient as it counts; with a scale of 0 even one that is not finite is silent. */
+/* The clipped gradient. A factor of 0 gives 0 even for non-finite gradients, where a product would
+ * be NaN. */
 static inline vec grad_of(const float *grad, int64_t left, float by) {
     return by == 0.0f ? (vec){0} : load_some(grad, left) * by;
 }
 
-static inline void move(float *w, float *m, vec grad, vec v, int64_t left, const step_by *by) {
+/* Updates m and w for LANES values, given the new second moment v. */
+static inline void update(float *w, float *m, vec grad, vec v, int64_t left, const step_by *by) {
     const vec first = load_some(m, left) * by->beta1 + grad * (1.0f - by->beta1);
     store_some(m, first, left);
     const vec step = first / (vec_sqrt(v) * by->root + by->epsilon);
     store_some(w, load_some(w, left) * by->keep - step * by->rate, left);
 }
 
-/* A second moment of its own for every weight; the tensor is one long row. */
+/* One second moment per weight; the tensor counts as one long row. */
 static void own_task(void *arg, int task) {
     const struct adamw *a = arg;
     const int64_t end = smaller(a->cols, (int64_t)(task + 1) * TASK_VALUES);
@@ -51,11 +55,11 @@ static void own_task(void *arg, int task) {
         const vec grad = grad_of(a->grad + i, left, a->by.grad);
         const vec v = load_some(a->v + i, left) * a->by.beta2 + grad * grad * (1.0f - a->by.beta2);
         store_some(a->v + i, v, left);
-        move(a->weight + i, a->m + i, grad, v, left, &a->by);
+        update(a->weight + i, a->m + i, grad, v, left, &a->by);
     }
 }
 
-/* One second moment a row. */
+/* One second moment per row. */
 static void row_task(void *arg, int task) {
     const struct adamw *a = arg;
     const int64_t end = smaller(a->n_rows, (task + 1) * a->rows);
@@ -69,17 +73,17 @@ static void row_task(void *arg, int task) {
         const float mean = (float)(squares / (double)a->cols);
         a->v[r] = a->by.beta2 * a->v[r] + (1.0f - a->by.beta2) * mean;
         for (int64_t c = 0; c < a->cols; c += LANES)
-            move(a->weight + at + c, a->m + at + c,
-                 grad_of(a->grad + at + c, a->cols - c, a->by.grad), splat(a->v[r]), a->cols - c,
-                 &a->by);
+            update(a->weight + at + c, a->m + at + c,
+                   grad_of(a->grad + at + c, a->cols - c, a->by.grad), splat(a->v[r]), a->cols - c,
+                   &a->by);
     }
 }
 
 enum {
-    SHARED_COLS = 64 // columns of a task
+    SHARED_COLS = 64 // columns per task
 };
 
-/* One second moment a column. */
+/* One second moment per column: squares are summed over rows first, in order. */
 static void column_task(void *arg, int task) {
     const struct adamw *a = arg;
     const int64_t c0 = (int64_t)task * SHARED_COLS, n_cols = smaller(SHARED_COLS, a->cols - c0);
@@ -96,8 +100,8 @@ static void column_task(void *arg, int task) {
     for (int64_t r = 0; r < a->n_rows; r++)
         for (int64_t c = 0; c < n_cols; c += LANES) {
             const int64_t at = r * a->cols + c0 + c, left = n_cols - c;
-            move(a->weight + at, a->m + at, grad_of(a->grad + at, left, a->by.grad),
-                 load_some(a->v + c0 + c, left), left, &a->by);
+            update(a->weight + at, a->m + at, grad_of(a->grad + at, left, a->by.grad),
+                   load_some(a->v + c0 + c, left), left, &a->by);
         }
 }
 

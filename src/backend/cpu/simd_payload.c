@@ -1,12 +1,12 @@
-/* simd_payload.c - rows as bytes for the wire, to the same bytes as the plain loops.
+/* simd_payload.c - rows as payload bytes: exactly the bytes of the reference loops.
  *
- * Built without fused products: floor(x / scale + u) must round like everyone else's. */
+ * Compiled without fused products: floor(x / scale + u) must round as on every other device. */
 #include "backend/cpu/payload_value.h"
 #include "backend/cpu/simd.h"
 #include "backend/scale.h"
 
 enum {
-    CHUNK = 512 // values taken through all steps at once
+    CHUNK = 512 // values that pass through all steps at once, in L1
 };
 
 struct payload {
@@ -14,14 +14,14 @@ struct payload {
     unsigned char *bytes;
     float *stats;
     const float *error;
-    int64_t n_rows, cols, rows; // cols that cross, rows of a task
+    int64_t n_rows, cols, rows; // packed columns; rows per task
     int64_t stride;             // columns of x
     strait_pack_params params;
     float base;
-    float largest[BLOCKS_MAX]; // by task
+    float largest[BLOCKS_MAX]; // largest magnitude per task
 };
 
-/* Enough rows a task that there are no more than BLOCKS_MAX of them. */
+/* Rows per task: at most BLOCKS_MAX tasks. */
 static int64_t rows_of_task(int64_t n_rows, int64_t cols) {
     const int64_t least = pieces(n_rows, BLOCKS_MAX);
     return task_rows(cols) > least ? task_rows(cols) : least;
@@ -32,13 +32,13 @@ static void run_rows(const struct strait_stream *s, strait_pool_task task, struc
     strait_pool_run(strait_cpu_pool(s), (int)pieces(p->n_rows, p->rows), task, p);
 }
 
-/* Values that are fit for the wire, zeros for the others; how many there were of those. */
+/* Copies values that may be sent and replaces others by 0; returns how many were replaced. */
 static int clean(float *restrict to, const float *restrict from, int n) {
     int bad = 0;
     for (int i = 0; i < n; i++) {
-        const int is_fit = fabsf(from[i]) <= STRAIT_WIRE_LIMIT;
-        to[i] = is_fit ? from[i] : 0.0f;
-        bad += !is_fit;
+        const int is_valid = fabsf(from[i]) <= STRAIT_WIRE_LIMIT;
+        to[i] = is_valid ? from[i] : 0.0f;
+        bad += !is_valid;
     }
     return bad;
 }
@@ -63,15 +63,15 @@ static void largest_task(void *arg, int task) {
     }
 }
 
-/* Random words for values [first, first + n) of the tensor, as numbers in [0, 1). */
-static void draw(float *to, strait_pack_params params, int64_t first, int n) {
+/* Uniform random sums in [0, 1) for values [first, first + n) of the tensor. */
+static void draw_uniform(float *to, strait_pack_params params, int64_t first, int n) {
     uint32_t words[CHUNK];
     strait_rng_words((strait_rng){params.seed, params.stream}, (uint64_t)first, words, (size_t)n);
     for (int i = 0; i < n; i++)
         to[i] = (float)(words[i] >> 8) * 0x1p-24f;
 }
 
-/* bf16, and in `sent` what it stands for. */
+/* bf16 bytes of up to CHUNK values, and in `sent` the values that the receiver restores. */
 static void round_halves(unsigned char *bytes, float *restrict sent, const float *restrict value,
                          const float *restrict u, int n) {
     for (int i = 0; i < n; i++) {
@@ -85,7 +85,8 @@ static void round_halves(unsigned char *bytes, float *restrict sent, const float
     }
 }
 
-/* Codes of up to CHUNK values, and in `sent` what they stand for. */
+/* Codes of up to CHUNK values, and in `sent` the values that the receiver restores. Stochastic
+ * rounding is floor(value / scale + u). */
 static void round_codes(unsigned char *bytes, float *restrict sent, const float *restrict value,
                         const float *restrict u, int n, int bits, float scale) {
     const float magic = 0x1.8p23f; // adding it rounds to nearest, half to even
@@ -121,13 +122,13 @@ static float distance(const float *a, const float *b, int n) {
 static void pack_row(const struct payload *p, int64_t n, unsigned char *to, float scale) {
     float value[CHUNK], sent[CHUNK], random[CHUNK];
     const int bits = p->params.bits;
-    double numbers[3] = {0};
+    double sums[3] = {0};
     for (int64_t c = 0; c < p->cols; c += CHUNK) {
         const int64_t at = n * p->cols + c;
         const int count = (int)smaller(CHUNK, p->cols - c);
         const float *u = p->params.is_stochastic && bits < 32 ? random : NULL;
-        if (u != NULL) draw(random, p->params, at, count);
-        numbers[2] += clean(value, p->x + n * p->stride + c, count);
+        if (u != NULL) draw_uniform(random, p->params, at, count);
+        sums[2] += clean(value, p->x + n * p->stride + c, count);
         if (bits == 32)
             memcpy(to + c * 4, value, (size_t)count * 4);
         else if (bits == 16)
@@ -135,11 +136,11 @@ static void pack_row(const struct payload *p, int64_t n, unsigned char *to, floa
         else
             round_codes(to + c * bits / 8, sent, value, u, count, bits, scale);
         if (p->stats == NULL) continue;
-        numbers[0] += bits == 32 ? 0.0 : (double)distance(value, sent, count);
-        numbers[1] += (double)dot(value, value, count);
+        sums[0] += bits == 32 ? 0.0 : (double)distance(value, sent, count);
+        sums[1] += (double)dot(value, value, count);
     }
     for (int i = 0; p->stats != NULL && i < 3; i++)
-        p->stats[n * 3 + i] += (float)numbers[i];
+        p->stats[n * 3 + i] += (float)sums[i];
 }
 
 static void pack_task(void *arg, int task) {
@@ -209,7 +210,7 @@ static void restore_codes(float *restrict to, const unsigned char *restrict from
             to[c] = (float)(int8_t)from[c] * scale;
         return;
     }
-    for (int64_t c = 0; c + 2 <= cols; c += 2) { // shifted up and down again, for the sign
+    for (int64_t c = 0; c + 2 <= cols; c += 2) { // the shifts extend the sign
         to[c] = (float)((int8_t)(unsigned char)(from[c / 2] << 4) >> 4) * scale;
         to[c + 1] = (float)((int8_t)from[c / 2] >> 4) * scale;
     }
@@ -223,7 +224,7 @@ static void restore_task(void *arg, int task) {
     const int64_t end = smaller(p->n_rows, (task + 1) * p->rows);
     for (int64_t n = task * p->rows; n < end; n++) {
         float *to = p->x + n * p->stride;
-        int64_t bad = base == p->base ? 0 : p->cols; // NOLINT: bits that are no base at all
+        int64_t bad = base == p->base ? 0 : p->cols; // NOLINT: the received base was invalid
         if (bits >= 16)
             bad = restore_wide(to, p->bytes + n * p->cols * bits / 8, p->cols, bits);
         else

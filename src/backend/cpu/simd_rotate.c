@@ -1,28 +1,29 @@
-/* simd_rotate.c - norm and rotation of queries and keys, head by head. */
+/* simd_rotate.c - rotary position embedding of queries and keys and the optional norm, head by
+ * head. */
 #include "backend/cpu/rms.h"
 
 struct rotate {
     float *out, *rstd, *d_gain;
-    const float *in, *x, *gain, *cos, *sin, *scales; // scales: rstd, as the backward reads it
-    int64_t n_rows, cols, rows;                      // rows of a task
+    const float *in, *x, *gain, *cos, *sin, *scales; // scales: rstd in the backward pass
+    int64_t n_rows, cols, rows;                      // rows per task
     strait_heads heads;
     float epsilon;
 };
 
-/* Pairs (i, i + half) turn; `out` may be `in`. With way -1 they turn back. */
-static void turn(float *out, const float *in, const float *cos, const float *sin, int64_t half,
-                 float way) {
+/* Rotates pairs (i, i + half); `out` may be `in`. A direction of -1 rotates back. */
+static void rotate_pairs(float *out, const float *in, const float *cos, const float *sin,
+                         int64_t half, float direction) {
     for (int64_t i = 0; i < half; i += LANES) {
         const int64_t left = half - i;
-        const vec c = load_some(cos + i, left), s = load_some(sin + i, left) * way;
+        const vec c = load_some(cos + i, left), s = load_some(sin + i, left) * direction;
         const vec a = load_some(in + i, left), b = load_some(in + half + i, left);
         store_some(out + i, a * c - b * s, left);
         store_some(out + half + i, b * c + a * s, left);
     }
 }
 
-/* The row of a [2 x head_dim] tensor that head h of queries and keys uses; NULL stays. */
-static int64_t gain_row(const struct rotate *r, int h) {
+/* The offset, in a [2 x head_dim] tensor, of the gains that head h of queries and keys uses. */
+static int64_t gain_offset(const struct rotate *r, int h) {
     return h >= r->heads.n_query ? r->heads.head_dim : 0;
 }
 
@@ -43,11 +44,11 @@ static void rotate_task(void *arg, int task) {
             const float *from = r->in + n * r->cols + h * dim;
             float *to = r->out + n * r->cols + h * dim;
             if (r->rstd != NULL) {
-                const float *gain = r->gain != NULL ? r->gain + gain_row(r, h) : NULL;
+                const float *gain = r->gain != NULL ? r->gain + gain_offset(r, h) : NULL;
                 r->rstd[n * n_heads + h] = rms_norm(to, from, gain, dim, r->epsilon);
                 from = to;
             }
-            turn(to, from, r->cos + angle, r->sin + angle, half, 1);
+            rotate_pairs(to, from, r->cos + angle, r->sin + angle, half, 1);
         }
         copy_values(r, n);
     }
@@ -95,8 +96,8 @@ static void rotate_back_task(void *arg, int task) {
     for (int64_t n = task * r->rows; n < end; n++) {
         const int64_t angle = n % r->heads.seq_len * half;
         for (int h = 0; h < n_heads; h++) {
-            const int64_t at = n * r->cols + h * dim, which = gain_row(r, h);
-            turn(r->out + at, r->in + at, r->cos + angle, r->sin + angle, half, -1);
+            const int64_t at = n * r->cols + h * dim, which = gain_offset(r, h);
+            rotate_pairs(r->out + at, r->in + at, r->cos + angle, r->sin + angle, half, -1);
             if (r->scales != NULL)
                 norm_head_back(r->out + at, d_gain + which, r->x + at,
                                r->gain != NULL ? r->gain + which : NULL, r->scales[n * n_heads + h],
@@ -115,7 +116,7 @@ static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait
     const struct strait_cpu *cpu = s->backend->state;
     const int64_t gain_values = 2 * (int64_t)params.heads.head_dim;
     struct rotate r = {.out = strait_cpu_f32(d_x),
-                       .d_gain = cpu->left, // two rows of sums a task
+                       .d_gain = cpu->left, // two rows of partial sums per task
                        .in = strait_cpu_f32(d_y),
                        .x = strait_cpu_f32(x),
                        .gain = strait_cpu_f32(params.gain),

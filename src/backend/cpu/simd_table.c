@@ -1,4 +1,4 @@
-/* simd_table.c - all fast kernels of one instruction set. */
+/* simd_table.c - collects all fast kernels of one instruction set. */
 #include "backend/cpu/simd.h"
 
 void SIMD(table)(struct strait_kernel_set *set);
