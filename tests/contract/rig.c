@@ -241,7 +241,7 @@ static struct rig *open_next(strait_backend_spec spec) {
 /* The kernels of every older instruction set that this processor has, too. */
 static void open_older_isas(void) {
     for (const struct strait_isa *isa = strait_isas; isa->name != NULL; isa++) {
-        if (!isa->is_here() || isa[1].name == NULL) continue;
+        if (!isa->is_supported() || isa[1].name == NULL) continue;
         struct rig *rig = open_next((strait_backend_spec){.name = "cpu", .n_threads = 2});
         struct strait_cpu *cpu = rig->be->state;
         isa->fill(&cpu->kernels);
