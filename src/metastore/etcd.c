@@ -1,13 +1,14 @@
-/* etcd.c - the store of record in an etcd cluster, shared by coordinators that stand by.
+/* etcd.c - the etcd backend: a cluster that several coordinators share, one leading, the others on
+ * standby.
  *
- *     strait/RUN/leader    the leader's name, bound to its lease; its creation is the term
- *     strait/RUN/commit    a number drawn for the latest commit; its revision chains commits
- *     strait/RUN/fact/KEY  the facts
+ *     strait/RUN/leader    the leader's name, bound to its lease; its create revision is the term
+ *     strait/RUN/commit    a random number of the latest commit; its revision chains commits
+ *     strait/RUN/fact/KEY  the entries (the name of this key is older than the word "entry")
  *
- * A commit is one transaction that asks for two things besides what its changes expect: that the
- * leader's key is the one we made, and that the commit before is the one we know of. The first
- * fences a leader that was deposed. The second fences our own past: a request that hung in a
- * member while we asked another may arrive after later commits, and then changes nothing. */
+ * A commit is one transaction with two conditions besides those of its changes: the leader's key is
+ * the one we created, and the previous commit is the one we know of. The first fences a deposed
+ * leader. The second fences our own earlier requests: one that was delayed in a member while
+ * another member answered may arrive after later commits, and then it must change nothing. */
 #include "base/clock.h"
 #include "metastore/etcd_state.h"
 
@@ -24,7 +25,7 @@ static strait_err init(struct strait_metastore *store, const char *where) {
     const char *run = store->config.run;
     (void)snprintf(self->leader, sizeof self->leader, "strait/%s/leader", run);
     (void)snprintf(self->commit, sizeof self->commit, "strait/%s/commit", run);
-    (void)snprintf(self->facts, sizeof self->facts, "strait/%s/fact/", run);
+    (void)snprintf(self->entries, sizeof self->entries, "strait/%s/fact/", run);
     return strait_etcd_http_init(&self->http, where, &store->config);
 }
 
@@ -34,7 +35,7 @@ static void fini(struct strait_metastore *store) {
 
 strait_err strait_etcd_ask(struct strait_etcd *self, const char *path, json_t *request,
                            json_t **out) {
-    if (request == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a question to etcd");
+    if (request == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a request to etcd");
     const strait_err err = strait_etcd_http_ask(&self->http, path, request, out);
     json_decref(request);
     return err;
@@ -42,6 +43,7 @@ strait_err strait_etcd_ask(struct strait_etcd *self, const char *path, json_t *r
 
 /* ---- the lease ---- */
 
+/* Counts from before the request, on our own clock: etcd's lease ends later than that. */
 static void hold_until(struct strait_etcd *self, int64_t asked_ns, uint64_t ttl_s) {
     self->sure_ns = asked_ns + (int64_t)(ttl_s < 86400 ? ttl_s : 86400) * 1000 * NS_PER_MS;
 }
@@ -57,12 +59,12 @@ static strait_err grant(struct strait_etcd *self, int ttl_ms) {
     if (err == STRAIT_OK) err = strait_etcd_get(answer, "TTL", &ttl_s);
     json_decref(answer);
     if (err == STRAIT_OK && self->lease == 0)
-        err = STRAIT_FAIL(STRAIT_EDATA, "etcd: a lease without an id");
+        err = STRAIT_FAIL(STRAIT_EDATA, "etcd granted a lease without an id");
     hold_until(self, asked_ns, ttl_s);
     return err;
 }
 
-/* *out_ttl_s is 0 when the lease has run out. */
+/* Writes 0 to *out_ttl_s when the lease has expired. */
 static strait_err keep_alive(struct strait_etcd *self, uint64_t *out_ttl_s) {
     const int64_t asked_ns = strait_clock_ns();
     json_t *answer = NULL;
@@ -85,7 +87,7 @@ static strait_err revoke(struct strait_etcd *self) {
         &answer);
     json_decref(answer);
     self->lease = 0;
-    return err == STRAIT_EAGAIN ? STRAIT_OK : err; // it is gone already
+    return err == STRAIT_EAGAIN ? STRAIT_OK : err; // it has expired already
 }
 
 /* ---- leading ---- */
@@ -101,7 +103,8 @@ static json_t *claim_request(const struct strait_metastore *store) {
                      strait_etcd_range(self->leader));
 }
 
-/* We lead, or another does, or we have led since an attempt that we took for a failure. */
+/* Three outcomes: we lead now, another one leads, or an earlier attempt that timed out made us the
+ * leader after all. */
 static strait_err judge_claim(struct strait_metastore *store, const json_t *answer) {
     struct strait_etcd *self = store->state;
     strait_etcd_pair leader = {.key = NULL};
@@ -127,21 +130,21 @@ static strait_err judge_claim(struct strait_metastore *store, const json_t *answ
 static strait_err claim(struct strait_metastore *store) {
     struct strait_etcd *self = store->state;
     uint64_t ttl_s = 0;
-    if (self->lease != 0) STRAIT_TRY(keep_alive(self, &ttl_s)); // of an attempt that timed out
+    if (self->lease != 0) STRAIT_TRY(keep_alive(self, &ttl_s)); // from an attempt that timed out
     if (ttl_s == 0) STRAIT_TRY(grant(self, store->config.ttl_ms));
     json_t *answer = NULL;
     strait_err err = strait_etcd_ask(self, "/v3/kv/txn", claim_request(store), &answer);
-    if (err == STRAIT_ETIMEDOUT) return err; // it may have been heard: the lease stays ours
+    if (err == STRAIT_ETIMEDOUT) return err; // it may have taken effect: keep the lease
     if (err == STRAIT_EAGAIN)
-        err = STRAIT_FAIL(STRAIT_EAGAIN, "run '%s': the lease ran out before it was of use",
+        err = STRAIT_FAIL(STRAIT_EAGAIN, "run '%s': the lease expired before the claim was made",
                           store->config.run);
     if (err == STRAIT_OK) err = judge_claim(store, answer);
     json_decref(answer);
     if (err == STRAIT_OK) return STRAIT_OK;
-    char words[256];
-    (void)snprintf(words, sizeof words, "%.250s", strait_err_detail());
+    char detail[256];
+    (void)snprintf(detail, sizeof detail, "%.250s", strait_err_detail());
     (void)revoke(self);
-    return STRAIT_FAIL(err, "%s", words);
+    return STRAIT_FAIL(err, "%s", detail);
 }
 
 static strait_err renew(struct strait_metastore *store) {
@@ -153,7 +156,7 @@ static strait_err renew(struct strait_metastore *store) {
     return strait_metastore_fail_deposed(store);
 }
 
-/* Not worth a long wait: the lease runs out by itself. */
+/* Does not wait long: the lease expires by itself. */
 static strait_err resign(struct strait_metastore *store) {
     struct strait_etcd *self = store->state;
     const int timeout_ms = self->http.timeout_ms;
@@ -168,7 +171,7 @@ static int64_t sure_ms(const struct strait_metastore *store) {
     return left_ns > 0 ? left_ns / NS_PER_MS : 0;
 }
 
-/* *out_revision: of the store when it was asked. */
+/* Writes the revision of the store at the time of the answer to *out_revision. */
 static strait_err find_leader(struct strait_etcd *self, strait_metastore_leader *out,
                               uint64_t *out_revision) {
     json_t *answer = NULL;
@@ -218,7 +221,7 @@ static strait_err await(struct strait_metastore *store, int wait_ms) {
         const strait_err err = strait_etcd_http_watch(&self->http, request, (int)left_ms,
                                                       is_change);
         json_decref(request);
-        if (err == STRAIT_ENOMEM) return err; // all else: look again
+        if (err == STRAIT_ENOMEM) return err; // after any other error, ask again
     }
     return STRAIT_FAIL(STRAIT_ETIMEDOUT, "run '%s' is still led by '%s' after %d ms",
                        store->config.run, first.owner, wait_ms);

@@ -1,9 +1,9 @@
-/* etcd_curl.c - libcurl, opened when it is first asked for.
+/* etcd_curl.c - loads libcurl when it is first used.
  *
- * Only runs whose facts live in etcd need it: the others shall start where it is not, and not carry
- * its forty libraries. The declarations are libcurl's own. Without the library curl_easy_init gives
- * NULL, which callers must expect anyway. */
-#define CURL_DISABLE_TYPECHECK // or setopt is a macro
+ * Only runs with an etcd metastore need libcurl. All others must start on machines without it, and
+ * should not load its forty dependencies. The functions have libcurl's own declarations. Without
+ * the library, curl_easy_init returns NULL, which callers have to expect anyway. */
+#define CURL_DISABLE_TYPECHECK // otherwise setopt is a macro
 #include <curl/curl.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,8 +12,8 @@
 
 #undef curl_easy_setopt
 
-/* Pointers to functions from pointers to objects: POSIX allows it, ISO C has no words for it. */
-typedef union entry {
+/* Converts object pointers to function pointers, which POSIX allows and ISO C does not define. */
+typedef union symbol {
     void *object;
     CURLcode (*global_init)(long);
     CURL *(*init)(void);
@@ -23,16 +23,16 @@ typedef union entry {
     const char *(*strerror)(CURLcode);
     struct curl_slist *(*append)(struct curl_slist *, const char *);
     void (*free_all)(struct curl_slist *);
-} entry;
+} symbol;
 
-static entry global_init, init, cleanup, perform, setopt, describe, append, free_all;
+static symbol global_init, init, cleanup, perform, setopt, describe, append, free_all;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int is_open; // written once, under `once`
 
 static void open_library(void) {
     static const struct {
         const char *name;
-        entry *to;
+        symbol *to;
     } wanted[] = {{"curl_global_init", &global_init}, {"curl_easy_init", &init},
                   {"curl_easy_cleanup", &cleanup},    {"curl_easy_perform", &perform},
                   {"curl_easy_setopt", &setopt},      {"curl_easy_strerror", &describe},
@@ -68,9 +68,9 @@ CURLcode curl_easy_perform(CURL *curl) {
     return curl != NULL ? perform.perform(curl) : CURLE_FAILED_INIT;
 }
 
-/* Every option takes one long or one pointer, and here they travel alike. */
+/* Every option takes one long or one pointer, which are passed alike on our platforms. */
 CURLcode curl_easy_setopt(CURL *curl, CURLoption option, ...) {
-    _Static_assert(sizeof(long) == sizeof(void *), "a long and a pointer travel alike");
+    _Static_assert(sizeof(long) == sizeof(void *), "a long and a pointer are passed alike");
     if (curl == NULL) return CURLE_FAILED_INIT;
     va_list more;
     va_start(more, option);
@@ -80,7 +80,7 @@ CURLcode curl_easy_setopt(CURL *curl, CURLoption option, ...) {
 }
 
 const char *curl_easy_strerror(CURLcode code) {
-    return has_library() ? describe.strerror(code) : "libcurl.so.4 is not on this machine";
+    return has_library() ? describe.strerror(code) : "libcurl.so.4 is not installed";
 }
 
 struct curl_slist *curl_slist_append(struct curl_slist *list, const char *data) {

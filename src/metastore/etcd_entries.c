@@ -1,4 +1,4 @@
-/* etcd_facts.c - facts in etcd: committed one after the other, read page by page. */
+/* etcd_entries.c - entries in etcd: commits, each chained to the one before, and reads by page. */
 #include "metastore/etcd_state.h"
 #include "net/core/identity.h"
 
@@ -6,24 +6,24 @@
 #include <string.h>
 
 enum {
-    PAGE = 16, // facts in an answer
+    PAGE = 16, // entries per answer
     NONCE = 16,
     CHAIN_TRIES = 8
 };
 
 /* ---- committing ---- */
 
-static const char *fact_key(const struct strait_etcd *self, const char *key,
-                            char out[STRAIT_ETCD_PATH]) {
-    (void)snprintf(out, STRAIT_ETCD_PATH, "%s%.*s", self->facts, STRAIT_METASTORE_KEY_MAX, key);
+static const char *entry_key(const struct strait_etcd *self, const char *key,
+                             char out[STRAIT_ETCD_PATH]) {
+    (void)snprintf(out, STRAIT_ETCD_PATH, "%s%.*s", self->entries, STRAIT_METASTORE_KEY_MAX, key);
     return out;
 }
 
-/* Adds one change to the lists of a transaction; 0 on success, as jansson has it. */
+/* Adds one change to the lists of a transaction; returns 0 on success, as jansson does. */
 static int add_change(const struct strait_etcd *self, const strait_metastore_change *c,
                       json_t *asked, json_t *done, json_t *otherwise) {
     char path[STRAIT_ETCD_PATH];
-    const char *key = fact_key(self, c->key, path);
+    const char *key = entry_key(self, c->key, path);
     int failed = 0;
     if (c->expected != STRAIT_METASTORE_ANY) {
         const uint64_t expected = c->expected == STRAIT_METASTORE_ABSENT ? 0 : c->expected;
@@ -37,7 +37,8 @@ static int add_change(const struct strait_etcd *self, const strait_metastore_cha
     return failed | json_array_append_new(done, change);
 }
 
-/* Of its other branch the first two answers are the leader and the latest commit. */
+/* If a condition fails, the transaction returns the leader and the latest commit first, then the
+ * entries with expected versions: judge_refusal and check_expected rely on this order. */
 static json_t *commit_request(const struct strait_metastore *store,
                               const strait_metastore_change *changes, int n_changes,
                               const unsigned char nonce[NONCE]) {
@@ -76,8 +77,9 @@ static strait_err check_expected(const json_t *answer, const strait_metastore_ch
     return STRAIT_OK;
 }
 
-/* Why a transaction took the other branch. *out_version is set when it had been carried out before
- * (an attempt that we took for a failure); 0 with STRAIT_OK: the chain was out of date, again. */
+/* Finds out why a transaction was refused. Sets *out_version if it had been executed before, by an
+ * attempt that timed out. STRAIT_OK with *out_version 0: our chain was out of date and is now
+ * current. */
 static strait_err judge_refusal(struct strait_metastore *store, const json_t *answer,
                                 const unsigned char nonce[NONCE], uint64_t *out_version) {
     struct strait_etcd *self = store->state;
@@ -130,7 +132,7 @@ strait_err strait_etcd_commit(struct strait_metastore *store,
         STRAIT_TRY(err);
     }
     if (version == 0)
-        return STRAIT_FAIL(STRAIT_EDATA, "etcd: someone else writes to '%s'", self->commit);
+        return STRAIT_FAIL(STRAIT_EDATA, "etcd: another program writes to '%s'", self->commit);
     self->has_doubt = 0;
     *out_version = version;
     return STRAIT_OK;
@@ -144,19 +146,19 @@ struct reading {
     void *user;
     uint64_t revision; // of the first page; 0: not yet known
     char from[STRAIT_ETCD_PATH], end[STRAIT_ETCD_PATH];
-    size_t n_facts, n_bytes;
+    size_t n_entries, n_bytes;
     int has_more;
 };
 
 static strait_err visit_pair(struct reading *r, const strait_etcd_pair *pair) {
-    const size_t n_base = strlen(r->self->facts);
-    if (strncmp(pair->key, r->self->facts, n_base) != 0 || pair->modified == 0 ||
+    const size_t n_base = strlen(r->self->entries);
+    if (strncmp(pair->key, r->self->entries, n_base) != 0 || pair->modified == 0 ||
         strlen(pair->key) >= n_base + STRAIT_METASTORE_KEY_MAX)
-        return STRAIT_FAIL(STRAIT_EDATA, "etcd: a fact with a key that is not ours: '%.80s'",
+        return STRAIT_FAIL(STRAIT_EDATA, "etcd: an entry with an unexpected key: '%.80s'",
                            pair->key);
     r->n_bytes += strlen(pair->key) - n_base + pair->bytes;
-    if (++r->n_facts > STRAIT_METASTORE_ENTRIES_MAX || r->n_bytes > STRAIT_METASTORE_TOTAL_MAX)
-        return STRAIT_FAIL(STRAIT_EDATA, "etcd: more than %d facts or %d bytes for one run",
+    if (++r->n_entries > STRAIT_METASTORE_ENTRIES_MAX || r->n_bytes > STRAIT_METASTORE_TOTAL_MAX)
+        return STRAIT_FAIL(STRAIT_EDATA, "etcd: more than %d entries or %d bytes for one run",
                            STRAIT_METASTORE_ENTRIES_MAX, STRAIT_METASTORE_TOTAL_MAX);
     (void)snprintf(r->from, sizeof r->from, "%s", pair->key);
     const strait_metastore_entry entry = {.key = pair->key + n_base,
@@ -168,7 +170,7 @@ static strait_err visit_pair(struct reading *r, const strait_etcd_pair *pair) {
 
 static strait_err read_page(struct reading *r) {
     json_t *answer = NULL;
-    /* From the second page on, from just behind the last key: that key and a zero. */
+    /* Later pages begin just after the last key: that key with a zero byte appended. */
     const size_t n_from = strlen(r->from) + (r->revision != 0);
     json_t *request = json_pack("{s:o,s:o,s:o,s:o}", "key", strait_etcd_bytes(r->from, n_from),
                                 "range_end", strait_etcd_text(r->end), "limit",
@@ -192,14 +194,15 @@ strait_err strait_etcd_read(struct strait_metastore *store, const char *prefix,
     struct strait_etcd *self = store->state;
     struct reading r = {.self = self, .visit = visit, .user = user};
     uint64_t version = 0;
-    if (store->term != 0 && self->has_doubt) { // after this, what is in doubt has or has not been
+    if (store->term != 0 && self->has_doubt) { // afterwards a delayed commit has no effect
         const strait_err err = strait_etcd_commit(store, NULL, 0, &version);
         if (err == STRAIT_EDEPOSED) store->term = 0;
         STRAIT_TRY(err);
     }
-    (void)fact_key(self, prefix, r.from);
-    (void)fact_key(self, prefix, r.end);
-    r.end[strlen(r.end) - 1]++; // the first text behind all that begin so: no key has a byte of 127
+    (void)entry_key(self, prefix, r.from);
+    (void)entry_key(self, prefix, r.end);
+    r.end[strlen(r.end) -
+          1]++; // the first key after all with this prefix: no key contains byte 127
     do
         STRAIT_TRY(read_page(&r));
     while (r.has_more);

@@ -12,12 +12,12 @@
 enum {
     URL_MAX = 512,
     ANSWER_MAX = 64 * 1024 * 1024,
-    ROUND_PAUSE_MS = 50, // when no member answered
+    ROUND_PAUSE_MS = 50, // after a round in which no member answered
     ATTEMPT_MIN_MS = 100,
     ATTEMPT_MS = 1000, // in the first round; twice as long in each that follows
     NS_PER_MS = 1000000
 };
-/* Causes of refusal, as gRPC numbers them. */
+/* Error codes of gRPC. */
 enum {
     CODE_UNKNOWN = 2,
     CODE_DEADLINE = 4,
@@ -46,29 +46,28 @@ static strait_err split_members(struct strait_etcd_http *http, const char *membe
     STRAIT_TRY(strait_alloc_string(members, &http->list));
     for (char *at = strtok_r(http->list, ",", &rest); at != NULL; at = strtok_r(NULL, ",", &rest)) {
         if (http->n_members == STRAIT_ETCD_MEMBERS_MAX)
-            return STRAIT_FAIL(STRAIT_ECONFIG, "store of record: more than %d etcd members",
+            return STRAIT_FAIL(STRAIT_ECONFIG, "metastore: more than %d etcd members",
                                STRAIT_ETCD_MEMBERS_MAX);
         if (!is_url(at))
             return STRAIT_FAIL(STRAIT_ECONFIG,
-                               "store of record: etcd member '%.80s': expected http://HOST:PORT or "
+                               "metastore: etcd member '%.80s': expected http://HOST:PORT or "
                                "https://HOST:PORT",
                                at);
         http->members[http->n_members++] = at;
     }
     if (http->n_members > 0) return STRAIT_OK;
-    return STRAIT_FAIL(
-        STRAIT_ECONFIG,
-        "store of record 'etcd:': expected etcd:http://HOST:PORT,http://HOST:PORT,...");
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "metastore 'etcd:': expected etcd:http://HOST:PORT,http://HOST:PORT,...");
 }
 
-/* Nothing but http and https, no redirects, no proxy from the environment, no signals. */
+/* Only http and https, no redirects, no proxy from the environment, no signals. */
 static void set_up_curl(struct strait_etcd_http *http, const strait_metastore_config *config) {
     CURL *curl = http->curl;
     (void)curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     (void)curl_easy_setopt(curl, CURLOPT_PROXY, "");
     (void)curl_easy_setopt(curl, CURLOPT_HTTPHEADER, http->headers);
-    (void)curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, http->said);
+    (void)curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, http->curl_error);
     if (config->ca_file != NULL) (void)curl_easy_setopt(curl, CURLOPT_CAINFO, config->ca_file);
     if (config->cert_file != NULL) (void)curl_easy_setopt(curl, CURLOPT_SSLCERT, config->cert_file);
     if (config->key_file != NULL) (void)curl_easy_setopt(curl, CURLOPT_SSLKEY, config->key_file);
@@ -81,12 +80,13 @@ strait_err strait_etcd_http_init(struct strait_etcd_http *http, const char *memb
     http->timeout_ms = config->timeout_ms;
     (void)pthread_once(&once, begin_curl);
     http->curl = curl_easy_init();
-    /* A large body would otherwise wait a second for leave to be sent. */
+    /* Without this, libcurl waits up to a second for "100 Continue" before it sends a large body.
+     */
     http->headers = curl_slist_append(NULL, "Expect:");
     if (http->curl == NULL || http->headers == NULL)
         return STRAIT_FAIL(STRAIT_ENOMEM,
-                           "store of record: etcd is reached through libcurl, which is not here "
-                           "(Debian package libcurl4) or has no memory");
+                           "metastore: etcd needs libcurl, which is not installed (Debian "
+                           "package libcurl4) or is out of memory");
     set_up_curl(http, config);
     return STRAIT_OK;
 }
@@ -98,17 +98,17 @@ void strait_etcd_http_fini(struct strait_etcd_http *http) {
     *http = (struct strait_etcd_http){.curl = NULL};
 }
 
-/* ---- one question to one member ---- */
+/* ---- one request to one member ---- */
 
 struct answer {
     char *text;
     size_t n, capacity;
-    int (*is_end)(const json_t *answer); // of a watch, whose answers are lines
+    int (*is_end)(const json_t *answer); // for a watch, whose answers are lines
     int is_ended;
 };
 
-/* Looks at every whole line and drops it. */
-static void look_at_lines(struct answer *a) {
+/* Checks every complete line and removes it. */
+static void check_lines(struct answer *a) {
     char *end = NULL;
     while (!a->is_ended && (end = memchr(a->text, '\n', a->n)) != NULL) {
         const size_t n = (size_t)(end - a->text) + 1;
@@ -120,7 +120,9 @@ static void look_at_lines(struct answer *a) {
     }
 }
 
-static size_t take(char *data, size_t size, size_t n, void *user) {
+/* Receives a part of an answer. Returning 0 ends the transfer, which bounds the memory that a
+ * malfunctioning member can make us use. */
+static size_t append(char *data, size_t size, size_t n, void *user) {
     struct answer *a = user;
     const size_t bytes = size * n;
     if (bytes > ANSWER_MAX - a->n) return 0;
@@ -134,58 +136,61 @@ static size_t take(char *data, size_t size, size_t n, void *user) {
     }
     if (bytes > 0) memcpy(a->text + a->n, data, bytes);
     a->n += bytes;
-    if (a->is_end != NULL) look_at_lines(a);
+    if (a->is_end != NULL) check_lines(a);
     return a->is_ended ? 0 : bytes; // 0 ends the transfer
 }
 
+/* Sends one request and collects its answer. Keeps the text of the first failure that is more
+ * specific than a timeout, for the error message. */
 static CURLcode post(struct strait_etcd_http *http, const char *path, const char *body, int64_t ms,
                      struct answer *a) {
     char url[URL_MAX];
     (void)snprintf(url, sizeof url, "%s%s", http->members[http->current], path);
-    http->said[0] = 0;
+    http->curl_error[0] = 0;
     (void)curl_easy_setopt(http->curl, CURLOPT_URL, url);
     (void)curl_easy_setopt(http->curl, CURLOPT_POSTFIELDS, body);
     (void)curl_easy_setopt(http->curl, CURLOPT_POSTFIELDSIZE, (long)strlen(body));
     (void)curl_easy_setopt(http->curl, CURLOPT_TIMEOUT_MS, (long)ms);
-    (void)curl_easy_setopt(http->curl, CURLOPT_WRITEFUNCTION, take);
+    (void)curl_easy_setopt(http->curl, CURLOPT_WRITEFUNCTION, append);
     (void)curl_easy_setopt(http->curl, CURLOPT_WRITEDATA, a);
     const CURLcode code = curl_easy_perform(http->curl);
-    if (code != CURLE_OK && (code != CURLE_OPERATION_TIMEDOUT || http->why[0] == 0))
-        (void)snprintf(http->why, sizeof http->why, "%s",
-                       http->said[0] != 0 ? http->said : curl_easy_strerror(code));
+    if (code != CURLE_OK && (code != CURLE_OPERATION_TIMEDOUT || http->reason[0] == 0))
+        (void)snprintf(http->reason, sizeof http->reason, "%s",
+                       http->curl_error[0] != 0 ? http->curl_error : curl_easy_strerror(code));
     return code;
 }
 
-/* Errors that another member, or the same one a little later, may not have. */
-static int is_passing(int64_t code) {
+/* Errors that may not occur at another member, or at the same one a little later. */
+static int is_transient(int64_t code) {
     return code == CODE_UNAVAILABLE || code == CODE_DEADLINE || code == CODE_UNKNOWN;
 }
 
-/* What a member that did answer means. STRAIT_ETIMEDOUT: ask again. */
+/* Translates the error of an answer. STRAIT_ETIMEDOUT: try again. */
 static strait_err judge(struct strait_etcd_http *http, const json_t *answer) {
     const json_t *error = json_object_get(answer, "error");
     if (error == NULL) return STRAIT_OK;
-    const json_t *inner = json_is_object(error) ? error : answer; // of a stream, of a call
-    const char *words = json_string_value(json_object_get(inner, "message"));
+    const json_t *inner = json_is_object(error) ? error
+                                                : answer; // an error of a stream, or of a call
+    const char *message = json_string_value(json_object_get(inner, "message"));
     const int64_t code = json_integer_value(
         json_object_get(inner, json_is_object(error) ? "grpc_code" : "code"));
-    if (words == NULL) words = "no words";
-    (void)snprintf(http->why, sizeof http->why, "%.200s", words);
-    if (is_passing(code)) return STRAIT_ETIMEDOUT;
+    if (message == NULL) message = "no message";
+    (void)snprintf(http->reason, sizeof http->reason, "%.200s", message);
+    if (is_transient(code)) return STRAIT_ETIMEDOUT;
     if (code == CODE_NOT_FOUND) return STRAIT_EAGAIN;
     const char *member = http->members[http->current];
     if (code == CODE_DENIED || code == CODE_UNAUTHENTICATED)
-        return STRAIT_FAIL(STRAIT_EAUTH, "etcd at %s refuses us: %.200s", member, words);
+        return STRAIT_FAIL(STRAIT_EAUTH, "etcd at %s refuses access: %.200s", member, message);
     if (code == CODE_EXHAUSTED)
         return STRAIT_FAIL(
             STRAIT_EIO,
-            "etcd at %s has no room: %.200s; compact and defragment it, or raise its "
+            "etcd at %s has no space: %.200s; compact and defragment it, or raise its "
             "quota: nothing committed is lost",
-            member, words);
-    return STRAIT_FAIL(STRAIT_EDATA, "etcd at %s: %.200s (code %d)", member, words, (int)code);
+            member, message);
+    return STRAIT_FAIL(STRAIT_EDATA, "etcd at %s: %.200s (code %d)", member, message, (int)code);
 }
 
-/* STRAIT_ETIMEDOUT: no answer, or none of use. */
+/* STRAIT_ETIMEDOUT: no answer, or a transient error. */
 static strait_err ask_one(struct strait_etcd_http *http, const char *path, const char *body,
                           int64_t ms, json_t **out) {
     struct answer a = {.text = NULL};
@@ -196,7 +201,8 @@ static strait_err ask_one(struct strait_etcd_http *http, const char *path, const
         strait_json_parse(a.text != NULL ? a.text : "", a.n, &answer) == STRAIT_OK)
         err = judge(http, answer);
     else if (code == CURLE_OK)
-        (void)snprintf(http->why, sizeof http->why, "the answer is no JSON: not an etcd gateway?");
+        (void)snprintf(http->reason, sizeof http->reason,
+                       "the answer is not JSON: is this an etcd gateway?");
     strait_alloc_free(a.text);
     if (err != STRAIT_OK) {
         json_decref(answer);
@@ -208,14 +214,15 @@ static strait_err ask_one(struct strait_etcd_http *http, const char *path, const
 
 /* ---- any member ---- */
 
-static strait_err fail_silent(const struct strait_etcd_http *http) {
-    return STRAIT_FAIL(STRAIT_ETIMEDOUT,
-                       "etcd: none of %d members answered within %d ms (%.150s); start them or "
-                       "mend the network: what is committed is safe, nothing new can be",
-                       http->n_members, http->timeout_ms, http->why);
+static strait_err fail_unreachable(const struct strait_etcd_http *http) {
+    return STRAIT_FAIL(
+        STRAIT_ETIMEDOUT,
+        "etcd: none of %d members answered within %d ms (%.150s); start them or "
+        "repair the network: committed entries are safe, new commits are not possible",
+        http->n_members, http->timeout_ms, http->reason);
 }
 
-/* A member waits long for a leader that has died, so that it is better to ask the next. */
+/* A member may wait long for a raft leader that has died, so each gets only a share of the time. */
 static int64_t attempt_ms(int64_t left_ms, int n_left, int64_t limit_ms) {
     const int64_t share_ms = left_ms / n_left;
     const int64_t ms = share_ms < limit_ms ? share_ms : limit_ms;
@@ -241,7 +248,7 @@ strait_err strait_etcd_http_ask(struct strait_etcd_http *http, const char *path,
     char *body = json_dumps(request, JSON_COMPACT);
     if (body == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a question to etcd");
     strait_err err = STRAIT_ETIMEDOUT;
-    http->why[0] = 0;
+    http->reason[0] = 0;
     int64_t limit_ms = ATTEMPT_MS;
     while (err == STRAIT_ETIMEDOUT && strait_clock_ns() < until_ns) {
         err = ask_round(http, path, body, until_ns, limit_ms, out);
@@ -250,7 +257,7 @@ strait_err strait_etcd_http_ask(struct strait_etcd_http *http, const char *path,
             (void)nanosleep(&(struct timespec){0, (long)ROUND_PAUSE_MS * NS_PER_MS}, NULL);
     }
     free(body);
-    return err == STRAIT_ETIMEDOUT ? fail_silent(http) : err;
+    return err == STRAIT_ETIMEDOUT ? fail_unreachable(http) : err;
 }
 
 strait_err strait_etcd_http_watch(struct strait_etcd_http *http, const json_t *request, int wait_ms,
@@ -264,8 +271,8 @@ strait_err strait_etcd_http_watch(struct strait_etcd_http *http, const json_t *r
     if (a.is_ended) return STRAIT_OK;
     if (code == CURLE_OPERATION_TIMEDOUT)
         return STRAIT_FAIL(STRAIT_ETIMEDOUT, "nothing changed within %d ms", wait_ms);
-    const strait_err err = STRAIT_FAIL(STRAIT_ECLOSED, "etcd at %s went away: %.150s",
-                                       http->members[http->current], http->why);
+    const strait_err err = STRAIT_FAIL(STRAIT_ECLOSED, "etcd at %s closed the connection: %.150s",
+                                       http->members[http->current], http->reason);
     http->current = (http->current + 1) % http->n_members;
     return err;
 }

@@ -12,7 +12,7 @@ enum {
     TEXT_MAX = 64 * 1024 * 1024
 };
 
-/* ---- making ---- */
+/* ---- building ---- */
 
 json_t *strait_etcd_bytes(const void *data, size_t bytes) {
     void *memory = NULL;
@@ -48,7 +48,7 @@ json_t *strait_etcd_compare(const char *key, const char *what, const char *field
                      "EQUAL", field, strait_etcd_number(revision));
 }
 
-/* ---- reading ---- */
+/* ---- parsing ---- */
 
 strait_err strait_etcd_get(const json_t *object, const char *name, uint64_t *out) {
     const json_t *value = json_object_get(object, name);
@@ -63,7 +63,7 @@ strait_err strait_etcd_get(const json_t *object, const char *name, uint64_t *out
     const int is_number = text != NULL && text[0] >= '0' && text[0] <= '9' && strlen(text) <= 20;
     const uint64_t number = is_number ? strtoull(text, &end, 10) : 0;
     if (!is_number || *end != 0)
-        return STRAIT_FAIL(STRAIT_EDATA, "etcd: '%s' in an answer is no number", name);
+        return STRAIT_FAIL(STRAIT_EDATA, "etcd: '%s' in an answer is not a number", name);
     *out = number;
     return STRAIT_OK;
 }
@@ -79,7 +79,7 @@ void strait_etcd_pair_fini(strait_etcd_pair *pair) {
     *pair = (strait_etcd_pair){.key = NULL};
 }
 
-/* How many bytes a base64 text stands for, at most; -1: it is none. */
+/* Returns the most bytes that a base64 text decodes to; -1: it is not base64. */
 static int64_t decoded_bytes(const json_t *text) {
     if (text == NULL) return 0;
     if (!json_is_string(text)) return -1;
@@ -87,7 +87,8 @@ static int64_t decoded_bytes(const json_t *text) {
     return n % 4 != 0 || n > TEXT_MAX ? -1 : (int64_t)(n / 4 * 3);
 }
 
-/* Writes decoded_bytes() bytes; returns how many count, -1 for characters that are not base64. */
+/* Writes decoded_bytes() bytes; returns how many are data, -1 for characters that are not base64.
+ */
 static int64_t decode(const json_t *text, unsigned char *out) {
     const size_t n = text != NULL ? json_string_length(text) : 0;
     const char *from = text != NULL ? json_string_value(text) : "";
@@ -101,13 +102,14 @@ static int64_t decode(const json_t *text, unsigned char *out) {
 
 static strait_err parse_bytes(const json_t *item, strait_etcd_pair *out) {
     const json_t *key = json_object_get(item, "key"), *value = json_object_get(item, "value");
-    const int64_t key_room = decoded_bytes(key), value_room = decoded_bytes(value);
+    const int64_t key_capacity = decoded_bytes(key), value_capacity = decoded_bytes(value);
     void *memory = NULL;
-    if (key_room <= 0 || value_room < 0)
+    if (key_capacity <= 0 || value_capacity < 0)
         return STRAIT_FAIL(STRAIT_EDATA, "etcd: a key or value that is not base64");
-    STRAIT_TRY(strait_alloc((size_t)(key_room + value_room) + 4, 1, "answer of etcd", &memory));
+    STRAIT_TRY(
+        strait_alloc((size_t)(key_capacity + value_capacity) + 4, 1, "answer of etcd", &memory));
     out->key = memory;
-    out->data = (unsigned char *)out->key + key_room + 1;
+    out->data = (unsigned char *)out->key + key_capacity + 1;
     const int64_t n_key = decode(key, memory), n_value = decode(value, out->data);
     if (n_key <= 0 || n_value < 0 || memchr(memory, 0, (size_t)n_key) != NULL)
         return STRAIT_FAIL(STRAIT_EDATA, "etcd: a key or value that is not base64");

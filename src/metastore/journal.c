@@ -1,4 +1,5 @@
-/* journal.c - the store of record in a file of this machine: whoever holds its lock leads. */
+/* journal.c - the journal backend: entries in an append-only file of this machine. The process that
+ * holds the lock of the file leads. */
 #include "metastore/journal_file.h"
 #include "metastore/metastore_ops.h"
 #include "net/core/identity.h"
@@ -22,32 +23,35 @@ static void fini(struct strait_metastore *store) {
 
 static strait_err check_run(const struct strait_metastore *store,
                             const struct strait_journal_file *j,
-                            const struct strait_journal_contents *image) {
-    if (image->run[0] == 0 || strcmp(image->run, store->config.run) == 0) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_EDATA, "%s: the journal of run '%s', expected '%s'", j->path,
-                       image->run, store->config.run);
+                            const struct strait_journal_contents *contents) {
+    if (contents->run[0] == 0 || strcmp(contents->run, store->config.run) == 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s: this is the journal of run '%s', expected '%s'; use another folder",
+                       j->path, contents->run, store->config.run);
 }
 
 /* ---- leading ---- */
 
+/* Creates the journal, in the first term. */
 static strait_err begin_new(struct strait_metastore *store) {
     struct strait_journal_file *j = store->state;
-    j->image.term = 1;
-    (void)snprintf(j->image.run, sizeof j->image.run, "%s", store->config.run);
-    (void)snprintf(j->image.owner, sizeof j->image.owner, "%s", store->config.owner);
-    STRAIT_TRY(strait_identity_random(&j->image.salt, sizeof j->image.salt));
+    j->contents.term = 1;
+    (void)snprintf(j->contents.run, sizeof j->contents.run, "%s", store->config.run);
+    (void)snprintf(j->contents.owner, sizeof j->contents.owner, "%s", store->config.owner);
+    STRAIT_TRY(strait_identity_random(&j->contents.salt, sizeof j->contents.salt));
     return strait_journal_file_rewrite(j);
 }
 
+/* Reads an existing journal and appends a new term. */
 static strait_err begin_term(struct strait_metastore *store) {
     struct strait_journal_file *j = store->state;
     STRAIT_TRY(strait_journal_file_load(j));
-    STRAIT_TRY(check_run(store, j, &j->image));
-    const uint64_t term = j->image.term + 1;
+    STRAIT_TRY(check_run(store, j, &j->contents));
+    const uint64_t term = j->contents.term + 1;
     STRAIT_TRY(strait_journal_file_append(
-        j, strait_journal_term_pack(&j->image, term, store->config.owner, j->buffer)));
-    j->image.term = term;
-    (void)snprintf(j->image.owner, sizeof j->image.owner, "%s", store->config.owner);
+        j, strait_journal_term_pack(&j->contents, term, store->config.owner, j->buffer)));
+    j->contents.term = term;
+    (void)snprintf(j->contents.owner, sizeof j->contents.owner, "%s", store->config.owner);
     return STRAIT_OK;
 }
 
@@ -56,7 +60,7 @@ static strait_err claim(struct strait_metastore *store) {
     STRAIT_TRY(strait_journal_file_lock(j));
     const strait_err err = strait_file_exists(j->path) ? begin_term(store) : begin_new(store);
     if (err == STRAIT_OK)
-        store->term = j->image.term;
+        store->term = j->contents.term;
     else
         strait_journal_file_release(j);
     return err;
@@ -74,32 +78,33 @@ static strait_err resign(struct strait_metastore *store) {
     return STRAIT_OK;
 }
 
-/* Under the lock: who waits for it finds that its file is another by now. */
+/* Removes the files under the lock. A process that waits for the lock then finds that the path
+ * names another file and tries again. */
 static void discard(struct strait_metastore *store) {
     const struct strait_journal_file *j = store->state;
-    if (j->image.facts.n_rows > 0 || !strait_journal_file_has_lock(j)) return;
+    if (j->contents.entries.n_rows > 0 || !strait_journal_file_has_lock(j)) return;
     (void)unlink(j->path);
     (void)unlink(j->lock_path);
 }
 
-/* The lock holds for as long as we live. */
+/* The kernel holds the lock for as long as the process lives, so the lease never expires. */
 static int64_t sure_ms(const struct strait_metastore *store) {
     return store->config.ttl_ms;
 }
 
 static strait_err who(struct strait_metastore *store, strait_metastore_leader *out) {
     struct strait_journal_file *j = store->state;
-    struct strait_journal_contents image = {.term = 0};
+    struct strait_journal_contents contents = {.term = 0};
     int is_locked = 0;
     STRAIT_TRY(strait_journal_file_is_locked(j, &is_locked));
     *out = (strait_metastore_leader){.term = 0};
     if (!is_locked) return STRAIT_OK;
-    const strait_err err = strait_journal_file_read(j, &image);
+    const strait_err err = strait_journal_file_read(j, &contents);
     if (err == STRAIT_OK) {
-        out->term = image.term;
-        memcpy(out->owner, image.owner, sizeof out->owner);
+        out->term = contents.term;
+        memcpy(out->owner, contents.owner, sizeof out->owner);
     }
-    strait_journal_contents_fini(&image);
+    strait_journal_contents_fini(&contents);
     return err;
 }
 
@@ -122,14 +127,14 @@ static strait_err await(struct strait_metastore *store, int wait_ms) {
     return STRAIT_OK;
 }
 
-/* ---- facts ---- */
+/* ---- entries ---- */
 
-static strait_err append_facts(struct strait_journal_file *j, struct strait_metastore_batch *batch,
-                               uint64_t version) {
+static strait_err append_entries(struct strait_journal_file *j,
+                                 struct strait_metastore_batch *batch, uint64_t version) {
     for (int i = 0; i < batch->n_rows; i++)
         batch->rows[i]->entry.version = version;
     return strait_journal_file_append(
-        j, strait_journal_entries_pack(&j->image, batch->rows, batch->n_rows, j->buffer));
+        j, strait_journal_entries_pack(&j->contents, batch->rows, batch->n_rows, j->buffer));
 }
 
 static strait_err commit(struct strait_metastore *store, const strait_metastore_change *changes,
@@ -137,31 +142,32 @@ static strait_err commit(struct strait_metastore *store, const strait_metastore_
     struct strait_journal_file *j = store->state;
     struct strait_metastore_batch batch = {.n_rows = 0};
     STRAIT_TRY(renew(store));
-    STRAIT_TRY(strait_metastore_table_check(&j->image.facts, changes, n_changes));
+    STRAIT_TRY(strait_metastore_table_check(&j->contents.entries, changes, n_changes));
     STRAIT_TRY(strait_journal_file_tidy(j));
     strait_err err = STRAIT_OK;
     for (int i = 0; i < n_changes && err == STRAIT_OK; i++)
-        err = strait_metastore_table_prepare(&j->image.facts, &batch, &changes[i]);
-    const uint64_t version = j->image.version + 1;
-    if (err == STRAIT_OK) err = append_facts(j, &batch, version);
+        err = strait_metastore_table_prepare(&j->contents.entries, &batch, &changes[i]);
+    const uint64_t version = j->contents.version + 1;
+    if (err == STRAIT_OK) err = append_entries(j, &batch, version);
     if (err == STRAIT_OK) {
-        strait_metastore_table_apply(&j->image.facts, &batch, version);
-        j->image.version = version;
+        strait_metastore_table_apply(&j->contents.entries, &batch, version);
+        j->contents.version = version;
         *out_version = version;
     }
     strait_metastore_batch_drop(&batch);
     return err;
 }
 
-static strait_err read_facts(struct strait_metastore *store, const char *prefix,
-                             strait_metastore_visit *visit, void *user) {
+static strait_err read_entries(struct strait_metastore *store, const char *prefix,
+                               strait_metastore_visit *visit, void *user) {
     struct strait_journal_file *j = store->state;
-    if (store->term != 0) return strait_metastore_table_read(&j->image.facts, prefix, visit, user);
-    struct strait_journal_contents image = {.term = 0};
-    strait_err err = strait_journal_file_read(j, &image);
-    if (err == STRAIT_OK) err = check_run(store, j, &image);
-    if (err == STRAIT_OK) err = strait_metastore_table_read(&image.facts, prefix, visit, user);
-    strait_journal_contents_fini(&image);
+    if (store->term != 0)
+        return strait_metastore_table_read(&j->contents.entries, prefix, visit, user);
+    struct strait_journal_contents contents = {.term = 0};
+    strait_err err = strait_journal_file_read(j, &contents);
+    if (err == STRAIT_OK) err = check_run(store, j, &contents);
+    if (err == STRAIT_OK) err = strait_metastore_table_read(&contents.entries, prefix, visit, user);
+    strait_journal_contents_fini(&contents);
     return err;
 }
 
@@ -178,5 +184,5 @@ const struct strait_metastore_ops strait_metastore_journal = {
     .await = await,
     .who = who,
     .commit = commit,
-    .read = read_facts,
+    .read = read_entries,
 };

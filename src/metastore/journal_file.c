@@ -10,26 +10,26 @@
 #include <unistd.h>
 
 enum {
-    SLACK = 1024 * 1024,         // a file this much over twice its facts is written anew
-    FILE_MAX = 512 * 1024 * 1024 // more is no journal of ours
+    SLACK = 1024 * 1024,         // a file this much longer than twice its entries is rewritten
+    FILE_MAX = 512 * 1024 * 1024 // a longer file cannot be a journal
 };
 
 static strait_err fail(const char *path, const char *what) {
-    char why[128] = "";
-    (void)strerror_r(errno, why, sizeof why);
+    char reason[128] = "";
+    (void)strerror_r(errno, reason, sizeof reason);
     return STRAIT_FAIL(STRAIT_EIO,
-                       "%s: cannot %s: %s; nothing committed is lost, and it goes on once this "
-                       "is mended",
-                       path, what, why);
+                       "%s: cannot %s: %s; nothing committed is lost, and the run continues once "
+                       "this is fixed",
+                       path, what, reason);
 }
 
 strait_err strait_journal_file_init(struct strait_journal_file *j, const char *path) {
     void *memory = NULL;
     if (path[0] == 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "store of record 'journal:': expected journal:PATH");
+        return STRAIT_FAIL(STRAIT_ECONFIG, "metastore 'journal:': expected journal:PATH");
     STRAIT_TRY(strait_file_path(j->path, "%s", path));
     STRAIT_TRY(strait_file_path(j->lock_path, "%s.lock", path));
-    STRAIT_TRY(strait_file_path(j->beside, "%s.tmp", path));
+    STRAIT_TRY(strait_file_path(j->temporary, "%s.tmp", path));
     STRAIT_TRY(strait_alloc(1, STRAIT_JOURNAL_RECORD_MAX, "journal", &memory));
     j->buffer = memory;
     return STRAIT_OK;
@@ -43,7 +43,7 @@ static void close_fd(int *fd) {
 void strait_journal_file_release(struct strait_journal_file *j) {
     close_fd(&j->fd);
     close_fd(&j->lock_fd);
-    strait_journal_contents_fini(&j->image);
+    strait_journal_contents_fini(&j->contents);
     j->must_rewrite = 0;
 }
 
@@ -55,8 +55,8 @@ void strait_journal_file_fini(struct strait_journal_file *j) {
 
 /* ---- the lock ---- */
 
-/* Tries for the lock; *out is 0 when somebody has it. Unlike fcntl's, these locks also keep apart
- * two records of one process. */
+/* Tries to lock; *out is 0 when another descriptor holds the lock. Unlike locks of fcntl, those of
+ * flock also exclude a second metastore of the same process. */
 static strait_err try_lock(const struct strait_journal_file *j, int *out) {
     const int fd = open(j->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return fail(j->lock_path, "create");
@@ -66,7 +66,7 @@ static strait_err try_lock(const struct strait_journal_file *j, int *out) {
         *out = fd;
         return STRAIT_OK;
     }
-    strait_err err = STRAIT_OK; // held, or removed under us by someone who is about to hold it
+    strait_err err = STRAIT_OK; // held by another, or deleted by one that discards it
     if (!is_ours && errno != EWOULDBLOCK) err = fail(j->lock_path, "lock");
     (void)close(fd);
     return err;
@@ -75,7 +75,7 @@ static strait_err try_lock(const struct strait_journal_file *j, int *out) {
 strait_err strait_journal_file_lock(struct strait_journal_file *j) {
     STRAIT_TRY(try_lock(j, &j->lock_fd));
     if (j->lock_fd > 0) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_EAGAIN, "%s: another coordinator is at work there", j->path);
+    return STRAIT_FAIL(STRAIT_EAGAIN, "%s: another coordinator is using this journal", j->path);
 }
 
 strait_err strait_journal_file_is_locked(const struct strait_journal_file *j, int *out) {
@@ -96,13 +96,14 @@ int strait_journal_file_has_lock(const struct strait_journal_file *j) {
 
 /* ---- reading ---- */
 
-/* Not mapped: its writer may cut it meanwhile. */
+/* Reads instead of mapping: its writer may truncate the file meanwhile. */
 static strait_err read_all(int fd, const char *path, unsigned char **out, size_t *out_bytes) {
     struct stat info;
     if (fstat(fd, &info) != 0) return fail(path, "read");
     if (!S_ISREG(info.st_mode) || info.st_size > FILE_MAX)
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: not a journal: no regular file of up to %d bytes",
-                           path, FILE_MAX);
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: not a journal: expected a regular file of at most %d bytes", path,
+                           FILE_MAX);
     void *data = NULL;
     const size_t bytes = (size_t)info.st_size;
     size_t n_read = 0;
@@ -123,7 +124,7 @@ static strait_err read_all(int fd, const char *path, unsigned char **out, size_t
     return STRAIT_OK;
 }
 
-static strait_err read_image(int fd, const char *path, struct strait_journal_contents *out) {
+static strait_err read_contents(int fd, const char *path, struct strait_journal_contents *out) {
     unsigned char *data = NULL;
     size_t bytes = 0;
     STRAIT_TRY(read_all(fd, path, &data, &bytes));
@@ -137,13 +138,13 @@ strait_err strait_journal_file_read(const struct strait_journal_file *j,
                                     struct strait_journal_contents *out) {
     const int fd = open(j->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return errno == ENOENT ? STRAIT_OK : fail(j->path, "open");
-    const strait_err err = read_image(fd, j->path, out);
+    const strait_err err = read_contents(fd, j->path, out);
     (void)close(fd);
     return err;
 }
 
 static void plan_rewrite(struct strait_journal_file *j) {
-    j->rewrite_at = 2 * j->image.facts.n_bytes + SLACK;
+    j->rewrite_at = 2 * j->contents.entries.n_bytes + SLACK;
 }
 
 strait_err strait_journal_file_load(struct strait_journal_file *j) {
@@ -152,10 +153,10 @@ strait_err strait_journal_file_load(struct strait_journal_file *j) {
         j->fd = 0;
         return fail(j->path, "open");
     }
-    STRAIT_TRY(read_image(j->fd, j->path, &j->image));
+    STRAIT_TRY(read_contents(j->fd, j->path, &j->contents));
     plan_rewrite(j);
-    if (ftruncate(j->fd, (off_t)j->image.whole_bytes) != 0 || fsync(j->fd) != 0)
-        return fail(j->path, "cut its torn end");
+    if (ftruncate(j->fd, (off_t)j->contents.valid_bytes) != 0 || fsync(j->fd) != 0)
+        return fail(j->path, "truncate its torn end");
     return STRAIT_OK;
 }
 
@@ -172,7 +173,8 @@ static strait_err write_all(int fd, const char *path, const unsigned char *data,
     return STRAIT_OK;
 }
 
-/* After a sync that failed nobody knows what the disk holds, and asking again would lie. */
+/* After a failed sync it is unknown what the disk holds, and a second sync may report success
+ * without writing. The file is then rewritten from memory before the next append. */
 strait_err strait_journal_file_append(struct strait_journal_file *j, size_t bytes) {
     strait_err err = write_all(j->fd, j->path, j->buffer, bytes);
     if (err == STRAIT_OK && fdatasync(j->fd) != 0) {
@@ -180,16 +182,16 @@ strait_err strait_journal_file_append(struct strait_journal_file *j, size_t byte
         j->must_rewrite = 1;
     }
     if (err == STRAIT_OK) {
-        j->image.whole_bytes += bytes;
-        j->image.sequence++;
+        j->contents.valid_bytes += bytes;
+        j->contents.sequence++;
         return STRAIT_OK;
     }
-    if (ftruncate(j->fd, (off_t)j->image.whole_bytes) != 0 || fdatasync(j->fd) != 0)
+    if (ftruncate(j->fd, (off_t)j->contents.valid_bytes) != 0 || fdatasync(j->fd) != 0)
         j->must_rewrite = 1;
     return err;
 }
 
-/* How many rows from `first` on fit into one record. */
+/* Returns how many rows from `first` on fit into one record. */
 static int chunk_of(const struct strait_metastore_table *table, size_t first) {
     size_t bytes = 0;
     int n = 0;
@@ -202,46 +204,46 @@ static int chunk_of(const struct strait_metastore_table *table, size_t first) {
     return n;
 }
 
-/* Writes what `image` says; its sequence and length become those of the new file. */
-static strait_err write_image(struct strait_journal_file *j, int fd,
-                              struct strait_journal_contents *image) {
-    strait_journal_header_pack(image, j->buffer);
-    STRAIT_TRY(write_all(fd, j->beside, j->buffer, STRAIT_JOURNAL_HEADER));
-    image->sequence = 0;
-    size_t bytes = strait_journal_term_pack(image, image->term, image->owner, j->buffer);
-    STRAIT_TRY(write_all(fd, j->beside, j->buffer, bytes));
-    image->sequence = 1;
-    image->whole_bytes = STRAIT_JOURNAL_HEADER + bytes;
-    for (size_t i = 0; i < image->facts.n_rows;) {
-        const int n = chunk_of(&image->facts, i);
-        bytes = strait_journal_entries_pack(image, image->facts.rows + i, n, j->buffer);
-        STRAIT_TRY(write_all(fd, j->beside, j->buffer, bytes));
-        image->sequence++;
-        image->whole_bytes += bytes;
+/* Writes the entries to a new file; its sequence and length are set in `contents`. */
+static strait_err write_contents(struct strait_journal_file *j, int fd,
+                                 struct strait_journal_contents *contents) {
+    strait_journal_header_pack(contents, j->buffer);
+    STRAIT_TRY(write_all(fd, j->temporary, j->buffer, STRAIT_JOURNAL_HEADER));
+    contents->sequence = 0;
+    size_t bytes = strait_journal_term_pack(contents, contents->term, contents->owner, j->buffer);
+    STRAIT_TRY(write_all(fd, j->temporary, j->buffer, bytes));
+    contents->sequence = 1;
+    contents->valid_bytes = STRAIT_JOURNAL_HEADER + bytes;
+    for (size_t i = 0; i < contents->entries.n_rows;) {
+        const int n = chunk_of(&contents->entries, i);
+        bytes = strait_journal_entries_pack(contents, contents->entries.rows + i, n, j->buffer);
+        STRAIT_TRY(write_all(fd, j->temporary, j->buffer, bytes));
+        contents->sequence++;
+        contents->valid_bytes += bytes;
         i += (size_t)n;
     }
-    if (fsync(fd) != 0) return fail(j->beside, "sync");
+    if (fsync(fd) != 0) return fail(j->temporary, "sync");
     return STRAIT_OK;
 }
 
 strait_err strait_journal_file_rewrite(struct strait_journal_file *j) {
-    struct strait_journal_contents image = j->image; // shares the facts
-    /* For its owner alone: the invite's token is among the facts. */
-    const int fd = open(j->beside, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
-    if (fd < 0) return fail(j->beside, "create");
-    strait_err err = write_image(j, fd, &image);
+    struct strait_journal_contents contents = j->contents; // shares the entries
+    /* Readable by its owner only: the invite's token is one of the entries. */
+    const int fd = open(j->temporary, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0) return fail(j->temporary, "create");
+    strait_err err = write_contents(j, fd, &contents);
     if (err == STRAIT_OK) {
-        j->must_rewrite = 1; // until it is known which file the folder names
-        err = strait_file_move(j->beside, j->path);
+        j->must_rewrite = 1; // until it is known which file the path names
+        err = strait_file_move(j->temporary, j->path);
     }
     if (err != STRAIT_OK) {
         (void)close(fd);
-        (void)unlink(j->beside);
+        (void)unlink(j->temporary);
         return err;
     }
     close_fd(&j->fd);
     j->fd = fd;
-    j->image = image;
+    j->contents = contents;
     j->must_rewrite = 0;
     plan_rewrite(j);
     return STRAIT_OK;
@@ -251,7 +253,8 @@ strait_err strait_journal_file_tidy(struct strait_journal_file *j) {
     struct stat info;
     const int is_gone = fstat(j->fd, &info) != 0 || info.st_nlink == 0;
     if (j->must_rewrite || is_gone) return strait_journal_file_rewrite(j);
-    if (j->image.whole_bytes <= j->rewrite_at) return STRAIT_OK;
-    if (strait_journal_file_rewrite(j) != STRAIT_OK) j->rewrite_at = j->image.whole_bytes + SLACK;
+    if (j->contents.valid_bytes <= j->rewrite_at) return STRAIT_OK;
+    if (strait_journal_file_rewrite(j) != STRAIT_OK)
+        j->rewrite_at = j->contents.valid_bytes + SLACK;
     return j->must_rewrite ? strait_journal_file_rewrite(j) : STRAIT_OK;
 }

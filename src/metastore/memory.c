@@ -1,4 +1,5 @@
-/* record_memory.c - the memory store: one hub, its records, and time that a test moves. */
+/* memory.c - the memory backend, for tests: all entries live in a hub whose clock the test moves.
+ */
 #include "base/alloc.h"
 #include "metastore/memory_hub.h"
 #include "metastore/metastore_ops.h"
@@ -7,24 +8,24 @@
 #include <stdio.h>
 
 struct strait_metastore_hub {
-    struct strait_metastore_table facts;
+    struct strait_metastore_table entries;
     uint64_t version, term;
     const struct strait_metastore *leader; // NULL: nobody
-    int64_t now_ms, until_ms;              // the lease runs out at until_ms
+    int64_t now_ms, until_ms;              // the lease expires at until_ms
     strait_err broken;
     int is_late;
 };
 
 strait_err strait_metastore_hub_open(struct strait_metastore_hub **out) {
     void *memory = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_metastore_hub), "hub of records", &memory));
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_metastore_hub), "memory metastore", &memory));
     *out = memory;
     return STRAIT_OK;
 }
 
 void strait_metastore_hub_close(struct strait_metastore_hub **hub) {
     if (*hub == NULL) return;
-    strait_metastore_table_fini(&(*hub)->facts);
+    strait_metastore_table_fini(&(*hub)->entries);
     strait_alloc_free(*hub);
     *hub = NULL;
 }
@@ -41,13 +42,13 @@ void strait_metastore_hub_break(struct strait_metastore_hub *hub, strait_err err
 
 static strait_err reach(const struct strait_metastore_hub *hub) {
     if (hub->broken == STRAIT_OK) return STRAIT_OK;
-    return STRAIT_FAIL(hub->broken, "the store of record is out of reach, as the test asked");
+    return STRAIT_FAIL(hub->broken, "the metastore is unreachable, as the test requested");
 }
 
 static strait_err init(struct strait_metastore *store, const char *where) {
     (void)where;
     if (store->config.hub == NULL)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "store of record 'memory' is for tests: it wants a hub");
+        return STRAIT_FAIL(STRAIT_ECONFIG, "metastore 'memory' is for tests and needs a hub");
     return STRAIT_OK;
 }
 
@@ -68,7 +69,8 @@ static strait_err claim(struct strait_metastore *store) {
     return STRAIT_OK;
 }
 
-/* A record that was deposed and whose place is free again is still deposed: terms tell. */
+/* A coordinator that lost its lease stays deposed even if nobody has claimed since: its term is not
+ * the current one. */
 static strait_err fence(const struct strait_metastore *store) {
     const struct strait_metastore_hub *hub = store->config.hub;
     if (hub->leader == store && hub->term == store->term) return STRAIT_OK;
@@ -98,7 +100,7 @@ static int64_t sure_ms(const struct strait_metastore *store) {
     return hub->leader == store ? hub->until_ms - hub->now_ms : 0;
 }
 
-/* Time stands still meanwhile, so there is no use in waiting. */
+/* Only the test moves the clock, so waiting here would never end. */
 static strait_err await(struct strait_metastore *store, int wait_ms) {
     const struct strait_metastore_hub *hub = store->config.hub;
     STRAIT_TRY(reach(hub));
@@ -123,22 +125,22 @@ static strait_err commit(struct strait_metastore *store, const strait_metastore_
     struct strait_metastore_batch batch = {.n_rows = 0};
     if (!hub->is_late) STRAIT_TRY(reach(hub));
     STRAIT_TRY(fence(store));
-    STRAIT_TRY(strait_metastore_table_check(&hub->facts, changes, n_changes));
+    STRAIT_TRY(strait_metastore_table_check(&hub->entries, changes, n_changes));
     strait_err err = STRAIT_OK;
     for (int i = 0; i < n_changes && err == STRAIT_OK; i++)
-        err = strait_metastore_table_prepare(&hub->facts, &batch, &changes[i]);
+        err = strait_metastore_table_prepare(&hub->entries, &batch, &changes[i]);
     if (err == STRAIT_OK) {
-        strait_metastore_table_apply(&hub->facts, &batch, ++hub->version);
+        strait_metastore_table_apply(&hub->entries, &batch, ++hub->version);
         *out_version = hub->version;
     }
     strait_metastore_batch_drop(&batch);
     return err == STRAIT_OK ? reach(hub) : err;
 }
 
-static strait_err read_facts(struct strait_metastore *store, const char *prefix,
-                             strait_metastore_visit *visit, void *user) {
+static strait_err read_entries(struct strait_metastore *store, const char *prefix,
+                               strait_metastore_visit *visit, void *user) {
     STRAIT_TRY(reach(store->config.hub));
-    return strait_metastore_table_read(&store->config.hub->facts, prefix, visit, user);
+    return strait_metastore_table_read(&store->config.hub->entries, prefix, visit, user);
 }
 
 const struct strait_metastore_ops strait_metastore_memory = {
@@ -152,5 +154,5 @@ const struct strait_metastore_ops strait_metastore_memory = {
     .await = await,
     .who = who,
     .commit = commit,
-    .read = read_facts,
+    .read = read_entries,
 };

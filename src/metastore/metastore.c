@@ -8,13 +8,13 @@
 extern const struct strait_metastore_ops strait_metastore_memory, strait_metastore_journal,
     strait_metastore_etcd;
 
-static const struct strait_metastore_ops *const stores[] = {
+static const struct strait_metastore_ops *const backends[] = {
     &strait_metastore_memory,
     &strait_metastore_journal,
     &strait_metastore_etcd,
 };
 enum {
-    N_STORES = sizeof stores / sizeof *stores,
+    N_BACKENDS = sizeof backends / sizeof *backends,
     TTL_MS = 6000,
     TTL_MAX_MS = 3600 * 1000,
     TIMEOUT_MS = 5000
@@ -22,6 +22,8 @@ enum {
 
 /* ---- bounds ---- */
 
+/* Returns whether the text is 1 to capacity - 1 letters, digits or `marks`. Keys become parts of
+ * etcd keys and of journal records, so the set is small. */
 static int is_word(const char *text, const char *marks, size_t capacity) {
     const size_t n = strnlen(text, capacity);
     if (n == 0 || n == capacity) return 0;
@@ -35,15 +37,14 @@ static int is_word(const char *text, const char *marks, size_t capacity) {
 
 static strait_err check_key(const char *key) {
     if (key != NULL && is_word(key, "/._-:", STRAIT_METASTORE_KEY_MAX)) return STRAIT_OK;
-    return STRAIT_FAIL(
-        STRAIT_EINVAL,
-        "store of record: key '%.40s': expected 1 to %d letters, digits or / . _ - :",
-        key != NULL ? key : "", STRAIT_METASTORE_KEY_MAX - 1);
+    return STRAIT_FAIL(STRAIT_EINVAL,
+                       "metastore: key '%.40s': expected 1 to %d letters, digits or / . _ - :",
+                       key != NULL ? key : "", STRAIT_METASTORE_KEY_MAX - 1);
 }
 
 static strait_err check_changes(const strait_metastore_change *changes, int n_changes) {
     if (n_changes < 1 || n_changes > STRAIT_METASTORE_CHANGES_MAX)
-        return STRAIT_FAIL(STRAIT_EINVAL, "store of record: %d changes at once, expected 1 to %d",
+        return STRAIT_FAIL(STRAIT_EINVAL, "metastore: %d changes at once, expected 1 to %d",
                            n_changes, STRAIT_METASTORE_CHANGES_MAX);
     size_t left = STRAIT_METASTORE_COMMIT_MAX;
     for (int i = 0; i < n_changes; i++) {
@@ -52,13 +53,12 @@ static strait_err check_changes(const strait_metastore_change *changes, int n_ch
         const size_t bytes = c->data != NULL ? c->bytes : 0;
         if (bytes > left || strlen(c->key) > left - bytes)
             return STRAIT_FAIL(STRAIT_EINVAL,
-                               "store of record: '%s' is too much for one commit of %d bytes",
-                               c->key, STRAIT_METASTORE_COMMIT_MAX);
+                               "metastore: '%s' is too much for one commit of %d bytes", c->key,
+                               STRAIT_METASTORE_COMMIT_MAX);
         left -= bytes + strlen(c->key);
         for (int k = 0; k < i; k++)
             if (strcmp(changes[k].key, c->key) == 0)
-                return STRAIT_FAIL(STRAIT_EINVAL, "store of record: '%s' twice in one commit",
-                                   c->key);
+                return STRAIT_FAIL(STRAIT_EINVAL, "metastore: '%s' twice in one commit", c->key);
     }
     return STRAIT_OK;
 }
@@ -66,15 +66,15 @@ static strait_err check_changes(const strait_metastore_change *changes, int n_ch
 static strait_err check_config(const strait_metastore_config *config) {
     if (config->run == NULL || !is_word(config->run, "._-", STRAIT_METASTORE_NAME_MAX))
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "store of record: run '%.40s': expected letters, digits or . _ -",
+                           "metastore: run '%.40s': expected letters, digits or . _ -",
                            config->run != NULL ? config->run : "");
     if (config->owner == NULL || strnlen(config->owner, STRAIT_METASTORE_NAME_MAX) == 0 ||
         strnlen(config->owner, STRAIT_METASTORE_NAME_MAX) == STRAIT_METASTORE_NAME_MAX)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "store of record: the owner's name has 1 to %d bytes",
+        return STRAIT_FAIL(STRAIT_ECONFIG, "metastore: the owner's name has 1 to %d bytes",
                            STRAIT_METASTORE_NAME_MAX - 1);
     if (config->ttl_ms < 0 || config->ttl_ms > TTL_MAX_MS || config->timeout_ms < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "store of record: a lease of %d ms and a limit of %d ms for calls: "
+                           "metastore: a lease of %d ms and a limit of %d ms for calls: "
                            "expected 0 (default) to %d, and 0 or more",
                            config->ttl_ms, config->timeout_ms, TTL_MAX_MS);
     return STRAIT_OK;
@@ -82,18 +82,18 @@ static strait_err check_config(const strait_metastore_config *config) {
 
 /* ---- life ---- */
 
-static const struct strait_metastore_ops *find_store(const char *store, const char **out_where) {
-    for (int i = 0; i < N_STORES; i++) {
-        const size_t n = strlen(stores[i]->scheme);
-        if (strncmp(store, stores[i]->scheme, n) != 0) continue;
+static const struct strait_metastore_ops *find_backend(const char *store, const char **out_where) {
+    for (int i = 0; i < N_BACKENDS; i++) {
+        const size_t n = strlen(backends[i]->scheme);
+        if (strncmp(store, backends[i]->scheme, n) != 0) continue;
         if (store[n] != ':' && store[n] != 0) continue;
         *out_where = store[n] == ':' ? store + n + 1 : store + n;
-        return stores[i];
+        return backends[i];
     }
     return NULL;
 }
 
-/* The texts of a config: in the end ours, at first the caller's. */
+/* Lists the members of a config that are texts, which are copied and freed alike. */
 static void texts_of(strait_metastore_config *config, const char **out[6]) {
     const char **texts[6] = {&config->store,   &config->run,       &config->owner,
                              &config->ca_file, &config->cert_file, &config->key_file};
@@ -108,7 +108,7 @@ static strait_err copy_config(struct strait_metastore *store,
     texts_of(&given, from);
     texts_of(&store->config, to);
     for (int i = 0; i < 6; i++)
-        *to[i] = NULL; // one that fails leaves the rest closed
+        *to[i] = NULL; // close frees them all, also after a failed copy
     for (int i = 0; i < 6; i++) {
         char *text = NULL;
         if (*from[i] == NULL) continue;
@@ -123,17 +123,17 @@ static strait_err copy_config(struct strait_metastore *store,
 strait_err strait_metastore_open(const strait_metastore_config *config,
                                  struct strait_metastore **out) {
     const char *where = "";
-    const struct strait_metastore_ops *ops = find_store(config->store != NULL ? config->store : "",
-                                                        &where);
+    const struct strait_metastore_ops *ops = find_backend(
+        config->store != NULL ? config->store : "", &where);
     if (ops == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "store of record '%.60s': expected journal:PATH or "
+                           "metastore '%.60s': expected journal:PATH or "
                            "etcd:http://HOST:PORT,http://HOST:PORT,...",
                            config->store != NULL ? config->store : "");
     STRAIT_TRY(check_config(config));
     void *memory = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_metastore) + ops->state_size, "store of record",
-                            &memory));
+    STRAIT_TRY(
+        strait_alloc(1, sizeof(struct strait_metastore) + ops->state_size, "metastore", &memory));
     struct strait_metastore *store = memory;
     store->ops = ops;
     store->state = store + 1;
@@ -147,12 +147,13 @@ strait_err strait_metastore_open(const strait_metastore_config *config,
     return STRAIT_OK;
 }
 
-/* A lease that stays runs out by itself; and why a caller closes counts more than how that goes. */
+/* Keeps the caller's error detail: why it closes matters more than whether resigning worked. A
+ * lease that was not revoked expires by itself. */
 static void resign_quietly(struct strait_metastore *store) {
-    char words[512];
-    (void)snprintf(words, sizeof words, "%s", strait_err_detail());
+    char detail[512];
+    (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
     if (strait_metastore_resign(store) != STRAIT_OK)
-        strait_err_note(__FILE__, __LINE__, "%s", words);
+        strait_err_note(__FILE__, __LINE__, "%s", detail);
 }
 
 void strait_metastore_close(struct strait_metastore **store) {
@@ -170,30 +171,33 @@ void strait_metastore_close(struct strait_metastore **store) {
 
 /* ---- leading ---- */
 
+/* Without a term, later calls fail here instead of reaching the backend again. */
 static strait_err forget_if_deposed(struct strait_metastore *store, strait_err err) {
     if (err == STRAIT_EDEPOSED) store->term = 0;
     return err;
 }
 
 strait_err strait_metastore_fail_deposed(const struct strait_metastore *store) {
-    return STRAIT_FAIL(STRAIT_EDEPOSED,
-                       "run '%s': '%s' is not its coordinator any more; another has taken over or "
-                       "the lease of %d ms ran out",
-                       store->config.run, store->config.owner, store->config.ttl_ms);
+    return STRAIT_FAIL(
+        STRAIT_EDEPOSED,
+        "run '%s': '%s' is no longer its coordinator: another one has taken over, or "
+        "the lease of %d ms expired",
+        store->config.run, store->config.owner, store->config.ttl_ms);
 }
 
 strait_err strait_metastore_fail_expected(const strait_metastore_change *c, uint64_t found) {
     if (c->expected == STRAIT_METASTORE_ABSENT)
-        return STRAIT_FAIL(STRAIT_EAGAIN, "fact '%s' is there already, in version %" PRIu64, c->key,
+        return STRAIT_FAIL(STRAIT_EAGAIN,
+                           "metastore: entry '%s' exists already, in version %" PRIu64, c->key,
                            found);
     return STRAIT_FAIL(STRAIT_EAGAIN,
-                       "fact '%s' is in version %" PRIu64 ", expected %" PRIu64
-                       "; read it again and decide anew",
+                       "metastore: entry '%s' is in version %" PRIu64 ", expected %" PRIu64
+                       "; read it and decide again",
                        c->key, found, c->expected);
 }
 
 static strait_err fail_without_term(const struct strait_metastore *store) {
-    return STRAIT_FAIL(STRAIT_EDEPOSED, "run '%s': '%s' does not lead it", store->config.run,
+    return STRAIT_FAIL(STRAIT_EDEPOSED, "run '%s': '%s' is not its coordinator", store->config.run,
                        store->config.owner);
 }
 
@@ -240,7 +244,7 @@ int64_t strait_metastore_sure_ms(const struct strait_metastore *store) {
     return store->term != 0 ? store->ops->sure_ms(store) : 0;
 }
 
-/* ---- facts ---- */
+/* ---- entries ---- */
 
 strait_err strait_metastore_commit(struct strait_metastore *store,
                                    const strait_metastore_change *changes, int n_changes,
@@ -256,7 +260,7 @@ strait_err strait_metastore_commit(struct strait_metastore *store,
 strait_err strait_metastore_put(struct strait_metastore *store, const char *key, const void *data,
                                 size_t bytes) {
     const strait_metastore_change change = {.key = key, .data = data, .bytes = bytes};
-    if (data == NULL) return STRAIT_FAIL(STRAIT_EINVAL, "store of record: nothing to put");
+    if (data == NULL) return STRAIT_FAIL(STRAIT_EINVAL, "metastore: no value to put");
     return strait_metastore_commit(store, &change, 1, NULL);
 }
 

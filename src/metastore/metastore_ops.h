@@ -1,8 +1,8 @@
-/* record_ops.h - what a store of record implements, and what record.c does for all of them.
+/* metastore_ops.h - the table that a backend of the metastore implements.
  *
- * record.c has checked every argument against the bounds of record.h before it calls a store, and
- * forgets the term when a store says STRAIT_EDEPOSED. To add a store: one file with one table, a
- * line in record.c, and tests/unit/swarm/record_contract.c. */
+ * metastore.c checks every argument against the bounds of metastore.h before it calls a backend,
+ * and clears the term when a backend returns STRAIT_EDEPOSED. To add a backend: one file with one
+ * table, a line in metastore.c, and an entry in tests/unit/metastore/metastore_contract.c. */
 #pragma once
 
 #include "metastore/metastore.h"
@@ -11,14 +11,17 @@ struct strait_metastore_ops {
     const char *scheme;
     size_t state_size;
 
-    /* `where` is what follows the scheme's colon. fini tolerates a failed or absent init. */
+    /* `where` is the text after the scheme's colon. fini accepts a failed or absent init. */
     strait_err (*init)(struct strait_metastore *store, const char *where);
     void (*fini)(struct strait_metastore *store);
 
-    strait_err (*claim)(struct strait_metastore *store);  // sets the term; only called without one
-    strait_err (*renew)(struct strait_metastore *store);  // only called with a term, as are
-    strait_err (*resign)(struct strait_metastore *store); // resign, sure_ms and commit
-    void (*discard)(struct strait_metastore *store);      // likewise; NULL: claiming made nothing
+    /* Called only without a term; sets it. */
+    strait_err (*claim)(struct strait_metastore *store);
+    /* These and commit are called only with a term. discard may be NULL if claiming creates
+     * nothing. */
+    strait_err (*renew)(struct strait_metastore *store);
+    strait_err (*resign)(struct strait_metastore *store);
+    void (*discard)(struct strait_metastore *store);
     int64_t (*sure_ms)(const struct strait_metastore *store);
     strait_err (*await)(struct strait_metastore *store, int wait_ms);
     strait_err (*who)(struct strait_metastore *store, strait_metastore_leader *out);
@@ -30,11 +33,11 @@ struct strait_metastore_ops {
 
 struct strait_metastore {
     const struct strait_metastore_ops *ops;
-    strait_metastore_config config; // its texts are ours
+    strait_metastore_config config; // with our own copies of its texts
     uint64_t term;                  // 0: not leading
     void *state;                    // ops->state_size bytes, zeroed before init
 };
 
-/* The words of two errors that all stores have. `found` is 0 for a fact that is not there. */
+/* Report two errors that all backends share. `found` is 0 for an entry that does not exist. */
 strait_err strait_metastore_fail_deposed(const struct strait_metastore *store);
 strait_err strait_metastore_fail_expected(const strait_metastore_change *c, uint64_t found);

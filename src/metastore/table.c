@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    ROOM_FIRST = 64
+    FIRST_CAPACITY = 64
 };
 
 void strait_metastore_table_fini(struct strait_metastore_table *table) {
@@ -22,8 +22,8 @@ void strait_metastore_batch_drop(struct strait_metastore_batch *batch) {
     *batch = (struct strait_metastore_batch){.n_rows = 0};
 }
 
-/* The first row whose key is not below `key`. */
-static size_t place_of(const struct strait_metastore_table *table, const char *key) {
+/* Returns the index of the first row whose key is not below `key`. */
+static size_t lower_bound(const struct strait_metastore_table *table, const char *key) {
     size_t low = 0, high = table->n_rows;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -48,7 +48,7 @@ strait_err strait_metastore_table_check(const struct strait_metastore_table *tab
     size_t n_rows = table->n_rows, n_bytes = table->n_bytes;
     for (int i = 0; i < n_changes; i++) {
         const strait_metastore_change *c = &changes[i];
-        const size_t at = place_of(table, c->key);
+        const size_t at = lower_bound(table, c->key);
         const int is_there = is_at(table, at, c->key);
         const uint64_t found = is_there ? table->rows[at]->entry.version : 0;
         const uint64_t expected = c->expected == STRAIT_METASTORE_ABSENT ? 0 : c->expected;
@@ -59,19 +59,20 @@ strait_err strait_metastore_table_check(const struct strait_metastore_table *tab
     }
     if (n_rows > STRAIT_METASTORE_ENTRIES_MAX || n_bytes > STRAIT_METASTORE_TOTAL_MAX)
         return STRAIT_FAIL(
-            STRAIT_EINVAL, "the store of record is full: %zu facts of %zu bytes, at most %d of %d",
+            STRAIT_EINVAL, "the metastore is full: %zu entries of %zu bytes, at most %d of %d",
             n_rows, n_bytes, STRAIT_METASTORE_ENTRIES_MAX, STRAIT_METASTORE_TOTAL_MAX);
     return STRAIT_OK;
 }
 
-/* Room for every row that the batch may add. */
+/* Allocates space for every row that the batch may add, so that apply cannot fail. */
 static strait_err reserve(struct strait_metastore_table *table, int n_more) {
     const size_t want = table->n_rows + (size_t)n_more;
     if (want <= table->capacity) return STRAIT_OK;
-    size_t capacity = table->capacity > 0 ? 2 * table->capacity : ROOM_FIRST;
+    size_t capacity = table->capacity > 0 ? 2 * table->capacity : FIRST_CAPACITY;
     if (capacity < want) capacity = want;
     void *rows = (void *)table->rows;
-    STRAIT_TRY(strait_alloc_grow(&rows, table->capacity, capacity, sizeof *table->rows, "facts"));
+    STRAIT_TRY(strait_alloc_grow(&rows, table->capacity, capacity, sizeof *table->rows,
+                                 "metastore entries"));
     table->rows = rows;
     table->capacity = capacity;
     return STRAIT_OK;
@@ -84,8 +85,8 @@ strait_err strait_metastore_table_prepare(struct strait_metastore_table *table,
     const size_t bytes = change->data != NULL ? change->bytes : 0;
     void *memory = NULL;
     STRAIT_TRY(reserve(table, batch->n_rows + 1));
-    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_metastore_row) + key_bytes + bytes + 1, "fact",
-                            &memory));
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_metastore_row) + key_bytes + bytes + 1,
+                            "metastore entry", &memory));
     struct strait_metastore_row *row = memory;
     char *key = (char *)(row + 1);
     memcpy(key, change->key, key_bytes);
@@ -99,18 +100,18 @@ strait_err strait_metastore_table_prepare(struct strait_metastore_table *table,
 }
 
 static void apply_row(struct strait_metastore_table *table, struct strait_metastore_row *row) {
-    const size_t at = place_of(table, row->entry.key);
-    const size_t n_behind = table->n_rows - at;
+    const size_t at = lower_bound(table, row->entry.key);
+    const size_t n_after = table->n_rows - at;
     if (is_at(table, at, row->entry.key)) {
         table->n_bytes -= weight(&table->rows[at]->entry);
         strait_alloc_free(table->rows[at]);
         if (row->entry.data == NULL) {
             memmove((void *)&table->rows[at], (void *)&table->rows[at + 1],
-                    (n_behind - 1) * sizeof(void *));
+                    (n_after - 1) * sizeof(void *));
             table->n_rows--;
         }
     } else if (row->entry.data != NULL) {
-        memmove((void *)&table->rows[at + 1], (void *)&table->rows[at], n_behind * sizeof(void *));
+        memmove((void *)&table->rows[at + 1], (void *)&table->rows[at], n_after * sizeof(void *));
         table->n_rows++;
     }
     if (row->entry.data == NULL) {
@@ -134,7 +135,7 @@ strait_err strait_metastore_table_read(const struct strait_metastore_table *tabl
                                        const char *prefix, strait_metastore_visit *visit,
                                        void *user) {
     const size_t n = strlen(prefix);
-    for (size_t i = place_of(table, prefix); i < table->n_rows; i++) {
+    for (size_t i = lower_bound(table, prefix); i < table->n_rows; i++) {
         if (strncmp(table->rows[i]->entry.key, prefix, n) != 0) break;
         STRAIT_TRY(visit(user, &table->rows[i]->entry));
     }

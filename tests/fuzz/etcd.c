@@ -1,4 +1,4 @@
-/* Answers of an etcd gateway. */
+/* Fuzzes the parsers of answers of an etcd gateway. */
 #include "base/json.h"
 #include "metastore/etcd_json.h"
 

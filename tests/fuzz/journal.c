@@ -1,5 +1,5 @@
-/* Journals from outside: as they come, and with checksums made right so that records are reached.
- */
+/* Fuzzes the journal parser: with the input as it is, and with valid checksums around it, so that
+ * the parsers of records are reached. */
 #include "base/bytes.h"
 #include "metastore/journal_format.h"
 
@@ -24,43 +24,43 @@ static void seal(unsigned char *record, size_t payload, uint64_t salt, uint64_t 
                    XXH3_64bits_withSeed(record + STRAIT_JOURNAL_PREFIX, payload, seed));
 }
 
-/* Every record: two bytes of length, then its payload. */
+/* Builds records from the input: two bytes of length, then the payload of each. */
 static size_t wrap(const unsigned char *data, size_t bytes, unsigned char *out) {
-    const struct strait_journal_contents snapshot = {.run = "fuzz", .salt = 5};
+    const struct strait_journal_contents contents = {.run = "fuzz", .salt = 5};
     size_t n = STRAIT_JOURNAL_HEADER;
-    strait_journal_header_pack(&snapshot, out);
+    strait_journal_header_pack(&contents, out);
     for (uint64_t sequence = 0; bytes > 2; sequence++) {
         size_t payload = strait_get_u16(data);
         if (payload > bytes - 2) payload = bytes - 2;
         if (n + STRAIT_JOURNAL_PREFIX + payload > BYTES_MAX) break;
         memcpy(out + n + STRAIT_JOURNAL_PREFIX, data + 2, payload);
-        seal(out + n, payload, snapshot.salt, sequence);
+        seal(out + n, payload, contents.salt, sequence);
         n += STRAIT_JOURNAL_PREFIX + payload;
         data += 2 + payload;
         bytes -= 2 + payload;
     }
-    memcpy(out + n, data, bytes < BYTES_MAX - n ? bytes : BYTES_MAX - n); // a torn end
+    memcpy(out + n, data, bytes < BYTES_MAX - n ? bytes : BYTES_MAX - n); // ends in a torn record
     return n + (bytes < BYTES_MAX - n ? bytes : BYTES_MAX - n);
 }
 
-/* What was read must be what its own bytes say again. */
+/* Parsing only the valid bytes must give the same contents. */
 static void check(const unsigned char *data, size_t bytes) {
-    struct strait_journal_contents snapshot = {.salt = 0}, again = {.salt = 0};
-    if (strait_journal_parse(data, bytes, &snapshot) == STRAIT_OK) {
-        if (snapshot.whole_bytes > bytes) abort();
-        if (strait_journal_parse(data, snapshot.whole_bytes, &again) != STRAIT_OK) abort();
-        if (again.whole_bytes != snapshot.whole_bytes || again.version != snapshot.version ||
-            again.facts.n_bytes != snapshot.facts.n_bytes)
+    struct strait_journal_contents contents = {.salt = 0}, again = {.salt = 0};
+    if (strait_journal_parse(data, bytes, &contents) == STRAIT_OK) {
+        if (contents.valid_bytes > bytes) abort();
+        if (strait_journal_parse(data, contents.valid_bytes, &again) != STRAIT_OK) abort();
+        if (again.valid_bytes != contents.valid_bytes || again.version != contents.version ||
+            again.entries.n_bytes != contents.entries.n_bytes)
             abort();
     }
-    strait_journal_contents_fini(&snapshot);
+    strait_journal_contents_fini(&contents);
     strait_journal_contents_fini(&again);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes) {
     static unsigned char wrapped[BYTES_MAX];
     if (bytes < 1 || bytes > BYTES_MAX / 2) return 0;
-    if (data[0] == 'S') { // as a journal's own first byte
+    if (data[0] == 'S') { // the first byte of a journal
         check(data, bytes);
         return 0;
     }

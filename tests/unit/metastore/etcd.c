@@ -1,4 +1,4 @@
-/* The store of record in a real etcd cluster: the contract, and members that come and go. */
+/* The etcd backend on a real cluster: the contract suite, and members that fail and recover. */
 #include "base/clock.h"
 #include "etcd_cluster.h"
 #include "metastore/etcd_state.h"
@@ -15,14 +15,14 @@
 static struct cluster cluster;
 static char run[32];
 
-static void open_etcd(struct record_world *world) {
+static void open_etcd(struct metastore_world *world) {
     static int n_runs;
     (void)snprintf(run, sizeof run, "run-%d", ++n_runs);
     world->config = (strait_metastore_config){
         .store = cluster.store, .run = run, .ttl_ms = 60000, .timeout_ms = 20000};
 }
 
-static void close_etcd(struct record_world *world) {
+static void close_etcd(struct metastore_world *world) {
     (void)world;
 }
 
@@ -36,8 +36,8 @@ static strait_err ask(const char *path, json_t *request, json_t **out) {
     return err;
 }
 
-/* Takes the lease away at once; a test below waits for one that really runs out. */
-static void expire_etcd(struct record_world *world) {
+/* Revokes the lease at once; another test waits for a real expiry. */
+static void expire_etcd(struct metastore_world *world) {
     char key[64];
     json_t *answer = NULL;
     strait_etcd_pair leader = {.key = NULL};
@@ -52,7 +52,7 @@ static void expire_etcd(struct record_world *world) {
     strait_etcd_pair_fini(&leader);
 }
 
-static const struct record_kind etcd = {"etcd", open_etcd, close_etcd, expire_etcd};
+static const struct metastore_kind etcd = {"etcd", open_etcd, close_etcd, expire_etcd};
 
 /* ---- leases ---- */
 
@@ -66,37 +66,37 @@ static void rest_ms(int ms) {
 
 static void test_a_silent_leader_is_replaced(void **state) {
     (void)state;
-    struct record_world world;
+    struct metastore_world world;
     open_etcd(&world);
     world.config.ttl_ms = 5000; // a busy machine may take seconds for a request
-    struct strait_metastore *a = record_rig_open(&world, "alice");
-    struct strait_metastore *b = record_rig_open(&world, "bob");
-    const uint64_t first = record_rig_claim(a);
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
+    struct strait_metastore *b = metastore_rig_open(&world, "bob");
+    const uint64_t first = metastore_rig_claim(a);
     for (int i = 0; i < 6; i++) { // longer than the lease, by renewing it
         rest_ms(1000);
         CHECK_OK(strait_metastore_renew(a));
         CHECK(strait_metastore_sure_ms(a) > 0 && strait_metastore_sure_ms(a) <= 5000);
     }
-    record_rig_put(a, "step", "1");
+    metastore_rig_put(a, "step", "1");
     CHECK_FAILS(strait_metastore_await(b, 300), STRAIT_ETIMEDOUT, "still led by 'alice'");
     const int64_t start = strait_clock_ns();
     CHECK_OK(strait_metastore_await(b, 60000));
     print_message("a silent leader with a lease of 5 s was gone after %.2f s\n",
                   seconds_since(start));
-    assert_int_equal(strait_metastore_sure_ms(a), 0); // it knew before others could lead
-    CHECK(record_rig_claim(b) > first);
+    assert_int_equal(strait_metastore_sure_ms(a), 0); // it stopped before another could lead
+    CHECK(metastore_rig_claim(b) > first);
     CHECK_FAILS(strait_metastore_put(a, "step", "2", 1), STRAIT_EDEPOSED, "'alice'");
-    record_rig_expect(b, "", "step=1 ");
+    metastore_rig_expect(b, "", "step=1 ");
     strait_metastore_close(&a);
     strait_metastore_close(&b);
 }
 
-/* Another process leads for a while and goes, politely. */
-static pid_t lead_for(const struct record_world *world, int ms) {
+/* Another process leads for a while and resigns. */
+static pid_t lead_for(const struct metastore_world *world, int ms) {
     const pid_t child = fork();
     CHECK(child >= 0);
     if (child != 0) return child;
-    struct strait_metastore *a = record_rig_open(world, "child");
+    struct strait_metastore *a = metastore_rig_open(world, "child");
     uint64_t term = 0;
     if (strait_metastore_claim(a, &term) != STRAIT_OK) _exit(1);
     if (strait_metastore_put(a, "child", "was here", 8) != STRAIT_OK) _exit(2);
@@ -107,18 +107,18 @@ static pid_t lead_for(const struct record_world *world, int ms) {
 
 static void test_a_watch_ends_when_the_leader_resigns(void **state) {
     (void)state;
-    struct record_world world;
+    struct metastore_world world;
     int status = -1;
     open_etcd(&world);
-    struct strait_metastore *b = record_rig_open(&world, "bob");
+    struct strait_metastore *b = metastore_rig_open(&world, "bob");
     const pid_t child = lead_for(&world, 1500);
     strait_metastore_leader leader = {.term = 0};
     while (leader.term == 0)
         CHECK_OK(strait_metastore_who(b, &leader));
-    CHECK_OK(strait_metastore_await(b, 50000)); // its lease is of 60 s
+    CHECK_OK(strait_metastore_await(b, 50000)); // far less than its lease of 60 s
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    (void)record_rig_claim(b);
-    record_rig_expect(b, "", "child=was here ");
+    (void)metastore_rig_claim(b);
+    metastore_rig_expect(b, "", "child=was here ");
     strait_metastore_close(&b);
 }
 
@@ -127,23 +127,23 @@ static void test_a_watch_ends_when_the_leader_resigns(void **state) {
 static void put_step(struct strait_metastore *a, int step) {
     char text[16];
     (void)snprintf(text, sizeof text, "%d", step);
-    record_rig_put(a, "step", text);
+    metastore_rig_put(a, "step", text);
 }
 
 static void expect_step(struct strait_metastore *a, int step) {
     char text[32];
     (void)snprintf(text, sizeof text, "step=%d ", step);
-    record_rig_expect(a, "", text);
+    metastore_rig_expect(a, "", text);
 }
 
 static void test_any_one_member_may_die(void **state) {
     (void)state;
-    struct record_world world;
+    struct metastore_world world;
     open_etcd(&world);
-    struct strait_metastore *a = record_rig_open(&world, "alice");
-    const uint64_t term = record_rig_claim(a);
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
+    const uint64_t term = metastore_rig_claim(a);
     double worst = 0;
-    for (int turn = 0; turn < 2; turn++) { // the one that we ask, and the one that leads
+    for (int turn = 0; turn < 2; turn++) { // the member that we ask, then the raft leader
         const int victim = turn == 0 ? 0 : cluster_leader(&cluster);
         cluster_signal(&cluster, victim, SIGKILL);
         for (int i = 0; i < 10; i++) {
@@ -161,12 +161,12 @@ static void test_any_one_member_may_die(void **state) {
     strait_metastore_close(&a);
 }
 
-static void test_a_member_that_hangs_is_passed_over(void **state) {
+static void test_a_hanging_member_is_skipped(void **state) {
     (void)state;
-    struct record_world world;
+    struct metastore_world world;
     open_etcd(&world);
-    struct strait_metastore *a = record_rig_open(&world, "alice");
-    (void)record_rig_claim(a);
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
+    (void)metastore_rig_claim(a);
     put_step(a, 1);
     cluster_signal(&cluster, 0, SIGSTOP); // alice asks the first member, which has answered so far
     const int64_t start = strait_clock_ns();
@@ -187,11 +187,11 @@ struct keeper {
     size_t n;
 };
 
-static void *keep_one(void *arg) {
+static void *hold_one_request(void *arg) {
     struct keeper *k = arg;
     const int fd = accept(k->listener, NULL, NULL);
     ssize_t n = 1;
-    while (n > 0 && k->n < sizeof k->request) { // until the asker gives up
+    while (n > 0 && k->n < sizeof k->request) { // until the client gives up
         n = recv(fd, k->request + k->n, sizeof k->request - k->n, 0);
         if (n > 0) k->n += (size_t)n;
     }
@@ -200,7 +200,7 @@ static void *keep_one(void *arg) {
     return NULL;
 }
 
-static void pass_on(const struct keeper *k, int port) {
+static void deliver_late(const struct keeper *k, int port) {
     struct sockaddr_in where = {.sin_family = AF_INET,
                                 .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
                                 .sin_port = htons((uint16_t)port)};
@@ -209,14 +209,14 @@ static void pass_on(const struct keeper *k, int port) {
     CHECK(connect(fd, (struct sockaddr *)&where, sizeof where) == 0);
     CHECK(send(fd, k->request, k->n, 0) == (ssize_t)k->n);
     CHECK(recv(fd, answer, sizeof answer - 1, 0) > 0);
-    CHECK(strstr(answer, "200 OK") != NULL);    // it was heard, and
+    CHECK(strstr(answer, "200 OK") != NULL);    // it was received, and
     CHECK(strstr(answer, "succeeded") == NULL); // refused
     (void)close(fd);
 }
 
-static void test_a_late_request_changes_nothing(void **state) {
+static void test_a_delayed_request_changes_nothing(void **state) {
     (void)state;
-    struct record_world world;
+    struct metastore_world world;
     struct keeper keeper = {.n = 0};
     struct sockaddr_in where = {.sin_family = AF_INET,
                                 .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
@@ -224,15 +224,15 @@ static void test_a_late_request_changes_nothing(void **state) {
     pthread_t thread;
     char url[64];
     open_etcd(&world);
-    struct strait_metastore *a = record_rig_open(&world, "alice");
-    (void)record_rig_claim(a);
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
+    (void)metastore_rig_claim(a);
     put_step(a, 1);
     keeper.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(bind(keeper.listener, (struct sockaddr *)&where, size) == 0);
     CHECK(listen(keeper.listener, 1) == 0);
     CHECK(getsockname(keeper.listener, (struct sockaddr *)&where, &size) == 0);
     (void)snprintf(url, sizeof url, "http://127.0.0.1:%d", ntohs(where.sin_port));
-    CHECK(pthread_create(&thread, NULL, keep_one, &keeper) == 0);
+    CHECK(pthread_create(&thread, NULL, hold_one_request, &keeper) == 0);
     struct strait_etcd *inside = a->state;
     const char *member = inside->http.members[inside->http.current];
     inside->http.members[inside->http.current] = url;
@@ -240,7 +240,7 @@ static void test_a_late_request_changes_nothing(void **state) {
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(strstr(keeper.request, "/v3/kv/txn") != NULL);
     put_step(a, 3);
-    pass_on(&keeper, cluster.client_ports[0]);
+    deliver_late(&keeper, cluster.client_ports[0]);
     expect_step(a, 3);
     put_step(a, 4);
     expect_step(a, 4);
@@ -249,13 +249,13 @@ static void test_a_late_request_changes_nothing(void **state) {
     strait_metastore_close(&a);
 }
 
-static void test_without_members_it_fails_in_time_and_goes_on_later(void **state) {
+static void test_fails_within_the_timeout_without_members_and_recovers(void **state) {
     (void)state;
-    struct record_world world;
+    struct metastore_world world;
     open_etcd(&world);
     world.config.ttl_ms = 9000;
     world.config.timeout_ms = 3000;
-    struct strait_metastore *a = record_rig_open(&world, "alice");
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
     uint64_t term = 0, version = 0;
     while (strait_metastore_claim(a, &term) == STRAIT_ETIMEDOUT) {
     }
@@ -271,8 +271,9 @@ static void test_without_members_it_fails_in_time_and_goes_on_later(void **state
     CHECK_FAILS(strait_metastore_commit(a, &change, 1, &version), STRAIT_ETIMEDOUT,
                 "none of 3 members answered within 3000 ms");
     CHECK(seconds_since(start) < 30.0);
-    CHECK_FAILS(strait_metastore_renew(a), STRAIT_ETIMEDOUT, "mend the network");
-    CHECK_FAILS(strait_metastore_read(a, "", record_rig_add, NULL), STRAIT_ETIMEDOUT, "is safe");
+    CHECK_FAILS(strait_metastore_renew(a), STRAIT_ETIMEDOUT, "repair the network");
+    CHECK_FAILS(strait_metastore_read(a, "", metastore_rig_add, NULL), STRAIT_ETIMEDOUT,
+                "are safe");
     CHECK_FAILS(strait_metastore_await(a, 100), STRAIT_ETIMEDOUT, "none of 3");
     while (strait_metastore_sure_ms(a) > 0)
         rest_ms(50);
@@ -281,21 +282,21 @@ static void test_without_members_it_fails_in_time_and_goes_on_later(void **state
         cluster_start(&cluster, i);
     cluster_await(&cluster);
     strait_err err = STRAIT_ETIMEDOUT;
-    while (err == STRAIT_ETIMEDOUT) // the cluster gives leases of its past life a new one
+    while (err == STRAIT_ETIMEDOUT) // after a restart, etcd extends all leases
         err = strait_metastore_commit(a, &change, 1, &version);
     CHECK(err == STRAIT_OK || err == STRAIT_EDEPOSED);
     if (err == STRAIT_EDEPOSED) {
         expect_step(a, 1);
-        CHECK(record_rig_claim(a) > term);
+        CHECK(metastore_rig_claim(a) > term);
         put_step(a, 2);
     }
     expect_step(a, 2);
     strait_metastore_close(&a);
 }
 
-/* ---- answers that make no sense ---- */
+/* ---- invalid input ---- */
 
-static void test_configs_are_checked(void **state) {
+static void test_rejects_invalid_configs(void **state) {
     (void)state;
     static const char *const wrong[] = {
         "etcd:",        "etcd:127.0.0.1:2379", "etcd:ftp://h:1",
@@ -307,7 +308,7 @@ static void test_configs_are_checked(void **state) {
     }
 }
 
-static void test_pairs_are_parsed_with_care(void **state) {
+static void test_rejects_invalid_pairs(void **state) {
     (void)state;
     static const char *const bad[] = {"{\"kvs\":[{\"value\":\"YQ==\"}]}",
                                       "{\"kvs\":[{\"key\":\"YQ=\"}]}",
@@ -340,8 +341,8 @@ static void test_pairs_are_parsed_with_care(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest plain[] = {cmocka_unit_test(test_configs_are_checked),
-                                       cmocka_unit_test(test_pairs_are_parsed_with_care)};
+    const struct CMUnitTest plain[] = {cmocka_unit_test(test_rejects_invalid_configs),
+                                       cmocka_unit_test(test_rejects_invalid_pairs)};
     int failed = cmocka_run_group_tests(plain, NULL, NULL);
     if (!cluster_is_installed()) {
         print_message("skipped: no /usr/bin/etcd here (Debian package etcd-server)\n");
@@ -351,9 +352,9 @@ int main(void) {
         cmocka_unit_test(test_a_silent_leader_is_replaced),
         cmocka_unit_test(test_a_watch_ends_when_the_leader_resigns),
         cmocka_unit_test(test_any_one_member_may_die),
-        cmocka_unit_test(test_a_member_that_hangs_is_passed_over),
-        cmocka_unit_test(test_a_late_request_changes_nothing),
-        cmocka_unit_test(test_without_members_it_fails_in_time_and_goes_on_later),
+        cmocka_unit_test(test_a_hanging_member_is_skipped),
+        cmocka_unit_test(test_a_delayed_request_changes_nothing),
+        cmocka_unit_test(test_fails_within_the_timeout_without_members_and_recovers),
     };
     cluster_open(&cluster, 0);
     cluster_await(&cluster);

@@ -24,7 +24,7 @@ static const char *scheme(const struct cluster *c) {
     return c->is_tls ? "https://" : "http://";
 }
 
-/* One authority, and one certificate for everybody, on 127.0.0.1. */
+/* Creates one authority and one certificate for all members, on 127.0.0.1. */
 static void make_keys(struct cluster *c) {
     char command[2048];
     const char *at = c->folder.path;
@@ -115,7 +115,7 @@ void cluster_close(struct cluster *c) {
     scratch_close(&c->folder);
 }
 
-/* Asks one member; NULL when it has no answer. */
+/* Asks one member; NULL when it does not answer. */
 static json_t *ask_member(const struct cluster *c, int member, const char *path,
                           const json_t *request) {
     struct strait_etcd_http http = {.curl = NULL};
@@ -142,7 +142,7 @@ void cluster_await(struct cluster *c) {
         json_t *answer = NULL;
         while ((answer = ask_member(c, i, "/v3/kv/range", request)) == NULL)
             if (strait_clock_ns() > until)
-                fail_msg("etcd member %d does not answer; its words are in %s", i, c->folder.path);
+                fail_msg("etcd member %d does not answer; see its log in %s", i, c->folder.path);
         json_decref(answer);
     }
     json_decref(request);

@@ -30,5 +30,5 @@ void cluster_start(struct cluster *c, int member);
 void cluster_signal(struct cluster *c, int member, int signal); // SIGKILL also waits for its end
 /* Waits until the cluster answers through every member that runs. */
 void cluster_await(struct cluster *c);
-/* Which member leads the others. */
+/* Returns the member that is the raft leader. */
 int cluster_leader(struct cluster *c);

@@ -1,4 +1,4 @@
-/* The store of record in etcd members that show certificates and ask for ours. */
+/* The etcd backend over TLS, with certificates on both sides. */
 #include "base/clock.h"
 #include "etcd_cluster.h"
 #include "metastore_rig.h"
@@ -26,19 +26,19 @@ static void test_both_sides_show_certificates(void **state) {
                                             .cert_file = cluster.cert,
                                             .key_file = cluster.key,
                                             .timeout_ms = 20000};
-    const struct record_world world = {.config = config};
-    struct strait_metastore *a = record_rig_open(&world, "alice");
-    struct strait_metastore *b = record_rig_open(&world, "bob");
-    (void)record_rig_claim(a);
-    record_rig_put(a, "k", "sealed");
-    record_rig_expect(b, "", "k=sealed ");
+    const struct metastore_world world = {.config = config};
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
+    struct strait_metastore *b = metastore_rig_open(&world, "bob");
+    (void)metastore_rig_claim(a);
+    metastore_rig_put(a, "k", "sealed");
+    metastore_rig_expect(b, "", "k=sealed ");
     CHECK_FAILS(strait_metastore_await(b, 100), STRAIT_ETIMEDOUT, "alice");
     CHECK_OK(strait_metastore_renew(a));
     strait_metastore_close(&a);
     strait_metastore_close(&b);
 }
 
-static void test_without_the_right_ones_there_is_no_answer(void **state) {
+static void test_rejects_missing_or_unknown_certificates(void **state) {
     (void)state;
     strait_metastore_config config = {.store = cluster.store,
                                       .run = "tls",
@@ -64,7 +64,7 @@ int main(void) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_both_sides_show_certificates),
-        cmocka_unit_test(test_without_the_right_ones_there_is_no_answer),
+        cmocka_unit_test(test_rejects_missing_or_unknown_certificates),
     };
     cluster_open(&cluster, 1);
     cluster_await(&cluster);

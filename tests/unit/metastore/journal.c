@@ -1,4 +1,4 @@
-/* The journal on a real disk: kills, full disks, locks between processes, long lives. */
+/* The journal backend on a real disk: kills, full disks, locks between processes, rewriting. */
 #include "metastore/journal_format.h"
 #include "metastore_rig.h"
 #include "scratch.h"
@@ -13,7 +13,7 @@
 
 static scratch folder;
 static char store[STRAIT_PATH_MAX];
-static struct record_world world;
+static struct metastore_world world;
 
 static int set_up(void **state) {
     (void)state;
@@ -44,9 +44,9 @@ static strait_err keep_number(void *user, const strait_metastore_entry *entry) {
 
 /* ---- kills ---- */
 
-/* Commits step after step, and says which are done through the pipe. */
-static void commit_for_ever(int pipe_fd) {
-    struct strait_metastore *a = record_rig_open(&world, "child");
+/* Commits step after step, and reports each through the pipe. */
+static void commit_until_killed(int pipe_fd) {
+    struct strait_metastore *a = metastore_rig_open(&world, "child");
     uint64_t term = 0;
     int64_t step = 0;
     if (strait_metastore_claim(a, &term) != STRAIT_OK) _exit(2);
@@ -71,7 +71,7 @@ static pid_t start_child(int *out_fd) {
     CHECK(child >= 0);
     if (child == 0) {
         (void)close(ends[0]);
-        commit_for_ever(ends[1]);
+        commit_until_killed(ends[1]);
     }
     (void)close(ends[1]);
     *out_fd = ends[0];
@@ -85,7 +85,8 @@ static void end_child(pid_t child, int how) {
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == how);
 }
 
-/* Lets it commit `n` steps and a bit, then kills it; the last step it told of. */
+/* Lets the child commit `n` steps and a little more, kills it and returns the last step reported.
+ */
 static int64_t kill_after(int n, long bit_us) {
     int fd = -1;
     int64_t step = 0;
@@ -101,45 +102,46 @@ static int64_t kill_after(int n, long bit_us) {
     return step;
 }
 
-static void test_a_kill_loses_nothing_that_was_told(void **state) {
+static void test_a_kill_loses_no_acknowledged_commit(void **state) {
     (void)state;
     int64_t told = 0;
     for (int i = 0; i < 20; i++) {
         const int64_t last = kill_after(1 + i % 7, 37L * i * i % 900);
         CHECK(last > told);
         told = last;
-        struct strait_metastore *a = record_rig_open(&world, "parent");
+        struct strait_metastore *a = metastore_rig_open(&world, "parent");
         int64_t step = 0;
         CHECK_OK(strait_metastore_read(a, "step", keep_number, &step));
-        CHECK(step == told || step == told + 1); // the last may have been done and not told
-        assert_int_equal(record_rig_claim(a), 2 * (i + 1));
+        CHECK(step == told ||
+              step == told + 1); // the last may have been committed but not reported
+        assert_int_equal(metastore_rig_claim(a), 2 * (i + 1));
         told = step;
         strait_metastore_close(&a);
     }
 }
 
-static void test_another_process_keeps_us_out_until_it_dies(void **state) {
+static void test_another_process_holds_the_lock_until_it_dies(void **state) {
     (void)state;
     int fd = -1;
     int64_t step = 0;
     uint64_t term = 0;
     const pid_t child = start_child(&fd);
     CHECK(read(fd, &step, sizeof step) == sizeof step);
-    struct strait_metastore *a = record_rig_open(&world, "parent");
-    CHECK_FAILS(strait_metastore_claim(a, &term), STRAIT_EAGAIN, "another coordinator is at work");
+    struct strait_metastore *a = metastore_rig_open(&world, "parent");
+    CHECK_FAILS(strait_metastore_claim(a, &term), STRAIT_EAGAIN, "another coordinator is using");
     CHECK_FAILS(strait_metastore_await(a, 50), STRAIT_ETIMEDOUT, "still led by 'child'");
     CHECK(kill(child, SIGSTOP) == 0); // stopped is not dead
-    CHECK_FAILS(strait_metastore_claim(a, &term), STRAIT_EAGAIN, "another coordinator is at work");
+    CHECK_FAILS(strait_metastore_claim(a, &term), STRAIT_EAGAIN, "another coordinator is using");
     end_child(child, SIGKILL);
     CHECK_OK(strait_metastore_await(a, 60000));
-    assert_int_equal(record_rig_claim(a), 2);
+    assert_int_equal(metastore_rig_claim(a), 2);
     (void)close(fd);
     strait_metastore_close(&a);
 }
 
 /* ---- disks ---- */
 
-/* A limit on the size of files stands in for a disk that is full. */
+/* A limit on the size of files simulates a full disk. */
 static void limit_files(rlim_t bytes) {
     struct rlimit limit;
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -148,11 +150,11 @@ static void limit_files(rlim_t bytes) {
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
 }
 
-static void test_a_full_disk_loses_nothing_and_passes(void **state) {
+static void test_a_full_disk_loses_nothing_and_recovers(void **state) {
     (void)state;
-    struct strait_metastore *a = record_rig_open(&world, "alice");
-    (void)record_rig_claim(a);
-    record_rig_put(a, "k", "kept");
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
+    (void)metastore_rig_claim(a);
+    metastore_rig_put(a, "k", "kept");
     for (int capacity = 0; capacity < 60; capacity += 7) { // a record of 25 + 24 + 15 bytes
         const off_t before = size_of("journal");
         limit_files((rlim_t)(before + capacity));
@@ -161,69 +163,69 @@ static void test_a_full_disk_loses_nothing_and_passes(void **state) {
         CHECK(strstr(strait_err_detail(), "nothing committed is lost") != NULL);
         limit_files(RLIM_INFINITY);
         assert_int_equal(size_of("journal"), before);
-        record_rig_expect(a, "", "k=kept ");
-        struct strait_metastore *b = record_rig_open(&world, "bob");
-        record_rig_expect(b, "", "k=kept ");
+        metastore_rig_expect(a, "", "k=kept ");
+        struct strait_metastore *b = metastore_rig_open(&world, "bob");
+        metastore_rig_expect(b, "", "k=kept ");
         strait_metastore_close(&b);
-        record_rig_put(a, "k", "kept");
+        metastore_rig_put(a, "k", "kept");
     }
     strait_metastore_close(&a);
     limit_files(0);
-    a = record_rig_open(&world, "alice");
+    a = metastore_rig_open(&world, "alice");
     uint64_t term = 0;
     CHECK_FAILS(strait_metastore_claim(a, &term), STRAIT_EIO, "cannot write");
     limit_files(RLIM_INFINITY);
-    CHECK(record_rig_claim(a) == 2);
-    record_rig_expect(a, "", "k=kept ");
+    CHECK(metastore_rig_claim(a) == 2);
+    metastore_rig_expect(a, "", "k=kept ");
     strait_metastore_close(&a);
 }
 
 static void test_an_unwritable_folder_is_named(void **state) {
     (void)state;
-    struct record_world nowhere = world;
+    struct metastore_world nowhere = world;
     nowhere.config.store = "journal:/proc/strait/journal";
-    struct strait_metastore *a = record_rig_open(&nowhere, "alice");
+    struct strait_metastore *a = metastore_rig_open(&nowhere, "alice");
     uint64_t term = 0;
     CHECK_FAILS(strait_metastore_claim(a, &term), STRAIT_EIO, "/proc/strait/journal.lock: cannot");
-    record_rig_expect(a, "", "");
+    metastore_rig_expect(a, "", "");
     strait_metastore_close(&a);
 }
 
 static void test_a_removed_journal_is_written_again(void **state) {
     (void)state;
-    struct strait_metastore *a = record_rig_open(&world, "alice");
-    (void)record_rig_claim(a);
-    record_rig_put(a, "k", "1");
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
+    (void)metastore_rig_claim(a);
+    metastore_rig_put(a, "k", "1");
     CHECK(unlink(scratch_at(&folder, "journal")) == 0);
-    record_rig_put(a, "l", "2");
+    metastore_rig_put(a, "l", "2");
     strait_metastore_close(&a);
-    a = record_rig_open(&world, "alice");
-    CHECK(record_rig_claim(a) == 2);
-    record_rig_expect(a, "", "k=1 l=2 ");
+    a = metastore_rig_open(&world, "alice");
+    CHECK(metastore_rig_claim(a) == 2);
+    metastore_rig_expect(a, "", "k=1 l=2 ");
     strait_metastore_close(&a);
 }
 
-/* A token is among the facts. */
-static void test_nobody_else_may_read_it(void **state) {
+/* The invite's token is one of the entries. */
+static void test_only_the_owner_may_read_the_journal(void **state) {
     (void)state;
     struct stat info;
     const mode_t before = umask(0);
-    struct strait_metastore *a = record_rig_open(&world, "alice");
-    (void)record_rig_claim(a);
-    record_rig_put(a, "k", "1");
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
+    (void)metastore_rig_claim(a);
+    metastore_rig_put(a, "k", "1");
     strait_metastore_close(&a);
     (void)umask(before);
     CHECK(stat(scratch_at(&folder, "journal"), &info) == 0);
     assert_int_equal(info.st_mode & 0777, 0600);
 }
 
-static void test_what_never_held_a_fact_is_taken_away(void **state) {
+static void test_discard_removes_a_journal_without_entries(void **state) {
     (void)state;
-    struct strait_metastore *a = record_rig_open(&world, "alice");
-    struct strait_metastore *b = record_rig_open(&world, "bob");
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
+    struct strait_metastore *b = metastore_rig_open(&world, "bob");
     uint64_t term = 0;
-    strait_metastore_discard(a); // who does not lead takes nothing away
-    assert_int_equal(record_rig_claim(b), 1);
+    strait_metastore_discard(a); // without a term it removes nothing
+    assert_int_equal(metastore_rig_claim(b), 1);
     strait_metastore_discard(a);
     CHECK(size_of("journal") > 0 && size_of("journal.lock") >= 0);
     CHECK_FAILS(strait_metastore_claim(a, &term), STRAIT_EAGAIN, "another coordinator");
@@ -231,12 +233,12 @@ static void test_what_never_held_a_fact_is_taken_away(void **state) {
     assert_int_equal(size_of("journal"), -1);
     assert_int_equal(size_of("journal.lock"), -1);
     assert_int_equal(strait_metastore_term(b), 0);
-    assert_int_equal(record_rig_claim(a), 1); // who waited leads, by a lock that others see
+    assert_int_equal(metastore_rig_claim(a), 1); // the standby leads, with a lock that others see
     CHECK_FAILS(strait_metastore_claim(b, &term), STRAIT_EAGAIN, "another coordinator");
     CHECK_OK(strait_metastore_renew(a));
     CHECK_OK(strait_metastore_put(a, "step", "7", 1));
     strait_metastore_discard(a);
-    assert_int_equal(record_rig_claim(b), 2);
+    assert_int_equal(metastore_rig_claim(b), 2);
     int64_t step = 0;
     CHECK_OK(strait_metastore_read(b, "step", keep_number, &step));
     assert_int_equal(step, 7);
@@ -244,7 +246,7 @@ static void test_what_never_held_a_fact_is_taken_away(void **state) {
     strait_metastore_close(&b);
 }
 
-static void test_a_long_life_takes_little_disk(void **state) {
+static void test_a_growing_journal_is_rewritten(void **state) {
     (void)state;
     enum {
         N_ROUNDS = 60,
@@ -252,10 +254,10 @@ static void test_a_long_life_takes_little_disk(void **state) {
         MIB = 1024 * 1024
     };
     static unsigned char value[BYTES];
-    struct strait_metastore *a = record_rig_open(&world, "alice");
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
     uint64_t last = 0;
     off_t largest = 0;
-    (void)record_rig_claim(a);
+    (void)metastore_rig_claim(a);
     for (int i = 0; i < N_ROUNDS; i++) {
         memset(value, i, sizeof value);
         const strait_metastore_change changes[] = {
@@ -264,14 +266,14 @@ static void test_a_long_life_takes_little_disk(void **state) {
         CHECK_OK(strait_metastore_commit(a, changes, 2, &last));
         if (size_of("journal") > largest) largest = size_of("journal");
     }
-    CHECK(largest > MIB);                    // it was let grow,
-    CHECK(largest < MIB + (off_t)5 * BYTES); // and written anew
+    CHECK(largest > MIB);                    // it grew,
+    CHECK(largest < MIB + (off_t)5 * BYTES); // and was rewritten
     CHECK(size_of("journal.tmp") < 0);
     strait_metastore_close(&a);
-    a = record_rig_open(&world, "alice");
-    (void)record_rig_claim(a);
-    struct record_rig_list list = {.n = 0};
-    CHECK_OK(strait_metastore_read(a, "gone", record_rig_add, &list));
+    a = metastore_rig_open(&world, "alice");
+    (void)metastore_rig_claim(a);
+    struct metastore_rig_list list = {.n = 0};
+    CHECK_OK(strait_metastore_read(a, "gone", metastore_rig_add, &list));
     assert_int_equal(list.n, 0);
     uint64_t next = 0;
     const strait_metastore_change change = {.key = "k", .data = "v", .bytes = 1};
@@ -280,20 +282,20 @@ static void test_a_long_life_takes_little_disk(void **state) {
     strait_metastore_close(&a);
 }
 
-/* ---- files that are not ours ---- */
+/* ---- foreign and torn files ---- */
 
-static void test_other_files_are_refused_and_left_alone(void **state) {
+static void test_foreign_files_are_rejected_unchanged(void **state) {
     (void)state;
-    struct strait_metastore *a = record_rig_open(&world, "alice");
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
     uint64_t term = 0;
-    (void)record_rig_claim(a);
+    (void)metastore_rig_claim(a);
     strait_metastore_close(&a);
-    struct record_world other = world;
+    struct metastore_world other = world;
     other.config.run = "run-2";
-    a = record_rig_open(&other, "alice");
+    a = metastore_rig_open(&other, "alice");
     const off_t before = size_of("journal");
     CHECK_FAILS(strait_metastore_claim(a, &term), STRAIT_EDATA, "journal of run 'run-1'");
-    CHECK_FAILS(strait_metastore_read(a, "", record_rig_add, NULL), STRAIT_EDATA, "'run-2'");
+    CHECK_FAILS(strait_metastore_read(a, "", metastore_rig_add, NULL), STRAIT_EDATA, "'run-2'");
     assert_int_equal(size_of("journal"), before);
     CHECK_OK(strait_file_write(scratch_at(&folder, "journal"), "", 0));
     CHECK_FAILS(strait_metastore_claim(a, &term), STRAIT_EDATA, "not a journal");
@@ -306,29 +308,29 @@ static void test_other_files_are_refused_and_left_alone(void **state) {
     strait_metastore_close(&a);
 }
 
-/* Cut between the last two records or within the last one, the journal goes on from there. */
-static void test_a_torn_end_is_cut_and_gone_on_from(void **state) {
+/* Truncated before or within the last record, the journal continues from the record before. */
+static void test_a_torn_end_is_truncated_and_appended_to(void **state) {
     (void)state;
     for (off_t cut = 0; cut < 50; cut += 6) {
-        struct strait_metastore *a = record_rig_open(&world, "alice");
-        (void)record_rig_claim(a);
-        record_rig_put(a, "step", "1");
+        struct strait_metastore *a = metastore_rig_open(&world, "alice");
+        (void)metastore_rig_claim(a);
+        metastore_rig_put(a, "step", "1");
         const off_t whole = size_of("journal");
-        record_rig_put(a, "step", "2");
+        metastore_rig_put(a, "step", "2");
         strait_metastore_close(&a);
         const off_t end = size_of("journal");
         CHECK(truncate(scratch_at(&folder, "journal"), end - cut) == 0);
-        a = record_rig_open(&world, "alice");
+        a = metastore_rig_open(&world, "alice");
         const char *expected = cut == 0 ? "step=2 " : "step=1 ";
-        record_rig_expect(a, "step", expected);
-        CHECK(size_of("journal") == end - cut); // reading cuts nothing
-        (void)record_rig_claim(a);
+        metastore_rig_expect(a, "step", expected);
+        CHECK(size_of("journal") == end - cut); // reading does not truncate
+        (void)metastore_rig_claim(a);
         CHECK(size_of("journal") > whole);
-        record_rig_put(a, "more", "3");
+        metastore_rig_put(a, "more", "3");
         strait_metastore_close(&a);
-        a = record_rig_open(&world, "alice");
-        record_rig_expect(a, "step", expected);
-        record_rig_expect(a, "more", "more=3 ");
+        a = metastore_rig_open(&world, "alice");
+        metastore_rig_expect(a, "step", expected);
+        metastore_rig_expect(a, "more", "more=3 ");
         strait_metastore_close(&a);
     }
 }
@@ -336,16 +338,16 @@ static void test_a_torn_end_is_cut_and_gone_on_from(void **state) {
 int main(void) {
 #define ON_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        ON_DISK(test_a_kill_loses_nothing_that_was_told),
-        ON_DISK(test_another_process_keeps_us_out_until_it_dies),
-        ON_DISK(test_a_full_disk_loses_nothing_and_passes),
+        ON_DISK(test_a_kill_loses_no_acknowledged_commit),
+        ON_DISK(test_another_process_holds_the_lock_until_it_dies),
+        ON_DISK(test_a_full_disk_loses_nothing_and_recovers),
         ON_DISK(test_an_unwritable_folder_is_named),
         ON_DISK(test_a_removed_journal_is_written_again),
-        ON_DISK(test_nobody_else_may_read_it),
-        ON_DISK(test_what_never_held_a_fact_is_taken_away),
-        ON_DISK(test_a_long_life_takes_little_disk),
-        ON_DISK(test_other_files_are_refused_and_left_alone),
-        ON_DISK(test_a_torn_end_is_cut_and_gone_on_from),
+        ON_DISK(test_only_the_owner_may_read_the_journal),
+        ON_DISK(test_discard_removes_a_journal_without_entries),
+        ON_DISK(test_a_growing_journal_is_rewritten),
+        ON_DISK(test_foreign_files_are_rejected_unchanged),
+        ON_DISK(test_a_torn_end_is_truncated_and_appended_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

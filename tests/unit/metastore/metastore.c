@@ -1,4 +1,4 @@
-/* The stores of record that need nothing but this machine, under the contract; and their config. */
+/* The contract suite on the memory and journal backends; and invalid configurations. */
 #include "base/alloc.h"
 #include "metastore/memory_hub.h"
 #include "metastore_rig.h"
@@ -6,48 +6,49 @@
 
 /* ---- memory ---- */
 
-static void open_memory(struct record_world *world) {
+static void open_memory(struct metastore_world *world) {
     CHECK_OK(strait_metastore_hub_open(&world->config.hub));
     world->config.store = "memory";
     world->config.run = "run-1";
 }
 
-static void close_memory(struct record_world *world) {
+static void close_memory(struct metastore_world *world) {
     strait_metastore_hub_close(&world->config.hub);
 }
 
-static void expire_memory(struct record_world *world) {
+static void expire_memory(struct metastore_world *world) {
     strait_metastore_hub_pass(world->config.hub, 6000);
 }
 
-static const struct record_kind memory = {"memory", open_memory, close_memory, expire_memory};
+static const struct metastore_kind memory = {"memory", open_memory, close_memory, expire_memory};
 
 /* ---- journal ---- */
 
 static scratch folder;
 static char store[STRAIT_PATH_MAX];
 
-static void open_journal(struct record_world *world) {
+static void open_journal(struct metastore_world *world) {
     folder = scratch_open();
     CHECK_OK(strait_file_path(store, "journal:%s", scratch_at(&folder, "journal")));
     world->config.store = store;
     world->config.run = "run-1";
 }
 
-static void close_journal(struct record_world *world) {
+static void close_journal(struct metastore_world *world) {
     (void)world;
     scratch_close(&folder);
 }
 
-/* The lock is all there is to lose. */
-static void expire_journal(struct record_world *world) {
+/* A journal's leader can only lose its lock file. */
+static void expire_journal(struct metastore_world *world) {
     (void)world;
     CHECK(unlink(scratch_at(&folder, "journal.lock")) == 0);
 }
 
-static const struct record_kind journal = {"journal", open_journal, close_journal, expire_journal};
+static const struct metastore_kind journal = {"journal", open_journal, close_journal,
+                                              expire_journal};
 
-/* ---- what is asked before there is a store, and of the hub ---- */
+/* ---- configurations and the hub ---- */
 
 static strait_err try_open(strait_metastore_config config) {
     struct strait_metastore *opened = NULL;
@@ -56,7 +57,7 @@ static strait_err try_open(strait_metastore_config config) {
     return err;
 }
 
-static void test_configs_are_checked(void **state) {
+static void test_rejects_invalid_configs(void **state) {
     (void)state;
     const strait_metastore_config good = {.store = "journal:x", .run = "r", .owner = "o"};
     strait_metastore_config bad = good;
@@ -65,13 +66,13 @@ static void test_configs_are_checked(void **state) {
     name[STRAIT_METASTORE_NAME_MAX] = 0;
     CHECK_OK(try_open(good));
     bad.store = "paper:x";
-    CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "store of record 'paper:x': expected journal:PATH");
+    CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "metastore 'paper:x': expected journal:PATH");
     bad.store = NULL;
     CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "expected journal:PATH");
     bad.store = "journal:";
     CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "expected journal:PATH");
     bad.store = "memory";
-    CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "wants a hub");
+    CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "needs a hub");
     bad = good;
     bad.run = "a/b";
     CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "run 'a/b'");
@@ -87,18 +88,18 @@ static void test_configs_are_checked(void **state) {
 
 static void test_a_broken_hub_fails_every_call(void **state) {
     (void)state;
-    struct record_world world = {.state = NULL};
+    struct metastore_world world = {.state = NULL};
     open_memory(&world);
-    struct strait_metastore *a = record_rig_open(&world, "alice");
-    (void)record_rig_claim(a);
-    record_rig_put(a, "k", "1");
+    struct strait_metastore *a = metastore_rig_open(&world, "alice");
+    (void)metastore_rig_claim(a);
+    metastore_rig_put(a, "k", "1");
     strait_metastore_hub_break(world.config.hub, STRAIT_ETIMEDOUT, 0);
-    CHECK_FAILS(strait_metastore_put(a, "k", "2", 1), STRAIT_ETIMEDOUT, "out of reach");
-    CHECK_FAILS(strait_metastore_renew(a), STRAIT_ETIMEDOUT, "out of reach");
+    CHECK_FAILS(strait_metastore_put(a, "k", "2", 1), STRAIT_ETIMEDOUT, "unreachable");
+    CHECK_FAILS(strait_metastore_renew(a), STRAIT_ETIMEDOUT, "unreachable");
     strait_metastore_hub_break(world.config.hub, STRAIT_ETIMEDOUT, 1);
-    CHECK_FAILS(strait_metastore_put(a, "late", "3", 1), STRAIT_ETIMEDOUT, "out of reach");
+    CHECK_FAILS(strait_metastore_put(a, "late", "3", 1), STRAIT_ETIMEDOUT, "unreachable");
     strait_metastore_hub_break(world.config.hub, STRAIT_OK, 0);
-    record_rig_expect(a, "", "k=1 late=3 ");
+    metastore_rig_expect(a, "", "k=1 late=3 ");
     strait_metastore_hub_pass(world.config.hub, 5999);
     assert_int_equal(strait_metastore_sure_ms(a), 1);
     CHECK_OK(strait_metastore_renew(a));
@@ -110,12 +111,12 @@ static void test_a_broken_hub_fails_every_call(void **state) {
     close_memory(&world);
 }
 
-/* Whatever allocation fails, the error is told and what was committed stays. */
-static void test_no_memory(void **state) {
+/* Whichever allocation fails, the error is reported and committed entries stay. */
+static void test_failed_allocations_are_reported_and_lose_nothing(void **state) {
     (void)state;
-    const struct record_kind *kinds[] = {&memory, &journal};
+    const struct metastore_kind *kinds[] = {&memory, &journal};
     for (size_t i = 0; i < 2; i++) {
-        struct record_world world = {.state = NULL};
+        struct metastore_world world = {.state = NULL};
         kinds[i]->open(&world);
         int n_failed = 0;
         for (int64_t n = 1; n < 100; n++) {
@@ -128,7 +129,7 @@ static void test_no_memory(void **state) {
             if (err == STRAIT_OK) err = strait_metastore_claim(a, &term);
             if (err == STRAIT_OK) err = strait_metastore_put(a, "k", "v", 1);
             strait_alloc_fail_at(0);
-            if (err == STRAIT_OK) record_rig_expect(a, "", "k=v ");
+            if (err == STRAIT_OK) metastore_rig_expect(a, "", "k=v ");
             strait_metastore_close(&a);
             if (err == STRAIT_OK) break;
             assert_int_equal(err, STRAIT_ENOMEM);
@@ -141,9 +142,9 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_configs_are_checked),
+        cmocka_unit_test(test_rejects_invalid_configs),
         cmocka_unit_test(test_a_broken_hub_fails_every_call),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_failed_allocations_are_reported_and_lose_nothing),
     };
     int failed = record_contract(&memory);
     failed += record_contract(&journal);
