@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum {
-    INDENT = 27, // of what a flag does, in the help
+    INDENT = 27, // of the descriptions in the help
     WIDTH = 80
 };
 
@@ -50,7 +50,7 @@ static strait_err store(const strait_flag *flag, const char *text) {
     switch (flag->kind) {
     case STRAIT_FLAG_SWITCH: *(int *)flag->value = 1; return STRAIT_OK;
     case STRAIT_FLAG_TEXT:
-        if (text[0] == '\0' && strcmp(flag->unit, "TEXT") != 0) // often a variable that was not set
+        if (text[0] == '\0' && strcmp(flag->unit, "TEXT") != 0) // usually an unset shell variable
             return STRAIT_FAIL(STRAIT_ECONFIG, "--%s: the value is empty, expected %s", flag->name,
                                flag->unit);
         *(const char **)flag->value = text;
@@ -67,8 +67,8 @@ static strait_err store(const strait_flag *flag, const char *text) {
     return STRAIT_OK;
 }
 
-/* The key of the run file whose last word `name` is, where the command overrides keys; NULL: none.
- */
+/* The key of the run file that ends with `name`, for commands with --set: people type --steps for
+ * --set train.steps. NULL: there is none. */
 static const char *key_of(const strait_command *command, const char *name) {
     size_t length = 0;
     if (find(command->flags, "set", 3) == NULL) return NULL;
@@ -81,6 +81,10 @@ static strait_err unknown(const strait_command *command, const char *word) {
     const char *name = word + strspn(word, "-");
     strait_nearest nearest = strait_names_nearest(name, strait_names_slips(name));
     const char *key = key_of(command, name);
+    for (const strait_flag_rename *r = command->renames; r != NULL && r->old_name != NULL; r++)
+        if (strcmp(r->old_name, name) == 0)
+            return STRAIT_FAIL(STRAIT_ECONFIG, "%s: %s is now called --%s", command->name, word,
+                               r->name);
     if (key != NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s: unknown flag %s; did you mean --set %s=VALUE?",
                            command->name, word, key);
@@ -134,7 +138,7 @@ strait_err strait_args_parse(const strait_command *command, int argc, const char
     return STRAIT_OK;
 }
 
-/* `word` is empty where there was none. */
+/* Explains which actions there are; `word` is empty if none was given. */
 static strait_err refuse_action(const strait_command *command, const char *word) {
     char known[128] = "";
     strait_nearest nearest = strait_names_nearest(word, strait_names_slips(word));
@@ -187,12 +191,13 @@ strait_err strait_args_check_output(const char *flag, const char *path) {
     STRAIT_TRY(strait_file_path(folder, "%.*s", n, path));
     if (n == 0) STRAIT_TRY(strait_file_path(folder, "."));
     if (strait_file_is_folder(path))
-        return STRAIT_FAIL(STRAIT_EIO, "--%s %s: that is a folder; name a file in it", flag, path);
+        return STRAIT_FAIL(STRAIT_EIO, "--%s %s: is a folder; name a file in it", flag, path);
     if (strait_file_exists(path) && !strait_file_is_regular(path))
-        return STRAIT_FAIL(STRAIT_EIO, "--%s %s: that is no regular file, and would be replaced",
-                           flag, path);
+        return STRAIT_FAIL(STRAIT_EIO, "--%s %s: is not a regular file and would be replaced", flag,
+                           path);
     if (strait_file_is_folder(folder) && access(folder, W_OK) == 0) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_EIO, "--%s %s: %s is no folder that can be written to; make it first",
+    return STRAIT_FAIL(STRAIT_EIO,
+                       "--%s %s: folder %s does not exist or is not writable; create it first",
                        flag, path, folder);
 }
 
@@ -222,8 +227,8 @@ static int begin_line(int n_ends, int indent) {
     return indent;
 }
 
-/* Words, filled up to WIDTH behind what stands in the line already; lines and paragraphs go on
- * `indent` columns from the left. */
+/* Fills text up to WIDTH columns, starting at column `indent` of the current line; later lines and
+ * paragraphs are indented by the same. */
 static void print_filled(const char *text, int indent) {
     int column = indent;
     while (*text != '\0') {

@@ -1,8 +1,8 @@
-/* args.h - a command's flags, described by one table that also makes its help.
+/* args.h - the flags of a command, described by one table that its help is generated from, too.
  *
  *     static const strait_flag flags[] = {
  *         {"out", 'o', STRAIT_FLAG_TEXT, &out, "DIR", "where the run's files go"},
- *         {"resume", 0, STRAIT_FLAG_SWITCH, &resume, NULL, "go on from the last checkpoint"},
+ *         {"resume", 0, STRAIT_FLAG_SWITCH, &resume, NULL, "continue from the last checkpoint"},
  *         {0}};
  *
  * `--name value`, `--name=value` and `-n value` all work; `--` ends the flags. */
@@ -38,59 +38,67 @@ typedef struct strait_flag {
     const char *help;
 } strait_flag;
 
-/* One of several things that a command does, chosen by its first word: "train" of "tokenizer". */
+/* A subcommand of a command, chosen by its first word: "train" of "tokenizer". */
 typedef struct strait_action {
     const char *name, *usage;
-    strait_err (*run)(int n_words, const char **words); // those behind its name
+    strait_err (*run)(int n_words, const char **words); // the words after its name
 } strait_action;
 
-/* One subcommand. `about` is the help's first paragraph, `usage` what follows the name. One with
- * actions has neither usage nor run of its own. */
+/* A flag that had another name in earlier versions. The old name is an error that names the new. */
+typedef struct strait_flag_rename {
+    const char *old_name, *name;
+} strait_flag_rename;
+
+/* A command of the program. `about` is the first paragraph of its help, `usage` what follows its
+ * name. A command with actions has neither usage nor run of its own. */
 typedef struct strait_command {
     const char *name, *usage, *summary, *about;
-    const strait_flag *flags;     // ended by a NULL name; NULL for none
-    const strait_action *actions; // likewise
+    const strait_flag *flags;          // ended by a NULL name; NULL for none
+    const strait_action *actions;      // likewise
+    const strait_flag_rename *renames; // likewise
     strait_err (*run)(int n_words, const char **words);
-    void (*print_words)(FILE *to); // what its word may be, a space before each; NULL: a file
+    void (*print_words)(
+        FILE *to); // completions of its first word, a space before each; NULL: files
 } strait_command;
 
 /* One way to call a command. */
 typedef struct strait_usage {
     char name[48];    // "strait tokenizer train"
-    const char *rest; // the words and flags behind it
+    const char *rest; // the words and flags after it
 } strait_usage;
 
 /* Splits argv into flags, which are stored, and words, which move to the front of argv.
- * Unknown or malformed flags are STRAIT_ECONFIG with the flag's name and the nearest known one. */
+ * STRAIT_ECONFIG: a flag is unknown, renamed or malformed; the detail names the flag to use. */
 strait_err strait_args_parse(const strait_command *command, int argc, const char **argv,
                              int *n_words);
 
-/* Runs a command, or the action that its first word names; another word is STRAIT_ECONFIG with the
- * names of those there are. */
+/* Runs a command, or the action that its first word names. STRAIT_ECONFIG: there is no such action;
+ * the detail lists them. */
 strait_err strait_args_run(const strait_command *command, int n_words, const char **words);
 
-/* STRAIT_ECONFIG unless there is one word, which is `what`: "run file". The hint says where others
- * belong; NULL: nowhere. */
+/* STRAIT_ECONFIG unless there is exactly one word, a `what`: "run file". The hint says how to give
+ * what a second word was meant for; NULL: no hint. */
 strait_err strait_args_one_word(const strait_command *command, const char *what, const char *hint,
                                 int n_words, const char **words);
 
-/* STRAIT_ECONFIG where words stand behind what takes none: "version", "completion bash". */
+/* STRAIT_ECONFIG if there are words, for a command that takes none: "version", "completion bash".
+ */
 strait_err strait_args_no_words(const char *name, int n_words, const char **words);
 
-/* STRAIT_EIO where `path`, what a flag says to write, is a folder, or has none that can be written
- * to: before the work that would be lost then. */
+/* Checks before long work that the output `path` of a flag can be written. STRAIT_EIO: it is a
+ * folder or a special file, or its folder is not writable. */
 strait_err strait_args_check_output(const char *flag, const char *path);
 
-/* Of --threads; 0 is one for each core. */
+/* Checks the value of --threads; 0 means one per core. */
 strait_err strait_args_check_threads(int64_t n);
 
-/* STRAIT_ECONFIG where --device names no kind of device. */
+/* STRAIT_ECONFIG if --device does not name a kind of device. */
 strait_err strait_args_check_device(const char *name);
 
-/* The i-th way to call a command, the same for help and manual; 0 past the last. */
+/* The i-th way to call a command, shared by help and manual. Returns 0 past the last. */
 int strait_args_usage(const strait_command *command, int i, strait_usage *out);
 
-/* Prints a name and, beside it and filled, what it means. */
+/* Prints a name and, in a column beside it, its description. */
 void strait_args_print_item(const char *name, const char *text);
 
 /* Prints the help of one command to standard output. */

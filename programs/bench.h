@@ -1,4 +1,4 @@
-/* bench.h - what the parts of strait bench share: a device with tensors on it, and timing. */
+/* bench.h - shared by the benchmarks of strait bench: a device with tensors on it, and timing. */
 #pragma once
 
 #include "config/run_plan.h"
@@ -19,7 +19,7 @@ struct strait_lab {
     strait_tensor t[STRAIT_LAB_TENSORS];
     int n;
     double bytes, flops;       // that one call must move and compute
-    double copy_gb_s, tflop_s; // what the device was seen to do at best
+    double copy_gb_s, tflop_s; // best measured speeds of the device
     int repeats;
 };
 
@@ -27,25 +27,26 @@ typedef struct strait_lab_time {
     double median_s, least_s, most_s; // of one call
 } strait_lab_time;
 
-/* Opens the run's device; what a failed open left, close takes too. */
+/* Opens the device of the run. Close also releases what a failed open left. */
 strait_err strait_lab_open(struct strait_lab *lab, const strait_run *run, int repeats);
 void strait_lab_close(struct strait_lab *lab);
 
-/* Plans lab->t from a text: four letters a tensor, with a space between. How often it moves in one
- * call at least (0, 1, 2); its type: a of activations, f f32, i token ids, b bytes; its rows and
- * its columns: n tokens, l tokens whose logits are made at once, d width, q queries, keys and
- * values, x attention's result, c keys, h the mlp's first product, f ffn, j two of them, v
- * vocabulary, s context, p half a head, g heads, e heads with a norm, r 16, t taps of a
+/* Plans lab->t from a text: four letters a tensor, with a space between. How often it is moved
+ * through memory in one call at least (0, 1, 2); its type: a of activations, f f32, i token ids, b
+ * bytes; its rows and its columns: n tokens, l tokens whose logits are computed at once, d width, q
+ * queries, keys and values, x attention's result, c keys, h the mlp's first product, f ffn, j two
+ * of them, v vocabulary, s context, p half a head, g heads, e heads with a norm, r 16, t taps of a
  * convolution; of codes: k values, K padded, w four of them padded, m hidden, u both, o bytes of a
  * code's rows at 4 bits, y at 16, z of top values; digits are themselves. */
 strait_err strait_lab_plan(struct strait_lab *lab, const char *text);
 
-/* Makes the planned tensors, with normal numbers in them, or token ids; and lets go of them. */
+/* Allocates the planned tensors and fills them with normal random numbers or token ids; and
+ * releases them. */
 strait_err strait_lab_make(struct strait_lab *lab);
 void strait_lab_clear(struct strait_lab *lab);
 
-/* Calls `call` some times to warm up, then `repeats` times as many in a row as take some
- * milliseconds. */
+/* Warms up, then times `repeats` batches of calls, each long enough (milliseconds) for the clock.
+ */
 typedef strait_err strait_lab_call(struct strait_lab *lab, void *arg);
 strait_err strait_lab_measure(struct strait_lab *lab, strait_lab_call *call, void *arg,
                               strait_lab_time *out);
@@ -53,7 +54,7 @@ strait_err strait_lab_measure(struct strait_lab *lab, strait_lab_call *call, voi
 /* One kernel: its tensors, what it computes, a call. */
 typedef struct strait_lab_kernel {
     const char *name, *tensors;
-    double (*flops)(const struct strait_lab *lab); // NULL: few; it moves
+    double (*flops)(const struct strait_lab *lab); // NULL: bound by memory
     strait_lab_call *call;
 } strait_lab_kernel;
 
@@ -73,12 +74,12 @@ typedef struct strait_lab_kernel {
         list(STRAIT_LAB_ENTRY){0},                             \
     };
 
-/* Families, each ended by one without a name. */
+/* Families of kernels, each ended by an entry without a name. */
 extern const strait_lab_kernel strait_lab_layers[], strait_lab_codecs[];
 
-/* The letter of strait_lab_plan as a number. */
+/* The size that a letter of strait_lab_plan stands for. */
 int64_t strait_lab_size(const struct strait_lab *lab, char letter);
 
-/* JSON lines on standard output; `only`, if there, chooses by a part of the name. */
+/* Print JSON lines on standard output. `only` selects names that contain it; NULL: all. */
 strait_err strait_bench_kernels(const strait_run *run, int repeats, const char *only);
 strait_err strait_bench_codec(const strait_run *run, int repeats, const char *only);

@@ -1,14 +1,13 @@
-/* bench_codec.c - strait bench codec: what a stage in the middle pays for its two boundaries, with
- * codecs that make the stream about 100 and 128 times smaller. It unpacks what its tail receives
- * and packs what its head sends, forward and backward; all of it is held against the stage's own
- * work. */
+/* bench_codec.c - strait bench codec: the cost of the two boundaries of a stage in the middle, with
+ * codecs that compress about 100 and 128 times. The stage unpacks what it receives and packs what
+ * it sends, forward and backward; the sum is compared with the stage's own work. */
 #include "bench.h"
 #include "stage_times.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A codec and how much smaller it is to make the stream. */
+/* A codec and its compression ratio. */
 typedef struct candidate {
     const char *label, *name, *variant;
     int bits;
@@ -21,28 +20,28 @@ static const candidate candidates[] = {
     {"subspace 128x", "subspace", "full", 16, 128, 0},
     {"resbm 100x", "resbm", "a", 16, 100, 0},
     {"resbm 128x", "resbm", "a", 16, 128, 0},
-    {"strait 128x", "strait", "context", 4, 128, 1}, // as run files have it
+    {"strait 128x", "strait", "context", 4, 128, 1}, // the default of run files
     {"strait bare 128x", "strait", "context", 4, 128, 0},
     {"strait tied 128x", "strait", "tied", 4, 128, 0},
 };
 
-/* Both halves of a stage, between boundary 0 and boundary 1. */
+/* The codec sides of a stage between boundary 0 and boundary 1. */
 struct middle {
     struct strait_codec *receiver, *sender;
     struct strait_slab slab;
     strait_tensor x, y, d, tokens;
     strait_tensor wire[2]; // by direction
     strait_crossing at;
-    int turn;
+    int n_crossings;
 };
 
 typedef struct costs {
     strait_lab_time unpack, pack, grad_unpack, input_grad, grad_pack, weights;
 } costs;
 
-/* Another slot every time, as in a run with several microbatches in flight. */
+/* Alternates between slots, as a run with several microbatches in flight does. */
 static const strait_crossing *next(struct middle *m) {
-    m->at.slot = m->turn++ % 2;
+    m->at.slot = m->n_crossings++ % 2;
     return &m->at;
 }
 
@@ -134,14 +133,14 @@ static strait_err open_middle(struct strait_lab *lab, strait_codec_spec *spec, s
     return STRAIT_OK;
 }
 
-/* The head packs first: the tail then has something to unpack. */
+/* The sender packs first, so that the receiver has something to unpack. */
 static strait_err measure(struct strait_lab *lab, struct middle *m, costs *out) {
     STRAIT_TRY(strait_lab_measure(lab, call_pack, m, &out->pack));
     STRAIT_TRY(strait_lab_measure(lab, call_unpack, m, &out->unpack));
     STRAIT_TRY(strait_lab_measure(lab, call_grad_pack, m, &out->grad_pack));
     STRAIT_TRY(strait_lab_measure(lab, call_grad_unpack, m, &out->grad_unpack));
     STRAIT_TRY(strait_lab_measure(lab, call_input_grad, m, &out->input_grad));
-    STRAIT_TRY(call_grad_pack(lab, m)); // what parameters' gradients find in a run
+    STRAIT_TRY(call_grad_pack(lab, m)); // parameter gradients read its result
     return strait_lab_measure(lab, call_weights, m, &out->weights);
 }
 
@@ -187,8 +186,8 @@ static int is_wanted(const candidate *which, const char *only) {
 static strait_err look_for(const char *only) {
     for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++)
         if (is_wanted(&candidates[i], only)) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG, "--only '%s': no codec of this bench has that in its name",
-                       only);
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "--only '%s': no codec of this benchmark has that in its name", only);
 }
 
 static strait_err bench_all(struct strait_lab *lab, const char *only, double stage_s) {
@@ -211,7 +210,7 @@ strait_err strait_bench_codec(const strait_run *run, int repeats, const char *on
     STRAIT_TRY(strait_run_plan_init(run, run->model.vocab, &plan));
     if (plan.n_stages < 2)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "bench codec: stages.count is 1, and one stage has no boundary; give "
+                           "bench codec: stages.count is 1, and one stage has no boundary; use "
                            "--set stages.count=4");
     STRAIT_TRY(look_for(only));
     STRAIT_TRY(strait_stage_times_measure(run, &plan, &times));

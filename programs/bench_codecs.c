@@ -1,5 +1,5 @@
-/* bench_codecs.c - the kernels of compression, as strait bench kernels calls them: codes as the
- * codec strait has them at 128 times, the rest of the stream's width. */
+/* bench_codecs.c - the kernels of codecs for strait bench kernels, with codes as wide as those of
+ * codec strait at 128x. */
 #include "bench.h"
 
 static strait_pack_params codes(const struct strait_lab *lab, int bits, int is_stochastic) {

@@ -1,13 +1,13 @@
-/* bench_kernels.c - strait bench kernels: every kernel of the table, alone, at a model's shapes. */
+/* bench_kernels.c - strait bench kernels: times every kernel alone, with the shapes of a model. */
 #include "bench.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    COPY_BYTES = 1 << 28, // on a device of its own; the host's caches are smaller
+    COPY_BYTES = 1 << 28, // larger than the caches of a GPU; less suffices on the host
     HOST_BYTES = 1 << 26,
-    SQUARE = 8192, // the side of the product that shows what a device can do
+    SQUARE = 8192, // side of the matrices whose product measures the best speed
     HOST_SQUARE = 768
 };
 
@@ -22,7 +22,7 @@ static strait_err square(struct strait_lab *lab, void *arg) {
                           (strait_matmul_params){.alpha = 1, .transpose_b = 1});
 }
 
-/* n tensors of this size, each moved once. */
+/* Allocates n tensors of this size, each moved once per call. */
 static strait_err make_alike(struct strait_lab *lab, int n, strait_dtype dtype, int64_t rows,
                              int64_t cols) {
     for (; lab->n < n; lab->n++) {
@@ -36,7 +36,7 @@ static const char *type_of(const struct strait_lab *lab) {
     return lab->dtype == STRAIT_BF16 ? "bf16" : "f32";
 }
 
-/* What the device can do at best: the other lines are compared with it. */
+/* Measures the best speeds of the device, which the other lines are compared with. */
 static strait_err find_floor(struct strait_lab *lab) {
     const int is_host = lab->backend->ops->is_host;
     const int64_t side = is_host ? HOST_SQUARE : SQUARE;

@@ -8,12 +8,12 @@
 
 enum {
     WARM_CALLS = 3,
-    MOST_CALLS = 2000, // in a row
-    CHUNK = 1 << 18,   // values that are made up at a time
+    MOST_CALLS = 2000, // in a batch
+    CHUNK = 1 << 18,   // random values generated at a time
     LOGIT_BYTES = 1 << 28
 };
 
-#define ROW_SECONDS 0.01 // of calls in a row
+#define BATCH_SECONDS 0.01 // duration of a batch of calls
 
 strait_err strait_lab_open(struct strait_lab *lab, const strait_run *run, int repeats) {
     *lab = (struct strait_lab){.repeats = repeats};
@@ -91,8 +91,8 @@ strait_err strait_lab_plan(struct strait_lab *lab, const char *text) {
     return STRAIT_OK;
 }
 
-/* Values of one chunk as they lie in a tensor of this type. */
-static void make_up(void *to, strait_dtype dtype, int64_t vocab) {
+/* Random values of one chunk, in the representation of this type. */
+static void generate(void *to, strait_dtype dtype, int64_t vocab) {
     const strait_rng rng = {1, strait_rng_stream("bench")};
     float *floats = to;
     if (dtype == STRAIT_I32) {
@@ -104,34 +104,35 @@ static void make_up(void *to, strait_dtype dtype, int64_t vocab) {
     for (int i = 0; dtype == STRAIT_BF16 && i < CHUNK; i++) {
         uint32_t bits;
         memcpy(&bits, &floats[i], sizeof bits);
-        ((uint16_t *)to)[i] = (uint16_t)(bits >> 16); // overtakes no float that is still to come
+        ((uint16_t *)to)[i] = (uint16_t)(bits >>
+                                         16); // in place: element i never overlaps a float after i
     }
 }
 
-static strait_err fill_tensor(struct strait_lab *lab, strait_tensor t, void *capacity) {
+static strait_err fill_tensor(struct strait_lab *lab, strait_tensor t, void *chunk_values) {
     const struct strait_backend_ops *ops = lab->backend->ops;
     const size_t all = strait_tensor_bytes(t), chunk = CHUNK * strait_dtype_bytes(t.dtype);
-    if (t.dtype == STRAIT_I8) return STRAIT_OK; // bytes on the wire: a kernel makes them
-    make_up(capacity, t.dtype, lab->plan.shape.vocab);
+    if (t.dtype == STRAIT_I8) return STRAIT_OK; // bytes of the wire, which a kernel writes
+    generate(chunk_values, t.dtype, lab->plan.shape.vocab);
     for (size_t at = 0; at < all; at += chunk)
-        STRAIT_TRY(ops->upload(&lab->stream, (char *)t.data + at, capacity,
+        STRAIT_TRY(ops->upload(&lab->stream, (char *)t.data + at, chunk_values,
                                all - at < chunk ? all - at : chunk));
-    return ops->wait(&lab->stream); // before the room is used again
+    return ops->wait(&lab->stream); // the buffer is reused for the next tensor
 }
 
 strait_err strait_lab_make(struct strait_lab *lab) {
-    void *capacity = NULL;
+    void *values = NULL;
     STRAIT_TRY(strait_slab_commit(&lab->slab, lab->backend));
-    STRAIT_TRY(strait_alloc(CHUNK, sizeof(float), "made up values", &capacity));
+    STRAIT_TRY(strait_alloc(CHUNK, sizeof(float), "random values", &values));
     strait_err err = STRAIT_OK;
     for (int i = 0; i < lab->n && err == STRAIT_OK; i++)
-        err = fill_tensor(lab, lab->t[i], capacity);
-    strait_alloc_free(capacity);
+        err = fill_tensor(lab, lab->t[i], values);
+    strait_alloc_free(values);
     return err;
 }
 
-static strait_err call_row(struct strait_lab *lab, strait_lab_call *call, void *arg, int n,
-                           double *out) {
+static strait_err call_batch(struct strait_lab *lab, strait_lab_call *call, void *arg, int n,
+                             double *out) {
     const double began = strait_clock_seconds();
     for (int i = 0; i < n; i++)
         STRAIT_TRY(call(lab, arg));
@@ -148,14 +149,14 @@ static int by_value(const void *a, const void *b) {
 strait_err strait_lab_measure(struct strait_lab *lab, strait_lab_call *call, void *arg,
                               strait_lab_time *out) {
     double once = 0, *seconds = NULL;
-    STRAIT_TRY(call_row(lab, call, arg, WARM_CALLS, &once));
-    STRAIT_TRY(call_row(lab, call, arg, 1, &once));
-    const double wanted = once > 0 ? ROW_SECONDS / once : 1;
+    STRAIT_TRY(call_batch(lab, call, arg, WARM_CALLS, &once));
+    STRAIT_TRY(call_batch(lab, call, arg, 1, &once));
+    const double wanted = once > 0 ? BATCH_SECONDS / once : 1;
     const int n = wanted < 1 ? 1 : wanted > MOST_CALLS ? MOST_CALLS : (int)wanted;
     STRAIT_TRY(strait_alloc((size_t)lab->repeats, sizeof *seconds, "times", (void **)&seconds));
     strait_err err = STRAIT_OK;
     for (int i = 0; i < lab->repeats && err == STRAIT_OK; i++)
-        err = call_row(lab, call, arg, n, &seconds[i]);
+        err = call_batch(lab, call, arg, n, &seconds[i]);
     if (err == STRAIT_OK) {
         qsort(seconds, (size_t)lab->repeats, sizeof *seconds, by_value);
         *out = (strait_lab_time){seconds[lab->repeats / 2], seconds[0], seconds[lab->repeats - 1]};

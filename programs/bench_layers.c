@@ -1,5 +1,5 @@
-/* bench_layers.c - the kernels of a transformer and of its update, as strait bench kernels calls
- * them. X(name, words, tensors, flops, call): t are the tensors, s the stream. */
+/* bench_layers.c - the kernels of a transformer and of the optimizer for strait bench kernels.
+ * X(id, name, tensors, flops, call): t are the tensors, k the kernels, s the stream. */
 #include "bench.h"
 
 static const strait_tensor none = {0};
@@ -17,7 +17,7 @@ static strait_norm_params norm_of(strait_tensor gain) {
 }
 
 /* angles: cosines and sines. */
-static strait_rotate_params turn_of(const struct strait_lab *lab, const strait_tensor *angles) {
+static strait_rotate_params rotation_of(const struct strait_lab *lab, const strait_tensor *angles) {
     return (strait_rotate_params){.heads = heads_of(lab), .cos = angles[0], .sin = angles[1]};
 }
 
@@ -30,7 +30,7 @@ static double product_back(const struct strait_lab *lab) {
     return 2.0 * (double)lab->t[0].rows * (double)lab->t[0].cols * (double)lab->t[1].rows;
 }
 
-/* Two products of a token's row with half the context. */
+/* Two products of each token with half the context, because attention is causal. */
 static double attention(const struct strait_lab *lab) {
     const strait_shape *s = &lab->plan.shape;
     return 2.0 * (double)lab->rows * (double)s->context * (double)strait_shape_attention_cols(s);
@@ -43,11 +43,12 @@ static double attention_back(const struct strait_lab *lab) {
 static strait_err update(struct strait_lab *lab, int n) {
     strait_adamw_item items[2];
     const strait_tensor *t = lab->t;
-    const strait_adamw_params how = {1e-4f, 0.9f, 0.999f, 1e-8f, 0.01f, 10, {0}};
+    const strait_adamw_params params = {1e-4f, 0.9f, 0.999f, 1e-8f, 0.01f, 10, {0}};
     for (int i = 0; i < n; i++)
-        items[i] = (strait_adamw_item){t[4 * i + 1], t[4 * i + 2], t[4 * i + 3], t[4 * i + 4], how};
+        items[i] = (strait_adamw_item){t[4 * i + 1], t[4 * i + 2], t[4 * i + 3], t[4 * i + 4],
+                                       params};
     if (n > 1) return lab->k->adamw_each(&lab->stream, items, n, t[0]);
-    return lab->k->adamw(&lab->stream, t[1], t[2], t[3], t[4], t[0], how);
+    return lab->k->adamw(&lab->stream, t[1], t[2], t[3], t[4], t[0], params);
 }
 
 #define KERNELS(X)                                                                                 \
@@ -70,7 +71,7 @@ static strait_err update(struct strait_lab *lab, int n) {
     X(down_x, "matmul down back x", "1anf 1and 1adf", product, k->matmul(s, t[0], t[1], t[2], ab)) \
     X(down_w, "matmul down back w", "2fdf 1and 1anf", product_back,                                \
       k->matmul(s, t[0], t[1], t[2], add_atb))                                                     \
-    X(sender, "matmul head", "1alv 1ald 1avd", product, k->matmul(s, t[0], t[1], t[2], abt))       \
+    X(lm_head, "matmul head", "1alv 1ald 1avd", product, k->matmul(s, t[0], t[1], t[2], abt))      \
     X(squares, "sum_squares", "1f11 1fhd", NULL, k->sum_squares(s, t[0], t[1]))                    \
     X(each, "sum_squares_each", "1f21 1fhd 1fhd", NULL, k->sum_squares_each(s, t[0], t + 1, 2))    \
     X(normalise, "normalise", "1fhd 1fhd 1f11", NULL, k->normalise(s, t[0], t[1], t[2], 1.0f))     \
@@ -81,9 +82,9 @@ static strait_err update(struct strait_lab *lab, int n) {
     X(norm_back, "rmsnorm_back", "2and 1f1d 1and 1and 1f1d 1fn1", NULL,                            \
       k->rmsnorm_back(s, t[0], t[1], t[2], t[3], t[4], t[5]))                                      \
     X(rotate, "rotate", "2anq 1fsp 1fsp", NULL,                                                    \
-      k->rotate(s, t[0], none, t[0], turn_of(lab, t + 1)))                                         \
+      k->rotate(s, t[0], none, t[0], rotation_of(lab, t + 1)))                                     \
     X(rotate_back, "rotate_back", "2anq 1fsp 1fsp", NULL,                                          \
-      k->rotate_back(s, t[0], none, t[0], none, none, turn_of(lab, t + 1)))                        \
+      k->rotate_back(s, t[0], none, t[0], none, none, rotation_of(lab, t + 1)))                    \
     X(attention, "attention", "1anx 1fng 1anq", attention,                                         \
       k->attention(s, t[0], t[1], t[2], heads_of(lab)))                                            \
     X(attention_back, "attention_back", "1anq 1anx 1anx 1anq 1fng", attention_back,                \

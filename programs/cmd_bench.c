@@ -1,5 +1,4 @@
-/* cmd_bench.c - strait bench: how fast whole training steps, single kernels and codecs are, here
- * and now. */
+/* cmd_bench.c - strait bench: times training steps, single kernels and codecs on this machine. */
 #include <strait/trainer.h>
 
 #include "base/file.h"
@@ -17,7 +16,7 @@
 
 enum {
     STEPS_MAX = 1000,
-    BENCH_VOCAB = 4096 // where the run file leaves it out
+    BENCH_VOCAB = 4096 // if the run file does not set it
 };
 
 static int64_t n_steps = 15, n_warm = 3;
@@ -27,10 +26,11 @@ static strait_flag_list sets;
 
 static const strait_flag flags[] = {
     {"steps", 'n', STRAIT_FLAG_INT, &n_steps, "N", "timed steps (default 15)"},
-    {"warm", 'w', STRAIT_FLAG_INT, &n_warm, "N", "steps before, to warm up (default 3)"},
+    {"warm", 'w', STRAIT_FLAG_INT, &n_warm, "N", "warm-up steps before (default 3)"},
     {"repeats", 'r', STRAIT_FLAG_INT, &n_repeats, "N",
      "kernels, codec: how often each is timed (default 7)"},
-    {"only", 0, STRAIT_FLAG_TEXT, &only, "PART", "kernels, codec: those with this in their names"},
+    {"only", 0, STRAIT_FLAG_TEXT, &only, "PART",
+     "kernels, codec: only those whose names contain PART"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
     {0},
 };
@@ -46,7 +46,7 @@ static double median(double *values, int n) {
     return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
-/* A shard of random tokens, enough for two steps' worth of windows. */
+/* Writes a shard of random tokens, enough for two steps. */
 static strait_err write_tokens(const char *path, const strait_run *run) {
     enum {
         CHUNK = 4096
@@ -81,9 +81,9 @@ static strait_err time_steps(struct strait_trainer *trainer, double *seconds, do
 
 static void print_line(const struct strait_trainer *trainer, const strait_run *run, double *seconds,
                        double loss) {
-    strait_trainer_info facts;
+    strait_trainer_info info;
     struct rusage usage;
-    strait_trainer_describe(trainer, &facts);
+    strait_trainer_describe(trainer, &info);
     (void)getrusage(RUSAGE_SELF, &usage);
     const double step = median(seconds, (int)n_steps);
     const double tokens_per_s = (double)run->train.batch_tokens / step;
@@ -91,13 +91,13 @@ static void print_line(const struct strait_trainer *trainer, const strait_run *r
            "\"best_seconds\": %.6f, \"gflops\": %.1f, \"model_parameters\": %lld, "
            "\"peak_bytes\": %lld, \"planned_bytes\": %zu, \"device_bytes\": %zu, \"device\": "
            "\"%s\", \"steps\": %lld, \"loss\": %.6f, \"stages\": [",
-           tokens_per_s, step, seconds[0], facts.flops_per_token * tokens_per_s / 1e9,
-           (long long)facts.parameters, (long long)usage.ru_maxrss * 1024, facts.memory.total,
-           facts.device_bytes, facts.device, (long long)n_steps, loss);
-    for (int i = 0; i < facts.n_stages; i++)
+           tokens_per_s, step, seconds[0], info.flops_per_token * tokens_per_s / 1e9,
+           (long long)info.parameters, (long long)usage.ru_maxrss * 1024, info.memory.total,
+           info.device_bytes, info.device, (long long)n_steps, loss);
+    for (int i = 0; i < info.n_stages; i++)
         printf("%s{\"layers\": %d, \"slots\": %d, \"planned_bytes\": %zu, \"device_bytes\": %zu}",
-               i > 0 ? ", " : "", facts.stages[i].layers, facts.stages[i].slots,
-               facts.stages[i].planned, facts.stages[i].used);
+               i > 0 ? ", " : "", info.stages[i].layers, info.stages[i].slots,
+               info.stages[i].planned, info.stages[i].used);
     printf("]}\n");
 }
 
@@ -112,11 +112,11 @@ static strait_err bench_run(const strait_run *run) {
     return err;
 }
 
-/* Runs on random tokens, so that a bench needs no data. */
+/* Trains on random tokens, so that the benchmark needs no data. */
 static strait_err bench_step(strait_run *run) {
     char folder[] = "/tmp/strait-bench-XXXXXX";
     if (mkdtemp(folder) == NULL)
-        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot make a folder there", folder);
+        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot create a folder", folder);
     (void)snprintf(run->data.train, sizeof run->data.train, "%s/random.bin", folder);
     run->data.valid[0] = run->data.tokenizer[0] = '\0';
     strait_err err = write_tokens(run->data.train, run);
@@ -128,11 +128,11 @@ static strait_err bench_step(strait_run *run) {
 
 static strait_err check_flags(void) {
     if (n_steps < 1 || n_steps > STEPS_MAX)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "--steps must lie between 1 and %d", STEPS_MAX);
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--steps must be between 1 and %d", STEPS_MAX);
     if (n_warm < 0 || n_warm > STEPS_MAX)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "--warm must lie between 0 and %d", STEPS_MAX);
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--warm must be between 0 and %d", STEPS_MAX);
     if (n_repeats < 1 || n_repeats > STEPS_MAX)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "--repeats must lie between 1 and %d", STEPS_MAX);
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--repeats must be between 1 and %d", STEPS_MAX);
     return STRAIT_OK;
 }
 
@@ -174,17 +174,17 @@ const strait_command strait_cmd_bench = {
     .name = "bench",
     .summary = "time training steps, kernels or codecs; prints JSON lines",
     .about =
-        "step trains the run file's model on random tokens, so that no data are needed, and "
-        "prints\n"
-        "the median speed with what it took in memory. Where the file names no vocabulary "
+        "step trains the run file's model on random tokens, so that no data is needed, and\n"
+        "prints the median speed and the memory used. If the file does not set the vocabulary\n"
         "(model.vocab), it is 4,096.\n\n"
-        "kernels calls every kernel alone, on made up numbers, at the shapes of a microbatch of "
-        "the\n"
-        "run file's model: microseconds (median, least, most), bytes and operations that a call\n"
-        "cannot do without, and which part of the time that is at the device's best (of_floor),\n"
-        "which the first line names. What fits into caches may look better than that.\n\n"
-        "codec says what a stage in the middle of the cut (stages.count) pays for its boundaries\n"
-        "at about 100 and 128 times, in microseconds and as a share of its step.",
+        "kernels calls every kernel alone, on random numbers, with the shapes of a microbatch of\n"
+        "the run file's model. It prints microseconds (median, least, most), the bytes and\n"
+        "operations that a call needs at least, and the share of the time that these would take\n"
+        "at the device's best speed (of_floor), which the first line states. Kernels whose data\n"
+        "fit into caches may be faster than that.\n\n"
+        "codec prints what a stage in the middle of the pipeline (stages.count) spends on its\n"
+        "boundaries at compression ratios of about 100 and 128, in microseconds and as a share\n"
+        "of its step.",
     .flags = flags,
     .actions = actions,
 };

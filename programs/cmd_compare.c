@@ -1,5 +1,4 @@
-/* cmd_compare.c - strait compare RUN...: which run came lower, at which price, and how much sooner.
- */
+/* cmd_compare.c - strait compare RUN...: losses, traffic and time to a loss, side by side. */
 #include "base/json.h"
 #include "commands.h"
 #include "data/tokenizer/utf8.h"
@@ -24,12 +23,12 @@ static const char *plot_path, *against = "step";
 
 static const strait_flag flags[] = {
     {"loss", 'l', STRAIT_FLAG_REAL, &target, "X",
-     "the loss to come down to (default: the highest that any run ended with)"},
-    {"markdown", 'm', STRAIT_FLAG_SWITCH, &as_markdown, NULL, "the table as Markdown"},
-    {"json", 0, STRAIT_FLAG_SWITCH, &as_json, NULL, "one JSON object a line"},
+     "the target loss (default: the highest final loss of all runs)"},
+    {"markdown", 'm', STRAIT_FLAG_SWITCH, &as_markdown, NULL, "print the table as Markdown"},
+    {"json", 0, STRAIT_FLAG_SWITCH, &as_json, NULL, "print one JSON object per line"},
     {"plot", 'p', STRAIT_FLAG_TEXT, &plot_path, "FILE", "draw losses into an SVG file"},
     {"against", 0, STRAIT_FLAG_TEXT, &against, "WHAT",
-     "what the plot has below: step, seconds, meter or bytes (default step)"},
+     "x axis of the plot: step, seconds, meter or bytes (default step)"},
     {0},
 };
 
@@ -47,9 +46,9 @@ static const char *name_of(const char *path) {
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
-/* What JSON and SVG cannot hold as it is, no UTF-8 or a control character, is replaced. */
+/* Replaces invalid UTF-8 and control characters, which JSON and SVG cannot hold. */
 static void set_name(row *r, const char *path) {
-    static const char unknown[] = "\xef\xbf\xbd"; // the character for what is none
+    static const char unknown[] = "\xef\xbf\xbd"; // U+FFFD
     const char *at = name_of(path);
     size_t used = 0, left = strlen(at);
     while (left > 0 && used + 5 < sizeof r->name) {
@@ -83,7 +82,7 @@ static strait_err read_rows(int n, const char **paths) {
     return STRAIT_OK;
 }
 
-/* A cell, or a dash for what there is not. */
+/* Prints a cell, or a dash for a value that is unknown. */
 static void print_cell(double value, const char *format) {
     char cell[40] = "-";
     if (isfinite(value)) (void)snprintf(cell, sizeof cell, format, value);
@@ -130,9 +129,10 @@ static void print_table(int n) {
     for (int i = 0; i < n; i++)
         print_row(&rows[i], has_meter);
     if (isfinite(target))
-        printf("\n\"to\": until validations fell to %.4f, at the median time of a step.\n", target);
+        printf("\n\"to\": until the validation loss fell to %.4f, at the median time of a step.\n",
+               target);
     else
-        printf("\n\"to\" is empty: no run has a validation that is a number.\n");
+        printf("\n\"to\" is empty: no run has a finite validation loss.\n");
 }
 
 static json_t *real_or_null(double value) {
@@ -146,7 +146,7 @@ static strait_err print_json(const row *r) {
                           "tokens_per_s", r->history.tokens_per_s, "forward_bytes_per_token",
                           r->history.forward_bytes, "backward_bytes_per_token",
                           r->history.backward_bytes, "target", real_or_null(target));
-    if (o == NULL) return STRAIT_FAIL(STRAIT_EDATA, "%s: its figures are not finite", r->name);
+    if (o == NULL) return STRAIT_FAIL(STRAIT_EDATA, "%s: its metrics are not finite", r->name);
     json_object_set_new(o, "steps_to", real_or_null(r->steps_to));
     json_object_set_new(o, "seconds_to", real_or_null(r->seconds_to));
     json_object_set_new(o, "meter_seconds_to", real_or_null(r->meter_to));
@@ -157,8 +157,8 @@ static strait_err print_json(const row *r) {
     return STRAIT_OK;
 }
 
-/* What a validation is worth below the plot. */
-static double below(const strait_history *h, int64_t step) {
+/* The x value of a validation in the plot. */
+static double x_value(const strait_history *h, int64_t step) {
     if (strcmp(against, "seconds") == 0) return (double)step * h->seconds;
     if (strcmp(against, "meter") == 0) return (double)step * h->meter_seconds;
     return (double)step;
@@ -177,12 +177,13 @@ static strait_err draw(int n) {
         for (int k = 0; k < n_points; k++) { // the last always; the first where there are two
             const int64_t left = n_points - 1 - k, last = h->n_valid - 1;
             const int at = (int)(last - (n_points > 1 ? left * last / (n_points - 1) : 0));
-            x[i][k] = by_bytes ? h->forward_bytes + h->backward_bytes : below(h, h->valid[at].step);
+            x[i][k] = by_bytes ? h->forward_bytes + h->backward_bytes
+                               : x_value(h, h->valid[at].step);
             y[i][k] = h->valid[at].loss;
         }
     }
     const strait_plot plot = {.title = "validation loss",
-                              .x_label = by_bytes ? "bytes a token on the socket, both ways"
+                              .x_label = by_bytes ? "bytes per token on the socket, both directions"
                                          : strcmp(against, "meter") == 0 ? "seconds on the meter"
                                                                          : against,
                               .y_label = "loss",
@@ -195,9 +196,10 @@ static strait_err draw(int n) {
 static strait_err check_meters(int n) {
     for (int i = 0; i < n; i++)
         if (strcmp(against, "meter") == 0 && !(rows[i].history.meter_seconds > 0.0))
-            return STRAIT_FAIL(STRAIT_ECONFIG,
-                               "--against meter: %s was trained without one; set link.meter.rate",
-                               rows[i].name);
+            return STRAIT_FAIL(
+                STRAIT_ECONFIG,
+                "--against meter: %s was trained without a meter; set link.meter.rate",
+                rows[i].name);
     return STRAIT_OK;
 }
 
@@ -206,7 +208,7 @@ static strait_err check_flags(int n_words) {
     if (target <= 0.0) return STRAIT_FAIL(STRAIT_ECONFIG, "--loss %g: expected above 0", target);
     if (plot_path != NULL) STRAIT_TRY(strait_args_check_output("plot", plot_path));
     if (n_words < 1 || n_words > RUNS_MAX)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "compare wants 1 to %d runs: strait compare RUN...",
+        return STRAIT_FAIL(STRAIT_ECONFIG, "compare needs 1 to %d runs: strait compare RUN...",
                            RUNS_MAX);
     for (int i = 0; i < 4; i++)
         if (strcmp(against, kinds[i]) == 0) return STRAIT_OK;
@@ -230,10 +232,11 @@ static strait_err run_compare(int n_words, const char **words) {
 const strait_command strait_cmd_compare = {
     .name = "compare",
     .usage = "RUN... [flags]",
-    .summary = "losses, bytes and time to a loss of several runs",
-    .about = "Reads the metrics of runs (their folders) and says what each came down to, what it\n"
-             "sent, and how many steps and seconds it took to a loss that all are asked for. The\n"
-             "first run is the one that others are compared with.",
+    .summary = "compare losses, traffic and time to a loss of several runs",
+    .about =
+        "Reads the metrics of runs (their folders) and prints the final loss of each, the bytes\n"
+        "it sent, and the steps and seconds it took to reach a target loss. The first run is\n"
+        "the baseline that others are compared with.",
     .flags = flags,
     .run = run_compare,
 };

@@ -1,5 +1,5 @@
-/* cmd_completion.c - strait completion SHELL: what a shell needs to complete our words, made of the
- * tables that make the help. */
+/* cmd_completion.c - strait completion SHELL: completion scripts, generated from the tables of the
+ * help. */
 #include "base/options.h"
 #include "commands.h"
 #include "config/run.h"
@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char help_flag[] = "help", help_text[] = "how to use it";
+static const char help_flag[] = "help", help_text[] = "show the help";
 
-/* What the first word behind the command may be, a space before each; nothing: a file. */
+/* Prints the completions of the first word after the command, a space before each; none: a file. */
 static void print_first_words(const strait_command *command) {
     for (const strait_action *action = command->actions; action != NULL && action->name != NULL;
          action++)
@@ -17,7 +17,7 @@ static void print_first_words(const strait_command *command) {
     if (command->print_words != NULL) command->print_words(stdout);
 }
 
-/* In quotes as zsh and fish read them, in one line; `ending` follows the name. */
+/* Prints name, `ending` and text on one line, quoted for zsh and fish. */
 static void print_quoted(const char *name, const char *ending, const char *text) {
     printf("'%s%s", name, ending);
     for (; *text != '\0'; text++) {
@@ -29,7 +29,8 @@ static void print_quoted(const char *name, const char *ending, const char *text)
     putchar('\'');
 }
 
-/* One line of a case: the command's flags, and what its first word may be. */
+/* Prints one line of a case statement: the command's flags and the completions of its first word.
+ */
 static void print_bash_command(const strait_command *command) {
     printf("    %s) flags=\"--%s", command->name, help_flag);
     for (const strait_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++)
@@ -82,7 +83,7 @@ static strait_err print_bash(int n_words, const char **words) {
     return STRAIT_OK;
 }
 
-/* As "name:what it means", of which a list shows both. */
+/* Prints "name:description"; zsh shows both. */
 static void print_zsh_item(const char *name, const char *ending, const char *text) {
     printf(" ");
     print_quoted(name, ending, text);
@@ -202,6 +203,6 @@ const strait_command strait_cmd_completion = {
     .about =
         "In bash: source <(strait completion bash). In zsh, after compinit: source\n"
         "<(strait completion zsh). In fish: strait completion fish | source. \"make install\"\n"
-        "puts them where the shells look.",
+        "installs them where the shells look.",
     .actions = actions,
 };

@@ -1,4 +1,4 @@
-/* cmd_doctor.c - strait doctor: what this machine offers, and what to do about what it lacks. */
+/* cmd_doctor.c - strait doctor: checks this machine and says how to fix what it lacks. */
 #include "base/json.h"
 #include "commands.h"
 #include "doctor.h"
@@ -12,7 +12,7 @@ static int is_json;
 
 static const strait_flag flags[] = {
     {"device", 'd', STRAIT_FLAG_TEXT, &device, "KIND",
-     "the device that must be usable, cpu or cuda; without it, what fits best"},
+     "the device that must be usable: cpu or cuda (default: the best one)"},
     {"json", 0, STRAIT_FLAG_SWITCH, &is_json, NULL, "print one JSON object"},
     {0},
 };
@@ -26,16 +26,16 @@ static const struct {
     {"run", strait_doctor_invite},
 };
 
-/* ---- what the groups add ---- */
+/* Adding findings. */
 
 static void add(struct strait_doctor *doctor, strait_finding finding, const char *fix,
-                const char *format, va_list words) {
+                const char *format, va_list args) {
     if (doctor->n == STRAIT_DOCTOR_FINDINGS) return;
     strait_finding *f = &doctor->findings[doctor->n++];
     *f = finding;
     f->group = doctor->group;
     (void)snprintf(f->fix, sizeof f->fix, "%s", fix);
-    (void)vsnprintf(f->text, sizeof f->text, format, words);
+    (void)vsnprintf(f->text, sizeof f->text, format, args);
 }
 
 static strait_finding begin(strait_finding_state state, strait_err err, const char *name) {
@@ -45,26 +45,26 @@ static strait_finding begin(strait_finding_state state, strait_err err, const ch
 }
 
 void strait_doctor_fact(struct strait_doctor *doctor, const char *name, const char *format, ...) {
-    va_list words;
-    va_start(words, format);
-    add(doctor, begin(STRAIT_FINDING_GOOD, STRAIT_OK, name), "", format, words);
-    va_end(words);
+    va_list args;
+    va_start(args, format);
+    add(doctor, begin(STRAIT_FINDING_GOOD, STRAIT_OK, name), "", format, args);
+    va_end(args);
 }
 
 void strait_doctor_note(struct strait_doctor *doctor, const char *name, const char *fix,
                         const char *format, ...) {
-    va_list words;
-    va_start(words, format);
-    add(doctor, begin(STRAIT_FINDING_NOTE, STRAIT_OK, name), fix, format, words);
-    va_end(words);
+    va_list args;
+    va_start(args, format);
+    add(doctor, begin(STRAIT_FINDING_NOTE, STRAIT_OK, name), fix, format, args);
+    va_end(args);
 }
 
 void strait_doctor_fault(struct strait_doctor *doctor, strait_err err, const char *name,
                          const char *fix, const char *format, ...) {
-    va_list words;
-    va_start(words, format);
-    add(doctor, begin(STRAIT_FINDING_FAULT, err, name), fix, format, words);
-    va_end(words);
+    va_list args;
+    va_start(args, format);
+    add(doctor, begin(STRAIT_FINDING_FAULT, err, name), fix, format, args);
+    va_end(args);
 }
 
 void strait_doctor_line(const char *path, char out[STRAIT_DOCTOR_TEXT]) {
@@ -76,7 +76,7 @@ void strait_doctor_line(const char *path, char out[STRAIT_DOCTOR_TEXT]) {
     (void)fclose(file);
 }
 
-/* ---- what people see ---- */
+/* Printing them. */
 
 static void print_findings(const struct strait_doctor *doctor) {
     const char *group = "";
@@ -142,14 +142,14 @@ static strait_err run_doctor(int n_words, const char **words) {
 const strait_command strait_cmd_doctor = {
     .name = "doctor",
     .usage = "[INVITE] [flags]",
-    .summary = "check this machine and say how to mend what it lacks",
+    .summary = "check this machine and say how to fix problems",
     .about =
-        "Looks at processor, memory, disk, TCP and NVIDIA devices of this machine, tries the\n"
+        "Checks processor, memory, disk, TCP and NVIDIA devices of this machine, tries the\n"
         "device that will compute, and says what to write into run files. A line with ? could\n"
-        "be better, one with ! is a fault; both say what to do. With an invite it also dials\n"
-        "the run's coordinator, without joining. Exit code 0: nothing is in the way; 3: the\n"
-        "disk is; 4: the coordinator is out of reach; 5: the device or the memory is; 6: the\n"
-        "coordinator is not the one of the invite.",
+        "be better, a line with ! is a fault; both say what to do. With an invite it also dials\n"
+        "the coordinator of the run, without joining. Exit code 0: no fault; 3: the disk; 4: the\n"
+        "coordinator is out of reach; 5: device or memory; 6: the coordinator is not the one of\n"
+        "the invite.",
     .flags = flags,
     .run = run_doctor,
 };

@@ -10,9 +10,9 @@
 const char strait_help_about[] = "Strait trains transformer language models across slow links.";
 
 const char strait_help_first[] =
-    "A first run: \"strait tokenizer train\" and \"strait tokenize\" make data of text,\n"
-    "\"strait train\" trains what a run file describes, \"strait generate\" lets the\n"
-    "model speak.";
+    "A first run: \"strait tokenizer train\" and \"strait tokenize\" turn text into data,\n"
+    "\"strait train\" trains the model of a run file, \"strait generate\" samples text\n"
+    "from it.";
 
 void strait_help_overview(FILE *to) {
     const strait_command *command = NULL;
@@ -60,9 +60,8 @@ static strait_err run_version(int n_words, const char **words) {
 const strait_command strait_cmd_help = {
     .name = "help",
     .usage = "[COMMAND]",
-    .summary = "how to use a command: strait help COMMAND",
-    .about =
-        "Says how to use a command, or lists them all. \"strait COMMAND --help\" says the same.",
+    .summary = "explain a command: strait help COMMAND",
+    .about = "Explains a command, or lists all of them. \"strait COMMAND --help\" prints the same.",
     .run = run_help,
     .print_words = strait_commands_print,
 };
@@ -70,7 +69,7 @@ const strait_command strait_cmd_help = {
 const strait_command strait_cmd_version = {
     .name = "version",
     .usage = "",
-    .summary = "which strait this is",
-    .about = "Prints the program's name and its version.",
+    .summary = "print the version",
+    .about = "Prints the name and the version of the program.",
     .run = run_version,
 };

@@ -28,91 +28,95 @@ enum {
 
 static int resumes, must_approve;
 static int64_t n_uses;
-static double valid_hours, lose_s = 10.0, lease_s = 10.0, stall_s = 60.0, recut_s = 60.0;
+static double valid_hours, max_lost_s = 10.0, lease_s = 10.0, stall_s = 60.0, rebalance_s = 60.0;
 static double store_wait_s = 600.0;
 
 static const strait_flag flags[] = {
     {"out", 'o', STRAIT_FLAG_TEXT, &out_folder, "DIR", "the run's folder (default runs/NAME)"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
     {"listen", 0, STRAIT_FLAG_TEXT, &listen_at, "ADDR:PORT",
-     "where workers connect (default 0.0.0.0:7070; [::]:7070 is IPv6 too; port 0: any)"},
+     "where workers connect (default 0.0.0.0:7070; [::]:7070 adds IPv6; port 0: any free one)"},
     {"announce", 0, STRAIT_FLAG_TEXT, &announced, "HOST[:PORT],...",
-     "the addresses that the invite names, to be tried in this order, where they differ"},
+     "addresses for the invite, tried in this order, if they differ from --listen"},
     {"uses", 0, STRAIT_FLAG_INT, &n_uses, "N",
-     "how many machines the invite admits; 0: any number"},
-    {"expires", 0, STRAIT_FLAG_REAL, &valid_hours, "HOURS", "how long it admits them; 0: always"},
+     "how many workers the invite admits (default 0: any number)"},
+    {"expires", 0, STRAIT_FLAG_REAL, &valid_hours, "HOURS",
+     "how long the invite is valid (default 0: always)"},
     {"approve", 0, STRAIT_FLAG_SWITCH, &must_approve, NULL,
-     "list the keys of those who ask to join; admit those typed on standard input"},
-    {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "go on from the last checkpoint in DIR"},
-    {"lose", 0, STRAIT_FLAG_REAL, &lose_s, "SECONDS", "work that a failure may cost (default 10)"},
+     "list the keys of workers that ask to join; admit those typed on standard input"},
+    {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "continue from the last checkpoint in DIR"},
+    {"max-lost-work", 0, STRAIT_FLAG_REAL, &max_lost_s, "SECONDS",
+     "work that a failure may cost at most (default 10)"},
     {"lease", 0, STRAIT_FLAG_REAL, &lease_s, "SECONDS",
-     "silence after which a worker is given up (default 10)"},
+     "silence after which a worker counts as lost (default 10)"},
     {"stall", 0, STRAIT_FLAG_REAL, &stall_s, "SECONDS",
-     "without progress after which a worker loses its stage (default 60)"},
-    {"recut", 0, STRAIT_FLAG_REAL, &recut_s, "SECONDS",
-     "before stages may move to faster machines that joined late (default 60; 0: never)"},
+     "time without progress after which a worker loses its stage (default 60)"},
+    {"rebalance", 0, STRAIT_FLAG_REAL, &rebalance_s, "SECONDS",
+     "time between moves of stages to faster workers that joined later (default 60; 0: never)"},
     {"relay", 0, STRAIT_FLAG_TEXT, &relay, "HOST:PORT",
      "a \"strait relay\" for workers that cannot reach each other"},
     {"store", 0, STRAIT_FLAG_TEXT, &store, "STORE",
-     "of record: journal:PATH (default, in DIR) or etcd:URL,URL,..."},
+     "the metastore: journal:PATH (default, in DIR) or etcd:URL,URL,..."},
     {"store-wait", 0, STRAIT_FLAG_REAL, &store_wait_s, "SECONDS",
-     "that a run waits for a store out of reach, at the start too (default 600)"},
-    {"store-ca", 0, STRAIT_FLAG_TEXT, &store_ca, "FILE", "who signed etcd's certificates (PEM)"},
-    {"store-cert", 0, STRAIT_FLAG_TEXT, &store_cert, "FILE", "our certificate for etcd (PEM)"},
-    {"store-key", 0, STRAIT_FLAG_TEXT, &store_key, "FILE", "and its key (PEM)"},
+     "how long a run waits for a metastore that is out of reach (default 600)"},
+    {"store-ca", 0, STRAIT_FLAG_TEXT, &store_ca, "FILE", "CA certificate of etcd (PEM)"},
+    {"store-cert", 0, STRAIT_FLAG_TEXT, &store_cert, "FILE", "client certificate for etcd (PEM)"},
+    {"store-key", 0, STRAIT_FLAG_TEXT, &store_key, "FILE", "key of the client certificate (PEM)"},
     {"keys", 0, STRAIT_FLAG_TEXT, &key_folder, "DIR",
-     "where this machine's key lies (default ~/.config/strait)"},
+     "folder of this machine's key (default ~/.config/strait)"},
     {0},
 };
 
-struct story {
+/* Where the events of a hosted run go: the terminal and events.log. */
+struct host_log {
     strait_progress_log progress;
-    FILE *log; // every event, with its time; NULL: there was none yet
+    FILE *file; // events.log; NULL: no event yet
 };
 
-/* A run that is refused has no events, and leaves no log. One that cannot be written does not stop
- * the run. */
-static void open_log(struct story *story) {
+/* Opened at the first event, so that a run that is refused leaves no file. A log that cannot be
+ * written does not stop the run. */
+static void open_log(struct host_log *log) {
     char path[STRAIT_PATH_MAX];
-    if (story->log == NULL &&
-        strait_file_path(path, "%s/events.log", story->progress.folder) == STRAIT_OK)
-        story->log = fopen(path, "ae");
+    if (log->file == NULL &&
+        strait_file_path(path, "%s/events.log", log->progress.folder) == STRAIT_OK)
+        log->file = fopen(path, "ae");
 }
 
 static void on_invited(void *user, const char *line) {
     open_log(user);
     printf("%s\n", line);
     (void)fflush(stdout);
-    fprintf(stderr, "on each machine that shall work: strait join %s\n", line);
+    fprintf(stderr, "on each worker: strait join %s\n", line);
 }
 
-/* For "strait watch"; a disk that is full does not stop the run. */
+/* Writes the status for "strait watch". A full disk does not stop the run. */
 static void on_changed(void *user, const strait_host_status *now) {
-    static strait_status view; // large
-    const struct story *story = user;
-    strait_status_take(now, &view);
-    (void)strait_status_save(&view, story->progress.folder);
+    static strait_status status; // large
+    const struct host_log *log = user;
+    strait_status_take(now, &status);
+    (void)strait_status_save(&status, log->progress.folder);
 }
 
-static void log_event(const struct story *story, const char *text) {
+static void log_event(const struct host_log *log, const char *text) {
     struct timespec now = {0};
     struct tm when;
     char clock[32] = "";
     (void)clock_gettime(CLOCK_REALTIME, &now);
     if (gmtime_r(&now.tv_sec, &when) != NULL) (void)strftime(clock, sizeof clock, "%FT%T", &when);
-    if (story->log == NULL) return;
-    fprintf(story->log, "%s.%03ldZ %s\n", clock, now.tv_nsec / 1000000, text);
-    (void)fflush(story->log);
+    if (log->file == NULL) return;
+    fprintf(log->file, "%s.%03ldZ %s\n", clock, now.tv_nsec / 1000000, text);
+    (void)fflush(log->file);
 }
 
 static void on_noted(void *user, const char *text) {
-    struct story *story = user;
-    strait_progress_say(&story->progress.progress, "%s", text);
-    open_log(story);
-    log_event(story, text);
+    struct host_log *log = user;
+    strait_progress_say(&log->progress.progress, "%s", text);
+    open_log(log);
+    log_event(log, text);
 }
 
-/* The next run of hexadecimal digits on standard input, without waiting for one. */
+/* Reads the next word of hexadecimal digits from standard input without blocking, because it is
+ * called from the event loop. Returns 0 when none is complete. */
 static int read_word(char out[STRAIT_FINGERPRINT_TEXT]) {
     static char word[STRAIT_FINGERPRINT_TEXT];
     static size_t n;
@@ -133,8 +137,8 @@ static int read_word(char out[STRAIT_FINGERPRINT_TEXT]) {
     return 0;
 }
 
-/* With --approve: those who ask are listed once; a line on standard input that begins their key
- * admits them. */
+/* With --approve: a worker that asks is listed once, and admitted when the first digits of its key
+ * are typed on standard input. */
 static int approves(void *user, const strait_fingerprint *key, const char *name) {
     static char approved[APPROVED_MAX][STRAIT_FINGERPRINT_TEXT];
     static strait_fingerprint asked[APPROVED_MAX];
@@ -149,14 +153,14 @@ static int approves(void *user, const strait_fingerprint *key, const char *name)
     for (int i = 0; i < n_asked; i++)
         if (strait_fingerprint_equal(&asked[i], key)) return 0;
     if (n_asked < APPROVED_MAX) asked[n_asked++] = *key;
-    char words[256];
-    (void)snprintf(words, sizeof words, "'%s' asks to join: type %.16s and Enter to admit it", name,
-                   text);
-    on_noted(user, words);
+    char text_line[256];
+    (void)snprintf(text_line, sizeof text_line,
+                   "worker '%s' asks to join: type %.16s and Enter to admit it", name, text);
+    on_noted(user, text_line);
     return 0;
 }
 
-/* An address that others may know, as text; 0: this one is none of the family. */
+/* Formats an interface's address. Returns 0 for loopback, link-local and other families. */
 static int is_public(const struct ifaddrs *i, int family, char *out) {
     if (i->ifa_addr == NULL || i->ifa_addr->sa_family != family ||
         (i->ifa_flags & IFF_LOOPBACK) != 0)
@@ -170,8 +174,8 @@ static int is_public(const struct ifaddrs *i, int family, char *out) {
            inet_ntop(AF_INET6, &in6->sin6_addr, out, INET6_ADDRSTRLEN) != NULL;
 }
 
-/* The first address of each family that others may know, for a host that listens on all; those of
- * IPv6 only where it listens there too. Empty: there is none. */
+/* The first reachable address of each family, for the invite of a host that listens on all
+ * interfaces; IPv6 only if it listens there. Empty: there is none. */
 static void find_addresses(int has_v6, char out[STRAIT_ADDRESS_MAX]) {
     static const int families[] = {AF_INET, AF_INET6};
     struct ifaddrs *all = NULL;
@@ -196,22 +200,22 @@ static strait_err folder_of(const strait_run *run, char out[STRAIT_PATH_MAX]) {
     return strait_file_path(out, "runs/%s", run->name);
 }
 
-/* Before machines are asked for: can the run's files be written there? */
+/* Creates the folder and checks that it is writable, before workers are invited. */
 static strait_err claim_folder(const char *folder, int *is_new) {
     *is_new = !strait_file_exists(folder);
     STRAIT_TRY(strait_file_make_folders(folder));
     if (access(folder, W_OK) == 0) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_EIO, "%s: cannot be written to; choose another with --out", folder);
+    return STRAIT_FAIL(STRAIT_EIO, "%s: not writable; choose another folder with --out", folder);
 }
 
 static strait_err host(const strait_run *run, const struct strait_identity *identity) {
     char folder[STRAIT_PATH_MAX];
     char address[STRAIT_ADDRESS_MAX] = "";
-    struct story story = {0};
+    struct host_log log = {0};
     STRAIT_TRY(folder_of(run, folder));
     int is_new = 0;
     STRAIT_TRY(claim_folder(folder, &is_new));
-    strait_progress_log_init(&story.progress, run, folder);
+    STRAIT_TRY(strait_progress_log_init(&log.progress, run, folder));
     const int has_v6 = strncmp(listen_at, "[::]:", 5) == 0;
     if (announced == NULL && (has_v6 || strncmp(listen_at, "0.0.0.0:", 8) == 0))
         find_addresses(has_v6, address);
@@ -230,23 +234,23 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .store_key = store_key,
         .uses = (uint32_t)n_uses,
         .valid_s = valid_hours > 0.0 ? 1 + (uint64_t)(valid_hours * 3600.0) : 0,
-        .lose_s = lose_s,
+        .lose_s = max_lost_s,
         .lease_s = lease_s,
         .stall_s = stall_s,
-        .recut_s = recut_s,
+        .recut_s = rebalance_s,
         .store_wait_s = store_wait_s,
-        .session = strait_progress_log_events(&story.progress),
-        .events = {.user = &story,
+        .session = strait_progress_log_events(&log.progress),
+        .events = {.user = &log,
                    .invited = on_invited,
                    .noted = on_noted,
                    .changed = on_changed,
                    .approves = must_approve ? approves : NULL}};
     strait_signals_listen(1);
     const strait_err err = strait_host(&spec);
-    if (err == STRAIT_OK) strait_progress_say(&story.progress.progress, "done: %s", folder);
-    log_event(&story, err == STRAIT_OK ? "done" : strait_err_detail());
-    if (story.log != NULL) (void)fclose(story.log);
-    if (is_new) (void)rmdir(folder); // where nothing is in it
+    if (err == STRAIT_OK) strait_progress_say(&log.progress.progress, "done: %s", folder);
+    log_event(&log, err == STRAIT_OK ? "done" : strait_err_detail());
+    if (log.file != NULL) (void)fclose(log.file);
+    if (is_new) (void)rmdir(folder); // only if it is still empty
     return err;
 }
 
@@ -269,11 +273,11 @@ static strait_err check_flags(void) {
         const char *name;
         double value;
         int may_be_zero;
-    } times[] = {{"expires", valid_hours, 1}, {"lose", lose_s, 0},
-                 {"lease", lease_s, 0},       {"stall", stall_s, 0},
-                 {"recut", recut_s, 1},       {"store-wait", store_wait_s, 1}};
+    } times[] = {{"expires", valid_hours, 1},   {"max-lost-work", max_lost_s, 0},
+                 {"lease", lease_s, 0},         {"stall", stall_s, 0},
+                 {"rebalance", rebalance_s, 1}, {"store-wait", store_wait_s, 1}};
     if (n_uses < 0 || n_uses > UINT32_MAX)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "--uses %lld: expected a number of machines; 0: any",
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--uses %lld: expected a number of workers; 0: any",
                            (long long)n_uses);
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         if (!(times[i].value >= 0.0 && times[i].value < TIME_MAX) ||
@@ -283,7 +287,7 @@ static strait_err check_flags(void) {
     return STRAIT_OK;
 }
 
-/* What etcd's links are made with, where there is an etcd. */
+/* The TLS files of etcd must be readable, and make sense only with etcd. */
 static strait_err check_store_files(void) {
     const struct {
         const char *name, *path;
@@ -294,11 +298,14 @@ static strait_err check_store_files(void) {
             return STRAIT_FAIL(STRAIT_ECONFIG, "--%s is for --store etcd:https://HOST:PORT,...",
                                files[i].name);
         if (access(files[i].path, R_OK) != 0 || strait_file_is_folder(files[i].path))
-            return STRAIT_FAIL(STRAIT_EIO, "--%s %s: no file that can be read", files[i].name,
+            return STRAIT_FAIL(STRAIT_EIO, "--%s %s: not a readable file", files[i].name,
                                files[i].path);
     }
     return STRAIT_OK;
 }
+
+static const strait_flag_rename renames[] = {
+    {"lose", "max-lost-work"}, {"recut", "rebalance"}, {0}};
 
 static strait_err run_host(int n_words, const char **words) {
     static strait_run run; // large, and there is one
@@ -318,12 +325,13 @@ static strait_err run_host(int n_words, const char **words) {
 const strait_command strait_cmd_host = {
     .name = "host",
     .usage = "RUN.yaml [flags]",
-    .summary = "coordinate a run on machines that join it",
+    .summary = "coordinate a run on workers that join it",
     .about =
-        "Prints an invite, one line to paste into \"strait join\" on other machines, and trains\n"
-        "as soon as there is one for each stage. This machine has the data and gets the\n"
-        "checkpoints; it computes nothing unless it joins too. Started again on the same\n"
-        "folder after it was killed, it goes on, and workers find it.",
+        "Prints an invite, one line to paste into \"strait join\" on the workers, and trains as\n"
+        "soon as there is a worker for each stage. The host has the data and receives the\n"
+        "checkpoints; it computes nothing unless it joins too. After a crash, start it again on\n"
+        "the same folder: it resumes, and the workers reconnect.",
     .flags = flags,
+    .renames = renames,
     .run = run_host,
 };

@@ -16,38 +16,40 @@ enum {
     GIVE_UP_MAX = 1000000000
 };
 
-static const char *key_folder, *node_name, *listen_at = "0.0.0.0:0", *announced, *device = "cpu";
+static const char *key_folder, *worker_name, *listen_at = "0.0.0.0:0", *announced, *device = "cpu";
 static int64_t n_threads, ordinal;
 static double give_up = 600.0;
 static int cannot_listen;
 
 static const char *fault_text;
 
-/* For tests: where this process shall die, as if its plug were pulled. */
+/* For tests: the point at which this process kills itself, as a power cut would. */
 static struct {
     strait_worker_point point;
     int stage;
-    int64_t step; // or the first such point after it
+    int64_t step; // the first at which the point counts
 } fault;
 
 static const strait_flag flags[] = {
-    {"name", 'n', STRAIT_FLAG_TEXT, &node_name, "NAME",
-     "what people see (default: the host's name)"},
-    {"device", 0, STRAIT_FLAG_TEXT, &device, "KIND", "what computes: cpu (default) or cuda"},
+    {"name", 'n', STRAIT_FLAG_TEXT, &worker_name, "NAME",
+     "name of this worker in logs (default: the host name)"},
+    {"device", 0, STRAIT_FLAG_TEXT, &device, "KIND",
+     "the device that computes: cpu (default) or cuda"},
     {"ordinal", 0, STRAIT_FLAG_INT, &ordinal, "N", "which device of its kind, from 0"},
-    {"threads", 't', STRAIT_FLAG_INT, &n_threads, "N", "on the cpu; 0: one for each core"},
+    {"threads", 't', STRAIT_FLAG_INT, &n_threads, "N",
+     "threads on the cpu (default 0: one per core)"},
     {"listen", 0, STRAIT_FLAG_TEXT, &listen_at, "ADDR:PORT",
      "where neighbours connect (default 0.0.0.0:0, any free port; [::]:0 for IPv6)"},
     {"announce", 0, STRAIT_FLAG_TEXT, &announced, "HOST[:PORT]",
-     "what neighbours dial, where that differs"},
+     "the address that neighbours dial, if it differs from --listen"},
     {"no-listen", 0, STRAIT_FLAG_SWITCH, &cannot_listen, NULL,
-     "nobody can connect to this machine: it dials its neighbours"},
+     "do not accept connections: dial the neighbours, or meet at a relay"},
     {"keys", 0, STRAIT_FLAG_TEXT, &key_folder, "DIR",
-     "where this machine's key lies (default ~/.config/strait)"},
+     "folder of this machine's key (default ~/.config/strait)"},
     {"give-up", 0, STRAIT_FLAG_REAL, &give_up, "SECONDS",
-     "without the coordinator (default 600; 0: never)"},
+     "how long to wait for a lost coordinator (default 600; 0: forever)"},
     {"fault", 0, STRAIT_FLAG_TEXT, &fault_text, "POINT:STAGE:STEP",
-     "for tests: kill this process with signal 9 there (CONTRIBUTING.md)"},
+     "for tests: kill this process with SIGKILL at that point (CONTRIBUTING.md)"},
     {0},
 };
 
@@ -102,8 +104,8 @@ static strait_err run_join(int n_words, const char **words) {
     if (fault_text != NULL) STRAIT_TRY(parse_fault());
     STRAIT_TRY(strait_keys_open_worker(key_folder, &lock, &identity));
     spec.identity = identity;
-    if (node_name != NULL)
-        (void)snprintf(spec.name, sizeof spec.name, "%s", node_name);
+    if (worker_name != NULL)
+        (void)snprintf(spec.name, sizeof spec.name, "%s", worker_name);
     else if (gethostname(spec.name, sizeof spec.name - 1) != 0)
         (void)snprintf(spec.name, sizeof spec.name, "worker");
     (void)snprintf(spec.listen, sizeof spec.listen, "%s", listen_at);
@@ -115,7 +117,7 @@ static strait_err run_join(int n_words, const char **words) {
     spec.give_up_ms = (int64_t)(give_up * 1e3);
     spec.events = (strait_worker_events){.noted = on_noted, .must_stop = must_stop};
     if (fault_text != NULL) spec.events.passes = on_passed;
-    strait_signals_listen(2); // hand over; leave at once
+    strait_signals_listen(2); // the first hands the stage over, the second leaves at once
     const strait_err err = strait_worker_run(&spec);
     strait_identity_close(&identity);
     strait_file_unlock(&lock);
@@ -125,10 +127,10 @@ static strait_err run_join(int n_words, const char **words) {
 const strait_command strait_cmd_join = {
     .name = "join",
     .usage = "INVITE [flags]",
-    .summary = "lend this machine to a run",
-    .about = "Joins the run of an invite and computes what its coordinator asks for: a stage, or\n"
-             "nothing as long as it is a spare. Needs no data and no run file. Ctrl-C hands the\n"
-             "stage over first; again, and it leaves at once.",
+    .summary = "contribute this machine to a run as a worker",
+    .about = "Joins the run of an invite as a worker: computes the stage that the coordinator\n"
+             "assigns, or waits as a spare. Needs no data and no run file. Ctrl-C hands the stage\n"
+             "over before leaving; a second Ctrl-C leaves at once.",
     .flags = flags,
     .run = run_join,
 };

@@ -1,4 +1,4 @@
-/* cmd_manual.c - strait manual: manual pages, made of the tables that make the help. */
+/* cmd_manual.c - strait manual: manual pages, generated from the tables of the help. */
 #include "base/file.h"
 #include "base/options.h"
 #include "commands.h"
@@ -13,11 +13,11 @@ static const char *out;
 
 static const strait_flag flags[] = {
     {"out", 'o', STRAIT_FLAG_TEXT, &out, "DIR",
-     "write every page: DIR/man1/strait.1, DIR/man1/strait-train.1 and on"},
+     "write all pages: DIR/man1/strait.1, DIR/man1/strait-train.1 and so on"},
     {0},
 };
 
-static const char run_page[] = "run"; // not a command: the file that commands take
+static const char run_page[] = "run"; // the page about run files, which is not a command
 
 static void put_flag(strait_roff *page, const strait_flag *flag) {
     char text[64];
@@ -111,11 +111,11 @@ static void put_key(strait_roff *page, const strait_options *table, const strait
 
 static void put_run_file(strait_roff *page) {
     const strait_options *table = strait_run_options();
-    strait_roff_title(page, "strait-run", 5, "what a run file may say");
+    strait_roff_title(page, "strait-run", 5, "the keys of a run file");
     strait_roff_heading(page, "DESCRIPTION");
     strait_roff_text(page,
-                     "A run file is YAML. A key such as train.steps stands in its section, as "
-                     "steps below train, or is given as --set train.steps=N.");
+                     "A run file is YAML. A key such as train.steps is written as steps in the "
+                     "section train, or given as --set train.steps=N.");
     strait_roff_heading(page, "KEYS");
     for (int i = 0; i < table->n_rows; i++)
         put_key(page, table, &table->rows[i]);
@@ -125,7 +125,7 @@ static void put_run_file(strait_roff *page) {
     strait_roff_end(page);
 }
 
-/* A page, by its name behind "strait-"; "" is the overview. */
+/* Prints a page by its name after "strait-"; "" is the overview. */
 static strait_err put_page(FILE *to, const char *name) {
     strait_roff page = {.to = to};
     const strait_command *command = NULL;
@@ -136,7 +136,7 @@ static strait_err put_page(FILE *to, const char *name) {
     } else {
         STRAIT_TRY(strait_help_find(name, &command));
         if (command->summary == NULL)
-            return STRAIT_FAIL(STRAIT_ECONFIG, "%s has no manual page: it is not called by people",
+            return STRAIT_FAIL(STRAIT_ECONFIG, "%s has no manual page: it is an internal command",
                                name);
         put_command(&page, command);
     }
@@ -150,7 +150,7 @@ static strait_err write_page(const char *name, int section) {
     STRAIT_TRY(strait_file_path(path, "%s/man%d/strait%s%s.%d", out, section,
                                 name[0] != '\0' ? "-" : "", name, section));
     FILE *file = fopen(path, "we");
-    if (file == NULL) return STRAIT_FAIL(STRAIT_EIO, "%s: cannot be written", path);
+    if (file == NULL) return STRAIT_FAIL(STRAIT_EIO, "%s: not writable", path);
     const strait_err err = put_page(file, name);
     const strait_err ended = strait_file_finish(&file, path);
     return err != STRAIT_OK ? err : ended;
@@ -178,7 +178,7 @@ const strait_command strait_cmd_manual = {
     .summary = "print a manual page: strait manual train | man -l -",
     .about =
         "Prints the page of a command, of run files (run), or of the program, for man to show.\n"
-        "\"make install\" puts them where man finds them: man strait-train.",
+        "\"make install\" installs all pages: man strait-train.",
     .flags = flags,
     .run = run_manual,
     .print_words = print_pages,

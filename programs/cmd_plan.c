@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 enum {
-    PACES = 4 // tried until links and step agree
+    PACES = 4 // iterations until link delays and step time agree
 };
 
 static double gflops = INFINITY; // not given
@@ -21,12 +21,13 @@ static strait_flag_list sets;
 
 static const strait_flag flags[] = {
     {"gflops", 'g', STRAIT_FLAG_REAL, &gflops, "N",
-     "plan for stages of this speed instead of trying this machine's"},
+     "plan for stages of this speed instead of measuring this machine"},
     {"json", 0, STRAIT_FLAG_SWITCH, &is_json, NULL, "print one JSON object"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
     {0},
 };
 
+/* Everything the plan predicts. */
 typedef struct outlook {
     strait_run_plan plan;
     strait_stage_times times;
@@ -38,8 +39,8 @@ typedef struct outlook {
     size_t messages[STRAIT_RUN_STAGES];
     strait_simulate_stage seen[STRAIT_RUN_STAGES];
     strait_simulate_result result;
-    double unlimited_s; // a step over links that cost nothing
-    double metered_s;   // on the meter of Protocol NanoGPT; 0: not asked for
+    double unlimited_s; // a step with infinitely fast links
+    double metered_s;   // a step on the meter of Protocol NanoGPT; 0: link.meter.rate is 0
     strait_limit limit;
 } outlook;
 
@@ -48,7 +49,7 @@ static strait_pipe_stage stage_cost(const outlook *o, int stage) {
     const strait_pipe_stage b = o->times.block;
     const double n = part.last - part.first;
     const double h = stage == o->plan.n_stages - 1;
-    const strait_pipe_stage e = o->times.sender;
+    const strait_pipe_stage e = o->times.head;
     return (strait_pipe_stage){.forward_s = n * b.forward_s + h * e.forward_s,
                                .input_s = n * b.input_s + h * e.input_s,
                                .weights_s = n * b.weights_s + h * e.weights_s,
@@ -84,7 +85,7 @@ static strait_pipe_link link_cost(const outlook *o, int link, double pace_s) {
         .codec_s = o->times.codec_s};
 }
 
-static void lay_links(outlook *o, double pace_s) {
+static void set_links(outlook *o, double pace_s) {
     for (int i = 0; i < o->plan.n_stages - 1; i++)
         o->links[i] = link_cost(o, i, pace_s);
 }
@@ -93,7 +94,7 @@ static void describe(outlook *o) {
     const strait_run_plan *r = &o->plan;
     for (int i = 0; i < r->n_stages; i++)
         o->stages[i] = stage_cost(o, i);
-    lay_links(o, slowest_s(o));
+    set_links(o, slowest_s(o));
     o->pipe = (strait_pipe){.n_stages = r->n_stages,
                             .n_microbatches = (int)r->n_microbatches,
                             .stages = o->stages,
@@ -102,7 +103,7 @@ static void describe(outlook *o) {
                             .microbatch_tokens = (double)(r->microbatch * r->shape.context)};
 }
 
-/* As training will choose them; fill-drain keeps its own, whatever stages.window says. */
+/* Chooses windows as training does; fill-drain ignores stages.window. */
 static strait_err choose_windows(const strait_run *run, outlook *o) {
     const int64_t n = o->plan.n_microbatches;
     const int64_t wanted = run->stages.window < n ? run->stages.window : n;
@@ -117,10 +118,10 @@ static strait_err without_links(const outlook *o, double *out) {
     static const strait_pipe_link free_links[STRAIT_RUN_STAGES];
     strait_pipe pipe = o->pipe;
     pipe.links = free_links;
-    const strait_simulate_params how = {
+    const strait_simulate_params params = {
         .kind = o->plan.schedule, .windows = o->windows, .n_steps = 1};
     strait_simulate_result result;
-    STRAIT_TRY(strait_simulate(&pipe, &how, NULL, &result));
+    STRAIT_TRY(strait_simulate(&pipe, &params, NULL, &result));
     *out = result.seconds;
     return STRAIT_OK;
 }
@@ -128,19 +129,19 @@ static strait_err without_links(const outlook *o, double *out) {
 static strait_err on_meter(const outlook *o, double *out) {
     strait_pipe_link links[STRAIT_RUN_STAGES];
     strait_pipe pipe = o->pipe;
-    const strait_simulate_params how = {
+    const strait_simulate_params params = {
         .kind = o->plan.schedule, .windows = o->windows, .n_steps = 1};
     strait_simulate_result result;
     if (o->plan.meter_bps == 0.0) return STRAIT_OK;
     for (int i = 0; i + 1 < pipe.n_stages; i++)
         links[i] = o->links[i];
     strait_limits_lay_meter(&o->plan, &pipe, links);
-    STRAIT_TRY(strait_simulate(&pipe, &how, NULL, &result));
+    STRAIT_TRY(strait_simulate(&pipe, &params, NULL, &result));
     *out = result.seconds;
     return STRAIT_OK;
 }
 
-/* Without data the validation is as long as the run file says. */
+/* Data is not opened, so the run file alone decides the length of a validation. */
 static strait_err count_messages(const strait_run *run, outlook *o) {
     const int64_t tokens = (int64_t)o->pipe.microbatch_tokens;
     const int64_t valid = run->data.valid[0] != '\0' ? run->data.valid_tokens : 0;
@@ -154,22 +155,23 @@ static strait_err count_messages(const strait_run *run, outlook *o) {
                                   o->messages);
 }
 
-static strait_err foresee(const strait_run *run, outlook *o) {
+static strait_err predict(const strait_run *run, outlook *o) {
     describe(o);
     STRAIT_TRY(choose_windows(run, o));
     for (int i = 0; i < o->pipe.n_stages; i++)
         STRAIT_TRY(strait_runner_plan(&o->plan, i, o->windows[i], &o->memory[i]));
     STRAIT_TRY(count_messages(run, o));
-    const strait_simulate_params how = {
+    const strait_simulate_params params = {
         .kind = o->plan.schedule, .windows = o->windows, .n_steps = 1};
-    /* How late a message is depends on how soon others follow, and that on how late they are. */
+    /* The delay of a message depends on the pace of the step, and the pace on the delay: iterate.
+     */
     double pace_s = 1e6;
     for (int i = 0; i < PACES; i++) {
-        lay_links(o, pace_s);
-        STRAIT_TRY(strait_simulate(&o->pipe, &how, o->seen, &o->result));
+        set_links(o, pace_s);
+        STRAIT_TRY(strait_simulate(&o->pipe, &params, o->seen, &o->result));
         pace_s = o->result.seconds / o->pipe.n_microbatches;
     }
-    STRAIT_TRY(strait_limit_find(&o->pipe, &how, &o->limit));
+    STRAIT_TRY(strait_limit_find(&o->pipe, &params, &o->limit));
     STRAIT_TRY(on_meter(o, &o->metered_s));
     return without_links(o, &o->unlimited_s);
 }
@@ -187,8 +189,9 @@ static strait_err read_run(const char *path, strait_run *run, outlook *o) {
     if (isfinite(gflops)) return strait_stage_times_estimate(&o->plan, gflops * 1e9, &o->times);
     strait_progress progress;
     strait_progress_init(&progress);
-    strait_progress_say(&progress, "trying one block, the head and the codec here; a large model "
-                                   "takes minutes on a CPU (--gflops N plans without)");
+    strait_progress_say(&progress,
+                        "measuring one block, the head and the codec; a large model takes "
+                        "minutes on a CPU (--gflops N skips this)");
     return strait_stage_times_measure(run, &o->plan, &o->times);
 }
 
@@ -199,7 +202,7 @@ static double memory_of(const outlook *o, int stage) {
            (double)o->messages[stage];
 }
 
-/* Bytes a token that are not compressed, 2 for each value, over those on the link. */
+/* Compression ratio: 2 bytes per value, divided by the bytes on the link. */
 static double ratio(const outlook *o, double bytes) {
     return 2.0 * o->plan.shape.width * o->pipe.microbatch_tokens / bytes;
 }
@@ -233,7 +236,7 @@ static void print_limit(const outlook *o) {
     printf("limit  %s", strait_limit_name(l->kind));
     if (l->kind == STRAIT_LIMIT_COMPUTE) printf(", most on stage %d", l->where);
     if (l->kind > STRAIT_LIMIT_BUBBLE) printf(", most on link %d-%d", l->where, l->where + 1);
-    printf("; a step without it would be shorter by:");
+    printf("; time per step that removing each would save:");
     for (int k = 0; k < STRAIT_LIMIT_KINDS; k++)
         printf(" %s %.3g s%s", strait_limit_name((strait_limit_kind)k), l->saved[k],
                k + 1 < STRAIT_LIMIT_KINDS ? "," : "\n");
@@ -248,10 +251,10 @@ static void print_outlook(const char *path, const outlook *o) {
     printf("each stage on a device of its own: %s\n\n", o->times.device);
     print_stages(o);
     print_links(o);
-    printf("\nstep   %.4g s, %.0f tokens/s, %.3f of the speed over links that cost nothing\n",
+    printf("\nstep   %.4g s, %.0f tokens/s, %.3f of the speed with infinitely fast links\n",
            o->result.seconds, o->result.tokens_per_s, o->unlimited_s / o->result.seconds);
     if (o->metered_s > 0.0)
-        printf("meter  %.4g s a step, one inbound wire a stage at %.4g Mb/s, %.4g ms in turn\n",
+        printf("meter  %.4g s per step, one inbound wire per stage at %.4g Mb/s, %.4g ms latency\n",
                o->metered_s, r->meter_bps / 1e6, 1e3 * r->meter_delay_s);
     print_limit(o);
 }
@@ -280,7 +283,7 @@ static strait_err run_plan(int n_words, const char **words) {
                                     "--set KEY=VALUE overrides keys of the file", n_words, words));
     if (gflops <= 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--gflops %g: expected above 0", gflops);
     STRAIT_TRY(read_run(words[0], &run, &o));
-    STRAIT_TRY(foresee(&run, &o));
+    STRAIT_TRY(predict(&run, &o));
     if (is_json)
         print_json(&o);
     else
@@ -292,9 +295,9 @@ const strait_command strait_cmd_plan = {
     .name = "plan",
     .usage = "RUN.yaml [flags]",
     .summary = "predict memory, speed, bubbles and bytes before training",
-    .about = "Tries one block, the head and the codec on this machine, simulates a step of the\n"
-             "pipeline over the run file's links, and says what limits it. Bytes are those of the\n"
-             "link: payload, frame and the headers of TCP/IP. Token ids and TLS are not counted.",
+    .about = "Measures one block, the head and the codec on this machine, simulates a step of the\n"
+             "pipeline over the links of the run file, and prints what limits it. Bytes are those\n"
+             "on the link: payload, frame and TCP/IP headers. Token ids and TLS are not counted.",
     .flags = flags,
     .run = run_plan,
 };

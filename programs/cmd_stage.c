@@ -1,4 +1,4 @@
-/* cmd_stage.c - strait stage: one stage of a run, started by its conductor. Not for people. */
+/* cmd_stage.c - strait stage: serves one stage of a run. The coordinator of the run starts it. */
 #include "commands.h"
 #include "stage/service.h"
 
@@ -8,9 +8,10 @@
 static strait_err run_stage(int n_words, const char **words) {
     (void)words;
     if (n_words != 0 || isatty(STDIN_FILENO))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "stages are started by \"strait train\"");
-    /* Ctrl-C, a closed terminal and an end that a whole group is asked for are for the conductor,
-     * who tells us; if it dies we read its end. */
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "\"strait stage\" is started by \"strait train\", not by hand");
+    /* Signals to the process group (Ctrl-C, a closed terminal, SIGTERM) are for the coordinator,
+     * which then tells the stages what to do. If it dies, reading from it ends the stage. */
     static const int ignored[] = {SIGINT, SIGHUP, SIGTERM, SIGPIPE};
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         (void)signal(ignored[i], SIG_IGN);

@@ -1,4 +1,4 @@
-/* cmd_trace.c - strait trace RUN.yaml: what every stage does in a few steps, as a picture. */
+/* cmd_trace.c - strait trace RUN.yaml: records what every stage does as a Chrome trace. */
 #include <strait/trainer.h>
 
 #include "commands.h"
@@ -13,9 +13,9 @@ static strait_flag_list sets;
 
 static const strait_flag flags[] = {
     {"out", 'o', STRAIT_FLAG_TEXT, &out_path, "FILE", "the trace (default trace.json)"},
-    {"after", 0, STRAIT_FLAG_INT, &n_before, "N", "steps to run before the first (default 2)"},
+    {"after", 0, STRAIT_FLAG_INT, &n_before, "N", "steps to run before recording (default 2)"},
     {"steps", 'n', STRAIT_FLAG_INT, &n_steps, "N",
-     "steps to keep (default 1); a stage keeps its newest 65,536 moves"},
+     "steps to record (default 1); a stage keeps its last 65,536 actions"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
     {0},
 };
@@ -38,7 +38,7 @@ static strait_err record(struct strait_trainer *trainer, const char *path) {
     return strait_trainer_trace_end(trainer, path);
 }
 
-/* Stages are processes with folders of their own: they are told where from the root. */
+/* Stages are processes that may run in other folders, so they get an absolute path. */
 static strait_err whole_path(char out[4096]) {
     char here[2048] = "";
     char *got = out_path[0] == '/' ? here : realpath(".", NULL);
@@ -71,9 +71,10 @@ static strait_err run_trace(int n_words, const char **words) {
 const strait_command strait_cmd_trace = {
     .name = "trace",
     .usage = "RUN.yaml [flags]",
-    .summary = "draw what every stage does in a few steps",
-    .about = "Trains for a few steps without saving anything and writes what each stage computed\n"
-             "and waited for as a Chrome trace, for chrome://tracing or ui.perfetto.dev.",
+    .summary = "record a timeline of all stages for a few steps",
+    .about =
+        "Trains for a few steps without saving checkpoints and writes what each stage computed\n"
+        "and waited for as a Chrome trace, for chrome://tracing or ui.perfetto.dev.",
     .flags = flags,
     .run = run_trace,
 };

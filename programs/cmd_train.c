@@ -2,7 +2,6 @@
 #include <strait/session.h>
 
 #include "commands.h"
-#include "config/run.h"
 #include "files.h"
 #include "progress_log.h"
 #include "signals.h"
@@ -17,52 +16,71 @@ static strait_flag_list sets;
 static const strait_flag flags[] = {
     {"out", 'o', STRAIT_FLAG_TEXT, &out_folder, "DIR", "the run's folder (default runs/NAME)"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
-    {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "go on from the last checkpoint in DIR"},
-    {"dry-run", 0, STRAIT_FLAG_SWITCH, &is_dry, NULL, "check everything, print the plan, stop"},
+    {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "continue from the last checkpoint in DIR"},
+    {"dry-run", 0, STRAIT_FLAG_SWITCH, &is_dry, NULL,
+     "check the run, print its plan and memory, and stop"},
     {0},
 };
 
-static void print_facts(const strait_run *run, const strait_trainer_info *facts) {
-    char text[32];
-    printf("model        %.2fM parameters: %s, %lld layer%s, width %lld, vocabulary %lld\n",
-           (double)facts->parameters / 1e6,
-           run->model.family == STRAIT_RUN_LLAMA ? "llama" : "yardstick",
-           (long long)run->model.layers, strait_progress_plural(run->model.layers),
-           (long long)run->model.width, (long long)facts->vocab);
-    printf("data         %.2fM tokens, %.2f epochs\n", (double)facts->train_tokens / 1e6,
-           (double)(run->train.steps * run->train.batch_tokens) / (double)facts->train_tokens);
-    printf("step         %lld tokens in %lld microbatch%s of %lld sequence%s, %.1f GFLOP\n",
-           (long long)run->train.batch_tokens, (long long)facts->n_microbatches,
-           facts->n_microbatches == 1 ? "" : "es", (long long)facts->microbatch,
-           strait_progress_plural(facts->microbatch),
-           facts->flops_per_token * (double)run->train.batch_tokens / 1e9);
-    printf("precision    %s\n", facts->precision);
+/* What the plan needs of the run itself. */
+typedef struct run_facts {
+    char name[STRAIT_RUN_VALUE_BYTES], family[STRAIT_RUN_VALUE_BYTES];
+    int64_t layers, width, steps, batch_tokens;
+} run_facts;
+
+static strait_err read_facts(const struct strait_run *run, run_facts *out) {
+    STRAIT_TRY(strait_run_get_text(run, "name", out->name, sizeof out->name));
+    STRAIT_TRY(strait_run_get_text(run, "model.family", out->family, sizeof out->family));
+    STRAIT_TRY(strait_run_get_int(run, "model.layers", &out->layers));
+    STRAIT_TRY(strait_run_get_int(run, "model.width", &out->width));
+    STRAIT_TRY(strait_run_get_int(run, "train.steps", &out->steps));
+    return strait_run_get_int(run, "train.batch_tokens", &out->batch_tokens);
+}
+
+static void print_memory(const strait_trainer_memory *memory) {
     const struct {
         const char *name;
         size_t bytes;
-    } parts[] = {{"weights", facts->memory.weights},     {"gradients", facts->memory.gradients},
-                 {"optimizer", facts->memory.optimizer}, {"activations", facts->memory.activations},
-                 {"data", facts->memory.data},           {"codecs", facts->memory.codecs},
-                 {"messages", facts->memory.messages},   {"program", facts->memory.program},
-                 {"peak memory", facts->memory.total}};
+    } parts[] = {{"weights", memory->weights},     {"gradients", memory->gradients},
+                 {"optimizer", memory->optimizer}, {"activations", memory->activations},
+                 {"data", memory->data},           {"codecs", memory->codecs},
+                 {"messages", memory->messages},   {"program", memory->program},
+                 {"peak memory", memory->total}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char text[32];
         strait_progress_bytes((double)parts[i].bytes, text);
         printf("%-12s %s (%zu bytes)\n", parts[i].name, text, parts[i].bytes);
     }
-    for (int i = 0; i < facts->n_stages; i++) {
-        strait_progress_bytes((double)facts->stages[i].planned, text);
+}
+
+static void print_plan(const run_facts *run, const strait_trainer_info *info) {
+    printf("model        %.2fM parameters: %s, %lld layer%s, width %lld, vocabulary %lld\n",
+           (double)info->parameters / 1e6, run->family, (long long)run->layers,
+           strait_progress_plural(run->layers), (long long)run->width, (long long)info->vocab);
+    printf("data         %.2fM tokens, %.2f epochs\n", (double)info->train_tokens / 1e6,
+           (double)(run->steps * run->batch_tokens) / (double)info->train_tokens);
+    printf("step         %lld tokens in %lld microbatch%s of %lld sequence%s, %.1f GFLOP\n",
+           (long long)run->batch_tokens, (long long)info->n_microbatches,
+           info->n_microbatches == 1 ? "" : "es", (long long)info->microbatch,
+           strait_progress_plural(info->microbatch),
+           info->flops_per_token * (double)run->batch_tokens / 1e9);
+    printf("precision    %s\n", info->precision);
+    print_memory(&info->memory);
+    for (int i = 0; i < info->n_stages; i++) {
+        char text[32];
+        strait_progress_bytes((double)info->stages[i].planned, text);
         printf("stage %-6d %s: %d layer%s, %d microbatch%s in flight\n", i, text,
-               facts->stages[i].layers, strait_progress_plural(facts->stages[i].layers),
-               facts->stages[i].slots, facts->stages[i].slots == 1 ? "" : "es");
+               info->stages[i].layers, strait_progress_plural(info->stages[i].layers),
+               info->stages[i].slots, info->stages[i].slots == 1 ? "" : "es");
     }
 }
 
-static strait_err folder_of(const strait_run *run, char out[STRAIT_FILES_PATH]) {
+static strait_err folder_of(const run_facts *run, char out[STRAIT_FILES_PATH]) {
     if (out_folder != NULL) return strait_files_path(out, "%s", out_folder);
     return strait_files_path(out, "runs/%s", run->name);
 }
 
-/* A word as a shell reads it again. */
+/* Prints an argument so that a shell reads it back as the same word. */
 static void print_word(const char *word) {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                 "._-+=:,/@%";
@@ -79,8 +97,8 @@ static void print_word(const char *word) {
     fputc('\'', stderr);
 }
 
-static void print_how_to_go_on(const char *path, const char *folder) {
-    fputs("to go on: strait train", stderr);
+static void print_resume_command(const char *path, const char *folder) {
+    fputs("to resume: strait train", stderr);
     print_word(path);
     fputs(" --out", stderr);
     print_word(folder);
@@ -92,11 +110,9 @@ static void print_how_to_go_on(const char *path, const char *folder) {
     fputc('\n', stderr);
 }
 
-static strait_err train(const char *path, const strait_run *run) {
-    char folder[STRAIT_FILES_PATH];
-    STRAIT_TRY(folder_of(run, folder));
+static strait_err train(const char *path, const struct strait_run *run, const char *folder) {
     strait_progress_log log;
-    strait_progress_log_init(&log, run, folder);
+    STRAIT_TRY(strait_progress_log_init(&log, run, folder));
     strait_signals_listen(1);
     const strait_session_spec spec = {.run = run,
                                       .folder = folder,
@@ -105,23 +121,30 @@ static strait_err train(const char *path, const strait_run *run) {
     const strait_err err = strait_session_run(&spec);
     const int is_lost = strait_err_scope(err) == STRAIT_SCOPE_LINK || err == STRAIT_ETIMEDOUT;
     if (err == STRAIT_EINTERRUPTED || (is_lost && log.began > 0.0))
-        print_how_to_go_on(path, folder);
+        print_resume_command(path, folder);
     if (err == STRAIT_OK) strait_progress_say(&log.progress, "done: %s", folder);
     return err;
+}
+
+static strait_err plan(const struct strait_run *run, const run_facts *facts, const char *folder) {
+    strait_trainer_info info;
+    STRAIT_TRY(strait_trainer_plan(run, &info));
+    print_plan(facts, &info);
+    return strait_session_check_folder(folder, resumes);
 }
 
 static strait_err run_train(int n_words, const char **words) {
     STRAIT_TRY(strait_args_one_word(&strait_cmd_train, "run file",
                                     "--set KEY=VALUE overrides keys of the file", n_words, words));
-    static strait_run run; // large, and there is one
-    STRAIT_TRY(strait_run_init_file(words[0], sets.items, sets.n, &run));
-    if (!is_dry) return train(words[0], &run);
-    strait_trainer_info facts;
+    struct strait_run *run = NULL;
+    run_facts facts;
     char folder[STRAIT_FILES_PATH];
-    STRAIT_TRY(strait_trainer_plan(&run, &facts));
-    print_facts(&run, &facts);
-    STRAIT_TRY(folder_of(&run, folder));
-    return strait_session_check_folder(folder, resumes);
+    STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
+    strait_err err = read_facts(run, &facts);
+    if (err == STRAIT_OK) err = folder_of(&facts, folder);
+    if (err == STRAIT_OK) err = is_dry ? plan(run, &facts, folder) : train(words[0], run, folder);
+    strait_run_close(&run);
+    return err;
 }
 
 const strait_command strait_cmd_train = {
@@ -130,7 +153,8 @@ const strait_command strait_cmd_train = {
     .summary = "train the model a run file describes",
     .about =
         "Trains, validates and saves checkpoints into the run's folder. Ctrl-C finishes the\n"
-        "step, saves, and says how to go on. \"strait options\" lists what a run file may say.",
+        "step, saves a checkpoint and prints the command that resumes. \"strait options\" lists\n"
+        "the keys of a run file.",
     .flags = flags,
     .run = run_train,
 };

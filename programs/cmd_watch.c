@@ -1,4 +1,4 @@
-/* cmd_watch.c - strait watch FOLDER: a hosted run, live in a terminal. */
+/* cmd_watch.c - strait watch FOLDER: shows a hosted run live in a terminal. */
 #include "base/file.h"
 #include "commands.h"
 #include "progress.h"
@@ -23,11 +23,11 @@ enum {
 static int is_once;
 
 static const strait_flag flags[] = {
-    {"once", 0, STRAIT_FLAG_SWITCH, &is_once, NULL, "print what there is and stop"},
+    {"once", 0, STRAIT_FLAG_SWITCH, &is_once, NULL, "print the current state once and stop"},
     {0},
 };
 
-/* The end of a file, from the beginning of a line on; empty when there is none. */
+/* Reads the last whole lines of a file; empty when it cannot be read. */
 static void read_tail(const char *folder, const char *name, char out[TAIL_BYTES]) {
     char path[STRAIT_PATH_MAX];
     out[0] = '\0';
@@ -45,12 +45,12 @@ static void read_tail(const char *folder, const char *name, char out[TAIL_BYTES]
     if (line != NULL) memmove(out, line + 1, strlen(line));
 }
 
-/* The last step that was told. */
+/* Prints the last step in metrics.jsonl; lines of validations have no "loss". */
 static void show_step(const char *folder) {
-    char receiver[TAIL_BYTES];
-    read_tail(folder, "metrics.jsonl", receiver);
+    char tail[TAIL_BYTES];
+    read_tail(folder, "metrics.jsonl", tail);
     json_t *last = NULL;
-    for (char *rest = receiver, *line = NULL; (line = strtok_r(rest, "\n", &rest)) != NULL;) {
+    for (char *rest = tail, *line = NULL; (line = strtok_r(rest, "\n", &rest)) != NULL;) {
         json_t *object = json_loads(line, 0, NULL);
         if (json_object_get(object, "loss") == NULL) {
             json_decref(object);
@@ -84,17 +84,17 @@ static void show_member(const strait_status_member *m) {
 }
 
 static void show_events(const char *folder) {
-    char receiver[TAIL_BYTES];
-    read_tail(folder, "events.log", receiver);
-    size_t n = strlen(receiver);
+    char tail[TAIL_BYTES];
+    read_tail(folder, "events.log", tail);
+    size_t n = strlen(tail);
     int n_lines = 0;
-    if (n > 0 && receiver[n - 1] == '\n') receiver[--n] = '\0';
+    if (n > 0 && tail[n - 1] == '\n') tail[--n] = '\0';
     while (n > 0 && n_lines < EVENTS_SHOWN)
-        if (receiver[--n] == '\n') n_lines++;
-    printf("%s\n", n > 0 ? receiver + n + 1 : receiver);
+        if (tail[--n] == '\n') n_lines++;
+    printf("%s\n", n > 0 ? tail + n + 1 : tail);
 }
 
-/* What is shown was true when it was written, each second by a host that runs. */
+/* A running host rewrites swarm.json every second: an old file means that nothing shown is live. */
 static void show_silence(const char *folder) {
     char path[STRAIT_PATH_MAX];
     char text[32];
@@ -104,8 +104,7 @@ static void show_silence(const char *folder) {
     const double age = difftime(time(NULL), file.st_mtime);
     if (age < SILENT_S) return;
     strait_progress_duration(age, text);
-    printf("nothing new for %s: the host has ended, or \"strait host\" must be started again\n",
-           text);
+    printf("no update for %s: the run has ended, or \"strait host\" must be restarted\n", text);
 }
 
 static strait_err check_folder(const char *folder) {
@@ -113,28 +112,27 @@ static strait_err check_folder(const char *folder) {
     STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
     if (strait_file_exists(path)) return STRAIT_OK;
     if (!strait_file_exists(folder)) return STRAIT_FAIL(STRAIT_EIO, "%s: no such folder", folder);
-    return STRAIT_FAIL(STRAIT_EIO,
-                       "%s: holds no run of \"strait host\"; strait inspect looks into others",
-                       folder);
+    return STRAIT_FAIL(
+        STRAIT_EIO, "%s: not a run of \"strait host\"; use strait inspect for other runs", folder);
 }
 
 static strait_err show(const char *folder) {
-    static strait_status view; // large
+    static strait_status status; // large
     char ids[32];
     STRAIT_TRY(check_folder(folder));
-    STRAIT_TRY(strait_status_load(folder, &view));
+    STRAIT_TRY(strait_status_load(folder, &status));
     if (!is_once && isatty(STDOUT_FILENO)) printf("\x1b[H\x1b[J");
-    strait_progress_bytes(view.ids_bytes, ids);
+    strait_progress_bytes(status.ids_bytes, ids);
     printf("%s: %s, generation %lld, %d stages, %lld steps committed; %s of token ids sent, %lld "
-           "strangers refused\n",
-           folder, view.phase, (long long)view.generation, view.n_stages, (long long)view.committed,
-           ids, (long long)view.refused);
+           "connections refused\n",
+           folder, status.phase, (long long)status.generation, status.n_stages,
+           (long long)status.committed, ids, (long long)status.refused);
     show_step(folder);
-    for (int stage = 0; stage < view.n_stages; stage++)
-        for (int i = 0; i < view.n_members; i++)
-            if (view.members[i].stage == stage) show_member(&view.members[i]);
-    for (int i = 0; i < view.n_members; i++)
-        if (view.members[i].stage < 0) show_member(&view.members[i]);
+    for (int stage = 0; stage < status.n_stages; stage++)
+        for (int i = 0; i < status.n_members; i++)
+            if (status.members[i].stage == stage) show_member(&status.members[i]);
+    for (int i = 0; i < status.n_members; i++)
+        if (status.members[i].stage < 0) show_member(&status.members[i]);
     show_events(folder);
     show_silence(folder);
     if (fflush(stdout) != 0) return STRAIT_FAIL(STRAIT_EIO, "standard output could not be written");
@@ -155,10 +153,10 @@ static strait_err run_watch(int n_words, const char **words) {
 const strait_command strait_cmd_watch = {
     .name = "watch",
     .usage = "FOLDER [flags]",
-    .summary = "look at a hosted run while it trains",
+    .summary = "show a hosted run while it trains",
     .about =
-        "Shows members, stages, links, the last step and the last events of a run that \"strait\n"
-        "host\" coordinates, anew every second. Reads files of the run's folder only.",
+        "Shows workers, stages, links, the last step and the last events of a run that \"strait\n"
+        "host\" coordinates, and refreshes every second. It only reads files of the run's folder.",
     .flags = flags,
     .run = run_watch,
 };

@@ -1,4 +1,5 @@
-/* commands.h - every subcommand of the program, one table a file. */
+/* commands.h - the commands of the program. Each is a table in a file of its own; strait.c lists
+ * them. */
 #pragma once
 
 #include "args.h"
@@ -27,18 +28,21 @@ extern const strait_command strait_cmd_manual;
 extern const strait_command strait_cmd_help;
 extern const strait_command strait_cmd_version;
 
-const strait_command *strait_commands_find(const char *name); // NULL: unknown
-const strait_command *strait_commands_at(int i); // those for people; NULL past the last
-void strait_commands_print(FILE *to);            // their names, a space before each
+/* Registers the commands, before anything below is called. Borrows the table. */
+void strait_commands_set(const strait_command *const *commands, int n);
 
-/* What an exit code of the program means; outside scripts rely on them. */
+const strait_command *strait_commands_find(const char *name); // NULL: unknown
+const strait_command *strait_commands_at(int i);              // the listed ones; NULL past the last
+void strait_commands_print(FILE *to);                         // their names, a space before each
+
+/* What an exit code of the program means. Scripts rely on them: they do not change. */
 typedef struct strait_exit {
     int code;
     const char *means; // NULL: past the last
 } strait_exit;
 extern const strait_exit strait_exits[];
 
-/* cmd_help.c: what the program is, and where to begin; all commands, each in a line; one of them by
+/* cmd_help.c: what the program is and how to start; an overview of all commands; and a command by
  * its name, or STRAIT_ECONFIG with the name that was probably meant. */
 extern const char strait_help_about[], strait_help_first[];
 void strait_help_overview(FILE *to);

@@ -1,8 +1,8 @@
-/* doctor.h - what this machine offers, looked at by one file a group of checks.
+/* doctor.h - checks of this machine, one file per group of checks.
  *
  * A group is a function in a table (cmd_doctor.c). It adds findings: facts, notes (something could
- * be better) and faults (something that was asked for cannot be), the last two with what to do
- * about them. Nothing here prints; the command does. */
+ * be better) and faults (a run would fail), the last two with what to do about them. Groups do not
+ * print; the command does. */
 #pragma once
 
 #include <strait/error.h>
@@ -27,13 +27,14 @@ typedef struct strait_finding {
 } strait_finding;
 
 struct strait_doctor {
-    const char *device; // what was asked for with --device; NULL: what fits best
-    const char *invite; // of a run to be joined; NULL: none
+    const char *device; // of --device; NULL: the best one
+    const char *invite; // of a run to join; NULL: none
     const char *group;  // whose findings are being added
     strait_finding findings[STRAIT_DOCTOR_FINDINGS];
-    int n; // findings past the last are dropped
+    int n; // findings beyond the capacity are dropped
 };
 
+/* Each adds a finding to the current group; `fix` says what to do. */
 void strait_doctor_fact(struct strait_doctor *doctor, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void strait_doctor_note(struct strait_doctor *doctor, const char *name, const char *fix,
@@ -42,10 +43,10 @@ void strait_doctor_fault(struct strait_doctor *doctor, strait_err err, const cha
                          const char *fix, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* The first line of a small file, without its end; empty when it cannot be read. */
+/* The first line of a small file, without its newline; empty when it cannot be read. */
 void strait_doctor_line(const char *path, char out[STRAIT_DOCTOR_TEXT]);
 
-/* The groups. */
+/* The groups of checks. */
 void strait_doctor_machine(struct strait_doctor *doctor);
 void strait_doctor_network(struct strait_doctor *doctor);
 void strait_doctor_cuda(struct strait_doctor *doctor);

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Once a run: the driver takes a moment. */
-static const struct strait_cuda_info *survey(void) {
+/* Asked once per process: initialising the driver takes a moment. */
+static const struct strait_cuda_info *cuda_info(void) {
     static struct strait_cuda_info found;
     static int is_known;
     if (!is_known && strait_cuda_get_info(&found) != STRAIT_OK)
@@ -38,7 +38,7 @@ static void look_at_file(struct strait_doctor *doctor, const char *name, const c
 }
 
 void strait_doctor_cuda(struct strait_doctor *doctor) {
-    const struct strait_cuda_info *s = survey();
+    const struct strait_cuda_info *s = cuda_info();
     if (s->has_driver) {
         strait_doctor_fact(doctor, "driver", "for CUDA up to %d.%d", s->driver_version / 1000,
                            s->driver_version % 1000 / 10);
@@ -71,13 +71,13 @@ static int is_usable(struct strait_doctor *doctor, const char *kind, strait_dtyp
 }
 
 void strait_doctor_use(struct strait_doctor *doctor) {
-    const struct strait_cuda_info *s = survey();
+    const struct strait_cuda_info *s = cuda_info();
     const int is_cpu = doctor->device != NULL && strcmp(doctor->device, "cpu") == 0;
     const int has_cuda = !is_cpu && s->n_devices > 0 && s->problem[0] == '\0';
     const char *why = NULL;
     const strait_dtype precision = strait_backend_precision("cuda", 0, &why);
     const int uses_cuda = has_cuda && is_usable(doctor, "cuda", precision);
-    if (!uses_cuda && doctor->device != NULL && !is_cpu) return; // the fault is already told
+    if (!uses_cuda && doctor->device != NULL && !is_cpu) return; // the fault is already reported
     if (!uses_cuda) (void)is_usable(doctor, "cpu", STRAIT_F32);
     strait_doctor_fact(doctor, "device.kind", "%s", uses_cuda ? "cuda" : "cpu");
     strait_doctor_fact(doctor, "device.precision", "%s%s%s",

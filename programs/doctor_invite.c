@@ -1,5 +1,5 @@
-/* doctor_invite.c - whether the coordinator of an invite can be reached from here, and neighbours
- * can reach this machine. Joins nothing. */
+/* doctor_invite.c - whether this machine can reach the coordinator of an invite, and whether
+ * neighbours can reach this machine. It does not join the run. */
 #include "base/clock.h"
 #include "doctor.h"
 #include "net/core/reachability.h"
@@ -18,12 +18,12 @@ enum {
     BEAT_MS = 100,
     RTT_LOOKS = 20,
     PROBE_MS = 5000,
-    PROBE_SPAN = 8,    // messages whose way is timed: those before them find the rate
-    SLOW_BPS = 1000000 // less is a burden to every run
+    PROBE_SPAN = 8,    // messages timed together; earlier ones let congestion control find the rate
+    SLOW_BPS = 1000000 // a slower link slows every run down
 };
 
-/* Sends some megabytes that nobody hears and asks the kernel how fast they went, in bits a second.
- * 0: it is unknown. */
+/* Sends a few megabytes that the coordinator discards and asks the kernel how fast they were
+ * delivered, in bits per second. 0: unknown. */
 static double measure_up(struct strait_mesh *mesh) {
     const int64_t until = strait_clock_ns() + PROBE_MS * INT64_C(1000000);
     double best = 0.0;
@@ -55,23 +55,23 @@ static strait_err ask_for_probes(struct strait_mesh *mesh, const strait_invite *
     return err;
 }
 
-/* Has the same sent from there: the fastest stretch of it, in bits a second. 0: it is unknown, as
- * with a coordinator that does not send any. */
+/* Asks the coordinator to send the same and times the fastest stretch, in bits per second. 0:
+ * unknown, for example because the coordinator sent nothing. */
 static double measure_down(struct strait_mesh *mesh, const strait_invite *invite) {
     const int64_t until = strait_clock_ns() + PROBE_MS * INT64_C(1000000);
-    int64_t came_ns[STRAIT_PROBES] = {0};
+    int64_t received_ns[STRAIT_PROBES] = {0};
     double best = 0.0;
     if (ask_for_probes(mesh, invite) != STRAIT_OK) return 0.0;
     for (int n = 0; n < STRAIT_PROBES && strait_clock_ns() < until;) {
         struct strait_msg *msg = NULL;
         if (strait_mesh_receive(mesh, LOOK_MS, &msg) != STRAIT_OK) continue;
-        const int is_one = msg->type == STRAIT_MSG_PROBE;
+        const int is_probe = msg->type == STRAIT_MSG_PROBE;
         const int64_t now = msg->queued_ns;
         strait_msg_close(&msg);
-        if (!is_one) continue;
-        came_ns[n] = now;
-        if (n >= PROBE_SPAN && now > came_ns[n - PROBE_SPAN]) {
-            const double span_s = (double)(now - came_ns[n - PROBE_SPAN]) * 1e-9;
+        if (!is_probe) continue;
+        received_ns[n] = now;
+        if (n >= PROBE_SPAN && now > received_ns[n - PROBE_SPAN]) {
+            const double span_s = (double)(now - received_ns[n - PROBE_SPAN]) * 1e-9;
             const double rate_bps = 8.0 * PROBE_SPAN * STRAIT_PROBE_BYTES / span_s;
             if (rate_bps > best) best = rate_bps;
         }
@@ -80,7 +80,8 @@ static double measure_down(struct strait_mesh *mesh, const strait_invite *invite
     return best;
 }
 
-/* An address that says no says it again: that need not be waited for as long as silence. */
+/* Waits for the handshake. An address that refuses does so again at once, so only silence is worth
+ * the full wait. */
 static strait_err wait_up(struct strait_mesh *mesh) {
     strait_err err = STRAIT_ETIMEDOUT;
     for (int waited_ms = 0; err == STRAIT_ETIMEDOUT && waited_ms < WAIT_MS; waited_ms += LOOK_MS) {
@@ -96,10 +97,11 @@ static void look_at_link(struct strait_doctor *doctor, struct strait_mesh *mesh,
     strait_link_stats stats = {0};
     const strait_err err = wait_up(mesh);
     if (err == STRAIT_EAUTH || err == STRAIT_EPROTO) {
-        strait_doctor_note(doctor, "coordinator",
-                           "someone else answers there, or the run is another one by now: ask for "
-                           "a new invite",
-                           "%s: %.200s", address, strait_err_detail());
+        strait_doctor_note(
+            doctor, "coordinator",
+            "another coordinator answers there, or the invite is of an earlier run: ask "
+            "for a new invite",
+            "%s: %.200s", address, strait_err_detail());
         return;
     }
     if (err != STRAIT_OK) {
@@ -120,14 +122,14 @@ static void look_at_link(struct strait_doctor *doctor, struct strait_mesh *mesh,
     char rates[64];
     const int used = snprintf(rates, sizeof rates, "takes %.*f Mb/s", up_bps < SLOW_BPS ? 2 : 0,
                               up_bps / 1e6);
-    if (down_bps > 0.0) // an older coordinator does not send anything to time
+    if (down_bps > 0.0) // an older coordinator sends no probes
         (void)snprintf(rates + used, sizeof rates - (size_t)used, ", sends %.*f Mb/s",
                        down_bps < SLOW_BPS ? 2 : 0, down_bps / 1e6);
     if ((up_bps > 0.0 && up_bps < SLOW_BPS) || (down_bps > 0.0 && down_bps < SLOW_BPS))
         strait_doctor_note(
             doctor, "coordinator",
-            "join by cable, or let no other program use the line; a run with a codec "
-            "(link.codec.name) needs less of it",
+            "use a cable, or stop other programs that use the link; a run with a codec "
+            "(link.codec.name) needs less bandwidth",
             "%s answers with the key of the invite, round trip %.1f ms, but only %s", address,
             1e3 * rtt_s, rates);
     else
@@ -157,8 +159,8 @@ static void dial(struct strait_doctor *doctor, const strait_invite *invite, cons
     strait_identity_close(&identity);
 }
 
-/* Each address of the invite. One that answers is enough; when none does, the first is the fault.
- */
+/* Dials every address of the invite. One that answers is enough; if none does, the first finding
+ * becomes the fault. */
 static void dial_all(struct strait_doctor *doctor, const strait_invite *invite,
                      char reached[STRAIT_ADDRESS_MAX]) {
     const int first = doctor->n;
@@ -177,7 +179,7 @@ static void dial_all(struct strait_doctor *doctor, const strait_invite *invite,
     if (reached[0] != '\0' || first >= doctor->n) return;
     strait_finding *f = &doctor->findings[first];
     f->state = STRAIT_FINDING_FAULT;
-    f->err = strstr(f->fix, "someone else") != NULL ? STRAIT_EAUTH : STRAIT_ETIMEDOUT;
+    f->err = strstr(f->fix, "another coordinator") != NULL ? STRAIT_EAUTH : STRAIT_ETIMEDOUT;
 }
 
 static int is_private(const char *host) {
@@ -193,7 +195,8 @@ static void host_part(const char *address, char out[STRAIT_ADDRESS_MAX]) {
                    colon != NULL ? (int)(colon - address) : (int)strlen(address), address);
 }
 
-/* Neighbours dial the address by which we reach the coordinator. */
+/* Neighbours dial the address from which this machine reaches the coordinator, so a private one
+ * works only if the coordinator is in the same network. */
 static void look_at_address(struct strait_doctor *doctor, const char *towards) {
     char own[STRAIT_ADDRESS_MAX];
     char ours[STRAIT_ADDRESS_MAX];
@@ -204,8 +207,8 @@ static void look_at_address(struct strait_doctor *doctor, const char *towards) {
     if (is_private(ours) && !is_private(theirs) && strncmp(theirs, "127.", 4) != 0)
         strait_doctor_note(
             doctor, "address",
-            "forward a port to this machine and say join --listen 0.0.0.0:PORT "
-            "--announce OUTSIDE:PORT, or say --no-listen",
+            "forward a port to this machine and use join --listen 0.0.0.0:PORT "
+            "--announce OUTSIDE:PORT, or use --no-listen",
             "%s is private and the coordinator's is not: neighbours elsewhere cannot "
             "dial this machine",
             ours);
@@ -223,11 +226,11 @@ void strait_doctor_invite(struct strait_doctor *doctor) {
     }
     if (invite.expires != 0 && (uint64_t)time(NULL) > invite.expires)
         strait_doctor_fault(doctor, STRAIT_EAUTH, "invite",
-                            "ask for a new one; the coordinator goes by its own clock, so see "
-                            "that this one is right",
+                            "ask for a new one; the coordinator uses its own clock, so check that "
+                            "this machine's is right",
                             "has expired by this machine's clock");
     else
-        strait_doctor_fact(doctor, "invite", "whole, for the coordinator at %s", invite.address);
+        strait_doctor_fact(doctor, "invite", "valid, for the coordinator at %s", invite.address);
     char reached[STRAIT_ADDRESS_MAX];
     dial_all(doctor, &invite, reached);
     if (reached[0] != '\0') look_at_address(doctor, reached);

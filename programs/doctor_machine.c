@@ -13,7 +13,7 @@
 
 static const double gib = 1024.0 * 1024.0 * 1024.0;
 
-/* The value of the first line of `path` that begins with `key`: what follows its colon. */
+/* The value of `key` in a file of "key: value" lines; empty if there is none. */
 static void look_up(const char *path, const char *key, char out[STRAIT_DOCTOR_TEXT]) {
     char line[1024];
     out[0] = '\0';
@@ -28,7 +28,7 @@ static void look_up(const char *path, const char *key, char out[STRAIT_DOCTOR_TE
     if (file != NULL) (void)fclose(file);
 }
 
-/* Cores that the control group allows: its microseconds of a period; 0: as many as there are. */
+/* Cores that the control group allows, quota divided by period; 0: no limit. */
 static double allowed_cores(void) {
     char text[STRAIT_DOCTOR_TEXT];
     strait_doctor_line("/sys/fs/cgroup/cpu.max", text);
@@ -49,7 +49,7 @@ static void look_at_processor(struct strait_doctor *doctor) {
                        system.machine);
     if (allowed > 0 && allowed < (double)cores - 0.5)
         strait_doctor_note(doctor, "processor",
-                           "let the container have more, or set device.threads to what it has",
+                           "give the container more, or set device.threads to what it has",
                            "%s%s%ld cores, of which this control group may use %.1f", model,
                            model[0] != '\0' ? ", " : "", cores, allowed);
     else
@@ -72,13 +72,14 @@ static void look_at_memory(struct strait_doctor *doctor) {
     strait_progress_bytes(free_bytes, free_text);
     if (free_bytes < 0.25 * gib)
         strait_doctor_fault(doctor, STRAIT_ENOMEM, "memory",
-                            "end other programs, or train elsewhere", "%s, only %s free", all_text,
-                            free_text);
+                            "stop other programs, or use another machine", "%s, only %s free",
+                            all_text, free_text);
     else if (free_bytes < 2 * gib)
-        strait_doctor_note(doctor, "memory",
-                           "train.recompute: true and more stages take less; --dry-run says how "
-                           "much a run takes",
-                           "%s, %s free: enough for small models", all_text, free_text);
+        strait_doctor_note(
+            doctor, "memory",
+            "train.recompute: true and more stages need less; train --dry-run prints "
+            "what a run needs",
+            "%s, %s free: enough for small models", all_text, free_text);
     else
         strait_doctor_fact(doctor, "memory", "%s, %s free", all_text, free_text);
 }
@@ -89,23 +90,24 @@ static void look_at_disk(struct strait_doctor *doctor) {
     if (getcwd(here, sizeof here) == NULL) (void)snprintf(here, sizeof here, ".");
     if (statvfs(".", &disk) != 0 || access(".", W_OK) != 0) {
         strait_doctor_fault(doctor, STRAIT_EIO, "disk",
-                            "go to another folder, or name one with train --out",
-                            "%s cannot be written to", here);
+                            "change to another folder, or name one with train --out",
+                            "%s is not writable", here);
         return;
     }
     const double bytes = (double)disk.f_bavail * (double)disk.f_frsize;
     strait_progress_bytes(bytes, text);
     if (bytes < 1 * gib)
-        strait_doctor_note(doctor, "disk", "make room: a checkpoint takes 12 bytes a parameter",
+        strait_doctor_note(doctor, "disk",
+                           "free disk space: a checkpoint takes 12 bytes per parameter",
                            "%s free in %s", text, here);
     else
         strait_doctor_fact(doctor, "disk", "%s free in %s", text, here);
 }
 
-/* Keys and leases have dates: a clock that was never set refuses them. */
+/* Certificates and invites expire: with a clock that was never set, valid ones are refused. */
 static void look_at_clock(struct strait_doctor *doctor) {
     enum {
-        EARLIEST = 1767225600 // the first second of 2026, before this program was
+        EARLIEST = 1767225600 // 2026-01-01, before this program existed
     };
     char text[64];
     struct tm parts;

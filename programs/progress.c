@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 enum {
-    ROOM = 512
+    LINE_BYTES = 512
 };
 
 static const double show_seconds = 0.1;
@@ -17,11 +17,11 @@ void strait_progress_init(strait_progress *progress) {
     *progress = (strait_progress){.is_terminal = isatty(STDERR_FILENO)};
 }
 
-/* A line that is redrawn must stay within the terminal: what is wider goes on to the next row, and
- * stays there. */
-static void keep_to_width(char line[ROOM]) {
+/* Cuts a line to the width of the terminal: a wrapped line could not be redrawn in place. */
+static void keep_to_width(char line[LINE_BYTES]) {
     struct winsize size = {0};
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 && size.ws_col <= ROOM)
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 &&
+        size.ws_col <= LINE_BYTES)
         line[size.ws_col - 1] = '\0';
 }
 
@@ -30,7 +30,7 @@ void strait_progress_show(strait_progress *progress, int is_due, int is_final, c
     const double now = strait_files_seconds();
     if (progress->is_terminal ? !is_final && now - progress->last < show_seconds : !is_due) return;
     progress->last = now;
-    char line[ROOM] = "";
+    char line[LINE_BYTES] = "";
     va_list args;
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);

@@ -11,7 +11,7 @@ enum {
 
 static const char white[] = " \t\n";
 
-/* A letter that would be an order, as it is to be written; NULL: it is none. */
+/* The escape of a character that roff would interpret; NULL: it is plain. */
 static const char *escape_of(char c) {
     static const struct {
         char letter;
@@ -38,14 +38,15 @@ static int width_of(const char *word, size_t length) {
     return (int)width;
 }
 
-/* One word; font is 'B' as typed, 'I' stands for another, 'R' neither. */
+/* Writes one word; font is 'B' (bold), 'I' (italic) or 'R' (roman). */
 static void put_word(strait_roff *page, const char *word, size_t length, char font) {
     const int width = width_of(word, length);
     if (page->column > 0 && page->column + width > LINE_MAX_COLUMNS) strait_roff_end(page);
     if (page->column > 0) (void)fputc(' ', page->to);
     page->column += width;
     if (font != 'R') fprintf(page->to, "\\f%c", font);
-    if (word[0] == '.') (void)fputs("\\&", page->to); // at the start of a line it would be an order
+    if (word[0] == '.')
+        (void)fputs("\\&", page->to); // at the start of a line it would be a request
     for (size_t i = 0; i < length; i++)
         put_letter(page->to, word[i]);
     if (font != 'R') (void)fputs("\\fR", page->to);
@@ -60,8 +61,8 @@ static void put_words(strait_roff *page, const char *text, size_t length, char f
     }
 }
 
-/* An order stands on a line of its own. */
-static void order(strait_roff *page, const char *macro) {
+/* Requests must be on lines of their own. */
+static void request(strait_roff *page, const char *macro) {
     strait_roff_end(page);
     fprintf(page->to, "%s\n", macro);
 }
@@ -72,7 +73,7 @@ void strait_roff_title(strait_roff *page, const char *name, int section, const c
         put_letter(page->to, (char)toupper((unsigned char)*c));
     fprintf(page->to, " %d %s \"strait %s\" \"Strait Manual\"\n", section, STRAIT_VERSION_DATE,
             STRAIT_VERSION);
-    order(page, ".nh"); // names can be searched for
+    request(page, ".nh"); // without hyphenation, so that names can be searched
     strait_roff_heading(page, "NAME");
     put_words(page, name, strlen(name), 'R');
     (void)fputs(" \\-", page->to);
@@ -95,15 +96,15 @@ void strait_roff_text(strait_roff *page, const char *text) {
 }
 
 void strait_roff_break(strait_roff *page) {
-    order(page, ".br");
+    request(page, ".br");
 }
 
 void strait_roff_paragraph(strait_roff *page) {
-    order(page, ".PP");
+    request(page, ".PP");
 }
 
 void strait_roff_item(strait_roff *page) {
-    order(page, ".TP");
+    request(page, ".TP");
 }
 
 void strait_roff_typed(strait_roff *page, const char *text) {

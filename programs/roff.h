@@ -1,14 +1,14 @@
-/* roff.h - text in the macros of man(7), which man, groff and mandoc show.
+/* roff.h - writes text in the macros of man(7), which man, groff and mandoc display.
  *
- * Letters that those programs take for orders are escaped, and lines are filled anew, so that any
- * text will do: words between white space, paragraphs between empty lines. */
+ * Characters that those programs take for requests are escaped, and lines are refilled. Input is
+ * plain text: words separated by white space, paragraphs by empty lines. */
 #pragma once
 
 #include <stdio.h>
 
 typedef struct strait_roff {
     FILE *to;
-    int column; // of the line that is being filled; 0: none
+    int column; // of the current output line; 0: at its start
 } strait_roff;
 
 /* The page's first lines: "strait-train - summary" of section 1 or 5. */
@@ -16,20 +16,21 @@ void strait_roff_title(strait_roff *page, const char *name, int section, const c
 
 void strait_roff_heading(strait_roff *page, const char *text);
 
-/* Paragraphs, directly behind a heading or in an item. */
+/* Paragraphs, directly after a heading or in an item. */
 void strait_roff_text(strait_roff *page, const char *text);
 
-/* What goes on in a line of its own, or in a paragraph of its own. */
+/* Starts a new line, or a new paragraph. */
 void strait_roff_break(strait_roff *page);
 void strait_roff_paragraph(strait_roff *page);
 
-/* An item of a list: its tag stands out, its text is set in by what follows. */
+/* Starts an item of a list: the next line is its tag, the text after strait_roff_end is indented.
+ */
 void strait_roff_item(strait_roff *page);
 
-/* Words as they are typed, and those that stand for others: "--out" and "DIR". Flags among the
- * words of `usage` are told from the rest by their hyphens, names by their capitals. */
+/* Literal words in bold, and usage, in which flags ("--out") are bold and placeholders ("DIR"),
+ * recognised by their capitals, are italic. */
 void strait_roff_typed(strait_roff *page, const char *text);
 void strait_roff_usage(strait_roff *page, const char *text);
 
-/* Ends the line that is being filled. Every page ends with it. */
+/* Ends the current output line. Call it last on every page. */
 void strait_roff_end(strait_roff *page);

@@ -4,15 +4,16 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static atomic_int n_interrupts, n_polite; // a handler may touch them: they need no lock
+/* Lock-free atomics are safe in a signal handler. */
+static atomic_int n_interrupts, n_counted;
 
 static void interrupted(int number) {
-    if (atomic_fetch_add(&n_interrupts, 1) < n_polite) return;
+    if (atomic_fetch_add(&n_interrupts, 1) < n_counted) return;
     (void)signal(number, SIG_DFL);
-    (void)raise(number); // comes when this handler is done
+    (void)raise(number); // delivered when this handler returns
 }
 
-/* A terminal that closes asks like Ctrl-C, unless nohup said that it shall not be heard. */
+/* A closed terminal counts like Ctrl-C, unless nohup made the process ignore it. */
 static void listen_to_hang_up(const struct sigaction *action) {
     struct sigaction old;
     if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
@@ -23,7 +24,7 @@ void strait_signals_listen(int n) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = interrupted;
-    n_polite = n;
+    n_counted = n;
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     listen_to_hang_up(&action);

@@ -1,7 +1,8 @@
-/* signals.h - Ctrl-C, SIGTERM and a terminal that closes, counted: the first asks for a tidy end.
- */
+/* signals.h - counts SIGINT, SIGTERM and SIGHUP, so that a command can finish its work cleanly. */
 #pragma once
 
-/* From now on interrupts are counted; those after the first n take their ordinary course. */
+/* Counts the first n signals from now on; later ones end the process as usual. Also ignores
+ * SIGPIPE.
+ */
 void strait_signals_listen(int n);
-int strait_signals_count(void); // any thread
+int strait_signals_count(void); // signals received so far; any thread

@@ -10,12 +10,12 @@ enum {
     TRIES = 3
 };
 
-/* A device with one part of the model on it, or one boundary. */
+/* A device with one part of the model on it. */
 struct bench {
     struct strait_backend *backend;
     struct strait_stage *stage;
     struct strait_optimizer *optimizer;
-    void *tokens; // zeros: the first token, wherever one is needed
+    void *tokens; // zeros: token 0 everywhere
     int64_t rows;
 };
 
@@ -42,7 +42,7 @@ static strait_err try_forward(struct bench *b, int has_head, double *best) {
     return STRAIT_OK;
 }
 
-/* Where the stage cannot defer, input_s is the whole pass. */
+/* If the stage cannot defer weight gradients, input_s measures the whole backward pass. */
 static strait_err try_backward(struct bench *b, int defers, strait_pipe_stage *best) {
     double start = strait_clock_seconds();
     STRAIT_TRY(strait_stage_backward(b->stage, 0, defers));
@@ -84,7 +84,7 @@ static strait_err try_part(struct bench *b, const strait_run_plan *plan,
     return STRAIT_OK;
 }
 
-/* The middle of three layers, or the last of two with the head. */
+/* Times the middle one of three layers, or the last of two with the head. */
 static strait_err time_part(struct bench *b, const strait_run_plan *plan, int has_head,
                             strait_pipe_stage *out) {
     strait_stage_spec spec = strait_run_plan_stage(plan, 0, 1);
@@ -96,7 +96,7 @@ static strait_err time_part(struct bench *b, const strait_run_plan *plan, int ha
     return err;
 }
 
-/* Both halves of a boundary, and what they pack. */
+/* Both sides of a boundary and their buffers. */
 struct crossing_bench {
     struct strait_codec *sender, *receiver;
     struct strait_slab slab;
@@ -113,8 +113,8 @@ static strait_err try_crossing(const struct bench *b, struct crossing_bench *c, 
     return STRAIT_OK;
 }
 
-static strait_err make_room(const struct bench *b, const strait_codec_spec *spec,
-                            struct crossing_bench *c) {
+static strait_err allocate(const struct bench *b, const strait_codec_spec *spec,
+                           struct crossing_bench *c) {
     const int64_t width = strait_codec_width(spec);
     const int64_t bytes = (int64_t)strait_codec_wire_bytes(spec, STRAIT_FORWARD);
     STRAIT_TRY(strait_slab_add(&c->slab, spec->precision, b->rows, width, &c->x));
@@ -129,12 +129,12 @@ static strait_err open_crossing(const struct bench *b, const strait_codec_spec *
     STRAIT_TRY(strait_codec_open(spec, STRAIT_RECEIVER, b->backend, &c->receiver));
     STRAIT_TRY(strait_codec_join(NULL, c->sender));
     STRAIT_TRY(strait_codec_join(c->receiver, NULL));
-    return make_room(b, spec, c);
+    return allocate(b, spec, c);
 }
 
 static strait_err time_codec(const struct bench *b, const strait_run_plan *plan, double *out) {
     strait_codec_spec spec = strait_run_plan_codec(plan, 0, 1);
-    spec.n_boundaries = 1; // ends of a pipeline need no other half beside them
+    spec.n_boundaries = 1; // so that neither side expects another boundary beside it
     struct crossing_bench c = {0};
     struct strait_stream stream = {0};
     double best = 0;
@@ -164,10 +164,10 @@ static strait_err measure(struct bench *b, const strait_run *run, const strait_r
     STRAIT_TRY(b->backend->ops->alloc(b->backend, (size_t)b->rows * sizeof(int32_t), &b->tokens));
     STRAIT_TRY(time_part(b, plan, 0, &t.block));
     STRAIT_TRY(time_part(b, plan, 1, &last));
-    t.sender = (strait_pipe_stage){.forward_s = above(last.forward_s, t.block.forward_s),
-                                   .input_s = above(last.input_s, t.block.input_s),
-                                   .weights_s = above(last.weights_s, t.block.weights_s),
-                                   .update_s = above(last.update_s, t.block.update_s)};
+    t.head = (strait_pipe_stage){.forward_s = above(last.forward_s, t.block.forward_s),
+                                 .input_s = above(last.input_s, t.block.input_s),
+                                 .weights_s = above(last.weights_s, t.block.weights_s),
+                                 .update_s = above(last.update_s, t.block.update_s)};
     if (plan->n_stages > 1) STRAIT_TRY(time_codec(b, plan, &t.codec_s));
     (void)snprintf(t.device, sizeof t.device, "%s: %s", b->backend->ops->name,
                    b->backend->ops->describe(b->backend));
@@ -191,14 +191,14 @@ strait_err strait_stage_times_estimate(const strait_run_plan *plan, double flops
     STRAIT_TRY(strait_flops_crossing(plan, &crossing));
     one.layers = 1;
     const double tokens = (double)(plan->microbatch * plan->shape.context);
-    const double sender = 6.0 * (double)one.vocab * one.width;
-    const double block_s = (strait_shape_train_flops(&one) - sender) / 3 * tokens / flops_per_s;
-    const double head_s = sender / 3 * tokens / flops_per_s;
+    const double head_flops = 6.0 * (double)one.vocab * one.width;
+    const double block_s = (strait_shape_train_flops(&one) - head_flops) / 3 * tokens / flops_per_s;
+    const double head_s = head_flops / 3 * tokens / flops_per_s;
     *out = (strait_stage_times){
         .block = {.forward_s = block_s,
                   .input_s = plan->recomputes ? 2 * block_s : block_s,
                   .weights_s = block_s},
-        .sender = {.forward_s = head_s, .input_s = head_s, .weights_s = head_s},
+        .head = {.forward_s = head_s, .input_s = head_s, .weights_s = head_s},
         .codec_s = crossing / 2 * tokens / flops_per_s};
     (void)snprintf(out->device, sizeof out->device, "%g GFLOP/s", flops_per_s / 1e9);
     return STRAIT_OK;

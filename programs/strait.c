@@ -1,4 +1,4 @@
-/* strait.c - the command line: one program, one table of commands. */
+/* strait.c - the program: the table of commands, dispatch, and exit codes. */
 #include <strait/program.h>
 
 #include "commands.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The last has no summary: it is not for people. */
+/* In the order of the help. The last has no summary: it is internal and not listed. */
 static const strait_command *const commands[] = {
     &strait_cmd_train,      &strait_cmd_host,    &strait_cmd_join,     &strait_cmd_watch,
     &strait_cmd_relay,      &strait_cmd_eval,    &strait_cmd_generate, &strait_cmd_tokenizer,
@@ -19,32 +19,6 @@ static const strait_command *const commands[] = {
 };
 enum {
     N_COMMANDS = sizeof commands / sizeof *commands
-};
-
-const strait_command *strait_commands_find(const char *name) {
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i]->name, name) == 0) return commands[i];
-    return NULL;
-}
-
-const strait_command *strait_commands_at(int i) {
-    return i < N_COMMANDS && commands[i]->summary != NULL ? commands[i] : NULL;
-}
-
-void strait_commands_print(FILE *to) {
-    for (int i = 0; strait_commands_at(i) != NULL; i++)
-        fprintf(to, " %s", strait_commands_at(i)->name);
-}
-
-const strait_exit strait_exits[] = {
-    {0, "done"},
-    {2, "the command line or the run file is wrong"},
-    {3, "data or a file: missing, damaged, not writable; or numbers that stay not finite"},
-    {4, "a stage, a worker or a link was lost"},
-    {5, "device or memory"},
-    {6, "refused: a key that is not known here"},
-    {130, "interrupted; a run was saved first"},
-    {0},
 };
 
 static int exit_code(strait_err err) {
@@ -87,18 +61,18 @@ static strait_err run(const char *name, int argc, const char **argv) {
     return strait_args_run(command, n_words, argv);
 }
 
-/* Words for it that other programs have taught people. */
+/* Accepts the conventional spellings of help and version. */
 static const char *name_of(const char *word) {
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return "help";
     return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 ? "version" : word;
 }
 
-/* Who started us may have closed some of the first three descriptors; a socket or a lock that got
- * such a number would be written into by whoever prints. */
+/* Opens standard input, output and error if the parent closed them. Otherwise a socket or a lock
+ * file would get one of these numbers, and printing would write into it. */
 static void hold_standard_files(void) {
     int fd = 0;
     while (fd >= 0 && fd <= STDERR_FILENO)
-        fd = open("/dev/null", O_RDWR); // children shall have it too
+        fd = open("/dev/null", O_RDWR); // without O_CLOEXEC: stages need it, too
     if (fd > STDERR_FILENO) (void)close(fd);
 }
 
@@ -115,6 +89,7 @@ int main(int argc, char **argv) {
     const char **words = (const char **)argv;
     hold_standard_files();
     set_own_program();
+    strait_commands_set(commands, N_COMMANDS);
     if (argc < 2) {
         strait_help_overview(stderr);
         return exit_code(STRAIT_ECONFIG);

@@ -89,7 +89,7 @@ settle() {
 
 boss_begin() {
     # Stages stay where they are. Port 7070 may be that of a coordinator of this machine's user.
-    host_begin $RUN run.yaml --listen "$ADDRESS:7000" --recut 0 $sets "$@"
+    host_begin $RUN run.yaml --listen "$ADDRESS:7000" --rebalance 0 $sets "$@"
     is_hosted=yes
 }
 

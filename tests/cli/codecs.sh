@@ -19,7 +19,7 @@ check() {
     cp -r "$name-tls" "$name-again"
     rm -r "$name-again/checkpoints/00000006"
     runs train run.yaml --out "$name-again" --resume $cut "$@"
-    says "$ERR" 'going on after step 4'
+    says "$ERR" 'resuming after step 4'
     same_metrics "$name-tls" "$name-again"
     same_weights "$name-tls" "$name-again"
 }

@@ -67,7 +67,7 @@ runs train run.yaml --out planned --dry-run --resume
 # The meter of Protocol NanoGPT, before a run and in it: slower than links that cost nothing.
 metered="--set stages.count=2 --set link.meter.rate=1mbit --set link.meter.delay=3ms"
 runs plan run.yaml --gflops 10 $metered
-says "$OUT" '^meter  [0-9.]+ s a step, one inbound wire a stage at 1 Mb/s, 3 ms in turn$'
+says "$OUT" '^meter  [0-9.]+ s per step, one inbound wire per stage at 1 Mb/s, 3 ms latency$'
 runs plan run.yaml --gflops 10 --set stages.count=2
 ! grep -q '^meter' "$OUT" || fail "a meter that nobody asked for"
 runs train run.yaml --out metered $metered --set train.steps=2 --set link.transport=inproc
@@ -89,9 +89,9 @@ jq -es 'length == 2 and all(.[]; .crossings_us > 0 and .stage_us > 0 and .share 
     fail "bench codec: $(cat "$OUT")"
 refuses 2 'stages.count is 1' bench codec run.yaml
 refuses 2 "no kernel has that in its name" bench kernels run.yaml --only teleport
-refuses 2 "no codec of this bench has that in its name" \
+refuses 2 "no codec of this benchmark has that in its name" \
     bench codec run.yaml --only teleport --set stages.count=2
-refuses 2 'must lie between 1 and' bench kernels run.yaml --repeats 0
+refuses 2 'must be between 1 and' bench kernels run.yaml --repeats 0
 
 # A run, looked into.
 runs train run.yaml --out run --set train.learning_rate=0.02
@@ -119,7 +119,7 @@ fi
 
 # Runs beside each other: the same losses for one stage and two, and a loss nobody came down to.
 runs compare run cut --plot losses.svg
-says "$OUT" '^run +30 ' '^cut +30 .* \+0\.00% ' 'until validations fell to '
+says "$OUT" '^run +30 ' '^cut +30 .* \+0\.00% ' 'until the validation loss fell to '
 says losses.svg '^<svg ' '>run</text>' '>cut</text>'
 runs compare run metered/metrics.jsonl --json --loss 0.001
 jq -es '(.[0].valid_loss > 1) and (.[0].steps_to == null) and (.[1].meter_seconds > 0)' "$OUT" \

@@ -32,7 +32,7 @@ full() {
     [ "$good" = "$(sum_of "$folder/checkpoints/00000004")" ] || fail "the good checkpoint changed"
     [ -z "$(find "$folder/checkpoints" -name '*.tmp')" ] || fail "an unfinished checkpoint is left"
     runs train run.yaml --out "$folder" --resume $even "$@"
-    says "$ERR" 'going on after step 4'
+    says "$ERR" 'resuming after step 4'
     same_metrics constant "$folder"
     same_weights constant "$folder"
 }
@@ -54,7 +54,7 @@ if mount -t tmpfs -o size=640k tmpfs mnt 2>/dev/null; then
     runs inspect "$saved"
     mount -o remount,size=16m mnt || fail "the disk cannot be made larger"
     runs train run.yaml --out mnt/run --resume
-    says "$ERR" 'going on after step [1-9]'
+    says "$ERR" 'resuming after step [1-9]'
     # Full before it begins: nothing is left, and the same words begin it once there is room.
     rm -rf mnt/run
     mkdir mnt/there

@@ -20,7 +20,7 @@ moves() {
     name=$1
     shift
     runs train run.yaml --out straight-$name --set stages.count=3 "$@"
-    host_begin $name run.yaml --set stages.count=3 --recut 0.2 --set link.emulate.delay=80ms "$@"
+    host_begin $name run.yaml --set stages.count=3 --rebalance 0.2 --set link.emulate.delay=80ms "$@"
     for i in 1 2; do
         slow_begin $name $i 20
         joined $name $i
@@ -43,7 +43,7 @@ moves lossy --set link.codec.name=topk --set link.codec.variant= --set link.code
     --set link.codec.feedback=true
 
 # It can be forbidden.
-host_begin never run.yaml --set stages.count=3 --recut 0
+host_begin never run.yaml --set stages.count=3 --rebalance 0
 slow_begin never 1 4
 joined never 1
 for i in 1 2 3; do join_begin never $i; done

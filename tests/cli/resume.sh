@@ -68,7 +68,7 @@ esac
 for signal in $signals; do
     struck "$signal" 20 "$signal"
     [ "$code" -eq 130 ] || fail "exit code $code after $signal, expected 130"
-    says "$ERR" "to go on: strait train run.yaml --out $signal --resume" '^strait: stopped after'
+    says "$ERR" "to resume: strait train run.yaml --out $signal --resume" '^strait: stopped after'
     runs train run.yaml --out "$signal" --resume
     same_metrics straight "$signal"
     same_weights straight "$signal"
@@ -76,8 +76,8 @@ done
 
 # The words to go on with are those of a shell.
 struck 'a folder' 20 INT --set 'stages.split=[2]'
-says "$ERR" "to go on: strait train run.yaml --out 'a folder' --resume --set 'stages.split=\[2\]'"
-eval "runs $(sed -n 's/^to go on: strait //p' "$ERR")"
+says "$ERR" "to resume: strait train run.yaml --out 'a folder' --resume --set 'stages.split=\[2\]'"
+eval "runs $(sed -n 's/^to resume: strait //p' "$ERR")"
 same_metrics straight 'a folder'
 
 # A second interrupt stops at once: the step that would take minutes is not finished. TSan keeps

@@ -87,7 +87,7 @@ for signal in INT TERM; do
     kill -$signal $(marked)
     ends 130
     none_left
-    says "$ERR" 'to go on: strait train run.yaml'
+    says "$ERR" 'to resume: strait train run.yaml'
     runs train run.yaml --out $folder --resume $two
     same_metrics straight $folder
     same_weights straight $folder

@@ -48,7 +48,7 @@ wait $first || fail "a worker of a run that ended well does not end well"
 # Who looks at it later sees that it is over.
 touch -d '1 minute ago' plain/swarm.json
 runs watch plain --once
-says "$OUT" '60 steps committed' 'Z done$' '^nothing new for 1m[0-9]*s: the host has ended'
+says "$OUT" '60 steps committed' 'Z done$' '^no update for 1m[0-9]*s: the run has ended'
 
 # A worker that finds nobody has said whom it dials.
 refuses 4 'has been gone for 1 s' join "$(cat plain.invite)" --keys keys-1 --give-up 1

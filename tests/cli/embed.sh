@@ -1,0 +1,51 @@
+#!/bin/sh
+# embed.sh - examples/embed.c builds against an installed prefix and trains as `strait train` does.
+. "$(dirname "$0")/lib.sh"
+source=$(cd "$(dirname "$0")/../.." && pwd)
+prefix=$SCRATCH/prefix
+cmake --install "$(dirname "$STRAIT")" --prefix "$prefix" >"$OUT" 2>"$ERR" || fail "could not install"
+pc=$(find "$prefix" -name strait.pc)
+[ -n "$pc" ] || fail "strait.pc was not installed"
+export PKG_CONFIG_PATH="${pc%/*}"
+libraries=${pc%/pkgconfig/*}
+
+# builds NAME [FLAGS...]: compiles the example with what pkg-config says.
+builds() {
+    name=$1
+    shift
+    # shellcheck disable=SC2046 # flags are words
+    cc -std=c17 -Wall -Wextra -Werror "$source/examples/embed.c" -o "$name" \
+        $(pkg-config "$@" --cflags --libs strait) >"$OUT" 2>"$ERR" || fail "$name does not build"
+}
+
+# trains NAME RUN EXPECTED: its losses are those of `strait train`.
+trains() {
+    LD_LIBRARY_PATH=$libraries STRAIT_CLI=$SCRATCH "./$1" "$2" >"$OUT" 2>"$ERR" || fail "$1 $2: exit code $?"
+    cmp -s "$OUT" "$3" || fail "$1 $2: other losses than strait train"
+}
+
+make_corpus
+make_run one.yaml 2 6
+sed 's/^stages: .*/stages: {microbatch: 1, count: 2}/' one.yaml >two.yaml
+for run in one two; do
+    runs train $run.yaml --out $run
+    jq -r 'select(.loss != null) | "\(.step) \(.loss)"' $run/metrics.jsonl >$run.losses
+    [ "$(wc -l <$run.losses)" -eq 6 ] || fail "$run: not one loss per step"
+done
+
+# Stages of the second run are processes of the installed program, found from the library's place.
+builds shared
+trains shared one.yaml one.losses
+trains shared two.yaml two.losses
+none_left
+
+# Without the shared libraries, the same flags and --static link the archive into the example.
+rm "$libraries"/libstrait.so*
+builds static --static
+trains static one.yaml one.losses
+PATH="$prefix/bin:$PATH" trains static two.yaml two.losses
+
+# Without the program, stages cannot be started, and the error names the remedy.
+rm "$prefix/bin/strait"
+PATH=/usr/bin:/bin "./static" two.yaml >"$OUT" 2>"$ERR" && fail "stages without a program"
+says "$ERR" '^embed: the program strait, which runs the stages, .*strait_set_program'
