@@ -70,6 +70,7 @@ static strait_err plan_overlay(const strait_shape *shape, int64_t n, struct stra
 strait_err strait_block_plan_retained(const strait_shape *shape, const strait_block_spec *spec,
                                       int64_t n, const strait_passes *passes,
                                       struct strait_slab *slab, strait_block_scratch *out) {
+    /* d_normed lives within a backward pass only, delta from a forward pass to its reader. */
     const struct overlay outputs[] = {{&out->delta, shape->width},
                                       {&out->attention.d_normed, shape->width},
                                       {&out->mlp.d_normed, shape->width}};
@@ -85,6 +86,7 @@ strait_err strait_block_plan_retained(const strait_shape *shape, const strait_bl
 strait_err strait_block_plan_scratch(const strait_shape *shape, int64_t n,
                                      const strait_passes *passes, struct strait_slab *slab,
                                      strait_block_scratch *out) {
+    /* With can_defer, d_qkv outlives the pass and is planned by plan_retained. */
     const struct overlay hidden[] = {{&out->mlp.hidden, shape->ffn},
                                      {&out->attention.d_qkv, strait_shape_qkv_cols(shape)}};
     const struct overlay attended[] = {
@@ -148,6 +150,7 @@ strait_err strait_block_forward_mlp(const strait_work *work, const strait_block 
 strait_err strait_block_forward(const strait_work *work, const strait_block *block,
                                 strait_block_acts *acts, const strait_block_scratch *scratch,
                                 strait_tensor x, strait_tensor delta) {
+    /* With delta, attention's norm writes the sum to acts->x, where backward reads it. */
     const int is_sum = delta.data != NULL;
     STRAIT_TRY(strait_block_decode_input(work, block, acts, scratch));
     STRAIT_TRY(strait_attention_forward(work, &block->attention, &acts->attention, scratch->branch,
@@ -183,6 +186,7 @@ static strait_err decode_backward(const strait_work *work, const strait_block *b
                                   const strait_block_acts *acts,
                                   const strait_block_scratch *scratch, strait_block_grads d,
                                   int defers) {
+    /* Zeroed because norm_backward adds: only attention reads u. */
     const strait_tensor d_u = defers ? acts->bottleneck.d_u : scratch->bottleneck;
     STRAIT_TRY(work->kernels->fill(work->stream, d_u, 0.0f));
     STRAIT_TRY(strait_attention_norm_backward(work, &block->attention, &acts->attention,
@@ -193,12 +197,15 @@ static strait_err decode_backward(const strait_work *work, const strait_block *b
     return strait_bottleneck_decode_weight_grads(work, &block->bottleneck, &acts->bottleneck, d_u);
 }
 
+/* A deferred pass keeps gradients where activations were: swapping the tensors of acts and scratch
+ * costs no copy. */
 static void swap(strait_tensor *a, strait_tensor *b) {
     const strait_tensor kept = *a;
     *a = *b;
     *b = kept;
 }
 
+/* From d.stream, the gradient of the output, to the gradient of mid. */
 static strait_err mlp_backward(const strait_work *work, const strait_block *block,
                                strait_block_acts *acts, strait_block_scratch *scratch,
                                strait_block_grads d, int defers) {
@@ -211,6 +218,7 @@ static strait_err mlp_backward(const strait_work *work, const strait_block *bloc
     return STRAIT_OK;
 }
 
+/* From d.stream, the gradient of mid, to the gradient of the input. */
 static strait_err attention_backward(const strait_work *work, const strait_block *block,
                                      strait_block_acts *acts, strait_block_scratch *scratch,
                                      strait_block_grads d, int defers) {

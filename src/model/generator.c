@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* Convolutions of a block, which remember what came before. */
+/* The convolutions of a block; each keeps its last inputs. */
 enum {
     STREAM_PAST,
     ATTENTION_PAST,
@@ -13,9 +13,10 @@ enum {
     N_PASTS
 };
 
-struct layer_cache {
+/* What a block keeps of earlier tokens. */
+struct block_cache {
     strait_tensor keys, values;   // [context x kv_heads head_dim]
-    strait_tensor pasts[N_PASTS]; // [2 taps x columns], of the convolutions
+    strait_tensor pasts[N_PASTS]; // [2 taps x columns], see strait_layer_conv
 };
 
 struct strait_generator {
@@ -23,22 +24,23 @@ struct strait_generator {
     struct strait_backend *backend;
     struct strait_stream *stream;
     const struct strait_weights *weights;
-    strait_work work; // the stage's, for sequences of one token
+    strait_work work; // copy of the stage's, for sequences of one token
     struct strait_slab slab;
-    struct layer_cache *caches;
+    struct block_cache *caches;
     strait_block_acts acts;
     strait_block_scratch scratch;
     strait_head_scratch head;
     strait_tensor token, output;
     strait_tensor logits;       // f32
-    strait_tensor input, inner; // what enters the first block, and the others
-    strait_tensor before;       // the others, where a convolution of the stream comes first
-    strait_tensor entered;      // what the first block reads after such a convolution
-    float *host_logits;         // NULL where there is no head
+    strait_tensor input, inner; // inputs of the first block and of the others
+    strait_tensor conv_input;   // of blocks but the first that convolve the stream
+    strait_tensor conv_output;  // of the first block, if it convolves the stream
+    float *host_logits;         // NULL without the head
     int n_blocks;
     int64_t position;
 };
 
+/* Without convolutions nothing is planned, and absent pasts mean so. */
 static strait_err plan_pasts(struct strait_generator *g, const strait_shape *shape) {
     if (shape->conv == 0) return STRAIT_OK;
     const int n_pasts = shape->has_qkv_conv ? N_PASTS : QKV_PAST;
@@ -48,8 +50,8 @@ static strait_err plan_pasts(struct strait_generator *g, const strait_shape *sha
                 strait_layer_plan_acts(shape, &g->slab, (int64_t)2 * shape->conv,
                                        p == QKV_PAST ? strait_shape_qkv_cols(shape) : shape->width,
                                        &g->caches[i].pasts[p]));
-    STRAIT_TRY(strait_layer_plan_acts(shape, &g->slab, 1, shape->width, &g->before));
-    return strait_layer_plan_acts(shape, &g->slab, 1, shape->width, &g->entered);
+    STRAIT_TRY(strait_layer_plan_acts(shape, &g->slab, 1, shape->width, &g->conv_input));
+    return strait_layer_plan_acts(shape, &g->slab, 1, shape->width, &g->conv_output);
 }
 
 static strait_err plan(struct strait_generator *g, const strait_shape *shape,
@@ -131,9 +133,10 @@ int64_t strait_generator_position(const struct strait_generator *g) {
     return g->position;
 }
 
-/* The attention of block.c with a cache in place of the sequence. */
+/* strait_attention_forward for one token: keys and values of earlier tokens come from the cache, to
+ * which the kernel adds those of this token. */
 static strait_err attend(struct strait_generator *g, const strait_attention *layer,
-                         const struct layer_cache *cache) {
+                         const struct block_cache *cache) {
     const strait_shape *shape = g->work.shape;
     const strait_attention_acts *acts = &g->acts.attention;
     strait_heads heads = strait_shape_heads(shape, 1);
@@ -163,31 +166,32 @@ strait_tensor strait_generator_input(struct strait_generator *g) {
 }
 
 strait_tensor strait_generator_first_block_input(struct strait_generator *g) {
-    return g->weights->blocks[0].conv.taps != NULL ? g->entered : g->input;
+    return g->weights->blocks[0].conv.taps != NULL ? g->conv_output : g->input;
 }
 
 strait_tensor strait_generator_token(struct strait_generator *g) {
     return g->token;
 }
 
-/* Where the parts of block i find what they read and remember. */
-static void take_place(struct strait_generator *g, int i) {
+/* Points the shared activations to the inputs and caches of block i. */
+static void bind_block(struct strait_generator *g, int i) {
     const strait_block *block = &g->weights->blocks[i];
     const strait_tensor *pasts = g->caches[i].pasts;
     const int has_conv = block->conv.taps != NULL;
     g->acts.x = i > 0 || block->bottleneck.dec != NULL ? g->inner
-                : has_conv                             ? g->entered
+                : has_conv                             ? g->conv_output
                                                        : g->input;
     g->acts.bottleneck.code = g->input;
-    g->acts.conv = (strait_local_conv_acts){.input = i == 0 ? g->input : g->before,
+    g->acts.conv = (strait_local_conv_acts){.input = i == 0 ? g->input : g->conv_input,
                                             .past = pasts[STREAM_PAST]};
     g->acts.attention.past = pasts[ATTENTION_PAST];
     g->acts.attention.qkv_past = pasts[QKV_PAST];
     g->acts.mlp.past = pasts[MLP_PAST];
 }
 
-/* At the start of a sequence nothing came before. */
-static strait_err forget(struct strait_generator *g) {
+/* At the start of a sequence the inputs before the first token count as zero. Keys and values need
+ * no reset: attention reads only those up to the position. */
+static strait_err clear_pasts(struct strait_generator *g) {
     if (g->position > 0 || g->work.shape->conv == 0) return STRAIT_OK;
     for (int i = 0; i < N_PASTS * g->n_blocks; i++) {
         const strait_tensor past = g->caches[i / N_PASTS].pasts[i % N_PASTS];
@@ -196,13 +200,14 @@ static strait_err forget(struct strait_generator *g) {
     return STRAIT_OK;
 }
 
-/* The stream enters block i. */
-static strait_err arrive(struct strait_generator *g, int i) {
+/* Computes the input of block i: from strait_generator_input for the first, else from the output of
+ * the previous block. */
+static strait_err start_block(struct strait_generator *g, int i) {
     const strait_block *block = &g->weights->blocks[i];
     strait_tensor mid = {0}, delta = {0};
-    const strait_tensor left = g->acts.mid;
-    take_place(g, i);
-    if (i > 0) mid = left, delta = g->scratch.delta;
+    const strait_tensor prev_mid = g->acts.mid; // before bind_block: acts are shared by all blocks
+    bind_block(g, i);
+    if (i > 0) mid = prev_mid, delta = g->scratch.delta;
     if (strait_block_needs_prepare(block))
         return strait_block_prepare(&g->work, block, &g->acts, mid, delta);
     return i == 0 ? STRAIT_OK : g->work.kernels->add(g->stream, g->acts.x, mid, delta);
@@ -210,12 +215,13 @@ static strait_err arrive(struct strait_generator *g, int i) {
 
 strait_err strait_generator_run(struct strait_generator *g) {
     if (g->position >= g->work.shape->context)
-        return STRAIT_FAIL(STRAIT_EINVAL, "the context of %lld tokens is full",
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "generator: the context of %lld tokens is full; reset it to continue",
                            (long long)g->work.shape->context);
-    STRAIT_TRY(forget(g));
+    STRAIT_TRY(clear_pasts(g));
     for (int i = 0; i < g->n_blocks; i++) {
         const strait_block *block = &g->weights->blocks[i];
-        STRAIT_TRY(arrive(g, i));
+        STRAIT_TRY(start_block(g, i));
         STRAIT_TRY(strait_block_decode_input(&g->work, block, &g->acts, &g->scratch));
         STRAIT_TRY(attend(g, &block->attention, &g->caches[i]));
         STRAIT_TRY(strait_block_forward_mlp(&g->work, block, &g->acts, &g->scratch));
@@ -230,6 +236,7 @@ strait_err strait_generator_output(struct strait_generator *g, strait_tensor *ou
                                &g->scratch, g->output);
 }
 
+/* In training the loss kernel caps the logits; here they come raw from the product. */
 static void soft_cap(float *logits, int64_t n, float cap) {
     for (int64_t i = 0; cap > 0.0f && i < n; i++)
         logits[i] /= sqrtf(1.0f + (logits[i] / cap) * (logits[i] / cap));
@@ -239,7 +246,7 @@ strait_err strait_generator_logits(struct strait_generator *g, const float **log
     const strait_shape *shape = g->work.shape;
     const struct strait_backend_ops *ops = g->backend->ops;
     if (g->host_logits == NULL)
-        return STRAIT_FAIL(STRAIT_EINVAL, "only the part with the head makes logits");
+        return STRAIT_FAIL(STRAIT_EINVAL, "generator: this stage has no head and so no logits");
     STRAIT_TRY(strait_head_logits(&g->work, &g->weights->head, &g->head, g->head.logits,
                                   g->acts.mid, g->scratch.delta));
     STRAIT_TRY(

@@ -31,13 +31,15 @@ strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_ten
     if (stage->spec.layers.first == 0)
         STRAIT_TRY(strait_embedding_forward(&stage->work, &stage->weights.embedding,
                                             strait_stage_input(stage, slot), tokens));
+    /* The residual stream travels between blocks as the pair x + delta (block.h); the first block
+     * finds its input in place. */
     strait_tensor x = {0};
     strait_tensor delta = {0};
     for (int i = 0; i < stage->n_blocks; i++) {
         const strait_block *block = &stage->weights.blocks[i];
         if (strait_block_needs_prepare(block)) {
             STRAIT_TRY(strait_block_prepare(&stage->work, block, &acts[i], x, delta));
-            x = delta = (strait_tensor){0};
+            x = delta = (strait_tensor){0}; // prepare has added them into acts[i].x
         }
         STRAIT_TRY(strait_block_forward(&stage->work, block, &acts[i], &stage->scratch, x, delta));
         x = acts[i].mid;
@@ -47,6 +49,7 @@ strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_ten
     return STRAIT_OK;
 }
 
+/* Activations of the last block in the last forward pass. */
 static strait_block_acts *last_acts(struct strait_stage *stage) {
     assert(stage->last_slot >= 0);
     return &stage->slots[stage->last_slot].acts[stage->n_blocks - 1];
@@ -80,16 +83,18 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defer
     stage->work.overwrites_grads = stage->overwrites_block_grads;
     for (int i = stage->n_blocks - 1; i >= 0; i--) {
         const strait_block *block = &stage->weights.blocks[i];
+        /* prepare ran once in the forward pass, and its result is kept: it is not repeated. */
         if (stage->spec.recomputes)
             STRAIT_TRY(strait_block_forward(&stage->work, block, &at->acts[i], &stage->scratch,
                                             (strait_tensor){0}, (strait_tensor){0}));
         STRAIT_TRY(strait_block_backward(&stage->work, block, &at->acts[i], &stage->scratch,
                                          (strait_block_grads){stage->d, stage->d_code}, defers));
+        /* The first block is left to backward_input: a codec may add to this gradient first. */
         if (i > 0)
             STRAIT_TRY(strait_block_prepare_backward(&stage->work, block, &at->acts[i],
                                                      &stage->scratch, stage->d));
     }
-    if (!defers) stage->overwrites_block_grads = 0;
+    if (!defers) stage->overwrites_block_grads = 0; // deferred products are still to come
     return STRAIT_OK;
 }
 
@@ -117,12 +122,14 @@ strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
 }
 
 strait_err strait_stage_zero_gradients(struct strait_stage *stage) {
-    const struct strait_slab *sums = &stage->weights.sums; // all of them, and the gaps between
+    const struct strait_slab *sums = &stage->weights
+                                          .sums; // one fill covers all of them and the gaps between
     const strait_tensor all = {.data = sums->memory,
                                .dtype = STRAIT_F32,
                                .rows = 1,
                                .cols = (int64_t)(sums->bytes / sizeof(float))};
     stage->overwrites_block_grads = 1;
-    stage->overwrites_head_grads = !stage->spec.shape.is_tied; // a tied table's gradient is a sum
+    stage->overwrites_head_grads = !stage->spec.shape
+                                        .is_tied; // the embedding adds to a tied table too
     return all.data != NULL ? stage->work.kernels->fill(&stage->stream, all, 0.0f) : STRAIT_OK;
 }

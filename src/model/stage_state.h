@@ -1,32 +1,35 @@
-/* stage_state.h - what the files of a stage share. */
+/* stage_state.h - the struct of a stage, private to stage.c and stage_pass.c. */
 #pragma once
 
 #include "model/stage.h"
 
+/* A microbatch in flight. */
 struct slot {
-    strait_block_acts *acts; // one a block
-    strait_tensor tokens;    // of the microbatch in it; borrowed
+    strait_block_acts *acts; // one per block
+    strait_tensor tokens;    // of the microbatch; borrowed
 };
 
 struct strait_stage {
     strait_stage_spec spec;
-    struct strait_backend *backend;
+    struct strait_backend *backend; // borrowed
     struct strait_stream stream;
-    strait_work work;
+    strait_work work; // tokens and overwrites_grads are set anew for each pass
     struct strait_weights weights;
     struct strait_slab slab; // activations and scratch
     struct slot *slots;
-    strait_block_acts shared; // of the block at hand, when activations are recomputed
+    strait_block_acts shared; // of the block being recomputed; unused without recomputation
     strait_block_scratch scratch;
     strait_head_scratch head;
-    strait_tensor output, d;
-    strait_tensor d_code;    // where an end is narrow
-    strait_tensor basis_f32; // the basis, f32
+    strait_tensor output;
+    strait_tensor d;         // gradient of the residual stream, at the block being computed
+    strait_tensor d_code;    // gradient of a bottleneck's code; absent without a bottleneck
+    strait_tensor basis_f32; // the borrowed basis; work.basis is it, or a rounded copy
     int n_blocks;
-    int last_slot; // whose forward pass came last
-    int overwrites_block_grads,
-        overwrites_head_grads; // no product of this step is in their gradients
+    int last_slot; // slot of the last forward pass, -1 before the first
+    /* No product of this step is in the gradients of matrices yet: the next overwrites them. Blocks
+     * and head differ because their first products come at different times. */
+    int overwrites_block_grads, overwrites_head_grads;
 };
 
-/* Whether the last norm and the logits are this stage's. */
+/* Whether the stage computes the last norm and the logits. */
 int strait_stage_has_head(const struct strait_stage *stage);

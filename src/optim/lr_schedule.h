@@ -1,6 +1,6 @@
-/* rate.h - the learning rate's course over a run, as a pure function of the step.
+/* lr_schedule.h - the learning-rate schedule as a pure function of the step.
  *
- * The factor multiplies the rate of every parameter group. With s the step from 0:
+ * The factor multiplies the learning rate of every parameter group. With s the step from 0:
  *
  *   s < warmup               (s + 1) / warmup
  *   from then to `steps`     1 - (1 - final) f(t)
@@ -12,7 +12,7 @@
  *                            start = max(warmup, steps - decay_steps)
  *
  * So linear with warmup 0 and final 0 is 1 - s / steps, and the last step of a run, steps - 1, is
- * still above `final`: no step is spent on a rate of nothing. */
+ * still above `final`: no step has a learning rate of zero. */
 #pragma once
 
 #include "base/error.h"
@@ -29,13 +29,13 @@ typedef struct strait_lr_schedule {
     strait_lr_shape shape;
     int64_t steps;       // of the whole run
     int64_t warmup;      // steps
-    int64_t decay_steps; // STRAIT_LR_CONSTANT only; 0 never decays
-    float final;         // fraction of the full rate
+    int64_t decay_steps; // STRAIT_LR_CONSTANT only; 0: never decays
+    float final;         // fraction of the full learning rate
 } strait_lr_schedule;
 
 /* STRAIT_ECONFIG when a count is negative, warm-up and decay do not fit into the steps, or final
  * is outside [0, 1]. */
-strait_err strait_lr_schedule_check(const strait_lr_schedule *rate);
+strait_err strait_lr_schedule_check(const strait_lr_schedule *schedule);
 
-/* The factor at `step`, from 0. The optimizer counts from 1: its step n is `step` n - 1 here. */
-float strait_lr_schedule_factor(const strait_lr_schedule *rate, int64_t step);
+/* The factor at `step`, from 0. Optimizers count from 1: their step n is step n - 1 here. */
+float strait_lr_schedule_factor(const strait_lr_schedule *schedule, int64_t step);

@@ -1,5 +1,5 @@
-/* neck.c - a model whose cuts carry codes of KEEP values: what the blocks beside a cut compute, its
- * gradients through all cuts, and the channels that pass them untouched. */
+/* bottleneck.c - boundaries that carry codes of KEEP values: what the blocks beside them compute,
+ * gradients across boundaries, and the channels that pass through unchanged. */
 #include "differences.h"
 #include "model/generator.h"
 
@@ -20,13 +20,13 @@ struct chain {
     tiny_batch batch;
 };
 
-static strait_shape narrow(strait_shape shape) {
+static strait_shape with_bottleneck(strait_shape shape) {
     shape.layers = LAYERS;
     shape.bottleneck = KEEP;
     return shape;
 }
 
-/* `layers` of each stage; 0 ends them. */
+/* `layers`: number of layers of each stage. */
 static void open_chain(struct chain *c, strait_stage_spec spec, const int *layers) {
     *c = (struct chain){.backend = tiny_backend(0)};
     for (int first = 0; first < spec.shape.layers; c->n++) {
@@ -53,19 +53,19 @@ static void copy(strait_tensor to, strait_tensor from) {
 
 static double forward(struct chain *c, float scale) {
     const strait_tensor tokens = tiny_ids(c->batch.tokens, TOKENS);
-    strait_tensor made;
+    strait_tensor output;
     for (int i = 0; i < c->n - 1; i++) {
         CHECK_OK(strait_stage_forward(c->stages[i], 0, tokens));
-        CHECK_OK(strait_stage_output(c->stages[i], &made));
-        assert_int_equal(made.cols, KEEP);
-        copy(strait_stage_input(c->stages[i + 1], 0), made);
+        CHECK_OK(strait_stage_output(c->stages[i], &output));
+        assert_int_equal(output.cols, KEEP);
+        copy(strait_stage_input(c->stages[i + 1], 0), output);
     }
     CHECK_OK(strait_stage_forward(c->stages[c->n - 1], 0, tokens));
     CHECK_OK(
-        strait_stage_loss(c->stages[c->n - 1], tiny_ids(c->batch.targets, TOKENS), scale, &made));
+        strait_stage_loss(c->stages[c->n - 1], tiny_ids(c->batch.targets, TOKENS), scale, &output));
     double sum = 0.0;
     for (int64_t i = 0; i < TOKENS; i++)
-        sum += (double)((const float *)made.data)[i];
+        sum += (double)((const float *)output.data)[i];
     return sum / TOKENS;
 }
 
@@ -96,9 +96,9 @@ static strait_param *find(struct strait_stage *stage, const char *ending) {
     return NULL;
 }
 
-/* Differences across the kink of relu say nothing. With a first channel that is large everywhere,
- * and a dec that listens mostly to it, half of the values lie far above 0 and half far below. */
-static void part_from_zero(struct chain *c) {
+/* Finite differences are wrong across the kink of relu. A first channel that is large everywhere,
+ * and a dec that reads mostly that channel, keep its inputs away from 0. */
+static void avoid_relu_kink(struct chain *c) {
     const strait_param *table = find(c->stages[0], "embed.table");
     for (int64_t i = 0; i < table->value.rows; i++)
         ((float *)table->value.data)[i * table->value.cols] += 4.0f;
@@ -111,8 +111,8 @@ static void part_from_zero(struct chain *c) {
 
 static void check_gradients(strait_shape shape, const int *layers) {
     struct chain c;
-    open_chain(&c, tiny_spec(narrow(shape), SEQUENCES, SEQ_LEN), layers);
-    part_from_zero(&c);
+    open_chain(&c, tiny_spec(with_bottleneck(shape), SEQUENCES, SEQ_LEN), layers);
+    avoid_relu_kink(&c);
     (void)forward(&c, 1.0f / TOKENS);
     backward(&c, 0);
     for (int i = 0; i < c.n; i++) {
@@ -124,25 +124,25 @@ static void check_gradients(strait_shape shape, const int *layers) {
     close_chain(&c);
 }
 
-static void test_gradients_are_exact_through_every_cut(void **state) {
+static void gradients_match_differences_across_boundaries(void **state) {
     (void)state;
     check_gradients(tiny_llama(), (const int[]){2, 2});
     check_gradients(tiny_llama(), (const int[]){1, 1, 1, 1});
     check_gradients(tiny_yardstick(), (const int[]){1, 2, 1});
 }
 
-/* Held back or made again, gradients have the same bits. */
-static void test_ways_to_run_it_agree(void **state) {
+/* Deferred or recomputed, gradients have the same bits. */
+static void deferring_and_recomputing_keep_the_bits(void **state) {
     (void)state;
     static const int layers[] = {1, 1, 2};
-    const strait_stage_spec plain = tiny_spec(narrow(tiny_llama()), SEQUENCES, SEQ_LEN);
-    strait_stage_spec deferring = plain, forgetting = plain;
+    const strait_stage_spec plain = tiny_spec(with_bottleneck(tiny_llama()), SEQUENCES, SEQ_LEN);
+    strait_stage_spec deferring = plain, recomputing = plain;
     deferring.can_defer = 1;
-    forgetting.recomputes = 1;
+    recomputing.recomputes = 1;
     struct chain chains[3];
     open_chain(&chains[0], plain, layers);
     open_chain(&chains[1], deferring, layers);
-    open_chain(&chains[2], forgetting, layers);
+    open_chain(&chains[2], recomputing, layers);
     double losses[3];
     for (int w = 0; w < 3; w++) {
         losses[w] = forward(&chains[w], 1.0f / TOKENS);
@@ -163,20 +163,21 @@ static void test_ways_to_run_it_agree(void **state) {
         close_chain(&chains[w]);
 }
 
-static void silence(struct strait_stage *stage, const char *ending) {
+static void set_zero(struct strait_stage *stage, const char *ending) {
     const strait_param *param = find(stage, ending);
     if (param != NULL) memset(param->value.data, 0, strait_tensor_bytes(param->value));
 }
 
-/* With enc and dec at zero what stage 0 sends arrives at the last stage, and its gradient returns,
- * to the bit. */
-static void test_first_channels_pass_untouched(void **state) {
+/* With enc and dec at zero, the code of stage 0 reaches the last stage unchanged, and so does the
+ * gradient on the way back. */
+static void first_channels_pass_unchanged(void **state) {
     (void)state;
     struct chain c;
-    open_chain(&c, tiny_spec(narrow(tiny_llama()), SEQUENCES, SEQ_LEN), (const int[]){1, 1, 1, 1});
+    open_chain(&c, tiny_spec(with_bottleneck(tiny_llama()), SEQUENCES, SEQ_LEN),
+               (const int[]){1, 1, 1, 1});
     for (int i = 0; i < c.n; i++) {
-        silence(c.stages[i], ".enc");
-        silence(c.stages[i], ".dec");
+        set_zero(c.stages[i], ".enc");
+        set_zero(c.stages[i], ".dec");
     }
     (void)forward(&c, 1.0f);
     backward(&c, 0);
@@ -229,18 +230,19 @@ static double dot(const struct strait_stage *stage, const char *name, int row, c
     return sum;
 }
 
-/* A block with two narrow ends, on one token, which attends to itself alone: its value. */
-static void by_the_formula(const struct strait_stage *s, const double *z, double *out) {
-    double u[D], n[D], v[KEYS * P], mixed[HEADS * P], a[D], h[F], o[D];
+/* The formula of bottleneck.h in double precision, for a block that decodes and encodes, on a
+ * single token: attention then returns its value. */
+static void reference_block(const struct strait_stage *s, const double *z, double *out) {
+    double u[D], n[D], v[KEYS * P], attended[HEADS * P], a[D], h[F], o[D];
     for (int i = 0; i < D; i++)
         u[i] = fmax(dot(s, ".dec", i, z, KEEP), 0.0);
     norm(s, "attention.norm", u, n);
     for (int i = 0; i < KEYS * P; i++)
         v[i] = dot(s, "attention.v", i, n, D);
     for (int i = 0; i < HEADS * P; i++)
-        mixed[i] = v[i / P / (HEADS / KEYS) * P + i % P];
+        attended[i] = v[i / P / (HEADS / KEYS) * P + i % P];
     for (int i = 0; i < D; i++)
-        a[i] = (i < KEEP ? z[i] : 0.0) + dot(s, "attention.out", i, mixed, HEADS * P);
+        a[i] = (i < KEEP ? z[i] : 0.0) + dot(s, "attention.out", i, attended, HEADS * P);
     norm(s, "mlp.norm", a, n);
     for (int i = 0; i < F; i++)
         h[i] = silu(dot(s, "mlp.gate", i, n, D)) * dot(s, "mlp.up", i, n, D);
@@ -250,44 +252,46 @@ static void by_the_formula(const struct strait_stage *s, const double *z, double
         out[i] = a[i] + dot(s, ".enc", i, o, D);
 }
 
-static void test_blocks_compute_the_formula(void **state) {
+static void blocks_match_the_formula(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
-    strait_stage_spec spec = tiny_spec(narrow(tiny_llama()), 3, 1);
+    strait_stage_spec spec = tiny_spec(with_bottleneck(tiny_llama()), 3, 1);
     spec.layers = (strait_layer_range){1, 2};
     struct strait_stage *stage = NULL;
     CHECK_OK(strait_stage_open(&spec, backend, &stage));
     tiny_randomise(stage, 17);
     const strait_tensor input = strait_stage_input(stage, 0);
-    strait_tensor made;
+    strait_tensor output;
     strait_rng_normals((strait_rng){5, 5}, 0, input.data, (size_t)3 * KEEP);
     CHECK_OK(strait_stage_forward(stage, 0, (strait_tensor){0}));
-    CHECK_OK(strait_stage_output(stage, &made));
+    CHECK_OK(strait_stage_output(stage, &output));
     for (int t = 0; t < 3; t++) {
         double z[KEEP], expected[KEEP];
         for (int i = 0; i < KEEP; i++)
             z[i] = (double)((const float *)input.data)[t * KEEP + i];
-        by_the_formula(stage, z, expected);
+        reference_block(stage, z, expected);
         for (int i = 0; i < KEEP; i++)
-            CHECK_NEAR((double)((const float *)made.data)[t * KEEP + i], expected[i], 2e-5);
+            CHECK_NEAR((double)((const float *)output.data)[t * KEEP + i], expected[i], 2e-5);
     }
     strait_stage_close(&stage);
     strait_backend_close(&backend);
 }
 
-static double surprise(const float *logits, int64_t n, int32_t target) {
+/* -log softmax(logits)[target]. */
+static double cross_entropy(const float *logits, int64_t n, int32_t target) {
     double sum = 0.0;
     for (int64_t i = 0; i < n; i++)
         sum += exp((double)logits[i]);
     return log(sum) - (double)logits[target];
 }
 
-/* Token by token, a code at every cut: the losses of the whole sequence. */
-static void test_tokens_pass_one_by_one(void **state) {
+/* Generation, token by token across boundaries, has the losses of the whole sequence. */
+static void generation_matches_the_whole_sequence(void **state) {
     (void)state;
     struct chain c;
     struct strait_generator *generators[STAGES_MAX] = {NULL};
-    open_chain(&c, tiny_spec(narrow(tiny_llama()), SEQUENCES, SEQ_LEN), (const int[]){1, 1, 2});
+    open_chain(&c, tiny_spec(with_bottleneck(tiny_llama()), SEQUENCES, SEQ_LEN),
+               (const int[]){1, 1, 2});
     const double wanted = forward(&c, 0.0f);
     double sum = 0.0;
     for (int i = 0; i < c.n; i++)
@@ -295,16 +299,16 @@ static void test_tokens_pass_one_by_one(void **state) {
     for (int t = 0; t < TOKENS; t++) {
         const float *logits = NULL;
         for (int i = 0; i < c.n; i++) {
-            strait_tensor made;
+            strait_tensor output;
             if (t % SEQ_LEN == 0) strait_generator_reset(generators[i]);
             CHECK_OK(strait_generator_embed(generators[i], c.batch.tokens[t]));
             CHECK_OK(strait_generator_run(generators[i]));
             if (i == c.n - 1) break;
-            CHECK_OK(strait_generator_output(generators[i], &made));
-            copy(strait_generator_input(generators[i + 1]), made);
+            CHECK_OK(strait_generator_output(generators[i], &output));
+            copy(strait_generator_input(generators[i + 1]), output);
         }
         CHECK_OK(strait_generator_logits(generators[c.n - 1], &logits));
-        sum += surprise(logits, tiny_llama().vocab, c.batch.targets[t]);
+        sum += cross_entropy(logits, tiny_llama().vocab, c.batch.targets[t]);
     }
     CHECK_NEAR(sum / TOKENS, wanted, 1e-5);
     for (int i = 0; i < c.n; i++)
@@ -312,11 +316,11 @@ static void test_tokens_pass_one_by_one(void **state) {
     close_chain(&c);
 }
 
-/* 2 D KEEP more a cut; 1 / sqrt(inputs) at the start, in every family. */
-static void test_parameters_are_those_of_the_cuts(void **state) {
+/* 2 D KEEP parameters per boundary; initial deviation 1 / sqrt(inputs), in every family. */
+static void adds_two_matrices_per_boundary(void **state) {
     (void)state;
     struct chain c;
-    const strait_shape shape = narrow(tiny_yardstick());
+    const strait_shape shape = with_bottleneck(tiny_yardstick());
     open_chain(&c, tiny_spec(shape, SEQUENCES, SEQ_LEN), (const int[]){1, 2, 1});
     int64_t sum = 0;
     for (int i = 0; i < c.n; i++) {
@@ -341,7 +345,7 @@ static void test_parameters_are_those_of_the_cuts(void **state) {
     close_chain(&c);
 }
 
-static void test_widths_are_checked(void **state) {
+static void rejects_bottleneck_wider_than_the_model(void **state) {
     (void)state;
     strait_shape shape = tiny_llama();
     shape.bottleneck = shape.width + 1;
@@ -352,13 +356,13 @@ static void test_widths_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients_are_exact_through_every_cut),
-        cmocka_unit_test(test_ways_to_run_it_agree),
-        cmocka_unit_test(test_first_channels_pass_untouched),
-        cmocka_unit_test(test_blocks_compute_the_formula),
-        cmocka_unit_test(test_tokens_pass_one_by_one),
-        cmocka_unit_test(test_parameters_are_those_of_the_cuts),
-        cmocka_unit_test(test_widths_are_checked),
+        cmocka_unit_test(gradients_match_differences_across_boundaries),
+        cmocka_unit_test(deferring_and_recomputing_keep_the_bits),
+        cmocka_unit_test(first_channels_pass_unchanged),
+        cmocka_unit_test(blocks_match_the_formula),
+        cmocka_unit_test(generation_matches_the_whole_sequence),
+        cmocka_unit_test(adds_two_matrices_per_boundary),
+        cmocka_unit_test(rejects_bottleneck_wider_than_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
-/* differences.h - what gradients say, against central differences of the loss. */
+/* differences.h - compares gradients with central differences of the loss. */
 #pragma once
 
 #include "tiny.h"
 
-/* The loss at the parameters' present values. */
+/* The loss at the current values of the parameters. */
 typedef double (*differences_loss)(void *user);
 
 static inline void differences_shift(strait_tensor value, const float *direction, float step) {
@@ -24,7 +24,7 @@ static inline double differences_slope(differences_loss loss, void *user, const 
     return (above - below) / (2.0 * (double)step);
 }
 
-/* The gradient of `loss` that stands in param->grad against central differences. */
+/* Compares param->grad, the gradient of `loss`, with central differences along one direction. */
 static inline void check_differences(differences_loss loss, void *user, const strait_param *param) {
     enum {
         COUNT_MAX = 4096
@@ -34,8 +34,8 @@ static inline void check_differences(differences_loss loss, void *user, const st
     const float *grad = param->grad.data;
     assert_true(n <= COUNT_MAX);
     memcpy(kept, param->value.data, strait_tensor_bytes(param->value));
-    /* Along the gradient itself, bent a little at random, so that the slope is large against the
-     * rounding of the loss and yet every element takes part. */
+    /* The direction is the gradient plus some noise: the slope is large compared with the rounding
+     * of the loss, and yet every element takes part. */
     strait_rng_normals((strait_rng){9, strait_rng_stream(param->name)}, 0, direction, (size_t)n);
     double norm = 0.0;
     for (int64_t i = 0; i < n; i++)
@@ -47,8 +47,8 @@ static inline void check_differences(differences_loss loss, void *user, const st
         direction[i] = (float)((double)grad[i] / level + 0.5 * (double)direction[i]);
         expected += (double)grad[i] * (double)direction[i];
     }
-    /* Richardson: two steps cancel the third-order error. The step makes the loss move by 0.02, or,
-     * where it bends or breaks too near for that, by less. */
+    /* Richardson extrapolation: two step sizes cancel the third-order error. The step changes the
+     * loss by 0.02, or by less where the loss is too curved or has a kink nearby. */
     float step = (float)(0.02 / expected) < 0.02f ? (float)(0.02 / expected) : 0.02f;
     double found = 0.0;
     for (int i = 0; i < 3; i++) {
@@ -58,5 +58,5 @@ static inline void check_differences(differences_loss loss, void *user, const st
         if (fabs(found - expected) <= 1e-3 * fabs(expected)) return;
         step /= 4.0f;
     }
-    fail_msg("%s: gradient says %.7g, differences say %.7g", param->name, expected, found);
+    fail_msg("%s: slope by gradient %.7g, by differences %.7g", param->name, expected, found);
 }

@@ -1,10 +1,10 @@
-/* generator.c - token by token with a cache says what the whole sequence at once says. */
+/* generator.c - one token at a time with a cache gives the logits of the whole sequence. */
 #include "model/generator.h"
 
 #include "tiny.h"
 
 /* -log softmax(logits)[target], in double. */
-static double surprise(const float *logits, int64_t n, int32_t target) {
+static double cross_entropy(const float *logits, int64_t n, int32_t target) {
     double top = (double)logits[0];
     double sum = 0.0;
     for (int64_t i = 1; i < n; i++)
@@ -14,7 +14,7 @@ static double surprise(const float *logits, int64_t n, int32_t target) {
     return top + log(sum) - (double)logits[target];
 }
 
-static void check_generating(strait_shape shape) {
+static void check_shape(strait_shape shape) {
     struct strait_backend *backend = tiny_backend(0);
     const strait_stage_spec spec = tiny_spec(shape, 1, shape.context);
     struct strait_stage *stage = NULL;
@@ -28,10 +28,10 @@ static void check_generating(strait_shape shape) {
     strait_tensor losses;
     CHECK_OK(strait_stage_loss(stage, tiny_ids(batch.targets, shape.context), 0.0f, &losses));
     CHECK_OK(strait_generator_open(stage, &generator));
-    for (int round = 0; round < 2; round++) {
+    for (int sequence = 0; sequence < 2; sequence++) {
         for (int64_t i = 0; i < shape.context; i++) {
             CHECK_OK(strait_generator_feed(generator, batch.tokens[i], &logits));
-            CHECK_NEAR(surprise(logits, shape.vocab, batch.targets[i]),
+            CHECK_NEAR(cross_entropy(logits, shape.vocab, batch.targets[i]),
                        (double)((const float *)losses.data)[i], 2e-5);
         }
         assert_int_equal(strait_generator_position(generator), shape.context);
@@ -44,51 +44,52 @@ static void check_generating(strait_shape shape) {
     strait_backend_close(&backend);
 }
 
-static void test_llama(void **state) {
+static void llama_matches_the_whole_sequence(void **state) {
     (void)state;
-    check_generating(tiny_llama());
+    check_shape(tiny_llama());
 }
 
-static void test_yardstick(void **state) {
+static void yardstick_matches_the_whole_sequence(void **state) {
     (void)state;
-    check_generating(tiny_yardstick());
+    check_shape(tiny_yardstick());
 }
 
-static void test_local(void **state) {
+static void local_parts_match_the_whole_sequence(void **state) {
     (void)state;
-    check_generating(tiny_local(tiny_llama(), 2));
-    check_generating(tiny_local(tiny_yardstick(), 1));
-    check_generating(tiny_local(tiny_yardstick(), 2));
+    check_shape(tiny_local(tiny_llama(), 2));
+    check_shape(tiny_local(tiny_yardstick(), 1));
+    check_shape(tiny_local(tiny_yardstick(), 2));
     strait_shape shape = tiny_llama();
     shape.has_token_tables = 1;
-    check_generating(shape);
+    check_shape(shape);
 }
 
-/* Two parts, the output of one copied into the other, say what the whole says. */
-static void test_parts_make_the_whole(void **state) {
+/* Two stages, the output of one copied into the other, give the logits of one. */
+static void split_model_gives_the_same_logits(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
     const strait_shape shape = tiny_local(tiny_llama(), 2);
     struct strait_stage *stages[3] = {NULL};
     struct strait_generator *generators[3] = {NULL};
-    const strait_layer_range parts[] = {{0, 3}, {0, 1}, {1, 3}};
+    const strait_layer_range ranges[] = {{0, 3}, {0, 1}, {1, 3}};
     const float *whole = NULL;
     const float *joined = NULL;
     for (int i = 0; i < 3; i++) {
         strait_stage_spec spec = tiny_spec(shape, 1, 2);
-        spec.layers = parts[i];
+        spec.layers = ranges[i];
         CHECK_OK(strait_stage_open(&spec, backend, &stages[i]));
         tiny_randomise(stages[i], 4);
         CHECK_OK(strait_generator_open(stages[i], &generators[i]));
     }
     for (int32_t token = 0; token < 5; token++) {
-        strait_tensor made;
+        strait_tensor output;
         CHECK_OK(strait_generator_feed(generators[0], token, &whole));
         CHECK_OK(strait_generator_embed(generators[1], token));
         CHECK_OK(strait_generator_run(generators[1]));
-        CHECK_OK(strait_generator_output(generators[1], &made));
+        CHECK_OK(strait_generator_output(generators[1], &output));
         CHECK_OK(strait_generator_embed(generators[2], token));
-        memcpy(strait_generator_input(generators[2]).data, made.data, strait_tensor_bytes(made));
+        memcpy(strait_generator_input(generators[2]).data, output.data,
+               strait_tensor_bytes(output));
         CHECK_OK(strait_generator_run(generators[2]));
         CHECK_OK(strait_generator_logits(generators[2], &joined));
         assert_memory_equal(whole, joined, (size_t)shape.vocab * sizeof(float));
@@ -103,10 +104,10 @@ static void test_parts_make_the_whole(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_yardstick),
-        cmocka_unit_test(test_local),
-        cmocka_unit_test(test_parts_make_the_whole),
+        cmocka_unit_test(llama_matches_the_whole_sequence),
+        cmocka_unit_test(yardstick_matches_the_whole_sequence),
+        cmocka_unit_test(local_parts_match_the_whole_sequence),
+        cmocka_unit_test(split_model_gives_the_same_logits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* gradients.c - the whole model's gradients against central differences, parameter by parameter. */
+/* gradients.c - gradients of the whole model against central differences, per parameter. */
 #include "differences.h"
 
 struct whole {
@@ -28,31 +28,31 @@ static void check_model(strait_shape shape, int64_t n_sequences, int64_t seq_len
         const int is_idle = seq_len == 1 && strstr(params[i].name, "attention.") != NULL &&
                             (strstr(params[i].name, ".q") != NULL ||
                              strstr(params[i].name, ".k") != NULL);
-        if (!is_idle)
-            check_differences(loss_of, &whole, &params[i]); // one token: scores do not matter
+        /* With one token the attention weight is 1 whatever the scores: no gradient to compare. */
+        if (!is_idle) check_differences(loss_of, &whole, &params[i]);
     }
     strait_stage_close(&stage);
     strait_backend_close(&backend);
 }
 
-static void test_llama(void **state) {
+static void llama_matches_differences(void **state) {
     (void)state;
     check_model(tiny_llama(), 2, 7);
 }
 
-static void test_llama_tied(void **state) {
+static void tied_head_matches_differences(void **state) {
     (void)state;
     strait_shape shape = tiny_llama();
     shape.is_tied = 1;
     check_model(shape, 3, 5);
 }
 
-static void test_yardstick(void **state) {
+static void yardstick_matches_differences(void **state) {
     (void)state;
     check_model(tiny_yardstick(), 2, 9);
 }
 
-static void test_qk_gain_and_odd_groups(void **state) {
+static void qk_gain_with_grouped_heads_matches_differences(void **state) {
     (void)state;
     strait_shape shape = tiny_yardstick();
     shape.has_qk_gain = 1;
@@ -62,23 +62,26 @@ static void test_qk_gain_and_odd_groups(void **state) {
     check_model(shape, 1, 12);
 }
 
-static void test_local(void **state) {
+static void local_parts_match_differences(void **state) {
     (void)state;
     check_model(tiny_local(tiny_llama(), 2), 2, 7);
     check_model(tiny_local(tiny_yardstick(), 1), 3, 5);
     check_model(tiny_local(tiny_yardstick(), 2), 2, 6);
 }
 
-static void test_one_token(void **state) {
+static void single_token_matches_differences(void **state) {
     (void)state;
     check_model(tiny_llama(), 1, 1);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama),     cmocka_unit_test(test_llama_tied),
-        cmocka_unit_test(test_yardstick), cmocka_unit_test(test_qk_gain_and_odd_groups),
-        cmocka_unit_test(test_one_token), cmocka_unit_test(test_local),
+        cmocka_unit_test(llama_matches_differences),
+        cmocka_unit_test(tied_head_matches_differences),
+        cmocka_unit_test(yardstick_matches_differences),
+        cmocka_unit_test(qk_gain_with_grouped_heads_matches_differences),
+        cmocka_unit_test(single_token_matches_differences),
+        cmocka_unit_test(local_parts_match_differences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
+/* shape.c - parameter counts and checks of model sizes. */
 #include "tiny.h"
 
-static void test_counts_match_a_hand_count(void **state) {
+static void parameter_count_matches_hand_count(void **state) {
     (void)state;
     const strait_shape s = tiny_llama();
     /* q 24x15, k 12x15, v 12x15, out 15x24, gate and up 21x15, down 15x21, two gains of 15 */
@@ -11,7 +12,7 @@ static void test_counts_match_a_hand_count(void **state) {
     assert_int_equal(strait_shape_attention_cols(&s), 24);
 }
 
-static void test_public_yardstick_has_its_published_size(void **state) {
+static void yardstick_has_its_published_size(void **state) {
     (void)state;
     const strait_shape s = {.vocab = 50304,
                             .context = 1024,
@@ -25,7 +26,7 @@ static void test_public_yardstick_has_its_published_size(void **state) {
     CHECK_NEAR((double)strait_shape_params(&s) / 1e6, 203.8, 0.2);
 }
 
-static void test_sizes_that_do_not_fit_are_refused(void **state) {
+static void rejects_inconsistent_sizes(void **state) {
     (void)state;
     strait_shape s = tiny_llama();
     s.kv_heads = 3;
@@ -52,9 +53,9 @@ static void test_sizes_that_do_not_fit_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts_match_a_hand_count),
-        cmocka_unit_test(test_public_yardstick_has_its_published_size),
-        cmocka_unit_test(test_sizes_that_do_not_fit_are_refused),
+        cmocka_unit_test(parameter_count_matches_hand_count),
+        cmocka_unit_test(yardstick_has_its_published_size),
+        cmocka_unit_test(rejects_inconsistent_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* stage.c - every way of running the same model gives the same bits. */
+/* stage.c - splitting, recomputing and deferring give the same bits; memory and allocation. */
 #include "tiny.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ enum {
 
 typedef struct outcome {
     double loss;
-    float *grads; // of all parameters, one behind the other
+    float *grads; // of all parameters, concatenated
     size_t n;
 } outcome;
 
@@ -26,8 +26,8 @@ static void collect(struct strait_stage *stage, outcome *out) {
     }
 }
 
-static struct strait_stage *open_part(struct strait_backend *backend, strait_stage_spec spec,
-                                      int first, int last) {
+static struct strait_stage *open_range(struct strait_backend *backend, strait_stage_spec spec,
+                                       int first, int last) {
     struct strait_stage *stage = NULL;
     spec.layers = (strait_layer_range){first, last};
     CHECK_OK(strait_stage_open(&spec, backend, &stage));
@@ -38,7 +38,7 @@ static struct strait_stage *open_part(struct strait_backend *backend, strait_sta
 static outcome run_whole(struct strait_backend *backend, strait_stage_spec spec,
                          tiny_batch *batch) {
     outcome out = {0};
-    struct strait_stage *stage = open_part(backend, spec, 0, spec.shape.layers);
+    struct strait_stage *stage = open_range(backend, spec, 0, spec.shape.layers);
     out.loss = tiny_loss(stage, batch, 1);
     collect(stage, &out);
     strait_stage_close(&stage);
@@ -52,15 +52,15 @@ static void check_equal(outcome *a, outcome *b) {
     strait_alloc_free(b->grads);
 }
 
-/* Two stages, a boundary of plain copies between them, weight gradients held back to the end. */
-static outcome run_cut(struct strait_backend *backend, strait_stage_spec spec, tiny_batch *batch,
-                       int cut, int defers) {
+/* Two stages joined by plain copies; with `defers`, weight gradients are computed at the end. */
+static outcome run_split(struct strait_backend *backend, strait_stage_spec spec, tiny_batch *batch,
+                         int cut, int defers) {
     outcome out = {0};
     const int64_t n = spec.n_sequences * spec.seq_len;
     const strait_tensor tokens = tiny_ids(batch->tokens, n);
     spec.can_defer = defers;
-    struct strait_stage *front = open_part(backend, spec, 0, cut);
-    struct strait_stage *back = open_part(backend, spec, cut, spec.shape.layers);
+    struct strait_stage *front = open_range(backend, spec, 0, cut);
+    struct strait_stage *back = open_range(backend, spec, cut, spec.shape.layers);
     strait_tensor crossing, losses;
     CHECK_OK(strait_stage_forward(front, 0, tokens));
     CHECK_OK(strait_stage_output(front, &crossing));
@@ -102,15 +102,15 @@ static void check_shape(strait_shape shape) {
     spec.recomputes = 0;
     for (int cut = 1; cut < shape.layers; cut++) {
         for (int defers = 0; defers <= 1; defers++) {
-            outcome pieces = run_cut(backend, spec, &batch, cut, defers);
-            check_equal(&whole, &pieces);
+            outcome parts = run_split(backend, spec, &batch, cut, defers);
+            check_equal(&whole, &parts);
         }
     }
     strait_alloc_free(whole.grads);
     strait_backend_close(&backend);
 }
 
-static void test_cuts_and_recomputation_change_nothing(void **state) {
+static void splitting_and_recomputing_keep_the_bits(void **state) {
     (void)state;
     check_shape(tiny_llama());
     check_shape(tiny_yardstick());
@@ -124,24 +124,24 @@ static float input_at(const struct strait_stage *stage, strait_tensor x, int64_t
     return ((const float *)x.data)[token * width];
 }
 
-/* What a sequence makes of its tokens does not depend on the one before it. */
-static void test_nothing_leaks_between_sequences(void **state) {
+/* The output for one sequence does not depend on the sequence before it in the batch. */
+static void sequences_of_a_batch_are_independent(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
     const strait_shape shape = tiny_local(tiny_yardstick(), 1);
     const strait_stage_spec spec = tiny_spec(shape, SEQUENCES, SEQ_LEN);
-    struct strait_stage *stage = open_part(backend, spec, 0, 2);
+    struct strait_stage *stage = open_range(backend, spec, 0, 2);
     tiny_batch batch;
-    strait_tensor made;
+    strait_tensor output;
     float first[2], second[2];
-    for (int round = 0; round < 2; round++) {
+    for (int pass = 0; pass < 2; pass++) {
         tiny_fill(&batch, &shape, 3);
-        if (round == 1) batch.tokens[SEQ_LEN - 1] = (batch.tokens[SEQ_LEN - 1] + 1) % 37;
+        if (pass == 1) batch.tokens[SEQ_LEN - 1] = (batch.tokens[SEQ_LEN - 1] + 1) % 37;
         const strait_tensor ids = tiny_ids(batch.tokens, (int64_t)SEQUENCES * SEQ_LEN);
         CHECK_OK(strait_stage_forward(stage, 0, ids));
-        CHECK_OK(strait_stage_output(stage, &made));
-        first[round] = input_at(stage, made, SEQ_LEN - 1);
-        second[round] = input_at(stage, made, SEQ_LEN);
+        CHECK_OK(strait_stage_output(stage, &output));
+        first[pass] = input_at(stage, output, SEQ_LEN - 1);
+        second[pass] = input_at(stage, output, SEQ_LEN);
     }
     assert_true(first[0] != first[1]);
     assert_true(second[0] == second[1]);
@@ -149,7 +149,7 @@ static void test_nothing_leaks_between_sequences(void **state) {
     strait_backend_close(&backend);
 }
 
-static void test_reference_and_fast_agree(void **state) {
+static void fast_kernels_match_the_reference(void **state) {
     (void)state;
     const strait_shape shape = tiny_local(tiny_yardstick(), 2);
     const strait_stage_spec spec = tiny_spec(shape, SEQUENCES, SEQ_LEN);
@@ -168,13 +168,13 @@ static void test_reference_and_fast_agree(void **state) {
     strait_backend_close(&fast);
 }
 
-static void test_steps_do_not_allocate(void **state) {
+static void passes_do_not_allocate(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
     const strait_stage_spec spec = tiny_spec(tiny_llama(), SEQUENCES, SEQ_LEN);
     tiny_batch batch;
     tiny_fill(&batch, &spec.shape, 3);
-    struct strait_stage *stage = open_part(backend, spec, 0, spec.shape.layers);
+    struct strait_stage *stage = open_range(backend, spec, 0, spec.shape.layers);
     const int64_t before = strait_alloc_count();
     (void)tiny_loss(stage, &batch, 1);
     assert_int_equal(strait_alloc_count(), before);
@@ -182,9 +182,9 @@ static void test_steps_do_not_allocate(void **state) {
     strait_backend_close(&backend);
 }
 
-/* Whatever stands in the gradients when a step begins, the step's own are all that is left: of two
- * microbatches, with the head's logits in several chunks. */
-static void test_gradients_begin_anew(void **state) {
+/* After zero_gradients, values of earlier steps (here NaN) do not reach the new gradients: with two
+ * microbatches, and logits in several chunks. */
+static void zero_gradients_discards_old_values(void **state) {
     (void)state;
     strait_shape shapes[] = {tiny_llama(), tiny_local(tiny_yardstick(), 1), tiny_llama()};
     shapes[2].is_tied = 1;
@@ -195,7 +195,7 @@ static void test_gradients_begin_anew(void **state) {
         tiny_batch batch;
         tiny_fill(&batch, &spec.shape, 3);
         outcome first = {0}, second = {0};
-        struct strait_stage *stage = open_part(backend, spec, 0, spec.shape.layers);
+        struct strait_stage *stage = open_range(backend, spec, 0, spec.shape.layers);
         first.loss = tiny_loss(stage, &batch, 1) + tiny_loss(stage, &batch, 1);
         collect(stage, &first);
         int n = 0;
@@ -212,7 +212,7 @@ static void test_gradients_begin_anew(void **state) {
     strait_backend_close(&backend);
 }
 
-static void test_plan_tells_the_memory(void **state) {
+static void plan_reports_memory(void **state) {
     (void)state;
     strait_stage_spec spec = tiny_spec(tiny_llama(), SEQUENCES, SEQ_LEN);
     strait_stage_memory memory, less;
@@ -227,34 +227,34 @@ static void test_plan_tells_the_memory(void **state) {
     CHECK_FAILS(strait_stage_plan(&spec, &less), STRAIT_EINVAL, "exclude each other");
 }
 
-/* What a stage does with microbatches, each a letter and a number: F forward, B backward, I and W
- * the halves of that. */
-typedef struct moves {
+/* A schedule: pairs of a letter and a microbatch. F: forward, B: backward with weight gradients,
+ * I: backward that defers them, W: the deferred weight gradients. */
+typedef struct schedule {
     const char *text;
     int can_defer;
-} moves;
+} schedule;
 
 static void write_noise(strait_tensor t, uint64_t seed) {
     strait_rng_normals((strait_rng){seed, 9}, 0, t.data, (size_t)(t.rows * t.cols));
 }
 
-/* The gradients of the weights, and those of the inputs in d_inputs. */
-static outcome play(struct strait_backend *backend, strait_stage_spec spec, moves plan,
-                    tiny_batch *batch, float *d_inputs) {
+/* Runs a schedule; writes the gradients of the inputs to d_inputs. */
+static outcome run_schedule(struct strait_backend *backend, strait_stage_spec spec, schedule plan,
+                            tiny_batch *batch, float *d_inputs) {
     outcome out = {0};
     const strait_tensor tokens = tiny_ids(batch->tokens, spec.n_sequences * spec.seq_len);
     spec.n_slots = 3;
     spec.can_defer = plan.can_defer;
-    struct strait_stage *stage = open_part(backend, spec, 1, spec.shape.layers - 1);
+    struct strait_stage *stage = open_range(backend, spec, 1, spec.shape.layers - 1);
     CHECK_OK(strait_stage_zero_gradients(stage));
     for (const char *at = plan.text; *at != 0; at += 2) {
         const int microbatch = at[1] - '0', slot = microbatch % 3;
         const strait_tensor d = strait_stage_input_gradient(stage);
-        strait_tensor made;
+        strait_tensor output;
         if (*at == 'F') {
             write_noise(strait_stage_input(stage, slot), (uint64_t)microbatch);
             CHECK_OK(strait_stage_forward(stage, slot, tokens));
-            CHECK_OK(strait_stage_output(stage, &made));
+            CHECK_OK(strait_stage_output(stage, &output));
         } else if (*at == 'W') {
             CHECK_OK(strait_stage_backward_weights(stage, slot));
         } else {
@@ -269,9 +269,9 @@ static outcome play(struct strait_backend *backend, strait_stage_spec spec, move
     return out;
 }
 
-static void test_deferred_microbatches_keep_apart(void **state) {
+static void deferred_microbatches_do_not_interfere(void **state) {
     (void)state;
-    static const moves whole = {"F0B0F1B1F2B2F3B3", 0}, split = {"F0F1I0F2I1W0I2F3W1W2I3W3", 1};
+    static const schedule whole = {"F0B0F1B1F2B2F3B3", 0}, split = {"F0F1I0F2I1W0I2F3W1W2I3W3", 1};
     strait_shape shapes[] = {tiny_llama(), tiny_local(tiny_yardstick(), 2)};
     struct strait_backend *backend = tiny_backend(0);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -280,8 +280,8 @@ static void test_deferred_microbatches_keep_apart(void **state) {
         const strait_stage_spec spec = tiny_spec(shapes[i], SEQUENCES, SEQ_LEN);
         tiny_batch batch;
         tiny_fill(&batch, &spec.shape, 3);
-        outcome a = play(backend, spec, whole, &batch, d_inputs[0]);
-        outcome b = play(backend, spec, split, &batch, d_inputs[1]);
+        outcome a = run_schedule(backend, spec, whole, &batch, d_inputs[0]);
+        outcome b = run_schedule(backend, spec, split, &batch, d_inputs[1]);
         check_equal(&a, &b);
         assert_memory_equal(d_inputs[0], d_inputs[1], sizeof d_inputs[0]);
         strait_alloc_free(a.grads);
@@ -289,14 +289,14 @@ static void test_deferred_microbatches_keep_apart(void **state) {
     strait_backend_close(&backend);
 }
 
-/* A slot is what the backward pass cannot do without, and nothing else. */
-static void test_slots_hold_what_is_needed(void **state) {
+/* A slot holds only what the backward pass cannot compute again. */
+static void slots_hold_only_what_backward_needs(void **state) {
     (void)state;
-    strait_stage_spec spec = tiny_spec(tiny_llama(), 4, 16); // 256 bytes a column
+    strait_stage_spec spec = tiny_spec(tiny_llama(), 4, 16); // 256 bytes per column
     spec.shape.context = 16;
     const strait_shape *s = &spec.shape;
     const size_t streams = 2 * (size_t)s->width, normed = 2 * (size_t)s->width, rstd = 2;
-    const size_t qkv = 48, mixed = 24, lse = 4, wide = 2 * (size_t)s->ffn;
+    const size_t qkv = 48, attended = 24, lse = 4, pre_act = 2 * (size_t)s->ffn;
     const size_t column = 64 * sizeof(float);
     for (spec.can_defer = 0; spec.can_defer <= 1; spec.can_defer++) {
         strait_stage_memory one, two;
@@ -307,11 +307,11 @@ static void test_slots_hold_what_is_needed(void **state) {
         CHECK_OK(strait_stage_plan(&spec, &two));
         assert_int_equal(two.activations - one.activations,
                          3 * column *
-                             (streams + normed + rstd + qkv + mixed + lse + wide + hidden));
+                             (streams + normed + rstd + qkv + attended + lse + pre_act + hidden));
     }
 }
 
-static void test_open_survives_failed_allocations(void **state) {
+static void failed_allocation_leaks_nothing(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
     const strait_stage_spec spec = tiny_spec(tiny_llama(), SEQUENCES, SEQ_LEN);
@@ -330,15 +330,15 @@ static void test_open_survives_failed_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuts_and_recomputation_change_nothing),
-        cmocka_unit_test(test_nothing_leaks_between_sequences),
-        cmocka_unit_test(test_reference_and_fast_agree),
-        cmocka_unit_test(test_steps_do_not_allocate),
-        cmocka_unit_test(test_gradients_begin_anew),
-        cmocka_unit_test(test_plan_tells_the_memory),
-        cmocka_unit_test(test_deferred_microbatches_keep_apart),
-        cmocka_unit_test(test_slots_hold_what_is_needed),
-        cmocka_unit_test(test_open_survives_failed_allocations),
+        cmocka_unit_test(splitting_and_recomputing_keep_the_bits),
+        cmocka_unit_test(sequences_of_a_batch_are_independent),
+        cmocka_unit_test(fast_kernels_match_the_reference),
+        cmocka_unit_test(passes_do_not_allocate),
+        cmocka_unit_test(zero_gradients_discards_old_values),
+        cmocka_unit_test(plan_reports_memory),
+        cmocka_unit_test(deferred_microbatches_do_not_interfere),
+        cmocka_unit_test(slots_hold_only_what_backward_needs),
+        cmocka_unit_test(failed_allocation_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

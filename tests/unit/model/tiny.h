@@ -1,4 +1,4 @@
-/* tiny.h - small models and batches for the tests of this folder. */
+/* tiny.h - small models and batches for the tests of this module. */
 #pragma once
 
 #include "backend/backend.h"
@@ -15,7 +15,7 @@ typedef struct tiny_batch {
     int32_t tokens[TINY_TOKENS_MAX], targets[TINY_TOKENS_MAX];
 } tiny_batch;
 
-/* Awkward on purpose: odd widths, grouped heads, a vocabulary that is no power of two. */
+/* Awkward on purpose: odd widths, grouped heads, a vocabulary that is not a power of two. */
 static inline strait_shape tiny_llama(void) {
     return (strait_shape){.vocab = 37,
                           .context = 12,
@@ -42,7 +42,7 @@ static inline strait_shape tiny_yardstick(void) {
     return shape;
 }
 
-/* The same with all that local.h offers, in every so many blocks. */
+/* The same shape with all local parts (token and value tables, convolutions). */
 static inline strait_shape tiny_local(strait_shape shape, int every) {
     shape.conv = 4;
     shape.has_qkv_conv = every > 1;
@@ -82,7 +82,7 @@ static inline strait_tensor tiny_ids(int32_t *ids, int64_t n) {
     return (strait_tensor){ids, STRAIT_I32, n, 1};
 }
 
-/* Zero-initialised matrices hide mistakes: give every parameter numbers. */
+/* Zero-initialised matrices hide mistakes: gives every parameter random values. */
 static inline void tiny_randomise(struct strait_stage *stage, uint64_t seed) {
     int n = 0;
     strait_param *params = strait_stage_params(stage, &n);
@@ -101,7 +101,7 @@ static inline void tiny_randomise(struct strait_stage *stage, uint64_t seed) {
     }
 }
 
-/* Mean loss of slot 0 on a stage that is the whole model; with gradients if asked. */
+/* Mean loss of slot 0 on a stage that holds the whole model, optionally with gradients. */
 static inline double tiny_loss(struct strait_stage *stage, tiny_batch *batch, int with_gradients) {
     const strait_stage_spec *spec = strait_stage_get_spec(stage);
     const int64_t n = spec->n_sequences * spec->seq_len;

@@ -1,3 +1,4 @@
+/* weights.c - names, counts and initial values of parameters. */
 #include "tiny.h"
 
 static const strait_param *find(struct strait_stage *stage, const char *name) {
@@ -29,7 +30,7 @@ static double deviation(const strait_param *param) {
     return sqrt(sum / (double)n);
 }
 
-static void test_first_values_do_not_depend_on_the_cut(void **state) {
+static void initial_values_do_not_depend_on_the_split(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
     struct strait_stage *whole = open_init(backend, tiny_llama(), 0, 3, 7);
@@ -46,8 +47,9 @@ static void test_first_values_do_not_depend_on_the_cut(void **state) {
     strait_backend_close(&backend);
 }
 
-/* A fresh model with all that is local computes what one without does, but for the anchors. */
-static void test_local_parts_start_as_nothing(void **state) {
+/* Before training, convolutions and value tables change nothing; token tables repeat the embedding.
+ */
+static void local_parts_start_at_zero(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
     struct strait_stage *stage = open_init(backend, tiny_local(tiny_llama(), 2), 0, 3, 7);
@@ -74,7 +76,7 @@ static void test_local_parts_start_as_nothing(void **state) {
     strait_backend_close(&backend);
 }
 
-static void test_spread_follows_the_recipe(void **state) {
+static void deviations_follow_the_family(void **state) {
     (void)state;
     struct strait_backend *backend = tiny_backend(0);
     struct strait_stage *llama = open_init(backend, tiny_llama(), 0, 3, 7);
@@ -93,9 +95,9 @@ static void test_spread_follows_the_recipe(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_values_do_not_depend_on_the_cut),
-        cmocka_unit_test(test_local_parts_start_as_nothing),
-        cmocka_unit_test(test_spread_follows_the_recipe),
+        cmocka_unit_test(initial_values_do_not_depend_on_the_split),
+        cmocka_unit_test(local_parts_start_at_zero),
+        cmocka_unit_test(deviations_follow_the_family),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
