@@ -19,7 +19,7 @@ static strait_err reserve(struct strait_corpus *corpus, int n) {
 }
 
 /* Adopts what a shard's header states and compares it with what was stated before. */
-static strait_err agree(struct strait_corpus *corpus, const struct strait_shard *shard) {
+static strait_err merge_header(struct strait_corpus *corpus, const struct strait_shard *shard) {
     if (shard->vocab != 0 && corpus->vocab != 0 && shard->vocab != corpus->vocab)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: vocabulary of %lld, but %s has %lld", shard->path,
                            (long long)shard->vocab, corpus->name, (long long)corpus->vocab);
@@ -40,7 +40,7 @@ static strait_err add_shard(struct strait_corpus *corpus, const char *path) {
     STRAIT_TRY(strait_alloc_string(path, &corpus->paths[i]));
     corpus->n_shards++;
     STRAIT_TRY(strait_shard_init(&corpus->shards[i], corpus->paths[i]));
-    return agree(corpus, &corpus->shards[i]);
+    return merge_header(corpus, &corpus->shards[i]);
 }
 
 static strait_err add_listed(struct strait_corpus *corpus) {
@@ -136,11 +136,11 @@ strait_err strait_corpus_read(const struct strait_corpus *corpus, int64_t first,
         const struct strait_shard *shard = &corpus->shards[i];
         if (first < shard->n_tokens) {
             const int64_t left = shard->n_tokens - first;
-            const int64_t some = n < left ? n : left;
-            STRAIT_TRY(strait_shard_read(shard, first, some, corpus->vocab, out));
-            out += some;
-            n -= some;
-            first += some;
+            const int64_t count = n < left ? n : left;
+            STRAIT_TRY(strait_shard_read(shard, first, count, corpus->vocab, out));
+            out += count;
+            n -= count;
+            first += count;
         }
         first -= shard->n_tokens;
     }

@@ -31,14 +31,14 @@ static strait_err shard_path(const strait_corpus_writer *writer, const char *ste
 }
 
 /* What follows `stem` in `name`; NULL where it does not begin so. */
-static const char *behind(const char *name, const char *stem) {
+static const char *skip_prefix(const char *name, const char *stem) {
     const size_t n = strlen(stem);
     return strncmp(name, stem, n) == 0 ? name + n : NULL;
 }
 
 /* Whether `name` is a file of the corpus `stem`: STEM.json, STEM.bin, STEM-00000.bin. */
-static int is_of(const char *name, const char *stem) {
-    const char *rest = behind(name, stem);
+static int is_corpus_file(const char *name, const char *stem) {
+    const char *rest = skip_prefix(name, stem);
     if (rest == NULL) return 0;
     if (strcmp(rest, ".json") == 0) return 1;
     const size_t n_digits = rest[0] == '-' ? strspn(rest + 1, "0123456789") : 0;
@@ -50,7 +50,7 @@ static int is_of(const char *name, const char *stem) {
 static int is_current(const strait_corpus_writer *writer, const char *name, int64_t n_shards) {
     char expected[STRAIT_PATH_MAX];
     const char *stem = name_of(writer->stem);
-    const char *rest = behind(name, stem);
+    const char *rest = skip_prefix(name, stem);
     const int64_t index = rest[0] == '-' ? strtoll(rest + 1, NULL, 10) : 0;
     return index < n_shards && shard_path(writer, stem, index, expected) == STRAIT_OK &&
            strcmp(expected, name) == 0;
@@ -65,7 +65,7 @@ static strait_err open_parent(const char *stem, DIR **out) {
     return STRAIT_OK;
 }
 
-strait_err strait_corpus_writer_find_old(const char *out, char path[STRAIT_PATH_MAX]) {
+strait_err strait_corpus_writer_find_existing(const char *out, char path[STRAIT_PATH_MAX]) {
     char stem[STRAIT_PATH_MAX];
     DIR *folder = NULL;
     path[0] = '\0';
@@ -74,7 +74,7 @@ strait_err strait_corpus_writer_find_old(const char *out, char path[STRAIT_PATH_
     const struct dirent *entry;
     strait_err err = STRAIT_OK;
     while ((entry = readdir(folder)) != NULL && err == STRAIT_OK) // NOLINT(concurrency-mt-unsafe)
-        if (is_of(entry->d_name, name_of(stem)) &&
+        if (is_corpus_file(entry->d_name, name_of(stem)) &&
             (path[0] == '\0' || strcmp(entry->d_name, name_of(path)) < 0)) // the same every time
             err = strait_file_path(path, "%.*s%s", (int)(name_of(stem) - stem), stem,
                                    entry->d_name);
@@ -82,19 +82,20 @@ strait_err strait_corpus_writer_find_old(const char *out, char path[STRAIT_PATH_
     return err;
 }
 
-strait_err strait_corpus_writer_would_replace(const char *out, const char *input, int *would) {
+strait_err strait_corpus_writer_would_overwrite(const char *out, const char *input,
+                                                int *overwrites) {
     char stem[STRAIT_PATH_MAX];
     char path[STRAIT_PATH_MAX];
     DIR *folder = NULL;
-    *would = 0;
+    *overwrites = 0;
     STRAIT_TRY(stem_of(out, stem));
     STRAIT_TRY(open_parent(stem, &folder));
     const struct dirent *entry;
     strait_err err = STRAIT_OK;
     while ((entry = readdir(folder)) != NULL && err == STRAIT_OK) { // NOLINT(concurrency-mt-unsafe)
-        if (!is_of(entry->d_name, name_of(stem))) continue;
+        if (!is_corpus_file(entry->d_name, name_of(stem))) continue;
         err = strait_file_path(path, "%.*s%s", (int)(name_of(stem) - stem), stem, entry->d_name);
-        if (err == STRAIT_OK) *would |= strait_file_is_same(path, input);
+        if (err == STRAIT_OK) *overwrites |= strait_file_is_same(path, input);
     }
     (void)closedir(folder);
     return err;
@@ -145,7 +146,7 @@ static strait_err remove_old(const strait_corpus_writer *writer, int64_t n_shard
     const struct dirent *entry;
     strait_err err = STRAIT_OK;
     while ((entry = readdir(folder)) != NULL && err == STRAIT_OK) { // NOLINT(concurrency-mt-unsafe)
-        if (!is_of(entry->d_name, name_of(writer->stem)) ||
+        if (!is_corpus_file(entry->d_name, name_of(writer->stem)) ||
             is_current(writer, entry->d_name, n_shards))
             continue;
         if (unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != ENOENT)

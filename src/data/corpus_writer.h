@@ -19,10 +19,11 @@ typedef struct strait_corpus_writer {
 
 /* Whether there is a corpus of that name, or a part of one: NAME.json, NAME.bin, NAME-00000.bin and
  * on. `path` is one of its files then, and empty otherwise. */
-strait_err strait_corpus_writer_find_old(const char *out, char path[STRAIT_PATH_MAX]);
+strait_err strait_corpus_writer_find_existing(const char *out, char path[STRAIT_PATH_MAX]);
 
 /* Whether `input` is a file that a corpus of that name would replace. */
-strait_err strait_corpus_writer_would_replace(const char *out, const char *input, int *would);
+strait_err strait_corpus_writer_would_overwrite(const char *out, const char *input,
+                                                int *overwrites);
 
 /* Makes the folder for NAME.bin, empty: what a process that was killed left there is removed.
  * STRAIT_ECONFIG where the name does not end in .bin; STRAIT_EIO where the folder cannot be made,

@@ -30,7 +30,7 @@ static int64_t phase_of(const strait_sampler *sampler, int64_t epoch, int shard)
 
 /* One pass of a Feistel network over 2 * half_bits bits: a permutation whatever the round
  * function is. */
-static uint64_t scramble(strait_rng rng, unsigned half_bits, uint64_t x) {
+static uint64_t feistel(strait_rng rng, unsigned half_bits, uint64_t x) {
     const uint64_t mask = ((uint64_t)1 << half_bits) - 1;
     uint64_t left = x >> half_bits;
     uint64_t right = x & mask;
@@ -50,7 +50,7 @@ static int64_t permute(strait_rng rng, int64_t n, int64_t index) {
         half_bits++;
     uint64_t x = (uint64_t)index;
     do {
-        x = scramble(rng, half_bits, x);
+        x = feistel(rng, half_bits, x);
     } while (x >= (uint64_t)n);
     return (int64_t)x;
 }

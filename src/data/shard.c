@@ -9,25 +9,26 @@
 
 enum {
     MAGIC = 20240520,
-    MAGIC_WIDE = 20240801, // four-byte files of other programs
+    MAGIC_OTHER_WIDE = 20240801, // four-byte files of other programs
     VERSION_NARROW = 1,
     VERSION_WIDE = 2,
-    VERSION_FOREIGN_WIDE = 7,
+    VERSION_OTHER_WIDE = 7,
     FINGERPRINT_AT = 5 * 4,
     FINGERPRINT_BYTES = 16,
     NARROW_VOCAB = 65536,
     BUFFER_IDS = 16384
 };
 
-static uint32_t word(const unsigned char *header, int index) {
+static uint32_t header_word(const unsigned char *header, int index) {
     return strait_get_u32(header + (size_t)index * 4);
 }
 
 /* The width of an id by magic and version; 0 when this is no shard we know. */
 static int id_bytes_of(const unsigned char *header) {
-    if (word(header, 0) == MAGIC && word(header, 1) == VERSION_NARROW) return 2;
-    if (word(header, 0) == MAGIC && word(header, 1) == VERSION_WIDE) return 4;
-    if (word(header, 0) == MAGIC_WIDE && word(header, 1) == VERSION_FOREIGN_WIDE) return 4;
+    if (header_word(header, 0) == MAGIC && header_word(header, 1) == VERSION_NARROW) return 2;
+    if (header_word(header, 0) == MAGIC && header_word(header, 1) == VERSION_WIDE) return 4;
+    if (header_word(header, 0) == MAGIC_OTHER_WIDE && header_word(header, 1) == VERSION_OTHER_WIDE)
+        return 4;
     return 0;
 }
 
@@ -42,7 +43,7 @@ static void read_fingerprint(const unsigned char *header, char out[STRAIT_HASH_T
 
 static strait_err check_kind(const unsigned char *data, size_t bytes, const char *path,
                              int *id_bytes) {
-    if (bytes < 4 || (strait_get_u32(data) != MAGIC && strait_get_u32(data) != MAGIC_WIDE))
+    if (bytes < 4 || (strait_get_u32(data) != MAGIC && strait_get_u32(data) != MAGIC_OTHER_WIDE))
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s: not a token shard (its first word is not %d); make one with "
                            "\"strait tokenize\"",
@@ -56,7 +57,7 @@ static strait_err check_kind(const unsigned char *data, size_t bytes, const char
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s: shard version %u; this program reads 1 (two-byte ids) and 2 "
                            "(four-byte ids)",
-                           path, word(data, 1));
+                           path, header_word(data, 1));
     return STRAIT_OK;
 }
 
@@ -65,7 +66,7 @@ strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size
     const unsigned char *header = data;
     int id_bytes = 0;
     STRAIT_TRY(check_kind(header, bytes, path, &id_bytes));
-    const uint64_t n = (uint64_t)word(header, 3) << 32 | word(header, 2);
+    const uint64_t n = (uint64_t)header_word(header, 3) << 32 | header_word(header, 2);
     const uint64_t have = bytes - STRAIT_SHARD_HEADER_BYTES;
     if (n > have / (unsigned)id_bytes)
         return STRAIT_FAIL(STRAIT_EDATA,
@@ -83,7 +84,7 @@ strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size
     shard->ids = header + STRAIT_SHARD_HEADER_BYTES;
     shard->id_bytes = id_bytes;
     shard->n_tokens = (int64_t)n;
-    shard->vocab = word(header, 4);
+    shard->vocab = header_word(header, 4);
     read_fingerprint(header, shard->tokenizer);
     return STRAIT_OK;
 }
@@ -119,8 +120,8 @@ static uint32_t copy_ids(const struct strait_shard *shard, int64_t first, int64_
     return largest;
 }
 
-static strait_err report_id(const struct strait_shard *shard, int64_t first, int64_t n,
-                            int64_t vocab) {
+static strait_err report_bad_id(const struct strait_shard *shard, int64_t first, int64_t n,
+                                int64_t vocab) {
     for (int64_t i = first; i < first + n; i++) {
         const uint32_t id = copy_ids(shard, i, 1, NULL);
         if (id < vocab) continue;
@@ -141,17 +142,17 @@ strait_err strait_shard_read(const struct strait_shard *shard, int64_t first, in
                              int64_t vocab, int32_t *out) {
     const int64_t limit = limit_of(vocab);
     if (copy_ids(shard, first, n, out) < limit) return STRAIT_OK;
-    return report_id(shard, first, n, limit);
+    return report_bad_id(shard, first, n, limit);
 }
 
 strait_err strait_shard_verify(const struct strait_shard *shard, int64_t vocab) {
     const int64_t limit = limit_of(vocab > 0 ? vocab : shard->vocab);
     if (copy_ids(shard, 0, shard->n_tokens, NULL) < limit) return STRAIT_OK;
-    return report_id(shard, 0, shard->n_tokens, limit);
+    return report_bad_id(shard, 0, shard->n_tokens, limit);
 }
 
 struct strait_shard_writer {
-    char path[STRAIT_PATH_MAX], beside[STRAIT_PATH_MAX];
+    char path[STRAIT_PATH_MAX], temp_path[STRAIT_PATH_MAX];
     FILE *file;
     int64_t vocab, count;
     int id_bytes;
@@ -181,19 +182,19 @@ static strait_err start_writer(struct strait_shard_writer *writer, const char *p
     if (spec.vocab < 1 || spec.vocab > INT32_MAX)
         return STRAIT_FAIL(STRAIT_EINVAL, "%s: vocabulary of %lld", path, (long long)spec.vocab);
     STRAIT_TRY(strait_file_path(writer->path, "%s", path));
-    STRAIT_TRY(strait_file_path(writer->beside, "%s.tmp", path));
+    STRAIT_TRY(strait_file_path(writer->temp_path, "%s.tmp", path));
     writer->vocab = spec.vocab;
     writer->id_bytes = spec.vocab <= NARROW_VOCAB ? 2 : 4;
     strait_put_u32(writer->header, MAGIC);
     strait_put_u32(writer->header + 4, writer->id_bytes == 2 ? VERSION_NARROW : VERSION_WIDE);
     strait_put_u32(writer->header + 16, (uint32_t)spec.vocab);
     STRAIT_TRY(put_fingerprint(writer->header, spec.tokenizer));
-    writer->file = fopen(writer->beside, "wb");
+    writer->file = fopen(writer->temp_path, "wb");
     if (writer->file == NULL)
         return STRAIT_FAIL(STRAIT_EIO, "%s: cannot create; is the folder there and writable?",
-                           writer->beside);
+                           writer->temp_path);
     if (fwrite(writer->header, 1, sizeof writer->header, writer->file) != sizeof writer->header)
-        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot write; is the disk full?", writer->beside);
+        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot write; is the disk full?", writer->temp_path);
     return STRAIT_OK;
 }
 
@@ -209,7 +210,7 @@ strait_err strait_shard_writer_open(const char *path, strait_shard_spec spec,
     return err;
 }
 
-static strait_err write_some(struct strait_shard_writer *writer, const int32_t *ids, size_t n) {
+static strait_err write_block(struct strait_shard_writer *writer, const int32_t *ids, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= writer->vocab)
             return STRAIT_FAIL(STRAIT_EINVAL, "%s: id %d is outside the vocabulary of %lld",
@@ -223,7 +224,7 @@ static strait_err write_some(struct strait_shard_writer *writer, const int32_t *
     }
     const size_t bytes = n * (size_t)writer->id_bytes;
     if (fwrite(writer->buffer, 1, bytes, writer->file) != bytes)
-        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot write; is the disk full?", writer->beside);
+        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot write; is the disk full?", writer->temp_path);
     writer->count += (int64_t)n;
     return STRAIT_OK;
 }
@@ -232,7 +233,7 @@ strait_err strait_shard_writer_append(struct strait_shard_writer *writer, const 
                                       size_t n) {
     while (n > 0) {
         const size_t some = n < BUFFER_IDS ? n : BUFFER_IDS;
-        STRAIT_TRY(write_some(writer, ids, some));
+        STRAIT_TRY(write_block(writer, ids, some));
         ids += some;
         n -= some;
     }
@@ -250,10 +251,10 @@ strait_err strait_shard_writer_finish(struct strait_shard_writer **writer) {
     strait_err err = STRAIT_OK;
     if (fseek(w->file, 0, SEEK_SET) != 0 ||
         fwrite(w->header, 1, sizeof w->header, w->file) != sizeof w->header)
-        err = STRAIT_FAIL(STRAIT_EIO, "%s: cannot write; is the disk full?", w->beside);
-    if (err == STRAIT_OK) err = strait_file_finish(&w->file, w->beside);
-    if (err == STRAIT_OK) err = strait_file_move(w->beside, w->path);
-    if (err == STRAIT_OK) w->beside[0] = '\0'; // nothing left to remove
+        err = STRAIT_FAIL(STRAIT_EIO, "%s: cannot write; is the disk full?", w->temp_path);
+    if (err == STRAIT_OK) err = strait_file_finish(&w->file, w->temp_path);
+    if (err == STRAIT_OK) err = strait_file_move(w->temp_path, w->path);
+    if (err == STRAIT_OK) w->temp_path[0] = '\0'; // nothing left to remove
     strait_shard_writer_close(writer);
     return err;
 }
@@ -262,7 +263,7 @@ void strait_shard_writer_close(struct strait_shard_writer **writer) {
     struct strait_shard_writer *w = *writer;
     if (w == NULL) return;
     if (w->file != NULL) (void)fclose(w->file);
-    if (w->beside[0] != '\0') (void)unlink(w->beside);
+    if (w->temp_path[0] != '\0') (void)unlink(w->temp_path);
     strait_alloc_free(w);
     *writer = NULL;
 }

@@ -18,16 +18,16 @@ struct job {
     int n_workers;
     struct strait_shard_writer *writer; // NULL: between shards
     strait_corpus_shard *shards;        // finished
-    size_t n_shards, shard_room;
+    size_t n_shards, shard_capacity;
     strait_tokenize_counts counts;
 };
 
 /* The ids of all pieces of a portion, with an end after each document. */
-static strait_err encode_portion(void *arg, int worker, strait_chunk *chunk) {
+static strait_err encode_chunk(void *arg, int worker, strait_chunk *chunk) {
     struct job *job = arg;
     size_t start = 0;
     chunk->ids.n = 0;
-    if (strait_input_must_stop(job->spec->text.stop))
+    if (strait_input_is_stop_requested(job->spec->text.stop))
         return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped");
     for (size_t i = 0; i < chunk->n_ends; i++) {
         const strait_chunk_end *end = &chunk->ends[i];
@@ -46,7 +46,7 @@ static strait_err encode_portion(void *arg, int worker, strait_chunk *chunk) {
 static strait_err start_shard(struct job *job) {
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_corpus_writer_shard(&job->output, (int64_t)job->n_shards, path));
-    STRAIT_TRY(strait_buffer_reserve((void **)&job->shards, &job->shard_room, job->n_shards + 1,
+    STRAIT_TRY(strait_buffer_reserve((void **)&job->shards, &job->shard_capacity, job->n_shards + 1,
                                      sizeof *job->shards));
     char *copy = NULL;
     STRAIT_TRY(strait_alloc_string(path, &copy));
@@ -79,14 +79,14 @@ static strait_err write_ids(struct job *job, const int32_t *ids, size_t n) {
     return STRAIT_OK;
 }
 
-static strait_err write_portion(void *arg, strait_chunk *chunk, int64_t taken, int64_t total) {
+static strait_err write_chunk(void *arg, strait_chunk *chunk, int64_t bytes_read, int64_t total) {
     struct job *job = arg;
     STRAIT_TRY(write_ids(job, chunk->ids.data, chunk->ids.n));
     for (size_t i = 0; i < chunk->n_ends; i++)
         job->counts.documents += chunk->ends[i].ends_document;
     job->counts.bytes += (int64_t)chunk->text.n;
     job->counts.tokens += (int64_t)chunk->ids.n;
-    job->counts.taken = taken;
+    job->counts.taken = bytes_read;
     job->counts.total = total;
     if (job->spec->progress != NULL) job->spec->progress(job->spec->arg, &job->counts);
     return STRAIT_OK;
@@ -106,13 +106,13 @@ static strait_err write_manifest(struct job *job) {
 
 /* Refuses to overwrite what is read, or a corpus that should be kept, before hours of work. */
 static strait_err check_input(const strait_tokenize_spec *spec, const char *input) {
-    int would = 0;
+    int overwrites = 0;
     if (input == NULL) return STRAIT_OK;
-    STRAIT_TRY(strait_corpus_writer_would_replace(spec->out, input, &would));
-    if (!would) return STRAIT_OK;
+    STRAIT_TRY(strait_corpus_writer_would_overwrite(spec->out, input, &overwrites));
+    if (!overwrites) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG,
-                       "output %s would replace %s, which is read: choose another name", spec->out,
-                       input);
+                       "output %s would overwrite %s, which is an input: choose another name",
+                       spec->out, input);
 }
 
 static strait_err check_output(const strait_tokenize_spec *spec) {
@@ -120,7 +120,7 @@ static strait_err check_output(const strait_tokenize_spec *spec) {
     STRAIT_TRY(check_input(spec, spec->tokenizer_path));
     for (int i = 0; i < spec->text.n_paths; i++)
         STRAIT_TRY(check_input(spec, spec->text.paths[i]));
-    STRAIT_TRY(strait_corpus_writer_find_old(spec->out, path));
+    STRAIT_TRY(strait_corpus_writer_find_existing(spec->out, path));
     if (!spec->keeps_old || path[0] == '\0') return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG,
                        "%s already exists: choose another name, or replace the corpus (--force)",
@@ -141,13 +141,13 @@ static strait_err run_job(struct job *job) {
     const strait_tokenize_spec *spec = job->spec;
     STRAIT_TRY(check_output(spec));
     STRAIT_TRY(start_job(job));
-    strait_chunks_spec feed = {.text = spec->text,
-                               .n_threads = job->n_workers,
-                               .work = encode_portion,
-                               .after = write_portion,
-                               .arg = job};
-    feed.piece_bytes = strait_tokenizer_may_cut_lines(spec->tokenizer) ? PIECE_BYTES : 0;
-    STRAIT_TRY(strait_chunks_run(&feed));
+    strait_chunks_spec chunks = {.text = spec->text,
+                                 .n_threads = job->n_workers,
+                                 .work = encode_chunk,
+                                 .after = write_chunk,
+                                 .arg = job};
+    chunks.piece_bytes = strait_tokenizer_may_cut_lines(spec->tokenizer) ? PIECE_BYTES : 0;
+    STRAIT_TRY(strait_chunks_run(&chunks));
     if (job->counts.tokens == 0)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: there is no text in the files given", spec->out);
     if (job->writer != NULL) STRAIT_TRY(end_shard(job));

@@ -1,7 +1,7 @@
 /* generate.c - sampling text from a trained model, token by token. */
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "data/decoder.h"
+#include "data/tokenizer/decoder.h"
 #include "data/tokenizer/encoder.h"
 #include "infer/model.h"
 #include "model/token_sampler.h"

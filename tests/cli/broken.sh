@@ -67,7 +67,7 @@ mkfifo pipe
 refuses 3 '--plot pipe: is not a regular file' compare good --plot pipe
 [ -p pipe ] || fail "a pipe became a file"
 cp tokenizer.json read.json
-refuses 2 'read.bin would replace read.json, which is read' tokenize --force \
+refuses 2 'read.bin would overwrite read.json, which is an input' tokenize --force \
     --tokenizer read.json --out read.bin text.txt
 cmp -s tokenizer.json read.json || fail "a tokenizer was replaced by a manifest"
 refuses 2 '--out text.txt is one of the texts' tokenizer train --vocab 300 --force --out text.txt text.txt

@@ -1,6 +1,6 @@
 /* Up to the first zero a tokenizer.json; after it a text to encode and decode. */
 #include "base/alloc.h"
-#include "data/decoder.h"
+#include "data/tokenizer/decoder.h"
 #include "data/tokenizer/encoder.h"
 
 #include <stddef.h>

@@ -9,26 +9,26 @@
 #include <unistd.h>
 
 enum {
-    PORTION_BYTES = 1 << 17,
-    N_PORTIONS = 48, // in a batch: enough to share out evenly
+    CHUNK_BYTES = 1 << 17,
+    N_CHUNKS = 48, // in a batch: enough to share out evenly
     ERROR_TEXT = 512
 };
 
 /* An error and its words, which otherwise stay in the thread where they were noted. */
-typedef struct fault {
+typedef struct saved_error {
     strait_err err;
     char detail[ERROR_TEXT];
-} fault;
+} saved_error;
 
 struct batch {
-    strait_chunk chunks[N_PORTIONS];
-    fault faults[N_PORTIONS];
+    strait_chunk chunks[N_CHUNKS];
+    saved_error errors[N_CHUNKS];
     int n;
-    int64_t taken;
-    fault reading;
+    int64_t bytes_read;
+    saved_error read_error;
 };
 
-struct feed {
+struct chunk_reader {
     const strait_chunks_spec *spec;
     struct strait_text *text;
     struct strait_pool *pool;
@@ -37,91 +37,94 @@ struct feed {
     strait_text_piece piece;
     int is_over;
     int64_t n_bytes;
-    atomic_int next_portion;
+    atomic_int next_chunk;
 };
 
-static void note(fault *f, strait_err err) {
+static void save_error(saved_error *f, strait_err err) {
     f->err = err;
     if (err != STRAIT_OK) (void)snprintf(f->detail, sizeof f->detail, "%s", strait_err_detail());
 }
 
-static strait_err report(const fault *f) {
+static strait_err restore_error(const saved_error *f) {
     return f->err == STRAIT_OK ? STRAIT_OK : STRAIT_FAIL(f->err, "%s", f->detail);
 }
 
-static strait_err fill_portion(struct feed *feed, strait_chunk *chunk) {
+static strait_err fill_chunk(struct chunk_reader *reader, strait_chunk *chunk) {
     chunk->n_ends = chunk->text.n = 0;
-    while (chunk->text.n < PORTION_BYTES && !feed->is_over) {
-        feed->piece.text = chunk->text; // the piece is appended in place
-        const strait_err err = strait_text_next(feed->text, &feed->piece);
-        chunk->text = feed->piece.text;
-        feed->piece.text = (strait_buffer){0};
+    while (chunk->text.n < CHUNK_BYTES && !reader->is_over) {
+        reader->piece.text = chunk->text; // the piece is appended in place
+        const strait_err err = strait_text_next(reader->text, &reader->piece);
+        chunk->text = reader->piece.text;
+        reader->piece.text = (strait_buffer){0};
         STRAIT_TRY(err);
-        feed->is_over = feed->piece.is_over;
-        if (feed->is_over) break;
-        STRAIT_TRY(strait_buffer_reserve((void **)&chunk->ends, &chunk->end_room, chunk->n_ends + 1,
-                                         sizeof *chunk->ends));
-        chunk->ends[chunk->n_ends++] = (strait_chunk_end){chunk->text.n, feed->piece.ends_document};
+        reader->is_over = reader->piece.is_over;
+        if (reader->is_over) break;
+        STRAIT_TRY(strait_buffer_reserve((void **)&chunk->ends, &chunk->end_capacity,
+                                         chunk->n_ends + 1, sizeof *chunk->ends));
+        chunk->ends[chunk->n_ends++] = (strait_chunk_end){chunk->text.n,
+                                                          reader->piece.ends_document};
     }
-    feed->n_bytes += (int64_t)chunk->text.n;
-    if (feed->spec->limit_bytes > 0 && feed->n_bytes >= feed->spec->limit_bytes) feed->is_over = 1;
+    reader->n_bytes += (int64_t)chunk->text.n;
+    if (reader->spec->limit_bytes > 0 && reader->n_bytes >= reader->spec->limit_bytes)
+        reader->is_over = 1;
     return STRAIT_OK;
 }
 
-static strait_err read_batch(struct feed *feed, struct batch *batch) {
+static strait_err read_batch(struct chunk_reader *reader, struct batch *batch) {
     batch->n = 0;
-    while (batch->n < N_PORTIONS && !feed->is_over) {
-        STRAIT_TRY(fill_portion(feed, &batch->chunks[batch->n]));
+    while (batch->n < N_CHUNKS && !reader->is_over) {
+        STRAIT_TRY(fill_chunk(reader, &batch->chunks[batch->n]));
         if (batch->chunks[batch->n].n_ends > 0) batch->n++;
     }
-    batch->taken = strait_text_taken(feed->text);
+    batch->bytes_read = strait_text_bytes_read(reader->text);
     return STRAIT_OK;
 }
 
 /* Task 0 reads; every task then works on what is left. */
 static void run_task(void *arg, int task) {
-    struct feed *feed = arg;
+    struct chunk_reader *reader = arg;
     if (task == 0) {
-        note(&feed->next->reading, read_batch(feed, feed->next));
+        save_error(&reader->next->read_error, read_batch(reader, reader->next));
         return;
     }
-    struct batch *batch = feed->current;
+    struct batch *batch = reader->current;
     int i;
-    while ((i = atomic_fetch_add(&feed->next_portion, 1)) < batch->n)
-        note(&batch->faults[i], feed->spec->work(feed->spec->arg, task - 1, &batch->chunks[i]));
+    while ((i = atomic_fetch_add(&reader->next_chunk, 1)) < batch->n)
+        save_error(&batch->errors[i],
+                   reader->spec->work(reader->spec->arg, task - 1, &batch->chunks[i]));
 }
 
-static strait_err conclude(struct feed *feed, struct batch *batch) {
-    const strait_chunks_spec *spec = feed->spec;
+static strait_err finish_batch(struct chunk_reader *reader, struct batch *batch) {
+    const strait_chunks_spec *spec = reader->spec;
     for (int i = 0; i < batch->n; i++) {
-        STRAIT_TRY(report(&batch->faults[i]));
+        STRAIT_TRY(restore_error(&batch->errors[i]));
         if (spec->after != NULL)
-            STRAIT_TRY(spec->after(spec->arg, &batch->chunks[i], batch->taken,
-                                   strait_text_total(feed->text)));
+            STRAIT_TRY(spec->after(spec->arg, &batch->chunks[i], batch->bytes_read,
+                                   strait_text_bytes_total(reader->text)));
     }
     return STRAIT_OK;
 }
 
-static strait_err start(struct feed *feed, int n_workers) {
-    STRAIT_TRY(strait_alloc(2, sizeof *feed->batches, "text", (void **)&feed->batches));
-    STRAIT_TRY(strait_text_open(&feed->spec->text, feed->spec->piece_bytes, &feed->text));
-    STRAIT_TRY(strait_pool_open(n_workers, &feed->pool));
-    feed->current = &feed->batches[0];
-    feed->next = &feed->batches[1];
-    return read_batch(feed, feed->current);
+static strait_err start(struct chunk_reader *reader, int n_workers) {
+    STRAIT_TRY(strait_alloc(2, sizeof *reader->batches, "text", (void **)&reader->batches));
+    STRAIT_TRY(strait_text_open(&reader->spec->text, reader->spec->piece_bytes, &reader->text));
+    STRAIT_TRY(strait_pool_open(n_workers, &reader->pool));
+    reader->current = &reader->batches[0];
+    reader->next = &reader->batches[1];
+    return read_batch(reader, reader->current);
 }
 
-static strait_err run_all(struct feed *feed) {
-    const int n_workers = strait_chunks_workers(feed->spec->n_threads);
-    STRAIT_TRY(start(feed, n_workers));
-    while (feed->current->n > 0) {
-        atomic_store(&feed->next_portion, 0);
-        strait_pool_run(feed->pool, n_workers + 1, run_task, feed);
-        STRAIT_TRY(conclude(feed, feed->current));
-        STRAIT_TRY(report(&feed->next->reading));
-        struct batch *done = feed->current;
-        feed->current = feed->next;
-        feed->next = done;
+static strait_err run_all(struct chunk_reader *reader) {
+    const int n_workers = strait_chunks_workers(reader->spec->n_threads);
+    STRAIT_TRY(start(reader, n_workers));
+    while (reader->current->n > 0) {
+        atomic_store(&reader->next_chunk, 0);
+        strait_pool_run(reader->pool, n_workers + 1, run_task, reader);
+        STRAIT_TRY(finish_batch(reader, reader->current));
+        STRAIT_TRY(restore_error(&reader->next->read_error));
+        struct batch *done = reader->current;
+        reader->current = reader->next;
+        reader->next = done;
     }
     return STRAIT_OK;
 }
@@ -133,17 +136,17 @@ int strait_chunks_workers(int n_threads) {
 }
 
 strait_err strait_chunks_run(const strait_chunks_spec *spec) {
-    struct feed feed = {.spec = spec};
-    const strait_err err = run_all(&feed);
-    strait_pool_close(&feed.pool);
-    strait_text_close(&feed.text);
-    for (int b = 0; feed.batches != NULL && b < 2; b++) {
-        for (int i = 0; i < N_PORTIONS; i++) {
-            strait_alloc_free(feed.batches[b].chunks[i].text.data);
-            strait_alloc_free(feed.batches[b].chunks[i].ends);
-            strait_alloc_free(feed.batches[b].chunks[i].ids.data);
+    struct chunk_reader reader = {.spec = spec};
+    const strait_err err = run_all(&reader);
+    strait_pool_close(&reader.pool);
+    strait_text_close(&reader.text);
+    for (int b = 0; reader.batches != NULL && b < 2; b++) {
+        for (int i = 0; i < N_CHUNKS; i++) {
+            strait_alloc_free(reader.batches[b].chunks[i].text.data);
+            strait_alloc_free(reader.batches[b].chunks[i].ends);
+            strait_alloc_free(reader.batches[b].chunks[i].ids.data);
         }
     }
-    strait_alloc_free(feed.batches);
+    strait_alloc_free(reader.batches);
     return err;
 }

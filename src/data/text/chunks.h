@@ -19,7 +19,7 @@ typedef struct strait_chunk_end {
 typedef struct strait_chunk {
     strait_buffer text;
     strait_chunk_end *ends;
-    size_t n_ends, end_room;
+    size_t n_ends, end_capacity;
     strait_ids ids; // for the work to fill
 } strait_chunk;
 
@@ -33,9 +33,9 @@ typedef struct strait_chunks_spec {
      * same at one time. */
     strait_err (*work)(void *arg, int worker, strait_chunk *chunk);
 
-    /* The caller's thread, in order. `taken` of `total` bytes are read (total 0: unknown). May be
-     * NULL. */
-    strait_err (*after)(void *arg, strait_chunk *chunk, int64_t taken, int64_t total);
+    /* The caller's thread, in order. `bytes_read` of `total` bytes are read (total 0: unknown). May
+     * be NULL. */
+    strait_err (*after)(void *arg, strait_chunk *chunk, int64_t bytes_read, int64_t total);
     void *arg;
 } strait_chunks_spec;
 

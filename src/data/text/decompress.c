@@ -157,7 +157,7 @@ const struct strait_decompress_ops *strait_decompress_find(const unsigned char *
     return NULL;
 }
 
-const char *strait_decompress_claimed(const char *path) {
+const char *strait_decompress_name_of_extension(const char *path) {
     const char *dot = strrchr(path, '.');
     for (size_t i = 0; dot != NULL && i < sizeof formats / sizeof *formats; i++)
         if (strcmp(dot, formats[i].ending) == 0) return formats[i].name;
@@ -165,20 +165,20 @@ const char *strait_decompress_claimed(const char *path) {
 }
 
 /* What people have text in and is not read here. Taken for text, it would be learned from. */
-const char *strait_decompress_foreign(const unsigned char *start, size_t n) {
+const char *strait_decompress_find_unsupported(const unsigned char *start, size_t n) {
     static const struct {
         const char *name, *magic;
         size_t n_magic, at;
-    } foreign[] = {
+    } unsupported[] = {
         {"a zip archive", "PK\3\4", 4, 0},    {"a 7z archive", "7z\xbc\xaf\x27\x1c", 6, 0},
         {"a tar archive", "ustar", 5, 257},   {"bzip2 data", "1AY&SY", 6, 4},
         {"a Parquet file", "PAR1", 4, 0},     {"a PDF document", "%PDF-", 5, 0},
         {"lz4 data", "\4\"M\x18", 4, 0},      {"lzma data", "]\0\0", 3, 0},
         {"text in UTF-16", "\xff\xfe", 2, 0}, {"text in UTF-16", "\xfe\xff", 2, 0},
     };
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-        if (n >= foreign[i].at + foreign[i].n_magic &&
-            memcmp(start + foreign[i].at, foreign[i].magic, foreign[i].n_magic) == 0)
-            return foreign[i].name;
+    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
+        if (n >= unsupported[i].at + unsupported[i].n_magic &&
+            memcmp(start + unsupported[i].at, unsupported[i].magic, unsupported[i].n_magic) == 0)
+            return unsupported[i].name;
     return NULL;
 }

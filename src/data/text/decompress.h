@@ -29,7 +29,7 @@ struct strait_decompress_ops {
 const struct strait_decompress_ops *strait_decompress_find(const unsigned char *start, size_t n);
 
 /* The format that a file's name speaks of; NULL for none. */
-const char *strait_decompress_claimed(const char *path);
+const char *strait_decompress_name_of_extension(const char *path);
 
 /* What else these bytes, unpacked, are the start of, with its article; NULL for none. */
-const char *strait_decompress_foreign(const unsigned char *start, size_t n);
+const char *strait_decompress_find_unsupported(const unsigned char *start, size_t n);

@@ -11,23 +11,23 @@
 
 enum {
     RAW_BYTES = 1 << 18,
-    ASK_MS = 50 // how often, while nothing comes, whether to stop
+    POLL_MS = 50 // how often, while nothing comes, whether to stop
 };
 
 struct strait_input {
     const char *path;
     strait_input_stop stop;
     int fd;
-    int is_at_end; // of the file
-    int is_begun;  // something of it was given out
-    int64_t n_taken;
+    int is_at_end;   // of the file
+    int has_started; // something of it was given out
+    int64_t n_read;
     unsigned char *raw;
     size_t n_raw, used;                      // raw[used..n_raw) is still to be unpacked
     const struct strait_decompress_ops *ops; // NULL: not packed
     void *state;
 };
 
-int strait_input_must_stop(strait_input_stop stop) {
+int strait_input_is_stop_requested(strait_input_stop stop) {
     return stop.is_asked != NULL && stop.is_asked(stop.arg);
 }
 
@@ -35,9 +35,9 @@ int strait_input_must_stop(strait_input_stop stop) {
 static strait_err wait_for_bytes(const struct strait_input *input) {
     struct pollfd ready = {.fd = input->fd, .events = POLLIN};
     do {
-        if (strait_input_must_stop(input->stop))
+        if (strait_input_is_stop_requested(input->stop))
             return STRAIT_FAIL(STRAIT_EINTERRUPTED, "%s: stopped reading", input->path);
-    } while (poll(&ready, 1, ASK_MS) < 1);
+    } while (poll(&ready, 1, POLL_MS) < 1);
     return STRAIT_OK;
 }
 
@@ -56,7 +56,7 @@ static strait_err refill(struct strait_input *input) {
         }
         input->is_at_end = n == 0;
         input->n_raw += (size_t)n;
-        input->n_taken += n;
+        input->n_read += n;
     }
     return STRAIT_OK;
 }
@@ -72,10 +72,10 @@ static strait_err open_file(struct strait_input *input) {
     STRAIT_TRY(strait_alloc(RAW_BYTES, 1, "input", (void **)&input->raw));
     STRAIT_TRY(refill(input));
     input->ops = strait_decompress_find(input->raw, input->n_raw);
-    const char *claimed = strait_decompress_claimed(input->path);
-    if (input->ops == NULL && claimed != NULL)
+    const char *extension_format = strait_decompress_name_of_extension(input->path);
+    if (input->ops == NULL && extension_format != NULL)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: not %s data, although its name says so", input->path,
-                           claimed);
+                           extension_format);
     if (input->ops == NULL) return STRAIT_OK;
     return input->ops->open(&input->state);
 }
@@ -112,7 +112,7 @@ static strait_err read_plain(struct strait_input *input, void *out, size_t n, si
     return STRAIT_OK;
 }
 
-static strait_err read_packed(struct strait_input *input, void *out, size_t n, size_t *n_read) {
+static strait_err read_compressed(struct strait_input *input, void *out, size_t n, size_t *n_read) {
     strait_decompress_io io = {.in = input->raw + input->used,
                                .n_in = input->n_raw - input->used,
                                .out = out,
@@ -130,11 +130,12 @@ static strait_err read_packed(struct strait_input *input, void *out, size_t n, s
 }
 
 static strait_err check_start(struct strait_input *input, const void *start, size_t n) {
-    const char *foreign = input->is_begun ? NULL : strait_decompress_foreign(start, n);
-    input->is_begun = input->is_begun || n > 0;
-    if (foreign == NULL) return STRAIT_OK;
+    const char *unsupported = input->has_started ? NULL
+                                                 : strait_decompress_find_unsupported(start, n);
+    input->has_started = input->has_started || n > 0;
+    if (unsupported == NULL) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EDATA, "%s: this is %s; make plain text or JSON Lines of it first",
-                       input->path, foreign);
+                       input->path, unsupported);
 }
 
 strait_err strait_input_read(struct strait_input *input, void *out, size_t n, size_t *n_read) {
@@ -142,12 +143,12 @@ strait_err strait_input_read(struct strait_input *input, void *out, size_t n, si
         if (input->n_raw - input->used < RAW_BYTES / 4 && !input->is_at_end)
             STRAIT_TRY(refill(input));
         STRAIT_TRY(input->ops == NULL ? read_plain(input, out, n, n_read)
-                                      : read_packed(input, out, n, n_read));
+                                      : read_compressed(input, out, n, n_read));
         STRAIT_TRY(check_start(input, out, *n_read));
         if (*n_read > 0 || (input->is_at_end && input->used == input->n_raw)) return STRAIT_OK;
     }
 }
 
-int64_t strait_input_taken(const struct strait_input *input) {
-    return input->n_taken;
+int64_t strait_input_bytes_read(const struct strait_input *input) {
+    return input->n_read;
 }

@@ -13,7 +13,7 @@
 
 struct strait_input;
 
-int strait_input_must_stop(strait_input_stop stop);
+int strait_input_is_stop_requested(strait_input_stop stop);
 
 /* Opens `path`, or standard input for "-". Keeps `path`. */
 strait_err strait_input_open(const char *path, strait_input_stop stop, struct strait_input **out);
@@ -25,4 +25,4 @@ void strait_input_close(struct strait_input **input); // accepts NULL
 strait_err strait_input_read(struct strait_input *input, void *out, size_t n, size_t *n_read);
 
 /* Bytes taken from the file so far, before unpacking. */
-int64_t strait_input_taken(const struct strait_input *input);
+int64_t strait_input_bytes_read(const struct strait_input *input);

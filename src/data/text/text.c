@@ -23,7 +23,7 @@ struct strait_text {
     struct strait_input *input; // NULL: between files
     int is_lines;
     int64_t line; // of JSON Lines, from 1
-    int64_t n_taken, n_total;
+    int64_t n_read_before, n_total;
     strait_buffer ahead; // read and not handed out: ahead.data[used..n)
     size_t used;
 };
@@ -66,11 +66,11 @@ void strait_text_close(struct strait_text **text) {
     *text = NULL;
 }
 
-int64_t strait_text_taken(const struct strait_text *text) {
-    return text->n_taken + (text->input != NULL ? strait_input_taken(text->input) : 0);
+int64_t strait_text_bytes_read(const struct strait_text *text) {
+    return text->n_read_before + (text->input != NULL ? strait_input_bytes_read(text->input) : 0);
 }
 
-int64_t strait_text_total(const struct strait_text *text) {
+int64_t strait_text_bytes_total(const struct strait_text *text) {
     return text->n_total;
 }
 
@@ -99,7 +99,7 @@ static strait_err start_file(struct strait_text *t) {
 }
 
 static void end_file(struct strait_text *t) {
-    t->n_taken += strait_input_taken(t->input);
+    t->n_read_before += strait_input_bytes_read(t->input);
     strait_input_close(&t->input);
 }
 
@@ -120,7 +120,7 @@ static strait_err read_ahead(struct strait_text *t, size_t *n_read) {
     return STRAIT_OK;
 }
 
-static strait_err hand_out(struct strait_text *t, size_t n, strait_text_piece *piece) {
+static strait_err give_piece(struct strait_text *t, size_t n, strait_text_piece *piece) {
     STRAIT_TRY(strait_buffer_append(&piece->text, t->ahead.data + t->used, n));
     t->used += n;
     return STRAIT_OK;
@@ -138,20 +138,20 @@ size_t strait_text_cut(const unsigned char *text, size_t n) {
 
 static strait_err next_plain(struct strait_text *t, strait_text_piece *piece) {
     const size_t want = t->piece_bytes;
-    size_t looked = 0; // no cut before it
+    size_t searched = 0; // no cut before it
     for (;;) {
         const size_t have = t->ahead.n - t->used;
         if (want > 0 && have >= want) {
-            const size_t cut = strait_text_cut(t->ahead.data + t->used + looked, have - looked);
-            if (cut > 0) return hand_out(t, looked + cut, piece);
-            looked = have - 2;
+            const size_t cut = strait_text_cut(t->ahead.data + t->used + searched, have - searched);
+            if (cut > 0) return give_piece(t, searched + cut, piece);
+            searched = have - 2;
         }
         size_t n_read = 0;
         STRAIT_TRY(read_ahead(t, &n_read));
         if (n_read == 0) break;
     }
     piece->ends_document = 1;
-    STRAIT_TRY(hand_out(t, t->ahead.n - t->used, piece));
+    STRAIT_TRY(give_piece(t, t->ahead.n - t->used, piece));
     end_file(t);
     return STRAIT_OK;
 }
@@ -186,15 +186,16 @@ static int is_blank(const unsigned char *line, size_t n) {
 
 /* One line; *is_end at the end of the file. Blank lines are passed over. */
 static strait_err next_line(struct strait_text *t, strait_text_piece *piece, int *is_end) {
-    size_t looked = 0;
+    size_t searched = 0;
     for (;;) {
         const unsigned char *start = t->ahead.data + t->used;
         const size_t have = t->ahead.n - t->used;
-        const unsigned char *feed = have > looked ? memchr(start + looked, '\n', have - looked)
-                                                  : NULL;
+        const unsigned char *feed = have > searched
+                                        ? memchr(start + searched, '\n', have - searched)
+                                        : NULL;
         size_t n_read = 1;
         if (feed == NULL) {
-            looked = have;
+            searched = have;
             STRAIT_TRY(read_ahead(t, &n_read));
             if (n_read > 0) continue;
             start = t->ahead.data;
@@ -202,7 +203,7 @@ static strait_err next_line(struct strait_text *t, strait_text_piece *piece, int
         const size_t n = feed != NULL ? (size_t)(feed - start) : have;
         t->used += n + (feed != NULL);
         t->line++;
-        looked = 0;
+        searched = 0;
         if (!is_blank(start, n)) return read_line(t, (const char *)start, n, piece);
         if (feed == NULL) break;
     }

@@ -31,8 +31,8 @@ void strait_text_close(struct strait_text **text); // accepts NULL
 strait_err strait_text_next(struct strait_text *text, strait_text_piece *piece);
 
 /* Bytes read from all files so far, before unpacking; and their sizes, 0 when one is not known. */
-int64_t strait_text_taken(const struct strait_text *text);
-int64_t strait_text_total(const struct strait_text *text);
+int64_t strait_text_bytes_read(const struct strait_text *text);
+int64_t strait_text_bytes_total(const struct strait_text *text);
 
 /* The last place in text[0..n) where it may be cut: after a line feed that follows a visible ASCII
  * character and comes before another. 0 when there is none. Tokenizers for which

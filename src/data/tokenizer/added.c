@@ -3,7 +3,7 @@
 #include "data/tokenizer/utf8.h"
 
 /* The start of the character that ends before text[at]. */
-static size_t back(const unsigned char *text, size_t at) {
+static size_t previous_start(const unsigned char *text, size_t at) {
     do {
         at--;
     } while (at > 0 && (text[at] & 0xc0) == 0x80);
@@ -23,8 +23,9 @@ static const strait_added *longest_at(const struct strait_tokenizer *t, int is_n
     return best;
 }
 
-static int stands_alone(const unsigned char *text, size_t n, size_t start, size_t end) {
-    if (start > 0 && strait_utf8_is_word(strait_utf8_decode(text + back(text, start)))) return 0;
+static int is_whole_word(const unsigned char *text, size_t n, size_t start, size_t end) {
+    if (start > 0 && strait_utf8_is_word(strait_utf8_decode(text + previous_start(text, start))))
+        return 0;
     return end == n || !strait_utf8_is_word(strait_utf8_decode(text + end));
 }
 
@@ -37,13 +38,13 @@ int strait_added_find(const struct strait_tokenizer *t, int is_normalized,
         if (added == NULL) continue;
         size_t start = at;
         size_t end = at + added->content.n;
-        if (added->is_word && !stands_alone(text, n, start, end)) {
+        if (added->is_single_word && !is_whole_word(text, n, start, end)) {
             at = end - 1; // what was found is not looked into again
             continue;
         }
         while (added->strips_left && start > from &&
-               strait_utf8_is_space(strait_utf8_decode(text + back(text, start))))
-            start = back(text, start);
+               strait_utf8_is_space(strait_utf8_decode(text + previous_start(text, start))))
+            start = previous_start(text, start);
         while (added->strips_right && end < n &&
                strait_utf8_is_space(strait_utf8_decode(text + end)))
             end += strait_utf8_length(text + end, n - end);

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 
 enum {
-    SHORT = 32 // symbols: below it, looking at all pairs again is faster than a heap
+    SHORT_SYMBOLS = 32 // symbols: below it, looking at all pairs again is faster than a heap
 };
 
 void strait_bpe_fini(struct strait_bpe *bpe) {
@@ -14,32 +14,32 @@ void strait_bpe_fini(struct strait_bpe *bpe) {
 
 /* The definition: merge the pair of lowest rank, the leftmost of equals, until none is left. */
 static void merge_short(const struct strait_merges *merges, int32_t *ids, size_t *n) {
-    uint32_t ranks[SHORT];
-    int32_t made[SHORT];
+    uint32_t ranks[SHORT_SYMBOLS];
+    int32_t merged[SHORT_SYMBOLS];
     size_t count = *n;
     ranks[count - 1] = UINT32_MAX; // nothing follows the last
-    made[count - 1] = -1;
+    merged[count - 1] = -1;
     for (size_t i = 0; i + 1 < count; i++) {
         const strait_merge *merge = strait_merges_find(merges, ids[i], ids[i + 1]);
         ranks[i] = merge != NULL ? merge->rank : UINT32_MAX;
-        made[i] = merge != NULL ? merge->id : -1;
+        merged[i] = merge != NULL ? merge->id : -1;
     }
     while (count > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < count; i++)
             if (ranks[i] < ranks[best]) best = i;
         if (ranks[best] == UINT32_MAX) break;
-        ids[best] = made[best];
+        ids[best] = merged[best];
         count--;
         for (size_t i = best + 1; i < count; i++) {
             ids[i] = ids[i + 1];
             ranks[i] = ranks[i + 1];
-            made[i] = made[i + 1];
+            merged[i] = merged[i + 1];
         }
         for (size_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < count; i++) {
             const strait_merge *merge = strait_merges_find(merges, ids[i], ids[i + 1]);
             ranks[i] = merge != NULL ? merge->rank : UINT32_MAX;
-            made[i] = merge != NULL ? merge->id : -1;
+            merged[i] = merge != NULL ? merge->id : -1;
         }
     }
     *n = count;
@@ -59,7 +59,7 @@ static void sift_down(strait_bpe_entry *heap, size_t n, size_t at) {
 }
 
 static strait_err push(struct strait_bpe *bpe, strait_bpe_entry entry) {
-    STRAIT_TRY(strait_buffer_reserve((void **)&bpe->heap, &bpe->heap_room, bpe->n_heap + 1,
+    STRAIT_TRY(strait_buffer_reserve((void **)&bpe->heap, &bpe->heap_capacity, bpe->n_heap + 1,
                                      sizeof *bpe->heap));
     size_t at = bpe->n_heap++;
     while (at > 0 && bpe->heap[(at - 1) / 2].order > entry.order) {
@@ -78,7 +78,8 @@ static strait_bpe_entry pop(struct strait_bpe *bpe) {
 }
 
 /* Queues the merge of the symbol at `place` with the one after it, if there is one. */
-static strait_err queue(struct strait_bpe *bpe, const struct strait_merges *merges, int32_t place) {
+static strait_err queue_merge(struct strait_bpe *bpe, const struct strait_merges *merges,
+                              int32_t place) {
     if (place < 0 || bpe->symbols[place].next < 0) return STRAIT_OK;
     const int32_t left = bpe->symbols[place].id;
     const int32_t right = bpe->symbols[bpe->symbols[place].next].id;
@@ -98,31 +99,31 @@ static int is_current(const struct strait_bpe *bpe, const strait_bpe_entry *entr
 static strait_err merge_long(struct strait_bpe *bpe, const struct strait_merges *merges, size_t n) {
     bpe->n_heap = 0;
     for (size_t i = 0; i + 1 < n; i++)
-        STRAIT_TRY(queue(bpe, merges, (int32_t)i));
+        STRAIT_TRY(queue_merge(bpe, merges, (int32_t)i));
     while (bpe->n_heap > 0) {
         const strait_bpe_entry entry = pop(bpe);
         const int32_t place = (int32_t)(uint32_t)entry.order;
         if (!is_current(bpe, &entry, place)) continue;
         strait_bpe_symbol *symbol = &bpe->symbols[place];
-        strait_bpe_symbol *eaten = &bpe->symbols[symbol->next];
+        strait_bpe_symbol *absorbed = &bpe->symbols[symbol->next];
         symbol->id = entry.id;
-        symbol->next = eaten->next;
-        eaten->id = -1;
+        symbol->next = absorbed->next;
+        absorbed->id = -1;
         if (symbol->next >= 0) bpe->symbols[symbol->next].previous = place;
-        STRAIT_TRY(queue(bpe, merges, symbol->previous));
-        STRAIT_TRY(queue(bpe, merges, place));
+        STRAIT_TRY(queue_merge(bpe, merges, symbol->previous));
+        STRAIT_TRY(queue_merge(bpe, merges, place));
     }
     return STRAIT_OK;
 }
 
 strait_err strait_bpe_merge(struct strait_bpe *bpe, const struct strait_merges *merges,
                             int32_t *ids, size_t *n) {
-    if (*n < SHORT) {
+    if (*n < SHORT_SYMBOLS) {
         merge_short(merges, ids, n);
         return STRAIT_OK;
     }
-    STRAIT_TRY(
-        strait_buffer_reserve((void **)&bpe->symbols, &bpe->symbol_room, *n, sizeof *bpe->symbols));
+    STRAIT_TRY(strait_buffer_reserve((void **)&bpe->symbols, &bpe->symbol_capacity, *n,
+                                     sizeof *bpe->symbols));
     for (size_t i = 0; i < *n; i++)
         bpe->symbols[i] = (strait_bpe_symbol){ids[i], (int32_t)i - 1,
                                               i + 1 < *n ? (int32_t)i + 1 : -1};

@@ -19,7 +19,7 @@ typedef struct strait_bpe_entry {
 struct strait_bpe {
     strait_bpe_symbol *symbols;
     strait_bpe_entry *heap;
-    size_t symbol_room, heap_room, n_heap;
+    size_t symbol_capacity, heap_capacity, n_heap;
 };
 
 void strait_bpe_fini(struct strait_bpe *bpe);

@@ -13,21 +13,21 @@
 typedef enum place {
     AT_START,      // of the whole text
     AFTER_TOKEN,   // behind an added token: a section of its own
-    AFTER_GARBAGE, // behind bytes that are not UTF-8: goes on
+    AFTER_INVALID, // behind bytes that are not UTF-8: goes on
 } place;
 
 struct strait_encoder {
     const struct strait_tokenizer *t;
-    struct strait_step_scratch scratch;
+    struct strait_text_step_scratch scratch;
     struct strait_bpe bpe;
     struct strait_cache cache;
     strait_ids out, word;
-    strait_buffer normal[2];                // text between normalizers, in turns
-    strait_buffer pieces[STRAIT_STEPS_MAX]; // text after each pre-tokenizer that changes it
+    strait_buffer normalized[2];                 // text between normalizers, in turns
+    strait_buffer pieces[STRAIT_TEXT_STEPS_MAX]; // text after each pre-tokenizer that changes it
     place place;
     int64_t n_dropped;
-    strait_encoder_see see; // NULL: encode
-    void *see_arg;
+    strait_encoder_visitor visit; // NULL: encode
+    void *visit_arg;
 };
 
 strait_err strait_encoder_open(const struct strait_tokenizer *tokenizer,
@@ -54,8 +54,8 @@ void strait_encoder_close(struct strait_encoder **encoder) {
     strait_alloc_free(e->out.data);
     strait_alloc_free(e->word.data);
     for (int i = 0; i < 2; i++)
-        strait_alloc_free(e->normal[i].data);
-    for (int i = 0; i < STRAIT_STEPS_MAX; i++)
+        strait_alloc_free(e->normalized[i].data);
+    for (int i = 0; i < STRAIT_TEXT_STEPS_MAX; i++)
         strait_alloc_free(e->pieces[i].data);
     strait_alloc_free(e);
     *encoder = NULL;
@@ -85,7 +85,8 @@ static strait_err add_unknown(struct strait_encoder *e, const unsigned char *cha
 }
 
 /* The symbols that a word starts as: one for each byte or character. */
-static strait_err spell(struct strait_encoder *e, const unsigned char *word, size_t n) {
+static strait_err split_into_symbols(struct strait_encoder *e, const unsigned char *word,
+                                     size_t n) {
     const struct strait_tokenizer *t = e->t;
     e->word.n = 0;
     for (size_t at = 0; at < n;) {
@@ -105,13 +106,13 @@ static strait_err spell(struct strait_encoder *e, const unsigned char *word, siz
 }
 
 /* The ids of a word, in e->word. */
-static strait_err work_out(struct strait_encoder *e, const unsigned char *word, size_t n) {
+static strait_err compute_ids(struct strait_encoder *e, const unsigned char *word, size_t n) {
     const int32_t whole = e->t->ignores_merges ? strait_vocab_find(&e->t->vocab, word, n) : -1;
     if (whole >= 0) {
         e->word.n = 0;
         return strait_ids_append(&e->word, &whole, 1);
     }
-    STRAIT_TRY(spell(e, word, n));
+    STRAIT_TRY(split_into_symbols(e, word, n));
     if (e->word.n < 2) return STRAIT_OK;
     return strait_bpe_merge(&e->bpe, &e->t->merges, e->word.data, &e->word.n);
 }
@@ -124,92 +125,95 @@ static strait_err encode_word(struct strait_encoder *e, const unsigned char *wor
         if (ids != NULL) return strait_ids_append(&e->out, ids, n_ids);
     }
     const int64_t n_dropped = e->n_dropped;
-    STRAIT_TRY(work_out(e, word, n));
+    STRAIT_TRY(compute_ids(e, word, n));
     STRAIT_TRY(strait_ids_append(&e->out, e->word.data, e->word.n));
     if (n > STRAIT_CACHE_WORD_MAX || e->n_dropped != n_dropped) return STRAIT_OK;
     return strait_cache_put(&e->cache, word, n, hash, e->word.data, e->word.n);
 }
 
-/* A whole text without pre-tokenizer is one word; where no merge reaches across a mark, it is as
- * many as there are marks. */
-static strait_err encode_marked(struct strait_encoder *e, const unsigned char *text, size_t n) {
-    static const unsigned char mark[] = {0xe2, 0x96, 0x81};
+/* A whole text without pre-tokenizer is one word; where no merge reaches across a metaspace, it is
+ * as many as there are marks. */
+static strait_err encode_metaspaced(struct strait_encoder *e, const unsigned char *text, size_t n) {
+    static const unsigned char metaspace[] = {0xe2, 0x96, 0x81};
     size_t start = 0;
     for (size_t i = 1; i + 3 <= n; i++) {
-        if (text[i] != mark[0] || memcmp(text + i, mark, 3) != 0) continue;
-        if (i >= 3 && memcmp(text + i - 3, mark, 3) == 0) continue;
+        if (text[i] != metaspace[0] || memcmp(text + i, metaspace, 3) != 0) continue;
+        if (i >= 3 && memcmp(text + i - 3, metaspace, 3) == 0) continue;
         STRAIT_TRY(encode_word(e, text + start, i - start));
         start = i;
     }
     return encode_word(e, text + start, n - start);
 }
 
-static strait_err take_word(struct strait_encoder *e, const unsigned char *word, size_t n) {
-    if (e->see != NULL) return e->see(e->see_arg, word, n);
-    return e->t->cuts_at_mark ? encode_marked(e, word, n) : encode_word(e, word, n);
+static strait_err process_word(struct strait_encoder *e, const unsigned char *word, size_t n) {
+    if (e->visit != NULL) return e->visit(e->visit_arg, word, n);
+    return e->t->splits_at_metaspace ? encode_metaspaced(e, word, n) : encode_word(e, word, n);
 }
 
-/* A piece that steps `index` and later still have to see. */
+/* A piece that steps `index` and later still have to visit. */
 struct pending {
     struct strait_encoder *e;
     int index;
 };
 
-static int is_skipped(const struct strait_encoder *e, const strait_step *step) {
-    return e->place == AFTER_GARBAGE &&
-           (step->kind == STRAIT_STEP_PREFIX || step->kind == STRAIT_STEP_PREPEND);
+static int is_skipped(const struct strait_encoder *e, const strait_text_step *step) {
+    return e->place == AFTER_INVALID &&
+           (step->kind == STRAIT_TEXT_STEP_PREFIX || step->kind == STRAIT_TEXT_STEP_PREPEND);
 }
 
-static strait_err take_piece(void *arg, const unsigned char *text, size_t n) {
+static strait_err process_piece(void *arg, const unsigned char *text, size_t n) {
     const struct pending *p = arg;
     struct strait_encoder *e = p->e;
     struct pending next = {e, p->index + 1};
     if (n == 0) return STRAIT_OK;
-    if (p->index == e->t->words.n) return take_word(e, text, n);
-    const strait_step *step = &e->t->words.items[p->index];
-    if (step->kind == STRAIT_STEP_SPLIT)
-        return strait_step_split(step, &e->scratch, text, n, take_piece, &next);
-    if (is_skipped(e, step)) return take_piece(&next, text, n);
+    if (p->index == e->t->pre_tokenizers.n) return process_word(e, text, n);
+    const strait_text_step *step = &e->t->pre_tokenizers.items[p->index];
+    if (step->kind == STRAIT_TEXT_STEP_SPLIT)
+        return strait_text_step_split(step, &e->scratch, text, n, process_piece, &next);
+    if (is_skipped(e, step)) return process_piece(&next, text, n);
     strait_buffer *changed = &e->pieces[p->index];
-    STRAIT_TRY(strait_step_transform(step, &e->scratch, text, n, e->place == AT_START, changed));
-    return take_piece(&next, changed->data, changed->n);
+    STRAIT_TRY(
+        strait_text_step_transform(step, &e->scratch, text, n, e->place == AT_START, changed));
+    return process_piece(&next, changed->data, changed->n);
 }
 
 /* Normalised text, maybe with added tokens in it. */
-static strait_err take_normal(struct strait_encoder *e, const unsigned char *text, size_t n) {
+static strait_err process_normalized(struct strait_encoder *e, const unsigned char *text,
+                                     size_t n) {
     struct pending first = {e, 0};
     size_t start = 0;
     strait_added_match match;
     while (strait_added_find(e->t, 1, text, n, start, &match)) {
-        STRAIT_TRY(take_piece(&first, text + start, match.start - start));
-        if (e->see == NULL) STRAIT_TRY(strait_ids_append(&e->out, &match.id, 1));
+        STRAIT_TRY(process_piece(&first, text + start, match.start - start));
+        if (e->visit == NULL) STRAIT_TRY(strait_ids_append(&e->out, &match.id, 1));
         e->place = AFTER_TOKEN;
         start = match.end;
     }
-    return take_piece(&first, text + start, n - start);
+    return process_piece(&first, text + start, n - start);
 }
 
 static strait_err normalize(struct strait_encoder *e, const unsigned char *text, size_t n) {
-    int turn = 0;
-    for (int i = 0; i < e->t->normal.n; i++) {
-        const strait_step *step = &e->t->normal.items[i];
+    int buffer = 0;
+    for (int i = 0; i < e->t->normalizers.n; i++) {
+        const strait_text_step *step = &e->t->normalizers.items[i];
         if (is_skipped(e, step)) continue;
-        strait_buffer *next = &e->normal[turn];
-        STRAIT_TRY(strait_step_transform(step, &e->scratch, text, n, e->place == AT_START, next));
+        strait_buffer *next = &e->normalized[buffer];
+        STRAIT_TRY(
+            strait_text_step_transform(step, &e->scratch, text, n, e->place == AT_START, next));
         text = next->data;
         n = next->n;
-        turn = !turn;
+        buffer = !buffer;
     }
-    return take_normal(e, text, n);
+    return process_normalized(e, text, n);
 }
 
 /* Well-formed text, maybe with added tokens in it. */
-static strait_err take_text(struct strait_encoder *e, const unsigned char *text, size_t n) {
+static strait_err process_valid(struct strait_encoder *e, const unsigned char *text, size_t n) {
     size_t start = 0;
     strait_added_match match;
     while (strait_added_find(e->t, 0, text, n, start, &match)) {
         if (match.start > start) STRAIT_TRY(normalize(e, text + start, match.start - start));
-        if (e->see == NULL) STRAIT_TRY(strait_ids_append(&e->out, &match.id, 1));
+        if (e->visit == NULL) STRAIT_TRY(strait_ids_append(&e->out, &match.id, 1));
         e->place = AFTER_TOKEN;
         start = match.end;
     }
@@ -217,32 +221,32 @@ static strait_err take_text(struct strait_encoder *e, const unsigned char *text,
 }
 
 /* Bytes that are not UTF-8. */
-static strait_err take_garbage(struct strait_encoder *e, const unsigned char *bytes, size_t n) {
+static strait_err encode_invalid(struct strait_encoder *e, const unsigned char *bytes, size_t n) {
     const struct strait_tokenizer *t = e->t;
-    if (t->is_byte_level) return take_word(e, bytes, n);
-    if (e->see != NULL || !t->has_byte_fallback)
-        return take_word(e, (const unsigned char *)"\xef\xbf\xbd", 3);
+    if (t->is_byte_level) return process_word(e, bytes, n);
+    if (e->visit != NULL || !t->has_byte_fallback)
+        return process_word(e, (const unsigned char *)"\xef\xbf\xbd", 3);
     e->word.n = 0;
     for (size_t i = 0; i < n; i++)
         STRAIT_TRY(add_unknown(e, bytes + i, 1));
     return strait_ids_append(&e->out, e->word.data, e->word.n);
 }
 
-static strait_err take_all(struct strait_encoder *e, const unsigned char *text, size_t n) {
+static strait_err process_text(struct strait_encoder *e, const unsigned char *text, size_t n) {
     if (n > INT32_MAX)
         return STRAIT_FAIL(STRAIT_EINVAL, "a text of %zu bytes; at most %d can be encoded at once",
                            n, INT32_MAX);
     e->place = AT_START;
     for (size_t at = 0; at < n;) {
         const size_t valid = strait_utf8_valid(text + at, n - at);
-        if (valid > 0) STRAIT_TRY(take_text(e, text + at, valid));
+        if (valid > 0) STRAIT_TRY(process_valid(e, text + at, valid));
         at += valid;
         const size_t start = at;
         while (at < n && strait_utf8_length(text + at, n - at) == 0)
             at++;
         if (at == start) break;
-        STRAIT_TRY(take_garbage(e, text + start, at - start));
-        e->place = AFTER_GARBAGE;
+        STRAIT_TRY(encode_invalid(e, text + start, at - start));
+        e->place = AFTER_INVALID;
     }
     return STRAIT_OK;
 }
@@ -252,18 +256,18 @@ strait_err strait_encoder_encode(struct strait_encoder *encoder, const void *tex
     const struct strait_tokenizer *t = encoder->t;
     const int has_template = (options & STRAIT_ENCODE_TEMPLATE) != 0;
     encoder->out.n = 0;
-    encoder->see = NULL;
+    encoder->visit = NULL;
     if (has_template) STRAIT_TRY(strait_ids_append(&encoder->out, t->before.data, t->before.n));
-    STRAIT_TRY(take_all(encoder, text, n));
+    STRAIT_TRY(process_text(encoder, text, n));
     if (has_template) STRAIT_TRY(strait_ids_append(&encoder->out, t->after.data, t->after.n));
     *ids = encoder->out.data;
     *n_ids = encoder->out.n;
     return STRAIT_OK;
 }
 
-strait_err strait_encoder_words(struct strait_encoder *encoder, const void *text, size_t n,
-                                strait_encoder_see see, void *arg) {
-    encoder->see = see;
-    encoder->see_arg = arg;
-    return take_all(encoder, text, n);
+strait_err strait_encoder_visit_words(struct strait_encoder *encoder, const void *text, size_t n,
+                                      strait_encoder_visitor visit, void *arg) {
+    encoder->visit = visit;
+    encoder->visit_arg = arg;
+    return process_text(encoder, text, n);
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* For learning: calls `see` with every word instead of encoding it. */
-typedef strait_err (*strait_encoder_see)(void *arg, const unsigned char *word, size_t n);
-strait_err strait_encoder_words(struct strait_encoder *encoder, const void *text, size_t n,
-                                strait_encoder_see see, void *arg);
+/* For learning: calls `visit` with every word instead of encoding it. */
+typedef strait_err (*strait_encoder_visitor)(void *arg, const unsigned char *word, size_t n);
+strait_err strait_encoder_visit_words(struct strait_encoder *encoder, const void *text, size_t n,
+                                      strait_encoder_visitor visit, void *arg);

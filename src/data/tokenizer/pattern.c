@@ -9,8 +9,8 @@
 
 enum {
     STACK_START = 32 << 10,
-    STACK_MOST = 1 << 20,
-    SHOWN = 80 // bytes of a pattern in an error
+    STACK_MAX = 1 << 20,
+    ERROR_BYTES = 80 // bytes of a pattern in an error
 };
 
 struct strait_pattern {
@@ -24,13 +24,13 @@ struct strait_matcher {
     pcre2_jit_stack *stack;
 };
 
-static void *take(PCRE2_SIZE bytes, void *unused) {
+static void *pcre_allocate(PCRE2_SIZE bytes, void *unused) {
     (void)unused;
     void *memory = NULL;
     return strait_alloc(bytes, 1, "pattern", &memory) == STRAIT_OK ? memory : NULL;
 }
 
-static void give(void *memory, void *unused) {
+static void pcre_release(void *memory, void *unused) {
     (void)unused;
     strait_alloc_free(memory);
 }
@@ -38,12 +38,12 @@ static void give(void *memory, void *unused) {
 #define SPACES "\\p{Z}\\x09-\\x0d\\x85"
 #define WORDS  "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
 
-/* Copies the escape at source[0..2) in PCRE2's words. */
+/* Copies the escape at source[0..2) in PCRE2's text. */
 static strait_err copy_escape(const char *source, int is_class, strait_buffer *out) {
     static const struct {
         char letter;
-        const char *alone, *in_class; // NULL: cannot be said
-    } said[] = {
+        const char *alone, *in_class; // NULL: cannot be escapes
+    } escapes[] = {
         {'s', "[" SPACES "]", SPACES},
         {'S', "[^" SPACES "]", NULL},
         {'w', "[" WORDS "]", WORDS},
@@ -51,13 +51,13 @@ static strait_err copy_escape(const char *source, int is_class, strait_buffer *o
         {'h', NULL, NULL},
         {'H', NULL, NULL},
     };
-    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
-        if (said[i].letter != source[1]) continue;
-        const char *words = is_class ? said[i].in_class : said[i].alone;
-        if (words == NULL)
+    for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++) {
+        if (escapes[i].letter != source[1]) continue;
+        const char *text = is_class ? escapes[i].in_class : escapes[i].alone;
+        if (text == NULL)
             return STRAIT_FAIL(STRAIT_EDATA, "\\%c%s is not supported", source[1],
                                is_class ? " inside [ ]" : "");
-        return strait_buffer_append(out, words, strlen(words));
+        return strait_buffer_append(out, text, strlen(text));
     }
     return strait_buffer_append(out, source, 2);
 }
@@ -100,7 +100,8 @@ static strait_err translate(const char *source, size_t n, strait_buffer *out) {
 }
 
 static strait_err compile(const strait_buffer *source, struct strait_pattern *pattern) {
-    pcre2_general_context *general = pcre2_general_context_create(take, give, NULL);
+    pcre2_general_context *general = pcre2_general_context_create(pcre_allocate, pcre_release,
+                                                                  NULL);
     pcre2_compile_context *context = general == NULL ? NULL
                                                      : pcre2_compile_context_create(
                                                            general); // NULL would mean malloc
@@ -109,18 +110,18 @@ static strait_err compile(const strait_buffer *source, struct strait_pattern *pa
         err = STRAIT_FAIL(STRAIT_ENOMEM, "pattern");
     } else {
         int error = 0;
-        PCRE2_SIZE place = 0;
+        PCRE2_SIZE offset = 0;
         (void)pcre2_set_newline(context, PCRE2_NEWLINE_LF);
         pattern->code = pcre2_compile(source->data, source->n,
                                       PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE |
                                           PCRE2_NEVER_BACKSLASH_C,
-                                      &error, &place, context);
+                                      &error, &offset, context);
         if (pattern->code == NULL && error == PCRE2_ERROR_HEAP_FAILED) {
             err = STRAIT_FAIL(STRAIT_ENOMEM, "pattern");
         } else if (pattern->code == NULL) {
             PCRE2_UCHAR text[128];
             (void)pcre2_get_error_message(error, text, sizeof text);
-            err = STRAIT_FAIL(STRAIT_EDATA, "%s, near place %zu", (const char *)text, place);
+            err = STRAIT_FAIL(STRAIT_EDATA, "%s, near offset %zu", (const char *)text, offset);
         }
     }
     pcre2_compile_context_free(context);
@@ -141,7 +142,7 @@ strait_err strait_pattern_open(const char *source, size_t n, struct strait_patte
         return STRAIT_OK;
     }
     if (err == STRAIT_EDATA)
-        strait_err_prefix("pattern \"%.*s\"", n < SHOWN ? (int)n : SHOWN, source);
+        strait_err_prefix("pattern \"%.*s\"", n < ERROR_BYTES ? (int)n : ERROR_BYTES, source);
     strait_pattern_close(&pattern);
     return err;
 }
@@ -156,11 +157,12 @@ void strait_pattern_close(struct strait_pattern **pattern) {
 strait_err strait_matcher_open(struct strait_matcher **out) {
     struct strait_matcher *matcher = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *matcher, "matcher", (void **)&matcher));
-    pcre2_general_context *general = pcre2_general_context_create(take, give, NULL);
+    pcre2_general_context *general = pcre2_general_context_create(pcre_allocate, pcre_release,
+                                                                  NULL);
     if (general != NULL) {
         matcher->data = pcre2_match_data_create(1, general);
         matcher->context = pcre2_match_context_create(general);
-        matcher->stack = pcre2_jit_stack_create(STACK_START, STACK_MOST, general);
+        matcher->stack = pcre2_jit_stack_create(STACK_START, STACK_MAX, general);
         pcre2_general_context_free(general);
     }
     if (matcher->data == NULL || matcher->context == NULL) {

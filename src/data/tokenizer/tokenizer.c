@@ -21,15 +21,15 @@ static strait_err put_text(strait_buffer *out, const unsigned char *text, size_t
     return strait_buffer_append(out, text, n);
 }
 
-static strait_err put_steps(strait_buffer *out, const strait_steps *steps) {
+static strait_err put_steps(strait_buffer *out, const strait_text_steps *steps) {
     STRAIT_TRY(put_number(out, (uint64_t)steps->n));
     for (int i = 0; i < steps->n; i++) {
-        const strait_step *step = &steps->items[i];
-        const uint64_t how = (uint64_t)step->kind | (uint64_t)step->split << 8 |
-                             (uint64_t)step->form << 16 | (uint64_t)step->is_inverted << 24 |
-                             (uint64_t)step->is_start_only << 25 |
-                             (uint64_t)(step->pattern != NULL) << 26;
-        STRAIT_TRY(put_number(out, how));
+        const strait_text_step *step = &steps->items[i];
+        const uint64_t flags = (uint64_t)step->kind | (uint64_t)step->split << 8 |
+                               (uint64_t)step->form << 16 | (uint64_t)step->is_inverted << 24 |
+                               (uint64_t)step->is_start_only << 25 |
+                               (uint64_t)(step->pattern != NULL) << 26;
+        STRAIT_TRY(put_number(out, flags));
         STRAIT_TRY(put_text(out, step->find.data, step->find.n));
         STRAIT_TRY(put_text(out, step->content.data, step->content.n));
     }
@@ -37,10 +37,12 @@ static strait_err put_steps(strait_buffer *out, const strait_steps *steps) {
 }
 
 static strait_err put_added(strait_buffer *out, const strait_added *added) {
-    const uint64_t how = (uint64_t)added->id | (uint64_t)added->is_special << 32 |
-                         (uint64_t)added->is_word << 33 | (uint64_t)added->strips_left << 34 |
-                         (uint64_t)added->strips_right << 35 | (uint64_t)added->is_normalized << 36;
-    STRAIT_TRY(put_number(out, how));
+    const uint64_t flags = (uint64_t)added->id | (uint64_t)added->is_special << 32 |
+                           (uint64_t)added->is_single_word << 33 |
+                           (uint64_t)added->strips_left << 34 |
+                           (uint64_t)added->strips_right << 35 |
+                           (uint64_t)added->is_normalized << 36;
+    STRAIT_TRY(put_number(out, flags));
     return put_text(out, added->content.data, added->content.n);
 }
 
@@ -61,13 +63,13 @@ static strait_err put_merges(strait_buffer *out, const struct strait_merges *mer
 }
 
 /* Everything that decides ids, in one fixed form. */
-static strait_err describe(const struct strait_tokenizer *t, strait_buffer *out) {
-    const uint64_t how = (uint64_t)t->is_byte_level | (uint64_t)t->has_byte_fallback << 1 |
-                         (uint64_t)t->fuses_unk << 2 | (uint64_t)t->ignores_merges << 3 |
-                         (uint64_t)(uint32_t)t->unk << 32;
-    STRAIT_TRY(put_number(out, how));
-    STRAIT_TRY(put_steps(out, &t->normal));
-    STRAIT_TRY(put_steps(out, &t->words));
+static strait_err serialise(const struct strait_tokenizer *t, strait_buffer *out) {
+    const uint64_t flags = (uint64_t)t->is_byte_level | (uint64_t)t->has_byte_fallback << 1 |
+                           (uint64_t)t->fuses_unk << 2 | (uint64_t)t->ignores_merges << 3 |
+                           (uint64_t)(uint32_t)t->unk << 32;
+    STRAIT_TRY(put_number(out, flags));
+    STRAIT_TRY(put_steps(out, &t->normalizers));
+    STRAIT_TRY(put_steps(out, &t->pre_tokenizers));
     for (size_t i = 0; i < t->n_added; i++)
         STRAIT_TRY(put_added(out, &t->added[i]));
     for (size_t id = 0; id < t->vocab.n_ids; id++) {
@@ -77,32 +79,33 @@ static strait_err describe(const struct strait_tokenizer *t, strait_buffer *out)
     return put_merges(out, &t->merges, t->n_merges);
 }
 
-/* A mark that follows another character inside what a merge makes. */
-static int joins_at_mark(const struct strait_tokenizer *t, int32_t id) {
-    static const unsigned char mark[] = {0xe2, 0x96, 0x81};
+/* A metaspace that follows another character inside what a merge makes. */
+static int joins_at_metaspace(const struct strait_tokenizer *t, int32_t id) {
+    static const unsigned char metaspace[] = {0xe2, 0x96, 0x81};
     const strait_span key = t->vocab.tokens[id].key;
     const unsigned char *text = strait_vocab_at(&t->vocab, key);
     for (size_t i = 3; i + 3 <= key.n; i++)
-        if (memcmp(text + i, mark, 3) == 0 && memcmp(text + i - 3, mark, 3) != 0) return 1;
+        if (memcmp(text + i, metaspace, 3) == 0 && memcmp(text + i - 3, metaspace, 3) != 0)
+            return 1;
     for (size_t i = 1; i < 3 && i + 3 <= key.n; i++)
-        if (memcmp(text + i, mark, 3) == 0) return 1;
+        if (memcmp(text + i, metaspace, 3) == 0) return 1;
     return 0;
 }
 
-static int may_cut_at_mark(const struct strait_tokenizer *t) {
+static int may_split_at_metaspace(const struct strait_tokenizer *t) {
     if (t->is_byte_level || t->ignores_merges) return 0;
     for (size_t i = 0; i < t->merges.n_slots; i++)
-        if (t->merges.slots[i].id >= 0 && joins_at_mark(t, t->merges.slots[i].id)) return 0;
+        if (t->merges.slots[i].id >= 0 && joins_at_metaspace(t, t->merges.slots[i].id)) return 0;
     return strait_vocab_find(&t->vocab, "\xe2\x96\x81", 3) >= 0;
 }
 
-static strait_err conclude(struct strait_tokenizer *t) {
+static strait_err finish(struct strait_tokenizer *t) {
     for (size_t id = 0; id < t->vocab.n_ids; id++)
         if (t->vocab.tokens[id].out.n > t->longest_out) t->longest_out = t->vocab.tokens[id].out.n;
-    t->cuts_at_mark = may_cut_at_mark(t);
-    t->may_cut_lines = strait_cut_is_safe(t);
+    t->splits_at_metaspace = may_split_at_metaspace(t);
+    t->may_cut_lines = strait_line_split_is_safe(t);
     strait_buffer all = {0};
-    const strait_err err = describe(t, &all);
+    const strait_err err = serialise(t, &all);
     if (err == STRAIT_OK) strait_hash_text(all.data, all.n, t->fingerprint);
     strait_alloc_free(all.data);
     return err;
@@ -118,7 +121,7 @@ static strait_err check_document(const json_t *document) {
     static const char *const known[] = {
         "version",       "truncation", "padding",        "added_tokens", "normalizer",
         "pre_tokenizer", "model",      "post_processor", "decoder",      NULL};
-    STRAIT_TRY(strait_read_only(document, "tokenizer.json", known));
+    STRAIT_TRY(strait_read_check_keys(document, "tokenizer.json", known));
     STRAIT_TRY(check_null(document, "truncation"));
     return check_null(document, "padding");
 }
@@ -136,7 +139,7 @@ static strait_err build(const json_t *document, struct strait_tokenizer **out) {
     struct strait_tokenizer *t = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *t, "tokenizer", (void **)&t));
     strait_err err = read_document(t, document);
-    if (err == STRAIT_OK) err = conclude(t);
+    if (err == STRAIT_OK) err = finish(t);
     if (err == STRAIT_OK)
         *out = t;
     else
@@ -166,9 +169,9 @@ strait_err strait_tokenizer_open(const char *path, struct strait_tokenizer **out
 void strait_tokenizer_close(struct strait_tokenizer **tokenizer) {
     struct strait_tokenizer *t = *tokenizer;
     if (t == NULL) return;
-    for (int i = 0; i < STRAIT_STEPS_MAX; i++) {
-        strait_step_fini(&t->normal.items[i]);
-        strait_step_fini(&t->words.items[i]);
+    for (int i = 0; i < STRAIT_TEXT_STEPS_MAX; i++) {
+        strait_text_step_fini(&t->normalizers.items[i]);
+        strait_text_step_fini(&t->pre_tokenizers.items[i]);
     }
     for (size_t i = 0; i < t->n_added; i++)
         strait_alloc_free(t->added[i].content.data);

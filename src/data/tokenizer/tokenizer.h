@@ -5,7 +5,8 @@
  * refused with the name of the key; nothing is ignored. docs/formats.md lists what is known.
  *
  * A tokenizer does not change after it is opened: any number of threads may share it. Each thread
- * encodes with an encoder of its own (data/encoder.h) and decodes with a decoder (data/decoder.h).
+ * encodes with an encoder of its own (data/encoder.h) and decodes with a decoder
+ * (data/tokenizer/decoder.h).
  */
 #pragma once
 

@@ -176,11 +176,11 @@ static void check_packed(const char *name, const char *format,
     strait_text_piece piece = {.is_over = 0};
     const char *paths[] = {path};
     CHECK_OK(strait_text_open(&(strait_text_spec){.paths = paths, .n_paths = 1}, 0, &text));
-    assert_int_equal(strait_text_total(text), n);
+    assert_int_equal(strait_text_bytes_total(text), n);
     CHECK_OK(strait_text_next(text, &piece));
     assert_int_equal(piece.text.n, BIG);
     assert_memory_equal(piece.text.data, big, BIG);
-    assert_int_equal(strait_text_taken(text), n);
+    assert_int_equal(strait_text_bytes_read(text), n);
     strait_alloc_free(piece.text.data);
     strait_text_close(&text);
     packed[n / 2] ^= 0x40;

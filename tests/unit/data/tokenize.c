@@ -174,11 +174,11 @@ static void note_tokens(void *arg, const strait_tokenize_counts *counts) {
 
 static void remove_corpus(const char *name) {
     char path[STRAIT_PATH_MAX];
-    CHECK_OK(strait_corpus_writer_find_old(in_folder(name), path));
+    CHECK_OK(strait_corpus_writer_find_existing(in_folder(name), path));
     CHECK(path[0] != '\0');
     while (path[0] != '\0') {
         assert_int_equal(unlink(path), 0);
-        CHECK_OK(strait_corpus_writer_find_old(in_folder(name), path));
+        CHECK_OK(strait_corpus_writer_find_existing(in_folder(name), path));
     }
 }
 

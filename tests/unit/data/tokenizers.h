@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "check.h"
-#include "data/decoder.h"
+#include "data/tokenizer/decoder.h"
 #include "data/tokenizer/encoder.h"
 #include "data/tokenizer/tokenizer.h"
 

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-strait_err strait_read_only(const json_t *object, const char *where, const char *const *known) {
+strait_err strait_read_check_keys(const json_t *object, const char *where,
+                                  const char *const *known) {
     if (!json_is_object(object)) return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is not an object", where);
     const char *key;
     const json_t *value;
@@ -17,10 +18,10 @@ strait_err strait_read_only(const json_t *object, const char *where, const char 
     return STRAIT_OK;
 }
 
-strait_err strait_read_flag(const json_t *object, const char *key, int preset, int *out) {
+strait_err strait_read_flag(const json_t *object, const char *key, int fallback, int *out) {
     const json_t *value = json_object_get(object, key);
     if (value == NULL || json_is_null(value)) {
-        *out = preset;
+        *out = fallback;
         return STRAIT_OK;
     }
     if (!json_is_boolean(value))
@@ -43,10 +44,10 @@ strait_err strait_read_text(const json_t *object, const char *key, strait_buffer
     return strait_buffer_append(out, text, json_string_length(json_object_get(object, key)));
 }
 
-strait_err strait_read_pattern(const json_t *object, strait_step *step) {
+strait_err strait_read_pattern(const json_t *object, strait_text_step *step) {
     static const char *const known[] = {"String", "Regex", NULL};
     const json_t *pattern = json_object_get(object, "pattern");
-    STRAIT_TRY(strait_read_only(pattern, "pattern", known));
+    STRAIT_TRY(strait_read_check_keys(pattern, "pattern", known));
     const int is_regex = json_object_get(pattern, "Regex") != NULL;
     STRAIT_TRY(strait_read_text(pattern, is_regex ? "Regex" : "String", &step->find));
     if (!is_regex) return STRAIT_OK;

@@ -25,7 +25,7 @@ static strait_err check_same(const struct strait_tokenizer *t, const strait_adde
 
 static strait_err read_flags(const json_t *item, strait_added *added) {
     STRAIT_TRY(strait_read_flag(item, "special", 0, &added->is_special));
-    STRAIT_TRY(strait_read_flag(item, "single_word", 0, &added->is_word));
+    STRAIT_TRY(strait_read_flag(item, "single_word", 0, &added->is_single_word));
     STRAIT_TRY(strait_read_flag(item, "lstrip", 0, &added->strips_left));
     STRAIT_TRY(strait_read_flag(item, "rstrip", 0, &added->strips_right));
     return strait_read_flag(item, "normalized", !added->is_special, &added->is_normalized);
@@ -35,7 +35,7 @@ static strait_err read_fields(const json_t *item, strait_added *added) {
     static const char *const known[] = {"id",     "content",    "single_word", "lstrip",
                                         "rstrip", "normalized", "special",     NULL};
     int64_t id = 0;
-    STRAIT_TRY(strait_read_only(item, "added_tokens", known));
+    STRAIT_TRY(strait_read_check_keys(item, "added_tokens", known));
     STRAIT_TRY(strait_read_text(item, "content", &added->content));
     STRAIT_TRY(strait_json_int(item, "id", &id));
     if (id < 0 || id >= STRAIT_VOCAB_MAX)
@@ -47,12 +47,12 @@ static strait_err read_fields(const json_t *item, strait_added *added) {
 
 /* A token looked for in normalised text is normalised too. */
 static strait_err normalize_content(const struct strait_tokenizer *t, strait_added *added) {
-    struct strait_step_scratch scratch = {0};
+    struct strait_text_step_scratch scratch = {0};
     strait_buffer next = {0};
     strait_err err = strait_matcher_open(&scratch.matcher);
-    for (int i = 0; err == STRAIT_OK && i < t->normal.n; i++) {
-        err = strait_step_transform(&t->normal.items[i], &scratch, added->content.data,
-                                    added->content.n, 1, &next);
+    for (int i = 0; err == STRAIT_OK && i < t->normalizers.n; i++) {
+        err = strait_text_step_transform(&t->normalizers.items[i], &scratch, added->content.data,
+                                         added->content.n, 1, &next);
         const strait_buffer swap = added->content;
         added->content = next;
         next = swap;
@@ -64,7 +64,7 @@ static strait_err normalize_content(const struct strait_tokenizer *t, strait_add
 }
 
 /* Gives the token its place in the vocabulary. */
-static strait_err enter(struct strait_tokenizer *t, const strait_added *added) {
+static strait_err add_to_vocab(struct strait_tokenizer *t, const strait_added *added) {
     const size_t id = (size_t)added->id;
     if (id < t->vocab.n_ids && (t->vocab.tokens[id].flags & STRAIT_TOKEN_PRESENT) != 0)
         STRAIT_TRY(check_same(t, added));
@@ -80,8 +80,8 @@ static strait_err enter(struct strait_tokenizer *t, const strait_added *added) {
 static strait_err add_one(struct strait_tokenizer *t, const json_t *item) {
     strait_added *added = &t->added[t->n_added++];
     STRAIT_TRY(read_fields(item, added));
-    STRAIT_TRY(enter(t, added));
-    if (added->is_normalized && t->normal.n > 0) STRAIT_TRY(normalize_content(t, added));
+    STRAIT_TRY(add_to_vocab(t, added));
+    if (added->is_normalized && t->normalizers.n > 0) STRAIT_TRY(normalize_content(t, added));
     if (added->content.n > 0) t->starts[added->is_normalized][added->content.data[0]] = 1;
     return STRAIT_OK;
 }

@@ -6,42 +6,43 @@
 
 /* What every token decodes to is worked out once, here; what depends on the place in the text is
  * only the spaces that are left out at its start. */
-struct reading {
+struct decoder_context {
     struct strait_tokenizer *t;
-    struct strait_step_scratch scratch;
+    struct strait_text_step_scratch scratch;
     strait_buffer bytes;
     int is_fused; // what follows sees the whole text, not single tokens
     int depth;
 };
 
 /* Makes the new bytes of one token in r->bytes. */
-typedef strait_err (*change)(struct reading *r, const void *arg, const unsigned char *old,
-                             size_t n);
+typedef strait_err (*token_transform)(struct decoder_context *r, const void *arg,
+                                      const unsigned char *old, size_t n);
 
-static strait_err change_all(struct reading *r, change make, const void *arg) {
+static strait_err transform_tokens(struct decoder_context *r, token_transform transform,
+                                   const void *arg) {
     struct strait_vocab *vocab = &r->t->vocab;
     for (size_t id = 0; id < vocab->n_ids; id++) {
         const strait_span span = vocab->tokens[id].out;
         const unsigned char *old = strait_vocab_at(vocab, span);
         r->bytes.n = 0;
-        STRAIT_TRY(make(r, arg, old, span.n));
+        STRAIT_TRY(transform(r, arg, old, span.n));
         if (r->bytes.n == span.n && memcmp(old, r->bytes.data, span.n) == 0) continue;
         STRAIT_TRY(strait_vocab_set_out(vocab, (int32_t)id, r->bytes.data, r->bytes.n));
     }
     return STRAIT_OK;
 }
 
-static strait_err make_replaced(struct reading *r, const void *arg, const unsigned char *old,
-                                size_t n) {
-    return strait_step_transform(arg, &r->scratch, old, n, 0, &r->bytes);
+static strait_err apply_replace(struct decoder_context *r, const void *arg,
+                                const unsigned char *old, size_t n) {
+    return strait_text_step_transform(arg, &r->scratch, old, n, 0, &r->bytes);
 }
 
 static int hex(unsigned char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-static strait_err make_byte(struct reading *r, const void *arg, const unsigned char *old,
-                            size_t n) {
+static strait_err apply_byte_fallback(struct decoder_context *r, const void *arg,
+                                      const unsigned char *old, size_t n) {
     (void)arg;
     const int is_form = n == 6 && memcmp(old, "<0x", 3) == 0 && old[5] == '>';
     const int high = is_form ? hex(old[3]) : -1;
@@ -51,8 +52,8 @@ static strait_err make_byte(struct reading *r, const void *arg, const unsigned c
     return strait_buffer_append(&r->bytes, &byte, 1);
 }
 
-static strait_err make_decoded(struct reading *r, const void *arg, const unsigned char *old,
-                               size_t n) {
+static strait_err apply_byte_level(struct decoder_context *r, const void *arg,
+                                   const unsigned char *old, size_t n) {
     (void)arg;
     STRAIT_TRY(strait_buffer_reserve((void **)&r->bytes.data, &r->bytes.capacity, n + 1, 1));
     const int64_t count = strait_alphabet_decode((const char *)old, n, r->bytes.data);
@@ -61,17 +62,17 @@ static strait_err make_decoded(struct reading *r, const void *arg, const unsigne
     return STRAIT_OK;
 }
 
-static strait_err read_replace(struct reading *r, const json_t *object) {
-    strait_step step = {.kind = STRAIT_STEP_REPLACE};
+static strait_err read_replace(struct decoder_context *r, const json_t *object) {
+    strait_text_step step = {.kind = STRAIT_TEXT_STEP_REPLACE};
     strait_err err = strait_read_text(object, "content", &step.content);
     if (err == STRAIT_OK) err = strait_read_pattern(object, &step);
-    if (err == STRAIT_OK) err = change_all(r, make_replaced, &step);
-    strait_step_fini(&step);
+    if (err == STRAIT_OK) err = transform_tokens(r, apply_replace, &step);
+    strait_text_step_fini(&step);
     return err;
 }
 
-static strait_err read_metaspace(struct reading *r, const json_t *object) {
-    strait_step step = {.kind = STRAIT_STEP_REPLACE};
+static strait_err read_metaspace(struct decoder_context *r, const json_t *object) {
+    strait_text_step step = {.kind = STRAIT_TEXT_STEP_REPLACE};
     int has_prefix = 0;
     const char *scheme = json_string_value(json_object_get(object, "prepend_scheme"));
     strait_err err = strait_read_flag(object, "add_prefix_space", 1, &has_prefix);
@@ -79,12 +80,12 @@ static strait_err read_metaspace(struct reading *r, const json_t *object) {
     if (has_prefix) r->t->n_strip = 1;
     if (err == STRAIT_OK) err = strait_read_text(object, "replacement", &step.find);
     if (err == STRAIT_OK) err = strait_buffer_append(&step.content, " ", 1);
-    if (err == STRAIT_OK) err = change_all(r, make_replaced, &step);
-    strait_step_fini(&step);
+    if (err == STRAIT_OK) err = transform_tokens(r, apply_replace, &step);
+    strait_text_step_fini(&step);
     return err;
 }
 
-static strait_err read_strip(struct reading *r, const json_t *object) {
+static strait_err read_strip(struct decoder_context *r, const json_t *object) {
     const char *content = NULL;
     int64_t start = 0;
     int64_t stop = 0;
@@ -98,25 +99,25 @@ static strait_err read_strip(struct reading *r, const json_t *object) {
     return STRAIT_OK;
 }
 
-static strait_err read_byte_level(struct reading *r, const json_t *object) {
+static strait_err read_byte_level(struct decoder_context *r, const json_t *object) {
     (void)object;
-    return r->t->is_byte_level ? STRAIT_OK : change_all(r, make_decoded, NULL);
+    return r->t->is_byte_level ? STRAIT_OK : transform_tokens(r, apply_byte_level, NULL);
 }
 
-static strait_err read_byte_fallback(struct reading *r, const json_t *object) {
+static strait_err read_byte_fallback(struct decoder_context *r, const json_t *object) {
     (void)object;
-    return change_all(r, make_byte, NULL);
+    return transform_tokens(r, apply_byte_fallback, NULL);
 }
 
-static strait_err read_fuse(struct reading *r, const json_t *object) {
+static strait_err read_fuse(struct decoder_context *r, const json_t *object) {
     (void)object;
     r->is_fused = 1;
     return STRAIT_OK;
 }
 
-static strait_err read_one(struct reading *r, const json_t *object);
+static strait_err read_one(struct decoder_context *r, const json_t *object);
 
-static strait_err read_sequence(struct reading *r, const json_t *object) {
+static strait_err read_sequence(struct decoder_context *r, const json_t *object) {
     const json_t *list = NULL;
     STRAIT_TRY(strait_json_array(object, "decoders", &list));
     if (++r->depth > 8) return STRAIT_FAIL(STRAIT_EDATA, "sequences 8 deep");
@@ -126,10 +127,10 @@ static strait_err read_sequence(struct reading *r, const json_t *object) {
     return STRAIT_OK;
 }
 
-static strait_err read_one(struct reading *r, const json_t *object) {
+static strait_err read_one(struct decoder_context *r, const json_t *object) {
     static const struct {
         const char *type;
-        strait_err (*read)(struct reading *r, const json_t *object);
+        strait_err (*read)(struct decoder_context *r, const json_t *object);
         int is_for_bytes; // makes sense where keys are bytes already
         const char *keys[6];
     } readers[] = {
@@ -153,7 +154,7 @@ static strait_err read_one(struct reading *r, const json_t *object) {
                                "type \"%s\" with a ByteLevel pre_tokenizer is not supported", type);
         const char *known[8] = {"type"};
         memcpy(known + 1, readers[i].keys, sizeof readers[i].keys);
-        STRAIT_TRY(strait_read_only(object, "decoder", known));
+        STRAIT_TRY(strait_read_check_keys(object, "decoder", known));
         return readers[i].read(r, object);
     }
     return STRAIT_FAIL(STRAIT_EDATA, "type \"%.60s\" is not supported", type);
@@ -162,7 +163,7 @@ static strait_err read_one(struct reading *r, const json_t *object) {
 strait_err strait_read_decoder(struct strait_tokenizer *t, const json_t *document) {
     const json_t *decoder = json_object_get(document, "decoder");
     if (decoder == NULL || json_is_null(decoder)) return STRAIT_OK;
-    struct reading r = {.t = t};
+    struct decoder_context r = {.t = t};
     strait_err err = strait_matcher_open(&r.scratch.matcher);
     if (err == STRAIT_OK) err = read_one(&r, decoder);
     if (err != STRAIT_OK) strait_err_prefix("\"decoder\"");

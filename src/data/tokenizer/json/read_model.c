@@ -37,13 +37,13 @@ static strait_err read_vocab(struct strait_tokenizer *t, const json_t *vocab, st
     return STRAIT_OK;
 }
 
-/* The two halves of a merge: ["a", "b"] or "a b". */
-struct halves {
+/* The two pair of a merge: ["a", "b"] or "a b". */
+struct merge_pair {
     const char *left, *right;
     size_t n_left, n_right;
 };
 
-static strait_err read_halves(const json_t *item, size_t index, struct halves *out) {
+static strait_err read_pair(const json_t *item, size_t index, struct merge_pair *out) {
     if (json_is_string(item)) {
         const char *text = json_string_value(item);
         const size_t n = json_string_length(item);
@@ -63,13 +63,13 @@ static strait_err read_halves(const json_t *item, size_t index, struct halves *o
                            "\"merges\": item %zu is neither \"LEFT RIGHT\" nor [\"LEFT\", "
                            "\"RIGHT\"]",
                            index);
-    *out = (struct halves){json_string_value(left), json_string_value(right),
-                           json_string_length(left), json_string_length(right)};
+    *out = (struct merge_pair){json_string_value(left), json_string_value(right),
+                               json_string_length(left), json_string_length(right)};
     return STRAIT_OK;
 }
 
-static strait_err find_half(const struct strait_tokenizer *t, const char *text, size_t n,
-                            strait_buffer *key, int32_t *out) {
+static strait_err find_token(const struct strait_tokenizer *t, const char *text, size_t n,
+                             strait_buffer *key, int32_t *out) {
     int is_reachable = 0;
     STRAIT_TRY(key_of(t, text, n, key, &is_reachable));
     *out = is_reachable ? strait_vocab_find(&t->vocab, key->data, key->n) : -1;
@@ -84,14 +84,14 @@ struct merge_scratch {
     strait_buffer key, whole;
 };
 
-static strait_err read_merge(struct strait_tokenizer *t, const struct halves *halves, uint32_t rank,
-                             struct merge_scratch *scratch) {
+static strait_err read_merge(struct strait_tokenizer *t, const struct merge_pair *pair,
+                             uint32_t rank, struct merge_scratch *scratch) {
     int32_t left = -1;
     int32_t right = -1;
     scratch->whole.n = 0;
-    STRAIT_TRY(find_half(t, halves->left, halves->n_left, &scratch->key, &left));
+    STRAIT_TRY(find_token(t, pair->left, pair->n_left, &scratch->key, &left));
     STRAIT_TRY(strait_buffer_append(&scratch->whole, scratch->key.data, scratch->key.n));
-    STRAIT_TRY(find_half(t, halves->right, halves->n_right, &scratch->key, &right));
+    STRAIT_TRY(find_token(t, pair->right, pair->n_right, &scratch->key, &right));
     STRAIT_TRY(strait_buffer_append(&scratch->whole, scratch->key.data, scratch->key.n));
     if (left < 0 || right < 0) return STRAIT_OK; // no text can lead to it
     const int32_t id = strait_vocab_find(&t->vocab, scratch->whole.data, scratch->whole.n);
@@ -107,18 +107,18 @@ static strait_err read_merges(struct strait_tokenizer *t, const json_t *merges,
     STRAIT_TRY(strait_merges_init(&t->merges, n));
     t->n_merges = n;
     for (size_t i = 0; i < n; i++) {
-        struct halves halves;
-        STRAIT_TRY(read_halves(json_array_get(merges, i), i, &halves));
-        const strait_err err = read_merge(t, &halves, (uint32_t)i, scratch);
+        struct merge_pair pair;
+        STRAIT_TRY(read_pair(json_array_get(merges, i), i, &pair));
+        const strait_err err = read_merge(t, &pair, (uint32_t)i, scratch);
         if (err == STRAIT_EDATA)
-            strait_err_prefix("\"merges\": item %zu, \"%.40s\" and \"%.40s\"", i, halves.left,
-                              halves.right);
+            strait_err_prefix("\"merges\": item %zu, \"%.40s\" and \"%.40s\"", i, pair.left,
+                              pair.right);
         STRAIT_TRY(err);
     }
     return STRAIT_OK;
 }
 
-static void find_bytes(struct strait_tokenizer *t) {
+static void find_byte_ids(struct strait_tokenizer *t) {
     for (int i = 0; i < 256; i++) {
         const unsigned char byte = (unsigned char)i;
         char name[8];
@@ -135,7 +135,7 @@ static strait_err read_unk(struct strait_tokenizer *t, const json_t *model, stra
     if (unk == NULL || json_is_null(unk)) return STRAIT_OK;
     const char *text = NULL;
     STRAIT_TRY(strait_json_string(model, "unk_token", &text));
-    const strait_err err = find_half(t, text, json_string_length(unk), key, &t->unk);
+    const strait_err err = find_token(t, text, json_string_length(unk), key, &t->unk);
     if (err != STRAIT_OK) strait_err_prefix("\"unk_token\"");
     return err;
 }
@@ -172,7 +172,7 @@ static strait_err read_options(struct strait_tokenizer *t, const json_t *model) 
                                         NULL};
     static const char *const off[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
     STRAIT_TRY(check_type(model));
-    STRAIT_TRY(strait_read_only(model, "model", known));
+    STRAIT_TRY(strait_read_check_keys(model, "model", known));
     for (size_t i = 0; i < sizeof off / sizeof *off; i++)
         STRAIT_TRY(check_off(model, off[i]));
     STRAIT_TRY(strait_read_flag(model, "fuse_unk", 0, &t->fuses_unk));
@@ -180,8 +180,8 @@ static strait_err read_options(struct strait_tokenizer *t, const json_t *model) 
     return strait_read_flag(model, "ignore_merges", 0, &t->ignores_merges);
 }
 
-static strait_err read_parts(struct strait_tokenizer *t, const json_t *model,
-                             struct merge_scratch *scratch) {
+static strait_err read_fields(struct strait_tokenizer *t, const json_t *model,
+                              struct merge_scratch *scratch) {
     const json_t *vocab = NULL;
     const json_t *merges = NULL;
     STRAIT_TRY(read_options(t, model));
@@ -190,7 +190,7 @@ static strait_err read_parts(struct strait_tokenizer *t, const json_t *model,
     STRAIT_TRY(read_vocab(t, vocab, &scratch->key));
     STRAIT_TRY(read_unk(t, model, &scratch->key));
     STRAIT_TRY(read_merges(t, merges, scratch));
-    find_bytes(t);
+    find_byte_ids(t);
     return STRAIT_OK;
 }
 
@@ -198,7 +198,7 @@ strait_err strait_read_model(struct strait_tokenizer *t, const json_t *document)
     const json_t *model = NULL;
     struct merge_scratch scratch = {{0}, {0}};
     STRAIT_TRY(strait_json_object(document, "model", &model));
-    const strait_err err = read_parts(t, model, &scratch);
+    const strait_err err = read_fields(t, model, &scratch);
     strait_alloc_free(scratch.key.data);
     strait_alloc_free(scratch.whole.data);
     if (err != STRAIT_OK) strait_err_prefix("\"model\"");

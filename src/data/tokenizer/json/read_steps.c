@@ -16,57 +16,58 @@ const char strait_pattern_qwen2[] =
     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /* What reading a list of steps needs to know. */
-struct reading {
+struct step_context {
     struct strait_tokenizer *t;
-    strait_steps *steps;
+    strait_text_steps *steps;
     int depth;
 };
 
-typedef strait_err (*read_step)(struct reading *r, const json_t *object);
+typedef strait_err (*read_step)(struct step_context *r, const json_t *object);
 typedef struct step_reader {
     const char *type;
     read_step read;
     const char *keys[8]; // besides "type"
 } step_reader;
 
-static strait_err new_step(struct reading *r, strait_step_kind kind, strait_step **out) {
-    if (r->steps->n == STRAIT_STEPS_MAX)
-        return STRAIT_FAIL(STRAIT_EDATA, "more than %d steps", STRAIT_STEPS_MAX);
+static strait_err new_step(struct step_context *r, strait_text_step_kind kind,
+                           strait_text_step **out) {
+    if (r->steps->n == STRAIT_TEXT_STEPS_MAX)
+        return STRAIT_FAIL(STRAIT_EDATA, "more than %d steps", STRAIT_TEXT_STEPS_MAX);
     *out = &r->steps->items[r->steps->n++];
     (*out)->kind = kind;
     return STRAIT_OK;
 }
 
 /* A split by one of our own patterns. */
-static strait_err add_split(struct reading *r, const char *pattern, strait_split split,
+static strait_err add_split(struct step_context *r, const char *pattern, strait_split split,
                             int is_inverted) {
-    strait_step *step = NULL;
-    STRAIT_TRY(new_step(r, STRAIT_STEP_SPLIT, &step));
+    strait_text_step *step = NULL;
+    STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_SPLIT, &step));
     step->split = split;
     step->is_inverted = is_inverted;
     STRAIT_TRY(strait_buffer_append(&step->find, pattern, strlen(pattern)));
     return strait_pattern_open(pattern, strlen(pattern), &step->pattern);
 }
 
-static strait_err read_nfc(struct reading *r, const json_t *object) {
+static strait_err read_nfc(struct step_context *r, const json_t *object) {
     static const char *const names[] = {"NFC", "NFD", "NFKC", "NFKD"};
     const char *type = json_string_value(json_object_get(object, "type"));
-    strait_step *step = NULL;
-    STRAIT_TRY(new_step(r, STRAIT_STEP_NORMALIZE, &step));
+    strait_text_step *step = NULL;
+    STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_NORMALIZE, &step));
     while (strcmp(names[step->form], type) != 0)
         step->form++;
     return STRAIT_OK;
 }
 
-static strait_err read_prepend(struct reading *r, const json_t *object) {
-    strait_step *step = NULL;
-    STRAIT_TRY(new_step(r, STRAIT_STEP_PREPEND, &step));
+static strait_err read_prepend(struct step_context *r, const json_t *object) {
+    strait_text_step *step = NULL;
+    STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_PREPEND, &step));
     return strait_read_text(object, "prepend", &step->content);
 }
 
-static strait_err read_replace(struct reading *r, const json_t *object) {
-    strait_step *step = NULL;
-    STRAIT_TRY(new_step(r, STRAIT_STEP_REPLACE, &step));
+static strait_err read_replace(struct step_context *r, const json_t *object) {
+    strait_text_step *step = NULL;
+    STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_REPLACE, &step));
     STRAIT_TRY(strait_read_text(object, "content", &step->content));
     return strait_read_pattern(object, step);
 }
@@ -90,46 +91,46 @@ static strait_err read_behavior(const json_t *object, strait_split *out) {
     return STRAIT_FAIL(STRAIT_EDATA, "behavior \"%.60s\" is not supported", behavior);
 }
 
-static strait_err read_split(struct reading *r, const json_t *object) {
-    strait_step *step = NULL;
-    STRAIT_TRY(new_step(r, STRAIT_STEP_SPLIT, &step));
+static strait_err read_split(struct step_context *r, const json_t *object) {
+    strait_text_step *step = NULL;
+    STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_SPLIT, &step));
     STRAIT_TRY(strait_read_flag(object, "invert", 0, &step->is_inverted));
     STRAIT_TRY(read_behavior(object, &step->split));
     return strait_read_pattern(object, step);
 }
 
-static strait_err read_byte_level(struct reading *r, const json_t *object) {
+static strait_err read_byte_level(struct step_context *r, const json_t *object) {
     int has_prefix = 0;
     int has_regex = 0;
     STRAIT_TRY(strait_read_flag(object, "add_prefix_space", 1, &has_prefix));
     STRAIT_TRY(strait_read_flag(object, "use_regex", 1, &has_regex));
     r->t->is_byte_level = 1;
     if (has_prefix) {
-        strait_step *step = NULL;
-        STRAIT_TRY(new_step(r, STRAIT_STEP_PREFIX, &step));
+        strait_text_step *step = NULL;
+        STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_PREFIX, &step));
         STRAIT_TRY(strait_buffer_append(&step->content, " ", 1));
     }
     return has_regex ? add_split(r, strait_pattern_gpt2, STRAIT_SPLIT_ISOLATED, 0) : STRAIT_OK;
 }
 
-static strait_err read_digits(struct reading *r, const json_t *object) {
+static strait_err read_digits(struct step_context *r, const json_t *object) {
     int is_single = 0;
     STRAIT_TRY(strait_read_flag(object, "individual_digits", 0, &is_single));
     return add_split(r, is_single ? "\\p{N}" : "\\p{N}+", STRAIT_SPLIT_ISOLATED, 0);
 }
 
-static strait_err read_punctuation(struct reading *r, const json_t *object) {
+static strait_err read_punctuation(struct step_context *r, const json_t *object) {
     strait_split split = STRAIT_SPLIT_ISOLATED;
     if (json_object_get(object, "behavior") != NULL) STRAIT_TRY(read_behavior(object, &split));
     return add_split(r, "[\\p{P}\\x21-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7e]", split, 0);
 }
 
-static strait_err read_whitespace(struct reading *r, const json_t *object) {
+static strait_err read_whitespace(struct step_context *r, const json_t *object) {
     (void)object;
     return add_split(r, "\\w+|[^\\w\\s]+", STRAIT_SPLIT_REMOVED, 1);
 }
 
-static strait_err read_whitespace_split(struct reading *r, const json_t *object) {
+static strait_err read_whitespace_split(struct step_context *r, const json_t *object) {
     (void)object;
     return add_split(r, "\\s", STRAIT_SPLIT_REMOVED, 0);
 }
@@ -146,32 +147,32 @@ static strait_err read_scheme(const json_t *object, const char **out) {
     return STRAIT_FAIL(STRAIT_EDATA, "prepend_scheme \"%.60s\" is not supported", *out);
 }
 
-static strait_err read_mark(struct reading *r, const json_t *object) {
-    strait_step *step = NULL;
+static strait_err read_metaspace_prefix(struct step_context *r, const json_t *object) {
+    strait_text_step *step = NULL;
     const char *scheme = NULL;
     STRAIT_TRY(read_scheme(object, &scheme));
     if (strcmp(scheme, "never") == 0) return STRAIT_OK;
-    STRAIT_TRY(new_step(r, STRAIT_STEP_PREFIX, &step));
+    STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_PREFIX, &step));
     step->is_start_only = strcmp(scheme, "first") == 0;
     return strait_read_text(object, "replacement", &step->content);
 }
 
-static strait_err split_at_mark(struct reading *r, const json_t *object) {
-    strait_step *step = NULL;
-    STRAIT_TRY(new_step(r, STRAIT_STEP_SPLIT, &step));
+static strait_err split_at_metaspace(struct step_context *r, const json_t *object) {
+    strait_text_step *step = NULL;
+    STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_SPLIT, &step));
     step->split = STRAIT_SPLIT_WITH_NEXT;
     return strait_read_text(object, "replacement", &step->find);
 }
 
-static strait_err read_metaspace(struct reading *r, const json_t *object) {
-    strait_step *step = NULL;
+static strait_err read_metaspace(struct step_context *r, const json_t *object) {
+    strait_text_step *step = NULL;
     int has_split = 0;
     STRAIT_TRY(strait_read_flag(object, "split", 1, &has_split));
-    STRAIT_TRY(new_step(r, STRAIT_STEP_REPLACE, &step));
+    STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_REPLACE, &step));
     STRAIT_TRY(strait_buffer_append(&step->find, " ", 1));
     STRAIT_TRY(strait_read_text(object, "replacement", &step->content));
-    STRAIT_TRY(read_mark(r, object));
-    return has_split ? split_at_mark(r, object) : STRAIT_OK;
+    STRAIT_TRY(read_metaspace_prefix(r, object));
+    return has_split ? split_at_metaspace(r, object) : STRAIT_OK;
 }
 
 static const step_reader normalizers[] = {
@@ -197,7 +198,7 @@ static const step_reader pre_tokenizers[] = {
     {NULL, NULL, {NULL}},
 };
 
-static strait_err read_one(struct reading *r, const json_t *object, const char *where,
+static strait_err read_one(struct step_context *r, const json_t *object, const char *where,
                            const step_reader *readers) {
     const char *type = NULL;
     STRAIT_TRY(strait_read_type(object, where, &type));
@@ -205,18 +206,18 @@ static strait_err read_one(struct reading *r, const json_t *object, const char *
         readers++;
     if (readers->type == NULL)
         return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" of type \"%.60s\" is not supported", where, type);
-    if (r->t->is_byte_level && r->steps == &r->t->words)
+    if (r->t->is_byte_level && r->steps == &r->t->pre_tokenizers)
         return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" of type \"%s\" after ByteLevel is not supported",
                            where, type);
     const char *known[10] = {"type"};
     memcpy(known + 1, readers->keys, sizeof readers->keys);
-    STRAIT_TRY(strait_read_only(object, where, known));
+    STRAIT_TRY(strait_read_check_keys(object, where, known));
     const strait_err err = readers->read(r, object);
     if (err != STRAIT_OK) strait_err_prefix("\"%s\" of type \"%s\"", where, type);
     return err;
 }
 
-static strait_err read_list(struct reading *r, const json_t *object, const char *where,
+static strait_err read_list(struct step_context *r, const json_t *object, const char *where,
                             const char *items_key, const step_reader *readers) {
     const char *type = NULL;
     if (object == NULL || json_is_null(object)) return STRAIT_OK;
@@ -233,10 +234,10 @@ static strait_err read_list(struct reading *r, const json_t *object, const char 
 }
 
 strait_err strait_read_steps(struct strait_tokenizer *t, const json_t *document) {
-    struct reading normal = {t, &t->normal, 0};
-    struct reading words = {t, &t->words, 0};
+    struct step_context normal = {t, &t->normalizers, 0};
+    struct step_context pre = {t, &t->pre_tokenizers, 0};
     STRAIT_TRY(read_list(&normal, json_object_get(document, "normalizer"), "normalizer",
                          "normalizers", normalizers));
-    return read_list(&words, json_object_get(document, "pre_tokenizer"), "pre_tokenizer",
+    return read_list(&pre, json_object_get(document, "pre_tokenizer"), "pre_tokenizer",
                      "pretokenizers", pre_tokenizers);
 }

@@ -26,7 +26,7 @@ static strait_err read_template(struct strait_tokenizer *t, const json_t *object
     const json_t *single = NULL;
     const json_t *specials = NULL;
     int is_after = 0;
-    STRAIT_TRY(strait_read_only(object, "post_processor", known));
+    STRAIT_TRY(strait_read_check_keys(object, "post_processor", known));
     STRAIT_TRY(strait_json_array(object, "single", &single));
     STRAIT_TRY(strait_json_object(object, "special_tokens", &specials));
     for (size_t i = 0; i < json_array_size(single); i++) {

@@ -4,17 +4,17 @@
 
 #include <string.h>
 
-typedef struct spelled {
+typedef struct symbol_word {
     size_t at;  // its symbols in `symbols`
     uint32_t n; // how many are left
     int64_t count;
-} spelled;
+} symbol_word;
 
 typedef struct entry {
     uint64_t key; // left << 32 | right
     int64_t count;
     uint32_t *words; // where it occurs, or did
-    size_t n_words, word_room;
+    size_t n_words, word_capacity;
     int is_raised; // in the merge being made
 } entry;
 
@@ -25,16 +25,16 @@ typedef struct candidate {
 
 struct strait_pairs {
     int32_t *symbols;
-    spelled *words;
+    symbol_word *words;
     size_t n_words;
     entry *entries;
-    size_t n_entries, entry_room;
+    size_t n_entries, entry_capacity;
     uint32_t *slots; // entry + 1 by hash of the key; 0: free
     size_t n_slots;
     candidate *heap;
-    size_t n_heap, heap_room;
+    size_t n_heap, heap_capacity;
     uint32_t *raised; // entries
-    size_t n_raised, raised_room;
+    size_t n_raised, raised_capacity;
 };
 
 static uint64_t key_of(int32_t left, int32_t right) {
@@ -46,7 +46,7 @@ static size_t slot_of(const struct strait_pairs *p, uint64_t key) {
     return (size_t)(hash >> 32) & (p->n_slots - 1);
 }
 
-static strait_err widen(struct strait_pairs *p) {
+static strait_err rehash(struct strait_pairs *p) {
     const size_t old = p->n_slots;
     strait_alloc_free(p->slots);
     p->slots = NULL;
@@ -63,13 +63,13 @@ static strait_err widen(struct strait_pairs *p) {
 
 /* The entry of a key, made when it is new. */
 static strait_err find(struct strait_pairs *p, uint64_t key, uint32_t *out) {
-    if (p->n_entries * 2 >= p->n_slots) STRAIT_TRY(widen(p));
+    if (p->n_entries * 2 >= p->n_slots) STRAIT_TRY(rehash(p));
     size_t at = slot_of(p, key);
     for (; p->slots[at] != 0; at = (at + 1) & (p->n_slots - 1)) {
         *out = p->slots[at] - 1;
         if (p->entries[*out].key == key) return STRAIT_OK;
     }
-    STRAIT_TRY(strait_buffer_reserve((void **)&p->entries, &p->entry_room, p->n_entries + 1,
+    STRAIT_TRY(strait_buffer_reserve((void **)&p->entries, &p->entry_capacity, p->n_entries + 1,
                                      sizeof *p->entries));
     *out = (uint32_t)p->n_entries++;
     p->entries[*out] = (entry){.key = key};
@@ -83,8 +83,8 @@ static int is_before(const candidate *a, const candidate *b) {
 }
 
 static strait_err push(struct strait_pairs *p, candidate c) {
-    STRAIT_TRY(
-        strait_buffer_reserve((void **)&p->heap, &p->heap_room, p->n_heap + 1, sizeof *p->heap));
+    STRAIT_TRY(strait_buffer_reserve((void **)&p->heap, &p->heap_capacity, p->n_heap + 1,
+                                     sizeof *p->heap));
     size_t at = p->n_heap++;
     while (at > 0 && is_before(&c, &p->heap[(at - 1) / 2])) {
         p->heap[at] = p->heap[(at - 1) / 2];
@@ -115,16 +115,16 @@ static strait_err raise_count(struct strait_pairs *p, uint64_t key, uint32_t wor
     entry *e = &p->entries[index];
     e->count += p->words[word].count;
     if (e->n_words == 0 || e->words[e->n_words - 1] != word) {
-        if (e->n_words == e->word_room) {
-            const size_t capacity = e->word_room == 0 ? 16 : e->word_room * 2;
+        if (e->n_words == e->word_capacity) {
+            const size_t capacity = e->word_capacity == 0 ? 16 : e->word_capacity * 2;
             STRAIT_TRY(strait_alloc_grow((void **)&e->words, e->n_words, capacity, sizeof *e->words,
                                          "pair places"));
-            e->word_room = capacity;
+            e->word_capacity = capacity;
         }
         e->words[e->n_words++] = word;
     }
     if (e->is_raised) return STRAIT_OK;
-    STRAIT_TRY(strait_buffer_reserve((void **)&p->raised, &p->raised_room, p->n_raised + 1,
+    STRAIT_TRY(strait_buffer_reserve((void **)&p->raised, &p->raised_capacity, p->n_raised + 1,
                                      sizeof *p->raised));
     e->is_raised = 1;
     p->raised[p->n_raised++] = index;
@@ -149,15 +149,15 @@ static strait_err queue_raised(struct strait_pairs *p) {
     return STRAIT_OK;
 }
 
-static strait_err spell_words(struct strait_pairs *p, const struct strait_words *words,
-                              const int32_t first_ids[256]) {
+static strait_err init_words(struct strait_pairs *p, const struct strait_word_counts *words,
+                             const int32_t first_ids[256]) {
     size_t n_symbols = 0;
     STRAIT_TRY(strait_alloc(words->blob.n, sizeof *p->symbols, "symbols", (void **)&p->symbols));
     STRAIT_TRY(strait_alloc(words->n_used, sizeof *p->words, "words", (void **)&p->words));
     for (size_t i = 0; i < words->n_slots; i++) {
-        const strait_word *word = &words->slots[i];
+        const strait_word_count *word = &words->slots[i];
         if (word->count == 0) continue;
-        p->words[p->n_words++] = (spelled){n_symbols, word->n, word->count};
+        p->words[p->n_words++] = (symbol_word){n_symbols, word->n, word->count};
         for (size_t k = 0; k < word->n; k++)
             p->symbols[n_symbols++] = first_ids[words->blob.data[word->at + k]];
     }
@@ -169,14 +169,14 @@ static strait_err spell_words(struct strait_pairs *p, const struct strait_words 
     return queue_raised(p);
 }
 
-strait_err strait_pairs_open(const struct strait_words *words, const int32_t first_ids[256],
+strait_err strait_pairs_open(const struct strait_word_counts *words, const int32_t first_ids[256],
                              struct strait_pairs **out) {
     struct strait_pairs *p = NULL;
     if (words->n_used > UINT32_MAX / 2)
         return STRAIT_FAIL(STRAIT_EDATA, "%zu different words; learn from less text",
                            words->n_used);
     STRAIT_TRY(strait_alloc(1, sizeof *p, "pairs", (void **)&p));
-    const strait_err err = spell_words(p, words, first_ids);
+    const strait_err err = init_words(p, words, first_ids);
     if (err == STRAIT_OK)
         *out = p;
     else
@@ -247,7 +247,7 @@ strait_err strait_pairs_merge(struct strait_pairs *pairs, strait_pair pair, int3
     uint32_t *words = pairs->entries[index].words;
     const size_t n_words = pairs->entries[index].n_words;
     pairs->entries[index].words = NULL; // entries may move while words are merged
-    pairs->entries[index].n_words = pairs->entries[index].word_room = 0;
+    pairs->entries[index].n_words = pairs->entries[index].word_capacity = 0;
     strait_err err = STRAIT_OK;
     for (size_t i = 0; err == STRAIT_OK && i < n_words; i++)
         err = merge_word(pairs, words[i], pair, id);

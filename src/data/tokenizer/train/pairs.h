@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "data/tokenizer/train/words.h"
+#include "data/tokenizer/train/word_counts.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 struct strait_pairs;
 
 /* Spells every word by first_ids[byte]. Copies what it needs. */
-strait_err strait_pairs_open(const struct strait_words *words, const int32_t first_ids[256],
+strait_err strait_pairs_open(const struct strait_word_counts *words, const int32_t first_ids[256],
                              struct strait_pairs **out);
 void strait_pairs_close(struct strait_pairs **pairs); // accepts NULL
 

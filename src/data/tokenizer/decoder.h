@@ -9,8 +9,8 @@
 /* A value; borrows the tokenizer. */
 typedef struct strait_decoder {
     const struct strait_tokenizer *tokenizer;
-    unsigned char held[4]; // the start of a character that is not complete
-    size_t n_held;
+    unsigned char partial[4]; // the start of a character that is not complete
+    size_t n_partial;
     int n_strip; // spaces still to be left out at the start
     int skips_special;
 } strait_decoder;

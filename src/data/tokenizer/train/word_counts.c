@@ -1,16 +1,16 @@
-#include "data/tokenizer/train/words.h"
+#include "data/tokenizer/train/word_counts.h"
 
 #include "base/alloc.h"
 
-void strait_words_fini(struct strait_words *words) {
+void strait_word_counts_fini(struct strait_word_counts *words) {
     strait_alloc_free(words->blob.data);
     strait_alloc_free(words->slots);
-    *words = (struct strait_words){0};
+    *words = (struct strait_word_counts){0};
 }
 
-static strait_err widen(struct strait_words *words) {
+static strait_err rehash(struct strait_word_counts *words) {
     const size_t n_slots = words->n_slots == 0 ? 1 << 16 : words->n_slots * 2;
-    strait_word *slots = NULL;
+    strait_word_count *slots = NULL;
     STRAIT_TRY(strait_alloc(n_slots, sizeof *slots, "word counts", (void **)&slots));
     for (size_t i = 0; i < words->n_slots; i++) {
         if (words->slots[i].count == 0) continue;
@@ -25,30 +25,31 @@ static strait_err widen(struct strait_words *words) {
     return STRAIT_OK;
 }
 
-strait_err strait_words_add(struct strait_words *words, const unsigned char *word, size_t n,
-                            int64_t count) {
-    if (words->n_used * 2 >= words->n_slots) STRAIT_TRY(widen(words));
+strait_err strait_word_counts_add(struct strait_word_counts *words, const unsigned char *word,
+                                  size_t n, int64_t count) {
+    if (words->n_used * 2 >= words->n_slots) STRAIT_TRY(rehash(words));
     const uint64_t hash = strait_buffer_hash(word, n);
     size_t at = hash & (words->n_slots - 1);
     for (; words->slots[at].count != 0; at = (at + 1) & (words->n_slots - 1)) {
-        strait_word *slot = &words->slots[at];
+        strait_word_count *slot = &words->slots[at];
         if (slot->hash != hash || slot->n != n) continue;
         if (memcmp(words->blob.data + slot->at, word, n) != 0) continue;
         slot->count += count;
         return STRAIT_OK;
     }
-    const strait_word slot = {hash, words->blob.n, (uint32_t)n, count};
+    const strait_word_count slot = {hash, words->blob.n, (uint32_t)n, count};
     STRAIT_TRY(strait_buffer_append(&words->blob, word, n));
     words->slots[at] = slot;
     words->n_used++;
     return STRAIT_OK;
 }
 
-strait_err strait_words_join(struct strait_words *words, const struct strait_words *from) {
+strait_err strait_word_counts_join(struct strait_word_counts *words,
+                                   const struct strait_word_counts *from) {
     for (size_t i = 0; i < from->n_slots; i++) {
-        const strait_word *slot = &from->slots[i];
+        const strait_word_count *slot = &from->slots[i];
         if (slot->count == 0) continue;
-        STRAIT_TRY(strait_words_add(words, from->blob.data + slot->at, slot->n, slot->count));
+        STRAIT_TRY(strait_word_counts_add(words, from->blob.data + slot->at, slot->n, slot->count));
     }
     return STRAIT_OK;
 }

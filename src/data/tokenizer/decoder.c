@@ -1,4 +1,4 @@
-#include "data/decoder.h"
+#include "data/tokenizer/decoder.h"
 
 #include "base/alloc.h"
 #include "data/buffer.h"
@@ -12,7 +12,7 @@ void strait_decoder_init(strait_decoder *decoder, const struct strait_tokenizer 
 }
 
 size_t strait_decoder_bound(const struct strait_tokenizer *tokenizer) {
-    return tokenizer->longest_out + sizeof((strait_decoder *)NULL)->held;
+    return tokenizer->longest_out + sizeof((strait_decoder *)NULL)->partial;
 }
 
 size_t strait_decoder_push(strait_decoder *decoder, int32_t id, unsigned char *out) {
@@ -23,19 +23,19 @@ size_t strait_decoder_push(strait_decoder *decoder, int32_t id, unsigned char *o
     for (; n > 0 && decoder->n_strip > 0 && *bytes == ' '; bytes++, n--)
         decoder->n_strip--;
     if (n > 0) decoder->n_strip = 0; // the start of the text is over
-    memcpy(out, decoder->held, decoder->n_held);
-    memcpy(out + decoder->n_held, bytes, n);
-    n += decoder->n_held;
-    decoder->n_held = strait_utf8_incomplete(out, n);
-    n -= decoder->n_held;
-    memcpy(decoder->held, out + n, decoder->n_held);
+    memcpy(out, decoder->partial, decoder->n_partial);
+    memcpy(out + decoder->n_partial, bytes, n);
+    n += decoder->n_partial;
+    decoder->n_partial = strait_utf8_incomplete(out, n);
+    n -= decoder->n_partial;
+    memcpy(decoder->partial, out + n, decoder->n_partial);
     return n;
 }
 
 size_t strait_decoder_finish(strait_decoder *decoder, unsigned char *out) {
-    const size_t n = decoder->n_held;
-    memcpy(out, decoder->held, n);
-    decoder->n_held = 0;
+    const size_t n = decoder->n_partial;
+    memcpy(out, decoder->partial, n);
+    decoder->n_partial = 0;
     return n;
 }
 

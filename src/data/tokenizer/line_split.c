@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-static int is_known_pattern(const strait_step *step) {
+static int is_known_pattern(const strait_text_step *step) {
     const char *const known[] = {strait_pattern_gpt2, strait_pattern_llama3, strait_pattern_qwen2};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (step->find.n == strlen(known[i]) &&
@@ -25,17 +25,17 @@ static int is_known_pattern(const strait_step *step) {
     return 0;
 }
 
-int strait_cut_is_safe(const struct strait_tokenizer *t) {
-    for (int i = 0; i < t->normal.n; i++)
-        if (t->normal.items[i].kind != STRAIT_STEP_NORMALIZE) return 0;
-    if (t->words.n != 1) return 0;
-    const strait_step *step = &t->words.items[0];
-    if (step->kind != STRAIT_STEP_SPLIT || step->split != STRAIT_SPLIT_ISOLATED ||
+int strait_line_split_is_safe(const struct strait_tokenizer *t) {
+    for (int i = 0; i < t->normalizers.n; i++)
+        if (t->normalizers.items[i].kind != STRAIT_TEXT_STEP_NORMALIZE) return 0;
+    if (t->pre_tokenizers.n != 1) return 0;
+    const strait_text_step *step = &t->pre_tokenizers.items[0];
+    if (step->kind != STRAIT_TEXT_STEP_SPLIT || step->split != STRAIT_SPLIT_ISOLATED ||
         step->is_inverted || step->pattern == NULL || !is_known_pattern(step))
         return 0;
     for (size_t i = 0; i < t->n_added; i++) {
         const strait_added *added = &t->added[i];
-        if (added->is_word || added->strips_left || added->strips_right) return 0;
+        if (added->is_single_word || added->strips_left || added->strips_right) return 0;
         if (memchr(added->content.data, '\n', added->content.n) != NULL) return 0;
     }
     return 1;

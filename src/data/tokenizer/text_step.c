@@ -1,13 +1,13 @@
-#include "data/tokenizer/step.h"
+#include "data/tokenizer/text_step.h"
 
 #include "base/alloc.h"
 #include "data/tokenizer/utf8.h"
 
-void strait_step_fini(strait_step *step) {
+void strait_text_step_fini(strait_text_step *step) {
     strait_pattern_close(&step->pattern);
     strait_alloc_free(step->find.data);
     strait_alloc_free(step->content.data);
-    *step = (strait_step){0};
+    *step = (strait_text_step){0};
 }
 
 static strait_match find_literal(const strait_buffer *find, const unsigned char *text, size_t n,
@@ -23,7 +23,7 @@ static strait_match find_literal(const strait_buffer *find, const unsigned char 
 }
 
 /* The next match that starts at or after `from`. */
-static strait_err find_next(const strait_step *step, struct strait_step_scratch *scratch,
+static strait_err find_next(const strait_text_step *step, struct strait_text_step_scratch *scratch,
                             const unsigned char *text, size_t n, size_t from, strait_match *out) {
     if (from > n) {
         *out = (strait_match){SIZE_MAX, SIZE_MAX};
@@ -36,12 +36,12 @@ static strait_err find_next(const strait_step *step, struct strait_step_scratch 
 }
 
 /* Where to look on after a match: past it, and past one character more when it was empty. */
-static size_t after(strait_match match, const unsigned char *text, size_t n) {
+static size_t search_start_after(strait_match match, const unsigned char *text, size_t n) {
     if (match.end > match.start) return match.end;
     return match.end + (match.end < n ? strait_utf8_length(text + match.end, n - match.end) : 1);
 }
 
-static strait_err replace(const strait_step *step, struct strait_step_scratch *scratch,
+static strait_err replace(const strait_text_step *step, struct strait_text_step_scratch *scratch,
                           const unsigned char *text, size_t n, strait_buffer *out) {
     size_t copied = 0;
     for (size_t from = 0;;) {
@@ -51,7 +51,7 @@ static strait_err replace(const strait_step *step, struct strait_step_scratch *s
         STRAIT_TRY(strait_buffer_append(out, text + copied, match.start - copied));
         STRAIT_TRY(strait_buffer_append(out, step->content.data, step->content.n));
         copied = match.end;
-        from = after(match, text, n);
+        from = search_start_after(match, text, n);
     }
     return strait_buffer_append(out, text + copied, n - copied);
 }
@@ -60,23 +60,24 @@ static int starts_with(const unsigned char *text, size_t n, const strait_buffer 
     return n >= start->n && memcmp(text, start->data, start->n) == 0;
 }
 
-strait_err strait_step_transform(const strait_step *step, struct strait_step_scratch *scratch,
-                                 const unsigned char *text, size_t n, int is_start,
-                                 strait_buffer *out) {
+strait_err strait_text_step_transform(const strait_text_step *step,
+                                      struct strait_text_step_scratch *scratch,
+                                      const unsigned char *text, size_t n, int is_start,
+                                      strait_buffer *out) {
     out->n = 0;
     if (n == 0) return strait_buffer_append(out, NULL, 0);
     switch (step->kind) {
-    case STRAIT_STEP_NORMALIZE:
+    case STRAIT_TEXT_STEP_NORMALIZE:
         return strait_normalize(step->form, text, n, &scratch->codepoints, out);
-    case STRAIT_STEP_REPLACE: return replace(step, scratch, text, n, out);
-    case STRAIT_STEP_PREFIX:
+    case STRAIT_TEXT_STEP_REPLACE: return replace(step, scratch, text, n, out);
+    case STRAIT_TEXT_STEP_PREFIX:
         if ((step->is_start_only && !is_start) || starts_with(text, n, &step->content)) break;
         STRAIT_TRY(strait_buffer_append(out, step->content.data, step->content.n));
         break;
-    case STRAIT_STEP_PREPEND:
+    case STRAIT_TEXT_STEP_PREPEND:
         STRAIT_TRY(strait_buffer_append(out, step->content.data, step->content.n));
         break;
-    case STRAIT_STEP_SPLIT: break;
+    case STRAIT_TEXT_STEP_SPLIT: break;
     }
     return strait_buffer_append(out, text, n);
 }
@@ -87,7 +88,7 @@ struct joiner {
     const unsigned char *text;
     size_t start, end; // the piece being made; empty: none
     int was_match;     // the last segment
-    strait_step_emit emit;
+    strait_text_step_emit emit;
     void *arg;
 };
 
@@ -123,9 +124,10 @@ static strait_err add_segment(struct joiner *j, size_t start, size_t end, int is
     return STRAIT_OK;
 }
 
-strait_err strait_step_split(const strait_step *step, struct strait_step_scratch *scratch,
-                             const unsigned char *text, size_t n, strait_step_emit emit,
-                             void *arg) {
+strait_err strait_text_step_split(const strait_text_step *step,
+                                  struct strait_text_step_scratch *scratch,
+                                  const unsigned char *text, size_t n, strait_text_step_emit emit,
+                                  void *arg) {
     struct joiner j = {.split = step->split, .text = text, .emit = emit, .arg = arg};
     size_t done = 0;
     for (size_t from = 0;;) {
@@ -135,7 +137,7 @@ strait_err strait_step_split(const strait_step *step, struct strait_step_scratch
         STRAIT_TRY(add_segment(&j, done, match.start, step->is_inverted));
         STRAIT_TRY(add_segment(&j, match.start, match.end, !step->is_inverted));
         done = match.end;
-        from = after(match, text, n);
+        from = search_start_after(match, text, n);
     }
     STRAIT_TRY(add_segment(&j, done, n, step->is_inverted));
     return flush(&j);

@@ -1,4 +1,4 @@
-#include "data/tokenizer/json/write.h"
+#include "data/tokenizer/train/builder.h"
 
 #include "base/alloc.h"
 #include "base/json.h"
@@ -9,17 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static strait_err choose_pattern(struct strait_new_tokenizer *made, const char *name) {
+static strait_err choose_pattern(struct strait_tokenizer_builder *builder, const char *name) {
     if (name == NULL || strcmp(name, "gpt2") == 0) return STRAIT_OK;
     if (strcmp(name, "llama3") != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "pattern \"%s\": expected gpt2 or llama3", name);
-    made->pattern = strait_pattern_llama3;
+    builder->pattern = strait_pattern_llama3;
     return STRAIT_OK;
 }
 
 /* Special tokens stand in the file as they are, beside tokens written in the byte-level alphabet:
  * one that could be read as such a token with other bytes is refused. */
-static strait_err add_special(struct strait_new_tokenizer *made, const char *text) {
+static strait_err add_special(struct strait_tokenizer_builder *builder, const char *text) {
     const size_t n = strlen(text);
     const unsigned char *bytes = (const unsigned char *)text;
     int is_ascii = n > 1;
@@ -30,43 +30,44 @@ static strait_err add_special(struct strait_new_tokenizer *made, const char *tex
                            "special token \"%s\": expected two or more visible ASCII characters, "
                            "such as <|endoftext|>",
                            text);
-    if (strait_vocab_find(&made->vocab, text, n) >= 0)
+    if (strait_vocab_find(&builder->vocab, text, n) >= 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "special token \"%s\" is given twice", text);
-    made->n_specials++;
-    return strait_vocab_add(&made->vocab, (int64_t)made->vocab.n_ids, text, n);
+    builder->n_specials++;
+    return strait_vocab_add(&builder->vocab, (int64_t)builder->vocab.n_ids, text, n);
 }
 
 /* In the order of the characters that stand for them. */
-static strait_err add_bytes(struct strait_new_tokenizer *made) {
+static strait_err add_bytes(struct strait_tokenizer_builder *builder) {
     for (uint32_t codepoint = 0; codepoint < 0x200; codepoint++) {
         char text[4];
         unsigned char byte = 0;
         const size_t n = strait_utf8_encode(codepoint, (unsigned char *)text);
         if (strait_alphabet_decode(text, n, &byte) != 1) continue;
-        made->byte_ids[byte] = (int32_t)made->vocab.n_ids;
-        STRAIT_TRY(strait_vocab_add(&made->vocab, made->byte_ids[byte], &byte, 1));
+        builder->byte_ids[byte] = (int32_t)builder->vocab.n_ids;
+        STRAIT_TRY(strait_vocab_add(&builder->vocab, builder->byte_ids[byte], &byte, 1));
     }
     return STRAIT_OK;
 }
 
-strait_err strait_new_tokenizer_init(struct strait_new_tokenizer *made, const char *pattern,
-                                     const char *const *specials, int n_specials) {
-    *made = (struct strait_new_tokenizer){0};
-    STRAIT_TRY(choose_pattern(made, pattern));
+strait_err strait_tokenizer_builder_init(struct strait_tokenizer_builder *builder,
+                                         const char *pattern, const char *const *specials,
+                                         int n_specials) {
+    *builder = (struct strait_tokenizer_builder){0};
+    STRAIT_TRY(choose_pattern(builder, pattern));
     for (int i = 0; i < n_specials; i++)
-        STRAIT_TRY(add_special(made, specials[i]));
-    return add_bytes(made);
+        STRAIT_TRY(add_special(builder, specials[i]));
+    return add_bytes(builder);
 }
 
-void strait_new_tokenizer_fini(struct strait_new_tokenizer *made) {
-    strait_vocab_fini(&made->vocab);
-    strait_alloc_free(made->merges.data);
-    *made = (struct strait_new_tokenizer){0};
+void strait_tokenizer_builder_fini(struct strait_tokenizer_builder *builder) {
+    strait_vocab_fini(&builder->vocab);
+    strait_alloc_free(builder->merges.data);
+    *builder = (struct strait_tokenizer_builder){0};
 }
 
-strait_err strait_new_tokenizer_merge(struct strait_new_tokenizer *made, int32_t left,
-                                      int32_t right, int32_t *id) {
-    struct strait_vocab *vocab = &made->vocab;
+strait_err strait_tokenizer_builder_merge(struct strait_tokenizer_builder *builder, int32_t left,
+                                          int32_t right, int32_t *id) {
+    struct strait_vocab *vocab = &builder->vocab;
     strait_buffer both = {0};
     const strait_span a = vocab->tokens[left].key;
     const strait_span b = vocab->tokens[right].key;
@@ -79,17 +80,19 @@ strait_err strait_new_tokenizer_merge(struct strait_new_tokenizer *made, int32_t
             err = strait_vocab_add(vocab, *id, both.data, both.n);
         }
     }
-    if (err == STRAIT_OK) err = strait_ids_append(&made->merges, (const int32_t[]){left, right}, 2);
+    if (err == STRAIT_OK)
+        err = strait_ids_append(&builder->merges, (const int32_t[]){left, right}, 2);
     strait_alloc_free(both.data);
     return err;
 }
 
 /* A token as the file writes it, ended by a zero. */
-static strait_err spell(const struct strait_new_tokenizer *made, int32_t id, strait_buffer *out) {
-    const strait_span key = made->vocab.tokens[id].key;
+static strait_err append_token(const struct strait_tokenizer_builder *builder, int32_t id,
+                               strait_buffer *out) {
+    const strait_span key = builder->vocab.tokens[id].key;
     STRAIT_TRY(strait_buffer_reserve((void **)&out->data, &out->capacity,
                                      out->n + 2 * (size_t)key.n + 1, 1));
-    out->n += strait_alphabet_encode(strait_vocab_at(&made->vocab, key), key.n,
+    out->n += strait_alphabet_encode(strait_vocab_at(&builder->vocab, key), key.n,
                                      (char *)out->data + out->n);
     out->data[out->n] = '\0';
     return STRAIT_OK;
@@ -99,35 +102,35 @@ static strait_err check_json(int rc) {
     return rc == 0 ? STRAIT_OK : STRAIT_FAIL(STRAIT_ENOMEM, "tokenizer: JSON document");
 }
 
-static strait_err fill_vocab(const struct strait_new_tokenizer *made, json_t *vocab,
+static strait_err fill_vocab(const struct strait_tokenizer_builder *builder, json_t *vocab,
                              strait_buffer *text) {
-    for (int32_t id = 0; (size_t)id < made->vocab.n_ids; id++) {
+    for (int32_t id = 0; (size_t)id < builder->vocab.n_ids; id++) {
         text->n = 0;
-        STRAIT_TRY(spell(made, id, text));
+        STRAIT_TRY(append_token(builder, id, text));
         STRAIT_TRY(
             check_json(json_object_set_new(vocab, (const char *)text->data, json_integer(id))));
     }
     return STRAIT_OK;
 }
 
-static strait_err fill_merges(const struct strait_new_tokenizer *made, json_t *merges,
+static strait_err fill_merges(const struct strait_tokenizer_builder *builder, json_t *merges,
                               strait_buffer *text) {
-    for (size_t i = 0; i < made->merges.n; i += 2) {
+    for (size_t i = 0; i < builder->merges.n; i += 2) {
         text->n = 0;
-        STRAIT_TRY(spell(made, made->merges.data[i], text));
+        STRAIT_TRY(append_token(builder, builder->merges.data[i], text));
         STRAIT_TRY(strait_buffer_append(text, " ", 1));
-        STRAIT_TRY(spell(made, made->merges.data[i + 1], text));
+        STRAIT_TRY(append_token(builder, builder->merges.data[i + 1], text));
         STRAIT_TRY(
             check_json(json_array_append_new(merges, json_string((const char *)text->data))));
     }
     return STRAIT_OK;
 }
 
-static strait_err fill_added(const struct strait_new_tokenizer *made, json_t *added,
+static strait_err fill_added(const struct strait_tokenizer_builder *builder, json_t *added,
                              strait_buffer *text) {
-    for (int32_t id = 0; id < made->n_specials; id++) {
+    for (int32_t id = 0; id < builder->n_specials; id++) {
         text->n = 0;
-        STRAIT_TRY(spell(made, id, text));
+        STRAIT_TRY(append_token(builder, id, text));
         STRAIT_TRY(check_json(json_array_append_new(
             added, json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", id, "content",
                              (const char *)text->data, "single_word", 0, "lstrip", 0, "rstrip", 0,
@@ -141,15 +144,15 @@ static json_t *byte_level(int has_prefix, int has_regex) {
                      "trim_offsets", 1, "use_regex", has_regex);
 }
 
-static json_t *pre_tokenizer(const struct strait_new_tokenizer *made) {
-    if (made->pattern == NULL) return byte_level(0, 1);
+static json_t *pre_tokenizer(const struct strait_tokenizer_builder *builder) {
+    if (builder->pattern == NULL) return byte_level(0, 1);
     return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
-                     "type", "Split", "pattern", "Regex", made->pattern, "behavior", "Isolated",
+                     "type", "Split", "pattern", "Regex", builder->pattern, "behavior", "Isolated",
                      "invert", 0, byte_level(0, 0));
 }
 
 /* The document around the three lists, which it takes. */
-static json_t *wrap(const struct strait_new_tokenizer *made, json_t *added, json_t *vocab,
+static json_t *wrap(const struct strait_tokenizer_builder *builder, json_t *added, json_t *vocab,
                     json_t *merges) {
     json_t *model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE",
                               "dropout", "unk_token", "continuing_subword_prefix",
@@ -157,20 +160,20 @@ static json_t *wrap(const struct strait_new_tokenizer *made, json_t *added, json
                               "ignore_merges", 0, "vocab", vocab, "merges", merges);
     return json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:n, s:o, s:o}", "version", "1.0",
                      "truncation", "padding", "added_tokens", added, "normalizer", "pre_tokenizer",
-                     pre_tokenizer(made), "post_processor", "decoder", byte_level(1, 1), "model",
+                     pre_tokenizer(builder), "post_processor", "decoder", byte_level(1, 1), "model",
                      model);
 }
 
-static strait_err make_document(const struct strait_new_tokenizer *made, json_t **out) {
+static strait_err build_document(const struct strait_tokenizer_builder *builder, json_t **out) {
     json_t *added = json_array();
     json_t *vocab = json_object();
     json_t *merges = json_array();
     strait_buffer text = {0};
-    strait_err err = fill_added(made, added, &text);
-    if (err == STRAIT_OK) err = fill_vocab(made, vocab, &text);
-    if (err == STRAIT_OK) err = fill_merges(made, merges, &text);
+    strait_err err = fill_added(builder, added, &text);
+    if (err == STRAIT_OK) err = fill_vocab(builder, vocab, &text);
+    if (err == STRAIT_OK) err = fill_merges(builder, merges, &text);
     strait_alloc_free(text.data);
-    json_t *document = wrap(made, added, vocab, merges);
+    json_t *document = wrap(builder, added, vocab, merges);
     if (err == STRAIT_OK && document == NULL) err = check_json(-1);
     if (err == STRAIT_OK)
         *out = document;
@@ -179,10 +182,10 @@ static strait_err make_document(const struct strait_new_tokenizer *made, json_t 
     return err;
 }
 
-strait_err strait_new_tokenizer_open(const struct strait_new_tokenizer *made,
-                                     struct strait_tokenizer **out) {
+strait_err strait_tokenizer_builder_open(const struct strait_tokenizer_builder *builder,
+                                         struct strait_tokenizer **out) {
     json_t *document = NULL;
-    STRAIT_TRY(make_document(made, &document));
+    STRAIT_TRY(build_document(builder, &document));
     char *text = json_dumps(document, JSON_COMPACT);
     json_decref(document);
     if (text == NULL) return check_json(-1);
@@ -191,9 +194,10 @@ strait_err strait_new_tokenizer_open(const struct strait_new_tokenizer *made,
     return err;
 }
 
-strait_err strait_new_tokenizer_write(const struct strait_new_tokenizer *made, const char *path) {
+strait_err strait_tokenizer_builder_write(const struct strait_tokenizer_builder *builder,
+                                          const char *path) {
     json_t *document = NULL;
-    STRAIT_TRY(make_document(made, &document));
+    STRAIT_TRY(build_document(builder, &document));
     const strait_err err = strait_json_replace(path, document);
     json_decref(document);
     return err;
