@@ -2,7 +2,9 @@
  *
  * What a run file calls `data:` is a shard (train.bin), several with commas between them
  * (a.bin,b.bin), or the manifest that "strait tokenize" writes beside its shards (train.json).
- * All shards must agree on vocabulary and tokenizer where they state them. */
+ * All shards must agree on vocabulary and tokenizer where they state them. <strait/corpus.h> has
+ * the functions that open, read and verify a corpus; this header adds what only the library uses.
+ */
 #pragma once
 
 #include <strait/corpus.h>
@@ -13,33 +15,37 @@
 #include <stdint.h>
 
 struct strait_corpus {
-    char *name; // as it was asked for
+    char *name; // as the caller of strait_corpus_open spelled it; used in errors
     struct strait_shard *shards;
-    char **paths;
-    char (*hashes)[STRAIT_HASH_TEXT]; // of whole files, from the manifest; empty: unknown
+    char **paths;                     // owned; the shards borrow them
+    char (*hashes)[STRAIT_HASH_TEXT]; // of whole files, from the manifest; empty if unknown
     int n_shards;
     int64_t n_tokens;
-    int64_t vocab;                    // ids lie below it; 0: unknown
-    char tokenizer[STRAIT_HASH_TEXT]; // fingerprint; empty: unknown
+    int64_t vocab;                    // every id is smaller; 0 if unknown
+    char tokenizer[STRAIT_HASH_TEXT]; // fingerprint; empty if unknown
 };
 
-/* Ids must lie below `vocab` from now on. STRAIT_EDATA when the shards were made for a larger
- * vocabulary or, `tokenizer` not being NULL, with a tokenizer of another fingerprint. */
+/* Declares the vocabulary of the model: from now on, reading an id of `vocab` or more fails.
+ * STRAIT_EDATA if the shards were written for a larger vocabulary or, if `tokenizer` is not NULL,
+ * with a tokenizer of another fingerprint. Call it before other threads read the corpus. */
 strait_err strait_corpus_expect(struct strait_corpus *corpus, int64_t vocab, const char *tokenizer);
 
-/* What a manifest says. */
+/* One shard as the manifest lists it. */
 typedef struct strait_corpus_shard {
     const char *path;
     int64_t n_tokens;
 } strait_corpus_shard;
+
+/* The contents of a manifest. All pointers are borrowed for the call. */
 typedef struct strait_corpus_spec {
     const strait_corpus_shard *shards;
     int n_shards;
     int64_t vocab;
-    const char *tokenizer; // fingerprint; NULL: unknown
-    const char *const *sources;
+    const char *tokenizer;      // fingerprint; NULL if unknown
+    const char *const *sources; // names of the text files, for information only
     int n_sources;
 } strait_corpus_spec;
 
-/* Writes a manifest for shards that lie in its own folder; hashes them first. */
+/* Writes a manifest for shards in the same folder. Reads every shard to hash it. The file is
+ * replaced atomically. STRAIT_EIO: a shard cannot be read or the manifest cannot be written. */
 strait_err strait_corpus_write_manifest(const char *path, const strait_corpus_spec *spec);

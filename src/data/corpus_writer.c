@@ -26,7 +26,7 @@ static const char *name_of(const char *path) {
 
 static strait_err shard_path(const strait_corpus_writer *writer, const char *stem, int64_t index,
                              char path[STRAIT_PATH_MAX]) {
-    if (!writer->is_cut) return strait_file_path(path, "%s.bin", stem);
+    if (!writer->is_sharded) return strait_file_path(path, "%s.bin", stem);
     return strait_file_path(path, "%s-%0*lld.bin", stem, INDEX_DIGITS, (long long)index);
 }
 
@@ -110,9 +110,10 @@ static void empty_folder(const char *path) {
     if (folder != NULL) (void)closedir(folder);
 }
 
-strait_err strait_corpus_writer_init(strait_corpus_writer *writer, const char *out, int is_cut) {
+strait_err strait_corpus_writer_init(strait_corpus_writer *writer, const char *out,
+                                     int is_sharded) {
     char path[STRAIT_PATH_MAX];
-    *writer = (strait_corpus_writer){.is_cut = is_cut};
+    *writer = (strait_corpus_writer){.is_sharded = is_sharded};
     STRAIT_TRY(stem_of(out, writer->stem));
     STRAIT_TRY(strait_file_path(path, "%s.tmp", out));
     (void)unlink(path); // a file of that name; folders stay

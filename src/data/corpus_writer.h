@@ -1,8 +1,11 @@
-/* draft.h - a corpus until it is whole: shards and manifest lie in NAME.bin.tmp/, and come to their
- * places together.
+/* corpus_writer.h - the files of a corpus while it is being written.
  *
- * So NAME.json, where it is there, names shards that belong to it, and what is not finished leaves
- * the corpus of that name as it was. The caller's memory; one thread. */
+ * Shards and manifest are written to the folder NAME.bin.tmp/ and moved into place together once
+ * all are complete. Two invariants follow: a manifest NAME.json only ever names shards that belong
+ * to it, and a job that fails or is killed leaves the existing corpus of that name untouched. A
+ * lock file in the folder keeps a second process from writing the same corpus.
+ *
+ * The struct is the caller's memory. One thread uses it at a time. */
 #pragma once
 
 #include "base/error.h"
@@ -12,34 +15,35 @@
 
 typedef struct strait_corpus_writer {
     char stem[STRAIT_PATH_MAX];   // the path of NAME.bin without its ending
-    char folder[STRAIT_PATH_MAX]; // empty: there is none
-    int is_cut;                   // NAME-00000.bin and on, instead of NAME.bin
-    int lock;
+    char folder[STRAIT_PATH_MAX]; // NAME.bin.tmp; empty if this writer does not own it
+    int is_sharded;               // write NAME-00000.bin and on, instead of NAME.bin
+    int lock;                     // of the lock file in `folder`
 } strait_corpus_writer;
 
-/* Whether there is a corpus of that name, or a part of one: NAME.json, NAME.bin, NAME-00000.bin and
- * on. `path` is one of its files then, and empty otherwise. */
+/* Looks for files of an existing corpus of that name: NAME.json, NAME.bin, NAME-00000.bin and on.
+ * `path` receives the first of them in alphabetical order, or an empty string. */
 strait_err strait_corpus_writer_find_existing(const char *out, char path[STRAIT_PATH_MAX]);
 
-/* Whether `input` is a file that a corpus of that name would replace. */
+/* Sets *overwrites to 1 if writing the corpus `out` would overwrite the file `input`, else to 0. */
 strait_err strait_corpus_writer_would_overwrite(const char *out, const char *input,
                                                 int *overwrites);
 
-/* Makes the folder for NAME.bin, empty: what a process that was killed left there is removed.
- * STRAIT_ECONFIG where the name does not end in .bin; STRAIT_EIO where the folder cannot be made,
- * or another process has it. */
-strait_err strait_corpus_writer_init(strait_corpus_writer *writer, const char *out, int is_cut);
+/* Creates and locks the folder for NAME.bin and removes what a killed process left in it.
+ * STRAIT_ECONFIG: the name does not end in .bin. STRAIT_EIO: the folder cannot be created, or
+ * another process holds its lock. Call fini in either case. */
+strait_err strait_corpus_writer_init(strait_corpus_writer *writer, const char *out, int is_sharded);
 
-/* Paths in the folder. */
+/* The path of shard `index`, and of the manifest, inside the temporary folder. */
 strait_err strait_corpus_writer_shard(const strait_corpus_writer *writer, int64_t index,
                                       char path[STRAIT_PATH_MAX]);
 strait_err strait_corpus_writer_manifest(const strait_corpus_writer *writer,
                                          char path[STRAIT_PATH_MAX]);
 
-/* Moves n_shards shards and the manifest to their places, and removes every other file of a corpus
- * of that name: more shards, or those of another cut. The old manifest goes first and the new one
- * comes last, so that a stop in between leaves shards that none claims to know. */
+/* Moves n_shards shards and the manifest into place and removes every other file of an existing
+ * corpus of that name (surplus shards, or shards of another size). The old manifest is removed
+ * first and the new one is moved last: if the process is killed in between, no manifest exists that
+ * describes shards it does not belong to. */
 strait_err strait_corpus_writer_publish(strait_corpus_writer *writer, int64_t n_shards);
 
-/* Removes the folder and what is still in it. Accepts a zeroed one. */
+/* Removes the temporary folder with its contents and releases the lock. Accepts a zeroed writer. */
 void strait_corpus_writer_fini(strait_corpus_writer *writer);

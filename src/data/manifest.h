@@ -1,4 +1,6 @@
-/* manifest.h - the JSON file that names the shards of a corpus; see docs/formats.md. */
+/* manifest.h - reading the JSON file that lists the shards of a corpus.
+ *
+ * docs/formats.md describes the format. strait_corpus_write_manifest (corpus.h) writes it. */
 #pragma once
 
 #include "base/error.h"
@@ -11,21 +13,22 @@
 struct strait_manifest {
     const char *path; // borrowed
     json_t *document;
-    const json_t *shards; // in document
-    char folder[STRAIT_PATH_MAX];
+    const json_t *shards;         // borrowed from `document`
+    char folder[STRAIT_PATH_MAX]; // of the manifest, with a slash at its end; may be empty
     int n_shards;
 };
 
 typedef struct strait_manifest_entry {
-    char path[STRAIT_PATH_MAX]; // with the manifest's folder before it
+    char path[STRAIT_PATH_MAX]; // relative names are resolved against the manifest's folder
     int64_t n_tokens;
-    char hash[STRAIT_HASH_TEXT];
+    char hash[STRAIT_HASH_TEXT]; // of the whole shard file
 } strait_manifest_entry;
 
-/* Reads and checks the file as a whole; the entries are checked one by one as they are asked for.
- * STRAIT_EDATA names the file and the key. */
+/* Reads the file and checks everything but the entries of single shards. Borrows `path` until fini.
+ * STRAIT_EIO: it cannot be read. STRAIT_EDATA names the file and the key. */
 strait_err strait_manifest_init(struct strait_manifest *manifest, const char *path);
 void strait_manifest_fini(struct strait_manifest *manifest); // accepts a zeroed one
 
+/* Reads the entry of shard `index`, 0 <= index < n_shards. STRAIT_EDATA names file and key. */
 strait_err strait_manifest_shard(const struct strait_manifest *manifest, int index,
                                  strait_manifest_entry *out);

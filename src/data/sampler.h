@@ -1,13 +1,13 @@
-/* sampler.h - which tokens the n-th sequence of training is made of.
+/* sampler.h - which tokens the n-th training sequence consists of.
  *
- * A pure function of (corpus, context, seed, n): nothing is remembered between calls, so that a
- * resumed run, another machine or another thread sees the same sequences.
+ * The sampler is a pure function of (corpus, context, seed, n). It keeps no state between calls, so
+ * a resumed run, another machine or another thread gets the same sequences.
  *
  * Each shard is cut into windows of `context` inputs; the token after each input is its target, so
  * a window reads context + 1 tokens and shares the last one with the window after it. Windows
- * never cross from one shard into the next. One epoch visits every window once, in an order drawn
- * from the seed and the epoch; where the cut starts in each shard is drawn anew for every epoch,
- * so that later epochs see other windows. */
+ * never cross from one shard into the next. One epoch (pass over the data) visits every window
+ * once, in an order drawn from the seed and the epoch. The offset of the first window in each shard
+ * is drawn anew for every epoch, so that later epochs train on different windows. */
 #pragma once
 
 #include "base/error.h"
@@ -15,35 +15,35 @@
 
 #include <stdint.h>
 
-/* A value; borrows the corpus. */
+/* A plain value that may be copied. It borrows the corpus. */
 typedef struct strait_sampler {
     const struct strait_corpus *corpus;
     int64_t context;
-    int64_t n_windows; // in one epoch, the same in each
+    int64_t n_windows; // per epoch; the same in every epoch
     uint64_t seed;
-    int is_in_order;
+    int is_in_order; // windows in file order, without shuffling or offset
 } strait_sampler;
 
-/* STRAIT_EDATA when no shard holds context + 1 tokens. */
+/* A sampler for training. STRAIT_EDATA: no shard holds context + 1 tokens. */
 strait_err strait_sampler_init(const struct strait_corpus *corpus, int64_t context, uint64_t seed,
                                strait_sampler *out);
 
-/* The windows from the first token on, in order, without shuffling: for validation. Sequence
- * n_windows is the first again. */
+/* A sampler for validation: all windows in order, from the first token on. Sequence n_windows is
+ * the first window again. STRAIT_EDATA as above. */
 strait_err strait_sampler_in_order(const struct strait_corpus *corpus, int64_t context,
                                    strait_sampler *out);
 
 /* Fills n rows of `context` tokens with sequences first_sequence, first_sequence + 1, ...; both
- * arrays have n * context places. first_sequence is step * sequences_per_step + row. An id outside
- * the corpus's vocabulary is STRAIT_EDATA naming shard, position and id. Never allocates; any
- * thread. */
+ * arrays have n * context elements. Training passes step * sequences_per_step + row. STRAIT_EDATA
+ * names shard, position and id if an id is outside the vocabulary. Never allocates. Any thread. */
 strait_err strait_sampler_fill(const strait_sampler *sampler, int64_t first_sequence, int64_t n,
                                int32_t *inputs, int32_t *targets);
 
-/* Where a sequence starts. */
+/* The first token of a sequence. */
 typedef struct strait_sampler_place {
     int shard;
     int64_t first; // token in that shard
 } strait_sampler_place;
 
+/* Locates a sequence >= 0 without reading its tokens. Any thread. */
 strait_sampler_place strait_sampler_find(const strait_sampler *sampler, int64_t sequence);

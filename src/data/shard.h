@@ -1,15 +1,17 @@
-/* shard.h - one file of token ids.
+/* shard.h - one file of token ids: reading and writing it.
  *
- * A header of 256 little-endian 32-bit words, then the ids, two or four bytes each, little-endian:
+ * The file is a header of 256 little-endian 32-bit words, then the ids, two or four bytes each,
+ * little-endian:
  *
  *     word 0      magic 20240520
  *     word 1      version: 1 for two-byte ids, 2 for four-byte ids
  *     word 2, 3   number of ids, low word first
- *     word 4      size of the vocabulary; 0 when unknown
- *     word 5..8   fingerprint of the tokenizer, 16 bytes; zeros when unknown
+ *     word 4      size of the vocabulary; 0 if unknown
+ *     word 5..8   fingerprint of the tokenizer, 16 bytes; zeros if unknown
  *
- * The rest is zero. Files of other programs that only fill words 0 to 2 are read too, and so is
- * their four-byte layout with magic 20240801 and version 7. docs/formats.md has the details. */
+ * The other words are zero. Files of other programs (llm.c) that fill only words 0 to 2 are read
+ * too, as is their four-byte layout with magic 20240801 and version 7. docs/formats.md has the
+ * details. */
 #pragma once
 
 #include "base/error.h"
@@ -23,53 +25,59 @@ enum {
     STRAIT_SHARD_HEADER_BYTES = 1024
 };
 
-/* An open shard: the caller's memory, read by any number of threads at once. */
+/* An open shard, in the caller's memory. Any number of threads may read it at once. */
 struct strait_shard {
     const char *path; // borrowed
     strait_file_map map;
-    const unsigned char *ids;
-    int id_bytes; // 2 or 4
+    const unsigned char *ids; // in `map`, or in the memory given to strait_shard_parse
+    int id_bytes;             // per id: 2 or 4
     int64_t n_tokens;
-    int64_t vocab;                    // 0: unknown
-    char tokenizer[STRAIT_HASH_TEXT]; // fingerprint; empty: unknown
+    int64_t vocab;                    // 0 if unknown
+    char tokenizer[STRAIT_HASH_TEXT]; // fingerprint; empty if unknown
 };
 
-/* Maps the file and checks its header and length. Keeps `path` until fini. A file of another kind,
- * a file cut short and a file with bytes to spare are told apart: STRAIT_EDATA. */
+/* Maps the file and checks its header and length. Borrows `path` until fini. STRAIT_EIO: it cannot
+ * be read. STRAIT_EDATA: not a shard, truncated, or longer than its header says; the detail tells
+ * these apart. */
 strait_err strait_shard_init(struct strait_shard *shard, const char *path);
 void strait_shard_fini(struct strait_shard *shard); // accepts a zeroed shard
 
-/* The same over memory that the caller keeps; for tests. `path` is what errors name. */
+/* The same for a file in memory, which must stay valid while the shard is used; for tests. `path`
+ * is the name that errors give. */
 strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size_t bytes,
                               const char *path);
 
-/* Copies ids [first, first + n), which must lie inside the shard. An id of `vocab` or more is
- * STRAIT_EDATA naming file, position and id; vocab 0 takes all. Never allocates. */
+/* Copies ids [first, first + n); the caller ensures that they are inside the shard. STRAIT_EDATA
+ * names file, position and id if an id is `vocab` or more; vocab 0 accepts all. Never allocates. */
 strait_err strait_shard_read(const struct strait_shard *shard, int64_t first, int64_t n,
                              int64_t vocab, int32_t *out);
 
-/* Checks every id against `vocab` and, when it is 0, against the header's own. */
+/* Checks every id against `vocab` or, if that is 0, against the vocabulary of the header. */
 strait_err strait_shard_verify(const struct strait_shard *shard, int64_t vocab);
 
-/* What a new shard's header says. */
+/* What the header of a new shard states. */
 typedef struct strait_shard_spec {
-    int64_t vocab;         // also chooses the width: up to 65536 is two bytes
-    const char *tokenizer; // fingerprint in hexadecimal; NULL: unknown
+    int64_t vocab;         // also chooses the width of ids: two bytes up to 65536, else four
+    const char *tokenizer; // fingerprint, 32 hexadecimal digits; NULL if unknown
 } strait_shard_spec;
 
 struct strait_shard_writer;
 
-/* Starts `path`, written beside it as PATH.tmp until it is finished. Keeps nothing of `spec`. */
+/* Starts writing PATH.tmp, which becomes `path` when it is finished. Borrows nothing. STRAIT_EIO:
+ * the file cannot be created. STRAIT_EINVAL: the spec is wrong. */
 strait_err strait_shard_writer_open(const char *path, strait_shard_spec spec,
                                     struct strait_shard_writer **out);
 
-/* Appends ids; one outside the vocabulary is STRAIT_EINVAL. */
+/* Appends ids. STRAIT_EINVAL: an id is outside the vocabulary. STRAIT_EIO: writing failed. */
 strait_err strait_shard_writer_append(struct strait_shard_writer *writer, const int32_t *ids,
                                       size_t n);
+
+/* How many ids were appended so far. */
 int64_t strait_shard_writer_count(const struct strait_shard_writer *writer);
 
-/* Completes the header, syncs and moves the file into place; then the writer is closed. */
+/* Completes the header, syncs the file to disk and moves it into place. Closes the writer, also on
+ * error; an error leaves an existing file at that path untouched. */
 strait_err strait_shard_writer_finish(struct strait_shard_writer **writer);
 
-/* Gives up: removes what was written. Accepts NULL. */
+/* Abandons the shard: removes PATH.tmp and frees the writer. Accepts NULL in *writer. */
 void strait_shard_writer_close(struct strait_shard_writer **writer);

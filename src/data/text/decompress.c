@@ -160,7 +160,7 @@ const struct strait_decompress_ops *strait_decompress_find(const unsigned char *
 const char *strait_decompress_name_of_extension(const char *path) {
     const char *dot = strrchr(path, '.');
     for (size_t i = 0; dot != NULL && i < sizeof formats / sizeof *formats; i++)
-        if (strcmp(dot, formats[i].ending) == 0) return formats[i].name;
+        if (strcmp(dot, formats[i].extension) == 0) return formats[i].name;
     return NULL;
 }
 

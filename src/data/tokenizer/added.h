@@ -1,14 +1,17 @@
-/* added.h - finding added tokens in text. */
+/* added.h - finds added tokens (those of "added_tokens" in tokenizer.json) in text.
+ *
+ * Added tokens are matched in the text itself, before it is split into words. */
 #pragma once
 
 #include "data/tokenizer/internal.h"
 
 typedef struct strait_added_match {
-    size_t start, end; // with the white space that the token swallows
+    size_t start, end; // including white space that the token strips (lstrip, rstrip)
     int32_t id;
 } strait_added_match;
 
-/* The first added token in text[from..n), the longest of those that start at one place; says
- * whether there is one. `is_normalized` chooses which tokens are looked for. */
+/* Finds the first added token in text[from..n), which must be well-formed UTF-8; of those that
+ * start at the same offset, the longest. Returns whether there is one. `is_normalized` selects the
+ * tokens that are searched for after normalisation (1) or before it (0). Any thread. */
 int strait_added_find(const struct strait_tokenizer *t, int is_normalized,
                       const unsigned char *text, size_t n, size_t from, strait_added_match *out);

@@ -1,4 +1,7 @@
-/* decoder.h - token ids to text, one at a time. */
+/* decoder.h - converts token ids to text, one id at a time.
+ *
+ * A token may end in the middle of a UTF-8 character. The decoder holds such bytes back until the
+ * character is complete, so that every write is whole characters. */
 #pragma once
 
 #include "data/tokenizer/tokenizer.h"
@@ -6,23 +9,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A value; borrows the tokenizer. */
+/* A plain value that borrows the tokenizer. One thread uses it at a time. */
 typedef struct strait_decoder {
     const struct strait_tokenizer *tokenizer;
-    unsigned char partial[4]; // the start of a character that is not complete
+    unsigned char partial[4]; // bytes of an incomplete character
     size_t n_partial;
-    int n_strip; // spaces still to be left out at the start
-    int skips_special;
+    int n_strip;       // spaces still to be removed at the start of the text
+    int skips_special; // the caller may set it: special tokens decode to nothing
 } strait_decoder;
 
+/* Starts a new text. */
 void strait_decoder_init(strait_decoder *decoder, const struct strait_tokenizer *tokenizer);
 
-/* The most bytes that one call may write. */
+/* The largest number of bytes that one call of push or finish may write. */
 size_t strait_decoder_bound(const struct strait_tokenizer *tokenizer);
 
-/* Writes the text that `id` completes; the start of a character waits for its end. Says how many
- * bytes. An id outside the vocabulary writes nothing. */
+/* Decodes `id` and writes the characters that are complete to `out`. Returns the number of bytes.
+ * An id outside the vocabulary writes nothing. */
 size_t strait_decoder_push(strait_decoder *decoder, int32_t id, unsigned char *out);
 
-/* Writes what still waits. */
+/* Writes the bytes that were held back and returns their number. */
 size_t strait_decoder_finish(strait_decoder *decoder, unsigned char *out);

@@ -1,4 +1,4 @@
-/* encoder.h - text to token ids. One encoder a thread. */
+/* encoder.h - the encoder of <strait/tokenizer.h>, and its use for training a tokenizer. */
 #pragma once
 
 #include "base/error.h"
@@ -7,7 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* For learning: calls `visit` with every word instead of encoding it. */
+/* Receives one word of n bytes, valid during the call. An error ends the visit. */
 typedef strait_err (*strait_encoder_visitor)(void *arg, const unsigned char *word, size_t n);
+
+/* Splits text into words exactly as encoding does, but calls `visit` with every word instead of
+ * encoding it. Added tokens are skipped. Used to count words when a tokenizer is trained. */
 strait_err strait_encoder_visit_words(struct strait_encoder *encoder, const void *text, size_t n,
                                       strait_encoder_visitor visit, void *arg);

@@ -1,4 +1,8 @@
-/* parts.h - what a tokenizer is made of; for the files of this folder only. */
+/* internal.h - the fields of a tokenizer and the functions that read them from tokenizer.json.
+ *
+ * Only the files of this folder include it. Encoding runs in this order: added tokens that are
+ * matched as written, normalizers, added tokens that are matched after normalisation,
+ * pre-tokenizers, and byte-pair encoding of each word. */
 #pragma once
 
 #include "base/hash.h"
@@ -11,68 +15,81 @@
 #include <stdint.h>
 
 enum {
-    STRAIT_TEXT_STEPS_MAX = 32
+    STRAIT_TEXT_STEPS_MAX = 32 // per list; real files have at most five
 };
 
-/* A list of steps in the order they are taken. */
+/* Steps in the order in which they are applied. */
 typedef struct strait_text_steps {
     strait_text_step items[STRAIT_TEXT_STEPS_MAX];
     int n;
 } strait_text_steps;
 
-/* A token that is looked for in the text itself. */
+/* A token that is matched in the text itself, before byte-pair encoding. */
 typedef struct strait_added {
     strait_buffer content;
     int32_t id;
-    int is_special, is_single_word, strips_left, strips_right;
-    int is_normalized; // looked for after normalisation
+    int is_special;
+    int is_single_word;            // matches only between characters that are not part of a word
+    int strips_left, strips_right; // also matches adjacent white space
+    int is_normalized;             // matched after normalisation, not before
 } strait_added;
 
 struct strait_tokenizer {
     struct strait_vocab vocab;
     struct strait_merges merges;
-    size_t n_merges;
+    size_t n_merges; // in the file; unreachable ones are not in `merges`
 
-    int is_byte_level; // keys are bytes, not characters
-    int has_byte_fallback, fuses_unk, ignores_merges;
-    int32_t unk;           // -1: none
-    int32_t byte_ids[256]; // byte-level: the byte; fallback: "<0x00>" and on; -1: none
+    int is_byte_level;     // words start as bytes, not as characters
+    int has_byte_fallback; // a character without a token becomes its bytes, "<0x00>" and on
+    int fuses_unk;         // consecutive unknown characters become one unknown token
+    int ignores_merges;    // a word that is a token is not merged
+    int32_t unk;           // the unknown token; -1 if there is none
+    int32_t byte_ids[256]; // the token of each byte, for byte level or byte fallback; else -1
 
     strait_added *added;
     size_t n_added;
-    unsigned char starts[2][256]; // [is_normalized]: an added token starts with this byte
+    unsigned char starts[2][256]; // [is_normalized][byte]: some added token starts with this byte
 
     strait_text_steps normalizers, pre_tokenizers;
-    int splits_at_metaspace; // no merge joins a character and a U+2581 after it
-    int may_cut_lines;
+    int splits_at_metaspace; // no merge joins a character with a U+2581 that follows it
+    int may_cut_lines;       // strait_line_split_is_safe
 
-    int n_strip; // decoding leaves out so many spaces at the start
-    size_t longest_out;
-    strait_ids before, after; // the template's tokens
+    int n_strip;              // spaces that decoding removes at the start of a text
+    size_t longest_out;       // bytes of the longest decoded token
+    strait_ids before, after; // tokens that the post-processor's template puts around a text
     char fingerprint[STRAIT_HASH_TEXT];
 };
 
-/* Each reads its part of the document into a zeroed tokenizer. STRAIT_EDATA names the key. */
+/* Each reads one section of the document into *t, which was zeroed at first. Call them in this
+ * order: the model depends on is_byte_level of the steps, added tokens on the vocabulary and the
+ * normalizers. STRAIT_EDATA names the key that is wrong or not supported. */
 strait_err strait_read_steps(struct strait_tokenizer *t, const json_t *document);
 strait_err strait_read_model(struct strait_tokenizer *t, const json_t *document);
 strait_err strait_read_added(struct strait_tokenizer *t, const json_t *document);
 strait_err strait_read_decoder(struct strait_tokenizer *t, const json_t *document);
 strait_err strait_read_template(struct strait_tokenizer *t, const json_t *document);
 
-/* Helpers of the readers. `known` is a list of names ended by NULL. */
+/* STRAIT_EDATA if `object` is not an object or has a key that is not in `known`, a list that ends
+ * with NULL: a setting that is not implemented must not be ignored. `where` names it in errors. */
 strait_err strait_read_check_keys(const json_t *object, const char *where,
                                   const char *const *known);
+
+/* Reads a boolean; `fallback` if the key is absent or null. */
 strait_err strait_read_flag(const json_t *object, const char *key, int fallback, int *out);
+
+/* Reads the string "type", borrowed from the object. */
 strait_err strait_read_type(const json_t *object, const char *where, const char **out);
+
+/* Replaces *out with the string under `key`. */
 strait_err strait_read_text(const json_t *object, const char *key, strait_buffer *out);
 
-/* {"String": ...} or {"Regex": ...} into step->find and step->pattern. */
+/* Reads "pattern": {"String": ...} or {"Regex": ...} into step->find and step->pattern. */
 strait_err strait_read_pattern(const json_t *object, strait_text_step *step);
 
-/* Whether the words of this tokenizer provably start anew after a line; see cut.c. */
+/* Whether a text may be split after a line without changing an id; line_split.c has the proof. */
 int strait_line_split_is_safe(const struct strait_tokenizer *t);
 
-/* Split patterns that this program writes or knows well. */
+/* Split patterns that this program writes, or for which line_split.c proves something. */
 extern const char strait_pattern_gpt2[];
 extern const char strait_pattern_llama3[];
 extern const char strait_pattern_qwen2[];

@@ -1,7 +1,7 @@
-/* step.h - the steps by which a tokenizer file turns text into words.
+/* text_step.h - normalisation and pre-tokenisation steps, which turn text into words.
  *
- * Normalizers and pre-tokenizers of the file are made of five kinds: the reader takes them apart
- * (a ByteLevel pre-tokenizer, say, is a PREFIX and a SPLIT). */
+ * The reader of tokenizer.json reduces every normalizer and pre-tokenizer to steps of five kinds: a
+ * ByteLevel pre-tokenizer, for example, becomes a PREFIX and a SPLIT. */
 #pragma once
 
 #include "base/error.h"
@@ -12,20 +12,20 @@
 #include <stddef.h>
 
 typedef enum strait_text_step_kind {
-    STRAIT_TEXT_STEP_SPLIT,     // cut into pieces; the only kind that makes several out of one
+    STRAIT_TEXT_STEP_SPLIT,     // split into pieces; all other kinds give one text
     STRAIT_TEXT_STEP_PREFIX,    // put `content` before text that does not start with it
     STRAIT_TEXT_STEP_PREPEND,   // put `content` before any text
-    STRAIT_TEXT_STEP_REPLACE,   // `content` in place of every match
-    STRAIT_TEXT_STEP_NORMALIZE, // Unicode form
+    STRAIT_TEXT_STEP_REPLACE,   // replace every match by `content`
+    STRAIT_TEXT_STEP_NORMALIZE, // convert to the Unicode normalisation form `form`
 } strait_text_step_kind;
 
-/* What becomes of the matches of a split. */
+/* What happens to the matches of a split ("behavior" in tokenizer.json). */
 typedef enum strait_split {
-    STRAIT_SPLIT_ISOLATED,
-    STRAIT_SPLIT_REMOVED,
-    STRAIT_SPLIT_WITH_PREVIOUS,
-    STRAIT_SPLIT_WITH_NEXT,
-    STRAIT_SPLIT_CONTIGUOUS,
+    STRAIT_SPLIT_ISOLATED,      // each is a piece
+    STRAIT_SPLIT_REMOVED,       // dropped
+    STRAIT_SPLIT_WITH_PREVIOUS, // joined to the text before it
+    STRAIT_SPLIT_WITH_NEXT,     // joined to the text after it
+    STRAIT_SPLIT_CONTIGUOUS,    // adjacent matches form one piece
 } strait_split;
 
 typedef struct strait_text_step {
@@ -35,27 +35,30 @@ typedef struct strait_text_step {
     strait_buffer content;          // PREFIX, PREPEND, REPLACE
     strait_split split;
     strait_form form;
-    int is_inverted;   // SPLIT: the gaps are the matches
+    int is_inverted;   // SPLIT: the text between matches counts as the match
     int is_start_only; // PREFIX: only at the start of the text
 } strait_text_step;
 
 void strait_text_step_fini(strait_text_step *step); // accepts a zeroed step
 
-/* Memory that one thread reuses between calls. */
+/* Scratch memory that one thread reuses between calls. */
 struct strait_text_step_scratch {
     struct strait_matcher *matcher;
     strait_ids codepoints;
 };
 
-/* Replaces *out by the text after a step that is not a SPLIT. */
+/* Applies a step that is not a SPLIT and replaces *out with the result. `is_start` says whether the
+ * text is the start of the whole input. STRAIT_EDATA: the pattern failed on this text. */
 strait_err strait_text_step_transform(const strait_text_step *step,
                                       struct strait_text_step_scratch *scratch,
                                       const unsigned char *text, size_t n, int is_start,
                                       strait_buffer *out);
 
+/* Receives a piece of n > 0 bytes, valid during the call. */
 typedef strait_err (*strait_text_step_emit)(void *arg, const unsigned char *piece, size_t n);
 
-/* Calls emit for every piece that is not empty, in order. */
+/* Applies a SPLIT: calls `emit` for every non-empty piece, in order, and returns its first error.
+ */
 strait_err strait_text_step_split(const strait_text_step *step,
                                   struct strait_text_step_scratch *scratch,
                                   const unsigned char *text, size_t n, strait_text_step_emit emit,

@@ -1,13 +1,5 @@
-/* tokenizer.h - text to token ids and back, by byte-pair encoding.
- *
- * Reads the tokenizer.json of Hugging Face with a BPE model: GPT-2, LLaMA, Qwen, Gemma and what
- * "strait tokenizer train" writes. A file that asks for anything this program does not know is
- * refused with the name of the key; nothing is ignored. docs/formats.md lists what is known.
- *
- * A tokenizer does not change after it is opened: any number of threads may share it. Each thread
- * encodes with an encoder of its own (data/encoder.h) and decodes with a decoder
- * (data/tokenizer/decoder.h).
- */
+/* tokenizer.h - the tokenizer of <strait/tokenizer.h>, which documents it, and opening one from
+ * memory. Encoding is in encoder.h, decoding id by id in decoder.h. */
 #pragma once
 
 #include <strait/tokenizer.h>
@@ -17,5 +9,5 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Like strait_tokenizer_open, from JSON in memory. */
+/* Like strait_tokenizer_open, but parses `bytes` bytes of JSON in memory. */
 strait_err strait_tokenizer_parse(const char *json, size_t bytes, struct strait_tokenizer **out);

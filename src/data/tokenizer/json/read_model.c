@@ -26,7 +26,7 @@ static strait_err read_vocab(struct strait_tokenizer *t, const json_t *vocab, st
         const size_t n = strlen(text);
         int is_reachable = 0;
         if (!json_is_integer(value))
-            return STRAIT_FAIL(STRAIT_EDATA, "\"vocab\": the id of \"%.60s\" is not a whole number",
+            return STRAIT_FAIL(STRAIT_EDATA, "\"vocab\": the id of \"%.60s\" is not an integer",
                                text);
         STRAIT_TRY(key_of(t, text, n, key, &is_reachable));
         const int64_t id = json_integer_value(value);

@@ -1,7 +1,8 @@
-/* pairs.h - neighbouring symbols in the words of a text, how often each pair occurs and where.
+/* pairs.h - counts of adjacent symbol pairs in the words of a text, kept up to date while pairs are
+ * merged.
  *
- * The heart of learning: the most frequent pair is found and merged, and only the words that hold
- * it are looked at again. */
+ * This is the core of BPE training: find the most frequent pair, merge it everywhere, repeat. An
+ * index from pairs to words makes a merge touch only the words that contain the pair. */
 #pragma once
 
 #include "base/error.h"
@@ -12,19 +13,20 @@
 
 struct strait_pairs;
 
-/* Spells every word by first_ids[byte]. Copies what it needs. */
+/* Starts with every word as a sequence of first_ids[byte]. Copies the words. STRAIT_EDATA: too many
+ * different words. */
 strait_err strait_pairs_open(const struct strait_word_counts *words, const int32_t first_ids[256],
                              struct strait_pairs **out);
-void strait_pairs_close(struct strait_pairs **pairs); // accepts NULL
+void strait_pairs_close(struct strait_pairs **pairs); // accepts NULL in *pairs
 
 typedef struct strait_pair {
     int32_t left, right;
-    int64_t count;
+    int64_t count; // occurrences in the text
 } strait_pair;
 
-/* The most frequent pair, of equals the one with the smaller left and then right; count 0 when
- * there is none. */
+/* Finds the most frequent pair; of equally frequent ones, that with the smaller left and then the
+ * smaller right symbol, which makes training deterministic. count is 0 if no pair is left. */
 strait_err strait_pairs_best(struct strait_pairs *pairs, strait_pair *out);
 
-/* Makes `id` of every occurrence of the pair. */
+/* Replaces every occurrence of the pair by `id` and updates all counts. */
 strait_err strait_pairs_merge(struct strait_pairs *pairs, strait_pair pair, int32_t id);
