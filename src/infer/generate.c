@@ -40,6 +40,7 @@ static strait_err init(struct generation *g) {
     return strait_alloc(strait_decoder_bound(tokenizer) + 1, 1, "text", (void **)&g->text);
 }
 
+/* Hands decoded text to the caller, who may stop the generation by returning an error. */
 static strait_err deliver(struct generation *g, size_t n, int is_prompt) {
     if (g->params->on_text == NULL) return STRAIT_OK;
     return g->params->on_text(g->params->user, (const char *)g->text, n, is_prompt);
@@ -82,12 +83,13 @@ static strait_err generate(struct generation *g) {
     const strait_generate_params *p = g->params;
     const strait_rng rng = {(uint64_t)p->seed, strait_rng_stream("generate")};
     const int32_t end = strait_tokenizer_end(g->trained->tokenizer);
-    int64_t fed = 0;
+    int64_t fed = 0; // tokens that the model has read
     STRAIT_TRY(read_prompt(g));
     for (int64_t i = 0; i < p->n_tokens; i++) {
         const float *logits = NULL;
         STRAIT_TRY(feed(g, fed, &logits));
         fed = g->n_ids;
+        /* Token i uses random number i, so that the same seed gives the same text. */
         const int32_t id = strait_token_sampler_pick(g->sampler, logits,
                                                      strait_rng_uniform(rng, (uint64_t)i));
         if (id == end && !p->ignores_end) break;
@@ -100,7 +102,7 @@ static strait_err generate(struct generation *g) {
 strait_err strait_model_generate(struct strait_model *model, const strait_generate_params *params) {
     STRAIT_TRY(strait_model_need_tokenizer(model));
     STRAIT_TRY(strait_trained_model_prepare(model->trained, 0));
-    strait_staged_model_reset(model->trained->stages); // of an earlier generation
+    strait_staged_model_reset(model->trained->stages); // an earlier generation may have left tokens
     struct generation g = {.params = params, .trained = model->trained};
     strait_err err = init(&g);
     if (err == STRAIT_OK) err = generate(&g);

@@ -1,3 +1,4 @@
+/* model.c - the public model of strait/model.h: opening, describing and evaluating. */
 #include "infer/model.h"
 
 #include "base/alloc.h"
@@ -8,9 +9,10 @@
 #include <string.h>
 
 enum {
-    SCORED_TOKENS = 2048 // at a time, in whole contexts
+    SCORED_TOKENS = 2048 // per batch, in whole contexts: enough to occupy the kernels of a CPU
 };
 
+/* Buffers are prepared on first use, because scoring and generating need different ones. */
 strait_err strait_model_open(const char *folder, const strait_model_params *params,
                              struct strait_model **out) {
     static const strait_model_params none = {0};
@@ -53,30 +55,29 @@ strait_err strait_model_need_tokenizer(const struct strait_model *model) {
 }
 
 /* Where progress goes, with the total that the evaluation itself does not know. */
-struct audience {
+struct progress_sink {
     strait_model_progress progress;
     void *user;
     int64_t n_total;
 };
 
 static void report(void *arg, int64_t n) {
-    const struct audience *a = arg;
-    if (a->progress != NULL) a->progress(a->user, n, a->n_total);
+    const struct progress_sink *sink = arg;
+    if (sink->progress != NULL) sink->progress(sink->user, n, sink->n_total);
 }
 
 static strait_err evaluate(struct strait_model *model, strait_trained_model_fetch fetch, void *from,
-                           struct audience audience, strait_model_score *out) {
+                           struct progress_sink sink, strait_model_score *out) {
     STRAIT_TRY(strait_trained_model_prepare(model->trained, SCORED_TOKENS));
-    const strait_trained_model_progress progress = {report, &audience};
-    return strait_trained_model_evaluate(model->trained, fetch, from, audience.n_total, progress,
-                                         out);
+    const strait_trained_model_progress progress = {report, &sink};
+    return strait_trained_model_evaluate(model->trained, fetch, from, sink.n_total, progress, out);
 }
 
+/* The first token of a text has nothing to be predicted from. */
 static strait_err check_length(const char *path, int64_t n_tokens) {
     if (n_tokens >= 2) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_EDATA,
-                       "%s: too short: %lld tokens, but the first that is scored is the second",
-                       path, (long long)n_tokens);
+    return STRAIT_FAIL(STRAIT_EDATA, "%s: has %lld tokens; scoring needs at least 2", path,
+                       (long long)n_tokens);
 }
 
 /* The ids of all documents, gathered before any is scored: windows cross documents. */
@@ -86,6 +87,7 @@ struct gathered {
     strait_ids ids;
 };
 
+/* Appends one document, after an end of text unless it is the first. */
 static strait_err gather(void *user, const void *text, size_t n) {
     struct gathered *g = user;
     const int32_t *ids = NULL;
@@ -111,7 +113,8 @@ strait_err strait_model_evaluate_text(struct strait_model *model, const strait_t
     const int64_t n = (int64_t)g.ids.n;
     if (err == STRAIT_OK) err = check_length(text->n_paths > 0 ? text->paths[0] : "text", n);
     if (err == STRAIT_OK)
-        err = evaluate(model, fetch_ids, g.ids.data, (struct audience){progress, user, n}, out);
+        err = evaluate(model, fetch_ids, g.ids.data, (struct progress_sink){progress, user, n},
+                       out);
     strait_encoder_close(&g.encoder);
     strait_alloc_free(g.ids.data);
     return err;
@@ -128,11 +131,13 @@ strait_err strait_model_evaluate_corpus(struct strait_model *model, const char *
     struct strait_corpus *corpus = NULL;
     STRAIT_TRY(strait_corpus_open(path, &corpus));
     const int64_t n = corpus->n_tokens;
+    /* A corpus of another tokenizer would be scored without an error, but its loss means nothing.
+     */
     strait_err err = strait_corpus_expect(corpus, t->plan.shape.vocab,
                                           t->fingerprint[0] != '\0' ? t->fingerprint : NULL);
     if (err == STRAIT_OK) err = check_length(path, n);
     if (err == STRAIT_OK)
-        err = evaluate(model, fetch_corpus, corpus, (struct audience){progress, user, n}, out);
+        err = evaluate(model, fetch_corpus, corpus, (struct progress_sink){progress, user, n}, out);
     strait_corpus_close(&corpus);
     return err;
 }

@@ -22,6 +22,7 @@ struct strait_staged_model {
     int64_t n_crossings; // so far: each crossing counts as a microbatch of its own
 };
 
+/* Opens one side of a boundary; leaves *out alone where there is no boundary. */
 static strait_err open_codec(struct strait_staged_model *m, int boundary, strait_codec_side side,
                              struct strait_codec **out) {
     if (boundary < 0 || boundary >= m->plan.n_stages - 1) return STRAIT_OK;
@@ -29,6 +30,8 @@ static strait_err open_codec(struct strait_staged_model *m, int boundary, strait
     return strait_codec_open(&spec, side, m->backend, out);
 }
 
+/* Opens stage i with its codec sides. There is no backward pass: recomputes saves the memory of its
+ * activations. */
 static strait_err open_link(struct strait_staged_model *m, int i, int64_t n_sequences) {
     struct link *link = &m->links[i];
     const strait_stage_spec spec = {.shape = m->plan.shape,
@@ -43,6 +46,7 @@ static strait_err open_link(struct strait_staged_model *m, int i, int64_t n_sequ
     STRAIT_TRY(open_codec(m, i, STRAIT_SENDER, &link->sender));
     if (link->receiver != NULL || link->sender != NULL)
         STRAIT_TRY(strait_codec_join(link->receiver, link->sender));
+    /* The last stage has no sender: its weights are not constrained to the subspace. */
     if (link->sender != NULL && m->plan.shape.subspace > 0) {
         strait_tensor basis, fixed;
         STRAIT_TRY(strait_codec_basis_view(link->sender, &basis, &fixed));
@@ -56,6 +60,7 @@ static strait_err open_into(struct strait_staged_model *m, int64_t n_sequences) 
     m->plan.codec.rows = n_sequences * m->plan.shape.context;
     m->plan.codec.seq_len = m->plan.shape.context;
     m->plan.codec.is_stepwise = 0;
+    /* Generation sends one token at a time, for which a codec may need another spec. */
     if (m->generates) m->plan.codec = strait_codec_for_generation(&m->plan.codec);
     if (m->plan.n_stages > 1) {
         STRAIT_TRY(strait_codec_check(&m->plan.codec));
@@ -109,7 +114,7 @@ strait_err strait_staged_model_load(struct strait_staged_model *m,
             STRAIT_TRY(strait_runner_state_read_codec(checkpoint, link->receiver, stream));
         if (link->sender != NULL)
             STRAIT_TRY(strait_runner_state_read_codec(checkpoint, link->sender, stream));
-        STRAIT_TRY(strait_stage_refresh(link->stage));
+        STRAIT_TRY(strait_stage_refresh(link->stage)); // bf16 copies of the weights
     }
     return STRAIT_OK;
 }

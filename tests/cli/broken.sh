@@ -43,7 +43,7 @@ refuses 2 '--tokens: "many" is not a whole number' generate good --tokens many
 refuses 2 '--temperature: "warm" is not a number' generate good --temperature warm
 refuses 2 'either --text FILE or --data' eval good
 printf a >a.txt
-refuses 3 'a.txt: too short' eval good --text a.txt
+refuses 3 'a.txt: has 1 tokens; scoring needs at least 2' eval good --text a.txt
 refuses 2 '--gflops: "nan" is not a number' plan run.yaml --gflops nan
 refuses 2 '--gflops 0: expected above 0' plan run.yaml --gflops 0
 refuses 2 '--lease: "inf" is not a number' host run.yaml --out fresh --lease inf
