@@ -32,6 +32,7 @@ static const strait_flag *find_letter(const strait_flag *flags, char letter) {
     return NULL;
 }
 
+/* strtod accepts "nan" and "inf", which no flag means. */
 static strait_err store_number(const strait_flag *flag, const char *text) {
     char *end = NULL;
     double real = 0.0;
@@ -77,6 +78,8 @@ static const char *key_of(const strait_command *command, const char *name) {
     return dot != NULL && strcmp(dot + 1, name) == 0 ? key : NULL;
 }
 
+/* Suggests, in this order: the new name of a renamed flag, a key of the run file, a similar flag.
+ */
 static strait_err unknown(const strait_command *command, const char *word) {
     const char *name = word + strspn(word, "-");
     strait_nearest nearest = strait_names_nearest(name, strait_names_slips(name));
@@ -121,6 +124,7 @@ static strait_err take_flag(const strait_command *command, int argc, const char 
     return store(flag, argv[++*at]);
 }
 
+/* Words may be mixed with flags; "-" alone is a word, since it means standard input. */
 strait_err strait_args_parse(const strait_command *command, int argc, const char **argv,
                              int *n_words) {
     int n = 0;
@@ -243,6 +247,7 @@ static void print_filled(const char *text, int indent) {
     printf("\n");
 }
 
+/* A name that does not fit its column gets a line of its own. */
 void strait_args_print_item(const char *name, const char *text) {
     printf("  %-*s", INDENT - 2, name);
     if (strlen(name) > INDENT - 3) (void)begin_line(1, INDENT);

@@ -29,6 +29,7 @@ static strait_err norm_silu_back(struct strait_lab *lab) {
     return lab->k->autoencoder->norm_silu_back(&lab->stream, &at);
 }
 
+/* The largest power of two, up to 128, that divides the width, as the codec chooses it. */
 static int64_t tile_of(const struct strait_lab *lab) {
     int64_t tile = 1;
     while (tile < 128 && lab->plan.shape.width % (2 * tile) == 0)

@@ -56,6 +56,7 @@ static strait_err find_floor(struct strait_lab *lab) {
     return STRAIT_OK;
 }
 
+/* The floor is the larger of the times for moving and for computing at the best speeds. */
 static void print_line(const struct strait_lab *lab, const char *name,
                        const strait_lab_time *time) {
     const double moving = lab->bytes / (lab->copy_gb_s * 1e9);
@@ -81,6 +82,7 @@ static int count_wanted(const strait_lab_kernel *family, const char *only) {
     return n;
 }
 
+/* Tensors are allocated per kernel: those of all kernels would not fit into memory. */
 static strait_err run_family(struct strait_lab *lab, const strait_lab_kernel *family,
                              const char *only) {
     for (const strait_lab_kernel *kernel = family; kernel->name != NULL; kernel++) {

@@ -38,6 +38,7 @@ void strait_lab_clear(struct strait_lab *lab) {
     lab->bytes = lab->flops = 0;
 }
 
+/* Sizes of codes follow the codec strait: keep is chosen as its default at 128x. */
 int64_t strait_lab_size(const struct strait_lab *lab, char letter) {
     const strait_shape *s = &lab->plan.shape;
     const int64_t keep = s->width / 32 > 1 ? s->width / 32 - 1 : 1, pad = (keep + 7) / 8 * 8;
@@ -146,6 +147,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Estimates the duration of one call first, to choose the length of a batch. */
 strait_err strait_lab_measure(struct strait_lab *lab, strait_lab_call *call, void *arg,
                               strait_lab_time *out) {
     double once = 0, *seconds = NULL;

@@ -41,6 +41,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* The median, because other programs on the machine make some steps slow. */
 static double median(double *values, int n) {
     qsort(values, (size_t)n, sizeof *values, by_value);
     return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
@@ -69,6 +70,7 @@ static strait_err write_tokens(const char *path, const strait_run *run) {
     return err;
 }
 
+/* The first steps allocate and fill caches, so they are not timed. */
 static strait_err time_steps(struct strait_trainer *trainer, double *seconds, double *loss) {
     strait_trainer_report report = {0};
     for (int64_t i = -n_warm; i < n_steps; i++) {
@@ -136,6 +138,7 @@ static strait_err check_flags(void) {
     return STRAIT_OK;
 }
 
+/* The vocabulary must be known without data, so it gets a value here. */
 static strait_err load(const char *action, int n_words, const char **words, strait_run *run) {
     STRAIT_TRY(check_flags());
     if (n_words != 1)

@@ -63,6 +63,7 @@ static void set_name(row *r, const char *path) {
     r->name[used] = '\0';
 }
 
+/* By default the target is the highest final loss, which every run has reached. */
 static strait_err read_rows(int n, const char **paths) {
     double highest = -(double)INFINITY;
     for (int i = 0; i < n; i++) {
@@ -89,6 +90,7 @@ static void print_cell(double value, const char *format) {
     printf(as_markdown ? " %s |" : " %12s", cell);
 }
 
+/* Columns of the meter appear only if a run was trained with one. */
 static void print_head(int has_meter) {
     static const char *const heads[] = {"steps",      "loss",     "to first", "bytes out",
                                         "bytes back", "tokens/s", "steps to", "seconds to",
@@ -139,6 +141,7 @@ static json_t *real_or_null(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* json_pack fails on non-finite numbers; those that may be are passed as null instead. */
 static strait_err print_json(const row *r) {
     json_t *o = json_pack("{s:s,s:I,s:o,s:f,s:f,s:f,s:f,s:f,s:o}", "run", r->name, "steps",
                           (json_int_t)r->history.steps, "valid_loss", real_or_null(r->loss),
@@ -164,6 +167,7 @@ static double x_value(const strait_history *h, int64_t step) {
     return (double)step;
 }
 
+/* Long runs have more validations than a line needs points: they are thinned evenly. */
 static strait_err draw(int n) {
     static double x[RUNS_MAX][POINTS_MAX], y[RUNS_MAX][POINTS_MAX];
     static strait_plot_line lines[RUNS_MAX];

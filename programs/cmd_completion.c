@@ -50,6 +50,7 @@ static void print_bash_key(const strait_option *key) {
     printf(" %s=", key->key);
 }
 
+/* bash has no descriptions: words are enough. Keys of --set end with "=", so no space follows. */
 static strait_err print_bash(int n_words, const char **words) {
     STRAIT_TRY(strait_args_no_words("completion bash", n_words, words));
     printf("_strait() {\n"

@@ -28,6 +28,7 @@ static const struct {
 
 /* Adding findings. */
 
+/* Too many findings are dropped: the table is fixed and larger than what the groups add. */
 static void add(struct strait_doctor *doctor, strait_finding finding, const char *fix,
                 const char *format, va_list args) {
     if (doctor->n == STRAIT_DOCTOR_FINDINGS) return;
@@ -89,6 +90,7 @@ static void print_findings(const struct strait_doctor *doctor) {
     }
 }
 
+/* One object per group, one per finding: scripts read doctor.cuda.driver.value. */
 static strait_err print_json(const struct strait_doctor *doctor) {
     static const char *const states[] = {"good", "note", "fault"};
     json_t *document = json_object();
@@ -110,6 +112,7 @@ static strait_err print_json(const struct strait_doctor *doctor) {
     return STRAIT_OK;
 }
 
+/* The first fault decides the exit code; all of them were printed. */
 static strait_err first_fault(const struct strait_doctor *doctor) {
     for (int i = 0; i < doctor->n; i++) {
         const strait_finding *f = &doctor->findings[i];

@@ -24,6 +24,7 @@ static const strait_flag flags[] = {
     {0},
 };
 
+/* Shown only on a terminal: standard error of scripts stays empty. */
 static void show(void *user, int64_t n_done, int64_t n_total) {
     strait_progress_show(user, 0, 0, "scored %lld of %lld tokens", (long long)n_done,
                          (long long)n_total);
@@ -35,6 +36,7 @@ static const char *real_or_null(double value, char text[32]) {
     return text;
 }
 
+/* Nine digits in JSON identify the bits of a float; people get fewer. */
 static void print_score(const strait_model_score *score, int64_t step) {
     char numbers[2][32];
     const double loss = score->loss_sum / (double)score->n_tokens;

@@ -10,6 +10,7 @@
 static const char *tokenizer_path;
 static int hides_prompt;
 static int64_t threads;
+/* Flags write into the library's own parameters; these are their defaults. */
 static strait_generate_params params = {
     .prompt = "", .n_tokens = 100, .temperature = 0.8, .top_p = 1.0, .seed = 1};
 
@@ -33,6 +34,7 @@ static const strait_flag flags[] = {
     {0},
 };
 
+/* Flushes after every token, so that text appears as it is sampled. */
 static strait_err print_text(void *user, const char *text, size_t n, int is_prompt) {
     (void)user;
     if (is_prompt && hides_prompt) return STRAIT_OK;
@@ -47,6 +49,7 @@ static strait_err generate(struct strait_model *model) {
     if (info.note != NULL) fprintf(stderr, "note: %s\n", info.note);
     params.on_text = print_text;
     STRAIT_TRY(strait_model_generate(model, &params));
+    /* The text of a model rarely ends with a newline, and a shell prompt should not follow it. */
     putchar('\n');
     return STRAIT_OK;
 }

@@ -22,6 +22,7 @@ void strait_help_overview(FILE *to) {
     fprintf(to, "\n%s\n", strait_help_first);
 }
 
+/* Suggests the command with the smallest edit distance, if one is close enough. */
 strait_err strait_help_find(const char *name, const strait_command **out) {
     const strait_command *command = strait_commands_find(name);
     strait_nearest nearest = strait_names_nearest(name, strait_names_slips(name));

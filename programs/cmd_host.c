@@ -82,6 +82,7 @@ static void open_log(struct host_log *log) {
         log->file = fopen(path, "ae");
 }
 
+/* The invite alone goes to standard output, so that scripts can read it. */
 static void on_invited(void *user, const char *line) {
     open_log(user);
     printf("%s\n", line);
@@ -97,6 +98,7 @@ static void on_changed(void *user, const strait_host_status *now) {
     (void)strait_status_save(&status, log->progress.folder);
 }
 
+/* UTC with milliseconds: logs of workers in other time zones can be merged. */
 static void log_event(const struct host_log *log, const char *text) {
     struct timespec now = {0};
     struct tm when;
@@ -208,6 +210,7 @@ static strait_err claim_folder(const char *folder, int *is_new) {
     return STRAIT_FAIL(STRAIT_EIO, "%s: not writable; choose another folder with --out", folder);
 }
 
+/* If no address is announced and the host listens on all interfaces, its own are found. */
 static strait_err host(const strait_run *run, const struct strait_identity *identity) {
     char folder[STRAIT_PATH_MAX];
     char address[STRAIT_ADDRESS_MAX] = "";
@@ -254,6 +257,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
     return err;
 }
 
+/* Checked before the run is opened: a wrong invite would be found only by the workers. */
 static strait_err check_addresses(void) {
     strait_err err = relay != NULL ? strait_reachability_check(relay, 1) : STRAIT_OK;
     if (err != STRAIT_OK) strait_err_prefix("--relay");

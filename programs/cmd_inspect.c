@@ -26,6 +26,7 @@ static const strait_flag flags[] = {
     {0},
 };
 
+/* Counts the values of all tensors, also of those that are not listed. */
 static void print_tensors(const struct strait_safetensors *file) {
     const int n = strait_safetensors_count(file);
     double values = 0.0;
@@ -55,6 +56,7 @@ static strait_err inspect_safetensors(const char *path) {
     return STRAIT_OK;
 }
 
+/* Called for every property of the model; all go on one line. */
 static void print_property(void *user, const char *key, const char *value) {
     (void)user;
     printf(" %s=%s", key, value);
@@ -81,6 +83,7 @@ static strait_err print_checkpoint(const struct strait_checkpoint *checkpoint) {
     return err;
 }
 
+/* Opening verifies every hash: "whole" is checked, not assumed. */
 static strait_err inspect_checkpoint(const char *path) {
     struct strait_checkpoint *checkpoint = NULL;
     STRAIT_TRY(strait_checkpoint_open(path, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
@@ -169,6 +172,7 @@ static int ends_with(const char *text, const char *ending) {
     return n >= m && strcmp(text + n - m, ending) == 0;
 }
 
+/* A shard alone has no hash; a manifest has those of all its shards. */
 static strait_err verify_corpus(const struct strait_corpus *corpus, const char *path) {
     if (!verifies) return STRAIT_OK;
     STRAIT_TRY(strait_corpus_verify(corpus));
@@ -213,6 +217,7 @@ static strait_err inspect_json(const char *path) {
                                                             : inspect_tokenizer(path);
 }
 
+/* Folders are told apart by their files, files by their names. */
 static strait_err inspect(const char *path) {
     char manifest[STRAIT_FILES_PATH];
     STRAIT_TRY(strait_files_path(manifest, "%s/manifest.json", path));

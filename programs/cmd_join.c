@@ -63,6 +63,7 @@ static int must_stop(void *user) {
     return strait_signals_count();
 }
 
+/* SIGKILL cannot be handled: nothing is flushed or closed, as after a power cut. */
 static void on_passed(void *user, strait_worker_point point, int stage, int64_t step) {
     (void)user;
     if (point != fault.point || stage != fault.stage || step < fault.step) return;
@@ -71,6 +72,7 @@ static void on_passed(void *user, strait_worker_point point, int stage, int64_t 
     (void)raise(SIGKILL);
 }
 
+/* Parsed before joining: a test that misspells the point must fail at once. */
 static strait_err parse_fault(void) {
     const size_t n = strcspn(fault_text, ":");
     char *end = NULL;
@@ -87,6 +89,7 @@ static strait_err parse_fault(void) {
                        fault_text);
 }
 
+/* The lock on the key keeps two workers with one identity from replacing each other for ever. */
 static strait_err run_join(int n_words, const char **words) {
     static strait_worker_spec spec; // large
     struct strait_identity *identity = NULL;

@@ -19,6 +19,7 @@ static const strait_flag flags[] = {
 
 static const char run_page[] = "run"; // the page about run files, which is not a command
 
+/* A flag as an item: "-o, --out DIR" and its help below. */
 static void put_flag(strait_roff *page, const strait_flag *flag) {
     char text[64];
     strait_roff_item(page);
@@ -33,6 +34,7 @@ static void put_flag(strait_roff *page, const strait_flag *flag) {
     strait_roff_text(page, flag->help);
 }
 
+/* A reference to another page, as man writes it: "strait-train(1),". */
 static void put_reference(strait_roff *page, const char *name, int section, int is_last) {
     char text[64];
     (void)snprintf(text, sizeof text, "strait%s%s(%d)%s", name[0] != '\0' ? "-" : "", name, section,
@@ -40,6 +42,7 @@ static void put_reference(strait_roff *page, const char *name, int section, int 
     strait_roff_text(page, text);
 }
 
+/* The page of a command, from the same table as its help. */
 static void put_command(strait_roff *page, const strait_command *command) {
     char name[64];
     strait_usage usage;
@@ -62,6 +65,7 @@ static void put_command(strait_roff *page, const strait_command *command) {
     strait_roff_end(page);
 }
 
+/* Exit codes are documented once, on the page of the program. */
 static void put_exits(strait_roff *page) {
     char code[16];
     strait_roff_heading(page, "EXIT STATUS");
@@ -98,6 +102,7 @@ static void put_overview(strait_roff *page) {
     strait_roff_end(page);
 }
 
+/* A key of the run file: its help, its range and its default. */
 static void put_key(strait_roff *page, const strait_options *table, const strait_option *option) {
     char value[STRAIT_OPTION_VALUE_MAX];
     strait_cmd_options_value(table, option, value);
@@ -143,6 +148,7 @@ static strait_err put_page(FILE *to, const char *name) {
     return STRAIT_OK;
 }
 
+/* Reports a full disk, too: a page that is cut short must not be installed. */
 static strait_err write_page(const char *name, int section) {
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(path, "%s/man%d", out, section));

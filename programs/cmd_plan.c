@@ -44,6 +44,7 @@ typedef struct outlook {
     strait_limit limit;
 } outlook;
 
+/* A stage costs its layers, and the last one the head as well. */
 static strait_pipe_stage stage_cost(const outlook *o, int stage) {
     const strait_layer_range part = o->plan.parts[stage];
     const strait_pipe_stage b = o->times.block;
@@ -56,6 +57,7 @@ static strait_pipe_stage stage_cost(const outlook *o, int stage) {
                                .update_s = n * b.update_s + h * e.update_s};
 }
 
+/* Bytes of a message on the wire, with frame and packet headers. */
 static double on_link(const strait_codec_spec *codec, strait_direction direction) {
     const double bytes = (double)strait_codec_wire_bytes(codec, direction) + STRAIT_FRAME_HEADER;
     return bytes * (STRAIT_PACKET_PAYLOAD + STRAIT_PACKET_HEADERS) / STRAIT_PACKET_PAYLOAD;
@@ -114,6 +116,7 @@ static strait_err choose_windows(const strait_run *run, outlook *o) {
     return STRAIT_OK;
 }
 
+/* The reference that tells how much of the step the links cost. */
 static strait_err without_links(const outlook *o, double *out) {
     static const strait_pipe_link free_links[STRAIT_RUN_STAGES];
     strait_pipe pipe = o->pipe;
@@ -126,6 +129,7 @@ static strait_err without_links(const outlook *o, double *out) {
     return STRAIT_OK;
 }
 
+/* Protocol NanoGPT counts links by its own rule: one inbound wire per stage, messages in turn. */
 static strait_err on_meter(const outlook *o, double *out) {
     strait_pipe_link links[STRAIT_RUN_STAGES];
     strait_pipe pipe = o->pipe;
@@ -176,6 +180,7 @@ static strait_err predict(const strait_run *run, outlook *o) {
     return without_links(o, &o->unlimited_s);
 }
 
+/* Only the vocabulary may need the data, if the run file does not state it. */
 static strait_err read_run(const char *path, strait_run *run, outlook *o) {
     STRAIT_TRY(strait_run_init_file(path, sets.items, sets.n, run));
     int64_t vocab = run->model.vocab;
@@ -195,6 +200,7 @@ static strait_err read_run(const char *path, strait_run *run, outlook *o) {
     return strait_stage_times_measure(run, &o->plan, &o->times);
 }
 
+/* The sum that the machine of this stage must provide. */
 static double memory_of(const outlook *o, int stage) {
     const strait_runner_memory *m = &o->memory[stage];
     return (double)m->weights + (double)m->gradients + (double)m->optimizer +

@@ -30,6 +30,7 @@ static const strait_flag flags[] = {
     {0},
 };
 
+/* Progress is printed per tenth of the input where there is no terminal to redraw. */
 typedef struct display {
     strait_progress progress;
     double start;
@@ -51,11 +52,13 @@ static void show(void *arg, const strait_tokenize_counts *counts) {
     if (tenth > d->last_tenth) d->last_tenth = tenth;
 }
 
+/* Asked from the threads that read, so that Ctrl-C also interrupts a pipe that blocks. */
 static int must_stop(void *arg) {
     (void)arg;
     return strait_signals_count() > 0;
 }
 
+/* The names are in the order of strait_text_format. */
 static strait_err choose_format(strait_text_format *chosen) {
     static const char *const names[] = {"auto", "text", "jsonl"};
     for (int i = 0; i < 3; i++) {
@@ -66,6 +69,7 @@ static strait_err choose_format(strait_text_format *chosen) {
     return STRAIT_FAIL(STRAIT_ECONFIG, "--format %s: expected auto, text or jsonl", format);
 }
 
+/* Everything that can be checked without reading the text, which may take hours. */
 static strait_err check_flags(int n_words) {
     if (tokenizer_path == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: --tokenizer FILE is missing");
@@ -80,6 +84,7 @@ static strait_err check_flags(int n_words) {
     return STRAIT_OK;
 }
 
+/* Dropped characters are a warning: the tokenizer may be meant for another language. */
 static void say_counts(display *d, const strait_tokenize_counts *counts) {
     const double seconds = strait_files_seconds() - d->start;
     strait_progress_say(&d->progress,

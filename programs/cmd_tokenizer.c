@@ -41,6 +41,7 @@ typedef struct display {
     int last_tenth, was_learning;
 } display;
 
+/* The two phases of training have their own scale, so each starts at 0%. */
 static void show(void *arg, const strait_tokenizer_progress *p) {
     display *d = arg;
     const double part = p->total > 0 ? (double)p->done / (double)p->total : 0.0;
@@ -57,6 +58,7 @@ static void show(void *arg, const strait_tokenizer_progress *p) {
     if (is_due) d->last_tenth = tenth;
 }
 
+/* Refuses to overwrite an input even with --force. */
 static strait_err check_training(int n_words, const char **words) {
     if (vocab == 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: --vocab N is missing; try 2048 for a "
@@ -156,6 +158,7 @@ static strait_err encode(int n_words, const char **words) {
     return err;
 }
 
+/* Ids are checked before the first is decoded, so that an error prints no text. */
 static strait_err read_id(const struct strait_tokenizer *tokenizer, const char *word, int32_t *id) {
     char *end = NULL;
     errno = 0;
@@ -194,6 +197,7 @@ static strait_err decode(int n_words, const char **words) {
     return err;
 }
 
+/* The file may be given as a word or with --tokenizer, as for the other actions. */
 static strait_err info(int n_words, const char **words) {
     struct strait_tokenizer *tokenizer = NULL;
     if (tokenizer_path == NULL && n_words > 0) {

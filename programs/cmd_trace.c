@@ -20,6 +20,7 @@ static const strait_flag flags[] = {
     {0},
 };
 
+/* Prints every step, because a trace of a slow step is only useful with its numbers. */
 static strait_err take_steps(struct strait_trainer *trainer, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         strait_trainer_report report;

@@ -53,6 +53,7 @@ static void print_memory(const strait_trainer_memory *memory) {
     }
 }
 
+/* The dry run prints exact bytes beside rounded ones: tests compare them with the memory used. */
 static void print_plan(const run_facts *run, const strait_trainer_info *info) {
     printf("model        %.2fM parameters: %s, %lld layer%s, width %lld, vocabulary %lld\n",
            (double)info->parameters / 1e6, run->family, (long long)run->layers,
@@ -97,6 +98,7 @@ static void print_word(const char *word) {
     fputc('\'', stderr);
 }
 
+/* Printed after an interruption and after a lost stage, where resuming is the remedy. */
 static void print_resume_command(const char *path, const char *folder) {
     fputs("to resume: strait train", stderr);
     print_word(path);
@@ -110,6 +112,8 @@ static void print_resume_command(const char *path, const char *folder) {
     fputc('\n', stderr);
 }
 
+/* A stage that is lost before the first step is a fault of the configuration: resuming would fail
+ * in the same way, so the command to resume is printed only after it. */
 static strait_err train(const char *path, const struct strait_run *run, const char *folder) {
     strait_progress_log log;
     STRAIT_TRY(strait_progress_log_init(&log, run, folder));
@@ -126,6 +130,7 @@ static strait_err train(const char *path, const struct strait_run *run, const ch
     return err;
 }
 
+/* Also checks the folder, so that a dry run finds every error that the run would. */
 static strait_err plan(const struct strait_run *run, const run_facts *facts, const char *folder) {
     strait_trainer_info info;
     STRAIT_TRY(strait_trainer_plan(run, &info));

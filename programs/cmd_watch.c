@@ -68,6 +68,7 @@ static void show_step(const char *folder) {
     json_decref(last);
 }
 
+/* The key is shown because names are chosen by the workers and need not be unique. */
 static void show_member(const strait_status_member *m) {
     char sent[32];
     char received[32];
@@ -83,6 +84,7 @@ static void show_member(const strait_status_member *m) {
         printf("  %-16.16s %s  %-8s  gone\n", m->name, m->key, stage);
 }
 
+/* The last lines of events.log, without reading all of a file that grows with the run. */
 static void show_events(const char *folder) {
     char tail[TAIL_BYTES];
     read_tail(folder, "events.log", tail);
@@ -107,6 +109,7 @@ static void show_silence(const char *folder) {
     printf("no update for %s: the run has ended, or \"strait host\" must be restarted\n", text);
 }
 
+/* Distinguishes a wrong path from a run that was not hosted. */
 static strait_err check_folder(const char *folder) {
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
@@ -139,6 +142,7 @@ static strait_err show(const char *folder) {
     return STRAIT_OK;
 }
 
+/* Polls the files instead of connecting to the host: watching cannot disturb the run. */
 static strait_err run_watch(int n_words, const char **words) {
     STRAIT_TRY(strait_args_one_word(&strait_cmd_watch, "folder of a run", NULL, n_words, words));
     strait_signals_listen(1);

@@ -17,6 +17,7 @@ static const struct strait_cuda_info *cuda_info(void) {
     return &found;
 }
 
+/* Less than half the memory free usually means that another program trains there. */
 static void look_at_device(struct strait_doctor *doctor, int ordinal,
                            const strait_cuda_device_info *device) {
     char name[32], all[32], free_bytes[32];
@@ -70,6 +71,7 @@ static int is_usable(struct strait_doctor *doctor, const char *kind, strait_dtyp
     return err == STRAIT_OK;
 }
 
+/* Tries what training would do: a device that is listed may still fail to open. */
 void strait_doctor_use(struct strait_doctor *doctor) {
     const struct strait_cuda_info *s = cuda_info();
     const int is_cpu = doctor->device != NULL && strcmp(doctor->device, "cpu") == 0;

@@ -64,6 +64,7 @@ static double kilobytes(const char *key) {
     return 1024.0 * strtod(text, NULL);
 }
 
+/* Thresholds: below 256 MiB nothing trains; below 2 GiB only small models. */
 static void look_at_memory(struct strait_doctor *doctor) {
     char all_text[32], free_text[32];
     const double all = kilobytes("MemTotal");

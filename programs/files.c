@@ -25,11 +25,13 @@ int strait_files_is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+/* Compares device and inode: two names may differ by links or relative parts. */
 int strait_files_is_same(const char *a, const char *b) {
     struct stat x, y;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* Reads byte by byte: a tokenizer.json may be large, and is loaded once more if it is one. */
 int strait_files_mentions(const char *path, const char *word) {
     FILE *file = fopen(path, "rbe");
     const size_t length = strlen(word);

@@ -25,6 +25,7 @@ static void keep_to_width(char line[LINE_BYTES]) {
         line[size.ws_col - 1] = '\0';
 }
 
+/* Redrawing is limited to ten times per second: terminals over ssh are slow. */
 void strait_progress_show(strait_progress *progress, int is_due, int is_final, const char *format,
                           ...) {
     const double now = strait_files_seconds();
@@ -42,6 +43,7 @@ void strait_progress_show(strait_progress *progress, int is_due, int is_final, c
     (void)fflush(stderr);
 }
 
+/* Clears the redrawn line first; the next strait_progress_show draws it again below. */
 void strait_progress_say(strait_progress *progress, const char *format, ...) {
     if (progress->is_open) fputs("\r\033[K", stderr);
     progress->is_open = 0;

@@ -29,6 +29,7 @@ static void describe_links(const strait_trainer_report *report, char *out, size_
                    report->limit);
 }
 
+/* The time left is extrapolated from the steps of this session, not of an earlier one. */
 static void on_stepped(void *user, const strait_trainer_report *report) {
     strait_progress_log *log = user;
     const int64_t n_steps = log->n_steps;
@@ -41,12 +42,11 @@ static void on_stepped(void *user, const strait_trainer_report *report) {
     if (log->has_valid) (void)snprintf(valid, sizeof valid, "  valid %.4f", log->valid_loss);
     describe_links(report, links, sizeof links);
     const int is_due = report->step % log->log_every == 0 || report->step == n_steps;
-    strait_progress_show(
-        &log->progress, is_due, report->step == n_steps,
-        "step %lld/%lld  loss %.4f%s  rate %.3g  norm %.3g  %.0f tok/s  left %s%s%s",
-        (long long)report->step, (long long)n_steps, report->loss, valid, report->learning_rate,
-        report->grad_norm, report->tokens_per_s, left, links,
-        report->is_skipped ? "  skipped: non-finite gradient" : "");
+    strait_progress_show(&log->progress, is_due, report->step == n_steps,
+                         "step %lld/%lld  loss %.4f%s  lr %.3g  norm %.3g  %.0f tok/s  left %s%s%s",
+                         (long long)report->step, (long long)n_steps, report->loss, valid,
+                         report->learning_rate, report->grad_norm, report->tokens_per_s, left,
+                         links, report->is_skipped ? "  skipped: non-finite gradient" : "");
 }
 
 static void on_validated(void *user, int64_t step, double loss) {
@@ -77,6 +77,7 @@ static void on_ended(void *user, const strait_trainer_info *info) {
     }
 }
 
+/* Warns once; a second interrupt then ends the process without saving (signals.h). */
 static int must_stop(void *user) {
     strait_progress_log *log = user;
     if (strait_signals_count() > 0 && !log->was_warned)

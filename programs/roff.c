@@ -31,6 +31,7 @@ static void put_letter(FILE *to, char c) {
         (void)fputc(c, to);
 }
 
+/* Lines of the source are short for diff and mail, so the width counts escapes. */
 static int width_of(const char *word, size_t length) {
     size_t width = length + 1;
     for (size_t i = 0; i < length; i++)
@@ -111,6 +112,7 @@ void strait_roff_typed(strait_roff *page, const char *text) {
     put_words(page, text, strlen(text), 'B');
 }
 
+/* "[flags]" and the like stay roman: only flags and capitals are marked. */
 void strait_roff_usage(strait_roff *page, const char *text) {
     for (text += strspn(text, white); *text != '\0'; text += strspn(text, white)) {
         const size_t n = strcspn(text, white);

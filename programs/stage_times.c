@@ -19,6 +19,7 @@ struct bench {
     int64_t rows;
 };
 
+/* The best of a few tries: everything that disturbs a measurement makes it longer. */
 static void keep_best(double *best, double start) {
     const double seconds = strait_clock_seconds() - start;
     if (*best == 0 || seconds < *best) *best = seconds;
@@ -57,6 +58,7 @@ static strait_err try_backward(struct bench *b, int defers, strait_pipe_stage *b
     return STRAIT_OK;
 }
 
+/* The step number must grow from 1: optimizers correct their bias with it. */
 static strait_err try_update(struct bench *b, int64_t step, double *best) {
     struct strait_stream *stream = strait_stage_stream(b->stage);
     const double start = strait_clock_seconds();
@@ -123,6 +125,7 @@ static strait_err allocate(const struct bench *b, const strait_codec_spec *spec,
     return strait_slab_commit(&c->slab, b->backend);
 }
 
+/* Each side joins alone: in this benchmark there is no stage between them. */
 static strait_err open_crossing(const struct bench *b, const strait_codec_spec *spec,
                                 struct crossing_bench *c) {
     STRAIT_TRY(strait_codec_open(spec, STRAIT_SENDER, b->backend, &c->sender));
@@ -155,6 +158,7 @@ static double above(double a, double b) {
     return a > b ? a - b : 0;
 }
 
+/* The head is what the last layer with it takes longer than a layer without. */
 static strait_err measure(struct bench *b, const strait_run *run, const strait_run_plan *plan,
                           strait_stage_times *out) {
     strait_stage_times t = {0};

@@ -248,8 +248,8 @@ refuses 3 'this is a tar archive' tokenizer train --vocab 300 --out bad/new.json
 head -c 5000 tokenizer.json >bad/cut.json
 refuses 3 'not a whole tokenizer.json: bad/cut.json: line' tokenizer info bad/cut.json
 refuses 3 'nothere' inspect nothere
-refuses 3 'bad: holds neither a run nor a checkpoint' inspect bad
-refuses 2 'inspect knows' inspect text.txt
+refuses 3 'bad: neither a run nor a checkpoint' inspect bad
+refuses 2 'not a run or checkpoint folder' inspect text.txt
 
 # Checkpoints.
 refuses 3 'model.ffn 48.* 64' train run.yaml --out good --resume --set model.ffn=64
