@@ -1,6 +1,6 @@
 /* cmd_stage.c - strait stage: serves one stage of a run. The coordinator of the run starts it. */
 #include "commands.h"
-#include "stage/service.h"
+#include "stage/stage_process.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ static strait_err run_stage(int n_words, const char **words) {
     static const int ignored[] = {SIGINT, SIGHUP, SIGTERM, SIGPIPE};
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         (void)signal(ignored[i], SIG_IGN);
-    return strait_service_run(STDIN_FILENO, STDOUT_FILENO, NULL);
+    return strait_stage_process_run(STDIN_FILENO, STDOUT_FILENO, NULL);
 }
 
 const strait_command strait_cmd_stage = {

@@ -1,56 +1,172 @@
 #include "stage/commands.h"
 
-#include "base/bytes.h"
-
 #include <string.h>
 
 enum {
-    ORDER_FIXED = 1 + 8 + 4 + 4 + STRAIT_FINGERPRINT_BYTES + 2 + 4,
-    REPLY_FIXED = 1 + 2 + 13 * 8 + 4 * 8 + 2 + 4,
     SEND_MS = 60000
 };
 
-static void put_values(strait_writer *w, const float *values, int n) {
-    strait_writer_uint(w, (uint64_t)n, 4);
-    for (int i = 0; i < n; i++)
-        strait_writer_float(w, values[i]);
+#define COMMAND(type, member) STRAIT_FIELD(type, strait_stage_command, member)
+#define REPLY(type, member)   STRAIT_FIELD(type, strait_stage_reply, member)
+
+/* ---- commands ---- */
+
+static const strait_field command_header[] = {COMMAND(INT, kind), COMMAND(U32, generation),
+                                              COMMAND(U32, sequence)};
+static const strait_field connect_prev[] = {COMMAND(BYTES, connect_prev.key)};
+static const strait_field connect_next[] = {COMMAND(BYTES, connect_next.key),
+                                            COMMAND(TEXT, connect_next.address)};
+static const strait_field open[] = {COMMAND(INT, open.n_slots), COMMAND(FLAG, open.may_reuse)};
+static const strait_field load[] = {COMMAND(TEXT, load.folder)};
+static const strait_field gradients[] = {COMMAND(I64, gradients.step)};
+static const strait_field update[] = {COMMAND(I64, update.step), COMMAND(F32, update.factor),
+                                      COMMAND(FLAG, update.keep_snapshot)};
+static const strait_field validate[] = {COMMAND(I64, validate.step)};
+static const strait_field save[] = {COMMAND(I64, save.step), COMMAND(TEXT, save.folder)};
+static const strait_field send_snapshot[] = {COMMAND(I64, send_snapshot.step)};
+static const strait_field adopt_basis[] = {COMMAND(U32, adopt_basis.version),
+                                           COMMAND(FLOATS, adopt_basis.basis)};
+static const strait_field trace_end[] = {COMMAND(TEXT, trace_end.path)};
+
+const strait_layout strait_stage_command_header = STRAIT_LAYOUT("command", command_header);
+
+static const strait_layout commands[STRAIT_COMMAND_KINDS] = {
+    [STRAIT_COMMAND_CONNECT_PREV] = STRAIT_LAYOUT("connect_prev", connect_prev),
+    [STRAIT_COMMAND_CONNECT_NEXT] = STRAIT_LAYOUT("connect_next", connect_next),
+    [STRAIT_COMMAND_OPEN] = STRAIT_LAYOUT("open", open),
+    [STRAIT_COMMAND_TIME_PASSES] = {"time_passes", NULL, 0},
+    [STRAIT_COMMAND_LOAD] = STRAIT_LAYOUT("load", load),
+    [STRAIT_COMMAND_GRADIENTS] = STRAIT_LAYOUT("gradients", gradients),
+    [STRAIT_COMMAND_UPDATE] = STRAIT_LAYOUT("update", update),
+    [STRAIT_COMMAND_VALIDATE] = STRAIT_LAYOUT("validate", validate),
+    [STRAIT_COMMAND_SAVE] = STRAIT_LAYOUT("save", save),
+    [STRAIT_COMMAND_SEND_SNAPSHOT] = STRAIT_LAYOUT("send_snapshot", send_snapshot),
+    [STRAIT_COMMAND_PROPOSE_BASIS] = {"propose_basis", NULL, 0},
+    [STRAIT_COMMAND_ADOPT_BASIS] = STRAIT_LAYOUT("adopt_basis", adopt_basis),
+    [STRAIT_COMMAND_TRACE_BEGIN] = {"trace_begin", NULL, 0},
+    [STRAIT_COMMAND_TRACE_END] = STRAIT_LAYOUT("trace_end", trace_end),
+    [STRAIT_COMMAND_LEAVE] = {"leave", NULL, 0},
+};
+
+/* ---- replies ---- */
+
+#define TIMES(kind)                                                                               \
+    REPLY(F64, kind.times.forward), REPLY(F64, kind.times.input), REPLY(F64, kind.times.weights), \
+        REPLY(F64, kind.times.codec), REPLY(F64, kind.times.wait), REPLY(F64, kind.times.wall)
+#define FAULTS(kind)                                                          \
+    REPLY(F64, kind.faults.nonfinite), REPLY(F64, kind.faults.rejected_prev), \
+        REPLY(F64, kind.faults.rejected_next)
+
+static const strait_field reply_header[] = {REPLY(INT, kind),
+                                            REPLY(U32, generation),
+                                            REPLY(U32, sequence),
+                                            REPLY(INT, err),
+                                            REPLY(REASON, reason),
+                                            REPLY(U64, device_bytes),
+                                            REPLY(U64, device_free),
+                                            REPLY(INT, rejected_copies_prev),
+                                            REPLY(INT, rejected_copies_next)};
+static const strait_field opened[] = {REPLY(REASON, open.device)};
+static const strait_field timed[] = {TIMES(time_passes), REPLY(F64, time_passes.next_delay_s)};
+static const strait_field computed[] = {REPLY(F64, gradients.loss_sum),
+                                        TIMES(gradients),
+                                        REPLY(U64, gradients.forward_bytes),
+                                        REPLY(U64, gradients.backward_bytes),
+                                        REPLY(F64, gradients.residual_forward),
+                                        REPLY(F64, gradients.residual_backward),
+                                        FAULTS(gradients),
+                                        REPLY(FLOATS, gradients.squares)};
+static const strait_field updated[] = {REPLY(F64, update.snapshot_s), REPLY(F64, update.copy_s)};
+static const strait_field validated[] = {REPLY(F64, validate.loss_sum), FAULTS(validate)};
+static const strait_field proposed[] = {REPLY(FLOATS, propose_basis.basis)};
+
+const strait_layout strait_stage_reply_header = STRAIT_LAYOUT("reply", reply_header);
+
+/* Kinds that are not listed answer with the header alone. */
+static const strait_layout replies[STRAIT_COMMAND_KINDS] = {
+    [STRAIT_COMMAND_OPEN] = STRAIT_LAYOUT("open", opened),
+    [STRAIT_COMMAND_TIME_PASSES] = STRAIT_LAYOUT("time_passes", timed),
+    [STRAIT_COMMAND_GRADIENTS] = STRAIT_LAYOUT("gradients", computed),
+    [STRAIT_COMMAND_UPDATE] = STRAIT_LAYOUT("update", updated),
+    [STRAIT_COMMAND_VALIDATE] = STRAIT_LAYOUT("validate", validated),
+    [STRAIT_COMMAND_PROPOSE_BASIS] = STRAIT_LAYOUT("propose_basis", proposed),
+};
+
+const strait_layout *strait_stage_command_layout(strait_stage_command_kind kind) {
+    return (int)kind > 0 && kind < STRAIT_COMMAND_KINDS ? &commands[kind] : NULL;
 }
 
-/* At most `room` numbers; how many there are. */
-static int get_values(strait_reader *r, float *values, int capacity) {
-    const uint64_t n = strait_reader_uint(r, 4);
-    if (n > (uint64_t)capacity) {
-        r->is_short = 1;
-        return 0;
-    }
-    for (uint64_t i = 0; i < n; i++)
-        values[i] = strait_reader_float(r);
-    return (int)n;
+const strait_layout *strait_stage_reply_layout(strait_stage_command_kind kind) {
+    return (int)kind > 0 && kind < STRAIT_COMMAND_KINDS ? &replies[kind] : NULL;
 }
 
-static strait_err post(struct strait_mesh *mesh, int peer, struct strait_msg **msg) {
-    (*msg)->priority = STRAIT_PRIORITY_CONTROL;
-    const strait_err err = strait_mesh_send_wait(mesh, peer, SEND_MS, msg);
-    strait_msg_close(msg);
-    return err;
+const char *strait_stage_command_name(strait_stage_command_kind kind) {
+    const strait_layout *layout = strait_stage_command_layout(kind);
+    return layout != NULL ? layout->name : "unknown";
+}
+
+/* ---- packing ---- */
+
+static strait_err pack(struct strait_msg_pool *pool, uint8_t type, const strait_layout *header,
+                       const strait_layout *body, const void *object, struct strait_msg **out) {
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(strait_msg_open(
+        pool, type, strait_layout_bytes(header, object) + strait_layout_bytes(body, object), &msg));
+    strait_writer w = {msg->body, msg->size, 0};
+    msg->priority = STRAIT_PRIORITY_CONTROL;
+    strait_layout_write(header, object, &w);
+    strait_layout_write(body, object, &w);
+    *out = msg;
+    return STRAIT_OK;
 }
 
 strait_err strait_stage_command_pack(struct strait_msg_pool *pool,
                                      const strait_stage_command *command, struct strait_msg **out) {
-    struct strait_msg *msg = NULL;
-    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_COMMAND,
-                               ORDER_FIXED + strlen(command->text) + 4 * (size_t)command->n_values,
-                               &msg));
-    strait_writer w = {msg->body, msg->size, 0};
-    strait_writer_uint(&w, (uint64_t)command->kind, 1);
-    strait_writer_uint(&w, (uint64_t)command->step, 8);
-    strait_writer_uint(&w, (uint64_t)(uint32_t)command->number, 4);
-    strait_writer_float(&w, command->factor);
-    strait_writer_copy(&w, command->key.bytes, STRAIT_FINGERPRINT_BYTES);
-    strait_writer_text(&w, 2, command->text);
-    put_values(&w, command->values, command->n_values);
-    *out = msg;
+    return pack(pool, STRAIT_MSG_COMMAND, &strait_stage_command_header, &commands[command->kind],
+                command, out);
+}
+
+strait_err strait_stage_reply_pack(struct strait_msg_pool *pool, const strait_stage_reply *reply,
+                                   struct strait_msg **out) {
+    return pack(pool, STRAIT_MSG_REPLY, &strait_stage_reply_header, &replies[reply->kind], reply,
+                out);
+}
+
+strait_err strait_stage_command_unpack(struct strait_msg *msg, strait_float_memory memory,
+                                       strait_stage_command *out) {
+    strait_reader r = {msg->body, msg->size, 0};
+    memset(out, 0, sizeof *out);
+    strait_layout_read(&strait_stage_command_header, &r, memory, out);
+    const strait_layout *body = strait_stage_command_layout(out->kind);
+    if (body != NULL) strait_layout_read(body, &r, memory, out);
+    if (body == NULL || r.is_short || r.left != 0)
+        return STRAIT_FAIL(STRAIT_EPROTO, "malformed command of kind %d", (int)out->kind);
     return STRAIT_OK;
+}
+
+strait_err strait_stage_reply_unpack(struct strait_msg *msg, strait_float_memory memory,
+                                     strait_stage_reply *out) {
+    strait_reader r = {msg->body, msg->size, 0};
+    memset(out, 0, sizeof *out);
+    strait_layout_read(&strait_stage_reply_header, &r, memory, out);
+    const strait_layout *body = strait_stage_reply_layout(out->kind);
+    if (body != NULL) strait_layout_read(body, &r, memory, out);
+    if (body == NULL || r.is_short || r.left != 0)
+        return STRAIT_FAIL(STRAIT_EPROTO, "malformed reply of kind %d", (int)out->kind);
+    return STRAIT_OK;
+}
+
+strait_err strait_stage_reply_peek(struct strait_msg *msg, strait_stage_reply *out) {
+    strait_reader r = {msg->body, msg->size, 0};
+    memset(out, 0, sizeof *out);
+    strait_layout_read(&strait_stage_reply_header, &r, (strait_float_memory){0}, out);
+    return r.is_short ? STRAIT_FAIL(STRAIT_EPROTO, "malformed reply") : STRAIT_OK;
+}
+
+static strait_err post(struct strait_mesh *mesh, int peer, struct strait_msg **msg) {
+    const strait_err err = strait_mesh_send_wait(mesh, peer, SEND_MS, msg);
+    strait_msg_close(msg);
+    return err;
 }
 
 strait_err strait_stage_command_send(struct strait_mesh *mesh, int peer,
@@ -60,97 +176,9 @@ strait_err strait_stage_command_send(struct strait_mesh *mesh, int peer,
     return post(mesh, peer, &msg);
 }
 
-strait_err strait_stage_command_unpack(const struct strait_msg *msg, float *values, int capacity,
-                                       strait_stage_command *out) {
-    strait_reader r = {msg->body, msg->size, 0};
-    const uint64_t kind = strait_reader_uint(&r, 1);
-    out->kind = (strait_stage_command_kind)kind;
-    out->step = (int64_t)strait_reader_uint(&r, 8);
-    out->number = (int)(int32_t)strait_reader_uint(&r, 4);
-    out->factor = strait_reader_float(&r);
-    strait_reader_copy(&r, out->key.bytes, STRAIT_FINGERPRINT_BYTES);
-    strait_reader_text(&r, 2, out->text, sizeof out->text);
-    out->n_values = get_values(&r, values, capacity);
-    out->values = values;
-    if (r.is_short || r.left != 0 || kind < STRAIT_COMMAND_MEET || kind > STRAIT_COMMAND_LEAVE)
-        return STRAIT_FAIL(STRAIT_EPROTO, "the conductor sent an order that makes no sense");
-    return STRAIT_OK;
-}
-
-static void put_times(strait_writer *w, const strait_step_times *times) {
-    strait_writer_real(w, times->forward);
-    strait_writer_real(w, times->input);
-    strait_writer_real(w, times->weights);
-    strait_writer_real(w, times->codec);
-    strait_writer_real(w, times->wait);
-    strait_writer_real(w, times->wall);
-}
-
-static strait_step_times get_times(strait_reader *r) {
-    strait_step_times times;
-    times.forward = strait_reader_real(r);
-    times.input = strait_reader_real(r);
-    times.weights = strait_reader_real(r);
-    times.codec = strait_reader_real(r);
-    times.wait = strait_reader_real(r);
-    times.wall = strait_reader_real(r);
-    return times;
-}
-
-strait_err strait_reply_pack(struct strait_msg_pool *pool, const strait_reply *reply,
-                             struct strait_msg **out) {
+strait_err strait_stage_reply_send(struct strait_mesh *mesh, int peer,
+                                   const strait_stage_reply *reply) {
     struct strait_msg *msg = NULL;
-    const size_t bytes = REPLY_FIXED + strlen(reply->text) + 4 * (size_t)reply->n_values;
-    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_REPLY, bytes, &msg));
-    strait_writer w = {msg->body, msg->size, 0};
-    strait_writer_uint(&w, (uint64_t)reply->kind, 1);
-    strait_writer_uint(&w, (uint64_t)reply->err, 2);
-    strait_writer_real(&w, reply->loss_sum);
-    put_times(&w, &reply->times);
-    strait_writer_real(&w, reply->residual[STRAIT_SENDER]);
-    strait_writer_real(&w, reply->residual[STRAIT_RECEIVER]);
-    strait_writer_real(&w, reply->spoiled);
-    strait_writer_real(&w, reply->refused[STRAIT_SENDER]);
-    strait_writer_real(&w, reply->refused[STRAIT_RECEIVER]);
-    strait_writer_real(&w, reply->delay);
-    strait_writer_uint(&w, reply->forward_bytes, 8);
-    strait_writer_uint(&w, reply->backward_bytes, 8);
-    strait_writer_uint(&w, reply->device_bytes, 8);
-    strait_writer_uint(&w, reply->device_spare, 8);
-    strait_writer_text(&w, 2, reply->text);
-    put_values(&w, reply->values, reply->n_values);
-    *out = msg;
-    return STRAIT_OK;
-}
-
-strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_reply *reply) {
-    struct strait_msg *msg = NULL;
-    STRAIT_TRY(strait_reply_pack(strait_mesh_pool(mesh), reply, &msg));
+    STRAIT_TRY(strait_stage_reply_pack(strait_mesh_pool(mesh), reply, &msg));
     return post(mesh, peer, &msg);
-}
-
-strait_err strait_reply_unpack(const struct strait_msg *msg, float *values, int capacity,
-                               strait_reply *out) {
-    strait_reader r = {msg->body, msg->size, 0};
-    out->kind = (strait_stage_command_kind)strait_reader_uint(&r, 1);
-    out->err = (strait_err)strait_reader_uint(&r, 2);
-    out->loss_sum = strait_reader_real(&r);
-    out->times = get_times(&r);
-    out->residual[STRAIT_SENDER] = strait_reader_real(&r);
-    out->residual[STRAIT_RECEIVER] = strait_reader_real(&r);
-    out->spoiled = strait_reader_real(&r);
-    out->refused[STRAIT_SENDER] = strait_reader_real(&r);
-    out->refused[STRAIT_RECEIVER] = strait_reader_real(&r);
-    out->delay = strait_reader_real(&r);
-    out->forward_bytes = strait_reader_uint(&r, 8);
-    out->backward_bytes = strait_reader_uint(&r, 8);
-    out->device_bytes = strait_reader_uint(&r, 8);
-    out->device_spare = strait_reader_uint(&r, 8);
-    strait_reader_text(&r, 2, out->text, sizeof out->text);
-    strait_text_tame(out->text); // it is shown to people
-    out->n_values = get_values(&r, values, capacity);
-    out->values = values;
-    if (r.is_short || r.left != 0)
-        return STRAIT_FAIL(STRAIT_EPROTO, "a stage sent a reply that makes no sense");
-    return STRAIT_OK;
 }

@@ -1,72 +1,163 @@
-/* orders.h - what the conductor of a run says to its stages, and what they answer.
+/* commands.h - what whoever runs a pipeline tells a stage to do, and what the stage answers.
  *
- * One order at a time to each stage, one reply to each order. Bytes are little-endian and every
- * length is checked; docs/wire.md has them. */
+ * A command and its reply are tagged unions with one struct per kind. Each stage gets one command
+ * at a time and sends one reply to each. The tables in commands.c describe every kind once;
+ * packing, unpacking, bounds checks and docs/wire.md follow from them. A change of a table is a
+ * change of the protocol: raise STRAIT_FRAME_VERSION (net/core/frame.h), as
+ * tests/unit/stage/wire_layout.c will ask for.
+ *
+ * To add a kind: its number below, its struct in the union, its row in the table, its case in
+ * service.c, its row in docs/wire.md. */
 #pragma once
 
+#include "base/layout.h"
 #include "net/core/mesh.h"
-#include "stage/runner.h"
+#include "plan/step_times.h"
 
 enum {
     STRAIT_MSG_COMMAND = STRAIT_MSG_FIRST + 1,
-    STRAIT_MSG_REPLY = STRAIT_MSG_FIRST + 2,
-    STRAIT_COMMAND_TEXT = 4096
+    STRAIT_MSG_REPLY = STRAIT_MSG_FIRST + 2
 };
 
 typedef enum strait_stage_command_kind {
-    STRAIT_COMMAND_MEET = 1, // `text`, `key`: address and key of the stage behind; none on the last
-    STRAIT_COMMAND_OPEN,     // make the stage, with `number` slots
-    STRAIT_COMMAND_TIME_PASSES, // time a few microbatches alone
-    STRAIT_COMMAND_LOAD,        // `text`: folder of a checkpoint
-    STRAIT_COMMAND_GRADIENTS,   // of `step`
-    STRAIT_COMMAND_UPDATE,      // that ends `step`, by `factor`
-    STRAIT_COMMAND_VALIDATE,    // after `step` steps
-    STRAIT_COMMAND_SAVE,        // `text`: the run's folder, where a checkpoint of `step` was begun
-    STRAIT_COMMAND_PROPOSE_BASIS, // last stage: where should the basis turn? answered in `values`
-    STRAIT_COMMAND_ADOPT_BASIS,   // the basis `values`, whose version is `number`
-    STRAIT_COMMAND_TRACE,         // begin a trace, or write it into the file `text`
-    STRAIT_COMMAND_LEAVE,         // close everything
+    STRAIT_COMMAND_CONNECT_PREV = 1, // expect the previous stage to dial
+    STRAIT_COMMAND_CONNECT_NEXT,     // dial the next stage
+    STRAIT_COMMAND_OPEN,             // build the stage and draw its first weights
+    STRAIT_COMMAND_TIME_PASSES,      // time a few microbatches without the neighbours
+    STRAIT_COMMAND_LOAD,             // restore the newest checkpoint of a folder
+    STRAIT_COMMAND_GRADIENTS,        // forward and backward of all microbatches of a step
+    STRAIT_COMMAND_UPDATE,           // the optimizer's update that ends a step
+    STRAIT_COMMAND_VALIDATE,         // forward of the validation data
+    STRAIT_COMMAND_SAVE,             // write this stage's files of a checkpoint
+    STRAIT_COMMAND_SEND_SNAPSHOT,    // send the stage's weights and state; a swarm's way to save
+    STRAIT_COMMAND_PROPOSE_BASIS,    // last stage: compute the next basis of the subspace codec
+    STRAIT_COMMAND_ADOPT_BASIS,      // rotate weights and state into a new basis
+    STRAIT_COMMAND_TRACE_BEGIN,      // record spans from now on
+    STRAIT_COMMAND_TRACE_END,        // write the recorded spans to a file
+    STRAIT_COMMAND_LEAVE,            // close everything and end
+    STRAIT_COMMAND_KINDS             // one more than the last
 } strait_stage_command_kind;
 
+/* Texts and floats are borrowed: from the sender, or from the message that was unpacked. */
 typedef struct strait_stage_command {
     strait_stage_command_kind kind;
-    int64_t step;
-    int number;
-    float factor;
-    strait_fingerprint key;
-    char text[STRAIT_COMMAND_TEXT];
-    int n_values;
-    const float *values; // borrowed: the sender's, or the room given to unpack
+    uint32_t generation; // of the assignment of stages to workers; 0 in a local run
+    uint32_t sequence;   // number of the command; its reply repeats both
+    union {
+        struct {
+            strait_fingerprint key; // of the previous stage
+        } connect_prev;
+        struct {
+            strait_fingerprint key; // of the next stage
+            const char *address;    // where it listens
+        } connect_next;
+        struct {
+            int n_slots;   // microbatches whose activations the stage can hold at once
+            int may_reuse; // a stage that already has these slots may keep its weights
+        } open;
+        struct {
+            const char *folder; // of checkpoints, on the stage's own disk
+        } load;
+        struct {
+            int64_t step; // from 0
+        } gradients;
+        struct {
+            int64_t step;
+            float factor;      // of every gradient: clips their norm
+            int keep_snapshot; // keep a snapshot of the updated stage, for neighbours to copy
+        } update;
+        struct {
+            int64_t step; // steps done
+        } validate;
+        struct {
+            int64_t step;
+            const char *folder; // of the run, in which the checkpoint was begun
+        } save;
+        struct {
+            int64_t step;
+        } send_snapshot;
+        struct {
+            uint32_t version; // rises with every new basis
+            strait_floats basis;
+        } adopt_basis;
+        struct {
+            const char *path;
+        } trace_end;
+    };
 } strait_stage_command;
 
-typedef struct strait_reply {
-    strait_stage_command_kind kind;
-    strait_err err; // with the words in `text`
-    double loss_sum;
-    strait_step_times times;
-    uint64_t forward_bytes, backward_bytes; // that came over sockets for this order
-    uint64_t device_bytes, device_spare;    // taken there, and free; 0 where it is the host
-    double residual[2]; // what its codecs lost, as a share: by strait_codec_side
-    double spoiled;     // values of its own that were no finite numbers
-    double refused[2];  // of the neighbours': by the strait_codec_side they came to
-    double delay;       // seconds to the stage behind, measured; 0: unknown
-    char text[512];     // words of an error, or the device's name
-    int n_values;
-    const float *values; // sums of squares, or a basis; borrowed as above
-} strait_reply;
+/* Values that cannot be trusted, counted during a step or a validation. */
+typedef struct strait_stage_faults {
+    double nonfinite;     // of the stage's own; they were not sent
+    double rejected_prev; // non-finite or far too large, received from the previous stage
+    double rejected_next; // the same, from the next stage
+} strait_stage_faults;
 
-/* As a message, for whoever sends it otherwise than the functions below. */
+typedef struct strait_stage_reply {
+    strait_stage_command_kind kind; // of the command
+    uint32_t generation, sequence;  // of the command; sequence 0: the stage failed unasked
+    strait_err err;
+    const char *reason;                 // of an error
+    uint64_t device_bytes, device_free; // taken by the stage, and free; 0 where that is the host
+    /* Snapshots copied from a neighbour and found unusable since the last reply; 0 in a local run.
+     */
+    int rejected_copies_prev, rejected_copies_next;
+    union {
+        struct {
+            const char *device; // its name
+        } open;
+        struct {
+            strait_step_times times;
+            double next_delay_s; // one way to the next stage; 0: unknown
+        } time_passes;
+        struct {
+            double loss_sum; // over all tokens of the step; 0 but on the last stage
+            strait_step_times times;
+            uint64_t forward_bytes, backward_bytes;     // received for this step
+            double residual_forward, residual_backward; // relative error of what its codecs sent
+            strait_stage_faults faults;
+            strait_floats squares; // sum of squared gradients, per parameter
+        } gradients;
+        struct {
+            double snapshot_s; // what the snapshot cost; 0: none was kept
+            double copy_s;     // how long a neighbour would take to copy one at this moment
+        } update;
+        struct {
+            double loss_sum;
+            strait_stage_faults faults;
+        } validate;
+        struct {
+            strait_floats basis;
+        } propose_basis;
+    };
+} strait_stage_reply;
+
+/* The fields of one kind; NULL for a number that is no kind. The header of every command or reply
+ * comes before them. */
+const strait_layout *strait_stage_command_layout(strait_stage_command_kind kind);
+const strait_layout *strait_stage_reply_layout(strait_stage_command_kind kind);
+extern const strait_layout strait_stage_command_header, strait_stage_reply_header;
+
+/* A message of the pool with priority CONTROL, which the caller closes. */
 strait_err strait_stage_command_pack(struct strait_msg_pool *pool,
                                      const strait_stage_command *command, struct strait_msg **out);
-strait_err strait_reply_pack(struct strait_msg_pool *pool, const strait_reply *reply,
-                             struct strait_msg **out);
+strait_err strait_stage_reply_pack(struct strait_msg_pool *pool, const strait_stage_reply *reply,
+                                   struct strait_msg **out);
 
+/* Texts of *out point into `msg`, floats into `memory`: both must outlive *out. STRAIT_EPROTO for
+ * anything that the tables do not describe exactly. */
+strait_err strait_stage_command_unpack(struct strait_msg *msg, strait_float_memory memory,
+                                       strait_stage_command *out);
+strait_err strait_stage_reply_unpack(struct strait_msg *msg, strait_float_memory memory,
+                                     strait_stage_reply *out);
+/* Reads the header alone, to tell a late reply from one that is awaited. */
+strait_err strait_stage_reply_peek(struct strait_msg *msg, strait_stage_reply *out);
+
+/* Packs and sends; waits up to a minute for space in the peer's queue. */
 strait_err strait_stage_command_send(struct strait_mesh *mesh, int peer,
                                      const strait_stage_command *command);
-/* `values` has room for `room` numbers and becomes out->values; the same below. */
-strait_err strait_stage_command_unpack(const struct strait_msg *msg, float *values, int capacity,
-                                       strait_stage_command *out);
+strait_err strait_stage_reply_send(struct strait_mesh *mesh, int peer,
+                                   const strait_stage_reply *reply);
 
-strait_err strait_reply_send(struct strait_mesh *mesh, int peer, const strait_reply *reply);
-strait_err strait_reply_unpack(const struct strait_msg *msg, float *values, int capacity,
-                               strait_reply *out);
+/* "gradients": for messages to people. */
+const char *strait_stage_command_name(strait_stage_command_kind kind);

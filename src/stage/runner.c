@@ -62,7 +62,7 @@ static strait_err open_boundary(struct strait_runner *w, strait_codec_side side,
         .n_microbatches = (int)w->plan.n_microbatches,
         .n_valid = strait_loader_valid_batches(w->loader)};
     STRAIT_TRY(strait_boundary_open(&spec, w->backend, out));
-    strait_boundary_set_events(*out, strait_runner_look_up, w);
+    strait_boundary_set_events(*out, strait_runner_poll_waiting, w);
     return STRAIT_OK;
 }
 
@@ -184,6 +184,11 @@ void strait_runner_connect(struct strait_runner *worker, struct strait_mesh *mes
     worker->mesh = mesh;
     if (worker->receiver != NULL) strait_boundary_connect(worker->receiver, mesh, prev);
     if (worker->sender != NULL) strait_boundary_connect(worker->sender, mesh, next);
+}
+
+void strait_runner_reset(struct strait_runner *worker, int64_t step) {
+    if (worker->receiver != NULL) strait_boundary_reset(worker->receiver, step);
+    if (worker->sender != NULL) strait_boundary_reset(worker->sender, step);
 }
 
 strait_err strait_runner_trace_begin(struct strait_runner *worker) {

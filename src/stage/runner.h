@@ -43,12 +43,13 @@ struct strait_runner {
     int is_untouched;           // since its weights were drawn: nothing was learned or restored
     struct strait_trace *trace; // NULL: nobody asked for one
     /* Messages that are not crossings go here. */
-    strait_err (*on_other)(void *user, struct strait_msg **msg);
+    strait_err (*on_message)(void *user, struct strait_msg **msg);
     /* Called between moves and, while waiting, several times a second; an error ends the work at
      * hand. NULL: nobody wants to. */
-    strait_err (*on_look)(void *user);
-    int is_waiting;                    // for a neighbour, at this moment
-    strait_schedule_action_kind moved; // the latest of the step at hand; STRAIT_ACTION_WAIT: none
+    strait_err (*on_poll)(void *user);
+    int is_waiting; // for a neighbour, at this moment
+    strait_schedule_action_kind
+        last_action; // the latest of the step at hand; STRAIT_ACTION_WAIT: none
     void *user;
 };
 
@@ -67,6 +68,9 @@ strait_err strait_runner_init_weights(struct strait_runner *worker, uint64_t see
 /* Joins the boundaries to the neighbours of a mesh; -1 where there is none. */
 void strait_runner_connect(struct strait_runner *worker, struct strait_mesh *mesh, int prev,
                            int next);
+
+/* After the stage was restored to `step`: drops everything its boundaries have received. */
+void strait_runner_reset(struct strait_runner *worker, int64_t step);
 
 /* What the computing device calls itself. Borrowed. */
 const char *strait_runner_device(const struct strait_runner *worker);
@@ -111,8 +115,8 @@ strait_err strait_runner_adopt_basis(struct strait_runner *worker, const float *
 strait_err strait_runner_trace_begin(struct strait_runner *worker);
 strait_err strait_runner_trace_end(struct strait_runner *worker, const char *path);
 
-/* on_look, while `worker` waits for a neighbour to take what it sends. */
-strait_err strait_runner_look_up(void *worker);
+/* on_poll, while `worker` waits for a neighbour to take what it sends. */
+strait_err strait_runner_poll_waiting(void *worker);
 
-/* Hands a message to the boundary it is for, or to on_other. */
+/* Hands a message to the boundary it is for, or to on_message. */
 strait_err strait_runner_route(struct strait_runner *worker, struct strait_msg **msg);

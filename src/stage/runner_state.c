@@ -105,7 +105,8 @@ static strait_err list_one(void *user, struct strait_stream *stream, const char 
 
 static strait_err list_states(struct strait_runner *w, struct listing *list) {
     const struct holder h = holder_of(w);
-    STRAIT_TRY(listing_init(list, strait_optimizer_n_states(w->optimizer) + 2 * STRAIT_CODEC_STATES));
+    STRAIT_TRY(
+        listing_init(list, strait_optimizer_n_states(w->optimizer) + 2 * STRAIT_CODEC_STATES));
     return each_state(&h, list_one, list);
 }
 

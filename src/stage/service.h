@@ -1,42 +1,72 @@
-/* serve.h - the life of a stage that is not the conductor's own: in a process or a thread.
+/* service.h - one stage that executes commands, whoever sends them.
  *
- * Who started it hands it two file descriptors. It reads one line, where and who the conductor is;
- * it makes a key of its own, which never leaves it, and writes one line back: its fingerprint and
- * the address where its neighbour can dial it. A second line lets it dial the conductor. From then
- * on everything goes over the mesh. */
+ * A service owns the runner of a stage (runner.h), its plan and its loader. It does not know where
+ * commands come from: a stage process (stage_process.h) reads them from the mesh of a local run, a
+ * swarm's worker from its link to the coordinator. Both call strait_service_execute. What differs
+ * between them is in the hooks. One thread uses a service. */
 #pragma once
 
-#include "net/inproc/mailbox.h"
 #include "stage/commands.h"
+#include "stage/runner.h"
 
-enum {
-    STRAIT_SERVICE_LINE = 8192
-};
+struct strait_service;
 
-typedef struct strait_startup {
+/* Called from the service's thread. All but on_message may be NULL. */
+typedef struct strait_service_hooks {
+    void *user;
+    /* A message on the links to the neighbours that is not a crossing. May take *msg and clear it.
+     * An error ends the command being executed. */
+    strait_err (*on_message)(void *user, struct strait_msg **msg);
+    /* Called between actions of a step and many times a second while the stage waits. An error ends
+     * the command. NULL: the stage may block, and waits for its neighbours when it opens. */
+    strait_err (*on_poll)(void *user);
+    /* Before a command: an error refuses it. */
+    strait_err (*before)(void *user, const strait_stage_command *command);
+    /* After a command that was not refused, with its error: may add to the reply. Returns the error
+     * of the command. */
+    strait_err (*after)(void *user, const strait_stage_command *command, strait_err err,
+                        strait_stage_reply *reply);
+    /* Executes STRAIT_COMMAND_SEND_SNAPSHOT. NULL: the command is refused. */
+    strait_err (*send_snapshot)(void *user, int64_t step);
+} strait_service_hooks;
+
+typedef struct strait_service_spec {
+    const strait_run *run; // copied
     int stage;
-    unsigned char run_id[STRAIT_RUN_BYTES];
-    strait_fingerprint coordinator;
-    char address[STRAIT_ADDRESS_MAX];   // the conductor's
-    char scheme[8];                     // "tls" or "inproc"
-    char run_path[STRAIT_COMMAND_TEXT]; // of the run file, resolved
-} strait_startup;
+    /* The links to the neighbours carry more than crossings: bytes of crossings are counted frame
+     * by frame, not at the socket. */
+    int counts_frames;
+    strait_service_hooks hooks;
+} strait_service_spec;
 
-/* The two lines, with their ends. */
-strait_err strait_service_format_start(const strait_startup *start, char out[STRAIT_SERVICE_LINE]);
-strait_err strait_service_parse_start(const char *line, strait_startup *out);
-strait_err strait_service_parse_answer(const char *line, strait_fingerprint *key,
-                                       char address[STRAIT_ADDRESS_MAX]);
+/* Plans the stage; nothing is built before STRAIT_COMMAND_OPEN. Takes *loader and clears it, also
+ * on an error. */
+strait_err strait_service_open(const strait_service_spec *spec, struct strait_loader **loader,
+                               struct strait_service **out);
+void strait_service_close(struct strait_service **service); // accepts NULL
 
-/* One line, read byte by byte so that nothing after it is taken; without its end. STRAIT_ECLOSED
- * when none comes within half a minute. */
-strait_err strait_service_read_line(int fd, char out[STRAIT_SERVICE_LINE]);
-/* All of a line, which has its end. STRAIT_ECLOSED when nobody reads it. */
-strait_err strait_service_write_line(int fd, const char *line);
+/* The mesh that joins the stage to its neighbours, borrowed, and their numbers in it; -1: none.
+ * NULL ends the use of a mesh. */
+void strait_service_set_links(struct strait_service *service, struct strait_mesh *mesh, int prev,
+                              int next);
 
-/* Serves until told to leave: STRAIT_OK. Any error has been told to the conductor, if it could be.
- * `hub` is where inproc meshes meet; NULL otherwise. */
-strait_err strait_service_run(int in, int out, struct strait_inproc_network *hub);
+/* Executes one command and fills *reply completely but for generation and sequence, its error
+ * included. Borrowed parts of the reply are valid until the next command. Returns the error of the
+ * command, which the reply also has. */
+strait_err strait_service_execute(struct strait_service *service,
+                                  const strait_stage_command *command, strait_stage_reply *reply);
 
-/* Copies `text` with every "{stage}" as the number of the stage. STRAIT_ECONFIG: too long. */
-strait_err strait_startup_expand(const char *text, int stage, char *out, size_t capacity);
+/* Hands a message from the neighbours' mesh to the boundary it is for, or to on_message. */
+strait_err strait_service_route(struct strait_service *service, struct strait_msg **msg);
+
+/* Which stage is the peer of this number; -1: none. */
+int strait_service_stage_of_peer(const struct strait_service *service, int peer);
+
+int strait_service_stage(const struct strait_service *service);
+const strait_run *strait_service_get_run(const struct strait_service *service);
+const strait_run_plan *strait_service_plan(const struct strait_service *service);
+struct strait_loader *strait_service_loader(struct strait_service *service);
+struct strait_runner *strait_service_runner(struct strait_service *service); // NULL before OPEN
+
+/* Memory for the floats of the next command. */
+strait_float_memory strait_service_floats(struct strait_service *service);

@@ -157,14 +157,14 @@ strait_err strait_runner_route(struct strait_runner *w, struct strait_msg **msg)
         if (w->sender != NULL && (*msg)->peer == strait_boundary_peer(w->sender))
             return strait_boundary_deliver(w->sender, msg);
     }
-    return w->on_other(w->user, msg);
+    return w->on_message(w->user, msg);
 }
 
 static strait_err look(const struct strait_runner *w) {
-    return w->on_look != NULL ? w->on_look(w->user) : STRAIT_OK;
+    return w->on_poll != NULL ? w->on_poll(w->user) : STRAIT_OK;
 }
 
-strait_err strait_runner_look_up(void *worker) {
+strait_err strait_runner_poll_waiting(void *worker) {
     struct strait_runner *w = worker;
     w->is_waiting = 1;
     return look(w);
@@ -174,7 +174,7 @@ strait_err strait_runner_look_up(void *worker) {
 static strait_err receive(struct strait_runner *w, int timeout_ms, struct strait_msg **out) {
     w->is_waiting = timeout_ms > 0;
     STRAIT_TRY(look(w));
-    if (w->on_look == NULL) return strait_mesh_receive(w->mesh, timeout_ms, out);
+    if (w->on_poll == NULL) return strait_mesh_receive(w->mesh, timeout_ms, out);
     for (;;) {
         const int slice_ms = timeout_ms < LOOK_MS ? timeout_ms : LOOK_MS;
         const strait_err err = strait_mesh_receive(w->mesh, slice_ms, out);
@@ -244,7 +244,7 @@ static strait_err play(struct strait_runner *w, int64_t step) {
             continue;
         }
         STRAIT_TRY(make_move(w, &schedule, move, step));
-        w->moved = move.kind;
+        w->last_action = move.kind;
         strait_schedule_done(&state, move);
     }
 }
@@ -282,10 +282,10 @@ strait_err strait_runner_gradients(struct strait_runner *w, int64_t step, double
     w->is_untouched = 0;
     if (w->receiver != NULL) strait_boundary_begin(w->receiver, step);
     if (w->sender != NULL) strait_boundary_begin(w->sender, step);
-    w->moved = STRAIT_ACTION_WAIT;
+    w->last_action = STRAIT_ACTION_WAIT;
     STRAIT_TRY(zero_gradients(w));
     STRAIT_TRY(play(w, step));
-    w->moved = STRAIT_ACTION_WAIT;
+    w->last_action = STRAIT_ACTION_WAIT;
     STRAIT_TRY(measure(w, step));
     w->times.wall = strait_clock_seconds() - began;
     *loss_sum = 0.0;

@@ -1,186 +1,221 @@
 #include "swarm/protocol.h"
 
-#include "base/bytes.h"
-
-#include <stdio.h>
 #include <string.h>
 
+/* ---- the tables ---- */
+
+#define JOIN(type, member)       STRAIT_FIELD(type, strait_join, member)
+#define HEARTBEAT(type, member)  STRAIT_FIELD(type, strait_heartbeat, member)
+#define TASK(type, member)       STRAIT_FIELD(type, strait_task, member)
+#define TASK_REPLY(type, member) STRAIT_FIELD(type, strait_task_reply, member)
+#define PIECE(type, member)      STRAIT_FIELD(type, strait_piece, member)
+#define WANT(type, member)       STRAIT_FIELD(type, strait_want, member)
+
+/* Which snapshots of one stage a worker has. */
+#define RANGE(field, range)                                                               \
+    field(INT, inventory.range.stage), field(INT, inventory.range.n),                     \
+        field(I64, inventory.range.steps[0]), field(U32, inventory.range.generations[0]), \
+        field(I64, inventory.range.steps[1]), field(U32, inventory.range.generations[1]), \
+        field(I64, inventory.range.steps[2]), field(U32, inventory.range.generations[2])
+_Static_assert(STRAIT_SWARM_SNAPSHOTS == 3, "RANGE lists three snapshots");
+
+#define PEER(side)                                                            \
+    TASK(FLAG, neighbours.side.is_present), TASK(BYTES, neighbours.side.key), \
+        TASK(FLAG, neighbours.side.must_listen), TASK(NAME, neighbours.side.address)
+
+static const strait_field join_fields[] = {JOIN(BYTES, token),      JOIN(F64, report.memory_bytes),
+                                           JOIN(F64, report.flops), JOIN(FLAG, report.is_reachable),
+                                           JOIN(NAME, report.name), JOIN(NAME, report.device),
+                                           RANGE(JOIN, own),        RANGE(JOIN, prev),
+                                           RANGE(JOIN, next)};
+static const strait_field heartbeat_fields[] = {RANGE(HEARTBEAT, own), RANGE(HEARTBEAT, prev),
+                                                RANGE(HEARTBEAT, next), HEARTBEAT(U32, progress),
+                                                HEARTBEAT(FLAG, is_waiting)};
+static const strait_field piece_fields[] = {PIECE(INT, stage), PIECE(I64, step),
+                                            PIECE(U32, generation), PIECE(U64, offset),
+                                            PIECE(U64, total)};
+static const strait_field want_fields[] = {WANT(U32, generation), WANT(REST, list)};
+
+static const strait_field task_fields[] = {TASK(INT, kind), TASK(U32, generation),
+                                           TASK(U32, sequence)};
+static const strait_field take[] = {TASK(INT, take.stage), TASK(I64, take.valid_windows),
+                                    TASK(TEXT, take.run_text)};
+static const strait_field neighbours[] = {PEER(prev), PEER(next)};
+static const strait_field restore[] = {TASK(I64, restore.step), TASK(INT, restore.source),
+                                       TASK(FLAG, restore.gives_prev),
+                                       TASK(FLAG, restore.gives_next)};
+static const strait_field refuse[] = {TASK(REASON, refuse.reason)};
+
+static const strait_field task_reply_fields[] = {TASK_REPLY(INT, kind),
+                                                 TASK_REPLY(U32, generation),
+                                                 TASK_REPLY(U32, sequence),
+                                                 TASK_REPLY(INT, err),
+                                                 TASK_REPLY(REASON, reason),
+                                                 TASK_REPLY(INT, rejected_copies_prev),
+                                                 TASK_REPLY(INT, rejected_copies_next)};
+static const strait_field taken[] = {TASK_REPLY(REASON, take.address)};
+static const strait_field dialled[] = {TASK_REPLY(INT, dial.missing_boundary)};
+static const strait_field restored[] = {TASK_REPLY(FLAG, restore.is_prev_bad),
+                                        TASK_REPLY(FLAG, restore.is_next_bad)};
+
 enum {
-    HOLDING_BYTES = 2 + 1 + STRAIT_SWARM_SNAPSHOTS * (8 + 4),
-    JOIN_FIXED = 2 + STRAIT_TOKEN_BYTES + 8 + 8 + 1 + 3 * HOLDING_BYTES + 1 + 1,
-    TASK_FIXED = 1 + 2 + 8 + 1 + 1 + 8 + 2 * (1 + STRAIT_FINGERPRINT_BYTES + 1) + 4,
-    PULSE_BYTES = 3 * HOLDING_BYTES + 4 + 1,
-    PIECE_FIXED = 8 + 8 + 8 + 4
+    LAYOUT_JOIN,
+    LAYOUT_HEARTBEAT,
+    LAYOUT_PIECE,
+    LAYOUT_WANT,
+    LAYOUT_TASK,
+    LAYOUT_TASK_REPLY,
+    N_LAYOUTS
 };
 
-static strait_err senseless(const char *what) {
-    return STRAIT_FAIL(STRAIT_EPROTO, "a peer sent %s that makes no sense", what);
+static const strait_layout layouts[N_LAYOUTS] = {
+    [LAYOUT_JOIN] = STRAIT_LAYOUT("join", join_fields),
+    [LAYOUT_HEARTBEAT] = STRAIT_LAYOUT("heartbeat", heartbeat_fields),
+    [LAYOUT_PIECE] = STRAIT_LAYOUT("snapshot", piece_fields), // the bytes of the piece follow
+    [LAYOUT_WANT] = STRAIT_LAYOUT("want", want_fields),
+    [LAYOUT_TASK] = STRAIT_LAYOUT("task", task_fields),
+    [LAYOUT_TASK_REPLY] = STRAIT_LAYOUT("task_reply", task_reply_fields),
+};
+
+static const strait_layout tasks[STRAIT_TASK_KINDS] = {
+    [STRAIT_TASK_REST] = {"rest", NULL, 0},
+    [STRAIT_TASK_TAKE] = STRAIT_LAYOUT("take", take),
+    [STRAIT_TASK_MEET] = STRAIT_LAYOUT("meet", neighbours),
+    [STRAIT_TASK_DIAL] = STRAIT_LAYOUT("dial", neighbours),
+    [STRAIT_TASK_RESTORE] = STRAIT_LAYOUT("restore", restore),
+    [STRAIT_TASK_KEEP] = {"keep", NULL, 0},
+    [STRAIT_TASK_REFUSE] = STRAIT_LAYOUT("refuse", refuse),
+    [STRAIT_TASK_END] = {"end", NULL, 0},
+};
+
+/* Kinds that are not listed answer with the header alone, or not at all. */
+static const strait_layout task_replies[STRAIT_TASK_KINDS] = {
+    [STRAIT_TASK_TAKE] = STRAIT_LAYOUT("take", taken),
+    [STRAIT_TASK_DIAL] = STRAIT_LAYOUT("dial", dialled),
+    [STRAIT_TASK_RESTORE] = STRAIT_LAYOUT("restore", restored),
+};
+
+const strait_layout *strait_task_layout(strait_task_kind kind) {
+    return (int)kind > 0 && kind < STRAIT_TASK_KINDS ? &tasks[kind] : NULL;
 }
 
-/* A size or a speed: what is none counts as unknown. */
-static double get_amount(strait_reader *r) {
-    const double value = strait_reader_real(r);
+const strait_layout *strait_task_reply_layout(strait_task_kind kind) {
+    return (int)kind > 0 && kind < STRAIT_TASK_KINDS ? &task_replies[kind] : NULL;
+}
+
+const strait_layout *strait_swarm_layout(int i) {
+    return i >= 0 && i < N_LAYOUTS ? &layouts[i] : NULL;
+}
+
+/* ---- packing by table ---- */
+
+static const strait_layout nothing = {"", NULL, 0};
+static const strait_float_memory no_floats = {NULL, 0};
+
+static strait_err malformed(const char *what) {
+    return STRAIT_FAIL(STRAIT_EPROTO, "a peer sent a malformed %s", what);
+}
+
+static strait_err pack(struct strait_msg_pool *pool, uint8_t type, const strait_layout *header,
+                       const strait_layout *body, const void *object, struct strait_msg **out) {
+    STRAIT_TRY(strait_msg_open(
+        pool, type, strait_layout_bytes(header, object) + strait_layout_bytes(body, object), out));
+    strait_writer w = {(*out)->body, (*out)->size, 0};
+    strait_layout_write(header, object, &w);
+    strait_layout_write(body, object, &w);
+    return STRAIT_OK;
+}
+
+/* A size or a speed that a worker claims: nonsense counts as unknown. */
+static double plausible(double value) {
     return value >= 0.0 && value < 1e30 ? value : 0.0;
 }
 
-/* Printable, whatever was sent: it ends up on terminals. */
-static void get_text(strait_reader *r, char *out, size_t capacity) {
-    strait_reader_text(r, 1, out, capacity);
-    for (char *c = out; *c != '\0'; c++)
-        if (*c < ' ' || *c > '~') *c = '.';
+static int is_range(const strait_snapshot_set *range) {
+    for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
+        if (range->steps[i] < 0) return 0;
+    return range->n >= 0 && range->n <= STRAIT_SWARM_SNAPSHOTS && range->stage >= -1 &&
+           range->stage < STRAIT_RUN_STAGES;
 }
 
-static void put_holding(strait_writer *w, const strait_snapshot_set *h) {
-    strait_writer_uint(w, (uint16_t)h->stage, 2);
-    strait_writer_uint(w, (uint64_t)h->n, 1);
-    for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++) {
-        strait_writer_uint(w, i < h->n ? (uint64_t)h->steps[i] : 0, 8);
-        strait_writer_uint(w, i < h->n ? h->generations[i] : 0, 4);
-    }
+static int is_inventory(const strait_snapshot_inventory *inventory) {
+    return is_range(&inventory->own) && is_range(&inventory->prev) && is_range(&inventory->next);
 }
 
-static void get_holding(strait_reader *r, strait_snapshot_set *h) {
-    memset(h, 0, sizeof *h);
-    h->stage = (int16_t)strait_reader_uint(r, 2);
-    h->n = (int)strait_reader_uint(r, 1);
-    for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++) {
-        h->steps[i] = (int64_t)strait_reader_uint(r, 8);
-        h->generations[i] = (uint32_t)strait_reader_uint(r, 4);
-        if (h->steps[i] < 0) r->is_short = 1;
-    }
-    if (h->n > STRAIT_SWARM_SNAPSHOTS || h->stage < -1 || h->stage >= STRAIT_RUN_STAGES)
-        r->is_short = 1;
-}
-
-static void put_held(strait_writer *w, const strait_snapshot_inventory *inventory) {
-    put_holding(w, &inventory->own);
-    put_holding(w, &inventory->prev);
-    put_holding(w, &inventory->next);
-}
-
-static void get_held(strait_reader *r, strait_snapshot_inventory *inventory) {
-    get_holding(r, &inventory->own);
-    get_holding(r, &inventory->prev);
-    get_holding(r, &inventory->next);
-}
+/* ---- joining and heartbeats ---- */
 
 strait_err strait_join_pack(struct strait_msg_pool *pool, const strait_join *join,
                             struct strait_msg **out) {
-    const strait_swarm_report *report = &join->report;
-    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_JOIN,
-                               JOIN_FIXED + strlen(report->name) + strlen(report->device), out));
-    strait_writer w = {(*out)->body, (*out)->size, 0};
-    strait_writer_uint(&w, STRAIT_SWARM_VERSION, 2);
-    strait_writer_copy(&w, join->token, sizeof join->token);
-    strait_writer_real(&w, report->memory_bytes);
-    strait_writer_real(&w, report->flops);
-    strait_writer_uint(&w, report->is_reachable != 0, 1);
-    put_held(&w, &join->inventory);
-    strait_writer_text(&w, 1, report->name);
-    strait_writer_text(&w, 1, report->device);
-    return STRAIT_OK;
+    return pack(pool, STRAIT_MSG_JOIN, &layouts[LAYOUT_JOIN], &nothing, join, out);
 }
 
 strait_err strait_join_unpack(const struct strait_msg *msg, strait_join *out) {
     strait_reader r = {msg->body, msg->size, 0};
-    const uint64_t version = strait_reader_uint(&r, 2);
-    if (version != STRAIT_SWARM_VERSION)
-        return STRAIT_FAIL(STRAIT_EPROTO,
-                           "a worker of version %u, expected %d: update strait there",
-                           (unsigned)version, STRAIT_SWARM_VERSION);
-    strait_reader_copy(&r, out->token, sizeof out->token);
-    out->report.memory_bytes = get_amount(&r);
-    out->report.flops = get_amount(&r);
-    out->report.is_reachable = strait_reader_uint(&r, 1) != 0;
-    get_held(&r, &out->inventory);
-    get_text(&r, out->report.name, sizeof out->report.name);
-    get_text(&r, out->report.device, sizeof out->report.device);
-    return r.is_short || r.left != 0 ? senseless("a request to join") : STRAIT_OK;
+    strait_layout_read(&layouts[LAYOUT_JOIN], &r, no_floats, out);
+    out->report.memory_bytes = plausible(out->report.memory_bytes);
+    out->report.flops = plausible(out->report.flops);
+    return r.is_short || r.left != 0 || !is_inventory(&out->inventory)
+               ? malformed("request to join")
+               : STRAIT_OK;
 }
 
-static void put_peer(strait_writer *w, const strait_task_peer *peer) {
-    strait_writer_uint(w, (uint64_t)((peer->is_there != 0) | (peer->must_listen != 0) << 1), 1);
-    strait_writer_copy(w, peer->key.bytes, sizeof peer->key.bytes);
-    strait_writer_text(w, 1, peer->address);
-}
-
-static void get_peer(strait_reader *r, strait_task_peer *peer) {
-    const uint64_t bits = strait_reader_uint(r, 1);
-    peer->is_there = (bits & 1) != 0;
-    peer->must_listen = (bits & 2) != 0;
-    strait_reader_copy(r, peer->key.bytes, sizeof peer->key.bytes);
-    get_text(r, peer->address, sizeof peer->address);
-}
-
-strait_err strait_task_pack(struct strait_msg_pool *pool, const strait_task *task,
-                            struct strait_msg **out) {
-    const size_t text = strlen(task->text);
-    STRAIT_TRY(strait_msg_open(
-        pool, STRAIT_MSG_TASK,
-        TASK_FIXED + strlen(task->prev.address) + strlen(task->next.address) + text, out));
-    (*out)->step = task->generation;
-    (*out)->microbatch = task->sequence;
-    strait_writer w = {(*out)->body, (*out)->size, 0};
-    strait_writer_uint(&w, (uint64_t)task->kind, 1);
-    strait_writer_uint(&w, (uint64_t)task->stage, 2);
-    strait_writer_uint(&w, (uint64_t)task->step, 8);
-    strait_writer_uint(&w, (uint64_t)task->source, 1);
-    strait_writer_uint(&w, (uint64_t)((task->gives_prev != 0) | (task->gives_next != 0) << 1), 1);
-    strait_writer_uint(&w, (uint64_t)task->valid_windows, 8);
-    put_peer(&w, &task->prev);
-    put_peer(&w, &task->next);
-    strait_writer_uint(&w, text, 4);
-    strait_writer_copy(&w, task->text, text);
-    return STRAIT_OK;
-}
-
-strait_err strait_task_unpack(const struct strait_msg *msg, strait_task *out) {
-    strait_reader r = {msg->body, msg->size, 0};
-    const uint64_t kind = strait_reader_uint(&r, 1);
-    out->kind = (strait_task_kind)kind;
-    out->generation = msg->step;
-    out->sequence = msg->microbatch;
-    out->stage = (int)strait_reader_uint(&r, 2);
-    out->step = (int64_t)strait_reader_uint(&r, 8);
-    const uint64_t source = strait_reader_uint(&r, 1);
-    out->source = (strait_swarm_source)source;
-    const uint64_t gives = strait_reader_uint(&r, 1);
-    out->gives_prev = (gives & 1) != 0;
-    out->gives_next = (gives & 2) != 0;
-    out->valid_windows = (int64_t)strait_reader_uint(&r, 8);
-    get_peer(&r, &out->prev);
-    get_peer(&r, &out->next);
-    size_t text = (size_t)strait_reader_uint(&r, 4);
-    if (text >= sizeof out->text || text != r.left) {
-        r.is_short = 1;
-        text = 0;
-    }
-    strait_reader_copy(&r, out->text, text);
-    out->text[text] = '\0';
-    if (r.is_short || kind < STRAIT_TASK_REST || kind > STRAIT_TASK_END ||
-        source > STRAIT_SWARM_FROM_HOST || out->stage >= STRAIT_RUN_STAGES || out->step < 0 ||
-        out->valid_windows < 0)
-        return senseless("a task");
-    return STRAIT_OK;
-}
-
-strait_err strait_heartbeat_pack(struct strait_msg_pool *pool, const strait_heartbeat *pulse,
+strait_err strait_heartbeat_pack(struct strait_msg_pool *pool, const strait_heartbeat *heartbeat,
                                  struct strait_msg **out) {
-    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_HEARTBEAT, PULSE_BYTES, out));
-    strait_writer w = {(*out)->body, (*out)->size, 0};
-    put_held(&w, &pulse->inventory);
-    strait_writer_uint(&w, pulse->progress, 4);
-    strait_writer_uint(&w, pulse->is_waiting != 0, 1);
-    return STRAIT_OK;
+    return pack(pool, STRAIT_MSG_HEARTBEAT, &layouts[LAYOUT_HEARTBEAT], &nothing, heartbeat, out);
 }
 
 strait_err strait_heartbeat_unpack(const struct strait_msg *msg, strait_heartbeat *out) {
     strait_reader r = {msg->body, msg->size, 0};
-    get_held(&r, &out->inventory);
-    out->progress = (uint32_t)strait_reader_uint(&r, 4);
-    out->is_waiting = strait_reader_uint(&r, 1) != 0;
-    return r.is_short || r.left != 0 ? senseless("a pulse") : STRAIT_OK;
+    strait_layout_read(&layouts[LAYOUT_HEARTBEAT], &r, no_floats, out);
+    return r.is_short || r.left != 0 || !is_inventory(&out->inventory) ? malformed("heartbeat")
+                                                                       : STRAIT_OK;
 }
+
+/* ---- tasks ---- */
+
+strait_err strait_task_pack(struct strait_msg_pool *pool, const strait_task *task,
+                            struct strait_msg **out) {
+    return pack(pool, STRAIT_MSG_TASK, &layouts[LAYOUT_TASK], &tasks[task->kind], task, out);
+}
+
+static int is_task(const strait_task *task) {
+    switch (task->kind) {
+    case STRAIT_TASK_TAKE:
+        return task->take.stage >= 0 && task->take.stage < STRAIT_RUN_STAGES &&
+               task->take.valid_windows >= 0 && strlen(task->take.run_text) < STRAIT_TASK_TEXT;
+    case STRAIT_TASK_RESTORE:
+        return task->restore.step >= 0 && (int)task->restore.source >= STRAIT_SWARM_FROM_SEED &&
+               task->restore.source <= STRAIT_SWARM_FROM_HOST;
+    default: return 1;
+    }
+}
+
+strait_err strait_task_unpack(struct strait_msg *msg, strait_task *out) {
+    strait_reader r = {msg->body, msg->size, 0};
+    memset(out, 0, sizeof *out);
+    strait_layout_read(&layouts[LAYOUT_TASK], &r, no_floats, out);
+    const strait_layout *body = strait_task_layout(out->kind);
+    if (body != NULL) strait_layout_read(body, &r, no_floats, out);
+    return body == NULL || r.is_short || r.left != 0 || !is_task(out) ? malformed("task")
+                                                                      : STRAIT_OK;
+}
+
+strait_err strait_task_reply_pack(struct strait_msg_pool *pool, const strait_task_reply *reply,
+                                  struct strait_msg **out) {
+    return pack(pool, STRAIT_MSG_TASK_REPLY, &layouts[LAYOUT_TASK_REPLY],
+                &task_replies[reply->kind], reply, out);
+}
+
+strait_err strait_task_reply_unpack(struct strait_msg *msg, strait_task_reply *out) {
+    strait_reader r = {msg->body, msg->size, 0};
+    memset(out, 0, sizeof *out);
+    strait_layout_read(&layouts[LAYOUT_TASK_REPLY], &r, no_floats, out);
+    const strait_layout *body = strait_task_reply_layout(out->kind);
+    if (body != NULL) strait_layout_read(body, &r, no_floats, out);
+    return body == NULL || r.is_short || r.left != 0 ? malformed("reply to a task") : STRAIT_OK;
+}
+
+/* ---- token ids ---- */
 
 static void put_ids(strait_writer *w, const int32_t *ids, int64_t n, int width) {
     for (int64_t i = 0; i < n; i++)
@@ -188,7 +223,7 @@ static void put_ids(strait_writer *w, const int32_t *ids, int64_t n, int width) 
                            width);
 }
 
-/* All ones is no id: -1. */
+/* All ones means no id: -1. */
 static void get_ids(strait_reader *r, int32_t *ids, int64_t n, int width) {
     for (int64_t i = 0; i < n; i++) {
         const uint32_t id = (uint32_t)strait_reader_uint(r, width);
@@ -196,8 +231,8 @@ static void get_ids(strait_reader *r, int32_t *ids, int64_t n, int width) {
     }
 }
 
-strait_err strait_ids_pack(struct strait_msg_pool *pool, const strait_ids *ids,
-                           struct strait_msg **out) {
+strait_err strait_batch_ids_pack(struct strait_msg_pool *pool, const strait_batch_ids *ids,
+                                 struct strait_msg **out) {
     const int width = ids->is_wide ? 4 : 2;
     const int n_arrays = (ids->tokens != NULL) + (ids->targets != NULL);
     STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_IDS,
@@ -214,53 +249,60 @@ strait_err strait_ids_pack(struct strait_msg_pool *pool, const strait_ids *ids,
     return STRAIT_OK;
 }
 
-strait_err strait_ids_unpack(const struct strait_msg *msg, int32_t *capacity, int64_t n,
-                             strait_ids *out) {
+strait_err strait_batch_ids_unpack(const struct strait_msg *msg, int32_t *memory, int64_t n,
+                                   strait_batch_ids *out) {
     const int has_tokens = (msg->flags & STRAIT_IDS_TOKENS) != 0;
     const int has_targets = (msg->flags & STRAIT_IDS_TARGETS) != 0;
     const int width = (msg->flags & STRAIT_IDS_WIDE) != 0 ? 4 : 2;
     strait_reader r = {msg->body, msg->size, 0};
-    *out = (strait_ids){.is_valid = (msg->flags & STRAIT_IDS_VALID) != 0,
-                        .n = n,
-                        .is_wide = width == 4,
-                        .tokens = has_tokens ? capacity : NULL,
-                        .targets = has_targets ? capacity + n : NULL};
+    *out = (strait_batch_ids){.is_valid = (msg->flags & STRAIT_IDS_VALID) != 0,
+                              .n = n,
+                              .is_wide = width == 4,
+                              .tokens = has_tokens ? memory : NULL,
+                              .targets = has_targets ? memory + n : NULL};
     out->step = (int64_t)strait_reader_uint(&r, 8);
     out->batch = (int64_t)strait_reader_uint(&r, 4);
     if (r.is_short || r.left != (size_t)n * (size_t)(width * (has_tokens + has_targets)))
-        return senseless("ids of a microbatch");
-    if (has_tokens) get_ids(&r, capacity, n, width);
-    if (has_targets) get_ids(&r, capacity + n, n, width);
+        return malformed("microbatch of ids");
+    if (has_tokens) get_ids(&r, memory, n, width);
+    if (has_targets) get_ids(&r, memory + n, n, width);
     return STRAIT_OK;
 }
 
+/* ---- snapshots ---- */
+
 strait_err strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
                              struct strait_msg **out) {
-    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_SNAPSHOT, PIECE_FIXED + piece->bytes, out));
+    const strait_layout *layout = &layouts[LAYOUT_PIECE];
+    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_SNAPSHOT,
+                               strait_layout_bytes(layout, piece) + piece->bytes, out));
     (*out)->priority = STRAIT_PRIORITY_ACTIVATION;
     (*out)->flags = piece->must_keep ? STRAIT_SNAPSHOT_KEEP : 0;
-    (*out)->boundary = (uint16_t)piece->stage;
     strait_writer w = {(*out)->body, (*out)->size, 0};
-    strait_writer_uint(&w, (uint64_t)piece->step, 8);
-    strait_writer_uint(&w, piece->offset, 8);
-    strait_writer_uint(&w, piece->total, 8);
-    strait_writer_uint(&w, piece->generation, 4);
+    strait_layout_write(layout, piece, &w);
     if (piece->data != NULL) strait_writer_copy(&w, piece->data, piece->bytes);
     return STRAIT_OK;
 }
 
 strait_err strait_piece_unpack(const struct strait_msg *msg, strait_piece *out) {
     strait_reader r = {msg->body, msg->size, 0};
-    *out = (strait_piece){.stage = msg->boundary,
-                          .must_keep = (msg->flags & STRAIT_SNAPSHOT_KEEP) != 0};
-    out->step = (int64_t)strait_reader_uint(&r, 8);
-    out->offset = strait_reader_uint(&r, 8);
-    out->total = strait_reader_uint(&r, 8);
-    out->generation = (uint32_t)strait_reader_uint(&r, 4);
+    *out = (strait_piece){.must_keep = (msg->flags & STRAIT_SNAPSHOT_KEEP) != 0};
+    strait_layout_read(&layouts[LAYOUT_PIECE], &r, no_floats, out);
     out->data = r.at;
     out->bytes = r.left;
-    if (r.is_short || out->stage >= STRAIT_RUN_STAGES || out->step < 0 || out->bytes == 0 ||
-        out->offset > out->total || out->bytes > out->total - out->offset)
-        return senseless("a piece of an image");
+    if (r.is_short || out->stage < 0 || out->stage >= STRAIT_RUN_STAGES || out->step < 0 ||
+        out->bytes == 0 || out->offset > out->total || out->bytes > out->total - out->offset)
+        return malformed("piece of a snapshot");
     return STRAIT_OK;
+}
+
+strait_err strait_want_pack(struct strait_msg_pool *pool, const strait_want *want,
+                            struct strait_msg **out) {
+    return pack(pool, STRAIT_MSG_WANT, &layouts[LAYOUT_WANT], &nothing, want, out);
+}
+
+strait_err strait_want_unpack(const struct strait_msg *msg, strait_want *out) {
+    strait_reader r = {msg->body, msg->size, 0};
+    strait_layout_read(&layouts[LAYOUT_WANT], &r, no_floats, out);
+    return r.is_short ? malformed("list of wanted tensors") : STRAIT_OK;
 }

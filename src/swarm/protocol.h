@@ -1,11 +1,16 @@
-/* protocol.h - what coordinator and workers say to each other besides the orders of the pipeline.
+/* protocol.h - what the coordinator of a swarm and its workers send each other besides commands.
  *
- * Orders and replies are those of pipeline/orders.h. In all that is sent because of an epoch the
- * frame's `step` is the epoch and its `microbatch` the round, modulo 65,536; a reply has those of
- * the order it answers. Everything is little-endian and every length is checked before it is used;
- * docs/swarm.md has the bytes. */
+ * Commands to a stage and their replies are those of stage/commands.h. The messages here are about
+ * the swarm itself: joining, which stage a worker serves, what its neighbours are, snapshots and
+ * token ids. Each is described by a table of fields (base/layout.h) in protocol.c; docs/swarm.md
+ * has the bytes. A change of a table is a change of the protocol: raise STRAIT_FRAME_VERSION
+ * (net/core/frame.h), as tests/unit/swarm/protocol.c will ask for.
+ *
+ * Unpack functions fail with STRAIT_EPROTO on anything malformed or out of bounds. Texts of what
+ * they return point into the message. */
 #pragma once
 
+#include "base/layout.h"
 #include "net/core/mesh.h"
 #include "swarm/coordinator.h"
 #include "swarm/invite.h"
@@ -15,25 +20,25 @@ enum {
     STRAIT_MSG_TASK = STRAIT_MSG_FIRST + 4,      // coordinator
     STRAIT_MSG_HEARTBEAT = STRAIT_MSG_FIRST + 5, // worker
     STRAIT_MSG_IDS = STRAIT_MSG_FIRST + 6,       // coordinator: tokens of a microbatch
-    STRAIT_MSG_SNAPSHOT = STRAIT_MSG_FIRST + 7,  // anyone: a piece of an image
+    STRAIT_MSG_SNAPSHOT = STRAIT_MSG_FIRST + 7,  // anyone: a piece of a snapshot
     STRAIT_MSG_WANT = STRAIT_MSG_FIRST + 8,      // worker: the tensors that it has to restore
-    STRAIT_MSG_LEAVE = STRAIT_MSG_FIRST + 9,     // worker
-    /* Who has not joined: bytes to time, not heard; the invite's token alone asks for as many back,
-     * once. */
+    STRAIT_MSG_LEAVE = STRAIT_MSG_FIRST + 9,     // worker: asks to hand its stage over; no body
+    /* From a peer that has not joined: bytes that measure the link and are dropped. The invite's
+     * token alone asks for as many in return, once. */
     STRAIT_MSG_PROBE = STRAIT_MSG_FIRST + 10,
+    STRAIT_MSG_TASK_REPLY = STRAIT_MSG_FIRST + 11, // worker: its answer to a task
 
-    STRAIT_SWARM_VERSION = 1,
-    STRAIT_TASK_TEXT = 64 * 1024,    // of a run file, with its ending zero
-    STRAIT_PIECE_BYTES = 256 * 1024, // of an image, in one message
+    STRAIT_TASK_TEXT = 64 * 1024,    // bytes of a run file, with the ending zero
+    STRAIT_PIECE_BYTES = 256 * 1024, // of a snapshot, in one message
     STRAIT_VALID_MAX = 1 << 22,      // sequences of a validation
-    STRAIT_PROBE_BYTES = 64 * 1024,  // of a probe
-    STRAIT_PROBES = 40,              // each way: a coordinator stays patient for that long
+    STRAIT_PROBE_BYTES = 64 * 1024,  // of one probe
+    STRAIT_PROBES = 40,              // in each direction
 
     /* Flags of STRAIT_MSG_IDS and of STRAIT_MSG_SNAPSHOT. */
     STRAIT_IDS_VALID = 1,
     STRAIT_IDS_TOKENS = 2,
     STRAIT_IDS_TARGETS = 4,
-    STRAIT_IDS_WIDE = 8,     // four bytes an id, not two
+    STRAIT_IDS_WIDE = 8,     // four bytes per id, not two
     STRAIT_SNAPSHOT_KEEP = 1 // to be kept as a copy, not restored
 };
 
@@ -44,83 +49,132 @@ typedef struct strait_join {
 } strait_join;
 
 typedef enum strait_task_kind {
-    STRAIT_TASK_REST = 1, // you own nothing
-    STRAIT_TASK_TAKE,     // stage `stage` of the run in `text`; listen
-    STRAIT_TASK_MEET,     // these are your neighbours: let in those who dial
-    STRAIT_TASK_DIAL,     // the same: now dial the others
-    STRAIT_TASK_RESTORE,  // be at `step`
-    STRAIT_TASK_KEEP,     // make an image of `step` and have your neighbour copy it
-    STRAIT_TASK_REFUSE,   // go away and stay there; `text` says why
-    STRAIT_TASK_END,      // the run is over
+    STRAIT_TASK_REST = 1, // own no stage; not answered
+    STRAIT_TASK_TAKE,     // serve a stage, listen for its neighbours
+    STRAIT_TASK_MEET,     // who the neighbours are: admit those who will dial
+    STRAIT_TASK_DIAL,     // the same neighbours: dial the others
+    STRAIT_TASK_RESTORE,  // bring the stage to a step
+    STRAIT_TASK_KEEP,     // take a snapshot and have a neighbour copy it
+    STRAIT_TASK_REFUSE,   // leave and do not come back; not answered
+    STRAIT_TASK_END,      // the run is over; not answered
+    STRAIT_TASK_KINDS     // one more than the last
 } strait_task_kind;
 
 typedef struct strait_task_peer {
-    int is_there;
+    int is_present; // the stage has a neighbour on this side
     strait_fingerprint key;
-    int must_listen;                  // at `address`, a relay's: it dials there
+    int must_listen;                  // at `address`, a relay's, where the neighbour dials
     char address[STRAIT_ADDRESS_MAX]; // where to dial it; empty: it dials us
 } strait_task_peer;
 
 typedef struct strait_task {
     strait_task_kind kind;
-    uint32_t generation;
-    uint16_t sequence;
-    int stage;
-    int64_t step;
-    strait_swarm_source source;
-    int gives_prev, gives_next;
-    int64_t valid_windows;
-    strait_task_peer prev, next;
-    char text[STRAIT_TASK_TEXT];
+    uint32_t generation, sequence; // its reply repeats both
+    union {
+        struct {
+            int stage;
+            int64_t valid_windows; // sequences of a validation
+            const char *run_text;  // the run file
+        } take;
+        struct {
+            strait_task_peer prev, next;
+        } neighbours; // of MEET and of DIAL
+        struct {
+            int64_t step;
+            strait_swarm_source source;
+            int gives_prev, gives_next; // send that neighbour the copy of its stage
+        } restore;
+        struct {
+            const char *reason;
+        } refuse;
+    };
 } strait_task;
+
+typedef struct strait_task_reply {
+    strait_task_kind kind;         // of the task
+    uint32_t generation, sequence; // of the task
+    strait_err err;
+    const char *reason; // of an error
+    /* Snapshots copied from a neighbour and found unusable since the last reply. */
+    int rejected_copies_prev, rejected_copies_next;
+    union {
+        struct {
+            const char *address; // where neighbours can dial this worker; empty: they cannot
+        } take;
+        struct {
+            int missing_boundary; // with an error: whose other side did not connect; -1: none
+        } dial;
+        struct {
+            int is_prev_bad, is_next_bad; // with an error: the copy from there was unusable
+        } restore;
+    };
+} strait_task_reply;
 
 typedef struct strait_heartbeat {
     strait_snapshot_inventory inventory;
-    uint32_t progress;
-    int is_waiting;
+    uint32_t progress; // rises while the worker computes or sends
+    int is_waiting;    // for a neighbour
 } strait_heartbeat;
 
-/* One microbatch. Arrays are the caller's; absent ones are NULL. */
-typedef struct strait_ids {
+/* The token ids of one microbatch. Arrays are the caller's; absent ones are NULL. */
+typedef struct strait_batch_ids {
     int64_t step; // of training; unused in a validation
     int64_t batch;
     int is_valid;
     const int32_t *tokens, *targets;
     int64_t n;
     int is_wide;
-} strait_ids;
+} strait_batch_ids;
 
-/* Part of an image of `stage` at `step`. */
+/* A part of the snapshot of `stage` at `step`. */
 typedef struct strait_piece {
     int stage;
     int64_t step;
-    uint32_t generation;
-    int must_keep;
+    uint32_t generation; // the generation in which the snapshot was taken
+    int must_keep;       // as a copy of a neighbour's stage
     uint64_t offset, total;
     const unsigned char *data; // borrowed from the message
     size_t bytes;
 } strait_piece;
 
+/* The list of tensors (snapshot_header.h) that a worker needs from the checkpoint. */
+typedef struct strait_want {
+    uint32_t generation;
+    strait_view list; // borrowed
+} strait_want;
+
 strait_err strait_join_pack(struct strait_msg_pool *pool, const strait_join *join,
                             struct strait_msg **out);
-/* STRAIT_EPROTO for another version, naming both. */
 strait_err strait_join_unpack(const struct strait_msg *msg, strait_join *out);
 
 strait_err strait_task_pack(struct strait_msg_pool *pool, const strait_task *task,
                             struct strait_msg **out);
-strait_err strait_task_unpack(const struct strait_msg *msg, strait_task *out);
+strait_err strait_task_unpack(struct strait_msg *msg, strait_task *out);
+strait_err strait_task_reply_pack(struct strait_msg_pool *pool, const strait_task_reply *reply,
+                                  struct strait_msg **out);
+strait_err strait_task_reply_unpack(struct strait_msg *msg, strait_task_reply *out);
 
-strait_err strait_heartbeat_pack(struct strait_msg_pool *pool, const strait_heartbeat *pulse,
+strait_err strait_heartbeat_pack(struct strait_msg_pool *pool, const strait_heartbeat *heartbeat,
                                  struct strait_msg **out);
 strait_err strait_heartbeat_unpack(const struct strait_msg *msg, strait_heartbeat *out);
 
-strait_err strait_ids_pack(struct strait_msg_pool *pool, const strait_ids *ids,
-                           struct strait_msg **out);
-/* `room` has 2 * n places, for tokens and targets of the n ids that a microbatch has. */
-strait_err strait_ids_unpack(const struct strait_msg *msg, int32_t *capacity, int64_t n,
-                             strait_ids *out);
+strait_err strait_batch_ids_pack(struct strait_msg_pool *pool, const strait_batch_ids *ids,
+                                 struct strait_msg **out);
+/* `memory` has 2 * n places, for the tokens and targets of the n ids of a microbatch. */
+strait_err strait_batch_ids_unpack(const struct strait_msg *msg, int32_t *memory, int64_t n,
+                                   strait_batch_ids *out);
 
-/* The message has room for piece->bytes, which are copied where piece->data is not NULL. */
+/* The message has capacity for piece->bytes, which are copied unless piece->data is NULL. */
 strait_err strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
                              struct strait_msg **out);
 strait_err strait_piece_unpack(const struct strait_msg *msg, strait_piece *out);
+
+strait_err strait_want_pack(struct strait_msg_pool *pool, const strait_want *want,
+                            struct strait_msg **out);
+strait_err strait_want_unpack(const struct strait_msg *msg, strait_want *out);
+
+/* The tables, for tests that compare them with docs/swarm.md; NULL for a number that is no kind. */
+const strait_layout *strait_task_layout(strait_task_kind kind);
+const strait_layout *strait_task_reply_layout(strait_task_kind kind);
+/* Those without kinds, and the headers of tasks and their replies; NULL behind the last. */
+const strait_layout *strait_swarm_layout(int i);

@@ -26,8 +26,8 @@ static void close_fd(int *fd) {
 
 static void *thread_main(void *arg) {
     struct strait_launched *l = arg;
-    (void)strait_service_run(l->ends[0], l->ends[1],
-                             l->hub); // errors reach the conductor as replies
+    (void)strait_stage_process_run(l->ends[0], l->ends[1],
+                                   l->network); // errors reach the coordinator as replies
     close_fd(&l->ends[0]);
     close_fd(&l->ends[1]);
     return NULL;
@@ -89,12 +89,12 @@ static strait_err start_process(struct strait_launched *l, const char *words) {
     return STRAIT_FAIL(STRAIT_ECONFIG, "stage %d: %s cannot be started", l->stage, argv[0]);
 }
 
-strait_err strait_launch(int stage, const char *words, struct strait_inproc_network *hub,
+strait_err strait_launch(int stage, const char *words, struct strait_inproc_network *network,
                          struct strait_launched *out) {
     out->stage = stage;
-    out->hub = hub;
+    out->network = network;
     STRAIT_TRY(make_pipes(out));
-    if (hub == NULL) return start_process(out, words);
+    if (network == NULL) return start_process(out, words);
     out->has_thread = pthread_create(&out->thread, NULL, thread_main, out) == 0;
     if (!out->has_thread)
         return STRAIT_FAIL(STRAIT_ENOMEM, "the thread of stage %d cannot be started", stage);
@@ -102,17 +102,17 @@ strait_err strait_launch(int stage, const char *words, struct strait_inproc_netw
 }
 
 static strait_err say(const struct strait_launched *l, const char *line) {
-    if (strait_service_write_line(l->to, line) == STRAIT_OK) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it had begun", l->stage);
+    if (strait_startup_write_line(l->to, line) == STRAIT_OK) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it was connected", l->stage);
 }
 
-strait_err strait_launch_meet(struct strait_launched *l, const strait_startup *start,
-                              strait_fingerprint *key, char address[STRAIT_ADDRESS_MAX]) {
-    char line[STRAIT_SERVICE_LINE];
-    STRAIT_TRY(strait_service_format_start(start, line));
+strait_err strait_launch_introduce(struct strait_launched *l, const strait_startup *start,
+                                   strait_fingerprint *key, char address[STRAIT_ADDRESS_MAX]) {
+    char line[STRAIT_STARTUP_LINE];
+    STRAIT_TRY(strait_startup_format(start, line));
     STRAIT_TRY(say(l, line));
-    STRAIT_TRY(strait_service_read_line(l->from, line));
-    return strait_service_parse_answer(line, key, address);
+    STRAIT_TRY(strait_startup_read_line(l->from, line));
+    return strait_startup_parse_answer(line, key, address);
 }
 
 strait_err strait_launch_go(struct strait_launched *l) {

@@ -61,7 +61,7 @@ broken() {
 
 # serves WORKER: the stage it was given last; SPARE: none.
 serves() {
-    sed -n "s/^epoch [0-9]*: stage \([0-9]*\) of.*/\1/p; s/^resting.*/$SPARE/p" "join-$1.err" | tail -n 1
+    sed -n "s/^generation [0-9]*: serving stage \([0-9]*\) of.*/\1/p; s/^waiting as a spare.*/$SPARE/p" "join-$1.err" | tail -n 1
 }
 
 # owner_of STAGE: in $worker; fails unless there is exactly one.

@@ -74,10 +74,10 @@ strait_err __real_strait_heartbeat_pack(struct strait_msg_pool *pool, const stra
                                         struct strait_msg **out);
 strait_err __wrap_strait_heartbeat_pack(struct strait_msg_pool *pool, const strait_heartbeat *pulse,
                                         struct strait_msg **out);
-strait_err __real_strait_worker_reply(struct lend *l, int kind, uint16_t sequence, strait_err err,
-                                      strait_reply *reply);
-strait_err __wrap_strait_worker_reply(struct lend *l, int kind, uint16_t sequence, strait_err err,
-                                      strait_reply *reply);
+strait_err __real_strait_worker_send_reply(struct worker *w, strait_stage_reply *reply);
+strait_err __wrap_strait_worker_send_reply(struct worker *w, strait_stage_reply *reply);
+strait_err __real_strait_worker_send_task_reply(struct worker *w, strait_task_reply *reply);
+strait_err __wrap_strait_worker_send_task_reply(struct worker *w, strait_task_reply *reply);
 
 static int is_at(const char *what) {
     return strcmp(mode, what) == 0 && --n_honest < 0;
@@ -181,11 +181,15 @@ strait_err __wrap_strait_heartbeat_pack(struct strait_msg_pool *pool, const stra
     return __real_strait_heartbeat_pack(pool, &told, out);
 }
 
-/* That it waits in vain itself it does not tell. */
-strait_err __wrap_strait_worker_reply(struct lend *l, int kind, uint16_t sequence, strait_err err,
-                                      strait_reply *reply) {
-    if (err != STRAIT_OK && is_mute()) return STRAIT_OK;
-    return __real_strait_worker_reply(l, kind, sequence, err, reply);
+/* It does not report its own timeouts. */
+strait_err __wrap_strait_worker_send_reply(struct worker *w, strait_stage_reply *reply) {
+    if (reply->err != STRAIT_OK && is_mute()) return STRAIT_OK;
+    return __real_strait_worker_send_reply(w, reply);
+}
+
+strait_err __wrap_strait_worker_send_task_reply(struct worker *w, strait_task_reply *reply) {
+    if (reply->err != STRAIT_OK && is_mute()) return STRAIT_OK;
+    return __real_strait_worker_send_task_reply(w, reply);
 }
 
 /* NOLINTEND(*-naming,*-reserved-identifier,cert-dcl*) */

@@ -51,7 +51,7 @@ caught() {
 # neighbour says so; the first time is forgiven.
 for mode in nan huge; do
     caught $mode 40 2
-    says $last/events.log 'w1, stage [01]: [1-9][0-9]* values or copies from stage [01] are no use' \
+    says $last/events.log 'w1, stage [01]: rejected [1-9][0-9]* values or snapshots from stage [01]' \
         'hostile .*stage [01]: violation 1 of 2' \
         'hostile .*stage [01]: violation 2 of 2; banned from this run'
 done
@@ -97,11 +97,11 @@ says spoil-$n/events.log 'hostile .*: non-finite values; recomputing the step on
 # One that gives away weights that are no numbers: a neighbour sees them in a copy, the coordinator in
 # what should be a checkpoint.
 caught poison 0 2
-says $last/events.log '(image of stage [01] at step [0-9]*: .* no finite numbers|values or copies from stage [01] are no use)'
+says $last/events.log '(image of stage [01] at step [0-9]*: .* no finite numbers|rejected [0-9]* values or snapshots from stage [01])'
 
 # One whose images are of no stage that is in this run: a tensor has another name.
 caught misname 0 2
-says $last/events.log '(image of stage [01] at step [0-9]*: tensor "[^"]*" .* is missing|values or copies from stage [01] are no use)'
+says $last/events.log '(image of stage [01] at step [0-9]*: tensor "[^"]*" .* is missing|rejected [0-9]* values or snapshots from stage [01])'
 
 # One that wants from the coordinator what its stage does not have, first too much, then another's tensors:
 # it gets nothing, and is refused.

@@ -33,7 +33,7 @@ rss() {
 
 host_begin swarm run.yaml $slow
 turned_away token 'refused: .*the token is wrong'
-turned_away version 'refused: .*version 0, expected 1'
+turned_away version 'refused: .*protocol version 0, this program version 2'
 turned_away early 'refused: .*talks before it has joined'
 turned_away pieces 'refused: .*talks before it has joined'
 turned_away other 'refused: .*belongs to run'

@@ -51,7 +51,7 @@ runs watch plain --once
 says "$OUT" '60 steps committed' 'Z done$' '^no update for 1m[0-9]*s: the run has ended'
 
 # A worker that finds nobody has said whom it dials.
-refuses 4 'has been gone for 1 s' join "$(cat plain.invite)" --keys keys-1 --give-up 1
+refuses 4 'has been unreachable for 1 s' join "$(cat plain.invite)" --keys keys-1 --give-up 1
 says "$ERR" "^dialling the coordinator at 127.0.0.1:$(cat plain.port) "
 ! grep -q 'reached the coordinator' "$ERR" || fail "nobody was reached"
 
@@ -131,7 +131,7 @@ wake_join 1
 # Another leaves politely, and nothing is lost.
 kill -INT "$(pid_of_join 2)"
 alike stop
-says join-2.err 'leaving: handing over first' 'left the run'
+says join-2.err 'leaving: handing the stage over first' 'left the run'
 says stop/events.log 'w2 .*asked to leave'
 
 # One that nobody can reach, then two of them with a relay between.

@@ -24,10 +24,10 @@ static strait_err pump(struct host *h) {
 
 static strait_err write_stage(struct strait_executor *executor, int stage, const char *folder,
                               int64_t step) {
-    static _Thread_local strait_stage_command command;
     struct host *h = executor->user;
-    command = (strait_stage_command){.kind = STRAIT_COMMAND_SAVE, .step = step};
-    STRAIT_TRY(strait_host_carry(executor, stage, &command));
+    const strait_stage_command command = {.kind = STRAIT_COMMAND_SEND_SNAPSHOT,
+                                          .send_snapshot = {step}};
+    STRAIT_TRY(strait_stage_channel_command_one(&h->channel, stage, &command));
     struct connection *connection = strait_host_connection(h, h->coordinator.owner[stage]);
     if (connection == NULL) return STRAIT_EAGAIN;
     struct writing w = {.snapshot = connection->snapshot, .folder = folder, .step = step};

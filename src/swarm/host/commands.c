@@ -15,25 +15,20 @@ enum {
 static void send_task(struct host *h, int worker, strait_task *task) {
     struct strait_msg *msg = NULL;
     task->generation = h->coordinator.generation;
-    task->sequence = (uint16_t)h->coordinator.sequence;
+    task->sequence = h->coordinator.sequence;
     if (strait_task_pack(h->pool, task, &msg) == STRAIT_OK)
         strait_host_send(h, strait_host_connection(h, worker), &msg);
 }
 
 void strait_host_rest(struct host *h, int worker, strait_task_kind kind) {
-    memset(&h->task, 0, sizeof h->task);
-    h->task.kind = kind;
-    send_task(h, worker, &h->task);
+    send_task(h, worker, &(strait_task){.kind = kind});
 }
 
-void strait_host_refuse(struct host *h, struct connection *connection, const char *words) {
+void strait_host_refuse(struct host *h, struct connection *connection, const char *reason) {
     struct strait_msg *msg = NULL;
-    memset(&h->task, 0, sizeof h->task);
-    h->task.kind = STRAIT_TASK_REFUSE;
-    (void)snprintf(h->task.text, sizeof h->task.text, "%s", words);
-    if (strait_task_pack(h->pool, &h->task, &msg) == STRAIT_OK)
-        strait_host_send(h, connection, &msg);
-    strait_host_dismiss(h, connection, STRAIT_OK, words);
+    const strait_task task = {.kind = STRAIT_TASK_REFUSE, .refuse = {reason}};
+    if (strait_task_pack(h->pool, &task, &msg) == STRAIT_OK) strait_host_send(h, connection, &msg);
+    strait_host_dismiss(h, connection, STRAIT_OK, reason);
 }
 
 /* Who reaches whom over boundary `i`, between stages i and i + 1. */
@@ -80,7 +75,7 @@ static void fill_peer(struct host *h, int i, int is_behind, strait_task_peer *pe
     if (is_new) h->ways[i] = (int)choose_way(h, i);
     if (is_new && h->ways[i] == BY_RELAY) draw_relayed(h, i);
     const enum way way = (enum way)h->ways[i];
-    peer->is_there = 1;
+    peer->is_present = 1;
     peer->key = h->coordinator.workers[worker].key;
     peer->must_listen = way == BY_RELAY && !is_behind;
     if (way == BY_RELAY)
@@ -89,38 +84,36 @@ static void fill_peer(struct host *h, int i, int is_behind, strait_task_peer *pe
         memcpy(peer->address, connection->address, sizeof peer->address);
 }
 
-static void send_meet(struct host *h, const strait_swarm_action *a) {
-    memset(&h->task, 0, sizeof h->task);
-    h->task.kind = h->coordinator.phase == STRAIT_PHASE_LISTEN ? STRAIT_TASK_MEET
-                                                               : STRAIT_TASK_DIAL;
-    h->task.stage = a->stage;
-    if (a->stage > 0) fill_peer(h, a->stage - 1, 0, &h->task.prev);
-    if (a->stage + 1 < h->coordinator.config.n_stages) fill_peer(h, a->stage, 1, &h->task.next);
-    send_task(h, a->worker, &h->task);
+static void send_neighbours(struct host *h, const strait_swarm_action *a) {
+    strait_task task = {.kind = h->coordinator.phase == STRAIT_PHASE_LISTEN ? STRAIT_TASK_MEET
+                                                                            : STRAIT_TASK_DIAL};
+    if (a->stage > 0) fill_peer(h, a->stage - 1, 0, &task.neighbours.prev);
+    if (a->stage + 1 < h->coordinator.config.n_stages)
+        fill_peer(h, a->stage, 1, &task.neighbours.next);
+    send_task(h, a->worker, &task);
 }
 
 static void send_take(struct host *h, const strait_swarm_action *a) {
     struct connection *connection = strait_host_connection(h, a->worker);
-    memset(&h->task, 0, sizeof h->task);
-    h->task.kind = STRAIT_TASK_TAKE;
-    h->task.stage = a->stage;
-    h->task.valid_windows = strait_loader_valid_windows(h->executor->loader);
-    memcpy(h->task.text, h->task_text, sizeof h->task.text);
+    strait_task task = {.kind = STRAIT_TASK_TAKE,
+                        .take = {.stage = a->stage,
+                                 .valid_windows = strait_loader_valid_windows(h->executor->loader),
+                                 .run_text = h->task_text}};
     if (connection != NULL) connection->has_valid = 0;
-    send_task(h, a->worker, &h->task);
+    send_task(h, a->worker, &task);
 }
 
-static void send_order(struct host *h, int worker, const strait_stage_command *command) {
+static void send_command(struct host *h, int worker, strait_stage_command *command) {
     struct strait_msg *msg = NULL;
+    command->generation = h->coordinator.generation;
+    command->sequence = h->coordinator.sequence;
     if (strait_stage_command_pack(h->pool, command, &msg) != STRAIT_OK) return;
-    msg->step = h->coordinator.generation;
-    msg->microbatch = (uint16_t)h->coordinator.sequence;
     strait_host_send(h, strait_host_connection(h, worker), &msg);
 }
 
 /* ---- token ids ---- */
 
-static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_ids ids) {
+static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_batch_ids ids) {
     struct strait_msg *msg = NULL;
     const strait_run_plan *plan = &h->executor->plan;
     ids.n = plan->microbatch * plan->shape.context;
@@ -132,7 +125,7 @@ static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_
     ids.tokens = strait_run_plan_needs_tokens(plan, a->stage) ? h->ids : NULL;
     ids.targets = a->stage == plan->n_stages - 1 ? targets : NULL;
     if (ids.tokens == NULL && ids.targets == NULL) return STRAIT_OK;
-    STRAIT_TRY(strait_ids_pack(h->pool, &ids, &msg));
+    STRAIT_TRY(strait_batch_ids_pack(h->pool, &ids, &msg));
     h->ids_bytes += msg->size;
     strait_host_send(h, strait_host_connection(h, a->worker), &msg);
     return STRAIT_OK;
@@ -152,73 +145,64 @@ strait_err strait_host_check_valid(const struct strait_loader *loader,
                        (long long)(most * context), (long long)(n_windows * context));
 }
 
-static strait_err send_all_ids(struct host *h, const strait_swarm_action *a) {
+static strait_err send_all_ids(struct host *h, const strait_swarm_action *a,
+                               const strait_stage_command *command) {
     struct connection *connection = strait_host_connection(h, a->worker);
-    if (h->command->kind == STRAIT_COMMAND_GRADIENTS)
+    if (command->kind == STRAIT_COMMAND_GRADIENTS)
         for (int64_t i = 0; i < h->executor->plan.n_microbatches; i++)
-            STRAIT_TRY(send_ids(h, a, (strait_ids){.step = h->command->step, .batch = i}));
-    if (h->command->kind != STRAIT_COMMAND_VALIDATE || connection == NULL || connection->has_valid)
+            STRAIT_TRY(
+                send_ids(h, a, (strait_batch_ids){.step = command->gradients.step, .batch = i}));
+    if (command->kind != STRAIT_COMMAND_VALIDATE || connection == NULL || connection->has_valid)
         return STRAIT_OK;
     for (int64_t i = 0; i < strait_loader_valid_batches(h->executor->loader); i++)
-        STRAIT_TRY(send_ids(h, a, (strait_ids){.is_valid = 1, .batch = i}));
+        STRAIT_TRY(send_ids(h, a, (strait_batch_ids){.is_valid = 1, .batch = i}));
     connection->has_valid = 1;
     return STRAIT_OK;
 }
 
-static void fail(struct host *h, strait_err err) {
-    if (h->fatal != STRAIT_OK) return;
-    h->fatal = err;
-    (void)snprintf(h->words, sizeof h->words, "%s", strait_err_detail());
+/* A basis update follows the optimizer's and changes the weights again, so a snapshot between the
+ * two would be of no step. */
+static int must_keep(const struct host *h, int64_t step) {
+    return step % h->keep_every == 0 && !strait_run_plan_updates_basis(&h->executor->plan, step);
 }
 
 static void send_work(struct host *h, const strait_swarm_action *a) {
-    static _Thread_local strait_stage_command command; // large
-    const strait_err err = send_all_ids(h, a);
-    if (err != STRAIT_OK) fail(h, err);
-    command = *h->command;
-    command.text[0] = '\0'; // paths of ours are nobody else's
-    if (command.kind == STRAIT_COMMAND_OPEN && command.number == 0)
-        command.number = h->executor->windows[a->stage];
-    if (command.kind == STRAIT_COMMAND_UPDATE)
-        command.number = (command.step + 1) % h->keep_every == 0 &&
-                         !strait_run_plan_updates_basis(&h->executor->plan, command.step + 1);
-    send_order(h, a->worker, &command);
+    strait_stage_command *command = &h->queue[a->stage];
+    const strait_err err = send_all_ids(h, a, command);
+    if (err != STRAIT_OK) strait_host_fail(h, err);
+    if (command->kind == STRAIT_COMMAND_UPDATE)
+        command->update.keep_snapshot = must_keep(h, command->update.step + 1);
+    send_command(h, a->worker, command);
 }
 
-static void offer(struct host *h, int worker) {
-    struct connection *connection = strait_host_connection(h, worker);
-    if (connection != NULL) connection->offered = h->coordinator.generation;
+/* The stage may have been opened for another number of slots; weights come with the restore. */
+static void send_open(struct host *h, const strait_swarm_action *a) {
+    const int window = h->windows[a->stage];
+    strait_stage_command command = {.kind = STRAIT_COMMAND_OPEN,
+                                    .open = {.n_slots = window > 0 ? window : 1, .may_reuse = 1}};
+    send_command(h, a->worker, &command);
+}
+
+static void send_restore(struct host *h, const strait_swarm_action *a) {
+    struct connection *connection = strait_host_connection(h, a->worker);
+    strait_task task = {.kind = STRAIT_TASK_RESTORE,
+                        .restore = {a->step, a->source, a->gives_prev, a->gives_next}};
+    if (a->source == STRAIT_SWARM_FROM_HOST && connection != NULL)
+        connection->offered = h->coordinator.generation;
+    send_task(h, a->worker, &task);
 }
 
 void strait_host_command(struct host *h, const strait_swarm_action *a) {
-    static _Thread_local strait_stage_command command;
     switch (h->coordinator.phase) {
     case STRAIT_PHASE_ASSIGN:
         h->formed_ns = strait_clock_ns();
         send_take(h, a);
         break;
     case STRAIT_PHASE_LISTEN:
-    case STRAIT_PHASE_CONNECT: send_meet(h, a); break;
-    case STRAIT_PHASE_OPEN:
-        command = (strait_stage_command){.kind = STRAIT_COMMAND_OPEN,
-                                         .number = h->windows[a->stage] > 0 ? h->windows[a->stage]
-                                                                            : 1};
-        send_order(h, a->worker, &command);
-        break;
-    case STRAIT_PHASE_RESTORE:
-    case STRAIT_PHASE_SNAPSHOT:
-        memset(&h->task, 0, sizeof h->task);
-        h->task.kind = h->coordinator.phase == STRAIT_PHASE_SNAPSHOT ? STRAIT_TASK_KEEP
-                                                                     : STRAIT_TASK_RESTORE;
-        h->task.stage = a->stage;
-        h->task.step = a->step;
-        h->task.source = a->source;
-        h->task.gives_prev = a->gives_prev;
-        h->task.gives_next = a->gives_next;
-        if (h->task.kind == STRAIT_TASK_RESTORE && a->source == STRAIT_SWARM_FROM_HOST)
-            offer(h, a->worker);
-        send_task(h, a->worker, &h->task);
-        break;
+    case STRAIT_PHASE_CONNECT: send_neighbours(h, a); break;
+    case STRAIT_PHASE_OPEN: send_open(h, a); break;
+    case STRAIT_PHASE_RESTORE: send_restore(h, a); break;
+    case STRAIT_PHASE_SNAPSHOT: strait_host_rest(h, a->worker, STRAIT_TASK_KEEP); break;
     case STRAIT_PHASE_WORK: send_work(h, a); break;
     default: break;
     }
@@ -268,12 +252,12 @@ void strait_host_close_given(struct host *h) {
 }
 
 /* A guest that wants other tensors than its stage has could not serve it. */
-static strait_err check_wish(const struct host *h, int stage, const struct strait_msg *list) {
+static strait_err check_wish(const struct host *h, int stage, const strait_view *list) {
     struct strait_snapshot wanted = {0};
     strait_err err = strait_snapshot_expect(&h->executor->plan, stage, &wanted);
     if (err == STRAIT_OK)
-        err = strait_snapshot_header_match(list->body, list->size, wanted.data, wanted.bytes);
-    if (err == STRAIT_OK && list->size != wanted.bytes) err = strait_snapshot_header_wrong();
+        err = strait_snapshot_header_match(list->data, list->bytes, wanted.data, wanted.bytes);
+    if (err == STRAIT_OK && list->bytes != wanted.bytes) err = strait_snapshot_header_wrong();
     strait_snapshot_fini(&wanted);
     return err;
 }
@@ -286,15 +270,16 @@ static void blame(struct host *h, int worker, int stage) {
 }
 
 strait_err strait_host_give(struct host *h, struct connection *connection,
-                            const struct strait_msg *list) {
+                            const strait_want *want) {
     struct strait_snapshot_reader *gift = &connection->gift;
     const int stage = h->coordinator.workers[connection->worker].stage;
-    if (h->coordinator.phase != STRAIT_PHASE_RESTORE || list->step != h->coordinator.generation ||
-        stage < 0 || connection->given == h->coordinator.generation || h->executor == NULL)
+    if (h->coordinator.phase != STRAIT_PHASE_RESTORE ||
+        want->generation != h->coordinator.generation || stage < 0 ||
+        connection->given == h->coordinator.generation || h->executor == NULL)
         return STRAIT_OK; // late, or had already
     strait_err err = STRAIT_OK;
     if (connection->offered == h->coordinator.generation)
-        err = check_wish(h, stage, list);
+        err = check_wish(h, stage, &want->list);
     else
         err = STRAIT_FAIL(STRAIT_EPROTO, "nobody sent it to the checkpoint");
     if (err == STRAIT_EDATA || err == STRAIT_EPROTO) {
@@ -303,11 +288,11 @@ strait_err strait_host_give(struct host *h, struct connection *connection,
     }
     if (err == STRAIT_OK) err = open_giving(h);
     if (err == STRAIT_OK)
-        err = strait_snapshot_reader_init(gift, h->giving, list->body, list->size,
+        err = strait_snapshot_reader_init(gift, h->giving, want->list.data, want->list.bytes,
                                           (size_t)h->coordinator.config.need_bytes[stage] +
                                               (1 << 20));
     if (err == STRAIT_EDATA || err == STRAIT_EIO) {
-        fail(h, err); // the checkpoint is no use, and no guest can help it
+        strait_host_fail(h, err); // without the checkpoint no worker can help
         return STRAIT_OK;
     }
     STRAIT_TRY(err);

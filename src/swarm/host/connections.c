@@ -149,7 +149,7 @@ static void writable(void *user, struct strait_link *link) {
 static int may_talk(const struct host *h, struct connection *connection,
                     const struct strait_msg *msg) {
     const int64_t now = strait_clock_ns();
-    const int is_saving = h->command != NULL && h->command->kind == STRAIT_COMMAND_SAVE;
+    const int is_saving = h->working == STRAIT_COMMAND_SEND_SNAPSHOT;
     if (msg->type == STRAIT_MSG_SNAPSHOT && is_saving) return 1;
     connection->allowance += (double)(now - connection->heard_ns) * 1e-9 * WORDS_PER_S;
     connection->heard_ns = now;

@@ -79,58 +79,129 @@ static strait_err on_pulse(struct host *h, struct connection *connection,
     return STRAIT_OK;
 }
 
-/* A reply to the order of the present round goes to the crew's table too. */
-static strait_err on_reply(struct host *h, struct connection *connection,
-                           const struct strait_msg *msg) {
-    const struct strait_coordinator *m = &h->coordinator;
-    const int stage = m->workers[connection->worker].stage;
-    static _Thread_local strait_reply reply;
-    if (stage < 0 || h->executor == NULL || msg->step != m->generation ||
-        msg->microbatch != (uint16_t)m->sequence)
-        return STRAIT_OK; // late
-    struct remote *a = h->executor->state;
-    STRAIT_TRY(strait_reply_unpack(msg, a->squares + (size_t)stage * (size_t)a->capacity,
-                                   a->capacity, &reply));
-    if (reply.err != STRAIT_OK)
-        strait_host_note(h, "%s, stage %d: %.300s", m->workers[connection->worker].report.name,
-                         stage, reply.text);
-    if (m->phase == STRAIT_PHASE_ASSIGN)
-        (void)snprintf(connection->address, sizeof connection->address, "%.255s", reply.text);
-    if (m->phase == STRAIT_PHASE_CONNECT && reply.err != STRAIT_OK && reply.delay >= 0.0 &&
-        reply.delay < STRAIT_RUN_STAGES)
-        h->n_missed[(int)reply.delay]++;
-    if (m->phase == STRAIT_PHASE_WORK && reply.spoiled > 0.0)
-        strait_host_note(h, "%s, stage %d: %.0f of its values were no finite numbers",
-                         m->workers[connection->worker].report.name, stage, reply.spoiled);
-    if (m->phase == STRAIT_PHASE_WORK) a->replies[stage] = reply;
-    const int is_behind = reply.refused[STRAIT_SENDER] > 0.0;
-    const int is_blaming = is_behind || reply.refused[STRAIT_RECEIVER] > 0.0;
+/* What a reply says about the stage and its neighbours, whatever it answers. */
+struct evidence {
+    strait_err err;
+    const char *reason;
+    double nonfinite;                    // values of its own
+    double rejected_prev, rejected_next; // values and snapshots from there
+};
+
+/* Notes what is wrong, blames a neighbour where the reply does, and passes it to the coordinator.
+ */
+static void conclude(struct host *h, const struct connection *connection, int stage,
+                     const struct evidence *e) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const char *name = c->workers[connection->worker].report.name;
+    const int blames_next = e->rejected_next > 0.0;
+    const int is_blaming = blames_next || e->rejected_prev > 0.0;
+    const int blamed = blames_next ? stage + 1 : stage - 1;
+    if (e->err != STRAIT_OK) strait_host_note(h, "%s, stage %d: %.300s", name, stage, e->reason);
+    if (e->nonfinite > 0.0)
+        strait_host_note(h, "%s, stage %d: %.0f of its values were non-finite", name, stage,
+                         e->nonfinite);
     if (is_blaming)
-        strait_host_note(h, "%s, stage %d: %.0f values or copies from stage %d are no use",
-                         m->workers[connection->worker].report.name, stage,
-                         reply.refused[is_behind ? STRAIT_SENDER : STRAIT_RECEIVER],
-                         is_behind ? stage + 1 : stage - 1);
-    strait_host_feed_coordinator(
-        h, &(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
-                                 .worker = connection->worker,
-                                 .generation = m->generation,
-                                 .sequence = m->sequence,
-                                 .err = reply.err,
-                                 .is_blaming = is_blaming,
-                                 .blamed = is_behind ? stage + 1 : stage - 1});
+        strait_host_note(h, "%s, stage %d: rejected %.0f values or snapshots from stage %d", name,
+                         stage, blames_next ? e->rejected_next : e->rejected_prev, blamed);
+    strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
+                                                          .worker = connection->worker,
+                                                          .generation = c->generation,
+                                                          .sequence = c->sequence,
+                                                          .err = e->err,
+                                                          .is_blaming = is_blaming,
+                                                          .blamed = blamed});
+}
+
+static void add_faults(struct evidence *e, const strait_stage_faults *faults) {
+    e->nonfinite += faults->nonfinite;
+    e->rejected_prev += faults->rejected_prev;
+    e->rejected_next += faults->rejected_next;
+}
+
+/* The stage that this connection may answer for; -1: none. */
+static int stage_of(const struct host *h, const struct connection *connection, uint32_t generation,
+                    uint32_t sequence) {
+    const struct strait_coordinator *c = &h->coordinator;
+    if (h->executor == NULL || generation != c->generation || sequence != c->sequence) return -1;
+    return c->workers[connection->worker].stage;
+}
+
+/* A reply to a command: to open, or to what the channel sent. */
+static strait_err on_reply(struct host *h, struct connection *connection, struct strait_msg **msg) {
+    const int is_working = h->coordinator.phase == STRAIT_PHASE_WORK;
+    strait_stage_reply reply;
+    STRAIT_TRY(strait_stage_reply_peek(*msg, &reply));
+    const int stage = stage_of(h, connection, reply.generation, reply.sequence);
+    if (stage < 0) return STRAIT_OK; // late
+    struct evidence e = {reply.err, reply.reason, 0.0, reply.rejected_copies_prev,
+                         reply.rejected_copies_next};
+    if (is_working) {
+        STRAIT_TRY(strait_stage_replies_take(&h->channel.replies, stage, h->working, msg));
+        reply = h->channel.replies.items[stage];
+    }
+    if (is_working && reply.err == STRAIT_OK && reply.kind == STRAIT_COMMAND_GRADIENTS)
+        add_faults(&e, &reply.gradients.faults);
+    if (is_working && reply.err == STRAIT_OK && reply.kind == STRAIT_COMMAND_VALIDATE)
+        add_faults(&e, &reply.validate.faults);
+    conclude(h, connection, stage, &e);
     return STRAIT_OK;
 }
 
-/* Pieces come only when a stage was told to save. */
+/* The task that each phase of the coordinator waits for replies to; 0: none. */
+static int task_of(strait_swarm_phase phase) {
+    switch (phase) {
+    case STRAIT_PHASE_ASSIGN: return STRAIT_TASK_TAKE;
+    case STRAIT_PHASE_LISTEN: return STRAIT_TASK_MEET;
+    case STRAIT_PHASE_CONNECT: return STRAIT_TASK_DIAL;
+    case STRAIT_PHASE_RESTORE: return STRAIT_TASK_RESTORE;
+    case STRAIT_PHASE_SNAPSHOT: return STRAIT_TASK_KEEP;
+    default: return 0;
+    }
+}
+
+static strait_err on_task_reply(struct host *h, struct connection *connection,
+                                struct strait_msg *msg) {
+    strait_task_reply reply;
+    STRAIT_TRY(strait_task_reply_unpack(msg, &reply));
+    const int stage = stage_of(h, connection, reply.generation, reply.sequence);
+    if (stage < 0) return STRAIT_OK; // late
+    if ((int)reply.kind != task_of(h->coordinator.phase))
+        return STRAIT_FAIL(STRAIT_EPROTO, "a reply to task %d, which was not sent",
+                           (int)reply.kind);
+    struct evidence e = {reply.err, reply.reason, 0.0, reply.rejected_copies_prev,
+                         reply.rejected_copies_next};
+    if (reply.kind == STRAIT_TASK_TAKE)
+        (void)snprintf(connection->address, sizeof connection->address, "%.255s",
+                       reply.err == STRAIT_OK ? reply.take.address : "");
+    if (reply.kind == STRAIT_TASK_DIAL && reply.err != STRAIT_OK) {
+        const int boundary = reply.dial.missing_boundary;
+        if (boundary >= 0 && boundary < STRAIT_RUN_STAGES) h->n_missed[boundary]++;
+    }
+    if (reply.kind == STRAIT_TASK_RESTORE) {
+        e.rejected_prev += reply.restore.is_prev_bad;
+        e.rejected_next += reply.restore.is_next_bad;
+    }
+    conclude(h, connection, stage, &e);
+    return STRAIT_OK;
+}
+
+/* Pieces arrive only while a stage sends its snapshot for a checkpoint. */
 static strait_err on_piece(struct host *h, struct connection *connection,
                            const struct strait_msg *msg) {
     strait_piece piece;
     const int stage = h->coordinator.workers[connection->worker].stage;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
-    if (h->command == NULL || h->command->kind != STRAIT_COMMAND_SAVE || piece.stage != stage)
+    if (h->working != STRAIT_COMMAND_SEND_SNAPSHOT || piece.stage != stage)
         return STRAIT_OK; // late
     return strait_snapshot_add(&connection->snapshot, &piece,
                                (size_t)h->coordinator.config.need_bytes[stage] + (1 << 20));
+}
+
+static strait_err on_want(struct host *h, struct connection *connection,
+                          const struct strait_msg *msg) {
+    strait_want want;
+    STRAIT_TRY(strait_want_unpack(msg, &want));
+    return strait_host_give(h, connection, &want);
 }
 
 /* Whether someone who has an invite wants to know how fast this link is from here. */
@@ -151,8 +222,10 @@ static strait_err probe(struct host *h, struct connection *connection) {
     return STRAIT_OK;
 }
 
-static strait_err hear(struct host *h, struct connection *connection,
-                       const struct strait_msg *msg) {
+/* May take *msg and clear it. */
+static strait_err handle(struct host *h, struct connection *connection,
+                         struct strait_msg **message) {
+    struct strait_msg *msg = *message;
     if (msg->type == STRAIT_MSG_JOIN) return on_join(h, connection, msg);
     if (is_probed_for(h, connection, msg)) return probe(h, connection);
     if (connection->asked != NULL) return STRAIT_OK; // what it says has to wait
@@ -162,9 +235,10 @@ static strait_err hear(struct host *h, struct connection *connection,
     }
     switch (msg->type) {
     case STRAIT_MSG_HEARTBEAT: return on_pulse(h, connection, msg);
-    case STRAIT_MSG_REPLY: return on_reply(h, connection, msg);
+    case STRAIT_MSG_REPLY: return on_reply(h, connection, message);
+    case STRAIT_MSG_TASK_REPLY: return on_task_reply(h, connection, msg);
     case STRAIT_MSG_SNAPSHOT: return on_piece(h, connection, msg);
-    case STRAIT_MSG_WANT: return strait_host_give(h, connection, msg);
+    case STRAIT_MSG_WANT: return on_want(h, connection, msg);
     case STRAIT_MSG_LEAVE:
         strait_host_feed_coordinator(
             h, &(strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = connection->worker});
@@ -202,7 +276,7 @@ static void send_away(struct host *h, struct connection *connection, int is_join
 /* A message of a guest, whose link may be gone by now. */
 static void listen_to(struct host *h, struct connection *connection, struct strait_msg **msg) {
     if (connection->has_ended && (*msg)->type == STRAIT_MSG_JOIN) return;
-    const strait_err err = hear(h, connection, *msg);
+    const strait_err err = handle(h, connection, msg);
     if (err == STRAIT_OK || must_wait(connection, err, msg)) return;
     send_away(h, connection, (*msg)->type == STRAIT_MSG_JOIN, err);
 }

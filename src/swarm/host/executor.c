@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "config/run.h"
 #include "swarm/host/state.h"
+#include "train/pipeline.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,72 +17,33 @@ enum {
 
 static const double keep_share = 0.02; // of the time, for images and sealing their copies
 
+struct swarm {
+    struct strait_pipeline *pipeline; // over the host's channel
+};
+
 static struct host *host_of(struct strait_executor *executor) {
     return executor->user;
 }
 
-/* Until the stages stand ready; their step is then h->at. */
-static strait_err wait_ready(struct host *h) {
-    while (h->coordinator.phase != STRAIT_PHASE_READY) {
-        STRAIT_TRY(strait_host_pump(h, WAIT_MS));
-        if (h->spec->session.must_stop(h->spec->session.user) &&
-            h->coordinator.phase == STRAIT_PHASE_WAITING)
-            return STRAIT_FAIL(STRAIT_EINTERRUPTED,
-                               "stopped while waiting for machines; what was committed is kept");
-    }
-    return STRAIT_OK;
-}
-
-static int is_slow(strait_stage_command_kind kind) {
-    return kind == STRAIT_COMMAND_OPEN || kind == STRAIT_COMMAND_TIME_PASSES ||
-           kind == STRAIT_COMMAND_SAVE;
-}
-
-strait_err strait_host_carry(struct strait_executor *executor, int stage,
-                             const strait_stage_command *command) {
-    struct host *h = host_of(executor);
-    STRAIT_TRY(wait_ready(h));
-    if (h->has_rolled) return STRAIT_EAGAIN;
-    h->command = command;
-    h->is_done = 0;
-    strait_host_feed_coordinator(
-        h, &(strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
-                                 .goal = {.stage = stage,
-                                          .step = command->step,
-                                          .is_update = command->kind == STRAIT_COMMAND_UPDATE,
-                                          .is_begin = command->kind == STRAIT_COMMAND_GRADIENTS,
-                                          .is_slow = is_slow(command->kind)}});
-    strait_err err = STRAIT_OK;
-    while (err == STRAIT_OK && !h->is_done && h->coordinator.phase == STRAIT_PHASE_WORK)
-        err = strait_host_pump(h, WAIT_MS);
-    h->command = NULL;
-    STRAIT_TRY(err);
-    if (h->is_done) return STRAIT_OK;
-    STRAIT_TRY(wait_ready(h));
-    return STRAIT_EAGAIN;
+static struct strait_pipeline *pipeline_of(struct strait_executor *executor) {
+    return ((struct swarm *)executor->state)->pipeline;
 }
 
 /* What the step that was just made took. */
 static void see_times(struct strait_executor *executor, double began) {
     struct host *h = host_of(executor);
-    const struct remote *a = executor->state;
     h->step_s = strait_clock_seconds() - began;
-    for (int i = 0; i < executor->plan.n_stages; i++) {
-        const strait_step_times *t = &a->replies[i].times;
-        h->busy_s[i] = t->forward + t->input + t->weights + t->codec;
-    }
+    for (int i = 0; i < executor->plan.n_stages; i++)
+        h->busy_s[i] = strait_pipeline_busy_seconds(pipeline_of(executor), i);
 }
 
 /* How often an image is worth its time, how much work may be lost, and how long the copies take: a
  * copy that comes when all others have gone on to newer images helps nobody. */
 static void choose_cadence(struct host *h) {
-    const struct remote *a = h->executor->state;
-    double copy_s = 0.0;
-    for (int i = 0; i < h->executor->plan.n_stages; i++) {
-        if (a->replies[i].times.wall > h->snapshot_s) h->snapshot_s = a->replies[i].times.wall;
-        if (a->replies[i].delay > copy_s) copy_s = a->replies[i].delay;
-    }
-    if (copy_s > 0.0) h->copy_s = copy_s; // there are images
+    const struct strait_pipeline *pipeline = pipeline_of(h->executor);
+    const double copy_s = strait_pipeline_copy_seconds(pipeline);
+    h->snapshot_s = fmax(h->snapshot_s, strait_pipeline_snapshot_seconds(pipeline));
+    if (copy_s > 0.0) h->copy_s = copy_s; // 0 before the first snapshot
     if (h->step_s <= 0.0) return;
     const double worth = ceil(h->snapshot_s / keep_share / h->step_s);
     const double most = floor(h->spec->lose_s / h->step_s);
@@ -96,7 +58,7 @@ static strait_err make_step(struct strait_executor *executor, int64_t step);
 strait_err strait_host_bring_to(struct strait_executor *executor, int64_t step) {
     struct host *h = host_of(executor);
     do {
-        STRAIT_TRY(wait_ready(h));
+        STRAIT_TRY(strait_host_wait_ready(h));
         h->has_rolled = 0;
         while (h->at < step && !h->has_rolled) {
             const strait_err err = make_step(executor, h->at);
@@ -104,19 +66,6 @@ strait_err strait_host_bring_to(struct strait_executor *executor, int64_t step) 
         }
     } while (h->has_rolled);
     return STRAIT_OK;
-}
-
-/* The stage where numbers ceased to be any; -1: they are still. */
-static int find_spoiled(const struct strait_executor *executor) {
-    const struct remote *a = executor->state;
-    for (int i = 0; i < executor->plan.n_stages; i++) {
-        const strait_reply *reply = &a->replies[i];
-        const float *squares = a->squares + (size_t)i * (size_t)a->capacity;
-        if (!(reply->spoiled == 0.0) || !isfinite(reply->loss_sum)) return i;
-        for (int k = 0; k < reply->n_values; k++)
-            if (!isfinite(squares[k])) return i;
-    }
-    return -1;
 }
 
 /* Where a step is among those whose numbers were none; NULL: it is not. */
@@ -130,14 +79,14 @@ static int64_t *find_doubted(struct host *h, int64_t step) {
  * is believed, also of those that are made again on the way there. STRAIT_EAGAIN: it has to be. */
 static strait_err doubt(struct strait_executor *executor, int64_t step) {
     struct host *h = host_of(executor);
-    const int stage = find_spoiled(executor);
+    const int stage = strait_pipeline_nonfinite_stage(pipeline_of(executor));
     int64_t *suspects = find_doubted(h, step);
     if (suspects != NULL && stage < 0) *suspects = -1; // it was not so
     if (suspects != NULL || stage < 0) return STRAIT_OK;
     h->suspects[h->n_doubted++ % STRAIT_HOST_SUSPECTS] = step;
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE,
                                                           .worker = h->coordinator.owner[stage]});
-    STRAIT_TRY(wait_ready(h));
+    STRAIT_TRY(strait_host_wait_ready(h));
     return STRAIT_EAGAIN;
 }
 
@@ -145,12 +94,13 @@ static strait_err doubt(struct strait_executor *executor, int64_t step) {
 static strait_err make_step(struct strait_executor *executor, int64_t step) {
     struct host *h = host_of(executor);
     strait_executor_report report;
-    STRAIT_TRY(strait_remote_executor.gradients(executor, step, &report));
+    STRAIT_TRY(strait_pipeline_gradients(pipeline_of(executor), step, &report));
     STRAIT_TRY(doubt(executor, step));
     const double loss = report.loss_sum / (double)executor->run.train.batch_tokens;
     if (isfinite(loss) && isfinite(report.norm))
-        STRAIT_TRY(strait_remote_executor.update(
-            executor, step, strait_executor_factor(executor->run.train.clip, report.norm)));
+        STRAIT_TRY(
+            strait_pipeline_update(pipeline_of(executor), step,
+                                   strait_executor_factor(executor->run.train.clip, report.norm)));
     h->at = step + 1;
     return STRAIT_OK;
 }
@@ -164,7 +114,7 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
         STRAIT_TRY(strait_host_bring_to(executor, step));
         strait_host_rebalance(h, step);
         const double began = strait_clock_seconds();
-        err = strait_remote_executor.gradients(executor, step, out);
+        err = strait_pipeline_gradients(pipeline_of(executor), step, out);
         if (err == STRAIT_OK) see_times(executor, began);
         if (err == STRAIT_OK) err = doubt(executor, step);
     }
@@ -175,7 +125,7 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
 
 static strait_err update(struct strait_executor *executor, int64_t step, float factor) {
     struct host *h = host_of(executor);
-    strait_err err = strait_remote_executor.update(executor, step, factor);
+    strait_err err = strait_pipeline_update(pipeline_of(executor), step, factor);
     if (err == STRAIT_EAGAIN) return strait_host_bring_to(executor, step + 1); // to the same bits
     if (err != STRAIT_OK) return err;
     h->at = step + 1;
@@ -186,7 +136,7 @@ static strait_err update(struct strait_executor *executor, int64_t step, float f
 static strait_err validate(struct strait_executor *executor, int64_t step, double *loss_sum) {
     for (;;) {
         STRAIT_TRY(strait_host_bring_to(executor, step));
-        const strait_err err = strait_remote_executor.validate(executor, step, loss_sum);
+        const strait_err err = strait_pipeline_validate(pipeline_of(executor), step, loss_sum);
         if (err != STRAIT_EAGAIN) return err;
     }
 }
@@ -237,13 +187,23 @@ static strait_err find_needs(struct host *h, const struct strait_executor *execu
     return STRAIT_OK;
 }
 
+/* Stages are timed with one slot, since an earlier attempt may have left them more. */
+static strait_err time_and_open(struct strait_executor *executor) {
+    int one[STRAIT_RUN_STAGES];
+    for (int i = 0; i < STRAIT_RUN_STAGES; i++)
+        one[i] = 1;
+    STRAIT_TRY(strait_pipeline_open_stages(pipeline_of(executor), one, 1));
+    STRAIT_TRY(strait_pipeline_choose_windows(pipeline_of(executor)));
+    return strait_pipeline_open_stages(pipeline_of(executor), executor->windows, 1);
+}
+
 /* Times the stages and gives them the slots they want. */
 static strait_err rehearse(struct strait_executor *executor) {
     struct host *h = host_of(executor);
     strait_err err = STRAIT_EAGAIN;
     while (err == STRAIT_EAGAIN) {
         STRAIT_TRY(strait_host_bring_to(executor, 0));
-        err = strait_remote_open_stages(executor);
+        err = time_and_open(executor);
     }
     STRAIT_TRY(err);
     memcpy(h->windows, executor->windows, sizeof h->windows);
@@ -262,11 +222,11 @@ static void default_windows(struct host *h, const struct strait_executor *execut
 
 static strait_err open_swarm(struct strait_executor *executor) {
     struct host *h = host_of(executor);
-    struct remote *a = executor->state;
+    struct swarm *swarm = executor->state;
     const size_t n = (size_t)(executor->plan.microbatch * executor->plan.shape.context);
-    a->carry = strait_host_carry;
     h->executor = executor;
-    STRAIT_TRY(strait_remote_allocate(executor));
+    STRAIT_TRY(strait_host_channel_open(h, &executor->plan));
+    STRAIT_TRY(strait_pipeline_open(executor, &h->channel, &swarm->pipeline));
     STRAIT_TRY(strait_alloc(2 * n, sizeof *h->ids, "ids", (void **)&h->ids));
     STRAIT_TRY(describe_run(h, executor));
     STRAIT_TRY(find_needs(h, executor));
@@ -274,7 +234,7 @@ static strait_err open_swarm(struct strait_executor *executor) {
     const int is_new = h->coordinator.committed == 0 && executor->plan.n_stages > 1;
     if (!is_new) default_windows(h, executor);
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_START});
-    STRAIT_TRY(wait_ready(h));
+    STRAIT_TRY(strait_host_wait_ready(h));
     if (is_new && h->at == 0 && h->windows[0] == 0) STRAIT_TRY(rehearse(executor));
     memcpy(executor->windows, h->windows, sizeof executor->windows);
     (void)snprintf(executor->device, sizeof executor->device, "%d machines",
@@ -286,12 +246,12 @@ static strait_err open_swarm(struct strait_executor *executor) {
 
 static void close_swarm(struct strait_executor *executor) {
     struct host *h = host_of(executor);
-    struct remote *a = executor->state;
+    struct swarm *swarm = executor->state;
     h->executor = NULL;
     strait_alloc_free(h->ids);
     h->ids = NULL;
-    strait_alloc_free(a->squares);
-    strait_alloc_free(a->joined);
+    strait_pipeline_close(&swarm->pipeline);
+    strait_stage_channel_close(&h->channel);
 }
 
 static strait_err beside(struct strait_executor *executor, strait_err (*run)(void *arg),
@@ -300,7 +260,7 @@ static strait_err beside(struct strait_executor *executor, strait_err (*run)(voi
 }
 
 const struct strait_executor_ops strait_swarm_executor = {
-    .state_size = sizeof(struct remote),
+    .state_size = sizeof(struct swarm),
     .open = open_swarm,
     .close = close_swarm,
     .gradients = gradients,

@@ -36,7 +36,7 @@ void strait_host_note(struct host *h, const char *format, ...) {
 
 /* ---- the machine's actions ---- */
 
-static void fail(struct host *h, strait_err err) {
+void strait_host_fail(struct host *h, strait_err err) {
     if (h->fatal != STRAIT_OK) return;
     h->fatal = err;
     (void)snprintf(h->words, sizeof h->words, "%s", strait_err_detail());
@@ -51,12 +51,12 @@ static void note_action(struct host *h, const strait_swarm_action *a) {
 /* Facts that cannot be written stop the run before anything relies on them. */
 static void record(struct host *h) {
     const strait_err err = strait_host_save_state(h);
-    if (err != STRAIT_OK) fail(h, err);
+    if (err != STRAIT_OK) strait_host_fail(h, err);
 }
 
 static void bar(struct host *h, const strait_swarm_action *a, struct connection *connection) {
     const strait_err err = strait_host_ban(h, &h->coordinator.workers[a->worker].key);
-    if (err != STRAIT_OK) fail(h, err);
+    if (err != STRAIT_OK) strait_host_fail(h, err);
     h->connection_of[a->worker] = -1;
     if (connection == NULL) return;
     connection->worker = -1;
@@ -134,7 +134,7 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
         strait_host_sweep(h, now);
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
         const strait_err err = strait_host_renew(h, now);
-        if (err != STRAIT_OK) fail(h, err);
+        if (err != STRAIT_OK) strait_host_fail(h, err);
     }
     strait_host_show_due(h, now);
     if (h->fatal == STRAIT_OK) return STRAIT_OK;

@@ -3,10 +3,11 @@
 
 #include "metastore/metastore.h"
 #include "net/core/priority_queue.h"
+#include "stage/channel.h"
 #include "swarm/host/host.h"
 #include "swarm/snapshot.h"
 #include "swarm/snapshot_reader.h"
-#include "train/remote_executor.h"
+#include "train/executor.h"
 
 enum {
     STRAIT_HOST_CONNECTIONS = 320,           // links at once, joined or not
@@ -72,16 +73,19 @@ struct host {
     int is_open;      // the invite is out
 
     /* The crew's side. */
-    struct strait_executor *executor;    // NULL before it is open
-    const strait_stage_command *command; // at hand
-    int is_done;                         // it was carried out
-    int has_rolled;                      // it was not, and the stages stand at machine.step
-    int64_t at;                          // steps the stages have done
-    int keep_every;                      // steps between images
-    double snapshot_s, step_s, copy_s;   // what an image, a step and a copy take
-    double busy_s[STRAIT_RUN_STAGES];    // of the step, what each stage computed
-    int64_t formed_ns, stood_ns;         // when the present epoch began, and when its stages stood
-    int64_t saved;                       // step of a checkpoint that is being written; -1: none
+    struct strait_executor *executor;              // NULL before it is open
+    struct strait_stage_channel channel;           // to the workers that own the stages
+    strait_stage_command queue[STRAIT_RUN_STAGES]; // commands of the channel
+    int is_queued[STRAIT_RUN_STAGES];
+    strait_stage_command_kind working; // kind of the commands being executed; 0: none
+    int is_done;                       // they were
+    int has_rolled;                    // they were not: the stages are at coordinator.step
+    int64_t at;                        // steps the stages have done
+    int keep_every;                    // steps between images
+    double snapshot_s, step_s, copy_s; // what an image, a step and a copy take
+    double busy_s[STRAIT_RUN_STAGES];  // of the step, what each stage computed
+    int64_t formed_ns, stood_ns;       // when the present epoch began, and when its stages stood
+    int64_t saved;                     // step of a checkpoint that is being written; -1: none
     /* Steps whose numbers were none: the second time that is believed; -1: none. */
     int64_t suspects[STRAIT_HOST_SUSPECTS];
     int n_doubted;
@@ -93,7 +97,6 @@ struct host {
     int n_missed[STRAIT_RUN_STAGES];
     int ways[STRAIT_RUN_STAGES]; // see host_order.c
     char relayed[STRAIT_RUN_STAGES][STRAIT_ADDRESS_MAX];
-    strait_task task; // room for one, large
 };
 
 void strait_host_note(struct host *h, const char *format, ...)
@@ -123,12 +126,11 @@ void strait_host_sweep(struct host *h, int64_t now_ns);
 void strait_host_command(struct host *h, const strait_swarm_action *action);
 void strait_host_rest(struct host *h, int worker, strait_task_kind kind);
 /* Tells a guest that it is not welcome, and why, and hangs up. */
-void strait_host_refuse(struct host *h, struct connection *connection, const char *words);
+void strait_host_refuse(struct host *h, struct connection *connection, const char *reason);
 /* STRAIT_ECONFIG when a validation has more ids than can be sent to a worker. */
 strait_err strait_host_check_valid(const struct strait_loader *loader, const strait_run_plan *plan);
-/* The tensors that a worker wants, from the checkpoint: begins to send them. */
-strait_err strait_host_give(struct host *h, struct connection *connection,
-                            const struct strait_msg *list);
+/* Begins to send the tensors that a worker wants from the checkpoint. */
+strait_err strait_host_give(struct host *h, struct connection *connection, const strait_want *want);
 /* Goes on with that, as far as the link takes it. */
 strait_err strait_host_give_more(struct host *h, struct connection *connection);
 /* Closes the checkpoint that images came from, if none is being given. */
@@ -177,10 +179,16 @@ strait_err strait_host_find_checkpoint(struct host *h);
 /* The newest whole one of the run's folder: opening reads all of it. */
 strait_err strait_host_open_checkpoint(struct host *h, struct strait_checkpoint **out);
 
-/* ---- host_crew.c ---- */
+/* Ends the run with the error that this thread noted last; the first one counts. */
+void strait_host_fail(struct host *h, strait_err err);
+
+/* ---- channel.c: commands to the stages ---- */
+/* Opens h->channel. Its gather returns STRAIT_EAGAIN when the stages went back to h->at. */
+strait_err strait_host_channel_open(struct host *h, const strait_run_plan *plan);
+/* Waits until all stages have an owner and are at step h->at. */
+strait_err strait_host_wait_ready(struct host *h);
+
+/* ---- executor.c ---- */
 extern const struct strait_executor_ops strait_swarm_executor; // its user is the host
-/* Carries one order out. STRAIT_EAGAIN: the stages went back to h->at instead. */
-strait_err strait_host_carry(struct strait_executor *executor, int stage,
-                             const strait_stage_command *command);
 /* Brings the stages to `step`, through whatever steps lie between, as often as it takes. */
 strait_err strait_host_bring_to(struct strait_executor *executor, int64_t step);

@@ -4,7 +4,7 @@
 
 enum {
     SEND_MS = 60000, // for a piece
-    LOOK_MS = 20,
+    POLL_MS = 20,
     RATE_MS = 500
 };
 
@@ -24,16 +24,16 @@ struct strait_snapshot *strait_worker_find(struct strait_snapshot *snapshots, in
     return NULL;
 }
 
-struct strait_snapshot *strait_worker_place(struct lend *l) {
+struct strait_snapshot *strait_worker_place(struct worker *w) {
     struct strait_snapshot *place = NULL;
     int64_t newest = -1;
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
-        if (strait_snapshot_is_whole(&l->own[i]) && l->own[i].step > newest)
-            newest = l->own[i].step;
+        if (strait_snapshot_is_whole(&w->snapshots.own[i]) && w->snapshots.own[i].step > newest)
+            newest = w->snapshots.own[i].step;
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++) {
-        struct strait_snapshot *snapshot = &l->own[i];
+        struct strait_snapshot *snapshot = &w->snapshots.own[i];
         if (!strait_snapshot_is_whole(snapshot)) return snapshot;
-        if (snapshot == l->sending || snapshot->step == newest) continue;
+        if (snapshot == w->snapshots.sending || snapshot->step == newest) continue;
         if (place == NULL || snapshot->step < place->step) place = snapshot;
     }
     return place;
@@ -49,43 +49,43 @@ static void list(const struct strait_snapshot *snapshots, int n, strait_snapshot
     }
 }
 
-void strait_worker_inventory(const struct lend *l, strait_snapshot_inventory *out) {
-    list(l->own, STRAIT_SWARM_SNAPSHOTS, &out->own);
-    list(l->copies[0], STRAIT_WORKER_COPIES, &out->prev);
-    list(l->copies[1], STRAIT_WORKER_COPIES, &out->next);
+void strait_worker_inventory(const struct worker *w, strait_snapshot_inventory *out) {
+    list(w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, &out->own);
+    list(w->snapshots.copies[0], STRAIT_WORKER_COPIES, &out->prev);
+    list(w->snapshots.copies[1], STRAIT_WORKER_COPIES, &out->next);
 }
 
 static void forget(struct strait_snapshot *snapshot) {
     snapshot->bytes = snapshot->filled = 0; // the memory stays, for the next
 }
 
-void strait_worker_trim(struct lend *l, int64_t step) {
+void strait_worker_trim(struct worker *w, int64_t step) {
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
-        if (l->own[i].step > step) forget(&l->own[i]);
+        if (w->snapshots.own[i].step > step) forget(&w->snapshots.own[i]);
     for (int i = 0; i < 2 * STRAIT_WORKER_COPIES; i++) {
         struct strait_snapshot
-            *copy = &l->copies[i / STRAIT_WORKER_COPIES][i % STRAIT_WORKER_COPIES];
+            *copy = &w->snapshots.copies[i / STRAIT_WORKER_COPIES][i % STRAIT_WORKER_COPIES];
         if (copy->step > step || !strait_snapshot_is_whole(copy)) forget(copy);
     }
-    l->sending = NULL;
+    w->snapshots.sending = NULL;
 }
 
 /* Waits until the link takes it, and looks up meanwhile: others may be sending to us. */
-static strait_err send_patiently(struct lend *l, struct strait_mesh *mesh, int peer,
+static strait_err send_patiently(struct worker *w, struct strait_mesh *mesh, int peer,
                                  struct strait_msg **msg) {
     const int64_t until = strait_clock_ns() + SEND_MS * INT64_C(1000000);
     for (;;) {
-        const strait_err err = strait_mesh_send_wait(mesh, peer, LOOK_MS, msg);
-        if (err == STRAIT_OK) l->progress++;
+        const strait_err err = strait_mesh_send_wait(mesh, peer, POLL_MS, msg);
+        if (err == STRAIT_OK) w->progress++;
         if (err != STRAIT_ETIMEDOUT && err != STRAIT_OK) return err;
-        STRAIT_TRY(mesh == l->control ? strait_worker_lookup(l) : strait_worker_poll(l));
+        STRAIT_TRY(mesh == w->control.mesh ? strait_worker_poll_control(w) : strait_worker_poll(w));
         if (err == STRAIT_OK) return STRAIT_OK;
         if (strait_clock_ns() > until)
             return STRAIT_FAIL(STRAIT_ETIMEDOUT, "an image was not taken for %d s", SEND_MS / 1000);
     }
 }
 
-strait_err strait_worker_send_all(struct lend *l, struct strait_mesh *mesh, int peer,
+strait_err strait_worker_send_all(struct worker *w, struct strait_mesh *mesh, int peer,
                                   const struct strait_snapshot *snapshot,
                                   strait_priority priority) {
     strait_err err = STRAIT_OK;
@@ -96,7 +96,7 @@ strait_err strait_worker_send_all(struct lend *l, struct strait_mesh *mesh, int 
         err = strait_piece_pack(strait_mesh_pool(mesh), &piece, &msg);
         if (err == STRAIT_OK) {
             msg->priority = (uint8_t)priority;
-            err = send_patiently(l, mesh, peer, &msg);
+            err = send_patiently(w, mesh, peer, &msg);
         }
         strait_msg_close(&msg);
     }
@@ -104,16 +104,17 @@ strait_err strait_worker_send_all(struct lend *l, struct strait_mesh *mesh, int 
 }
 
 /* The line's rate: what the kernel lately saw delivered, or what is emulated above it. */
-static double line_bps(struct lend *l, int peer) {
-    const double emulated = l->server.plan.emulate.rate_bps;
+static double line_bps(struct worker *w, int peer) {
+    const double emulated = strait_service_plan(w->service)->emulate.rate_bps;
     const int64_t now = strait_clock_ns();
-    if (now - l->rate_ns > RATE_MS * INT64_C(1000000)) { // asking costs a turn of the net thread
+    if (now - w->snapshots.rate_ns >
+        RATE_MS * INT64_C(1000000)) { // asking costs a turn of the net thread
         strait_link_stats stats = {0};
-        if (strait_mesh_stats(l->server.mesh, peer, &stats) == STRAIT_OK)
-            l->rate_bps = stats.delivery_bps;
-        l->rate_ns = now;
+        if (strait_mesh_stats(w->mesh, peer, &stats) == STRAIT_OK)
+            w->snapshots.rate_bps = stats.delivery_bps;
+        w->snapshots.rate_ns = now;
     }
-    const double rate = l->rate_bps > 0.0 ? l->rate_bps : first_bps;
+    const double rate = w->snapshots.rate_bps > 0.0 ? w->snapshots.rate_bps : first_bps;
     return emulated > 0.0 && emulated < rate ? emulated : rate;
 }
 
@@ -121,55 +122,55 @@ static double background_bps(double bps) {
     return share * bps < most_bps ? share * bps : most_bps;
 }
 
-static int copier(const struct lend *l) {
-    return l->server.next >= 0 ? l->server.next : l->server.prev;
+static int copier(const struct worker *w) {
+    return w->next_peer >= 0 ? w->next_peer : w->prev;
 }
 
-double strait_worker_copy_seconds(struct lend *l, size_t bytes) {
-    const int peer = copier(l);
-    return peer < 0 ? 0.0 : (double)bytes * 8.0 / background_bps(line_bps(l, peer));
+double strait_worker_copy_seconds(struct worker *w, size_t bytes) {
+    const int peer = copier(w);
+    return peer < 0 ? 0.0 : (double)bytes * 8.0 / background_bps(line_bps(w, peer));
 }
 
 /* What the background may send by now; time that was not used is soon forgotten. */
-static void earn(struct lend *l, double bps) {
+static void earn(struct worker *w, double bps) {
     const int64_t now = strait_clock_ns();
     const double rate = background_bps(bps);
-    l->credit += (double)(now - l->credit_ns) * 1e-9 * rate / 8.0;
-    if (l->credit > burst_s * rate / 8.0) l->credit = burst_s * rate / 8.0;
-    l->credit_ns = now;
+    w->snapshots.credit += (double)(now - w->snapshots.credit_ns) * 1e-9 * rate / 8.0;
+    if (w->snapshots.credit > burst_s * rate / 8.0) w->snapshots.credit = burst_s * rate / 8.0;
+    w->snapshots.credit_ns = now;
 }
 
 /* The next piece of the image that is being sent, not larger than the line can bear. */
-static strait_err send_next(struct lend *l, int peer, double bps) {
+static strait_err send_next(struct worker *w, int peer, double bps) {
     const double limit = piece_s * bps / 8.0 > piece_bytes ? piece_s * bps / 8.0 : piece_bytes;
     strait_piece piece;
-    size_t at = l->sent;
-    strait_snapshot_next(l->sending, &at, &piece);
+    size_t at = w->snapshots.sent;
+    strait_snapshot_next(w->snapshots.sending, &at, &piece);
     piece.must_keep = 1;
-    if (!l->is_urgent && (double)piece.bytes > limit) piece.bytes = (size_t)limit;
+    if (!w->snapshots.is_urgent && (double)piece.bytes > limit) piece.bytes = (size_t)limit;
     struct strait_msg *msg = NULL;
-    STRAIT_TRY(strait_piece_pack(strait_mesh_pool(l->server.mesh), &piece, &msg));
-    const strait_err err = strait_mesh_send(l->server.mesh, peer, &msg);
+    STRAIT_TRY(strait_piece_pack(strait_mesh_pool(w->mesh), &piece, &msg));
+    const strait_err err = strait_mesh_send(w->mesh, peer, &msg);
     strait_msg_close(&msg);
     STRAIT_TRY(err);
-    l->sent += piece.bytes;
-    l->credit -= (double)piece.bytes;
-    strait_worker_pass(l, STRAIT_WORKER_COPY, l->sending->step);
-    if (l->sent == l->sending->bytes) l->sending = NULL;
+    w->snapshots.sent += piece.bytes;
+    w->snapshots.credit -= (double)piece.bytes;
+    strait_worker_pass(w, STRAIT_WORKER_COPY, w->snapshots.sending->step);
+    if (w->snapshots.sent == w->snapshots.sending->bytes) w->snapshots.sending = NULL;
     return STRAIT_OK;
 }
 
-void strait_worker_send_some(struct lend *l) {
-    const int peer = copier(l);
-    if (l->sending == NULL) return;
+void strait_worker_send_some(struct worker *w) {
+    const int peer = copier(w);
+    if (w->snapshots.sending == NULL) return;
     if (peer < 0) {
-        l->sending = NULL;
+        w->snapshots.sending = NULL;
         return;
     }
-    const double bps = line_bps(l, peer);
-    earn(l, bps);
-    while (l->sending != NULL && (l->is_urgent || l->credit > 0.0))
-        if (send_next(l, peer, bps) != STRAIT_OK) return; // no room now
+    const double bps = line_bps(w, peer);
+    earn(w, bps);
+    while (w->snapshots.sending != NULL && (w->snapshots.is_urgent || w->snapshots.credit > 0.0))
+        if (send_next(w, peer, bps) != STRAIT_OK) return; // no room now
 }
 
 /* The copy that the next pieces belong to: the one they began, or the older of the two. */
@@ -190,45 +191,49 @@ static struct strait_snapshot *copy_for(struct strait_snapshot *copies, const st
 
 /* No stage takes more than the whole model does. Only the first piece makes room, and those behind
  * it must agree with it: a copy comes in thousands, beside the training. */
-static size_t size_limit(const struct lend *l, const struct strait_snapshot *snapshot,
+static size_t size_limit(const struct worker *w, const struct strait_snapshot *snapshot,
                          const strait_piece *piece) {
     size_t sum = 1 << 20;
     if (piece->offset > 0) return snapshot->bytes;
-    for (int i = 0; i < l->server.plan.n_stages; i++) {
+    for (int i = 0; i < strait_service_plan(w->service)->n_stages; i++) {
         strait_runner_memory memory;
-        if (strait_runner_plan(&l->server.plan, i, 1, &memory) != STRAIT_OK) continue;
+        if (strait_runner_plan(strait_service_plan(w->service), i, 1, &memory) != STRAIT_OK)
+            continue;
         sum += 2 * (memory.weights + memory.optimizer + memory.activations + memory.codecs);
     }
     return sum;
 }
 
 /* Whoever keeps a copy that is no use would be blamed for it later. */
-static void inspect(struct lend *l, struct strait_snapshot *copy, int is_behind) {
-    if (strait_snapshot_match(copy, &l->server.plan) == STRAIT_OK &&
+static void inspect(struct worker *w, struct strait_snapshot *copy, int is_next) {
+    if (strait_snapshot_match(copy, strait_service_plan(w->service)) == STRAIT_OK &&
         strait_snapshot_check(copy) == STRAIT_OK)
         return;
-    strait_worker_note(l, "a neighbour's copy is dropped: %s", strait_err_detail());
-    l->n_refused[is_behind ? STRAIT_SENDER : STRAIT_RECEIVER]++;
+    strait_worker_note(w, "a neighbour's copy is dropped: %s", strait_err_detail());
+    *(is_next ? &w->snapshots.rejected_next : &w->snapshots.rejected_prev) += 1;
     forget(copy);
 }
 
-strait_err strait_worker_piece(struct lend *l, const struct strait_msg *msg, int is_host) {
+strait_err strait_worker_take_piece(struct worker *w, const struct strait_msg *msg,
+                                    int is_from_host) {
     strait_piece piece;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
-    if (!piece.must_keep || is_host) {
-        l->progress++;
-        return strait_snapshot_add(&l->incoming, &piece, size_limit(l, &l->incoming, &piece));
+    if (!piece.must_keep || is_from_host) {
+        w->progress++;
+        return strait_snapshot_add(&w->snapshots.incoming, &piece,
+                                   size_limit(w, &w->snapshots.incoming, &piece));
     }
-    if (l->is_giving) return STRAIT_OK; // what is being sent must not change; nobody copies now
-    const int is_behind = msg->peer == l->server.next;
-    if (piece.stage != l->server.start.stage + (is_behind ? 1 : -1))
+    if (w->snapshots.is_giving)
+        return STRAIT_OK; // what is being sent must not change; nobody copies now
+    const int is_next = msg->peer == w->next_peer;
+    if (piece.stage != w->stage + (is_next ? 1 : -1))
         return STRAIT_FAIL(STRAIT_EPROTO, "a neighbour sent a copy of stage %d, which is not its",
                            piece.stage);
-    struct strait_snapshot *copies = l->copies[is_behind];
+    struct strait_snapshot *copies = w->snapshots.copies[is_next];
     for (int i = 0; i < STRAIT_WORKER_COPIES; i++) // of a stage that is no longer beside ours
         if (copies[i].stage != piece.stage) forget(&copies[i]);
     struct strait_snapshot *copy = copy_for(copies, &piece);
-    STRAIT_TRY(strait_snapshot_add(copy, &piece, size_limit(l, copy, &piece)));
-    if (strait_snapshot_is_whole(copy)) inspect(l, copy, is_behind);
+    STRAIT_TRY(strait_snapshot_add(copy, &piece, size_limit(w, copy, &piece)));
+    if (strait_snapshot_is_whole(copy)) inspect(w, copy, is_next);
     return STRAIT_OK;
 }

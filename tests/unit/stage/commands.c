@@ -1,14 +1,16 @@
-/* Orders and replies survive the way, and nothing else is taken for one. */
+/* Commands and replies arrive as they were sent, and nothing malformed is taken for one. */
 #include "stage/commands.h"
 
 #include "pair.h"
+#include "stage/channel.h"
 
 enum {
-    ROOM = 8
+    CAPACITY = 8
 };
 
 static struct pair pair;
-static strait_stage_command command, got;
+static float floats[CAPACITY];
+static const strait_float_memory memory = {floats, CAPACITY};
 
 static int set_up(void **state) {
     (void)state;
@@ -22,140 +24,184 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static struct strait_msg *sent_order(void) {
-    CHECK_OK(strait_stage_command_send(pair.meshes[0], pair.peers[0], &command));
+static struct strait_msg *send_command(const strait_stage_command *command) {
+    CHECK_OK(strait_stage_command_send(pair.meshes[0], pair.peers[0], command));
     return pair_take(&pair, 1);
 }
 
-static void an_order_arrives_as_it_was(void **state) {
+static void delivers_commands_unchanged(void **state) {
     (void)state;
     static const float values[] = {1.5f, -0.0f, 3e38f};
-    float capacity[ROOM];
-    command = (strait_stage_command){.kind = STRAIT_COMMAND_ADOPT_BASIS,
-                                     .step = (int64_t)1 << 40,
-                                     .number = -3,
-                                     .factor = 0.25f,
-                                     .text = "/a folder/with a name",
-                                     .n_values = 3,
-                                     .values = values};
-    for (int i = 0; i < STRAIT_FINGERPRINT_BYTES; i++)
-        command.key.bytes[i] = (unsigned char)(i * 9);
-    struct strait_msg *msg = sent_order();
+    strait_stage_command command = {.kind = STRAIT_COMMAND_ADOPT_BASIS,
+                                    .generation = UINT32_MAX,
+                                    .sequence = 70000,
+                                    .adopt_basis = {.version = 9, .basis = {values, 3}}};
+    strait_stage_command back;
+    struct strait_msg *msg = send_command(&command);
     assert_int_equal(msg->type, STRAIT_MSG_COMMAND);
     assert_int_equal(msg->priority, STRAIT_PRIORITY_CONTROL);
-    CHECK_OK(strait_stage_command_unpack(msg, capacity, ROOM, &got));
-    assert_int_equal(got.kind, command.kind);
-    assert_true(got.step == command.step && got.number == -3 && got.factor == 0.25f);
-    assert_string_equal(got.text, command.text);
-    assert_memory_equal(&got.key, &command.key, sizeof got.key);
-    assert_int_equal(got.n_values, 3);
-    assert_memory_equal(got.values, values, sizeof values);
-    CHECK_FAILS(strait_stage_command_unpack(msg, capacity, 2, &got), STRAIT_EPROTO,
-                "makes no sense");
+    CHECK_OK(strait_stage_command_unpack(msg, memory, &back));
+    assert_int_equal(back.kind, STRAIT_COMMAND_ADOPT_BASIS);
+    assert_true(back.generation == UINT32_MAX && back.sequence == 70000);
+    assert_int_equal(back.adopt_basis.version, 9);
+    assert_int_equal(back.adopt_basis.basis.n, 3);
+    assert_memory_equal(back.adopt_basis.basis.data, values, sizeof values);
+    CHECK_FAILS(strait_stage_command_unpack(msg, (strait_float_memory){floats, 2}, &back),
+                STRAIT_EPROTO, "malformed command");
+    strait_msg_close(&msg);
+    command = (strait_stage_command){.kind = STRAIT_COMMAND_CONNECT_NEXT,
+                                     .connect_next = {.address = "host:1234"}};
+    for (int i = 0; i < STRAIT_FINGERPRINT_BYTES; i++)
+        command.connect_next.key.bytes[i] = (unsigned char)(i * 9);
+    msg = send_command(&command);
+    CHECK_OK(strait_stage_command_unpack(msg, memory, &back));
+    assert_string_equal(back.connect_next.address, "host:1234");
+    assert_memory_equal(&back.connect_next.key, &command.connect_next.key,
+                        sizeof back.connect_next.key);
+    strait_msg_close(&msg);
+    command = (strait_stage_command){.kind = STRAIT_COMMAND_UPDATE,
+                                     .update = {(int64_t)1 << 40, 0.25f, 1}};
+    msg = send_command(&command);
+    CHECK_OK(strait_stage_command_unpack(msg, memory, &back));
+    assert_true(back.update.step == (int64_t)1 << 40 && back.update.factor == 0.25f);
+    assert_int_equal(back.update.keep_snapshot, 1);
     strait_msg_close(&msg);
 }
 
-/* Every shorter or longer message, and kinds that do not exist. */
-static void other_lengths_and_kinds_are_refused(void **state) {
+static void refuses(struct strait_msg *msg) {
+    strait_stage_command back;
+    CHECK_FAILS(strait_stage_command_unpack(msg, memory, &back), STRAIT_EPROTO,
+                "malformed command");
+}
+
+/* Every shorter or longer message, kinds that do not exist, and texts that end early or late. */
+static void rejects_malformed_commands(void **state) {
     (void)state;
-    float capacity[ROOM];
-    command = (strait_stage_command){.kind = STRAIT_COMMAND_LOAD, .text = "folder"};
-    struct strait_msg *msg = sent_order();
+    const strait_stage_command command = {.kind = STRAIT_COMMAND_LOAD, .load = {"folder"}};
+    strait_stage_command back;
+    struct strait_msg *msg = send_command(&command);
     const size_t whole = msg->size;
     for (size_t n = 0; n < whole; n++) {
         msg->size = n;
-        CHECK_FAILS(strait_stage_command_unpack(msg, capacity, ROOM, &got), STRAIT_EPROTO,
-                    "makes no sense");
+        refuses(msg);
     }
     msg->size = whole;
-    CHECK_OK(strait_stage_command_unpack(msg, capacity, ROOM, &got));
-    static const unsigned char kinds[] = {0, STRAIT_COMMAND_LEAVE + 1, 255};
+    CHECK_OK(strait_stage_command_unpack(msg, memory, &back));
+    assert_string_equal(back.load.folder, "folder");
+    msg->body[whole - 1] = 'x'; // no zero at the end
+    refuses(msg);
+    msg->body[whole - 1] = '\0';
+    msg->body[whole - 3] = '\0'; // a zero inside
+    refuses(msg);
+    msg->body[whole - 3] = 'e';
+    static const unsigned char kinds[] = {0, STRAIT_COMMAND_KINDS, 255};
     for (size_t i = 0; i < sizeof kinds; i++) {
         msg->body[0] = kinds[i];
-        CHECK_FAILS(strait_stage_command_unpack(msg, capacity, ROOM, &got), STRAIT_EPROTO,
-                    "makes no sense");
+        refuses(msg);
     }
+    strait_msg_close(&msg);
+    const strait_stage_command open = {.kind = STRAIT_COMMAND_OPEN, .open = {2, 1}};
+    msg = send_command(&open);
+    msg->body[msg->size - 1] = 2; // a flag that is neither 0 nor 1
+    refuses(msg);
     strait_msg_close(&msg);
 }
 
-static void a_reply_arrives_as_it_was(void **state) {
+static strait_stage_reply gradients_reply(const float *squares, int n) {
+    return (strait_stage_reply){
+        .kind = STRAIT_COMMAND_GRADIENTS,
+        .generation = 4,
+        .sequence = 5,
+        .device_bytes = 8,
+        .device_free = UINT64_MAX - 1,
+        .rejected_copies_prev = 1,
+        .rejected_copies_next = 2,
+        .gradients = {.loss_sum = 0.1,
+                      .times = {1, 2, 3, 4, 5, 6},
+                      .forward_bytes = UINT64_MAX,
+                      .backward_bytes = 7,
+                      .residual_forward = 1e-300,
+                      .residual_backward = 0.5,
+                      .faults = {3, 4, 5},
+                      .squares = {squares, n}},
+    };
+}
+
+static struct strait_msg *send_reply(const strait_stage_reply *reply) {
+    CHECK_OK(strait_stage_reply_send(pair.meshes[1], pair.peers[1], reply));
+    return pair_take(&pair, 0);
+}
+
+static void delivers_replies_unchanged(void **state) {
     (void)state;
     static const float squares[] = {1.0f, 2.0f};
-    static strait_reply reply, back;
-    float capacity[ROOM];
-    reply = (strait_reply){.kind = STRAIT_COMMAND_GRADIENTS,
-                           .err = STRAIT_EIO,
-                           .loss_sum = 0.1,
-                           .times = {1, 2, 3, 4, 5, 6},
-                           .forward_bytes = UINT64_MAX,
-                           .backward_bytes = 7,
-                           .device_bytes = 8,
-                           .device_spare = UINT64_MAX - 1,
-                           .residual = {1e-300, 0.5},
-                           .spoiled = 3,
-                           .refused = {4, 5},
-                           .delay = 0.25,
-                           .text = "the disk is full",
-                           .n_values = 2,
-                           .values = squares};
-    CHECK_OK(strait_reply_send(pair.meshes[1], pair.peers[1], &reply));
-    struct strait_msg *msg = pair_take(&pair, 0);
+    const strait_stage_reply reply = gradients_reply(squares, 2);
+    strait_stage_reply back;
+    struct strait_msg *msg = send_reply(&reply);
     assert_int_equal(msg->type, STRAIT_MSG_REPLY);
-    CHECK_OK(strait_reply_unpack(msg, capacity, ROOM, &back));
+    CHECK_OK(strait_stage_reply_unpack(msg, memory, &back));
     assert_int_equal(back.kind, STRAIT_COMMAND_GRADIENTS);
-    assert_int_equal(back.err, STRAIT_EIO);
-    assert_true(back.loss_sum == 0.1 && back.residual[0] == 1e-300 && back.residual[1] == 0.5);
-    assert_memory_equal(&back.times, &reply.times, sizeof back.times);
-    assert_true(back.spoiled == 3 && back.refused[0] == 4 && back.refused[1] == 5);
-    assert_true(back.delay == 0.25);
-    assert_true(back.forward_bytes == UINT64_MAX && back.backward_bytes == 7);
-    assert_true(back.device_bytes == 8 && back.device_spare == UINT64_MAX - 1);
-    assert_string_equal(back.text, "the disk is full");
-    assert_memory_equal(capacity, squares, sizeof squares);
-    CHECK_FAILS(strait_reply_unpack(msg, capacity, 1, &back), STRAIT_EPROTO, "makes no sense");
+    assert_true(back.generation == 4 && back.sequence == 5 && back.err == STRAIT_OK);
+    assert_true(back.device_bytes == 8 && back.device_free == UINT64_MAX - 1);
+    assert_true(back.rejected_copies_prev == 1 && back.rejected_copies_next == 2);
+    assert_true(back.gradients.loss_sum == 0.1);
+    assert_memory_equal(&back.gradients.times, &reply.gradients.times, sizeof(strait_step_times));
+    assert_true(back.gradients.forward_bytes == UINT64_MAX && back.gradients.backward_bytes == 7);
+    assert_true(back.gradients.residual_forward == 1e-300);
+    assert_true(back.gradients.residual_backward == 0.5);
+    assert_true(back.gradients.faults.nonfinite == 3 && back.gradients.faults.rejected_prev == 4 &&
+                back.gradients.faults.rejected_next == 5);
+    assert_memory_equal(floats, squares, sizeof squares);
+    CHECK_FAILS(strait_stage_reply_unpack(msg, (strait_float_memory){floats, 1}, &back),
+                STRAIT_EPROTO, "malformed reply");
     const size_t whole = msg->size;
     for (size_t n = 0; n < whole; n++) {
         msg->size = n;
-        CHECK_FAILS(strait_reply_unpack(msg, capacity, ROOM, &back), STRAIT_EPROTO,
-                    "makes no sense");
+        CHECK_FAILS(strait_stage_reply_unpack(msg, memory, &back), STRAIT_EPROTO,
+                    "malformed reply");
     }
     strait_msg_close(&msg);
 }
 
-static void words_without_an_end_are_refused(void **state) {
+/* Reasons end up on the coordinator's terminal and in its log. */
+static void cleans_reasons_of_control_characters(void **state) {
     (void)state;
-    static strait_reply back;
-    float capacity[ROOM];
-    command = (strait_stage_command){.kind = STRAIT_COMMAND_SAVE};
-    memset(command.text, 'x', sizeof command.text - 1);
-    struct strait_msg *msg = sent_order();
-    CHECK_OK(strait_stage_command_unpack(msg, capacity, ROOM, &got));
-    assert_int_equal(strlen(got.text), sizeof command.text - 1);
-    CHECK_FAILS(strait_reply_unpack(msg, capacity, ROOM, &back), STRAIT_EPROTO, "makes no sense");
+    const strait_stage_reply reply = {.kind = STRAIT_COMMAND_SAVE,
+                                      .err = STRAIT_EIO,
+                                      .reason = "full\n2026-01-01 all is well \x1b]0;x\a"};
+    strait_stage_reply back;
+    struct strait_msg *msg = send_reply(&reply);
+    CHECK_OK(strait_stage_reply_unpack(msg, memory, &back));
+    assert_int_equal(back.err, STRAIT_EIO);
+    assert_string_equal(back.reason, "full?2026-01-01 all is well ?]0;x?");
     strait_msg_close(&msg);
 }
 
-/* A worker's words end up on the coordinator's terminal and in its log. */
-static void the_words_of_a_reply_are_tamed(void **state) {
+/* A reply to another kind would be read as the wrong member of the union. */
+static void rejects_replies_to_another_command(void **state) {
     (void)state;
-    static strait_reply reply, back;
-    float capacity[ROOM];
-    reply = (strait_reply){.kind = STRAIT_COMMAND_SAVE, .err = STRAIT_EIO};
-    (void)snprintf(reply.text, sizeof reply.text, "full\n2026-01-01 all is well \x1b]0;x\a");
-    CHECK_OK(strait_reply_send(pair.meshes[0], pair.peers[0], &reply));
-    struct strait_msg *msg = pair_take(&pair, 1);
-    CHECK_OK(strait_reply_unpack(msg, capacity, ROOM, &back));
-    assert_string_equal(back.text, "full?2026-01-01 all is well ?]0;x?");
-    strait_msg_close(&msg);
+    struct strait_stage_replies replies = {.floats = floats, .capacity = CAPACITY};
+    strait_stage_reply reply = gradients_reply(NULL, 0);
+    struct strait_msg *msg = send_reply(&reply);
+    CHECK_FAILS(strait_stage_replies_take(&replies, 0, STRAIT_COMMAND_OPEN, &msg), STRAIT_EPROTO,
+                "answered open with a reply to gradients");
+    assert_non_null(msg);
+    CHECK_OK(strait_stage_replies_take(&replies, 0, STRAIT_COMMAND_GRADIENTS, &msg));
+    assert_null(msg);
+    reply = (strait_stage_reply){.kind = STRAIT_COMMAND_LEAVE, .err = STRAIT_EIO, .reason = "no"};
+    msg = send_reply(&reply); // a failure has nothing but its header
+    CHECK_OK(strait_stage_replies_take(&replies, 0, STRAIT_COMMAND_OPEN, &msg));
+    assert_string_equal(replies.items[0].reason, "no");
+    strait_msg_close(&replies.messages[0]);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_order_arrives_as_it_was),
-        cmocka_unit_test(other_lengths_and_kinds_are_refused),
-        cmocka_unit_test(a_reply_arrives_as_it_was),
-        cmocka_unit_test(words_without_an_end_are_refused),
-        cmocka_unit_test(the_words_of_a_reply_are_tamed),
+        cmocka_unit_test(delivers_commands_unchanged),
+        cmocka_unit_test(rejects_malformed_commands),
+        cmocka_unit_test(delivers_replies_unchanged),
+        cmocka_unit_test(cleans_reasons_of_control_characters),
+        cmocka_unit_test(rejects_replies_to_another_command),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

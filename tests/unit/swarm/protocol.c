@@ -66,54 +66,97 @@ static void joins(void **state) {
     same_holding(&back.inventory.prev, &none);
     same_holding(&back.inventory.next, &own);
     REFUSES_CUTS(msg, strait_join_unpack(msg, &back));
-    msg->body[0]++;
-    CHECK_FAILS(strait_join_unpack(msg, &back), STRAIT_EPROTO, "version 2, expected 1");
-    msg->body[0]--;
-    msg->body[2 + 16 + 7] = 0x7f; // memory becomes no number at all
-    msg->body[2 + 16 + 6] = 0xf8;
+    msg->body[16 + 7] = 0x7f; // memory becomes NaN
+    msg->body[16 + 6] = 0xf8;
     CHECK_OK(strait_join_unpack(msg, &back));
     assert_true(back.report.memory_bytes == 0.0);
-    msg->body[2 + 16 + 8 + 8 + 1 + 2] = STRAIT_SWARM_SNAPSHOTS + 1;
+    msg->body[16 + 8 + 8 + 1 + 6 + 16 + 4] = STRAIT_SWARM_SNAPSHOTS + 1;
     assert_int_equal(strait_join_unpack(msg, &back), STRAIT_EPROTO);
     strait_msg_close(&msg);
 }
 
 static void tasks(void **state) {
     (void)state;
-    static strait_task task, back;
     struct strait_msg *msg = NULL;
-    task = (strait_task){.kind = STRAIT_TASK_RESTORE,
-                         .generation = 70000,
-                         .sequence = 9,
-                         .stage = 5,
-                         .step = 1234567890123,
-                         .source = STRAIT_SWARM_FROM_NEXT,
-                         .gives_next = 1,
-                         .valid_windows = 17,
-                         .text = "model: {width: 8}\n"};
-    task.prev.is_there = 1;
-    memset(task.prev.key.bytes, 1, sizeof task.prev.key.bytes);
-    (void)snprintf(task.prev.address, sizeof task.prev.address, "10.0.0.1:99");
+    strait_task task = {
+        .kind = STRAIT_TASK_RESTORE,
+        .generation = 70000,
+        .sequence = 90000,
+        .restore = {.step = 1234567890123, .source = STRAIT_SWARM_FROM_NEXT, .gives_next = 1}};
+    strait_task back;
     CHECK_OK(strait_task_pack(pool, &task, &msg));
     CHECK_OK(strait_task_unpack(msg, &back));
-    assert_int_equal(back.kind, task.kind);
-    assert_int_equal(back.generation, 70000);
-    assert_int_equal(back.sequence, 9);
-    assert_int_equal(back.stage, 5);
-    assert_true(back.step == task.step);
-    assert_int_equal(back.source, task.source);
-    assert_int_equal(back.gives_prev, 0);
-    assert_int_equal(back.gives_next, 1);
-    assert_int_equal(back.valid_windows, 17);
-    assert_memory_equal(&back.prev, &task.prev, sizeof back.prev);
-    assert_int_equal(back.next.is_there, 0);
-    assert_string_equal(back.text, task.text);
+    assert_int_equal(back.kind, STRAIT_TASK_RESTORE);
+    assert_true(back.generation == 70000 && back.sequence == 90000);
+    assert_true(back.restore.step == 1234567890123);
+    assert_int_equal(back.restore.source, STRAIT_SWARM_FROM_NEXT);
+    assert_int_equal(back.restore.gives_prev, 0);
+    assert_int_equal(back.restore.gives_next, 1);
     REFUSES_CUTS(msg, strait_task_unpack(msg, &back));
-    msg->body[0] = STRAIT_TASK_END + 1;
+    msg->body[0] = STRAIT_TASK_KINDS;
     assert_int_equal(strait_task_unpack(msg, &back), STRAIT_EPROTO);
-    msg->body[0] = STRAIT_TASK_TAKE;
-    msg->body[1] = STRAIT_RUN_STAGES;
+    strait_msg_close(&msg);
+    task.restore.source = (strait_swarm_source)(STRAIT_SWARM_FROM_HOST + 1);
+    CHECK_OK(strait_task_pack(pool, &task, &msg));
     assert_int_equal(strait_task_unpack(msg, &back), STRAIT_EPROTO);
+    strait_msg_close(&msg);
+}
+
+static void tasks_that_give_a_stage(void **state) {
+    (void)state;
+    struct strait_msg *msg = NULL;
+    strait_task task = {.kind = STRAIT_TASK_TAKE,
+                        .take = {.stage = 5, .valid_windows = 17, .run_text = "model: {}\n"}};
+    strait_task back;
+    CHECK_OK(strait_task_pack(pool, &task, &msg));
+    CHECK_OK(strait_task_unpack(msg, &back));
+    assert_int_equal(back.take.stage, 5);
+    assert_int_equal(back.take.valid_windows, 17);
+    assert_string_equal(back.take.run_text, "model: {}\n");
+    REFUSES_CUTS(msg, strait_task_unpack(msg, &back));
+    strait_msg_close(&msg);
+    task.take.stage = STRAIT_RUN_STAGES;
+    CHECK_OK(strait_task_pack(pool, &task, &msg));
+    assert_int_equal(strait_task_unpack(msg, &back), STRAIT_EPROTO);
+    strait_msg_close(&msg);
+}
+
+static void tasks_that_name_neighbours(void **state) {
+    (void)state;
+    struct strait_msg *msg = NULL;
+    strait_task task = {.kind = STRAIT_TASK_DIAL};
+    strait_task back;
+    task.neighbours.prev.is_present = 1;
+    memset(task.neighbours.prev.key.bytes, 1, sizeof task.neighbours.prev.key.bytes);
+    (void)snprintf(task.neighbours.prev.address, sizeof task.neighbours.prev.address,
+                   "10.0.0.1:99");
+    CHECK_OK(strait_task_pack(pool, &task, &msg));
+    CHECK_OK(strait_task_unpack(msg, &back));
+    assert_memory_equal(&back.neighbours.prev, &task.neighbours.prev, sizeof back.neighbours.prev);
+    assert_int_equal(back.neighbours.next.is_present, 0);
+    REFUSES_CUTS(msg, strait_task_unpack(msg, &back));
+    strait_msg_close(&msg);
+}
+
+static void task_replies(void **state) {
+    (void)state;
+    struct strait_msg *msg = NULL;
+    strait_task_reply reply = {.kind = STRAIT_TASK_DIAL,
+                               .generation = 3,
+                               .sequence = 4,
+                               .err = STRAIT_ETIMEDOUT,
+                               .reason = "stage 2 did not come\n",
+                               .rejected_copies_next = 2,
+                               .dial = {.missing_boundary = 1}};
+    strait_task_reply back;
+    CHECK_OK(strait_task_reply_pack(pool, &reply, &msg));
+    CHECK_OK(strait_task_reply_unpack(msg, &back));
+    assert_int_equal(back.kind, STRAIT_TASK_DIAL);
+    assert_true(back.generation == 3 && back.sequence == 4 && back.err == STRAIT_ETIMEDOUT);
+    assert_string_equal(back.reason, "stage 2 did not come?");
+    assert_true(back.rejected_copies_prev == 0 && back.rejected_copies_next == 2);
+    assert_int_equal(back.dial.missing_boundary, 1);
+    REFUSES_CUTS(msg, strait_task_reply_unpack(msg, &back));
     strait_msg_close(&msg);
 }
 
@@ -141,32 +184,32 @@ static void ids_in_two_and_four_bytes(void **state) {
     for (int is_wide = 0; is_wide < 2; is_wide++) {
         struct strait_msg *msg = NULL;
         int32_t capacity[6];
-        const strait_ids ids = {.step = 9,
-                                .batch = 70000,
-                                .is_valid = 1,
-                                .tokens = tokens,
-                                .targets = targets,
-                                .n = 3,
-                                .is_wide = is_wide};
-        strait_ids back;
-        CHECK_OK(strait_ids_pack(pool, &ids, &msg));
+        const strait_batch_ids ids = {.step = 9,
+                                      .batch = 70000,
+                                      .is_valid = 1,
+                                      .tokens = tokens,
+                                      .targets = targets,
+                                      .n = 3,
+                                      .is_wide = is_wide};
+        strait_batch_ids back;
+        CHECK_OK(strait_batch_ids_pack(pool, &ids, &msg));
         assert_int_equal(msg->size, 12 + (is_wide ? 24 : 12));
-        CHECK_OK(strait_ids_unpack(msg, capacity, 3, &back));
+        CHECK_OK(strait_batch_ids_unpack(msg, capacity, 3, &back));
         assert_int_equal(back.step, 9);
         assert_int_equal(back.batch, 70000);
         assert_int_equal(back.is_valid, 1);
         assert_memory_equal(back.tokens, tokens, sizeof tokens);
         assert_memory_equal(back.targets, targets, sizeof targets);
-        REFUSES_CUTS(msg, strait_ids_unpack(msg, capacity, 3, &back));
-        assert_int_equal(strait_ids_unpack(msg, capacity, 2, &back), STRAIT_EPROTO);
+        REFUSES_CUTS(msg, strait_batch_ids_unpack(msg, capacity, 3, &back));
+        assert_int_equal(strait_batch_ids_unpack(msg, capacity, 2, &back), STRAIT_EPROTO);
         strait_msg_close(&msg);
     }
     struct strait_msg *msg = NULL;
     int32_t capacity[6];
-    const strait_ids ids = {.tokens = tokens, .n = 3};
-    strait_ids back;
-    CHECK_OK(strait_ids_pack(pool, &ids, &msg));
-    CHECK_OK(strait_ids_unpack(msg, capacity, 3, &back));
+    const strait_batch_ids ids = {.tokens = tokens, .n = 3};
+    strait_batch_ids back;
+    CHECK_OK(strait_batch_ids_pack(pool, &ids, &msg));
+    CHECK_OK(strait_batch_ids_unpack(msg, capacity, 3, &back));
     assert_null(back.targets);
     assert_memory_equal(back.tokens, tokens, sizeof tokens);
     strait_msg_close(&msg);
@@ -193,19 +236,24 @@ static void pieces(void **state) {
     assert_int_equal(back.offset, 10);
     assert_int_equal(back.total, 15);
     assert_memory_equal(back.data, "hello", 5);
-    strait_put_u64(msg->body + 8, 11); // it would end behind the end
+    strait_put_u64(msg->body + 16, 11); // it would end behind the end
     assert_int_equal(strait_piece_unpack(msg, &back), STRAIT_EPROTO);
-    strait_put_u64(msg->body + 8, UINT64_MAX - 2); // and round the corner
+    strait_put_u64(msg->body + 16, UINT64_MAX - 2); // the sum would overflow
     assert_int_equal(strait_piece_unpack(msg, &back), STRAIT_EPROTO);
-    msg->size = 28;
+    msg->size = 32;
     assert_int_equal(strait_piece_unpack(msg, &back), STRAIT_EPROTO);
     strait_msg_close(&msg);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joins),  cmocka_unit_test(tasks),
-        cmocka_unit_test(pulses), cmocka_unit_test(ids_in_two_and_four_bytes),
+        cmocka_unit_test(joins),
+        cmocka_unit_test(tasks),
+        cmocka_unit_test(tasks_that_give_a_stage),
+        cmocka_unit_test(tasks_that_name_neighbours),
+        cmocka_unit_test(task_replies),
+        cmocka_unit_test(pulses),
+        cmocka_unit_test(ids_in_two_and_four_bytes),
         cmocka_unit_test(pieces),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,8 +1,8 @@
-/* What a conductor knows of its stages before it has any. */
-#include "train/remote_executor.h"
+/* The memory for replies of stages, as planned before any stage exists. */
+#include "stage/channel.h"
 
 #include "../config/tiny_run.h"
-#include "base/alloc.h"
+#include "stage/runner.h"
 
 /* Blocks with all that a block can have, nearly all of them on one stage. */
 static void crowd(strait_run *run) {
@@ -14,23 +14,23 @@ static void crowd(strait_run *run) {
     run->stages.split = (strait_option_ints){.n = 2, .items = {23, 1}};
 }
 
-static void there_is_room_for_every_norm(void **state) {
+static void has_capacity_for_every_norm(void **state) {
     (void)state;
     scratch folder = scratch_open();
-    static struct strait_executor executor;
-    static struct remote remote;
-    executor.state = &remote;
-    tiny_run(&folder, &executor.run);
-    crowd(&executor.run);
-    CHECK_OK(strait_run_plan_init(&executor.run, TINY_VOCAB, &executor.plan));
-    CHECK_OK(strait_remote_allocate(&executor));
+    static strait_run run;
+    static struct strait_stage_replies replies;
+    strait_run_plan plan;
+    tiny_run(&folder, &run);
+    crowd(&run);
+    CHECK_OK(strait_run_plan_init(&run, TINY_VOCAB, &plan));
+    CHECK_OK(strait_stage_replies_init(&replies, &plan));
     int n_most = 0;
     for (int i = 0; i < 2; i++) {
         struct strait_loader *loader = NULL;
         struct strait_runner *worker = NULL;
-        CHECK_OK(strait_loader_open(&executor.run, &loader));
-        CHECK_OK(strait_loader_cut(loader, &executor.plan));
-        CHECK_OK(strait_runner_open(&executor.run, &executor.plan, i, 1, loader, &worker));
+        CHECK_OK(strait_loader_open(&run, &loader));
+        CHECK_OK(strait_loader_cut(loader, &plan));
+        CHECK_OK(strait_runner_open(&run, &plan, i, 1, loader, &worker));
         int n = 0;
         (void)strait_runner_squares(worker, &n);
         if (n > n_most) n_most = n;
@@ -38,13 +38,12 @@ static void there_is_room_for_every_norm(void **state) {
         strait_loader_close(&loader);
     }
     assert_in_range(n_most, 23 * 13, INT32_MAX);
-    assert_int_equal(remote.capacity, n_most);
-    strait_alloc_free(remote.squares);
-    strait_alloc_free(remote.joined);
+    assert_int_equal(replies.capacity, n_most);
+    strait_stage_replies_fini(&replies);
     scratch_close(&folder);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(there_is_room_for_every_norm)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(has_capacity_for_every_norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
-/* serve_line.c - the lines that a conductor and a stage exchange before there is a mesh. */
-#include "stage/service.h"
+#include "stage/startup.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -9,27 +8,28 @@
 #include <unistd.h>
 
 enum {
-    MEET_MS = 30000
+    READ_MS = 30000
 };
 
-static strait_err fail_line(const char *what) {
-    return STRAIT_FAIL(STRAIT_EPROTO, "a stage was started with a line that lacks %s", what);
+static strait_err line_lacks(const char *what) {
+    return STRAIT_FAIL(STRAIT_EPROTO, "the startup line of a stage lacks %s", what);
 }
 
-strait_err strait_service_format_start(const strait_startup *start, char out[STRAIT_SERVICE_LINE]) {
+strait_err strait_startup_format(const strait_startup *start, char out[STRAIT_STARTUP_LINE]) {
     char key[STRAIT_FINGERPRINT_TEXT];
     char id[2 * STRAIT_RUN_BYTES + 1];
     strait_fingerprint_text(&start->coordinator, key);
     for (size_t i = 0; i < STRAIT_RUN_BYTES; i++)
         (void)snprintf(id + 2 * i, 3, "%02x", start->run_id[i]);
-    const int n = snprintf(out, STRAIT_SERVICE_LINE, "%d %s %s %s %s %s\n", start->stage,
+    const int n = snprintf(out, STRAIT_STARTUP_LINE, "%d %s %s %s %s %s\n", start->stage,
                            start->scheme, id, key, start->address, start->run_path);
-    if (n < 0 || n >= STRAIT_SERVICE_LINE) return fail_line("room");
+    if (n < 0 || n >= STRAIT_STARTUP_LINE)
+        return STRAIT_FAIL(STRAIT_EPROTO, "the startup line of a stage is too long");
     return STRAIT_OK;
 }
 
-/* Takes the next word of a line, up to a space or the end; 0 when there is none or no room. */
-static int take_word(const char **line, char *out, size_t capacity) {
+/* Takes the next field of a line, up to a space or the end; 0 when it is empty or does not fit. */
+static int take_token(const char **line, char *out, size_t capacity) {
     const size_t n = strcspn(*line, " ");
     if (n == 0 || n >= capacity) return 0;
     memcpy(out, *line, n);
@@ -44,60 +44,60 @@ static strait_err parse_run_id(const char *text, unsigned char out[STRAIT_RUN_BY
         const char *high = text[2 * i] != '\0' ? strchr(digits, text[2 * i]) : NULL;
         const char *low = high != NULL && text[2 * i + 1] != '\0' ? strchr(digits, text[2 * i + 1])
                                                                   : NULL;
-        if (low == NULL) return fail_line("the run's id");
+        if (low == NULL) return line_lacks("the run's id");
         out[i] = (unsigned char)((high - digits) * 16 + (low - digits));
     }
     return STRAIT_OK;
 }
 
-strait_err strait_service_parse_start(const char *line, strait_startup *out) {
+strait_err strait_startup_parse(const char *line, strait_startup *out) {
     char stage[16];
     char key[STRAIT_FINGERPRINT_TEXT];
     char id[2 * STRAIT_RUN_BYTES + 1];
     char *end = NULL;
     *out = (strait_startup){0};
-    if (!take_word(&line, stage, sizeof stage) ||
-        !take_word(&line, out->scheme, sizeof out->scheme) || !take_word(&line, id, sizeof id) ||
-        !take_word(&line, key, sizeof key) ||
-        !take_word(&line, out->address, sizeof out->address) || *line == '\0')
-        return fail_line("a field");
+    if (!take_token(&line, stage, sizeof stage) ||
+        !take_token(&line, out->scheme, sizeof out->scheme) || !take_token(&line, id, sizeof id) ||
+        !take_token(&line, key, sizeof key) ||
+        !take_token(&line, out->address, sizeof out->address) || *line == '\0')
+        return line_lacks("a field");
     const long number = strtol(stage, &end, 10);
-    if (*end != '\0' || number < 0 || number >= STRAIT_RUN_STAGES) return fail_line("a stage");
+    if (*end != '\0' || number < 0 || number >= STRAIT_RUN_STAGES) return line_lacks("a stage");
     out->stage = (int)number;
     (void)snprintf(out->run_path, sizeof out->run_path, "%s", line);
     STRAIT_TRY(parse_run_id(id, out->run_id));
     return strait_fingerprint_parse(key, &out->coordinator);
 }
 
-strait_err strait_service_parse_answer(const char *line, strait_fingerprint *key,
+strait_err strait_startup_parse_answer(const char *line, strait_fingerprint *key,
                                        char address[STRAIT_ADDRESS_MAX]) {
     char text[STRAIT_FINGERPRINT_TEXT];
-    if (!take_word(&line, text, sizeof text) || !take_word(&line, address, STRAIT_ADDRESS_MAX))
-        return fail_line("key and address");
+    if (!take_token(&line, text, sizeof text) || !take_token(&line, address, STRAIT_ADDRESS_MAX))
+        return line_lacks("key and address");
     return strait_fingerprint_parse(text, key);
 }
 
-strait_err strait_service_read_line(int fd, char out[STRAIT_SERVICE_LINE]) {
-    for (size_t n = 0; n < STRAIT_SERVICE_LINE;) {
+strait_err strait_startup_read_line(int fd, char out[STRAIT_STARTUP_LINE]) {
+    for (size_t n = 0; n < STRAIT_STARTUP_LINE;) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
-        const int polled = poll(&ready, 1, MEET_MS);
+        const int polled = poll(&ready, 1, READ_MS);
         const ssize_t got = polled == 1 ? read(fd, out + n, 1) : -1;
         if (polled != 0 && got < 0 && errno == EINTR) continue;
-        if (got != 1) return STRAIT_FAIL(STRAIT_ECLOSED, "a stage ended before it had begun");
+        if (got != 1) return STRAIT_FAIL(STRAIT_ECLOSED, "a stage ended before it was connected");
         if (out[n] == '\n') {
             out[n] = '\0';
             return STRAIT_OK;
         }
         n++;
     }
-    return fail_line("an end");
+    return line_lacks("an end");
 }
 
-strait_err strait_service_write_line(int fd, const char *line) {
+strait_err strait_startup_write_line(int fd, const char *line) {
     for (size_t left = strlen(line); left > 0;) {
         const ssize_t n = write(fd, line, left);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return STRAIT_FAIL(STRAIT_ECLOSED, "the other side has gone before it began");
+        if (n < 0) return STRAIT_FAIL(STRAIT_ECLOSED, "the other side of a startup line has gone");
         line += n;
         left -= (size_t)n;
     }
@@ -117,7 +117,7 @@ strait_err strait_startup_expand(const char *text, int stage, char *out, size_t 
         }
     }
     if (*text != '\0' || n >= capacity)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "stages: an address or command is too long");
+        return STRAIT_FAIL(STRAIT_ECONFIG, "stages.address or stages.launch is too long");
     out[n] = '\0';
     return STRAIT_OK;
 }

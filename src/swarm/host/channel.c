@@ -1,0 +1,100 @@
+/* channel.c - the stage channel of a swarm: commands go to whichever workers own the stages.
+ *
+ * The coordinator decides who gets a command and when its stage counts as done; the channel feeds
+ * it a goal and drives the host until the goal is met or the stages went back. */
+#include "swarm/host/state.h"
+
+#include <string.h>
+
+enum {
+    WAIT_MS = 100
+};
+
+strait_err strait_host_wait_ready(struct host *h) {
+    while (h->coordinator.phase != STRAIT_PHASE_READY) {
+        STRAIT_TRY(strait_host_pump(h, WAIT_MS));
+        if (h->spec->session.must_stop(h->spec->session.user) &&
+            h->coordinator.phase == STRAIT_PHASE_WAITING)
+            return STRAIT_FAIL(STRAIT_EINTERRUPTED,
+                               "stopped while waiting for workers; committed steps are kept");
+    }
+    return STRAIT_OK;
+}
+
+static strait_err send(struct strait_stage_channel *channel, int stage,
+                       const strait_stage_command *command) {
+    struct host *h = channel->state;
+    h->queue[stage] = *command;
+    h->is_queued[stage] = 1;
+    return STRAIT_OK;
+}
+
+/* The step that a command computes, ends or follows; 0 where it has none. */
+static int64_t step_of(const strait_stage_command *command) {
+    switch (command->kind) {
+    case STRAIT_COMMAND_GRADIENTS: return command->gradients.step;
+    case STRAIT_COMMAND_UPDATE: return command->update.step;
+    case STRAIT_COMMAND_VALIDATE: return command->validate.step;
+    case STRAIT_COMMAND_SEND_SNAPSHOT: return command->send_snapshot.step;
+    default: return 0;
+    }
+}
+
+/* While such a command is executed, a worker may be silent for long. */
+static int is_slow(strait_stage_command_kind kind) {
+    return kind == STRAIT_COMMAND_OPEN || kind == STRAIT_COMMAND_TIME_PASSES ||
+           kind == STRAIT_COMMAND_SEND_SNAPSHOT;
+}
+
+/* One stage or all: the pipeline never asks for anything between. */
+static strait_swarm_goal goal_of(const struct host *h) {
+    int n_queued = 0;
+    int stage = 0;
+    for (int i = 0; i < h->channel.n_stages; i++) {
+        n_queued += h->is_queued[i];
+        if (h->is_queued[i]) stage = i;
+    }
+    const strait_stage_command *command = &h->queue[stage];
+    return (strait_swarm_goal){.stage = n_queued > 1 ? -1 : stage,
+                               .step = step_of(command),
+                               .is_update = command->kind == STRAIT_COMMAND_UPDATE,
+                               .is_begin = command->kind == STRAIT_COMMAND_GRADIENTS,
+                               .is_slow = is_slow(command->kind)};
+}
+
+static strait_err drive(struct host *h) {
+    const strait_swarm_goal goal = goal_of(h);
+    STRAIT_TRY(strait_host_wait_ready(h));
+    if (h->has_rolled) return STRAIT_EAGAIN;
+    strait_err err = STRAIT_OK;
+    h->working = h->queue[goal.stage < 0 ? 0 : goal.stage].kind;
+    h->is_done = 0;
+    strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = goal});
+    while (err == STRAIT_OK && !h->is_done && h->coordinator.phase == STRAIT_PHASE_WORK)
+        err = strait_host_pump(h, WAIT_MS);
+    h->working = (strait_stage_command_kind)0;
+    STRAIT_TRY(err);
+    if (h->is_done) return STRAIT_OK;
+    STRAIT_TRY(strait_host_wait_ready(h));
+    return STRAIT_EAGAIN;
+}
+
+static strait_err gather(struct strait_stage_channel *channel) {
+    struct host *h = channel->state;
+    const strait_err err = drive(h);
+    memset(h->is_queued, 0, sizeof h->is_queued);
+    return err;
+}
+
+/* Workers stay: they are told when the run is over. */
+static void close_channel(struct strait_stage_channel *channel) {
+    (void)channel;
+}
+
+static const struct strait_stage_channel_ops ops = {
+    .send = send, .gather = gather, .close = close_channel};
+
+strait_err strait_host_channel_open(struct host *h, const strait_run_plan *plan) {
+    h->channel = (struct strait_stage_channel){.ops = &ops, .state = h, .n_stages = plan->n_stages};
+    return strait_stage_replies_init(&h->channel.replies, plan);
+}

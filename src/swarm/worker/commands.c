@@ -1,0 +1,112 @@
+/* commands.c - what a worker adds to the commands that its stage service executes: it refuses those
+ * that name files, feeds the loader, keeps snapshots, and tells the coordinator that it is alive
+ * while the stage computes. */
+#include "swarm/worker/state.h"
+
+/* A message from a neighbour that is not a crossing. */
+static strait_err on_message(void *user, struct strait_msg **msg) {
+    struct worker *w = user;
+    const struct strait_msg *m = *msg;
+    if (m->type == STRAIT_MSG_UP) return STRAIT_OK;
+    if (m->type == STRAIT_MSG_SNAPSHOT) return strait_worker_take_piece(w, m, 0);
+    if (m->type != STRAIT_MSG_DOWN)
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: unexpected message of type %d", w->stage,
+                           m->type);
+    w->is_broken = 1;
+    return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d lost its link to stage %d: %.*s", w->stage,
+                       w->stage + (m->peer == w->prev ? -1 : 1), (int)m->size,
+                       (const char *)m->body);
+}
+
+/* While the stage computes or waits. The neighbours' messages go to the runner. */
+static strait_err on_poll(void *user) {
+    struct worker *w = user;
+    const struct strait_runner *runner = strait_service_runner(w->service);
+    if (runner->last_action != STRAIT_ACTION_WAIT)
+        strait_worker_pass(w,
+                           runner->last_action == STRAIT_ACTION_FORWARD ? STRAIT_WORKER_FORWARD
+                                                                        : STRAIT_WORKER_BACKWARD,
+                           w->step);
+    if (!runner->is_waiting) w->progress++;
+    return strait_worker_poll_control(w);
+}
+
+static strait_err refuse(const struct worker *w, const strait_stage_command *command) {
+    return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: a worker does not execute command %s", w->stage,
+                       strait_stage_command_name(command->kind));
+}
+
+static strait_err before(void *user, const strait_stage_command *command) {
+    struct worker *w = user;
+    if (command->kind != STRAIT_COMMAND_OPEN && strait_service_runner(w->service) == NULL)
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: command %s before open", w->stage,
+                           strait_stage_command_name(command->kind));
+    if ((command->kind == STRAIT_COMMAND_GRADIENTS || command->kind == STRAIT_COMMAND_VALIDATE) &&
+        w->is_broken)
+        return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d lost a neighbour before the command",
+                           w->stage);
+    switch (command->kind) {
+    case STRAIT_COMMAND_GRADIENTS:
+        strait_worker_pass(w, STRAIT_WORKER_BEGIN, command->gradients.step);
+        return STRAIT_OK;
+    case STRAIT_COMMAND_VALIDATE:
+        strait_worker_pass(w, STRAIT_WORKER_VALIDATE, command->validate.step);
+        return STRAIT_OK;
+    case STRAIT_COMMAND_UPDATE:
+        strait_worker_pass(w, STRAIT_WORKER_UPDATE, command->update.step);
+        return STRAIT_OK;
+    case STRAIT_COMMAND_TIME_PASSES: // any ids will do; those of a step come with it
+        return strait_loader_give(strait_service_loader(w->service), 0, 0, NULL, NULL);
+    case STRAIT_COMMAND_OPEN:
+    case STRAIT_COMMAND_SEND_SNAPSHOT:
+    case STRAIT_COMMAND_PROPOSE_BASIS:
+    case STRAIT_COMMAND_ADOPT_BASIS: return STRAIT_OK;
+    default: return refuse(w, command); // it names a file or a peer of a local run
+    }
+}
+
+static strait_err after_update(struct worker *w, const strait_stage_command *command,
+                               strait_stage_reply *reply) {
+    const int64_t step = command->update.step;
+    w->step = step + 1;
+    strait_worker_pass(w, STRAIT_WORKER_APPLIED, step);
+    if (command->update.keep_snapshot) {
+        STRAIT_TRY(strait_worker_keep(w, 0));
+        strait_worker_pass(w, STRAIT_WORKER_SNAPSHOT, step);
+        reply->update.snapshot_s = w->snapshots.cost_s;
+    }
+    /* Measured at every update, whether or not a snapshot was kept: one slow moment of the link
+     * then counts for one step only. */
+    reply->update.copy_s = strait_worker_copy_seconds(w, w->snapshots.bytes);
+    return STRAIT_OK;
+}
+
+static strait_err after(void *user, const strait_stage_command *command, strait_err err,
+                        strait_stage_reply *reply) {
+    struct worker *w = user;
+    if (command->kind == STRAIT_COMMAND_TIME_PASSES)
+        (void)strait_loader_give(strait_service_loader(w->service), -1, 0, NULL, NULL);
+    STRAIT_TRY(err);
+    if (command->kind == STRAIT_COMMAND_GRADIENTS)
+        strait_worker_pass(w, STRAIT_WORKER_NORM, command->gradients.step);
+    return command->kind == STRAIT_COMMAND_UPDATE ? after_update(w, command, reply) : STRAIT_OK;
+}
+
+/* The coordinator writes checkpoints; a worker only sends what is to be written. */
+static strait_err send_snapshot(void *user, int64_t step) {
+    struct worker *w = user;
+    struct strait_snapshot *snapshot = NULL;
+    (void)step; // the stage is at it, or the coordinator would not ask
+    STRAIT_TRY(strait_worker_current_snapshot(w, &snapshot));
+    strait_worker_pass(w, STRAIT_WORKER_SAVE, w->step);
+    return strait_worker_send_all(w, w->control.mesh, 0, snapshot, STRAIT_PRIORITY_CONTROL);
+}
+
+strait_service_hooks strait_worker_hooks(struct worker *w) {
+    return (strait_service_hooks){.user = w,
+                                  .on_message = on_message,
+                                  .on_poll = on_poll,
+                                  .before = before,
+                                  .after = after,
+                                  .send_snapshot = send_snapshot};
+}

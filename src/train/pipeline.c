@@ -1,0 +1,269 @@
+#include "train/pipeline.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "stage/limits.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct strait_pipeline {
+    struct strait_executor *executor;
+    struct strait_stage_channel *channel;
+    int n_stages;
+    float *joined; // squares of all stages without gaps, or a basis
+    /* What the accessors report, kept because the next command overwrites the replies. */
+    double busy_s[STRAIT_RUN_STAGES];
+    int nonfinite_stage;
+    double snapshot_s, copy_s;
+};
+
+strait_err strait_pipeline_open(struct strait_executor *executor,
+                                struct strait_stage_channel *channel,
+                                struct strait_pipeline **out) {
+    struct strait_pipeline *p = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *p, "pipeline", (void **)&p));
+    p->executor = executor;
+    p->channel = channel;
+    p->n_stages = channel->n_stages;
+    p->nonfinite_stage = -1;
+    const strait_err err = strait_alloc((size_t)channel->replies.capacity *
+                                            (size_t)channel->n_stages,
+                                        sizeof *p->joined, "gradient norms", (void **)&p->joined);
+    if (err != STRAIT_OK) {
+        strait_pipeline_close(&p);
+        return err;
+    }
+    *out = p;
+    return STRAIT_OK;
+}
+
+void strait_pipeline_close(struct strait_pipeline **pipeline) {
+    if (*pipeline == NULL) return;
+    strait_alloc_free((*pipeline)->joined);
+    strait_alloc_free(*pipeline);
+    *pipeline = NULL;
+}
+
+static const strait_stage_reply *reply_of(const struct strait_pipeline *p, int stage) {
+    return &p->channel->replies.items[stage];
+}
+
+static strait_err command_all(struct strait_pipeline *p, const strait_stage_command *command) {
+    return strait_stage_channel_command_all(p->channel, command);
+}
+
+/* ---- opening ---- */
+
+strait_err strait_pipeline_choose_windows(struct strait_pipeline *p) {
+    struct strait_executor *executor = p->executor;
+    strait_step_times times[STRAIT_RUN_STAGES];
+    double delays[STRAIT_RUN_STAGES];
+    uint64_t device_free[STRAIT_RUN_STAGES];
+    STRAIT_TRY(command_all(p, &(strait_stage_command){.kind = STRAIT_COMMAND_TIME_PASSES}));
+    for (int i = 0; i < p->n_stages; i++) {
+        times[i] = reply_of(p, i)->time_passes.times;
+        delays[i] = reply_of(p, i)->time_passes.next_delay_s;
+        device_free[i] = reply_of(p, i)->device_free;
+    }
+    return strait_limits_windows(&executor->plan, (int)executor->run.stages.window, times, delays,
+                                 executor->plan.scratch_bytes > 0 ? device_free : NULL,
+                                 executor->windows, &executor->planned_tokens_per_s);
+}
+
+strait_err strait_pipeline_open_stages(struct strait_pipeline *p, const int *windows,
+                                       int may_reuse) {
+    for (int i = 0; i < p->n_stages; i++) {
+        const strait_stage_command command = {.kind = STRAIT_COMMAND_OPEN,
+                                              .open = {windows[i], may_reuse}};
+        STRAIT_TRY(p->channel->ops->send(p->channel, i, &command));
+    }
+    STRAIT_TRY(p->channel->ops->gather(p->channel));
+    (void)snprintf(p->executor->device, sizeof p->executor->device, "%d stages, %.100s",
+                   p->n_stages, reply_of(p, 0)->open.device);
+    return STRAIT_OK;
+}
+
+/* ---- a step ---- */
+
+/* Squares are joined in the order of the model's parameters before they are summed: the same bits
+ * whatever the cut into stages. */
+static double all_norm(struct strait_pipeline *p) {
+    int n = 0;
+    for (int i = 0; i < p->n_stages; i++) {
+        const strait_floats *squares = &reply_of(p, i)->gradients.squares;
+        memcpy(p->joined + n, squares->data, (size_t)squares->n * sizeof(float));
+        n += squares->n;
+    }
+    return strait_executor_norm(p->joined, n);
+}
+
+static int knows_links(const struct strait_executor *executor) {
+    const strait_emulate_spec *e = &executor->plan.emulate;
+    return executor->run.link.transport == STRAIT_RUN_INPROC || e->rate_bps > 0 ||
+           e->delay_ns > 0 || e->jitter_ns > 0 || e->loss > 0;
+}
+
+static int is_nonfinite(const strait_stage_reply *reply) {
+    const strait_floats *squares = &reply->gradients.squares;
+    if (!(reply->gradients.faults.nonfinite == 0.0) || !isfinite(reply->gradients.loss_sum))
+        return 1;
+    for (int k = 0; k < squares->n; k++)
+        if (!isfinite(squares->data[k])) return 1;
+    return 0;
+}
+
+/* Keeps what the accessors report. */
+static void note_step(struct strait_pipeline *p) {
+    p->nonfinite_stage = -1;
+    for (int i = p->n_stages - 1; i >= 0; i--) {
+        const strait_step_times *t = &reply_of(p, i)->gradients.times;
+        p->busy_s[i] = t->forward + t->input + t->weights + t->codec;
+        if (is_nonfinite(reply_of(p, i))) p->nonfinite_stage = i;
+    }
+}
+
+static void combine(struct strait_pipeline *p, strait_executor_report *report) {
+    struct strait_executor *executor = p->executor;
+    strait_step_times times[STRAIT_RUN_STAGES];
+    double n_faults = 0.0;
+    for (int i = 0; i < p->n_stages; i++) {
+        const strait_stage_reply *reply = reply_of(p, i);
+        const double forward = (double)reply->gradients.forward_bytes;
+        const double backward = (double)reply->gradients.backward_bytes;
+        const strait_stage_faults *faults = &reply->gradients.faults;
+        times[i] = reply->gradients.times;
+        executor->device_bytes[i] = reply->device_bytes;
+        report->loss_sum += reply->gradients.loss_sum;
+        report->bubble += times[i].wait / times[i].wall / p->n_stages;
+        if (forward > report->forward_bytes) report->forward_bytes = forward;
+        if (backward > report->backward_bytes) report->backward_bytes = backward;
+        report->residual_forward[i] = reply->gradients.residual_forward;
+        if (i > 0) report->residual_backward[i - 1] = reply->gradients.residual_backward;
+        n_faults += faults->nonfinite + faults->rejected_next + faults->rejected_prev;
+    }
+    /* Codecs replaced faulty values by 0, so the gradients are finite but not those of the model:
+     * without a norm the trainer skips the update. */
+    report->norm = n_faults > 0.0 ? NAN : all_norm(p);
+    report->limit = strait_limits_name(&executor->plan, executor->windows, times,
+                                       knows_links(executor), report->forward_bytes,
+                                       report->backward_bytes);
+    report->metered_s = strait_limits_metered(&executor->plan, executor->windows, times,
+                                              report->forward_bytes, report->backward_bytes);
+}
+
+strait_err strait_pipeline_gradients(struct strait_pipeline *p, int64_t step,
+                                     strait_executor_report *out) {
+    const strait_stage_command command = {.kind = STRAIT_COMMAND_GRADIENTS, .gradients = {step}};
+    strait_executor_report report = {0};
+    STRAIT_TRY(command_all(p, &command));
+    note_step(p);
+    combine(p, &report);
+    *out = report;
+    return STRAIT_OK;
+}
+
+/* The last stage proposes the next basis of the subspace codec, then every stage adopts it. */
+static strait_err update_basis(struct strait_pipeline *p, int64_t step) {
+    const int last = p->n_stages - 1;
+    const strait_stage_command propose = {.kind = STRAIT_COMMAND_PROPOSE_BASIS};
+    STRAIT_TRY(strait_stage_channel_command_one(p->channel, last, &propose));
+    const strait_floats *basis = &reply_of(p, last)->propose_basis.basis;
+    memcpy(p->joined, basis->data, (size_t)basis->n * sizeof *p->joined);
+    const strait_stage_command adopt = {
+        .kind = STRAIT_COMMAND_ADOPT_BASIS,
+        .adopt_basis = {.version = (uint32_t)step, // rises, whatever the interval was before
+                        .basis = {p->joined, basis->n}}};
+    return command_all(p, &adopt);
+}
+
+strait_err strait_pipeline_update(struct strait_pipeline *p, int64_t step, float factor) {
+    const strait_stage_command command = {.kind = STRAIT_COMMAND_UPDATE,
+                                          .update = {.step = step, .factor = factor}};
+    STRAIT_TRY(command_all(p, &command));
+    p->snapshot_s = p->copy_s = 0.0;
+    for (int i = 0; i < p->n_stages; i++) {
+        p->snapshot_s = fmax(p->snapshot_s, reply_of(p, i)->update.snapshot_s);
+        p->copy_s = fmax(p->copy_s, reply_of(p, i)->update.copy_s);
+    }
+    if (!strait_run_plan_updates_basis(&p->executor->plan, step + 1)) return STRAIT_OK;
+    return update_basis(p, step + 1);
+}
+
+strait_err strait_pipeline_validate(struct strait_pipeline *p, int64_t step, double *loss_sum) {
+    const strait_stage_command command = {.kind = STRAIT_COMMAND_VALIDATE, .validate = {step}};
+    STRAIT_TRY(command_all(p, &command));
+    *loss_sum = reply_of(p, p->n_stages - 1)->validate.loss_sum;
+    return STRAIT_OK;
+}
+
+int strait_pipeline_nonfinite_stage(const struct strait_pipeline *p) {
+    return p->nonfinite_stage;
+}
+
+double strait_pipeline_busy_seconds(const struct strait_pipeline *p, int stage) {
+    return p->busy_s[stage];
+}
+
+double strait_pipeline_snapshot_seconds(const struct strait_pipeline *p) {
+    return p->snapshot_s;
+}
+
+double strait_pipeline_copy_seconds(const struct strait_pipeline *p) {
+    return p->copy_s;
+}
+
+/* ---- files: of stages that share a disk with the coordinator ---- */
+
+strait_err strait_pipeline_save(struct strait_pipeline *p, const char *folder, int64_t step) {
+    char real[STRAIT_PATH_MAX];
+    if (realpath(folder, real) == NULL)
+        return STRAIT_FAIL(STRAIT_EIO, "%s: no such folder", folder);
+    const strait_stage_command command = {.kind = STRAIT_COMMAND_SAVE, .save = {step, real}};
+    STRAIT_TRY(command_all(p, &command));
+    for (int i = 0; i < p->n_stages; i++)
+        if (reply_of(p, i)->err != STRAIT_OK)
+            return STRAIT_FAIL(reply_of(p, i)->err, "%s", reply_of(p, i)->reason);
+    return STRAIT_OK;
+}
+
+strait_err strait_pipeline_load(struct strait_pipeline *p, struct strait_checkpoint *checkpoint) {
+    char real[STRAIT_PATH_MAX];
+    if (realpath(strait_checkpoint_path(checkpoint), real) == NULL)
+        return STRAIT_FAIL(STRAIT_EIO, "%s: the checkpoint is gone",
+                           strait_checkpoint_path(checkpoint));
+    const strait_stage_command command = {.kind = STRAIT_COMMAND_LOAD, .load = {real}};
+    return command_all(p, &command);
+}
+
+/* Every stage writes a file of its own beside the one that joins them. */
+static strait_err write_traces(struct strait_pipeline *p, const char *path,
+                               char (*files)[STRAIT_PATH_MAX]) {
+    for (int i = 0; i < p->n_stages; i++) {
+        STRAIT_TRY(strait_file_path(files[i], "%s.stage-%d", path, i));
+        const strait_stage_command command = {.kind = STRAIT_COMMAND_TRACE_END,
+                                              .trace_end = {files[i]}};
+        STRAIT_TRY(p->channel->ops->send(p->channel, i, &command));
+    }
+    return p->channel->ops->gather(p->channel);
+}
+
+strait_err strait_pipeline_trace(struct strait_pipeline *p, const char *path) {
+    const strait_stage_command begin = {.kind = STRAIT_COMMAND_TRACE_BEGIN};
+    char(*files)[STRAIT_PATH_MAX] = NULL;
+    const char *paths[STRAIT_RUN_STAGES];
+    const int64_t offsets[STRAIT_RUN_STAGES] = {0}; // one machine, one clock
+    if (path == NULL) return command_all(p, &begin);
+    STRAIT_TRY(strait_alloc((size_t)p->n_stages, sizeof *files, "trace files", (void **)&files));
+    strait_err err = write_traces(p, path, files);
+    for (int i = 0; i < p->n_stages; i++)
+        paths[i] = files[i];
+    if (err == STRAIT_OK) err = strait_trace_merge(paths, offsets, p->n_stages, path);
+    for (int i = 0; i < p->n_stages; i++)
+        (void)unlink(files[i]);
+    strait_alloc_free(files);
+    return err;
+}

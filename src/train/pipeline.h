@@ -1,0 +1,52 @@
+/* pipeline.h - the stages of a run behind a channel, driven as one.
+ *
+ * A pipeline turns what a trainer asks of the whole model into commands to each stage and combines
+ * their replies: gradients and their norm, update, validation, checkpoints, traces. It knows the
+ * stages by their channel (stage/channel.h) alone, so the same code drives local processes and the
+ * workers of a swarm. One thread uses a pipeline.
+ *
+ * Functions pass on the errors of the channel, STRAIT_EAGAIN among them: the stages then went back
+ * to an earlier step and what was asked for was not done. */
+#pragma once
+
+#include "stage/channel.h"
+#include "train/executor.h"
+
+struct strait_pipeline;
+
+/* Borrows both until close; channel->replies must be initialised. The executor's windows,
+ * device, device_bytes and planned_tokens_per_s are filled by the functions below. */
+strait_err strait_pipeline_open(struct strait_executor *executor,
+                                struct strait_stage_channel *channel, struct strait_pipeline **out);
+void strait_pipeline_close(struct strait_pipeline **pipeline); // accepts NULL
+
+/* Times the passes of every stage and chooses from that how many microbatches each may hold:
+ * executor->windows. */
+strait_err strait_pipeline_choose_windows(struct strait_pipeline *pipeline);
+
+/* Opens every stage with windows[stage] slots, all at once: drawing weights may take seconds. With
+ * may_reuse a stage that has these slots already keeps its weights. */
+strait_err strait_pipeline_open_stages(struct strait_pipeline *pipeline, const int *windows,
+                                       int may_reuse);
+
+/* As the functions of strait_executor_ops. */
+strait_err strait_pipeline_gradients(struct strait_pipeline *pipeline, int64_t step,
+                                     strait_executor_report *out);
+strait_err strait_pipeline_update(struct strait_pipeline *pipeline, int64_t step, float factor);
+strait_err strait_pipeline_validate(struct strait_pipeline *pipeline, int64_t step,
+                                    double *loss_sum);
+strait_err strait_pipeline_save(struct strait_pipeline *pipeline, const char *folder, int64_t step);
+strait_err strait_pipeline_load(struct strait_pipeline *pipeline,
+                                struct strait_checkpoint *checkpoint);
+strait_err strait_pipeline_trace(struct strait_pipeline *pipeline, const char *path);
+
+/* Of the last gradients: the first stage that computed non-finite values of its own; -1: none. */
+int strait_pipeline_nonfinite_stage(const struct strait_pipeline *pipeline);
+
+/* Of the last gradients: seconds that a stage computed, without waiting. */
+double strait_pipeline_busy_seconds(const struct strait_pipeline *pipeline, int stage);
+
+/* Of the last update, the largest over all stages: what keeping a snapshot cost (0: none was
+ * kept), and how long copying one to a neighbour would take. */
+double strait_pipeline_snapshot_seconds(const struct strait_pipeline *pipeline);
+double strait_pipeline_copy_seconds(const struct strait_pipeline *pipeline);
