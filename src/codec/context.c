@@ -3,10 +3,13 @@
  * and token gates. What follows from the token ids alone is left to the model (model.conv,
  * model.anchors, model.value_tables).
  *
- *   receiver   n = rms(z);  c, r = the last codes of z, of n;  a = r V^T;  x = g (c D^T + silu(a)
- * W^T) sender     b = rms(y) A^T;  u = z M^T + h (y - x) E^T + silu(b) B^T sender     db = (du B)
- * silu'(b);  e = h (du E);  dy = e + rms_back(db A);  the stage's blocks turn dy into dx;  dx -= e
- *   receiver   dv = g dx;  da = (dv W) silu'(a);  dz = du M + back(dv D) + rms_back(back(da V))
+ *   receiver   n = rms(z);  c, r = the last codes of z, of n;  a = r V^T
+ *              x = g (c D^T + silu(a) W^T)
+ *   sender     b = rms(y) A^T;  u = z M^T + h (y - x) E^T + silu(b) B^T
+ *   sender     db = (du B) silu'(b);  e = h (du E);  dy = e + rms_back(db A)
+ *              the stage's blocks turn dy into dx;  dx -= e
+ *   receiver   dv = g dx;  da = (dv W) silu'(a)
+ *              dz = du M + back(dv D) + rms_back(back(da V))
  *
  * y is the stage's output for x. g and h are the token gates, 1 + the token's row of a table: both
  * sides know the token, so the meaning of a code may depend on it. Without spec.has_gates they
