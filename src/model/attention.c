@@ -42,7 +42,7 @@ strait_err strait_attention_plan_acts(const strait_shape *shape, int64_t n,
         STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->projected));
     if (shape->has_qkv_conv || shape->has_qk_norm)
         STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->unrotated));
-    if (!shape->has_qk_norm) return STRAIT_OK;
+    if (!shape->has_qk_norm) return STRAIT_OK; // only the norm per head needs head_rstd
     return strait_layer_plan_f32(slab, n, shape->heads + shape->kv_heads, &out->head_rstd);
 }
 
@@ -81,8 +81,12 @@ strait_err strait_attention_project(const strait_work *work, const strait_attent
                                     const strait_attention_acts *acts, strait_tensor sum,
                                     strait_tensor x, strait_tensor delta) {
     const struct strait_kernels *k = work->kernels;
+    /* Without a convolution or norm per head nothing reads the projection again: the rotation then
+     * works in place, and the three tensors are one. */
     const strait_tensor unrotated = acts->unrotated.data != NULL ? acts->unrotated : acts->qkv;
     const strait_tensor projected = layer->qkv_conv != NULL ? acts->projected : unrotated;
+    /* The norm adds x + delta on the way and writes the sum, so the residual addition costs no pass
+     * over memory of its own. */
     STRAIT_TRY(k->rmsnorm(work->stream, layer->conv != NULL ? acts->before_conv : acts->normed, sum,
                           acts->rstd, x, delta, strait_layer_norm(work, layer->norm)));
     if (layer->conv != NULL)
@@ -129,6 +133,9 @@ strait_err strait_attention_backward(const strait_work *work, const strait_atten
     const strait_heads heads = strait_shape_heads(work->shape, work->seq_len);
     const strait_tensor d_qkv = scratch->d_qkv;
     const strait_tensor d_projected = projected_grad(layer, acts, d_qkv);
+    /* Input gradients first, in the reverse order of forward; each tensor of the scratch is read
+     * for the last time before another that shares its memory is written
+     * (strait_block_plan_scratch). */
     STRAIT_TRY(strait_layer_residual_out_backward(work, scratch->d_attended, d_branch,
                                                   layer->out->compute));
     STRAIT_TRY(k->attention_back(work->stream, d_qkv, scratch->d_attended, acts->attended,
@@ -161,6 +168,7 @@ strait_err strait_attention_weight_grads(const strait_work *work, const strait_a
     d_qkv = projected_grad(layer, acts, d_qkv);
     STRAIT_TRY(
         strait_layer_residual_out_weight_grad(work, layer->out->grad, d_branch, acts->attended));
+    /* The value table got its rows added to the value columns: its gradient is those columns. */
     if (layer->values != NULL) {
         const strait_tensor d_rows = {work->table_rows.data, work->table_rows.dtype, d_qkv.rows,
                                       layer->values->grad.cols};

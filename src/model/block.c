@@ -74,6 +74,7 @@ strait_err strait_block_plan_retained(const strait_shape *shape, const strait_bl
     const struct overlay outputs[] = {{&out->delta, shape->width},
                                       {&out->attention.d_normed, shape->width},
                                       {&out->mlp.d_normed, shape->width}};
+    /* Retained because pad(z) is the residual stream until the mlp has read it. */
     if (spec->bottleneck.decodes_input || spec->bottleneck.encodes_output)
         STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->bottleneck));
     STRAIT_TRY(plan_overlay(shape, n, slab, outputs, passes->is_training ? 3 : 1));
@@ -172,6 +173,7 @@ static strait_err encode_backward(const strait_work *work, const strait_block *b
                                   const strait_block_acts *acts,
                                   const strait_block_scratch *scratch, strait_block_grads d,
                                   int defers) {
+    /* d.code is overwritten by the gradient of the input: a deferred pass needs a copy. */
     if (defers)
         STRAIT_TRY(work->kernels->cast(work->stream, acts->bottleneck.d_code, d.code));
     else
@@ -239,6 +241,8 @@ static strait_err attention_backward(const strait_work *work, const strait_block
 strait_err strait_block_backward(const strait_work *work, const strait_block *block,
                                  strait_block_acts *acts, strait_block_scratch *scratch,
                                  strait_block_grads d, int defers) {
+    /* Without an encoder, d.stream is the gradient of both mid and the mlp's output: the residual
+     * addition passes it to both. */
     if (block->bottleneck.enc != NULL)
         STRAIT_TRY(encode_backward(work, block, acts, scratch, d, defers));
     STRAIT_TRY(mlp_backward(work, block, acts, scratch, d, defers));

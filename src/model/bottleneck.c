@@ -23,6 +23,7 @@ strait_err strait_bottleneck_decode(const strait_work *work, const strait_bottle
                                     const strait_bottleneck_acts *acts, strait_tensor u,
                                     strait_tensor stream) {
     const struct strait_kernels *k = work->kernels;
+    /* resize_cols pads with zeros: the stream of a new stage has only the channels of the code. */
     STRAIT_TRY(strait_layer_linear(work, u, acts->code, part->dec->compute));
     STRAIT_TRY(k->relu(work->stream, u, u));
     return k->resize_cols(work->stream, stream, acts->code);
@@ -32,6 +33,7 @@ strait_err strait_bottleneck_decode_backward(const strait_work *work, const stra
                                              strait_tensor d_code, strait_tensor d_stream,
                                              strait_tensor d_u, strait_tensor u) {
     const struct strait_kernels *k = work->kernels;
+    /* In place: what remains in d_u is the gradient of z dec^T, for the weight gradient. */
     STRAIT_TRY(k->relu_back(work->stream, d_u, d_u, u));
     STRAIT_TRY(k->resize_cols(work->stream, d_code, d_stream));
     return k->matmul(work->stream, d_code, d_u, part->dec->compute,
@@ -49,6 +51,7 @@ strait_err strait_bottleneck_encode(const strait_work *work, const strait_bottle
                                     const strait_bottleneck_acts *acts, strait_tensor code,
                                     strait_tensor mid, strait_tensor scratch) {
     const struct strait_kernels *k = work->kernels;
+    /* The product adds to what resize_cols wrote: the code is mid[:k] plus the encoded output. */
     STRAIT_TRY(k->silu(work->stream, scratch, acts->mlp_out));
     STRAIT_TRY(k->resize_cols(work->stream, code, mid));
     return k->matmul(work->stream, code, scratch, part->enc->compute,
@@ -69,6 +72,7 @@ strait_err strait_bottleneck_encode_weight_grads(const strait_work *work,
                                                  const strait_bottleneck *part,
                                                  const strait_bottleneck_acts *acts,
                                                  strait_tensor d_code, strait_tensor scratch) {
+    /* silu(o) is computed again rather than kept: it is cheap, and [N x D] per slot is not. */
     STRAIT_TRY(work->kernels->silu(work->stream, scratch, acts->mlp_out));
     return strait_layer_linear_weight_grad(work, part->enc->grad, d_code, scratch);
 }

@@ -40,6 +40,7 @@ strait_err strait_layer_from_basis(const strait_work *work, strait_tensor y, str
 
 strait_err strait_layer_residual_out(const strait_work *work, strait_tensor y, strait_tensor x,
                                      strait_tensor weight) {
+    /* Through k coordinates, never as a full matrix: fewer operations, and y stays in the span. */
     if (work->basis.data == NULL) return strait_layer_linear(work, y, x, weight);
     const strait_tensor code = strait_layer_code_rows(work, x.rows);
     STRAIT_TRY(strait_layer_linear(work, code, x, weight));
@@ -57,6 +58,7 @@ strait_err strait_layer_residual_out_backward(const strait_work *work, strait_te
 strait_err strait_layer_residual_out_weight_grad(const strait_work *work, strait_tensor d_weight,
                                                  strait_tensor d_y, strait_tensor x) {
     if (work->basis.data == NULL) return strait_layer_linear_weight_grad(work, d_weight, d_y, x);
+    /* Projected again: backward used the same scratch, and others have since. */
     const strait_tensor code = strait_layer_code_rows(work, d_y.rows);
     STRAIT_TRY(strait_layer_to_basis(work, code, d_y));
     return strait_layer_linear_weight_grad(work, d_weight, code, x);
@@ -98,6 +100,7 @@ strait_err strait_layer_conv(const strait_work *work, strait_tensor y, strait_te
 strait_tensor strait_layer_join(const strait_tensor *matrices, int n) {
     strait_tensor joined = matrices[0];
     for (int i = 1; i < n; i++) {
+        /* Planned tensors without memory have no address to compare. */
         assert(matrices[i].cols == joined.cols);
         assert(joined.data == NULL ||
                (char *)matrices[i].data == (char *)joined.data + strait_tensor_bytes(joined));

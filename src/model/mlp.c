@@ -64,6 +64,7 @@ strait_err strait_mlp_backward(const strait_work *work, const strait_mlp *layer,
      * them again, in place, for the weight gradient. */
     const int is_shared = acts->hidden.data == d_hidden.data;
     const strait_tensor hidden = is_shared ? d_hidden : (strait_tensor){0};
+    /* The kernels replace pre_act by its gradient: weight_grads finds it there. */
     STRAIT_TRY(strait_layer_residual_out_backward(work, d_hidden, d_branch, layer->down->compute));
     if (work->shape->activation == STRAIT_SWIGLU)
         STRAIT_TRY(k->swiglu_back(work->stream, acts->pre_act, hidden, d_hidden, acts->pre_act));

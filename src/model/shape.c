@@ -96,6 +96,8 @@ int64_t strait_shape_params(const strait_shape *s) {
 }
 
 double strait_shape_train_flops(const strait_shape *s) {
+    /* Each weight of a product costs 2 operations forward and 4 backward per token; look-ups, norms
+     * and convolutions are not counted. */
     const double products = (double)(s->layers * block_matrix_params(s) + s->vocab * s->width);
     /* Scores and mixing are two products of context x head_dim per token, halved by causality. */
     const double attention = 0.5 * 2.0 *
@@ -104,10 +106,12 @@ double strait_shape_train_flops(const strait_shape *s) {
 }
 
 int64_t strait_shape_residual_out_rows(const strait_shape *s, int has_head) {
+    /* The stage with the head keeps full matrices: no boundary follows it. */
     return s->subspace > 0 && !has_head ? s->subspace : s->width;
 }
 
 strait_heads strait_shape_heads(const strait_shape *s, int64_t seq_len) {
+    /* 0 is the usual scale of attention scores. */
     const float scale = s->attention_scale > 0.0f ? s->attention_scale
                                                   : 1.0f / sqrtf((float)s->head_dim);
     return (strait_heads){.n_query = s->heads,

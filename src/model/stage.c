@@ -87,6 +87,7 @@ static strait_err plan_slab(struct strait_stage *stage) {
     struct strait_slab *slab = &stage->slab;
     for (int i = 0; i < spec->n_slots; i++)
         STRAIT_TRY(plan_slot(stage, &stage->slots[i]));
+    /* One set of activations, for the block being recomputed, instead of one per block and slot. */
     if (spec->recomputes)
         STRAIT_TRY(strait_block_plan_acts(shape, &block, n, 0, slab, &stage->shared));
     STRAIT_TRY(plan_scratch(stage, &block));
@@ -110,7 +111,7 @@ static strait_err plan(struct strait_stage *stage) {
             STRAIT_EINVAL,
             "stage: recomputing activations and deferring weight gradients exclude each other");
     stage->n_blocks = spec->layers.last - spec->layers.first;
-    stage->last_slot = -1;
+    stage->last_slot = -1; // no forward pass yet
     STRAIT_TRY(alloc_slots(stage));
     STRAIT_TRY(strait_weights_plan(&spec->shape, spec->layers, spec->is_training, &stage->weights));
     return plan_slab(stage);
@@ -139,6 +140,7 @@ static strait_err upload_rope(struct strait_stage *stage) {
     const struct strait_backend_ops *ops = stage->backend->ops;
     const size_t bytes = strait_tensor_bytes(stage->work.cos);
     float *tables = NULL;
+    /* Computed on the host, so that every backend rotates by the same bits. */
     STRAIT_TRY(strait_alloc(2, bytes, "rotation tables", (void **)&tables));
     float *const sines = tables + bytes / sizeof *tables;
     strait_rope_tables(&stage->spec.shape, tables, sines);
@@ -237,6 +239,8 @@ strait_err strait_stage_set_basis(struct strait_stage *stage, strait_tensor basi
                                   strait_tensor fixed_embedding) {
     stage->basis_f32 = basis;
     stage->work.fixed_embedding = fixed_embedding;
+    /* Layers read the basis in the precision of activations: the borrowed tensor itself, or a copy
+     * in the slab, which refresh fills. */
     if (stage->spec.shape.precision == basis.dtype) stage->work.basis = basis;
     return strait_stage_refresh(stage);
 }

@@ -55,6 +55,7 @@ strait_err strait_weights_commit(struct strait_weights *w, struct strait_backend
     if (w->grads.n_parts > 0) STRAIT_TRY(strait_slab_commit(&w->grads, backend));
     if (w->sums.n_parts > 0) STRAIT_TRY(strait_slab_commit(&w->sums, backend));
     if (w->copies.n_parts > 0) STRAIT_TRY(strait_slab_commit(&w->copies, backend));
+    /* Gains are never rounded, and with f32 nothing is: layers then read the values themselves. */
     for (int i = 0; i < w->n_params; i++)
         if (w->params[i].compute.data == NULL) w->params[i].compute = w->params[i].value;
     return STRAIT_OK;
@@ -94,6 +95,7 @@ static double deviation_of(const struct strait_weights *w, const strait_shape *s
                            const strait_param *param) {
     if (param->role == STRAIT_ROLE_CONV || param->role == STRAIT_ROLE_VALUES) return 0.0;
     if (param->role == STRAIT_ROLE_GAIN) return -1.0;
+    /* Encoder and decoder preserve the scale of their input, whatever the family. */
     if (is_bottleneck(w, param)) return 1.0 / sqrt((double)param->value.cols);
     if (shape->init == STRAIT_INIT_LLAMA) {
         const double base = 0.02; // Llama's; residual branches are scaled down by the depth

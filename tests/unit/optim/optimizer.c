@@ -44,11 +44,17 @@ static void reference_step(struct reference *reference, const strait_param *p,
     }
 }
 
+static double squared_norm(strait_tensor t) {
+    double sum = 0;
+    for (int64_t i = 0; i < rig_count(t); i++)
+        sum += pow((double)rig_f32(t)[i], 2);
+    return sum;
+}
+
 static double global_norm(const struct rig *rig) {
     double squares = 0;
     for (int p = 0; p < rig->n; p++)
-        for (int64_t i = 0; i < rig_count(rig->params[p].grad); i++)
-            squares += pow((double)rig_f32(rig->params[p].grad)[i], 2);
+        squares += squared_norm(rig->params[p].grad);
     return sqrt(squares);
 }
 
@@ -175,6 +181,35 @@ static void names_match_the_tables(void **state) {
     assert_null(strait_optimizer_find("sgd"));
 }
 
+/* Every optimizer of the registry, on every role, shrinks weights whose gradient is the weight. */
+static void every_optimizer_descends(void **state) {
+    (void)state;
+    for (int i = 0; strait_optimizer_names[i] != NULL; i++) {
+        struct rig rig;
+        struct strait_optimizer *opt = NULL;
+        double before[5], after;
+        strait_optim_spec spec = rig_spec(strait_optimizer_names[i]);
+        for (int role = 0; role < STRAIT_ROLE_COUNT; role++)
+            spec.groups[role] = (strait_optim_group){.learning_rate = 1e-3f};
+        rig_open(&rig, 1, rig_five, 5);
+        CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 5, &opt));
+        for (int step = 1; step <= 50; step++) {
+            for (int p = 0; p < 5; p++)
+                memcpy(rig.params[p].grad.data, rig.params[p].value.data,
+                       strait_tensor_bytes(rig.params[p].value));
+            for (int p = 0; p < 5 && step == 1; p++)
+                before[p] = squared_norm(rig.params[p].value);
+            rig_step(&rig, opt, step, 1);
+        }
+        for (int p = 0; p < 5; p++) {
+            after = squared_norm(rig.params[p].value);
+            assert_true(after < before[p]);
+        }
+        strait_optimizer_close(&opt);
+        rig_close(&rig);
+    }
+}
+
 static void threads_do_not_change_the_bits(void **state) {
     (void)state;
     for (int i = 0; strait_optimizer_names[i] != NULL; i++) {
@@ -275,6 +310,7 @@ int main(void) {
         cmocka_unit_test(adamw_matches_double_precision),
         cmocka_unit_test(clips_by_the_global_norm),
         cmocka_unit_test(states_have_stable_names_and_shapes),
+        cmocka_unit_test(every_optimizer_descends),
         cmocka_unit_test(threads_do_not_change_the_bits),
         cmocka_unit_test(dry_run_reports_bytes_and_states),
         cmocka_unit_test(rejects_settings_out_of_bounds),
