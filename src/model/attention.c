@@ -54,6 +54,7 @@ static strait_tensor joined_qkv(const strait_attention *layer, int is_grad) {
     return strait_layer_join(matrices, 3);
 }
 
+/* Forward and backward must rotate alike: both take their arguments from here. */
 static strait_rotate_params rotation(const strait_work *work, const strait_attention *layer) {
     return (strait_rotate_params){.heads = strait_shape_heads(work->shape, work->seq_len),
                                   .cos = work->cos,
@@ -133,9 +134,8 @@ strait_err strait_attention_backward(const strait_work *work, const strait_atten
     const strait_heads heads = strait_shape_heads(work->shape, work->seq_len);
     const strait_tensor d_qkv = scratch->d_qkv;
     const strait_tensor d_projected = projected_grad(layer, acts, d_qkv);
-    /* Input gradients first, in the reverse order of forward; each tensor of the scratch is read
-     * for the last time before another that shares its memory is written
-     * (strait_block_plan_scratch). */
+    /* In the reverse order of forward. Scratch tensors may share memory: each is read for the last
+     * time before another of its group is written (strait_block_plan_scratch). */
     STRAIT_TRY(strait_layer_residual_out_backward(work, scratch->d_attended, d_branch,
                                                   layer->out->compute));
     STRAIT_TRY(k->attention_back(work->stream, d_qkv, scratch->d_attended, acts->attended,
@@ -148,6 +148,7 @@ strait_err strait_attention_backward(const strait_work *work, const strait_atten
     STRAIT_TRY(
         strait_layer_linear_backward(work, scratch->d_normed, d_projected, joined_qkv(layer, 0)));
     if (layer->conv == NULL) return STRAIT_OK;
+    /* Not deferred: this kernel computes the gradients of taps and input together. */
     return k->conv->back(work->stream, scratch->d_before_conv, layer->conv->grad, scratch->d_normed,
                          acts->before_conv, layer->conv->value, work->seq_len);
 }

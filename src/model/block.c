@@ -56,6 +56,7 @@ struct overlay {
     int64_t cols;
 };
 
+/* Plans the tensors at one address; the group is as large as its largest. n_tensors may be 0. */
 static strait_err plan_overlay(const strait_shape *shape, int64_t n, struct strait_slab *slab,
                                const struct overlay *tensors, int n_tensors) {
     const size_t mark = slab->next;

@@ -54,6 +54,7 @@ static strait_err plan_pasts(struct strait_generator *g, const strait_shape *sha
     return strait_layer_plan_acts(shape, &g->slab, 1, shape->width, &g->conv_output);
 }
 
+/* Caches for every block; activations and scratch for one token, which all blocks share. */
 static strait_err plan(struct strait_generator *g, const strait_shape *shape,
                        const strait_block_spec *spec) {
     const int64_t keys = (int64_t)shape->kv_heads * shape->head_dim;
@@ -81,6 +82,7 @@ static strait_err plan(struct strait_generator *g, const strait_shape *shape,
     return strait_slab_add(slab, STRAIT_I32, 1, 1, &g->token);
 }
 
+/* Fills a generator that close accepts whatever fails here. */
 static strait_err open_into(struct strait_generator *g, const strait_stage_spec *spec) {
     const strait_shape *shape = &spec->shape;
     g->n_blocks = spec->layers.last - spec->layers.first;

@@ -9,9 +9,12 @@ static int is_product(strait_role role) {
            role == STRAIT_ROLE_HEAD;
 }
 
+/* strait_slab_add or strait_slab_add_adjacent. */
 typedef strait_err (*plan_fn)(struct strait_slab *, strait_dtype, int64_t, int64_t,
                               strait_tensor *);
 
+/* param->value has only a shape so far. Adjacent parameters are adjacent in all slabs: layers join
+ * values, gradients and copies alike. */
 static strait_err add_with(struct strait_param_list *list, plan_fn plan, const strait_param *param,
                            strait_param **out) {
     const strait_dtype precision = list->shape->precision;
@@ -29,6 +32,7 @@ static strait_err add_with(struct strait_param_list *list, plan_fn plan, const s
     return STRAIT_OK;
 }
 
+/* A parameter without memory, under its full name. */
 static strait_param describe(const struct strait_param_list *list, const char *name,
                              strait_role role, int64_t rows, int64_t cols) {
     strait_param param = {.role = role, .value = {.rows = rows, .cols = cols}};

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+/* Of STRAIT_ROPE_HALF; rope_theta applies to STRAIT_ROPE_FULL only. */
 static const double half_base = 1024.0;
 
 /* Angle per position of pair i of n_pairs. With STRAIT_ROPE_HALF the second half of the pairs does

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+/* Grouped queries share keys evenly, and the rotation takes values in pairs. */
 static strait_err check_heads(const strait_shape *s) {
     if (s->heads < 1 || s->kv_heads < 1 || s->heads % s->kv_heads != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -17,6 +18,7 @@ static strait_err check_heads(const strait_shape *s) {
     return STRAIT_OK;
 }
 
+/* Local parts, and the codecs whose models have no place for them. */
 static strait_err check_local(const strait_shape *s) {
     if (s->conv < 0 || s->conv > STRAIT_CONV_TAPS)
         return STRAIT_FAIL(STRAIT_ECONFIG, "model.conv (%d) must be from 0 to %d taps", s->conv,

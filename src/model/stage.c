@@ -7,6 +7,7 @@ int strait_stage_has_head(const struct strait_stage *stage) {
     return stage->spec.layers.last == stage->spec.shape.layers;
 }
 
+/* Activations of one microbatch. Blocks differ in their optional parts. */
 static strait_err plan_slot(struct strait_stage *stage, struct slot *slot) {
     const strait_stage_spec *spec = &stage->spec;
     const strait_shape *shape = &spec->shape;
@@ -23,6 +24,7 @@ static strait_err plan_slot(struct strait_stage *stage, struct slot *slot) {
     return STRAIT_OK;
 }
 
+/* Host memory of the slots; the slab keeps pointers into it until commit. */
 static strait_err alloc_slots(struct strait_stage *stage) {
     const size_t n_slots = (size_t)stage->spec.n_slots;
     const size_t n_blocks = (size_t)stage->n_blocks;
@@ -79,6 +81,7 @@ static strait_err plan_table_rows(struct strait_stage *stage, int64_t n) {
                                   &stage->work.table_rows);
 }
 
+/* Activations, scratch and tables. Scratch is planned for any block of the range. */
 static strait_err plan_slab(struct strait_stage *stage) {
     const strait_stage_spec *spec = &stage->spec;
     const strait_shape *shape = &spec->shape;
@@ -126,6 +129,7 @@ static void share_recomputed(const struct strait_stage *stage, strait_block_acts
     acts->bottleneck.code = code;
 }
 
+/* After the commit, when tensors have addresses that can be copied. */
 static void share_activations(struct strait_stage *stage) {
     for (int i = 0; i < stage->spec.n_slots; i++) {
         for (int b = 0; b < stage->n_blocks; b++) {
@@ -151,6 +155,7 @@ static strait_err upload_rope(struct strait_stage *stage) {
     return err;
 }
 
+/* Allocates what plan listed and completes the context of passes. */
 static strait_err commit(struct strait_stage *stage) {
     if (stage->spec.shape.conv > 0)
         STRAIT_TRY(strait_backend_require(stage->backend, STRAIT_NEEDS_CONV, "model.conv"));

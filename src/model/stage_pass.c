@@ -13,6 +13,7 @@ strait_tensor strait_stage_input(struct strait_stage *stage, int slot) {
 
 strait_tensor strait_stage_first_block_input(struct strait_stage *stage, int slot) {
     const strait_block_acts *acts = &stage->slots[slot].acts[0];
+    /* A decoder reads the code itself; otherwise the input may have been convolved into x. */
     return stage->weights.blocks[0].bottleneck.dec != NULL ? acts->bottleneck.code : acts->x;
 }
 

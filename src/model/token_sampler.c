@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* A token with its logit, so that sorting keeps the two together. */
 struct candidate {
     float logit;
     int32_t token;
@@ -44,6 +45,7 @@ void strait_token_sampler_close(struct strait_token_sampler **sampler) {
     *sampler = NULL;
 }
 
+/* The first of equals, as the order of by_logit. */
 static int32_t most_likely(const float *logits, int64_t n) {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)

@@ -11,6 +11,7 @@ enum {
     OTHER_PARAMS = 3       // embedding, last norm, head
 };
 
+/* Lists all parameters of the range in the order of the model. */
 static strait_err add_all(struct strait_param_list *list, struct strait_weights *w,
                           strait_layer_range range) {
     const strait_shape *s = list->shape;
@@ -80,6 +81,7 @@ void strait_weights_fini(struct strait_weights *weights) {
     *weights = (struct strait_weights){0};
 }
 
+/* Whether it is the decoder of the first block or the encoder of the last. */
 static int is_bottleneck(const struct strait_weights *w, const strait_param *param) {
     return param == w->blocks[0].bottleneck.dec ||
            param == w->blocks[w->n_blocks - 1].bottleneck.enc;
@@ -106,6 +108,8 @@ static double deviation_of(const struct strait_weights *w, const strait_shape *s
     return 0.0;
 }
 
+/* Each parameter draws from a stream of its own, named after it, so that no value depends on which
+ * other parameters the stage has. */
 static strait_err init_one(const strait_param *param, double deviation, uint64_t seed,
                            struct strait_random_fill *fill, struct strait_stream *stream) {
     const struct strait_kernels *k = stream->backend->kernels;

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 
+/* Two moments of the shape of the weight. */
 static int describe_states(const strait_param *param,
                            strait_optim_state_spec out[STRAIT_OPTIM_STATES]) {
     const strait_tensor w = param->value;

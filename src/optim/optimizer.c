@@ -46,6 +46,7 @@ typedef struct bound {
     float value, below; // 0 <= value < below
 } bound;
 
+/* The negated form also rejects NaN. */
 static strait_err check_bounds(const bound *bounds, int n) {
     for (int i = 0; i < n; i++)
         if (!(bounds[i].value >= 0 && bounds[i].value < bounds[i].below))
@@ -108,6 +109,7 @@ static strait_optim_update *append_update(struct strait_optimizer *opt, int i) {
     return update;
 }
 
+/* Chooses the rule of parameter i and plans its state. */
 static strait_err plan_slot(struct strait_optimizer *opt, int i) {
     const strait_param *param = &opt->params[i];
     struct slot *slot = &opt->slots[i];
@@ -140,6 +142,7 @@ static strait_err open_rules(struct strait_optimizer *opt) {
     return STRAIT_OK;
 }
 
+/* State first, in the order of the parameters, then the scratch of the rules. */
 static strait_err plan_tensors(struct strait_optimizer *opt) {
     STRAIT_TRY(strait_slab_add(&opt->slab, STRAIT_F32, opt->n, 1, &opt->squared_norms));
     STRAIT_TRY(strait_slab_add(&opt->slab, STRAIT_F32, 2, 1, &opt->scale));
