@@ -21,10 +21,10 @@ struct strait_weights {
     struct strait_slab copies; // in the precision of activations; empty if that is f32
 };
 
-/* Lists and plans the parameters; gradients only when training. Call commit before use. `out` is
+/* Lists and plans the parameters; gradients only when training. Call commit before use. `w` is
  * zeroed before and must not move until commit; on error the caller calls fini. */
 strait_err strait_weights_plan(const strait_shape *shape, strait_layer_range range, int is_training,
-                               struct strait_weights *out);
+                               struct strait_weights *w);
 strait_err strait_weights_commit(struct strait_weights *weights, struct strait_backend *backend);
 void strait_weights_fini(struct strait_weights *weights); // accepts a zeroed one
 

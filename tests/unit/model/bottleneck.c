@@ -292,7 +292,7 @@ static void generation_matches_the_whole_sequence(void **state) {
     struct strait_generator *generators[STAGES_MAX] = {NULL};
     open_chain(&c, tiny_spec(with_bottleneck(tiny_llama()), SEQUENCES, SEQ_LEN),
                (const int[]){1, 1, 2});
-    const double wanted = forward(&c, 0.0f);
+    const double expected = forward(&c, 0.0f);
     double sum = 0.0;
     for (int i = 0; i < c.n; i++)
         CHECK_OK(strait_generator_open(c.stages[i], &generators[i]));
@@ -310,7 +310,7 @@ static void generation_matches_the_whole_sequence(void **state) {
         CHECK_OK(strait_generator_logits(generators[c.n - 1], &logits));
         sum += cross_entropy(logits, tiny_llama().vocab, c.batch.targets[t]);
     }
-    CHECK_NEAR(sum / TOKENS, wanted, 1e-5);
+    CHECK_NEAR(sum / TOKENS, expected, 1e-5);
     for (int i = 0; i < c.n; i++)
         strait_generator_close(&generators[i]);
     close_chain(&c);

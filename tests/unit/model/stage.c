@@ -54,13 +54,13 @@ static void check_equal(outcome *a, outcome *b) {
 
 /* Two stages joined by plain copies; with `defers`, weight gradients are computed at the end. */
 static outcome run_split(struct strait_backend *backend, strait_stage_spec spec, tiny_batch *batch,
-                         int cut, int defers) {
+                         int split_at, int defers) {
     outcome out = {0};
     const int64_t n = spec.n_sequences * spec.seq_len;
     const strait_tensor tokens = tiny_ids(batch->tokens, n);
     spec.can_defer = defers;
-    struct strait_stage *front = open_range(backend, spec, 0, cut);
-    struct strait_stage *back = open_range(backend, spec, cut, spec.shape.layers);
+    struct strait_stage *front = open_range(backend, spec, 0, split_at);
+    struct strait_stage *back = open_range(backend, spec, split_at, spec.shape.layers);
     strait_tensor crossing, losses;
     CHECK_OK(strait_stage_forward(front, 0, tokens));
     CHECK_OK(strait_stage_output(front, &crossing));
@@ -100,9 +100,9 @@ static void check_shape(strait_shape shape) {
     outcome again = run_whole(backend, spec, &batch);
     check_equal(&whole, &again);
     spec.recomputes = 0;
-    for (int cut = 1; cut < shape.layers; cut++) {
+    for (int split_at = 1; split_at < shape.layers; split_at++) {
         for (int defers = 0; defers <= 1; defers++) {
-            outcome parts = run_split(backend, spec, &batch, cut, defers);
+            outcome parts = run_split(backend, spec, &batch, split_at, defers);
             check_equal(&whole, &parts);
         }
     }
