@@ -6,14 +6,14 @@
 #include <string.h>
 
 enum {
-    NODES_MAX = 1024
+    WORKERS_MAX = 1024
 };
 
-static const double alike = 1.3; // speeds within this factor are the same
+static const double same_speed = 1.3; // speeds within this factor count as equal
 
-/* The speed of each machine; those unknown are as fast as the middle one of the known. */
+/* Writes the speed of each worker; an unknown one is assumed to be the median of those known. */
 static void fill_speeds(const strait_assign_spec *spec, double *speeds) {
-    double known[NODES_MAX];
+    double known[WORKERS_MAX];
     int n = 0;
     for (int i = 0; i < spec->n_workers; i++) {
         const double speed = spec->workers[i].flops;
@@ -34,7 +34,7 @@ static int fits_a_layer(const strait_assign_spec *spec, int i) {
            spec->workers[i].memory_bytes >= spec->layer_bytes;
 }
 
-/* Marks the fastest machines that hold a layer; how many there are of the wanted. */
+/* Marks the fastest workers that can hold a layer; returns how many were found. */
 static int choose(const strait_assign_spec *spec, const double *speeds, unsigned char *is_taken) {
     int n = 0;
     for (; n < spec->n_stages; n++) {
@@ -48,8 +48,9 @@ static int choose(const strait_assign_spec *spec, const double *speeds, unsigned
     return n;
 }
 
-/* Speeds relative to the slowest, in steps that noise does not cross; 1 for all that are alike. */
-static void even_out(double *speeds, int n) {
+/* Replaces speeds by multiples of the slowest, rounded to quarter octaves, so that noise does not
+ * change the split; 1 for all if they are equal within `same_speed`. */
+static void quantise(double *speeds, int n) {
     double least = speeds[0];
     double most = speeds[0];
     for (int i = 1; i < n; i++) {
@@ -57,7 +58,8 @@ static void even_out(double *speeds, int n) {
         most = fmax(most, speeds[i]);
     }
     for (int i = 0; i < n; i++)
-        speeds[i] = most <= alike * least ? 1.0 : exp2(round(4.0 * log2(speeds[i] / least)) / 4.0);
+        speeds[i] = most <= same_speed * least ? 1.0
+                                               : exp2(round(4.0 * log2(speeds[i] / least)) / 4.0);
 }
 
 static double layers_in(const strait_assign_spec *spec, int worker) {
@@ -73,7 +75,7 @@ static strait_err check_memory(const strait_assign_spec *spec, const int *worker
         const double has = spec->workers[workers[i]].memory_bytes;
         if (has > 0.0 && has < need)
             return STRAIT_FAIL(STRAIT_EAGAIN,
-                               "stage %d needs %.0f MB and its machine has %.0f MB free", i,
+                               "stage %d needs %.0f MB and its worker has %.0f MB free", i,
                                need / 1e6, has / 1e6);
     }
     return STRAIT_OK;
@@ -81,23 +83,23 @@ static strait_err check_memory(const strait_assign_spec *spec, const int *worker
 
 strait_err strait_assign(const strait_assign_spec *spec, int workers[STRAIT_RUN_STAGES],
                          int counts[STRAIT_RUN_STAGES]) {
-    double speeds[NODES_MAX];
+    double speeds[WORKERS_MAX];
     double chosen[STRAIT_RUN_STAGES] = {0};
     double memories[STRAIT_RUN_STAGES] = {0};
-    unsigned char is_taken[NODES_MAX] = {0};
-    if (spec->n_workers > NODES_MAX)
-        return STRAIT_FAIL(STRAIT_EINVAL, "more than %d machines", NODES_MAX);
+    unsigned char is_taken[WORKERS_MAX] = {0};
+    if (spec->n_workers > WORKERS_MAX)
+        return STRAIT_FAIL(STRAIT_EINVAL, "more than %d workers", WORKERS_MAX);
     fill_speeds(spec, speeds);
     const int n = choose(spec, speeds, is_taken);
     if (n < spec->n_stages)
-        return STRAIT_FAIL(STRAIT_EAGAIN, "%d of %d machines are here", n, spec->n_stages);
+        return STRAIT_FAIL(STRAIT_EAGAIN, "%d of %d workers have joined", n, spec->n_stages);
     for (int i = 0, stage = 0; i < spec->n_workers; i++) {
         if (!is_taken[i]) continue;
         workers[stage] = i;
         chosen[stage] = speeds[i];
         memories[stage++] = layers_in(spec, i);
     }
-    even_out(chosen, spec->n_stages);
+    quantise(chosen, spec->n_stages);
     if (spec->split != NULL) {
         memcpy(counts, spec->split, (size_t)spec->n_stages * sizeof *counts);
         return check_memory(spec, workers, counts);

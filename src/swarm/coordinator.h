@@ -18,7 +18,6 @@
 #pragma once
 
 #include "config/run.h"
-
 #include "net/core/handshake.h"
 #include "net/core/identity.h"
 #include "swarm/snapshot_inventory.h"

@@ -16,8 +16,9 @@ enum {
 static const char scheme[] = "strait1:";
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/* The first hexadecimal digits of a hash, as bytes they are spelled with. */
-static void sum_of(const unsigned char *data, size_t bytes, unsigned char out[SUM_BYTES]) {
+/* Writes the first hexadecimal digits of a hash, as characters. The checksum detects typing errors;
+ * it does not authenticate. */
+static void checksum(const unsigned char *data, size_t bytes, unsigned char out[SUM_BYTES]) {
     char text[STRAIT_HASH_TEXT];
     strait_hash_text(data, bytes, text);
     memcpy(out, text, SUM_BYTES);
@@ -35,8 +36,8 @@ static void encode(const unsigned char *data, size_t bytes, char *out) {
     *out = '\0';
 }
 
-/* How many bytes `n` digits make; 0 when one of them is none, or they make more than there is room
- * for. */
+/* Decodes `n` digits and returns the number of bytes; 0 when a character is not a digit or
+ * `capacity` is too small. */
 static size_t decode(const char *text, size_t n, unsigned char *out, size_t capacity) {
     uint32_t bits = 0;
     int n_bits = 0;
@@ -58,7 +59,7 @@ strait_err strait_invite_format(const strait_invite *invite, char out[STRAIT_INV
     unsigned char bytes[BYTES_MAX];
     const size_t length = strnlen(invite->address, sizeof invite->address);
     if (length == 0 || length > ADDRESS_LONGEST)
-        return STRAIT_FAIL(STRAIT_EINVAL, "an invite wants an address of 1 to %d bytes",
+        return STRAIT_FAIL(STRAIT_EINVAL, "an invite needs an address of 1 to %d bytes",
                            ADDRESS_LONGEST);
     strait_writer w = {bytes, sizeof bytes, 0};
     strait_writer_uint(&w, VERSION, 1);
@@ -70,13 +71,13 @@ strait_err strait_invite_format(const strait_invite *invite, char out[STRAIT_INV
     strait_writer_uint(&w, length, 1);
     strait_writer_copy(&w, invite->address, length);
     const size_t n = FIXED_BYTES + length;
-    sum_of(bytes, n, bytes + n);
+    checksum(bytes, n, bytes + n);
     memcpy(out, scheme, sizeof scheme - 1);
     encode(bytes, n + SUM_BYTES, out + sizeof scheme - 1);
     return STRAIT_OK;
 }
 
-static strait_err wrong(const char *what) {
+static strait_err fail_invalid(const char *what) {
     return STRAIT_FAIL(STRAIT_ECONFIG,
                        "the invite %s: paste the whole line that \"strait host\" printed", what);
 }
@@ -85,7 +86,7 @@ static strait_err parse_fields(const unsigned char *bytes, size_t n, strait_invi
     strait_reader r = {bytes, n, 0};
     strait_invite invite = {.uses = 0};
     const uint64_t version = strait_reader_uint(&r, 1);
-    if (version != VERSION) return wrong("is of another version of strait");
+    if (version != VERSION) return fail_invalid("is of another version of strait");
     strait_reader_copy(&r, invite.run, sizeof invite.run);
     strait_reader_copy(&r, invite.key.bytes, sizeof invite.key.bytes);
     strait_reader_copy(&r, invite.token, sizeof invite.token);
@@ -93,13 +94,14 @@ static strait_err parse_fields(const unsigned char *bytes, size_t n, strait_invi
     invite.expires = strait_reader_uint(&r, 8);
     const size_t length = (size_t)strait_reader_uint(&r, 1);
     if (r.is_short || length == 0 || length != r.left || length > ADDRESS_LONGEST)
-        return wrong("does not hold together");
+        return fail_invalid("is inconsistent");
     strait_reader_copy(&r, invite.address, length);
     for (size_t i = 0; i < length; i++)
-        if (invite.address[i] <= ' ' || invite.address[i] > '~') return wrong("names no address");
+        if (invite.address[i] <= ' ' || invite.address[i] > '~')
+            return fail_invalid("has an invalid address");
     if (invite.address[0] == ',' || invite.address[length - 1] == ',' ||
         strstr(invite.address, ",,") != NULL)
-        return wrong("names no address");
+        return fail_invalid("has an invalid address");
     *out = invite;
     return STRAIT_OK;
 }
@@ -113,14 +115,14 @@ strait_err strait_invite_parse(const char *text, strait_invite *out) {
     while (n > 0 && strchr(blanks, text[n - 1]) != NULL)
         n--;
     if (n < sizeof scheme || strncmp(text, scheme, sizeof scheme - 1) != 0)
-        return wrong("does not begin with \"strait1:\"");
-    const size_t made = decode(text + sizeof scheme - 1, n - (sizeof scheme - 1), bytes,
-                               sizeof bytes);
-    if (made < FIXED_BYTES + SUM_BYTES)
-        return wrong("is cut short or has characters that do not belong");
-    sum_of(bytes, made - SUM_BYTES, sum);
-    if (memcmp(sum, bytes + made - SUM_BYTES, SUM_BYTES) != 0) return wrong("is damaged");
-    return parse_fields(bytes, made - SUM_BYTES, out);
+        return fail_invalid("does not begin with \"strait1:\"");
+    const size_t n_bytes = decode(text + sizeof scheme - 1, n - (sizeof scheme - 1), bytes,
+                                  sizeof bytes);
+    if (n_bytes < FIXED_BYTES + SUM_BYTES)
+        return fail_invalid("is cut short or has invalid characters");
+    checksum(bytes, n_bytes - SUM_BYTES, sum);
+    if (memcmp(sum, bytes + n_bytes - SUM_BYTES, SUM_BYTES) != 0) return fail_invalid("is damaged");
+    return parse_fields(bytes, n_bytes - SUM_BYTES, out);
 }
 
 int strait_invite_is_token(const unsigned char a[STRAIT_TOKEN_BYTES],

@@ -12,12 +12,12 @@ enum {
 };
 
 static strait_err home_folder(char out[STRAIT_PATH_MAX]) {
-    struct passwd capacity;
+    struct passwd entry;
     struct passwd *user = NULL;
     char text[STRAIT_PATH_MAX];
-    if (getpwuid_r(getuid(), &capacity, text, sizeof text, &user) != 0 || user == NULL ||
+    if (getpwuid_r(getuid(), &entry, text, sizeof text, &user) != 0 || user == NULL ||
         user->pw_dir == NULL || user->pw_dir[0] == '\0')
-        return STRAIT_FAIL(STRAIT_ECONFIG, "this user has no home: say --keys DIR");
+        return STRAIT_FAIL(STRAIT_ECONFIG, "this user has no home folder: give --keys DIR");
     return strait_file_path(out, "%s/.config/strait", user->pw_dir);
 }
 
@@ -27,7 +27,8 @@ static strait_err find_folder(const char *folder, char out[STRAIT_PATH_MAX]) {
     else
         STRAIT_TRY(strait_file_path(out, "%s", folder));
     const strait_err err = strait_file_make_folders(out);
-    if (err != STRAIT_OK) strait_err_prefix("no folder for this machine's key (--keys DIR)");
+    if (err != STRAIT_OK)
+        strait_err_prefix("cannot create the folder of keys (choose one with --keys DIR)");
     return err;
 }
 
@@ -38,7 +39,7 @@ static strait_err open_key(const char *path, struct strait_identity **out) {
     const strait_err err = strait_identity_save(identity, path);
     strait_identity_close(&identity);
     if (err != STRAIT_OK && !strait_file_exists(path)) return err;
-    return strait_identity_load(path, out); // ours, or that of someone who was faster
+    return strait_identity_load(path, out); // ours, or that of a process that was faster
 }
 
 strait_err strait_keys_open_host(const char *folder, struct strait_identity **out) {
@@ -57,12 +58,12 @@ strait_err strait_keys_open_worker(const char *folder, int *lock, struct strait_
         char number[16] = "";
         if (i > 1) (void)snprintf(number, sizeof number, "-%d", i);
         STRAIT_TRY(strait_file_path(path, "%s/node%s.lock", place, number));
-        if (strait_file_lock(path, lock) != STRAIT_OK) continue; // another works with it
+        if (strait_file_lock(path, lock) != STRAIT_OK) continue; // another worker uses it
         STRAIT_TRY(strait_file_path(path, "%s/node%s.pem", place, number));
         const strait_err err = open_key(path, out);
         if (err != STRAIT_OK) strait_file_unlock(lock);
         return err;
     }
-    return STRAIT_FAIL(STRAIT_EIO, "%s: no key can be locked there, or %d workers run already",
-                       place, WORKERS_MAX);
+    return STRAIT_FAIL(STRAIT_EIO, "%s: cannot lock a key there, or %d workers run already", place,
+                       WORKERS_MAX);
 }

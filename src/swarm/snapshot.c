@@ -8,12 +8,13 @@
 #include <string.h>
 
 enum {
-    HEAD_BYTES = 8,
-    ROW_BYTES = 1 + 1 + 1 + 8 + 8 // of a tensor in the list, besides its name
+    PREFIX_BYTES = 8,             // magic and count
+    ROW_BYTES = 1 + 1 + 1 + 8 + 8 // of a tensor in the header, besides its name
 };
 
 double strait_snapshot_need(const strait_runner_memory *m) {
-    const double snapshots = STRAIT_SWARM_SNAPSHOTS + 4.0; // its own, and two of each neighbour
+    const double snapshots = STRAIT_SWARM_SNAPSHOTS +
+                             4.0; // its own, and two copies for each neighbour
     return (double)(m->weights + m->gradients + m->optimizer + m->activations + m->codecs +
                     m->data) +
            snapshots * (double)(m->weights + m->optimizer);
@@ -28,24 +29,24 @@ int strait_snapshot_is_whole(const struct strait_snapshot *snapshot) {
     return snapshot->bytes > 0 && snapshot->filled == snapshot->bytes;
 }
 
-/* Makes room; what is inside is lost. */
+/* Makes space for `bytes`; the previous contents are lost. */
 static strait_err reserve(struct strait_snapshot *snapshot, size_t bytes) {
     snapshot->filled = snapshot->bytes = 0;
     if (snapshot->capacity < bytes) {
         strait_snapshot_fini(snapshot);
-        STRAIT_TRY(strait_alloc(bytes, 1, "image of a stage", (void **)&snapshot->data));
+        STRAIT_TRY(strait_alloc(bytes, 1, "snapshot of a stage", (void **)&snapshot->data));
         snapshot->capacity = bytes;
     }
     snapshot->bytes = bytes;
     return STRAIT_OK;
 }
 
-/* ---- from and to a worker ---- */
+/* ---- taking and restoring ---- */
 
-/* Over the tensors of a worker, or of a stage that nobody serves here. Visits come in the order of
- * the list: first they count, then they copy. */
+/* Walks over the tensors of a runner, or of a stage that this process does not run, always in the
+ * same order: once to count bytes, once to write the header and copy the values. */
 struct walk {
-    struct strait_runner *worker; // NULL: of `stage` of `recipe`
+    struct strait_runner *runner; // NULL: walk over `stage` of `plan`
     const strait_run_plan *plan;
     int stage;
     strait_writer list;
@@ -79,15 +80,15 @@ static strait_err visit(void *user, struct strait_stream *stream, const char *na
                            : ops->download(stream, at, tensor.data, bytes);
 }
 
-static strait_err go_over(struct walk *walk) {
-    return walk->worker != NULL ? strait_runner_state_each(walk->worker, visit, walk)
+static strait_err visit_all(struct walk *walk) {
+    return walk->runner != NULL ? strait_runner_state_each(walk->runner, visit, walk)
                                 : strait_runner_state_expect(walk->plan, walk->stage, visit, walk);
 }
 
 static strait_err measure(struct walk *walk) {
     walk->is_counting = 1;
-    walk->list_bytes = HEAD_BYTES;
-    STRAIT_TRY(go_over(walk));
+    walk->list_bytes = PREFIX_BYTES;
+    STRAIT_TRY(visit_all(walk));
     walk->is_counting = 0;
     return STRAIT_OK;
 }
@@ -97,52 +98,53 @@ static strait_err write_list(struct walk *walk, unsigned char *out) {
     walk->list.left = walk->list_bytes;
     strait_writer_copy(&walk->list, strait_snapshot_magic, sizeof strait_snapshot_magic);
     strait_writer_uint(&walk->list, walk->n, 4);
-    return go_over(walk);
+    return visit_all(walk);
 }
 
-static strait_err settle(struct strait_runner *worker) {
-    return worker->backend->ops->wait(strait_stage_stream(worker->model));
+/* Copies from and to a device are asynchronous. */
+static strait_err wait_for_copies(struct strait_runner *runner) {
+    return runner->backend->ops->wait(strait_stage_stream(runner->model));
 }
 
-strait_err strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t generation,
+strait_err strait_snapshot_take(struct strait_runner *runner, int64_t step, uint32_t generation,
                                 struct strait_snapshot *snapshot) {
-    struct walk walk = {.worker = worker};
+    struct walk walk = {.runner = runner};
     STRAIT_TRY(measure(&walk));
     STRAIT_TRY(reserve(snapshot, walk.list_bytes + walk.value_bytes));
     walk.values = snapshot->data + walk.list_bytes;
     STRAIT_TRY(write_list(&walk, snapshot->data));
-    STRAIT_TRY(settle(worker));
-    snapshot->stage = worker->stage;
+    STRAIT_TRY(wait_for_copies(runner));
+    snapshot->stage = runner->stage;
     snapshot->step = step;
     snapshot->generation = generation;
     snapshot->filled = snapshot->bytes;
     return STRAIT_OK;
 }
 
-static strait_err list_only(struct walk *walk, struct strait_snapshot *list) {
+static strait_err list_only(struct walk *walk, struct strait_snapshot *header) {
     STRAIT_TRY(measure(walk));
-    STRAIT_TRY(reserve(list, walk->list_bytes));
-    STRAIT_TRY(write_list(walk, list->data));
-    list->filled = list->bytes;
+    STRAIT_TRY(reserve(header, walk->list_bytes));
+    STRAIT_TRY(write_list(walk, header->data));
+    header->filled = header->bytes;
     return STRAIT_OK;
 }
 
-strait_err strait_snapshot_header(struct strait_runner *worker, struct strait_snapshot *list,
-                                  size_t *whole_bytes) {
-    struct walk walk = {.worker = worker};
-    STRAIT_TRY(list_only(&walk, list));
-    *whole_bytes = walk.list_bytes + walk.value_bytes;
+strait_err strait_snapshot_header(struct strait_runner *runner, struct strait_snapshot *header,
+                                  size_t *total_bytes) {
+    struct walk walk = {.runner = runner};
+    STRAIT_TRY(list_only(&walk, header));
+    *total_bytes = walk.list_bytes + walk.value_bytes;
     return STRAIT_OK;
 }
 
 strait_err strait_snapshot_expect(const strait_run_plan *plan, int stage,
-                                  struct strait_snapshot *list) {
+                                  struct strait_snapshot *header) {
     struct walk walk = {.plan = plan, .stage = stage};
-    return list_only(&walk, list);
+    return list_only(&walk, header);
 }
 
-/* What the list of a whole image adds up to: the image, and nothing else. */
-static strait_err sum_whole(const struct strait_snapshot *snapshot, strait_snapshot_sum *out) {
+/* Checks that the sizes in the header add up to exactly the bytes of the snapshot. */
+static strait_err check_sizes(const struct strait_snapshot *snapshot, strait_snapshot_sum *out) {
     if (!strait_snapshot_is_whole(snapshot)) return strait_snapshot_header_wrong();
     STRAIT_TRY(strait_snapshot_header_sum(snapshot->data, snapshot->bytes, snapshot->bytes, out));
     return out->list_bytes + out->value_bytes == snapshot->bytes ? STRAIT_OK
@@ -150,48 +152,49 @@ static strait_err sum_whole(const struct strait_snapshot *snapshot, strait_snaps
 }
 
 static strait_err match_list(const struct strait_snapshot *snapshot,
-                             const struct strait_snapshot *list) {
+                             const struct strait_snapshot *header) {
     strait_snapshot_sum sum = {0};
-    strait_err err = sum_whole(snapshot, &sum);
+    strait_err err = check_sizes(snapshot, &sum);
     if (err == STRAIT_OK)
-        err = strait_snapshot_header_match(snapshot->data, snapshot->bytes, list->data,
-                                           list->bytes);
+        err = strait_snapshot_header_match(snapshot->data, snapshot->bytes, header->data,
+                                           header->bytes);
     if (err != STRAIT_OK)
-        strait_err_prefix("the image of stage %d at step %lld", snapshot->stage,
+        strait_err_prefix("snapshot of stage %d at step %lld", snapshot->stage,
                           (long long)snapshot->step);
     return err;
 }
 
 strait_err strait_snapshot_match(const struct strait_snapshot *snapshot,
                                  const strait_run_plan *plan) {
-    struct strait_snapshot list = {0};
+    struct strait_snapshot header = {0};
     if (snapshot->stage < 0 || snapshot->stage >= plan->n_stages)
-        return STRAIT_FAIL(STRAIT_EDATA, "an image of stage %d, of %d stages", snapshot->stage,
-                           plan->n_stages);
-    strait_err err = strait_snapshot_expect(plan, snapshot->stage, &list);
-    if (err == STRAIT_OK) err = match_list(snapshot, &list);
-    strait_snapshot_fini(&list);
+        return STRAIT_FAIL(STRAIT_EDATA, "a snapshot of stage %d, but the run has %d stages",
+                           snapshot->stage, plan->n_stages);
+    strait_err err = strait_snapshot_expect(plan, snapshot->stage, &header);
+    if (err == STRAIT_OK) err = match_list(snapshot, &header);
+    strait_snapshot_fini(&header);
     return err;
 }
 
 strait_err strait_snapshot_put(const struct strait_snapshot *snapshot,
-                               struct strait_runner *worker) {
-    struct strait_snapshot list = {0};
-    struct walk walk = {.worker = worker, .must_load = 1};
-    strait_err err = list_only(&walk, &list);
-    if (err == STRAIT_OK) err = match_list(snapshot, &list);
+                               struct strait_runner *runner) {
+    struct strait_snapshot header = {0};
+    struct walk walk = {.runner = runner, .must_load = 1};
+    strait_err err = list_only(&walk, &header);
+    if (err == STRAIT_OK) err = match_list(snapshot, &header);
     if (err == STRAIT_OK) {
-        worker->is_untouched = 0;
-        walk.values = snapshot->data + list.bytes;
-        err = write_list(&walk, list.data);
+        runner->is_untouched = 0;
+        walk.values = snapshot->data + header.bytes;
+        err = write_list(&walk, header.data);
     }
-    if (err == STRAIT_OK) err = settle(worker);
-    if (err == STRAIT_OK) err = strait_runner_state_restored(worker);
-    strait_snapshot_fini(&list);
+    if (err == STRAIT_OK) err = wait_for_copies(runner);
+    if (err == STRAIT_OK) err = strait_runner_state_restored(runner);
+    strait_snapshot_fini(&header);
     return err;
 }
 
-/* Whether no exponent has all its bits set, as those of infinities and of what is no number. */
+/* A value is infinite or NaN if all bits of its exponent are set. Testing the bits needs no
+ * alignment. */
 static int is_finite_row(const strait_snapshot_row *row, const unsigned char *at) {
     const size_t width = strait_dtype_bytes(row->dtype);
     int n_bad = 0;
@@ -204,7 +207,7 @@ static int is_finite_row(const strait_snapshot_row *row, const unsigned char *at
 strait_err strait_snapshot_check(const struct strait_snapshot *snapshot) {
     strait_snapshot_sum sum = {0};
     int n = 0;
-    STRAIT_TRY(sum_whole(snapshot, &sum));
+    STRAIT_TRY(check_sizes(snapshot, &sum));
     strait_reader r = {snapshot->data, sum.list_bytes, 0};
     const unsigned char *at = snapshot->data + sum.list_bytes;
     STRAIT_TRY(strait_snapshot_header_head(&r, &n));
@@ -213,24 +216,23 @@ strait_err strait_snapshot_check(const struct strait_snapshot *snapshot) {
         STRAIT_TRY(strait_snapshot_header_row(&r, &row));
         if (!is_finite_row(&row, at))
             return STRAIT_FAIL(STRAIT_ENONFINITE,
-                               "the image of stage %d at step %lld: %s has values that are no "
-                               "finite numbers",
+                               "snapshot of stage %d at step %lld: %s has non-finite values",
                                snapshot->stage, (long long)snapshot->step, row.name);
         at += row.bytes;
     }
     return STRAIT_OK;
 }
 
-/* The weights, or the state, of an image as one file of a checkpoint. */
+/* Writes the weights, or the state, of a snapshot as one file of a checkpoint. */
 static strait_err write_part(const struct strait_snapshot *snapshot, int is_state, int n,
                              size_t offset, const char *folder, int64_t step) {
     strait_safetensors_item *items = NULL;
     strait_snapshot_row *rows = NULL;
     strait_reader r = {snapshot->data, snapshot->bytes, 0};
     strait_checkpoint_part part = {.stage = snapshot->stage, .is_state = is_state};
-    strait_err err = strait_alloc((size_t)n, sizeof *items, "list of tensors", (void **)&items);
+    strait_err err = strait_alloc((size_t)n, sizeof *items, "header of tensors", (void **)&items);
     if (err == STRAIT_OK)
-        err = strait_alloc((size_t)n, sizeof *rows, "list of names", (void **)&rows);
+        err = strait_alloc((size_t)n, sizeof *rows, "header of names", (void **)&rows);
     if (err == STRAIT_OK) err = strait_snapshot_header_head(&r, &n);
     for (int i = 0; err == STRAIT_OK && i < n; i++) {
         strait_snapshot_row *row = &rows[i];
@@ -253,7 +255,7 @@ static strait_err write_part(const struct strait_snapshot *snapshot, int is_stat
 strait_err strait_snapshot_write(const struct strait_snapshot *snapshot, const char *folder,
                                  int64_t step) {
     strait_snapshot_sum sum = {0};
-    STRAIT_TRY(sum_whole(snapshot, &sum));
+    STRAIT_TRY(check_sizes(snapshot, &sum));
     STRAIT_TRY(write_part(snapshot, 0, sum.n, sum.list_bytes, folder, step));
     return write_part(snapshot, 1, sum.n, sum.list_bytes, folder, step);
 }
@@ -264,7 +266,7 @@ strait_err strait_snapshot_add(struct strait_snapshot *snapshot, const strait_pi
                                size_t limit) {
     const int is_first = piece->offset == 0;
     if (piece->total > limit)
-        return STRAIT_FAIL(STRAIT_EPROTO, "an image of %llu bytes, expected at most %zu",
+        return STRAIT_FAIL(STRAIT_EPROTO, "a snapshot of %llu bytes, expected at most %zu",
                            (unsigned long long)piece->total, limit);
     if (is_first) {
         STRAIT_TRY(reserve(snapshot, (size_t)piece->total));
@@ -274,7 +276,7 @@ strait_err strait_snapshot_add(struct strait_snapshot *snapshot, const strait_pi
     }
     if (snapshot->bytes != piece->total || snapshot->filled != piece->offset ||
         snapshot->step != piece->step || snapshot->stage != piece->stage)
-        return STRAIT_FAIL(STRAIT_EPROTO, "a piece of an image out of turn");
+        return STRAIT_FAIL(STRAIT_EPROTO, "a piece of a snapshot out of order");
     memcpy(snapshot->data + snapshot->filled, piece->data, piece->bytes);
     snapshot->filled += piece->bytes;
     return STRAIT_OK;

@@ -1,10 +1,11 @@
-/* image.h - all that a stage goes on with, as bytes: to keep in memory, to send, to restore.
+/* snapshot.h - the complete state of a stage after a step (weights, optimizer moments, codec state)
+ * as bytes: to keep in memory, to send to a neighbour, to restore.
  *
- *     4  magic "SImg"      4  how many tensors
- *     each: 1 + n name, 1 type, 1 is it state, 8 rows, 8 columns       (the list)
- *     then their values, in the order of the list, without gaps
+ *     4  magic "SImg"      4  number of tensors
+ *     each: 1 + n name, 1 type, 1 is it state, 8 rows, 8 columns       (the header)
+ *     then their values, in the order of the header, without gaps
  *
- * One thread uses an image. */
+ * One thread uses a snapshot. */
 #pragma once
 
 #include "stage/runner.h"
@@ -13,53 +14,60 @@
 
 struct strait_snapshot { // zeroed is empty
     int stage;
-    int64_t step;        // steps that were done
-    uint32_t generation; // epoch in which it was made
-    unsigned char *data;
+    int64_t step;        // steps that the stage had applied
+    uint32_t generation; // in which it was taken
+    unsigned char *data; // owned
     size_t bytes, capacity;
-    size_t filled; // of bytes; less while pieces are still coming
+    size_t filled; // of bytes; less while pieces are still arriving
 };
 
-/* Bytes that a stage takes, with its images and the copies of its neighbours'. */
+/* Returns the memory that a stage takes with its snapshots and its copies of the neighbours'. */
 double strait_snapshot_need(const strait_runner_memory *memory);
 
+/* Frees the data; the snapshot is empty afterwards. */
 void strait_snapshot_fini(struct strait_snapshot *snapshot);
+
+/* Returns whether all of its bytes have arrived. */
 int strait_snapshot_is_whole(const struct strait_snapshot *snapshot);
 
-/* Copies the state of a worker that has done `step` steps. Allocates when the image is too small.
- */
-strait_err strait_snapshot_take(struct strait_runner *worker, int64_t step, uint32_t generation,
+/* Copies the state of a runner that has applied `step` steps. Allocates only if the snapshot is too
+ * small, so a snapshot that is used again costs no allocation. */
+strait_err strait_snapshot_take(struct strait_runner *runner, int64_t step, uint32_t generation,
                                 struct strait_snapshot *snapshot);
 
-/* Puts it back, whole or not at all: STRAIT_EDATA, as below, when it is not of this very stage. */
+/* Restores the state of a runner. STRAIT_EDATA, with nothing changed, when the snapshot is not of
+ * this stage (see strait_snapshot_match). */
 strait_err strait_snapshot_put(const struct strait_snapshot *snapshot,
-                               struct strait_runner *worker);
+                               struct strait_runner *runner);
 
-/* The list alone, and how many bytes the whole would have: what a worker wants to be sent. */
-strait_err strait_snapshot_header(struct strait_runner *worker, struct strait_snapshot *list,
-                                  size_t *whole_bytes);
+/* Writes the header alone, which a worker sends to request a snapshot, and the bytes of the
+ * complete snapshot. */
+strait_err strait_snapshot_header(struct strait_runner *runner, struct strait_snapshot *header,
+                                  size_t *total_bytes);
 
-/* The same list, of a stage that nobody serves here. */
+/* Writes the same header for a stage that this process does not run. */
 strait_err strait_snapshot_expect(const strait_run_plan *plan, int stage,
-                                  struct strait_snapshot *list);
+                                  struct strait_snapshot *header);
 
-/* Whether an image, which may come from anyone, is one of the stage it says it is of. STRAIT_EDATA
- * names the first tensor that is missing, too many, or of another kind or shape. */
+/* Checks that a snapshot from an untrusted worker has exactly the tensors of its stage.
+ * STRAIT_EDATA names the first tensor that is missing, unexpected, or of another type or shape. It
+ * does not check that the values are those of the owner. */
 strait_err strait_snapshot_match(const struct strait_snapshot *snapshot,
                                  const strait_run_plan *plan);
 
-/* STRAIT_ENONFINITE, naming the tensor, when one of its values is no finite number. The image may
- * come from anyone. */
+/* Checks a snapshot from an untrusted worker for non-finite values: STRAIT_ENONFINITE names the
+ * tensor. */
 strait_err strait_snapshot_check(const struct strait_snapshot *snapshot);
 
-/* Writes an image, which may come from anyone, into a checkpoint that was begun. */
+/* Writes a snapshot from an untrusted worker into a checkpoint that was begun. */
 strait_err strait_snapshot_write(const struct strait_snapshot *snapshot, const char *folder,
                                  int64_t step);
 
-/* Takes a piece, which must be the next one or the first. STRAIT_EPROTO when the whole would be
- * larger than `limit`. */
+/* Appends a received piece, which must be the first or the next one. STRAIT_EPROTO when it is not,
+ * or when the complete snapshot would be larger than `limit`. */
 strait_err strait_snapshot_add(struct strait_snapshot *snapshot, const strait_piece *piece,
                                size_t limit);
 
-/* The piece at *at, which moves on; piece->bytes is 0 at the end. */
+/* Writes the piece at offset *at, which is advanced; piece->bytes is 0 at the end. The data is
+ * borrowed from the snapshot. */
 void strait_snapshot_next(const struct strait_snapshot *snapshot, size_t *at, strait_piece *piece);

@@ -13,9 +13,10 @@ enum {
 const char strait_snapshot_magic[4] = {'S', 'I', 'm', 'g'};
 
 strait_err strait_snapshot_header_wrong(void) {
-    return STRAIT_FAIL(STRAIT_EPROTO, "a peer sent a list of tensors that makes no sense");
+    return STRAIT_FAIL(STRAIT_EPROTO, "a worker sent an invalid header of a snapshot");
 }
 
+/* Names go into JSON and log lines: only printable ASCII without quotes and backslashes. */
 static int is_name(const char *name) {
     for (; *name != '\0'; name++)
         if (*name < ' ' || *name > '~' || *name == '"' || *name == '\\') return 0;
@@ -70,9 +71,9 @@ strait_err strait_snapshot_header_sum(const unsigned char *data, size_t bytes, s
     return STRAIT_OK;
 }
 
-/* ---- two lists beside each other ---- */
+/* ---- comparing two headers ---- */
 
-/* Whether a list that was read before has a tensor of this name. */
+/* Returns whether a header that was parsed before has a tensor of this name. */
 static int has_name(const unsigned char *data, size_t bytes, const char *name) {
     strait_reader r = {data, bytes, 0};
     int n = 0;
@@ -98,12 +99,12 @@ static const char *describe(const strait_snapshot_row *row, char text[SHAPE_TEXT
     return text;
 }
 
-/* What is to be said of two rows in one place that are not the same. */
+/* Reports two different rows at the same position. */
 static strait_err differ(const strait_snapshot_row *found, const strait_snapshot_row *wanted) {
     char is[SHAPE_TEXT];
     char should[SHAPE_TEXT];
     if (strcmp(found->name, wanted->name) != 0)
-        return STRAIT_FAIL(STRAIT_EDATA, "tensor \"%s\" stands where \"%s\" is expected",
+        return STRAIT_FAIL(STRAIT_EDATA, "tensor \"%s\" found where \"%s\" is expected",
                            found->name, wanted->name);
     return STRAIT_FAIL(STRAIT_EDATA, "tensor \"%s\" is %s, expected %s", found->name,
                        describe(found, is), describe(wanted, should));
@@ -115,9 +116,8 @@ static strait_err is_missing(const strait_snapshot_row *row) {
                        describe(row, text));
 }
 
-static strait_err is_too_many(const strait_snapshot_row *row) {
-    return STRAIT_FAIL(STRAIT_EDATA, "tensor \"%s\" is one that this stage does not have",
-                       row->name);
+static strait_err is_unexpected(const strait_snapshot_row *row) {
+    return STRAIT_FAIL(STRAIT_EDATA, "tensor \"%s\" does not belong to this stage", row->name);
 }
 
 strait_err strait_snapshot_header_match(const unsigned char *data, size_t bytes,
@@ -137,7 +137,7 @@ strait_err strait_snapshot_header_match(const unsigned char *data, size_t bytes,
         if (i < n_wanted) STRAIT_TRY(strait_snapshot_header_row(&b, &should));
         if (is_same(&is, &should)) continue;
         if (i < n_wanted && !has_name(data, bytes, should.name)) return is_missing(&should);
-        if (i >= n_wanted || !has_name(wanted, wanted_bytes, is.name)) return is_too_many(&is);
+        if (i >= n_wanted || !has_name(wanted, wanted_bytes, is.name)) return is_unexpected(&is);
         return differ(&is, &should);
     }
     return STRAIT_OK;

@@ -1,20 +1,20 @@
 #include "swarm/snapshot_inventory.h"
 
-int strait_snapshot_set_has(const strait_snapshot_set *holding, int stage, int64_t step) {
-    if (holding->stage != stage) return 0;
-    for (int i = 0; i < holding->n; i++)
-        if (holding->steps[i] == step) return 1;
+int strait_snapshot_set_has(const strait_snapshot_set *set, int stage, int64_t step) {
+    if (set->stage != stage) return 0;
+    for (int i = 0; i < set->n; i++)
+        if (set->steps[i] == step) return 1;
     return 0;
 }
 
-void strait_snapshot_set_trim(strait_snapshot_set *holding, int64_t step) {
+void strait_snapshot_set_trim(strait_snapshot_set *set, int64_t step) {
     int n = 0;
-    for (int i = 0; i < holding->n; i++) {
-        if (holding->steps[i] > step) continue;
-        holding->steps[n] = holding->steps[i];
-        holding->generations[n++] = holding->generations[i];
+    for (int i = 0; i < set->n; i++) {
+        if (set->steps[i] > step) continue;
+        set->steps[n] = set->steps[i];
+        set->generations[n++] = set->generations[i];
     }
-    holding->n = n;
+    set->n = n;
 }
 
 strait_snapshot_inventory strait_snapshot_inventory_empty(void) {

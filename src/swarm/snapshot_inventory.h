@@ -1,4 +1,5 @@
-/* holding.h - which images of a stage a worker has in memory, and from where one is restored. */
+/* snapshot_inventory.h - which snapshots a worker has in memory, and where a stage can be restored
+ * from. Workers report their inventory with every heartbeat. Plain data. */
 #pragma once
 
 #include <stdint.h>
@@ -7,33 +8,38 @@ enum {
     STRAIT_SWARM_SNAPSHOTS = 3 // of one stage in one worker, at most
 };
 
-/* Images of one stage. Plain data. */
+/* The snapshots of one stage. */
 typedef struct strait_snapshot_set {
     int stage; // -1: none
     int n;
     int64_t steps[STRAIT_SWARM_SNAPSHOTS];
-    uint32_t generations[STRAIT_SWARM_SNAPSHOTS]; // the epoch each was made in
+    uint32_t generations[STRAIT_SWARM_SNAPSHOTS]; // in which each was taken
 } strait_snapshot_set;
 
-/* All that a worker holds: images of its own stage, and copies of its neighbours'. */
+/* The snapshots of a worker's own stage, and its copies of those of the stages before and after. */
 typedef struct strait_snapshot_inventory {
     strait_snapshot_set own, prev, next;
 } strait_snapshot_inventory;
 
 typedef enum strait_swarm_source {
-    STRAIT_SWARM_FROM_SEED, // step 0 needs no image
-    STRAIT_SWARM_FROM_SELF, // its own image
-    STRAIT_SWARM_FROM_PREV, // a copy that the stage before gives
-    STRAIT_SWARM_FROM_NEXT, // likewise, the stage behind
-    STRAIT_SWARM_FROM_HOST, // the checkpoint
+    STRAIT_SWARM_FROM_SEED, // step 0: initial weights, no snapshot needed
+    STRAIT_SWARM_FROM_SELF, // the worker's own snapshot
+    STRAIT_SWARM_FROM_PREV, // a copy that the previous stage's owner sends
+    STRAIT_SWARM_FROM_NEXT, // likewise, of the next stage
+    STRAIT_SWARM_FROM_HOST, // the checkpoint, sent by the coordinator
 } strait_swarm_source;
 
-int strait_snapshot_set_has(const strait_snapshot_set *holding, int stage, int64_t step);
+/* Returns whether the set has the snapshot of `stage` at `step`. */
+int strait_snapshot_set_has(const strait_snapshot_set *set, int stage, int64_t step);
 
-/* Forgets images above `step`. */
-void strait_snapshot_set_trim(strait_snapshot_set *holding, int64_t step);
+/* Removes snapshots after `step`. */
+void strait_snapshot_set_trim(strait_snapshot_set *set, int64_t step);
 
 strait_snapshot_inventory strait_snapshot_inventory_empty(void);
+
+/* Returns whether the worker holds a neighbour's copy of `stage` at `step`. */
 int strait_snapshot_inventory_has_copy(const strait_snapshot_inventory *inventory, int stage,
                                        int64_t step);
+
+/* Removes snapshots after `step` from all three sets. */
 void strait_snapshot_inventory_trim(strait_snapshot_inventory *inventory, int64_t step);

@@ -1,5 +1,5 @@
-/* gift.h - an image as it lies in a checkpoint, to be sent piece by piece: no more of it is read
- * than the piece at hand. One thread uses a gift. */
+/* snapshot_reader.h - reads a stage of a checkpoint as a snapshot, piece by piece, to send it to a
+ * worker. Only the current piece is read into memory. One thread uses a reader. */
 #pragma once
 
 #include "store/checkpoint.h"
@@ -7,28 +7,31 @@
 #include "swarm/snapshot_header.h"
 
 struct strait_snapshot_reader {                 // zeroed is empty
-    const struct strait_checkpoint *checkpoint; // borrowed; NULL: there is no gift
+    const struct strait_checkpoint *checkpoint; // borrowed; NULL: the reader is empty
     int stage;
     int64_t step;
     uint32_t generation;
-    unsigned char *list;
-    size_t list_bytes, bytes; // of the list, and of all
-    size_t at;                // bytes that were given
-    strait_reader rows;       // of the list, that are to come
-    strait_snapshot_row row;  // at hand
+    unsigned char *header;
+    size_t header_bytes, bytes; // of the header, and of the whole snapshot
+    size_t at;                  // offset of the next piece
+    strait_reader rows;         // the rest of the header
+    strait_snapshot_row row;    // the current tensor
     const unsigned char *values;
-    size_t left; // of its values
+    size_t left; // bytes of its values that were not read yet
 };
 
-/* Keeps `checkpoint` until fini, and copies the list of what is wanted, which may come from anyone:
- * STRAIT_EPROTO when it makes no sense or the image would be larger than `limit`. STRAIT_EDATA
- * names a tensor that the checkpoint does not have so. On error the gift is empty. */
-strait_err strait_snapshot_reader_init(struct strait_snapshot_reader *gift,
+/* Borrows `checkpoint` until fini and copies the header of the requested snapshot, which may come
+ * from an untrusted worker: STRAIT_EPROTO when it is invalid or the snapshot would be larger than
+ * `limit`, STRAIT_EDATA when the checkpoint lacks a tensor of that name, type and shape. On error
+ * the reader is empty. */
+strait_err strait_snapshot_reader_init(struct strait_snapshot_reader *reader,
                                        const struct strait_checkpoint *checkpoint,
-                                       const unsigned char *list, size_t bytes, size_t limit);
-void strait_snapshot_reader_fini(struct strait_snapshot_reader *gift); // accepts an empty one
+                                       const unsigned char *header, size_t bytes, size_t limit);
+void strait_snapshot_reader_fini(struct strait_snapshot_reader *reader); // accepts an empty one
 
-int strait_snapshot_reader_is_over(const struct strait_snapshot_reader *gift);
+/* Returns whether the last piece was read. */
+int strait_snapshot_reader_is_over(const struct strait_snapshot_reader *reader);
 
-/* The next piece of one that is not over; its data is lent until the next call. */
-strait_err strait_snapshot_reader_next(struct strait_snapshot_reader *gift, strait_piece *piece);
+/* Writes the next piece; call it only if the reader is not over. The data is borrowed until the
+ * next call. */
+strait_err strait_snapshot_reader_next(struct strait_snapshot_reader *reader, strait_piece *piece);

@@ -94,14 +94,14 @@ same_metrics straight spoil-$n
 same_weights straight spoil-$n
 says spoil-$n/events.log 'hostile .*: non-finite values; recomputing the step on a spare'
 
-# One that gives away weights that are no numbers: a neighbour sees them in a copy, the coordinator in
-# what should be a checkpoint.
+# One that sends non-finite weights: a neighbour finds them in a copy, the coordinator in the data of a
+# checkpoint.
 caught poison 0 2
-says $last/events.log '(image of stage [01] at step [0-9]*: .* no finite numbers|rejected [0-9]* values or snapshots from stage [01])'
+says $last/events.log '(snapshot of stage [01] at step [0-9]*: .* non-finite values|rejected [0-9]* values or snapshots from stage [01])'
 
-# One whose images are of no stage that is in this run: a tensor has another name.
+# One whose snapshots are not of its stage: a tensor has another name.
 caught misname 0 2
-says $last/events.log '(image of stage [01] at step [0-9]*: tensor "[^"]*" .* is missing|rejected [0-9]* values or snapshots from stage [01])'
+says $last/events.log '(snapshot of stage [01] at step [0-9]*: tensor "[^"]*" .* is missing|rejected [0-9]* values or snapshots from stage [01])'
 
 # One that wants from the coordinator what its stage does not have, first too much, then another's tensors:
 # it gets nothing, and is refused.
@@ -118,7 +118,7 @@ wait $cheat
 [ $? -eq 6 ] || fail "greedy: the cheat was not refused"
 join_begin greedy 4
 is_as_ever greedy
-says greedy/events.log 'hostile, stage [01]: what it wants is not its stage: a peer sent a list' \
+says greedy/events.log 'hostile, stage [01]: what it wants is not its stage: a worker sent an invalid header' \
     'hostile, stage [01]: what it wants is not its stage: tensor .* is missing'
 
 # One whose own images rot: nobody restores them, itself neither, and nothing is believed of a step that

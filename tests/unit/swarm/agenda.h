@@ -1,4 +1,4 @@
-/* agenda.h - what will happen in a simulated swarm, soonest first. */
+/* agenda.h - the pending events of a simulated swarm, as a heap ordered by time. */
 #pragma once
 
 #include "swarm/coordinator.h"
@@ -7,7 +7,7 @@ enum {
     AGENDA_MAX = 1 << 14
 };
 
-typedef enum happening_kind {
+typedef enum pending_kind {
     ARRIVE,
     ANSWER,
     BEAT,
@@ -15,38 +15,38 @@ typedef enum happening_kind {
     WAKE,
     FAULT,
     CLOCK
-} happening_kind;
+} pending_kind;
 
-typedef struct happening {
+typedef struct pending {
     int64_t at;
-    uint64_t number; // ties go by age
-    happening_kind kind;
-    int worker, life; // of its link: what was on an earlier one is lost with it
+    uint64_t number; // of two events at one time the older comes first
+    pending_kind kind;
+    int worker, life; // number of its link: messages on an earlier link are lost
     strait_swarm_phase phase;
     strait_swarm_action action;
     strait_swarm_goal goal;
     uint32_t generation, sequence;
     strait_err err;
-} happening;
+} pending;
 
 typedef struct agenda {
-    happening heap[AGENDA_MAX];
+    pending heap[AGENDA_MAX];
     int n;
     uint64_t n_put;
 } agenda;
 
-static inline int agenda_is_before(const happening *a, const happening *b) {
+static inline int agenda_is_before(const pending *a, const pending *b) {
     return a->at != b->at ? a->at < b->at : a->number < b->number;
 }
 
 static inline void agenda_swap(agenda *a, int i, int k) {
-    const happening keep = a->heap[i];
+    const pending keep = a->heap[i];
     a->heap[i] = a->heap[k];
     a->heap[k] = keep;
 }
 
-/* 0 when it is full. */
-static inline int agenda_put(agenda *a, happening h, int64_t when) {
+/* Returns 0 when it is full. */
+static inline int agenda_put(agenda *a, pending h, int64_t when) {
     if (a->n == AGENDA_MAX) return 0;
     h.at = when;
     h.number = a->n_put++;
@@ -57,8 +57,8 @@ static inline int agenda_put(agenda *a, happening h, int64_t when) {
     return 1;
 }
 
-static inline happening agenda_take(agenda *a) {
-    const happening first = a->heap[0];
+static inline pending agenda_take(agenda *a) {
+    const pending first = a->heap[0];
     a->heap[0] = a->heap[--a->n];
     for (int i = 0;;) {
         int least = i;

@@ -1,11 +1,11 @@
-/* Machines and what they get. */
+/* Which workers get which stages, and how many layers. */
 #include "swarm/assign.h"
 
 #include "check.h"
 
 static int workers[STRAIT_RUN_STAGES], counts[STRAIT_RUN_STAGES];
 
-static void equal_machines_get_equal_parts(void **state) {
+static void equal_workers_get_equal_stages(void **state) {
     (void)state;
     const strait_assign_worker here[] = {{0, 9e9}, {0, 11e9}, {0, 10e9}, {0, 0}};
     strait_assign_spec spec = {
@@ -22,7 +22,7 @@ static void equal_machines_get_equal_parts(void **state) {
         assert_int_equal(counts[i] % 2, 0);
 }
 
-static void fast_machines_get_more_and_slow_ones_wait(void **state) {
+static void fast_workers_get_more_layers_and_slow_ones_are_spares(void **state) {
     (void)state;
     const strait_assign_worker here[] = {{0, 1e9}, {0, 10e9}, {0, 2e9}, {0, 30e9}};
     const strait_assign_spec spec = {
@@ -34,13 +34,13 @@ static void fast_machines_get_more_and_slow_ones_wait(void **state) {
     assert_int_equal(counts[1], 6);
 }
 
-static void memory_is_respected(void **state) {
+static void stages_fit_into_memory(void **state) {
     (void)state;
     const strait_assign_worker here[] = {{3.5e6, 10e9}, {0, 10e9}, {0.5e6, 99e9}};
     strait_assign_spec spec = {
         .n_stages = 2, .n_layers = 10, .workers = here, .n_workers = 3, .layer_bytes = 1e6};
     CHECK_OK(strait_assign(&spec, workers, counts));
-    assert_int_equal(workers[0], 0); // the third holds no layer, however fast
+    assert_int_equal(workers[0], 0); // the third cannot hold a layer, however fast it is
     assert_int_equal(workers[1], 1);
     assert_int_equal(counts[0], 3);
     assert_int_equal(counts[1], 7);
@@ -53,19 +53,19 @@ static void memory_is_respected(void **state) {
     assert_int_equal(strait_assign(&spec, workers, counts), STRAIT_EAGAIN);
 }
 
-static void too_few_machines_are_waited_for(void **state) {
+static void too_few_workers_is_not_final(void **state) {
     (void)state;
     const strait_assign_worker here[] = {{0, 1e9}, {0, 1e9}};
     const strait_assign_spec spec = {.n_stages = 3, .n_layers = 8, .workers = here, .n_workers = 2};
-    CHECK_FAILS(strait_assign(&spec, workers, counts), STRAIT_EAGAIN, "2 of 3 machines");
+    CHECK_FAILS(strait_assign(&spec, workers, counts), STRAIT_EAGAIN, "2 of 3 workers");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_machines_get_equal_parts),
-        cmocka_unit_test(fast_machines_get_more_and_slow_ones_wait),
-        cmocka_unit_test(memory_is_respected),
-        cmocka_unit_test(too_few_machines_are_waited_for),
+        cmocka_unit_test(equal_workers_get_equal_stages),
+        cmocka_unit_test(fast_workers_get_more_layers_and_slow_ones_are_spares),
+        cmocka_unit_test(stages_fit_into_memory),
+        cmocka_unit_test(too_few_workers_is_not_final),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

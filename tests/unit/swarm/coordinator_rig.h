@@ -1,5 +1,4 @@
-/* coordinator_rig.h - a coordinator's machine for tests: one a program, with a clock that is set.
- */
+/* coordinator_rig.h - one coordinator per test program, with a clock that the test sets. */
 #pragma once
 
 #include "check.h"
@@ -19,11 +18,11 @@ static inline strait_fingerprint key_of(int i) {
     return key;
 }
 
-static inline void tell(strait_swarm_event event) {
+static inline void feed(strait_swarm_event event) {
     strait_coordinator_step(&c, &event, now, &actions);
 }
 
-/* The first action of a kind about a worker (-1: any); NULL: there is none. */
+/* Returns the first action of a kind for a worker (-1: any); NULL: there is none. */
 static inline const strait_swarm_action *find(strait_swarm_action_kind kind, int worker) {
     for (int i = 0; i < actions.n; i++)
         if (actions.items[i].kind == kind && (worker < 0 || actions.items[i].worker == worker))
@@ -32,13 +31,13 @@ static inline const strait_swarm_action *find(strait_swarm_action_kind kind, int
 }
 
 static inline void join(int i, strait_snapshot_inventory inventory) {
-    tell((strait_swarm_event){
+    feed((strait_swarm_event){
         .kind = STRAIT_SWARM_JOIN, .key = key_of(i), .report = &report, .inventory = inventory});
 }
 
-static inline void pulse(int worker, strait_snapshot_inventory inventory, uint32_t progress,
-                         int is_waiting) {
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
+static inline void heartbeat(int worker, strait_snapshot_inventory inventory, uint32_t progress,
+                             int is_waiting) {
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
                               .worker = worker,
                               .inventory = inventory,
                               .progress = progress,
@@ -46,14 +45,14 @@ static inline void pulse(int worker, strait_snapshot_inventory inventory, uint32
 }
 
 static inline void reply(int worker, strait_err err) {
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
                               .worker = worker,
                               .generation = c.generation,
                               .sequence = c.sequence,
                               .err = err});
 }
 
-/* All owners reply well until the stages stand. */
+/* All owners reply successfully until the stages are ready. */
 static inline void get_ready(void) {
     for (int n = 0; n < 16 && c.phase != STRAIT_PHASE_READY; n++)
         for (int i = 0; i < c.config.n_stages; i++)
@@ -62,25 +61,25 @@ static inline void get_ready(void) {
 }
 
 static inline void goal(int64_t step, int is_update) {
-    tell((strait_swarm_event){
+    feed((strait_swarm_event){
         .kind = STRAIT_SWARM_GOAL,
         .goal = {.stage = -1, .step = step, .is_update = is_update, .is_begin = !is_update}});
 }
 
-/* A step: gradients and update, with images of it where `keeps`. */
-static inline void make_step(int64_t step, int keeps) {
+/* Runs a step: gradients and update, with snapshots if `keeps`. */
+static inline void run_step(int64_t step, int keeps) {
     goal(step, 0);
     get_ready();
     goal(step, 1);
     for (int i = 0; i < c.config.n_stages; i++) {
         strait_snapshot_inventory inventory = c.workers[c.owner[i]].inventory;
         if (keeps) inventory.own = (strait_snapshot_set){i, 1, {step + 1}, {c.generation}};
-        pulse(c.owner[i], inventory, 0, 0);
+        heartbeat(c.owner[i], inventory, 0, 0);
     }
     get_ready();
 }
 
-static inline void begin_stages(int n_stages, int n) {
+static inline void begin_with_stages(int n_stages, int n) {
     const strait_swarm_config config = {.n_stages = n_stages,
                                         .lease_ns = 10 * S,
                                         .stall_timeout_ns = 30 * S,
@@ -90,20 +89,20 @@ static inline void begin_stages(int n_stages, int n) {
     now = 1000 * S;
     for (int i = 0; i < n; i++)
         join(i, strait_snapshot_inventory_empty());
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_START});
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_START});
     if (n >= n_stages) get_ready();
 }
 
 /* Two stages, `n` workers. */
 static inline void begin(int n) {
-    begin_stages(2, n);
+    begin_with_stages(2, n);
 }
 
-/* Time passes, all who are here show that they live, and the stages stand again. */
-static inline void bring_back(void) {
+/* Advances the clock, sends a heartbeat of every connected worker and gets the stages ready. */
+static inline void recover(void) {
     now += 10 * S;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        if (c.workers[i].is_connected) pulse(i, strait_snapshot_inventory_empty(), 1, 0);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        if (c.workers[i].is_connected) heartbeat(i, strait_snapshot_inventory_empty(), 1, 0);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     get_ready();
 }

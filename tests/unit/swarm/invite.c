@@ -1,4 +1,4 @@
-/* Invites: a line out, the same facts back, and nothing else passes for one. */
+/* Invites: format and parse are inverse, and damaged lines are rejected. */
 #include "swarm/invite.h"
 
 #include "check.h"
@@ -16,7 +16,7 @@ static strait_invite sample(void) {
     return invite;
 }
 
-static void what_goes_in_comes_out(void **state) {
+static void parses_what_it_formats(void **state) {
     (void)state;
     static const char *const addresses[] = {"a:1", "10.1.2.3:7000,[2001:db8::7]:7000",
                                             "host.example.org:65535"};
@@ -37,7 +37,7 @@ static void what_goes_in_comes_out(void **state) {
     }
 }
 
-static void damage_is_refused(void **state) {
+static void rejects_damaged_lines(void **state) {
     (void)state;
     const strait_invite invite = sample();
     strait_invite back;
@@ -64,7 +64,7 @@ static void damage_is_refused(void **state) {
     CHECK_FAILS(strait_invite_parse("strait2:AAAA", &back), STRAIT_ECONFIG, "whole line");
 }
 
-static void addresses_have_bounds(void **state) {
+static void rejects_empty_and_long_addresses(void **state) {
     (void)state;
     strait_invite invite = sample();
     char text[STRAIT_INVITE_TEXT];
@@ -79,8 +79,8 @@ static void addresses_have_bounds(void **state) {
     CHECK_FAILS(strait_invite_format(&invite, text), STRAIT_EINVAL, "address");
 }
 
-/* A line that is whole, but whose list of addresses is not one. */
-static void lists_have_no_gaps(void **state) {
+/* The checksum is right, but the list of addresses is invalid. */
+static void rejects_invalid_lists_of_addresses(void **state) {
     (void)state;
     static const char *const lists[] = {",", ",a:1", "a:1,", "a:1,,b:2", "a:1 b:2"};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -89,11 +89,11 @@ static void lists_have_no_gaps(void **state) {
         char text[STRAIT_INVITE_TEXT];
         (void)snprintf(invite.address, sizeof invite.address, "%s", lists[i]);
         CHECK_OK(strait_invite_format(&invite, text));
-        CHECK_FAILS(strait_invite_parse(text, &back), STRAIT_ECONFIG, "names no address");
+        CHECK_FAILS(strait_invite_parse(text, &back), STRAIT_ECONFIG, "has an invalid address");
     }
 }
 
-static void tokens_compare(void **state) {
+static void compares_every_byte_of_tokens(void **state) {
     (void)state;
     const strait_invite a = sample();
     strait_invite b = sample();
@@ -107,9 +107,11 @@ static void tokens_compare(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_goes_in_comes_out), cmocka_unit_test(damage_is_refused),
-        cmocka_unit_test(addresses_have_bounds),  cmocka_unit_test(lists_have_no_gaps),
-        cmocka_unit_test(tokens_compare),
+        cmocka_unit_test(parses_what_it_formats),
+        cmocka_unit_test(rejects_damaged_lines),
+        cmocka_unit_test(rejects_empty_and_long_addresses),
+        cmocka_unit_test(rejects_invalid_lists_of_addresses),
+        cmocka_unit_test(compares_every_byte_of_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Keys: one for all hosts of a machine, one for each worker that runs. */
+/* Keys: one for all hosts of a machine, one for each running worker. */
 #include "swarm/keys.h"
 
 #include "base/file.h"
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The key a worker gets. */
+/* Returns the key that a new worker gets. */
 static strait_fingerprint key_of_worker(const char *place) {
     struct strait_identity *identity = NULL;
     int lock = 0;
@@ -20,7 +20,7 @@ static strait_fingerprint key_of_worker(const char *place) {
     return key;
 }
 
-static void hosts_share_a_key(void **state) {
+static void all_hosts_share_one_key(void **state) {
     (void)state;
     scratch folder = scratch_open();
     struct strait_identity *a = NULL;
@@ -36,8 +36,8 @@ static void hosts_share_a_key(void **state) {
     scratch_close(&folder);
 }
 
-/* Locks are a process's: another one stands for the other worker. */
-static void workers_do_not(void **state) {
+/* Locks belong to processes, so a child process plays the other worker. */
+static void each_running_worker_gets_its_own_key(void **state) {
     (void)state;
     scratch folder = scratch_open();
     const char *place = scratch_at(&folder, "keys");
@@ -66,14 +66,14 @@ static void workers_do_not(void **state) {
     assert_int_equal(status, 0);
     const strait_fingerprint third = key_of_worker(place);
     assert_true(strait_fingerprint_equal(&first, &third)); // it is free again
-    struct stat facts;
-    assert_int_equal(stat(scratch_at(&folder, "keys/worker-2.pem"), &facts), 0);
-    assert_int_equal(facts.st_mode & 0777, 0600);
+    struct stat info;
+    assert_int_equal(stat(scratch_at(&folder, "keys/node-2.pem"), &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
     scratch_close(&folder);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hosts_share_a_key),
-                                       cmocka_unit_test(workers_do_not)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_hosts_share_one_key),
+                                       cmocka_unit_test(each_running_worker_gets_its_own_key)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

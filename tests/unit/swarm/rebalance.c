@@ -1,4 +1,4 @@
-/* When machines that came late should take stages over. */
+/* When spares that joined late take over stages. */
 #include "swarm/rebalance.h"
 
 #include "check.h"
@@ -8,7 +8,7 @@ static strait_assign_worker spares[3];
 static strait_rebalance_spec spec;
 static int successors[STRAIT_RUN_STAGES];
 
-/* Four stages on equal machines, one of which is half as fast; a step takes as long as it. */
+/* Four stages, one of them on a worker of half the speed, which limits the step. */
 static int set_up(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -35,16 +35,17 @@ static void expect(int a, int b, int c, int d) {
         assert_int_equal(successors[i], wanted[i]);
 }
 
-static void the_slowest_is_relieved(void **state) {
+static void moves_the_slowest_stage(void **state) {
     (void)state;
-    const double gain = strait_rebalance(&spec, successors); // 0.8 becomes 0.4, and 1.0 becomes 0.6
+    const double gain = strait_rebalance(&spec,
+                                         successors); // compute 0.8 to 0.4 s, step 1.0 to 0.6 s
     assert_true(gain > 1.66 && gain < 1.67);
     expect(-1, -1, 0, -1);
     for (int i = 4; i < STRAIT_RUN_STAGES; i++)
         assert_int_equal(successors[i], -1);
 }
 
-static void not_by_those_that_are_no_faster(void **state) {
+static void ignores_spares_that_are_not_faster(void **state) {
     (void)state;
     spares[0].flops = 1.29e9;
     assert_true(strait_rebalance(&spec, successors) == 1.0);
@@ -56,24 +57,24 @@ static void not_by_those_that_are_no_faster(void **state) {
     assert_true(strait_rebalance(&spec, successors) == 1.0);
 }
 
-static void not_by_those_that_are_too_small(void **state) {
+static void ignores_spares_with_too_little_memory(void **state) {
     (void)state;
     spares[0].memory_bytes = 0.9e9;
     assert_true(strait_rebalance(&spec, successors) == 1.0);
-    spares[1] = (strait_assign_worker){0, 1.5e9}; // unknown is enough
+    spares[1] = (strait_assign_worker){0, 1.5e9}; // unknown memory counts as enough
     spec.n_spares = 2;
     assert_true(strait_rebalance(&spec, successors) > 1.1);
     expect(-1, -1, 1, -1);
 }
 
-static void not_where_links_are_what_is_slow(void **state) {
+static void moves_nothing_when_links_are_the_limit(void **state) {
     (void)state;
     spec.wall_s = 8.0; // 0.4 s less of 8 s
     assert_true(strait_rebalance(&spec, successors) == 1.0);
     expect(-1, -1, -1, -1);
 }
 
-static void not_for_the_last_minutes(void **state) {
+static void moves_nothing_shortly_before_the_end(void **state) {
     (void)state;
     spec.left_s = 12.0; // of which 4.8 s would be saved
     assert_true(strait_rebalance(&spec, successors) == 1.0);
@@ -81,8 +82,8 @@ static void not_for_the_last_minutes(void **state) {
     assert_true(strait_rebalance(&spec, successors) > 1.0);
 }
 
-/* All that are slow, the fastest spare to the slowest, but no two neighbours at once. */
-static void neighbours_move_one_after_the_other(void **state) {
+/* All slow stages move, the slowest to the fastest spare, except neighbours of one that moves. */
+static void never_moves_two_neighbours_at_once(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
         busy[i] = i == 0 ? 0.88 : 0.8;
@@ -98,7 +99,7 @@ static void neighbours_move_one_after_the_other(void **state) {
     expect(2, -1, 0, -1);
 }
 
-static void a_stage_without_neighbours_stays(void **state) {
+static void never_moves_a_single_stage(void **state) {
     (void)state;
     spec.n_stages = 1;
     assert_true(strait_rebalance(&spec, successors) == 1.0);
@@ -107,13 +108,13 @@ static void a_stage_without_neighbours_stays(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_slowest_is_relieved, set_up),
-        cmocka_unit_test_setup(not_by_those_that_are_no_faster, set_up),
-        cmocka_unit_test_setup(not_by_those_that_are_too_small, set_up),
-        cmocka_unit_test_setup(not_where_links_are_what_is_slow, set_up),
-        cmocka_unit_test_setup(not_for_the_last_minutes, set_up),
-        cmocka_unit_test_setup(neighbours_move_one_after_the_other, set_up),
-        cmocka_unit_test_setup(a_stage_without_neighbours_stays, set_up),
+        cmocka_unit_test_setup(moves_the_slowest_stage, set_up),
+        cmocka_unit_test_setup(ignores_spares_that_are_not_faster, set_up),
+        cmocka_unit_test_setup(ignores_spares_with_too_little_memory, set_up),
+        cmocka_unit_test_setup(moves_nothing_when_links_are_the_limit, set_up),
+        cmocka_unit_test_setup(moves_nothing_shortly_before_the_end, set_up),
+        cmocka_unit_test_setup(never_moves_two_neighbours_at_once, set_up),
+        cmocka_unit_test_setup(never_moves_a_single_stage, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Stages as images: taken, sent in pieces, put back; lists of strangers. */
+/* Snapshots of stages: taken, sent in pieces, restored; and headers from untrusted runners. */
 #include "swarm/snapshot.h"
 
 #include "../config/tiny_run.h"
@@ -10,7 +10,7 @@ static strait_run run;
 static scratch folder;
 static strait_run_plan plan;
 static struct strait_loader *feeds[2];
-static struct strait_runner *workers[2]; // of the same stage, in different states
+static struct strait_runner *runners[2]; // of the same stage, in different states
 
 static int set_up(void **state) {
     (void)state;
@@ -21,8 +21,8 @@ static int set_up(void **state) {
     for (int i = 0; i < 2; i++) {
         CHECK_OK(strait_loader_open(&run, &feeds[i]));
         CHECK_OK(strait_loader_cut(feeds[i], &plan));
-        CHECK_OK(strait_runner_open(&run, &plan, 1, 1, feeds[i], &workers[i]));
-        CHECK_OK(strait_runner_init_weights(workers[i], (uint64_t)(10 + i)));
+        CHECK_OK(strait_runner_open(&run, &plan, 1, 1, feeds[i], &runners[i]));
+        CHECK_OK(strait_runner_init_weights(runners[i], (uint64_t)(10 + i)));
     }
     return 0;
 }
@@ -30,20 +30,20 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        strait_runner_close(&workers[i]);
+        strait_runner_close(&runners[i]);
         strait_loader_close(&feeds[i]);
     }
     scratch_close(&folder);
     return 0;
 }
 
-static void images_are_put_back(void **state) {
+static void restores_what_it_took(void **state) {
     (void)state;
     struct strait_snapshot a = {0};
     struct strait_snapshot b = {0};
     struct strait_snapshot c = {0};
-    CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &a));
-    CHECK_OK(strait_snapshot_take(workers[1], 7, 3, &b));
+    CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &a));
+    CHECK_OK(strait_snapshot_take(runners[1], 7, 3, &b));
     assert_int_equal(a.bytes, b.bytes);
     assert_true(memcmp(a.data, b.data, a.bytes) != 0);
     for (size_t at = 0; at < a.bytes;) { // through pieces
@@ -53,19 +53,19 @@ static void images_are_put_back(void **state) {
         CHECK_OK(strait_snapshot_add(&c, &piece, a.bytes));
     }
     assert_true(strait_snapshot_is_whole(&c));
-    CHECK_OK(strait_snapshot_put(&c, workers[1]));
-    CHECK_OK(strait_snapshot_take(workers[1], 7, 3, &b));
+    CHECK_OK(strait_snapshot_put(&c, runners[1]));
+    CHECK_OK(strait_snapshot_take(runners[1], 7, 3, &b));
     assert_memory_equal(a.data, b.data, a.bytes);
     c.data[9]++; // another name
-    CHECK_FAILS(strait_snapshot_put(&c, workers[1]), STRAIT_EDATA, "is missing");
-    CHECK_OK(strait_snapshot_take(workers[1], 7, 3, &b));
+    CHECK_FAILS(strait_snapshot_put(&c, runners[1]), STRAIT_EDATA, "is missing");
+    CHECK_OK(strait_snapshot_take(runners[1], 7, 3, &b));
     assert_memory_equal(a.data, b.data, a.bytes);
     strait_snapshot_fini(&a);
     strait_snapshot_fini(&b);
     strait_snapshot_fini(&c);
 }
 
-static void pieces_come_in_turn(void **state) {
+static void rejects_pieces_out_of_order(void **state) {
     (void)state;
     struct strait_snapshot snapshot = {0};
     unsigned char data[16] = {0};
@@ -73,10 +73,10 @@ static void pieces_come_in_turn(void **state) {
     CHECK_FAILS(strait_snapshot_add(&snapshot, &piece, 31), STRAIT_EPROTO, "expected at most 31");
     CHECK_OK(strait_snapshot_add(&snapshot, &piece, 32));
     piece.offset = 8;
-    CHECK_FAILS(strait_snapshot_add(&snapshot, &piece, 32), STRAIT_EPROTO, "out of turn");
+    CHECK_FAILS(strait_snapshot_add(&snapshot, &piece, 32), STRAIT_EPROTO, "out of order");
     piece.offset = 16;
     piece.step = 3;
-    CHECK_FAILS(strait_snapshot_add(&snapshot, &piece, 32), STRAIT_EPROTO, "out of turn");
+    CHECK_FAILS(strait_snapshot_add(&snapshot, &piece, 32), STRAIT_EPROTO, "out of order");
     piece.step = 2;
     CHECK_OK(strait_snapshot_add(&snapshot, &piece, 32));
     assert_true(strait_snapshot_is_whole(&snapshot));
@@ -84,28 +84,28 @@ static void pieces_come_in_turn(void **state) {
     strait_snapshot_fini(&snapshot);
 }
 
-/* An image that is to be given takes no room but that of its list. */
-static void open_gift(struct strait_snapshot_reader *gift,
+/* A reader of a checkpoint takes no memory but that of the header. */
+static void open_gift(struct strait_snapshot_reader *reader,
                       const struct strait_checkpoint *checkpoint,
                       const struct strait_snapshot *list, size_t whole) {
     const int64_t prev = strait_alloc_count();
-    CHECK_OK(strait_snapshot_reader_init(gift, checkpoint, list->data, list->bytes, whole));
+    CHECK_OK(strait_snapshot_reader_init(reader, checkpoint, list->data, list->bytes, whole));
     assert_int_equal(strait_alloc_count(), prev + 1);
-    assert_int_equal(gift->bytes, whole);
-    gift->stage = 1;
-    gift->step = 7;
-    gift->generation = 9;
+    assert_int_equal(reader->bytes, whole);
+    reader->stage = 1;
+    reader->step = 7;
+    reader->generation = 9;
 }
 
-static void checkpoints_hold_what_images_hold(void **state) {
+static void checkpoints_and_snapshots_have_the_same_tensors(void **state) {
     (void)state;
     struct strait_snapshot snapshot = {0};
     struct strait_snapshot list = {0};
     struct strait_snapshot filled = {0};
-    struct strait_snapshot_reader gift = {0};
+    struct strait_snapshot_reader reader = {0};
     struct strait_checkpoint *checkpoint = NULL;
     size_t whole = 0;
-    CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &snapshot));
+    CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &snapshot));
     CHECK_OK(strait_checkpoint_prepare(folder.path));
     CHECK_OK(strait_checkpoint_begin(folder.path, 7));
     CHECK_OK(strait_snapshot_write(&snapshot, folder.path, 7));
@@ -114,31 +114,31 @@ static void checkpoints_hold_what_images_hold(void **state) {
         .step = 7, .tokenizer = "", .parts = parts, .n_parts = 2, .keep = 1};
     CHECK_OK(strait_checkpoint_commit(folder.path, &commit));
     CHECK_OK(strait_checkpoint_open(folder.path, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
-    CHECK_OK(strait_snapshot_header(workers[0], &list, &whole));
+    CHECK_OK(strait_snapshot_header(runners[0], &list, &whole));
     assert_int_equal(whole, snapshot.bytes);
-    CHECK_FAILS(strait_snapshot_reader_init(&gift, checkpoint, list.data, list.bytes, whole - 1),
-                STRAIT_EPROTO, "no sense");
-    open_gift(&gift, checkpoint, &list, whole);
-    while (!strait_snapshot_reader_is_over(&gift)) {
+    CHECK_FAILS(strait_snapshot_reader_init(&reader, checkpoint, list.data, list.bytes, whole - 1),
+                STRAIT_EPROTO, "invalid header");
+    open_gift(&reader, checkpoint, &list, whole);
+    while (!strait_snapshot_reader_is_over(&reader)) {
         strait_piece piece;
         const int64_t prev = strait_alloc_count();
-        CHECK_OK(strait_snapshot_reader_next(&gift, &piece));
+        CHECK_OK(strait_snapshot_reader_next(&reader, &piece));
         assert_int_equal(strait_alloc_count(), prev);
         CHECK_OK(strait_snapshot_add(&filled, &piece, whole));
     }
-    strait_snapshot_reader_fini(&gift);
+    strait_snapshot_reader_fini(&reader);
     assert_true(strait_snapshot_is_whole(&filled));
     assert_true(filled.stage == 1 && filled.step == 7 && filled.generation == 9);
     assert_int_equal(filled.bytes, snapshot.bytes);
     assert_memory_equal(filled.data, snapshot.data, snapshot.bytes);
-    for (size_t n = 0; n < list.bytes; n++) // cut anywhere
-        assert_int_equal(strait_snapshot_reader_init(&gift, checkpoint, list.data, n, whole),
+    for (size_t n = 0; n < list.bytes; n++) // truncated anywhere
+        assert_int_equal(strait_snapshot_reader_init(&reader, checkpoint, list.data, n, whole),
                          STRAIT_EPROTO);
-    list.data[9] = '/'; // a tensor that is not there
-    assert_int_equal(strait_snapshot_reader_init(&gift, checkpoint, list.data, list.bytes, whole),
+    list.data[9] = '/'; // a tensor that does not exist
+    assert_int_equal(strait_snapshot_reader_init(&reader, checkpoint, list.data, list.bytes, whole),
                      STRAIT_EDATA);
     strait_put_u32(list.data + 4, UINT32_MAX);
-    assert_int_equal(strait_snapshot_reader_init(&gift, checkpoint, list.data, list.bytes, whole),
+    assert_int_equal(strait_snapshot_reader_init(&reader, checkpoint, list.data, list.bytes, whole),
                      STRAIT_EPROTO);
     snapshot.bytes--;
     snapshot.filled--;
@@ -149,11 +149,11 @@ static void checkpoints_hold_what_images_hold(void **state) {
     strait_snapshot_fini(&filled);
 }
 
-static void what_is_no_number_is_found(void **state) {
+static void finds_nonfinite_values(void **state) {
     (void)state;
     struct strait_snapshot snapshot = {0};
-    CHECK_FAILS(strait_snapshot_check(&snapshot), STRAIT_EPROTO, "no sense");
-    CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &snapshot));
+    CHECK_FAILS(strait_snapshot_check(&snapshot), STRAIT_EPROTO, "invalid header");
+    CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &snapshot));
     CHECK_OK(strait_snapshot_check(&snapshot));
     unsigned char *last = snapshot.data + snapshot.bytes - 4;
     static const uint32_t bad[] = {0x7fc00000, 0xff800000, 0x7f800001, 0xffffffff};
@@ -161,22 +161,22 @@ static void what_is_no_number_is_found(void **state) {
         strait_put_u32(last, bad[i]);
         CHECK_FAILS(strait_snapshot_check(&snapshot), STRAIT_ENONFINITE, "stage 1 at step 7: ");
     }
-    strait_put_u32(last, 0xff7fffff); // the largest that is one
+    strait_put_u32(last, 0xff7fffff); // the largest finite value
     CHECK_OK(strait_snapshot_check(&snapshot));
     snapshot.bytes--;
     snapshot.filled--;
-    CHECK_FAILS(strait_snapshot_check(&snapshot), STRAIT_EPROTO, "no sense");
+    CHECK_FAILS(strait_snapshot_check(&snapshot), STRAIT_EPROTO, "invalid header");
     strait_snapshot_fini(&snapshot);
 }
 
-/* ---- images of other stages ---- */
+/* ---- snapshots of other stages ---- */
 
 typedef struct change {
     int at;                    // a tensor, from 0
-    int is_out, is_twice;      // it is left out; it stands there twice
+    int is_out, is_twice;      // it is left out; it is there twice
     int more_rows, other_kind; // it has one more row; it is state
-    char first;                // its name begins so; 0: as ever
-    const char *words;         // of the error, with the tensor's name
+    char first;                // first letter of its name; 0: unchanged
+    const char *error;         // expected text, with the tensor's name
 } change;
 
 static void put_row(strait_writer *w, const strait_snapshot_row *row) {
@@ -188,7 +188,7 @@ static void put_row(strait_writer *w, const strait_snapshot_row *row) {
     strait_writer_uint(w, (uint64_t)row->cols, 8);
 }
 
-/* The image changed so, its values 0; the tensor as it was in *row. */
+/* Builds the changed snapshot, with all values 0, and writes the original tensor to *row. */
 static void make_changed(const struct strait_snapshot *from, const change *how,
                          struct strait_snapshot *out, strait_snapshot_row *row) {
     static unsigned char data[1 << 20];
@@ -228,33 +228,32 @@ static void make_changed(const struct strait_snapshot *from, const change *how,
     }
 }
 
-/* An image is held against what its stage has, tensor by tensor; one that is not that is refused,
- * and the worker is as it was. */
-static void images_of_other_stages_are_refused(void **state) {
+/* A snapshot is compared with the tensors of its stage; the first difference is named. */
+static void rejects_snapshots_of_other_stages(void **state) {
     (void)state;
     static const change changes[] = {
-        {.at = 0, .is_out = 1, .words = "stage 1 at step 7: tensor \"%s\" (F32 %d x %d"},
-        {.at = 5, .is_out = 1, .words = "tensor \"%s\" (F32 %d x %d"},
-        {.at = 3, .is_twice = 1, .words = "tensor \"%s\" stands where"},
-        {.at = 3, .first = '~', .words = "tensor \"%s\" (F32 %d x %d"},
-        {.at = 2, .more_rows = 1, .words = "tensor \"%s\" is F32"},
-        {.at = 2, .other_kind = 1, .words = "tensor \"%s\" is F32 %d x %d, state, expected F32"},
+        {.at = 0, .is_out = 1, .error = "stage 1 at step 7: tensor \"%s\" (F32 %d x %d"},
+        {.at = 5, .is_out = 1, .error = "tensor \"%s\" (F32 %d x %d"},
+        {.at = 3, .is_twice = 1, .error = "tensor \"%s\" found where"},
+        {.at = 3, .first = '~', .error = "tensor \"%s\" (F32 %d x %d"},
+        {.at = 2, .more_rows = 1, .error = "tensor \"%s\" is F32"},
+        {.at = 2, .other_kind = 1, .error = "tensor \"%s\" is F32 %d x %d, state, expected F32"},
     };
     struct strait_snapshot whole = {0};
     struct strait_snapshot after = {0};
-    CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &whole));
+    CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &whole));
     CHECK_OK(strait_snapshot_match(&whole, &plan));
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         struct strait_snapshot other = {0};
         strait_snapshot_row row;
         char words[200];
         make_changed(&whole, &changes[i], &other, &row);
-        (void)snprintf(words, sizeof words, changes[i].words, row.name, (int)row.rows,
+        (void)snprintf(words, sizeof words, changes[i].error, row.name, (int)row.rows,
                        (int)row.cols);
-        CHECK_OK(strait_snapshot_check(&other)); // it makes sense, and its values are numbers
+        CHECK_OK(strait_snapshot_check(&other)); // it is well formed, and its values are finite
         CHECK_FAILS(strait_snapshot_match(&other, &plan), STRAIT_EDATA, words);
-        CHECK_FAILS(strait_snapshot_put(&other, workers[0]), STRAIT_EDATA, words);
-        CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &after));
+        CHECK_FAILS(strait_snapshot_put(&other, runners[0]), STRAIT_EDATA, words);
+        CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &after));
         assert_memory_equal(whole.data, after.data, whole.bytes);
         strait_snapshot_fini(&other);
     }
@@ -262,31 +261,33 @@ static void images_of_other_stages_are_refused(void **state) {
     strait_snapshot_fini(&after);
 }
 
-/* One behind the last, too. */
-static void a_tensor_too_many_is_named(void **state) {
+/* Also after the last tensor. */
+static void names_an_unexpected_tensor(void **state) {
     (void)state;
     struct strait_snapshot whole = {0};
     struct strait_snapshot other = {0};
     strait_snapshot_row last;
-    CHECK_OK(strait_snapshot_take(workers[0], 7, 3, &whole));
+    CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &whole));
     const int n = (int)strait_get_u32(whole.data + 4);
     make_changed(&whole, &(change){.at = n - 1, .is_twice = 1}, &other, &last);
-    CHECK_FAILS(strait_snapshot_match(&other, &plan), STRAIT_EDATA, "one that this stage does not");
+    CHECK_FAILS(strait_snapshot_match(&other, &plan), STRAIT_EDATA,
+                "does not belong to this stage");
     assert_non_null(strstr(strait_err_detail(), last.name));
     strait_snapshot_fini(&other);
     make_changed(&whole, &(change){.at = n - 1, .is_out = 1}, &other, &last);
     CHECK_FAILS(strait_snapshot_match(&other, &plan), STRAIT_EDATA, "is missing");
     assert_non_null(strstr(strait_err_detail(), last.name));
-    whole.stage = 0; // as if it were of the other stage
-    CHECK_FAILS(strait_snapshot_match(&whole, &plan), STRAIT_EDATA, "image of stage 0 at step 7: ");
-    whole.stage = 2; // as if there were one more
-    CHECK_FAILS(strait_snapshot_match(&whole, &plan), STRAIT_EDATA, "stage 2, of 2 stages");
+    whole.stage = 0; // claims to be of the other stage
+    CHECK_FAILS(strait_snapshot_match(&whole, &plan), STRAIT_EDATA,
+                "snapshot of stage 0 at step 7: ");
+    whole.stage = 2; // claims a stage that does not exist
+    CHECK_FAILS(strait_snapshot_match(&whole, &plan), STRAIT_EDATA, "stage 2, but the run has 2 stages");
     strait_snapshot_fini(&other);
     strait_snapshot_fini(&whole);
 }
 
-/* What is expected of a stage is what its worker has, with every codec and optimizer. */
-static void what_is_expected_is_what_there_is(void **state) {
+/* The expected header equals that of a real stage, with every codec and optimizer. */
+static void expects_the_tensors_of_a_real_stage(void **state) {
     (void)state;
     static const char *const codecs[] = {"none",    "int8",     "int4",  "topk",
                                          "lowrank", "subspace", "resbm", "strait"};
@@ -324,13 +325,13 @@ static void what_is_expected_is_what_there_is(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(images_are_put_back),
-        cmocka_unit_test(pieces_come_in_turn),
-        cmocka_unit_test(checkpoints_hold_what_images_hold),
-        cmocka_unit_test(what_is_no_number_is_found),
-        cmocka_unit_test(images_of_other_stages_are_refused),
-        cmocka_unit_test(a_tensor_too_many_is_named),
-        cmocka_unit_test(what_is_expected_is_what_there_is),
+        cmocka_unit_test(restores_what_it_took),
+        cmocka_unit_test(rejects_pieces_out_of_order),
+        cmocka_unit_test(checkpoints_and_snapshots_have_the_same_tensors),
+        cmocka_unit_test(finds_nonfinite_values),
+        cmocka_unit_test(rejects_snapshots_of_other_stages),
+        cmocka_unit_test(names_an_unexpected_tensor),
+        cmocka_unit_test(expects_the_tensors_of_a_real_stage),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,12 +1,12 @@
-/* The coordinator's machine: neighbours that send nothing although their links live. */
+/* The coordinator: workers that send their neighbours nothing although their links are up. */
 #include "coordinator_rig.h"
 
-/* What a machine that sends nothing says of itself. */
+/* What a worker that sends nothing reports. */
 enum claim {
     BUSY,    // that it computes
     WAITING, // that it waits, as all others do
-    DONE,    // that it has made the step
-    ACCUSING // that nothing came from others
+    DONE,    // that it has finished
+    ACCUSING // that nothing arrived from others
 };
 
 static strait_fingerprint cheat;
@@ -16,23 +16,23 @@ static int stage_of_cheat(void) {
     return at >= 0 ? c.workers[at].stage : -1;
 }
 
-/* `n_stages` stages and `n` machines; the cheat owns `stage`. */
+/* `n_stages` stages and `n` workers; the cheat owns `stage`. */
 static void begin_with(int n_stages, int n, int stage) {
-    begin_stages(n_stages, n);
+    begin_with_stages(n_stages, n);
     cheat = c.workers[c.owner[stage]].key;
 }
 
-/* A step that the cheat lets nobody finish. The owner of `complains` is the first to say so; -1:
- * the nearest to the cheat is. */
+/* A step that the cheat keeps all others from finishing. The owner of `complains` reports the
+ * timeout first; -1: a neighbour of the cheat. */
 static void break_step(enum claim claim, int complains) {
     const int stage = stage_of_cheat();
     goal(0, 0);
     for (int i = 0; i < 3; i++) {
         now += S;
         for (int k = 0; k < c.config.n_stages; k++)
-            pulse(c.owner[k], strait_snapshot_inventory_empty(),
-                  c.workers[c.owner[k]].progress + (k == stage),
-                  k != stage || claim == WAITING || claim == ACCUSING);
+            heartbeat(c.owner[k], strait_snapshot_inventory_empty(),
+                      c.workers[c.owner[k]].progress + (k == stage),
+                      k != stage || claim == WAITING || claim == ACCUSING);
     }
     if (claim == DONE) reply(c.owner[stage], STRAIT_OK);
     if (complains < 0) complains = stage > 0 ? stage - 1 : stage + 1;
@@ -41,47 +41,47 @@ static void break_step(enum claim claim, int complains) {
     reply(c.owner[complains], STRAIT_ETIMEDOUT);
 }
 
-static void who_is_busy_for_ever_loses_its_stage(void **state) {
+static void moves_the_stage_of_a_worker_that_never_finishes(void **state) {
     (void)state;
     begin_with(2, 3, 1);
     const int at = c.owner[1];
     const int honest = c.owner[0];
     break_step(BUSY, -1);
-    assert_null(find(STRAIT_SWARM_RELEASE, -1)); // once may be chance
-    bring_back();
+    assert_null(find(STRAIT_SWARM_RELEASE, -1)); // the first timeout may be chance
+    recover();
     assert_int_equal(c.owner[1], at);
     break_step(BUSY, -1);
     assert_int_equal(find(STRAIT_SWARM_RELEASE, -1)->worker, at);
     assert_null(find(STRAIT_SWARM_DISCONNECT, -1));
     assert_null(find(STRAIT_SWARM_BAN, -1));
-    bring_back();
+    recover();
     assert_int_not_equal(c.owner[1], at);
     assert_int_equal(c.owner[0], honest);
-    make_step(0, 0);
-    tell((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = honest});
-    bring_back(); // it is still good enough when nobody else is there
+    run_step(0, 0);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = honest});
+    recover(); // it is used again if there is no other worker
     assert_int_equal(c.owner[0], at);
 }
 
-static void without_a_spare_nothing_moves(void **state) {
+static void moves_nothing_without_a_spare(void **state) {
     (void)state;
     begin_with(2, 2, 0);
     const int at = c.owner[0];
     for (int i = 0; i < 10; i++) {
         break_step(BUSY, -1);
         assert_null(find(STRAIT_SWARM_RELEASE, -1));
-        bring_back();
+        recover();
         assert_int_equal(c.owner[0], at);
     }
     join(2, strait_snapshot_inventory_empty());
     break_step(BUSY, -1);
     assert_int_equal(find(STRAIT_SWARM_RELEASE, -1)->worker, at);
-    bring_back();
+    recover();
     assert_int_equal(c.workers[at].stage, -1);
 }
 
-/* Whatever it says, wherever it is, and whoever is the first to complain: one spare is enough. */
-static void the_cheat_has_its_turn(void **state) {
+/* Whatever it claims, whichever stage it owns and whoever reports first, one spare is enough. */
+static void replaces_the_cheat_after_a_bounded_number_of_steps(void **state) {
     (void)state;
     enum {
         STAGES = 5
@@ -94,54 +94,54 @@ static void the_cheat_has_its_turn(void **state) {
                 while (stage_of_cheat() >= 0 && n_broken <= STAGES + STRAIT_SWARM_TIMEOUTS) {
                     break_step((enum claim)claim, first);
                     assert_null(find(STRAIT_SWARM_BAN, -1));
-                    bring_back();
+                    recover();
                     n_broken++;
                 }
                 assert_int_equal(stage_of_cheat(), -1);
                 assert_true(claim != BUSY || n_broken == STRAIT_SWARM_TIMEOUTS);
-                make_step(0, 0);
+                run_step(0, 0);
             }
 }
 
-/* Two honest machines whose link swallows everything: one of them makes way. */
-static void a_link_that_swallows_costs_one_place(void **state) {
+/* Two honest workers whose link loses everything: one of them is replaced. */
+static void replaces_one_end_of_a_link_that_loses_data(void **state) {
     (void)state;
     for (int first = 0; first < 2; first++) {
         begin_with(2, 3, 0);
         const int owners[] = {c.owner[0], c.owner[1]};
         for (int i = 0; i < STRAIT_SWARM_TIMEOUTS; i++) {
             break_step(first == 0 ? ACCUSING : WAITING, first);
-            bring_back();
+            recover();
         }
         assert_int_equal(c.owner[first], owners[first]);
         assert_int_not_equal(c.owner[1 - first], owners[1 - first]);
     }
 }
 
-/* What is late when a stage is made, or sent to the coordinator, is nobody's neighbour's fault. */
-static void other_delays_are_no_suspicion(void **state) {
+/* Timeouts during setup and lost links do not count against neighbours. */
+static void counts_only_timeouts_of_steps(void **state) {
     (void)state;
     begin_with(2, 3, 0);
     for (int i = 0; i < 2 * STRAIT_SWARM_TIMEOUTS; i++) {
-        tell((strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = {.stage = -1, .is_slow = 1}});
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = {.stage = -1, .is_slow = 1}});
         reply(c.owner[1], STRAIT_ETIMEDOUT);
         assert_null(find(STRAIT_SWARM_RELEASE, -1));
-        bring_back();
+        recover();
         goal(0, 0);
         reply(c.owner[1], STRAIT_ECLOSED);
         assert_null(find(STRAIT_SWARM_RELEASE, -1));
-        bring_back();
+        recover();
     }
     assert_int_equal(c.workers[c.owner[0]].n_timeouts, 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_is_busy_for_ever_loses_its_stage),
-        cmocka_unit_test(without_a_spare_nothing_moves),
-        cmocka_unit_test(the_cheat_has_its_turn),
-        cmocka_unit_test(a_link_that_swallows_costs_one_place),
-        cmocka_unit_test(other_delays_are_no_suspicion),
+        cmocka_unit_test(moves_the_stage_of_a_worker_that_never_finishes),
+        cmocka_unit_test(moves_nothing_without_a_spare),
+        cmocka_unit_test(replaces_the_cheat_after_a_bounded_number_of_steps),
+        cmocka_unit_test(replaces_one_end_of_a_link_that_loses_data),
+        cmocka_unit_test(counts_only_timeouts_of_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

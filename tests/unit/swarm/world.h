@@ -1,4 +1,4 @@
-/* world.h - a simulated swarm: its workers, its coordinator, its time and its chances. */
+/* world.h - the state of a simulated swarm: workers, coordinator, clock and random numbers. */
 #pragma once
 
 #include "agenda.h"
@@ -11,7 +11,7 @@ enum {
     FAULTS = 10000,
     KEEP_EVERY = 3,
     SAVE_EVERY = 40,
-    CALM_EVERY = 500 // faults between two pauses, in which there must be progress
+    CALM_EVERY = 500 // faults between two calm periods, in which there must be progress
 };
 
 #define MS INT64_C(1000000)
@@ -24,22 +24,22 @@ struct worker {
     uint32_t generation;
     int64_t at; // steps applied
     strait_snapshot_inventory inventory;
-    int is_small; // cannot make a stage
+    int is_small; // has too little memory for a stage
 };
 
 static struct {
-    uint64_t seed, draws, n_happened;
+    uint64_t seed, draws, n_events;
     agenda agenda;
     int64_t now;
     int n_workers;
-    uint32_t pace, fault_ms; // times the work takes; at most between two faults
-    int n_ahead;             // the most that was on the agenda
+    uint32_t pace, fault_ms; // factor on the time of work; longest time between two faults
+    int n_ahead;             // the most events that were pending
     struct worker workers[WORKERS];
     struct strait_coordinator coordinator;
     strait_swarm_durable durable;
     int worker_of[STRAIT_SWARM_WORKERS];
     int64_t committed, best_step, saved;
-    int is_update; // the trainer's next half step
+    int is_update; // whether the trainer's next goal is the update
     int64_t step;
     int n_faults, is_calm;
     int n_deaths, n_restarts, n_commits, n_stalls, n_leaves, n_moves, n_cuts, n_handed;
@@ -50,14 +50,14 @@ static inline uint32_t draw(uint32_t below) {
     return (uint32_t)(strait_rng_u64(rng, world.draws++) % below);
 }
 
-#define EXPECT(condition)                                                                        \
-    do {                                                                                         \
-        if (!(condition))                                                                        \
-            fail_msg("seed %llu, event %llu, %.3f s: %s", (unsigned long long)world.seed,        \
-                     (unsigned long long)world.n_happened, (double)world.now / 1e9, #condition); \
+#define EXPECT(condition)                                                                      \
+    do {                                                                                       \
+        if (!(condition))                                                                      \
+            fail_msg("seed %llu, event %llu, %.3f s: %s", (unsigned long long)world.seed,      \
+                     (unsigned long long)world.n_events, (double)world.now / 1e9, #condition); \
     } while (0)
 
-static inline void put(happening h, int64_t delay) {
+static inline void put(pending h, int64_t delay) {
     if (h.worker >= 0) h.life = world.workers[h.worker].life;
     EXPECT(agenda_put(&world.agenda, h, world.now + delay));
 }
@@ -75,7 +75,7 @@ static inline void check_world(void) {
     }
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         owned -= m->workers[i].is_known && m->workers[i].stage >= 0;
-    EXPECT(owned == 0); // one owner a stage, one stage an owner
+    EXPECT(owned == 0); // one owner per stage, one stage per owner
     EXPECT(m->committed >= world.committed);
     world.committed = m->committed;
     EXPECT(world.durable.generation >= m->generation || m->phase == STRAIT_PHASE_WAITING);
@@ -86,7 +86,7 @@ static inline void check_commit(int64_t step) {
         const struct worker *w = &world.workers[world.worker_of[world.coordinator.owner[i]]];
         EXPECT(w->stage == i && w->generation == world.coordinator.generation && w->at == step);
     }
-    EXPECT(world.durable.committed >= step); // recorded before anybody hears of it
+    EXPECT(world.durable.committed >= step); // recorded before anyone is notified
     if (step > world.best_step) {
         EXPECT(step == world.best_step + 1);
         world.best_step = step;
