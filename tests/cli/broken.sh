@@ -1,6 +1,6 @@
 #!/bin/sh
-# broken.sh - what is wrong is refused in one line that names the thing and the fix, with the exit
-# code of its kind, and nothing is overwritten.
+# broken.sh - every mistake is refused in one line that names it and its fix, with the right exit code,
+# and nothing is overwritten.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
@@ -9,7 +9,7 @@ runs train run.yaml --out good
 cp run.yaml base.yaml
 before=$(sum_of good)
 
-# wrong WORDS LINE...: a run file with these lines after the good ones.
+# wrong WORDS LINE...: a run file with these lines added is refused with WORDS.
 wrong() {
     words=$1
     shift
@@ -61,7 +61,7 @@ refuses 2 '--vocab N is missing' tokenizer train --out x.json text.txt
 refuses 3 '--out nowhere/x.json: folder nowhere does not exist' tokenizer train --vocab 300 \
     --out nowhere/x.json text.txt
 refuses 3 '--out good: is a folder; name a file in it' tokenizer train --vocab 300 --force --out good text.txt
-! grep -q learning "$ERR" || fail "learns before it finds that there is no folder"
+! grep -q learning "$ERR" || fail "trains before it notices that the folder is missing"
 refuses 3 '--out nowhere/x.json: folder nowhere does not exist' trace run.yaml --out nowhere/x.json
 mkfifo pipe
 refuses 3 '--plot pipe: is not a regular file' compare good --plot pipe
@@ -77,7 +77,7 @@ refuses 2 '--threads 4294967297: expected 1 to 256' generate good --threads 4294
 refuses 2 "codec strait: there is no variant 'contxt'; the default is 'context'" train run.yaml \
     --out fresh --set link.codec.name=strait --set link.codec.variant=contxt
 refuses 3 '--plot /nowhere/x.svg: folder /nowhere does not exist' compare good --plot /nowhere/x.svg
-[ ! -s "$OUT" ] || fail "compares before it finds that there is no folder"
+[ ! -s "$OUT" ] || fail "compares before it notices that the folder is missing"
 refuses 2 'meter: good was trained without a meter; set link.meter.rate' compare good --plot x.svg \
     --against meter
 [ ! -e x.svg ] || fail "a plot of nothing"
@@ -100,7 +100,7 @@ refuses 2 '--tokenizer FILE is missing' tokenize --out x.bin text.txt
 refuses 2 'train.bin already exists: .*--force' tokenize --tokenizer tokenizer.json --out train.bin \
     text.txt
 
-# The run file: where, what, and what else it could be.
+# The run file: line and column, what is wrong, what was probably meant.
 refuses 2 'nowhere.yaml' train nowhere.yaml
 wrong 'wrong.yaml:7:[0-9]+: .*modle' 'modle: {width: 3}'
 wrong 'wrong.yaml:[0-9]+:[0-9]+: .*model' 'model: {width: 64}'
@@ -144,7 +144,7 @@ ERR=$SCRATCH/second refuses 3 'busy/.lock: another process' train run.yaml --out
 kill -9 "$STARTED"
 reap
 
-# Neither train nor host writes over files that are no run's, nor leaves its own beside them.
+# Neither train nor host overwrites files that do not belong to a run, or adds its own to them.
 for name in run.yaml tokenizer.json; do
     for flags in 'train --out theirs' 'train --resume --out theirs' 'host --keys keys --out theirs'; do
         mkdir theirs
@@ -158,8 +158,7 @@ mkdir theirs
 refuses 3 'nothere.bin' train run.yaml --out theirs --set data.train=nothere.bin
 rmdir theirs || fail "a refused run left $(ls -A theirs)"
 
-# A host that is refused leaves nothing in the folder, and no folder: neither bad data, nor a run of "train", nor a
-# port that is taken.
+# A host that is refused, for bad data, a run of "train" or a port in use, leaves no file and no folder.
 refuses 3 'data.train: .*nothere.bin' host run.yaml --keys keys --out none --set data.train=nothere.bin
 [ ! -e none ] || fail "a refused host left $(ls -A none)"
 files=$(ls -A good)
@@ -229,7 +228,7 @@ printf '{"model": 3}' >bad/tokenizer.json
 refuses 3 'bad/tokenizer.json' inspect bad/tokenizer.json
 refuses 3 'bad/tokenizer.json' tokenize --tokenizer bad/tokenizer.json --out bad/x.bin text.txt
 refuses 3 'nothere.txt' tokenize --tokenizer tokenizer.json --out bad/x.bin nothere.txt
-# Other kinds of files are not taken for text, packed or not.
+# Binary files are not accepted as text, compressed or not.
 printf 'PK\003\004 and so on' >bad/novel.zip
 tar cf bad/novel.tar text.txt
 tar cf - text.txt | gzip >bad/novel.tar.gz
@@ -264,7 +263,7 @@ for file in stage-0.safetensors stage-0.state.safetensors manifest.json; do
     refuses 3 "00000010[:/].*$file" inspect bad/run/checkpoints/00000010
     refuses 3 "00000010[:/].*$file" inspect bad/run
     grep -q 'checkpoints: 8 10 (damaged)$' "$OUT" || fail "does not say which is damaged"
-    # By its name it is refused; of the run an older one is taken, the same by all, and never silently.
+    # Opened by its path it is refused; opened as a run, all commands use the same older one and say so.
     refuses 3 "00000010[:/].*$file" generate bad/run/checkpoints/00000010 --prompt the
     damaged=$(sum_of bad/run/checkpoints/00000010)
     passed="^note: using step 8, the newest undamaged checkpoint: bad/run/checkpoints/00000010[:/].*$file"
@@ -272,7 +271,7 @@ for file in stage-0.safetensors stage-0.state.safetensors manifest.json; do
     cp "$OUT" spoken
     runs generate bad/run --prompt the
     says "$ERR" "$passed"
-    cmp -s "$OUT" spoken || fail "generate takes another checkpoint than it says"
+    cmp -s "$OUT" spoken || fail "generate uses another checkpoint than it says"
     runs eval bad/run --text text.txt --json
     says "$ERR" "$passed"
     jq -e '.step == 8' "$OUT" >/dev/null || fail "eval does not say which step it scores"
@@ -281,7 +280,7 @@ for file in stage-0.safetensors stage-0.state.safetensors manifest.json; do
     says "$ERR" "$passed" '^resuming after step 8$'
     same_weights good bad/run
     runs generate good --prompt the
-    ! grep -q '^note:' "$ERR" || fail "a note about nothing"
+    ! grep -q '^note:' "$ERR" || fail "a note without a reason"
 done
 for step in 00000008 00000010; do : >bad/run/checkpoints/$step/stage-0.safetensors; done
 refuses 3 'every checkpoint of bad/run is damaged: .*00000010.*00000008' generate bad/run --prompt the

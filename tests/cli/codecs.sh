@@ -1,6 +1,6 @@
 #!/bin/sh
-# codecs.sh - with every codec, stages in processes over TLS give the numbers of stages in one
-# process, bit for bit, also when the run is stopped and goes on.
+# codecs.sh - with every codec, stages in processes over TLS compute the same bits as stages in one
+# process, also after the run is stopped and resumed.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
@@ -26,10 +26,10 @@ check() {
 
 check fp32 --set link.codec.variant=fp32
 check bf16
-# Validation after step 5 sends too; no step counts that.
+# The validation after step 5 sends messages, too; they count for no step.
 for way in forward backward; do
     [ "$(grep -o "\"${way}_bytes_per_token\":[0-9.]*" bf16-inproc/metrics.jsonl | sort -u | wc -l)" = 1 ] ||
-        fail "steps send unlike many bytes $way: $(grep -o '"forward_bytes.*ratio' bf16-inproc/metrics.jsonl)"
+        fail "steps do not send the same number of bytes $way: $(grep -o '"forward_bytes.*ratio' bf16-inproc/metrics.jsonl)"
 done
 check int8 --set link.codec.name=int8
 check int8-feedback --set link.codec.name=int8 --set link.codec.feedback=true
@@ -64,15 +64,14 @@ check context-two $context --set stages.count=2 --set model.local_every=2 --set 
 check context-bare $context --set link.codec.gains=false --set model.conv=0 --set model.anchors=false \
     --set model.value_tables=false --set link.codec.keep=8 --set link.codec.context=2
 
-# A folder whose checkpoints are of another variant says how to go on; its run file, which once left
-# tied unsaid, is no way round it.
+# Checkpoints of another variant are refused with the remedy, also with the run file of the folder.
 sed 's/variant: "tied"/variant: ""/' tied-tls/run.yaml >unsaid.yaml
 refuses 3 'was saved with variant tied of codec strait, the run has context: .* link.codec.variant to tied' \
     train unsaid.yaml --out tied-tls --resume
 runs train unsaid.yaml --out tied-again --resume --set link.codec.variant=tied
 
-# 31 values of a token and their scale are 16 bytes; frames and signs of life, which are more on a
-# machine that takes its time, are less than half of one.
+# 31 values per token and their scale take 16 bytes; frames and heartbeats, of which a slow machine
+# sends more, take less than half a byte per token.
 runs train run.yaml --out narrow $context --set link.codec.variant= --set stages.count=3 --set model.context=128 \
     --set train.batch_tokens=2048 --set stages.microbatch=8 --set train.steps=4 \
     --set data.valid_tokens=300
@@ -82,12 +81,12 @@ jq -e -s '(map(.forward_bytes_per_token | numbers) | min) as $forward |
     narrow/metrics.jsonl >"$OUT" ||
     fail "context: $(tail -n 1 narrow/metrics.jsonl)"
 
-# Weights that leave a subspace, as plain AdamW makes them when nobody puts them back, raise an
-# alarm that names the boundary; weights that stay raise none.
+# Weights that leave their subspace, because plain AdamW moves them and nothing projects them back,
+# raise a warning that names the boundary; weights that stay raise none.
 quiet="--set stages.count=3 --set link.transport=inproc --set train.steps=30
     --set link.codec.name=subspace --set link.codec.variant= --set link.codec.keep=8"
 runs train run.yaml --out leaks $quiet --set link.codec.leak_limit=1
 says "$ERR" '^note: boundary [01] loses 0\.[0-9]+ of its activations, 0\.[0-9]+ was usual'
 runs train run.yaml --out stays $quiet --set train.optimizer=adamw-rows
-! grep -q '^note:' "$ERR" || fail "an alarm without a leak"
+! grep -q '^note:' "$ERR" || fail "a warning without a leak"
 none_left

@@ -38,7 +38,7 @@ runs options train.learning_rate
 runs options --markdown
 says "$OUT" '^\| `train.steps` \|'
 
-# Tokens: the same ids from a file, from standard input, packed, and as JSON Lines.
+# Tokens: the same ids from a file, from standard input, compressed, and as JSON Lines.
 make_corpus
 make_run run.yaml 2 30
 strait tokenize --tokenizer tokenizer.json --out stdin.bin - <text.txt >"$OUT" 2>"$ERR" ||
@@ -46,7 +46,7 @@ strait tokenize --tokenizer tokenizer.json --out stdin.bin - <text.txt >"$OUT" 2
 cmp -s train.bin stdin.bin || fail "standard input gives other tokens"
 gzip -k text.txt
 runs tokenize --tokenizer tokenizer.json --out packed.bin text.txt.gz
-cmp -s train.bin packed.bin || fail "a packed file gives other tokens"
+cmp -s train.bin packed.bin || fail "a compressed file gives other tokens"
 awk '{ gsub(/"/, "\\\""); printf "%s%s", NR == 1 ? "{\"body\": \"" : "\\n", $0 }
     END { print "\"}" }' text.txt >text.jsonl
 runs tokenize --tokenizer tokenizer.json --out lines.bin --field body text.jsonl
@@ -64,12 +64,12 @@ mkdir -p planned/checkpoints
 refuses 2 'planned already holds a run' train run.yaml --out planned --dry-run
 runs train run.yaml --out planned --dry-run --resume
 
-# The meter of Protocol NanoGPT, before a run and in it: slower than links that cost nothing.
+# The meter of Protocol NanoGPT, in a plan and in a run.
 metered="--set stages.count=2 --set link.meter.rate=1mbit --set link.meter.delay=3ms"
 runs plan run.yaml --gflops 10 $metered
 says "$OUT" '^meter  [0-9.]+ s per step, one inbound wire per stage at 1 Mb/s, 3 ms latency$'
 runs plan run.yaml --gflops 10 --set stages.count=2
-! grep -q '^meter' "$OUT" || fail "a meter that nobody asked for"
+! grep -q '^meter' "$OUT" || fail "a meter that was not configured"
 runs train run.yaml --out metered $metered --set train.steps=2 --set link.transport=inproc
 says metered/metrics.jsonl '"meter_seconds":[0-9.]+,"residual_forward":\[0\],"residual_backward":\[0\]'
 runs bench step run.yaml --steps 2
@@ -93,7 +93,7 @@ refuses 2 "no codec of this benchmark has that in its name" \
     bench codec run.yaml --only teleport --set stages.count=2
 refuses 2 'must be between 1 and' bench kernels run.yaml --repeats 0
 
-# A run, looked into.
+# Inspecting a run.
 runs train run.yaml --out run --set train.learning_rate=0.02
 runs train run.yaml --out cut --set train.learning_rate=0.02 --set stages.count=2
 runs inspect run
@@ -108,7 +108,7 @@ runs inspect tokenizer.json
 says "$OUT" 'tokenizer, 300 tokens' 'fingerprint [0-9a-f]{32}'
 jq -e . run/metrics.jsonl >/dev/null || fail "metrics.jsonl is not JSON"
 
-# On a narrow terminal the line of progress is cut, or redrawing it would fill the screen.
+# On a narrow terminal the progress line is cut, because a wrapped line cannot be redrawn.
 if command -v script >/dev/null; then
     script -qec "stty cols 40; env STRAIT_CLI=$SCRATCH $STRAIT train run.yaml --out narrow" /dev/null \
         </dev/null | tr '\r' '\n' >"$OUT"
@@ -117,7 +117,7 @@ if command -v script >/dev/null; then
         fail "a line of progress is wider than the terminal"
 fi
 
-# Runs beside each other: the same losses for one stage and two, and a loss nobody came down to.
+# Comparing runs: one stage and two have the same losses; a target loss that no run reached.
 runs compare run cut --plot losses.svg
 says "$OUT" '^run +30 ' '^cut +30 .* \+0\.00% ' 'until the validation loss fell to '
 says losses.svg '^<svg ' '>run</text>' '>cut</text>'
@@ -125,11 +125,11 @@ runs compare run metered/metrics.jsonl --json --loss 0.001
 jq -es '(.[0].valid_loss > 1) and (.[0].steps_to == null) and (.[1].meter_seconds > 0)' "$OUT" \
     >/dev/null || fail "compare prints no such JSON"
 refuses 2 'expected step, seconds, meter or bytes' compare run --against tokens
-odd=$(printf 'a\377b<\001c') # no UTF-8: replaced, so that JSON and SVG stay what they are
+odd=$(printf 'a\377b<\001c') # not UTF-8: replaced, so that JSON and SVG stay valid
 cp -r run "$odd"
 runs compare run "$odd" --json --plot odd.svg
 jq -es '.[1].run == "a\ufffdb<\ufffdc"' "$OUT" >/dev/null || fail "JSON of an odd name: $(cat "$OUT")"
-iconv -f UTF-8 -t UTF-8 odd.svg >/dev/null || fail "a picture that is no UTF-8"
+iconv -f UTF-8 -t UTF-8 odd.svg >/dev/null || fail "a plot that is not UTF-8"
 refuses 2 '--loss 0: expected above 0' compare run --loss 0
 runs compare run cut --plot bytes.svg --against bytes
 says "$ERR" '^note: run sent no bytes and is not in the plot$'
@@ -155,7 +155,7 @@ runs eval run --data plain.bin --json
 cmp -s text.json "$OUT" || fail "eval of text and of its tokens differ"
 gzip -c text.txt >again.gz
 runs eval run --text again.gz --json
-cmp -s text.json "$OUT" || fail "eval of packed text differs"
+cmp -s text.json "$OUT" || fail "eval of compressed text differs"
 runs eval run --text text.jsonl --field body --json
 cmp -s text.json "$OUT" || fail "eval of JSON Lines differs"
 runs eval cut --text text.txt --json
@@ -163,29 +163,29 @@ cmp -s text.json "$OUT" || fail "eval of one stage and of two differ"
 runs eval run/checkpoints/00000028 --text text.txt
 says "$OUT" '^loss [0-9.]+$' '^perplexity ' '^tokens 8504$'
 
-# Words: the seed decides, at no temperature nothing does.
+# Generation: the seed decides; at temperature 0 it does not matter.
 say() {
     runs generate run --prompt 'the sea' --tokens 40 "$@"
     cat "$OUT"
 }
 one=$(say --seed 7)
-[ "$one" = "$(say --seed 7)" ] || fail "the same seed gives other words"
-[ "$one" != "$(say --seed 8)" ] || fail "another seed gives the same words"
-[ "$one" = "$(say --seed 7 --threads 2)" ] || fail "threads change the words"
+[ "$one" = "$(say --seed 7)" ] || fail "the same seed gives other text"
+[ "$one" != "$(say --seed 8)" ] || fail "another seed gives the same text"
+[ "$one" = "$(say --seed 7 --threads 2)" ] || fail "the number of threads changes the text"
 cold=$(say --temperature 0 --seed 1)
 [ "$cold" = "$(say --temperature 0 --seed 2)" ] || fail "temperature 0 depends on the seed"
-[ "$cold" = "$(say --top-k 1)" ] || fail "the likeliest of one is not the likeliest"
-[ "$cold" = "$(say --top-p 0.000001)" ] || fail "the smallest share is not the likeliest"
+[ "$cold" = "$(say --top-k 1)" ] || fail "--top-k 1 is not the most likely token"
+[ "$cold" = "$(say --top-p 0.000001)" ] || fail "a tiny --top-p is not the most likely token"
 case $one in 'the sea'*) ;; *) fail "the prompt is not in front" ;; esac
-[ "the sea$(say --seed 7 --no-prompt)" = "$one" ] || fail "--no-prompt says other words"
+[ "the sea$(say --seed 7 --no-prompt)" = "$one" ] || fail "--no-prompt changes the text"
 runs generate run --prompt "$(head -c 600 text.txt)" --tokens 5 # longer than the context of 16
 says "$OUT" '^'"$(head -n 1 text.txt)"'$'
 runs generate run --tokens 5
 runs generate cut --prompt 'the sea' --tokens 40 --seed 7
-[ "$one" = "$(cat "$OUT")" ] || fail "one stage and two say different words"
+[ "$one" = "$(cat "$OUT")" ] || fail "one stage and two generate different text"
 
-# Codecs that are part of the model are part of what is scored and of what speaks: the last
-# validation of the run, over again.
+# Codecs that are part of the model are used by eval and generate: eval repeats the last validation
+# of the run.
 for codec in strait/ strait/tied subspace/ resbm/a resbm/b; do
     name=${codec%/*} variant=${codec#*/} codec=$name$variant
     runs train run.yaml --out "$codec" --set stages.count=2 --set link.codec.name=$name \

@@ -1,8 +1,8 @@
 #!/bin/sh
-# completion.sh - what bash, zsh and fish offer with our scripts, asked of those that are here.
+# completion.sh - what bash, zsh and fish complete with our scripts, for the shells that are installed.
 . "$(dirname "$0")/lib.sh"
 
-# Each reads lines and says, for each, what the shell offers at its end.
+# Each reads command lines and prints the completions at the end of each.
 cat >ask.bash <<'END'
 . ./completion.bash
 while IFS= read -r line; do
@@ -19,7 +19,7 @@ while read -l line
     echo (complete -C $line | string replace -r '\t.*' '')
 end
 END
-# Typed at a shell behind a terminal, as zsh completes only there; every answer is waited for.
+# zsh completes only on a terminal, so lines are typed into a pseudo-terminal.
 cat >ask.zsh <<'END'
 zmodload zsh/zpty
 zpty shell zsh -f -i
@@ -49,7 +49,7 @@ done
 zpty -d shell
 END
 
-# Lines, and behind a bar what they come to, in any order.
+# Command lines and, after a bar, the expected completions in any order.
 cat >wanted <<'END'
 strait trai|train
 strait hel|help
@@ -72,7 +72,7 @@ strait stage ask.z|ask.zsh
 END
 cut -d '|' -f 1 wanted >lines
 
-# in_order: the words behind each line's bar, sorted.
+# in_order: sorts the words after the bar of each line.
 in_order() {
     while IFS= read -r line; do
         echo "${line%%|*}|$(printf '%s\n' ${line#*|} | sort | tr '\n' ' ')"

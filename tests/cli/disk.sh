@@ -1,13 +1,13 @@
 #!/bin/sh
-# disk.sh - a full disk or a folder that cannot be written during a checkpoint: the last good one
-# stays, the run says so, and can go on from it.
+# disk.sh - a full disk or an unwritable folder during a checkpoint: the last good checkpoint stays,
+# the error says so, and the run resumes from it.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
 make_run run.yaml 2 24
 
-# No file may grow beyond N blocks of 512 bytes: a disk that fills while a checkpoint is written.
-# The shell ignores the signal, so that strait sees the error as it would on a full disk.
+# Limits files to N blocks of 512 bytes, to simulate a disk that fills up during a checkpoint. The
+# shell ignores SIGXFSZ, so that strait sees an error as on a full disk.
 in_little_room() {
     blocks=$1
     shift
@@ -19,7 +19,7 @@ in_little_room() {
     code=$?
 }
 
-# full FOLDER SETS...: a run up to step 4, then no room for a checkpoint; at last room again.
+# full FOLDER SETS...: a run up to step 4, then no space for a checkpoint, then space again.
 full() {
     folder=$1
     shift
@@ -37,14 +37,14 @@ full() {
     same_weights constant "$folder"
 }
 
-# Runs whose first steps do not depend on how many there will be.
+# Runs whose first steps do not depend on train.steps.
 even='--set train.warmup=1 --set train.schedule=constant --set train.valid_every=4'
 runs train run.yaml --out constant $even
 full one
 full two --set stages.count=2
 none_left
 
-# A disk that really is full, where we may mount one.
+# A disk that is really full, if this script may mount one.
 mkdir mnt
 if mount -t tmpfs -o size=640k tmpfs mnt 2>/dev/null; then
     trap 'umount "$SCRATCH/mnt"; clean_up' EXIT
@@ -55,7 +55,7 @@ if mount -t tmpfs -o size=640k tmpfs mnt 2>/dev/null; then
     mount -o remount,size=16m mnt || fail "the disk cannot be made larger"
     runs train run.yaml --out mnt/run --resume
     says "$ERR" 'resuming after step [1-9]'
-    # Full before it begins: nothing is left, and the same words begin it once there is room.
+    # Full before the run begins: nothing is left, and the same command works once there is space.
     rm -rf mnt/run
     mkdir mnt/there
     cat /dev/zero >mnt/fill 2>/dev/null
@@ -69,13 +69,13 @@ if mount -t tmpfs -o size=640k tmpfs mnt 2>/dev/null; then
     done
     rm mnt/fill
     runs train run.yaml --out mnt/there
-    # A corpus leaves nothing on it either.
+    # Tokenizing leaves nothing on it, either.
     cat /dev/zero >mnt/fill 2>/dev/null
     truncate -s -16384 mnt/fill
     for shards in 0 3000; do
         refuses 3 'mnt/x.bin.tmp/.*full' tokenize --tokenizer tokenizer.json --out mnt/x.bin --shard-tokens $shards text.txt
         [ "$(ls -A mnt)" = 'fill
-there' ] || fail "a corpus without room left $(ls -A mnt)"
+there' ] || fail "a corpus without space left $(ls -A mnt)"
     done
     umount mnt
     trap clean_up EXIT
@@ -83,7 +83,7 @@ else
     echo "no tmpfs may be mounted here: that part was left out"
 fi
 
-# A folder that cannot be written; root writes anywhere, so a file stands where a folder would.
+# An unwritable folder. Root may write anywhere, so a file takes the place of the folder.
 cp -r constant locked
 rm -rf locked/checkpoints/00000024
 before=$(sum_of locked)

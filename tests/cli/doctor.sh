@@ -1,11 +1,11 @@
 #!/bin/sh
-# doctor.sh - what a machine offers, in words and as JSON; what is missing decides the exit code.
+# doctor.sh - describes the machine as text and as JSON; the first fault decides the exit code.
 . "$(dirname "$0")/lib.sh"
 
 runs doctor
 says "$OUT" '^machine$' '^. processor .*[0-9]+ core' '^. memory .* free' "^. disk .*free in $SCRATCH" \
     '^. clock ' '^network$' '^. congestion ' '^cuda$' '^use$' '^  device.kind +(cpu|cuda)$'
-# Whatever could be better says what to do about it, on its own line or below.
+# Every note says what to do, on its own line or below.
 awk '/^\?/ { wants = 1; if (/: [a-z]/) wants = 0; next } wants && !/->/ { exit 1 } { wants = 0 }' \
     "$OUT" || fail "a note without its fix"
 
@@ -17,12 +17,12 @@ jq -e '.machine.memory.value and (.use["device.kind"].value | IN("cpu", "cuda"))
     and ([.[][] | .state | IN("good", "note", "fault")] | all)' found.json >/dev/null ||
     fail "no such JSON: $(cat found.json)"
 
-# The processor as it is asked for, whatever else is here.
+# The cpu, if it is asked for, whatever other devices there are.
 runs doctor --device cpu --json
 jq -e '.use.cpu.value | test("thread")' "$OUT" >/dev/null || fail "the cpu is not described"
 jq -e '.use["device.kind"].value == "cpu"' "$OUT" >/dev/null || fail "another device than asked for"
 
-# A device that must be there, and is or is not.
+# A required device that exists, and one that does not.
 if [ "$(jq -r '.use["device.kind"].value' found.json)" = cuda ]; then
     runs doctor --device cuda
     says "$OUT" '^  device 0 .*sm_' '^  kernels .*strait.cuda'
@@ -33,7 +33,7 @@ fi
 refuses 2 '--device: "gpu" is not a device kind; expected cpu or cuda' doctor --device gpu
 refuses 2 'the invite does not begin with' doctor now
 
-# A folder that cannot be written to is an error of the disk; root may write everywhere.
+# An unwritable folder is a fault of the disk; root may write everywhere.
 if [ "$(id -u)" -ne 0 ]; then
     mkdir closed && chmod a-w closed && cd closed || exit 1
     refuses 3 'machine: disk: .*/closed cannot be written to' doctor

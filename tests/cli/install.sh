@@ -1,22 +1,25 @@
 #!/bin/sh
-# install.sh - what `make install` puts where, and that it works from there.
+# install.sh - `make install` installs program, library, headers, pages and completions, and they work.
 . "$(dirname "$0")/lib.sh"
 
-# installs FOLDER [PREFIX]: into FOLDER, or into FOLDER as a root that will be packed.
+# installs FOLDER [PREFIX]: into FOLDER, or under PREFIX into FOLDER as DESTDIR.
 installs() {
     cmake --install "$(dirname "$STRAIT")" --prefix "${2:-$1}" >"$OUT" 2>"$ERR" || fail "could not install"
     runs version
     mv "$OUT" built
-    STRAIT_CLI="$SCRATCH" "$1${2:-}/bin/strait" version | cmp -s - built || fail "another program came to $1"
+    STRAIT_CLI="$SCRATCH" "$1${2:-}/bin/strait" version | cmp -s - built || fail "another program was installed in $1"
     says "$1${2:-}/share/bash-completion/completions/strait" '^complete .* strait$'
     says "$1${2:-}/share/zsh/site-functions/_strait" '^#compdef strait$'
     says "$1${2:-}/share/fish/vendor_completions.d/strait.fish" '^complete -c strait '
     runs manual --out pages
-    diff -r pages "$1${2:-}/share/man" >"$OUT" || fail "other manual pages came to $1"
-    [ ! -f "$(dirname "$STRAIT")/strait.cuda" ] || [ -s "$1${2:-}/bin/strait.cuda" ] || fail "kernels did not come along"
+    diff -r pages "$1${2:-}/share/man" >"$OUT" || fail "other manual pages were installed in $1"
+    for file in strait.h libstrait.a strait.pc; do
+        [ -n "$(find "$1${2:-}" -name $file)" ] || fail "$file was not installed in $1"
+    done
+    [ ! -f "$(dirname "$STRAIT")/strait.cuda" ] || [ -s "$1${2:-}/bin/strait.cuda" ] || fail "the CUDA kernels were not installed"
 }
 
 installs "$SCRATCH/here"
 export DESTDIR="$SCRATCH/root"
 installs "$DESTDIR" /nowhere/strait
-[ ! -e /nowhere/strait ] || fail "DESTDIR was not heeded"
+[ ! -e /nowhere/strait ] || fail "DESTDIR was ignored"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# large.sh - a stage whose image is larger than all that may wait for a link: a coordinator that was
-# killed with its only worker gives it to the next one from the checkpoint, piece by piece.
+# large.sh - a snapshot that is larger than the send queue of a link: after coordinator and worker were
+# killed, the next worker receives the stage from the checkpoint in pieces.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/swarm_lib.sh"
 
@@ -25,6 +25,6 @@ host_kill
 host_begin swarm run.yaml $sets
 join_begin swarm 2
 host_ends 0 "with a worker that has nothing"
-[ "$(grep -c 'lost the coordinator' join-2.err)" -eq 0 ] || fail "the worker was sent away: $(tail -n 3 join-2.err)"
+[ "$(grep -c 'lost the coordinator' join-2.err)" -eq 0 ] || fail "the worker was disconnected: $(tail -n 3 join-2.err)"
 same_metrics straight swarm
 same_weights straight swarm

@@ -1,8 +1,8 @@
-# lib.sh - what the scripts of this folder share. Each is run as: SCRIPT PROGRAM [HELPER]
+# lib.sh - shared by the scripts of this folder. Each is run as: SCRIPT PROGRAM [HELPER]
 #
 # A script works in a folder of its own, $SCRATCH, which is removed when it ends. Every strait it
-# starts carries the mark STRAIT_CLI=$SCRATCH in its environment, so that those still alive can be
-# found. A failed check ends the script with 1 and says what was seen.
+# starts carries the mark STRAIT_CLI=$SCRATCH in its environment, so that processes that are still
+# alive can be found. A failed check prints the output and ends the script with 1.
 
 set -u
 STRAIT=$1
@@ -12,8 +12,8 @@ OUT=$SCRATCH/stdout
 ERR=$SCRATCH/stderr
 STARTED= # process of the strait in the background
 
-# Memory that is not there is an error like others. On one processor the sanitizer looks for leaks
-# for seconds at every exit, and scripts exit a hundred times; unit tests look for them everywhere.
+# Failed allocations must return NULL, as without a sanitizer. On aarch64 the leak check takes seconds
+# at every exit, and scripts exit a hundred times; unit tests check for leaks everywhere.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}allocator_may_return_null=1"
 export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}allocator_may_return_null=1"
 [ "$(uname -m)" != aarch64 ] || ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
@@ -45,7 +45,7 @@ strait() {
     env STRAIT_CLI="$SCRATCH" "$STRAIT" "$@"
 }
 
-# runs ARGS...: strait ends well.
+# runs ARGS...: strait exits with 0.
 runs() {
     strait "$@" >"$OUT" 2>"$ERR" || fail "strait $*: exit code $?, expected 0"
 }
@@ -63,7 +63,7 @@ refuses() {
     [ "$(grep -c '^strait:' "$ERR")" -eq 1 ] || fail "strait $*: more than one line of error"
 }
 
-# says FILE WORDS...: FILE has each of WORDS (regular expressions).
+# says FILE WORDS...: FILE matches each of WORDS (regular expressions).
 says() {
     file=$1
     shift
@@ -72,8 +72,8 @@ says() {
     done
 }
 
-# Some 16 KB of text in words, the same every time, in text.txt, its tokenizer in tokenizer.json
-# and its tokens in train.bin.
+# make_corpus: writes 16 KB of reproducible text to text.txt, its tokenizer to tokenizer.json and its
+# tokens to train.bin.
 make_corpus() {
     awk 'BEGIN {
         n = split("the sea was calm and a small boat went slowly past rocks where birds sang of " \
@@ -100,7 +100,7 @@ device: {threads: 1}
 END
 }
 
-# What a run computed, without how long it took: step, loss, rate, norm, validation loss.
+# computed FOLDER: the metrics of a run that do not depend on time: step, loss, rate, norm, validation.
 computed() {
     sed 's/,"tokens_per_s".*//' "$1/metrics.jsonl"
 }
@@ -114,7 +114,8 @@ same_metrics() {
     fail "the metrics of $1 and $2 differ"
 }
 
-# Every tensor of the newest checkpoint, by name, whatever the cut into stages.
+# weights_of FOLDER: hashes of all tensors of the newest checkpoint, sorted by name, so that runs with
+# different numbers of stages can be compared.
 weights_of() {
     "$HELPER" "$1" >"$SCRATCH/weights.raw" || fail "$1 has no weights"
     sort "$SCRATCH/weights.raw"
@@ -128,7 +129,7 @@ same_weights() {
     fail "the weights of $1 and $2 differ"
 }
 
-# A sum over every file of a folder, its name and its bytes.
+# sum_of FOLDER: a checksum over the names and contents of all files.
 sum_of() {
     find "$1" -type f ! -name .lock -exec cksum {} + | sort | cksum
 }
@@ -139,34 +140,34 @@ begin() {
     STARTED=$!
 }
 
-# Waits for it; its exit code in $code. The shell's own words on how it died are dropped.
+# reap: waits for it and sets $code to its exit code. The shell's message about a signal is dropped.
 reap() {
     wait "$STARTED" 2>/dev/null
     code=$?
 }
 
-# ends CODE: waits for it, and that is how it ends.
+# ends CODE: waits for it and checks its exit code.
 ends() {
     reap
     [ "$code" -eq "$1" ] || fail "the run ended with $code, expected $1"
 }
 
-# wait_lines FOLDER N: until the run there has written N lines of metrics, or has ended. It may take
-# minutes on a machine that has much else to do.
+# wait_lines FOLDER N: waits until the run has written N lines of metrics, or has ended. That may take
+# minutes on a busy machine.
 wait_lines() {
     for _ in $(seq 20000); do
         [ -f "$1/metrics.jsonl" ] && [ "$(wc -l <"$1/metrics.jsonl")" -ge "$2" ] && return
         kill -0 "$STARTED" 2>/dev/null || return
         sleep 0.01
     done
-    fail "$1 has not come to $2 lines of metrics in minutes"
+    fail "$1 has fewer than $2 lines of metrics after minutes"
 }
 
-# none_left: no process of ours is alive, at the latest after a minute.
+# none_left: all processes of this script end within a minute.
 none_left() {
     for _ in $(seq 600); do
         [ -z "$(marked)" ] && return
         sleep 0.1
     done
-    fail "processes are left: $(marked | tr '\n' ' ')"
+    fail "processes still run: $(marked | tr '\n' ' ')"
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# manual.sh - manual pages say what the help says, word for word, and man has nothing to complain of.
+# manual.sh - manual pages have the words of the help, and man and mandoc accept them without warnings.
 . "$(dirname "$0")/lib.sh"
 
 # flat: all words of standard input, a space between two.
@@ -7,7 +7,7 @@ flat() {
     tr -s ' \n\t' ' ' | sed 's/^ //; s/ $//'
 }
 
-# renders PAGE: into PAGE.txt, without a warning from whoever shows pages here.
+# renders PAGE: into PAGE.txt, without a warning from the tools that are installed.
 renders() {
     LC_ALL=C grep -n '[^ -~]' "$1" && fail "$1 is not plain ASCII"
     if command -v mandoc >/dev/null; then
@@ -19,7 +19,7 @@ renders() {
     [ ! -s "$ERR" ] || fail "groff has warnings about $1"
 }
 
-# has PAGE WORDS: they stand in PAGE as they are, wherever its lines end.
+# has PAGE WORDS: PAGE contains WORDS, wherever its lines break.
 has() {
     flat <"$1.txt" >page.flat
     awk -v words="$2" 'index($0, words) { found = 1 } END { exit !found }' page.flat && return
@@ -64,7 +64,7 @@ renders "$pages/man5/strait-run.5"
 runs options
 has "$pages/man5/strait-run.5" "KEYS $(grep -vE '^[a-z]+:$' "$OUT" | flat) SEE ALSO"
 
-# Nothing beside that, and nothing for what people do not call.
+# No other pages, and none for internal commands.
 [ "$(find "$pages" -name '*.[15]' | wc -l)" -eq $(($(echo $commands | wc -w) + 2)) ] || fail "there are other pages"
 refuses 2 'unknown command "trian"; did you mean train\?' manual trian
 refuses 2 'manual needs one command' manual train --out elsewhere

@@ -1,6 +1,6 @@
 #!/bin/sh
 # memory.sh - the peak that --dry-run predicts is within 10% of what the run then takes.
-# Run as: memory.sh PROGRAM PEAK, where PEAK prints the most memory that a command held.
+# Run as: memory.sh PROGRAM PEAK, where PEAK prints the peak memory of a command.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus

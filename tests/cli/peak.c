@@ -1,5 +1,4 @@
-/* peak.c - runs a command and prints the most memory it held, in bytes. Exits as the command did.
- */
+/* peak.c - runs a command and prints its peak memory in bytes. Exits with its exit code. */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 #!/bin/sh
-# resume.sh - kill -9 at any moment, then --resume: the same numbers as if nothing had happened.
+# resume.sh - after kill -9 at any moment, --resume computes the same numbers as an undisturbed run.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
@@ -7,15 +7,15 @@ steps=120
 [ -z "${SANITIZED:-}" ] || steps=60 # which take many times as long
 make_run run.yaml 2 $steps
 
-# The signal may come before there is anything to kill, or when all is done.
+# The signal may arrive before the stages have started, or after the run has ended.
 strike() {
     kill "-$1" "$STARTED" 2>/dev/null
     reap
     none_left
 }
 
-# struck FOLDER LINES SIGNAL SETS...: a run is struck when it has written LINES lines. On a busy
-# machine it may be done by then, and is begun anew.
+# struck FOLDER LINES SIGNAL SETS...: sends SIGNAL when the run has written LINES lines of metrics. If
+# the run ended before, it is started again.
 struck() {
     folder=$1
     lines=$2
@@ -28,10 +28,10 @@ struck() {
         [ "$code" -eq 0 ] || return
         rm -r "$folder"
     done
-    fail "is always done before the signal at $lines lines"
+    fail "always ends before the signal at $lines lines"
 }
 
-# disturbed FOLDER SETS...: kills the run at fixed and at odd moments, then lets it finish.
+# disturbed FOLDER SETS...: kills the run at fixed and at random moments, then lets it finish.
 disturbed() {
     folder=$1
     shift
@@ -54,13 +54,13 @@ disturbed killed
 same_metrics straight killed
 same_weights straight killed
 
-# A checkpoint a step: nearly every kill falls into the writing of one.
+# With a checkpoint per step, nearly every kill interrupts the writing of one.
 disturbed writing --set train.save_every=1 --set train.keep_checkpoints=3
 same_metrics straight writing
 same_weights straight writing
 
-# Ctrl-C finishes the step, saves, and says how to go on; so does a terminal that closes, unless this
-# script was told not to hear that (nohup).
+# Ctrl-C finishes the step, saves, and prints the command that resumes; so does SIGHUP, unless this
+# script itself runs under nohup.
 signals='INT TERM HUP'
 case $(sed -n '/^SigIgn/s/.*\(.\)$/\1/p' /proc/$$/status) in
 [13579bdf]) signals='INT TERM' ;;
@@ -74,14 +74,14 @@ for signal in $signals; do
     same_weights straight "$signal"
 done
 
-# The words to go on with are those of a shell.
+# The printed command is quoted for a shell.
 struck 'a folder' 20 INT --set 'stages.split=[2]'
 says "$ERR" "to resume: strait train run.yaml --out 'a folder' --resume --set 'stages.split=\[2\]'"
 eval "runs $(sed -n 's/^to resume: strait //p' "$ERR")"
 same_metrics straight 'a folder'
 
-# A second interrupt stops at once: the step that would take minutes is not finished. TSan keeps
-# signals back while nothing but arithmetic goes on, so it cannot see that.
+# A second interrupt stops at once, without finishing a step that would take minutes. TSan delays
+# signals during pure arithmetic, so it is excluded.
 if [ "${SANITIZED:-}" != thread ]; then
     begin train run.yaml --out twice --set model.width=512 --set model.context=256 \
         --set train.batch_tokens=1048576 --set data.valid_tokens=0 --set train.steps=2
@@ -100,15 +100,15 @@ if [ "${SANITIZED:-}" != thread ]; then
     ! ls twice/checkpoints | grep -q . || fail "two interrupts saved"
 fi
 
-# A finished run has nothing to do, and does not lose anything by being asked.
+# Resuming a finished run changes nothing.
 before=$(computed killed)
 runs train run.yaml --out killed --resume
 [ "$before" = "$(computed killed)" ] || fail "a finished run changed its metrics"
 
-# Steps whose gradients are no numbers save nothing: what was saved before them is the way on.
+# No checkpoint is written after a step with a non-finite gradient: the earlier ones remain usable.
 refuses 3 'gradients in a row were not finite' train run.yaml --out astray --set stages.count=1 \
     --set train.learning_rate=100 --set train.warmup=0 --set train.clip=0 --set train.save_every=1 --set train.keep_checkpoints=2
 newest=$(ls astray/checkpoints | tail -n 1)
 first=$(grep -n '"grad_norm":null' astray/metrics.jsonl | head -n 1 | cut -d: -f1)
-[ -n "$first" ] && [ "${newest#"${newest%%[!0]*}"}" -lt "$first" ] || fail "step $newest was saved, $first went astray"
+[ -n "$first" ] && [ "${newest#"${newest%%[!0]*}"}" -lt "$first" ] || fail "checkpoint $newest was written although step $first was not finite"
 none_left

@@ -1,12 +1,12 @@
 #!/bin/sh
-# stages.sh - a run of two stages loses its conductor, a stage or a link: it ends in time, says who
-# was lost and when, leaves nothing behind, and goes on to the same numbers.
+# stages.sh - a run of two stages loses its coordinator, a stage or a link: it ends in time, names what
+# was lost and when, leaves no process behind, and resumes to the same numbers.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
 make_run run.yaml 2 40
 two="--set stages.count=2 --set link.emulate.delay=8ms"
-# Runs that shall be struck before they are done take seconds for that, however busy the machine.
+# Runs that are killed must take seconds, also on a fast machine.
 slow="$two --set link.emulate.delay=60ms"
 runs train run.yaml --out straight $two
 
@@ -14,7 +14,7 @@ stage_process() {
     cut -d ' ' -f 1 "/proc/$STARTED/task/$STARTED/children" | grep .
 }
 
-# lost: waits for the run to end by itself, with an error that names stage and step.
+# lost: the run ends by itself, with an error that names stage and step.
 lost() {
     began=$(date +%s)
     ends 4
@@ -24,7 +24,7 @@ lost() {
     tail -n 1 "$ERR" | grep -qE 'step [0-9]+' || fail "does not name the step"
 }
 
-# The conductor dies: its stages see it and go.
+# The coordinator is killed: its stages notice and exit.
 folder=conductor
 begin train run.yaml --out $folder $two
 kill -9 "$STARTED"
@@ -41,7 +41,7 @@ runs train run.yaml --out $folder --resume $two
 same_metrics straight $folder
 same_weights straight $folder
 
-# A stage dies.
+# A stage is killed.
 folder=stage
 resume=
 for lines in 1 12 25; do
@@ -57,7 +57,7 @@ runs train run.yaml --out $folder --resume $two
 same_metrics straight $folder
 same_weights straight $folder
 
-# A stage stops to answer, and a link is cut: the deadline ends the run.
+# A stage hangs, and a link is cut: the deadline ends the run.
 folder=silent
 begin train run.yaml --out $folder $slow --set link.deadline=5s
 wait_lines $folder 8
@@ -79,7 +79,7 @@ tail -n 1 "$ERR" | grep -qE 'stage [01].*stage [01]' || fail "does not name both
 runs train run.yaml --out $folder --resume $two
 same_metrics straight $folder
 
-# Ctrl-C as a terminal sends it, and the end of a service: to the conductor and its stages.
+# Signals to the whole process group, as a terminal and a service manager send them.
 for signal in INT TERM; do
     folder=interrupt-$signal
     begin train run.yaml --out $folder $slow
@@ -93,7 +93,7 @@ for signal in INT TERM; do
     same_weights straight $folder
 done
 
-# A run may go on with another cut into stages; with fp32 on the wire the bits do not tell.
+# A run may resume with another number of stages; with fp32 on the wire the bits are the same.
 folder=recut
 begin train run.yaml --out $folder $slow
 wait_lines $folder 14
@@ -103,13 +103,13 @@ runs train run.yaml --out $folder --resume
 same_metrics straight $folder
 same_weights straight $folder
 
-# A stage that cannot be started: which one, how it ended, by which command.
+# A stage that cannot be started is named with its exit status and its command.
 refuses 4 'stage 0 could not be started: it ended with code 1; .*stages.launch: false' \
     train run.yaml --out unstarted --set stages.count=2 --set stages.launch=false
 refuses 2 'stage 0: /nowhere/ssh cannot be started' \
     train run.yaml --out unstarted --set stages.count=2 --set stages.launch=/nowhere/ssh
 
-# Started without standard files: no socket takes their numbers.
+# Started with closed standard files: no socket gets their descriptors.
 (strait train run.yaml --out unheard $two <&- >&- 2>&-) || fail "closed standard files: exit code $?"
 same_metrics straight unheard
 none_left

@@ -1,12 +1,12 @@
 #!/bin/sh
-# tokenize.sh - tokenize that ends in the middle: asked to, it leaves nothing; killed, the same command
-# begins anew; and what was there before stays until there is something whole to replace it.
+# tokenize.sh - an interrupted tokenize leaves nothing; after a kill, the same command starts again; an
+# existing corpus stays until a complete one replaces it.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
 mkfifo feed
 
-# start ARGS...: reads from a pipe, whose end does not come.
+# start ARGS...: reads from a pipe that stays open.
 start() {
     rm -rf there
     mkdir there
@@ -14,7 +14,7 @@ start() {
     exec 9>feed # once it is open there
 }
 
-# half_done FILE ARGS...: the same, with more text than is read ahead, until FILE is there.
+# half_done FILE ARGS...: the same, with more text than is buffered, until FILE exists.
 half_done() {
     awaited=$1
     shift
@@ -32,7 +32,7 @@ left() {
     (cd there && echo *)
 }
 
-# stops SIGNAL [FILES]: these are left.
+# stops SIGNAL [FILES]: only FILES are left.
 stops() {
     kill -s "$1" "$STARTED"
     ends 130
@@ -46,15 +46,15 @@ for signal in INT TERM; do
     stops $signal
 done
 
-# Where no text comes, and no end of it.
+# While no text arrives.
 start
 stops TERM
 
-# Some shards are whole.
+# After some shards are complete.
 half_done x.bin.tmp/x-00000.bin --shard-tokens 1000000
 stops TERM
 
-# Killed with some whole; the same command, over less text, leaves what belongs together and no more.
+# Killed after some shards; the same command, over less text, leaves one consistent corpus.
 half_done x.bin.tmp/x-00001.bin --shard-tokens 1000000
 ERR=$SCRATCH/second refuses 3 'x.bin.tmp/.lock: another process' tokenize --tokenizer tokenizer.json \
     --out there/x.bin text.txt
@@ -67,17 +67,18 @@ runs tokenize --tokenizer tokenizer.json --out there/x.bin --shard-tokens 3000 t
 [ "$(left)" = 'x-00000.bin x-00001.bin x-00002.bin x.json y.bin' ] || fail "the next one leaves $(left)"
 runs inspect --verify there/x.json
 
-# What is there is refused; forced, it stays as it is until the new is whole, then none of it does.
+# An existing corpus is refused; with --force it stays until the new one is complete, then none of it
+# remains.
 whole=$(sum_of there)
 refuses 2 'x-00000.bin already exists: .*--force' tokenize --tokenizer tokenizer.json --out there/x.bin \
     --shard-tokens 5000 text.txt
 refuses 2 'x-00000.bin already exists: .*--force' tokenize --tokenizer tokenizer.json --out there/x.bin text.txt
 refuses 3 'nothere.txt' tokenize --tokenizer tokenizer.json --out there/x.bin --shard-tokens 100 --force \
     text.txt nothere.txt
-[ "$whole" = "$(sum_of there)" ] || fail "refused, and yet it changes something: $(left)"
+[ "$whole" = "$(sum_of there)" ] || fail "refused, but something changed: $(left)"
 runs tokenize --tokenizer tokenizer.json --out there/x.bin --shard-tokens 5000 --force text.txt
 [ "$(left)" = 'x-00000.bin x-00001.bin x.json y.bin' ] || fail "old shards stayed: $(left)"
 runs inspect --verify there/x.json
 runs tokenize --tokenizer tokenizer.json --out there/x.bin --force text.txt
 [ "$(left)" = 'x.bin x.json y.bin' ] || fail "old shards stayed: $(left)"
-cmp -s there/x.bin train.bin || fail "and there are other tokens"
+cmp -s there/x.bin train.bin || fail "the tokens differ"

@@ -1,5 +1,5 @@
 /* weights.c - prints the name and a hash of every tensor in the newest checkpoint of a run, so that
- * runs cut into different stages can be compared: weights and what optimizers remember. */
+ * runs with different numbers of stages can be compared: weights and optimizer state. */
 #include "base/hash.h"
 #include "store/checkpoint.h"
 
