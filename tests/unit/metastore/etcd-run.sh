@@ -1,7 +1,8 @@
 #!/bin/sh
-# etcd-run.sh - the coordinator's facts live in three etcd members, and another coordinator stands
-# by. It comes before etcd does. The active one is killed, then an etcd member, then all of them, twice: each time the run goes on,
-# at the latest when etcd is back, and in the end it has the numbers of one that nothing happened to.
+# etcd-run.sh - a run whose metastore is an etcd cluster of three members, with a standby coordinator.
+# The host starts before etcd. The leading coordinator is killed, then one etcd member, then all of them, twice.
+# Each time the run continues, at the latest when etcd is back, and it ends with the losses and weights of an
+# undisturbed run.
 [ -x /usr/bin/etcd ] || { echo "skipped: no /usr/bin/etcd here (Debian package etcd-server)"; exit 77; }
 . "$(dirname "$0")/../../cli/lib.sh"
 . "$(dirname "$0")/../../cli/swarm_lib.sh"
@@ -28,7 +29,7 @@ start_member() {
     eval "member$1=$!"
 }
 
-# stand_by NAME: another coordinator of the same run, in $standby; its words in NAME.err.
+# stand_by NAME: starts another coordinator of the same run, process $standby, log NAME.err.
 stand_by() {
     env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out swarm $sets --listen 127.0.0.1:0 \
         --keys keys-host --store "$store" >"$1.out" 2>"$1.err" </dev/null &
@@ -41,18 +42,17 @@ stand_by() {
     fail "$1 does not stand by"
 }
 
-# goes_on N WORDS: the run makes N steps more.
+# goes_on N TEXT: waits until the run has made N more steps.
 goes_on() {
     wait_steps swarm $(($(wc -l <swarm/metrics.jsonl) + $1))
     is_running || fail "$2: the coordinator has ended"
 }
 
-# The coordinator is there before etcd is: it says what it cannot reach, again and again, and goes on when
-# it can.
+# The coordinator starts before etcd: it reports repeatedly what it cannot reach, and continues when it can.
 host_start swarm run.yaml $sets --store "$store"
 wait_words "$HOST_LOG" "store $store: out of reach, tried for 600 s .*none of 3 members answered" \
     'still out of reach, after [1-9][0-9]* s'
-[ ! -s swarm.invite ] || fail "machines are invited to a run that cannot be led"
+[ ! -s swarm.invite ] || fail "an invite was printed although nobody leads the run"
 for i in 0 1 2; do start_member $i; done
 host_invites
 says "$HOST_LOG" '^the store is there'
@@ -68,12 +68,12 @@ HOST_LOG=second.err
 goes_on 2 "after the death of the coordinator"
 echo "the standby made progress $((($(date +%s%N) - began) / 1000000)) ms after the kill"
 
-# One member dies, and the one that leads the others may be it: nothing changes.
+# One member dies, perhaps the raft leader: the run continues.
 kill -9 "$member1"
 goes_on 5 "after the death of an etcd member"
 start_member 1
 
-# All members die: the run pauses and says so, and goes on when they are back.
+# All members die: the run pauses, says so, and continues when they are back.
 kill -9 "$member0" "$member1" "$member2"
 paused() {
     for _ in $(seq 600); do
@@ -84,11 +84,11 @@ paused() {
     is_running || fail "the coordinator ends without etcd"
 }
 paused 'paused, for 600 s at most: .*none of 3 members answered'
-wait_words swarm/swarm.json '"phase": *"paused"' # which is written after that is said
+wait_words swarm/swarm.json '"phase": *"paused"' # written after the log line
 lines=$(wc -l <swarm/metrics.jsonl)
 lost=$(cat join-*.err | grep -c 'lost the coordinator')
-sleep 8 # longer than a silent link lives
-[ "$(wc -l <swarm/metrics.jsonl)" -eq "$lines" ] || fail "steps are made that nobody records"
+sleep 8 # longer than the timeout of a silent link
+[ "$(wc -l <swarm/metrics.jsonl)" -eq "$lines" ] || fail "steps were made while the metastore was unreachable"
 for i in 0 1 2; do start_member $i; done
 goes_on 2 "after etcd came back"
 says swarm/events.log 'goes on: the store is there again'
@@ -97,7 +97,7 @@ says swarm/events.log 'goes on: the store is there again'
 kill -INT "$HOST"
 host_ends 130 "asked to stop"
 
-# They stay away for longer than it waits: it ends, and goes on when it is started again.
+# etcd is away for longer than --store-wait: the host ends, and continues when it is started again.
 HOST_LOG=third.err
 host_begin swarm run.yaml $sets --store "$store" --store-wait 1
 goes_on 2 "started again"
