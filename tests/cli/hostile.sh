@@ -1,6 +1,6 @@
 #!/bin/sh
-# hostile.sh - workers that send what is no number, or say so of others, are named, lose their stage
-# and are refused; the run ends with the numbers of one without them.
+# hostile.sh - workers that send non-finite values, or report them falsely of others, are named, lose their stage
+# and are banned; the run ends with the losses and weights of a run without them.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/swarm_lib.sh"
 HOSTILE=$(dirname "$HELPER")/cli_hostile
@@ -51,7 +51,7 @@ caught() {
 # neighbour says so; the first time is forgiven.
 for mode in nan huge; do
     caught $mode 40 2
-    says $last/events.log 'w1, stage [01]: rejected [1-9][0-9]* values or snapshots from stage [01]' \
+    says $last/events.log 'w[12], stage [01]: rejected [1-9][0-9]* values or snapshots from stage [01]' \
         'hostile .*stage [01]: violation 1 of 2' \
         'hostile .*stage [01]: violation 2 of 2; banned from this run'
 done
