@@ -16,7 +16,7 @@ strait_err strait_buffer_reserve(void **memory, size_t *capacity, size_t want, s
 }
 
 strait_err strait_buffer_append(strait_buffer *bytes, const void *data, size_t n) {
-    const size_t capacity = bytes->n + n + 1; // data is never NULL after an append, even of nothing
+    const size_t capacity = bytes->n + n + 1; // one more, so that data is not NULL even if n is 0
     STRAIT_TRY(strait_buffer_reserve((void **)&bytes->data, &bytes->capacity, capacity, 1));
     if (n > 0) memcpy(bytes->data + bytes->n, data, n);
     bytes->n += n;

@@ -18,16 +18,18 @@ static strait_err reserve(struct strait_corpus *corpus, int n) {
     return strait_alloc(count, sizeof *corpus->hashes, "shard hashes", (void **)&corpus->hashes);
 }
 
-/* Adopts what a shard's header states and compares it with what was stated before. */
+/* Checks the vocabulary and tokenizer in a shard's header against those of the shards before it and
+ * adopts them. Files of other programs state neither; they are compatible with everything. */
 static strait_err merge_header(struct strait_corpus *corpus, const struct strait_shard *shard) {
     if (shard->vocab != 0 && corpus->vocab != 0 && shard->vocab != corpus->vocab)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: vocabulary of %lld, but %s has %lld", shard->path,
                            (long long)shard->vocab, corpus->name, (long long)corpus->vocab);
     if (shard->tokenizer[0] != '\0' && corpus->tokenizer[0] != '\0' &&
         strcmp(shard->tokenizer, corpus->tokenizer) != 0)
-        return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s: made with tokenizer %s, but %s with %s; tokenize both with one",
-                           shard->path, shard->tokenizer, corpus->name, corpus->tokenizer);
+        return STRAIT_FAIL(
+            STRAIT_EDATA,
+            "%s: tokenized with tokenizer %s, but %s with %s; tokenize both with the same",
+            shard->path, shard->tokenizer, corpus->name, corpus->tokenizer);
     if (shard->vocab != 0) corpus->vocab = shard->vocab;
     if (shard->tokenizer[0] != '\0')
         memcpy(corpus->tokenizer, shard->tokenizer, sizeof corpus->tokenizer);
@@ -38,11 +40,12 @@ static strait_err merge_header(struct strait_corpus *corpus, const struct strait
 static strait_err add_shard(struct strait_corpus *corpus, const char *path) {
     const int i = corpus->n_shards;
     STRAIT_TRY(strait_alloc_string(path, &corpus->paths[i]));
-    corpus->n_shards++;
+    corpus->n_shards++; // now strait_corpus_close releases the path, also after an error below
     STRAIT_TRY(strait_shard_init(&corpus->shards[i], corpus->paths[i]));
     return merge_header(corpus, &corpus->shards[i]);
 }
 
+/* Opens the shards of a list with commas. */
 static strait_err add_listed(struct strait_corpus *corpus) {
     int n = 1;
     for (const char *c = corpus->name; *c != '\0'; c++)
@@ -62,6 +65,8 @@ static strait_err add_listed(struct strait_corpus *corpus) {
     return STRAIT_OK;
 }
 
+/* Opens the shards of a manifest. Their lengths are compared now, their hashes only by
+ * strait_corpus_verify, which reads every byte. */
 static strait_err add_manifest(struct strait_corpus *corpus) {
     struct strait_manifest manifest = {0};
     strait_err err = strait_manifest_init(&manifest, corpus->name);
@@ -73,10 +78,11 @@ static strait_err add_manifest(struct strait_corpus *corpus) {
         if (err != STRAIT_OK) break;
         memcpy(corpus->hashes[i], entry.hash, sizeof entry.hash);
         if (corpus->shards[i].n_tokens != entry.n_tokens)
-            err = STRAIT_FAIL(STRAIT_EDATA,
-                              "%s: %lld tokens, but the manifest %s says %lld; make them again",
-                              corpus->paths[i], (long long)corpus->shards[i].n_tokens, corpus->name,
-                              (long long)entry.n_tokens);
+            err = STRAIT_FAIL(
+                STRAIT_EDATA,
+                "%s: %lld tokens, but the manifest %s says %lld; tokenize the text again",
+                corpus->paths[i], (long long)corpus->shards[i].n_tokens, corpus->name,
+                (long long)entry.n_tokens);
     }
     strait_manifest_fini(&manifest);
     return err;
@@ -114,15 +120,16 @@ strait_err strait_corpus_expect(struct strait_corpus *corpus, int64_t vocab,
                                 const char *tokenizer) {
     if (corpus->vocab > vocab)
         return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s: made for a vocabulary of %lld, but the model has %lld; set "
+                           "%s: tokenized for a vocabulary of %lld, but the model has %lld; set "
                            "model.vocab or tokenize again",
                            corpus->name, (long long)corpus->vocab, (long long)vocab);
     if (tokenizer != NULL && corpus->tokenizer[0] != '\0' &&
         strcmp(tokenizer, corpus->tokenizer) != 0)
-        return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s: made with tokenizer %s, not with this one (%s); tokenize the text "
-                           "again",
-                           corpus->name, corpus->tokenizer, tokenizer);
+        return STRAIT_FAIL(
+            STRAIT_EDATA,
+            "%s: tokenized with tokenizer %s, not with this one (%s); tokenize the text "
+            "again",
+            corpus->name, corpus->tokenizer, tokenizer);
     corpus->vocab = vocab;
     return STRAIT_OK;
 }
@@ -130,9 +137,11 @@ strait_err strait_corpus_expect(struct strait_corpus *corpus, int64_t vocab,
 strait_err strait_corpus_read(const struct strait_corpus *corpus, int64_t first, int64_t n,
                               int32_t *out) {
     if (first < 0 || n < 0 || first > corpus->n_tokens - n)
-        return STRAIT_FAIL(STRAIT_EINVAL, "%s: tokens %lld to %lld of %lld", corpus->name,
-                           (long long)first, (long long)(first + n), (long long)corpus->n_tokens);
+        return STRAIT_FAIL(STRAIT_EINVAL, "%s: tokens %lld to %lld are outside the corpus of %lld",
+                           corpus->name, (long long)first, (long long)(first + n),
+                           (long long)corpus->n_tokens);
     for (int i = 0; i < corpus->n_shards && n > 0; i++) {
+        /* `first` counts from the start of shard i; a range may cross into the next shards. */
         const struct strait_shard *shard = &corpus->shards[i];
         if (first < shard->n_tokens) {
             const int64_t left = shard->n_tokens - first;
@@ -154,10 +163,11 @@ strait_err strait_corpus_verify(const struct strait_corpus *corpus) {
             char hash[STRAIT_HASH_TEXT];
             strait_hash_text(shard->map.data, shard->map.bytes, hash);
             if (strcmp(hash, corpus->hashes[i]) != 0)
-                return STRAIT_FAIL(STRAIT_EDATA,
-                                   "%s: damaged: its hash is %s, the manifest says %s; copy or "
-                                   "make it again",
-                                   shard->path, hash, corpus->hashes[i]);
+                return STRAIT_FAIL(
+                    STRAIT_EDATA,
+                    "%s: damaged: its hash is %s, the manifest says %s; copy it again "
+                    "or tokenize the text again",
+                    shard->path, hash, corpus->hashes[i]);
         }
         STRAIT_TRY(strait_shard_verify(shard, corpus->vocab));
     }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 enum {
-    INDEX_DIGITS = 5 // of a shard's place in its name, at least
+    INDEX_DIGITS = 5 // at least, of a shard's index in its file name
 };
 static const char lock_name[] = ".lock";
 
@@ -18,7 +18,7 @@ static strait_err stem_of(const char *out, char stem[STRAIT_PATH_MAX]) {
     return strait_file_path(stem, "%.*s", (int)(n - 4), out);
 }
 
-/* The name in a path. */
+/* The last component of a path. */
 static const char *name_of(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash != NULL ? slash + 1 : path;
@@ -30,13 +30,14 @@ static strait_err shard_path(const strait_corpus_writer *writer, const char *ste
     return strait_file_path(path, "%s-%0*lld.bin", stem, INDEX_DIGITS, (long long)index);
 }
 
-/* What follows `stem` in `name`; NULL where it does not begin so. */
+/* The rest of `name` after the prefix `stem`, or NULL if it does not start with it. */
 static const char *skip_prefix(const char *name, const char *stem) {
     const size_t n = strlen(stem);
     return strncmp(name, stem, n) == 0 ? name + n : NULL;
 }
 
-/* Whether `name` is a file of the corpus `stem`: STEM.json, STEM.bin, STEM-00000.bin. */
+/* Whether `name` is a file of the corpus `stem`: STEM.json, STEM.bin, STEM-00000.bin. Only such
+ * files are ever removed; STEM-old.bin, for example, is not ours. */
 static int is_corpus_file(const char *name, const char *stem) {
     const char *rest = skip_prefix(name, stem);
     if (rest == NULL) return 0;
@@ -46,7 +47,7 @@ static int is_corpus_file(const char *name, const char *stem) {
     return strcmp(rest, ".bin") == 0;
 }
 
-/* Whether `name` is one of the first n_shards shards. */
+/* Whether `name`, a file of this corpus, is one of the n_shards shards about to be published. */
 static int is_current(const strait_corpus_writer *writer, const char *name, int64_t n_shards) {
     char expected[STRAIT_PATH_MAX];
     const char *stem = name_of(writer->stem);
@@ -75,7 +76,7 @@ strait_err strait_corpus_writer_find_existing(const char *out, char path[STRAIT_
     strait_err err = STRAIT_OK;
     while ((entry = readdir(folder)) != NULL && err == STRAIT_OK) // NOLINT(concurrency-mt-unsafe)
         if (is_corpus_file(entry->d_name, name_of(stem)) &&
-            (path[0] == '\0' || strcmp(entry->d_name, name_of(path)) < 0)) // the same every time
+            (path[0] == '\0' || strcmp(entry->d_name, name_of(path)) < 0)) // deterministic
             err = strait_file_path(path, "%.*s%s", (int)(name_of(stem) - stem), stem,
                                    entry->d_name);
     (void)closedir(folder);
@@ -101,7 +102,7 @@ strait_err strait_corpus_writer_would_overwrite(const char *out, const char *inp
     return err;
 }
 
-/* All but the lock: others look whether it is held. */
+/* Removes everything but the lock file: another process must find it to see that it is held. */
 static void empty_folder(const char *path) {
     const struct dirent *entry;
     DIR *folder = opendir(path);
@@ -116,13 +117,13 @@ strait_err strait_corpus_writer_init(strait_corpus_writer *writer, const char *o
     *writer = (strait_corpus_writer){.is_sharded = is_sharded};
     STRAIT_TRY(stem_of(out, writer->stem));
     STRAIT_TRY(strait_file_path(path, "%s.tmp", out));
-    (void)unlink(path); // a file of that name; folders stay
+    (void)unlink(path); // removes a plain file of that name; fails harmlessly on a folder
     STRAIT_TRY(strait_file_make_folders(path));
     STRAIT_TRY(strait_file_path(writer->folder, "%s", path));
     STRAIT_TRY(strait_file_path(path, "%s/%s", writer->folder, lock_name));
     const strait_err err = strait_file_lock(path, &writer->lock);
     if (err != STRAIT_OK)
-        writer->folder[0] = '\0'; // not ours
+        writer->folder[0] = '\0'; // another process owns it: fini must not remove it
     else
         empty_folder(writer->folder);
     return err;
@@ -140,7 +141,7 @@ strait_err strait_corpus_writer_manifest(const strait_corpus_writer *writer,
     return strait_file_path(path, "%s/%s.json", writer->folder, name_of(writer->stem));
 }
 
-/* The old manifest, and shards that the new one does not name. */
+/* Removes the old manifest and the shards that the new corpus does not overwrite. */
 static strait_err remove_old(const strait_corpus_writer *writer, int64_t n_shards) {
     DIR *folder = NULL;
     STRAIT_TRY(open_parent(writer->stem, &folder));
@@ -151,7 +152,8 @@ static strait_err remove_old(const strait_corpus_writer *writer, int64_t n_shard
             is_current(writer, entry->d_name, n_shards))
             continue;
         if (unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != ENOENT)
-            err = STRAIT_FAIL(STRAIT_EIO, "%s of an older corpus cannot be removed", entry->d_name);
+            err = STRAIT_FAIL(STRAIT_EIO, "%s: cannot remove this file of the old corpus",
+                              entry->d_name);
     }
     (void)closedir(folder);
     return err;

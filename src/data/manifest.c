@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    MANIFEST_LIMIT = 64 << 20,
+    MANIFEST_LIMIT = 64 << 20, // bytes; bounds the memory for a file that is no manifest
     VERSION = 1
 };
 static const char format_name[] = "strait-corpus";
@@ -70,13 +70,15 @@ strait_err strait_manifest_shard(const struct strait_manifest *manifest, int ind
     return err;
 }
 
-/* Adds to `list` and hands over `item`; json_array_append_new releases it when it fails. */
+/* Appends `item` to `list` and takes ownership of it; json_array_append_new releases it on error.
+ */
 static strait_err append(json_t *list, json_t *item) {
     if (json_array_append_new(list, item) != 0)
         return STRAIT_FAIL(STRAIT_ENOMEM, "manifest: JSON document");
     return STRAIT_OK;
 }
 
+/* Appends the entry of a shard. Only its file name is stored, so that the folder can be moved. */
 static strait_err describe_shard(const strait_corpus_shard *shard, json_t *list) {
     char hash[STRAIT_HASH_TEXT];
     STRAIT_TRY(strait_hash_file(shard->path, hash));
@@ -100,6 +102,7 @@ strait_err strait_corpus_write_manifest(const char *path, const strait_corpus_sp
     json_t *shards = json_array();
     json_t *sources = json_array();
     strait_err err = fill_lists(spec, shards, sources);
+    /* json_pack takes both lists, also when it fails, so only the document is released below. */
     json_t *document = json_pack("{s:s, s:i, s:I, s:I, s:s?, s:o, s:o}", "format", format_name,
                                  "version", VERSION, "tokens", (json_int_t)n_tokens, "vocabulary",
                                  (json_int_t)spec->vocab, "tokenizer", spec->tokenizer, "shards",

@@ -6,11 +6,11 @@
 #include <string.h>
 
 enum {
-    FEISTEL_ROUNDS = 6
+    FEISTEL_ROUNDS = 6 // four already give a pseudo-random permutation; part of the frozen order
 };
 
-/* How many windows a shard gives. Shuffled epochs give up to one window less than would fit, so
- * that the cut may start at any of `context` places and still have the same number of windows. */
+/* The number of windows of a shard. When shuffling, up to one window less than would fit, so that
+ * the first window may start at any of `context` offsets without changing the number. */
 static int64_t windows_in(const strait_sampler *sampler, const struct strait_shard *shard) {
     const int64_t n = shard->n_tokens;
     const int64_t context = sampler->context;
@@ -19,6 +19,7 @@ static int64_t windows_in(const strait_sampler *sampler, const struct strait_sha
     return n < 2 * context ? 1 : (n - context) / context;
 }
 
+/* The offset of the first window of a shard in this epoch. */
 static int64_t phase_of(const strait_sampler *sampler, int64_t epoch, int shard) {
     if (sampler->is_in_order) return 0;
     const struct strait_shard *s = &sampler->corpus->shards[shard];
@@ -28,8 +29,8 @@ static int64_t phase_of(const strait_sampler *sampler, int64_t epoch, int shard)
     return (int64_t)(strait_rng_u64(rng, (uint64_t)shard) % (uint64_t)places);
 }
 
-/* One pass of a Feistel network over 2 * half_bits bits: a permutation whatever the round
- * function is. */
+/* A Feistel network over 2 * half_bits bits: a permutation for any round function. Computing the
+ * permutation index by index needs no table, so a corpus of any size is shuffled without memory. */
 static uint64_t feistel(strait_rng rng, unsigned half_bits, uint64_t x) {
     const uint64_t mask = ((uint64_t)1 << half_bits) - 1;
     uint64_t left = x >> half_bits;
@@ -42,8 +43,9 @@ static uint64_t feistel(strait_rng rng, unsigned half_bits, uint64_t x) {
     return left << half_bits | right;
 }
 
-/* The place of `index` in a permutation of [0, n): the network permutes the next larger power of
- * four; walking on while the result is too large makes a permutation of the part below n. */
+/* The image of `index` under a permutation of [0, n). The network permutes [0, 4^k) with 4^k >= n;
+ * applying it again while the result is n or more (cycle walking) gives a permutation of [0, n). It
+ * takes at most four applications on average, since 4^k <= 4 n. */
 static int64_t permute(strait_rng rng, int64_t n, int64_t index) {
     unsigned half_bits = 1;
     while ((uint64_t)1 << 2 * half_bits < (uint64_t)n)
@@ -64,7 +66,7 @@ strait_sampler_place strait_sampler_find(const strait_sampler *sampler, int64_t 
                                 strait_rng_stream("sampler.order") + (uint64_t)epoch};
         window = permute(rng, sampler->n_windows, window);
     }
-    int shard = 0;
+    int shard = 0; // the shard that holds the window; there are few, so a scan is fast enough
     for (;; shard++) {
         const int64_t n = windows_in(sampler, &sampler->corpus->shards[shard]);
         if (window < n) break;
@@ -113,6 +115,7 @@ strait_err strait_sampler_fill(const strait_sampler *sampler, int64_t first_sequ
         const struct strait_shard *shard = &corpus->shards[place.shard];
         int32_t *input = inputs + row * context;
         int32_t *target = targets + row * context;
+        /* Targets are the inputs shifted by one; only the last target is not among the inputs. */
         STRAIT_TRY(strait_shard_read(shard, place.first, context, corpus->vocab, input));
         memcpy(target, input + 1, (size_t)(context - 1) * sizeof *target);
         STRAIT_TRY(strait_shard_read(shard, place.first + context, 1, corpus->vocab,

@@ -9,21 +9,21 @@
 
 enum {
     MAGIC = 20240520,
-    MAGIC_OTHER_WIDE = 20240801, // four-byte files of other programs
+    MAGIC_OTHER_WIDE = 20240801, // four-byte ids as other programs write them
     VERSION_NARROW = 1,
     VERSION_WIDE = 2,
     VERSION_OTHER_WIDE = 7,
-    FINGERPRINT_AT = 5 * 4,
+    FINGERPRINT_AT = 5 * 4, // byte offset in the header
     FINGERPRINT_BYTES = 16,
-    NARROW_VOCAB = 65536,
-    BUFFER_IDS = 16384
+    NARROW_VOCAB = 65536, // the largest vocabulary whose ids fit into two bytes
+    BUFFER_IDS = 16384    // converted per write
 };
 
 static uint32_t header_word(const unsigned char *header, int index) {
     return strait_get_u32(header + (size_t)index * 4);
 }
 
-/* The width of an id by magic and version; 0 when this is no shard we know. */
+/* The bytes per id, which magic and version determine; 0 if they are not known. */
 static int id_bytes_of(const unsigned char *header) {
     if (header_word(header, 0) == MAGIC && header_word(header, 1) == VERSION_NARROW) return 2;
     if (header_word(header, 0) == MAGIC && header_word(header, 1) == VERSION_WIDE) return 4;
@@ -32,6 +32,7 @@ static int id_bytes_of(const unsigned char *header) {
     return 0;
 }
 
+/* Converts the fingerprint to hexadecimal; all zeros means unknown and gives an empty string. */
 static void read_fingerprint(const unsigned char *header, char out[STRAIT_HASH_TEXT]) {
     unsigned any = 0;
     for (int i = 0; i < FINGERPRINT_BYTES; i++) {
@@ -45,12 +46,12 @@ static strait_err check_kind(const unsigned char *data, size_t bytes, const char
                              int *id_bytes) {
     if (bytes < 4 || (strait_get_u32(data) != MAGIC && strait_get_u32(data) != MAGIC_OTHER_WIDE))
         return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s: not a token shard (its first word is not %d); make one with "
+                           "%s: not a token shard (its first word is not %d); create one with "
                            "\"strait tokenize\"",
                            path, MAGIC);
     if (bytes < STRAIT_SHARD_HEADER_BYTES)
         return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s: cut short at %zu bytes, inside the header of %d; copy it again",
+                           "%s: truncated at %zu bytes, inside the header of %d; copy it again",
                            path, bytes, STRAIT_SHARD_HEADER_BYTES);
     *id_bytes = id_bytes_of(data);
     if (*id_bytes == 0)
@@ -68,18 +69,19 @@ strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size
     STRAIT_TRY(check_kind(header, bytes, path, &id_bytes));
     const uint64_t n = (uint64_t)header_word(header, 3) << 32 | header_word(header, 2);
     const uint64_t have = bytes - STRAIT_SHARD_HEADER_BYTES;
+    /* Dividing avoids the overflow of n * id_bytes for a header with any value of n. */
     if (n > have / (unsigned)id_bytes)
-        return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s: cut short: the header promises %llu tokens, %llu are there; copy "
-                           "or make it again",
-                           path, (unsigned long long)n,
-                           (unsigned long long)(have / (unsigned)id_bytes));
+        return STRAIT_FAIL(
+            STRAIT_EDATA,
+            "%s: truncated: the header announces %llu tokens, the file has %llu; copy "
+            "it again or tokenize the text again",
+            path, (unsigned long long)n, (unsigned long long)(have / (unsigned)id_bytes));
     if (n * (unsigned)id_bytes != have)
-        return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s: %llu bytes follow the %llu tokens that the header promises; make "
-                           "the shard again",
-                           path, (unsigned long long)(have - n * (unsigned)id_bytes),
-                           (unsigned long long)n);
+        return STRAIT_FAIL(
+            STRAIT_EDATA,
+            "%s: %llu bytes follow the %llu tokens that the header announces; copy it "
+            "again or tokenize the text again",
+            path, (unsigned long long)(have - n * (unsigned)id_bytes), (unsigned long long)n);
     shard->path = path;
     shard->ids = header + STRAIT_SHARD_HEADER_BYTES;
     shard->id_bytes = id_bytes;
@@ -106,7 +108,8 @@ void strait_shard_fini(struct strait_shard *shard) {
     *shard = (struct strait_shard){0};
 }
 
-/* The largest of n ids, while they are copied to out; out may be NULL. */
+/* Copies n ids to `out`, which may be NULL, and returns the largest. One comparison per id is cheap
+ * enough for the training loop; the exact position is searched only after a failure. */
 static uint32_t copy_ids(const struct strait_shard *shard, int64_t first, int64_t n, int32_t *out) {
     const unsigned char *at = shard->ids + (size_t)first * (size_t)shard->id_bytes;
     uint32_t largest = 0;
@@ -120,6 +123,7 @@ static uint32_t copy_ids(const struct strait_shard *shard, int64_t first, int64_
     return largest;
 }
 
+/* Finds the first id of `vocab` or more and describes it. */
 static strait_err report_bad_id(const struct strait_shard *shard, int64_t first, int64_t n,
                                 int64_t vocab) {
     for (int64_t i = first; i < first + n; i++) {
@@ -133,7 +137,8 @@ static strait_err report_bad_id(const struct strait_shard *shard, int64_t first,
     return STRAIT_OK;
 }
 
-/* Ids lie below this; a header may claim more than an id can hold. */
+/* The bound for ids. A header may claim a vocabulary larger than int32_t can hold; ids must not
+ * become negative then. */
 static int64_t limit_of(int64_t vocab) {
     return vocab > 0 && vocab < INT32_MAX ? vocab : INT32_MAX;
 }
@@ -152,11 +157,12 @@ strait_err strait_shard_verify(const struct strait_shard *shard, int64_t vocab) 
 }
 
 struct strait_shard_writer {
-    char path[STRAIT_PATH_MAX], temp_path[STRAIT_PATH_MAX];
+    char path[STRAIT_PATH_MAX];
+    char temp_path[STRAIT_PATH_MAX]; // PATH.tmp; empty once there is nothing to remove
     FILE *file;
     int64_t vocab, count;
     int id_bytes;
-    unsigned char header[STRAIT_SHARD_HEADER_BYTES];
+    unsigned char header[STRAIT_SHARD_HEADER_BYTES]; // its count is filled in by finish
     unsigned char buffer[BUFFER_IDS * 4];
 };
 
@@ -191,7 +197,8 @@ static strait_err start_writer(struct strait_shard_writer *writer, const char *p
     STRAIT_TRY(put_fingerprint(writer->header, spec.tokenizer));
     writer->file = fopen(writer->temp_path, "wb");
     if (writer->file == NULL)
-        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot create; is the folder there and writable?",
+        return STRAIT_FAIL(STRAIT_EIO,
+                           "%s: cannot create; does the folder exist, and is it writable?",
                            writer->temp_path);
     if (fwrite(writer->header, 1, sizeof writer->header, writer->file) != sizeof writer->header)
         return STRAIT_FAIL(STRAIT_EIO, "%s: cannot write; is the disk full?", writer->temp_path);
@@ -252,9 +259,10 @@ strait_err strait_shard_writer_finish(struct strait_shard_writer **writer) {
     if (fseek(w->file, 0, SEEK_SET) != 0 ||
         fwrite(w->header, 1, sizeof w->header, w->file) != sizeof w->header)
         err = STRAIT_FAIL(STRAIT_EIO, "%s: cannot write; is the disk full?", w->temp_path);
+    /* The data must be on disk before the rename, or a crash could leave a truncated shard. */
     if (err == STRAIT_OK) err = strait_file_finish(&w->file, w->temp_path);
     if (err == STRAIT_OK) err = strait_file_move(w->temp_path, w->path);
-    if (err == STRAIT_OK) w->temp_path[0] = '\0'; // nothing left to remove
+    if (err == STRAIT_OK) w->temp_path[0] = '\0';
     strait_shard_writer_close(writer);
     return err;
 }

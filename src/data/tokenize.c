@@ -8,21 +8,22 @@
 #include "data/tokenizer/encoder.h"
 
 enum {
-    PIECE_BYTES = 1 << 17
+    PIECE_BYTES = 1 << 17 // long documents are split into pieces of about this size
 };
 
 struct job {
     const strait_tokenize_spec *spec;
     strait_corpus_writer output;
-    struct strait_encoder **encoders; // one a worker
+    struct strait_encoder **encoders; // one per worker
     int n_workers;
-    struct strait_shard_writer *writer; // NULL: between shards
-    strait_corpus_shard *shards;        // finished
+    struct strait_shard_writer *writer; // the shard being written; NULL between shards
+    strait_corpus_shard *shards;        // all shards so far, the current one last
     size_t n_shards, shard_capacity;
     strait_tokenize_counts counts;
 };
 
-/* The ids of all pieces of a portion, with an end after each document. */
+/* Encodes all pieces of a chunk into chunk->ids, with the end token after each document. Runs on
+ * any worker; `worker` selects its encoder. */
 static strait_err encode_chunk(void *arg, int worker, strait_chunk *chunk) {
     struct job *job = arg;
     size_t start = 0;
@@ -61,6 +62,7 @@ static strait_err end_shard(struct job *job) {
     return strait_shard_writer_finish(&job->writer);
 }
 
+/* Writes ids to shards of exactly spec->shard_tokens tokens; the last one may be shorter. */
 static strait_err write_ids(struct job *job, const int32_t *ids, size_t n) {
     while (n > 0) {
         if (job->writer == NULL) STRAIT_TRY(start_shard(job));
@@ -79,6 +81,7 @@ static strait_err write_ids(struct job *job, const int32_t *ids, size_t n) {
     return STRAIT_OK;
 }
 
+/* Writes a finished chunk. Called in the order of the text, whatever thread encoded it. */
 static strait_err write_chunk(void *arg, strait_chunk *chunk, int64_t bytes_read, int64_t total) {
     struct job *job = arg;
     STRAIT_TRY(write_ids(job, chunk->ids.data, chunk->ids.n));
@@ -104,7 +107,7 @@ static strait_err write_manifest(struct job *job) {
     return strait_corpus_write_manifest(path, &spec);
 }
 
-/* Refuses to overwrite what is read, or a corpus that should be kept, before hours of work. */
+/* STRAIT_ECONFIG if the output would overwrite this input. */
 static strait_err check_input(const strait_tokenize_spec *spec, const char *input) {
     int overwrites = 0;
     if (input == NULL) return STRAIT_OK;
@@ -115,6 +118,8 @@ static strait_err check_input(const strait_tokenize_spec *spec, const char *inpu
                        spec->out, input);
 }
 
+/* Rejects an output that overwrites an input, or a corpus that the caller wants to keep. Checked at
+ * the start, because tokenizing may take hours. */
 static strait_err check_output(const strait_tokenize_spec *spec) {
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(check_input(spec, spec->tokenizer_path));
@@ -149,7 +154,7 @@ static strait_err run_job(struct job *job) {
     chunks.piece_bytes = strait_tokenizer_may_cut_lines(spec->tokenizer) ? PIECE_BYTES : 0;
     STRAIT_TRY(strait_chunks_run(&chunks));
     if (job->counts.tokens == 0)
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: there is no text in the files given", spec->out);
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: the input files contain no text", spec->out);
     if (job->writer != NULL) STRAIT_TRY(end_shard(job));
     job->counts.shards = (int64_t)job->n_shards;
     for (int i = 0; i < job->n_workers; i++)

@@ -199,7 +199,7 @@ refuses 3 'data.valid: .*nothere.bin' train run.yaml --out fresh --set data.vali
 refuses 3 'data.tokenizer: .*nothere.json' train run.yaml --out fresh --set data.tokenizer=nothere.json
 mkdir bad
 head -c 5000 train.bin >bad/short.bin
-refuses 3 'bad/short.bin: cut short.*8506 tokens, 1988' train run.yaml --out fresh --set data.train=bad/short.bin
+refuses 3 'bad/short.bin: truncated.*8506 tokens, the file has 1988' train run.yaml --out fresh --set data.train=bad/short.bin
 cp text.txt bad/foreign.bin
 refuses 3 'bad/foreign.bin' train run.yaml --out fresh --set data.train=bad/foreign.bin
 : >bad/empty.bin
@@ -208,7 +208,7 @@ cp train.bin train.json bad/
 printf 'x' | dd of=bad/train.bin bs=1 seek=3000 conv=notrunc 2>/dev/null
 refuses 3 'bad/train.bin' inspect --verify bad/train.json
 runs tokenizer train --vocab 280 --out other.json text.txt
-refuses 3 'train.bin: made for a vocabulary of 300, but .* 280' train run.yaml --out fresh \
+refuses 3 'train.bin: tokenized for a vocabulary of 300, but .* 280' train run.yaml --out fresh \
     --set data.tokenizer=other.json
 sed 's/sea/hills/g' text.txt >hills.txt
 runs tokenizer train --vocab 300 --out hills.json hills.txt
@@ -238,14 +238,14 @@ printf 'PAR1 and so on' >bad/novel.parquet
 printf '%%PDF-1.7 and so on' >bad/novel.pdf
 for kind in 'zip=a zip archive' '7z=a 7z archive' 'tar=a tar archive' 'tar.gz=a tar archive' \
     'bz2=bzip2 data' 'parquet=a Parquet file' 'pdf=a PDF document'; do
-    refuses 3 "novel.${kind%%=*}: this is ${kind#*=}; make plain text" tokenize \
+    refuses 3 "novel.${kind%%=*}: this is ${kind#*=}; convert it to plain text" tokenize \
         --tokenizer tokenizer.json --out bad/x.bin "bad/novel.${kind%%=*}"
 done
 refuses 3 'this is a tar archive' tokenizer train --vocab 300 --out bad/new.json bad/novel.tar.gz
 [ ! -e bad/x.bin ] || fail "a refused shard is there"
 
 head -c 5000 tokenizer.json >bad/cut.json
-refuses 3 'not a whole tokenizer.json: bad/cut.json: line' tokenizer info bad/cut.json
+refuses 3 'not a complete tokenizer.json: bad/cut.json: line' tokenizer info bad/cut.json
 refuses 3 'nothere' inspect nothere
 refuses 3 'bad: neither a run nor a checkpoint' inspect bad
 refuses 2 'not a run or checkpoint folder' inspect text.txt

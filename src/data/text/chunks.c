@@ -9,12 +9,13 @@
 #include <unistd.h>
 
 enum {
-    CHUNK_BYTES = 1 << 17,
-    N_CHUNKS = 48, // in a batch: enough to share out evenly
+    CHUNK_BYTES = 1 << 17, // of text, about
+    N_CHUNKS = 48,         // per batch: enough to balance the load among threads
     ERROR_TEXT = 512
 };
 
-/* An error and its words, which otherwise stay in the thread where they were noted. */
+/* An error with its detail. Details are thread-local, so a worker's must be carried to the thread
+ * of the caller explicitly. */
 typedef struct saved_error {
     strait_err err;
     char detail[ERROR_TEXT];
@@ -24,20 +25,20 @@ struct batch {
     strait_chunk chunks[N_CHUNKS];
     saved_error errors[N_CHUNKS];
     int n;
-    int64_t bytes_read;
-    saved_error read_error;
+    int64_t bytes_read;     // from the files, after this batch was read
+    saved_error read_error; // of reading this batch
 };
 
 struct chunk_reader {
     const strait_chunks_spec *spec;
     struct strait_text *text;
     struct strait_pool *pool;
-    struct batch *batches; // two: one is worked on while the other is read
+    struct batch *batches; // two: one is processed while the other is read
     struct batch *current, *next;
-    strait_text_piece piece;
+    strait_text_piece piece; // used by the reading task only, like the two fields below
     int is_over;
     int64_t n_bytes;
-    atomic_int next_chunk;
+    atomic_int next_chunk; // of `current`: the first that no task has claimed
 };
 
 static void save_error(saved_error *f, strait_err err) {
@@ -52,7 +53,7 @@ static strait_err restore_error(const saved_error *f) {
 static strait_err fill_chunk(struct chunk_reader *reader, strait_chunk *chunk) {
     chunk->n_ends = chunk->text.n = 0;
     while (chunk->text.n < CHUNK_BYTES && !reader->is_over) {
-        reader->piece.text = chunk->text; // the piece is appended in place
+        reader->piece.text = chunk->text; // lend the chunk's buffer: the piece is appended in place
         const strait_err err = strait_text_next(reader->text, &reader->piece);
         chunk->text = reader->piece.text;
         reader->piece.text = (strait_buffer){0};
@@ -80,7 +81,8 @@ static strait_err read_batch(struct chunk_reader *reader, struct batch *batch) {
     return STRAIT_OK;
 }
 
-/* Task 0 reads; every task then works on what is left. */
+/* Task 0 reads the next batch; the others process chunks of the current batch until none is left.
+ * The two batches share no memory, and each chunk is claimed by exactly one task. */
 static void run_task(void *arg, int task) {
     struct chunk_reader *reader = arg;
     if (task == 0) {
@@ -94,6 +96,7 @@ static void run_task(void *arg, int task) {
                    reader->spec->work(reader->spec->arg, task - 1, &batch->chunks[i]));
 }
 
+/* Reports errors and calls `after` in order. All tasks have ended, so nothing is locked. */
 static strait_err finish_batch(struct chunk_reader *reader, struct batch *batch) {
     const strait_chunks_spec *spec = reader->spec;
     for (int i = 0; i < batch->n; i++) {

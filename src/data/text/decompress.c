@@ -17,13 +17,13 @@ static strait_err damaged(const char *name, const char *reason) {
 
 struct gzip {
     z_stream z;
-    int is_between; // members
+    int is_between; // after a complete member: the file may end or another member may follow
 };
 
 static strait_err gzip_open(void **state) {
     struct gzip *g = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *g, "gzip", (void **)&g));
-    if (inflateInit2(&g->z, 15 + 16) != Z_OK) {
+    if (inflateInit2(&g->z, 15 + 16) != Z_OK) { // 15: the largest window; 16: gzip headers
         strait_alloc_free(g);
         return STRAIT_FAIL(STRAIT_ENOMEM, "gzip");
     }
@@ -60,7 +60,7 @@ static strait_err xz_open(void **state) {
     lzma_stream *s = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *s, "xz", (void **)&s));
     *s = (lzma_stream)LZMA_STREAM_INIT;
-    if (lzma_stream_decoder(s, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK) {
+    if (lzma_stream_decoder(s, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK) { // no memory limit
         strait_alloc_free(s);
         return STRAIT_FAIL(STRAIT_ENOMEM, "xz");
     }
@@ -77,7 +77,7 @@ static strait_err xz_step(void *state, strait_decompress_io *io) {
     const lzma_ret rc = lzma_code(s, io->is_last ? LZMA_FINISH : LZMA_RUN);
     if (rc == LZMA_MEM_ERROR) return STRAIT_FAIL(STRAIT_ENOMEM, "xz");
     if (rc != LZMA_OK && rc != LZMA_STREAM_END && rc != LZMA_BUF_ERROR)
-        return damaged("xz", rc == LZMA_FORMAT_ERROR ? "not xz" : "a check fails");
+        return damaged("xz", rc == LZMA_FORMAT_ERROR ? "not xz" : "a checksum does not match");
     io->n_in = s->avail_in;
     io->n_out = s->avail_out;
     io->is_whole = rc == LZMA_STREAM_END;
@@ -90,12 +90,12 @@ static void xz_close(void *state) {
 }
 
 enum {
-    ZSTD_WINDOWLOG_LIMIT = sizeof(void *) == 4 ? 30 : 31 // as of zstd --long=31: the most there is
+    ZSTD_WINDOWLOG_LIMIT = sizeof(void *) == 4 ? 30 : 31 // as zstd --long=31
 };
 
 struct zstd {
     ZSTD_DStream *stream;
-    int is_between; // frames
+    int is_between; // after a complete frame
 };
 
 static strait_err zstd_open(void **state) {
@@ -144,7 +144,7 @@ static const struct strait_decompress_ops formats[] = {
     [ZSTD] = {"zstd", ".zst", {0x28, 0xb5, 0x2f, 0xfd}, 4, zstd_open, zstd_step, zstd_close},
 };
 
-/* zstd data may begin with a frame for others, which its reader passes over. */
+/* zstd data may start with a skippable frame, which ZSTD_decompressStream ignores. */
 static int is_skippable(const unsigned char *start, size_t n) {
     return n >= 4 && (start[0] & 0xf0) == 0x50 && memcmp(start + 1, "\x2a\x4d\x18", 3) == 0;
 }
@@ -164,7 +164,8 @@ const char *strait_decompress_name_of_extension(const char *path) {
     return NULL;
 }
 
-/* What people have text in and is not read here. Taken for text, it would be learned from. */
+/* Formats in which people keep text and which we do not read. If they were taken for plain text, a
+ * model would be trained on their bytes without any error. */
 const char *strait_decompress_find_unsupported(const unsigned char *start, size_t n) {
     static const struct {
         const char *name, *magic;

@@ -11,19 +11,19 @@
 
 enum {
     RAW_BYTES = 1 << 18,
-    POLL_MS = 50 // how often, while nothing comes, whether to stop
+    POLL_MS = 50 // between two calls of the stop callback while reading blocks
 };
 
 struct strait_input {
     const char *path;
     strait_input_stop stop;
     int fd;
-    int is_at_end;   // of the file
-    int has_started; // something of it was given out
-    int64_t n_read;
+    int is_at_end;   // read() returned 0
+    int has_started; // the caller has received bytes: the format is known to be text
+    int64_t n_read;  // from the file, before decompression
     unsigned char *raw;
-    size_t n_raw, used;                      // raw[used..n_raw) is still to be unpacked
-    const struct strait_decompress_ops *ops; // NULL: not packed
+    size_t n_raw, used;                      // raw[used..n_raw) is not yet consumed
+    const struct strait_decompress_ops *ops; // NULL: not compressed
     void *state;
 };
 
@@ -31,7 +31,8 @@ int strait_input_is_stop_requested(strait_input_stop stop) {
     return stop.is_asked != NULL && stop.is_asked(stop.arg);
 }
 
-/* Until there are bytes, or the end of them. */
+/* Blocks until bytes or the end of the file can be read, or a stop is requested. Polling keeps
+ * Ctrl-C responsive when standard input is a pipe that stays silent. */
 static strait_err wait_for_bytes(const struct strait_input *input) {
     struct pollfd ready = {.fd = input->fd, .events = POLLIN};
     do {
@@ -41,6 +42,7 @@ static strait_err wait_for_bytes(const struct strait_input *input) {
     return STRAIT_OK;
 }
 
+/* Moves unconsumed bytes to the front and fills the buffer at least to half. */
 static strait_err refill(struct strait_input *input) {
     memmove(input->raw, input->raw + input->used, input->n_raw - input->used);
     input->n_raw -= input->used;
@@ -124,17 +126,18 @@ static strait_err read_compressed(struct strait_input *input, void *out, size_t 
     input->used = input->n_raw - io.n_in;
     *n_read = n - io.n_out;
     if (*n_read == 0 && input->is_at_end && !io.is_whole)
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: the %s data is cut short; copy the file again",
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: the %s data is truncated; copy the file again",
                            input->path, input->ops->name);
     return STRAIT_OK;
 }
 
+/* Rejects formats that are not text by the first (decompressed) bytes of the file. */
 static strait_err check_start(struct strait_input *input, const void *start, size_t n) {
     const char *unsupported = input->has_started ? NULL
                                                  : strait_decompress_find_unsupported(start, n);
     input->has_started = input->has_started || n > 0;
     if (unsupported == NULL) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_EDATA, "%s: this is %s; make plain text or JSON Lines of it first",
+    return STRAIT_FAIL(STRAIT_EDATA, "%s: this is %s; convert it to plain text or JSON Lines first",
                        input->path, unsupported);
 }
 
@@ -145,6 +148,7 @@ strait_err strait_input_read(struct strait_input *input, void *out, size_t n, si
         STRAIT_TRY(input->ops == NULL ? read_plain(input, out, n, n_read)
                                       : read_compressed(input, out, n, n_read));
         STRAIT_TRY(check_start(input, out, *n_read));
+        /* A decompression step may consume input without producing output: go on then. */
         if (*n_read > 0 || (input->is_at_end && input->used == input->n_raw)) return STRAIT_OK;
     }
 }

@@ -12,19 +12,20 @@
 
 enum {
     READ_BYTES = 1 << 18,
-    DOCUMENT_MAX = 1 << 30 // bytes of one document, or of one line
+    DOCUMENT_MAX = 1 << 30 // bytes of a document or line that must be in memory as a whole
 };
 
 struct strait_text {
     strait_text_spec spec;
-    size_t piece_bytes; // 0: documents are not split
+    size_t piece_bytes; // 0: plain documents are not split
     int next_path;
     const char *path;           // of `input`
     struct strait_input *input; // NULL: between files
-    int is_lines;
-    int64_t line; // of JSON Lines, from 1
-    int64_t n_read_before, n_total;
-    strait_buffer ahead; // read and not handed out: ahead.data[used..n)
+    int is_lines;               // the current file is JSON Lines
+    int64_t line;               // its current line, from 1
+    int64_t n_read_before;      // bytes of the files already closed
+    int64_t n_total;            // bytes of all files; 0 if one is unknown
+    strait_buffer ahead;        // read but not yet returned: ahead.data[used..n)
     size_t used;
 };
 
@@ -44,9 +45,8 @@ strait_err strait_text_open(const strait_text_spec *spec, size_t piece_bytes,
     text->spec = *spec;
     text->piece_bytes = piece_bytes;
     for (int i = 0; i < spec->n_paths; i++) {
-        if (is_missing(spec->paths[i])) { // before hours of work on those before it
-            const strait_err err = STRAIT_FAIL(STRAIT_EIO, "%s: there is no such file",
-                                               spec->paths[i]);
+        if (is_missing(spec->paths[i])) { // report it now, not after hours
+            const strait_err err = STRAIT_FAIL(STRAIT_EIO, "%s: no such file", spec->paths[i]);
             strait_text_close(&text);
             return err;
         }
@@ -74,7 +74,7 @@ int64_t strait_text_bytes_total(const struct strait_text *text) {
     return text->n_total;
 }
 
-/* Whether "a.jsonl", "a.jsonl.zst" and the like hold JSON Lines. */
+/* Whether the name says JSON Lines: "a.jsonl", "a.jsonl.zst" and the like. */
 static int is_named_lines(const char *path) {
     const char *name = strrchr(path, '/');
     static const char *const endings[] = {"jsonl", "ndjson"};
@@ -103,7 +103,8 @@ static void end_file(struct strait_text *t) {
     strait_input_close(&t->input);
 }
 
-/* Reads some more; *n_read is 0 at the end of the file. */
+/* Appends bytes of the file to `ahead`; *n_read is 0 at its end. Moves ahead.data: pointers into it
+ * are invalid afterwards. */
 static strait_err read_ahead(struct strait_text *t, size_t *n_read) {
     if (t->used > 0) {
         memmove(t->ahead.data, t->ahead.data + t->used, t->ahead.n - t->used);
@@ -111,7 +112,8 @@ static strait_err read_ahead(struct strait_text *t, size_t *n_read) {
         t->used = 0;
     }
     if (t->ahead.n > DOCUMENT_MAX)
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: a %s of more than %d MiB; cut it into files", t->path,
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: a %s of more than %d MiB; split it into several files", t->path,
                            t->is_lines ? "line" : "document", DOCUMENT_MAX >> 20);
     STRAIT_TRY(strait_buffer_reserve((void **)&t->ahead.data, &t->ahead.capacity,
                                      t->ahead.n + READ_BYTES, 1));
@@ -136,9 +138,10 @@ size_t strait_text_cut(const unsigned char *text, size_t n) {
     return 0;
 }
 
+/* The next piece of a plain file. It is extended until a place for a split is found. */
 static strait_err next_plain(struct strait_text *t, strait_text_piece *piece) {
     const size_t want = t->piece_bytes;
-    size_t searched = 0; // no cut before it
+    size_t searched = 0; // no split is possible before this offset
     for (;;) {
         const size_t have = t->ahead.n - t->used;
         if (want > 0 && have >= want) {
@@ -156,6 +159,8 @@ static strait_err next_plain(struct strait_text *t, strait_text_piece *piece) {
     return STRAIT_OK;
 }
 
+/* Appends the text of one line of JSON. Integers are read as reals, so that a number too large for
+ * int64_t in an unrelated key is not an error. */
 static strait_err read_line(struct strait_text *t, const char *line, size_t n,
                             strait_text_piece *piece) {
     const char *field = t->spec.field != NULL ? t->spec.field : "text";
@@ -171,7 +176,7 @@ static strait_err read_line(struct strait_text *t, const char *line, size_t n,
                                    json_string_length(value));
     else
         err = STRAIT_FAIL(STRAIT_EDATA,
-                          "%s: line %lld has no text under \"%s\"; choose its key with --field",
+                          "%s: line %lld has no text under \"%s\"; choose the key with --field",
                           t->path, (long long)t->line, field);
     json_decref(object);
     piece->ends_document = 1;
@@ -184,7 +189,7 @@ static int is_blank(const unsigned char *line, size_t n) {
     return 1;
 }
 
-/* One line; *is_end at the end of the file. Blank lines are passed over. */
+/* The next line that is not blank; *is_end is set if there is none. */
 static strait_err next_line(struct strait_text *t, strait_text_piece *piece, int *is_end) {
     size_t searched = 0;
     for (;;) {
@@ -215,7 +220,7 @@ strait_err strait_text_next(struct strait_text *text, strait_text_piece *piece) 
     const size_t before = piece->text.n;
     piece->is_over = 0;
     do {
-        piece->ends_document = 0; // one without text is passed over, and its end with it
+        piece->ends_document = 0; // an empty document is skipped together with its end
         if (text->input == NULL) {
             piece->is_over = text->next_path == text->spec.n_paths;
             if (piece->is_over) return STRAIT_OK;

@@ -2,7 +2,7 @@
 
 #include "data/tokenizer/utf8.h"
 
-/* The start of the character that ends before text[at]. */
+/* The offset of the character that ends before text[at]. */
 static size_t previous_start(const unsigned char *text, size_t at) {
     do {
         at--;
@@ -10,6 +10,7 @@ static size_t previous_start(const unsigned char *text, size_t at) {
     return at;
 }
 
+/* The longest added token that text[0..n) starts with, or NULL. */
 static const strait_added *longest_at(const struct strait_tokenizer *t, int is_normalized,
                                       const unsigned char *text, size_t n) {
     const strait_added *best = NULL;
@@ -39,7 +40,7 @@ int strait_added_find(const struct strait_tokenizer *t, int is_normalized,
         size_t start = at;
         size_t end = at + added->content.n;
         if (added->is_single_word && !is_whole_word(text, n, start, end)) {
-            at = end - 1; // what was found is not looked into again
+            at = end - 1; // as in Hugging Face: no match may start inside a rejected one
             continue;
         }
         while (added->strips_left && start > from &&

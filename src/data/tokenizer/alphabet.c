@@ -3,8 +3,8 @@
 #include "data/tokenizer/utf8.h"
 
 enum {
-    FIRST_MOVED = 0x100,
-    N_MOVED = 68
+    FIRST_MOVED = 0x100, // code point of the first byte that is not written as itself
+    N_MOVED = 68         // how many such bytes there are
 };
 
 static int is_itself(unsigned byte) {

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 
 enum {
-    SHORT_SYMBOLS = 32 // symbols: below it, looking at all pairs again is faster than a heap
+    SHORT_SYMBOLS = 32 // below this length, scanning all pairs is faster than a heap
 };
 
 void strait_bpe_fini(struct strait_bpe *bpe) {
@@ -12,12 +12,13 @@ void strait_bpe_fini(struct strait_bpe *bpe) {
     *bpe = (struct strait_bpe){0};
 }
 
-/* The definition: merge the pair of lowest rank, the leftmost of equals, until none is left. */
+/* The definition of BPE: merge the pair of lowest rank, the leftmost of equal ones, until no pair
+ * can be merged. O(n^2), which is fastest for short words. */
 static void merge_short(const struct strait_merges *merges, int32_t *ids, size_t *n) {
     uint32_t ranks[SHORT_SYMBOLS];
     int32_t merged[SHORT_SYMBOLS];
     size_t count = *n;
-    ranks[count - 1] = UINT32_MAX; // nothing follows the last
+    ranks[count - 1] = UINT32_MAX; // the last symbol has no pair
     merged[count - 1] = -1;
     for (size_t i = 0; i + 1 < count; i++) {
         const strait_merge *merge = strait_merges_find(merges, ids[i], ids[i + 1]);
@@ -36,6 +37,7 @@ static void merge_short(const struct strait_merges *merges, int32_t *ids, size_t
             ranks[i] = ranks[i + 1];
             merged[i] = merged[i + 1];
         }
+        /* Only the pairs with the neighbours of the merged symbol have changed. */
         for (size_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < count; i++) {
             const strait_merge *merge = strait_merges_find(merges, ids[i], ids[i + 1]);
             ranks[i] = merge != NULL ? merge->rank : UINT32_MAX;
@@ -77,7 +79,7 @@ static strait_bpe_entry pop(struct strait_bpe *bpe) {
     return top;
 }
 
-/* Queues the merge of the symbol at `place` with the one after it, if there is one. */
+/* Queues the merge of the symbol at `place` with the next one, if the pair can be merged. */
 static strait_err queue_merge(struct strait_bpe *bpe, const struct strait_merges *merges,
                               int32_t place) {
     if (place < 0 || bpe->symbols[place].next < 0) return STRAIT_OK;
@@ -89,13 +91,16 @@ static strait_err queue_merge(struct strait_bpe *bpe, const struct strait_merges
     return push(bpe, (strait_bpe_entry){order, left, right, merge->id});
 }
 
-/* A queued merge is out of date when either symbol has since become part of another. */
+/* Whether a queued merge still applies. Entries are not removed from the heap when a symbol
+ * changes; they are skipped here instead. */
 static int is_current(const struct strait_bpe *bpe, const strait_bpe_entry *entry, int32_t place) {
     const strait_bpe_symbol *symbol = &bpe->symbols[place];
     return symbol->id == entry->left && symbol->next >= 0 &&
            bpe->symbols[symbol->next].id == entry->right;
 }
 
+/* The same result as merge_short in O(n log n): the heap's key orders merges by rank, then by
+ * position. */
 static strait_err merge_long(struct strait_bpe *bpe, const struct strait_merges *merges, size_t n) {
     bpe->n_heap = 0;
     for (size_t i = 0; i + 1 < n; i++)

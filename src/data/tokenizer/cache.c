@@ -3,8 +3,8 @@
 #include "base/alloc.h"
 
 enum {
-    N_SLOTS = 1 << 17,
-    N_WORDS = N_SLOTS / 2
+    N_SLOTS = 1 << 17,    // a power of two, so that a mask replaces the remainder
+    N_WORDS = N_SLOTS / 2 // at half load, probe sequences stay short
 };
 
 strait_err strait_cache_init(struct strait_cache *cache) {

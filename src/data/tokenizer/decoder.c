@@ -22,7 +22,8 @@ size_t strait_decoder_push(strait_decoder *decoder, int32_t id, unsigned char *o
     if (decoder->skips_special && strait_tokenizer_is_special(decoder->tokenizer, id)) return 0;
     for (; n > 0 && decoder->n_strip > 0 && *bytes == ' '; bytes++, n--)
         decoder->n_strip--;
-    if (n > 0) decoder->n_strip = 0; // the start of the text is over
+    if (n > 0) decoder->n_strip = 0; // only leading spaces are removed
+    /* Write the bytes held back and the new ones, then hold back an incomplete character again. */
     memcpy(out, decoder->partial, decoder->n_partial);
     memcpy(out + decoder->n_partial, bytes, n);
     n += decoder->n_partial;
@@ -45,7 +46,7 @@ strait_err strait_tokenizer_decode(const struct strait_tokenizer *tokenizer, con
     strait_buffer text = {0};
     strait_decoder decoder;
     strait_decoder_init(&decoder, tokenizer);
-    for (size_t i = 0; i <= n; i++) { // the last turn writes what waits, and has space for the zero
+    for (size_t i = 0; i <= n; i++) { // the last iteration writes the bytes that were held back
         const strait_err err = strait_buffer_reserve((void **)&text.data, &text.capacity,
                                                      text.n + bound + 1, 1);
         if (err != STRAIT_OK) {

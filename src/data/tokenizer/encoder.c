@@ -9,11 +9,11 @@
 
 #include <string.h>
 
-/* Where a stretch of text lies, which decides what goes before it. */
+/* What precedes a section of text. It decides whether a prefix such as "_" is prepended. */
 typedef enum place {
-    AT_START,      // of the whole text
-    AFTER_TOKEN,   // behind an added token: a section of its own
-    AFTER_INVALID, // behind bytes that are not UTF-8: goes on
+    AT_START,      // nothing: it is the start of the text
+    AFTER_TOKEN,   // an added token: prefixes are added, but not those for the start only
+    AFTER_INVALID, // bytes that are not UTF-8: the section continues, no prefix is added
 } place;
 
 struct strait_encoder {
@@ -21,12 +21,13 @@ struct strait_encoder {
     struct strait_text_step_scratch scratch;
     struct strait_bpe bpe;
     struct strait_cache cache;
-    strait_ids out, word;
-    strait_buffer normalized[2];                 // text between normalizers, in turns
-    strait_buffer pieces[STRAIT_TEXT_STEPS_MAX]; // text after each pre-tokenizer that changes it
+    strait_ids out;                              // ids of the text so far
+    strait_ids word;                             // ids of the current word
+    strait_buffer normalized[2];                 // outputs of normalizers, used alternately
+    strait_buffer pieces[STRAIT_TEXT_STEPS_MAX]; // output of each pre-tokenizer that changes text
     place place;
-    int64_t n_dropped;
-    strait_encoder_visitor visit; // NULL: encode
+    int64_t n_dropped;            // characters without a token
+    strait_encoder_visitor visit; // NULL: encode words
     void *visit_arg;
 };
 
@@ -65,7 +66,8 @@ int64_t strait_encoder_dropped(const struct strait_encoder *encoder) {
     return encoder->n_dropped;
 }
 
-/* A character that has no token: its bytes, or the unknown token, or nothing. */
+/* Appends the tokens of a character that is not in the vocabulary: those of its bytes if all of
+ * them exist, else the unknown token, else nothing. */
 static strait_err add_unknown(struct strait_encoder *e, const unsigned char *character, size_t n) {
     const struct strait_tokenizer *t = e->t;
     int has_bytes = t->has_byte_fallback && !t->is_byte_level;
@@ -84,7 +86,7 @@ static strait_err add_unknown(struct strait_encoder *e, const unsigned char *cha
     return strait_ids_append(&e->word, &t->unk, 1);
 }
 
-/* The symbols that a word starts as: one for each byte or character. */
+/* Sets e->word to the initial symbols of a word: one for each byte or character. */
 static strait_err split_into_symbols(struct strait_encoder *e, const unsigned char *word,
                                      size_t n) {
     const struct strait_tokenizer *t = e->t;
@@ -105,7 +107,7 @@ static strait_err split_into_symbols(struct strait_encoder *e, const unsigned ch
     return STRAIT_OK;
 }
 
-/* The ids of a word, in e->word. */
+/* Computes the ids of a word into e->word. */
 static strait_err compute_ids(struct strait_encoder *e, const unsigned char *word, size_t n) {
     const int32_t whole = e->t->ignores_merges ? strait_vocab_find(&e->t->vocab, word, n) : -1;
     if (whole >= 0) {
@@ -124,6 +126,7 @@ static strait_err encode_word(struct strait_encoder *e, const unsigned char *wor
         const int32_t *ids = strait_cache_find(&e->cache, word, n, hash, &n_ids);
         if (ids != NULL) return strait_ids_append(&e->out, ids, n_ids);
     }
+    /* A word with dropped characters is not cached, so that n_dropped counts every occurrence. */
     const int64_t n_dropped = e->n_dropped;
     STRAIT_TRY(compute_ids(e, word, n));
     STRAIT_TRY(strait_ids_append(&e->out, e->word.data, e->word.n));
@@ -131,8 +134,9 @@ static strait_err encode_word(struct strait_encoder *e, const unsigned char *wor
     return strait_cache_put(&e->cache, word, n, hash, e->word.data, e->word.n);
 }
 
-/* A whole text without pre-tokenizer is one word; where no merge reaches across a metaspace, it is
- * as many as there are marks. */
+/* Without a pre-tokenizer (LLaMA-2), the whole text is one word. If no merge joins a character with
+ * a metaspace U+2581 that follows it, splitting before each run of metaspaces gives the same ids,
+ * and the short words can be cached. */
 static strait_err encode_metaspaced(struct strait_encoder *e, const unsigned char *text, size_t n) {
     static const unsigned char metaspace[] = {0xe2, 0x96, 0x81};
     size_t start = 0;
@@ -150,17 +154,20 @@ static strait_err process_word(struct strait_encoder *e, const unsigned char *wo
     return e->t->splits_at_metaspace ? encode_metaspaced(e, word, n) : encode_word(e, word, n);
 }
 
-/* A piece that steps `index` and later still have to visit. */
+/* A piece of text to which the pre-tokenizers from `index` on are still to be applied. */
 struct pending {
     struct strait_encoder *e;
     int index;
 };
 
+/* Whether a step that adds a prefix is left out, because the section continues a word. */
 static int is_skipped(const struct strait_encoder *e, const strait_text_step *step) {
     return e->place == AFTER_INVALID &&
            (step->kind == STRAIT_TEXT_STEP_PREFIX || step->kind == STRAIT_TEXT_STEP_PREPEND);
 }
 
+/* Applies the next pre-tokenizer and recurses; after the last one, the piece is a word. The depth
+ * is at most STRAIT_TEXT_STEPS_MAX. */
 static strait_err process_piece(void *arg, const unsigned char *text, size_t n) {
     const struct pending *p = arg;
     struct strait_encoder *e = p->e;
@@ -177,7 +184,8 @@ static strait_err process_piece(void *arg, const unsigned char *text, size_t n) 
     return process_piece(&next, changed->data, changed->n);
 }
 
-/* Normalised text, maybe with added tokens in it. */
+/* Processes normalised text, which may contain added tokens that are matched after normalisation.
+ */
 static strait_err process_normalized(struct strait_encoder *e, const unsigned char *text,
                                      size_t n) {
     struct pending first = {e, 0};
@@ -207,7 +215,7 @@ static strait_err normalize(struct strait_encoder *e, const unsigned char *text,
     return process_normalized(e, text, n);
 }
 
-/* Well-formed text, maybe with added tokens in it. */
+/* Processes well-formed UTF-8, which may contain added tokens that are matched as written. */
 static strait_err process_valid(struct strait_encoder *e, const unsigned char *text, size_t n) {
     size_t start = 0;
     strait_added_match match;
@@ -220,7 +228,7 @@ static strait_err process_valid(struct strait_encoder *e, const unsigned char *t
     return n > start ? normalize(e, text + start, n - start) : STRAIT_OK;
 }
 
-/* Bytes that are not UTF-8. */
+/* Encodes bytes that are not UTF-8: as they are if every byte has a token, else as U+FFFD. */
 static strait_err encode_invalid(struct strait_encoder *e, const unsigned char *bytes, size_t n) {
     const struct strait_tokenizer *t = e->t;
     if (t->is_byte_level) return process_word(e, bytes, n);
@@ -232,6 +240,7 @@ static strait_err encode_invalid(struct strait_encoder *e, const unsigned char *
     return strait_ids_append(&e->out, e->word.data, e->word.n);
 }
 
+/* Splits any bytes into well-formed sections and runs of invalid bytes. */
 static strait_err process_text(struct strait_encoder *e, const unsigned char *text, size_t n) {
     if (n > INT32_MAX)
         return STRAIT_FAIL(STRAIT_EINVAL, "a text of %zu bytes; at most %d can be encoded at once",

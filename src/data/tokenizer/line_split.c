@@ -1,17 +1,17 @@
-/* cut.c - where a text may be cut without changing an id.
+/* line_split.c - proof that splitting a text after a line does not change an id.
  *
- * A text is cut after a line feed that follows a visible ASCII character and comes before another.
- * In the patterns below:
+ * strait_text_cut splits a text after a line feed that follows a visible ASCII character and
+ * precedes another. For the patterns below:
  *
- * - no alternative matches across the cut: what matches a line feed goes on, if at all, with white
- *   space only, and the next character is none;
- * - no alternative looks behind, so what is matched after the cut does not depend on what is
- * before;
- * - the one lookahead, \s+(?!\S), meets the cut only with the single line feed before it, and there
- *   the alternative after it, \s+, or one of those before it, matches the same.
+ * - no alternative matches across the split: one that matches a line feed can continue only with
+ *   white space, and the next character is not white space;
+ * - no alternative has a lookbehind, so matches after the split do not depend on the text before;
+ * - the only lookahead, \s+(?!\S), reaches the split only with the single line feed before it, and
+ *   there the alternative \s+, or an earlier one, matches the same.
  *
- * Unicode composition does not reach across a line feed. Tokens looked for in the text must not
- * hold a line feed nor swallow or examine white space beside them. Anything else is not cut. */
+ * Unicode composition does not reach across a line feed. Added tokens must not contain a line feed
+ * and must not strip or examine adjacent white space. For all other tokenizers the function returns
+ * 0, and their documents are not split. */
 #include "data/tokenizer/internal.h"
 
 #include <string.h>

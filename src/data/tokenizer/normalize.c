@@ -12,7 +12,8 @@ static utf8proc_option_t options_of(strait_form form) {
                                (is_compatible ? UTF8PROC_COMPAT : 0));
 }
 
-/* Characters that stay as they are and never join the one before: most of what is written. */
+/* Characters that normalisation does not change and that never combine with the character before
+ * them. The ranges cover most written text; a character that is missing here is only slower. */
 static int is_plain(strait_form form, uint32_t c) {
     static const uint32_t ranges[][2] = {
         {0x388, 0x482},   {0x2010, 0x2027}, {0x3001, 0x3029}, {0x3041, 0x3096},   {0x30a0, 0x30ff},
@@ -26,6 +27,7 @@ static int is_plain(strait_form form, uint32_t c) {
     return 0;
 }
 
+/* Normalises text with utf8proc. */
 static strait_err normalize_run(strait_form form, const unsigned char *text, size_t n,
                                 strait_ids *scratch, strait_buffer *out) {
     const utf8proc_option_t options = options_of(form);
@@ -48,8 +50,8 @@ static strait_err normalize_run(strait_form form, const unsigned char *text, siz
     return STRAIT_OK;
 }
 
-/* Plain characters are copied; a run of others goes through the library together with the plain
- * one before it, which may take part in a composition. */
+/* Copies plain characters; passes a run of others to utf8proc together with the plain character
+ * before it, which may take part in a composition. */
 strait_err strait_normalize(strait_form form, const unsigned char *text, size_t n,
                             strait_ids *scratch, strait_buffer *out) {
     size_t copied = 0; // text[0..copied) is done

@@ -8,9 +8,9 @@
 #include <pcre2.h>
 
 enum {
-    STACK_START = 32 << 10,
-    STACK_MAX = 1 << 20,
-    ERROR_BYTES = 80 // bytes of a pattern in an error
+    STACK_START = 32 << 10, // of the JIT, in bytes
+    STACK_MAX = 1 << 20,    // beyond it the interpreter is used, which has no such limit
+    ERROR_BYTES = 80        // of a pattern quoted in an error
 };
 
 struct strait_pattern {
@@ -24,6 +24,7 @@ struct strait_matcher {
     pcre2_jit_stack *stack;
 };
 
+/* PCRE2 allocates through these, so that tests of failing allocations cover it. */
 static void *pcre_allocate(PCRE2_SIZE bytes, void *unused) {
     (void)unused;
     void *memory = NULL;
@@ -38,11 +39,11 @@ static void pcre_release(void *memory, void *unused) {
 #define SPACES "\\p{Z}\\x09-\\x0d\\x85"
 #define WORDS  "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
 
-/* Copies the escape at source[0..2) in PCRE2's text. */
+/* Appends the PCRE2 equivalent of the escape source[0..2). */
 static strait_err copy_escape(const char *source, int is_class, strait_buffer *out) {
     static const struct {
         char letter;
-        const char *alone, *in_class; // NULL: cannot be escapes
+        const char *alone, *in_class; // NULL: has no equivalent
     } escapes[] = {
         {'s', "[" SPACES "]", SPACES},
         {'S', "[^" SPACES "]", NULL},
@@ -62,7 +63,7 @@ static strait_err copy_escape(const char *source, int is_class, strait_buffer *o
     return strait_buffer_append(out, source, 2);
 }
 
-/* How many characters at source[at], inside a class, go together; 1 but for [:name:]. */
+/* The length of the item at source[at] inside a class: 1, or that of [:name:]. */
 static strait_err measure_in_class(const char *source, size_t n, size_t at, size_t *used) {
     const char next = at + 1 < n ? source[at + 1] : '\0';
     if (source[at] == '[' && next == ':') {
@@ -76,6 +77,7 @@ static strait_err measure_in_class(const char *source, size_t n, size_t at, size
     return STRAIT_OK;
 }
 
+/* Translates an Oniguruma pattern to PCRE2. A ] right after [ or [^ is a literal. */
 static strait_err translate(const char *source, size_t n, strait_buffer *out) {
     size_t class_start = 0; // one past the [ of the class we are in; 0: in none
     for (size_t at = 0; at < n;) {
@@ -190,13 +192,13 @@ strait_err strait_pattern_find(const struct strait_pattern *pattern, struct stra
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
     if (pattern->is_jit)
         rc = pcre2_jit_match(pattern->code, text, n, from, 0, matcher->data, matcher->context);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) // or no JIT on this machine: the interpreter
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) // also if there is no JIT: use the interpreter
         rc = pcre2_match(pattern->code, text, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                          matcher->data, matcher->context);
     if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) {
         PCRE2_UCHAR reason[128];
         (void)pcre2_get_error_message(rc, reason, sizeof reason);
-        return STRAIT_FAIL(STRAIT_EDATA, "the split pattern gave up on a text of %zu bytes: %s", n,
+        return STRAIT_FAIL(STRAIT_EDATA, "the split pattern failed on a text of %zu bytes: %s", n,
                            (const char *)reason);
     }
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(matcher->data);

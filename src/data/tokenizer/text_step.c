@@ -10,6 +10,7 @@ void strait_text_step_fini(strait_text_step *step) {
     *step = (strait_text_step){0};
 }
 
+/* The first occurrence of a literal in text[from..n). An empty literal never matches. */
 static strait_match find_literal(const strait_buffer *find, const unsigned char *text, size_t n,
                                  size_t from) {
     while (find->n > 0 && n - from >= find->n) {
@@ -22,7 +23,7 @@ static strait_match find_literal(const strait_buffer *find, const unsigned char 
     return (strait_match){SIZE_MAX, SIZE_MAX};
 }
 
-/* The next match that starts at or after `from`. */
+/* The first match of the step's pattern or literal at or after `from`. */
 static strait_err find_next(const strait_text_step *step, struct strait_text_step_scratch *scratch,
                             const unsigned char *text, size_t n, size_t from, strait_match *out) {
     if (from > n) {
@@ -35,7 +36,8 @@ static strait_err find_next(const strait_text_step *step, struct strait_text_ste
     return STRAIT_OK;
 }
 
-/* Where to look on after a match: past it, and past one character more when it was empty. */
+/* The offset to search from after a match: its end, and one character further if it was empty, so
+ * that the search advances. */
 static size_t search_start_after(strait_match match, const unsigned char *text, size_t n) {
     if (match.end > match.start) return match.end;
     return match.end + (match.end < n ? strait_utf8_length(text + match.end, n - match.end) : 1);
@@ -82,16 +84,17 @@ strait_err strait_text_step_transform(const strait_text_step *step,
     return strait_buffer_append(out, text, n);
 }
 
-/* Collects segments, matches and gaps in turn, into pieces. */
+/* Joins segments (matches and the text between them) into pieces as the split behaviour says. */
 struct joiner {
     strait_split split;
     const unsigned char *text;
-    size_t start, end; // the piece being made; empty: none
-    int was_match;     // the last segment
+    size_t start, end; // the current piece; may be empty
+    int was_match;     // whether the last segment was a match
     strait_text_step_emit emit;
     void *arg;
 };
 
+/* Emits the current piece, unless it is empty. */
 static strait_err flush(struct joiner *j) {
     const size_t start = j->start;
     const size_t end = j->end;
@@ -99,7 +102,7 @@ static strait_err flush(struct joiner *j) {
     return end > start ? j->emit(j->arg, j->text + start, end - start) : STRAIT_OK;
 }
 
-/* Whether a segment goes to the piece being made, which ends where it starts. */
+/* Whether a segment is joined to the current piece, which ends where the segment starts. */
 static int joins(const struct joiner *j, int is_match) {
     switch (j->split) {
     case STRAIT_SPLIT_CONTIGUOUS: return is_match == j->was_match;

@@ -7,9 +7,11 @@
 #include <string.h>
 
 enum {
-    FILE_LIMIT = 1 << 29
+    FILE_LIMIT = 1 << 29 // bytes of tokenizer.json; Gemma's has 33 MB
 };
 
+/* The functions below serialise a tokenizer for its fingerprint. Shards and checkpoints store the
+ * fingerprint, so their output must never change for an existing tokenizer. */
 static strait_err put_number(strait_buffer *out, uint64_t value) {
     unsigned char bytes[8];
     strait_put_u64(bytes, value);
@@ -46,7 +48,8 @@ static strait_err put_added(strait_buffer *out, const strait_added *added) {
     return put_text(out, added->content.data, added->content.n);
 }
 
-/* Merges in the order of their ranks, whatever the table's layout. */
+/* Appends the merges in the order of their ranks, which does not depend on the table's layout.
+ * Ranks without a merge are zeros. */
 static strait_err put_merges(strait_buffer *out, const struct strait_merges *merges,
                              size_t n_ranks) {
     const size_t start = out->n;
@@ -62,7 +65,7 @@ static strait_err put_merges(strait_buffer *out, const struct strait_merges *mer
     return STRAIT_OK;
 }
 
-/* Everything that decides ids, in one fixed form. */
+/* Serialises everything that determines ids, and nothing else. */
 static strait_err serialise(const struct strait_tokenizer *t, strait_buffer *out) {
     const uint64_t flags = (uint64_t)t->is_byte_level | (uint64_t)t->has_byte_fallback << 1 |
                            (uint64_t)t->fuses_unk << 2 | (uint64_t)t->ignores_merges << 3 |
@@ -79,7 +82,7 @@ static strait_err serialise(const struct strait_tokenizer *t, strait_buffer *out
     return put_merges(out, &t->merges, t->n_merges);
 }
 
-/* A metaspace that follows another character inside what a merge makes. */
+/* Whether a token contains a metaspace that follows another character. */
 static int joins_at_metaspace(const struct strait_tokenizer *t, int32_t id) {
     static const unsigned char metaspace[] = {0xe2, 0x96, 0x81};
     const strait_span key = t->vocab.tokens[id].key;
@@ -92,6 +95,7 @@ static int joins_at_metaspace(const struct strait_tokenizer *t, int32_t id) {
     return 0;
 }
 
+/* Whether words may be split before metaspaces; see encode_metaspaced in encoder.c. */
 static int may_split_at_metaspace(const struct strait_tokenizer *t) {
     if (t->is_byte_level || t->ignores_merges) return 0;
     for (size_t i = 0; i < t->merges.n_slots; i++)
@@ -99,6 +103,7 @@ static int may_split_at_metaspace(const struct strait_tokenizer *t) {
     return strait_vocab_find(&t->vocab, "\xe2\x96\x81", 3) >= 0;
 }
 
+/* Derives what encoding and decoding need from what was read. */
 static strait_err finish(struct strait_tokenizer *t) {
     for (size_t id = 0; id < t->vocab.n_ids; id++)
         if (t->vocab.tokens[id].out.n > t->longest_out) t->longest_out = t->vocab.tokens[id].out.n;
@@ -111,6 +116,7 @@ static strait_err finish(struct strait_tokenizer *t) {
     return err;
 }
 
+/* Truncation and padding change ids; files for training do not use them. */
 static strait_err check_null(const json_t *document, const char *key) {
     const json_t *value = json_object_get(document, key);
     if (value == NULL || json_is_null(value)) return STRAIT_OK;
@@ -158,7 +164,7 @@ strait_err strait_tokenizer_parse(const char *json, size_t bytes, struct strait_
 strait_err strait_tokenizer_open(const char *path, struct strait_tokenizer **out) {
     json_t *document = NULL;
     strait_err err = strait_json_load(path, FILE_LIMIT, &document);
-    if (err == STRAIT_EDATA) strait_err_prefix("not a whole tokenizer.json");
+    if (err == STRAIT_EDATA) strait_err_prefix("not a complete tokenizer.json");
     STRAIT_TRY(err);
     err = build(document, out);
     json_decref(document);

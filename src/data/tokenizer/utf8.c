@@ -3,6 +3,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+/* Whether text[from..to) are continuation bytes. */
 static int follows(const unsigned char *text, size_t from, size_t to) {
     for (size_t i = from; i < to; i++)
         if ((text[i] & 0xc0) != 0x80) return 0;
@@ -16,6 +17,7 @@ size_t strait_utf8_length(const unsigned char *text, size_t n) {
     if (c < 0xc2 || c > 0xf4) return 0;
     const size_t length = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
     if (length > n || !follows(text, 1, length)) return 0;
+    /* Overlong forms, surrogates, and code points over 0x10ffff. */
     if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) ||
         (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] > 0x8f))
         return 0;
@@ -26,7 +28,7 @@ size_t strait_utf8_valid(const unsigned char *text, size_t n) {
     size_t at = 0;
     while (at < n) {
         uint64_t word;
-        while (n - at >= sizeof word) { // most text is ASCII
+        while (n - at >= sizeof word) { // eight ASCII bytes at a time
             memcpy(&word, text + at, sizeof word);
             if ((word & 0x8080808080808080u) != 0) break;
             at += sizeof word;
@@ -66,7 +68,8 @@ size_t strait_utf8_incomplete(const unsigned char *text, size_t n) {
         if (c < 0xc2 || c > 0xf4) return 0;
         const size_t length = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
         if (back >= length) return 0;
-        unsigned char whole[4] = {c, 0x80, 0x80, 0x80}; // the mildest completion
+        unsigned char whole[4] = {c, 0x80, 0x80,
+                                  0x80}; // complete it with bytes that are valid if any are
         if (c == 0xe0) whole[1] = 0xa0;
         if (c == 0xf0) whole[1] = 0x90;
         memcpy(whole, text + n - back, back);

@@ -2,15 +2,17 @@
 
 #include "base/alloc.h"
 
+/* Appends bytes to the blob. */
 static strait_err store(struct strait_vocab *vocab, const void *data, size_t n, strait_span *out) {
     if (vocab->blob.n + n > UINT32_MAX)
-        return STRAIT_FAIL(STRAIT_EDATA, "the tokens of the vocabulary are over 4 GiB of text");
+        return STRAIT_FAIL(STRAIT_EDATA, "the tokens of the vocabulary exceed 4 GiB");
     const strait_span span = {(uint32_t)vocab->blob.n, (uint32_t)n};
     STRAIT_TRY(strait_buffer_append(&vocab->blob, data, n));
     *out = span;
     return STRAIT_OK;
 }
 
+/* Inserts into the first free slot. */
 static void place(uint32_t *slots, size_t n_slots, uint64_t hash, uint32_t value) {
     size_t at = hash & (n_slots - 1);
     while (slots[at] != 0)
@@ -18,6 +20,7 @@ static void place(uint32_t *slots, size_t n_slots, uint64_t hash, uint32_t value
     slots[at] = value;
 }
 
+/* Doubles the table. A load of at most one half keeps probe sequences short. */
 static strait_err rehash(struct strait_vocab *vocab) {
     const size_t n_slots = vocab->n_slots == 0 ? 1024 : vocab->n_slots * 2;
     uint32_t *slots = NULL;
@@ -40,11 +43,12 @@ strait_err strait_vocab_add_hidden(struct strait_vocab *vocab, int64_t id, const
         return STRAIT_FAIL(STRAIT_EDATA, "token \"%.*s\" has id %lld; expected 0 to %d", (int)n,
                            (const char *)key, (long long)id, STRAIT_VOCAB_MAX - 1);
     const size_t index = (size_t)id;
+    /* The allocator returns zeroed memory: ids that are never defined have no flags. */
     STRAIT_TRY(strait_buffer_reserve((void **)&vocab->tokens, &vocab->capacity, index + 1,
                                      sizeof *vocab->tokens));
     strait_token *token = &vocab->tokens[index];
     if ((token->flags & STRAIT_TOKEN_PRESENT) != 0)
-        return STRAIT_FAIL(STRAIT_EDATA, "token \"%.*s\" has id %lld, which another has too",
+        return STRAIT_FAIL(STRAIT_EDATA, "token \"%.*s\" has id %lld, which another token has too",
                            (int)n, (const char *)key, (long long)id);
     STRAIT_TRY(store(vocab, key, n, &token->key));
     token->out = token->key;

@@ -99,10 +99,12 @@ static void test_foreign_and_truncated(void **state) {
     check_parse((const uint32_t[]){20240520, 1, 10, 0, 0}, 1023, "inside the header");
     check_parse((const uint32_t[]){20240520, 3, 10, 0, 0}, 1044, "shard version 3");
     check_parse((const uint32_t[]){20240801, 1, 10, 0, 0}, 1044, "shard version 1");
-    check_parse((const uint32_t[]){20240520, 1, 10, 0, 0}, 1043, "promises 10 tokens, 9 are");
-    check_parse((const uint32_t[]){20240520, 2, 10, 0, 0}, 1044, "promises 10 tokens, 5 are");
-    check_parse((const uint32_t[]){20240520, 1, 10, 1, 0}, 1044, "promises 4294967306 tokens");
-    check_parse((const uint32_t[]){20240520, 1, 10, 0x80000000u, 0}, 1044, "cut short");
+    check_parse((const uint32_t[]){20240520, 1, 10, 0, 0}, 1043,
+                "announces 10 tokens, the file has 9");
+    check_parse((const uint32_t[]){20240520, 2, 10, 0, 0}, 1044,
+                "announces 10 tokens, the file has 5");
+    check_parse((const uint32_t[]){20240520, 1, 10, 1, 0}, 1044, "announces 4294967306 tokens");
+    check_parse((const uint32_t[]){20240520, 1, 10, 0x80000000u, 0}, 1044, "truncated");
     check_parse((const uint32_t[]){20240520, 1, 10, 0, 0}, 1045, "1 bytes follow");
     struct strait_shard shard;
     put_file(in_folder("empty.bin"), "", 0);

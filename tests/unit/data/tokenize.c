@@ -142,7 +142,7 @@ static void test_refusals(void **state) {
                                  .text = {.paths = empty, .n_paths = 1},
                                  .out = in_folder("x.bin"),
                                  .end = -1};
-    CHECK_FAILS(strait_tokenize_run(&spec, &counts), STRAIT_EDATA, "there is no text");
+    CHECK_FAILS(strait_tokenize_run(&spec, &counts), STRAIT_EDATA, "contain no text");
     spec.text = (strait_text_spec){.paths = bad, .n_paths = 2};
     CHECK_FAILS(strait_tokenize_run(&spec, &counts), STRAIT_EDATA, "bad.jsonl: line 2");
     CHECK(!strait_file_exists(in_folder("x.bin")) && !strait_file_exists(in_folder("x.bin.tmp")));

@@ -51,7 +51,7 @@ static void test_unknown_kinds_are_named(void **state) {
         {{.merges = "[\"abc\"]"}, "item 0 is neither"},
         {{.merges = "[[\"a\",\"b\",\"c\"]]"}, "item 0 is neither"},
         {{.vocab = "{}"}, "\"vocab\" is empty"},
-        {{.vocab = "{\"a\":0,\"b\":0}"}, "id 0, which another has"},
+        {{.vocab = "{\"a\":0,\"b\":0}"}, "id 0, which another token has"},
         {{.vocab = "{\"a\":-1}"}, "has id -1"},
         {{.vocab = "{\"a\":\"x\"}"}, "not an integer"},
         {{.vocab = "{\"a\":99999999999}"}, "has id 99999999999"},

@@ -114,7 +114,7 @@ static void test_refusals(void **state) {
     const char *const twice[] = {"<a>", "<a>"};
     const char *const spaced[] = {"< >"};
     check_refused((strait_tokenizer_train_spec){.text = none, .vocab = 300}, STRAIT_EDATA,
-                  "no text to learn from");
+                  "contain no text");
     check_refused((strait_tokenizer_train_spec){.text = none, .vocab = 255}, STRAIT_ECONFIG,
                   "vocabulary of 255");
     check_refused((strait_tokenizer_train_spec){.text = none, .vocab = 300, .pattern = "x"},

@@ -1,3 +1,4 @@
+/* read.c - helpers of the functions that read sections of tokenizer.json. */
 #include "data/tokenizer/internal.h"
 
 #include <string.h>

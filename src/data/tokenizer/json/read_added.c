@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* The token that the vocabulary already has under this id must be the same text. */
+/* Checks that an id which is already in the vocabulary has the same text there: either as written
+ * or, for byte-level tokenizers, in the byte-level alphabet. */
 static strait_err check_same(const struct strait_tokenizer *t, const strait_added *added) {
     const strait_span key = t->vocab.tokens[added->id].key;
     const unsigned char *bytes = strait_vocab_at(&t->vocab, key);
@@ -23,6 +24,7 @@ static strait_err check_same(const struct strait_tokenizer *t, const strait_adde
                        (const char *)bytes);
 }
 
+/* "normalized" is by default on for ordinary and off for special tokens, as in Hugging Face. */
 static strait_err read_flags(const json_t *item, strait_added *added) {
     STRAIT_TRY(strait_read_flag(item, "special", 0, &added->is_special));
     STRAIT_TRY(strait_read_flag(item, "single_word", 0, &added->is_single_word));
@@ -45,7 +47,7 @@ static strait_err read_fields(const json_t *item, strait_added *added) {
     return read_flags(item, added);
 }
 
-/* A token looked for in normalised text is normalised too. */
+/* Normalises the content of a token that is matched in normalised text. */
 static strait_err normalize_content(const struct strait_tokenizer *t, strait_added *added) {
     struct strait_text_step_scratch scratch = {0};
     strait_buffer next = {0};
@@ -63,7 +65,7 @@ static strait_err normalize_content(const struct strait_tokenizer *t, strait_add
     return err;
 }
 
-/* Gives the token its place in the vocabulary. */
+/* Adds the token to the vocabulary. Its key is hidden: only matching in the text produces it. */
 static strait_err add_to_vocab(struct strait_tokenizer *t, const strait_added *added) {
     const size_t id = (size_t)added->id;
     if (id < t->vocab.n_ids && (t->vocab.tokens[id].flags & STRAIT_TOKEN_PRESENT) != 0)

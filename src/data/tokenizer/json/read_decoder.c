@@ -4,20 +4,21 @@
 
 #include <string.h>
 
-/* What every token decodes to is worked out once, here; what depends on the place in the text is
- * only the spaces that are left out at its start. */
+/* Decoders are applied once, to every token of the vocabulary, instead of at each decoding. Only
+ * the removal of spaces at the start of a text depends on the position and stays (n_strip). */
 struct decoder_context {
     struct strait_tokenizer *t;
     struct strait_text_step_scratch scratch;
     strait_buffer bytes;
-    int is_fused; // what follows sees the whole text, not single tokens
-    int depth;
+    int is_fused; // after Fuse: later decoders see the whole text, not single tokens
+    int depth;    // of nested sequences
 };
 
-/* Makes the new bytes of one token in r->bytes. */
+/* Writes the new output of one token to r->bytes. */
 typedef strait_err (*token_transform)(struct decoder_context *r, const void *arg,
                                       const unsigned char *old, size_t n);
 
+/* Applies a transform to the output of every token. */
 static strait_err transform_tokens(struct decoder_context *r, token_transform transform,
                                    const void *arg) {
     struct strait_vocab *vocab = &r->t->vocab;
@@ -41,6 +42,7 @@ static int hex(unsigned char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
+/* "<0xC3>" becomes the byte 0xC3. */
 static strait_err apply_byte_fallback(struct decoder_context *r, const void *arg,
                                       const unsigned char *old, size_t n) {
     (void)arg;
@@ -52,6 +54,7 @@ static strait_err apply_byte_fallback(struct decoder_context *r, const void *arg
     return strait_buffer_append(&r->bytes, &byte, 1);
 }
 
+/* Text in the byte-level alphabet becomes bytes; other text stays. */
 static strait_err apply_byte_level(struct decoder_context *r, const void *arg,
                                    const unsigned char *old, size_t n) {
     (void)arg;
@@ -120,7 +123,7 @@ static strait_err read_one(struct decoder_context *r, const json_t *object);
 static strait_err read_sequence(struct decoder_context *r, const json_t *object) {
     const json_t *list = NULL;
     STRAIT_TRY(strait_json_array(object, "decoders", &list));
-    if (++r->depth > 8) return STRAIT_FAIL(STRAIT_EDATA, "sequences 8 deep");
+    if (++r->depth > 8) return STRAIT_FAIL(STRAIT_EDATA, "sequences nested more than 8 deep");
     for (size_t i = 0; i < json_array_size(list); i++)
         STRAIT_TRY(read_one(r, json_array_get(list, i)));
     r->depth--;
@@ -131,7 +134,7 @@ static strait_err read_one(struct decoder_context *r, const json_t *object) {
     static const struct {
         const char *type;
         strait_err (*read)(struct decoder_context *r, const json_t *object);
-        int is_for_bytes; // makes sense where keys are bytes already
+        int is_for_bytes; // supported for byte-level tokenizers, whose outputs are bytes already
         const char *keys[6];
     } readers[] = {
         {"Sequence", read_sequence, 1, {"decoders"}},

@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The bytes that a token of the file is matched by: its text, or the bytes it writes in the
- * byte-level alphabet. Says 0 when the text is not of the alphabet: no text can give that token. */
+/* Computes the key of a token: its text or, for byte-level tokenizers, the bytes that the text
+ * stands for. *is_reachable is 0 if the text is not in the byte-level alphabet: then no input can
+ * produce the token. */
 static strait_err key_of(const struct strait_tokenizer *t, const char *text, size_t n,
                          strait_buffer *out, int *is_reachable) {
     out->n = 0;
@@ -37,7 +38,7 @@ static strait_err read_vocab(struct strait_tokenizer *t, const json_t *vocab, st
     return STRAIT_OK;
 }
 
-/* The two pair of a merge: ["a", "b"] or "a b". */
+/* The two sides of a merge, written as ["a", "b"] or "a b"; borrowed from the document. */
 struct merge_pair {
     const char *left, *right;
     size_t n_left, n_right;
@@ -93,9 +94,9 @@ static strait_err read_merge(struct strait_tokenizer *t, const struct merge_pair
     STRAIT_TRY(strait_buffer_append(&scratch->whole, scratch->key.data, scratch->key.n));
     STRAIT_TRY(find_token(t, pair->right, pair->n_right, &scratch->key, &right));
     STRAIT_TRY(strait_buffer_append(&scratch->whole, scratch->key.data, scratch->key.n));
-    if (left < 0 || right < 0) return STRAIT_OK; // no text can lead to it
+    if (left < 0 || right < 0) return STRAIT_OK; // no input can lead to it
     const int32_t id = strait_vocab_find(&t->vocab, scratch->whole.data, scratch->whole.n);
-    if (id < 0) return STRAIT_FAIL(STRAIT_EDATA, "the two together are not in \"vocab\"");
+    if (id < 0) return STRAIT_FAIL(STRAIT_EDATA, "their concatenation is not in \"vocab\"");
     strait_merges_put(&t->merges, left, right, rank, id);
     return STRAIT_OK;
 }
@@ -103,7 +104,8 @@ static strait_err read_merge(struct strait_tokenizer *t, const struct merge_pair
 static strait_err read_merges(struct strait_tokenizer *t, const json_t *merges,
                               struct merge_scratch *scratch) {
     const size_t n = json_array_size(merges);
-    if (n > UINT32_MAX / 4) return STRAIT_FAIL(STRAIT_EDATA, "\"merges\": %zu of them", n);
+    if (n > UINT32_MAX / 4)
+        return STRAIT_FAIL(STRAIT_EDATA, "\"merges\" has too many items (%zu)", n);
     STRAIT_TRY(strait_merges_init(&t->merges, n));
     t->n_merges = n;
     for (size_t i = 0; i < n; i++) {
@@ -118,6 +120,7 @@ static strait_err read_merges(struct strait_tokenizer *t, const json_t *merges,
     return STRAIT_OK;
 }
 
+/* Looks up the token of each byte. */
 static void find_byte_ids(struct strait_tokenizer *t) {
     for (int i = 0; i < 256; i++) {
         const unsigned char byte = (unsigned char)i;
@@ -140,7 +143,7 @@ static strait_err read_unk(struct strait_tokenizer *t, const json_t *model, stra
     return err;
 }
 
-/* Options that must be off: null, "", false or 0. */
+/* Rejects an option that is not off (null, "", false or 0), because it would change ids. */
 static strait_err check_off(const json_t *model, const char *key) {
     const json_t *value = json_object_get(model, key);
     if (value == NULL || json_is_null(value) || json_is_false(value)) return STRAIT_OK;
@@ -149,7 +152,7 @@ static strait_err check_off(const json_t *model, const char *key) {
     return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is set, which is not supported", key);
 }
 
-/* Old files do not say what they are; those with merges are BPE. */
+/* Old files have no type. They are accepted as BPE, since "merges" is required later. */
 static strait_err check_type(const json_t *model) {
     if (json_object_get(model, "type") == NULL) return STRAIT_OK;
     const char *type = NULL;

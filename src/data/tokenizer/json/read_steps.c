@@ -3,7 +3,7 @@
 #include <string.h>
 
 enum {
-    DEPTH_MAX = 8 // sequences inside sequences
+    DEPTH_MAX = 8 // of nested sequences; bounds the recursion
 };
 
 const char strait_pattern_gpt2[] =
@@ -15,7 +15,7 @@ const char strait_pattern_qwen2[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-/* What reading a list of steps needs to know. */
+/* The list that is being read, and where it goes. */
 struct step_context {
     struct strait_tokenizer *t;
     strait_text_steps *steps;
@@ -26,7 +26,7 @@ typedef strait_err (*read_step)(struct step_context *r, const json_t *object);
 typedef struct step_reader {
     const char *type;
     read_step read;
-    const char *keys[8]; // besides "type"
+    const char *keys[8]; // all keys that may appear besides "type"
 } step_reader;
 
 static strait_err new_step(struct step_context *r, strait_text_step_kind kind,
@@ -38,7 +38,7 @@ static strait_err new_step(struct step_context *r, strait_text_step_kind kind,
     return STRAIT_OK;
 }
 
-/* A split by one of our own patterns. */
+/* Adds a split by a pattern that a named pre-tokenizer implies. */
 static strait_err add_split(struct step_context *r, const char *pattern, strait_split split,
                             int is_inverted) {
     strait_text_step *step = NULL;
@@ -99,6 +99,7 @@ static strait_err read_split(struct step_context *r, const json_t *object) {
     return strait_read_pattern(object, step);
 }
 
+/* ByteLevel: an optional leading space, GPT-2's split pattern, and words of bytes. */
 static strait_err read_byte_level(struct step_context *r, const json_t *object) {
     int has_prefix = 0;
     int has_regex = 0;
@@ -119,6 +120,7 @@ static strait_err read_digits(struct step_context *r, const json_t *object) {
     return add_split(r, is_single ? "\\p{N}" : "\\p{N}+", STRAIT_SPLIT_ISOLATED, 0);
 }
 
+/* Unicode punctuation, and ASCII symbols, which Unicode does not count as punctuation. */
 static strait_err read_punctuation(struct step_context *r, const json_t *object) {
     strait_split split = STRAIT_SPLIT_ISOLATED;
     if (json_object_get(object, "behavior") != NULL) STRAIT_TRY(read_behavior(object, &split));
@@ -135,7 +137,8 @@ static strait_err read_whitespace_split(struct step_context *r, const json_t *ob
     return add_split(r, "\\s", STRAIT_SPLIT_REMOVED, 0);
 }
 
-/* Where the mark goes before a text that does not start with it. */
+/* Reads when the metaspace is prepended to a text: "always", "first" or "never". Older files say
+ * it with add_prefix_space. */
 static strait_err read_scheme(const json_t *object, const char **out) {
     int has_prefix = 0;
     STRAIT_TRY(strait_read_flag(object, "add_prefix_space", 1, &has_prefix));
@@ -164,6 +167,7 @@ static strait_err split_at_metaspace(struct step_context *r, const json_t *objec
     return strait_read_text(object, "replacement", &step->find);
 }
 
+/* Metaspace: spaces become U+2581, which may be prepended, and words start at each of them. */
 static strait_err read_metaspace(struct step_context *r, const json_t *object) {
     strait_text_step *step = NULL;
     int has_split = 0;
@@ -206,6 +210,7 @@ static strait_err read_one(struct step_context *r, const json_t *object, const c
         readers++;
     if (readers->type == NULL)
         return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" of type \"%.60s\" is not supported", where, type);
+    /* Steps after ByteLevel would see the byte-level alphabet instead of text. */
     if (r->t->is_byte_level && r->steps == &r->t->pre_tokenizers)
         return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" of type \"%s\" after ByteLevel is not supported",
                            where, type);
@@ -217,6 +222,7 @@ static strait_err read_one(struct step_context *r, const json_t *object, const c
     return err;
 }
 
+/* Reads one step or a sequence of them, recursively. */
 static strait_err read_list(struct step_context *r, const json_t *object, const char *where,
                             const char *items_key, const step_reader *readers) {
     const char *type = NULL;
@@ -226,7 +232,8 @@ static strait_err read_list(struct step_context *r, const json_t *object, const 
     const json_t *items = NULL;
     STRAIT_TRY(strait_json_array(object, items_key, &items));
     if (++r->depth > DEPTH_MAX)
-        return STRAIT_FAIL(STRAIT_EDATA, "\"%s\": sequences %d deep", where, DEPTH_MAX);
+        return STRAIT_FAIL(STRAIT_EDATA, "\"%s\": sequences nested more than %d deep", where,
+                           DEPTH_MAX);
     for (size_t i = 0; i < json_array_size(items); i++)
         STRAIT_TRY(read_list(r, json_array_get(items, i), where, items_key, readers));
     r->depth--;

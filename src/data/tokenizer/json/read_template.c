@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+/* Appends the ids of a special token of the template. */
 static strait_err add_ids(const struct strait_tokenizer *t, const json_t *specials,
                           const json_t *piece, strait_ids *out) {
     const char *name = NULL;
@@ -21,6 +22,8 @@ static strait_err add_ids(const struct strait_tokenizer *t, const json_t *specia
     return STRAIT_OK;
 }
 
+/* Reads the template for a single text: special tokens before and after the sequence. The template
+ * for pairs of texts is not used. */
 static strait_err read_template(struct strait_tokenizer *t, const json_t *object) {
     static const char *const known[] = {"type", "single", "pair", "special_tokens", NULL};
     const json_t *single = NULL;
@@ -46,7 +49,7 @@ static strait_err read_template(struct strait_tokenizer *t, const json_t *object
 static strait_err read_one(struct strait_tokenizer *t, const json_t *object, int depth) {
     const char *type = NULL;
     STRAIT_TRY(strait_read_type(object, "post_processor", &type));
-    if (strcmp(type, "ByteLevel") == 0) return STRAIT_OK; // only about offsets
+    if (strcmp(type, "ByteLevel") == 0) return STRAIT_OK; // affects offsets only
     if (strcmp(type, "TemplateProcessing") == 0) return read_template(t, object);
     if (strcmp(type, "Sequence") != 0 || depth > 8)
         return STRAIT_FAIL(STRAIT_EDATA, "type \"%.60s\" is not supported", type);

@@ -17,8 +17,8 @@ static strait_err choose_pattern(struct strait_tokenizer_builder *builder, const
     return STRAIT_OK;
 }
 
-/* Special tokens stand in the file as they are, beside tokens written in the byte-level alphabet:
- * one that could be read as such a token with other bytes is refused. */
+/* Adds a special token. The file holds special tokens as written, next to tokens in the byte-level
+ * alphabet. Visible ASCII is the same in both, so that nothing can be misread. */
 static strait_err add_special(struct strait_tokenizer_builder *builder, const char *text) {
     const size_t n = strlen(text);
     const unsigned char *bytes = (const unsigned char *)text;
@@ -36,7 +36,7 @@ static strait_err add_special(struct strait_tokenizer_builder *builder, const ch
     return strait_vocab_add(&builder->vocab, (int64_t)builder->vocab.n_ids, text, n);
 }
 
-/* In the order of the characters that stand for them. */
+/* Adds the bytes in the order of their characters in the byte-level alphabet, as GPT-2 does. */
 static strait_err add_bytes(struct strait_tokenizer_builder *builder) {
     for (uint32_t codepoint = 0; codepoint < 0x200; codepoint++) {
         char text[4];
@@ -86,7 +86,7 @@ strait_err strait_tokenizer_builder_merge(struct strait_tokenizer_builder *build
     return err;
 }
 
-/* A token as the file writes it, ended by a zero. */
+/* Appends a token as the file writes it, with a zero after it. */
 static strait_err append_token(const struct strait_tokenizer_builder *builder, int32_t id,
                                strait_buffer *out) {
     const strait_span key = builder->vocab.tokens[id].key;
@@ -151,7 +151,7 @@ static json_t *pre_tokenizer(const struct strait_tokenizer_builder *builder) {
                      "invert", 0, byte_level(0, 0));
 }
 
-/* The document around the three lists, which it takes. */
+/* Wraps the three lists into a document and takes ownership of them, also if it fails. */
 static json_t *wrap(const struct strait_tokenizer_builder *builder, json_t *added, json_t *vocab,
                     json_t *merges) {
     json_t *model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE",
@@ -186,6 +186,7 @@ strait_err strait_tokenizer_builder_open(const struct strait_tokenizer_builder *
                                          struct strait_tokenizer **out) {
     json_t *document = NULL;
     STRAIT_TRY(build_document(builder, &document));
+    /* Parsing what is written guarantees that training splits words as the finished file does. */
     char *text = json_dumps(document, JSON_COMPACT);
     json_decref(document);
     if (text == NULL) return check_json(-1);

@@ -4,22 +4,25 @@
 
 #include <string.h>
 
+/* A distinct word of the text as a sequence of symbols, which shrinks as pairs are merged. */
 typedef struct symbol_word {
-    size_t at;  // its symbols in `symbols`
-    uint32_t n; // how many are left
-    int64_t count;
+    size_t at;     // offset of its first symbol in `symbols`
+    uint32_t n;    // symbols now
+    int64_t count; // occurrences in the text
 } symbol_word;
 
+/* A pair of adjacent symbols. */
 typedef struct entry {
     uint64_t key; // left << 32 | right
     int64_t count;
-    uint32_t *words; // where it occurs, or did
+    uint32_t *words; // words that contain the pair, or did before a merge; may repeat
     size_t n_words, word_capacity;
-    int is_raised; // in the merge being made
+    int is_raised; // its count rose in the current merge: it is in `raised`
 } entry;
 
+/* A heap entry. */
 typedef struct candidate {
-    int64_t count; // when it was queued; the entry's own may have changed
+    int64_t count; // of the pair when it was queued; may be out of date
     uint64_t key;
 } candidate;
 
@@ -29,11 +32,11 @@ struct strait_pairs {
     size_t n_words;
     entry *entries;
     size_t n_entries, entry_capacity;
-    uint32_t *slots; // entry + 1 by hash of the key; 0: free
+    uint32_t *slots; // hash table from key to entry + 1; 0: free
     size_t n_slots;
     candidate *heap;
     size_t n_heap, heap_capacity;
-    uint32_t *raised; // entries
+    uint32_t *raised; // entries to queue at the end of the current merge
     size_t n_raised, raised_capacity;
 };
 
@@ -61,7 +64,7 @@ static strait_err rehash(struct strait_pairs *p) {
     return STRAIT_OK;
 }
 
-/* The entry of a key, made when it is new. */
+/* Finds the entry of a key; adds one if there is none. May move p->entries. */
 static strait_err find(struct strait_pairs *p, uint64_t key, uint32_t *out) {
     if (p->n_entries * 2 >= p->n_slots) STRAIT_TRY(rehash(p));
     size_t at = slot_of(p, key);
@@ -77,7 +80,7 @@ static strait_err find(struct strait_pairs *p, uint64_t key, uint32_t *out) {
     return STRAIT_OK;
 }
 
-/* More frequent first; of equals, the smaller key. */
+/* The heap's order: more frequent pairs first; of equally frequent ones, the smaller key. */
 static int is_before(const candidate *a, const candidate *b) {
     return a->count != b->count ? a->count > b->count : a->key < b->key;
 }
@@ -108,12 +111,14 @@ static void pop(struct strait_pairs *p) {
     p->heap[at] = last;
 }
 
-/* One more occurrence of a pair in a word. */
+/* Counts one more occurrence of a pair in a word. */
 static strait_err raise_count(struct strait_pairs *p, uint64_t key, uint32_t word) {
     uint32_t index = 0;
     STRAIT_TRY(find(p, key, &index));
     entry *e = &p->entries[index];
     e->count += p->words[word].count;
+    /* Words are processed one after the other, so comparing with the last one removes most
+     * duplicates. The rest do no harm: merging a word again changes nothing. */
     if (e->n_words == 0 || e->words[e->n_words - 1] != word) {
         if (e->n_words == e->word_capacity) {
             const size_t capacity = e->word_capacity == 0 ? 16 : e->word_capacity * 2;
@@ -138,7 +143,8 @@ static strait_err lower_count(struct strait_pairs *p, uint64_t key, uint32_t wor
     return STRAIT_OK;
 }
 
-/* Queues what was raised; what was lowered is found out when it comes up. */
+/* Queues the pairs whose count rose. A pair whose count fell keeps its old heap entry, which
+ * overestimates it; strait_pairs_best corrects that when the entry reaches the top. */
 static strait_err queue_raised(struct strait_pairs *p) {
     for (size_t i = 0; i < p->n_raised; i++) {
         entry *e = &p->entries[p->raised[i]];
@@ -149,6 +155,7 @@ static strait_err queue_raised(struct strait_pairs *p) {
     return STRAIT_OK;
 }
 
+/* Turns the counted words into symbols and counts their pairs. */
 static strait_err init_words(struct strait_pairs *p, const struct strait_word_counts *words,
                              const int32_t first_ids[256]) {
     size_t n_symbols = 0;
@@ -173,7 +180,7 @@ strait_err strait_pairs_open(const struct strait_word_counts *words, const int32
                              struct strait_pairs **out) {
     struct strait_pairs *p = NULL;
     if (words->n_used > UINT32_MAX / 2)
-        return STRAIT_FAIL(STRAIT_EDATA, "%zu different words; learn from less text",
+        return STRAIT_FAIL(STRAIT_EDATA, "%zu different words are too many; train on less text",
                            words->n_used);
     STRAIT_TRY(strait_alloc(1, sizeof *p, "pairs", (void **)&p));
     const strait_err err = init_words(p, words, first_ids);
@@ -216,7 +223,8 @@ strait_err strait_pairs_best(struct strait_pairs *pairs, strait_pair *out) {
     return STRAIT_OK;
 }
 
-/* Merges in one word and keeps the counts of the pairs around each occurrence. */
+/* Merges a pair in one word, in place, and updates the counts of the pairs around each
+ * occurrence. */
 static strait_err merge_word(struct strait_pairs *p, uint32_t word, strait_pair pair, int32_t id) {
     int32_t *s = p->symbols + p->words[word].at;
     const uint32_t n = p->words[word].n;
@@ -246,13 +254,13 @@ strait_err strait_pairs_merge(struct strait_pairs *pairs, strait_pair pair, int3
     STRAIT_TRY(find(pairs, key_of(pair.left, pair.right), &index));
     uint32_t *words = pairs->entries[index].words;
     const size_t n_words = pairs->entries[index].n_words;
-    pairs->entries[index].words = NULL; // entries may move while words are merged
+    pairs->entries[index].words = NULL; // take the list: entries may move while words are merged
     pairs->entries[index].n_words = pairs->entries[index].word_capacity = 0;
     strait_err err = STRAIT_OK;
     for (size_t i = 0; err == STRAIT_OK && i < n_words; i++)
         err = merge_word(pairs, words[i], pair, id);
     strait_alloc_free(words);
     STRAIT_TRY(err);
-    pairs->entries[index].count = 0; // no occurrence is left
+    pairs->entries[index].count = 0; // no occurrence is left, whatever the overlaps ("aaa") counted
     return queue_raised(pairs);
 }

@@ -11,16 +11,16 @@
 
 enum {
     PIECE_BYTES = 1 << 17,
-    MIN_COUNT = 2,        // a pair seen once says nothing
+    MIN_COUNT = 2,        // a pair that occurs once is not worth a token
     REPORT_EVERY = 1 << 8 // tokens
 };
 
 struct training {
     const strait_tokenizer_train_spec *spec;
     struct strait_tokenizer_builder builder;
-    struct strait_tokenizer *splitter; // bytes and special tokens only: finds the words
-    struct strait_encoder **encoders;  // one a worker
-    struct strait_word_counts *words;  // one a worker
+    struct strait_tokenizer *splitter; // without merges: splits text into words
+    struct strait_encoder **encoders;  // one per worker
+    struct strait_word_counts *words;  // one per worker
     struct strait_pairs *pairs;
     int n_workers;
 };
@@ -29,6 +29,7 @@ static strait_err count_word(void *arg, const unsigned char *word, size_t n) {
     return strait_word_counts_add(arg, word, n, 1);
 }
 
+/* Counts the words of a chunk in the worker's own table: no locks. */
 static strait_err count_chunk(void *arg, int worker, strait_chunk *chunk) {
     struct training *t = arg;
     size_t start = 0;
@@ -63,6 +64,8 @@ static strait_err start_counting(struct training *t) {
     return STRAIT_OK;
 }
 
+/* Counts the words of all files. Sums of counts do not depend on which worker counted a word, so
+ * the result is the same for any number of threads. */
 static strait_err count_words(struct training *t) {
     STRAIT_TRY(start_counting(t));
     strait_chunks_spec chunks = {.text = t->spec->text,
@@ -78,10 +81,11 @@ static strait_err count_words(struct training *t) {
         strait_word_counts_fini(&t->words[i]);
     }
     if (t->words[0].n_used == 0)
-        return STRAIT_FAIL(STRAIT_EDATA, "there is no text to learn from in the files given");
+        return STRAIT_FAIL(STRAIT_EDATA, "the input files contain no text to train on");
     return STRAIT_OK;
 }
 
+/* Adds the most frequent pair as a token until the vocabulary is full. */
 static strait_err learn(struct training *t) {
     const size_t want = (size_t)t->spec->vocab;
     STRAIT_TRY(strait_pairs_open(&t->words[0], t->builder.byte_ids, &t->pairs));

@@ -8,6 +8,7 @@ void strait_word_counts_fini(struct strait_word_counts *words) {
     *words = (struct strait_word_counts){0};
 }
 
+/* Doubles the table. A slot with count 0 is free, so counts must be positive. */
 static strait_err rehash(struct strait_word_counts *words) {
     const size_t n_slots = words->n_slots == 0 ? 1 << 16 : words->n_slots * 2;
     strait_word_count *slots = NULL;
