@@ -1,4 +1,4 @@
-/* Any bytes as a token shard: parsed or refused, and every id of it read. */
+/* Parses any bytes as a token shard; if they are accepted, reads every id. */
 #include "data/shard.h"
 
 #include <stddef.h>
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct strait_shard shard = {0};
     if (strait_shard_parse(&shard, data, size, "fuzz.bin") != STRAIT_OK) return 0;
     if (STRAIT_SHARD_HEADER_BYTES + (size_t)shard.n_tokens * (size_t)shard.id_bytes != size)
-        abort(); // what was accepted must be all of it
+        abort(); // an accepted shard must account for every byte
     int32_t ids[64];
     for (int64_t first = 0; first < shard.n_tokens; first += 64) {
         const int64_t left = shard.n_tokens - first;

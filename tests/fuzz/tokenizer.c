@@ -1,4 +1,5 @@
-/* Up to the first zero a tokenizer.json; after it a text to encode and decode. */
+/* The input up to the first zero byte is a tokenizer.json; the rest is text to encode and decode.
+ */
 #include "base/alloc.h"
 #include "data/tokenizer/decoder.h"
 #include "data/tokenizer/encoder.h"

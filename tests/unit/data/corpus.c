@@ -42,7 +42,7 @@ static void check_contents(const char *path) {
     strait_corpus_close(&corpus);
 }
 
-static void test_manifest_and_list_read_the_same(void **state) {
+static void test_manifest_and_list_give_the_same_tokens(void **state) {
     (void)state;
     put_three();
     check_contents(in_folder("x.json"));
@@ -55,7 +55,7 @@ static void test_manifest_and_list_read_the_same(void **state) {
     CHECK_FAILS(strait_corpus_open(list, &corpus), STRAIT_ECONFIG, "an empty name");
 }
 
-static void test_expectations(void **state) {
+static void test_rejects_other_vocabulary_or_tokenizer(void **state) {
     (void)state;
     put_three();
     struct strait_corpus *corpus = NULL;
@@ -68,7 +68,7 @@ static void test_expectations(void **state) {
     strait_corpus_close(&corpus);
 }
 
-static void test_damage_is_found(void **state) {
+static void test_finds_damaged_shards(void **state) {
     (void)state;
     put_three();
     struct strait_corpus *corpus = NULL;
@@ -87,14 +87,14 @@ static void test_damage_is_found(void **state) {
     CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EIO, "x-00001.bin");
 }
 
-static void check_manifest(const char *text, const char *complaint) {
+static void check_manifest(const char *text, const char *expected) {
     struct strait_corpus *corpus = NULL;
     put_file(in_folder("bad.json"), text, strlen(text));
-    CHECK_FAILS(strait_corpus_open(in_folder("bad.json"), &corpus), STRAIT_EDATA, complaint);
+    CHECK_FAILS(strait_corpus_open(in_folder("bad.json"), &corpus), STRAIT_EDATA, expected);
     CHECK(strstr(strait_err_detail(), "bad.json") != NULL);
 }
 
-static void test_bad_manifests(void **state) {
+static void test_rejects_bad_manifests(void **state) {
     (void)state;
     check_manifest("{", "line 1");
     check_manifest("{}", "not a manifest of token shards: \"format\" is missing");
@@ -108,7 +108,7 @@ static void test_bad_manifests(void **state) {
                    "hash \"12\" is not");
 }
 
-static void test_failing_allocations(void **state) {
+static void test_survives_failing_allocations(void **state) {
     (void)state;
     put_three();
     struct strait_corpus *corpus = NULL;
@@ -125,11 +125,11 @@ static void test_failing_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_manifest_and_list_read_the_same),
-        cmocka_unit_test(test_expectations),
-        cmocka_unit_test(test_damage_is_found),
-        cmocka_unit_test(test_bad_manifests),
-        cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_manifest_and_list_give_the_same_tokens),
+        cmocka_unit_test(test_rejects_other_vocabulary_or_tokenizer),
+        cmocka_unit_test(test_finds_damaged_shards),
+        cmocka_unit_test(test_rejects_bad_manifests),
+        cmocka_unit_test(test_survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

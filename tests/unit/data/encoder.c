@@ -3,7 +3,7 @@
 #include "folder.h"
 #include "tokenizers.h"
 
-static void test_merges_by_hand(void **state) {
+static void test_applies_merges_in_order_of_rank(void **state) {
     (void)state;
     struct strait_tokenizer *t = open_test_file(&(strait_test_file){0});
     CHECK_IDS(t, "abcd", "7");
@@ -12,17 +12,17 @@ static void test_merges_by_hand(void **state) {
     CHECK_IDS(t, "bca", "9 0");             // only b+c applies
     CHECK_IDS(t, "abcdab abcd", "7 5 4 7"); // a+b comes before space+a
     CHECK_IDS(t, "", "");
-    CHECK_IDS(t, "a z a", "0 4 8"); // z has no token and none to stand for it
+    CHECK_IDS(t, "a z a", "0 4 8"); // z has no token, and there is no unknown token
     strait_tokenizer_close(&t);
     t = open_test_file(
         &(strait_test_file){.options = "\"ignore_merges\":true,", .merges = "[\"a b\"]"});
-    CHECK_IDS(t, "abcd", "7"); // a token as a whole, though no merges lead to it
+    CHECK_IDS(t, "abcd", "7"); // the whole word is a token, although no merges lead to it
     CHECK_IDS(t, "abcda", "5 2 3 0");
     strait_tokenizer_close(&t);
 }
 
-/* Long words take another path; the rule is the same. */
-static void test_long_words_equal_short_ones(void **state) {
+/* Long words are merged with a heap; the result must be the same. */
+static void test_long_words_follow_the_same_rule(void **state) {
     (void)state;
     struct strait_tokenizer *t = open_test_file(&(strait_test_file){0});
     char word[400];
@@ -37,7 +37,7 @@ static void test_long_words_equal_short_ones(void **state) {
     t = open_test_file(&(strait_test_file){.vocab = "{\"a\":0,\"aa\":1,\"aaaa\":2,\"aaa\":3}",
                                            .merges = "[\"a a\",\"aa aa\",\"aa a\"]"});
     memset(word, 'a', sizeof word);
-    for (int n = 1; n < 200; n++) { // pairs from the left, then pairs of pairs, then what is left
+    for (int n = 1; n < 200; n++) { // pairs from the left, then pairs of pairs, then the rest
         word[n] = '\0';
         expected[0] = '\0';
         for (int k = 0; k < n / 4; k++)
@@ -51,7 +51,7 @@ static void test_long_words_equal_short_ones(void **state) {
     strait_tokenizer_close(&t);
 }
 
-static void test_added_tokens(void **state) {
+static void test_matches_added_tokens(void **state) {
     (void)state;
     struct strait_tokenizer *t = open_test_file(&(strait_test_file){
         .added = "[{\"id\":20,\"content\":\"<x>\",\"special\":true},"
@@ -73,7 +73,7 @@ static void test_added_tokens(void **state) {
     strait_tokenizer_close(&t);
 }
 
-static void test_normalizers(void **state) {
+static void test_normalizes_before_matching(void **state) {
     (void)state;
     struct strait_tokenizer *t = open_test_file(&(strait_test_file){
         .added = "[{\"id\":20,\"content\":\"XY\",\"normalized\":true},"
@@ -97,7 +97,7 @@ static void test_normalizers(void **state) {
 static void check_split(const char *split, const char *text, const char *expected) {
     char pre[1024];
     (void)snprintf(pre, sizeof pre, "{\"type\":\"Sequence\",\"pretokenizers\":[%s]}", split);
-    /* Merging everything shows where the cuts are. */
+    /* The merges join everything they can, so the ids show where the text was split. */
     struct strait_tokenizer *t = open_test_file(&(strait_test_file){
         .pre_tokenizer = pre,
         .decoder = "null",
@@ -114,7 +114,7 @@ static void check_split(const char *split, const char *text, const char *expecte
     "{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"" behavior \
     "\",\"invert\":" invert "}"
 
-static void test_pre_tokenizers(void **state) {
+static void test_splits_as_each_pre_tokenizer_says(void **state) {
     (void)state;
     check_split(SPLIT("Isolated", "false"), "a-a--a", "0 1 0 1 1 0");
     check_split(SPLIT("Removed", "false"), "a-a--a", "0 0 0");
@@ -138,7 +138,7 @@ static void test_pre_tokenizers(void **state) {
     check_split("{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\",\"prepend_scheme\":\"never\"}",
                 "a a", "0 12");
     check_split("{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\",\"split\":false}", "  a",
-                "11 12"); // no pieces: the merge of lowest rank, mark and a, comes first
+                "11 12"); // not split: the merge of lowest rank, metaspace and a, is applied first
 }
 
 static const char llama_vocab[] = "{\"<unk>\":0,\"<0xC3>\":1,\"<0xA9>\":2,\"<0xFF>\":3,\"a\":4,"
@@ -153,7 +153,7 @@ static const char llama_normalizer[] =
     "\"type\":"
     "\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\\u2581\"}]}";
 
-static void test_byte_fallback_and_unknown(void **state) {
+static void test_falls_back_to_bytes_or_unknown_token(void **state) {
     (void)state;
     strait_test_file file = {.options = "\"unk_token\":\"<unk>\",\"fuse_unk\":true,"
                                         "\"byte_fallback\":true,",
@@ -165,15 +165,15 @@ static void test_byte_fallback_and_unknown(void **state) {
     struct strait_tokenizer *t = open_test_file(&file);
     CHECK_IDS(t, "a a", "6 6");
     CHECK_IDS(t, "aaa  ab", "6 7 5 6 8");
-    CHECK_IDS(t, "\xc3\xa9", "5 1 2"); // its bytes
+    CHECK_IDS(t, "\xc3\xa9", "5 1 2"); // the tokens of its bytes
     CHECK_IDS(t,
               "\xc3\xab\xc3\xab"
               "a",
-              "5 0 4"); // no byte for 0xab: one unknown for the run
+              "5 0 4"); // no token for byte 0xab: one unknown token for the run
     CHECK_IDS(t,
               "a\xff"
               "a",
-              "6 3 4"); // not UTF-8: the byte, and no mark after it
+              "6 3 4"); // not UTF-8: the byte's token, and no metaspace after it
     check_round_trip(t, "a a  aab \xc3\xa9 \xff a", 15);
     strait_tokenizer_close(&t);
     file.options = "\"unk_token\":\"<unk>\",";
@@ -186,7 +186,7 @@ static void test_byte_fallback_and_unknown(void **state) {
     strait_tokenizer_close(&t);
 }
 
-static void test_template(void **state) {
+static void test_adds_template_tokens_on_request(void **state) {
     (void)state;
     struct strait_tokenizer *t = open_test_file(&(strait_test_file){
         .post_processor =
@@ -202,7 +202,7 @@ static void test_template(void **state) {
     strait_tokenizer_close(&t);
 }
 
-static void test_prefix_space(void **state) {
+static void test_adds_prefix_space_once(void **state) {
     (void)state;
     struct strait_tokenizer *t = open_test_file(
         &(strait_test_file){.pre_tokenizer = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"});
@@ -211,8 +211,8 @@ static void test_prefix_space(void **state) {
     strait_tokenizer_close(&t);
 }
 
-/* A streaming decoder gives characters whole, and all bytes in the end. */
-static void test_streaming_decoder(void **state) {
+/* The decoder writes whole characters only, and all remaining bytes at the end. */
+static void test_decoder_emits_whole_characters(void **state) {
     (void)state;
     struct strait_tokenizer *t = open_test_file(&(strait_test_file){
         .vocab = "{\"\\u00e2\":0,\"\\u0138\":1,\"\\u0123\":2,\"a\":3}", .merges = "[]"});
@@ -224,7 +224,8 @@ static void test_streaming_decoder(void **state) {
     assert_int_equal(strait_decoder_push(&decoder, 2, out), 3); // 81
     assert_memory_equal(out, "\xe2\x96\x81", 3);
     assert_int_equal(strait_decoder_push(&decoder, 0, out), 0);
-    assert_int_equal(strait_decoder_push(&decoder, 3, out), 2); // broken off: handed out as it is
+    assert_int_equal(strait_decoder_push(&decoder, 3, out),
+                     2); // an incomplete character is written as it is
     assert_memory_equal(out,
                         "\xe2"
                         "a",
@@ -238,15 +239,15 @@ static void test_streaming_decoder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_merges_by_hand),
-        cmocka_unit_test(test_long_words_equal_short_ones),
-        cmocka_unit_test(test_added_tokens),
-        cmocka_unit_test(test_normalizers),
-        cmocka_unit_test(test_pre_tokenizers),
-        cmocka_unit_test(test_byte_fallback_and_unknown),
-        cmocka_unit_test(test_template),
-        cmocka_unit_test(test_prefix_space),
-        cmocka_unit_test(test_streaming_decoder),
+        cmocka_unit_test(test_applies_merges_in_order_of_rank),
+        cmocka_unit_test(test_long_words_follow_the_same_rule),
+        cmocka_unit_test(test_matches_added_tokens),
+        cmocka_unit_test(test_normalizes_before_matching),
+        cmocka_unit_test(test_splits_as_each_pre_tokenizer_says),
+        cmocka_unit_test(test_falls_back_to_bytes_or_unknown_token),
+        cmocka_unit_test(test_adds_template_tokens_on_request),
+        cmocka_unit_test(test_adds_prefix_space_once),
+        cmocka_unit_test(test_decoder_emits_whole_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

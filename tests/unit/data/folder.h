@@ -1,4 +1,4 @@
-/* folder.h - a folder of its own for one test program, and files in it. */
+/* folder.h - a temporary folder for one test program, and files in it. */
 #pragma once
 
 #include "base/file.h"
@@ -21,16 +21,16 @@ static inline int remove_folder(void **state) {
     return strait_file_remove_folder(folder) != STRAIT_OK;
 }
 
-/* The path of NAME in the folder, in one of 64 buffers that take turns. */
+/* The path of NAME in the folder, in one of 64 buffers that are used in rotation. */
 static inline const char *in_folder(const char *name) {
     static char paths[64][256];
-    static int turn;
-    char *path = paths[turn++ % 64];
+    static int next;
+    char *path = paths[next++ % 64];
     (void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     return path;
 }
 
-/* Appends to a string in `room` bytes. */
+/* Appends to a string in a buffer of `capacity` bytes. */
 static inline void add_text(char *text, size_t capacity, const char *more) {
     const size_t n = strlen(text);
     CHECK((size_t)snprintf(text + n, capacity - n, "%s", more) < capacity - n);

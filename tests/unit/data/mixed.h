@@ -1,11 +1,11 @@
-/* mixed.h - text of many kinds, the same in every run. */
+/* mixed.h - deterministic text of many kinds. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-/* Fills out with up to n bytes of words, numbers, code, scripts, spaces and lines. */
+/* Fills `out` with up to n bytes of words, numbers, code, many scripts, spaces and lines. */
 static inline size_t make_mixed(char *out, size_t n, uint32_t seed) {
     static const char *const parts[] = {"the ",
                                         "quick ",
@@ -64,7 +64,7 @@ static inline size_t make_mixed(char *out, size_t n, uint32_t seed) {
         const char *part = parts[(seed >> 12) % (sizeof parts / sizeof *parts)];
         const size_t length = strlen(part);
         if (at + length > n) return at;
-        for (size_t i = 0; i < length; i++) // no zero: this is bytes, not a string
+        for (size_t i = 0; i < length; i++) // bytes, not a string: no terminating zero
             out[at + i] = part[i];
         at += length;
     }

@@ -30,7 +30,7 @@ static int close_corpus(void **state) {
     return remove_folder(state);
 }
 
-static void test_each_window_once_per_epoch(void **state) {
+static void test_visits_each_window_once_per_epoch(void **state) {
     (void)state;
     strait_sampler sampler;
     CHECK_OK(strait_sampler_init(corpus, CONTEXT, 42, &sampler));
@@ -62,7 +62,7 @@ static void test_each_window_once_per_epoch(void **state) {
     CHECK(first_of_epoch[0] != first_of_epoch[1] || first_of_epoch[1] != first_of_epoch[2]);
 }
 
-static void test_pure_function_of_seed_and_sequence(void **state) {
+static void test_depends_on_seed_and_sequence_only(void **state) {
     (void)state;
     strait_sampler sampler, other;
     CHECK_OK(strait_sampler_init(corpus, CONTEXT, 42, &sampler));
@@ -82,8 +82,8 @@ static void test_pure_function_of_seed_and_sequence(void **state) {
     assert_int_equal(strait_alloc_count(), before);
 }
 
-/* These places must never change, or a resumed run would see other text. */
-static void test_order_is_frozen(void **state) {
+/* These positions must never change, or a resumed run would train on other text. */
+static void test_order_never_changes(void **state) {
     (void)state;
     strait_sampler sampler;
     CHECK_OK(strait_sampler_init(corpus, CONTEXT, 1, &sampler));
@@ -96,7 +96,7 @@ static void test_order_is_frozen(void **state) {
     }
 }
 
-static void test_phase_moves_between_epochs(void **state) {
+static void test_window_offset_changes_between_epochs(void **state) {
     (void)state;
     strait_sampler sampler;
     CHECK_OK(strait_sampler_init(corpus, CONTEXT, 5, &sampler));
@@ -114,7 +114,7 @@ static void test_phase_moves_between_epochs(void **state) {
     assert_int_equal(seen, (1u << CONTEXT) - 1); // all of 0 to 6
 }
 
-static void test_in_order(void **state) {
+static void test_in_order_covers_shards_from_the_start(void **state) {
     (void)state;
     strait_sampler sampler;
     CHECK_OK(strait_sampler_in_order(corpus, CONTEXT, &sampler));
@@ -131,7 +131,7 @@ static void test_in_order(void **state) {
     assert_int_equal(inputs[0], 0);
 }
 
-static void test_every_size_is_a_permutation(void **state) {
+static void test_permutes_every_number_of_windows(void **state) {
     (void)state;
     for (int64_t n = 2; n < 200; n += n < 20 ? 1 : 17) {
         const char *path = in_folder("p.bin");
@@ -150,7 +150,7 @@ static void test_every_size_is_a_permutation(void **state) {
     }
 }
 
-static void test_refusals(void **state) {
+static void test_rejects_short_shards_and_bad_ids(void **state) {
     (void)state;
     strait_sampler sampler;
     CHECK_FAILS(strait_sampler_init(corpus, 1000, 0, &sampler), STRAIT_EDATA,
@@ -168,13 +168,13 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_window_once_per_epoch),
-        cmocka_unit_test(test_pure_function_of_seed_and_sequence),
-        cmocka_unit_test(test_order_is_frozen),
-        cmocka_unit_test(test_phase_moves_between_epochs),
-        cmocka_unit_test(test_in_order),
-        cmocka_unit_test(test_every_size_is_a_permutation),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_visits_each_window_once_per_epoch),
+        cmocka_unit_test(test_depends_on_seed_and_sequence_only),
+        cmocka_unit_test(test_order_never_changes),
+        cmocka_unit_test(test_window_offset_changes_between_epochs),
+        cmocka_unit_test(test_in_order_covers_shards_from_the_start),
+        cmocka_unit_test(test_permutes_every_number_of_windows),
+        cmocka_unit_test(test_rejects_short_shards_and_bad_ids),
     };
     return cmocka_run_group_tests(tests, open_corpus, close_corpus);
 }

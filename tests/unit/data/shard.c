@@ -3,16 +3,16 @@
 #include "base/alloc.h"
 #include "shards.h"
 
-static const char print[] = "0123456789abcdef00112233445566ff";
+static const char fingerprint[] = "0123456789abcdef00112233445566ff";
 
-static void test_exact_bytes_of_a_narrow_shard(void **state) {
+static void test_writes_exact_bytes_of_two_byte_shard(void **state) {
     (void)state;
     const char *path = in_folder("exact.bin");
     struct strait_shard_writer *writer = NULL;
-    CHECK_OK(strait_shard_writer_open(path, (strait_shard_spec){300, print}, &writer));
+    CHECK_OK(strait_shard_writer_open(path, (strait_shard_spec){300, fingerprint}, &writer));
     CHECK_OK(strait_shard_writer_append(writer, (const int32_t[]){1, 258, 299}, 3));
     assert_int_equal(strait_shard_writer_count(writer), 3);
-    CHECK(!strait_file_exists(path)); // nothing is there before it is whole
+    CHECK(!strait_file_exists(path)); // the file appears only when it is complete
     CHECK_OK(strait_shard_writer_finish(&writer));
     char *bytes = NULL;
     size_t n = 0;
@@ -31,18 +31,18 @@ static void test_exact_bytes_of_a_narrow_shard(void **state) {
     strait_alloc_free(bytes);
 }
 
-static void test_round_trip(void **state) {
+static void test_round_trips_both_id_widths(void **state) {
     (void)state;
     for (int wide = 0; wide < 2; wide++) {
         const char *path = in_folder("trip.bin");
         const int64_t vocab = wide ? 65537 : 65536;
-        put_shard(path, 40000, 60000, (strait_shard_spec){vocab, print});
+        put_shard(path, 40000, 60000, (strait_shard_spec){vocab, fingerprint});
         struct strait_shard shard;
         CHECK_OK(strait_shard_init(&shard, path));
         assert_int_equal(shard.id_bytes, wide ? 4 : 2);
         assert_int_equal(shard.n_tokens, 40000);
         assert_int_equal(shard.vocab, vocab);
-        assert_string_equal(shard.tokenizer, print);
+        assert_string_equal(shard.tokenizer, fingerprint);
         int32_t ids[10];
         CHECK_OK(strait_shard_read(&shard, 5530, 10, vocab, ids));
         for (int i = 0; i < 10; i++)
@@ -52,7 +52,7 @@ static void test_round_trip(void **state) {
     }
 }
 
-static void test_ids_outside_the_vocabulary(void **state) {
+static void test_rejects_ids_outside_the_vocabulary(void **state) {
     (void)state;
     const char *path = in_folder("large.bin");
     put_shard(path, 100, 0, (strait_shard_spec){100, NULL});
@@ -72,25 +72,25 @@ static void test_ids_outside_the_vocabulary(void **state) {
                 "id -1");
     strait_shard_writer_close(&writer);
     CHECK(!strait_file_exists(in_folder("large.bin.tmp")));
-    CHECK_OK(strait_shard_init(&shard, path)); // the old one is untouched
+    CHECK_OK(strait_shard_init(&shard, path)); // the existing file is untouched
     assert_int_equal(shard.n_tokens, 100);
     strait_shard_fini(&shard);
 }
 
-static void check_parse(const uint32_t words[5], size_t bytes, const char *complaint) {
+static void check_parse(const uint32_t words[5], size_t bytes, const char *expected) {
     static unsigned char data[2048];
     memset(data, 0, sizeof data);
     for (int i = 0; i < 5; i++)
         for (int b = 0; b < 4; b++)
             data[4 * i + b] = (unsigned char)(words[i] >> 8 * b);
     struct strait_shard shard = {0};
-    if (complaint == NULL)
+    if (expected == NULL)
         CHECK_OK(strait_shard_parse(&shard, data, bytes, "some.bin"));
     else
-        CHECK_FAILS(strait_shard_parse(&shard, data, bytes, "some.bin"), STRAIT_EDATA, complaint);
+        CHECK_FAILS(strait_shard_parse(&shard, data, bytes, "some.bin"), STRAIT_EDATA, expected);
 }
 
-static void test_foreign_and_truncated(void **state) {
+static void test_reads_other_programs_shards_and_rejects_truncated_ones(void **state) {
     (void)state;
     check_parse((const uint32_t[]){20240520, 1, 10, 0, 0}, 1024 + 20, NULL);
     check_parse((const uint32_t[]){20240801, 7, 10, 0, 0}, 1024 + 40, NULL);
@@ -112,15 +112,15 @@ static void test_foreign_and_truncated(void **state) {
     CHECK_FAILS(strait_shard_init(&shard, in_folder("absent.bin")), STRAIT_EIO, "absent.bin");
 }
 
-/* A header that claims a vocabulary larger than ids can count lets no id turn negative. */
-static void test_huge_vocabulary_hides_no_id(void **state) {
+/* A header may claim a vocabulary larger than int32_t; ids must not become negative then. */
+static void test_rejects_negative_ids_despite_huge_vocabulary(void **state) {
     (void)state;
     static unsigned char data[1024 + 8];
     const uint32_t words[] = {20240520, 2, 2, 0, 0xfe000000u};
     const uint32_t ids[] = {1, 0x99000000u};
     struct strait_shard shard = {0};
     int32_t read[2];
-    memcpy(data, words, sizeof words); // this test's machine is little-endian, as all we build for
+    memcpy(data, words, sizeof words); // all supported machines are little-endian
     memcpy(data + 1024, ids, sizeof ids);
     CHECK_OK(strait_shard_parse(&shard, data, sizeof data, "huge.bin"));
     CHECK_OK(strait_shard_read(&shard, 0, 1, shard.vocab, read));
@@ -128,7 +128,7 @@ static void test_huge_vocabulary_hides_no_id(void **state) {
     CHECK_FAILS(strait_shard_verify(&shard, 0), STRAIT_EDATA, "huge.bin");
 }
 
-static void test_writer_refuses(void **state) {
+static void test_writer_reports_errors(void **state) {
     (void)state;
     struct strait_shard_writer *writer = NULL;
     CHECK_FAILS(
@@ -147,12 +147,12 @@ static void test_writer_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact_bytes_of_a_narrow_shard),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_ids_outside_the_vocabulary),
-        cmocka_unit_test(test_foreign_and_truncated),
-        cmocka_unit_test(test_huge_vocabulary_hides_no_id),
-        cmocka_unit_test(test_writer_refuses),
+        cmocka_unit_test(test_writes_exact_bytes_of_two_byte_shard),
+        cmocka_unit_test(test_round_trips_both_id_widths),
+        cmocka_unit_test(test_rejects_ids_outside_the_vocabulary),
+        cmocka_unit_test(test_reads_other_programs_shards_and_rejects_truncated_ones),
+        cmocka_unit_test(test_rejects_negative_ids_despite_huge_vocabulary),
+        cmocka_unit_test(test_writer_reports_errors),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -15,7 +15,7 @@ enum {
 
 static char big[BIG + 1];
 
-/* All pieces with | after each and ! after each document. */
+/* Concatenates all pieces, with ! after the last piece of a document and | after the others. */
 static const char *read_all(const strait_text_spec *spec, size_t piece_bytes, strait_err *err) {
     static char out[2 * BIG];
     struct strait_text *text = NULL;
@@ -45,18 +45,18 @@ static const char *read_one(const char *path, const char *field) {
     return all;
 }
 
-static void check_fails(const char *path, strait_err expected, const char *words) {
+static void check_fails(const char *path, strait_err expected, const char *message) {
     strait_err err = STRAIT_OK;
     const char *paths[] = {path};
     (void)read_all(&(strait_text_spec){.paths = paths, .n_paths = 1}, 0, &err);
-    CHECK_FAILS(err, expected, words);
+    CHECK_FAILS(err, expected, message);
 }
 
 static void put_text(const char *name, const char *text) {
     put_file(in_folder(name), text, strlen(text));
 }
 
-static void test_plain_and_lines(void **state) {
+static void test_reads_plain_text_and_json_lines(void **state) {
     (void)state;
     put_text("a.txt", "one\ntwo\n");
     put_text("empty.txt", "");
@@ -72,7 +72,7 @@ static void test_plain_and_lines(void **state) {
     assert_string_equal(read_one(in_folder("c.ndjson"), "body"), "q!");
     check_fails(in_folder("c.ndjson"), STRAIT_EDATA, "c.ndjson: line 1 has no text under \"text\"");
     put_text("e.json", "{\"body\":\"r\"}\n");
-    assert_string_equal(read_one(in_folder("e.json"), "body"), "r!"); // who names a key means lines
+    assert_string_equal(read_one(in_folder("e.json"), "body"), "r!"); // --field implies JSON Lines
     put_text("f.jsonlines.JSONL", "{\"text\":\"s\"}\n");
     assert_string_equal(read_one(in_folder("f.jsonlines.JSONL"), NULL), "s!");
     put_text("d.jsonl", "{\"text\":\"ok\"}\n{\"text\": \n");
@@ -81,8 +81,8 @@ static void test_plain_and_lines(void **state) {
     assert_string_equal(read_one(in_folder("h.jsonl"), NULL), "t!");
 }
 
-/* The last of many is looked for before the first is read. */
-static void test_missing_files(void **state) {
+/* Every file is checked before the first one is read. */
+static void test_reports_missing_files_at_open(void **state) {
     (void)state;
     struct strait_text *text = NULL;
     put_text("a.txt", "one");
@@ -91,8 +91,8 @@ static void test_missing_files(void **state) {
                 STRAIT_EIO, "none.txt: no such file");
 }
 
-/* The end of a document without text is not that of the first piece of the next. */
-static void test_nothing_before_much(void **state) {
+/* The end of an empty document must not be taken for the end of the next document's first piece. */
+static void test_skips_empty_document_before_long_one(void **state) {
     (void)state;
     strait_err err = STRAIT_OK;
     put_text("empty.txt", "");
@@ -105,11 +105,12 @@ static void test_nothing_before_much(void **state) {
     CHECK(end != NULL && end[1] == '\0');
 }
 
-static void test_cuts(void **state) {
+static void test_splits_between_visible_characters_only(void **state) {
     (void)state;
     const unsigned char *text = (const unsigned char *)"ab\ncd\n ef\n\ngh\r\nij.\n'k\n";
     assert_int_equal(strait_text_cut(text, 22), 19); // before 'k
-    assert_int_equal(strait_text_cut(text, 19), 3);  // none of the others is between visible ones
+    assert_int_equal(strait_text_cut(text, 19),
+                     3); // no other line feed is between visible characters
     assert_int_equal(strait_text_cut(text, 4), 3);
     assert_int_equal(strait_text_cut(text, 3), 0);
     assert_int_equal(strait_text_cut(text, 0), 0);
@@ -121,9 +122,9 @@ static void test_cuts(void **state) {
     assert_string_equal(all, "ab\ncd\n ef\n\ngh\r\nij.\n|'k\n!");
 }
 
-static unsigned char packed[2 * BIG];
+static unsigned char compressed[2 * BIG];
 
-static size_t pack_gzip(const char *text, size_t n, unsigned char *out, size_t capacity) {
+static size_t compress_gzip(const char *text, size_t n, unsigned char *out, size_t capacity) {
     z_stream z = {0};
     CHECK(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
     z.next_in = (const unsigned char *)text;
@@ -131,47 +132,47 @@ static size_t pack_gzip(const char *text, size_t n, unsigned char *out, size_t c
     z.next_out = out;
     z.avail_out = (unsigned)capacity;
     CHECK(deflate(&z, Z_FINISH) == Z_STREAM_END);
-    const size_t made = z.total_out;
+    const size_t n_out = z.total_out;
     (void)deflateEnd(&z);
-    return made;
+    return n_out;
 }
 
-static size_t pack_xz(const char *text, size_t n, unsigned char *out, size_t capacity) {
-    size_t made = 0;
-    CHECK(lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, NULL, (const uint8_t *)text, n, out, &made,
+static size_t compress_xz(const char *text, size_t n, unsigned char *out, size_t capacity) {
+    size_t n_out = 0;
+    CHECK(lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, NULL, (const uint8_t *)text, n, out, &n_out,
                                   capacity) == LZMA_OK);
-    return made;
+    return n_out;
 }
 
-static int window_log; // of pack_zstd; 0: its own choice
+static int window_log; // of compress_zstd; 0: the library's default
 
-static size_t pack_zstd(const char *text, size_t n, unsigned char *out, size_t capacity) {
+static size_t compress_zstd(const char *text, size_t n, unsigned char *out, size_t capacity) {
     ZSTD_CCtx *context = ZSTD_createCCtx();
     CHECK(context != NULL);
     CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1)));
     CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, window_log)));
     CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, window_log == 0)));
-    const size_t made = ZSTD_compress2(context, out, capacity, text, n);
-    CHECK(!ZSTD_isError(made));
+    const size_t n_out = ZSTD_compress2(context, out, capacity, text, n);
+    CHECK(!ZSTD_isError(n_out));
     (void)ZSTD_freeCCtx(context);
-    return made;
+    return n_out;
 }
 
-/* Whole, of two parts, cut short and damaged. */
-static void check_packed(const char *name, const char *format,
-                         size_t (*pack)(const char *, size_t, unsigned char *, size_t)) {
+/* Reads complete, concatenated, truncated and damaged files. */
+static void check_compressed(const char *name, const char *format,
+                             size_t (*compress)(const char *, size_t, unsigned char *, size_t)) {
     const char *path = in_folder(name);
-    const size_t first = pack("hello ", 6, packed, sizeof packed);
-    const size_t second = pack("world", 5, packed + first, sizeof packed - first);
-    put_file(path, packed, first + second);
+    const size_t first = compress("hello ", 6, compressed, sizeof compressed);
+    const size_t second = compress("world", 5, compressed + first, sizeof compressed - first);
+    put_file(path, compressed, first + second);
     assert_string_equal(read_one(path, NULL), "hello world!");
-    put_file(path, packed, first + second - 3);
+    put_file(path, compressed, first + second - 3);
     check_fails(path, STRAIT_EDATA, name);
     CHECK(strstr(strait_err_detail(), "truncated") != NULL);
     CHECK(strstr(strait_err_detail(), format) != NULL);
 
-    const size_t n = pack(big, BIG, packed, sizeof packed);
-    put_file(path, packed, n);
+    const size_t n = compress(big, BIG, compressed, sizeof compressed);
+    put_file(path, compressed, n);
     struct strait_text *text = NULL;
     strait_text_piece piece = {.is_over = 0};
     const char *paths[] = {path};
@@ -183,25 +184,25 @@ static void check_packed(const char *name, const char *format,
     assert_int_equal(strait_text_bytes_read(text), n);
     strait_alloc_free(piece.text.data);
     strait_text_close(&text);
-    packed[n / 2] ^= 0x40;
-    packed[n / 2 + 1] ^= 0xff;
-    put_file(path, packed, n);
+    compressed[n / 2] ^= 0x40;
+    compressed[n / 2 + 1] ^= 0xff;
+    put_file(path, compressed, n);
     check_fails(path, STRAIT_EDATA, name);
 }
 
-static void test_packed(void **state) {
+static void test_reads_compressed_files(void **state) {
     (void)state;
     uint32_t seed = 1;
     for (int i = 0; i < BIG; i++) {
         seed = seed * 1664525u + 1013904223u;
         big[i] = (char)('a' + (seed >> 24) % 26);
     }
-    check_packed("p.gz", "gzip", pack_gzip);
-    check_packed("p.xz", "xz", pack_xz);
-    check_packed("p.zst", "zstd", pack_zstd);
-    window_log = 28; // more than zstd itself reads unless it is told to
-    const size_t n_long = pack_zstd("far away", 8, packed, sizeof packed);
-    put_file(in_folder("long.zst"), packed, n_long);
+    check_compressed("p.gz", "gzip", compress_gzip);
+    check_compressed("p.xz", "xz", compress_xz);
+    check_compressed("p.zst", "zstd", compress_zstd);
+    window_log = 28; // more than zstd accepts by default
+    const size_t n_long = compress_zstd("far away", 8, compressed, sizeof compressed);
+    put_file(in_folder("long.zst"), compressed, n_long);
     assert_string_equal(read_one(in_folder("long.zst"), NULL), "far away!");
     window_log = 0;
     put_text("fake.gz", "just text");
@@ -210,22 +211,22 @@ static void test_packed(void **state) {
     check_fails(in_folder("none.gz"), STRAIT_EDATA, "none.gz: not gzip data");
     put_text("wide.txt", "\xff\xfex");
     check_fails(in_folder("wide.txt"), STRAIT_EDATA, "wide.txt: this is text in UTF-16");
-    memcpy(packed, "\x5e\x2a\x4d\x18\2\0\0\0no", 10); // a frame for others
-    put_file(in_folder("more.zst"), packed,
-             10 + pack_zstd("yes", 3, packed + 10, sizeof packed - 10));
+    memcpy(compressed, "\x5e\x2a\x4d\x18\2\0\0\0no", 10); // a skippable frame
+    put_file(in_folder("more.zst"), compressed,
+             10 + compress_zstd("yes", 3, compressed + 10, sizeof compressed - 10));
     assert_string_equal(read_one(in_folder("more.zst"), NULL), "yes!");
-    const size_t n = pack_zstd("{\"text\":\"in lines\"}\n", 20, packed, sizeof packed);
-    put_file(in_folder("l.jsonl.zst"), packed, n);
+    const size_t n = compress_zstd("{\"text\":\"in lines\"}\n", 20, compressed, sizeof compressed);
+    put_file(in_folder("l.jsonl.zst"), compressed, n);
     assert_string_equal(read_one(in_folder("l.jsonl.zst"), NULL), "in lines!");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_and_lines),
-        cmocka_unit_test(test_missing_files),
-        cmocka_unit_test(test_nothing_before_much),
-        cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_reads_plain_text_and_json_lines),
+        cmocka_unit_test(test_reports_missing_files_at_open),
+        cmocka_unit_test(test_skips_empty_document_before_long_one),
+        cmocka_unit_test(test_splits_between_visible_characters_only),
+        cmocka_unit_test(test_reads_compressed_files),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

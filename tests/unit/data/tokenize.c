@@ -45,31 +45,32 @@ static int finish(void **state) {
     return remove_folder(state);
 }
 
-/* Cutting at every allowed place must not change one id. */
-static void test_cut_text_has_the_same_ids(void **state) {
+/* Splitting at every allowed offset must not change an id. */
+static void test_splitting_at_lines_keeps_ids(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
         CHECK(strait_tokenizer_may_cut_lines(tokenizers[i]));
         struct strait_encoder *encoder = NULL;
         struct strait_encoder *parts = NULL;
         const int32_t *whole = NULL, *part = NULL;
-        size_t n_whole = 0, n_part = 0, at = 0, start = 0, n_cuts = 0;
+        size_t n_whole = 0, n_part = 0, at = 0, start = 0, n_splits = 0;
         CHECK_OK(strait_encoder_open(tokenizers[i], &encoder));
         CHECK_OK(strait_encoder_open(tokenizers[i], &parts));
         CHECK_OK(strait_encoder_encode(encoder, text, n_text, 0, &whole, &n_whole));
         for (size_t end = 1; end <= n_text; end++) {
             const unsigned char *bytes = (const unsigned char *)text + start;
-            /* end is a cut when it is the last one of the text up to and with its character */
+            /* `end` allows a split if it is the last such offset in the text up to its character.
+             */
             if (end < n_text && strait_text_cut(bytes, end - start + 1) != end - start) continue;
             CHECK_OK(strait_encoder_encode(parts, bytes, end - start, 0, &part, &n_part));
             CHECK(at + n_part <= n_whole);
             assert_memory_equal(part, whole + at, n_part * sizeof *part);
             at += n_part;
             start = end;
-            n_cuts++;
+            n_splits++;
         }
         assert_int_equal(at, n_whole);
-        CHECK(n_cuts > 1000);
+        CHECK(n_splits > 1000);
         strait_encoder_close(&encoder);
         strait_encoder_close(&parts);
     }
@@ -90,7 +91,7 @@ static void check_corpus(const char *path, int n_shards, const int32_t *expected
     strait_corpus_close(&corpus);
 }
 
-static void test_shards_for_any_threads(void **state) {
+static void test_shards_are_independent_of_threads(void **state) {
     (void)state;
     put_file(in_folder("lines.jsonl"), "{\"text\":\"the quick\"}\n{\"text\":\"\"}\n", 33);
     const char *paths[] = {in_folder("mixed.txt"), in_folder("lines.jsonl")};
@@ -121,7 +122,7 @@ static void test_shards_for_any_threads(void **state) {
         check_corpus(in_folder("out.bin"), 1, expected.data, expected.n);
         check_corpus(in_folder("out.json"), 1, expected.data, expected.n);
         spec.out = in_folder("many.bin");
-        spec.shard_tokens = (int64_t)expected.n / 4; // a little is left for a fifth
+        spec.shard_tokens = (int64_t)expected.n / 4; // the rest goes to a fifth shard
         if (expected.n % 4 == 0) spec.shard_tokens--;
         CHECK_OK(strait_tokenize_run(&spec, &counts));
         assert_int_equal(counts.shards, 5);
@@ -131,7 +132,7 @@ static void test_shards_for_any_threads(void **state) {
     strait_encoder_close(&encoder);
 }
 
-static void test_refusals(void **state) {
+static void test_rejects_empty_and_bad_input(void **state) {
     (void)state;
     put_file(in_folder("none.txt"), "", 0);
     put_file(in_folder("bad.jsonl"), "{\"text\":\"a\"}\n{\"text\":1}\n", 25);
@@ -151,7 +152,7 @@ static void test_refusals(void **state) {
     CHECK_FAILS(strait_tokenize_run(&spec, &counts), STRAIT_ECONFIG, "ends in .bin");
 }
 
-/* How many files there are whose names begin with `name`. */
+/* The number of files whose names start with `name`. */
 static int n_files(const char *name) {
     int n = 0;
     const struct dirent *entry;
@@ -163,8 +164,8 @@ static int n_files(const char *name) {
     return n;
 }
 
-/* Asks for an end when it is asked for the n-th time. */
-static int counts_down(void *arg) {
+/* A stop callback that returns true on its n-th call. */
+static int stop_after_n_calls(void *arg) {
     return atomic_fetch_sub((atomic_int *)arg, 1) <= 1;
 }
 
@@ -182,7 +183,7 @@ static void remove_corpus(const char *name) {
     }
 }
 
-static void test_ends_in_the_middle_when_asked(void **state) {
+static void test_stops_on_request_and_leaves_nothing(void **state) {
     (void)state;
     const char *paths[] = {in_folder("mixed.txt")};
     for (int threads = 1; threads <= 2; threads++) {
@@ -194,7 +195,7 @@ static void test_ends_in_the_middle_when_asked(void **state) {
             strait_tokenize_counts counts = {0};
             const strait_tokenize_spec spec = {
                 .tokenizer = tokenizers[0],
-                .text = {.paths = paths, .n_paths = 1, .stop = {counts_down, &left}},
+                .text = {.paths = paths, .n_paths = 1, .stop = {stop_after_n_calls, &left}},
                 .out = in_folder("stopped.bin"),
                 .shard_tokens = 20000,
                 .n_threads = threads,
@@ -208,49 +209,50 @@ static void test_ends_in_the_middle_when_asked(void **state) {
             assert_int_equal(n_files("stopped"), 0);
             if (tokens > most) most = tokens;
         }
-        CHECK(most >= 20000); // it was asked after a shard was whole, too
+        CHECK(most >= 20000); // some stops came after a complete shard
         remove_corpus("stopped.bin");
     }
 }
 
-static void test_replaces_a_corpus_of_another_cut(void **state) {
+static void test_replaces_corpus_of_another_shard_size(void **state) {
     (void)state;
-    static const char *const stays[] = {"c-0007.bin", "cc.bin", "c-old.bin", "c-00007.json",
-                                        "c-00007.bin.gz"};
+    static const char *const others[] = {"c-0007.bin", "cc.bin", "c-old.bin", "c-00007.json",
+                                         "c-00007.bin.gz"};
     static const struct {
         int64_t shard_tokens;
         int n_shards;
-    } cuts[] = {{0, 1}, {5, 3}, {7, 2}, {0, 1}, {5, 3}};
+    } sizes[] = {{0, 1}, {5, 3}, {7, 2}, {0, 1}, {5, 3}};
     put_file(in_folder("some.txt"), "the quick Brown fox", 19);
     put_file(in_folder("c-123456.bin"), "old", 3);
-    for (size_t i = 0; i < sizeof stays / sizeof *stays; i++)
-        put_file(in_folder(stays[i]), "other", 5);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        put_file(in_folder(others[i]), "other", 5);
     const char *paths[] = {in_folder("some.txt")};
     struct strait_encoder *encoder = NULL;
     const int32_t *ids = NULL;
     size_t n = 0;
     CHECK_OK(strait_encoder_open(tokenizers[0], &encoder));
     CHECK_OK(strait_encoder_encode(encoder, "the quick Brown fox", 19, 0, &ids, &n));
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         strait_tokenize_counts counts = {0};
         const strait_tokenize_spec spec = {.tokenizer = tokenizers[0],
                                            .text = {.paths = paths, .n_paths = 1},
                                            .out = in_folder("c.bin"),
-                                           .shard_tokens = cuts[i].shard_tokens,
+                                           .shard_tokens = sizes[i].shard_tokens,
                                            .n_threads = 1,
                                            .end = -1};
         CHECK_OK(strait_tokenize_run(&spec, &counts));
-        check_corpus(in_folder("c.json"), cuts[i].n_shards, ids, n);
-        assert_int_equal(n_files("c"), (int)(sizeof stays / sizeof *stays) + 1 + cuts[i].n_shards);
-        assert_int_equal(strait_file_exists(in_folder("c.bin")), cuts[i].shard_tokens == 0);
+        check_corpus(in_folder("c.json"), sizes[i].n_shards, ids, n);
+        assert_int_equal(n_files("c"),
+                         (int)(sizeof others / sizeof *others) + 1 + sizes[i].n_shards);
+        assert_int_equal(strait_file_exists(in_folder("c.bin")), sizes[i].shard_tokens == 0);
     }
-    for (size_t i = 0; i < sizeof stays / sizeof *stays; i++)
-        assert_int_equal(unlink(in_folder(stays[i])), 0);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_equal(unlink(in_folder(others[i])), 0);
     remove_corpus("c.bin");
     strait_encoder_close(&encoder);
 }
 
-static void test_leaves_the_old_corpus_where_it_fails(void **state) {
+static void test_failure_keeps_existing_corpus(void **state) {
     (void)state;
     put_file(in_folder("some.txt"), "the quick Brown fox", 19);
     put_file(in_folder("bad.jsonl"), "{\"text\":1}\n", 11);
@@ -279,7 +281,7 @@ static void test_leaves_the_old_corpus_where_it_fails(void **state) {
     remove_corpus("old.bin");
 }
 
-static void test_removes_what_a_killed_process_left(void **state) {
+static void test_removes_files_of_a_killed_process(void **state) {
     (void)state;
     put_file(in_folder("few.txt"), "the quick Brown fox", 19);
     const char *paths[] = {in_folder("few.txt")};
@@ -301,7 +303,7 @@ static void test_removes_what_a_killed_process_left(void **state) {
     remove_corpus("k.bin");
 }
 
-static void test_failing_allocations(void **state) {
+static void test_survives_failing_allocations(void **state) {
     (void)state;
     put_file(in_folder("few.txt"), "the quick Brown fox", 19);
     const char *paths[] = {in_folder("few.txt")};
@@ -327,14 +329,14 @@ static void test_failing_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_text_has_the_same_ids),
-        cmocka_unit_test(test_shards_for_any_threads),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_ends_in_the_middle_when_asked),
-        cmocka_unit_test(test_replaces_a_corpus_of_another_cut),
-        cmocka_unit_test(test_leaves_the_old_corpus_where_it_fails),
-        cmocka_unit_test(test_removes_what_a_killed_process_left),
-        cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_splitting_at_lines_keeps_ids),
+        cmocka_unit_test(test_shards_are_independent_of_threads),
+        cmocka_unit_test(test_rejects_empty_and_bad_input),
+        cmocka_unit_test(test_stops_on_request_and_leaves_nothing),
+        cmocka_unit_test(test_replaces_corpus_of_another_shard_size),
+        cmocka_unit_test(test_failure_keeps_existing_corpus),
+        cmocka_unit_test(test_removes_files_of_a_killed_process),
+        cmocka_unit_test(test_survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, prepare, finish);
 }

@@ -3,18 +3,18 @@
 #include "folder.h"
 #include "tokenizers.h"
 
-static void check_refused(const strait_test_file *file, const char *words) {
+static void check_rejected(const strait_test_file *file, const char *expected) {
     struct strait_tokenizer *tokenizer = NULL;
     const char *text = test_file_text(file);
-    CHECK_FAILS(strait_tokenizer_parse(text, strlen(text), &tokenizer), STRAIT_EDATA, words);
+    CHECK_FAILS(strait_tokenizer_parse(text, strlen(text), &tokenizer), STRAIT_EDATA, expected);
     CHECK(tokenizer == NULL);
 }
 
-static void test_unknown_kinds_are_named(void **state) {
+static void test_names_unsupported_settings(void **state) {
     (void)state;
     const struct {
         strait_test_file file;
-        const char *words;
+        const char *expected;
     } cases[] = {
         {{.normalizer = "{\"type\":\"Lowercase\"}"}, "\"normalizer\" of type \"Lowercase\""},
         {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Nmt\"}]}"}, "\"Nmt\""},
@@ -61,10 +61,10 @@ static void test_unknown_kinds_are_named(void **state) {
         {{.added = "[{\"id\":11,\"content\":\"<x>\",\"weight\":1}]"}, "key \"weight\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check_refused(&cases[i].file, cases[i].words);
+        check_rejected(&cases[i].file, cases[i].expected);
 }
 
-static void test_not_a_tokenizer(void **state) {
+static void test_rejects_other_files(void **state) {
     (void)state;
     struct strait_tokenizer *t = NULL;
     CHECK_FAILS(strait_tokenizer_parse("{}", 2, &t), STRAIT_EDATA, "\"model\" is missing");
@@ -79,7 +79,7 @@ static void test_not_a_tokenizer(void **state) {
     CHECK_FAILS(strait_tokenizer_open(in_folder("none.json"), &t), STRAIT_EIO, "none.json");
 }
 
-static void test_tokens_and_bytes(void **state) {
+static void test_finds_tokens_and_their_bytes(void **state) {
     (void)state;
     struct strait_tokenizer *t = open_test_file(&(strait_test_file){
         .added = "[{\"id\":12,\"content\":\"<|endoftext|>\",\"special\":true}]"});
@@ -100,7 +100,7 @@ static void test_tokens_and_bytes(void **state) {
     strait_tokenizer_close(&t);
 }
 
-static void test_fingerprint_follows_what_changes_ids(void **state) {
+static void test_fingerprint_changes_with_the_ids_only(void **state) {
     (void)state;
     const strait_test_file files[] = {
         {.added = NULL},
@@ -110,26 +110,26 @@ static void test_fingerprint_follows_what_changes_ids(void **state) {
         {.added = "[{\"id\":10,\"content\":\"<x>\"}]"},
         {.pre_tokenizer = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"},
     };
-    char prints[6][33];
+    char fingerprints[6][33];
     for (int i = 0; i < 6; i++) {
         struct strait_tokenizer *t = open_test_file(&files[i]);
-        memcpy(prints[i], strait_tokenizer_fingerprint(t), 33);
-        assert_int_equal(strlen(prints[i]), 32);
+        memcpy(fingerprints[i], strait_tokenizer_fingerprint(t), 33);
+        assert_int_equal(strlen(fingerprints[i]), 32);
         for (int k = 0; k < i; k++)
-            CHECK(strcmp(prints[i], prints[k]) != 0);
+            CHECK(strcmp(fingerprints[i], fingerprints[k]) != 0);
         strait_tokenizer_close(&t);
     }
-    /* Shards and checkpoints carry it: it must never change. */
-    assert_string_equal(prints[0], "7c73c65a9a9edf9b4421da288bd4b9aa");
+    /* Shards and checkpoints store the fingerprint: it must never change. */
+    assert_string_equal(fingerprints[0], "7c73c65a9a9edf9b4421da288bd4b9aa");
     struct strait_tokenizer *same = open_test_file(&(strait_test_file){
         .merges = "[[\"a\",\"b\"],[\"c\",\"d\"],[\"ab\",\"cd\"],[\"\\u0120\",\"a\"],[\"b\",\"c\"]]",
         .options = "\"dropout\":null,\"fuse_unk\":false,",
         .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[]}"});
-    assert_string_equal(strait_tokenizer_fingerprint(same), prints[0]);
+    assert_string_equal(strait_tokenizer_fingerprint(same), fingerprints[0]);
     strait_tokenizer_close(&same);
 }
 
-static void test_failing_allocations(void **state) {
+static void test_survives_failing_allocations(void **state) {
     (void)state;
     const strait_test_file file = {
         .added = "[{\"id\":12,\"content\":\"<e\\u0301>\",\"normalized\":true}]",
@@ -150,7 +150,8 @@ static void test_failing_allocations(void **state) {
         strait_alloc_fail_at(n);
         const strait_err err = strait_tokenizer_parse(text, strlen(text), &again);
         strait_alloc_fail_at(0);
-        CHECK((err == STRAIT_OK) == (again != NULL)); // the pattern's JIT may do without memory
+        CHECK((err == STRAIT_OK) ==
+              (again != NULL)); // PCRE2 works without its JIT if that gets no memory
         if (err != STRAIT_OK) assert_int_equal(err, STRAIT_ENOMEM);
         strait_tokenizer_close(&again);
     }
@@ -175,11 +176,11 @@ static void test_failing_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unknown_kinds_are_named),
-        cmocka_unit_test(test_not_a_tokenizer),
-        cmocka_unit_test(test_tokens_and_bytes),
-        cmocka_unit_test(test_fingerprint_follows_what_changes_ids),
-        cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_names_unsupported_settings),
+        cmocka_unit_test(test_rejects_other_files),
+        cmocka_unit_test(test_finds_tokens_and_their_bytes),
+        cmocka_unit_test(test_fingerprint_changes_with_the_ids_only),
+        cmocka_unit_test(test_survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

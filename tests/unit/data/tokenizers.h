@@ -1,4 +1,4 @@
-/* tokenizers.h - small tokenizers whose ids can be worked out by hand. */
+/* tokenizers.h - small tokenizers whose ids can be computed by hand. */
 #pragma once
 
 #include "base/alloc.h"
@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/* The parts of a file that tests exchange; NULL takes the usual one. */
+/* The sections of tokenizer.json that a test replaces; NULL keeps the default. */
 typedef struct strait_test_file {
     const char *added, *normalizer, *pre_tokenizer, *post_processor, *decoder, *options, *vocab,
         *merges;
@@ -51,7 +51,7 @@ static inline const char *ids_of(const struct strait_tokenizer *tokenizer, const
     const int32_t *ids = NULL;
     size_t n_ids = 0;
     CHECK_OK(strait_encoder_open(tokenizer, &encoder));
-    for (int twice = 0; twice < 2; twice++) // the second time from the cache
+    for (int run = 0; run < 2; run++) // the second run uses the cache
         CHECK_OK(strait_encoder_encode(encoder, text, n, options, &ids, &n_ids));
     size_t at = 0;
     out[0] = '\0';
@@ -64,7 +64,7 @@ static inline const char *ids_of(const struct strait_tokenizer *tokenizer, const
 #define CHECK_IDS(tokenizer, text, expected) \
     assert_string_equal(ids_of(tokenizer, text, strlen(text), 0), expected)
 
-/* Encodes and decodes; the text must come back. */
+/* Decoding the ids of a text must restore the text. */
 static inline void check_round_trip(const struct strait_tokenizer *tokenizer, const void *text,
                                     size_t n) {
     struct strait_encoder *encoder = NULL;

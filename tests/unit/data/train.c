@@ -30,15 +30,15 @@ static void check_merges(const char *path, const char *const *expected, size_t n
     json_decref(document);
 }
 
-/* Counts worked out by hand: in "ababab cdcd" and two more words. */
-static void test_merges_by_hand(void **state) {
+/* The expected merges are computed by hand below. */
+static void test_merges_most_frequent_pairs_first(void **state) {
     (void)state;
     const char *paths[] = {in_folder("hand.txt")};
     put_file(paths[0], "abab abab cc cc cc xy", 21);
     const int32_t n = train(paths, 1, 300, "gpt2", 1, in_folder("hand.json"));
-    /* words: "abab" 1, " abab" 1, " cc" 3, " xy" 1. a+b 4; c+c 3 and space+c 3: the smaller left
-     * id is c's, as bytes are numbered by their characters and the space comes late; then
-     * space+cc 3; ab+ab 2; pairs seen once are left alone. */
+    /* Words: "abab" 1, " abab" 1, " cc" 3, " xy" 1. a+b occurs 4 times. c+c and space+c occur 3
+     * times each; c has the smaller id, because the space is a late character of the byte-level
+     * alphabet. Then space+cc 3 and ab+ab 2. Pairs that occur once are not merged. */
     static const char *const expected[] = {"a b", "c c", "\xc4\xa0 cc", "ab ab"};
     check_merges(in_folder("hand.json"), expected, 4);
     assert_int_equal(n, 2 + 256 + 4);
@@ -51,7 +51,7 @@ static void test_merges_by_hand(void **state) {
     strait_tokenizer_close(&t);
 }
 
-static void test_overlapping_pairs(void **state) {
+static void test_counts_overlapping_pairs(void **state) {
     (void)state;
     const char *paths[] = {in_folder("over.txt")};
     put_file(paths[0], "aaaaa aaaa", 10);
@@ -62,7 +62,7 @@ static void test_overlapping_pairs(void **state) {
 
 static char text[300000];
 
-static void test_same_for_threads_and_order(void **state) {
+static void test_result_is_independent_of_threads_and_file_order(void **state) {
     (void)state;
     const size_t n = make_mixed(text, sizeof text, 5);
     const size_t m = make_mixed(text, sizeof text / 2, 6);
@@ -99,51 +99,51 @@ static void test_same_for_threads_and_order(void **state) {
     }
 }
 
-static void check_refused(strait_tokenizer_train_spec spec, strait_err err, const char *words) {
+static void check_rejected(strait_tokenizer_train_spec spec, strait_err err, const char *expected) {
     int32_t n = 0;
     const char *out = in_folder("no.json");
-    CHECK_FAILS(strait_tokenizer_train(&spec, out, &n), err, words);
+    CHECK_FAILS(strait_tokenizer_train(&spec, out, &n), err, expected);
     CHECK(!strait_file_exists(in_folder("no.json")));
 }
 
-static void test_refusals(void **state) {
+static void test_rejects_bad_settings(void **state) {
     (void)state;
     const char *paths[] = {in_folder("empty.txt")};
     put_file(paths[0], "", 0);
     const strait_text_spec none = {.paths = paths, .n_paths = 1};
     const char *const twice[] = {"<a>", "<a>"};
     const char *const spaced[] = {"< >"};
-    check_refused((strait_tokenizer_train_spec){.text = none, .vocab = 300}, STRAIT_EDATA,
-                  "contain no text");
-    check_refused((strait_tokenizer_train_spec){.text = none, .vocab = 255}, STRAIT_ECONFIG,
-                  "vocabulary of 255");
-    check_refused((strait_tokenizer_train_spec){.text = none, .vocab = 300, .pattern = "x"},
-                  STRAIT_ECONFIG, "pattern \"x\"");
-    check_refused(
+    check_rejected((strait_tokenizer_train_spec){.text = none, .vocab = 300}, STRAIT_EDATA,
+                   "contain no text");
+    check_rejected((strait_tokenizer_train_spec){.text = none, .vocab = 255}, STRAIT_ECONFIG,
+                   "vocabulary of 255");
+    check_rejected((strait_tokenizer_train_spec){.text = none, .vocab = 300, .pattern = "x"},
+                   STRAIT_ECONFIG, "pattern \"x\"");
+    check_rejected(
         (strait_tokenizer_train_spec){
             .text = none, .vocab = 300, .specials = twice, .n_specials = 2},
         STRAIT_ECONFIG, "given twice");
-    check_refused(
+    check_rejected(
         (strait_tokenizer_train_spec){
             .text = none, .vocab = 300, .specials = spaced, .n_specials = 1},
         STRAIT_ECONFIG, "visible ASCII");
 }
 
-static void test_failing_allocations(void **state) {
+static void test_survives_failing_allocations(void **state) {
     (void)state;
     const char *paths[] = {in_folder("few.txt")};
     const char *out = in_folder("few.json");
     put_file(paths[0], "abab abab", 9);
-    int32_t made = 0;
+    int32_t n_tokens = 0;
     const strait_tokenizer_train_spec spec = {
         .text = {.paths = paths, .n_paths = 1}, .vocab = 260, .n_threads = 1};
     const int64_t before = strait_alloc_count();
-    CHECK_OK(strait_tokenizer_train(&spec, out, &made));
+    CHECK_OK(strait_tokenizer_train(&spec, out, &n_tokens));
     const int64_t n_allocations = strait_alloc_count() - before;
     CHECK(n_allocations > 30);
     for (int64_t n = 1; n <= n_allocations; n++) {
         strait_alloc_fail_at(n);
-        const strait_err err = strait_tokenizer_train(&spec, out, &made);
+        const strait_err err = strait_tokenizer_train(&spec, out, &n_tokens);
         strait_alloc_fail_at(0);
         if (err != STRAIT_OK) assert_int_equal(err, STRAIT_ENOMEM);
     }
@@ -151,11 +151,11 @@ static void test_failing_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_merges_by_hand),
-        cmocka_unit_test(test_overlapping_pairs),
-        cmocka_unit_test(test_same_for_threads_and_order),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_merges_most_frequent_pairs_first),
+        cmocka_unit_test(test_counts_overlapping_pairs),
+        cmocka_unit_test(test_result_is_independent_of_threads_and_file_order),
+        cmocka_unit_test(test_rejects_bad_settings),
+        cmocka_unit_test(test_survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

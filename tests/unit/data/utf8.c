@@ -12,7 +12,7 @@ static size_t length_of(const char *text, size_t n) {
     return strait_utf8_length((const unsigned char *)text, n);
 }
 
-static void test_well_formed(void **state) {
+static void test_length_rejects_malformed_characters(void **state) {
     (void)state;
     assert_int_equal(length_of("a", 1), 1);
     assert_int_equal(length_of("\xc3\xa9", 2), 2);
@@ -47,7 +47,7 @@ static void test_every_character_round_trips(void **state) {
     }
 }
 
-static void test_valid_stops_at_the_first_fault(void **state) {
+static void test_valid_stops_at_first_invalid_byte(void **state) {
     (void)state;
     unsigned char text[64];
     for (size_t at = 0; at < 40; at++) {
@@ -62,7 +62,7 @@ static void test_valid_stops_at_the_first_fault(void **state) {
     assert_int_equal(strait_utf8_incomplete((const unsigned char *)"\x80\x80\x80", 3), 0);
 }
 
-static void test_alphabet(void **state) {
+static void test_byte_alphabet_round_trips(void **state) {
     (void)state;
     assert_int_equal(strait_alphabet_of_byte('A'), 'A');
     assert_int_equal(strait_alphabet_of_byte(' '), 0x120);
@@ -92,22 +92,22 @@ static void check_nfc(const char *text, const char *expected) {
     strait_alloc_free(out.data);
 }
 
-static void test_nfc_by_hand(void **state) {
+static void test_nfc_composes_known_characters(void **state) {
     (void)state;
     check_nfc("plain", "plain");
     check_nfc("e\xcc\x81", "\xc3\xa9");                                // e + acute
-    check_nfc("xe\xcc\x81y", "x\xc3\xa9y");                            // between plain ones
-    check_nfc("q\xcc\x81", "q\xcc\x81");                               // no such letter
+    check_nfc("xe\xcc\x81y", "x\xc3\xa9y");                            // between plain characters
+    check_nfc("q\xcc\x81", "q\xcc\x81");                               // no composed letter exists
     check_nfc("\xe2\x84\xab", "\xc3\x85");                             // Angstrom sign
     check_nfc("\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab", "\xed\x95\x9c"); // Hangul jamo
     check_nfc("\xea\xb0\x80\xe1\x86\xa8", "\xea\xb0\x81");             // syllable and final
     check_nfc("\xe3\x81\x8b\xe3\x82\x99", "\xe3\x81\x8c");             // kana and voicing
-    check_nfc("a\xcc\xa3\xcc\x87", "\xe1\xba\xa1\xcc\x87");            // order of marks
+    check_nfc("a\xcc\xa3\xcc\x87", "\xe1\xba\xa1\xcc\x87");            // marks are reordered
     check_nfc("\xcc\x81 a", "\xcc\x81 a");                             // mark at the start
 }
 
-/* The quick path against the library, on runs of random characters of all kinds. */
-static void test_nfc_equals_the_library(void **state) {
+/* The fast path must agree with utf8proc on random runs of characters of all kinds. */
+static void test_nfc_fast_path_equals_utf8proc(void **state) {
     (void)state;
     static const uint32_t blocks[] = {
         0x41,   0xc0,   0x300,  0x370,  0x410,  0x480,  0x5b0,  0x915,   0x1100,  0x1161, 0x11a8,
@@ -115,7 +115,7 @@ static void test_nfc_equals_the_library(void **state) {
     uint32_t seed = 7;
     strait_ids scratch = {0};
     strait_buffer out = {0};
-    for (int round = 0; round < 3000; round++) {
+    for (int run = 0; run < 3000; run++) {
         unsigned char text[64];
         size_t n = 0;
         for (int i = 0; i < 12; i++) {
@@ -139,12 +139,12 @@ static void test_nfc_equals_the_library(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_well_formed),
+        cmocka_unit_test(test_length_rejects_malformed_characters),
         cmocka_unit_test(test_every_character_round_trips),
-        cmocka_unit_test(test_valid_stops_at_the_first_fault),
-        cmocka_unit_test(test_alphabet),
-        cmocka_unit_test(test_nfc_by_hand),
-        cmocka_unit_test(test_nfc_equals_the_library),
+        cmocka_unit_test(test_valid_stops_at_first_invalid_byte),
+        cmocka_unit_test(test_byte_alphabet_round_trips),
+        cmocka_unit_test(test_nfc_composes_known_characters),
+        cmocka_unit_test(test_nfc_fast_path_equals_utf8proc),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
