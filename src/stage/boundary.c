@@ -97,10 +97,6 @@ void strait_boundary_close(struct strait_boundary **boundary) {
     *boundary = NULL;
 }
 
-size_t strait_boundary_bytes(const struct strait_boundary *boundary) {
-    return boundary->codec->slab.bytes + boundary->staging.wires.bytes;
-}
-
 void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mesh *mesh, int peer) {
     boundary->mesh = mesh;
     boundary->peer = peer;

@@ -27,8 +27,7 @@ typedef struct strait_boundary_spec {
 /* Keeps the backend. Checks and completes the codec's spec. */
 strait_err strait_boundary_open(const strait_boundary_spec *spec, struct strait_backend *backend,
                                 struct strait_boundary **out);
-void strait_boundary_close(struct strait_boundary **boundary);        // accepts NULL
-size_t strait_boundary_bytes(const struct strait_boundary *boundary); // of device memory
+void strait_boundary_close(struct strait_boundary **boundary); // accepts NULL
 
 /* From now on messages go to and come from `peer` of `mesh`, both kept until close. */
 void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mesh *mesh, int peer);

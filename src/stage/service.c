@@ -1,6 +1,8 @@
 #include "stage/service.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "stage/boundary_check.h"
 #include "stage/runner_state.h"
 
 #include <stdio.h>
@@ -27,7 +29,8 @@ struct strait_service {
     uint64_t seen_forward, seen_backward; // bytes received, counted by earlier replies
     float *basis;                         // memory for one of a subspace codec
     int n_basis;
-    char reason[512]; // of the last command's error
+    char reason[512];                     // of the last command's error
+    struct strait_boundary_checks checks; // of the neighbours' codecs
 };
 
 /* ---- neighbours ---- */
@@ -39,14 +42,34 @@ static strait_err add_neighbour(struct strait_service *s, int stage, const strai
     return strait_mesh_add(s->mesh, &neighbour, peer);
 }
 
+strait_err strait_service_greet(struct strait_service *s) {
+    return strait_boundary_checks_send(&s->checks, s->mesh, s->prev, s->next);
+}
+
+/* Links first, then codecs: their bytes belong to the handshake, not to the first step. */
 static strait_err wait_for_neighbours(struct strait_service *s) {
     if (s->prev >= 0) STRAIT_TRY(strait_mesh_wait_up(s->mesh, s->prev, CONNECT_MS));
     if (s->next >= 0) STRAIT_TRY(strait_mesh_wait_up(s->mesh, s->next, CONNECT_MS));
+    STRAIT_TRY(strait_service_greet(s));
+    const int64_t until = strait_clock_ns() + CONNECT_MS * INT64_C(1000000);
+    while (!strait_boundary_checks_is_done(&s->checks, s->prev >= 0, s->next >= 0)) {
+        struct strait_msg *msg = NULL;
+        strait_err err = strait_mesh_receive(s->mesh, CONNECT_MS, &msg);
+        if (err == STRAIT_OK) err = strait_service_route(s, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(err);
+        if (strait_clock_ns() > until)
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                               "stage %d: a neighbour did not describe its codec for %d s",
+                               s->stage, CONNECT_MS / 1000);
+    }
     return STRAIT_OK;
 }
 
 void strait_service_set_links(struct strait_service *s, struct strait_mesh *mesh, int prev,
                               int next) {
+    if (mesh != s->mesh) // neighbours of another mesh are other neighbours
+        strait_boundary_checks_init(&s->checks, &s->plan, s->stage);
     s->mesh = mesh;
     s->prev = prev;
     s->next = next;
@@ -63,6 +86,8 @@ int strait_service_stage_of_peer(const struct strait_service *s, int peer) {
 /* The runner's callbacks. */
 static strait_err on_message(void *user, struct strait_msg **msg) {
     struct strait_service *s = user;
+    if ((*msg)->type == STRAIT_MSG_BOUNDARY_CHECK)
+        return strait_boundary_checks_receive(&s->checks, *msg);
     return s->hooks.on_message(s->hooks.user, msg);
 }
 
@@ -188,7 +213,12 @@ static strait_err execute_load(struct strait_service *s, const char *folder) {
 
 static strait_err execute_gradients(struct strait_service *s, int64_t step,
                                     strait_stage_reply *reply) {
+    STRAIT_TRY(strait_boundary_checks_result(&s->checks));
     STRAIT_TRY(strait_runner_gradients(s->runner, step, &reply->gradients.loss_sum));
+    /* Descriptions of codecs overtake crossings, so those of this step cannot be without them. */
+    if (!strait_boundary_checks_is_done(&s->checks, s->prev >= 0, s->next >= 0))
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: a neighbour did not describe its codec",
+                           s->stage);
     reply->gradients.times = s->runner->times;
     reply->gradients.squares = (strait_floats){s->runner->squares, s->runner->n_params};
     count_bytes(s, &reply->gradients.forward_bytes, &reply->gradients.backward_bytes);
@@ -201,6 +231,7 @@ static strait_err execute_gradients(struct strait_service *s, int64_t step,
 static strait_err execute_validate(struct strait_service *s, int64_t step,
                                    strait_stage_reply *reply) {
     double residual = 0.0; // of gradients: a validation sends none
+    STRAIT_TRY(strait_boundary_checks_result(&s->checks));
     STRAIT_TRY(strait_runner_validate(s->runner, step, &reply->validate.loss_sum));
     forget_bytes(s); // a validation's bytes are not the next step's
     return read_codec(s, s->runner->receiver, &residual, &reply->validate.faults);
@@ -312,6 +343,7 @@ strait_err strait_service_open(const strait_service_spec *spec, struct strait_lo
         strait_service_close(&s);
         return err;
     }
+    strait_boundary_checks_init(&s->checks, &s->plan, s->stage);
     *out = s;
     return STRAIT_OK;
 }

@@ -50,6 +50,10 @@ void strait_service_close(struct strait_service **service); // accepts NULL
 void strait_service_set_links(struct strait_service *service, struct strait_mesh *mesh, int prev,
                               int next);
 
+/* Sends each neighbour a description of our codec (boundary_check.h), once per mesh; theirs are
+ * compared when they arrive. A service without on_poll does so by itself when it opens. */
+strait_err strait_service_greet(struct strait_service *service);
+
 /* Executes one command and fills *reply completely but for generation and sequence, its error
  * included. Borrowed parts of the reply are valid until the next command. Returns the error of the
  * command, which the reply also has. */

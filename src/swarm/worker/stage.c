@@ -180,7 +180,7 @@ strait_err strait_worker_connect(struct worker *w, const strait_task *task, int 
     STRAIT_TRY(wait_up(w, w->next_peer));
     *missing = -1;
     strait_service_set_links(w->service, w->mesh, w->prev, w->next_peer);
-    return STRAIT_OK;
+    return strait_service_greet(w->service);
 }
 
 /* ---- restoring ---- */

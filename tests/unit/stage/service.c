@@ -2,6 +2,7 @@
 #include "stage/service.h"
 
 #include "../config/tiny_run.h"
+#include "pair.h"
 #include "stage/stage_process.h"
 
 #include <signal.h>
@@ -232,6 +233,56 @@ static void rejects_commands_it_cannot_execute(void **state) {
     scratch_close(&folder);
 }
 
+/* A stage of two with its own idea of the seed, connected to the other side of `pair`. */
+static struct strait_service *stage_of_pair(const scratch *folder, const struct pair *pair,
+                                            int stage, int seed) {
+    static strait_run run;
+    struct strait_loader *loader = NULL;
+    struct strait_service *service = NULL;
+    tiny_run(folder, &run);
+    run.stages.count = 2;
+    run.train.seed = seed;
+    CHECK_OK(strait_loader_open(&run, &loader));
+    const strait_service_spec spec = {
+        .run = &run, .stage = stage, .hooks = {.on_message = on_message, .on_poll = on_poll}};
+    CHECK_OK(strait_service_open(&spec, &loader, &service));
+    strait_service_set_links(service, pair->meshes[stage], stage == 1 ? pair->peers[1] : -1,
+                             stage == 0 ? pair->peers[0] : -1);
+    CHECK_OK(strait_service_greet(service));
+    return service;
+}
+
+static void compares_codecs_when_a_boundary_connects(void **state) {
+    (void)state;
+    struct pair pair;
+    scratch folder = scratch_open();
+    for (int is_same = 0; is_same < 2; is_same++) {
+        pair_open(&pair);
+        struct strait_service *first = stage_of_pair(&folder, &pair, 0, 1);
+        struct strait_service *second = stage_of_pair(&folder, &pair, 1, is_same ? 1 : 2);
+        struct strait_msg *msg = pair_take(&pair, 1);
+        const strait_err err = strait_service_route(second, &msg);
+        strait_msg_close(&msg);
+        if (is_same) CHECK_OK(err);
+        if (!is_same) {
+            const strait_stage_command command = {.kind = STRAIT_COMMAND_OPEN,
+                                                  .open = {.n_slots = 1}};
+            const strait_stage_command step = {.kind = STRAIT_COMMAND_GRADIENTS};
+            strait_stage_reply reply;
+            CHECK_FAILS(err, STRAIT_EPROTO,
+                        "stage 1 and stage 0 have different codecs: seed is 2 at stage 1 and 1 at "
+                        "stage 0");
+            CHECK_OK(strait_service_execute(second, &command, &reply));
+            CHECK_FAILS(strait_service_execute(second, &step, &reply), STRAIT_EPROTO,
+                        "different codecs");
+        }
+        strait_service_close(&second);
+        strait_service_close(&first);
+        pair_close(&pair);
+    }
+    scratch_close(&folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parses_the_startup_line_it_formats),
@@ -244,6 +295,7 @@ int main(void) {
         cmocka_unit_test(reuses_an_open_stage_if_allowed),
         cmocka_unit_test(rejects_impossible_windows),
         cmocka_unit_test(rejects_commands_it_cannot_execute),
+        cmocka_unit_test(compares_codecs_when_a_boundary_connects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

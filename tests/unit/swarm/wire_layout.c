@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "check.h"
 #include "net/core/frame.h"
+#include "stage/boundary_check.h"
 #include "stage/commands.h"
 #include "swarm/protocol.h"
 
@@ -15,7 +16,7 @@
 enum {
     VERSION = 2
 };
-static const char digest[] = "d70eaac04b2b8cf218681cb2533aa912";
+static const char digest[] = "21724ccb76f6234b7e17dbfeb2fa903f";
 
 enum {
     PAGE_BYTES = 1 << 16,
@@ -54,6 +55,8 @@ typedef void row_fn(const char *table, const char *row);
 
 static void each_row(row_fn *with) {
     char row[4096];
+    render(&strait_boundary_check_layout, 0, "boundary_check", row, sizeof row);
+    with("BOUNDARY_CHECK", row);
     render(&strait_stage_command_header, 0, "every command", row, sizeof row);
     with("COMMAND", row);
     for (int k = 1; k < STRAIT_COMMAND_KINDS; k++) {
@@ -199,6 +202,10 @@ static void add_swarm_samples(void) {
     strait_join join = {0};
     strait_heartbeat heartbeat = {0};
     strait_want want = {0};
+    strait_boundary_check check = {0};
+    fill(&strait_boundary_check_layout, &check);
+    CHECK_OK(strait_boundary_check_pack(pool, &check, &msg));
+    add(&msg);
     fill(strait_swarm_layout(0), &join);
     CHECK_OK(strait_join_pack(pool, &join, &msg));
     add(&msg);

@@ -1,0 +1,145 @@
+#include "stage/boundary_check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SHOWN = 32, // characters of a value in a message
+    SEND_MS = 30000
+};
+
+#define CHECK_FIELD(type, member) STRAIT_FIELD(type, strait_boundary_check, member)
+
+/* The fingerprint comes last: it differs with every other field and explains nothing. */
+static const strait_field fields[] = {
+    CHECK_FIELD(INT, boundary),  CHECK_FIELD(NAME, codec), CHECK_FIELD(NAME, variant),
+    CHECK_FIELD(I64, rows),      CHECK_FIELD(I64, cols),   CHECK_FIELD(I64, keep),
+    CHECK_FIELD(I64, rank),      CHECK_FIELD(I64, hidden), CHECK_FIELD(INT, bits),
+    CHECK_FIELD(INT, grad_bits), CHECK_FIELD(U64, seed),   CHECK_FIELD(U64, fingerprint),
+};
+
+const strait_layout strait_boundary_check_layout = STRAIT_LAYOUT("boundary_check", fields);
+
+strait_err strait_boundary_check_init(const strait_run_plan *plan, int boundary,
+                                      strait_boundary_check *out) {
+    strait_codec_spec spec = strait_run_plan_codec(plan, boundary, 1);
+    STRAIT_TRY(strait_codec_check(&spec));
+    *out = (strait_boundary_check){.boundary = boundary,
+                                   .rows = spec.rows,
+                                   .cols = spec.cols,
+                                   .keep = spec.keep,
+                                   .rank = spec.rank,
+                                   .hidden = spec.hidden,
+                                   .bits = spec.bits,
+                                   .grad_bits = spec.grad_bits,
+                                   .seed = spec.seed};
+    (void)snprintf(out->codec, sizeof out->codec, "%s", spec.name);
+    (void)snprintf(out->variant, sizeof out->variant, "%s", spec.variant);
+    return strait_codec_fingerprint(&spec, &out->fingerprint);
+}
+
+strait_err strait_boundary_check_pack(struct strait_msg_pool *pool,
+                                      const strait_boundary_check *check, struct strait_msg **out) {
+    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_BOUNDARY_CHECK,
+                               strait_layout_bytes(&strait_boundary_check_layout, check), out));
+    strait_writer w = {(*out)->body, (*out)->size, 0};
+    (*out)->priority = STRAIT_PRIORITY_CONTROL; // it overtakes every crossing
+    strait_layout_write(&strait_boundary_check_layout, check, &w);
+    return STRAIT_OK;
+}
+
+strait_err strait_boundary_check_unpack(const struct strait_msg *msg, strait_boundary_check *out) {
+    strait_reader r = {msg->body, msg->size, 0};
+    strait_layout_read(&strait_boundary_check_layout, &r, (strait_float_memory){0}, out);
+    return r.is_short || r.left != 0
+               ? STRAIT_FAIL(STRAIT_EPROTO, "a neighbour sent a malformed description of its codec")
+               : STRAIT_OK;
+}
+
+static void show(const strait_field *field, const strait_boundary_check *check, char out[SHOWN]) {
+    const void *at = (const unsigned char *)check + field->offset;
+    int small;
+    int64_t large;
+    switch (field->type) {
+    case STRAIT_FIELD_NAME: (void)snprintf(out, SHOWN, "%s", (const char *)at); break;
+    case STRAIT_FIELD_INT:
+        memcpy(&small, at, sizeof small);
+        (void)snprintf(out, SHOWN, "%d", small);
+        break;
+    default:
+        memcpy(&large, at, sizeof large);
+        (void)snprintf(out, SHOWN, "%lld", (long long)large);
+        break;
+    }
+}
+
+strait_err strait_boundary_check_compare(const strait_boundary_check *ours, int our_stage,
+                                         const strait_boundary_check *theirs, int their_stage) {
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        char mine[SHOWN];
+        char other[SHOWN];
+        show(&fields[i], ours, mine);
+        show(&fields[i], theirs, other);
+        if (strcmp(mine, other) != 0)
+            return STRAIT_FAIL(STRAIT_EPROTO,
+                               "boundary %d: stage %d and stage %d have different codecs: %s is %s "
+                               "at stage %d and %s at stage %d; start both from the same run file",
+                               ours->boundary, our_stage, their_stage, fields[i].name, mine,
+                               our_stage, other, their_stage);
+    }
+    return STRAIT_OK;
+}
+
+void strait_boundary_checks_init(struct strait_boundary_checks *c, const strait_run_plan *plan,
+                                 int stage) {
+    *c = (struct strait_boundary_checks){.plan = plan, .stage = stage};
+}
+
+static strait_err send_one(const struct strait_boundary_checks *c, struct strait_mesh *mesh,
+                           int peer, int boundary) {
+    strait_boundary_check check;
+    struct strait_msg *msg = NULL;
+    if (peer < 0) return STRAIT_OK;
+    STRAIT_TRY(strait_boundary_check_init(c->plan, boundary, &check));
+    STRAIT_TRY(strait_boundary_check_pack(strait_mesh_pool(mesh), &check, &msg));
+    const strait_err err = strait_mesh_send_wait(mesh, peer, SEND_MS, &msg);
+    strait_msg_close(&msg);
+    return err;
+}
+
+strait_err strait_boundary_checks_send(struct strait_boundary_checks *c, struct strait_mesh *mesh,
+                                       int prev, int next) {
+    if (c->was_sent) return STRAIT_OK;
+    c->was_sent = 1;
+    STRAIT_TRY(send_one(c, mesh, prev, c->stage - 1));
+    return send_one(c, mesh, next, c->stage);
+}
+
+/* A difference is remembered: the message may arrive when no command is being executed. */
+strait_err strait_boundary_checks_receive(struct strait_boundary_checks *c,
+                                          const struct strait_msg *msg) {
+    strait_boundary_check theirs;
+    strait_boundary_check ours;
+    STRAIT_TRY(strait_boundary_check_unpack(msg, &theirs));
+    const int is_prev = theirs.boundary == c->stage - 1;
+    if ((!is_prev && theirs.boundary != c->stage) || theirs.boundary < 0 ||
+        theirs.boundary >= c->plan->n_stages - 1)
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: a neighbour described boundary %d", c->stage,
+                           theirs.boundary);
+    STRAIT_TRY(strait_boundary_check_init(c->plan, theirs.boundary, &ours));
+    const strait_err err = strait_boundary_check_compare(&ours, c->stage, &theirs,
+                                                         is_prev ? c->stage - 1 : c->stage + 1);
+    if (err != STRAIT_OK)
+        (void)snprintf(c->mismatch, sizeof c->mismatch, "%.255s", strait_err_detail());
+    *(is_prev ? &c->has_prev : &c->has_next) = 1;
+    return err;
+}
+
+strait_err strait_boundary_checks_result(const struct strait_boundary_checks *c) {
+    return c->mismatch[0] == '\0' ? STRAIT_OK : STRAIT_FAIL(STRAIT_EPROTO, "%s", c->mismatch);
+}
+
+int strait_boundary_checks_is_done(const struct strait_boundary_checks *c, int needs_prev,
+                                   int needs_next) {
+    return (!needs_prev || c->has_prev) && (!needs_next || c->has_next);
+}
