@@ -92,7 +92,7 @@ strait_err strait_assign(const strait_assign_spec *spec, int workers[STRAIT_RUN_
     fill_speeds(spec, speeds);
     const int n = choose(spec, speeds, is_taken);
     if (n < spec->n_stages)
-        return STRAIT_FAIL(STRAIT_EAGAIN, "%d of %d workers have joined", n, spec->n_stages);
+        return STRAIT_FAIL(STRAIT_EAGAIN, "%d of %d workers are connected", n, spec->n_stages);
     for (int i = 0, stage = 0; i < spec->n_workers; i++) {
         if (!is_taken[i]) continue;
         workers[stage] = i;

@@ -51,7 +51,7 @@ caught() {
 # neighbour says so; the first time is forgiven.
 for mode in nan huge; do
     caught $mode 40 2
-    says $last/events.log 'w[12], stage [01]: rejected [1-9][0-9]* values or snapshots from stage [01]' \
+    says $last/events.log 'w1, stage [01]: rejected [1-9][0-9]* values or snapshots from stage [01]' \
         'hostile .*stage [01]: violation 1 of 2' \
         'hostile .*stage [01]: violation 2 of 2; banned from this run'
 done
@@ -67,7 +67,7 @@ host_kill
 host_begin back run.yaml $sets
 cheat back nan 0
 wait $cheat
-says nan.out 'refused for the rest of the run'
+says nan.out 'banned from this run: it sent invalid data'
 join_begin back 2
 is_as_ever back
 
