@@ -124,9 +124,9 @@ static strait_err take_flag(const strait_command *command, int argc, const char 
     return store(flag, argv[++*at]);
 }
 
-/* Words may be mixed with flags; "-" alone is a word, since it means standard input. */
+/* Arguments may be mixed with flags; "-" alone is an argument, since it means standard input. */
 strait_err strait_args_parse(const strait_command *command, int argc, const char **argv,
-                             int *n_words) {
+                             int *n_args) {
     int n = 0;
     int is_over = 0;
     for (int i = 0; i < argc; i++) {
@@ -138,7 +138,7 @@ strait_err strait_args_parse(const strait_command *command, int argc, const char
             argv[n++] = argv[i];
         }
     }
-    *n_words = n;
+    *n_args = n;
     return STRAIT_OK;
 }
 
@@ -160,32 +160,32 @@ static strait_err refuse_action(const strait_command *command, const char *word)
                        command->name, known, word, nearest.name);
 }
 
-strait_err strait_args_run(const strait_command *command, int n_words, const char **words) {
-    if (command->actions == NULL) return command->run(n_words, words);
+strait_err strait_args_run(const strait_command *command, int n_args, const char **args) {
+    if (command->actions == NULL) return command->run(n_args, args);
     for (const strait_action *action = command->actions; action->name != NULL; action++)
-        if (n_words > 0 && strcmp(action->name, words[0]) == 0)
-            return action->run(n_words - 1, words + 1);
-    return refuse_action(command, n_words > 0 ? words[0] : "");
+        if (n_args > 0 && strcmp(action->name, args[0]) == 0)
+            return action->run(n_args - 1, args + 1);
+    return refuse_action(command, n_args > 0 ? args[0] : "");
 }
 
-strait_err strait_args_one_word(const strait_command *command, const char *what, const char *hint,
-                                int n_words, const char **words) {
-    if (n_words == 0)
+strait_err strait_args_expect_one(const strait_command *command, const char *what, const char *hint,
+                                  int n_args, const char **args) {
+    if (n_args == 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s needs one %s: strait %s %s", command->name, what,
                            command->name, command->usage);
-    if (n_words > 1)
+    if (n_args > 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s needs one %s, but also got \"%s\"%s%s",
-                           command->name, what, words[1], hint != NULL ? "; " : "",
+                           command->name, what, args[1], hint != NULL ? "; " : "",
                            hint != NULL ? hint : "");
-    if (words[0][0] == '\0')
+    if (args[0][0] == '\0')
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s needs one %s, but its name is empty", command->name,
                            what);
     return STRAIT_OK;
 }
 
-strait_err strait_args_no_words(const char *name, int n_words, const char **words) {
-    if (n_words == 0) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG, "%s takes no words, but got \"%s\"", name, words[0]);
+strait_err strait_args_expect_none(const char *name, int n_args, const char **args) {
+    if (n_args == 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "%s takes no arguments, but got \"%s\"", name, args[0]);
 }
 
 strait_err strait_args_check_output(const char *flag, const char *path) {

@@ -41,7 +41,7 @@ typedef struct strait_flag {
 /* A subcommand of a command, chosen by its first word: "train" of "tokenizer". */
 typedef struct strait_action {
     const char *name, *usage;
-    strait_err (*run)(int n_words, const char **words); // the words after its name
+    strait_err (*run)(int n_args, const char **args); // the arguments after its name
 } strait_action;
 
 /* A flag that had another name in earlier versions. The old name is an error that names the new. */
@@ -56,34 +56,35 @@ typedef struct strait_command {
     const strait_flag *flags;          // ended by a NULL name; NULL for none
     const strait_action *actions;      // likewise
     const strait_flag_rename *renames; // likewise
-    strait_err (*run)(int n_words, const char **words);
-    void (*print_words)(
+    strait_err (*run)(int n_args, const char **args);
+    void (*print_completions)(
         FILE *to); // completions of its first word, a space before each; NULL: files
 } strait_command;
 
 /* One way to call a command. */
 typedef struct strait_usage {
     char name[48];    // "strait tokenizer train"
-    const char *rest; // the words and flags after it
+    const char *rest; // the arguments and flags after it
 } strait_usage;
 
-/* Splits argv into flags, which are stored, and words, which move to the front of argv.
+/* Splits argv into flags, which are stored, and arguments, which move to the front of argv.
  * STRAIT_ECONFIG: a flag is unknown, renamed or malformed; the detail names the flag to use. */
 strait_err strait_args_parse(const strait_command *command, int argc, const char **argv,
-                             int *n_words);
+                             int *n_args);
 
 /* Runs a command, or the action that its first word names. STRAIT_ECONFIG: there is no such action;
  * the detail lists them. */
-strait_err strait_args_run(const strait_command *command, int n_words, const char **words);
+strait_err strait_args_run(const strait_command *command, int n_args, const char **args);
 
-/* STRAIT_ECONFIG unless there is exactly one word, a `what`: "run file". The hint says how to give
- * what a second word was meant for; NULL: no hint. */
-strait_err strait_args_one_word(const strait_command *command, const char *what, const char *hint,
-                                int n_words, const char **words);
+/* STRAIT_ECONFIG unless there is exactly one argument, a `what`: "run file". The hint says how to
+ * give what a second one was meant for; NULL: no hint. */
+strait_err strait_args_expect_one(const strait_command *command, const char *what, const char *hint,
+                                  int n_args, const char **args);
 
-/* STRAIT_ECONFIG if there are words, for a command that takes none: "version", "completion bash".
+/* STRAIT_ECONFIG if there are arguments, for a command that takes none: "version", "completion
+ * bash".
  */
-strait_err strait_args_no_words(const char *name, int n_words, const char **words);
+strait_err strait_args_expect_none(const char *name, int n_args, const char **args);
 
 /* Checks before long work that the output `path` of a flag can be written. STRAIT_EIO: it is a
  * folder or a special file, or its folder is not writable. */

@@ -139,30 +139,30 @@ static strait_err check_flags(void) {
 }
 
 /* The vocabulary must be known without data, so it gets a value here. */
-static strait_err load(const char *action, int n_words, const char **words, strait_run *run) {
+static strait_err load(const char *action, int n_args, const char **args, strait_run *run) {
     STRAIT_TRY(check_flags());
-    if (n_words != 1)
+    if (n_args != 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "bench %s needs one run file: strait bench %s RUN.yaml",
                            action, action);
-    STRAIT_TRY(strait_run_init_file(words[0], sets.items, sets.n, run));
+    STRAIT_TRY(strait_run_init_file(args[0], sets.items, sets.n, run));
     if (run->model.vocab == 0) run->model.vocab = BENCH_VOCAB;
     return STRAIT_OK;
 }
 
 static strait_run run; // large, and there is one
 
-static strait_err run_step(int n_words, const char **words) {
-    STRAIT_TRY(load("step", n_words, words, &run));
+static strait_err run_step(int n_args, const char **args) {
+    STRAIT_TRY(load("step", n_args, args, &run));
     return bench_step(&run);
 }
 
-static strait_err run_kernels(int n_words, const char **words) {
-    STRAIT_TRY(load("kernels", n_words, words, &run));
+static strait_err run_kernels(int n_args, const char **args) {
+    STRAIT_TRY(load("kernels", n_args, args, &run));
     return strait_bench_kernels(&run, (int)n_repeats, only);
 }
 
-static strait_err run_codec(int n_words, const char **words) {
-    STRAIT_TRY(load("codec", n_words, words, &run));
+static strait_err run_codec(int n_args, const char **args) {
+    STRAIT_TRY(load("codec", n_args, args, &run));
     return strait_bench_codec(&run, (int)n_repeats, only);
 }
 

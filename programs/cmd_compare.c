@@ -207,11 +207,11 @@ static strait_err check_meters(int n) {
     return STRAIT_OK;
 }
 
-static strait_err check_flags(int n_words) {
+static strait_err check_flags(int n_args) {
     static const char *const kinds[] = {"step", "seconds", "meter", "bytes"};
     if (target <= 0.0) return STRAIT_FAIL(STRAIT_ECONFIG, "--loss %g: expected above 0", target);
     if (plot_path != NULL) STRAIT_TRY(strait_args_check_output("plot", plot_path));
-    if (n_words < 1 || n_words > RUNS_MAX)
+    if (n_args < 1 || n_args > RUNS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "compare needs 1 to %d runs: strait compare RUN...",
                            RUNS_MAX);
     for (int i = 0; i < 4; i++)
@@ -220,15 +220,15 @@ static strait_err check_flags(int n_words) {
                        against);
 }
 
-static strait_err run_compare(int n_words, const char **words) {
-    STRAIT_TRY(check_flags(n_words));
-    strait_err err = read_rows(n_words, words);
-    if (err == STRAIT_OK && plot_path != NULL) err = check_meters(n_words);
-    if (err == STRAIT_OK && !as_json) print_table(n_words);
-    for (int i = 0; i < n_words && as_json && err == STRAIT_OK; i++)
+static strait_err run_compare(int n_args, const char **args) {
+    STRAIT_TRY(check_flags(n_args));
+    strait_err err = read_rows(n_args, args);
+    if (err == STRAIT_OK && plot_path != NULL) err = check_meters(n_args);
+    if (err == STRAIT_OK && !as_json) print_table(n_args);
+    for (int i = 0; i < n_args && as_json && err == STRAIT_OK; i++)
         err = print_json(&rows[i]);
-    if (err == STRAIT_OK && plot_path != NULL) err = draw(n_words);
-    for (int i = 0; i < n_words; i++)
+    if (err == STRAIT_OK && plot_path != NULL) err = draw(n_args);
+    for (int i = 0; i < n_args; i++)
         strait_history_close(&rows[i].history);
     return err;
 }

@@ -14,7 +14,7 @@ static void print_first_words(const strait_command *command) {
     for (const strait_action *action = command->actions; action != NULL && action->name != NULL;
          action++)
         printf(" %s", action->name);
-    if (command->print_words != NULL) command->print_words(stdout);
+    if (command->print_completions != NULL) command->print_completions(stdout);
 }
 
 /* Prints name, `ending` and text on one line, quoted for zsh and fish. */
@@ -51,8 +51,8 @@ static void print_bash_key(const strait_option *key) {
 }
 
 /* bash has no descriptions: words are enough. Keys of --set end with "=", so no space follows. */
-static strait_err print_bash(int n_words, const char **words) {
-    STRAIT_TRY(strait_args_no_words("completion bash", n_words, words));
+static strait_err print_bash(int n_args, const char **args) {
+    STRAIT_TRY(strait_args_expect_none("completion bash", n_args, args));
     printf("_strait() {\n"
            "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
            "    local flags= first= words=\n"
@@ -108,8 +108,8 @@ static void print_zsh_key(const strait_option *key) {
     print_zsh_item(key->key, "=:", key->help);
 }
 
-static strait_err print_zsh(int n_words, const char **words) {
-    STRAIT_TRY(strait_args_no_words("completion zsh", n_words, words));
+static strait_err print_zsh(int n_args, const char **args) {
+    STRAIT_TRY(strait_args_expect_none("completion zsh", n_args, args));
     printf("#compdef strait\n_strait() {\n    local -a commands keys flags first\n    commands=(");
     for (int i = 0; strait_commands_at(i) != NULL; i++)
         print_zsh_item(strait_commands_at(i)->name, ":", strait_commands_at(i)->summary);
@@ -170,7 +170,7 @@ static void print_fish_command(const strait_command *command) {
     print_fish_flag(command, &help);
     for (const strait_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++)
         print_fish_flag(command, flag);
-    if (command->actions == NULL && command->print_words == NULL) return;
+    if (command->actions == NULL && command->print_completions == NULL) return;
     printf("complete -c strait -n '__strait_in %s 2' -f -a '", command->name);
     print_first_words(command);
     printf("'\n");
@@ -181,8 +181,8 @@ static void print_fish_key(const strait_option *key) {
     print_quoted(key->key, "=' '", key->help);
 }
 
-static strait_err print_fish(int n_words, const char **words) {
-    STRAIT_TRY(strait_args_no_words("completion fish", n_words, words));
+static strait_err print_fish(int n_args, const char **args) {
+    STRAIT_TRY(strait_args_expect_none("completion fish", n_args, args));
     printf("%sfunction __strait_keys\n    printf '%%s\\t%%s\\n'", fish_in);
     print_keys(print_fish_key);
     printf("\nend\n");

@@ -123,14 +123,14 @@ static strait_err first_fault(const struct strait_doctor *doctor) {
     return STRAIT_OK;
 }
 
-static strait_err run_doctor(int n_words, const char **words) {
+static strait_err run_doctor(int n_args, const char **args) {
     static struct strait_doctor doctor; // large
-    if (n_words > 1)
+    if (n_args > 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "doctor needs one invite at most, but also got \"%s\"",
-                           words[1]);
+                           args[1]);
     if (device != NULL) STRAIT_TRY(strait_args_check_device(device));
     doctor.device = device;
-    doctor.invite = n_words == 1 ? words[0] : NULL;
+    doctor.invite = n_args == 1 ? args[0] : NULL;
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         doctor.group = groups[i].name;
         groups[i].look(&doctor);

@@ -65,16 +65,16 @@ static strait_err evaluate(struct strait_model *model) {
     return STRAIT_OK;
 }
 
-static strait_err run_eval(int n_words, const char **words) {
-    STRAIT_TRY(strait_args_one_word(&strait_cmd_eval, "run or checkpoint folder",
-                                    "name what to score with --text FILE or --data FILE.bin",
-                                    n_words, words));
+static strait_err run_eval(int n_args, const char **args) {
+    STRAIT_TRY(strait_args_expect_one(&strait_cmd_eval, "run or checkpoint folder",
+                                      "name what to score with --text FILE or --data FILE.bin",
+                                      n_args, args));
     if ((text_path == NULL) == (data_path == NULL))
         return STRAIT_FAIL(STRAIT_ECONFIG, "eval needs either --text FILE or --data FILE.bin");
     STRAIT_TRY(strait_args_check_threads(threads));
     const strait_model_params params = {.tokenizer = tokenizer_path, .n_threads = (int)threads};
     struct strait_model *model = NULL;
-    STRAIT_TRY(strait_model_open(words[0], &params, &model));
+    STRAIT_TRY(strait_model_open(args[0], &params, &model));
     const strait_err err = evaluate(model);
     strait_model_close(&model);
     return err;

@@ -54,15 +54,15 @@ static strait_err generate(struct strait_model *model) {
     return STRAIT_OK;
 }
 
-static strait_err run_generate(int n_words, const char **words) {
-    STRAIT_TRY(strait_args_one_word(&strait_cmd_generate, "run or checkpoint folder",
-                                    "name the text to continue with --prompt TEXT", n_words,
-                                    words));
+static strait_err run_generate(int n_args, const char **args) {
+    STRAIT_TRY(strait_args_expect_one(&strait_cmd_generate, "run or checkpoint folder",
+                                      "name the text to continue with --prompt TEXT", n_args,
+                                      args));
     if (params.n_tokens < 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--tokens must not be negative");
     STRAIT_TRY(strait_args_check_threads(threads));
     const strait_model_params opening = {.tokenizer = tokenizer_path, .n_threads = (int)threads};
     struct strait_model *model = NULL;
-    STRAIT_TRY(strait_model_open(words[0], &opening, &model));
+    STRAIT_TRY(strait_model_open(args[0], &opening, &model));
     const strait_err err = generate(model);
     strait_model_close(&model);
     return err;

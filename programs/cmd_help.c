@@ -40,21 +40,21 @@ strait_err strait_help_find(const char *name, const strait_command **out) {
                        nearest.name);
 }
 
-static strait_err run_help(int n_words, const char **words) {
-    if (n_words == 0) {
+static strait_err run_help(int n_args, const char **args) {
+    if (n_args == 0) {
         strait_help_overview(stdout);
         return STRAIT_OK;
     }
     const strait_command *command = NULL;
-    STRAIT_TRY(strait_args_one_word(&strait_cmd_help, "command", NULL, n_words, words));
-    STRAIT_TRY(strait_help_find(words[0], &command));
+    STRAIT_TRY(strait_args_expect_one(&strait_cmd_help, "command", NULL, n_args, args));
+    STRAIT_TRY(strait_help_find(args[0], &command));
     strait_args_help(command);
     return STRAIT_OK;
 }
 
-static strait_err run_version(int n_words, const char **words) {
-    STRAIT_TRY(strait_args_no_words("version", n_words, words));
-    printf("strait %s\n", STRAIT_VERSION);
+static strait_err run_version(int n_args, const char **args) {
+    STRAIT_TRY(strait_args_expect_none("version", n_args, args));
+    printf("strait %s\n", strait_version());
     return STRAIT_OK;
 }
 
@@ -64,7 +64,7 @@ const strait_command strait_cmd_help = {
     .summary = "explain a command: strait help COMMAND",
     .about = "Explains a command, or lists all of them. \"strait COMMAND --help\" prints the same.",
     .run = run_help,
-    .print_words = strait_commands_print,
+    .print_completions = strait_commands_print,
 };
 
 const strait_command strait_cmd_version = {

@@ -28,7 +28,8 @@ enum {
 
 static int resumes, must_approve;
 static int64_t n_uses;
-static double valid_hours, max_lost_s = 10.0, lease_s = 10.0, stall_s = 60.0, rebalance_s = 60.0;
+static double valid_hours, max_lost_work_s = 10.0, lease_s = 10.0, stall_s = 60.0,
+                           rebalance_s = 60.0;
 static double store_wait_s = 600.0;
 
 static const strait_flag flags[] = {
@@ -45,7 +46,7 @@ static const strait_flag flags[] = {
     {"approve", 0, STRAIT_FLAG_SWITCH, &must_approve, NULL,
      "list the keys of workers that ask to join; admit those typed on standard input"},
     {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "continue from the last checkpoint in DIR"},
-    {"max-lost-work", 0, STRAIT_FLAG_REAL, &max_lost_s, "SECONDS",
+    {"max-lost-work", 0, STRAIT_FLAG_REAL, &max_lost_work_s, "SECONDS",
      "work that a failure may cost at most (default 10)"},
     {"lease", 0, STRAIT_FLAG_REAL, &lease_s, "SECONDS",
      "silence after which a worker counts as lost (default 10)"},
@@ -237,10 +238,10 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .store_key = store_key,
         .uses = (uint32_t)n_uses,
         .valid_s = valid_hours > 0.0 ? 1 + (uint64_t)(valid_hours * 3600.0) : 0,
-        .lose_s = max_lost_s,
+        .max_lost_work_s = max_lost_work_s,
         .lease_s = lease_s,
         .stall_s = stall_s,
-        .recut_s = rebalance_s,
+        .rebalance_s = rebalance_s,
         .store_wait_s = store_wait_s,
         .session = strait_progress_log_events(&log.progress),
         .events = {.user = &log,
@@ -277,7 +278,7 @@ static strait_err check_flags(void) {
         const char *name;
         double value;
         int may_be_zero;
-    } times[] = {{"expires", valid_hours, 1},   {"max-lost-work", max_lost_s, 0},
+    } times[] = {{"expires", valid_hours, 1},   {"max-lost-work", max_lost_work_s, 0},
                  {"lease", lease_s, 0},         {"stall", stall_s, 0},
                  {"rebalance", rebalance_s, 1}, {"store-wait", store_wait_s, 1}};
     if (n_uses < 0 || n_uses > UINT32_MAX)
@@ -311,15 +312,15 @@ static strait_err check_store_files(void) {
 static const strait_flag_rename renames[] = {
     {"lose", "max-lost-work"}, {"recut", "rebalance"}, {0}};
 
-static strait_err run_host(int n_words, const char **words) {
+static strait_err run_host(int n_args, const char **args) {
     static strait_run run; // large, and there is one
     struct strait_identity *identity = NULL;
-    STRAIT_TRY(strait_args_one_word(&strait_cmd_host, "run file",
-                                    "--set KEY=VALUE overrides keys of the file", n_words, words));
+    STRAIT_TRY(strait_args_expect_one(&strait_cmd_host, "run file",
+                                      "--set KEY=VALUE overrides keys of the file", n_args, args));
     STRAIT_TRY(check_flags());
     STRAIT_TRY(check_addresses());
     STRAIT_TRY(check_store_files());
-    STRAIT_TRY(strait_run_init_file(words[0], sets.items, sets.n, &run));
+    STRAIT_TRY(strait_run_init_file(args[0], sets.items, sets.n, &run));
     STRAIT_TRY(strait_keys_open_host(key_folder, &identity));
     const strait_err err = host(&run, identity);
     strait_identity_close(&identity);

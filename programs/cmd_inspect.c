@@ -233,12 +233,12 @@ static strait_err inspect(const char *path) {
                        path);
 }
 
-static strait_err run_inspect(int n_words, const char **words) {
-    if (n_words < 1)
+static strait_err run_inspect(int n_args, const char **args) {
+    if (n_args < 1)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "inspect needs the path of a run, checkpoint, shard or tokenizer");
-    for (int i = 0; i < n_words; i++)
-        STRAIT_TRY(inspect(words[i]));
+    for (int i = 0; i < n_args; i++)
+        STRAIT_TRY(inspect(args[i]));
     return STRAIT_OK;
 }
 

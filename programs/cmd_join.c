@@ -90,18 +90,18 @@ static strait_err parse_fault(void) {
 }
 
 /* The lock on the key keeps two workers with one identity from replacing each other for ever. */
-static strait_err run_join(int n_words, const char **words) {
+static strait_err run_join(int n_args, const char **args) {
     static strait_worker_spec spec; // large
     struct strait_identity *identity = NULL;
     int lock = 0;
-    STRAIT_TRY(strait_args_one_word(
-        &strait_cmd_join, "invite, the line that \"strait host\" printed", NULL, n_words, words));
+    STRAIT_TRY(strait_args_expect_one(
+        &strait_cmd_join, "invite, the line that \"strait host\" printed", NULL, n_args, args));
     STRAIT_TRY(strait_args_check_device(device));
     const strait_err reach = announced != NULL ? strait_reachability_check(announced, 0)
                                                : STRAIT_OK;
     if (reach != STRAIT_OK) strait_err_prefix("--announce");
     STRAIT_TRY(reach);
-    STRAIT_TRY(strait_invite_parse(words[0], &spec.invite));
+    STRAIT_TRY(strait_invite_parse(args[0], &spec.invite));
     if (!(give_up >= 0.0 && give_up <= GIVE_UP_MAX))
         return STRAIT_FAIL(STRAIT_ECONFIG, "--give-up %g: expected seconds; 0: never", give_up);
     if (fault_text != NULL) STRAIT_TRY(parse_fault());

@@ -162,10 +162,10 @@ static strait_err write_page(const char *name, int section) {
     return err != STRAIT_OK ? err : ended;
 }
 
-static strait_err run_manual(int n_words, const char **words) {
-    if (n_words > 1 || (n_words == 1 && out != NULL))
+static strait_err run_manual(int n_args, const char **args) {
+    if (n_args > 1 || (n_args == 1 && out != NULL))
         return STRAIT_FAIL(STRAIT_ECONFIG, "manual needs one command, or --out DIR for all pages");
-    if (out == NULL) return put_page(stdout, n_words == 1 ? words[0] : "");
+    if (out == NULL) return put_page(stdout, n_args == 1 ? args[0] : "");
     STRAIT_TRY(write_page("", 1));
     STRAIT_TRY(write_page(run_page, 5));
     for (int i = 0; strait_commands_at(i) != NULL; i++)
@@ -187,5 +187,5 @@ const strait_command strait_cmd_manual = {
         "\"make install\" installs all pages: man strait-train.",
     .flags = flags,
     .run = run_manual,
-    .print_words = print_pages,
+    .print_completions = print_pages,
 };

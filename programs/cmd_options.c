@@ -92,10 +92,10 @@ static strait_err refuse_section(const strait_options *table, const char *sectio
                        section, (int)length, nearest);
 }
 
-static strait_err run(int n_words, const char **words) {
+static strait_err run(int n_args, const char **args) {
     const strait_options *table = strait_run_options();
-    if (n_words > 1) return STRAIT_FAIL(STRAIT_ECONFIG, "options: expected one section at most");
-    const char *section = n_words == 1 ? words[0] : NULL;
+    if (n_args > 1) return STRAIT_FAIL(STRAIT_ECONFIG, "options: expected one section at most");
+    const char *section = n_args == 1 ? args[0] : NULL;
     int n = 0;
     for (int i = 0; i < table->n_rows; i++) {
         if (!is_in(table->rows[i].key, section)) continue;
@@ -117,5 +117,5 @@ const strait_command strait_cmd_options = {
              "by\ndefault and what it does; or those of one section, such as train or link.codec.",
     .flags = flags,
     .run = run,
-    .print_words = print_sections,
+    .print_completions = print_sections,
 };

@@ -282,18 +282,18 @@ static void print_json(const outlook *o) {
     printf("]}\n");
 }
 
-static strait_err run_plan(int n_words, const char **words) {
+static strait_err run_plan(int n_args, const char **args) {
     static strait_run run; // large, and there is one of each
     static outlook o;
-    STRAIT_TRY(strait_args_one_word(&strait_cmd_plan, "run file",
-                                    "--set KEY=VALUE overrides keys of the file", n_words, words));
+    STRAIT_TRY(strait_args_expect_one(&strait_cmd_plan, "run file",
+                                      "--set KEY=VALUE overrides keys of the file", n_args, args));
     if (gflops <= 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--gflops %g: expected above 0", gflops);
-    STRAIT_TRY(read_run(words[0], &run, &o));
+    STRAIT_TRY(read_run(args[0], &run, &o));
     STRAIT_TRY(predict(&run, &o));
     if (is_json)
         print_json(&o);
     else
-        print_outlook(words[0], &o);
+        print_outlook(args[0], &o);
     return STRAIT_OK;
 }
 

@@ -93,9 +93,9 @@ static strait_err serve(void) {
     return STRAIT_OK;
 }
 
-static strait_err run_relay(int n_words, const char **words) {
+static strait_err run_relay(int n_args, const char **args) {
     strait_relay_config config;
-    STRAIT_TRY(strait_args_no_words("relay", n_words, words));
+    STRAIT_TRY(strait_args_expect_none("relay", n_args, args));
     STRAIT_TRY(check_flags(&config));
     STRAIT_TRY(strait_relay_open(&config, &relay));
     const strait_err err = serve();

@@ -5,9 +5,9 @@
 #include <signal.h>
 #include <unistd.h>
 
-static strait_err run_stage(int n_words, const char **words) {
-    (void)words;
-    if (n_words != 0 || isatty(STDIN_FILENO))
+static strait_err run_stage(int n_args, const char **args) {
+    (void)args;
+    if (n_args != 0 || isatty(STDIN_FILENO))
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "\"strait stage\" is started by \"strait train\", not by hand");
     /* Signals to the process group (Ctrl-C, a closed terminal, SIGTERM) are for the coordinator,

@@ -70,12 +70,12 @@ static strait_err choose_format(strait_text_format *chosen) {
 }
 
 /* Everything that can be checked without reading the text, which may take hours. */
-static strait_err check_flags(int n_words) {
+static strait_err check_flags(int n_args) {
     if (tokenizer_path == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: --tokenizer FILE is missing");
     if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: --out NAME.bin is missing");
     STRAIT_TRY(strait_args_check_output("out", out));
-    if (n_words == 0)
+    if (n_args == 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "tokenize: no files given; - is standard input");
     STRAIT_TRY(strait_args_check_threads(n_threads));
     if (shard_tokens < 0)
@@ -101,14 +101,14 @@ static void say_counts(display *d, const strait_tokenize_counts *counts) {
                             (long long)counts->dropped, tokenizer_path);
 }
 
-static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_words,
-                           const char **words) {
+static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_args,
+                           const char **args) {
     display d = {.last_tenth = 0};
     strait_progress_init(&d.progress);
     d.start = strait_files_seconds();
     strait_tokenize_spec spec = {
         .tokenizer = tokenizer,
-        .text = {.paths = words, .n_paths = n_words, .field = field, .stop = {must_stop, NULL}},
+        .text = {.paths = args, .n_paths = n_args, .field = field, .stop = {must_stop, NULL}},
         .out = out,
         .shard_tokens = shard_tokens,
         .n_threads = (int)n_threads,
@@ -129,11 +129,11 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_words
     return STRAIT_OK;
 }
 
-static strait_err run(int n_words, const char **words) {
-    STRAIT_TRY(check_flags(n_words));
+static strait_err run(int n_args, const char **args) {
+    STRAIT_TRY(check_flags(n_args));
     struct strait_tokenizer *tokenizer = NULL;
     STRAIT_TRY(strait_tokenizer_open(tokenizer_path, &tokenizer));
-    const strait_err err = tokenize(tokenizer, n_words, words);
+    const strait_err err = tokenize(tokenizer, n_args, args);
     strait_tokenizer_close(&tokenizer);
     return err;
 }

@@ -59,7 +59,7 @@ static void show(void *arg, const strait_tokenizer_progress *p) {
 }
 
 /* Refuses to overwrite an input even with --force. */
-static strait_err check_training(int n_words, const char **words) {
+static strait_err check_training(int n_args, const char **args) {
     if (vocab == 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: --vocab N is missing; try 2048 for a "
                                            "megabyte of text, 32768 for a gigabyte");
@@ -67,7 +67,7 @@ static strait_err check_training(int n_words, const char **words) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "--vocab %lld: expected 257 to %d", (long long)vocab,
                            1 << 20);
     if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: --out FILE is missing");
-    if (n_words == 0)
+    if (n_args == 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer train: no files given; - is standard input");
     STRAIT_TRY(strait_args_check_threads(n_threads));
     if (limit_mb < 0 || limit_mb > 1 << 30)
@@ -76,20 +76,20 @@ static strait_err check_training(int n_words, const char **words) {
     STRAIT_TRY(strait_args_check_output("out", out));
     if (!is_forced && strait_files_exists(out))
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s already exists: --force overwrites it", out);
-    for (int i = 0; i < n_words; i++)
-        if (strait_files_is_same(out, words[i]))
+    for (int i = 0; i < n_args; i++)
+        if (strait_files_is_same(out, args[i]))
             return STRAIT_FAIL(STRAIT_ECONFIG, "--out %s is one of the texts: choose another", out);
     return STRAIT_OK;
 }
 
-static strait_err train(int n_words, const char **words) {
-    STRAIT_TRY(check_training(n_words, words));
+static strait_err train(int n_args, const char **args) {
+    STRAIT_TRY(check_training(n_args, args));
     if (specials.n == 0) specials = (strait_flag_list){{"<|endoftext|>"}, 1};
     display d = {.last_tenth = 0};
     strait_progress_init(&d.progress);
     const double start = strait_files_seconds();
     const strait_tokenizer_train_spec spec = {
-        .text = {.paths = words, .n_paths = n_words, .field = field},
+        .text = {.paths = args, .n_paths = n_args, .field = field},
         .vocab = (int32_t)vocab,
         .pattern = pattern,
         .specials = specials.items,
@@ -140,10 +140,10 @@ static strait_err encode_document(void *user, const void *text, size_t n) {
     return STRAIT_OK;
 }
 
-static strait_err encode(int n_words, const char **words) {
+static strait_err encode(int n_args, const char **args) {
     static const char *input[] = {"-"};
     const strait_text_spec spec = {
-        .paths = n_words > 0 ? words : input, .n_paths = n_words > 0 ? n_words : 1, .field = field};
+        .paths = n_args > 0 ? args : input, .n_paths = n_args > 0 ? n_args : 1, .field = field};
     struct strait_tokenizer *tokenizer = NULL;
     encoding e = {.bytes = 0};
     strait_err err = open_chosen("encode", &tokenizer);
@@ -171,40 +171,40 @@ static strait_err read_id(const struct strait_tokenizer *tokenizer, const char *
     return STRAIT_OK;
 }
 
-static strait_err decode_words(const struct strait_tokenizer *tokenizer, int n_words,
-                               const char **words) {
-    int32_t *ids = calloc((size_t)n_words, sizeof *ids);
+static strait_err decode_words(const struct strait_tokenizer *tokenizer, int n_args,
+                               const char **args) {
+    int32_t *ids = calloc((size_t)n_args, sizeof *ids);
     char *text = NULL;
     size_t n_bytes = 0;
     strait_err err = ids != NULL ? STRAIT_OK : STRAIT_FAIL(STRAIT_ENOMEM, "no memory for the ids");
-    for (int i = 0; err == STRAIT_OK && i < n_words; i++)
-        err = read_id(tokenizer, words[i], &ids[i]);
+    for (int i = 0; err == STRAIT_OK && i < n_args; i++)
+        err = read_id(tokenizer, args[i], &ids[i]);
     if (err == STRAIT_OK)
-        err = strait_tokenizer_decode(tokenizer, ids, (size_t)n_words, &text, &n_bytes);
+        err = strait_tokenizer_decode(tokenizer, ids, (size_t)n_args, &text, &n_bytes);
     if (err == STRAIT_OK) (void)fwrite(text, 1, n_bytes, stdout);
     strait_free(text);
     free(ids);
     return err;
 }
 
-static strait_err decode(int n_words, const char **words) {
+static strait_err decode(int n_args, const char **args) {
     struct strait_tokenizer *tokenizer = NULL;
-    if (n_words == 0)
+    if (n_args == 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "tokenizer decode: no ids given; they follow the flags");
     STRAIT_TRY(open_chosen("decode", &tokenizer));
-    const strait_err err = decode_words(tokenizer, n_words, words);
+    const strait_err err = decode_words(tokenizer, n_args, args);
     strait_tokenizer_close(&tokenizer);
     return err;
 }
 
 /* The file may be given as a word or with --tokenizer, as for the other actions. */
-static strait_err info(int n_words, const char **words) {
+static strait_err info(int n_args, const char **args) {
     struct strait_tokenizer *tokenizer = NULL;
-    if (tokenizer_path == NULL && n_words > 0) {
-        tokenizer_path = *words++;
-        n_words--;
+    if (tokenizer_path == NULL && n_args > 0) {
+        tokenizer_path = *args++;
+        n_args--;
     }
-    STRAIT_TRY(strait_args_no_words("tokenizer info after its file", n_words, words));
+    STRAIT_TRY(strait_args_expect_none("tokenizer info after its file", n_args, args));
     STRAIT_TRY(open_chosen("info", &tokenizer));
     printf("tokens       %d\nvocabulary   %d\nfingerprint  %s\nend of text  %d\nlong texts   %s\n",
            strait_tokenizer_count(tokenizer), strait_tokenizer_vocab(tokenizer),

@@ -50,17 +50,17 @@ static strait_err whole_path(char out[4096]) {
     return STRAIT_OK;
 }
 
-static strait_err run_trace(int n_words, const char **words) {
+static strait_err run_trace(int n_args, const char **args) {
     struct strait_run *run = NULL;
     struct strait_trainer *trainer = NULL;
     char path[4096];
-    STRAIT_TRY(strait_args_one_word(&strait_cmd_trace, "run file",
-                                    "--set KEY=VALUE overrides keys of the file", n_words, words));
+    STRAIT_TRY(strait_args_expect_one(&strait_cmd_trace, "run file",
+                                      "--set KEY=VALUE overrides keys of the file", n_args, args));
     if (n_before < 0 || n_steps < 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--after must be at least 0 and --steps at least 1");
     STRAIT_TRY(strait_args_check_output("out", out_path));
     STRAIT_TRY(whole_path(path));
-    STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
+    STRAIT_TRY(strait_run_load(args[0], sets.items, sets.n, &run));
     strait_err err = strait_trainer_open(run, &trainer);
     if (err == STRAIT_OK) err = record(trainer, path);
     strait_trainer_close(&trainer);

@@ -138,16 +138,16 @@ static strait_err plan(const struct strait_run *run, const run_facts *facts, con
     return strait_session_check_folder(folder, resumes);
 }
 
-static strait_err run_train(int n_words, const char **words) {
-    STRAIT_TRY(strait_args_one_word(&strait_cmd_train, "run file",
-                                    "--set KEY=VALUE overrides keys of the file", n_words, words));
+static strait_err run_train(int n_args, const char **args) {
+    STRAIT_TRY(strait_args_expect_one(&strait_cmd_train, "run file",
+                                      "--set KEY=VALUE overrides keys of the file", n_args, args));
     struct strait_run *run = NULL;
     run_facts facts;
     char folder[STRAIT_FILES_PATH];
-    STRAIT_TRY(strait_run_load(words[0], sets.items, sets.n, &run));
+    STRAIT_TRY(strait_run_load(args[0], sets.items, sets.n, &run));
     strait_err err = read_facts(run, &facts);
     if (err == STRAIT_OK) err = folder_of(&facts, folder);
-    if (err == STRAIT_OK) err = is_dry ? plan(run, &facts, folder) : train(words[0], run, folder);
+    if (err == STRAIT_OK) err = is_dry ? plan(run, &facts, folder) : train(args[0], run, folder);
     strait_run_close(&run);
     return err;
 }

@@ -143,11 +143,11 @@ static strait_err show(const char *folder) {
 }
 
 /* Polls the files instead of connecting to the host: watching cannot disturb the run. */
-static strait_err run_watch(int n_words, const char **words) {
-    STRAIT_TRY(strait_args_one_word(&strait_cmd_watch, "folder of a run", NULL, n_words, words));
+static strait_err run_watch(int n_args, const char **args) {
+    STRAIT_TRY(strait_args_expect_one(&strait_cmd_watch, "folder of a run", NULL, n_args, args));
     strait_signals_listen(1);
     for (;;) {
-        STRAIT_TRY(show(words[0]));
+        STRAIT_TRY(show(args[0]));
         if (is_once || strait_signals_count() > 0) return STRAIT_OK;
         const struct timespec nap = {.tv_sec = LOOK_MS / 1000};
         (void)nanosleep(&nap, NULL);

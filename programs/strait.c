@@ -51,14 +51,14 @@ static int wants_help(int argc, const char **argv) {
 
 static strait_err run(const char *name, int argc, const char **argv) {
     const strait_command *command = NULL;
-    int n_words = 0;
+    int n_args = 0;
     STRAIT_TRY(strait_help_find(name, &command));
     if (wants_help(argc, argv)) {
         strait_args_help(command);
         return STRAIT_OK;
     }
-    STRAIT_TRY(strait_args_parse(command, argc, argv, &n_words));
-    return strait_args_run(command, n_words, argv);
+    STRAIT_TRY(strait_args_parse(command, argc, argv, &n_args));
+    return strait_args_run(command, n_args, argv);
 }
 
 /* Accepts the conventional spellings of help and version. */
@@ -86,7 +86,7 @@ static void set_own_program(void) {
 }
 
 int main(int argc, char **argv) {
-    const char **words = (const char **)argv;
+    const char **args = (const char **)argv;
     hold_standard_files();
     set_own_program();
     strait_commands_set(commands, N_COMMANDS);
@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
         strait_help_overview(stderr);
         return exit_code(STRAIT_ECONFIG);
     }
-    strait_err err = run(name_of(words[1]), argc - 2, words + 2);
+    strait_err err = run(name_of(args[1]), argc - 2, args + 2);
     if (err == STRAIT_OK && (fflush(stdout) != 0 || ferror(stdout)))
         err = STRAIT_FAIL(STRAIT_EIO, "standard output could not be written");
     const char *about = err == STRAIT_ENOMEM && strstr(strait_err_detail(), "memory") == NULL

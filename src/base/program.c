@@ -1,5 +1,7 @@
 #include "base/program.h"
 
+#include <strait/version.h>
+
 #include "base/alloc.h"
 
 #include <dlfcn.h>
@@ -22,6 +24,10 @@ strait_err strait_set_program(const char *path) {
     memcpy(chosen, copy, sizeof chosen);
     (void)pthread_mutex_unlock(&mutex);
     return STRAIT_OK;
+}
+
+const char *strait_version(void) {
+    return STRAIT_VERSION;
 }
 
 void strait_free(void *memory) {

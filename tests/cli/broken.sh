@@ -88,9 +88,9 @@ refuses 2 'bench: expected step, kernels or codec, not "walk"$' bench walk run.y
 refuses 2 'bench: expected step, kernels or codec; "strait help bench"' bench
 refuses 2 'bench step needs one run file: strait bench step RUN.yaml' bench step
 refuses 2 'tokenizer: .* or info, not "trian"; did you mean train\?' tokenizer trian
-refuses 2 'version takes no words, but got "now"$' version now
-refuses 2 'relay takes no words, but got "now"$' relay now
-refuses 2 'takes no words, but got "b.json"$' tokenizer info tokenizer.json b.json
+refuses 2 'version takes no arguments, but got "now"$' version now
+refuses 2 'relay takes no arguments, but got "now"$' relay now
+refuses 2 'takes no arguments, but got "b.json"$' tokenizer info tokenizer.json b.json
 refuses 2 'no section or key "modle"; did you mean model\?' options modle
 refuses 2 'no section or key "steps"; did you mean train.steps\?' options steps
 refuses 2 'no section or key "zzz"; "strait options" lists all' options zzz
@@ -177,7 +177,7 @@ for folder in none empty; do
 done
 [ ! -e none ] || fail "a refused host left $(ls -A none)"
 rmdir empty || fail "a refused host left $(ls -A empty)"
-refuses 3 "no folder for this machine's key \(--keys DIR\): run.yaml: not a folder" host run.yaml --keys run.yaml --out none
+refuses 3 "cannot create the folder of keys .*run.yaml: not a folder" host run.yaml --keys run.yaml --out none
 refuses 2 "--relay: .*'nonsense': expected HOST:PORT" host run.yaml --keys keys --out none --relay nonsense
 refuses 2 "--announce: .*'a b': expected HOST or HOST:PORT" host run.yaml --keys keys --out none \
     --announce '10.0.0.1:7,a b'

@@ -96,4 +96,4 @@ for shell in bash zsh fish; do
     diff wanted.sorted got.sorted >"$OUT" || fail "$shell offers something else"
 done
 refuses 2 'completion: expected bash, zsh or fish, not "elvish"$' completion elvish
-refuses 2 'completion zsh takes no words, but got "fish"$' completion zsh fish
+refuses 2 'completion zsh takes no arguments, but got "fish"$' completion zsh fish

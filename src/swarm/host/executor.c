@@ -46,7 +46,7 @@ static void choose_cadence(struct host *h) {
     if (copy_s > 0.0) h->copy_s = copy_s; // 0 before the first snapshot
     if (h->step_s <= 0.0) return;
     const double worth = ceil(h->snapshot_s / keep_share / h->step_s);
-    const double most = floor(h->spec->lose_s / h->step_s);
+    const double most = floor(h->spec->max_lost_work_s / h->step_s);
     double every = worth < most ? worth : most;
     if (every < 1.0) every = 1.0;
     if (every < ceil(h->copy_s / h->step_s)) every = ceil(h->copy_s / h->step_s);

@@ -40,12 +40,12 @@ typedef struct strait_host_spec {
     const char *relay;    // host:port, for neighbours that cannot reach each other; NULL: none
     const char *store;    // of record; NULL: a journal in the folder
     const char *store_ca, *store_cert, *store_key; // PEM files for etcd over https; may be NULL
-    double store_wait_s; // how long the run waits for one that is out of reach
-    uint32_t uses;       // see invite.h
-    uint64_t valid_s;    // for so long from the start of the run; 0: always
-    double lose_s;       // work that a failure may cost, in seconds
+    double store_wait_s;    // how long the run waits for one that is out of reach
+    uint32_t uses;          // see invite.h
+    uint64_t valid_s;       // for so long from the start of the run; 0: always
+    double max_lost_work_s; // work that a failure may cost, in seconds
     double lease_s, stall_s;
-    double recut_s; // between two moves of stages to faster machines; 0: none are made
+    double rebalance_s; // between two moves of stages to faster machines; 0: none are made
     strait_session_events session;
     strait_host_events events;
 } strait_host_spec;

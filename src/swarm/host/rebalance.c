@@ -21,8 +21,8 @@ void strait_host_rebalance(struct host *h, int64_t step) {
     int workers[STRAIT_SWARM_WORKERS];
     double speeds[STRAIT_RUN_STAGES] = {0};
     int successors[STRAIT_RUN_STAGES];
-    const int64_t pause_ns = (int64_t)(h->spec->recut_s * 1e9);
-    if (h->spec->recut_s <= 0.0 || m->phase != STRAIT_PHASE_READY || h->step_s <= 0.0 ||
+    const int64_t pause_ns = (int64_t)(h->spec->rebalance_s * 1e9);
+    if (h->spec->rebalance_s <= 0.0 || m->phase != STRAIT_PHASE_READY || h->step_s <= 0.0 ||
         strait_clock_ns() - h->stood_ns < pause_ns || strait_coordinator_count_spares(m) == 0)
         return;
     strait_rebalance_spec spec = {.n_stages = m->config.n_stages,

@@ -92,7 +92,7 @@ static strait_err host(void) {
         .folder = scratch_at(&play.folder, "run"),
         .identity = play.host_key,
         .listen = play.listen,
-        .lose_s = 10.0,
+        .max_lost_work_s = 10.0,
         .lease_s = 600.0,
         .stall_s = 600.0,
         .store_wait_s = 60.0,
