@@ -8,7 +8,7 @@ strait_err strait_executor_open(strait_executor_choice choice, const strait_run 
                                 const strait_run_plan *plan, struct strait_loader *loader,
                                 struct strait_executor **out) {
     struct strait_executor *executor = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof *executor, "crew", (void **)&executor));
+    STRAIT_TRY(strait_alloc(1, sizeof *executor, "executor", (void **)&executor));
     executor->ops = choice.ops;
     if (executor->ops == NULL)
         executor->ops = plan->n_stages > 1 ? &strait_remote_executor : &strait_local_executor;
@@ -16,7 +16,7 @@ strait_err strait_executor_open(strait_executor_choice choice, const strait_run 
     executor->run = *run;
     executor->plan = *plan;
     executor->loader = loader;
-    strait_err err = strait_alloc(1, executor->ops->state_size, "crew", &executor->state);
+    strait_err err = strait_alloc(1, executor->ops->state_size, "executor", &executor->state);
     if (err == STRAIT_OK) err = executor->ops->open(executor);
     if (err != STRAIT_OK) {
         strait_executor_close(&executor);
@@ -27,11 +27,11 @@ strait_err strait_executor_open(strait_executor_choice choice, const strait_run 
 }
 
 void strait_executor_close(struct strait_executor **executor) {
-    struct strait_executor *c = *executor;
-    if (c == NULL) return;
-    if (c->state != NULL) c->ops->close(c);
-    strait_alloc_free(c->state);
-    strait_alloc_free(c);
+    struct strait_executor *e = *executor;
+    if (e == NULL) return;
+    if (e->state != NULL) e->ops->close(e);
+    strait_alloc_free(e->state);
+    strait_alloc_free(e);
     *executor = NULL;
 }
 

@@ -1,7 +1,9 @@
-/* crew.h - the stages of a run, wherever they are: one here, or several in processes or threads.
+/* executor.h - runs the stages of a run, wherever they are.
  *
- * To the trainer a crew is one machine that makes gradients, updates, validates, saves and loads.
- * One thread uses a crew. Any error leaves it fit only for close, but one of write. */
+ * The trainer asks an executor for gradients, updates, validation, saving and loading, and need not
+ * know whether the stages share its thread, are processes or threads of this machine, or belong to
+ * the workers of a swarm. One thread uses an executor. After an error of any function except
+ * `write` an executor can only be closed. */
 #pragma once
 
 #include <strait/trainer.h>
@@ -11,17 +13,18 @@
 #include "stage/runner.h"
 #include "store/checkpoint.h"
 
+/* The results of the gradients of one step. */
 typedef struct strait_executor_report {
-    double loss_sum; // of all tokens of the step
+    double loss_sum; // over all tokens of the step
     double norm;     // of all gradients
-    /* Of the step, at the socket, worst boundary; 0 with one stage. */
+    /* Of the step, at the socket, of the busiest boundary; 0 with one stage. */
     double forward_bytes, backward_bytes;
-    double bubble; // share of the step in which the stages waited, mean
-    /* What the codec of each boundary lost, as a share: of activations, of gradients. */
+    double bubble; // share of the step in which stages waited, averaged over stages
+    /* Relative error of each boundary's codec, for activations and for gradients. */
     double residual_forward[STRAIT_RUN_STAGES], residual_backward[STRAIT_RUN_STAGES];
-    const char *limit; // what held the step up
-    double metered_s;  // of the gradients, on the meter; 0: there is none
-    int is_updated;    // the update follows by itself, unless the norm is not finite
+    const char *limit; // the bottleneck of the step
+    double metered_s;  // duration on the emulated meter (link.meter); 0: no meter is set
+    int is_updated; // the update is queued already; the device skips it if the norm is not finite
 } strait_executor_report;
 
 struct strait_executor {
@@ -30,61 +33,65 @@ struct strait_executor {
     strait_run run;
     struct strait_loader *loader; // borrowed
     char device[STRAIT_TRAINER_DEVICE];
-    uint64_t device_bytes[STRAIT_RUN_STAGES]; // taken by each stage where that is not the host
-    int windows[STRAIT_RUN_STAGES];           // slots of each stage
-    double planned_tokens_per_s;              // what the plan expects; 0 with one stage
-    int64_t step;                             // steps its stages have done when open returns
-    void *user;                               // for a crew that came from outside this room
-    void *state;
+    uint64_t device_bytes[STRAIT_RUN_STAGES]; // GPU memory of each stage; 0 on a CPU
+    int windows[STRAIT_RUN_STAGES];           // microbatches that each stage may hold
+    double planned_tokens_per_s;              // as planned from measured times; 0 with one stage
+    int64_t step;                             // steps that the stages had done when open returned
+    void *user;                               // from strait_executor_choice
+    void *state;                              // ops->state_size bytes, zeroed before open
 };
 
 struct strait_executor_ops {
-    size_t state_size;
+    size_t state_size; // of executor->state
     strait_err (*open)(struct strait_executor *executor);
-    void (*close)(struct strait_executor *executor); // accepts what a failed open leaves
+    void (*close)(struct strait_executor *executor); // also after a failed open
+    /* Forward and backward of all microbatches of `step`, from 0. */
     strait_err (*gradients)(struct strait_executor *executor, int64_t step,
                             strait_executor_report *out);
+    /* Ends `step`: updates the weights with gradients multiplied by `factor`. */
     strait_err (*update)(struct strait_executor *executor, int64_t step, float factor);
+    /* The summed loss over the validation data after `step` steps. */
     strait_err (*validate)(struct strait_executor *executor, int64_t step, double *loss_sum);
-    /* Into a checkpoint that was begun. */
+    /* Writes the files of all stages into a checkpoint that was begun. */
     strait_err (*write)(struct strait_executor *executor, const char *folder, int64_t step);
+    /* Restores all stages from a checkpoint. */
     strait_err (*read)(struct strait_executor *executor, struct strait_checkpoint *checkpoint);
-    /* Begins a trace (path NULL), or writes what was kept since as one of all stages. */
+    /* Begins a trace (path NULL), or writes the trace of all stages since then. */
     strait_err (*trace)(struct strait_executor *executor, const char *path);
-    /* Runs what blocks for as long as a disk does, while the crew is served; NULL: it can wait. */
+    /* Calls run(arg), which may block on a disk, while links to the stages are served. NULL: the
+     * stages do not mind the wait, so run(arg) is called directly. */
     strait_err (*run_async)(struct strait_executor *executor, strait_err (*run)(void *arg),
                             void *arg);
 };
 
-extern const struct strait_executor_ops strait_local_executor; // one stage, in this thread
-extern const struct strait_executor_ops
-    strait_remote_executor; // several, each in its own process or thread
+extern const struct strait_executor_ops strait_local_executor;  // one stage, in the calling thread
+extern const struct strait_executor_ops strait_remote_executor; // several, in processes or threads
 
-/* A kind of crew that is not of this room, and what it needs to know. */
+/* An executor of another module, and its argument. */
 typedef struct strait_executor_choice {
-    const struct strait_executor_ops *ops; // NULL: one of the two above, by the number of stages
+    const struct strait_executor_ops *ops; // NULL: local or remote, by the number of stages
     void *user;
 } strait_executor_choice;
 
 struct strait_trainer;
 
-/* strait_trainer_open with another crew. */
+/* strait_trainer_open with an executor of the caller's choice. */
 strait_err strait_trainer_open_with(const strait_run *run, strait_executor_choice choice,
                                     struct strait_trainer **out);
 
-/* Calls run(arg), which may take as long as a disk takes, while the crew's links are served. */
+/* Calls run(arg), which may block on a disk, while links to the stages are served. */
 strait_err strait_trainer_run_async(struct strait_trainer *trainer, strait_err (*run)(void *arg),
                                     void *arg);
 
-/* Keeps `feed`. */
+/* Opens an executor, which borrows `loader` until close. */
 strait_err strait_executor_open(strait_executor_choice choice, const strait_run *run,
                                 const strait_run_plan *plan, struct strait_loader *loader,
                                 struct strait_executor **out);
 void strait_executor_close(struct strait_executor **executor); // accepts NULL
 
-/* What a gradient of this norm is multiplied with, so that none is larger than `limit`; 0: any. */
+/* The factor that clips gradients of this norm to `limit`; a limit of 0 never clips. */
 float strait_executor_factor(double limit, double norm);
 
-/* The norm of gradients whose sums of squares stand parameter by parameter in the order of the
- * model: the same bits whatever the cut into stages. */
+/* The norm of all gradients from one sum of squares per parameter, in the order of the model.
+ * Summing per parameter gives the same bits for any split into stages. */
 double strait_executor_norm(const float *squares, int n);

@@ -16,7 +16,7 @@
 extern char **environ;
 
 enum {
-    WORDS_MAX = 32
+    ARGS_MAX = 32
 };
 
 static void close_fd(int *fd) {
@@ -33,15 +33,16 @@ static void *thread_main(void *arg) {
     return NULL;
 }
 
-/* Two pipes; ours are closed on exec, so that stages do not hold each other's open. */
+/* Opens two pipes. All ends close on exec, so that one stage does not keep another's pipe open. */
 static strait_err make_pipes(struct strait_launched *l) {
     int down[2];
     int up[2];
-    if (pipe(down) != 0) return STRAIT_FAIL(STRAIT_ENOMEM, "no pipe for stage %d", l->stage);
+    if (pipe(down) != 0)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "cannot open a pipe to stage %d", l->stage);
     if (pipe(up) != 0) {
         (void)close(down[0]);
         (void)close(down[1]);
-        return STRAIT_FAIL(STRAIT_ENOMEM, "no pipe for stage %d", l->stage);
+        return STRAIT_FAIL(STRAIT_ENOMEM, "cannot open a pipe to stage %d", l->stage);
     }
     l->to = down[1];
     l->from = up[0];
@@ -53,13 +54,13 @@ static strait_err make_pipes(struct strait_launched *l) {
     return STRAIT_OK;
 }
 
-/* The words of `line`, cut at spaces in place, then the strait program and its command. */
-static strait_err make_words(char *line, char *program, char **argv) {
+/* Splits `line` at spaces in place, then appends the strait program and its command. */
+static strait_err build_arguments(char *line, char *program, char **argv) {
     static char command[] = "stage";
     int n = 0;
     char *rest = NULL;
     for (char *word = strtok_r(line, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
-        if (n == WORDS_MAX) return STRAIT_FAIL(STRAIT_ECONFIG, "stages.launch: too many words");
+        if (n == ARGS_MAX) return STRAIT_FAIL(STRAIT_ECONFIG, "stages.launch: too many arguments");
         argv[n++] = word;
     }
     argv[n++] = program;
@@ -68,13 +69,13 @@ static strait_err make_words(char *line, char *program, char **argv) {
     return STRAIT_OK;
 }
 
-static strait_err start_process(struct strait_launched *l, const char *words) {
+static strait_err start_process(struct strait_launched *l, const char *prefix) {
     char line[4 * STRAIT_RUN_TEXT];
     char program[STRAIT_PATH_MAX];
-    char *argv[WORDS_MAX + 3];
+    char *argv[ARGS_MAX + 3];
     STRAIT_TRY(strait_program_path(program));
-    STRAIT_TRY(strait_startup_expand(words, l->stage, line, sizeof line));
-    STRAIT_TRY(make_words(line, program, argv));
+    STRAIT_TRY(strait_startup_expand(prefix, l->stage, line, sizeof line));
+    STRAIT_TRY(build_arguments(line, program, argv));
     posix_spawn_file_actions_t actions;
     if (posix_spawn_file_actions_init(&actions) != 0)
         return STRAIT_FAIL(STRAIT_ENOMEM, "stage %d cannot be started", l->stage);
@@ -89,19 +90,19 @@ static strait_err start_process(struct strait_launched *l, const char *words) {
     return STRAIT_FAIL(STRAIT_ECONFIG, "stage %d: %s cannot be started", l->stage, argv[0]);
 }
 
-strait_err strait_launch(int stage, const char *words, struct strait_inproc_network *network,
+strait_err strait_launch(int stage, const char *prefix, struct strait_inproc_network *network,
                          struct strait_launched *out) {
     out->stage = stage;
     out->network = network;
     STRAIT_TRY(make_pipes(out));
-    if (network == NULL) return start_process(out, words);
+    if (network == NULL) return start_process(out, prefix);
     out->has_thread = pthread_create(&out->thread, NULL, thread_main, out) == 0;
     if (!out->has_thread)
         return STRAIT_FAIL(STRAIT_ENOMEM, "the thread of stage %d cannot be started", stage);
     return STRAIT_OK;
 }
 
-static strait_err say(const struct strait_launched *l, const char *line) {
+static strait_err send_line(const struct strait_launched *l, const char *line) {
     if (strait_startup_write_line(l->to, line) == STRAIT_OK) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it was connected", l->stage);
 }
@@ -110,13 +111,13 @@ strait_err strait_launch_introduce(struct strait_launched *l, const strait_start
                                    strait_fingerprint *key, char address[STRAIT_ADDRESS_MAX]) {
     char line[STRAIT_STARTUP_LINE];
     STRAIT_TRY(strait_startup_format(start, line));
-    STRAIT_TRY(say(l, line));
+    STRAIT_TRY(send_line(l, line));
     STRAIT_TRY(strait_startup_read_line(l->from, line));
     return strait_startup_parse_answer(line, key, address);
 }
 
 strait_err strait_launch_go(struct strait_launched *l) {
-    const strait_err err = say(l, "go\n");
+    const strait_err err = send_line(l, "go\n");
     close_fd(&l->to);
     close_fd(&l->from);
     return err;
@@ -128,7 +129,7 @@ static void pause_ms(long ms) {
 }
 
 const char *strait_launch_ended(struct strait_launched *l, int wait_ms) {
-    static _Thread_local char words[64];
+    static _Thread_local char reason[64];
     const int64_t until = strait_clock_ns() + (int64_t)wait_ms * 1000000;
     if (l->pid == 0) return NULL;
     for (;;) {
@@ -137,10 +138,10 @@ const char *strait_launch_ended(struct strait_launched *l, int wait_ms) {
         if (ended == l->pid) {
             l->pid = 0;
             if (WIFSIGNALED(status))
-                (void)snprintf(words, sizeof words, "was killed by signal %d", WTERMSIG(status));
+                (void)snprintf(reason, sizeof reason, "was killed by signal %d", WTERMSIG(status));
             else
-                (void)snprintf(words, sizeof words, "ended with code %d", WEXITSTATUS(status));
-            return words;
+                (void)snprintf(reason, sizeof reason, "ended with code %d", WEXITSTATUS(status));
+            return reason;
         }
         if (strait_clock_ns() >= until) return NULL;
         pause_ms(5);

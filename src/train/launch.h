@@ -1,4 +1,4 @@
-/* launch.h - starting the stages of a run on this machine, and seeing them end. */
+/* launch.h - starts the stages of a local run as processes or threads, and collects their end. */
 #pragma once
 
 #include "stage/stage_process.h"
@@ -9,29 +9,30 @@
 /* One started stage. Zeroed is closed. */
 struct strait_launched {
     int stage;
-    pid_t pid;        // of a process; 0: a thread
+    pid_t pid;        // of its process; 0: it is a thread, or has ended
     pthread_t thread; // valid when has_thread
     int has_thread;
-    int to, from; // pipes, open until go; 0: closed
-    int ends[2];  // a thread's own ends
+    int to, from; // our ends of two pipes, open until go; 0: closed
+    int ends[2];  // the stage's ends, if it is a thread
     struct strait_inproc_network *network;
 };
 
 /* Starts a process of the strait program (base/program.h) with the hidden command "stage", or, with
- * `network`, a thread. `words` stand before that command; empty: none. */
-strait_err strait_launch(int stage, const char *words, struct strait_inproc_network *network,
+ * `network`, a thread. `prefix` (stages.launch) is put before the command, for example
+ * "ip netns exec stage-{stage}"; empty: nothing. */
+strait_err strait_launch(int stage, const char *prefix, struct strait_inproc_network *network,
                          struct strait_launched *out);
 
-/* Says the start line and reads the answer. */
+/* Sends the startup line and reads the stage's answer: its key and the address where it listens. */
 strait_err strait_launch_introduce(struct strait_launched *l, const strait_startup *start,
                                    strait_fingerprint *key, char address[STRAIT_ADDRESS_MAX]);
 
-/* The coordinator now knows the stage's key: it may dial. Closes the pipes. */
+/* Lets the stage dial the coordinator, which knows its key by now. Closes the pipes. */
 strait_err strait_launch_go(struct strait_launched *l);
 
-/* How a process ended, in words, once it has: "was killed by signal 9"; NULL while it lives. Waits
- * up to wait_ms. Borrowed, valid until the next call in this thread. */
+/* Describes how a process ended ("was killed by signal 9"), waiting up to wait_ms for it; NULL
+ * while it runs. Borrowed; valid until the next call in this thread. */
 const char *strait_launch_ended(struct strait_launched *l, int wait_ms);
 
-/* Waits for its end; a process that is not gone after wait_ms is killed. */
+/* Waits for the stage to end. A process that still runs after wait_ms is killed. */
 void strait_launch_fini(struct strait_launched *l, int wait_ms);

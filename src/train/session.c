@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 enum {
-    FULL_MS = 500 // between looks at a full disk
+    FULL_MS = 500 // between attempts to write to a full disk
 };
 
-/* What is in a run's folder; the checkpoints' come first, the metrics last. */
+/* The files of a run's folder. */
 static const char checkpoints_name[] = "checkpoints", metrics_name[] = "metrics.jsonl",
                   lock_name[] = ".lock";
 static const char *const copies[] = {"run.yaml", "tokenizer.json"};
@@ -26,19 +26,19 @@ struct session {
     const char *folder;
     struct strait_trainer *trainer;
     struct strait_metrics *metrics;
-    int lock;           // file descriptor that holds the folder; 0: none
-    int is_new;         // the folder was made by us
-    int held_none;      // it held no run
-    int is_ours;        // it is not refused: what a run has there is ours
+    int lock;           // file descriptor of the folder's lock; 0: not locked
+    int is_new;         // this session created the folder
+    int had_no_run;     // the folder had no run before this session
+    int is_ours;        // the folder passed the checks: its files belong to this run
     int64_t saved_step; // of the newest checkpoint; -1: none
-    int is_astray;      // the last step had no finite gradient
+    int is_diverged;    // the last step had a non-finite loss or gradient
 };
 
 static void note(const struct session *s, const char *text) {
     if (s->spec->events.noted != NULL) s->spec->events.noted(s->spec->events.user, text);
 }
 
-/* A fault the run survives: told, not returned. */
+/* Reports an error that the run survives. */
 static void note_fault(const struct session *s, strait_err err) {
     if (err != STRAIT_OK) note(s, strait_err_detail());
 }
@@ -47,7 +47,8 @@ static int must_stop(const struct session *s) {
     return s->spec->events.must_stop != NULL && s->spec->events.must_stop(s->spec->events.user);
 }
 
-static strait_err wait_for_room(void *arg) {
+/* Retries until the disk has space again or the session must stop. */
+static strait_err wait_for_space(void *arg) {
     struct session *s = arg;
     const struct timespec nap = {.tv_nsec = FULL_MS * 1000000L};
     strait_err err = STRAIT_EIO;
@@ -58,18 +59,18 @@ static strait_err wait_for_room(void *arg) {
     return STRAIT_OK;
 }
 
-/* A line of metrics was put down, or was not: the disk is full. Who cannot make the step again
- * later waits for room; those who work for it hear from it meanwhile. What else befalls them then
- * is the next step's to say. */
-static void see_written(struct session *s, strait_err err) {
-    char words[512];
+/* Handles the result of writing a metrics line. If the step cannot be replayed later, blocks until
+ * disk space is available, while links to the workers are served. Errors during the wait are
+ * reported by the next step. */
+static void handle_write(struct session *s, strait_err err) {
+    char reason[512];
     if (err != STRAIT_EIO || !s->spec->waits_for_disk) {
         note_fault(s, err);
         return;
     }
-    (void)snprintf(words, sizeof words, "waiting: %s", strait_err_detail());
-    note(s, words);
-    (void)strait_trainer_run_async(s->trainer, wait_for_room, s);
+    (void)snprintf(reason, sizeof reason, "waiting for disk space: %s", strait_err_detail());
+    note(s, reason);
+    (void)strait_trainer_run_async(s->trainer, wait_for_space, s);
 }
 
 static strait_err path_in(const char *folder, const char *name, char out[STRAIT_PATH_MAX]) {
@@ -88,14 +89,14 @@ static int holds_run(const char *folder) {
 strait_err strait_session_check_folder(const char *folder, int resumes) {
     if (holds_run(folder) && !resumes)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "%s already holds a run: --resume goes on with it, --out DIR starts "
+                           "%s already contains a run: --resume continues it, --out DIR starts "
                            "another",
                            folder);
     for (size_t i = 0; !holds_run(folder) && i < sizeof copies / sizeof *copies; i++)
         if (has(folder, copies[i]))
             return STRAIT_FAIL(STRAIT_ECONFIG,
-                               "%s/%s would be overwritten, and is not of a run: --out DIR chooses "
-                               "another folder",
+                               "%s/%s would be overwritten, but no run wrote it: choose another "
+                               "folder with --out DIR",
                                folder, copies[i]);
     return STRAIT_OK;
 }
@@ -115,14 +116,14 @@ static strait_err copy_tokenizer(const struct session *s) {
     return err;
 }
 
-/* Before the trainer takes memory and time: is the folder ours to write? */
+/* Locks and checks the folder before the trainer takes memory and time. */
 static strait_err claim_folder(struct session *s) {
     char path[STRAIT_PATH_MAX];
     s->is_new = !strait_file_exists(s->folder);
     STRAIT_TRY(strait_file_make_folders(s->folder));
     STRAIT_TRY(path_in(s->folder, lock_name, path));
     STRAIT_TRY(strait_file_lock(path, &s->lock));
-    s->held_none = !holds_run(s->folder);
+    s->had_no_run = !holds_run(s->folder);
     STRAIT_TRY(strait_session_check_folder(s->folder, s->spec->resumes));
     s->is_ours = 1;
     return STRAIT_OK;
@@ -159,29 +160,30 @@ static strait_err open_session(struct session *s) {
     STRAIT_TRY(strait_trainer_open_with(s->run, s->executor, &s->trainer));
     if (s->spec->resumes) STRAIT_TRY(load_checkpoint(s));
     STRAIT_TRY(open_files(s));
-    strait_trainer_info facts;
-    strait_trainer_describe(s->trainer, &facts);
+    strait_trainer_info info;
+    strait_trainer_describe(s->trainer, &info);
     if (s->spec->events.opened != NULL)
-        s->spec->events.opened(s->spec->events.user, &facts, strait_trainer_step_count(s->trainer));
+        s->spec->events.opened(s->spec->events.user, &info, strait_trainer_step_count(s->trainer));
     return STRAIT_OK;
 }
 
 static void remove_in(const char *folder, const char *name) {
     char path[STRAIT_PATH_MAX];
-    if (path_in(folder, name, path) == STRAIT_OK) (void)remove(path); // a folder only if empty
+    if (path_in(folder, name, path) == STRAIT_OK)
+        (void)remove(path); // removes a folder only if it is empty
 }
 
-/* A run that could not begin leaves nothing that was not there. */
+/* Removes what a run that could not start created. */
 static void leave_folder(struct session *s) {
     char path[STRAIT_PATH_MAX];
-    if (s->lock == 0 || !s->held_none) return;
+    if (s->lock == 0 || !s->had_no_run) return;
     strait_metrics_close(&s->metrics);
     for (size_t i = 0; s->is_ours && i < sizeof copies / sizeof *copies; i++)
         remove_in(s->folder, copies[i]);
     remove_in(s->folder, checkpoints_name);
     remove_in(s->folder, metrics_name);
     if (path_in(s->folder, lock_name, path) == STRAIT_OK) strait_file_remove_lock(path, &s->lock);
-    if (s->is_new) (void)rmdir(s->folder); // unless something is in it by now
+    if (s->is_new) (void)rmdir(s->folder); // fails if someone put a file into it meanwhile
 }
 
 static void close_session(struct session *s) {
@@ -190,9 +192,9 @@ static void close_session(struct session *s) {
     strait_file_unlock(&s->lock);
 }
 
-/* The lines first: a run that goes on from the checkpoint keeps those before it. */
+/* Syncs the metrics first: a run resumed from this checkpoint keeps the lines up to its step. */
 static strait_err save(struct session *s) {
-    see_written(s, strait_metrics_sync(s->metrics));
+    handle_write(s, strait_metrics_sync(s->metrics));
     STRAIT_TRY(strait_trainer_save(s->trainer, s->folder));
     s->saved_step = strait_trainer_step_count(s->trainer);
     if (s->spec->events.saved != NULL) s->spec->events.saved(s->spec->events.user, s->saved_step);
@@ -203,7 +205,7 @@ static strait_err validate(struct session *s) {
     const int64_t step = strait_trainer_step_count(s->trainer);
     double loss = 0.0;
     STRAIT_TRY(strait_trainer_validate(s->trainer, &loss));
-    see_written(s, strait_metrics_put_valid(s->metrics, step, loss));
+    handle_write(s, strait_metrics_put_valid(s->metrics, step, loss));
     if (s->spec->events.validated != NULL)
         s->spec->events.validated(s->spec->events.user, step, loss);
     return STRAIT_OK;
@@ -228,8 +230,8 @@ static strait_err take_step(struct session *s) {
                                       .n_boundaries = report.n_boundaries,
                                       .residual_forward = report.residual_forward,
                                       .residual_backward = report.residual_backward};
-    s->is_astray = !isfinite(report.loss) || !isfinite(report.grad_norm);
-    see_written(s, strait_metrics_put_step(s->metrics, &line));
+    s->is_diverged = !isfinite(report.loss) || !isfinite(report.grad_norm);
+    handle_write(s, strait_metrics_put_step(s->metrics, &line));
     if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);
     if (report.warning != NULL) note(s, report.warning);
     return STRAIT_OK;
@@ -254,19 +256,19 @@ static strait_err run_steps(struct session *s) {
             return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped after step %lld of %lld, saved in %s",
                                (long long)(step + 1), (long long)n_steps, s->folder);
         }
-        /* A checkpoint without a way on would push out those that have one. */
-        if (!is_last && !s->is_astray && is_due(step + 1, s->run->train.save_every))
+        /* A checkpoint of a diverged run would push out the good ones that are kept. */
+        if (!is_last && !s->is_diverged && is_due(step + 1, s->run->train.save_every))
             note_fault(s, save(s));
     }
     if (s->saved_step == strait_trainer_step_count(s->trainer)) return STRAIT_OK;
     return save(s);
 }
 
-static void tell_end(struct session *s) {
-    strait_trainer_info facts;
+static void report_end(struct session *s) {
+    strait_trainer_info info;
     if (s->spec->events.ended == NULL) return;
-    strait_trainer_describe(s->trainer, &facts);
-    s->spec->events.ended(s->spec->events.user, &facts);
+    strait_trainer_describe(s->trainer, &info);
+    s->spec->events.ended(s->spec->events.user, &info);
 }
 
 strait_err strait_session_run_with(const strait_session_spec *spec,
@@ -279,7 +281,7 @@ strait_err strait_session_run_with(const strait_session_spec *spec,
     strait_err err = open_session(&s);
     if (err != STRAIT_OK) leave_folder(&s);
     if (err == STRAIT_OK) err = run_steps(&s);
-    if (err == STRAIT_OK) tell_end(&s);
+    if (err == STRAIT_OK) report_end(&s);
     close_session(&s);
     return err;
 }

@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-    SKIPS_MAX = 20, // non-finite gradients in a row before giving up
+    SKIPS_MAX = 20, // consecutive steps with non-finite gradients before the run ends
     NOTE_BYTES = 1024,
     /* The program, its libraries, thread stacks and matrix buffers, measured: 13 MiB with small
      * matrices, 19 with large ones. */
@@ -26,9 +26,9 @@ struct strait_trainer {
     struct strait_loader *loader;
     struct strait_executor *executor;
     int64_t step;  // steps done
-    int n_skipped; // in a row
+    int n_skipped; // consecutive
     char note[NOTE_BYTES];
-    strait_executor_report made; // by the last step
+    strait_executor_report last; // of the last step
     strait_residual_monitors alarms;
     char alarm[NOTE_BYTES];
 };
@@ -37,7 +37,7 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Pages of the shards that a run touches stay in memory as long as there is room. */
+/* Pages of the shards that a run reads stay in memory while there is enough. */
 static size_t shard_bytes(const strait_run *run, const struct strait_loader *loader) {
     const size_t whole = (size_t)strait_loader_train_tokens(loader) * sizeof(uint16_t);
     const size_t valid = (size_t)strait_loader_valid_tokens(loader) * sizeof(uint16_t);
@@ -45,7 +45,7 @@ static size_t shard_bytes(const strait_run *run, const struct strait_loader *loa
            smaller(whole, (size_t)(run->train.steps * run->train.batch_tokens) * sizeof(uint16_t));
 }
 
-/* All stages together, and each. Messages lie on the host, wherever it computes. */
+/* The memory of all stages together and of each. Messages are in host memory on every device. */
 static strait_err plan_memory(const strait_run_plan *plan, const int *windows,
                               const size_t *messages, strait_trainer_stage *stages,
                               strait_runner_memory *out) {
@@ -188,7 +188,7 @@ int64_t strait_trainer_step_count(const struct strait_trainer *trainer) {
 static strait_err update(struct strait_trainer *t, strait_trainer_report *report) {
     const double limit = t->run.train.clip;
     report->is_skipped = !isfinite(report->grad_norm) ||
-                         (!t->made.is_updated && !isfinite(report->loss));
+                         (!t->last.is_updated && !isfinite(report->loss));
     if (report->is_skipped) {
         if (++t->n_skipped < SKIPS_MAX) return STRAIT_OK;
         return STRAIT_FAIL(
@@ -198,18 +198,18 @@ static strait_err update(struct strait_trainer *t, strait_trainer_report *report
             (long long)report->step, t->n_skipped);
     }
     t->n_skipped = 0;
-    if (t->made.is_updated) return STRAIT_OK;
+    if (t->last.is_updated) return STRAIT_OK;
     return t->executor->ops->update(t->executor, t->step,
                                     strait_executor_factor(limit, report->grad_norm));
 }
 
-/* Bytes a token of plain bf16 activations, over what the socket carried. */
+/* The compression ratio: bytes per token of bf16 activations over the bytes at the socket. */
 static double ratio(const struct strait_trainer *t, double bytes_per_token) {
     return bytes_per_token > 0.0 ? 2.0 * t->plan.shape.width / bytes_per_token : 0.0;
 }
 
 static const char *watch(struct strait_trainer *t) {
-    const double *const residuals[2] = {t->made.residual_forward, t->made.residual_backward};
+    const double *const residuals[2] = {t->last.residual_forward, t->last.residual_backward};
     const int is_raised = strait_residual_monitors_watch(
         &t->alarms, residuals, t->plan.n_stages - 1, t->alarm, sizeof t->alarm);
     return is_raised ? t->alarm : NULL;
@@ -218,22 +218,22 @@ static const char *watch(struct strait_trainer *t) {
 strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *out) {
     const double began = strait_clock_seconds();
     const double n_tokens = (double)t->run.train.batch_tokens;
-    const strait_executor_report *made = &t->made;
-    STRAIT_TRY(t->executor->ops->gradients(t->executor, t->step, &t->made));
+    const strait_executor_report *last = &t->last;
+    STRAIT_TRY(t->executor->ops->gradients(t->executor, t->step, &t->last));
     strait_trainer_report report = {
         .step = t->step + 1,
-        .loss = made->loss_sum / n_tokens,
+        .loss = last->loss_sum / n_tokens,
         .learning_rate = t->run.train.learning_rate *
                          (double)strait_lr_schedule_factor(&t->plan.rate, t->step),
-        .grad_norm = made->norm,
-        .forward_bytes_per_token = made->forward_bytes / n_tokens,
-        .backward_bytes_per_token = made->backward_bytes / n_tokens,
-        .bubble = made->bubble,
+        .grad_norm = last->norm,
+        .forward_bytes_per_token = last->forward_bytes / n_tokens,
+        .backward_bytes_per_token = last->backward_bytes / n_tokens,
+        .bubble = last->bubble,
         .n_boundaries = t->plan.n_stages - 1,
-        .residual_forward = made->residual_forward,
-        .residual_backward = made->residual_backward,
+        .residual_forward = last->residual_forward,
+        .residual_backward = last->residual_backward,
         .warning = watch(t),
-        .limit = made->limit,
+        .limit = last->limit,
     };
     report.ratio_forward = ratio(t, report.forward_bytes_per_token);
     report.ratio_backward = ratio(t, report.backward_bytes_per_token);
@@ -241,7 +241,7 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
     STRAIT_TRY(update(t, &report));
     t->step++;
     const double ended = strait_clock_seconds();
-    if (made->metered_s > 0.0) report.meter_seconds = made->metered_s + ended - updates;
+    if (last->metered_s > 0.0) report.meter_seconds = last->metered_s + ended - updates;
     report.seconds = ended - began;
     report.tokens_per_s = n_tokens / report.seconds;
     *out = report;
@@ -268,23 +268,23 @@ struct committing {
     const strait_checkpoint_plan *plan;
 };
 
-/* Hashes all that was written. */
+/* Hashes all files of the checkpoint, so it may take as long as writing them. */
 static strait_err run_commit(void *arg) {
     const struct committing *c = arg;
     return strait_checkpoint_commit(c->folder, c->plan);
 }
 
-/* Two files a stage: weights, and what the optimizer and the codecs remember. */
+/* Commits two files per stage: weights, and the state of optimizer and codecs. */
 static strait_err commit(struct strait_trainer *t, const char *folder) {
     strait_checkpoint_part parts[2 * STRAIT_RUN_STAGES];
-    static _Thread_local strait_description words; // large
-    strait_describe(&t->plan, &words);
+    static _Thread_local strait_description description; // too large for the stack
+    strait_describe(&t->plan, &description);
     for (int i = 0; i < 2 * t->plan.n_stages; i++)
         parts[i] = (strait_checkpoint_part){.stage = i / 2, .is_state = i % 2};
     const strait_checkpoint_plan plan = {.step = t->step,
                                          .tokenizer = strait_loader_tokenizer(t->loader),
-                                         .model = words.pairs,
-                                         .n_model = words.n,
+                                         .model = description.pairs,
+                                         .n_model = description.n,
                                          .parts = parts,
                                          .n_parts = 2 * t->plan.n_stages,
                                          .keep = (int)t->run.train.keep_checkpoints};
@@ -302,7 +302,7 @@ strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
 static strait_err load_from(struct strait_trainer *t, struct strait_checkpoint *checkpoint) {
     STRAIT_TRY(strait_describe_check(checkpoint, &t->plan, strait_loader_tokenizer(t->loader)));
     STRAIT_TRY(t->executor->ops->read(t->executor, checkpoint));
-    /* A crew may hold more than its checkpoint. */
+    /* The workers of a swarm may hold snapshots newer than the checkpoint. */
     t->step = t->executor->step > strait_checkpoint_step(checkpoint)
                   ? t->executor->step
                   : strait_checkpoint_step(checkpoint);

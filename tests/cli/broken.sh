@@ -137,7 +137,7 @@ refuses 2 'variant "code" of subspace needs a model' train run.yaml --out fresh 
     --set link.codec.variant=code
 
 # The folder.
-refuses 2 'good already holds a run: --resume' train run.yaml --out good
+refuses 2 'good already contains a run: --resume' train run.yaml --out good
 begin train run.yaml --out busy --set train.steps=100000 --set train.save_every=0
 wait_lines busy 3
 ERR=$SCRATCH/second refuses 3 'busy/.lock: another process' train run.yaml --out busy --resume
@@ -149,7 +149,7 @@ for name in run.yaml tokenizer.json; do
     for flags in 'train --out theirs' 'train --resume --out theirs' 'host --keys keys --out theirs'; do
         mkdir theirs
         echo mine >theirs/$name
-        refuses 2 "theirs/$name would be overwritten, and is not of a run" $flags run.yaml
+        refuses 2 "theirs/$name would be overwritten, but no run wrote it" $flags run.yaml
         [ "$(ls -A theirs) $(cat theirs/*)" = "$name mine" ] || fail "$flags left $(ls -A theirs)"
         rm -r theirs
     done
@@ -162,7 +162,7 @@ rmdir theirs || fail "a refused run left $(ls -A theirs)"
 refuses 3 'data.train: .*nothere.bin' host run.yaml --keys keys --out none --set data.train=nothere.bin
 [ ! -e none ] || fail "a refused host left $(ls -A none)"
 files=$(ls -A good)
-refuses 2 'good already holds a run' host run.yaml --keys keys --out good
+refuses 2 'good already contains a run' host run.yaml --keys keys --out good
 [ "$files" = "$(ls -A good)" ] || fail "a refused host left $(ls -A good)"
 begin relay --listen 127.0.0.1:0
 for _ in $(seq 6000); do

@@ -61,7 +61,7 @@ runs train run.yaml --out planned --dry-run
 says "$OUT" '^peak memory .*\([0-9]+ bytes\)' '^step  *128 tokens in 8 microbatches of 1'
 [ ! -e planned ] || fail "a dry run left a folder"
 mkdir -p planned/checkpoints
-refuses 2 'planned already holds a run' train run.yaml --out planned --dry-run
+refuses 2 'planned already contains a run' train run.yaml --out planned --dry-run
 runs train run.yaml --out planned --dry-run --resume
 
 # The meter of Protocol NanoGPT, in a plan and in a run.
