@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The row that "a.b=c" names; its value in *out_text. */
+/* Splits "a.b=c" into the row of its key and its value. */
 static strait_err split_set(const strait_options *table, const char *set,
                             const strait_option **out_option, const char **out_text) {
     const char *equals = strchr(set, '=');
@@ -89,8 +89,8 @@ static int is_chosen(const strait_options *table, const void *object, const char
     return strcmp(now, choice) == 0;
 }
 
-/* The presets of what the object holds now. One that is chosen by another preset is not followed.
- */
+/* Applies the presets of the values that the object has now. A preset whose key was only set by
+ * another preset is applied as well if it comes later in the table. */
 static void apply_presets(const strait_options *table, void *object) {
     for (int i = 0; i < table->n_presets; i++) {
         const strait_option_preset *preset = &table->presets[i];

@@ -1,11 +1,12 @@
-/* options.h - one table makes the run file, the overrides, the bounds, the defaults and the help.
+/* options.h - one table defines run files, overrides, bounds, defaults and help texts.
  *
  *     {"train.steps", STRAIT_OPTION_INT, STRAIT_OPTION_FIELD(strait_run, train.steps),
  *      .min = 1, .max = 1e9, .initial = "1000", .help = "optimizer updates"},
  *
- * A row names a dotted key and the field of a plain struct it fills. Nested maps of a YAML file
- * and `--set a.b=c` reach the same rows. Every error is STRAIT_ECONFIG and names the place:
- * "RUN.yaml:4:12: train.learning_rate: "fast" is not a number". Rows of one section stand together.
+ * A row names a dotted key and the field of a plain struct that it fills. Nested maps of a YAML
+ * file and `--set a.b=c` set the same rows. Every error is STRAIT_ECONFIG and names the place:
+ * "RUN.yaml:4:12: train.learning_rate: "fast" is not a number". Rows of one section
+ * are consecutive. Nothing here keeps state; threads may share a table.
  */
 #pragma once
 
@@ -19,18 +20,18 @@ typedef enum strait_option_kind {
     STRAIT_OPTION_REAL,     // double
     STRAIT_OPTION_BOOL,     // int: 0 or 1
     STRAIT_OPTION_TEXT,     // char[]
-    STRAIT_OPTION_PATH,     // char[]; a relative one is joined to the folder it was meant from
-    STRAIT_OPTION_PATHS,    // char[]; several with commas between them, each joined so
-    STRAIT_OPTION_CHOICE,   // an enum: the place of its name in `choices`
+    STRAIT_OPTION_PATH,     // char[]; a relative path is joined to the folder of its source
+    STRAIT_OPTION_PATHS,    // char[]; several, separated by commas, each joined likewise
+    STRAIT_OPTION_CHOICE,   // int or enum: an index of `choices`
     STRAIT_OPTION_INTS,     // strait_option_ints
     STRAIT_OPTION_DURATION, // double, seconds: "25ms", "1s"
-    STRAIT_OPTION_RATE,     // double, bits a second: "80mbit"
+    STRAIT_OPTION_RATE,     // double, bits per second: "80mbit"
     STRAIT_OPTION_BYTES,    // int64_t: "64MiB"
 } strait_option_kind;
 
 enum {
     STRAIT_OPTION_INTS_MAX = 64,
-    STRAIT_OPTION_TEXT_MAX = 2048 // any value as text, with its ending zero
+    STRAIT_OPTION_TEXT_MAX = 2048 // bytes of any value as text, with the final zero
 };
 
 typedef struct strait_option_ints {
@@ -41,22 +42,22 @@ typedef struct strait_option_ints {
 typedef struct strait_option {
     const char *key;
     strait_option_kind kind;
-    size_t offset, capacity; // the field: where, and its bytes
-    double min, max;         // of a number, or of each number of a list; both 0: any
-    const char *initial;
+    size_t offset, capacity;    // of the field, and its bytes
+    double min, max;            // of a number, or of each number of a list; both 0: no bounds
+    const char *initial;        // the default, as text
     const char *const *choices; // ended by NULL
     const char *help;
 } strait_option;
 
 #define STRAIT_OPTION_FIELD(type, field) offsetof(type, field), sizeof(((type *)0)->field)
 
-/* When option `key` ends up as `choice`, these settings replace the defaults of other options.
- * They come before anything the user wrote, wherever in the file `key` stands; a later preset wins
- * over an earlier one. */
+/* When the user chooses `choice` for the option `key`, these settings replace the defaults of other
+ * options. The user's own settings override them, wherever in the file they are; a later preset
+ * overrides an earlier one. */
 typedef struct strait_option_preset {
     const char *key, *choice;
     const char *const *settings; // "model.softcap=15", ended by NULL
-    const char *also, *chosen;   // only where this option is so, too; NULL: always
+    const char *also, *chosen;   // only where this option also has this value; NULL: always
 } strait_option_preset;
 
 /* A key that had another name in earlier versions. The old name is not read: the error for it says
@@ -74,16 +75,15 @@ typedef struct strait_options {
     int n_renames;
 } strait_options;
 
-/* What the user wrote. Everything is lent for the call. */
+/* What the user wrote. Everything is borrowed for the call. */
 typedef struct strait_options_source {
     const char *name; // of the file, for errors
     const char *text; // YAML; may be empty
     size_t bytes;
-    const char *folder; // where relative paths of the file start; NULL leaves them as they are
-    const char *const
-        *sets; // "train.learning_rate=0.1", each stronger than the file and the ones before
+    const char *folder;      // where relative paths of the file start; NULL: they stay relative
+    const char *const *sets; // "train.learning_rate=0.1", each overrides the file and earlier ones
     int n_sets;
-    const char *set_folder; // where relative paths of the sets start; NULL leaves them
+    const char *set_folder; // where relative paths of the overrides start; NULL: they stay
 } strait_options_source;
 
 /* Fills every field the table names: defaults, then presets, then the file, then the overrides.
@@ -93,8 +93,9 @@ typedef struct strait_options_source {
 strait_err strait_options_load(const strait_options *table, const strait_options_source *source,
                                void *object, unsigned char *is_given);
 
-/* The known key that was probably meant by `key`, or the section: its first *out_length letters.
- * NULL: none is near. The right last word in another section is near. */
+/* The known key that the unknown `key` probably means, or its section: the first *out_length
+ * letters of the result. NULL: no key is similar. The right last word in another section is
+ * similar. */
 const char *strait_options_nearest(const strait_options *table, const char *key,
                                    size_t *out_length);
 
@@ -108,15 +109,16 @@ const char *strait_options_renamed(const strait_options *table, const char *old_
 /* The row of a key, or NULL. */
 const strait_option *strait_options_find(const strait_options *table, const char *key);
 
-/* A field's value as the file would have it, without quotes. */
+/* The value of a field as a file would have it, without quotes. */
 void strait_options_show(const strait_option *option, const void *object,
                          char out[STRAIT_OPTION_TEXT_MAX]);
 
-/* What a value may be, in words: "whole number, 1 to 64", "one of llama, yardstick". */
+/* Which values an option accepts, for people: "whole number, 1 to 64", "one of llama, yardstick".
+ */
 void strait_options_describe(const strait_option *option, char out[STRAIT_OPTION_TEXT_MAX]);
 
-/* What it is when the user says nothing: "0", or "0 (15 with model.family yardstick)". Nothing for
- * an empty text. */
+/* The default of an option, for people: "0", or "0 (15 with model.family yardstick)". Empty for an
+ * empty text. */
 void strait_options_describe_default(const strait_options *table, const strait_option *option,
                                      char out[STRAIT_OPTION_TEXT_MAX]);
 

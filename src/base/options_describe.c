@@ -10,7 +10,7 @@ static const char *noun(strait_option_kind kind) {
     case STRAIT_OPTION_BOOL: return "true or false";
     case STRAIT_OPTION_TEXT: return "text";
     case STRAIT_OPTION_PATH: return "path";
-    case STRAIT_OPTION_PATHS: return "path, or several with commas between them";
+    case STRAIT_OPTION_PATHS: return "path, or several separated by commas";
     case STRAIT_OPTION_CHOICE: return "one of ";
     case STRAIT_OPTION_INTS: return "list of whole numbers";
     case STRAIT_OPTION_DURATION: return "duration such as 25ms or 1.5s";
@@ -20,7 +20,7 @@ static const char *noun(strait_option_kind kind) {
     return "value";
 }
 
-/* A bound in the words the file would use for such a value. */
+/* A bound as the file would write such a value. */
 static void show_bound(const strait_option *option, double bound,
                        char out[STRAIT_OPTION_TEXT_MAX]) {
     const int is_whole = option->kind == STRAIT_OPTION_INT || option->kind == STRAIT_OPTION_INTS;
@@ -46,7 +46,7 @@ void strait_options_describe(const strait_option *option, char out[STRAIT_OPTION
     (void)snprintf(out + used, capacity - used, ", %.40s to %.40s", low, high);
 }
 
-/* What a preset sets an option to, or NULL. */
+/* The value that a preset gives an option, or NULL. */
 static const char *preset_value(const strait_option_preset *preset, const char *key) {
     const size_t length = strlen(key);
     for (int i = 0; preset->settings[i] != NULL; i++)

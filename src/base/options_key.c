@@ -18,8 +18,8 @@ const strait_option *strait_option_section(const strait_options *table, const ch
     return NULL;
 }
 
-/* Offers the first `length` letters of a known key. The right last word in the wrong section is as
- * good as one slip. */
+/* Considers the first `length` letters of a known key. The right last word in a wrong section
+ * counts as one wrong letter. */
 static void offer(strait_nearest *nearest, const char *known, size_t length) {
     const char *known_dot = strrchr(known, '.');
     const char *key_dot = strrchr(nearest->word, '.');

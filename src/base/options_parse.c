@@ -23,7 +23,7 @@ static strait_err check_bounds(const strait_option *option, const char *text, do
 }
 
 /* Reads a decimal number at the front of `text`; *end is where it stops, `text` if there is none.
- * Unlike strtod it knows no hexadecimal, no infinity and no leading space. */
+ * Unlike strtod it accepts no hexadecimal numbers, no infinity and no leading space. */
 static double read_real(const char *text, const char **end) {
     const char *digits = text + (*text == '-' || *text == '+');
     *end = text;
@@ -132,7 +132,7 @@ static strait_err parse_ints(const strait_option *option, const char *text,
     return STRAIT_OK;
 }
 
-/* The code point at *at, which moves past it; 0 for what is not UTF-8. */
+/* Reads the code point at *at and moves *at past it; 0 for bytes that are not UTF-8. */
 static uint32_t next_code_point(const unsigned char **at) {
     const unsigned char *p = *at;
     const int extra = p[0] < 0x80 ? 0 : p[0] >= 0xF0 ? 3 : p[0] >= 0xE0 ? 2 : 1;
@@ -148,8 +148,8 @@ static uint32_t next_code_point(const unsigned char **at) {
     return code < smallest[extra] ? 0 : code;
 }
 
-/* Whether a text survives being written to YAML and read again: UTF-8 with no control characters,
- * no line separators and none of the code points that are no characters. */
+/* Whether a text can be written to YAML and read again unchanged: UTF-8 without control characters,
+ * line separators, byte order marks and noncharacters. */
 static int is_printable(const char *text) {
     const unsigned char *at = (const unsigned char *)text;
     while (*at != '\0') {
@@ -162,7 +162,7 @@ static int is_printable(const char *text) {
     return 1;
 }
 
-/* Appends `n` bytes of text, behind the folder where they are a relative path. */
+/* Appends `n` bytes of text to the field; a relative path is joined to the folder first. */
 static strait_err append_text(const strait_option *option, const char *text, size_t n,
                               const char *folder, char *field) {
     const int is_joined = option->kind != STRAIT_OPTION_TEXT && folder != NULL && n > 0 &&
@@ -208,5 +208,5 @@ strait_err strait_option_parse(const strait_option *option, const char *text, co
     case STRAIT_OPTION_RATE: return parse_with_unit(option, text, field);
     case STRAIT_OPTION_BYTES: return parse_bytes(option, text, field);
     }
-    return STRAIT_FAIL(STRAIT_EINVAL, "%s: a row of no known kind", option->key);
+    return STRAIT_FAIL(STRAIT_EINVAL, "%s: the kind of its row is unknown", option->key);
 }

@@ -18,7 +18,8 @@ __attribute__((format(printf, 2, 3))) static void put(sink *s, const char *forma
     if (n > 0) s->used += (size_t)n;
 }
 
-/* Double quotes; the text is printable, so only these two need a backslash. */
+/* Writes text in double quotes. It is printable, so only quotes and backslashes need a backslash.
+ */
 static void put_quoted(sink *s, const char *text) {
     put(s, "\"");
     for (; *text != '\0'; text++)
@@ -26,7 +27,8 @@ static void put_quoted(sink *s, const char *text) {
     put(s, "\"");
 }
 
-/* Opens the sections of `key` that `before` was not in, and returns what is left of the key. */
+/* Writes the headers of the sections of `key` that the previous key was not in. Returns the last
+ * word of the key. */
 static const char *put_sections(sink *s, const char *before, const char *key, int *depth) {
     *depth = 0;
     int is_shared = before != NULL;

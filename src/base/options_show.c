@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Largest first; each list has one of scale one. */
+/* Largest first, because values are shown in the largest unit that fits. */
 static const strait_unit durations[] = {
     {"h", 3600}, {"min", 60}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}};
 static const strait_unit rates[] = {{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}};
@@ -56,8 +56,8 @@ static void show_real(double value, char *out, size_t capacity) {
     }
 }
 
-/* In the largest unit that gives a whole number and reads back as the same value; else in the unit
- * of scale one. */
+/* Shows a value in the largest unit that gives a whole number and reads back as the same value;
+ * else in the unit of scale 1. */
 static void show_with_unit(strait_option_kind kind, double value, char *out, size_t capacity) {
     const strait_unit_list list = strait_option_units(kind);
     char number[32];

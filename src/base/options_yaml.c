@@ -1,6 +1,6 @@
-/* The file is read event by event, so that whatever is wrong has a line and a column. Only plain
- * YAML is taken: one document of nested maps, no anchors, aliases or tags. The table bounds the
- * depth: a map that is no known section is refused before anything in it is read. */
+/* Reads the file event by event, so that every error has a line and a column. Only plain YAML is
+ * accepted: one document of nested maps, without anchors, aliases or tags. The table bounds the
+ * depth: a map that is not a known section is rejected before its content is read. */
 #include "base/alloc.h"
 #include "base/options_internal.h"
 
@@ -15,7 +15,7 @@ enum {
     SECTIONS_MAX = 64
 };
 
-/* A section already opened: the first row in it and the length of its name. */
+/* A section that the file has opened: its first row and the length of its name. */
 typedef struct opened {
     const strait_option *first;
     size_t length;
@@ -38,7 +38,8 @@ static void place(const walk *w, yaml_mark_t mark) {
     strait_err_prefix("%s:%zu:%zu", w->source->name, mark.line + 1, mark.column + 1);
 }
 
-/* What YAML has no words for, and editors do unasked. Lines count from 0. */
+/* Whether a line is indented with a tab. Editors insert tabs unasked, and libyaml's message for
+ * them is unclear. Lines count from 0. */
 static int is_tab_indented(const strait_options_source *source, size_t line) {
     const char *end = source->text + source->bytes;
     const char *at = source->text;
@@ -87,18 +88,18 @@ static strait_err refuse_extras(const walk *w) {
     return STRAIT_OK;
 }
 
-/* Makes the next event the current one. */
+/* Reads the next event, which becomes the current one. */
 static strait_err next(walk *w) {
     yaml_event_delete(&w->event);
     if (!yaml_parser_parse(&w->parser, &w->event)) return parser_failed(w);
     return refuse_extras(w);
 }
 
-/* The current scalar as text; a zero inside would hide what follows it. */
+/* The current scalar as text. A zero byte inside would hide the rest of it and is an error. */
 static strait_err scalar_text(const walk *w, const char **out) {
     const char *text = (const char *)w->event.data.scalar.value;
     if (strlen(text) != w->event.data.scalar.length)
-        return FAIL_AT(w, w->event.start_mark, "text with a zero byte in it");
+        return FAIL_AT(w, w->event.start_mark, "the text contains a zero byte");
     *out = text;
     return STRAIT_OK;
 }
@@ -188,7 +189,7 @@ static strait_err note_section(walk *w, const char *key, yaml_mark_t mark) {
     return STRAIT_OK;
 }
 
-/* The current event's key, with the sections it stands in before it. */
+/* Reads the current event as a key and puts the names of its sections in front of it. */
 static strait_err read_key(walk *w, const char *prefix, char key[KEY_MAX]) {
     const yaml_mark_t mark = w->event.start_mark;
     if (w->event.type != YAML_SCALAR_EVENT)
@@ -241,7 +242,7 @@ static strait_err read_document(walk *w) {
     return expect_end(w);
 }
 
-/* The byte order mark that some editors begin a file with. */
+/* Bytes of the byte order mark that some editors write at the start of a file. */
 static size_t mark_bytes(const strait_options_source *source) {
     static const char mark[] = "\xef\xbb\xbf";
     const size_t n = sizeof mark - 1;

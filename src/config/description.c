@@ -20,8 +20,8 @@ typedef struct field {
     const char *key;
     size_t offset; // in a strait_run_plan
     enum field_kind kind;
-    int is_shape; // makes weights fit or misfit
-    int is_late;  // a manifest from before it was known means 0
+    int is_shape; // decides which weights fit
+    int is_late;  // earlier manifests do not have it and mean 0
 } field;
 
 /* The kind of a member of a plan, by its type. Enums are unsigned ints here. */
@@ -159,7 +159,7 @@ strait_err strait_describe_read(const struct strait_checkpoint *checkpoint, stra
     return STRAIT_OK;
 }
 
-/* Whether the stages compute something else than the plain model would. */
+/* Whether the stages together compute another function than the model without codecs. */
 static int has_code(const strait_run_plan *plan) {
     const unsigned part_of_model = STRAIT_CODEC_TRAINED | STRAIT_CODEC_CONFINES |
                                    STRAIT_CODEC_TOKENS | STRAIT_CODEC_CODE;
@@ -184,7 +184,8 @@ static strait_err check_pair(const struct strait_checkpoint *checkpoint,
                        strait_checkpoint_path(checkpoint), part, ours->key, theirs, ours->value);
 }
 
-/* A variant brings a model of its own: told first, for what follows from it says less. */
+/* Another variant of a codec has another model. This check comes first because its error is clearer
+ * than one about the options that follow from the variant. */
 static strait_err check_variant(const struct strait_checkpoint *checkpoint,
                                 const strait_run_plan *saved, const strait_run_plan *plan) {
     const strait_codec_spec *theirs = &saved->codec, *ours = &plan->codec;
@@ -192,7 +193,7 @@ static strait_err check_variant(const struct strait_checkpoint *checkpoint,
         strcmp(theirs->variant, ours->variant) == 0)
         return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EDATA,
-                       "%s was saved with variant %s of codec %s, the run has %s: to go on set "
+                       "%s was saved with variant %s of codec %s, the run has %s: to continue, set "
                        "link.codec.variant to %s, or use another folder",
                        strait_checkpoint_path(checkpoint), theirs->variant, theirs->name,
                        ours->variant, theirs->variant);
@@ -200,21 +201,22 @@ static strait_err check_variant(const struct strait_checkpoint *checkpoint,
 
 strait_err strait_describe_check(const struct strait_checkpoint *checkpoint,
                                  const strait_run_plan *plan, const char *tokenizer) {
-    static _Thread_local strait_description ours; // large
+    static _Thread_local strait_description ours; // too large for the stack
     strait_run_plan saved;
     STRAIT_TRY(strait_describe_read(checkpoint, &saved));
-    const int is_same_cut = has_code(plan) || has_code(&saved);
-    if (is_same_cut) STRAIT_TRY(check_variant(checkpoint, &saved, plan));
+    const int must_match_split = has_code(plan) || has_code(&saved);
+    if (must_match_split) STRAIT_TRY(check_variant(checkpoint, &saved, plan));
     strait_describe(plan, &ours);
     for (int i = 0; i < ours.n; i++) {
-        const int is_cut = strncmp(ours.pairs[i].key, "codec.", 6) == 0 ||
-                           strcmp(ours.pairs[i].key, "stages") == 0;
-        if (!is_cut || is_same_cut) STRAIT_TRY(check_pair(checkpoint, &ours.pairs[i]));
+        const int is_split = strncmp(ours.pairs[i].key, "codec.", 6) == 0 ||
+                             strcmp(ours.pairs[i].key, "stages") == 0;
+        if (!is_split || must_match_split) STRAIT_TRY(check_pair(checkpoint, &ours.pairs[i]));
     }
     const char *print = strait_checkpoint_tokenizer(checkpoint);
     if (print[0] != '\0' && tokenizer[0] != '\0' && strcmp(print, tokenizer) != 0)
         return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s was trained with the tokenizer %s, the data were made with %s",
+                           "%s was trained with the tokenizer %s, but the data were tokenized with "
+                           "%s: use the tokenizer of the checkpoint",
                            strait_checkpoint_path(checkpoint), print, tokenizer);
     return STRAIT_OK;
 }

@@ -1,7 +1,8 @@
-/* describe.h - what a checkpoint says of the model it holds: shape, cut and codec.
+/* description.h - what a checkpoint's manifest says about its model: shape, split and codec.
  *
- * Shape alone makes weights fit; cut and codec say which function the stages compute together, so
- * that a model trained as a pipeline is read back as the same pipeline. */
+ * The shape decides which weights fit. The split into stages and the codec decide which function
+ * the stages compute together, so a model that was trained as a pipeline is read back as the same
+ * pipeline. Which options are saved is a column of run_options.def. */
 #pragma once
 
 #include "config/run_plan.h"
@@ -18,14 +19,15 @@ typedef struct strait_description {
     int n;
 } strait_description;
 
-/* As the text pairs of a manifest. */
+/* Writes the plan's model as the text pairs of a manifest. */
 void strait_describe(const strait_run_plan *plan, strait_description *out);
 
-/* Back again: shape, n_stages, parts and codec of a recipe; the rest is zero. */
+/* Reads shape, n_stages, parts and codec of a plan from a manifest; the rest is zero. STRAIT_EDATA
+ * names the key that is missing or invalid. Manifests of earlier versions are accepted. */
 strait_err strait_describe_read(const struct strait_checkpoint *checkpoint, strait_run_plan *out);
 
-/* Refuses a checkpoint of another shape or tokenizer, and, where a codec is part of the model, of
- * another cut or codec, naming the first difference. An empty fingerprint on either side means
- * unknown and matches. */
+/* Rejects (STRAIT_EDATA) a checkpoint of another shape or tokenizer and, where a codec is part of
+ * the model, of another split or codec; the error names the first difference. `tokenizer` is a
+ * fingerprint; an empty one on either side is unknown and matches. */
 strait_err strait_describe_check(const struct strait_checkpoint *checkpoint,
                                  const strait_run_plan *plan, const char *tokenizer);

@@ -11,7 +11,8 @@ static void add_codec(struct strait_dry_run *dry_run, const struct strait_codec 
     if (codec != NULL) add(dry_run, codec->params, codec->n_params);
 }
 
-static strait_err draw(struct strait_dry_run *dry_run, const strait_run_plan *plan, int stage) {
+static strait_err describe_stage(struct strait_dry_run *dry_run, const strait_run_plan *plan,
+                                 int stage) {
     const strait_optim_spec optim = strait_run_plan_optim(plan, stage);
     STRAIT_TRY(strait_weights_plan(&plan->shape, plan->parts[stage], 1, &dry_run->weights));
     STRAIT_TRY(strait_run_plan_codec_dry(plan, stage, STRAIT_RECEIVER, &dry_run->receiver));
@@ -28,7 +29,7 @@ static strait_err draw(struct strait_dry_run *dry_run, const strait_run_plan *pl
 strait_err strait_dry_run_init(struct strait_dry_run *dry_run, const strait_run_plan *plan,
                                int stage) {
     *dry_run = (struct strait_dry_run){0};
-    const strait_err err = draw(dry_run, plan, stage);
+    const strait_err err = describe_stage(dry_run, plan, stage);
     if (err != STRAIT_OK) strait_dry_run_fini(dry_run);
     return err;
 }

@@ -1,9 +1,9 @@
 #include "config/flops.h"
 
-/* Weights that a token meets at the boundary behind a stage, in the blocks beside it included; a
- * table's row is looked up. */
+/* Weights that one token is multiplied with at a boundary, including the bottleneck ends of the
+ * blocks beside it. Rows of tables are looked up and cost nothing. */
 static strait_err boundary_weights(const strait_run_plan *plan, int boundary, double *out) {
-    double sum = 2.0 * plan->shape.bottleneck * plan->shape.width; // a neck at each side
+    double sum = 2.0 * plan->shape.bottleneck * plan->shape.width; // one bottleneck end per side
     for (int side = 0; side < 2; side++) {
         strait_param params[STRAIT_CODEC_PARAMS];
         const int stage = side == STRAIT_SENDER ? boundary : boundary + 1;

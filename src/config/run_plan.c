@@ -6,14 +6,14 @@
 #include <string.h>
 
 enum {
-    /* Where the run file leaves the microbatch out: enough tokens for matrix products to run at
-     * full speed, few enough for their activations to stay near the processor. */
+    /* Tokens of a microbatch that the run file leaves open: enough for matrix products at full
+     * speed, few enough for their activations to stay in the caches. */
     MICROBATCH_TOKENS = 2048,
-    ROWS_ENOUGH = 65536,      // for any codec, where rows do not matter
-    MICROBATCHES_A_STAGE = 4, // so that filling and draining a pipeline is a small part of a step
-    MICROBATCHES_MAX = 65535, // a frame has two bytes for their number
-    DEVICE_MICROBATCH_TOKENS = 16384, // the same for a device with thousands of lanes
-    DEVICE_LOGIT_BYTES = 512 << 20
+    ROWS_ENOUGH = 65536,              // accepted by any codec, where rows do not matter
+    MICROBATCHES_PER_STAGE = 4,       // keeps filling and draining a small part of a step
+    MICROBATCHES_MAX = 65535,         // a frame has 16 bits for the number of a microbatch
+    DEVICE_MICROBATCH_TOKENS = 16384, // the same for a GPU, which needs more parallel work
+    DEVICE_LOGIT_BYTES = 512 << 20    // of logits at a time on a GPU
 };
 
 /* Copies every option that the table names a member of the shape for. */
@@ -33,7 +33,8 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
     return shape;
 }
 
-/* Matrices decay alike, whatever their own rate. */
+/* A group of matrices. Weight decay acts per step by learning rate times decay; it is scaled here
+ * so that all matrices decay alike whatever their own learning rates. */
 static strait_optim_group matrices_at(const strait_run *run, double rate) {
     if (rate == 0) return (strait_optim_group){0};
     return (strait_optim_group){
@@ -72,7 +73,7 @@ static strait_optim_spec make_optim(const strait_run *run) {
     };
 }
 
-static strait_lr_schedule make_rate(const strait_run *run) {
+static strait_lr_schedule make_lr_schedule(const strait_run *run) {
     return (strait_lr_schedule){.shape = run->train.schedule,
                                 .steps = run->train.steps,
                                 .warmup = run->train.warmup,
@@ -89,14 +90,15 @@ static int is_on_cpu(const strait_run *run) {
 static int64_t choose_microbatch(const strait_run *run, int64_t sequences) {
     const int64_t n_stages = run->stages.count, context = run->model.context;
     const int64_t most = is_on_cpu(run) ? MICROBATCH_TOKENS : DEVICE_MICROBATCH_TOKENS;
-    const int64_t wanted = n_stages > 1 ? MICROBATCHES_A_STAGE * n_stages : 1;
+    const int64_t wanted = n_stages > 1 ? MICROBATCHES_PER_STAGE * n_stages : 1;
     int64_t best = 1;
     for (int64_t n = 1; n <= sequences && n * context <= most; n++)
         if (sequences % n == 0 && sequences / n >= wanted) best = n;
     return best;
 }
 
-/* What a stage's ends cost, in layers: an embedding is a look-up, a head a product. */
+/* The layers of each stage. The head costs a matrix product, measured in layers; the embedding is a
+ * look-up and costs nothing. */
 static strait_err make_parts(const strait_run *run, strait_run_plan *plan) {
     int counts[STRAIT_RUN_STAGES] = {0};
     const strait_shape *shape = &plan->shape;
@@ -193,7 +195,7 @@ static strait_emulate_spec make_emulate(const strait_run *run) {
                                  .seed = (uint64_t)run->train.seed};
 }
 
-/* What only a pipeline asks for. */
+/* The parts of the plan that depend on the stages. */
 static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
     if (plan->n_stages > plan->shape.layers)
         return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -202,12 +204,12 @@ static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
                            plan->n_stages, plan->shape.layers);
     if (plan->n_stages > 1 && plan->shape.is_tied)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "model.tied wants stages.count 1: the table would have to cross the "
-                           "links in every step");
+                           "model.tied needs stages.count 1: the embedding table would have to "
+                           "cross the links in every step");
     if (plan->schedule == STRAIT_SCHEDULE_SPLIT && plan->recomputes)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "stages.schedule 1f1b-split keeps what train.recompute forgets: choose "
-                           "1f1b-window");
+                           "stages.schedule 1f1b-split needs the activations that train.recompute "
+                           "discards: choose 1f1b-window");
     if (plan->n_microbatches > MICROBATCHES_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "%lld microbatches in a step are more than %d: raise stages.microbatch",
@@ -223,7 +225,7 @@ static strait_dtype precision_of(const strait_run *run) {
     return run->device.precision == STRAIT_RUN_BF16 ? STRAIT_BF16 : STRAIT_F32;
 }
 
-static size_t room_of(const strait_run *run) {
+static size_t scratch_of(const strait_run *run) {
     for (int i = 0; strait_backends[i] != NULL; i++)
         if (strcmp(strait_backends[i]->name, run->device.kind) == 0)
             return strait_backends[i]->stream_bytes;
@@ -234,7 +236,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
     strait_run_plan plan = {
         .shape = make_shape(run, vocab),
         .optim = make_optim(run),
-        .rate = make_rate(run),
+        .rate = make_lr_schedule(run),
         .sequences = run->train.batch_tokens / run->model.context,
         .n_stages = (int)run->stages.count,
         .schedule = make_schedule(run),
@@ -243,7 +245,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
         .meter_delay_s = run->link.meter.delay,
         .recomputes = run->train.recompute,
         .logit_bytes = is_on_cpu(run) ? 0 : DEVICE_LOGIT_BYTES,
-        .scratch_bytes = room_of(run),
+        .scratch_bytes = scratch_of(run),
     };
     plan.shape.precision = precision_of(run);
     STRAIT_TRY(strait_shape_check(&plan.shape));
@@ -277,7 +279,7 @@ strait_err strait_run_plan_codec_dry(const strait_run_plan *plan, int stage, str
     *out = NULL;
     if (boundary < 0 || boundary >= plan->n_stages - 1) return STRAIT_OK;
     strait_codec_spec spec = strait_run_plan_codec(plan, boundary, 1);
-    if (spec.rows == 0) spec.rows = ROWS_ENOUGH; // of a model that is only looked at
+    if (spec.rows == 0) spec.rows = ROWS_ENOUGH; // the model is only inspected
     return strait_codec_open_dry(&spec, side, out);
 }
 

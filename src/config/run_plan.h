@@ -1,4 +1,8 @@
-/* recipe.h - from the words of a run file to the structs of the rooms below. */
+/* run_plan.h - from the options of a run to the specifications that the modules below take: shape,
+ * optimizer, learning-rate schedule, split, pipeline schedule, codec and link emulation.
+ *
+ * A plan is plain data and follows from the run and the vocabulary alone, so that every stage
+ * computes the same plan. */
 #pragma once
 
 #include "backend/backend.h"
@@ -12,57 +16,59 @@
 
 typedef struct strait_run_plan {
     strait_shape shape;
-    strait_optim_spec optim; // of every stage but the last: strait_run_plan_optim
+    strait_optim_spec optim; // for stages before the last; see strait_run_plan_optim
     strait_lr_schedule rate;
-    int64_t sequences;  // in a step
-    int64_t microbatch; // sequences in a microbatch
+    int64_t sequences;  // per step
+    int64_t microbatch; // sequences per microbatch
     int64_t n_microbatches;
     int n_stages;
     strait_layer_range parts[STRAIT_RUN_STAGES]; // of each stage
     strait_schedule_kind schedule;
-    strait_codec_spec codec; // of boundary 0 with one slot; the others differ in those two only
+    strait_codec_spec codec; // for boundary 0 with one slot; see strait_run_plan_codec
     strait_emulate_spec emulate;
-    double meter_bps, meter_delay_s; // of Protocol NanoGPT's meter; 0: nobody asked
+    double meter_bps, meter_delay_s; // meter of Protocol NanoGPT; 0: not wanted
     int recomputes;
-    size_t logit_bytes;   // made at a time by the head; 0: what suits a cpu
-    size_t scratch_bytes; // that the device takes besides, a stage
+    size_t logit_bytes;   // logits that the head computes at a time; 0: as suits a CPU
+    size_t scratch_bytes; // that the device needs per stage for its kernels
 } strait_run_plan;
 
-/* `vocab` is used where the run file leaves model.vocab out. STRAIT_ECONFIG when sizes do not fit
- * together. */
+/* Computes the plan of a resolved run. `vocab` is used where model.vocab is 0. STRAIT_ECONFIG names
+ * options that do not fit together. */
 strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run_plan *out);
 
-/* Makes the shape fit the codec: writers in coordinates, narrow ends. Done by make. STRAIT_ECONFIG
- * for a codec that no model here can serve. */
+/* Adapts the shape to what the codec needs of the model, such as coordinates in a subspace or
+ * bottleneck ends. strait_run_plan_init does so itself. STRAIT_ECONFIG for a codec that no model of
+ * this program can serve. */
 strait_err strait_run_plan_fit_codec(strait_run_plan *plan);
 
-/* How many numbers are trained, those of the codecs included. */
+/* The number of trained parameters, codecs included. */
 strait_err strait_run_plan_params(const strait_run_plan *plan, int64_t *out);
 
-/* A codec half on a stage, without memory, for the caller to close; NULL where there is no
- * boundary. */
+/* One side of a codec on a stage, without memory, for the caller to close; *out is NULL where the
+ * stage has no boundary on that side. */
 strait_err strait_run_plan_codec_dry(const strait_run_plan *plan, int stage, strait_codec_side side,
                                      struct strait_codec **out);
 
-/* Its parameters. */
+/* The parameters of that side: names, roles and shapes. */
 strait_err strait_run_plan_codec_params(const strait_run_plan *plan, int stage,
                                         strait_codec_side side,
                                         strait_param out[STRAIT_CODEC_PARAMS], int *n);
 
+/* The device of a run. */
 strait_backend_spec strait_run_plan_backend(const strait_run *run);
 
-/* How a stage's weights are updated: in the last, what writes the stream has the rate of other
- * matrices. */
+/* The optimizer of a stage. In the last stage, which sends no activations, residual output
+ * projections have the learning rate of other matrices. */
 strait_optim_spec strait_run_plan_optim(const strait_run_plan *plan, int stage);
 
-/* Whether a stage reads token ids; the last reads targets in any case. */
+/* Whether a stage needs token ids. The last stage always reads targets. */
 int strait_run_plan_needs_tokens(const strait_run_plan *plan, int stage);
 
-/* A stage with room for n_slots microbatches in flight. */
+/* The specification of a stage that holds n_slots microbatches in flight. */
 strait_stage_spec strait_run_plan_stage(const strait_run_plan *plan, int stage, int n_slots);
 
-/* Whether the basis of a subspace codec turns after `step` steps. */
+/* Whether the shared basis of the codec is updated after `step` steps. */
 int strait_run_plan_updates_basis(const strait_run_plan *plan, int64_t step);
 
-/* The codec of the boundary behind stage `boundary`. */
+/* The codec of the boundary between stages `boundary` and `boundary` + 1. */
 strait_codec_spec strait_run_plan_codec(const strait_run_plan *plan, int boundary, int n_slots);

@@ -1,3 +1,4 @@
+/* Deriving the options that the user left out, and checking that all options fit together. */
 #include "backend/backend.h"
 #include "config/run.h"
 #include "optim/optimizer.h"
@@ -11,7 +12,7 @@ static long long ll(int64_t n) {
     return n;
 }
 
-/* "runs/big.yaml" is the run "big". */
+/* Names a run after its file: "runs/big.yaml" is the run "big". */
 static strait_err name_after(const char *path, strait_run *run) {
     const char *slash = strrchr(path, '/');
     const char *stem = slash != NULL ? slash + 1 : path;
@@ -63,7 +64,8 @@ static strait_err check_model(const strait_run *run) {
     return STRAIT_OK;
 }
 
-/* What -1 leaves to another key. */
+/* Replaces -1 by the value of another key. Other negative values are errors that the bounds of the
+ * option, which include -1, cannot find. */
 static strait_err derive(const char *key, double *value, double other) {
     if (*value < 0 && *value != -1) return WRONG("%s: %g is neither -1 nor 0 or more", key, *value);
     if (*value < 0) *value = other;
@@ -106,9 +108,9 @@ static strait_err resolve_train(strait_run *run) {
 
 static strait_err check_schedule(const strait_run *run) {
     if (run->train.decay_steps > 0 && run->train.schedule != STRAIT_LR_CONSTANT)
-        return WRONG("train.decay_steps: only train.schedule constant has them");
+        return WRONG("train.decay_steps: needs train.schedule constant");
     if (run->train.warmup + run->train.decay_steps > run->train.steps)
-        return WRONG("train.warmup %lld and train.decay_steps %lld do not fit into train.steps "
+        return WRONG("train.warmup %lld and train.decay_steps %lld exceed train.steps "
                      "%lld",
                      ll(run->train.warmup), ll(run->train.decay_steps), ll(run->train.steps));
     return STRAIT_OK;
@@ -131,8 +133,8 @@ static strait_err check_batch(const strait_run *run) {
     return STRAIT_OK;
 }
 
-/* Names that only one part of the program knows, also where this run would not ask it: a codec
- * without boundaries, a device of another machine. */
+/* Checks names that only another module knows. They are checked even where this run does not use
+ * them, such as the codec of a run without boundaries, so that a typing error is found at once. */
 static strait_err check_parts(const strait_run *run) {
     const strait_err err = strait_backend_check_name(run->device.kind);
     if (err != STRAIT_OK) strait_err_prefix("device.kind");

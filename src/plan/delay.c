@@ -3,15 +3,15 @@
 #include <math.h>
 
 enum {
-    POINTS = 160, // of the integral, over each of its spans
-    PIECES = 256, // that are looked back at
-    REPAIRS = 4   // in a row that are worth counting
+    POINTS = 160, // sample points of the integral, over each of its spans
+    PIECES = 256, // most pieces, counted back from the last, that are considered
+    REPAIRS = 4   // most repeats of a piece that are told apart; more are negligible
 };
 
-/* What is asked of a piece a hundred thousand times. */
+/* The distribution of the lateness of one piece, computed once for the whole integral. */
 typedef struct lateness {
     double jitter_s, round_trip_s;
-    double repaired[REPAIRS + 1]; // the chance that it is sent again so many times
+    double repaired[REPAIRS + 1]; // the probability that it is sent again n times
 } lateness;
 
 static lateness lateness_of(const strait_delay_spec *s) {
@@ -27,7 +27,7 @@ static lateness lateness_of(const strait_delay_spec *s) {
     return late;
 }
 
-/* The chance that a piece is late by no more than x. */
+/* The probability that a piece is late by at most x. */
 static double within(const lateness *late, double x) {
     double chance = 0.0;
     for (int n = 0; n <= REPAIRS && x >= 0.0; n++, x -= late->round_trip_s)
@@ -35,14 +35,15 @@ static double within(const lateness *late, double x) {
     return chance;
 }
 
-/* The chance that nothing holds the message up by more than x. */
+/* The probability that the message is late by at most x: no piece of it, and no earlier piece that
+ * could still delay it, is later than that. */
 static double all_within(const strait_delay_spec *s, const lateness *late, double x,
                          double longest) {
     double chance = 1.0;
     for (int i = 0; i < PIECES && chance > 1e-9; i++) {
         const int message = i / s->n_pieces, piece = i % s->n_pieces;
         const double age = message * s->message_s + piece * s->piece_s;
-        if (message > 0 && !(s->message_s > 0.0)) break; // nobody knows when the others came
+        if (message > 0 && !(s->message_s > 0.0)) break; // the start of earlier messages is unknown
         if (x + age >= longest && piece == 0) break;
         chance *= within(late, x + age);
     }

@@ -8,10 +8,10 @@ const char *strait_limit_name(strait_limit_kind kind) {
     return names[kind];
 }
 
-/* A pipeline of which some costs are taken away. */
-struct lighter {
+/* A copy of the pipeline from which costs are removed. */
+struct variant {
     const strait_pipe *pipe;
-    const strait_simulate_params *how;
+    const strait_simulate_params *params;
     strait_pipe_stage *stages;
     strait_pipe_link *links;
 };
@@ -20,7 +20,8 @@ static int is_without(unsigned without, strait_limit_kind kind) {
     return (without >> kind & 1U) != 0;
 }
 
-static void lighten(struct lighter *l, unsigned without) {
+/* Copies the pipeline without the costs whose bits are set in `without`. */
+static void remove_costs(struct variant *l, unsigned without) {
     const strait_pipe *pipe = l->pipe;
     for (int i = 0; i < pipe->n_stages; i++)
         l->stages[i] = is_without(without, STRAIT_LIMIT_COMPUTE) ? (strait_pipe_stage){0}
@@ -35,17 +36,19 @@ static void lighten(struct lighter *l, unsigned without) {
     }
 }
 
-static strait_err seconds(struct lighter *l, unsigned without, double *out) {
-    lighten(l, without);
+/* Seconds per step without some costs. */
+static strait_err seconds(struct variant *l, unsigned without, double *out) {
+    remove_costs(l, without);
     strait_pipe pipe = *l->pipe;
     pipe.stages = l->stages;
     pipe.links = l->links;
     strait_simulate_result result;
-    STRAIT_TRY(strait_simulate(&pipe, l->how, NULL, &result));
+    STRAIT_TRY(strait_simulate(&pipe, l->params, NULL, &result));
     *out = result.seconds;
     return STRAIT_OK;
 }
 
+/* The largest compute time of a stage per step; *where becomes that stage. */
 static double most_work(const strait_pipe *pipe, int *where) {
     double most = -1;
     *where = 0;
@@ -75,7 +78,7 @@ static int slowest_link(const strait_pipe *pipe, strait_limit_kind kind) {
     return where;
 }
 
-static strait_err weigh(struct lighter *l, strait_limit *out) {
+static strait_err weigh(struct variant *l, strait_limit *out) {
     const unsigned links = 1U << STRAIT_LIMIT_SERIALISATION | 1U << STRAIT_LIMIT_PROPAGATION |
                            1U << STRAIT_LIMIT_CODEC;
     double all = 0, without = 0, perfect = 0;
@@ -86,6 +89,8 @@ static strait_err weigh(struct lighter *l, strait_limit *out) {
     }
     STRAIT_TRY(seconds(l, 1U << STRAIT_LIMIT_COMPUTE, &without));
     STRAIT_TRY(seconds(l, links, &perfect));
+    /* Compute and bubble cannot be removed one by one: without compute there is nothing to wait
+     * for. Their joint saving is divided by the share of work in a step with perfect links. */
     int busiest;
     const double work = most_work(l->pipe, &busiest);
     const double share = perfect > 0 ? work / perfect : 1;
@@ -102,20 +107,20 @@ static void choose(const strait_pipe *pipe, strait_limit *limit) {
     if (limit->kind >= STRAIT_LIMIT_SERIALISATION) limit->where = slowest_link(pipe, limit->kind);
 }
 
-strait_err strait_limit_find(const strait_pipe *pipe, const strait_simulate_params *how,
+strait_err strait_limit_find(const strait_pipe *pipe, const strait_simulate_params *params,
                              strait_limit *out) {
     STRAIT_TRY(strait_pipe_check(pipe));
-    strait_simulate_params quiet = *how;
+    strait_simulate_params quiet = *params;
     quiet.spans = NULL;
-    struct lighter l = {.pipe = pipe, .how = &quiet};
+    struct variant l = {.pipe = pipe, .params = &quiet};
     strait_limit found = {0};
     strait_err err;
     STRAIT_TRY_GOTO(
         err, done,
-        strait_alloc((size_t)pipe->n_stages, sizeof *l.stages, "a simulation", (void **)&l.stages));
+        strait_alloc((size_t)pipe->n_stages, sizeof *l.stages, "simulation", (void **)&l.stages));
     STRAIT_TRY_GOTO(
         err, done,
-        strait_alloc((size_t)pipe->n_stages, sizeof *l.links, "a simulation", (void **)&l.links));
+        strait_alloc((size_t)pipe->n_stages, sizeof *l.links, "simulation", (void **)&l.links));
     STRAIT_TRY_GOTO(err, done, weigh(&l, &found));
     choose(pipe, &found);
     *out = found;

@@ -20,7 +20,7 @@ strait_err strait_pipe_check(const strait_pipe *pipe) {
         const strait_pipe_stage *s = &pipe->stages[i];
         const double costs[] = {s->forward_s, s->input_s, s->weights_s, s->update_s};
         if (!all_costs(costs, 4))
-            return STRAIT_FAIL(STRAIT_EINVAL, "stage %d: a time is negative or no number", i);
+            return STRAIT_FAIL(STRAIT_EINVAL, "stage %d: a time is negative or not finite", i);
     }
     for (int i = 0; i < pipe->n_stages - 1; i++) {
         const strait_pipe_link *l = &pipe->links[i];
@@ -28,11 +28,11 @@ strait_err strait_pipe_check(const strait_pipe *pipe) {
                                 l->backward_bps,  l->delay_s,        l->codec_s};
         if (!all_costs(costs, 6))
             return STRAIT_FAIL(STRAIT_EINVAL,
-                               "link of stages %d and %d: a cost is negative or no number", i,
+                               "link of stages %d and %d: a cost is negative or not finite", i,
                                i + 1);
     }
     if (!is_cost(pipe->control_s))
-        return STRAIT_FAIL(STRAIT_EINVAL, "the way of the norms is negative or no number");
+        return STRAIT_FAIL(STRAIT_EINVAL, "the delay to the coordinator is negative or not finite");
     return STRAIT_OK;
 }
 

@@ -29,7 +29,7 @@ strait_err strait_schedule_check(const strait_schedule_spec *spec) {
     return STRAIT_OK;
 }
 
-/* One stage alone sends no gradient, so nothing is won by having it early. */
+/* A single stage sends no gradient, so computing it early gains nothing. */
 static int is_split(const strait_schedule_spec *spec) {
     return spec->kind == STRAIT_SCHEDULE_SPLIT && spec->n_stages > 1;
 }
@@ -59,14 +59,17 @@ strait_schedule_action strait_schedule_next(const strait_schedule_spec *spec,
     return (strait_schedule_action){STRAIT_ACTION_WAIT, -1};
 }
 
-void strait_schedule_done(strait_schedule_state *state, strait_schedule_action move) {
-    state->n_forward += move.kind == STRAIT_ACTION_FORWARD;
-    state->n_backward += move.kind == STRAIT_ACTION_BACKWARD || move.kind == STRAIT_ACTION_INPUT;
-    state->n_weights += move.kind == STRAIT_ACTION_BACKWARD || move.kind == STRAIT_ACTION_WEIGHTS;
+void strait_schedule_done(strait_schedule_state *state, strait_schedule_action action) {
+    state->n_forward += action.kind == STRAIT_ACTION_FORWARD;
+    state->n_backward += action.kind == STRAIT_ACTION_BACKWARD ||
+                         action.kind == STRAIT_ACTION_INPUT;
+    state->n_weights += action.kind == STRAIT_ACTION_BACKWARD ||
+                        action.kind == STRAIT_ACTION_WEIGHTS;
 }
 
 int strait_schedule_slot(const strait_schedule_spec *spec, int microbatch) {
-    return microbatch % spec->window; // those in flight follow each other: no two share a slot
+    return microbatch %
+           spec->window; // microbatches in flight are consecutive, so no two share a slot
 }
 
 int strait_schedule_leading(const unsigned char *arrived, int from, int n_microbatches) {
@@ -75,24 +78,24 @@ int strait_schedule_leading(const unsigned char *arrived, int from, int n_microb
     return from;
 }
 
-strait_err strait_schedule_list(const strait_schedule_spec *spec, strait_schedule_action *moves,
+strait_err strait_schedule_list(const strait_schedule_spec *spec, strait_schedule_action *actions,
                                 int capacity, int *n_out) {
     STRAIT_TRY(strait_schedule_check(spec));
     strait_schedule_state state = {.n_inputs = spec->n_microbatches};
     for (int n = 0; n < capacity;) {
-        const strait_schedule_action move = strait_schedule_next(spec, &state);
-        if (move.kind == STRAIT_ACTION_WAIT) {
+        const strait_schedule_action action = strait_schedule_next(spec, &state);
+        if (action.kind == STRAIT_ACTION_WAIT) {
             state.n_gradients++;
             continue;
         }
-        moves[n++] = move;
-        strait_schedule_done(&state, move);
-        if (move.kind == STRAIT_ACTION_FINISH) {
+        actions[n++] = action;
+        strait_schedule_done(&state, action);
+        if (action.kind == STRAIT_ACTION_FINISH) {
             *n_out = n;
             return STRAIT_OK;
         }
     }
-    return STRAIT_FAIL(STRAIT_EINVAL, "a list of %d moves is too short for %d microbatches",
+    return STRAIT_FAIL(STRAIT_EINVAL, "a list of %d actions is too short for %d microbatches",
                        capacity, spec->n_microbatches);
 }
 
@@ -100,8 +103,9 @@ static double longer(double a, double b) {
     return a > b ? a : b;
 }
 
-/* Seconds between microbatches when everything flows: the slowest stage or wire. A shared wire
- * carries more than this knows of; the window then errs on the large side. */
+/* Seconds between microbatches in the steady state: the time of the slowest stage or wire. Wires
+ * that several links share take longer than is counted here; the windows are then too large, not
+ * too small. */
 static double pace_s(const strait_pipe *pipe) {
     double pace = 0;
     for (int i = 0; i < pipe->n_stages; i++)
@@ -112,10 +116,10 @@ static double pace_s(const strait_pipe *pipe) {
     return pace;
 }
 
-/* Slots for the way of a microbatch from its forward pass on a stage to its backward pass there: a
- * slot for each stage from this one on, since each takes its turn once in every pace, and for each
- * link the microbatches that pass while one goes over and back. What comes back over a delay finds
- * its stage in the middle of another move and waits, half a pace on average. */
+/* Slots that cover the time from the forward pass of a microbatch on a stage to its backward pass
+ * there: one for each stage from this one on, since each computes a microbatch once per pace, and
+ * for each link the microbatches that pass during its round trip. A gradient that returns over a
+ * delay finds its stage in the middle of another action and waits for half a pace on average. */
 static void measured_windows(const strait_pipe *pipe, int *windows) {
     const double pace = pace_s(pipe);
     double slots = 0;
@@ -143,13 +147,18 @@ strait_err strait_schedule_windows(const strait_pipe *pipe, strait_schedule_kind
         if (kind == STRAIT_SCHEDULE_1F1B)
             windows[i] = n - i < pipe->n_microbatches ? n - i : pipe->n_microbatches;
         if (caps != NULL && caps[i] < 1)
-            return STRAIT_FAIL(STRAIT_ECONFIG, "stage %d has no room for a microbatch", i);
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "stage %d: its memory does not hold one microbatch; use a smaller "
+                               "stages.microbatch or more "
+                               "stages",
+                               i);
         if (caps != NULL && caps[i] < windows[i]) {
             if (kind == STRAIT_SCHEDULE_FILL)
-                return STRAIT_FAIL(STRAIT_ECONFIG,
-                                   "fill-drain keeps %d microbatches on stage %d and %d fit: use "
-                                   "1f1b, or fewer microbatches",
-                                   windows[i], i, caps[i]);
+                return STRAIT_FAIL(
+                    STRAIT_ECONFIG,
+                    "stages.schedule fill-drain keeps %d microbatches on stage %d, but "
+                    "only %d fit into memory: use 1f1b, or fewer microbatches",
+                    windows[i], i, caps[i]);
             windows[i] = caps[i];
         }
         if (i > 0 && windows[i] > windows[i - 1]) windows[i] = windows[i - 1];

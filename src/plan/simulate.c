@@ -4,19 +4,18 @@
 
 #include <math.h>
 
-/* Microbatches are counted through all steps: number `step * n_microbatches + microbatch`. Each
- * queue of a stage is in that order, so two counts describe it. */
-struct player {
+/* Microbatches are numbered through all steps: `step * n_microbatches + microbatch`. Each queue of
+ * a stage is in that order, so two counts describe it. */
+struct stage {
     strait_schedule_spec spec;
     strait_schedule_state state;
-    strait_schedule_action move; // under way, when ends_s is finite
-    double ends_s;               // of the move or update; INFINITY when idle
-    double allowed_s;            // when the update may begin; INFINITY when not known
-    double finished_s;           // the step's last move
+    strait_schedule_action action; // in progress where ends_s is finite
+    double ends_s;                 // end of the action or update; INFINITY: idle
+    double allowed_s;              // when the update may begin; INFINITY: unknown
     int step;
-    int is_updating, is_waiting; // for the update to be allowed
-    int n_inputs, n_gradients;   // arrived
-    int n_made[2], n_sent[2];    // activations, gradients
+    int is_updating, is_waiting;  // is_waiting: for the update to be allowed
+    int n_inputs, n_gradients;    // arrived, over all steps
+    int n_computed[2], n_sent[2]; // activations, gradients, over all steps
     strait_simulate_stage seen;
 };
 
@@ -27,19 +26,19 @@ enum {
 
 struct simulation {
     const strait_pipe *pipe;
-    const strait_simulate_params *how;
-    struct player *players;
+    const strait_simulate_params *params;
+    struct stage *stages;
     double *arrivals[2]; // when the k-th input, gradient reaches stage s: [s * total + k]
-    double *wires;       // when each is free again: two a stage
+    double *wires;       // when each is free again: two per stage
     int total;           // microbatches of all steps
-    int n_finished;      // stages that wait for the clip
+    int n_finished;      // stages whose norms the coordinator has, with `clips`
     double now, first_end, last_end;
     int n_spans;
 };
 
 static void note(struct simulation *sim, strait_simulate_span span) {
-    if (sim->how->spans != NULL && sim->n_spans < sim->how->capacity)
-        sim->how->spans[sim->n_spans] = span;
+    if (sim->params->spans != NULL && sim->n_spans < sim->params->capacity)
+        sim->params->spans[sim->n_spans] = span;
     sim->n_spans++;
 }
 
@@ -56,28 +55,27 @@ static double move_s(const strait_pipe *pipe, int stage, strait_schedule_action_
 }
 
 static void occupy(struct simulation *sim, int stage, double seconds, strait_simulate_what what) {
-    struct player *p = &sim->players[stage];
+    struct stage *p = &sim->stages[stage];
     p->ends_s = sim->now + seconds;
     p->seen.busy_s += seconds;
-    const int microbatch = what == STRAIT_SIM_UPDATE ? -1 : p->move.microbatch;
+    const int microbatch = what == STRAIT_SIM_UPDATE ? -1 : p->action.microbatch;
     note(sim, (strait_simulate_span){what, stage, p->step, microbatch, sim->now, p->ends_s});
 }
 
-/* The last norm is on its way, and then the sum of all. */
+/* The last norm travels to the coordinator, and the sum of all travels back. */
 static void allow_updates(struct simulation *sim) {
     for (int i = 0; i < sim->pipe->n_stages; i++)
-        sim->players[i].allowed_s = sim->now + 2.0 * sim->pipe->control_s;
+        sim->stages[i].allowed_s = sim->now + 2.0 * sim->pipe->control_s;
     sim->n_finished = 0;
 }
 
-static void finish_step(struct simulation *sim, struct player *p) {
+static void finish_step(struct simulation *sim, struct stage *p) {
     p->is_waiting = 1;
-    p->finished_s = sim->now;
     p->allowed_s = sim->pipe->clips ? INFINITY : sim->now;
     if (sim->pipe->clips && ++sim->n_finished == sim->pipe->n_stages) allow_updates(sim);
 }
 
-static void begin_next_step(struct simulation *sim, struct player *p) {
+static void begin_next_step(struct simulation *sim, struct stage *p) {
     if (p->step == 0 && sim->now > sim->first_end) sim->first_end = sim->now;
     if (sim->now > sim->last_end) sim->last_end = sim->now;
     p->is_updating = 0;
@@ -85,11 +83,11 @@ static void begin_next_step(struct simulation *sim, struct player *p) {
     p->state = (strait_schedule_state){0};
 }
 
-/* Ends what ends now. */
+/* Ends every action and update that ends now. Returns params many. */
 static int complete(struct simulation *sim) {
     int n = 0;
     for (int i = 0; i < sim->pipe->n_stages; i++) {
-        struct player *p = &sim->players[i];
+        struct stage *p = &sim->stages[i];
         if (p->ends_s > sim->now) continue;
         n++;
         p->ends_s = INFINITY;
@@ -97,10 +95,10 @@ static int complete(struct simulation *sim) {
             begin_next_step(sim, p);
             continue;
         }
-        strait_schedule_done(&p->state, p->move);
-        p->n_made[ACTIVATION] += p->move.kind == STRAIT_ACTION_FORWARD;
-        p->n_made[GRADIENT] += p->move.kind == STRAIT_ACTION_BACKWARD ||
-                               p->move.kind == STRAIT_ACTION_INPUT;
+        strait_schedule_done(&p->state, p->action);
+        p->n_computed[ACTIVATION] += p->action.kind == STRAIT_ACTION_FORWARD;
+        p->n_computed[GRADIENT] += p->action.kind == STRAIT_ACTION_BACKWARD ||
+                                   p->action.kind == STRAIT_ACTION_INPUT;
     }
     return n;
 }
@@ -115,7 +113,7 @@ static int wire_of(const strait_pipe *pipe, int stage, int what) {
 
 static void put_on_wire(struct simulation *sim, int stage, int what) {
     const strait_pipe *pipe = sim->pipe;
-    struct player *p = &sim->players[stage];
+    struct stage *p = &sim->stages[stage];
     const int to = what == ACTIVATION ? stage + 1 : stage - 1;
     const int link = what == ACTIVATION ? stage : to;
     const double bits_s = what == ACTIVATION ? strait_pipe_forward_bits_s(pipe, link)
@@ -131,14 +129,14 @@ static void put_on_wire(struct simulation *sim, int stage, int what) {
                   k / pipe->n_microbatches, k % pipe->n_microbatches, sim->now, arrives});
 }
 
-/* Gives free wires their next message, gradients first. */
+/* Puts the next message on every free wire, gradients first. Returns params many were put. */
 static int send_waiting(struct simulation *sim) {
     int n = 0;
     for (int what = GRADIENT; what >= ACTIVATION; what--)
         for (int i = 0; i < sim->pipe->n_stages; i++) {
-            const struct player *p = &sim->players[i];
+            const struct stage *p = &sim->stages[i];
             const int has_peer = what == ACTIVATION ? i < sim->pipe->n_stages - 1 : i > 0;
-            if (!has_peer || p->n_sent[what] == p->n_made[what]) continue;
+            if (!has_peer || p->n_sent[what] == p->n_computed[what]) continue;
             if (sim->wires[wire_of(sim->pipe, i, what)] > sim->now) continue;
             put_on_wire(sim, i, what);
             n++;
@@ -147,7 +145,7 @@ static int send_waiting(struct simulation *sim) {
 }
 
 static double next_arrival(const struct simulation *sim, int stage, int what) {
-    const struct player *p = &sim->players[stage];
+    const struct stage *p = &sim->stages[stage];
     const int k = what == ACTIVATION ? p->n_inputs : p->n_gradients;
     return k < sim->total ? sim->arrivals[what][stage * sim->total + k] : INFINITY;
 }
@@ -155,7 +153,7 @@ static double next_arrival(const struct simulation *sim, int stage, int what) {
 static int deliver(struct simulation *sim) {
     int n = 0;
     for (int i = 0; i < sim->pipe->n_stages; i++) {
-        struct player *p = &sim->players[i];
+        struct stage *p = &sim->stages[i];
         for (; next_arrival(sim, i, ACTIVATION) <= sim->now; n++)
             p->n_inputs++;
         for (; next_arrival(sim, i, GRADIENT) <= sim->now; n++)
@@ -170,31 +168,32 @@ static int of_step(const struct simulation *sim, int n_arrived, int step) {
     return n < sim->pipe->n_microbatches ? n : sim->pipe->n_microbatches;
 }
 
-/* Messages that wait for the wire or are on their way to it. */
+/* Messages that are queued for the wire or being put on it. */
 static int count_out(const struct simulation *sim, int stage, int what) {
-    const struct player *p = &sim->players[stage];
+    const struct stage *p = &sim->stages[stage];
     if (what == ACTIVATION ? stage == sim->pipe->n_stages - 1 : stage == 0) return 0;
-    return p->n_made[what] - p->n_sent[what] +
+    return p->n_computed[what] - p->n_sent[what] +
            (sim->wires[wire_of(sim->pipe, stage, what)] > sim->now);
 }
 
-/* Messages that wait for their move. One that is under way has taken up what it needs. */
+/* Messages that have arrived and that no action has used. An action in progress has used its own.
+ */
 static int count_in(const struct simulation *sim, int stage, int what) {
-    const struct player *p = &sim->players[stage];
+    const struct stage *p = &sim->stages[stage];
     const int before = p->step * sim->pipe->n_microbatches;
     const int moves = isfinite(p->ends_s) && !p->is_updating;
     if (what == ACTIVATION ? stage == 0 : stage == sim->pipe->n_stages - 1) return 0;
     if (what == ACTIVATION)
         return p->n_inputs - before - p->state.n_forward -
-               (moves && p->move.kind == STRAIT_ACTION_FORWARD);
+               (moves && p->action.kind == STRAIT_ACTION_FORWARD);
     return p->n_gradients - before - p->state.n_backward -
            (moves &&
-            (p->move.kind == STRAIT_ACTION_BACKWARD || p->move.kind == STRAIT_ACTION_INPUT));
+            (p->action.kind == STRAIT_ACTION_BACKWARD || p->action.kind == STRAIT_ACTION_INPUT));
 }
 
 static void count_messages(struct simulation *sim) {
     for (int i = 0; i < sim->pipe->n_stages; i++) {
-        strait_simulate_stage *seen = &sim->players[i].seen;
+        strait_simulate_stage *seen = &sim->stages[i].seen;
         int all = 0;
         for (int what = ACTIVATION; what <= GRADIENT; what++) {
             const int out = count_out(sim, i, what), in = count_in(sim, i, what);
@@ -206,10 +205,10 @@ static void count_messages(struct simulation *sim) {
     }
 }
 
-/* Starts one stage on something; 0 when there is nothing it may do. */
+/* Starts the next action or update of an idle stage. Returns 0 when there is none to start. */
 static int begin(struct simulation *sim, int stage) {
-    struct player *p = &sim->players[stage];
-    if (isfinite(p->ends_s) || p->step == sim->how->n_steps) return 0;
+    struct stage *p = &sim->stages[stage];
+    if (isfinite(p->ends_s) || p->step == sim->params->n_steps) return 0;
     if (p->is_waiting) {
         if (p->allowed_s > sim->now) return 0;
         p->is_waiting = 0;
@@ -219,21 +218,22 @@ static int begin(struct simulation *sim, int stage) {
     }
     p->state.n_inputs = of_step(sim, p->n_inputs, p->step);
     p->state.n_gradients = of_step(sim, p->n_gradients, p->step);
-    p->move = strait_schedule_next(&p->spec, &p->state);
-    if (p->move.kind == STRAIT_ACTION_WAIT) return 0;
-    if (p->move.kind == STRAIT_ACTION_FINISH) {
+    p->action = strait_schedule_next(&p->spec, &p->state);
+    if (p->action.kind == STRAIT_ACTION_WAIT) return 0;
+    if (p->action.kind == STRAIT_ACTION_FINISH) {
         finish_step(sim, p);
         return 1;
     }
     const int in_flight = p->state.n_forward - p->state.n_weights +
-                          (p->move.kind == STRAIT_ACTION_FORWARD);
+                          (p->action.kind == STRAIT_ACTION_FORWARD);
     if (in_flight > p->seen.most_in_flight) p->seen.most_in_flight = in_flight;
-    occupy(sim, stage, move_s(sim->pipe, stage, p->move.kind), (strait_simulate_what)p->move.kind);
+    occupy(sim, stage, move_s(sim->pipe, stage, p->action.kind),
+           (strait_simulate_what)p->action.kind);
     return 1;
 }
 
-/* All that can happen at this instant. Whatever ends or arrives comes before anything begins, so
- * that a stage chooses with everything in view. */
+/* Processes every event of this instant. Ends and arrivals come before starts, so that a stage
+ * chooses its next action knowing all of them. */
 static void settle(struct simulation *sim) {
     for (int n_begun = 1; n_begun > 0;) {
         while (complete(sim) + send_waiting(sim) + deliver(sim) > 0) {
@@ -251,7 +251,7 @@ static double sooner(double a, double b) {
 static double next_event(const struct simulation *sim) {
     double next = INFINITY;
     for (int i = 0; i < sim->pipe->n_stages; i++) {
-        const struct player *p = &sim->players[i];
+        const struct stage *p = &sim->stages[i];
         next = sooner(next, p->ends_s);
         if (p->is_waiting) next = sooner(next, p->allowed_s);
         next = sooner(next, next_arrival(sim, i, ACTIVATION));
@@ -263,37 +263,37 @@ static double next_event(const struct simulation *sim) {
 }
 
 enum {
-    MOST_CROSSINGS = 100000000 // more are a mistake, not a plan
+    MOST_CROSSINGS = 100000000 // a larger simulation is a mistake of the caller's
 };
 
-static strait_err check(const strait_pipe *pipe, const strait_simulate_params *how) {
+static strait_err check(const strait_pipe *pipe, const strait_simulate_params *params) {
     STRAIT_TRY(strait_pipe_check(pipe));
-    if (how->n_steps < 1)
-        return STRAIT_FAIL(STRAIT_EINVAL, "%d steps to simulate: at least 1", how->n_steps);
-    if ((double)pipe->n_stages * pipe->n_microbatches * how->n_steps > MOST_CROSSINGS)
+    if (params->n_steps < 1)
+        return STRAIT_FAIL(STRAIT_EINVAL, "cannot simulate %d steps: at least 1 is needed",
+                           params->n_steps);
+    if ((double)pipe->n_stages * pipe->n_microbatches * params->n_steps > MOST_CROSSINGS)
         return STRAIT_FAIL(STRAIT_EINVAL,
                            "%d stages, %d microbatches and %d steps are too much to simulate: "
                            "take fewer steps",
-                           pipe->n_stages, pipe->n_microbatches, how->n_steps);
+                           pipe->n_stages, pipe->n_microbatches, params->n_steps);
     return STRAIT_OK;
 }
 
 static strait_err prepare(struct simulation *sim) {
     const strait_pipe *pipe = sim->pipe;
     const size_t n_stages = (size_t)pipe->n_stages;
-    STRAIT_TRY(
-        strait_alloc(n_stages, sizeof *sim->players, "a simulation", (void **)&sim->players));
-    STRAIT_TRY(strait_alloc(2 * n_stages, sizeof(double), "a simulation", (void **)&sim->wires));
+    STRAIT_TRY(strait_alloc(n_stages, sizeof *sim->stages, "simulation", (void **)&sim->stages));
+    STRAIT_TRY(strait_alloc(2 * n_stages, sizeof(double), "simulation", (void **)&sim->wires));
     for (int what = 0; what < 2; what++) {
         const size_t n = n_stages * (size_t)sim->total;
-        STRAIT_TRY(strait_alloc(n, sizeof(double), "a simulation", (void **)&sim->arrivals[what]));
+        STRAIT_TRY(strait_alloc(n, sizeof(double), "simulation", (void **)&sim->arrivals[what]));
         for (size_t i = 0; i < n; i++)
             sim->arrivals[what][i] = INFINITY;
     }
     for (int i = 0; i < pipe->n_stages; i++) {
-        struct player *p = &sim->players[i];
-        p->spec = (strait_schedule_spec){sim->how->kind, pipe->n_stages, i, pipe->n_microbatches,
-                                         sim->how->windows[i]};
+        struct stage *p = &sim->stages[i];
+        p->spec = (strait_schedule_spec){sim->params->kind, pipe->n_stages, i, pipe->n_microbatches,
+                                         sim->params->windows[i]};
         p->ends_s = INFINITY;
         STRAIT_TRY(strait_schedule_check(&p->spec));
     }
@@ -302,24 +302,24 @@ static strait_err prepare(struct simulation *sim) {
 
 static void report(struct simulation *sim, strait_simulate_stage *stages,
                    strait_simulate_result *out) {
-    const int n_stages = sim->pipe->n_stages, n_steps = sim->how->n_steps;
+    const int n_stages = sim->pipe->n_stages, n_steps = sim->params->n_steps;
     *out = (strait_simulate_result){.n_spans = sim->n_spans};
     out->seconds = n_steps > 1 ? (sim->last_end - sim->first_end) / (n_steps - 1) : sim->last_end;
     if (out->seconds > 0)
         out->tokens_per_s = sim->pipe->microbatch_tokens * sim->pipe->n_microbatches / out->seconds;
     for (int i = 0; i < n_stages; i++) {
-        strait_simulate_stage *seen = &sim->players[i].seen;
+        strait_simulate_stage *seen = &sim->stages[i].seen;
         seen->bubble = sim->last_end > 0 ? 1 - seen->busy_s / sim->last_end : 0;
         out->bubble += seen->bubble / n_stages;
         if (stages != NULL) stages[i] = *seen;
     }
 }
 
-strait_err strait_simulate(const strait_pipe *pipe, const strait_simulate_params *how,
+strait_err strait_simulate(const strait_pipe *pipe, const strait_simulate_params *params,
                            strait_simulate_stage *stages, strait_simulate_result *out) {
-    STRAIT_TRY(check(pipe, how));
+    STRAIT_TRY(check(pipe, params));
     struct simulation sim = {
-        .pipe = pipe, .how = how, .total = pipe->n_microbatches * how->n_steps};
+        .pipe = pipe, .params = params, .total = pipe->n_microbatches * params->n_steps};
     strait_err err;
     STRAIT_TRY_GOTO(err, done, prepare(&sim));
     while (isfinite(sim.now)) {
@@ -329,7 +329,7 @@ strait_err strait_simulate(const strait_pipe *pipe, const strait_simulate_params
     }
     report(&sim, stages, out);
 done:
-    strait_alloc_free(sim.players);
+    strait_alloc_free(sim.stages);
     strait_alloc_free(sim.wires);
     strait_alloc_free(sim.arrivals[ACTIVATION]);
     strait_alloc_free(sim.arrivals[GRADIENT]);

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Embedding and head of a stage, as cost or memory. */
+/* The cost or memory of the embedding and the head on a stage. */
 static double ends(const strait_split_spec *spec, int stage, double embedding, double head) {
     return (stage == 0 ? embedding : 0) + (stage == spec->n_stages - 1 ? head : 0);
 }
@@ -28,7 +28,8 @@ static int count_places(const strait_split_spec *spec) {
     return (spec->n_layers + stride_of(spec) - 1) / stride_of(spec);
 }
 
-/* What a stage holds at least: the last begins at the last place, whatever comes behind it. */
+/* The fewest layers of a stage. The last stage begins at the last place at the latest and holds all
+ * layers from there on. */
 static int least_of(const strait_split_spec *spec, int stage) {
     const int stride = stride_of(spec);
     return stage < spec->n_stages - 1 ? stride : spec->n_layers - (count_places(spec) - 1) * stride;
@@ -37,15 +38,16 @@ static int least_of(const strait_split_spec *spec, int stage) {
 static strait_err check_spec(const strait_split_spec *spec) {
     const int n_places = count_places(spec);
     if (stride_of(spec) > 1 && spec->n_stages > n_places)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "stages.count is %d, and %d of %d layers are local (model.local_every "
-                           "%d): a stage begins with one, so take 1 to %d stages, lower "
-                           "model.local_every or give stages.split",
-                           spec->n_stages, n_places, spec->n_layers, spec->stride, n_places);
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "stages.count is %d, but only %d of %d layers are local (model.local_every "
+            "%d) and each stage must begin with one: use 1 to %d stages, lower "
+            "model.local_every or set stages.split",
+            spec->n_stages, n_places, spec->n_layers, spec->stride, n_places);
     if (spec->n_stages < 1 || spec->n_stages > spec->n_layers)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "stages.count is %d and model.layers %d: every stage needs a layer, so "
-                           "take 1 to %d stages",
+                           "use 1 to %d stages",
                            spec->n_stages, spec->n_layers, spec->n_layers);
     for (int i = 0; i < spec->n_stages; i++) {
         if (spec->speeds != NULL && !(spec->speeds[i] > 0))
@@ -53,14 +55,14 @@ static strait_err check_spec(const strait_split_spec *spec) {
                                spec->speeds[i]);
         if (!fits(spec, i, least_of(spec, i)))
             return STRAIT_FAIL(STRAIT_ECONFIG,
-                               "stage %d has memory for %.2f layers, less than %d and what else it "
-                               "holds: use a smaller model or microbatch",
+                               "stage %d has memory for %.2f layers, less than its %d layers and "
+                               "what else it holds: use a smaller model or microbatch",
                                i, spec->memories[i], least_of(spec, i));
     }
     return STRAIT_OK;
 }
 
-/* The stage that would be least loaded with one stride more; -1 when none has the memory. */
+/* The stage that would have the smallest load with one stride more; -1: no stage has the memory. */
 static int next_stage(const strait_split_spec *spec, const int *counts) {
     const int more = stride_of(spec);
     int best = -1;
@@ -72,11 +74,11 @@ static int next_stage(const strait_split_spec *spec, const int *counts) {
     return best;
 }
 
-/* Handing out one stride at a time to the least loaded stage is exact here: loads grow with every
- * one, so any split with a lower peak would hold fewer layers in all. */
+/* Giving one stride at a time to the stage with the smallest resulting load is optimal here: loads
+ * grow with every layer, so any split with a lower peak would hold fewer layers in total. */
 strait_err strait_split_auto(const strait_split_spec *spec, int *counts) {
     STRAIT_TRY(check_spec(spec));
-    int n = 0; // layers that have a stage
+    int n = 0; // layers assigned so far
     for (int i = 0; i < spec->n_stages; i++) {
         counts[i] = least_of(spec, i);
         n += counts[i];
@@ -84,10 +86,11 @@ strait_err strait_split_auto(const strait_split_spec *spec, int *counts) {
     for (; n < spec->n_layers; n += stride_of(spec)) {
         const int stage = next_stage(spec, counts);
         if (stage < 0)
-            return STRAIT_FAIL(STRAIT_ECONFIG,
-                               "%d of %d layers fit into the memory of %d stages: use more stages "
-                               "or a smaller model",
-                               n, spec->n_layers, spec->n_stages);
+            return STRAIT_FAIL(
+                STRAIT_ECONFIG,
+                "only %d of %d layers fit into the memory of %d stages: use more stages "
+                "or a smaller model",
+                n, spec->n_layers, spec->n_stages);
         counts[stage] += stride_of(spec);
     }
     return STRAIT_OK;
@@ -96,7 +99,7 @@ strait_err strait_split_auto(const strait_split_spec *spec, int *counts) {
 strait_err strait_split_check(int n_layers, int n_stages, const int *counts, int n_counts) {
     if (n_counts != n_stages)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "stages.split has %d counts and stages.count is %d: give one for each "
+                           "stages.split has %d counts, but stages.count is %d: give one count per "
                            "stage",
                            n_counts, n_stages);
     int64_t sum = 0;
@@ -110,7 +113,7 @@ strait_err strait_split_check(int n_layers, int n_stages, const int *counts, int
     }
     if (sum != n_layers)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "stages.split adds up to %lld layers and model.layers is %d: make them "
+                           "stages.split adds up to %lld layers, but model.layers is %d: make them "
                            "equal",
                            (long long)sum, n_layers);
     return STRAIT_OK;

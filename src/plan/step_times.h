@@ -1,10 +1,10 @@
-/* step_times.h - where the time of a training step went on one stage, as the stage measured it. */
+/* step_times.h - how a stage spent the time of one training step, as it measured it itself. */
 #pragma once
 
-/* Where the time of a step went on this stage, in seconds. */
+/* Seconds of one step. */
 typedef struct strait_step_times {
     double forward, input, weights; // sums over the microbatches
-    double codec;                   // packing and unpacking, not in the three above
-    double wait;                    // for the neighbours
-    double wall;                    // all of it
+    double codec;                   // encoding and decoding, not included above
+    double wait;                    // for messages of neighbors
+    double wall;                    // the whole step
 } strait_step_times;

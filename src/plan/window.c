@@ -4,19 +4,21 @@
 
 static strait_err seconds(const strait_pipe *pipe, strait_schedule_kind kind, const int *windows,
                           double *out) {
-    const strait_simulate_params how = {.kind = kind, .windows = windows, .n_steps = 1};
+    const strait_simulate_params params = {.kind = kind, .windows = windows, .n_steps = 1};
     strait_simulate_result result;
-    STRAIT_TRY(strait_simulate(pipe, &how, NULL, &result));
+    STRAIT_TRY(strait_simulate(pipe, &params, NULL, &result));
     *out = result.seconds;
     return STRAIT_OK;
 }
 
-/* A slot more for each stage but the last, which in a plain schedule has no use for a second. */
+/* Adds a slot to each stage. The last stage of a schedule without split has no use for a second
+ * one, because its backward pass follows its forward pass at once. */
 static void widen(int *windows, const int *widest, int n_stages, int splits) {
     for (int i = 0; i < n_stages - !splits; i++)
         if (windows[i] < widest[i]) windows[i]++;
 }
 
+/* The largest windows that memory, the step and the rule that windows never grow allow. */
 static void find_widest(const strait_pipe *pipe, const int *caps, int *widest) {
     for (int i = 0; i < pipe->n_stages; i++) {
         widest[i] = pipe->n_microbatches;
@@ -42,8 +44,7 @@ strait_err strait_window_fit(const strait_pipe *pipe, strait_schedule_kind kind,
     STRAIT_TRY(strait_schedule_windows(pipe, kind, caps, windows));
     if (kind != STRAIT_SCHEDULE_WINDOW && kind != STRAIT_SCHEDULE_SPLIT) return STRAIT_OK;
     int *widest;
-    STRAIT_TRY(strait_alloc((size_t)pipe->n_stages, sizeof *widest, "a list of windows",
-                            (void **)&widest));
+    STRAIT_TRY(strait_alloc((size_t)pipe->n_stages, sizeof *widest, "windows", (void **)&widest));
     find_widest(pipe, caps, widest);
     const strait_err err = fit(pipe, kind, widest, slack, windows);
     strait_alloc_free(widest);

@@ -125,7 +125,7 @@ refuses 2 'not a multiple of model.context 16; try 112' train run.yaml --out fre
     --set train.batch_tokens=100
 refuses 2 'stages.count \(3\) is more than model.layers' train run.yaml --out fresh \
     --set stages.count=3
-refuses 2 'model.tied wants stages.count 1' train run.yaml --out fresh --set stages.count=2 \
+refuses 2 'model.tied needs stages.count 1' train run.yaml --out fresh --set stages.count=2 \
     --set model.tied=true
 refuses 2 'split' train run.yaml --out fresh --set stages.count=2 --set 'stages.split=[2,1]'
 refuses 2 'abacus.*expected cpu or cuda' train run.yaml --dry-run --set device.kind=abacus

@@ -18,7 +18,7 @@ static void test_defaults_come_from_the_table(void **state) {
     assert_string_equal(t.file, "");
 }
 
-static void test_sets_reach_every_kind(void **state) {
+static void test_overrides_set_options_of_every_kind(void **state) {
     (void)state;
     static const char *const sets[] = {"title=a=b",
                                        "box.size=64",
@@ -42,7 +42,7 @@ static void test_sets_reach_every_kind(void **state) {
     CHECK(t.delay == 0.025 && t.speed == 80e6 && t.memory == 2 << 20);
 }
 
-static void test_units(void **state) {
+static void test_reads_and_shows_units(void **state) {
     (void)state;
     thing t;
     static const struct {
@@ -154,7 +154,7 @@ static void test_unknown_keys_name_the_nearest(void **state) {
     CHECK_FAILS(load_set("", set, &t), STRAIT_ECONFIG, "xxx...\"; \"strait options\" lists all");
 }
 
-static void test_presets_come_before_all_the_user_wrote(void **state) {
+static void test_user_settings_override_presets(void **state) {
     (void)state;
     thing t;
     CHECK_OK(load("box: {size: 3, colour: green}", &t));
@@ -167,13 +167,13 @@ static void test_presets_come_before_all_the_user_wrote(void **state) {
     CHECK(t.size == 8 && t.share == 0.25);
     CHECK_OK(load("box: {colour: green, fast: true}", &t));
     CHECK(t.size == 32 && t.deep == 7);
-    CHECK_OK(load("{title: swift, box: {fast: true}}", &t)); // the later one wins
+    CHECK_OK(load("{title: swift, box: {fast: true}}", &t)); // the later preset wins
     assert_int_equal(t.deep, 9);
-    CHECK_OK(load("title: swift", &t)); // needs both
+    CHECK_OK(load("title: swift", &t)); // needs both options
     assert_int_equal(t.deep, 0);
 }
 
-static void test_later_sets_win(void **state) {
+static void test_later_overrides_win(void **state) {
     (void)state;
     const char *const sets[] = {"box.size=4", "box.size=5"};
     const strait_options_source source = {
@@ -183,7 +183,7 @@ static void test_later_sets_win(void **state) {
     assert_int_equal(t.size, 5);
 }
 
-static void test_paths_start_where_they_were_written(void **state) {
+static void test_relative_paths_start_at_the_folder_of_their_source(void **state) {
     (void)state;
     static const struct {
         const char *text, *set, *file, *parts;
@@ -221,7 +221,7 @@ static void check_renders(const char *text, const char *expected) {
     assert_memory_equal(&t, &again, sizeof t);
 }
 
-static void test_renders_what_loads_to_the_same(void **state) {
+static void test_rendered_text_loads_to_the_same_values(void **state) {
     (void)state;
     check_renders(
         "",
@@ -243,7 +243,7 @@ static void test_renders_what_loads_to_the_same(void **state) {
     check_renders("box: {colour: dark-blue, fast: on}", "fast: true\n  colour: dark-blue");
 }
 
-static void test_render_stops_at_the_room_there_is(void **state) {
+static void test_render_never_exceeds_the_capacity(void **state) {
     (void)state;
     thing t;
     CHECK_OK(load("", &t));
@@ -263,7 +263,7 @@ static void test_describes_bounds_and_choices(void **state) {
                                            "true or false",
                                            "one of red, green, dark-blue",
                                            "path",
-                                           "path, or several with commas between them",
+                                           "path, or several separated by commas",
                                            "list of whole numbers, 0 to 99",
                                            "duration such as 25ms or 1.5s, 0s to 10s",
                                            "rate such as 80mbit or 1gbit",
@@ -294,17 +294,17 @@ static void test_survives_any_failing_allocation(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_come_from_the_table),
-        cmocka_unit_test(test_sets_reach_every_kind),
-        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_overrides_set_options_of_every_kind),
+        cmocka_unit_test(test_reads_and_shows_units),
         cmocka_unit_test(test_refuses_wrong_numbers),
         cmocka_unit_test(test_refuses_wrong_values),
         cmocka_unit_test(test_limits_of_lists_and_paths),
         cmocka_unit_test(test_unknown_keys_name_the_nearest),
-        cmocka_unit_test(test_presets_come_before_all_the_user_wrote),
-        cmocka_unit_test(test_later_sets_win),
-        cmocka_unit_test(test_paths_start_where_they_were_written),
-        cmocka_unit_test(test_renders_what_loads_to_the_same),
-        cmocka_unit_test(test_render_stops_at_the_room_there_is),
+        cmocka_unit_test(test_user_settings_override_presets),
+        cmocka_unit_test(test_later_overrides_win),
+        cmocka_unit_test(test_relative_paths_start_at_the_folder_of_their_source),
+        cmocka_unit_test(test_rendered_text_loads_to_the_same_values),
+        cmocka_unit_test(test_render_never_exceeds_the_capacity),
         cmocka_unit_test(test_describes_bounds_and_choices),
         cmocka_unit_test(test_survives_any_failing_allocation),
     };

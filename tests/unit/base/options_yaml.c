@@ -1,4 +1,4 @@
-/* What is wrong with a file is said with its line and column. */
+/* Every error in a file names its line and column. */
 #include "base/alloc.h"
 #include "check.h"
 #include "options_table.h"
@@ -39,7 +39,7 @@ static void test_block_and_flow_style_are_the_same(void **state) {
     CHECK(b.size == 12 && b.delay == 0.025);
 }
 
-static void test_paths_come_as_text_or_as_a_list(void **state) {
+static void test_reads_paths_as_text_or_list(void **state) {
     (void)state;
     thing t;
     CHECK_OK(load("box: {parts: \"a.bin,b c.bin\"}", &t));
@@ -51,8 +51,8 @@ static void test_paths_come_as_text_or_as_a_list(void **state) {
     REFUSES("box: {file: [a]}", "T.yaml:1:13: box.file: does not take a list");
 }
 
-/* As some editors begin a file. */
-static void test_a_byte_order_mark_is_passed_over(void **state) {
+/* Some editors write a byte order mark at the start of a file. */
+static void test_skips_a_byte_order_mark(void **state) {
     (void)state;
     thing t;
     CHECK_OK(load("\xef\xbb\xbf"
@@ -65,7 +65,7 @@ static void test_a_byte_order_mark_is_passed_over(void **state) {
             "T.yaml:1:7: unknown key");
 }
 
-static void test_empty_files_and_sections_are_fine(void **state) {
+static void test_accepts_empty_files_and_sections(void **state) {
     (void)state;
     thing t;
     CHECK_OK(load("", &t));
@@ -76,7 +76,7 @@ static void test_empty_files_and_sections_are_fine(void **state) {
     assert_int_equal(t.size, 8);
 }
 
-static void test_values_are_placed(void **state) {
+static void test_wrong_values_name_their_place(void **state) {
     (void)state;
     thing t;
     REFUSES("title: x\n\nbox:\n  size: fast\n",
@@ -90,11 +90,11 @@ static void test_values_are_placed(void **state) {
     REFUSES("box:\n  size:\n", "T.yaml:2:8: box.size: has no value");
     REFUSES("box: {size: ~}", "T.yaml:1:13: box.size: has no value");
     REFUSES("title: |\n  two\n  lines\n", "T.yaml:1:8: title: \"two?lines?\" is not printable");
-    REFUSES("title: \"a\\0b\"", "T.yaml:1:8: text with a zero byte in it");
+    REFUSES("title: \"a\\0b\"", "T.yaml:1:8: the text contains a zero byte");
     REFUSES("link: {cuts: [1, x]}", "T.yaml:1:14: link.cuts: \"x\" is not a whole number");
 }
 
-static void test_keys_are_placed(void **state) {
+static void test_wrong_keys_name_their_place(void **state) {
     (void)state;
     thing t;
     REFUSES("box:\n  siez: 3\n", "T.yaml:2:3: unknown key \"box.siez\"; did you mean box.size?");
@@ -105,11 +105,11 @@ static void test_keys_are_placed(void **state) {
     REFUSES("box: {size: 3}\nbox.size: 4", "T.yaml:2:1: box.size: given twice, first at line 1");
     REFUSES("[box]: 3", "T.yaml:1:1: expected a key");
     REFUSES("? {a: b}\n: 3", "T.yaml:1:3: expected a key");
-    REFUSES("\"a\\0\": 3", "T.yaml:1:1: text with a zero byte in it");
+    REFUSES("\"a\\0\": 3", "T.yaml:1:1: the text contains a zero byte");
     REFUSES("<<: {a: 1}", "T.yaml:1:1: unknown key \"<<\"");
 }
 
-static void test_wrong_shapes_are_placed(void **state) {
+static void test_wrong_structure_names_its_place(void **state) {
     (void)state;
     thing t;
     REFUSES("box: 3", "T.yaml:1:6: box: is a section, expected keys such as box.size");
@@ -123,7 +123,7 @@ static void test_wrong_shapes_are_placed(void **state) {
     REFUSES("box: {size: 3}\n---\nbox: {size: 4}", "T.yaml:2:1: a second document");
 }
 
-static void test_cleverness_is_refused(void **state) {
+static void test_rejects_anchors_aliases_and_tags(void **state) {
     (void)state;
     thing t;
     REFUSES("box: &b {size: 3}", "T.yaml:1:6: anchors are not supported");
@@ -139,7 +139,7 @@ static void test_cleverness_is_refused(void **state) {
     REFUSES("title: \"\xff\"", "T.yaml: byte 8: invalid leading UTF-8 octet");
 }
 
-static void test_large_and_deep_files_are_refused(void **state) {
+static void test_rejects_large_and_deep_files(void **state) {
     (void)state;
     thing t;
     enum {
@@ -162,7 +162,7 @@ static void test_large_and_deep_files_are_refused(void **state) {
     strait_alloc_free(text);
 }
 
-static void test_a_file_without_its_last_line_ending(void **state) {
+static void test_reads_a_file_without_final_newline(void **state) {
     (void)state;
     thing t;
     const strait_options_source source = {
@@ -174,15 +174,15 @@ static void test_a_file_without_its_last_line_ending(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_block_and_flow_style_are_the_same),
-        cmocka_unit_test(test_paths_come_as_text_or_as_a_list),
-        cmocka_unit_test(test_a_byte_order_mark_is_passed_over),
-        cmocka_unit_test(test_empty_files_and_sections_are_fine),
-        cmocka_unit_test(test_values_are_placed),
-        cmocka_unit_test(test_keys_are_placed),
-        cmocka_unit_test(test_wrong_shapes_are_placed),
-        cmocka_unit_test(test_cleverness_is_refused),
-        cmocka_unit_test(test_large_and_deep_files_are_refused),
-        cmocka_unit_test(test_a_file_without_its_last_line_ending),
+        cmocka_unit_test(test_reads_paths_as_text_or_list),
+        cmocka_unit_test(test_skips_a_byte_order_mark),
+        cmocka_unit_test(test_accepts_empty_files_and_sections),
+        cmocka_unit_test(test_wrong_values_name_their_place),
+        cmocka_unit_test(test_wrong_keys_name_their_place),
+        cmocka_unit_test(test_wrong_structure_names_its_place),
+        cmocka_unit_test(test_rejects_anchors_aliases_and_tags),
+        cmocka_unit_test(test_rejects_large_and_deep_files),
+        cmocka_unit_test(test_reads_a_file_without_final_newline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

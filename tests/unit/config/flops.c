@@ -1,4 +1,5 @@
-/* The work of a run: what codecs and the blocks beside a cut add to the model's, by hand. */
+/* FLOPs of a run, computed by hand: the model, its codecs and the bottleneck ends beside a
+ * boundary. */
 #include "config/flops.h"
 
 #include "check.h"
@@ -28,7 +29,7 @@ static void make(const char *codec, const char *variant) {
     CHECK_OK(strait_run_plan_init(&run, VOCAB, &plan));
 }
 
-/* What training on a token costs above the model itself, and a crossing. */
+/* Expects the FLOPs per trained token beyond the model's, and the FLOPs of a crossing. */
 static void expect(const char *codec, const char *variant, double extra, double crossing) {
     double all = 0, one = -1;
     make(codec, variant);
@@ -38,7 +39,7 @@ static void expect(const char *codec, const char *variant, double extra, double 
     CHECK_NEAR(one, crossing, 1e-6);
 }
 
-static void the_model_alone(void **state) {
+static void counts_the_model(void **state) {
     (void)state;
     make(NULL, "");
     double all = 0;
@@ -52,9 +53,9 @@ static void the_model_alone(void **state) {
     expect("topk", "", 0, 0);
 }
 
-static void codecs_that_are_trained(void **state) {
+static void counts_trained_codecs(void **state) {
     (void)state;
-    const double resbm = 24 * WIDTH + 8 * 24 + 24 * 8 + WIDTH * 24; // W1 and W2 of both halves
+    const double resbm = 24 * WIDTH + 8 * 24 + 24 * 8 + WIDTH * 24; // W1 and W2 of both sides
     expect("resbm", "a", 2 * 6 * resbm, 2 * resbm);
     const double strait = 8 * WIDTH + WIDTH * 8 + 24 * 8 + WIDTH * 24 + WIDTH * 5; // E; D V W P
     expect("strait", "tied", 2 * 6 * strait, 2 * strait);
@@ -64,18 +65,19 @@ static void codecs_that_are_trained(void **state) {
            2 * (sender + receiver)); // one M
 }
 
-static void codecs_that_are_not(void **state) {
+static void counts_codecs_without_parameters(void **state) {
     (void)state;
     expect("subspace", "full", 2 * 10.0 * 8 * WIDTH, 6.0 * 8 * WIDTH);
     expect("lowrank", "", 2 * 12.0 * 4 * WIDTH, 6.0 * 4 * WIDTH);
-    expect("resbm", "b", 2 * 6 * 2.0 * 8 * WIDTH, 4.0 * 8 * WIDTH); // the blocks' own necks
+    expect("resbm", "b", 2 * 6 * 2.0 * 8 * WIDTH,
+           4.0 * 8 * WIDTH); // the bottleneck ends of the blocks
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_model_alone),
-        cmocka_unit_test(codecs_that_are_trained),
-        cmocka_unit_test(codecs_that_are_not),
+        cmocka_unit_test(counts_the_model),
+        cmocka_unit_test(counts_trained_codecs),
+        cmocka_unit_test(counts_codecs_without_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static strait_err parse_set(const char *set) {
     return strait_run_init_text("R.yaml", "", 0, &set, 1, &run);
 }
 
-static void test_the_table_is_sound(void **state) {
+static void test_table_is_consistent(void **state) {
     (void)state;
     const strait_options *table = strait_run_options();
     for (int i = 0; i < table->n_rows; i++) {
@@ -60,7 +60,7 @@ static const char *const families[] = {
     "model: {family: yardstick, width: 1024, heads: 8, softcap: 30}\ntrain: {optimizer: muon}",
     "train: {optimizer: muon}\nmodel: {softcap: 30, heads: 8, width: 1024, family: yardstick}"};
 
-static void test_presets_hold_wherever_they_are_chosen(void **state) {
+static void test_presets_apply_wherever_they_are_chosen(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
         CHECK_OK(parse(families[i]));
@@ -81,8 +81,8 @@ static void test_presets_hold_wherever_they_are_chosen(void **state) {
     CHECK(run.model.softcap == 15);
 }
 
-/* Strait's own variant brings what a named one does, however the file comes to leave it out. */
-static void test_the_variant_left_out_brings_its_defaults(void **state) {
+/* The default variant of strait has the same presets as a named one, however the file omits it. */
+static void test_omitted_variant_applies_its_presets(void **state) {
     (void)state;
     static const char *const texts[] = {
         "train: {optimizer: muon}\nlink: {codec: {name: strait, variant: context}}",
@@ -105,14 +105,14 @@ static void test_the_variant_left_out_brings_its_defaults(void **state) {
         CHECK(run.model.anchors && run.model.value_tables && run.model.qkv_conv);
         CHECK(run.link.codec.gains);
     }
-    CHECK_OK(parse("link: {codec: {name: strait}}")); // AdamW keeps its own
+    CHECK_OK(parse("link: {codec: {name: strait}}")); // AdamW keeps its own learning rates
     CHECK(run.train.learning_rate == 0.001 && run.train.residual_out_learning_rate == 0.001 &&
           run.model.conv == 4);
     CHECK_OK(parse("link: {codec: {name: strait}}\nmodel: {conv: 2, anchors: false}"));
     CHECK(run.model.conv == 2 && !run.model.anchors && run.model.value_tables);
 }
 
-static void test_other_variants_bring_nothing(void **state) {
+static void test_other_variants_have_no_presets(void **state) {
     (void)state;
     static const char *const texts[] = {"link: {codec: {name: strait, variant: tied}}",
                                         "link: {codec: {name: strait, variant: free}}", "",
@@ -129,7 +129,7 @@ static void test_other_variants_bring_nothing(void **state) {
     }
 }
 
-static void test_what_is_given_is_not_derived(void **state) {
+static void test_given_values_are_not_derived(void **state) {
     (void)state;
     CHECK_OK(
         parse("name: big one\n"
@@ -153,7 +153,7 @@ static void test_what_is_given_is_not_derived(void **state) {
 
 #define REFUSES(text, words) CHECK_FAILS(parse(text), STRAIT_ECONFIG, "R.yaml: " words)
 
-static void test_keys_must_fit_together(void **state) {
+static void test_rejects_conflicting_keys(void **state) {
     (void)state;
     REFUSES("model: {heads: 3}", "model.heads: 3 does not divide model.width 256");
     REFUSES("model: {head_dim: 7}", "model.head_dim: 7 is not a multiple of 2");
@@ -170,15 +170,16 @@ static void test_keys_must_fit_together(void **state) {
             "train.anchor_learning_rate: -0.5 is neither -1 nor 0 or more");
     REFUSES("train: {embedding_weight_decay: -0.1}",
             "train.embedding_weight_decay: -0.1 is neither -1 nor 0");
-    REFUSES("train: {decay_steps: 5}", "train.decay_steps: only train.schedule constant has them");
-    REFUSES("train: {steps: 10, warmup: 11}", "train.warmup 11 and train.decay_steps 0 do not fit");
+    REFUSES("train: {decay_steps: 5}", "train.decay_steps: needs train.schedule constant");
+    REFUSES("train: {steps: 10, warmup: 11}", "train.warmup 11 and train.decay_steps 0 exceed");
     REFUSES("train: {steps: 10, warmup: 6, decay_steps: 5, schedule: constant}",
-            "train.warmup 6 and train.decay_steps 5 do not fit into train.steps 10");
+            "train.warmup 6 and train.decay_steps 5 exceed train.steps 10");
     REFUSES("data: {valid_tokens: 256}",
             "data.valid_tokens: 256 is not more than model.context 256");
     REFUSES("name: a/b", "name: \"a/b\" cannot name a folder");
     REFUSES("name: .hidden", "name: \".hidden\" cannot name a folder");
-    REFUSES("device: {kind: gpu}", "device.kind: \"gpu\" is not a device kind; expected cpu or cuda");
+    REFUSES("device: {kind: gpu}",
+            "device.kind: \"gpu\" is not a device kind; expected cpu or cuda");
     REFUSES("link: {codec: {name: zip}}", "there is no codec 'zip'; choose one of");
     CHECK_FAILS(parse("train: {learning_rate: fast}"), STRAIT_ECONFIG,
                 "R.yaml:1:24: train.learning_rate: \"fast\" is not a number");
@@ -187,7 +188,7 @@ static void test_keys_must_fit_together(void **state) {
 }
 
 /* An old key is refused wherever it is given, and the error names a key that exists. */
-static void test_a_renamed_key_is_refused_with_its_new_name(void **state) {
+static void test_rejects_renamed_keys_with_their_new_names(void **state) {
     (void)state;
     const strait_options *table = strait_run_options();
     CHECK(table->n_renames > 0);
@@ -208,14 +209,14 @@ static void test_a_renamed_key_is_refused_with_its_new_name(void **state) {
                 "R.yaml:1:18: link.emulate.cut_after was renamed: use link.emulate.drop_after");
 }
 
-static void test_an_error_leaves_the_run_alone(void **state) {
+static void test_error_leaves_the_run_unchanged(void **state) {
     (void)state;
     CHECK_OK(parse("model: {width: 512}"));
     CHECK(parse("model: {width: 768}\ntrain: {batch_tokens: 1}") == STRAIT_ECONFIG);
     assert_int_equal(run.model.width, 512);
 }
 
-static void test_files_give_names_and_folders(void **state) {
+static void test_file_gives_name_and_folder(void **state) {
     (void)state;
     scratch dir = scratch_open();
     static const char text[] = "data: {train: a/t.bin, valid: /v.bin}\n";
@@ -249,38 +250,57 @@ static void test_files_give_names_and_folders(void **state) {
     scratch_close(&dir);
 }
 
-/* docs/run-file.md has one row for each option, as `strait options --markdown` prints it. */
-static void test_the_document_lists_every_option(void **state) {
+/* Compares one row of docs/run-file.md with what `strait options --markdown` prints. */
+static void check_row(const char *document, const char *row) {
+    if (strstr(document, row) == NULL)
+        fail_msg("docs/run-file.md is stale: run tools/update-run-file-docs; it lacks %s", row);
+}
+
+static int count_rows(const char *document) {
+    int n = 0;
+    for (const char *at = document; (at = strstr(at, "\n| `")) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* The document has a row for every option and every renamed key, and no others. */
+static void test_run_file_docs_are_up_to_date(void **state) {
     (void)state;
     const strait_options *table = strait_run_options();
+    char row[3 * STRAIT_OPTION_TEXT_MAX];
     char *text = NULL;
     CHECK_OK(strait_file_read("docs/run-file.md", 1 << 20, &text, NULL));
     for (int i = 0; i < table->n_rows; i++) {
         char what[STRAIT_OPTION_TEXT_MAX];
         char initial[STRAIT_OPTION_TEXT_MAX];
-        char row[3 * STRAIT_OPTION_TEXT_MAX];
         strait_options_describe(&table->rows[i], what);
         strait_options_describe_default(table, &table->rows[i], initial);
         (void)snprintf(row, sizeof row, "\n| `%s` | %s | %s | %s |\n", table->rows[i].key, what,
                        initial, table->rows[i].help);
-        if (strstr(text, row) == NULL) fail_msg("docs/run-file.md lacks this row: %s", row);
+        check_row(text, row);
     }
+    for (int i = 0; i < table->n_renames; i++) {
+        (void)snprintf(row, sizeof row, "\n| `%s` | `%s` |\n", table->renames[i].old_key,
+                       table->renames[i].key);
+        check_row(text, row);
+    }
+    assert_int_equal(count_rows(text), table->n_rows + table->n_renames);
     strait_alloc_free(text);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_table_is_sound),
+        cmocka_unit_test(test_table_is_consistent),
         cmocka_unit_test(test_llama_is_the_default),
-        cmocka_unit_test(test_presets_hold_wherever_they_are_chosen),
-        cmocka_unit_test(test_the_variant_left_out_brings_its_defaults),
-        cmocka_unit_test(test_other_variants_bring_nothing),
-        cmocka_unit_test(test_what_is_given_is_not_derived),
-        cmocka_unit_test(test_keys_must_fit_together),
-        cmocka_unit_test(test_a_renamed_key_is_refused_with_its_new_name),
-        cmocka_unit_test(test_an_error_leaves_the_run_alone),
-        cmocka_unit_test(test_files_give_names_and_folders),
-        cmocka_unit_test(test_the_document_lists_every_option),
+        cmocka_unit_test(test_presets_apply_wherever_they_are_chosen),
+        cmocka_unit_test(test_omitted_variant_applies_its_presets),
+        cmocka_unit_test(test_other_variants_have_no_presets),
+        cmocka_unit_test(test_given_values_are_not_derived),
+        cmocka_unit_test(test_rejects_conflicting_keys),
+        cmocka_unit_test(test_rejects_renamed_keys_with_their_new_names),
+        cmocka_unit_test(test_error_leaves_the_run_unchanged),
+        cmocka_unit_test(test_file_gives_name_and_folder),
+        cmocka_unit_test(test_run_file_docs_are_up_to_date),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
-/* From the words of a run file to sizes, cuts and schedules. */
+/* From the options of a run file to sizes, splits and schedules. */
 #include "config/run_plan.h"
 
 #include "run_plan_rig.h"
 #include "stage/runner.h"
 
-static void layers_are_shared_out(void **state) {
+static void layers_are_split_over_stages(void **state) {
     (void)state;
     for (int count = 1; count <= 8; count++) {
         char set[32];
@@ -20,27 +20,27 @@ static void layers_are_shared_out(void **state) {
     }
     CHECK_OK(make("stages.count=3", "model.conv=2", "model.local_every=2"));
     for (int i = 0; i < 3; i++)
-        assert_int_equal(plan.parts[i].first % 2, 0); // with a local block
+        assert_int_equal(plan.parts[i].first % 2, 0); // a stage begins with a local block
     CHECK_OK(make("stages.count=3", "stages.split=[1,5,2]", NULL));
     assert_int_equal(plan.parts[1].first, 1);
     assert_int_equal(plan.parts[1].last, 6);
-    assert_int_equal(plan.shape.vocab, 64); // the file's, not the data's
+    assert_int_equal(plan.shape.vocab, 64); // from the file, not from the data
 }
 
-static void microbatches_suit_the_pipeline(void **state) {
+static void chooses_microbatches_for_the_pipeline(void **state) {
     (void)state;
     CHECK_OK(make(NULL, NULL, NULL));
     assert_int_equal(plan.sequences, 32);
-    assert_int_equal(plan.microbatch, 32); // one, as 512 tokens are few
+    assert_int_equal(plan.microbatch, 32); // one microbatch, since 512 tokens are few
     CHECK_OK(make("stages.count=4", NULL, NULL));
-    assert_int_equal(plan.n_microbatches, 16); // four for each stage
+    assert_int_equal(plan.n_microbatches, 16); // four per stage
     CHECK_OK(make("stages.count=8", "train.batch_tokens=160", NULL));
-    assert_int_equal(plan.microbatch, 1); // as many as there are
+    assert_int_equal(plan.microbatch, 1); // as many microbatches as sequences
     CHECK_OK(make("stages.microbatch=4", NULL, NULL));
     assert_int_equal(plan.n_microbatches, 8);
 }
 
-static void schedules_have_their_kinds(void **state) {
+static void schedule_names_select_kinds(void **state) {
     (void)state;
     static const struct {
         const char *set;
@@ -55,13 +55,13 @@ static void schedules_have_their_kinds(void **state) {
         assert_int_equal(plan.schedule, cases[i].kind);
         const strait_stage_spec stage = strait_run_plan_stage(&plan, 0, 3);
         assert_int_equal(stage.n_slots, 3);
-        assert_int_equal(stage.can_defer, 0); // one stage defers nothing
+        assert_int_equal(stage.can_defer, 0); // a single stage defers nothing
     }
     CHECK_OK(make("stages.count=2", NULL, NULL));
     assert_int_equal(strait_run_plan_stage(&plan, 1, 2).can_defer, 1);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
+static void rejects_sizes_that_do_not_fit(void **state) {
     (void)state;
     CHECK_FAILS(make("stages.count=9", NULL, NULL), STRAIT_ECONFIG, "more than model.layers (8)");
     CHECK_FAILS(make("stages.count=2", "model.tied=true", NULL), STRAIT_ECONFIG, "model.tied");
@@ -72,7 +72,7 @@ static void what_does_not_fit_is_refused(void **state) {
     CHECK_FAILS(make("train.batch_tokens=1048576", "stages.microbatch=1", "model.context=8"),
                 STRAIT_ECONFIG, "raise stages.microbatch");
     CHECK_OK(make(NULL, NULL, NULL));
-    run.train.batch_tokens = 500; // what the run file's own checks would have refused
+    run.train.batch_tokens = 500; // the checks of run files would have rejected it
     CHECK_FAILS(strait_run_plan_init(&run, 0, &plan), STRAIT_ECONFIG, "multiple of model.context");
     CHECK_OK(make("stages.count=2", NULL, NULL));
     (void)snprintf(run.link.codec.name, sizeof run.link.codec.name, "morse");
@@ -82,7 +82,7 @@ static void what_does_not_fit_is_refused(void **state) {
     CHECK_FAILS(strait_run_plan_init(&run, 0, &plan), STRAIT_ECONFIG, "must divide the 32");
 }
 
-static void codecs_differ_in_place_and_slots_only(void **state) {
+static void codecs_differ_in_boundary_and_slots_only(void **state) {
     (void)state;
     CHECK_OK(make("stages.count=4", "link.codec.name=int8", "link.codec.feedback=true"));
     const strait_codec_spec first = strait_run_plan_codec(&plan, 0, 2);
@@ -96,7 +96,7 @@ static void codecs_differ_in_place_and_slots_only(void **state) {
     assert_memory_equal(&first, &last, sizeof first);
 }
 
-/* The same model in `n_stages`, over a codec. */
+/* The same model in `n_stages` stages with a codec. */
 static strait_err make_with(const char *codec, int n_stages) {
     char text[400];
     const int n = snprintf(
@@ -108,7 +108,7 @@ static strait_err make_with(const char *codec, int n_stages) {
     return strait_run_plan_init(&run, 100, &plan);
 }
 
-static void shapes_fit_their_codecs(void **state) {
+static void shape_is_adapted_to_the_codec(void **state) {
     (void)state;
     CHECK_OK(make_with("name: resbm, keep: 4", 4));
     assert_int_equal(plan.shape.bottleneck, 0);
@@ -116,35 +116,35 @@ static void shapes_fit_their_codecs(void **state) {
     assert_int_equal(plan.shape.bottleneck, 4);
     assert_int_equal(plan.shape.subspace, 0);
     CHECK_OK(make_with("name: resbm, variant: b, keep: 4", 1));
-    assert_int_equal(plan.shape.bottleneck, 0); // one stage has no cut
+    assert_int_equal(plan.shape.bottleneck, 0); // a single stage has no boundary
     CHECK_OK(make_with("name: subspace, variant: factored, keep: 4", 2));
     assert_int_equal(plan.shape.subspace, 4);
     CHECK_FAILS(make_with("name: subspace, variant: code", 2), STRAIT_ECONFIG,
                 "choose another variant");
 }
 
-/* The model that strait's variant context was found with, unless the file says otherwise. */
-static void context_brings_its_model(void **state) {
+/* Variant context of strait turns on the additions to the model that it was tuned with. */
+static void context_variant_selects_its_model(void **state) {
     (void)state;
     CHECK_OK(make_with("name: strait", 4));
     assert_string_equal(plan.codec.variant, "context");
     assert_int_equal(plan.shape.conv, 4);
     assert_true(plan.shape.has_token_tables && plan.shape.has_value_tables);
     assert_true(plan.shape.has_qkv_conv && plan.codec.has_gates);
-    run.model.conv = 0; // taps of none
+    run.model.conv = 0; // without convolutions
     CHECK_OK(strait_run_plan_init(&run, 0, &plan));
     assert_false(plan.shape.has_qkv_conv);
     CHECK_OK(make_with("name: strait", 4));
     assert_int_equal(plan.shape.local_every, 1);
     assert_int_equal(plan.codec.keep, 31);
     assert_int_equal(plan.codec.seq_len, 16);
-    assert_true(strait_run_plan_needs_tokens(&plan, 2)); // for the model's tables
+    assert_true(strait_run_plan_needs_tokens(&plan, 2)); // for the token tables of the model
     CHECK_OK(make_with("name: strait, variant: tied", 4));
     assert_int_equal(plan.codec.keep, 32);
     assert_int_equal(plan.shape.conv, 0);
     assert_int_equal(plan.shape.local_every, 0);
-    CHECK_OK(
-        make("model.conv=2", "model.anchors=true", "model.local_every=4")); // dense has them too
+    CHECK_OK(make("model.conv=2", "model.anchors=true",
+                  "model.local_every=4")); // without a codec as well
     assert_int_equal(plan.shape.conv, 2);
     assert_int_equal(plan.shape.local_every, 4);
     CHECK_OK(make("stages.count=2", NULL, NULL));
@@ -162,10 +162,11 @@ static void check_group(strait_optim_spec optim, strait_role role, double rate, 
                decay, 1e-6 * decay);
 }
 
-/* Rates of their own for what writes the stream and for codecs; decay is the same for all. */
-static void rates_are_split(void **state) {
+/* Residual output projections and codecs have their own learning rates; weight decay is the same.
+ */
+static void learning_rates_differ_by_role(void **state) {
     (void)state;
-    CHECK_OK(make_with("name: strait", 4)); // AdamW: one rate
+    CHECK_OK(make_with("name: strait", 4)); // AdamW: one learning rate
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_RESIDUAL_OUT, 1e-3, 1e-4);
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_BOUNDARY, 1e-3, 1e-4);
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_ENCODER_BASIS, 1e-3, 1e-4);
@@ -194,9 +195,9 @@ static void rates_are_split(void **state) {
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_MIXING, 0, 0);
 }
 
-/* Convolutions and the matrices that carry a code go by the gains' rate until they have their own;
- * none of the three decays. */
-static void small_parts_have_rates(void **state) {
+/* Convolutions and mixing matrices follow the learning rate of gains unless they have their own;
+ * none of the three has weight decay. */
+static void convolutions_and_mixing_follow_gains(void **state) {
     (void)state;
     static const strait_role roles[] = {STRAIT_ROLE_GAIN, STRAIT_ROLE_CONV, STRAIT_ROLE_MIXING};
     CHECK_OK(make_with("name: strait", 4));
@@ -210,12 +211,12 @@ static void small_parts_have_rates(void **state) {
         check_group(strait_run_plan_optim(&plan, 1), roles[i], rates[i], 0);
 }
 
-/* AdamW has two moments for each number that is trained, wherever it lives. */
+/* AdamW has two moments for every trained parameter of model and codecs. */
 static void parameters_and_moments_are_counted(void **state) {
     (void)state;
     static const struct {
         const char *codec;
-        int more; // a cut
+        int more; // per boundary
     } cases[] = {{"name: none", 0},
                  {"name: resbm, variant: a, keep: 4", 2 * (256 * 32 + 4 * 256)},
                  {"name: resbm, variant: b, keep: 4", 2 * 32 * 4},
@@ -240,15 +241,15 @@ static void parameters_and_moments_are_counted(void **state) {
     }
 }
 
-/* A device keeps room for its kernels, which the plan counts. */
-static void room_of_the_device_is_counted(void **state) {
+/* The plan counts the scratch memory that a device needs for its kernels. */
+static void counts_scratch_memory_of_the_device(void **state) {
     (void)state;
     strait_runner_memory cpu, cuda;
     CHECK_OK(make("device.kind=cpu", NULL, NULL));
     CHECK_OK(strait_runner_plan(&plan, 0, 1, &cpu));
     assert_int_equal(plan.scratch_bytes, 0);
     CHECK_OK(make("device.kind=cuda", "device.precision=fp32", NULL));
-    const size_t capacity = plan.scratch_bytes; // none in a build without CUDA
+    const size_t capacity = plan.scratch_bytes; // 0 in a build without CUDA
     CHECK_OK(strait_runner_plan(&plan, 0, 1, &cuda));
     plan.scratch_bytes = 0;
     CHECK_OK(strait_runner_plan(&plan, 0, 1, &cpu));
@@ -257,17 +258,17 @@ static void room_of_the_device_is_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_are_shared_out),
-        cmocka_unit_test(microbatches_suit_the_pipeline),
-        cmocka_unit_test(schedules_have_their_kinds),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(codecs_differ_in_place_and_slots_only),
-        cmocka_unit_test(shapes_fit_their_codecs),
-        cmocka_unit_test(context_brings_its_model),
-        cmocka_unit_test(rates_are_split),
-        cmocka_unit_test(small_parts_have_rates),
+        cmocka_unit_test(layers_are_split_over_stages),
+        cmocka_unit_test(chooses_microbatches_for_the_pipeline),
+        cmocka_unit_test(schedule_names_select_kinds),
+        cmocka_unit_test(rejects_sizes_that_do_not_fit),
+        cmocka_unit_test(codecs_differ_in_boundary_and_slots_only),
+        cmocka_unit_test(shape_is_adapted_to_the_codec),
+        cmocka_unit_test(context_variant_selects_its_model),
+        cmocka_unit_test(learning_rates_differ_by_role),
+        cmocka_unit_test(convolutions_and_mixing_follow_gains),
         cmocka_unit_test(parameters_and_moments_are_counted),
-        cmocka_unit_test(room_of_the_device_is_counted),
+        cmocka_unit_test(counts_scratch_memory_of_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

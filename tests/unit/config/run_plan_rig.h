@@ -1,4 +1,4 @@
-/* recipe_rig.h - a recipe from a few words, for the tests of what is made of it. */
+/* run_plan_rig.h - a plan from a few options, for tests. */
 #pragma once
 
 #include "check.h"
@@ -7,7 +7,7 @@
 static strait_run run;
 static strait_run_plan plan;
 
-/* A model of eight layers, changed by `sets` (up to four, NULL ends them). */
+/* A model of eight layers, changed by up to three overrides; the first NULL ends them. */
 static strait_err make(const char *a, const char *b, const char *c) {
     static const char text[] =
         "model: {width: 32, layers: 8, heads: 2, ffn: 48, context: 16, vocab: 64}\n"

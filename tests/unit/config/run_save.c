@@ -27,7 +27,7 @@ static void check_saves(const char *text) {
     scratch_close(&dir);
 }
 
-static void test_a_saved_run_loads_to_the_same(void **state) {
+static void test_saved_run_loads_to_the_same(void **state) {
     (void)state;
     check_saves("");
     check_saves(
@@ -52,7 +52,7 @@ static char *rendered(void) {
 
 /* Only what the user set is written as set. The rest stays derived: raising the learning rate in
  * the saved file raises those that follow from it. */
-static void test_a_saved_run_keeps_derived_values_derived(void **state) {
+static void test_saved_run_keeps_derived_values_derived(void **state) {
     (void)state;
     strait_run again;
     CHECK_OK(parse("train: {optimizer: muon, learning_rate: 0.02, momentum: 0.95}"));
@@ -72,7 +72,7 @@ static void test_a_saved_run_keeps_derived_values_derived(void **state) {
 
 /* A field that code changed is written as set, also where that needs others; a value beyond its
  * bounds makes every value explicit. */
-static void test_a_changed_run_is_saved_as_it_is(void **state) {
+static void test_saves_fields_that_code_changed(void **state) {
     (void)state;
     strait_run again;
     CHECK_OK(parse(""));
@@ -91,7 +91,7 @@ static void test_a_changed_run_is_saved_as_it_is(void **state) {
     strait_alloc_free(text);
 }
 
-static void test_a_handle_is_set_and_read_by_key(void **state) {
+static void test_handle_is_set_and_read_by_key(void **state) {
     (void)state;
     struct strait_run *handle = NULL;
     char text[STRAIT_RUN_VALUE_BYTES];
@@ -150,7 +150,7 @@ static void survives_failing_allocations(const char *text, int n_expected) {
     scratch_close(&dir);
 }
 
-static void test_survives_any_failing_allocation(void **state) {
+static void test_survives_failing_allocations(void **state) {
     (void)state;
     survives_failing_allocations("train: {learning_rate: 0.1}\n", 10);
     survives_failing_allocations("link: {codec: {name: strait}}\n", 17);
@@ -158,11 +158,11 @@ static void test_survives_any_failing_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_saved_run_loads_to_the_same),
-        cmocka_unit_test(test_a_saved_run_keeps_derived_values_derived),
-        cmocka_unit_test(test_a_changed_run_is_saved_as_it_is),
-        cmocka_unit_test(test_a_handle_is_set_and_read_by_key),
-        cmocka_unit_test(test_survives_any_failing_allocation),
+        cmocka_unit_test(test_saved_run_loads_to_the_same),
+        cmocka_unit_test(test_saved_run_keeps_derived_values_derived),
+        cmocka_unit_test(test_saves_fields_that_code_changed),
+        cmocka_unit_test(test_handle_is_set_and_read_by_key),
+        cmocka_unit_test(test_survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ enum {
     TINY_VOCAB = 61
 };
 
-/* Each token follows from the one before, with some noise: there is something to learn. */
+/* Each token depends on the previous one, with some noise, so that there is something to learn. */
 static inline void tiny_shard(const char *path, int64_t n, uint64_t seed, int64_t vocab) {
     struct strait_shard_writer *writer = NULL;
     const strait_rng rng = {seed, 1};

@@ -9,9 +9,9 @@ static void one_piece_is_late_by_half_the_jitter(void **state) {
     CHECK_NEAR(strait_delay_extra(&s), 0.0, 1e-12);
     s.jitter_s = 0.02;
     CHECK_NEAR(strait_delay_extra(&s), 0.01, 1e-4);
-    s.n_pieces = 3; // at once: the latest of three
+    s.n_pieces = 3; // sent at once: the latest of three counts
     CHECK_NEAR(strait_delay_extra(&s), 0.015, 1e-4);
-    s.piece_s = 1.0; // by then those before have come
+    s.piece_s = 1.0; // earlier pieces have arrived by then
     CHECK_NEAR(strait_delay_extra(&s), 0.01, 1e-4);
 }
 
@@ -21,11 +21,11 @@ static void a_lost_packet_costs_round_trips(void **state) {
     CHECK_NEAR(strait_delay_extra(&s), 0.1 / 0.9 * 0.2, 1e-3); // a repair may be lost too
     s.piece_packets = 2;
     CHECK_NEAR(strait_delay_extra(&s), 0.19 / 0.9 * 0.2, 1e-3);
-    s.message_s = 0.1; // half way through a repair of the one before
+    s.message_s = 0.1; // in the middle of a repair of the previous message
     CHECK(strait_delay_extra(&s) > 0.19 / 0.9 * 0.2 + 0.19 * 0.8 * 0.1);
 }
 
-/* As an emulated link does it, piece by piece. */
+/* Simulates the lateness as an emulated link does, piece by piece. */
 static double played(const strait_delay_spec *s) {
     enum {
         MESSAGES = 200000
@@ -48,7 +48,7 @@ static double played(const strait_delay_spec *s) {
     return sum / MESSAGES;
 }
 
-static void the_mean_is_that_of_many_draws(void **state) {
+static void mean_matches_many_random_draws(void **state) {
     (void)state;
     const strait_delay_spec cases[] = {{0.05, 0.02, 0.0, 4, 12, 0.002, 0.03},
                                        {0.05, 0.0, 0.01, 1, 3, 0.001, 0.02},
@@ -64,7 +64,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_piece_is_late_by_half_the_jitter),
         cmocka_unit_test(a_lost_packet_costs_round_trips),
-        cmocka_unit_test(the_mean_is_that_of_many_draws),
+        cmocka_unit_test(mean_matches_many_random_draws),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

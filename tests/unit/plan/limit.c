@@ -1,17 +1,17 @@
-/* Pipelines that are each held back by one thing, and the thing is found. */
+/* Finds the limit of pipelines that each have one clear bottleneck. */
 #include "plan/limit.h"
 
 #include "rig.h"
 
 static strait_limit limit_of(rig *r, strait_schedule_kind kind) {
     CHECK_OK(strait_schedule_windows(&r->pipe, kind, NULL, r->windows));
-    const strait_simulate_params how = {.kind = kind, .windows = r->windows, .n_steps = 1};
+    const strait_simulate_params params = {.kind = kind, .windows = r->windows, .n_steps = 1};
     strait_limit limit;
-    CHECK_OK(strait_limit_find(&r->pipe, &how, &limit));
+    CHECK_OK(strait_limit_find(&r->pipe, &params, &limit));
     return limit;
 }
 
-static void each_limit_is_found(void **state) {
+static void finds_each_limit(void **state) {
     (void)state;
     rig r;
     const strait_pipe_link light = {1000, 1000, 80e6, 80e6, 1e-4, 1e-4};
@@ -44,7 +44,7 @@ static void each_limit_is_found(void **state) {
     assert_string_equal(strait_limit_name(l.kind), "bubble");
 }
 
-static void one_stage_is_compute(void **state) {
+static void single_stage_is_limited_by_compute(void **state) {
     (void)state;
     rig r;
     rig_make(&r, 1, 4, (strait_pipe_stage){1, 1, 1, 2}, (strait_pipe_link){0});
@@ -57,8 +57,8 @@ static void one_stage_is_compute(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_limit_is_found),
-        cmocka_unit_test(one_stage_is_compute),
+        cmocka_unit_test(finds_each_limit),
+        cmocka_unit_test(single_stage_is_limited_by_compute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

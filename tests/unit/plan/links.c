@@ -1,8 +1,8 @@
-/* Links that matter: delay, bits, shared wires, the published meter, and rules that hold for any
- * pipeline at all. */
+/* Links with costs: delay, serialisation, shared wires, the published meter, and properties of any
+ * pipeline. */
 #include "rig.h"
 
-static void one_microbatch_there_and_back(void **state) {
+static void times_one_microbatch_there_and_back(void **state) {
     (void)state;
     rig r;
     /* 1 s of bits forward, 2 s backward, 0.25 s of delay, codecs of 0.125 s at each end. */
@@ -18,14 +18,15 @@ static void one_microbatch_there_and_back(void **state) {
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_SPLIT), compute + wires + codecs - 2 * 4, 0);
 }
 
-/* Bits follow each other through the delay: M seconds of them, then one delay. */
+/* Messages are serialised one after another and their delays overlap: M seconds, then one delay. */
 static void bits_queue_and_delays_overlap(void **state) {
     (void)state;
     rig r;
     const strait_pipe_link link = {.forward_bytes = 1, .forward_bps = 8, .delay_s = 5};
     rig_make(&r, 2, 10, (strait_pipe_stage){0}, link);
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_FILL), 10 * 1 + 5 + 5, 0);
-    r.pipe.wire = STRAIT_WIRE_METER; // each waits for the one before to arrive; 50 s of gradients
+    r.pipe.wire =
+        STRAIT_WIRE_METER; // each waits until the previous one has arrived; 50 s of gradients
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_FILL), 10 * (1 + 5) + 5, 0);
 }
 
@@ -63,9 +64,9 @@ static void fitted_windows_are_wide_enough(void **state) {
                                                     : STRAIT_SCHEDULE_SPLIT;
         CHECK_OK(strait_window_fit(&r.pipe, kind, NULL, 0.02, r.windows));
         const double fitted = rig_run(&r, kind, NULL).seconds;
-        const strait_simulate_params how = {.kind = kind, .windows = widest, .n_steps = 1};
+        const strait_simulate_params params = {.kind = kind, .windows = widest, .n_steps = 1};
         strait_simulate_result best;
-        CHECK_OK(strait_simulate(&r.pipe, &how, NULL, &best));
+        CHECK_OK(strait_simulate(&r.pipe, &params, NULL, &best));
         CHECK(fitted <= best.seconds * 1.02 + 1e-12);
         const int caps[] = {5, 5, 5, 5, 5, 5, 5, 5};
         CHECK_OK(strait_window_fit(&r.pipe, kind, caps, 0.02, r.windows));
@@ -74,7 +75,8 @@ static void fitted_windows_are_wide_enough(void **state) {
     }
 }
 
-/* 524,288 tokens a step over 8 stages at 200 Mb/s + 50 ms on the meter, compute taken as free. */
+/* 524,288 tokens per step over 8 stages at 200 Mb/s + 50 ms on the meter, with compute that takes
+ * no time. */
 static double yardstick(rig *r, int n_microbatches, double bytes_per_token) {
     const double bytes = 524288.0 / n_microbatches * bytes_per_token;
     rig_make(r, 8, n_microbatches, (strait_pipe_stage){0},
@@ -83,13 +85,13 @@ static double yardstick(rig *r, int n_microbatches, double bytes_per_token) {
     return rig_seconds(r, STRAIT_SCHEDULE_1F1B);
 }
 
-static void published_meter(void **state) {
+static void reproduces_the_published_meter(void **state) {
     (void)state;
     rig r;
     for (int m = 16; m <= 256; m *= 2)
         print_message("meter, 1f1b, %3d microbatches: dense %.3f s, k=160 %.3f s\n", m,
                       yardstick(&r, m, 2048), yardstick(&r, m, 322));
-    /* Published: 100.475 s dense, 19.889 s at 644 bytes a token for the round trip. */
+    /* Published: 100.475 s dense, 19.889 s at 644 bytes per token for the round trip. */
     CHECK_NEAR(yardstick(&r, 64, 2048), 100.475, 0.01 * 100.475);
     CHECK_NEAR(yardstick(&r, 32, 322), 19.889, 0.01 * 19.889);
 }
@@ -116,7 +118,7 @@ static strait_simulate_span get(const strait_simulate_span *spans, int n, strait
     return *found;
 }
 
-/* The backward pass, or the first half of a split one. */
+/* The backward pass, or the part of a split one that computes the gradient of the input. */
 static strait_simulate_span get_backward(const strait_simulate_span *spans, int n, int stage,
                                          int microbatch) {
     const int is_whole = find(spans, n, STRAIT_SIM_BACKWARD, stage, microbatch) != NULL;
@@ -138,8 +140,8 @@ static void check_microbatch(const rig *r, const strait_simulate_span *spans, in
     }
 }
 
-/* A stage does one thing at a time, and an activation never goes while a gradient waits for the
- * same wire. */
+/* A stage computes one action at a time, and no activation is sent while a gradient is queued for
+ * the same wire. */
 static void check_pairs(const rig *r, const strait_simulate_span *spans, int n) {
     for (int i = 0; i < n; i++)
         for (int k = i + 1; k < n; k++) {
@@ -155,7 +157,7 @@ static void check_pairs(const rig *r, const strait_simulate_span *spans, int n) 
         }
 }
 
-static void any_pipeline(void **state) {
+static void properties_hold_for_random_pipelines(void **state) {
     (void)state;
     static strait_simulate_span spans[MOST_SPANS];
     dice d = {.seed = 11};
@@ -180,10 +182,10 @@ static void any_pipeline(void **state) {
         }
         const strait_schedule_kind kind = (strait_schedule_kind)dice_roll(&d, 4);
         CHECK_OK(strait_schedule_windows(&r.pipe, kind, NULL, r.windows));
-        const strait_simulate_params how = {kind, r.windows, 1, spans, MOST_SPANS};
+        const strait_simulate_params params = {kind, r.windows, 1, spans, MOST_SPANS};
         strait_simulate_result result;
         strait_simulate_stage stages[MOST_STAGES];
-        CHECK_OK(strait_simulate(&r.pipe, &how, stages, &result));
+        CHECK_OK(strait_simulate(&r.pipe, &params, stages, &result));
         CHECK(result.n_spans <= MOST_SPANS && result.seconds >= least - 1e-9);
         for (int m = 0; m < r.pipe.n_microbatches; m++)
             check_microbatch(&r, spans, result.n_spans, m);
@@ -195,12 +197,12 @@ static void any_pipeline(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_microbatch_there_and_back),
+        cmocka_unit_test(times_one_microbatch_there_and_back),
         cmocka_unit_test(bits_queue_and_delays_overlap),
         cmocka_unit_test(measured_window_hides_the_delay),
         cmocka_unit_test(fitted_windows_are_wide_enough),
-        cmocka_unit_test(published_meter),
-        cmocka_unit_test(any_pipeline),
+        cmocka_unit_test(reproduces_the_published_meter),
+        cmocka_unit_test(properties_hold_for_random_pipelines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,18 @@
-/* The order that exact bits rest on, and no deadlock: whole pipelines under a network that delivers
- * in any order it likes, and stages that run whenever chance lets them. */
+/* The order of actions that exact bits depend on, and freedom from deadlock: whole pipelines with a
+ * network that delivers in random order and stages that run at random times. */
 #include "rig.h"
 
 enum {
     MOST_MICROBATCHES = 24
 };
 
-/* A stage as an executor would have it, with its own record of what was done. */
+/* A stage as an executor has it, with its own count of what was done. */
 typedef struct actor {
     strait_schedule_spec spec;
     strait_schedule_state state;
     unsigned char inputs[MOST_MICROBATCHES], gradients[MOST_MICROBATCHES]; // arrived
     int slots[MOST_MICROBATCHES];                                          // microbatch, or -1
-    int n_done[4];                                                         // by kind of move
+    int n_done[4];                                                         // by kind of action
     strait_schedule_action last;
 } actor;
 
@@ -43,14 +43,14 @@ static void deliver_any(world *w) {
     w->mail[i] = w->mail[--w->n_mail];
 }
 
-/* What the model and the arithmetic ask of every move. */
-static void check_move(actor *a, strait_schedule_action move) {
-    const int m = move.microbatch, is_last = a->spec.stage == a->spec.n_stages - 1;
+/* Checks what the model and the arithmetic require of every action. */
+static void check_action(actor *a, strait_schedule_action action) {
+    const int m = action.microbatch, is_last = a->spec.stage == a->spec.n_stages - 1;
     int *slot = &a->slots[strait_schedule_slot(&a->spec, m)];
     const int n_forward = a->n_done[STRAIT_ACTION_FORWARD];
     const int n_backward = a->n_done[STRAIT_ACTION_BACKWARD] + a->n_done[STRAIT_ACTION_INPUT];
     const int n_weights = a->n_done[STRAIT_ACTION_BACKWARD] + a->n_done[STRAIT_ACTION_WEIGHTS];
-    switch (move.kind) {
+    switch (action.kind) {
     case STRAIT_ACTION_FORWARD:
         CHECK(m == n_forward && *slot == -1);
         CHECK(a->spec.stage == 0 || a->inputs[m]);
@@ -62,32 +62,32 @@ static void check_move(actor *a, strait_schedule_action move) {
         CHECK(m == n_backward && m < n_forward && *slot == m);
         CHECK(is_last || a->gradients[m]);
         if (is_last) CHECK(a->last.kind == STRAIT_ACTION_FORWARD && a->last.microbatch == m);
-        if (move.kind == STRAIT_ACTION_BACKWARD) *slot = -1;
-        CHECK(n_backward - n_weights < a->spec.window); // gradients of weights left for later
+        if (action.kind == STRAIT_ACTION_BACKWARD) *slot = -1;
+        CHECK(n_backward - n_weights < a->spec.window); // deferred weight gradients
         break;
     case STRAIT_ACTION_WEIGHTS:
         CHECK(m == n_weights && m < n_backward && *slot == m);
         *slot = -1;
         break;
-    default: fail_msg("%s is no move to make", strait_schedule_action_name(move.kind));
+    default: fail_msg("%s is no action to make", strait_schedule_action_name(action.kind));
     }
-    a->n_done[move.kind]++;
-    a->last = move;
+    a->n_done[action.kind]++;
+    a->last = action;
 }
 
-/* One move of one stage; 0 when it has to wait or is done. */
+/* Executes one action of one stage; 0 when it must wait or has finished. */
 static int act(world *w, int stage) {
     actor *a = &w->actors[stage];
     const int n = w->n_microbatches;
     a->state.n_inputs = strait_schedule_leading(a->inputs, a->state.n_inputs, n);
     a->state.n_gradients = strait_schedule_leading(a->gradients, a->state.n_gradients, n);
-    const strait_schedule_action move = strait_schedule_next(&a->spec, &a->state);
-    if (move.kind == STRAIT_ACTION_WAIT || move.kind == STRAIT_ACTION_FINISH) return 0;
-    check_move(a, move);
-    strait_schedule_done(&a->state, move);
-    if (move.kind == STRAIT_ACTION_FORWARD) post(w, stage + 1, 0, move.microbatch);
-    if (move.kind == STRAIT_ACTION_BACKWARD || move.kind == STRAIT_ACTION_INPUT)
-        post(w, stage - 1, 1, move.microbatch);
+    const strait_schedule_action action = strait_schedule_next(&a->spec, &a->state);
+    if (action.kind == STRAIT_ACTION_WAIT || action.kind == STRAIT_ACTION_FINISH) return 0;
+    check_action(a, action);
+    strait_schedule_done(&a->state, action);
+    if (action.kind == STRAIT_ACTION_FORWARD) post(w, stage + 1, 0, action.microbatch);
+    if (action.kind == STRAIT_ACTION_BACKWARD || action.kind == STRAIT_ACTION_INPUT)
+        post(w, stage - 1, 1, action.microbatch);
     return 1;
 }
 
@@ -98,7 +98,7 @@ static void make_world(world *w, uint64_t seed) {
     const strait_schedule_kind kind = (strait_schedule_kind)dice_roll(&w->dice, 4);
     for (int i = 0; i < w->n_stages; i++) {
         actor *a = &w->actors[i];
-        /* Any window at all, also one that grows from stage to stage. */
+        /* Any window, also one that grows from stage to stage. */
         const int window = kind == STRAIT_SCHEDULE_FILL
                                ? w->n_microbatches
                                : 1 + dice_roll(&w->dice, w->n_microbatches);
@@ -115,7 +115,7 @@ static void play(world *w) {
         if (dice_roll(&w->dice, 3) == 0) deliver_any(w);
         if (act(w, dice_roll(&w->dice, w->n_stages))) n_idle = 0;
     }
-    for (int moved = 1; moved;) { // chance may have passed a stage by
+    for (int moved = 1; moved;) { // let stages finish that were not picked at random
         while (w->n_mail > 0)
             deliver_any(w);
         moved = 0;
@@ -124,7 +124,7 @@ static void play(world *w) {
     }
 }
 
-static void any_arrivals_any_window(void **state) {
+static void keeps_order_for_any_arrivals_and_windows(void **state) {
     (void)state;
     static world w;
     for (uint64_t seed = 0; seed < 400; seed++) {
@@ -145,6 +145,6 @@ static void any_arrivals_any_window(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(any_arrivals_any_window)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(keeps_order_for_any_arrivals_and_windows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

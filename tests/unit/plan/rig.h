@@ -1,4 +1,4 @@
-/* rig.h - pipelines whose stages and links are all alike, and chance that repeats. */
+/* rig.h - pipelines of equal stages and links, and reproducible random numbers. */
 #pragma once
 
 #include "base/rng.h"
@@ -31,13 +31,13 @@ static inline void rig_make(rig *r, int n_stages, int n_microbatches, strait_pip
 
 static inline strait_simulate_result rig_run(rig *r, strait_schedule_kind kind,
                                              strait_simulate_stage *stages) {
-    const strait_simulate_params how = {.kind = kind, .windows = r->windows, .n_steps = 1};
+    const strait_simulate_params params = {.kind = kind, .windows = r->windows, .n_steps = 1};
     strait_simulate_result result;
-    CHECK_OK(strait_simulate(&r->pipe, &how, stages, &result));
+    CHECK_OK(strait_simulate(&r->pipe, &params, stages, &result));
     return result;
 }
 
-/* With the windows that the times ask for. */
+/* Simulates with the windows that strait_schedule_windows computes. */
 static inline double rig_seconds(rig *r, strait_schedule_kind kind) {
     CHECK_OK(strait_schedule_windows(&r->pipe, kind, NULL, r->windows));
     return rig_run(r, kind, NULL).seconds;
@@ -47,7 +47,7 @@ typedef struct dice {
     uint64_t seed, n;
 } dice;
 
-/* In [0, n). */
+/* A random number in [0, n). */
 static inline int dice_roll(dice *d, int n) {
     return (int)(strait_rng_u64((strait_rng){d->seed, 1}, d->n++) % (uint64_t)n);
 }

@@ -1,4 +1,4 @@
-/* Lists of moves against those written by hand, windows against the formula, refusals. */
+/* Lists of actions against lists written by hand, windows against the formula, and errors. */
 #include "rig.h"
 
 #include <stdio.h>
@@ -7,19 +7,19 @@
 static const char *list(strait_schedule_kind kind, int n_stages, int stage, int n_microbatches,
                         int window) {
     static char text[512];
-    strait_schedule_action moves[100];
+    strait_schedule_action actions[100];
     int n = 0, at = 0;
     const strait_schedule_spec spec = {kind, n_stages, stage, n_microbatches, window};
-    CHECK_OK(strait_schedule_list(&spec, moves, 100, &n));
+    CHECK_OK(strait_schedule_list(&spec, actions, 100, &n));
     for (int i = 0; i < n - 1; i++)
-        at += snprintf(text + at, sizeof text - (size_t)at, "%c%d ", "FBIW"[moves[i].kind],
-                       moves[i].microbatch);
-    CHECK(moves[n - 1].kind == STRAIT_ACTION_FINISH);
+        at += snprintf(text + at, sizeof text - (size_t)at, "%c%d ", "FBIW"[actions[i].kind],
+                       actions[i].microbatch);
+    CHECK(actions[n - 1].kind == STRAIT_ACTION_FINISH);
     snprintf(text + at, sizeof text - (size_t)at, ".");
     return text;
 }
 
-static void lists_by_hand(void **state) {
+static void lists_match_those_by_hand(void **state) {
     (void)state;
     assert_string_equal(list(STRAIT_SCHEDULE_FILL, 2, 0, 3, 3), "F0 F1 F2 B0 B1 B2 .");
     assert_string_equal(list(STRAIT_SCHEDULE_FILL, 2, 1, 3, 1), "F0 B0 F1 B1 F2 B2 .");
@@ -28,18 +28,18 @@ static void lists_by_hand(void **state) {
     assert_string_equal(list(STRAIT_SCHEDULE_1F1B, 4, 2, 4, 2), "F0 F1 B0 F2 B1 F3 B2 B3 .");
     assert_string_equal(list(STRAIT_SCHEDULE_WINDOW, 2, 0, 4, 3), "F0 F1 F2 B0 F3 B1 B2 B3 .");
     assert_string_equal(list(STRAIT_SCHEDULE_SPLIT, 2, 0, 3, 2), "F0 F1 I0 W0 F2 I1 W1 I2 W2 .");
-    /* The last stage has no gradients to wait for, and puts weights off while slots last. */
+    /* The last stage waits for no gradients and defers weight gradients while it has slots. */
     assert_string_equal(list(STRAIT_SCHEDULE_SPLIT, 2, 1, 3, 1), "F0 I0 W0 F1 I1 W1 F2 I2 W2 .");
     assert_string_equal(list(STRAIT_SCHEDULE_SPLIT, 2, 1, 3, 2), "F0 I0 F1 I1 W0 F2 I2 W1 W2 .");
 }
 
-static void one_stage_alternates(void **state) {
+static void single_stage_alternates(void **state) {
     (void)state;
     for (strait_schedule_kind k = STRAIT_SCHEDULE_FILL; k <= STRAIT_SCHEDULE_SPLIT; k++)
         assert_string_equal(list(k, 1, 0, 3, 3), "F0 B0 F1 B1 F2 B2 .");
 }
 
-static void compute_goes_before_waiting(void **state) {
+static void computes_before_it_waits(void **state) {
     (void)state;
     const strait_schedule_spec spec = {STRAIT_SCHEDULE_SPLIT, 3, 1, 8, 3};
     strait_schedule_state s = {.n_inputs = 3, .n_gradients = 1, .n_forward = 2};
@@ -50,7 +50,7 @@ static void compute_goes_before_waiting(void **state) {
     s.n_forward = 3; // no slot is free
     s.n_inputs = 4;
     CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_WEIGHTS);
-    s.n_weights = 1; // one is, for microbatch 3
+    s.n_weights = 1; // one slot is free, for microbatch 3
     CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_FORWARD);
     CHECK(strait_schedule_slot(&spec, 3) == strait_schedule_slot(&spec, 0));
     s.n_forward = 4;
@@ -64,7 +64,7 @@ static void leading_counts_without_gaps(void **state) {
     CHECK(strait_schedule_leading(arrived, 3, 4) == 4);
 }
 
-static void specs_are_checked(void **state) {
+static void rejects_wrong_specs(void **state) {
     (void)state;
     strait_schedule_spec spec = {STRAIT_SCHEDULE_1F1B, 2, 2, 4, 1};
     CHECK_FAILS(strait_schedule_check(&spec), STRAIT_EINVAL, "stage 2 of 2");
@@ -78,13 +78,13 @@ static void specs_are_checked(void **state) {
     spec.window = 3;
     CHECK_FAILS(strait_schedule_check(&spec), STRAIT_EINVAL, "fill-drain needs at least 4");
     spec.window = 4;
-    strait_schedule_action moves[8];
+    strait_schedule_action actions[8];
     int n;
-    CHECK_FAILS(strait_schedule_list(&spec, moves, 8, &n), STRAIT_EINVAL, "too short");
+    CHECK_FAILS(strait_schedule_list(&spec, actions, 8, &n), STRAIT_EINVAL, "too short");
 }
 
-/* Forward and backward of c each: (stages ahead) (1 + R / 2c), and the stage itself. Half a slot
- * comes on top for each link that makes microbatches wait. */
+/* With passes of c seconds each: (stages ahead) (1 + R / 2c), and one for the stage itself, plus
+ * half a slot for each link with a delay. */
 static void windows_follow_the_delay(void **state) {
     (void)state;
     rig r;
@@ -106,7 +106,7 @@ static void windows_follow_the_delay(void **state) {
     CHECK(r.windows[0] == 3 && r.windows[1] == 3 && r.windows[2] == 2 && r.windows[3] == 1);
 }
 
-static void windows_keep_to_memory(void **state) {
+static void windows_fit_into_memory(void **state) {
     (void)state;
     rig r;
     rig_make(&r, 3, 50, (strait_pipe_stage){1, 1, 1, 0}, (strait_pipe_link){.delay_s = 9});
@@ -114,21 +114,19 @@ static void windows_keep_to_memory(void **state) {
     CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_WINDOW, caps, r.windows));
     CHECK(r.windows[0] == 4 && r.windows[1] == 4 && r.windows[2] == 1);
     CHECK_FAILS(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_FILL, caps, r.windows),
-                STRAIT_ECONFIG, "keeps 50 microbatches on stage 0 and 4 fit: use 1f1b");
+                STRAIT_ECONFIG,
+                "keeps 50 microbatches on stage 0, but only 4 fit into memory: use 1f1b");
     const int none[] = {4, 0, 2};
     CHECK_FAILS(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_1F1B, none, r.windows),
-                STRAIT_ECONFIG, "stage 1 has no room");
+                STRAIT_ECONFIG, "stage 1: its memory does not hold one microbatch");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_by_hand),
-        cmocka_unit_test(one_stage_alternates),
-        cmocka_unit_test(compute_goes_before_waiting),
-        cmocka_unit_test(leading_counts_without_gaps),
-        cmocka_unit_test(specs_are_checked),
-        cmocka_unit_test(windows_follow_the_delay),
-        cmocka_unit_test(windows_keep_to_memory),
+        cmocka_unit_test(lists_match_those_by_hand), cmocka_unit_test(single_stage_alternates),
+        cmocka_unit_test(computes_before_it_waits),  cmocka_unit_test(leading_counts_without_gaps),
+        cmocka_unit_test(rejects_wrong_specs),       cmocka_unit_test(windows_follow_the_delay),
+        cmocka_unit_test(windows_fit_into_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

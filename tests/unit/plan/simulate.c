@@ -1,4 +1,4 @@
-/* Timelines worked out by hand, without links that matter. */
+/* Timelines computed by hand, with links that cost little or nothing. */
 #include "base/alloc.h"
 #include "rig.h"
 
@@ -13,16 +13,16 @@ static void check_span(const strait_simulate_span *s, strait_simulate_what what,
 
 /* stage 0   F0 F1 .. B0 B0 .. B1 B1        forward 1, backward 2
  * stage 1   .. F0 B0 B0 F1 B1 B1 ..        at times 0, 1, 2, ... */
-static void two_stages_two_microbatches(void **state) {
+static void matches_a_timeline_by_hand(void **state) {
     (void)state;
     rig r;
     rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_1F1B, NULL, r.windows));
     strait_simulate_span spans[16], moves[16] = {0};
-    const strait_simulate_params how = {STRAIT_SCHEDULE_1F1B, r.windows, 1, spans, 16};
+    const strait_simulate_params params = {STRAIT_SCHEDULE_1F1B, r.windows, 1, spans, 16};
     strait_simulate_result result;
     strait_simulate_stage stages[2];
-    CHECK_OK(strait_simulate(&r.pipe, &how, stages, &result));
+    CHECK_OK(strait_simulate(&r.pipe, &params, stages, &result));
     CHECK(result.n_spans == 4 + 4 + 2 + 4); // forward, backward, update, crossings
     int n = 0;
     for (int i = 0; i < result.n_spans; i++)
@@ -62,7 +62,7 @@ static void bubble_of_fill_drain_and_1f1b(void **state) {
         }
 }
 
-static void memory_of_the_schedules(void **state) {
+static void counts_slots_of_each_schedule(void **state) {
     (void)state;
     rig r;
     strait_simulate_stage stages[MOST_STAGES];
@@ -77,9 +77,9 @@ static void memory_of_the_schedules(void **state) {
         CHECK(stages[i].most_in_flight == 4 - i);
 }
 
-/* Eight inputs at once for a stage that takes thrice as long: they wait there. Over a wire that
- * takes ten times as long they wait where they come from, the one that is being sent with them. */
-static void messages_wait_where_it_is_slow(void **state) {
+/* A stage that takes three times as long receives eight inputs, which are queued there. Over a wire
+ * that takes ten times as long they are queued at the sender, including the one being sent. */
+static void messages_queue_at_the_bottleneck(void **state) {
     (void)state;
     rig r;
     strait_simulate_stage stages[MOST_STAGES];
@@ -87,7 +87,7 @@ static void messages_wait_where_it_is_slow(void **state) {
     rig_seconds(&r, STRAIT_SCHEDULE_FILL);
     rig_run(&r, STRAIT_SCHEDULE_FILL, stages);
     CHECK(stages[0].most_out[0] == 0 && stages[0].most_in[0] == 0);
-    CHECK(stages[1].most_in[0] == 5); // at 8 the last has come, the third is under way
+    CHECK(stages[1].most_in[0] == 5); // at 8 the last has arrived and the third is being computed
     CHECK(stages[1].most_messages == 5 && stages[1].most_in[1] == 0);
     CHECK(stages[0].most_in[1] == 2); // of 4 and 7: until 8 it goes forward
     r.links[0] = (strait_pipe_link){.forward_bytes = 10, .forward_bps = 8};
@@ -95,7 +95,7 @@ static void messages_wait_where_it_is_slow(void **state) {
     CHECK(stages[0].most_out[0] == 8 && stages[1].most_in[0] == 0);
 }
 
-/* Backward over S stages is shorter by the weights' part of S - 1 of them. */
+/* The drain over S stages is shorter by the weight gradients of S - 1 of them. */
 static void split_drains_faster(void **state) {
     (void)state;
     rig r;
@@ -108,7 +108,7 @@ static void split_drains_faster(void **state) {
 
 /* Stage 1 is done at 3 and updates until 8, stage 0 at 4 until 9; the clip holds stage 1 until 4.
  */
-static void updates_and_the_clip(void **state) {
+static void updates_wait_for_clipping(void **state) {
     (void)state;
     rig r;
     rig_make(&r, 2, 1, (strait_pipe_stage){1, 1, 0, 5}, free_link);
@@ -125,72 +125,72 @@ static void updates_and_the_clip(void **state) {
 }
 
 /* A second step starts on stage 0 while stage 1 still updates. */
-static void steps_follow_each_other(void **state) {
+static void overlaps_consecutive_steps(void **state) {
     (void)state;
     rig r;
     rig_make(&r, 2, 3, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     r.stages[1].update_s = 4; // from 10 to 14; stage 0 ends at 12 and its next forward at 13
     CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 14, 0);
-    strait_simulate_params how = {STRAIT_SCHEDULE_1F1B, r.windows, 2, NULL, 0};
+    strait_simulate_params params = {STRAIT_SCHEDULE_1F1B, r.windows, 2, NULL, 0};
     strait_simulate_result result;
-    CHECK_OK(strait_simulate(&r.pipe, &how, NULL, &result));
+    CHECK_OK(strait_simulate(&r.pipe, &params, NULL, &result));
     CHECK_NEAR(result.seconds, 13, 0); // 14 to 27
-    how.n_steps = 6;
-    CHECK_OK(strait_simulate(&r.pipe, &how, NULL, &result));
+    params.n_steps = 6;
+    CHECK_OK(strait_simulate(&r.pipe, &params, NULL, &result));
     CHECK_NEAR(result.seconds, 13, 1e-12);
     CHECK(result.n_spans == 6 * (6 + 6 + 2 + 6));
 }
 
-static void nonsense_is_refused(void **state) {
+static void rejects_invalid_numbers(void **state) {
     (void)state;
     rig r;
     strait_simulate_result result;
     rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     rig_seconds(&r, STRAIT_SCHEDULE_1F1B);
-    strait_simulate_params how = {STRAIT_SCHEDULE_1F1B, r.windows, 0, NULL, 0};
-    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "0 steps");
-    how.n_steps = 100000000;
-    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "fewer steps");
-    how.n_steps = 1;
+    strait_simulate_params params = {STRAIT_SCHEDULE_1F1B, r.windows, 0, NULL, 0};
+    CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_EINVAL, "0 steps");
+    params.n_steps = 100000000;
+    CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_EINVAL, "fewer steps");
+    params.n_steps = 1;
     r.stages[1].input_s = -1;
-    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "stage 1");
+    CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_EINVAL, "stage 1");
     r.stages[1].input_s = 1;
     r.links[0].delay_s = (double)NAN;
-    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL,
+    CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_EINVAL,
                 "link of stages 0 and 1");
     r.links[0].delay_s = 0;
     r.windows[1] = 0;
-    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "window of 0");
+    CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_EINVAL, "window of 0");
     r.pipe.n_stages = 0;
-    CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_EINVAL, "0 stages");
+    CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_EINVAL, "0 stages");
 }
 
-static void memory_may_run_out(void **state) {
+static void survives_failing_allocations(void **state) {
     (void)state;
     rig r;
     strait_simulate_result result;
     rig_make(&r, 2, 2, (strait_pipe_stage){1, 1, 1, 0}, free_link);
     CHECK_OK(strait_schedule_windows(&r.pipe, STRAIT_SCHEDULE_WINDOW, NULL, r.windows));
-    const strait_simulate_params how = {STRAIT_SCHEDULE_WINDOW, r.windows, 1, NULL, 0};
+    const strait_simulate_params params = {STRAIT_SCHEDULE_WINDOW, r.windows, 1, NULL, 0};
     for (int n = 1; n <= 4; n++) {
         strait_alloc_fail_at(n);
-        CHECK_FAILS(strait_simulate(&r.pipe, &how, NULL, &result), STRAIT_ENOMEM, "simulation");
+        CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_ENOMEM, "simulation");
     }
     strait_alloc_fail_at(0);
-    CHECK_OK(strait_simulate(&r.pipe, &how, NULL, &result));
+    CHECK_OK(strait_simulate(&r.pipe, &params, NULL, &result));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_stages_two_microbatches),
+        cmocka_unit_test(matches_a_timeline_by_hand),
         cmocka_unit_test(bubble_of_fill_drain_and_1f1b),
-        cmocka_unit_test(memory_of_the_schedules),
-        cmocka_unit_test(messages_wait_where_it_is_slow),
+        cmocka_unit_test(counts_slots_of_each_schedule),
+        cmocka_unit_test(messages_queue_at_the_bottleneck),
         cmocka_unit_test(split_drains_faster),
-        cmocka_unit_test(updates_and_the_clip),
-        cmocka_unit_test(steps_follow_each_other),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(updates_wait_for_clipping),
+        cmocka_unit_test(overlaps_consecutive_steps),
+        cmocka_unit_test(rejects_invalid_numbers),
+        cmocka_unit_test(survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

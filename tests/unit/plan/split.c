@@ -1,9 +1,9 @@
-/* Splits against every split there is, and refusals in words. */
+/* Splits against all possible splits, and errors. */
 #include "plan/split.h"
 
 #include "rig.h"
 
-static void splits_by_hand(void **state) {
+static void matches_splits_by_hand(void **state) {
     (void)state;
     int n[4];
     strait_split_spec spec = {.n_layers = 8, .n_stages = 4};
@@ -12,7 +12,7 @@ static void splits_by_hand(void **state) {
     spec.head_cost = 1.5; // the last stage holds one layer and the head
     CHECK_OK(strait_split_auto(&spec, n));
     CHECK(n[0] + n[1] + n[2] == 7 && n[3] == 1);
-    CHECK(n[0] == 2 && n[1] == 2 && n[2] == 3); // what is over goes late
+    CHECK(n[0] == 2 && n[1] == 2 && n[2] == 3); // the remainder goes to the last stage
     const double speeds[] = {1, 3, 1, 3};
     spec.head_cost = 0;
     spec.speeds = speeds;
@@ -20,7 +20,7 @@ static void splits_by_hand(void **state) {
     CHECK(n[0] == 1 && n[1] == 3 && n[2] == 1 && n[3] == 3);
 }
 
-static void stages_begin_at_multiples(void **state) {
+static void stages_begin_at_multiples_of_the_stride(void **state) {
     (void)state;
     int n[4];
     strait_split_spec spec = {.n_layers = 8, .n_stages = 4, .stride = 2, .head_cost = 1.5};
@@ -36,7 +36,7 @@ static void stages_begin_at_multiples(void **state) {
     spec.stride = 3;
     spec.n_layers = 9;
     CHECK_FAILS(strait_split_auto(&spec, n), STRAIT_ECONFIG,
-                "stages.count is 4, and 3 of 9 layers are local (model.local_every 3)");
+                "stages.count is 4, but only 3 of 9 layers are local (model.local_every 3)");
 }
 
 static double load(const strait_split_spec *spec, int stage, int count) {
@@ -55,7 +55,7 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-/* The least peak of all splits of `left` layers over the stages from `stage` on. */
+/* The lowest peak load of all splits of `left` layers over the stages from `stage` on. */
 static double best_peak(const strait_split_spec *spec, int stage, int left) {
     if (stage == spec->n_stages) return left == 0 ? 0 : (double)INFINITY;
     double best = (double)INFINITY;
@@ -75,7 +75,7 @@ static double peak_of(const strait_split_spec *spec, const int *counts) {
     return peak;
 }
 
-static void no_split_is_better(void **state) {
+static void no_other_split_is_better(void **state) {
     (void)state;
     dice d = {.seed = 5};
     int n_refused = 0;
@@ -109,18 +109,18 @@ static void no_split_is_better(void **state) {
     CHECK(n_refused > 5 && n_refused < 200);
 }
 
-static void refusals(void **state) {
+static void rejects_wrong_counts(void **state) {
     (void)state;
     int n[4];
     CHECK_OK(strait_split_check(8, 4, (const int[]){3, 3, 1, 1}, 4));
     CHECK_FAILS(strait_split_check(8, 4, (const int[]){3, 3, 1, 2}, 4), STRAIT_ECONFIG,
-                "adds up to 9 layers and model.layers is 8");
+                "adds up to 9 layers, but model.layers is 8");
     CHECK_FAILS(strait_split_check(8, 4, (const int[]){3, 0, 1, 4}, 4), STRAIT_ECONFIG,
                 "gives 0 layers to stage 1");
     CHECK_FAILS(strait_split_check(8, 4, (const int[]){4, 4}, 2), STRAIT_ECONFIG,
-                "has 2 counts and stages.count is 4");
+                "has 2 counts, but stages.count is 4");
     strait_split_spec spec = {.n_layers = 3, .n_stages = 4};
-    CHECK_FAILS(strait_split_auto(&spec, n), STRAIT_ECONFIG, "take 1 to 3 stages");
+    CHECK_FAILS(strait_split_auto(&spec, n), STRAIT_ECONFIG, "use 1 to 3 stages");
     const double memories[] = {2, 2};
     spec = (strait_split_spec){.n_layers = 5, .n_stages = 2, .memories = memories};
     CHECK_FAILS(strait_split_auto(&spec, n), STRAIT_ECONFIG, "4 of 5 layers fit");
@@ -133,10 +133,10 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(splits_by_hand),
-        cmocka_unit_test(stages_begin_at_multiples),
-        cmocka_unit_test(no_split_is_better),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(matches_splits_by_hand),
+        cmocka_unit_test(stages_begin_at_multiples_of_the_stride),
+        cmocka_unit_test(no_other_split_is_better),
+        cmocka_unit_test(rejects_wrong_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
