@@ -31,7 +31,7 @@ moves() {
     host_ends 0 $name
     same_metrics straight-$name $name
     same_weights straight-$name $name
-    says $name/events.log 'times as fast on machines that wait' \
+    says $name/events.log 'times as fast on spares' \
         'hostile .*stage [012]: a faster spare is available; moving the stage to' \
         'generation [3-9]: all stages ready at step [1-9]'
     [ "$(grep -c 'a faster spare is available' $name/events.log)" -ge 2 ] || fail "$name: only one has moved"

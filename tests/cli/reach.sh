@@ -39,8 +39,8 @@ if [ -s /proc/net/if_inet6 ]; then
     same_weights straight both
 fi
 
-# A store of record that is nowhere: said and given up.
-refuses 4 'store etcd:http://127.0.0.1:9: out of reach for [0-9]+ s, longer than --store-wait: .*answered within' \
+# A metastore that does not exist: reported and given up.
+refuses 4 'metastore etcd:http://127.0.0.1:9: unreachable for [0-9]+ s, longer than --store-wait: .*answered within' \
     host run.yaml --out storeless $sets --listen 127.0.0.1:0 --keys keys-host \
     --store etcd:http://127.0.0.1:9 --store-wait 0
 

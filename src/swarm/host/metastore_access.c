@@ -1,5 +1,6 @@
-/* host_store.c - what a host asks of its store of record, and a store that is out of reach: the run
- * pauses, and goes on when it is back, as long as nobody else has led it meanwhile. */
+/* metastore_access.c - writes entries and renews the lease. While the metastore is unreachable, the
+ * run pauses here; it continues when the metastore is back, unless another coordinator led
+ * meanwhile. */
 #include "base/clock.h"
 #include "swarm/host/state.h"
 
@@ -12,25 +13,26 @@ enum {
     NAP_MS = 500   // between attempts
 };
 
-/* ---- one call to the store ---- */
+/* ---- one call ---- */
 
-/* What is asked, and whether it can be. */
-struct errand {
+/* One request to the metastore, and how it ended. */
+struct request {
     struct host *host;
-    const char *key; // NULL: the lease is renewed
+    const char *key; // NULL: renew the lease
     const void *data;
     size_t bytes;
-    int is_lost; // another leads, or has led
+    int is_lost; // another coordinator leads, or has led
 };
 
-/* What comes over the links waits until the store has answered. */
+/* Keeps the links alive. Received messages are queued until the metastore has answered, since
+ * handling them could change the state that is being written. */
 static strait_err keep_links(struct host *h) {
     (void)h->t->ops->progress(h->t, WAIT_MS);
     strait_host_show_due(h, strait_clock_ns());
     return STRAIT_OK;
 }
 
-static void nap(struct host *h) {
+static void pause_briefly(struct host *h) {
     const struct timespec rest = {.tv_nsec = NAP_MS * 1000000L};
     const int64_t until = strait_clock_ns() + NAP_MS * INT64_C(1000000);
     if (h->t == NULL) (void)nanosleep(&rest, NULL);
@@ -39,35 +41,35 @@ static void nap(struct host *h) {
 }
 
 static strait_err put_or_renew(void *arg) {
-    const struct errand *e = arg;
+    const struct request *e = arg;
     struct strait_metastore *metastore = e->host->metastore;
     return e->key != NULL ? strait_metastore_put(metastore, e->key, e->data, e->bytes)
                           : strait_metastore_renew(metastore);
 }
 
-/* ---- until it succeeds ---- */
+/* ---- repeated until it succeeds ---- */
 
-struct looking {
+struct comparison {
     const struct host *host;
     int is_ours;
 };
 
-static strait_err compare(void *user, const strait_metastore_entry *fact) {
-    struct looking *look = user;
+static strait_err compare(void *user, const strait_metastore_entry *entry) {
+    struct comparison *look = user;
     const struct host *h = look->host;
-    if (strcmp(fact->key, "state") != 0) return STRAIT_OK;
+    if (strcmp(entry->key, "state") != 0) return STRAIT_OK;
     look->is_ours = 0;
-    for (int i = 0; i < 2; i++) // what we know was written, and what may have been
-        look->is_ours |= fact->bytes == h->state_bytes[i] &&
-                         memcmp(fact->data, h->state[i], fact->bytes) == 0;
+    for (int i = 0; i < 2; i++) // the state known to be written, and the one that may have been
+        look->is_ours |= entry->bytes == h->state_bytes[i] &&
+                         memcmp(entry->data, h->state[i], entry->bytes) == 0;
     return STRAIT_OK;
 }
 
-/* Leads again, where our lease ran out. Another that led meanwhile has left its mark: every epoch
- * is on record before it begins. */
+/* Claims again after our lease expired. If another coordinator led meanwhile, the entry 'state'
+ * differs from ours, because every generation is recorded before it begins. */
 static strait_err regain(struct host *h, int *is_lost) {
     uint64_t term = 0;
-    struct looking look = {.host = h, .is_ours = h->state_bytes[0] == 0};
+    struct comparison look = {.host = h, .is_ours = h->state_bytes[0] == 0};
     if (strait_metastore_term(h->metastore) != 0) return STRAIT_OK;
     strait_err err = strait_metastore_claim(h->metastore, &term);
     *is_lost = err == STRAIT_EAGAIN;
@@ -76,71 +78,73 @@ static strait_err regain(struct host *h, int *is_lost) {
     if (err != STRAIT_OK || look.is_ours) return err;
     *is_lost = 1;
     return STRAIT_FAIL(STRAIT_EDEPOSED,
-                       "another coordinator led the run while the store was out of reach: start "
-                       "this one again, and it stands by or goes on from there");
+                       "another coordinator led the run while the metastore was unreachable: start "
+                       "this one again to stand by or to continue from there");
 }
 
-static strait_err regain_and_do(void *arg) {
-    struct errand *e = arg;
+static strait_err claim_and_put(void *arg) {
+    struct request *e = arg;
     STRAIT_TRY(regain(e->host, &e->is_lost));
     return put_or_renew(e);
 }
 
-static void tell_pause(struct host *h, strait_err err) {
+static void log_pause(struct host *h, strait_err err) {
     h->is_paused = 1;
     if (err == STRAIT_EIO)
-        strait_host_note(h, "waiting: %s", strait_err_detail());
+        strait_host_note(h, "paused: %s", strait_err_detail());
     else
-        strait_host_note(h, "paused, for %.0f s at most: %s", h->spec->store_wait_s,
-                         strait_err_detail());
+        strait_host_note(h, "paused until the metastore is back, for %.0f s at most: %s",
+                         h->spec->store_wait_s, strait_err_detail());
     strait_host_show(h);
 }
 
-/* A full disk is waited for as long as it takes; a store that others keep, for its time. */
-static strait_err endure(struct host *h, const char *key, const void *data, size_t bytes) {
+/* Waits for space on a full disk without limit, because only this host can free it; for an
+ * unreachable metastore at most --store-wait. */
+static strait_err retry(struct host *h, const char *key, const void *data, size_t bytes) {
     const double began = strait_clock_seconds();
     for (;;) {
-        struct errand e = {.host = h, .key = key, .data = data, .bytes = bytes};
-        const strait_err err = strait_host_run_async(h, regain_and_do, &e, keep_links);
-        const int may_pass = err == STRAIT_EIO || err == STRAIT_ETIMEDOUT ||
-                             (err == STRAIT_EDEPOSED && !e.is_lost);
+        struct request e = {.host = h, .key = key, .data = data, .bytes = bytes};
+        const strait_err err = strait_host_run_async(h, claim_and_put, &e, keep_links);
+        const int is_transient = err == STRAIT_EIO || err == STRAIT_ETIMEDOUT ||
+                                 (err == STRAIT_EDEPOSED && !e.is_lost);
         const double waited = strait_clock_seconds() - began;
-        if (!may_pass) {
+        if (!is_transient) {
             if (err == STRAIT_OK && h->is_paused)
-                strait_host_note(h, "goes on: the store is there again, after %.0f s", waited);
+                strait_host_note(h, "continuing: the metastore is back after %.0f s", waited);
             h->is_paused = 0;
             return err;
         }
-        if (!h->is_paused && err != STRAIT_EDEPOSED) tell_pause(h, err);
+        if (!h->is_paused && err != STRAIT_EDEPOSED) log_pause(h, err);
         if (err != STRAIT_EIO && waited > h->spec->store_wait_s)
-            return STRAIT_FAIL(STRAIT_ETIMEDOUT,
-                               "the store was out of reach for %.0f s: start the host again when "
-                               "it is back, and the run goes on",
-                               waited);
+            return STRAIT_FAIL(
+                STRAIT_ETIMEDOUT,
+                "the metastore was unreachable for %.0f s: start the host again when "
+                "it is back, and the run continues",
+                waited);
         if (h->spec->session.must_stop(h->spec->session.user))
-            return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped while waiting for the store");
-        nap(h);
+            return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped while waiting for the metastore");
+        pause_briefly(h);
     }
 }
 
 strait_err strait_host_put(struct host *h, const char *key, const void *data, size_t bytes) {
-    return endure(h, key, data, bytes);
+    return retry(h, key, data, bytes);
 }
 
 strait_err strait_host_put_once(struct host *h, const char *key, const void *data, size_t bytes) {
-    struct errand e = {.host = h, .key = key, .data = data, .bytes = bytes};
+    struct request e = {.host = h, .key = key, .data = data, .bytes = bytes};
     return strait_host_run_async(h, put_or_renew, &e, keep_links);
 }
 
 strait_err strait_host_renew(struct host *h, int64_t now_ns) {
     if (now_ns - h->renew_ns < RENEW_MS * INT64_C(1000000)) return STRAIT_OK;
     h->renew_ns = now_ns;
-    struct errand e = {.host = h};
+    struct request e = {.host = h};
     const strait_err err = strait_host_run_async(h, put_or_renew, &e, keep_links);
     if (err == STRAIT_OK) return STRAIT_OK;
-    /* A store out of reach matters when our lease is over. */
+    /* An unreachable metastore matters only when our lease is over. */
     if (err == STRAIT_ETIMEDOUT && strait_metastore_sure_ms(h->metastore) > 0) return STRAIT_OK;
-    return err == STRAIT_ETIMEDOUT || err == STRAIT_EDEPOSED ? endure(h, NULL, NULL, 0) : err;
+    return err == STRAIT_ETIMEDOUT || err == STRAIT_EDEPOSED ? retry(h, NULL, NULL, 0) : err;
 }
 
 strait_err strait_host_hold_on(struct host *h) {

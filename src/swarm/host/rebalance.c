@@ -1,17 +1,19 @@
-/* host_recut.c - machines that came late and are faster than those at work. */
+/* rebalance.c - moves stages to spares that joined late and are faster than the owners. */
 #include "swarm/rebalance.h"
 
 #include "base/clock.h"
 #include "swarm/host/state.h"
 
+/* Only workers without any fault so far take over a stage voluntarily. */
 static int may_serve(const strait_swarm_worker *worker) {
     return worker->is_known && worker->is_connected && worker->stage < 0 && !worker->is_leaving &&
            !worker->is_unfit && !worker->is_suspect && worker->n_penalties == 0 &&
            worker->n_violations == 0;
 }
 
-/* What a new epoch costs, as the last one did, and the copies before it. */
-static double cost(const struct host *h) {
+/* Estimates the cost of a handover: the time the last generation took to get ready, and the copies.
+ */
+static double handover_s(const struct host *h) {
     return (double)(h->stood_ns - h->formed_ns) * 1e-9 + 2.0 * h->snapshot_s;
 }
 
@@ -32,7 +34,7 @@ void strait_host_rebalance(struct host *h, int64_t step) {
                                   .need_bytes = m->config.need_bytes,
                                   .spares = spares,
                                   .left_s = (double)(h->run.train.steps - step) * h->step_s,
-                                  .cost_s = cost(h)};
+                                  .cost_s = handover_s(h)};
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         const strait_swarm_worker *worker = &m->workers[i];
         if (!may_serve(worker)) continue;
@@ -44,7 +46,7 @@ void strait_host_rebalance(struct host *h, int64_t step) {
         speeds[i] = m->workers[m->owner[i]].report.flops;
     const double gain = strait_rebalance(&spec, successors);
     if (gain <= 1.0) return;
-    strait_host_note(h, "step %lld: a step would be %.2g times as fast on machines that wait",
+    strait_host_note(h, "step %lld: steps would be %.2g times as fast on spares; moving stages",
                      (long long)step, gain);
     for (int i = 0; i < spec.n_stages; i++)
         if (successors[i] >= 0)

@@ -50,12 +50,12 @@ goes_on() {
 
 # The coordinator starts before etcd: it reports repeatedly what it cannot reach, and continues when it can.
 host_start swarm run.yaml $sets --store "$store"
-wait_words "$HOST_LOG" "store $store: out of reach, tried for 600 s .*none of 3 members answered" \
-    'still out of reach, after [1-9][0-9]* s'
+wait_words "$HOST_LOG" "metastore $store: unreachable, trying for 600 s .*none of 3 members answered" \
+    'still unreachable after [1-9][0-9]* s'
 [ ! -s swarm.invite ] || fail "an invite was printed although nobody leads the run"
 for i in 0 1 2; do start_member $i; done
 host_invites
-says "$HOST_LOG" '^the store is there'
+says "$HOST_LOG" '^the metastore is reachable'
 for i in 1 2; do join_begin swarm $i; done
 stand_by second
 wait_steps swarm 15
@@ -83,7 +83,7 @@ paused() {
     says "$HOST_LOG" "$1"
     is_running || fail "the coordinator ends without etcd"
 }
-paused 'paused, for 600 s at most: .*none of 3 members answered'
+paused 'paused until the metastore is back, for 600 s at most: .*none of 3 members answered'
 wait_words swarm/swarm.json '"phase": *"paused"' # written after the log line
 lines=$(wc -l <swarm/metrics.jsonl)
 lost=$(cat join-*.err | grep -c 'lost the coordinator')
@@ -91,7 +91,7 @@ sleep 8 # longer than the timeout of a silent link
 [ "$(wc -l <swarm/metrics.jsonl)" -eq "$lines" ] || fail "steps were made while the metastore was unreachable"
 for i in 0 1 2; do start_member $i; done
 goes_on 2 "after etcd came back"
-says swarm/events.log 'goes on: the store is there again'
+says swarm/events.log 'continuing: the metastore is back'
 [ "$(cat join-*.err | grep -c 'lost the coordinator')" -eq "$lost" ] ||
     fail "workers lost a coordinator that only waited for etcd"
 kill -INT "$HOST"
@@ -103,7 +103,7 @@ host_begin swarm run.yaml $sets --store "$store" --store-wait 1
 goes_on 2 "started again"
 kill -9 "$member0" "$member1" "$member2"
 host_ends 4 "without etcd for too long"
-says third.err 'strait: .*the store was out of reach for .* start the host again'
+says third.err 'strait: .*the metastore was unreachable for .* start the host again'
 for i in 0 1 2; do start_member $i; done
 HOST_LOG=fourth.err
 host_begin swarm run.yaml $sets --store "$store"
