@@ -1,4 +1,4 @@
-/* attention.c - which attention kernels run, and how they are laid out. */
+/* attention.c - chooses attention kernels and lays out their grids. */
 #include "backend/cuda/attention.h"
 
 #include "backend/cuda/cuda.h"
@@ -9,29 +9,30 @@
 
 enum {
     PLAIN_THREADS = STRAIT_ATTENTION_PLAIN_TILE * STRAIT_ATTENTION_PLAIN_TILE,
-    MET_ROWS = 64, // that a block of the fast kernels meets at a time, in two stages
+    MET_ROWS = 64, // rows of the other side that a block processes at a time, double-buffered
     DELTA_HEADS = PLAIN_THREADS / STRAIT_ATTENTION_DELTA_LANES
 };
 
 /* From the slowest, which takes every shape, to the fastest. */
 typedef enum attention_kind {
-    KIND_PLAIN, // any device, type and head
-    KIND_TILED, // bf16 heads of 64 and 128, sm_80
-    KIND_GROUP, // the same, sm_90 alone
-    KIND_CUDNN  // the same, sm_80; forward alone
+    KIND_PLAIN, // any device, type and head width
+    KIND_TILED, // bf16 heads of 64 and 128, from sm_80 on
+    KIND_GROUP, // the same, on sm_90 only
+    KIND_CUDNN  // the same, from sm_80 on; forward only
 } attention_kind;
 
 static const char *const kind_names[] = {"plain", "tiled", "group", "cudnn"};
 
-/* One pass of the fast kernels: a block owns `own_rows` rows of `n_own` tensors. */
+/* One pass of the fast kernels: a block keeps `own_rows` rows of `n_own` tensors in shared memory
+ * and loops over the rows of the other side. */
 typedef struct fast_pass {
     const char *kernel;
     int own_rows, n_own;
     unsigned threads;
-    int stage_bytes; // beyond the two tiles of a stage
+    int stage_bytes; // shared memory per stage beyond its two tiles
 } fast_pass;
 
-/* Of KIND_TILED and KIND_GROUP, heads of 64 and of 128. */
+/* Indexed by KIND_TILED or KIND_GROUP, then by heads of 64 or 128. */
 typedef fast_pass fast_passes[2][2];
 
 static const fast_passes forward_fast = {
@@ -49,7 +50,8 @@ static const fast_passes key_back_fast = {
 
 static strait_err refuse_wide(strait_heads heads) {
     if (heads.head_dim <= STRAIT_ATTENTION_HEAD_MAX) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ENOTSUP, "attention: heads of %d values, expected at most %d",
+    return STRAIT_FAIL(STRAIT_ENOTSUP,
+                       "attention on cuda: heads are %d wide, at most %d are supported",
                        heads.head_dim, STRAIT_ATTENTION_HEAD_MAX);
 }
 
@@ -69,30 +71,31 @@ static struct strait_attention_args args_of(strait_tensor y, strait_tensor lse, 
                                           .scale = heads.scale};
 }
 
-static const char *asked_for(void) {
+static const char *requested_kind(void) {
     const char *name = getenv("STRAIT_ATTENTION"); // NOLINT(concurrency-mt-unsafe) never changed
     return name != NULL ? name : "";
 }
 
-/* STRAIT_ATTENTION names the fastest kind that may be used, so that tests can ask for each. */
+/* STRAIT_ATTENTION names the fastest kind that may be used, so that tests can select each. */
 static strait_err allowed(attention_kind *out) {
-    const char *name = asked_for();
+    const char *name = requested_kind();
     int kind = KIND_CUDNN;
     while (*name != '\0' && kind >= 0 && strcmp(name, kind_names[kind]) != 0)
         kind--;
     if (kind < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "STRAIT_ATTENTION is \"%s\": expected plain, tiled, group or cudnn, or "
-                           "nothing for the fastest that the device has",
+                           "STRAIT_ATTENTION is \"%s\": expected plain, tiled, group or cudnn; "
+                           "unset it for the fastest that the device supports",
                            name);
     *out = (attention_kind)kind;
     return STRAIT_OK;
 }
 
-/* By its name wherever it can be; else where it was measured and beat the kernels here. */
+/* cuDNN is used wherever STRAIT_ATTENTION asks for it; without that only on sm_90, where it was
+ * measured to beat our kernels. */
 strait_err strait_cuda_attention_open(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
-    const int capability = cuda->major * 10 + cuda->minor, is_named = *asked_for() != '\0';
+    const int capability = cuda->major * 10 + cuda->minor, is_named = *requested_kind() != '\0';
     attention_kind limit = KIND_PLAIN;
     STRAIT_TRY(allowed(&limit));
     if (limit != KIND_CUDNN || be->precision != STRAIT_BF16) return STRAIT_OK;
@@ -107,7 +110,7 @@ void strait_cuda_attention_close(struct strait_cuda *cuda) {
     strait_cudnn_close(&cuda->cudnn);
 }
 
-/* The fastest kind that the device has for values of this type. */
+/* The fastest allowed kind that the device supports for values of this type. */
 static strait_err fastest(const struct strait_cuda *cuda, strait_dtype dtype, int is_forward,
                           attention_kind *out) {
     const int capability = cuda->major * 10 + cuda->minor;
@@ -119,8 +122,8 @@ static strait_err fastest(const struct strait_cuda *cuda, strait_dtype dtype, in
     return STRAIT_OK;
 }
 
-/* The fast kinds read 16 bytes at a time, and ours take the largest score for the largest scaled
- * one. */
+/* The fast kinds read 16 bytes at a time; ours also take the maximum before scaling, which needs a
+ * positive scale. */
 static strait_err choose(const struct strait_stream *s, const struct strait_attention_args *a,
                          strait_dtype dtype, attention_kind *out) {
     const uintptr_t addresses = (uintptr_t)a->qkv | (uintptr_t)a->y | (uintptr_t)a->d_y |
@@ -132,13 +135,13 @@ static strait_err choose(const struct strait_stream *s, const struct strait_atte
 }
 
 const char *strait_cuda_attention_kind(const struct strait_backend *be) {
-    attention_kind kind = KIND_PLAIN; // what STRAIT_ATTENTION names was checked at the start
+    attention_kind kind = KIND_PLAIN; // STRAIT_ATTENTION was checked in init
     (void)fastest(strait_cuda_of(be), be->precision, 0, &kind);
     if (strait_cuda_of(be)->cudnn == NULL) return kind_names[kind];
     return kind == KIND_GROUP ? "cudnn+group" : "cudnn+tiled";
 }
 
-/* A block for each tile of rows of each of n_heads heads of each sequence. */
+/* One block per tile of rows of each of n_heads heads of each sequence. */
 static strait_cuda_grid grid_of(const struct strait_attention_args *a, int n_heads, int tile) {
     return (strait_cuda_grid){.x = a->n_rows / a->seq_len * n_heads,
                               .y = strait_cuda_pieces(a->seq_len, tile)};
@@ -173,7 +176,7 @@ static strait_err attention(struct strait_stream *s, strait_tensor y, strait_ten
     return launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain"), &a, a.n_query);
 }
 
-/* delta [N x n_query] = the sum of d_y * y over a head, in scratch. */
+/* delta [N x n_query] = sum of d_y * y over a head, in scratch. */
 static strait_err launch_delta(struct strait_stream *s, struct strait_attention_args *a,
                                strait_dtype dtype) {
     const int64_t n = a->n_rows * a->n_query;

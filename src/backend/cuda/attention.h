@@ -1,4 +1,4 @@
-/* attention.h - what the attention kernels are told; read by the host and by the device. */
+/* attention.h - arguments of the attention kernels, shared by host and device. */
 #pragma once
 
 #include <assert.h>
@@ -6,10 +6,10 @@
 
 enum {
     STRAIT_ATTENTION_HEAD_MAX = 256,  // widest head
-    STRAIT_ATTENTION_PLAIN_TILE = 16, // rows a block of the plain kernels owns, and meets at a time
+    STRAIT_ATTENTION_PLAIN_TILE = 16, // rows per tile of the plain kernels, on both sides
     STRAIT_ATTENTION_CACHED_WARPS = 8,
-    STRAIT_ATTENTION_DELTA_LANES = 8,
-    STRAIT_ATTENTION_COLUMNS = 1024 // bytes: lse and delta of a tile of queries, filled up
+    STRAIT_ATTENTION_DELTA_LANES = 8, // lanes that sum one delta
+    STRAIT_ATTENTION_COLUMNS = 1024   // bytes of lse and delta of a tile of queries, padded
 };
 
 /* One call. Rows are tokens; qkv and d_qkv have (n_query + 2 n_key) head_dim columns, y and d_y
@@ -24,7 +24,7 @@ struct strait_attention_args {
     float scale;
 };
 
-/* One token a sequence: y [B x n_query P], keys and values [B seq_len x n_key P]. */
+/* One new token per sequence: y [B x n_query P], keys and values [B seq_len x n_key P]. */
 struct strait_attention_cached_args {
     const void *qkv;
     void *y, *keys, *values;

@@ -1,15 +1,15 @@
-/* parts.c - the pieces that codecs of devices are made of: regrouped columns, parted rows, codes
- * with those before them, gradients through a norm and a silu at once. */
+/* autoencoder.c - kernels of trained codecs: windows of codes, difference and norm, silu into
+ * columns, and gradients through a norm and a silu at once. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/grid.h"
 #include "backend/cuda/k_autoencoder.h"
 
 enum {
-    ROWS = 8, // of a block: a warp each
+    ROWS = 8, // per block, one warp each
     THREADS = 32 * ROWS
 };
 
-static strait_cuda_grid warp_a_row(int64_t rows) {
+static strait_cuda_grid warp_per_row(int64_t rows) {
     return (strait_cuda_grid){.x = strait_cuda_pieces(rows, ROWS), .threads = THREADS};
 }
 
@@ -35,7 +35,8 @@ static strait_err subtract_norm(struct strait_stream *s, strait_tensor delta, st
                               (void *[]){&args});
 }
 
-/* Lanes of a warp that make one code of z, 8 columns each, or 0 where it does not come out even. */
+/* How many lanes of a warp compute one code of z, 8 columns each; 0 where widths or addresses do
+ * not allow 16-byte accesses, and a whole warp takes a row instead. */
 static int code_lanes(strait_tensor z, strait_tensor both, const void *narrow, const void *rest) {
     const uintptr_t all = (uintptr_t)z.data | (uintptr_t)both.data | (uintptr_t)narrow |
                           (uintptr_t)rest;
@@ -44,9 +45,9 @@ static int code_lanes(strait_tensor z, strait_tensor both, const void *narrow, c
     return is_even && n >= 1 && n <= 32 && (n & (n - 1)) == 0 ? (int)n : 0;
 }
 
-/* So many codes, by so many lanes each; rows, a warp each, where that is none. */
+/* The grid for `codes` codes of n_lanes lanes each; one warp per row where n_lanes is 0. */
 static strait_cuda_grid by_codes(int64_t rows, int64_t codes, int n_lanes) {
-    if (n_lanes == 0) return warp_a_row(rows);
+    if (n_lanes == 0) return warp_per_row(rows);
     return (strait_cuda_grid){.x = strait_cuda_pieces(codes * n_lanes, THREADS),
                               .threads = THREADS};
 }
@@ -125,8 +126,8 @@ static strait_err norm_silu_back(struct strait_stream *s, const strait_norm_silu
                                        .rows = g.a.rows,
                                        .cols = g.a.cols,
                                        .width = g.n.cols};
-    return strait_cuda_launch(s, STRAIT_CUDA_OF(g.a.dtype, "norm_silu_back"), warp_a_row(g.a.rows),
-                              (void *[]){&args});
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(g.a.dtype, "norm_silu_back"),
+                              warp_per_row(g.a.rows), (void *[]){&args});
 }
 
 static strait_err window(struct strait_stream *s, strait_tensor y, strait_tensor x,

@@ -1,8 +1,8 @@
-/* blas.c - opens cublasLt and plans products: descriptions and algorithm, once a shape.
+/* blas.c - opens cublasLt and plans products: descriptors and algorithm, once per shape.
  *
  * The algorithm is the first that cublasLt's heuristic proposes for a fixed workspace. It is chosen
- * by timing only where a record keeps the choice (tune.h): else a run would differ from the next in
- * its bits. */
+ * by timing only where a file keeps the choice (tune.h): otherwise two runs could choose
+ * differently and differ in their bits. */
 #include "backend/cuda/blas.h"
 
 #include "backend/cuda/library.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* What is used here is the same in both versions; the error names the one that is wanted. */
+/* The functions we use are the same in both versions; the error names the newer one. */
 static strait_err open_library(char path[STRAIT_CUDA_PATH], void **out) {
     if (strait_cuda_library_open("libcublasLt.so.13", path, out) == STRAIT_OK ||
         strait_cuda_library_open("libcublasLt.so.12", path, out) == STRAIT_OK)
@@ -35,7 +35,7 @@ static const char *const names[] = {
     STRAIT_CUDA_BLAS(X)
 #undef X
 };
-_Static_assert(sizeof names == sizeof(struct strait_cuda_blas_table), "one pointer a name");
+_Static_assert(sizeof names == sizeof(struct strait_cuda_blas_table), "one pointer per name");
 
 strait_err strait_cuda_blas_open(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
@@ -67,7 +67,7 @@ static cudaDataType_t type_of(strait_dtype dtype) {
     return dtype == STRAIT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* A tensor of rows x cols, row by row, is one of cols x rows by columns. */
+/* A row-major tensor of rows x cols is a column-major one of cols x rows. */
 static cublasStatus_t lay_out(const struct strait_cuda_blas *blas, cublasLtMatrixLayoutOpaque_t *to,
                               strait_dtype dtype, int64_t rows, int64_t cols) {
     return blas->table.cublasLtMatrixLayoutInit_internal(to, sizeof *to, type_of(dtype),
@@ -102,7 +102,7 @@ static cublasStatus_t describe(const struct strait_backend *be, struct strait_cu
     return status;
 }
 
-/* What the heuristic may count on: the workspace, and how the memory really lies. */
+/* What the heuristic may assume: the workspace, and the real alignment of each tensor. */
 static cublasStatus_t prefer(const struct strait_cuda_blas_table *table,
                              cublasLtMatmulPreferenceOpaque_t *preference,
                              const strait_cuda_product *p) {
@@ -114,7 +114,7 @@ static cublasStatus_t prefer(const struct strait_cuda_blas_table *table,
         cublasLtMatmulPreferenceAttributes_t what;
         const void *value;
         size_t bytes;
-    } wishes[] = {
+    } preferences[] = {
         {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &space, sizeof space},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_b, sizeof align_b},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_a, sizeof align_a},
@@ -123,13 +123,14 @@ static cublasStatus_t prefer(const struct strait_cuda_blas_table *table,
     };
     cublasStatus_t status = table->cublasLtMatmulPreferenceInit_internal(preference,
                                                                          sizeof *preference);
-    for (size_t i = 0; i < sizeof wishes / sizeof wishes[0] && status == CUBLAS_STATUS_SUCCESS; i++)
-        status = table->cublasLtMatmulPreferenceSetAttribute(preference, wishes[i].what,
-                                                             wishes[i].value, wishes[i].bytes);
+    for (size_t i = 0;
+         i < sizeof preferences / sizeof preferences[0] && status == CUBLAS_STATUS_SUCCESS; i++)
+        status = table->cublasLtMatmulPreferenceSetAttribute(
+            preference, preferences[i].what, preferences[i].value, preferences[i].bytes);
     return status;
 }
 
-/* Which of the proposals: the recorded one, or one that is now timed and recorded. */
+/* Chooses among the proposals: the recorded one, or the fastest, which is then recorded. */
 static strait_err choose(struct strait_stream *s, const struct strait_cuda_plan *plan,
                          const cublasLtMatmulHeuristicResult_t *proposals, int n,
                          strait_cuda_factors f, int *out) {
@@ -145,8 +146,9 @@ static strait_err choose(struct strait_stream *s, const struct strait_cuda_plan 
     return strait_cuda_tune_note(tune, plan->product.at, *out);
 }
 
-static strait_err make(struct strait_stream *s, struct strait_cuda_plan *plan,
-                       strait_cuda_factors f) {
+/* Fills in a plan. A product without any proposal is left to our own kernel. */
+static strait_err create_plan(struct strait_stream *s, struct strait_cuda_plan *plan,
+                              strait_cuda_factors f) {
     const struct strait_backend *be = s->backend;
     const struct strait_cuda_blas *blas = strait_cuda_of(be)->blas;
     cublasLtMatmulPreferenceOpaque_t preference;
@@ -167,7 +169,8 @@ static strait_err make(struct strait_stream *s, struct strait_cuda_plan *plan,
     return STRAIT_OK;
 }
 
-static size_t place_of(const strait_cuda_product *p) {
+/* Where the search for a product starts in the hash table. */
+static size_t slot_of(const strait_cuda_product *p) {
     uint64_t hash = 0;
     for (int i = 0; i < STRAIT_CUDA_FIELDS; i++)
         hash = (hash ^ (uint64_t)p->at[i]) * 0x9e3779b97f4a7c15u;
@@ -177,17 +180,18 @@ static size_t place_of(const strait_cuda_product *p) {
 strait_err strait_cuda_blas_plan(struct strait_stream *s, const strait_cuda_product *product,
                                  strait_cuda_factors f, const struct strait_cuda_plan **out) {
     struct strait_cuda_blas *blas = strait_cuda_of(s->backend)->blas;
-    if (blas->n_plans > STRAIT_CUDA_BLAS_PLANS * 3 / 4) { // made again, they are the same
+    if (blas->n_plans >
+        STRAIT_CUDA_BLAS_PLANS * 3 / 4) { // start over: plans are created the same again
         memset(blas->plans, 0, sizeof blas->plans);
         blas->n_plans = 0;
     }
-    size_t i = place_of(product);
+    size_t i = slot_of(product);
     while (blas->plans[i].is_set && memcmp(&blas->plans[i].product, product, sizeof *product) != 0)
         i = (i + 1) % STRAIT_CUDA_BLAS_PLANS;
     struct strait_cuda_plan *plan = &blas->plans[i];
     if (!plan->is_set) {
         plan->product = *product;
-        STRAIT_TRY(make(s, plan, f));
+        STRAIT_TRY(create_plan(s, plan, f));
         blas->n_plans++;
     }
     *out = plan;

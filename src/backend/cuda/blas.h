@@ -1,4 +1,4 @@
-/* blas.h - cublasLt, found at run time, and the matrix products that were planned with it. */
+/* blas.h - cublasLt, found at run time, and the matrix products planned with it. */
 #pragma once
 
 #include "backend/cuda/cuda.h"
@@ -6,8 +6,8 @@
 
 #include <cublasLt.h>
 
-/* Every function that is used. Descriptions are made in place, so the _internal ones are called,
- * as the header's own inline functions do. */
+/* Every function we use. Descriptors are initialised in our memory by the _internal functions, as
+ * the header's own inline functions do. */
 #define STRAIT_CUDA_BLAS(X)                  \
     X(cublasLtCreate)                        \
     X(cublasLtDestroy)                       \
@@ -26,9 +26,10 @@ struct strait_cuda_blas_table {
 #undef X
 };
 
-/* What decides how a product is computed. The same key gives the same plan, in every run. */
+/* Everything that decides how a product is computed. The same key gives the same plan in every run,
+ * and so the same bits. */
 enum strait_cuda_product_field {
-    STRAIT_CUDA_M, // y is m x n, row by row
+    STRAIT_CUDA_M, // y is m x n, row-major
     STRAIT_CUDA_N,
     STRAIT_CUDA_K,
     STRAIT_CUDA_FROM, // strait_dtype
@@ -44,24 +45,24 @@ enum strait_cuda_product_field {
 };
 
 _Static_assert((int)STRAIT_CUDA_FIELDS == (int)STRAIT_CUDA_TUNE_NUMBERS,
-               "a record names a product");
+               "a tuning record identifies a product");
 
 typedef struct strait_cuda_product {
     int64_t at[STRAIT_CUDA_FIELDS];
 } strait_cuda_product;
 
 enum {
-    STRAIT_CUDA_BLAS_ALIGN = 16, // the widest access that any algorithm makes
-    STRAIT_CUDA_BLAS_PLANS = 1024,
-    STRAIT_CUDA_BLAS_PROPOSALS = 8,              // that are timed
+    STRAIT_CUDA_BLAS_ALIGN = 16,                 // bytes: the widest access of any algorithm
+    STRAIT_CUDA_BLAS_PLANS = 1024,               // slots of the hash table of plans
+    STRAIT_CUDA_BLAS_PROPOSALS = 8,              // algorithms that are timed per product
     STRAIT_CUDA_BLAS_SPACE = STRAIT_CUDA_SCRATCH // workspace, the same for every product
 };
 
-/* A product as cublasLt sees it: by columns, so a and b change places. */
+/* A product as cublasLt sees it. cublasLt is column-major, so a and b swap places. */
 struct strait_cuda_plan {
     strait_cuda_product product;
     int is_set;
-    int is_plain; // cublasLt knows no way: the fields below are not set
+    int is_plain; // cublasLt has no algorithm: our own kernel computes it; fields below unset
     cublasLtMatmulDescOpaque_t params;
     cublasLtMatrixLayoutOpaque_t a, b, y;
     cublasLtMatmulAlgo_t algorithm;
@@ -75,27 +76,28 @@ struct strait_cuda_blas {
     struct strait_cuda_tune *tune; // or NULL
 };
 
-/* STRAIT_OK, or STRAIT_EDEVICE in the library's words. */
+/* STRAIT_OK, or STRAIT_EDEVICE with the library's text. */
 strait_err strait_cuda_blas_check(const struct strait_backend *be, cublasStatus_t status,
                                   const char *what);
 
-/* One call of cublasLt: a, b and y lie where the plan's product says. */
+/* The operands of one call; their alignment must be what the plan's product says. */
 typedef struct strait_cuda_factors {
     void *y;
     const void *a, *b;
     float alpha, beta;
 } strait_cuda_factors;
 
+/* Queues a planned product with one algorithm. */
 strait_err strait_cuda_blas_run(struct strait_stream *s, const struct strait_cuda_plan *plan,
                                 const cublasLtMatmulAlgo_t *algorithm, strait_cuda_factors f);
 
-/* The plan of a product, made on first use; where products are timed, with these factors, whose y
- * is left alone. Borrowed until the next call. */
+/* The plan of a product, created on first use. Where products are timed (tune.h), timing reads
+ * these factors and keeps their y unchanged. Valid until the next call. */
 strait_err strait_cuda_blas_plan(struct strait_stream *s, const strait_cuda_product *product,
                                  strait_cuda_factors f, const struct strait_cuda_plan **out);
 
-/* Times the proposals for a product and names the fastest; the first unless another is clearly
- * faster. */
+/* Times the proposals for a product. *out is the index of the fastest; the first one unless another
+ * is clearly faster. */
 strait_err strait_cuda_blas_time(struct strait_stream *s, const struct strait_cuda_plan *plan,
                                  const cublasLtMatmulHeuristicResult_t *proposals, int n,
                                  strait_cuda_factors f, int *out);

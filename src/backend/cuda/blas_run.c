@@ -1,12 +1,13 @@
-/* blas_run.c - one product by cublasLt, and how long each way of it takes. */
+/* blas_run.c - runs one product with cublasLt, and times its algorithms. */
 #include "backend/cuda/blas.h"
 #include "base/clock.h"
 
 enum {
-    TIMED_RUNS = 10 // of each proposal, after one that warms up
+    TIMED_RUNS = 10 // per proposal, after one warm-up
 };
 
-/* Another proposal is taken when it needs less than this part of the first one's time. */
+/* Another proposal replaces the first when it takes less than this fraction of its time: noise must
+ * not decide. */
 static const double clearly = 0.97;
 
 strait_err strait_cuda_blas_run(struct strait_stream *s, const struct strait_cuda_plan *plan,
@@ -58,10 +59,10 @@ strait_err strait_cuda_blas_time(struct strait_stream *s, const struct strait_cu
     const int64_t *p = plan->product.at;
     const size_t bytes = (size_t)(p[STRAIT_CUDA_M] * p[STRAIT_CUDA_N]) *
                          strait_dtype_bytes((strait_dtype)p[STRAIT_CUDA_TO]);
-    CUdeviceptr spare = 0; // each run would add to y again
-    STRAIT_TRY(strait_cuda_take(s->backend, bytes, &spare));
+    CUdeviceptr spare = 0; // replaces y, to which every timed run would add
+    STRAIT_TRY(strait_cuda_alloc(s->backend, bytes, &spare));
     f.y = strait_cuda_pointer(spare);
     const strait_err err = time_all(s, plan, proposals, n, f, out);
-    strait_cuda_give_back(s->backend, spare);
+    strait_cuda_free(s->backend, spare);
     return err;
 }

@@ -1,14 +1,15 @@
-/* codec.c - what codecs need besides packed rows: top values, rotations, resizing, bases. */
+/* codec.c - kernels of transparent codecs: top-k payloads, Hadamard transform, orthonormal columns.
+ */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/grid.h"
 
 enum {
-    TOP_HELD = 16,        // columns a thread of topk_pack holds
-    SPAN = 4096,          // values of a block of hadamard, unless one tile is larger
-    BASIS_MAX = 1024,     // columns that orthonormalise takes
-    BASIS_ROWS = 64,      // of the smallest part whose products are added up apart
-    BASIS_PARTS = 64,     // at most
-    BASIS_BYTES = 8 << 20 // of the products of all parts, unless one takes more
+    TOP_HELD = 16,        // columns that a thread of topk_pack keeps in registers
+    SPAN = 4096,          // values per block of hadamard, unless one tile is larger
+    BASIS_MAX = 1024,     // most columns of orthonormalise
+    BASIS_ROWS = 64,      // least rows of a part whose products are summed separately
+    BASIS_PARTS = 64,     // most parts
+    BASIS_BYTES = 8 << 20 // scratch for the products of all parts, unless one takes more
 };
 
 static int index_bytes(int64_t cols) {
@@ -47,18 +48,19 @@ static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tens
         s, "hadamard", (strait_cuda_grid){.x = strait_cuda_pieces(n, span), .threads = 256}, args);
 }
 
-/* One round of q = q R^-1; `room` holds the products of n_parts parts, the factor, its inverse. */
-static strait_err straighten(struct strait_stream *s, strait_tensor q, double *capacity,
-                             int64_t n_parts) {
+/* One round of Cholesky orthonormalisation, q = q R^-1 with q'q = R'R. `scratch` holds the products
+ * of n_parts parts, the factor and its inverse. */
+static strait_err orthonormalise_once(struct strait_stream *s, strait_tensor q, double *scratch,
+                                      int64_t n_parts) {
     int64_t r = q.cols, rows_of_part = strait_cuda_pieces(q.rows, n_parts);
-    double *g = capacity + n_parts * r * r, *inverse = g + r * r;
-    void *products[] = {&capacity, &q.data, &q.rows, &r, &rows_of_part};
+    double *g = scratch + n_parts * r * r, *inverse = g + r * r;
+    void *products[] = {&scratch, &q.data, &q.rows, &r, &rows_of_part};
     const int64_t tiles = strait_cuda_pieces(r, 16);
     STRAIT_TRY(strait_cuda_launch(
         s, "gram",
         (strait_cuda_grid){.x = tiles, .y = tiles, .z = n_parts, .threads = 16, .threads_y = 16},
         products));
-    void *factors[] = {&g, &inverse, &capacity, &r, &n_parts};
+    void *factors[] = {&g, &inverse, &scratch, &r, &n_parts};
     STRAIT_TRY(
         strait_cuda_launch(s, "factor", (strait_cuda_grid){.x = 1, .threads = 256}, factors));
     void *rest[] = {&q.data, &inverse, &q.rows, &r};
@@ -70,18 +72,18 @@ static strait_err straighten(struct strait_stream *s, strait_tensor q, double *c
 static strait_err orthonormalise(struct strait_stream *s, strait_tensor q) {
     assert(q.dtype == STRAIT_F32);
     if (q.cols > BASIS_MAX)
-        return STRAIT_FAIL(STRAIT_ENOTSUP, "orthonormalise: %lld columns, expected at most %d",
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "orthonormalise on cuda: %lld columns, at most %d are supported",
                            (long long)q.cols, BASIS_MAX);
     if (q.rows == 0 || q.cols == 0) return STRAIT_OK;
-    const int64_t square = q.cols * q.cols, room_for = BASIS_BYTES / 8 / square;
+    const int64_t square = q.cols * q.cols, parts_that_fit = BASIS_BYTES / 8 / square;
     int64_t n_parts = strait_cuda_pieces(q.rows, BASIS_ROWS);
     if (n_parts > BASIS_PARTS) n_parts = BASIS_PARTS;
-    if (n_parts > room_for) n_parts = room_for > 0 ? room_for : 1;
-    void *capacity = NULL;
-    STRAIT_TRY(
-        strait_cuda_scratch(s, (size_t)((n_parts + 2) * square) * sizeof(double), &capacity));
-    STRAIT_TRY(straighten(s, q, capacity, n_parts));
-    return straighten(s, q, capacity, n_parts); // takes away what rounding left
+    if (n_parts > parts_that_fit) n_parts = parts_that_fit > 0 ? parts_that_fit : 1;
+    void *scratch = NULL;
+    STRAIT_TRY(strait_cuda_scratch(s, (size_t)((n_parts + 2) * square) * sizeof(double), &scratch));
+    STRAIT_TRY(orthonormalise_once(s, q, scratch, n_parts));
+    return orthonormalise_once(s, q, scratch, n_parts); // removes what rounding left
 }
 
 void strait_cuda_codec(struct strait_kernel_set *set) {

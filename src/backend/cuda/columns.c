@@ -33,7 +33,7 @@ static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_
                                                : STRAIT_CUDA_OF(x.dtype, "regroup_bf16");
     const int64_t all = y.cols | x.cols | params.to | params.to_cols | params.from |
                         params.from_cols;
-    const int64_t width = all % 8 == 0 ? 8 : 1; // as the kernel takes them where addresses allow
+    const int64_t width = all % 8 == 0 ? 8 : 1; // columns per thread, as the kernel decides too
     void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &params};
     return strait_cuda_launch(
         s, kernel, strait_cuda_by_rows(y.rows, params.n_groups * params.to_cols, width), args);

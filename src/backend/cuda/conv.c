@@ -1,12 +1,12 @@
-/* local.c - what looks at the rows just before a row, and at some of its columns. */
+/* conv.c - causal convolution over the rows of a sequence, each column by itself. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/grid.h"
 
 enum {
-    ROWS = 16 // of a block of conv, which reads a few before them too
+    ROWS = 16 // per block of conv, which also reads the few rows before them
 };
 
-/* Blocks of neighbouring rows, each thread with columns of its own. */
+/* Each block takes neighbouring rows, each thread its own columns. */
 static strait_cuda_grid by_shares(strait_tensor x, int64_t shares) {
     const int64_t wide = strait_cuda_wide(x.dtype);
     const int64_t n = x.cols % wide == 0 ? x.cols / wide : x.cols;

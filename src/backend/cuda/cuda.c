@@ -1,4 +1,7 @@
-/* cuda.c - an NVIDIA GPU as a device: memory, streams, copies. */
+/* cuda.c - an NVIDIA GPU as a device: memory, streams, copies, events.
+ *
+ * The driver's context is a property of the calling thread, so every entry point makes it current
+ * first (strait_cuda_use): other threads copy on streams of their own. */
 #include "backend/cuda/cuda.h"
 
 #include "base/alloc.h"
@@ -15,12 +18,13 @@ strait_err strait_cuda_check(const struct strait_backend *be, CUresult result, c
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return STRAIT_FAIL(STRAIT_ENOMEM, "device cuda:%d: %s: out of memory", be->ordinal, what);
     return STRAIT_FAIL(STRAIT_EDEVICE, "device cuda:%d: %s: %s", be->ordinal, what,
-                       strait_cuda_words(result));
+                       strait_cuda_result_text(result));
 }
 
 strait_err strait_cuda_use(const struct strait_backend *be) {
     const struct strait_cuda *cuda = strait_cuda_of(be);
-    return strait_cuda_check(be, cuda->driver->cuCtxSetCurrent(cuda->context), "entering it");
+    return strait_cuda_check(be, cuda->driver->cuCtxSetCurrent(cuda->context),
+                             "making its context current");
 }
 
 strait_err strait_cuda_enter(const struct strait_stream *s, CUstream *out) {
@@ -36,7 +40,7 @@ int strait_cuda_processors(const struct strait_stream *s) {
 static strait_err ask(const struct strait_backend *be, CUdevice_attribute what, int *out) {
     const struct strait_cuda *cuda = strait_cuda_of(be);
     return strait_cuda_check(be, cuda->driver->cuDeviceGetAttribute(out, what, cuda->device),
-                             "asking what it is");
+                             "querying its attributes");
 }
 
 static strait_err choose_device(struct strait_backend *be) {
@@ -45,19 +49,20 @@ static strait_err choose_device(struct strait_backend *be) {
     STRAIT_TRY(strait_cuda_check(be, cuda->driver->cuDeviceGetCount(&n), "counting devices"));
     if (be->ordinal < 0 || be->ordinal >= n)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "device cuda:%d: this machine has %d: set device.ordinal "
-                           "below that, or device.kind to cpu",
+                           "device cuda:%d does not exist, this machine has %d CUDA devices: set "
+                           "device.ordinal below that, or device.kind to cpu",
                            be->ordinal, n);
-    STRAIT_TRY(
-        strait_cuda_check(be, cuda->driver->cuDeviceGet(&cuda->device, be->ordinal), "opening it"));
+    STRAIT_TRY(strait_cuda_check(be, cuda->driver->cuDeviceGet(&cuda->device, be->ordinal),
+                                 "opening the device"));
     STRAIT_TRY(ask(be, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &cuda->major));
     STRAIT_TRY(ask(be, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &cuda->minor));
     STRAIT_TRY(ask(be, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &cuda->n_processors));
     if (be->precision == STRAIT_BF16 && cuda->major < BF16_MAJOR)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "device cuda:%d is sm_%d%d, which has no bf16 (sm_80 and later have): "
-                           "set device.precision to fp32 or auto",
-                           be->ordinal, cuda->major, cuda->minor);
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "device cuda:%d is sm_%d%d, which does not support bf16 (sm_80 and later do): "
+            "set device.precision to fp32 or auto",
+            be->ordinal, cuda->major, cuda->minor);
     return STRAIT_OK;
 }
 
@@ -66,12 +71,13 @@ static strait_err write_description(struct strait_backend *be) {
     char name[96] = "";
     size_t bytes = 0;
     int version = 0;
-    STRAIT_TRY(strait_cuda_check(
-        be, cuda->driver->cuDeviceGetName(name, (int)sizeof name, cuda->device), "its name"));
-    STRAIT_TRY(strait_cuda_check(be, cuda->driver->cuDeviceTotalMem_v2(&bytes, cuda->device),
-                                 "its memory"));
     STRAIT_TRY(
-        strait_cuda_check(be, cuda->driver->cuDriverGetVersion(&version), "its driver's version"));
+        strait_cuda_check(be, cuda->driver->cuDeviceGetName(name, (int)sizeof name, cuda->device),
+                          "reading its name"));
+    STRAIT_TRY(strait_cuda_check(be, cuda->driver->cuDeviceTotalMem_v2(&bytes, cuda->device),
+                                 "reading its memory size"));
+    STRAIT_TRY(strait_cuda_check(be, cuda->driver->cuDriverGetVersion(&version),
+                                 "reading the driver's version"));
     (void)snprintf(cuda->description, sizeof cuda->description,
                    "%s, %zu GiB, sm_%d%d, %s, %s attention, CUDA %d.%d", name, bytes >> 30,
                    cuda->major, cuda->minor, be->precision == STRAIT_BF16 ? "bf16" : "fp32",
@@ -90,7 +96,7 @@ static strait_dtype precision(int ordinal, const char **why) {
                                      device) != CUDA_SUCCESS ||
         major >= BF16_MAJOR)
         return STRAIT_BF16;
-    *why = "devices before sm_80 have no bf16";
+    *why = "devices before sm_80 do not support bf16";
     return STRAIT_F32;
 }
 
@@ -98,8 +104,9 @@ static strait_err init(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     STRAIT_TRY(strait_cuda_driver(&cuda->driver));
     STRAIT_TRY(choose_device(be));
-    STRAIT_TRY(strait_cuda_check(
-        be, cuda->driver->cuDevicePrimaryCtxRetain(&cuda->context, cuda->device), "opening it"));
+    STRAIT_TRY(
+        strait_cuda_check(be, cuda->driver->cuDevicePrimaryCtxRetain(&cuda->context, cuda->device),
+                          "opening the device"));
     STRAIT_TRY(strait_cuda_use(be));
     STRAIT_TRY(strait_cuda_modules_load(be));
     STRAIT_TRY(strait_cuda_blas_open(be));
@@ -111,8 +118,8 @@ static strait_err init(struct strait_backend *be) {
     return STRAIT_OK;
 }
 
-/* The context stays with the process: it belongs to the device, other backends may use it, and
- * making it again takes a good part of a second. */
+/* Keeps the device's primary context for the life of the process: other backends and libraries may
+ * use it, and creating it again takes a good part of a second. */
 static void fini(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     if (cuda->context == NULL) return;
@@ -123,39 +130,41 @@ static void fini(struct strait_backend *be) {
     cuda->context = NULL;
 }
 
-/* Of one allocation, as the driver rounded it. */
+/* The size of an allocation, as the driver rounded it up. */
 static size_t size_of(const struct strait_cuda *cuda, CUdeviceptr memory) {
     size_t bytes = 0;
     (void)cuda->driver->cuMemGetAddressRange_v2(NULL, &bytes, memory);
     return bytes;
 }
 
-strait_err strait_cuda_take(const struct strait_backend *be, size_t bytes, CUdeviceptr *out) {
+/* Counts what the driver really took, for peak_bytes. */
+strait_err strait_cuda_alloc(const struct strait_backend *be, size_t bytes, CUdeviceptr *out) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     const CUresult result = cuda->driver->cuMemAlloc_v2(out, bytes > 0 ? bytes : 1);
     if (result == CUDA_SUCCESS) {
-        cuda->taken += size_of(cuda, *out);
-        if (cuda->taken > cuda->most_taken) cuda->most_taken = cuda->taken;
+        cuda->used_bytes += size_of(cuda, *out);
+        if (cuda->used_bytes > cuda->peak_bytes) cuda->peak_bytes = cuda->used_bytes;
         return STRAIT_OK;
     }
-    if (result != CUDA_ERROR_OUT_OF_MEMORY) return strait_cuda_check(be, result, "taking memory");
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return strait_cuda_check(be, result, "allocating memory");
     size_t free_bytes = 0, all = 0;
     (void)cuda->driver->cuMemGetInfo_v2(&free_bytes, &all);
     return STRAIT_FAIL(STRAIT_ENOMEM,
-                       "device cuda:%d: %zu MiB wanted, %zu of %zu MiB are free: use smaller "
-                       "microbatches, recomputation or more stages",
+                       "device cuda:%d: out of memory: an allocation of %zu MiB failed, %zu of %zu "
+                       "MiB are free: use smaller microbatches, recomputation or more stages",
                        be->ordinal, bytes >> 20, free_bytes >> 20, all >> 20);
 }
 
-void strait_cuda_give_back(const struct strait_backend *be, CUdeviceptr memory) {
+void strait_cuda_free(const struct strait_backend *be, CUdeviceptr memory) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     if (memory == 0) return;
-    cuda->taken -= size_of(cuda, memory);
+    cuda->used_bytes -= size_of(cuda, memory);
     (void)cuda->driver->cuMemFree_v2(memory);
 }
 
 static size_t peak_bytes(const struct strait_backend *be) {
-    return strait_cuda_of(be)->most_taken;
+    return strait_cuda_of(be)->peak_bytes;
 }
 
 static size_t free_bytes(const struct strait_backend *be) {
@@ -165,17 +174,17 @@ static size_t free_bytes(const struct strait_backend *be) {
     return available;
 }
 
-static strait_err take(struct strait_backend *be, size_t bytes, void **out) {
+static strait_err alloc(struct strait_backend *be, size_t bytes, void **out) {
     const struct strait_cuda_driver *driver = strait_cuda_of(be)->driver;
     CUdeviceptr memory = 0;
     STRAIT_TRY(strait_alloc_admit("device memory", bytes));
     STRAIT_TRY(strait_cuda_use(be));
-    STRAIT_TRY(strait_cuda_take(be, bytes, &memory));
-    /* The streams of a backend do not wait for the default one: it must be idle before we return.
-     */
+    STRAIT_TRY(strait_cuda_alloc(be, bytes, &memory));
+    /* Streams of a backend are not ordered after the default stream, on which the memset runs: it
+     * must be done before we return. */
     CUresult result = driver->cuMemsetD8Async(memory, 0, bytes > 0 ? bytes : 1, NULL);
     if (result == CUDA_SUCCESS) result = driver->cuStreamSynchronize(NULL);
-    if (result != CUDA_SUCCESS) strait_cuda_give_back(be, memory);
+    if (result != CUDA_SUCCESS) strait_cuda_free(be, memory);
     STRAIT_TRY(strait_cuda_check(be, result, "zeroing memory"));
     *out = strait_cuda_pointer(memory);
     return STRAIT_OK;
@@ -183,10 +192,10 @@ static strait_err take(struct strait_backend *be, size_t bytes, void **out) {
 
 static void release(struct strait_backend *be, void *memory) {
     if (memory == NULL || strait_cuda_use(be) != STRAIT_OK) return;
-    strait_cuda_give_back(be, (CUdeviceptr)(uintptr_t)memory);
+    strait_cuda_free(be, (CUdeviceptr)(uintptr_t)memory);
 }
 
-static strait_err take_host(struct strait_backend *be, size_t bytes, void **out) {
+static strait_err alloc_host(struct strait_backend *be, size_t bytes, void **out) {
     void *memory = NULL;
     STRAIT_TRY(strait_alloc_admit("pinned memory", bytes));
     STRAIT_TRY(strait_cuda_use(be));
@@ -208,7 +217,7 @@ static void stream_close(struct strait_stream *s) {
     if (queue != NULL && strait_cuda_use(s->backend) == STRAIT_OK) {
         const struct strait_cuda_driver *driver = strait_cuda_of(s->backend)->driver;
         if (queue->stream != NULL) (void)driver->cuStreamSynchronize(queue->stream);
-        strait_cuda_give_back(s->backend, queue->scratch);
+        strait_cuda_free(s->backend, queue->scratch);
         if (queue->event != NULL) (void)driver->cuEventDestroy_v2(queue->event);
         if (queue->stream != NULL) (void)driver->cuStreamDestroy_v2(queue->stream);
     }
@@ -226,29 +235,30 @@ static strait_err stream_open(struct strait_backend *be, struct strait_stream *s
     if (result == CUDA_SUCCESS)
         result = driver->cuEventCreate(&queue->event, CU_EVENT_DISABLE_TIMING);
     if (result != CUDA_SUCCESS) stream_close(s);
-    return strait_cuda_check(be, result, "making a stream");
+    return strait_cuda_check(be, result, "creating a stream");
 }
 
 strait_err strait_cuda_scratch(struct strait_stream *s, size_t bytes, void **out) {
     struct strait_cuda_queue *queue = strait_cuda_queue_of(s);
     if (bytes > queue->scratch_bytes || queue->scratch == 0) {
+        /* Queued kernels may still use the old scratch: wait before it is freed. */
         const struct strait_cuda_driver *driver = strait_cuda_of(s->backend)->driver;
         const size_t want = bytes > STRAIT_CUDA_SCRATCH ? bytes : STRAIT_CUDA_SCRATCH;
         STRAIT_TRY(strait_cuda_use(s->backend));
         STRAIT_TRY(strait_cuda_check(s->backend, driver->cuStreamSynchronize(queue->stream),
-                                     "waiting to grow its scratch"));
-        strait_cuda_give_back(s->backend, queue->scratch);
+                                     "waiting for a stream to grow its scratch"));
+        strait_cuda_free(s->backend, queue->scratch);
         queue->scratch = 0;
         queue->scratch_bytes = 0;
-        STRAIT_TRY(strait_cuda_take(s->backend, want, &queue->scratch));
+        STRAIT_TRY(strait_cuda_alloc(s->backend, want, &queue->scratch));
         queue->scratch_bytes = want;
     }
     *out = strait_cuda_pointer(queue->scratch);
     return STRAIT_OK;
 }
 
-/* From pageable memory the driver waits for the stream, takes a copy of its own and returns; only
- * copies of pinned memory (alloc_host) are left to the stream. */
+/* From pageable memory the driver waits for the stream, copies the data to a buffer of its own and
+ * returns; only copies of pinned memory (alloc_host) are asynchronous. */
 static strait_err upload(struct strait_stream *s, void *device, const void *host, size_t bytes) {
     CUstream stream = NULL;
     if (bytes == 0) return STRAIT_OK;
@@ -256,7 +266,7 @@ static strait_err upload(struct strait_stream *s, void *device, const void *host
     const CUresult result = strait_cuda_of(s->backend)
                                 ->driver->cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)device, host,
                                                                bytes, stream);
-    return strait_cuda_check(s->backend, result, "copying to it");
+    return strait_cuda_check(s->backend, result, "copying to the device");
 }
 
 static strait_err download(struct strait_stream *s, void *host, const void *device, size_t bytes) {
@@ -266,7 +276,7 @@ static strait_err download(struct strait_stream *s, void *host, const void *devi
     const CUresult result = strait_cuda_of(s->backend)
                                 ->driver->cuMemcpyDtoHAsync_v2(host, (CUdeviceptr)(uintptr_t)device,
                                                                bytes, stream);
-    return strait_cuda_check(s->backend, result, "copying from it");
+    return strait_cuda_check(s->backend, result, "copying from the device");
 }
 
 static strait_err order(struct strait_stream *s, struct strait_stream *waiter) {
@@ -290,7 +300,7 @@ static strait_err event_open(struct strait_backend *be, struct strait_event *e) 
     STRAIT_TRY(strait_cuda_use(be));
     STRAIT_TRY(strait_cuda_check(
         be, strait_cuda_of(be)->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
-        "making a mark"));
+        "creating an event"));
     *e = (struct strait_event){.backend = be, .native = event};
     return STRAIT_OK;
 }
@@ -300,7 +310,7 @@ static strait_err event_record(struct strait_stream *s, struct strait_event *e) 
     STRAIT_TRY(strait_cuda_enter(s, &stream));
     return strait_cuda_check(s->backend,
                              strait_cuda_of(s->backend)->driver->cuEventRecord(e->native, stream),
-                             "marking a place");
+                             "recording an event");
 }
 
 static strait_err event_query(struct strait_event *e, int waits, int *is_reached) {
@@ -334,9 +344,9 @@ const struct strait_backend_ops strait_backend_cuda = {
     .precision = precision,
     .init = init,
     .fini = fini,
-    .alloc = take,
+    .alloc = alloc,
     .release = release,
-    .alloc_host = take_host,
+    .alloc_host = alloc_host,
     .release_host = release_host,
     .stream_open = stream_open,
     .stream_close = stream_close,

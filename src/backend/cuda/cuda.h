@@ -1,6 +1,6 @@
-/* cuda.h - what the files of the cuda backend share.
+/* cuda.h - declarations that the files of the cuda backend share.
  *
- * Each family's .c file exports one function that writes its entries into a table of kernels. */
+ * Each family's .c file exports one function that writes its entries into a set of kernels. */
 #pragma once
 
 #include "backend/cuda/driver.h"
@@ -11,43 +11,43 @@
 #include <string.h>
 
 enum {
-    STRAIT_CUDA_MODULES = 24, // members of the file of kernels
-    STRAIT_CUDA_KERNELS = 512 // a power of two, at least twice as many as there are kernels
+    STRAIT_CUDA_MODULES = 24, // most members of the module file: one per .cu file
+    STRAIT_CUDA_KERNELS = 512 // hash table size: a power of two, at least twice the kernels
 };
 
-/* A kernel that was launched before. */
+/* A slot of the hash table of kernels that were launched before. */
 struct strait_cuda_kernel {
-    const char *name; // as the first caller spelt it; NULL in an empty place
+    const char *name; // the first caller's string, which must be static; NULL in an empty slot
     CUfunction function;
-    unsigned shared; // the dynamic limit it has now
+    unsigned shared; // its present limit of dynamic shared memory, in bytes
 };
 
-struct strait_cuda_blas; // matmul.c
+struct strait_cuda_blas; // blas.h
 struct strait_cudnn;     // cudnn.h
 
-/* The state of a cuda device: one backend, used by one thread at a time. */
+/* The state of a cuda device. Kernels are launched by one thread at a time. */
 struct strait_cuda {
     const struct strait_cuda_driver *driver;
     CUdevice device;
-    CUcontext context; // the device's primary one, shared with the libraries; NULL before
+    CUcontext context; // the device's primary one, shared with libraries; NULL before init
     CUmodule modules[STRAIT_CUDA_MODULES];
     int n_modules;
     struct strait_cuda_kernel found[STRAIT_CUDA_KERNELS];
     int n_found;
     int n_processors, major, minor;
-    size_t taken, most_taken; // device memory, now and at most: bytes
+    size_t used_bytes, peak_bytes; // device memory, now and at most
     struct strait_cuda_blas *blas;
-    struct strait_cudnn *cudnn; // NULL where attention does without
+    struct strait_cudnn *cudnn; // NULL where attention does not use it
     struct strait_kernel_set kernels;
-    char module[STRAIT_CUDA_PATH];
+    char module[STRAIT_CUDA_PATH]; // path of the module file
     char description[192];
 };
 
-/* A stream as the backend keeps it: strait_stream.native. */
+/* What strait_stream.native points to. */
 struct strait_cuda_queue {
     CUstream stream;
-    CUevent event; // for order()
-    CUdeviceptr scratch;
+    CUevent event;       // for order()
+    CUdeviceptr scratch; // strait_cuda_scratch
     size_t scratch_bytes;
 };
 
@@ -59,7 +59,7 @@ static inline struct strait_cuda_queue *strait_cuda_queue_of(const struct strait
     return s->native;
 }
 
-/* An address of the device as the pointer that tensors hold. */
+/* A device address as the pointer that tensors hold. */
 static inline void *strait_cuda_pointer(CUdeviceptr address) {
     void *p;
     _Static_assert(sizeof p == sizeof address, "device addresses are pointers");
@@ -70,26 +70,29 @@ static inline void *strait_cuda_pointer(CUdeviceptr address) {
 /* Makes the device's context current in this thread. */
 strait_err strait_cuda_use(const struct strait_backend *be);
 
-/* Device memory, not zeroed; counted. give_back accepts 0. The context is current. */
-strait_err strait_cuda_take(const struct strait_backend *be, size_t bytes, CUdeviceptr *out);
-void strait_cuda_give_back(const struct strait_backend *be, CUdeviceptr memory);
+/* Device memory, not zeroed, counted in peak_bytes. free accepts 0. The context must be current. */
+strait_err strait_cuda_alloc(const struct strait_backend *be, size_t bytes, CUdeviceptr *out);
+void strait_cuda_free(const struct strait_backend *be, CUdeviceptr memory);
 
-/* Loads the members of the file of kernels into the context; cuda->module names the file. */
+/* Loads all members of the module file (compiled kernels) into the context and sets cuda->module.
+ */
 strait_err strait_cuda_modules_load(struct strait_backend *be);
 void strait_cuda_modules_unload(struct strait_cuda *cuda);
 
-/* Finds cublasLt and makes its handle and the table of products seen so far. */
+/* Opens cublasLt, creates its handle and an empty table of planned products. find only looks for
+ * the library and reports its path. */
 strait_err strait_cuda_blas_open(struct strait_backend *be);
 void strait_cuda_blas_close(struct strait_cuda *cuda);
 strait_err strait_cuda_blas_find(char path[STRAIT_CUDA_PATH]);
 
-/* Chooses what computes attention, and starts cuDNN where it does. STRAIT_ECONFIG when
- * STRAIT_ATTENTION names no kind, STRAIT_ENOTSUP when it names cudnn, which cannot be used. */
+/* Chooses which kernels compute attention, and starts cuDNN if it does. STRAIT_ECONFIG when the
+ * environment variable STRAIT_ATTENTION is not a kind, STRAIT_ENOTSUP when it asks for cudnn and
+ * that cannot be used. */
 strait_err strait_cuda_attention_open(struct strait_backend *be);
 void strait_cuda_attention_close(struct strait_cuda *cuda);
 
-/* What computes attention for heads of 64 and 128, forward and backward: "plain", "tiled" (tensor
- * cores), "group" (those of sm_90), "cudnn+group" or "cudnn+tiled". */
+/* Which kernels compute attention for heads of 64 and 128, forward and backward: "plain", "tiled"
+ * (tensor cores), "group" (warp groups of sm_90), "cudnn+group" or "cudnn+tiled". */
 const char *strait_cuda_attention_kind(const struct strait_backend *be);
 
 /* Fills every entry of every table, optional ones included. */

@@ -1,4 +1,4 @@
-/* cudnn.c - opens cuDNN, plans attention once a shape, and runs it. */
+/* cudnn.c - opens cuDNN, plans attention once per shape, and runs it. */
 #include "backend/cuda/cudnn.h"
 
 #include "backend/cuda/library.h"
@@ -9,7 +9,7 @@
 enum {
     LSE_THREADS = 256,
     LSE_ALIGN = 256,         // bytes
-    MOST_WORKSPACE = 1 << 20 // bytes: what is known needs 256
+    MOST_WORKSPACE = 1 << 20 // bytes; known plans need 256
 };
 
 static const char *const names[] = {
@@ -17,11 +17,11 @@ static const char *const names[] = {
     STRAIT_CUDNN(X)
 #undef X
 };
-_Static_assert(sizeof names == sizeof(struct strait_cudnn_table), "one pointer a name");
+_Static_assert(sizeof names == sizeof(struct strait_cudnn_table), "one pointer per name");
 
-/* Makes the plan of a key; the graph it comes from does not outlive the call. */
-static strait_err make(struct strait_cudnn *dnn, const strait_cudnn_key *key,
-                       struct strait_cudnn_plan *out) {
+/* Creates the plan of a key. The graph is only needed for that. */
+static strait_err create_plan(struct strait_cudnn *dnn, const strait_cudnn_key *key,
+                              struct strait_cudnn_plan *out) {
     struct strait_cudnn_graph graph;
     const int64_t *at = key->at;
     const size_t version = dnn->table.cudnnGetVersion();
@@ -33,12 +33,12 @@ static strait_err make(struct strait_cudnn *dnn, const strait_cudnn_key *key,
     if (status == 0) return STRAIT_OK;
     return STRAIT_FAIL(
         STRAIT_ENOTSUP,
-        "cuDNN %zu.%zu.%zu refuses attention of %lld x %lld tokens, %lld heads of "
-        "%lld and %lld of keys (%s): set STRAIT_ATTENTION to group, for the kernels "
+        "cuDNN %zu.%zu.%zu rejects attention of %lld x %lld tokens with %lld heads of "
+        "%lld and %lld key heads (%s): set STRAIT_ATTENTION to group, for the kernels "
         "of this program",
         version / 10000, version / 100 % 100, version % 100, (long long)at[STRAIT_CUDNN_SEQUENCES],
         (long long)at[STRAIT_CUDNN_TOKENS], (long long)at[STRAIT_CUDNN_QUERY_HEADS],
-        (long long)at[STRAIT_CUDNN_HEAD_DIM], (long long)at[STRAIT_CUDNN_KEY_HEADS], graph.words);
+        (long long)at[STRAIT_CUDNN_HEAD_DIM], (long long)at[STRAIT_CUDNN_KEY_HEADS], graph.text);
 }
 
 static const struct strait_cudnn_plan *find(const struct strait_cudnn *dnn,
@@ -49,24 +49,26 @@ static const struct strait_cudnn_plan *find(const struct strait_cudnn *dnn,
     return NULL;
 }
 
-/* A plan that goes may still be running. */
+/* The plan of a key, created if needed. A plan that is replaced may still be running, so the stream
+ * is waited for before it is destroyed. */
 static strait_err plan_of(struct strait_stream *s, struct strait_cudnn *dnn,
                           const strait_cudnn_key *key, const struct strait_cudnn_plan **out) {
     *out = find(dnn, key);
     if (*out != NULL) return STRAIT_OK;
-    struct strait_cudnn_plan made = {0}, *place = &dnn->plans[dnn->n_made % STRAIT_CUDNN_PLANS];
-    STRAIT_TRY(make(dnn, key, &made));
-    const strait_err err = place->plan != NULL ? s->backend->ops->wait(s) : STRAIT_OK;
-    if (place->plan != NULL) (void)dnn->table.cudnnBackendDestroyDescriptor(place->plan);
-    *place = made;
-    dnn->n_made++;
-    *out = place;
+    struct strait_cudnn_plan created = {0},
+                             *slot = &dnn->plans[dnn->n_created % STRAIT_CUDNN_PLANS];
+    STRAIT_TRY(create_plan(dnn, key, &created));
+    const strait_err err = slot->plan != NULL ? s->backend->ops->wait(s) : STRAIT_OK;
+    if (slot->plan != NULL) (void)dnn->table.cudnnBackendDestroyDescriptor(slot->plan);
+    *slot = created;
+    dnn->n_created++;
+    *out = slot;
     return err;
 }
 
 static strait_err start(struct strait_cudnn *dnn) {
     static const strait_cudnn_key small = {{1, 1, 1, 64, 128, 1}};
-    char path[STRAIT_CUDA_PATH], words[STRAIT_CUDNN_WORDS];
+    char path[STRAIT_CUDA_PATH], text[STRAIT_CUDNN_TEXT];
     void *library = NULL;
     STRAIT_TRY(strait_cuda_library_open("libcudnn.so.9", path, &library));
     const strait_err err = strait_cuda_library_table(library, names, sizeof names / sizeof names[0],
@@ -77,11 +79,11 @@ static strait_err start(struct strait_cudnn *dnn) {
     }
     const int status = dnn->table.cudnnCreate(&dnn->handle);
     if (status != 0) {
-        strait_cudnn_words(&dnn->table, status, words);
-        return STRAIT_FAIL(STRAIT_ENOTSUP, "%s does not start: %s", path, words);
+        strait_cudnn_status_text(&dnn->table, status, text);
+        return STRAIT_FAIL(STRAIT_ENOTSUP, "%s does not start: %s", path, text);
     }
-    dnn->n_made = 1;
-    return make(dnn, &small, &dnn->plans[0]);
+    dnn->n_created = 1;
+    return create_plan(dnn, &small, &dnn->plans[0]);
 }
 
 strait_err strait_cudnn_open(struct strait_cudnn **out) {
@@ -102,32 +104,33 @@ void strait_cudnn_close(struct strait_cudnn **dnn) {
     *dnn = NULL;
 }
 
-static void give(strait_cudnn_binding *b, int64_t uid, const void *address) {
+/* Binds the address of a tensor, or of a host number, to its uid. */
+static void bind(strait_cudnn_binding *b, int64_t uid, const void *address) {
     b->uids[b->n] = uid;
     b->addresses[b->n++] = address;
 }
 
-/* y, and lse by sequence, head and token. */
+/* Computes y, and lse laid out [sequence][head][token]. */
 static strait_err run(struct strait_stream *s, struct strait_cudnn *dnn,
                       const struct strait_cudnn_plan *plan, const struct strait_attention_args *a,
                       strait_cudnn_binding *b) {
     static const float lowest = -INFINITY;
     const uint16_t *q = a->qkv, *k = q + (int64_t)a->n_query * a->head_dim;
     CUstream stream = NULL;
-    char words[STRAIT_CUDNN_WORDS];
-    give(b, STRAIT_CUDNN_Q, q);
-    give(b, STRAIT_CUDNN_K, k);
-    give(b, STRAIT_CUDNN_V, k + (int64_t)a->n_key * a->head_dim);
-    give(b, STRAIT_CUDNN_Y, a->y);
-    give(b, STRAIT_CUDNN_SCALE, &a->scale);
-    give(b, STRAIT_CUDNN_LOWEST, &lowest);
+    char text[STRAIT_CUDNN_TEXT];
+    bind(b, STRAIT_CUDNN_Q, q);
+    bind(b, STRAIT_CUDNN_K, k);
+    bind(b, STRAIT_CUDNN_V, k + (int64_t)a->n_key * a->head_dim);
+    bind(b, STRAIT_CUDNN_Y, a->y);
+    bind(b, STRAIT_CUDNN_SCALE, &a->scale);
+    bind(b, STRAIT_CUDNN_LOWEST, &lowest);
     STRAIT_TRY(strait_cuda_enter(s, &stream));
     int status = dnn->table.cudnnSetStream(dnn->handle, stream);
     if (status == 0) status = strait_cudnn_run(&dnn->table, dnn->handle, plan->plan, b);
     if (status == 0) return STRAIT_OK;
-    strait_cudnn_words(&dnn->table, status, words);
+    strait_cudnn_status_text(&dnn->table, status, text);
     return STRAIT_FAIL(STRAIT_EDEVICE, "device cuda:%d: attention by cuDNN: %s",
-                       s->backend->ordinal, words);
+                       s->backend->ordinal, text);
 }
 
 strait_err strait_cudnn_attention(struct strait_stream *s, const struct strait_attention_args *a) {
@@ -143,7 +146,7 @@ strait_err strait_cudnn_attention(struct strait_stream *s, const struct strait_a
     STRAIT_TRY(strait_cuda_scratch(s, before + (size_t)n * sizeof(float), &scratch));
     strait_cudnn_binding b = {.workspace = scratch};
     const float *by_head = (const float *)((char *)scratch + before);
-    if (a->lse != NULL) give(&b, STRAIT_CUDNN_LSE, by_head);
+    if (a->lse != NULL) bind(&b, STRAIT_CUDNN_LSE, by_head);
     STRAIT_TRY(run(s, dnn, plan, a, &b));
     if (a->lse == NULL) return STRAIT_OK;
     struct strait_attention_args lse = *a;

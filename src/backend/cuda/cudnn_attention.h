@@ -3,7 +3,7 @@
 
 #include "backend/cuda/cudnn_graph.h"
 
-/* What a graph, and so a plan, depends on. */
+/* Everything that a graph, and so a plan, depends on. */
 enum strait_cudnn_field {
     STRAIT_CUDNN_SEQUENCES,
     STRAIT_CUDNN_QUERY_HEADS,
@@ -18,8 +18,8 @@ typedef struct strait_cudnn_key {
     int64_t at[STRAIT_CUDNN_FIELDS];
 } strait_cudnn_key;
 
-/* The tensors that a run gives addresses for: q, k and v inside rows of qkv, scale and lowest in
- * host memory. */
+/* The tensors that each run binds to addresses: q, k and v inside rows of qkv; scale and lowest are
+ * numbers in host memory. */
 enum strait_cudnn_uid {
     STRAIT_CUDNN_Q = 1,
     STRAIT_CUDNN_K,
@@ -27,7 +27,7 @@ enum strait_cudnn_uid {
     STRAIT_CUDNN_Y,
     STRAIT_CUDNN_LSE, // [sequences x heads x tokens]: before 9.26 cuDNN promises no other layout
     STRAIT_CUDNN_SCALE,
-    STRAIT_CUDNN_LOWEST, // what the scores of hidden keys become: -inf
+    STRAIT_CUDNN_LOWEST, // score of masked keys: -inf
     STRAIT_CUDNN_LAST_UID = STRAIT_CUDNN_LOWEST
 };
 

@@ -1,10 +1,11 @@
-/* cudnn_graph.c - builds graphs of cuDNN's backend interface and finds plans for them. */
+/* cudnn_graph.c - builds graphs of cuDNN's backend interface and finds plans for them. The numbers
+ * below are those of cuDNN's headers, stable within a major version. */
 #include "backend/cuda/cudnn_graph.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { // what a descriptor describes
+enum { // kinds of descriptors
     POINTWISE = 0,
     ENGINE_CONFIG = 3,
     HEURISTIC = 4,
@@ -74,7 +75,7 @@ enum {
     AXES = 4,
     ALIGNMENT = 16,    // bytes, of every tensor
     HEURISTIC_A = 3,   // cuDNN's own choice, best first
-    FULL = 2006,       // more descriptors than a graph has room for: cuDNN's "size insufficient"
+    FULL = 2006,       // more descriptors than a graph can hold: cuDNN's "size insufficient"
     NO_PROPOSAL = 3000 // cuDNN's "not supported"
 };
 
@@ -93,20 +94,20 @@ void strait_cudnn_graph_free(struct strait_cudnn_graph *g) {
         (void)g->table->cudnnBackendDestroyDescriptor(g->made[--g->n_made]);
 }
 
-void strait_cudnn_words(const struct strait_cudnn_table *table, int status,
-                        char out[STRAIT_CUDNN_WORDS]) {
-    char why[STRAIT_CUDNN_WORDS] = "";
+void strait_cudnn_status_text(const struct strait_cudnn_table *table, int status,
+                              char out[STRAIT_CUDNN_TEXT]) {
+    char why[STRAIT_CUDNN_TEXT] = "";
     table->cudnnGetLastErrorString(why, sizeof why);
     why[strcspn(why, "\n")] = '\0';
-    (void)snprintf(out, STRAIT_CUDNN_WORDS, "%.60s%s%.180s", table->cudnnGetErrorString(status),
+    (void)snprintf(out, STRAIT_CUDNN_TEXT, "%.60s%s%.180s", table->cudnnGetErrorString(status),
                    why[0] != '\0' ? ": " : "", why);
 }
 
-/* Keeps the first failure. */
+/* Keeps the first failure and its text. */
 static void note(struct strait_cudnn_graph *g, int status) {
     if (g->status != 0 || status == 0) return;
     g->status = status;
-    strait_cudnn_words(g->table, status, g->words);
+    strait_cudnn_status_text(g->table, status, g->text);
 }
 
 static void *make(struct strait_cudnn_graph *g, int kind) {
@@ -172,7 +173,7 @@ void *strait_cudnn_virtual(struct strait_cudnn_graph *g, strait_cudnn_type type,
     return t;
 }
 
-/* How a pointwise operation computes; an axis only where one is meant. */
+/* The descriptor of a pointwise operation; only STRAIT_CUDNN_INDEX has an axis. */
 static void *pointwise_how(struct strait_cudnn_graph *g, strait_cudnn_pointwise mode,
                            const int64_t *axis) {
     void *params = make(g, POINTWISE);
@@ -185,7 +186,7 @@ static void *pointwise_how(struct strait_cudnn_graph *g, strait_cudnn_pointwise 
     return params;
 }
 
-/* An operation of its parts; those that are NULL are none. */
+/* Adds an operation with its operands; NULL operands are left out. */
 static void operate(struct strait_cudnn_graph *g, int kind, const int *names, void *const *parts,
                     int n) {
     void *op = make(g, kind);
@@ -231,7 +232,7 @@ void strait_cudnn_matmul_op(struct strait_cudnn_graph *g, void *y, void *a, void
     operate(g, OP_MATMUL, parts_of, (void *const[]){params, y, a, b}, 4);
 }
 
-/* Fills `configs`, which the graph owns, with proposals; how many there are. */
+/* Fills `configs`, which the graph owns, with cuDNN's proposals and returns their number. */
 static int propose(struct strait_cudnn_graph *g, void *configs[STRAIT_CUDNN_PROPOSALS]) {
     const int mode = HEURISTIC_A;
     int64_t n = 0;
@@ -252,7 +253,7 @@ static int propose(struct strait_cudnn_graph *g, void *configs[STRAIT_CUDNN_PROP
     return g->status == 0 ? (int)n : 0;
 }
 
-/* The plan of one proposal: cuDNN's status, and its workspace. */
+/* Creates the plan of one proposal and reads its workspace. Returns cuDNN's status. */
 static int realize(const struct strait_cudnn_graph *g, void *config, void **plan,
                    int64_t *workspace) {
     const struct strait_cudnn_table *t = g->table;

@@ -1,16 +1,16 @@
 /* cudnn_graph.h - graphs of cuDNN's backend interface, without its headers.
  *
  * cuDNN is found at run time and may be absent, and its headers may be absent where the program is
- * built: what is used of its C interface, which keeps its numbers within a major version, is
- * declared here. A graph is built by calls that do nothing once one of them has failed, so that
- * only the end is asked. One thread at a time. */
+ * built. This file therefore declares the part of its C interface that we use; its numbers are
+ * stable within a major version. Calls that build a graph do nothing after one has failed, so that
+ * callers check only the last one. One thread at a time. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Every function that is used, by the name its library exports: result, name, parameters. */
+/* Every function we use, by the name the library exports: result, name, parameters. */
 #define STRAIT_CUDNN(X)                                                                   \
     X(size_t, cudnnGetVersion, (void))                                                    \
     X(const char *, cudnnGetErrorString, (int status))                                    \
@@ -49,7 +49,7 @@ typedef enum strait_cudnn_pointwise {
     STRAIT_CUDNN_LOG = 15,
     STRAIT_CUDNN_GREATER_EQUAL = 303,
     STRAIT_CUDNN_INDEX = 501, // the position on an axis
-    STRAIT_CUDNN_SELECT = 601 // by a third tensor: the first where it holds, else the second
+    STRAIT_CUDNN_SELECT = 601 // by a third tensor: the first where it is true, else the second
 } strait_cudnn_pointwise;
 
 typedef enum strait_cudnn_reduction {
@@ -58,14 +58,14 @@ typedef enum strait_cudnn_reduction {
 } strait_cudnn_reduction;
 
 enum {
-    STRAIT_CUDNN_WORDS = 256,
-    STRAIT_CUDNN_MADE = 96, // descriptors of one graph
+    STRAIT_CUDNN_TEXT = 256,
+    STRAIT_CUDNN_MADE = 96, // most descriptors of one graph
     STRAIT_CUDNN_OPS = 24,
-    STRAIT_CUDNN_REAL = 8, // tensors that a run is given
+    STRAIT_CUDNN_REAL = 8, // most tensors that a run binds
     STRAIT_CUDNN_PROPOSALS = 8
 };
 
-/* A tensor of four axes: sequence, head, row, column. Strides of 0 are those of packed rows. */
+/* A tensor of four axes: sequence, head, row, column. All strides 0 mean contiguous. */
 typedef struct strait_cudnn_shape {
     int64_t n[4], stride[4];
 } strait_cudnn_shape;
@@ -73,26 +73,27 @@ typedef struct strait_cudnn_shape {
 struct strait_cudnn_graph {
     const struct strait_cudnn_table *table;
     void *handle;
-    void *made[STRAIT_CUDNN_MADE]; // all that a graph consists of
+    void *made[STRAIT_CUDNN_MADE]; // all descriptors of the graph, which owns them
     int n_made;
     void *ops[STRAIT_CUDNN_OPS];
     int n_ops;
     int64_t last_uid;
-    int status; // of the first call that failed
-    char words[STRAIT_CUDNN_WORDS];
+    int status;                   // of the first call that failed
+    char text[STRAIT_CUDNN_TEXT]; // and its reason
 };
 
-/* What cuDNN says of the call that just failed: its status says what, its last message why. */
-void strait_cudnn_words(const struct strait_cudnn_table *table, int status,
-                        char out[STRAIT_CUDNN_WORDS]);
+/* cuDNN's text for the call that just failed: the name of its status and its last message. */
+void strait_cudnn_status_text(const struct strait_cudnn_table *table, int status,
+                              char out[STRAIT_CUDNN_TEXT]);
 
-/* An empty graph; uids up to `n_real` belong to real tensors. free is safe after any call. */
+/* Starts an empty graph; uids up to `n_real` belong to real tensors. free is safe after any call.
+ */
 void strait_cudnn_graph_init(struct strait_cudnn_graph *g, const struct strait_cudnn_table *table,
                              void *handle, int64_t n_real);
 void strait_cudnn_graph_free(struct strait_cudnn_graph *g);
 
-/* Tensors: in memory, under a uid that a run gives an address for; one number that a run reads from
- * host memory; and one that never lies anywhere. Owned by the graph; NULL after a failure. */
+/* Tensors: real ones, whose uid each run binds to an address; a single number, read from host
+ * memory; and virtual ones, which are never stored. Owned by the graph; NULL after a failure. */
 void *strait_cudnn_real(struct strait_cudnn_graph *g, int64_t uid, strait_cudnn_type type,
                         strait_cudnn_shape shape);
 void *strait_cudnn_number(struct strait_cudnn_graph *g, int64_t uid);
@@ -107,13 +108,13 @@ void strait_cudnn_reduce_op(struct strait_cudnn_graph *g, strait_cudnn_reduction
                             void *x);
 void strait_cudnn_matmul_op(struct strait_cudnn_graph *g, void *y, void *a, void *b);
 
-/* The first of cuDNN's proposals for the graph that becomes a plan and needs at most `room` bytes
- * of workspace. The plan outlives the graph: whoever asks destroys it. Not 0, with the graph's
- * status and words, when there is none. */
+/* The first of cuDNN's proposals for the graph that yields a plan with at most `capacity` bytes of
+ * workspace. The caller owns the plan, which outlives the graph. Returns 0, or the status that the
+ * graph keeps together with its text. */
 int strait_cudnn_graph_plan(struct strait_cudnn_graph *g, int64_t capacity, void **plan,
                             int64_t *workspace);
 
-/* What a run reads and writes: the address of each real tensor, and of each number. */
+/* The addresses of one run: of each real tensor and each number. */
 typedef struct strait_cudnn_binding {
     int64_t uids[STRAIT_CUDNN_REAL];
     const void *addresses[STRAIT_CUDNN_REAL];
@@ -121,6 +122,6 @@ typedef struct strait_cudnn_binding {
     void *workspace;
 } strait_cudnn_binding;
 
-/* Queues a plan on the handle's stream: cuDNN's status. */
+/* Queues a plan on the handle's stream. Returns cuDNN's status. */
 int strait_cudnn_run(const struct strait_cudnn_table *table, void *handle, void *plan,
                      const strait_cudnn_binding *b);

@@ -1,4 +1,4 @@
-/* driver.c - libcuda.so.1, opened when first asked for. */
+/* driver.c - libcuda.so.1, opened on first use. */
 #include "backend/cuda/driver.h"
 
 #include "backend/cuda/library.h"
@@ -7,7 +7,8 @@
 #include <pthread.h>
 #include <stdio.h>
 
-/* What the first call found; written once, read by all. */
+/* The result of the first call: written once under `once`, then read by all threads. Errors are
+ * kept as text, because the error detail belongs to the thread that failed. */
 static struct {
     pthread_once_t once;
     struct strait_cuda_driver table;
@@ -20,7 +21,7 @@ static const char *const names[] = {
     STRAIT_CUDA_DRIVER(X)
 #undef X
 };
-_Static_assert(sizeof names == sizeof(struct strait_cuda_driver), "one pointer a name");
+_Static_assert(sizeof names == sizeof(struct strait_cuda_driver), "one pointer per name");
 
 static strait_err start(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -38,7 +39,7 @@ static strait_err start(void) {
     return STRAIT_FAIL(STRAIT_ENOTSUP,
                        "device cuda: the NVIDIA driver does not start (%s): check it with "
                        "nvidia-smi, or set device.kind to cpu",
-                       strait_cuda_words(result));
+                       strait_cuda_result_text(result));
 }
 
 static void find(void) {
@@ -54,8 +55,8 @@ strait_err strait_cuda_driver(const struct strait_cuda_driver **out) {
     return STRAIT_OK;
 }
 
-const char *strait_cuda_words(CUresult result) {
-    const char *words = NULL;
-    if (found.table.cuGetErrorString != NULL) found.table.cuGetErrorString(result, &words);
-    return words != NULL ? words : "unknown error";
+const char *strait_cuda_result_text(CUresult result) {
+    const char *text = NULL;
+    if (found.table.cuGetErrorString != NULL) found.table.cuGetErrorString(result, &text);
+    return text != NULL ? text : "unknown error";
 }

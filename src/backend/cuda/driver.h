@@ -8,7 +8,7 @@
 
 #include <cuda.h>
 
-/* Every function of the driver that is used, by the name its library exports. */
+/* Every driver function we use, by the name the library exports. */
 #define STRAIT_CUDA_DRIVER(X)       \
     X(cuInit)                       \
     X(cuDriverGetVersion)           \
@@ -54,9 +54,9 @@ struct strait_cuda_driver {
 #undef X
 };
 
-/* Loads and starts the driver on the first call. STRAIT_ENOTSUP, in words for a user, when this
- * machine has none or it cannot start. Any thread; the table is borrowed, for ever. */
+/* Loads and starts the driver on the first call. STRAIT_ENOTSUP, with a text for users, when this
+ * machine has no driver or it does not start. Any thread; the table is valid for ever. */
 strait_err strait_cuda_driver(const struct strait_cuda_driver **out);
 
-/* What the driver calls this result: "out of memory". Borrowed, for ever. */
-const char *strait_cuda_words(CUresult result);
+/* The driver's text for a result: "out of memory". Valid for ever. */
+const char *strait_cuda_result_text(CUresult result);

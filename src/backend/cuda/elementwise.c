@@ -16,7 +16,7 @@ static strait_err fill(struct strait_stream *s, strait_tensor y, float value) {
     if (y.dtype == STRAIT_F32)
         return strait_cuda_check(s->backend, driver->cuMemsetD32Async(to, bits, n, stream), "fill");
     assert(y.dtype == STRAIT_BF16);
-    /* Rounded as cast rounds; a value that is not a number stays one. */
+    /* Rounded as cast rounds: half to even, and NaN stays NaN. */
     const int is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
     const uint32_t half = is_nan ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
     return strait_cuda_check(s->backend,
@@ -40,7 +40,8 @@ static strait_err cast(struct strait_stream *s, strait_tensor y, strait_tensor x
     if (y.dtype == x.dtype) return copy(s, y, x);
     const int narrows = y.dtype == STRAIT_BF16 && x.dtype == STRAIT_F32;
     if (!narrows && !(y.dtype == STRAIT_F32 && x.dtype == STRAIT_BF16))
-        return STRAIT_FAIL(STRAIT_ENOTSUP, "cast: only f32 and bf16 turn into each other");
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "cast on cuda: only f32 and bf16 convert into each other");
     int64_t n = strait_cuda_count(x);
     void *args[] = {&y.data, &x.data, &n};
     return strait_cuda_launch(s, narrows ? "cast_f32_bf16" : "cast_bf16_f32",
@@ -55,9 +56,9 @@ static strait_err add(struct strait_stream *s, strait_tensor y, strait_tensor a,
     return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "add"), strait_cuda_each(s, n), args);
 }
 
-/* y moves by x in a way that one number describes. */
-static strait_err move(struct strait_stream *s, const char *kernel, strait_tensor y,
-                       strait_tensor x, float by) {
+/* For kernels y = f(y, x, by). */
+static strait_err combine(struct strait_stream *s, const char *kernel, strait_tensor y,
+                          strait_tensor x, float by) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
     int64_t n = strait_cuda_count(y);
     void *args[] = {&y.data, &x.data, &n, &by};
@@ -65,11 +66,11 @@ static strait_err move(struct strait_stream *s, const char *kernel, strait_tenso
 }
 
 static strait_err axpy(struct strait_stream *s, strait_tensor y, float alpha, strait_tensor x) {
-    return move(s, STRAIT_CUDA_OF(y.dtype, "axpy"), y, x, alpha);
+    return combine(s, STRAIT_CUDA_OF(y.dtype, "axpy"), y, x, alpha);
 }
 
 static strait_err lerp(struct strait_stream *s, strait_tensor y, strait_tensor x, float t) {
-    return move(s, STRAIT_CUDA_OF(y.dtype, "lerp"), y, x, t);
+    return combine(s, STRAIT_CUDA_OF(y.dtype, "lerp"), y, x, t);
 }
 
 void strait_cuda_elementwise(struct strait_kernel_set *set) {

@@ -1,11 +1,11 @@
-/* embed.c - rows of the embedding table by token. */
+/* embed.c - rows of a table by token id, the gradient of the table, and token gates. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/grid.h"
 #include "backend/cuda/k_embed.h"
 
 enum {
-    PLACE_THREADS = 256, // k_embed_back.cu
-    SUM_THREADS = 128
+    POSITION_THREADS = 256, // THREADS of k_embed_back.cu
+    SUM_THREADS = 128       // as there
 };
 
 static const char *embed_name(strait_dtype to, strait_dtype from) {
@@ -31,53 +31,54 @@ static strait_err embed_minus(struct strait_stream *s, strait_tensor y, strait_t
                               strait_cuda_by_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)), args);
 }
 
-/* The most blocks that pieces of `rows` places can need: one for each token that occurs, and one
- * for each whole piece. */
+/* The most pieces that `rows` positions can need: one per token that occurs, and one per whole
+ * piece. */
 static size_t most_pieces(size_t rows, size_t tokens) {
     return (rows < tokens ? rows : tokens) + rows / STRAIT_CUDA_PIECE;
 }
 
-/* Scratch for the places of `rows` tokens. Tokens of several pieces are fewer than whole pieces,
- * and none has more than one piece that is not whole. */
-static strait_err make_places(struct strait_stream *s, strait_tensor d_table, size_t rows,
-                              strait_cuda_places *out) {
+/* Lays out scratch for the positions of `rows` tokens. There are fewer tokens with several pieces
+ * than whole pieces, and each has at most one piece that is not whole. */
+static strait_err lay_out_positions(struct strait_stream *s, strait_tensor d_table, size_t rows,
+                                    strait_cuda_positions *out) {
     const size_t tokens = (size_t)d_table.rows, whole = rows / STRAIT_CUDA_PIECE;
     const size_t partials = 2 * whole * (size_t)d_table.cols * sizeof(float);
     const size_t pieces = most_pieces(rows, tokens) * sizeof(strait_cuda_piece);
     const size_t commons = whole * sizeof(strait_cuda_common);
     const size_t ints = (2 * tokens + 3 * rows) * sizeof(int32_t);
     void *scratch = NULL;
-    STRAIT_TRY(strait_cuda_scratch(
-        s, sizeof(strait_cuda_given) + pieces + partials + commons + ints, &scratch));
-    char *at = scratch; // whatever is read 16 bytes at a time comes first
-    out->given = (strait_cuda_given *)at;
-    out->pieces = (strait_cuda_piece *)(at += sizeof *out->given);
+    STRAIT_TRY(strait_cuda_scratch(s, sizeof(strait_cuda_used) + pieces + partials + commons + ints,
+                                   &scratch));
+    char *at = scratch; // what is read 16 bytes at a time comes first, for its alignment
+    out->used = (strait_cuda_used *)at;
+    out->pieces = (strait_cuda_piece *)(at += sizeof *out->used);
     out->partials = (float *)(at += pieces);
     out->commons = (strait_cuda_common *)(at += partials);
     out->count = (int32_t *)(at + commons);
     out->first = out->count + tokens;
-    out->turn = out->first + tokens;
-    out->found = out->turn + rows;
+    out->rank = out->first + tokens;
+    out->found = out->rank + rows;
     out->list = out->found + rows;
     return STRAIT_OK;
 }
 
-/* Lists the places of every token: five kernels, each with a thread or more for a place. */
-static strait_err list_places(struct strait_stream *s, strait_cuda_places places,
-                              strait_tensor tokens) {
+/* Lists the positions of every token: five kernels, each with one or more threads per position. */
+static strait_err list_positions(struct strait_stream *s, strait_cuda_positions positions,
+                                 strait_tensor tokens) {
     static const struct {
         const char *kernel;
         int lanes;
-    } passes[] = {{"embed_forget", 1},
+    } passes[] = {{"embed_clear", 1},
                   {"embed_count", 1},
-                  {"embed_allot", 1},
+                  {"embed_allocate", 1},
                   {"embed_list", 1},
-                  {"embed_order", STRAIT_CUDA_ORDER_LANES}};
-    void *args[] = {&places, &tokens.data, &tokens.rows};
+                  {"embed_sort", STRAIT_CUDA_ORDER_LANES}};
+    void *args[] = {&positions, &tokens.data, &tokens.rows};
     for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++) {
-        const int64_t blocks = strait_cuda_pieces(tokens.rows * passes[i].lanes, PLACE_THREADS);
-        STRAIT_TRY(strait_cuda_launch(
-            s, passes[i].kernel, (strait_cuda_grid){.x = blocks, .threads = PLACE_THREADS}, args));
+        const int64_t blocks = strait_cuda_pieces(tokens.rows * passes[i].lanes, POSITION_THREADS);
+        STRAIT_TRY(strait_cuda_launch(s, passes[i].kernel,
+                                      (strait_cuda_grid){.x = blocks, .threads = POSITION_THREADS},
+                                      args));
     }
     return STRAIT_OK;
 }
@@ -87,18 +88,18 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
     assert(d_y.cols == d_table.cols && d_y.rows == tokens.rows);
     assert(d_table.dtype == STRAIT_F32 && tokens.dtype == STRAIT_I32);
     const size_t rows = (size_t)d_y.rows;
-    strait_cuda_places places = {0};
-    STRAIT_TRY(make_places(s, d_table, rows, &places));
-    STRAIT_TRY(list_places(s, places, tokens));
+    strait_cuda_positions positions = {0};
+    STRAIT_TRY(lay_out_positions(s, d_table, rows, &positions));
+    STRAIT_TRY(list_positions(s, positions, tokens));
     const strait_cuda_grid by_piece = {.x = (int64_t)most_pieces(rows, (size_t)d_table.rows),
                                        .threads = SUM_THREADS};
-    void *sums[] = {&d_table.data, &d_y.data, &places, &d_y.cols};
+    void *sums[] = {&d_table.data, &d_y.data, &positions, &d_y.cols};
     STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(d_y.dtype, "embed_back"), by_piece, sums));
     const strait_cuda_grid by_token = {
         .x = d_y.rows / STRAIT_CUDA_PIECE,
         .y = strait_cuda_pieces(d_y.cols, SUM_THREADS * strait_cuda_wide(STRAIT_F32)),
         .threads = SUM_THREADS};
-    void *joins[] = {&d_table.data, &places, &d_y.cols};
+    void *joins[] = {&d_table.data, &positions, &d_y.cols};
     return strait_cuda_launch(s, "embed_join", by_token, joins);
 }
 

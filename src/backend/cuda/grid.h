@@ -4,10 +4,10 @@
 #include "backend/cuda/launch.h"
 
 enum {
-    STRAIT_CUDA_SHARES = 528 // blocks that each make a row of partial sums, at most
+    STRAIT_CUDA_SHARES = 528 // most blocks that each leave a row of partial sums
 };
 
-/* Values in 16 bytes. */
+/* Values in 16 bytes, the widest load of a thread. */
 static inline int64_t strait_cuda_wide(strait_dtype dtype) {
     return dtype == STRAIT_BF16 ? 8 : 4;
 }
@@ -18,15 +18,15 @@ static inline unsigned strait_cuda_threads(int64_t n, int64_t most) {
     return (unsigned)(whole < most ? whole : most);
 }
 
-/* Into how many blocks rows are shared out where each leaves partial sums. It follows from the
- * shape alone, so that sums keep their order on any device. */
+/* How many blocks share the rows where each block leaves partial sums. It follows from the shape
+ * alone, so that sums keep their order on any device. */
 static inline int64_t strait_cuda_shares(int64_t rows) {
     const int64_t n = strait_cuda_pieces(rows, 4);
     return n < STRAIT_CUDA_SHARES ? n : STRAIT_CUDA_SHARES;
 }
 
-/* Threads over the columns of each row, `width` columns each; kernels take further columns and rows
- * in strides of the grid. */
+/* Threads over the columns of each row, `width` columns each; kernels loop over further columns and
+ * rows in strides of the grid. */
 static inline strait_cuda_grid strait_cuda_over_rows(int64_t rows, int64_t cols, int64_t width) {
     const int64_t n = strait_cuda_pieces(cols, width), most = 65535;
     return (strait_cuda_grid){.x = strait_cuda_pieces(n, 256),
@@ -34,8 +34,8 @@ static inline strait_cuda_grid strait_cuda_over_rows(int64_t rows, int64_t cols,
                               .threads = strait_cuda_threads(n, 256)};
 }
 
-/* The same for kernels whose loop is over_rows in vector.cuh: where rows are narrow, a block takes
- * several of them at a time. */
+/* The same for kernels that use over_rows of vector.cuh: where rows are narrow, a block takes
+ * several rows at a time. */
 static inline strait_cuda_grid strait_cuda_by_rows(int64_t rows, int64_t cols, int64_t width) {
     strait_cuda_grid grid = strait_cuda_over_rows(rows, cols, width);
     const int64_t n = strait_cuda_pieces(cols, width), most = 65535;
@@ -59,10 +59,11 @@ static inline strait_err strait_cuda_add_columns(struct strait_stream *s, void *
 
 enum {
     STRAIT_CUDA_EACH_THREADS = 256,
-    STRAIT_CUDA_EACH_VALUES = 4 // of a thread at a time, at least
+    STRAIT_CUDA_EACH_VALUES = 4 // least values per thread at a time
 };
 
-/* Enough threads for n values, four each, and not more than keep the device busy. */
+/* Elementwise kernels: enough threads for n values, four each, but no more blocks than keep the
+ * device busy. */
 static inline strait_cuda_grid strait_cuda_each(const struct strait_stream *s, int64_t n) {
     const int64_t want = strait_cuda_pieces(n, (int64_t)STRAIT_CUDA_EACH_THREADS *
                                                    STRAIT_CUDA_EACH_VALUES);

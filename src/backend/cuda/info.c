@@ -1,16 +1,16 @@
-/* survey.c - driver, devices, libraries and module of this machine, as far as they are there. */
+/* info.c - collects what this machine has of driver, devices, libraries and module file. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/library.h"
 
 #include <stdio.h>
 
-/* Keeps the words of the first fault. */
+/* Keeps the text of the first error. */
 static void note(struct strait_cuda_info *out, strait_err err) {
     if (err == STRAIT_OK || out->problem[0] != '\0') return;
     (void)snprintf(out->problem, sizeof out->problem, "%s", strait_err_detail());
 }
 
-/* Free memory is known only inside a context. */
+/* Free memory can be queried only inside a context. */
 static size_t free_memory(const struct strait_cuda_driver *driver, CUdevice device) {
     CUcontext context = NULL;
     size_t free_bytes = 0, all = 0;
@@ -42,8 +42,9 @@ static strait_err describe_devices(struct strait_cuda_info *out) {
     (void)driver->cuDriverGetVersion(&out->driver_version);
     if (driver->cuDeviceGetCount(&out->n_devices) != CUDA_SUCCESS) out->n_devices = 0;
     if (out->n_devices == 0)
-        return STRAIT_FAIL(STRAIT_ENOTSUP, "device cuda: there is a driver but no device: check "
-                                           "nvidia-smi and CUDA_VISIBLE_DEVICES");
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "device cuda: the NVIDIA driver reports no device: check "
+                           "nvidia-smi and CUDA_VISIBLE_DEVICES");
     if (out->n_devices > STRAIT_CUDA_DEVICES) out->n_devices = STRAIT_CUDA_DEVICES;
     for (int i = 0; i < out->n_devices; i++)
         describe_device(driver, i, &out->devices[i]);
@@ -58,7 +59,7 @@ strait_err strait_cuda_get_info(struct strait_cuda_info *out) {
         out->module[0] = '\0';
         note(out, STRAIT_ENOTSUP);
     }
-    void *library = NULL; // without it attention has its own kernels: no problem
+    void *library = NULL; // optional: without it attention uses our own kernels
     if (strait_cuda_library_open("libcudnn.so.9", out->cudnn, &library) != STRAIT_OK)
         out->cudnn[0] = '\0';
     return STRAIT_OK;

@@ -15,7 +15,7 @@ template <typename T> struct subtract_norm_args {
     float epsilon;
 };
 
-/* Piece c of a row: its share of delta is made, its squares are returned. */
+/* Piece c of a row: writes its part of delta and returns its sum of squares. */
 template <typename T, int W>
 __device__ __forceinline__ float subtract_piece(const subtract_norm_args<T> &a, int64_t row, int c,
                                                 lanes<T, W> y) {
@@ -42,10 +42,11 @@ __device__ __forceinline__ void scale_piece(const subtract_norm_args<T> &a, int6
     put<T, W>(a.normed + at, v);
 }
 
-/* A block a row. Each thread holds some of it between the two passes; the rest is read twice. */
+/* One block per row. Each thread keeps some of it in registers between the two passes; the rest is
+ * read twice. */
 template <typename T, int W>
 __device__ __forceinline__ void subtract_norm_row(const subtract_norm_args<T> &a) {
-    __shared__ float capacity[32];
+    __shared__ float shared[32];
     constexpr int PIECES = W == 1 ? 4 : 16 / W;
     const int64_t row = blockIdx.x, first = row * a.cols;
     const int step = (int)blockDim.x * W, own = (int)threadIdx.x * W;
@@ -60,8 +61,8 @@ __device__ __forceinline__ void subtract_norm_row(const subtract_norm_args<T> &a
     }
     for (int c = PIECES * step + own; c < a.cols; c += step)
         squares += subtract_piece<T, W>(a, row, c, load<T, W>(a.y + first + c));
-    if (a.normed == nullptr) return; // alike in the whole grid
-    const float scale = 1.0f / sqrtf(block_sum(squares, capacity) / (float)a.cols + a.epsilon);
+    if (a.normed == nullptr) return; // uniform in the whole grid
+    const float scale = 1.0f / sqrtf(block_sum(squares, shared) / (float)a.cols + a.epsilon);
     if (threadIdx.x == 0) a.rstd[row] = scale;
 #pragma unroll
     for (int j = 0; j < PIECES; j++)
@@ -87,7 +88,7 @@ template <typename T> struct silu_args {
     int is_beside_f32;
 };
 
-/* Piece c of a row: silu(x), then what stands beside it. */
+/* Piece c of a row of [silu(x), beside]. */
 template <typename T, int W>
 __device__ __forceinline__ void silu_piece(const silu_args<T> &a, int64_t row, int64_t c) {
     const int64_t behind = row * a.beside_cols + c - a.cols;
@@ -115,6 +116,7 @@ template <typename T> __device__ __forceinline__ void silu_columns(const silu_ar
                      [=](int64_t row, int64_t c) { silu_piece<T, 1>(a, row, c); });
 }
 
+/* silu'(x) */
 __device__ __forceinline__ float silu_slope(float x) {
     const float open = sigmoid(x);
     return open * (1.0f + x * (1.0f - open));
@@ -143,14 +145,13 @@ template <typename T> struct norm_silu_args {
     int64_t rows, cols, width;
 };
 
-/* A row of a normed tensor on its way to a multiple of itself and, where there is one, another row:
- * what a warp asks for before it knows the factor, in so many pieces; the rest it reads afterwards.
- */
+/* Computes to = factor * row + plus for one row by a warp. The first PIECES pieces are loaded
+ * before the factor is known, to overlap with its computation; the rest is read afterwards. */
 template <typename T, int W> struct held_row {
     static constexpr int PIECES = 8;
     lanes<T, W> part[PIECES];
 
-    __device__ __forceinline__ void ask(const T *row, int64_t cols) {
+    __device__ __forceinline__ void preload(const T *row, int64_t cols) {
         const int64_t own = (int64_t)(threadIdx.x % 32) * W;
 #pragma unroll
         for (int j = 0; j < PIECES; j++)
@@ -181,7 +182,7 @@ template <typename T, int W> struct held_row {
     }
 };
 
-/* A warp a row: d_a and scaled are made; a . d_a is returned, in every lane. */
+/* One warp per row: writes d_a and scaled, and returns a . d_a in every lane. */
 template <typename T, int W>
 __device__ __forceinline__ float norm_silu_row(const norm_silu_args<T> &g, int64_t row) {
     const int lane = (int)threadIdx.x % 32;
@@ -216,7 +217,7 @@ template <typename T, int W>
 __device__ __forceinline__ void norm_silu_wide(const norm_silu_args<T> &g, int64_t row) {
     held_row<T, W> held;
     const int64_t at = row * g.width;
-    held.ask(g.n + at, g.width);
+    held.preload(g.n + at, g.width);
     const float shift = -g.rstd[row] * silu_dot(g, row) / (float)g.width;
     held.put_times(g.d_y + at, g.n + at, g.plus != nullptr ? g.plus + at : nullptr, g.width, shift);
 }

@@ -1,14 +1,15 @@
-/* k_codec.cu - what codecs need besides packed rows: top values, rotations, resizing. */
+/* k_codec.cu - kernels of transparent codecs: top-k payloads and the Hadamard transform. */
 #include "backend/cuda/payload.cuh"
 #include "backend/cuda/vector.cuh"
 
-/* Sizes of floats compare like their bits without the sign; what is not fit for the wire is 0. */
-__device__ __forceinline__ uint32_t size_of(float value) {
+/* Magnitudes of floats compare like their bits without the sign. Values that may not be sent count
+ * as 0. */
+__device__ __forceinline__ uint32_t magnitude_of(float value) {
     const uint32_t bits = __float_as_uint(value) & 0x7fffffffu;
     return bits <= __float_as_uint(STRAIT_WIRE_LIMIT) ? bits : 0u;
 }
 
-constexpr int HELD = 16; // columns that a thread remembers; more are read again
+constexpr int HELD = 16; // columns that a thread keeps in registers; others are read again
 
 /* A thread's columns [first, end) of a row. */
 struct own_columns {
@@ -20,47 +21,49 @@ struct own_columns {
 __device__ __forceinline__ void hold(own_columns &own) {
 #pragma unroll
     for (int i = 0; i < HELD; i++)
-        own.held[i] = own.first + i < own.end ? size_of(own.row[own.first + i]) : 0u;
+        own.held[i] = own.first + i < own.end ? magnitude_of(own.row[own.first + i]) : 0u;
 }
 
-/* How many of the thread's columns are of size `least` or more; `least` is not 0. */
+/* How many of the thread's columns have at least magnitude `least`, which is not 0. */
 __device__ __forceinline__ int count_own(const own_columns &own, uint32_t least) {
     int n = 0;
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         n += own.held[i] >= least;
     for (int64_t c = own.first + HELD; c < own.end; c++)
-        n += size_of(own.row[c]) >= least;
+        n += magnitude_of(own.row[c]) >= least;
     return n;
 }
 
-/* Sum over the block, and over the threads before this one. `room` is 33 ints of shared memory. */
-__device__ __forceinline__ int block_count(int n, int *before, int *capacity) {
+/* The sum over the block; *before is the sum over the threads before this one (a prefix sum).
+ * `shared` is 32 ints of shared memory. */
+__device__ __forceinline__ int block_count(int n, int *before, int *shared) {
     const int lane = (int)threadIdx.x % 32, n_warps = (int)blockDim.x / 32;
     int up_to = n;
     for (int by = 1; by < 32; by *= 2) {
         const int other = __shfl_up_sync(0xffffffffu, up_to, by);
         if (lane >= by) up_to += other;
     }
-    if (lane == 31) capacity[threadIdx.x / 32] = up_to;
+    if (lane == 31) shared[threadIdx.x / 32] = up_to;
     __syncthreads();
     int total = 0, earlier = 0;
     for (int w = 0; w < n_warps; w++) {
-        if (w < (int)threadIdx.x / 32) earlier += capacity[w];
-        total += capacity[w];
+        if (w < (int)threadIdx.x / 32) earlier += shared[w];
+        total += shared[w];
     }
     __syncthreads();
     *before = earlier + up_to - n;
     return total;
 }
 
-/* The largest size that at least `keep` values of the row reach. */
-__device__ __forceinline__ uint32_t threshold(const own_columns &own, int64_t keep, int *capacity) {
+/* The largest magnitude that at least `keep` values of the row reach: a binary search over bits,
+ * the same in every thread. */
+__device__ __forceinline__ uint32_t threshold(const own_columns &own, int64_t keep, int *shared) {
     uint32_t low = 0, high = 0x7fffffffu;
     int before;
     while (low < high) {
         const uint32_t middle = low + (high - low + 1) / 2;
-        if (block_count(count_own(own, middle), &before, capacity) >= keep)
+        if (block_count(count_own(own, middle), &before, shared) >= keep)
             low = middle;
         else
             high = middle - 1;
@@ -68,31 +71,33 @@ __device__ __forceinline__ uint32_t threshold(const own_columns &own, int64_t ke
     return low;
 }
 
-/* A block a row. bytes: values [rows x keep] as bf16, then columns of n_index bytes each. */
+/* One block per row. bytes: values [rows x keep] as bf16, then columns of n_index bytes each.
+ * Threads own ranges of columns; prefix sums tell each where its kept values go, in the order of
+ * columns. */
 extern "C" __global__ void __launch_bounds__(1024)
     topk_pack(unsigned char *bytes, const float *x, int64_t rows, int64_t cols, int64_t keep,
               int n_index, strait_pack_params params) {
-    __shared__ int capacity[32];
+    __shared__ int shared[32];
     const int64_t each = (cols + blockDim.x - 1) / blockDim.x, from = threadIdx.x * each;
     own_columns own = {x + blockIdx.x * cols,
                        from < cols ? from : cols,
                        from + each < cols ? from + each : cols,
                        {}};
     hold(own);
-    const uint32_t least = threshold(own, keep, capacity);
+    const uint32_t least = threshold(own, keep, shared);
     const int mine = count_own(own, least + 1);
     int larger_before, equal_before;
-    const int64_t equals = keep - block_count(mine, &larger_before, capacity);
+    const int64_t equals = keep - block_count(mine, &larger_before, shared);
     int same = 0;
     for (int64_t c = own.first; c < own.end; c++)
-        same += size_of(own.row[c]) == least;
-    block_count(same, &equal_before, capacity);
+        same += magnitude_of(own.row[c]) == least;
+    block_count(same, &equal_before, shared);
     unsigned char *columns = bytes + rows * keep * 2;
     int64_t at = blockIdx.x * keep + larger_before +
                  (equal_before < equals ? equal_before : equals);
     for (int64_t c = own.first; c < own.end; c++) {
         const float value = own.row[c];
-        const uint32_t size = size_of(value);
+        const uint32_t size = magnitude_of(value);
         if (size < least || (size == least && equal_before++ >= equals)) continue;
         uint32_t words[4] = {};
         float bad = 0;
@@ -107,17 +112,18 @@ extern "C" __global__ void __launch_bounds__(1024)
     }
 }
 
-/* Whether the columns of a row go up, as those that were packed here do; in every lane. */
-__device__ __forceinline__ bool goes_up(const unsigned char *columns, int64_t keep, int n_index) {
-    bool is_up = true;
+/* Whether the columns of a row strictly increase, as valid payloads have them; in every lane. */
+__device__ __forceinline__ bool is_increasing(const unsigned char *columns, int64_t keep,
+                                              int n_index) {
+    bool is_sorted = true;
     for (int64_t i = threadIdx.x % 32; i + 1 < keep; i += 32)
-        is_up = is_up && take_bytes(columns + i * n_index, n_index) <
-                             take_bytes(columns + (i + 1) * n_index, n_index);
-    return __all_sync(0xffffffffu, is_up);
+        is_sorted = is_sorted && take_bytes(columns + i * n_index, n_index) <
+                                     take_bytes(columns + (i + 1) * n_index, n_index);
+    return __all_sync(0xffffffffu, is_sorted);
 }
 
-/* A warp a row. Columns that do not go up may repeat: one lane then takes them all in their order,
- * so that the last of equals stands, every time. */
+/* One warp per row. Columns that are not increasing may repeat: one lane then restores the row in
+ * order, so that the last of equal columns wins, every time. */
 extern "C" __global__ void __launch_bounds__(256)
     topk_restore(float *x, float *stats, const unsigned char *bytes, int64_t rows, int64_t cols,
                  int64_t keep, int n_index) {
@@ -129,11 +135,11 @@ extern "C" __global__ void __launch_bounds__(256)
     float *to = x + row * cols;
     for (int64_t c = lane; c < cols; c += 32)
         to[c] = 0.0f;
-    const bool is_up = goes_up(columns, keep, n_index);
+    const bool is_sorted = is_increasing(columns, keep, n_index);
     __syncwarp();
     float size = 0, bad = 0;
-    for (int64_t i = is_up ? lane : 0; i < keep; i += is_up ? 32 : 1) {
-        if (!is_up && lane != 0) break;
+    for (int64_t i = is_sorted ? lane : 0; i < keep; i += is_sorted ? 32 : 1) {
+        if (!is_sorted && lane != 0) break;
         const float value = wire_value(wire_float(take_bytes(values + i * 2, 2)), &bad);
         const int64_t column = take_bytes(columns + i * n_index, n_index);
         if (column < cols)
@@ -150,9 +156,9 @@ extern "C" __global__ void __launch_bounds__(256)
     stats[row * 3 + 2] += bad;
 }
 
-constexpr int SPAN = 8192; // values of a block in shared memory: whole tiles, unless one is larger
+constexpr int SPAN = 8192; // values per block in shared memory: whole tiles, unless one is larger
 
-/* Sums and differences of values `step` apart, over n values. */
+/* One round of the transform: sums and differences of values `step` apart, over n values. */
 __device__ __forceinline__ void butterflies(float *v, int64_t n, int64_t step) {
     __syncthreads();
     for (int64_t p = threadIdx.x; p < n / 2; p += blockDim.x) {
@@ -163,8 +169,9 @@ __device__ __forceinline__ void butterflies(float *v, int64_t n, int64_t step) {
     }
 }
 
-/* Steps 1 to 64 of four consecutive values a lane: within the lane, then across the warp. */
-__device__ __forceinline__ void turn_in_warp(float v[4], int64_t tile) {
+/* The rounds of steps 1 to 64 on four consecutive values per lane: within the lane, then by
+ * shuffles. The order of rounds is that of the reference loop, which fixes the bits. */
+__device__ __forceinline__ void transform_in_warp(float v[4], int64_t tile) {
     const float a = v[0], b = v[1], c = v[2], d = v[3];
     if (tile >= 2) {
         v[0] = a + b;
@@ -189,15 +196,16 @@ __device__ __forceinline__ void turn_in_warp(float v[4], int64_t tile) {
     }
 }
 
-/* A block takes `span` of the n values: whole tiles. Tiles up to 128 values stay in registers. */
+/* A block transforms `span` of the n values: whole tiles. Tiles of up to 128 values stay in
+ * registers; larger ones continue in shared memory, or in y where a tile exceeds that. */
 extern "C" __global__ void __launch_bounds__(256)
     hadamard(float *y, const float *x, int64_t n, int64_t tile, int64_t span) {
-    __shared__ __align__(16) float capacity[SPAN];
+    __shared__ __align__(16) float shared[SPAN];
     const int64_t first = blockIdx.x * span, here = n - first < span ? n - first : span;
     const float norm = 1.0f / sqrtf((float)tile);
-    float *v = span <= SPAN ? capacity : y + first;
+    float *v = span <= SPAN ? shared : y + first;
     const bool is_small = tile <= 128;
-    for (int64_t base = 0; base < here; base += 1024) { // alike in all lanes of a warp
+    for (int64_t base = 0; base < here; base += 1024) { // uniform in all lanes of a warp
         const int64_t at = base + threadIdx.x * 4;
         const bool is_whole = at + 4 <= here && at16(y + first, x + first);
         float part[4] = {};
@@ -206,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(256)
         else
             for (int i = 0; i < 4; i++)
                 if (at + i < here) part[i] = x[first + at + i];
-        turn_in_warp(part, tile);
+        transform_in_warp(part, tile);
         for (int i = 0; i < 4; i++)
             part[i] *= is_small ? norm : 1.0f;
         float *to = is_small ? y + first : v;

@@ -4,7 +4,7 @@
 
 constexpr int THREADS = 256;
 
-/* Pieces of W columns of every row: op(place in the narrow one, place in the wide one). */
+/* Calls op(offset in the narrow tensor, offset in the wide one) for each piece of W columns. */
 template <int W, typename Op>
 __device__ __forceinline__ void each_piece(int64_t rows, int64_t narrow, int64_t broad,
                                            int64_t first, Op op) {
@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(256)
     resize(y, x, rows, to_cols, from_cols);
 }
 
-/* W values of either type. */
+/* Loads, and stores, W values of either type. */
 template <typename T, int W> __device__ __forceinline__ void pull(float out[W], const T *from) {
     if constexpr (sizeof(T) == sizeof(float))
         take_floats<W>(out, (const float *)from);
@@ -93,6 +93,7 @@ template <typename T, int W> __device__ __forceinline__ void push(T *to, const f
         put<T, W>(to, in);
 }
 
+/* Pieces never cross groups, because every width is a multiple of W. */
 template <typename Y, typename X, int W>
 __device__ __forceinline__ void regroup_pieces(Y *y, const X *x, int64_t rows, int64_t y_cols,
                                                int64_t x_cols,

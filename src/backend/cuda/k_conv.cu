@@ -1,14 +1,15 @@
 /* k_conv.cu - causal convolution over the rows of a sequence, each column by itself.
  *
- * Convolutions: a block takes a share of neighbouring rows, a thread W columns of them, with the
- * taps and the last rows in registers, so that every value is read once. */
+ * A block takes a range of neighbouring rows, a thread W columns of them. Taps and the last rows
+ * stay in registers, so that every value is read once. Equations in ref_conv.c. */
 #include "backend/cuda/vector.cuh"
 #include "backend/kernels.h"
 
 constexpr int TAPS = STRAIT_CONV_TAPS;
-constexpr int BATCH = 4; // rows that are asked for at once: memory is far
+constexpr int BATCH = 4; // rows loaded ahead, to hide the latency of memory
 
-/* Rows [first, end) of this block; the same for the same shape on any device. */
+/* Rows [first, end) of this block. The split follows from the shape alone, and so does the order of
+ * the sums of d_w. */
 struct row_share {
     int64_t first, end;
 };
@@ -18,13 +19,13 @@ __device__ __forceinline__ row_share my_rows(int64_t rows) {
     return {first, first + each < rows ? first + each : rows};
 }
 
-/* W columns of row n, zeros where it is not there. */
+/* W columns of a row, or zeros where it is outside the sequence. */
 template <typename T, int W>
-__device__ __forceinline__ void take_row(float out[W], const T *x, int64_t at, bool is_there) {
+__device__ __forceinline__ void take_row(float out[W], const T *x, int64_t at, bool is_valid) {
 #pragma unroll
     for (int i = 0; i < W; i++)
         out[i] = 0.0f;
-    if (is_there) take<T, W>(out, x + at);
+    if (is_valid) take<T, W>(out, x + at);
 }
 
 template <int W>
@@ -38,8 +39,8 @@ __device__ __forceinline__ void take_taps(float w[TAPS][W], const float *from, i
     }
 }
 
-/* rows[j] becomes rows[j - 1]: room for the next one in rows[0]. */
-template <int W> __device__ __forceinline__ void move_on(float rows[TAPS][W]) {
+/* Shifts the window: rows[j] = rows[j - 1]; the next row goes into rows[0]. */
+template <int W> __device__ __forceinline__ void shift_rows(float rows[TAPS][W]) {
 #pragma unroll
     for (int j = TAPS - 1; j > 0; j--) {
 #pragma unroll
@@ -48,7 +49,7 @@ template <int W> __device__ __forceinline__ void move_on(float rows[TAPS][W]) {
     }
 }
 
-template <int W> __device__ __forceinline__ void forget(float rows[TAPS][W]) {
+template <int W> __device__ __forceinline__ void clear_rows(float rows[TAPS][W]) {
 #pragma unroll
     for (int j = 0; j < TAPS; j++) {
 #pragma unroll
@@ -77,26 +78,26 @@ __device__ __forceinline__ void conv_cols(T *y, const T *x, const float *taps_of
     const row_share mine = my_rows(rows);
     float w[TAPS][W], near[TAPS][W], out[W];
     take_taps<W>(w, taps_of, cols, c, taps);
-    int64_t place = mine.first % seq_len;
+    int64_t position = mine.first % seq_len;
 #pragma unroll
-    for (int j = 1; j < TAPS; j++) // near[j - 1] moves to near[j] before the first row
+    for (int j = 1; j < TAPS; j++) // shifted to near[j] before the first row
         take_row<T, W>(near[j - 1], x, (mine.first - j) * cols + c,
-                       j <= place && j < taps && mine.first < mine.end);
+                       j <= position && j < taps && mine.first < mine.end);
     for (int64_t start = mine.first; start < mine.end; start += BATCH) {
-        lanes<T, W> come[BATCH];
+        lanes<T, W> loaded[BATCH];
 #pragma unroll
         for (int b = 0; b < BATCH; b++)
-            if (start + b < mine.end) come[b] = load<T, W>(x + (start + b) * cols + c);
+            if (start + b < mine.end) loaded[b] = load<T, W>(x + (start + b) * cols + c);
 #pragma unroll
         for (int b = 0; b < BATCH; b++) {
             if (start + b >= mine.end) break;
-            move_on<W>(near);
-            widen(near[0], come[b]);
+            shift_rows<W>(near);
+            widen(near[0], loaded[b]);
             mix<W>(out, near, w);
             put<T, W>(y + (start + b) * cols + c, out);
-            if (++place == seq_len) {
-                place = 0;
-                forget<W>(near);
+            if (++position == seq_len) {
+                position = 0;
+                clear_rows<W>(near);
             }
         }
     }
@@ -129,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(128)
     conv_any(y, x, w, rows, cols, taps, seq_len);
 }
 
-/* What the two passes of one convolution read and make. */
+/* Arguments of the gradient. */
 template <typename T> struct conv_gradient {
     T *d_x;
     float *part; // [shares x taps x cols]
@@ -151,39 +152,40 @@ __device__ __forceinline__ void add_products(float sums[TAPS][W], const float ro
     }
 }
 
-/* From the last row to the first: near[j] is the gradient j rows further on. */
+/* From the last row to the first: near[j] is the gradient j rows later. d_w_j sums x_i d_y_{i+j},
+ * so the same window serves d_x and d_w. */
 template <typename T, int W>
 __device__ __forceinline__ void conv_cols_back(const conv_gradient<T> &g, int64_t c) {
     const row_share mine = my_rows(g.rows);
     float w[TAPS][W], near[TAPS][W], sums[TAPS][W], out[W], value[W];
     take_taps<W>(w, g.w, g.cols, c, g.taps);
-    forget<W>(sums);
-    int64_t left = g.seq_len -
-                   (mine.end + g.seq_len - 1) % g.seq_len; // of its sequence, from it on
+    clear_rows<W>(sums);
+    int64_t left = g.seq_len - (mine.end + g.seq_len - 1) %
+                                   g.seq_len; // rows from the last one to the end of its sequence
 #pragma unroll
     for (int j = 1; j < TAPS; j++)
         take_row<T, W>(near[j - 1], g.d_y, (mine.end - 1 + j) * g.cols + c,
                        j < left && j < g.taps && mine.end > mine.first);
     for (int64_t start = mine.end - 1; start >= mine.first; start -= BATCH) {
-        lanes<T, W> come[BATCH], values[BATCH];
+        lanes<T, W> loaded[BATCH], values[BATCH];
 #pragma unroll
         for (int b = 0; b < BATCH; b++) {
             if (start - b < mine.first) break;
-            come[b] = load<T, W>(g.d_y + (start - b) * g.cols + c);
+            loaded[b] = load<T, W>(g.d_y + (start - b) * g.cols + c);
             values[b] = load<T, W>(g.x + (start - b) * g.cols + c);
         }
 #pragma unroll
         for (int b = 0; b < BATCH; b++) {
             if (start - b < mine.first) break;
-            move_on<W>(near);
-            widen(near[0], come[b]);
+            shift_rows<W>(near);
+            widen(near[0], loaded[b]);
             widen(value, values[b]);
             mix<W>(out, near, w);
             put<T, W>(g.d_x + (start - b) * g.cols + c, out);
             add_products<W>(sums, near, value);
             if (++left > g.seq_len) {
                 left = 1;
-                forget<W>(near);
+                clear_rows<W>(near);
             }
         }
     }

@@ -1,9 +1,10 @@
 /* k_elementwise.cu - cast, add, axpy, lerp, normalise: value by value.
  *
- * Where all addresses lie at 16 bytes, threads take W values at a time and the rest one by one. */
+ * Where all addresses are aligned to 16 bytes, threads take W values at a time and the rest one by
+ * one. Values are independent, so the split changes no bit. */
 #include "backend/cuda/vector.cuh"
 
-/* Which pieces of n values a thread makes: first, first + step, ... */
+/* The pieces of n values that a thread computes: first, first + step, ... */
 struct share {
     int64_t first, step;
 };
@@ -36,7 +37,7 @@ __device__ __forceinline__ void each(T *y, const T *a, const T *b, int64_t n, Op
     each_piece<T, 1>(y, a, b, n_wide * W, n, op);
 }
 
-/* W values of one type as W of the other. */
+/* Converts W values of one type to the other. */
 template <typename Y, typename X, int W>
 __device__ __forceinline__ void cast_piece(Y *y, const X *x) {
     float values[W];

@@ -1,7 +1,7 @@
-/* k_embed.cu - rows of a table by token. */
+/* k_embed.cu - rows of a table by token id, and token gates. */
 #include "backend/cuda/vector.cuh"
 
-/* W values of one row of the table, as the type that is wanted. */
+/* Copies W values of a row of the table, converting their type. */
 template <typename T, typename F, int W>
 __device__ __forceinline__ void embed_piece(T *y, const F *from) {
     float v[W];
@@ -39,7 +39,7 @@ EMBED(bf16, bf16, bf16)
 EMBED(bf16, float, f32_to_bf16)
 EMBED(float, bf16, bf16_to_f32)
 
-/* The same less x. */
+/* y = table[token] - x */
 template <typename T, int W>
 __device__ __forceinline__ void embed_minus(T *y, const float *table, const int32_t *tokens,
                                             const T *x, int64_t rows, int64_t cols) {
@@ -66,8 +66,8 @@ __device__ __forceinline__ void embed_minus(T *y, const float *table, const int3
 EMBED_MINUS(float, f32)
 EMBED_MINUS(bf16, bf16)
 
-/* What a token's gains make of its row. */
-template <typename T> struct gain_args {
+/* Token gates: y = x (1 + table[token]) in the first `cols` columns. */
+template <typename T> struct gate_args {
     T *y;
     const T *x;
     const float *table;
@@ -75,7 +75,7 @@ template <typename T> struct gain_args {
     int64_t rows, y_cols, x_cols, cols;
 };
 
-template <typename T, int W> __device__ __forceinline__ void gain(const gain_args<T> &a) {
+template <typename T, int W> __device__ __forceinline__ void gate(const gate_args<T> &a) {
     over_rows<W>(a.rows, a.cols, [=](int64_t row, int64_t c) {
         float by[W], v[W];
         take_floats<W>(by, a.table + a.tokens[row] * a.cols + c);
@@ -87,8 +87,10 @@ template <typename T, int W> __device__ __forceinline__ void gain(const gain_arg
     });
 }
 
+/* d_x = d_y (1 + table[token]), d_rows = d_y x. A thread reads its values before it writes, because
+ * outputs may replace inputs. */
 template <typename T, int W>
-__device__ __forceinline__ void gain_back(T *d_x, T *d_rows, const T *d_y, const T *x,
+__device__ __forceinline__ void gate_back(T *d_x, T *d_rows, const T *d_y, const T *x,
                                           const float *table, const int32_t *tokens, int64_t rows,
                                           int64_t cols) {
     over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
@@ -106,24 +108,24 @@ __device__ __forceinline__ void gain_back(T *d_x, T *d_rows, const T *d_y, const
     });
 }
 
-#define GAIN_ROWS(T, suffix)                                                                     \
+#define GATE_ROWS(T, suffix)                                                                     \
     extern "C" __global__ void __launch_bounds__(256)                                            \
         gate_rows_##suffix(T *y, const T *x, const float *table, const int32_t *tokens,          \
                            int64_t rows, int64_t y_cols, int64_t x_cols, int64_t cols) {         \
-        const gain_args<T> args = {y, x, table, tokens, rows, y_cols, x_cols, cols};             \
+        const gate_args<T> args = {y, x, table, tokens, rows, y_cols, x_cols, cols};             \
         if ((cols | y_cols | x_cols) % wide<T> == 0 && at16(y, x, table))                        \
-            gain<T, wide<T>>(args);                                                              \
+            gate<T, wide<T>>(args);                                                              \
         else                                                                                     \
-            gain<T, 1>(args);                                                                    \
+            gate<T, 1>(args);                                                                    \
     }                                                                                            \
     extern "C" __global__ void __launch_bounds__(256)                                            \
         gate_rows_back_##suffix(T *d_x, T *d_rows, const T *d_y, const T *x, const float *table, \
                                 const int32_t *tokens, int64_t rows, int64_t cols) {             \
         if (cols % wide<T> == 0 && at16(d_x, d_rows, d_y, x, table))                             \
-            gain_back<T, wide<T>>(d_x, d_rows, d_y, x, table, tokens, rows, cols);               \
+            gate_back<T, wide<T>>(d_x, d_rows, d_y, x, table, tokens, rows, cols);               \
         else                                                                                     \
-            gain_back<T, 1>(d_x, d_rows, d_y, x, table, tokens, rows, cols);                     \
+            gate_back<T, 1>(d_x, d_rows, d_y, x, table, tokens, rows, cols);                     \
     }
 
-GAIN_ROWS(float, f32)
-GAIN_ROWS(bf16, bf16)
+GATE_ROWS(float, f32)
+GATE_ROWS(bf16, bf16)

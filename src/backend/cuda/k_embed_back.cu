@@ -1,82 +1,87 @@
-/* k_embed_back.cu - the gradient of a table of tokens: to each row, the rows where its token
- * stands.
+/* k_embed_back.cu - the gradient of a table of token rows: d_table[t] += sum of d_y over the
+ * positions where token t occurs.
  *
- * The places of every token are listed, and blocks add up pieces of the lists: text has tokens that
- * are every twentieth, and one block would be long at them. Lists lie in whatever order blocks ask
- * for room, but inside one the places are in order, and pieces are counted from its beginning: so
- * the sums are the same every time. */
+ * Five kernels list the positions of every token; then blocks sum pieces of those lists, because
+ * frequent tokens (every twentieth in text) would keep a single block busy for long. Lists are
+ * allocated with atomics, so where a list is stored differs from run to run. But inside a list the
+ * positions are sorted, and pieces count from its start: the sums, and their bits, are the same
+ * every time. */
 #include "backend/cuda/k_embed.h"
 #include "backend/cuda/vector.cuh"
 
-constexpr int THREADS = 256;     // of the kernels that list places
-constexpr int SUM_THREADS = 128; // of those that add rows
+constexpr int THREADS = 256;     // per block of the kernels that list positions
+constexpr int SUM_THREADS = 128; // per block of those that add rows
 constexpr int PIECE = STRAIT_CUDA_PIECE;
 constexpr int ORDER_LANES = STRAIT_CUDA_ORDER_LANES;
 
-using places = strait_cuda_places;
+using positions = strait_cuda_positions;
 
-#define BY_PLACE(name)                                \
+#define BY_POSITION(name)                             \
     extern "C" __global__ void __launch_bounds__(256) \
-        name(places at, const int32_t *tokens, int64_t rows)
+        name(positions at, const int32_t *tokens, int64_t rows)
 
-__device__ __forceinline__ int64_t my_place() {
+__device__ __forceinline__ int64_t my_position() {
     return (int64_t)blockIdx.x * THREADS + threadIdx.x;
 }
 
-BY_PLACE(embed_forget) {
-    const int64_t n = my_place();
-    if (n == 0) *at.given = {};
+/* Clears the counters of tokens that occur in this batch, and only those. */
+BY_POSITION(embed_clear) {
+    const int64_t n = my_position();
+    if (n == 0) *at.used = {};
     if (n < rows) at.count[tokens[n]] = 0;
 }
 
-BY_PLACE(embed_count) {
-    const int64_t n = my_place();
-    if (n < rows) at.turn[n] = atomicAdd(at.count + tokens[n], 1);
+/* Counts occurrences; rank tells which of its token's occurrences a position was counted as. */
+BY_POSITION(embed_count) {
+    const int64_t n = my_position();
+    if (n < rows) at.rank[n] = atomicAdd(at.count + tokens[n], 1);
 }
 
-/* Whoever was counted first of its token asks for room, and makes the pieces. */
-BY_PLACE(embed_allot) {
-    const int64_t n = my_place();
-    if (n >= rows || at.turn[n] != 0) return;
+/* The thread whose position was counted first allocates the token's list and its pieces. */
+BY_POSITION(embed_allocate) {
+    const int64_t n = my_position();
+    if (n >= rows || at.rank[n] != 0) return;
     const int32_t token = tokens[n], count = at.count[token];
     const int32_t pieces = (count + PIECE - 1) / PIECE;
-    const int32_t first = atomicAdd(&at.given->places, count);
-    const int32_t piece = atomicAdd(&at.given->pieces, pieces);
+    const int32_t first = atomicAdd(&at.used->positions, count);
+    const int32_t piece = atomicAdd(&at.used->pieces, pieces);
     at.first[token] = first;
     if (pieces == 1) {
         at.pieces[piece] = {token, first, count, -1};
         return;
     }
-    const int32_t partial = atomicAdd(&at.given->partials, pieces);
-    at.commons[atomicAdd(&at.given->commons, 1)] = {token, partial, pieces};
+    const int32_t partial = atomicAdd(&at.used->partials, pieces);
+    at.commons[atomicAdd(&at.used->commons, 1)] = {token, partial, pieces};
     for (int32_t i = 0; i < pieces; i++)
         at.pieces[piece + i] = {token, first + i * PIECE, min(PIECE, count - i * PIECE),
                                 partial + i};
 }
 
-BY_PLACE(embed_list) {
-    const int64_t n = my_place();
-    if (n < rows) at.found[at.first[tokens[n]] + at.turn[n]] = (int32_t)n;
+/* Writes positions into their lists, in the order in which they were counted. */
+BY_POSITION(embed_list) {
+    const int64_t n = my_position();
+    if (n < rows) at.found[at.first[tokens[n]] + at.rank[n]] = (int32_t)n;
 }
 
-/* A few lanes an entry: they count what stands before it in its token's list. Neighbours have the
- * same token, and read the same. */
-BY_PLACE(embed_order) {
-    const int64_t i = my_place() / ORDER_LANES;
+/* Sorts every list by rank: a few lanes per entry count the smaller positions in its list.
+ * Neighbouring entries have the same token and so read the same memory. */
+BY_POSITION(embed_sort) {
+    const int64_t i = my_position() / ORDER_LANES;
     const int lane = (int)threadIdx.x % ORDER_LANES;
-    const bool is_there = i < rows;
-    const int32_t place = is_there ? at.found[i] : 0, token = tokens[place];
-    const int32_t count = is_there ? at.count[token] : 0, first = at.first[token];
+    const bool is_valid = i < rows;
+    const int32_t position = is_valid ? at.found[i] : 0, token = tokens[position];
+    const int32_t count = is_valid ? at.count[token] : 0, first = at.first[token];
     int32_t before = 0;
 #pragma unroll 8
     for (int32_t j = lane; j < count; j += ORDER_LANES)
-        before += at.found[first + j] < place;
+        before += at.found[first + j] < position;
     for (int by = ORDER_LANES / 2; by > 0; by /= 2)
         before += __shfl_xor_sync(0xffffffffu, before, by);
-    if (is_there && lane == 0) at.list[first + before] = place;
+    if (is_valid && lane == 0) at.list[first + before] = position;
 }
 
-/* W columns of to, plus those of `count` rows; row(i) is where the i-th one begins. */
+/* Adds `count` rows to `to`, W columns per thread; row(i) points to the i-th. With is_new the old
+ * `to` is not read. */
 template <typename T, int W, typename F>
 __device__ __forceinline__ void add_rows(float *to, int32_t count, int64_t cols, bool is_new,
                                          F row) {
@@ -97,10 +102,10 @@ __device__ __forceinline__ void add_rows(float *to, int32_t count, int64_t cols,
 }
 
 template <typename T>
-__device__ __forceinline__ void embed_back(float *d_table, const T *d_y, const places &at,
+__device__ __forceinline__ void embed_back(float *d_table, const T *d_y, const positions &at,
                                            int64_t cols) {
     __shared__ int32_t list[PIECE];
-    if ((int32_t)blockIdx.x >= at.given->pieces) return;
+    if ((int32_t)blockIdx.x >= at.used->pieces) return;
     const strait_cuda_piece piece = at.pieces[blockIdx.x];
     for (int32_t i = (int32_t)threadIdx.x; i < piece.count; i += SUM_THREADS)
         list[i] = at.list[piece.first + i];
@@ -114,19 +119,19 @@ __device__ __forceinline__ void embed_back(float *d_table, const T *d_y, const p
         add_rows<T, 1>(to, piece.count, cols, is_part, row);
 }
 
-#define EMBED_BACK(T, suffix)                                                        \
-    extern "C" __global__ void __launch_bounds__(SUM_THREADS)                        \
-        embed_back_##suffix(float *d_table, const T *d_y, places at, int64_t cols) { \
-        embed_back<T>(d_table, d_y, at, cols);                                       \
+#define EMBED_BACK(T, suffix)                                                           \
+    extern "C" __global__ void __launch_bounds__(SUM_THREADS)                           \
+        embed_back_##suffix(float *d_table, const T *d_y, positions at, int64_t cols) { \
+        embed_back<T>(d_table, d_y, at, cols);                                          \
     }
 
 EMBED_BACK(float, f32)
 EMBED_BACK(bf16, bf16)
 
-/* To the rows of tokens of several pieces, their partial sums. */
+/* Adds the partial sums of tokens with several pieces to their rows, in order. */
 extern "C" __global__ void __launch_bounds__(SUM_THREADS)
-    embed_join(float *d_table, places at, int64_t cols) {
-    if ((int32_t)blockIdx.x >= at.given->commons) return;
+    embed_join(float *d_table, positions at, int64_t cols) {
+    if ((int32_t)blockIdx.x >= at.used->commons) return;
     const strait_cuda_common common = at.commons[blockIdx.x];
     const float *first = at.partials + common.first * cols;
     float *to = d_table + common.token * cols;

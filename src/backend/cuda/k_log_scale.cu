@@ -1,8 +1,8 @@
-/* k_octave.cu - rows at 4 bits a value and 4 bits a scale, to the same bytes as on any other
+/* k_log_scale.cu - log-scale payloads (backend/log_scale.h): exactly the bytes of every other
  * device.
  *
- * So many lanes of a warp a row as it has words of four bytes, n_lanes, a power of two. Nibble 0 of
- * a row is the scale's code, nibble i + 1 is value i. */
+ * n_lanes lanes of a warp share a row: a power of two, about one lane per four bytes. Nibble 0 of a
+ * row is the code of its scale, nibble i + 1 the code of value i. */
 #include "backend/cuda/payload.cuh"
 #include "backend/cuda/vector.cuh"
 #include "backend/log_scale.h"
@@ -10,7 +10,7 @@
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / 32;
 
-/* The scale of a row's codes. */
+/* The distance between neighbouring codes of a row, and its inverse. */
 struct row_scale {
     float unit, inverse;
 };
@@ -22,10 +22,10 @@ __device__ __forceinline__ row_scale scale_of(float top, int code, int is_covere
     return {unit, unit > 0.0f ? __fdiv_rn(1.0f, unit) : 0.0f};
 }
 
-/* strait_log_scale_code by the lanes of a row: how many codes its search goes past. Scales fall, so
- * that it goes past all before one that it goes past. */
-__device__ __forceinline__ int octave_code(float top, float largest, int is_covered,
-                                           const row_place &at) {
+/* strait_log_scale_code, in parallel: the number of codes that its search passes. Scales decrease,
+ * so the search passes exactly a prefix of the codes, and counting gives the same answer. */
+__device__ __forceinline__ int scale_code(float top, float largest, int is_covered,
+                                          const row_lane &at) {
     float passed = 0;
     for (int c = at.lane; c < STRAIT_LOG_SCALE_LAST; c += at.n_lanes)
         if (is_covered ? largest <= strait_log_scale_scale(top, c + 1)
@@ -34,7 +34,7 @@ __device__ __forceinline__ int octave_code(float top, float largest, int is_cove
     return (int)warp_sum(passed, at.n_lanes);
 }
 
-/* Random words of four values in a row of the tensor, drawn when the first of them is asked for. */
+/* The random words of four consecutive values, computed when the first of them is needed. */
 struct row_words {
     int64_t drawn;
     uint32_t words[4];
@@ -62,24 +62,24 @@ __device__ __forceinline__ float restored(int code, float unit) {
     return __fmul_rn((float)code - 7.5f, unit);
 }
 
-/* What a lane adds up over its part of a row. */
+/* A lane's sums over its part of a row. */
 struct row_sums {
     float error, size, bad;
 };
 
-/* The top of the crossing, from the largest of its parts; in every thread. */
-__device__ __forceinline__ float top_of(const float *of_block, int n_parts, float *capacity) {
+/* The top scale of the payload, from the maxima of its parts; in every thread. */
+__device__ __forceinline__ float top_of(const float *of_block, int n_parts, float *shared) {
     float largest = 0;
     for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
         largest = fmaxf(largest, of_block[i]);
     largest = warp_max(largest);
-    if (threadIdx.x % 32 == 0) capacity[threadIdx.x / 32] = largest;
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = largest;
     __syncthreads();
     return strait_log_scale_top(
-        warp_max(threadIdx.x % 32 < WARPS ? capacity[threadIdx.x % 32] : 0.0f));
+        warp_max(threadIdx.x % 32 < WARPS ? shared[threadIdx.x % 32] : 0.0f));
 }
 
-/* Values 8 w - 1 to 8 w + 6 of a row of so many columns; zeros where there are none. */
+/* Values 8 w - 1 to 8 w + 6 of a row, which are the nibbles of word w; zeros outside the row. */
 __device__ __forceinline__ void take_eight(float out[8], const float *row, int64_t w,
                                            int64_t cols) {
     const int64_t c = 8 * w - 1;
@@ -97,7 +97,7 @@ __device__ __forceinline__ void take_eight(float out[8], const float *row, int64
         out[i] = c + i < cols ? row[c + i] : 0.0f;
 }
 
-/* Nibbles 8 w to 8 w + 7 of a row: the values among them as codes. */
+/* Packs nibbles 8 w to 8 w + 7 of a row, without the scale's own nibble. */
 __device__ __forceinline__ uint32_t pack_word(const float v[8], int64_t w, int64_t first_value,
                                               const row_scale &scale,
                                               const strait_pack_params &params, row_sums *sums) {
@@ -117,18 +117,18 @@ __device__ __forceinline__ uint32_t pack_word(const float v[8], int64_t w, int64
     return word;
 }
 
-/* of_block and of_row are what largest_of_rows found, in n_parts blocks. Columns that cross are in
- * how. */
+/* of_block and of_row are the results of largest_of_rows, in n_parts blocks. params.cols columns
+ * are packed. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     log_scale_pack(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
                    strait_pack_params params, const float *of_block, const float *of_row,
                    int n_parts, int n_lanes) {
-    __shared__ float capacity[WARPS];
-    const row_place at = place_of(rows, n_lanes);
+    __shared__ float shared[WARPS];
+    const row_lane at = row_lane_of(rows, n_lanes);
     const bool is_row = at.row < rows;
-    const float top = top_of(of_block, n_parts, capacity);
+    const float top = top_of(of_block, n_parts, shared);
     if (blockIdx.x == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(top), 4);
-    const int first = octave_code(top, is_row ? of_row[at.row] : 0.0f, params.is_stochastic, at);
+    const int first = scale_code(top, is_row ? of_row[at.row] : 0.0f, params.is_stochastic, at);
     const row_scale scale = scale_of(top, first, params.is_stochastic);
     const int64_t n_bytes = (params.cols + 2) / 2;
     row_sums sums = {};
@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     put_stats(stats, at, sums.error, sums.size, sums.bad);
 }
 
-/* The first n of eight values from column c on. */
+/* Stores the first n of eight values from column c on. */
 template <typename T>
 __device__ __forceinline__ void put_eight(T *row, const float in[8], int64_t c, int64_t n) {
     if (n >= 8 && at16(row + c)) {
@@ -157,7 +157,8 @@ __device__ __forceinline__ void put_eight(T *row, const float in[8], int64_t c, 
         if (i < n) put<T, 1>(row + c + i, in + i);
 }
 
-/* Values from c on are nibbles from c + 1 on: those of a word but its first, and one behind it. */
+/* The codes of eight values from c on: nibbles c + 1 to c + 8, that is seven of a word and one of
+ * the next byte. */
 __device__ __forceinline__ uint32_t take_codes(const unsigned char *bytes, int64_t c,
                                                int64_t n_bytes) {
     const int64_t b = c / 2, left = n_bytes - b;
@@ -167,7 +168,7 @@ __device__ __forceinline__ uint32_t take_codes(const unsigned char *bytes, int64
 
 template <typename T>
 __device__ __forceinline__ void restore(T *x, float *stats, const unsigned char *from,
-                                        const row_place &at, int64_t cols, int is_covered) {
+                                        const row_lane &at, int64_t cols, int is_covered) {
     const bool is_row = at.row < at.rows;
     const int64_t n_bytes = (cols + 2) / 2;
     const float top = __uint_as_float(take_bytes(from, 4)), trusted = strait_scale_trust(top);
@@ -181,7 +182,7 @@ __device__ __forceinline__ void restore(T *x, float *stats, const unsigned char 
         for (int i = 0; i < 8; i++) {
             v[i] = c + i < cols ? restored((int)(codes >> (4 * i) & 15u), unit) : 0.0f;
             sums.size += v[i] * v[i];
-            if (top != trusted && c + i < cols) sums.bad += 1.0f; // bits that are no top at all
+            if (top != trusted && c + i < cols) sums.bad += 1.0f; // the received top was invalid
         }
         put_eight<T>(x, v, c, cols - c);
     }
@@ -192,7 +193,7 @@ __device__ __forceinline__ void restore(T *x, float *stats, const unsigned char 
     extern "C" __global__ void __launch_bounds__(THREADS)                                     \
         log_scale_restore_##name(T *x, float *stats, const unsigned char *from, int64_t rows, \
                                  int64_t cols, int is_covered, int64_t stride, int n_lanes) { \
-        const row_place at = place_of(rows, n_lanes);                                         \
+        const row_lane at = row_lane_of(rows, n_lanes);                                       \
         restore<T>(x + at.row * stride, stats, from, at, cols, is_covered);                   \
     }
 

@@ -1,21 +1,21 @@
-/* k_loss.cu - cross-entropy of logits and its gradient in their place.
+/* k_loss.cu - cross-entropy of logits; the gradient replaces the logits (equations in ref_loss.c).
  *
- * A block a row. Largest logit and sum of exponentials come from one pass over memory; the gradient
- * is made by a second look at a row that is still in the cache, and nothing as wide as the
- * vocabulary is stored besides. */
+ * One block per row. One pass computes the largest logit and the sum of exponentials together
+ * (online softmax); the gradient reads the row again while it is in the cache. Nothing else as wide
+ * as the vocabulary is stored. */
 #include "backend/cuda/vector.cuh"
 
 constexpr int THREADS = 512;
 
-/* Pieces that a thread asks for before it uses the first: memory is far away. */
+/* Pieces that a thread loads before it uses the first, to hide the latency of memory. */
 constexpr int AHEAD = 4;
 
-/* A sum of exponentials, scaled: sum exp(most). */
+/* A sum of exponentials with its scale: its value is sum * exp(most). */
 struct mass {
     float most, sum;
 };
 
-/* The largest is kept out of the exponent while it is infinite: exp(-inf - -inf) is no number. */
+/* A maximum of -infinity (nothing seen yet) is not subtracted: exp(-inf - -inf) would be NaN. */
 __device__ __forceinline__ float finite_base(float most) {
     return most == -INFINITY ? 0.0f : most;
 }
@@ -25,8 +25,8 @@ __device__ __forceinline__ mass join(mass a, mass b) {
     return {most, a.sum * fast_exp(a.most - base) + b.sum * fast_exp(b.most - base)};
 }
 
-/* `per_cap` is 1 / cap, or 0 where logits are left alone. The product is rounded before anything is
- * taken from it: the largest logit less itself is 0, and the share of a lone one 1. */
+/* `per_cap` is 1 / cap, or 0 without a cap. __fmul_rn keeps the compiler from fusing the product
+ * with a later subtraction: the largest logit minus itself must be exactly 0. */
 __device__ __forceinline__ float capped(float logit, float per_cap) {
     if (per_cap == 0.0f) return logit;
     const float part = logit * per_cap;
@@ -39,7 +39,7 @@ __device__ __forceinline__ float capped_slope(float logit, float per_cap) {
     return root * root * root;
 }
 
-/* The pieces of a row that a thread takes in one round, from column c on. */
+/* The pieces of a row that a thread loads in one round, from column c on. */
 template <typename T, int W> struct round_of {
     lanes<T, W> in[AHEAD];
 
@@ -78,10 +78,10 @@ __device__ __forceinline__ mass warp_join(mass all) {
     return all;
 }
 
-/* The mass of a whole row; in every thread. */
+/* The mass of a whole row, in every thread. */
 template <typename T, int W>
 __device__ __forceinline__ mass row_mass(const T *row, int cols, float per_cap) {
-    __shared__ mass capacity[32];
+    __shared__ mass shared[32];
     const int n_warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
     mass all = {-INFINITY, 0.0f};
     round_of<T, W> round;
@@ -92,12 +92,12 @@ __device__ __forceinline__ mass row_mass(const T *row, int cols, float per_cap) 
             if (c + j * round.step() < cols) all = add_piece<T, W>(all, round.in[j], per_cap);
     }
     all = warp_join(all);
-    if (lane == 0) capacity[threadIdx.x / 32] = all;
+    if (lane == 0) shared[threadIdx.x / 32] = all;
     __syncthreads();
-    return warp_join(lane < n_warps ? capacity[lane] : mass{-INFINITY, 0.0f});
+    return warp_join(lane < n_warps ? shared[lane] : mass{-INFINITY, 0.0f});
 }
 
-/* What a row's logits become gradients by. */
+/* The constants of a row's gradient. */
 struct slopes {
     mass all;
     int target;
@@ -116,7 +116,7 @@ __device__ __forceinline__ void put_piece(T *to, lanes<T, W> in, int c, const sl
     put<T, W>(to, v);
 }
 
-/* by.all.sum is the inverse of the row's sum here. */
+/* Here by.all.sum is the inverse of the row's sum. */
 template <typename T, int W>
 __device__ __forceinline__ void put_gradient(T *row, int cols, const slopes &by) {
     round_of<T, W> round;
@@ -146,12 +146,12 @@ __device__ __forceinline__ void cross_entropy(float *loss, T *row, int target, i
     }
     const mass all = row_mass<T, W>(row, cols, per_cap);
     if (threadIdx.x == 0) {
-        float wanted[1];
-        take<T, 1>(wanted, row + target);
-        *loss = logf(all.sum) - (capped(wanted[0], per_cap) - all.most);
+        float target_logit[1];
+        take<T, 1>(target_logit, row + target);
+        *loss = logf(all.sum) - (capped(target_logit[0], per_cap) - all.most);
     }
     if (scale == 0.0f) return;
-    __syncthreads(); // the wanted logit has been read
+    __syncthreads(); // thread 0 has read the target's logit before it is overwritten
     put_gradient<T, W>(row, cols, {{all.most, 1.0f / all.sum}, target, per_cap, scale});
 }
 

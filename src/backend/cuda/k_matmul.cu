@@ -1,4 +1,4 @@
-/* k_matmul.cu - matrix products of shapes and addresses for which the library has no algorithm. */
+/* k_matmul.cu - matrix products for shapes and addresses that cublasLt does not support. */
 #include "backend/cuda/k_matmul.h"
 #include "backend/cuda/vector.cuh"
 
@@ -10,7 +10,8 @@ template <typename T> __device__ __forceinline__ float value_at(const void *from
     return value[0];
 }
 
-/* A thread a value of y; blocks go through the tiles of y row by row. */
+/* One thread per value of y, one block per tile; tiles of both factors go through shared memory.
+ * The extra column avoids bank conflicts. */
 template <typename T, typename Y>
 __device__ __forceinline__ void matmul(const strait_cuda_matmul_args &g) {
     __shared__ float left[TILE][TILE + 1], right[TILE][TILE + 1];
@@ -34,9 +35,9 @@ __device__ __forceinline__ void matmul(const strait_cuda_matmul_args &g) {
     }
     if (row >= g.m || col >= g.n) return;
     const int64_t at = row * g.n + col;
-    float made[1] = {g.alpha * sum};
-    if (g.beta != 0.0f) made[0] += g.beta * value_at<Y>(g.y, at);
-    put<Y, 1>((Y *)g.y + at, made);
+    float value[1] = {g.alpha * sum};
+    if (g.beta != 0.0f) value[0] += g.beta * value_at<Y>(g.y, at);
+    put<Y, 1>((Y *)g.y + at, value);
 }
 
 extern "C" __global__ void __launch_bounds__(256) matmul_f32_f32(strait_cuda_matmul_args g) {

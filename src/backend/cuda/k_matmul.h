@@ -1,11 +1,11 @@
-/* k_matmul.h - a matrix product, as host and device share it. */
+/* k_matmul.h - arguments of our own matrix product, shared by host and device. */
 #pragma once
 
 #include <assert.h>
 #include <stdint.h>
 
 enum {
-    STRAIT_CUDA_MATMUL_TILE = 16 // rows and columns of y that a block makes
+    STRAIT_CUDA_MATMUL_TILE = 16 // rows and columns of y per block
 };
 
 /* y [m x n] = alpha op(a) op(b) + beta y. Element (i, p) of op(a) is a[i * a_row + p * a_col], and

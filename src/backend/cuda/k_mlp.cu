@@ -1,4 +1,4 @@
-/* k_mlp.cu - the nonlinearities: gated silu, relu, squared relu, plain silu. */
+/* k_mlp.cu - activation functions: gated silu (swiglu), squared relu, relu and silu. */
 #include "backend/cuda/vector.cuh"
 
 template <typename T, int W>
@@ -13,25 +13,26 @@ __device__ __forceinline__ void swiglu(T *y, const T *gate_up, int64_t row, int6
     put<T, W>(y + row * cols + c, up);
 }
 
-/* A thread writes only where it has read, so that gradients may take the place of values. */
+/* A thread writes only what it has read itself, so that outputs may replace inputs. y, if present,
+ * receives the output of swiglu with the same bits. */
 template <typename T, int W>
 __device__ __forceinline__ void swiglu_back(T *d_gate_up, T *y, const T *d_y, const T *gate_up,
                                             int64_t row, int64_t c, int64_t cols) {
     const int64_t at = row * 2 * cols + c;
-    float gate[W], up[W], d[W], made[W];
+    float gate[W], up[W], d[W], computed[W];
     take<T, W>(gate, gate_up + at);
     take<T, W>(up, gate_up + at + cols);
     take<T, W>(d, d_y + row * cols + c);
 #pragma unroll
     for (int i = 0; i < W; i++) {
         const float g = gate[i], open = sigmoid(g);
-        made[i] = up[i] * (g * open);
+        computed[i] = up[i] * (g * open);
         gate[i] = d[i] * up[i] * open * (1.0f + g * (1.0f - open));
         up[i] = d[i] * g * open;
     }
     put<T, W>(d_gate_up + at, gate);
     put<T, W>(d_gate_up + at + cols, up);
-    if (y != nullptr) put<T, W>(y + row * cols + c, made);
+    if (y != nullptr) put<T, W>(y + row * cols + c, computed);
 }
 
 template <typename T, int W> __device__ __forceinline__ void relu2(T *y, const T *x, int64_t at) {
@@ -99,7 +100,7 @@ __device__ __forceinline__ void silu_back(T *d_x, const T *d_y, const T *x, int6
     put<T, W>(d_x + at, d);
 }
 
-/* CALL sees W, row and c; it is made wide where every row of what is given lies at 16 bytes. */
+/* CALL uses W, row and c; W is wide where every row is aligned to 16 bytes, else 1. */
 #define OVER_ROWS(T, rows, cols, is_aligned, CALL)                           \
     do {                                                                     \
         if ((cols) % wide<T> == 0 && (is_aligned)) {                         \
@@ -111,7 +112,7 @@ __device__ __forceinline__ void silu_back(T *d_x, const T *d_y, const T *x, int6
         }                                                                    \
     } while (0)
 
-/* A function of one value, and its gradient. */
+/* Kernels for functions of one value, and for their gradients. */
 #define ONE_VALUE(T, suffix, name)                                                \
     extern "C" __global__ void __launch_bounds__(256)                             \
         name##_##suffix(T *y, const T *x, int64_t rows, int64_t cols) {           \

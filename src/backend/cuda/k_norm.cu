@@ -1,13 +1,14 @@
-/* k_norm.cu - root-mean-square norm with the residual sum before it, and its gradient.
+/* k_norm.cu - root-mean-square norm with the residual sum before it, and its gradient (equations in
+ * ref_norm.c).
  *
- * A block a row, or in the gradient a team of its threads: each thread holds some values of the row
- * between the two passes; what is left of a very wide row is read twice. */
+ * One block per row; in the gradient one team of threads per row. Each thread keeps some values of
+ * the row in registers between the two passes; the rest of a very wide row is read twice. */
 #include "backend/cuda/vector.cuh"
 
-/* Pieces of W values that a thread holds. */
+/* How many pieces of W values a thread keeps in registers. */
 template <int W> constexpr int held_pieces = W == 1 ? 4 : 16 / W;
 
-constexpr int NORM_BACK_THREADS = 256; // of a block, at most
+constexpr int NORM_BACK_THREADS = 256; // per block: BACK_THREADS of norm.c
 
 template <typename T> struct norm_args {
     T *y, *sum;
@@ -18,7 +19,8 @@ template <typename T> struct norm_args {
     float epsilon;
 };
 
-/* The piece at `at` of x, or of x + delta, which is stored. */
+/* The piece of x at offset `at`; with delta, x + delta, which is also stored. The norm then uses
+ * the rounded sum, so that the backward pass sees the same values. */
 template <typename T, int W>
 __device__ __forceinline__ lanes<T, W> norm_input(const norm_args<T> &a, int64_t at) {
     const lanes<T, W> x = load<T, W>(a.x + at);
@@ -57,7 +59,7 @@ __device__ __forceinline__ float norm_squares(float sum, lanes<T, W> in) {
 }
 
 template <typename T, int W> __device__ __forceinline__ void norm_row(const norm_args<T> &a) {
-    __shared__ float capacity[32];
+    __shared__ float shared[32];
     constexpr int PIECES = held_pieces<W>;
     const int64_t row = blockIdx.x, first = row * a.cols;
     const int step = (int)blockDim.x * W, own = (int)threadIdx.x * W;
@@ -71,7 +73,7 @@ template <typename T, int W> __device__ __forceinline__ void norm_row(const norm
     }
     for (int c = PIECES * step + own; c < a.cols; c += step)
         squares = norm_squares<T, W>(squares, norm_input<T, W>(a, first + c));
-    const float scale = 1.0f / sqrtf(block_sum(squares, capacity) / (float)a.cols + a.epsilon);
+    const float scale = 1.0f / sqrtf(block_sum(squares, shared) / (float)a.cols + a.epsilon);
     if (threadIdx.x == 0) a.rstd[row] = scale;
 #pragma unroll
     for (int j = 0; j < PIECES; j++) {
@@ -90,20 +92,21 @@ template <typename T> __device__ __forceinline__ void norm(const norm_args<T> &a
         norm_row<T, 1>(a);
 }
 
-/* Pieces of W values that a thread of a team holds: of each of three tensors, and of d_gain. */
+/* How many pieces a thread of a team keeps: of each of three tensors, and of d_gain. */
 template <int W> constexpr int team_pieces = 4;
 
 template <typename T> struct norm_back_args {
     T *d_x;
-    float *partial; // [blocks x cols], what each block owes d_gain; absent without gain
+    float *partial; // [blocks x cols], partial sums of d_gain; NULL without gain
     const T *d_y, *x;
     const float *gain, *rstd;
     int64_t rows;
     int cols;
-    int team; // threads of a row: whole warps, a power of two of them
+    int team; // threads per row: a power-of-two number of warps
 };
 
-/* What piece c of a row adds to the dot of d_y * gain and x, and to the gradient of the gain. */
+/* One piece of a row: returns its part of the dot product of d_y * gain with x, and adds to d_gain.
+ */
 template <typename T, int W>
 __device__ __forceinline__ float norm_dot(const norm_back_args<T> &a, float d_gain[W],
                                           lanes<T, W> d_in, lanes<T, W> x_in, int c, float scale) {
@@ -120,7 +123,7 @@ __device__ __forceinline__ float norm_dot(const norm_back_args<T> &a, float d_ga
     return dot;
 }
 
-/* A row of the gradient: where it begins, and d_x += scale * (d_y * gain - x * shift). */
+/* A row of the gradient, d_x += scale * (d_y * gain - x * shift), and its offset. */
 struct norm_line {
     int64_t first;
     float scale, shift;
@@ -140,8 +143,8 @@ __device__ __forceinline__ void norm_add(const norm_back_args<T> &a, const norm_
     put<T, W>(a.d_x + line.first + c, to);
 }
 
-/* The part of a very wide row, whose team is the block, that is not held: its sums live in the
- * partial row itself. */
+/* The part of a very wide row that registers do not hold. Its team is the whole block, so the
+ * block's row of `partial` can accumulate d_gain. */
 template <typename T, int W>
 __device__ __forceinline__ float norm_dot_rest(const norm_back_args<T> &a, int64_t row, int from,
                                                int step, float scale) {
@@ -159,7 +162,8 @@ __device__ __forceinline__ float norm_dot_rest(const norm_back_args<T> &a, int64
     return dot;
 }
 
-/* A barrier of one team, of which a block has at most eight: teams do not wait for each other. */
+/* A barrier for one team, with a barrier number of its own: teams do not wait for each other. A
+ * block has at most eight teams, and barrier 0 is __syncthreads. */
 __device__ __forceinline__ void meet_team(int team) {
 #if defined(__CUDA_ARCH__)
     asm volatile("bar.sync %0, %1;" ::"r"(1 + (int)threadIdx.x / team), "r"(team) : "memory");
@@ -168,27 +172,27 @@ __device__ __forceinline__ void meet_team(int team) {
 #endif
 }
 
-/* The sum over a team, in every thread of it. */
-__device__ __forceinline__ float team_sum(float value, int team, float *capacity) {
+/* The sum over a team, in every thread of it, warps in order. */
+__device__ __forceinline__ float team_sum(float value, int team, float *shared) {
     value = warp_sum(value);
     if (team == 32) return value;
     const int warp = (int)threadIdx.x / 32, first = warp / (team / 32) * (team / 32);
-    if (threadIdx.x % 32 == 0) capacity[warp] = value;
+    if (threadIdx.x % 32 == 0) shared[warp] = value;
     meet_team(team);
     float sum = 0;
     for (int i = 0; i < team / 32; i++)
-        sum += capacity[first + i];
+        sum += shared[first + i];
     meet_team(team);
     return sum;
 }
 
-/* A team's row of the gradient, its pieces held all at once; d_gain grows on the way. */
+/* One row of the gradient by one team. All loads are issued before the first use. */
 template <typename T, int W>
 __device__ __forceinline__ void norm_back_row(const norm_back_args<T> &a, int64_t row,
-                                              float d_gain[team_pieces<W>][W], float *capacity) {
+                                              float d_gain[team_pieces<W>][W], float *shared) {
     constexpr int PIECES = team_pieces<W>;
     const int step = a.team * W, own = (int)threadIdx.x % a.team * W;
-    const int cols = row < a.rows ? a.cols : 0; // a team without a row only keeps step
+    const int cols = row < a.rows ? a.cols : 0; // a team without a row only takes part in barriers
     const int64_t first = row * a.cols;
     const float scale = row < a.rows ? a.rstd[row] : 0.0f;
     lanes<T, W> d[PIECES], x[PIECES], to[PIECES];
@@ -206,7 +210,7 @@ __device__ __forceinline__ void norm_back_row(const norm_back_args<T> &a, int64_
         if (c < cols) dot += norm_dot<T, W>(a, d_gain[j], d[j], x[j], c, scale);
     }
     if (PIECES * step < cols) dot += norm_dot_rest<T, W>(a, row, PIECES * step + own, step, scale);
-    const float shift = team_sum(dot, a.team, capacity) * scale * scale / (float)a.cols;
+    const float shift = team_sum(dot, a.team, shared) * scale * scale / (float)a.cols;
     const norm_line line = {first, scale, shift};
 #pragma unroll
     for (int j = 0; j < PIECES; j++) {
@@ -221,7 +225,7 @@ __device__ __forceinline__ void norm_back_row(const norm_back_args<T> &a, int64_
     }
 }
 
-/* What the teams of a block owe d_gain, added up from the first team. */
+/* Writes the block's partial sums of d_gain: those of its teams, added from the first team. */
 template <typename T, int W>
 __device__ __forceinline__ void put_d_gain(const norm_back_args<T> &a,
                                            const float d_gain[team_pieces<W>][W]) {
@@ -247,16 +251,16 @@ __device__ __forceinline__ void put_d_gain(const norm_back_args<T> &a,
     }
 }
 
-/* The teams of a block take rows side by side, and then those that lie a grid of teams further. */
+/* The teams of a block take neighbouring rows, then advance by the teams of the whole grid. */
 template <typename T, int W>
 __device__ __forceinline__ void norm_back_rows(const norm_back_args<T> &a) {
-    __shared__ float capacity[32];
+    __shared__ float shared[32];
     const int n_teams = (int)blockDim.x / a.team;
     float d_gain[team_pieces<W>][W] = {};
 #pragma unroll 1
     for (int64_t base = (int64_t)blockIdx.x * n_teams; base < a.rows;
          base += (int64_t)gridDim.x * n_teams)
-        norm_back_row<T, W>(a, base + (int)threadIdx.x / a.team, d_gain, capacity);
+        norm_back_row<T, W>(a, base + (int)threadIdx.x / a.team, d_gain, shared);
     if (a.gain != nullptr) put_d_gain<T, W>(a, d_gain);
 }
 
@@ -282,8 +286,8 @@ template <typename T> __device__ __forceinline__ void norm_back(const norm_back_
 NORMS(float, f32)
 NORMS(bf16, bf16)
 
-/* total[c] += the sum of column c of part [rows x cols], always in the same order: each of 32 rows
- * of threads takes every 32nd row, then their sums are added up from the first. */
+/* total[c] += sum of column c of part [rows x cols], always in the same order: each of 32 rows of
+ * threads sums every 32nd row, then their sums are added from the first. */
 extern "C" __global__ void __launch_bounds__(1024)
     add_columns(float *total, const float *part, int64_t rows, int64_t cols) {
     __shared__ float sums[32][32];

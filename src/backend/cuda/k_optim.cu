@@ -1,5 +1,5 @@
-/* k_optim.cu - AdamW in one pass over weight, gradient and moments; where second moments are shared
- * by a row or a column, their mean squares first. */
+/* k_optim.cu - AdamW in one pass over weight, gradient and moments. Where a row or a column shares
+ * a second moment, its mean square is computed first. */
 #include "backend/cuda/double_sum.cuh"
 #include "backend/cuda/k_optim.h"
 #include "backend/cuda/tensor_batch.cuh"
@@ -7,22 +7,24 @@
 
 typedef strait_cuda_adamw adamw_args;
 
-/* Gradients are read times this. */
+/* The clipping factor of gradients. */
 __device__ __forceinline__ float scale_of(const adamw_args &a) {
     return a.scale != nullptr ? a.scale[0] : 1.0f;
 }
 
-/* Whether there is no gradient to follow. */
-__device__ __forceinline__ bool is_spoiled(const adamw_args &a) {
+/* Whether the gradient norm is non-finite: nothing is written then. */
+__device__ __forceinline__ bool has_nonfinite_norm(const adamw_args &a) {
     return a.norm != nullptr && !isfinite(*a.norm);
 }
 
-/* A gradient as it counts; with a scale of 0 even one that is not finite is silent. */
+/* The clipped gradient. A factor of 0 gives 0 even for non-finite gradients, where a product would
+ * be NaN. */
 __device__ __forceinline__ float scaled(float grad, float by) {
     return by == 0.0f ? 0.0f : grad * by;
 }
 
-/* W weights at `at`, whose second moments stand in v: their own, which move, or shared ones. */
+/* Updates W weights at `at`. v holds their second moments: their own, which are updated too, or
+ * shared ones. */
 template <int W, bool is_own>
 __device__ __forceinline__ void update(const adamw_args &a, int64_t at, float by, float v[W]) {
     float w[W], m[W], grad[W];
@@ -47,7 +49,7 @@ __device__ __forceinline__ void update(const adamw_args &a, int64_t at, float by
     }
 }
 
-/* The block's weights from `begin` to `end`, W at a time. */
+/* Updates weights [begin, end) by the threads of a block, W at a time. */
 template <int W>
 __device__ __forceinline__ void update_own(const adamw_args &a, int64_t begin, int64_t end) {
     const float by = scale_of(a);
@@ -64,13 +66,13 @@ __device__ __forceinline__ bool is_wide(const adamw_args &a) {
     return at16(a.weight, a.m, a.v, a.grad, a.copy);
 }
 
-/* A second moment for every weight; many tensors at once. */
+/* One second moment per weight; many tensors per launch. */
 extern "C" __global__ void __launch_bounds__(256)
     adamw_own(const __grid_constant__ strait_cuda_updates all) {
     constexpr int64_t SHARE = STRAIT_CUDA_UPDATES_SHARE;
     const int own = tensor_of_block(all.first, all.count);
     const adamw_args a = all.of[own];
-    if (is_spoiled(a)) return;
+    if (has_nonfinite_norm(a)) return;
     const int64_t n = a.rows * a.cols, begin = ((int64_t)blockIdx.x - all.first[own]) * SHARE;
     const int64_t end = begin + SHARE < n ? begin + SHARE : n;
     const int64_t even = is_wide(a) ? end - end % 4 : begin;
@@ -78,7 +80,8 @@ extern "C" __global__ void __launch_bounds__(256)
     update_own<1>(a, even, end);
 }
 
-__device__ __forceinline__ float moved(float v, double squares, int64_t n, float beta2) {
+/* v = beta2 v + (1 - beta2) squares / n */
+__device__ __forceinline__ float updated_moment(float v, double squares, int64_t n, float beta2) {
     return v * beta2 + (float)(squares / (double)n) * (1.0f - beta2);
 }
 
@@ -93,10 +96,10 @@ __device__ __forceinline__ void update_row(const adamw_args &a, int64_t row, flo
         update<W, false>(a, row * a.cols + c, by, same);
 }
 
-/* One second moment a row, and a block a row. */
+/* One second moment per row, one block per row. */
 extern "C" __global__ void __launch_bounds__(256) adamw_row(adamw_args a) {
-    __shared__ double capacity[32];
-    if (is_spoiled(a)) return;
+    __shared__ double shared[32];
+    if (has_nonfinite_norm(a)) return;
     const float by = scale_of(a);
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         double squares = 0;
@@ -104,8 +107,8 @@ extern "C" __global__ void __launch_bounds__(256) adamw_row(adamw_args a) {
             const double g = (double)scaled(a.grad[row * a.cols + c], by);
             squares += g * g;
         }
-        const float old = a.v[row]; // read by all before the barriers of the sum
-        const float v = moved(old, block_sum(squares, capacity), a.cols, a.beta2);
+        const float old = a.v[row]; // all threads read it before the barriers of block_sum
+        const float v = updated_moment(old, block_sum(squares, shared), a.cols, a.beta2);
         if (threadIdx.x == 0) a.v[row] = v;
         if (is_wide(a) && a.cols % 4 == 0)
             update_row<4>(a, row, v);
@@ -114,7 +117,8 @@ extern "C" __global__ void __launch_bounds__(256) adamw_row(adamw_args a) {
     }
 }
 
-/* partials[piece][column] = squares of the piece's rows; a thread a column, rows in order. */
+/* partials[piece][column] = sum of squares over the piece's rows, in order; one thread per column.
+ */
 extern "C" __global__ void __launch_bounds__(128)
     adamw_column_squares(double *partials, adamw_args a, int64_t rows_each) {
     const int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -133,11 +137,11 @@ extern "C" __global__ void __launch_bounds__(128)
 extern "C" __global__ void __launch_bounds__(128)
     adamw_column_mean(adamw_args a, const double *partials, int64_t n_partials) {
     const int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (c >= a.cols || is_spoiled(a)) return;
+    if (c >= a.cols || has_nonfinite_norm(a)) return;
     double squares = 0;
     for (int64_t i = 0; i < n_partials; i++)
         squares += partials[i * a.cols + c];
-    a.v[c] = moved(a.v[c], squares, a.rows, a.beta2);
+    a.v[c] = updated_moment(a.v[c], squares, a.rows, a.beta2);
 }
 
 template <int W> __device__ __forceinline__ void update_columns(const adamw_args &a, int64_t row) {
@@ -149,9 +153,9 @@ template <int W> __device__ __forceinline__ void update_columns(const adamw_args
     }
 }
 
-/* One second moment a column, already moved. */
+/* One second moment per column, already updated. */
 extern "C" __global__ void __launch_bounds__(256) adamw_column(adamw_args a) {
-    if (is_spoiled(a)) return;
+    if (has_nonfinite_norm(a)) return;
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         if (is_wide(a) && a.cols % 4 == 0)
             update_columns<4>(a, row);

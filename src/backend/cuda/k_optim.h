@@ -1,4 +1,6 @@
-/* k_optim.h - one AdamW update, as host and device share it. */
+/* k_optim.h - arguments of AdamW updates, shared by host and device.
+ *
+ *   w = w keep - m / (sqrt(v) root + epsilon) rate */
 #pragma once
 
 #include <assert.h>
@@ -7,24 +9,25 @@
 typedef struct strait_cuda_adamw {
     float *weight, *m, *v;
     const float *grad;
-    const float *scale; // or NULL
-    const float *norm;  // or NULL; where it is not finite nothing changes
-    uint16_t *copy;     // bf16; or NULL
+    const float *scale; // clipping factor of gradients, or NULL
+    const float *norm;  // or NULL; where it is non-finite nothing is written
+    uint16_t *copy;     // bf16 copy of the weight, or NULL
     int64_t rows, cols;
     float beta1, beta2;
-    float keep;          // of a weight, after decay
-    float rate;          // over the part of 1 that m has seen
-    float root, epsilon; // the denominator is sqrt(v) * root + epsilon
+    float keep; // 1 - learning rate * weight decay
+    float rate; // learning rate / (1 - beta1^step)
+    float root; // 1 / sqrt(1 - beta2^step)
+    float epsilon;
 } strait_cuda_adamw;
 
 enum {
-    STRAIT_CUDA_UPDATES = 38,           // weights of one launch: as many as its arguments hold
-    STRAIT_CUDA_UPDATES_SHARE = 1 << 12 // values of a block
+    STRAIT_CUDA_UPDATES = 38,           // weights per launch: as many as 4 KiB of arguments hold
+    STRAIT_CUDA_UPDATES_SHARE = 1 << 12 // values per block
 };
 
 typedef struct strait_cuda_updates {
     strait_cuda_adamw of[STRAIT_CUDA_UPDATES];
-    int64_t first[STRAIT_CUDA_UPDATES]; // block
+    int64_t first[STRAIT_CUDA_UPDATES]; // first block of each weight
     int count;
 } strait_cuda_updates;
 

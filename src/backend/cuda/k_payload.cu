@@ -1,7 +1,7 @@
-/* k_payload.cu - rows as bytes for the wire, to the same bytes as on any other device.
+/* k_payload.cu - rows as payload bytes: exactly the bytes of every other device.
  *
- * So many lanes of a warp a row as it has fours, n_lanes, a power of two; a lane takes four values
- * at a time, which one draw of random words serves. */
+ * n_lanes lanes of a warp share a row: a power of two, about one lane per four values. A lane takes
+ * four values at a time, because one block of random words serves four values. */
 #include "backend/cuda/payload.cuh"
 #include "backend/cuda/vector.cuh"
 #include "backend/scale.h"
@@ -9,7 +9,7 @@
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / 32;
 
-/* Values c to c + 3 of a row; zeros past its end. */
+/* Values c to c + 3 of a row; zeros beyond its end. */
 __device__ __forceinline__ void take_four(float out[4], const float *row, int64_t c, int64_t cols) {
     if (c + 4 <= cols && at16(row + c)) {
         take<float, 4>(out, row + c);
@@ -40,23 +40,26 @@ __device__ __forceinline__ void put_four(bf16 *row, const float in[4], int64_t c
         if (c + i < cols) put<bf16, 1>(row + c + i, in + i);
 }
 
-__device__ __forceinline__ float block_max(float value, float *capacity) {
+__device__ __forceinline__ float block_max(float value, float *shared) {
     value = warp_max(value);
-    if (threadIdx.x % 32 == 0) capacity[threadIdx.x / 32] = value;
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();
-    return warp_max(threadIdx.x % 32 < WARPS ? capacity[threadIdx.x % 32] : 0.0f);
+    return warp_max(threadIdx.x % 32 < WARPS ? shared[threadIdx.x % 32] : 0.0f);
 }
 
-/* The largest size of each row, and of each block's rows. */
+/* The largest magnitude of each row, and of all rows of each block. Maxima do not depend on order.
+ */
 extern "C" __global__ void __launch_bounds__(THREADS)
     largest_of_rows(float *of_block, float *of_row, const float *x, int64_t rows, int64_t cols,
                     int64_t stride, int n_lanes) {
-    __shared__ float capacity[WARPS];
-    const row_place at = place_of(rows, n_lanes);
+    __shared__ float shared[WARPS];
+    const row_lane at = row_lane_of(rows, n_lanes);
     const int64_t step = (int64_t)gridDim.x * THREADS / n_lanes;
     float all = 0, bad = 0;
     for (int64_t first = at.row - threadIdx.x % 32 / n_lanes; first < rows; first += step) {
-        const int64_t n = first + threadIdx.x % 32 / n_lanes; // a warp goes on as one
+        const int64_t n = first +
+                          threadIdx.x % 32 /
+                              n_lanes; // all lanes of a warp loop equally often: shuffles need them
         float largest = 0;
         for (int64_t c = at.lane * 4; n < rows && c < cols; c += 4 * n_lanes) {
             float v[4];
@@ -70,11 +73,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if (at.lane == 0 && n < rows) of_row[n] = largest;
         all = fmaxf(all, largest);
     }
-    all = block_max(all, capacity);
+    all = block_max(all, shared);
     if (threadIdx.x == 0) of_block[blockIdx.x] = all;
 }
 
-/* The code of one cleaned value. */
+/* The code of one valid value. The _rn intrinsics keep the compiler from fusing: floor(x / scale +
+ * u) must round as on every other device. */
 __device__ __forceinline__ int code_of(float value, float inverse, int most, bool is_stochastic,
                                        uint32_t word) {
     const float scaled = __fmul_rn(value, inverse);
@@ -83,7 +87,8 @@ __device__ __forceinline__ int code_of(float value, float inverse, int most, boo
     return (int)fminf(fmaxf(rounded, (float)-most), (float)most);
 }
 
-/* Four cleaned values become codes in `word`, and what these stand for in `sent`. */
+/* Packs four valid values into the returned word; `sent` receives the values that the receiver
+ * restores. */
 __device__ __forceinline__ uint32_t pack_codes(float sent[4], const float v[4], float scale,
                                                const strait_pack_params &params,
                                                const uint32_t words[4]) {
@@ -100,7 +105,7 @@ __device__ __forceinline__ uint32_t pack_codes(float sent[4], const float v[4], 
     return word;
 }
 
-/* The first n of four cleaned values of a row into the bytes at `to`. */
+/* Packs the first n of four valid values into the bytes at `to`. */
 __device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, const float v[4], int n,
                                           float scale, const strait_pack_params &params,
                                           const uint32_t words[4]) {
@@ -121,9 +126,9 @@ __device__ __forceinline__ void pack_four(float sent[4], unsigned char *to, cons
     }
 }
 
-/* x is the row itself; its number counts for stats and chance. */
+/* x points to the row; its index matters for stats and random numbers. */
 __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const float *x,
-                                         const row_place &at, int64_t cols, float scale,
+                                         const row_lane &at, int64_t cols, float scale,
                                          const strait_pack_params &params) {
     float error = 0, size = 0, bad = 0;
     for (int64_t c = at.lane * 4; at.row < at.rows && c < cols; c += 4 * at.n_lanes) {
@@ -145,22 +150,23 @@ __device__ __forceinline__ void pack_row(unsigned char *to, float *stats, const 
     put_stats(stats, at, error, size, bad);
 }
 
-/* of_block and of_row are what largest_of_rows found, in n_parts blocks; absent for wide bits.
- * Columns that cross are in how. */
+/* of_block and of_row are the results of largest_of_rows, in n_parts blocks; NULL for 16 bits and
+ * more. params.cols columns are packed. Every block reduces of_block itself, which is cheaper than
+ * another launch. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     pack_rows(unsigned char *to, float *stats, const float *x, int64_t rows, int64_t stride,
               strait_pack_params params, const float *of_block, const float *of_row, int n_parts,
               int n_lanes) {
-    __shared__ float capacity[WARPS];
+    __shared__ float shared[WARPS];
     const int64_t cols = params.cols;
-    const row_place at = place_of(rows, n_lanes);
+    const row_lane at = row_lane_of(rows, n_lanes);
     const int64_t row_bytes = (cols * params.bits + 7) / 8;
     float scale = 0, largest = 0;
     int64_t start = at.row * row_bytes;
     if (params.bits < 16) {
         for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
             largest = fmaxf(largest, of_block[i]);
-        const float base = strait_scale_base(block_max(largest, capacity), params.bits);
+        const float base = strait_scale_base(block_max(largest, shared), params.bits);
         if (blockIdx.x == 0 && threadIdx.x == 0) put_bytes(to, __float_as_uint(base), 4);
         const int code = at.row < rows ? strait_scale_code(base, of_row[at.row], params.bits) : 0;
         if (at.lane == 0 && at.row < rows) to[4 + at.row] = (unsigned char)code;
@@ -170,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     pack_row(to + start, stats, x + at.row * stride, at, cols, scale, params);
 }
 
-/* Up to four values at value c of a row from its bytes. */
+/* Restores up to four values from column c on. */
 __device__ __forceinline__ void restore_four(float out[4], const unsigned char *from, int64_t c,
                                              int n, float scale, int bits, float *bad) {
     if (bits < 16) {
@@ -194,7 +200,7 @@ __device__ __forceinline__ void restore_four(float out[4], const unsigned char *
 
 template <typename T>
 __device__ __forceinline__ void restore(T *x, float *stats, const unsigned char *from,
-                                        const row_place &at, int64_t cols, int bits,
+                                        const row_lane &at, int64_t cols, int bits,
                                         int64_t stride) {
     const bool is_row = at.row < at.rows;
     const float base = bits < 16 ? __uint_as_float(take_bytes(from, 4)) : 0.0f;
@@ -202,7 +208,7 @@ __device__ __forceinline__ void restore(T *x, float *stats, const unsigned char 
     const float scale = bits < 16 && is_row ? strait_scale_of(trusted, from[4 + at.row]) : 0.0f;
     const unsigned char *bytes = from + (bits < 16 ? 4 + at.rows : 0) +
                                  at.row * ((cols * bits + 7) / 8);
-    const bool is_damaged = base != trusted; // bits that are no base at all
+    const bool is_damaged = base != trusted; // the received base was invalid
     float size = 0, bad = 0;
     for (int64_t c = at.lane * 4; is_row && c < cols; c += 4 * at.n_lanes) {
         const int n = cols - c < 4 ? (int)(cols - c) : 4;
@@ -221,12 +227,14 @@ __device__ __forceinline__ void restore(T *x, float *stats, const unsigned char 
     extern "C" __global__ void __launch_bounds__(THREADS)                                \
         restore_rows_##name(T *x, float *stats, const unsigned char *from, int64_t rows, \
                             int64_t cols, int bits, int64_t stride, int n_lanes) {       \
-        restore<T>(x, stats, from, place_of(rows, n_lanes), cols, bits, stride);         \
+        restore<T>(x, stats, from, row_lane_of(rows, n_lanes), cols, bits, stride);      \
     }
 
 RESTORE_KERNEL(float, f32)
 RESTORE_KERNEL(bf16, bf16)
 
+/* One warp per row: squared error, squared magnitude and non-finite values of rows whose error is
+ * known. */
 template <typename T>
 __device__ __forceinline__ void measure(float *stats, const T *x, const T *error, int64_t rows,
                                         int64_t cols) {

@@ -1,24 +1,27 @@
-/* k_rotate.cu - norm and rotation of queries and keys, and their gradient.
+/* k_rotate.cu - rotary position embedding of queries and keys with its optional norm, and
+ * gradients.
  *
- * A block a token; `group` lanes a head, a power of two. A lane holds the pieces of W pairs whose
- * number is its own modulo the group: both values of a pair, so that it can turn them alone. One
- * piece is enough where they are wide; four single pairs are where they are not. */
+ * One block per token; `group` lanes per head, a power of two. Lane l of a group holds pieces l,
+ * l + group, ... of W pairs each. It holds both values of a pair, so that it can rotate them
+ * without talking to other lanes. One piece per lane is enough for wide accesses, four for single
+ * pairs. */
 #include "backend/cuda/k_rotate.h"
 #include "backend/cuda/vector.cuh"
 
 template <int W> constexpr int pieces = W == 1 ? 4 : 1;
 
-using turn_how = strait_cuda_turn;
+using rotate_args = strait_cuda_rotate_args;
 
 /* One lane's part of a head. */
 template <int W> struct part { float low[pieces<W>][W], high[pieces<W>][W]; };
 
-template <int W> __device__ __forceinline__ int pair_at(const turn_how &params, int k) {
+/* The first pair of this lane's piece k. */
+template <int W> __device__ __forceinline__ int pair_at(const rotate_args &params, int k) {
     return (k * params.group + (int)threadIdx.x % params.group) * W;
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void take_part(part<W> &p, const T *head, const turn_how &params) {
+__device__ __forceinline__ void take_part(part<W> &p, const T *head, const rotate_args &params) {
     const int half = params.dim / 2;
 #pragma unroll
     for (int k = 0; k < pieces<W>; k++) {
@@ -35,7 +38,7 @@ __device__ __forceinline__ void take_part(part<W> &p, const T *head, const turn_
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void put_part(T *head, const part<W> &p, const turn_how &params) {
+__device__ __forceinline__ void put_part(T *head, const part<W> &p, const rotate_args &params) {
     const int half = params.dim / 2;
 #pragma unroll
     for (int k = 0; k < pieces<W>; k++) {
@@ -46,10 +49,10 @@ __device__ __forceinline__ void put_part(T *head, const part<W> &p, const turn_h
     }
 }
 
-/* Turns by the angles of `position`; back where `way` is -1. */
+/* Rotates by the angles of `position`; backwards where direction is -1. */
 template <int W>
-__device__ __forceinline__ void turn(part<W> &p, const turn_how &params, int64_t position,
-                                     float way) {
+__device__ __forceinline__ void rotate_part(part<W> &p, const rotate_args &params, int64_t position,
+                                            float direction) {
     const int half = params.dim / 2;
 #pragma unroll
     for (int k = 0; k < pieces<W>; k++) {
@@ -60,16 +63,16 @@ __device__ __forceinline__ void turn(part<W> &p, const turn_how &params, int64_t
         take_floats<W>(s, params.sin + position * half + i);
 #pragma unroll
         for (int w = 0; w < W; w++) {
-            const float a = p.low[k][w], b = p.high[k][w], sine = way * s[w];
+            const float a = p.low[k][w], b = p.high[k][w], sine = direction * s[w];
             p.low[k][w] = a * c[w] - b * sine;
             p.high[k][w] = b * c[w] + a * sine;
         }
     }
 }
 
-/* p times the gain of its head, where there is one. */
+/* Multiplies p by the gain of its head, if there is one. */
 template <int W>
-__device__ __forceinline__ void times_gain(part<W> &p, const turn_how &params, bool is_key) {
+__device__ __forceinline__ void times_gain(part<W> &p, const rotate_args &params, bool is_key) {
     const int half = params.dim / 2;
     if (params.gain == nullptr) return;
     const float *gain = params.gain + (is_key ? params.dim : 0);
@@ -88,7 +91,7 @@ __device__ __forceinline__ void times_gain(part<W> &p, const turn_how &params, b
     }
 }
 
-/* The dot of two heads, in every lane of the group. */
+/* The dot product of two heads, in every lane of the group. */
 template <int W>
 __device__ __forceinline__ float dot_parts(const part<W> &a, const part<W> &b, int group) {
     float sum = 0;
@@ -112,11 +115,12 @@ __device__ __forceinline__ void blend(part<W> &p, float by, float shift, const p
         }
 }
 
-/* Turns the heads of a token, without a norm; back where `way` is -1. */
+/* Rotates the heads of a token, without a norm; backwards where direction is -1. */
 template <typename T, int W>
-__device__ __forceinline__ void turn_token(T *y, const T *x, const turn_how &params, float way) {
-    const int n_turned = params.n_query + params.n_key;
-    const int n_heads = n_turned + params.n_key, n_touched = y == x ? n_turned : n_heads;
+__device__ __forceinline__ void rotate_pairs_token(T *y, const T *x, const rotate_args &params,
+                                                   float direction) {
+    const int n_rotated = params.n_query + params.n_key;
+    const int n_heads = n_rotated + params.n_key, n_touched = y == x ? n_rotated : n_heads;
     const int64_t first = (int64_t)blockIdx.x * n_heads * params.dim;
     const int64_t position = blockIdx.x % (unsigned)params.seq_len;
     for (int h = (int)threadIdx.x / params.group; h < n_touched;
@@ -124,19 +128,19 @@ __device__ __forceinline__ void turn_token(T *y, const T *x, const turn_how &par
         const int64_t at = first + (int64_t)h * params.dim;
         part<W> p;
         take_part<T, W>(p, x + at, params);
-        if (h < n_turned) turn<W>(p, params, position, way);
+        if (h < n_rotated) rotate_part<W>(p, params, position, direction);
         put_part<T, W>(y + at, p, params);
     }
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void rotate_token(T *y, float *rstd, const T *x, const turn_how &params,
-                                             float epsilon) {
-    const int n_turned = params.n_query + params.n_key, n_heads = n_turned + params.n_key;
+__device__ __forceinline__ void rotate_token(T *y, float *rstd, const T *x,
+                                             const rotate_args &params, float epsilon) {
+    const int n_rotated = params.n_query + params.n_key, n_heads = n_rotated + params.n_key;
     const int groups = (int)blockDim.x / params.group;
     const int64_t row = blockIdx.x, first = row * n_heads * params.dim;
     const int64_t position = (unsigned)row % (unsigned)params.seq_len;
-    /* Every lane of a warp makes the same number of rounds: shuffles need them all. */
+    /* Every lane of a warp runs the same number of rounds: shuffles need all of them. */
     for (int base = 0; base < n_heads; base += groups) {
         const int h = base + (int)threadIdx.x / params.group;
         const int64_t at = first + (int64_t)(h < n_heads ? h : 0) * params.dim;
@@ -144,17 +148,17 @@ __device__ __forceinline__ void rotate_token(T *y, float *rstd, const T *x, cons
         take_part<T, W>(p, x + at, params);
         const float sum = dot_parts<W>(p, p, params.group);
         const float scale = 1.0f / sqrtf(sum / (float)params.dim + epsilon);
-        if (h < n_turned) {
+        if (h < n_rotated) {
             blend<W>(p, scale, 0.0f, p);
             times_gain<W>(p, params, h >= params.n_query);
-            turn<W>(p, params, position, 1.0f);
-            if (threadIdx.x % params.group == 0) rstd[row * n_turned + h] = scale;
+            rotate_part<W>(p, params, position, 1.0f);
+            if (threadIdx.x % params.group == 0) rstd[row * n_rotated + h] = scale;
         }
         if (h < n_heads) put_part<T, W>(y + at, p, params);
     }
 }
 
-/* Adds d * x * scale to the sums of the gain. */
+/* Adds d * x * scale to this lane's partial sums of d_gain. */
 template <int W>
 __device__ __forceinline__ void add_gain(part<W> &sums, const part<W> &d, const part<W> &x,
                                          float scale) {
@@ -175,36 +179,38 @@ template <typename T> struct back_args {
     int64_t rows;
 };
 
+/* One head: rotates d_y back, adds to d_gain, then the gradient of the norm (equations in
+ * ref_norm.c). */
 template <typename T, int W>
-__device__ __forceinline__ void rotate_head_back(const back_args<T> &a, const turn_how &params,
+__device__ __forceinline__ void rotate_head_back(const back_args<T> &a, const rotate_args &params,
                                                  int64_t row, int h, part<W> sums[2]) {
-    const int n_turned = params.n_query + params.n_key, n_heads = n_turned + params.n_key;
-    const bool is_key = h >= params.n_query, is_turned = h < n_turned;
+    const int n_rotated = params.n_query + params.n_key, n_heads = n_rotated + params.n_key;
+    const bool is_key = h >= params.n_query, is_rotated = h < n_rotated;
     const int64_t at = (row * n_heads + (h < n_heads ? h : 0)) * params.dim;
     const int64_t position = (unsigned)row % (unsigned)params.seq_len;
     part<W> d, x;
     take_part<T, W>(d, a.d_y + at, params);
     take_part<T, W>(x, a.x + at, params);
-    const float scale = is_turned ? a.rstd[row * n_turned + h] : 0.0f;
-    if (is_turned) {
-        turn<W>(d, params, position, -1.0f);
+    const float scale = is_rotated ? a.rstd[row * n_rotated + h] : 0.0f;
+    if (is_rotated) {
+        rotate_part<W>(d, params, position, -1.0f);
         if (params.gain != nullptr && is_key) add_gain<W>(sums[1], d, x, scale);
         if (params.gain != nullptr && !is_key) add_gain<W>(sums[0], d, x, scale);
         times_gain<W>(d, params, is_key);
     }
     const float dot = dot_parts<W>(d, x, params.group) * scale / (float)params.dim;
-    if (is_turned) blend<W>(d, scale, -scale * scale * dot, x);
-    if (is_turned || (h < n_heads && a.d_x != a.d_y)) put_part<T, W>(a.d_x + at, d, params);
+    if (is_rotated) blend<W>(d, scale, -scale * scale * dot, x);
+    if (is_rotated || (h < n_heads && a.d_x != a.d_y)) put_part<T, W>(a.d_x + at, d, params);
 }
 
-/* Writes what the block's groups owe the gain, added up from the first group; `room` is for
- * groups x 2 dim floats. */
+/* Writes the block's row of partial sums of d_gain: the groups' sums, added from the first group.
+ * `shared` holds groups x 2 dim floats. */
 template <int W>
-__device__ __forceinline__ void put_gain(float *to, const turn_how &params, const part<W> sums[2],
-                                         float *capacity) {
+__device__ __forceinline__ void put_gain(float *to, const rotate_args &params,
+                                         const part<W> sums[2], float *shared) {
     const int mine = (int)threadIdx.x / params.group, groups = (int)blockDim.x / params.group;
     const int cols = 2 * params.dim;
-    float *own = capacity + mine * cols;
+    float *own = shared + mine * cols;
     for (int is_key = 0; is_key < 2; is_key++)
 #pragma unroll
         for (int k = 0; k < pieces<W>; k++) {
@@ -220,32 +226,32 @@ __device__ __forceinline__ void put_gain(float *to, const turn_how &params, cons
     for (int c = (int)threadIdx.x; c < cols; c += (int)blockDim.x) {
         float sum = 0;
         for (int g = 0; g < groups; g++)
-            sum += capacity[g * cols + c];
+            sum += shared[g * cols + c];
         to[(int64_t)blockIdx.x * cols + c] = sum;
     }
 }
 
 template <typename T, int W>
-__device__ __forceinline__ void rotate_back_tokens(const back_args<T> &a, const turn_how &params,
-                                                   float *capacity) {
+__device__ __forceinline__ void rotate_back_tokens(const back_args<T> &a, const rotate_args &params,
+                                                   float *shared) {
     const int n_heads = params.n_query + 2 * params.n_key, groups = (int)blockDim.x / params.group;
     part<W> sums[2] = {};
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x)
         for (int base = 0; base < n_heads; base += groups)
             rotate_head_back<T, W>(a, params, row, base + (int)threadIdx.x / params.group, sums);
-    if (params.gain != nullptr) put_gain<W>(a.partial, params, sums, capacity);
+    if (params.gain != nullptr) put_gain<W>(a.partial, params, sums, shared);
 }
 
 #define ROTATIONS(T, suffix)                                                                      \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
-        turn_##suffix(T *y, const T *x, turn_how params, float way, int is_wide) {                \
+    extern "C" __global__ void __launch_bounds__(256) rotate_pairs_##suffix(                      \
+        T *y, const T *x, rotate_args params, float direction, int is_wide) {                     \
         if (is_wide)                                                                              \
-            turn_token<T, wide<T>>(y, x, params, way);                                            \
+            rotate_pairs_token<T, wide<T>>(y, x, params, direction);                              \
         else                                                                                      \
-            turn_token<T, 1>(y, x, params, way);                                                  \
+            rotate_pairs_token<T, 1>(y, x, params, direction);                                    \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256) rotate_##suffix(                            \
-        T *y, float *rstd, const T *x, turn_how params, float epsilon, int is_wide) {             \
+        T *y, float *rstd, const T *x, rotate_args params, float epsilon, int is_wide) {          \
         if (is_wide)                                                                              \
             rotate_token<T, wide<T>>(y, rstd, x, params, epsilon);                                \
         else                                                                                      \
@@ -253,13 +259,13 @@ __device__ __forceinline__ void rotate_back_tokens(const back_args<T> &a, const 
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                             \
         rotate_back_##suffix(T *d_x, float *partial, const T *d_y, const T *x, const float *rstd, \
-                             int64_t rows, turn_how params, int is_wide) {                        \
-        __shared__ float capacity[8192];                                                          \
+                             int64_t rows, rotate_args params, int is_wide) {                     \
+        __shared__ float shared[8192];                                                            \
         const back_args<T> a = {d_x, partial, d_y, x, rstd, rows};                                \
         if (is_wide)                                                                              \
-            rotate_back_tokens<T, wide<T>>(a, params, capacity);                                  \
+            rotate_back_tokens<T, wide<T>>(a, params, shared);                                    \
         else                                                                                      \
-            rotate_back_tokens<T, 1>(a, params, capacity);                                        \
+            rotate_back_tokens<T, 1>(a, params, shared);                                          \
     }
 
 ROTATIONS(float, f32)

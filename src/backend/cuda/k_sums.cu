@@ -20,10 +20,10 @@ __device__ __forceinline__ double squares_of(const T *x, int64_t begin, int64_t 
     return sum;
 }
 
-/* partials[block] = the squares of its share of its tensor. */
+/* partials[block] = sum of squares of the block's share of its tensor. */
 template <typename T>
 __device__ __forceinline__ void squares(double *partials, const strait_cuda_squares &all) {
-    __shared__ double capacity[32];
+    __shared__ double shared[32];
     const int own = tensor_of_block(all.first, all.count);
     const T *x = (const T *)all.x[own];
     const int64_t begin = ((int64_t)blockIdx.x - all.first[own]) * SHARE;
@@ -31,7 +31,7 @@ __device__ __forceinline__ void squares(double *partials, const strait_cuda_squa
     const int64_t even = at16(x) ? end - end % wide<T> : begin;
     double sum = squares_of<T, wide<T>>(x, begin, even);
     sum += squares_of<T, 1>(x, even, end);
-    sum = block_sum(sum, capacity);
+    sum = block_sum(sum, shared);
     if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
@@ -45,16 +45,16 @@ extern "C" __global__ void __launch_bounds__(256)
     squares<bf16>(partials, all);
 }
 
-/* One block; of each thread, the sum of its share of n values. */
+/* The sum of n values by one block, in every thread. */
 template <typename T> __device__ __forceinline__ double total_of(const T *values, int64_t n) {
-    __shared__ double capacity[32];
+    __shared__ double shared[32];
     double sum = 0;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
         sum += (double)values[i];
-    return block_sum(sum, capacity);
+    return block_sum(sum, shared);
 }
 
-/* A block a tensor. */
+/* One block per tensor. */
 extern "C" __global__ void __launch_bounds__(256)
     squares_total(float *totals, const double *partials,
                   const __grid_constant__ strait_cuda_squares all) {
@@ -63,23 +63,24 @@ extern "C" __global__ void __launch_bounds__(256)
     if (threadIdx.x == 0) totals[own] = (float)sum;
 }
 
-/* The sum of n values from the first to the last, in thread 0; one block. */
+/* The sum of n values from the first to the last, by thread 0 of one block; the others only load.
+ */
 __device__ __forceinline__ double sum_in_order(const float *values, int64_t n) {
-    __shared__ float capacity[256];
+    __shared__ float shared[256];
     double sum = 0;
     for (int64_t first = 0; first < n; first += 256) {
-        if (first + threadIdx.x < n) capacity[threadIdx.x] = values[first + threadIdx.x];
+        if (first + threadIdx.x < n) shared[threadIdx.x] = values[first + threadIdx.x];
         __syncthreads();
         const int count = n - first < 256 ? (int)(n - first) : 256;
         for (int i = 0; i < count && threadIdx.x == 0; i++)
-            sum += (double)capacity[i];
+            sum += (double)shared[i];
         __syncthreads();
     }
     return sum;
 }
 
-/* scale[1] is the norm whose square the totals make, scale[0] what clips it: to the bits that the
- * host would make of the totals. */
+/* scale[1] = norm = sqrt(sum of totals), scale[0] = clipping factor: with the same bits that the
+ * host would compute from the totals, because stages on different devices must agree. */
 extern "C" __global__ void __launch_bounds__(256)
     clip(float *scale, const float *totals, int64_t n, double max_norm) {
     const double norm = sqrt(sum_in_order(totals, n));

@@ -1,18 +1,18 @@
-/* k_sums.h - tensors whose squares are added up, as host and device share them. */
+/* k_sums.h - tensors whose squares are summed by one launch, shared by host and device. */
 #pragma once
 
 #include <assert.h>
 #include <stdint.h>
 
 enum {
-    STRAIT_CUDA_SQUARES = 120,          // tensors of one launch: as many as its arguments hold
-    STRAIT_CUDA_SQUARES_SHARE = 1 << 14 // values of a block, so that the order follows from n
+    STRAIT_CUDA_SQUARES = 120,          // tensors per launch: as many as 4 KiB of arguments hold
+    STRAIT_CUDA_SQUARES_SHARE = 1 << 14 // values per block: fixed, so the order follows from n
 };
 
 typedef struct strait_cuda_squares {
     const void *x[STRAIT_CUDA_SQUARES];
     int64_t n[STRAIT_CUDA_SQUARES];
-    int64_t first[STRAIT_CUDA_SQUARES]; // block
+    int64_t first[STRAIT_CUDA_SQUARES]; // first block of each tensor
     int count;
 } strait_cuda_squares;
 

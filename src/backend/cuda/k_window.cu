@@ -1,7 +1,8 @@
 /* k_window.cu - codes joined by those of earlier tokens, and gradients of that.
  *
- * Where a code is 8, 16, ... or 256 columns that start at 16 bytes, a lane takes 8 of them, and
- * n_lanes of a warp one code in one place. Else a warp takes a row, a column a lane. */
+ * Where a code has 8, 16, ... or 256 columns aligned to 16 bytes, a lane takes 8 of them, and
+ * n_lanes lanes of a warp compute one code of one window. Otherwise (n_lanes 0) a warp takes a row,
+ * one column per lane. */
 #include "backend/cuda/vector.cuh"
 #include "backend/kernels.h"
 
@@ -25,7 +26,7 @@ template <typename T> struct window_norm_grads {
     strait_window_params params;
 };
 
-/* Eight values of either type. */
+/* Loads, and stores, eight values of either type. */
 template <typename T> __device__ __forceinline__ void take_piece(float out[PIECE], const T *from) {
 #pragma unroll
     for (int i = 0; i < PIECE; i += wide<T>)
@@ -42,7 +43,8 @@ __device__ __forceinline__ float rstd_of(float squares, const strait_window_para
     return 1.0f / sqrtf(squares / (float)params.keep + params.epsilon);
 }
 
-/* The norms of the codes before a row are made again, which costs less than to wait for them. */
+/* Recomputes the norms of earlier codes, which is cheaper than a second kernel that waits for them;
+ * the same operations give the same bits. */
 template <typename T>
 __device__ __forceinline__ void window_norm_pieces(const window_norm_args<T> &g, int n_lanes) {
     const uint32_t taps = (uint32_t)g.params.taps;
@@ -51,9 +53,9 @@ __device__ __forceinline__ void window_norm_pieces(const window_norm_args<T> &g,
     const bool is_row = code < g.rows * g.params.taps;
     const int64_t n = is_row ? code / taps : 0, j = is_row ? code % taps : 0;
     const int64_t first = (int64_t)lane * PIECE;
-    const bool is_there = is_row && j <= n % g.params.seq_len;
+    const bool is_valid = is_row && j <= n % g.params.seq_len;
     float v[PIECE] = {}, squares = 0;
-    if (is_there) take_piece<float>(v, g.z + (n - j) * g.cols + first);
+    if (is_valid) take_piece<float>(v, g.z + (n - j) * g.cols + first);
 #pragma unroll
     for (int i = 0; i < PIECE; i++) {
         v[i] = first + i < g.params.keep ? v[i] : 0.0f;
@@ -74,17 +76,17 @@ __device__ __forceinline__ void window_norm_row(const window_norm_args<T> &g) {
     const int lane = (int)threadIdx.x % 32;
     const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (n >= g.rows) return;
-    const int64_t place = n % g.params.seq_len, narrow_cols = g.params.taps * g.cols;
+    const int64_t position = n % g.params.seq_len, narrow_cols = g.params.taps * g.cols;
     for (int64_t j = 0; j < g.params.taps; j++) {
-        const bool is_there = j <= place;
-        const float *row = g.z + (n - (is_there ? j : 0)) * g.cols;
+        const bool is_valid = j <= position;
+        const float *row = g.z + (n - (is_valid ? j : 0)) * g.cols;
         float squares = 0;
         for (int64_t c = lane; c < g.params.keep; c += 32)
             squares += row[c] * row[c];
-        const float scale = is_there ? rstd_of(warp_sum(squares), g.params) : 0.0f;
+        const float scale = is_valid ? rstd_of(warp_sum(squares), g.params) : 0.0f;
         if (j == 0 && lane == 0) g.rstd[n] = scale;
         for (int64_t c = lane; c < g.cols; c += 32) {
-            float value = is_there && c < g.params.keep ? row[c] : 0.0f;
+            float value = is_valid && c < g.params.keep ? row[c] : 0.0f;
             put<T, 1>(g.both + n * g.both_cols + j * g.cols + c, &value);
             value *= scale;
             put<T, 1>(g.normeds + n * narrow_cols + j * g.cols + c, &value);
@@ -100,7 +102,7 @@ template <typename T> __device__ __forceinline__ void add_piece(float to[PIECE],
         to[i] += v[i];
 }
 
-/* What code n receives from the places it went to, in order of places. */
+/* The gradient of code n: sums over the windows that hold it, in order of tokens. */
 template <typename T>
 __device__ __forceinline__ void window_norm_pieces_back(const window_norm_grads<T> &g,
                                                         int n_lanes) {
@@ -129,7 +131,7 @@ __device__ __forceinline__ void window_norm_pieces_back(const window_norm_grads<
     if (is_row) put_piece<float>(g.d_z + n * g.cols + first, direct);
 }
 
-/* What value c of code n receives from the places of t that it went to. */
+/* The sum, over the windows that hold code n, of the gradient of its value c. */
 template <typename T>
 __device__ __forceinline__ float gathered(const T *t, int64_t t_cols, int64_t cols, int64_t n,
                                           int64_t c, int64_t taps) {
@@ -185,16 +187,17 @@ __device__ __forceinline__ void window_norm_row_back(const window_norm_grads<T> 
 WINDOW_NORM_KERNELS(float, f32)
 WINDOW_NORM_KERNELS(bf16, bf16)
 
-/* Rows by blocks, columns by threads: 64-bit divisions would cost more than the copy. */
+/* Rows by blocks, columns by threads, so that indices are 32 bits wide: 64-bit divisions would cost
+ * more than the copy. */
 extern "C" __global__ void __launch_bounds__(256)
     window(float *y, const float *x, int64_t rows, int64_t y_cols, int64_t x_cols,
            int64_t seq_len) {
     for (int64_t n = blockIdx.y; n < rows; n += gridDim.y) {
-        const uint32_t place = (uint32_t)(n % seq_len);
+        const uint32_t position = (uint32_t)(n % seq_len);
         for (uint32_t c = blockIdx.x * blockDim.x + threadIdx.x; c < y_cols;
              c += gridDim.x * blockDim.x) {
             const uint32_t j = c / (uint32_t)x_cols;
-            y[n * y_cols + c] = j <= place ? x[(n - j) * x_cols + c % (uint32_t)x_cols] : 0.0f;
+            y[n * y_cols + c] = j <= position ? x[(n - j) * x_cols + c % (uint32_t)x_cols] : 0.0f;
         }
     }
 }

@@ -1,4 +1,4 @@
-/* library.c - where CUDA's libraries and the file of kernels lie. */
+/* library.c - finds CUDA's libraries and the module file. */
 #include "backend/cuda/library.h"
 
 #include "base/program.h"
@@ -50,9 +50,8 @@ strait_err strait_cuda_library_open(const char *name, char path[STRAIT_CUDA_PATH
     if (library == NULL)
         return STRAIT_FAIL(STRAIT_ENOTSUP,
                            "device cuda: %s not found by the system's loader, in STRAIT_CUDA_LIBS "
-                           "(\"%s\"), beside the program or in %s: install CUDA's libraries or "
-                           "name their folder in "
-                           "STRAIT_CUDA_LIBS",
+                           "(\"%s\"), next to the program or in %s: install CUDA's libraries, or "
+                           "set STRAIT_CUDA_LIBS to their folder",
                            name, environment("STRAIT_CUDA_LIBS"), system_folder);
     struct link_map *map = NULL;
     const int has_map = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map != NULL;
@@ -65,15 +64,15 @@ strait_err strait_cuda_library_table(void *library, const char *const *names, si
                                      void *table) {
     for (size_t i = 0; i < n; i++) {
         void *address = dlsym(library, names[i]);
-        if (address == NULL) return STRAIT_FAIL(STRAIT_ENOTSUP, "it has no %s", names[i]);
+        if (address == NULL) return STRAIT_FAIL(STRAIT_ENOTSUP, "it does not export %s", names[i]);
         memcpy((char *)table + i * sizeof address, &address, sizeof address);
     }
     return STRAIT_OK;
 }
 
 strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]) {
-    static const char *const places[] = {"strait.cuda", "../lib/strait/strait.cuda",
-                                         "../bin/strait.cuda", "../../bin/strait.cuda"};
+    static const char *const candidates[] = {"strait.cuda", "../lib/strait/strait.cuda",
+                                             "../bin/strait.cuda", "../../bin/strait.cuda"};
     const char *named = environment("STRAIT_CUDA_MODULE");
     if (*named != '\0') {
         if (access(named, R_OK) != 0)
@@ -86,12 +85,12 @@ strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]) {
     }
     char folder[STRAIT_PATH_MAX];
     strait_program_folder(folder);
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        const int n = snprintf(path, STRAIT_CUDA_PATH, "%s/%s", folder, places[i]);
+    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++) {
+        const int n = snprintf(path, STRAIT_CUDA_PATH, "%s/%s", folder, candidates[i]);
         if (n > 0 && n < STRAIT_CUDA_PATH && access(path, R_OK) == 0) return STRAIT_OK;
     }
     return STRAIT_FAIL(STRAIT_ENOTSUP,
-                       "device cuda: no file of kernels: expected strait.cuda in %s, its "
+                       "device cuda: kernel file strait.cuda not found in %s, its "
                        "../lib/strait or ../bin, or its path in STRAIT_CUDA_MODULE",
                        folder);
 }

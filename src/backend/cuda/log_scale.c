@@ -1,12 +1,13 @@
-/* octave.c - rows at 4 bits a value and 4 bits a scale: log_scale_pack, log_scale_restore. */
+/* log_scale.c - log-scale payloads (backend/log_scale.h). */
 #include "backend/cuda/grid.h"
 #include "backend/cuda/payload.h"
 
-/* A word of four bytes a lane: half as many lanes as fours of values. */
+/* Lanes per row: each lane packs four bytes, which are eight values. */
 static int lanes_of(int64_t cols) {
     return strait_cuda_row_lanes((cols + 2) / 2);
 }
 
+/* At least one block, because the first one also writes the top scale. */
 static strait_cuda_grid by_lanes(int64_t rows, int n_lanes) {
     const strait_cuda_grid grid = strait_cuda_by_lanes(rows, n_lanes);
     return (strait_cuda_grid){.x = grid.x > 0 ? grid.x : 1, .threads = grid.threads};

@@ -1,4 +1,4 @@
-/* loss.c - cross-entropy of logits and its gradient in their place. */
+/* loss.c - cross-entropy of logits; the gradient replaces the logits. One block per row. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/grid.h"
 

@@ -2,6 +2,7 @@
 #include "backend/cuda/blas.h"
 #include "backend/cuda/k_matmul.h"
 
+/* The largest power of two, up to 16, that divides the tensor's address. */
 static int64_t alignment(strait_tensor t) {
     int64_t bytes = STRAIT_CUDA_BLAS_ALIGN;
     while ((uintptr_t)t.data % (uintptr_t)bytes != 0)
@@ -32,6 +33,7 @@ static strait_cuda_product product_of(const struct strait_backend *be, strait_te
                                         [STRAIT_CUDA_ALIGN_Y] = alignment(y)}};
 }
 
+/* Our own kernel, for products that cublasLt rejects (odd sizes or alignments in bf16). */
 static strait_err multiply_plainly(struct strait_stream *s, strait_tensor y, strait_tensor a,
                                    strait_tensor b, strait_matmul_params params) {
     strait_cuda_matmul_args args = {.y = y.data,
@@ -66,14 +68,14 @@ static strait_err multiply(struct strait_stream *s, strait_tensor y, strait_tens
     return strait_cuda_blas_run(s, plan, &plan->algorithm, factors);
 }
 
-/* cublasLt makes no bf16 of f32 factors: the product is made in f32, then rounded. */
+/* cublasLt cannot write bf16 from f32 factors: computes in f32, then rounds. */
 static strait_err multiply_and_round(struct strait_stream *s, strait_tensor y, strait_tensor a,
                                      strait_tensor b, strait_matmul_params params) {
     const struct strait_kernels *k = s->backend->kernels;
     strait_tensor wide = {.dtype = STRAIT_F32, .rows = y.rows, .cols = y.cols};
     void *space = NULL;
     STRAIT_TRY(strait_cuda_scratch(s, STRAIT_CUDA_BLAS_SPACE + strait_tensor_bytes(wide), &space));
-    wide.data = (char *)space + STRAIT_CUDA_BLAS_SPACE; // the workspace lies before it
+    wide.data = (char *)space + STRAIT_CUDA_BLAS_SPACE; // blas_run takes the scratch from its start
     if (params.beta != 0.0f) STRAIT_TRY(k->cast(s, wide, y));
     STRAIT_TRY(multiply(s, wide, a, b, params));
     return k->cast(s, y, wide);

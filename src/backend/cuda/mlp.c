@@ -1,4 +1,4 @@
-/* mlp.c - the nonlinearities: gated silu, relu, squared relu, plain silu. */
+/* mlp.c - activation functions: gated silu (swiglu), squared relu, relu and silu. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/grid.h"
 
@@ -21,7 +21,7 @@ static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, 
         strait_cuda_over_rows(d_y.rows, d_y.cols, strait_cuda_wide(d_y.dtype)), args);
 }
 
-/* A function of each value alone, over all of them as one row. */
+/* Kernels y = f(x) by value; the whole tensor counts as one row. */
 static strait_err each(struct strait_stream *s, const char *kernel, strait_tensor y,
                        strait_tensor x) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);

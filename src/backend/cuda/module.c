@@ -1,8 +1,8 @@
-/* module.c - the file of kernels, and how a kernel is found in it and launched.
+/* module.c - the module file of compiled kernels, and how a kernel is found in it and launched.
  *
- * The file is an ar archive: each .cu file is compiled alone into one member, a fatbin, and any
- * tool that knows ar can list what a build holds. Its first member is the stamp of the sources:
- * arguments of a kernel are not checked by anyone, so program and kernels must be of one build. */
+ * The file is an ar archive, so that any ar tool can list it: each .cu file is compiled alone into
+ * one member, a fatbin. The first member is a digest of the sources (the stamp): nothing checks the
+ * arguments of a kernel, so program and kernels must come from one build. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/library.h"
 #include "base/alloc.h"
@@ -17,10 +17,10 @@ enum {
     HEADER_BYTES = 60, // name 16, date 12, owner 6, group 6, mode 8, size 10, end 2
     SIZE_AT = 48,
     SIZE_DIGITS = 10,
-    SHARED_ALWAYS = 48 << 10 // what a block may have without asking
+    SHARED_ALWAYS = 48 << 10 // dynamic shared memory of a block without raising its limit
 };
 
-/* A member of the archive, inside the file's memory. */
+/* A member of the archive: a view into the mapped file. */
 typedef struct member {
     const unsigned char *data;
     size_t bytes;
@@ -28,15 +28,15 @@ typedef struct member {
 
 static strait_err broken(const struct strait_cuda *cuda) {
     return STRAIT_FAIL(STRAIT_EDATA,
-                       "device cuda: %s is not a file of kernels or was cut short: copy it again "
-                       "from the build of this program",
+                       "device cuda: kernel file %s is damaged or truncated: copy it again from "
+                       "the build of this program",
                        cuda->module);
 }
 
 static strait_err load(struct strait_backend *be, member from) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     if (cuda->n_modules == STRAIT_CUDA_MODULES) return broken(cuda);
-    void *image = NULL; // aligned and ended by zeros, as the driver expects
+    void *image = NULL; // aligned and followed by a zero, as the driver expects
     STRAIT_TRY(strait_alloc(from.bytes + 1, 1, "kernels", &image));
     memcpy(image, from.data, from.bytes);
     const CUresult result = cuda->driver->cuModuleLoadData(&cuda->modules[cuda->n_modules], image);
@@ -45,14 +45,15 @@ static strait_err load(struct strait_backend *be, member from) {
         cuda->n_modules++;
         return STRAIT_OK;
     }
-    return STRAIT_FAIL(STRAIT_ENOTSUP,
-                       "device cuda:%d: %s has no code that sm_%d%d and this driver can run (%s): "
-                       "update the driver, or build with STRAIT_CUDA_ARCHS=%d%d",
-                       be->ordinal, cuda->module, cuda->major, cuda->minor,
-                       strait_cuda_words(result), cuda->major, cuda->minor);
+    return STRAIT_FAIL(
+        STRAIT_ENOTSUP,
+        "device cuda:%d: kernel file %s has no code for sm_%d%d and this driver (%s): "
+        "update the driver, or build with STRAIT_CUDA_ARCHS=%d%d",
+        be->ordinal, cuda->module, cuda->major, cuda->minor, strait_cuda_result_text(result),
+        cuda->major, cuda->minor);
 }
 
-/* The member whose header stands at *at, which moves behind it. */
+/* Reads the member whose header is at *at and advances *at past it. */
 static strait_err next_member(const struct strait_cuda *cuda, const strait_file_map *map,
                               size_t *at, member *out) {
     if (map->bytes - *at < HEADER_BYTES) return broken(cuda);
@@ -63,7 +64,7 @@ static strait_err next_member(const struct strait_cuda *cuda, const strait_file_
     if (size > map->bytes - *at) return broken(cuda);
     *out = (member){map->data + *at, size};
     *at += size;
-    if (size % 2 != 0 && *at < map->bytes) (*at)++; // members begin at even places
+    if (size % 2 != 0 && *at < map->bytes) (*at)++; // members start at even offsets
     return STRAIT_OK;
 }
 
@@ -72,7 +73,8 @@ static strait_err check_stamp(const struct strait_cuda *cuda, member stamp) {
     if (stamp.bytes == sizeof own - 1 && memcmp(stamp.data, own, stamp.bytes) == 0)
         return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EDATA,
-                       "device cuda: %s is of another build than this program: copy both from one",
+                       "device cuda: kernel file %s is from another build than this program: copy "
+                       "both from one build",
                        cuda->module);
 }
 
@@ -82,7 +84,7 @@ static strait_err load_archive(struct strait_backend *be, const strait_file_map 
     member one;
     if (map->bytes <= MAGIC_BYTES || memcmp(map->data, "!<arch>\n", MAGIC_BYTES) != 0)
         return broken(cuda);
-    if (map->data[at] == '/') // ar's own table of long names, where there are some
+    if (map->data[at] == '/') // ar's own table of long names, if there is one
         STRAIT_TRY(next_member(cuda, map, &at, &one));
     STRAIT_TRY(next_member(cuda, map, &at, &one));
     STRAIT_TRY(check_stamp(cuda, one));
@@ -107,7 +109,8 @@ void strait_cuda_modules_unload(struct strait_cuda *cuda) {
         (void)cuda->driver->cuModuleUnload(cuda->modules[--cuda->n_modules]);
 }
 
-static size_t place_of(const char *name) {
+/* FNV-1a, folded: the slot where the search for a name starts. */
+static size_t slot_of(const char *name) {
     uint32_t hash = 2166136261u;
     for (; *name != '\0'; name++)
         hash = (hash ^ (unsigned char)*name) * 16777619u;
@@ -123,7 +126,7 @@ static strait_err resolve(const struct strait_backend *be, struct strait_cuda_ke
         result = cuda->driver->cuModuleGetFunction(&kernel->function, cuda->modules[i], name);
     if (result == CUDA_ERROR_NOT_FOUND)
         return STRAIT_FAIL(STRAIT_ENOTSUP,
-                           "device cuda:%d: kernel %s is not in %s: the file is of another build "
+                           "device cuda:%d: kernel %s is not in %s: the file is from another build "
                            "than this program",
                            be->ordinal, name, cuda->module);
     STRAIT_TRY(strait_cuda_check(be, result, name));
@@ -132,10 +135,11 @@ static strait_err resolve(const struct strait_backend *be, struct strait_cuda_ke
     return STRAIT_OK;
 }
 
+/* Open addressing: looks a kernel up, and asks the driver the first time. */
 static strait_err find(const struct strait_backend *be, const char *name,
                        struct strait_cuda_kernel **out) {
     struct strait_cuda_kernel *found = strait_cuda_of(be)->found;
-    size_t i = place_of(name);
+    size_t i = slot_of(name);
     while (found[i].name != NULL && strcmp(found[i].name, name) != 0)
         i = (i + 1) % STRAIT_CUDA_KERNELS;
     *out = &found[i];

@@ -1,20 +1,21 @@
-/* norm.c - root-mean-square norm with the residual sum before it. */
+/* norm.c - root-mean-square norm, with the residual sum before it. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/grid.h"
 
-/* Enough threads that each holds its part of a row in registers, as k_norm.cu wants it. */
+/* Enough threads that each keeps its part of a row in registers, as k_norm.cu expects. */
 static unsigned threads_of(strait_tensor x) {
     const int64_t held = x.cols % strait_cuda_wide(x.dtype) == 0 ? 16 : 4;
     return strait_cuda_threads(strait_cuda_pieces(x.cols, held), 512);
 }
 
 enum {
-    BACK_THREADS = 256, // of a block: k_norm.cu
-    BACK_BLOCKS = 264,  // where there is a gain, at most: each owes it a row of partial sums
-    BACK_ROUNDS = 2     // of a block, where there are as many rows
+    BACK_THREADS = 256, // per block, as in k_norm.cu
+    BACK_BLOCKS = 264,  // most blocks with a gain: each leaves a row of partial sums for d_gain
+    BACK_ROUNDS = 2     // least rounds per block with a gain, where there are enough rows
 };
 
-/* The threads of a row: as few warps, a power of two, as hold it; at most a block. */
+/* Threads per row: the smallest power-of-two number of warps whose registers hold it; at most a
+ * block. */
 static int team_of(strait_tensor x) {
     const int64_t wide = strait_cuda_wide(x.dtype), held = x.cols % wide == 0 ? 4 * wide : 4;
     int team = 32;

@@ -1,4 +1,4 @@
-/* optim.c - AdamW. */
+/* optim.c - AdamW: many weights per launch where each value has its own second moment. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/k_optim.h"
 
@@ -7,11 +7,12 @@
 enum {
     THREADS = 256,
     COLUMN_THREADS = 128,
-    COLUMN_PIECES = 64, // of the rows, at most: their sums are added in order
-    COLUMN_ROWS = 32    // of a piece, at least
+    COLUMN_PIECES = 64, // most pieces of rows; their sums are added in order
+    COLUMN_ROWS = 32    // least rows per piece
 };
 
-static void take_numbers(strait_cuda_adamw *a, strait_adamw_params params) {
+/* The constants of an update, with bias corrections folded in (k_optim.h). */
+static void set_constants(strait_cuda_adamw *a, strait_adamw_params params) {
     const double whole1 = 1 - pow((double)params.beta1, (double)params.step);
     const double whole2 = 1 - pow((double)params.beta2, (double)params.step);
     a->beta1 = params.beta1;
@@ -22,7 +23,7 @@ static void take_numbers(strait_cuda_adamw *a, strait_adamw_params params) {
     a->epsilon = params.epsilon;
 }
 
-/* A block a row, as far as blocks go. */
+/* One block per row, up to a limit; blocks loop over further rows. */
 static strait_err update_by_rows(struct strait_stream *s, const char *kernel,
                                  strait_cuda_adamw *a) {
     const int64_t most = (int64_t)strait_cuda_processors(s) * 64;
@@ -30,7 +31,9 @@ static strait_err update_by_rows(struct strait_stream *s, const char *kernel,
     return strait_cuda_launch(s, kernel, grid, (void *[]){a});
 }
 
-static strait_err move_columns(struct strait_stream *s, strait_cuda_adamw *a) {
+/* v = beta2 v + (1 - beta2) mean of squares, per column: partial sums over pieces of rows, then
+ * their sum in order. The pieces follow from the shape alone. */
+static strait_err update_column_moments(struct strait_stream *s, strait_cuda_adamw *a) {
     int64_t rows_each = strait_cuda_pieces(a->rows, COLUMN_PIECES);
     if (rows_each < COLUMN_ROWS) rows_each = COLUMN_ROWS;
     int64_t n_pieces = strait_cuda_pieces(a->rows, rows_each);
@@ -60,7 +63,7 @@ static strait_cuda_adamw args_of(const strait_adamw_item *item, strait_tensor sc
                            .copy = copy.data,
                            .rows = weight.rows,
                            .cols = weight.cols};
-    take_numbers(&a, item->params);
+    set_constants(&a, item->params);
     return a;
 }
 
@@ -70,13 +73,14 @@ static strait_err update_shared(struct strait_stream *s, const strait_adamw_item
     strait_cuda_adamw a = args_of(item, scale);
     if (item->v.cols == item->weight.cols) {
         assert(item->v.rows == 1);
-        STRAIT_TRY(move_columns(s, &a));
+        STRAIT_TRY(update_column_moments(s, &a));
         return update_by_rows(s, "adamw_column", &a);
     }
     assert(item->v.cols == 1 && item->v.rows == item->weight.rows);
     return update_by_rows(s, "adamw_row", &a);
 }
 
+/* Launches the collected updates; block first[i] is the first block of weight i. */
 static strait_err update_own(struct strait_stream *s, strait_cuda_updates *all) {
     int64_t blocks = 0;
     for (int i = 0; i < all->count; i++) {

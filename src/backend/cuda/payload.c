@@ -1,20 +1,20 @@
-/* payload.c - rows as bytes for the wire: pack_rows, restore_rows, measure_rows. */
+/* payload.c - rows as payload bytes: pack_rows, restore_rows, measure_rows. */
 #include "backend/cuda/payload.h"
 
 #include "backend/cuda/grid.h"
 
 enum {
-    PARTS_MAX = 512 // blocks that look for the largest value
+    PARTS_MAX = 512 // most blocks that search the largest magnitude
 };
 
 strait_err strait_cuda_find_largest(struct strait_stream *s, strait_tensor x, int64_t cols,
                                     strait_cuda_largest *out) {
     int n_lanes = strait_cuda_row_lanes(cols);
     const int64_t blocks = strait_cuda_by_lanes(x.rows, n_lanes).x;
-    void *capacity = NULL;
-    STRAIT_TRY(strait_cuda_scratch(s, (size_t)(PARTS_MAX + x.rows) * sizeof(float), &capacity));
+    void *scratch = NULL;
+    STRAIT_TRY(strait_cuda_scratch(s, (size_t)(PARTS_MAX + x.rows) * sizeof(float), &scratch));
     out->n_parts = (int)(blocks < PARTS_MAX ? blocks : PARTS_MAX);
-    out->of_block = capacity;
+    out->of_block = scratch;
     out->of_row = out->of_block + PARTS_MAX;
     void *args[] = {&out->of_block, &out->of_row, &x.data, &x.rows, &cols, &x.cols, &n_lanes};
     return strait_cuda_launch(s, "largest_of_rows",
@@ -31,7 +31,7 @@ static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strai
     int n_lanes = strait_cuda_row_lanes(params.cols);
     if (params.bits < 16) STRAIT_TRY(strait_cuda_find_largest(s, x, params.cols, &largest));
     strait_cuda_grid grid = strait_cuda_by_lanes(x.rows, n_lanes);
-    if (params.bits < 16 && grid.x == 0) grid.x = 1; // the base is there even without rows
+    if (params.bits < 16 && grid.x == 0) grid.x = 1; // the base is written even without rows
     void *args[] = {&packed.data, &stats.data,       &x.data,         &x.rows,          &x.cols,
                     &params,      &largest.of_block, &largest.of_row, &largest.n_parts, &n_lanes};
     return strait_cuda_launch(s, "pack_rows", grid, args);

@@ -1,21 +1,21 @@
-/* payload.cuh - values on their way to packed bytes and back, on the device: cpu/payload_value.h's
- * twin.
+/* payload.cuh - conversion of values to payload codes and back, on the device; the counterpart of
+ * cpu/payload_value.h.
  *
- * Packed bytes are a format. Nothing here may be fused: sums and products are rounded one by one,
- * as everywhere else. */
+ * Payload bytes are a format: every device must compute the same ones. Nothing here may be fused;
+ * each sum and product is rounded by itself. */
 #pragma once
 
 #include "backend/cuda/vector.cuh"
 #include "backend/kernels.h"
 
-/* The value if it is fit for the wire, else 0, and one more in *bad. */
+/* The value if it may be sent, else 0 and one more in *bad. The comparison is false for NaN. */
 __device__ __forceinline__ float wire_value(float value, float *bad) {
     if (fabsf(value) <= STRAIT_WIRE_LIMIT) return value;
     *bad += 1.0f;
     return 0.0f;
 }
 
-/* Four words of (seed, stream, counter): Philox as in base/rng.c. */
+/* The four random words of (seed, stream, counter): Philox 4x32-10, as in base/rng.c. */
 __device__ __forceinline__ void wire_draw(uint32_t out[4], const strait_pack_params &params,
                                           uint64_t counter) {
     uint32_t key[2] = {(uint32_t)params.seed, (uint32_t)(params.seed >> 32)};
@@ -36,7 +36,7 @@ __device__ __forceinline__ void wire_draw(uint32_t out[4], const strait_pack_par
         out[i] = x[i];
 }
 
-/* The words of values i to i + 3 of the tensor. */
+/* The random words of values i to i + 3 of the tensor, which may span two counters. */
 __device__ __forceinline__ void wire_words(uint32_t out[4], const strait_pack_params &params,
                                            int64_t i) {
     uint32_t w[7];
@@ -57,7 +57,7 @@ __device__ __forceinline__ void wire_words(uint32_t out[4], const strait_pack_pa
         out[k] = by2 ? w[k + 2] : w[k];
 }
 
-/* bf16 of a value that is fit for the wire: to nearest, half to even; or up by chance. */
+/* bf16 bits of a valid value: rounded to nearest, half to even, or stochastically. */
 __device__ __forceinline__ uint32_t wire_half(float value, bool is_stochastic, uint32_t word) {
     const uint32_t bits = __float_as_uint(value);
     return (bits + (is_stochastic ? word >> 16 : 0x7fffu + (bits >> 16 & 1u))) >> 16;
@@ -67,7 +67,7 @@ __device__ __forceinline__ float wire_float(uint32_t half) {
     return __uint_as_float(half << 16);
 }
 
-/* The low n bytes of `word`, wherever `to` lies. n is at most 4. */
+/* Stores the low n <= 4 bytes of `word`; `to` may have any alignment. */
 __device__ __forceinline__ void put_bytes(unsigned char *to, uint32_t word, int n) {
     if (n == 4 && ((uintptr_t)to & 3u) == 0) {
         *(uint32_t *)to = word;
@@ -88,20 +88,21 @@ __device__ __forceinline__ uint32_t take_bytes(const unsigned char *from, int n)
     return word;
 }
 
-/* Which row of a tensor this lane is at, and where in it; some lanes may be past the last. */
-struct row_place {
+/* This lane's row of a tensor and its index among the row's lanes. Lanes beyond the last row stay
+ * active, because shuffles need them. */
+struct row_lane {
     int64_t row, rows;
     int lane, n_lanes;
 };
 
-__device__ __forceinline__ row_place place_of(int64_t rows, int n_lanes) {
+__device__ __forceinline__ row_lane row_lane_of(int64_t rows, int n_lanes) {
     const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     return {at / n_lanes, rows, (int)threadIdx.x % n_lanes, n_lanes};
 }
 
-/* What lanes saw of their row into its stats; every lane of the warp calls. */
-__device__ __forceinline__ void put_stats(float *stats, const row_place &at, float error,
-                                          float size, float bad) {
+/* Adds the lanes' sums to the stats of their row. Every lane of the warp must call. */
+__device__ __forceinline__ void put_stats(float *stats, const row_lane &at, float error, float size,
+                                          float bad) {
     error = warp_sum(error, at.n_lanes);
     size = warp_sum(size, at.n_lanes);
     bad = warp_sum(bad, at.n_lanes);

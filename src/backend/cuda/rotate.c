@@ -1,29 +1,29 @@
-/* rotate.c - norm and rotation of queries and keys. */
+/* rotate.c - rotary position embedding of queries and keys, and the optional norm before it. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/grid.h"
 #include "backend/cuda/k_rotate.h"
 
 enum {
-    HEAD_MAX = 256 // values of the widest head
+    HEAD_MAX = 256 // widest head
 };
 
-/* A call of either kernel: how heads turn, and how threads are shared out among them. */
+/* One call of either kernel: its parameters, and how threads are split over heads. */
 typedef struct layout {
-    strait_cuda_turn params;
-    int is_wide; // pairs can be taken 16 bytes at a time
+    strait_cuda_rotate_args params;
+    int is_wide; // 16-byte accesses are possible
     unsigned threads;
 } layout;
 
-static int lies_at16(const void *a, const void *b, const void *c) {
+static int is_aligned16(const void *a, const void *b, const void *c) {
     return (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) & 15u) == 0;
 }
 
-/* `is_even`: do the tensors of activations lie at 16 bytes? */
+/* `is_even`: whether the activation tensors are aligned to 16 bytes. */
 static layout lay_out(strait_dtype dtype, int is_even, strait_rotate_params params) {
     const strait_heads heads = params.heads;
     const int half = heads.head_dim / 2, wide = (int)strait_cuda_wide(dtype);
     const int is_wide = is_even && half % wide == 0 &&
-                        lies_at16(params.gain.data, params.cos.data, params.sin.data);
+                        is_aligned16(params.gain.data, params.cos.data, params.sin.data);
     const int n_pieces = is_wide ? half / wide : half;
     assert(heads.head_dim % 2 == 0 && params.cos.cols == half && params.cos.rows >= heads.seq_len);
     int group = 1;
@@ -44,18 +44,19 @@ static layout lay_out(strait_dtype dtype, int is_even, strait_rotate_params para
 
 static strait_err refuse_wide(strait_heads heads) {
     if (heads.head_dim <= HEAD_MAX) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ENOTSUP, "rotate: heads of %d values, expected at most %d",
+    return STRAIT_FAIL(STRAIT_ENOTSUP,
+                       "rotate on cuda: heads are %d wide, at most %d are supported",
                        heads.head_dim, HEAD_MAX);
 }
 
-/* Rotation alone, which is its own gradient the other way; in place, values stay as they are. */
-static strait_err turn(struct strait_stream *s, strait_tensor y, strait_tensor x, layout *l,
-                       float way) {
-    const int n_turned = l->params.n_query + l->params.n_key;
-    const int n_touched = y.data == x.data ? n_turned : n_turned + l->params.n_key;
-    void *args[] = {&y.data, &x.data, &l->params, &way, &l->is_wide};
+/* Rotation without a norm; a direction of -1 is its gradient. In place, values are not touched. */
+static strait_err rotate_pairs(struct strait_stream *s, strait_tensor y, strait_tensor x, layout *l,
+                               float direction) {
+    const int n_rotated = l->params.n_query + l->params.n_key;
+    const int n_touched = y.data == x.data ? n_rotated : n_rotated + l->params.n_key;
+    void *args[] = {&y.data, &x.data, &l->params, &direction, &l->is_wide};
     return strait_cuda_launch(
-        s, STRAIT_CUDA_OF(x.dtype, "turn"),
+        s, STRAIT_CUDA_OF(x.dtype, "rotate_pairs"),
         (strait_cuda_grid){
             .x = x.rows, .threads = strait_cuda_threads((int64_t)n_touched * l->params.group, 256)},
         args);
@@ -65,8 +66,8 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
                          strait_tensor x, strait_rotate_params params) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
     STRAIT_TRY(refuse_wide(params.heads));
-    layout l = lay_out(x.dtype, lies_at16(y.data, x.data, NULL), params);
-    if (rstd.data == NULL) return turn(s, y, x, &l, 1);
+    layout l = lay_out(x.dtype, is_aligned16(y.data, x.data, NULL), params);
+    if (rstd.data == NULL) return rotate_pairs(s, y, x, &l, 1);
     void *args[] = {&y.data, &rstd.data, &x.data, &l.params, &params.epsilon, &l.is_wide};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rotate"),
                               (strait_cuda_grid){.x = x.rows, .threads = l.threads}, args);
@@ -80,8 +81,8 @@ static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait
     const int has_gain = params.gain.data != NULL;
     assert(!has_gain || d_gain.data != NULL);
     STRAIT_TRY(refuse_wide(params.heads));
-    layout l = lay_out(d_y.dtype, lies_at16(d_x.data, d_y.data, x.data), params);
-    if (rstd.data == NULL) return turn(s, d_x, d_y, &l, -1);
+    layout l = lay_out(d_y.dtype, is_aligned16(d_x.data, d_y.data, x.data), params);
+    if (rstd.data == NULL) return rotate_pairs(s, d_x, d_y, &l, -1);
     int64_t rows = d_y.rows, cols = 2 * (int64_t)params.heads.head_dim;
     const int64_t blocks = has_gain ? strait_cuda_shares(rows) : rows;
     void *partial = NULL;

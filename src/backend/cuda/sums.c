@@ -1,4 +1,5 @@
-/* sums.c - sum_squares, normalise, clip. */
+/* sums.c - sum_squares, normalise, clip. Sums of squares take two kernels: partial sums of fixed
+ * shares of each tensor, then their sum in order, both in double precision. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/grid.h"
 #include "backend/cuda/k_sums.h"
@@ -7,7 +8,7 @@ enum {
     THREADS = 256
 };
 
-/* The squares of one launch's tensors. */
+/* One launch: block first[i] is the first block of tensor i. */
 static strait_err launch_squares(struct strait_stream *s, float *totals, strait_cuda_squares *all,
                                  strait_dtype dtype) {
     int64_t blocks = 0;

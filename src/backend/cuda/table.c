@@ -1,4 +1,4 @@
-/* table.c - the table of kernels, family by family. */
+/* table.c - fills the set of kernels, family by family. */
 #include "backend/cuda/cuda.h"
 
 void strait_cuda_table(struct strait_kernel_set *set) {

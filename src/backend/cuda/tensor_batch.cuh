@@ -1,9 +1,9 @@
-/* batch.cuh - tensors of one launch. */
+/* tensor_batch.cuh - many tensors in one launch: which of them a block works on. */
 #pragma once
 
 #include <stdint.h>
 
-/* Whose block this is, where tensor i begins with block first[i]. */
+/* The tensor of this block, where tensor i starts at block first[i]: a binary search. */
 __device__ __forceinline__ int tensor_of_block(const int64_t *first, int count) {
     int low = 0, high = count;
     while (high - low > 1) {

@@ -1,4 +1,4 @@
-/* tune.c - the record of algorithms: a line a product, twelve numbers and the choice. */
+/* tune.c - the record of timed algorithms: one line per product, twelve numbers and the choice. */
 #include "backend/cuda/tune.h"
 
 #include "base/alloc.h"
@@ -14,7 +14,7 @@ enum {
     CHOICE_MAX = 63
 };
 
-/* Reads one line and moves *text behind it. */
+/* Reads one line and advances *text past it. */
 static int read_line(char **text, strait_cuda_tuned *out) {
     int64_t numbers[STRAIT_CUDA_TUNE_NUMBERS + 1];
     for (int i = 0; i <= STRAIT_CUDA_TUNE_NUMBERS; i++) {
@@ -45,18 +45,18 @@ static strait_err read_record(struct strait_cuda_tune *tune) {
     strait_alloc_free(text);
     if (is_line) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EDATA,
-                       "%s:%d: expected %d numbers, a product and its algorithm: remove the file "
+                       "%s:%d: expected %d numbers (a product and its algorithm): remove the file "
                        "to time products again",
                        tune->path, line - 1, STRAIT_CUDA_TUNE_NUMBERS + 1);
 }
 
 strait_err strait_cuda_tune_open(const char *path, struct strait_cuda_tune **out) {
     struct strait_cuda_tune *tune = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof *tune, "record of products", (void **)&tune));
+    STRAIT_TRY(strait_alloc(1, sizeof *tune, "tuning record", (void **)&tune));
     const int n = snprintf(tune->path, sizeof tune->path, "%s", path);
     strait_err err = STRAIT_OK;
     if (n < 0 || (size_t)n >= sizeof tune->path)
-        err = STRAIT_FAIL(STRAIT_EINVAL, "%s: the path of a record is too long", path);
+        err = STRAIT_FAIL(STRAIT_EINVAL, "STRAIT_CUDA_TUNE: path %s is too long", path);
     if (err == STRAIT_OK) err = read_record(tune);
     if (err != STRAIT_OK) {
         strait_cuda_tune_close(&tune);

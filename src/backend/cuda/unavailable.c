@@ -1,21 +1,21 @@
-/* absent.c - the cuda backend of a build without CUDA: it says so. */
+/* unavailable.c - the cuda backend of a build without CUDA: opening it fails with a reason. */
 #include "backend/backend.h"
 #include "backend/cuda/info.h"
 
 #include <stdio.h>
 
-static const char words[] = "device cuda: this build has no CUDA support: use a build with "
-                            "STRAIT_CUDA, or set device.kind to cpu";
+static const char reason[] = "device cuda: this build has no CUDA support: use a build with "
+                             "STRAIT_CUDA, or set device.kind to cpu";
 
 static strait_err init(struct strait_backend *be) {
     (void)be;
-    return STRAIT_FAIL(STRAIT_ENOTSUP, "%s", words);
+    return STRAIT_FAIL(STRAIT_ENOTSUP, "%s", reason);
 }
 
 static strait_dtype precision(int ordinal, const char **why) {
     (void)ordinal;
     *why = NULL;
-    return STRAIT_BF16; // of the build that will compute
+    return STRAIT_BF16; // the build that computes decides; this one only plans
 }
 
 static void fini(struct strait_backend *be) {
@@ -34,6 +34,6 @@ const struct strait_backend_ops strait_backend_cuda = {
 
 strait_err strait_cuda_get_info(struct strait_cuda_info *out) {
     *out = (struct strait_cuda_info){0};
-    (void)snprintf(out->problem, sizeof out->problem, "%s", words);
+    (void)snprintf(out->problem, sizeof out->problem, "%s", reason);
     return STRAIT_OK;
 }

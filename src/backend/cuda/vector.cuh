@@ -1,7 +1,9 @@
-/* vector.cuh - values in memory, f32 or bf16, taken in pieces of up to 16 bytes; sums of threads.
+/* vector.cuh - loads and stores of f32 and bf16 values in pieces of up to 16 bytes; sums over
+ * threads.
  *
  * A kernel's body is written once for a type T and a width W: W is 16 / sizeof(T) where every row
- * starts at 16 bytes, else 1; each kernel looks at its addresses, alike in the whole grid. */
+ * is aligned to 16 bytes, else 1. Each kernel decides by its addresses, uniformly in the whole
+ * grid. */
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +12,7 @@ struct bf16 {
     uint16_t bits;
 };
 
-/* To nearest, half to even; NaN stays NaN. */
+/* Rounds to nearest, half to even; NaN stays NaN. */
 __device__ __forceinline__ uint32_t bf16_bits(float value) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     uint16_t bits;
@@ -33,7 +35,7 @@ __device__ __forceinline__ uint32_t bf16_pair(float low, float high) {
 #endif
 }
 
-/* W values as they lie in memory. */
+/* W values as stored in memory. */
 template <typename T, int W> struct lanes;
 
 template <> struct lanes<float, 1> { float raw; };
@@ -41,6 +43,7 @@ template <> struct lanes<float, 4> { float4 raw; };
 template <> struct lanes<bf16, 1> { uint16_t raw; };
 template <> struct lanes<bf16, 8> { uint4 raw; };
 
+/* Values in 16 bytes. */
 template <typename T> constexpr int wide = 16 / (int)sizeof(T);
 
 template <typename T, int W> __device__ __forceinline__ lanes<T, W> load(const T *from) {
@@ -98,7 +101,7 @@ template <typename T, int W> __device__ __forceinline__ void put(T *to, const fl
     *(lanes<T, W> *)to = narrow<T, W>(in);
 }
 
-/* W consecutive floats; W is 1 or a multiple of 4, and then they lie at 16 bytes. */
+/* Loads W consecutive floats; W is 1 or a multiple of 4, and then they are aligned to 16 bytes. */
 template <int W> __device__ __forceinline__ void take_floats(float out[W], const float *from) {
     if constexpr (W == 1) {
         out[0] = from[0];
@@ -119,14 +122,15 @@ template <int W> __device__ __forceinline__ void put_floats(float *to, const flo
     }
 }
 
-/* Does every address given lie at 16 bytes? An absent tensor does. */
+/* Whether every address is a multiple of 16. NULL, an absent tensor, is. */
 __device__ __forceinline__ bool at16(const void *a, const void *b = nullptr,
                                      const void *c = nullptr, const void *d = nullptr,
                                      const void *e = nullptr) {
     return (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d | (uintptr_t)e) & 15u) == 0;
 }
 
-/* The sum over the lanes of a warp, or over aligned groups of `width` of them; in every lane. */
+/* The sum over the lanes of a warp, or over aligned groups of `width` lanes, in every lane: a
+ * butterfly, whose order depends on the width alone. */
 __device__ __forceinline__ float warp_sum(float value, int width = 32) {
     for (int by = width / 2; by > 0; by /= 2)
         value += __shfl_xor_sync(0xffffffffu, value, by, width);
@@ -139,15 +143,15 @@ __device__ __forceinline__ float warp_max(float value) {
     return value;
 }
 
-/* The sum over a block of whole warps, at most 32; in every thread. `room` is 32 floats of shared
- * memory that no one else uses between this call and the next barrier. */
-__device__ __forceinline__ float block_sum(float value, float *capacity) {
+/* The sum over a block of at most 32 whole warps, in every thread. `shared` is 32 floats of shared
+ * memory that nothing else uses between this call and the next barrier. */
+__device__ __forceinline__ float block_sum(float value, float *shared) {
     const int n_warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
     value = warp_sum(value);
     if (n_warps == 1) return value;
-    if (lane == 0) capacity[threadIdx.x / 32] = value;
+    if (lane == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();
-    value = warp_sum(lane < n_warps ? capacity[lane] : 0.0f);
+    value = warp_sum(lane < n_warps ? shared[lane] : 0.0f);
     __syncthreads();
     return value;
 }
@@ -160,8 +164,8 @@ __device__ __forceinline__ float sigmoid(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
 
-/* A block takes some columns of every so many rows, as many at a time as it has threads in y;
- * `body(row, column)` does W of them. */
+/* A grid-stride loop over rows and columns: a block takes blockDim.y rows at a time, a thread W
+ * columns, for which it calls body(row, column). The grid is that of strait_cuda_by_rows. */
 template <int W, typename F>
 __device__ __forceinline__ void over_rows(int64_t rows, int64_t cols, F body) {
     const int64_t step = (int64_t)gridDim.x * blockDim.x * W;

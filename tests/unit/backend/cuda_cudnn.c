@@ -225,7 +225,7 @@ static void the_rest_is_virtual(void **state) {
     assert_int_equal(destroy(plan), 0);
 }
 
-/* Whichever call fails, it is told in the library's words and nothing is left behind. */
+/* Whichever call fails, it is told with the library's text and nothing is left behind. */
 static void every_failure_is_told(void **state) {
     (void)state;
     struct strait_cudnn_graph g;
@@ -240,7 +240,7 @@ static void every_failure_is_told(void **state) {
         fake.fails_at = i;
         assert_int_equal(plan_it(&shape, &g, &plan), NOT_SUPPORTED);
         assert_null(plan);
-        assert_string_equal(g.words, "NOT_SUPPORTED: because of the moon");
+        assert_string_equal(g.text, "NOT_SUPPORTED: because of the moon");
         assert_int_equal(fake.live, 0);
     }
 }
@@ -267,7 +267,7 @@ static void without_a_proposal_it_fails(void **state) {
     reset(2);
     fake.space[0] = fake.space[1] = 1001;
     CHECK(plan_it(&shape, &g, &plan) != 0);
-    CHECK(plan == NULL && g.words[0] != '\0');
+    CHECK(plan == NULL && g.text[0] != '\0');
     assert_int_equal(fake.live, 0);
 }
 
