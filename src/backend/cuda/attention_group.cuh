@@ -1,12 +1,13 @@
-/* attention_group.cuh - products by a group of four warps with the tensor cores of sm_90a.
+/* attention_group.cuh - products by a warp group (four warps) with the tensor cores of sm_90a.
  *
- * A group owns 64 rows: its warps 16 each. Tiles are 64 rows of 64 values in shared memory
- * (attention_tile.cuh), each at a multiple of 1024 bytes, as their permutation is the one that the
- * instruction knows; a head of 128 is two panels of such tiles. An accumulator [64 x 64] is
- * float[8][4] a lane, laid out as in attention_tile.cuh.
+ * A group owns 64 rows, 16 per warp. Tiles are 64 rows of 64 values in shared memory
+ * (attention_tile.cuh), each at a multiple of 1024 bytes; their swizzle is the one that the
+ * instruction implements. A head of 128 is two panels of such tiles. An accumulator [64 x 64] is
+ * float[8][4] per lane, laid out as in attention_tile.cuh.
  *
- * Products run in the background, in order. Until a wait covers them, no register that they use may
- * be touched; and fence_registers() comes between other uses of such registers and a product. */
+ * Products are asynchronous and run in order. Until a wait covers them, the registers they use must
+ * not be touched, and fence_registers() must come between other uses of such registers and a
+ * product. */
 #pragma once
 
 #include "backend/cuda/attention_group_ptx.cuh"
@@ -15,12 +16,12 @@
 constexpr int GROUP = 64; // rows, and values of a panel
 constexpr uint32_t GROUP_TILE = GROUP * GROUP * 2;
 
-/* 64 columns of a warp's 16 rows as left factors. */
+/* 64 columns of a warp's 16 rows, in the layout of left factors. */
 struct group_rows {
     uint32_t part[GROUP / 16][4];
 };
 
-/* Shares of 16 rows, rounded to bf16, as left factors. */
+/* Shares of 16 rows, rounded to bf16, in the layout of left factors. */
 __device__ __forceinline__ void round_rows(group_rows &out, const float acc[8][4]) {
 #pragma unroll
     for (int k = 0; k < GROUP / 16; k++)
@@ -33,25 +34,25 @@ __device__ __forceinline__ void round_rows(group_rows &out, const float acc[8][4
 }
 
 /* The left factor of a product with rows of tiles: a group's 64 rows of PANELS panels. It stays in
- * shared memory. In registers it would outlive the products between its uses, and those may be
- * given the very registers: a product that starts before they are written back reads the other
- * factor. */
+ * shared memory. In registers it would live across other products, and the compiler may give those
+ * the same registers: a product that starts before they are restored would read the wrong factor.
+ */
 template <int PANELS> struct group_own {
     uint32_t at, panel_bytes;
 
-    /* Tiles begin at `tile`, panel_bytes apart; the group's rows from `first` on. */
+    /* Tiles start at `tile`, panel_bytes apart; the group's rows start at `first`. */
     __device__ __forceinline__ void init(uint32_t tile, uint32_t bytes, int first) {
         at = tile + tile_bytes<GROUP>(first);
         panel_bytes = bytes;
     }
-    /* The part of acc = own B^T that the i-th 16 columns give. */
+    /* The contribution of the i-th 16 columns to acc = own B^T. */
     template <bool ADDS>
     __device__ __forceinline__ void multiply(float acc[8][4], uint32_t tile, int i) const {
         const uint32_t panel = (uint32_t)i / 4, column = (uint32_t)i % 4 * 32;
         group_multiply_tiles<ADDS>(acc, tile_name(at + panel * panel_bytes + column),
                                    tile_name(tile + panel * GROUP_TILE + column));
     }
-    /* acc = own B^T, B being the rows of the tile's panels. Queued as one piece of work. */
+    /* acc = own B^T, where B is the rows of the tile's panels. Committed as one group of work. */
     __device__ __forceinline__ void start(float acc[8][4], uint32_t tile) const {
         multiply<false>(acc, tile, 0);
 #pragma unroll
@@ -61,7 +62,7 @@ template <int PANELS> struct group_own {
     }
 };
 
-/* acc += shares B, B being the rows of the tile's panels. */
+/* acc += shares B, where B is the rows of the tile's panels. */
 template <int PANELS>
 __device__ __forceinline__ void start_sum(float acc[8 * PANELS][4], const group_rows &shares,
                                           uint32_t tile) {

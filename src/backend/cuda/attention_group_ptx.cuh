@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-/* What a product calls a tile: its address and, in units of 16 bytes, the 1024 bytes from one group
- * of eight rows to the next; then the permutation of 128-byte rows. */
+/* The matrix descriptor of a tile: its address and the stride of 1024 bytes between groups of eight
+ * rows, both in units of 16 bytes, and the 128-byte swizzle. */
 __device__ __forceinline__ uint64_t tile_name(uint32_t at) {
     return (uint64_t)((at & 0x3ffff) >> 4) | 64ull << 16 | 64ull << 32 | 1ull << 62;
 }
@@ -19,7 +19,7 @@ __device__ __forceinline__ uint64_t tile_name(uint32_t at) {
         ACCUMULATOR_ROW(params, 3), ACCUMULATOR_ROW(params, 4), ACCUMULATOR_ROW(params, 5), \
         ACCUMULATOR_ROW(params, 6), ACCUMULATOR_ROW(params, 7)
 
-/* The instruction with what follows the accumulator; `adds` is an immediate. */
+/* The instruction with its operands after the accumulator; `adds` is an immediate. */
 #define GROUP_PRODUCT(adds, operands)                 \
     "{\n.reg .pred p;\nsetp.ne.b32 p, " adds ", 0;\n" \
     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ACCUMULATOR operands ";\n}\n"
@@ -55,8 +55,8 @@ __device__ __forceinline__ void group_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Whatever is to be written to these registers is written by now: the compiler moves no instruction
- * that makes a factor or a sum behind what follows. */
+/* A compiler barrier for these registers: no instruction that computes a factor or a sum may move
+ * past this point. */
 template <int N> __device__ __forceinline__ void settle(float (&values)[N][4]) {
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -73,13 +73,13 @@ template <int N> __device__ __forceinline__ void settle(uint32_t (&values)[N][4]
             asm volatile("" : "+r"(values[n][i])::"memory");
 }
 
-/* Makes registers that other instructions wrote, and that are settled, visible to the products that
- * follow. */
+/* Makes registers that other instructions wrote visible to the products that follow
+ * (wgmma.fence). */
 __device__ __forceinline__ void fence_registers() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-/* Blocks until at most PENDING pieces of work are not done; acc is one that is. */
+/* Blocks until at most PENDING groups of work are unfinished; acc belongs to a finished one. */
 template <int PENDING, int PANELS = 1>
 __device__ __forceinline__ void group_wait(float acc[8 * PANELS][4]) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
@@ -87,7 +87,8 @@ __device__ __forceinline__ void group_wait(float acc[8 * PANELS][4]) {
     for (int n = 0; n < 8 * PANELS; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            asm volatile("" : "+f"(acc[n][i])::"memory"); // not read earlier
+            asm volatile(""
+                         : "+f"(acc[n][i])::"memory"); // keeps the compiler from reading it earlier
 }
 
 /* Makes shared memory that this thread wrote or copied visible to products, after a barrier. */

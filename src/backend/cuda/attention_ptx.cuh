@@ -1,17 +1,17 @@
-/* attention_ptx.cuh - the instructions that C++ has no words for. sm_80 and later.
+/* attention_ptx.cuh - instructions of sm_80 and later without a C++ equivalent.
  *
- * Shared memory is named by its 32-bit address, as the instructions want it. */
+ * Shared memory is passed by its 32-bit address, as the instructions expect. */
 #pragma once
 
 #include <stdint.h>
 
-/* Where the dynamic shared memory of the block begins. */
+/* The address of the block's dynamic shared memory. */
 __device__ __forceinline__ uint32_t shared_base() {
     extern __shared__ __align__(1024) unsigned char attention_shared[];
     return (uint32_t)__cvta_generic_to_shared(attention_shared);
 }
 
-/* 16 bytes to shared memory, in the background; zeros unless is_valid. */
+/* Starts an asynchronous copy of 16 bytes to shared memory; zeros unless is_valid. */
 __device__ __forceinline__ void copy16(uint32_t to, const void *from, bool is_valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                  "r"(is_valid ? 16 : 0));
@@ -33,7 +33,7 @@ __device__ __forceinline__ float2 shared_pair(uint32_t at) {
     return v;
 }
 
-/* Four 8x8 matrices of bf16; lane l names row l % 8 of matrix l / 8. */
+/* Loads four 8x8 matrices of bf16; lane l passes the address of row l % 8 of matrix l / 8. */
 __device__ __forceinline__ void load_matrices(uint32_t out[4], uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -55,7 +55,7 @@ __device__ __forceinline__ void multiply(float c[4], const uint32_t a[4], uint32
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* 2^x; 0 where the result would be too small to be normal. */
+/* 2^x; subnormal results become 0. */
 __device__ __forceinline__ float power_of_2(float x) {
     float out;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));

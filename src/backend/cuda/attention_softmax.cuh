@@ -1,10 +1,10 @@
-/* attention_softmax.cuh - softmax that is kept up to date while keys come in. */
+/* attention_softmax.cuh - online softmax over tiles of keys. */
 #pragma once
 
 #include "backend/cuda/attention.h"
 #include "backend/cuda/attention_tile.cuh"
 
-/* What a lane knows of its two rows of each 16: MT x 2 rows. */
+/* A lane's part of the running softmax of its MT x 2 rows: two of each 16. */
 template <int P, int MT> struct running {
     float mean[MT][P / 8][4];
     float max[MT][2], sum[MT][2]; // max of unscaled scores; sum over this lane's columns only
@@ -21,11 +21,12 @@ template <int P, int MT> __device__ __forceinline__ void start(running<P, MT> &r
         }
 }
 
-/* One row of scores becomes shares relative to the row's new maximum; the four lanes that hold the
- * row agree on it. */
+/* Replaces one row of scores by exponentials relative to the row's new maximum, on which the four
+ * lanes that hold the row agree, and rescales mean and sum. The scale and log2 e are folded into
+ * the exponent. */
 template <int P, int NT>
-__device__ __forceinline__ void soften_row(float score[NT][4], float mean[P / 8][4], float &max,
-                                           float &sum, int half, float scale) {
+__device__ __forceinline__ void softmax_row(float score[NT][4], float mean[P / 8][4], float &max,
+                                            float &sum, int half, float scale) {
     float top = max;
 #pragma unroll
     for (int n = 0; n < NT; n++)

@@ -1,10 +1,10 @@
 /* attention_tile.cuh - tiles of bf16 rows and their products on tensor cores.
  *
- * A tile is rows of P values in shared memory. Its 16-byte pieces are permuted within a row by the
- * row's number, so that eight rows of one column lie in different banks.
+ * A tile is rows of P values in shared memory. The 16-byte pieces of a row are permuted by the row
+ * number (swizzled), so that eight rows of one column are in different banks.
  *
- * An accumulator of 16 x 8 values is float[4] a lane: lane l holds columns 2 (l % 4) and the next,
- * of row l / 4 (values 0, 1) and of row l / 4 + 8 (values 2, 3). */
+ * An accumulator of 16 x 8 values is float[4] per lane: lane l holds columns 2 (l % 4) and the
+ * next, of row l / 4 (values 0, 1) and of row l / 4 + 8 (values 2, 3). */
 #pragma once
 
 #include "backend/cuda/attention_ptx.cuh"
@@ -23,18 +23,18 @@ template <int P> __host__ __device__ constexpr uint32_t tile_bytes(int rows) {
     return (uint32_t)(rows * P * 2);
 }
 
-/* Of a lane's own row; piece is 0 or 1. Pieces 2 k further lie at the result ^ (k << 5), as tiles
- * and rows begin at multiples of their size. */
+/* The offset of piece 0 or 1 of a lane's own row. Piece + 2 k is at the result ^ (k << 5), because
+ * tiles and rows start at multiples of their size. */
 template <int P> __device__ __forceinline__ uint32_t piece_at(int row, int piece) {
     return (uint32_t)(row * P * 2 + ((piece ^ (row & 7)) << 4));
 }
 
-/* Starts to fetch ROWS rows, `pitch` values apart; rows from n_valid on become zeros. */
+/* Starts to copy ROWS rows, `pitch` values apart; rows from n_valid on become zeros. */
 template <int P, int ROWS, int BLOCK = THREADS>
 __device__ __forceinline__ void fetch_rows(uint32_t to, const uint16_t *from, int64_t pitch,
                                            int n_valid) {
-    constexpr int PIECES = P / 8, STRIDE = BLOCK / PIECES; // rows the threads fetch at once
-    static_assert(STRIDE % 8 == 0, "a thread's pieces all lie at one place of their rows");
+    constexpr int PIECES = P / 8, STRIDE = BLOCK / PIECES; // rows the threads copy at once
+    static_assert(STRIDE % 8 == 0, "a thread's pieces have the same offset in their rows");
     const int row = (int)threadIdx.x / PIECES, piece = (int)threadIdx.x % PIECES;
     to += piece_at<P>(row, piece);
     from += row * pitch + piece * 8;
@@ -46,7 +46,7 @@ __device__ __forceinline__ void fetch_rows(uint32_t to, const uint16_t *from, in
     }
 }
 
-/* Starts to fetch one float a row; a block has at least as many threads. */
+/* Starts to copy one float per row; a block has at least as many threads. */
 template <int ROWS>
 __device__ __forceinline__ void fetch_column(uint32_t to, const float *from, int64_t pitch,
                                              int n_valid) {
@@ -57,7 +57,7 @@ __device__ __forceinline__ void fetch_column(uint32_t to, const float *from, int
 }
 
 /* The left factor of a product with rows of a tile: 16 MT rows of P values that one warp owns, read
- * from shared memory at every use or held in registers. */
+ * from shared memory at every use or kept in registers. */
 template <int P, int MT, bool IS_HELD> struct own_rows {
     uint32_t at; // this lane's piece of the first 16 rows
     uint32_t held[IS_HELD ? MT * P / 16 : 1][4];
@@ -98,7 +98,7 @@ template <int MT, int NT> __device__ __forceinline__ void clear(float acc[MT][NT
                 acc[m][n][i] = 0;
 }
 
-/* acc = own B^T, B being 8 NT rows of the tile from `first` on. */
+/* acc = own B^T, where B is 8 NT rows of the tile from `first` on. */
 template <int P, int MT, int NT, bool IS_HELD>
 __device__ __forceinline__ void product_with_rows(float acc[MT][NT][4],
                                                   const own_rows<P, MT, IS_HELD> &own,
@@ -125,7 +125,7 @@ __device__ __forceinline__ void product_with_rows(float acc[MT][NT][4],
     }
 }
 
-/* sum += shares B, B being 8 NT rows of the tile from `first` on; shares are rounded to bf16. */
+/* sum += shares B, where B is 8 NT rows of the tile from `first` on; shares are rounded to bf16. */
 template <int P, int MT, int NT>
 __device__ __forceinline__ void add_product(float sum[MT][P / 8][4], const float shares[MT][NT][4],
                                             uint32_t tile, int first) {
@@ -153,7 +153,7 @@ __device__ __forceinline__ void add_product(float sum[MT][P / 8][4], const float
     }
 }
 
-/* Takes away the scores of keys behind their query; row and column are this lane's first. Rows are
+/* Masks the scores of keys later than their query; row and column are this lane's first. Rows are
  * queries and columns keys, or (KEY_ROWS) the other way round. */
 template <int MT, int NT, bool KEY_ROWS>
 __device__ __forceinline__ void mask(float score[MT][NT][4], int row, int column) {
@@ -168,7 +168,7 @@ __device__ __forceinline__ void mask(float score[MT][NT][4], int row, int column
             }
 }
 
-/* Writes one row of an accumulator, times `scale`; half 0 is row lane / 4, half 1 eight further. */
+/* Writes one row of an accumulator times `scale`; half 0 is row lane / 4, half 1 is eight later. */
 template <int P>
 __device__ __forceinline__ void write_row(uint16_t *row, const float acc[P / 8][4], int half,
                                           float scale) {

@@ -1,4 +1,5 @@
-/* attention_value.cuh - single values of either type, for kernels that take any width of head. */
+/* attention_value.cuh - loads and stores of single values of either type, for kernels that support
+ * any head width. */
 #pragma once
 
 #include "backend/cuda/vector.cuh"

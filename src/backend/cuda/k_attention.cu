@@ -1,16 +1,18 @@
 /* k_attention.cu - causal attention of bf16 heads of 64 and 128 on tensor cores.
  *
- * A block owns a tile of queries of one head and meets the keys in tiles, from the first to the
- * one on the diagonal; the next tile travels while one is worked on. Softmax is kept up to date
- * row by row: the largest score so far, the sum, and the mean scaled to that largest score. */
+ * A block owns a tile of queries of one head and loops over tiles of keys, from the first to the
+ * one on the diagonal; the next tile is copied while one is processed. The softmax is online: per
+ * row the largest score so far, the sum of exponentials, and the weighted mean, both relative to
+ * that score. Tiles come in order, so the bits are the same every time. */
 #include "backend/cuda/attention_softmax.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800 // the host never asks for them elsewhere
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800 // the host never launches them on older devices
 namespace {
 
-constexpr int KEYS = 64; // of a tile
+constexpr int KEYS = 64; // per tile
 
-/* Blocks: x = head + n_query * sequence, y = tile of queries, the longest rows first. */
+/* Blocks: x = head + n_query * sequence, y = tile of queries; the last tiles, which see the most
+ * keys, run first. */
 template <int P, int MT, bool IS_HELD, int STEP>
 __device__ __forceinline__ void forward(const struct strait_attention_args &a) {
     constexpr int ROWS = 16 * MT * WARPS,
@@ -51,7 +53,7 @@ __device__ __forceinline__ void forward(const struct strait_attention_args &a) {
     #pragma unroll 1
         for (int step = 0; step < KEYS; step += STEP) {
             const int key = first + step;
-            if (key > first_query + warp_row + 16 * MT - 1) break; // all behind the diagonal
+            if (key > first_query + warp_row + 16 * MT - 1) break; // later keys are all masked
             float score[MT][NT][4];
             product_with_rows<P, MT, NT, IS_HELD>(score, own, key_tile, step);
             if (key + STEP - 1 > first_query + warp_row)
@@ -60,8 +62,8 @@ __device__ __forceinline__ void forward(const struct strait_attention_args &a) {
             for (int m = 0; m < MT; m++)
     #pragma unroll
                 for (int half = 0; half < 2; half++)
-                    soften_row<P, NT>(score[m], r.mean[m], r.max[m][half], r.sum[m][half], half,
-                                      a.scale * LOG2_E);
+                    softmax_row<P, NT>(score[m], r.mean[m], r.max[m][half], r.sum[m][half], half,
+                                       a.scale * LOG2_E);
             add_product<P, MT, NT>(r.mean, score, key_tile + tile_bytes<P>(KEYS), step);
         }
     }

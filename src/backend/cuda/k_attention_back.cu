@@ -1,24 +1,26 @@
 /* k_attention_back.cu - the gradient of attention for bf16 heads of 64 and 128 on tensor cores.
  *
- * Two passes that share no sum between blocks, so that the same bits come out every time: one owns
- * queries and meets keys (d_q), one owns keys and meets the queries of every head of its group, in
- * order (d_k, d_v). Both make shares anew from lse; scores are never kept. */
-#include "backend/cuda/attention_place.cuh"
+ * Two passes, in neither of which blocks share a sum, so that the bits are the same every time: one
+ * owns queries and loops over keys (d_q), one owns keys and loops over the queries of every head of
+ * its group, in order (d_k, d_v). Both recompute probabilities from lse; scores are never stored.
+ * Equations in ref_attention.c. */
+#include "backend/cuda/attention_back.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800 // the host never asks for them elsewhere
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800 // the host never launches them on older devices
 namespace {
 
-constexpr int STEP = 32; // of them worked on at a time: their scores are in registers
+constexpr int STEP = 32; // rows processed at a time: their scores stay in registers
 constexpr int NT = STEP / 8;
 
-/* Blocks: x = head + n_query * sequence, y = tile of queries, the longest rows first. */
+/* d_q. Blocks: x = head + n_query * sequence, y = tile of queries; the last tiles, which see the
+ * most keys, run first. */
 template <int P, int MT, bool IS_HELD>
 __device__ __forceinline__ void query_back(const struct strait_attention_args &a) {
     constexpr int ROWS = 16 * MT * WARPS;
     constexpr uint32_t TILE = tile_bytes<P>(MET);
     const int head = (int)(blockIdx.x % (unsigned)a.n_query);
-    const struct place p = place_of<P>(a, head, head / (a.n_query / a.n_key),
-                                       (int)(blockIdx.x / (unsigned)a.n_query));
+    const struct head_rows p = head_rows_of<P>(a, head, head / (a.n_query / a.n_key),
+                                               (int)(blockIdx.x / (unsigned)a.n_query));
     const int first_query = ((int)gridDim.y - 1 - (int)blockIdx.y) * ROWS;
     const int warp_row = (int)threadIdx.x / 32 * 16 * MT;
     const int row = first_query + warp_row + lane_of() / 4;
@@ -68,8 +70,8 @@ __device__ __forceinline__ void query_back(const struct strait_attention_args &a
     write_queries<P, MT>(a, p, head, row, d_q);
 }
 
-/* The same as differentiate() where columns are queries; lse and delta lie in shared memory,
- * `at` being this lane's first. */
+/* differentiate() where columns are queries: lse and delta are in shared memory, this lane's first
+ * at `at`. */
 template <int MT>
 __device__ __forceinline__ void differentiate_columns(float score[MT][NT][4],
                                                       float d_share[MT][NT][4], uint32_t at,
@@ -90,10 +92,10 @@ __device__ __forceinline__ void differentiate_columns(float score[MT][NT][4],
     }
 }
 
-/* Starts to fetch the i-th tile of queries, its d_y, lse and delta. */
+/* Starts to copy the i-th tile of queries, its d_y, lse and delta. */
 template <int P>
 __device__ __forceinline__ void fetch_queries(const struct strait_attention_args &a,
-                                              const struct place &p, const met_queries<P> &met,
+                                              const struct head_rows &p, const met_queries<P> &met,
                                               int first_head, int i) {
     const int first = met.first_query(i), in_group = i / met.n_tiles, n_valid = a.seq_len - first;
     const uint32_t to = met.stage(i);
@@ -102,16 +104,16 @@ __device__ __forceinline__ void fetch_queries(const struct strait_attention_args
     met.fetch_columns(a, p, first_head + in_group, i);
 }
 
-/* Blocks: x = key head + n_key * sequence, y = tile of keys, those that most queries see first.
- * Rows of the products are keys, columns queries. Queries past the end are zeros, and so is
- * what they add. */
+/* d_k and d_v. Blocks: x = key head + n_key * sequence, y = tile of keys; the first tiles, which
+ * the most queries see, run first. Rows of the products are keys, columns queries. Queries beyond
+ * the sequence are zeros, and so is what they add. */
 template <int P, int MT, bool IS_HELD>
 __device__ __forceinline__ void key_back(const struct strait_attention_args &a) {
     constexpr int ROWS = 16 * MT * WARPS;
     constexpr uint32_t TILE = tile_bytes<P>(MET);
     const int key_head = (int)(blockIdx.x % (unsigned)a.n_key), group = a.n_query / a.n_key;
-    const struct place p = place_of<P>(a, key_head * group, key_head,
-                                       (int)(blockIdx.x / (unsigned)a.n_key));
+    const struct head_rows p = head_rows_of<P>(a, key_head * group, key_head,
+                                               (int)(blockIdx.x / (unsigned)a.n_key));
     const int first_key = (int)blockIdx.y * ROWS;
     const int warp_row = (int)threadIdx.x / 32 * 16 * MT;
     const int row = first_key + warp_row + lane_of() / 4;

@@ -1,15 +1,16 @@
-/* k_attention_cached.cu - one new token a sequence over the keys and values of those before it.
+/* k_attention_cached.cu - attention of one new token per sequence to the cached keys and values.
  *
- * A block is one head of one sequence; its warps take the positions in turn, each with a softmax of
- * its own, and the first thread of each column joins them in order. */
+ * A block is one head of one sequence. Its warps take positions in turn, each with an online
+ * softmax of its own; one thread per column then merges the warps in order. */
 #include "backend/cuda/attention.h"
 #include "backend/cuda/attention_value.cuh"
 
 namespace {
 
 constexpr int WARPS = STRAIT_ATTENTION_CACHED_WARPS;
-constexpr int PARTS = STRAIT_ATTENTION_HEAD_MAX / 32; // columns a lane has
+constexpr int PARTS = STRAIT_ATTENTION_HEAD_MAX / 32; // columns per lane
 
+/* A running softmax: weighted mean and sum, both relative to exp(max). */
 struct running {
     float mean[PARTS], max, sum;
 };
@@ -33,7 +34,8 @@ __device__ void attend(struct running &r, const float query[PARTS], const T *key
             r.mean[i] = fmaf(share, value_at(val + i * 32 + lane), r.mean[i] * shrink);
 }
 
-/* The mean of all warps. A warp that met no position has maximum -inf and counts nothing. */
+/* Merges the softmaxes of all warps into y. A warp without positions has maximum -inf and weight 0.
+ */
 template <typename T>
 __device__ void join(T *y, const struct running &r, const struct strait_attention_cached_args &a) {
     __shared__ float maxima[WARPS], sums[WARPS], means[WARPS * STRAIT_ATTENTION_HEAD_MAX];
@@ -61,8 +63,8 @@ __device__ void join(T *y, const struct running &r, const struct strait_attentio
     }
 }
 
-/* Blocks: x = head, y = sequence. The new key and value are read from qkv, as another block may be
- * the one that stores them. */
+/* Blocks: x = head, y = sequence. The new key and value are read from qkv, because another block
+ * may be the one that stores them in the cache. */
 template <typename T> __device__ void cached(const struct strait_attention_cached_args &a) {
     const int head = (int)blockIdx.x, group = a.n_query / a.n_key, dim = a.head_dim;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;

@@ -1,16 +1,16 @@
 /* k_attention_group.cu - attention of bf16 heads of 64 and 128 and its gradient for sm_90a.
  *
- * The passes of k_attention.cu and k_attention_back.cu, with products by groups of four warps, each
- * of which owns 64 rows; the groups of a block share the tiles that they meet. */
+ * The passes of k_attention.cu and k_attention_back.cu, with products by warp groups (four warps,
+ * 64 rows each); the groups of a block share the tiles of the other side. */
+#include "backend/cuda/attention_back.cuh"
 #include "backend/cuda/attention_group.cuh"
-#include "backend/cuda/attention_place.cuh"
 #include "backend/cuda/attention_softmax.cuh"
 
-// the host never asks for them elsewhere
+// the host never launches them on other devices
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 namespace {
 
-/* Rows that a block owns, and one panel of them. */
+/* Bytes of the rows that a block owns, and of one panel of them. */
 template <int BLOCK> constexpr int own_count = BLOCK / 2;
 template <int BLOCK> constexpr uint32_t own_bytes = BLOCK / 128 * GROUP_TILE;
 
@@ -21,14 +21,14 @@ __device__ __forceinline__ int group_row() {
     return (int)threadIdx.x / 128 * GROUP;
 }
 
-/* Everything that was fetched so far is there for all threads and for products. */
+/* Waits until everything copied so far is visible to all threads and to products. */
 __device__ __forceinline__ void meet() {
     copy_wait();
     fence_shared();
     __syncthreads();
 }
 
-/* Starts to fetch rows that the block owns or meets, panel by panel. */
+/* Starts to copy rows of either side, panel by panel. */
 template <int PANELS, int N, int BLOCK>
 __device__ __forceinline__ void fetch_panels(uint32_t to, const uint16_t *from, int64_t pitch,
                                              int n_valid) {
@@ -53,8 +53,8 @@ __device__ __forceinline__ void forward(const strait_attention_args &a) {
     constexpr uint32_t OWN_TILE = own_bytes<BLOCK>;
     constexpr uint32_t TILE = PANELS * GROUP_TILE;
     const int head = (int)(blockIdx.x % (unsigned)a.n_query), to_values = a.n_key * P;
-    const struct place p = place_of<P>(a, head, head / (a.n_query / a.n_key),
-                                       (int)(blockIdx.x / (unsigned)a.n_query));
+    const struct head_rows p = head_rows_of<P>(a, head, head / (a.n_query / a.n_key),
+                                               (int)(blockIdx.x / (unsigned)a.n_query));
     const int first_query = ((int)gridDim.y - 1 - (int)blockIdx.y) * ROWS;
     const int row = first_query + warp_row() + lane_of() / 4;
     const uint32_t base = shared_base(), stages = base + PANELS * OWN_TILE;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void forward(const strait_attention_args &a) {
             fetch_pair<PANELS, BLOCK>(stages + (uint32_t)(stage ^ 1) * 2 * TILE, keys, to_values,
                                       p.pitch, a.seq_len - first - MET);
         const int own = first_query + group_row();
-        if (first > own || own >= a.seq_len) continue; // nothing to do, or all behind the diagonal
+        if (first > own || own >= a.seq_len) continue; // all keys masked, or no rows
         const uint32_t tile = stages + (uint32_t)stage * 2 * TILE;
         float score[1][8][4];
         fence_registers();
@@ -85,8 +85,8 @@ __device__ __forceinline__ void forward(const strait_attention_args &a) {
         if (first == own) mask<1, 8, false>(score, row, first + lane_of() % 4 * 2);
     #pragma unroll
         for (int half = 0; half < 2; half++)
-            soften_row<P, 8>(score[0], r.mean[0], r.max[0][half], r.sum[0][half], half,
-                             a.scale * LOG2_E);
+            softmax_row<P, 8>(score[0], r.mean[0], r.max[0][half], r.sum[0][half], half,
+                              a.scale * LOG2_E);
         round_rows(share, score[0]);
         settle(r.mean[0]);
         fence_registers();
@@ -96,7 +96,7 @@ __device__ __forceinline__ void forward(const strait_attention_args &a) {
     finish<P, 1>(a, r, p.first_row, head, row);
 }
 
-/* The gradient of the scores of one tile of keys, as left factors. */
+/* The gradient of the scores of one tile of keys, in the layout of left factors. */
 template <int PANELS>
 __device__ __forceinline__ void meet_keys(group_rows &out, const group_own<PANELS> &query,
                                           const group_own<PANELS> &d_y, uint32_t tile,
@@ -120,8 +120,8 @@ __device__ __forceinline__ void query_back(const strait_attention_args &a) {
     constexpr uint32_t OWN_TILE = own_bytes<BLOCK>;
     constexpr uint32_t TILE = PANELS * GROUP_TILE;
     const int head = (int)(blockIdx.x % (unsigned)a.n_query), to_values = a.n_key * P;
-    const struct place p = place_of<P>(a, head, head / (a.n_query / a.n_key),
-                                       (int)(blockIdx.x / (unsigned)a.n_query));
+    const struct head_rows p = head_rows_of<P>(a, head, head / (a.n_query / a.n_key),
+                                               (int)(blockIdx.x / (unsigned)a.n_query));
     const int first_query = ((int)gridDim.y - 1 - (int)blockIdx.y) * ROWS;
     const int row = first_query + warp_row() + lane_of() / 4, n_own = a.seq_len - first_query;
     const uint32_t base = shared_base(), stages = base + 2 * PANELS * OWN_TILE;
@@ -147,7 +147,7 @@ __device__ __forceinline__ void query_back(const strait_attention_args &a) {
             fetch_pair<PANELS, BLOCK>(stages + (uint32_t)(stage ^ 1) * 2 * TILE, keys, to_values,
                                       p.pitch, a.seq_len - first - MET);
         const int own = first_query + group_row();
-        if (first > own || own >= a.seq_len) continue; // nothing to do, or all behind the diagonal
+        if (first > own || own >= a.seq_len) continue; // all keys masked, or no rows
         const uint32_t tile = stages + (uint32_t)stage * 2 * TILE;
         meet_keys<PANELS>(d_score, query, d_y, tile, columns, a.scale * LOG2_E, row,
                           first == own ? first + lane_of() % 4 * 2 : -1);
@@ -158,7 +158,7 @@ __device__ __forceinline__ void query_back(const strait_attention_args &a) {
     write_queries<P, 1>(a, p, head, row, d_q);
 }
 
-/* One tile of queries: its part of d_v is under way while the gradient of scores is made. */
+/* One tile of queries: the product for d_v runs while the gradient of scores is computed. */
 template <int PANELS>
 __device__ __forceinline__ void meet_queries(float d_k[8 * PANELS][4], float d_v[8 * PANELS][4],
                                              const group_own<PANELS> &key,
@@ -198,9 +198,9 @@ __device__ __forceinline__ void meet_queries(float d_k[8 * PANELS][4], float d_v
     group_wait<0, PANELS>(d_v);
 }
 
-/* Starts to fetch the i-th tile of queries, its d_y, lse and delta. */
+/* Starts to copy the i-th tile of queries, its d_y, lse and delta. */
 template <int PANELS, int BLOCK>
-__device__ __forceinline__ void fetch_queries(const strait_attention_args &a, const place &p,
+__device__ __forceinline__ void fetch_queries(const strait_attention_args &a, const head_rows &p,
                                               const met_queries<PANELS * GROUP> &met,
                                               int first_head, int i) {
     const int first = met.first_query(i), in_group = i / met.n_tiles, n_valid = a.seq_len - first;
@@ -218,8 +218,8 @@ __device__ __forceinline__ void key_back(const strait_attention_args &a) {
     constexpr int P = PANELS * GROUP, ROWS = own_count<BLOCK>;
     constexpr uint32_t OWN_TILE = own_bytes<BLOCK>;
     const int key_head = (int)(blockIdx.x % (unsigned)a.n_key), group = a.n_query / a.n_key;
-    const struct place p = place_of<P>(a, key_head * group, key_head,
-                                       (int)(blockIdx.x / (unsigned)a.n_key));
+    const struct head_rows p = head_rows_of<P>(a, key_head * group, key_head,
+                                               (int)(blockIdx.x / (unsigned)a.n_key));
     const int first_key = (int)blockIdx.y * ROWS, n_own = a.seq_len - first_key;
     const int row = first_key + warp_row() + lane_of() / 4;
     const uint32_t base = shared_base(), values = base + PANELS * OWN_TILE;

@@ -1,22 +1,23 @@
 /* k_attention_plain.cu - causal attention of any head up to STRAIT_ATTENTION_HEAD_MAX wide, in f32
  * arithmetic on any device.
  *
- * A block owns TILE rows (queries, or keys in key_back), TILE lanes each, and meets the rows of the
- * other kind TILE at a time: lane c makes the score of the c-th, then all lanes of the row share
- * the scores and each adds up the columns c, c + TILE and so on. Rows that are met lie in shared
- * memory; a block's own rows are read through the cache, one address a row. */
+ * A block owns TILE rows (queries, or keys in key_back) with TILE lanes each, and processes the
+ * rows of the other side TILE at a time: lane c computes the score of the c-th, then all lanes of
+ * the row share the scores and each sums columns c, c + TILE and so on. Rows of the other side are
+ * in shared memory; a block's own rows are read through the cache. */
 #include "backend/cuda/attention.h"
 #include "backend/cuda/attention_value.cuh"
 
 namespace {
 
 constexpr int TILE = STRAIT_ATTENTION_PLAIN_TILE;
-constexpr int PARTS = STRAIT_ATTENTION_HEAD_MAX / TILE; // columns a lane adds up
-constexpr int PITCH = STRAIT_ATTENTION_HEAD_MAX + 1;    // odd: a column of rows meets all banks
+constexpr int PARTS = STRAIT_ATTENTION_HEAD_MAX / TILE; // columns summed per lane
+constexpr int PITCH = STRAIT_ATTENTION_HEAD_MAX +
+                      1; // odd, so that the rows of a column use different banks
 constexpr unsigned ALL = 0xffffffffu;
 
-/* One head of one sequence: first rows. */
-template <typename T> struct place {
+/* Pointers to one head in the first row of one sequence. */
+template <typename T> struct head_rows {
     const T *q, *k, *v, *d_y;
     T *y, *d_q, *d_k, *d_v;
     float *lse, *delta;
@@ -24,8 +25,9 @@ template <typename T> struct place {
 };
 
 template <typename T>
-__device__ struct place<T> place_of(const struct strait_attention_args &a, int head, int sequence) {
-    struct place<T> p;
+__device__ struct head_rows<T> head_rows_of(const struct strait_attention_args &a, int head,
+                                            int sequence) {
+    struct head_rows<T> p;
     const int64_t dim = a.head_dim, row = (int64_t)sequence * a.seq_len;
     const int64_t to_k = (a.n_query + head / (a.n_query / a.n_key)) * dim,
                   to_v = to_k + a.n_key * dim;
@@ -46,7 +48,8 @@ __device__ struct place<T> place_of(const struct strait_attention_args &a, int h
     return p;
 }
 
-/* Rows to shared memory; rows from n_valid on become zeros. All threads of the block. */
+/* Copies TILE rows to shared memory; rows from n_valid on become zeros. All threads of the block.
+ */
 template <typename T>
 __device__ void fetch(float *to, const T *from, int64_t pitch, int n_valid, int dim) {
     const int lane = (int)threadIdx.x % TILE, row = (int)threadIdx.x / TILE;
@@ -61,7 +64,7 @@ template <typename T> __device__ float dot(const T *own, const float *met, int d
     return sum;
 }
 
-/* sum += the rows of the tile, each times the share that its lane has. */
+/* sum += the rows of the tile, each times the share of its lane. */
 __device__ __forceinline__ void add_rows(float sum[PARTS], float share, const float *tile,
                                          int dim) {
     const int lane = (int)threadIdx.x % TILE;
@@ -92,7 +95,7 @@ __device__ __forceinline__ float max_of_lanes(float x) {
 template <typename T> __device__ void forward(const struct strait_attention_args &a) {
     __shared__ float keys[TILE * PITCH], values[TILE * PITCH];
     const int head = (int)blockIdx.x % a.n_query, dim = a.head_dim;
-    const struct place<T> p = place_of<T>(a, head, (int)blockIdx.x / a.n_query);
+    const struct head_rows<T> p = head_rows_of<T>(a, head, (int)blockIdx.x / a.n_query);
     const int lane = (int)threadIdx.x % TILE, tile_row = (int)blockIdx.y * TILE;
     const int row = tile_row + (int)threadIdx.x / TILE;
     const T *query = p.q + min(row, a.seq_len - 1) * p.pitch;
@@ -121,7 +124,7 @@ template <typename T> __device__ void forward(const struct strait_attention_args
 template <typename T> __device__ void query_back(const struct strait_attention_args &a) {
     __shared__ float keys[TILE * PITCH], values[TILE * PITCH];
     const int head = (int)blockIdx.x % a.n_query, dim = a.head_dim;
-    const struct place<T> p = place_of<T>(a, head, (int)blockIdx.x / a.n_query);
+    const struct head_rows<T> p = head_rows_of<T>(a, head, (int)blockIdx.x / a.n_query);
     const int lane = (int)threadIdx.x % TILE, tile_row = (int)blockIdx.y * TILE;
     const int row = tile_row + (int)threadIdx.x / TILE, at = min(row, a.seq_len - 1);
     const T *query = p.q + at * p.pitch, *d_y = p.d_y + at * p.y_pitch;
@@ -140,7 +143,7 @@ template <typename T> __device__ void query_back(const struct strait_attention_a
     if (row < a.seq_len) write_row(p.d_q + row * p.pitch, d_q, a.scale, dim);
 }
 
-/* Queries past the end are zeros, and so is what they add. */
+/* Queries beyond the sequence are zeros, and so is what they add. */
 template <typename T> __device__ void key_back(const struct strait_attention_args &a) {
     __shared__ float queries[TILE * PITCH], d_ys[TILE * PITCH];
     const int group = a.n_query / a.n_key, dim = a.head_dim;
@@ -148,9 +151,9 @@ template <typename T> __device__ void key_back(const struct strait_attention_arg
     const int lane = (int)threadIdx.x % TILE, tile_row = (int)blockIdx.y * TILE;
     const int row = tile_row + (int)threadIdx.x / TILE, own = min(row, a.seq_len - 1);
     float d_k[PARTS] = {0}, d_v[PARTS] = {0};
-    struct place<T> p;
+    struct head_rows<T> p;
     for (int head = first_head; head < first_head + group; head++) {
-        p = place_of<T>(a, head, (int)blockIdx.x / a.n_key);
+        p = head_rows_of<T>(a, head, (int)blockIdx.x / a.n_key);
         const T *key = p.k + own * p.pitch, *val = p.v + own * p.pitch;
         for (int first = tile_row; first < a.seq_len; first += TILE) {
             __syncthreads();
@@ -172,7 +175,7 @@ template <typename T> __device__ void key_back(const struct strait_attention_arg
     write_row(p.d_v + row * p.pitch, d_v, 1, dim);
 }
 
-/* `width` lanes, a power of two, for each head of each token; W values of each at a time. */
+/* delta: `width` lanes, a power of two, per head and token; W values at a time. */
 template <typename T, int W>
 __device__ __forceinline__ void delta_of_heads(const struct strait_attention_args &a, int width) {
     const int64_t index = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / width;
@@ -216,7 +219,7 @@ KERNEL(attention_plain_query_back, query_back)
 KERNEL(attention_plain_key_back, key_back)
 KERNEL(attention_delta, delta)
 
-/* lse by token from what cuDNN wrote by sequence and head. */
+/* Transposes lse from cuDNN's layout [sequence][head][token] to [token][head]. */
 extern "C" __global__ void attention_lse(const __grid_constant__ struct strait_attention_args a,
                                          const float *__restrict__ by_head) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,21 +1,21 @@
-/* attention_place.cuh - what a block of a backward pass reads, and where it lies. */
+/* attention_back.cuh - what the backward passes of attention on tensor cores share. */
 #pragma once
 
 #include "backend/cuda/attention.h"
 #include "backend/cuda/attention_tile.cuh"
 
-constexpr int MET = 64; // rows of a tile that is met
+constexpr int MET = 64; // rows per tile of the other side
 
-/* Where one block's head lies: first rows of its sequence. */
-struct place {
+/* Pointers to one head in the first row of one sequence. */
+struct head_rows {
     const uint16_t *q, *k, *v, *d_y;
     int64_t first_row, pitch, y_pitch;
 };
 
 template <int P>
-__device__ __forceinline__ struct place place_of(const struct strait_attention_args &a, int head,
-                                                 int key_head, int sequence) {
-    struct place p;
+__device__ __forceinline__ struct head_rows head_rows_of(const struct strait_attention_args &a,
+                                                         int head, int key_head, int sequence) {
+    struct head_rows p;
     p.first_row = (int64_t)sequence * a.seq_len;
     p.pitch = (int64_t)(a.n_query + 2 * a.n_key) * P;
     p.y_pitch = (int64_t)a.n_query * P;
@@ -27,12 +27,12 @@ __device__ __forceinline__ struct place place_of(const struct strait_attention_a
     return p;
 }
 
-/* What the passes need of a lane's rows of queries: lse in powers of two, and delta. */
+/* lse (times log2 e, for power_of_2) and delta of a lane's rows of queries. */
 template <int MT> struct query_columns {
     float lse[MT][2], delta[MT][2];
 
     __device__ __forceinline__ void read(const struct strait_attention_args &a,
-                                         const struct place &p, int head, int row) {
+                                         const struct head_rows &p, int head, int row) {
 #pragma unroll
         for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -44,7 +44,8 @@ template <int MT> struct query_columns {
     }
 };
 
-/* Scores become shares, and d_share their gradient but for its scale; rows are queries. */
+/* Replaces scores by probabilities ("shares") and d_share by the gradient of scores without its
+ * scale: share (d_share - delta). Rows are queries. */
 template <int MT, int NT>
 __device__ __forceinline__ void differentiate(float score[MT][NT][4], float d_share[MT][NT][4],
                                               const query_columns<MT> &of, float scale) {
@@ -59,12 +60,12 @@ __device__ __forceinline__ void differentiate(float score[MT][NT][4], float d_sh
             }
 }
 
-/* The queries that a block of keys meets: tile by tile for each head of its group. A stage is a
- * tile of queries, one of d_y, and lse and delta. */
+/* The tiles of queries that a block of keys processes: tile by tile for each query head of its
+ * group. A stage holds a tile of queries, one of d_y, and lse and delta. */
 template <int P> struct met_queries {
     uint32_t stages;
-    int first_tile; // rows before it see none of the keys
-    int n_tiles;    // a head
+    int first_tile; // earlier queries see none of the keys
+    int n_tiles;    // per head
 
     static constexpr uint32_t TILE = tile_bytes<P>(MET);
     static constexpr uint32_t STAGE = 2 * TILE + STRAIT_ATTENTION_COLUMNS;
@@ -82,7 +83,8 @@ template <int P> struct met_queries {
     }
     /* Starts to fetch lse and delta of the i-th tile. */
     __device__ __forceinline__ void fetch_columns(const struct strait_attention_args &a,
-                                                  const struct place &p, int head, int i) const {
+                                                  const struct head_rows &p, int head,
+                                                  int i) const {
         const int first = first_query(i), n_valid = a.seq_len - first;
         const int64_t at = (p.first_row + first) * a.n_query + head;
         fetch_column<MET>(stage(i) + 2 * TILE, a.lse + at, a.n_query, n_valid);
@@ -90,10 +92,10 @@ template <int P> struct met_queries {
     }
 };
 
-/* Writes the gradient of one key and its value, unless the row lies past the end. */
+/* Writes the gradient of one key and its value, unless the row is beyond the sequence. */
 template <int P>
 __device__ __forceinline__ void write_keys(const struct strait_attention_args &a,
-                                           const struct place &p, int key_head, int row,
+                                           const struct head_rows &p, int key_head, int row,
                                            const float d_k[P / 8][4], const float d_v[P / 8][4],
                                            int half) {
     if (row >= a.seq_len) return;
@@ -103,10 +105,10 @@ __device__ __forceinline__ void write_keys(const struct strait_attention_args &a
     write_row<P>(to + (int64_t)a.n_key * P, d_v, half, 1);
 }
 
-/* Writes the gradient of a lane's rows of queries, but for those past the end. */
+/* Writes the gradient of a lane's rows of queries, except those beyond the sequence. */
 template <int P, int MT>
 __device__ __forceinline__ void write_queries(const struct strait_attention_args &a,
-                                              const struct place &p, int head, int row,
+                                              const struct head_rows &p, int head, int row,
                                               const float d_q[MT][P / 8][4]) {
 #pragma unroll
     for (int m = 0; m < MT; m++)
