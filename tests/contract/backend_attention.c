@@ -1,4 +1,4 @@
-/* Attention, forward, backward and one token at a time. */
+/* Attention forward, backward and one token at a time, compared with the reference loops. */
 #include "rig.h"
 
 static const int groups[][2] = {{1, 1}, {4, 2}, {6, 2}, {3, 3}};
@@ -28,7 +28,7 @@ static shape attention_shape(const int group[2], int dim, int64_t length, int64_
                              .scale = 1.0f / sqrtf((float)dim)}};
 }
 
-static void attention(void **state) {
+static void matches_reference(void **state) {
     (void)state;
     static const int dims[] = {2, 8, 64, 80};
     static const int64_t lengths[] = {1, 5, 64, 100};
@@ -39,7 +39,7 @@ static void attention(void **state) {
                                   2e-5);
 }
 
-static void attention_over_many_tiles(void **state) {
+static void matches_reference_over_many_tiles(void **state) {
     (void)state;
     const int64_t length = rig_is_quick() ? 70 : 257;
     check_case(run_attention, attention_shape(groups[0], 64, 257, 1), 2e-5);
@@ -50,15 +50,15 @@ static void attention_over_many_tiles(void **state) {
 }
 
 /* Scores in the hundreds: the softmax is nearly one-hot and must not overflow. */
-static void attention_is_safe_with_large_scores(void **state) {
+static void survives_large_scores(void **state) {
     (void)state;
     shape s = attention_shape(groups[1], 8, 100, 1);
     s.heads.scale = 60;
-    s.is_f32_only = 1; // a bit of y, times such a scale, is more than a gradient
+    s.is_f32_only = 1; // one bit of y times such a scale exceeds any gradient
     check_case(run_attention, s, 2e-3);
 }
 
-/* The answer without lse, as inference asks for it. */
+/* y without lse, as inference computes it. */
 static void run_without_lse(struct rig *rig, shape s) {
     const strait_heads h = s.heads;
     const int64_t y_cols = (int64_t)h.n_query * h.head_dim;
@@ -69,13 +69,13 @@ static void run_without_lse(struct rig *rig, shape s) {
     rig_keep(rig, y);
 }
 
-static void attention_without_lse(void **state) {
+static void computes_y_without_lse(void **state) {
     (void)state;
     check_case(run_without_lse, attention_shape(groups[2], 8, 33, 1), 2e-5);
     check_case(run_without_lse, attention_shape(groups[2], 64, 33, 1), 2e-5);
 }
 
-/* The same numbers give the same bits: blocks that share a sum would differ in how they add up. */
+/* The same inputs give the same bits: blocks that added to one sum would change their order. */
 static void run_again(struct rig *rig, shape s) {
     const strait_heads h = s.heads;
     const int64_t n_rows = s.rows * h.seq_len, y_cols = (int64_t)h.n_query * h.head_dim;
@@ -89,13 +89,13 @@ static void run_again(struct rig *rig, shape s) {
     }
 }
 
-static void attention_repeats(void **state) {
+static void repeats_its_bits(void **state) {
     (void)state;
     check_case(run_again, attention_shape(groups[1], 64, rig_is_quick() ? 65 : 300, 2), 2e-5);
     check_case(run_again, attention_shape(groups[1], 128, rig_is_quick() ? 65 : 300, 1), 2e-5);
 }
 
-/* variant: how many tokens are past; rows: sequences */
+/* variant: number of cached tokens; rows: sequences */
 static void run_cached(struct rig *rig, shape s) {
     const strait_heads h = s.heads;
     const int64_t y_cols = (int64_t)h.n_query * h.head_dim, width = (int64_t)h.n_key * h.head_dim;
@@ -109,7 +109,7 @@ static void run_cached(struct rig *rig, shape s) {
     rig_keep(rig, values);
 }
 
-static void cached_attention(void **state) {
+static void matches_reference_with_cache(void **state) {
     (void)state;
     static const int dims[] = {2, 8, 64, 80};
     static const int pasts[] = {0, 1, 63, 64, 299};
@@ -122,14 +122,14 @@ static void cached_attention(void **state) {
             }
 }
 
-/* Feeding a sequence token by token gives the rows of the whole. */
-static void cached_equals_whole(void **state) {
+/* Feeding a sequence token by token gives the rows of the whole sequence. */
+static void cached_tokens_equal_whole_sequence(void **state) {
     (void)state;
     const int64_t length = 40, dim = 8;
     const strait_heads h = {
         .n_query = 4, .n_key = 2, .head_dim = (int)dim, .seq_len = length, .scale = 0.35f};
     for (int i = 0; strait_backends[i] != NULL; i++) {
-        if (!rig_is_here(i)) continue;
+        if (!rig_is_available(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
         const strait_tensor qkv = rig_input(&rig, length, 8 * dim, 1), absent = {0};
@@ -149,7 +149,7 @@ static void cached_equals_whole(void **state) {
     }
 }
 
-static void wide_heads_are_refused(void **state) {
+static void rejects_wide_heads(void **state) {
     (void)state;
     struct rig *rig = reference_rig();
     const strait_heads h = {.n_query = 1, .n_key = 1, .head_dim = 1024, .seq_len = 2, .scale = 1};
@@ -161,14 +161,14 @@ static void wide_heads_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention),
-        cmocka_unit_test(attention_over_many_tiles),
-        cmocka_unit_test(attention_is_safe_with_large_scores),
-        cmocka_unit_test(attention_without_lse),
-        cmocka_unit_test(attention_repeats),
-        cmocka_unit_test(cached_attention),
-        cmocka_unit_test(cached_equals_whole),
-        cmocka_unit_test(wide_heads_are_refused),
+        cmocka_unit_test(matches_reference),
+        cmocka_unit_test(matches_reference_over_many_tiles),
+        cmocka_unit_test(survives_large_scores),
+        cmocka_unit_test(computes_y_without_lse),
+        cmocka_unit_test(repeats_its_bits),
+        cmocka_unit_test(matches_reference_with_cache),
+        cmocka_unit_test(cached_tokens_equal_whole_sequence),
+        cmocka_unit_test(rejects_wide_heads),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

@@ -1,4 +1,4 @@
-/* The pieces that codecs of devices are made of, against the plain loops; and gradients of them. */
+/* Kernels of trained codecs, compared with the reference loops; and their gradients. */
 #include "rig.h"
 
 static const int64_t awkward_rows[] = {1, 6, 130};
@@ -12,7 +12,7 @@ static void over_shapes(rig_case run, double tolerance) {
     check_case(run, (shape){.rows = 5, .cols = 4104}, tolerance);
 }
 
-/* variant: bit 0 y is of the stream's type, bit 1 x is, bit 2 adds */
+/* variant: bit 0: y is an activation, bit 1: x is, bit 2: adds to y */
 static void run_regroup(struct rig *rig, shape s) {
     const int64_t groups = 3, from = 8 * (s.rows % 2), to = 8 * (s.rows % 3);
     const int64_t pad = (s.cols + 7) / 8 * 8, x_cols = from + groups * s.cols + 8;
@@ -37,7 +37,7 @@ static void run_regroup(struct rig *rig, shape s) {
     rig_keep(rig, z);
 }
 
-static void regrouped_columns(void **state) {
+static void regroups_columns(void **state) {
     (void)state;
     for (int variant = 0; variant < 8; variant++)
         for (size_t r = 0; r < COUNT(awkward_rows); r++)
@@ -65,7 +65,7 @@ static void run_part(struct rig *rig, shape s) {
     rig_keep(rig, delta);
 }
 
-static void parted_rows(void **state) {
+static void subtracts_and_norms(void **state) {
     (void)state;
     over_shapes(run_part, 1e-5);
 }
@@ -78,12 +78,12 @@ static void run_embed_minus(struct rig *rig, shape s) {
     rig_keep(rig, y);
 }
 
-static void embedded_less_the_stream(void **state) {
+static void subtracts_from_embedding(void **state) {
     (void)state;
     over_shapes(run_embed_minus, 1e-6);
 }
 
-/* Tensors wider than the table keep what stands beside it. */
+/* Tensors wider than the table keep their other columns. */
 static void run_gains(struct rig *rig, shape s) {
     const int64_t more = s.rows % 2 ? 16 : 3;
     const strait_tensor table = rig_input(rig, 11, s.cols, 1), x = rig_act(rig, s.rows, s.cols, 2);
@@ -106,12 +106,12 @@ static void run_gains(struct rig *rig, shape s) {
     rig_keep(rig, x);
 }
 
-static void gains_of_tokens(void **state) {
+static void applies_token_gates(void **state) {
     (void)state;
     over_shapes(run_gains, 1e-6);
 }
 
-/* Columns beside those of x are left alone. */
+/* Columns outside the range are not written. */
 static void run_silu_cols(struct rig *rig, shape s) {
     const int64_t first = s.rows % 2 ? 16 : 5, all = first + s.cols + (s.rows % 2 ? 0 : 2);
     const strait_tensor x = rig_act(rig, s.rows, s.cols, 1), y = rig_act(rig, s.rows, all, 2);
@@ -130,14 +130,15 @@ static void run_silu_cols(struct rig *rig, shape s) {
     rig_keep(rig, d_x);
 }
 
-static void silu_columns(void **state) {
+static void writes_silu_into_columns(void **state) {
     (void)state;
     over_shapes(run_silu_cols, 2e-6);
 }
 
-/* variant: whether there is something to be added */
+/* variant: whether there is a `plus` tensor */
 static void run_normed_silu(struct rig *rig, shape s) {
-    const int64_t wide = s.cols == 40 ? 2312 : 3 * s.cols; // more than a warp holds, too
+    const int64_t wide = s.cols == 40 ? 2312
+                                      : 3 * s.cols; // also more than a warp keeps in registers
     const strait_tensor rstd = rig_input(rig, s.rows, 1, 4);
     const strait_norm_silu_grads at = {.d_a = rig_act_output(rig, s.rows, s.cols),
                                        .scaled = rig_act_output(rig, s.rows, s.cols),
@@ -154,7 +155,7 @@ static void run_normed_silu(struct rig *rig, shape s) {
     rig_keep(rig, at.d_y);
 }
 
-static void normed_silu(void **state) {
+static void differentiates_norm_and_silu(void **state) {
     (void)state;
     for (int variant = 0; variant < 2; variant++)
         for (size_t r = 0; r < COUNT(awkward_rows); r++)
@@ -165,7 +166,7 @@ static void normed_silu(void **state) {
                     1e-5);
 }
 
-/* inner: codes; what is beyond keep is no number, and is not looked at */
+/* inner: tokens per sequence; columns beyond keep are NaN and must not be read */
 static void run_recall(struct rig *rig, shape s) {
     const int64_t keep = s.cols, cols = (keep + 7) / 8 * 8, taps = s.inner;
     const strait_window_params params = {keep, taps, s.heads.seq_len, 1e-6f};
@@ -173,7 +174,7 @@ static void run_recall(struct rig *rig, shape s) {
     CHECK_OK(rig->k->regroup_cols(
         &rig->stream, z, codes,
         (strait_regroup_params){.n_groups = 1, .to_cols = keep, .from_cols = keep, .alpha = 1}));
-    const int64_t beside = s.rows % 2 ? 9 : 16; // in pieces or not
+    const int64_t beside = s.rows % 2 ? 9 : 16; // with and without 16-byte pieces
     const strait_tensor both = rig_act(rig, s.rows, taps * cols + beside, 2);
     const strait_tensor normeds = rig_act_output(rig, s.rows, taps * cols);
     const strait_tensor d_both = rig_act(rig, s.rows, taps * cols + beside, 3);
@@ -188,7 +189,7 @@ static void run_recall(struct rig *rig, shape s) {
     rig_keep(rig, d_z);
 }
 
-static void recalled_codes(void **state) {
+static void builds_normed_windows(void **state) {
     (void)state;
     static const shape shapes[] = {{.rows = 1, .cols = 5, .inner = 4, .heads = {.seq_len = 1}},
                                    {.rows = 12, .cols = 31, .inner = 4, .heads = {.seq_len = 6}},
@@ -220,7 +221,7 @@ static void gain_forward(struct rig *rig, void *arg) {
     CHECK_OK(rig->k->token_gates->apply(&rig->stream, c->y, c->x, c->table, c->ids));
 }
 
-static void gains_have_their_gradients(void **state) {
+static void token_gate_gradients_match_differences(void **state) {
     (void)state;
     struct rig *rig = reference_rig();
     struct gain_case c = {rig_output(rig, 9, 6), rig_input(rig, 9, 6, 1), rig_input(rig, 4, 6, 2),
@@ -236,7 +237,7 @@ static void gains_have_their_gradients(void **state) {
     rig_check(rig);
 }
 
-static void recall_has_its_gradient(void **state) {
+static void window_gradient_matches_differences(void **state) {
     (void)state;
     struct rig *rig = reference_rig();
     struct recall_case c = {rig_zeros(rig, 8, 24),
@@ -259,15 +260,15 @@ static void recall_has_its_gradient(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(regrouped_columns),
-        cmocka_unit_test(parted_rows),
-        cmocka_unit_test(embedded_less_the_stream),
-        cmocka_unit_test(gains_of_tokens),
-        cmocka_unit_test(gains_have_their_gradients),
-        cmocka_unit_test(silu_columns),
-        cmocka_unit_test(normed_silu),
-        cmocka_unit_test(recalled_codes),
-        cmocka_unit_test(recall_has_its_gradient),
+        cmocka_unit_test(regroups_columns),
+        cmocka_unit_test(subtracts_and_norms),
+        cmocka_unit_test(subtracts_from_embedding),
+        cmocka_unit_test(applies_token_gates),
+        cmocka_unit_test(token_gate_gradients_match_differences),
+        cmocka_unit_test(writes_silu_into_columns),
+        cmocka_unit_test(differentiates_norm_and_silu),
+        cmocka_unit_test(builds_normed_windows),
+        cmocka_unit_test(window_gradient_matches_differences),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

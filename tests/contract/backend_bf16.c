@@ -1,8 +1,8 @@
-/* The same kernels in bf16, where a device computes in it: near the plain loops on the same values,
- * as near as bf16 is. */
+/* Kernels in bf16, on devices that support it: as near to the reference loops on the same values as
+ * bf16 allows. */
 #include "rig.h"
 
-#define BF16_NEAR 8e-3 // half a unit in the last place is 2^-8 of a value, and there are two
+#define BF16_NEAR 8e-3 // two roundings of half a unit in the last place, 2^-8 of a value each
 
 static const int64_t awkward_rows[] = {1, 3, 17, 129};
 static const int64_t awkward_cols[] = {1, 7, 64, 133};
@@ -19,7 +19,7 @@ static void run_elementwise(struct rig *rig, shape s) {
     const strait_tensor a = rig_act(rig, s.rows + 1, s.cols, 1);
     const strait_tensor b = rig_act(rig, s.rows, s.cols, 2);
     const strait_tensor y = rig_act_output(rig, s.rows, s.cols);
-    const strait_tensor off = strait_tensor_rows(a, 1, s.rows); // lies at any address
+    const strait_tensor off = strait_tensor_rows(a, 1, s.rows); // not aligned to 16 bytes
     CHECK_OK(rig->k->fill(&rig->stream, y, 1.2599f));
     rig_keep(rig, y);
     CHECK_OK(rig->k->add(&rig->stream, y, strait_tensor_rows(a, 0, s.rows), b));
@@ -32,12 +32,12 @@ static void run_elementwise(struct rig *rig, shape s) {
     rig_keep(rig, y);
 }
 
-static void elementwise(void **state) {
+static void matches_reference_elementwise(void **state) {
     (void)state;
     over_shapes(run_elementwise, BF16_NEAR);
 }
 
-/* What the narrow ends of a block need besides products. */
+/* What bottlenecks need besides products: resize_cols, relu and silu. */
 static void run_ends(struct rig *rig, shape s) {
     const int64_t narrow = (s.cols + 2) / 3;
     const strait_tensor x = rig_act(rig, s.rows, s.cols, 1), d_y = rig_act(rig, s.rows, s.cols, 2);
@@ -57,7 +57,7 @@ static void run_ends(struct rig *rig, shape s) {
     rig_keep(rig, y);
 }
 
-static void ends(void **state) {
+static void matches_reference_bottleneck(void **state) {
     (void)state;
     over_shapes(run_ends, BF16_NEAR);
 }
@@ -78,13 +78,14 @@ static void run_squares(struct rig *rig, shape s) {
     rig_keep(rig, total);
 }
 
-static void norms(void **state) {
+static void matches_reference_norms(void **state) {
     (void)state;
     over_shapes(run_norms, BF16_NEAR);
     over_shapes(run_squares, 1e-6);
 }
 
-/* variant: bits 0 and 1 transpose, bit 2 scales and adds to y, bit 3 makes f32, bit 4 takes f32 */
+/* variant: bits 0 and 1 transpose, bit 2 scales and adds to y, bit 3: y is f32, bit 4: a and b are
+ */
 static void run_matmul(struct rig *rig, shape s) {
     const int ta = s.variant & 1, tb = s.variant >> 1 & 1, adds = s.variant >> 2 & 1;
     strait_tensor (*input)(struct rig *, int64_t, int64_t, int) = s.variant & 16 ? rig_input
@@ -103,7 +104,7 @@ static void run_matmul(struct rig *rig, shape s) {
     rig_keep(rig, y);
 }
 
-static void matmul(void **state) {
+static void matches_reference_matmul(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{1, 1, 1},     {3, 7, 5},    {17, 129, 1},   {129, 17, 133},
                                        {133, 1, 17},  {64, 64, 64}, {8, 33, 257},   {300, 40, 9},
@@ -118,15 +119,15 @@ static void matmul(void **state) {
                               BF16_NEAR);
 }
 
-/* bf16 factors and an f32 sum: nothing is rounded but the sum. */
-static void products_are_summed_in_f32(void **state) {
+/* bf16 factors and an f32 result: only the sum is rounded. */
+static void sums_products_in_f32(void **state) {
     (void)state;
     for (int variant = 8; variant < 16; variant++)
         check_case(run_matmul, (shape){.rows = 65, .cols = 40, .inner = 2100, .variant = variant},
                    2e-5);
 }
 
-/* variant: 0 a second moment for each weight, 1 for each column, 2 for each row */
+/* variant: 0: a second moment per weight, 1: per column, 2: per row */
 static void run_copy(struct rig *rig, shape s) {
     const strait_tensor weight = rig_input(rig, s.rows, s.cols, 1), absent = {0};
     const strait_tensor m = rig_input(rig, s.rows, s.cols, 2);
@@ -148,7 +149,7 @@ static void run_copy(struct rig *rig, shape s) {
     rig_keep(rig, copy);
 }
 
-static void adamw_copies(void **state) {
+static void writes_rounded_weight_copies(void **state) {
     (void)state;
     for (int variant = 0; variant < 3; variant++)
         for (size_t r = 0; r < COUNT(awkward_rows); r++)
@@ -161,12 +162,12 @@ static void adamw_copies(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise),
-        cmocka_unit_test(ends),
-        cmocka_unit_test(norms),
-        cmocka_unit_test(matmul),
-        cmocka_unit_test(products_are_summed_in_f32),
-        cmocka_unit_test(adamw_copies),
+        cmocka_unit_test(matches_reference_elementwise),
+        cmocka_unit_test(matches_reference_bottleneck),
+        cmocka_unit_test(matches_reference_norms),
+        cmocka_unit_test(matches_reference_matmul),
+        cmocka_unit_test(sums_products_in_f32),
+        cmocka_unit_test(writes_rounded_weight_copies),
     };
-    return cmocka_run_group_tests(tests, open_half_rigs, close_rigs);
+    return cmocka_run_group_tests(tests, open_bf16_rigs, close_rigs);
 }

@@ -1,4 +1,5 @@
-/* Kernels of compression against the plain loops: the same bytes, and numbers as near. */
+/* Kernels of codecs, compared with the reference loops: equal bytes, and values within tolerance.
+ */
 #include "rig.h"
 
 static const int64_t awkward_rows[] = {1, 3, 17, 129};
@@ -14,7 +15,7 @@ static void over_shapes(rig_case run, int n_variants, double tolerance) {
                     tolerance);
 }
 
-/* The same, but `offset` bytes further on: packed bytes may lie anywhere. */
+/* The same with an offset of `offset` bytes: packed bytes may have any alignment. */
 static strait_tensor make_bytes_at(struct rig *rig, int64_t bytes, int64_t offset) {
     strait_tensor t = rig_bytes(rig, bytes + offset);
     t.data = (char *)t.data + offset;
@@ -22,8 +23,8 @@ static strait_tensor make_bytes_at(struct rig *rig, int64_t bytes, int64_t offse
     return t;
 }
 
-/* Rows of very different size, one of zeros, and now and then what is not finite. */
-static strait_tensor make_rows(struct rig *rig, shape s, int is_spoiled) {
+/* Rows of very different magnitude, one of zeros, and optionally some non-finite values. */
+static strait_tensor make_rows(struct rig *rig, shape s, int has_bad_values) {
     const strait_tensor x = rig_input(rig, s.rows, s.cols, 1);
     float *values = malloc((size_t)(s.rows * s.cols) * sizeof *values);
     assert_non_null(values);
@@ -31,8 +32,8 @@ static strait_tensor make_rows(struct rig *rig, shape s, int is_spoiled) {
     for (int64_t i = 0; i < s.rows * s.cols; i++) {
         const int64_t row = i / s.cols;
         values[i] *= row % 5 == 4 ? 0.0f : ldexpf(1, (int)(row % 7) * -4);
-        if (is_spoiled && i % 11 == 3) values[i] = i % 2 ? NAN : -INFINITY;
-        if (is_spoiled && i % 13 == 5) values[i] = 1e30f;
+        if (has_bad_values && i % 11 == 3) values[i] = i % 2 ? NAN : -INFINITY;
+        if (has_bad_values && i % 13 == 5) values[i] = 1e30f;
     }
     rig_write(rig, x, values);
     free(values);
@@ -41,7 +42,7 @@ static strait_tensor make_rows(struct rig *rig, shape s, int is_spoiled) {
 
 static const int all_bits[] = {32, 16, 8, 4};
 
-/* variant: which bits, then stochastic, then spoiled; inner: where the bytes lie */
+/* variant: bits per value, then stochastic, then with bad values; inner: offset of the bytes */
 static void run_payload(struct rig *rig, shape s) {
     const int bits = all_bits[s.variant % 4];
     const strait_pack_params params = {bits, s.variant / 4 % 2, 3, 1234567, 0};
@@ -61,12 +62,12 @@ static void run_payload(struct rig *rig, shape s) {
     rig_keep(rig, stats);
 }
 
-static void payloads(void **state) {
+static void matches_reference_payloads(void **state) {
     (void)state;
     over_shapes(run_payload, 16, 1e-5);
 }
 
-static void payloads_lie_anywhere(void **state) {
+static void packs_to_any_address(void **state) {
     (void)state;
     for (int variant = 0; variant < 8; variant++)
         for (int64_t offset = 1; offset < 4; offset++) {
@@ -79,7 +80,8 @@ static void payloads_lie_anywhere(void **state) {
         }
 }
 
-/* Columns that do not cross change no byte, and are left alone. variant: as of run_payload */
+/* Columns that are not packed change no byte, and restoring does not write them. variant: as in
+ * run_payload */
 static void run_padded(struct rig *rig, shape s) {
     const strait_tensor narrow = make_rows(rig, s, s.variant / 8);
     const strait_tensor x = rig_input(rig, s.rows, s.cols + 3, 2);
@@ -106,7 +108,7 @@ static void run_padded(struct rig *rig, shape s) {
     rig_keep(rig, stats);
 }
 
-static void padded_payloads(void **state) {
+static void ignores_columns_that_are_not_packed(void **state) {
     (void)state;
     for (int variant = 0; variant < 16; variant++) {
         check_one_of_many(run_padded, (shape){.rows = 9, .cols = 31, .variant = variant}, 1e-5);
@@ -115,7 +117,7 @@ static void padded_payloads(void **state) {
     }
 }
 
-/* Bytes that no one packed. variant: which bits, and which bytes */
+/* Random bytes restore to finite values. variant: bits per value, and which bytes */
 static void run_garbage(struct rig *rig, shape s) {
     const int bits = all_bits[s.variant % 4];
     const strait_pack_params params = {.bits = bits};
@@ -136,15 +138,15 @@ static void run_garbage(struct rig *rig, shape s) {
     rig_keep(rig, strait_tensor_reshape(stats, 1, s.rows * 3));
 }
 
-static void garbage(void **state) {
+static void restores_any_bytes(void **state) {
     (void)state;
     over_shapes(run_garbage, 24, 1e-5);
 }
 
-/* variant: stochastic, then ties */
+/* variant: bit 0: stochastic, bit 1: with ties */
 static void run_top(struct rig *rig, shape s) {
     const strait_tensor x = make_rows(rig, s, 0);
-    if (s.variant & 2) { // many values of equal size
+    if (s.variant & 2) { // many values of equal magnitude
         float *values = malloc((size_t)(s.rows * s.cols) * sizeof *values);
         assert_non_null(values);
         rig_read(rig, x, values);
@@ -164,7 +166,7 @@ static void run_top(struct rig *rig, shape s) {
     rig_keep(rig, stats);
 }
 
-static void top_values(void **state) {
+static void matches_reference_topk(void **state) {
     (void)state;
     over_shapes(run_top, 4, 1e-5);
     check_case(run_top, (shape){.rows = 9, .cols = 133, .inner = 1}, 1e-5);
@@ -172,7 +174,7 @@ static void top_values(void **state) {
     check_case(run_top, (shape){.rows = 2, .cols = 65543, .variant = 1}, 1e-5);
 }
 
-/* Columns out of order, repeated and outside the row: the last of equals stands. */
+/* Columns out of order, repeated and outside the row: the last of equal columns wins. */
 static void run_top_garbage(struct rig *rig, shape s) {
     const int64_t keep = s.inner;
     const strait_tensor packed = rig_bytes(rig, s.rows * keep * 4);
@@ -188,7 +190,7 @@ static void run_top_garbage(struct rig *rig, shape s) {
     rig_keep(rig, stats);
 }
 
-static void garbage_of_top_values(void **state) {
+static void restores_any_topk_bytes(void **state) {
     (void)state;
     check_case(run_top_garbage, (shape){.rows = 17, .cols = 133, .inner = 90}, 1e-5);
     check_case(run_top_garbage, (shape){.rows = 3, .cols = 20, .inner = 20}, 1e-5);
@@ -210,7 +212,7 @@ static void run_hadamard(struct rig *rig, shape s) {
     free(once);
 }
 
-static void hadamard(void **state) {
+static void matches_reference_hadamard(void **state) {
     (void)state;
     static const int64_t tiles[] = {1, 2, 16, 128, 1024};
     for (size_t t = 0; t < COUNT(tiles); t++)
@@ -229,7 +231,7 @@ static void run_resize(struct rig *rig, shape s) {
     rig_keep(rig, y);
 }
 
-static void resizing(void **state) {
+static void resizes_columns(void **state) {
     (void)state;
     over_shapes(run_resize, 3, 0);
 }
@@ -240,7 +242,7 @@ static void run_silu(struct rig *rig, shape s) {
     assert_non_null(values);
     rig_read(rig, x, values);
     for (int64_t i = 0; i < s.rows * s.cols; i += 3)
-        values[i] *= 60; // far out on both sides
+        values[i] *= 60; // extreme values of both signs
     rig_write(rig, x, values);
     free(values);
     const strait_tensor y = s.variant ? x : rig_act_output(rig, s.rows, s.cols);
@@ -251,7 +253,7 @@ static void run_silu(struct rig *rig, shape s) {
     rig_keep(rig, d_x);
 }
 
-static void silu(void **state) {
+static void matches_reference_silu(void **state) {
     (void)state;
     over_shapes(run_silu, 2, 2e-6);
 }
@@ -265,7 +267,7 @@ static void silu_forward(struct rig *rig, void *arg) {
     CHECK_OK(rig->k->silu(&rig->stream, c->y, c->x));
 }
 
-static void silu_has_its_gradient(void **state) {
+static void silu_gradient_matches_differences(void **state) {
     (void)state;
     struct rig *rig = reference_rig();
     struct silu_case c = {rig_input(rig, 3, 17, 1), rig_output(rig, 3, 17)};
@@ -276,7 +278,7 @@ static void silu_has_its_gradient(void **state) {
     rig_check(rig);
 }
 
-/* variant 1: the second column repeats the first */
+/* variant 1: the second column equals the first */
 static void run_orthonormalise(struct rig *rig, shape s) {
     const strait_tensor q = rig_input(rig, s.rows, s.cols, 1);
     float *values = malloc((size_t)(s.rows * s.cols) * sizeof *values);
@@ -298,7 +300,7 @@ static void run_orthonormalise(struct rig *rig, shape s) {
     free(values);
 }
 
-static void orthonormal_columns(void **state) {
+static void orthonormalises_columns(void **state) {
     (void)state;
     for (int variant = 0; variant < 2; variant++) {
         check_case(run_orthonormalise, (shape){.rows = 17, .cols = 5, .variant = variant}, 1e-5);
@@ -310,17 +312,17 @@ static void orthonormal_columns(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(payloads),
-        cmocka_unit_test(payloads_lie_anywhere),
-        cmocka_unit_test(padded_payloads),
-        cmocka_unit_test(garbage),
-        cmocka_unit_test(top_values),
-        cmocka_unit_test(garbage_of_top_values),
-        cmocka_unit_test(hadamard),
-        cmocka_unit_test(resizing),
-        cmocka_unit_test(silu),
-        cmocka_unit_test(silu_has_its_gradient),
-        cmocka_unit_test(orthonormal_columns),
+        cmocka_unit_test(matches_reference_payloads),
+        cmocka_unit_test(packs_to_any_address),
+        cmocka_unit_test(ignores_columns_that_are_not_packed),
+        cmocka_unit_test(restores_any_bytes),
+        cmocka_unit_test(matches_reference_topk),
+        cmocka_unit_test(restores_any_topk_bytes),
+        cmocka_unit_test(matches_reference_hadamard),
+        cmocka_unit_test(resizes_columns),
+        cmocka_unit_test(matches_reference_silu),
+        cmocka_unit_test(silu_gradient_matches_differences),
+        cmocka_unit_test(orthonormalises_columns),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

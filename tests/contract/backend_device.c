@@ -1,11 +1,11 @@
-/* Memory, streams and words of every backend. */
+/* Memory, streams, events and errors of every backend. */
 #include "base/alloc.h"
 #include "rig.h"
 
-static void memory_is_zeroed_and_copies_both_ways(void **state) {
+static void zeroes_memory_and_copies_both_ways(void **state) {
     (void)state;
     for (int i = 0; strait_backends[i] != NULL; i++) {
-        if (!rig_is_here(i)) continue;
+        if (!rig_is_available(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
         void *device = NULL, *host = NULL;
@@ -31,39 +31,39 @@ static void memory_is_zeroed_and_copies_both_ways(void **state) {
     }
 }
 
-/* The first bytes outside and the last that a guard has, with sizes that end anywhere. */
-static void writes_outside_are_seen(void **state) {
+/* Overwrites the first byte outside a tensor and the last of a guard, for many sizes. */
+static void guards_detect_writes_outside(void **state) {
     (void)state;
-    if (rig_is_quick()) return; // there are no guards
+    if (rig_is_quick()) return; // quick runs have no guards
     for (int i = 0; strait_backends[i] != NULL; i++) {
-        if (!rig_is_here(i)) continue;
+        if (!rig_is_available(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
         for (int64_t bytes = 1; bytes < 300; bytes += 13) {
             const strait_tensor t = rig_bytes(&rig, bytes);
             const int64_t outside[] = {-1, bytes, -1024, bytes + 1023};
-            assert_int_equal(rig_count_spoilt(&rig), 0);
+            assert_int_equal(rig_count_damaged(&rig), 0);
             for (size_t o = 0; o < COUNT(outside); o++) {
-                rig_spoil(&rig, t, outside[o]);
-                assert_int_equal(rig_count_spoilt(&rig), 1);
+                rig_overwrite(&rig, t, outside[o]);
+                assert_int_equal(rig_count_damaged(&rig), 1);
                 assert_non_null(strstr(rig.found, o % 2 == 0 ? ", before it: 1 of" : ", after it"));
-                assert_int_equal(rig_count_spoilt(&rig), 0);
+                assert_int_equal(rig_count_damaged(&rig), 0);
             }
-            rig_spoil(&rig, t, -1);
-            rig_spoil(&rig, t, bytes);
-            assert_int_equal(rig_count_spoilt(&rig), 2);
-            rig_spoil(&rig, t, 0);
-            rig_spoil(&rig, t, bytes - 1);
-            assert_int_equal(rig_count_spoilt(&rig), 0);
+            rig_overwrite(&rig, t, -1);
+            rig_overwrite(&rig, t, bytes);
+            assert_int_equal(rig_count_damaged(&rig), 2);
+            rig_overwrite(&rig, t, 0);
+            rig_overwrite(&rig, t, bytes - 1);
+            assert_int_equal(rig_count_damaged(&rig), 0);
         }
         rig_close(&rig);
     }
 }
 
-static void work_is_ordered_across_streams(void **state) {
+static void orders_work_across_streams(void **state) {
     (void)state;
     for (int i = 0; strait_backends[i] != NULL; i++) {
-        if (!rig_is_here(i)) continue;
+        if (!rig_is_available(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
         struct strait_stream second;
@@ -82,16 +82,16 @@ static void work_is_ordered_across_streams(void **state) {
     }
 }
 
-static void marks_are_reached_in_order(void **state) {
+static void events_are_reached_in_order(void **state) {
     (void)state;
     for (int i = 0; strait_backends[i] != NULL; i++) {
-        if (!rig_is_here(i)) continue;
+        if (!rig_is_available(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
-        struct strait_event mark, never;
+        struct strait_event event, never;
         int is_reached = 0;
         float *host = NULL;
-        CHECK_OK(rig.be->ops->event_open(rig.be, &mark));
+        CHECK_OK(rig.be->ops->event_open(rig.be, &event));
         CHECK_OK(rig.be->ops->event_open(rig.be, &never));
         CHECK_OK(rig.be->ops->event_query(&never, 0, &is_reached));
         assert_true(is_reached);
@@ -100,17 +100,17 @@ static void marks_are_reached_in_order(void **state) {
         for (int round = 1; round <= 3; round++) {
             CHECK_OK(rig.k->fill(&rig.stream, x, (float)round));
             CHECK_OK(rig.be->ops->download(&rig.stream, host, x.data, strait_tensor_bytes(x)));
-            CHECK_OK(rig.be->ops->event_record(&rig.stream, &mark));
-            CHECK_OK(rig.be->ops->event_query(&mark, 0, &is_reached)); // maybe, maybe not
-            CHECK_OK(rig.be->ops->event_query(&mark, 1, &is_reached));
+            CHECK_OK(rig.be->ops->event_record(&rig.stream, &event));
+            CHECK_OK(rig.be->ops->event_query(&event, 0, &is_reached)); // either answer is right
+            CHECK_OK(rig.be->ops->event_query(&event, 1, &is_reached));
             assert_true(is_reached);
-            CHECK_OK(rig.be->ops->event_query(&mark, 0, &is_reached));
+            CHECK_OK(rig.be->ops->event_query(&event, 0, &is_reached));
             assert_true(is_reached);
             CHECK_NEAR(host[0], (float)round, 0);
             CHECK_NEAR(host[300 * 300 - 1], (float)round, 0);
         }
         rig.be->ops->release_host(rig.be, host);
-        rig.be->ops->event_close(&mark);
+        rig.be->ops->event_close(&event);
         rig.be->ops->event_close(&never);
         rig.be->ops->event_close(&never);
         rig_close(&rig);
@@ -121,7 +121,7 @@ static void provides_every_kernel(void **state) {
     (void)state;
     typedef void (*any)(void);
     for (int i = 0; strait_backends[i] != NULL; i++) {
-        if (!rig_is_here(i)) continue;
+        if (!rig_is_available(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
         /* Optional tables are pointers too; a backend of this project has all of them. */
@@ -151,7 +151,7 @@ static void provides_every_kernel(void **state) {
     }
 }
 
-static void failed_allocations_leave_nothing(void **state) {
+static void failed_allocations_leak_nothing(void **state) {
     (void)state;
     for (int n = 1; n <= 8; n++) {
         struct strait_backend *be = NULL;
@@ -169,7 +169,7 @@ static void failed_allocations_leave_nothing(void **state) {
     fail_msg("opening a cpu makes more than eight allocations");
 }
 
-static void unknown_devices_are_refused(void **state) {
+static void rejects_unknown_devices(void **state) {
     (void)state;
     struct strait_backend *be = NULL;
     CHECK_FAILS(strait_backend_open((strait_backend_spec){.name = "abacus"}, &be), STRAIT_ECONFIG,
@@ -186,13 +186,13 @@ static void unknown_devices_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_zeroed_and_copies_both_ways),
-        cmocka_unit_test(writes_outside_are_seen),
-        cmocka_unit_test(work_is_ordered_across_streams),
-        cmocka_unit_test(marks_are_reached_in_order),
+        cmocka_unit_test(zeroes_memory_and_copies_both_ways),
+        cmocka_unit_test(guards_detect_writes_outside),
+        cmocka_unit_test(orders_work_across_streams),
+        cmocka_unit_test(events_are_reached_in_order),
         cmocka_unit_test(provides_every_kernel),
-        cmocka_unit_test(failed_allocations_leave_nothing),
-        cmocka_unit_test(unknown_devices_are_refused),
+        cmocka_unit_test(failed_allocations_leak_nothing),
+        cmocka_unit_test(rejects_unknown_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Every backward equals central differences of its forward, on the plain loops and on every device
- * but the cpu; the other tests hold everything faster to the plain loops. */
+/* Every backward matches central differences of its forward, on the reference loops and on every
+ * device but the cpu; other tests compare the cpu's fast kernels with the reference loops. */
 #include "rig.h"
 
 static const strait_tensor absent = {0};
@@ -152,7 +152,7 @@ static void forward_relu(struct rig *rig, void *arg) {
     CHECK_OK(rig->k->relu(&rig->stream, c->y, c->x));
 }
 
-/* Differences across the kink of relu say nothing: keeps the values of x away from 0. */
+/* Keeps the values of x away from 0: differences across the kink of relu are meaningless. */
 static void part_from_zero(struct rig *rig, strait_tensor x) {
     float values[17 * 2 * 31];
     CHECK(x.rows * x.cols <= (int64_t)COUNT(values));
@@ -275,47 +275,50 @@ static void linear_layer(void) {
     check_gradient(&g, c.b, d_b, "weight of a linear layer");
 }
 
-static void gradient_of_rmsnorm(void **state) {
+static void rmsnorm_gradient_matches_differences(void **state) {
     (void)state;
     on_every_device(rmsnorm);
 }
 
-static void gradient_of_rotation(void **state) {
+static void rotation_gradient_matches_differences(void **state) {
     (void)state;
     on_every_device(rotation);
 }
 
-static void gradient_of_attention(void **state) {
+static void attention_gradient_matches_differences(void **state) {
     (void)state;
     on_every_device(attention);
 }
 
-static void gradient_of_nonlinearities(void **state) {
+static void activation_gradients_match_differences(void **state) {
     (void)state;
     on_every_device(nonlinearities);
 }
 
-static void gradient_of_embedding(void **state) {
+static void embedding_gradient_matches_differences(void **state) {
     (void)state;
     on_every_device(embedding);
 }
 
-static void gradient_of_cross_entropy(void **state) {
+static void cross_entropy_gradient_matches_differences(void **state) {
     (void)state;
     on_every_device(cross_entropy);
 }
 
-static void gradient_of_linear_layer(void **state) {
+static void linear_gradient_matches_differences(void **state) {
     (void)state;
     on_every_device(linear_layer);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradient_of_rmsnorm),      cmocka_unit_test(gradient_of_rotation),
-        cmocka_unit_test(gradient_of_attention),    cmocka_unit_test(gradient_of_nonlinearities),
-        cmocka_unit_test(gradient_of_embedding),    cmocka_unit_test(gradient_of_cross_entropy),
-        cmocka_unit_test(gradient_of_linear_layer),
+        cmocka_unit_test(rmsnorm_gradient_matches_differences),
+        cmocka_unit_test(rotation_gradient_matches_differences),
+        cmocka_unit_test(attention_gradient_matches_differences),
+        cmocka_unit_test(activation_gradients_match_differences),
+        cmocka_unit_test(embedding_gradient_matches_differences),
+        cmocka_unit_test(cross_entropy_gradient_matches_differences),
+        cmocka_unit_test(linear_gradient_matches_differences),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

@@ -1,4 +1,4 @@
-/* Norms, rotation and nonlinearities against the plain loops. */
+/* Norms, rotation and activation functions, compared with the reference loops. */
 #include "rig.h"
 
 static const strait_tensor absent = {0};
@@ -15,7 +15,7 @@ static void over_shapes(rig_case run, int n_variants, double tolerance) {
                     tolerance);
 }
 
-/* variant: bit 0 has a delta, bit 1 has a gain, bit 2 writes the sum over x */
+/* variant: bit 0: with delta, bit 1: with gain, bit 2: writes the sum over x */
 static void run_rmsnorm(struct rig *rig, shape s) {
     const int has_delta = s.variant & 1, has_gain = s.variant & 2, is_over = s.variant & 4;
     const strait_tensor x = rig_act(rig, s.rows, s.cols, 1);
@@ -38,13 +38,13 @@ static void run_rmsnorm(struct rig *rig, shape s) {
     if (has_gain) rig_keep(rig, d_gain);
 }
 
-static void rmsnorm(void **state) {
+static void matches_reference_rmsnorm(void **state) {
     (void)state;
     over_shapes(run_rmsnorm, 8, 3e-6);
 }
 
-/* Wider than any thread holds at once. */
-static void rmsnorm_of_wide_rows(void **state) {
+/* Rows wider than the registers of a block hold. */
+static void matches_reference_rmsnorm_of_wide_rows(void **state) {
     (void)state;
     static const int64_t cols[] = {2101, 8200, 9001};
     for (size_t c = 0; c < COUNT(cols); c++)
@@ -68,7 +68,7 @@ static void rmsnorm_of_zeros_is_zero(void **state) {
     check_case(run_zeros, (shape){.rows = 3, .cols = 37}, 1e-6);
 }
 
-/* variant: bit 0 has a norm, bit 1 has a gain too, bit 2 works in place where that is allowed */
+/* variant: bit 0: with norm, bit 1: with gain, bit 2: in place where that is allowed */
 static void run_rotate(struct rig *rig, shape s) {
     const strait_heads heads = s.heads;
     const int has_norm = s.variant & 1, has_gain = s.variant & 2;
@@ -94,7 +94,7 @@ static void run_rotate(struct rig *rig, shape s) {
     if (has_gain) rig_keep(rig, d_gain);
 }
 
-static void rotation(void **state) {
+static void matches_reference_rotation(void **state) {
     (void)state;
     static const int variants[] = {0, 1, 3, 4, 5, 7};
     static const int groups[][2] = {{1, 1}, {4, 2}, {6, 2}, {3, 3}};
@@ -124,7 +124,8 @@ static void check_same_bits(struct rig *rig, strait_tensor a, strait_tensor b) {
 }
 
 static void run_swiglu(struct rig *rig, shape s) {
-    const strait_tensor gate_up = rig_act_large(rig, s.rows, 2 * s.cols, 1, 4); // the tails too
+    const strait_tensor gate_up = rig_act_large(rig, s.rows, 2 * s.cols, 1,
+                                                4); // includes the tails of silu
     const strait_tensor y = rig_act_output(rig, s.rows, s.cols),
                         d_y = rig_act(rig, s.rows, s.cols, 2);
     const strait_tensor d_gate_up = rig_act_output(rig, s.rows, 2 * s.cols);
@@ -150,7 +151,7 @@ static void run_relu2(struct rig *rig, shape s) {
     check_same_bits(rig, x, d_x);
 }
 
-/* In place, and from what was made as well as from what was seen. */
+/* In place, and backward from relu's output as well as from its input. */
 static void run_relu(struct rig *rig, shape s) {
     const strait_tensor x = rig_act(rig, s.rows, s.cols, 1), d_y = rig_act(rig, s.rows, s.cols, 2);
     const strait_tensor d_x = rig_act_output(rig, s.rows, s.cols);
@@ -162,14 +163,14 @@ static void run_relu(struct rig *rig, shape s) {
     rig_keep(rig, d_y);
 }
 
-static void nonlinearities(void **state) {
+static void matches_reference_activations(void **state) {
     (void)state;
     over_shapes(run_swiglu, 1, 2e-6);
     over_shapes(run_relu2, 1, 1e-6);
     over_shapes(run_relu, 1, 0);
 }
 
-/* Gates far out: silu is the gate itself or nothing, never NaN. Then what is not finite. */
+/* Extreme gates: silu is the gate itself or 0, never NaN. Then non-finite inputs. */
 static void run_far(struct rig *rig, shape s) {
     (void)s;
     const float values[] = {-1000, -100, -88, -87, -1e-30f, 0,    1e-30f, 87, 88, 100, 1000, NAN,
@@ -184,19 +185,19 @@ static void run_far(struct rig *rig, shape s) {
     rig_keep(rig, d_gate_up);
 }
 
-static void swiglu_holds_far_out(void **state) {
+static void swiglu_survives_extreme_gates(void **state) {
     (void)state;
     check_case(run_far, (shape){0}, 2e-6);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rmsnorm),
-        cmocka_unit_test(rmsnorm_of_wide_rows),
+        cmocka_unit_test(matches_reference_rmsnorm),
+        cmocka_unit_test(matches_reference_rmsnorm_of_wide_rows),
         cmocka_unit_test(rmsnorm_of_zeros_is_zero),
-        cmocka_unit_test(rotation),
-        cmocka_unit_test(nonlinearities),
-        cmocka_unit_test(swiglu_holds_far_out),
+        cmocka_unit_test(matches_reference_rotation),
+        cmocka_unit_test(matches_reference_activations),
+        cmocka_unit_test(swiglu_survives_extreme_gates),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

@@ -1,4 +1,5 @@
-/* Elementwise kernels, matrix products, norms of whole tensors, embedding. */
+/* Elementwise kernels, matrix products, norms of whole tensors and embedding, compared with the
+ * reference loops. */
 #include "rig.h"
 
 static const int64_t awkward_rows[] = {1, 3, 17, 129};
@@ -35,7 +36,7 @@ static void run_elementwise(struct rig *rig, shape s) {
     rig_keep(rig, y);
 }
 
-static void elementwise(void **state) {
+static void matches_reference_elementwise(void **state) {
     (void)state;
     over_shapes(run_elementwise, 1e-6);
 }
@@ -59,8 +60,8 @@ static void bf16_rounds_half_to_even(void **state) {
     struct rig *rig = reference_rig();
     run_cast_edges(rig, (shape){0});
     const float *kept = rig->kept;
-    CHECK_NEAR(kept[3], 1.0, 0);      // half way to 1.0078125: even is below
-    CHECK_NEAR(kept[4], 1.015625, 0); // half way: even is above
+    CHECK_NEAR(kept[3], 1.0, 0);      // half way to 1.0078125: rounds down to even
+    CHECK_NEAR(kept[4], 1.015625, 0); // half way: rounds up to even
     CHECK(isinf(kept[5]) && kept[5] > 0 && isinf(kept[6]) && kept[6] < 0);
     CHECK(isinf(kept[7]));
     CHECK(isnan(kept[9]));
@@ -69,7 +70,7 @@ static void bf16_rounds_half_to_even(void **state) {
     rig_check(rig);
 }
 
-/* variant: bit 0 transposes a, bit 1 transposes b, bit 2 scales and adds to y */
+/* variant: bit 0: transposes a, bit 1: transposes b, bit 2: scales and adds to y */
 static void run_matmul(struct rig *rig, shape s) {
     const int ta = s.variant & 1, tb = s.variant >> 1 & 1, adds = s.variant >> 2 & 1;
     const strait_tensor a = ta ? rig_input(rig, s.inner, s.rows, 1)
@@ -86,7 +87,7 @@ static void run_matmul(struct rig *rig, shape s) {
     rig_keep(rig, y);
 }
 
-/* Rows, columns and inner size, each with every variant of a product. */
+/* Rows, columns and inner size; each runs with every variant of a product. */
 static void check_products(const int64_t sizes[][3], size_t n) {
     for (size_t i = 0; i < n; i++)
         for (int variant = 0; variant < 8; variant++)
@@ -98,7 +99,7 @@ static void check_products(const int64_t sizes[][3], size_t n) {
                               1e-5);
 }
 
-static void matmul(void **state) {
+static void matches_reference_matmul(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {
         {1, 1, 1},    {1, 133, 64},  {1, 700, 301}, {3, 7, 5},      {17, 129, 1},  {129, 17, 133},
@@ -107,8 +108,8 @@ static void matmul(void **state) {
     check_products(sizes, COUNT(sizes));
 }
 
-/* Larger than what is packed at once: several pieces of rows, of columns and of depth. */
-static void matmul_of_many_pieces(void **state) {
+/* Larger than what the cpu packs at once: several chunks of rows, columns and depth. */
+static void matches_reference_matmul_of_many_chunks(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{5, 530, 2100}, {1030, 13, 2049}, {9, 530, 2048}};
     check_products(sizes, COUNT(sizes));
@@ -125,13 +126,13 @@ static void run_norms(struct rig *rig, shape s) {
     rig_keep(rig, x);
 }
 
-static void norms(void **state) {
+static void matches_reference_norms(void **state) {
     (void)state;
     over_shapes(run_norms, 1e-6);
 }
 
-/* A sum of a million small squares beside one large: f32 would lose them. */
-static void sum_of_squares_keeps_small_parts(void **state) {
+/* A million small squares next to a large one: a sum in f32 would lose them. */
+static void sum_of_squares_keeps_small_addends(void **state) {
     (void)state;
     const int64_t n = 1 << 20;
     float *values = malloc((size_t)n * sizeof *values);
@@ -140,7 +141,7 @@ static void sum_of_squares_keeps_small_parts(void **state) {
         values[i] = 1;
     values[0] = 4096; // its square is 2^24: adding 1 in f32 changes nothing
     for (int i = 0; strait_backends[i] != NULL; i++) {
-        if (!rig_is_here(i)) continue;
+        if (!rig_is_available(i)) continue;
         struct rig rig;
         rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
         const strait_tensor x = rig_values(&rig, 1024, n / 1024, values);
@@ -153,7 +154,7 @@ static void sum_of_squares_keeps_small_parts(void **state) {
     free(values);
 }
 
-/* variant: bit 0 has a table in f32, bit 1 wants rows in f32; else they are activations */
+/* variant: bit 0: an f32 table, bit 1: f32 rows; otherwise they are activations */
 static void run_embed(struct rig *rig, shape s) {
     const int64_t vocab = s.inner;
     const strait_tensor table = s.variant & 1 ? rig_input(rig, vocab, s.cols, 5)
@@ -168,7 +169,7 @@ static void run_embed(struct rig *rig, shape s) {
     rig_keep(rig, d_table);
 }
 
-static void embedding(void **state) {
+static void matches_reference_embedding(void **state) {
     (void)state;
     static const int64_t vocabs[] = {1, 11, 300};
     for (size_t r = 0; r < COUNT(awkward_rows); r++)
@@ -182,7 +183,7 @@ static void embedding(void **state) {
                            1e-5);
 }
 
-/* Whole numbers whose sums f32 holds, so that the order of adding makes no difference. */
+/* Integers whose sums are exact in f32, so that the order of sums does not matter. */
 static strait_tensor whole_numbers(struct rig *rig, int64_t rows, int64_t cols, int among) {
     float *values = malloc((size_t)(rows * cols) * sizeof *values);
     assert_non_null(values);
@@ -193,8 +194,8 @@ static strait_tensor whole_numbers(struct rig *rig, int64_t rows, int64_t cols, 
     return t;
 }
 
-/* Tokens that stand in more places than are added up in one go; twice, with the same bits. Variant
- * 1 has whole numbers, which may be many. */
+/* Tokens that occur more often than one block sums; twice, with the same bits. Variant 1 has
+ * integers, so that there may be many. */
 static void run_common_token(struct rig *rig, shape s) {
     int32_t *values = malloc((size_t)s.rows * sizeof *values);
     assert_non_null(values);
@@ -213,7 +214,7 @@ static void run_common_token(struct rig *rig, shape s) {
     assert_memory_equal(rig->kept, rig->kept + rig->ends[0], rig->ends[0] * sizeof *rig->kept);
 }
 
-static void embedding_of_a_common_token(void **state) {
+static void embedding_gradient_sums_frequent_tokens(void **state) {
     (void)state;
     check_case(run_common_token, (shape){.rows = 2500, .cols = 24, .inner = 40}, 1e-5);
     check_case(run_common_token, (shape){.rows = 4097, .cols = 5, .inner = 3}, 1e-5);
@@ -222,10 +223,14 @@ static void embedding_of_a_common_token(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise), cmocka_unit_test(bf16_rounds_half_to_even),
-        cmocka_unit_test(matmul),      cmocka_unit_test(matmul_of_many_pieces),
-        cmocka_unit_test(norms),       cmocka_unit_test(sum_of_squares_keeps_small_parts),
-        cmocka_unit_test(embedding),   cmocka_unit_test(embedding_of_a_common_token),
+        cmocka_unit_test(matches_reference_elementwise),
+        cmocka_unit_test(bf16_rounds_half_to_even),
+        cmocka_unit_test(matches_reference_matmul),
+        cmocka_unit_test(matches_reference_matmul_of_many_chunks),
+        cmocka_unit_test(matches_reference_norms),
+        cmocka_unit_test(sum_of_squares_keeps_small_addends),
+        cmocka_unit_test(matches_reference_embedding),
+        cmocka_unit_test(embedding_gradient_sums_frequent_tokens),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

@@ -8,21 +8,21 @@ static int64_t log_scale_bytes(int64_t rows, int64_t cols) {
     return 4 + rows * ((4 * cols + 4 + 7) / 8);
 }
 
-/* Rows of very different size, some of them zeros. */
-static strait_tensor make_rows(struct rig *rig, int64_t rows, int64_t cols, int is_spoiled) {
+/* Rows of very different magnitude, some of them zeros. */
+static strait_tensor make_rows(struct rig *rig, int64_t rows, int64_t cols, int has_bad_values) {
     const strait_tensor x = rig_input(rig, rows, cols, 1);
     float *values = rig_floats(rows * cols);
     rig_read(rig, x, values);
     for (int64_t i = 0; i < rows * cols; i++) {
         values[i] *= i / cols % 6 == 5 ? 0.0f : exp2f(-0.9f * (float)(i / cols % 13));
-        if (is_spoiled && i % 11 == 3) values[i] = i % 2 ? NAN : 1e30f;
+        if (has_bad_values && i % 11 == 3) values[i] = i % 2 ? NAN : 1e30f;
     }
     rig_write(rig, x, values);
     free(values);
     return x;
 }
 
-/* variant: bit 0 stochastic, bit 1 spoiled */
+/* variant: bit 0: stochastic, bit 1: with bad values */
 static void run_log_scale(struct rig *rig, shape s) {
     const strait_pack_params params = {.is_stochastic = s.variant & 1, .seed = 3, .stream = 77};
     const strait_tensor x = make_rows(rig, s.rows, s.cols, s.variant & 2);
@@ -36,7 +36,7 @@ static void run_log_scale(struct rig *rig, shape s) {
     rig_keep(rig, stats);
 }
 
-/* Columns that do not cross change no byte, and are left alone. */
+/* Columns that are not packed change no byte, and restoring does not write them. */
 static void run_padded(struct rig *rig, shape s) {
     const strait_tensor narrow = make_rows(rig, s.rows, s.cols, s.variant & 2);
     const strait_tensor x = rig_input(rig, s.rows, s.cols + 3, 2);
@@ -83,7 +83,8 @@ static void matches_reference_bytes(void **state) {
                                   1e-5);
 }
 
-/* Bytes that no one packed: finite numbers, and a top that is none is counted. variant: which */
+/* Random bytes restore to finite values, and an invalid top scale is counted. variant: which bytes
+ */
 static void run_garbage(struct rig *rig, shape s) {
     const int64_t n = log_scale_bytes(s.rows, s.cols);
     const strait_tensor packed = rig_bytes(rig, n);
@@ -108,7 +109,7 @@ static void restores_finite_values_from_any_bytes(void **state) {
         check_one_of_many(run_garbage, (shape){.rows = 5, .cols = 31, .variant = variant}, 1e-5);
 }
 
-/* The format as docs/codecs.md has it, with logarithms; in r the random number of a value. */
+/* The format by the formulas of docs/codecs.md, with logarithms; r is a value's random number. */
 static double coded(double u, double a, double most, const double *r) {
     const double top = exp2(ceil(2 * log2(most)) / 2), step = 2 * log2(a / top);
     const double e = fmin(fmax(r != NULL ? ceil(step) : rint(step), -15), 0);
@@ -150,7 +151,7 @@ static void check_log_scale_formula(void) {
     }
 }
 
-/* Unbiased, and within a step of the value, both ways. */
+/* Stochastic rounding is unbiased, and every result is within one step of the value. */
 static void check_rounding(void) {
     enum {
         COLS = 31
@@ -173,7 +174,7 @@ static void check_rounding(void) {
             mean[c] += (double)got[c] / times;
         }
     }
-    for (int c = 0; c < COLS; c++) // a step's half over the root of the draws, five times
+    for (int c = 0; c < COLS; c++) // five standard errors: half a step over the root of the draws
         CHECK_NEAR(mean[c], (double)values[c], 5 * step / 2 / sqrt(times));
 }
 

@@ -1,7 +1,7 @@
-/* Loss, clipping and the optimizer's update. */
+/* Loss, gradient clipping and optimizer updates, compared with the reference loops. */
 #include "rig.h"
 
-/* variant: bit 0 asks for the gradient, bit 1 caps the logits, bit 2 leaves targets out */
+/* variant: bit 0: with gradient, bit 1: capped logits, bit 2: some targets are negative */
 static void run_loss(struct rig *rig, shape s) {
     const strait_tensor logits = rig_act_large(rig, s.rows, s.cols, 1, 5);
     int32_t *values = malloc((size_t)s.rows * sizeof *values);
@@ -18,7 +18,7 @@ static void run_loss(struct rig *rig, shape s) {
     rig_keep(rig, logits);
 }
 
-static void cross_entropy(void **state) {
+static void matches_reference_cross_entropy(void **state) {
     (void)state;
     static const int64_t rows[] = {1, 3, 17, 129}, cols[] = {1, 2, 7, 64, 65, 133, 1031, 2048};
     for (int variant = 0; variant < 8; variant++)
@@ -28,7 +28,7 @@ static void cross_entropy(void **state) {
                     run_loss, (shape){.rows = rows[r], .cols = cols[c], .variant = variant}, 5e-6);
 }
 
-static void cross_entropy_of_a_vocabulary(void **state) {
+static void matches_reference_cross_entropy_of_a_vocabulary(void **state) {
     (void)state;
     for (int variant = 0; variant < 4; variant++)
         check_case(run_loss, (shape){.rows = 3, .cols = 50304, .variant = variant}, 5e-6);
@@ -38,9 +38,9 @@ static void run_loss_edges(struct rig *rig, shape s) {
     (void)s;
     float values[4][37];
     for (int c = 0; c < 37; c++) {
-        values[0][c] = c == 5 ? 1.0f : -INFINITY; // masked out but for one
-        values[1][c] = 1e4f * (float)(c - 20);    // exponentials far out of range
-        values[2][c] = c == 36 ? NAN : 0.5f;      // a fault must show
+        values[0][c] = c == 5 ? 1.0f : -INFINITY; // all masked but one
+        values[1][c] = 1e4f * (float)(c - 20);    // exponentials would overflow
+        values[2][c] = c == 36 ? NAN : 0.5f;      // NaN must propagate
         values[3][c] = -INFINITY * (float)(c > 3) + (float)c;
         if (c <= 3) values[3][c] = (float)c;
     }
@@ -53,7 +53,7 @@ static void run_loss_edges(struct rig *rig, shape s) {
     rig_keep(rig, logits);
 }
 
-static void cross_entropy_at_the_edges(void **state) {
+static void cross_entropy_handles_extreme_logits(void **state) {
     (void)state;
     check_case(run_loss_edges, (shape){0}, 1e-6);
     struct rig *rig = reference_rig();
@@ -65,7 +65,7 @@ static void cross_entropy_at_the_edges(void **state) {
     rig_check(rig);
 }
 
-/* variant chooses the totals */
+/* variant selects the totals */
 static void run_clip(struct rig *rig, shape s) {
     static const float totals[][3] = {
         {1, 4, 4}, {100, 0, 0}, {INFINITY, 1, 1}, {NAN, 1, 1}, {0, 0, 0}};
@@ -78,13 +78,13 @@ static void run_clip(struct rig *rig, shape s) {
     }
 }
 
-static void clip(void **state) {
+static void matches_reference_clip(void **state) {
     (void)state;
     for (int variant = 0; variant < 5; variant++)
         check_case(run_clip, (shape){.variant = variant}, 1e-6);
     struct rig *rig = reference_rig();
     run_clip(rig, (shape){.variant = 0});
-    CHECK_NEAR(rig->kept[0], 1, 0); // a norm of 3 under 5
+    CHECK_NEAR(rig->kept[0], 1, 0); // a norm of 3 below 5 is not clipped
     CHECK_NEAR(rig->kept[1], 3, 1e-6);
     CHECK_NEAR(rig->kept[2], 2.0 / 3, 1e-6);
     CHECK_NEAR(rig->kept[4], 1, 0);
@@ -95,7 +95,7 @@ static void clip(void **state) {
     rig_check(rig);
 }
 
-/* variant: 0 a second moment for each weight, 1 for each column, 2 for each row; +4 clipped */
+/* variant: 0: a second moment per weight, 1: per column, 2: per row; +4: clipped */
 static void run_adamw(struct rig *rig, shape s) {
     const strait_tensor absent = {0};
     const int sharing = s.variant & 3;
@@ -121,7 +121,7 @@ static void run_adamw(struct rig *rig, shape s) {
     rig_keep(rig, v);
 }
 
-static void adamw(void **state) {
+static void matches_reference_adamw(void **state) {
     (void)state;
     static const int64_t rows[] = {1, 3, 17, 129}, cols[] = {1, 7, 64, 133, 1500};
     static const int variants[] = {0, 1, 2, 4, 5, 6};
@@ -140,10 +140,10 @@ static strait_tensor part_of(strait_tensor t, int64_t first, int64_t rows, int64
 }
 
 enum {
-    EACH = 125 // tensors, more than one launch of any device takes
+    EACH = 125 // tensors: more than one launch of any device takes
 };
 
-/* Their sizes are all sorts, their places too: many lie askew. */
+/* Tensors of many sizes and alignments. */
 static int64_t each_size(int i) {
     return i == 7 ? 40001 : i == 60 ? 16384 : 1 + i * 37 % 301;
 }
@@ -165,12 +165,12 @@ static void run_squares_each(struct rig *rig, shape s) {
     assert_memory_equal(&rig->kept[7], &rig->kept[EACH], sizeof(float));
 }
 
-static void squares_of_many(void **state) {
+static void sums_squares_of_many_tensors_alike(void **state) {
     (void)state;
     check_case(run_squares_each, (shape){0}, 1e-6);
 }
 
-/* Every third has one second moment a column, every fifth one a row; rates differ. */
+/* Every third weight has a second moment per column, every fifth per row; learning rates differ. */
 static void run_adamw_each(struct rig *rig, shape s) {
     (void)s;
     strait_adamw_item items[EACH];
@@ -202,14 +202,14 @@ static void run_adamw_each(struct rig *rig, shape s) {
     rig_keep(rig, v);
 }
 
-static void adamw_of_many(void **state) {
+static void updates_many_weights_alike(void **state) {
     (void)state;
     check_case(run_adamw_each, (shape){0}, 5e-6);
 }
 
-/* The first step moves each weight by the rate against the sign of its gradient, whatever the
- * gradient's size, after the decay. */
-static void first_step_of_adamw(void **state) {
+/* The first step moves each weight by the learning rate against the sign of its gradient, whatever
+ * the gradient's magnitude, after weight decay. */
+static void first_adamw_step_follows_the_sign(void **state) {
     (void)state;
     const float weights[] = {1, 2, -3}, grads[] = {1e-3f, -50, 7}, zeros[3] = {0};
     struct rig *rig = reference_rig();
@@ -229,9 +229,9 @@ static void first_step_of_adamw(void **state) {
     rig_check(rig);
 }
 
-/* A scale of 0 keeps gradients that are not finite out of weights and moments; with a norm that is
- * not finite beside it, nothing moves at all. */
-static void run_silenced(struct rig *rig, shape s) {
+/* With a scale of 0, non-finite gradients do not reach weights and moments; with a non-finite norm,
+ * nothing is written at all. */
+static void run_zero_scale(struct rig *rig, shape s) {
     const float grads[] = {NAN, INFINITY, 1}, zero[] = {0, s.rows > 0 ? NAN : 3};
     const float moments[] = {0.1f, 0.2f, 0.3f};
     const strait_tensor w = rig_input(rig, 1, 3, 1), m = rig_values(rig, 1, 3, moments);
@@ -249,25 +249,25 @@ static void run_silenced(struct rig *rig, shape s) {
         CHECK((rig->kept[3 + i] == moments[i]) == (s.rows > 0));
 }
 
-static void scale_of_zero_silences_gradients(void **state) {
+static void zero_scale_ignores_non_finite_gradients(void **state) {
     (void)state;
-    for (int spoiled = 0; spoiled < 2; spoiled++) {
-        check_case(run_silenced, (shape){.variant = 0, .rows = spoiled}, 1e-6);
-        check_case(run_silenced, (shape){.variant = 1, .rows = spoiled}, 1e-6);
+    for (int non_finite = 0; non_finite < 2; non_finite++) {
+        check_case(run_zero_scale, (shape){.variant = 0, .rows = non_finite}, 1e-6);
+        check_case(run_zero_scale, (shape){.variant = 1, .rows = non_finite}, 1e-6);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cross_entropy),
-        cmocka_unit_test(cross_entropy_of_a_vocabulary),
-        cmocka_unit_test(cross_entropy_at_the_edges),
-        cmocka_unit_test(clip),
-        cmocka_unit_test(adamw),
-        cmocka_unit_test(squares_of_many),
-        cmocka_unit_test(adamw_of_many),
-        cmocka_unit_test(first_step_of_adamw),
-        cmocka_unit_test(scale_of_zero_silences_gradients),
+        cmocka_unit_test(matches_reference_cross_entropy),
+        cmocka_unit_test(matches_reference_cross_entropy_of_a_vocabulary),
+        cmocka_unit_test(cross_entropy_handles_extreme_logits),
+        cmocka_unit_test(matches_reference_clip),
+        cmocka_unit_test(matches_reference_adamw),
+        cmocka_unit_test(sums_squares_of_many_tensors_alike),
+        cmocka_unit_test(updates_many_weights_alike),
+        cmocka_unit_test(first_adamw_step_follows_the_sign),
+        cmocka_unit_test(zero_scale_ignores_non_finite_gradients),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

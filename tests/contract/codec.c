@@ -137,7 +137,7 @@ static void devices_agree(void **state) {
     EACH_CASE(which) {
         float y[2][CHAIN_ROWS * CHAIN_COLS], d[2][CHAIN_ROWS * CHAIN_COLS];
         for (int i = -1; i < 0 || strait_backends[i] != NULL; i++) {
-            if (i >= 0 && !rig_is_here(i)) continue;
+            if (i >= 0 && !rig_is_available(i)) continue;
             struct rig rig;
             const char *name = i < 0 ? "cpu" : strait_backends[i]->name;
             rig_open(&rig, (strait_backend_spec){.name = name, .is_reference = i < 0});

@@ -6,12 +6,12 @@
 #include <stdio.h>
 
 #ifndef FEWEST_THREADS
-    #define FEWEST_THREADS 1 // of the cpu
+    #define FEWEST_THREADS 1 // of the cpu rigs
 #endif
 
 enum {
     RIGS_MAX = 10,
-    QUICK_STRIDE = 7 // shares no divisor with the length of a list of sizes
+    QUICK_STRIDE = 7 // coprime to the length of every list of sizes
 };
 
 static const double bf16_tolerance = 2e-2;
@@ -31,13 +31,13 @@ static int can_open(const char *name, strait_dtype precision, strait_err unless)
     return 0;
 }
 
-int rig_is_here(int i) {
-    static struct { int is_known, is_here; } answers[RIGS_MAX];
+int rig_is_available(int i) {
+    static struct { int is_known, is_available; } answers[RIGS_MAX];
     CHECK(i < RIGS_MAX);
     if (!answers[i].is_known)
-        answers[i].is_here = can_open(strait_backends[i]->name, STRAIT_F32, STRAIT_ENOTSUP);
+        answers[i].is_available = can_open(strait_backends[i]->name, STRAIT_F32, STRAIT_ENOTSUP);
     answers[i].is_known = 1;
-    return answers[i].is_here;
+    return answers[i].is_available;
 }
 
 int rig_is_quick(void) {
@@ -81,7 +81,7 @@ static void describe_shape(char out[160], shape s) {
                    s.heads.head_dim, (int)s.heads.seq_len, s.variant);
 }
 
-/* The root of the mean square of what the plain loops made, from `first` to `end`. */
+/* The root mean square of the reference outputs [first, end). */
 static double size_of(size_t first, size_t end) {
     double squares = 0;
     for (size_t i = first; i < end; i++)
@@ -95,8 +95,8 @@ static int is_near(double got, double want, double size, double tolerance) {
     return isnan(want) ? isnan(got) : got == want; // NOLINT
 }
 
-/* Says how far one kept tensor is from the plain loops, if any value of it is too far. */
-static int complain(const struct rig *rig, int part, double size, double tolerance) {
+/* Prints how far one kept tensor is from the reference loops, if any of its values is too far. */
+static int report_difference(const struct rig *rig, int part, double size, double tolerance) {
     const size_t begin = part > 0 ? reference.ends[part - 1] : 0, end = reference.ends[part];
     size_t n_wrong = 0, first = 0, worst = 0;
     double most = -1;
@@ -109,8 +109,8 @@ static int complain(const struct rig *rig, int part, double size, double toleran
         worst = i;
     }
     if (n_wrong == 0) return 0;
-    print_message("%s: %zu of %zu values of tensor %d (size %.3g) are too far from the plain "
-                  "loops: value %zu is %.9g, they say %.9g; value %zu is %.9g, they say %.9g\n",
+    print_message("%s: %zu of %zu values of tensor %d (rms %.3g) are too far from the reference "
+                  "loops: value %zu is %.9g, expected %.9g; value %zu is %.9g, expected %.9g\n",
                   rig->be->ops->describe(rig->be), n_wrong, end - begin, part, size, first - begin,
                   (double)rig->kept[first], (double)reference.kept[first], worst - begin,
                   (double)rig->kept[worst], (double)reference.kept[worst]);
@@ -122,12 +122,12 @@ static void check_near(const struct rig *rig, shape s, double tolerance) {
     int n_wrong = 0;
     for (int part = 0; part < reference.n_ends; part++) {
         const double own = size_of(part > 0 ? reference.ends[part - 1] : 0, reference.ends[part]);
-        n_wrong += complain(rig, part, own > all ? own : all, tolerance);
+        n_wrong += report_difference(rig, part, own > all ? own : all, tolerance);
     }
     if (n_wrong == 0) return;
     char text[160];
     describe_shape(text, s);
-    fail_msg("%s (%s): %d of %d tensors differ from the plain loops",
+    fail_msg("%s (%s): %d of %d tensors differ from the reference loops",
              rig->be->ops->describe(rig->be), text, n_wrong, reference.n_ends);
 }
 
@@ -144,16 +144,16 @@ static float *copy_kept(const struct rig *rig) {
     return copy;
 }
 
-/* The same bits as before: of the same rig, or of the same kernels on fewer threads. */
+/* Checks for the same bits as before: of the same rig, or of the same kernels on fewer threads. */
 static void check_bits(const struct rig *rig, const float *prev, shape s) {
     if (prev != NULL && memcmp(prev, rig->kept, rig->n_kept * sizeof *prev) == 0) return;
     char text[160];
     describe_shape(text, s);
-    fail_msg("%s (%s): other bits than before", rig->be->ops->describe(rig->be), text);
+    fail_msg("%s (%s): bits differ from the previous run", rig->be->ops->describe(rig->be), text);
 }
 
-/* Runs the case once; a kernel makes no allocation, unless this is the first time that a device
- * sees the shape. */
+/* Runs the case once. A kernel must not allocate, except when a device sees a shape for the first
+ * time. */
 static void run_counted(struct rig *rig, rig_case run, shape s, int is_first) {
     const int64_t n_allocations = strait_alloc_count();
     run_once(rig, run, s);
@@ -238,7 +238,7 @@ static struct rig *open_next(strait_backend_spec spec) {
     return &rigs[n_rigs++];
 }
 
-/* The kernels of every older instruction set that this processor has, too. */
+/* Also opens a rig for every older instruction set that this processor supports. */
 static void open_older_isas(void) {
     for (const struct strait_isa *isa = strait_isas; isa->name != NULL; isa++) {
         if (!isa->is_supported() || isa[1].name == NULL) continue;
@@ -263,7 +263,7 @@ int open_rigs(void **state) {
     open_reference();
     if (!rig_is_quick()) open_older_isas();
     for (int i = 0; strait_backends[i] != NULL; i++) {
-        if (!rig_is_here(i)) continue;
+        if (!rig_is_available(i)) continue;
         const char *name = strait_backends[i]->name;
         const int is_cpu = strcmp(name, "cpu") == 0;
         const int many = is_cpu && !rig_is_quick(), fewest = many ? FEWEST_THREADS : 1;
@@ -274,11 +274,11 @@ int open_rigs(void **state) {
     return 0;
 }
 
-int open_half_rigs(void **state) {
+int open_bf16_rigs(void **state) {
     (void)state;
     open_reference();
     for (int i = 0; strait_backends[i] != NULL; i++)
-        if (rig_is_here(i) && strcmp(strait_backends[i]->name, "cpu") != 0)
+        if (rig_is_available(i) && strcmp(strait_backends[i]->name, "cpu") != 0)
             open_in_bf16(strait_backends[i]->name);
     return 0;
 }

@@ -1,18 +1,18 @@
-/* rig.h - how the contract asks every backend the same questions.
+/* rig.h - runs the same test cases on every backend.
  *
  * A case puts inputs on a device, calls a kernel and keeps its outputs. check_case runs it on the
- * plain loops, then on every backend of the registry that is here, the cpu with one, two and three
- * threads (with three alone under a sanitizer, which finds the same with them), and compares:
- * near the plain loops, and the same bits every time. A case that makes
- * activations (rig_act) is asked again in bf16 of every device that computes in it; the plain loops
- * then see the same rounded inputs, in f32.
+ * reference loops, then on every available backend of the registry, the cpu with one, two and three
+ * threads (only three under a sanitizer, where fewer find nothing more). Outputs must be near those
+ * of the reference loops, and have the same bits every time. A case with activations (rig_act) runs
+ * again in bf16 on every device that supports it; the reference loops then get the same rounded
+ * inputs, in f32.
  *
- * All memory that is taken from a rig's backend, for its tensors and by a codec for itself, lies
- * between two guards, and a case in which one was written has failed, whatever it computed.
+ * All memory allocated from a rig's backend, by tensors or by a codec, is placed between two
+ * guards. A case in which a guard was overwritten fails, whatever it computed.
  *
- * STRAIT_TEST_QUICK=1 asks less, for runs in which every access to memory is watched and costs
- * a hundred times as much: fewer cases, each once, the cpu with one thread; and no guards, behind
- * which those who watch would not see a read past the end. */
+ * STRAIT_TEST_QUICK=1 runs less, for tools that watch every memory access and cost a factor of a
+ * hundred: fewer cases, each once, the cpu with one thread, and no guards, which would hide a read
+ * past the end from such a tool. */
 #pragma once
 
 #include "backend/backend.h"
@@ -24,67 +24,67 @@
 
 enum {
     RIG_TENSORS = 64,
-    RIG_GUARDS = 128 // tensors, and what codecs take
+    RIG_GUARDS = 128 // most guarded allocations: tensors, and those of codecs
 };
 
 /* Memory with guards around it. */
 struct rig_guard {
     strait_tensor inside;
-    int number; // how many came before it since the rig was cleared
+    int number; // counted from 0 since the rig was cleared
 };
 
-/* One backend, the tensors made on it for one case, and what the case kept. */
+/* One backend, the tensors of one case on it, and the outputs that the case kept. */
 struct rig {
     struct strait_backend *be;
-    const struct strait_backend_ops *own; // the backend's, without guards
-    struct strait_backend_ops guarded;    // the same, but memory has guards around it
+    const struct strait_backend_ops *own; // the backend's own, without guards
+    struct strait_backend_ops guarded;    // the same, but allocations have guards
     struct rig_guard guards[RIG_GUARDS];
     int n_guards, n_taken;
-    char about[160]; // which case this is, for people
-    char found[880]; // what is wrong with guards, as many lines as there is room for
+    char about[160]; // a description of the case
+    char found[880]; // a line per damaged guard, as many as fit
     struct strait_stream stream;
     const struct strait_kernels *k;
     void *memory[RIG_TENSORS];
     int n_memory;
-    int is_alone;    // its bits are not those of the rig before it
-    int is_rounding; // activations hold what bf16 can say, in f32
-    int n_acts;      // how many of its tensors are activations
+    int is_alone;    // its bits may differ from those of the previous rig
+    int is_rounding; // activations are rounded to bf16 values, but stored in f32
+    int n_acts;      // number of activation tensors
     float *kept;
     size_t n_kept, capacity;
     size_t ends[RIG_TENSORS]; // where each kept tensor ends
     int n_ends;
-    int n_spoilt; // guards that were found written and are not yet told
+    int n_damaged; // guards found overwritten and not yet reported
 };
 
-/* What a case needs to know; each case says what it makes of the fields. */
+/* The parameters of a case; each case documents how it uses them. */
 typedef struct shape {
     int64_t rows, cols, inner;
     strait_heads heads;
     int variant;
-    int is_f32_only; // makes no sense in bf16
+    int is_f32_only; // not meaningful in bf16
 } shape;
 
 typedef void (*rig_case)(struct rig *rig, shape s);
 
-/* Whether this machine and build have device i of the registry. The one that STRAIT_TEST_DEVICE
- * names counts as there: its absence is then a fault. */
-int rig_is_here(int i);
+/* Whether this machine and build have device i of the registry. The device that STRAIT_TEST_DEVICE
+ * names counts as available: its absence then fails the test. */
+int rig_is_available(int i);
 
-/* Whether STRAIT_TEST_QUICK=1 asks for less. */
+/* Whether STRAIT_TEST_QUICK=1 is set. */
 int rig_is_quick(void);
 
 void rig_open(struct rig *rig, strait_backend_spec spec);
 void rig_close(struct rig *rig);
-void rig_clear(struct rig *rig); // forgets the tensors and what was kept; checks the guards
+void rig_clear(struct rig *rig); // releases tensors and kept outputs; checks the guards
 
-/* Fails if memory next to any tensor was written: a line for each says which, and on which side. */
+/* Fails if memory next to any tensor was overwritten, and prints which and on which side. */
 void rig_check(struct rig *rig);
-int rig_count_spoilt(struct rig *rig); // fails not, but says how many guards; rig->found says which
+int rig_count_damaged(struct rig *rig); // the number of damaged guards; rig->found describes them
 
-/* Writes byte `at`, below 0 or past the end, of the tensor that was made last. */
-void rig_spoil(struct rig *rig, strait_tensor t, int64_t at);
+/* Overwrites byte `at` of the guards of the last tensor: below 0, or beyond its end. */
+void rig_overwrite(struct rig *rig, strait_tensor t, int64_t at);
 
-/* Tensors live until rig_clear. `seed` chooses the values: normal numbers of size 1. */
+/* Tensors live until rig_clear. `seed` selects the values: standard normal numbers. */
 strait_tensor rig_input(struct rig *rig, int64_t rows, int64_t cols, int seed);
 strait_tensor rig_values(struct rig *rig, int64_t rows, int64_t cols, const float *values);
 strait_tensor rig_tokens(struct rig *rig, int64_t rows, int64_t below, int seed); // i32 [rows x 1]
@@ -92,7 +92,7 @@ strait_tensor rig_ints(struct rig *rig, int64_t rows, const int32_t *values);
 strait_tensor rig_output(struct rig *rig, int64_t rows, int64_t cols); // full of NaN
 strait_tensor rig_zeros(struct rig *rig, int64_t rows, int64_t cols);
 
-/* Activations: of the type that the rig's backend was opened for. */
+/* Activations: of the type for which the rig's backend was opened. */
 strait_tensor rig_act(struct rig *rig, int64_t rows, int64_t cols, int seed);
 strait_tensor rig_act_large(struct rig *rig, int64_t rows, int64_t cols, int seed, float by);
 strait_tensor rig_act_values(struct rig *rig, int64_t rows, int64_t cols, const float *values);
@@ -103,39 +103,38 @@ float *rig_floats(int64_t n); // the caller frees them
 /* Cosines and sines of the angles of rotary positions, [seq_len x head_dim / 2]. */
 void rig_angles(struct rig *rig, strait_heads heads, strait_tensor *cos, strait_tensor *sin);
 
-/* Values of f32 and bf16 as floats; other types byte by byte. */
+/* Copies values of f32 and bf16 as floats; other types byte by byte. */
 void rig_read(struct rig *rig, strait_tensor t, float *out);
 void rig_write(struct rig *rig, strait_tensor t, const float *values);
 void rig_keep(struct rig *rig, strait_tensor t);
 
-/* Room for so many packed bytes and not one more, and every byte of it kept as a number of its own.
- */
+/* A tensor of exactly that many packed bytes; rig_keep_bytes keeps each byte as one number. */
 strait_tensor rig_bytes(struct rig *rig, int64_t bytes);
 void rig_keep_bytes(struct rig *rig, strait_tensor packed);
 
-/* Runs the case everywhere; outputs may differ from the plain loops by `tolerance` of their own
- * size plus `tolerance` of the size of all outputs, or of their tensor if it is larger; in bf16 by
- * 2e-2, if that is more and the rigs are not those of open_half_rigs. */
+/* Runs the case on every rig. Outputs may differ from the reference loops by `tolerance` times
+ * their own magnitude plus `tolerance` times the root mean square of all outputs (or of their
+ * tensor, if larger); in bf16 by at least 2e-2, except with open_bf16_rigs. */
 void check_case(rig_case run, shape s, double tolerance);
 
-/* The same for the cases of a product of sizes: a quick test asks the first and then every
- * seventh of a run of them, so that every size and every variant comes by with some others. */
+/* The same for one of many combinations of sizes: a quick test runs the first and then every
+ * seventh, so that every size and variant occurs with some of the others. */
 void check_one_of_many(rig_case run, shape s, double tolerance);
 
-/* The rig of the plain loops, for cases that need nothing else. */
+/* The rig of the reference loops, for cases that need nothing else. */
 struct rig *reference_rig(void);
 
-/* Asks `test` of the plain loops, then of every device but the cpu in f32: it gets its rig,
- * cleared, from rig_under_test. */
+/* Runs `test` on the reference loops, then on every device but the cpu in f32. It gets its cleared
+ * rig from rig_under_test. */
 void on_every_device(void (*test)(void));
 struct rig *rig_under_test(void);
 
 int open_rigs(void **state); // group set-up and tear-down
-/* Beside the plain loops, only devices that compute in bf16, opened for it. */
-int open_half_rigs(void **state);
+/* Opens, besides the reference loops, only devices that support bf16, in bf16. */
+int open_bf16_rigs(void **state);
 int close_rigs(void **state);
 
-/* How a forward is differentiated: `forward` recomputes every output from the inputs. */
+/* A function to differentiate: `forward` recomputes every output from the inputs. */
 typedef struct gradient {
     struct rig *rig;
     void (*forward)(struct rig *rig, void *arg);
@@ -143,12 +142,12 @@ typedef struct gradient {
     strait_tensor outputs[2], d_outputs[2]; // the loss is the sum of d_output * output
 } gradient;
 
-/* d_x, made by the backward, equals central differences of the loss by x: the norm of the
- * difference is at most 1e-3 of the norm. */
+/* Checks that d_x, computed by the backward, matches central differences of the loss: the norm of
+ * the difference is at most 1e-3 of its norm. */
 void check_gradient(const gradient *g, strait_tensor x, strait_tensor d_x, const char *what);
 
-/* Between the files of the rig: all memory that the backend gives from now on has guards; that
- * which was taken last is called `t`. */
+/* For the files of the rig only: rig_guard adds guards to all later allocations; rig_call tells it
+ * which tensor the last allocation belongs to. */
 void rig_guard(struct rig *rig);
 void rig_unguard(struct rig *rig);
 void rig_call(struct rig *rig, strait_tensor t);

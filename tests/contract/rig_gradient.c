@@ -1,6 +1,6 @@
 #include "rig.h"
 
-/* The loss as the inputs stand now. */
+/* The loss for the present inputs. */
 static double loss_of(const gradient *g) {
     double loss = 0;
     g->forward(g->rig, g->arg);

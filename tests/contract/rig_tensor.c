@@ -57,7 +57,7 @@ strait_tensor rig_act_values(struct rig *rig, int64_t rows, int64_t cols, const 
     return t;
 }
 
-/* Normal numbers times `by`; the caller frees them. */
+/* Normal random numbers times `by`; the caller frees them. */
 static float *draw(int64_t n, int seed, float by) {
     float *values = rig_floats(n);
     const strait_rng rng = {.seed = (uint64_t)seed, .stream = strait_rng_stream("contract")};
@@ -85,7 +85,8 @@ strait_tensor rig_act(struct rig *rig, int64_t rows, int64_t cols, int seed) {
     return rig_act_large(rig, rows, cols, seed, 1);
 }
 
-/* Full of NaN, bytes of it where there are no numbers. */
+/* Fills a tensor with NaN, or its bytes where the type has none, so that a value that a kernel does
+ * not write fails the comparison. */
 static strait_tensor make_nan(struct rig *rig, strait_dtype dtype, int64_t rows, int64_t cols) {
     float *values = rig_floats(rows * cols);
     for (int64_t i = 0; i < rows * cols; i++)
@@ -139,7 +140,8 @@ void rig_read(struct rig *rig, strait_tensor t, float *out) {
     CHECK_OK(rig->be->ops->download(&rig->stream, out, t.data, strait_tensor_bytes(t)));
     CHECK_OK(rig->be->ops->wait(&rig->stream));
     if (t.dtype != STRAIT_BF16) return;
-    for (int64_t i = t.rows * t.cols - 1; i >= 0; i--) { // from the end: they share the memory
+    for (int64_t i = t.rows * t.cols - 1; i >= 0;
+         i--) { // from the end: both views share the memory
         uint16_t side;
         memcpy(&side, (const char *)out + i * 2, sizeof side);
         out[i] = float_of(side);

@@ -1,5 +1,6 @@
-/* golden.c - logits, losses, every gradient and ten optimizer steps against PyTorch's, in double
- * precision there, in single precision here, on the plain kernels and on the fast ones. */
+/* golden.c - logits, losses, every gradient and ten optimizer steps compared with PyTorch's, which
+ * were computed in double precision; ours in single precision, with the reference loops and with
+ * the fast kernels. */
 #include "model/generator.h"
 #include "model/stage.h"
 #include "optim/lr_schedule.h"
@@ -20,7 +21,7 @@ struct setup {
     strait_shape shape;
     struct strait_backend *backend;
     struct strait_stage *stage;
-    int64_t n; // tokens of a batch
+    int64_t n; // tokens per batch
 };
 
 typedef struct variant {
@@ -57,7 +58,7 @@ static strait_shape read_shape(const struct strait_safetensors *g) {
     };
 }
 
-/* The model with the golden file's first weights. */
+/* Opens the model with the initial weights of the golden file. */
 static void set_up(struct setup *setup, const variant *v) {
     char path[64];
     (void)snprintf(path, sizeof path, "tests/golden/%s.safetensors", v->file);
@@ -94,7 +95,7 @@ static void tear_down(struct setup *setup) {
     strait_safetensors_close(&setup->golden);
 }
 
-/* Token ids or targets of a step, copied: the file is mapped read-only. */
+/* A copy of the token ids or targets of a step: the file is mapped read-only. */
 static strait_tensor ids_of(const struct setup *setup, const char *name, int64_t step,
                             int32_t capacity[TOKENS_MAX]) {
     const strait_tensor all = golden_tensor(setup->golden, name);
@@ -104,27 +105,27 @@ static strait_tensor ids_of(const struct setup *setup, const char *name, int64_t
     return (strait_tensor){capacity, STRAIT_I32, setup->n, 1};
 }
 
-/* Every stride-th of ours against theirs. */
+/* Compares every stride-th of our values with theirs. */
 static void check_near(const char *what, const char *name, strait_tensor ours, strait_tensor theirs,
                        int64_t stride) {
     const int64_t n = theirs.rows * theirs.cols;
     assert_int_equal(n, (ours.rows * ours.cols + stride - 1) / stride);
     const float *a = ours.data, *b = theirs.data;
-    double apart = 0, largest = 0;
+    double difference = 0, largest = 0;
     for (int64_t i = 0; i < n; i++) {
         const double d = fabs((double)a[i * stride] - (double)b[i]);
-        apart = d > apart || isnan(d) ? d : apart;
+        difference = d > difference || isnan(d) ? d : difference;
         largest = fmax(largest, fabs((double)b[i]));
     }
-    if (!(apart <= tolerance * largest))
-        fail_msg("%s %s: apart by %g of %g", what, name, apart, largest);
+    if (!(difference <= tolerance * largest))
+        fail_msg("%s %s: differs by %g, the largest value is %g", what, name, difference, largest);
 }
 
-/* Forward pass of a batch, its mean loss, and its gradients. */
+/* Runs forward and backward for one batch and returns its mean loss. */
 static double run_batch(const struct setup *setup, int64_t step) {
-    int32_t token_room[TOKENS_MAX], target_room[TOKENS_MAX];
-    const strait_tensor tokens = ids_of(setup, "tokens", step, token_room);
-    const strait_tensor targets = ids_of(setup, "targets", step, target_room);
+    int32_t token_buffer[TOKENS_MAX], target_buffer[TOKENS_MAX];
+    const strait_tensor tokens = ids_of(setup, "tokens", step, token_buffer);
+    const strait_tensor targets = ids_of(setup, "targets", step, target_buffer);
     strait_tensor losses;
     CHECK_OK(strait_stage_zero_gradients(setup->stage));
     CHECK_OK(strait_stage_forward(setup->stage, 0, tokens));
@@ -162,8 +163,8 @@ static double log_sum(const float *logits, int64_t n) {
     return log(sum);
 }
 
-/* The forward pass of training does not hand out logits, but its loss against every entry of the
- * vocabulary says as much. */
+/* The training forward pass does not return logits, but its losses for every possible target
+ * determine them. */
 static void check_losses_of_all_targets(const struct setup *setup) {
     static float ours[TOKENS_MAX * VOCAB_MAX], theirs[TOKENS_MAX * VOCAB_MAX];
     const int64_t n = setup->n, vocab = setup->shape.vocab;
@@ -243,7 +244,7 @@ static strait_optim_spec read_optimizer(const struct strait_safetensors *g, cons
     return spec;
 }
 
-/* Ten steps; the losses and norms in `curve`, one after the other. */
+/* Runs ten steps; `curve` receives the losses, then the norms. */
 static void train(const struct setup *setup, struct strait_optimizer *opt, float *curve) {
     const struct strait_safetensors *g = setup->golden;
     const strait_lr_schedule rate = {
@@ -296,25 +297,25 @@ enum {
     N_VARIANTS = sizeof variants / sizeof variants[0]
 };
 
-static void logits_equal(void **state) {
+static void logits_match_pytorch(void **state) {
     (void)state;
     for (int i = 0; i < N_VARIANTS; i++)
         check_logits(&variants[i]);
 }
 
-static void gradients_equal(void **state) {
+static void gradients_match_pytorch(void **state) {
     (void)state;
     for (int i = 0; i < N_VARIANTS; i++)
         check_gradients(&variants[i]);
 }
 
-static void ten_steps_of_adamw_equal(void **state) {
+static void ten_adamw_steps_match_pytorch(void **state) {
     (void)state;
     for (int i = 0; i < N_VARIANTS; i++)
         check_training(&variants[i], "adamw");
 }
 
-static void ten_steps_of_muon_equal(void **state) {
+static void ten_muon_steps_match_pytorch(void **state) {
     (void)state;
     for (int i = 0; i < N_VARIANTS; i++)
         check_training(&variants[i], "muon");
@@ -322,10 +323,10 @@ static void ten_steps_of_muon_equal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_equal),
-        cmocka_unit_test(gradients_equal),
-        cmocka_unit_test(ten_steps_of_adamw_equal),
-        cmocka_unit_test(ten_steps_of_muon_equal),
+        cmocka_unit_test(logits_match_pytorch),
+        cmocka_unit_test(gradients_match_pytorch),
+        cmocka_unit_test(ten_adamw_steps_match_pytorch),
+        cmocka_unit_test(ten_muon_steps_match_pytorch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

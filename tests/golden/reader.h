@@ -1,5 +1,4 @@
-/* reader.h - the golden files that tools/make-golden.py wrote. We wrote them: anything unexpected
- * fails the test. */
+/* reader.h - reads the golden files of tools/make-golden.py. Anything unexpected fails the test. */
 #pragma once
 
 #include "check.h"
@@ -9,7 +8,7 @@
 
 static inline const char *golden_text(const struct strait_safetensors *golden, const char *key) {
     const char *text = strait_safetensors_metadata(golden, key);
-    if (text == NULL) fail_msg("the golden file does not say %s", key);
+    if (text == NULL) fail_msg("the golden file has no metadata %s", key);
     return text;
 }
 
@@ -17,13 +16,13 @@ static inline double golden_number(const struct strait_safetensors *golden, cons
     return strtod(golden_text(golden, key), NULL);
 }
 
-/* A view of the file: one row unless the tensor has two dimensions. Not to be written. */
+/* A read-only view of a tensor in the file: one row unless it has two dimensions. */
 static inline strait_tensor golden_tensor(const struct strait_safetensors *golden,
                                           const char *name) {
     const strait_safetensor *found = strait_safetensors_find(golden, name);
     if (found == NULL) {
-        fail_msg("the golden file has no %s", name);
-        abort(); // not reached, but the analyser does not know
+        fail_msg("the golden file has no tensor %s", name);
+        abort(); // not reached; tells the static analyser so
     }
     assert_int_equal((uintptr_t)found->data % sizeof(float), 0);
     return (strait_tensor){

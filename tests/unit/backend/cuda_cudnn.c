@@ -1,5 +1,4 @@
-/* The graph of attention as cuDNN would see it, plans and runs, against a library that takes notes.
- */
+/* The attention graph, plans and runs for cuDNN, checked with a fake library that records calls. */
 #include "backend/cuda/cudnn_attention.h"
 #include "check.h"
 
@@ -18,19 +17,19 @@ enum {
     LEAST_SPACE = 256
 };
 
-/* A descriptor, with what the tests ask of it. */
+/* A descriptor, with the attributes that the tests check. */
 struct note {
     int kind, is_finished, is_virtual, is_number, type;
     int64_t dims[4], strides[4], uid;
-    int proposal; // of a configuration, and of the plan made of it
+    int proposal; // of a configuration, and of the plan created from it
 };
 
 static struct {
-    int live, calls, fails_at; // the call that fails, from 1; 0: none
+    int live, calls, fails_at; // fails_at: the call that fails, from 1; 0 for none
     struct note tensors[TENSORS];
     int n_tensors;
     int64_t n_ops;
-    int n_proposals, n_refused; // how many plans are refused before one is made
+    int n_proposals, n_refused; // n_refused: plans that fail before one succeeds
     int64_t space[4];           // workspace of each proposal
     int64_t n_given, uids[STRAIT_CUDNN_REAL];
     void *addresses[STRAIT_CUDNN_REAL], *workspace;
@@ -100,7 +99,7 @@ static int set(void *descriptor, int name, int type, int64_t n, const void *valu
     if (called() != 0) return NOT_SUPPORTED;
     CHECK(!d->is_finished && n > 0);
     for (int64_t i = 0; type == 15 && i < n; i++)
-        CHECK(parts[i] != NULL && parts[i]->is_finished); // as the library wants it
+        CHECK(parts[i] != NULL && parts[i]->is_finished); // as cuDNN requires
     if (name == PLAN_CONFIG) d->proposal = parts[0]->proposal;
     keep(d, name, n, values);
     return 0;
@@ -144,7 +143,7 @@ static const struct strait_cudnn_table table = {.cudnnGetVersion = version,
                                                 .cudnnBackendGetAttribute = get,
                                                 .cudnnBackendExecute = execute};
 
-/* Three sequences of 70 tokens, 6 heads of 64 over 2 of keys. */
+/* Three sequences of 70 tokens, 6 query heads of 64 and 2 key heads. */
 static const strait_cudnn_key shape = {{3, 6, 2, 64, 70, 1}};
 
 static void reset(int n_proposals) {
@@ -154,7 +153,7 @@ static void reset(int n_proposals) {
         fake.space[i] = LEAST_SPACE;
 }
 
-/* Builds the graph, plans it and frees the graph; the plan is the caller's. */
+/* Builds the graph, plans it and frees the graph; the caller owns the plan. */
 static int plan_it(const strait_cudnn_key *key, struct strait_cudnn_graph *g, void **plan) {
     int64_t space = -1;
     strait_cudnn_graph_init(g, &table, &fake, STRAIT_CUDNN_LAST_UID);
@@ -181,7 +180,7 @@ static void check_tensor(int64_t uid, strait_cudnn_type type, const int64_t dims
     assert_memory_equal(t->strides, strides, sizeof t->strides);
 }
 
-static void tensors_lie_in_rows_of_qkv(void **state) {
+static void reads_heads_in_place(void **state) {
     (void)state;
     struct strait_cudnn_graph g;
     void *plan = NULL;
@@ -204,8 +203,8 @@ static void tensors_lie_in_rows_of_qkv(void **state) {
     assert_int_equal(destroy(plan), 0);
 }
 
-/* Nothing of seq_len squared lies in memory, and no two tensors are one. */
-static void the_rest_is_virtual(void **state) {
+/* No tensor of seq_len squared is stored, and all uids differ. */
+static void stores_no_other_tensor(void **state) {
     (void)state;
     struct strait_cudnn_graph g;
     void *plan = NULL;
@@ -225,8 +224,8 @@ static void the_rest_is_virtual(void **state) {
     assert_int_equal(destroy(plan), 0);
 }
 
-/* Whichever call fails, it is told with the library's text and nothing is left behind. */
-static void every_failure_is_told(void **state) {
+/* Whichever call fails, the library's text is reported and no descriptor leaks. */
+static void reports_every_failure(void **state) {
     (void)state;
     struct strait_cudnn_graph g;
     void *plan = NULL;
@@ -245,7 +244,7 @@ static void every_failure_is_told(void **state) {
     }
 }
 
-static void the_first_proposal_that_fits_is_taken(void **state) {
+static void takes_first_proposal_that_fits(void **state) {
     (void)state;
     struct strait_cudnn_graph g;
     void *plan = NULL;
@@ -258,7 +257,7 @@ static void the_first_proposal_that_fits_is_taken(void **state) {
     assert_int_equal(destroy(plan), 0);
 }
 
-static void without_a_proposal_it_fails(void **state) {
+static void fails_without_a_proposal(void **state) {
     (void)state;
     struct strait_cudnn_graph g;
     void *plan = NULL;
@@ -271,7 +270,7 @@ static void without_a_proposal_it_fails(void **state) {
     assert_int_equal(fake.live, 0);
 }
 
-static void runs_are_given_addresses(void **state) {
+static void binds_addresses_of_a_run(void **state) {
     (void)state;
     struct strait_cudnn_graph g;
     void *plan = NULL;
@@ -299,12 +298,12 @@ static void runs_are_given_addresses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_lie_in_rows_of_qkv),
-        cmocka_unit_test(the_rest_is_virtual),
-        cmocka_unit_test(every_failure_is_told),
-        cmocka_unit_test(the_first_proposal_that_fits_is_taken),
-        cmocka_unit_test(without_a_proposal_it_fails),
-        cmocka_unit_test(runs_are_given_addresses),
+        cmocka_unit_test(reads_heads_in_place),
+        cmocka_unit_test(stores_no_other_tensor),
+        cmocka_unit_test(reports_every_failure),
+        cmocka_unit_test(takes_first_proposal_that_fits),
+        cmocka_unit_test(fails_without_a_proposal),
+        cmocka_unit_test(binds_addresses_of_a_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

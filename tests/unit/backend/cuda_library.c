@@ -1,5 +1,4 @@
-/* Where CUDA's libraries and the file of kernels are looked for, and what is said in their place.
- */
+/* Where CUDA's libraries and the module file are searched, and errors when they are missing. */
 #include "backend/cuda/library.h"
 #include "check.h"
 
@@ -7,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static void absent_libraries_are_named(void **state) {
+static void names_missing_libraries(void **state) {
     (void)state;
     char path[STRAIT_CUDA_PATH];
     void *library = NULL;
@@ -20,7 +19,7 @@ static void absent_libraries_are_named(void **state) {
     assert_int_equal(unsetenv("STRAIT_CUDA_LIBS"), 0);
 }
 
-static void present_libraries_have_a_path_and_functions(void **state) {
+static void opens_libraries_and_functions(void **state) {
     (void)state;
     static const char *const names[] = {"cos", "sin"}, *const wrong[] = {"cos", "cosine_of_tea"};
     struct {
@@ -37,7 +36,7 @@ static void present_libraries_have_a_path_and_functions(void **state) {
                 "cosine_of_tea");
 }
 
-static void module_is_where_the_environment_says(void **state) {
+static void finds_module_by_environment(void **state) {
     (void)state;
     char path[STRAIT_CUDA_PATH];
     assert_int_equal(setenv("STRAIT_CUDA_MODULE", "/nowhere/strait.cuda", 1), 0);
@@ -48,33 +47,33 @@ static void module_is_where_the_environment_says(void **state) {
     assert_int_equal(unsetenv("STRAIT_CUDA_MODULE"), 0);
 }
 
-/* Beside this very test program, where one may lie already: it is left alone. */
-static void module_lies_beside_the_program(void **state) {
+/* Next to this test program, where one may exist already: it is not touched. */
+static void finds_module_next_to_program(void **state) {
     (void)state;
-    char self[STRAIT_CUDA_PATH] = "", path[STRAIT_CUDA_PATH], beside[STRAIT_CUDA_PATH];
+    char self[STRAIT_CUDA_PATH] = "", path[STRAIT_CUDA_PATH], adjacent[STRAIT_CUDA_PATH];
     assert_int_equal(unsetenv("STRAIT_CUDA_MODULE"), 0);
     CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     *strrchr(self, '/') = '\0';
-    CHECK(snprintf(beside, sizeof beside, "%s/strait.cuda", self) < (int)sizeof beside);
-    const int is_there = access(beside, F_OK) == 0;
+    CHECK(snprintf(adjacent, sizeof adjacent, "%s/strait.cuda", self) < (int)sizeof adjacent);
+    const int is_there = access(adjacent, F_OK) == 0;
     if (!is_there) {
         CHECK_FAILS(strait_cuda_module_path(path), STRAIT_ENOTSUP, self);
-        FILE *file = fopen(beside, "w");
+        FILE *file = fopen(adjacent, "w");
         assert_non_null(file);
         assert_int_equal(fclose(file), 0);
     }
     const strait_err err = strait_cuda_module_path(path);
-    if (!is_there) assert_int_equal(remove(beside), 0);
+    if (!is_there) assert_int_equal(remove(adjacent), 0);
     CHECK_OK(err);
-    assert_string_equal(path, beside);
+    assert_string_equal(path, adjacent);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(absent_libraries_are_named),
-        cmocka_unit_test(present_libraries_have_a_path_and_functions),
-        cmocka_unit_test(module_is_where_the_environment_says),
-        cmocka_unit_test(module_lies_beside_the_program),
+        cmocka_unit_test(names_missing_libraries),
+        cmocka_unit_test(opens_libraries_and_functions),
+        cmocka_unit_test(finds_module_by_environment),
+        cmocka_unit_test(finds_module_next_to_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

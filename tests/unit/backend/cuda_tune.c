@@ -1,4 +1,4 @@
-/* The record of timed products. */
+/* The record of timed matrix products. */
 #include "backend/cuda/tune.h"
 #include "base/alloc.h"
 #include "check.h"
@@ -9,7 +9,7 @@
 static const int64_t first[] = {64, 128, 4096, 1, 0, 0, 1, 0, 1, 16, 16, 8};
 static const int64_t second[] = {64, 128, 4096, 1, 0, 0, 1, 1, 1, 16, 16, 8};
 
-static void choices_are_kept(void **state) {
+static void keeps_choices(void **state) {
     (void)state;
     scratch dir = scratch_open();
     const char *path = scratch_at(&dir, "record");
@@ -39,11 +39,11 @@ static void append(const char *path, const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void lines_that_are_none_are_named(void **state) {
+static void names_invalid_lines(void **state) {
     static const char *const wrong[] = {
-        "1 2 3\n", "1 2 3 4 5 6 7 8 9 10 11 12 13",     // cut short
-        "a b\n",   "1 2 3 4 5 6 7 8 9 10 11 12 -1\n",   // no choice
-        "\n",      "1 2 3 4 5 6 7 8 9 10 11 12 13 4\n", // one too many
+        "1 2 3\n", "1 2 3 4 5 6 7 8 9 10 11 12 13",     // truncated
+        "a b\n",   "1 2 3 4 5 6 7 8 9 10 11 12 -1\n",   // invalid choice
+        "\n",      "1 2 3 4 5 6 7 8 9 10 11 12 13 4\n", // one number too many
     };
     (void)state;
     scratch dir = scratch_open();
@@ -59,7 +59,7 @@ static void lines_that_are_none_are_named(void **state) {
     scratch_close(&dir);
 }
 
-static void records_that_cannot_be_written_are_named(void **state) {
+static void names_unwritable_records(void **state) {
     (void)state;
     struct strait_cuda_tune *tune = NULL;
     CHECK_OK(strait_cuda_tune_open("/nowhere/record", &tune));
@@ -73,9 +73,9 @@ static void records_that_cannot_be_written_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choices_are_kept),
-        cmocka_unit_test(lines_that_are_none_are_named),
-        cmocka_unit_test(records_that_cannot_be_written_are_named),
+        cmocka_unit_test(keeps_choices),
+        cmocka_unit_test(names_invalid_lines),
+        cmocka_unit_test(names_unwritable_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

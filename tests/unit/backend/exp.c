@@ -1,4 +1,4 @@
-/* The exponential under softmax, silu and loss, over the whole range of floats. */
+/* The vector exponential of softmax, silu and loss, over the whole range of floats. */
 #define STRAIT_ISA test // only the inline parts of simd.h are used
 #include "backend/cpu/simd.h"
 #include "check.h"
@@ -7,7 +7,7 @@ static double exp_of(float x) {
     return (double)vec_exp(splat(x))[0];
 }
 
-static void near_the_true_value(void **state) {
+static void is_within_one_unit_in_the_last_place(void **state) {
     (void)state;
     for (int i = -8730; i < 8830; i++) {
         const float x = (float)i * 0.01f;
@@ -17,7 +17,7 @@ static void near_the_true_value(void **state) {
     }
 }
 
-static void exact_where_it_must_be(void **state) {
+static void is_exact_at_special_values(void **state) {
     (void)state;
     CHECK_NEAR(exp_of(0), 1, 0);
     CHECK_NEAR(exp_of(-0.0f), 1, 0);
@@ -31,7 +31,7 @@ static void exact_where_it_must_be(void **state) {
     CHECK(isnan(exp_down(splat(NAN))[0]));
 }
 
-static void parts_of_vectors(void **state) {
+static void loads_and_stores_partial_vectors(void **state) {
     (void)state;
     float from[LANES], to[LANES + 1];
     for (int i = 0; i < LANES; i++)
@@ -50,9 +50,9 @@ static void parts_of_vectors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(near_the_true_value),
-        cmocka_unit_test(exact_where_it_must_be),
-        cmocka_unit_test(parts_of_vectors),
+        cmocka_unit_test(is_within_one_unit_in_the_last_place),
+        cmocka_unit_test(is_exact_at_special_values),
+        cmocka_unit_test(loads_and_stores_partial_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

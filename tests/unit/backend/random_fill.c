@@ -1,14 +1,14 @@
-/* First values, drawn by many threads and sent in pieces, are those of one thread. */
+/* Random fills by many threads, copied in pieces, equal those of one thread. */
 #include "backend/random_fill.h"
 
 #include "check.h"
 
 enum {
-    LARGE = 3 * (1 << 22) + 12345, // more than two pieces on their way
+    LARGE = 3 * (1 << 22) + 12345, // more than two pieces
     PENDING_MAX = 4
 };
 
-/* A device apart: what is uploaded arrives when it is waited for, and not before. */
+/* A fake device with separate memory: uploads happen when an event is waited for, not before. */
 static struct {
     void *to;
     const void *from;
@@ -44,7 +44,7 @@ static strait_err pin(struct strait_backend *be, size_t bytes, void **out) {
 }
 
 static void unpin(struct strait_backend *be, void *memory) {
-    assert_int_equal(n_pending, 0); // nothing travels from memory that goes
+    assert_int_equal(n_pending, 0); // no copy from this memory is pending
     n_pinned--;
     host->release_host(be, memory);
 }
@@ -57,7 +57,7 @@ static struct strait_backend *open_host(int n_threads) {
     return be;
 }
 
-static struct strait_backend *open_apart(int n_threads, struct strait_backend_ops *ops) {
+static struct strait_backend *open_fake_device(int n_threads, struct strait_backend_ops *ops) {
     struct strait_backend *be = open_host(n_threads);
     *ops = *host;
     ops->is_host = 0;
@@ -69,7 +69,7 @@ static struct strait_backend *open_apart(int n_threads, struct strait_backend_op
     return be;
 }
 
-static void close_apart(struct strait_backend **be) {
+static void close_fake_device(struct strait_backend **be) {
     (*be)->ops = host;
     strait_backend_close(be);
 }
@@ -91,7 +91,7 @@ static void check_plain(const float *values, int64_t n) {
     strait_alloc_free(want);
 }
 
-static void threads_change_no_bit(void **state) {
+static void thread_count_changes_no_bit(void **state) {
     (void)state;
     float *values = make(LARGE);
     for (int n_threads = 1; n_threads < 6; n_threads += 2) {
@@ -105,10 +105,10 @@ static void threads_change_no_bit(void **state) {
     strait_alloc_free(values);
 }
 
-static void pieces_arrive_whole(void **state) {
+static void copies_every_piece(void **state) {
     (void)state;
     struct strait_backend_ops ops;
-    struct strait_backend *be = open_apart(3, &ops);
+    struct strait_backend *be = open_fake_device(3, &ops);
     struct strait_stream s = {.backend = be};
     struct strait_random_fill *draw = NULL;
     float *large = make(LARGE), *small = make(7);
@@ -122,10 +122,10 @@ static void pieces_arrive_whole(void **state) {
     check_plain(small, 7);
     strait_alloc_free(large);
     strait_alloc_free(small);
-    close_apart(&be);
+    close_fake_device(&be);
 }
 
-static void columns_can_stay_zero(void **state) {
+static void leaves_padding_columns_zero(void **state) {
     (void)state;
     struct strait_backend *be = open_host(2);
     struct strait_stream s = {.backend = be};
@@ -149,15 +149,15 @@ static void columns_can_stay_zero(void **state) {
     strait_backend_close(&be);
 }
 
-static void failures_leave_nothing(void **state) {
+static void failures_leak_nothing(void **state) {
     (void)state;
     struct strait_backend_ops ops;
-    struct strait_backend *be = open_apart(2, &ops);
+    struct strait_backend *be = open_fake_device(2, &ops);
     struct strait_stream s = {.backend = be};
     float value = 0;
     const strait_tensor one = {&value, STRAIT_F32, 1, 1};
     const int64_t live = strait_alloc_live();
-    for (int n = 1; n <= 4; n++) { // the object, its threads, two pieces
+    for (int n = 1; n <= 4; n++) { // allocations: the object, its threads, two pieces
         strait_alloc_fail_at(n);
         assert_int_equal(strait_random_fill_once(&s, one, plain), STRAIT_ENOMEM);
         assert_int_equal(strait_alloc_live(), live);
@@ -166,15 +166,15 @@ static void failures_leave_nothing(void **state) {
     strait_alloc_fail_at(0);
     CHECK_OK(strait_random_fill_once(&s, one, plain));
     check_plain(&value, 1);
-    close_apart(&be);
+    close_fake_device(&be);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_change_no_bit),
-        cmocka_unit_test(pieces_arrive_whole),
-        cmocka_unit_test(columns_can_stay_zero),
-        cmocka_unit_test(failures_leave_nothing),
+        cmocka_unit_test(thread_count_changes_no_bit),
+        cmocka_unit_test(copies_every_piece),
+        cmocka_unit_test(leaves_padding_columns_zero),
+        cmocka_unit_test(failures_leak_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,14 +10,14 @@ static struct strait_backend *open_cpu(void) {
     return be;
 }
 
-static void parts_lie_apart_and_are_zeroed(void **state) {
+static void parts_are_disjoint_and_zeroed(void **state) {
     (void)state;
     struct strait_backend *be = open_cpu();
     struct strait_slab slab = {0};
     strait_tensor parts[100];
     for (int i = 0; i < 100; i++)
         CHECK_OK(strait_slab_add(&slab, STRAIT_F32, 3, i + 1, &parts[i]));
-    assert_null(parts[0].data); // a plan so far
+    assert_null(parts[0].data); // not committed yet
     const int64_t before = strait_alloc_count();
     CHECK_OK(strait_slab_commit(&slab, be));
     assert_int_equal(strait_alloc_count(), before + 1);
@@ -25,7 +25,7 @@ static void parts_lie_apart_and_are_zeroed(void **state) {
         float *values = parts[i].data;
         assert_int_equal(((char *)values - (char *)parts[0].data) % 256, 0);
         for (int v = 0; v < 3 * (i + 1); v++) {
-            CHECK_NEAR(values[v], 0, 0); // none has been written through another
+            CHECK_NEAR(values[v], 0, 0); // parts do not overlap
             values[v] = 1;
         }
         CHECK((char *)(values + 3 * (ptrdiff_t)(i + 1)) <= (char *)slab.memory + slab.bytes);
@@ -35,7 +35,7 @@ static void parts_lie_apart_and_are_zeroed(void **state) {
     strait_backend_close(&be);
 }
 
-static void adjacent_parts_are_one_matrix(void **state) {
+static void adjacent_parts_form_one_matrix(void **state) {
     (void)state;
     struct strait_backend *be = open_cpu();
     struct strait_slab slab = {0};
@@ -74,10 +74,10 @@ static void overlaid_parts_share_memory(void **state) {
     strait_backend_close(&be);
 }
 
-static void failures_leave_nothing(void **state) {
+static void failures_leak_nothing(void **state) {
     (void)state;
     struct strait_backend *be = open_cpu();
-    for (int n = 1; n <= 3; n++) { // room for parts, room for offsets, the memory itself
+    for (int n = 1; n <= 3; n++) { // allocations: parts, offsets, the memory itself
         struct strait_slab slab = {0};
         strait_tensor part;
         strait_alloc_fail_at(n);
@@ -94,10 +94,10 @@ static void failures_leave_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_lie_apart_and_are_zeroed),
-        cmocka_unit_test(adjacent_parts_are_one_matrix),
+        cmocka_unit_test(parts_are_disjoint_and_zeroed),
+        cmocka_unit_test(adjacent_parts_form_one_matrix),
         cmocka_unit_test(overlaid_parts_share_memory),
-        cmocka_unit_test(failures_leave_nothing),
+        cmocka_unit_test(failures_leak_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

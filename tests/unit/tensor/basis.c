@@ -1,4 +1,4 @@
-/* Orthonormal columns: orthonormal, the same every time, and refused where there are none. */
+/* Orthonormal columns: orthonormal, reproducible, and rejected where columns are dependent. */
 #include "tensor/basis.h"
 
 #include "check.h"
@@ -15,7 +15,7 @@ static double dot(const float *q, int a, int b) {
     return sum;
 }
 
-static void drawn_columns_are_orthonormal(void **state) {
+static void draws_orthonormal_columns(void **state) {
     (void)state;
     float q[D * K], again[D * K], other[D * K];
     CHECK_OK(strait_basis_draw((strait_rng){1, 2}, D, K, q));
@@ -28,7 +28,7 @@ static void drawn_columns_are_orthonormal(void **state) {
             CHECK_NEAR(dot(q, a, b), a == b, 1e-7);
 }
 
-static void nearly_parallel_columns_come_apart(void **state) {
+static void separates_nearly_parallel_columns(void **state) {
     (void)state;
     double q[D * 2], first[D], sum = 0, size = 0;
     for (int i = 0; i < D; i++) {
@@ -45,7 +45,7 @@ static void nearly_parallel_columns_come_apart(void **state) {
         CHECK_NEAR(q[i * 2], first[i] / sqrt(size), 1e-12);
 }
 
-static void dependent_columns_are_refused(void **state) {
+static void rejects_dependent_columns(void **state) {
     (void)state;
     double q[] = {1, 2, 3, 1, 0, 1, 0, 0, 0}, nan[] = {1, NAN};
     CHECK_FAILS(strait_basis_orthonormalise(q, 3, 3), STRAIT_EDATA,
@@ -55,9 +55,9 @@ static void dependent_columns_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drawn_columns_are_orthonormal),
-        cmocka_unit_test(nearly_parallel_columns_come_apart),
-        cmocka_unit_test(dependent_columns_are_refused),
+        cmocka_unit_test(draws_orthonormal_columns),
+        cmocka_unit_test(separates_nearly_parallel_columns),
+        cmocka_unit_test(rejects_dependent_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

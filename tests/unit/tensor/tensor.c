@@ -1,9 +1,9 @@
-/* Views of memory. */
+/* Sizes and views of tensors. */
 #include "tensor/tensor.h"
 
 #include "check.h"
 
-static void sizes_follow_from_type_and_shape(void **state) {
+static void computes_sizes_from_type_and_shape(void **state) {
     (void)state;
     static const struct {
         strait_dtype dtype;
@@ -19,7 +19,7 @@ static void sizes_follow_from_type_and_shape(void **state) {
     assert_int_equal(strait_dtype_bytes((strait_dtype)99), 0);
 }
 
-static void rows_and_shapes_share_the_memory(void **state) {
+static void views_share_memory(void **state) {
     (void)state;
     int32_t values[12];
     const strait_tensor t = {values, STRAIT_I32, 4, 3};
@@ -37,8 +37,8 @@ static void rows_and_shapes_share_the_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_follow_from_type_and_shape),
-        cmocka_unit_test(rows_and_shapes_share_the_memory),
+        cmocka_unit_test(computes_sizes_from_type_and_shape),
+        cmocka_unit_test(views_share_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
