@@ -1,4 +1,4 @@
-/* cmd_options.c - strait options [SECTION]: what a run file may say. */
+/* cmd_options.c - strait options [SECTION]: prints the keys of run files. */
 #include "base/options.h"
 #include "commands.h"
 #include "config/run.h"
@@ -10,16 +10,16 @@
 static int is_markdown;
 
 static const strait_flag flags[] = {
-    {"markdown", 0, STRAIT_FLAG_SWITCH, &is_markdown, NULL, "as the tables of docs/run-file.md"},
+    {"markdown", 0, STRAIT_FLAG_SWITCH, &is_markdown, NULL, "print the tables of docs/run-file.md (tools/update-run-file-docs)"},
     {0},
 };
 
-/* Letters of the key before its first dot; all of a key without one. */
+/* The length of the name of a key's top section; of the whole key if it has none. */
 static size_t section_length(const char *key) {
     return strcspn(key, ".");
 }
 
-/* The key itself, or one in a section: "link", "link.codec". */
+/* Whether a key is `section` itself or a key of that section, such as "link" or "link.codec". */
 static int is_in(const char *key, const char *section) {
     if (section == NULL) return 1;
     const size_t length = strlen(section);
