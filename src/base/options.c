@@ -40,6 +40,8 @@ static strait_err apply_set(const strait_options *table, const char *set, const 
     return err;
 }
 
+/* Whether a value of this kind may be quoted in a file. A quoted number is text to YAML, and
+ * accepting it would hide a mistake. */
 static int takes_quotes(strait_option_kind kind) {
     return strait_option_is_text(kind) || kind == STRAIT_OPTION_CHOICE ||
            kind == STRAIT_OPTION_DURATION || kind == STRAIT_OPTION_RATE ||
@@ -71,6 +73,7 @@ static strait_err apply_setting(const strait_setting *setting, const strait_opti
     return err;
 }
 
+/* A default that does not parse is an error in the table, not of the user. */
 static void apply_defaults(const strait_options *table, void *object) {
     for (int i = 0; i < table->n_rows; i++) {
         const strait_err err = strait_option_parse(&table->rows[i], table->rows[i].initial, NULL,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Names a kind of value for people, without its bounds. */
 static const char *noun(strait_option_kind kind) {
     switch (kind) {
     case STRAIT_OPTION_INT: return "whole number";
@@ -38,7 +39,7 @@ void strait_options_describe(const strait_option *option, char out[STRAIT_OPTION
         for (int i = 0; option->choices[i] != NULL && used < capacity; i++)
             used += (size_t)snprintf(out + used, capacity - used, "%s%s", i > 0 ? ", " : "",
                                      option->choices[i]);
-    if (option->min == 0 && option->max == 0) return;
+    if (option->min == 0 && option->max == 0) return; // no bounds
     char low[STRAIT_OPTION_TEXT_MAX];
     char high[STRAIT_OPTION_TEXT_MAX];
     show_bound(option, option->min, low);

@@ -37,6 +37,7 @@ const char *strait_options_nearest(const strait_options *table, const char *key,
         key, length < STRAIT_NAMES_MAX ? (int)length / 3 + 1 : -1);
     for (int i = 0; i < table->n_rows; i++) {
         const char *known = table->rows[i].key;
+        /* Each prefix that ends at a dot is a section and may be what was meant. */
         for (const char *end = known; *end != '\0';) {
             end += strcspn(end + 1, ".") + 1;
             offer(&nearest, known, (size_t)(end - known));

@@ -61,6 +61,8 @@ static strait_err parse_with_unit(const strait_option *option, const char *text,
     const strait_unit_list list = strait_option_units(option->kind);
     const char *end = NULL;
     const double number = read_real(text, &end);
+    /* A bare number has no unit; only 0, and a size, which is then in bytes, are clear without one.
+     */
     double scale = *end == '\0' && (number == 0 || option->kind == STRAIT_OPTION_BYTES) ? 1 : 0;
     for (size_t i = 0; i < list.n; i++)
         if (strcmp(end, list.units[i].name) == 0) scale = list.units[i].scale;

@@ -50,6 +50,7 @@ static void show_real(double value, char *out, size_t capacity) {
         (void)snprintf(out, capacity, "%.0f", value);
         return;
     }
+    /* 17 digits identify every double. */
     for (int digits = 1; digits <= 17; digits++) {
         (void)snprintf(out, capacity, "%.*g", digits, value);
         if (strtod(out, NULL) == value) return;

@@ -62,6 +62,8 @@ static strait_err parser_failed(const walk *w) {
     return FAIL_AT(w, w->parser.problem_mark, "not valid YAML: %s", problem);
 }
 
+/* Anchors, aliases and tags can expand a small file without bounds or change the type of a value.
+ */
 static strait_err refuse_extras(const walk *w) {
     const yaml_char_t *anchor = NULL;
     const yaml_char_t *tag = NULL;
@@ -104,6 +106,7 @@ static strait_err scalar_text(const walk *w, const char **out) {
     return STRAIT_OK;
 }
 
+/* YAML leaves open what a repeated key means, so it is an error. */
 static strait_err refuse_twice(walk *w, const char *key, yaml_mark_t mark) {
     const strait_option *option = strait_options_find(w->table, key);
     for (int i = 0; option != NULL && i < w->list->n; i++)
@@ -178,6 +181,8 @@ static strait_err read_value(walk *w, const char *key) {
     return read_map(w, key);
 }
 
+/* A section in two places is an error like a repeated key; it may hide that one overrides the
+ * other. */
 static strait_err note_section(walk *w, const char *key, yaml_mark_t mark) {
     const opened this = {strait_option_section(w->table, key), strlen(key)};
     if (this.first == NULL) return STRAIT_OK;

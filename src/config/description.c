@@ -57,8 +57,10 @@ enum {
     N_FIELDS = sizeof fields / sizeof *fields
 };
 _Static_assert((int)N_FIELDS + 1 <= (int)STRAIT_DESCRIBE_PAIRS, "every field has its pair");
+/* read_field stores enums through an int. */
 _Static_assert(sizeof(strait_activation) == sizeof(int), "choices are read as int");
 
+/* Writes one field as text. Floats have as many digits as it takes to read back the same bits. */
 static void print_field(const field *f, const strait_run_plan *plan, char *text) {
     const void *at = (const char *)plan + f->offset;
     const size_t capacity = STRAIT_DESCRIBE_TEXT;
@@ -84,7 +86,7 @@ static void print_stages(const strait_run_plan *plan, char *text) {
 void strait_describe(const strait_run_plan *plan, strait_description *out) {
     out->n = 0;
     for (int i = 0; i < N_FIELDS; i++) {
-        if (!fields[i].is_shape && plan->n_stages == 1) continue;
+        if (!fields[i].is_shape && plan->n_stages == 1) continue; // one stage uses no codec
         print_field(&fields[i], plan, out->texts[out->n]);
         out->pairs[out->n] = (strait_safetensors_pair){fields[i].key, out->texts[out->n]};
         out->n++;
@@ -99,6 +101,8 @@ static strait_err unusable(const struct strait_checkpoint *checkpoint, const cha
                        strait_checkpoint_path(checkpoint), key);
 }
 
+/* Reads one field. Checkpoints may come from strangers, so every number is checked before it is
+ * converted. */
 static strait_err read_field(const struct strait_checkpoint *checkpoint, const field *f,
                              strait_run_plan *plan) {
     const char *text = strait_checkpoint_model(checkpoint, f->key);
@@ -112,6 +116,7 @@ static strait_err read_field(const struct strait_checkpoint *checkpoint, const f
     }
     errno = 0;
     const double number = strtod(text, &end);
+    /* Doubles hold whole numbers exactly up to 2^53. */
     const double most = f->kind == FIELD_INT ? 2147483647.0 : 9007199254740992.0;
     if (errno != 0 || end == text || *end != '\0' || !(number >= 0.0 && number <= most))
         return unusable(checkpoint, f->key);
@@ -124,6 +129,7 @@ static strait_err read_field(const struct strait_checkpoint *checkpoint, const f
     return STRAIT_OK;
 }
 
+/* Reads the layers of each stage, which must add up to all layers of the shape. */
 static strait_err read_stages(const struct strait_checkpoint *checkpoint, strait_run_plan *plan) {
     const char *text = strait_checkpoint_model(checkpoint, "stages");
     int first = 0;
@@ -172,6 +178,7 @@ static int is_late(const char *key) {
     return 0;
 }
 
+/* Compares one pair of our description with the manifest's. */
 static strait_err check_pair(const struct strait_checkpoint *checkpoint,
                              const strait_safetensors_pair *ours) {
     const char *theirs = strait_checkpoint_model(checkpoint, ours->key);

@@ -11,6 +11,7 @@ static void add_codec(struct strait_dry_run *dry_run, const struct strait_codec 
     if (codec != NULL) add(dry_run, codec->params, codec->n_params);
 }
 
+/* Lists the parameters in the order of a real stage: receiver, weights, sender. */
 static strait_err describe_stage(struct strait_dry_run *dry_run, const strait_run_plan *plan,
                                  int stage) {
     const strait_optim_spec optim = strait_run_plan_optim(plan, stage);

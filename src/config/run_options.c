@@ -65,10 +65,13 @@ static const strait_option rows[] = {
 /* base/options stores a choice through an int. */
 static_assert(sizeof(strait_run_family) == sizeof(int), "a choice must have the size of an int");
 
+/* The defaults that distinguish the yardstick family of models (docs/research/README.md). */
 static const char *const yardstick[] = {"model.activation=relu2",     "model.rope=half",
                                         "model.qk_norm=true",         "model.softcap=15",
                                         "model.attention_scale=0.12", "model.init=yardstick",
                                         "model.norm_epsilon=1e-06",   NULL};
+/* Muon's updates have a fixed scale, so its learning rates are larger than AdamW's, and clipping
+ * and warmup are off. */
 static const char *const muon[] = {"train.learning_rate=0.02",
                                    "train.weight_decay=0.05",
                                    "train.embedding_weight_decay=0.001",
@@ -80,7 +83,8 @@ static const char *const muon[] = {"train.learning_rate=0.02",
                                    "train.final_learning_rate=0",
                                    NULL};
 
-/* What strait's variant context was found with (docs/research). */
+/* The additions to the model that variant context of strait was tuned with, and under Muon the
+ * learning rates that were found for it (docs/research). */
 static const char *const context[] = {"model.conv=4",          "model.qkv_conv=true",
                                       "model.anchors=true",    "model.value_tables=true",
                                       "link.codec.gains=true", NULL};
@@ -91,6 +95,7 @@ static const char *const context_rates[] = {
     "train.gain_learning_rate=0.01",      "train.conv_learning_rate=0.02",
     "train.mixing_learning_rate=0.001",   NULL};
 
+/* In order: a later preset overrides an earlier one, so the most specific comes last. */
 static const strait_option_preset presets[] = {
     {"model.family", "yardstick", yardstick, NULL, NULL},
     {"train.optimizer", "muon", muon, NULL, NULL},

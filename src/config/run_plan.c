@@ -26,6 +26,8 @@ static void copy_shape(const strait_run *run, strait_shape *shape) {
 static strait_shape make_shape(const strait_run *run, int64_t vocab) {
     strait_shape shape = {0};
     copy_shape(run, &shape);
+    /* Options without effect are cleared, so that equal models have equal descriptions in
+     * checkpoints. */
     const int has_local = shape.conv > 0 || shape.has_token_tables || shape.has_value_tables;
     if (shape.vocab == 0) shape.vocab = vocab;
     if (shape.conv == 0) shape.has_qkv_conv = 0;
@@ -81,6 +83,7 @@ static strait_lr_schedule make_lr_schedule(const strait_run *run) {
                                 .final = (float)run->train.final_learning_rate};
 }
 
+/* Sizes of microbatches and logits depend on the device; names of other backends count as GPUs. */
 static int is_on_cpu(const strait_run *run) {
     return strcmp(run->device.kind, "cpu") == 0;
 }
@@ -118,6 +121,7 @@ static strait_err make_parts(const strait_run *run, strait_run_plan *plan) {
     return STRAIT_OK;
 }
 
+/* A split backward pass keeps activations that recomputation would discard. */
 static strait_schedule_kind make_schedule(const strait_run *run) {
     switch (run->stages.schedule) {
     case STRAIT_RUN_FILL_DRAIN: return STRAIT_SCHEDULE_FILL;
@@ -218,6 +222,7 @@ static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
     return make_codec(run, plan);
 }
 
+/* All stages must agree on the precision, because activations cross between them. */
 static strait_dtype precision_of(const strait_run *run) {
     const char *why = NULL;
     if (run->device.precision == STRAIT_RUN_PRECISION_AUTO)
@@ -247,7 +252,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
         .logit_bytes = is_on_cpu(run) ? 0 : DEVICE_LOGIT_BYTES,
         .scratch_bytes = scratch_of(run),
     };
-    plan.shape.precision = precision_of(run);
+    plan.shape.precision = precision_of(run); // no option of the model: it follows from the device
     STRAIT_TRY(strait_shape_check(&plan.shape));
     STRAIT_TRY(strait_lr_schedule_check(&plan.rate));
     if (plan.sequences < 1 || run->train.batch_tokens % run->model.context != 0)

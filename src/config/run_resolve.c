@@ -33,6 +33,7 @@ static strait_err check_name(const strait_run *run) {
     return STRAIT_OK;
 }
 
+/* Derives sizes that are 0. Later ones depend on earlier ones, so the order matters. */
 static strait_err resolve_model(strait_run *run) {
     if (run->model.head_dim == 0) {
         if (run->model.width % run->model.heads != 0)
@@ -42,6 +43,8 @@ static strait_err resolve_model(strait_run *run) {
         run->model.head_dim = run->model.width / run->model.heads;
     }
     if (run->model.kv_heads == 0) run->model.kv_heads = run->model.heads;
+    /* SwiGLU has three matrices where ReLU^2 has two; 8/3 of the width gives both as many
+     * parameters. A multiple of 16 suits vector kernels. */
     if (run->model.ffn == 0)
         run->model.ffn = run->model.activation == STRAIT_RELU2
                              ? 4 * run->model.width
@@ -52,6 +55,7 @@ static strait_err resolve_model(strait_run *run) {
 }
 
 static strait_err check_model(const strait_run *run) {
+    /* Rotary embedding works on pairs; the half rope rotates half of them. */
     const int64_t multiple = run->model.rope == STRAIT_ROPE_HALF ? 4 : 2;
     if (run->model.head_dim % multiple != 0)
         return WRONG("model.head_dim: %lld is not a multiple of %lld, which model.rope needs",
@@ -79,6 +83,8 @@ static double default_rate(const strait_run *run, strait_role role) {
                                          run->train.embedding_learning_rate);
 }
 
+/* Derives learning rates and weight decays. For some keys 0 means "keep the first values", so these
+ * use -1 for "derive"; the others use 0. */
 static strait_err resolve_train(strait_run *run) {
     const double rate = run->train.learning_rate;
     if (run->train.embedding_learning_rate == 0)
@@ -116,6 +122,7 @@ static strait_err check_schedule(const strait_run *run) {
     return STRAIT_OK;
 }
 
+/* A step must consist of whole microbatches of whole sequences, so that no token is padded. */
 static strait_err check_batch(const strait_run *run) {
     const int64_t context = run->model.context;
     const int64_t piece = run->stages.microbatch > 0 ? run->stages.microbatch * context : context;
@@ -127,6 +134,7 @@ static strait_err check_batch(const strait_run *run) {
         return WRONG("stages.microbatch: %lld sequences of model.context %lld do not divide "
                      "train.batch_tokens %lld",
                      ll(run->stages.microbatch), ll(context), ll(batch));
+    /* A sequence needs one more token than its length: the last target. */
     if (run->data.valid_tokens > 0 && run->data.valid_tokens <= context)
         return WRONG("data.valid_tokens: %lld is not more than model.context %lld",
                      ll(run->data.valid_tokens), ll(context));
@@ -142,6 +150,7 @@ static strait_err check_parts(const strait_run *run) {
     return strait_codec_check_name(run->link.codec.name, run->link.codec.variant);
 }
 
+/* Checks follow what they depend on: a check of derived sizes comes after their derivation. */
 strait_err strait_run_resolve(const char *path, strait_run *run) {
     if (run->name[0] == '\0') STRAIT_TRY(name_after(path, run));
     run->is_given[0] = 1; // the name, which run.yaml must keep although that file has another name
