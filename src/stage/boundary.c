@@ -9,9 +9,11 @@
 #include <assert.h>
 
 enum {
-    STEPS_HELD = 2, // the current one, and the next for a neighbour that is ahead
-    SEND_MS = 600000,
-    LOOK_MS = 50
+    /* Messages of the current step and the next are stored: a neighbour cannot be further ahead,
+     * because no stage finishes a step without our messages of that step. */
+    N_STEPS = 2,
+    SEND_TIMEOUT_MS = 600000,
+    POLL_MS = 50
 };
 
 struct strait_boundary {
@@ -21,24 +23,25 @@ struct strait_boundary {
     struct strait_mesh *mesh;
     int peer;
     int64_t step;
-    strait_direction out, in; // what we send and what we receive
-    /* One place a microbatch, for each of the steps held. */
-    struct strait_msg **inbox[STEPS_HELD];
-    unsigned char *arrived[STEPS_HELD];
-    int n_leading;                      // of the current step
-    struct strait_msg *first, *last;    // of a validation, in order
-    int64_t n_waiting;                  // of these
-    struct strait_staging staging;      // where the device is not the host
-    double codec_seconds, post_seconds; // since they were last taken
-    uint64_t crossed_bytes;             // likewise
-    strait_err (*look)(void *user);     // NULL: nobody wants to
+    strait_direction out, in; // the direction that this side sends, and the one it receives
+    /* Rings over steps, indexed by step % N_STEPS, with one entry per microbatch. An entry of
+     * `arrived` stays set after its message was consumed, so that duplicates are detected. */
+    struct strait_msg **inbox[N_STEPS];
+    unsigned char *arrived[N_STEPS];
+    int n_leading;                      // microbatches of this step arrived without a gap
+    struct strait_msg *first, *last;    // queue of validation messages
+    int64_t n_queued;                   // length of that queue
+    struct strait_staging staging;      // zeroed when the device is the host
+    double codec_seconds, post_seconds; // since they were last read
+    uint64_t crossed_bytes;             // since it was last read
+    strait_err (*poll)(void *user);     // NULL: not wanted
     void *user;
 };
 
 static strait_err open_into(struct strait_boundary *b) {
     const size_t n = (size_t)b->spec.n_microbatches;
     STRAIT_TRY(strait_codec_check(&b->spec.codec));
-    for (int i = 0; i < STEPS_HELD; i++) {
+    for (int i = 0; i < N_STEPS; i++) {
         STRAIT_TRY(strait_alloc(n, sizeof **b->inbox, "inbox", (void **)&b->inbox[i]));
         STRAIT_TRY(strait_alloc(n, 1, "arrivals", (void **)&b->arrived[i]));
     }
@@ -67,24 +70,25 @@ strait_err strait_boundary_open(const strait_boundary_spec *spec, struct strait_
     return STRAIT_OK;
 }
 
-static void drop_step(struct strait_boundary *b, int which) {
-    for (int m = 0; b->inbox[which] != NULL && m < b->spec.n_microbatches; m++) {
-        strait_msg_close(&b->inbox[which][m]);
-        if (b->arrived[which] != NULL) b->arrived[which][m] = 0;
+static void drop_step(struct strait_boundary *b, int index) {
+    for (int m = 0; b->inbox[index] != NULL && m < b->spec.n_microbatches; m++) {
+        strait_msg_close(&b->inbox[index][m]);
+        if (b->arrived[index] != NULL) b->arrived[index][m] = 0;
     }
 }
 
+/* Removes the oldest validation message. */
 static void drop_valid(struct strait_boundary *b) {
     struct strait_msg *msg = b->first;
     b->first = msg->next;
-    b->n_waiting--;
+    b->n_queued--;
     strait_msg_close(&msg);
 }
 
 void strait_boundary_close(struct strait_boundary **boundary) {
     struct strait_boundary *b = *boundary;
     if (b == NULL) return;
-    for (int i = 0; i < STEPS_HELD; i++) {
+    for (int i = 0; i < N_STEPS; i++) {
         drop_step(b, i);
         strait_alloc_free(b->inbox[i]);
         strait_alloc_free(b->arrived[i]);
@@ -102,9 +106,9 @@ void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mes
     boundary->peer = peer;
 }
 
-void strait_boundary_set_events(struct strait_boundary *boundary, strait_err (*look)(void *user),
-                                void *user) {
-    boundary->look = look;
+void strait_boundary_set_poll(struct strait_boundary *boundary, strait_err (*poll)(void *user),
+                              void *user) {
+    boundary->poll = poll;
     boundary->user = user;
 }
 
@@ -116,26 +120,27 @@ struct strait_codec *strait_boundary_codec(struct strait_boundary *boundary) {
     return boundary->codec;
 }
 
-static int held(const struct strait_boundary *b) {
-    return (int)(b->step % STEPS_HELD);
+/* Index of the current step in the rings. */
+static int current(const struct strait_boundary *b) {
+    return (int)(b->step % N_STEPS);
 }
 
 void strait_boundary_begin(struct strait_boundary *b, int64_t step) {
-    if (step != b->step) drop_step(b, held(b));
+    if (step != b->step) drop_step(b, current(b));
     b->step = step;
-    b->n_leading = strait_schedule_leading(b->arrived[held(b)], 0, b->spec.n_microbatches);
-    b->codec_seconds = b->post_seconds = 0.0; // a validation's are no step's
+    b->n_leading = strait_schedule_leading(b->arrived[current(b)], 0, b->spec.n_microbatches);
+    b->codec_seconds = b->post_seconds = 0.0; // do not count a validation for this step
 }
 
 void strait_boundary_reset(struct strait_boundary *b, int64_t step) {
-    for (int i = 0; i < STEPS_HELD; i++)
+    for (int i = 0; i < N_STEPS; i++)
         drop_step(b, i);
     while (b->first != NULL)
         drop_valid(b);
     strait_staging_drop(&b->staging);
     b->step = step;
     b->n_leading = 0;
-    b->crossed_bytes = 0; // of a step that was broken off
+    b->crossed_bytes = 0; // of the step that was aborted
 }
 
 static strait_tensor bytes_of(struct strait_msg *msg) {
@@ -170,19 +175,23 @@ static strait_err open_message(struct strait_boundary *b, const strait_crossing 
     return STRAIT_OK;
 }
 
-/* Waits for room in the peer's queue, and looks up meanwhile. */
+/* Waits for space in the peer's queue in short slices, so that the caller can react to events (such
+ * as a command to stop) while a neighbour accepts nothing. */
 static strait_err wait_and_post(struct strait_boundary *b, struct strait_msg **msg) {
-    for (int waited_ms = 0;; waited_ms += LOOK_MS) {
-        const strait_err err = strait_mesh_send_wait(b->mesh, b->peer, LOOK_MS, msg);
+    for (int waited_ms = 0;; waited_ms += POLL_MS) {
+        const strait_err err = strait_mesh_send_wait(b->mesh, b->peer, POLL_MS, msg);
         if (err != STRAIT_ETIMEDOUT) return err;
-        if (waited_ms >= SEND_MS)
-            return STRAIT_FAIL(STRAIT_ETIMEDOUT,
-                               "boundary %d: its other side took nothing for %d s",
-                               b->spec.codec.boundary, SEND_MS / 1000);
-        if (b->look != NULL) STRAIT_TRY(b->look(b->user));
+        if (waited_ms >= SEND_TIMEOUT_MS)
+            return STRAIT_FAIL(
+                STRAIT_ETIMEDOUT,
+                "boundary %d: the send queue has been full for %d s; check the neighbour "
+                "stage and its link",
+                b->spec.codec.boundary, SEND_TIMEOUT_MS / 1000);
+        if (b->poll != NULL) STRAIT_TRY(b->poll(b->user));
     }
 }
 
+/* Time spent here is waiting, not computing, and is reported separately. */
 static strait_err post(struct strait_boundary *b, struct strait_msg **msg) {
     const double began = strait_clock_seconds();
     const strait_err err = wait_and_post(b, msg);
@@ -193,7 +202,7 @@ static strait_err post(struct strait_boundary *b, struct strait_msg **msg) {
 strait_err strait_boundary_flush(struct strait_boundary *b, int waits) {
     while (b->staging.n_out > 0) {
         struct strait_msg *msg = NULL;
-        STRAIT_TRY(strait_staging_land(&b->staging, waits, &msg));
+        STRAIT_TRY(strait_staging_take(&b->staging, waits, &msg));
         if (msg == NULL) return STRAIT_OK;
         const strait_err err = post(b, &msg);
         strait_msg_close(&msg);
@@ -202,7 +211,7 @@ strait_err strait_boundary_flush(struct strait_boundary *b, int waits) {
     return STRAIT_OK;
 }
 
-/* On the host the codec packs into the message itself. */
+/* On the host the codec packs straight into the body of the message. */
 static strait_err send_host(struct strait_boundary *b, const strait_crossing *at,
                             struct strait_msg **msg, strait_tensor x) {
     const double began = strait_clock_seconds();
@@ -211,13 +220,14 @@ static strait_err send_host(struct strait_boundary *b, const strait_crossing *at
     return post(b, msg);
 }
 
-/* A device packs in its own time; flush sends what has come of it. */
+/* A device packs asynchronously; flush posts the message when its bytes are on the host. A full
+ * staging forces a wait for the oldest message. */
 static strait_err send_device(struct strait_boundary *b, const strait_crossing *at,
                               struct strait_msg **msg, strait_tensor x) {
     STRAIT_TRY(strait_boundary_flush(b, strait_staging_is_full(&b->staging)));
     const double began = strait_clock_seconds();
-    STRAIT_TRY(pack(b, at, strait_staging_buffer_of(&b->staging), x));
-    STRAIT_TRY(strait_staging_leave(&b->staging, at->stream, msg));
+    STRAIT_TRY(pack(b, at, strait_staging_out_buffer(&b->staging), x));
+    STRAIT_TRY(strait_staging_download(&b->staging, at->stream, msg));
     b->codec_seconds += strait_clock_seconds() - began;
     return STRAIT_OK;
 }
@@ -232,18 +242,20 @@ strait_err strait_boundary_send(struct strait_boundary *b, const strait_crossing
     return err;
 }
 
-static strait_err refuse(const struct strait_boundary *b, const struct strait_msg *m) {
+static strait_err fail_unexpected(const struct strait_boundary *b, const struct strait_msg *m) {
     return STRAIT_FAIL(STRAIT_EPROTO,
-                       "boundary %d, at step %lld: unexpected crossing of boundary %d, step %u, "
+                       "boundary %d, at step %lld: unexpected message for boundary %d, step %u, "
                        "microbatch %d, %zu bytes",
                        b->spec.codec.boundary, (long long)b->step, m->boundary, (unsigned)m->step,
                        m->microbatch, m->size);
 }
 
-static strait_err file_valid(struct strait_boundary *b, struct strait_msg *msg) {
-    if (b->in != STRAIT_FORWARD) return refuse(b, msg); // validations send no gradients
-    if (b->n_waiting == b->spec.n_valid) return refuse(b, msg);
-    b->n_waiting++;
+static strait_err store_valid(struct strait_boundary *b, struct strait_msg *msg) {
+    /* A validation has no backward pass, hence no gradients. */
+    if (b->in != STRAIT_FORWARD) return fail_unexpected(b, msg);
+    /* Bounds the memory that a misbehaving neighbour can make us hold. */
+    if (b->n_queued == b->spec.n_valid) return fail_unexpected(b, msg);
+    b->n_queued++;
     msg->next = NULL;
     if (b->first == NULL)
         b->first = msg;
@@ -253,15 +265,15 @@ static strait_err file_valid(struct strait_boundary *b, struct strait_msg *msg) 
     return STRAIT_OK;
 }
 
-static strait_err file_crossing(struct strait_boundary *b, struct strait_msg *msg) {
+static strait_err store_crossing(struct strait_boundary *b, struct strait_msg *msg) {
     const int64_t ahead = (int64_t)msg->step - b->step;
-    if (ahead < 0 || ahead >= STEPS_HELD || msg->microbatch >= b->spec.n_microbatches)
-        return refuse(b, msg);
-    const int which = (int)(msg->step % STEPS_HELD);
-    if (b->arrived[which][msg->microbatch]) return refuse(b, msg);
-    b->inbox[which][msg->microbatch] = msg;
-    b->arrived[which][msg->microbatch] = 1;
-    b->n_leading = strait_schedule_leading(b->arrived[held(b)], b->n_leading,
+    if (ahead < 0 || ahead >= N_STEPS || msg->microbatch >= b->spec.n_microbatches)
+        return fail_unexpected(b, msg);
+    const int index = (int)(msg->step % N_STEPS);
+    if (b->arrived[index][msg->microbatch]) return fail_unexpected(b, msg);
+    b->inbox[index][msg->microbatch] = msg;
+    b->arrived[index][msg->microbatch] = 1;
+    b->n_leading = strait_schedule_leading(b->arrived[current(b)], b->n_leading,
                                            b->spec.n_microbatches);
     return STRAIT_OK;
 }
@@ -269,10 +281,11 @@ static strait_err file_crossing(struct strait_boundary *b, struct strait_msg *ms
 strait_err strait_boundary_deliver(struct strait_boundary *b, struct strait_msg **msg) {
     if ((*msg)->boundary != b->spec.codec.boundary ||
         (*msg)->size != strait_codec_wire_bytes(&b->spec.codec, b->in))
-        return refuse(b, *msg);
+        return fail_unexpected(b, *msg);
     const int is_valid = ((*msg)->flags & STRAIT_CROSSING_IS_VALID) != 0;
+    /* Read before the call below: afterwards the message belongs to the boundary. */
     const size_t bytes = STRAIT_FRAME_HEADER + (*msg)->size;
-    STRAIT_TRY(is_valid ? file_valid(b, *msg) : file_crossing(b, *msg));
+    STRAIT_TRY(is_valid ? store_valid(b, *msg) : store_crossing(b, *msg));
     if (!is_valid) b->crossed_bytes += bytes;
     *msg = NULL;
     return STRAIT_OK;
@@ -289,12 +302,13 @@ int strait_boundary_has_valid(const struct strait_boundary *boundary) {
 static strait_err unpack_on_device(struct strait_boundary *b, const strait_crossing *at,
                                    const struct strait_msg *msg, strait_tensor x) {
     strait_tensor wire;
-    STRAIT_TRY(strait_staging_bring(&b->staging, at->stream, msg, &wire));
+    STRAIT_TRY(strait_staging_upload(&b->staging, at->stream, msg, &wire));
     STRAIT_TRY(unpack(b, at, x, wire));
-    return strait_staging_done(&b->staging, at->stream);
+    return strait_staging_upload_done(&b->staging, at->stream);
 }
 
-/* Unpacks one message, which may go then. */
+/* Unpacks one message; the caller may close it afterwards, even if a device is still unpacking.
+ * Sides with different versions of the basis would decode garbage, hence the check. */
 static strait_err read_message(struct strait_boundary *b, const strait_crossing *at,
                                struct strait_msg *msg, strait_tensor x) {
     const double began = strait_clock_seconds();
@@ -309,7 +323,7 @@ static strait_err read_message(struct strait_boundary *b, const strait_crossing 
 
 strait_err strait_boundary_receive(struct strait_boundary *b, const strait_crossing *at,
                                    strait_tensor x) {
-    struct strait_msg **msg = &b->inbox[held(b)][at->microbatch];
+    struct strait_msg **msg = &b->inbox[current(b)][at->microbatch];
     assert(*msg != NULL);
     const strait_err err = read_message(b, at, *msg, x);
     strait_msg_close(msg);
@@ -319,8 +333,10 @@ strait_err strait_boundary_receive(struct strait_boundary *b, const strait_cross
 strait_err strait_boundary_receive_valid(struct strait_boundary *b, const strait_crossing *at,
                                          strait_tensor x) {
     assert(b->first != NULL);
+    /* The header keeps 16 bits of the microbatch number; a validation may have more of them. */
     const int is_next = b->first->microbatch == (uint16_t)at->microbatch;
-    const strait_err err = is_next ? read_message(b, at, b->first, x) : refuse(b, b->first);
+    const strait_err err = is_next ? read_message(b, at, b->first, x)
+                                   : fail_unexpected(b, b->first);
     drop_valid(b);
     return err;
 }

@@ -1,9 +1,10 @@
-/* boundary.h - one half of a boundary: its codec, its bytes, its link. The one place where codecs
- * and the network meet.
+/* boundary.h - one side of a boundary between two stages: its codec, its messages and its peer.
+ * This is the only place where codecs and the network meet.
  *
- * The head sends activations and receives gradients, the tail the other way round; to both of them
- * it is send and receive. What arrives is filed by microbatch and may come early: also the next
- * step's, when the neighbour is ahead. One thread, the worker's, uses a boundary. */
+ * The sender side sends activations and receives gradients; the receiver side does the opposite.
+ * Both use the same send and receive functions. Received messages are stored by microbatch. They
+ * may arrive early, and also for the next step when the neighbour is ahead. A boundary is used by
+ * one thread, that of its runner. */
 #pragma once
 
 #include "codec/codec.h"
@@ -12,7 +13,7 @@
 /* Types of the messages between neighbours, and flags on them. */
 enum {
     STRAIT_MSG_CROSSING = STRAIT_MSG_FIRST,
-    STRAIT_CROSSING_IS_VALID = 1 // of a validation, not of a step
+    STRAIT_CROSSING_IS_VALID = 1 // belongs to a validation, not to a training step
 };
 
 struct strait_boundary;
@@ -20,51 +21,63 @@ struct strait_boundary;
 typedef struct strait_boundary_spec {
     strait_codec_spec codec;
     strait_codec_side side;
-    int n_microbatches; // of a step
-    int64_t n_valid;    // of a validation: no more of them wait here
+    int n_microbatches; // per step
+    int64_t n_valid;    // per validation; also the most validation messages that may be queued
 } strait_boundary_spec;
 
-/* Keeps the backend. Checks and completes the codec's spec. */
+/* Checks and completes a copy of the codec's spec and allocates all buffers. The backend is
+ * borrowed and must outlive the boundary. STRAIT_ECONFIG for a codec that does not exist or does
+ * not fit. */
 strait_err strait_boundary_open(const strait_boundary_spec *spec, struct strait_backend *backend,
                                 struct strait_boundary **out);
-void strait_boundary_close(struct strait_boundary **boundary); // accepts NULL
 
-/* From now on messages go to and come from `peer` of `mesh`, both kept until close. */
+/* Closes every message still stored and sets the pointer to NULL. Accepts NULL. */
+void strait_boundary_close(struct strait_boundary **boundary);
+
+/* From now on messages go to and come from `peer` of `mesh`, which is borrowed until close. */
 void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mesh *mesh, int peer);
-int strait_boundary_peer(const struct strait_boundary *boundary); // -1 before connect
 
-/* `look` is called several times a second while a peer takes nothing; its error ends the send. Kept
- * with `user` until close. */
-void strait_boundary_set_events(struct strait_boundary *boundary, strait_err (*look)(void *user),
-                                void *user);
+/* The peer number in the mesh; -1 before connect. */
+int strait_boundary_peer(const struct strait_boundary *boundary);
 
+/* Sets a callback for the time that send or flush waits for space in the peer's queue: `poll` is
+ * called several times per second, on the same thread, and its error aborts the wait. Both
+ * arguments are borrowed until close. */
+void strait_boundary_set_poll(struct strait_boundary *boundary, strait_err (*poll)(void *user),
+                              void *user);
+
+/* The codec of this side; borrowed. */
 struct strait_codec *strait_boundary_codec(struct strait_boundary *boundary);
 
-/* Forgets what is left of earlier steps; `step` begins. */
+/* Starts `step`: drops messages of the step before, keeps those that arrived early for this one. */
 void strait_boundary_begin(struct strait_boundary *boundary, int64_t step);
 
-/* Forgets whatever has come; `step` is next. For stages that return to an earlier step. */
+/* Drops every message, also unsent ones; `step` is next. For stages that return to an earlier step,
+ * where what arrived early would otherwise count as a duplicate. */
 void strait_boundary_reset(struct strait_boundary *boundary, int64_t step);
 
-/* Packs x and hands the bytes to the link, gradients ahead of activations. Where the device is not
- * the host it only queues the packing: the bytes are sent by a later send or flush. */
+/* Packs x and queues the message at the link, gradients with priority over activations. On a device
+ * other than the host it only queues the packing: a later send or flush posts the message.
+ * STRAIT_ETIMEDOUT when the peer's queue stays full. */
 strait_err strait_boundary_send(struct strait_boundary *boundary, const strait_crossing *at,
                                 strait_tensor x);
 
-/* Hands over what a device has packed by now; with `waits` all that was queued. Before anyone waits
- * for the neighbours. */
+/* Posts the messages that the device has packed by now; with `waits`, all of them. Call it before
+ * waiting for a neighbour: that neighbour may be waiting for one of these. */
 strait_err strait_boundary_flush(struct strait_boundary *boundary, int waits);
 
-/* Files a message of our peer. STRAIT_EPROTO, naming boundary, step and microbatch, when it cannot
- * be one of ours: then it is not taken. */
+/* Stores a message of the peer, takes ownership and sets `*msg` to NULL. STRAIT_EPROTO, naming
+ * boundary, step and microbatch, for a message that is not expected; the caller keeps that one. */
 strait_err strait_boundary_deliver(struct strait_boundary *boundary, struct strait_msg **msg);
 
-/* How many leading microbatches of the step are here, and whether the next one of a validation is.
- */
+/* How many microbatches of the step have arrived without a gap, counted from the first. */
 int strait_boundary_arrived(const struct strait_boundary *boundary);
+
+/* Whether a message of a validation is queued. */
 int strait_boundary_has_valid(const struct strait_boundary *boundary);
 
-/* Unpacks a microbatch that is here into x, and lets its message go. */
+/* Unpacks a microbatch that has arrived into x and closes its message. The validation variant takes
+ * messages in order; STRAIT_EPROTO when the oldest is not the microbatch of `at`. */
 strait_err strait_boundary_receive(struct strait_boundary *boundary, const strait_crossing *at,
                                    strait_tensor x);
 strait_err strait_boundary_receive_valid(struct strait_boundary *boundary,
@@ -73,8 +86,8 @@ strait_err strait_boundary_receive_valid(struct strait_boundary *boundary,
 /* Seconds spent packing and unpacking since the last call. */
 double strait_boundary_codec_seconds(struct strait_boundary *boundary);
 
-/* The same for handing messages to the link, which takes time when its queue is full. */
+/* Seconds spent handing messages to the link since the last call: long when its queue is full. */
 double strait_boundary_post_seconds(struct strait_boundary *boundary);
 
-/* Bytes of frames that came for steps since the last call. */
+/* Bytes of frames received for training steps since the last call, headers included. */
 uint64_t strait_boundary_crossed_bytes(struct strait_boundary *boundary);

@@ -62,7 +62,7 @@ static strait_err open_boundary(struct strait_runner *w, strait_codec_side side,
         .n_microbatches = (int)w->plan.n_microbatches,
         .n_valid = strait_loader_valid_batches(w->loader)};
     STRAIT_TRY(strait_boundary_open(&spec, w->backend, out));
-    strait_boundary_set_events(*out, strait_runner_poll_waiting, w);
+    strait_boundary_set_poll(*out, strait_runner_poll_waiting, w);
     return STRAIT_OK;
 }
 

@@ -1,4 +1,5 @@
-/* A boundary: what one half sends the other receives, in its place; nothing else is taken. */
+/* Both sides of a boundary over an in-process link: what one side sends, the other stores by
+ * microbatch and unpacks; messages that cannot belong to the step are rejected. */
 #include "stage/boundary.h"
 
 #include "pair.h"
@@ -53,15 +54,15 @@ static strait_crossing crossing(int64_t step, int64_t microbatch) {
     return (strait_crossing){.stream = &stream, .step = step, .microbatch = microbatch};
 }
 
-/* Values that tell step, microbatch and place. */
+/* Values that identify step, microbatch and position. */
 static strait_tensor filled(float *values, int64_t step, int64_t microbatch) {
     for (int i = 0; i < ROWS * COLS; i++)
         values[i] = (float)(step * 1000 + microbatch * 100 + i) + 0.5f;
     return (strait_tensor){values, STRAIT_F32, ROWS, COLS};
 }
 
-/* Sends from the head and returns what arrives at the tail's side. */
-static struct strait_msg *sent(int64_t step, int64_t microbatch, int is_valid) {
+/* Sends from the sender side and returns the message that reaches the receiver side. */
+static struct strait_msg *send_and_take(int64_t step, int64_t microbatch, int is_valid) {
     float values[ROWS * COLS];
     strait_crossing at = crossing(step, microbatch);
     at.is_evaluation = is_valid;
@@ -69,33 +70,33 @@ static struct strait_msg *sent(int64_t step, int64_t microbatch, int is_valid) {
     return pair_take(&pair, 1);
 }
 
-static void pass(int64_t step, int64_t microbatch) {
-    struct strait_msg *msg = sent(step, microbatch, 0);
+static void transfer(int64_t step, int64_t microbatch) {
+    struct strait_msg *msg = send_and_take(step, microbatch, 0);
     CHECK_OK(strait_boundary_deliver(receiver, &msg));
     assert_null(msg);
 }
 
 static void check_received(int64_t step, int64_t microbatch) {
-    float wanted[ROWS * COLS];
+    float expected[ROWS * COLS];
     float values[ROWS * COLS] = {0};
     const strait_crossing at = crossing(step, microbatch);
     CHECK_OK(
         strait_boundary_receive(receiver, &at, (strait_tensor){values, STRAIT_F32, ROWS, COLS}));
-    (void)filled(wanted, step, microbatch);
-    assert_memory_equal(values, wanted, sizeof wanted);
+    (void)filled(expected, step, microbatch);
+    assert_memory_equal(values, expected, sizeof expected);
 }
 
-static void microbatches_find_their_place(void **state) {
+static void stores_messages_by_step_and_microbatch(void **state) {
     (void)state;
     strait_boundary_begin(sender, 5);
     strait_boundary_begin(receiver, 5);
-    pass(5, 1);
+    transfer(5, 1);
     assert_int_equal(strait_boundary_arrived(receiver), 0); // the first is still missing
-    pass(5, 0);
+    transfer(5, 0);
     assert_int_equal(strait_boundary_arrived(receiver), 2);
-    pass(6, 0); // the neighbour is a step ahead
-    pass(5, 2);
-    pass(5, 3);
+    transfer(6, 0); // the neighbour is a step ahead
+    transfer(5, 2);
+    transfer(5, 3);
     assert_int_equal(strait_boundary_arrived(receiver), N_MICROBATCHES);
     for (int m = 0; m < N_MICROBATCHES; m++)
         check_received(5, m);
@@ -108,7 +109,7 @@ static void microbatches_find_their_place(void **state) {
     assert_true(strait_boundary_crossed_bytes(receiver) == 0);
 }
 
-static void gradients_go_the_other_way(void **state) {
+static void sends_gradients_from_receiver_to_sender(void **state) {
     (void)state;
     float values[ROWS * COLS];
     float back[ROWS * COLS] = {0};
@@ -121,43 +122,44 @@ static void gradients_go_the_other_way(void **state) {
     assert_memory_equal(values, back, sizeof values);
 }
 
-/* `msg`, changed by the caller, is not taken. */
-static void refused(struct strait_msg *msg, const char *words) {
-    CHECK_FAILS(strait_boundary_deliver(receiver, &msg), STRAIT_EPROTO, words);
+/* Checks that the receiver rejects `msg` and leaves it to the caller. */
+static void check_rejected(struct strait_msg *msg, const char *message) {
+    CHECK_FAILS(strait_boundary_deliver(receiver, &msg), STRAIT_EPROTO, message);
     assert_non_null(msg);
     strait_msg_close(&msg);
 }
 
-static void what_cannot_be_ours_is_refused(void **state) {
+static void rejects_unexpected_messages(void **state) {
     (void)state;
     strait_boundary_begin(receiver, 5);
-    refused(sent(4, 0, 0), "boundary 2, at step 5: unexpected crossing of boundary 2, step 4");
-    refused(sent(7, 0, 0), "step 7");
-    refused(sent(5, N_MICROBATCHES, 0), "microbatch 4");
-    struct strait_msg *msg = sent(5, 0, 0);
+    check_rejected(send_and_take(4, 0, 0),
+                   "boundary 2, at step 5: unexpected message for boundary 2, step 4");
+    check_rejected(send_and_take(7, 0, 0), "step 7");
+    check_rejected(send_and_take(5, N_MICROBATCHES, 0), "microbatch 4");
+    struct strait_msg *msg = send_and_take(5, 0, 0);
     msg->boundary = 1;
-    refused(msg, "crossing of boundary 1");
-    msg = sent(5, 0, 0);
+    check_rejected(msg, "message for boundary 1");
+    msg = send_and_take(5, 0, 0);
     msg->size--;
-    refused(msg, "95 bytes");
-    pass(5, 1);
-    refused(sent(5, 1, 0), "microbatch 1"); // twice
+    check_rejected(msg, "95 bytes");
+    transfer(5, 1);
+    check_rejected(send_and_take(5, 1, 0), "microbatch 1"); // a duplicate
     assert_int_equal(strait_boundary_arrived(receiver), 0);
     strait_boundary_begin(receiver, 7);
-    strait_boundary_begin(receiver, 5); // what was dropped may come again
-    pass(5, 1);
+    strait_boundary_begin(receiver, 5); // dropped messages may be sent again
+    transfer(5, 1);
 }
 
-static void validations_come_in_order(void **state) {
+static void receives_validation_messages_in_order(void **state) {
     (void)state;
     float values[ROWS * COLS];
     const strait_tensor into = {values, STRAIT_F32, ROWS, COLS};
     assert_false(strait_boundary_has_valid(receiver));
     for (int m = 0; m < 3; m++) {
-        struct strait_msg *msg = sent(9, m, 1);
+        struct strait_msg *msg = send_and_take(9, m, 1);
         CHECK_OK(strait_boundary_deliver(receiver, &msg));
     }
-    refused(sent(9, 3, 1), "microbatch 3"); // more than there are
+    check_rejected(send_and_take(9, 3, 1), "microbatch 3"); // more than n_valid
     strait_crossing at = crossing(9, 0);
     CHECK_OK(strait_boundary_receive_valid(receiver, &at, into));
     assert_true(values[1] == 9001.5f);
@@ -165,72 +167,75 @@ static void validations_come_in_order(void **state) {
     CHECK_FAILS(strait_boundary_receive_valid(receiver, &at, into), STRAIT_EPROTO, "microbatch 1");
     CHECK_OK(strait_boundary_receive_valid(receiver, &at, into));
     assert_false(strait_boundary_has_valid(receiver));
-    struct strait_msg *msg = sent(9, 0, 1); // a head is sent no validations
+    /* The sender side receives no validation messages. */
+    struct strait_msg *msg = send_and_take(9, 0, 1);
     CHECK_FAILS(strait_boundary_deliver(sender, &msg), STRAIT_EPROTO, "unexpected");
     strait_msg_close(&msg);
-    msg = sent(9, 3, 1); // left behind: close lets it go
+    msg = send_and_take(9, 3, 1); // never received: close must free it
     CHECK_OK(strait_boundary_deliver(receiver, &msg));
     strait_boundary_begin(receiver, 10);
     strait_boundary_begin(sender, 10);
-    assert_true(strait_boundary_codec_seconds(receiver) == 0.0); // no step's
+    /* begin discards the time of the validation. */
+    assert_true(strait_boundary_codec_seconds(receiver) == 0.0);
     assert_true(strait_boundary_codec_seconds(sender) == 0.0);
     assert_true(strait_boundary_post_seconds(sender) == 0.0);
 }
 
-static strait_err look(void *user) {
-    int *n_looks = user;
-    return ++*n_looks < 3 ? STRAIT_OK : STRAIT_FAIL(STRAIT_EINTERRUPTED, "something newer");
+static strait_err count_polls(void *user) {
+    int *n_polls = user;
+    return ++*n_polls < 3 ? STRAIT_OK : STRAIT_FAIL(STRAIT_EINTERRUPTED, "something newer");
 }
 
-/* Whoever sends to a neighbour that takes nothing still hears the coordinator. */
-static void a_sender_looks_up_while_it_waits(void **state) {
+/* A stage whose neighbour accepts nothing must still react to the coordinator. */
+static void send_polls_while_the_queue_is_full(void **state) {
     (void)state;
     float values[ROWS * COLS];
-    int n_looks = 0;
+    int n_polls = 0;
     int peer = 0;
     struct strait_mesh *mesh = NULL;
-    struct strait_identity *nobody = NULL;
-    CHECK_OK(strait_identity_generate(&nobody));
+    struct strait_identity *absent_identity = NULL;
+    CHECK_OK(strait_identity_generate(&absent_identity));
     const strait_mesh_config config = {
         .scheme = "inproc",
-        .queue_bytes = 100, // one crossing
+        .queue_bytes = 100, // fits one message
         .transport = {.network = pair.hub, .identity = pair.identities[0], .run = {7}}};
-    const strait_mesh_peer absent = {.name = "nobody", .key = *strait_identity_fingerprint(nobody)};
+    const strait_mesh_peer absent = {.name = "absent",
+                                     .key = *strait_identity_fingerprint(absent_identity)};
     CHECK_OK(strait_mesh_open(&config, &mesh));
     CHECK_OK(strait_mesh_add(mesh, &absent, &peer));
     strait_boundary_connect(sender, mesh, peer);
-    strait_boundary_set_events(sender, look, &n_looks);
+    strait_boundary_set_poll(sender, count_polls, &n_polls);
     const strait_crossing at = crossing(0, 0);
     CHECK_OK(strait_boundary_send(sender, &at, filled(values, 0, 0)));
-    assert_int_equal(n_looks, 0);
+    assert_int_equal(n_polls, 0);
     (void)strait_boundary_post_seconds(sender);
     CHECK_FAILS(strait_boundary_send(sender, &at, filled(values, 0, 0)), STRAIT_EINTERRUPTED,
                 "something newer");
-    assert_int_equal(n_looks, 3);
-    assert_true(strait_boundary_post_seconds(sender) > 0.02); // two looks apart
+    assert_int_equal(n_polls, 3);
+    assert_true(strait_boundary_post_seconds(sender) > 0.02); // two poll intervals
     strait_mesh_close(&mesh);
-    strait_identity_close(&nobody);
+    strait_identity_close(&absent_identity);
 }
 
-static void a_codec_that_does_not_exist_is_refused(void **state) {
+static void open_rejects_unknown_codec(void **state) {
     (void)state;
-    struct strait_boundary *none = NULL;
+    struct strait_boundary *boundary = NULL;
     const strait_boundary_spec spec = {.codec = {.name = "morse", .rows = 1, .cols = 1},
                                        .n_microbatches = 1};
-    CHECK_FAILS(strait_boundary_open(&spec, backend, &none), STRAIT_ECONFIG, "morse");
-    assert_null(none);
+    CHECK_FAILS(strait_boundary_open(&spec, backend, &boundary), STRAIT_ECONFIG, "morse");
+    assert_null(boundary);
 }
 
 #define BOUNDARY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        BOUNDARY_TEST(microbatches_find_their_place),
-        BOUNDARY_TEST(gradients_go_the_other_way),
-        BOUNDARY_TEST(what_cannot_be_ours_is_refused),
-        BOUNDARY_TEST(validations_come_in_order),
-        BOUNDARY_TEST(a_sender_looks_up_while_it_waits),
-        BOUNDARY_TEST(a_codec_that_does_not_exist_is_refused),
+        BOUNDARY_TEST(stores_messages_by_step_and_microbatch),
+        BOUNDARY_TEST(sends_gradients_from_receiver_to_sender),
+        BOUNDARY_TEST(rejects_unexpected_messages),
+        BOUNDARY_TEST(receives_validation_messages_in_order),
+        BOUNDARY_TEST(send_polls_while_the_queue_is_full),
+        BOUNDARY_TEST(open_rejects_unknown_codec),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
