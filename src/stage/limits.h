@@ -1,4 +1,8 @@
-/* limits.h - measured times of stages and links, put before the planner (plan/). */
+/* limits.h - feeds measured times of stages and links to the planner (plan/): how many microbatches
+ * each stage should keep in flight, how much memory messages take, and what limits a step.
+ *
+ * All functions are pure: they keep nothing and may run on any thread. Arrays have one element per
+ * stage of the plan and belong to the caller. */
 #pragma once
 
 #include "config/run_plan.h"
@@ -6,44 +10,46 @@
 #include "plan/step_times.h"
 #include "stage/runner.h"
 
-/* One way over an emulated link, in seconds, with what jitter and loss add on average
- * (plan/delay.h) to messages of so many bytes that come every `pace_s`. */
+/* One-way delay of an emulated link in seconds. It includes the average that jitter and loss add
+ * (plan/delay.h) to messages of these sizes, sent every `pace_s` seconds. */
 double strait_limits_delay(const strait_run_plan *plan, double forward_bytes, double backward_bytes,
                            double pace_s);
 
-/* Slots of each stage, from the times of one microbatch and the links' measured delays (0: unknown,
- * as the run file has it), and the tokens a second that a simulation expects of them. `wanted` sets
- * them instead; 0: choose. `spare` has the bytes left on the device of each stage, which has one
- * slot by then; NULL where stages compute on the host. */
+/* Chooses the window (slots) of each stage, and returns the tokens per second that a simulation
+ * expects of them. `wanted` > 0 sets every window instead. `times` are of one microbatch; `delays`
+ * are the measured one-way delays (0: not measured, use the run file). `spare` has the free bytes
+ * on each stage's device while it holds one slot; NULL if stages compute on the host. */
 strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
                                  const strait_step_times *times, const double *delays,
                                  const uint64_t *spare, int *windows, double *tokens_per_s);
 
-/* What they will be as far as one can tell before anything was timed: on machines that are fast for
- * what they are, over links as the run file has them. */
+/* Estimates the windows before anything was measured: from assumed compute rates of fast machines
+ * and the links of the run file. */
 strait_err strait_limits_expect(const strait_run_plan *plan, int wanted, int *windows);
 
-/* Bytes of host memory that each stage takes for messages: the most that wait for a link or for
- * their move at once, in a simulated step or in a validation of `n_valid` microbatches, and what
- * its links keep on their way. `times` are of one microbatch; NULL: as strait_limits_expect has
- * them. All zero with one stage. */
+/* Estimates the bytes of host memory that each stage takes for messages: the most that wait at once
+ * for a link or for their turn, in a simulated step or in a validation of `n_valid` microbatches,
+ * plus what its emulated links hold in flight. `times` are of one microbatch; NULL: the assumptions
+ * of strait_limits_expect. All zero with one stage. */
 strait_err strait_limits_messages(const strait_run *run, const strait_run_plan *plan,
                                   const int *windows, const strait_step_times *times,
                                   int64_t n_valid, size_t *out);
 
-/* Seconds a step with these times and bytes would take on the meter of Protocol NanoGPT that the
- * recipe asks for, optimizer aside; 0 where it asks for none. */
+/* Seconds that a step with these times and bytes would take on the metered links that the plan asks
+ * for (as Protocol NanoGPT counts them), without the optimizer; 0 if the plan has no meter. */
 double strait_limits_metered(const strait_run_plan *plan, const int *windows,
                              const strait_step_times *times, double forward_bytes,
                              double backward_bytes);
 
-/* Lays the meter over the links of a pipeline: its wires, its rate, its delay. */
+/* Replaces the links of a pipeline by metered ones, with the meter's rate and delay. `links` holds
+ * one per boundary; the pipe borrows it. */
 void strait_limits_lay_meter(const strait_run_plan *plan, strait_pipe *pipe,
                              strait_pipe_link *links);
 
-/* What held a step up: "compute", "bubble", "serialisation", "propagation", "codec", or, unless all
- * there is to know of the links is in the recipe, "links": what stages and emulation do not explain
- * of the step outweighs all of these. Times and bytes are of the whole step. */
+/* Names what limited a step: "compute", "bubble", "serialisation", "propagation" or "codec". Unless
+ * `knows_links` (the plan describes the links completely), also "links": the part of the step that
+ * stages and emulation do not explain outweighs all of these. "unknown" if the simulation fails.
+ * Times and bytes are of the whole step. The string is static. */
 const char *strait_limits_name(const strait_run_plan *plan, const int *windows,
                                const strait_step_times *times, int knows_links,
                                double forward_bytes, double backward_bytes);

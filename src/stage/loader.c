@@ -6,43 +6,43 @@
 
 #include <string.h>
 
-/* Ids that were given: all microbatches of one step, or of a validation. Zeroed has none. */
+/* Ids received from outside: all microbatches of one step, or of a validation. Zeroed is empty. */
 struct given {
     int32_t *tokens, *targets;
-    unsigned char *is_here; // one a microbatch
+    unsigned char *has_arrived; // per microbatch
     int64_t n_batches;
 };
 
-/* Where ids are laid out on the host. The device may still be copying from one while the next is
- * filled. */
+/* Two host buffers, because the device may still copy from one while the next is filled. */
 enum {
-    DESKS = 2
+    N_BUFFERS = 2
 };
 
-struct desk {
+struct host_buffer {
     int32_t *tokens, *targets;
-    struct strait_event copied; // the last copy from here
+    struct strait_event copied; // the last copy from this buffer is done
 };
 
 struct strait_loader {
-    struct strait_corpus *train, *valid; // valid is NULL where the run has none
-    int is_given;                        // both are NULL, and the next four count
+    struct strait_corpus *train, *valid; // owned; valid is NULL if the run has no validation
+    int is_given;                        // no shards: both are NULL, and the next four apply
     int64_t given_windows, given_step;
     struct given given_train, given_valid;
     int64_t vocab;
-    int64_t valid_limit; // tokens; 0: all
+    int64_t valid_limit; // tokens of a validation; 0: all
     uint64_t seed;
 
     strait_run_plan plan;
     strait_sampler train_sampler, valid_sampler;
     struct strait_backend *backend;
-    struct strait_slab capacity;
-    strait_tensor *tokens, *targets; // one a slot
-    struct desk desks[DESKS];
-    int desk; // the one used last
+    struct strait_slab slots;
+    strait_tensor *tokens, *targets; // per slot; memory belongs to `slots`
+    struct host_buffer buffers[N_BUFFERS];
+    int last_buffer; // index of the buffer used last
 };
 
-/* The tokenizer, where the run names one, must be the one the shards were made with. */
+/* The tokenizer, where the run names one, must be the one that produced the shards: other ids would
+ * train without an error, on nonsense. */
 static strait_err check_tokenizer(struct strait_loader *loader, const strait_run *run) {
     if (run->data.tokenizer[0] == '\0') return STRAIT_OK;
     struct strait_tokenizer *tokenizer = NULL;
@@ -56,10 +56,10 @@ static strait_err check_tokenizer(struct strait_loader *loader, const strait_run
         err = STRAIT_FAIL(STRAIT_ECONFIG,
                           "model.vocab is %lld, but %s has %lld tokens: raise it or leave it out",
                           (long long)loader->vocab, run->data.tokenizer, (long long)vocab);
-    const char *print = strait_tokenizer_fingerprint(tokenizer);
-    if (err == STRAIT_OK) err = strait_corpus_expect(loader->train, loader->vocab, print);
+    const char *fingerprint = strait_tokenizer_fingerprint(tokenizer);
+    if (err == STRAIT_OK) err = strait_corpus_expect(loader->train, loader->vocab, fingerprint);
     if (err == STRAIT_OK && loader->valid != NULL)
-        err = strait_corpus_expect(loader->valid, loader->vocab, print);
+        err = strait_corpus_expect(loader->valid, loader->vocab, fingerprint);
     strait_tokenizer_close(&tokenizer);
     return err;
 }
@@ -71,14 +71,15 @@ static strait_err check_corpora(struct strait_loader *loader) {
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "%s does not state its vocabulary: set model.vocab or data.tokenizer",
                            loader->train->name);
-    const char *print = loader->train->tokenizer[0] != '\0' ? loader->train->tokenizer : NULL;
+    const char *fingerprint = loader->train->tokenizer[0] != '\0' ? loader->train->tokenizer : NULL;
     STRAIT_TRY(strait_corpus_expect(loader->train, loader->vocab, NULL));
     if (loader->valid == NULL) return STRAIT_OK;
-    const int knows = print != NULL && loader->valid->tokenizer[0] != '\0';
-    return strait_corpus_expect(loader->valid, loader->vocab, knows ? print : NULL);
+    /* The fingerprint is optional in a shard; only two known ones can differ. */
+    const int both_known = fingerprint != NULL && loader->valid->tokenizer[0] != '\0';
+    return strait_corpus_expect(loader->valid, loader->vocab, both_known ? fingerprint : NULL);
 }
 
-/* What is wrong with them is said with the key that names them. */
+/* Prefixes errors with the option that names the shards, so that the user knows which to change. */
 static strait_err open_shards(const char *key, const char *path, struct strait_corpus **out) {
     const strait_err err = strait_corpus_open(path, out);
     if (err != STRAIT_OK) strait_err_prefix("%s", key);
@@ -89,8 +90,8 @@ static strait_err open_into(struct strait_loader *loader, const strait_run *run)
     if (run->data.train[0] == '\0')
         return STRAIT_FAIL(
             STRAIT_ECONFIG,
-            "data.train is not set: name token shards that \"strait tokenize\" made");
-    loader->vocab = run->model.vocab;
+            "data.train is not set: name token shards written by \"strait tokenize\"");
+    loader->vocab = run->model.vocab; // 0: not set; the checks below fill it in
     loader->seed = (uint64_t)run->train.seed;
     loader->valid_limit = run->data.valid_tokens;
     STRAIT_TRY(open_shards("data.train", run->data.train, &loader->train));
@@ -102,7 +103,7 @@ static strait_err open_into(struct strait_loader *loader, const strait_run *run)
 
 strait_err strait_loader_open(const strait_run *run, struct strait_loader **out) {
     struct strait_loader *loader = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof *loader, "feed", (void **)&loader));
+    STRAIT_TRY(strait_alloc(1, sizeof *loader, "loader", (void **)&loader));
     const strait_err err = open_into(loader, run);
     if (err != STRAIT_OK) {
         strait_loader_close(&loader);
@@ -115,11 +116,11 @@ strait_err strait_loader_open(const strait_run *run, struct strait_loader **out)
 strait_err strait_loader_open_given(int64_t vocab, int64_t valid_windows,
                                     struct strait_loader **out) {
     struct strait_loader *loader = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof *loader, "feed", (void **)&loader));
+    STRAIT_TRY(strait_alloc(1, sizeof *loader, "loader", (void **)&loader));
     loader->vocab = vocab;
     loader->is_given = 1;
     loader->given_windows = valid_windows;
-    loader->given_step = -1;
+    loader->given_step = -1; // nothing received yet
     *out = loader;
     return STRAIT_OK;
 }
@@ -127,32 +128,33 @@ strait_err strait_loader_open_given(int64_t vocab, int64_t valid_windows,
 static void given_fini(struct given *given) {
     strait_alloc_free(given->tokens);
     strait_alloc_free(given->targets);
-    strait_alloc_free(given->is_here);
+    strait_alloc_free(given->has_arrived);
     *given = (struct given){0};
 }
 
 void strait_loader_close(struct strait_loader **loader) {
-    struct strait_loader *f = *loader;
-    if (f == NULL) return;
-    given_fini(&f->given_train);
-    given_fini(&f->given_valid);
-    strait_loader_release(f);
-    strait_corpus_close(&f->train);
-    strait_corpus_close(&f->valid);
-    strait_alloc_free(f);
+    struct strait_loader *l = *loader;
+    if (l == NULL) return;
+    given_fini(&l->given_train);
+    given_fini(&l->given_valid);
+    strait_loader_release(l);
+    strait_corpus_close(&l->train);
+    strait_corpus_close(&l->valid);
+    strait_alloc_free(l);
     *loader = NULL;
 }
 
 void strait_loader_release(struct strait_loader *loader) {
-    strait_slab_fini(&loader->capacity);
+    strait_slab_fini(&loader->slots);
     strait_alloc_free(loader->tokens);
     strait_alloc_free(loader->targets);
     loader->tokens = loader->targets = NULL;
-    for (int i = 0; i < DESKS; i++) {
-        struct desk *desk = &loader->desks[i];
-        if (desk->copied.backend != NULL) loader->backend->ops->event_close(&desk->copied);
-        if (desk->tokens != NULL) loader->backend->ops->release_host(loader->backend, desk->tokens);
-        *desk = (struct desk){0};
+    for (int i = 0; i < N_BUFFERS; i++) {
+        struct host_buffer *buffer = &loader->buffers[i];
+        if (buffer->copied.backend != NULL) loader->backend->ops->event_close(&buffer->copied);
+        if (buffer->tokens != NULL)
+            loader->backend->ops->release_host(loader->backend, buffer->tokens);
+        *buffer = (struct host_buffer){0};
     }
 }
 
@@ -178,16 +180,17 @@ size_t strait_loader_device_bytes(const strait_run_plan *plan, int n_slots) {
 }
 
 size_t strait_loader_bytes(const strait_run_plan *plan, int n_slots) {
-    return strait_loader_device_bytes(plan, n_slots + DESKS);
+    /* A host buffer has the size of a slot. */
+    return strait_loader_device_bytes(plan, n_slots + N_BUFFERS);
 }
 
 static strait_err given_init(struct given *given, int64_t n_batches, int64_t n_tokens) {
     const size_t n = (size_t)(n_batches * n_tokens);
     given_fini(given);
     given->n_batches = n_batches;
-    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "given ids", (void **)&given->tokens));
-    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "given ids", (void **)&given->targets));
-    return strait_alloc((size_t)n_batches, 1, "given ids", (void **)&given->is_here);
+    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "received token ids", (void **)&given->tokens));
+    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "received token ids", (void **)&given->targets));
+    return strait_alloc((size_t)n_batches, 1, "received token ids", (void **)&given->has_arrived);
 }
 
 strait_err strait_loader_cut(struct strait_loader *loader, const strait_run_plan *plan) {
@@ -203,48 +206,52 @@ strait_err strait_loader_cut(struct strait_loader *loader, const strait_run_plan
     return strait_sampler_in_order(loader->valid, plan->shape.context, &loader->valid_sampler);
 }
 
-/* Ids index tables: what comes from outside is held against them. */
-static int are_ids(const int32_t *ids, int64_t n, int64_t vocab, int32_t least) {
+/* Ids index the embedding table, so ids from the network must be checked before use. */
+static int all_in_range(const int32_t *ids, int64_t n, int64_t vocab, int32_t least) {
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < least || ids[i] >= vocab) return 0;
     return 1;
 }
 
-static strait_err take_given(struct strait_loader *loader, struct given *given, int64_t batch,
-                             const int32_t *tokens, const int32_t *targets) {
+static strait_err store_given(struct strait_loader *loader, struct given *given, int64_t batch,
+                              const int32_t *tokens, const int32_t *targets) {
     const int64_t n = microbatch_tokens(&loader->plan);
-    if (given->is_here == NULL || batch < 0 || batch >= given->n_batches)
-        return STRAIT_FAIL(STRAIT_EPROTO, "ids of microbatch %lld, expected 0 to %lld",
+    if (given->has_arrived == NULL || batch < 0 || batch >= given->n_batches)
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "received token ids of microbatch %lld, expected 0 to %lld",
                            (long long)batch, (long long)given->n_batches - 1);
-    if ((tokens != NULL && !are_ids(tokens, n, loader->vocab, 0)) ||
-        (targets != NULL && !are_ids(targets, n, loader->vocab, -1)))
-        return STRAIT_FAIL(STRAIT_EPROTO, "ids of microbatch %lld lie outside the vocabulary %lld",
+    if ((tokens != NULL && !all_in_range(tokens, n, loader->vocab, 0)) ||
+        (targets != NULL && !all_in_range(targets, n, loader->vocab, -1)))
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "received token ids of microbatch %lld outside the vocabulary of %lld",
                            (long long)batch, (long long)loader->vocab);
     const size_t bytes = (size_t)n * sizeof(int32_t);
     if (tokens != NULL) memcpy(given->tokens + batch * n, tokens, bytes);
     if (targets != NULL) memcpy(given->targets + batch * n, targets, bytes);
-    given->is_here[batch] = 1;
+    given->has_arrived[batch] = 1;
     return STRAIT_OK;
 }
 
 strait_err strait_loader_give(struct strait_loader *loader, int64_t step, int64_t microbatch,
                               const int32_t *tokens, const int32_t *targets) {
-    if (step != loader->given_step && loader->given_train.is_here != NULL)
-        memset(loader->given_train.is_here, 0, (size_t)loader->given_train.n_batches);
+    if (step != loader->given_step && loader->given_train.has_arrived != NULL)
+        memset(loader->given_train.has_arrived, 0, (size_t)loader->given_train.n_batches);
     loader->given_step = step;
-    return take_given(loader, &loader->given_train, microbatch, tokens, targets);
+    return store_given(loader, &loader->given_train, microbatch, tokens, targets);
 }
 
 strait_err strait_loader_give_valid(struct strait_loader *loader, int64_t batch,
                                     const int32_t *tokens, const int32_t *targets) {
-    return take_given(loader, &loader->given_valid, batch, tokens, targets);
+    return store_given(loader, &loader->given_valid, batch, tokens, targets);
 }
 
-static strait_err recall(const struct strait_loader *loader, const struct given *given,
-                         int64_t batch, int32_t *tokens, int32_t *targets) {
+/* Copies received ids out. A missing microbatch is an error of the sender, which sends them before
+ * the command that uses them. */
+static strait_err copy_given(const struct strait_loader *loader, const struct given *given,
+                             int64_t batch, int32_t *tokens, int32_t *targets) {
     const int64_t n = microbatch_tokens(&loader->plan);
-    if (batch < 0 || batch >= given->n_batches || !given->is_here[batch])
-        return STRAIT_FAIL(STRAIT_EPROTO, "the ids of microbatch %lld have not come",
+    if (batch < 0 || batch >= given->n_batches || !given->has_arrived[batch])
+        return STRAIT_FAIL(STRAIT_EPROTO, "token ids of microbatch %lld have not been received",
                            (long long)batch);
     memcpy(tokens, given->tokens + batch * n, (size_t)n * sizeof *tokens);
     memcpy(targets, given->targets + batch * n, (size_t)n * sizeof *targets);
@@ -255,39 +262,40 @@ strait_err strait_loader_prepare(struct strait_loader *loader, struct strait_bac
                                  int n_slots) {
     const int64_t n = microbatch_tokens(&loader->plan);
     loader->backend = backend;
-    STRAIT_TRY(
-        strait_alloc((size_t)n_slots, sizeof *loader->tokens, "ids", (void **)&loader->tokens));
-    STRAIT_TRY(
-        strait_alloc((size_t)n_slots, sizeof *loader->targets, "ids", (void **)&loader->targets));
-    for (int i = 0; i < DESKS; i++) {
-        struct desk *desk = &loader->desks[i];
+    STRAIT_TRY(strait_alloc((size_t)n_slots, sizeof *loader->tokens, "token id tensors",
+                            (void **)&loader->tokens));
+    STRAIT_TRY(strait_alloc((size_t)n_slots, sizeof *loader->targets, "token id tensors",
+                            (void **)&loader->targets));
+    for (int i = 0; i < N_BUFFERS; i++) {
+        struct host_buffer *buffer = &loader->buffers[i];
         STRAIT_TRY(backend->ops->alloc_host(backend, (size_t)(2 * n) * sizeof(int32_t),
-                                            (void **)&desk->tokens));
-        desk->targets = desk->tokens + n;
-        STRAIT_TRY(backend->ops->event_open(backend, &desk->copied));
+                                            (void **)&buffer->tokens));
+        buffer->targets = buffer->tokens + n; // one allocation holds both
+        STRAIT_TRY(backend->ops->event_open(backend, &buffer->copied));
     }
     for (int i = 0; i < n_slots; i++) {
-        STRAIT_TRY(strait_slab_add(&loader->capacity, STRAIT_I32, n, 1, &loader->tokens[i]));
-        STRAIT_TRY(strait_slab_add(&loader->capacity, STRAIT_I32, n, 1, &loader->targets[i]));
+        STRAIT_TRY(strait_slab_add(&loader->slots, STRAIT_I32, n, 1, &loader->tokens[i]));
+        STRAIT_TRY(strait_slab_add(&loader->slots, STRAIT_I32, n, 1, &loader->targets[i]));
     }
-    return strait_slab_commit(&loader->capacity, backend);
+    return strait_slab_commit(&loader->slots, backend);
 }
 
-/* The next desk, once the device has no use for what lies on it. */
-static strait_err clear_desk(struct strait_loader *loader, struct desk **out) {
+/* Returns the next host buffer, after the device has finished copying from it. */
+static strait_err next_buffer(struct strait_loader *loader, struct host_buffer **out) {
     int is_reached = 0;
-    loader->desk = (loader->desk + 1) % DESKS;
-    *out = &loader->desks[loader->desk];
+    loader->last_buffer = (loader->last_buffer + 1) % N_BUFFERS;
+    *out = &loader->buffers[loader->last_buffer];
     return loader->backend->ops->event_query(&(*out)->copied, 1, &is_reached);
 }
 
-static strait_err bring(struct strait_loader *loader, struct strait_stream *stream, int slot,
-                        struct desk *desk) {
+/* Queues the copies to the device and marks the point after which the buffer may be refilled. */
+static strait_err upload_ids(struct strait_loader *loader, struct strait_stream *stream, int slot,
+                             struct host_buffer *buffer) {
     const struct strait_backend_ops *ops = loader->backend->ops;
     const size_t bytes = strait_tensor_bytes(loader->tokens[slot]);
-    STRAIT_TRY(ops->upload(stream, loader->tokens[slot].data, desk->tokens, bytes));
-    STRAIT_TRY(ops->upload(stream, loader->targets[slot].data, desk->targets, bytes));
-    return ops->event_record(stream, &desk->copied);
+    STRAIT_TRY(ops->upload(stream, loader->tokens[slot].data, buffer->tokens, bytes));
+    STRAIT_TRY(ops->upload(stream, loader->targets[slot].data, buffer->targets, bytes));
+    return ops->event_record(stream, &buffer->copied);
 }
 
 strait_err strait_loader_draw(struct strait_loader *loader, int64_t step, int64_t microbatch,
@@ -298,23 +306,24 @@ strait_err strait_loader_draw(struct strait_loader *loader, int64_t step, int64_
                                    step * loader->plan.sequences + microbatch * rows, rows, tokens,
                                    targets);
     if (step != loader->given_step)
-        return STRAIT_FAIL(STRAIT_EPROTO, "the ids of step %lld have not come",
-                           (long long)step + 1);
-    return recall(loader, &loader->given_train, microbatch, tokens, targets);
+        return STRAIT_FAIL(STRAIT_EPROTO, "token ids of step %lld have not been received",
+                           (long long)step + 1); // messages count steps from 1
+    return copy_given(loader, &loader->given_train, microbatch, tokens, targets);
 }
 
 strait_err strait_loader_load(struct strait_loader *loader, struct strait_stream *stream, int slot,
                               int64_t step, int64_t microbatch) {
-    struct desk *desk = NULL;
-    STRAIT_TRY(clear_desk(loader, &desk));
-    STRAIT_TRY(strait_loader_draw(loader, step, microbatch, desk->tokens, desk->targets));
-    return bring(loader, stream, slot, desk);
+    struct host_buffer *buffer = NULL;
+    STRAIT_TRY(next_buffer(loader, &buffer));
+    STRAIT_TRY(strait_loader_draw(loader, step, microbatch, buffer->tokens, buffer->targets));
+    return upload_ids(loader, stream, slot, buffer);
 }
 
 int64_t strait_loader_valid_windows(const struct strait_loader *loader) {
     if (loader->is_given) return loader->given_windows;
     if (loader->valid == NULL) return 0;
     const int64_t context = loader->plan.shape.context;
+    /* Whole sequences only: the limit is rounded up. */
     const int64_t limit = loader->valid_limit > 0 ? (loader->valid_limit + context - 1) / context
                                                   : loader->valid_sampler.n_windows;
     return limit < loader->valid_sampler.n_windows ? limit : loader->valid_sampler.n_windows;
@@ -331,12 +340,13 @@ int64_t strait_loader_valid_tokens(const struct strait_loader *loader) {
 
 strait_err strait_loader_draw_valid(struct strait_loader *loader, int64_t batch, int32_t *tokens,
                                     int32_t *targets) {
-    if (loader->is_given) return recall(loader, &loader->given_valid, batch, tokens, targets);
+    if (loader->is_given) return copy_given(loader, &loader->given_valid, batch, tokens, targets);
     const int64_t context = loader->plan.shape.context;
     const int64_t first = batch * loader->plan.microbatch;
     const int64_t left = strait_loader_valid_windows(loader) - first;
     const int64_t rows = left < loader->plan.microbatch ? left : loader->plan.microbatch;
     STRAIT_TRY(strait_sampler_fill(&loader->valid_sampler, first, rows, tokens, targets));
+    /* The last microbatch may be partial. Its missing rows have no target, hence no loss. */
     for (int64_t i = rows * context; i < loader->plan.microbatch * context; i++) {
         tokens[i] = 0;
         targets[i] = -1;
@@ -346,10 +356,10 @@ strait_err strait_loader_draw_valid(struct strait_loader *loader, int64_t batch,
 
 strait_err strait_loader_load_valid(struct strait_loader *loader, struct strait_stream *stream,
                                     int slot, int64_t batch) {
-    struct desk *desk = NULL;
-    STRAIT_TRY(clear_desk(loader, &desk));
-    STRAIT_TRY(strait_loader_draw_valid(loader, batch, desk->tokens, desk->targets));
-    return bring(loader, stream, slot, desk);
+    struct host_buffer *buffer = NULL;
+    STRAIT_TRY(next_buffer(loader, &buffer));
+    STRAIT_TRY(strait_loader_draw_valid(loader, batch, buffer->tokens, buffer->targets));
+    return upload_ids(loader, stream, slot, buffer);
 }
 
 strait_tensor strait_loader_tokens(const struct strait_loader *loader, int slot) {

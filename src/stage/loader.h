@@ -1,7 +1,9 @@
-/* feed.h - the token ids of a run, brought to the device microbatch by microbatch.
+/* loader.h - brings the token ids of a run to the device, microbatch by microbatch.
  *
- * Which ids make a microbatch follows from the run's seed and the step alone (data/sampler.h), so
- * every stage feeds itself from its own copy of the shards. */
+ * The ids of a microbatch follow from the run's seed and the step alone (data/sampler.h), so every
+ * stage reads them from its own copy of the shards. A worker without shards uses a loader that is
+ * given the ids instead. A loader is used by one thread at a time. Call order: open, cut, prepare,
+ * then load. */
 #pragma once
 
 #include "backend/backend.h"
@@ -11,59 +13,70 @@
 
 struct strait_loader;
 
-/* Opens the run's shards and checks them against each other, the tokenizer and model.vocab. */
+/* Opens the run's shards and checks them against each other, the tokenizer and model.vocab.
+ * STRAIT_ECONFIG, STRAIT_EDATA or STRAIT_EIO name the option or file at fault. */
 strait_err strait_loader_open(const strait_run *run, struct strait_loader **out);
 void strait_loader_close(struct strait_loader **loader); // accepts NULL
 
-/* A feed without shards, for a machine that has none: every microbatch is given to it before it is
- * loaded, validation too, of which there are `valid_windows` sequences. */
+/* Opens a loader without shards, for a machine that has none: it is given every microbatch before
+ * it loads it. A validation has `valid_windows` sequences. */
 strait_err strait_loader_open_given(int64_t vocab, int64_t valid_windows,
                                     struct strait_loader **out);
 
-/* Takes one microbatch, microbatch * context ids each; where NULL, nobody here reads them. A step
- * replaces the one before. STRAIT_EPROTO for ids outside the vocabulary or places that are none;
- * targets may be -1, none. After cut. */
+/* Copies the ids of one microbatch (microbatch * context of each kind) into such a loader. Either
+ * pointer may be NULL if this stage does not read it. The first microbatch of another step discards
+ * the previous step. Targets may be -1: no loss at that position. STRAIT_EPROTO for ids outside the
+ * vocabulary or a microbatch out of range: the ids come from the network. Requires cut. */
 strait_err strait_loader_give(struct strait_loader *loader, int64_t step, int64_t microbatch,
                               const int32_t *tokens, const int32_t *targets);
 strait_err strait_loader_give_valid(struct strait_loader *loader, int64_t batch,
                                     const int32_t *tokens, const int32_t *targets);
 
-/* The ids themselves, for whoever gives them to others. After cut. */
+/* Writes the ids of one microbatch to host memory, for a caller that sends them to other workers.
+ * STRAIT_EPROTO if the loader should have been given them and was not. Requires cut. */
 strait_err strait_loader_draw(struct strait_loader *loader, int64_t step, int64_t microbatch,
                               int32_t *tokens, int32_t *targets);
 strait_err strait_loader_draw_valid(struct strait_loader *loader, int64_t batch, int32_t *tokens,
                                     int32_t *targets);
-int64_t strait_loader_valid_windows(
-    const struct strait_loader *loader); // sequences of a validation
 
-/* What the data say the vocabulary is, and the fingerprint of their tokenizer ("" if unknown). */
+/* Number of sequences in a validation. */
+int64_t strait_loader_valid_windows(const struct strait_loader *loader);
+
+/* Vocabulary size from model.vocab, the tokenizer or the shards, whichever states it first. */
 int64_t strait_loader_vocab(const struct strait_loader *loader);
+
+/* Fingerprint of the tokenizer of the training shards; "" if unknown. Borrowed. */
 const char *strait_loader_tokenizer(const struct strait_loader *loader);
+
+/* Tokens in the training shards; 0 without shards. */
 int64_t strait_loader_train_tokens(const struct strait_loader *loader);
 
-/* How the tokens are cut into microbatches. Before anything below. */
+/* Sets how tokens are cut into sequences and microbatches; copies the plan. STRAIT_EDATA for shards
+ * shorter than one sequence. Required by everything below. */
 strait_err strait_loader_cut(struct strait_loader *loader, const strait_run_plan *plan);
 
-/* Makes room for n_slots microbatches on the device. Before load. */
+/* Allocates n_slots microbatches on the device and the host buffers they are copied from. The
+ * backend is borrowed until release, which frees all of it. Required by load. */
 strait_err strait_loader_prepare(struct strait_loader *loader, struct strait_backend *backend,
                                  int n_slots);
-void strait_loader_release(struct strait_loader *loader);                    // gives that room back
-size_t strait_loader_device_bytes(const strait_run_plan *plan, int n_slots); // that room
+void strait_loader_release(struct strait_loader *loader);
 
-/* The same with what lies on the host. */
+/* Bytes that prepare allocates: on the device alone, and with the host buffers. */
+size_t strait_loader_device_bytes(const strait_run_plan *plan, int n_slots);
 size_t strait_loader_bytes(const strait_run_plan *plan, int n_slots);
 
-/* Brings microbatch `microbatch` of `step` into a slot. No allocation. */
+/* Queues the copy of one microbatch of `step` into a slot on the device. Allocates nothing. */
 strait_err strait_loader_load(struct strait_loader *loader, struct strait_stream *stream, int slot,
                               int64_t step, int64_t microbatch);
 
-/* Validation: how many microbatches and how many tokens count; then one of them. Rows past the end
- * have no target. */
+/* Microbatches of a validation, and the tokens in it that count; 0 without validation shards. */
 int64_t strait_loader_valid_batches(const struct strait_loader *loader);
 int64_t strait_loader_valid_tokens(const struct strait_loader *loader);
+
+/* Like load, for microbatch `batch` of the validation. Rows past the end have targets of -1. */
 strait_err strait_loader_load_valid(struct strait_loader *loader, struct strait_stream *stream,
                                     int slot, int64_t batch);
 
-/* [N x 1] i32 on the device. */
+/* Inputs and targets of a slot, [N x 1] i32 on the device; valid until release. */
 strait_tensor strait_loader_tokens(const struct strait_loader *loader, int slot);
 strait_tensor strait_loader_targets(const struct strait_loader *loader, int slot);

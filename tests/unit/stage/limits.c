@@ -1,18 +1,18 @@
-/* What a recipe and measured times say of windows, messages, limits and the meter. */
+/* Windows, message memory, limits and metered times that follow from a plan and measured times. */
 #include "stage/limits.h"
 
 #include "../config/run_plan_rig.h"
 
-/* Stages that take a millisecond each way. */
+/* Stages that take one millisecond for each pass. */
 static void equal_times(strait_step_times times[8]) {
     for (int i = 0; i < 8; i++)
         times[i] = (strait_step_times){.forward = 1e-3, .input = 1e-3, .weights = 1e-3};
 }
 
-static void far_stages_ask_for_more_in_flight(void **state) {
+static void chooses_larger_windows_for_longer_delays(void **state) {
     (void)state;
     strait_step_times times[8];
-    const double unknown[4] = {0.0};
+    const double unmeasured[4] = {0.0};
     const double measured[4] = {5e-3, 5e-3, 5e-3, 0.0};
     int near[4];
     int far[4];
@@ -21,14 +21,14 @@ static void far_stages_ask_for_more_in_flight(void **state) {
     double slow = 0.0;
     equal_times(times);
     CHECK_OK(make("stages.count=4", "stages.schedule=1f1b-window", "stages.microbatch=1"));
-    CHECK_OK(strait_limits_windows(&plan, 0, times, unknown, NULL, near, &fast));
+    CHECK_OK(strait_limits_windows(&plan, 0, times, unmeasured, NULL, near, &fast));
     CHECK_OK(strait_limits_windows(&plan, 0, times, measured, NULL, found, &slow));
     plan.emulate.delay_ns = 5000000;
-    CHECK_OK(strait_limits_windows(&plan, 0, times, unknown, NULL, far, &slow));
+    CHECK_OK(strait_limits_windows(&plan, 0, times, unmeasured, NULL, far, &slow));
     assert_true(far[0] > near[0] && near[0] >= near[3]);
-    assert_memory_equal(far, found, sizeof far); // measured or told, a delay is a delay
+    assert_memory_equal(far, found, sizeof far); // same result, measured or configured
     assert_true(slow < fast && slow > 0.0);
-    plan.emulate.jitter_ns = 5000000; // which the shortest round trip does not show
+    plan.emulate.jitter_ns = 5000000; // not visible in the shortest round trip
     CHECK_OK(strait_limits_windows(&plan, 0, times, measured, NULL, far, &slow));
     assert_true(far[0] > found[0]);
     plan.emulate.jitter_ns = 0;
@@ -36,16 +36,16 @@ static void far_stages_ask_for_more_in_flight(void **state) {
     CHECK_OK(strait_limits_windows(&plan, 0, times, measured, NULL, far, &slow));
     assert_true(far[0] > found[0]);
     plan.emulate.loss = 0.0;
-    CHECK_OK(strait_limits_windows(&plan, 3, times, unknown, NULL, far, &slow));
+    CHECK_OK(strait_limits_windows(&plan, 3, times, unmeasured, NULL, far, &slow));
     for (int i = 0; i < 4; i++)
         assert_int_equal(far[i], 3);
-    CHECK_OK(strait_limits_windows(&plan, 1000, times, unknown, NULL, far, &slow));
-    assert_int_equal(far[0], 32); // no more than there are
+    CHECK_OK(strait_limits_windows(&plan, 1000, times, unmeasured, NULL, far, &slow));
+    assert_int_equal(far[0], 32); // capped by the number of microbatches
 }
 
-/* What stage 0 makes at once waits for a slow wire; a validation has no window that holds it back.
- */
-static void messages_are_counted(void **state) {
+/* Messages pile up before the slow part, be it a stage or a link; in a validation no window limits
+ * them. */
+static void estimates_message_memory(void **state) {
     (void)state;
     strait_step_times times[8];
     const int narrow[2] = {1, 1}, wide[2] = {32, 32};
@@ -57,7 +57,7 @@ static void messages_are_counted(void **state) {
     CHECK_OK(make("stages.count=2", "stages.microbatch=1", "stages.schedule=1f1b-window"));
     const size_t size = strait_codec_wire_bytes(&plan.codec, STRAIT_FORWARD);
     const size_t one = strait_msg_bytes(size);
-    times[1].forward *= 10.0; // where messages wait
+    times[1].forward *= 10.0; // messages wait there
     CHECK_OK(strait_limits_messages(&run, &plan, narrow, times, 0, few));
     CHECK_OK(strait_limits_messages(&run, &plan, wide, times, 0, many));
     assert_true(many[1] > few[1] + 20 * one && many[0] < few[0] + 5 * one);
@@ -69,7 +69,7 @@ static void messages_are_counted(void **state) {
     assert_true(many[0] > few[0] + 200 * one);
 }
 
-static void what_limits_a_step_is_named(void **state) {
+static void names_what_limits_a_step(void **state) {
     (void)state;
     strait_step_times times[8];
     int windows[2] = {32, 32};
@@ -97,9 +97,9 @@ static void what_limits_a_step_is_named(void **state) {
     assert_string_equal(strait_limits_name(&plan, windows, times, 1, 1e4, 1e4), "propagation");
 }
 
-/* Two stages, 32 microbatches of 250 bytes, 10 ms a message at 200 kb/s: each stage hears 32 of
- * them, one after the other, and every one pays the delay. */
-static void meter_counts_beside_the_links(void **state) {
+/* Two stages, 32 microbatches of 250 bytes, 10 ms per message at 200 kb/s: each stage receives
+ * 32 of them one after the other, and each one incurs the delay. */
+static void metered_time_ignores_the_emulated_links(void **state) {
     (void)state;
     strait_step_times times[8];
     int windows[2] = {32, 32};
@@ -108,18 +108,18 @@ static void meter_counts_beside_the_links(void **state) {
     assert_true(strait_limits_metered(&plan, windows, times, 32 * 250, 32 * 250) == 0.0);
     CHECK_OK(make("stages.count=2", "stages.microbatch=1", "link.meter.rate=200kbit"));
     plan.schedule = STRAIT_SCHEDULE_FILL;
-    plan.emulate.delay_ns = 7000000000; // of the link itself: another matter
-    /* The last gradient has nothing to hide behind, nor has the norm's way there and back. */
+    plan.emulate.delay_ns = 7000000000; // of the emulated link; must not matter
+    /* The last gradient overlaps with nothing, nor does the round trip of the gradient norm. */
     CHECK_NEAR(strait_limits_metered(&plan, windows, times, 32 * 250, 32 * 250),
                32 * (0.01 + 0.05) + (0.01 + 0.05) + 2 * 0.05, 1e-9);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(far_stages_ask_for_more_in_flight),
-        cmocka_unit_test(messages_are_counted),
-        cmocka_unit_test(what_limits_a_step_is_named),
-        cmocka_unit_test(meter_counts_beside_the_links),
+        cmocka_unit_test(chooses_larger_windows_for_longer_delays),
+        cmocka_unit_test(estimates_message_memory),
+        cmocka_unit_test(names_what_limits_a_step),
+        cmocka_unit_test(metered_time_ignores_the_emulated_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Token ids, brought to the device as the sampler says. */
+/* The loader: ids on the device follow the sampler; shards and received ids are checked. */
 #include "stage/loader.h"
 
 #include "../config/tiny_run.h"
@@ -22,7 +22,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static struct strait_loader *open_feed(struct strait_backend *backend) {
+static struct strait_loader *open_loader(struct strait_backend *backend) {
     struct strait_loader *loader = NULL;
     CHECK_OK(strait_loader_open(&run, &loader));
     CHECK_OK(strait_run_plan_init(&run, strait_loader_vocab(loader), &plan));
@@ -41,18 +41,18 @@ static void check_shifted(const struct strait_loader *loader, int slot) {
         if (i % context != context - 1) assert_int_equal(targets[i], tokens[i + 1]);
 }
 
-static void slots_hold_what_step_and_microbatch_say(void **state) {
+static void loads_the_microbatch_of_a_step_into_a_slot(void **state) {
     (void)state;
     struct strait_backend *backend = NULL;
     struct strait_stream stream;
     CHECK_OK(strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = 1}, &backend));
     CHECK_OK(backend->ops->stream_open(backend, &stream));
-    struct strait_loader *loader = open_feed(backend);
+    struct strait_loader *loader = open_loader(backend);
     assert_int_equal(strait_loader_vocab(loader), TINY_VOCAB);
     assert_int_equal(strait_loader_train_tokens(loader), 5000);
     const size_t bytes = strait_tensor_bytes(strait_loader_tokens(loader, 0));
     assert_int_equal(strait_loader_bytes(&plan, 2), 8 * bytes);
-    const int64_t prev = strait_alloc_count();
+    const int64_t n_allocs = strait_alloc_count();
     CHECK_OK(strait_loader_load(loader, &stream, 0, 3, 0));
     CHECK_OK(strait_loader_load(loader, &stream, 1, 3, 1));
     check_shifted(loader, 0);
@@ -61,9 +61,9 @@ static void slots_hold_what_step_and_microbatch_say(void **state) {
     assert_int_equal(bytes, sizeof first);
     memcpy(first, strait_loader_tokens(loader, 0).data, bytes);
     assert_memory_not_equal(first, strait_loader_tokens(loader, 1).data, bytes);
-    CHECK_OK(strait_loader_load(loader, &stream, 1, 3, 0)); // the same, whatever came between
+    CHECK_OK(strait_loader_load(loader, &stream, 1, 3, 0)); // independent of the loads in between
     assert_memory_equal(first, strait_loader_tokens(loader, 1).data, bytes);
-    /* 31 windows in microbatches of 4: the last has one row that counts for nothing. */
+    /* 31 windows in microbatches of 4: the last row of the last one has no targets. */
     assert_int_equal(strait_loader_valid_batches(loader), 8);
     assert_int_equal(strait_loader_valid_tokens(loader), 31 * 16);
     CHECK_OK(strait_loader_load_valid(loader, &stream, 0, 7));
@@ -71,18 +71,18 @@ static void slots_hold_what_step_and_microbatch_say(void **state) {
     assert_true(targets[3 * 16 - 1] >= 0);
     for (int i = 3 * 16; i < 4 * 16; i++)
         assert_int_equal(targets[i], -1);
-    assert_int_equal(strait_alloc_count(), prev);
+    assert_int_equal(strait_alloc_count(), n_allocs);
     strait_loader_release(loader);
     strait_loader_close(&loader);
     backend->ops->stream_close(&stream);
     strait_backend_close(&backend);
 }
 
-static void less_is_validated_when_asked(void **state) {
+static void limits_validation_to_valid_tokens(void **state) {
     (void)state;
     struct strait_loader *loader = NULL;
     strait_run one = run;
-    one.data.valid_tokens = 33; // three windows of 16, the least that holds them
+    one.data.valid_tokens = 33; // rounded up to three windows of 16
     CHECK_OK(strait_loader_open(&one, &loader));
     CHECK_OK(strait_run_plan_init(&one, strait_loader_vocab(loader), &plan));
     CHECK_OK(strait_loader_cut(loader, &plan));
@@ -96,7 +96,7 @@ static void less_is_validated_when_asked(void **state) {
     strait_loader_close(&loader);
 }
 
-static void shards_that_do_not_fit_are_refused(void **state) {
+static void rejects_shards_that_do_not_match_the_run(void **state) {
     (void)state;
     struct strait_loader *loader = NULL;
     strait_run one = run;
@@ -117,7 +117,7 @@ static void shards_that_do_not_fit_are_refused(void **state) {
     strait_loader_close(&loader);
 }
 
-static void failed_allocations_leave_nothing(void **state) {
+static void open_frees_everything_when_an_allocation_fails(void **state) {
     (void)state;
     strait_err err = STRAIT_ENOMEM;
     int n = 0;
@@ -132,45 +132,46 @@ static void failed_allocations_leave_nothing(void **state) {
     assert_true(n > 2);
 }
 
-/* A feed without shards holds what it is given, and refuses what is no id. */
-static void given_ids_are_held_and_checked(void **state) {
+/* A loader without shards stores the ids it is given, and rejects ids outside the vocabulary. */
+static void stores_and_checks_received_ids(void **state) {
     (void)state;
     struct strait_loader *loader = NULL;
-    struct strait_loader *other = NULL;
+    struct strait_loader *receiver = NULL;
     CHECK_OK(strait_loader_open(&run, &loader));
     CHECK_OK(strait_run_plan_init(&run, strait_loader_vocab(loader), &plan));
     CHECK_OK(strait_loader_cut(loader, &plan));
     const int64_t windows = strait_loader_valid_windows(loader);
-    CHECK_OK(strait_loader_open_given(TINY_VOCAB, windows, &other));
-    CHECK_OK(strait_loader_cut(other, &plan));
-    assert_int_equal(strait_loader_valid_batches(other), strait_loader_valid_batches(loader));
+    CHECK_OK(strait_loader_open_given(TINY_VOCAB, windows, &receiver));
+    CHECK_OK(strait_loader_cut(receiver, &plan));
+    assert_int_equal(strait_loader_valid_batches(receiver), strait_loader_valid_batches(loader));
     int32_t ids[2][64];
     int32_t seen[2][64];
     assert_int_equal(plan.microbatch * run.model.context, 64);
     CHECK_OK(strait_loader_draw(loader, 5, 1, ids[0], ids[1]));
-    CHECK_FAILS(strait_loader_draw(other, 5, 1, seen[0], seen[1]), STRAIT_EPROTO, "step 6");
-    CHECK_OK(strait_loader_give(other, 5, 1, ids[0], ids[1]));
-    CHECK_OK(strait_loader_draw(other, 5, 1, seen[0], seen[1]));
+    CHECK_FAILS(strait_loader_draw(receiver, 5, 1, seen[0], seen[1]), STRAIT_EPROTO, "step 6");
+    CHECK_OK(strait_loader_give(receiver, 5, 1, ids[0], ids[1]));
+    CHECK_OK(strait_loader_draw(receiver, 5, 1, seen[0], seen[1]));
     assert_memory_equal(ids, seen, sizeof ids);
-    CHECK_FAILS(strait_loader_draw(other, 5, 0, seen[0], seen[1]), STRAIT_EPROTO, "microbatch 0");
-    CHECK_FAILS(strait_loader_give(other, 5, 2, ids[0], ids[1]), STRAIT_EPROTO, "microbatch 2");
+    CHECK_FAILS(strait_loader_draw(receiver, 5, 0, seen[0], seen[1]), STRAIT_EPROTO,
+                "microbatch 0");
+    CHECK_FAILS(strait_loader_give(receiver, 5, 2, ids[0], ids[1]), STRAIT_EPROTO, "microbatch 2");
     ids[1][63] = -1; // no target
-    CHECK_OK(strait_loader_give_valid(other, 0, ids[0], ids[1]));
+    CHECK_OK(strait_loader_give_valid(receiver, 0, ids[0], ids[1]));
     ids[0][63] = -1;
-    CHECK_FAILS(strait_loader_give_valid(other, 0, ids[0], ids[1]), STRAIT_EPROTO, "vocabulary");
+    CHECK_FAILS(strait_loader_give_valid(receiver, 0, ids[0], ids[1]), STRAIT_EPROTO, "vocabulary");
     ids[0][63] = TINY_VOCAB;
-    CHECK_FAILS(strait_loader_give(other, 6, 0, ids[0], NULL), STRAIT_EPROTO, "vocabulary");
+    CHECK_FAILS(strait_loader_give(receiver, 6, 0, ids[0], NULL), STRAIT_EPROTO, "vocabulary");
     strait_loader_close(&loader);
-    strait_loader_close(&other);
+    strait_loader_close(&receiver);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_hold_what_step_and_microbatch_say),
-        cmocka_unit_test(less_is_validated_when_asked),
-        cmocka_unit_test(shards_that_do_not_fit_are_refused),
-        cmocka_unit_test(given_ids_are_held_and_checked),
-        cmocka_unit_test(failed_allocations_leave_nothing),
+        cmocka_unit_test(loads_the_microbatch_of_a_step_into_a_slot),
+        cmocka_unit_test(limits_validation_to_valid_tokens),
+        cmocka_unit_test(rejects_shards_that_do_not_match_the_run),
+        cmocka_unit_test(stores_and_checks_received_ids),
+        cmocka_unit_test(open_frees_everything_when_an_allocation_fails),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
