@@ -7,7 +7,7 @@
 #include "stage/staging.h"
 
 enum {
-    TRACE_SPANS = 1 << 16 // of the newest moves
+    TRACE_SPANS = 1 << 16 // only the newest are kept
 };
 
 static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_runner_memory *m) {
@@ -19,7 +19,7 @@ static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_
     return STRAIT_OK;
 }
 
-/* The codec halves of a stage. */
+/* Adds up the codecs of a stage, and the staging buffers of their boundaries. */
 static strait_err plan_codecs(const strait_run_plan *plan, int stage, int n_slots, size_t *out) {
     for (int side = 0; side < 2; side++) {
         const int boundary = side == STRAIT_SENDER ? stage : stage - 1;
@@ -28,7 +28,7 @@ static strait_err plan_codecs(const strait_run_plan *plan, int stage, int n_slot
         const strait_codec_spec spec = strait_run_plan_codec(plan, boundary, n_slots);
         STRAIT_TRY(strait_codec_plan_bytes(&spec, (strait_codec_side)side, &bytes));
         *out += bytes;
-        if (plan->scratch_bytes > 0) // a device that is not the host
+        if (plan->scratch_bytes > 0) // set for devices other than the host
             *out += strait_staging_bytes(strait_codec_wire_bytes(&spec, STRAIT_FORWARD),
                                          strait_codec_wire_bytes(&spec, STRAIT_BACKWARD));
     }
@@ -46,23 +46,24 @@ strait_err strait_runner_plan(const strait_run_plan *plan, int stage, int n_slot
                                    .data = strait_loader_bytes(plan, n_slots)};
     STRAIT_TRY(plan_codecs(plan, stage, n_slots, &memory.codecs));
     STRAIT_TRY(plan_optimizer(plan, stage, &memory));
+    /* Host buffers of the loader count as data, but not as device memory. */
     memory.device = memory.weights + memory.gradients + memory.optimizer + memory.activations +
                     memory.codecs + strait_loader_device_bytes(plan, n_slots);
     *out = memory;
     return STRAIT_OK;
 }
 
-static strait_err open_boundary(struct strait_runner *w, strait_codec_side side,
+static strait_err open_boundary(struct strait_runner *runner, strait_codec_side side,
                                 struct strait_boundary **out) {
-    const int boundary = side == STRAIT_SENDER ? w->stage : w->stage - 1;
-    if (boundary < 0 || boundary >= w->plan.n_stages - 1) return STRAIT_OK;
+    const int boundary = side == STRAIT_SENDER ? runner->stage : runner->stage - 1;
+    if (boundary < 0 || boundary >= runner->plan.n_stages - 1) return STRAIT_OK;
     const strait_boundary_spec spec = {
-        .codec = strait_run_plan_codec(&w->plan, boundary, w->n_slots),
+        .codec = strait_run_plan_codec(&runner->plan, boundary, runner->n_slots),
         .side = side,
-        .n_microbatches = (int)w->plan.n_microbatches,
-        .n_valid = strait_loader_valid_batches(w->loader)};
-    STRAIT_TRY(strait_boundary_open(&spec, w->backend, out));
-    strait_boundary_set_poll(*out, strait_runner_poll_waiting, w);
+        .n_microbatches = (int)runner->plan.n_microbatches,
+        .n_valid = strait_loader_valid_batches(runner->loader)};
+    STRAIT_TRY(strait_boundary_open(&spec, runner->backend, out));
+    strait_boundary_set_poll(*out, strait_runner_poll_waiting, runner);
     return STRAIT_OK;
 }
 
@@ -70,183 +71,195 @@ static struct strait_codec *codec_of(struct strait_boundary *boundary) {
     return boundary != NULL ? strait_boundary_codec(boundary) : NULL;
 }
 
-static void add_codec_params(struct strait_runner *w, const struct strait_codec *codec) {
+static void add_codec_params(struct strait_runner *runner, const struct strait_codec *codec) {
     for (int i = 0; codec != NULL && i < codec->n_params; i++)
-        w->params[w->n_params++] = codec->params[i];
+        runner->params[runner->n_params++] = codec->params[i];
 }
 
-/* One list for the optimizer: it does not care whose a weight is. A sketch has the same. */
-static strait_err list_params(struct strait_runner *w) {
+/* Lists all parameters for the optimizer, those of the codecs included. config/dry_run builds the
+ * same list in the same order: memory plans and snapshots depend on it. */
+static strait_err list_params(struct strait_runner *runner) {
     int n = 0;
-    const strait_param *model = strait_stage_params(w->model, &n);
-    STRAIT_TRY(strait_alloc((size_t)n + (size_t)2 * STRAIT_CODEC_PARAMS, sizeof *w->params,
-                            "parameter list", (void **)&w->params));
-    add_codec_params(w, codec_of(w->receiver));
+    const strait_param *model = strait_stage_params(runner->model, &n);
+    STRAIT_TRY(strait_alloc((size_t)n + (size_t)2 * STRAIT_CODEC_PARAMS, sizeof *runner->params,
+                            "parameter list", (void **)&runner->params));
+    add_codec_params(runner, codec_of(runner->receiver));
     for (int i = 0; i < n; i++)
-        w->params[w->n_params++] = model[i];
-    add_codec_params(w, codec_of(w->sender));
+        runner->params[runner->n_params++] = model[i];
+    add_codec_params(runner, codec_of(runner->sender));
     return STRAIT_OK;
 }
 
-/* Codecs compute with copies of their parameters. */
-static strait_err refresh_codecs(struct strait_runner *w) {
-    struct strait_stream *stream = strait_stage_stream(w->model);
-    if (w->receiver != NULL) STRAIT_TRY(strait_codec_refresh(codec_of(w->receiver), stream));
-    return w->sender != NULL ? strait_codec_refresh(codec_of(w->sender), stream) : STRAIT_OK;
+/* Codecs compute with copies of their parameters, which an update makes stale. */
+static strait_err refresh_codecs(struct strait_runner *runner) {
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    if (runner->receiver != NULL)
+        STRAIT_TRY(strait_codec_refresh(codec_of(runner->receiver), stream));
+    return runner->sender != NULL ? strait_codec_refresh(codec_of(runner->sender), stream)
+                                  : STRAIT_OK;
 }
 
-/* A codec that confines weights wants the first ones confined too. */
-static strait_err confine(struct strait_runner *w) {
+/* A subspace codec requires that weights stay in its subspace: projects them after each update, and
+ * the initial ones too. */
+static strait_err project_weights(struct strait_runner *runner) {
     int n = 0;
-    strait_param *params = strait_stage_params(w->model, &n);
-    if (w->sender == NULL) return STRAIT_OK;
-    struct strait_codec *codec = codec_of(w->sender);
+    strait_param *params = strait_stage_params(runner->model, &n);
+    if (runner->sender == NULL) return STRAIT_OK;
+    struct strait_codec *codec = codec_of(runner->sender);
     if ((strait_codec_traits(&codec->spec) & STRAIT_CODEC_CONFINES) == 0) return STRAIT_OK;
-    STRAIT_TRY(strait_codec_after_update(codec, strait_stage_stream(w->model), params, n));
-    return strait_stage_refresh(w->model);
+    STRAIT_TRY(strait_codec_after_update(codec, strait_stage_stream(runner->model), params, n));
+    return strait_stage_refresh(runner->model);
 }
 
-static strait_err open_into(struct strait_runner *w, const strait_run *run) {
-    const strait_stage_spec spec = strait_run_plan_stage(&w->plan, w->stage, w->n_slots);
-    STRAIT_TRY(strait_backend_open(strait_run_plan_backend(run), &w->backend));
-    STRAIT_TRY(strait_stage_open(&spec, w->backend, &w->model));
-    STRAIT_TRY(open_boundary(w, STRAIT_RECEIVER, &w->receiver));
-    STRAIT_TRY(open_boundary(w, STRAIT_SENDER, &w->sender));
-    if (w->receiver != NULL || w->sender != NULL)
-        STRAIT_TRY(strait_codec_join(codec_of(w->receiver), codec_of(w->sender)));
-    if (w->sender != NULL && w->plan.shape.subspace > 0) {
+static strait_err open_into(struct strait_runner *runner, const strait_run *run) {
+    const strait_stage_spec spec = strait_run_plan_stage(&runner->plan, runner->stage,
+                                                         runner->n_slots);
+    STRAIT_TRY(strait_backend_open(strait_run_plan_backend(run), &runner->backend));
+    STRAIT_TRY(strait_stage_open(&spec, runner->backend, &runner->model));
+    STRAIT_TRY(open_boundary(runner, STRAIT_RECEIVER, &runner->receiver));
+    STRAIT_TRY(open_boundary(runner, STRAIT_SENDER, &runner->sender));
+    if (runner->receiver != NULL || runner->sender != NULL)
+        STRAIT_TRY(strait_codec_join(codec_of(runner->receiver), codec_of(runner->sender)));
+    if (runner->sender != NULL && runner->plan.shape.subspace > 0) {
         strait_tensor basis, fixed;
-        STRAIT_TRY(strait_codec_basis_view(codec_of(w->sender), &basis, &fixed));
-        STRAIT_TRY(strait_stage_set_basis(w->model, basis, fixed));
+        STRAIT_TRY(strait_codec_basis_view(codec_of(runner->sender), &basis, &fixed));
+        STRAIT_TRY(strait_stage_set_basis(runner->model, basis, fixed));
     }
-    STRAIT_TRY(list_params(w));
-    const strait_optim_spec optim = strait_run_plan_optim(&w->plan, w->stage);
-    STRAIT_TRY(strait_optimizer_open(&optim, w->backend, w->params, w->n_params, &w->optimizer));
-    STRAIT_TRY(strait_loader_prepare(w->loader, w->backend, w->n_slots));
-    if (w->sender == NULL)
-        STRAIT_TRY(w->backend->ops->alloc_host(
-            w->backend, (size_t)(w->plan.sequences * spec.seq_len) * sizeof *w->losses,
-            (void **)&w->losses));
-    STRAIT_TRY(w->backend->ops->alloc_host(w->backend, (size_t)w->n_params * sizeof *w->squares,
-                                           (void **)&w->squares));
-    return w->backend->ops->event_open(w->backend, &w->measured);
+    STRAIT_TRY(list_params(runner)); // after the codecs are open: they have parameters
+    const strait_optim_spec optim = strait_run_plan_optim(&runner->plan, runner->stage);
+    STRAIT_TRY(strait_optimizer_open(&optim, runner->backend, runner->params, runner->n_params,
+                                     &runner->optimizer));
+    STRAIT_TRY(strait_loader_prepare(runner->loader, runner->backend, runner->n_slots));
+    /* Pinned, so that the device copies losses and squares without blocking the host. */
+    if (runner->sender == NULL)
+        STRAIT_TRY(runner->backend->ops->alloc_host(
+            runner->backend,
+            (size_t)(runner->plan.sequences * spec.seq_len) * sizeof *runner->losses,
+            (void **)&runner->losses));
+    STRAIT_TRY(runner->backend->ops->alloc_host(runner->backend,
+                                                (size_t)runner->n_params * sizeof *runner->squares,
+                                                (void **)&runner->squares));
+    return runner->backend->ops->event_open(runner->backend, &runner->measured);
 }
 
 strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan, int stage,
                               int n_slots, struct strait_loader *loader,
                               struct strait_runner **out) {
-    struct strait_runner *w = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof *w, "worker", (void **)&w));
-    w->plan = *plan;
-    w->stage = stage;
-    w->n_slots = n_slots;
-    w->loader = loader;
-    w->deadline_ms = (int)(run->link.deadline * 1e3);
-    w->needs_tokens = strait_run_plan_needs_tokens(plan, stage) || stage == plan->n_stages - 1;
-    const strait_err err = open_into(w, run);
+    struct strait_runner *runner = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *runner, "runner", (void **)&runner));
+    runner->plan = *plan;
+    runner->stage = stage;
+    runner->n_slots = n_slots;
+    runner->loader = loader;
+    runner->deadline_ms = (int)(run->link.deadline * 1e3);
+    /* The last stage needs the targets, which are loaded with the tokens. */
+    runner->needs_tokens = strait_run_plan_needs_tokens(plan, stage) || stage == plan->n_stages - 1;
+    const strait_err err = open_into(runner, run);
     if (err != STRAIT_OK) {
-        strait_runner_close(&w);
+        strait_runner_close(&runner);
         return err;
     }
-    *out = w;
+    *out = runner;
     return STRAIT_OK;
 }
 
-strait_err strait_runner_init_weights(struct strait_runner *w, uint64_t seed) {
-    STRAIT_TRY(strait_stage_init(w->model, seed));
-    STRAIT_TRY(confine(w));
-    w->is_untouched = 1;
+strait_err strait_runner_init_weights(struct strait_runner *runner, uint64_t seed) {
+    STRAIT_TRY(strait_stage_init(runner->model, seed));
+    STRAIT_TRY(project_weights(runner));
+    runner->is_untouched = 1;
     return STRAIT_OK;
 }
 
-void strait_runner_close(struct strait_runner **worker) {
-    struct strait_runner *w = *worker;
-    if (w == NULL) return;
-    if (w->model != NULL) // what is queued may use anything below
-        (void)w->backend->ops->wait(strait_stage_stream(w->model));
-    strait_trace_close(&w->trace);
-    strait_optimizer_close(&w->optimizer);
-    strait_boundary_close(&w->receiver);
-    strait_boundary_close(&w->sender);
-    strait_stage_close(&w->model);
-    strait_alloc_free(w->params);
-    if (w->losses != NULL) w->backend->ops->release_host(w->backend, w->losses);
-    if (w->measured.backend != NULL) w->backend->ops->event_close(&w->measured);
-    if (w->squares != NULL) w->backend->ops->release_host(w->backend, w->squares);
-    strait_loader_release(w->loader); // its room lies on our device
-    strait_backend_close(&w->backend);
-    strait_alloc_free(w);
-    *worker = NULL;
+void strait_runner_close(struct strait_runner **runner_ptr) {
+    struct strait_runner *runner = *runner_ptr;
+    if (runner == NULL) return;
+    if (runner->model != NULL) // queued work may use anything freed below
+        (void)runner->backend->ops->wait(strait_stage_stream(runner->model));
+    strait_trace_close(&runner->trace);
+    strait_optimizer_close(&runner->optimizer);
+    strait_boundary_close(&runner->receiver);
+    strait_boundary_close(&runner->sender);
+    strait_stage_close(&runner->model);
+    strait_alloc_free(runner->params);
+    if (runner->losses != NULL) runner->backend->ops->release_host(runner->backend, runner->losses);
+    if (runner->measured.backend != NULL) runner->backend->ops->event_close(&runner->measured);
+    if (runner->squares != NULL)
+        runner->backend->ops->release_host(runner->backend, runner->squares);
+    strait_loader_release(runner->loader); // its buffers are on this device
+    strait_backend_close(&runner->backend);
+    strait_alloc_free(runner);
+    *runner_ptr = NULL;
 }
 
-void strait_runner_connect(struct strait_runner *worker, struct strait_mesh *mesh, int prev,
+void strait_runner_connect(struct strait_runner *runner, struct strait_mesh *mesh, int prev,
                            int next) {
-    worker->mesh = mesh;
-    if (worker->receiver != NULL) strait_boundary_connect(worker->receiver, mesh, prev);
-    if (worker->sender != NULL) strait_boundary_connect(worker->sender, mesh, next);
+    runner->mesh = mesh;
+    if (runner->receiver != NULL) strait_boundary_connect(runner->receiver, mesh, prev);
+    if (runner->sender != NULL) strait_boundary_connect(runner->sender, mesh, next);
 }
 
-void strait_runner_reset(struct strait_runner *worker, int64_t step) {
-    if (worker->receiver != NULL) strait_boundary_reset(worker->receiver, step);
-    if (worker->sender != NULL) strait_boundary_reset(worker->sender, step);
+void strait_runner_reset(struct strait_runner *runner, int64_t step) {
+    if (runner->receiver != NULL) strait_boundary_reset(runner->receiver, step);
+    if (runner->sender != NULL) strait_boundary_reset(runner->sender, step);
 }
 
-strait_err strait_runner_trace_begin(struct strait_runner *worker) {
-    strait_trace_close(&worker->trace);
-    return strait_trace_open(TRACE_SPANS, &worker->trace);
+strait_err strait_runner_trace_begin(struct strait_runner *runner) {
+    strait_trace_close(&runner->trace);
+    return strait_trace_open(TRACE_SPANS, &runner->trace);
 }
 
-strait_err strait_runner_trace_end(struct strait_runner *worker, const char *path) {
-    const strait_err err = strait_trace_save(worker->trace, path);
-    strait_trace_close(&worker->trace);
+strait_err strait_runner_trace_end(struct strait_runner *runner, const char *path) {
+    const strait_err err = strait_trace_save(runner->trace, path);
+    strait_trace_close(&runner->trace);
     return err;
 }
 
-const char *strait_runner_device(const struct strait_runner *worker) {
-    return worker->backend->ops->describe(worker->backend);
+const char *strait_runner_device(const struct strait_runner *runner) {
+    return runner->backend->ops->describe(runner->backend);
 }
 
-size_t strait_runner_device_bytes(const struct strait_runner *worker) {
-    const struct strait_backend_ops *ops = worker->backend->ops;
-    return ops->peak_bytes != NULL ? ops->peak_bytes(worker->backend) : 0;
+size_t strait_runner_device_bytes(const struct strait_runner *runner) {
+    const struct strait_backend_ops *ops = runner->backend->ops;
+    return ops->peak_bytes != NULL ? ops->peak_bytes(runner->backend) : 0;
 }
 
-size_t strait_runner_device_spare(const struct strait_runner *worker) {
-    const struct strait_backend_ops *ops = worker->backend->ops;
-    return ops->free_bytes != NULL ? ops->free_bytes(worker->backend) : 0;
+size_t strait_runner_device_spare(const struct strait_runner *runner) {
+    const struct strait_backend_ops *ops = runner->backend->ops;
+    return ops->free_bytes != NULL ? ops->free_bytes(runner->backend) : 0;
 }
 
-const float *strait_runner_squares(const struct strait_runner *worker, int *n) {
-    *n = worker->n_params;
-    return worker->squares;
+const float *strait_runner_squares(const struct strait_runner *runner, int *n) {
+    *n = runner->n_params;
+    return runner->squares;
 }
 
-int strait_runner_updates_itself(const struct strait_runner *worker) {
-    return worker->plan.n_stages == 1 && !worker->backend->ops->is_host &&
-           strait_optimizer_checks_norm(worker->optimizer);
+int strait_runner_updates_itself(const struct strait_runner *runner) {
+    return runner->plan.n_stages == 1 && !runner->backend->ops->is_host &&
+           strait_optimizer_checks_norm(runner->optimizer);
 }
 
-strait_err strait_runner_update_by_scale(struct strait_runner *w, int64_t step) {
-    struct strait_stream *stream = strait_stage_stream(w->model);
-    STRAIT_TRY(strait_optimizer_step(w->optimizer, stream, step + 1,
-                                     strait_lr_schedule_factor(&w->plan.rate, step)));
-    STRAIT_TRY(refresh_codecs(w));
-    return confine(w);
+strait_err strait_runner_update_by_scale(struct strait_runner *runner, int64_t step) {
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    STRAIT_TRY(strait_optimizer_step(runner->optimizer, stream, step + 1,
+                                     strait_lr_schedule_factor(&runner->plan.rate, step)));
+    STRAIT_TRY(refresh_codecs(runner));
+    return project_weights(runner);
 }
 
-strait_err strait_runner_update(struct strait_runner *w, int64_t step, float factor) {
+strait_err strait_runner_update(struct strait_runner *runner, int64_t step, float factor) {
     const int64_t began = strait_clock_ns();
-    struct strait_stream *stream = strait_stage_stream(w->model);
-    const strait_tensor scale = strait_tensor_rows(strait_optimizer_scale(w->optimizer), 0, 1);
-    STRAIT_TRY(w->backend->kernels->fill(stream, scale, factor));
-    STRAIT_TRY(strait_runner_update_by_scale(w, step));
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    const strait_tensor scale = strait_tensor_rows(strait_optimizer_scale(runner->optimizer), 0, 1);
+    /* The kernels read the factor from device memory, so that both kinds of update are one path. */
+    STRAIT_TRY(runner->backend->kernels->fill(stream, scale, factor));
+    STRAIT_TRY(strait_runner_update_by_scale(runner, step));
     const strait_trace_span span = {.name = "update",
-                                    .stage = w->stage,
+                                    .stage = runner->stage,
                                     .lane = STRAIT_LANE_COMPUTE,
                                     .microbatch = -1,
                                     .step = step,
                                     .start_ns = began,
                                     .end_ns = strait_clock_ns()};
-    strait_trace_put(w->trace, &span);
+    strait_trace_put(runner->trace, &span);
     return STRAIT_OK;
 }

@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-/* Lists of what goes into the two files of a stage. Tensors of a device that is not the host are
- * copied into `copies`. */
+/* The tensors that go into one file of a stage. Tensors on a device other than the host are copied
+ * into `copies`, which the list owns. */
 struct listing {
     strait_safetensors_item *items;
     char (*names)[STRAIT_PARAM_NAME + 2];
@@ -30,6 +30,7 @@ static strait_err listing_init(struct listing *list, int capacity) {
     return strait_alloc(n, sizeof *list->copies, "list of copies", (void **)&list->copies);
 }
 
+/* Adds a tensor. On a device the copy is only queued: wait for the stream before reading it. */
 static strait_err listing_add(struct listing *list, struct strait_stream *stream, const char *name,
                               strait_tensor tensor, int is_vector) {
     const struct strait_backend_ops *ops = stream->backend->ops;
@@ -45,22 +46,22 @@ static strait_err listing_add(struct listing *list, struct strait_stream *stream
     return STRAIT_OK;
 }
 
-static strait_err list_weights(struct strait_runner *w, struct listing *list) {
-    struct strait_stream *stream = strait_stage_stream(w->model);
-    STRAIT_TRY(listing_init(list, w->n_params));
-    for (int i = 0; i < w->n_params; i++)
-        STRAIT_TRY(listing_add(list, stream, w->params[i].name, w->params[i].value,
-                               w->params[i].value.rows == 1));
+static strait_err list_weights(struct strait_runner *runner, struct listing *list) {
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    STRAIT_TRY(listing_init(list, runner->n_params));
+    for (int i = 0; i < runner->n_params; i++)
+        STRAIT_TRY(listing_add(list, stream, runner->params[i].name, runner->params[i].value,
+                               runner->params[i].value.rows == 1));
     return STRAIT_OK;
 }
 
-/* Calls `with` for every tensor that a worker needs besides its weights: the optimizer's moments
- * and what its codecs remember. */
+/* Called for every tensor besides the weights: the optimizer's moments and the codecs' state. */
 typedef strait_err (*tensor_fn)(void *user, struct strait_stream *stream, const char *name,
                                 strait_tensor tensor);
 
-/* Whose tensors: those of a worker, or, without a stream and memory, of a sketch. */
-struct holder {
+/* The owner of the tensors: a runner, or a dry run, which has neither stream nor memory. One type
+ * for both guarantees that they list the same tensors in the same order. */
+struct owner {
     struct strait_stream *stream;
     const strait_param *params;
     int n_params;
@@ -72,30 +73,31 @@ static const struct strait_codec *codec_of(struct strait_boundary *boundary) {
     return boundary != NULL ? strait_boundary_codec(boundary) : NULL;
 }
 
-static struct holder holder_of(const struct strait_runner *w) {
-    return (struct holder){.stream = strait_stage_stream(w->model),
-                           .params = w->params,
-                           .n_params = w->n_params,
-                           .optimizer = w->optimizer,
-                           .receiver = codec_of(w->receiver),
-                           .sender = codec_of(w->sender)};
+static struct owner owner_of(const struct strait_runner *runner) {
+    return (struct owner){.stream = strait_stage_stream(runner->model),
+                          .params = runner->params,
+                          .n_params = runner->n_params,
+                          .optimizer = runner->optimizer,
+                          .receiver = codec_of(runner->receiver),
+                          .sender = codec_of(runner->sender)};
 }
 
 static strait_err each_codec_state(const struct strait_codec *codec, struct strait_stream *stream,
-                                   tensor_fn with, void *user) {
+                                   tensor_fn visit, void *user) {
     for (int i = 0; codec != NULL && i < codec->n_states; i++)
-        STRAIT_TRY(with(user, stream, codec->states[i].name, codec->states[i].tensor));
+        STRAIT_TRY(visit(user, stream, codec->states[i].name, codec->states[i].tensor));
     return STRAIT_OK;
 }
 
-static strait_err each_state(const struct holder *h, tensor_fn with, void *user) {
+/* The order is part of the snapshot format: optimizer, receiver, sender. */
+static strait_err each_state(const struct owner *h, tensor_fn visit, void *user) {
     for (int i = 0; i < strait_optimizer_n_states(h->optimizer); i++) {
         strait_optim_state state;
         STRAIT_TRY(strait_optimizer_state(h->optimizer, i, &state));
-        STRAIT_TRY(with(user, h->stream, state.name, state.tensor));
+        STRAIT_TRY(visit(user, h->stream, state.name, state.tensor));
     }
-    STRAIT_TRY(each_codec_state(h->receiver, h->stream, with, user));
-    return each_codec_state(h->sender, h->stream, with, user);
+    STRAIT_TRY(each_codec_state(h->receiver, h->stream, visit, user));
+    return each_codec_state(h->sender, h->stream, visit, user);
 }
 
 static strait_err list_one(void *user, struct strait_stream *stream, const char *name,
@@ -103,22 +105,24 @@ static strait_err list_one(void *user, struct strait_stream *stream, const char 
     return listing_add(user, stream, name, tensor, 0);
 }
 
-static strait_err list_states(struct strait_runner *w, struct listing *list) {
-    const struct holder h = holder_of(w);
+static strait_err list_states(struct strait_runner *runner, struct listing *list) {
+    const struct owner h = owner_of(runner);
     STRAIT_TRY(
-        listing_init(list, strait_optimizer_n_states(w->optimizer) + 2 * STRAIT_CODEC_STATES));
+        listing_init(list, strait_optimizer_n_states(runner->optimizer) + 2 * STRAIT_CODEC_STATES));
     return each_state(&h, list_one, list);
 }
 
-strait_err strait_runner_state_write(struct strait_runner *w, const char *folder, int64_t step) {
+strait_err strait_runner_state_write(struct strait_runner *runner, const char *folder,
+                                     int64_t step) {
     struct listing weights = {0};
     struct listing states = {0};
-    struct strait_stream *stream = strait_stage_stream(w->model);
-    strait_err err = list_weights(w, &weights);
-    if (err == STRAIT_OK) err = list_states(w, &states);
-    if (err == STRAIT_OK) err = w->backend->ops->wait(stream);
-    const strait_checkpoint_part parts[] = {{w->stage, 0, weights.items, weights.n},
-                                            {w->stage, 1, states.items, states.n}};
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    strait_err err = list_weights(runner, &weights);
+    if (err == STRAIT_OK) err = list_states(runner, &states);
+    /* One wait for all copies, so that they overlap. */
+    if (err == STRAIT_OK) err = runner->backend->ops->wait(stream);
+    const strait_checkpoint_part parts[] = {{runner->stage, 0, weights.items, weights.n},
+                                            {runner->stage, 1, states.items, states.n}};
     for (int i = 0; i < 2 && err == STRAIT_OK; i++)
         err = strait_checkpoint_write(folder, step, &parts[i]);
     listing_fini(&weights);
@@ -126,6 +130,8 @@ strait_err strait_runner_state_write(struct strait_runner *w, const char *folder
     return err;
 }
 
+/* Reads one tensor of the checkpoint. A device needs a copy on the host, freed before the next one:
+ * a restore takes no more host memory than its largest tensor. */
 static strait_err load_one(void *user, struct strait_stream *stream, const char *name,
                            strait_tensor tensor) {
     const struct strait_checkpoint *checkpoint = user;
@@ -148,14 +154,16 @@ static strait_err load_params(struct strait_checkpoint *checkpoint, struct strai
     return STRAIT_OK;
 }
 
-strait_err strait_runner_state_read(struct strait_checkpoint *checkpoint, struct strait_runner *w) {
-    const struct holder h = holder_of(w);
-    w->is_untouched = 0;
+strait_err strait_runner_state_read(struct strait_checkpoint *checkpoint,
+                                    struct strait_runner *runner) {
+    const struct owner h = owner_of(runner);
+    runner->is_untouched = 0; // also if reading fails halfway
     STRAIT_TRY(load_params(checkpoint, h.stream, h.params, h.n_params));
     STRAIT_TRY(each_state(&h, load_one, checkpoint));
-    return strait_runner_state_restored(w);
+    return strait_runner_state_restored(runner);
 }
 
+/* Adapts a public visitor to tensor_fn. */
 struct state_visit {
     strait_runner_state_visit *visit;
     void *user;
@@ -167,17 +175,16 @@ static strait_err visit_state(void *user, struct strait_stream *stream, const ch
     return v->visit(v->user, stream, name, tensor, 1);
 }
 
-static strait_err each_tensor(const struct holder *h, strait_runner_state_visit *visit,
-                              void *user) {
+static strait_err each_tensor(const struct owner *h, strait_runner_state_visit *visit, void *user) {
     struct state_visit states = {visit, user};
     for (int i = 0; i < h->n_params; i++)
         STRAIT_TRY(visit(user, h->stream, h->params[i].name, h->params[i].value, 0));
     return each_state(h, visit_state, &states);
 }
 
-strait_err strait_runner_state_each(struct strait_runner *w, strait_runner_state_visit *visit,
+strait_err strait_runner_state_each(struct strait_runner *runner, strait_runner_state_visit *visit,
                                     void *user) {
-    const struct holder h = holder_of(w);
+    const struct owner h = owner_of(runner);
     return each_tensor(&h, visit, user);
 }
 
@@ -185,23 +192,23 @@ strait_err strait_runner_state_expect(const strait_run_plan *plan, int stage,
                                       strait_runner_state_visit *visit, void *user) {
     struct strait_dry_run dry_run;
     STRAIT_TRY(strait_dry_run_init(&dry_run, plan, stage));
-    const struct holder h = {.params = dry_run.params,
-                             .n_params = dry_run.n_params,
-                             .optimizer = dry_run.optimizer,
-                             .receiver = dry_run.receiver,
-                             .sender = dry_run.sender};
+    const struct owner h = {.params = dry_run.params,
+                            .n_params = dry_run.n_params,
+                            .optimizer = dry_run.optimizer,
+                            .receiver = dry_run.receiver,
+                            .sender = dry_run.sender};
     const strait_err err = each_tensor(&h, visit, user);
     strait_dry_run_fini(&dry_run);
     return err;
 }
 
-strait_err strait_runner_state_restored(struct strait_runner *w) {
-    struct strait_stream *stream = strait_stage_stream(w->model);
-    if (w->receiver != NULL)
-        STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->receiver), stream));
-    if (w->sender != NULL)
-        STRAIT_TRY(strait_codec_restored(strait_boundary_codec(w->sender), stream));
-    return strait_stage_refresh(w->model);
+strait_err strait_runner_state_restored(struct strait_runner *runner) {
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    if (runner->receiver != NULL)
+        STRAIT_TRY(strait_codec_restored(strait_boundary_codec(runner->receiver), stream));
+    if (runner->sender != NULL)
+        STRAIT_TRY(strait_codec_restored(strait_boundary_codec(runner->sender), stream));
+    return strait_stage_refresh(runner->model); // last: it may read the basis of the codec
 }
 
 strait_err strait_runner_state_read_stage(struct strait_checkpoint *checkpoint,

@@ -1,30 +1,40 @@
-/* snapshot.h - a worker's weights, moments and codec state, to and from checkpoints. */
+/* runner_state.h - the persistent state of a runner (weights, optimizer moments, codec state): to
+ * and from checkpoints, and tensor by tensor for snapshots.
+ *
+ * All functions run on the runner's thread. */
 #pragma once
 
 #include "stage/runner.h"
 #include "store/checkpoint.h"
 
-/* Writes the files of one stage into the checkpoint of `step` that was begun in a run's folder. */
-strait_err strait_runner_state_write(struct strait_runner *worker, const char *folder,
+/* Writes the two files of one stage, weights and other state, into the checkpoint of `step` that
+ * was begun in the run's folder. Waits for queued work of the device. */
+strait_err strait_runner_state_write(struct strait_runner *runner, const char *folder,
                                      int64_t step);
 
-/* Everything a worker goes on with: weights, moments, what its codecs remember. */
+/* Restores everything from a checkpoint. After an error part of the tensors may be overwritten. */
 strait_err strait_runner_state_read(struct strait_checkpoint *checkpoint,
-                                    struct strait_runner *worker);
+                                    struct strait_runner *runner);
 
-/* Calls `visit` with every tensor a worker goes on with, weights first, always in the same order;
- * an error ends it. After all were overwritten, strait_runner_state_restored tells the codecs. */
+/* Called with one tensor; `is_state` is 0 for weights and 1 for moments and codec state. */
 typedef strait_err strait_runner_state_visit(void *user, struct strait_stream *stream,
                                              const char *name, strait_tensor tensor, int is_state);
-strait_err strait_runner_state_each(struct strait_runner *worker, strait_runner_state_visit *visit,
-                                    void *user);
-strait_err strait_runner_state_restored(struct strait_runner *worker);
 
-/* The same of a stage that nobody serves here: tensors without memory, and no stream. */
+/* Visits every tensor of the state, weights first, always in the same order; stops at the first
+ * error. */
+strait_err strait_runner_state_each(struct strait_runner *runner, strait_runner_state_visit *visit,
+                                    void *user);
+
+/* Must follow after a visitor has overwritten the tensors: refreshes the copies that the codecs and
+ * the model derive from them. */
+strait_err strait_runner_state_restored(struct strait_runner *runner);
+
+/* Visits the same tensors in the same order for a stage that does not run on this machine; the
+ * tensors have no memory (data is NULL) and `stream` is NULL. */
 strait_err strait_runner_state_expect(const strait_run_plan *plan, int stage,
                                       strait_runner_state_visit *visit, void *user);
 
-/* The weights of a stage alone, and a codec half with what it remembers. */
+/* Restores the weights of a stage alone, and one side of a codec with its state. For inference. */
 strait_err strait_runner_state_read_stage(struct strait_checkpoint *checkpoint,
                                           struct strait_stage *stage);
 strait_err strait_runner_state_read_codec(struct strait_checkpoint *checkpoint,
