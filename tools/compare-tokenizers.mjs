@@ -7,7 +7,7 @@ import { Tokenizer } from "@huggingface/tokenizers";
 const [strait, repository, folder] = process.argv.slice(2);
 const models = ["gpt2", "llama3", "qwen3", "llama2", "gemma2"];
 
-// Numbers from one seed, the same on every machine.
+// Deterministic random numbers, the same on every machine.
 let state = 20240520;
 const random = (n) => {
   state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
@@ -52,7 +52,7 @@ const spaces = [
 const marks = ["\u0301", "\u0308", "\u0323", "\u0327\u0301", "\u0331\u0302", "\u3099", "\u093c"];
 const letters = [..."aeiouAEIOUnszcSZKkf"];
 const odd = ["ſ", "K", "Å", "Ω", "ﬁ", "ß", "'ſ", "'S", "'Ll", "’s", "''", "```", "…", "—", "–", "\u0000", "\u001b[0m", "\u007f", "\ufffd", "▁", "▁▁", "Ġ", "Ċ", "<0x41>"];
-// Whole blocks that have been assigned for long, so that all Unicode tables agree.
+// Whole blocks of old Unicode versions, so that all Unicode tables agree on them.
 const blocks = [[0x20, 0x7e], [0xa0, 0x24f], [0x250, 0x2af], [0x300, 0x36f], [0x400, 0x52f], [0x5d0, 0x5ea], [0x620, 0x64a], [0x905, 0x939], [0xe01, 0xe3a], [0x10d0, 0x10fa], [0x1100, 0x1175], [0x1e00, 0x1eff], [0x2010, 0x2027], [0x2030, 0x205e], [0x2190, 0x23ff], [0x2500, 0x27bf], [0x3041, 0x3096], [0x30a1, 0x30fa], [0x4e00, 0x9fa5], [0xac00, 0xd7a3], [0xf900, 0xfa2d], [0xff01, 0xff5e], [0x1d400, 0x1d454], [0x1f300, 0x1f5ff]];
 
 function fragment() {
@@ -108,10 +108,10 @@ function ours(file, path) {
   return { ids: lines.map((line) => (line === "" ? [] : line.split(" ").map(Number))), stats };
 }
 
-// The pattern inside ByteLevel is where the JavaScript package leaves the Rust one, which defines the
-// format: it hands that pattern to RegExp as it is, and JavaScript's \s takes U+FEFF for a space and
-// U+0085 for none, against Unicode's White_Space. Patterns of Split it translates first, and there it
-// agrees with us on both characters. So the reference gets the same pattern written as a Split.
+// The JavaScript package differs from the Rust package, which defines the format, in the pattern that
+// ByteLevel implies: it passes it to RegExp unchanged, and JavaScript's \s contains U+FEFF and not
+// U+0085, unlike Unicode's White_Space. It does translate patterns of Split, and agrees with us on both
+// characters there. So the reference gets the same pattern as a Split.
 function spellOutByteLevel(definition) {
   if (definition.pre_tokenizer?.type !== "ByteLevel" || !definition.pre_tokenizer.use_regex) return definition;
   const Regex = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
@@ -128,7 +128,7 @@ function theirs(file, documents) {
   return { ids, seconds: Number(process.hrtime.bigint() - start) / 1e9 };
 }
 
-// Shows where two lists of ids part, with the text from there on.
+// Shows the first difference of two lists of ids, with the text that follows.
 function explain(tokenizerFile, document, mine, reference) {
   let at = 0;
   while (at < mine.length && mine[at] === reference[at]) at++;

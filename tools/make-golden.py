@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Writes tests/golden/*.safetensors: what PyTorch says small models compute and learn.
+"""Writes tests/golden/*.safetensors: reference results of small models, computed with PyTorch.
 
 Needs PyTorch (python3-torch) and nothing else; run it from anywhere, without arguments. The same
-seed gives the same files. Everything is computed in double precision and stored as float32, so the
-numbers are the truth that a float32 program has to come near.
+seed gives the same files. Everything is computed in double precision and stored as float32, so a
+float32 program must agree with it up to its own rounding errors.
 
 Each file holds, by name:
-  value.NAME            first weights                       grad.NAME   gradients of the first batch
+  value.NAME            initial weights                     grad.NAME   gradients of the first batch
   tokens, targets       [steps, batch * context] int32      logits      of the first batch, capped
   losses                [batch * context], first batch
   adamw.losses, muon.losses             mean loss of each step, before its update
@@ -98,7 +98,7 @@ def attention(c, w, x):
     if c["qk_norm"]:
         q, k = rms(q, c["norm_epsilon"]), rms(k, c["norm_epsilon"])
     q, k = rotate(q, angles(c)), rotate(k, angles(c))
-    group = c["heads"] // c["kv_heads"]  # query heads that share a key head are neighbours
+    group = c["heads"] // c["kv_heads"]  # query heads that share a key head are adjacent
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     scores = q @ k.transpose(-2, -1) * (c["attention_scale"] or c["head_dim"]**-0.5)
     scores = scores.masked_fill(torch.ones(t, t, dtype=torch.bool).triu(1), -math.inf)
@@ -134,7 +134,7 @@ def role(name):
 
 
 def factor(step):
-    """step from 0"""
+    """The learning-rate factor of a step, counted from 0."""
     t = TRAIN
     if step < t["warmup"]:
         return (step + 1) / t["warmup"]
@@ -187,7 +187,7 @@ def muon_step(weights, momenta, step):
 
 
 def train(kind, c, weights, tokens, targets):
-    """Ten steps of a copy of the weights; losses, norms and the final weights."""
+    """Trains a copy of the weights for ten steps; returns losses, norms and the final weights."""
     weights = {n: w.detach().clone().requires_grad_() for n, w in weights.items()}
     optimizer = (adamw if kind == "adamw" else adamw_of_the_rest)(weights)
     momenta, losses, norms = {}, [], []
