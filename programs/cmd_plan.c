@@ -139,7 +139,7 @@ static strait_err on_meter(const outlook *o, double *out) {
     if (o->plan.meter_bps == 0.0) return STRAIT_OK;
     for (int i = 0; i + 1 < pipe.n_stages; i++)
         links[i] = o->links[i];
-    strait_limits_lay_meter(&o->plan, &pipe, links);
+    strait_limits_apply_meter(&o->plan, &pipe, links);
     STRAIT_TRY(strait_simulate(&pipe, &params, NULL, &result));
     *out = result.seconds;
     return STRAIT_OK;

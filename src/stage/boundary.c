@@ -38,6 +38,7 @@ struct strait_boundary {
     void *user;
 };
 
+/* Fills a zeroed boundary; after an error the caller closes it. */
 static strait_err open_into(struct strait_boundary *b) {
     const size_t n = (size_t)b->spec.n_microbatches;
     STRAIT_TRY(strait_codec_check(&b->spec.codec));
@@ -126,6 +127,7 @@ static int current(const struct strait_boundary *b) {
 }
 
 void strait_boundary_begin(struct strait_boundary *b, int64_t step) {
+    /* A step that is repeated keeps what has arrived for it. */
     if (step != b->step) drop_step(b, current(b));
     b->step = step;
     b->n_leading = strait_schedule_leading(b->arrived[current(b)], 0, b->spec.n_microbatches);

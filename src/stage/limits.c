@@ -164,7 +164,7 @@ static void assume_times(const strait_run_plan *plan, strait_step_times *times) 
     }
 }
 
-strait_err strait_limits_expect(const strait_run_plan *plan, int wanted, int *windows) {
+strait_err strait_limits_estimate_windows(const strait_run_plan *plan, int wanted, int *windows) {
     const double unmeasured[STRAIT_RUN_STAGES] = {0};
     uint64_t unlimited[STRAIT_RUN_STAGES];
     strait_step_times times[STRAIT_RUN_STAGES] = {0};
@@ -273,8 +273,8 @@ const char *strait_limits_name(const strait_run_plan *plan, const int *windows,
     return strait_limit_name(limit.kind);
 }
 
-void strait_limits_lay_meter(const strait_run_plan *plan, strait_pipe *pipe,
-                             strait_pipe_link *links) {
+void strait_limits_apply_meter(const strait_run_plan *plan, strait_pipe *pipe,
+                               strait_pipe_link *links) {
     for (int i = 0; i + 1 < pipe->n_stages; i++) {
         links[i].forward_bps = links[i].backward_bps = plan->meter_bps;
         links[i].delay_s = plan->meter_delay_s;
@@ -292,7 +292,7 @@ double strait_limits_metered(const strait_run_plan *plan, const int *windows,
     strait_simulate_result result;
     if (plan->meter_bps == 0.0) return 0.0;
     build_pipeline(plan, times, n, forward_bytes / n, backward_bytes / n, &pipeline);
-    strait_limits_lay_meter(plan, &pipeline.pipe, pipeline.links);
+    strait_limits_apply_meter(plan, &pipeline.pipe, pipeline.links);
     const strait_simulate_params params = {
         .kind = plan->schedule, .windows = windows, .n_steps = 1};
     if (strait_simulate(&pipeline.pipe, &params, NULL, &result) != STRAIT_OK) return 0.0;

@@ -25,12 +25,12 @@ strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
 
 /* Estimates the windows before anything was measured: from assumed compute rates of fast machines
  * and the links of the run file. */
-strait_err strait_limits_expect(const strait_run_plan *plan, int wanted, int *windows);
+strait_err strait_limits_estimate_windows(const strait_run_plan *plan, int wanted, int *windows);
 
 /* Estimates the bytes of host memory that each stage takes for messages: the most that wait at once
  * for a link or for their turn, in a simulated step or in a validation of `n_valid` microbatches,
  * plus what its emulated links hold in flight. `times` are of one microbatch; NULL: the assumptions
- * of strait_limits_expect. All zero with one stage. */
+ * of strait_limits_estimate_windows. All zero with one stage. */
 strait_err strait_limits_messages(const strait_run *run, const strait_run_plan *plan,
                                   const int *windows, const strait_step_times *times,
                                   int64_t n_valid, size_t *out);
@@ -43,8 +43,8 @@ double strait_limits_metered(const strait_run_plan *plan, const int *windows,
 
 /* Replaces the links of a pipeline by metered ones, with the meter's rate and delay. `links` holds
  * one per boundary; the pipe borrows it. */
-void strait_limits_lay_meter(const strait_run_plan *plan, strait_pipe *pipe,
-                             strait_pipe_link *links);
+void strait_limits_apply_meter(const strait_run_plan *plan, strait_pipe *pipe,
+                               strait_pipe_link *links);
 
 /* Names what limited a step: "compute", "bubble", "serialisation", "propagation" or "codec". Unless
  * `knows_links` (the plan describes the links completely), also "links": the part of the step that

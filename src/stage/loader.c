@@ -97,6 +97,7 @@ static strait_err open_into(struct strait_loader *loader, const strait_run *run)
     STRAIT_TRY(open_shards("data.train", run->data.train, &loader->train));
     if (run->data.valid[0] != '\0')
         STRAIT_TRY(open_shards("data.valid", run->data.valid, &loader->valid));
+    /* In this order: model.vocab wins over the tokenizer, which wins over the shards. */
     STRAIT_TRY(check_tokenizer(loader, run));
     return check_corpora(loader);
 }
@@ -145,6 +146,7 @@ void strait_loader_close(struct strait_loader **loader) {
 }
 
 void strait_loader_release(struct strait_loader *loader) {
+    /* Accepts a loader that was never prepared, or only in part. */
     strait_slab_fini(&loader->slots);
     strait_alloc_free(loader->tokens);
     strait_alloc_free(loader->targets);

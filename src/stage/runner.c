@@ -10,6 +10,7 @@ enum {
     TRACE_SPANS = 1 << 16 // only the newest are kept
 };
 
+/* Asks a dry run, which lists the parameters without allocating them. */
 static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_runner_memory *m) {
     struct strait_dry_run dry_run;
     STRAIT_TRY(strait_dry_run_init(&dry_run, plan, stage));
@@ -53,6 +54,7 @@ strait_err strait_runner_plan(const strait_run_plan *plan, int stage, int n_slot
     return STRAIT_OK;
 }
 
+/* Leaves `out` NULL where the pipeline ends. */
 static strait_err open_boundary(struct strait_runner *runner, strait_codec_side side,
                                 struct strait_boundary **out) {
     const int boundary = side == STRAIT_SENDER ? runner->stage : runner->stage - 1;
@@ -204,7 +206,7 @@ void strait_runner_reset(struct strait_runner *runner, int64_t step) {
 }
 
 strait_err strait_runner_trace_begin(struct strait_runner *runner) {
-    strait_trace_close(&runner->trace);
+    strait_trace_close(&runner->trace); // a second begin starts over
     return strait_trace_open(TRACE_SPANS, &runner->trace);
 }
 
@@ -242,6 +244,7 @@ strait_err strait_runner_update_by_scale(struct strait_runner *runner, int64_t s
     struct strait_stream *stream = strait_stage_stream(runner->model);
     STRAIT_TRY(strait_optimizer_step(runner->optimizer, stream, step + 1,
                                      strait_lr_schedule_factor(&runner->plan.rate, step)));
+    /* Projection comes last, because it changes the weights that the update has written. */
     STRAIT_TRY(refresh_codecs(runner));
     return project_weights(runner);
 }

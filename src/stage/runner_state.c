@@ -8,7 +8,7 @@
 /* The tensors that go into one file of a stage. Tensors on a device other than the host are copied
  * into `copies`, which the list owns. */
 struct listing {
-    strait_safetensors_item *items;
+    strait_safetensors_item *items; // refer to `names` and to `copies` or the runner's tensors
     char (*names)[STRAIT_PARAM_NAME + 2];
     void **copies;
     int n, capacity;
@@ -46,6 +46,7 @@ static strait_err listing_add(struct listing *list, struct strait_stream *stream
     return STRAIT_OK;
 }
 
+/* Vectors are stored with one dimension, as other tools that read safetensors expect. */
 static strait_err list_weights(struct strait_runner *runner, struct listing *list) {
     struct strait_stream *stream = strait_stage_stream(runner->model);
     STRAIT_TRY(listing_init(list, runner->n_params));
@@ -147,6 +148,7 @@ static strait_err load_one(void *user, struct strait_stream *stream, const char 
     return err;
 }
 
+/* Tensors are found by name, so their order in the file does not matter. */
 static strait_err load_params(struct strait_checkpoint *checkpoint, struct strait_stream *stream,
                               const strait_param *params, int n) {
     for (int i = 0; i < n; i++)

@@ -66,29 +66,29 @@ static strait_err forward(struct strait_runner *runner, const strait_crossing *a
 /* Computes the gradient of the stage's input and sends it at once: the previous stage waits for it,
  * while nobody waits for the gradients of weights (`defers`). */
 static strait_err backward(struct strait_runner *runner, const strait_crossing *at, int defers) {
-    const strait_tensor d = strait_stage_input_gradient(runner->model);
+    const strait_tensor d_input = strait_stage_input_gradient(runner->model);
     if (runner->sender != NULL)
         STRAIT_TRY(strait_boundary_receive(runner->sender, at,
                                            strait_stage_output_gradient(runner->model)));
     STRAIT_TRY(strait_stage_backward(runner->model, at->slot, defers));
     if (runner->sender != NULL)
-        STRAIT_TRY(strait_codec_input_grad(codec_of(runner->sender), at, d));
+        STRAIT_TRY(strait_codec_input_grad(codec_of(runner->sender), at, d_input));
     STRAIT_TRY(strait_stage_backward_input(runner->model, at->slot));
     if (runner->receiver == NULL) return strait_stage_backward_embedding(runner->model, at->tokens);
-    return strait_boundary_send(runner->receiver, at, d);
+    return strait_boundary_send(runner->receiver, at, d_input);
 }
 
 /* Gradients of the codecs' own parameters. */
-static strait_err codec_weights(struct strait_runner *runner, const strait_crossing *at) {
+static strait_err backward_codecs(struct strait_runner *runner, const strait_crossing *at) {
     if (runner->sender != NULL) STRAIT_TRY(strait_codec_param_grads(codec_of(runner->sender), at));
     if (runner->receiver != NULL)
         STRAIT_TRY(strait_codec_param_grads(codec_of(runner->receiver), at));
     return STRAIT_OK;
 }
 
-static strait_err weights(struct strait_runner *runner, const strait_crossing *at) {
+static strait_err backward_weights(struct strait_runner *runner, const strait_crossing *at) {
     STRAIT_TRY(strait_stage_backward_weights(runner->model, at->slot));
-    return codec_weights(runner, at);
+    return backward_codecs(runner, at);
 }
 
 /* Adds a span from `began` until now to the trace, if there is one. */
@@ -131,10 +131,10 @@ static strait_err run_action(struct strait_runner *runner, const strait_schedule
         break;
     case STRAIT_ACTION_BACKWARD:
         STRAIT_TRY(backward(runner, &at, 0));
-        STRAIT_TRY(codec_weights(runner, &at));
+        STRAIT_TRY(backward_codecs(runner, &at));
         action_time = &runner->times.input;
         break;
-    default: STRAIT_TRY(weights(runner, &at)); break;
+    default: STRAIT_TRY(backward_weights(runner, &at)); break;
     }
     const double packed = codec_seconds(runner);
     const double posted = post_seconds(runner);
@@ -234,6 +234,7 @@ static strait_err flush(struct strait_runner *runner, int waits) {
 }
 
 static strait_err run_schedule(struct strait_runner *runner, int64_t step) {
+    /* A single stage never waits; with 1F1B it keeps one microbatch at a time. */
     const strait_schedule_spec schedule = {.kind = runner->plan.n_stages > 1 ? runner->plan.schedule
                                                                              : STRAIT_SCHEDULE_1F1B,
                                            .n_stages = runner->plan.n_stages,
@@ -313,6 +314,7 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     return STRAIT_OK;
 }
 
+/* Other messages, also those of the next step, may arrive in between; they are routed as usual. */
 static strait_err wait_for_valid(struct strait_runner *runner, int64_t step, int64_t batch) {
     while (!strait_boundary_has_valid(runner->receiver)) {
         struct strait_msg *msg = NULL;
@@ -350,6 +352,7 @@ strait_err strait_runner_validate(struct strait_runner *runner, int64_t step, do
         STRAIT_TRY(strait_stage_forward(runner->model, 0, at.tokens));
         STRAIT_TRY(finish_forward(runner, &at, 0.0f));
         if (runner->sender != NULL) continue;
+        /* The next batch overwrites the losses. */
         STRAIT_TRY(runner->backend->ops->wait(at.stream));
         add_losses(runner, 1, &sum);
     }

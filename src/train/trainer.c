@@ -125,7 +125,7 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out) 
     if (err == STRAIT_OK) err = strait_loader_cut(loader, &plan);
     int windows[STRAIT_RUN_STAGES] = {1};
     if (err == STRAIT_OK && plan.n_stages > 1)
-        err = strait_limits_expect(&plan, (int)run->stages.window, windows);
+        err = strait_limits_estimate_windows(&plan, (int)run->stages.window, windows);
     if (err == STRAIT_OK) err = describe(run, &plan, windows, loader, out);
     strait_loader_close(&loader);
     return err;
